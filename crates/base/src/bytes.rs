@@ -6,7 +6,7 @@ use thiserror::Error;
 /// The input ended early, or a length or integer in it was invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{wanted} bytes were wanted at offset {at}, {left} are left")]
-pub struct Truncated {
+pub struct TruncatedInput {
     /// Offset in the slice at which the read began.
     pub at: usize,
     /// Number of bytes requested.
@@ -19,21 +19,21 @@ pub struct Truncated {
 ///
 /// ```
 /// use alluvium_base::bytes::Reader;
-/// let mut reader = Reader::new(&[1, 0, 2, 0, 0, 0, 9]);
+/// let mut reader = ByteReader::new(&[1, 0, 2, 0, 0, 0, 9]);
 /// assert_eq!(reader.u16().unwrap(), 1);
 /// assert_eq!(reader.u32().unwrap(), 2);
 /// assert!(reader.u64().is_err(), "one byte is left");
 /// ```
 #[derive(Clone, Debug)]
-pub struct Reader<'a> {
+pub struct ByteReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 macro_rules! read_integers {
     ($($name:ident: $type:ty),*) => {$(
-        #[doc = concat!("The next `", stringify!($type), "`, little-endian.\n\n# Errors\n[`Truncated`] when the bytes end first.")]
-        pub fn $name(&mut self) -> Result<$type, Truncated> {
+        #[doc = concat!("The next `", stringify!($type), "`, little-endian.\n\n# Errors\n[`TruncatedInput`] when the bytes end first.")]
+        pub fn $name(&mut self) -> Result<$type, TruncatedInput> {
             let mut raw = [0u8; size_of::<$type>()];
             raw.copy_from_slice(self.take(size_of::<$type>())?);
             Ok(<$type>::from_le_bytes(raw))
@@ -41,11 +41,11 @@ macro_rules! read_integers {
     )*};
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ByteReader<'a> {
     /// Creates a cursor at the first byte.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
-        Reader { bytes, at: 0 }
+        ByteReader { bytes, at: 0 }
     }
 
     read_integers!(u8: u8, u16: u16, u32: u32, u64: u64, u128: u128);
@@ -53,11 +53,11 @@ impl<'a> Reader<'a> {
     /// Returns the next `len` bytes.
     ///
     /// # Errors
-    /// [`Truncated`] when the bytes end first.
-    pub fn take(&mut self, len: usize) -> Result<&'a [u8], Truncated> {
+    /// [`TruncatedInput`] when the bytes end first.
+    pub fn take(&mut self, len: usize) -> Result<&'a [u8], TruncatedInput> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         let Some(taken) = rest.get(..len) else {
-            return Err(Truncated {
+            return Err(TruncatedInput {
                 at: self.at,
                 wanted: len,
                 left: rest.len(),
@@ -70,8 +70,8 @@ impl<'a> Reader<'a> {
     /// Reads an unsigned LEB128 integer of at most ten bytes.
     ///
     /// # Errors
-    /// [`Truncated`] if the bytes end first, or if the integer does not fit into 64 bits.
-    pub fn varint(&mut self) -> Result<u64, Truncated> {
+    /// [`TruncatedInput`] if the bytes end first, or if the integer does not fit into 64 bits.
+    pub fn varint(&mut self) -> Result<u64, TruncatedInput> {
         let start = self.at;
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -85,7 +85,7 @@ impl<'a> Reader<'a> {
                 return Ok(value);
             }
         }
-        Err(Truncated {
+        Err(TruncatedInput {
             at: start,
             wanted: 10,
             left: self.bytes.len() - start,
@@ -94,7 +94,7 @@ impl<'a> Reader<'a> {
 
     /// Returns the number of unread bytes.
     #[must_use]
-    pub fn left(&self) -> usize {
+    pub fn remaining(&self) -> usize {
         self.bytes.len() - self.at
     }
 
@@ -110,13 +110,13 @@ impl<'a> Reader<'a> {
 /// ```
 /// use alluvium_base::bytes::{Reader, Writer};
 /// let mut bytes = Vec::new();
-/// Writer::new(&mut bytes).u16(7).varint(300).bytes(b"xy");
-/// let mut reader = Reader::new(&bytes);
+/// ByteWriter::new(&mut bytes).u16(7).varint(300).bytes(b"xy");
+/// let mut reader = ByteReader::new(&bytes);
 /// assert_eq!((reader.u16().unwrap(), reader.varint().unwrap()), (7, 300));
 /// assert_eq!(reader.take(2).unwrap(), b"xy");
 /// ```
 #[derive(Debug)]
-pub struct Writer<'a> {
+pub struct ByteWriter<'a> {
     out: &'a mut Vec<u8>,
 }
 
@@ -130,10 +130,10 @@ macro_rules! write_integers {
     )*};
 }
 
-impl<'a> Writer<'a> {
+impl<'a> ByteWriter<'a> {
     /// Creates a writer that appends to `out`.
     pub fn new(out: &'a mut Vec<u8>) -> Self {
-        Writer { out }
+        ByteWriter { out }
     }
 
     write_integers!(u8: u8, u16: u16, u32: u32, u64: u64, u128: u128);
@@ -164,20 +164,20 @@ mod tests {
         #[test]
         fn what_is_written_is_read(a: u8, b: u16, c: u32, d: u64, e: u128, v: u64, tail: Vec<u8>) {
             let mut bytes = Vec::new();
-            Writer::new(&mut bytes).u8(a).u16(b).u32(c).u64(d).u128(e).varint(v).bytes(&tail);
-            let mut reader = Reader::new(&bytes);
+            ByteWriter::new(&mut bytes).u8(a).u16(b).u32(c).u64(d).u128(e).varint(v).bytes(&tail);
+            let mut reader = ByteReader::new(&bytes);
             prop_assert_eq!(reader.u8().unwrap(), a);
             prop_assert_eq!(reader.u16().unwrap(), b);
             prop_assert_eq!(reader.u32().unwrap(), c);
             prop_assert_eq!(reader.u64().unwrap(), d);
             prop_assert_eq!(reader.u128().unwrap(), e);
             prop_assert_eq!(reader.varint().unwrap(), v);
-            prop_assert_eq!(reader.take(reader.left()).unwrap(), &tail[..]);
+            prop_assert_eq!(reader.take(reader.remaining()).unwrap(), &tail[..]);
         }
 
         #[test]
         fn no_bytes_make_a_reader_panic(bytes: Vec<u8>, wants in proptest::collection::vec(0usize..40, 0..20)) {
-            let mut reader = Reader::new(&bytes);
+            let mut reader = ByteReader::new(&bytes);
             for want in wants {
                 let before = reader.position();
                 let _ = if want < 10 { reader.varint().map(|_| ()) } else { reader.take(want).map(|_| ()) };
@@ -188,9 +188,9 @@ mod tests {
 
     #[test]
     fn a_varint_that_does_not_fit_is_refused() {
-        assert!(Reader::new(&[0xff; 10]).varint().is_err());
+        assert!(ByteReader::new(&[0xff; 10]).varint().is_err());
         assert_eq!(
-            Reader::new(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]).varint(),
+            ByteReader::new(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]).varint(),
             Ok(u64::MAX)
         );
     }

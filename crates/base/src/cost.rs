@@ -5,7 +5,7 @@ use thiserror::Error;
 
 /// One device access, as a cost model sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
+pub struct DeviceAccess {
     /// Number of the file. Distinct files never share a block.
     pub file: u64,
     /// Offset of the first byte.
@@ -16,7 +16,7 @@ pub struct Access {
     pub kind: AccessKind,
 }
 
-/// The direction of an [`Access`].
+/// The direction of an [`DeviceAccess`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AccessKind {
     /// Bytes move from the device to memory.
@@ -30,7 +30,7 @@ pub enum AccessKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("two accesses to block {block} of file {file} in one step of the device, one of them a write")]
 pub struct CostFault {
-    /// Number of the file, as in [`Access::file`].
+    /// Number of the file, as in [`DeviceAccess::file`].
     pub file: u64,
     /// Number of the block within the file.
     pub block: u64,
@@ -46,5 +46,5 @@ pub trait CostClock: Send {
     ///
     /// # Errors
     /// [`CostFault`] when the model forbids the access while a conflicting one is in flight.
-    fn charge(&mut self, now_ns: u64, access: &Access) -> Result<u64, CostFault>;
+    fn charge(&mut self, now_ns: u64, access: &DeviceAccess) -> Result<u64, CostFault>;
 }

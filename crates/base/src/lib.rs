@@ -7,7 +7,7 @@
 //! *Does not know*: files, pages, threads, clocks.
 //!
 //! *Read in this order*: [`bytes`], [`mod@checksum`], [`purpose`], [`cost`], [`DeviceProfile`],
-//! [`measured`], [`message`], [`ErrorKind`], [`prefetch()`], [`wake()`].
+//! [`measurements`], [`message`], [`ErrorKind`], [`prefetch()`], [`wake()`].
 //!
 //! An item enters this crate only when it has two users.
 //!
@@ -23,7 +23,7 @@ pub mod checksum;
 pub mod cost;
 mod device_profile;
 mod error;
-pub mod measured;
+pub mod measurements;
 pub mod message;
 mod prefetch;
 pub mod purpose;
@@ -32,7 +32,7 @@ mod wake;
 pub use checksum::checksum;
 pub use device_profile::DeviceProfile;
 pub use error::ErrorKind;
-pub use message::{Kind, Message, Sequence};
+pub use message::{Message, MessageKind, SequenceNumber};
 pub use prefetch::{prefetch, prefetch_line};
 pub use purpose::Purpose;
 pub use wake::wake;

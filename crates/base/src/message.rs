@@ -3,15 +3,15 @@
 use thiserror::Error;
 
 /// A position in the commit order. Numbers are dense and start at 1; 0 precedes all commits.
-pub type Sequence = u64;
+pub type SequenceNumber = u64;
 
 /// The maximum sequence number, after all commits.
-pub const LAST: Sequence = u64::MAX;
+pub const MAX_SEQUENCE: SequenceNumber = u64::MAX;
 
 /// The operation of a message on its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Kind {
+pub enum MessageKind {
     /// Sets the value of the key, until it expires if the message has an expiry time.
     Put = 0,
     /// Deletes the key.
@@ -25,13 +25,13 @@ pub enum Kind {
 #[error("{0} is no kind of message")]
 pub struct UnknownKind(pub u8);
 
-impl TryFrom<u8> for Kind {
+impl TryFrom<u8> for MessageKind {
     type Error = UnknownKind;
-    fn try_from(number: u8) -> Result<Kind, UnknownKind> {
+    fn try_from(number: u8) -> Result<MessageKind, UnknownKind> {
         match number {
-            0 => Ok(Kind::Put),
-            1 => Ok(Kind::Delete),
-            2 => Ok(Kind::Merge),
+            0 => Ok(MessageKind::Put),
+            1 => Ok(MessageKind::Delete),
+            2 => Ok(MessageKind::Merge),
             _ => Err(UnknownKind(number)),
         }
     }
@@ -41,9 +41,9 @@ impl TryFrom<u8> for Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
     /// Sequence number of the commit.
-    pub sequence: Sequence,
+    pub sequence: SequenceNumber,
     /// Operation on the key.
-    pub kind: Kind,
+    pub kind: MessageKind,
     /// Expiry time of a put, in milliseconds of the caller's clock; 0 means it never expires.
     pub expires_ms: u64,
     /// Value of a put, operand of a merge, empty for a delete.
@@ -53,10 +53,10 @@ pub struct Message<'a> {
 impl<'a> Message<'a> {
     /// Returns a put that never expires.
     #[must_use]
-    pub fn put(sequence: Sequence, value: &'a [u8]) -> Message<'a> {
+    pub fn put(sequence: SequenceNumber, value: &'a [u8]) -> Message<'a> {
         Message {
             sequence,
-            kind: Kind::Put,
+            kind: MessageKind::Put,
             expires_ms: 0,
             operand: value,
         }
@@ -64,10 +64,10 @@ impl<'a> Message<'a> {
 
     /// Returns a delete.
     #[must_use]
-    pub fn delete(sequence: Sequence) -> Message<'a> {
+    pub fn delete(sequence: SequenceNumber) -> Message<'a> {
         Message {
             sequence,
-            kind: Kind::Delete,
+            kind: MessageKind::Delete,
             expires_ms: 0,
             operand: &[],
         }
@@ -75,10 +75,10 @@ impl<'a> Message<'a> {
 
     /// Returns a merge.
     #[must_use]
-    pub fn merge(sequence: Sequence, operand: &'a [u8]) -> Message<'a> {
+    pub fn merge(sequence: SequenceNumber, operand: &'a [u8]) -> Message<'a> {
         Message {
             sequence,
-            kind: Kind::Merge,
+            kind: MessageKind::Merge,
             expires_ms: 0,
             operand,
         }

@@ -18,10 +18,12 @@
 
 use alluvium::{Db, Keyspace, KeyspaceOptions, Options};
 use alluvium_bench::workload::keys::scatter;
-use alluvium_bench::workload::zipf::Zipf;
-use alluvium_device::probe::{ProcessWatch, Watch};
-use alluvium_model::probe::{self, Conclusions};
-use alluvium_model::structures::{Cost, Machine, MemoryCut, Operations, Structure, Workload};
+use alluvium_bench::workload::zipf::ZipfGenerator;
+use alluvium_device::probe::{ProbeClock, ProcessClock};
+use alluvium_model::probe::{self, ProbeConclusions};
+use alluvium_model::structures::{
+    MachineProfile, MemoryDivision, OperationRates, StructureCost, StructureModel, WorkloadProfile,
+};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -65,14 +67,14 @@ fn mix(number: usize, most: u64) -> Mix {
 }
 
 impl Mix {
-    fn workload(&self) -> Workload {
+    fn workload(&self) -> WorkloadProfile {
         let (puts, misses, scans) = (self.puts as f64, self.misses as f64, self.scans as f64);
-        Workload {
+        WorkloadProfile {
             keys: self.records as f64,
             key_bytes: KEY as f64,
             value_bytes: self.value as f64,
             skew: self.skew,
-            operations: Operations {
+            operations: OperationRates {
                 inserts: 0.0,
                 updates: puts,
                 deletes: 0.0,
@@ -81,7 +83,7 @@ impl Mix {
                 scans,
             },
             scan_records: SCANNED as f64,
-            ..Workload::default()
+            ..WorkloadProfile::default()
         }
     }
 }
@@ -96,7 +98,7 @@ fn key(number: u64) -> [u8; KEY] {
 /// Performs as many operations as there are records.
 fn work(keyspace: &Keyspace, mix: &Mix, seed: u64) -> Result<()> {
     let mut random = fastrand::Rng::with_seed(seed);
-    let zipf = Zipf::new(mix.records);
+    let zipf = ZipfGenerator::new(mix.records);
     for done in 0..mix.records {
         let number = match mix.skew > 0.0 {
             true => scatter(zipf.draw(&mut random)) % mix.records,
@@ -144,16 +146,16 @@ fn middle(mut rounds: Vec<Spent>) -> Result<Spent> {
 /// requests, bytes.
 fn spent(db: &Db) -> (f64, u64, u64) {
     let all = db.stats().device.total();
-    let ns = ProcessWatch::new().cpu_ns() as f64;
+    let ns = ProcessClock::new().cpu_ns() as f64;
     (ns, all.reads + all.writes, all.read_bytes + all.written_bytes)
 }
 
 /// Runs a workload with a choice.
 fn run(
     place: &Path,
-    choice: &Structure,
+    choice: &StructureModel,
     mix: &Mix,
-    machine: &Machine,
+    machine: &MachineProfile,
     costs: Option<&Path>,
 ) -> Result<Spent> {
     let path = &place.join("store");
@@ -165,8 +167,8 @@ fn run(
     }
     let name = choice.name().replace(", ", ",");
     let structure: alluvium::Structure = match (choice, name.split_once(',')) {
-        (Structure::Tiered(setting), _) => {
-            let caches = MemoryCut::of(mix.memory, None).cache_bytes as f64;
+        (StructureModel::Tiered(setting), _) => {
+            let caches = MemoryDivision::of(mix.memory, None).cache_bytes as f64;
             options = options.record_memory((setting.records_share * caches) as u64);
             "tiered".parse()?
         }
@@ -203,15 +205,15 @@ fn run(
 }
 
 /// Returns the relative excess of a choice's cost over the least of all.
-fn regret(all: &[(Cost, Spent)], of: &dyn Fn(&Spent) -> f64, at: usize) -> f64 {
+fn regret(all: &[(StructureCost, Spent)], of: &dyn Fn(&Spent) -> f64, at: usize) -> f64 {
     let least = all.iter().map(|one| of(&one.1)).fold(f64::INFINITY, f64::min);
     of(&all[at].1) / least - 1.0
 }
 
 /// Tries all choices for a workload. Returns the relative excess over the cheapest choice of the
 /// advised one and of the default.
-fn advised(place: &Path, mix: &Mix, machine: &Machine, costs: Option<&Path>) -> Result<[f64; 2]> {
-    let choices = Structure::CHOICES.iter();
+fn advised(place: &Path, mix: &Mix, machine: &MachineProfile, costs: Option<&Path>) -> Result<[f64; 2]> {
+    let choices = StructureModel::CHOICES.iter();
     let choices: Vec<_> = choices
         .filter(|choice| choice.is_ordered() || mix.scans == 0)
         .collect();
@@ -265,13 +267,13 @@ fn main() -> Result<()> {
     let (mut regrets, mut of_usual) = (Vec::new(), Vec::new());
     for number in (0..WORKLOADS).filter(|number| only.is_none_or(|only| only == *number)) {
         let (mix, place) = (mix(number, most), tempfile::tempdir_in(&directory)?);
-        let mut machine = Machine {
+        let mut machine = MachineProfile {
             memory_bytes: mix.memory as f64,
-            ..Machine::default()
+            ..MachineProfile::default()
         };
         if let Some(costs) = &costs {
             let measured = probe::format::decode(&std::fs::read(costs)?)?;
-            let profile = Conclusions::of(&measured).reliable_profile();
+            let profile = ProbeConclusions::of(&measured).reliable_profile();
             machine.device = profile.map_err(anyhow::Error::msg)?;
         }
         println!("{number:2} {mix:?}");

@@ -11,10 +11,10 @@
 
 #![allow(clippy::disallowed_methods)]
 
-use alluvium::{Comparison, Db, Keyspace, KeyspaceOptions, Options, Quantity, Stats};
+use alluvium::{CostComparison, CostQuantity, Db, Keyspace, KeyspaceOptions, Options, Stats};
 use alluvium_bench::workload::keys::scatter;
-use alluvium_bench::workload::zipf::Zipf;
-use alluvium_device::probe::{ProcessWatch, Watch};
+use alluvium_bench::workload::zipf::ZipfGenerator;
+use alluvium_device::probe::{ProbeClock, ProcessClock};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
@@ -91,7 +91,7 @@ fn load(keyspace: &Keyspace, workload: &Workload) -> Result<()> {
 /// gradually turns reads into writes.
 fn work(keyspace: &Keyspace, workload: &Workload, seed: u64) -> Result<()> {
     let mut random = fastrand::Rng::with_seed(seed);
-    let zipf = Zipf::new(workload.records);
+    let zipf = ZipfGenerator::new(workload.records);
     for done in 0..workload.records {
         let tenth = 10 * done / workload.records;
         let drawn = match workload.is_skewed {
@@ -142,30 +142,30 @@ impl Moment {
         Moment {
             stats: db.stats(),
             operations,
-            processor_ns: ProcessWatch::new().cpu_ns(),
+            processor_ns: ProcessClock::new().cpu_ns(),
         }
     }
 }
 
 /// Returns a quantity between two moments, or `None` if there was too little activity. Merges write
 /// in steps as large as the data, so writes count only if they are at least half of it.
-fn measured(before: &Moment, after: &Moment, row: &Comparison, data: f64) -> Option<f64> {
+fn measured(before: &Moment, after: &Moment, row: &CostComparison, data: f64) -> Option<f64> {
     let of = |count: fn(&Stats) -> u64| (count(&after.stats) - count(&before.stats)) as f64;
     let each = |all: f64, some: f64, least: f64| (some >= least).then(|| all / some);
     match row.what {
-        Quantity::WriteAmplification => {
+        CostQuantity::WriteAmplification => {
             let user = of(|stats| stats.written_bytes);
             each(of(|stats| stats.device.total().written_bytes), user, data / 2.0)
         }
-        Quantity::HitReads => {
+        CostQuantity::HitReads => {
             let found = of(|stats| stats.operations.found);
             each(of(|stats| stats.operations.found_reads), found, 1000.0)
         }
-        Quantity::MissReads => {
+        CostQuantity::MissReads => {
             let absent = of(|stats| stats.operations.absent);
             each(of(|stats| stats.operations.absent_reads), absent, 1000.0)
         }
-        Quantity::ProcessorTime => {
+        CostQuantity::ProcessorTime => {
             let ns = after.processor_ns - before.processor_ns;
             Some(ns as f64 / (after.operations - before.operations) as f64)
         }
@@ -218,7 +218,7 @@ fn measure(place: &Path, number: usize, workload: &Workload, sums: &mut [Sum]) -
         let Some(measured) = measured(&before, &after, row, data) else {
             continue;
         };
-        let place = Quantity::ALL.iter().position(|what| *what == row.what);
+        let place = CostQuantity::ALL.iter().position(|what| *what == row.what);
         let sum = &mut sums[place.context("it is one of them")?];
         let slack = 0.02 * row.predicted.max(1.0);
         let holds = (row.p10 - slack..=row.p90 + slack).contains(&measured);
@@ -243,13 +243,17 @@ fn main() -> Result<()> {
     let most = arguments.next().map_or(Ok(20_000), |text| text.parse())?;
     let directory = arguments.next().map_or_else(std::env::temp_dir, PathBuf::from);
     let only: Option<usize> = arguments.next().map(|text| text.parse()).transpose()?;
-    let mut sums = [Sum::default(); Quantity::ALL.len()];
+    let mut sums = [Sum::default(); CostQuantity::ALL.len()];
     for number in (0..WORKLOADS).filter(|number| only.is_none_or(|only| only == *number)) {
         let place = tempfile::tempdir_in(&directory)?;
         measure(place.path(), number, &workload(number, most), &mut sums)?;
     }
     println!("\nquantity                 workloads   in the band   mean error");
-    for (what, sum) in Quantity::ALL.iter().zip(sums).filter(|(_, sum)| sum.count > 0) {
+    for (what, sum) in CostQuantity::ALL
+        .iter()
+        .zip(sums)
+        .filter(|(_, sum)| sum.count > 0)
+    {
         println!(
             "{:22} {:11} {:11} % {:10.1} %",
             what.name(),

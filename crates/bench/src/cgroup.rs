@@ -20,23 +20,23 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// # Errors
 /// The reason why capping is impossible here: no control groups of version 1, or no permission.
 pub fn try_cap(bytes: u64) -> Result<()> {
-    Group::memory("try", bytes).map(drop)
+    ControlGroup::memory("try", bytes).map(drop)
 }
 
 /// A group of one controller, removed on drop.
 #[derive(Debug)]
-pub struct Group {
+pub struct ControlGroup {
     path: PathBuf,
 }
 
-impl Group {
+impl ControlGroup {
     /// Creates a group of the memory controller that limits the total memory of its processes,
     /// including page cache, to this number of bytes.
     ///
     /// # Errors
     /// If control groups of version 1 are missing or cannot be created.
-    pub fn memory(name: &str, bytes: u64) -> Result<Group> {
-        let group = Group::make("memory", name)?;
+    pub fn memory(name: &str, bytes: u64) -> Result<ControlGroup> {
+        let group = ControlGroup::make("memory", name)?;
         group.write("memory.limit_in_bytes", &bytes.to_string())?;
         // Without swap, or without swap accounting, there is nothing to limit.
         let _ = group.write("memory.memsw.limit_in_bytes", &bytes.to_string());
@@ -47,10 +47,10 @@ impl Group {
     /// Creates a group of the block controller that counts the requests to a directory's device.
     ///
     /// # Errors
-    /// As [`Group::memory`].
-    pub fn blkio(name: &str, directory: &Path) -> Result<Group> {
+    /// As [`ControlGroup::memory`].
+    pub fn blkio(name: &str, directory: &Path) -> Result<ControlGroup> {
         use std::os::unix::fs::MetadataExt;
-        let group = Group::make("blkio", name)?;
+        let group = ControlGroup::make("blkio", name)?;
         let (major, minor) = crate::account::device::split(fs::metadata(directory)?.dev());
         // The kernel counts only where a limit is set. This one is the largest possible.
         group.write(
@@ -60,7 +60,7 @@ impl Group {
         Ok(group)
     }
 
-    fn make(controller: &str, name: &str) -> Result<Group> {
+    fn make(controller: &str, name: &str) -> Result<ControlGroup> {
         let groups = fs::read_to_string("/proc/self/cgroup").context("reading /proc/self/cgroup")?;
         let mount = Path::new(MOUNT).join(controller);
         let Some(own) = own_path(&groups, controller).filter(|_| mount.is_dir()) else {
@@ -81,7 +81,7 @@ impl Group {
                 path.display()
             );
         }
-        Ok(Group { path })
+        Ok(ControlGroup { path })
     }
 
     fn write(&self, name: &str, text: &str) -> Result<()> {
@@ -104,7 +104,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ControlGroup {
     fn drop(&mut self) {
         // Release the page cache of the group's processes first, so that none of it is charged to
         // another group.
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a_process_is_kept_within_its_cap_and_the_group_is_removed() {
         // Only root may create groups; other users get an error.
-        let group = match Group::memory("test", 32 << 20) {
+        let group = match ControlGroup::memory("test", 32 << 20) {
             Ok(group) => group,
             Err(error) => {
                 let text = format!("{error:#}");

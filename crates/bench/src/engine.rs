@@ -6,17 +6,17 @@ use std::path::PathBuf;
 
 /// Parameters for opening an engine.
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub struct EngineSetup {
     /// Directory of its files, which exists.
     pub directory: PathBuf,
     /// Memory limit of the process including page cache, in bytes.
     pub cap: u64,
     /// Whether the limit is enforced.
-    pub kept: Kept,
+    pub kept: CapEnforcement,
     /// Memory size configured for the engine, if one was chosen.
     pub memory: Option<u64>,
     /// Whether writes are logged.
-    pub log: Log,
+    pub log: WriteLogging,
     /// Number of threads that will use the engine concurrently.
     pub threads: usize,
     /// Length of a value in bytes.
@@ -27,7 +27,7 @@ pub struct Setup {
     pub options: Vec<(String, String)>,
 }
 
-impl Setup {
+impl EngineSetup {
     /// Returns the value of an option, if the user set it.
     #[must_use]
     pub fn option(&self, name: &str) -> Option<&str> {
@@ -134,7 +134,7 @@ impl EngineOption {
 
 /// Whether a process's memory limit is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum CapEnforcement {
     /// Enforced by a control group: an engine that asks for the machine's memory is told the limit.
     WithinCap,
     /// Not enforced: an engine that asks for the machine's memory is told all of it.
@@ -144,7 +144,7 @@ pub enum Kept {
 /// Whether writes survive a crash of the process. Writes are never synced individually.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Log {
+pub enum WriteLogging {
     /// Logging is on: writes survive a crash of the process, if the engine supports it.
     #[default]
     On,
@@ -152,13 +152,13 @@ pub enum Log {
     Off,
 }
 
-/// An open engine. All threads share it; each has a [`Session`].
-pub trait Engine: Send + Sync {
+/// An open engine. All threads share it; each has a [`EngineSession`].
+pub trait BenchEngine: Send + Sync {
     /// Creates a session for one thread.
     ///
     /// # Errors
     /// Errors of the engine.
-    fn session(&self) -> Result<Box<dyn Session + '_>>;
+    fn session(&self) -> Result<Box<dyn EngineSession + '_>>;
 
     /// Flushes all data to the device, including memtables.
     ///
@@ -190,7 +190,7 @@ pub trait Engine: Send + Sync {
 pub type EachPair<'a> = &'a mut dyn FnMut(&[u8], &[u8]);
 
 /// A thread's access to an engine.
-pub trait Session: Send {
+pub trait EngineSession: Send {
     /// Sets the value of a key.
     ///
     /// # Errors
@@ -233,16 +233,16 @@ pub trait Session: Send {
 
 /// An engine that can be opened by name.
 #[derive(Clone, Copy)]
-pub struct Entry {
+pub struct EngineEntry {
     /// Name of the engine.
     pub name: &'static str,
     /// Supported options, in addition to the memory size.
     pub options: &'static [&'static str],
     /// Opens or creates the engine.
-    pub open: fn(&Setup) -> Result<Box<dyn Engine>>,
+    pub open: fn(&EngineSetup) -> Result<Box<dyn BenchEngine>>,
 }
 
-impl std::fmt::Debug for Entry {
+impl std::fmt::Debug for EngineEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Entry")
             .field("name", &self.name)

@@ -9,7 +9,7 @@
 //! *Read in this order*: `engine.rs` (the measured interface), `workload/` (keys, values,
 //! distributions, phases), `run/` (jobs, threads, windows; the runner and its children), `account/`
 //! (costs), `cgroup.rs`, `report/`; `transactions/` (commits per second); `servers/` (Redis and
-//! memcached compared with our server); `engines/` (built-in engines), `prove.rs` (tests of
+//! memcached compared with our server); `engines/` (built-in engines), `adapter_test.rs` (tests of
 //! adapters).
 //!
 //! Invariants:
@@ -29,10 +29,10 @@
 pub use alluvium_device::skipped;
 
 pub mod account;
+pub mod adapter_test;
 pub mod cgroup;
 pub mod engine;
 pub mod engines;
-pub mod prove;
 pub mod report;
 pub mod run;
 pub mod servers;

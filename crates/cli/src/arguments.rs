@@ -1,9 +1,9 @@
 //! The command line: the options common to all verbs, and the list of verbs.
 
-use crate::context::{Context, Form};
+use crate::context::{CommandContext, OutputFormat};
 use crate::terminal::exit::TABLE;
-use crate::values::sizes::{self, Bytes};
-use crate::values::tier::{self, Tier};
+use crate::values::sizes::{self, ByteSize};
+use crate::values::tier::{self, TierDirectory};
 use crate::verbs::{
     advise, backup, bench, check, compact, completions, delete, export, get, import, index, inspect,
     keyspaces, man, model, probe, put, repair, scan, serve, sort, stats, tiers, transaction, transactions,
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 /// ALLUVIUM_DB, or ./alluvium-data.
 #[derive(Debug, Parser)]
 #[command(name = "alluvium", version, after_help = TABLE, max_term_width = 110)]
-pub struct Arguments {
+pub struct CliArguments {
     /// The directory of the store.
     #[arg(
         long,
@@ -33,7 +33,7 @@ pub struct Arguments {
     /// The memory that the store may take in all, as in 512M or 2G [default: a quarter of what the
     /// machine has, or half of its container's].
     #[arg(long, global = true, value_name = "SIZE", value_parser = sizes::parse)]
-    pub memory: Option<Bytes>,
+    pub memory: Option<ByteSize>,
     /// Open the store with the costs of its device as `alluvium probe` has measured them.
     #[arg(long, global = true)]
     pub measured_device: bool,
@@ -41,74 +41,78 @@ pub struct Arguments {
     /// first. `bytes=4T` limits what it may take. A store remembers its tiers: they are given when
     /// it is created, and when one has moved.
     #[arg(long, global = true, value_name = "PATH[,bytes=SIZE]", value_parser = tier::parse)]
-    pub tier: Vec<Tier>,
+    pub tier: Vec<TierDirectory>,
     /// What to do.
     #[command(subcommand)]
-    pub verb: Verb,
+    pub verb: CliCommand,
 }
 
 /// What the binary can do.
 #[derive(Debug, Subcommand)]
-pub enum Verb {
+pub enum CliCommand {
     /// Serve the store to Redis and memcached clients.
-    Serve(Box<serve::Serve>),
+    Serve(Box<serve::ServeCommand>),
     /// Print the values of keys.
-    Get(get::Get),
+    Get(get::GetCommand),
     /// Give a key a value.
-    Put(put::Put),
+    Put(put::PutCommand),
     /// Delete keys, or all keys of a range.
-    Delete(delete::Delete),
+    Delete(delete::DeleteCommand),
     /// Print keys and values in order.
-    Scan(scan::Scan),
+    Scan(scan::ScanCommand),
     /// List, create, drop and rename keyspaces.
-    Keyspaces(keyspaces::Keyspaces),
+    Keyspaces(keyspaces::KeyspacesCommand),
     /// List, add and drain the directories of a store.
-    Tiers(tiers::Tiers),
+    Tiers(tiers::TiersCommand),
     /// Put the rows of a file into the store.
-    Import(import::Import),
+    Import(import::ImportCommand),
     /// Write keys and values to a file.
-    Export(export::Export),
+    Export(export::ExportCommand),
     /// Run a script of operations as a transaction.
-    Transaction(transaction::RunScript),
+    Transaction(transaction::TransactionCommand),
     /// List open transactions and kept snapshots, and what they hold back.
-    Transactions(transactions::Transactions),
+    Transactions(transactions::TransactionsCommand),
     /// Say what the store holds, and what that takes.
-    Stats(stats::Stats),
+    Stats(stats::StatsCommand),
     /// Read everything and report what is damaged.
-    Check(check::Check),
+    Check(check::CheckCommand),
     /// Make a damaged store one that opens, as far as that goes.
-    Repair(repair::Repair),
+    Repair(repair::RepairCommand),
     /// Copy the store as it is now into a directory.
-    Backup(backup::Backup),
+    Backup(backup::BackupCommand),
     /// Make a store of a backup.
-    Restore(backup::Restore),
+    Restore(backup::RestoreCommand),
     /// Rewrite everything, so that what was deleted or replaced takes no space.
-    Compact(compact::Compact),
+    Compact(compact::CompactCommand),
     /// Sort lines, or records of one length, that need not fit into memory.
-    Sort(sort::Sort),
+    Sort(sort::SortCommand),
     /// Build and use an index of records at rest.
-    Index(index::Index),
+    Index(index::IndexCommand),
     /// Measure the device under a directory: what reads, writes and syncs cost.
-    Probe(probe::Probe),
+    Probe(probe::ProbeCommand),
     /// Say what structures would cost for a workload.
-    Model(Box<model::Model>),
+    Model(Box<model::ModelCommand>),
     /// Rank structures and settings by what they would cost this store.
-    Advise(Box<advise::Advise>),
+    Advise(Box<advise::AdviseCommand>),
     /// Measure it, and other engines beside it.
-    Bench(bench::Bench),
+    Bench(bench::BenchCommand),
     /// Draw the tree.
-    Inspect(inspect::Inspect),
+    Inspect(inspect::InspectCommand),
     /// Print a completion script for a shell.
-    Completions(completions::Completions),
+    Completions(completions::CompletionsCommand),
     /// Write the manual pages.
-    Man(man::Man),
+    Man(man::ManCommand),
 }
 
-impl Context {
-    pub(crate) fn new(arguments: &Arguments) -> Context {
-        Context {
+impl CommandContext {
+    pub(crate) fn new(arguments: &CliArguments) -> CommandContext {
+        CommandContext {
             path: arguments.db.clone(),
-            form: if arguments.json { Form::Json } else { Form::Text },
+            form: if arguments.json {
+                OutputFormat::Json
+            } else {
+                OutputFormat::Text
+            },
             memory: arguments.memory.map(|memory| memory.0),
             takes_measured: arguments.measured_device,
             tiers: arguments.tier.clone(),

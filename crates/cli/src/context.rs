@@ -1,38 +1,38 @@
 //! The context of every verb: the location of the store, and the form of the output.
 
-use crate::store::Store;
-use crate::terminal::exit::{self, Exit, failure};
+use crate::store::StoreHandle;
+use crate::terminal::exit::{self, CommandExit, failure};
 use crate::terminal::screen;
 use crate::values::sizes;
-use crate::values::tier::Tier;
+use crate::values::tier::TierDirectory;
 use alluvium::{Db, MIN_MEMORY, OpenMode, Options, TierOptions};
-use alluvium_server::control::Client;
+use alluvium_server::control::ManagementClient;
 use anyhow::{Context as _, Error, Result};
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// The options common to all verbs.
 #[derive(Clone, Debug)]
-pub(crate) struct Context {
+pub(crate) struct CommandContext {
     pub(crate) path: PathBuf,
-    pub(crate) form: Form,
+    pub(crate) form: OutputFormat,
     pub(crate) memory: Option<u64>,
     /// Whether the store uses the measured costs of its device.
     pub(crate) takes_measured: bool,
     /// Further directories of the store.
-    pub(crate) tiers: Vec<Tier>,
+    pub(crate) tiers: Vec<TierDirectory>,
 }
 
 /// The audience of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum OutputFormat {
     Text,
     Json,
 }
 
-impl Context {
+impl CommandContext {
     pub(crate) fn is_json(&self) -> bool {
-        self.form == Form::Json
+        self.form == OutputFormat::Json
     }
 
     /// Returns the options for opening the store.
@@ -41,7 +41,7 @@ impl Context {
             true => Options::new().measured_device(),
             false => Options::new(),
         };
-        for Tier { path, max_bytes } in &self.tiers {
+        for TierDirectory { path, max_bytes } in &self.tiers {
             let limited = max_bytes.map(|bytes| TierOptions::new().max_bytes(bytes));
             options = options.tier(path, limited.unwrap_or_default());
         }
@@ -62,7 +62,7 @@ impl Context {
                 "{} is a file: --db and ALLUVIUM_DB name the directory of a store",
                 self.path.display()
             );
-            return Err(failure(Exit::Usage, text));
+            return Err(failure(CommandExit::Usage, text));
         }
         if let Some(memory) = self.memory.filter(|&memory| memory < MIN_MEMORY) {
             let text = format!(
@@ -70,26 +70,26 @@ impl Context {
                 sizes::human(memory),
                 sizes::human(MIN_MEMORY)
             );
-            return Err(failure(Exit::Usage, text));
+            return Err(failure(CommandExit::Usage, text));
         }
         Ok(())
     }
 
     /// Opens an existing store, or connects to the process that has it open.
-    pub(crate) fn open(&self) -> Result<Store> {
+    pub(crate) fn open(&self) -> Result<StoreHandle> {
         self.check_store()?;
         self.or_served(self.open_own())
     }
 
     /// Opens an existing store for reading, or connects to the process that has it open. A store
     /// that cannot be written to is opened read-only, with a note.
-    pub(crate) fn open_to_read(&self) -> Result<Store> {
+    pub(crate) fn open_to_read(&self) -> Result<StoreHandle> {
         self.check_store()?;
         self.or_served(self.open_own_to_read())
     }
 
     /// Opens or creates a store, or connects to the process that has it open.
-    pub(crate) fn open_or_create(&self) -> Result<Store> {
+    pub(crate) fn open_or_create(&self) -> Result<StoreHandle> {
         self.check()?;
         self.or_served(self.options().open(&self.path).with_context(|| self.what()))
     }
@@ -114,7 +114,7 @@ impl Context {
             Err(other) => {
                 let other = Error::new(other).context(self.what());
                 // The error of opening for writing is more specific, unless a server can be asked.
-                let is_busy = exit::classify(&other) == Exit::Busy;
+                let is_busy = exit::classify(&other) == CommandExit::Busy;
                 return Err(if is_busy { other } else { error });
             }
         };
@@ -126,16 +126,16 @@ impl Context {
     }
 
     /// Returns the opened store, or connects to the process that has it open.
-    fn or_served(&self, opened: Result<Db>) -> Result<Store> {
+    fn or_served(&self, opened: Result<Db>) -> Result<StoreHandle> {
         let error = match opened {
-            Ok(db) => return Ok(Store::own(db)),
+            Ok(db) => return Ok(StoreHandle::own(db)),
             Err(error) => error,
         };
         // An error of opening, such as a missing directory, need not affect a process that already
         // has the store open.
-        match Client::connect(&self.path) {
-            Ok(client) => Ok(Store::served(client)),
-            Err(refused) if exit::classify(&error) == Exit::Busy => Err(busy(error, &refused)),
+        match ManagementClient::connect(&self.path) {
+            Ok(client) => Ok(StoreHandle::served(client)),
+            Err(refused) if exit::classify(&error) == CommandExit::Busy => Err(busy(error, &refused)),
             Err(_) => Err(error),
         }
     }
@@ -147,7 +147,7 @@ impl Context {
                 "there is no store in {}: name its directory with --db or ALLUVIUM_DB, or put something into a new one with `alluvium put`",
                 self.path.display()
             );
-            return Err(failure(Exit::NotFound, text));
+            return Err(failure(CommandExit::NotFound, text));
         }
         Ok(())
     }
@@ -169,7 +169,7 @@ fn busy(error: Error, refused: &io::Error) -> Error {
 
 /// Returns the error for an operation that requires exclusive access to the store.
 pub(crate) fn not_while_open(error: Error, verb: &str, way: &str) -> Error {
-    if exit::classify(&error) != Exit::Busy {
+    if exit::classify(&error) != CommandExit::Busy {
         return error;
     }
     error.context(format!("{verb} needs the store for itself: {way}"))
@@ -192,5 +192,5 @@ pub(crate) fn vacant(directory: &Path) -> Result<()> {
         "{} {what}, and a copy goes into an empty directory: name another one",
         directory.display()
     );
-    Err(failure(Exit::Failed, text))
+    Err(failure(CommandExit::Failed, text))
 }

@@ -38,50 +38,50 @@ mod terminal;
 mod values;
 mod verbs;
 
-pub use terminal::exit::Exit;
+pub use terminal::exit::CommandExit;
 pub use verbs::serve::clients;
 
 use anyhow::Result;
-use arguments::{Arguments, Verb};
+use arguments::{CliArguments, CliCommand};
 use clap::{CommandFactory, Parser};
-use context::Context;
+use context::CommandContext;
 use std::process::ExitCode;
 
 /// Executes the command line.
 #[must_use]
 pub fn main() -> ExitCode {
-    kit::program(|| run(Arguments::parse()))
+    kit::program(|| run(CliArguments::parse()))
 }
 
 /// Executes a command line.
-fn run(arguments: Arguments) -> Result<Exit> {
-    let context = Context::new(&arguments);
+fn run(arguments: CliArguments) -> Result<CommandExit> {
+    let context = CommandContext::new(&arguments);
     match arguments.verb {
-        Verb::Serve(verb) => verb.run(&context),
-        Verb::Get(verb) => verb.run(&context),
-        Verb::Put(verb) => verb.run(&context),
-        Verb::Delete(verb) => verb.run(&context),
-        Verb::Scan(verb) => verb.run(&context),
-        Verb::Keyspaces(verb) => verb.run(&context),
-        Verb::Tiers(verb) => verb.run(&context),
-        Verb::Import(verb) => verb.run(&context),
-        Verb::Export(verb) => verb.run(&context),
-        Verb::Transaction(verb) => verb.run(&context),
-        Verb::Transactions(verb) => verb.run(&context),
-        Verb::Stats(verb) => verb.run(&context),
-        Verb::Probe(verb) => verb.run(&context),
-        Verb::Model(verb) => verb.run(&context),
-        Verb::Advise(verb) => verb.run(&context),
-        Verb::Bench(verb) => verb.run(&context),
-        Verb::Inspect(verb) => verb.run(&context),
-        Verb::Check(verb) => verb.run(&context),
-        Verb::Repair(verb) => verb.run(&context),
-        Verb::Backup(verb) => verb.run(&context),
-        Verb::Restore(verb) => verb.run(&context),
-        Verb::Compact(verb) => verb.run(&context),
-        Verb::Sort(verb) => verb.run(&context),
-        Verb::Index(verb) => verb.run(&context),
-        Verb::Completions(verb) => verb.run(Arguments::command()),
-        Verb::Man(verb) => verb.run(Arguments::command()),
+        CliCommand::Serve(verb) => verb.run(&context),
+        CliCommand::Get(verb) => verb.run(&context),
+        CliCommand::Put(verb) => verb.run(&context),
+        CliCommand::Delete(verb) => verb.run(&context),
+        CliCommand::Scan(verb) => verb.run(&context),
+        CliCommand::Keyspaces(verb) => verb.run(&context),
+        CliCommand::Tiers(verb) => verb.run(&context),
+        CliCommand::Import(verb) => verb.run(&context),
+        CliCommand::Export(verb) => verb.run(&context),
+        CliCommand::Transaction(verb) => verb.run(&context),
+        CliCommand::Transactions(verb) => verb.run(&context),
+        CliCommand::Stats(verb) => verb.run(&context),
+        CliCommand::Probe(verb) => verb.run(&context),
+        CliCommand::Model(verb) => verb.run(&context),
+        CliCommand::Advise(verb) => verb.run(&context),
+        CliCommand::Bench(verb) => verb.run(&context),
+        CliCommand::Inspect(verb) => verb.run(&context),
+        CliCommand::Check(verb) => verb.run(&context),
+        CliCommand::Repair(verb) => verb.run(&context),
+        CliCommand::Backup(verb) => verb.run(&context),
+        CliCommand::Restore(verb) => verb.run(&context),
+        CliCommand::Compact(verb) => verb.run(&context),
+        CliCommand::Sort(verb) => verb.run(&context),
+        CliCommand::Index(verb) => verb.run(&context),
+        CliCommand::Completions(verb) => verb.run(CliArguments::command()),
+        CliCommand::Man(verb) => verb.run(CliArguments::command()),
     }
 }

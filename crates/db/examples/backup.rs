@@ -2,11 +2,11 @@
 //!
 //! `cargo run --example backup -p alluvium`
 
-use alluvium::{Db, Progress, Result, Stage};
+use alluvium::{Db, Progress, ProgressStage, Result};
 
 fn report(progress: Progress) {
     let what = match progress.stage {
-        Stage::Copying => "copied",
+        ProgressStage::Copying => "copied",
         _ => "checked",
     };
     println!("{what} {:3.0} %", 100.0 * progress.fraction());

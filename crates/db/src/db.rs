@@ -1,33 +1,33 @@
 //! The store handle, from which all other handles are obtained.
 
-use crate::advise::advice::{Advice, Trial};
-use crate::advise::choices::Choice;
+use crate::advise::advice::{CacheAdvice, Trial};
+use crate::advise::choices::SettingChoice;
 use crate::advise::forecast::Forecast;
-use crate::advise::workload::KeyspaceSeen;
-use crate::background::worker::Workers;
+use crate::advise::workload::KeyspaceRequests;
+use crate::background::worker::BackgroundWorkers;
 use crate::engine::check::CheckReport;
-use crate::engine::latencies::Recorders;
+use crate::engine::latencies::LatencyRecorders;
 use crate::engine::lost_commits::LostCommits;
 use crate::engine::progress::Progress;
-use crate::engine::{Commit, Engine, Worked};
+use crate::engine::{CommitRecord, Engine, SliceOutcome};
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
 use crate::keyspace::reads::Reads;
 use crate::keyspace::snapshot::Snapshot;
-use crate::options::kind::Structure;
-use crate::options::store::Existing;
+use crate::options::kind::StructureKind;
+use crate::options::store::ExistencePolicy;
 use crate::options::{KeyspaceOptions, OpenMode, Options};
-use crate::read::futures::Write;
-use crate::read::pin::Pinned;
-use crate::schema::catalog::{Catalog, Definition, Owners};
+use crate::read::futures::WriteFuture;
+use crate::read::pin::SnapshotPin;
+use crate::schema::catalog::{CommitKeyspaces, KeyspaceCatalog, KeyspaceDefinition};
 use crate::schema::format::{self, KeyspaceId};
-use crate::shared::Shared;
-use crate::write::async_commit::Committer;
+use crate::shared::SharedStore;
+use crate::write::async_commit::AsyncCommitter;
 use crate::write::batch::WriteBatch;
-use alluvium_base::Kind;
-use alluvium_storage::Directories;
+use alluvium_base::MessageKind;
+use alluvium_storage::TierDirectories;
 use alluvium_trees::paged::PagedOutline;
-use alluvium_trees::tiered::{Depth, Outline, OutlineRun};
+use alluvium_trees::tiered::{CheckLevel, Outline, OutlineRun};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub const MAX_NAME: usize = 1024;
 /// ```
 #[derive(Clone)]
 pub struct Db {
-    shared: Arc<Shared>,
+    shared: Arc<SharedStore>,
 }
 
 impl fmt::Debug for Db {
@@ -101,24 +101,24 @@ impl Db {
     }
 
     pub(crate) fn open_in(
-        directories: impl Into<Directories>,
+        directories: impl Into<TierDirectories>,
         options: &Options,
-        existing: Existing,
+        existing: ExistencePolicy,
     ) -> Result<Db> {
         let engine = Arc::new(Engine::open(directories.into(), options, existing)?);
-        let workers = Workers::start(
+        let workers = BackgroundWorkers::start(
             &engine,
             engine.plan.workers,
             options.sync_interval,
             options.background,
         );
         Ok(Db {
-            shared: Arc::new(Shared {
-                committer: Committer::new(&engine),
+            shared: Arc::new(SharedStore {
+                committer: AsyncCommitter::new(&engine),
                 engine,
                 workers: Arc::new(workers),
                 reactor: Arc::default(),
-                recorders: Recorders::default(),
+                recorders: LatencyRecorders::default(),
                 closing: Arc::default(),
             }),
         })
@@ -128,15 +128,15 @@ impl Db {
         &self.shared.engine
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<SharedStore> {
         &self.shared
     }
 
-    fn catalog(&self) -> &Catalog {
+    fn catalog(&self) -> &KeyspaceCatalog {
         &self.shared.engine.catalog
     }
 
-    fn handle(&self, definition: Arc<Definition>) -> Keyspace {
+    fn handle(&self, definition: Arc<KeyspaceDefinition>) -> Keyspace {
         Keyspace::new(Arc::clone(&self.shared), definition)
     }
 
@@ -148,7 +148,7 @@ impl Db {
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
         let definition = match self.catalog().get(name) {
             Some(definition) => definition,
-            None => self.find_or_create(name, Structure::Tiered, &KeyspaceOptions::new())?,
+            None => self.find_or_create(name, StructureKind::Tiered, &KeyspaceOptions::new())?,
         };
         Ok(self.handle(definition))
     }
@@ -183,7 +183,7 @@ impl Db {
     pub(crate) fn keyspace_in(
         &self,
         name: &str,
-        structure: Structure,
+        structure: StructureKind,
         options: &KeyspaceOptions,
     ) -> Result<Keyspace> {
         let definition = self.find_or_create(name, structure, options)?;
@@ -194,9 +194,9 @@ impl Db {
     fn find_or_create(
         &self,
         name: &str,
-        structure: Structure,
+        structure: StructureKind,
         options: &KeyspaceOptions,
-    ) -> Result<Arc<Definition>> {
+    ) -> Result<Arc<KeyspaceDefinition>> {
         checked_name(name)?;
         let _schema = self.engine().schema.lock();
         if let Some(definition) = self.catalog().get(name) {
@@ -224,7 +224,7 @@ impl Db {
                 why,
             });
         }
-        if structure == Structure::Paged {
+        if structure == StructureKind::Paged {
             self.engine().dictionaries.require_pages(|| name.to_owned())?;
         }
         let id = self.catalog().next();
@@ -237,18 +237,18 @@ impl Db {
             });
         }
         let definition = self.catalog().define(id, name, structure, options)?;
-        let mut commit = Commit::default();
+        let mut commit = CommitRecord::default();
         commit.add(
             &[],
             &format::keyspace_key(name),
-            Kind::Put,
+            MessageKind::Put,
             0,
             &format::encode_keyspace(id, structure.kind(), options),
         );
         commit.add(
             &[],
             &format::next_key(),
-            Kind::Put,
+            MessageKind::Put,
             0,
             &format::encode_next(id + 1),
         );
@@ -258,7 +258,7 @@ impl Db {
         // The structure may have allocated memory; the caches shrink by that much.
         self.engine().fit_memory()?;
         self.catalog().prepare(&definition);
-        self.shared.commit(&commit, Owners::Catalog, None)?;
+        self.shared.commit(&commit, CommitKeyspaces::Catalog, None)?;
         self.catalog().add(name, Arc::clone(&definition));
         Ok(definition)
     }
@@ -289,12 +289,12 @@ impl Db {
         if self.catalog().get(to).is_some() {
             return Err(Error::KeyspaceExists { name: to.to_owned() });
         }
-        let mut commit = Commit::default();
+        let mut commit = CommitRecord::default();
         let kind = definition.structure.kind();
         let value = format::encode_keyspace(definition.id, kind, &definition.options);
-        commit.add(&[], &format::keyspace_key(from), Kind::Delete, 0, &[]);
-        commit.add(&[], &format::keyspace_key(to), Kind::Put, 0, &value);
-        self.shared.commit(&commit, Owners::Catalog, None)?;
+        commit.add(&[], &format::keyspace_key(from), MessageKind::Delete, 0, &[]);
+        commit.add(&[], &format::keyspace_key(to), MessageKind::Put, 0, &value);
+        self.shared.commit(&commit, CommitKeyspaces::Catalog, None)?;
         self.catalog().rename(from, to);
         Ok(())
     }
@@ -311,12 +311,12 @@ impl Db {
         // A writer that did not see the drop must have its sequence number before the range is
         // deleted.
         self.engine().wait_for_writers();
-        let mut commit = Commit::default();
-        commit.add(&[], &format::keyspace_key(name), Kind::Delete, 0, &[]);
+        let mut commit = CommitRecord::default();
+        commit.add(&[], &format::keyspace_key(name), MessageKind::Delete, 0, &[]);
         format::encode_range(&mut commit.record, &definition.prefix, &definition.end);
         commit.count += 1;
         self.shared
-            .commit(&commit, Owners::Catalog, None)
+            .commit(&commit, CommitKeyspaces::Catalog, None)
             .inspect_err(|_| definition.revive())?;
         self.catalog().remove(name);
         Ok(())
@@ -355,12 +355,12 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::write`].
-    pub fn write_async(&self, batch: WriteBatch) -> Write {
+    pub fn write_async(&self, batch: WriteBatch) -> WriteFuture {
         let batch = match batch.store {
             Some(store) if store != self.shared.number() => Err(Error::OtherStore),
             _ => Ok(batch),
         };
-        Write::new(&self.shared, batch)
+        WriteFuture::new(&self.shared, batch)
     }
 
     /// Syncs the log, so that every acknowledged write survives a loss of power.
@@ -376,7 +376,7 @@ impl Db {
     /// Returns a snapshot of the current state of all keyspaces.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::new(Pinned::now(&self.shared))
+        Snapshot::new(SnapshotPin::now(&self.shared))
     }
 
     /// Creates a named snapshot of the current state of all keyspaces. It persists across openings
@@ -392,11 +392,11 @@ impl Db {
                 name: name.to_owned(),
             });
         }
-        let pinned = Pinned::now(&self.shared);
-        let mut commit = Commit::default();
+        let pinned = SnapshotPin::now(&self.shared);
+        let mut commit = CommitRecord::default();
         let at = format::encode_snapshot(pinned.sequence());
-        commit.add(&[], &format::snapshot_key(name), Kind::Put, 0, &at);
-        self.shared.commit(&commit, Owners::Catalog, None)?;
+        commit.add(&[], &format::snapshot_key(name), MessageKind::Put, 0, &at);
+        self.shared.commit(&commit, CommitKeyspaces::Catalog, None)?;
         // The named snapshot holds a reference separate from the handle's.
         self.engine().open_snapshot_at(pinned.sequence());
         self.catalog().add_snapshot(name, pinned.sequence());
@@ -415,7 +415,7 @@ impl Db {
             .ok_or_else(|| Error::NoSuchSnapshot {
                 name: name.to_owned(),
             })?;
-        Ok(Snapshot::new(Pinned::at(&self.shared, at)))
+        Ok(Snapshot::new(SnapshotPin::at(&self.shared, at)))
     }
 
     /// Returns the names of all named snapshots, in order, each with its sequence number.
@@ -438,9 +438,9 @@ impl Db {
             .ok_or_else(|| Error::NoSuchSnapshot {
                 name: name.to_owned(),
             })?;
-        let mut commit = Commit::default();
-        commit.add(&[], &format::snapshot_key(name), Kind::Delete, 0, &[]);
-        let removed = self.shared.commit(&commit, Owners::Catalog, None)?;
+        let mut commit = CommitRecord::default();
+        commit.add(&[], &format::snapshot_key(name), MessageKind::Delete, 0, &[]);
+        let removed = self.shared.commit(&commit, CommitKeyspaces::Catalog, None)?;
         self.catalog().remove_snapshot(name);
         self.engine().leave_snapshot(at, removed);
         Ok(())
@@ -500,7 +500,7 @@ impl Db {
     /// As [`Db::check`].
     pub fn check_report(&self, mut progress: impl FnMut(Progress)) -> Result<CheckReport> {
         self.engine().is_open()?;
-        self.engine().check(Depth::Everything, &mut progress)
+        self.engine().check(CheckLevel::Everything, &mut progress)
     }
 
     /// Like [`Db::check`], but verifies only the allocation of extents: which are in use, and by
@@ -518,7 +518,7 @@ impl Db {
     /// As [`Db::check`].
     pub fn check_structure_report(&self) -> Result<CheckReport> {
         self.engine().is_open()?;
-        self.engine().check(Depth::Trunk, &mut |_| ())
+        self.engine().check(CheckLevel::Trunk, &mut |_| ())
     }
 
     /// Returns the commits that had been written to the log but were missing when the store was
@@ -541,7 +541,7 @@ impl Db {
         self.engine().health()?;
         self.engine().note_hour();
         self.engine().watch_trial()?;
-        Ok(self.engine().work()? == Worked::Something)
+        Ok(self.engine().work()? == SliceOutcome::Something)
     }
 
     /// Changes the memory limit of the store, in bytes. Caches are resized at once. Memtables and
@@ -560,9 +560,9 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::Closed`].
-    pub fn count_memory_beside(&self, bytes: u64) -> Result<()> {
+    pub fn set_external_memory(&self, bytes: u64) -> Result<()> {
         self.engine().is_open()?;
-        self.engine().count_memory_beside(bytes)
+        self.engine().set_external_memory(bytes)
     }
 
     /// Returns the requests to each keyspace since the store was opened, by hour, estimated from a
@@ -581,7 +581,7 @@ impl Db {
     /// # Ok::<(), alluvium::Error>(())
     /// ```
     #[must_use]
-    pub fn workload(&self) -> Vec<KeyspaceSeen> {
+    pub fn workload(&self) -> Vec<KeyspaceRequests> {
         self.engine().workload()
     }
 
@@ -609,7 +609,7 @@ impl Db {
     /// # Ok::<(), alluvium::Error>(())
     /// ```
     #[must_use]
-    pub fn choices(&self) -> Vec<Choice> {
+    pub fn choices(&self) -> Vec<SettingChoice> {
         self.engine().choices()
     }
 
@@ -620,7 +620,7 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::forecast`].
-    pub fn advise(&self) -> Result<Option<Advice>> {
+    pub fn advise(&self) -> Result<Option<CacheAdvice>> {
         self.engine().is_open()?;
         self.engine().advise()
     }
@@ -630,7 +630,7 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::BadOption`] for a share that is not from 0 to 0.75; as [`Db::forecast`].
-    pub fn advice_for(&self, record_share: f64) -> Result<Option<Advice>> {
+    pub fn advice_for(&self, record_share: f64) -> Result<Option<CacheAdvice>> {
         self.engine().is_open()?;
         self.engine().advice_for(record_share)
     }
@@ -658,7 +658,7 @@ impl Db {
     /// # Errors
     /// [`Error::BadOption`] while another change is being monitored, and for an invalid share or
     /// band; [`Error::ReadOnly`], [`Error::Closed`].
-    pub fn apply_advice(&self, advice: &Advice) -> Result<()> {
+    pub fn apply_advice(&self, advice: &CacheAdvice) -> Result<()> {
         self.engine().apply_advice(advice)
     }
 
@@ -703,7 +703,7 @@ impl Db {
     /// # let place = tempfile::tempdir().unwrap();
     /// # let db = alluvium::Db::open(place.path().join("store"))?;
     /// use alluvium::{KeyspaceOptions, PagedOptions, Structure};
-    /// let paged = KeyspaceOptions::new().structure(Structure::Paged(PagedOptions::beps()));
+    /// let paged = KeyspaceOptions::new().structure(StructureKind::Paged(PagedOptions::beps()));
     /// db.keyspace_with("counters", &paged)?.put("Elbe", "1094")?;
     /// db.checkpoint()?;
     /// let pages = db.outline_pages()?.expect("a keyspace is in pages");

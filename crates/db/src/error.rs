@@ -1,8 +1,8 @@
 //! Errors that the store returns, with advice on what to do about them.
 
 use alluvium_device::Error as Device;
-use alluvium_storage::tiers::Access;
-use alluvium_storage::{Error as Storage, Structure};
+use alluvium_storage::tiers::FailedAccess;
+use alluvium_storage::{Error as Storage, OnDiskObject};
 use std::time::Duration;
 use thiserror::Error;
 
@@ -103,7 +103,7 @@ impl StorageError {
     /// Returns whether the damage is in the extent map, which a repair rebuilds without loss.
     #[must_use]
     pub fn is_extent_map_damaged(&self) -> bool {
-        matches!(&self.0, Storage::Corrupt { place, .. } if place.structure == Structure::ExtentMap)
+        matches!(&self.0, Storage::Corrupt { place, .. } if place.object == OnDiskObject::ExtentMap)
     }
 
     /// Returns the underlying error of the storage layer.
@@ -512,7 +512,7 @@ impl Error {
 
     /// Returns the further tier that fails, and the access that failed, if the error is of this
     /// kind.
-    pub(crate) fn failing_tier(&self) -> Option<(u8, Access)> {
+    pub(crate) fn failing_tier(&self) -> Option<(u8, FailedAccess)> {
         self.storage().and_then(Storage::failing_tier)
     }
 

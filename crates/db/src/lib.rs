@@ -80,23 +80,24 @@ mod tests;
 mod transaction;
 mod write;
 
-pub use admin::changes::{Change, ChangeSet, Changes};
+pub use admin::changes::{Change, ChangeSet, ChangeStream};
 pub use admin::outline::OutlineKey;
 pub use admin::repair::{RepairReport, repair};
 pub use admin::restore::restore;
 pub use admin::simulation;
 pub use admin::stats::{
-    Delays, DiskSpace, Figure, Nature, Operations, Stats, TierOutline, TierRun, TierStats, Unit,
+    DiskSpace, OperationCounts, Stats, StatsMetric, StatsMetricKind, StatsMetricUnit, TierOutline, TierRun,
+    TierStats, WriteDelays,
 };
-pub use advise::advice::{Advice, Outcome, Trial};
-pub use advise::choices::Choice;
-pub use advise::forecast::{Comparison, Forecast, PastHour, Quantity};
-pub use advise::workload::{HourSeen, KeyspaceSeen};
+pub use advise::advice::{CacheAdvice, Trial, TrialOutcome};
+pub use advise::choices::SettingChoice;
+pub use advise::forecast::{CostComparison, CostQuantity, Forecast, PastHour};
+pub use advise::workload::{HourlyRequests, KeyspaceRequests};
 pub use alluvium_base::{DeviceProfile, Purpose};
 pub use alluvium_device::heap::give_freed_memory_back;
-pub use alluvium_device::{Counts as DeviceCounts, Snapshot as DeviceStats};
+pub use alluvium_device::{DeviceCounts, DeviceStats};
 pub use alluvium_dictionary::merge::{
-    BadOperand, Candidate, CompactionFilter, Operator as MergeOperator, Verdict,
+    BadOperand, CompactionFilter, FilterCandidate, FilterVerdict, MergeOperator,
 };
 pub use alluvium_dictionary::range::KeyRange;
 pub use alluvium_hashes::hashed::HashedStats;
@@ -106,19 +107,19 @@ pub use alluvium_storage::{CacheStats, CopyStats};
 pub use alluvium_trees::levels::LevelsStats;
 pub use alluvium_trees::paged::read::LevelFigures as PagedLevel;
 pub use alluvium_trees::paged::{PagedOutline, PagedStats};
-pub use alluvium_trees::run::{Summary as RunSummary, Use as ExtentUse};
+pub use alluvium_trees::run::{ExtentUse, RunSummary};
+pub use alluvium_trees::run_locations::RunName;
 pub use alluvium_trees::tiered::{
-    Debt as TreeDebt, Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun,
-    Stats as TreeStats, Underway,
+    CompactionState, Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun, TreeDebt,
+    TreeStats,
 };
-pub use alluvium_trees::whereabouts::RunName;
 pub use db::{Db, MAX_NAME};
 pub use engine::MemoryUse;
 pub use engine::check::{CheckReport, CheckedStructure};
-pub use engine::distribution::{Distribution, Distributions};
-pub use engine::latencies::{Latencies, Latency};
+pub use engine::distribution::{LatencyDistribution, LatencyDistributions};
+pub use engine::latencies::{LatencySummary, OperationLatencies};
 pub use engine::lost_commits::LostCommits;
-pub use engine::progress::{Progress, Stage};
+pub use engine::progress::{Progress, ProgressStage};
 pub use engine::{RecordStats, TransactionInfo, TransactionStats};
 pub use error::{Error, ErrorKind, Result, StorageError};
 pub use keyspace::reads::{GatheredReads, Reads};
@@ -126,18 +127,18 @@ pub use keyspace::snapshot::Snapshot;
 pub use keyspace::{Ingest, Keyspace};
 pub use locking::locks::{HeldLocks, LockMode, LockSet, LockTable};
 pub use options::machine::{MIN_MEMORY, default_memory};
-pub use options::{Background, devices};
+pub use options::{BackgroundLimits, devices};
 pub use options::{Compression, KeyspaceOptions};
 pub use options::{Concurrency, Isolation, TransactionOptions};
 pub use options::{Durability, OpenMode, Options, TierOptions};
 pub use options::{HashedForm, HashedOptions, LevelsOptions, PagedOptions, Structure, TreeKind};
-pub use read::futures::{Get, MultiGet, Write};
+pub use read::futures::{GetFuture, MultiGetFuture, WriteFuture};
 pub use read::iter::{Iter, Keys, Values};
-pub use read::unordered::Unordered;
+pub use read::unordered::UnorderedScan;
 pub use read::value::Value;
 pub use schema::keys;
 pub use transaction::write_set::{OwnWrite, WriteSet, WriteSetIter};
-pub use transaction::{Savepoint, Transaction, TransactionIter, TransactionUnordered};
+pub use transaction::{Savepoint, Transaction, TransactionIter, TransactionUnorderedScan};
 pub use write::batch::{MAX_KEY, MAX_VALUE, WriteBatch};
 
 /// A standalone in-memory cache, bounded by bytes.
@@ -150,7 +151,9 @@ pub use write::batch::{MAX_KEY, MAX_VALUE, WriteBatch};
 /// # Ok::<(), alluvium::cache::Error>(())
 /// ```
 pub mod cache {
-    pub use alluvium_hashes::mica::{Content, Error, Eviction, MAX_KEY_BYTES, MAX_VALUE_BYTES, Stats};
+    pub use alluvium_hashes::mica::{
+        CacheEviction, CacheUsage, Error, MAX_KEY_BYTES, MAX_VALUE_BYTES, TableStats,
+    };
     pub use alluvium_hashes::{Cache, CacheOptions};
 }
 

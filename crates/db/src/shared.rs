@@ -1,15 +1,15 @@
 //! State shared by all handles of an open store.
 
 use crate::background::reactor::Reactor;
-use crate::background::worker::Workers;
-use crate::engine::latencies::{Began, Recorders};
-use crate::engine::{Commit, Engine, Tally};
+use crate::background::worker::BackgroundWorkers;
+use crate::engine::latencies::{LatencyRecorders, LatencyTimer};
+use crate::engine::{CommitRecord, Engine, EngineCounter};
 use crate::error::{Error, Result};
 use crate::options::Durability;
-use crate::schema::catalog::{Definition, Owners};
+use crate::schema::catalog::{CommitKeyspaces, KeyspaceDefinition};
 use crate::schema::format::{self, TreeKey};
-use crate::write::async_commit::{self, Committer};
-use alluvium_base::Sequence;
+use crate::write::async_commit::{self, AsyncCommitter};
+use alluvium_base::SequenceNumber;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -20,26 +20,26 @@ const NOT_IN_ORDER: &str = "the store could not be closed in order; opening it r
 
 /// State shared by all handles of one store. Dropping the last reference closes the store.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedStore {
     pub(crate) engine: Arc<Engine>,
-    pub(crate) workers: Arc<Workers>,
+    pub(crate) workers: Arc<BackgroundWorkers>,
     pub(crate) reactor: Arc<Reactor>,
-    pub(crate) committer: Committer,
-    pub(crate) recorders: Recorders,
+    pub(crate) committer: AsyncCommitter,
+    pub(crate) recorders: LatencyRecorders,
     /// Locked while the store is being closed.
     pub(crate) closing: Arc<Mutex<()>>,
 }
 
 /// The parts that must be stopped when a store is closed.
-struct Open {
+struct StoreShutdown {
     engine: Arc<Engine>,
-    workers: Arc<Workers>,
+    workers: Arc<BackgroundWorkers>,
     reactor: Arc<Reactor>,
-    committer: Committer,
+    committer: AsyncCommitter,
     closing: Arc<Mutex<()>>,
 }
 
-impl Open {
+impl StoreShutdown {
     /// Closes the store, or waits for the thread that is closing it.
     fn close(&self) -> Result<()> {
         let _closing = self.closing.lock();
@@ -58,7 +58,7 @@ impl Open {
     }
 }
 
-impl Shared {
+impl SharedStore {
     /// Returns a number that distinguishes the store from others in the process.
     pub(crate) fn number(&self) -> usize {
         Arc::as_ptr(&self.engine).addr()
@@ -71,15 +71,15 @@ impl Shared {
 
     pub(crate) fn commit(
         &self,
-        commit: &Commit,
-        owners: Owners<'_>,
+        commit: &CommitRecord,
+        owners: CommitKeyspaces<'_>,
         durability: Option<Durability>,
-    ) -> Result<Sequence> {
+    ) -> Result<SequenceNumber> {
         self.healthy()?;
         let durability = durability.unwrap_or(self.engine.durability);
         let (began, recorder) = match durability {
-            Durability::Disk => (Began::now(), &self.recorders.durable_commit),
-            Durability::Memory | Durability::Process => (Began::sampled(), &self.recorders.commit),
+            Durability::Disk => (LatencyTimer::now(), &self.recorders.durable_commit),
+            Durability::Memory | Durability::Process => (LatencyTimer::sampled(), &self.recorders.commit),
         };
         let last = self.engine.commit(commit, owners, durability)?;
         began.over(recorder);
@@ -88,7 +88,7 @@ impl Shared {
 
     /// Releases a future's reference to the store. Closing the store takes time, so it is never
     /// done where a future is polled or dropped: another thread closes it.
-    pub(crate) fn let_go(self: Arc<Self>) {
+    pub(crate) fn release_in_background(self: Arc<Self>) {
         let Some(last) = Arc::into_inner(self) else {
             return;
         };
@@ -102,23 +102,24 @@ impl Shared {
 
     /// Counts a read of several keys.
     pub(crate) fn count_multi_get(&self, keys: usize) {
-        self.engine
-            .tallies
-            .add([(Tally::MultiGets, 1), (Tally::MultiGetKeys, keys as u64)]);
+        self.engine.counters.add([
+            (EngineCounter::MultiGets, 1),
+            (EngineCounter::MultiGetKeys, keys as u64),
+        ]);
     }
 
     /// Closes the store. If the calling thread is currently working for the store or reading from
     /// it, for example in a waker of the program, it cannot wait for itself; another thread then
     /// closes the store.
     pub(crate) fn close(&self) -> Result<()> {
-        let open = Open {
+        let open = StoreShutdown {
             engine: Arc::clone(&self.engine),
             workers: Arc::clone(&self.workers),
             reactor: Arc::clone(&self.reactor),
             committer: self.committer.clone(),
             closing: Arc::clone(&self.closing),
         };
-        if !async_commit::is_here() && !self.engine.is_used_here() {
+        if !async_commit::is_here() && !self.engine.is_inside_call() {
             return open.close();
         }
         let closing = std::thread::Builder::new()
@@ -130,7 +131,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedStore {
     fn drop(&mut self) {
         if let Err(error) = self.close() {
             tracing::error!(%error, "{NOT_IN_ORDER}");
@@ -141,13 +142,13 @@ impl Drop for Shared {
 /// A keyspace of an open store.
 #[derive(Clone)]
 pub(crate) struct OpenKeyspace {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) definition: Arc<Definition>,
+    pub(crate) shared: Arc<SharedStore>,
+    pub(crate) definition: Arc<KeyspaceDefinition>,
 }
 
 impl OpenKeyspace {
     /// Returns the tree key of a user key, with the keyspace's definition.
-    pub(crate) fn asked_key(&self, key: &[u8]) -> (TreeKey, Arc<Definition>) {
+    pub(crate) fn asked_key(&self, key: &[u8]) -> (TreeKey, Arc<KeyspaceDefinition>) {
         let key = format::tree_key(&self.definition.prefix, key);
         (key, Arc::clone(&self.definition))
     }

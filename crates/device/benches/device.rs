@@ -11,7 +11,7 @@
 
 use alluvium_base::Purpose;
 use alluvium_device::file::FileDirectory;
-use alluvium_device::{Batch, Buffer, Device, Directory, FileOptions, MemoryRegion, Ticket};
+use alluvium_device::{AlignedBuffer, Device, Directory, FileOptions, IoBatch, MemoryRegion, Ticket};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -110,13 +110,15 @@ fn write_out(directory: &FileDirectory, len: u64) -> Arc<dyn Device> {
     let file = directory.create("data", FileOptions::DIRECT).expect("the file");
     file.grow(len).expect("room for the file");
     let mut random = fastrand::Rng::with_seed(2);
-    let mut free: Vec<Buffer> = (0..SEQUENTIAL_DEPTH).map(|_| Buffer::zeroed(MIB)).collect();
+    let mut free: Vec<AlignedBuffer> = (0..SEQUENTIAL_DEPTH)
+        .map(|_| AlignedBuffer::zeroed(MIB))
+        .collect();
     for buffer in &mut free {
         random.fill(buffer);
     }
     let mut at = 0;
     while at < len {
-        let mut batch = Batch::new();
+        let mut batch = IoBatch::new();
         while at < len
             && let Some(buffer) = free.pop()
         {
@@ -239,15 +241,15 @@ impl Bench {
     fn one_at_a_time(&mut self) -> Figure {
         let mut buffers = self.arena.buffers(1, PAGE);
         measure(self.settings.each, || {
-            let mut batch = Batch::with_capacity(1);
+            let mut batch = IoBatch::with_capacity(1);
             batch.read(self.page(), buffers.pop().expect("one buffer"), Purpose::Probe);
             buffers = self.file.run(batch).expect("a read");
             1
         })
     }
 
-    fn batch(&mut self, buffers: Vec<Buffer>) -> Batch {
-        let mut batch = Batch::with_capacity(buffers.len());
+    fn batch(&mut self, buffers: Vec<AlignedBuffer>) -> IoBatch {
+        let mut batch = IoBatch::with_capacity(buffers.len());
         for buffer in buffers {
             batch.read(self.page(), buffer, Purpose::Probe);
         }
@@ -318,7 +320,7 @@ impl Bench {
                 free.extend(finish(&*file, in_flight.pop_front().expect("some are in flight")));
             }
             let buffer = free.pop().expect("as many buffers as the depth");
-            let mut batch = Batch::with_capacity(1);
+            let mut batch = IoBatch::with_capacity(1);
             match kind {
                 Kind::Read => batch.read(at, buffer, Purpose::Probe),
                 Kind::Write => batch.write(at, buffer, Purpose::Probe),
@@ -342,7 +344,7 @@ enum Kind {
     Write,
 }
 
-fn finish(file: &dyn Device, ticket: Ticket) -> Vec<Buffer> {
+fn finish(file: &dyn Device, ticket: Ticket) -> Vec<AlignedBuffer> {
     file.wait(&ticket);
     ticket.take_buffers().expect("the batch went well")
 }
@@ -428,12 +430,12 @@ fn median(figures: &[Figure]) -> Option<Figure> {
 struct Arena {
     start: NonNull<u8>,
     len: usize,
-    keeper: Arc<Buffer>,
+    keeper: Arc<AlignedBuffer>,
 }
 
 impl Arena {
     fn new(len: usize) -> Arena {
-        let mut memory = Buffer::zeroed(len);
+        let mut memory = AlignedBuffer::zeroed(len);
         Arena {
             start: NonNull::new(memory.as_mut_ptr()).expect("memory has an address"),
             len,
@@ -450,15 +452,15 @@ impl Arena {
     }
 
     /// Returns buffers from the start of the arena. The caller has dropped all earlier ones.
-    fn buffers(&self, count: usize, len: usize) -> Vec<Buffer> {
+    fn buffers(&self, count: usize, len: usize) -> Vec<AlignedBuffer> {
         (0..count).map(|number| self.buffer(number * len, len)).collect()
     }
 
-    fn buffer(&self, at: usize, len: usize) -> Buffer {
+    fn buffer(&self, at: usize, len: usize) -> AlignedBuffer {
         assert!(at + len <= self.len);
         // SAFETY: inside the arena, asserted above, aligned, disjoint from the others of its
         // generation; the buffers of earlier generations have been dropped, and the keeper is never
         // looked into.
-        unsafe { Buffer::from_region(self.start.add(at), len, self.keeper.clone()) }
+        unsafe { AlignedBuffer::from_region(self.start.add(at), len, self.keeper.clone()) }
     }
 }

@@ -5,8 +5,8 @@
 //! every case runs once with few rounds.
 
 use alluvium_base::Purpose;
-use alluvium_device::simulated::{SimDirectory, Survival};
-use alluvium_device::{Buffer, Device, Directory, FileOptions, Mapping};
+use alluvium_device::simulated::{CrashSurvival, SimDirectory};
+use alluvium_device::{AlignedBuffer, Device, Directory, FileMapping, FileOptions};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
@@ -30,7 +30,7 @@ fn report(what: &str, ns: f64) {
 
 /// A durable file of `len` random bytes.
 fn filled(directory: &SimDirectory, name: &str, len: usize, options: FileOptions) -> Arc<dyn Device> {
-    let mut buffer = Buffer::zeroed(len);
+    let mut buffer = AlignedBuffer::zeroed(len);
     fastrand::Rng::with_seed(1).fill(&mut buffer);
     let file = directory.create(name, options).expect("the name is new");
     file.grow(len as u64).expect("there is room");
@@ -50,7 +50,7 @@ fn world(mib: usize) -> (SimDirectory, Vec<Arc<dyn Device>>) {
     let mut rng = fastrand::Rng::with_seed(2);
     for index in 0..40 {
         let offset = rng.u64(..len as u64 / 512) * 512;
-        let buffer = Buffer::padded(&[index as u8; 512]);
+        let buffer = AlignedBuffer::padded(&[index as u8; 512]);
         files[index % 4]
             .write_at(offset, buffer, Purpose::Other)
             .expect("inside the file");
@@ -60,7 +60,7 @@ fn world(mib: usize) -> (SimDirectory, Vec<Arc<dyn Device>>) {
 
 fn images(rounds: u64, mib: usize) {
     let (directory, _files) = world(mib);
-    for survival in Survival::ALL {
+    for survival in CrashSurvival::ALL {
         let ns = median_ns(rounds, |seed| {
             black_box(directory.image(survival, seed).content_hash());
         });
@@ -74,11 +74,11 @@ fn images(rounds: u64, mib: usize) {
 fn recovery(rounds: u64) {
     let (directory, _files) = world(1);
     let ns = median_ns(rounds, |seed| {
-        let image = directory.image(Survival::Random, seed);
+        let image = directory.image(CrashSurvival::Random, seed);
         for name in ["file-0", "file-1"] {
             let file = image.open(name, FileOptions::DIRECT).expect("it exists");
             black_box(file.read_at(0, 8192, Purpose::Recovery).expect("inside the file"));
-            file.write_at(0, Buffer::zeroed(4096), Purpose::Recovery)
+            file.write_at(0, AlignedBuffer::zeroed(4096), Purpose::Recovery)
                 .expect("inside the file");
             file.sync(Purpose::Recovery).expect("no fault is planned");
         }
@@ -89,14 +89,14 @@ fn recovery(rounds: u64) {
 fn mapped(rounds: u64) {
     let directory = SimDirectory::new(1);
     let file = filled(&directory, "log", 1 << 18, FileOptions::BUFFERED);
-    let mapping: Mapping = file.map(0..1 << 18).expect("a buffered file");
+    let mapping: FileMapping = file.map(0..1 << 18).expect("a buffered file");
     let ns = median_ns(rounds, |seed| {
         // SAFETY: nothing else uses the mapping.
         unsafe { mapping.write((seed % 2000) as usize * 128, &seed.to_le_bytes()) };
         if seed % 64 == 0 {
             file.sync(Purpose::Log).expect("no fault is planned");
         }
-        black_box(directory.image(Survival::Random, seed));
+        black_box(directory.image(CrashSurvival::Random, seed));
     });
     report("store through a mapping of 256 KiB, then image, Random", ns);
 }
@@ -106,7 +106,7 @@ fn requests(rounds: u64) {
     let file = filled(&directory, "a", 1 << 20, FileOptions::DIRECT);
     for len in [512usize, 4096, 131_072] {
         let places = (1 << 20) / len as u64;
-        let mut spare = Some(Buffer::padded(&vec![1; len]));
+        let mut spare = Some(AlignedBuffer::padded(&vec![1; len]));
         let ns = median_ns(rounds, |round| {
             let buffer = spare.take().expect("the last round gave it back");
             let buffer = file

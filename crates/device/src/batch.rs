@@ -1,6 +1,6 @@
 //! I/O requests, batches of requests, and the ticket that waits for a batch.
 
-use crate::{Buffer, Error, Result};
+use crate::{AlignedBuffer, Error, Result};
 use alluvium_base::Purpose;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One I/O request to a file.
 #[derive(Debug)]
-pub enum Request {
+pub enum IoRequest {
     /// Fill the buffer from `offset`.
     Read {
         /// Offset in the file, in bytes.
         offset: u64,
         /// The memory to fill; its length is the length of the request.
-        buffer: Buffer,
+        buffer: AlignedBuffer,
         /// Purpose of the read.
         purpose: Purpose,
     },
@@ -23,7 +23,7 @@ pub enum Request {
         /// Offset in the file, in bytes.
         offset: u64,
         /// The bytes to write; their number is the length of the request.
-        buffer: Buffer,
+        buffer: AlignedBuffer,
         /// Purpose of the write.
         purpose: Purpose,
     },
@@ -34,28 +34,28 @@ pub enum Request {
     },
 }
 
-impl Request {
+impl IoRequest {
     /// Returns the purpose of the request.
     #[must_use]
     pub fn purpose(&self) -> Purpose {
         match self {
-            Request::Read { purpose, .. } | Request::Write { purpose, .. } | Request::Sync { purpose } => {
-                *purpose
-            }
+            IoRequest::Read { purpose, .. }
+            | IoRequest::Write { purpose, .. }
+            | IoRequest::Sync { purpose } => *purpose,
         }
     }
 }
 
 /// The outcome of a request: its buffer and its result.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct IoOutcome {
     /// The request's buffer; absent for a sync.
-    pub buffer: Option<Buffer>,
+    pub buffer: Option<AlignedBuffer>,
     /// The result. After a failed read the contents of the buffer are unspecified.
     pub result: Result<()>,
 }
 
-impl Outcome {
+impl IoOutcome {
     /// Returns the buffer of a successful request.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl Outcome {
     ///
     /// # Panics
     /// When the request was a sync, which has no buffer.
-    pub fn into_buffer(self) -> Result<Buffer> {
+    pub fn into_buffer(self) -> Result<AlignedBuffer> {
         self.result
             .map(|()| self.buffer.expect("a read or a write gives its buffer back"))
     }
@@ -74,33 +74,33 @@ impl Outcome {
 /// ```
 /// use alluvium_base::Purpose;
 /// use alluvium_device::{Batch, Buffer};
-/// let mut batch = Batch::new();
-/// batch.write(0, Buffer::zeroed(512), Purpose::Other).read(512, Buffer::zeroed(512), Purpose::Other);
+/// let mut batch = IoBatch::new();
+/// batch.write(0, AlignedBuffer::zeroed(512), Purpose::Other).read(512, AlignedBuffer::zeroed(512), Purpose::Other);
 /// assert_eq!(batch.len(), 2);
 /// ```
 #[derive(Debug, Default)]
-pub struct Batch {
-    requests: Vec<Request>,
+pub struct IoBatch {
+    requests: Vec<IoRequest>,
 }
 
-impl Batch {
+impl IoBatch {
     /// Creates an empty batch.
     #[must_use]
-    pub fn new() -> Batch {
-        Batch::default()
+    pub fn new() -> IoBatch {
+        IoBatch::default()
     }
 
     /// Creates an empty batch with capacity for `capacity` requests.
     #[must_use]
-    pub fn with_capacity(capacity: usize) -> Batch {
-        Batch {
+    pub fn with_capacity(capacity: usize) -> IoBatch {
+        IoBatch {
             requests: Vec::with_capacity(capacity),
         }
     }
 
     /// Adds a read that fills `buffer` from `offset`.
-    pub fn read(&mut self, offset: u64, buffer: Buffer, purpose: Purpose) -> &mut Batch {
-        self.push(Request::Read {
+    pub fn read(&mut self, offset: u64, buffer: AlignedBuffer, purpose: Purpose) -> &mut IoBatch {
+        self.push(IoRequest::Read {
             offset,
             buffer,
             purpose,
@@ -108,8 +108,8 @@ impl Batch {
     }
 
     /// Adds a write of `buffer` at `offset`.
-    pub fn write(&mut self, offset: u64, buffer: Buffer, purpose: Purpose) -> &mut Batch {
-        self.push(Request::Write {
+    pub fn write(&mut self, offset: u64, buffer: AlignedBuffer, purpose: Purpose) -> &mut IoBatch {
+        self.push(IoRequest::Write {
             offset,
             buffer,
             purpose,
@@ -117,12 +117,12 @@ impl Batch {
     }
 
     /// Adds a sync. It does not wait for the other requests of its batch (invariant D3).
-    pub fn sync(&mut self, purpose: Purpose) -> &mut Batch {
-        self.push(Request::Sync { purpose })
+    pub fn sync(&mut self, purpose: Purpose) -> &mut IoBatch {
+        self.push(IoRequest::Sync { purpose })
     }
 
     /// Adds any request.
-    pub fn push(&mut self, request: Request) -> &mut Batch {
+    pub fn push(&mut self, request: IoRequest) -> &mut IoBatch {
         self.requests.push(request);
         self
     }
@@ -141,7 +141,7 @@ impl Batch {
 
     /// Returns the requests, for implementations of `Device`.
     #[must_use]
-    pub fn into_requests(self) -> Vec<Request> {
+    pub fn into_requests(self) -> Vec<IoRequest> {
         self.requests
     }
 }
@@ -152,35 +152,35 @@ impl Batch {
 /// requests (invariant D1).
 #[derive(Debug)]
 pub struct Ticket {
-    shared: Arc<InFlight>,
+    shared: Arc<BatchCompletion>,
 }
 
 /// The device's side of a [`Ticket`]. Implementations complete each request here exactly once.
 #[derive(Debug)]
-pub struct InFlight {
+pub struct BatchCompletion {
     pending: AtomicUsize,
-    outcomes: Mutex<Vec<Option<Outcome>>>,
+    outcomes: Mutex<Vec<Option<IoOutcome>>>,
     completed: Condvar,
     /// Index of the part of the device that carries the batch, for devices with several parts.
-    home: usize,
+    device_part: usize,
 }
 
-impl InFlight {
+impl BatchCompletion {
     /// Creates a record of `requests` incomplete requests.
     #[must_use]
-    pub fn new(requests: usize) -> Arc<InFlight> {
-        InFlight::at(requests, 0)
+    pub fn new(requests: usize) -> Arc<BatchCompletion> {
+        BatchCompletion::at(requests, 0)
     }
 
     /// Creates a record for a batch carried by part `home` of the device, which [`Ticket::home`]
     /// returns.
     #[must_use]
-    pub(crate) fn at(requests: usize, home: usize) -> Arc<InFlight> {
-        Arc::new(InFlight {
+    pub(crate) fn at(requests: usize, home: usize) -> Arc<BatchCompletion> {
+        Arc::new(BatchCompletion {
             pending: AtomicUsize::new(requests),
             outcomes: Mutex::new((0..requests).map(|_| None).collect()),
             completed: Condvar::new(),
-            home,
+            device_part: home,
         })
     }
 
@@ -188,7 +188,7 @@ impl InFlight {
     ///
     /// # Panics
     /// If the request is already complete: a bug of the implementation.
-    pub fn complete(&self, index: usize, outcome: Outcome) {
+    pub fn complete(&self, index: usize, outcome: IoOutcome) {
         let mut outcomes = self.outcomes.lock();
         let previous = outcomes[index].replace(outcome);
         assert!(
@@ -215,13 +215,13 @@ impl InFlight {
 impl Ticket {
     /// Returns a ticket of a batch whose outcomes are already known.
     #[must_use]
-    pub fn ready(outcomes: Vec<Outcome>) -> Ticket {
+    pub fn ready(outcomes: Vec<IoOutcome>) -> Ticket {
         Ticket {
-            shared: Arc::new(InFlight {
+            shared: Arc::new(BatchCompletion {
                 pending: AtomicUsize::new(0),
                 outcomes: Mutex::new(outcomes.into_iter().map(Some).collect()),
                 completed: Condvar::new(),
-                home: 0,
+                device_part: 0,
             }),
         }
     }
@@ -238,7 +238,7 @@ impl Ticket {
     /// # Panics
     /// If the ticket is not complete: wait for it first.
     #[must_use]
-    pub fn take(self) -> Vec<Outcome> {
+    pub fn take(self) -> Vec<IoOutcome> {
         assert!(
             self.is_complete(),
             "a ticket was taken before its batch was complete"
@@ -257,7 +257,7 @@ impl Ticket {
     ///
     /// # Panics
     /// If the ticket is not complete.
-    pub fn take_buffers(self) -> std::result::Result<Vec<Buffer>, Error> {
+    pub fn take_buffers(self) -> std::result::Result<Vec<AlignedBuffer>, Error> {
         let mut buffers = Vec::new();
         for outcome in self.take() {
             outcome.result?;
@@ -282,8 +282,8 @@ impl Ticket {
     /// with the same home: waiting for one of them
     /// ([`Device::wait_some`](crate::Device::wait_some)) also completes the others.
     #[must_use]
-    pub fn home(&self) -> usize {
-        self.shared.home
+    pub fn device_part(&self) -> usize {
+        self.shared.device_part
     }
 
     /// Blocks until the batch is complete, for devices whose own threads complete it.
@@ -296,7 +296,7 @@ impl Ticket {
 
     /// Returns whether this ticket waits for `in_flight`, for implementations of `Device`.
     #[must_use]
-    pub fn waits_for(&self, in_flight: &Arc<InFlight>) -> bool {
+    pub fn waits_for(&self, in_flight: &Arc<BatchCompletion>) -> bool {
         Arc::ptr_eq(&self.shared, in_flight)
     }
 }

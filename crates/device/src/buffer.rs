@@ -21,10 +21,10 @@ use std::sync::Arc;
 /// buffer[0] = 7;
 /// assert_eq!(buffer.len(), 4096);
 /// ```
-pub struct Buffer {
+pub struct AlignedBuffer {
     start: NonNull<u8>,
     len: usize,
-    memory: Memory,
+    memory: BufferMemory,
 }
 
 /// Buffers above this size bypass the allocator, which would retain the memory of dozens of
@@ -32,7 +32,7 @@ pub struct Buffer {
 /// mapped directly from the system.
 const LARGE: usize = 128 << 10;
 
-enum Memory {
+enum BufferMemory {
     Heap(Layout),
     Slab,
     Mapped,
@@ -42,19 +42,19 @@ enum Memory {
 // SAFETY: a buffer is exclusive memory (from the allocator, or by the promise given to
 // `from_region`); moving it to another thread moves that exclusivity. The keeper is `Send + Sync`
 // by its type.
-unsafe impl Send for Buffer {}
+unsafe impl Send for AlignedBuffer {}
 // SAFETY: `&Buffer` allows reading only.
-unsafe impl Sync for Buffer {}
+unsafe impl Sync for AlignedBuffer {}
 
-impl Buffer {
+impl AlignedBuffer {
     /// Creates a buffer of `len` zero bytes, aligned to [`BUFFER_ALIGNMENT`]. Aborts the process if
     /// the system is out of memory; use [`Buffer::try_zeroed`] where an error can be returned.
     ///
     /// # Panics
     /// If `len` is zero or not a multiple of [`BLOCK`].
     #[must_use]
-    pub fn zeroed(len: usize) -> Buffer {
-        Buffer::try_zeroed(len).unwrap_or_else(|| handle_alloc_error(layout(len)))
+    pub fn zeroed(len: usize) -> AlignedBuffer {
+        AlignedBuffer::try_zeroed(len).unwrap_or_else(|| handle_alloc_error(layout(len)))
     }
 
     /// Creates a buffer of `len` zero bytes, or returns `None` if the system is out of memory.
@@ -62,35 +62,35 @@ impl Buffer {
     /// # Panics
     /// As [`Buffer::zeroed`].
     #[must_use]
-    pub fn try_zeroed(len: usize) -> Option<Buffer> {
+    pub fn try_zeroed(len: usize) -> Option<AlignedBuffer> {
         assert!(
             len > 0 && (len as u64).is_multiple_of(BLOCK),
             "a buffer of {len} bytes is not a multiple of {BLOCK}"
         );
         if len > LARGE {
             let (large, memory) = match len {
-                ..=SLAB => (slabs::take(len), Memory::Slab),
-                _ => (map(len), Memory::Mapped),
+                ..=SLAB => (slabs::take(len), BufferMemory::Slab),
+                _ => (map(len), BufferMemory::Mapped),
             };
             if let Some(start) = large {
-                return Some(Buffer { start, len, memory });
+                return Some(AlignedBuffer { start, len, memory });
             }
         }
         let layout = layout(len);
         // SAFETY: the layout has a size above zero, asserted above.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        Some(Buffer {
+        Some(AlignedBuffer {
             start,
             len,
-            memory: Memory::Heap(layout),
+            memory: BufferMemory::Heap(layout),
         })
     }
 
     /// Creates a buffer holding `bytes`, zero-padded to a multiple of [`BLOCK`] and to at least one
     /// block.
     #[must_use]
-    pub fn padded(bytes: &[u8]) -> Buffer {
-        let mut buffer = Buffer::zeroed(bytes.len().max(1).next_multiple_of(BLOCK as usize));
+    pub fn padded(bytes: &[u8]) -> AlignedBuffer {
+        let mut buffer = AlignedBuffer::zeroed(bytes.len().max(1).next_multiple_of(BLOCK as usize));
         buffer[..bytes.len()].copy_from_slice(bytes);
         buffer
     }
@@ -101,12 +101,16 @@ impl Buffer {
     /// `start..start + len` is initialised memory inside what `keeper` owns, aligned to [`BLOCK`],
     /// and until the buffer is dropped nothing else reads or writes it.
     #[must_use]
-    pub unsafe fn from_region(start: NonNull<u8>, len: usize, keeper: Arc<dyn Any + Send + Sync>) -> Buffer {
+    pub unsafe fn from_region(
+        start: NonNull<u8>,
+        len: usize,
+        keeper: Arc<dyn Any + Send + Sync>,
+    ) -> AlignedBuffer {
         debug_assert_eq!(start.as_ptr() as usize % BLOCK as usize, 0);
-        Buffer {
+        AlignedBuffer {
             start,
             len,
-            memory: Memory::Region { _keeper: keeper },
+            memory: BufferMemory::Region { _keeper: keeper },
         }
     }
 
@@ -136,25 +140,25 @@ fn map(len: usize) -> Option<NonNull<u8>> {
     NonNull::new(start.ok()?.cast())
 }
 
-impl Drop for Buffer {
+impl Drop for AlignedBuffer {
     fn drop(&mut self) {
         match self.memory {
             // SAFETY: the memory came from `alloc_zeroed` with this layout and is freed once.
-            Memory::Heap(layout) => unsafe { dealloc(self.start.as_ptr(), layout) },
+            BufferMemory::Heap(layout) => unsafe { dealloc(self.start.as_ptr(), layout) },
             // SAFETY: it was taken with this length, and is given back once.
-            Memory::Slab => unsafe { slabs::give_back(self.start, self.len) },
-            Memory::Mapped => {
+            BufferMemory::Slab => unsafe { slabs::give_back(self.start, self.len) },
+            BufferMemory::Mapped => {
                 // SAFETY: the memory was mapped with this length, is unmapped once, and has no
                 // other owner.
                 let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
                 debug_assert!(unmapped.is_ok(), "{unmapped:?}");
             }
-            Memory::Region { .. } => {}
+            BufferMemory::Region { .. } => {}
         }
     }
 }
 
-impl Deref for Buffer {
+impl Deref for AlignedBuffer {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         // SAFETY: the memory is initialised, lives as long as self, and is exclusive to self.
@@ -162,14 +166,14 @@ impl Deref for Buffer {
     }
 }
 
-impl DerefMut for Buffer {
+impl DerefMut for AlignedBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`, and `&mut self` makes the borrow exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
 
-impl fmt::Debug for Buffer {
+impl fmt::Debug for AlignedBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Buffer")
             .field("start", &self.start)
@@ -212,8 +216,8 @@ mod tests {
     #[test]
     fn buffers_of_every_kind_are_aligned_zero_and_their_own() {
         for len in [LARGE / 2, LARGE, LARGE + 512, SLAB, SLAB + 512, 3 << 20] {
-            let mut one = Buffer::zeroed(len);
-            let two = Buffer::zeroed(len);
+            let mut one = AlignedBuffer::zeroed(len);
+            let two = AlignedBuffer::zeroed(len);
             assert_eq!(one.as_ptr() as usize % BUFFER_ALIGNMENT, 0);
             assert!(one.len() == len && one.iter().all(|&byte| byte == 0));
             one.fill(7);
@@ -225,16 +229,16 @@ mod tests {
 
     #[test]
     fn memory_that_the_system_has_not_is_told() {
-        assert!(Buffer::try_zeroed(1 << 46).is_none());
-        assert!(Buffer::try_zeroed(512).is_some());
+        assert!(AlignedBuffer::try_zeroed(1 << 46).is_none());
+        assert!(AlignedBuffer::try_zeroed(512).is_some());
     }
 
     #[test]
     fn a_padded_buffer_is_aligned_and_zero_behind_its_bytes() {
-        let buffer = Buffer::padded(b"abc");
+        let buffer = AlignedBuffer::padded(b"abc");
         assert_eq!(buffer.as_ptr() as usize % BUFFER_ALIGNMENT, 0);
         assert_eq!(&buffer[..4], b"abc\0");
         assert_eq!(buffer.len() as u64, BLOCK);
-        assert_eq!(Buffer::padded(&[1; 513]).len() as u64, 2 * BLOCK);
+        assert_eq!(AlignedBuffer::padded(&[1; 513]).len() as u64, 2 * BLOCK);
     }
 }

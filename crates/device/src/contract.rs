@@ -1,6 +1,8 @@
 //! The two traits of the crate: a directory of files, and a file of blocks.
 
-use crate::{Batch, Buffer, Counters, MemoryRegion, Operation, Outcome, Result, Ticket};
+use crate::{
+    AlignedBuffer, DeviceCounters, DeviceOperation, IoBatch, IoOutcome, MemoryRegion, Result, Ticket,
+};
 use alluvium_base::Purpose;
 use std::any::Any;
 use std::fmt;
@@ -11,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
 /// Whether requests use the operating system's page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Caching {
+pub enum CacheMode {
     /// Bypasses the page cache (`O_DIRECT`): offsets and lengths are multiples of
     /// [`BLOCK`](crate::BLOCK). Where the file system refuses direct I/O, the implementation falls
     /// back to buffered I/O and adds a note to [`Directory::notes`].
@@ -22,7 +24,7 @@ pub enum Caching {
 
 /// The access mode of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Access {
+pub enum FileAccessMode {
     /// Read-only; every change fails with [`Error::ReadOnly`](crate::Error::ReadOnly).
     ReadOnly,
     /// Reading and writing.
@@ -33,28 +35,28 @@ pub enum Access {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileOptions {
     /// Whether requests use the page cache.
-    pub caching: Caching,
+    pub caching: CacheMode,
     /// Access mode.
-    pub access: Access,
+    pub access: FileAccessMode,
 }
 
 impl FileOptions {
     /// Direct and writable, as used for pages.
     pub const DIRECT: FileOptions = FileOptions {
-        caching: Caching::Direct,
-        access: Access::ReadWrite,
+        caching: CacheMode::Direct,
+        access: FileAccessMode::ReadWrite,
     };
     /// Buffered and writable, as used for the log.
     pub const BUFFERED: FileOptions = FileOptions {
-        caching: Caching::Buffered,
-        access: Access::ReadWrite,
+        caching: CacheMode::Buffered,
+        access: FileAccessMode::ReadWrite,
     };
 
     /// Returns these options with read-only access.
     #[must_use]
     pub fn read_only(self) -> FileOptions {
         FileOptions {
-            access: Access::ReadOnly,
+            access: FileAccessMode::ReadOnly,
             ..self
         }
     }
@@ -67,7 +69,7 @@ pub struct BootId(pub [u8; 16]);
 
 /// Space on a file system, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Space {
+pub struct FileSystemSpace {
     /// Bytes that an unprivileged process may still allocate.
     pub free: u64,
     /// Size of the file system.
@@ -76,21 +78,21 @@ pub struct Space {
 
 /// An exclusive or shared lock on a directory. It is released when dropped, and by the operating
 /// system when the process dies.
-pub struct Lock {
+pub struct DirectoryLock {
     _held: Box<dyn Any + Send + Sync>,
 }
 
-impl Lock {
+impl DirectoryLock {
     /// Creates a lock that is released when `held` is dropped.
     #[must_use]
-    pub fn new(held: impl Any + Send + Sync) -> Lock {
-        Lock {
+    pub fn new(held: impl Any + Send + Sync) -> DirectoryLock {
+        DirectoryLock {
             _held: Box::new(held),
         }
     }
 }
 
-impl fmt::Debug for Lock {
+impl fmt::Debug for DirectoryLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Lock")
     }
@@ -144,20 +146,20 @@ pub trait Directory: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// `Locked` when another process or another handle of this process holds the lock.
-    fn lock(&self, name: &str) -> Result<Lock>;
+    fn lock(&self, name: &str) -> Result<DirectoryLock>;
 
     /// Acquires the lock called `name` in shared mode. On a read-only file system where the lock's
     /// file does not exist, the call succeeds: no process can hold the lock there.
     ///
     /// # Errors
     /// `Locked` when the lock is held exclusively.
-    fn lock_shared(&self, name: &str) -> Result<Lock>;
+    fn lock_shared(&self, name: &str) -> Result<DirectoryLock>;
 
     /// Returns the free and total space of the file system.
     ///
     /// # Errors
     /// I/O errors.
-    fn space(&self) -> Result<Space>;
+    fn space(&self) -> Result<FileSystemSpace>;
 
     /// Identifies the current boot of the machine.
     fn boot_id(&self) -> BootId;
@@ -166,7 +168,7 @@ pub trait Directory: Send + Sync + fmt::Debug {
     fn is_removed(&self) -> bool;
 
     /// Returns the I/O counters of all files of this directory, by purpose.
-    fn counters(&self) -> &Counters;
+    fn counters(&self) -> &DeviceCounters;
 
     /// Returns remarks for users on how the directory works on this system, one sentence each
     /// ("O_DIRECT is refused by …").
@@ -193,7 +195,7 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
     ///
     /// # Panics
     /// If a request to a direct file is misaligned (D2).
-    fn submit(&self, batch: Batch) -> Ticket;
+    fn submit(&self, batch: IoBatch) -> Ticket;
 
     /// Makes progress without blocking, and returns whether the ticket is complete.
     fn poll(&self, ticket: &Ticket) -> bool;
@@ -206,7 +208,7 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
     ///
     /// # Panics
     /// As in [`Device::submit`].
-    fn submit_many(&self, batches: Vec<Batch>) -> Vec<Ticket> {
+    fn submit_many(&self, batches: Vec<IoBatch>) -> Vec<Ticket> {
         batches.into_iter().map(|batch| self.submit(batch)).collect()
     }
 
@@ -269,7 +271,7 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// `Unsupported` for direct files and on copy-on-write file systems.
-    fn map(&self, range: Range<u64>) -> Result<Mapping>;
+    fn map(&self, range: Range<u64>) -> Result<FileMapping>;
 
     /// Copies a range of another file, which may be in another directory, to the same offsets of
     /// this file. The range must lie within both files. On a file system that can share blocks
@@ -288,7 +290,7 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
     fn name(&self) -> &str;
 
     /// Submits one batch, waits for it, and returns the outcomes in request order.
-    fn perform(&self, batch: Batch) -> Vec<Outcome> {
+    fn perform(&self, batch: IoBatch) -> Vec<IoOutcome> {
         let ticket = self.submit(batch);
         self.wait(&ticket);
         ticket.take()
@@ -298,7 +300,7 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// The first error of the batch.
-    fn run(&self, batch: Batch) -> Result<Vec<Buffer>> {
+    fn run(&self, batch: IoBatch) -> Result<Vec<AlignedBuffer>> {
         let mut buffers = Vec::with_capacity(batch.len());
         for outcome in self.perform(batch) {
             outcome.result?;
@@ -311,9 +313,9 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// `PastEnd`, or I/O errors.
-    fn read_at(&self, offset: u64, len: usize, purpose: Purpose) -> Result<Buffer> {
-        let mut batch = Batch::with_capacity(1);
-        batch.read(offset, Buffer::zeroed(len), purpose);
+    fn read_at(&self, offset: u64, len: usize, purpose: Purpose) -> Result<AlignedBuffer> {
+        let mut batch = IoBatch::with_capacity(1);
+        batch.read(offset, AlignedBuffer::zeroed(len), purpose);
         Ok(self.run(batch)?.remove(0))
     }
 
@@ -321,8 +323,8 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// `PastEnd` if the range exceeds the file's length, or I/O errors.
-    fn write_at(&self, offset: u64, buffer: Buffer, purpose: Purpose) -> Result<Buffer> {
-        let mut batch = Batch::with_capacity(1);
+    fn write_at(&self, offset: u64, buffer: AlignedBuffer, purpose: Purpose) -> Result<AlignedBuffer> {
+        let mut batch = IoBatch::with_capacity(1);
         batch.write(offset, buffer, purpose);
         Ok(self.run(batch)?.remove(0))
     }
@@ -332,7 +334,7 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
     /// # Errors
     /// I/O errors; they poison the file (D4).
     fn sync(&self, purpose: Purpose) -> Result<()> {
-        let mut batch = Batch::with_capacity(1);
+        let mut batch = IoBatch::with_capacity(1);
         batch.sync(purpose);
         self.run(batch).map(|_| ())
     }
@@ -354,17 +356,17 @@ pub(crate) fn copy<D: Device + ?Sized>(
     while at < range.end {
         let to = range.end.min(at + COPIES * COPIED);
         let pieces = || (at..to).step_by(COPIED as usize);
-        let mut batch = Batch::with_capacity(COPIES as usize);
+        let mut batch = IoBatch::with_capacity(COPIES as usize);
         for piece in pieces() {
             let len = COPIED.min(to - piece) as usize;
-            batch.read(piece, Buffer::zeroed(len), purpose);
+            batch.read(piece, AlignedBuffer::zeroed(len), purpose);
         }
         let buffers = source.run(batch)?;
         if let Some(ticket) = writing.take() {
             target.wait(&ticket);
             ticket.take_buffers()?;
         }
-        let mut batch = Batch::with_capacity(COPIES as usize);
+        let mut batch = IoBatch::with_capacity(COPIES as usize);
         for (buffer, piece) in buffers.into_iter().zip(pieces()) {
             batch.write(piece, buffer, purpose);
         }
@@ -397,12 +399,12 @@ pub trait MappingBacking: Send + Sync {
 
     /// Drops the pages of a range from this process's memory; the page cache keeps their contents.
     /// This is a hint.
-    fn let_go(&self, _range: Range<u64>) {}
+    fn release_pages(&self, _range: Range<u64>) {}
 }
 
 /// A range of a file in memory, shared with the page cache.
 #[derive(Clone)]
-pub struct Mapping {
+pub struct FileMapping {
     start: NonNull<u8>,
     len: usize,
     backing: Arc<dyn MappingBacking>,
@@ -412,18 +414,18 @@ pub struct Mapping {
 
 // SAFETY: the mapping gives access to its bytes only through `unsafe` functions whose callers
 // coordinate.
-unsafe impl Send for Mapping {}
+unsafe impl Send for FileMapping {}
 // SAFETY: as above.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for FileMapping {}
 
-impl Mapping {
+impl FileMapping {
     /// Creates a mapping of `len` bytes at `start`, valid while `backing` lives.
     ///
     /// # Safety
     /// `start..start + len` stays valid for reads and writes while `backing` lives.
     #[must_use]
-    pub unsafe fn new(start: NonNull<u8>, len: usize, backing: Arc<dyn MappingBacking>) -> Mapping {
-        Mapping {
+    pub unsafe fn new(start: NonNull<u8>, len: usize, backing: Arc<dyn MappingBacking>) -> FileMapping {
+        FileMapping {
             start,
             len,
             backing,
@@ -433,8 +435,8 @@ impl Mapping {
 
     /// Returns the mapping with `mark` as its failure flag, which is set when a store fails.
     #[must_use]
-    pub(crate) fn marked_by(self, mark: &'static AtomicBool) -> Mapping {
-        Mapping {
+    pub(crate) fn marked_by(self, mark: &'static AtomicBool) -> FileMapping {
+        FileMapping {
             broken: Some(mark),
             ..self
         }
@@ -501,12 +503,12 @@ impl Mapping {
 
     /// Drops the pages of `range` from this process's memory once the writer is done with them. The
     /// page cache keeps their contents. This is a hint.
-    pub fn let_go(&self, range: Range<u64>) {
-        self.backing.let_go(range);
+    pub fn release_pages(&self, range: Range<u64>) {
+        self.backing.release_pages(range);
     }
 }
 
-impl fmt::Debug for Mapping {
+impl fmt::Debug for FileMapping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mapping")
             .field("start", &self.start)
@@ -519,8 +521,14 @@ impl fmt::Debug for Mapping {
 ///
 /// # Panics
 /// If a direct request is misaligned.
-pub(crate) fn check_alignment(operation: Operation, file: &str, caching: Caching, offset: u64, len: u64) {
-    if caching == Caching::Direct {
+pub(crate) fn check_alignment(
+    operation: DeviceOperation,
+    file: &str,
+    caching: CacheMode,
+    offset: u64,
+    len: u64,
+) {
+    if caching == CacheMode::Direct {
         assert!(
             offset.is_multiple_of(crate::BLOCK) && len.is_multiple_of(crate::BLOCK) && len > 0,
             "{operation} {file} at {offset}, {len} bytes: a direct request is a multiple of {} bytes (D2)",

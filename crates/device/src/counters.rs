@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The counters of one purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct DeviceCounts {
     /// Number of read requests.
     pub reads: u64,
     /// Bytes of the read requests.
@@ -21,9 +21,9 @@ pub struct Counts {
     pub punched_bytes: u64,
 }
 
-impl Counts {
-    fn each(self, other: Counts, f: impl Fn(u64, u64) -> u64) -> Counts {
-        Counts {
+impl DeviceCounts {
+    fn each(self, other: DeviceCounts, f: impl Fn(u64, u64) -> u64) -> DeviceCounts {
+        DeviceCounts {
             reads: f(self.reads, other.reads),
             read_bytes: f(self.read_bytes, other.read_bytes),
             writes: f(self.writes, other.writes),
@@ -36,7 +36,7 @@ impl Counts {
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Row {
+struct CounterRow {
     reads: AtomicU64,
     read_bytes: AtomicU64,
     writes: AtomicU64,
@@ -50,24 +50,24 @@ struct Row {
 /// ```
 /// use alluvium_base::Purpose;
 /// use alluvium_device::Counters;
-/// let counters = Counters::new();
+/// let counters = DeviceCounters::new();
 /// counters.read(Purpose::Lookup, 4096);
 /// assert_eq!(counters.snapshot().of(Purpose::Lookup).read_bytes, 4096);
 /// assert_eq!(counters.snapshot().total().reads, 1);
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Counters {
-    rows: Arc<[Row; Purpose::COUNT]>,
+pub struct DeviceCounters {
+    rows: Arc<[CounterRow; Purpose::COUNT]>,
 }
 
-impl Counters {
+impl DeviceCounters {
     /// Creates counters that start at zero.
     #[must_use]
-    pub fn new() -> Counters {
-        Counters::default()
+    pub fn new() -> DeviceCounters {
+        DeviceCounters::default()
     }
 
-    fn row(&self, purpose: Purpose) -> &Row {
+    fn row(&self, purpose: Purpose) -> &CounterRow {
         &self.rows[purpose as usize]
     }
 
@@ -99,10 +99,10 @@ impl Counters {
 
     /// Returns the current values. Rows are read one after the other, not atomically.
     #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
-        let mut counts = [Counts::default(); Purpose::COUNT];
+    pub fn snapshot(&self) -> DeviceStats {
+        let mut counts = [DeviceCounts::default(); Purpose::COUNT];
         for (count, row) in counts.iter_mut().zip(self.rows.iter()) {
-            *count = Counts {
+            *count = DeviceCounts {
                 reads: row.reads.load(Ordering::Relaxed),
                 read_bytes: row.read_bytes.load(Ordering::Relaxed),
                 writes: row.writes.load(Ordering::Relaxed),
@@ -111,48 +111,48 @@ impl Counters {
                 punched_bytes: row.punched_bytes.load(Ordering::Relaxed),
             };
         }
-        Snapshot { counts }
+        DeviceStats { counts }
     }
 }
 
 /// The values of the counters at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Snapshot {
-    counts: [Counts; Purpose::COUNT],
+pub struct DeviceStats {
+    counts: [DeviceCounts; Purpose::COUNT],
 }
 
-impl Snapshot {
+impl DeviceStats {
     /// Returns the counters of one purpose.
     #[must_use]
-    pub fn of(&self, purpose: Purpose) -> Counts {
+    pub fn of(&self, purpose: Purpose) -> DeviceCounts {
         self.counts[purpose as usize]
     }
 
     /// Returns the sum over all purposes.
     #[must_use]
-    pub fn total(&self) -> Counts {
-        self.counts
-            .iter()
-            .fold(Counts::default(), |sum, &count| sum.each(count, |a, b| a + b))
+    pub fn total(&self) -> DeviceCounts {
+        self.counts.iter().fold(DeviceCounts::default(), |sum, &count| {
+            sum.each(count, |a, b| a + b)
+        })
     }
 
     /// Returns the sum of both snapshots.
     #[must_use]
-    pub fn plus(&self, other: &Snapshot) -> Snapshot {
+    pub fn plus(&self, other: &DeviceStats) -> DeviceStats {
         let mut counts = self.counts;
         for (count, more) in counts.iter_mut().zip(other.counts) {
             *count = count.each(more, |one, two| one + two);
         }
-        Snapshot { counts }
+        DeviceStats { counts }
     }
 
     /// Returns the increase since an earlier snapshot.
     #[must_use]
-    pub fn since(&self, earlier: &Snapshot) -> Snapshot {
+    pub fn since(&self, earlier: &DeviceStats) -> DeviceStats {
         let mut counts = self.counts;
         for (count, before) in counts.iter_mut().zip(earlier.counts) {
             *count = count.each(before, u64::saturating_sub);
         }
-        Snapshot { counts }
+        DeviceStats { counts }
     }
 }

@@ -9,7 +9,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// The operation that failed with an [`enum@Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Operation {
+pub enum DeviceOperation {
     /// Reading blocks.
     Read,
     /// Writing blocks.
@@ -40,23 +40,23 @@ pub enum Operation {
     Lock,
 }
 
-impl std::fmt::Display for Operation {
+impl std::fmt::Display for DeviceOperation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Operation::Read => "reading",
-            Operation::Write => "writing",
-            Operation::Sync => "syncing",
-            Operation::Grow => "growing",
-            Operation::Truncate => "truncating",
-            Operation::PunchHole => "punching a hole in",
-            Operation::Map => "mapping",
-            Operation::Create => "creating",
-            Operation::Open => "opening",
-            Operation::Rename => "renaming",
-            Operation::Remove => "removing",
-            Operation::List => "listing",
-            Operation::SyncDirectory => "syncing the directory",
-            Operation::Lock => "locking",
+            DeviceOperation::Read => "reading",
+            DeviceOperation::Write => "writing",
+            DeviceOperation::Sync => "syncing",
+            DeviceOperation::Grow => "growing",
+            DeviceOperation::Truncate => "truncating",
+            DeviceOperation::PunchHole => "punching a hole in",
+            DeviceOperation::Map => "mapping",
+            DeviceOperation::Create => "creating",
+            DeviceOperation::Open => "opening",
+            DeviceOperation::Rename => "renaming",
+            DeviceOperation::Remove => "removing",
+            DeviceOperation::List => "listing",
+            DeviceOperation::SyncDirectory => "syncing the directory",
+            DeviceOperation::Lock => "locking",
         })
     }
 }
@@ -84,7 +84,7 @@ pub enum Error {
     )]
     PermissionDenied {
         /// The attempted operation.
-        operation: Operation,
+        operation: DeviceOperation,
         /// Name of the file.
         file: String,
     },
@@ -100,7 +100,7 @@ pub enum Error {
     #[error("the disk is full: {operation} {file} wanted {wanted} more bytes; free some space and try again")]
     DiskFull {
         /// The attempted operation.
-        operation: Operation,
+        operation: DeviceOperation,
         /// Name of the file.
         file: String,
         /// Number of bytes requested.
@@ -111,7 +111,7 @@ pub enum Error {
     #[error("{operation} {file}: {source}; {remedy}, and try again")]
     Exhausted {
         /// The attempted operation.
-        operation: Operation,
+        operation: DeviceOperation,
         /// Name of the file.
         file: String,
         /// Error of the operating system.
@@ -125,7 +125,7 @@ pub enum Error {
     )]
     PastEnd {
         /// The attempted operation.
-        operation: Operation,
+        operation: DeviceOperation,
         /// Name of the file.
         file: String,
         /// Offset of the request in bytes.
@@ -139,7 +139,7 @@ pub enum Error {
     #[error("{operation} {file}: it was opened for reading only")]
     ReadOnly {
         /// The attempted operation.
-        operation: Operation,
+        operation: DeviceOperation,
         /// Name of the file.
         file: String,
     },
@@ -147,7 +147,7 @@ pub enum Error {
     #[error("{operation} {file}: its file system is mounted for reading only; mount it for writing")]
     ReadOnlyFileSystem {
         /// The attempted operation.
-        operation: Operation,
+        operation: DeviceOperation,
         /// Name of the file.
         file: String,
     },
@@ -158,7 +158,7 @@ pub enum Error {
     )]
     Poisoned {
         /// The attempted operation.
-        operation: Operation,
+        operation: DeviceOperation,
         /// Name of the file.
         file: String,
     },
@@ -167,7 +167,7 @@ pub enum Error {
     #[error("{operation} {file} is not supported here: {why}")]
     Unsupported {
         /// The attempted operation.
-        operation: Operation,
+        operation: DeviceOperation,
         /// Name of the file.
         file: String,
         /// The reason.
@@ -180,7 +180,7 @@ pub enum Error {
     )]
     Io {
         /// The attempted operation.
-        operation: Operation,
+        operation: DeviceOperation,
         /// Name of the file.
         file: String,
         /// Offset of the request in bytes; 0 if not applicable.
@@ -203,7 +203,7 @@ pub enum Error {
     #[error("{operation} {file}: the simulated machine has crashed")]
     Crashed {
         /// The attempted operation.
-        operation: Operation,
+        operation: DeviceOperation,
         /// Name of the file.
         file: String,
     },
@@ -212,13 +212,19 @@ pub enum Error {
 impl Error {
     /// Maps an operating-system error to its variant.
     #[must_use]
-    pub fn from_io(operation: Operation, file: &str, offset: u64, len: u64, source: io::Error) -> Error {
+    pub fn from_io(
+        operation: DeviceOperation,
+        file: &str,
+        offset: u64,
+        len: u64,
+        source: io::Error,
+    ) -> Error {
         let file = file.to_owned();
         // A write or a sync that fails this way may have been partly executed, so it is a failure
         // rather than a shortage.
         let has_failed = matches!(
             operation,
-            Operation::Write | Operation::Sync | Operation::SyncDirectory
+            DeviceOperation::Write | DeviceOperation::Sync | DeviceOperation::SyncDirectory
         );
         if let Some(remedy) = source.raw_os_error().and_then(remedy).filter(|_| !has_failed) {
             return Error::Exhausted {
@@ -313,7 +319,7 @@ mod tests {
     fn an_error_of_the_operating_system_becomes_the_variant_that_says_what_to_do() {
         let sorted = |errno| {
             let source = io::Error::from_raw_os_error(errno);
-            Error::from_io(Operation::Write, "f", 512, 1024, source)
+            Error::from_io(DeviceOperation::Write, "f", 512, 1024, source)
         };
         assert!(matches!(sorted(libc::ENOENT), Error::NotFound { .. }));
         assert!(matches!(sorted(libc::EEXIST), Error::AlreadyExists { .. }));
@@ -330,7 +336,7 @@ mod tests {
             (libc::ENOMEM, "memory"),
         ] {
             let source = io::Error::from_raw_os_error(errno);
-            let error = Error::from_io(Operation::Create, "log-7", 0, 0, source);
+            let error = Error::from_io(DeviceOperation::Create, "log-7", 0, 0, source);
             assert!(error.is_shortage() && !error.is_disk_full(), "{error}");
             let text = error.to_string();
             assert!(text.contains(word) && !text.contains("health"), "{text}");
@@ -356,7 +362,7 @@ mod tests {
     fn a_device_without_space_below_it_is_not_called_ill() {
         let failed = |errno| {
             let error = Error::Io {
-                operation: Operation::Sync,
+                operation: DeviceOperation::Sync,
                 file: "log-0".to_owned(),
                 offset: 0,
                 len: 0,

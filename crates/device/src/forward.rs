@@ -8,8 +8,8 @@
 //! request bypasses the wrapper.
 
 use crate::{
-    Batch, BootId, Counters, Device, Directory, FileOptions, Lock, Mapping, MemoryRegion, Result, Space,
-    Ticket,
+    BootId, Device, DeviceCounters, Directory, DirectoryLock, FileMapping, FileOptions, FileSystemSpace,
+    IoBatch, MemoryRegion, Result, Ticket,
 };
 use std::any::Any;
 use std::fmt::Debug;
@@ -75,11 +75,11 @@ pub trait ForwardDirectory: Send + Sync + Debug {
         self.inner().sync()
     }
 
-    fn lock(&self, name: &str) -> Result<Lock> {
+    fn lock(&self, name: &str) -> Result<DirectoryLock> {
         self.inner().lock(name)
     }
 
-    fn lock_shared(&self, name: &str) -> Result<Lock> {
+    fn lock_shared(&self, name: &str) -> Result<DirectoryLock> {
         self.inner().lock_shared(name)
     }
 
@@ -117,15 +117,15 @@ impl<T: ForwardDirectory> Directory for T {
         ForwardDirectory::sync(self)
     }
 
-    fn lock(&self, name: &str) -> Result<Lock> {
+    fn lock(&self, name: &str) -> Result<DirectoryLock> {
         ForwardDirectory::lock(self, name)
     }
 
-    fn lock_shared(&self, name: &str) -> Result<Lock> {
+    fn lock_shared(&self, name: &str) -> Result<DirectoryLock> {
         ForwardDirectory::lock_shared(self, name)
     }
 
-    fn space(&self) -> Result<Space> {
+    fn space(&self) -> Result<FileSystemSpace> {
         self.inner().space()
     }
 
@@ -137,7 +137,7 @@ impl<T: ForwardDirectory> Directory for T {
         self.inner().is_removed()
     }
 
-    fn counters(&self) -> &Counters {
+    fn counters(&self) -> &DeviceCounters {
         self.inner().counters()
     }
 
@@ -163,7 +163,7 @@ pub trait ForwardDevice: Any + Send + Sync + Debug {
     /// Returns the inner file.
     fn inner(&self) -> &dyn Device;
 
-    fn submit(&self, batch: Batch) -> Ticket {
+    fn submit(&self, batch: IoBatch) -> Ticket {
         self.inner().submit(batch)
     }
 
@@ -191,13 +191,13 @@ pub trait ForwardDevice: Any + Send + Sync + Debug {
         self.inner().punch_hole(range)
     }
 
-    fn map(&self, range: Range<u64>) -> Result<Mapping> {
+    fn map(&self, range: Range<u64>) -> Result<FileMapping> {
         self.inner().map(range)
     }
 }
 
 impl<T: ForwardDevice> Device for T {
-    fn submit(&self, batch: Batch) -> Ticket {
+    fn submit(&self, batch: IoBatch) -> Ticket {
         ForwardDevice::submit(self, batch)
     }
 
@@ -237,7 +237,7 @@ impl<T: ForwardDevice> Device for T {
         ForwardDevice::punch_hole(self, range)
     }
 
-    fn map(&self, range: Range<u64>) -> Result<Mapping> {
+    fn map(&self, range: Range<u64>) -> Result<FileMapping> {
         ForwardDevice::map(self, range)
     }
 

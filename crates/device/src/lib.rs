@@ -24,7 +24,7 @@
 //! - **D5** A full disk is reported as [`Error::DiskFull`], leaves acknowledged data unchanged, and
 //!   never poisons.
 //! - **D6** Every request that reached the device is counted once, under its purpose, in
-//!   [`Counters`].
+//!   [`DeviceCounters`].
 //! - **D7** Directory entries are durable only after [`Directory::sync`]; contents only after a
 //!   sync of the file.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -51,16 +51,17 @@ pub mod socket;
 pub mod throttled;
 mod uring;
 
-pub use batch::{Batch, Outcome, Request, Ticket};
-pub use buffer::{Buffer, MemoryRegion};
+pub use batch::{IoBatch, IoOutcome, IoRequest, Ticket};
+pub use buffer::{AlignedBuffer, MemoryRegion};
 pub use contract::{
-    Access, BootId, Caching, Device, Directory, FileOptions, Lock, Mapping, MappingBacking, Space,
+    BootId, CacheMode, Device, Directory, DirectoryLock, FileAccessMode, FileMapping, FileOptions,
+    FileSystemSpace, MappingBacking,
 };
-pub use counters::{Counters, Counts, Snapshot};
-pub use error::{Error, Operation, Result};
+pub use counters::{DeviceCounters, DeviceCounts, DeviceStats};
+pub use error::{DeviceOperation, Error, Result};
 pub use overlay::OverlayDirectory;
 pub use throttled::ThrottledDirectory;
-pub use uring::Gathering;
+pub use uring::SubmissionPlug;
 
 /// The logical block size in bytes. Offsets and lengths of direct requests are multiples of it, and
 /// a crash keeps or loses unsynced data in units of it.

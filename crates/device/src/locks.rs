@@ -5,27 +5,27 @@ use std::collections::BTreeMap;
 
 /// The mode of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sharing {
+pub(crate) enum LockSharing {
     /// Exclusive.
-    Alone,
+    Exclusive,
     /// Shared with other holders of this mode.
-    Together,
+    Shared,
 }
 
 /// Held locks by name, with their mode and number of holders.
 #[derive(Debug, Default)]
-pub(crate) struct Locks {
-    taken: BTreeMap<String, (Sharing, usize)>,
+pub(crate) struct DirectoryLocks {
+    taken: BTreeMap<String, (LockSharing, usize)>,
 }
 
-impl Locks {
+impl DirectoryLocks {
     /// Acquires a lock.
     ///
     /// # Errors
     /// `Locked` when the modes conflict.
-    pub(crate) fn take(&mut self, name: &str, sharing: Sharing) -> Result<()> {
+    pub(crate) fn take(&mut self, name: &str, sharing: LockSharing) -> Result<()> {
         let (how, times) = self.taken.entry(name.to_owned()).or_insert((sharing, 0));
-        if *times > 0 && (*how == Sharing::Alone || sharing == Sharing::Alone) {
+        if *times > 0 && (*how == LockSharing::Exclusive || sharing == LockSharing::Exclusive) {
             return Err(Error::Locked {
                 file: name.to_owned(),
                 holder: Some(std::process::id()),

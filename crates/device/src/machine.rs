@@ -108,13 +108,13 @@ fn least_limit(groups: &str, mount: &Path) -> Option<u64> {
 
 /// The nice value of background threads. While other threads compete for a processor, such a thread
 /// gets a third of their share.
-const STANDS_BACK: i32 = 5;
+const BACKGROUND_NICE: i32 = 5;
 
 /// Lowers the priority of the calling thread in favour of others. Where the system does not allow
 /// this, nothing changes.
-pub fn stand_back() {
+pub fn lower_priority() {
     // On Linux nice values apply to single threads.
-    let _ = rustix::process::setpriority_process(None, STANDS_BACK);
+    let _ = rustix::process::setpriority_process(None, BACKGROUND_NICE);
 }
 
 /// Parses the machine's memory from `/proc/meminfo`.

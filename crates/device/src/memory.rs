@@ -4,10 +4,11 @@
 //! behind a lock; the bytes of a mapped range live in separate memory that never moves.
 
 use crate::contract::check_alignment;
-use crate::locks::{Locks, Sharing};
+use crate::locks::{DirectoryLocks, LockSharing};
 use crate::{
-    Access, Batch, BootId, Caching, Counters, Device, Directory, Error, FileOptions, Lock, Mapping,
-    MappingBacking, MemoryRegion, Operation, Outcome, Request, Result, Space, Ticket,
+    BootId, CacheMode, Device, DeviceCounters, DeviceOperation, Directory, DirectoryLock, Error,
+    FileAccessMode, FileMapping, FileOptions, FileSystemSpace, IoBatch, IoOutcome, IoRequest, MappingBacking,
+    MemoryRegion, Result, Ticket,
 };
 use alluvium_base::Purpose;
 use parking_lot::{Mutex, RwLock};
@@ -33,30 +34,30 @@ const CHUNK: u64 = 64 << 10;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct MemoryDirectory {
-    shared: Arc<Shared>,
+    shared: Arc<MemoryDirectoryState>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    files: Mutex<BTreeMap<String, Arc<Contents>>>,
-    locks: Arc<Mutex<Locks>>,
-    counters: Counters,
+struct MemoryDirectoryState {
+    files: Mutex<BTreeMap<String, Arc<MemoryContents>>>,
+    locks: Arc<Mutex<DirectoryLocks>>,
+    counters: DeviceCounters,
 }
 
 /// A file's chunks. They never move once allocated; absent chunks are holes, which read as zeros.
 #[derive(Debug, Default)]
-struct Contents {
-    state: RwLock<State>,
+struct MemoryContents {
+    state: RwLock<ChunkedBytes>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ChunkedBytes {
     len: u64,
     chunks: BTreeMap<u64, Box<[u8]>>,
     mappings: Vec<(u64, Arc<MappedMemory>)>,
 }
 
-impl State {
+impl ChunkedBytes {
     /// Calls `visit` for each piece of `range` within one chunk, with the chunk number, the range
     /// within the chunk, and the range within the request.
     fn pieces(range: Range<u64>, mut visit: impl FnMut(u64, Range<usize>, Range<usize>)) {
@@ -122,10 +123,10 @@ impl State {
 struct MappedMemory {
     start: NonNull<u8>,
     len: usize,
-    counters: Counters,
+    counters: DeviceCounters,
 }
 
-// SAFETY: the bytes are reached through raw copies only; callers of `Mapping::write` coordinate,
+// SAFETY: the bytes are reached through raw copies only; callers of `FileMapping::write` coordinate,
 // and a read of a file beside a store into its mapping is as racy here as it is on a real machine,
 // which is why the log never does it.
 unsafe impl Send for MappedMemory {}
@@ -133,7 +134,7 @@ unsafe impl Send for MappedMemory {}
 unsafe impl Sync for MappedMemory {}
 
 impl MappedMemory {
-    fn new(bytes: Vec<u8>, counters: Counters) -> MappedMemory {
+    fn new(bytes: Vec<u8>, counters: DeviceCounters) -> MappedMemory {
         let bytes: &'static mut [u8] = Box::leak(bytes.into_boxed_slice());
         MappedMemory {
             start: NonNull::from(&mut bytes[0]),
@@ -159,7 +160,7 @@ impl MappedMemory {
     fn copy_out(&self, start: u64, offset: u64, out: &mut [u8]) {
         if let Some((mine, theirs, len)) = self.overlap(start, offset, out.len()) {
             // SAFETY: both ranges are in bounds by `overlap`; a racing store is excluded by
-            // `Mapping::write`'s contract.
+            // `FileMapping::write`'s contract.
             unsafe {
                 std::ptr::copy_nonoverlapping(self.start.as_ptr().add(mine), out[theirs..].as_mut_ptr(), len);
             }
@@ -201,18 +202,21 @@ impl MemoryDirectory {
         MemoryDirectory::default()
     }
 
-    fn take(&self, name: &str, sharing: Sharing) -> Result<Lock> {
-        struct Held(Arc<Mutex<Locks>>, String);
-        impl Drop for Held {
+    fn take(&self, name: &str, sharing: LockSharing) -> Result<DirectoryLock> {
+        struct MemoryLock(Arc<Mutex<DirectoryLocks>>, String);
+        impl Drop for MemoryLock {
             fn drop(&mut self) {
                 self.0.lock().give_back(&self.1);
             }
         }
         self.shared.locks.lock().take(name, sharing)?;
-        Ok(Lock::new(Held(Arc::clone(&self.shared.locks), name.to_owned())))
+        Ok(DirectoryLock::new(MemoryLock(
+            Arc::clone(&self.shared.locks),
+            name.to_owned(),
+        )))
     }
 
-    fn file(&self, name: &str, contents: Arc<Contents>, options: FileOptions) -> Arc<dyn Device> {
+    fn file(&self, name: &str, contents: Arc<MemoryContents>, options: FileOptions) -> Arc<dyn Device> {
         Arc::new(MemoryFile {
             name: name.to_owned(),
             contents,
@@ -230,7 +234,7 @@ impl Directory for MemoryDirectory {
                 file: name.to_owned(),
             });
         }
-        let contents = Arc::<Contents>::default();
+        let contents = Arc::<MemoryContents>::default();
         files.insert(name.to_owned(), Arc::clone(&contents));
         Ok(self.file(name, contents, options))
     }
@@ -268,16 +272,16 @@ impl Directory for MemoryDirectory {
         Ok(())
     }
 
-    fn lock(&self, name: &str) -> Result<Lock> {
-        self.take(name, Sharing::Alone)
+    fn lock(&self, name: &str) -> Result<DirectoryLock> {
+        self.take(name, LockSharing::Exclusive)
     }
 
-    fn lock_shared(&self, name: &str) -> Result<Lock> {
-        self.take(name, Sharing::Together)
+    fn lock_shared(&self, name: &str) -> Result<DirectoryLock> {
+        self.take(name, LockSharing::Shared)
     }
 
-    fn space(&self) -> Result<Space> {
-        Ok(Space {
+    fn space(&self) -> Result<FileSystemSpace> {
+        Ok(FileSystemSpace {
             free: u64::MAX / 2,
             total: u64::MAX / 2,
         })
@@ -291,7 +295,7 @@ impl Directory for MemoryDirectory {
         false
     }
 
-    fn counters(&self) -> &Counters {
+    fn counters(&self) -> &DeviceCounters {
         &self.shared.counters
     }
 
@@ -309,55 +313,67 @@ impl Directory for MemoryDirectory {
 #[derive(Debug)]
 struct MemoryFile {
     name: String,
-    contents: Arc<Contents>,
+    contents: Arc<MemoryContents>,
     options: FileOptions,
-    counters: Counters,
+    counters: DeviceCounters,
 }
 
 impl MemoryFile {
-    fn perform(&self, request: Request) -> Outcome {
+    fn perform(&self, request: IoRequest) -> IoOutcome {
         match request {
-            Request::Read {
+            IoRequest::Read {
                 offset,
                 mut buffer,
                 purpose,
             } => {
                 let len = buffer.len() as u64;
-                check_alignment(Operation::Read, &self.name, self.options.caching, offset, len);
+                check_alignment(
+                    DeviceOperation::Read,
+                    &self.name,
+                    self.options.caching,
+                    offset,
+                    len,
+                );
                 self.counters.read(purpose, len);
                 let state = self.contents.state.read();
-                let result = self.inside(Operation::Read, offset, len, state.len);
+                let result = self.inside(DeviceOperation::Read, offset, len, state.len);
                 if result.is_ok() {
                     state.read(offset, &mut buffer);
                 }
-                Outcome {
+                IoOutcome {
                     buffer: Some(buffer),
                     result,
                 }
             }
-            Request::Write {
+            IoRequest::Write {
                 offset,
                 buffer,
                 purpose,
             } => {
                 let len = buffer.len() as u64;
-                check_alignment(Operation::Write, &self.name, self.options.caching, offset, len);
+                check_alignment(
+                    DeviceOperation::Write,
+                    &self.name,
+                    self.options.caching,
+                    offset,
+                    len,
+                );
                 self.counters.write(purpose, len);
                 let mut state = self.contents.state.write();
                 let result = self
-                    .writable(Operation::Write)
-                    .and_then(|()| self.inside(Operation::Write, offset, len, state.len));
+                    .writable(DeviceOperation::Write)
+                    .and_then(|()| self.inside(DeviceOperation::Write, offset, len, state.len));
                 if result.is_ok() {
                     state.write(offset, &buffer);
                 }
-                Outcome {
+                IoOutcome {
                     buffer: Some(buffer),
                     result,
                 }
             }
-            Request::Sync { purpose } => {
+            IoRequest::Sync { purpose } => {
                 self.counters.sync(purpose);
-                Outcome {
+                IoOutcome {
                     buffer: None,
                     result: Ok(()),
                 }
@@ -365,7 +381,7 @@ impl MemoryFile {
         }
     }
 
-    fn inside(&self, operation: Operation, offset: u64, len: u64, end: u64) -> Result<()> {
+    fn inside(&self, operation: DeviceOperation, offset: u64, len: u64, end: u64) -> Result<()> {
         if offset.checked_add(len).is_some_and(|to| to <= end) {
             Ok(())
         } else {
@@ -379,10 +395,10 @@ impl MemoryFile {
         }
     }
 
-    fn writable(&self, operation: Operation) -> Result<()> {
+    fn writable(&self, operation: DeviceOperation) -> Result<()> {
         match self.options.access {
-            Access::ReadWrite => Ok(()),
-            Access::ReadOnly => Err(Error::ReadOnly {
+            FileAccessMode::ReadWrite => Ok(()),
+            FileAccessMode::ReadOnly => Err(Error::ReadOnly {
                 operation,
                 file: self.name.clone(),
             }),
@@ -391,7 +407,7 @@ impl MemoryFile {
 }
 
 impl Device for MemoryFile {
-    fn submit(&self, batch: Batch) -> Ticket {
+    fn submit(&self, batch: IoBatch) -> Ticket {
         Ticket::ready(
             batch
                 .into_requests()
@@ -421,15 +437,20 @@ impl Device for MemoryFile {
     }
 
     fn grow(&self, len: u64) -> Result<()> {
-        self.writable(Operation::Grow)?;
+        self.writable(DeviceOperation::Grow)?;
         let mut state = self.contents.state.write();
         state.len = state.len.max(len);
         Ok(())
     }
 
     fn allocate(&self, range: Range<u64>) -> Result<()> {
-        self.writable(Operation::Grow)?;
-        self.inside(Operation::Grow, range.start, range.end - range.start, self.len())
+        self.writable(DeviceOperation::Grow)?;
+        self.inside(
+            DeviceOperation::Grow,
+            range.start,
+            range.end - range.start,
+            self.len(),
+        )
     }
 
     fn renew(&self, _range: Range<u64>) -> Result<()> {
@@ -437,7 +458,7 @@ impl Device for MemoryFile {
     }
 
     fn truncate(&self, len: u64) -> Result<()> {
-        self.writable(Operation::Truncate)?;
+        self.writable(DeviceOperation::Truncate)?;
         let mut state = self.contents.state.write();
         if len < state.len {
             let end = state.len;
@@ -448,7 +469,7 @@ impl Device for MemoryFile {
     }
 
     fn punch_hole(&self, range: Range<u64>) -> Result<()> {
-        self.writable(Operation::PunchHole)?;
+        self.writable(DeviceOperation::PunchHole)?;
         let mut state = self.contents.state.write();
         let end = range.end.min(state.len);
         if range.start < end {
@@ -458,12 +479,12 @@ impl Device for MemoryFile {
         Ok(())
     }
 
-    fn map(&self, range: Range<u64>) -> Result<Mapping> {
-        self.writable(Operation::Map)?;
-        if self.options.caching == Caching::Direct {
+    fn map(&self, range: Range<u64>) -> Result<FileMapping> {
+        self.writable(DeviceOperation::Map)?;
+        if self.options.caching == CacheMode::Direct {
             let why = "a direct file has no page cache to share".to_owned();
             return Err(Error::Unsupported {
-                operation: Operation::Map,
+                operation: DeviceOperation::Map,
                 file: self.name.clone(),
                 why,
             });
@@ -471,7 +492,7 @@ impl Device for MemoryFile {
         let mut state = self.contents.state.write();
         let len = range.end.saturating_sub(range.start);
         assert!(len > 0, "mapping nothing of {}", self.name);
-        self.inside(Operation::Map, range.start, len, state.len)?;
+        self.inside(DeviceOperation::Map, range.start, len, state.len)?;
         let existing = state
             .mappings
             .iter()
@@ -486,7 +507,7 @@ impl Device for MemoryFile {
             mapped
         };
         // SAFETY: the memory lives as long as the backing, which the mapping holds.
-        Ok(unsafe { Mapping::new(backing.start, backing.len, backing) })
+        Ok(unsafe { FileMapping::new(backing.start, backing.len, backing) })
     }
 
     fn name(&self) -> &str {

@@ -9,10 +9,10 @@
 
 use crate::contract::check_alignment;
 use crate::forward::ForwardDirectory;
-use crate::locks::{Locks, Sharing};
+use crate::locks::{DirectoryLocks, LockSharing};
 use crate::{
-    Access, BLOCK, Batch, Device, Directory, Error, FileOptions, Lock, Mapping, Operation, Outcome, Request,
-    Result, Ticket,
+    BLOCK, Device, DeviceOperation, Directory, DirectoryLock, Error, FileAccessMode, FileMapping,
+    FileOptions, IoBatch, IoOutcome, IoRequest, Result, Ticket,
 };
 use alluvium_base::Purpose;
 use parking_lot::{Mutex, RwLock};
@@ -42,25 +42,25 @@ const PAGE: u64 = 4096;
 #[derive(Clone, Debug)]
 pub struct OverlayDirectory {
     below: Arc<dyn Directory>,
-    shared: Arc<Shared>,
+    shared: Arc<OverlayState>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    files: Mutex<BTreeMap<String, Arc<Contents>>>,
-    locks: Mutex<Locks>,
+struct OverlayState {
+    files: Mutex<BTreeMap<String, Arc<OverlayContents>>>,
+    locks: Mutex<DirectoryLocks>,
 }
 
 /// A file: its inner file and the changes to it.
 #[derive(Debug, Default)]
-struct Contents {
+struct OverlayContents {
     /// Name of the inner file, if there is one.
     below: Option<String>,
-    changes: RwLock<Changes>,
+    changes: RwLock<OverlayChanges>,
 }
 
 #[derive(Debug, Default)]
-struct Changes {
+struct OverlayChanges {
     /// Current length; set when the first handle is opened.
     len: Option<u64>,
     /// Bytes from this offset on do not come from the inner file.
@@ -77,23 +77,28 @@ impl OverlayDirectory {
     /// Errors of listing the inner directory.
     pub fn new(below: Arc<dyn Directory>) -> Result<OverlayDirectory> {
         let file = |name: String| {
-            let contents = Contents {
+            let contents = OverlayContents {
                 below: Some(name.clone()),
-                ..Contents::default()
+                ..OverlayContents::default()
             };
             (name, Arc::new(contents))
         };
         let files = below.list()?.into_iter().map(file).collect();
         Ok(OverlayDirectory {
             below,
-            shared: Arc::new(Shared {
+            shared: Arc::new(OverlayState {
                 files: Mutex::new(files),
                 locks: Mutex::default(),
             }),
         })
     }
 
-    fn handle(&self, name: &str, contents: Arc<Contents>, options: FileOptions) -> Result<Arc<dyn Device>> {
+    fn handle(
+        &self,
+        name: &str,
+        contents: Arc<OverlayContents>,
+        options: FileOptions,
+    ) -> Result<Arc<dyn Device>> {
         let below = match &contents.below {
             Some(below) => Some(self.below.open(below, options.read_only())?),
             None => None,
@@ -113,16 +118,20 @@ impl OverlayDirectory {
         }))
     }
 
-    fn take(&self, name: &str, sharing: Sharing) -> Result<Lock> {
-        struct Held(Arc<Shared>, String, #[allow(dead_code)] Lock);
-        impl Drop for Held {
+    fn take(&self, name: &str, sharing: LockSharing) -> Result<DirectoryLock> {
+        struct OverlayLock(Arc<OverlayState>, String, #[allow(dead_code)] DirectoryLock);
+        impl Drop for OverlayLock {
             fn drop(&mut self) {
                 self.0.locks.lock().give_back(&self.1);
             }
         }
         let below = self.below.lock_shared(name)?;
         self.shared.locks.lock().take(name, sharing)?;
-        Ok(Lock::new(Held(Arc::clone(&self.shared), name.to_owned(), below)))
+        Ok(DirectoryLock::new(OverlayLock(
+            Arc::clone(&self.shared),
+            name.to_owned(),
+            below,
+        )))
     }
 }
 
@@ -132,7 +141,7 @@ impl ForwardDirectory for OverlayDirectory {
     }
 
     fn create(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
-        let contents = Arc::<Contents>::default();
+        let contents = Arc::<OverlayContents>::default();
         {
             let mut files = self.shared.files.lock();
             if files.contains_key(name) {
@@ -171,12 +180,12 @@ impl ForwardDirectory for OverlayDirectory {
         Ok(())
     }
 
-    fn lock(&self, name: &str) -> Result<Lock> {
-        self.take(name, Sharing::Alone)
+    fn lock(&self, name: &str) -> Result<DirectoryLock> {
+        self.take(name, LockSharing::Exclusive)
     }
 
-    fn lock_shared(&self, name: &str) -> Result<Lock> {
-        self.take(name, Sharing::Together)
+    fn lock_shared(&self, name: &str) -> Result<DirectoryLock> {
+        self.take(name, LockSharing::Shared)
     }
 }
 
@@ -190,11 +199,11 @@ fn not_found(name: &str) -> Error {
 struct OverlayFile {
     name: String,
     options: FileOptions,
-    contents: Arc<Contents>,
+    contents: Arc<OverlayContents>,
     below: Option<Arc<dyn Device>>,
 }
 
-impl Changes {
+impl OverlayChanges {
     fn end(&self) -> u64 {
         self.len.unwrap_or(0)
     }
@@ -213,7 +222,7 @@ impl Changes {
 
 impl OverlayFile {
     /// Fills `out` with the file's contents from `offset` on.
-    fn read(&self, changes: &Changes, offset: u64, out: &mut [u8], purpose: Purpose) -> Result<()> {
+    fn read(&self, changes: &OverlayChanges, offset: u64, out: &mut [u8], purpose: Purpose) -> Result<()> {
         let end = offset + out.len() as u64;
         out.fill(0);
         if let Some(below) = self.below.as_ref().filter(|_| offset < changes.below) {
@@ -242,7 +251,7 @@ impl OverlayFile {
     }
 
     /// Stores written bytes in the overlay's pages.
-    fn write(&self, changes: &mut Changes, offset: u64, bytes: &[u8], purpose: Purpose) -> Result<()> {
+    fn write(&self, changes: &mut OverlayChanges, offset: u64, bytes: &[u8], purpose: Purpose) -> Result<()> {
         let end = offset + bytes.len() as u64;
         for number in offset / PAGE..end.div_ceil(PAGE) {
             let start = number * PAGE;
@@ -259,54 +268,56 @@ impl OverlayFile {
         Ok(())
     }
 
-    fn perform(&self, request: Request) -> Outcome {
+    fn perform(&self, request: IoRequest) -> IoOutcome {
         match request {
-            Request::Read {
+            IoRequest::Read {
                 offset,
                 mut buffer,
                 purpose,
             } => {
                 let changes = self.contents.changes.read();
                 let result = self
-                    .inside(Operation::Read, offset, buffer.len() as u64, changes.end())
+                    .inside(DeviceOperation::Read, offset, buffer.len() as u64, changes.end())
                     .and_then(|()| self.read(&changes, offset, &mut buffer, purpose));
-                Outcome {
+                IoOutcome {
                     buffer: Some(buffer),
                     result,
                 }
             }
-            Request::Write {
+            IoRequest::Write {
                 offset,
                 buffer,
                 purpose,
             } => {
                 let mut changes = self.contents.changes.write();
                 let result = self
-                    .writable(Operation::Write)
-                    .and_then(|()| self.inside(Operation::Write, offset, buffer.len() as u64, changes.end()))
+                    .writable(DeviceOperation::Write)
+                    .and_then(|()| {
+                        self.inside(DeviceOperation::Write, offset, buffer.len() as u64, changes.end())
+                    })
                     .and_then(|()| self.write(&mut changes, offset, &buffer, purpose));
-                Outcome {
+                IoOutcome {
                     buffer: Some(buffer),
                     result,
                 }
             }
-            Request::Sync { .. } => Outcome {
+            IoRequest::Sync { .. } => IoOutcome {
                 buffer: None,
                 result: Ok(()),
             },
         }
     }
 
-    fn check(&self, request: &Request) {
+    fn check(&self, request: &IoRequest) {
         let (operation, offset, len) = match request {
-            Request::Read { offset, buffer, .. } => (Operation::Read, *offset, buffer.len()),
-            Request::Write { offset, buffer, .. } => (Operation::Write, *offset, buffer.len()),
-            Request::Sync { .. } => return,
+            IoRequest::Read { offset, buffer, .. } => (DeviceOperation::Read, *offset, buffer.len()),
+            IoRequest::Write { offset, buffer, .. } => (DeviceOperation::Write, *offset, buffer.len()),
+            IoRequest::Sync { .. } => return,
         };
         check_alignment(operation, &self.name, self.options.caching, offset, len as u64);
     }
 
-    fn inside(&self, operation: Operation, offset: u64, len: u64, end: u64) -> Result<()> {
+    fn inside(&self, operation: DeviceOperation, offset: u64, len: u64, end: u64) -> Result<()> {
         if offset.checked_add(len).is_some_and(|to| to <= end) {
             return Ok(());
         }
@@ -319,8 +330,8 @@ impl OverlayFile {
         })
     }
 
-    fn writable(&self, operation: Operation) -> Result<()> {
-        if self.options.access == Access::ReadWrite {
+    fn writable(&self, operation: DeviceOperation) -> Result<()> {
+        if self.options.access == FileAccessMode::ReadWrite {
             return Ok(());
         }
         Err(Error::ReadOnly {
@@ -330,25 +341,25 @@ impl OverlayFile {
     }
 
     /// Returns whether every requested range is unchanged from the inner file.
-    fn asks_below(&self, requests: &[Request]) -> bool {
+    fn asks_below(&self, requests: &[IoRequest]) -> bool {
         let changes = self.contents.changes.read();
         requests.iter().all(|request| match request {
-            Request::Read { offset, buffer, .. } => {
+            IoRequest::Read { offset, buffer, .. } => {
                 let end = offset.checked_add(buffer.len() as u64);
                 end.is_some_and(|end| changes.is_below(&(*offset..end)))
             }
-            Request::Write { .. } | Request::Sync { .. } => false,
+            IoRequest::Write { .. } | IoRequest::Sync { .. } => false,
         })
     }
 }
 
 impl Device for OverlayFile {
-    fn submit(&self, batch: Batch) -> Ticket {
+    fn submit(&self, batch: IoBatch) -> Ticket {
         let requests = batch.into_requests();
         requests.iter().for_each(|request| self.check(request));
         match &self.below {
             Some(below) if self.asks_below(&requests) => {
-                let mut batch = Batch::with_capacity(requests.len());
+                let mut batch = IoBatch::with_capacity(requests.len());
                 for request in requests {
                     batch.push(request);
                 }
@@ -380,16 +391,16 @@ impl Device for OverlayFile {
     }
 
     fn grow(&self, len: u64) -> Result<()> {
-        self.writable(Operation::Grow)?;
+        self.writable(DeviceOperation::Grow)?;
         let mut changes = self.contents.changes.write();
         changes.len = Some(changes.end().max(len));
         Ok(())
     }
 
     fn allocate(&self, range: Range<u64>) -> Result<()> {
-        self.writable(Operation::Grow)?;
+        self.writable(DeviceOperation::Grow)?;
         self.inside(
-            Operation::Grow,
+            DeviceOperation::Grow,
             range.start,
             range.end.saturating_sub(range.start),
             self.len(),
@@ -401,7 +412,7 @@ impl Device for OverlayFile {
     }
 
     fn truncate(&self, len: u64) -> Result<()> {
-        self.writable(Operation::Truncate)?;
+        self.writable(DeviceOperation::Truncate)?;
         let mut changes = self.contents.changes.write();
         if len < changes.end() {
             changes.pages.split_off(&len.div_ceil(PAGE));
@@ -415,7 +426,7 @@ impl Device for OverlayFile {
     }
 
     fn punch_hole(&self, range: Range<u64>) -> Result<()> {
-        self.writable(Operation::PunchHole)?;
+        self.writable(DeviceOperation::PunchHole)?;
         let mut changes = self.contents.changes.write();
         let end = range.end.min(changes.end());
         if range.start >= end {
@@ -430,10 +441,10 @@ impl Device for OverlayFile {
         Ok(())
     }
 
-    fn map(&self, _range: Range<u64>) -> Result<Mapping> {
-        self.writable(Operation::Map)?;
+    fn map(&self, _range: Range<u64>) -> Result<FileMapping> {
+        self.writable(DeviceOperation::Map)?;
         Err(Error::Unsupported {
-            operation: Operation::Map,
+            operation: DeviceOperation::Map,
             file: self.name.clone(),
             why: "what is written to it stays apart from the file".to_owned(),
         })

@@ -10,10 +10,10 @@
 //! when the inner device has completed its requests and their completion time has passed. Only
 //! reads and writes are charged; syncs, name changes and mapped stores are free.
 
-use crate::batch::InFlight;
+use crate::batch::BatchCompletion;
 use crate::forward::{ForwardDevice, ForwardDirectory};
-use crate::{Batch, Device, Directory, FileOptions, Request, Ticket};
-use alluvium_base::cost::{Access, AccessKind, CostClock};
+use crate::{Device, Directory, FileOptions, IoBatch, IoRequest, Ticket};
+use alluvium_base::cost::{AccessKind, CostClock, DeviceAccess};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,45 +39,45 @@ use std::time::{Duration, Instant};
 /// let file = directory.create("a", FileOptions::DIRECT)?;
 /// file.grow(4096)?;
 /// let start = Instant::now();
-/// file.write_at(0, Buffer::zeroed(4096), Purpose::Other)?;
+/// file.write_at(0, AlignedBuffer::zeroed(4096), Purpose::Other)?;
 /// assert!(start.elapsed().as_micros() >= 1_004);
 /// # Ok::<(), alluvium_device::Error>(())
 /// ```
 pub struct ThrottledDirectory {
     inner: Arc<dyn Directory>,
-    server: Arc<Server>,
+    server: Arc<ThrottleClock>,
 }
 
 /// The clock shared by all files.
-struct Server {
+struct ThrottleClock {
     began: Instant,
-    state: Mutex<State>,
+    state: Mutex<ThrottleState>,
 }
 
-struct State {
+struct ThrottleState {
     clock: Box<dyn CostClock>,
     /// File numbers by name: the clock identifies files by number.
     files: BTreeMap<String, u64>,
 }
 
-impl Server {
+impl ThrottleClock {
     fn now_ns(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_nanos()).expect("a process lives less than five centuries")
     }
 
     /// Charges the reads and writes among `requests` and returns when all are complete.
-    fn charge(&self, name: &str, file: u64, requests: &[Request]) -> u64 {
+    fn charge(&self, name: &str, file: u64, requests: &[IoRequest]) -> u64 {
         let mut state = self.state.lock();
         // Read under the lock, so that the clock is charged in time order.
         let now_ns = self.now_ns();
         let mut done_ns = now_ns;
         for request in requests {
             let (kind, offset, len) = match request {
-                Request::Read { offset, buffer, .. } => (AccessKind::Read, *offset, buffer.len()),
-                Request::Write { offset, buffer, .. } => (AccessKind::Write, *offset, buffer.len()),
-                Request::Sync { .. } => continue,
+                IoRequest::Read { offset, buffer, .. } => (AccessKind::Read, *offset, buffer.len()),
+                IoRequest::Write { offset, buffer, .. } => (AccessKind::Write, *offset, buffer.len()),
+                IoRequest::Sync { .. } => continue,
             };
-            let access = Access {
+            let access = DeviceAccess {
                 file,
                 offset,
                 len: len as u64,
@@ -106,13 +106,13 @@ impl ThrottledDirectory {
     /// Wraps `inner`, at the speed of `clock`, whose time starts now.
     #[must_use]
     pub fn new(inner: Arc<dyn Directory>, clock: Box<dyn CostClock>) -> ThrottledDirectory {
-        let state = State {
+        let state = ThrottleState {
             clock,
             files: BTreeMap::new(),
         };
         ThrottledDirectory {
             inner,
-            server: Arc::new(Server {
+            server: Arc::new(ThrottleClock {
                 began: Instant::now(),
                 state: Mutex::new(state),
             }),
@@ -163,18 +163,18 @@ impl ForwardDirectory for ThrottledDirectory {
 struct ThrottledFile {
     inner: Arc<dyn Device>,
     file: u64,
-    server: Arc<Server>,
+    server: Arc<ThrottleClock>,
     /// Batches whose outcomes have not been collected yet.
-    queue: Mutex<Vec<Queued>>,
+    queue: Mutex<Vec<ThrottledBatch>>,
 }
 
-struct Queued {
+struct ThrottledBatch {
     inner: Ticket,
     done_ns: u64,
-    outer: Arc<InFlight>,
+    outer: Arc<BatchCompletion>,
 }
 
-impl Queued {
+impl ThrottledBatch {
     fn hand_over(self) {
         for (index, outcome) in self.inner.take().into_iter().enumerate() {
             self.outer.complete(index, outcome);
@@ -183,7 +183,7 @@ impl Queued {
 }
 
 impl ThrottledFile {
-    fn withdraw(&self, ticket: &Ticket) -> Option<Queued> {
+    fn withdraw(&self, ticket: &Ticket) -> Option<ThrottledBatch> {
         let mut queue = self.queue.lock();
         let position = queue.iter().position(|queued| ticket.waits_for(&queued.outer))?;
         Some(queue.swap_remove(position))
@@ -195,11 +195,11 @@ impl ForwardDevice for ThrottledFile {
         &*self.inner
     }
 
-    fn submit(&self, batch: Batch) -> Ticket {
+    fn submit(&self, batch: IoBatch) -> Ticket {
         let requests = batch.into_requests();
         let done_ns = self.server.charge(self.inner.name(), self.file, &requests);
-        let outer = InFlight::new(requests.len());
-        let mut batch = Batch::with_capacity(requests.len());
+        let outer = BatchCompletion::new(requests.len());
+        let mut batch = IoBatch::with_capacity(requests.len());
         for request in requests {
             batch.push(request);
         }
@@ -208,7 +208,7 @@ impl ForwardDevice for ThrottledFile {
         let mut queue = self.queue.lock();
         // An abandoned batch that is complete no longer needs to be kept (D1).
         queue.retain(|queued| Arc::strong_count(&queued.outer) > 1 || !self.inner.poll(&queued.inner));
-        queue.push(Queued {
+        queue.push(ThrottledBatch {
             inner,
             done_ns,
             outer,
@@ -256,27 +256,27 @@ impl fmt::Debug for ThrottledFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Buffer;
+    use crate::AlignedBuffer;
     use crate::memory::MemoryDirectory;
     use alluvium_base::Purpose;
     use alluvium_base::cost::CostFault;
 
     /// A disk with one arm.
-    struct Disk {
+    struct OneArmedDisk {
         setup_ns: u64,
         byte_ns: u64,
         free_ns: u64,
     }
 
-    impl CostClock for Disk {
-        fn charge(&mut self, now_ns: u64, access: &Access) -> Result<u64, CostFault> {
+    impl CostClock for OneArmedDisk {
+        fn charge(&mut self, now_ns: u64, access: &DeviceAccess) -> Result<u64, CostFault> {
             self.free_ns = self.free_ns.max(now_ns) + self.setup_ns + self.byte_ns * access.len;
             Ok(self.free_ns)
         }
     }
 
     fn disk(setup_ns: u64, byte_ns: u64) -> Arc<dyn Device> {
-        let clock = Disk {
+        let clock = OneArmedDisk {
             setup_ns,
             byte_ns,
             free_ns: 0,
@@ -290,10 +290,10 @@ mod tests {
         file
     }
 
-    fn reads(count: u64) -> Batch {
-        let mut batch = Batch::new();
+    fn reads(count: u64) -> IoBatch {
+        let mut batch = IoBatch::new();
         for block in 0..count {
-            batch.read(block * 512, Buffer::zeroed(512), Purpose::Other);
+            batch.read(block * 512, AlignedBuffer::zeroed(512), Purpose::Other);
         }
         batch
     }
@@ -332,8 +332,8 @@ mod tests {
     #[test]
     fn abandoned_batches_are_performed_and_forgotten() {
         let file = disk(10_000, 0);
-        let mut write = Batch::new();
-        write.write(0, Buffer::padded(&[7; 512]), Purpose::Other);
+        let mut write = IoBatch::new();
+        write.write(0, AlignedBuffer::padded(&[7; 512]), Purpose::Other);
         drop(file.submit(write));
         assert_eq!(
             file.read_at(0, 512, Purpose::Other).expect("inside the file")[0],
@@ -345,6 +345,6 @@ mod tests {
     fn syncs_and_empty_batches_cost_nothing() {
         let file = disk(3_600_000_000_000, 0);
         file.sync(Purpose::Other).expect("memory syncs");
-        assert!(file.poll(&file.submit(Batch::new())));
+        assert!(file.poll(&file.submit(IoBatch::new())));
     }
 }

@@ -4,8 +4,8 @@
 //! Prints medians of three. Without `--bench` (under `cargo test`) it runs on a small input.
 
 use alluvium_base::Message;
-use alluvium_base::message::LAST;
-use alluvium_dictionary::key::Key;
+use alluvium_base::message::MAX_SEQUENCE;
+use alluvium_dictionary::key::LookupKey;
 use alluvium_dictionary::memtable::Memtable;
 use std::hint::black_box;
 use std::time::Instant;
@@ -67,7 +67,7 @@ fn main() {
                 let at = (number.wrapping_mul(7919) % count) as usize;
                 black_box(
                     memtable
-                        .get(Key::new(&keys[at]), LAST)
+                        .get(LookupKey::new(&keys[at]), MAX_SEQUENCE)
                         .next()
                         .expect("the key is there"),
                 );

@@ -1,12 +1,14 @@
-//! Speed of merging: eight sorted sources of 24-byte keys and 100-byte values through `Merged` and
-//! `Folder`.
+//! Speed of merging: eight sorted sources of 24-byte keys and 100-byte values through `MergingIter` and
+//! `MessageFolder`.
 //!
 //! Every tenth key is in two sources. The remaining records are copied to a buffer, as if to build
 //! a leaf. Prints medians of five. Without `--bench` (under `cargo test`) it runs on a small input.
 
 use alluvium_base::Message;
-use alluvium_base::message::LAST;
-use alluvium_dictionary::merge::{Direction, Folder, Merged, Older, Rule, Source};
+use alluvium_base::message::MAX_SEQUENCE;
+use alluvium_dictionary::merge::{
+    FoldRule, MergeDirection, MergingIter, MessageFolder, OlderData, SortedSource,
+};
 use std::convert::Infallible;
 use std::hint::black_box;
 use std::time::Instant;
@@ -35,7 +37,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-impl Source for Cursor<'_> {
+impl SortedSource for Cursor<'_> {
     type Error = Infallible;
 
     fn key(&self) -> Option<&[u8]> {
@@ -98,14 +100,14 @@ fn sources(shape: Shape, each: usize) -> Vec<Records> {
 /// Merges everything. Returns the number of input records.
 fn merge(sources: &[Records], leaf: &mut Vec<u8>) -> u64 {
     let cursors = sources.iter().map(|records| Cursor { records, at: 0 }).collect();
-    let mut merged = Merged::new(cursors, Direction::Forward);
-    let rule = Rule {
-        horizon: LAST,
+    let mut merged = MergingIter::new(cursors, MergeDirection::Forward);
+    let rule = FoldRule {
+        horizon: MAX_SEQUENCE,
         readers: Default::default(),
-        older: Older::Elsewhere,
+        older: OlderData::Elsewhere,
         now_ms: 0,
     };
-    let mut folder = Folder::new(&rule, None);
+    let mut folder = MessageFolder::new(&rule, None);
     let (mut count, mut key, mut messages) = (0, Vec::new(), Vec::new());
     while let Some(winner) = merged.winner() {
         key.clear();

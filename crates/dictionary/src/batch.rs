@@ -1,6 +1,6 @@
 //! Output buffer of a scan: records that are decided but not yet consumed by the caller.
 
-use crate::values::ValuePointer;
+use crate::value_log::ValuePointer;
 use std::ops::Range;
 
 /// A batch is full at this many bytes of keys and values.
@@ -51,14 +51,14 @@ const _: () = assert!(ENOUGH <= ENOUGH_APART && LONG <= ENOUGH);
 
 /// Keys and values in scan order.
 #[derive(Debug)]
-pub struct Batch {
+pub struct ScanBatch {
     bytes: Vec<u8>,
     /// End of each key and end of its value. A key begins where the previous value ends.
     ends: Vec<(usize, usize)>,
     /// Value of the last record, if it is long.
     long: Option<Vec<u8>>,
     /// Values that are not loaded yet, in record order.
-    lacking: Vec<Apart>,
+    lacking: Vec<UnloadedValue>,
     /// Maximum number of records.
     wanted: usize,
     /// Maximum bytes: if all values are loaded, and if some are not.
@@ -70,15 +70,15 @@ pub struct Batch {
 
 /// A value that is stored outside its leaf, for which the batch has reserved space.
 #[derive(Clone, Copy, Debug)]
-pub struct Apart {
+pub struct UnloadedValue {
     /// Location of the value.
     pub pointer: ValuePointer,
     record: usize,
 }
 
-impl Default for Batch {
-    fn default() -> Batch {
-        Batch {
+impl Default for ScanBatch {
+    fn default() -> ScanBatch {
+        ScanBatch {
             bytes: Vec::new(),
             ends: Vec::new(),
             long: None,
@@ -91,7 +91,7 @@ impl Default for Batch {
     }
 }
 
-impl Batch {
+impl ScanBatch {
     /// Removes all records and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
@@ -130,13 +130,13 @@ impl Batch {
         self.enough = [ENOUGH, ENOUGH_APART];
     }
 
-    /// As [`Batch::want`], for scarce memory: memory beyond what these few records need is freed.
-    /// Must be called right after [`Batch::clear`].
+    /// As [`ScanBatch::want`], for scarce memory: memory beyond what these few records need is freed.
+    /// Must be called right after [`ScanBatch::clear`].
     #[cold]
-    pub fn want_little(&mut self, records: usize) {
+    pub fn limit_memory(&mut self, records: usize) {
         let enough = LITTLE * records;
         if self.bytes.capacity() > 2 * enough || self.ends.capacity() > records {
-            *self = Batch::default();
+            *self = ScanBatch::default();
         }
         self.ends.reserve_exact(records);
         self.wanted = records;
@@ -162,7 +162,7 @@ impl Batch {
         self.push_parts([key, &[]], value);
     }
 
-    /// As [`Batch::push`], with a key in two parts. Inlined because the call alone would be a
+    /// As [`ScanBatch::push`], with a key in two parts. Inlined because the call alone would be a
     /// twentieth of a scan's instructions.
     #[inline(always)]
     pub fn push_parts(&mut self, [first, second]: [&[u8]; 2], value: &[u8]) {
@@ -175,7 +175,7 @@ impl Batch {
         self.ends.push((key_end, self.bytes.len()));
     }
 
-    /// As [`Batch::push`], but may take the value instead of copying it.
+    /// As [`ScanBatch::push`], but may take the value instead of copying it.
     pub fn push_owned(&mut self, key: &[u8], value: &mut Vec<u8>) {
         if value.len() <= LONG {
             self.push(key, value);
@@ -185,7 +185,7 @@ impl Batch {
         }
     }
 
-    /// As [`Batch::push`], with a value to be loaded before the caller consumes it. Returns false
+    /// As [`ScanBatch::push`], with a value to be loaded before the caller consumes it. Returns false
     /// if the value is too long; shorter values are in a single node.
     pub fn push_apart(&mut self, key: &[u8], pointer: ValuePointer) -> bool {
         let len = pointer.len as usize;
@@ -199,12 +199,12 @@ impl Batch {
         self.bytes.resize(key_end + len, 0);
         let record = self.ends.len();
         self.ends.push((key_end, self.bytes.len()));
-        self.lacking.push(Apart { pointer, record });
+        self.lacking.push(UnloadedValue { pointer, record });
         true
     }
 
     /// Takes the list of values to load, in record order.
-    pub fn take_lacking(&mut self) -> Vec<Apart> {
+    pub fn take_lacking(&mut self) -> Vec<UnloadedValue> {
         std::mem::take(&mut self.lacking)
     }
 
@@ -212,7 +212,7 @@ impl Batch {
     ///
     /// # Panics
     /// If the value does not have the length given in its pointer.
-    pub fn bring(&mut self, apart: &Apart, value: &[u8]) {
+    pub fn fill_value(&mut self, apart: &UnloadedValue, value: &[u8]) {
         let (key_end, end) = self.ends[apart.record];
         assert_eq!(
             value.len(),
@@ -223,7 +223,7 @@ impl Batch {
     }
 
     /// Removes the record whose value cannot be loaded and all later ones. Returns its key.
-    pub fn cut(&mut self, apart: &Apart) -> Vec<u8> {
+    pub fn cut(&mut self, apart: &UnloadedValue) -> Vec<u8> {
         assert!(
             apart.record >= self.next,
             "record {} was taken already",
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_batch_gives_back_what_it_was_given() {
-        let mut batch = Batch::default();
+        let mut batch = ScanBatch::default();
         for _ in 0..2 {
             batch.clear();
             assert!(batch.is_over() && batch.last_key().is_none());
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn values_are_brought_to_their_records() {
-        let mut batch = Batch::default();
+        let mut batch = ScanBatch::default();
         batch.want(100);
         batch.push(b"a", b"there");
         assert!(batch.push_apart(b"b", ValuePointer::some(0, 3)));
@@ -304,8 +304,8 @@ mod tests {
         assert!(!batch.push_apart(b"e", ValuePointer::some(0, LONG + 1)));
         assert_eq!(batch.last_key(), Some(&b"d"[..]));
         let lacking = batch.take_lacking();
-        batch.bring(&lacking[1], b"Oder");
-        batch.bring(&lacking[0], b"Inn");
+        batch.fill_value(&lacking[1], b"Oder");
+        batch.fill_value(&lacking[0], b"Inn");
         let expected: [(&[u8], &[u8]); 4] = [(b"a", b"there"), (b"b", b"Inn"), (b"c", b""), (b"d", b"Oder")];
         for pair in expected {
             assert_eq!(batch.take(), Some(pair));
@@ -315,14 +315,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_brought_ends_a_batch() {
-        let mut batch = Batch::default();
+        let mut batch = ScanBatch::default();
         batch.want(100);
         batch.push(b"a", b"there");
         batch.push_apart(b"b", ValuePointer::some(0, 3));
         batch.push_apart(b"c", ValuePointer::some(0, 4));
         batch.push_owned(b"d", &mut vec![7; LONG + 1]);
         let lacking = batch.take_lacking();
-        batch.bring(&lacking[0], b"Inn");
+        batch.fill_value(&lacking[0], b"Inn");
         assert_eq!(batch.cut(&lacking[1]), b"c");
         assert_eq!((batch.len(), batch.last_key()), (2, Some(&b"b"[..])));
         assert!(!batch.is_full());
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn more_is_decided_at_once_where_values_are_apart() {
-        let mut batch = Batch::default();
+        let mut batch = ScanBatch::default();
         batch.want(1000);
         while !batch.is_full() {
             assert!(batch.push_apart(b"key", ValuePointer::some(0, 4096)));

@@ -1,11 +1,11 @@
 //! The interface between a store and its structures.
 //!
 //! A store has several structures under one commit order, one log and one memory budget. It routes
-//! each keyspace to one of them, seals memtables, and passes every structure its [`Share`]. A
-//! checkpoint takes one [`Cut`] of each structure.
+//! each keyspace to one of them, seals memtables, and passes every structure its [`MemtableSlice`]. A
+//! checkpoint takes one [`CheckpointRoot`] of each structure.
 //!
 //! Operations that run once per memtable, step or checkpoint may be called through
-//! `dyn Dictionary`. Operations that run for every lookup are in [`Lookup`] and [`Reader`], which
+//! `dyn Dictionary`. Operations that run for every lookup are in [`PointLookup`] and [`Reader`], which
 //! are dispatched statically.
 //!
 //! Invariants:
@@ -13,30 +13,30 @@
 //! - **O1** A dictionary holds every commit about its keys up to its cut, and none above.
 //! - **O2** A reader sees one state of the dictionary. Data that the state refers to stays readable
 //!   while the reader lives.
-//! - **O3** The effects of [`Incorporate::poll`] are invisible before [`Incorporate::publish`]; if
+//! - **O3** The effects of [`MemtableIncorporation::poll`] are invisible before [`MemtableIncorporation::publish`]; if
 //!   it is dropped before that, it has no effect.
 //! - **O4** A dictionary does not refer to superblocks: it returns a root and is opened from a
 //!   root.
 
-use crate::cut::Cut;
-use crate::findings::{Checked, Depth, Examined};
-use crate::gather::Gather;
-use crate::key::Key;
-use crate::memtables::Memtables;
-use crate::merge::Direction;
+use crate::check_report::{CheckLevel, CheckProgress, StructureCheckReport};
+use crate::checkpoint_root::CheckpointRoot;
+use crate::key::LookupKey;
+use crate::lookup_state::LookupState;
+use crate::memtable_slice::MemtableSlice;
+use crate::memtables::MemtableOwner;
+use crate::merge::MergeDirection;
 use crate::range::KeyRange;
-use crate::share::Share;
-use alluvium_base::{Message, Sequence};
+use alluvium_base::{Message, SequenceNumber};
 use alluvium_storage::Result;
-use alluvium_storage::extents::Class;
+use alluvium_storage::extents::AllocationClass;
 use std::fmt;
 use std::sync::Arc;
 
-pub use crate::lookup::Reader;
+pub use crate::lookup::LookupReader;
 
 /// Result of a bounded slice of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum StepProgress {
     /// More work remains.
     More,
     /// The work is complete.
@@ -45,7 +45,7 @@ pub enum Progress {
 
 /// Memory and pending work of a dictionary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Load {
+pub struct PendingWork {
     /// Memory in bytes, without pages in the cache and without memtables.
     pub memory_bytes: u64,
     /// Maintenance steps that are due or in progress.
@@ -55,34 +55,38 @@ pub struct Load {
 /// A structure that stores messages by key. All methods may be called from any thread.
 pub trait Dictionary: fmt::Debug + Send + Sync {
     /// Returns the last commit that the dictionary contains (O1).
-    fn cut(&self) -> Sequence;
+    fn cut(&self) -> SequenceNumber;
 
     /// Advances the cut to `cut`. No commit between the old and the new cut may concern the
     /// dictionary's keys.
     ///
     /// # Errors
     /// I/O errors; nothing has changed then.
-    fn advance(&self, cut: Sequence) -> Result<()>;
+    fn advance(&self, cut: SequenceNumber) -> Result<()>;
 
     /// Starts to incorporate a share of a sealed memtable. Memtables are incorporated in order, one
     /// at a time. `class` determines whether the reserved space may be used.
     ///
     /// # Errors
     /// A full disk; I/O errors.
-    fn incorporate(&self, share: Share, class: Class) -> Result<Box<dyn Incorporate>>;
+    fn incorporate(
+        &self,
+        share: MemtableSlice,
+        class: AllocationClass,
+    ) -> Result<Box<dyn MemtableIncorporation>>;
 
     /// Starts an ingest: messages are written outside the dictionary until they are attached.
     /// `class` determines whether the reserved space may be used.
     ///
     /// # Errors
     /// I/O errors.
-    fn ingest(&self, class: Class) -> Result<Box<dyn Ingest>>;
+    fn ingest(&self, class: AllocationClass) -> Result<Box<dyn BulkIngest>>;
 
     /// Starts the next maintenance step, if one is due.
     ///
     /// # Errors
     /// A full disk; I/O errors.
-    fn next_step(&self) -> Result<Option<Box<dyn Step>>>;
+    fn next_step(&self) -> Result<Option<Box<dyn MaintenanceStep>>>;
 
     /// Requests the rewrite of the part that contains `key`, which discards old versions and
     /// deletes and applies compaction filters. The rewrite is executed as a maintenance step.
@@ -92,15 +96,15 @@ pub trait Dictionary: fmt::Debug + Send + Sync {
     fn compact_part(&self, key: &[u8]) -> Result<()>;
 
     /// Returns the end of the part that contains `key`, or `None` if it is the last part.
-    fn part_end(&self, key: &[u8]) -> Option<Box<[u8]>> {
+    fn next_boundary(&self, key: &[u8]) -> Option<Box<[u8]>> {
         let _ = key;
         None
     }
 
-    /// Sets the space class that maintenance allocates from. Any class other than [`Class::Normal`]
+    /// Sets the space class that maintenance allocates from. Any class other than [`AllocationClass::Normal`]
     /// means that space is scarce: steps that may use the reserve then allocate from
-    /// [`Class::Freeing`].
-    fn set_space_class(&self, class: Class) {
+    /// [`AllocationClass::Freeing`].
+    fn set_space_class(&self, class: AllocationClass) {
         let _ = class;
     }
 
@@ -138,7 +142,7 @@ pub trait Dictionary: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// The same as [`Dictionary::prepare`].
-    fn stand(&self) -> Result<Cut<'_>>;
+    fn checkpoint_root(&self) -> Result<CheckpointRoot<'_>>;
 
     /// Returns all errors found in the dictionary and the extents that it uses. No step may make
     /// progress during the call; `steps` are those that are in progress. `durable` is the root in
@@ -146,16 +150,16 @@ pub trait Dictionary: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// I/O errors, and errors returned by `tell`. Damage is reported, not returned.
-    fn examine(
+    fn check(
         &self,
-        depth: Depth,
-        steps: &[&dyn Step],
+        depth: CheckLevel,
+        steps: &[&dyn MaintenanceStep],
         durable: Option<&[u8]>,
-        tell: &mut dyn FnMut(Checked) -> Result<()>,
-    ) -> Result<Examined>;
+        tell: &mut dyn FnMut(CheckProgress) -> Result<()>,
+    ) -> Result<StructureCheckReport>;
 
     /// Returns the dictionary's memory use and pending work.
-    fn load(&self) -> Load;
+    fn pending_work(&self) -> PendingWork;
 
     /// Estimates the number of keys with a value in a range.
     ///
@@ -193,13 +197,13 @@ pub struct DistinctKeys {
 }
 
 /// The incorporation of a memtable's share into a dictionary.
-pub trait Incorporate: fmt::Debug + Send {
-    /// Processes about `records` messages. Returns [`Progress::Done`] when the share can be
+pub trait MemtableIncorporation: fmt::Debug + Send {
+    /// Processes about `records` messages. Returns [`StepProgress::Done`] when the share can be
     /// published.
     ///
     /// # Errors
     /// A full disk; I/O errors. The incorporation must then be restarted.
-    fn poll(&mut self, records: usize) -> Result<Progress>;
+    fn poll(&mut self, records: usize) -> Result<StepProgress>;
 
     /// Publishes the share: afterwards the dictionary contains every commit up to the share's cut.
     ///
@@ -212,21 +216,21 @@ pub trait Incorporate: fmt::Debug + Send {
 }
 
 /// A maintenance step in progress.
-pub trait Step: fmt::Debug + Send {
+pub trait MaintenanceStep: fmt::Debug + Send {
     /// Processes about `records` records.
     ///
     /// # Errors
     /// A full disk; I/O errors.
-    fn poll(&mut self, records: usize) -> Result<Progress>;
+    fn poll(&mut self, records: usize) -> Result<StepProgress>;
 
     /// Returns the step's number in its dictionary, if the step uses extents.
     fn number(&self) -> Option<u64>;
 }
 
 /// Point lookups.
-pub trait Lookup: Dictionary {
+pub trait PointLookup: Dictionary {
     /// Reader of one state of the dictionary.
-    type Reader<'d>: Reader
+    type Reader<'d>: LookupReader
     where
         Self: 'd;
 
@@ -236,24 +240,24 @@ pub trait Lookup: Dictionary {
 }
 
 /// A dictionary whose keys have an order.
-pub trait Ordered: Dictionary {
+pub trait OrderedDictionary: Dictionary {
     /// Iterator over a range.
-    type Scan: Scan;
+    type Scan: DictionaryScan;
 
     /// Starts a scan of a range, merged from the memtables and the dictionary, for a reader at
     /// `at`. Puts that expire at or before `now_ms` are invisible to it.
     fn scan(
         &self,
-        memtables: Arc<dyn Memtables>,
+        memtables: Arc<dyn MemtableOwner>,
         range: KeyRange,
-        direction: Direction,
-        at: Sequence,
+        direction: MergeDirection,
+        at: SequenceNumber,
         now_ms: u64,
     ) -> Self::Scan;
 }
 
 /// An iterator over the keys of a range that have a value.
-pub trait Scan: fmt::Debug + Send {
+pub trait DictionaryScan: fmt::Debug + Send {
     /// Positions the scan before the first key at or after `key` in scan direction.
     fn seek(&mut self, key: &[u8]);
 
@@ -273,7 +277,7 @@ pub trait Scan: fmt::Debug + Send {
 ///
 /// Messages come in layers, each newer than the previous ones. A layer contains either messages in
 /// ascending key order or deleted ranges. A layer becomes readable when it ends.
-pub trait Ingest: fmt::Debug + Send + Sync {
+pub trait BulkIngest: fmt::Debug + Send + Sync {
     /// Adds a message to the newest layer, in ascending key order. Its sequence number is ignored.
     ///
     /// # Errors
@@ -286,7 +290,7 @@ pub trait Ingest: fmt::Debug + Send + Sync {
     /// Ends the newest layer and starts a newer one.
     ///
     /// # Errors
-    /// The same as [`Ingest::push`].
+    /// The same as [`BulkIngest::push`].
     fn end_layer(&mut self) -> Result<()>;
 
     /// Returns the number of ended layers.
@@ -301,10 +305,10 @@ pub trait Ingest: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// I/O errors; damage.
-    fn gather(&self, key: Key<'_>, gather: &mut Gather<'_>) -> Result<()>;
+    fn gather(&self, key: LookupKey<'_>, gather: &mut LookupState<'_>) -> Result<()>;
 
     /// Returns an iterator over the keys of a range that have messages in ended layers.
-    fn walk(&self, range: &KeyRange, direction: Direction) -> Box<dyn Walk>;
+    fn walk(&self, range: &KeyRange, direction: MergeDirection) -> Box<dyn IngestKeyScan>;
 
     /// Returns the number of messages added.
     fn records(&self) -> u64;
@@ -315,12 +319,12 @@ pub trait Ingest: fmt::Debug + Send + Sync {
     /// Returns the memory used, in bytes.
     fn memory_bytes(&self) -> u64;
 
-    /// Writes all pending data and reserves the space that [`Ingest::attach`] needs. All ingests of
+    /// Writes all pending data and reserves the space that [`BulkIngest::attach`] needs. All ingests of
     /// a commit are prepared before the first of them is attached.
     ///
     /// # Errors
     /// A full disk; I/O errors. Nothing has changed then.
-    fn prepare(&mut self, first: Sequence) -> Result<()> {
+    fn prepare(&mut self, first: SequenceNumber) -> Result<()> {
         let _ = first;
         Ok(())
     }
@@ -329,18 +333,18 @@ pub trait Ingest: fmt::Debug + Send + Sync {
     /// `first` is the commit after the dictionary's cut.
     ///
     /// # Errors
-    /// The same as [`Ingest::prepare`], if that was not called.
-    fn attach(self: Box<Self>, first: Sequence) -> Result<()>;
+    /// The same as [`BulkIngest::prepare`], if that was not called.
+    fn attach(self: Box<Self>, first: SequenceNumber) -> Result<()>;
 }
 
-/// An iterator over the keys that have messages in an [`Ingest`].
-pub trait Walk: fmt::Debug + Send {
+/// An iterator over the keys that have messages in an [`BulkIngest`].
+pub trait IngestKeyScan: fmt::Debug + Send {
     /// Advances to the next key in the iterator's direction and returns it. Passes the ingest's
     /// messages of the key to `gather`, newest first.
     ///
     /// # Errors
     /// I/O errors; damage. A further call retries.
-    fn next(&mut self, gather: &mut Gather<'_>) -> Result<Option<&[u8]>>;
+    fn next(&mut self, gather: &mut LookupState<'_>) -> Result<Option<&[u8]>>;
 
     /// Returns whether a deleted range covers a key that has no message in the ingest.
     fn is_deleted(&self, key: &[u8]) -> bool;

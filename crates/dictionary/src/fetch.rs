@@ -2,7 +2,7 @@
 //! sources.
 
 use alluvium_base::Purpose;
-use alluvium_storage::{Cache, Guard, NodePointer, NodeRef, Residence, Result};
+use alluvium_storage::{CacheRetention, EpochGuard, NodeCache, NodePointer, NodeRef, Result};
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
 use std::task::{Poll, ready};
@@ -30,39 +30,39 @@ fn waits(purpose: Purpose, nodes: usize) {
 
 /// A source of nodes. `Pending` means that a node is not in memory and was recorded as missing: the
 /// caller has it read and retries.
-pub trait Fetch {
+pub trait NodeFetch {
     /// Returns a node if it is in memory.
     fn peek(&self, pointer: &NodePointer) -> Option<NodeRef<'_>>;
 
-    /// Prefetches the memory that [`Fetch::peek`] reads first. Only a hint.
+    /// Prefetches the memory that [`NodeFetch::peek`] reads first. Only a hint.
     #[inline]
     fn prefetch(&self, pointer: &NodePointer) {
-        let Blocking { cache, guard, .. } = self.blocking();
+        let BlockingFetch { cache, guard, .. } = self.blocking();
         cache.prefetch(pointer, guard);
     }
 
-    /// Prefetches the memory that [`Fetch::peek`] reads next, once the first part is in the
+    /// Prefetches the memory that [`NodeFetch::peek`] reads next, once the first part is in the
     /// processor's cache.
     #[inline]
     fn prefetch_header(&self, pointer: &NodePointer) {
-        let Blocking { cache, guard, .. } = self.blocking();
+        let BlockingFetch { cache, guard, .. } = self.blocking();
         cache.prefetch_header(pointer, guard);
     }
 
     /// Fetches nodes that are not in memory, in the order of their pointers.
     fn miss(&self, pointers: &[NodePointer]) -> Poll<Result<Vec<NodeRef<'_>>>>;
 
-    /// As [`Fetch::miss`], for index pages. These misses are counted, because index pages should be
+    /// As [`NodeFetch::miss`], for index pages. These misses are counted, because index pages should be
     /// in memory.
     #[cold]
     fn miss_index_pages(&self, pointers: &[NodePointer]) -> Poll<Result<Vec<NodeRef<'_>>>> {
-        let Blocking { cache, guard, .. } = self.blocking();
-        cache.missed_guides(pointers.len() as u64, guard);
+        let BlockingFetch { cache, guard, .. } = self.blocking();
+        cache.record_index_misses(pointers.len() as u64, guard);
         self.miss(pointers)
     }
 
     /// Returns the cache, the guard and the purpose, for rare reads that always block.
-    fn blocking(&self) -> &Blocking<'_>;
+    fn blocking(&self) -> &BlockingFetch<'_>;
 
     /// Returns a node.
     #[inline]
@@ -87,16 +87,16 @@ pub trait Fetch {
 
 /// A source that blocks on cache misses and is never pending.
 #[derive(Clone, Copy)]
-pub struct Blocking<'g> {
+pub struct BlockingFetch<'g> {
     /// The cache.
-    pub cache: &'g Cache,
+    pub cache: &'g NodeCache,
     /// Pinned epoch; nodes reachable under it are not reused.
-    pub guard: &'g Guard,
+    pub guard: &'g EpochGuard,
     /// Purpose that reads are accounted to.
     pub purpose: Purpose,
 }
 
-impl Fetch for Blocking<'_> {
+impl NodeFetch for BlockingFetch<'_> {
     #[inline]
     fn peek(&self, pointer: &NodePointer) -> Option<NodeRef<'_>> {
         self.cache.peek(pointer, self.guard)
@@ -107,17 +107,17 @@ impl Fetch for Blocking<'_> {
         waits(self.purpose, pointers.len());
         Poll::Ready(
             self.cache
-                .get_many(pointers, self.guard, self.purpose, Residence::Keep),
+                .get_many(pointers, self.guard, self.purpose, CacheRetention::Keep),
         )
     }
 
-    fn blocking(&self) -> &Blocking<'_> {
+    fn blocking(&self) -> &BlockingFetch<'_> {
         self
     }
 }
 
 /// Unwraps the result of a blocking source.
-pub fn found<T>(poll: Poll<T>) -> T {
+pub fn unwrap_ready<T>(poll: Poll<T>) -> T {
     match poll {
         Poll::Ready(value) => value,
         Poll::Pending => unreachable!("a source that waits is never pending"),
@@ -126,9 +126,9 @@ pub fn found<T>(poll: Poll<T>) -> T {
 
 /// A source that never blocks: nodes that are neither in the cache nor in `brought` are recorded as
 /// missing.
-pub struct Peeking<'g> {
-    from: Blocking<'g>,
-    brought: &'g Brought<'g>,
+pub struct NonBlockingFetch<'g> {
+    from: BlockingFetch<'g>,
+    brought: &'g FetchedNodes<'g>,
     missing: RefCell<Vec<NodePointer>>,
 }
 
@@ -136,7 +136,7 @@ pub struct Peeking<'g> {
 /// search that needs them is done. Otherwise a search that needs two nodes could lose the first
 /// while it waits for the second, and would never end if the cache cannot hold both.
 #[derive(Default)]
-pub struct Brought<'g> {
+pub struct FetchedNodes<'g> {
     /// Sorted by location.
     nodes: Vec<(NodePointer, NodeRef<'g>)>,
 }
@@ -145,15 +145,15 @@ fn by_place(one: &NodePointer, other: &NodePointer) -> Ordering {
     (one.tier, one.offset, one.birth).cmp(&(other.tier, other.offset, other.birth))
 }
 
-impl<'g> Brought<'g> {
+impl<'g> FetchedNodes<'g> {
     /// Reads nodes together and waits for them.
-    pub fn wait(&mut self, from: Blocking<'g>, mut pointers: Vec<NodePointer>) -> Result<()> {
+    pub fn wait(&mut self, from: BlockingFetch<'g>, mut pointers: Vec<NodePointer>) -> Result<()> {
         pointers.sort_unstable_by(by_place);
         pointers.dedup();
         waits(from.purpose, pointers.len());
         let nodes = from
             .cache
-            .get_many(&pointers, from.guard, from.purpose, Residence::Keep)?;
+            .get_many(&pointers, from.guard, from.purpose, CacheRetention::Keep)?;
         assert_eq!(nodes.len(), pointers.len(), "a node for each pointer");
         self.nodes.extend(pointers.into_iter().zip(nodes));
         self.nodes
@@ -176,10 +176,10 @@ impl<'g> Brought<'g> {
     }
 }
 
-impl<'g> Peeking<'g> {
+impl<'g> NonBlockingFetch<'g> {
     /// Creates a source that looks in the cache of `from` and in `brought`.
-    pub fn new(from: Blocking<'g>, brought: &'g Brought<'g>) -> Peeking<'g> {
-        Peeking {
+    pub fn new(from: BlockingFetch<'g>, brought: &'g FetchedNodes<'g>) -> NonBlockingFetch<'g> {
+        NonBlockingFetch {
             from,
             brought,
             missing: RefCell::default(),
@@ -192,7 +192,7 @@ impl<'g> Peeking<'g> {
     }
 }
 
-impl Fetch for Peeking<'_> {
+impl NodeFetch for NonBlockingFetch<'_> {
     #[inline]
     fn peek(&self, pointer: &NodePointer) -> Option<NodeRef<'_>> {
         if !self.brought.nodes.is_empty()
@@ -208,7 +208,7 @@ impl Fetch for Peeking<'_> {
         Poll::Pending
     }
 
-    fn blocking(&self) -> &Blocking<'_> {
+    fn blocking(&self) -> &BlockingFetch<'_> {
         &self.from
     }
 }

@@ -1,7 +1,7 @@
 //! Garbage collection horizon: active readers and the current time.
 
-use crate::merge::{Older, Rule};
-use alluvium_base::Sequence;
+use crate::merge::{FoldRule, OlderData};
+use alluvium_base::SequenceNumber;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,22 +9,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Readers and time that determine which versions may be dropped. Each job reads them once when it
 /// begins.
 #[derive(Debug, Default)]
-pub struct Horizon {
+pub struct GcHorizon {
     /// Newest sequence number up to which versions may have been folded.
     sequence: AtomicU64,
     /// Sequence numbers at or below `sequence` at which readers may read, ascending. A set stays
     /// valid once it was true: later readers read at its last element or above, and a reader that
     /// has ended does no harm.
-    readers: Mutex<Arc<[Sequence]>>,
+    readers: Mutex<Arc<[SequenceNumber]>>,
     now_ms: AtomicU64,
     /// Number of holds that prevent compactions from applying filters.
     holds: AtomicU64,
 }
 
-impl Horizon {
+impl GcHorizon {
     /// Declares that all readers read at `sequence` or above. Older versions that they cannot
     /// distinguish may be folded. The horizon never decreases.
-    pub fn raise(&self, sequence: Sequence) {
+    pub fn raise(&self, sequence: SequenceNumber) {
         self.raise_past([], sequence);
     }
 
@@ -33,13 +33,13 @@ impl Horizon {
     ///
     /// The caller ensures that no reader begins below `now` between collecting the snapshots and
     /// this call. A call with a greater `now` takes precedence.
-    pub fn raise_past(&self, snapshots: impl IntoIterator<Item = Sequence>, now: Sequence) {
+    pub fn raise_past(&self, snapshots: impl IntoIterator<Item = SequenceNumber>, now: SequenceNumber) {
         let mut readers = self.readers.lock();
         if self.sequence.fetch_max(now, Ordering::AcqRel) > now {
             return;
         }
         let below = snapshots.into_iter().filter(|&at| at < now);
-        let places: Arc<[Sequence]> = below.chain([now]).collect();
+        let places: Arc<[SequenceNumber]> = below.chain([now]).collect();
         debug_assert!(places.is_sorted(), "snapshots ascend");
         if *readers != places {
             *readers = places;
@@ -49,7 +49,7 @@ impl Horizon {
     /// Returns the newest sequence number up to which versions may have been folded. A reader below
     /// it that is not at a snapshot may miss data.
     #[must_use]
-    pub fn sequence(&self) -> Sequence {
+    pub fn sequence(&self) -> SequenceNumber {
         self.sequence.load(Ordering::Acquire)
     }
 
@@ -66,14 +66,14 @@ impl Horizon {
     }
 
     /// Prevents compactions that begin from now on from applying filters, until
-    /// [`Horizon::release_filters`] was called as often. Used by snapshots that must continue to
+    /// [`GcHorizon::release_filters`] was called as often. Used by snapshots that must continue to
     /// see the same data. A snapshot taken during a compaction may see values both before and after
     /// the filter.
     pub fn hold_filters(&self) {
         self.holds.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Reverts one call of [`Horizon::hold_filters`].
+    /// Reverts one call of [`GcHorizon::hold_filters`].
     ///
     /// # Panics
     /// If there is none to revert.
@@ -90,9 +90,9 @@ impl Horizon {
 
     /// Returns the rule for a merge that begins now.
     #[must_use]
-    pub fn rule(&self, older: Older) -> Rule {
+    pub fn rule(&self, older: OlderData) -> FoldRule {
         let readers = Arc::clone(&self.readers.lock());
-        Rule {
+        FoldRule {
             horizon: readers.first().copied().unwrap_or(0),
             readers,
             older,

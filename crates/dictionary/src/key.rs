@@ -18,17 +18,17 @@ pub const SEED: u64 = 0;
 /// assert_eq!(key.hash(), alluvium_filters::hash(0, b"river"));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Key<'k> {
+pub struct LookupKey<'k> {
     bytes: &'k [u8],
     hash: u64,
 }
 
-impl<'k> Key<'k> {
+impl<'k> LookupKey<'k> {
     /// Hashes a key.
     #[must_use]
     #[inline]
-    pub fn new(bytes: &'k [u8]) -> Key<'k> {
-        Key {
+    pub fn new(bytes: &'k [u8]) -> LookupKey<'k> {
+        LookupKey {
             bytes,
             hash: hash(SEED, bytes),
         }
@@ -37,9 +37,9 @@ impl<'k> Key<'k> {
     /// Creates a key from its bytes and their known hash.
     #[must_use]
     #[inline]
-    pub fn hashed(bytes: &'k [u8], known: u64) -> Key<'k> {
+    pub fn hashed(bytes: &'k [u8], known: u64) -> LookupKey<'k> {
         debug_assert!(known == hash(SEED, bytes), "K3: a key travels with its own hash");
-        Key { bytes, hash: known }
+        LookupKey { bytes, hash: known }
     }
 
     /// Returns the key's bytes.
@@ -57,7 +57,7 @@ impl<'k> Key<'k> {
     }
 }
 
-impl fmt::Debug for Key<'_> {
+impl fmt::Debug for LookupKey<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "b\"{}\"", self.bytes.escape_ascii())
     }

@@ -6,12 +6,12 @@
 //! *Does not know*: the record layout of any one dictionary; transactions, threads, clocks; who
 //! assigned a sequence number.
 //!
-//! *Read in this order*: [`key`], [`range`], [`deletes`], [`memtable`], [`memtables`] (with the
+//! *Read in this order*: [`key`], [`range`], [`range_tombstones`], [`memtable`], [`memtables`] (with the
 //! deleted ranges that scans skip), [`record`], [`merge`], [`rules`], [`fetch`] and [`nodes`]
-//! (sources of a lookup's nodes), [`found`] (the result of a lookup), [`values`], [`gather`],
-//! [`batch`] and [`apart`] (the output of a scan), [`read`] (input of a check), [`blob`] and
-//! [`cut`] (output of a checkpoint), [`horizon`], [`home`] (what a store passes to a dictionary),
-//! [`placement`] (choice of tier), [`share`], [`findings`], [`contract`] (the traits between a
+//! (sources of a lookup's nodes), [`pinned_value`] (the result of a lookup), [`value_log`], [`lookup_state`],
+//! [`batch`] and [`separate_values`] (the output of a scan), [`read`] (input of a check), [`blob`] and
+//! [`checkpoint_root`] (output of a checkpoint), [`horizon`], [`structure_context`] (what a store passes to a dictionary),
+//! [`placement`] (choice of tier), [`memtable_slice`], [`check_report`], [`contract`] (the traits between a
 //! store and its dictionaries), [`lookup`] (the lookup driver), [`versioned`] (shared by structures
 //! that publish versions).
 //!
@@ -21,30 +21,30 @@
 //! - **K2** Nothing here spawns a thread or reads a clock.
 //! - **K3** A key is hashed once, on entry; its hash is passed along with it.
 
-pub mod apart;
 pub mod batch;
 pub mod blob;
+pub mod check_report;
+pub mod checkpoint_root;
 pub mod contract;
-pub mod cut;
-pub mod deletes;
 pub mod fetch;
-pub mod findings;
-pub mod found;
-pub mod gather;
-pub mod home;
 pub mod horizon;
 pub mod key;
 pub mod lookup;
+pub mod lookup_state;
 pub mod memtable;
+pub mod memtable_slice;
 pub mod memtables;
 pub mod merge;
 pub mod nodes;
+pub mod pinned_value;
 pub mod placement;
 pub mod range;
+pub mod range_tombstones;
 pub mod read;
 pub mod record;
 pub mod rules;
-pub mod share;
+pub mod separate_values;
+pub mod structure_context;
 mod sync;
-pub mod values;
+pub mod value_log;
 pub mod versioned;

@@ -2,10 +2,10 @@
 
 use alluvium_base::Purpose;
 use alluvium_storage::node::read_node;
-use alluvium_storage::{Cache, Guard, NodePointer, PageSize, Residence, Result, Tiers};
+use alluvium_storage::{CacheRetention, EpochGuard, NodeCache, NodePointer, PageSize, Result, TierFiles};
 
 /// A source of nodes.
-pub trait Nodes {
+pub trait NodeReader {
     /// Passes the bytes of each node to `visit`, in order.
     fn each(&self, pointers: &[NodePointer], visit: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
 
@@ -14,18 +14,18 @@ pub trait Nodes {
 }
 
 /// Reads nodes through the cache.
-pub struct Cached<'g> {
+pub struct CachedNodeReader<'g> {
     /// The cache.
-    pub cache: &'g Cache,
+    pub cache: &'g NodeCache,
     /// Pinned epoch; nodes reachable under it are not reused.
-    pub guard: &'g Guard,
+    pub guard: &'g EpochGuard,
     /// Purpose that reads are accounted to.
     pub purpose: Purpose,
     /// Whether nodes read from the device stay in the cache.
-    pub residence: Residence,
+    pub residence: CacheRetention,
 }
 
-impl Nodes for Cached<'_> {
+impl NodeReader for CachedNodeReader<'_> {
     fn each(&self, pointers: &[NodePointer], visit: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let nodes = self
             .cache
@@ -39,16 +39,16 @@ impl Nodes for Cached<'_> {
 }
 
 /// Reads nodes from the tiers, bypassing the cache.
-pub struct Direct<'t> {
+pub struct DirectNodeReader<'t> {
     /// The data files.
-    pub tiers: &'t Tiers,
+    pub tiers: &'t TierFiles,
     /// The store's page size.
     pub page_size: PageSize,
     /// Purpose that reads are accounted to.
     pub purpose: Purpose,
 }
 
-impl Nodes for Direct<'_> {
+impl NodeReader for DirectNodeReader<'_> {
     fn each(&self, pointers: &[NodePointer], visit: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         pointers
             .iter()

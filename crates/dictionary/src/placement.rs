@@ -19,7 +19,7 @@ const LEFT_FREE: u64 = 16;
 
 /// Data to be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Demand {
+pub struct PlacementRequest {
     /// Bytes of all data at least as new, including this data.
     pub through_bytes: u64,
     /// Approximate size of the data in bytes.
@@ -28,11 +28,11 @@ pub struct Demand {
     pub is_new: bool,
 }
 
-impl Demand {
+impl PlacementRequest {
     /// Creates the demand of incoming data, which is newer than all other data.
     #[must_use]
-    pub fn newest(bytes: u64) -> Demand {
-        Demand {
+    pub fn newest(bytes: u64) -> PlacementRequest {
+        PlacementRequest {
             through_bytes: 0,
             bytes,
             is_new: true,
@@ -41,8 +41,8 @@ impl Demand {
 
     /// Creates the demand of rewritten data, where `through_bytes` of data are at least as new.
     #[must_use]
-    pub fn older(through_bytes: u64, bytes: u64) -> Demand {
-        Demand {
+    pub fn older(through_bytes: u64, bytes: u64) -> PlacementRequest {
+        PlacementRequest {
             through_bytes,
             bytes,
             is_new: false,
@@ -56,22 +56,22 @@ impl Demand {
     /// ```
     /// use alluvium_dictionary::placement::Demand;
     /// // The newest tenth of a structure, in a store that holds ten times as much.
-    /// assert_eq!(Demand::of_share(10, 100, 1000, 7), Demand::older(100, 7));
+    /// assert_eq!(PlacementRequest::of_share(10, 100, 1000, 7), PlacementRequest::older(100, 7));
     /// ```
     #[must_use]
-    pub fn of_share(newer: u64, all: u64, all_bytes: u64, bytes: u64) -> Demand {
+    pub fn of_share(newer: u64, all: u64, all_bytes: u64, bytes: u64) -> PlacementRequest {
         let through = u128::from(all_bytes) * u128::from(newer.max(bytes)) / u128::from(all.max(1));
-        Demand::older(u64::try_from(through).unwrap_or(u64::MAX), bytes)
+        PlacementRequest::older(u64::try_from(through).unwrap_or(u64::MAX), bytes)
     }
 
     /// Creates the demand of a compaction in a trunk node at `height`. Each height of a tree holds
     /// `fanout` times as much as the height above it, so the data down to it is a fixed fraction of
     /// the whole.
     #[must_use]
-    pub fn of_height(height: u8, fanout: u64, all_bytes: u64, bytes: u64) -> Demand {
+    pub fn of_height(height: u8, fanout: u64, all_bytes: u64, bytes: u64) -> PlacementRequest {
         let below = fanout.max(2).saturating_pow(height.into());
         debug_assert!(below > 0, "a height holds a part of the whole");
-        Demand::older(all_bytes / below, bytes)
+        PlacementRequest::older(all_bytes / below, bytes)
     }
 }
 
@@ -94,7 +94,7 @@ impl Demand {
 /// # Panics
 /// If there are no tiers.
 #[must_use]
-pub fn choose(tiers: &[TierSpace], demand: &Demand) -> u8 {
+pub fn choose(tiers: &[TierSpace], demand: &PlacementRequest) -> u8 {
     assert!(!tiers.is_empty(), "a store has a tier (T1)");
     choose_from(tiers, preferred(tiers, demand.through_bytes), demand)
 }
@@ -104,7 +104,7 @@ pub fn choose(tiers: &[TierSpace], demand: &Demand) -> u8 {
 /// # Panics
 /// If there are no tiers.
 #[must_use]
-pub fn choose_from(tiers: &[TierSpace], preferred: usize, demand: &Demand) -> u8 {
+pub fn choose_from(tiers: &[TierSpace], preferred: usize, demand: &PlacementRequest) -> u8 {
     let last = tiers.len() - 1;
     let preferred = preferred.min(last);
     let fits = |&tier: &usize| {
@@ -140,13 +140,13 @@ fn preferred(tiers: &[TierSpace], through_bytes: u64) -> usize {
 
 /// Returns the tier for a demand in a store.
 #[must_use]
-pub fn tier(store: &Store, demand: &Demand) -> u8 {
+pub fn tier(store: &Store, demand: &PlacementRequest) -> u8 {
     tier_among(store, |_| *demand)
 }
 
 /// As [`tier`], with a demand that depends on the total bytes in the store.
 #[must_use]
-pub fn tier_among(store: &Store, demand: impl FnOnce(u64) -> Demand) -> u8 {
+pub fn tier_among(store: &Store, demand: impl FnOnce(u64) -> PlacementRequest) -> u8 {
     if store.tiers().count() == 1 {
         return 0;
     }
@@ -185,8 +185,8 @@ mod tests {
         text.split_whitespace().map(tier).collect()
     }
 
-    fn older(through: u64, own: u64) -> Demand {
-        Demand::older(through.saturating_mul(SLACK), own * SLACK)
+    fn older(through: u64, own: u64) -> PlacementRequest {
+        PlacementRequest::older(through.saturating_mul(SLACK), own * SLACK)
     }
 
     #[test]
@@ -198,19 +198,19 @@ mod tests {
             [0, 1200, 1201, 13_200, 13_201, u64::MAX].map(place),
             [0, 0, 1, 1, 2, 2]
         );
-        assert_eq!(choose(&spaces, &Demand::newest(10)), 0);
+        assert_eq!(choose(&spaces, &PlacementRequest::newest(10)), 0);
     }
 
     #[test]
     fn a_height_holds_the_fanouth_part_of_the_one_below_it() {
-        let through = |height| Demand::of_height(height, 8, 6400, 1).through_bytes;
+        let through = |height| PlacementRequest::of_height(height, 8, 6400, 1).through_bytes;
         assert_eq!([0, 1, 2, 3, 63].map(through), [6400, 800, 100, 12, 0]);
     }
 
     #[test]
     fn a_full_tier_is_passed_over_to_the_next_with_space_slower_ones_first() {
-        let place = |text, demand: &Demand| choose(&tiers(text), demand);
-        let (new, old) = (Demand::newest(49 * SLACK), older(0, 49));
+        let place = |text, demand: &PlacementRequest| choose(&tiers(text), demand);
+        let (new, old) = (PlacementRequest::newest(49 * SLACK), older(0, 49));
         assert_eq!(place("1600/49 1600/50 1600/1600", &new), 1);
         assert_eq!(place("1600/50 1600/1600", &new), 0);
         // A compaction leaves a sixteenth of the capacity for new data.

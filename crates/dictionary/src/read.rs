@@ -3,23 +3,23 @@
 use alluvium_base::Purpose;
 use alluvium_storage::node::read_nodes;
 use alluvium_storage::store::Store;
-use alluvium_storage::{NodePointer, PageSize, Result, Tiers};
+use alluvium_storage::{NodePointer, PageSize, Result, TierFiles};
 use std::ops::AddAssign;
 
 /// The data files of an open or closed store. All reads bypass the cache.
 #[derive(Clone, Copy, Debug)]
-pub struct Files<'f> {
+pub struct DataFiles<'f> {
     /// The data files.
-    pub tiers: &'f Tiers,
+    pub tiers: &'f TierFiles,
     /// The store's page size.
     pub page_size: PageSize,
 }
 
-impl<'f> Files<'f> {
+impl<'f> DataFiles<'f> {
     /// Creates the files of an open store.
     #[must_use]
-    pub fn of(store: &'f Store) -> Files<'f> {
-        Files {
+    pub fn of(store: &'f Store) -> DataFiles<'f> {
+        DataFiles {
             tiers: store.tiers(),
             page_size: store.page_size(),
         }
@@ -34,14 +34,14 @@ impl<'f> Files<'f> {
 
 /// Nodes of one kind that were read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Amount {
+pub struct NodeTotals {
     /// Number of nodes or pages.
     pub nodes: u64,
     /// Their bytes on the device.
     pub bytes: u64,
 }
 
-impl Amount {
+impl NodeTotals {
     /// Counts a node that was requested, whether or not it was intact.
     pub fn add(&mut self, pointer: &NodePointer) {
         self.nodes += 1;
@@ -49,8 +49,8 @@ impl Amount {
     }
 }
 
-impl AddAssign for Amount {
-    fn add_assign(&mut self, other: Amount) {
+impl AddAssign for NodeTotals {
+    fn add_assign(&mut self, other: NodeTotals) {
         self.nodes += other.nodes;
         self.bytes += other.bytes;
     }
@@ -58,33 +58,33 @@ impl AddAssign for Amount {
 
 /// Amounts read by a check, by kind of node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Amounts {
+pub struct CheckReadTotals {
     /// Manifest nodes that the superblock points to.
-    pub manifest: Amount,
+    pub manifest: NodeTotals,
     /// Trunk nodes.
-    pub trunk: Amount,
+    pub trunk: NodeTotals,
     /// Footers of runs, including their nodes stored elsewhere.
-    pub footers: Amount,
+    pub footers: NodeTotals,
     /// Index nodes of runs.
-    pub index: Amount,
+    pub index: NodeTotals,
     /// Leaves of runs.
-    pub leaves: Amount,
+    pub leaves: NodeTotals,
     /// Nodes of values stored separately from their leaves.
-    pub values: Amount,
+    pub values: NodeTotals,
     /// Directories of maplets.
-    pub directories: Amount,
+    pub directories: NodeTotals,
     /// Pages of maplets.
-    pub maplets: Amount,
+    pub maplets: NodeTotals,
     /// Segments of the log.
-    pub log: Amount,
+    pub log: NodeTotals,
     /// Records in the leaves.
     pub records: u64,
     /// Of these, reachable records with a separate value. Each such value was read.
     pub values_apart: u64,
 }
 
-impl AddAssign for Amounts {
-    fn add_assign(&mut self, other: Amounts) {
+impl AddAssign for CheckReadTotals {
+    fn add_assign(&mut self, other: CheckReadTotals) {
         self.manifest += other.manifest;
         self.trunk += other.trunk;
         self.footers += other.footers;
@@ -99,7 +99,7 @@ impl AddAssign for Amounts {
     }
 }
 
-impl Amounts {
+impl CheckReadTotals {
     /// Returns the total bytes of all kinds except the log.
     #[must_use]
     pub fn bytes(&self) -> u64 {

@@ -1,7 +1,7 @@
 //! Per-keyspace settings: the prefix that identifies a keyspace, and how its records are stored.
 
-use crate::merge::{CompactionFilter, Operator};
-use alluvium_storage::Codec;
+use crate::merge::{CompactionFilter, MergeOperator};
+use alluvium_storage::NodeCodec;
 use std::fmt;
 use std::sync::Arc;
 
@@ -22,11 +22,11 @@ use std::sync::Arc;
 ///         Arc::clone(&self.0[usize::from(key[0])])
 ///     }
 /// }
-/// let packed = KeyspaceRules { codec: Codec::Lz4, ..KeyspaceRules::default() };
+/// let packed = KeyspaceRules { codec: NodeCodec::Lz4, ..KeyspaceRules::default() };
 /// let schema = Numbered(vec![Arc::default(), Arc::new(packed)]);
-/// assert_eq!(schema.rules(b"\x01key").codec, Codec::Lz4);
+/// assert_eq!(schema.rules(b"\x01key").codec, NodeCodec::Lz4);
 /// ```
-pub trait Schema: Send + Sync + fmt::Debug {
+pub trait KeyspaceSchema: Send + Sync + fmt::Debug {
     /// Returns the length in bytes of the keyspace prefix of a key; at most the key's length. No
     /// keyspace's prefix is a prefix of another's.
     fn prefix_len(&self, key: &[u8]) -> usize;
@@ -41,9 +41,9 @@ pub trait Schema: Send + Sync + fmt::Debug {
 #[derive(Clone, Debug, Default)]
 pub struct KeyspaceRules {
     /// Merge operator. Without one, a merge message acts as a put of its operand.
-    pub operator: Option<Arc<dyn Operator>>,
+    pub operator: Option<Arc<dyn MergeOperator>>,
     /// Codec for leaves and separate values.
-    pub codec: Codec,
+    pub codec: NodeCodec,
     /// Values longer than this many bytes are stored separately from their keys. At most four
     /// pages; `None` means a quarter of a page.
     pub value_threshold: Option<usize>,
@@ -67,7 +67,7 @@ impl OneKeyspace {
     }
 }
 
-impl Schema for OneKeyspace {
+impl KeyspaceSchema for OneKeyspace {
     fn prefix_len(&self, _key: &[u8]) -> usize {
         0
     }
@@ -79,16 +79,16 @@ impl Schema for OneKeyspace {
 
 /// Caches the rules of the current keyspace during an iteration over keys.
 #[derive(Debug)]
-pub struct Keyspace {
-    schema: Arc<dyn Schema>,
+pub struct KeyspaceCursor {
+    schema: Arc<dyn KeyspaceSchema>,
     prefix: Vec<u8>,
     rules: Option<Arc<KeyspaceRules>>,
 }
 
-impl Keyspace {
+impl KeyspaceCursor {
     /// Creates the cache in the state before the first key.
-    pub fn new(schema: &Arc<dyn Schema>) -> Keyspace {
-        Keyspace {
+    pub fn new(schema: &Arc<dyn KeyspaceSchema>) -> KeyspaceCursor {
+        KeyspaceCursor {
             schema: Arc::clone(schema),
             prefix: Vec::new(),
             rules: None,

@@ -2,8 +2,8 @@
 //! one cache line.
 //!
 //! Blocked Bloom filters: Putze, Sanders and Singler, "Cache-, hash- and space-efficient Bloom
-//! filters", 2007. A block is one word ([`Word`]), so that an insertion is one atomic instruction,
-//! or a cache line ([`Line`]), which has fewer false positives for its size. Any number of threads
+//! filters", 2007. A block is one word ([`WordBlock`]), so that an insertion is one atomic instruction,
+//! or a cache line ([`LineBlock`]), which has fewer false positives for its size. Any number of threads
 //! may query and add concurrently; keys are never removed (F8).
 //!
 //! ```text
@@ -17,7 +17,7 @@ use alluvium_base::prefetch_line;
 use std::fmt;
 
 /// A block of a [`Bloom`] filter.
-pub trait Block: Default {
+pub trait BloomBlock: Default {
     /// Number of bits in a block.
     const BITS: u32;
     /// Number of bits set per key; some may coincide.
@@ -35,21 +35,23 @@ pub trait Block: Default {
 
 /// A block of one word.
 #[derive(Debug, Default)]
-pub struct Word([AtomicU64; 1]);
+pub struct WordBlock([AtomicU64; 1]);
 
 /// A block of one cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub struct Line([AtomicU64; 8]);
+pub struct LineBlock([AtomicU64; 8]);
 
 #[cfg(not(alluvium_model_check))]
-const _: () = assert!(size_of::<Word>() * 8 == Word::BITS as usize);
+const _: () = assert!(size_of::<WordBlock>() * 8 == WordBlock::BITS as usize);
 #[cfg(not(alluvium_model_check))]
-const _: () = assert!(size_of::<Line>() * 8 == Line::BITS as usize);
+const _: () = assert!(size_of::<LineBlock>() * 8 == LineBlock::BITS as usize);
 // A hash has enough bits to select all bits of a key.
-const _: () = assert!(Word::PROBES * Word::BITS.ilog2() <= 32 && Line::PROBES * Line::BITS.ilog2() <= 64);
+const _: () = assert!(
+    WordBlock::PROBES * WordBlock::BITS.ilog2() <= 32 && LineBlock::PROBES * LineBlock::BITS.ilog2() <= 64
+);
 
-impl Block for Word {
+impl BloomBlock for WordBlock {
     const BITS: u32 = 64;
     const PROBES: u32 = 4;
 
@@ -69,7 +71,7 @@ impl Block for Word {
     }
 }
 
-impl Block for Line {
+impl BloomBlock for LineBlock {
     const BITS: u32 = 512;
     const PROBES: u32 = 6;
 
@@ -101,42 +103,42 @@ impl Block for Line {
 /// assert!(filter.of(hash(0, b"pear")).may_be_there());
 /// assert!(!filter.of(hash(0, b"plum")).may_be_there());
 /// ```
-pub struct Bloom<B> {
+pub struct BloomFilter<B> {
     blocks: Box<[B]>,
 }
 
 /// The position of a hash's bits in a filter.
 #[derive(Debug)]
-pub struct Bits<'f, B> {
+pub struct BloomPosition<'f, B> {
     block: &'f B,
     chosen: u64,
 }
 
-impl<B> Clone for Bits<'_, B> {
+impl<B> Clone for BloomPosition<'_, B> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<B> Copy for Bits<'_, B> {}
+impl<B> Copy for BloomPosition<'_, B> {}
 
-impl<B: Block> Bloom<B> {
+impl<B: BloomBlock> BloomFilter<B> {
     /// Creates an empty filter of `blocks` blocks, and at least one.
     ///
     /// # Panics
     /// If there are 2³² blocks or more: half of a hash selects the block.
     #[must_use]
-    pub fn new(blocks: usize) -> Bloom<B> {
+    pub fn new(blocks: usize) -> BloomFilter<B> {
         assert!(blocks < 1 << 32, "a filter of {blocks} blocks");
-        Bloom {
+        BloomFilter {
             blocks: (0..blocks.max(1)).map(|_| B::default()).collect(),
         }
     }
 
     /// Clears the filter.
     #[must_use]
-    pub fn cleared(self) -> Bloom<B> {
-        for word in self.blocks.iter().flat_map(Block::words) {
+    pub fn cleared(self) -> BloomFilter<B> {
+        for word in self.blocks.iter().flat_map(BloomBlock::words) {
             word.store(0, Ordering::Relaxed);
         }
         self
@@ -151,9 +153,9 @@ impl<B: Block> Bloom<B> {
     /// Locates the bits of a hash. Both halves of the hash must be well mixed.
     #[must_use]
     #[inline]
-    pub fn of(&self, hash: u64) -> Bits<'_, B> {
+    pub fn of(&self, hash: u64) -> BloomPosition<'_, B> {
         let number = ((hash >> 32) * self.blocks.len() as u64) >> 32;
-        Bits {
+        BloomPosition {
             block: &self.blocks[number as usize],
             chosen: B::choose(hash),
         }
@@ -179,7 +181,7 @@ impl<B: Block> Bloom<B> {
     }
 }
 
-impl<B> fmt::Debug for Bloom<B> {
+impl<B> fmt::Debug for BloomFilter<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bloom")
             .field("bytes", &size_of_val(&*self.blocks))
@@ -187,7 +189,7 @@ impl<B> fmt::Debug for Bloom<B> {
     }
 }
 
-impl<B: Block> Bits<'_, B> {
+impl<B: BloomBlock> BloomPosition<'_, B> {
     /// Prefetches the block.
     #[inline]
     pub fn prefetch(self) {
@@ -198,7 +200,7 @@ impl<B: Block> Bits<'_, B> {
     /// sees its bits (F8).
     #[must_use]
     #[inline]
-    pub fn may_be_there(self) -> bool {
+    pub fn may_contain(self) -> bool {
         let words = self.block.words();
         B::parts(self.chosen).all(|(at, mask)| words[at].load(Ordering::Relaxed) & mask == mask)
     }
@@ -206,7 +208,7 @@ impl<B: Block> Bits<'_, B> {
     /// Adds the key. Other threads may add concurrently.
     #[inline]
     pub fn add(self) {
-        if !self.may_be_there() {
+        if !self.may_contain() {
             let words = self.block.words();
             for (at, mask) in B::parts(self.chosen) {
                 words[at].fetch_or(mask, Ordering::Relaxed);
@@ -235,8 +237,8 @@ mod tests {
     }
 
     /// Adds some keys, and compares the share of unknown keys that pass with the theory.
-    fn answers_as_computed<B: Block>(blocks: usize, keys: u64) {
-        let filter: Bloom<B> = Bloom::new(blocks);
+    fn answers_as_computed<B: BloomBlock>(blocks: usize, keys: u64) {
+        let filter: BloomFilter<B> = BloomFilter::new(blocks);
         for number in 0..keys {
             if number % 2 == 0 {
                 filter.of(of(number)).add();
@@ -244,16 +246,16 @@ mod tests {
                 filter.of(of(number)).add_alone();
             }
         }
-        assert!((0..keys).all(|number| filter.of(of(number)).may_be_there()), "F8");
-        let passes = |filter: &Bloom<B>| {
+        assert!((0..keys).all(|number| filter.of(of(number)).may_contain()), "F8");
+        let passes = |filter: &BloomFilter<B>| {
             let unknown = keys..keys + 400_000;
             unknown
-                .filter(|&number| filter.of(of(number)).may_be_there())
+                .filter(|&number| filter.of(of(number)).may_contain())
                 .count()
         };
         let (passed, theory) = (
             passes(&filter) as f64 / 400_000.0,
-            Bloom::<B>::false_positive_rate(blocks, keys),
+            BloomFilter::<B>::false_positive_rate(blocks, keys),
         );
         assert!(
             passed < theory * 1.15 + 3e-5 && passed > theory * 0.85 - 3e-5,
@@ -264,21 +266,21 @@ mod tests {
 
     #[test]
     fn what_was_added_is_found_and_unknown_keys_pass_as_often_as_computed() {
-        answers_as_computed::<Word>(20_000, 64_000);
-        answers_as_computed::<Word>(20_000, 10_000);
-        answers_as_computed::<Line>(1_000, 51_200);
-        answers_as_computed::<Line>(1_000, 20_000);
+        answers_as_computed::<WordBlock>(20_000, 64_000);
+        answers_as_computed::<WordBlock>(20_000, 10_000);
+        answers_as_computed::<LineBlock>(1_000, 51_200);
+        answers_as_computed::<LineBlock>(1_000, 20_000);
     }
 
     #[test]
     fn threads_that_add_at_once_lose_no_key() {
-        let filter: Bloom<Word> = Bloom::new(4);
+        let filter: BloomFilter<WordBlock> = BloomFilter::new(4);
         std::thread::scope(|scope| {
             for part in 0..4u64 {
                 let filter = &filter;
                 scope.spawn(move || (0..50).for_each(|number| filter.of(of(part * 50 + number)).add()));
             }
         });
-        assert!((0..200).all(|number| filter.of(of(number)).may_be_there()));
+        assert!((0..200).all(|number| filter.of(of(number)).may_contain()));
     }
 }

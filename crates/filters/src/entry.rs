@@ -79,14 +79,14 @@ impl fmt::Debug for Fingerprint {
 /// assert_eq!(at(2, 9).value(), 9);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Entry(pub(crate) u64);
+pub struct FilterEntry(pub(crate) u64);
 
-impl Entry {
+impl FilterEntry {
     /// Creates an entry from a fingerprint and a value.
     #[must_use]
     #[inline]
-    pub fn new(fingerprint: Fingerprint, value: u16) -> Entry {
-        Entry(fingerprint.0 | u64::from(!value))
+    pub fn new(fingerprint: Fingerprint, value: u16) -> FilterEntry {
+        FilterEntry(fingerprint.0 | u64::from(!value))
     }
 
     /// Returns the fingerprint.
@@ -106,8 +106,8 @@ impl Entry {
     /// Returns an entry with the same fingerprint and another value.
     #[must_use]
     #[inline]
-    pub fn with_value(self, value: u16) -> Entry {
-        Entry::new(self.fingerprint(), value)
+    pub fn with_value(self, value: u16) -> FilterEntry {
+        FilterEntry::new(self.fingerprint(), value)
     }
 
     /// Returns the word, whose order is the order of entries. For error messages and radix sorts.
@@ -118,7 +118,7 @@ impl Entry {
     }
 }
 
-impl fmt::Debug for Entry {
+impl fmt::Debug for FilterEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Entry({:012x} -> {})", self.0 >> 16, self.value())
     }
@@ -133,15 +133,15 @@ mod tests {
         #[test]
         fn an_entry_gives_back_what_it_was_made_of(hash: u64, bits in 1u32..=48, value: u16, other: u16) {
             let fingerprint = Fingerprint::of(hash, bits);
-            let entry = Entry::new(fingerprint, value);
+            let entry = FilterEntry::new(fingerprint, value);
             prop_assert_eq!((entry.fingerprint(), entry.value()), (fingerprint, value));
-            prop_assert_eq!(entry.with_value(other), Entry::new(fingerprint, other));
+            prop_assert_eq!(entry.with_value(other), FilterEntry::new(fingerprint, other));
             prop_assert_eq!(Fingerprint::of_number(fingerprint.number(bits), bits), fingerprint);
         }
 
         #[test]
         fn entries_sort_by_fingerprint_then_by_falling_value(a: (u64, u16), b: (u64, u16)) {
-            let entry = |x: (u64, u16)| Entry::new(Fingerprint::of(x.0, 48), x.1);
+            let entry = |x: (u64, u16)| FilterEntry::new(Fingerprint::of(x.0, 48), x.1);
             let key = |x: (u64, u16)| (x.0 >> 16, std::cmp::Reverse(x.1));
             prop_assert_eq!(entry(a).cmp(&entry(b)), key(a).cmp(&key(b)));
         }

@@ -1,6 +1,6 @@
 //! Errors of building, reading and writing filters.
 
-use alluvium_base::bytes::Truncated;
+use alluvium_base::bytes::TruncatedInput;
 use thiserror::Error;
 
 /// The result of a function that may encounter invalid bytes or arguments.
@@ -143,8 +143,8 @@ impl Error {
     }
 }
 
-impl From<Truncated> for Error {
-    fn from(truncated: Truncated) -> Error {
+impl From<TruncatedInput> for Error {
+    fn from(truncated: TruncatedInput) -> Error {
         let (wanted, left) = (
             format!("{} bytes", truncated.wanted),
             format!("{}", truncated.left),

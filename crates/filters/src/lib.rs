@@ -9,7 +9,7 @@
 //! *Does not know*: keys (except for hashing them), the meaning of values, the location of pages,
 //! caches, devices, threads, clocks.
 //!
-//! *Read in this order*: [`hash()`], [`Fingerprint`] and [`Entry`], [`quotient`], [`bloom`];
+//! *Read in this order*: [`hash()`], [`Fingerprint`] and [`FilterEntry`], [`quotient`], [`bloom`];
 //! [`bits`], `packed/` (shared by the following), [`trie`] and [`pachash`], which are independent;
 //! [`fingerprint`], [`golomb`], [`listed`], [`routing`].
 //!
@@ -45,12 +45,13 @@ mod sort;
 mod sync;
 pub mod trie;
 
-pub use bloom::{Bits, Block, Bloom, Line, Word};
-pub use entry::{Entry, Fingerprint, MAX_FINGERPRINT_BITS, MAX_VALUE_BITS};
+pub use bloom::{BloomBlock, BloomFilter, BloomPosition, LineBlock, WordBlock};
+pub use entry::{FilterEntry, Fingerprint, MAX_FINGERPRINT_BITS, MAX_VALUE_BITS};
 pub use error::{Error, Result};
 pub use hash::hash;
 pub use quotient::{
-    Builder, Built, Chunk, Counted, Found, Geometry, Image, ImageValues, Maplet, Merge, Merged, PageView,
-    Presence, Shape, SpillView, Step, Values, Violation, lookup_many, merge,
+    BuildStats, CountedEntry, EntryChunk, FilterBuilder, FilterGeometry, FilterImage, FilterMerge,
+    FilterShape, FilterViolation, FingerprintPresence, FingerprintValues, ImageValues, MergeProgress,
+    MergeStats, PageLookup, PageView, QuotientMaplet, SpillView, lookup_many, merge,
 };
 pub use sort::sort;

@@ -1,6 +1,6 @@
 //! Sorts entries before a filter is built.
 
-use crate::Entry;
+use crate::FilterEntry;
 
 /// Below this number of entries the standard sort is as fast.
 const SMALL: usize = 1 << 12;
@@ -16,17 +16,17 @@ const BUCKET: usize = 1 << 9;
 ///
 /// ```
 /// use alluvium_filters::{Entry, Fingerprint, sort};
-/// let mut entries: Vec<_> = [9, 3, 5].map(|n| Entry::new(Fingerprint::of_number(n, 20), 0)).into();
+/// let mut entries: Vec<_> = [9, 3, 5].map(|n| FilterEntry::new(Fingerprint::of_number(n, 20), 0)).into();
 /// sort(&mut entries);
 /// assert!(entries.is_sorted());
 /// ```
-pub fn sort(entries: &mut Vec<Entry>) {
+pub fn sort(entries: &mut Vec<FilterEntry>) {
     if entries.len() <= SMALL {
         entries.sort_unstable();
         return;
     }
     let bits = (entries.len() / BUCKET).ilog2().min(16);
-    let bucket = |entry: &Entry| (entry.0 >> (64 - bits)) as usize;
+    let bucket = |entry: &FilterEntry| (entry.0 >> (64 - bits)) as usize;
     // The start of each bucket, then the position of its next entry.
     let mut next = vec![0usize; (1 << bits) + 1];
     for entry in entries.iter() {
@@ -35,7 +35,7 @@ pub fn sort(entries: &mut Vec<Entry>) {
     for index in 1..next.len() {
         next[index] += next[index - 1];
     }
-    let mut dealt = vec![Entry(0); entries.len()];
+    let mut dealt = vec![FilterEntry(0); entries.len()];
     for entry in entries.iter() {
         let place = &mut next[bucket(entry)];
         dealt[*place] = *entry;
@@ -58,7 +58,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(1);
         for len in [0, 1, 2, SMALL, SMALL + 1, 50_000] {
             for mask in [u64::MAX, 0xff, u64::MAX << 56, 0] {
-                let mut entries: Vec<_> = (0..len).map(|_| Entry(random.u64(..) & mask)).collect();
+                let mut entries: Vec<_> = (0..len).map(|_| FilterEntry(random.u64(..) & mask)).collect();
                 let mut expected = entries.clone();
                 expected.sort_unstable();
                 sort(&mut entries);

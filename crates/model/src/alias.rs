@@ -1,31 +1,31 @@
 //! Draws from a discrete distribution in constant time (Walker's alias method, in Vose's form).
 
-use crate::Random;
+use crate::SplitMix64;
 use crate::parameter::{BadParameter, require};
 
 /// A table that draws indexes with probabilities proportional to their weights.
 ///
 /// ```
 /// use alluvium_model::{Alias, Random};
-/// let dice = Alias::new(&[1.0, 0.0, 3.0])?;
-/// let mut random = Random::from_seed(1);
+/// let dice = AliasTable::new(&[1.0, 0.0, 3.0])?;
+/// let mut random = SplitMix64::from_seed(1);
 /// let twos = (0..1000).filter(|_| dice.draw(&mut random) == 2).count();
 /// assert!((700..800).contains(&twos));
 /// # Ok::<(), alluvium_model::BadParameter>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Alias {
+pub struct AliasTable {
     /// For each column, the probability of its own index, and the alias drawn otherwise.
     columns: Vec<(f64, u32)>,
 }
 
-impl Alias {
+impl AliasTable {
     /// Creates the table for `weights`, which need not add up to 1.
     ///
     /// # Errors
     /// [`BadParameter`] if a weight is negative or not finite, if there are no weights, or if all
     /// are 0.
-    pub fn new(weights: &[f64]) -> Result<Alias, BadParameter> {
+    pub fn new(weights: &[f64]) -> Result<AliasTable, BadParameter> {
         for &weight in weights {
             let finite = weight.is_finite() && weight >= 0.0;
             require("a weight", weight, finite, "finite, and not negative")?;
@@ -60,11 +60,11 @@ impl Alias {
         for index in small.into_iter().chain(large) {
             columns[index as usize].0 = 1.0;
         }
-        Ok(Alias { columns })
+        Ok(AliasTable { columns })
     }
 
     /// Draws an index.
-    pub fn draw(&self, random: &mut Random) -> usize {
+    pub fn draw(&self, random: &mut SplitMix64) -> usize {
         // One random number is used twice: its integer part selects the column, its fraction
         // decides within it.
         let at = random.unit() * self.columns.len() as f64;
@@ -85,8 +85,8 @@ mod tests {
     #[test]
     fn indexes_are_drawn_in_proportion_to_their_weights() {
         let weights = [5.0, 0.0, 1.0, 0.25, 3.75, 10.0];
-        let table = Alias::new(&weights).unwrap();
-        let mut random = Random::from_seed(3);
+        let table = AliasTable::new(&weights).unwrap();
+        let mut random = SplitMix64::from_seed(3);
         let mut drawn = [0.0; 6];
         for _ in 0..200_000 {
             drawn[table.draw(&mut random)] += 1.0 / 200_000.0;
@@ -98,10 +98,10 @@ mod tests {
 
     #[test]
     fn weights_that_cannot_be_drawn_from_are_refused() {
-        assert_eq!(Alias::new(&[]).unwrap_err().name, "the sum of the weights");
-        assert_eq!(Alias::new(&[0.0, 0.0]).unwrap_err().must, "positive");
+        assert_eq!(AliasTable::new(&[]).unwrap_err().name, "the sum of the weights");
+        assert_eq!(AliasTable::new(&[0.0, 0.0]).unwrap_err().must, "positive");
         for bad in [-1.0, f64::NAN, f64::INFINITY] {
-            assert_eq!(Alias::new(&[1.0, bad]).unwrap_err().name, "a weight");
+            assert_eq!(AliasTable::new(&[1.0, bad]).unwrap_err().name, "a weight");
         }
     }
 }

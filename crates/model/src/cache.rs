@@ -19,14 +19,14 @@ const STEPS: usize = 18;
 
 /// Times until unrequested pages are evicted, in requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Times {
+pub(crate) struct EvictionTimes {
     cold: f64,
     kept: f64,
 }
 
 /// Probabilities that a page is not requested within each of the times.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Idle {
+pub(crate) struct IdleProbabilities {
     cold: f64,
     remembered: f64,
     kept: f64,
@@ -34,7 +34,7 @@ pub(crate) struct Idle {
 
 /// The result of a page's cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Stay {
+pub(crate) struct CacheResidency {
     /// Share of the time in which the page is cached.
     pub(crate) there: f64,
     /// Number of times the page enters probation, per request.
@@ -43,24 +43,24 @@ pub(crate) struct Stay {
 
 /// The bytes that pages occupy, and the bytes that enter probation per request.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Load {
+pub(crate) struct CacheLoad {
     pub(crate) bytes: f64,
     pub(crate) trials: f64,
 }
 
-impl Load {
+impl CacheLoad {
     /// Adds pages with this total size.
-    pub(crate) fn add(&mut self, bytes: f64, stay: Stay) {
+    pub(crate) fn add(&mut self, bytes: f64, stay: CacheResidency) {
         self.bytes += bytes * stay.there;
         self.trials += bytes * stay.trials;
     }
 }
 
-impl Idle {
+impl IdleProbabilities {
     /// Returns the probabilities for a page that is requested whenever either of two independent
     /// sources requests it.
-    pub(crate) fn and(self, other: Idle) -> Idle {
-        Idle {
+    pub(crate) fn and(self, other: IdleProbabilities) -> IdleProbabilities {
+        IdleProbabilities {
             cold: self.cold * other.cold,
             remembered: self.remembered * other.remembered,
             kept: self.kept * other.kept,
@@ -68,9 +68,9 @@ impl Idle {
     }
 
     /// Returns the probabilities for a source that is present only with probability `share`.
-    pub(crate) fn with_chance(self, share: f64) -> Idle {
+    pub(crate) fn with_chance(self, share: f64) -> IdleProbabilities {
         let of = |idle: f64| 1.0 - share * (1.0 - idle);
-        Idle {
+        IdleProbabilities {
             cold: of(self.cold),
             remembered: of(self.remembered),
             kept: of(self.kept),
@@ -78,7 +78,7 @@ impl Idle {
     }
 
     /// Returns the weighted mean of several.
-    pub(crate) fn mean(all: impl Iterator<Item = (f64, Idle)>) -> Idle {
+    pub(crate) fn mean(all: impl Iterator<Item = (f64, IdleProbabilities)>) -> IdleProbabilities {
         let (mut weights, mut sum) = (0.0, [0.0; 3]);
         for (weight, one) in all {
             weights += weight;
@@ -90,7 +90,7 @@ impl Idle {
             true => (sum / weights).clamp(0.0, 1.0),
             false => 1.0,
         });
-        Idle {
+        IdleProbabilities {
             cold,
             remembered,
             kept,
@@ -98,8 +98,8 @@ impl Idle {
     }
 
     /// Returns the probabilities for a page with `count` independent sources like this one.
-    pub(crate) fn of_many(self, count: f64) -> Idle {
-        Idle {
+    pub(crate) fn of_many(self, count: f64) -> IdleProbabilities {
+        IdleProbabilities {
             cold: self.cold.powf(count),
             remembered: self.remembered.powf(count),
             kept: self.kept.powf(count),
@@ -107,19 +107,19 @@ impl Idle {
     }
 }
 
-impl Times {
+impl EvictionTimes {
     /// The times of a cache in which everything fits.
-    const FOREVER: Times = Times {
+    const FOREVER: EvictionTimes = EvictionTimes {
         cold: f64::INFINITY,
         kept: f64::INFINITY,
     };
 
     /// Returns the times of a cache of this capacity. `load` returns the occupancy for given times.
-    pub(crate) fn of(capacity: f64, load: impl Fn(&Times) -> Load) -> Times {
-        if load(&Times::FOREVER).bytes <= capacity {
-            return Times::FOREVER;
+    pub(crate) fn of(capacity: f64, load: impl Fn(&EvictionTimes) -> CacheLoad) -> EvictionTimes {
+        if load(&EvictionTimes::FOREVER).bytes <= capacity {
+            return EvictionTimes::FOREVER;
         }
-        let mut times = Times { cold: 0.0, kept: 0.0 };
+        let mut times = EvictionTimes { cold: 0.0, kept: 0.0 };
         if capacity <= 0.0 {
             return times;
         }
@@ -143,12 +143,12 @@ impl Times {
     }
 
     /// Returns the probabilities that a source with this request rate is idle.
-    pub(crate) fn idle(&self, rate: f64) -> Idle {
+    pub(crate) fn idle(&self, rate: f64) -> IdleProbabilities {
         let idle = |time: f64| match time.is_infinite() {
             true => 0.0,
             false => (-rate * time).exp(),
         };
-        Idle {
+        IdleProbabilities {
             cold: idle(self.cold),
             remembered: idle(REMEMBERED * self.cold),
             kept: idle(self.kept),
@@ -156,12 +156,12 @@ impl Times {
     }
 
     /// Returns the stay of a page with this request rate and these idle probabilities.
-    pub(crate) fn stay(&self, rate: f64, idle: Idle) -> Stay {
+    pub(crate) fn stay(&self, rate: f64, idle: IdleProbabilities) -> CacheResidency {
         if rate <= 0.0 {
-            return Stay::default();
+            return CacheResidency::default();
         }
         if self.kept.is_infinite() {
-            return Stay {
+            return CacheResidency {
                 there: 1.0,
                 trials: 0.0,
             };
@@ -172,14 +172,14 @@ impl Times {
         let trials = 1.0 / passed.max(1e-12);
         let there = trials * self.cold + self.kept / idle.kept.max(1e-12);
         let away = (trials * idle.cold + 1.0) / rate;
-        Stay {
+        CacheResidency {
             there: there / (there + away),
             trials: trials / (there + away),
         }
     }
 
     /// Returns the stay of a page with this request rate and independent request times.
-    pub(crate) fn page(&self, rate: f64) -> Stay {
+    pub(crate) fn page(&self, rate: f64) -> CacheResidency {
         self.stay(rate, self.idle(rate))
     }
 }
@@ -189,9 +189,9 @@ mod tests {
     use super::*;
 
     /// Two kinds of pages of one byte: the number of pages and the request rate of each kind.
-    fn load(kinds: [(f64, f64); 2]) -> impl Fn(&Times) -> Load {
+    fn load(kinds: [(f64, f64); 2]) -> impl Fn(&EvictionTimes) -> CacheLoad {
         move |times| {
-            let mut load = Load::default();
+            let mut load = CacheLoad::default();
             for (pages, share) in kinds {
                 load.add(pages, times.page(share / pages));
             }
@@ -203,7 +203,7 @@ mod tests {
     fn pages_take_the_memory_that_there_is_and_an_eighth_is_on_trial() {
         let load = load([(1000.0, 0.5), (30_000.0, 0.5)]);
         for capacity in [100.0, 2000.0, 20_000.0] {
-            let times = Times::of(capacity, &load);
+            let times = EvictionTimes::of(capacity, &load);
             let all = load(&times);
             assert!((all.bytes / capacity - 1.0).abs() < 0.02, "{capacity}: {all:?}");
             let cold = all.trials * times.cold / capacity;
@@ -214,12 +214,12 @@ mod tests {
     #[test]
     fn what_is_asked_for_more_often_stays_though_the_rest_is_much_more() {
         let kinds = [(1000.0, 0.5), (30_000.0, 0.5)];
-        let times = Times::of(1600.0, load(kinds));
+        let times = EvictionTimes::of(1600.0, load(kinds));
         let often = times.page(0.5 / 1000.0).there;
         // The 1,600 most recently used pages would contain 0.78 of these.
         assert!(often > 0.9, "{often}");
         let all = [(1000.0, 0.5), (500.0, 0.5)];
-        assert_eq!(Times::of(1600.0, load(all)).page(0.001).there, 1.0);
-        assert_eq!(Times::of(0.0, load(kinds)).page(0.001).there, 0.0);
+        assert_eq!(EvictionTimes::of(1600.0, load(all)).page(0.001).there, 1.0);
+        assert_eq!(EvictionTimes::of(0.0, load(kinds)).page(0.001).there, 0.0);
     }
 }

@@ -1,6 +1,6 @@
 //! The three cost models as clocks (Bender §2: DAM, Definition 1: PDAM, Definition 2: affine).
 
-use alluvium_base::cost::{Access, AccessKind, CostClock, CostFault};
+use alluvium_base::cost::{AccessKind, CostClock, CostFault, DeviceAccess};
 use std::collections::HashMap;
 
 /// The disk-access machine: a device that transfers one block at a time, each at unit cost.
@@ -15,21 +15,21 @@ use std::collections::HashMap;
 /// assert_eq!(dam.charge(0, &access), Ok(200)); // it touches two blocks
 /// ```
 #[derive(Clone, Debug)]
-pub struct Dam {
+pub struct DamClock {
     block: u64,
     transfer_ns: u64,
     free_ns: u64,
 }
 
-impl Dam {
+impl DamClock {
     /// Creates a device that transfers a block of `block` bytes in `transfer_ns` nanoseconds.
     ///
     /// # Panics
     /// If `block` is zero.
     #[must_use]
-    pub fn new(block: u64, transfer_ns: u64) -> Dam {
+    pub fn new(block: u64, transfer_ns: u64) -> DamClock {
         assert!(block > 0, "a block has bytes");
-        Dam {
+        DamClock {
             block,
             transfer_ns,
             free_ns: 0,
@@ -37,8 +37,8 @@ impl Dam {
     }
 }
 
-impl CostClock for Dam {
-    fn charge(&mut self, now_ns: u64, access: &Access) -> Result<u64, CostFault> {
+impl CostClock for DamClock {
+    fn charge(&mut self, now_ns: u64, access: &DeviceAccess) -> Result<u64, CostFault> {
         self.free_ns =
             self.free_ns.max(now_ns) + blocks(access, self.block).count() as u64 * self.transfer_ns;
         Ok(self.free_ns)
@@ -51,30 +51,30 @@ impl CostClock for Dam {
 /// ```
 /// use alluvium_base::cost::{Access, AccessKind, CostClock};
 /// use alluvium_model::Affine;
-/// let mut disk = Affine::new(15_000_000, 33_000, 4096);
+/// let mut disk = AffineClock::new(15_000_000, 33_000, 4096);
 /// let access = Access { file: 0, offset: 0, len: 8192, kind: AccessKind::Read };
 /// assert_eq!(disk.charge(0, &access), Ok(15_066_000));
 /// assert_eq!(disk.charge(0, &access), Ok(30_132_000));
 /// assert_eq!(disk.half_bandwidth(), 1_861_818); // where the setup costs as much as the transfer
 /// ```
 #[derive(Clone, Debug)]
-pub struct Affine {
+pub struct AffineClock {
     setup_ns: u64,
     transfer_ns: u64,
     unit: u64,
     free_ns: u64,
 }
 
-impl Affine {
+impl AffineClock {
     /// Creates a device with a setup of `setup_ns` that then transfers `unit` bytes in
     /// `transfer_ns`. Fractions of a nanosecond are rounded up.
     ///
     /// # Panics
     /// If `unit` is zero.
     #[must_use]
-    pub fn new(setup_ns: u64, transfer_ns: u64, unit: u64) -> Affine {
+    pub fn new(setup_ns: u64, transfer_ns: u64, unit: u64) -> AffineClock {
         assert!(unit > 0, "a unit has bytes");
-        Affine {
+        AffineClock {
             setup_ns,
             transfer_ns,
             unit,
@@ -100,8 +100,8 @@ impl Affine {
     }
 }
 
-impl CostClock for Affine {
-    fn charge(&mut self, now_ns: u64, access: &Access) -> Result<u64, CostFault> {
+impl CostClock for AffineClock {
+    fn charge(&mut self, now_ns: u64, access: &DeviceAccess) -> Result<u64, CostFault> {
         self.free_ns = self.free_ns.max(now_ns) + self.cost_ns(access.len);
         Ok(self.free_ns)
     }
@@ -119,14 +119,14 @@ impl CostClock for Affine {
 /// ```
 /// use alluvium_base::cost::{Access, AccessKind, CostClock};
 /// use alluvium_model::Pdam;
-/// let mut ssd = Pdam::new(2, 4096, 100);
+/// let mut ssd = PdamClock::new(2, 4096, 100);
 /// let read = |block: u64| Access { file: 0, offset: block * 4096, len: 4096, kind: AccessKind::Read };
 /// assert_eq!(ssd.charge(0, &read(1)), Ok(100));
 /// assert_eq!(ssd.charge(0, &read(5)), Ok(100));
 /// assert_eq!(ssd.charge(0, &read(3)), Ok(200)); // the step was full
 /// ```
 #[derive(Clone, Debug)]
-pub struct Pdam {
+pub struct PdamClock {
     slots: u64,
     block: u64,
     step_ns: u64,
@@ -138,19 +138,19 @@ pub struct Pdam {
     moving: HashMap<(u64, u64), AccessKind>,
 }
 
-impl Pdam {
+impl PdamClock {
     /// Creates a device that transfers `slots` blocks of `block` bytes in a step of `step_ns`, at
     /// equal cost for reads and writes.
     ///
     /// # Panics
     /// If any argument is zero.
     #[must_use]
-    pub fn new(slots: u64, block: u64, step_ns: u64) -> Pdam {
+    pub fn new(slots: u64, block: u64, step_ns: u64) -> PdamClock {
         assert!(
             slots > 0 && block > 0 && step_ns > 0,
             "a step has slots, a block has bytes, and both take time"
         );
-        Pdam {
+        PdamClock {
             slots,
             block,
             step_ns,
@@ -166,7 +166,7 @@ impl Pdam {
     /// # Panics
     /// If `weight` is zero.
     #[must_use]
-    pub fn with_write_weight(mut self, weight: u64) -> Pdam {
+    pub fn with_write_weight(mut self, weight: u64) -> PdamClock {
         assert!(weight > 0, "a write takes a slot at least");
         self.write_weight = weight;
         self
@@ -197,8 +197,8 @@ impl Pdam {
     }
 }
 
-impl CostClock for Pdam {
-    fn charge(&mut self, now_ns: u64, access: &Access) -> Result<u64, CostFault> {
+impl CostClock for PdamClock {
+    fn charge(&mut self, now_ns: u64, access: &DeviceAccess) -> Result<u64, CostFault> {
         let now = now_ns / self.step_ns;
         if now > self.step {
             self.enter(now);
@@ -231,7 +231,7 @@ impl CostClock for Pdam {
 }
 
 /// Returns the range of block numbers that an access touches.
-fn blocks(access: &Access, block: u64) -> std::ops::Range<u64> {
+fn blocks(access: &DeviceAccess, block: u64) -> std::ops::Range<u64> {
     if access.len == 0 {
         return 0..0;
     }
@@ -242,8 +242,8 @@ fn blocks(access: &Access, block: u64) -> std::ops::Range<u64> {
 mod tests {
     use super::*;
 
-    fn access(kind: AccessKind, block: u64, count: u64) -> Access {
-        Access {
+    fn access(kind: AccessKind, block: u64, count: u64) -> DeviceAccess {
+        DeviceAccess {
             file: 3,
             offset: block * 512,
             len: count * 512,
@@ -251,17 +251,17 @@ mod tests {
         }
     }
 
-    fn read(block: u64) -> Access {
+    fn read(block: u64) -> DeviceAccess {
         access(AccessKind::Read, block, 1)
     }
 
-    fn write(block: u64) -> Access {
+    fn write(block: u64) -> DeviceAccess {
         access(AccessKind::Write, block, 1)
     }
 
     #[test]
     fn dam_charges_a_unit_for_every_block_touched_one_after_the_other() {
-        let mut dam = Dam::new(512, 7);
+        let mut dam = DamClock::new(512, 7);
         assert_eq!(dam.charge(0, &read(9)), Ok(7));
         assert_eq!(dam.charge(0, &access(AccessKind::Write, 0, 3)), Ok(28));
         assert_eq!(dam.charge(100, &read(1)), Ok(107), "an idle device banks nothing");
@@ -271,22 +271,22 @@ mod tests {
 
     #[test]
     fn affine_charges_a_setup_and_every_byte() {
-        let mut disk = Affine::new(1000, 1, 3);
-        let one = Access { len: 1, ..read(0) };
+        let mut disk = AffineClock::new(1000, 1, 3);
+        let one = DeviceAccess { len: 1, ..read(0) };
         assert_eq!(disk.cost_ns(0), 1000);
         assert_eq!(
             disk.charge(50, &one),
             Ok(1051),
             "a third of a nanosecond counts as one"
         );
-        assert_eq!(disk.charge(60, &Access { len: 3000, ..one }), Ok(3051));
+        assert_eq!(disk.charge(60, &DeviceAccess { len: 3000, ..one }), Ok(3051));
         assert_eq!(disk.half_bandwidth(), 3000);
     }
 
     #[test]
     fn p_accesses_in_a_step_cost_one_step_and_one_more_costs_two() {
         for slots in 1..9 {
-            let mut ssd = Pdam::new(slots, 512, 10);
+            let mut ssd = PdamClock::new(slots, 512, 10);
             for block in 0..slots {
                 assert_eq!(ssd.charge(3, &read(block)), Ok(10));
             }
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn one_access_of_many_blocks_uses_the_slots_side_by_side() {
-        let mut ssd = Pdam::new(4, 512, 10);
+        let mut ssd = PdamClock::new(4, 512, 10);
         assert_eq!(ssd.charge(0, &access(AccessKind::Read, 0, 4)), Ok(10));
         assert_eq!(ssd.charge(0, &access(AccessKind::Read, 10, 9)), Ok(40));
         assert_eq!(
@@ -305,19 +305,19 @@ mod tests {
             "three slots were left in that step"
         );
         let nothing = access(AccessKind::Read, 0, 0);
-        assert_eq!(Pdam::new(4, 512, 10).charge(0, &nothing), Ok(10));
+        assert_eq!(PdamClock::new(4, 512, 10).charge(0, &nothing), Ok(10));
     }
 
     #[test]
     fn slots_of_an_idle_step_are_not_banked() {
-        let mut ssd = Pdam::new(2, 512, 10);
+        let mut ssd = PdamClock::new(2, 512, 10);
         assert_eq!(ssd.charge(0, &read(0)), Ok(10));
         assert_eq!(ssd.charge(95, &access(AccessKind::Read, 8, 3)), Ok(110));
     }
 
     #[test]
     fn a_write_takes_its_weight_in_slots() {
-        let mut ssd = Pdam::new(4, 512, 10).with_write_weight(3);
+        let mut ssd = PdamClock::new(4, 512, 10).with_write_weight(3);
         assert_eq!(ssd.charge(0, &write(0)), Ok(10));
         assert_eq!(ssd.charge(0, &read(1)), Ok(10));
         assert_eq!(ssd.charge(10, &write(2)), Ok(20));
@@ -327,7 +327,7 @@ mod tests {
             "one slot in this step, two in the next"
         );
         assert_eq!(ssd.charge(10, &access(AccessKind::Read, 10, 2)), Ok(30));
-        let mut narrow = Pdam::new(2, 512, 10).with_write_weight(5);
+        let mut narrow = PdamClock::new(2, 512, 10).with_write_weight(5);
         assert_eq!(narrow.charge(0, &write(0)), Ok(30));
     }
 
@@ -335,10 +335,10 @@ mod tests {
     fn a_write_excludes_every_other_access_to_its_block_in_its_step() {
         let fault = Err(CostFault { file: 3, block: 5 });
         for (first, second) in [(read(5), write(5)), (write(5), read(5)), (write(5), write(5))] {
-            let mut ssd = Pdam::new(8, 512, 10);
+            let mut ssd = PdamClock::new(8, 512, 10);
             assert_eq!(ssd.charge(0, &first), Ok(10));
             assert_eq!(ssd.charge(0, &second), fault);
-            let mut later = Pdam::new(8, 512, 10);
+            let mut later = PdamClock::new(8, 512, 10);
             assert_eq!(later.charge(0, &first), Ok(10));
             assert_eq!(
                 later.charge(10, &second),
@@ -346,16 +346,16 @@ mod tests {
                 "the next step is another matter"
             );
         }
-        let mut readers = Pdam::new(8, 512, 10);
+        let mut readers = PdamClock::new(8, 512, 10);
         assert_eq!(readers.charge(0, &read(5)), Ok(10));
         assert_eq!(readers.charge(0, &read(5)), Ok(10), "reads may meet");
-        let elsewhere = Access { file: 4, ..write(5) };
+        let elsewhere = DeviceAccess { file: 4, ..write(5) };
         assert_eq!(readers.charge(0, &elsewhere), Ok(10), "files share no block");
     }
 
     #[test]
     fn a_write_that_runs_into_the_next_step_excludes_readers_there() {
-        let mut ssd = Pdam::new(2, 512, 10).with_write_weight(3);
+        let mut ssd = PdamClock::new(2, 512, 10).with_write_weight(3);
         assert_eq!(ssd.charge(0, &write(5)), Ok(20));
         assert_eq!(ssd.charge(0, &read(5)), Err(CostFault { file: 3, block: 5 }));
     }

@@ -11,7 +11,7 @@
 //! *Read in this order*: [`costs`], [`presets`], [`fit`], [`nodes`], [`mix`], `profile.rs` (device
 //! profiles for stores, and node lengths), `stitching.rs` (when a merge should reuse leaves),
 //! [`probe`]; then [`popularity`], [`lsm`], [`silt`]. All reject invalid parameters with
-//! [`BadParameter`] and draw from [`Random`] and [`Alias`]; `minimum.rs` finds minima.
+//! [`BadParameter`] and draw from [`SplitMix64`] and [`AliasTable`]; `minimum.rs` finds minima.
 //!
 //! Source: Bender et al., "External-memory Dictionaries in the Affine and PDAM Models", ACM
 //! Transactions on Parallel Computing 8(3), 2021; cited below as *Bender*. The structures are
@@ -43,10 +43,10 @@ mod stitching;
 pub mod structures;
 pub mod tiered;
 
-pub use alias::Alias;
-pub use costs::{Affine, Dam, Pdam};
+pub use alias::AliasTable;
+pub use costs::{AffineClock, DamClock, PdamClock};
 pub use parameter::BadParameter;
 pub use popularity::Popularity;
 pub use profile::best_node;
-pub use random::Random;
+pub use random::SplitMix64;
 pub use stitching::stitch_break_even;

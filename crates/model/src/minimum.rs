@@ -1,7 +1,7 @@
 //! Minima of functions of several variables, without derivatives (Nelder and Mead).
 
 /// A point and the function's value there.
-pub(crate) type Found = (Vec<f64>, f64);
+pub(crate) type MinimumPoint = (Vec<f64>, f64);
 
 /// Relative difference between the values at the corners below which the search ends.
 const CLOSE: f64 = 1e-10;
@@ -11,7 +11,7 @@ const STEPS: usize = 2000;
 
 /// Returns a local minimum near `start`, which must have a finite value. `step` is the distance of
 /// the initial corners from it. The search avoids points where the function is infinite.
-pub(crate) fn minimum(start: &[f64], step: f64, of: &mut impl FnMut(&[f64]) -> f64) -> Found {
+pub(crate) fn minimum(start: &[f64], step: f64, of: &mut impl FnMut(&[f64]) -> f64) -> MinimumPoint {
     let mut best = (start.to_vec(), of(start));
     // A simplex may collapse before it reaches the minimum: restart until that brings no
     // improvement.
@@ -29,7 +29,7 @@ pub(crate) fn minimum(start: &[f64], step: f64, of: &mut impl FnMut(&[f64]) -> f
     best
 }
 
-fn descend(start: &[f64], step: f64, of: &mut impl FnMut(&[f64]) -> f64) -> Found {
+fn descend(start: &[f64], step: f64, of: &mut impl FnMut(&[f64]) -> f64) -> MinimumPoint {
     let dimensions = start.len();
     let mut corners = vec![(start.to_vec(), of(start))];
     for dimension in 0..dimensions {
@@ -78,7 +78,7 @@ fn descend(start: &[f64], step: f64, of: &mut impl FnMut(&[f64]) -> f64) -> Foun
     corners.swap_remove(0)
 }
 
-fn centre(corners: &[Found]) -> Vec<f64> {
+fn centre(corners: &[MinimumPoint]) -> Vec<f64> {
     let mut centre = vec![0.0; corners[0].0.len()];
     for (at, _) in corners {
         for (sum, at) in centre.iter_mut().zip(at) {
@@ -88,7 +88,7 @@ fn centre(corners: &[Found]) -> Vec<f64> {
     centre
 }
 
-fn shrink(corners: &mut [Found], of: &mut impl FnMut(&[f64]) -> f64) {
+fn shrink(corners: &mut [MinimumPoint], of: &mut impl FnMut(&[f64]) -> f64) {
     let best = corners[0].0.clone();
     for (at, value) in &mut corners[1..] {
         for (at, best) in at.iter_mut().zip(&best) {

@@ -3,12 +3,12 @@
 //! Sizes are in elements, α is per element, and costs are in setups, as in [`nodes`].
 
 use crate::minimum::minimum;
-use crate::nodes::{self, Costs};
+use crate::nodes::{self, NodeCosts};
 use crate::parameter::{BadParameter, positive, require};
 
 /// Relative frequencies of operations.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Mix {
+pub struct TreeOperationMix {
     /// Inserts and deletes.
     pub inserts: f64,
     /// Point queries.
@@ -21,7 +21,7 @@ pub struct Mix {
 
 /// The optimal nodes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Best {
+pub struct OptimalNodes {
     /// Size of a node in elements.
     pub node: f64,
     /// Number of children of a node.
@@ -30,14 +30,14 @@ pub struct Best {
     pub cost: f64,
 }
 
-impl Mix {
+impl TreeOperationMix {
     /// Returns the average cost of an operation, given the costs of updates and point queries per
     /// unit of `height` and the size of a leaf. A range query costs a point query plus (1 + ℓ/B)(1
     /// + αB).
     ///
     /// # Errors
     /// [`BadParameter`] unless α, node and height are positive and the mix is valid.
-    pub fn cost(&self, costs: Costs, alpha: f64, node: f64, height: f64) -> Result<f64, BadParameter> {
+    pub fn cost(&self, costs: NodeCosts, alpha: f64, node: f64, height: f64) -> Result<f64, BadParameter> {
         let all = self.checked()?;
         let alpha = positive("α", alpha)?;
         let node = positive("the node", node)?;
@@ -61,12 +61,12 @@ impl Mix {
     ///
     /// # Errors
     /// As [`cost`](Mix::cost), and if `most` is less than 4.
-    pub fn best_b_tree(&self, alpha: f64, height: f64, most: f64) -> Result<Best, BadParameter> {
+    pub fn best_b_tree(&self, alpha: f64, height: f64, most: f64) -> Result<OptimalNodes, BadParameter> {
         let cost = |node: f64| self.cost(nodes::b_tree(alpha, node)?, alpha, node, height);
         checked_most(most)?;
         cost(most)?;
         let (node, cost) = least(most, |node| cost(node).unwrap_or(f64::INFINITY));
-        Ok(Best {
+        Ok(OptimalNodes {
             node,
             fanout: node,
             cost,
@@ -78,12 +78,12 @@ impl Mix {
     ///
     /// # Errors
     /// As [`best_b_tree`](Mix::best_b_tree).
-    pub fn best_buffered(&self, alpha: f64, height: f64, most: f64) -> Result<Best, BadParameter> {
+    pub fn best_buffered(&self, alpha: f64, height: f64, most: f64) -> Result<OptimalNodes, BadParameter> {
         let cost =
             |node: f64, fanout: f64| self.cost(nodes::buffered(alpha, node, fanout)?, alpha, node, height);
         checked_most(most)?;
         cost(most, most.sqrt().max(3.0))?;
-        let mut best: Option<Best> = None;
+        let mut best: Option<OptimalNodes> = None;
         let mut of = |at: &[f64]| {
             let (node, fanout) = (at[0].exp(), at[1].exp());
             if node > most {
@@ -99,7 +99,7 @@ impl Mix {
             let (at, cost) = minimum(&start, -0.1, &mut of);
             if best.is_none_or(|best| cost < best.cost) {
                 let (node, fanout) = (at[0].exp(), at[1].exp());
-                best = Some(Best { node, fanout, cost });
+                best = Some(OptimalNodes { node, fanout, cost });
             }
         }
         Ok(best.expect("the search begins three times"))
@@ -174,14 +174,14 @@ fn above_two(fanout: f64) -> Result<f64, BadParameter> {
 mod tests {
     use super::*;
 
-    const LOOKUPS: Mix = Mix {
+    const LOOKUPS: TreeOperationMix = TreeOperationMix {
         inserts: 0.0,
         queries: 1.0,
         ranges: 0.0,
         range: 0.0,
     };
 
-    const INSERTS: Mix = Mix {
+    const INSERTS: TreeOperationMix = TreeOperationMix {
         inserts: 1.0,
         queries: 0.0,
         ..LOOKUPS
@@ -198,7 +198,7 @@ mod tests {
     fn lookups_alone_want_the_node_of_corollary_7_and_scans_larger_ones() {
         let best = LOOKUPS.best_b_tree(ALPHA, 10.0, 1e7).unwrap();
         near(best.node, nodes::best_b_tree_node(ALPHA).unwrap(), 1e-4);
-        let scans = Mix {
+        let scans = TreeOperationMix {
             ranges: 1.0,
             range: 1e6,
             ..LOOKUPS
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn the_best_buffered_tree_is_no_worse_than_its_neighbours() {
-        let mixed = Mix {
+        let mixed = TreeOperationMix {
             inserts: 0.5,
             queries: 0.5,
             ..LOOKUPS
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn a_mix_costs_the_mean_of_its_operations() {
         let costs = nodes::b_tree(ALPHA, 1000.0).unwrap();
-        let mix = Mix {
+        let mix = TreeOperationMix {
             inserts: 1.0,
             queries: 2.0,
             ranges: 1.0,
@@ -282,14 +282,14 @@ mod tests {
             assert_eq!(children(bad).unwrap_err().name, "the fanout");
             assert_eq!(query_bound(ALPHA, 1e5, bad).unwrap_err().name, "the fanout");
         }
-        let none = Mix {
+        let none = TreeOperationMix {
             queries: 0.0,
             ..LOOKUPS
         };
         let refused = none.best_b_tree(ALPHA, 10.0, 1e6).unwrap_err();
         assert_eq!(refused.name, "the number of operations");
         for bad in [-1.0, f64::NAN, f64::INFINITY] {
-            let mix = Mix {
+            let mix = TreeOperationMix {
                 inserts: bad,
                 ..LOOKUPS
             };

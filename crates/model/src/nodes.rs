@@ -20,7 +20,7 @@ pub use crate::parameter::BadParameter;
 
 /// Costs of operations, in setups per unit of ln(N/M).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Costs {
+pub struct NodeCosts {
     /// Average cost of an insert or a delete.
     pub insert: f64,
     /// Cost of a point query.
@@ -41,10 +41,10 @@ pub fn height(elements: f64, in_memory: f64) -> Result<f64, BadParameter> {
 ///
 /// # Errors
 /// [`BadParameter`] unless α is positive and a node has at least one element.
-pub fn b_tree(alpha: f64, node: f64) -> Result<Costs, BadParameter> {
+pub fn b_tree(alpha: f64, node: f64) -> Result<NodeCosts, BadParameter> {
     let (alpha, node) = (checked("α", alpha, 0.0)?, checked("the node", node, 1.0)?);
     let cost = (1.0 + alpha * node) / node.ln_1p();
-    Ok(Costs {
+    Ok(NodeCosts {
         insert: cost,
         query: cost,
     })
@@ -57,9 +57,9 @@ pub fn b_tree(alpha: f64, node: f64) -> Result<Costs, BadParameter> {
 /// # Errors
 /// [`BadParameter`] unless α is positive, the fanout is at least 2, and a node has at least as many
 /// elements as children.
-pub fn buffered(alpha: f64, node: f64, fanout: f64) -> Result<Costs, BadParameter> {
+pub fn buffered(alpha: f64, node: f64, fanout: f64) -> Result<NodeCosts, BadParameter> {
     let (alpha, node, fanout) = buffered_parameters(alpha, node, fanout)?;
-    Ok(Costs {
+    Ok(NodeCosts {
         insert: fanout * (1.0 + alpha * node) / (node * fanout.ln()),
         query: (fanout + alpha * fanout * fanout + alpha * node) / (fanout * fanout.ln()),
     })
@@ -69,9 +69,9 @@ pub fn buffered(alpha: f64, node: f64, fanout: f64) -> Result<Costs, BadParamete
 ///
 /// # Errors
 /// As [`buffered`].
-pub fn buffered_naive(alpha: f64, node: f64, fanout: f64) -> Result<Costs, BadParameter> {
+pub fn buffered_naive(alpha: f64, node: f64, fanout: f64) -> Result<NodeCosts, BadParameter> {
     let (alpha, node, fanout) = buffered_parameters(alpha, node, fanout)?;
-    Ok(Costs {
+    Ok(NodeCosts {
         insert: (fanout / node + alpha * fanout) / fanout.ln(),
         query: (1.0 + alpha * node) / fanout.ln(),
     })

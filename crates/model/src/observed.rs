@@ -19,7 +19,7 @@ const STEPS: usize = 30;
 /// ```
 /// use alluvium_model::{Popularity, Random, observed};
 /// let requests = Popularity::zipf(1_000_000, 0.99)?.requests()?;
-/// let mut random = Random::from_seed(1);
+/// let mut random = SplitMix64::from_seed(1);
 /// let hashes: Vec<u64> = (0..4096).map(|_| requests.draw(&mut random) as u64).collect();
 /// let found = observed::skew(observed::pairs(&hashes), 4096, 1_000_000)?;
 /// assert!((found - 0.99).abs() < 0.05, "{found}");
@@ -65,12 +65,12 @@ pub fn pairs(hashes: &[u64]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Random;
+    use crate::SplitMix64;
 
     fn of(keys: u64, skew_of_all: f64, seed: u64) -> f64 {
         let popularity = Popularity::zipf(keys, skew_of_all).unwrap();
         let requests = popularity.requests().unwrap();
-        let mut random = Random::from_seed(seed);
+        let mut random = SplitMix64::from_seed(seed);
         let hashes: Vec<u64> = (0..4096).map(|_| requests.draw(&mut random) as u64).collect();
         skew(pairs(&hashes), 4096, keys).unwrap()
     }

@@ -1,7 +1,7 @@
 //! Real devices as measured by Bender: hard disks in the affine model (Table 2), SSDs in the PDAM
 //! (Table 1); and profiles of typical devices for stores.
 
-use crate::{Affine, Pdam};
+use crate::{AffineClock, PdamClock};
 use alluvium_base::{DeviceProfile, KIB, MIB};
 
 /// Unit of a hard disk's transfer time in Table 2, in bytes.
@@ -35,8 +35,8 @@ impl HardDisk {
     /// assert_eq!(disk.cost_ns(1 << 20), 23_448_000);
     /// ```
     #[must_use]
-    pub fn clock(&self) -> Affine {
-        Affine::new(self.setup_ns, self.transfer_ns, TRANSFER_UNIT)
+    pub fn clock(&self) -> AffineClock {
+        AffineClock::new(self.setup_ns, self.transfer_ns, TRANSFER_UNIT)
     }
 
     /// Returns α = t/s, for [`TRANSFER_UNIT`] bytes.
@@ -71,10 +71,10 @@ impl SolidState {
     /// assert_eq!(ssd.step_ns(), 347_222); // 5 × 64 KiB at 900 MiB/s
     /// ```
     #[must_use]
-    pub fn clock(&self) -> Pdam {
+    pub fn clock(&self) -> PdamClock {
         let slots = self.slots();
         let step_ns = slots * SSD_BLOCK * 1_000_000_000 / (self.saturated_mib_s * MIB);
-        Pdam::new(slots, SSD_BLOCK, step_ns)
+        PdamClock::new(slots, SSD_BLOCK, step_ns)
     }
 
     /// Returns P rounded to the nearest integer, halves up.
@@ -227,7 +227,7 @@ pub const SOLID_STATES: [SolidState; 4] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alluvium_base::cost::{Access, AccessKind, CostClock};
+    use alluvium_base::cost::{AccessKind, CostClock, DeviceAccess};
 
     #[test]
     fn the_alphas_are_those_of_table_2() {
@@ -266,7 +266,7 @@ mod tests {
             let reads = 10_000;
             let mut done_ns = 0;
             for block in 0..reads {
-                let access = Access {
+                let access = DeviceAccess {
                     file: 0,
                     offset: block * SSD_BLOCK,
                     len: SSD_BLOCK,

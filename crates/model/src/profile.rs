@@ -1,17 +1,17 @@
 //! Conversions between devices and store profiles, and optimal node lengths for a profile.
 
-use crate::Affine;
+use crate::AffineClock;
 use crate::presets::{HardDisk, SSD_BLOCK, SolidState, TRANSFER_UNIT};
 use alluvium_base::{DeviceProfile, MIB};
 
 /// Picoseconds per second.
 const SECOND_PS: u64 = 1_000_000_000_000;
 
-impl From<&DeviceProfile> for Affine {
+impl From<&DeviceProfile> for AffineClock {
     /// Converts a profile to an affine clock, which serialises I/Os.
-    fn from(profile: &DeviceProfile) -> Affine {
+    fn from(profile: &DeviceProfile) -> AffineClock {
         // The nanoseconds per thousand bytes equal the picoseconds per byte.
-        Affine::new(profile.setup_ns, profile.byte_ps, 1000)
+        AffineClock::new(profile.setup_ns, profile.byte_ps, 1000)
     }
 }
 
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn a_profile_costs_what_its_device_costs() {
         for disk in HARD_DISKS {
-            let (from_profile, disk) = (Affine::from(&disk.profile()), disk.clock());
+            let (from_profile, disk) = (AffineClock::from(&disk.profile()), disk.clock());
             for bytes in [4096, 1 << 20, 64 << 20] {
                 let (one, other) = (from_profile.cost_ns(bytes) as f64, disk.cost_ns(bytes) as f64);
                 assert!(
@@ -92,7 +92,7 @@ mod tests {
             }
         }
         for ssd in SOLID_STATES {
-            let affine = Affine::from(&ssd.profile());
+            let affine = AffineClock::from(&ssd.profile());
             let (step, block) = (ssd.clock().step_ns() as f64, affine.cost_ns(SSD_BLOCK) as f64);
             assert!(
                 (block / step - 1.0).abs() < 1e-3,
@@ -105,6 +105,9 @@ mod tests {
     #[test]
     fn the_affine_clock_and_the_profile_agree_on_the_half_bandwidth() {
         let profile = DeviceProfile::default();
-        assert_eq!(Affine::from(&profile).half_bandwidth(), profile.half_bandwidth());
+        assert_eq!(
+            AffineClock::from(&profile).half_bandwidth(),
+            profile.half_bandwidth()
+        );
     }
 }

@@ -4,17 +4,17 @@
 ///
 /// ```
 /// use alluvium_model::Random;
-/// let (mut one, mut other) = (Random::from_seed(7), Random::from_seed(7));
+/// let (mut one, mut other) = (SplitMix64::from_seed(7), SplitMix64::from_seed(7));
 /// assert_eq!(one.below(1000), other.below(1000));
 /// ```
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct SplitMix64(u64);
 
-impl Random {
+impl SplitMix64 {
     /// Creates a generator from a seed.
     #[must_use]
-    pub fn from_seed(seed: u64) -> Random {
-        Random(seed)
+    pub fn from_seed(seed: u64) -> SplitMix64 {
+        SplitMix64(seed)
     }
 
     /// Draws 64 bits.
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn whole_numbers_and_shares_are_even() {
-        let mut random = Random::from_seed(1);
+        let mut random = SplitMix64::from_seed(1);
         let mut drawn = [0_u32; 7];
         let mut sum = 0.0;
         for _ in 0..70_000 {
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn a_shuffle_keeps_every_item_and_leaves_few_in_place() {
         let mut items: Vec<usize> = (0..1000).collect();
-        Random::from_seed(2).shuffle(&mut items);
+        SplitMix64::from_seed(2).shuffle(&mut items);
         let moved = items.iter().enumerate().filter(|&(at, item)| at != *item).count();
         assert!(moved > 980, "{moved}");
         items.sort_unstable();

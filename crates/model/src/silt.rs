@@ -23,13 +23,13 @@ const PLACE_BYTES: f64 = 4.0;
 ///
 /// ```
 /// use alluvium_model::silt::Silt;
-/// let costs = Silt::example().costs()?;
+/// let costs = SiltModel::example().costs()?;
 /// assert!((costs.write_amplification - 5.4).abs() < 0.02);
 /// assert!(costs.read_amplification < 1.01 && costs.memory_bytes < 0.74);
 /// # Ok::<(), alluvium_model::BadParameter>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Silt {
+pub struct SiltModel {
     /// Number of distinct keys.
     pub keys: f64,
     /// Number of instances of equal size.
@@ -42,7 +42,7 @@ pub struct Silt {
 
 /// Predicted costs of a store.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Costs {
+pub struct SiltCosts {
     /// Bytes written per byte updated (2.4).
     pub write_amplification: f64,
     /// Average number of hash stores per instance (2.5).
@@ -55,11 +55,11 @@ pub struct Costs {
     pub memory_bytes: f64,
 }
 
-impl Silt {
+impl SiltModel {
     /// Returns the example of the thesis: 100 million keys in 4 instances.
     #[must_use]
-    pub fn example() -> Silt {
-        Silt {
+    pub fn example() -> SiltModel {
+        SiltModel {
             keys: 1e8,
             instances: 4.0,
             merged: 7.5e6,
@@ -72,7 +72,7 @@ impl Silt {
     /// # Errors
     /// [`BadParameter`] unless keys, instances and merged entries are positive, and tags have 1 to
     /// 32 bits.
-    pub fn costs(&self) -> Result<Costs, BadParameter> {
+    pub fn costs(&self) -> Result<SiltCosts, BadParameter> {
         let keys = positive("the number of keys", self.keys)?;
         let instances = at_least("the instances", self.instances, 1.0, "at least 1, and finite")?;
         let merged = positive("the merged entries", self.merged)?;
@@ -91,7 +91,7 @@ impl Silt {
         let false_positives = 2.0 * SLOTS / bits.exp2();
         let log = ((bits + 1.0) / 8.0 + PLACE_BYTES) * slots;
         let filters = bits / 8.0 * slots * hash_stores;
-        Ok(Costs {
+        Ok(SiltCosts {
             write_amplification,
             hash_stores,
             false_positives,
@@ -104,7 +104,7 @@ impl Silt {
     /// each, on `device_bytes` with `erasures` erase cycles.
     ///
     /// # Errors
-    /// As [`costs`](Silt::costs), and unless all arguments are positive.
+    /// As [`costs`](SiltModel::costs), and unless all arguments are positive.
     pub fn lifetime_seconds(
         &self,
         updates: f64,
@@ -167,13 +167,13 @@ mod tests {
 
     #[test]
     fn the_example_of_the_source_costs_what_it_says() {
-        let costs = Silt::example().costs().unwrap();
+        let costs = SiltModel::example().costs().unwrap();
         near(costs.write_amplification, 5.41, 0.005);
         near(costs.hash_stores, 30.7, 0.1);
         near(costs.read_amplification, 1.0077, 0.0001);
         near(costs.memory_bytes, 0.733, 0.0015);
         near(costs.false_positives, 0.000_244, 0.000_000_5);
-        let seconds = Silt::example()
+        let seconds = SiltModel::example()
             .lifetime_seconds(5000.0, 1024.0, (256_u64 << 30) as f64, 1e4)
             .unwrap();
         near(seconds / (365.25 * 86_400.0), 3.15, 0.01);
@@ -190,9 +190,9 @@ mod tests {
             (17.085_937_5e6, 3.54, 1.0173, 1.118),
         ];
         for (merged, writes, reads, memory) in rows {
-            let silt = Silt {
+            let silt = SiltModel {
                 merged,
-                ..Silt::example()
+                ..SiltModel::example()
             };
             let costs = silt.costs().unwrap();
             near(costs.write_amplification, writes, 0.05);
@@ -212,12 +212,16 @@ mod tests {
         near(writes(&skewed, 62.0), 3.04, 0.005);
         near(writes(&skewed, 25.0), 5.33, 0.005);
         // The closed form gives nearly the same result for uniform keys.
-        near(Silt::example().costs().unwrap().write_amplification, 5.37, 0.05);
+        near(
+            SiltModel::example().costs().unwrap().write_amplification,
+            5.37,
+            0.05,
+        );
         // 25 hash stores instead of 62 (A12: 0.56 bytes, 26 % less).
         let memory = |stores: f64| {
-            let silt = Silt {
+            let silt = SiltModel {
                 merged: stores * 0.93 * slots,
-                ..Silt::example()
+                ..SiltModel::example()
             };
             silt.costs().unwrap().memory_bytes
         };
@@ -227,18 +231,18 @@ mod tests {
 
     #[test]
     fn stores_that_are_none_are_refused_by_name() {
-        let good = Silt::example();
-        let name = |silt: Silt| silt.costs().unwrap_err().name;
+        let good = SiltModel::example();
+        let name = |silt: SiltModel| silt.costs().unwrap_err().name;
         for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            assert_eq!(name(Silt { keys: bad, ..good }), "the number of keys");
+            assert_eq!(name(SiltModel { keys: bad, ..good }), "the number of keys");
             assert_eq!(
-                name(Silt {
+                name(SiltModel {
                     instances: bad,
                     ..good
                 }),
                 "the instances"
             );
-            assert_eq!(name(Silt { merged: bad, ..good }), "the merged entries");
+            assert_eq!(name(SiltModel { merged: bad, ..good }), "the merged entries");
             assert!(good.lifetime_seconds(bad, 1.0, 1.0, 1.0).is_err());
             assert!(good.lifetime_seconds(1.0, 1.0, bad, 1.0).is_err());
             let keys = Popularity::uniform(1000).unwrap();
@@ -247,7 +251,7 @@ mod tests {
             assert!(write_amplification(&keys, 100.0, 0.93, bad).is_err());
             assert!(write_amplification(&keys, 1e6, 0.93, 62.0).is_err());
         }
-        assert_eq!(name(Silt { tag_bits: 0, ..good }), "the tag");
-        assert_eq!(name(Silt { tag_bits: 33, ..good }), "the tag");
+        assert_eq!(name(SiltModel { tag_bits: 0, ..good }), "the tag");
+        assert_eq!(name(SiltModel { tag_bits: 33, ..good }), "the tag");
     }
 }

@@ -102,7 +102,7 @@ pub enum Error {
 
 /// The error of a failed command.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum CommandError {
     /// The command was rejected with this error reply. It changed nothing.
     Refused(Cow<'static, str>),
     /// The command needs more memory than the clients' budget has left. It changed nothing.
@@ -114,47 +114,48 @@ pub(crate) enum Failure {
     Store(alluvium::Error),
 }
 
-impl Failure {
-    pub(crate) const WRONG_TYPE: Failure =
-        Failure::say("WRONGTYPE Operation against a key holding the wrong kind of value");
-    pub(crate) const SYNTAX: Failure = Failure::say("ERR syntax error");
-    pub(crate) const NOT_INTEGER: Failure = Failure::say("ERR value is not an integer or out of range");
-    pub(crate) const OUT_OF_RANGE: Failure = Failure::say("ERR value is out of range");
-    pub(crate) const NOT_FLOAT: Failure = Failure::say("ERR value is not a valid float");
-    pub(crate) const NO_SUCH_KEY: Failure = Failure::say("ERR no such key");
+impl CommandError {
+    pub(crate) const WRONG_TYPE: CommandError =
+        CommandError::say("WRONGTYPE Operation against a key holding the wrong kind of value");
+    pub(crate) const SYNTAX: CommandError = CommandError::say("ERR syntax error");
+    pub(crate) const NOT_INTEGER: CommandError =
+        CommandError::say("ERR value is not an integer or out of range");
+    pub(crate) const OUT_OF_RANGE: CommandError = CommandError::say("ERR value is out of range");
+    pub(crate) const NOT_FLOAT: CommandError = CommandError::say("ERR value is not a valid float");
+    pub(crate) const NO_SUCH_KEY: CommandError = CommandError::say("ERR no such key");
 
     /// Returns whether the failure may be limited to some keys, because their records are damaged
     /// or their device fails.
     pub(crate) fn may_spare_others(&self) -> bool {
-        let Failure::Store(error) = self else {
+        let CommandError::Store(error) = self else {
             return false;
         };
         matches!(error.kind(), ErrorKind::Io | ErrorKind::Corrupt)
     }
 
     /// Returns a rejection with a constant error reply.
-    pub(crate) const fn say(text: &'static str) -> Failure {
-        Failure::Refused(Cow::Borrowed(text))
+    pub(crate) const fn say(text: &'static str) -> CommandError {
+        CommandError::Refused(Cow::Borrowed(text))
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Refused(text) => f.write_str(text),
-            Failure::NoRoom { bytes } => write!(
+            CommandError::Refused(text) => f.write_str(text),
+            CommandError::NoRoom { bytes } => write!(
                 f,
                 "OOM the command needs {bytes} bytes, and the memory of clients does not have them: ask for less at a time, or \
                  raise --client-memory (CONFIG SET maxmemory-clients)"
             ),
-            Failure::Store(error) if error.is_full() => write!(f, "OOM the disk is full: {error}"),
-            Failure::Store(error) => write!(f, "ERR {error}"),
+            CommandError::Store(error) if error.is_full() => write!(f, "OOM the disk is full: {error}"),
+            CommandError::Store(error) => write!(f, "ERR {error}"),
         }
     }
 }
 
-impl From<alluvium::Error> for Failure {
-    fn from(error: alluvium::Error) -> Failure {
-        Failure::Store(error)
+impl From<alluvium::Error> for CommandError {
+    fn from(error: alluvium::Error) -> CommandError {
+        CommandError::Store(error)
     }
 }

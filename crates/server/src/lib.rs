@@ -34,11 +34,11 @@ mod shared;
 mod store;
 mod web;
 
-pub use access::{Clock, UserFile};
-pub use cache::{CacheMemory, Policy};
+pub use access::{UserFile, WakeupClock};
+pub use cache::{CacheEvictionPolicy, CacheMemory};
 pub use error::{Error, Result};
 pub use observe::log_level::LogLevel;
-pub use options::{Exposure, KeyLayout, Limits, ServerOptions, Tls};
+pub use options::{Exposure, KeyLayout, ServerLimits, ServerOptions, TlsOptions};
 pub use protocol::datagram::{DatagramAnswer, DatagramClient, DatagramOptions, DatagramRequest, PortFigures};
 pub use protocol::datagram::{RingClient, RingOptions};
 pub use protocol::{datagram, memcached, resp};

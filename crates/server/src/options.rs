@@ -1,6 +1,6 @@
 //! Options for starting a server. The defaults suit clients on the same machine.
 
-use crate::access::{Clock, UserFile};
+use crate::access::{UserFile, WakeupClock};
 use crate::observe::log_level::LogLevel;
 use std::fmt;
 use std::net::SocketAddr;
@@ -31,7 +31,7 @@ pub enum KeyLayout {
 
 /// Encryption of connections with TLS.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Tls {
+pub struct TlsOptions {
     /// The certificate chain of the server, as PEM.
     pub certificate: Vec<u8>,
     /// The private key of the certificate, as PEM.
@@ -42,7 +42,7 @@ pub struct Tls {
     pub client_authority: Option<Vec<u8>>,
 }
 
-impl fmt::Debug for Tls {
+impl fmt::Debug for TlsOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tls").finish_non_exhaustive()
     }
@@ -50,7 +50,7 @@ impl fmt::Debug for Tls {
 
 /// Limits on the resources that clients may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ServerLimits {
     /// Concurrent connections.
     pub connections: usize,
     /// Size of a request in bytes.
@@ -69,9 +69,9 @@ pub struct Limits {
     pub memory: Option<usize>,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for ServerLimits {
+    fn default() -> ServerLimits {
+        ServerLimits {
             connections: 10_000,
             request: 256 << 20,
             arguments: 1 << 20,
@@ -120,13 +120,13 @@ pub struct ServerOptions {
     /// for `default`.
     pub users: Option<Arc<dyn UserFile>>,
     /// The clock that delays clients after wrong passwords. Defaults to the system's clock.
-    pub clock: Option<Arc<dyn Clock>>,
+    pub clock: Option<Arc<dyn WakeupClock>>,
     /// TLS for all TCP connections, if any.
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsOptions>,
     /// Who may connect when neither a password nor client certificates are required.
     pub exposure: Exposure,
     /// Limits on the resources that clients may use.
-    pub limits: Limits,
+    pub limits: ServerLimits,
     /// Absolute path of the directory for the backups of BGSAVE and SAVE. Without it both commands
     /// are refused. `CONFIG SET dir` changes it.
     pub backup_directory: Option<PathBuf>,
@@ -162,7 +162,7 @@ impl Default for ServerOptions {
             clock: None,
             tls: None,
             exposure: Exposure::default(),
-            limits: Limits::default(),
+            limits: ServerLimits::default(),
             backup_directory: None,
             log_level: None,
             idle_timeout: None,

@@ -1,18 +1,18 @@
 //! State shared by all connections of a server: the store, clients, counters, settings.
 
-use crate::access::{Access, User};
-use crate::net::{self, Address, Budget, Language, Load};
-use crate::observe::command_stats::Tally;
-use crate::observe::forecast::Forecasts;
+use crate::access::{AclUser, UserRegistry};
+use crate::net::{self, ConnectionBudget, ConnectionMemory, EndpointAddress, WireProtocol};
+use crate::observe::command_stats::CommandStats;
+use crate::observe::forecast::ForecastCache;
 use crate::observe::log_level::LogLevel;
-use crate::observe::monitor::Monitors;
-use crate::observe::sampler::Samples;
+use crate::observe::monitor::MonitorRegistry;
+use crate::observe::sampler::SampleHistory;
 use crate::observe::slowlog::SlowLog;
-use crate::options::{Limits, ServerOptions};
+use crate::options::{ServerLimits, ServerOptions};
 use crate::redis;
-use crate::redis::backups::Backups;
-use crate::redis::pause::Pause;
-use crate::store::Store;
+use crate::redis::backups::BackupManager;
+use crate::redis::pause::PauseControl;
+use crate::store::ServerStore;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 /// Counters since the start of the server.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct ServerCounters {
     pub(crate) connections: AtomicU64,
     pub(crate) rejected: AtomicU64,
     pub(crate) commands: AtomicU64,
@@ -48,17 +48,17 @@ pub(crate) struct Counters {
     pub(crate) items_touched: AtomicU64,
     pub(crate) item_flushes: AtomicU64,
     /// Further counters of item commands.
-    pub(crate) items: crate::observe::item_counts::Counts,
+    pub(crate) items: crate::observe::item_counts::ItemCounters,
 }
 
 /// The state of a connection that other connections can see.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct ClientHandle {
     pub(crate) id: u64,
-    pub(crate) peer: Address,
-    pub(crate) local: Address,
+    pub(crate) peer: EndpointAddress,
+    pub(crate) local: EndpointAddress,
     /// The authenticated user, `default` at first.
-    pub(crate) user: Mutex<Arc<User>>,
+    pub(crate) user: Mutex<Arc<AclUser>>,
     pub(crate) since: Instant,
     pub(crate) name: Mutex<String>,
     pub(crate) database: AtomicU8,
@@ -74,9 +74,9 @@ pub(crate) struct Client {
     /// Whether the connection is being served or waits for the store.
     pub(crate) is_busy: AtomicBool,
     /// The memory it holds.
-    pub(crate) load: Load,
+    pub(crate) load: ConnectionMemory,
     /// The protocol of the connection.
-    pub(crate) language: Language,
+    pub(crate) language: WireProtocol,
     /// The file descriptor of its socket, or -1.
     pub(crate) descriptor: AtomicI64,
     /// Whether it receives the commands of others (MONITOR).
@@ -91,7 +91,7 @@ const BATCH_SHARE: usize = 8;
 /// Value of `last_command` before the first command.
 const NO_COMMAND: u16 = u16::MAX;
 
-impl Client {
+impl ClientHandle {
     pub(crate) fn set_last_command(&self, counted_as: u16) {
         self.last_command.store(counted_as, Ordering::Relaxed);
     }
@@ -122,25 +122,25 @@ impl Client {
 
 /// All connections.
 #[derive(Debug, Default)]
-pub(crate) struct Clients {
-    all: Mutex<BTreeMap<u64, Arc<Client>>>,
+pub(crate) struct ClientRegistry {
+    all: Mutex<BTreeMap<u64, Arc<ClientHandle>>>,
     next: AtomicU64,
 }
 
-impl Clients {
+impl ClientRegistry {
     /// Registers a connection, unless the limit is reached.
     pub(crate) fn admit(
         &self,
-        language: Language,
-        (peer, local): (Address, Address),
-        user: Arc<User>,
+        language: WireProtocol,
+        (peer, local): (EndpointAddress, EndpointAddress),
+        user: Arc<AclUser>,
         most: usize,
-    ) -> Option<Arc<Client>> {
+    ) -> Option<Arc<ClientHandle>> {
         let mut all = self.all.lock();
         if all.len() >= most {
             return None;
         }
-        let client = Arc::new(Client {
+        let client = Arc::new(ClientHandle {
             id: self.next.fetch_add(1, Ordering::Relaxed) + 1,
             peer,
             local,
@@ -154,7 +154,7 @@ impl Clients {
             last_command: AtomicU16::new(NO_COMMAND),
             is_killed: AtomicBool::new(false),
             is_busy: AtomicBool::new(false),
-            load: Load::default(),
+            load: ConnectionMemory::default(),
             language,
             descriptor: AtomicI64::new(-1),
             is_monitor: AtomicBool::new(false),
@@ -169,11 +169,11 @@ impl Clients {
     }
 
     /// Calls `look` for every connection.
-    pub(crate) fn each(&self, look: impl FnMut(&Arc<Client>)) {
+    pub(crate) fn each(&self, look: impl FnMut(&Arc<ClientHandle>)) {
         self.all.lock().values().for_each(look);
     }
 
-    pub(crate) fn list(&self) -> Vec<Arc<Client>> {
+    pub(crate) fn list(&self) -> Vec<Arc<ClientHandle>> {
         self.all.lock().values().cloned().collect()
     }
 
@@ -184,7 +184,7 @@ impl Clients {
 
 /// Settings that CONFIG SET may change while the server runs.
 #[derive(Debug)]
-pub(crate) struct Config {
+pub(crate) struct RuntimeConfig {
     max_clients: AtomicUsize,
     max_output: AtomicUsize,
     /// Limit in bytes for all connections together, or 0 for a share of the store's memory.
@@ -195,12 +195,12 @@ pub(crate) struct Config {
     keepalive_s: AtomicU64,
     pub(crate) slow_us: AtomicI64,
     pub(crate) slow_entries: AtomicUsize,
-    pub(crate) limits: Limits,
+    pub(crate) limits: ServerLimits,
     /// Time limit for a connection to authenticate.
     pub(crate) login_timeout: Duration,
 }
 
-impl Config {
+impl RuntimeConfig {
     pub(crate) fn max_clients(&self) -> usize {
         self.max_clients.load(Ordering::Relaxed)
     }
@@ -238,20 +238,20 @@ impl Config {
 
 /// The listening ports of the protocols; 0 for a protocol that is not served.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ports {
+pub(crate) struct ListenPorts {
     pub(crate) redis: u16,
     pub(crate) memcached: u16,
 }
 
 /// State shared by connections with or without a store: clients, counters, settings.
-pub(crate) struct Common {
-    pub(crate) clients: Clients,
-    pub(crate) counters: Counters,
-    pub(crate) config: Config,
-    pub(crate) access: Access,
+pub(crate) struct ServerContext {
+    pub(crate) clients: ClientRegistry,
+    pub(crate) counters: ServerCounters,
+    pub(crate) config: RuntimeConfig,
+    pub(crate) access: UserRegistry,
     /// The memory budget of all connections.
-    pub(crate) budget: Arc<Budget>,
-    pub(crate) tally: Tally,
+    pub(crate) budget: Arc<ConnectionBudget>,
+    pub(crate) tally: CommandStats,
     /// Identifies this run of the server: 40 hexadecimal digits.
     pub(crate) run_id: String,
     pub(crate) since: Instant,
@@ -269,18 +269,18 @@ pub(crate) struct Common {
     pub(crate) stop: std::sync::OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
-impl Common {
+impl ServerContext {
     pub(crate) fn new(
         options: &ServerOptions,
-        access: Access,
-        budget: Arc<Budget>,
-        ports: Ports,
+        access: UserRegistry,
+        budget: Arc<ConnectionBudget>,
+        ports: ListenPorts,
         loops: usize,
-    ) -> Common {
-        Common {
-            clients: Clients::default(),
-            counters: Counters::default(),
-            config: Config {
+    ) -> ServerContext {
+        ServerContext {
+            clients: ClientRegistry::default(),
+            counters: ServerCounters::default(),
+            config: RuntimeConfig {
                 max_clients: AtomicUsize::new(options.limits.connections),
                 max_output: AtomicUsize::new(options.limits.output),
                 client_memory: AtomicUsize::new(options.limits.memory.unwrap_or(0)),
@@ -293,7 +293,7 @@ impl Common {
             },
             access,
             budget,
-            tally: Tally::new(redis::counted_names().len()),
+            tally: CommandStats::new(redis::counted_names().len()),
             run_id: (0..5).map(|_| format!("{:08x}", fastrand::u32(..))).collect(),
             since: Instant::now(),
             flush_at: AtomicU64::new(0),
@@ -333,52 +333,52 @@ impl Common {
 }
 
 /// State shared by all connections to a store.
-pub(crate) struct Shared {
-    pub(crate) common: Arc<Common>,
-    pub(crate) store: Arc<Store>,
+pub(crate) struct StoreContext {
+    pub(crate) common: Arc<ServerContext>,
+    pub(crate) store: Arc<ServerStore>,
     pub(crate) slow: SlowLog,
-    pub(crate) backups: Backups,
+    pub(crate) backups: BackupManager,
     /// The log level, if clients may change it.
     pub(crate) log_level: Option<LogLevel>,
-    pub(crate) latencies: crate::observe::latency::Latencies,
-    pub(crate) monitors: Monitors,
-    pub(crate) pause: Pause,
-    pub(crate) samples: Samples,
-    pub(crate) forecasts: Forecasts,
+    pub(crate) latencies: crate::observe::latency::LatencyMonitor,
+    pub(crate) monitors: MonitorRegistry,
+    pub(crate) pause: PauseControl,
+    pub(crate) samples: SampleHistory,
+    pub(crate) forecasts: ForecastCache,
     /// Time of the last backup, or of the server's start, in seconds since 1970.
     pub(crate) saved: AtomicU64,
 }
 
-impl Deref for Shared {
-    type Target = Common;
+impl Deref for StoreContext {
+    type Target = ServerContext;
 
-    fn deref(&self) -> &Common {
+    fn deref(&self) -> &ServerContext {
         &self.common
     }
 }
 
-impl Shared {
+impl StoreContext {
     pub(crate) fn new(
-        store: Arc<Store>,
+        store: Arc<ServerStore>,
         options: &ServerOptions,
-        access: Access,
-        ports: Ports,
+        access: UserRegistry,
+        ports: ListenPorts,
         loops: usize,
-    ) -> Shared {
+    ) -> StoreContext {
         let saved = store.now_ms() / 1000;
-        let backups = Backups::since(store.db.sequence());
-        let common = Common::new(options, access, Arc::clone(&store.budget), ports, loops);
-        let shared = Shared {
+        let backups = BackupManager::since(store.db.sequence());
+        let common = ServerContext::new(options, access, Arc::clone(&store.budget), ports, loops);
+        let shared = StoreContext {
             common: Arc::new(common),
             store,
             slow: SlowLog::default(),
             backups,
             log_level: options.log_level.clone(),
-            latencies: crate::observe::latency::Latencies::default(),
-            monitors: Monitors::default(),
-            pause: Pause::default(),
-            samples: Samples::default(),
-            forecasts: Forecasts::default(),
+            latencies: crate::observe::latency::LatencyMonitor::default(),
+            monitors: MonitorRegistry::default(),
+            pause: PauseControl::default(),
+            samples: SampleHistory::default(),
+            forecasts: ForecastCache::default(),
             saved: AtomicU64::new(saved),
         };
         shared.fit_client_memory();

@@ -5,23 +5,23 @@
 //! range that makes the store grow. Values are mostly small and sometimes several pages long. No
 //! two commits write the same value, so that a value found after a crash identifies its commit.
 
-use crate::reference::{Durability, Write};
-use crate::story::Step;
+use crate::reference::{ModelWrite, PromisedDurability};
+use crate::story::RunStep;
 use alluvium_base::checksum::seeded;
-use alluvium_device::simulated::Survival;
+use alluvium_device::simulated::CrashSurvival;
 use fastrand::Rng;
 use std::ops::RangeInclusive;
 
 /// An operation of a user or a background worker on a key-value store. Stories with further
 /// operations wrap it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum WorkloadAction {
     /// Commits one write, or a batch of them.
     Commit {
         /// The writes, in order.
-        writes: Vec<Write>,
+        writes: Vec<ModelWrite>,
         /// The durability at which it is to be acknowledged.
-        durability: Durability,
+        durability: PromisedDurability,
     },
     /// Makes all commits so far durable.
     Sync,
@@ -35,7 +35,7 @@ pub enum Action {
 
 /// Relative frequencies of operations, and sizes of keys and values.
 #[derive(Clone, Debug)]
-pub struct Mix {
+pub struct ActionMix {
     /// Frequency of single puts.
     pub put: u32,
     /// Frequency of single deletes.
@@ -70,9 +70,9 @@ pub struct Mix {
     pub large_every: u32,
 }
 
-impl Default for Mix {
+impl Default for ActionMix {
     fn default() -> Self {
-        Mix {
+        ActionMix {
             put: 40,
             delete: 12,
             batch: 12,
@@ -124,7 +124,7 @@ pub fn value(origin: u64, key: &[u8], len: usize) -> Vec<u8> {
     value
 }
 
-impl Mix {
+impl ActionMix {
     /// Returns the steps of a run.
     ///
     /// ```
@@ -134,14 +134,14 @@ impl Mix {
     /// assert_eq!(steps, Mix::default().steps(7, 100), "the seed is all there is");
     /// ```
     #[must_use]
-    pub fn steps(&self, seed: u64, count: usize) -> Vec<Step<Action>> {
+    pub fn steps(&self, seed: u64, count: usize) -> Vec<RunStep<WorkloadAction>> {
         let mut random = Rng::with_seed(seed);
         (0..count)
             .map(|index| self.step(&mut random, seed, index as u64))
             .collect()
     }
 
-    fn step(&self, random: &mut Rng, seed: u64, index: u64) -> Step<Action> {
+    fn step(&self, random: &mut Rng, seed: u64, index: u64) -> RunStep<WorkloadAction> {
         let origin = seeded(seed, &index.to_le_bytes());
         let weights = [
             self.put,
@@ -162,22 +162,22 @@ impl Mix {
                 let deletes = (0..len).map(|_| random.u8(0..4) > 0).collect();
                 self.commit(random, deletes, origin)
             }
-            3 => Step::Do(Action::Sync),
-            4 => Step::Do(Action::Checkpoint),
-            5 => Step::Do(Action::Background(random.u32(..))),
-            6 => Step::Do(Action::Get(self.key(random))),
-            7 => Step::Reopen,
-            _ => Step::Crash(any_survival(random)),
+            3 => RunStep::Do(WorkloadAction::Sync),
+            4 => RunStep::Do(WorkloadAction::Checkpoint),
+            5 => RunStep::Do(WorkloadAction::Background(random.u32(..))),
+            6 => RunStep::Do(WorkloadAction::Get(self.key(random))),
+            7 => RunStep::Reopen,
+            _ => RunStep::Crash(any_survival(random)),
         }
     }
 
     /// Returns a commit with one write for each entry of `puts`: a put if it is true, otherwise a
     /// delete.
-    fn commit(&self, random: &mut Rng, puts: Vec<bool>, origin: u64) -> Step<Action> {
+    fn commit(&self, random: &mut Rng, puts: Vec<bool>, origin: u64) -> RunStep<WorkloadAction> {
         let durability = match weighted(random, &self.durabilities) {
-            0 => Durability::Memory,
-            1 => Durability::Process,
-            _ => Durability::Disk,
+            0 => PromisedDurability::Memory,
+            1 => PromisedDurability::Process,
+            _ => PromisedDurability::Disk,
         };
         let writes = puts.into_iter().enumerate().map(|(at, put)| {
             let key = self.key(random);
@@ -185,9 +185,9 @@ impl Mix {
             let range = if large { &self.large_len } else { &self.value_len };
             let len = random.usize(range.clone());
             let value = put.then(|| value(origin.wrapping_add(at as u64), &key, len));
-            Write { key, value }
+            ModelWrite { key, value }
         });
-        Step::Do(Action::Commit {
+        RunStep::Do(WorkloadAction::Commit {
             writes: writes.collect(),
             durability,
         })
@@ -207,8 +207,8 @@ impl Mix {
 
 /// Draws a survival mode; all are equally likely.
 #[must_use]
-pub fn any_survival(random: &mut Rng) -> Survival {
-    let all = Survival::ALL;
+pub fn any_survival(random: &mut Rng) -> CrashSurvival {
+    let all = CrashSurvival::ALL;
     all[random.usize(0..all.len())]
 }
 
@@ -226,27 +226,27 @@ mod tests {
 
     #[test]
     fn every_kind_of_step_comes_up_about_as_often_as_its_weight_says() {
-        let mix = Mix::default();
+        let mix = ActionMix::default();
         let steps = mix.steps(3, 9600);
-        let count = |is: fn(&Step<Action>) -> bool| steps.iter().filter(|step| is(step)).count();
+        let count = |is: fn(&RunStep<WorkloadAction>) -> bool| steps.iter().filter(|step| is(step)).count();
         let sum = 96;
         let near = |found: usize, weight: u32| {
             let expected = (weight * 9600 / sum) as usize;
             (expected / 2..=expected * 2).contains(&found)
         };
         assert!(near(
-            count(|step| matches!(step, Step::Do(Action::Commit { .. }))),
+            count(|step| matches!(step, RunStep::Do(WorkloadAction::Commit { .. }))),
             64
         ));
         assert!(near(
-            count(|step| matches!(step, Step::Do(Action::Checkpoint))),
+            count(|step| matches!(step, RunStep::Do(WorkloadAction::Checkpoint))),
             8
         ));
         assert!(near(
-            count(|step| matches!(step, Step::Do(Action::Background(_)))),
+            count(|step| matches!(step, RunStep::Do(WorkloadAction::Background(_)))),
             12
         ));
-        assert!(near(count(|step| matches!(step, Step::Reopen)), 1));
-        assert!(near(count(|step| matches!(step, Step::Crash(_))), 1));
+        assert!(near(count(|step| matches!(step, RunStep::Reopen)), 1));
+        assert!(near(count(|step| matches!(step, RunStep::Crash(_))), 1));
     }
 }

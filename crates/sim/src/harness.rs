@@ -16,9 +16,9 @@
 //! [`replay`] has two more variables, for a single failure.
 
 use crate::environment::{effort, number, points, wanted};
-use crate::saboteur::Sabotage;
+use crate::saboteur::PlantedBug;
 use crate::story::Story;
-use crate::{Campaign, FaultCampaign, Finding, Settings, replay};
+use crate::{CrashCampaign, FaultCampaign, RunSettings, SimulationFinding, replay};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Instant;
@@ -32,10 +32,10 @@ const FOUND_WITHIN: u64 = 20_000;
 
 /// Crash tests of a structure.
 #[derive(Clone, Debug)]
-pub struct Crashes {
+pub struct CrashTests {
     /// The length and density of each run.
-    pub settings: Settings,
-    /// The command of the test that calls [`Crashes::survive`], for replay lines.
+    pub settings: RunSettings,
+    /// The command of the test that calls [`CrashTests::survive`], for replay lines.
     pub command: &'static str,
     /// Images judged over all stories, unless the environment sets a number. Each test has a number
     /// with which it takes about ten seconds at most.
@@ -50,7 +50,7 @@ pub struct Crashes {
 
 /// The result of exploring all stories.
 #[derive(Clone, Debug, Default)]
-pub struct Survey {
+pub struct ExplorationResult {
     /// Distinct images judged, summed over the stories.
     pub distinct: u64,
     /// How often each situation was met.
@@ -59,9 +59,9 @@ pub struct Survey {
     pub is_large: bool,
 }
 
-impl Crashes {
-    fn campaign<S: Story>(&self, story: S, settings: Settings) -> Campaign<S> {
-        Campaign::new(story).settings(settings).command(self.command)
+impl CrashTests {
+    fn campaign<S: Story>(&self, story: S, settings: RunSettings) -> CrashCampaign<S> {
+        CrashCampaign::new(story).settings(settings).command(self.command)
     }
 
     /// Crashes each story and judges the recovery of as many images as the environment requests.
@@ -69,14 +69,14 @@ impl Crashes {
     /// # Panics
     /// If a story does not survive, with the command that replays it; or if a large exploration has
     /// not met a required situation.
-    pub fn survive<S: Story + Debug>(&self, stories: impl IntoIterator<Item = S>) -> Survey {
+    pub fn survive<S: Story + Debug>(&self, stories: impl IntoIterator<Item = S>) -> ExplorationResult {
         let stories: Vec<S> = stories.into_iter().collect();
         assert!(!stories.is_empty(), "a test has a story");
         let points = points(self.points);
         let workers = number("ALLUVIUM_SIM_WORKERS", 1);
-        let mut survey = Survey {
+        let mut survey = ExplorationResult {
             is_large: points >= LARGE && replay::requested().is_none(),
-            ..Survey::default()
+            ..ExplorationResult::default()
         };
         let share = points.div_ceil(stories.len() as u64);
         for story in stories {
@@ -130,7 +130,7 @@ impl Crashes {
     pub fn find_mistakes<S: Story + Clone + Debug>(
         &self,
         stories: impl IntoIterator<Item = S>,
-    ) -> Vec<Finding> {
+    ) -> Vec<SimulationFinding> {
         let stories = stories.into_iter().take(effort(2, usize::MAX));
         stories
             .map(|story| self.find(&story, &self.settings, &format!("{story:?}")))
@@ -142,9 +142,9 @@ impl Crashes {
     ///
     /// # Panics
     /// If the story survives a bug, or if the replay line finds something else.
-    pub fn find_bugs<S: Story + Clone + Debug>(&self, story: &S, bugs: &[Sabotage]) {
+    pub fn find_bugs<S: Story + Clone + Debug>(&self, story: &S, bugs: &[PlantedBug]) {
         for bug in bugs.iter().take(effort(2, usize::MAX)) {
-            let settings = Settings {
+            let settings = RunSettings {
                 sabotage: Some(*bug),
                 ..self.settings.clone()
             };
@@ -152,7 +152,7 @@ impl Crashes {
         }
     }
 
-    fn find<S: Story + Clone>(&self, story: &S, settings: &Settings, what: &str) -> Finding {
+    fn find<S: Story + Clone>(&self, story: &S, settings: &RunSettings, what: &str) -> SimulationFinding {
         let campaign = || {
             let campaign = self.campaign(story.clone(), settings.clone());
             campaign.points(FOUND_WITHIN).effort(self.effort)
@@ -172,17 +172,17 @@ impl Crashes {
 
 /// Tests of a structure on failing devices.
 #[derive(Clone, Debug)]
-pub struct Faults {
+pub struct FaultTests {
     /// The length and density of each run.
-    pub settings: Settings,
-    /// The command of the test that calls [`Faults::survive`], for replay lines.
+    pub settings: RunSettings,
+    /// The command of the test that calls [`FaultTests::survive`], for replay lines.
     pub command: &'static str,
     /// One call in this number fails; in the gate, one in four times this number. If the
     /// environment sets the number of seeds, every call fails.
     pub every: u64,
 }
 
-impl Faults {
+impl FaultTests {
     fn campaign<S: Story>(&self, story: S) -> FaultCampaign<S> {
         FaultCampaign::new(story)
             .settings(self.settings.clone())
@@ -217,10 +217,10 @@ impl Faults {
     /// If the story survives.
     pub fn find_acknowledged_failures<S: Story + Clone>(&self, story: &S, files: &[&'static str]) {
         for file in files {
-            let settings = Settings {
-                sabotage: Some(Sabotage::AcknowledgeFailedSync(file)),
+            let settings = RunSettings {
+                sabotage: Some(PlantedBug::AcknowledgeFailedSync(file)),
                 steps: 40,
-                ..Settings::default()
+                ..RunSettings::default()
             };
             let report = FaultCampaign::new(story.clone())
                 .settings(settings)

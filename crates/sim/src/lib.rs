@@ -10,7 +10,7 @@
 //! states after a crash), [`generate`] and [`ops`] (steps from a seed), [`harness`] (tests that
 //! every structure runs), [`driver`] (crashes and failing devices), `shrink` (minimised failures),
 //! [`replay`] (one-line replay), [`environment`], [`saboteur`] (planted bugs, for tests of tests),
-//! [`coverage`], [`Part`] (several directories that crash together).
+//! [`coverage`], [`PrefixDirectory`] (several directories that crash together).
 //!
 //! Invariants:
 //!
@@ -24,7 +24,7 @@ pub mod environment;
 pub mod generate;
 pub mod harness;
 pub mod ops;
-mod part;
+mod prefix_directory;
 pub mod reference;
 pub mod replay;
 pub mod saboteur;
@@ -32,7 +32,9 @@ mod shrink;
 pub mod story;
 
 pub use coverage::Coverage;
-pub use driver::{Campaign, FaultCampaign, FaultReport, Finding, Report, Settings, Tally};
-pub use part::Part;
-pub use reference::{Contents, Crash, Durability, Reference, Write};
-pub use story::{Cause, Ledger, Step, Story, Trouble, World};
+pub use driver::{
+    CampaignReport, CrashCampaign, FaultCampaign, FaultReport, RunCounts, RunSettings, SimulationFinding,
+};
+pub use prefix_directory::PrefixDirectory;
+pub use reference::{CrashHistory, ModelWrite, PromisedDurability, ReferenceModel, StoreContents};
+pub use story::{CommitLedger, RunStep, Story, StoryEnvironment, StoryError, StoryErrorKind};

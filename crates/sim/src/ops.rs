@@ -1,12 +1,12 @@
 //! The writes of a commit to an ordered store, and their effect as the ledger records it.
 
-use crate::reference::Write;
-use crate::story::Trouble;
+use crate::reference::ModelWrite;
+use crate::story::StoryError;
 use std::collections::BTreeMap;
 
 /// One write of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Op {
+pub enum WriteOp {
     /// Sets the value of a key.
     Put {
         /// The key.
@@ -50,20 +50,20 @@ pub enum Op {
 /// # Errors
 /// Errors of `get` and `keys`.
 pub fn outcome(
-    ops: &[Op],
-    get: impl Fn(&[u8]) -> Result<Option<Vec<u8>>, Trouble>,
-    keys: impl Fn(&[u8], &[u8]) -> Result<Vec<Vec<u8>>, Trouble>,
-) -> Result<Vec<Write>, Trouble> {
+    ops: &[WriteOp],
+    get: impl Fn(&[u8]) -> Result<Option<Vec<u8>>, StoryError>,
+    keys: impl Fn(&[u8], &[u8]) -> Result<Vec<Vec<u8>>, StoryError>,
+) -> Result<Vec<ModelWrite>, StoryError> {
     let mut after: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
     for op in ops {
         match op {
-            Op::Put { key, value } => {
+            WriteOp::Put { key, value } => {
                 after.insert(key.clone(), Some(value.clone()));
             }
-            Op::Delete { key } => {
+            WriteOp::Delete { key } => {
                 after.insert(key.clone(), None);
             }
-            Op::Merge { key, operand } => {
+            WriteOp::Merge { key, operand } => {
                 let before = match after.get(key) {
                     Some(value) => value.clone(),
                     None => get(key)?,
@@ -72,7 +72,7 @@ pub fn outcome(
                 value.extend_from_slice(operand);
                 after.insert(key.clone(), Some(value));
             }
-            Op::DeleteRange { start, end } => {
+            WriteOp::DeleteRange { start, end } => {
                 after.extend(keys(start, end)?.into_iter().map(|key| (key, None)));
                 for (key, value) in &mut after {
                     if start <= key && key < end {
@@ -82,7 +82,7 @@ pub fn outcome(
             }
         }
     }
-    let writes = after.into_iter().map(|(key, value)| Write { key, value });
+    let writes = after.into_iter().map(|(key, value)| ModelWrite { key, value });
     Ok(writes.collect())
 }
 
@@ -96,19 +96,19 @@ mod tests {
 
     #[test]
     fn a_range_delete_hits_what_the_system_shows_and_what_the_commit_wrote_before_it() {
-        let put = |key| Op::Put {
+        let put = |key| WriteOp::Put {
             key: bytes(key),
             value: bytes("new"),
         };
         let ops = [
             put("b"),
             put("d"),
-            Op::DeleteRange {
+            WriteOp::DeleteRange {
                 start: bytes("a"),
                 end: bytes("d"),
             },
             put("c"),
-            Op::Merge {
+            WriteOp::Merge {
                 key: bytes("d"),
                 operand: bytes("er"),
             },

@@ -9,8 +9,8 @@
 //! survival mode, and the seed of the image. The first life is the run; each image begins the next
 //! one. `-` is a failure without a crash. `fault` describes a device fault.
 
-use alluvium_device::Operation;
-use alluvium_device::simulated::{Failure, Fault, SimDirectory, Survival};
+use alluvium_device::DeviceOperation;
+use alluvium_device::simulated::{CrashSurvival, InjectedFailure, InjectedFault, SimDirectory};
 use std::fmt;
 use std::str::FromStr;
 
@@ -22,12 +22,12 @@ pub const LOUD: &str = "ALLUVIUM_SIM_LOUD";
 
 /// A crash: a life that ends before one of its device operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Turn {
+pub struct PlannedCrash {
     /// The operation of the life, counted from 0. One past the last operation means a crash after
     /// the last step.
     pub call: u64,
     /// The survival mode: the part of the data that survives.
-    pub survival: Survival,
+    pub survival: CrashSurvival,
     /// The seed of the image.
     pub seed: u64,
 }
@@ -36,7 +36,7 @@ pub struct Turn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FaultAt {
     /// The operation that fails.
-    pub operation: Operation,
+    pub operation: DeviceOperation,
     /// The kind of failure.
     pub kind: FaultKind,
     /// The call of this operation that fails, counted from 1.
@@ -67,13 +67,13 @@ pub enum FaultLasting {
 
 impl FaultAt {
     /// Injects the fault into a machine.
-    pub fn plant(&self, machine: &SimDirectory) {
+    pub fn inject(&self, machine: &SimDirectory) {
         let failure = match self.kind {
-            FaultKind::Io => Failure::Io,
-            FaultKind::Full => Failure::Full,
+            FaultKind::Io => InjectedFailure::Io,
+            FaultKind::Full => InjectedFailure::Full,
             FaultKind::Capacity => return machine.set_capacity(self.call),
         };
-        let fault = Fault::new(self.operation, failure).at(self.call);
+        let fault = InjectedFault::new(self.operation, failure).at(self.call);
         machine.inject(match self.lasting {
             FaultLasting::Once => fault,
             FaultLasting::Sticky => fault.sticky(),
@@ -83,7 +83,7 @@ impl FaultAt {
 
 /// Everything that a replay needs in addition to the code.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct ReplayTarget {
     /// Name of the story.
     pub story: String,
     /// The seed of the run.
@@ -91,24 +91,24 @@ pub struct Target {
     /// The steps to run, as indices into the steps that the story generates.
     pub steps: Vec<usize>,
     /// The crashes in order.
-    pub path: Vec<Turn>,
+    pub path: Vec<PlannedCrash>,
     /// The device fault, if any.
     pub fault: Option<FaultAt>,
 }
 
 /// The operations that can be made to fail, with their names in a replay line.
-pub const FALLIBLE: [(Operation, &str); 11] = [
-    (Operation::Read, "read"),
-    (Operation::Write, "write"),
-    (Operation::Sync, "sync"),
-    (Operation::Grow, "grow"),
-    (Operation::Truncate, "truncate"),
-    (Operation::PunchHole, "punch"),
-    (Operation::Create, "create"),
-    (Operation::Open, "open"),
-    (Operation::Rename, "rename"),
-    (Operation::Remove, "remove"),
-    (Operation::SyncDirectory, "sync-directory"),
+pub const FALLIBLE: [(DeviceOperation, &str); 11] = [
+    (DeviceOperation::Read, "read"),
+    (DeviceOperation::Write, "write"),
+    (DeviceOperation::Sync, "sync"),
+    (DeviceOperation::Grow, "grow"),
+    (DeviceOperation::Truncate, "truncate"),
+    (DeviceOperation::PunchHole, "punch"),
+    (DeviceOperation::Create, "create"),
+    (DeviceOperation::Open, "open"),
+    (DeviceOperation::Rename, "rename"),
+    (DeviceOperation::Remove, "remove"),
+    (DeviceOperation::SyncDirectory, "sync-directory"),
 ];
 
 const KINDS: [(FaultKind, &str); 3] = [
@@ -117,13 +117,13 @@ const KINDS: [(FaultKind, &str); 3] = [
     (FaultKind::Capacity, "capacity"),
 ];
 
-fn survival_name(survival: Survival) -> &'static str {
+fn survival_name(survival: CrashSurvival) -> &'static str {
     match survival {
-        Survival::Process => "process",
-        Survival::All => "all",
-        Survival::None => "none",
-        Survival::Random => "random",
-        Survival::Reordered => "reordered",
+        CrashSurvival::Process => "process",
+        CrashSurvival::All => "all",
+        CrashSurvival::None => "none",
+        CrashSurvival::Random => "random",
+        CrashSurvival::Reordered => "reordered",
     }
 }
 
@@ -147,7 +147,7 @@ fn write_ranges(f: &mut fmt::Formatter<'_>, numbers: &[usize]) -> fmt::Result {
     Ok(())
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for ReplayTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "story={} seed={} steps=", self.story, self.seed)?;
         write_ranges(f, &self.steps)?;
@@ -211,17 +211,17 @@ fn parse_steps(text: &str) -> Result<Vec<usize>, BadTarget> {
     Ok(steps)
 }
 
-fn parse_turn(text: &str) -> Result<Turn, BadTarget> {
+fn parse_turn(text: &str) -> Result<PlannedCrash, BadTarget> {
     let bad = || BadTarget(format!("{text} is not call:survival:seed"));
     let mut parts = text.split(':');
     let (Some(call), Some(name), Some(seed), None) = (parts.next(), parts.next(), parts.next(), parts.next())
     else {
         return Err(bad());
     };
-    let survival = Survival::ALL
+    let survival = CrashSurvival::ALL
         .into_iter()
         .find(|survival| survival_name(*survival) == name);
-    Ok(Turn {
+    Ok(PlannedCrash {
         call: number(call)?,
         survival: survival.ok_or_else(bad)?,
         seed: u64::from_str_radix(seed, 16).map_err(|_| bad())?,
@@ -252,11 +252,11 @@ fn parse_fault(text: &str) -> Result<FaultAt, BadTarget> {
     })
 }
 
-impl FromStr for Target {
+impl FromStr for ReplayTarget {
     type Err = BadTarget;
 
-    fn from_str(line: &str) -> Result<Target, BadTarget> {
-        let mut target = Target {
+    fn from_str(line: &str) -> Result<ReplayTarget, BadTarget> {
+        let mut target = ReplayTarget {
             story: String::new(),
             seed: 0,
             steps: Vec::new(),
@@ -286,7 +286,7 @@ impl FromStr for Target {
 /// # Panics
 /// If the variable is not a valid target, instead of testing something else.
 #[must_use]
-pub fn requested() -> Option<Target> {
+pub fn requested() -> Option<ReplayTarget> {
     let line = std::env::var(VARIABLE).ok()?;
     Some(line.parse().unwrap_or_else(|error| panic!("{error}")))
 }
@@ -297,23 +297,23 @@ mod tests {
 
     #[test]
     fn a_line_is_read_back() {
-        let turn = |call, survival| Turn {
+        let turn = |call, survival| PlannedCrash {
             call,
             survival,
             seed: 0xab,
         };
-        let target = Target {
+        let target = ReplayTarget {
             story: "toy".to_owned(),
             seed: 17,
             steps: vec![0, 1, 2, 3, 7, 9, 10],
-            path: vec![turn(3, Survival::None), turn(4, Survival::Reordered)],
+            path: vec![turn(3, CrashSurvival::None), turn(4, CrashSurvival::Reordered)],
             fault: None,
         };
         let line = "story=toy seed=17 steps=0-3,7,9-10 path=3:none:ab/4:reordered:ab";
         assert_eq!(target.to_string(), line);
         assert_eq!(line.parse(), Ok(target));
         let bare = "story=toy seed=1 steps=- path=- fault=sync:io:12:sticky";
-        assert_eq!(bare.parse::<Target>().unwrap().to_string(), bare);
+        assert_eq!(bare.parse::<ReplayTarget>().unwrap().to_string(), bare);
     }
 
     #[test]
@@ -327,7 +327,7 @@ mod tests {
             "fault=sync:io:1",
             "x=1",
         ] {
-            let error = line.parse::<Target>().unwrap_err().to_string();
+            let error = line.parse::<ReplayTarget>().unwrap_err().to_string();
             assert!(error.starts_with("ALLUVIUM_SIM is not a line"), "{error}");
         }
     }

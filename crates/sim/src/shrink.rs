@@ -5,10 +5,10 @@
 //! it are minimised by delta debugging (Zeller and Hildebrandt 2002). Any failure of a candidate
 //! counts, even a different one.
 
-use crate::driver::{Bad, Explorer, Finding, Plan, Settings, kept};
-use crate::replay::Turn;
-use crate::story::{Step, Story};
-use alluvium_device::simulated::Survival;
+use crate::driver::{CrashExplorer, CrashPlan, LifeFailure, RunSettings, SimulationFinding, kept};
+use crate::replay::PlannedCrash;
+use crate::story::{RunStep, Story};
+use alluvium_device::simulated::CrashSurvival;
 
 /// Maximum number of candidates to try.
 const CANDIDATES: u32 = 300;
@@ -18,7 +18,7 @@ const POINTS: u64 = 3000;
 
 /// Returns the seeds to try for the crash at this depth of a path: its original seed, and some more
 /// at the end of the path.
-pub(crate) fn seeds_at(path: &[Turn], depth: usize) -> Vec<u64> {
+pub(crate) fn seeds_at(path: &[PlannedCrash], depth: usize) -> Vec<u64> {
     let more = if depth + 1 == path.len() { 10 } else { 0 };
     path.get(depth)
         .into_iter()
@@ -29,10 +29,16 @@ pub(crate) fn seeds_at(path: &[Turn], depth: usize) -> Vec<u64> {
 
 /// Returns the smallest failing run that is found, starting from run `seed`, which fails with
 /// `bad`. Judges at most `effort` images.
-pub(crate) fn shrink<S: Story>(story: &S, settings: &Settings, seed: u64, effort: u64, bad: Bad) -> Finding {
+pub(crate) fn shrink<S: Story>(
+    story: &S,
+    settings: &RunSettings,
+    seed: u64,
+    effort: u64,
+    bad: LifeFailure,
+) -> SimulationFinding {
     let all = story.steps(seed, settings.steps);
     let places: Vec<usize> = (0..all.len().min(bad.step + 1)).collect();
-    let mut shrinker = Shrinker {
+    let mut shrinker = RunShrinker {
         story,
         settings,
         seed,
@@ -46,32 +52,32 @@ pub(crate) fn shrink<S: Story>(story: &S, settings: &Settings, seed: u64, effort
     shrinker.fewer_crashes();
     shrinker.simpler_survival();
     let (places, bad) = shrinker.best;
-    let explorer = Explorer::new(story, settings, Plan::Sample, seed);
+    let explorer = CrashExplorer::new(story, settings, CrashPlan::Sample, seed);
     explorer.finding(bad, &places, None)
 }
 
-struct Shrinker<'a, S: Story> {
+struct RunShrinker<'a, S: Story> {
     story: &'a S,
-    settings: &'a Settings,
+    settings: &'a RunSettings,
     seed: u64,
-    all: Vec<Step<S::Action>>,
+    all: Vec<RunStep<S::Action>>,
     /// The steps of the best candidate, and its failure.
-    best: (Vec<usize>, Bad),
+    best: (Vec<usize>, LifeFailure),
     left: u32,
     points: u64,
 }
 
-impl<S: Story> Shrinker<'_, S> {
+impl<S: Story> RunShrinker<'_, S> {
     /// Tries a subset of the steps with the crashes in `path`. If it fails, it becomes the best
     /// candidate.
-    fn try_steps(&mut self, places: Vec<usize>, path: &[Turn]) -> bool {
+    fn try_steps(&mut self, places: Vec<usize>, path: &[PlannedCrash]) -> bool {
         if self.left == 0 || self.points == 0 {
             return false;
         }
         self.left -= 1;
         let steps = kept(&self.all, &places);
-        let plan = Plan::LastStep(path.to_vec());
-        let mut explorer = Explorer::new(self.story, self.settings, plan, self.seed);
+        let plan = CrashPlan::LastStep(path.to_vec());
+        let mut explorer = CrashExplorer::new(self.story, self.settings, plan, self.seed);
         explorer.limit = POINTS.min(self.points);
         let result = explorer.run(&steps);
         self.points = self.points.saturating_sub(explorer.tally.points);
@@ -119,8 +125,14 @@ impl<S: Story> Shrinker<'_, S> {
 
     fn simpler_survival(&mut self) {
         let [turn] = self.best.1.path[..] else { return };
-        for survival in [Survival::All, Survival::Process, Survival::None, Survival::Random] {
-            if survival == turn.survival || self.try_steps(self.best.0.clone(), &[Turn { survival, ..turn }])
+        for survival in [
+            CrashSurvival::All,
+            CrashSurvival::Process,
+            CrashSurvival::None,
+            CrashSurvival::Random,
+        ] {
+            if survival == turn.survival
+                || self.try_steps(self.best.0.clone(), &[PlannedCrash { survival, ..turn }])
             {
                 return;
             }

@@ -1,23 +1,23 @@
 //! The interface of a system under simulation: the [`Story`] trait and its types.
 
 use crate::Coverage;
-use crate::reference::{Contents, Durability, Reference, Write};
+use crate::reference::{ModelWrite, PromisedDurability, ReferenceModel, StoreContents};
 use alluvium_base::ErrorKind;
 use alluvium_device::Directory;
-use alluvium_device::simulated::Survival;
+use alluvium_device::simulated::CrashSurvival;
 use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
 use std::sync::Arc;
 
 /// One step of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step<A> {
+pub enum RunStep<A> {
     /// An action of the story.
     Do(A),
     /// Closes and reopens the store.
     Reopen,
     /// Crashes the process or the machine. The run continues with the surviving data.
-    Crash(Survival),
+    Crash(CrashSurvival),
 }
 
 /// A system under test, and the operations on it.
@@ -36,20 +36,20 @@ pub trait Story: Send + Sync + 'static {
 
     /// Returns the steps of a run. A step must be valid without the steps before it, because the
     /// shrinker omits some.
-    fn steps(&self, seed: u64, count: usize) -> Vec<Step<Self::Action>>;
+    fn steps(&self, seed: u64, count: usize) -> Vec<RunStep<Self::Action>>;
 
     /// Creates a store in a directory that contains none, or the remains of an interrupted
     /// creation.
     ///
     /// # Errors
     /// Any error of the system.
-    fn create(&self, world: &World) -> Result<Self::System, Trouble>;
+    fn create(&self, world: &StoryEnvironment) -> Result<Self::System, StoryError>;
 
     /// Opens the store.
     ///
     /// # Errors
-    /// [`Cause::NotAStore`] if its creation was never finished, or any other error of the system.
-    fn open(&self, world: &World) -> Result<Self::System, Trouble>;
+    /// [`StoryErrorKind::NotAStore`] if its creation was never finished, or any other error of the system.
+    fn open(&self, world: &StoryEnvironment) -> Result<Self::System, StoryError>;
 
     /// Performs one action. Reports each commit to the ledger before it begins and when it is
     /// answered.
@@ -57,34 +57,39 @@ pub trait Story: Send + Sync + 'static {
     /// # Errors
     /// Any error of the system. The ledger must know the outcome of the commit (in doubt, or
     /// withdrawn).
-    fn apply(&self, system: &mut Self::System, action: &Self::Action, world: &World) -> Result<(), Trouble>;
+    fn apply(
+        &self,
+        system: &mut Self::System,
+        action: &Self::Action,
+        world: &StoryEnvironment,
+    ) -> Result<(), StoryError>;
 
     /// Returns all pairs that a scan returns.
     ///
     /// # Errors
     /// Any error of the system.
-    fn contents(&self, system: &mut Self::System) -> Result<Contents, Trouble>;
+    fn contents(&self, system: &mut Self::System) -> Result<StoreContents, StoryError>;
 
     /// Checks every structure. Returns one sentence per finding.
     ///
     /// # Errors
     /// Errors that prevent the check.
-    fn check(&self, system: &mut Self::System) -> Result<Vec<String>, Trouble>;
+    fn check(&self, system: &mut Self::System) -> Result<Vec<String>, StoryError>;
 
     /// Closes the store regularly.
     ///
     /// # Errors
     /// Any error of the system.
-    fn close(&self, system: Self::System, world: &World) -> Result<(), Trouble>;
+    fn close(&self, system: Self::System, world: &StoryEnvironment) -> Result<(), StoryError>;
 }
 
 /// The environment of a story.
 #[derive(Clone, Debug)]
-pub struct World {
+pub struct StoryEnvironment {
     /// The store's directory. All device operations of a story must go through it.
     pub directory: Arc<dyn Directory>,
     /// The record of commits.
-    pub ledger: Ledger,
+    pub ledger: CommitLedger,
     /// The counters of interesting situations.
     pub coverage: Coverage,
     /// The seed of the run. It does not change when the store is reopened.
@@ -93,28 +98,28 @@ pub struct World {
 
 /// The record of a story's commits. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Ledger {
-    state: Arc<Mutex<State>>,
+pub struct CommitLedger {
+    state: Arc<Mutex<LedgerState>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    reference: Reference,
+struct LedgerState {
+    reference: ReferenceModel,
     withdrawn: Option<usize>,
     amid: Option<&'static str>,
 }
 
-impl Ledger {
-    pub(crate) fn on(reference: Reference) -> Ledger {
-        Ledger {
-            state: Arc::new(Mutex::new(State {
+impl CommitLedger {
+    pub(crate) fn on(reference: ReferenceModel) -> CommitLedger {
+        CommitLedger {
+            state: Arc::new(Mutex::new(LedgerState {
                 reference,
-                ..State::default()
+                ..LedgerState::default()
             })),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LedgerState> {
         self.state.lock()
     }
 
@@ -122,7 +127,7 @@ impl Ledger {
     ///
     /// # Panics
     /// If the action has already withdrawn a commit: it must not begin another after a refused one.
-    pub fn begin(&self, writes: &[Write]) -> usize {
+    pub fn begin(&self, writes: &[ModelWrite]) -> usize {
         let mut state = self.state();
         assert_eq!(
             state.withdrawn, None,
@@ -132,7 +137,7 @@ impl Ledger {
     }
 
     /// Notes that the system acknowledged commit `number`.
-    pub fn acknowledge(&self, number: usize, durability: Durability) {
+    pub fn acknowledge(&self, number: usize, durability: PromisedDurability) {
         self.state().reference.acknowledge(number, durability);
     }
 
@@ -147,13 +152,13 @@ impl Ledger {
     }
 
     /// Notes that the system reported every commit up to `number` as durable.
-    pub fn cover(&self, number: usize) {
-        self.state().reference.cover(number);
+    pub fn mark_durable(&self, number: usize) {
+        self.state().reference.mark_durable(number);
     }
 
     /// Sets the current activity of the system, if any. Crashes during it are counted under this
     /// name.
-    pub fn amid(&self, what: Option<&'static str>) {
+    pub fn set_activity(&self, what: Option<&'static str>) {
         self.state().amid = what;
     }
 
@@ -178,11 +183,11 @@ impl Ledger {
     ///
     /// # Errors
     /// If the result is wrong.
-    pub fn expect(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), Trouble> {
+    pub fn expect(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), StoryError> {
         if self.reads(key, value) {
             return Ok(());
         }
-        Err(Trouble::wrong(format!("a read of {}", key.escape_ascii())))
+        Err(StoryError::wrong(format!("a read of {}", key.escape_ascii())))
     }
 
     /// Notes the outcome of commit `number`: it holds, it was refused without a change, or it is in
@@ -193,19 +198,19 @@ impl Ledger {
     pub fn answer(
         &self,
         number: usize,
-        durability: Durability,
-        answer: Result<(), Trouble>,
-    ) -> Result<(), Trouble> {
+        durability: PromisedDurability,
+        answer: Result<(), StoryError>,
+    ) -> Result<(), StoryError> {
         match &answer {
             Ok(()) => self.acknowledge(number, durability),
-            Err(trouble) if trouble.cause == Cause::Full => self.withdraw(number),
+            Err(trouble) if trouble.cause == StoryErrorKind::Full => self.withdraw(number),
             Err(_) => self.doubt(number),
         }
         answer
     }
 
     /// Calls `look` with the reference.
-    pub fn with<R>(&self, look: impl FnOnce(&Reference) -> R) -> R {
+    pub fn with<R>(&self, look: impl FnOnce(&ReferenceModel) -> R) -> R {
         look(&self.state().reference)
     }
 
@@ -220,7 +225,7 @@ impl Ledger {
 
 /// The kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Cause {
+pub enum StoryErrorKind {
     /// The disk is full; nothing was changed.
     Full,
     /// The device failed.
@@ -240,17 +245,17 @@ pub enum Cause {
 
 /// An error of the system under test.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct StoryError {
     /// The kind of the error.
-    pub cause: Cause,
+    pub cause: StoryErrorKind,
     /// The message.
     pub text: String,
 }
 
-impl Trouble {
+impl StoryError {
     /// Creates an error of a kind.
-    pub fn new(cause: Cause, text: impl fmt::Display) -> Trouble {
-        Trouble {
+    pub fn new(cause: StoryErrorKind, text: impl fmt::Display) -> StoryError {
+        StoryError {
             cause,
             text: text.to_string(),
         }
@@ -258,34 +263,34 @@ impl Trouble {
 
     /// Converts an error by its kind. A refusal counts as a bug, because a story requests only
     /// valid operations.
-    pub fn of(kind: ErrorKind, text: impl fmt::Display) -> Trouble {
+    pub fn of(kind: ErrorKind, text: impl fmt::Display) -> StoryError {
         let cause = match kind {
-            ErrorKind::Full => Cause::Full,
-            ErrorKind::Device => Cause::Device,
-            ErrorKind::Poisoned => Cause::Poisoned,
-            ErrorKind::Damaged => Cause::Damaged,
-            ErrorKind::NotAStore => Cause::NotAStore,
-            ErrorKind::Refused => Cause::Wrong,
+            ErrorKind::Full => StoryErrorKind::Full,
+            ErrorKind::Device => StoryErrorKind::Device,
+            ErrorKind::Poisoned => StoryErrorKind::Poisoned,
+            ErrorKind::Damaged => StoryErrorKind::Damaged,
+            ErrorKind::NotAStore => StoryErrorKind::NotAStore,
+            ErrorKind::Refused => StoryErrorKind::Wrong,
         };
-        Trouble::new(cause, text)
+        StoryError::new(cause, text)
     }
 
     /// Creates the error for a wrong result.
-    pub fn wrong(text: impl fmt::Display) -> Trouble {
-        Trouble::new(Cause::Wrong, text)
+    pub fn wrong(text: impl fmt::Display) -> StoryError {
+        StoryError::new(StoryErrorKind::Wrong, text)
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for StoryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}: {}", self.cause, self.text)
     }
 }
 
-impl std::error::Error for Trouble {}
+impl std::error::Error for StoryError {}
 
-impl From<alluvium_device::Error> for Trouble {
-    fn from(error: alluvium_device::Error) -> Trouble {
-        Trouble::of(error.kind(), error)
+impl From<alluvium_device::Error> for StoryError {
+    fn from(error: alluvium_device::Error) -> StoryError {
+        StoryError::of(error.kind(), error)
     }
 }

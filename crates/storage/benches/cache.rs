@@ -3,8 +3,8 @@
 //! inputs, as a test of the bench.
 
 use alluvium_base::{Purpose, checksum};
-use alluvium_device::{Buffer, memory::MemoryDirectory};
-use alluvium_storage::{Cache, Codec, Epochs, NodePointer, PageSize, Residence, Tiers};
+use alluvium_device::{AlignedBuffer, memory::MemoryDirectory};
+use alluvium_storage::{CacheRetention, Epochs, NodeCache, NodeCodec, NodePointer, PageSize, TierFiles};
 use std::hint::black_box;
 use std::sync::{Arc, Barrier};
 use std::time::Instant;
@@ -39,13 +39,13 @@ impl Sizes {
 }
 
 /// A device in memory with nodes of one page, and pointers to them.
-fn store(nodes: usize) -> (Arc<Tiers>, Vec<NodePointer>) {
+fn store(nodes: usize) -> (Arc<TierFiles>, Vec<NodePointer>) {
     let directory = MemoryDirectory::new();
-    let tiers = Arc::new(Tiers::create(&[&directory]).expect("memory is there"));
+    let tiers = Arc::new(TierFiles::create(&[&directory]).expect("memory is there"));
     let file = tiers.get(0).expect("there is one tier");
     file.grow((nodes * PAGE) as u64).expect("memory is there");
     let pointers = (0..nodes).map(|i| {
-        let mut node = Buffer::zeroed(PAGE);
+        let mut node = AlignedBuffer::zeroed(PAGE);
         node[..8].copy_from_slice(&(i as u64).to_le_bytes());
         let pointer = NodePointer {
             offset: (i * PAGE) as u64,
@@ -54,7 +54,7 @@ fn store(nodes: usize) -> (Arc<Tiers>, Vec<NodePointer>) {
             encoded_len: PAGE as u32,
             tier: 0,
             pages: 1,
-            codec: Codec::None,
+            codec: NodeCodec::None,
         };
         file.write_at(pointer.offset, node, Purpose::Other)
             .expect("memory is there");
@@ -65,9 +65,10 @@ fn store(nodes: usize) -> (Arc<Tiers>, Vec<NodePointer>) {
 }
 
 /// A cache that holds all of the nodes.
-fn warm(tiers: &Arc<Tiers>, pointers: &[NodePointer]) -> Cache {
+fn warm(tiers: &Arc<TierFiles>, pointers: &[NodePointer]) -> NodeCache {
     let budget = (pointers.len() * PAGE * 5 / 4).max(1 << 20) as u64;
-    let cache = Cache::new(Arc::clone(tiers), Epochs::new(), PageSize::MIN, budget).expect("memory is there");
+    let cache =
+        NodeCache::new(Arc::clone(tiers), Epochs::new(), PageSize::MIN, budget).expect("memory is there");
     for pointer in pointers {
         let guard = cache.epochs().pin();
         cache
@@ -111,7 +112,7 @@ fn first_word(node: &[u8]) -> u64 {
     u64::from_le_bytes(node[..8].try_into().expect("a node has eight bytes"))
 }
 
-fn hits_under_one_guard(cache: &Cache, pointers: &[NodePointer], order: &[u32]) -> u64 {
+fn hits_under_one_guard(cache: &NodeCache, pointers: &[NodePointer], order: &[u32]) -> u64 {
     let guard = cache.epochs().pin();
     let node = |&i: &u32| {
         cache
@@ -124,7 +125,7 @@ fn hits_under_one_guard(cache: &Cache, pointers: &[NodePointer], order: &[u32]) 
         .fold(0, u64::wrapping_add)
 }
 
-fn hits_under_a_guard_each(cache: &Cache, pointers: &[NodePointer], order: &[u32]) -> u64 {
+fn hits_under_a_guard_each(cache: &NodeCache, pointers: &[NodePointer], order: &[u32]) -> u64 {
     let word = |&i: &u32| {
         let guard = cache.epochs().pin();
         first_word(
@@ -136,10 +137,10 @@ fn hits_under_a_guard_each(cache: &Cache, pointers: &[NodePointer], order: &[u32
     order.iter().map(word).fold(0, u64::wrapping_add)
 }
 
-type Hits = fn(&Cache, &[NodePointer], &[u32]) -> u64;
+type Hits = fn(&NodeCache, &[NodePointer], &[u32]) -> u64;
 
 /// Returns the throughput of two threads relative to that of one.
-fn two_over_one(cache: &Cache, pointers: &[NodePointer], order: &[u32], hits: Hits) -> f64 {
+fn two_over_one(cache: &NodeCache, pointers: &[NodePointer], order: &[u32], hits: Hits) -> f64 {
     let run = |threads: usize| {
         let start = Barrier::new(threads);
         let one = || {
@@ -198,7 +199,7 @@ fn misses(sizes: &Sizes) {
     let (tiers, pointers) = store(sizes.missed);
     let budget = (sizes.missed * PAGE / 10).max(1 << 20) as u64;
     let cache =
-        || Cache::new(Arc::clone(&tiers), Epochs::new(), PageSize::MIN, budget).expect("memory is there");
+        || NodeCache::new(Arc::clone(&tiers), Epochs::new(), PageSize::MIN, budget).expect("memory is there");
     let file = tiers.get(0).expect("there is one tier");
     let device = median_of_slices(&pointers, MISSES, |pointers| {
         for pointer in pointers {
@@ -219,7 +220,7 @@ fn misses(sizes: &Sizes) {
     });
     report("miss, one at a time", single, "ns");
     report("miss, one at a time, without the device", single - device, "ns");
-    for residence in [Residence::Keep, Residence::PassThrough] {
+    for residence in [CacheRetention::Keep, CacheRetention::PassThrough] {
         let cached = cache();
         let batched = median_of_slices(&pointers, MISSES, |pointers| {
             for some in pointers.chunks(32) {

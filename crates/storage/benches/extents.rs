@@ -7,8 +7,10 @@
 use alluvium_base::{GIB, KIB, MIB, Purpose, TIB};
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_storage::Tiers;
-use alluvium_storage::extents::{Class, Extent, ExtentOptions, Extents, MapPointer, ReclaimLimit, UNIT};
+use alluvium_storage::TierFiles;
+use alluvium_storage::extents::{
+    AllocationClass, Extent, ExtentOptions, Extents, MapPointer, ReclaimLimit, UNIT,
+};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -46,7 +48,7 @@ const SHAPES: [Shape; 3] = [
 
 struct Bench {
     directory: Arc<dyn Directory>,
-    tiers: Arc<Tiers>,
+    tiers: Arc<TierFiles>,
     extents: Extents,
     live: Vec<Extent>,
     generation: u64,
@@ -81,7 +83,7 @@ fn per_call(calls: usize, whole: Duration) -> String {
 impl Bench {
     fn fill(shape: &Shape, size: u64) -> Bench {
         let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
-        let tiers = Arc::new(Tiers::create(&[directory.as_ref()]).expect("memory"));
+        let tiers = Arc::new(TierFiles::create(&[directory.as_ref()]).expect("memory"));
         let extents = Extents::create(Arc::clone(&tiers), ExtentOptions::default()).expect("memory");
         let mut random = fastrand::Rng::with_seed(1);
         let count = (size / UNIT) as u32 / shape.units;
@@ -89,7 +91,7 @@ impl Bench {
         let start = Instant::now();
         for _ in 0..count {
             let extent = extents
-                .allocate(0, shape.units, Class::Normal)
+                .allocate(0, shape.units, AllocationClass::Normal)
                 .expect("there is room");
             let bytes = if shape.uneven {
                 random.u64(..extent.bytes())
@@ -231,9 +233,11 @@ impl Bench {
             let (mut allocate, mut abandon) = ([Duration::ZERO; 3], [Duration::ZERO; 3]);
             for run in 0..3 {
                 let start = Instant::now();
-                taken.extend(
-                    (0..calls).map(|_| self.extents.allocate(0, units, Class::Normal).expect("room")),
-                );
+                taken.extend((0..calls).map(|_| {
+                    self.extents
+                        .allocate(0, units, AllocationClass::Normal)
+                        .expect("room")
+                }));
                 allocate[run] = start.elapsed();
                 let start = Instant::now();
                 taken.drain(..).for_each(|extent| self.extents.abandon(extent));

@@ -8,8 +8,8 @@
 
 use alluvium_base::Purpose;
 use alluvium_device::file::FileDirectory;
-use alluvium_device::{Buffer, Directory, FileOptions};
-use alluvium_storage::log::{Access, Durability, Log, LogOptions, Progress};
+use alluvium_device::{AlignedBuffer, Directory, FileOptions};
+use alluvium_storage::log::{LogDurability, LogOptions, PrepareProgress, SegmentAccess, WriteAheadLog};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -71,26 +71,26 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// Creates a log in a new directory.
-fn log_in(place: &Path, settings: &Settings, access: Access) -> (tempfile::TempDir, Log) {
+fn log_in(place: &Path, settings: &Settings, access: SegmentAccess) -> (tempfile::TempDir, WriteAheadLog) {
     let path = tempfile::tempdir_in(place).expect("a directory");
     let directory: Arc<dyn Directory> = Arc::new(FileDirectory::create(path.path()).expect("the directory"));
     let options = LogOptions {
         access,
         ..LogOptions::with_limit(settings.limit)
     };
-    let log = Log::create(&directory, options, 1).expect("a log");
-    while log.prepare().expect("prepared") == Progress::Worked {}
+    let log = WriteAheadLog::create(&directory, options, 1).expect("a log");
+    while log.prepare().expect("prepared") == PrepareProgress::Worked {}
     (path, log)
 }
 
 /// Prepares and releases until stopped, like a store's background thread after checkpoints.
-fn tend(log: &Log, stop: &AtomicBool) {
+fn tend(log: &WriteAheadLog, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         let usage = log.usage();
         if usage.live_bytes > usage.limit_bytes / 4 {
             log.release(log.completed()).expect("released");
         }
-        if log.prepare().expect("prepared") == Progress::Idle {
+        if log.prepare().expect("prepared") == PrepareProgress::Idle {
             std::thread::sleep(Duration::from_micros(50));
         }
     }
@@ -98,7 +98,7 @@ fn tend(log: &Log, stop: &AtomicBool) {
 
 /// Appends a record. Releases a full log first, which is necessary if the background thread was not
 /// scheduled.
-fn append(log: &Log, sequence: u64, durability: Durability) {
+fn append(log: &WriteAheadLog, sequence: u64, durability: LogDurability) {
     while let Err(error) = log.append(sequence, 1, &PAYLOAD, durability) {
         assert!(error.is_full(), "{error}");
         log.release(log.completed()).expect("released");
@@ -106,7 +106,7 @@ fn append(log: &Log, sequence: u64, durability: Durability) {
 }
 
 /// Returns nanoseconds per record with this number of threads.
-fn append_once(place: &Path, settings: &Settings, access: Access, threads: u64) -> f64 {
+fn append_once(place: &Path, settings: &Settings, access: SegmentAccess, threads: u64) -> f64 {
     let (_path, log) = log_in(place, settings, access);
     let (next, stop) = (AtomicU64::new(1), AtomicBool::new(false));
     let mut elapsed = Duration::ZERO;
@@ -117,7 +117,7 @@ fn append_once(place: &Path, settings: &Settings, access: Access, threads: u64) 
             .map(|_| {
                 scope.spawn(|| {
                     for _ in 0..settings.records / threads {
-                        append(&log, next.fetch_add(1, Ordering::Relaxed), Durability::Process);
+                        append(&log, next.fetch_add(1, Ordering::Relaxed), LogDurability::Process);
                     }
                 })
             })
@@ -140,7 +140,7 @@ fn appends(place: &Path, settings: &Settings) {
         "{:10} {:>8} {:>12} {:>12} {:>12}",
         "access", "threads", "ns/record", "least", "most"
     );
-    for access in [Access::Mapped, Access::Written] {
+    for access in [SegmentAccess::Mapped, SegmentAccess::Written] {
         for threads in [1, 2] {
             let rounds: Vec<f64> = (0..ROUNDS)
                 .map(|_| append_once(place, settings, access, threads))
@@ -164,14 +164,18 @@ fn device_syncs(place: &Path, settings: &Settings) -> f64 {
     let file = directory.create("probe", FileOptions::BUFFERED).expect("a file");
     file.grow(1 << 20).expect("grown");
     for at in (0..1 << 20).step_by(4096) {
-        file.write_at(at, Buffer::zeroed(4096), Purpose::Probe)
+        file.write_at(at, AlignedBuffer::zeroed(4096), Purpose::Probe)
             .expect("written");
     }
     file.sync(Purpose::Probe).expect("synced");
     let (begun, mut count) = (Instant::now(), 0u64);
     while begun.elapsed() < settings.commits {
-        file.write_at(count * 512 % (1 << 20), Buffer::zeroed(512), Purpose::Probe)
-            .expect("written");
+        file.write_at(
+            count * 512 % (1 << 20),
+            AlignedBuffer::zeroed(512),
+            Purpose::Probe,
+        )
+        .expect("written");
         file.sync(Purpose::Probe).expect("synced");
         count += 1;
     }
@@ -179,7 +183,7 @@ fn device_syncs(place: &Path, settings: &Settings) -> f64 {
 }
 
 /// Returns commits per second and syncs per commit.
-fn commit_once(place: &Path, settings: &Settings, access: Access, committers: u64) -> (f64, f64) {
+fn commit_once(place: &Path, settings: &Settings, access: SegmentAccess, committers: u64) -> (f64, f64) {
     let (_path, log) = log_in(place, settings, access);
     let (next, stop) = (AtomicU64::new(1), AtomicBool::new(false));
     let before = log.usage().syncs;
@@ -188,7 +192,7 @@ fn commit_once(place: &Path, settings: &Settings, access: Access, committers: u6
         for _ in 0..committers {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
-                    append(&log, next.fetch_add(1, Ordering::Relaxed), Durability::Disk);
+                    append(&log, next.fetch_add(1, Ordering::Relaxed), LogDurability::Disk);
                 }
             });
         }
@@ -212,7 +216,7 @@ fn commits(place: &Path, settings: &Settings) {
         "{:10} {:>10} {:>12} {:>14} {:>14} {:>16}",
         "access", "committers", "commits/s", "syncs/commit", "commits/sync", "device syncs/s"
     );
-    for access in [Access::Mapped, Access::Written] {
+    for access in [SegmentAccess::Mapped, SegmentAccess::Written] {
         for committers in [1, 16, 64] {
             let mut rounds = Vec::new();
             let mut device = Vec::new();
@@ -290,7 +294,7 @@ fn preemptions() -> i64 {
 const LONG: u64 = 100_000;
 
 fn longest(place: &Path, settings: &Settings) {
-    let (_path, log) = log_in(place, settings, Access::Mapped);
+    let (_path, log) = log_in(place, settings, SegmentAccess::Mapped);
     let stop = AtomicBool::new(false);
     let mut times = Histogram::new();
     let mut clock = Histogram::new();
@@ -302,7 +306,7 @@ fn longest(place: &Path, settings: &Settings) {
         let mut preempted = preemptions();
         let mut before = Instant::now();
         for sequence in 1..=settings.longest {
-            append(&log, sequence, Durability::Process);
+            append(&log, sequence, LogDurability::Process);
             let mut now = Instant::now();
             let ns = (now - before).as_nanos() as u64;
             times.add(ns);

@@ -7,10 +7,10 @@
 
 use alluvium_base::{MIB, Purpose, checksum};
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::{Buffer, Directory, FileOptions};
-use alluvium_storage::extents::{Class, ExtentOptions, Extents};
+use alluvium_device::{AlignedBuffer, Directory, FileOptions};
+use alluvium_storage::extents::{AllocationClass, ExtentOptions, Extents};
 use alluvium_storage::node::{NodeWriter, WriterOptions};
-use alluvium_storage::{Codec, PageSize, Tiers};
+use alluvium_storage::{NodeCodec, PageSize, TierFiles};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,7 +25,7 @@ fn main() {
     );
     parts(&nodes, bytes);
     for (page, pages) in [(4096, 1), (4096, 4), (16384, 1), (65536, 1)] {
-        for codec in [Codec::None, Codec::Lz4, Codec::Zstd] {
+        for codec in [NodeCodec::None, NodeCodec::Lz4, NodeCodec::Zstd] {
             writer(
                 &nodes,
                 bytes,
@@ -80,7 +80,7 @@ fn parts(nodes: &[u8], bytes: usize) {
         }
     });
     report("checksum of 4 KiB alone", sums, "");
-    let mut buffer = Buffer::zeroed(MIB as usize);
+    let mut buffer = AlignedBuffer::zeroed(MIB as usize);
     let copies = speed(bytes, || {
         for node in nodes
             .chunks_exact(MIB as usize)
@@ -104,8 +104,8 @@ fn parts(nodes: &[u8], bytes: usize) {
     report("write of 1 MiB to the memory device alone", writes, "");
 }
 
-fn writer(nodes: &[u8], bytes: usize, page_size: PageSize, pages: u8, codec: Codec) {
-    let tiers = Arc::new(Tiers::create(&[&MemoryDirectory::new()]).expect("memory"));
+fn writer(nodes: &[u8], bytes: usize, page_size: PageSize, pages: u8, codec: NodeCodec) {
+    let tiers = Arc::new(TierFiles::create(&[&MemoryDirectory::new()]).expect("memory"));
     let extents = Arc::new(Extents::create(Arc::clone(&tiers), ExtentOptions::default()).expect("memory"));
     let options = WriterOptions {
         tier: 0,
@@ -113,7 +113,7 @@ fn writer(nodes: &[u8], bytes: usize, page_size: PageSize, pages: u8, codec: Cod
         codec,
         birth: 1,
         purpose: Purpose::Compact,
-        class: Class::Normal,
+        class: AllocationClass::Normal,
         extent_units: WriterOptions::EXTENT_UNITS,
     };
     let node = page_size.node_bytes(pages);

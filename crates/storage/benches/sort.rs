@@ -6,7 +6,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use alluvium_device::file::FileDirectory;
-use alluvium_storage::sort::{Chunk, Layout, Options, Pushed, Spool, Spooled};
+use alluvium_storage::sort::{PushOutcome, SortChunk, SortOptions, SortRecordLayout, SortSpool, SortedInput};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write, sink};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn lines(count: usize) -> Vec<u8> {
 }
 
 /// Fills chunks, passes full ones on, and returns the last one.
-fn fill(spool: &Spool, input: &mut dyn Read, mut full: impl FnMut(Chunk)) -> Chunk {
+fn fill(spool: &SortSpool, input: &mut dyn Read, mut full: impl FnMut(SortChunk)) -> SortChunk {
     let mut reader = BufReader::with_capacity(PIECE, input);
     let mut chunk = spool.chunk();
     let mut line = Vec::new();
@@ -41,19 +41,22 @@ fn fill(spool: &Spool, input: &mut dyn Read, mut full: impl FnMut(Chunk)) -> Chu
         if line.last() == Some(&b'\n') {
             line.pop();
         }
-        if chunk.push(&line, b"").expect("lines are short") == Pushed::Full {
+        if chunk.push(&line, b"").expect("lines are short") == PushOutcome::Full {
             full(std::mem::replace(&mut chunk, spool.chunk()));
-            assert_eq!(chunk.push(&line, b"").expect("lines are short"), Pushed::Taken);
+            assert_eq!(
+                chunk.push(&line, b"").expect("lines are short"),
+                PushOutcome::Taken
+            );
         }
     }
 }
 
-fn write(spool: &Spool, chunk: Chunk) -> Spooled {
-    Spooled::Run(spool.write(chunk.sort()).expect("a run is written"))
+fn write(spool: &SortSpool, chunk: SortChunk) -> SortedInput {
+    SortedInput::Run(spool.write(chunk.sort()).expect("a run is written"))
 }
 
 /// Sorts and writes the runs of an input, in this thread or in a second one.
-fn runs(spool: &Spool, input: &mut dyn Read, threads: usize) -> Vec<Spooled> {
+fn runs(spool: &SortSpool, input: &mut dyn Read, threads: usize) -> Vec<SortedInput> {
     let mut runs = Vec::new();
     if threads == 1 {
         let last = fill(spool, input, |chunk| runs.push(write(spool, chunk)));
@@ -61,7 +64,7 @@ fn runs(spool: &Spool, input: &mut dyn Read, threads: usize) -> Vec<Spooled> {
         return runs;
     }
     std::thread::scope(|scope| {
-        let (sender, chunks) = sync_channel::<Chunk>(0);
+        let (sender, chunks) = sync_channel::<SortChunk>(0);
         let worker = scope.spawn(move || chunks.iter().map(|chunk| write(spool, chunk)).collect::<Vec<_>>());
         let last = fill(spool, input, |chunk| {
             sender.send(chunk).expect("the worker waits");
@@ -77,11 +80,11 @@ fn runs(spool: &Spool, input: &mut dyn Read, threads: usize) -> Vec<Spooled> {
 fn sort(memory: usize, threads: usize, input: &mut dyn Read, out: &mut (dyn Write + Send)) -> u64 {
     let place = tempfile::tempdir_in(".").expect("a directory");
     let directory = Arc::new(FileDirectory::open(place.path()).expect("it opens"));
-    let options = Options {
+    let options = SortOptions {
         memory_bytes: memory / threads,
-        ..Options::new(Layout::Variable)
+        ..SortOptions::new(SortRecordLayout::Variable)
     };
-    let spool = Spool::new(directory, "bench", options).expect("possible options");
+    let spool = SortSpool::new(directory, "bench", options).expect("possible options");
     let started = Instant::now();
     let inputs = runs(&spool, input, threads);
     println!(

@@ -8,15 +8,15 @@
 //! Without a directory it works in a temporary one and removes it. The directory must be empty or
 //! new.
 
-use alluvium_base::bytes::Reader;
+use alluvium_base::bytes::ByteReader;
 use alluvium_base::{MIB, Purpose};
 use alluvium_device::file::FileDirectory;
-use alluvium_device::{Buffer, Directory, FileOptions};
-use alluvium_storage::extents::{Class, Extent, ReclaimLimit};
-use alluvium_storage::log::Durability;
+use alluvium_device::{AlignedBuffer, Directory, FileOptions};
+use alluvium_storage::extents::{AllocationClass, Extent, ReclaimLimit};
+use alluvium_storage::log::LogDurability;
 use alluvium_storage::node::tier_file;
 use alluvium_storage::store::{Store, StoreOptions};
-use alluvium_storage::{NodePointer, Place, Residence, Structure};
+use alluvium_storage::{CacheRetention, DiskLocation, NodePointer, OnDiskObject};
 use std::error::Error;
 use std::path::Path;
 use std::process::Command;
@@ -74,7 +74,7 @@ fn main() -> Outcome<()> {
     println!("\n4. One bit of one page goes bad on the device.");
     let victim = pointers[usize::try_from(PAGES / 2)?];
     flip_a_bit(&*directory, &victim)?;
-    store.cache().forget(&victim);
+    store.cache().discard(&victim);
     let guard = store.epochs().pin();
     match store.cache().get(&victim, &guard, Purpose::Lookup) {
         Ok(_) => return Err("the damaged page was read as if it were sound".into()),
@@ -103,7 +103,7 @@ fn main() -> Outcome<()> {
     let counts = directory.counters().snapshot();
     for purpose in Purpose::ALL {
         let of = counts.of(purpose);
-        if of != alluvium_device::Counts::default() {
+        if of != alluvium_device::DeviceCounts::default() {
             let (read, written) = (of.read_bytes / MIB, of.written_bytes / MIB);
             println!(
                 "   {:<20} {:>9} {read:>8} {:>8} {written:>8} {:>7}",
@@ -135,7 +135,8 @@ fn doomed(path: &Path) -> Outcome<()> {
     let directory: Arc<dyn Directory> = Arc::new(FileDirectory::create(path)?);
     let store = Store::create(directory, &options(), b"")?;
     let begun = Instant::now();
-    let mut writer = store.node_writer(store.writer_options(Purpose::Incorporate, Class::Normal))?;
+    let mut writer =
+        store.node_writer(store.writer_options(Purpose::Incorporate, AllocationClass::Normal))?;
     let mut pointers = Vec::new();
     for number in 0..PAGES {
         pointers.push(writer.add(&page(number, store.page_size().bytes()))?);
@@ -153,7 +154,7 @@ fn doomed(path: &Path) -> Outcome<()> {
     for sequence in 1..=COMMITS {
         store
             .log()
-            .append(sequence, 1, &commit(sequence), Durability::Process)?;
+            .append(sequence, 1, &commit(sequence), LogDurability::Process)?;
     }
     let each = begun.elapsed() / u32::try_from(COMMITS)?;
     println!("   {COMMITS} commits are acknowledged, {each:?} each.");
@@ -167,7 +168,7 @@ const ROOTS: usize = (PAGES as usize * NodePointer::BYTES).div_ceil(16 * 4096);
 /// Writes the pages' pointers into separate nodes. The payload consists of the pointers to those
 /// nodes and every extent in use.
 fn write_root(store: &Store, pointers: &[NodePointer], extents: &[(Extent, u64)]) -> Outcome<Vec<u8>> {
-    let mut writer = store.node_writer(store.writer_options(Purpose::Trunk, Class::Freeing))?;
+    let mut writer = store.node_writer(store.writer_options(Purpose::Trunk, AllocationClass::Freeing))?;
     let node_bytes = store.page_size().node_bytes(16);
     let mut payload = Vec::new();
     for chunk in pointers.chunks(node_bytes / NodePointer::BYTES) {
@@ -188,8 +189,9 @@ fn write_root(store: &Store, pointers: &[NodePointer], extents: &[(Extent, u64)]
 /// Reads back what [`write_root`] wrote.
 fn read_root(store: &Store) -> Outcome<(Vec<NodePointer>, Vec<Extent>)> {
     let superblock = store.superblock();
-    let place = Place::new(Structure::Superblock, "superblock", 0);
-    let pointer = |bytes: &[u8]| NodePointer::decode(&mut Reader::new(bytes), &place, superblock.page_size);
+    let place = DiskLocation::new(OnDiskObject::Superblock, "superblock", 0);
+    let pointer =
+        |bytes: &[u8]| NodePointer::decode(&mut ByteReader::new(bytes), &place, superblock.page_size);
     let (roots, extents) = superblock.payload.split_at(ROOTS * NodePointer::BYTES);
     let guard = store.epochs().pin();
     let mut pointers = Vec::new();
@@ -201,9 +203,9 @@ fn read_root(store: &Store) -> Outcome<(Vec<NodePointer>, Vec<Extent>)> {
             }
         }
     }
-    let mut reader = Reader::new(extents);
+    let mut reader = ByteReader::new(extents);
     let mut found = Vec::new();
-    while reader.left() > 0 {
+    while reader.remaining() > 0 {
         found.push(Extent::decode(&mut reader, &place)?);
     }
     Ok((pointers, found))
@@ -228,7 +230,7 @@ fn read(store: &Store, pointers: &[NodePointer]) -> Outcome<()> {
         let guard = store.epochs().pin();
         let nodes = store
             .cache()
-            .get_many(&batch, &guard, Purpose::Lookup, Residence::Keep)?;
+            .get_many(&batch, &guard, Purpose::Lookup, CacheRetention::Keep)?;
         for (node, number) in nodes.iter().zip(wanted) {
             assert_eq!(node[..8], (number as u64).to_le_bytes());
         }
@@ -246,7 +248,7 @@ fn read(store: &Store, pointers: &[NodePointer]) -> Outcome<()> {
 
 fn flip_a_bit(directory: &dyn Directory, victim: &NodePointer) -> Outcome<()> {
     let file = directory.open(&tier_file(victim.tier), FileOptions::DIRECT)?;
-    let mut block = Buffer::padded(&file.read_at(victim.offset, victim.read_len(), Purpose::Other)?);
+    let mut block = AlignedBuffer::padded(&file.read_at(victim.offset, victim.read_len(), Purpose::Other)?);
     block[1234] ^= 1;
     file.write_at(victim.offset, block, Purpose::Other)?;
     Ok(())

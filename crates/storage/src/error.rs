@@ -7,9 +7,9 @@ use thiserror::Error;
 /// The result of a storage operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The on-disk structure that a [`Place`] lies in.
+/// The on-disk structure that a [`DiskLocation`] lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Structure {
+pub enum OnDiskObject {
     /// A copy of a superblock.
     Superblock,
     /// The persisted extent map.
@@ -26,46 +26,46 @@ pub enum Structure {
     TierList,
 }
 
-impl fmt::Display for Structure {
+impl fmt::Display for OnDiskObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Structure::Superblock => "superblock",
-            Structure::ExtentMap => "extent map",
-            Structure::Node => "node",
-            Structure::LogSegment => "log segment header",
-            Structure::LogRecord => "log record",
-            Structure::TierMark => "mark of a tier",
-            Structure::TierList => "list of tiers",
+            OnDiskObject::Superblock => "superblock",
+            OnDiskObject::ExtentMap => "extent map",
+            OnDiskObject::Node => "node",
+            OnDiskObject::LogSegment => "log segment header",
+            OnDiskObject::LogRecord => "log record",
+            OnDiskObject::TierMark => "mark of a tier",
+            OnDiskObject::TierList => "list of tiers",
         })
     }
 }
 
 /// The location of an on-disk structure.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct DiskLocation {
     /// The kind of structure.
-    pub structure: Structure,
+    pub object: OnDiskObject,
     /// The file's name within the store's directory.
     pub file: String,
     /// Offset of the structure's first byte in the file.
     pub offset: u64,
 }
 
-impl Place {
+impl DiskLocation {
     /// Creates a place from a structure, a file name and a byte offset.
     #[must_use]
-    pub fn new(structure: Structure, file: impl Into<String>, offset: u64) -> Place {
-        Place {
-            structure,
+    pub fn new(structure: OnDiskObject, file: impl Into<String>, offset: u64) -> DiskLocation {
+        DiskLocation {
+            object: structure,
             file: file.into(),
             offset,
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for DiskLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} in {} at offset {}", self.structure, self.file, self.offset)
+        write!(f, "{} in {} at offset {}", self.object, self.file, self.offset)
     }
 }
 
@@ -83,7 +83,7 @@ pub enum Error {
     #[error("damaged {place}: expected {expected}, found {found}{}", DAMAGE_ADVICE)]
     Corrupt {
         /// The damaged structure.
-        place: Place,
+        place: DiskLocation,
         /// A description of the expected content.
         expected: String,
         /// A description of the content found.
@@ -137,7 +137,7 @@ pub enum Error {
         /// Its directory.
         directory: String,
         /// The failed access.
-        access: crate::tiers::Access,
+        access: crate::tiers::FailedAccess,
         /// The device's error, including the file.
         cause: String,
     },
@@ -147,7 +147,7 @@ pub enum Error {
     )]
     NewerFormat {
         /// The structure that holds the version.
-        place: Place,
+        place: DiskLocation,
         /// The version found.
         found: u32,
         /// The newest version that can be read.
@@ -160,7 +160,7 @@ pub enum Error {
     )]
     OlderFormat {
         /// The structure that holds the version.
-        place: Place,
+        place: DiskLocation,
         /// The version found.
         found: u32,
         /// The version that can be read.
@@ -237,7 +237,7 @@ pub enum Error {
 
 impl Error {
     /// Creates an [`Error::Corrupt`].
-    pub fn corrupt(place: Place, expected: impl Into<String>, found: impl Into<String>) -> Error {
+    pub fn corrupt(place: DiskLocation, expected: impl Into<String>, found: impl Into<String>) -> Error {
         Error::Corrupt {
             place,
             expected: expected.into(),
@@ -269,7 +269,7 @@ impl Error {
     /// Returns the failing tier and the failed access of an [`Error::TierFails`]. Other tiers are
     /// not affected.
     #[must_use]
-    pub fn failing_tier(&self) -> Option<(u8, crate::tiers::Access)> {
+    pub fn failing_tier(&self) -> Option<(u8, crate::tiers::FailedAccess)> {
         match self {
             Error::TierFails { tier, access, .. } => Some((*tier, *access)),
             _ => None,
@@ -279,8 +279,8 @@ impl Error {
     /// Returns whether a finding of a check reports an unreadable further tier. Such a finding ends
     /// with the message of [`Error::TierFails`].
     #[must_use]
-    pub fn tells_of_unreadable_tier(sentence: &str) -> bool {
-        let marker = format!(" fails at {}: ", crate::tiers::Access::Reading);
+    pub fn reports_unreadable_tier(sentence: &str) -> bool {
+        let marker = format!(" fails at {}: ", crate::tiers::FailedAccess::Reading);
         let before = sentence.split_once(&marker).map(|(before, _)| before);
         before.is_some_and(|before| before.contains("tier "))
     }

@@ -37,12 +37,14 @@ mod sync;
 pub mod tiers;
 pub mod watermark;
 
-pub use cache::{Cache, CacheStats, CopyStats, FrameRef, NodeRef, Pending, Residence, Watched};
-pub use epoch::{Epochs, Guard, Hold};
-pub use error::{DAMAGE_ADVICE, Error, Place, Result, Structure};
-pub use log::{Durability, Log, LogOptions};
-pub use node::{Codec, NodePointer, PageSize};
-pub use tiers::{Directories, Tiers};
+pub use cache::{
+    CacheRetention, CacheStats, CopyStats, FrameRef, NodeCache, NodeRef, PendingReads, WatchedRead,
+};
+pub use epoch::{EpochGuard, EpochHold, Epochs};
+pub use error::{DAMAGE_ADVICE, DiskLocation, Error, OnDiskObject, Result};
+pub use log::{LogDurability, LogOptions, WriteAheadLog};
+pub use node::{NodeCodec, NodePointer, PageSize};
+pub use tiers::{TierDirectories, TierFiles};
 
 /// Upper bound on sequences, generations and other monotonic counters. A larger stored value is
 /// treated as damage, so that sums and successors of values read from disk cannot overflow.

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// ```
 /// use alluvium_storage::limiter::Limiter;
 /// use std::time::Duration;
-/// let mut limiter = Limiter::new(1000, 500);
+/// let mut limiter = RateLimiter::new(1000, 500);
 /// let begin = Duration::ZERO;
 /// assert_eq!(limiter.take(begin, 500), Duration::ZERO);
 /// assert_eq!(limiter.take(begin, 250), Duration::from_millis(250));
@@ -18,18 +18,18 @@ use std::time::Duration;
 /// assert_eq!(limiter.take(begin + Duration::from_millis(250), 0), Duration::ZERO);
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Limiter {
+pub struct RateLimiter {
     per_second: u64,
     burst: u64,
     /// When the bucket was or will be full. Each unit taken moves this time forward.
     full_at: Duration,
 }
 
-impl Limiter {
+impl RateLimiter {
     /// Creates a limiter whose bucket is full at time zero. A rate of 0 counts as 1.
     #[must_use]
-    pub fn new(per_second: u64, burst: u64) -> Limiter {
-        Limiter {
+    pub fn new(per_second: u64, burst: u64) -> RateLimiter {
+        RateLimiter {
             per_second: per_second.max(1),
             burst,
             full_at: Duration::ZERO,
@@ -67,7 +67,7 @@ mod tests {
     fn over_a_long_time_the_rate_holds_whatever_is_taken_when() {
         let mut random = fastrand::Rng::with_seed(5);
         for (rate, burst) in [(10_000, 0), (1_000_000, 50_000), (3, 1)] {
-            let mut limiter = Limiter::new(rate, burst);
+            let mut limiter = RateLimiter::new(rate, burst);
             let (mut now, mut taken) = (Duration::ZERO, 0);
             for _ in 0..2000 {
                 let units = random.u64(0..rate / 2 + 2);
@@ -82,12 +82,12 @@ mod tests {
 
     #[test]
     fn an_idle_time_earns_a_burst_and_no_more() {
-        let mut limiter = Limiter::new(100, 50);
+        let mut limiter = RateLimiter::new(100, 50);
         let later = Duration::from_secs(1000);
         assert_eq!(limiter.take(later, 50), Duration::ZERO);
         assert_eq!(limiter.take(later, 1), Duration::from_millis(10));
         assert_eq!(
-            Limiter::new(0, 0).take(Duration::ZERO, u64::MAX),
+            RateLimiter::new(0, 0).take(Duration::ZERO, u64::MAX),
             Duration::from_nanos(u64::MAX)
         );
     }

@@ -18,12 +18,12 @@ const _: () = assert!(HUGE_PAGE.is_power_of_two() && MAPPED < HUGE_PAGE);
 ///
 /// ```
 /// use alluvium_storage::memory::{Anonymous, HUGE_PAGE};
-/// let memory = Anonymous::reserve(1 << 30)?;
+/// let memory = AnonymousMemory::reserve(1 << 30)?;
 /// assert_eq!((memory.len(), memory.start().as_ptr() as usize % HUGE_PAGE), (1 << 30, 0));
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Anonymous {
+pub struct AnonymousMemory {
     start: NonNull<u8>,
     len: usize,
     mapping: NonNull<u8>,
@@ -31,16 +31,16 @@ pub struct Anonymous {
 }
 
 // SAFETY: this is an address range; code that reaches bytes through its start answers for that.
-unsafe impl Send for Anonymous {}
+unsafe impl Send for AnonymousMemory {}
 // SAFETY: as above.
-unsafe impl Sync for Anonymous {}
+unsafe impl Sync for AnonymousMemory {}
 
-impl Anonymous {
+impl AnonymousMemory {
     /// Reserves `len` bytes.
     ///
     /// # Errors
     /// The operating system's error when it refuses the mapping.
-    pub fn reserve(len: usize) -> io::Result<Anonymous> {
+    pub fn reserve(len: usize) -> io::Result<AnonymousMemory> {
         let mapping_len = len.checked_add(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: a new anonymous mapping at an address of the system's choice touches nothing that
         // exists.
@@ -63,7 +63,7 @@ impl Anonymous {
         // SAFETY: `skip` is below HUGE_PAGE, and the mapping is that much longer than `len`.
         let start = unsafe { mapping.add(skip) };
         debug_assert!(skip + len <= mapping_len, "the reservation lies in its mapping");
-        Ok(Anonymous {
+        Ok(AnonymousMemory {
             start,
             len,
             mapping,
@@ -71,7 +71,7 @@ impl Anonymous {
         })
     }
 
-    /// Returns a pointer to the first byte. [`Anonymous::len`] bytes from there are readable and
+    /// Returns a pointer to the first byte. [`AnonymousMemory::len`] bytes from there are readable and
     /// writable while the reservation lives.
     #[must_use]
     #[inline]
@@ -143,7 +143,7 @@ impl Anonymous {
     }
 }
 
-impl Drop for Anonymous {
+impl Drop for AnonymousMemory {
     fn drop(&mut self) {
         // SAFETY: the mapping was made by `reserve` with this length; every reference to it keeps
         // this alive.
@@ -160,28 +160,28 @@ const MAPPED: usize = 64 << 10;
 ///
 /// ```
 /// use alluvium_storage::memory::Bytes;
-/// let mut bytes = Bytes::zeroed(1 << 20);
+/// let mut bytes = ZeroedBuffer::zeroed(1 << 20);
 /// bytes[7] = 1;
 /// assert_eq!((bytes.len(), bytes[6], bytes[7]), (1 << 20, 0, 1));
 /// ```
 #[derive(Debug)]
-pub struct Bytes(Owned);
+pub struct ZeroedBuffer(ZeroedMemory);
 
 #[derive(Debug)]
-enum Owned {
-    Mapped(Anonymous),
+enum ZeroedMemory {
+    Mapped(AnonymousMemory),
     Heap(Box<[u8]>),
 }
 
-impl Bytes {
+impl ZeroedBuffer {
     /// Returns a buffer of `len` zero bytes.
     #[must_use]
-    pub fn zeroed(len: usize) -> Bytes {
-        let mapped = (len >= MAPPED).then(|| Anonymous::reserve(len));
+    pub fn zeroed(len: usize) -> ZeroedBuffer {
+        let mapped = (len >= MAPPED).then(|| AnonymousMemory::reserve(len));
         match mapped {
-            Some(Ok(memory)) => Bytes(Owned::Mapped(memory)),
+            Some(Ok(memory)) => ZeroedBuffer(ZeroedMemory::Mapped(memory)),
             // The heap may still have memory when the system refuses a mapping.
-            Some(Err(_)) | None => Bytes(Owned::Heap(vec![0; len].into_boxed_slice())),
+            Some(Err(_)) | None => ZeroedBuffer(ZeroedMemory::Heap(vec![0; len].into_boxed_slice())),
         }
     }
 
@@ -189,8 +189,8 @@ impl Bytes {
     /// stay committed until the buffer is dropped.
     pub fn truncate(&mut self, len: usize) {
         match &mut self.0 {
-            Owned::Mapped(memory) => memory.len = memory.len.min(len),
-            Owned::Heap(bytes) => {
+            ZeroedMemory::Mapped(memory) => memory.len = memory.len.min(len),
+            ZeroedMemory::Heap(bytes) => {
                 let mut kept = std::mem::take(bytes).into_vec();
                 kept.truncate(len);
                 *bytes = kept.into_boxed_slice();
@@ -199,13 +199,13 @@ impl Bytes {
     }
 }
 
-impl Default for Bytes {
-    fn default() -> Bytes {
-        Bytes::zeroed(0)
+impl Default for ZeroedBuffer {
+    fn default() -> ZeroedBuffer {
+        ZeroedBuffer::zeroed(0)
     }
 }
 
-impl Deref for Bytes {
+impl Deref for ZeroedBuffer {
     type Target = [u8];
 
     #[inline]
@@ -213,21 +213,23 @@ impl Deref for Bytes {
         match &self.0 {
             // SAFETY: the reservation has `len` bytes, initialised (zero at first), which only this
             // owner reaches.
-            Owned::Mapped(memory) => unsafe { slice::from_raw_parts(memory.start().as_ptr(), memory.len()) },
-            Owned::Heap(bytes) => bytes,
+            ZeroedMemory::Mapped(memory) => unsafe {
+                slice::from_raw_parts(memory.start().as_ptr(), memory.len())
+            },
+            ZeroedMemory::Heap(bytes) => bytes,
         }
     }
 }
 
-impl DerefMut for Bytes {
+impl DerefMut for ZeroedBuffer {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.0 {
             // SAFETY: as above; and this owner is borrowed exclusively.
-            Owned::Mapped(memory) => unsafe {
+            ZeroedMemory::Mapped(memory) => unsafe {
                 slice::from_raw_parts_mut(memory.start().as_ptr(), memory.len())
             },
-            Owned::Heap(bytes) => bytes,
+            ZeroedMemory::Heap(bytes) => bytes,
         }
     }
 }
@@ -239,7 +241,7 @@ mod tests {
     #[test]
     fn bytes_are_zero_and_their_owners_whatever_their_number() {
         for len in [0, 1, MAPPED - 1, MAPPED, MAPPED + 1, 3 << 20] {
-            let (mut one, other) = (Bytes::zeroed(len), Bytes::zeroed(len));
+            let (mut one, other) = (ZeroedBuffer::zeroed(len), ZeroedBuffer::zeroed(len));
             assert!(one.len() == len && one.iter().all(|&byte| byte == 0));
             one.fill(7);
             assert!(one.iter().all(|&byte| byte == 7) && other.iter().all(|&byte| byte == 0));
@@ -248,6 +250,6 @@ mod tests {
             one.truncate(len / 2);
             assert!(one.len() == len / 2 && one.iter().all(|&byte| byte == 7));
         }
-        assert!(Bytes::default().is_empty());
+        assert!(ZeroedBuffer::default().is_empty());
     }
 }

@@ -43,20 +43,20 @@ pub(crate) fn order() {
 #[derive(Debug)]
 pub struct Watermark {
     /// On its own cache line, because every writer moves it.
-    completed: Padded,
+    completed: PaddedWatermark,
     slots: Box<[AtomicU64]>,
 }
 
 #[derive(Debug)]
 #[repr(align(128))]
-struct Padded(AtomicU64);
+struct PaddedWatermark(AtomicU64);
 
 impl Watermark {
     /// Creates a watermark at `start`: every sequence up to `start` is complete.
     #[must_use]
     pub fn new(start: u64) -> Watermark {
         Watermark {
-            completed: Padded(AtomicU64::new(start)),
+            completed: PaddedWatermark(AtomicU64::new(start)),
             slots: (0..WINDOW).map(|_| AtomicU64::new(0)).collect(),
         }
     }

@@ -1,19 +1,19 @@
 //! Background work: flushes, maintenance, checkpoints, reclaim. Each runs in slices and may be
 //! interrupted at any slice.
 
-use crate::database::{Database, Pairs, Sealed, Snapshot};
-use crate::flaw::Flaw;
-use crate::story::trouble;
-use crate::subject::Subject;
-use alluvium_dictionary::contract::{Dictionary as _, Progress};
+use crate::database::{KeyValuePairs, SealedMemtable, SlowReader, StoryDatabase};
+use crate::flaw::CallerFlaw;
+use crate::story::to_story_error;
+use crate::subject::StructureSubject;
+use alluvium_dictionary::contract::{Dictionary as _, StepProgress};
 use alluvium_dictionary::memtable::Memtable;
-use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::memtable_slice::MemtableSlice;
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::share::Share;
 use alluvium_sim::generate::value;
-use alluvium_sim::{Trouble, World};
+use alluvium_sim::{StoryEnvironment, StoryError};
 use alluvium_storage::Result;
-use alluvium_storage::extents::{Class, ReclaimLimit};
+use alluvium_storage::extents::{AllocationClass, ReclaimLimit};
 use std::sync::Arc;
 
 /// Limits of one slice of reclaiming.
@@ -26,16 +26,16 @@ const QUIET: usize = 40;
 /// Records per slice when the caller waits for completion.
 const ALL: usize = 100_000;
 
-impl<S: Subject> Database<S> {
+impl<S: StructureSubject> StoryDatabase<S> {
     /// Tells the ledger the current activity of the store, within an action or between two.
-    pub(crate) fn enter(&self, world: &World, what: Option<&'static str>) {
+    pub(crate) fn enter(&self, world: &StoryEnvironment, what: Option<&'static str>) {
         let is_maintaining = self.steps.iter().any(Option::is_some);
         let between = is_maintaining.then_some("crash between slices of maintenance");
-        world.ledger.amid(what.or(between));
+        world.ledger.set_activity(what.or(between));
     }
 
     /// Seals the memtable if it is full.
-    pub(crate) fn seal_full(&mut self, world: &World) -> Result<()> {
+    pub(crate) fn seal_full(&mut self, world: &StoryEnvironment) -> Result<()> {
         if self.filled < self.subject.layout().memtable_bytes {
             return Ok(());
         }
@@ -43,15 +43,15 @@ impl<S: Subject> Database<S> {
     }
 
     /// Seals the memtable. The previously sealed one is flushed first.
-    pub(crate) fn seal(&mut self, world: &World) -> Result<()> {
-        if self.flaw == Flaw::DropsTheMemtable {
+    pub(crate) fn seal(&mut self, world: &StoryEnvironment) -> Result<()> {
+        if self.flaw == CallerFlaw::DropsTheMemtable {
             self.sealed = None;
         }
         self.finish_incorporation(world)?;
         let cut = self.last();
         if cut > self.dictionary.cut() {
             let fresh = Arc::new(Memtable::new(self.memtable.limit()));
-            self.sealed = Some(Sealed {
+            self.sealed = Some(SealedMemtable {
                 memtable: std::mem::replace(&mut self.memtable, fresh),
                 base: std::mem::replace(&mut self.base, cut),
                 cut,
@@ -59,11 +59,11 @@ impl<S: Subject> Database<S> {
             });
             self.filled = 0;
         }
-        self.restack();
+        self.publish_memtables();
         Ok(())
     }
 
-    pub(crate) fn finish_incorporation(&mut self, world: &World) -> Result<()> {
+    pub(crate) fn finish_incorporation(&mut self, world: &StoryEnvironment) -> Result<()> {
         while self.sealed.is_some() {
             self.poll_incorporation(ALL, world)?;
         }
@@ -78,7 +78,7 @@ impl<S: Subject> Database<S> {
     }
 
     /// Runs a slice of the flush of the sealed memtable.
-    fn poll_incorporation(&mut self, records: usize, world: &World) -> Result<()> {
+    fn poll_incorporation(&mut self, records: usize, world: &StoryEnvironment) -> Result<()> {
         self.raise_horizon();
         self.enter(world, Some("crash in an incorporation"));
         let Some(sealed) = &mut self.sealed else {
@@ -88,17 +88,17 @@ impl<S: Subject> Database<S> {
             Some(incorporation) => incorporation,
             none => {
                 let cut = match self.flaw {
-                    Flaw::CutsTooHigh => sealed.cut + 1,
-                    Flaw::CutsTooLow => sealed.cut - 1,
+                    CallerFlaw::CutsTooHigh => sealed.cut + 1,
+                    CallerFlaw::CutsTooLow => sealed.cut - 1,
                     _ => sealed.cut,
                 };
-                let share = Share::whole(Arc::clone(&sealed.memtable), cut);
-                none.insert(self.dictionary.incorporate(share, Class::Normal)?)
+                let share = MemtableSlice::whole(Arc::clone(&sealed.memtable), cut);
+                none.insert(self.dictionary.incorporate(share, AllocationClass::Normal)?)
             }
         };
         let result = incorporation.poll(records).and_then(|progress| match progress {
-            Progress::More => Ok(false),
-            Progress::Done => incorporation.publish().map(|()| true),
+            StepProgress::More => Ok(false),
+            StepProgress::Done => incorporation.publish().map(|()| true),
         });
         match result {
             // The stack lists the memtable until the next one is sealed: readers see that the
@@ -117,7 +117,7 @@ impl<S: Subject> Database<S> {
     }
 
     /// Runs a slice of one of the two maintenance steps.
-    fn poll_step(&mut self, which: usize, records: usize, world: &World) -> Result<()> {
+    fn poll_step(&mut self, which: usize, records: usize, world: &StoryEnvironment) -> Result<()> {
         self.raise_horizon();
         self.enter(world, Some("crash in maintenance"));
         if self.steps[which].is_none() {
@@ -127,8 +127,8 @@ impl<S: Subject> Database<S> {
             return Ok(());
         };
         match step.poll(records) {
-            Ok(Progress::More) => {}
-            Ok(Progress::Done) => {
+            Ok(StepProgress::More) => {}
+            Ok(StepProgress::Done) => {
                 self.steps[which] = None;
                 self.has_maintained = true;
                 world.coverage.hit("maintenance");
@@ -138,7 +138,7 @@ impl<S: Subject> Database<S> {
                 return Err(error);
             }
         }
-        if self.flaw == Flaw::ReusesEarly && self.steps[which].is_none() {
+        if self.flaw == CallerFlaw::ReusesEarly && self.steps[which].is_none() {
             let building = self.store().begin_checkpoint()?.generation();
             self.store().extents().made_durable(building);
             for _ in 0..3 {
@@ -150,13 +150,18 @@ impl<S: Subject> Database<S> {
 
     /// Makes a generation durable. If `sealing`, it contains every commit, and `covered` is the
     /// number of the newest.
-    pub(crate) fn checkpoint(&mut self, sealing: bool, covered: usize, world: &World) -> Result<()> {
+    pub(crate) fn checkpoint(
+        &mut self,
+        sealing: bool,
+        covered: usize,
+        world: &StoryEnvironment,
+    ) -> Result<()> {
         if sealing {
             self.seal(world)?;
             self.finish_incorporation(world)?;
         }
         let at = self.dictionary.cut();
-        if self.flaw == Flaw::ReleasesTheLogFirst {
+        if self.flaw == CallerFlaw::ReleasesTheLogFirst {
             self.store().log().release(at)?;
         }
         let what = match self.is_unlogged {
@@ -166,7 +171,7 @@ impl<S: Subject> Database<S> {
         self.enter(world, Some(what));
         let store = Arc::clone(&self.home.store);
         self.dictionary.prepare()?;
-        let cut = self.dictionary.stand()?;
+        let cut = self.dictionary.checkpoint_root()?;
         let (root, at) = (cut.root.clone(), cut.at);
         let payload = self.root.keep(&store, &root)?;
         let begun = store.begin_checkpoint()?;
@@ -176,15 +181,19 @@ impl<S: Subject> Database<S> {
         self.is_unlogged = false;
         world.coverage.hit("checkpoint");
         if sealing {
-            world.ledger.cover(covered);
+            world.ledger.mark_durable(covered);
         } else if let Some((_, number)) = self.commits.iter().rfind(|(last, _)| *last <= at) {
-            world.ledger.cover(*number);
+            world.ledger.mark_durable(*number);
             world.coverage.hit("checkpoint below the memtables");
         }
         Ok(())
     }
 
-    pub(crate) fn background(&mut self, choice: u32, world: &World) -> std::result::Result<(), Trouble> {
+    pub(crate) fn background(
+        &mut self,
+        choice: u32,
+        world: &StoryEnvironment,
+    ) -> std::result::Result<(), StoryError> {
         let records = 1 + (choice >> 8) as usize % 160;
         self.read_on(records / 8)?;
         match choice % 28 {
@@ -193,7 +202,7 @@ impl<S: Subject> Database<S> {
             15..18 => self.reclaim(world),
             18 => {
                 let result = self.store().log().prepare();
-                self.store().judge(result).map(drop)
+                self.store().poison_on_error(result).map(drop)
             }
             19 => {
                 self.steps[(choice >> 6) as usize % 2] = None;
@@ -210,10 +219,10 @@ impl<S: Subject> Database<S> {
             24 | 25 => return self.load_more(choice, world),
             _ => return self.toggle_snapshot(world),
         }
-        .map_err(trouble)
+        .map_err(to_story_error)
     }
 
-    fn request_maintenance(&self, world: &World) -> Result<bool> {
+    fn request_maintenance(&self, world: &StoryEnvironment) -> Result<bool> {
         let is_asked = self.subject.request_maintenance(&self.dictionary)?;
         world.coverage.add("maintenance asked for", u64::from(is_asked));
         Ok(is_asked)
@@ -221,7 +230,7 @@ impl<S: Subject> Database<S> {
 
     /// Runs all due maintenance, and maintenance that the structure considers worthwhile, for a
     /// bounded number of steps.
-    fn rest(&mut self, world: &World) -> Result<()> {
+    fn rest(&mut self, world: &StoryEnvironment) -> Result<()> {
         for turn in 0..QUIET {
             self.poll_step(turn % 2, ALL, world)?;
             if self.steps.iter().all(Option::is_none) && !self.request_maintenance(world)? {
@@ -232,7 +241,7 @@ impl<S: Subject> Database<S> {
         Ok(())
     }
 
-    fn reclaim(&mut self, world: &World) -> Result<()> {
+    fn reclaim(&mut self, world: &StoryEnvironment) -> Result<()> {
         let reclaimed = self.store().reclaim(RECLAIM)?;
         self.space.taken = self.space.taken.saturating_sub(reclaimed.freed_bytes);
         let coverage = &world.coverage;
@@ -244,16 +253,16 @@ impl<S: Subject> Database<S> {
 
     /// Begins or ends a read of the present state. At its end, the state must be unchanged, both
     /// for the scan that was kept open and for a new one.
-    fn toggle_snapshot(&mut self, world: &World) -> std::result::Result<(), Trouble> {
+    fn toggle_snapshot(&mut self, world: &StoryEnvironment) -> std::result::Result<(), StoryError> {
         let everything = KeyRange::everything();
         if self.snapshot.is_none() {
             let at = self.last();
-            let pairs = self.walk_each_way(&everything).map_err(trouble)?;
-            self.snapshot = Some(Snapshot {
+            let pairs = self.walk_each_way(&everything).map_err(to_story_error)?;
+            self.snapshot = Some(SlowReader {
                 at,
-                pairs: pairs.map_err(Trouble::wrong)?,
-                scan: self.scan(&everything, Direction::Forward, at),
-                read: Pairs::new(),
+                pairs: pairs.map_err(StoryError::wrong)?,
+                scan: self.scan(&everything, MergeDirection::Forward, at),
+                read: KeyValuePairs::new(),
             });
             return Ok(());
         }
@@ -261,24 +270,26 @@ impl<S: Subject> Database<S> {
         let snapshot = self.snapshot.take().expect("there is one");
         let directions = self.subject.directions();
         let direction = directions[directions.len() - 1];
-        let again = self.walk(&everything, direction, snapshot.at).map_err(trouble)?;
-        let again = again.map_err(Trouble::wrong)?;
+        let again = self
+            .walk(&everything, direction, snapshot.at)
+            .map_err(to_story_error)?;
+        let again = again.map_err(StoryError::wrong)?;
         if snapshot.read == snapshot.pairs && again == snapshot.pairs {
             world.coverage.hit("snapshot read to its end");
             return Ok(());
         }
-        Err(Trouble::wrong(
+        Err(StoryError::wrong(
             "a snapshot reads otherwise than when it was taken",
         ))
     }
 
     /// Reads some more records of a snapshot.
-    fn read_on(&mut self, records: usize) -> std::result::Result<(), Trouble> {
+    fn read_on(&mut self, records: usize) -> std::result::Result<(), StoryError> {
         let Some(snapshot) = &mut self.snapshot else {
             return Ok(());
         };
         for _ in 0..records {
-            let Some((key, value)) = snapshot.scan.next().map_err(trouble)? else {
+            let Some((key, value)) = snapshot.scan.next().map_err(to_story_error)? else {
                 break;
             };
             snapshot.read.insert(key.to_vec(), value.to_vec());
@@ -287,7 +298,7 @@ impl<S: Subject> Database<S> {
     }
 
     /// Counts the structure's work in an action, and tells the ledger what is still in progress.
-    pub(crate) fn count(&mut self, world: &World) {
+    pub(crate) fn count(&mut self, world: &StoryEnvironment) {
         self.enter(world, None);
         let figures = self.subject.figures(&self.dictionary);
         for ((name, now), (_, before)) in figures.iter().zip(&self.figures) {
@@ -309,7 +320,7 @@ impl<S: Subject> Database<S> {
 
     /// Counts allocated space. Once the total exceeds the largest size of the files, some space was
     /// reused.
-    fn count_space(&mut self, world: &World) {
+    fn count_space(&mut self, world: &StoryEnvironment) {
         let usage = self.store().usage().0.total();
         let taken = usage.live_extent_bytes + usage.provisional_bytes + usage.dead_bytes;
         let space = &mut self.space;

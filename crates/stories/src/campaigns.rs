@@ -1,21 +1,21 @@
 //! Length of the runs of a structure's stories.
 
-use alluvium_sim::Settings;
-use alluvium_sim::harness::{Crashes, Faults};
+use alluvium_sim::RunSettings;
+use alluvium_sim::harness::{CrashTests, FaultTests};
 
 /// Returns crash tests that judge `points` images. Runs are long and have few crash points, because
 /// a structure has several levels only after some hundred steps.
 ///
 /// `command` is the command of the test, for replay lines.
 #[must_use]
-pub fn crashes(command: &'static str, points: u64, must_meet: &'static [&'static str]) -> Crashes {
-    Crashes {
-        settings: Settings {
+pub fn crashes(command: &'static str, points: u64, must_meet: &'static [&'static str]) -> CrashTests {
+    CrashTests {
+        settings: RunSettings {
             steps: 260,
             point_every: 60,
             nested_every: 16,
             verify_every: 20,
-            ..Settings::default()
+            ..RunSettings::default()
         },
         command,
         points,
@@ -27,12 +27,12 @@ pub fn crashes(command: &'static str, points: u64, must_meet: &'static [&'static
 
 /// Returns tests on failing devices, in which one in `every` calls of each kind fails, one per run.
 #[must_use]
-pub fn faults(command: &'static str, every: u64) -> Faults {
-    Faults {
-        settings: Settings {
+pub fn faults(command: &'static str, every: u64) -> FaultTests {
+    FaultTests {
+        settings: RunSettings {
             steps: 160,
             verify_every: 40,
-            ..Settings::default()
+            ..RunSettings::default()
         },
         command,
         every,

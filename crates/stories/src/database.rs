@@ -4,25 +4,27 @@
 //! applied to the memtable. The memtable is sealed when it is full and flushed to the structure in
 //! slices. Readers search it until the flush has ended.
 
-use crate::flaw::Flaw;
+use crate::flaw::CallerFlaw;
 use crate::format::{decode, encode};
-use crate::load::Load;
+use crate::ingest::UnattachedIngest;
 use crate::root::RootKeeper;
-use crate::stack::Stack;
+use crate::stack::MemtableStack;
 use crate::story::StructureStory;
-use crate::subject::Subject;
-use alluvium_base::{Message, Sequence};
-use alluvium_dictionary::contract::{Dictionary as _, Incorporate, Scan, Step};
-use alluvium_dictionary::home::Home;
-use alluvium_dictionary::horizon::Horizon;
+use crate::subject::StructureSubject;
+use alluvium_base::{Message, SequenceNumber};
+use alluvium_dictionary::contract::{
+    Dictionary as _, DictionaryScan, MaintenanceStep, MemtableIncorporation,
+};
+use alluvium_dictionary::horizon::GcHorizon;
 use alluvium_dictionary::memtable::Memtable;
-use alluvium_dictionary::memtables::Memtables;
-use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::memtables::MemtableOwner;
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_sim::Durability;
-use alluvium_sim::ops::Op;
+use alluvium_dictionary::structure_context::StructureContext;
+use alluvium_sim::PromisedDurability;
+use alluvium_sim::ops::WriteOp;
 use alluvium_storage::store::{Store, StoreOptions};
-use alluvium_storage::{Directories, Result, log};
+use alluvium_storage::{Result, TierDirectories, log};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -31,26 +33,26 @@ use std::sync::Arc;
 const MEMTABLE_BYTES: usize = 1 << 20;
 
 /// A sealed memtable.
-pub(crate) struct Sealed {
+pub(crate) struct SealedMemtable {
     pub(crate) memtable: Arc<Memtable>,
-    pub(crate) base: Sequence,
-    pub(crate) cut: Sequence,
-    pub(crate) incorporation: Option<Box<dyn Incorporate>>,
+    pub(crate) base: SequenceNumber,
+    pub(crate) cut: SequenceNumber,
+    pub(crate) incorporation: Option<Box<dyn MemtableIncorporation>>,
 }
 
 /// A slow reader's state, and its contents when it was taken.
-pub(crate) struct Snapshot {
-    pub(crate) at: Sequence,
-    pub(crate) pairs: Pairs,
-    pub(crate) scan: Box<dyn Scan>,
-    pub(crate) read: Pairs,
+pub(crate) struct SlowReader {
+    pub(crate) at: SequenceNumber,
+    pub(crate) pairs: KeyValuePairs,
+    pub(crate) scan: Box<dyn DictionaryScan>,
+    pub(crate) read: KeyValuePairs,
 }
 
-pub(crate) type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(crate) type KeyValuePairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Space allocated since the store was opened.
 #[derive(Debug, Default)]
-pub(crate) struct Space {
+pub(crate) struct AllocatedSpace {
     /// Bytes in extents that were not free at the last count.
     pub(crate) taken: u64,
     /// Lower bound of all bytes ever allocated.
@@ -61,70 +63,70 @@ pub(crate) struct Space {
 
 /// An open database. The order of the fields is the order of their destruction: running work before
 /// the structure, and the structure before the store.
-pub struct Database<S: Subject> {
-    pub(crate) steps: [Option<Box<dyn Step>>; 2],
-    pub(crate) sealed: Option<Sealed>,
-    pub(crate) load: Option<Load>,
-    pub(crate) snapshot: Option<Snapshot>,
+pub struct StoryDatabase<S: StructureSubject> {
+    pub(crate) steps: [Option<Box<dyn MaintenanceStep>>; 2],
+    pub(crate) sealed: Option<SealedMemtable>,
+    pub(crate) load: Option<UnattachedIngest>,
+    pub(crate) snapshot: Option<SlowReader>,
     pub(crate) dictionary: S::Dictionary,
     pub(crate) root: RootKeeper,
-    pub(crate) home: Home,
+    pub(crate) home: StructureContext,
     pub(crate) subject: S,
-    pub(crate) flaw: Flaw,
+    pub(crate) flaw: CallerFlaw,
     /// Whether an ingest was attached that is in no durable generation.
     pub(crate) is_unlogged: bool,
     pub(crate) memtable: Arc<Memtable>,
     /// The memtable contains the commits above this sequence number.
-    pub(crate) base: Sequence,
-    pub(crate) stack: Arc<Stack>,
+    pub(crate) base: SequenceNumber,
+    pub(crate) stack: Arc<MemtableStack>,
     /// Bytes of keys and values in the memtable.
     pub(crate) filled: u64,
     /// The sequence number of the next write.
-    pub(crate) next: Sequence,
+    pub(crate) next: SequenceNumber,
     /// The last sequence number of each commit since the store was opened, and its number in the
     /// ledger.
-    pub(crate) commits: Vec<(Sequence, usize)>,
+    pub(crate) commits: Vec<(SequenceNumber, usize)>,
     /// The structure's counters at the last count.
     pub(crate) figures: Vec<(&'static str, u64)>,
     /// Whether a maintenance step has ended since then.
     pub(crate) has_maintained: bool,
-    pub(crate) space: Space,
+    pub(crate) space: AllocatedSpace,
 }
 
-fn durability_of_log(durability: Durability) -> log::Durability {
+fn durability_of_log(durability: PromisedDurability) -> log::LogDurability {
     match durability {
-        Durability::Memory => log::Durability::Memory,
-        Durability::Process => log::Durability::Process,
-        Durability::Disk => log::Durability::Disk,
+        PromisedDurability::Memory => log::LogDurability::Memory,
+        PromisedDurability::Process => log::LogDurability::Process,
+        PromisedDurability::Disk => log::LogDurability::Disk,
     }
 }
 
-fn insert(memtable: &Memtable, op: &Op, at: Sequence) {
+fn insert(memtable: &Memtable, op: &WriteOp, at: SequenceNumber) {
     match op {
-        Op::Put { key, value } => memtable.insert(key, Message::put(at, value)),
-        Op::Delete { key } => memtable.insert(key, Message::delete(at)),
-        Op::Merge { key, operand } => memtable.insert(key, Message::merge(at, operand)),
-        Op::DeleteRange { start, end } => memtable.delete_range(start, end, at),
+        WriteOp::Put { key, value } => memtable.insert(key, Message::put(at, value)),
+        WriteOp::Delete { key } => memtable.insert(key, Message::delete(at)),
+        WriteOp::Merge { key, operand } => memtable.insert(key, Message::merge(at, operand)),
+        WriteOp::DeleteRange { start, end } => memtable.delete_range(start, end, at),
     }
     .expect("a memtable holds all of the log");
 }
 
-fn size(op: &Op) -> u64 {
+fn size(op: &WriteOp) -> u64 {
     let (key, operand) = match op {
-        Op::Put { key, value } => (key.len(), value.len()),
-        Op::Delete { key } => (key.len(), 0),
-        Op::Merge { key, operand } => (key.len(), operand.len()),
-        Op::DeleteRange { start, end } => (start.len(), end.len()),
+        WriteOp::Put { key, value } => (key.len(), value.len()),
+        WriteOp::Delete { key } => (key.len(), 0),
+        WriteOp::Merge { key, operand } => (key.len(), operand.len()),
+        WriteOp::DeleteRange { start, end } => (start.len(), end.len()),
     };
     (key + operand) as u64
 }
 
-impl<S: Subject> Database<S> {
+impl<S: StructureSubject> StoryDatabase<S> {
     pub(crate) fn create(
         story: &StructureStory<S>,
-        directories: Directories,
+        directories: TierDirectories,
         options: &StoreOptions,
-    ) -> Result<Database<S>> {
+    ) -> Result<StoryDatabase<S>> {
         let home = Self::home(story, Store::create(directories, options, b"")?);
         let dictionary = story.subject.create(home.clone())?;
         let fresh = (Memtable::new(MEMTABLE_BYTES), 0, 1);
@@ -139,19 +141,19 @@ impl<S: Subject> Database<S> {
     /// Opens the store, replays the log above the cut, and opens the structure.
     pub(crate) fn open(
         story: &StructureStory<S>,
-        directories: Directories,
+        directories: TierDirectories,
         options: &StoreOptions,
-    ) -> Result<Database<S>> {
+    ) -> Result<StoryDatabase<S>> {
         let opening = Store::open(directories, options)?;
         let cut = opening.superblock().cut;
         let memtable = Memtable::new(MEMTABLE_BYTES);
         let (mut last, mut filled) = (cut, 0);
         let store = opening.replay(&mut |record| {
-            let is_skipped = story.flaw == Flaw::ReplaysOneLess && record.first == cut + 1;
+            let is_skipped = story.flaw == CallerFlaw::ReplaysOneLess && record.first == cut + 1;
             for (op, at) in decode(record.payload)?.iter().zip(record.first..) {
                 let is_forgotten = match op {
-                    Op::Delete { .. } => story.flaw == Flaw::ForgetsDeletes,
-                    Op::DeleteRange { .. } => story.flaw == Flaw::ForgetsRangeDeletes,
+                    WriteOp::Delete { .. } => story.flaw == CallerFlaw::ForgetsDeletes,
+                    WriteOp::DeleteRange { .. } => story.flaw == CallerFlaw::ForgetsRangeDeletes,
                     _ => false,
                 };
                 if at > cut && !is_skipped && !is_forgotten {
@@ -173,24 +175,24 @@ impl<S: Subject> Database<S> {
         Ok(Self::assemble(story, home, (dictionary, root), replayed))
     }
 
-    fn home(story: &StructureStory<S>, store: Store) -> Home {
-        Home {
+    fn home(story: &StructureStory<S>, store: Store) -> StructureContext {
+        StructureContext {
             store: Arc::new(store),
             schema: story.subject.schema(),
-            horizon: Arc::new(Horizon::default()),
+            horizon: Arc::new(GcHorizon::default()),
         }
     }
 
     fn assemble(
         story: &StructureStory<S>,
-        home: Home,
+        home: StructureContext,
         (dictionary, root): (S::Dictionary, RootKeeper),
-        (memtable, filled, next): (Memtable, u64, Sequence),
-    ) -> Database<S> {
+        (memtable, filled, next): (Memtable, u64, SequenceNumber),
+    ) -> StoryDatabase<S> {
         let usage = home.store.usage().0.total();
         let taken = usage.live_extent_bytes + usage.provisional_bytes + usage.dead_bytes;
         story.subject.prepare(&dictionary, next);
-        let database = Database {
+        let database = StoryDatabase {
             steps: [None, None],
             sealed: None,
             load: None,
@@ -209,13 +211,13 @@ impl<S: Subject> Database<S> {
             next,
             commits: Vec::new(),
             has_maintained: false,
-            space: Space {
+            space: AllocatedSpace {
                 taken,
                 ever: taken,
                 file: usage.file_bytes,
             },
         };
-        database.restack();
+        database.publish_memtables();
         database
     }
 
@@ -224,19 +226,21 @@ impl<S: Subject> Database<S> {
     }
 
     /// Returns the last committed sequence number.
-    pub(crate) fn last(&self) -> Sequence {
+    pub(crate) fn last(&self) -> SequenceNumber {
         self.next - 1
     }
 
     /// Returns the maintenance steps in progress.
-    pub(crate) fn under_way(&self) -> Vec<&dyn Step> {
+    pub(crate) fn under_way(&self) -> Vec<&dyn MaintenanceStep> {
         self.steps.iter().flatten().map(|step| &**step).collect()
     }
 
     /// Appends a commit to the log, then applies it to the memtable.
-    pub(crate) fn commit(&mut self, ops: &[Op], durability: Durability) -> Result<()> {
+    pub(crate) fn commit(&mut self, ops: &[WriteOp], durability: PromisedDurability) -> Result<()> {
         let durability = match self.flaw {
-            Flaw::AcknowledgesEarly if durability == Durability::Disk => Durability::Process,
+            CallerFlaw::AcknowledgesEarly if durability == PromisedDurability::Disk => {
+                PromisedDurability::Process
+            }
             _ => durability,
         };
         self.append(ops.len() as u32, &encode(ops), durability)?;
@@ -249,17 +253,17 @@ impl<S: Subject> Database<S> {
     }
 
     /// Appends a record of `count` sequence numbers to the log.
-    pub(crate) fn append(&self, count: u32, payload: &[u8], durability: Durability) -> Result<()> {
+    pub(crate) fn append(&self, count: u32, payload: &[u8], durability: PromisedDurability) -> Result<()> {
         let store = self.store();
         store.health()?;
         let result = store
             .log()
             .append(self.next, count, payload, durability_of_log(durability));
-        store.judge(result).map(drop)
+        store.poison_on_error(result).map(drop)
     }
 
     /// Publishes the list of memtables to readers.
-    pub(crate) fn restack(&self) {
+    pub(crate) fn publish_memtables(&self) {
         let sealed = self.sealed.iter().map(|sealed| (&sealed.memtable, sealed.base));
         self.stack
             .set(std::iter::once((&self.memtable, self.base)).chain(sealed));
@@ -270,8 +274,13 @@ impl<S: Subject> Database<S> {
     }
 
     /// Begins a scan of a range for a reader at `at`.
-    pub(crate) fn scan(&self, range: &KeyRange, direction: Direction, at: Sequence) -> Box<dyn Scan> {
-        let stack: Arc<dyn Memtables> = Arc::<Stack>::clone(&self.stack);
+    pub(crate) fn scan(
+        &self,
+        range: &KeyRange,
+        direction: MergeDirection,
+        at: SequenceNumber,
+    ) -> Box<dyn DictionaryScan> {
+        let stack: Arc<dyn MemtableOwner> = Arc::<MemtableStack>::clone(&self.stack);
         let range = range.clone();
         self.subject.walk(&self.dictionary, stack, range, direction, at)
     }
@@ -280,16 +289,16 @@ impl<S: Subject> Database<S> {
     pub(crate) fn walk(
         &self,
         range: &KeyRange,
-        direction: Direction,
-        at: Sequence,
-    ) -> Result<std::result::Result<Pairs, String>> {
+        direction: MergeDirection,
+        at: SequenceNumber,
+    ) -> Result<std::result::Result<KeyValuePairs, String>> {
         let mut scan = self.scan(range, direction, at);
-        let (mut pairs, mut last) = (Pairs::new(), None);
+        let (mut pairs, mut last) = (KeyValuePairs::new(), None);
         while let Some((key, value)) = scan.next()? {
             let place = Some((self.subject.rank(&self.dictionary, key), key.to_vec()));
             let is_in_order = match direction {
-                Direction::Forward => last < place,
-                Direction::Backward => last.is_none() || last > place,
+                MergeDirection::Forward => last < place,
+                MergeDirection::Backward => last.is_none() || last > place,
             };
             if !is_in_order {
                 return Ok(Err(format!("{} is out of order", key.escape_ascii())));
@@ -302,7 +311,10 @@ impl<S: Subject> Database<S> {
 
     /// Returns all pairs of a range, by a scan in each direction. Returns a message if the results
     /// differ or are out of order.
-    pub(crate) fn walk_each_way(&self, range: &KeyRange) -> Result<std::result::Result<Pairs, String>> {
+    pub(crate) fn walk_each_way(
+        &self,
+        range: &KeyRange,
+    ) -> Result<std::result::Result<KeyValuePairs, String>> {
         let mut all = None;
         for &direction in self.subject.directions() {
             let pairs = self.walk(range, direction, self.last())?;

@@ -2,7 +2,7 @@
 
 /// A mistake of a structure's caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flaw {
+pub enum CallerFlaw {
     /// No mistake.
     Right,
     /// Space that maintenance freed is reused before the generation without it is durable.

@@ -9,21 +9,21 @@
 //!
 //! The operand of a range delete is the end of its range.
 
-use alluvium_base::bytes::{Reader, Truncated, Writer};
-use alluvium_sim::ops::Op;
-use alluvium_storage::{Error, Place, Result, Structure};
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
+use alluvium_sim::ops::WriteOp;
+use alluvium_storage::{DiskLocation, Error, OnDiskObject, Result};
 
-pub(crate) fn encode(ops: &[Op]) -> Vec<u8> {
+pub(crate) fn encode(ops: &[WriteOp]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    Writer::new(&mut bytes).u32(ops.len() as u32);
+    ByteWriter::new(&mut bytes).u32(ops.len() as u32);
     for op in ops {
         let (kind, key, operand): (u8, &[u8], &[u8]) = match op {
-            Op::Put { key, value } => (0, key, value),
-            Op::Delete { key } => (1, key, &[]),
-            Op::Merge { key, operand } => (2, key, operand),
-            Op::DeleteRange { start, end } => (3, start, end),
+            WriteOp::Put { key, value } => (0, key, value),
+            WriteOp::Delete { key } => (1, key, &[]),
+            WriteOp::Merge { key, operand } => (2, key, operand),
+            WriteOp::DeleteRange { start, end } => (3, start, end),
         };
-        Writer::new(&mut bytes)
+        ByteWriter::new(&mut bytes)
             .u8(kind)
             .u16(key.len() as u16)
             .u32(operand.len() as u32)
@@ -33,19 +33,19 @@ pub(crate) fn encode(ops: &[Op]) -> Vec<u8> {
     bytes
 }
 
-pub(crate) fn decode(bytes: &[u8]) -> Result<Vec<Op>> {
-    let mut reader = Reader::new(bytes);
-    let mut read = || -> std::result::Result<Vec<Op>, Truncated> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<Vec<WriteOp>> {
+    let mut reader = ByteReader::new(bytes);
+    let mut read = || -> std::result::Result<Vec<WriteOp>, TruncatedInput> {
         let mut ops = Vec::new();
         for _ in 0..reader.u32()? {
             let (kind, key, operand) = (reader.u8()?, reader.u16()?, reader.u32()?);
             let key = reader.take(key.into())?.to_vec();
             let operand = reader.take(operand as usize)?.to_vec();
             ops.push(match kind {
-                0 => Op::Put { key, value: operand },
-                1 => Op::Delete { key },
-                2 => Op::Merge { key, operand },
-                _ => Op::DeleteRange {
+                0 => WriteOp::Put { key, value: operand },
+                1 => WriteOp::Delete { key },
+                2 => WriteOp::Merge { key, operand },
+                _ => WriteOp::DeleteRange {
                     start: key,
                     end: operand,
                 },
@@ -53,7 +53,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Vec<Op>> {
         }
         Ok(ops)
     };
-    let place = Place::new(Structure::LogRecord, "log", 0);
+    let place = DiskLocation::new(OnDiskObject::LogRecord, "log", 0);
     read().map_err(|error| Error::corrupt(place, "a batch", error.to_string()))
 }
 
@@ -65,16 +65,16 @@ mod tests {
     fn records_are_read_back() {
         let (key, value) = (b"key".to_vec(), b"value".to_vec());
         let ops = vec![
-            Op::Put {
+            WriteOp::Put {
                 key: key.clone(),
                 value: value.clone(),
             },
-            Op::Delete { key: key.clone() },
-            Op::Merge {
+            WriteOp::Delete { key: key.clone() },
+            WriteOp::Merge {
                 key: key.clone(),
                 operand: value.clone(),
             },
-            Op::DeleteRange {
+            WriteOp::DeleteRange {
                 start: key,
                 end: value,
             },

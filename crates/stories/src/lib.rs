@@ -3,12 +3,12 @@
 //! *Knows*: the contract in `alluvium_dictionary`, how a store logs commits and seals memtables,
 //! and the mistakes that a caller of a structure could make.
 //!
-//! *Does not know*: any structure. A structure's test implements [`Subject`].
+//! *Does not know*: any structure. A structure's test implements [`StructureSubject`].
 //!
-//! *Read in this order*: [`Subject`] (provided by a structure's test), [`StructureStory`] (run by
+//! *Read in this order*: [`StructureSubject`] (provided by a structure's test), [`StructureStory`] (run by
 //! the simulator), `database.rs` (log, memtables and the structure), `background.rs` (flushes,
-//! maintenance, checkpoints, reclaim), `root.rs`, `load.rs` (ingests), `steps.rs` (steps of a run),
-//! `format.rs` (log records), [`Flaw`] (planted mistakes), `campaigns.rs` (length of runs).
+//! maintenance, checkpoints, reclaim), `root.rs`, `ingest.rs` (ingests), `steps.rs` (steps of a run),
+//! `format.rs` (log records), [`CallerFlaw`] (planted mistakes), `campaigns.rs` (length of runs).
 //!
 //! This is a separate crate, not part of `sim`: `storage` is tested with `sim`, so `sim` cannot
 //! depend on `dictionary`, which uses `storage`.
@@ -22,7 +22,7 @@ mod campaigns;
 mod database;
 mod flaw;
 mod format;
-mod load;
+mod ingest;
 mod root;
 mod stack;
 pub mod steps;
@@ -30,9 +30,9 @@ mod story;
 mod subject;
 
 pub use campaigns::{crashes, faults};
-pub use database::Database;
-pub use flaw::Flaw;
-pub use stack::Stack;
-pub use steps::Action;
-pub use story::{StructureStory, trouble};
-pub use subject::{Layout, Subject, in_order, read};
+pub use database::StoryDatabase;
+pub use flaw::CallerFlaw;
+pub use stack::MemtableStack;
+pub use steps::StoryAction;
+pub use story::{StructureStory, to_story_error};
+pub use subject::{StoreLayout, StructureSubject, in_order, read};

@@ -1,9 +1,9 @@
 //! The root of the structure: in the superblock if it fits, otherwise in separate nodes.
 
-use alluvium_dictionary::blob::{Blob, Root};
+use alluvium_dictionary::blob::{Blob, BlobRoot};
 use alluvium_storage::store::Store;
 use alluvium_storage::superblock::MAX_PAYLOAD;
-use alluvium_storage::{Place, Result, Structure};
+use alluvium_storage::{DiskLocation, OnDiskObject, Result};
 
 /// The root of the durable generation.
 #[derive(Debug, Default)]
@@ -22,10 +22,10 @@ impl RootKeeper {
         if payload.is_empty() {
             return Ok(RootKeeper::default());
         }
-        let place = Place::new(Structure::Superblock, "superblock", 0);
-        let (apart, root) = match Root::decode(&payload, &place, store.page_size())? {
-            Root::Here(root) => (None, root.to_vec()),
-            Root::Apart(pointer) => {
+        let place = DiskLocation::new(OnDiskObject::Superblock, "superblock", 0);
+        let (apart, root) = match BlobRoot::decode(&payload, &place, store.page_size())? {
+            BlobRoot::Here(root) => (None, root.to_vec()),
+            BlobRoot::Apart(pointer) => {
                 let (blob, root) = Blob::open(store, &pointer)?;
                 (Some(blob), root)
             }
@@ -39,11 +39,11 @@ impl RootKeeper {
     /// Returns the superblock payload that names `root`. Writes the nodes that it needs, and
     /// releases those of the previous root.
     pub(crate) fn keep(&mut self, store: &Store, root: &[u8]) -> Result<Vec<u8>> {
-        let mut payload = Root::Here(root).encode();
+        let mut payload = BlobRoot::Here(root).encode();
         let mut apart = None;
         if payload.len() > MAX_PAYLOAD {
-            let blob = store.judge(Blob::write(store, root))?;
-            payload = Root::Apart(*blob.pointer()).encode();
+            let blob = store.poison_on_error(Blob::write(store, root))?;
+            payload = BlobRoot::Apart(*blob.pointer()).encode();
             apart = Some(blob);
         }
         if let Some(before) = std::mem::replace(&mut self.apart, apart) {

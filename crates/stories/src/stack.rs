@@ -1,24 +1,24 @@
 //! The memtables above a structure, as a store manages them.
 
-use alluvium_base::Sequence;
-use alluvium_dictionary::contract::{Lookup, Reader as _};
-use alluvium_dictionary::gather::Gather;
-use alluvium_dictionary::key::Key;
+use alluvium_base::SequenceNumber;
+use alluvium_dictionary::contract::{LookupReader as _, PointLookup};
+use alluvium_dictionary::key::LookupKey;
 use alluvium_dictionary::lookup;
+use alluvium_dictionary::lookup_state::LookupState;
 use alluvium_dictionary::memtable::Memtable;
-use alluvium_dictionary::memtables::{MemtableEntry, MemtableList, Memtables};
+use alluvium_dictionary::memtables::{MemtableEntry, MemtableList, MemtableOwner};
 use alluvium_storage::Result;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// The current list of memtables.
 #[derive(Debug, Default)]
-pub struct Stack(Mutex<MemtableList>);
+pub struct MemtableStack(Mutex<MemtableList>);
 
-impl Stack {
+impl MemtableStack {
     /// Replaces the list. The memtables are listed newest first, each with its base: it contains
     /// only commits above the base.
-    pub fn set<'m>(&self, memtables: impl IntoIterator<Item = (&'m Arc<Memtable>, Sequence)>) {
+    pub fn set<'m>(&self, memtables: impl IntoIterator<Item = (&'m Arc<Memtable>, SequenceNumber)>) {
         let entry = |(memtable, base): (&Arc<Memtable>, _)| MemtableEntry {
             memtable: Arc::clone(memtable),
             base,
@@ -30,15 +30,15 @@ impl Stack {
     ///
     /// # Errors
     /// I/O errors; damage.
-    pub fn gather<D: Lookup>(
+    pub fn gather<D: PointLookup>(
         &self,
         dictionary: &D,
         keys: &[&[u8]],
-        gathers: &mut [Gather<'_>],
+        gathers: &mut [LookupState<'_>],
     ) -> Result<()> {
         let list = self.newest_first();
         let reader = dictionary.reader();
-        let keys: Vec<Key<'_>> = keys.iter().map(|key| Key::new(key)).collect();
+        let keys: Vec<LookupKey<'_>> = keys.iter().map(|key| LookupKey::new(key)).collect();
         for entry in list.iter().filter(|entry| entry.base >= reader.cut()) {
             for (&key, gather) in keys.iter().zip(&mut *gathers) {
                 gather.memtable(&entry.memtable, key);
@@ -51,7 +51,7 @@ impl Stack {
     }
 }
 
-impl Memtables for Stack {
+impl MemtableOwner for MemtableStack {
     fn newest_first(&self) -> MemtableList {
         Arc::clone(&self.0.lock())
     }

@@ -1,18 +1,21 @@
 //! The story that the simulator runs.
 
-use crate::database::Database;
-use crate::flaw::Flaw;
-use crate::steps::Action;
-use crate::subject::Subject;
+use crate::database::StoryDatabase;
+use crate::flaw::CallerFlaw;
+use crate::steps::StoryAction;
+use crate::subject::StructureSubject;
+use alluvium_dictionary::check_report::CheckLevel;
 use alluvium_dictionary::contract::Dictionary as _;
-use alluvium_dictionary::findings::Depth;
-use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_sim::ops::{Op, outcome};
-use alluvium_sim::{Cause, Contents, Durability, Part, Step, Story, Trouble, World, Write};
+use alluvium_sim::ops::{WriteOp, outcome};
+use alluvium_sim::{
+    ModelWrite, PrefixDirectory, PromisedDurability, RunStep, StoreContents, Story, StoryEnvironment,
+    StoryError, StoryErrorKind,
+};
 use alluvium_storage::extents::{ExtentOptions, UNIT};
 use alluvium_storage::store::StoreOptions;
-use alluvium_storage::{Directories, Error, log};
+use alluvium_storage::{Error, TierDirectories, log};
 use std::sync::Arc;
 
 /// One in this many openings checks everything; the others check only the trunk.
@@ -26,34 +29,34 @@ pub struct StructureStory<S> {
     /// The structure.
     pub subject: S,
     /// The planted mistake of the database.
-    pub flaw: Flaw,
+    pub flaw: CallerFlaw,
     /// Number of tiers: 1 or 2.
     pub tiers: u8,
 }
 
 /// Converts an error of the store to one of the simulator.
 #[must_use]
-pub fn trouble(error: Error) -> Trouble {
+pub fn to_story_error(error: Error) -> StoryError {
     if error.failing_tier().is_some() {
-        return Trouble::new(Cause::Part, error);
+        return StoryError::new(StoryErrorKind::Part, error);
     }
-    Trouble::of(error.kind(), error)
+    StoryError::of(error.kind(), error)
 }
 
-impl<S: Subject> StructureStory<S> {
+impl<S: StructureSubject> StructureStory<S> {
     /// Creates a story on one tier, without a planted mistake.
     pub fn new(name: &'static str, subject: S) -> StructureStory<S> {
         StructureStory {
             name,
             subject,
-            flaw: Flaw::Right,
+            flaw: CallerFlaw::Right,
             tiers: 1,
         }
     }
 
     /// Returns the story with a planted mistake.
     #[must_use]
-    pub fn with_flaw(self, flaw: Flaw) -> StructureStory<S> {
+    pub fn with_flaw(self, flaw: CallerFlaw) -> StructureStory<S> {
         StructureStory { flaw, ..self }
     }
 
@@ -97,36 +100,39 @@ impl<S: Subject> StructureStory<S> {
     }
 
     /// Returns the directories of the tiers. Two tiers are parts of the one directory that crashes.
-    fn directories(&self, world: &World) -> Directories {
+    fn directories(&self, world: &StoryEnvironment) -> TierDirectories {
         match self.tiers {
             1 => Arc::clone(&world.directory).into(),
-            _ => Directories::from(Arc::new(Part::of(&world.directory, "one.")))
-                .and(Arc::new(Part::of(&world.directory, "two."))),
+            _ => TierDirectories::from(Arc::new(PrefixDirectory::of(&world.directory, "one.")))
+                .and(Arc::new(PrefixDirectory::of(&world.directory, "two."))),
         }
     }
 }
 
 /// Returns the effect of a commit's writes, for the ledger.
-fn expect<S: Subject>(database: &Database<S>, ops: &[Op]) -> Result<Vec<Write>, Trouble> {
+fn expect<S: StructureSubject>(
+    database: &StoryDatabase<S>,
+    ops: &[WriteOp],
+) -> Result<Vec<ModelWrite>, StoryError> {
     let keys = |start: &[u8], end: &[u8]| {
         let range = KeyRange::new(start, Some(end));
-        let found = database.walk(&range, Direction::Forward, database.last());
-        let found = found.map_err(trouble)?.map_err(Trouble::wrong)?;
+        let found = database.walk(&range, MergeDirection::Forward, database.last());
+        let found = found.map_err(to_story_error)?.map_err(StoryError::wrong)?;
         Ok(found.into_keys().collect())
     };
-    outcome(ops, |key| database.get(key).map_err(trouble), keys)
+    outcome(ops, |key| database.get(key).map_err(to_story_error), keys)
 }
 
-fn commit<S: Subject>(
-    database: &mut Database<S>,
-    ops: &[Op],
-    durability: Durability,
-    world: &World,
-) -> Result<(), Trouble> {
-    database.seal_full(world).map_err(trouble)?;
+fn commit<S: StructureSubject>(
+    database: &mut StoryDatabase<S>,
+    ops: &[WriteOp],
+    durability: PromisedDurability,
+    world: &StoryEnvironment,
+) -> Result<(), StoryError> {
+    database.seal_full(world).map_err(to_story_error)?;
     database
         .log_again(world.ledger.newest(), world)
-        .map_err(trouble)?;
+        .map_err(to_story_error)?;
     let writes = expect(database, ops)?;
     let ledger = &world.ledger;
     let number = ledger.begin(&writes);
@@ -141,50 +147,58 @@ fn commit<S: Subject>(
     if result.is_ok() {
         database.commits.push((database.last(), number));
     }
-    ledger.answer(number, durability, result.map_err(trouble))
+    ledger.answer(number, durability, result.map_err(to_story_error))
 }
 
-fn sync<S: Subject>(database: &mut Database<S>, world: &World) -> Result<(), Trouble> {
+fn sync<S: StructureSubject>(
+    database: &mut StoryDatabase<S>,
+    world: &StoryEnvironment,
+) -> Result<(), StoryError> {
     let newest = world.ledger.newest();
-    database.log_again(newest, world).map_err(trouble)?;
+    database.log_again(newest, world).map_err(to_story_error)?;
     let store = database.store();
-    store.health().map_err(trouble)?;
+    store.health().map_err(to_story_error)?;
     let result = store.log().sync_all();
-    let synced = store.judge(result).map_err(trouble)?;
+    let synced = store.poison_on_error(result).map_err(to_story_error)?;
     assert_eq!(synced, database.last(), "everything is complete");
-    world.ledger.cover(newest);
+    world.ledger.mark_durable(newest);
     Ok(())
 }
 
-impl<S: Subject> Story for StructureStory<S> {
-    type Action = Action;
-    type System = Database<S>;
+impl<S: StructureSubject> Story for StructureStory<S> {
+    type Action = StoryAction;
+    type System = StoryDatabase<S>;
 
     fn name(&self) -> &'static str {
         self.name
     }
 
-    fn steps(&self, seed: u64, count: usize) -> Vec<Step<Action>> {
+    fn steps(&self, seed: u64, count: usize) -> Vec<RunStep<StoryAction>> {
         self.subject.steps(seed, count)
     }
 
-    fn create(&self, world: &World) -> Result<Database<S>, Trouble> {
-        Database::create(self, self.directories(world), &self.store_options()).map_err(trouble)
+    fn create(&self, world: &StoryEnvironment) -> Result<StoryDatabase<S>, StoryError> {
+        StoryDatabase::create(self, self.directories(world), &self.store_options()).map_err(to_story_error)
     }
 
-    fn open(&self, world: &World) -> Result<Database<S>, Trouble> {
-        Database::open(self, self.directories(world), &self.store_options()).map_err(trouble)
+    fn open(&self, world: &StoryEnvironment) -> Result<StoryDatabase<S>, StoryError> {
+        StoryDatabase::open(self, self.directories(world), &self.store_options()).map_err(to_story_error)
     }
 
-    fn apply(&self, database: &mut Database<S>, action: &Action, world: &World) -> Result<(), Trouble> {
+    fn apply(
+        &self,
+        database: &mut StoryDatabase<S>,
+        action: &StoryAction,
+        world: &StoryEnvironment,
+    ) -> Result<(), StoryError> {
         let newest = world.ledger.newest();
         let result = match action {
-            Action::Commit { ops, durability } => commit(database, ops, *durability, world),
-            Action::Sync => sync(database, world),
-            Action::Checkpoint => database.checkpoint(true, newest, world).map_err(trouble),
-            Action::Background(choice) => database.background(*choice, world),
-            Action::Get(key) => {
-                let value = database.get(key).map_err(trouble);
+            StoryAction::Commit { ops, durability } => commit(database, ops, *durability, world),
+            StoryAction::Sync => sync(database, world),
+            StoryAction::Checkpoint => database.checkpoint(true, newest, world).map_err(to_story_error),
+            StoryAction::Background(choice) => database.background(*choice, world),
+            StoryAction::Get(key) => {
+                let value = database.get(key).map_err(to_story_error);
                 value.and_then(|value| world.ledger.expect(key, value.as_deref()))
             }
         };
@@ -192,44 +206,44 @@ impl<S: Subject> Story for StructureStory<S> {
         result
     }
 
-    fn contents(&self, database: &mut Database<S>) -> Result<Contents, Trouble> {
+    fn contents(&self, database: &mut StoryDatabase<S>) -> Result<StoreContents, StoryError> {
         // Alternate the direction instead of using all: a scan is most of the cost of judging an
         // image.
         let directions = self.subject.directions();
         let direction = directions[database.next as usize % directions.len()];
         let pairs = database.walk(&KeyRange::everything(), direction, database.last());
-        let mut contents = Contents::new();
-        for (key, value) in pairs.map_err(trouble)?.map_err(Trouble::wrong)? {
+        let mut contents = StoreContents::new();
+        for (key, value) in pairs.map_err(to_story_error)?.map_err(StoryError::wrong)? {
             contents.add(&key, &value).expect("a map has each key once");
         }
         Ok(contents)
     }
 
-    fn check(&self, database: &mut Database<S>) -> Result<Vec<String>, Trouble> {
+    fn check(&self, database: &mut StoryDatabase<S>) -> Result<Vec<String>, StoryError> {
         let store = database.store();
         let superblock = store.superblock();
         let depth = match (superblock.generation + database.next).is_multiple_of(EVERYTHING) {
-            true => Depth::Everything,
-            false => Depth::Trunk,
+            true => CheckLevel::Everything,
+            false => CheckLevel::Trunk,
         };
         let durable = database.root.durable.as_deref();
         let examined = database
             .dictionary
-            .examine(depth, &database.under_way(), durable, &mut |_| Ok(()))
-            .map_err(trouble)?;
+            .check(depth, &database.under_way(), durable, &mut |_| Ok(()))
+            .map_err(to_story_error)?;
         let root = database.root.apart.iter().flat_map(|blob| blob.extents());
         let root = root.map(|extent| (*extent, 1));
         let reachable = examined.reachable.into_iter().chain(root);
-        let mut found = store.check(reachable).map_err(trouble)?;
+        let mut found = store.check(reachable).map_err(to_story_error)?;
         found.extend(examined.findings.into_sentences());
         found.extend(store.cache().check().iter().map(ToString::to_string));
         Ok(found)
     }
 
-    fn close(&self, mut database: Database<S>, world: &World) -> Result<(), Trouble> {
+    fn close(&self, mut database: StoryDatabase<S>, world: &StoryEnvironment) -> Result<(), StoryError> {
         let newest = world.ledger.newest();
-        database.log_again(newest, world).map_err(trouble)?;
-        let Database {
+        database.log_again(newest, world).map_err(to_story_error)?;
+        let StoryDatabase {
             steps,
             sealed,
             load,
@@ -240,8 +254,8 @@ impl<S: Subject> Story for StructureStory<S> {
         } = database;
         drop((steps, sealed, load, snapshot, dictionary));
         let store = Arc::into_inner(home.store).expect("nothing else has the store");
-        store.close().map_err(trouble)?;
-        world.ledger.cover(world.ledger.newest());
+        store.close().map_err(to_story_error)?;
+        world.ledger.mark_durable(world.ledger.newest());
         Ok(())
     }
 }

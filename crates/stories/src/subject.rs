@@ -1,37 +1,37 @@
 //! The interface that a structure's test implements.
 
-use crate::stack::Stack;
-use crate::steps::{Action, scattered};
-use alluvium_base::Sequence;
-use alluvium_base::message::LAST;
-use alluvium_dictionary::contract::{Ingest, Lookup, Ordered, Scan};
-use alluvium_dictionary::gather::Gather;
-use alluvium_dictionary::home::Home;
-use alluvium_dictionary::memtables::Memtables;
-use alluvium_dictionary::merge::{Append, Direction};
+use crate::stack::MemtableStack;
+use crate::steps::{StoryAction, scattered};
+use alluvium_base::SequenceNumber;
+use alluvium_base::message::MAX_SEQUENCE;
+use alluvium_dictionary::contract::{BulkIngest, DictionaryScan, OrderedDictionary, PointLookup};
+use alluvium_dictionary::lookup_state::LookupState;
+use alluvium_dictionary::memtables::MemtableOwner;
+use alluvium_dictionary::merge::{AppendOperator, MergeDirection};
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::rules::{KeyspaceRules, OneKeyspace, Schema};
-use alluvium_sim::Step;
-use alluvium_storage::log::Access;
-use alluvium_storage::{Result, extents::Class};
+use alluvium_dictionary::rules::{KeyspaceRules, KeyspaceSchema, OneKeyspace};
+use alluvium_dictionary::structure_context::StructureContext;
+use alluvium_sim::RunStep;
+use alluvium_storage::log::SegmentAccess;
+use alluvium_storage::{Result, extents::AllocationClass};
 use std::fmt;
 use std::sync::Arc;
 
 /// Layout of a story's store.
 #[derive(Clone, Copy, Debug)]
-pub struct Layout {
+pub struct StoreLayout {
     /// How the log is written.
-    pub access: Access,
+    pub access: SegmentAccess,
     /// Bytes of keys and values at which a memtable is sealed.
     pub memtable_bytes: u64,
     /// Planned bytes of data on the first of several tiers.
     pub planned_bytes: Option<u64>,
 }
 
-impl Default for Layout {
-    fn default() -> Layout {
-        Layout {
-            access: Access::Written,
+impl Default for StoreLayout {
+    fn default() -> StoreLayout {
+        StoreLayout {
+            access: SegmentAccess::Written,
             memtable_bytes: 8 << 10,
             planned_bytes: None,
         }
@@ -39,55 +39,55 @@ impl Default for Layout {
 }
 
 /// A structure under test: its creation and opening, and its specific features.
-pub trait Subject: Clone + fmt::Debug + Send + Sync + 'static {
+pub trait StructureSubject: Clone + fmt::Debug + Send + Sync + 'static {
     /// The structure.
-    type Dictionary: Lookup;
+    type Dictionary: PointLookup;
 
     /// Creates an empty structure.
     ///
     /// # Errors
     /// A full disk; I/O errors.
-    fn create(&self, home: Home) -> Result<Self::Dictionary>;
+    fn create(&self, home: StructureContext) -> Result<Self::Dictionary>;
 
     /// Opens the structure from the root that a checkpoint made durable.
     ///
     /// # Errors
     /// I/O errors; damage.
-    fn open(&self, home: Home, root: &[u8], cut: Sequence) -> Result<Self::Dictionary>;
+    fn open(&self, home: StructureContext, root: &[u8], cut: SequenceNumber) -> Result<Self::Dictionary>;
 
     /// Begins a scan of a range for a reader at `at`.
     fn walk(
         &self,
         dictionary: &Self::Dictionary,
-        memtables: Arc<dyn Memtables>,
+        memtables: Arc<dyn MemtableOwner>,
         range: KeyRange,
-        direction: Direction,
-        at: Sequence,
-    ) -> Box<dyn Scan>;
+        direction: MergeDirection,
+        at: SequenceNumber,
+    ) -> Box<dyn DictionaryScan>;
 
     /// Begins an ingest.
     ///
     /// # Errors
     /// I/O errors.
-    fn ingest(&self, dictionary: &Self::Dictionary) -> Result<Box<dyn Ingest>>;
+    fn ingest(&self, dictionary: &Self::Dictionary) -> Result<Box<dyn BulkIngest>>;
 
     /// Returns the layout of the store.
-    fn layout(&self) -> Layout {
-        Layout::default()
+    fn layout(&self) -> StoreLayout {
+        StoreLayout::default()
     }
 
     /// Returns the record rules. Merges append.
-    fn schema(&self) -> Arc<dyn Schema> {
+    fn schema(&self) -> Arc<dyn KeyspaceSchema> {
         let rules = KeyspaceRules {
-            operator: Some(Arc::new(Append)),
+            operator: Some(Arc::new(AppendOperator)),
             ..KeyspaceRules::default()
         };
         Arc::new(OneKeyspace::new(rules))
     }
 
     /// Returns the directions that a scan supports.
-    fn directions(&self) -> &'static [Direction] {
-        &[Direction::Forward, Direction::Backward]
+    fn directions(&self) -> &'static [MergeDirection] {
+        &[MergeDirection::Forward, MergeDirection::Backward]
     }
 
     /// Returns the primary sort key of a scan, which precedes the key itself.
@@ -97,13 +97,13 @@ pub trait Subject: Clone + fmt::Debug + Send + Sync + 'static {
     }
 
     /// Draws the steps of a run.
-    fn steps(&self, seed: u64, count: usize) -> Vec<Step<Action>> {
+    fn steps(&self, seed: u64, count: usize) -> Vec<RunStep<StoryAction>> {
         scattered(seed, count)
     }
 
     /// Prepares a structure that was created or opened. `next` is the sequence number of the next
     /// write.
-    fn prepare(&self, dictionary: &Self::Dictionary, next: Sequence) {
+    fn prepare(&self, dictionary: &Self::Dictionary, next: SequenceNumber) {
         let _ = (dictionary, next);
     }
 
@@ -111,7 +111,12 @@ pub trait Subject: Clone + fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// I/O errors; damage.
-    fn get(&self, dictionary: &Self::Dictionary, stack: &Arc<Stack>, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    fn get(
+        &self,
+        dictionary: &Self::Dictionary,
+        stack: &Arc<MemtableStack>,
+        key: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
         read(dictionary, stack, key)
     }
 
@@ -143,25 +148,25 @@ pub trait Subject: Clone + fmt::Debug + Send + Sync + 'static {
 ///
 /// # Errors
 /// I/O errors; damage.
-pub fn read<D: Lookup>(dictionary: &D, stack: &Stack, key: &[u8]) -> Result<Option<Vec<u8>>> {
-    let mut gather = [Gather::new(LAST, 0, Some(&Append))];
+pub fn read<D: PointLookup>(dictionary: &D, stack: &MemtableStack, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    let mut gather = [LookupState::new(MAX_SEQUENCE, 0, Some(&AppendOperator))];
     stack.gather(dictionary, &[key], &mut gather)?;
     let [gather] = gather;
     Ok(gather.finish())
 }
 
-/// [`Subject::walk`] and [`Subject::ingest`] for structures with ordered keys.
+/// [`StructureSubject::walk`] and [`StructureSubject::ingest`] for structures with ordered keys.
 pub mod in_order {
     use super::*;
 
     /// Begins a scan of a range for a reader at `at`.
-    pub fn walk<D: Ordered<Scan: 'static>>(
+    pub fn walk<D: OrderedDictionary<Scan: 'static>>(
         dictionary: &D,
-        memtables: Arc<dyn Memtables>,
+        memtables: Arc<dyn MemtableOwner>,
         range: KeyRange,
-        direction: Direction,
-        at: Sequence,
-    ) -> Box<dyn Scan> {
+        direction: MergeDirection,
+        at: SequenceNumber,
+    ) -> Box<dyn DictionaryScan> {
         Box::new(dictionary.scan(memtables, range, direction, at, 0))
     }
 
@@ -169,7 +174,7 @@ pub mod in_order {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn ingest<D: Ordered>(dictionary: &D) -> Result<Box<dyn Ingest>> {
-        dictionary.ingest(Class::Normal)
+    pub fn ingest<D: OrderedDictionary>(dictionary: &D) -> Result<Box<dyn BulkIngest>> {
+        dictionary.ingest(AllocationClass::Normal)
     }
 }

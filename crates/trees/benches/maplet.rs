@@ -5,9 +5,11 @@
 
 use alluvium_base::Purpose;
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_storage::extents::Class;
+use alluvium_storage::extents::AllocationClass;
 use alluvium_storage::store::{Store, StoreOptions};
-use alluvium_trees::maplet::{Maplet, MapletSpec, Merger, Progress, Source, Written, lookup_path};
+use alluvium_trees::maplet::{
+    Maplet, MapletMergeProgress, MapletMerger, MapletSource, MapletSpec, WrittenMaplet, lookup_path,
+};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +17,7 @@ use std::time::Instant;
 const SPEC: MapletSpec = MapletSpec {
     fingerprint_bits: 36,
     purpose: Purpose::Compact,
-    class: Class::Normal,
+    class: AllocationClass::Normal,
     tier: 0,
 };
 const SOURCES: u16 = 8;
@@ -39,20 +41,20 @@ fn time(count: usize, mut round: impl FnMut()) -> f64 {
     rounds[2]
 }
 
-fn keep(store: &Store, written: Written) -> Maplet {
+fn keep(store: &Store, written: WrittenMaplet) -> Maplet {
     store.extents().install(&written.extents);
     written.maplet
 }
 
-fn merge(store: &Store, maplets: &[Maplet]) -> Written {
-    let source = |(number, maplet): (usize, &Maplet)| Source {
+fn merge(store: &Store, maplets: &[Maplet]) -> WrittenMaplet {
+    let source = |(number, maplet): (usize, &Maplet)| MapletSource {
         maplet: maplet.clone(),
         rewrite: [Some(number as u16)].into(),
     };
     let sources = maplets.iter().enumerate().map(source).collect();
-    let mut merger = Merger::new(store, &SPEC, sources, None).expect("good options");
+    let mut merger = MapletMerger::new(store, &SPEC, sources, None).expect("good options");
     loop {
-        if let Progress::Done(written) = merger.step(50_000).expect("memory") {
+        if let MapletMergeProgress::Done(written) = merger.step(50_000).expect("memory") {
             return written;
         }
     }
@@ -108,7 +110,7 @@ fn main() {
         println!("  lookup in the cache, {name:<13} {one:>7.1} ns");
     }
     let path: Vec<&Maplet> = maplets.iter().collect();
-    let mut out = alluvium_trees::maplet::Answers::new();
+    let mut out = alluvium_trees::maplet::MapletAnswers::new();
     let together = time(probes.len() * PATH, || {
         for &hash in &probes {
             lookup_path(&path, hash, store.cache(), &guard, &mut out).expect("cached");

@@ -16,12 +16,12 @@ use alluvium_device::Directory;
 use alluvium_device::file::FileDirectory;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_storage::Result;
-use alluvium_trees::paged::Place;
-use alluvium_trees::paged::beps::{BepsTree, FlushOrder, RootStyle, TreeOptions};
+use alluvium_trees::paged::TreeLocation;
+use alluvium_trees::paged::beps::{BepsOptions, BepsTree, FlushOrder, RootStyle};
 use alluvium_trees::paged::bplus::BplusTree;
-use alluvium_trees::paged::buffer::{Arena, PageBuffer, PinPolicy, Pool, PoolOptions};
-use alluvium_trees::paged::node::Last;
-use alluvium_trees::paged::read::Coupling;
+use alluvium_trees::paged::buffer::{PageArena, PageBuffer, PagePool, PinPolicy, PoolOptions};
+use alluvium_trees::paged::node::ReplaceOperator;
+use alluvium_trees::paged::read::LatchCoupling;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -103,18 +103,18 @@ impl Plan {
         }
     }
 
-    fn coupling(&self) -> Coupling {
+    fn coupling(&self) -> LatchCoupling {
         if self.has("versions") {
-            Coupling::Versions
+            LatchCoupling::Versions
         } else if self.has("uncoupled") {
-            Coupling::Optimistic
+            LatchCoupling::Optimistic
         } else {
-            Coupling::Latched
+            LatchCoupling::Latched
         }
     }
 
-    fn options(&self, root: RootStyle) -> TreeOptions {
-        let mut options = TreeOptions::new(8, VALUE);
+    fn options(&self, root: RootStyle) -> BepsOptions {
+        let mut options = BepsOptions::new(8, VALUE);
         options.sizes.epsilon_percent = self.epsilon;
         options.root = root;
         options
@@ -171,13 +171,13 @@ trait Traffic: PageBuffer {
     fn traffic(&self) -> [u64; 2];
 }
 
-impl Traffic for Arena {
+impl Traffic for PageArena {
     fn traffic(&self) -> [u64; 2] {
         [0, 0]
     }
 }
 
-impl Traffic for Pool {
+impl Traffic for PagePool {
     fn traffic(&self) -> [u64; 2] {
         let counted = self.statistics();
         [counted.reads, counted.writes]
@@ -278,7 +278,7 @@ fn compare(name: &str, one: [f64; 5], other: [f64; 5]) {
 }
 
 fn in_memory(plan: &Plan, draw: &Draw, threads: u64) {
-    let arena = || Arena::new(plan.page_bytes).expect("a size of pages");
+    let arena = || PageArena::new(plan.page_bytes).expect("a size of pages");
     let wants = |tree| plan.wants(tree, &["beps", "no-root", "bplus"]);
     let (mut beps, mut no_root, mut bplus) = ([0.0; 5], [0.0; 5], [0.0; 5]);
     if wants("beps") {
@@ -296,7 +296,7 @@ fn in_memory(plan: &Plan, draw: &Draw, threads: u64) {
         );
     }
     if wants("bplus") {
-        let tree = BplusTree::create(arena(), 8, VALUE, Arc::new(Last)).expect("memory");
+        let tree = BplusTree::create(arena(), 8, VALUE, Arc::new(ReplaceOperator)).expect("memory");
         bplus = all("B⁺", &tree.coupled_by(plan.coupling()), plan, draw, threads);
     }
     compare("Bε / B⁺", beps, bplus);
@@ -308,11 +308,11 @@ fn in_file(plan: &Plan, draw: &Draw, threads: u64) {
         Some(path) => Box::new(FileDirectory::open(path).expect("a directory")),
         None => Box::new(MemoryDirectory::new()),
     };
-    let place = |name| Place {
+    let place = |name| TreeLocation {
         directory: &*place,
         name,
     };
-    let options = TreeOptions {
+    let options = BepsOptions {
         order: FlushOrder::Automatic,
         ..plan.options(RootStyle::Separate)
     };
@@ -330,8 +330,8 @@ fn in_file(plan: &Plan, draw: &Draw, threads: u64) {
     }
     if wants("bplus") {
         let sizes = (8, VALUE);
-        let tree =
-            BplusTree::create_in(place("bplus"), 2, plan.pool(), sizes, Arc::new(Last)).expect("space");
+        let tree = BplusTree::create_in(place("bplus"), 2, plan.pool(), sizes, Arc::new(ReplaceOperator))
+            .expect("space");
         bplus = all(
             "B⁺ in a file",
             &tree.coupled_by(plan.coupling()),

@@ -6,15 +6,17 @@
 //! them random; user bytes are these 124. Cursors compare keys and locate values, but do not read
 //! the values.
 
-use alluvium_base::message::LAST;
+use alluvium_base::message::MAX_SEQUENCE;
 use alluvium_base::{Message, Purpose};
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_dictionary::merge::{Direction, Merged};
+use alluvium_dictionary::merge::{MergeDirection, MergingIter};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::store::{Store, StoreOptions};
-use alluvium_storage::{Codec, PageSize};
-use alluvium_trees::run::{Access, Builder, Built, Cursor, Run, RunOptions, open_many};
+use alluvium_storage::{NodeCodec, PageSize};
+use alluvium_trees::run::{
+    BuiltRun, CursorAccess, IndexedRun, RunBuilder, RunOptions, RunRecordCursor, open_many,
+};
 use std::hint::black_box;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -69,7 +71,7 @@ type Part = fn(&[Key], &Sizes);
 
 fn builds(keys: &[Key], sizes: &Sizes) {
     for page in [4096, 16384] {
-        for codec in [Codec::None, Codec::Lz4] {
+        for codec in [NodeCodec::None, NodeCodec::Lz4] {
             building(keys, page, codec, sizes);
         }
     }
@@ -105,12 +107,17 @@ fn store(page: u32, cache_bytes: u64) -> (Store, Arc<dyn Directory>) {
     (store, directory)
 }
 
-fn build<'k>(store: &Store, codec: Codec, keys: impl Iterator<Item = &'k Key>, values: &Values) -> Built {
+fn build<'k>(
+    store: &Store,
+    codec: NodeCodec,
+    keys: impl Iterator<Item = &'k Key>,
+    values: &Values,
+) -> BuiltRun {
     let options = RunOptions {
         codec,
         ..RunOptions::new(Purpose::Incorporate)
     };
-    let mut builder = Builder::new(store, &options).expect("good options");
+    let mut builder = RunBuilder::new(store, &options).expect("good options");
     for (number, key) in (1..).zip(keys) {
         // Sequence numbers are not in key order, as in a memtable filled in random order.
         let sequence = 1 + (number * 0x9e37_79b9) % 16_000_000;
@@ -161,7 +168,7 @@ fn report(what: &str, figure: &str) {
     println!("  {what:<46} {figure}");
 }
 
-fn building(keys: &[Key], page: u32, codec: Codec, sizes: &Sizes) {
+fn building(keys: &[Key], page: u32, codec: NodeCodec, sizes: &Sizes) {
     let (store, _) = store(page, sizes.cache_bytes);
     let values = Values::new(100);
     let mut live = 0;
@@ -184,7 +191,7 @@ fn building(keys: &[Key], page: u32, codec: Codec, sizes: &Sizes) {
 
 fn footprint(keys: &[Key], length: usize, sizes: &Sizes) {
     let (store, _) = store(4096, sizes.cache_bytes);
-    let built = build(&store, Codec::None, keys.iter(), &Values::new(length));
+    let built = build(&store, NodeCodec::None, keys.iter(), &Values::new(length));
     let bytes: u64 = built.extents.iter().map(|(extent, _)| extent.bytes()).sum();
     let user = ((24 + length) * keys.len()) as f64;
     report(
@@ -193,8 +200,8 @@ fn footprint(keys: &[Key], length: usize, sizes: &Sizes) {
     );
 }
 
-fn installed<'k>(store: &Store, keys: impl Iterator<Item = &'k Key>) -> Run {
-    let built = build(store, Codec::None, keys, &Values::new(100));
+fn installed<'k>(store: &Store, keys: impl Iterator<Item = &'k Key>) -> IndexedRun {
+    let built = build(store, NodeCodec::None, keys, &Values::new(100));
     store.extents().install(&built.extents);
     built.run
 }
@@ -202,8 +209,8 @@ fn installed<'k>(store: &Store, keys: impl Iterator<Item = &'k Key>) -> Run {
 fn scanning(keys: &[Key], sizes: &Sizes) {
     let (store, _) = store(4096, sizes.cache_bytes);
     let run = installed(&store, keys.iter());
-    for access in [Access::Streaming, Access::Cached] {
-        for direction in [Direction::Forward, Direction::Backward] {
+    for access in [CursorAccess::Streaming, CursorAccess::Cached] {
+        for direction in [MergeDirection::Forward, MergeDirection::Backward] {
             let nanoseconds = nanoseconds(keys.len(), || {
                 let mut cursor = run.cursor(&store, KeyRange::everything(), direction, access);
                 cursor.start().expect("sound");
@@ -238,12 +245,19 @@ fn lookups(keys: &[Key], sizes: &Sizes) {
         let round = || {
             let guard = store.epochs().pin();
             for key in &probes {
-                let visit = |record: alluvium_dictionary::record::Record<'_>| {
+                let visit = |record: alluvium_dictionary::record::StoredRecord<'_>| {
                     black_box(record);
                     Ok(ControlFlow::Break(()))
                 };
-                run.find(&key[..], LAST, store.cache(), &guard, Purpose::Lookup, visit)
-                    .expect("sound");
+                run.find(
+                    &key[..],
+                    MAX_SEQUENCE,
+                    store.cache(),
+                    &guard,
+                    Purpose::Lookup,
+                    visit,
+                )
+                .expect("sound");
             }
         };
         round();
@@ -262,10 +276,17 @@ fn cold_lookups(keys: &[Key], sizes: &Sizes) {
     for _ in 0..lookups {
         let guard = store.epochs().pin();
         let key = keys[random.usize(..keys.len())];
-        run.find(&key, LAST, store.cache(), &guard, Purpose::Lookup, |record| {
-            black_box(record);
-            Ok(ControlFlow::Break(()))
-        })
+        run.find(
+            &key,
+            MAX_SEQUENCE,
+            store.cache(),
+            &guard,
+            Purpose::Lookup,
+            |record| {
+                black_box(record);
+                Ok(ControlFlow::Break(()))
+            },
+        )
         .expect("sound");
     }
     let nanoseconds = start.elapsed().as_nanos() as f64 / lookups as f64;
@@ -282,26 +303,26 @@ fn merging(keys: &[Key], sizes: &Sizes) {
     let (store, _) = store(4096, sizes.cache_bytes);
     let mut random = fastrand::Rng::with_seed(5);
     let owner: Vec<usize> = keys.iter().map(|_| random.usize(..SOURCES)).collect();
-    let runs: Vec<Run> = (0..SOURCES)
+    let runs: Vec<IndexedRun> = (0..SOURCES)
         .map(|source| {
             let own = keys.iter().zip(&owner).filter(|(_, owner)| **owner == source);
             installed(&store, own.map(|(key, _)| key))
         })
         .collect();
     let nanoseconds = nanoseconds(keys.len(), || {
-        let mut cursors: Vec<Cursor> = runs
+        let mut cursors: Vec<RunRecordCursor> = runs
             .iter()
             .map(|run| {
                 run.cursor(
                     &store,
                     KeyRange::everything(),
-                    Direction::Forward,
-                    Access::Streaming,
+                    MergeDirection::Forward,
+                    CursorAccess::Streaming,
                 )
             })
             .collect();
         open_many(&mut cursors, None).expect("sound");
-        let mut merged = Merged::new(cursors, Direction::Forward);
+        let mut merged = MergingIter::new(cursors, MergeDirection::Forward);
         let mut seen = 0;
         while let Some(winner) = merged.winner() {
             black_box(merged.source(winner).record());

@@ -1,15 +1,17 @@
 //! Merges several runs, or parts of them, into one: folds the messages of every key, and applies
 //! range deletes.
 
-use crate::run::{self, Access, Builder, Built, Cursor, Run, RunOptions};
-use alluvium_base::{Kind, Message, Purpose, Sequence};
-use alluvium_dictionary::contract::Progress;
-use alluvium_dictionary::deletes::{Draft, RangeDeletes};
-use alluvium_dictionary::merge::{self, Direction, Folded, Folder, Merged, Older, Rule};
+use crate::run::{self, BuiltRun, CursorAccess, IndexedRun, RunBuilder, RunOptions, RunRecordCursor};
+use alluvium_base::{Message, MessageKind, Purpose, SequenceNumber};
+use alluvium_dictionary::contract::StepProgress;
+use alluvium_dictionary::merge::{
+    self, FoldRule, FoldedMessage, MergeDirection, MergingIter, MessageFolder, OlderData,
+};
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::record::{Record, Value};
-use alluvium_dictionary::rules::{Keyspace, Schema};
-use alluvium_dictionary::values::{self, ValuePointer};
+use alluvium_dictionary::range_tombstones::{RangeTombstoneBuilder, RangeTombstoneIndex};
+use alluvium_dictionary::record::{RecordValue, StoredRecord};
+use alluvium_dictionary::rules::{KeyspaceCursor, KeyspaceSchema};
+use alluvium_dictionary::value_log::{self, ValuePointer};
 use alluvium_storage::extents::{Extent, UNIT};
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodePointer, Result};
@@ -25,15 +27,15 @@ const _: () = assert!(
 
 /// A run, and the range in which it counts.
 #[derive(Clone, Debug)]
-pub(crate) struct Source {
-    pub(crate) run: Run,
+pub(crate) struct RunSource {
+    pub(crate) run: IndexedRun,
     pub(crate) range: KeyRange,
 }
 
 /// The parameters of a merge.
-pub(crate) struct Plan<'a> {
-    pub(crate) rule: Rule,
-    pub(crate) schema: &'a Arc<dyn Schema>,
+pub(crate) struct RunMergePlan<'a> {
+    pub(crate) rule: FoldRule,
+    pub(crate) schema: &'a Arc<dyn KeyspaceSchema>,
     pub(crate) asks_filters: bool,
     /// Sorted, sparsely used extents whose values are copied.
     pub(crate) sparse: Vec<Extent>,
@@ -42,12 +44,12 @@ pub(crate) struct Plan<'a> {
 }
 
 /// An input of a merge.
-pub(crate) trait Input: merge::Source<Error = Error> {
+pub(crate) trait RunMergeInput: merge::SortedSource<Error = Error> {
     /// Returns the current record.
-    fn record(&self) -> Record<'_>;
+    fn record(&self) -> StoredRecord<'_>;
 
     /// Returns whether a repair omits this value of the current record, and the record with it.
-    fn leaves_out(&self, value: &ValuePointer) -> bool;
+    fn omits_value(&self, value: &ValuePointer) -> bool;
 
     /// Returns whether the input is before an unread leaf. Its key is then only a lower bound.
     #[inline]
@@ -71,51 +73,51 @@ pub(crate) trait Input: merge::Source<Error = Error> {
 
     /// Passes unread leaves that do not reach `bound` to a builder for adoption. Returns their
     /// number.
-    fn stitch(&mut self, _bound: Option<&[u8]>, _builder: &mut Builder) -> Result<usize> {
+    fn stitch(&mut self, _bound: Option<&[u8]>, _builder: &mut RunBuilder) -> Result<usize> {
         Ok(0)
     }
 }
 
-impl Input for Cursor {
+impl RunMergeInput for RunRecordCursor {
     #[inline]
-    fn record(&self) -> Record<'_> {
-        Cursor::record(self)
+    fn record(&self) -> StoredRecord<'_> {
+        RunRecordCursor::record(self)
     }
 
     #[inline]
-    fn leaves_out(&self, value: &ValuePointer) -> bool {
-        Cursor::leaves_out(self, value)
+    fn omits_value(&self, value: &ValuePointer) -> bool {
+        RunRecordCursor::omits_value(self, value)
     }
 }
 
 /// Amounts of input consumed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Taken {
+pub(crate) struct InputCounts {
     pub(crate) records: u64,
     /// Number of adopted leaves.
     pub(crate) leaves: u64,
 }
 
 /// A running merge.
-pub(crate) struct Fused<S: Input = Cursor> {
+pub(crate) struct RunMerger<S: RunMergeInput = RunRecordCursor> {
     store: Arc<Store>,
-    merged: Merged<S>,
+    merged: MergingIter<S>,
     /// Shared with the builder if all of them remain.
-    deletes: Arc<RangeDeletes>,
-    rule: Rule,
-    keyspace: Keyspace,
+    deletes: Arc<RangeTombstoneIndex>,
+    rule: FoldRule,
+    keyspace: KeyspaceCursor,
     asks_filters: bool,
     sparse: Vec<Extent>,
     moves_values: bool,
     copied: Vec<u8>,
-    builder: Builder,
+    builder: RunBuilder,
     purpose: Purpose,
     key: Vec<u8>,
-    messages: Messages,
-    taken: Taken,
+    messages: KeyMessages,
+    taken: InputCounts,
 }
 
-impl<S: Input> fmt::Debug for Fused<S> {
+impl<S: RunMergeInput> fmt::Debug for RunMerger<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fused")
             .field("rule", &self.rule)
@@ -126,23 +128,23 @@ impl<S: Input> fmt::Debug for Fused<S> {
 
 /// The messages of one key, newest first, with concatenated operands.
 #[derive(Debug, Default)]
-pub(crate) struct Messages {
+pub(crate) struct KeyMessages {
     bytes: Vec<u8>,
-    entries: Vec<Entry>,
+    entries: Vec<KeyMessage>,
     merges: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
-    sequence: Sequence,
-    kind: Kind,
+struct KeyMessage {
+    sequence: SequenceNumber,
+    kind: MessageKind,
     expires_ms: u64,
     from: usize,
     to: usize,
     separate: Option<ValuePointer>,
 }
 
-impl Messages {
+impl KeyMessages {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.entries.clear();
@@ -150,17 +152,17 @@ impl Messages {
     }
 
     /// Adds an older message.
-    pub(crate) fn push(&mut self, record: &Record<'_>) {
+    pub(crate) fn push(&mut self, record: &StoredRecord<'_>) {
         let from = self.bytes.len();
         let separate = match record.value {
-            Value::Inline(bytes) => {
+            RecordValue::Inline(bytes) => {
                 self.bytes.extend_from_slice(bytes);
                 None
             }
-            Value::Separate(pointer) => Some(pointer),
+            RecordValue::Separate(pointer) => Some(pointer),
         };
-        self.merges |= record.kind == Kind::Merge;
-        self.entries.push(Entry {
+        self.merges |= record.kind == MessageKind::Merge;
+        self.entries.push(KeyMessage {
             sequence: record.sequence,
             kind: record.kind,
             expires_ms: record.expires_ms,
@@ -179,7 +181,7 @@ impl Messages {
         let mut value = Vec::new();
         for entry in &mut self.entries {
             if let Some(pointer) = entry.separate.take() {
-                values::read_value(store.cache(), &guard, &pointer, purpose, &mut value)?;
+                value_log::read_value(store.cache(), &guard, &pointer, purpose, &mut value)?;
                 entry.from = self.bytes.len();
                 self.bytes.extend_from_slice(&value);
                 entry.to = self.bytes.len();
@@ -190,7 +192,7 @@ impl Messages {
 
     /// Loads the newest value at or below the horizon, which a filter may examine. Its location is
     /// kept.
-    fn load_newest(&mut self, store: &Store, purpose: Purpose, horizon: Sequence) -> Result<()> {
+    fn load_newest(&mut self, store: &Store, purpose: Purpose, horizon: SequenceNumber) -> Result<()> {
         debug_assert!(
             self.entries
                 .iter()
@@ -202,7 +204,7 @@ impl Messages {
             && let Some(pointer) = &entry.separate
         {
             let mut value = Vec::new();
-            values::read_value(store.cache(), &store.epochs().pin(), pointer, purpose, &mut value)?;
+            value_log::read_value(store.cache(), &store.epochs().pin(), pointer, purpose, &mut value)?;
             entry.from = self.bytes.len();
             self.bytes.extend_from_slice(&value);
             entry.to = self.bytes.len();
@@ -215,9 +217,9 @@ impl Messages {
         &mut self,
         store: &Store,
         purpose: Purpose,
-        folder: &mut Folder<'_>,
-        deleted: impl Fn(Sequence) -> Option<Sequence>,
-        mut emit: impl FnMut(Record<'_>) -> Result<()>,
+        folder: &mut MessageFolder<'_>,
+        deleted: impl Fn(SequenceNumber) -> Option<SequenceNumber>,
+        mut emit: impl FnMut(StoredRecord<'_>) -> Result<()>,
     ) -> Result<()> {
         self.load(store, purpose)?;
         let (bytes, entries) = (&self.bytes, &self.entries);
@@ -228,15 +230,15 @@ impl Messages {
             operand: &bytes[entry.from..entry.to],
         });
         let mut result = Ok(());
-        folder.fold(messages, deleted, |folded: Folded<'_>| {
+        folder.fold(messages, deleted, |folded: FoldedMessage<'_>| {
             // A separate value stays where it is.
             let separate = folded.number.and_then(|number| entries.get(number)?.separate);
             let value = match separate {
-                Some(pointer) => Value::Separate(pointer),
-                None => Value::Inline(folded.operand),
+                Some(pointer) => RecordValue::Separate(pointer),
+                None => RecordValue::Inline(folded.operand),
             };
             if result.is_ok() {
-                result = emit(Record {
+                result = emit(StoredRecord {
                     sequence: folded.sequence,
                     kind: folded.kind,
                     expires_ms: folded.expires_ms,
@@ -248,18 +250,18 @@ impl Messages {
     }
 }
 
-impl Fused {
+impl RunMerger {
     /// Opens the sources, newest first.
     pub(crate) fn new(
         store: &Arc<Store>,
-        sources: Vec<Source>,
-        plan: Plan<'_>,
+        sources: Vec<RunSource>,
+        plan: RunMergePlan<'_>,
         options: &RunOptions,
-    ) -> Result<Fused> {
-        Fused::over(store, sources, plan, options, |sources| {
+    ) -> Result<RunMerger> {
+        RunMerger::over(store, sources, plan, options, |sources| {
             let mut cursors = Vec::with_capacity(sources.len());
             for source in sources {
-                let (direction, access) = (Direction::Forward, Access::Replacing);
+                let (direction, access) = (MergeDirection::Forward, CursorAccess::Replacing);
                 cursors.push(source.run.cursor(store, source.range, direction, access));
             }
             // The first reads of all cursors are submitted before waiting for any of them.
@@ -269,26 +271,26 @@ impl Fused {
     }
 }
 
-impl<S: Input> Fused<S> {
+impl<S: RunMergeInput> RunMerger<S> {
     /// Like [`Fused::new`], over the inputs that `open` creates for the remaining sources.
     pub(crate) fn over(
         store: &Arc<Store>,
-        mut sources: Vec<Source>,
-        plan: Plan<'_>,
+        mut sources: Vec<RunSource>,
+        plan: RunMergePlan<'_>,
         options: &RunOptions,
-        open: impl FnOnce(Vec<Source>) -> Result<Vec<S>>,
-    ) -> Result<Fused<S>> {
+        open: impl FnOnce(Vec<RunSource>) -> Result<Vec<S>>,
+    ) -> Result<RunMerger<S>> {
         let rule = plan.rule.clone();
         drop_deleted(&mut sources, &rule);
         let deletes = sources
             .iter()
             .map(|source| (source.run.range_deletes(), &source.range));
-        let mut deletes = Draft::merged(&deletes.collect::<Vec<_>>());
+        let mut deletes = RangeTombstoneBuilder::merged(&deletes.collect::<Vec<_>>());
         deletes.fold(&[rule.horizon]);
         let deletes = Arc::new(deletes.finish());
-        let mut builder = Builder::new(store, options)?;
+        let mut builder = RunBuilder::new(store, options)?;
         // If there is nothing older, a delete that every reader sees can be dropped (G4).
-        let remains = |sequence| rule.older == Older::Elsewhere || sequence > rule.horizon;
+        let remains = |sequence| rule.older == OlderData::Elsewhere || sequence > rule.horizon;
         builder.delete_ranges(match deletes.sequences().all(remains) {
             true => Arc::clone(&deletes),
             false => Arc::new(deletes.newer(rule.horizon)),
@@ -297,12 +299,12 @@ impl<S: Input> Fused<S> {
             builder.inherit_from(&source.run, &source.range);
         }
         let inputs = open(sources)?;
-        Ok(Fused {
+        Ok(RunMerger {
             store: Arc::clone(store),
-            merged: Merged::new(inputs, Direction::Forward),
+            merged: MergingIter::new(inputs, MergeDirection::Forward),
             deletes,
             rule,
-            keyspace: Keyspace::new(plan.schema),
+            keyspace: KeyspaceCursor::new(plan.schema),
             asks_filters: plan.asks_filters,
             sparse: plan.sparse,
             moves_values: plan.moves_values,
@@ -310,17 +312,17 @@ impl<S: Input> Fused<S> {
             builder,
             purpose: options.purpose,
             key: Vec::new(),
-            messages: Messages::default(),
-            taken: Taken::default(),
+            messages: KeyMessages::default(),
+            taken: InputCounts::default(),
         })
     }
 
     /// Reads about `records` records.
-    pub(crate) fn step(&mut self, records: usize) -> Result<Progress> {
+    pub(crate) fn step(&mut self, records: usize) -> Result<StepProgress> {
         let stop = self.done().saturating_add(records as u64);
         while let Some(winner) = self.merged.winner() {
             if self.done() >= stop {
-                return Ok(Progress::More);
+                return Ok(StepProgress::More);
             }
             if self.merged.source(winner).is_unread() {
                 self.pass_unread(winner)?;
@@ -341,8 +343,8 @@ impl<S: Input> Fused<S> {
                 }
                 let record = source.record();
                 let is_left_out = match &record.value {
-                    Value::Separate(value) => source.leaves_out(value),
-                    Value::Inline(_) => false,
+                    RecordValue::Separate(value) => source.omits_value(value),
+                    RecordValue::Inline(_) => false,
                 };
                 if !is_left_out {
                     self.messages.push(&record);
@@ -353,7 +355,7 @@ impl<S: Input> Fused<S> {
             debug_assert!(self.merged.key() != Some(&self.key[..]), "a key is folded once");
             self.fold()?;
         }
-        Ok(Progress::Done)
+        Ok(StepProgress::Done)
     }
 
     /// Returns the amount of work done so far.
@@ -391,7 +393,7 @@ impl<S: Input> Fused<S> {
             self.builder.begin_keyspace(rules.codec, rules.value_threshold)?;
         }
         let rules = self.keyspace.rules();
-        let mut folder = Folder::new(&self.rule, rules.operator.as_deref());
+        let mut folder = MessageFolder::new(&self.rule, rules.operator.as_deref());
         let filter = rules.filter.as_deref().filter(|_| self.asks_filters);
         if let Some(filter) = filter {
             folder = folder.filtered(filter, self.keyspace.user_key(&self.key));
@@ -403,11 +405,11 @@ impl<S: Input> Fused<S> {
         self.messages
             .fold(store, purpose, &mut folder, deleted, |record| {
                 match record.value {
-                    Value::Separate(pointer) if is_copied(sparse, moves, &pointer) => {
+                    RecordValue::Separate(pointer) if is_copied(sparse, moves, &pointer) => {
                         let guard = store.epochs().pin();
-                        values::read_value(store.cache(), &guard, &pointer, purpose, copied)?;
-                        let value = Value::Inline(copied);
-                        builder.push(key, Record { value, ..record })
+                        value_log::read_value(store.cache(), &guard, &pointer, purpose, copied)?;
+                        let value = RecordValue::Inline(copied);
+                        builder.push(key, StoredRecord { value, ..record })
                     }
                     _ => builder.push(key, record),
                 }
@@ -415,8 +417,8 @@ impl<S: Input> Fused<S> {
     }
 
     /// Completes the run. `None` if no record remains.
-    pub(crate) fn finish(self) -> Result<(Option<Built>, Taken)> {
-        let Fused {
+    pub(crate) fn finish(self) -> Result<(Option<BuiltRun>, InputCounts)> {
+        let RunMerger {
             builder,
             taken,
             merged,
@@ -451,8 +453,8 @@ pub(crate) fn unit_lies_in(extents: &[Extent], (tier, unit): (u8, u64)) -> bool 
 
 /// Removes the sources that a newer one deletes completely for every reader, so that they need not
 /// be read.
-fn drop_deleted(sources: &mut Vec<Source>, rule: &Rule) {
-    let mut newer: Vec<Source> = Vec::new();
+fn drop_deleted(sources: &mut Vec<RunSource>, rule: &FoldRule) {
+    let mut newer: Vec<RunSource> = Vec::new();
     sources.retain(|source| {
         let low = source.run.low().max(&source.range.low);
         let covered = newer.iter().any(|newer| {

@@ -1,7 +1,7 @@
 //! The memory of a running merge of runs. It is reserved before the merge starts, so that the
 //! caches shrink accordingly.
 
-use crate::run::Depth;
+use crate::run::ReadConcurrency;
 use alluvium_base::DeviceProfile;
 
 /// Size of a read buffer of an input run, and of all write buffers, in bytes.
@@ -26,7 +26,7 @@ pub(crate) fn merge_bytes(
     records: u64,
     deletes: u64,
 ) -> u64 {
-    let windows = Depth::of(device).windows;
+    let windows = ReadConcurrency::of(device).windows;
     let reading = ((runs * windows) as u64 * READING).min(bytes.saturating_add(runs as u64 * LEAVES));
     let writing = WRITING.min(bytes.saturating_add(FILLING));
     reading + writing + records * size_of::<u64>() as u64 + deletes * DELETE

@@ -3,19 +3,19 @@
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
-use xtask::api::Api;
+use xtask::api::PublicApi;
 use xtask::tidy::{self, Workspace};
 
 /// Workshop commands of Alluvium.
 #[derive(Parser)]
 #[command(name = "xtask")]
-struct Arguments {
+struct TaskArguments {
     #[command(subcommand)]
-    command: Command,
+    command: TaskCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum TaskCommand {
     /// Check the project rules that can be checked in text. Prints every finding, and fails if
     /// there is one.
     Tidy {
@@ -33,10 +33,10 @@ enum Command {
 }
 
 fn main() -> Result<ExitCode> {
-    match Arguments::parse().command {
-        Command::Api { write } => {
+    match TaskArguments::parse().command {
+        TaskCommand::Api { write } => {
             let root = std::env::current_dir()?;
-            let api = Api::read(&root)?;
+            let api = PublicApi::read(&root)?;
             for foreign in &api.foreign {
                 eprintln!("{foreign}, which crates/db/src/lib.rs does not re-export");
             }
@@ -46,7 +46,7 @@ fn main() -> Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
-        Command::Tidy { update_ratchet } => {
+        TaskCommand::Tidy { update_ratchet } => {
             let mut workspace = Workspace::load(&std::env::current_dir()?)?;
             if update_ratchet {
                 tidy::ratchet::lower(&mut workspace)?;

@@ -4,7 +4,7 @@
 //! "Paper" figures are those of Lim's thesis (2015) on one core of an i7-860 at 2.8 GHz, and of
 //! Kurpicz et al. (2022).
 
-use alluvium_filters::trie::{Builder, Change, Codes, Index, Shape};
+use alluvium_filters::trie::{BatchChange, TrieCodes, TrieIndex, TrieIndexBuilder, TrieShape};
 use alluvium_filters::{Error, pachash};
 use research_filters::{cuckoo, perfect};
 use std::hint::black_box;
@@ -76,9 +76,12 @@ fn cuckoo_tables(lookups: usize) {
     );
     let small = lookups < 10_000;
     let shapes = if small {
-        [cuckoo::Shape::alternate(8), cuckoo::Shape::xor(8, 15)]
+        [cuckoo::CuckooShape::alternate(8), cuckoo::CuckooShape::xor(8, 15)]
     } else {
-        [cuckoo::Shape::alternate(15), cuckoo::Shape::xor(15, 15)]
+        [
+            cuckoo::CuckooShape::alternate(15),
+            cuckoo::CuckooShape::xor(15, 15),
+        ]
     };
     for shape in shapes {
         let shape = shape.expect("a usual shape");
@@ -86,7 +89,10 @@ fn cuckoo_tables(lookups: usize) {
         let begin = Instant::now();
         let runs = if small { 1 } else { 20 };
         for seed in 0..runs {
-            let (mut table, mut random) = (cuckoo::Table::new(shape, seed), fastrand::Rng::with_seed(seed));
+            let (mut table, mut random) = (
+                cuckoo::CuckooTable::new(shape, seed),
+                fastrand::Rng::with_seed(seed),
+            );
             while table.insert(random.u64(..), 7).is_ok() {}
             load += table.load();
             inserted += table.len() as usize;
@@ -107,7 +113,7 @@ fn cuckoo_tables(lookups: usize) {
         };
         let (hit, miss) = (time(&hashes(seed), candidate), time(&hashes(99), candidate));
         let bytes = cuckoo::encode(&table);
-        let filter = cuckoo::Filter::open(&bytes).expect("just written");
+        let filter = cuckoo::CuckooFilter::open(&bytes).expect("just written");
         let in_filter = time(&hashes(99), |hash| filter.may_hold(*hash).into());
         println!(
             "{:<22}        {:.4}            {insert:>8.1}   {:>8.1}   {:>8.1}     {:>8.1}     {:>8.2}      {:>8.2}",
@@ -122,8 +128,9 @@ fn cuckoo_tables(lookups: usize) {
     }
 }
 
-fn build(codes: &Codes, shape: Shape, sorted: &[Key]) -> Vec<u8> {
-    let mut builder = Builder::new(codes, shape, shape.buckets(sorted.len() as u64)).expect("a shape");
+fn build(codes: &TrieCodes, shape: TrieShape, sorted: &[Key]) -> Vec<u8> {
+    let mut builder =
+        TrieIndexBuilder::new(codes, shape, shape.buckets(sorted.len() as u64)).expect("a shape");
     sorted
         .iter()
         .try_for_each(|key| builder.push(key))
@@ -132,7 +139,7 @@ fn build(codes: &Codes, shape: Shape, sorted: &[Key]) -> Vec<u8> {
 }
 
 /// Microseconds per lookup: of the median batch and of the tenth percentile.
-fn lookups(index: &Index<'_>, sorted: &[Key], queries: &[usize]) -> String {
+fn lookups(index: &TrieIndex<'_>, sorted: &[Key], queries: &[usize]) -> String {
     let look = |at: &usize| index.lookup(&sorted[*at]).expect("sound").unwrap_or(0);
     let (median, quiet) = time(queries, look);
     format!("{:>8.3} {:>8.3}", median * 1e-3, quiet * 1e-3)
@@ -145,15 +152,15 @@ fn tries(sorted: &[Key], queries: &[usize]) {
     let swept = [16, 32, 64, 128, 256, 512, 1024].map(|keys| (keys, 64));
     let hmaxes = [1, 8, 16, 32, 128, 256].map(|hmax| (256, hmax));
     for (keys_per_bucket, hmax) in swept.into_iter().chain(hmaxes) {
-        let codes = Codes::new(hmax);
-        let shape = Shape {
+        let codes = TrieCodes::new(hmax);
+        let shape = TrieShape {
             keys_per_bucket,
             hmax,
-            ..Shape::new(KEY as u32)
+            ..TrieShape::new(KEY as u32)
         };
         let mut bytes = Vec::new();
         let seconds = thrice(|| bytes = build(&codes, shape, sorted));
-        let index = Index::open(&codes, KEY as u32, &bytes).expect("just written");
+        let index = TrieIndex::open(&codes, KEY as u32, &bytes).expect("just written");
         println!(
             "{keys_per_bucket:>9} {hmax:>7}   {:>10.4}   {:>8.4}   {:>24}   {:>9.2}",
             bytes.len() as f64 * 8.0 / sorted.len() as f64,
@@ -166,14 +173,14 @@ fn tries(sorted: &[Key], queries: &[usize]) {
 
 fn sparse(sorted: &[Key], queries: &[usize]) {
     println!("\nsparse tries, items a block   trie bits a key   all bits a key   lookup µs: median, quiet");
-    let codes = Codes::new(64);
+    let codes = TrieCodes::new(64);
     for block_items in [2, 4, 8, 16, 32, 64] {
-        let shape = Shape {
+        let shape = TrieShape {
             block_items,
-            ..Shape::new(KEY as u32)
+            ..TrieShape::new(KEY as u32)
         };
         let bytes = build(&codes, shape, sorted);
-        let index = Index::open(&codes, KEY as u32, &bytes).expect("just written");
+        let index = TrieIndex::open(&codes, KEY as u32, &bytes).expect("just written");
         println!(
             "{block_items:>27}   {:>15.4}   {:>14.4}   {}",
             index.trie_bits() as f64 / sorted.len() as f64,
@@ -185,14 +192,14 @@ fn sparse(sorted: &[Key], queries: &[usize]) {
 
 /// Updating with a batch of one key in a thousand, compared with rebuilding from all keys.
 fn updates(sorted: &[Key]) {
-    let codes = Codes::new(64);
-    let shape = Shape::new(KEY as u32);
+    let codes = TrieCodes::new(64);
+    let shape = TrieShape::new(KEY as u32);
     let bytes = build(&codes, shape, sorted);
-    let index = Index::open(&codes, KEY as u32, &bytes).expect("just written");
-    let changes: Vec<(Key, Change)> = sorted
+    let index = TrieIndex::open(&codes, KEY as u32, &bytes).expect("just written");
+    let changes: Vec<(Key, BatchChange)> = sorted
         .iter()
         .step_by(1000)
-        .map(|key| (*key, Change::Delete))
+        .map(|key| (*key, BatchChange::Delete))
         .collect();
     let mut read = 0;
     let seconds = thrice(|| {
@@ -216,14 +223,14 @@ fn perfect_hashes(sorted: &[Key], queries: &[usize]) {
     let mut bytes = Vec::new();
     let seconds = thrice(|| {
         let buckets = perfect::buckets(sorted.len() as u64);
-        let mut builder = perfect::Builder::new(KEY as u32, buckets, |_, _| {}).expect("a shape");
+        let mut builder = perfect::PerfectHashBuilder::new(KEY as u32, buckets, |_, _| {}).expect("a shape");
         sorted
             .iter()
             .try_for_each(|key| builder.push(key))
             .expect("sorted keys");
         bytes = builder.finish().expect("distinct keys");
     });
-    let index = perfect::Index::open(KEY as u32, &bytes).expect("just written");
+    let index = perfect::PerfectHashIndex::open(KEY as u32, &bytes).expect("just written");
     let (median, quiet) = time(queries, |at| {
         index.lookup(&sorted[*at]).expect("sound").unwrap_or(0)
     });
@@ -251,13 +258,13 @@ fn block_indexes(objects: usize) {
     for bins_log in [2, 3, 4] {
         let mut bytes = Vec::new();
         let seconds = thrice(|| {
-            let shape = pachash::Shape::with_bins(total, 4096, bins_log).expect("a shape");
-            let mut builder = pachash::Builder::new(shape);
+            let shape = pachash::BlockIndexShape::with_bins(total, 4096, bins_log).expect("a shape");
+            let mut builder = pachash::BlockIndexBuilder::new(shape);
             let mut pushed = sorted.iter().map(|&(hash, bytes)| builder.push(hash, bytes));
             pushed.try_for_each(|pushed| pushed).expect("sorted objects");
             bytes = builder.finish().expect("all bytes");
         });
-        let index = pachash::Index::open(&bytes).expect("just written");
+        let index = pachash::BlockIndex::open(&bytes).expect("just written");
         let blocks: u64 = hashes
             .iter()
             .map(|&hash| index.blocks(hash).expect("sound"))

@@ -34,17 +34,20 @@ fn damaged(sound: &[u8], rounds: u32, seed: u64, mut read: impl FnMut(&[u8])) {
 
 #[test]
 fn damaged_cuckoo_filters_make_nothing_panic_and_are_reported() {
-    use cuckoo::{Filter, Shape, Table, encode};
-    for shape in [Shape::alternate(5).unwrap(), Shape::xor(4, 15).unwrap()] {
-        let mut table = Table::new(shape, 3);
+    use cuckoo::{CuckooFilter, CuckooShape, CuckooTable, encode};
+    for shape in [
+        CuckooShape::alternate(5).unwrap(),
+        CuckooShape::xor(4, 15).unwrap(),
+    ] {
+        let mut table = CuckooTable::new(shape, 3);
         let mut random = fastrand::Rng::with_seed(3);
         while table.load() < 0.8 {
             table.insert(random.u64(..), 1).unwrap();
         }
         let sound = encode(&table);
-        assert!(Filter::open(&sound).unwrap().check().is_empty());
+        assert!(CuckooFilter::open(&sound).unwrap().check().is_empty());
         damaged(&sound, 3000, 4, |bytes| {
-            let Ok(filter) = Filter::open(bytes) else {
+            let Ok(filter) = CuckooFilter::open(bytes) else {
                 return;
             };
             for hash in 0..20u64 {
@@ -58,17 +61,17 @@ fn damaged_cuckoo_filters_make_nothing_panic_and_are_reported() {
 
 #[test]
 fn damaged_perfect_hashes_make_nothing_panic_and_are_reported() {
-    use perfect::{Builder, Index};
+    use perfect::{PerfectHashBuilder, PerfectHashIndex};
     let mut random = fastrand::Rng::with_seed(8);
     let mut keys: Vec<[u8; 12]> = (0..1200).map(|_| [0; 12].map(|_: u8| random.u8(..))).collect();
     keys.sort_unstable();
-    let mut builder = Builder::new(12, 70, |_, _| {}).unwrap();
+    let mut builder = PerfectHashBuilder::new(12, 70, |_, _| {}).unwrap();
     keys.iter().for_each(|key| builder.push(key).unwrap());
     let sound = builder.finish().unwrap();
-    assert!(Index::open(12, &sound).unwrap().check().is_empty());
+    assert!(PerfectHashIndex::open(12, &sound).unwrap().check().is_empty());
     let mut opened = 0;
     damaged(&sound, 4000, 9, |bytes| {
-        let Ok(index) = Index::open(12, bytes) else {
+        let Ok(index) = PerfectHashIndex::open(12, bytes) else {
             return;
         };
         opened += 1;
@@ -78,7 +81,7 @@ fn damaged_perfect_hashes_make_nothing_panic_and_are_reported() {
             }
         }
         assert_eq!(index.check().is_empty(), bytes == sound);
-        let mut builder = Builder::new(12, 70, |_, _| {}).unwrap();
+        let mut builder = PerfectHashBuilder::new(12, 70, |_, _| {}).unwrap();
         let _ = builder.copy(&index, 3);
     });
     assert!(opened > 1000, "{opened} were opened");

@@ -9,10 +9,10 @@
 //! cargo run --release -p alluvium-hashes --example tables -- reads 20
 //! ```
 
-use alluvium_filters::fingerprint::Independence;
-use research_hashes::blocks::{MemorySpace, Result, Transfers};
-use research_hashes::boa::{Boa, Kind, Options};
-use research_hashes::bot::{Bot, BotOptions, Schedule};
+use alluvium_filters::fingerprint::HashIndependence;
+use research_hashes::blocks::{BlockTransfers, MemoryBlockSpace, Result};
+use research_hashes::boa::{BoaOptions, BoaStructure, BoaTable};
+use research_hashes::bot::{BotOptions, BotTable, QueueSchedule};
 use std::collections::HashMap;
 
 /// The size of a block (about 32 records) and of the memory (32 blocks), in bytes.
@@ -21,8 +21,8 @@ const MEMORY: u64 = 32 * BLOCK as u64;
 
 /// One of the tables.
 enum Table {
-    Levels(Box<Boa<MemorySpace>>),
-    Trees(Box<Bot<MemorySpace>>),
+    Levels(Box<BoaTable<MemoryBlockSpace>>),
+    Trees(Box<BotTable<MemoryBlockSpace>>),
 }
 
 impl Table {
@@ -54,7 +54,7 @@ impl Table {
         }
     }
 
-    fn space(&self) -> &MemorySpace {
+    fn space(&self) -> &MemoryBlockSpace {
         match self {
             Table::Levels(table) => table.space(),
             Table::Trees(table) => table.space(),
@@ -71,45 +71,49 @@ impl Table {
 
 const TABLES: [&str; 7] = ["st-lsm", "interpolated", "boa", "refined", "bot", "cobot", "beta"];
 
-fn space() -> MemorySpace {
-    MemorySpace::new(u64::from(BLOCK), 1 << 40).with_meter(u64::from(BLOCK), MEMORY)
+fn space() -> MemoryBlockSpace {
+    MemoryBlockSpace::new(u64::from(BLOCK), 1 << 40).with_meter(u64::from(BLOCK), MEMORY)
 }
 
 /// A space without a block size, except in its meter.
-fn smooth(block: u64, memory: u64) -> MemorySpace {
-    MemorySpace::new(8, 1 << 40).with_meter(block, memory)
+fn smooth(block: u64, memory: u64) -> MemoryBlockSpace {
+    MemoryBlockSpace::new(8, 1 << 40).with_meter(block, memory)
 }
 
 fn table(name: &str, growth: u32, records: u64) -> Table {
     let levels = |kind| {
-        let options = Options {
+        let options = BoaOptions {
             growth,
-            independence: Independence::Assumed,
-            ..Options::new(kind, BLOCK, MEMORY)
+            independence: HashIndependence::Assumed,
+            ..BoaOptions::new(kind, BLOCK, MEMORY)
         };
-        Table::Levels(Box::new(Boa::create(space(), options).expect("a possible table")))
+        Table::Levels(Box::new(
+            BoaTable::create(space(), options).expect("a possible table"),
+        ))
     };
     let fast = |options: BotOptions| BotOptions {
         growth,
-        independence: Independence::Assumed,
+        independence: HashIndependence::Assumed,
         ..options
     };
     let trees = |options: BotOptions| {
-        Table::Trees(Box::new(Bot::create(space(), options).expect("a possible table")))
+        Table::Trees(Box::new(
+            BotTable::create(space(), options).expect("a possible table"),
+        ))
     };
     let bot = fast(BotOptions {
         fingerprint_bits: 128,
         ..BotOptions::new(BLOCK, MEMORY)
     });
     match name {
-        "lt-lsm" => levels(Kind::Leveled),
-        "st-lsm" => levels(Kind::Tiered),
-        "interpolated" => levels(Kind::Interpolated),
-        "boa" => levels(Kind::Routed),
-        "refined" => levels(Kind::Refined),
+        "lt-lsm" => levels(BoaStructure::Leveled),
+        "st-lsm" => levels(BoaStructure::Tiered),
+        "interpolated" => levels(BoaStructure::Interpolated),
+        "boa" => levels(BoaStructure::Routed),
+        "refined" => levels(BoaStructure::Refined),
         "bot" => trees(bot.planned_for(records, 30)),
         "beta" => trees(BotOptions {
-            schedule: Schedule::Every { beta: 2 },
+            schedule: QueueSchedule::Every { beta: 2 },
             ..bot.planned_for(records, 30)
         }),
         "cobot" => {
@@ -119,7 +123,7 @@ fn table(name: &str, growth: u32, records: u64) -> Table {
             });
             let space = smooth(u64::from(BLOCK), MEMORY);
             Table::Trees(Box::new(
-                Bot::create(space, options.planned_for(records, 1)).expect("a possible table"),
+                BotTable::create(space, options.planned_for(records, 1)).expect("a possible table"),
             ))
         }
         other => panic!("{other} is none of {TABLES:?}"),
@@ -136,7 +140,7 @@ fn log(base: f64, value: f64) -> f64 {
 
 /// The transfers of `records` inserts, then of successful and unsuccessful lookups, each with a
 /// cold cache.
-fn measure(table: &mut Table, records: u64) -> Result<(Transfers, f64, f64)> {
+fn measure(table: &mut Table, records: u64) -> Result<(BlockTransfers, f64, f64)> {
     for number in 0..records {
         table.insert(&key(number), &number.to_le_bytes())?;
     }
@@ -260,17 +264,17 @@ fn beta(log2: u32) -> Result<()> {
     let base = BotOptions {
         growth: 2,
         fingerprint_bits: 128,
-        independence: Independence::Assumed,
+        independence: HashIndependence::Assumed,
         ..BotOptions::new(BLOCK, 16 * MEMORY)
     };
     let base = base.planned_for(records, 30);
     for beta in [1, 2, 3, 4, 5] {
         let options = BotOptions {
-            schedule: Schedule::Every { beta },
+            schedule: QueueSchedule::Every { beta },
             ..base
         };
         // The meter's memory is small, so that the transfers of the queue are visible.
-        let mut table = Bot::create(space(), options)?;
+        let mut table = BotTable::create(space(), options)?;
         for number in 0..records {
             table.insert(&key(number), &number.to_le_bytes())?;
         }
@@ -297,8 +301,9 @@ fn beta(log2: u32) -> Result<()> {
 fn caches(log2: u32) -> Result<()> {
     let records = 1u64 << log2;
     for (block, memory) in [(256u32, 1u64 << 15), (1024, 1 << 18), (4096, 1 << 21)] {
-        let aligned = || MemorySpace::new(u64::from(block), 1 << 40).with_meter(u64::from(block), memory);
-        let of = |options: BotOptions, leaf: u64| -> Result<Transfers> {
+        let aligned =
+            || MemoryBlockSpace::new(u64::from(block), 1 << 40).with_meter(u64::from(block), memory);
+        let of = |options: BotOptions, leaf: u64| -> Result<BlockTransfers> {
             let space = if leaf == 1 {
                 smooth(u64::from(block), memory)
             } else {
@@ -306,10 +311,10 @@ fn caches(log2: u32) -> Result<()> {
             };
             let options = BotOptions {
                 fingerprint_bits: 128,
-                independence: Independence::Assumed,
+                independence: HashIndependence::Assumed,
                 ..options
             };
-            let mut table = Bot::create(space, options.planned_for(records, leaf))?;
+            let mut table = BotTable::create(space, options.planned_for(records, leaf))?;
             for number in 0..records {
                 table.insert(&key(number), &number.to_le_bytes())?;
             }
@@ -329,12 +334,12 @@ fn caches(log2: u32) -> Result<()> {
 /// Prints the number of blocks read by lookups in one interpolated run with a cold cache.
 fn reads(log2: u32) -> Result<()> {
     let records = 1u64 << log2;
-    let options = Options {
+    let options = BoaOptions {
         growth: 256,
-        independence: Independence::Assumed,
-        ..Options::new(Kind::Interpolated, BLOCK, MEMORY)
+        independence: HashIndependence::Assumed,
+        ..BoaOptions::new(BoaStructure::Interpolated, BLOCK, MEMORY)
     };
-    let mut table = Boa::create(space(), options)?;
+    let mut table = BoaTable::create(space(), options)?;
     for number in 0..records {
         table.insert(&key(number), &number.to_le_bytes())?;
     }

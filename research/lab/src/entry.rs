@@ -2,10 +2,10 @@
 //! are measured.
 //!
 //! An `Experiment` has two halves. The facts from its document are data, in `register/`. The code
-//! that measures our figures is a `Procedure`, in the document's module. `register.rs` joins them.
+//! that measures our figures is a `MeasurementProcedure`, in the document's module. `register.rs` joins them.
 
-use super::measured::{Line, Measured};
-use super::plan::{Base, Scale, Step};
+use super::measurements::{FigureSeries, MeasurementSet};
+use super::plan::{ExperimentScale, ExperimentStep, StepTemplate};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -29,30 +29,30 @@ pub struct Experiment {
     /// Differences in kind between our measurement and the document's.
     pub differs: &'static [&'static str],
     /// The figures that the experiment measures.
-    pub measures: &'static [Measure],
+    pub measures: &'static [ExperimentMeasure],
     /// The method that produces our figures.
-    pub work: Work,
+    pub work: ExperimentMethod,
 }
 
 /// The code that measures an experiment and turns the measurements into figures.
 #[derive(Debug)]
-pub(crate) struct Procedure {
+pub(crate) struct MeasurementProcedure {
     /// The id of the experiment.
     pub(crate) id: &'static str,
     /// For each measure, by name, the function that computes our values.
-    pub(crate) ours: &'static [(&'static str, Evaluation)],
+    pub(crate) ours: &'static [(&'static str, FigureComputation)],
     /// The method that produces the measurements.
-    pub(crate) work: Work,
+    pub(crate) work: ExperimentMethod,
 }
 
 /// Computes our values from the measurements.
-pub type Evaluation = fn(&Measured) -> Vec<Line>;
+pub type FigureComputation = fn(&MeasurementSet) -> Vec<FigureSeries>;
 
 /// The method that produces our figures.
 #[derive(Clone, Copy, Debug)]
-pub enum Work {
+pub enum ExperimentMethod {
     /// Engines run workloads, each engine in a separate process.
-    Engines(Engines),
+    Engines(EngineWorkload),
     /// A count or a computation in this process; no store is involved.
     Here {
         /// Number of keys at the quick size.
@@ -62,10 +62,10 @@ pub enum Work {
         /// Maximum number of keys.
         most: u64,
         /// Performs the count or computation for the given number of keys.
-        measure: fn(u64) -> Result<Measured>,
+        measure: fn(u64) -> Result<MeasurementSet>,
     },
     /// A study of third-party systems, in a separate process of `alluvium-rivals`.
-    Study(Study),
+    Study(RivalStudy),
     /// The experiment cannot be measured until the named structure is built.
     Waits(&'static str),
 }
@@ -73,7 +73,7 @@ pub enum Work {
 /// A study of third-party systems. `alluvium-rivals study NAME` runs it and prints the
 /// measurements.
 #[derive(Clone, Copy, Debug)]
-pub struct Study {
+pub struct RivalStudy {
     /// The `NAME` argument of `alluvium-rivals study`.
     pub name: &'static str,
     /// Number of records at the quick size.
@@ -86,44 +86,44 @@ pub struct Study {
 
 /// Workloads on engines.
 #[derive(Clone, Copy, Debug)]
-pub struct Engines {
+pub struct EngineWorkload {
     /// The quick size, which finishes within seconds.
-    pub quick: Scale,
+    pub quick: ExperimentScale,
     /// The full size, which keeps the document's ratios.
-    pub full: Scale,
+    pub full: ExperimentScale,
     /// Builds the steps; each is a load followed by measured phases.
-    pub steps: fn(&Base) -> Result<Vec<Step>>,
+    pub steps: fn(&StepTemplate) -> Result<Vec<ExperimentStep>>,
 }
 
 /// One figure of an experiment: published values and ours over the same axis.
 #[derive(Debug)]
-pub struct Measure {
+pub struct ExperimentMeasure {
     /// The measured quantity.
     pub name: &'static str,
     /// The unit of the values.
     pub unit: &'static str,
     /// The independent variable.
-    pub axis: Axis,
+    pub axis: FigureAxis,
     /// The published values.
-    pub published: &'static [Published],
+    pub published: &'static [PublishedSeries],
     /// A caveat for comparing the published values with ours; may be empty.
     pub note: &'static str,
     /// Computes our values from the measurements.
-    pub ours: Evaluation,
+    pub ours: FigureComputation,
 }
 
 /// The horizontal axis of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Axis {
+pub struct FigureAxis {
     /// The name of the variable on this axis.
     pub name: &'static str,
     /// The layout of the places on the axis.
-    pub form: Form,
+    pub form: AxisLayout,
 }
 
 /// The layout of the places on an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum AxisLayout {
     /// Categories, at equal distances.
     Names,
     /// Numbers, on a linear scale.
@@ -134,28 +134,28 @@ pub enum Form {
 
 /// A published series: values for one system, from one section of the document.
 #[derive(Debug)]
-pub struct Published {
+pub struct PublishedSeries {
     /// The name of the system, or of the two systems whose quotient this is.
     pub name: &'static str,
     /// The section that states the values.
     pub section: &'static str,
     /// The values, each with its place on the axis.
-    pub points: &'static [Point],
+    pub points: &'static [PublishedPoint],
 }
 
 /// A published value and its place on the axis.
 #[derive(Debug)]
-pub struct Point {
+pub struct PublishedPoint {
     /// The place on the axis.
-    pub at: At,
+    pub at: AxisPosition,
     /// The value in the measure's unit.
-    pub value: Value,
+    pub value: PublishedValue,
 }
 
 /// A place on an axis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum At {
+pub enum AxisPosition {
     /// A place on a numeric axis.
     Number(f64),
     /// A category.
@@ -164,7 +164,7 @@ pub enum At {
 
 /// A value, in the form in which a document states it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value {
+pub enum PublishedValue {
     /// An exact number.
     Is(f64),
     /// An approximate number.
@@ -190,54 +190,56 @@ impl Experiment {
     #[must_use]
     pub fn waits_for(&self) -> Option<&'static str> {
         match self.work {
-            Work::Waits(structure) => Some(structure),
-            Work::Engines(_) | Work::Here { .. } | Work::Study(_) => None,
+            ExperimentMethod::Waits(structure) => Some(structure),
+            ExperimentMethod::Engines(_) | ExperimentMethod::Here { .. } | ExperimentMethod::Study(_) => None,
         }
     }
 }
 
-impl At {
+impl AxisPosition {
     /// Returns the value as a single number, if it has one.
     #[must_use]
     pub fn number(&self) -> Option<f64> {
         match self {
-            At::Number(number) => Some(*number),
-            At::Name(_) => None,
+            AxisPosition::Number(number) => Some(*number),
+            AxisPosition::Name(_) => None,
         }
     }
 }
 
-impl fmt::Display for At {
+impl fmt::Display for AxisPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            At::Number(number) => f.write_str(&figure(*number)),
-            At::Name(name) => f.write_str(name),
+            AxisPosition::Number(number) => f.write_str(&figure(*number)),
+            AxisPosition::Name(name) => f.write_str(name),
         }
     }
 }
 
-impl Value {
+impl PublishedValue {
     /// Returns the lowest and the highest number that the value allows, or `None` for a statement
     /// in words.
     #[must_use]
     pub fn span(&self) -> Option<(f64, f64)> {
         match *self {
-            Value::Is(value) | Value::About(value) | Value::Derived(value) => Some((value, value)),
-            Value::Between(low, high) => Some((low, high)),
-            Value::Below(_) | Value::Said(_) => None,
+            PublishedValue::Is(value) | PublishedValue::About(value) | PublishedValue::Derived(value) => {
+                Some((value, value))
+            }
+            PublishedValue::Between(low, high) => Some((low, high)),
+            PublishedValue::Below(_) | PublishedValue::Said(_) => None,
         }
     }
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for PublishedValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Value::Is(value) => f.write_str(&figure(value)),
-            Value::About(value) => write!(f, "about {}", figure(value)),
-            Value::Between(low, high) => write!(f, "{} to {}", figure(low), figure(high)),
-            Value::Derived(value) => write!(f, "{} (derived)", figure(value)),
-            Value::Below(value) => write!(f, "below {}", figure(value)),
-            Value::Said(words) => f.write_str(words),
+            PublishedValue::Is(value) => f.write_str(&figure(value)),
+            PublishedValue::About(value) => write!(f, "about {}", figure(value)),
+            PublishedValue::Between(low, high) => write!(f, "{} to {}", figure(low), figure(high)),
+            PublishedValue::Derived(value) => write!(f, "{} (derived)", figure(value)),
+            PublishedValue::Below(value) => write!(f, "below {}", figure(value)),
+            PublishedValue::Said(words) => f.write_str(words),
         }
     }
 }
@@ -301,15 +303,15 @@ mod tests {
     #[test]
     fn a_value_is_shown_as_the_document_states_it() {
         let shown: Vec<String> = [
-            Value::Is(349.0),
-            Value::About(7.5),
-            Value::Between(2000.0, 2400.0),
-            Value::Derived(1331.2),
-            Value::Below(1.2),
-            Value::Said("unusable"),
+            PublishedValue::Is(349.0),
+            PublishedValue::About(7.5),
+            PublishedValue::Between(2000.0, 2400.0),
+            PublishedValue::Derived(1331.2),
+            PublishedValue::Below(1.2),
+            PublishedValue::Said("unusable"),
         ]
         .iter()
-        .map(Value::to_string)
+        .map(PublishedValue::to_string)
         .collect();
         assert_eq!(
             shown,
@@ -322,6 +324,6 @@ mod tests {
                 "unusable"
             ]
         );
-        assert_eq!(Value::Said("unusable").span(), None);
+        assert_eq!(PublishedValue::Said("unusable").span(), None);
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! *Read in this order*: `entry.rs` (the parts of an entry), `register/seed-0.toml` (entries),
 //! `register.rs` (reads them), `seed_0/s5_order.rs` (measures one of them), `documents.rs`,
-//! `plan.rs` (from a size to jobs), `measured.rs` (from rows to figures), `run.rs`, `results.rs`
+//! `plan.rs` (from a size to jobs), `measurements.rs` (from rows to figures), `run.rs`, `results.rs`
 //! (on disk), `table.rs`, `plot.rs`, `page.rs`; `oracles/` (numbers that need no measurement);
 //! `main.rs` and `verbs/` (the program).
 //!
@@ -23,10 +23,10 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
-mod device;
+mod device_probe;
 mod documents;
 mod entry;
-mod measured;
+mod measurements;
 pub mod oracles;
 mod page;
 mod plan;
@@ -42,18 +42,19 @@ mod seed_3;
 mod seed_4;
 mod table;
 
-pub use documents::{DOCUMENTS, Document, document};
+pub use documents::{DOCUMENTS, SourceDocument, document};
 pub use entry::{
-    At, Axis, Engines, Evaluation, Experiment, Form, Measure, Point, Published, Study, Value, Work, figure,
+    AxisLayout, AxisPosition, EngineWorkload, Experiment, ExperimentMeasure, ExperimentMethod, FigureAxis,
+    FigureComputation, PublishedPoint, PublishedSeries, PublishedValue, RivalStudy, figure,
 };
-pub use measured::{Line, Measured, Of, Spot, Taken};
-pub use page::{Entry, GENERATOR, page};
-pub use plan::{Base, Scale, Size, Step, Threads, Wanted};
+pub use measurements::{EngineRows, FigurePoint, FigureSeries, MeasurementSet, StepMeasurement};
+pub use page::{GENERATOR, ReportEntry, page};
+pub use plan::{ExperimentScale, ExperimentStep, RunSize, ScaleOverrides, StepTemplate, ThreadCount};
 pub use plot::plot;
-pub use results::{Figures, Results, file};
-pub use run::{Request, Surroundings, check, run};
-pub use seed_0::Inserts;
-pub use table::{Place, places};
+pub use results::{ExperimentResults, MeasureFigures, results_path};
+pub use run::{RunEnvironment, RunRequest, check, run};
+pub use seed_0::InsertPlan;
+pub use table::{AxisRow, places};
 
 /// Returns all experiments, grouped by document.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
@@ -121,7 +122,7 @@ mod tests {
             assert!(!sentence.contains(". "), "{id}: what it shows is one sentence");
             assert!(!experiment.differs.is_empty(), "{id}: our machine is another one");
             assert!(!experiment.measures.is_empty(), "{id}");
-            let is_stated = |measure: &Measure| !measure.published.is_empty();
+            let is_stated = |measure: &ExperimentMeasure| !measure.published.is_empty();
             assert!(
                 experiment.measures.iter().any(is_stated),
                 "{id}: no published value"
@@ -138,7 +139,7 @@ mod tests {
         }
     }
 
-    fn check_measure(id: &str, measure: &Measure) {
+    fn check_measure(id: &str, measure: &ExperimentMeasure) {
         assert!(!measure.unit.is_empty() && !measure.axis.name.is_empty(), "{id}");
         assert!(
             !measure.published.is_empty() || !measure.note.is_empty(),
@@ -155,7 +156,7 @@ mod tests {
                 let is_number = point.at.number().is_some();
                 assert_eq!(
                     is_number,
-                    measure.axis.form != Form::Names,
+                    measure.axis.form != AxisLayout::Names,
                     "{id}, {}",
                     measure.name
                 );

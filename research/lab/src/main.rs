@@ -13,5 +13,5 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    kit::program(|| verbs::Arguments::parse().run())
+    kit::program(|| verbs::LabArguments::parse().run())
 }

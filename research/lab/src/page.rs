@@ -2,10 +2,10 @@
 //! screens.
 
 use super::documents::{DOCUMENTS, document};
-use super::entry::{Experiment, Measure};
-use super::measured::Line;
+use super::entry::{Experiment, ExperimentMeasure};
+use super::measurements::FigureSeries;
 use super::plot::plot;
-use super::results::Results;
+use super::results::ExperimentResults;
 use super::table::places;
 use alluvium_bench::report::page::escaped;
 use anyhow::Result;
@@ -36,20 +36,20 @@ dd { margin: 0; overflow-wrap: anywhere }
 
 /// An experiment and its results.
 #[derive(Debug)]
-pub struct Entry {
+pub struct ReportEntry {
     /// The experiment.
     pub experiment: &'static Experiment,
     /// Results of the full size if present, otherwise of the quick size; `None` if it was never
     /// run.
-    pub results: Option<Results>,
+    pub results: Option<ExperimentResults>,
 }
 
 /// Renders the page of all experiments. Experiments without results are listed by name only.
 ///
 /// # Errors
 /// When a plot cannot be drawn.
-pub fn page(entries: &[Entry]) -> Result<String> {
-    let measured: Vec<(&Experiment, &Results)> = entries
+pub fn page(entries: &[ReportEntry]) -> Result<String> {
+    let measured: Vec<(&Experiment, &ExperimentResults)> = entries
         .iter()
         .filter_map(|entry| Some((entry.experiment, entry.results.as_ref()?)))
         .collect();
@@ -74,7 +74,7 @@ fn anchor(id: &str) -> String {
     id.replace('/', "-")
 }
 
-fn contents(page: &mut String, measured: &[(&Experiment, &Results)]) {
+fn contents(page: &mut String, measured: &[(&Experiment, &ExperimentResults)]) {
     page.push_str("<nav>\n<ul>\n");
     for (experiment, _) in measured {
         let _ = writeln!(
@@ -88,7 +88,7 @@ fn contents(page: &mut String, measured: &[(&Experiment, &Results)]) {
     page.push_str("<li><a href=\"#others\">Not measured</a></li>\n</ul>\n</nav>\n");
 }
 
-fn section(page: &mut String, experiment: &Experiment, results: &Results) -> Result<()> {
+fn section(page: &mut String, experiment: &Experiment, results: &ExperimentResults) -> Result<()> {
     let _ = writeln!(
         page,
         "<section id=\"{}\">\n<h2>{}: {}</h2>\n<p>{}</p>",
@@ -132,7 +132,7 @@ fn section(page: &mut String, experiment: &Experiment, results: &Results) -> Res
 }
 
 /// Summarises, in one line, the run that produced our figures.
-fn of_run(results: &Results) -> String {
+fn of_run(results: &ExperimentResults) -> String {
     let mut text = format!("alluvium {}, {} size", results.version, results.size.name());
     for (name, value) in &results.setup {
         let _ = write!(text, "; {name}: {value}");
@@ -140,7 +140,7 @@ fn of_run(results: &Results) -> String {
     text
 }
 
-fn remarks(page: &mut String, experiment: &Experiment, results: &Results) {
+fn remarks(page: &mut String, experiment: &Experiment, results: &ExperimentResults) {
     let list = |page: &mut String, title: &str, items: &[String]| {
         if items.is_empty() {
             return;
@@ -177,7 +177,7 @@ fn definitions(page: &mut String, all: &[(&str, String)]) {
 }
 
 /// Writes the table of published values and ours, one row for each place.
-fn table(page: &mut String, measure: &Measure, ours: &[Line]) {
+fn table(page: &mut String, measure: &ExperimentMeasure, ours: &[FigureSeries]) {
     page.push_str("<div class=\"wide\"><table>\n<thead><tr>");
     let _ = write!(page, "<th scope=\"col\">{}</th>", escaped(measure.axis.name));
     for published in measure.published {
@@ -221,7 +221,7 @@ fn cell(page: &mut String, text: &str) {
     let _ = write!(page, "<td>{}</td>", escaped(text));
 }
 
-fn others(page: &mut String, entries: &[Entry]) {
+fn others(page: &mut String, entries: &[ReportEntry]) {
     page.push_str("<section id=\"others\">\n<h2>Not measured</h2>\n");
     let others: Vec<&Experiment> = entries
         .iter()

@@ -1,10 +1,10 @@
 //! Turns the size of an experiment into the jobs of its steps.
 
-use super::entry::At;
-use alluvium_bench::engine::Log;
-use alluvium_bench::run::{Flow, Groups, Job};
-use alluvium_bench::workload::keys::Keys;
-use alluvium_bench::workload::phase::{Amount, Defaults, Phase};
+use super::entry::AxisPosition;
+use alluvium_bench::engine::WriteLogging;
+use alluvium_bench::run::{EngineJob, GroupPaths, PhaseFlow};
+use alluvium_bench::workload::keys::KeyOrdering;
+use alluvium_bench::workload::phase::{PhaseDefaults, WindowLength, WorkloadPhase};
 use anyhow::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 /// The scale at which an experiment is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Size {
+pub enum RunSize {
     /// Takes seconds, for a first look and for tests. Does not keep the document's ratio of memory
     /// to data.
     Quick,
@@ -20,26 +20,26 @@ pub enum Size {
     Full,
 }
 
-impl Size {
+impl RunSize {
     /// Returns the name used in command-line options and file names.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Size::Quick => "quick",
-            Size::Full => "full",
+            RunSize::Quick => "quick",
+            RunSize::Full => "full",
         }
     }
 }
 
 /// The parameters of one size of an experiment on engines.
 #[derive(Clone, Copy, Debug)]
-pub struct Scale {
+pub struct ExperimentScale {
     /// Number of records loaded.
     pub records: u64,
     /// Bytes of each value. Keys have 24 bytes.
     pub value_bytes: usize,
     /// Number of worker threads.
-    pub threads: Threads,
+    pub threads: ThreadCount,
     /// Memory limit of the process in bytes, page cache included.
     pub cap: u64,
     /// Warm-up before each phase, in milliseconds.
@@ -52,7 +52,7 @@ pub struct Scale {
 
 /// Number of worker threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Threads {
+pub enum ThreadCount {
     /// One thread, as in the document.
     One,
     /// One thread for each processor.
@@ -61,17 +61,17 @@ pub enum Threads {
 
 /// Overrides by the user. `None` keeps the value of the size.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct ScaleOverrides {
     /// Number of records or keys.
     pub records: Option<u64>,
     /// Memory limit in bytes.
     pub cap: Option<u64>,
     /// Warm-up before each phase.
-    pub warm: Option<Amount>,
+    pub warm: Option<WindowLength>,
     /// Measured amount of each phase.
-    pub run: Option<Amount>,
+    pub run: Option<WindowLength>,
     /// Maximum time for an engine's background work after a load.
-    pub settle: Option<Amount>,
+    pub settle: Option<WindowLength>,
 }
 
 /// Minimum memory limit; no engine works with less.
@@ -84,42 +84,47 @@ const INTERVAL_MS: u64 = 100;
 
 /// The settings shared by all steps of an experiment.
 #[derive(Clone, Debug)]
-pub struct Base {
+pub struct StepTemplate {
     /// The size of the run.
-    pub size: Size,
+    pub size: RunSize,
     /// The template for the steps' jobs; it has no phases.
-    pub job: Job,
-    defaults: Defaults,
+    pub job: EngineJob,
+    defaults: PhaseDefaults,
     is_memory_wanted: bool,
 }
 
 /// A load and the phases after it, in one process for each engine.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct ExperimentStep {
     /// The step's place on the axis.
-    pub at: At,
+    pub at: AxisPosition,
     /// The job that each engine runs.
-    pub job: Job,
+    pub job: EngineJob,
 }
 
-impl Base {
+impl StepTemplate {
     /// Combines a scale with the user's overrides.
     ///
     /// # Errors
     /// When the result would measure nothing.
-    pub fn new(size: Size, scale: &Scale, wanted: &Wanted, directory: PathBuf) -> Result<Base> {
+    pub fn new(
+        size: RunSize,
+        scale: &ExperimentScale,
+        wanted: &ScaleOverrides,
+        directory: PathBuf,
+    ) -> Result<StepTemplate> {
         let records = wanted.records.unwrap_or(scale.records);
         if records == 0 || records > MOST_RECORDS {
             bail!("--records {records}: name a number from 1 to {MOST_RECORDS}");
         }
-        let run = wanted.run.unwrap_or(Amount::Milliseconds(scale.run_ms));
+        let run = wanted.run.unwrap_or(WindowLength::Milliseconds(scale.run_ms));
         if run.is_nothing() {
             bail!("--run 0: there would be nothing to measure");
         }
         let settle_ms = match wanted.settle {
             None => scale.settle_ms,
-            Some(Amount::Milliseconds(settle_ms)) => settle_ms,
-            Some(Amount::Operations(_)) => bail!("--settle is a time, as in 60s"),
+            Some(WindowLength::Milliseconds(settle_ms)) => settle_ms,
+            Some(WindowLength::Operations(_)) => bail!("--settle is a time, as in 60s"),
         };
         let cap = wanted.cap.unwrap_or(scale.cap);
         if cap < LEAST_CAP {
@@ -128,34 +133,34 @@ impl Base {
                 LEAST_CAP >> 20
             );
         }
-        Ok(Base {
+        Ok(StepTemplate {
             size,
-            job: Job {
+            job: EngineJob {
                 engine: String::new(),
                 repetition: 0,
                 directory,
                 records,
-                keys: Keys::default(),
+                keys: KeyOrdering::default(),
                 value_bytes: scale.value_bytes,
                 threads: match scale.threads {
-                    Threads::One => 1,
-                    Threads::Processors => processors(),
+                    ThreadCount::One => 1,
+                    ThreadCount::Processors => processors(),
                 },
                 phases: Vec::new(),
-                flow: Flow::Separate,
+                flow: PhaseFlow::Separate,
                 is_loaded: false,
                 seed: 1,
-                log: Log::On,
+                log: WriteLogging::On,
                 cap,
                 memory: None,
                 options: Vec::new(),
                 settle_ms,
                 verify_every: VERIFY_EVERY,
                 interval_ms: INTERVAL_MS,
-                groups: Groups::default(),
+                groups: GroupPaths::default(),
             },
-            defaults: Defaults {
-                warm: wanted.warm.unwrap_or(Amount::Milliseconds(scale.warm_ms)),
+            defaults: PhaseDefaults {
+                warm: wanted.warm.unwrap_or(WindowLength::Milliseconds(scale.warm_ms)),
                 run,
                 rate: None,
             },
@@ -167,21 +172,21 @@ impl Base {
     ///
     /// # Errors
     /// When a phase is invalid.
-    pub fn step(&self, at: At, phases: &[&str]) -> Result<Step> {
+    pub fn step(&self, at: AxisPosition, phases: &[&str]) -> Result<ExperimentStep> {
         let mut job = self.job.clone();
         job.phases = phases
             .iter()
-            .map(|text| Phase::parse(text, self.defaults))
+            .map(|text| WorkloadPhase::parse(text, self.defaults))
             .collect::<Result<_>>()?;
-        Ok(Step { at, job })
+        Ok(ExperimentStep { at, job })
     }
 
     /// Returns a step with these phases and this number of threads.
     ///
     /// # Errors
-    /// As [`Base::step`].
-    pub fn with_threads(&self, threads: usize, phases: &[&str]) -> Result<Step> {
-        let mut step = self.step(At::Number(threads as f64), phases)?;
+    /// As [`StepTemplate::step`].
+    pub fn with_threads(&self, threads: usize, phases: &[&str]) -> Result<ExperimentStep> {
+        let mut step = self.step(AxisPosition::Number(threads as f64), phases)?;
         step.job.threads = threads;
         Ok(step)
     }

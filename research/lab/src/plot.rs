@@ -2,8 +2,8 @@
 //! marks. Text and axes inherit their colour from the page, so that the plot works in dark and
 //! light pages.
 
-use super::entry::{At, Form, Measure};
-use super::measured::Line;
+use super::entry::{AxisLayout, AxisPosition, ExperimentMeasure};
+use super::measurements::FigureSeries;
 use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
@@ -29,27 +29,27 @@ const OURS: [RGBColor; 4] = [
 
 /// The source of a series.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum SeriesSource {
     Theirs,
     Ours,
 }
 
 /// Values drawn in one colour.
-struct Series {
+struct PlotSeries {
     name: String,
-    whose: Whose,
+    whose: SeriesSource,
     colour: RGBColor,
     /// Places, each with its lowest and highest value.
-    points: Vec<(At, f64, f64)>,
+    points: Vec<(AxisPosition, f64, f64)>,
 }
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type SvgArea<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// Draws the published values of a measure and ours. Returns `None` if neither has a number.
 ///
 /// # Errors
 /// When it cannot be drawn.
-pub fn plot(measure: &Measure, ours: &[Line]) -> Result<Option<String>> {
+pub fn plot(measure: &ExperimentMeasure, ours: &[FigureSeries]) -> Result<Option<String>> {
     let series = series(measure, ours);
     let most = series
         .iter()
@@ -77,11 +77,11 @@ pub fn plot(measure: &Measure, ours: &[Line]) -> Result<Option<String>> {
     Ok(Some(svg.replacen("<svg ", &head, 1)))
 }
 
-fn series(measure: &Measure, ours: &[Line]) -> Vec<Series> {
+fn series(measure: &ExperimentMeasure, ours: &[FigureSeries]) -> Vec<PlotSeries> {
     let published = measure.published.iter().zip(PUBLISHED.iter().cycle());
-    let published = published.map(|(published, colour)| Series {
+    let published = published.map(|(published, colour)| PlotSeries {
         name: format!("{} (published)", published.name),
-        whose: Whose::Theirs,
+        whose: SeriesSource::Theirs,
         colour: *colour,
         points: published
             .points
@@ -92,16 +92,19 @@ fn series(measure: &Measure, ours: &[Line]) -> Vec<Series> {
             })
             .collect(),
     });
-    let ours = ours.iter().zip(OURS.iter().cycle()).map(|(line, colour)| Series {
-        name: format!("{} (ours)", line.name),
-        whose: Whose::Ours,
-        colour: *colour,
-        points: line
-            .points
-            .iter()
-            .map(|spot| (spot.at.clone(), spot.value, spot.value))
-            .collect(),
-    });
+    let ours = ours
+        .iter()
+        .zip(OURS.iter().cycle())
+        .map(|(line, colour)| PlotSeries {
+            name: format!("{} (ours)", line.name),
+            whose: SeriesSource::Ours,
+            colour: *colour,
+            points: line
+                .points
+                .iter()
+                .map(|spot| (spot.at.clone(), spot.value, spot.value))
+                .collect(),
+        });
     published
         .chain(ours)
         .filter(|series| !series.points.is_empty())
@@ -112,14 +115,14 @@ fn wrong(error: impl std::fmt::Display) -> anyhow::Error {
     anyhow!("drawing a plot: {error}")
 }
 
-fn draw(area: &Area<'_>, measure: &Measure, series: &[Series], top: f64) -> Result<()> {
+fn draw(area: &SvgArea<'_>, measure: &ExperimentMeasure, series: &[PlotSeries], top: f64) -> Result<()> {
     let numbers = series.iter().flat_map(|series| series.points.iter());
     let numbers: Vec<f64> = numbers.filter_map(|(at, _, _)| at.number()).collect();
     let right = numbers.iter().copied().fold(0.0, f64::max);
     match measure.axis.form {
-        Form::Names => draw_names(area, measure, series, top),
-        Form::Linear => draw_numbers(area, measure, series, 0.0..(right * 1.04).max(1.0), top),
-        Form::Logarithmic => {
+        AxisLayout::Names => draw_names(area, measure, series, top),
+        AxisLayout::Linear => draw_numbers(area, measure, series, 0.0..(right * 1.04).max(1.0), top),
+        AxisLayout::Logarithmic => {
             let left = numbers.iter().copied().fold(f64::MAX, f64::min).max(1e-3);
             let range = left * 0.8..(right * 1.25).max(left * 2.0);
             draw_numbers(area, measure, series, range.log_scale(), top)
@@ -128,7 +131,13 @@ fn draw(area: &Area<'_>, measure: &Measure, series: &[Series], top: f64) -> Resu
 }
 
 /// Draws marks at numeric places and joins them with lines.
-fn draw_numbers<X>(area: &Area<'_>, measure: &Measure, series: &[Series], range: X, top: f64) -> Result<()>
+fn draw_numbers<X>(
+    area: &SvgArea<'_>,
+    measure: &ExperimentMeasure,
+    series: &[PlotSeries],
+    range: X,
+    top: f64,
+) -> Result<()>
 where
     X: AsRangedCoord<Value = f64>,
     X::CoordDescType: ValueFormatter<f64>,
@@ -153,18 +162,19 @@ where
     for one in series {
         let colour = one.colour;
         let middles = || {
-            let place = |(at, low, high): &(At, f64, f64)| Some((at.number()?, f64::midpoint(*low, *high)));
+            let place =
+                |(at, low, high): &(AxisPosition, f64, f64)| Some((at.number()?, f64::midpoint(*low, *high)));
             one.points.iter().filter_map(place)
         };
         match one.whose {
-            Whose::Theirs => {
+            SeriesSource::Theirs => {
                 let style = colour.stroke_width(2);
                 let line = DashedLineSeries::new(middles(), 6, 5, style);
                 chart.draw_series(line).map_err(wrong)?;
                 let marks = middles().map(|place| Circle::new(place, 5, style));
                 chart.draw_series(marks).map_err(wrong)?;
             }
-            Whose::Ours => {
+            SeriesSource::Ours => {
                 let line = LineSeries::new(middles(), colour.stroke_width(2));
                 chart.draw_series(line).map_err(wrong)?;
                 let marks = middles().map(|place| Circle::new(place, 4, colour.filled()));
@@ -183,8 +193,13 @@ where
 
 /// Draws grouped bars at the categories. Published bars are hollow; they extend from zero to the
 /// middle of their range, and a stroke shows the range.
-fn draw_names(area: &Area<'_>, measure: &Measure, series: &[Series], top: f64) -> Result<()> {
-    let mut places: Vec<&At> = Vec::new();
+fn draw_names(
+    area: &SvgArea<'_>,
+    measure: &ExperimentMeasure,
+    series: &[PlotSeries],
+    top: f64,
+) -> Result<()> {
+    let mut places: Vec<&AxisPosition> = Vec::new();
     for (at, _, _) in series.iter().flat_map(|series| &series.points) {
         if !places.contains(&at) {
             places.push(at);
@@ -222,8 +237,8 @@ fn draw_names(area: &Area<'_>, measure: &Measure, series: &[Series], top: f64) -
             let left = place as f64 + 0.1 + number as f64 * width;
             let corners = [(left, 0.0), (left + width * 0.88, f64::midpoint(*low, *high))];
             let style = match one.whose {
-                Whose::Theirs => one.colour.stroke_width(2),
-                Whose::Ours => one.colour.filled(),
+                SeriesSource::Theirs => one.colour.stroke_width(2),
+                SeriesSource::Ours => one.colour.filled(),
             };
             chart
                 .draw_series([Rectangle::new(corners, style)])
@@ -251,12 +266,12 @@ fn draw_names(area: &Area<'_>, measure: &Measure, series: &[Series], top: f64) -
     Ok(())
 }
 
-fn draw_legend(area: &Area<'_>, series: &[Series]) -> Result<()> {
+fn draw_legend(area: &SvgArea<'_>, series: &[PlotSeries]) -> Result<()> {
     for (number, one) in series.iter().enumerate() {
         let top = LEGEND as i32 * number as i32;
         let style = match one.whose {
-            Whose::Theirs => one.colour.stroke_width(2),
-            Whose::Ours => one.colour.filled(),
+            SeriesSource::Theirs => one.colour.stroke_width(2),
+            SeriesSource::Ours => one.colour.filled(),
         };
         let square = Rectangle::new([(70, top + 2), (82, top + 14)], style);
         area.draw(&square).map_err(wrong)?;
@@ -269,16 +284,16 @@ fn draw_legend(area: &Area<'_>, series: &[Series]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Spot, experiments};
+    use crate::{FigurePoint, experiments};
 
     /// Returns a line with a figure at each place where the document has a value.
-    fn line(measure: &Measure) -> Line {
+    fn line(measure: &ExperimentMeasure) -> FigureSeries {
         let points = measure.published.iter().flat_map(|published| published.points);
-        let spots = points.enumerate().map(|(number, point)| Spot {
+        let spots = points.enumerate().map(|(number, point)| FigurePoint {
             at: point.at.clone(),
             value: 1.0 + number as f64,
         });
-        Line {
+        FigureSeries {
             name: "alluvium".into(),
             points: spots.collect(),
         }
@@ -298,12 +313,12 @@ mod tests {
 
     #[test]
     fn words_alone_are_no_plot() {
-        let is_words = |measure: &&Measure| {
+        let is_words = |measure: &&ExperimentMeasure| {
             let points = measure.published.iter().flat_map(|published| published.points);
             measure.published.len() == 1 && points.into_iter().all(|point| point.value.span().is_none())
         };
         let all = experiments().flat_map(|one| one.measures);
-        let words: Vec<&Measure> = all.filter(is_words).collect();
+        let words: Vec<&ExperimentMeasure> = all.filter(is_words).collect();
         assert!(words.len() >= 4, "theorems are in words");
         for measure in words {
             assert!(plot(measure, &[]).unwrap().is_none(), "{}", measure.name);

@@ -9,7 +9,10 @@
 //!
 //! - **L5** Experiments and procedures correspond one to one by id, and have the same measures.
 
-use super::entry::{At, Axis, Evaluation, Experiment, Form, Measure, Point, Procedure, Published, Value};
+use super::entry::{
+    AxisLayout, AxisPosition, Experiment, ExperimentMeasure, FigureAxis, FigureComputation,
+    MeasurementProcedure, PublishedPoint, PublishedSeries, PublishedValue,
+};
 use super::{seed_0, seed_1, seed_2, seed_3, seed_4};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
@@ -20,10 +23,10 @@ use std::sync::LazyLock;
 const SHARED: char = '@';
 
 /// The experiments of one document.
-struct Part {
+struct DocumentRegister {
     document: &'static str,
     text: &'static str,
-    procedures: Vec<&'static Procedure>,
+    procedures: Vec<&'static MeasurementProcedure>,
 }
 
 /// Returns all experiments, in the order of the documents and their files.
@@ -38,8 +41,8 @@ pub(super) fn experiments() -> &'static [Experiment] {
     &ALL
 }
 
-fn parts() -> [Part; 5] {
-    let part = |document, text, procedures: &[&'static Procedure]| Part {
+fn parts() -> [DocumentRegister; 5] {
+    let part = |document, text, procedures: &[&'static MeasurementProcedure]| DocumentRegister {
         document,
         text,
         procedures: procedures.to_vec(),
@@ -50,7 +53,7 @@ fn parts() -> [Part; 5] {
             include_str!("../register/seed-0.toml"),
             &seed_0::PROCEDURES,
         ),
-        Part {
+        DocumentRegister {
             document: "seed-1",
             text: include_str!("../register/seed-1.toml"),
             procedures: seed_1::procedures().collect(),
@@ -76,7 +79,7 @@ fn parts() -> [Part; 5] {
 /// One register file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Sheet {
+struct RegisterFile {
     #[serde(default)]
     texts: BTreeMap<String, String>,
     #[serde(default)]
@@ -132,11 +135,11 @@ struct PublishedEntry {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PointEntry {
-    at: At,
+    at: AxisPosition,
     is: Option<f64>,
     about: Option<f64>,
     between: Option<[f64; 2]>,
-    derived: Option<Derived>,
+    derived: Option<DerivedValue>,
     below: Option<f64>,
     said: Option<String>,
 }
@@ -144,19 +147,19 @@ struct PointEntry {
 /// A value that follows from stated ones.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Derived {
+enum DerivedValue {
     Number(f64),
     /// The computation, as in `521 / 430`.
     Computation(String),
 }
 
 /// The shared definitions at the head of a file.
-struct Head {
+struct SharedDefinitions {
     texts: BTreeMap<String, &'static str>,
-    axes: BTreeMap<String, Axis>,
+    axes: BTreeMap<String, FigureAxis>,
 }
 
-impl Part {
+impl DocumentRegister {
     fn read(&self) -> Result<Vec<Experiment>> {
         self.join()
             .with_context(|| format!("register/{}.toml", self.document))
@@ -164,9 +167,9 @@ impl Part {
 
     /// Joins each experiment to its procedure.
     fn join(&self) -> Result<Vec<Experiment>> {
-        let sheet: Sheet = toml::from_str(self.text)?;
-        let head = Head::new(sheet.texts, sheet.axes);
-        let mut procedures: BTreeMap<&str, &Procedure> = BTreeMap::new();
+        let sheet: RegisterFile = toml::from_str(self.text)?;
+        let head = SharedDefinitions::new(sheet.texts, sheet.axes);
+        let mut procedures: BTreeMap<&str, &MeasurementProcedure> = BTreeMap::new();
         for procedure in &self.procedures {
             let other = procedures.insert(procedure.id, procedure);
             ensure!(other.is_none(), "{} has two procedures", procedure.id);
@@ -190,11 +193,11 @@ impl Part {
     }
 }
 
-impl Head {
-    fn new(texts: BTreeMap<String, String>, axes: BTreeMap<String, AxisEntry>) -> Head {
+impl SharedDefinitions {
+    fn new(texts: BTreeMap<String, String>, axes: BTreeMap<String, AxisEntry>) -> SharedDefinitions {
         let texts = texts.into_iter().map(|(name, text)| (name, keep(text)));
         let axes = axes.into_iter().map(|(name, axis)| (name, axis.into()));
-        Head {
+        SharedDefinitions {
             texts: texts.collect(),
             axes: axes.collect(),
         }
@@ -213,13 +216,17 @@ impl Head {
     }
 
     /// Joins an entry to its procedure, which is removed from `left`.
-    fn experiment(&self, table: toml::Table, left: &mut BTreeMap<&str, &Procedure>) -> Result<Experiment> {
+    fn experiment(
+        &self,
+        table: toml::Table,
+        left: &mut BTreeMap<&str, &MeasurementProcedure>,
+    ) -> Result<Experiment> {
         let entry: ExperimentEntry = table.try_into()?;
         let procedure = left
             .remove(entry.id.as_str())
             .context("no procedure has this id")?;
         let section = keep(entry.section);
-        let mut ours: BTreeMap<&str, Evaluation> = procedure.ours.iter().copied().collect();
+        let mut ours: BTreeMap<&str, FigureComputation> = procedure.ours.iter().copied().collect();
         ensure!(
             ours.len() == procedure.ours.len(),
             "its procedure has a measure twice"
@@ -251,17 +258,17 @@ impl Head {
         &self,
         table: toml::Table,
         section: &'static str,
-        left: &mut BTreeMap<&str, Evaluation>,
-    ) -> Result<Measure> {
+        left: &mut BTreeMap<&str, FigureComputation>,
+    ) -> Result<ExperimentMeasure> {
         let entry: MeasureEntry = table.try_into()?;
         let ours = left.remove(entry.name.as_str());
         let axis = self.axes.get(&entry.axis).copied();
-        let published: Result<Vec<Published>> = entry
+        let published: Result<Vec<PublishedSeries>> = entry
             .published
             .into_iter()
             .map(|published| published.read(section))
             .collect();
-        Ok(Measure {
+        Ok(ExperimentMeasure {
             ours: ours.context("no procedure has this measure")?,
             axis: axis.with_context(|| format!("no axis has the name {:?}", entry.axis))?,
             name: keep(entry.name),
@@ -273,9 +280,9 @@ impl Head {
 }
 
 impl PublishedEntry {
-    fn read(self, section: &'static str) -> Result<Published> {
-        let points: Result<Vec<Point>> = self.points.into_iter().map(PointEntry::read).collect();
-        Ok(Published {
+    fn read(self, section: &'static str) -> Result<PublishedSeries> {
+        let points: Result<Vec<PublishedPoint>> = self.points.into_iter().map(PointEntry::read).collect();
+        Ok(PublishedSeries {
             points: points.with_context(|| format!("{:?}", self.name))?.leak(),
             name: keep(self.name),
             section: self.section.map_or(section, keep),
@@ -284,44 +291,44 @@ impl PublishedEntry {
 }
 
 impl PointEntry {
-    fn read(self) -> Result<Point> {
+    fn read(self) -> Result<PublishedPoint> {
         let derived = self.derived.map(|derived| derived.number()).transpose()?;
         let forms = [
-            self.is.map(Value::Is),
-            self.about.map(Value::About),
-            self.between.map(|[low, high]| Value::Between(low, high)),
-            derived.map(Value::Derived),
-            self.below.map(Value::Below),
-            self.said.map(|words| Value::Said(keep(words))),
+            self.is.map(PublishedValue::Is),
+            self.about.map(PublishedValue::About),
+            self.between.map(|[low, high]| PublishedValue::Between(low, high)),
+            derived.map(PublishedValue::Derived),
+            self.below.map(PublishedValue::Below),
+            self.said.map(|words| PublishedValue::Said(keep(words))),
         ];
         let mut values = forms.into_iter().flatten();
         match (values.next(), values.next()) {
-            (Some(value), None) => Ok(Point { at: self.at, value }),
+            (Some(value), None) => Ok(PublishedPoint { at: self.at, value }),
             (None, _) => bail!("the point at {} has no value", self.at),
             (Some(_), Some(_)) => bail!("the point at {} has two values", self.at),
         }
     }
 }
 
-impl Derived {
+impl DerivedValue {
     fn number(&self) -> Result<f64> {
         match self {
-            Derived::Number(number) => Ok(*number),
-            Derived::Computation(text) => {
+            DerivedValue::Number(number) => Ok(*number),
+            DerivedValue::Computation(text) => {
                 computed(text).with_context(|| format!("{text:?} is no product or quotient of numbers"))
             }
         }
     }
 }
 
-impl From<AxisEntry> for Axis {
-    fn from(entry: AxisEntry) -> Axis {
+impl From<AxisEntry> for FigureAxis {
+    fn from(entry: AxisEntry) -> FigureAxis {
         let (name, form) = match entry {
-            AxisEntry::Names(name) => (name, Form::Names),
-            AxisEntry::Linear(name) => (name, Form::Linear),
-            AxisEntry::Logarithmic(name) => (name, Form::Logarithmic),
+            AxisEntry::Names(name) => (name, AxisLayout::Names),
+            AxisEntry::Linear(name) => (name, AxisLayout::Linear),
+            AxisEntry::Logarithmic(name) => (name, AxisLayout::Logarithmic),
         };
-        Axis {
+        FigureAxis {
             name: keep(name),
             form,
         }

@@ -1,10 +1,10 @@
 //! The results of a run on disk: one JSON file for each experiment and size.
 
-use super::entry::{At, Experiment};
-use super::measured::{Line, Measured};
-use super::plan::Size;
-use alluvium_bench::report::machine::Machine;
-use alluvium_bench::run::Failure;
+use super::entry::{AxisPosition, Experiment};
+use super::measurements::{FigureSeries, MeasurementSet};
+use super::plan::RunSize;
+use alluvium_bench::report::machine::MachineInfo;
+use alluvium_bench::run::RepetitionFailure;
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -20,19 +20,19 @@ const MOST: f64 = 1e15;
 
 /// The results of one run of an experiment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Results {
+pub struct ExperimentResults {
     /// Version of the file format.
     pub form: u32,
     /// The id of the experiment.
     pub id: String,
     /// The size of the run.
-    pub size: Size,
+    pub size: RunSize,
     /// The version of Alluvium that was measured.
     pub version: String,
     /// The command line that repeats the run.
     pub command: String,
     /// The computer that ran it.
-    pub machine: Machine,
+    pub machine: MachineInfo,
     /// The parameters, such as records, memory and threads.
     pub setup: Vec<(String, String)>,
     /// The settings of each engine.
@@ -40,31 +40,31 @@ pub struct Results {
     /// Caveats about this run.
     pub notes: Vec<String>,
     /// Failures and their reasons.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<RepetitionFailure>,
     /// Our figures, grouped by measure.
-    pub figures: Vec<Figures>,
+    pub figures: Vec<MeasureFigures>,
     /// The measurements from which the figures were computed.
-    pub measured: Measured,
+    pub measured: MeasurementSet,
 }
 
 /// Our figures of one measure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Figures {
+pub struct MeasureFigures {
     /// The name of the measure.
     pub measure: String,
     /// The unit of the values.
     pub unit: String,
     /// The values, one line for each engine or quotient.
-    pub lines: Vec<Line>,
+    pub lines: Vec<FigureSeries>,
 }
 
-impl Results {
+impl ExperimentResults {
     /// The format version that this build writes.
     pub(super) const FORM: u32 = FORM;
 
     /// Returns the lines of a measure.
     #[must_use]
-    pub fn lines(&self, measure: &str) -> &[Line] {
+    pub fn lines(&self, measure: &str) -> &[FigureSeries] {
         let found = self.figures.iter().find(|figures| figures.measure == measure);
         found.map_or(&[], |figures| &figures.lines)
     }
@@ -76,7 +76,7 @@ impl Results {
     /// I/O errors.
     pub fn write(&self, directory: &Path, experiment: &Experiment) -> Result<PathBuf> {
         fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
-        let path = file(directory, experiment, self.size);
+        let path = results_path(directory, experiment, self.size);
         let part = path.with_extension("json.part");
         let text = serde_json::to_string_pretty(self)? + "\n";
         fs::write(&part, text).with_context(|| format!("writing {}", part.display()))?;
@@ -89,8 +89,12 @@ impl Results {
     ///
     /// # Errors
     /// I/O errors; when the file does not contain results of this experiment.
-    pub fn read(directory: &Path, experiment: &Experiment, size: Size) -> Result<Option<Results>> {
-        let path = file(directory, experiment, size);
+    pub fn read(
+        directory: &Path,
+        experiment: &Experiment,
+        size: RunSize,
+    ) -> Result<Option<ExperimentResults>> {
+        let path = results_path(directory, experiment, size);
         let file = match fs::File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -108,12 +112,12 @@ impl Results {
             )
         };
         ensure!(text.len() as u64 <= MOST_BYTES, "{}: it is too long", wrong());
-        let results: Results = serde_json::from_str(&text).with_context(wrong)?;
+        let results: ExperimentResults = serde_json::from_str(&text).with_context(wrong)?;
         results.check(experiment, size).with_context(wrong)?;
         Ok(Some(results))
     }
 
-    fn check(&self, experiment: &Experiment, size: Size) -> Result<()> {
+    fn check(&self, experiment: &Experiment, size: RunSize) -> Result<()> {
         ensure!(
             self.form == FORM,
             "its form is {}, and this version reads {FORM}",
@@ -128,8 +132,8 @@ impl Results {
         for line in self.figures.iter().flat_map(|figures| &figures.lines) {
             for spot in &line.points {
                 let place = match spot.at {
-                    At::Number(number) => number,
-                    At::Name(_) => 0.0,
+                    AxisPosition::Number(number) => number,
+                    AxisPosition::Name(_) => 0.0,
                 };
                 if ![place, spot.value]
                     .iter()
@@ -150,7 +154,7 @@ impl Results {
 
 /// Returns the path of an experiment's results.
 #[must_use]
-pub fn file(directory: &Path, experiment: &Experiment, size: Size) -> PathBuf {
+pub fn results_path(directory: &Path, experiment: &Experiment, size: RunSize) -> PathBuf {
     // Ids are constants of the register: letters, digits, dashes and one slash.
     directory.join(format!(
         "{}.{}.json",
@@ -162,32 +166,32 @@ pub fn file(directory: &Path, experiment: &Experiment, size: Size) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Spot, find};
+    use crate::{FigurePoint, find};
 
-    fn results(experiment: &Experiment) -> Results {
-        Results {
+    fn results(experiment: &Experiment) -> ExperimentResults {
+        ExperimentResults {
             form: FORM,
             id: experiment.id.into(),
-            size: Size::Quick,
+            size: RunSize::Quick,
             version: "0".into(),
             command: "alluvium-lab run".into(),
-            machine: Machine::default(),
+            machine: MachineInfo::default(),
             setup: Vec::new(),
             settings: Vec::new(),
             notes: Vec::new(),
             failures: Vec::new(),
-            figures: vec![Figures {
+            figures: vec![MeasureFigures {
                 measure: "throughput".into(),
                 unit: "a second".into(),
-                lines: vec![Line {
+                lines: vec![FigureSeries {
                     name: "alluvium".into(),
-                    points: vec![Spot {
-                        at: At::Number(50.0),
+                    points: vec![FigurePoint {
+                        at: AxisPosition::Number(50.0),
                         value: 1.0 / 3.0,
                     }],
                 }],
             }],
-            measured: Measured::default(),
+            measured: MeasurementSet::default(),
         }
     }
 
@@ -197,21 +201,21 @@ mod tests {
         let directory = place.path().join("made");
         let experiment = find("seed-0/S5").unwrap();
         assert!(
-            Results::read(&directory, experiment, Size::Quick)
+            ExperimentResults::read(&directory, experiment, RunSize::Quick)
                 .unwrap()
                 .is_none()
         );
         let written = results(experiment);
         let path = written.write(&directory, experiment).unwrap();
         assert_eq!(path, directory.join("seed-0-S5.quick.json"));
-        let read = Results::read(&directory, experiment, Size::Quick)
+        let read = ExperimentResults::read(&directory, experiment, RunSize::Quick)
             .unwrap()
             .unwrap();
         assert_eq!(read.figures, written.figures);
         assert_eq!(read.lines("throughput").len(), 1);
         assert!(read.lines("weather").is_empty());
         assert!(
-            Results::read(&directory, experiment, Size::Full)
+            ExperimentResults::read(&directory, experiment, RunSize::Full)
                 .unwrap()
                 .is_none()
         );
@@ -223,8 +227,8 @@ mod tests {
     fn files_that_are_no_results_are_refused_by_name() {
         let place = tempfile::tempdir().unwrap();
         let experiment = find("seed-0/S5").unwrap();
-        let path = file(place.path(), experiment, Size::Quick);
-        let of = |change: &dyn Fn(&mut Results)| {
+        let path = results_path(place.path(), experiment, RunSize::Quick);
+        let of = |change: &dyn Fn(&mut ExperimentResults)| {
             let mut results = results(experiment);
             change(&mut results);
             serde_json::to_string(&results).unwrap()
@@ -234,23 +238,23 @@ mod tests {
             "<html>".to_owned(),
             of(&|results| results.form = 2),
             of(&|results| results.id = "seed-0/S6".into()),
-            of(&|results| results.size = Size::Full),
+            of(&|results| results.size = RunSize::Full),
             of(&|results| results.figures[0].lines[0].points[0].value = 1e300),
             of(&|results| results.figures[0].lines[0].points[0].value = -1.0),
-            of(&|results| results.figures[0].lines[0].points[0].at = At::Number(1e300)),
+            of(&|results| results.figures[0].lines[0].points[0].at = AxisPosition::Number(1e300)),
         ] {
             fs::write(&path, text).unwrap();
             let error = format!(
                 "{:#}",
-                Results::read(place.path(), experiment, Size::Quick).unwrap_err()
+                ExperimentResults::read(place.path(), experiment, RunSize::Quick).unwrap_err()
             );
             assert!(error.contains("seed-0-S5.quick.json"), "{error}");
             assert!(error.contains("does not hold results"), "{error}");
         }
         fs::write(&path, [0xff, 0xfe]).unwrap();
-        assert!(Results::read(place.path(), experiment, Size::Quick).is_err());
+        assert!(ExperimentResults::read(place.path(), experiment, RunSize::Quick).is_err());
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        assert!(Results::read(place.path(), experiment, Size::Quick).is_err());
+        assert!(ExperimentResults::read(place.path(), experiment, RunSize::Quick).is_err());
     }
 }

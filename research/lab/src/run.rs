@@ -1,24 +1,26 @@
 //! Runs an experiment step by step, each engine in a separate process, and computes figures from
 //! the measurements.
 
-use super::entry::{Engines, Experiment, Study, Work, figure};
-use super::measured::{Measured, Taken};
-use super::plan::{Base, Size, Step, Wanted};
-use super::results::{Figures, Results};
-use alluvium_bench::report::Report;
-use alluvium_bench::report::machine::Machine;
-use alluvium_bench::run::{self, Cap, Files, Loads, Orders, Outcome, Runner};
+use super::entry::{EngineWorkload, Experiment, ExperimentMethod, RivalStudy, figure};
+use super::measurements::{MeasurementSet, StepMeasurement};
+use super::plan::{ExperimentStep, RunSize, ScaleOverrides, StepTemplate};
+use super::results::{ExperimentResults, MeasureFigures};
+use alluvium_bench::report::BenchReport;
+use alluvium_bench::report::machine::MachineInfo;
+use alluvium_bench::run::{
+    self, BenchOutcome, BenchRunner, CapMethod, FileRetention, LoadFrequency, RunPlan,
+};
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 /// The parameters of a run.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct RunRequest {
     /// The size of the run.
-    pub size: Size,
+    pub size: RunSize,
     /// The user's overrides.
-    pub wanted: Wanted,
+    pub wanted: ScaleOverrides,
     /// The engines to run.
     pub engines: Vec<String>,
     /// The directory for the engines' files, which are removed at the end.
@@ -29,16 +31,16 @@ pub struct Request {
 
 /// The environment of a run: it starts child processes and limits their memory.
 #[derive(Clone, Copy)]
-pub struct Surroundings<'a> {
+pub struct RunEnvironment<'a> {
     /// Starts child processes and receives their results.
-    pub runner: &'a dyn Runner,
+    pub runner: &'a dyn BenchRunner,
     /// Decides whether a process can be limited to this many bytes, and reports it if not.
-    pub cap: &'a dyn Fn(u64) -> Cap,
+    pub cap: &'a dyn Fn(u64) -> CapMethod,
     /// Reports progress.
     pub say: &'a dyn Fn(&str),
 }
 
-impl std::fmt::Debug for Surroundings<'_> {
+impl std::fmt::Debug for RunEnvironment<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Surroundings").finish_non_exhaustive()
     }
@@ -48,14 +50,14 @@ impl std::fmt::Debug for Surroundings<'_> {
 ///
 /// # Errors
 /// When the experiment waits for a structure; when the request is invalid.
-pub fn check(experiment: &Experiment, request: &Request) -> Result<()> {
+pub fn check(experiment: &Experiment, request: &RunRequest) -> Result<()> {
     ensure!(
         request.wanted.records != Some(0),
         "--records 0: there would be nothing to measure"
     );
     match &experiment.work {
-        Work::Waits(structure) => bail!(waiting(experiment, structure)),
-        Work::Here { most, .. } | Work::Study(Study { most, .. }) => {
+        ExperimentMethod::Waits(structure) => bail!(waiting(experiment, structure)),
+        ExperimentMethod::Here { most, .. } | ExperimentMethod::Study(RivalStudy { most, .. }) => {
             let keys = request.wanted.records.unwrap_or_default();
             ensure!(
                 keys <= *most,
@@ -64,7 +66,7 @@ pub fn check(experiment: &Experiment, request: &Request) -> Result<()> {
             );
             Ok(())
         }
-        Work::Engines(engines) => {
+        ExperimentMethod::Engines(engines) => {
             ensure!(
                 !request.engines.is_empty() && request.engines.iter().all(|engine| !engine.is_empty()),
                 "--engines: there is no engine to measure"
@@ -82,12 +84,12 @@ fn waiting(experiment: &Experiment, structure: &str) -> String {
 }
 
 /// Returns the shared settings and the steps.
-fn steps(engines: &Engines, request: &Request) -> Result<(Base, Vec<Step>)> {
+fn steps(engines: &EngineWorkload, request: &RunRequest) -> Result<(StepTemplate, Vec<ExperimentStep>)> {
     let scale = match request.size {
-        Size::Quick => &engines.quick,
-        Size::Full => &engines.full,
+        RunSize::Quick => &engines.quick,
+        RunSize::Full => &engines.full,
     };
-    let base = Base::new(request.size, scale, &request.wanted, request.directory.clone())?;
+    let base = StepTemplate::new(request.size, scale, &request.wanted, request.directory.clone())?;
     let steps = (engines.steps)(&base)?;
     Ok((base, steps))
 }
@@ -99,47 +101,47 @@ fn steps(engines: &Engines, request: &Request) -> Result<(Base, Vec<Step>)> {
 /// measured.
 pub fn run(
     experiment: &Experiment,
-    request: &Request,
-    surroundings: Surroundings<'_>,
-) -> Result<Option<Results>> {
+    request: &RunRequest,
+    surroundings: RunEnvironment<'_>,
+) -> Result<Option<ExperimentResults>> {
     check(experiment, request)?;
     match &experiment.work {
-        Work::Waits(structure) => bail!(waiting(experiment, structure)),
-        Work::Here {
+        ExperimentMethod::Waits(structure) => bail!(waiting(experiment, structure)),
+        ExperimentMethod::Here {
             quick, full, measure, ..
         } => {
             let usual = match request.size {
-                Size::Quick => *quick,
-                Size::Full => *full,
+                RunSize::Quick => *quick,
+                RunSize::Full => *full,
             };
             let keys = request.wanted.records.unwrap_or(usual);
-            let machine = Machine::here(Path::new("."));
+            let machine = MachineInfo::here(Path::new("."));
             let measured = measure(keys)?;
             let mut results = results(experiment, request, machine);
             results.setup.push(("keys".into(), figure(keys as f64)));
             Ok(Some(finished(experiment, results, measured)))
         }
-        Work::Study(study) => in_study(experiment, study, request, surroundings),
-        Work::Engines(engines) => on_engines(experiment, engines, request, surroundings),
+        ExperimentMethod::Study(study) => in_study(experiment, study, request, surroundings),
+        ExperimentMethod::Engines(engines) => on_engines(experiment, engines, request, surroundings),
     }
 }
 
 /// Runs a study in a separate process. The directory is empty before and after.
 fn in_study(
     experiment: &Experiment,
-    study: &Study,
-    request: &Request,
-    surroundings: Surroundings<'_>,
-) -> Result<Option<Results>> {
+    study: &RivalStudy,
+    request: &RunRequest,
+    surroundings: RunEnvironment<'_>,
+) -> Result<Option<ExperimentResults>> {
     let usual = match request.size {
-        Size::Quick => study.quick,
-        Size::Full => study.full,
+        RunSize::Quick => study.quick,
+        RunSize::Full => study.full,
     };
     let records = request.wanted.records.unwrap_or(usual);
     let mut command = surroundings.runner.study(study.name)?;
     let directory = &request.directory;
     std::fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
-    let mut results = results(experiment, request, Machine::here(directory));
+    let mut results = results(experiment, request, MachineInfo::here(directory));
     (surroundings.say)(&format!("{}, {} records", experiment.id, figure(records as f64)));
     let place = directory.join(study.name);
     command.arg(&place).arg(records.to_string());
@@ -160,7 +162,7 @@ fn in_study(
         study.name,
         output.status
     );
-    let measured: Measured = serde_json::from_slice(&output.stdout).with_context(|| {
+    let measured: MeasurementSet = serde_json::from_slice(&output.stdout).with_context(|| {
         format!(
             "what the study {} has printed is no measurement: build alluvium-rivals again",
             study.name
@@ -172,10 +174,10 @@ fn in_study(
 
 fn on_engines(
     experiment: &Experiment,
-    engines: &Engines,
-    request: &Request,
-    surroundings: Surroundings<'_>,
-) -> Result<Option<Results>> {
+    engines: &EngineWorkload,
+    request: &RunRequest,
+    surroundings: RunEnvironment<'_>,
+) -> Result<Option<ExperimentResults>> {
     let (base, steps) = steps(engines, request)?;
     for engine in &request.engines {
         // Check that every other engine exists before measuring the first.
@@ -183,25 +185,25 @@ fn on_engines(
     }
     let directory = &request.directory;
     std::fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
-    let mut results = results(experiment, request, Machine::here(directory));
+    let mut results = results(experiment, request, MachineInfo::here(directory));
     results.setup = setup(&base, &steps);
-    let mut measured = Measured::default();
+    let mut measured = MeasurementSet::default();
     for step in &steps {
         (surroundings.say)(&format!("{}, {}", experiment.id, step.at));
         let cap = (surroundings.cap)(step.job.cap);
-        if cap == Cap::None && measured.steps.is_empty() {
+        if cap == CapMethod::None && measured.steps.is_empty() {
             results.notes.push(
                 "No control group kept the process within its memory: engines were told the number, and the page cache took what there was."
                     .into(),
             );
         }
-        let orders = Orders {
+        let orders = RunPlan {
             engines: request.engines.clone(),
             repetitions: 1,
-            loads: Loads::Each,
+            loads: LoadFrequency::Each,
             job: step.job.clone(),
             cap,
-            files: Files::Removed,
+            files: FileRetention::Removed,
         };
         let outcome = match run::run(&orders, surroundings.runner) {
             Ok(outcome) => outcome,
@@ -212,25 +214,30 @@ fn on_engines(
         if outcome.was_stopped {
             return Ok(None);
         }
-        keep(step, outcome, &mut results, &mut measured);
+        record_outcome(step, outcome, &mut results, &mut measured);
     }
     Ok(Some(finished(experiment, results, measured)))
 }
 
 /// Returns an outcome with nothing but a failure.
-fn failed(step: &Step, error: &anyhow::Error) -> Outcome {
-    Outcome {
-        failures: vec![run::Failure {
+fn failed(step: &ExperimentStep, error: &anyhow::Error) -> BenchOutcome {
+    BenchOutcome {
+        failures: vec![run::RepetitionFailure {
             engine: step.at.to_string(),
             repetition: 1,
             why: format!("{error:#}"),
         }],
-        ..Outcome::default()
+        ..BenchOutcome::default()
     }
 }
 
-fn keep(step: &Step, outcome: Outcome, results: &mut Results, measured: &mut Measured) {
-    let report = Report::new(Machine::default(), Vec::new(), outcome);
+fn record_outcome(
+    step: &ExperimentStep,
+    outcome: BenchOutcome,
+    results: &mut ExperimentResults,
+    measured: &mut MeasurementSet,
+) {
+    let report = BenchReport::new(MachineInfo::default(), Vec::new(), outcome);
     results.failures.extend(report.failures);
     for settings in report.settings {
         if !results.settings.iter().any(|(engine, _)| *engine == settings.0) {
@@ -238,14 +245,14 @@ fn keep(step: &Step, outcome: Outcome, results: &mut Results, measured: &mut Mea
         }
     }
     if !report.results.is_empty() {
-        measured.steps.push(Taken {
+        measured.steps.push(StepMeasurement {
             at: step.at.clone(),
             rows: report.results,
         });
     }
 }
 
-fn results(experiment: &Experiment, request: &Request, machine: Machine) -> Results {
+fn results(experiment: &Experiment, request: &RunRequest, machine: MachineInfo) -> ExperimentResults {
     let mut notes = Vec::new();
     if let Some(note) = busy(&machine) {
         notes.push(note);
@@ -253,8 +260,8 @@ fn results(experiment: &Experiment, request: &Request, machine: Machine) -> Resu
     if cfg!(debug_assertions) {
         notes.push("This was a debug build: its times say nothing.".into());
     }
-    Results {
-        form: Results::FORM,
+    ExperimentResults {
+        form: ExperimentResults::FORM,
         id: experiment.id.into(),
         size: request.size,
         version: env!("CARGO_PKG_VERSION").into(),
@@ -265,12 +272,12 @@ fn results(experiment: &Experiment, request: &Request, machine: Machine) -> Resu
         notes,
         failures: Vec::new(),
         figures: Vec::new(),
-        measured: Measured::default(),
+        measured: MeasurementSet::default(),
     }
 }
 
 /// Returns a warning if other processes were using the processors at the start.
-fn busy(machine: &Machine) -> Option<String> {
+fn busy(machine: &MachineInfo) -> Option<String> {
     let load: f64 = machine.load.parse().ok()?;
     let cores = machine.cores.max(1);
     (load > 0.3 * cores as f64).then(|| {
@@ -281,7 +288,7 @@ fn busy(machine: &Machine) -> Option<String> {
 }
 
 /// Describes the requested setup, for the results.
-fn setup(base: &Base, steps: &[Step]) -> Vec<(String, String)> {
+fn setup(base: &StepTemplate, steps: &[ExperimentStep]) -> Vec<(String, String)> {
     let job = &base.job;
     let mut caps: Vec<u64> = steps.iter().map(|step| step.job.cap).collect();
     caps.dedup();
@@ -313,8 +320,12 @@ fn setup(base: &Base, steps: &[Step]) -> Vec<(String, String)> {
 }
 
 /// Computes the figures.
-fn finished(experiment: &Experiment, mut results: Results, measured: Measured) -> Results {
-    let figures = experiment.measures.iter().map(|measure| Figures {
+fn finished(
+    experiment: &Experiment,
+    mut results: ExperimentResults,
+    measured: MeasurementSet,
+) -> ExperimentResults {
+    let figures = experiment.measures.iter().map(|measure| MeasureFigures {
         measure: measure.name.into(),
         unit: measure.unit.into(),
         lines: (measure.ours)(&measured),
@@ -340,11 +351,11 @@ mod tests {
             setting: "none",
             differs: &[],
             measures: &[],
-            work: Work::Waits("a tree of time"),
+            work: ExperimentMethod::Waits("a tree of time"),
         };
-        let request = Request {
-            size: Size::Quick,
-            wanted: Wanted::default(),
+        let request = RunRequest {
+            size: RunSize::Quick,
+            wanted: ScaleOverrides::default(),
             engines: Vec::new(),
             directory: PathBuf::new(),
             command: String::new(),

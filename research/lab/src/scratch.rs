@@ -7,18 +7,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A directory under the system's temporary directory, removed on drop.
-pub(super) struct Scratch {
+pub(super) struct ScratchDirectory {
     path: PathBuf,
     pub(super) directory: Arc<FileDirectory>,
 }
 
-impl Scratch {
-    pub(super) fn new() -> Result<Scratch> {
+impl ScratchDirectory {
+    pub(super) fn new() -> Result<ScratchDirectory> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("alluvium-lab-{}-{number}", std::process::id()));
         let directory = FileDirectory::create(&path).with_context(|| format!("making {}", path.display()))?;
-        Ok(Scratch {
+        Ok(ScratchDirectory {
             path,
             directory: Arc::new(directory),
         })
@@ -29,7 +29,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchDirectory {
     fn drop(&mut self) {
         // A directory that cannot be removed remains in the system's temporary directory.
         let _ = std::fs::remove_dir_all(&self.path);

@@ -1,13 +1,13 @@
 //! Published values and ours as a table in plain text.
 
-use super::entry::{At, Form, Measure, figure};
-use super::measured::Line;
+use super::entry::{AxisLayout, AxisPosition, ExperimentMeasure, figure};
+use super::measurements::FigureSeries;
 
 /// A place on a measure's axis, with the values there.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Place {
+pub struct AxisRow {
     /// The place on the axis.
-    pub at: At,
+    pub at: AxisPosition,
     /// The value of each published series; an empty string where the series has none.
     pub published: Vec<String>,
     /// The value of each of our lines; an empty string where the line has none.
@@ -17,26 +17,26 @@ pub struct Place {
 /// Returns all places of a measure with a published value or one of ours. Numbers are in ascending
 /// order.
 #[must_use]
-pub fn places(measure: &Measure, ours: &[Line]) -> Vec<Place> {
+pub fn places(measure: &ExperimentMeasure, ours: &[FigureSeries]) -> Vec<AxisRow> {
     let stated = measure.published.iter().flat_map(|published| published.points);
     let stated = stated.map(|point| &point.at);
     let measured = ours
         .iter()
         .flat_map(|line| line.points.iter().map(|spot| &spot.at));
-    let mut all: Vec<&At> = Vec::new();
+    let mut all: Vec<&AxisPosition> = Vec::new();
     for at in stated.chain(measured) {
         if !all.contains(&at) {
             all.push(at);
         }
     }
-    if measure.axis.form != Form::Names {
-        let number = |at: &At| at.number().unwrap_or(f64::MAX);
+    if measure.axis.form != AxisLayout::Names {
+        let number = |at: &AxisPosition| at.number().unwrap_or(f64::MAX);
         all.sort_by(|one, other| number(one).total_cmp(&number(other)));
     }
     all.into_iter().map(|at| place(measure, ours, at)).collect()
 }
 
-fn place(measure: &Measure, ours: &[Line], at: &At) -> Place {
+fn place(measure: &ExperimentMeasure, ours: &[FigureSeries], at: &AxisPosition) -> AxisRow {
     let published = measure.published.iter().map(|published| {
         let points = published.points.iter().filter(|point| point.at == *at);
         let values: Vec<String> = points.map(|point| point.value.to_string()).collect();
@@ -46,7 +46,7 @@ fn place(measure: &Measure, ours: &[Line], at: &At) -> Place {
         let spot = line.points.iter().find(|spot| spot.at == *at);
         spot.map_or_else(String::new, |spot| figure(spot.value))
     });
-    Place {
+    AxisRow {
         at: at.clone(),
         published: published.collect(),
         ours: ours.collect(),
@@ -56,16 +56,16 @@ fn place(measure: &Measure, ours: &[Line], at: &At) -> Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Spot, find};
+    use crate::{FigurePoint, find};
 
     #[test]
     fn values_stand_beside_each_other_in_the_order_of_their_numbers() {
         let measure = &find("seed-0/S5").unwrap().measures[0];
-        let spot = |at, value| Spot {
-            at: At::Number(at),
+        let spot = |at, value| FigurePoint {
+            at: AxisPosition::Number(at),
             value,
         };
-        let ours = Line {
+        let ours = FigureSeries {
             name: "alluvium".into(),
             points: vec![spot(100.0, 2000.4), spot(90.0, 1.0)],
         };

@@ -5,15 +5,19 @@
 //! them run, which needs half an hour and 2 GiB of memory. `large` adds the simulation of 100
 //! million keys. Under `cargo test` every part runs with small inputs.
 
-use alluvium_model::lsm::{LevelDb, Stage};
+use alluvium_model::lsm::{ItemStage, LevelDb};
 use alluvium_model::{BadParameter, Popularity};
-use research_models::leveldb::{LevelChoice, Pace, Rules, TableChoice};
-use research_models::recycling::{Choice, Game, InsertionBuffer, Keys};
+use research_models::leveldb::{CompactionPace, CompactionRules, LevelChoice, TableChoice};
+use research_models::recycling::{BinChoice, InsertionBuffer, KeyDistribution, RecyclingGame};
 use std::time::Instant;
 
 const SKEWS: [f64; 2] = [0.0, 0.99];
 
-const CHOICES: [Choice; 3] = [Choice::FullestBin, Choice::RandomBall, Choice::GoldenGate];
+const CHOICES: [BinChoice; 3] = [
+    BinChoice::FullestBin,
+    BinChoice::RandomBall,
+    BinChoice::GoldenGate,
+];
 
 fn main() -> Result<(), BadParameter> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -72,8 +76,8 @@ fn simulate(sizes: &[u64]) -> Result<(), BadParameter> {
         for skew in SKEWS {
             let popularity = Popularity::zipf(keys, skew)?;
             let standard = LevelDb::standard(popularity.keys())?;
-            let run = |shape: &LevelDb, change: &dyn Fn(&mut Rules)| {
-                let mut rules = Rules::new(shape.clone());
+            let run = |shape: &LevelDb, change: &dyn Fn(&mut CompactionRules)| {
+                let mut rules = CompactionRules::new(shape.clone());
                 change(&mut rules);
                 rules.run(&popularity, 1)
             };
@@ -86,7 +90,7 @@ fn simulate(sizes: &[u64]) -> Result<(), BadParameter> {
             let starved = run(&standard, &|rules| {
                 rules.levels = LevelChoice::Level0First;
                 let writes = 0.75 * (measured.total() - 2.0);
-                rules.pace = Pace::Limited { writes, stop: 12 };
+                rules.pace = CompactionPace::Limited { writes, stop: 12 };
             })?;
             println!(
                 "  {keys}, {skew}: {:.2}, {:.2}; {:.2}, {:.2}; {:.2}; {:.2}",
@@ -98,7 +102,7 @@ fn simulate(sizes: &[u64]) -> Result<(), BadParameter> {
                 starved.total(),
             );
             for (stage, writes) in &measured.stages {
-                if *stage != Stage::Log {
+                if *stage != ItemStage::Log {
                     println!("    {stage}: {:.2}, {writes:.2}", estimate.stage(*stage));
                 }
             }
@@ -116,7 +120,7 @@ fn recycle(throws: f64) -> Result<(), BadParameter> {
         for balls in [100, 1000, 10_000, 100_000] {
             print!("  {skew}, {balls}:");
             for choice in CHOICES {
-                let game = Game::new(&weights, balls, choice)?;
+                let game = RecyclingGame::new(&weights, balls, choice)?;
                 let expected = (2.0 * balls as f64 / 1000.0).max(1.0);
                 let rounds = ((throws / expected) as u64).max(100);
                 let outcome = game.play(rounds / 3, rounds, 1)?;
@@ -133,7 +137,7 @@ fn insert(inserts: usize) -> Result<(), BadParameter> {
     println!("insertion buffer of 2500 keys over leaves of 160: inserts, leaves, rate");
     for choice in CHOICES {
         let buffer = InsertionBuffer {
-            keys: Keys::Uniform { below: 1000.0 },
+            keys: KeyDistribution::Uniform { below: 1000.0 },
             buffered: 2500,
             leaf: 160,
             choice,

@@ -17,13 +17,13 @@ pub const PLACE_BITS: u32 = 48;
 /// ```
 /// use research_models::mica::Index;
 /// // A tenth of spare buckets is enough for 11 items to a bucket.
-/// let index = Index::holding(11.0)?;
+/// let index = ChainedIndexSize::holding(11.0)?;
 /// assert!(index.spare < 0.1 && index.in_main > 0.98);
 /// assert_eq!((128.0_f64 / 11.0 * 10.0).round(), 116.0); // 11.6 bytes for each item
 /// # Ok::<(), alluvium_model::BadParameter>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Index {
+pub struct ChainedIndexSize {
     /// The fraction of buckets that overflow.
     pub overflowing: f64,
     /// Spare buckets per bucket. A bucket that overflows twice needs two.
@@ -37,12 +37,12 @@ pub struct Index {
 /// The maximum number of items per bucket: beyond it almost all items are in chains.
 const MOST_LOAD: f64 = 1000.0;
 
-impl Index {
+impl ChainedIndexSize {
     /// Returns the size of an index with `load` items per bucket, placed by a hash.
     ///
     /// # Errors
     /// [`BadParameter`] unless the load is positive, and at most 1000.
-    pub fn holding(load: f64) -> Result<Index, BadParameter> {
+    pub fn holding(load: f64) -> Result<ChainedIndexSize, BadParameter> {
         positive("the load", load)?;
         require("the load", load, load <= MOST_LOAD, "at most 1000")?;
         // The number of items in a bucket has a Poisson distribution. ln p(k) grows by ln(load /
@@ -60,7 +60,7 @@ impl Index {
                 beyond += chance * f64::from(over);
             }
         }
-        Ok(Index {
+        Ok(ChainedIndexSize {
             overflowing,
             spare,
             in_main: 1.0 - beyond / load,
@@ -83,7 +83,7 @@ impl Index {
         let (mut low, mut high) = (0.0, 100.0);
         for _ in 0..60 {
             let middle = f64::midpoint(low, high);
-            if Index::holding(middle)?.spare <= spare {
+            if ChainedIndexSize::holding(middle)?.spare <= spare {
                 low = middle;
             } else {
                 high = middle;
@@ -96,9 +96,9 @@ impl Index {
     /// bucket are evicted from it.
     ///
     /// # Errors
-    /// The errors of [`holding`](Index::holding).
+    /// The errors of [`holding`](ChainedIndexSize::holding).
     pub fn kept_without_chains(load: f64) -> Result<f64, BadParameter> {
-        Ok(Index::holding(load)?.in_main)
+        Ok(ChainedIndexSize::holding(load)?.in_main)
     }
 }
 
@@ -122,7 +122,7 @@ pub fn cache_bytes(log_bytes: f64, item_bytes: f64, load: f64) -> Result<f64, Ba
 pub fn store_bytes(items: f64, item_bytes: f64, load: f64) -> Result<f64, BadParameter> {
     let items = positive("the items", items)?;
     let item = positive("the bytes of an item", item_bytes)?;
-    Ok(items * (item + Index::holding(load)?.bytes_per_item))
+    Ok(items * (item + ChainedIndexSize::holding(load)?.bytes_per_item))
 }
 
 /// Returns the number of buckets to sweep per second, so that stale entries are removed from each
@@ -153,30 +153,30 @@ mod tests {
             (13.0, 0.236, 0.948),
         ];
         for (load, overflowing, in_main) in rows {
-            let index = Index::holding(load).unwrap();
+            let index = ChainedIndexSize::holding(load).unwrap();
             near(index.overflowing, overflowing, 0.0006);
             near(index.in_main, in_main, 0.006);
             assert!(index.spare >= index.overflowing && index.spare < 1.01 * index.overflowing);
-            assert_eq!(Index::kept_without_chains(load), Ok(index.in_main));
+            assert_eq!(ChainedIndexSize::kept_without_chains(load), Ok(index.in_main));
         }
         // One spare bucket in ten supports 11 items per bucket, which is 11.6 bytes per item for
         // the main buckets.
-        let most = Index::most_load(0.1).unwrap();
+        let most = ChainedIndexSize::most_load(0.1).unwrap();
         assert!((11.0..11.2).contains(&most), "{most}");
         near(BUCKET_BYTES / 11.0, 11.6, 0.04);
-        near(Index::most_load(0.24).unwrap(), 13.0, 0.1);
+        near(ChainedIndexSize::most_load(0.24).unwrap(), 13.0, 0.1);
     }
 
     #[test]
     fn an_index_counted_bucket_by_bucket_is_the_same() {
         let (buckets, load) = (20_000, 12.0);
-        let mut random = alluvium_model::Random::from_seed(5);
+        let mut random = alluvium_model::SplitMix64::from_seed(5);
         let mut items = vec![0_u32; buckets];
         for _ in 0..(buckets as f64 * load) as usize {
             items[random.below(buckets)] += 1;
         }
         let over = items.iter().filter(|&&items| items > ENTRIES).count();
-        let index = Index::holding(load).unwrap();
+        let index = ChainedIndexSize::holding(load).unwrap();
         near(over as f64 / buckets as f64, index.overflowing, 0.01);
         let main: u32 = items.iter().map(|&items| items.min(ENTRIES)).sum();
         near(f64::from(main) / (buckets as f64 * load), index.in_main, 0.003);
@@ -194,7 +194,7 @@ mod tests {
         let items = f64::from(192 << 20);
         let all = store_bytes(items, 40.0, 11.0).unwrap();
         near(
-            items * Index::holding(11.0).unwrap().bytes_per_item / 1e9,
+            items * ChainedIndexSize::holding(11.0).unwrap().bytes_per_item / 1e9,
             2.5,
             0.1,
         );
@@ -206,12 +206,15 @@ mod tests {
     #[test]
     fn what_is_no_table_is_refused_by_name() {
         for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            assert_eq!(Index::holding(bad).unwrap_err().name, "the load");
-            assert_eq!(Index::most_load(bad).unwrap_err().name, "the spare buckets");
+            assert_eq!(ChainedIndexSize::holding(bad).unwrap_err().name, "the load");
+            assert_eq!(
+                ChainedIndexSize::most_load(bad).unwrap_err().name,
+                "the spare buckets"
+            );
             assert!(cache_bytes(bad, 1.0, 1.0).is_err() && cache_bytes(1.0, bad, 1.0).is_err());
             assert!(store_bytes(bad, 1.0, 1.0).is_err() && store_bytes(1.0, 1.0, bad).is_err());
             assert!(sweep_rate(bad, 1.0).is_err() && sweep_rate(1.0, bad).is_err());
         }
-        assert!(Index::holding(1001.0).is_err() && Index::most_load(1.1).is_err());
+        assert!(ChainedIndexSize::holding(1001.0).is_err() && ChainedIndexSize::most_load(1.1).is_err());
     }
 }

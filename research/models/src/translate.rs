@@ -6,11 +6,11 @@
 //! more blocks of memory, and a DAM algorithm of cost C becomes an affine algorithm of cost 2C in
 //! the same memory. The tests check both directions on random accesses.
 
-use alluvium_base::cost::{Access, AccessKind};
+use alluvium_base::cost::{AccessKind, DeviceAccess};
 use std::ops::Range;
 
 /// Returns the numbers of the blocks that an access touches.
-fn blocks(access: &Access, block: u64) -> Range<u64> {
+fn blocks(access: &DeviceAccess, block: u64) -> Range<u64> {
     if access.len == 0 {
         return 0..0;
     }
@@ -32,9 +32,9 @@ fn blocks(access: &Access, block: u64) -> Range<u64> {
 /// # Panics
 /// When `block` is zero.
 #[must_use]
-pub fn to_blocks(access: &Access, block: u64) -> Vec<Access> {
+pub fn to_blocks(access: &DeviceAccess, block: u64) -> Vec<DeviceAccess> {
     let touched = blocks(access, block);
-    let whole = |first: u64, count: u64, kind| Access {
+    let whole = |first: u64, count: u64, kind| DeviceAccess {
         file: access.file,
         offset: first * block,
         len: count * block,
@@ -64,9 +64,9 @@ pub fn to_blocks(access: &Access, block: u64) -> Vec<Access> {
 /// # Panics
 /// When `block` is zero.
 #[must_use]
-pub fn to_single_blocks(access: &Access, block: u64) -> Vec<Access> {
+pub fn to_single_blocks(access: &DeviceAccess, block: u64) -> Vec<DeviceAccess> {
     blocks(access, block)
-        .map(|number| Access {
+        .map(|number| DeviceAccess {
             offset: number * block,
             len: block,
             ..*access
@@ -78,13 +78,13 @@ pub fn to_single_blocks(access: &Access, block: u64) -> Vec<Access> {
 mod tests {
     use super::*;
     use alluvium_base::cost::CostClock;
-    use alluvium_model::{Affine, Dam};
+    use alluvium_model::{AffineClock, DamClock};
     use proptest::prelude::*;
 
-    fn accesses() -> impl Strategy<Value = Vec<Access>> {
+    fn accesses() -> impl Strategy<Value = Vec<DeviceAccess>> {
         let access =
             (0u64..1 << 30, 0u32..24, 0u64..1 << 24, any::<bool>()).prop_map(|(offset, bits, len, write)| {
-                Access {
+                DeviceAccess {
                     file: 0,
                     offset,
                     // Lengths of every order of magnitude.
@@ -99,7 +99,7 @@ mod tests {
         proptest::collection::vec(access, 1..60)
     }
 
-    fn total(clock: &mut dyn CostClock, accesses: impl IntoIterator<Item = Access>) -> u64 {
+    fn total(clock: &mut dyn CostClock, accesses: impl IntoIterator<Item = DeviceAccess>) -> u64 {
         accesses.into_iter().fold(0, |_, access| {
             clock.charge(0, &access).expect("serial clocks forbid nothing")
         })
@@ -115,9 +115,9 @@ mod tests {
         fn an_affine_algorithm_costs_at_most_four_times_as_much_on_the_dam(
             accesses in accesses(), (block, byte_ns) in device()
         ) {
-            let affine = total(&mut Affine::new(block * byte_ns, byte_ns, 1), accesses.clone());
+            let affine = total(&mut AffineClock::new(block * byte_ns, byte_ns, 1), accesses.clone());
             let translated = accesses.iter().flat_map(|access| to_blocks(access, block));
-            let dam = total(&mut Dam::new(block, block * byte_ns), translated);
+            let dam = total(&mut DamClock::new(block, block * byte_ns), translated);
             prop_assert!(dam <= 4 * affine, "{dam} > 4 × {affine}");
         }
 
@@ -125,9 +125,9 @@ mod tests {
         fn a_dam_algorithm_costs_exactly_twice_as_much_on_the_affine_device(
             accesses in accesses(), (block, byte_ns) in device()
         ) {
-            let dam = total(&mut Dam::new(block, block * byte_ns), accesses.clone());
+            let dam = total(&mut DamClock::new(block, block * byte_ns), accesses.clone());
             let translated = accesses.iter().flat_map(|access| to_single_blocks(access, block));
-            let affine = total(&mut Affine::new(block * byte_ns, byte_ns, 1), translated);
+            let affine = total(&mut AffineClock::new(block * byte_ns, byte_ns, 1), translated);
             prop_assert_eq!(affine, 2 * dam);
         }
 
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_write_inside_one_block_reads_it_back_once() {
-        let write = |offset, len| Access {
+        let write = |offset, len| DeviceAccess {
             file: 0,
             offset,
             len,

@@ -6,7 +6,7 @@
 //! it yet. Snapshots, which are necessary to reopen a tree, cost a system call for each operation.
 //! Neither is used here: the data is lost when the process ends.
 
-use alluvium_bench::engine::{EachPair, Engine, Session, Setup};
+use alluvium_bench::engine::{BenchEngine, EachPair, EngineSession, EngineSetup};
 use anyhow::{Result, anyhow, bail};
 use bf_tree::{BfTree, Config, LeafInsertResult, LeafReadResult, ScanReturnField, StorageBackend};
 
@@ -21,14 +21,14 @@ const LEAF: usize = 4096;
 const LONGEST_LEAF: usize = 32_768;
 const MIB: u64 = 1 << 20;
 
-struct Tree {
+struct BfTreeEngine {
     tree: BfTree,
     /// Maximum record length.
     record: usize,
     settings: Vec<(String, String)>,
 }
 
-pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
+pub(crate) fn open(setup: &EngineSetup) -> Result<Box<dyn BenchEngine>> {
     let path = setup.directory.join("store.bftree");
     if path.exists() {
         bail!(
@@ -72,7 +72,7 @@ pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
         ),
         ("compression", "none".to_owned()),
     ];
-    Ok(Box::new(Tree {
+    Ok(Box::new(BfTreeEngine {
         tree,
         record,
         settings: settings
@@ -82,9 +82,9 @@ pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
     }))
 }
 
-impl Engine for Tree {
-    fn session(&self) -> Result<Box<dyn Session + '_>> {
-        Ok(Box::new(Thread {
+impl BenchEngine for BfTreeEngine {
+    fn session(&self) -> Result<Box<dyn EngineSession + '_>> {
+        Ok(Box::new(BfTreeSession {
             tree: &self.tree,
             buffer: vec![0; self.record],
         }))
@@ -104,13 +104,13 @@ impl Engine for Tree {
     }
 }
 
-struct Thread<'a> {
+struct BfTreeSession<'a> {
     tree: &'a BfTree,
     /// Buffer for the value of a read.
     buffer: Vec<u8>,
 }
 
-impl Session for Thread<'_> {
+impl EngineSession for BfTreeSession<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         match self.tree.insert(key, value) {
             LeafInsertResult::Success => Ok(()),

@@ -3,7 +3,7 @@
 //! Configured as its documentation recommends: a cache of a quarter to a half of the memory, and
 //! default filters. Built without LZ4, so that nothing is compressed.
 
-use alluvium_bench::engine::{EachPair, Engine, Log, Session, Setup};
+use alluvium_bench::engine::{BenchEngine, EachPair, EngineSession, EngineSetup, WriteLogging};
 use anyhow::{Result, bail};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
@@ -11,14 +11,14 @@ const CACHE_PERCENT: u64 = 40;
 const MEMTABLE_PERCENT: u64 = 12;
 const MIB: u64 = 1 << 20;
 
-struct Fjall {
+struct FjallEngine {
     db: Database,
     keyspace: Keyspace,
     settings: Vec<(String, String)>,
 }
 
-pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
-    if setup.log == Log::Off {
+pub(crate) fn open(setup: &EngineSetup) -> Result<Box<dyn BenchEngine>> {
+    if setup.log == WriteLogging::Off {
         bail!("fjall always has its journal: leave out --without-log, or measure it apart");
     }
     let memory = setup.memory.unwrap_or(setup.cap);
@@ -37,7 +37,7 @@ pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
         ("I/O", "through the page cache".to_owned()),
         ("compression", "none".to_owned()),
     ];
-    Ok(Box::new(Fjall {
+    Ok(Box::new(FjallEngine {
         db,
         keyspace,
         settings: settings
@@ -47,9 +47,9 @@ pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
     }))
 }
 
-impl Engine for Fjall {
-    fn session(&self) -> Result<Box<dyn Session + '_>> {
-        Ok(Box::new(Thread {
+impl BenchEngine for FjallEngine {
+    fn session(&self) -> Result<Box<dyn EngineSession + '_>> {
+        Ok(Box::new(FjallSession {
             keyspace: self.keyspace.clone(),
         }))
     }
@@ -68,11 +68,11 @@ impl Engine for Fjall {
     }
 }
 
-struct Thread {
+struct FjallSession {
     keyspace: Keyspace,
 }
 
-impl Session for Thread {
+impl EngineSession for FjallSession {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         Ok(self.keyspace.insert(key, value)?)
     }

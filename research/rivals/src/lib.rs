@@ -8,7 +8,7 @@
 //!
 //! *Read in this order*: this file; then any; `transactions/` and `rocksdb/transactions.rs` have
 //! the adapters to engines with transactions. `studies/` measures single systems for the Lab;
-//! `mariadb/` runs a server that is not an engine of the benchmark. `c.rs` and `failure.rs` are
+//! `mariadb/` runs a server that is not an engine of the benchmark. `c.rs` and `library_error.rs` are
 //! shared by adapters to C APIs.
 //!
 //! Invariants:
@@ -32,13 +32,13 @@ mod bf_tree;
     feature = "berkeley-db",
     feature = "splinterdb"
 ))]
-mod c;
-#[cfg(any(feature = "rocksdb", feature = "leveldb"))]
-mod failure;
+mod c_interop;
 #[cfg(feature = "fjall")]
 mod fjall;
 #[cfg(feature = "leveldb")]
 mod leveldb;
+#[cfg(any(feature = "rocksdb", feature = "leveldb"))]
+mod library_error;
 #[cfg(feature = "lmdb")]
 mod lmdb;
 #[cfg(feature = "mariadb")]
@@ -58,73 +58,73 @@ mod transactions;
 #[cfg(feature = "leveldb")]
 pub use leveldb::writes as leveldb_writes;
 
-use alluvium_bench::engine::Entry;
+use alluvium_bench::engine::EngineEntry;
 use alluvium_bench::transactions::engine as transactional;
 
 /// The engines compiled into this build.
-pub const ENGINES: &[Entry] = &[
+pub const ENGINES: &[EngineEntry] = &[
     #[cfg(feature = "rocksdb")]
-    Entry {
+    EngineEntry {
         name: "rocksdb",
         options: rocksdb::OPTIONS,
         open: rocksdb::open_buffered,
     },
     #[cfg(feature = "rocksdb")]
-    Entry {
+    EngineEntry {
         name: "rocksdb-direct",
         options: rocksdb::OPTIONS,
         open: rocksdb::open_direct,
     },
     #[cfg(feature = "rocksdb")]
-    Entry {
+    EngineEntry {
         name: "rocksdb-universal",
         options: rocksdb::OPTIONS,
         open: rocksdb::open_universal,
     },
     #[cfg(feature = "leveldb")]
-    Entry {
+    EngineEntry {
         name: "leveldb",
         options: &[],
         open: leveldb::open,
     },
     #[cfg(feature = "lmdb")]
-    Entry {
+    EngineEntry {
         name: "lmdb",
         options: &[],
         open: lmdb::open,
     },
     #[cfg(feature = "sqlite")]
-    Entry {
+    EngineEntry {
         name: "sqlite",
         options: &[],
         open: sqlite::open,
     },
     #[cfg(feature = "berkeley-db")]
-    Entry {
+    EngineEntry {
         name: "berkeley-db",
         options: berkeley::OPTIONS,
         open: berkeley::open,
     },
     #[cfg(feature = "fjall")]
-    Entry {
+    EngineEntry {
         name: "fjall",
         options: &[],
         open: fjall::open,
     },
     #[cfg(feature = "redb")]
-    Entry {
+    EngineEntry {
         name: "redb",
         options: &[],
         open: redb::open,
     },
     #[cfg(feature = "bf-tree")]
-    Entry {
+    EngineEntry {
         name: "bf-tree",
         options: &[],
         open: bf_tree::open,
     },
     #[cfg(feature = "splinterdb")]
-    Entry {
+    EngineEntry {
         name: "splinterdb",
         options: &["library", "memtable-threads", "background-threads"],
         open: splinterdb::open,
@@ -132,35 +132,35 @@ pub const ENGINES: &[Entry] = &[
 ];
 
 /// The engines with transactions compiled into this build.
-pub const TRANSACTIONAL: &[transactional::Entry] = &[
+pub const TRANSACTIONAL: &[transactional::TransactionalEntry] = &[
     #[cfg(feature = "rocksdb")]
-    transactional::Entry {
+    transactional::TransactionalEntry {
         name: "rocksdb",
-        mechanism: transactional::Mechanism::Locking,
+        mechanism: transactional::IsolationMechanism::Locking,
         open: rocksdb::transactions::open_locking,
     },
     #[cfg(feature = "rocksdb")]
-    transactional::Entry {
+    transactional::TransactionalEntry {
         name: "rocksdb-optimistic",
-        mechanism: transactional::Mechanism::Optimistic,
+        mechanism: transactional::IsolationMechanism::Optimistic,
         open: rocksdb::transactions::open_optimistic,
     },
     #[cfg(feature = "fjall")]
-    transactional::Entry {
+    transactional::TransactionalEntry {
         name: "fjall",
-        mechanism: transactional::Mechanism::Optimistic,
+        mechanism: transactional::IsolationMechanism::Optimistic,
         open: transactions::fjall::open,
     },
     #[cfg(feature = "redb")]
-    transactional::Entry {
+    transactional::TransactionalEntry {
         name: "redb",
-        mechanism: transactional::Mechanism::OneWriter,
+        mechanism: transactional::IsolationMechanism::OneWriter,
         open: transactions::redb::open,
     },
     #[cfg(feature = "sqlite")]
-    transactional::Entry {
+    transactional::TransactionalEntry {
         name: "sqlite",
-        mechanism: transactional::Mechanism::OneWriter,
+        mechanism: transactional::IsolationMechanism::OneWriter,
         open: transactions::sqlite::open,
     },
 ];

@@ -72,7 +72,7 @@ fn study() -> ExitCode {
 /// Counts the bytes that LevelDB writes: `leveldb-writes DIRECTORY KEYS SKEW ROUNDS`.
 #[cfg(feature = "leveldb")]
 fn leveldb_writes() -> ExitCode {
-    use alluvium_rivals::leveldb_writes::{Study, count};
+    use alluvium_rivals::leveldb_writes::{InsertStudy, count};
     let words: Vec<String> = std::env::args().skip(2).collect();
     let [directory, keys, skew, rounds] = &words[..] else {
         eprintln!(
@@ -84,7 +84,7 @@ fn leveldb_writes() -> ExitCode {
         eprintln!("alluvium-rivals leveldb-writes: KEYS, SKEW and ROUNDS are numbers, as in 1000000 0.99 3");
         return ExitCode::from(2);
     };
-    let study = Study {
+    let study = InsertStudy {
         keys,
         skew,
         rounds,

@@ -4,7 +4,7 @@
 //! each put is a separate commit, and one commit a second is durable. The death of the process
 //! therefore loses up to a second of writes, more than with engines that have a log.
 
-use alluvium_bench::engine::{EachPair, Engine, Session, Setup};
+use alluvium_bench::engine::{BenchEngine, EachPair, EngineSession, EngineSetup};
 use anyhow::Result;
 use redb::{Database, Durability, ReadableDatabase, TableDefinition, WriteTransaction};
 use std::sync::Mutex;
@@ -16,14 +16,14 @@ const MIB: u64 = 1 << 20;
 /// Interval between durable commits.
 const EVERY: Duration = Duration::from_secs(1);
 
-struct Redb {
+struct RedbEngine {
     db: Database,
     /// Time of the last durable commit.
     synced: Mutex<Instant>,
     settings: Vec<(String, String)>,
 }
 
-pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
+pub(crate) fn open(setup: &EngineSetup) -> Result<Box<dyn BenchEngine>> {
     let cache = setup.memory.unwrap_or(setup.cap) / 100 * CACHE_PERCENT;
     let db = Database::builder()
         .set_cache_size(cache as usize)
@@ -40,7 +40,7 @@ pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
         ),
         ("compression", "none".to_owned()),
     ];
-    Ok(Box::new(Redb {
+    Ok(Box::new(RedbEngine {
         db,
         synced: Mutex::new(Instant::now()),
         settings: settings
@@ -50,7 +50,7 @@ pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
     }))
 }
 
-impl Redb {
+impl RedbEngine {
     /// Returns whether the next commit must be durable.
     fn is_due(&self) -> bool {
         let Ok(mut synced) = self.synced.lock() else {
@@ -64,9 +64,9 @@ impl Redb {
     }
 }
 
-impl Engine for Redb {
-    fn session(&self) -> Result<Box<dyn Session + '_>> {
-        Ok(Box::new(Thread { engine: self }))
+impl BenchEngine for RedbEngine {
+    fn session(&self) -> Result<Box<dyn EngineSession + '_>> {
+        Ok(Box::new(RedbSession { engine: self }))
     }
 
     fn flush(&self) -> Result<()> {
@@ -84,11 +84,11 @@ impl Engine for Redb {
     }
 }
 
-struct Thread<'a> {
-    engine: &'a Redb,
+struct RedbSession<'a> {
+    engine: &'a RedbEngine,
 }
 
-impl Thread<'_> {
+impl RedbSession<'_> {
     /// Begins a write transaction, which is durable if a durable commit is due.
     fn write(&self) -> Result<WriteTransaction> {
         let mut write = self.engine.db.begin_write()?;
@@ -99,7 +99,7 @@ impl Thread<'_> {
     }
 }
 
-impl Session for Thread<'_> {
+impl EngineSession for RedbSession<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let write = self.write()?;
         write.open_table(TABLE)?.insert(key, value)?;

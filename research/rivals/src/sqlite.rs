@@ -4,7 +4,7 @@
 //! write-ahead log, `synchronous = NORMAL` (the log survives the death of the process; it is synced
 //! only at checkpoints), and a cache of half of the memory, divided among the connections.
 
-use alluvium_bench::engine::{EachPair, Engine, Log, Session, Setup};
+use alluvium_bench::engine::{BenchEngine, EachPair, EngineSession, EngineSetup, WriteLogging};
 use anyhow::{Result, anyhow, bail};
 use rusqlite::{Connection, OptionalExtension};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ const KIB: u64 = 1 << 10;
 /// Busy timeout. A waiting writer gets its turn well within this time.
 const PATIENCE_MS: u64 = 60_000;
 
-struct Sqlite {
+struct SqliteEngine {
     path: PathBuf,
     cache_kib: u64,
     /// Connection for work outside sessions.
@@ -23,8 +23,8 @@ struct Sqlite {
     settings: Vec<(String, String)>,
 }
 
-pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
-    if setup.log == Log::Off {
+pub(crate) fn open(setup: &EngineSetup) -> Result<Box<dyn BenchEngine>> {
+    if setup.log == WriteLogging::Off {
         bail!("sqlite without a journal does not survive a crash of its process: leave out --without-log");
     }
     let cache_kib = setup.memory.unwrap_or(setup.cap) / 100 * CACHE_PERCENT / setup.threads as u64 / KIB;
@@ -40,7 +40,7 @@ pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
         ("table", "WITHOUT ROWID, prepared statements".to_owned()),
         ("compression", "none".to_owned()),
     ];
-    Ok(Box::new(Sqlite {
+    Ok(Box::new(SqliteEngine {
         path,
         cache_kib,
         own: Mutex::new(own),
@@ -61,9 +61,9 @@ fn connect(path: &Path, cache_kib: u64) -> Result<Connection> {
     Ok(connection)
 }
 
-impl Engine for Sqlite {
-    fn session(&self) -> Result<Box<dyn Session + '_>> {
-        Ok(Box::new(Thread {
+impl BenchEngine for SqliteEngine {
+    fn session(&self) -> Result<Box<dyn EngineSession + '_>> {
+        Ok(Box::new(SqliteSession {
             connection: connect(&self.path, self.cache_kib)?,
         }))
     }
@@ -83,11 +83,11 @@ impl Engine for Sqlite {
     }
 }
 
-struct Thread {
+struct SqliteSession {
     connection: Connection,
 }
 
-impl Session for Thread {
+impl EngineSession for SqliteSession {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let text =
             "INSERT INTO usertable (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = ?2";

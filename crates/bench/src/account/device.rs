@@ -10,7 +10,7 @@
 //! Headline figures use reads from the group, or else from the block device, and bytes from the
 //! process.
 
-use super::Process;
+use super::ProcfsProcess;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -18,7 +18,7 @@ use std::path::Path;
 
 /// Reads and writes counted by one source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Traffic {
+pub struct DeviceTraffic {
     /// Number of read requests.
     pub reads: u64,
     /// Bytes read.
@@ -32,9 +32,9 @@ pub struct Traffic {
     pub flushes: Option<u64>,
 }
 
-impl Traffic {
-    fn since(self, before: Traffic) -> Traffic {
-        Traffic {
+impl DeviceTraffic {
+    fn since(self, before: DeviceTraffic) -> DeviceTraffic {
+        DeviceTraffic {
             reads: self.reads.saturating_sub(before.reads),
             read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
             writes: self.writes.saturating_sub(before.writes),
@@ -49,21 +49,21 @@ impl Traffic {
 
 /// The counters of all sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counted {
+pub struct TrafficCounters {
     /// The process; it counts no requests.
-    pub process: Option<Traffic>,
+    pub process: Option<DeviceTraffic>,
     /// The control group, if any.
-    pub group: Option<Traffic>,
+    pub group: Option<DeviceTraffic>,
     /// The block device of the directory, if any.
-    pub block: Option<Traffic>,
+    pub block: Option<DeviceTraffic>,
 }
 
-impl Counted {
+impl TrafficCounters {
     /// Reads the current counters.
     #[must_use]
-    pub fn now(process: &Process, directory: &Path, blkio: Option<&Path>) -> Counted {
+    pub fn now(process: &ProcfsProcess, directory: &Path, blkio: Option<&Path>) -> TrafficCounters {
         let device = fs::metadata(directory).map(|metadata| split(metadata.dev())).ok();
-        Counted {
+        TrafficCounters {
             process: of_process(&process.read("io")),
             group: blkio
                 .zip(device)
@@ -74,9 +74,9 @@ impl Counted {
 
     /// Returns the difference from earlier counters.
     #[must_use]
-    pub fn since(&self, before: &Counted) -> Counted {
-        let since = |now: Option<Traffic>, before: Option<Traffic>| Some(now?.since(before?));
-        Counted {
+    pub fn since(&self, before: &TrafficCounters) -> TrafficCounters {
+        let since = |now: Option<DeviceTraffic>, before: Option<DeviceTraffic>| Some(now?.since(before?));
+        TrafficCounters {
             process: since(self.process, before.process),
             group: since(self.group, before.group),
             block: since(self.block, before.block),
@@ -112,19 +112,19 @@ pub(crate) fn split(device: u64) -> (u32, u32) {
     (libc::major(device), libc::minor(device))
 }
 
-fn of_process(text: &str) -> Option<Traffic> {
+fn of_process(text: &str) -> Option<DeviceTraffic> {
     let field = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         line.trim().parse::<u64>().ok()
     };
-    Some(Traffic {
+    Some(DeviceTraffic {
         read_bytes: field("read_bytes:")?,
         write_bytes: field("write_bytes:")?.saturating_sub(field("cancelled_write_bytes:")?),
-        ..Traffic::default()
+        ..DeviceTraffic::default()
     })
 }
 
-fn of_group(group: &Path, device: (u32, u32)) -> Option<Traffic> {
+fn of_group(group: &Path, device: (u32, u32)) -> Option<DeviceTraffic> {
     let read = |name: &str| fs::read_to_string(group.join(name)).ok();
     let (requests, bytes) = (
         read("blkio.throttle.io_serviced")?,
@@ -136,7 +136,7 @@ fn of_group(group: &Path, device: (u32, u32)) -> Option<Traffic> {
         line.and_then(|number| number.trim().parse::<u64>().ok())
             .unwrap_or(0)
     };
-    Some(Traffic {
+    Some(DeviceTraffic {
         reads: field(&requests, "Read"),
         read_bytes: field(&bytes, "Read"),
         writes: field(&requests, "Write"),
@@ -145,7 +145,7 @@ fn of_group(group: &Path, device: (u32, u32)) -> Option<Traffic> {
     })
 }
 
-fn of_block(text: &str, device: (u32, u32)) -> Option<Traffic> {
+fn of_block(text: &str, device: (u32, u32)) -> Option<DeviceTraffic> {
     /// The kernel's sector size for statistics, independent of the device.
     const SECTOR: u64 = 512;
     let line = text.lines().find(|line| {
@@ -158,7 +158,7 @@ fn of_block(text: &str, device: (u32, u32)) -> Option<Traffic> {
         .skip(3)
         .map_while(|field| field.parse().ok())
         .collect();
-    Some(Traffic {
+    Some(DeviceTraffic {
         reads: *fields.first()?,
         read_bytes: fields.get(2)? * SECTOR,
         writes: *fields.get(4)?,
@@ -182,7 +182,7 @@ mod tests {
         let block = of_block(disks, (254, 0)).unwrap();
         assert_eq!(
             block,
-            Traffic {
+            DeviceTraffic {
                 reads: 5,
                 read_bytes: 8192,
                 writes: 7,

@@ -8,7 +8,7 @@ const FALLEN: f64 = 0.25;
 /// The steadiness of one phase. The later mean is that of the second half of the phase, after the
 /// engine has warmed up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Dips {
+pub struct ThroughputDips {
     /// Operations per second over the whole phase.
     pub mean_per_s: f64,
     /// Operations per second over the second half.
@@ -21,11 +21,11 @@ pub struct Dips {
     pub longest_below_s: f64,
 }
 
-impl Dips {
+impl ThroughputDips {
     /// Computes the dips of a phase that lasted `seconds`. A partial last interval is not counted;
     /// intervals without operations are.
     #[must_use]
-    pub fn of(series: &[u64], interval_ms: u64, seconds: f64) -> Option<Dips> {
+    pub fn of(series: &[u64], interval_ms: u64, seconds: f64) -> Option<ThroughputDips> {
         let interval_s = interval_ms.max(1) as f64 / 1e3;
         // A phase of exactly two seconds may deviate by a few nanoseconds.
         let whole = (seconds / interval_s + 1e-6) as usize;
@@ -48,7 +48,7 @@ impl Dips {
             below += usize::from(now > 0);
             longest = longest.max(now);
         }
-        Some(Dips {
+        Some(ThroughputDips {
             mean_per_s: per_s(&counts),
             later_mean_per_s,
             lowest_second_per_s,
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_steady_phase_has_no_dips() {
-        let dips = Dips::of(&[10; 30], 100, 3.0).unwrap();
+        let dips = ThroughputDips::of(&[10; 30], 100, 3.0).unwrap();
         assert_eq!((dips.mean_per_s, dips.later_mean_per_s), (100.0, 100.0));
         assert_eq!(dips.lowest_second_per_s, 100.0);
         assert_eq!((dips.below_s, dips.longest_below_s), (0.0, 0.0));
@@ -78,7 +78,7 @@ mod tests {
         series.extend([10; 10]);
         series.extend([2; 5]);
         series.extend([10; 45]);
-        let dips = Dips::of(&series, 100, 8.0).unwrap();
+        let dips = ThroughputDips::of(&series, 100, 8.0).unwrap();
         assert_eq!(dips.later_mean_per_s, 100.0);
         assert_eq!(dips.lowest_second_per_s, 20.0);
         assert!((dips.below_s - 2.5).abs() < 1e-9 && (dips.longest_below_s - 2.0).abs() < 1e-9);
@@ -91,17 +91,17 @@ mod tests {
         let mut series = vec![10; 20];
         series.extend([0; 10]);
         series.push(1);
-        let dips = Dips::of(&series, 100, 3.05).unwrap();
+        let dips = ThroughputDips::of(&series, 100, 3.05).unwrap();
         assert_eq!(dips.lowest_second_per_s, 0.0);
         assert!((dips.longest_below_s - 1.0).abs() < 1e-9, "{dips:?}");
         // The same result if the series itself ends early.
-        assert_eq!(Dips::of(&series[..20], 100, 3.05), Some(dips));
+        assert_eq!(ThroughputDips::of(&series[..20], 100, 3.05), Some(dips));
     }
 
     #[test]
     fn a_phase_without_a_whole_interval_says_nothing() {
-        assert_eq!(Dips::of(&[5], 100, 0.05), None);
-        let dips = Dips::of(&[5, 5, 1], 100, 0.25).unwrap();
+        assert_eq!(ThroughputDips::of(&[5], 100, 0.05), None);
+        let dips = ThroughputDips::of(&[5, 5, 1], 100, 0.25).unwrap();
         assert_eq!((dips.mean_per_s, dips.lowest_second_per_s), (50.0, 50.0));
     }
 }

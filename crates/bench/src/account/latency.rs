@@ -9,7 +9,7 @@ const MOST_NS: u64 = 3_600_000_000_000;
 
 /// Latencies and throughput of one or several threads.
 #[derive(Clone, Debug)]
-pub struct Recorder {
+pub struct PhaseRecorder {
     histogram: Histogram<u64>,
     start: Instant,
     interval_ns: u64,
@@ -20,7 +20,7 @@ pub struct Recorder {
 
 /// The reported latencies, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Percentiles {
+pub struct LatencyPercentiles {
     /// Median.
     pub p50_us: f64,
     /// 99th percentile.
@@ -38,12 +38,12 @@ const CURVE: [f64; 12] = [
     1.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999, 100.0,
 ];
 
-impl Recorder {
+impl PhaseRecorder {
     /// Creates a recorder that starts at `start` and counts operations per interval.
     #[must_use]
-    pub fn new(start: Instant, interval: Duration) -> Recorder {
+    pub fn new(start: Instant, interval: Duration) -> PhaseRecorder {
         let interval_ns = (interval.as_nanos() as u64).max(1);
-        Recorder {
+        PhaseRecorder {
             histogram: Histogram::new_with_bounds(1, MOST_NS, 3).expect("constants that fit"),
             start,
             interval_ns,
@@ -65,7 +65,7 @@ impl Recorder {
     }
 
     /// Adds the records of another thread with the same start.
-    pub fn add(&mut self, other: &Recorder) {
+    pub fn add(&mut self, other: &PhaseRecorder) {
         self.histogram
             .add(&other.histogram)
             .expect("both have the same bounds");
@@ -91,10 +91,10 @@ impl Recorder {
 
     /// Returns the reported latencies.
     #[must_use]
-    pub fn percentiles(&self) -> Percentiles {
+    pub fn percentiles(&self) -> LatencyPercentiles {
         let us = |ns: u64| ns as f64 / 1000.0;
         let at = |percentile: f64| us(self.histogram.value_at_percentile(percentile));
-        Percentiles {
+        LatencyPercentiles {
             p50_us: at(50.0),
             p99_us: at(99.0),
             p999_us: at(99.9),
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn latencies_and_intervals_add_up() {
         let start = Instant::now();
-        let mut all = Recorder::new(start, Duration::from_millis(100));
+        let mut all = PhaseRecorder::new(start, Duration::from_millis(100));
         let mut other = all.clone();
         let at = |ms: u64| start + Duration::from_millis(ms);
         for ms in 0..990 {
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn what_was_late_before_it_began_counts_from_when_it_was_meant_to() {
         let start = Instant::now();
-        let mut recorder = Recorder::new(start, Duration::from_secs(1));
+        let mut recorder = PhaseRecorder::new(start, Duration::from_secs(1));
         recorder.record(start, start + Duration::from_secs(2));
         assert!((recorder.percentiles().max_us / 2e6 - 1.0).abs() < 0.002);
         assert_eq!(recorder.series(), [0, 0, 1]);

@@ -1,13 +1,13 @@
 //! Memory used by a process and its control group.
 
-use super::Process;
+use super::ProcfsProcess;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
 
 /// Memory counters, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Memory {
+pub struct MemoryCounters {
     /// Peak resident size since the last reset, including pages of mapped files.
     pub rss_peak_bytes: u64,
     /// Current page cache of the group.
@@ -19,7 +19,7 @@ pub struct Memory {
 }
 
 /// Resets the peak counters.
-pub fn reset(process: &Process, group: Option<&Path>) {
+pub fn reset(process: &ProcfsProcess, group: Option<&Path>) {
     // Where this is not permitted, the peak of the whole run is reported, which is at least as
     // large.
     let _ = fs::write(process.place.join("clear_refs"), "5");
@@ -29,17 +29,17 @@ pub fn reset(process: &Process, group: Option<&Path>) {
     }
 }
 
-impl Memory {
+impl MemoryCounters {
     /// Reads the current counters.
     #[must_use]
-    pub fn now(process: &Process, group: Option<&Path>) -> Memory {
+    pub fn now(process: &ProcfsProcess, group: Option<&Path>) -> MemoryCounters {
         let status = process.read("status");
         let number = |name: &str| {
             let text = fs::read_to_string(group?.join(name)).ok()?;
             text.trim().parse::<u64>().ok()
         };
         let stat = group.and_then(|group| fs::read_to_string(group.join("memory.stat")).ok());
-        Memory {
+        MemoryCounters {
             rss_peak_bytes: kib(&status, "VmHWM:").unwrap_or(0) << 10,
             page_cache_bytes: stat.as_deref().and_then(|text| field(text, "cache")),
             group_peak_bytes: number("memory.max_usage_in_bytes"),
@@ -64,14 +64,14 @@ mod tests {
 
     #[test]
     fn a_process_knows_what_it_takes() {
-        let own = Process::own();
+        let own = ProcfsProcess::own();
         reset(&own, None);
-        let before = Memory::now(&own, None).rss_peak_bytes;
+        let before = MemoryCounters::now(&own, None).rss_peak_bytes;
         let block = std::hint::black_box(vec![1u8; 64 << 20]);
-        let peak = Memory::now(&own, None).rss_peak_bytes;
+        let peak = MemoryCounters::now(&own, None).rss_peak_bytes;
         assert!(peak >= 64 << 20 && peak > before, "{before} {peak}");
         drop(block);
-        assert_eq!(Memory::now(&own, None).page_cache_bytes, None);
+        assert_eq!(MemoryCounters::now(&own, None).page_cache_bytes, None);
     }
 
     #[test]

@@ -12,30 +12,30 @@ pub mod dips;
 pub mod latency;
 pub mod memory;
 
-use device::Counted;
+use device::TrafficCounters;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// A process, as Linux exposes it to other processes.
 #[derive(Clone, Debug)]
-pub struct Process {
+pub struct ProcfsProcess {
     /// Its directory in `/proc`.
     place: PathBuf,
 }
 
-impl Process {
+impl ProcfsProcess {
     /// Returns this process.
     #[must_use]
-    pub fn own() -> Process {
-        Process {
+    pub fn own() -> ProcfsProcess {
+        ProcfsProcess {
             place: PathBuf::from("/proc/self"),
         }
     }
 
     /// Returns the process with this number.
     #[must_use]
-    pub fn of(number: u32) -> Process {
-        Process {
+    pub fn of(number: u32) -> ProcfsProcess {
+        ProcfsProcess {
             place: PathBuf::from(format!("/proc/{number}")),
         }
     }
@@ -67,32 +67,32 @@ fn ticks_of(stat: &str) -> u64 {
 
 /// All monotonic counters at one time.
 #[derive(Clone, Debug)]
-pub struct Snapshot {
+pub struct CostSnapshot {
     /// Time of the snapshot.
     pub at: Instant,
     /// CPU time of the process in microseconds, user and system, all threads.
     pub cpu_us: u64,
     /// Device traffic.
-    pub device: Counted,
+    pub device: TrafficCounters,
 }
 
-impl Snapshot {
+impl CostSnapshot {
     /// Takes a snapshot of this process, for an engine with files in `directory`.
     #[must_use]
-    pub fn take(directory: &Path, blkio: Option<&Path>) -> Snapshot {
-        Snapshot {
+    pub fn take(directory: &Path, blkio: Option<&Path>) -> CostSnapshot {
+        CostSnapshot {
             cpu_us: cpu_us(),
-            device: Counted::now(&Process::own(), directory, blkio),
+            device: TrafficCounters::now(&ProcfsProcess::own(), directory, blkio),
             at: Instant::now(),
         }
     }
 
     /// Takes a snapshot of a server in another process.
     #[must_use]
-    pub fn of(process: &Process, directory: &Path) -> Snapshot {
-        Snapshot {
+    pub fn of(process: &ProcfsProcess, directory: &Path) -> CostSnapshot {
+        CostSnapshot {
             cpu_us: process.cpu_us(),
-            device: Counted::now(process, directory, None),
+            device: TrafficCounters::now(process, directory, None),
             at: Instant::now(),
         }
     }
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_process_is_seen_from_outside_as_it_sees_itself() {
-        let own = Process::of(std::process::id());
+        let own = ProcfsProcess::of(std::process::id());
         let began = cpu_us();
         while cpu_us() < began + 50_000 {
             std::hint::black_box(began);

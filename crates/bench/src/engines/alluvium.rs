@@ -1,26 +1,26 @@
 //! Alluvium through its public library, with default settings except for the requested structure.
 
-use crate::engine::{EachPair, Engine, Kept, Log, Session, Setup};
+use crate::engine::{BenchEngine, CapEnforcement, EachPair, EngineSession, EngineSetup, WriteLogging};
 use alluvium::{Db, Keyspace, KeyspaceOptions, Options, Structure};
 use anyhow::{Context, Result, bail};
 
 /// Alluvium's minimum memory.
 const LEAST: u64 = 16 << 20;
 
-struct Alluvium {
+struct AlluviumEngine {
     db: Db,
     keyspace: Keyspace,
 }
 
-pub(super) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
-    if setup.log == Log::Off {
+pub(super) fn open(setup: &EngineSetup) -> Result<Box<dyn BenchEngine>> {
+    if setup.log == WriteLogging::Off {
         bail!("alluvium always has its log: leave out --without-log, or measure it apart");
     }
     let options = match (setup.memory, setup.kept) {
         (Some(bytes), _) => Options::new().memory(bytes),
-        (None, Kept::WithinCap) => Options::new(),
+        (None, CapEnforcement::WithinCap) => Options::new(),
         // The default size on a machine whose memory equals the cap.
-        (None, Kept::Free) => Options::new().memory((setup.cap / 4).max(LEAST)),
+        (None, CapEnforcement::Free) => Options::new().memory((setup.cap / 4).max(LEAST)),
     };
     let db = options.open(setup.directory.join("store"))?;
     let keyspace = match setup.option("structure") {
@@ -32,11 +32,11 @@ pub(super) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
             db.keyspace_with("usertable", &KeyspaceOptions::new().structure(structure))?
         }
     };
-    Ok(Box::new(Alluvium { db, keyspace }))
+    Ok(Box::new(AlluviumEngine { db, keyspace }))
 }
 
-impl Engine for Alluvium {
-    fn session(&self) -> Result<Box<dyn Session + '_>> {
+impl BenchEngine for AlluviumEngine {
+    fn session(&self) -> Result<Box<dyn EngineSession + '_>> {
         Ok(Box::new(self.keyspace.clone()))
     }
 
@@ -68,7 +68,7 @@ impl Engine for Alluvium {
     }
 }
 
-impl Session for Keyspace {
+impl EngineSession for Keyspace {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         Ok(Keyspace::put(self, key, value)?)
     }

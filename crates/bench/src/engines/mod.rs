@@ -4,29 +4,29 @@
 //!
 //! *Does not know*: workloads.
 //!
-//! *Read in this order*: `alluvium.rs`, `nothing.rs`.
+//! *Read in this order*: `alluvium.rs`, `null_engine.rs`.
 
 mod alluvium;
-mod nothing;
+mod null_engine;
 
-use crate::engine::Entry;
+use crate::engine::EngineEntry;
 
 /// Alluvium, and `none`, which does nothing and so measures the overhead of measuring.
-pub const OWN: [Entry; 2] = [
-    Entry {
+pub const OWN: [EngineEntry; 2] = [
+    EngineEntry {
         name: "alluvium",
         options: &["structure"],
         open: alluvium::open,
     },
-    Entry {
+    EngineEntry {
         name: "none",
         options: &[],
-        open: nothing::open,
+        open: null_engine::open,
     },
 ];
 
 /// Returns the engine with this name.
 #[must_use]
-pub fn find(engines: &[Entry], name: &str) -> Option<Entry> {
+pub fn find(engines: &[EngineEntry], name: &str) -> Option<EngineEntry> {
     engines.iter().find(|entry| entry.name == name).copied()
 }

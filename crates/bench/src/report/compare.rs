@@ -1,13 +1,13 @@
 //! Compares two reports: slower and more expensive figures.
 
-use super::Report;
+use super::BenchReport;
 use super::table::figures;
-use crate::run::Row;
+use crate::run::ResultRow;
 use serde::{Deserialize, Serialize};
 
 /// A figure that differs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Difference {
+pub struct FigureDifference {
     /// Name of the engine.
     pub engine: String,
     /// Name of the phase.
@@ -24,34 +24,38 @@ pub struct Difference {
 
 /// Whether larger or smaller values are better.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Better {
+enum BetterDirection {
     More,
     Less,
 }
 
 /// A compared figure: its name, which direction is better, and its accessor.
-type Figure = (&'static str, Better, fn(&Row) -> Option<f64>);
+type ComparedFigure = (&'static str, BetterDirection, fn(&ResultRow) -> Option<f64>);
 
 /// The compared figures. Latencies of the slowest few operations vary between runs and are omitted.
-const FIGURES: [Figure; 8] = [
-    ("ops_per_s", Better::More, |row| {
+const FIGURES: [ComparedFigure; 8] = [
+    ("ops_per_s", BetterDirection::More, |row| {
         (row.operations > 0).then_some(row.ops_per_s)
     }),
-    ("p50_us", Better::Less, |row| {
+    ("p50_us", BetterDirection::Less, |row| {
         (row.operations > 0).then_some(row.latency.p50_us)
     }),
-    ("p99_us", Better::Less, |row| {
+    ("p99_us", BetterDirection::Less, |row| {
         (row.operations > 0).then_some(row.latency.p99_us)
     }),
-    ("cpu_us_per_op", Better::Less, |row| {
+    ("cpu_us_per_op", BetterDirection::Less, |row| {
         (row.operations > 0).then_some(row.cpu_us_per_op)
     }),
-    ("device_reads_per_op", Better::Less, |row| {
+    ("device_reads_per_op", BetterDirection::Less, |row| {
         (row.device_reads > 100).then(|| row.reads_per_op())
     }),
-    ("write_amplification", Better::Less, |row| row.write_amplification),
-    ("space_amplification", Better::Less, |row| row.space_amplification),
-    ("rss_peak_bytes", Better::Less, |row| {
+    ("write_amplification", BetterDirection::Less, |row| {
+        row.write_amplification
+    }),
+    ("space_amplification", BetterDirection::Less, |row| {
+        row.space_amplification
+    }),
+    ("rss_peak_bytes", BetterDirection::Less, |row| {
         Some(row.rss_peak_bytes as f64)
     }),
 ];
@@ -59,11 +63,12 @@ const FIGURES: [Figure; 8] = [
 /// Returns every figure of phases in both reports that differs by more than a share `by`, such as
 /// 0.05; the largest deterioration is first.
 #[must_use]
-pub fn compare(before: &Report, after: &Report, by: f64) -> Vec<Difference> {
+pub fn compare(before: &BenchReport, after: &BenchReport, by: f64) -> Vec<FigureDifference> {
     let mut differences = Vec::new();
     for new in &after.results {
-        let same =
-            |old: &&Row| (&old.engine, &old.phase, old.threads) == (&new.engine, &new.phase, new.threads);
+        let same = |old: &&ResultRow| {
+            (&old.engine, &old.phase, old.threads) == (&new.engine, &new.phase, new.threads)
+        };
         let Some(old) = before.results.iter().find(same) else {
             continue;
         };
@@ -76,13 +81,17 @@ pub fn compare(before: &Report, after: &Report, by: f64) -> Vec<Difference> {
             }
             let change = is / was - 1.0;
             if change.abs() > by {
-                differences.push(Difference {
+                differences.push(FigureDifference {
                     engine: new.engine.clone(),
                     phase: new.phase.clone(),
                     figure: figure.to_owned(),
                     before: was,
                     after: is,
-                    worse: if better == Better::More { -change } else { change },
+                    worse: if better == BetterDirection::More {
+                        -change
+                    } else {
+                        change
+                    },
                 });
             }
         }
@@ -92,7 +101,7 @@ pub fn compare(before: &Report, after: &Report, by: f64) -> Vec<Difference> {
 }
 
 /// Formats one human-readable line.
-impl std::fmt::Display for Difference {
+impl std::fmt::Display for FigureDifference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let word = if self.worse > 0.0 { "worse" } else { "better" };
         write!(

@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// Properties of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Machine {
+pub struct MachineInfo {
     /// Processor model.
     pub processor: String,
     /// Number of processors available to the process.
@@ -25,10 +25,10 @@ pub struct Machine {
     pub began_s: u64,
 }
 
-impl Machine {
+impl MachineInfo {
     /// Returns the current machine, with files in `directory`.
     #[must_use]
-    pub fn here(directory: &Path) -> Machine {
+    pub fn here(directory: &Path) -> MachineInfo {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let line = |text: &str, name: &str| {
             let line = text.lines().find(|line| line.starts_with(name));
@@ -39,7 +39,7 @@ impl Machine {
         let memory = memory.trim_end_matches("kB").trim().parse::<u64>();
         let (device, file_system) = below(directory);
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        Machine {
+        MachineInfo {
             processor: line(&read("/proc/cpuinfo"), "model name"),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: memory.map_or(0, |kib| kib << 10),

@@ -15,35 +15,35 @@ pub mod script;
 pub mod table;
 mod transactions;
 
-use crate::run::{Failure, Outcome, Row};
+use crate::run::{BenchOutcome, RepetitionFailure, ResultRow};
 use anyhow::{Context, Result};
-use machine::Machine;
+use machine::MachineInfo;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// All measurements, with their machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
+pub struct BenchReport {
     /// The machine.
-    pub machine: Machine,
+    pub machine: MachineInfo,
     /// The requested measurements.
     pub orders: Vec<(String, String)>,
     /// Settings of every engine.
     pub settings: Vec<(String, Vec<(String, String)>)>,
     /// One row per engine and phase: the medians of its repetitions.
-    pub results: Vec<Row>,
+    pub results: Vec<ResultRow>,
     /// All repetitions.
-    pub repetitions: Vec<Row>,
+    pub repetitions: Vec<ResultRow>,
     /// Measurements that failed, with the reasons.
     #[serde(default)]
-    pub failures: Vec<Failure>,
+    pub failures: Vec<RepetitionFailure>,
 }
 
-impl Report {
+impl BenchReport {
     /// Creates a report of measurements.
     #[must_use]
-    pub fn new(machine: Machine, orders: Vec<(String, String)>, outcome: Outcome) -> Report {
-        Report {
+    pub fn new(machine: MachineInfo, orders: Vec<(String, String)>, outcome: BenchOutcome) -> BenchReport {
+        BenchReport {
             machine,
             orders,
             settings: outcome.settings,
@@ -54,7 +54,7 @@ impl Report {
     }
 
     /// Adds another report of the same machine: the next point of a sweep.
-    pub fn add(&mut self, other: Report) {
+    pub fn add(&mut self, other: BenchReport) {
         self.results.extend(other.results);
         self.repetitions.extend(other.repetitions);
         self.failures.extend(other.failures);
@@ -72,8 +72,8 @@ impl Report {
 
     /// Adds another report. If both have measured the same engine and phase, `name` is appended to
     /// the engine's name in `other`.
-    pub fn join(&mut self, mut other: Report, name: &str) {
-        let is_same = |one: &Row, row: &Row| {
+    pub fn join(&mut self, mut other: BenchReport, name: &str) {
+        let is_same = |one: &ResultRow, row: &ResultRow| {
             (&one.engine, &one.phase, one.threads) == (&row.engine, &row.phase, row.threads)
         };
         let mut twice: Vec<String> = Vec::new();
@@ -121,7 +121,7 @@ impl Report {
     ///
     /// # Errors
     /// I/O errors, or if the file is not a report.
-    pub fn read(file: &Path) -> Result<Report> {
+    pub fn read(file: &Path) -> Result<BenchReport> {
         let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
         serde_json::from_str(&text)
             .with_context(|| format!("{} is no report of `alluvium bench`", file.display()))
@@ -130,8 +130,8 @@ impl Report {
 
 /// Returns the median of each figure separately for every engine and phase; percentile curves and
 /// throughput series are those of the middle repetition.
-fn medians(rows: &[Row]) -> Vec<Row> {
-    let mut results: Vec<Row> = Vec::new();
+fn medians(rows: &[ResultRow]) -> Vec<ResultRow> {
+    let mut results: Vec<ResultRow> = Vec::new();
     for row in rows {
         if results
             .iter()
@@ -139,8 +139,8 @@ fn medians(rows: &[Row]) -> Vec<Row> {
         {
             continue;
         }
-        let same = |other: &&Row| (&other.engine, &other.phase) == (&row.engine, &row.phase);
-        let mut group: Vec<&Row> = rows.iter().filter(same).collect();
+        let same = |other: &&ResultRow| (&other.engine, &other.phase) == (&row.engine, &row.phase);
+        let mut group: Vec<&ResultRow> = rows.iter().filter(same).collect();
         // Rows with equal throughput, such as zero, keep the order of their repetitions.
         group.sort_by(|one, other| one.ops_per_s.total_cmp(&other.ops_per_s));
         results.push(median(&group));
@@ -149,19 +149,19 @@ fn medians(rows: &[Row]) -> Vec<Row> {
 }
 
 /// Returns the median of rows that are sorted by throughput.
-fn median(group: &[&Row]) -> Row {
+fn median(group: &[&ResultRow]) -> ResultRow {
     let middle = group[group.len() / 2];
-    let real = |of: fn(&Row) -> f64| {
+    let real = |of: fn(&ResultRow) -> f64| {
         let mut values: Vec<f64> = group.iter().map(|row| of(row)).collect();
         values.sort_by(f64::total_cmp);
         values[values.len() / 2]
     };
-    let whole = |of: fn(&Row) -> u64| {
+    let whole = |of: fn(&ResultRow) -> u64| {
         let mut values: Vec<u64> = group.iter().map(|row| of(row)).collect();
         values.sort_unstable();
         values[values.len() / 2]
     };
-    let maybe = |of: fn(&Row) -> Option<f64>| {
+    let maybe = |of: fn(&ResultRow) -> Option<f64>| {
         let mut values: Vec<f64> = group.iter().filter_map(|row| of(row)).collect();
         values.sort_by(f64::total_cmp);
         values.get(values.len() / 2).copied()
@@ -179,7 +179,7 @@ fn median(group: &[&Row]) -> Row {
     row.read_amplification = maybe(|row| row.read_amplification);
     row.space_amplification = maybe(|row| row.space_amplification);
     row.rss_peak_bytes = whole(|row| row.rss_peak_bytes);
-    let ops = |row: &Row| row.ops_per_s;
+    let ops = |row: &ResultRow| row.ops_per_s;
     row.spread = (group.len() > 1 && ops(middle) > 0.0)
         .then(|| (ops(group[group.len() - 1]) - ops(group[0])) / ops(middle));
     row.repetition = group.len();
@@ -189,23 +189,23 @@ fn median(group: &[&Row]) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::account::latency::Percentiles;
+    use crate::account::latency::LatencyPercentiles;
 
     /// Returns a report of two phases.
-    pub(super) fn tiny(engines: &[&str]) -> Report {
+    pub(super) fn tiny(engines: &[&str]) -> BenchReport {
         let mut results = Vec::new();
         for phase in ["load", "c"] {
             for (at, engine) in engines.iter().enumerate() {
-                results.push(Row {
+                results.push(ResultRow {
                     threads: 1,
                     operations: 1000,
                     device_reads: 300,
                     cpu_us_per_op: 3.0,
-                    latency: Percentiles {
+                    latency: LatencyPercentiles {
                         p50_us: 7.0,
                         p99_us: 20.0,
                         curve: vec![(50.0, 7.0), (99.0, 20.0), (100.0, 900.0)],
-                        ..Percentiles::default()
+                        ..LatencyPercentiles::default()
                     },
                     write_amplification: Some(2.0),
                     space_amplification: Some(1.1),
@@ -215,8 +215,8 @@ mod tests {
                 });
             }
         }
-        Report {
-            machine: Machine::default(),
+        BenchReport {
+            machine: MachineInfo::default(),
             orders: Vec::new(),
             settings: vec![("alluvium".into(), vec![("memory".into(), "1".into())])],
             repetitions: results.clone(),
@@ -231,7 +231,7 @@ mod tests {
         let file = place.path().join("of today.json");
         let report = tiny(&["alluvium", "lmdb"]);
         report.write(&file).unwrap();
-        assert_eq!(Report::read(&file).unwrap().results, report.results);
+        assert_eq!(BenchReport::read(&file).unwrap().results, report.results);
         for name in [
             "of today.html",
             "of today-throughput.svg",
@@ -240,16 +240,16 @@ mod tests {
             assert!(place.path().join(name).exists(), "{name}");
         }
         std::fs::write(&file, "{}").unwrap();
-        assert!(format!("{:#}", Report::read(&file).unwrap_err()).contains("is no report"));
+        assert!(format!("{:#}", BenchReport::read(&file).unwrap_err()).contains("is no report"));
     }
 
-    fn row(engine: &str, phase: &str, ops_per_s: f64, rss: u64) -> Row {
-        Row {
+    fn row(engine: &str, phase: &str, ops_per_s: f64, rss: u64) -> ResultRow {
+        ResultRow {
             engine: engine.into(),
             phase: phase.into(),
             ops_per_s,
             rss_peak_bytes: rss,
-            ..Row::default()
+            ..ResultRow::default()
         }
     }
 

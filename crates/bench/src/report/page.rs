@@ -1,12 +1,12 @@
 //! A self-contained HTML page with the whole report: machine, settings, table, plots.
 
-use super::plots::Plot;
-use super::{Report, script, table};
+use super::plots::SvgPlot;
+use super::{BenchReport, script, table};
 use std::fmt::Write;
 
 /// Returns the page.
 #[must_use]
-pub fn page(report: &Report, plots: &[Plot]) -> String {
+pub fn page(report: &BenchReport, plots: &[SvgPlot]) -> String {
     let mut page = String::from(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>Alluvium, measured</title>\n<style>\nbody { font: 15px/1.5 sans-serif; margin: 2em \
          auto; max-width: 70em; padding: 0 1em }\npre { overflow-x: auto; background: #f5f5f5; padding: 1em; font-size: 12px }\ntd { padding: 0 1em 0 0; \
@@ -73,18 +73,18 @@ pub fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::report::tests::tiny;
-    use crate::run::Failure;
+    use crate::run::RepetitionFailure;
 
     #[test]
     fn the_page_holds_everything_and_nothing_is_markup_that_should_not_be() {
         let mut report = tiny(&["alluvium"]);
         report.orders.push(("data".into(), "<b>2 & 3</b>".into()));
-        report.failures.push(Failure {
+        report.failures.push(RepetitionFailure {
             engine: "rocksdb".into(),
             repetition: 2,
             why: "killed & gone".into(),
         });
-        let plots = [Plot {
+        let plots = [SvgPlot {
             name: "throughput",
             svg: "<svg></svg>".into(),
         }];

@@ -1,14 +1,14 @@
 //! SVG plots: bars by phase, lines over time and over percentiles.
 
-use super::{Report, script, transactions};
-use crate::run::Row;
+use super::{BenchReport, script, transactions};
+use crate::run::ResultRow;
 use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
 /// A plot: its file name suffix and its SVG.
 #[derive(Clone, Debug)]
-pub struct Plot {
+pub struct SvgPlot {
     /// Suffix of the file name.
     pub name: &'static str,
     /// The SVG.
@@ -34,13 +34,13 @@ const COLOURS: [RGBColor; 8] = [
 ///
 /// # Errors
 /// If a plot cannot be drawn.
-pub fn plots(report: &Report) -> Result<Vec<Plot>> {
+pub fn plots(report: &BenchReport) -> Result<Vec<SvgPlot>> {
     let engines = names(&report.results, |row| &row.engine);
     let phases = names(&report.results, |row| &row.phase);
-    let bars = |title: &str, of: &dyn Fn(&Row) -> Option<f64>| {
-        let groups: Vec<Group> = phases
+    let bars = |title: &str, of: &dyn Fn(&ResultRow) -> Option<f64>| {
+        let groups: Vec<BarGroup> = phases
             .iter()
-            .map(|phase| Group {
+            .map(|phase| BarGroup {
                 name: phase.clone(),
                 values: engines
                     .iter()
@@ -51,10 +51,10 @@ pub fn plots(report: &Report) -> Result<Vec<Plot>> {
             .collect();
         draw_bars(title, &engines, &groups)
     };
-    let done = |row: &Row| row.operations > 0;
+    let done = |row: &ResultRow| row.operations > 0;
     let mut plots = Vec::new();
     let mut add = |name, svg: Result<Option<String>>| -> Result<()> {
-        plots.extend(svg?.map(|svg| Plot { name, svg }));
+        plots.extend(svg?.map(|svg| SvgPlot { name, svg }));
         Ok(())
     };
     add(
@@ -97,7 +97,7 @@ pub fn plots(report: &Report) -> Result<Vec<Plot>> {
 }
 
 /// Returns distinct names in order of first occurrence.
-fn names(rows: &[Row], of: impl Fn(&Row) -> &String) -> Vec<String> {
+fn names(rows: &[ResultRow], of: impl Fn(&ResultRow) -> &String) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for row in rows {
         if !names.contains(of(row)) {
@@ -107,7 +107,7 @@ fn names(rows: &[Row], of: impl Fn(&Row) -> &String) -> Vec<String> {
     names
 }
 
-fn find<'a>(report: &'a Report, engine: &str, phase: &str) -> Option<&'a Row> {
+fn find<'a>(report: &'a BenchReport, engine: &str, phase: &str) -> Option<&'a ResultRow> {
     report
         .results
         .iter()
@@ -115,18 +115,18 @@ fn find<'a>(report: &'a Report, engine: &str, phase: &str) -> Option<&'a Row> {
 }
 
 /// Adjacent bars, one per engine.
-struct Group {
+struct BarGroup {
     name: String,
     values: Vec<Option<f64>>,
 }
 
 /// The line of one engine.
-struct Line {
+struct PlotLine {
     colour: RGBColor,
     points: Vec<(f64, f64)>,
 }
 
-pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(super) type PlotCanvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 pub(super) fn wrong(error: impl std::fmt::Display) -> anyhow::Error {
     anyhow!("drawing a plot: {error}")
@@ -136,7 +136,7 @@ pub(super) fn colour(engine: usize) -> RGBColor {
     COLOURS[engine % COLOURS.len()]
 }
 
-fn draw_bars(title: &str, engines: &[String], groups: &[Group]) -> Result<Option<String>> {
+fn draw_bars(title: &str, engines: &[String], groups: &[BarGroup]) -> Result<Option<String>> {
     let all = || {
         groups
             .iter()
@@ -193,7 +193,7 @@ fn draw_bars(title: &str, engines: &[String], groups: &[Group]) -> Result<Option
     Ok(Some(svg))
 }
 
-pub(super) fn legend(area: &Area<'_>, engines: &[String]) -> Result<()> {
+pub(super) fn legend(area: &PlotCanvas<'_>, engines: &[String]) -> Result<()> {
     for (engine, name) in engines.iter().enumerate() {
         let (left, top) = (WIDTH as i32 - 150, 12 + 16 * engine as i32);
         let square = Rectangle::new([(left, top), (left + 10, top + 10)], colour(engine).filled());
@@ -206,7 +206,7 @@ pub(super) fn legend(area: &Area<'_>, engines: &[String]) -> Result<()> {
 
 /// Plots latencies by percentile for the first phase that reads. Both axes are logarithmic: each
 /// step to the right is ten times rarer.
-fn latency(report: &Report, engines: &[String], phases: &[String]) -> Result<Option<String>> {
+fn latency(report: &BenchReport, engines: &[String], phases: &[String]) -> Result<Option<String>> {
     let Some(phase) = phases
         .iter()
         .find(|phase| !phase.ends_with("load") && phase.as_str() != "settle")
@@ -219,22 +219,22 @@ fn latency(report: &Report, engines: &[String], phases: &[String]) -> Result<Opt
         curve.map(|&(percentile, us)| (rarity(percentile), us)).collect()
     });
     let title = format!("latency, microseconds: one operation of {phase} in this many takes longer");
-    draw_lines(&title, engines, &lines, Scale::Logarithmic)
+    draw_lines(&title, engines, &lines, PlotScale::Logarithmic)
 }
 
 /// Plots throughput over time, of the load if there is one.
-fn over_time(report: &Report, engines: &[String], phases: &[String]) -> Result<Option<String>> {
+fn over_time(report: &BenchReport, engines: &[String], phases: &[String]) -> Result<Option<String>> {
     let Some(phase) = phases.iter().find(|phase| *phase == "load").or(phases.first()) else {
         return Ok(None);
     };
     let lines = lines(report, engines, phase, curve);
     let title = format!("{phase}: thousand operations a second, over seconds");
-    draw_lines(&title, engines, &lines, Scale::Linear)
+    draw_lines(&title, engines, &lines, PlotScale::Linear)
 }
 
 /// Returns thousand operations per second over the seconds of a phase, as at most a few hundred
 /// points, each the mean of adjacent intervals.
-pub(super) fn curve(row: &Row) -> Vec<(f64, f64)> {
+pub(super) fn curve(row: &ResultRow) -> Vec<(f64, f64)> {
     let seconds = row.interval_ms as f64 / 1e3;
     let series = row.filled();
     let each = series.len().div_ceil(400).max(1);
@@ -248,14 +248,14 @@ pub(super) fn curve(row: &Row) -> Vec<(f64, f64)> {
 }
 
 fn lines(
-    report: &Report,
+    report: &BenchReport,
     engines: &[String],
     phase: &str,
-    of: impl Fn(&Row) -> Vec<(f64, f64)>,
-) -> Vec<Line> {
+    of: impl Fn(&ResultRow) -> Vec<(f64, f64)>,
+) -> Vec<PlotLine> {
     let line = |(at, engine): (usize, &String)| {
         let row = find(report, engine, phase).filter(|row| row.operations > 0)?;
-        Some(Line {
+        Some(PlotLine {
             colour: colour(at),
             points: of(row),
         })
@@ -264,12 +264,17 @@ fn lines(
 }
 
 #[derive(Clone, Copy)]
-enum Scale {
+enum PlotScale {
     Linear,
     Logarithmic,
 }
 
-fn draw_lines(title: &str, engines: &[String], lines: &[Line], scale: Scale) -> Result<Option<String>> {
+fn draw_lines(
+    title: &str,
+    engines: &[String],
+    lines: &[PlotLine],
+    scale: PlotScale,
+) -> Result<Option<String>> {
     let points = || lines.iter().flat_map(|line| line.points.iter().copied());
     if points().count() < 2 {
         return Ok(None);
@@ -286,9 +291,9 @@ fn draw_lines(title: &str, engines: &[String], lines: &[Line], scale: Scale) -> 
             .margin(10)
             .x_label_area_size(36)
             .y_label_area_size(64);
-        let style = |line: &Line| line.colour.stroke_width(2);
+        let style = |line: &PlotLine| line.colour.stroke_width(2);
         match scale {
-            Scale::Linear => {
+            PlotScale::Linear => {
                 let mut chart = builder
                     .build_cartesian_2d(0.0..right.max(1e-3), 0.0..(top * 1.1).max(1e-3))
                     .map_err(wrong)?;
@@ -298,7 +303,7 @@ fn draw_lines(title: &str, engines: &[String], lines: &[Line], scale: Scale) -> 
                     chart.draw_series(series).map_err(wrong)?;
                 }
             }
-            Scale::Logarithmic => {
+            PlotScale::Logarithmic => {
                 let least = points().map(|(_, y)| y).fold(f64::MAX, f64::min).max(0.01);
                 let (x, y) = (
                     (1.0..right).log_scale(),

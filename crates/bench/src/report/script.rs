@@ -1,11 +1,11 @@
 //! Scripts over time: dips of the throughput in each phase, and its curve, for a terminal and as a
 //! plot.
 
-use super::Report;
+use super::BenchReport;
 use super::plots::{WIDTH, colour, curve, legend, wrong};
 use super::table::{aligned, figures};
-use crate::account::dips::Dips;
-use crate::run::Row;
+use crate::account::dips::ThroughputDips;
+use crate::run::ResultRow;
 use anyhow::Result;
 use plotters::prelude::*;
 
@@ -29,13 +29,13 @@ const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '
 const HEIGHT: u32 = 190;
 
 /// Returns the rows of a script; empty if the report is not of a script.
-pub(super) fn rows(report: &Report) -> Vec<&Row> {
-    let of_script = |row: &&Row| row.began_s.is_some();
+pub(super) fn rows(report: &BenchReport) -> Vec<&ResultRow> {
+    let of_script = |row: &&ResultRow| row.began_s.is_some();
     report.results.iter().filter(of_script).collect()
 }
 
 /// Returns the phases of a script in order of execution.
-fn phases<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
+fn phases<'a>(rows: &[&'a ResultRow]) -> Vec<&'a str> {
     let mut phases: Vec<&str> = Vec::new();
     for row in rows {
         if !phases.contains(&row.phase.as_str()) {
@@ -48,7 +48,7 @@ fn phases<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
 /// Returns the dips and the throughput curve for each phase and engine of a script; empty for other
 /// reports. The curves of one phase have the same scale.
 #[must_use]
-pub fn text(report: &Report) -> String {
+pub fn text(report: &BenchReport) -> String {
     let rows = rows(report);
     if rows.is_empty() {
         return String::new();
@@ -56,15 +56,15 @@ pub fn text(report: &Report) -> String {
     let mut lines = vec![HEAD.map(str::to_owned).to_vec()];
     let mut curves = String::new();
     for phase in phases(&rows) {
-        let of_phase: Vec<&Row> = rows.iter().copied().filter(|row| row.phase == phase).collect();
+        let of_phase: Vec<&ResultRow> = rows.iter().copied().filter(|row| row.phase == phase).collect();
         lines.extend(of_phase.iter().map(|row| cells(row)));
         curves.push_str(&drawn(phase, &of_phase));
     }
     format!("{}\n{curves}", aligned(&lines, 2))
 }
 
-fn cells(row: &Row) -> Vec<String> {
-    let of = |of: fn(&Dips) -> f64, scale: f64| {
+fn cells(row: &ResultRow) -> Vec<String> {
+    let of = |of: fn(&ThroughputDips) -> f64, scale: f64| {
         row.dips
             .map_or_else(|| "-".to_owned(), |dips| figures(of(&dips) / scale))
     };
@@ -81,7 +81,7 @@ fn cells(row: &Row) -> Vec<String> {
 }
 
 /// Draws the curves of one phase, one line per engine.
-fn drawn(phase: &str, rows: &[&Row]) -> String {
+fn drawn(phase: &str, rows: &[&ResultRow]) -> String {
     let longest = rows.iter().map(|row| row.filled().len()).max().unwrap_or(0);
     let each = longest.div_ceil(CURVE).max(1);
     let curves: Vec<Vec<u64>> = rows.iter().map(|row| joined(row.filled(), each)).collect();
@@ -120,7 +120,7 @@ fn bar(count: u64, most: u64) -> char {
 ///
 /// # Errors
 /// If the plot cannot be drawn.
-pub(super) fn plot(report: &Report, engines: &[String]) -> Result<Option<String>> {
+pub(super) fn plot(report: &BenchReport, engines: &[String]) -> Result<Option<String>> {
     let rows = rows(report);
     let phases = phases(&rows);
     let mut svg = String::new();
@@ -133,7 +133,7 @@ pub(super) fn plot(report: &Report, engines: &[String]) -> Result<Option<String>
                 .iter()
                 .enumerate()
                 .filter_map(|(at, engine)| {
-                    let of = |row: &&&Row| row.phase == *phase && row.engine == *engine;
+                    let of = |row: &&&ResultRow| row.phase == *phase && row.engine == *engine;
                     rows.iter().find(of).map(|row| (at, curve(row)))
                 })
                 .collect();
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
     use crate::report::tests::tiny;
 
-    fn scripted() -> Report {
+    fn scripted() -> BenchReport {
         let mut report = tiny(&["alluvium", "rocksdb"]);
         let names = [("load", "1 load", 0.0), ("c", "2 c:3s", 4.5)];
         for row in &mut report.results {
@@ -173,7 +173,7 @@ mod tests {
             row.phase = (*name).to_owned();
             row.began_s = Some(*began_s);
             row.series = vec![1000, 0, 500, 2000];
-            row.dips = Dips::of(&row.series, 100, 0.4);
+            row.dips = ThroughputDips::of(&row.series, 100, 0.4);
         }
         report
     }

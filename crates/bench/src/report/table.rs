@@ -1,7 +1,7 @@
 //! Human-readable tables of figures.
 
-use super::{Report, transactions};
-use crate::run::Row;
+use super::{BenchReport, transactions};
+use crate::run::ResultRow;
 
 /// Column names.
 const HEAD: [&str; 15] = [
@@ -24,7 +24,7 @@ const HEAD: [&str; 15] = [
 
 /// Returns a table of the results by phase, with one line per engine.
 #[must_use]
-pub fn table(report: &Report) -> String {
+pub fn table(report: &BenchReport) -> String {
     if transactions::is_of_transactions(report) {
         return transactions::table(report);
     }
@@ -68,7 +68,7 @@ pub(super) fn aligned(lines: &[Vec<String>], left: usize) -> String {
     text
 }
 
-fn cells(row: &Row) -> Vec<String> {
+fn cells(row: &ResultRow) -> Vec<String> {
     let maybe = |value: Option<f64>, digits: usize| {
         value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
     };
@@ -99,7 +99,7 @@ fn cells(row: &Row) -> Vec<String> {
 /// operations per second, CPU time in microseconds and device reads per operation, and device bytes
 /// written per user byte.
 #[must_use]
-pub fn markdown(report: &Report) -> String {
+pub fn markdown(report: &BenchReport) -> String {
     let mut engines: Vec<&str> = Vec::new();
     let mut phases: Vec<(&str, usize)> = Vec::new();
     for row in &report.results {
@@ -127,7 +127,7 @@ pub fn markdown(report: &Report) -> String {
 }
 
 /// Formats a result briefly.
-fn short(row: &Row) -> String {
+fn short(row: &ResultRow) -> String {
     let mut words = Vec::new();
     if row.operations > 0 {
         words.push(format!("{} k/s", figures(row.ops_per_s / 1e3)));
@@ -161,7 +161,7 @@ pub(super) fn figures(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::machine::Machine;
+    use crate::report::machine::MachineInfo;
 
     #[test]
     fn a_page_has_a_line_for_each_phase_and_a_column_for_each_engine() {
@@ -178,15 +178,15 @@ mod tests {
 
     #[test]
     fn columns_stand_below_each_other() {
-        let row = Row {
+        let row = ResultRow {
             engine: "alluvium".into(),
             phase: "load".into(),
             operations: 100,
             ops_per_s: 123_456.0,
-            ..Row::default()
+            ..ResultRow::default()
         };
-        let report = Report {
-            machine: Machine::default(),
+        let report = BenchReport {
+            machine: MachineInfo::default(),
             orders: Vec::new(),
             settings: Vec::new(),
             results: vec![row],

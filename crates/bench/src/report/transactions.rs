@@ -1,10 +1,10 @@
 //! Reports of transactions: a separate table, and throughput by number of clients.
 
-use super::Report;
+use super::BenchReport;
 use super::plots::{WIDTH, colour, legend, wrong};
 use super::table::{aligned, figures};
-use crate::run::Row;
-use crate::transactions::phase::Phase;
+use crate::run::ResultRow;
+use crate::transactions::phase::TransactionPhase;
 use anyhow::Result;
 use plotters::prelude::*;
 
@@ -29,12 +29,12 @@ const HEAD: [&str; 13] = [
 const HEIGHT: u32 = 260;
 
 /// Returns whether a report is of transactions.
-pub(super) fn is_of_transactions(report: &Report) -> bool {
+pub(super) fn is_of_transactions(report: &BenchReport) -> bool {
     report.results.iter().any(|row| row.aborts_per_op.is_some())
 }
 
 /// Returns the lines of a table by phase, with one line per engine.
-pub(super) fn table(report: &Report) -> String {
+pub(super) fn table(report: &BenchReport) -> String {
     let mut lines = vec![HEAD.map(str::to_owned).to_vec()];
     for phase in different(report, |row| row.phase.clone()) {
         let rows = report.results.iter().filter(|row| row.phase == phase);
@@ -43,7 +43,7 @@ pub(super) fn table(report: &Report) -> String {
     aligned(&lines, 2)
 }
 
-fn cells(row: &Row) -> Vec<String> {
+fn cells(row: &ResultRow) -> Vec<String> {
     let maybe = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), figures);
     vec![
         row.phase.clone(),
@@ -66,7 +66,7 @@ fn cells(row: &Row) -> Vec<String> {
 }
 
 /// Returns distinct texts in order of first occurrence.
-fn different(report: &Report, of: impl Fn(&Row) -> String) -> Vec<String> {
+fn different(report: &BenchReport, of: impl Fn(&ResultRow) -> String) -> Vec<String> {
     let mut texts = Vec::new();
     for text in report.results.iter().map(of) {
         if !texts.contains(&text) {
@@ -77,11 +77,10 @@ fn different(report: &Report, of: impl Fn(&Row) -> String) -> Vec<String> {
 }
 
 /// Returns the points of an engine: number of clients, and commits per second.
-fn points(report: &Report, series: &str, engine: &str) -> Vec<(f64, f64)> {
-    let rows = report
-        .results
-        .iter()
-        .filter(|row| row.engine == engine && Phase::series(&row.phase) == series && row.ops_per_s > 0.0);
+fn points(report: &BenchReport, series: &str, engine: &str) -> Vec<(f64, f64)> {
+    let rows = report.results.iter().filter(|row| {
+        row.engine == engine && TransactionPhase::series(&row.phase) == series && row.ops_per_s > 0.0
+    });
     let mut points: Vec<_> = rows.map(|row| (row.threads as f64, row.ops_per_s)).collect();
     points.sort_by(|one, other| one.0.total_cmp(&other.0));
     points
@@ -92,8 +91,8 @@ fn points(report: &Report, series: &str, engine: &str) -> Vec<(f64, f64)> {
 ///
 /// # Errors
 /// If the plot cannot be drawn.
-pub(super) fn plot(report: &Report, engines: &[String]) -> Result<Option<String>> {
-    let mut panels = different(report, |row| Phase::series(&row.phase));
+pub(super) fn plot(report: &BenchReport, engines: &[String]) -> Result<Option<String>> {
+    let mut panels = different(report, |row| TransactionPhase::series(&row.phase));
     panels.retain(|series| {
         engines
             .iter()
@@ -151,7 +150,7 @@ mod tests {
     use super::*;
     use crate::report::{plots, table};
 
-    fn report() -> Report {
+    fn report() -> BenchReport {
         let mut report = crate::report::tests::tiny(&["alluvium", "rocksdb"]);
         let names = [("load", "rmw:1", 1), ("c", "rmw:16", 16)];
         for row in &mut report.results {

@@ -1,15 +1,15 @@
 //! One engine in its own process: opened, driven through its phases, closed.
 
-use super::job::{Event, Flow, Job, Row};
-use super::pass::Pass;
-use super::records::Records;
-use super::worker::Worker;
-use crate::account::dips::Dips;
-use crate::account::memory::{self, Memory};
-use crate::account::{Process, Snapshot, disk_bytes};
-use crate::engine::{Engine, EngineOption, Entry, Kept, Setup, kind_of};
+use super::job::{ChildEvent, EngineJob, PhaseFlow, ResultRow};
+use super::measurement_window::MeasurementWindow;
+use super::records::LiveRecords;
+use super::worker::EngineWorker;
+use crate::account::dips::ThroughputDips;
+use crate::account::memory::{self, MemoryCounters};
+use crate::account::{CostSnapshot, ProcfsProcess, disk_bytes};
+use crate::engine::{BenchEngine, CapEnforcement, EngineEntry, EngineOption, EngineSetup, kind_of};
 use crate::engines;
-use crate::workload::phase::{Amount, Phase, Task};
+use crate::workload::phase::{PhaseTask, WindowLength, WorkloadPhase};
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// Reads a job from standard input, executes it, and writes events to standard output.
 #[must_use]
-pub fn child(entries: &[Entry]) -> ExitCode {
+pub fn child(entries: &[EngineEntry]) -> ExitCode {
     answer(|line, say| {
         let job = serde_json::from_str(line)
             .context("the job is no job: `alluvium bench` starts this by itself")?;
@@ -27,9 +27,9 @@ pub fn child(entries: &[Entry]) -> ExitCode {
 }
 
 /// Reads a line from standard input, executes `work` on it, and writes events to standard output.
-pub(crate) fn answer(work: impl FnOnce(&str, &mut dyn FnMut(Event)) -> Result<()>) -> ExitCode {
+pub(crate) fn answer(work: impl FnOnce(&str, &mut dyn FnMut(ChildEvent)) -> Result<()>) -> ExitCode {
     end_with_parent();
-    let say = |event: &Event| {
+    let say = |event: &ChildEvent| {
         let mut out = std::io::stdout().lock();
         let line = serde_json::to_string(event).expect("an event is JSON");
         // The parent has stopped reading, so there is nothing left to do.
@@ -41,7 +41,7 @@ pub(crate) fn answer(work: impl FnOnce(&str, &mut dyn FnMut(Event)) -> Result<()
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say(&Event::Failed {
+            say(&ChildEvent::Failed {
                 why: format!("{error:#}"),
             });
             ExitCode::FAILURE
@@ -68,19 +68,19 @@ fn read_line() -> Result<String> {
 ///
 /// # Errors
 /// If the engine does not exist; errors of the engine; if it returns a wrong result.
-pub fn run_job(job: &Job, entries: &[Entry], say: &mut dyn FnMut(Event)) -> Result<()> {
+pub fn run_job(job: &EngineJob, entries: &[EngineEntry], say: &mut dyn FnMut(ChildEvent)) -> Result<()> {
     let Some(entry) = engines::find(entries, kind_of(&job.engine)) else {
         bail!("this program has no engine {:?}", job.engine);
     };
     std::fs::create_dir_all(&job.directory).with_context(|| format!("making {}", job.directory.display()))?;
     let options = options(job, &entry)?;
-    let engine = (entry.open)(&Setup {
+    let engine = (entry.open)(&EngineSetup {
         directory: job.directory.clone(),
         cap: job.cap,
         kept: if job.groups.memory.is_some() {
-            Kept::WithinCap
+            CapEnforcement::WithinCap
         } else {
-            Kept::Free
+            CapEnforcement::Free
         },
         memory: job.memory,
         log: job.log,
@@ -90,17 +90,17 @@ pub fn run_job(job: &Job, entries: &[Entry], say: &mut dyn FnMut(Event)) -> Resu
         options,
     })
     .with_context(|| format!("opening {}", job.engine))?;
-    say(Event::Opened {
+    say(ChildEvent::Opened {
         settings: engine.settings(),
     });
-    let mut state = State {
+    let mut state = EngineRun {
         job,
         engine: &*engine,
-        records: Arc::new(Records::new(job.records, job.threads)),
+        records: Arc::new(LiveRecords::new(job.records, job.threads)),
         began: None,
         say,
     };
-    if !job.is_loaded && !job.phases.iter().any(|phase| phase.task == Task::Load) {
+    if !job.is_loaded && !job.phases.iter().any(|phase| phase.task == PhaseTask::Load) {
         // The load itself is not measured in this job.
         state.load_silently()?;
     }
@@ -112,26 +112,26 @@ pub fn run_job(job: &Job, entries: &[Entry], say: &mut dyn FnMut(Event)) -> Resu
     state.prove_deleted()?;
     let began = Instant::now();
     engine.close().context("closing")?;
-    say(Event::Closed {
+    say(ChildEvent::Closed {
         seconds: began.elapsed().as_secs_f64(),
     });
     Ok(())
 }
 
-struct State<'a> {
-    job: &'a Job,
-    engine: &'a dyn Engine,
-    records: Arc<Records>,
+struct EngineRun<'a> {
+    job: &'a EngineJob,
+    engine: &'a dyn BenchEngine,
+    records: Arc<LiveRecords>,
     /// Start of the first phase, in a continuous job.
     began: Option<Instant>,
-    say: &'a mut dyn FnMut(Event),
+    say: &'a mut dyn FnMut(ChildEvent),
 }
 
 /// Number of records looked up per deletion at the end.
 const LOOKED_FOR: u64 = 256;
 
 /// Returns the options for this engine.
-fn options(job: &Job, entry: &Entry) -> Result<Vec<(String, String)>> {
+fn options(job: &EngineJob, entry: &EngineEntry) -> Result<Vec<(String, String)>> {
     let mut options = Vec::new();
     let is_meant = |option: &&EngineOption| option.engine == job.engine;
     for option in job.options.iter().filter(is_meant) {
@@ -148,65 +148,67 @@ fn options(job: &Job, entry: &Entry) -> Result<Vec<(String, String)>> {
 }
 
 /// Returns the bytes written and read by the workers of a pass.
-fn bytes(workers: &[Worker<'_>]) -> (u64, u64) {
+fn bytes(workers: &[EngineWorker<'_>]) -> (u64, u64) {
     workers.iter().fold((0, 0), |(written, read), worker| {
         (written + worker.written, read + worker.read)
     })
 }
 
-impl<'a> State<'a> {
-    fn workers(&self, phase: &'a Phase) -> Result<Vec<Worker<'a>>> {
+impl<'a> EngineRun<'a> {
+    fn workers(&self, phase: &'a WorkloadPhase) -> Result<Vec<EngineWorker<'a>>> {
         let (job, engine) = (self.job, self.engine);
         (0..job.threads)
-            .map(|thread| Worker::new(job, phase, Arc::clone(&self.records), engine.session()?, thread))
+            .map(|thread| EngineWorker::new(job, phase, Arc::clone(&self.records), engine.session()?, thread))
             .collect()
     }
 
     fn load_silently(&mut self) -> Result<()> {
-        let phase = Phase {
+        let phase = WorkloadPhase {
             name: "load".into(),
-            task: Task::Load,
-            scan: crate::workload::phase::Lengths::Uniform(1),
-            wanted: crate::workload::phase::Wanted::default(),
-            warm: Amount::Operations(0),
-            run: Amount::Operations(0),
+            task: PhaseTask::Load,
+            scan: crate::workload::phase::ScanLengths::Uniform(1),
+            wanted: crate::workload::phase::KeyPresence::default(),
+            warm: WindowLength::Operations(0),
+            run: WindowLength::Operations(0),
             rate: None,
         };
         // These workers are dropped before the phase.
         let (job, engine) = (self.job, self.engine);
         let mut workers = (0..job.threads)
-            .map(|thread| Worker::new(job, &phase, Arc::clone(&self.records), engine.session()?, thread))
+            .map(|thread| {
+                EngineWorker::new(job, &phase, Arc::clone(&self.records), engine.session()?, thread)
+            })
             .collect::<Result<Vec<_>>>()?;
         self.pass(&phase, None, &mut workers)?;
-        self.settle(&mut Row::default())
+        self.settle(&mut ResultRow::default())
     }
 
     /// Runs all workers for one window: for `amount`, or until no operations remain.
     fn pass(
         &mut self,
-        phase: &Phase,
-        amount: Option<Amount>,
-        workers: &mut [Worker<'_>],
-    ) -> Result<(crate::account::latency::Recorder, f64)> {
+        phase: &WorkloadPhase,
+        amount: Option<WindowLength>,
+        workers: &mut [EngineWorker<'_>],
+    ) -> Result<(crate::account::latency::PhaseRecorder, f64)> {
         let of = match amount {
-            Some(Amount::Operations(operations)) => Some(operations),
+            Some(WindowLength::Operations(operations)) => Some(operations),
             None => match phase.task {
-                Task::Delete { percent } => {
+                PhaseTask::Delete { percent } => {
                     let deletion = self.records.plan(percent, self.job.seed);
                     Some(deletion.before - deletion.kept)
                 }
                 _ => Some(self.job.records),
             },
-            Some(Amount::Milliseconds(_)) => None,
+            Some(WindowLength::Milliseconds(_)) => None,
         };
-        let pass = Pass {
+        let pass = MeasurementWindow {
             amount,
             rate: phase.rate,
             interval: Duration::from_millis(self.job.interval_ms),
         };
         let say = &mut *self.say;
         pass.run(workers, &mut |operations, seconds| {
-            say(Event::Progress {
+            say(ChildEvent::Progress {
                 phase: phase.name.clone(),
                 operations,
                 of,
@@ -215,13 +217,13 @@ impl<'a> State<'a> {
         })
     }
 
-    fn phase(&mut self, phase: &'a Phase) -> Result<()> {
+    fn phase(&mut self, phase: &'a WorkloadPhase) -> Result<()> {
         let mut workers = self.workers(phase)?;
         let amount = match phase.task {
-            Task::Load | Task::Trace { .. } | Task::Delete { .. } => None,
-            Task::Mix { .. } => {
+            PhaseTask::Load | PhaseTask::Trace { .. } | PhaseTask::Delete { .. } => None,
+            PhaseTask::Mix { .. } => {
                 if !phase.warm.is_nothing() {
-                    let warming = Phase {
+                    let warming = WorkloadPhase {
                         name: format!("{}, warming up", phase.name),
                         rate: None,
                         ..phase.clone()
@@ -232,21 +234,21 @@ impl<'a> State<'a> {
             }
         };
         let (written_before, read_before) = bytes(&workers);
-        memory::reset(&Process::own(), self.job.groups.memory.as_deref());
+        memory::reset(&ProcfsProcess::own(), self.job.groups.memory.as_deref());
         let before = self.snapshot();
         let began_s = self.begins();
         let (recorder, seconds) = self.pass(phase, amount, &mut workers)?;
         let after = self.snapshot();
         let (written, read) = bytes(&workers);
         drop(workers);
-        if let Task::Delete { percent } = phase.task {
+        if let PhaseTask::Delete { percent } = phase.task {
             let deletion = self.records.plan(percent, self.job.seed);
             self.records = Arc::new(self.records.without(deletion));
         }
         let operations = recorder.operations();
         let user_written = written - written_before;
         let user_read = read - read_before;
-        let mut row = Row {
+        let mut row = ResultRow {
             threads: self.job.threads,
             ops_per_s: operations as f64 / seconds.max(1e-9),
             latency: recorder.percentiles(),
@@ -264,10 +266,10 @@ impl<'a> State<'a> {
         row.write_amplification = ratio(row.device_write_bytes, user_written);
         row.read_amplification = ratio(row.device_read_bytes, user_read);
         if began_s.is_some() {
-            row.dips = Dips::of(&row.series, row.interval_ms, seconds);
+            row.dips = ThroughputDips::of(&row.series, row.interval_ms, seconds);
         }
-        let rests = phase.task == Task::Load && self.job.flow == Flow::Separate;
-        (self.say)(Event::Measured(Box::new(row.clone())));
+        let rests = phase.task == PhaseTask::Load && self.job.flow == PhaseFlow::Separate;
+        (self.say)(ChildEvent::Measured(Box::new(row.clone())));
         if rests {
             self.settle(&mut row)?;
         }
@@ -276,7 +278,7 @@ impl<'a> State<'a> {
 
     /// Returns the seconds between the start of the first phase and now, in a continuous job.
     fn begins(&mut self) -> Option<f64> {
-        if self.job.flow == Flow::Separate {
+        if self.job.flow == PhaseFlow::Separate {
             return None;
         }
         let now = Instant::now();
@@ -299,16 +301,16 @@ impl<'a> State<'a> {
         Ok(())
     }
 
-    fn snapshot(&self) -> Snapshot {
-        Snapshot::take(&self.job.directory, self.job.groups.blkio.as_deref())
+    fn snapshot(&self) -> CostSnapshot {
+        CostSnapshot::take(&self.job.directory, self.job.groups.blkio.as_deref())
     }
 
     /// Returns a row with the figures common to all phases.
-    fn row(&self, name: &str, before: &Snapshot, after: &Snapshot) -> Row {
+    fn row(&self, name: &str, before: &CostSnapshot, after: &CostSnapshot) -> ResultRow {
         let device = after.device.since(&before.device);
-        let memory = Memory::now(&Process::own(), self.job.groups.memory.as_deref());
+        let memory = MemoryCounters::now(&ProcfsProcess::own(), self.job.groups.memory.as_deref());
         let records = self.records.limit();
-        Row {
+        ResultRow {
             engine: self.job.engine.clone(),
             phase: name.to_owned(),
             repetition: self.job.repetition,
@@ -322,24 +324,24 @@ impl<'a> State<'a> {
             seconds: (after.at - before.at).as_secs_f64(),
             records,
             remarks: self.engine.remarks(),
-            ..Row::default()
+            ..ResultRow::default()
         }
     }
 
     /// Flushes memory to the device after a load, and lets the engine work in the background until
     /// it is idle.
-    fn settle(&mut self, load: &mut Row) -> Result<()> {
-        memory::reset(&Process::own(), self.job.groups.memory.as_deref());
+    fn settle(&mut self, load: &mut ResultRow) -> Result<()> {
+        memory::reset(&ProcfsProcess::own(), self.job.groups.memory.as_deref());
         let before = self.snapshot();
         self.engine.flush().context("writing out what is in memory")?;
         let limit = Duration::from_millis(self.job.settle_ms);
-        let mut rest = Rest::new(self.snapshot());
+        let mut rest = IdleDetector::new(self.snapshot());
         while before.at.elapsed() < limit {
             std::thread::sleep(LOOK);
             if rest.is_reached(self.snapshot()) {
                 break;
             }
-            (self.say)(Event::Progress {
+            (self.say)(ChildEvent::Progress {
                 phase: "settle".into(),
                 operations: 0,
                 of: None,
@@ -357,7 +359,7 @@ impl<'a> State<'a> {
             load.user_written_bytes,
         );
         if load.operations > 0 {
-            (self.say)(Event::Measured(Box::new(row)));
+            (self.say)(ChildEvent::Measured(Box::new(row)));
         }
         Ok(())
     }
@@ -373,16 +375,16 @@ const LOOK: Duration = Duration::from_millis(250);
 const RESTED: Duration = Duration::from_secs(1);
 
 /// Detects whether an engine is idle: almost no CPU time, almost no bytes written.
-struct Rest {
-    since: Snapshot,
+struct IdleDetector {
+    since: CostSnapshot,
 }
 
-impl Rest {
-    fn new(since: Snapshot) -> Rest {
-        Rest { since }
+impl IdleDetector {
+    fn new(since: CostSnapshot) -> IdleDetector {
+        IdleDetector { since }
     }
 
-    fn is_reached(&mut self, now: Snapshot) -> bool {
+    fn is_reached(&mut self, now: CostSnapshot) -> bool {
         let passed = now.at - self.since.at;
         let cpu_us = now.cpu_us - self.since.cpu_us;
         let written = now.device.since(&self.since.device).write_bytes();

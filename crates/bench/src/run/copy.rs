@@ -25,18 +25,18 @@ pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
             String::from_utf8_lossy(&said.stderr).trim()
         );
     }
-    chill(from).and_then(|()| chill(to))
+    evict_page_cache(from).and_then(|()| evict_page_cache(to))
 }
 
 /// Writes back all files below a directory and drops them from the page cache.
-fn chill(directory: &Path) -> Result<()> {
+fn evict_page_cache(directory: &Path) -> Result<()> {
     let failed = || format!("reading {}", directory.display());
     for entry in fs::read_dir(directory).with_context(failed)? {
         let entry = entry.with_context(failed)?;
         let path = entry.path();
         let kind = entry.file_type().with_context(failed)?;
         if kind.is_dir() {
-            chill(&path)?;
+            evict_page_cache(&path)?;
         } else if kind.is_file() {
             let file = File::open(&path).with_context(|| format!("opening {}", path.display()))?;
             file.sync_all()

@@ -12,7 +12,7 @@ const ROUNDS: u64 = 4;
 
 /// A deletion of some of the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Deletion {
+pub(super) struct RecordDeletion {
     /// Number of records before the deletion.
     pub(super) before: u64,
     /// Number of records that remain, at least one.
@@ -23,13 +23,13 @@ pub(super) struct Deletion {
     half: u32,
 }
 
-impl Deletion {
+impl RecordDeletion {
     /// Creates a deletion of `percent` percent of the records.
-    pub(super) fn new(before: u64, percent: u8, key: u64) -> Deletion {
+    pub(super) fn new(before: u64, percent: u8, key: u64) -> RecordDeletion {
         let before = before.max(1);
         let gone = (u128::from(before) * u128::from(percent) / 100) as u64;
         let bits = u64::BITS - (before - 1).leading_zeros();
-        Deletion {
+        RecordDeletion {
             before,
             kept: (before - gone).max(1),
             key,
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn every_place_is_shuffled_to_another() {
         for before in [1u64, 2, 3, 10, 1000, 1025] {
-            let deletion = Deletion::new(before, 90, 7);
+            let deletion = RecordDeletion::new(before, 90, 7);
             let mut places: Vec<u64> = (0..before).map(|at| deletion.shuffled(at)).collect();
             places.sort_unstable();
             assert!(places.iter().copied().eq(0..before), "{before}");
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn nine_of_ten_go_from_everywhere_and_others_by_another_key() {
         let gone = |key: u64| -> Vec<u64> {
-            let deletion = Deletion::new(10_000, 90, key);
+            let deletion = RecordDeletion::new(10_000, 90, key);
             assert_eq!(deletion.kept, 1000);
             (deletion.kept..10_000).map(|at| deletion.shuffled(at)).collect()
         };
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_record_is_always_kept() {
-        assert_eq!(Deletion::new(1, 99, 0).kept, 1);
-        assert_eq!(Deletion::new(3, 99, 0).kept, 1);
+        assert_eq!(RecordDeletion::new(1, 99, 0).kept, 1);
+        assert_eq!(RecordDeletion::new(3, 99, 0).kept, 1);
     }
 }

@@ -1,18 +1,18 @@
 //! The job that the runner sends to a child, and the child's events: one JSON value per line.
 
-use crate::account::device::Counted;
-use crate::account::dips::Dips;
-use crate::account::latency::Percentiles;
-use crate::account::memory::Memory;
-use crate::engine::{EngineOption, Log};
-use crate::workload::keys::{KEY_BYTES, Keys};
-use crate::workload::phase::Phase;
+use crate::account::device::TrafficCounters;
+use crate::account::dips::ThroughputDips;
+use crate::account::latency::LatencyPercentiles;
+use crate::account::memory::MemoryCounters;
+use crate::engine::{EngineOption, WriteLogging};
+use crate::workload::keys::{KEY_BYTES, KeyOrdering};
+use crate::workload::phase::WorkloadPhase;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// All work of an engine in one process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Job {
+pub struct EngineJob {
     /// Name of the engine.
     pub engine: String,
     /// Number of the repetition, from 1.
@@ -22,21 +22,21 @@ pub struct Job {
     /// Number of records loaded.
     pub records: u64,
     /// How keys are assigned to records.
-    pub keys: Keys,
+    pub keys: KeyOrdering,
     /// Length of a value in bytes.
     pub value_bytes: usize,
     /// Number of threads.
     pub threads: usize,
     /// The phases to run.
-    pub phases: Vec<Phase>,
+    pub phases: Vec<WorkloadPhase>,
     /// How phases follow each other.
-    pub flow: Flow,
+    pub flow: PhaseFlow,
     /// Whether the records are already loaded.
     pub is_loaded: bool,
     /// Seed of all random choices.
     pub seed: u64,
     /// Whether writes are logged.
-    pub log: Log,
+    pub log: WriteLogging,
     /// Memory limit of the process, in bytes.
     pub cap: u64,
     /// Memory size configured for the engine, if one was chosen.
@@ -50,13 +50,13 @@ pub struct Job {
     /// Interval of the throughput series, in milliseconds.
     pub interval_ms: u64,
     /// Control groups of the process.
-    pub groups: Groups,
+    pub groups: GroupPaths,
 }
 
 /// How phases follow each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Flow {
+pub enum PhaseFlow {
     /// Phases warm up before they are measured, and an engine becomes idle after a load.
     #[default]
     Separate,
@@ -66,37 +66,37 @@ pub enum Flow {
 
 /// The control groups of a process, if available.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Groups {
+pub struct GroupPaths {
     /// Group of the memory controller.
     pub memory: Option<PathBuf>,
     /// Group of the block controller.
     pub blkio: Option<PathBuf>,
 }
 
-impl Job {
+impl EngineJob {
     /// Returns a small job without phases, for tests.
     #[cfg(test)]
-    pub(crate) fn tiny() -> Job {
-        Job {
+    pub(crate) fn tiny() -> EngineJob {
+        EngineJob {
             engine: "none".into(),
             repetition: 1,
             directory: PathBuf::new(),
             records: 10_000,
-            keys: Keys::default(),
+            keys: KeyOrdering::default(),
             value_bytes: 100,
             threads: 1,
             phases: Vec::new(),
-            flow: Flow::Separate,
+            flow: PhaseFlow::Separate,
             is_loaded: false,
             seed: 1,
-            log: Log::On,
+            log: WriteLogging::On,
             cap: 64 << 20,
             memory: None,
             options: Vec::new(),
             settle_ms: 0,
             verify_every: 1,
             interval_ms: 100,
-            groups: Groups::default(),
+            groups: GroupPaths::default(),
         }
     }
 
@@ -110,7 +110,7 @@ impl Job {
 /// An event reported by a child.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Event {
+pub enum ChildEvent {
     /// The engine is open.
     Opened {
         /// Settings of the engine.
@@ -128,7 +128,7 @@ pub enum Event {
         seconds: f64,
     },
     /// A phase has ended.
-    Measured(Box<Row>),
+    Measured(Box<ResultRow>),
     /// The job failed.
     Failed {
         /// The reason.
@@ -143,7 +143,7 @@ pub enum Event {
 
 /// The costs of one phase of one engine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct ResultRow {
     /// Name of the engine.
     pub engine: String,
     /// Text of the phase; `settle` is the engine's background work after the load.
@@ -154,7 +154,7 @@ pub struct Row {
     pub ops_per_s: f64,
     /// Latencies, from the intended start of an operation to its end.
     #[serde(flatten)]
-    pub latency: Percentiles,
+    pub latency: LatencyPercentiles,
     /// CPU time per operation in microseconds, of all threads of the process.
     pub cpu_us_per_op: f64,
     /// Bytes written to the device.
@@ -177,9 +177,9 @@ pub struct Row {
     /// Peak resident size in bytes.
     pub rss_peak_bytes: u64,
     /// Further memory counters.
-    pub memory: Memory,
+    pub memory: MemoryCounters,
     /// Device counters of each source.
-    pub device: Counted,
+    pub device: TrafficCounters,
     /// Number of the repetition, from 1; for a median, the number of repetitions.
     pub repetition: usize,
     /// Difference between the fastest and the slowest repetition relative to the median; only for
@@ -202,7 +202,7 @@ pub struct Row {
     pub began_s: Option<f64>,
     /// In a continuous job, the dips of the throughput.
     #[serde(default)]
-    pub dips: Option<Dips>,
+    pub dips: Option<ThroughputDips>,
     /// For transactions, attempts with a conflict per commit.
     #[serde(default)]
     pub aborts_per_op: Option<f64>,
@@ -214,7 +214,7 @@ pub struct Row {
     pub remarks: String,
 }
 
-impl Row {
+impl ResultRow {
     /// Returns the operations of all complete intervals: the last interval may be partial, which is
     /// not a dip.
     #[must_use]

@@ -5,7 +5,7 @@
 //!
 //! *Does not know*: engines beyond their contract; how figures are displayed.
 //!
-//! *Read in this order*: `job.rs` (messages), `worker.rs` (one thread), `pass.rs` (all threads for
+//! *Read in this order*: `job.rs` (messages), `worker.rs` (one thread), `measurement_window.rs` (all threads for
 //! one window), `child.rs` (one engine), `runner.rs` (all engines), `copy.rs` (files that are
 //! loaded once), `records.rs` (existing records during inserts), `deletion.rs` (deleted records),
 //! `sweep.rs` (a job with one parameter that varies by point).
@@ -14,7 +14,7 @@ mod child;
 mod copy;
 mod deletion;
 mod job;
-mod pass;
+mod measurement_window;
 mod records;
 mod runner;
 pub mod sweep;
@@ -22,7 +22,10 @@ mod worker;
 
 pub(crate) use child::answer;
 pub use child::{child, end_with_parent, run_job};
-pub use job::{Event, Flow, Groups, Job, Row};
-pub(crate) use pass::{Pass, Steps};
-pub use runner::{Cap, Failure, Files, Listener, Loads, Orders, Outcome, Runner, run, try_options};
-pub(crate) use runner::{Errand, Turns, each};
+pub use job::{ChildEvent, EngineJob, GroupPaths, PhaseFlow, ResultRow};
+pub(crate) use measurement_window::{MeasurementWindow, OperationStepper};
+pub use runner::{
+    BenchOutcome, BenchRunner, CapMethod, FileRetention, LoadFrequency, RepetitionFailure, RunListener,
+    RunPlan, run, try_options,
+};
+pub(crate) use runner::{ChildTask, EngineOrder, each};

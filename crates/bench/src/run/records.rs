@@ -1,6 +1,6 @@
 //! Tracks the existing records while several threads insert, and after deletions.
 
-use super::deletion::Deletion;
+use super::deletion::RecordDeletion;
 use crate::workload::keys::scatter;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,21 +9,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// number, from which its key is derived, never changes; before the first deletion it equals the
 /// place.
 #[derive(Debug)]
-pub(super) struct Records {
+pub(super) struct LiveRecords {
     next: AtomicU64,
     /// For each thread, a lower bound of the place that it is inserting; `NOTHING` if it is not
     /// inserting.
     pending: Vec<AtomicU64>,
     /// Deletions in chronological order.
-    deletions: Vec<Deletion>,
+    deletions: Vec<RecordDeletion>,
 }
 
 const NOTHING: u64 = u64::MAX;
 
-impl Records {
+impl LiveRecords {
     /// Creates the state with `records` existing records.
-    pub(super) fn new(records: u64, threads: usize) -> Records {
-        Records {
+    pub(super) fn new(records: u64, threads: usize) -> LiveRecords {
+        LiveRecords {
             next: AtomicU64::new(records),
             pending: (0..threads).map(|_| AtomicU64::new(NOTHING)).collect(),
             deletions: Vec::new(),
@@ -32,18 +32,18 @@ impl Records {
 
     /// Plans a deletion of a share of the records, drawn from a seed. No thread may insert during
     /// the call.
-    pub(super) fn plan(&self, percent: u8, seed: u64) -> Deletion {
+    pub(super) fn plan(&self, percent: u8, seed: u64) -> RecordDeletion {
         let key = scatter(seed ^ scatter(self.deletions.len() as u64));
-        Deletion::new(self.limit(), percent, key)
+        RecordDeletion::new(self.limit(), percent, key)
     }
 
     /// Returns the state after a planned deletion.
-    pub(super) fn without(&self, deletion: Deletion) -> Records {
+    pub(super) fn without(&self, deletion: RecordDeletion) -> LiveRecords {
         let mut deletions = self.deletions.clone();
         deletions.push(deletion);
-        Records {
+        LiveRecords {
             deletions,
-            ..Records::new(deletion.kept, self.pending.len())
+            ..LiveRecords::new(deletion.kept, self.pending.len())
         }
     }
 
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn what_is_below_the_limit_has_been_put() {
         const EACH: usize = 2000;
-        let records = Records::new(10, 3);
+        let records = LiveRecords::new(10, 3);
         let there: Vec<AtomicBool> = (0..10 + 3 * EACH).map(|at| AtomicBool::new(at < 10)).collect();
         std::thread::scope(|scope| {
             for thread in 0..3 {
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn after_deletions_places_are_those_of_the_survivors_and_of_new_records() {
         use std::collections::BTreeSet;
-        let mut records = Records::new(1000, 1);
+        let mut records = LiveRecords::new(1000, 1);
         let mut live: BTreeSet<u64> = (0..1000).collect();
         let mut numbers_taken = 1000;
         for (percent, puts) in [(90, 50), (50, 7), (10, 0)] {

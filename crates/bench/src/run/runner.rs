@@ -2,9 +2,9 @@
 //! removes all of them at the end.
 
 use super::copy::copy;
-use super::job::{Event, Groups, Job, Row};
-use crate::cgroup::Group;
-use crate::workload::phase::Task;
+use super::job::{ChildEvent, EngineJob, GroupPaths, ResultRow};
+use crate::cgroup::ControlGroup;
+use crate::workload::phase::PhaseTask;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// How a child's memory is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cap {
+pub enum CapMethod {
     /// By a control group.
     Group,
     /// Not limited: engines are configured with a memory size, and the page cache is unlimited.
@@ -26,24 +26,24 @@ pub enum Cap {
 
 /// The requested runs.
 #[derive(Clone, Debug)]
-pub struct Orders {
+pub struct RunPlan {
     /// Names of the engines.
     pub engines: Vec<String>,
     /// Number of repetitions per engine.
     pub repetitions: usize,
     /// How often each engine is loaded.
-    pub loads: Loads,
+    pub loads: LoadFrequency,
     /// The work of each engine; engine, repetition, directory and groups are filled in.
-    pub job: Job,
+    pub job: EngineJob,
     /// Whether memory is capped.
-    pub cap: Cap,
+    pub cap: CapMethod,
     /// What happens to an engine's files afterwards.
-    pub files: Files,
+    pub files: FileRetention,
 }
 
 /// How often an engine is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loads {
+pub enum LoadFrequency {
     /// In every repetition, as its phases specify.
     Each,
     /// Once, in a separate process before the first repetition; each repetition works on a copy.
@@ -53,7 +53,7 @@ pub enum Loads {
 
 /// What happens to files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Files {
+pub enum FileRetention {
     /// They are removed.
     Removed,
     /// They are kept for another run.
@@ -62,20 +62,20 @@ pub enum Files {
 
 /// The results of a run.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
+pub struct BenchOutcome {
     /// All rows in order of measurement.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ResultRow>,
     /// Settings of every engine.
     pub settings: Vec<(String, Vec<(String, String)>)>,
     /// Measurements that failed.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<RepetitionFailure>,
     /// Whether the run was stopped early.
     pub was_stopped: bool,
 }
 
 /// A failed repetition of an engine; earlier measurements remain valid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failure {
+pub struct RepetitionFailure {
     /// Name of the engine.
     pub engine: String,
     /// Number of the repetition, from 1.
@@ -84,26 +84,26 @@ pub struct Failure {
     pub why: String,
 }
 
-impl std::fmt::Display for Failure {
+impl std::fmt::Display for RepetitionFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}, repetition {}: {}", self.engine, self.repetition, self.why)
     }
 }
 
 /// Receives events of a run.
-pub trait Listener: Sync {
+pub trait RunListener: Sync {
     /// Returns whether the user wants to stop.
     fn is_stopped(&self) -> bool;
 
     /// Reports an event.
-    fn hear(&self, engine: &str, repetition: usize, event: &Event);
+    fn on_event(&self, engine: &str, repetition: usize, event: &ChildEvent);
 
     /// Reports a failed repetition of an engine; the others continue.
-    fn fail(&self, failure: &Failure);
+    fn fail(&self, failure: &RepetitionFailure);
 }
 
 /// The environment of the runner.
-pub trait Runner: Listener {
+pub trait BenchRunner: RunListener {
     /// Returns the command line of the child for an engine.
     ///
     /// # Errors
@@ -124,16 +124,16 @@ pub trait Runner: Listener {
 ///
 /// # Errors
 /// The first failure, if no measurement succeeded.
-pub fn run(orders: &Orders, runner: &dyn Runner) -> Result<Outcome> {
+pub fn run(orders: &RunPlan, runner: &dyn BenchRunner) -> Result<BenchOutcome> {
     let mut loaded = Vec::new();
     each(
         &orders.engines,
         orders.repetitions,
-        Turns::Same,
+        EngineOrder::Same,
         runner,
         &mut |engine, repetition, outcome| match orders.loads {
-            Loads::Each => run_one(orders, engine, repetition, runner, outcome),
-            Loads::Once => run_copy(orders, engine, repetition, runner, &mut loaded, outcome),
+            LoadFrequency::Each => run_one(orders, engine, repetition, runner, outcome),
+            LoadFrequency::Once => run_copy(orders, engine, repetition, runner, &mut loaded, outcome),
         },
     )
 }
@@ -143,23 +143,23 @@ pub fn run(orders: &Orders, runner: &dyn Runner) -> Result<Outcome> {
 ///
 /// # Errors
 /// Errors of the engine.
-pub fn try_options(orders: &Orders, runner: &dyn Runner) -> Result<()> {
+pub fn try_options(orders: &RunPlan, runner: &dyn BenchRunner) -> Result<()> {
     let options = &orders.job.options;
     let has_any = |engine: &&String| options.iter().any(|option| option.engine == **engine);
     for engine in orders.engines.iter().filter(has_any) {
         let mut trial = orders.clone();
         trial.job.directory = orders.job.directory.join("options");
         trial.job.phases = Vec::new();
-        trial.files = Files::Removed;
+        trial.files = FileRetention::Removed;
         // Nothing is loaded.
         trial.job.is_loaded = true;
-        let errand = Errand {
+        let errand = ChildTask {
             // The directory of an earlier trial is not reused.
             is_loaded: false,
             ..errand_of(&trial, engine, 0)
         };
         let line = line_of(&trial, engine, 0);
-        let tried = errand.run(&line, runner, &mut Outcome::default());
+        let tried = errand.run(&line, runner, &mut BenchOutcome::default());
         // Removed only if it is empty.
         let _ = fs::remove_dir(&trial.job.directory);
         tried?;
@@ -168,11 +168,11 @@ pub fn try_options(orders: &Orders, runner: &dyn Runner) -> Result<()> {
 }
 
 /// The work for one repetition of one engine.
-pub(crate) type One<'a> = &'a mut dyn FnMut(&str, usize, &mut Outcome) -> Result<()>;
+pub(crate) type RepetitionWork<'a> = &'a mut dyn FnMut(&str, usize, &mut BenchOutcome) -> Result<()>;
 
 /// The order in which engines run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turns {
+pub(crate) enum EngineOrder {
     /// The same in every repetition.
     Same,
     /// Reversed in every second repetition.
@@ -188,14 +188,14 @@ pub(crate) enum Turns {
 pub(crate) fn each(
     engines: &[String],
     repetitions: usize,
-    turns: Turns,
-    listener: &(impl Listener + ?Sized),
-    one: One<'_>,
-) -> Result<Outcome> {
-    let mut outcome = Outcome::default();
+    turns: EngineOrder,
+    listener: &(impl RunListener + ?Sized),
+    one: RepetitionWork<'_>,
+) -> Result<BenchOutcome> {
+    let mut outcome = BenchOutcome::default();
     for repetition in 1..=repetitions {
         let mut order: Vec<&String> = engines.iter().collect();
-        if turns == Turns::Alternating && repetition % 2 == 0 {
+        if turns == EngineOrder::Alternating && repetition % 2 == 0 {
             order.reverse();
         }
         for engine in order {
@@ -205,7 +205,7 @@ pub(crate) fn each(
                 return Ok(outcome);
             }
             if let Err(error) = done {
-                let failure = Failure {
+                let failure = RepetitionFailure {
                     engine: engine.clone(),
                     repetition,
                     why: format!("{error:#}"),
@@ -222,14 +222,14 @@ pub(crate) fn each(
 }
 
 /// Files that are removed on drop.
-struct Place {
+struct OwnedDirectory {
     path: PathBuf,
-    files: Files,
+    files: FileRetention,
 }
 
-impl Drop for Place {
+impl Drop for OwnedDirectory {
     fn drop(&mut self) {
-        if self.files == Files::Removed {
+        if self.files == FileRetention::Removed {
             // If the directory cannot be removed, the user can remove it; the measurement is valid.
             let _ = fs::remove_dir_all(&self.path);
         }
@@ -237,9 +237,9 @@ impl Drop for Place {
 }
 
 /// A child that is killed on drop.
-struct Process(Mutex<Child>);
+struct ChildProcess(Mutex<Child>);
 
-impl Process {
+impl ChildProcess {
     fn kill(&self) {
         if let Ok(mut child) = self.0.lock() {
             // It may have ended by itself.
@@ -248,7 +248,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         self.kill();
         if let Ok(mut child) = self.0.lock() {
@@ -258,35 +258,35 @@ impl Drop for Process {
 }
 
 /// The loaded files of an engine, for all repetitions.
-struct Loaded {
+struct LoadedFiles {
     engine: String,
     /// The files; `None` if loading failed.
-    place: Option<Place>,
+    place: Option<OwnedDirectory>,
 }
 
 /// Runs a repetition on a copy of the loaded files; the first repetition loads them.
 fn run_copy(
-    orders: &Orders,
+    orders: &RunPlan,
     engine: &str,
     repetition: usize,
-    runner: &dyn Runner,
-    loaded: &mut Vec<Loaded>,
-    outcome: &mut Outcome,
+    runner: &dyn BenchRunner,
+    loaded: &mut Vec<LoadedFiles>,
+    outcome: &mut BenchOutcome,
 ) -> Result<()> {
     let (loads, others): (Vec<_>, Vec<_>) = orders
         .job
         .phases
         .iter()
         .cloned()
-        .partition(|phase| phase.task == Task::Load);
+        .partition(|phase| phase.task == PhaseTask::Load);
     let mut orders = orders.clone();
     if !loaded.iter().any(|one| one.engine == engine) {
         let mut load = orders.clone();
         load.job.phases = loads;
-        load.files = Files::Kept;
-        let mut place = Place {
+        load.files = FileRetention::Kept;
+        let mut place = OwnedDirectory {
             path: load.job.directory.join(engine),
-            files: Files::Removed,
+            files: FileRetention::Removed,
         };
         let done = run_one(&load, engine, repetition, runner, outcome);
         let is_done = done.is_ok() && !runner.is_stopped();
@@ -295,7 +295,7 @@ fn run_copy(
             replace(&place.path, &path)?;
             place.path = path;
         }
-        loaded.push(Loaded {
+        loaded.push(LoadedFiles {
             engine: engine.to_owned(),
             place: is_done.then_some(place),
         });
@@ -331,18 +331,18 @@ fn replace(from: &Path, to: &Path) -> Result<()> {
 
 /// Runs one process: an engine that executes its phases in its directory.
 fn run_one(
-    orders: &Orders,
+    orders: &RunPlan,
     engine: &str,
     repetition: usize,
-    runner: &dyn Runner,
-    outcome: &mut Outcome,
+    runner: &dyn BenchRunner,
+    outcome: &mut BenchOutcome,
 ) -> Result<()> {
     let line = line_of(orders, engine, repetition);
     errand_of(orders, engine, repetition).run(&line, runner, outcome)
 }
 
-fn errand_of<'a>(orders: &'a Orders, engine: &'a str, repetition: usize) -> Errand<'a> {
-    Errand {
+fn errand_of<'a>(orders: &'a RunPlan, engine: &'a str, repetition: usize) -> ChildTask<'a> {
+    ChildTask {
         engine,
         repetition,
         directory: &orders.job.directory,
@@ -354,9 +354,13 @@ fn errand_of<'a>(orders: &'a Orders, engine: &'a str, repetition: usize) -> Erra
 }
 
 /// Returns a function that builds the line with a child's job.
-fn line_of(orders: &Orders, engine: &str, repetition: usize) -> impl Fn(&Path, Groups) -> Result<String> {
+fn line_of(
+    orders: &RunPlan,
+    engine: &str,
+    repetition: usize,
+) -> impl Fn(&Path, GroupPaths) -> Result<String> {
     move |directory, groups| {
-        Ok(serde_json::to_string(&Job {
+        Ok(serde_json::to_string(&EngineJob {
             engine: engine.to_owned(),
             repetition,
             directory: directory.to_owned(),
@@ -368,7 +372,7 @@ fn line_of(orders: &Orders, engine: &str, repetition: usize) -> impl Fn(&Path, G
 
 /// The purpose of a process, independent of the kind of job.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Errand<'a> {
+pub(crate) struct ChildTask<'a> {
     /// Name of the engine.
     pub(crate) engine: &'a str,
     /// Number of the repetition.
@@ -376,26 +380,31 @@ pub(crate) struct Errand<'a> {
     /// Parent directory of the engine's directory.
     pub(crate) directory: &'a Path,
     /// What happens to the directory afterwards.
-    pub(crate) files: Files,
+    pub(crate) files: FileRetention,
     /// Whether the directory exists and is kept unchanged.
     pub(crate) is_loaded: bool,
     /// Whether memory is capped.
-    pub(crate) cap: Cap,
+    pub(crate) cap: CapMethod,
     /// The cap in bytes.
     pub(crate) cap_bytes: u64,
 }
 
 /// Builds the line with a child's job, from its directory and groups.
-pub(crate) type JobLine<'a> = &'a dyn Fn(&Path, Groups) -> Result<String>;
+pub(crate) type JobLine<'a> = &'a dyn Fn(&Path, GroupPaths) -> Result<String>;
 
-impl Errand<'_> {
+impl ChildTask<'_> {
     /// Creates the directory and the groups, starts the child, and processes its events until it
     /// ends. Removes directory and groups afterwards.
     ///
     /// # Errors
     /// The reason why the child failed or could not be started.
-    pub(crate) fn run(&self, job: JobLine<'_>, runner: &dyn Runner, outcome: &mut Outcome) -> Result<()> {
-        let place = Place {
+    pub(crate) fn run(
+        &self,
+        job: JobLine<'_>,
+        runner: &dyn BenchRunner,
+        outcome: &mut BenchOutcome,
+    ) -> Result<()> {
+        let place = OwnedDirectory {
             path: self.directory.join(self.engine),
             files: self.files,
         };
@@ -405,19 +414,19 @@ impl Errand<'_> {
         fs::create_dir_all(&place.path).with_context(|| format!("making {}", place.path.display()))?;
         // Groups are dropped after the process, because only an empty group can be removed.
         let (memory, blkio) = match self.cap {
-            Cap::None => (None, None),
-            Cap::Group => {
+            CapMethod::None => (None, None),
+            CapMethod::Group => {
                 let name = format!("{}-{}", self.engine, self.repetition);
                 (
-                    Some(Group::memory(&name, self.cap_bytes)?),
+                    Some(ControlGroup::memory(&name, self.cap_bytes)?),
                     // Some machines have no block controller; the counters of the block device are
                     // still available.
-                    Group::blkio(&name, &place.path).ok(),
+                    ControlGroup::blkio(&name, &place.path).ok(),
                 )
             }
         };
-        let path = |group: &Option<Group>| group.as_ref().map(|group| group.path().to_owned());
-        let groups = Groups {
+        let path = |group: &Option<ControlGroup>| group.as_ref().map(|group| group.path().to_owned());
+        let groups = GroupPaths {
             memory: path(&memory),
             blkio: path(&blkio),
         };
@@ -428,12 +437,12 @@ impl Errand<'_> {
 
 /// Starts the child for a job, moves it into its groups, and processes its events until it ends.
 fn drive(
-    errand: &Errand<'_>,
+    errand: &ChildTask<'_>,
     line: String,
-    memory: &Option<Group>,
-    blkio: &Option<Group>,
-    runner: &dyn Runner,
-    outcome: &mut Outcome,
+    memory: &Option<ControlGroup>,
+    blkio: &Option<ControlGroup>,
+    runner: &dyn BenchRunner,
+    outcome: &mut BenchOutcome,
 ) -> Result<()> {
     let (engine, repetition) = (errand.engine, errand.repetition);
     let mut command = runner.command(engine)?;
@@ -445,7 +454,7 @@ fn drive(
     let mut input = child.stdin.take().expect("it is piped");
     let output = BufReader::new(child.stdout.take().expect("it is piped"));
     let number = child.id();
-    let process = Process(Mutex::new(child));
+    let process = ChildProcess(Mutex::new(child));
     for group in memory.iter().chain(blkio) {
         group.admit(number)?;
     }
@@ -478,9 +487,9 @@ fn drive(
         return Ok(());
     }
     match heard {
-        Heard::Closed => Ok(()),
-        Heard::Failed(why) => bail!("{why}"),
-        Heard::Silence => bail!(
+        ChildEnd::Closed => Ok(()),
+        ChildEnd::Failed(why) => bail!("{why}"),
+        ChildEnd::Silence => bail!(
             "its process ended with {status} before it was done; killed by signal 9 it took more memory than the cap of {} bytes",
             errand.cap_bytes
         ),
@@ -488,7 +497,7 @@ fn drive(
 }
 
 /// How a child ended.
-enum Heard {
+enum ChildEnd {
     Closed,
     Failed(String),
     Silence,
@@ -498,26 +507,26 @@ fn listen(
     output: impl BufRead,
     engine: &str,
     repetition: usize,
-    runner: &dyn Runner,
-    outcome: &mut Outcome,
-) -> Result<Heard> {
+    runner: &dyn BenchRunner,
+    outcome: &mut BenchOutcome,
+) -> Result<ChildEnd> {
     for line in output.lines() {
         let Ok(line) = line else { break };
-        let event: Event = serde_json::from_str(&line).with_context(|| {
+        let event: ChildEvent = serde_json::from_str(&line).with_context(|| {
             format!("the child said {line:?}, which is no message of this version: are both programs of one version?")
         })?;
-        runner.hear(engine, repetition, &event);
+        runner.on_event(engine, repetition, &event);
         match event {
-            Event::Opened { settings } => {
+            ChildEvent::Opened { settings } => {
                 if !outcome.settings.iter().any(|(name, _)| name == engine) {
                     outcome.settings.push((engine.to_owned(), settings));
                 }
             }
-            Event::Measured(row) => outcome.rows.push(*row),
-            Event::Closed { .. } => return Ok(Heard::Closed),
-            Event::Failed { why } => return Ok(Heard::Failed(why)),
-            Event::Progress { .. } => {}
+            ChildEvent::Measured(row) => outcome.rows.push(*row),
+            ChildEvent::Closed { .. } => return Ok(ChildEnd::Closed),
+            ChildEvent::Failed { why } => return Ok(ChildEnd::Failed(why)),
+            ChildEvent::Progress { .. } => {}
         }
     }
-    Ok(Heard::Silence)
+    Ok(ChildEnd::Silence)
 }

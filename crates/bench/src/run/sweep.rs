@@ -1,13 +1,13 @@
 //! Sweeps: one parameter varies from point to point, all others are constant.
 
-use super::Job;
-use crate::workload::phase::{Defaults, MOST_RECORDS, MOST_THREADS, Phase, Task};
+use super::EngineJob;
+use crate::workload::phase::{MOST_RECORDS, MOST_THREADS, PhaseDefaults, PhaseTask, WorkloadPhase};
 use crate::workload::values;
 use anyhow::{Result, bail};
 
 /// The parameter that varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sweep {
+pub enum ParameterSweep {
     /// Percentage of records that are loaded in sequential order.
     Sequential,
     /// Number of threads: load, reads, updates.
@@ -24,76 +24,85 @@ pub enum Sweep {
 
 /// A point: its name and its job.
 #[derive(Clone, Debug)]
-pub struct Point {
+pub struct ParameterPoint {
     /// Name, such as `threads 2`.
     pub name: String,
     /// The job.
-    pub job: Job,
+    pub job: EngineJob,
 }
 
 /// All sweeps with their names and default points.
-pub const SWEEPS: [(&str, Sweep, &[u64]); 6] = [
-    ("sequential", Sweep::Sequential, &[0, 25, 50, 75, 100]),
-    ("threads", Sweep::Threads, &[1, 2, 4]),
-    ("scan", Sweep::Scan, &[1, 10, 100, 1000, 10_000, 100_000]),
-    ("value", Sweep::Value, &[16, 100, 1000, 1024, 4096, 16_384]),
-    ("memory", Sweep::Memory, &[5, 10, 25, 50, 100]),
+pub const SWEEPS: [(&str, ParameterSweep, &[u64]); 6] = [
+    ("sequential", ParameterSweep::Sequential, &[0, 25, 50, 75, 100]),
+    ("threads", ParameterSweep::Threads, &[1, 2, 4]),
+    ("scan", ParameterSweep::Scan, &[1, 10, 100, 1000, 10_000, 100_000]),
+    (
+        "value",
+        ParameterSweep::Value,
+        &[16, 100, 1000, 1024, 4096, 16_384],
+    ),
+    ("memory", ParameterSweep::Memory, &[5, 10, 25, 50, 100]),
     (
         "records",
-        Sweep::Records,
+        ParameterSweep::Records,
         &[1_000_000, 3_000_000, 10_000_000, 30_000_000, 100_000_000],
     ),
 ];
 
-impl Sweep {
+impl ParameterSweep {
     /// Returns the points of a sweep, based on a job with all other parameters.
     ///
     /// # Errors
     /// If a point is invalid.
-    pub fn points(self, values: &[u64], job: &Job, defaults: Defaults) -> Result<Vec<Point>> {
+    pub fn points(
+        self,
+        values: &[u64],
+        job: &EngineJob,
+        defaults: PhaseDefaults,
+    ) -> Result<Vec<ParameterPoint>> {
         if values.is_empty() {
             bail!("a sweep has at least one point");
         }
         let points = values
             .iter()
             .map(|&value| self.point(value, job, defaults))
-            .collect::<Result<Vec<Point>>>()?;
-        if self != Sweep::Scan {
+            .collect::<Result<Vec<ParameterPoint>>>()?;
+        if self != ParameterSweep::Scan {
             return Ok(points);
         }
         // All lengths are scanned in one store, because loading it again for each would make no
         // difference.
         let mut all = job.clone();
         all.phases = points.into_iter().flat_map(|point| point.job.phases).collect();
-        Ok(vec![Point {
+        Ok(vec![ParameterPoint {
             name: "scans".into(),
             job: all,
         }])
     }
 
-    fn point(self, value: u64, job: &Job, defaults: Defaults) -> Result<Point> {
+    fn point(self, value: u64, job: &EngineJob, defaults: PhaseDefaults) -> Result<ParameterPoint> {
         let phases = |texts: &[&str]| {
             texts
                 .iter()
-                .map(|text| Phase::parse(text, defaults))
+                .map(|text| WorkloadPhase::parse(text, defaults))
                 .collect::<Result<Vec<_>>>()
         };
         let mut job = job.clone();
-        if value == 0 && self != Sweep::Sequential {
+        if value == 0 && self != ParameterSweep::Sequential {
             bail!("a point of 0 makes no sense here");
         }
         let most = match self {
-            Sweep::Threads => MOST_THREADS as u64,
-            Sweep::Records => MOST_RECORDS,
-            Sweep::Value => values::MOST as u64,
-            Sweep::Memory => MOST_PERCENT,
-            Sweep::Sequential | Sweep::Scan => u64::MAX,
+            ParameterSweep::Threads => MOST_THREADS as u64,
+            ParameterSweep::Records => MOST_RECORDS,
+            ParameterSweep::Value => values::MOST as u64,
+            ParameterSweep::Memory => MOST_PERCENT,
+            ParameterSweep::Sequential | ParameterSweep::Scan => u64::MAX,
         };
         if value > most {
             bail!("a point of {value} is too large: the most is {most}");
         }
         let name = match self {
-            Sweep::Sequential => {
+            ParameterSweep::Sequential => {
                 if value > 100 {
                     bail!("{value} of a hundred records in order: there are only a hundred");
                 }
@@ -101,30 +110,30 @@ impl Sweep {
                 job.phases = phases(&["load"])?;
                 format!("{value} % in order")
             }
-            Sweep::Threads => {
+            ParameterSweep::Threads => {
                 job.threads = value as usize;
                 job.phases = phases(&["load", "c:uniform", "c", "a"])?;
                 format!("{value} threads")
             }
-            Sweep::Scan => {
+            ParameterSweep::Scan => {
                 job.phases = phases(&[&format!("e:uniform+exactly={value}")])?;
                 scans_only(&mut job.phases);
                 format!("scans of {value}")
             }
-            Sweep::Value => {
+            ParameterSweep::Value => {
                 let data = job.records * job.record_bytes();
                 job.value_bytes = value as usize;
                 job.records = (data / job.record_bytes()).max(1);
                 job.phases = phases(&["load", "c:uniform", "e"])?;
                 format!("values of {value} bytes")
             }
-            Sweep::Memory => {
+            ParameterSweep::Memory => {
                 let data = job.records * job.record_bytes();
                 job.cap = (data / 100 * value).max(LEAST_CAP);
                 job.phases = phases(&["load", "c:uniform", "c"])?;
                 format!("memory {value} % of the data")
             }
-            Sweep::Records => {
+            ParameterSweep::Records => {
                 let part =
                     |memory: u64| (u128::from(memory) * u128::from(value) / u128::from(job.records)) as u64;
                 job.cap = part(job.cap).max(LEAST_CAP);
@@ -137,7 +146,7 @@ impl Sweep {
         for phase in &mut job.phases {
             phase.name = format!("{name}: {}", phase.name);
         }
-        Ok(Point { name, job })
+        Ok(ParameterPoint { name, job })
     }
 }
 
@@ -148,9 +157,9 @@ const MOST_PERCENT: u64 = 10_000;
 const LEAST_CAP: u64 = 48 << 20;
 
 /// Removes inserts, so that only the length varies.
-fn scans_only(phases: &mut [Phase]) {
+fn scans_only(phases: &mut [WorkloadPhase]) {
     for phase in phases {
-        if let Task::Mix { mix, .. } = &mut phase.task {
+        if let PhaseTask::Mix { mix, .. } = &mut phase.task {
             mix.scan += mix.insert;
             mix.insert = 0;
         }
@@ -160,54 +169,54 @@ fn scans_only(phases: &mut [Phase]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::phase::{Amount, Lengths};
+    use crate::workload::phase::{ScanLengths, WindowLength};
 
-    const NOTHING: Defaults = Defaults {
-        warm: Amount::Operations(0),
-        run: Amount::Operations(10),
+    const NOTHING: PhaseDefaults = PhaseDefaults {
+        warm: WindowLength::Operations(0),
+        run: WindowLength::Operations(10),
         rate: None,
     };
 
-    fn points(sweep: Sweep, values: &[u64]) -> Vec<Point> {
-        sweep.points(values, &Job::tiny(), NOTHING).unwrap()
+    fn points(sweep: ParameterSweep, values: &[u64]) -> Vec<ParameterPoint> {
+        sweep.points(values, &EngineJob::tiny(), NOTHING).unwrap()
     }
 
     #[test]
     fn one_thing_changes() {
-        let base = Job::tiny();
-        let all = points(Sweep::Sequential, &[0, 50, 100]);
+        let base = EngineJob::tiny();
+        let all = points(ParameterSweep::Sequential, &[0, 50, 100]);
         let percents: Vec<u8> = all
             .iter()
             .map(|point| point.job.keys.sequential_percent)
             .collect();
         assert_eq!(percents, [0, 50, 100]);
-        let scans = points(Sweep::Scan, &[10, 1000]);
+        let scans = points(ParameterSweep::Scan, &[10, 1000]);
         assert_eq!((scans.len(), scans[0].job.phases.len()), (1, 2));
         let scans = &scans[0].job.phases[1];
-        assert_eq!(scans.scan, Lengths::Exactly(1000));
-        assert!(matches!(scans.task, Task::Mix { mix, .. } if mix.scan == 100 && mix.insert == 0));
-        assert_eq!(points(Sweep::Threads, &[4])[0].job.threads, 4);
-        let values = &points(Sweep::Value, &[1000])[0].job;
+        assert_eq!(scans.scan, ScanLengths::Exactly(1000));
+        assert!(matches!(scans.task, PhaseTask::Mix { mix, .. } if mix.scan == 100 && mix.insert == 0));
+        assert_eq!(points(ParameterSweep::Threads, &[4])[0].job.threads, 4);
+        let values = &points(ParameterSweep::Value, &[1000])[0].job;
         let (data, of_base) = (
             values.records * values.record_bytes(),
             base.records * base.record_bytes(),
         );
         assert!(data <= of_base && data + values.record_bytes() > of_base);
-        let memory = points(Sweep::Memory, &[5, 100]);
+        let memory = points(ParameterSweep::Memory, &[5, 100]);
         assert_eq!(memory[0].job.cap, LEAST_CAP);
         let mut base = base;
         (base.cap, base.memory) = (64 << 20, Some(50 << 20));
-        let records = &Sweep::Records.points(&[20_000], &base, NOTHING).unwrap()[0].job;
+        let records = &ParameterSweep::Records.points(&[20_000], &base, NOTHING).unwrap()[0].job;
         assert_eq!(
             (records.records, records.cap, records.memory),
             (20_000, 128 << 20, Some(100 << 20))
         );
-        assert!(Sweep::Memory.points(&[0], &base, NOTHING).is_err());
-        assert!(Sweep::Sequential.points(&[101], &base, NOTHING).is_err());
+        assert!(ParameterSweep::Memory.points(&[0], &base, NOTHING).is_err());
+        assert!(ParameterSweep::Sequential.points(&[101], &base, NOTHING).is_err());
         for (sweep, most) in [
-            (Sweep::Threads, 1024),
-            (Sweep::Records, 50_000_000_000),
-            (Sweep::Value, 64 << 20),
+            (ParameterSweep::Threads, 1024),
+            (ParameterSweep::Records, 50_000_000_000),
+            (ParameterSweep::Value, 64 << 20),
         ] {
             assert!(sweep.points(&[most], &base, NOTHING).is_ok());
             let error = sweep.points(&[most + 1], &base, NOTHING).unwrap_err();
@@ -217,7 +226,7 @@ mod tests {
 
     #[test]
     fn phases_of_points_have_names_of_their_own() {
-        let mut names: Vec<String> = points(Sweep::Threads, &[1, 2])
+        let mut names: Vec<String> = points(ParameterSweep::Threads, &[1, 2])
             .iter()
             .flat_map(|point| point.job.phases.iter().map(|phase| phase.name.clone()))
             .collect();

@@ -1,16 +1,16 @@
 //! One thread: draws operations, executes them, verifies results, and counts.
 
-use super::deletion::Deletion;
-use super::job::Job;
-use super::pass::Steps;
-use super::records::Records;
-use crate::engine::Session;
-use crate::workload::choose::Chooser;
-use crate::workload::keys::{KEY_BYTES, Key};
-use crate::workload::mix::Kind;
-use crate::workload::phase::{Phase, Task, Wanted};
-use crate::workload::trace::{Operation, Replay};
-use crate::workload::values::Values;
+use super::deletion::RecordDeletion;
+use super::job::EngineJob;
+use super::measurement_window::OperationStepper;
+use super::records::LiveRecords;
+use crate::engine::EngineSession;
+use crate::workload::choose::RecordChooser;
+use crate::workload::keys::{KEY_BYTES, RecordKey};
+use crate::workload::mix::OperationKind;
+use crate::workload::phase::{KeyPresence, PhaseTask, WorkloadPhase};
+use crate::workload::trace::{TraceOperation, TraceReplay};
+use crate::workload::values::ValueGenerator;
 use anyhow::{Context, Result, bail, ensure};
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ pub(super) const BATCH: usize = 64;
 const ABSENT: u64 = 1 << 63;
 
 /// One thread of a phase.
-pub(super) struct Worker<'a> {
-    job: &'a Job,
-    phase: &'a Phase,
-    records: Arc<Records>,
+pub(super) struct EngineWorker<'a> {
+    job: &'a EngineJob,
+    phase: &'a WorkloadPhase,
+    records: Arc<LiveRecords>,
     thread: usize,
-    session: Box<dyn Session + 'a>,
+    session: Box<dyn EngineSession + 'a>,
     random: fastrand::Rng,
-    source: Source,
+    source: OperationSource,
     value: Vec<u8>,
-    batch: Vec<Key>,
+    batch: Vec<RecordKey>,
     reads: u64,
     /// Bytes of keys and values written; `read` counts those read.
     pub(super) written: u64,
@@ -39,30 +39,30 @@ pub(super) struct Worker<'a> {
 }
 
 /// The source of operations.
-enum Source {
+enum OperationSource {
     /// Numbers of the records that remain to be loaded.
     Load(Range<u64>),
     /// The deletion, and the places that remain to be deleted.
-    Delete(Deletion, Range<u64>),
-    Mix(Box<Chooser>),
-    Trace(Box<Replay>),
+    Delete(RecordDeletion, Range<u64>),
+    Mix(Box<RecordChooser>),
+    Trace(Box<TraceReplay>),
 }
 
-impl Steps for Worker<'_> {
+impl OperationStepper for EngineWorker<'_> {
     fn thread(&self) -> usize {
         self.thread
     }
 
     fn step(&mut self) -> Result<bool> {
         let operation = match &mut self.source {
-            Source::Load(numbers) => {
+            OperationSource::Load(numbers) => {
                 let Some(number) = numbers.next() else {
                     return Ok(false);
                 };
                 self.put(number)?;
                 return Ok(true);
             }
-            Source::Delete(deletion, places) => {
+            OperationSource::Delete(deletion, places) => {
                 let Some(place) = places.next() else {
                     return Ok(false);
                 };
@@ -70,8 +70,8 @@ impl Steps for Worker<'_> {
                 self.delete(number)?;
                 return Ok(true);
             }
-            Source::Mix(_) => self.draw()?,
-            Source::Trace(replay) => match replay.next_operation()? {
+            OperationSource::Mix(_) => self.draw()?,
+            OperationSource::Trace(replay) => match replay.next_operation()? {
                 Some(operation) => operation,
                 None => return Ok(false),
             },
@@ -81,34 +81,36 @@ impl Steps for Worker<'_> {
     }
 }
 
-impl<'a> Worker<'a> {
+impl<'a> EngineWorker<'a> {
     pub(super) fn new(
-        job: &'a Job,
-        phase: &'a Phase,
-        records: Arc<Records>,
-        session: Box<dyn Session + 'a>,
+        job: &'a EngineJob,
+        phase: &'a WorkloadPhase,
+        records: Arc<LiveRecords>,
+        session: Box<dyn EngineSession + 'a>,
         thread: usize,
-    ) -> Result<Worker<'a>> {
+    ) -> Result<EngineWorker<'a>> {
         let share = |of: Range<u64>| {
             let at = |thread: usize| of.start + (of.end - of.start) * thread as u64 / job.threads as u64;
             at(thread)..at(thread + 1)
         };
         let source = match &phase.task {
-            Task::Load => Source::Load(share(0..job.records)),
-            Task::Delete { percent } => {
+            PhaseTask::Load => OperationSource::Load(share(0..job.records)),
+            PhaseTask::Delete { percent } => {
                 let deletion = records.plan(*percent, job.seed);
-                Source::Delete(deletion, share(deletion.kept..deletion.before))
+                OperationSource::Delete(deletion, share(deletion.kept..deletion.before))
             }
-            Task::Mix { distribution, .. } => {
-                Source::Mix(Box::new(Chooser::new(*distribution, records.limit())))
+            PhaseTask::Mix { distribution, .. } => {
+                OperationSource::Mix(Box::new(RecordChooser::new(*distribution, records.limit())))
             }
-            Task::Trace { file } => Source::Trace(Box::new(Replay::open(file, thread, job.threads)?)),
+            PhaseTask::Trace { file } => {
+                OperationSource::Trace(Box::new(TraceReplay::open(file, thread, job.threads)?))
+            }
         };
         // Different phases and threads draw different numbers; all engines draw the same.
         let name = phase.name.bytes().fold(job.seed, |seed, byte| {
             crate::workload::keys::scatter(seed ^ u64::from(byte))
         });
-        Ok(Worker {
+        Ok(EngineWorker {
             random: fastrand::Rng::with_seed(crate::workload::keys::scatter(name ^ thread as u64)),
             value: vec![0; job.value_bytes],
             batch: Vec::with_capacity(BATCH),
@@ -124,51 +126,53 @@ impl<'a> Worker<'a> {
         })
     }
 
-    fn draw(&mut self) -> Result<Operation> {
-        let (Task::Mix { mix, .. }, Source::Mix(chooser)) = (&self.phase.task, &mut self.source) else {
+    fn draw(&mut self) -> Result<TraceOperation> {
+        let (PhaseTask::Mix { mix, .. }, OperationSource::Mix(chooser)) =
+            (&self.phase.task, &mut self.source)
+        else {
             bail!("only mixes are drawn");
         };
         let kind = mix.draw(&mut self.random);
         let record = match kind {
             // Its place is acquired when it is inserted.
-            Kind::Insert => 0,
+            OperationKind::Insert => 0,
             _ => {
                 let place = chooser.draw(&mut self.random, self.records.limit());
                 self.records.number(place)
             }
         };
         let length = match kind {
-            Kind::Scan => self.phase.scan.draw(&mut self.random) as u32,
+            OperationKind::Scan => self.phase.scan.draw(&mut self.random) as u32,
             _ => 0,
         };
-        Ok(Operation { kind, record, length })
+        Ok(TraceOperation { kind, record, length })
     }
 
-    fn perform(&mut self, operation: Operation) -> Result<()> {
+    fn perform(&mut self, operation: TraceOperation) -> Result<()> {
         let record = operation.record;
         match operation.kind {
-            Kind::Read if self.phase.wanted == Wanted::Absent => self.get_absent(record),
-            Kind::Read => self.get(record),
-            Kind::Update => self.put(record),
-            Kind::Insert => {
+            OperationKind::Read if self.phase.wanted == KeyPresence::Absent => self.get_absent(record),
+            OperationKind::Read => self.get(record),
+            OperationKind::Update => self.put(record),
+            OperationKind::Insert => {
                 let place = self.records.begin(self.thread);
                 let number = self.records.number(place);
                 let done = self.put(number);
                 self.records.end(self.thread);
                 done
             }
-            Kind::Scan => self.scan(record, operation.length as usize),
-            Kind::ReadModifyWrite => {
+            OperationKind::Scan => self.scan(record, operation.length as usize),
+            OperationKind::ReadModifyWrite => {
                 self.get(record)?;
                 self.put(record)
             }
-            Kind::MultiGet => self.multi_get(record),
+            OperationKind::MultiGet => self.multi_get(record),
         }
     }
 
     fn put(&mut self, number: u64) -> Result<()> {
         let key = self.job.keys.of(number);
-        Values::fill(&mut self.value, &key, self.random.u64(..));
+        ValueGenerator::fill(&mut self.value, &key, self.random.u64(..));
         self.session
             .put(&key, &self.value)
             .with_context(|| what("putting", &key))?;
@@ -197,7 +201,7 @@ impl<'a> Worker<'a> {
         let expected = self.value.len();
         let mut is_right = true;
         let found = self.session.get(&key, &mut |value| {
-            is_right = value.len() == expected && (!proves || Values::is_of(value, &key));
+            is_right = value.len() == expected && (!proves || ValueGenerator::is_of(value, &key));
         });
         ensure!(
             found.with_context(|| what("getting", &key))?,
@@ -226,7 +230,7 @@ impl<'a> Worker<'a> {
         self.batch.clear();
         self.batch.push(self.job.keys.of(first));
         while self.batch.len() < BATCH {
-            let Source::Mix(chooser) = &mut self.source else {
+            let OperationSource::Mix(chooser) = &mut self.source else {
                 bail!("reads of many keys are drawn and not replayed: leave m out of traces");
             };
             let place = chooser.draw(&mut self.random, self.records.limit());
@@ -237,7 +241,7 @@ impl<'a> Worker<'a> {
         let keys: Vec<&[u8]> = self.batch.iter().map(|key| &key[..]).collect();
         let mut wrong = 0;
         let count = self.session.multi_get(&keys, &mut |place, value| {
-            if value.len() != expected || (proves && !Values::is_of(value, keys[place])) {
+            if value.len() != expected || (proves && !ValueGenerator::is_of(value, keys[place])) {
                 wrong += 1;
             }
         });
@@ -260,7 +264,7 @@ impl<'a> Worker<'a> {
             // The first key is the requested one, because that record exists; later keys must
             // ascend.
             is_right &= if seen == 0 { key == from } else { key > &last[..] };
-            is_right &= value.len() == expected && (!proves || Values::is_of(value, key));
+            is_right &= value.len() == expected && (!proves || ValueGenerator::is_of(value, key));
             last.clear();
             last.extend_from_slice(key);
             seen += 1;
@@ -276,6 +280,6 @@ impl<'a> Worker<'a> {
     }
 }
 
-fn what(doing: &str, key: &Key) -> String {
+fn what(doing: &str, key: &RecordKey) -> String {
     format!("{doing} {}", key.escape_ascii())
 }

@@ -1,12 +1,12 @@
 //! Client connections to a server. Each sends a fixed number of pipelined requests as soon as the
 //! previous ones have been answered.
 
-use super::protocol::{Protocol, Reply};
-use crate::account::latency::Recorder;
-use crate::workload::choose::{Chooser, Distribution};
-use crate::workload::keys::{Key, Keys, scatter};
-use crate::workload::phase::Amount;
-use crate::workload::values::Values;
+use super::protocol::{ServerProtocol, ServerReply};
+use crate::account::latency::PhaseRecorder;
+use crate::workload::choose::{RecordChooser, RecordDistribution};
+use crate::workload::keys::{KeyOrdering, RecordKey, scatter};
+use crate::workload::phase::WindowLength;
+use crate::workload::values::ValueGenerator;
 use anyhow::{Context, Result, bail};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// The kind of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RequestKind {
     /// Sets every record once.
     Load,
     /// Sets uniformly drawn records.
@@ -28,11 +28,11 @@ pub enum Kind {
 
 /// A client with many connections.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct LoadClient {
     /// Address of the server.
     pub address: SocketAddr,
     /// Protocol of the server.
-    pub protocol: Protocol,
+    pub protocol: ServerProtocol,
     /// Number of connections of all threads together.
     pub connections: usize,
     /// Number of requests that a connection sends at once.
@@ -51,10 +51,10 @@ pub struct Client {
 
 /// The result of a run.
 #[derive(Debug)]
-pub struct Asked {
+pub struct LoadResult {
     /// Latencies, from sending a request together with those of its pipeline until its reply
     /// arrives.
-    pub recorder: Recorder,
+    pub recorder: PhaseRecorder,
     /// Duration in seconds.
     pub seconds: f64,
 }
@@ -69,9 +69,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const TICK: Duration = Duration::from_millis(100);
 
 /// State shared by all threads.
-struct Shared<'a> {
-    client: &'a Client,
-    kind: Kind,
+struct LoadRun<'a> {
+    client: &'a LoadClient,
+    kind: RequestKind,
     start: Instant,
     deadline: Option<Instant>,
     operations: u64,
@@ -80,19 +80,24 @@ struct Shared<'a> {
     is_stopped: &'a (dyn Fn() -> bool + Sync),
 }
 
-impl Client {
+impl LoadClient {
     /// Sends requests for the given amount; a load continues until every record is set.
     ///
     /// # Errors
     /// If the server returns an error or a wrong reply, or does not reply.
-    pub fn ask(&self, kind: Kind, amount: Amount, is_stopped: &(dyn Fn() -> bool + Sync)) -> Result<Asked> {
+    pub fn run_load(
+        &self,
+        kind: RequestKind,
+        amount: WindowLength,
+        is_stopped: &(dyn Fn() -> bool + Sync),
+    ) -> Result<LoadResult> {
         let start = Instant::now();
         let (deadline, operations) = match (kind, amount) {
-            (Kind::Load, _) => (None, self.records),
-            (_, Amount::Operations(operations)) => (None, operations),
-            (_, Amount::Milliseconds(ms)) => (Some(start + Duration::from_millis(ms)), u64::MAX),
+            (RequestKind::Load, _) => (None, self.records),
+            (_, WindowLength::Operations(operations)) => (None, operations),
+            (_, WindowLength::Milliseconds(ms)) => (Some(start + Duration::from_millis(ms)), u64::MAX),
         };
-        let shared = Shared {
+        let shared = LoadRun {
             client: self,
             kind,
             start,
@@ -121,26 +126,26 @@ impl Client {
                 .collect::<Result<Vec<_>>>()
         })?;
         let seconds = start.elapsed().as_secs_f64();
-        let mut sum = Recorder::new(start, self.interval);
+        let mut sum = PhaseRecorder::new(start, self.interval);
         for recorder in &recorders {
             sum.add(recorder);
         }
-        Ok(Asked {
+        Ok(LoadResult {
             recorder: sum,
             seconds,
         })
     }
 }
 
-impl Shared<'_> {
+impl LoadRun<'_> {
     /// Runs one thread with its share of the connections.
-    fn drive(&self, thread: usize) -> Result<Recorder> {
+    fn drive(&self, thread: usize) -> Result<PhaseRecorder> {
         let client = self.client;
         let at = |thread: usize| client.connections * thread / client.threads;
         let mut poll = Poll::new().context("making a poll")?;
         let mut connections = Vec::new();
         for place in 0..at(thread + 1) - at(thread) {
-            let mut connection = Connection::open(client)?;
+            let mut connection = LoadConnection::open(client)?;
             poll.registry()
                 .register(
                     &mut connection.stream,
@@ -150,11 +155,11 @@ impl Shared<'_> {
                 .context("registering a connection")?;
             connections.push(connection);
         }
-        let mut teller = Teller {
+        let mut teller = LoadThread {
             random: fastrand::Rng::with_seed(scatter(client.seed ^ scatter(thread as u64))),
-            chooser: Chooser::new(Distribution::Uniform, client.records),
+            chooser: RecordChooser::new(RecordDistribution::Uniform, client.records),
             value: vec![0; client.value_bytes],
-            recorder: Recorder::new(self.start, client.interval),
+            recorder: PhaseRecorder::new(self.start, client.interval),
             answered: 0,
         };
         let mut asking = 0;
@@ -178,7 +183,7 @@ impl Shared<'_> {
             }
             for event in &events {
                 heard = Instant::now();
-                if !connections[event.token().0].turn(self, &mut teller)? {
+                if !connections[event.token().0].handle_ready(self, &mut teller)? {
                     asking -= 1;
                 }
             }
@@ -198,22 +203,22 @@ impl Shared<'_> {
 }
 
 /// State of a thread.
-struct Teller {
+struct LoadThread {
     random: fastrand::Rng,
-    chooser: Chooser,
+    chooser: RecordChooser,
     value: Vec<u8>,
-    recorder: Recorder,
+    recorder: PhaseRecorder,
     answered: u64,
 }
 
 /// One connection.
-struct Connection {
+struct LoadConnection {
     stream: TcpStream,
     request: Vec<u8>,
     sent: usize,
     received: Vec<u8>,
     /// Keys of the sent requests, and how many of them are answered.
-    keys: Vec<Key>,
+    keys: Vec<RecordKey>,
     answered: usize,
     began: Instant,
 }
@@ -221,15 +226,15 @@ struct Connection {
 /// Number of bytes read at once.
 const READ: usize = 64 << 10;
 
-impl Connection {
-    fn open(client: &Client) -> Result<Connection> {
+impl LoadConnection {
+    fn open(client: &LoadClient) -> Result<LoadConnection> {
         let open = || -> std::io::Result<TcpStream> {
             let stream = std::net::TcpStream::connect(client.address)?;
             stream.set_nodelay(true)?;
             stream.set_nonblocking(true)?;
             Ok(TcpStream::from_std(stream))
         };
-        Ok(Connection {
+        Ok(LoadConnection {
             stream: open().with_context(|| format!("connecting to {}", client.address))?,
             request: Vec::new(),
             sent: 0,
@@ -241,21 +246,23 @@ impl Connection {
     }
 
     /// Sends the next requests. Returns whether there were any.
-    fn begin(&mut self, shared: &Shared<'_>, teller: &mut Teller) -> Result<bool> {
+    fn begin(&mut self, shared: &LoadRun<'_>, teller: &mut LoadThread) -> Result<bool> {
         let client = shared.client;
         self.request.clear();
         self.keys.clear();
         (self.sent, self.answered) = (0, 0);
         for number in shared.next(Instant::now()) {
             let record = match shared.kind {
-                Kind::Load => number,
-                Kind::Set | Kind::Get => teller.chooser.draw(&mut teller.random, client.records),
+                RequestKind::Load => number,
+                RequestKind::Set | RequestKind::Get => {
+                    teller.chooser.draw(&mut teller.random, client.records)
+                }
             };
-            let key = Keys::default().of(record);
-            if shared.kind == Kind::Get {
+            let key = KeyOrdering::default().of(record);
+            if shared.kind == RequestKind::Get {
                 client.protocol.get(&mut self.request, &key);
             } else {
-                Values::fill(&mut teller.value, &key, teller.random.u64(..));
+                ValueGenerator::fill(&mut teller.value, &key, teller.random.u64(..));
                 client.protocol.set(&mut self.request, &key, &teller.value);
             }
             self.keys.push(key);
@@ -280,7 +287,7 @@ impl Connection {
 
     /// Handles a ready socket: sends pending data, processes received data, and sends the next
     /// requests when all are answered. Returns whether the connection is still active.
-    fn turn(&mut self, shared: &Shared<'_>, teller: &mut Teller) -> Result<bool> {
+    fn handle_ready(&mut self, shared: &LoadRun<'_>, teller: &mut LoadThread) -> Result<bool> {
         if self.keys.is_empty() {
             // It had ended earlier and was counted then.
             return Ok(true);
@@ -307,7 +314,7 @@ impl Connection {
     }
 
     /// Processes all complete replies.
-    fn take(&mut self, shared: &Shared<'_>, teller: &mut Teller) -> Result<()> {
+    fn take(&mut self, shared: &LoadRun<'_>, teller: &mut LoadThread) -> Result<()> {
         let now = Instant::now();
         let mut start = 0;
         while self.answered < self.keys.len() {
@@ -327,14 +334,21 @@ impl Connection {
         Ok(())
     }
 
-    fn prove(&self, shared: &Shared<'_>, teller: &mut Teller, reply: &Reply, received: &[u8]) -> Result<()> {
+    fn prove(
+        &self,
+        shared: &LoadRun<'_>,
+        teller: &mut LoadThread,
+        reply: &ServerReply,
+        received: &[u8],
+    ) -> Result<()> {
         let key = &self.keys[self.answered];
         match (shared.kind, reply) {
-            (Kind::Load | Kind::Set, Reply::Stored) => return Ok(()),
-            (Kind::Get, Reply::Value(range)) => {
+            (RequestKind::Load | RequestKind::Set, ServerReply::Stored) => return Ok(()),
+            (RequestKind::Get, ServerReply::Value(range)) => {
                 teller.answered += 1;
                 let value = &received[range.clone()];
-                let is_proven = !teller.answered.is_multiple_of(PROVE_EVERY) || Values::is_of(value, key);
+                let is_proven =
+                    !teller.answered.is_multiple_of(PROVE_EVERY) || ValueGenerator::is_of(value, key);
                 if value.len() == shared.client.value_bytes && is_proven {
                     return Ok(());
                 }

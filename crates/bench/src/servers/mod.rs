@@ -15,22 +15,22 @@ pub mod client;
 mod process;
 mod protocol;
 
-pub use process::{Kind, SERVERS, Server};
-pub use protocol::{Protocol, Reply};
+pub use process::{SERVERS, ServerKind, ServerProcess};
+pub use protocol::{ServerProtocol, ServerReply};
 
-use crate::account::memory::{self, Memory};
-use crate::account::{Process, Snapshot, disk_bytes};
-use crate::run::{Event, Listener, Outcome, Row, Turns, each};
+use crate::account::memory::{self, MemoryCounters};
+use crate::account::{CostSnapshot, ProcfsProcess, disk_bytes};
+use crate::run::{BenchOutcome, ChildEvent, EngineOrder, ResultRow, RunListener, each};
 use crate::workload::keys::KEY_BYTES;
-use crate::workload::phase::Amount;
+use crate::workload::phase::WindowLength;
 use anyhow::{Context, Result};
-use client::{Asked, Client};
+use client::{LoadClient, LoadResult};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The requested measurements.
 #[derive(Clone, Debug)]
-pub struct Orders {
+pub struct ServerPlan {
     /// Names of the servers.
     pub servers: Vec<String>,
     /// Number of repetitions per server.
@@ -50,9 +50,9 @@ pub struct Orders {
     /// Idle time of a server before each phase.
     pub settle: Duration,
     /// Amount of unmeasured warm-up per phase.
-    pub warm: Amount,
+    pub warm: WindowLength,
     /// Amount measured per phase.
-    pub run: Amount,
+    pub run: WindowLength,
     /// Seed of the draws.
     pub seed: u64,
     /// Directory for the files of the servers, which are removed at the end.
@@ -68,14 +68,14 @@ const INTERVAL: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// If a server is not installed; the first failure if no measurement succeeded.
-pub fn run(orders: &Orders, listener: &dyn Listener) -> Result<Outcome> {
+pub fn run(orders: &ServerPlan, listener: &dyn RunListener) -> Result<BenchOutcome> {
     for name in &orders.servers {
-        Kind::find(name)?.is_there()?;
+        ServerKind::find(name)?.is_there()?;
     }
     each(
         &orders.servers,
         orders.repetitions,
-        Turns::Same,
+        EngineOrder::Same,
         listener,
         &mut |name, repetition, outcome| {
             let directory = orders.directory.join(name);
@@ -88,39 +88,42 @@ pub fn run(orders: &Orders, listener: &dyn Listener) -> Result<Outcome> {
 }
 
 fn run_one(
-    orders: &Orders,
+    orders: &ServerPlan,
     name: &str,
     repetition: usize,
     directory: &Path,
-    listener: &dyn Listener,
-    outcome: &mut Outcome,
+    listener: &dyn RunListener,
+    outcome: &mut BenchOutcome,
 ) -> Result<()> {
     if directory.exists() {
         std::fs::remove_dir_all(directory).with_context(|| format!("removing {}", directory.display()))?;
     }
     std::fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
-    let kind = Kind::find(name)?;
+    let kind = ServerKind::find(name)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let server = kind.start(&orders.own, directory, orders.memory, threads)?;
     let settings = vec![("command".to_owned(), server.command.clone())];
-    let opened = Event::Opened {
+    let opened = ChildEvent::Opened {
         settings: settings.clone(),
     };
-    listener.hear(name, repetition, &opened);
+    listener.on_event(name, repetition, &opened);
     if repetition == 1 {
         outcome.settings.push((name.to_owned(), settings));
     }
     let deepest = orders.depths.iter().copied().max().unwrap_or(1);
-    let mut phases = vec![(client::Kind::Load, deepest)];
+    let mut phases = vec![(client::RequestKind::Load, deepest)];
     for &depth in &orders.depths {
-        phases.extend([(client::Kind::Set, depth), (client::Kind::Get, depth)]);
+        phases.extend([
+            (client::RequestKind::Set, depth),
+            (client::RequestKind::Get, depth),
+        ]);
     }
     for (place, (asked_for, depth)) in phases.into_iter().enumerate() {
-        let phase = Phase {
+        let phase = ServerPhase {
             orders,
             server: &server,
             directory,
-            client: Client {
+            client: LoadClient {
                 address: server.address,
                 protocol: kind.protocol,
                 connections: orders.connections,
@@ -137,64 +140,68 @@ fn run_one(
         if listener.is_stopped() {
             return Ok(());
         }
-        let row = Row {
+        let row = ResultRow {
             engine: name.to_owned(),
             repetition,
             ..row
         };
-        listener.hear(name, repetition, &Event::Measured(Box::new(row.clone())));
+        listener.on_event(name, repetition, &ChildEvent::Measured(Box::new(row.clone())));
         outcome.rows.push(row);
     }
     let began = Instant::now();
     server.stop()?;
-    let closed = Event::Closed {
+    let closed = ChildEvent::Closed {
         seconds: began.elapsed().as_secs_f64(),
     };
-    listener.hear(name, repetition, &closed);
+    listener.on_event(name, repetition, &closed);
     Ok(())
 }
 
 /// One kind of request at one depth.
-struct Phase<'a> {
-    orders: &'a Orders,
-    server: &'a Server,
+struct ServerPhase<'a> {
+    orders: &'a ServerPlan,
+    server: &'a ServerProcess,
     directory: &'a Path,
-    client: Client,
-    kind: client::Kind,
+    client: LoadClient,
+    kind: client::RequestKind,
 }
 
-impl Phase<'_> {
-    fn measure(&self, listener: &dyn Listener) -> Result<Row> {
+impl ServerPhase<'_> {
+    fn measure(&self, listener: &dyn RunListener) -> Result<ResultRow> {
         let (orders, kind) = (self.orders, self.kind);
         let name = match kind {
-            client::Kind::Load => "load".to_owned(),
-            client::Kind::Set => format!("set, depth {}", self.client.depth),
-            client::Kind::Get => format!("get, depth {}", self.client.depth),
+            client::RequestKind::Load => "load".to_owned(),
+            client::RequestKind::Set => format!("set, depth {}", self.client.depth),
+            client::RequestKind::Get => format!("get, depth {}", self.client.depth),
         };
         let is_stopped = || listener.is_stopped();
         let ask = |amount| {
-            let asked = self.client.ask(kind, amount, &is_stopped);
+            let asked = self.client.run_load(kind, amount, &is_stopped);
             asked.with_context(|| format!("phase {name}"))
         };
-        if kind != client::Kind::Load {
+        if kind != client::RequestKind::Load {
             self.rest(listener);
             if !orders.warm.is_nothing() {
                 ask(orders.warm)?;
             }
         }
-        let process = Process::of(self.server.number());
+        let process = ProcfsProcess::of(self.server.number());
         memory::reset(&process, None);
-        let before = Snapshot::of(&process, self.directory);
-        let Asked { recorder, seconds } = ask(orders.run)?;
-        let after = Snapshot::of(&process, self.directory);
+        let before = CostSnapshot::of(&process, self.directory);
+        let LoadResult { recorder, seconds } = ask(orders.run)?;
+        let after = CostSnapshot::of(&process, self.directory);
         let device = after.device.since(&before.device);
-        let memory = Memory::now(&process, None);
+        let memory = MemoryCounters::now(&process, None);
         let operations = recorder.operations();
         let record = (KEY_BYTES + orders.value_bytes) as u64;
         let user_bytes = operations * record;
-        let user_written = if kind == client::Kind::Get { 0 } else { user_bytes };
+        let user_written = if kind == client::RequestKind::Get {
+            0
+        } else {
+            user_bytes
+        };
         let ratio = |bytes: u64, of: u64| (of > 0).then(|| bytes as f64 / of as f64);
-        Ok(Row {
+        Ok(ResultRow {
             phase: name.clone(),
             threads: orders.threads,
             ops_per_s: operations as f64 / seconds.max(1e-9),
@@ -216,12 +223,12 @@ impl Phase<'_> {
             records: orders.records,
             series: recorder.series().to_vec(),
             interval_ms: INTERVAL.as_millis() as u64,
-            ..Row::default()
+            ..ResultRow::default()
         })
     }
 
     /// Leaves the server idle for a while.
-    fn rest(&self, listener: &dyn Listener) {
+    fn rest(&self, listener: &dyn RunListener) {
         let began = Instant::now();
         while began.elapsed() < self.orders.settle && !listener.is_stopped() {
             std::thread::sleep(self.orders.settle.min(Duration::from_millis(50)));

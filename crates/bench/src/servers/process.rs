@@ -1,6 +1,6 @@
 //! Server processes on this machine: started on a free port, polled until they answer, and stopped.
 
-use super::protocol::Protocol;
+use super::protocol::ServerProtocol;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -12,19 +12,19 @@ use std::time::{Duration, Instant};
 
 /// A server that can be started by name.
 #[derive(Clone, Copy, Debug)]
-pub struct Kind {
+pub struct ServerKind {
     /// Name in reports.
     pub name: &'static str,
     /// Protocol of the server.
-    pub protocol: Protocol,
+    pub protocol: ServerProtocol,
     /// Executable; `None` for Alluvium's own.
     program: Option<&'static str>,
-    arguments: fn(&Setup) -> Vec<OsString>,
+    arguments: fn(&ServerSetup) -> Vec<OsString>,
 }
 
 /// Parameters for starting a server.
 #[derive(Debug)]
-struct Setup {
+struct ServerSetup {
     /// Directory for its files, which exists.
     directory: PathBuf,
     /// Memory limit, for servers that support one.
@@ -35,22 +35,22 @@ struct Setup {
 }
 
 /// All servers.
-pub const SERVERS: [Kind; 6] = [
-    Kind {
+pub const SERVERS: [ServerKind; 6] = [
+    ServerKind {
         name: "alluvium",
-        protocol: Protocol::Redis,
+        protocol: ServerProtocol::Redis,
         program: None,
         arguments: |setup| own(setup, "--redis", "--memcached"),
     },
-    Kind {
+    ServerKind {
         name: "alluvium-memcached",
-        protocol: Protocol::Memcached,
+        protocol: ServerProtocol::Memcached,
         program: None,
         arguments: |setup| own(setup, "--memcached", "--redis"),
     },
-    Kind {
+    ServerKind {
         name: "alluvium-cache",
-        protocol: Protocol::Memcached,
+        protocol: ServerProtocol::Memcached,
         program: None,
         arguments: |setup| {
             let words = [
@@ -65,21 +65,21 @@ pub const SERVERS: [Kind; 6] = [
             words.map(OsString::from).to_vec()
         },
     },
-    Kind {
+    ServerKind {
         name: "redis",
-        protocol: Protocol::Redis,
+        protocol: ServerProtocol::Redis,
         program: Some("redis-server"),
         arguments: |setup| redis(setup, &["--appendonly", "no"]),
     },
-    Kind {
+    ServerKind {
         name: "redis-aof",
-        protocol: Protocol::Redis,
+        protocol: ServerProtocol::Redis,
         program: Some("redis-server"),
         arguments: |setup| redis(setup, &["--appendonly", "yes", "--appendfsync", "everysec"]),
     },
-    Kind {
+    ServerKind {
         name: "memcached",
-        protocol: Protocol::Memcached,
+        protocol: ServerProtocol::Memcached,
         program: Some("memcached"),
         arguments: |setup| {
             let words = [
@@ -100,7 +100,7 @@ pub const SERVERS: [Kind; 6] = [
     },
 ];
 
-fn own(setup: &Setup, here: &str, off: &str) -> Vec<OsString> {
+fn own(setup: &ServerSetup, here: &str, off: &str) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec!["--db".into(), setup.directory.clone().into()];
     let others = [
         "--memory".to_owned(),
@@ -117,7 +117,7 @@ fn own(setup: &Setup, here: &str, off: &str) -> Vec<OsString> {
     words
 }
 
-fn redis(setup: &Setup, more: &[&str]) -> Vec<OsString> {
+fn redis(setup: &ServerSetup, more: &[&str]) -> Vec<OsString> {
     let port = setup.port.to_string();
     let words = ["--port", &port, "--bind", "127.0.0.1", "--save", "", "--dir"];
     let mut words: Vec<OsString> = words.map(OsString::from).to_vec();
@@ -132,7 +132,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// A running server, which is stopped on drop.
 #[derive(Debug)]
-pub struct Server {
+pub struct ServerProcess {
     child: Child,
     /// Address on which it listens.
     pub address: SocketAddr,
@@ -140,12 +140,12 @@ pub struct Server {
     pub command: String,
 }
 
-impl Kind {
+impl ServerKind {
     /// Returns the server with this name.
     ///
     /// # Errors
     /// If there is none.
-    pub fn find(name: &str) -> Result<Kind> {
+    pub fn find(name: &str) -> Result<ServerKind> {
         SERVERS
             .into_iter()
             .find(|kind| kind.name == name)
@@ -174,8 +174,8 @@ impl Kind {
     ///
     /// # Errors
     /// If it does not answer.
-    pub fn start(&self, own: &Path, directory: &Path, memory: u64, threads: usize) -> Result<Server> {
-        let setup = Setup {
+    pub fn start(&self, own: &Path, directory: &Path, memory: u64, threads: usize) -> Result<ServerProcess> {
+        let setup = ServerSetup {
             directory: directory.to_owned(),
             memory,
             threads,
@@ -203,7 +203,7 @@ impl Kind {
         let child = command
             .spawn()
             .with_context(|| format!("starting {}", program.display()))?;
-        let mut server = Server {
+        let mut server = ServerProcess {
             child,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, setup.port)),
             command: words.join(" "),
@@ -226,17 +226,17 @@ impl Kind {
     }
 }
 
-impl Server {
+impl ServerProcess {
     /// Returns the process number.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.child.id()
     }
 
-    fn answers(&self, protocol: Protocol) -> bool {
+    fn answers(&self, protocol: ServerProtocol) -> bool {
         let (asked, expected): (&[u8], &[u8]) = match protocol {
-            Protocol::Redis => (b"PING\r\n", b"+PONG"),
-            Protocol::Memcached => (b"version\r\n", b"VERSION"),
+            ServerProtocol::Redis => (b"PING\r\n", b"+PONG"),
+            ServerProtocol::Memcached => (b"version\r\n", b"VERSION"),
         };
         let ask = || -> std::io::Result<bool> {
             let mut stream = TcpStream::connect(self.address)?;
@@ -267,7 +267,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _ = self.child.kill();

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 /// A protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
+pub enum ServerProtocol {
     /// The Redis protocol, version 2.
     Redis,
     /// The text protocol of memcached.
@@ -15,7 +15,7 @@ pub enum Protocol {
 
 /// A server's reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum ServerReply {
     /// The value was stored.
     Stored,
     /// The value, as a range of the received bytes.
@@ -27,18 +27,18 @@ pub enum Reply {
 /// Maximum length of a line.
 const LONGEST_LINE: usize = 4096;
 
-impl Protocol {
+impl ServerProtocol {
     /// Appends a request to set a key.
     pub fn set(self, request: &mut Vec<u8>, key: &[u8], value: &[u8]) {
         let head = match self {
-            Protocol::Redis => write!(request, "*3\r\n$3\r\nSET\r\n${}\r\n", key.len()),
-            Protocol::Memcached => write!(request, "set "),
+            ServerProtocol::Redis => write!(request, "*3\r\n$3\r\nSET\r\n${}\r\n", key.len()),
+            ServerProtocol::Memcached => write!(request, "set "),
         };
         head.expect("a vector takes everything");
         request.extend_from_slice(key);
         let middle = match self {
-            Protocol::Redis => write!(request, "\r\n${}\r\n", value.len()),
-            Protocol::Memcached => write!(request, " 0 0 {}\r\n", value.len()),
+            ServerProtocol::Redis => write!(request, "\r\n${}\r\n", value.len()),
+            ServerProtocol::Memcached => write!(request, " 0 0 {}\r\n", value.len()),
         };
         middle.expect("a vector takes everything");
         request.extend_from_slice(value);
@@ -48,8 +48,8 @@ impl Protocol {
     /// Appends a request to get a key.
     pub fn get(self, request: &mut Vec<u8>, key: &[u8]) {
         let head = match self {
-            Protocol::Redis => write!(request, "*2\r\n$3\r\nGET\r\n${}\r\n", key.len()),
-            Protocol::Memcached => write!(request, "get "),
+            ServerProtocol::Redis => write!(request, "*2\r\n$3\r\nGET\r\n${}\r\n", key.len()),
+            ServerProtocol::Memcached => write!(request, "get "),
         };
         head.expect("a vector takes everything");
         request.extend_from_slice(key);
@@ -61,16 +61,20 @@ impl Protocol {
     ///
     /// # Errors
     /// If it is an error, or not a reply to such a request.
-    pub fn reply(self, received: &[u8]) -> Result<Option<(usize, Reply)>> {
+    pub fn reply(self, received: &[u8]) -> Result<Option<(usize, ServerReply)>> {
         let Some(line) = line(received)? else {
             return Ok(None);
         };
         let after = line.len() + 2;
         match (self, line) {
-            (Protocol::Redis, b"+OK") | (Protocol::Memcached, b"STORED") => Ok(Some((after, Reply::Stored))),
-            (Protocol::Redis, b"$-1") | (Protocol::Memcached, b"END") => Ok(Some((after, Reply::Missing))),
-            (Protocol::Redis, [b'$', digits @ ..]) => Ok(value(received, after, digits, b"\r\n")?),
-            (Protocol::Memcached, [b'V', b'A', b'L', b'U', b'E', b' ', rest @ ..]) => {
+            (ServerProtocol::Redis, b"+OK") | (ServerProtocol::Memcached, b"STORED") => {
+                Ok(Some((after, ServerReply::Stored)))
+            }
+            (ServerProtocol::Redis, b"$-1") | (ServerProtocol::Memcached, b"END") => {
+                Ok(Some((after, ServerReply::Missing)))
+            }
+            (ServerProtocol::Redis, [b'$', digits @ ..]) => Ok(value(received, after, digits, b"\r\n")?),
+            (ServerProtocol::Memcached, [b'V', b'A', b'L', b'U', b'E', b' ', rest @ ..]) => {
                 let digits = rest.rsplit(|&byte| byte == b' ').next().unwrap_or_default();
                 Ok(value(received, after, digits, b"\r\nEND\r\n")?)
             }
@@ -91,7 +95,12 @@ fn line(received: &[u8]) -> Result<Option<&[u8]>> {
 
 /// Parses a value that begins at `start`, whose length is given by `digits` and which is followed
 /// by `behind`.
-fn value(received: &[u8], start: usize, digits: &[u8], behind: &[u8]) -> Result<Option<(usize, Reply)>> {
+fn value(
+    received: &[u8],
+    start: usize,
+    digits: &[u8],
+    behind: &[u8],
+) -> Result<Option<(usize, ServerReply)>> {
     let len: Option<usize> = std::str::from_utf8(digits)
         .ok()
         .and_then(|digits| digits.parse().ok());
@@ -108,7 +117,7 @@ fn value(received: &[u8], start: usize, digits: &[u8], behind: &[u8]) -> Result<
     if tail != behind {
         bail!("a value of the server's does not end after {len} bytes");
     }
-    Ok(Some((end + behind.len(), Reply::Value(start..end))))
+    Ok(Some((end + behind.len(), ServerReply::Value(start..end))))
 }
 
 #[cfg(test)]
@@ -122,7 +131,7 @@ mod tests {
             of(&mut request);
             String::from_utf8(request).unwrap()
         };
-        let (redis, memcached) = (Protocol::Redis, Protocol::Memcached);
+        let (redis, memcached) = (ServerProtocol::Redis, ServerProtocol::Memcached);
         assert_eq!(
             text(&|request| redis.set(request, b"key", b"value")),
             "*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$5\r\nvalue\r\n"
@@ -141,15 +150,19 @@ mod tests {
     #[test]
     fn replies_are_taken_when_they_are_whole() {
         for (protocol, whole, expected) in [
-            (Protocol::Redis, "+OK\r\n", Reply::Stored),
-            (Protocol::Redis, "$-1\r\n", Reply::Missing),
-            (Protocol::Redis, "$4\r\na\r\nb\r\n", Reply::Value(4..8)),
-            (Protocol::Memcached, "STORED\r\n", Reply::Stored),
-            (Protocol::Memcached, "END\r\n", Reply::Missing),
+            (ServerProtocol::Redis, "+OK\r\n", ServerReply::Stored),
+            (ServerProtocol::Redis, "$-1\r\n", ServerReply::Missing),
             (
-                Protocol::Memcached,
+                ServerProtocol::Redis,
+                "$4\r\na\r\nb\r\n",
+                ServerReply::Value(4..8),
+            ),
+            (ServerProtocol::Memcached, "STORED\r\n", ServerReply::Stored),
+            (ServerProtocol::Memcached, "END\r\n", ServerReply::Missing),
+            (
+                ServerProtocol::Memcached,
                 "VALUE k 0 4\r\nEND\r\r\nEND\r\n",
-                Reply::Value(13..17),
+                ServerReply::Value(13..17),
             ),
         ] {
             let bytes = whole.as_bytes();
@@ -168,12 +181,12 @@ mod tests {
     #[test]
     fn what_is_no_such_reply_is_said() {
         for (protocol, text, why) in [
-            (Protocol::Redis, "-ERR wrong\r\n", "ERR wrong"),
-            (Protocol::Redis, "$x\r\n", "\"x\" bytes"),
-            (Protocol::Redis, "$1\r\nabc\r\n", "does not end after 1"),
-            (Protocol::Memcached, "SERVER_ERROR full\r\n", "full"),
+            (ServerProtocol::Redis, "-ERR wrong\r\n", "ERR wrong"),
+            (ServerProtocol::Redis, "$x\r\n", "\"x\" bytes"),
+            (ServerProtocol::Redis, "$1\r\nabc\r\n", "does not end after 1"),
+            (ServerProtocol::Memcached, "SERVER_ERROR full\r\n", "full"),
             (
-                Protocol::Memcached,
+                ServerProtocol::Memcached,
                 "VALUE k 0 1\r\nab\r\nEND\r\n",
                 "does not end after 1",
             ),
@@ -182,6 +195,6 @@ mod tests {
             assert!(error.contains(why), "{error}");
         }
         let endless = vec![b'x'; LONGEST_LINE];
-        assert!(Protocol::Redis.reply(&endless).is_err());
+        assert!(ServerProtocol::Redis.reply(&endless).is_err());
     }
 }

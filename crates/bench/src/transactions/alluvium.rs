@@ -2,9 +2,10 @@
 //! and concurrency control.
 
 use super::engine::{
-    Body, Client, Durability, Entry, KEYSPACES, Mechanism, Stop, Transaction, TransactionalEngine, Tried,
+    AckDurability, AttemptError, AttemptResult, EngineTransaction, IsolationMechanism, KEYSPACES,
+    TransactionBody, TransactionClient, TransactionalEngine, TransactionalEntry,
 };
-use crate::engine::{Kept, Setup};
+use crate::engine::{CapEnforcement, EngineSetup};
 use alluvium::{Concurrency, Db, ErrorKind, Isolation, Keyspace, Options, TransactionOptions};
 use anyhow::Result;
 
@@ -13,45 +14,45 @@ const LEAST: u64 = 16 << 20;
 
 /// Alluvium with serializable isolation, optimistic (the default) or locking; and with optimistic
 /// snapshot isolation.
-pub const OWN: [Entry; 3] = [
-    Entry {
+pub const OWN: [TransactionalEntry; 3] = [
+    TransactionalEntry {
         name: "alluvium",
-        mechanism: Mechanism::Optimistic,
+        mechanism: IsolationMechanism::Optimistic,
         open: |setup| open(setup, Isolation::Serializable, Concurrency::Optimistic),
     },
-    Entry {
+    TransactionalEntry {
         name: "alluvium-locking",
-        mechanism: Mechanism::Locking,
+        mechanism: IsolationMechanism::Locking,
         open: |setup| open(setup, Isolation::Serializable, Concurrency::Locking),
     },
-    Entry {
+    TransactionalEntry {
         name: "alluvium-snapshot",
-        mechanism: Mechanism::Optimistic,
+        mechanism: IsolationMechanism::Optimistic,
         open: |setup| open(setup, Isolation::Snapshot, Concurrency::Optimistic),
     },
 ];
 
-struct Alluvium {
+struct AlluviumTransactions {
     db: Db,
     keyspaces: Vec<Keyspace>,
     options: TransactionOptions,
 }
 
 fn open(
-    setup: &Setup,
+    setup: &EngineSetup,
     isolation: Isolation,
     concurrency: Concurrency,
 ) -> Result<Box<dyn TransactionalEngine>> {
     let options = match (setup.memory, setup.kept) {
         (Some(bytes), _) => Options::new().memory(bytes),
-        (None, Kept::WithinCap) => Options::new(),
-        (None, Kept::Free) => Options::new().memory((setup.cap / 4).max(LEAST)),
+        (None, CapEnforcement::WithinCap) => Options::new(),
+        (None, CapEnforcement::Free) => Options::new().memory((setup.cap / 4).max(LEAST)),
     };
     let db = options.open(setup.directory.join("store"))?;
     let keyspaces = (0..KEYSPACES)
         .map(|number| db.keyspace(&format!("tree {number}")))
         .collect::<alluvium::Result<_>>()?;
-    Ok(Box::new(Alluvium {
+    Ok(Box::new(AlluviumTransactions {
         db,
         keyspaces,
         options: TransactionOptions::new()
@@ -60,13 +61,13 @@ fn open(
     }))
 }
 
-impl TransactionalEngine for Alluvium {
-    fn client(&self, durability: Durability) -> Result<Box<dyn Client + '_>> {
+impl TransactionalEngine for AlluviumTransactions {
+    fn client(&self, durability: AckDurability) -> Result<Box<dyn TransactionClient + '_>> {
         let durability = match durability {
-            Durability::Disk => alluvium::Durability::Disk,
-            Durability::Later => alluvium::Durability::Process,
+            AckDurability::Disk => alluvium::Durability::Disk,
+            AckDurability::Later => alluvium::Durability::Process,
         };
-        Ok(Box::new(Thread {
+        Ok(Box::new(AlluviumClient {
             engine: self,
             durability,
         }))
@@ -99,14 +100,14 @@ impl TransactionalEngine for Alluvium {
     }
 }
 
-struct Thread<'a> {
-    engine: &'a Alluvium,
+struct AlluviumClient<'a> {
+    engine: &'a AlluviumTransactions,
     durability: alluvium::Durability,
 }
 
-impl Client for Thread<'_> {
-    fn attempt(&mut self, body: Body<'_>) -> Tried<()> {
-        let mut open = Open {
+impl TransactionClient for AlluviumClient<'_> {
+    fn attempt(&mut self, body: TransactionBody<'_>) -> AttemptResult<()> {
+        let mut open = AlluviumTransaction {
             engine: self.engine,
             transaction: self.engine.db.begin_with(&self.engine.options),
         };
@@ -116,13 +117,18 @@ impl Client for Thread<'_> {
     }
 }
 
-struct Open<'a> {
-    engine: &'a Alluvium,
+struct AlluviumTransaction<'a> {
+    engine: &'a AlluviumTransactions,
     transaction: alluvium::Transaction,
 }
 
-impl Transaction for Open<'_> {
-    fn get_for_update(&mut self, keyspace: usize, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Tried<bool> {
+impl EngineTransaction for AlluviumTransaction<'_> {
+    fn get_for_update(
+        &mut self,
+        keyspace: usize,
+        key: &[u8],
+        found: &mut dyn FnMut(&[u8]),
+    ) -> AttemptResult<bool> {
         let keyspace = &self.engine.keyspaces[keyspace];
         let value = self.transaction.get_for_update(keyspace, key).map_err(stop)?;
         if let Some(value) = &value {
@@ -131,15 +137,15 @@ impl Transaction for Open<'_> {
         Ok(value.is_some())
     }
 
-    fn put(&mut self, keyspace: usize, key: &[u8], value: &[u8]) -> Tried<()> {
+    fn put(&mut self, keyspace: usize, key: &[u8], value: &[u8]) -> AttemptResult<()> {
         let keyspace = &self.engine.keyspaces[keyspace];
         self.transaction.put(keyspace, key, value).map_err(stop)
     }
 }
 
-fn stop(error: alluvium::Error) -> Stop {
+fn stop(error: alluvium::Error) -> AttemptError {
     match error.kind() {
-        ErrorKind::Conflict | ErrorKind::Deadlock | ErrorKind::TimedOut => Stop::Conflict,
-        _ => Stop::failed(error),
+        ErrorKind::Conflict | ErrorKind::Deadlock | ErrorKind::TimedOut => AttemptError::Conflict,
+        _ => AttemptError::failed(error),
     }
 }

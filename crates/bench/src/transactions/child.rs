@@ -1,16 +1,18 @@
 //! One engine in its own process: opened, driven through its phases, verified, closed.
 
-use super::engine::{Durability, Entry, Stop, TransactionalEngine, find};
-use super::job::Job;
-use super::phase::{Phase, Task};
-use super::worker::{COUNTER_BYTES, COUNTER_KEYSPACE, Common, Tally, Worker, count, counter};
-use crate::account::latency::Recorder;
-use crate::account::memory::{self, Memory};
-use crate::account::{Process, Snapshot};
-use crate::engine::{Kept, Log, Setup};
-use crate::run::{Event, Pass, Row, answer};
-use crate::workload::phase::Amount;
-use crate::workload::zipf::Zipf;
+use super::engine::{AckDurability, AttemptError, TransactionalEngine, TransactionalEntry, find};
+use super::job::TransactionJob;
+use super::phase::{TransactionPhase, TransactionTask};
+use super::worker::{
+    COUNTER_BYTES, COUNTER_KEYSPACE, ClientCounts, PhaseContext, TransactionWorker, count, counter,
+};
+use crate::account::latency::PhaseRecorder;
+use crate::account::memory::{self, MemoryCounters};
+use crate::account::{CostSnapshot, ProcfsProcess};
+use crate::engine::{CapEnforcement, EngineSetup, WriteLogging};
+use crate::run::{ChildEvent, MeasurementWindow, ResultRow, answer};
+use crate::workload::phase::WindowLength;
+use crate::workload::zipf::ZipfGenerator;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -20,7 +22,7 @@ const BATCH: u64 = 500;
 
 /// Reads a job from standard input, executes it, and writes events to standard output.
 #[must_use]
-pub fn child(entries: &[Entry]) -> ExitCode {
+pub fn child(entries: &[TransactionalEntry]) -> ExitCode {
     answer(|line, say| {
         let job = serde_json::from_str(line)
             .context("the job is no job: `alluvium bench transactions` starts this by itself")?;
@@ -32,7 +34,11 @@ pub fn child(entries: &[Entry]) -> ExitCode {
 ///
 /// # Errors
 /// If the engine does not exist; errors of the engine; if an update was lost.
-pub fn run_job(job: &Job, entries: &[Entry], say: &mut dyn FnMut(Event)) -> Result<()> {
+pub fn run_job(
+    job: &TransactionJob,
+    entries: &[TransactionalEntry],
+    say: &mut dyn FnMut(ChildEvent),
+) -> Result<()> {
     let Some(entry) = find(entries, &job.engine) else {
         bail!(
             "this program has no engine with transactions called {:?}",
@@ -41,13 +47,13 @@ pub fn run_job(job: &Job, entries: &[Entry], say: &mut dyn FnMut(Event)) -> Resu
     };
     std::fs::create_dir_all(&job.directory).with_context(|| format!("making {}", job.directory.display()))?;
     let engine = (entry.open)(&setup(job)).with_context(|| format!("opening {}", job.engine))?;
-    say(Event::Opened {
+    say(ChildEvent::Opened {
         settings: engine.settings(),
     });
-    let mut state = State {
+    let mut state = TransactionRun {
         job,
         engine: &*engine,
-        zipf: Zipf::new(job.counters),
+        zipf: ZipfGenerator::new(job.counters),
         increments: None,
         say,
     };
@@ -58,22 +64,22 @@ pub fn run_job(job: &Job, entries: &[Entry], say: &mut dyn FnMut(Event)) -> Resu
     }
     let began = Instant::now();
     engine.close().context("closing")?;
-    say(Event::Closed {
+    say(ChildEvent::Closed {
         seconds: began.elapsed().as_secs_f64(),
     });
     Ok(())
 }
 
-fn setup(job: &Job) -> Setup {
-    Setup {
+fn setup(job: &TransactionJob) -> EngineSetup {
+    EngineSetup {
         directory: job.directory.clone(),
         cap: job.cap,
         kept: match job.groups.memory {
-            Some(_) => Kept::WithinCap,
-            None => Kept::Free,
+            Some(_) => CapEnforcement::WithinCap,
+            None => CapEnforcement::Free,
         },
         memory: job.memory,
-        log: Log::On,
+        log: WriteLogging::On,
         threads: job.phases.iter().map(|phase| phase.clients).max().unwrap_or(1),
         value_bytes: COUNTER_BYTES,
         records: job.counters,
@@ -81,25 +87,25 @@ fn setup(job: &Job) -> Setup {
     }
 }
 
-struct State<'a> {
-    job: &'a Job,
+struct TransactionRun<'a> {
+    job: &'a TransactionJob,
     engine: &'a dyn TransactionalEngine,
-    zipf: Zipf,
+    zipf: ZipfGenerator,
     /// Number of increments committed so far; `None` before the counters exist.
     increments: Option<u64>,
-    say: &'a mut dyn FnMut(Event),
+    say: &'a mut dyn FnMut(ChildEvent),
 }
 
-impl State<'_> {
-    fn phase(&mut self, phase: &Phase, place: usize) -> Result<()> {
-        let adds = matches!(phase.task, Task::Add { .. });
+impl TransactionRun<'_> {
+    fn phase(&mut self, phase: &TransactionPhase, place: usize) -> Result<()> {
+        let adds = matches!(phase.task, TransactionTask::Add { .. });
         if adds && self.increments.is_none() {
             self.put_counters().context("putting the counters")?;
             self.increments = Some(0);
         }
         let (engine, job) = (self.engine, self.job);
         let zipf = self.zipf.clone();
-        let common = Common {
+        let common = PhaseContext {
             phase,
             place,
             seed: job.seed,
@@ -107,46 +113,57 @@ impl State<'_> {
             zipf: &zipf,
         };
         let mut workers = (0..phase.clients)
-            .map(|number| Ok(Worker::new(&common, engine.client(phase.durability)?, number)))
+            .map(|number| {
+                Ok(TransactionWorker::new(
+                    &common,
+                    engine.client(phase.durability)?,
+                    number,
+                ))
+            })
             .collect::<Result<Vec<_>>>()?;
         if !job.warm.is_nothing() {
             self.pass(phase, job.warm, &mut workers)?;
         }
         let already = tally(&workers);
-        memory::reset(&Process::own(), job.groups.memory.as_deref());
+        memory::reset(&ProcfsProcess::own(), job.groups.memory.as_deref());
         let before = self.snapshot();
         let (recorder, seconds) = self.pass(phase, job.run, &mut workers)?;
         let after = self.snapshot();
         let all = tally(&workers);
-        let measured = Tally {
+        let measured = ClientCounts {
             aborts: all.aborts - already.aborts,
             increments: all.increments - already.increments,
             written: all.written - already.written,
         };
         let row = self.row(phase, (&recorder, seconds), measured, (&before, &after));
-        workers.iter_mut().try_for_each(Worker::prove)?;
+        workers.iter_mut().try_for_each(TransactionWorker::prove)?;
         drop(workers);
         if let Some(increments) = &mut self.increments {
             *increments += all.increments;
         }
         self.prove_counters()?;
-        (self.say)(Event::Measured(Box::new(row)));
+        (self.say)(ChildEvent::Measured(Box::new(row)));
         Ok(())
     }
 
-    fn pass(&mut self, phase: &Phase, amount: Amount, workers: &mut [Worker<'_>]) -> Result<(Recorder, f64)> {
-        let pass = Pass {
+    fn pass(
+        &mut self,
+        phase: &TransactionPhase,
+        amount: WindowLength,
+        workers: &mut [TransactionWorker<'_>],
+    ) -> Result<(PhaseRecorder, f64)> {
+        let pass = MeasurementWindow {
             amount: Some(amount),
             rate: None,
             interval: Duration::from_millis(self.job.interval_ms),
         };
         let of = match amount {
-            Amount::Operations(operations) => Some(operations),
-            Amount::Milliseconds(_) => None,
+            WindowLength::Operations(operations) => Some(operations),
+            WindowLength::Milliseconds(_) => None,
         };
         let say = &mut *self.say;
         pass.run(workers, &mut |operations, seconds| {
-            say(Event::Progress {
+            say(ChildEvent::Progress {
                 phase: phase.name.clone(),
                 operations,
                 of,
@@ -155,22 +172,22 @@ impl State<'_> {
         })
     }
 
-    fn snapshot(&self) -> Snapshot {
-        Snapshot::take(&self.job.directory, self.job.groups.blkio.as_deref())
+    fn snapshot(&self) -> CostSnapshot {
+        CostSnapshot::take(&self.job.directory, self.job.groups.blkio.as_deref())
     }
 
     fn row(
         &self,
-        phase: &Phase,
-        (recorder, seconds): (&Recorder, f64),
-        tally: Tally,
-        (before, after): (&Snapshot, &Snapshot),
-    ) -> Row {
+        phase: &TransactionPhase,
+        (recorder, seconds): (&PhaseRecorder, f64),
+        tally: ClientCounts,
+        (before, after): (&CostSnapshot, &CostSnapshot),
+    ) -> ResultRow {
         let device = after.device.since(&before.device);
-        let memory = Memory::now(&Process::own(), self.job.groups.memory.as_deref());
+        let memory = MemoryCounters::now(&ProcfsProcess::own(), self.job.groups.memory.as_deref());
         let operations = recorder.operations();
         let per_commit = |count: u64| (operations > 0).then(|| count as f64 / operations as f64);
-        Row {
+        ResultRow {
             engine: self.job.engine.clone(),
             phase: phase.name.clone(),
             repetition: self.job.repetition,
@@ -196,13 +213,13 @@ impl State<'_> {
             series: recorder.series().to_vec(),
             interval_ms: self.job.interval_ms,
             remarks: self.engine.remarks(),
-            ..Row::default()
+            ..ResultRow::default()
         }
     }
 
     /// Writes all counters with the value zero.
     fn put_counters(&self) -> Result<()> {
-        let mut client = self.engine.client(Durability::Disk)?;
+        let mut client = self.engine.client(AckDurability::Disk)?;
         for (from, until) in batches(self.job.counters) {
             let put = client.attempt(&mut |transaction| {
                 (from..until).try_for_each(|number| {
@@ -220,7 +237,7 @@ impl State<'_> {
         let Some(increments) = self.increments else {
             return Ok(());
         };
-        let mut client = self.engine.client(Durability::Disk)?;
+        let mut client = self.engine.client(AckDurability::Disk)?;
         let mut sum = 0;
         for (from, until) in batches(self.job.counters) {
             let mut of_batch = 0;
@@ -230,7 +247,7 @@ impl State<'_> {
                     let mut found = Err(anyhow!("counter {number} is not there any more"));
                     let key = counter(number);
                     transaction.get_for_update(COUNTER_KEYSPACE, &key, &mut |value| found = count(value))?;
-                    of_batch += found.map_err(Stop::Failed)?;
+                    of_batch += found.map_err(AttemptError::Failed)?;
                 }
                 Ok(())
             });
@@ -251,10 +268,10 @@ impl State<'_> {
 }
 
 /// Returns the error of a transaction that cannot have conflicted with any other.
-fn alone(stop: Stop) -> anyhow::Error {
+fn alone(stop: AttemptError) -> anyhow::Error {
     match stop {
-        Stop::Failed(error) => error,
-        Stop::Conflict => anyhow!("a transaction with no other client about met a conflict"),
+        AttemptError::Failed(error) => error,
+        AttemptError::Conflict => anyhow!("a transaction with no other client about met a conflict"),
     }
 }
 
@@ -262,10 +279,12 @@ fn batches(counters: u64) -> impl Iterator<Item = (u64, u64)> {
     (0..counters.div_ceil(BATCH)).map(move |batch| (batch * BATCH, counters.min((batch + 1) * BATCH)))
 }
 
-fn tally(workers: &[Worker<'_>]) -> Tally {
-    workers.iter().fold(Tally::default(), |sum, worker| Tally {
-        aborts: sum.aborts + worker.tally.aborts,
-        increments: sum.increments + worker.tally.increments,
-        written: sum.written + worker.tally.written,
-    })
+fn tally(workers: &[TransactionWorker<'_>]) -> ClientCounts {
+    workers
+        .iter()
+        .fold(ClientCounts::default(), |sum, worker| ClientCounts {
+            aborts: sum.aborts + worker.tally.aborts,
+            increments: sum.increments + worker.tally.increments,
+            written: sum.written + worker.tally.written,
+        })
 }

@@ -1,15 +1,15 @@
 //! The job that the runner sends to the child of an engine with transactions. The child's events
 //! are the same as in other runs.
 
-use super::phase::Phase;
-use crate::run::Groups;
-use crate::workload::phase::Amount;
+use super::phase::TransactionPhase;
+use crate::run::GroupPaths;
+use crate::workload::phase::WindowLength;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// All work of an engine in one process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Job {
+pub struct TransactionJob {
     /// Name of the engine.
     pub engine: String,
     /// Number of the repetition, from 1.
@@ -19,11 +19,11 @@ pub struct Job {
     /// Number of counters.
     pub counters: u64,
     /// The phases to run.
-    pub phases: Vec<Phase>,
+    pub phases: Vec<TransactionPhase>,
     /// Amount of unmeasured warm-up per phase.
-    pub warm: Amount,
+    pub warm: WindowLength,
     /// Amount measured per phase.
-    pub run: Amount,
+    pub run: WindowLength,
     /// Seed of all random choices.
     pub seed: u64,
     /// Memory limit of the process, in bytes.
@@ -33,5 +33,5 @@ pub struct Job {
     /// Interval of the throughput series, in milliseconds.
     pub interval_ms: u64,
     /// Control groups of the process.
-    pub groups: Groups,
+    pub groups: GroupPaths,
 }

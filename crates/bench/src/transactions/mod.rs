@@ -6,8 +6,8 @@
 //! *Does not know*: how engines isolate transactions; how figures are displayed.
 //!
 //! *Read in this order*: `engine.rs` (the measured interface), `phase.rs` (the work), `job.rs`,
-//! `worker.rs` (one client), `child.rs` (one engine in its process), `orders.rs` (all engines);
-//! `alluvium.rs` is the built-in engine, `prove.rs` tests adapters.
+//! `worker.rs` (one client), `child.rs` (one engine in its process), `plan.rs` (all engines);
+//! `alluvium.rs` is the built-in engine, `adapter_test.rs` tests adapters.
 //!
 //! Invariants:
 //!
@@ -20,16 +20,16 @@
 //!   latency is measured from the first attempt; the pauses between attempts are the same for all
 //!   engines.
 
+pub mod adapter_test;
 mod alluvium;
 mod child;
 pub mod engine;
 mod job;
-mod orders;
 pub mod phase;
-pub mod prove;
+mod plan;
 mod worker;
 
 pub use alluvium::OWN;
 pub use child::{child, run_job};
-pub use job::Job;
-pub use orders::{Orders, run};
+pub use job::TransactionJob;
+pub use plan::{TransactionPlan, run};

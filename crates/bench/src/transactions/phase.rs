@@ -1,6 +1,6 @@
 //! Textual phases: `commit:64`, `group-commit:512`, `txn-size:1+pair=256`, `rmw:16+sorted+later`.
 
-use super::engine::{Durability, KEYSPACES};
+use super::engine::{AckDurability, KEYSPACES};
 use crate::workload::keys::KEY_BYTES;
 use crate::workload::phase::{topic, words_of};
 use crate::workload::values;
@@ -18,7 +18,7 @@ const MOST_KEYS: usize = 100;
 /// The order in which a transaction accesses its counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Order {
+pub enum CounterOrder {
     /// As drawn: two locking transactions may deadlock.
     Drawn,
     /// Sorted by key: no deadlock can occur.
@@ -28,7 +28,7 @@ pub enum Order {
 /// The work of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Task {
+pub enum TransactionTask {
     /// Writes new keys, one to each of the first keyspaces.
     Put {
         /// Number of pairs; at most the number of keyspaces.
@@ -41,21 +41,21 @@ pub enum Task {
         /// Number of distinct counters.
         keys: usize,
         /// Order of access.
-        order: Order,
+        order: CounterOrder,
     },
 }
 
 /// The work of a phase, and its number of clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Phase {
+pub struct TransactionPhase {
     /// Text of the phase.
     pub name: String,
     /// Work of a transaction.
-    pub task: Task,
+    pub task: TransactionTask,
     /// Number of clients; each is a thread that runs one transaction at a time.
     pub clients: usize,
     /// When a commit is acknowledged.
-    pub durability: Durability,
+    pub durability: AckDurability,
 }
 
 /// The default phases.
@@ -63,12 +63,12 @@ pub const DEFAULT: &str = "commit:1,commit:16,commit:64,commit:512,txn-size:1+pa
      txn-size:1+pair=4096,group-commit:512,rmw:1,rmw:4,rmw:16,rmw:64,rmw:1+later,rmw:4+later,\
      rmw:16+later,rmw:64+later";
 
-impl Phase {
+impl TransactionPhase {
     /// Parses a phase.
     ///
     /// # Errors
     /// A message with the mistake and the allowed syntax.
-    pub fn parse(text: &str) -> Result<Phase, String> {
+    pub fn parse(text: &str) -> Result<TransactionPhase, String> {
         let (kind, words) = words_of(text, |word| match is_number(word) {
             true => "clients",
             false => topic(word),
@@ -78,9 +78,9 @@ impl Phase {
             "txn-size" => (put(KEYSPACES, 256), 1),
             "group-commit" => (put(KEYSPACES, 1024), 512),
             "rmw" => (
-                Task::Add {
+                TransactionTask::Add {
                     keys: 2,
-                    order: Order::Drawn,
+                    order: CounterOrder::Drawn,
                 },
                 1,
             ),
@@ -90,14 +90,14 @@ impl Phase {
                 ));
             }
         };
-        let mut phase = Phase {
+        let mut phase = TransactionPhase {
             name: text.to_owned(),
             task,
             clients,
-            durability: Durability::Disk,
+            durability: AckDurability::Disk,
         };
         for word in words {
-            phase.heed(word).map_err(|why| format!("{text:?}: {why}"))?;
+            phase.set_option(word).map_err(|why| format!("{text:?}: {why}"))?;
         }
         Ok(phase)
     }
@@ -111,16 +111,18 @@ impl Phase {
         std::iter::once(kind).chain(words).collect::<Vec<_>>().join("+")
     }
 
-    fn heed(&mut self, word: &str) -> Result<(), String> {
+    fn set_option(&mut self, word: &str) -> Result<(), String> {
         let number = |text: &str, least: usize, most: usize| match text.parse::<usize>() {
             Ok(number) if (least..=most).contains(&number) => Ok(number),
             _ => Err(format!("{word:?}: write a number from {least} to {most}")),
         };
         match (word, word.split_once('='), &mut self.task) {
-            ("later", ..) => self.durability = Durability::Later,
-            ("sorted", _, Task::Add { order, .. }) => *order = Order::Sorted,
-            (_, Some(("keys", text)), Task::Add { keys, .. }) => *keys = number(text, 1, MOST_KEYS)?,
-            (_, Some(("pair", text)), Task::Put { pair_bytes, .. }) => {
+            ("later", ..) => self.durability = AckDurability::Later,
+            ("sorted", _, TransactionTask::Add { order, .. }) => *order = CounterOrder::Sorted,
+            (_, Some(("keys", text)), TransactionTask::Add { keys, .. }) => {
+                *keys = number(text, 1, MOST_KEYS)?
+            }
+            (_, Some(("pair", text)), TransactionTask::Put { pair_bytes, .. }) => {
                 // A key, and the part that verifies a value. The thesis's smallest pair has 32
                 // bytes.
                 *pair_bytes = number(text, KEY_BYTES + SMALLEST_VALUE, MOST_PAIR_BYTES)?;
@@ -128,12 +130,12 @@ impl Phase {
             _ if word.starts_with(|first: char| first.is_ascii_digit()) => {
                 self.clients = number(word, 1, MOST_CLIENTS)?;
             }
-            (_, _, Task::Put { .. }) => {
+            (_, _, TransactionTask::Put { .. }) => {
                 return Err(format!(
                     "{word:?} is no word for it: write a number of clients, pair=BYTES, later"
                 ));
             }
-            (_, _, Task::Add { .. }) => {
+            (_, _, TransactionTask::Add { .. }) => {
                 return Err(format!(
                     "{word:?} is no word for it: write a number of clients, keys=N, sorted, later"
                 ));
@@ -150,8 +152,8 @@ fn is_number(word: &str) -> bool {
 /// Size of the smallest value: only a checksum of its key.
 const SMALLEST_VALUE: usize = values::LEAST / 2;
 
-fn put(pairs: usize, pair_bytes: usize) -> Task {
-    Task::Put { pairs, pair_bytes }
+fn put(pairs: usize, pair_bytes: usize) -> TransactionTask {
+    TransactionTask::Put { pairs, pair_bytes }
 }
 
 #[cfg(test)]
@@ -160,21 +162,25 @@ mod tests {
 
     #[test]
     fn phases_are_read_with_their_words() {
-        let phase = Phase::parse("rmw:16+keys=3+sorted+later").unwrap();
-        let task = Task::Add {
+        let phase = TransactionPhase::parse("rmw:16+keys=3+sorted+later").unwrap();
+        let task = TransactionTask::Add {
             keys: 3,
-            order: Order::Sorted,
+            order: CounterOrder::Sorted,
         };
         assert_eq!(
             (phase.task, phase.clients, phase.durability),
-            (task, 16, Durability::Later)
+            (task, 16, AckDurability::Later)
         );
-        let phase = Phase::parse("txn-size:pair=4096").unwrap();
+        let phase = TransactionPhase::parse("txn-size:pair=4096").unwrap();
         assert_eq!((phase.task, phase.clients), (put(4, 4096), 1));
-        let phase = Phase::parse("group-commit").unwrap();
+        let phase = TransactionPhase::parse("group-commit").unwrap();
         assert_eq!((phase.task, phase.clients), (put(4, 1024), 512));
-        assert_eq!(phase.durability, Durability::Disk);
-        assert!(DEFAULT.split(',').all(|text| Phase::parse(text).is_ok()));
+        assert_eq!(phase.durability, AckDurability::Disk);
+        assert!(
+            DEFAULT
+                .split(',')
+                .all(|text| TransactionPhase::parse(text).is_ok())
+        );
     }
 
     #[test]
@@ -187,7 +193,7 @@ mod tests {
             ("txn-size:pair=31", "a number from 32 to 1048576"),
             ("rmw:16x", "a number from 1 to 4096"),
         ] {
-            let why = Phase::parse(text).unwrap_err();
+            let why = TransactionPhase::parse(text).unwrap_err();
             assert!(why.contains(words) && why.contains(text), "{why}");
         }
     }
@@ -200,7 +206,7 @@ mod tests {
             ("txn-size:pair=32+4", "txn-size+pair=32"),
             ("group-commit", "group-commit"),
         ] {
-            assert_eq!(Phase::series(name), series);
+            assert_eq!(TransactionPhase::series(name), series);
         }
     }
 }

@@ -1,11 +1,11 @@
 //! One client: draws transactions, retries each until it commits, and counts.
 
-use super::engine::{Client, Stop, Transaction, Tried};
-use super::phase::{Order, Phase, Task};
-use crate::run::Steps;
-use crate::workload::keys::{KEY_BYTES, Key, Keys, scatter};
-use crate::workload::values::Values;
-use crate::workload::zipf::Zipf;
+use super::engine::{AttemptError, AttemptResult, EngineTransaction, TransactionClient};
+use super::phase::{CounterOrder, TransactionPhase, TransactionTask};
+use crate::run::OperationStepper;
+use crate::workload::keys::{KEY_BYTES, KeyOrdering, RecordKey, scatter};
+use crate::workload::values::ValueGenerator;
+use crate::workload::zipf::ZipfGenerator;
 use anyhow::{Result, anyhow, bail, ensure};
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ const CLIENT_BITS: u32 = 12;
 const TRANSACTION_BITS: u32 = 40;
 
 /// Returns the key of a counter.
-pub(super) fn counter(number: u64) -> Key {
-    Keys::default().of(COUNTERS + number)
+pub(super) fn counter(number: u64) -> RecordKey {
+    KeyOrdering::default().of(COUNTERS + number)
 }
 
 /// Decodes the value of a counter.
@@ -48,7 +48,7 @@ pub(super) fn count(value: &[u8]) -> Result<u64> {
 
 /// The counts of a client.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct ClientCounts {
     /// Attempts that met a conflict.
     pub(super) aborts: u64,
     /// Committed increments.
@@ -58,39 +58,43 @@ pub(super) struct Tally {
 }
 
 /// One client of a phase.
-pub(super) struct Worker<'a> {
-    phase: &'a Phase,
-    client: Box<dyn Client + 'a>,
+pub(super) struct TransactionWorker<'a> {
+    phase: &'a TransactionPhase,
+    client: Box<dyn TransactionClient + 'a>,
     number: usize,
     random: fastrand::Rng,
-    zipf: &'a Zipf,
+    zipf: &'a ZipfGenerator,
     counters: u64,
     /// Number of the next transaction, from which its new keys are derived.
     next: u64,
-    keys: Vec<Key>,
+    keys: Vec<RecordKey>,
     value: Vec<u8>,
-    pub(super) tally: Tally,
+    pub(super) tally: ClientCounts,
 }
 
 /// State shared by all clients of a phase.
-pub(super) struct Common<'a> {
-    pub(super) phase: &'a Phase,
+pub(super) struct PhaseContext<'a> {
+    pub(super) phase: &'a TransactionPhase,
     /// Index of the phase.
     pub(super) place: usize,
     pub(super) seed: u64,
     pub(super) counters: u64,
-    pub(super) zipf: &'a Zipf,
+    pub(super) zipf: &'a ZipfGenerator,
 }
 
-impl<'a> Worker<'a> {
-    pub(super) fn new(common: &Common<'a>, client: Box<dyn Client + 'a>, number: usize) -> Worker<'a> {
+impl<'a> TransactionWorker<'a> {
+    pub(super) fn new(
+        common: &PhaseContext<'a>,
+        client: Box<dyn TransactionClient + 'a>,
+        number: usize,
+    ) -> TransactionWorker<'a> {
         let place = (common.place as u64) << CLIENT_BITS | number as u64;
         assert!(number < 1 << CLIENT_BITS, "a phase has fewer clients");
         let value_bytes = match common.phase.task {
-            Task::Put { pair_bytes, .. } => pair_bytes - KEY_BYTES,
-            Task::Add { .. } => COUNTER_BYTES,
+            TransactionTask::Put { pair_bytes, .. } => pair_bytes - KEY_BYTES,
+            TransactionTask::Add { .. } => COUNTER_BYTES,
         };
-        Worker {
+        TransactionWorker {
             phase: common.phase,
             client,
             number,
@@ -100,7 +104,7 @@ impl<'a> Worker<'a> {
             next: place << TRANSACTION_BITS,
             keys: Vec::new(),
             value: vec![0; value_bytes],
-            tally: Tally::default(),
+            tally: ClientCounts::default(),
         }
     }
 
@@ -108,13 +112,13 @@ impl<'a> Worker<'a> {
     fn draw(&mut self) {
         self.keys.clear();
         match self.phase.task {
-            Task::Put { pairs, .. } => {
-                let key = Keys::default().of(self.next);
+            TransactionTask::Put { pairs, .. } => {
+                let key = KeyOrdering::default().of(self.next);
                 self.keys.extend(std::iter::repeat_n(key, pairs));
-                Values::fill(&mut self.value, &key, self.next);
+                ValueGenerator::fill(&mut self.value, &key, self.next);
                 self.next += 1;
             }
-            Task::Add { keys, order } => {
+            TransactionTask::Add { keys, order } => {
                 let keys = keys.min(self.counters as usize);
                 while self.keys.len() < keys {
                     let key = counter(self.zipf.draw(&mut self.random));
@@ -122,23 +126,23 @@ impl<'a> Worker<'a> {
                         self.keys.push(key);
                     }
                 }
-                if order == Order::Sorted {
+                if order == CounterOrder::Sorted {
                     self.keys.sort_unstable();
                 }
             }
         }
     }
 
-    fn attempt(&mut self) -> Tried<()> {
+    fn attempt(&mut self) -> AttemptResult<()> {
         let (keys, value) = (&self.keys, &self.value);
         match self.phase.task {
-            Task::Put { .. } => self.client.attempt(&mut |transaction| {
+            TransactionTask::Put { .. } => self.client.attempt(&mut |transaction| {
                 for (keyspace, key) in keys.iter().enumerate() {
                     transaction.put(keyspace, key, value)?;
                 }
                 Ok(())
             }),
-            Task::Add { .. } => self
+            TransactionTask::Add { .. } => self
                 .client
                 .attempt(&mut |transaction| keys.iter().try_for_each(|key| add_one(transaction, key))),
         }
@@ -147,7 +151,7 @@ impl<'a> Worker<'a> {
     fn has_committed(&mut self) {
         let transactions_keys = self.keys.len() as u64;
         self.tally.written += transactions_keys * (KEY_BYTES + self.value.len()) as u64;
-        if matches!(self.phase.task, Task::Add { .. }) {
+        if matches!(self.phase.task, TransactionTask::Add { .. }) {
             self.tally.increments += transactions_keys;
         }
     }
@@ -157,7 +161,7 @@ impl<'a> Worker<'a> {
     /// # Errors
     /// If a value is missing or differs.
     pub(super) fn prove(&mut self) -> Result<()> {
-        if matches!(self.phase.task, Task::Add { .. }) || self.tally.written == 0 {
+        if matches!(self.phase.task, TransactionTask::Add { .. }) || self.tally.written == 0 {
             return Ok(());
         }
         let (keys, value) = (&self.keys, &self.value);
@@ -174,8 +178,8 @@ impl<'a> Worker<'a> {
         });
         match read {
             Ok(()) => {}
-            Err(Stop::Failed(error)) => return Err(error),
-            Err(Stop::Conflict) => bail!("a read with no other client about met a conflict"),
+            Err(AttemptError::Failed(error)) => return Err(error),
+            Err(AttemptError::Conflict) => bail!("a read with no other client about met a conflict"),
         }
         let place = wrong.map(|(keyspace, key)| format!("{} of keyspace {keyspace}", key.escape_ascii()));
         ensure!(
@@ -187,7 +191,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-impl Steps for Worker<'_> {
+impl OperationStepper for TransactionWorker<'_> {
     fn thread(&self) -> usize {
         self.number
     }
@@ -198,8 +202,8 @@ impl Steps for Worker<'_> {
         loop {
             match self.attempt() {
                 Ok(()) => break,
-                Err(Stop::Failed(error)) => return Err(error),
-                Err(Stop::Conflict) => {}
+                Err(AttemptError::Failed(error)) => return Err(error),
+                Err(AttemptError::Conflict) => {}
             }
             self.tally.aborts += 1;
             tries += 1;
@@ -215,9 +219,9 @@ impl Steps for Worker<'_> {
     }
 }
 
-fn add_one(transaction: &mut dyn Transaction, key: &[u8]) -> Tried<()> {
+fn add_one(transaction: &mut dyn EngineTransaction, key: &[u8]) -> AttemptResult<()> {
     let mut before = Err(anyhow!("the counter {} is not there", key.escape_ascii()));
     transaction.get_for_update(COUNTER_KEYSPACE, key, &mut |value| before = count(value))?;
-    let after = before.map_err(Stop::Failed)? + 1;
+    let after = before.map_err(AttemptError::Failed)? + 1;
     transaction.put(COUNTER_KEYSPACE, key, &after.to_le_bytes())
 }

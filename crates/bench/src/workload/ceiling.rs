@@ -4,16 +4,16 @@
 //! and when each record was requested. The best use of the counts is to keep the records with the
 //! highest ones. No cache can answer the first request for a record.
 
-use super::choose::Chooser;
-use super::mix::{Kind, Mix};
-use super::phase::{Phase, Task};
+use super::choose::RecordChooser;
+use super::mix::{OperationKind, YcsbMix};
+use super::phase::{PhaseTask, WorkloadPhase};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 /// Numbers of operations and records.
 #[derive(Clone, Copy, Debug)]
-pub struct Draws {
+pub struct CeilingDraws {
     /// Number of records at the start.
     pub records: u64,
     /// Number of operations from which the cache learns.
@@ -26,7 +26,7 @@ pub struct Draws {
 
 /// Shares (0 to 1) of the counted operations that read a record not in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Ceiling {
+pub struct CacheCeiling {
     /// Number of records in the cache.
     pub kept: u64,
     /// An unbounded cache, which misses only first requests of records.
@@ -39,32 +39,32 @@ pub struct Ceiling {
 }
 
 /// An operation on one record.
-struct Touch {
+struct RecordAccess {
     record: usize,
     reads: bool,
 }
 
 /// The operations of a mix, reproducible from the seed.
-struct Operations {
-    mix: Mix,
-    chooser: Chooser,
+struct MixOperations {
+    mix: YcsbMix,
+    chooser: RecordChooser,
     random: fastrand::Rng,
     records: u64,
 }
 
-impl Operations {
-    fn next(&mut self) -> Touch {
+impl MixOperations {
+    fn next(&mut self) -> RecordAccess {
         match self.mix.draw(&mut self.random) {
-            Kind::Insert => {
+            OperationKind::Insert => {
                 self.records += 1;
-                Touch {
+                RecordAccess {
                     record: self.records as usize - 1,
                     reads: false,
                 }
             }
-            kind => Touch {
+            kind => RecordAccess {
                 record: self.chooser.draw(&mut self.random, self.records) as usize,
-                reads: kind != Kind::Update,
+                reads: kind != OperationKind::Update,
             },
         }
     }
@@ -76,8 +76,12 @@ impl Operations {
 /// # Errors
 /// A message if the phase or the numbers are invalid: the phase has scans or batches, there is
 /// nothing to count, or a number exceeds four thousand million.
-pub fn ceilings(phase: &Phase, draws: Draws, sizes: &[u64]) -> Result<Vec<Ceiling>, String> {
-    let Task::Mix { mix, distribution } = phase.task else {
+pub fn ceilings(
+    phase: &WorkloadPhase,
+    draws: CeilingDraws,
+    sizes: &[u64],
+) -> Result<Vec<CacheCeiling>, String> {
+    let PhaseTask::Mix { mix, distribution } = phase.task else {
         return Err(format!("{:?} asks for nothing", phase.name));
     };
     if mix.scan + mix.multi_get > 0 {
@@ -96,16 +100,16 @@ pub fn ceilings(phase: &Phase, draws: Draws, sizes: &[u64]) -> Result<Vec<Ceilin
             u32::MAX
         ));
     }
-    let operations = || Operations {
+    let operations = || MixOperations {
         mix,
-        chooser: Chooser::new(distribution, draws.records),
+        chooser: RecordChooser::new(distribution, draws.records),
         random: fastrand::Rng::with_seed(draws.seed),
         records: draws.records,
     };
     let numbers = if mix.insert > 0 { all } else { draws.records } as usize;
     let share = |lacks: u64| lacks as f64 / draws.run as f64;
     let (endless, counted) = by_history(operations(), draws, numbers, sizes);
-    let ceiling = |(&kept, &counted)| Ceiling {
+    let ceiling = |(&kept, &counted)| CacheCeiling {
         kept,
         endless: share(endless),
         counted: share(counted),
@@ -116,7 +120,12 @@ pub fn ceilings(phase: &Phase, draws: Draws, sizes: &[u64]) -> Result<Vec<Ceilin
 
 /// Counts the misses of an unbounded cache, and of caches of these sizes that keep the most
 /// frequently used records.
-fn by_history(mut operations: Operations, draws: Draws, numbers: usize, sizes: &[u64]) -> (u64, Vec<u64>) {
+fn by_history(
+    mut operations: MixOperations,
+    draws: CeilingDraws,
+    numbers: usize,
+    sizes: &[u64],
+) -> (u64, Vec<u64>) {
     let (mut times, mut last) = (vec![0u32; numbers], vec![0u32; numbers]);
     for now in 1..=draws.warm {
         let record = operations.next().record;
@@ -139,7 +148,7 @@ fn by_history(mut operations: Operations, draws: Draws, numbers: usize, sizes: &
     let kept: Vec<Vec<bool>> = sizes.iter().map(|&size| keep(size)).collect();
     let (mut endless, mut counted) = (0, vec![0; sizes.len()]);
     for _ in 0..draws.run {
-        let Touch { record, reads } = operations.next();
+        let RecordAccess { record, reads } = operations.next();
         for (kept, lacks) in kept.iter().zip(&mut counted) {
             *lacks += u64::from(reads && !kept[record]);
         }
@@ -150,13 +159,13 @@ fn by_history(mut operations: Operations, draws: Draws, numbers: usize, sizes: &
 }
 
 /// Counts the misses of a cache that keeps the most recently used records.
-fn by_age(mut operations: Operations, draws: Draws, numbers: usize, size: u64) -> u64 {
+fn by_age(mut operations: MixOperations, draws: CeilingDraws, numbers: usize, size: u64) -> u64 {
     let mut last = vec![0u32; numbers];
     // Every use in order; only the last one of each record counts.
     let mut touches: VecDeque<(u32, u32)> = VecDeque::new();
     let (mut kept, mut lacks) = (0, 0);
     for now in 1..=draws.warm + draws.run {
-        let Touch { record, reads } = operations.next();
+        let RecordAccess { record, reads } = operations.next();
         let is_kept = last[record] != 0;
         lacks += u64::from(reads && !is_kept && now > draws.warm);
         kept += u64::from(!is_kept);
@@ -177,22 +186,22 @@ fn by_age(mut operations: Operations, draws: Draws, numbers: usize, size: u64) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::phase::{Amount, Defaults};
+    use crate::workload::phase::{PhaseDefaults, WindowLength};
 
-    const DRAWS: Draws = Draws {
+    const DRAWS: CeilingDraws = CeilingDraws {
         records: 10_000,
         warm: 60_000,
         run: 40_000,
         seed: 1,
     };
 
-    fn of(phase: &str, draws: Draws, sizes: &[u64]) -> Result<Vec<Ceiling>, String> {
-        let nothing = Defaults {
-            warm: Amount::Operations(0),
-            run: Amount::Operations(0),
+    fn of(phase: &str, draws: CeilingDraws, sizes: &[u64]) -> Result<Vec<CacheCeiling>, String> {
+        let nothing = PhaseDefaults {
+            warm: WindowLength::Operations(0),
+            run: WindowLength::Operations(0),
             rate: None,
         };
-        ceilings(&Phase::parse(phase, nothing).unwrap(), draws, sizes)
+        ceilings(&WorkloadPhase::parse(phase, nothing).unwrap(), draws, sizes)
     }
 
     #[test]
@@ -235,8 +244,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_counted_is_said() {
-        let nothing = Draws { run: 0, ..DRAWS };
-        let many = Draws {
+        let nothing = CeilingDraws { run: 0, ..DRAWS };
+        let many = CeilingDraws {
             warm: u64::MAX,
             ..DRAWS
         };

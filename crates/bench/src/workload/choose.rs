@@ -1,12 +1,12 @@
 //! Choosing the next record: uniform, scrambled Zipf, latest.
 
-use super::zipf::Zipf;
+use super::zipf::ZipfGenerator;
 use serde::{Deserialize, Serialize};
 
 /// The distribution of chosen records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Distribution {
+pub enum RecordDistribution {
     /// All records are equally likely.
     Uniform,
     /// Zipf with exponent 0.99 over the number of records; ranks are mapped to records by a hash.
@@ -34,40 +34,40 @@ pub fn fnv(number: u64) -> u64 {
 
 /// Chooses records for one thread.
 #[derive(Clone, Debug)]
-pub struct Chooser {
-    draw: Draw,
+pub struct RecordChooser {
+    draw: ChoiceMethod,
     /// Number of records at the start.
     records: u64,
 }
 
 #[derive(Clone, Debug)]
-enum Draw {
+enum ChoiceMethod {
     Uniform,
-    Scrambled(Zipf),
-    Latest(Zipf),
+    Scrambled(ZipfGenerator),
+    Latest(ZipfGenerator),
 }
 
-impl Chooser {
+impl RecordChooser {
     /// Creates a chooser for `records` records, at least one.
     #[must_use]
-    pub fn new(distribution: Distribution, records: u64) -> Chooser {
+    pub fn new(distribution: RecordDistribution, records: u64) -> RecordChooser {
         let records = records.max(1);
         let draw = match distribution {
-            Distribution::Uniform => Draw::Uniform,
-            Distribution::Zipf => Draw::Scrambled(Zipf::new(records)),
-            Distribution::Ycsb => Draw::Scrambled(Zipf::new(YCSB_RANKS)),
-            Distribution::Latest => Draw::Latest(Zipf::new(records)),
+            RecordDistribution::Uniform => ChoiceMethod::Uniform,
+            RecordDistribution::Zipf => ChoiceMethod::Scrambled(ZipfGenerator::new(records)),
+            RecordDistribution::Ycsb => ChoiceMethod::Scrambled(ZipfGenerator::new(YCSB_RANKS)),
+            RecordDistribution::Latest => ChoiceMethod::Latest(ZipfGenerator::new(records)),
         };
-        Chooser { draw, records }
+        RecordChooser { draw, records }
     }
 
     /// Draws the number of the next record below `limit`, which covers the initial records and
     /// those added since.
     pub fn draw(&mut self, random: &mut fastrand::Rng, limit: u64) -> u64 {
         match &mut self.draw {
-            Draw::Uniform => random.u64(..limit),
-            Draw::Scrambled(zipf) => fnv(zipf.draw(random)) % self.records,
-            Draw::Latest(zipf) => {
+            ChoiceMethod::Uniform => random.u64(..limit),
+            ChoiceMethod::Scrambled(zipf) => fnv(zipf.draw(random)) % self.records,
+            ChoiceMethod::Latest(zipf) => {
                 zipf.grow(limit);
                 limit - 1 - zipf.draw(random).min(limit - 1)
             }
@@ -82,8 +82,8 @@ mod tests {
     const RECORDS: u64 = 1000;
     const DRAWS: usize = 200_000;
 
-    fn counts(distribution: Distribution) -> Vec<usize> {
-        let mut chooser = Chooser::new(distribution, RECORDS);
+    fn counts(distribution: RecordDistribution) -> Vec<usize> {
+        let mut chooser = RecordChooser::new(distribution, RECORDS);
         let mut random = fastrand::Rng::with_seed(3);
         let mut counts = vec![0; RECORDS as usize];
         for _ in 0..DRAWS {
@@ -94,14 +94,17 @@ mod tests {
 
     #[test]
     fn uniform_is_even() {
-        let counts = counts(Distribution::Uniform);
+        let counts = counts(RecordDistribution::Uniform);
         // The mean is two hundred; six standard deviations are 85.
         assert!(counts.iter().all(|count| count.abs_diff(200) < 85), "{counts:?}");
     }
 
     #[test]
     fn scrambled_puts_the_hottest_records_where_the_hash_says() {
-        for (distribution, ranks) in [(Distribution::Zipf, RECORDS), (Distribution::Ycsb, YCSB_RANKS)] {
+        for (distribution, ranks) in [
+            (RecordDistribution::Zipf, RECORDS),
+            (RecordDistribution::Ycsb, YCSB_RANKS),
+        ] {
             let counts = counts(distribution);
             let hottest = (0..RECORDS as usize)
                 .max_by_key(|&record| counts[record])
@@ -137,12 +140,12 @@ mod tests {
             counts.sort_unstable_by(|one, other| other.cmp(one));
             counts[..10].iter().sum::<usize>()
         };
-        assert!(top(Distribution::Zipf) as f64 > 1.4 * top(Distribution::Ycsb) as f64);
+        assert!(top(RecordDistribution::Zipf) as f64 > 1.4 * top(RecordDistribution::Ycsb) as f64);
     }
 
     #[test]
     fn latest_follows_what_is_put() {
-        let mut chooser = Chooser::new(Distribution::Latest, RECORDS);
+        let mut chooser = RecordChooser::new(RecordDistribution::Latest, RECORDS);
         let mut random = fastrand::Rng::with_seed(3);
         for limit in [RECORDS, RECORDS + 500] {
             let drawn: Vec<u64> = (0..20_000).map(|_| chooser.draw(&mut random, limit)).collect();

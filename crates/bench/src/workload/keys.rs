@@ -1,11 +1,11 @@
-//! Keys: `user` and twenty digits, 24 bytes. Record numbers are scattered over the key space, so
+//! KeyOrdering: `user` and twenty digits, 24 bytes. Record numbers are scattered over the key space, so
 //! that consecutive records have hashed order.
 
 /// Length of a key in bytes.
 pub const KEY_BYTES: usize = 24;
 
 /// A record's key.
-pub type Key = [u8; KEY_BYTES];
+pub type RecordKey = [u8; KEY_BYTES];
 
 /// Scatters numbers by a bijection (the finaliser of SplitMix64), so distinct records have distinct
 /// keys.
@@ -19,16 +19,16 @@ pub fn scatter(number: u64) -> u64 {
 
 /// How keys are assigned to records: a share in the order of their numbers, the others scattered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Keys {
+pub struct KeyOrdering {
     /// Percentage of records with sequential keys. A record's number alone determines whether it is
     /// one.
     pub sequential_percent: u8,
 }
 
-impl Keys {
+impl KeyOrdering {
     /// Returns the key of a record.
     #[must_use]
-    pub fn of(&self, number: u64) -> Key {
+    pub fn of(&self, number: u64) -> RecordKey {
         let scattered = scatter(number);
         if self.sequential_percent > 0 && scatter(scattered) % 100 < u64::from(self.sequential_percent) {
             render(number)
@@ -49,7 +49,7 @@ const PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
-fn render(mut number: u64) -> Key {
+fn render(mut number: u64) -> RecordKey {
     let mut key = *b"user00000000000000000000";
     for pair in key[4..].rchunks_exact_mut(2) {
         pair.copy_from_slice(&PAIRS[(number % 100) as usize]);
@@ -65,7 +65,9 @@ mod tests {
 
     #[test]
     fn every_record_has_a_key_of_its_own_and_they_come_in_no_order() {
-        let keys: Vec<Key> = (0..50_000).map(|number| Keys::default().of(number)).collect();
+        let keys: Vec<RecordKey> = (0..50_000)
+            .map(|number| KeyOrdering::default().of(number))
+            .collect();
         assert_eq!(keys.iter().collect::<HashSet<_>>().len(), keys.len());
         let ascents = keys.windows(2).filter(|pair| pair[0] < pair[1]).count();
         assert!((24_000..26_000).contains(&ascents), "{ascents}");
@@ -74,7 +76,7 @@ mod tests {
     #[test]
     fn a_share_of_the_records_is_in_order() {
         for percent in [0, 25, 100] {
-            let keys = Keys {
+            let keys = KeyOrdering {
                 sequential_percent: percent,
             };
             let in_order = (0..20_000)

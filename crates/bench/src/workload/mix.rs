@@ -1,12 +1,12 @@
 //! Operation mixes: those of YCSB's core workloads, and drawing the next operation.
 
-use super::choose::Distribution;
+use super::choose::RecordDistribution;
 use serde::{Deserialize, Serialize};
 
 /// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum OperationKind {
     /// Reads a record.
     Read,
     /// Updates the value of a record.
@@ -23,7 +23,7 @@ pub enum Kind {
 
 /// Percentages of operations; they add up to a hundred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mix {
+pub struct YcsbMix {
     /// Reads.
     pub read: u8,
     /// Updates.
@@ -38,9 +38,9 @@ pub struct Mix {
     pub multi_get: u8,
 }
 
-const fn mix(read: u8, update: u8, insert: u8, scan: u8, read_modify_write: u8, multi_get: u8) -> Mix {
+const fn mix(read: u8, update: u8, insert: u8, scan: u8, read_modify_write: u8, multi_get: u8) -> YcsbMix {
     assert!(read + update + insert + scan + read_modify_write + multi_get == 100);
-    Mix {
+    YcsbMix {
         read,
         update,
         insert,
@@ -53,71 +53,71 @@ const fn mix(read: u8, update: u8, insert: u8, scan: u8, read_modify_write: u8, 
 /// A workload of YCSB's core package: Cooper et al., "Benchmarking cloud serving systems with
 /// YCSB", SoCC 2010, table 2.
 #[derive(Clone, Copy, Debug)]
-pub struct Workload {
+pub struct YcsbWorkload {
     /// Letter of the workload.
     pub name: &'static str,
     /// Mix of operations.
-    pub mix: Mix,
+    pub mix: YcsbMix,
     /// Distribution of records.
-    pub distribution: Distribution,
+    pub distribution: RecordDistribution,
 }
 
 /// Workloads A to F, and `m`, which is not part of YCSB: batched reads of 64 keys.
-pub const WORKLOADS: [Workload; 7] = [
-    Workload {
+pub const WORKLOADS: [YcsbWorkload; 7] = [
+    YcsbWorkload {
         name: "a",
         mix: mix(50, 50, 0, 0, 0, 0),
-        distribution: Distribution::Zipf,
+        distribution: RecordDistribution::Zipf,
     },
-    Workload {
+    YcsbWorkload {
         name: "b",
         mix: mix(95, 5, 0, 0, 0, 0),
-        distribution: Distribution::Zipf,
+        distribution: RecordDistribution::Zipf,
     },
-    Workload {
+    YcsbWorkload {
         name: "c",
         mix: mix(100, 0, 0, 0, 0, 0),
-        distribution: Distribution::Zipf,
+        distribution: RecordDistribution::Zipf,
     },
-    Workload {
+    YcsbWorkload {
         name: "d",
         mix: mix(95, 0, 5, 0, 0, 0),
-        distribution: Distribution::Latest,
+        distribution: RecordDistribution::Latest,
     },
-    Workload {
+    YcsbWorkload {
         name: "e",
         mix: mix(0, 0, 5, 95, 0, 0),
-        distribution: Distribution::Zipf,
+        distribution: RecordDistribution::Zipf,
     },
-    Workload {
+    YcsbWorkload {
         name: "f",
         mix: mix(50, 0, 0, 0, 50, 0),
-        distribution: Distribution::Zipf,
+        distribution: RecordDistribution::Zipf,
     },
-    Workload {
+    YcsbWorkload {
         name: "m",
         mix: mix(0, 0, 0, 0, 0, 100),
-        distribution: Distribution::Uniform,
+        distribution: RecordDistribution::Uniform,
     },
 ];
 
-impl Mix {
+impl YcsbMix {
     /// Draws the kind of the next operation.
-    pub fn draw(&self, random: &mut fastrand::Rng) -> Kind {
+    pub fn draw(&self, random: &mut fastrand::Rng) -> OperationKind {
         let mut left = random.u8(..100);
         for (share, kind) in [
-            (self.read, Kind::Read),
-            (self.update, Kind::Update),
-            (self.insert, Kind::Insert),
-            (self.scan, Kind::Scan),
-            (self.read_modify_write, Kind::ReadModifyWrite),
+            (self.read, OperationKind::Read),
+            (self.update, OperationKind::Update),
+            (self.insert, OperationKind::Insert),
+            (self.scan, OperationKind::Scan),
+            (self.read_modify_write, OperationKind::ReadModifyWrite),
         ] {
             if left < share {
                 return kind;
             }
             left -= share;
         }
-        Kind::MultiGet
+        OperationKind::MultiGet
     }
 }
 
@@ -129,14 +129,14 @@ mod tests {
     fn kinds_come_as_often_as_published() {
         for workload in WORKLOADS {
             let mut random = fastrand::Rng::with_seed(9);
-            let drawn: Vec<Kind> = (0..100_000).map(|_| workload.mix.draw(&mut random)).collect();
+            let drawn: Vec<OperationKind> = (0..100_000).map(|_| workload.mix.draw(&mut random)).collect();
             for (share, kind) in [
-                (workload.mix.read, Kind::Read),
-                (workload.mix.update, Kind::Update),
-                (workload.mix.insert, Kind::Insert),
-                (workload.mix.scan, Kind::Scan),
-                (workload.mix.read_modify_write, Kind::ReadModifyWrite),
-                (workload.mix.multi_get, Kind::MultiGet),
+                (workload.mix.read, OperationKind::Read),
+                (workload.mix.update, OperationKind::Update),
+                (workload.mix.insert, OperationKind::Insert),
+                (workload.mix.scan, OperationKind::Scan),
+                (workload.mix.read_modify_write, OperationKind::ReadModifyWrite),
+                (workload.mix.multi_get, OperationKind::MultiGet),
             ] {
                 let found = drawn.iter().filter(|&&one| one == kind).count();
                 assert!(

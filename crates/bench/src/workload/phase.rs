@@ -1,26 +1,26 @@
 //! Textual phases: `load`, `c`, `c:uniform`, `a:warm=20M+run=8s`, `e:scan=1000+rate=5000`,
 //! `load:mix=50`.
 
-use super::choose::Distribution;
-use super::mix::{Mix, WORKLOADS};
+use super::choose::RecordDistribution;
+use super::mix::{WORKLOADS, YcsbMix};
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
 /// The length of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Amount {
+pub enum WindowLength {
     /// Number of operations of all threads together.
     Operations(u64),
     /// Number of milliseconds.
     Milliseconds(u64),
 }
 
-impl Amount {
+impl WindowLength {
     /// Returns whether the amount is zero.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
-        matches!(self, Amount::Operations(0) | Amount::Milliseconds(0))
+        matches!(self, WindowLength::Operations(0) | WindowLength::Milliseconds(0))
     }
 }
 
@@ -28,7 +28,7 @@ impl Amount {
 ///
 /// # Errors
 /// A message that describes the mistake.
-pub fn parse_amount(text: &str) -> Result<Amount, String> {
+pub fn parse_amount(text: &str) -> Result<WindowLength, String> {
     let wrong = || {
         format!(
             "{text:?} is no amount: write operations as in 500k or 20M, or a time as in 250ms, 8s or 2min"
@@ -48,9 +48,9 @@ pub fn parse_amount(text: &str) -> Result<Amount, String> {
     };
     let number = number.checked_mul(factor).ok_or_else(wrong)?;
     Ok(if is_time {
-        Amount::Milliseconds(number)
+        WindowLength::Milliseconds(number)
     } else {
-        Amount::Operations(number)
+        WindowLength::Operations(number)
     })
 }
 
@@ -60,7 +60,7 @@ pub fn parse_amount(text: &str) -> Result<Amount, String> {
 /// A message that describes the mistake.
 pub fn parse_count(text: &str) -> Result<u64, String> {
     match parse_amount(text) {
-        Ok(Amount::Operations(count)) => Ok(count),
+        Ok(WindowLength::Operations(count)) => Ok(count),
         _ => Err(format!(
             "{text:?} is no number: write one as in 1000, 500k or 20M"
         )),
@@ -139,15 +139,15 @@ pub(crate) fn topic(word: &str) -> &str {
 /// The work of a phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Task {
+pub enum PhaseTask {
     /// Inserts every record once.
     Load,
     /// Operations of a mix, on records drawn from a distribution.
     Mix {
         /// Mix of operations.
-        mix: Mix,
+        mix: YcsbMix,
         /// Distribution of records.
-        distribution: Distribution,
+        distribution: RecordDistribution,
     },
     /// Deletes some of the records, selected by the seed.
     Delete {
@@ -163,20 +163,20 @@ pub enum Task {
 
 /// A unit of work that is measured separately.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Phase {
+pub struct WorkloadPhase {
     /// Text of the phase.
     pub name: String,
     /// Work of the phase.
-    pub task: Task,
+    pub task: PhaseTask,
     /// Lengths of scans.
-    pub scan: Lengths,
+    pub scan: ScanLengths,
     /// Which keys single-key reads request.
     #[serde(default)]
-    pub wanted: Wanted,
+    pub wanted: KeyPresence,
     /// Amount of unmeasured warm-up.
-    pub warm: Amount,
+    pub warm: WindowLength,
     /// Amount measured.
-    pub run: Amount,
+    pub run: WindowLength,
     /// Scheduled operations per second of all threads together; `None` for unlimited.
     pub rate: Option<f64>,
 }
@@ -184,7 +184,7 @@ pub struct Phase {
 /// Which keys single-key reads request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Wanted {
+pub enum KeyPresence {
     /// Keys of existing records.
     #[default]
     Present,
@@ -195,30 +195,30 @@ pub enum Wanted {
 /// The lengths of scans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Lengths {
+pub enum ScanLengths {
     /// Uniformly distributed from one to this number of records, as in YCSB.
     Uniform(usize),
     /// Exactly this number of records.
     Exactly(usize),
 }
 
-impl Lengths {
+impl ScanLengths {
     /// Draws the next length.
     pub fn draw(self, random: &mut fastrand::Rng) -> usize {
         match self {
-            Lengths::Uniform(most) => random.usize(1..=most),
-            Lengths::Exactly(length) => length,
+            ScanLengths::Uniform(most) => random.usize(1..=most),
+            ScanLengths::Exactly(length) => length,
         }
     }
 }
 
 /// Default values for phases that do not specify them.
 #[derive(Clone, Copy, Debug)]
-pub struct Defaults {
+pub struct PhaseDefaults {
     /// Amount of unmeasured warm-up.
-    pub warm: Amount,
+    pub warm: WindowLength,
     /// Amount measured.
-    pub run: Amount,
+    pub run: WindowLength,
     /// Scheduled operations per second.
     pub rate: Option<f64>,
 }
@@ -226,18 +226,18 @@ pub struct Defaults {
 /// YCSB's maximum scan length.
 const SCAN: usize = 100;
 
-impl Phase {
+impl WorkloadPhase {
     /// Parses a phase.
     ///
     /// # Errors
     /// A message that describes the mistake.
-    pub fn parse(text: &str, defaults: Defaults) -> Result<Phase> {
+    pub fn parse(text: &str, defaults: PhaseDefaults) -> Result<WorkloadPhase> {
         let (name, words) = words_of(text, topic).map_err(anyhow::Error::msg)?;
-        let mut phase = Phase {
+        let mut phase = WorkloadPhase {
             name: text.to_owned(),
-            task: Task::Load,
-            scan: Lengths::Uniform(SCAN),
-            wanted: Wanted::default(),
+            task: PhaseTask::Load,
+            scan: ScanLengths::Uniform(SCAN),
+            wanted: KeyPresence::default(),
             warm: defaults.warm,
             run: defaults.run,
             rate: defaults.rate,
@@ -246,7 +246,7 @@ impl Phase {
             let Some(workload) = WORKLOADS.iter().find(|workload| workload.name == name) else {
                 bail!("there is no phase {name:?}: they are load, a, b, c, d, e, f and m (64 reads at once)");
             };
-            phase.task = Task::Mix {
+            phase.task = PhaseTask::Mix {
                 mix: workload.mix,
                 distribution: workload.distribution,
             };
@@ -262,14 +262,14 @@ impl Phase {
     fn set(&mut self, word: &str) -> Result<(), String> {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         let wanted = match name {
-            "uniform" => Some(Distribution::Uniform),
-            "zipf" => Some(Distribution::Zipf),
-            "ycsb" => Some(Distribution::Ycsb),
-            "latest" => Some(Distribution::Latest),
+            "uniform" => Some(RecordDistribution::Uniform),
+            "zipf" => Some(RecordDistribution::Zipf),
+            "ycsb" => Some(RecordDistribution::Ycsb),
+            "latest" => Some(RecordDistribution::Latest),
             _ => None,
         };
         match (&mut self.task, wanted) {
-            (Task::Mix { distribution, .. }, Some(wanted)) => {
+            (PhaseTask::Mix { distribution, .. }, Some(wanted)) => {
                 *distribution = wanted;
                 return Ok(());
             }
@@ -286,13 +286,13 @@ impl Phase {
         };
         match name {
             "absent" => match self.task {
-                Task::Mix { mix, .. } if mix.read > 0 => self.wanted = Wanted::Absent,
+                PhaseTask::Mix { mix, .. } if mix.read > 0 => self.wanted = KeyPresence::Absent,
                 _ => return Err("absent is for phases that read single keys: a, b, c, d and f".to_owned()),
             },
             "warm" => self.warm = parse_amount(value)?,
             "run" => self.run = parse_amount(value)?,
-            "scan" => self.scan = Lengths::Uniform(length(value)?),
-            "exactly" => self.scan = Lengths::Exactly(length(value)?),
+            "scan" => self.scan = ScanLengths::Uniform(length(value)?),
+            "exactly" => self.scan = ScanLengths::Exactly(length(value)?),
             "rate" => match parse_count(value)? {
                 0 => return Err("rate=0: nothing would ever begin".to_owned()),
                 rate => self.rate = Some(rate as f64),
@@ -312,28 +312,34 @@ impl Phase {
 mod tests {
     use super::*;
 
-    const DEFAULTS: Defaults = Defaults {
-        warm: Amount::Milliseconds(8000),
-        run: Amount::Milliseconds(8000),
+    const DEFAULTS: PhaseDefaults = PhaseDefaults {
+        warm: WindowLength::Milliseconds(8000),
+        run: WindowLength::Milliseconds(8000),
         rate: None,
     };
 
     #[test]
     fn phases_are_read_as_they_are_typed() {
-        let phase = Phase::parse("c:uniform+warm=20M+run=8s+rate=5000", DEFAULTS).unwrap();
+        let phase = WorkloadPhase::parse("c:uniform+warm=20M+run=8s+rate=5000", DEFAULTS).unwrap();
         assert!(
-            matches!(phase.task, Task::Mix { distribution: Distribution::Uniform, mix } if mix.read == 100)
+            matches!(phase.task, PhaseTask::Mix { distribution: RecordDistribution::Uniform, mix } if mix.read == 100)
         );
-        assert_eq!(phase.warm, Amount::Operations(20_000_000));
+        assert_eq!(phase.warm, WindowLength::Operations(20_000_000));
         assert_eq!(
             (phase.run, phase.rate),
-            (Amount::Milliseconds(8000), Some(5000.0))
+            (WindowLength::Milliseconds(8000), Some(5000.0))
         );
-        assert_eq!(Phase::parse("load", DEFAULTS).unwrap().task, Task::Load);
-        let scans = Phase::parse("e:exactly=1000", DEFAULTS).unwrap();
-        let misses = Phase::parse("c:absent+uniform", DEFAULTS).unwrap();
-        assert_eq!((misses.wanted, scans.wanted), (Wanted::Absent, Wanted::Present));
-        assert_eq!(scans.scan, Lengths::Exactly(1000));
+        assert_eq!(
+            WorkloadPhase::parse("load", DEFAULTS).unwrap().task,
+            PhaseTask::Load
+        );
+        let scans = WorkloadPhase::parse("e:exactly=1000", DEFAULTS).unwrap();
+        let misses = WorkloadPhase::parse("c:absent+uniform", DEFAULTS).unwrap();
+        assert_eq!(
+            (misses.wanted, scans.wanted),
+            (KeyPresence::Absent, KeyPresence::Present)
+        );
+        assert_eq!(scans.scan, ScanLengths::Exactly(1000));
     }
 
     #[test]
@@ -358,7 +364,7 @@ mod tests {
             ("c:zipf++absent", "a word is missing"),
             ("load:", "without any, write load"),
         ] {
-            let error = Phase::parse(text, DEFAULTS).unwrap_err().to_string();
+            let error = WorkloadPhase::parse(text, DEFAULTS).unwrap_err().to_string();
             assert!(error.contains(word), "{error}");
         }
     }
@@ -385,7 +391,7 @@ mod tests {
     fn lengths_of_scans_are_even() {
         let mut random = fastrand::Rng::with_seed(2);
         let drawn: Vec<usize> = (0..10_000)
-            .map(|_| Lengths::Uniform(100).draw(&mut random))
+            .map(|_| ScanLengths::Uniform(100).draw(&mut random))
             .collect();
         assert!(drawn.iter().all(|length| (1..=100).contains(length)));
         let average = drawn.iter().sum::<usize>() as f64 / 10_000.0;

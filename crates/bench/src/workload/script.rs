@@ -1,7 +1,10 @@
 //! Scripts: consecutive phases without pauses or warm-up, such as `load, a:30s, e:uniform+30s,
 //! delete=90%, a:30s`.
 
-use super::phase::{Amount, Defaults, Lengths, Phase, Task, Wanted, parse_amount, topic, words_of};
+use super::phase::{
+    KeyPresence, PhaseDefaults, PhaseTask, ScanLengths, WindowLength, WorkloadPhase, parse_amount, topic,
+    words_of,
+};
 use anyhow::{Result, anyhow};
 
 /// The parts of a script, for error messages.
@@ -12,7 +15,7 @@ const ALLOWED: &str = "a script has parts such as load (the first), a:30s, e:uni
 ///
 /// # Errors
 /// A message with the wrong part, and the allowed syntax.
-pub fn parse(text: &str, rate: Option<f64>) -> Result<Vec<Phase>> {
+pub fn parse(text: &str, rate: Option<f64>) -> Result<Vec<WorkloadPhase>> {
     let parts = text.split(',').map(str::trim).enumerate();
     parts
         .map(|(at, part)| {
@@ -26,26 +29,26 @@ pub fn parse(text: &str, rate: Option<f64>) -> Result<Vec<Phase>> {
 
 /// Returns whether a script deletes records.
 #[must_use]
-pub fn deletes(phases: &[Phase]) -> bool {
+pub fn deletes(phases: &[WorkloadPhase]) -> bool {
     phases
         .iter()
-        .any(|phase| matches!(phase.task, Task::Delete { .. }))
+        .any(|phase| matches!(phase.task, PhaseTask::Delete { .. }))
 }
 
-fn read(part: &str, is_first: bool, rate: Option<f64>) -> Result<Phase, String> {
+fn read(part: &str, is_first: bool, rate: Option<f64>) -> Result<WorkloadPhase, String> {
     if part.is_empty() {
         return Err("nothing stands there".to_owned());
     }
     if let Some(share) = part.strip_prefix("delete") {
-        return Ok(Phase {
+        return Ok(WorkloadPhase {
             name: String::new(),
-            task: Task::Delete {
+            task: PhaseTask::Delete {
                 percent: percent(share)?,
             },
-            scan: Lengths::Uniform(1),
-            wanted: Wanted::default(),
-            warm: Amount::Operations(0),
-            run: Amount::Operations(0),
+            scan: ScanLengths::Uniform(1),
+            wanted: KeyPresence::default(),
+            warm: WindowLength::Operations(0),
+            run: WindowLength::Operations(0),
             rate,
         });
     }
@@ -76,13 +79,13 @@ fn read(part: &str, is_first: bool, rate: Option<f64>) -> Result<Phase, String> 
     let is_load = name == "load";
     let run = match (is_load, amount) {
         (false, Some(amount)) => amount,
-        (true, None) if is_first => Amount::Operations(0),
+        (true, None) if is_first => WindowLength::Operations(0),
         (true, None) => return Err("records are loaded once, before anything else".to_owned()),
         (true, Some(_)) => return Err("a load takes as long as it takes".to_owned()),
-        (false, None) => Amount::Operations(0),
+        (false, None) => WindowLength::Operations(0),
     };
-    let defaults = Defaults {
-        warm: Amount::Operations(0),
+    let defaults = PhaseDefaults {
+        warm: WindowLength::Operations(0),
         run,
         rate,
     };
@@ -90,7 +93,7 @@ fn read(part: &str, is_first: bool, rate: Option<f64>) -> Result<Phase, String> 
         true => name.to_owned(),
         false => format!("{name}:{}", others.join("+")),
     };
-    let phase = Phase::parse(&text, defaults).map_err(|error| format!("{error:#}"))?;
+    let phase = WorkloadPhase::parse(&text, defaults).map_err(|error| format!("{error:#}"))?;
     if !is_load && amount.is_none() {
         return Err("say for how long, as in a:30s".to_owned());
     }
@@ -131,13 +134,13 @@ mod tests {
                 "6 c:2M+rate=5000"
             ]
         );
-        assert_eq!(phases[0].task, Task::Load);
-        assert_eq!(phases[1].run, Amount::Milliseconds(30_000));
-        assert_eq!(phases[2].run, Amount::Milliseconds(500));
-        assert_eq!(phases[3].task, Task::Delete { percent: 90 });
+        assert_eq!(phases[0].task, PhaseTask::Load);
+        assert_eq!(phases[1].run, WindowLength::Milliseconds(30_000));
+        assert_eq!(phases[2].run, WindowLength::Milliseconds(500));
+        assert_eq!(phases[3].task, PhaseTask::Delete { percent: 90 });
         assert_eq!(
             (phases[5].run, phases[5].rate),
-            (Amount::Operations(2_000_000), Some(5000.0))
+            (WindowLength::Operations(2_000_000), Some(5000.0))
         );
         assert!(phases.iter().all(|phase| phase.warm.is_nothing()));
         assert!(deletes(&phases) && !deletes(&phases[..3]));

@@ -13,9 +13,9 @@ const SUM: usize = 8;
 
 /// Creation and verification of values.
 #[derive(Clone, Copy, Debug)]
-pub struct Values;
+pub struct ValueGenerator;
 
-impl Values {
+impl ValueGenerator {
     /// Generates the value of a key; it depends on `nonce`.
     pub fn fill(value: &mut [u8], key: &[u8], nonce: u64) {
         let Some(body) = value.len().checked_sub(SUM) else {
@@ -54,23 +54,23 @@ mod tests {
     fn a_value_proves_its_key_and_its_bytes() {
         for len in [16, 100, 1000] {
             let mut value = vec![0; len];
-            Values::fill(&mut value, b"key", 7);
-            assert!(Values::is_of(&value, b"key"));
-            assert!(!Values::is_of(&value, b"other"));
+            ValueGenerator::fill(&mut value, b"key", 7);
+            assert!(ValueGenerator::is_of(&value, b"key"));
+            assert!(!ValueGenerator::is_of(&value, b"other"));
             for at in 0..len {
                 value[at] ^= 1;
-                assert!(!Values::is_of(&value, b"key"), "byte {at} of {len}");
+                assert!(!ValueGenerator::is_of(&value, b"key"), "byte {at} of {len}");
                 value[at] ^= 1;
             }
         }
-        assert!(!Values::is_of(b"", b"key"));
+        assert!(!ValueGenerator::is_of(b"", b"key"));
     }
 
     #[test]
     fn values_of_one_key_differ_and_do_not_repeat_themselves() {
         let (mut one, mut other) = ([0; 100], [0; 100]);
-        Values::fill(&mut one, b"key", 1);
-        Values::fill(&mut other, b"key", 2);
+        ValueGenerator::fill(&mut one, b"key", 1);
+        ValueGenerator::fill(&mut other, b"key", 2);
         assert_ne!(one, other);
         let words: std::collections::HashSet<&[u8]> = one.chunks_exact(8).collect();
         assert_eq!(words.len(), 12);

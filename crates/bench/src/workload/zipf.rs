@@ -7,19 +7,19 @@ pub const THETA: f64 = 0.99;
 /// Draws ranks from 0 on; the probability of rank r is proportional to (r + 1)^-0.99. The number of
 /// ranks may grow.
 #[derive(Clone, Debug)]
-pub struct Zipf {
+pub struct ZipfGenerator {
     count: u64,
     zeta: f64,
     eta: f64,
 }
 
-impl Zipf {
+impl ZipfGenerator {
     /// Creates a distribution of ranks below `count`, at least one.
     #[must_use]
-    pub fn new(count: u64) -> Zipf {
+    pub fn new(count: u64) -> ZipfGenerator {
         let count = count.max(1);
         let zeta = zeta(count);
-        Zipf {
+        ZipfGenerator {
             count,
             zeta,
             eta: eta(count, zeta),
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn ranks_come_as_often_as_the_law_says() {
         const DRAWS: u64 = 400_000;
-        let zipf = Zipf::new(10_000);
+        let zipf = ZipfGenerator::new(10_000);
         let mut random = fastrand::Rng::with_seed(1);
         let mut counts = vec![0u64; 10_000];
         for _ in 0..DRAWS {
@@ -124,17 +124,17 @@ mod tests {
 
     #[test]
     fn growing_is_the_same_as_having_been_as_large() {
-        let mut grown = Zipf::new(2000);
+        let mut grown = ZipfGenerator::new(2000);
         grown.grow(5000);
         grown.grow(3000);
-        let large = Zipf::new(5000);
+        let large = ZipfGenerator::new(5000);
         assert!((grown.zeta / large.zeta - 1.0).abs() < 1e-12 && grown.count == 5000);
         assert!((grown.eta / large.eta - 1.0).abs() < 1e-9);
     }
 
     #[test]
     fn one_record_is_drawn_always() {
-        let zipf = Zipf::new(1);
+        let zipf = ZipfGenerator::new(1);
         let mut random = fastrand::Rng::with_seed(1);
         assert!((0..100).all(|_| zipf.draw(&mut random) == 0));
     }

@@ -1,12 +1,12 @@
 //! Every phase, with few records.
 
 use super::{job, rows};
-use alluvium_bench::engine::{EngineOption, Kept, Setup};
+use alluvium_bench::engine::{CapEnforcement, EngineOption, EngineSetup};
 use alluvium_bench::engines::OWN;
-use alluvium_bench::run::Flow;
-use alluvium_bench::workload::phase::{Amount, Phase, Task};
+use alluvium_bench::run::PhaseFlow;
+use alluvium_bench::workload::phase::{PhaseTask, WindowLength, WorkloadPhase};
 use alluvium_bench::workload::script;
-use alluvium_bench::workload::trace::{Head, record};
+use alluvium_bench::workload::trace::{TraceHeader, record};
 
 const ALL: [&str; 12] = [
     "load",
@@ -103,16 +103,16 @@ fn a_trace_is_recorded_and_replayed() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("trace");
     let mut job = job("alluvium", &place.path().join("data"), &["load"]);
-    let drawn = Phase::parse("a", super::DEFAULTS).unwrap();
-    let head = Head {
+    let drawn = WorkloadPhase::parse("a", super::DEFAULTS).unwrap();
+    let head = TraceHeader {
         records: job.records,
         operations: 2500,
     };
     record(&file, &drawn, head, 3).unwrap();
-    job.phases.push(Phase {
+    job.phases.push(WorkloadPhase {
         name: "trace".into(),
-        task: Task::Trace { file },
-        warm: Amount::Operations(0),
+        task: PhaseTask::Trace { file },
+        warm: WindowLength::Operations(0),
         ..drawn
     });
     let rows = rows(&job, &OWN).unwrap();
@@ -124,10 +124,10 @@ fn a_trace_is_recorded_and_replayed() {
 }
 
 /// Returns a job with a script of tiny phases.
-fn scripted(engine: &str, directory: &std::path::Path, text: &str) -> alluvium_bench::run::Job {
+fn scripted(engine: &str, directory: &std::path::Path, text: &str) -> alluvium_bench::run::EngineJob {
     let mut job = job(engine, directory, &[]);
     job.phases = script::parse(text, None).unwrap();
-    job.flow = Flow::Continuous;
+    job.flow = PhaseFlow::Continuous;
     job
 }
 
@@ -178,11 +178,11 @@ fn a_script_deletes_the_same_with_every_number_of_threads() {
     assert_eq!(one, bytes(3));
 }
 
-fn setup(job: &alluvium_bench::run::Job) -> Setup {
-    Setup {
+fn setup(job: &alluvium_bench::run::EngineJob) -> EngineSetup {
+    EngineSetup {
         directory: job.directory.clone(),
         cap: job.cap,
-        kept: Kept::Free,
+        kept: CapEnforcement::Free,
         memory: job.memory,
         log: job.log,
         threads: 1,

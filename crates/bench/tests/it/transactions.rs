@@ -1,43 +1,44 @@
 //! Transactions: tiny runs of every phase, and faulty engines that a run must detect.
 
-use alluvium_bench::engine::Setup;
-use alluvium_bench::run::{Event, Groups, Row};
+use alluvium_bench::engine::EngineSetup;
+use alluvium_bench::run::{ChildEvent, GroupPaths, ResultRow};
 use alluvium_bench::transactions::engine::{
-    Body, Client, Durability, Entry, Mechanism, Stop, Transaction, TransactionalEngine, Tried,
+    AckDurability, AttemptError, AttemptResult, EngineTransaction, IsolationMechanism, TransactionBody,
+    TransactionClient, TransactionalEngine, TransactionalEntry,
 };
-use alluvium_bench::transactions::phase::Phase;
-use alluvium_bench::transactions::{Job, OWN, prove, run_job};
-use alluvium_bench::workload::phase::Amount;
+use alluvium_bench::transactions::phase::TransactionPhase;
+use alluvium_bench::transactions::{OWN, TransactionJob, adapter_test, run_job};
+use alluvium_bench::workload::phase::WindowLength;
 use anyhow::Result;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-fn job(engine: &str, directory: &Path, phases: &str) -> Job {
-    Job {
+fn job(engine: &str, directory: &Path, phases: &str) -> TransactionJob {
+    TransactionJob {
         engine: engine.to_owned(),
         repetition: 1,
         directory: directory.to_owned(),
         counters: 700,
         phases: phases
             .split(',')
-            .map(|text| Phase::parse(text).unwrap())
+            .map(|text| TransactionPhase::parse(text).unwrap())
             .collect(),
-        warm: Amount::Operations(20),
-        run: Amount::Operations(120),
+        warm: WindowLength::Operations(20),
+        run: WindowLength::Operations(120),
         seed: 1,
         cap: 64 << 20,
         memory: Some(16 << 20),
         interval_ms: 100,
-        groups: Groups::default(),
+        groups: GroupPaths::default(),
     }
 }
 
-fn rows(job: &Job, entries: &[Entry]) -> Result<Vec<Row>> {
+fn rows(job: &TransactionJob, entries: &[TransactionalEntry]) -> Result<Vec<ResultRow>> {
     let mut rows = Vec::new();
     run_job(job, entries, &mut |event| {
-        if let Event::Measured(row) = event {
+        if let ChildEvent::Measured(row) = event {
             rows.push(*row);
         }
     })?;
@@ -48,7 +49,7 @@ fn rows(job: &Job, entries: &[Entry]) -> Result<Vec<Row>> {
 fn the_transactions_of_alluvium_are_what_they_are_said_to_be() {
     for entry in OWN {
         let place = tempfile::tempdir().unwrap();
-        if let Err(error) = prove::prove(&entry, place.path()) {
+        if let Err(error) = adapter_test::prove(&entry, place.path()) {
             panic!("{}: {error:#}", entry.name);
         }
     }
@@ -100,10 +101,10 @@ struct InMemory {
     fault: Fault,
 }
 
-fn entry(open: fn(&Setup) -> Result<Box<dyn TransactionalEngine>>) -> [Entry; 1] {
-    [Entry {
+fn entry(open: fn(&EngineSetup) -> Result<Box<dyn TransactionalEngine>>) -> [TransactionalEntry; 1] {
+    [TransactionalEntry {
         name: "memory",
-        mechanism: Mechanism::OneWriter,
+        mechanism: IsolationMechanism::OneWriter,
         open,
     }]
 }
@@ -117,7 +118,7 @@ fn open(fault: Fault) -> Result<Box<dyn TransactionalEngine>> {
 }
 
 impl TransactionalEngine for InMemory {
-    fn client(&self, _: Durability) -> Result<Box<dyn Client + '_>> {
+    fn client(&self, _: AckDurability) -> Result<Box<dyn TransactionClient + '_>> {
         Ok(Box::new(Thread(self)))
     }
 
@@ -132,8 +133,8 @@ impl TransactionalEngine for InMemory {
 
 struct Thread<'a>(&'a InMemory);
 
-impl Client for Thread<'_> {
-    fn attempt(&mut self, body: Body<'_>) -> Tried<()> {
+impl TransactionClient for Thread<'_> {
+    fn attempt(&mut self, body: TransactionBody<'_>) -> AttemptResult<()> {
         let mut pairs = self.0.pairs.lock().unwrap();
         let mut open = Open {
             pairs: &pairs,
@@ -144,14 +145,14 @@ impl Client for Thread<'_> {
         let run = self.0.runs.fetch_add(1, Ordering::Relaxed);
         let is_small = (1..3).contains(&writes.len());
         match self.0.fault {
-            Fault::Conflicts if is_small && run.is_multiple_of(2) => return Err(Stop::Conflict),
+            Fault::Conflicts if is_small && run.is_multiple_of(2) => return Err(AttemptError::Conflict),
             Fault::LosesCommits if is_small && run % 100 == 99 => return Ok(()),
             Fault::Forgets => writes.retain(|(keyspace, _), _| *keyspace < 3),
             _ => {}
         }
         pairs.extend(writes);
         if self.0.fault == Fault::KeepsWhatItRefuses && is_small && run % 100 == 99 {
-            return Err(Stop::Conflict);
+            return Err(AttemptError::Conflict);
         }
         Ok(())
     }
@@ -162,15 +163,20 @@ struct Open<'a> {
     writes: Pairs,
 }
 
-impl Transaction for Open<'_> {
-    fn get_for_update(&mut self, keyspace: usize, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Tried<bool> {
+impl EngineTransaction for Open<'_> {
+    fn get_for_update(
+        &mut self,
+        keyspace: usize,
+        key: &[u8],
+        found: &mut dyn FnMut(&[u8]),
+    ) -> AttemptResult<bool> {
         let place = (keyspace, key.to_vec());
         let value = self.writes.get(&place).or_else(|| self.pairs.get(&place));
         value.inspect(|value| found(value));
         Ok(value.is_some())
     }
 
-    fn put(&mut self, keyspace: usize, key: &[u8], value: &[u8]) -> Tried<()> {
+    fn put(&mut self, keyspace: usize, key: &[u8], value: &[u8]) -> AttemptResult<()> {
         self.writes.insert((keyspace, key.to_vec()), value.to_vec());
         Ok(())
     }
@@ -179,7 +185,9 @@ impl Transaction for Open<'_> {
 #[test]
 fn each_run_that_meets_a_conflict_is_counted() {
     let place = tempfile::tempdir().unwrap();
-    let rows_of = |entries: &[Entry]| rows(&job("memory", place.path(), "rmw:1,commit:1"), entries).unwrap();
+    let rows_of = |entries: &[TransactionalEntry]| {
+        rows(&job("memory", place.path(), "rmw:1,commit:1"), entries).unwrap()
+    };
     for row in rows_of(&entry(|_| open(Fault::Conflicts))) {
         assert_eq!(row.aborts_per_op, Some(1.0), "{}", row.phase);
     }
@@ -191,7 +199,7 @@ fn each_run_that_meets_a_conflict_is_counted() {
 #[test]
 fn lost_updates_and_lost_pairs_end_the_run() {
     let place = tempfile::tempdir().unwrap();
-    let why = |phase: &str, entries: &[Entry]| {
+    let why = |phase: &str, entries: &[TransactionalEntry]| {
         let error = rows(&job("memory", place.path(), phase), entries).unwrap_err();
         format!("{error:#}")
     };
@@ -216,7 +224,7 @@ fn lost_updates_and_lost_pairs_end_the_run() {
         entry(|_| open(Fault::Forgets)),
         entry(|_| open(Fault::KeepsWhatItRefuses)),
     ] {
-        prove::prove(&faulty[0], place.path()).unwrap_err();
+        adapter_test::prove(&faulty[0], place.path()).unwrap_err();
     }
 }
 

@@ -1,8 +1,8 @@
 //! Engines with wrong answers fail the run.
 
 use super::{job, rows};
-use alluvium_bench::engine::{EachPair, Engine, Entry, Session, Setup};
-use alluvium_bench::workload::values::Values;
+use alluvium_bench::engine::{BenchEngine, EachPair, EngineEntry, EngineSession, EngineSetup};
+use alluvium_bench::workload::values::ValueGenerator;
 use anyhow::Result;
 
 /// The fault of an engine.
@@ -19,7 +19,7 @@ struct Sinner(Sin, usize);
 
 macro_rules! opens {
     ($name:ident, $sin:expr) => {
-        fn $name(setup: &Setup) -> Result<Box<dyn Engine>> {
+        fn $name(setup: &EngineSetup) -> Result<Box<dyn BenchEngine>> {
             Ok(Box::new(Sinner($sin, setup.value_bytes)))
         }
     };
@@ -31,8 +31,8 @@ opens!(shortens, Sin::ShortensValues);
 opens!(disorders, Sin::ScansOutOfOrder);
 opens!(forgets, Sin::ForgetsOneOfMany);
 
-impl Engine for Sinner {
-    fn session(&self) -> Result<Box<dyn Session + '_>> {
+impl BenchEngine for Sinner {
+    fn session(&self) -> Result<Box<dyn EngineSession + '_>> {
         Ok(Box::new(Thread(self)))
     }
 
@@ -51,7 +51,7 @@ impl Engine for Sinner {
 
 struct Thread<'a>(&'a Sinner);
 
-impl Session for Thread<'_> {
+impl EngineSession for Thread<'_> {
     fn put(&mut self, _: &[u8], _: &[u8]) -> Result<()> {
         Ok(())
     }
@@ -64,9 +64,9 @@ impl Session for Thread<'_> {
         let mut value = vec![0; self.0.1];
         match self.0.0 {
             Sin::LosesRecords => return Ok(false),
-            Sin::AnswersForAnother => Values::fill(&mut value, b"another", 1),
+            Sin::AnswersForAnother => ValueGenerator::fill(&mut value, b"another", 1),
             Sin::ShortensValues => value.truncate(self.0.1 - 1),
-            _ => Values::fill(&mut value, key, 1),
+            _ => ValueGenerator::fill(&mut value, key, 1),
         }
         found(&value);
         Ok(true)
@@ -75,7 +75,7 @@ impl Session for Thread<'_> {
     fn scan(&mut self, from: &[u8], limit: usize, each: EachPair<'_>) -> Result<usize> {
         let mut value = vec![0; self.0.1];
         for _ in 0..limit {
-            Values::fill(&mut value, from, 1);
+            ValueGenerator::fill(&mut value, from, 1);
             each(from, &value);
         }
         Ok(limit)
@@ -88,14 +88,14 @@ impl Session for Thread<'_> {
 
 #[test]
 fn every_wrong_answer_is_noticed() {
-    let entry = |open| Entry {
+    let entry = |open| EngineEntry {
         name: "sinner",
         options: &[],
         open,
     };
     for (open, phase, words) in [
         (
-            loses as fn(&Setup) -> Result<Box<dyn Engine>>,
+            loses as fn(&EngineSetup) -> Result<Box<dyn BenchEngine>>,
             "c",
             "nothing was found",
         ),
@@ -117,7 +117,7 @@ fn a_deleted_record_that_is_found_is_noticed() {
     let place = tempfile::tempdir().unwrap();
     let mut job = job("sinner", place.path(), &[]);
     job.phases = alluvium_bench::workload::script::parse("load, delete=50%", None).unwrap();
-    let entry = Entry {
+    let entry = EngineEntry {
         name: "sinner",
         options: &[],
         open: disorders,

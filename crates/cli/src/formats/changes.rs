@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// A change of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change<'a> {
+pub enum RowChange<'a> {
     /// Sets a value, optionally with a time to live in milliseconds.
     Put(&'a [u8], &'a [u8], Option<u64>),
     /// Deletes the key.
@@ -14,7 +14,7 @@ pub enum Change<'a> {
 }
 
 #[derive(Clone, Debug)]
-enum Kept {
+enum ChangeSpan {
     Put(Range<usize>, Range<usize>, Option<u64>),
     Delete(Range<usize>),
     Command(Range<usize>),
@@ -22,16 +22,16 @@ enum Kept {
 
 /// A list of changes.
 #[derive(Clone, Debug, Default)]
-pub struct Changes {
+pub struct RowChanges {
     bytes: Vec<u8>,
-    list: Vec<Kept>,
+    list: Vec<ChangeSpan>,
 }
 
-impl Changes {
+impl RowChanges {
     /// Creates an empty list.
     #[must_use]
-    pub fn new() -> Changes {
-        Changes::default()
+    pub fn new() -> RowChanges {
+        RowChanges::default()
     }
 
     /// Removes all changes. Keeps the memory.
@@ -54,7 +54,9 @@ impl Changes {
 
     /// Keeps only the first `len` changes.
     pub fn truncate(&mut self, len: usize) {
-        if let Some(Kept::Put(first, ..) | Kept::Delete(first) | Kept::Command(first)) = self.list.get(len) {
+        if let Some(ChangeSpan::Put(first, ..) | ChangeSpan::Delete(first) | ChangeSpan::Command(first)) =
+            self.list.get(len)
+        {
             self.bytes.truncate(first.start);
             self.list.truncate(len);
         }
@@ -62,13 +64,13 @@ impl Changes {
 
     /// Splits off the changes after the first `len`.
     #[must_use]
-    pub fn split_off(&mut self, len: usize) -> Changes {
-        let mut rest = Changes::new();
+    pub fn split_off(&mut self, len: usize) -> RowChanges {
+        let mut rest = RowChanges::new();
         for change in self.iter_from(len) {
             match change {
-                Change::Put(key, value, ms) => rest.put_for(key, value, ms),
-                Change::Delete(key) => rest.delete(key),
-                Change::Command(bytes) => rest.command(bytes),
+                RowChange::Put(key, value, ms) => rest.put_for(key, value, ms),
+                RowChange::Delete(key) => rest.delete(key),
+                RowChange::Command(bytes) => rest.command(bytes),
             }
         }
         self.truncate(len);
@@ -89,34 +91,34 @@ impl Changes {
     /// Appends a change that sets a value with a time to live in milliseconds.
     pub fn put_for(&mut self, key: &[u8], value: &[u8], ms: Option<u64>) {
         let (key, value) = (self.keep(key), self.keep(value));
-        self.list.push(Kept::Put(key, value, ms));
+        self.list.push(ChangeSpan::Put(key, value, ms));
     }
 
     /// Appends a change that deletes a key.
     pub fn delete(&mut self, key: &[u8]) {
         let key = self.keep(key);
-        self.list.push(Kept::Delete(key));
+        self.list.push(ChangeSpan::Delete(key));
     }
 
     /// Appends a Redis command in the wire format of requests.
     pub fn command(&mut self, bytes: &[u8]) {
         let bytes = self.keep(bytes);
-        self.list.push(Kept::Command(bytes));
+        self.list.push(ChangeSpan::Command(bytes));
     }
 
     /// Returns an iterator over the changes in order.
-    pub fn iter(&self) -> impl Iterator<Item = Change<'_>> {
+    pub fn iter(&self) -> impl Iterator<Item = RowChange<'_>> {
         self.iter_from(0)
     }
 
     /// Returns an iterator over the changes after the first ones.
-    pub fn iter_from(&self, first: usize) -> impl Iterator<Item = Change<'_>> {
+    pub fn iter_from(&self, first: usize) -> impl Iterator<Item = RowChange<'_>> {
         self.list.iter().skip(first).map(|kept| match kept {
-            Kept::Put(key, value, ms) => {
-                Change::Put(&self.bytes[key.clone()], &self.bytes[value.clone()], *ms)
+            ChangeSpan::Put(key, value, ms) => {
+                RowChange::Put(&self.bytes[key.clone()], &self.bytes[value.clone()], *ms)
             }
-            Kept::Delete(key) => Change::Delete(&self.bytes[key.clone()]),
-            Kept::Command(bytes) => Change::Command(&self.bytes[bytes.clone()]),
+            ChangeSpan::Delete(key) => RowChange::Delete(&self.bytes[key.clone()]),
+            ChangeSpan::Command(bytes) => RowChange::Command(&self.bytes[bytes.clone()]),
         })
     }
 }
@@ -127,20 +129,23 @@ mod tests {
 
     #[test]
     fn the_last_ones_are_forgotten_or_taken_away() {
-        let mut changes = Changes::new();
+        let mut changes = RowChanges::new();
         changes.put(b"a", b"1");
         changes.put_for(b"b", b"2", Some(3));
         changes.delete(b"c");
         let rest = changes.split_off(1);
-        let all: Vec<Change<'_>> = rest.iter().collect();
-        assert_eq!(all, [Change::Put(b"b", b"2", Some(3)), Change::Delete(b"c")]);
+        let all: Vec<RowChange<'_>> = rest.iter().collect();
+        assert_eq!(
+            all,
+            [RowChange::Put(b"b", b"2", Some(3)), RowChange::Delete(b"c")]
+        );
         changes.put(b"d", b"4");
         changes.truncate(1);
         changes.put(b"e", b"5");
-        let all: Vec<Change<'_>> = changes.iter().collect();
+        let all: Vec<RowChange<'_>> = changes.iter().collect();
         assert_eq!(
             all,
-            [Change::Put(b"a", b"1", None), Change::Put(b"e", b"5", None)]
+            [RowChange::Put(b"a", b"1", None), RowChange::Put(b"e", b"5", None)]
         );
         assert_eq!((changes.len(), changes.is_empty()), (2, false));
     }

@@ -5,8 +5,8 @@
 
 use super::lines::one_line;
 use super::source::without_end;
-use super::template::{Part, Template};
-use super::{Changes, Next, ReadRows, Source, WriteRows, broken};
+use super::template::{KeyTemplate, TemplatePart};
+use super::{InputSource, NextRow, ReadRows, RowChanges, WriteRows, broken};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::value::RawValue;
@@ -15,24 +15,24 @@ use std::io::{self, Write};
 
 /// How an object is converted to a key and a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum JsonMapping {
     /// Objects with the fields `key` and `value`, or `key_base64` and `value_base64`, as the writer
     /// produces them.
     Pairs,
     /// The key is made from fields by a template. The value is a field, or the whole line.
-    Fields(Template, Option<String>),
+    Fields(KeyTemplate, Option<String>),
 }
 
 /// A reader of JSON Lines.
 #[derive(Clone, Debug)]
 pub struct JsonReader {
-    shape: Shape,
+    shape: JsonMapping,
 }
 
 impl JsonReader {
     /// Creates a reader.
     #[must_use]
-    pub fn new(shape: Shape) -> JsonReader {
+    pub fn new(shape: JsonMapping) -> JsonReader {
         JsonReader { shape }
     }
 }
@@ -42,11 +42,11 @@ const SHOWN: usize = 20;
 
 /// The fields of an object by name, each with its text in the line. Of duplicate fields the last
 /// one counts.
-type Fields<'l> = BTreeMap<String, &'l RawValue>;
+type JsonFields<'l> = BTreeMap<String, &'l RawValue>;
 
 /// Parses the fields of an object. Numbers are not converted: a double has only 53 bits, and a
 /// number may have several texts.
-fn object(text: &[u8]) -> Result<Fields<'_>, String> {
+fn object(text: &[u8]) -> Result<JsonFields<'_>, String> {
     serde_json::from_slice(text).map_err(|error| {
         let rest = &text[error.column().saturating_sub(1).min(text.len())..];
         let shown = crate::values::bytes::escape(&rest[..rest.len().min(SHOWN)]);
@@ -74,7 +74,7 @@ fn bytes(name: &str, value: &RawValue) -> Result<Vec<u8>, String> {
 
 /// Returns the bytes of a field. `a.b` is the field `b` of the object in `a`, unless a field with
 /// that whole name exists.
-fn field(object: &Fields<'_>, path: &str) -> Result<Vec<u8>, String> {
+fn field(object: &JsonFields<'_>, path: &str) -> Result<Vec<u8>, String> {
     if let Some(found) = object.get(path) {
         return bytes(path, found);
     }
@@ -83,7 +83,7 @@ fn field(object: &Fields<'_>, path: &str) -> Result<Vec<u8>, String> {
 }
 
 /// Returns the value at the end of a path.
-fn inner<'l>(object: &Fields<'l>, path: &str) -> Option<&'l RawValue> {
+fn inner<'l>(object: &JsonFields<'l>, path: &str) -> Option<&'l RawValue> {
     let mut steps = path.split('.');
     let mut value = *object.get(steps.next()?)?;
     for step in steps {
@@ -93,7 +93,7 @@ fn inner<'l>(object: &Fields<'l>, path: &str) -> Option<&'l RawValue> {
 }
 
 /// Returns the key or value of a pair, from `name` or `name_base64`.
-fn side(object: &Fields<'_>, name: &str) -> Result<Vec<u8>, String> {
+fn side(object: &JsonFields<'_>, name: &str) -> Result<Vec<u8>, String> {
     let other = format!("{name}_base64");
     match (object.get(name), object.get(&other)) {
         (Some(value), None) => bytes(name, value),
@@ -105,16 +105,16 @@ fn side(object: &Fields<'_>, name: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-fn read(shape: &Shape, line: &[u8], changes: &mut Changes) -> Result<(), String> {
+fn read(shape: &JsonMapping, line: &[u8], changes: &mut RowChanges) -> Result<(), String> {
     let object = object(line)?;
     match shape {
-        Shape::Pairs => changes.put(&side(&object, "key")?, &side(&object, "value")?),
-        Shape::Fields(template, value) => {
+        JsonMapping::Pairs => changes.put(&side(&object, "key")?, &side(&object, "value")?),
+        JsonMapping::Fields(template, value) => {
             let mut key = Vec::new();
             for part in template.parts() {
                 match part {
-                    Part::Text(text) => key.extend_from_slice(text),
-                    Part::Field(name) => key.append(&mut field(&object, name)?),
+                    TemplatePart::Text(text) => key.extend_from_slice(text),
+                    TemplatePart::Field(name) => key.append(&mut field(&object, name)?),
                 }
             }
             match value {
@@ -127,19 +127,24 @@ fn read(shape: &Shape, line: &[u8], changes: &mut Changes) -> Result<(), String>
 }
 
 impl ReadRows for JsonReader {
-    fn next(&mut self, source: &mut Source, row: &mut usize, changes: &mut Changes) -> io::Result<Next> {
+    fn next(
+        &mut self,
+        source: &mut InputSource,
+        row: &mut usize,
+        changes: &mut RowChanges,
+    ) -> io::Result<NextRow> {
         let line = source.line()?;
         *row = line.len();
         if line.is_empty() {
-            return Ok(Next::End);
+            return Ok(NextRow::End);
         }
         let line = without_end(line);
         if line.trim_ascii().is_empty() {
-            return Ok(Next::Row);
+            return Ok(NextRow::Row);
         }
         Ok(match read(&self.shape, line, changes) {
-            Ok(()) => Next::Row,
-            Err(why) => Next::Bad(why),
+            Ok(()) => NextRow::Row,
+            Err(why) => NextRow::Bad(why),
         })
     }
 }

@@ -1,13 +1,13 @@
 //! Plain lines: each has a key, or a key, a separator and a value.
 
-use super::mark::Opening;
+use super::mark::BomWriter;
 use super::source::without_end;
-use super::{Changes, Next, ReadRows, Source, WriteRows, broken};
+use super::{InputSource, NextRow, ReadRows, RowChanges, WriteRows, broken};
 use std::io::{self, Write};
 
 /// The parts of a record on a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Parts {
+pub enum LineParts {
     /// The key. The value is empty.
     Key,
     /// The key, this separator, and the value.
@@ -18,42 +18,47 @@ pub enum Parts {
 
 /// A reader and writer of lines.
 #[derive(Clone, Debug)]
-pub struct Lines {
-    parts: Parts,
-    opening: Opening,
+pub struct LineFormat {
+    parts: LineParts,
+    opening: BomWriter,
 }
 
-impl Lines {
+impl LineFormat {
     /// Creates a reader or writer for lines with these parts.
     #[must_use]
-    pub fn new(parts: Parts) -> Lines {
-        Lines {
+    pub fn new(parts: LineParts) -> LineFormat {
+        LineFormat {
             parts,
-            opening: Opening::default(),
+            opening: BomWriter::default(),
         }
     }
 }
 
-impl ReadRows for Lines {
-    fn next(&mut self, source: &mut Source, row: &mut usize, changes: &mut Changes) -> io::Result<Next> {
+impl ReadRows for LineFormat {
+    fn next(
+        &mut self,
+        source: &mut InputSource,
+        row: &mut usize,
+        changes: &mut RowChanges,
+    ) -> io::Result<NextRow> {
         let line = source.line()?;
         *row = line.len();
         if line.is_empty() {
-            return Ok(Next::End);
+            return Ok(NextRow::End);
         }
         let line = without_end(line);
-        let Parts::Both(separator) = &self.parts else {
+        let LineParts::Both(separator) = &self.parts else {
             changes.put(line, &[]);
-            return Ok(Next::Row);
+            return Ok(NextRow::Row);
         };
         let Some(at) = memchr::memmem::find(line, separator) else {
             let separator = separator.escape_ascii();
-            return Ok(Next::Bad(format!(
+            return Ok(NextRow::Bad(format!(
                 "there is no \"{separator}\" between a key and a value"
             )));
         };
         changes.put(&line[..at], &line[at + separator.len()..]);
-        Ok(Next::Row)
+        Ok(NextRow::Row)
     }
 }
 
@@ -68,10 +73,10 @@ pub(crate) fn one_line(what: &str, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-impl WriteRows for Lines {
+impl WriteRows for LineFormat {
     fn row(&mut self, out: &mut dyn Write, key: &[u8], value: &[u8]) -> io::Result<()> {
         match &self.parts {
-            Parts::Key => {
+            LineParts::Key => {
                 one_line("key", key)?;
                 if !value.is_empty() {
                     let shown = crate::values::bytes::escape(key);
@@ -81,7 +86,7 @@ impl WriteRows for Lines {
                 }
                 self.opening.write(out, key)?;
             }
-            Parts::Both(separator) => {
+            LineParts::Both(separator) => {
                 one_line("key", key)?;
                 one_line("value", value)?;
                 // The first occurrence of the separator in the line must be this one, even if the
@@ -96,7 +101,7 @@ impl WriteRows for Lines {
                 self.opening.write(out, &line)?;
                 out.write_all(value)?;
             }
-            Parts::Value => {
+            LineParts::Value => {
                 one_line("value", value)?;
                 self.opening.write(out, value)?;
             }

@@ -9,11 +9,11 @@ pub(super) const MARK: &[u8] = b"\xef\xbb\xbf";
 /// Writes the beginning of a file so that a reader finds the same rows, even if the first one
 /// begins with the bytes of the mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Opening {
+pub(super) struct BomWriter {
     is_written: bool,
 }
 
-impl Opening {
+impl BomWriter {
     /// Records that something was written before the rows.
     pub(super) fn written(&mut self) {
         self.is_written = true;

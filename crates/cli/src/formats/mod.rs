@@ -4,7 +4,7 @@
 //! *Knows*: CSV, TSV, JSON Lines, plain lines, length-prefixed binary, Redis protocol; which bytes
 //! form a row, and what the row means.
 //!
-//! *Does not know*: stores. A row is converted to [`Changes`], which the caller applies.
+//! *Does not know*: stores. A row is converted to [`RowChanges`], which the caller applies.
 //!
 //! *Read in this order*: `source.rs` (buffered input), `changes.rs` (the meaning of rows),
 //! `lines.rs` (the simplest format), then any; `template.rs` (keys made from fields), `mark.rs`
@@ -27,9 +27,9 @@ pub mod redis;
 pub mod source;
 pub mod template;
 
-pub use changes::{Change, Changes};
-pub use source::Source;
-pub use template::Template;
+pub use changes::{RowChange, RowChanges};
+pub use source::InputSource;
+pub use template::KeyTemplate;
 
 use clap::ValueEnum;
 use std::io::{self, Write};
@@ -37,7 +37,7 @@ use std::path::Path;
 
 /// What the bytes of a file mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum FileFormat {
     /// Comma-separated values with a header.
     Csv,
     /// Tab-separated values with a header, quoted as CSV is.
@@ -52,30 +52,30 @@ pub enum Format {
     Redis,
 }
 
-impl Format {
+impl FileFormat {
     /// Returns the name of the format on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Format::Csv => "csv",
-            Format::Tsv => "tsv",
-            Format::Jsonl => "jsonl",
-            Format::Lines => "lines",
-            Format::Binary => "binary",
-            Format::Redis => "redis",
+            FileFormat::Csv => "csv",
+            FileFormat::Tsv => "tsv",
+            FileFormat::Jsonl => "jsonl",
+            FileFormat::Lines => "lines",
+            FileFormat::Binary => "binary",
+            FileFormat::Redis => "redis",
         }
     }
 
     /// Returns the format of a file name's extension.
     #[must_use]
-    pub fn of_file(path: &Path) -> Option<Format> {
+    pub fn of_file(path: &Path) -> Option<FileFormat> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
-            "csv" => Some(Format::Csv),
-            "tsv" | "tab" => Some(Format::Tsv),
-            "jsonl" | "ndjson" => Some(Format::Jsonl),
-            "txt" | "lines" => Some(Format::Lines),
-            "bin" | "kv" => Some(Format::Binary),
-            "redis" | "resp" => Some(Format::Redis),
+            "csv" => Some(FileFormat::Csv),
+            "tsv" | "tab" => Some(FileFormat::Tsv),
+            "jsonl" | "ndjson" => Some(FileFormat::Jsonl),
+            "txt" | "lines" => Some(FileFormat::Lines),
+            "bin" | "kv" => Some(FileFormat::Binary),
+            "redis" | "resp" => Some(FileFormat::Redis),
             _ => None,
         }
     }
@@ -83,8 +83,8 @@ impl Format {
 
 /// The next element of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// A row. Its changes were added to the [`Changes`].
+pub enum NextRow {
+    /// A row. Its changes were added to the [`RowChanges`].
     Row,
     /// An invalid row and the reason. Parsing continues after its bytes.
     Bad(String),
@@ -100,7 +100,12 @@ pub trait ReadRows {
     ///
     /// # Errors
     /// Errors of the source, or a fault after which nothing can be parsed.
-    fn next(&mut self, source: &mut Source, row: &mut usize, changes: &mut Changes) -> io::Result<Next>;
+    fn next(
+        &mut self,
+        source: &mut InputSource,
+        row: &mut usize,
+        changes: &mut RowChanges,
+    ) -> io::Result<NextRow>;
 }
 
 /// A writer of keys and values as rows.

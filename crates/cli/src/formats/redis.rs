@@ -1,9 +1,9 @@
 //! Redis protocol: commands as clients send them and as `redis-cli --pipe` accepts them. Only
 //! commands that set or delete plain values unconditionally are supported.
 
-use super::{Changes, Next, ReadRows, Source, WriteRows, broken};
+use super::{InputSource, NextRow, ReadRows, RowChanges, WriteRows, broken};
 use alluvium::{MAX_KEY, MAX_VALUE};
-use alluvium_server::resp::{Limits, Parser, Requests};
+use alluvium_server::resp::{ParsedRequests, RequestLimits, RequestParser};
 use std::io::{self, Write};
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use std::ops::Range;
 const MAX_WORDS: usize = 1 << 20;
 
 /// Limits of an inline command: those of any row.
-const LINE: Limits = Limits {
+const LINE: RequestLimits = RequestLimits {
     bytes: usize::MAX,
     argument: usize::MAX,
     arguments: MAX_WORDS,
@@ -20,7 +20,7 @@ const LINE: Limits = Limits {
 
 /// A reader and writer of commands.
 #[derive(Clone, Debug, Default)]
-pub struct Redis {
+pub struct RedisFormat {
     /// The words of a command, as ranges of the source, or of `typed` for an inline command.
     words: Vec<Range<usize>>,
     /// The decoded words of an inline command, concatenated.
@@ -29,26 +29,26 @@ pub struct Redis {
     takes_all: bool,
 }
 
-impl Redis {
+impl RedisFormat {
     /// Creates a reader or writer.
     #[must_use]
-    pub fn new() -> Redis {
-        Redis::default()
+    pub fn new() -> RedisFormat {
+        RedisFormat::default()
     }
 
     /// Returns a reader that accepts all commands, as [`Change::Command`](super::Change::Command),
     /// for callers that execute them.
     #[must_use]
-    pub fn of_commands() -> Redis {
-        Redis {
+    pub fn of_commands() -> RedisFormat {
+        RedisFormat {
             takes_all: true,
-            ..Redis::default()
+            ..RedisFormat::default()
         }
     }
 
     /// Finds the line that begins at `at`. Returns the positions of its end without and with the
     /// line end.
-    fn line(source: &mut Source, at: usize) -> io::Result<Option<(usize, usize)>> {
+    fn line(source: &mut InputSource, at: usize) -> io::Result<Option<(usize, usize)>> {
         let mut seen = at;
         loop {
             let rest = source.rest();
@@ -70,7 +70,7 @@ impl Redis {
 
     /// Parses the number after `sign` on the line at `at`. Returns it with the start of the next
     /// line.
-    fn number(source: &mut Source, at: usize, sign: u8, most: usize) -> io::Result<(usize, usize)> {
+    fn number(source: &mut InputSource, at: usize, sign: u8, most: usize) -> io::Result<(usize, usize)> {
         let Some((end, next)) = Self::line(source, at)? else {
             return Err(broken(
                 "the input ends in the middle of a command: it was cut short",
@@ -98,7 +98,7 @@ impl Redis {
     /// # Errors
     /// Errors of the source, or a fault after which nothing can be parsed. The inner result is an
     /// error of this command only.
-    fn command(&mut self, source: &mut Source, row: &mut usize) -> io::Result<Result<(), String>> {
+    fn command(&mut self, source: &mut InputSource, row: &mut usize) -> io::Result<Result<(), String>> {
         self.words.clear();
         self.typed = None;
         if source.at_least(1)?.is_empty() {
@@ -113,7 +113,7 @@ impl Redis {
     }
 
     /// Finds the words of a command with a word count. Returns its length in bytes.
-    fn counted(&mut self, source: &mut Source) -> io::Result<usize> {
+    fn counted(&mut self, source: &mut InputSource) -> io::Result<usize> {
         let (words, mut at) = Self::number(source, 0, b'*', MAX_WORDS)?;
         for _ in 0..words {
             let (length, start) = Self::number(source, at, b'$', MAX_VALUE.max(MAX_KEY))?;
@@ -134,15 +134,15 @@ impl Redis {
     }
 
     /// Finds the words of an inline command by the rules of a server, which allow quotes.
-    fn inline(&mut self, source: &mut Source, row: &mut usize) -> io::Result<Result<(), String>> {
+    fn inline(&mut self, source: &mut InputSource, row: &mut usize) -> io::Result<Result<(), String>> {
         let (end, next) = match Self::line(source, 0)? {
             Some(found) => found,
             None => (source.rest().len(), source.rest().len()),
         };
         *row = next;
         let mut line = [&source.rest()[..end], b"\n"].concat();
-        let mut requests = Requests::default();
-        if Parser::default()
+        let mut requests = ParsedRequests::default();
+        if RequestParser::default()
             .parse(&mut line, &mut requests, &LINE, 1)
             .is_err()
         {
@@ -161,7 +161,7 @@ impl Redis {
     }
 
     /// Returns the words found.
-    fn found<'w>(&'w self, source: &'w Source) -> Vec<&'w [u8]> {
+    fn found<'w>(&'w self, source: &'w InputSource) -> Vec<&'w [u8]> {
         let bytes = self.typed.as_deref().unwrap_or(source.rest());
         self.words.iter().map(|word| &bytes[word.clone()]).collect()
     }
@@ -175,7 +175,7 @@ fn number(word: &[u8]) -> Result<u64, String> {
 }
 
 /// Converts a command to changes.
-fn apply(words: &[&[u8]], changes: &mut Changes) -> Result<(), String> {
+fn apply(words: &[&[u8]], changes: &mut RowChanges) -> Result<(), String> {
     let Some((name, rest)) = words.split_first() else {
         return Ok(());
     };
@@ -211,13 +211,18 @@ fn apply(words: &[&[u8]], changes: &mut Changes) -> Result<(), String> {
     Ok(())
 }
 
-impl ReadRows for Redis {
-    fn next(&mut self, source: &mut Source, row: &mut usize, changes: &mut Changes) -> io::Result<Next> {
+impl ReadRows for RedisFormat {
+    fn next(
+        &mut self,
+        source: &mut InputSource,
+        row: &mut usize,
+        changes: &mut RowChanges,
+    ) -> io::Result<NextRow> {
         if let Err(why) = self.command(source, row)? {
-            return Ok(Next::Bad(why));
+            return Ok(NextRow::Bad(why));
         }
         if *row == 0 {
-            return Ok(Next::End);
+            return Ok(NextRow::End);
         }
         let words = self.found(source);
         if self.takes_all {
@@ -225,17 +230,17 @@ impl ReadRows for Redis {
                 let is_nothing = name.eq_ignore_ascii_case(b"PING") || name.eq_ignore_ascii_case(b"ECHO");
                 if name.eq_ignore_ascii_case(b"SELECT") && !rest.is_empty() {
                     let why = "SELECT would change the database in the middle: choose it with --redis-db, and import each by itself";
-                    return Ok(Next::Bad(why.to_owned()));
+                    return Ok(NextRow::Bad(why.to_owned()));
                 }
                 if !is_nothing {
                     changes.command(&encode(&words));
                 }
             }
-            return Ok(Next::Row);
+            return Ok(NextRow::Row);
         }
         Ok(match apply(&words, changes) {
-            Ok(()) => Next::Row,
-            Err(why) => Next::Bad(why),
+            Ok(()) => NextRow::Row,
+            Err(why) => NextRow::Bad(why),
         })
     }
 }
@@ -278,7 +283,7 @@ fn line(bytes: &[u8]) -> (Option<usize>, &[u8]) {
     (digits.and_then(|digits| digits.parse().ok()), &bytes[end + 2..])
 }
 
-impl WriteRows for Redis {
+impl WriteRows for RedisFormat {
     fn row(&mut self, out: &mut dyn Write, key: &[u8], value: &[u8]) -> io::Result<()> {
         write!(out, "*3\r\n$3\r\nSET\r\n${}\r\n", key.len())?;
         out.write_all(key)?;

@@ -16,7 +16,7 @@ pub const TAIL: usize = 4096;
 pub const MAX_ROW: usize = 2 * (alluvium::MAX_KEY + alluvium::MAX_VALUE);
 
 /// A buffered stream of bytes.
-pub struct Source {
+pub struct InputSource {
     reader: Box<dyn Read + Send>,
     buffer: Vec<u8>,
     start: usize,
@@ -30,7 +30,7 @@ pub struct Source {
     tail: Vec<u8>,
 }
 
-impl fmt::Debug for Source {
+impl fmt::Debug for InputSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Source")
             .field("offset", &self.offset)
@@ -38,11 +38,11 @@ impl fmt::Debug for Source {
     }
 }
 
-impl Source {
+impl InputSource {
     /// Creates a source for a stream of which `offset` bytes have been consumed already.
     #[must_use]
-    pub fn new(reader: Box<dyn Read + Send>, offset: u64) -> Source {
-        Source {
+    pub fn new(reader: Box<dyn Read + Send>, offset: u64) -> InputSource {
+        InputSource {
             reader,
             buffer: Vec::new(),
             start: 0,
@@ -56,7 +56,7 @@ impl Source {
 
     /// Limits rows to this length, at most [`MAX_ROW`]. A row is held in memory as a whole.
     #[must_use]
-    pub fn longest(mut self, bytes: usize) -> Source {
+    pub fn longest(mut self, bytes: usize) -> InputSource {
         self.longest = bytes.min(MAX_ROW);
         self
     }

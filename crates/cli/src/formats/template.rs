@@ -2,36 +2,36 @@
 
 /// The template of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Template {
+pub struct KeyTemplate {
     text: String,
-    parts: Vec<Part>,
+    parts: Vec<TemplatePart>,
 }
 
 /// A part of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum TemplatePart {
     /// Literal bytes.
     Text(Vec<u8>),
     /// The content of a field.
     Field(String),
 }
 
-impl Template {
+impl KeyTemplate {
     /// Parses a template: a field's name, or text with names in braces. `{{` and `}}` stand for
     /// braces.
     ///
     /// # Errors
     /// A description of the fault.
-    pub fn parse(text: &str) -> Result<Template, String> {
+    pub fn parse(text: &str) -> Result<KeyTemplate, String> {
         if text.is_empty() {
             return Err(
                 "the key is empty: name a column, or write a template as in {country}/{city}".to_owned(),
             );
         }
         if !text.contains(['{', '}']) {
-            return Ok(Template {
+            return Ok(KeyTemplate {
                 text: text.to_owned(),
-                parts: vec![Part::Field(text.to_owned())],
+                parts: vec![TemplatePart::Field(text.to_owned())],
             });
         }
         let mut parts = Vec::new();
@@ -53,21 +53,21 @@ impl Template {
                 ));
             };
             if !plain.is_empty() {
-                parts.push(Part::Text(std::mem::take(&mut plain).into_bytes()));
+                parts.push(TemplatePart::Text(std::mem::take(&mut plain).into_bytes()));
             }
-            parts.push(Part::Field(name.to_owned()));
+            parts.push(TemplatePart::Field(name.to_owned()));
             rest = behind;
         }
         plain.push_str(rest);
         if !plain.is_empty() {
-            parts.push(Part::Text(plain.into_bytes()));
+            parts.push(TemplatePart::Text(plain.into_bytes()));
         }
-        if !parts.iter().any(|part| matches!(part, Part::Field(_))) {
+        if !parts.iter().any(|part| matches!(part, TemplatePart::Field(_))) {
             return Err(format!(
                 "{text:?} names no field, so all rows would have one key: write {{name}}"
             ));
         }
-        Ok(Template {
+        Ok(KeyTemplate {
             text: text.to_owned(),
             parts,
         })
@@ -81,7 +81,7 @@ impl Template {
 
     /// Returns its parts in order.
     #[must_use]
-    pub fn parts(&self) -> &[Part] {
+    pub fn parts(&self) -> &[TemplatePart] {
         &self.parts
     }
 }
@@ -92,9 +92,9 @@ mod tests {
 
     #[test]
     fn a_name_alone_is_a_field_and_braces_are_fields_among_text() {
-        let field = |name: &str| Part::Field(name.to_owned());
-        let text = |text: &str| Part::Text(text.as_bytes().to_vec());
-        let parts = |template: &str| Template::parse(template).unwrap().parts;
+        let field = |name: &str| TemplatePart::Field(name.to_owned());
+        let text = |text: &str| TemplatePart::Text(text.as_bytes().to_vec());
+        let parts = |template: &str| KeyTemplate::parse(template).unwrap().parts;
         assert_eq!(parts("city"), [field("city")]);
         assert_eq!(
             parts("{country}/{city}"),
@@ -102,7 +102,7 @@ mod tests {
         );
         assert_eq!(parts("{{{a}}}x"), [text("{"), field("a"), text("}x")]);
         for wrong in ["", "{", "a}b", "{a", "{{x}}"] {
-            assert!(Template::parse(wrong).is_err(), "{wrong}");
+            assert!(KeyTemplate::parse(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The layout of the table that a keyspace was imported from, kept so that its values can be
 //! exported in the same form.
 
-use crate::formats::Format;
-use crate::formats::csv::{Head, LineEnd};
-use crate::store::{Store, walk};
-use crate::values::range::{Bounds, successor};
-use alluvium_server::control::{Change, Direction, What};
+use crate::formats::FileFormat;
+use crate::formats::csv::{LineEnd, TableLayout};
+use crate::store::{StoreHandle, walk};
+use crate::values::range::{ByteBounds, successor};
+use alluvium_server::control::{KeyChange, ScanContent, ScanOrder};
 use anyhow::{Result, anyhow};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -19,10 +19,10 @@ const VERSION: u64 = 1;
 
 /// The layout of a CSV table, and the part of its rows that is stored as values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
-    pub(crate) format: Format,
+pub(crate) struct ImportLayout {
+    pub(crate) format: FileFormat,
     pub(crate) separator: u8,
-    pub(crate) head: Head,
+    pub(crate) head: TableLayout,
     /// The column of the values; `None` if they are whole rows.
     pub(crate) column: Option<String>,
 }
@@ -32,7 +32,7 @@ pub(crate) fn layout_key(keyspace: &str) -> Vec<u8> {
     format!("layout\0{keyspace}").into_bytes()
 }
 
-impl Layout {
+impl ImportLayout {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let line_end = std::str::from_utf8(self.head.line_end.bytes());
         let json = json!({
@@ -47,15 +47,15 @@ impl Layout {
         json.to_string().into_bytes()
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Layout> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<ImportLayout> {
         let value: Value = serde_json::from_slice(bytes).unwrap_or_default();
-        Layout::read(&value).ok_or_else(|| {
+        ImportLayout::read(&value).ok_or_else(|| {
             anyhow!("the layout that the keyspace was imported with cannot be read: import it again, or leave --values-only out")
         })
     }
 
     /// Parses a layout from JSON. Returns `None` if a field is missing.
-    fn read(value: &Value) -> Option<Layout> {
+    fn read(value: &Value) -> Option<ImportLayout> {
         if value["version"] != VERSION {
             return None;
         }
@@ -64,12 +64,12 @@ impl Layout {
             Value::Null => None,
             text => Some(STANDARD.decode(text.as_str()?).ok()?),
         };
-        Some(Layout {
-            format: [Format::Csv, Format::Tsv]
+        Some(ImportLayout {
+            format: [FileFormat::Csv, FileFormat::Tsv]
                 .into_iter()
                 .find(|format| value["format"] == format.name())?,
             separator: value["separator"].as_u64()?.try_into().ok()?,
-            head: Head {
+            head: TableLayout {
                 header,
                 columns: value["columns"].as_u64()?.try_into().ok()?,
                 line_end: LineEnd::ALL.into_iter().find(|known| known.bytes() == line_end)?,
@@ -88,7 +88,7 @@ fn progress_prefix(keyspace: &str) -> Vec<u8> {
 }
 
 /// Deletes the import data of a dropped keyspace.
-pub(crate) fn forget(store: &Store, keyspace: &str) -> Result<()> {
+pub(crate) fn forget(store: &StoreHandle, keyspace: &str) -> Result<()> {
     if !store.has_keyspace(PROGRESS)? {
         return Ok(());
     }
@@ -97,7 +97,7 @@ pub(crate) fn forget(store: &Store, keyspace: &str) -> Result<()> {
 }
 
 /// Moves the import data of a renamed keyspace.
-pub(crate) fn rename(store: &Store, from: &str, to: &str) -> Result<()> {
+pub(crate) fn rename(store: &StoreHandle, from: &str, to: &str) -> Result<()> {
     if !store.has_keyspace(PROGRESS)? {
         return Ok(());
     }
@@ -116,8 +116,8 @@ pub(crate) fn rename(store: &Store, from: &str, to: &str) -> Result<()> {
 }
 
 /// Returns a change of the import data.
-pub(super) fn set(key: Vec<u8>, value: Option<Vec<u8>>) -> Change {
-    Change {
+pub(super) fn set(key: Vec<u8>, value: Option<Vec<u8>>) -> KeyChange {
+    KeyChange {
         keyspace: PROGRESS.to_owned(),
         key,
         value,
@@ -126,15 +126,15 @@ pub(super) fn set(key: Vec<u8>, value: Option<Vec<u8>>) -> Change {
 }
 
 /// Returns the keys of a keyspace's import data.
-fn keys(store: &Store, keyspace: &str) -> Result<Vec<Vec<u8>>> {
+fn keys(store: &StoreHandle, keyspace: &str) -> Result<Vec<Vec<u8>>> {
     let prefix = progress_prefix(keyspace);
-    let bounds = Bounds {
+    let bounds = ByteBounds {
         to: successor(&prefix),
         from: prefix,
     };
     let mut keys = vec![layout_key(keyspace)];
     store.scan(
-        walk(PROGRESS, bounds, Direction::Forward, What::Keys),
+        walk(PROGRESS, bounds, ScanOrder::Forward, ScanContent::Keys),
         &mut |key, _| {
             keys.push(key);
             Ok(())
@@ -153,18 +153,18 @@ mod tests {
             (Some(b"id,\xff".to_vec()), None, LineEnd::CrLf),
             (None, Some("2".to_owned()), LineEnd::Lf),
         ] {
-            let layout = Layout {
-                format: Format::Tsv,
+            let layout = ImportLayout {
+                format: FileFormat::Tsv,
                 separator: b';',
-                head: Head {
+                head: TableLayout {
                     header,
                     columns: 2,
                     line_end,
                 },
                 column,
             };
-            assert_eq!(Layout::decode(&layout.encode()).unwrap(), layout);
+            assert_eq!(ImportLayout::decode(&layout.encode()).unwrap(), layout);
         }
-        assert!(Layout::decode(b"{}").is_err() && Layout::decode(b"id,name\n").is_err());
+        assert!(ImportLayout::decode(b"{}").is_err() && ImportLayout::decode(b"id,name\n").is_err());
     }
 }

@@ -6,65 +6,69 @@
 //! *Does not know*: the meaning of a format's bytes; the display of progress.
 //!
 //! *Read in this order*: `progress.rs` (stored progress), `layout.rs` (the layout of a table),
-//! `rejects.rs`, `seen.rs` (detection of duplicate keys), `parser.rs` (rows to blocks), `writer.rs`
+//! `rejects.rs`, `duplicate_detector.rs` (detection of duplicate keys), `parser.rs` (rows to blocks), `writer.rs`
 //! (blocks into the store), `sorted.rs` (sorting rows first), this file.
 
+mod duplicate_detector;
 pub(crate) mod layout;
 mod parser;
 mod progress;
 mod rejects;
-mod seen;
 mod sorted;
 mod writer;
 
-pub(crate) use layout::{Layout, PROGRESS, layout_key};
-pub(crate) use parser::{Kept, Parser};
-pub(crate) use progress::{Identity, Saved};
-pub(crate) use rejects::Rejects;
-pub(crate) use sorted::Sorting;
-pub(crate) use writer::{To, Uniqueness};
+pub(crate) use layout::{ImportLayout, PROGRESS, layout_key};
+pub(crate) use parser::{RowParser, RowRetention};
+pub(crate) use progress::{ImportIdentity, ImportProgress};
+pub(crate) use rejects::RejectsFile;
+pub(crate) use sorted::ImportSorter;
+pub(crate) use writer::{ImportTarget, KeyUniqueness};
 
-use crate::store::Store;
-use crate::terminal::exit::Failure;
+use crate::store::StoreHandle;
+use crate::terminal::exit::ExitError;
 use anyhow::{Error, Result};
 use indicatif::ProgressBar;
 use std::sync::mpsc::sync_channel;
 use std::thread;
-use writer::Writer;
+use writer::BlockWriter;
 
 /// Number of blocks that wait to be written, of about a megabyte each.
 const WAITING: usize = 4;
 
 /// An import job.
-pub(crate) struct Job<'a> {
-    writer: Writer<'a>,
+pub(crate) struct ImportJob<'a> {
+    writer: BlockWriter<'a>,
 }
 
 /// The outcome of an import without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum ImportOutcome {
     /// All rows are in the store.
     Complete,
     /// It was stopped. The same command continues it.
     Stopped,
 }
 
-impl<'a> Job<'a> {
+impl<'a> ImportJob<'a> {
     pub(crate) fn new(
-        store: &'a Store,
-        to: To,
-        identity: Identity,
-        layout: Option<Layout>,
-        uniqueness: Uniqueness,
-    ) -> Job<'a> {
-        Job {
-            writer: Writer::new(store, to, identity, layout, uniqueness),
+        store: &'a StoreHandle,
+        to: ImportTarget,
+        identity: ImportIdentity,
+        layout: Option<ImportLayout>,
+        uniqueness: KeyUniqueness,
+    ) -> ImportJob<'a> {
+        ImportJob {
+            writer: BlockWriter::new(store, to, identity, layout, uniqueness),
         }
     }
 
     /// Imports until the end or a stop. `moved` is called with the position in the input. Returns
     /// the progress and the result; the rows before an error are in the store.
-    pub(crate) fn run(mut self, parser: Parser, moved: impl Fn(u64)) -> (Saved, Result<End>) {
+    pub(crate) fn run(
+        mut self,
+        parser: RowParser,
+        moved: impl Fn(u64),
+    ) -> (ImportProgress, Result<ImportOutcome>) {
         let name = parser.name.clone();
         let mut saved = parser.saved.clone();
         // A new import has no progress to build on.
@@ -97,11 +101,11 @@ impl<'a> Job<'a> {
     /// the same input.
     pub(crate) fn run_sorted(
         mut self,
-        parser: Parser,
-        sorting: &Sorting,
-        first: &Saved,
+        parser: RowParser,
+        sorting: &ImportSorter,
+        first: &ImportProgress,
         bar: &ProgressBar,
-    ) -> (Saved, Result<End>) {
+    ) -> (ImportProgress, Result<ImportOutcome>) {
         self.writer.saved = (first.rows > 0).then(|| first.clone());
         self.writer.expect_order();
         sorting.run(self.writer, parser, first, bar)
@@ -110,7 +114,7 @@ impl<'a> Job<'a> {
 
 /// Adds the context of an input to an error of writing.
 fn behind(error: Error, name: &str, what: impl Fn() -> String) -> Error {
-    if error.is::<Failure>() {
+    if error.is::<ExitError>() {
         return error.context(name.to_owned());
     }
     error.context(format!(

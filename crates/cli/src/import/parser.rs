@@ -1,11 +1,11 @@
 //! Converts the rows of a stream to blocks, each of which is written at once.
 
-use super::progress::{self, Saved};
-use super::seen::Seen;
-use super::{End, Rejects};
-use crate::formats::{Change, Changes, Format, Next, ReadRows, Source};
+use super::duplicate_detector::DuplicateDetector;
+use super::progress::{self, ImportProgress};
+use super::{ImportOutcome, RejectsFile};
+use crate::formats::{FileFormat, InputSource, NextRow, ReadRows, RowChange, RowChanges};
 use crate::jobs::stop;
-use crate::terminal::exit::{Exit, failure};
+use crate::terminal::exit::{CommandExit, failure};
 use alluvium::{MAX_KEY, MAX_VALUE};
 use anyhow::Result;
 
@@ -18,7 +18,7 @@ pub(super) const EXTRA: usize = 32;
 
 /// Contents of the store from the rows before a fault that ends the import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum RowRetention {
     /// All of them.
     #[default]
     Before,
@@ -27,37 +27,37 @@ pub(crate) enum Kept {
 }
 
 /// A parser of rows.
-pub(crate) struct Parser {
-    pub(crate) source: Source,
+pub(crate) struct RowParser {
+    pub(crate) source: InputSource,
     pub(crate) reader: Box<dyn ReadRows + Send>,
     /// The file for invalid rows. Without it an invalid row ends the import.
-    pub(crate) rejects: Option<Rejects>,
-    pub(crate) saved: Saved,
+    pub(crate) rejects: Option<RejectsFile>,
+    pub(crate) saved: ImportProgress,
     /// The name of the input for messages.
     pub(crate) name: String,
-    pub(crate) format: Format,
+    pub(crate) format: FileFormat,
     /// Whether blocks record the line of each change.
     pub(crate) keeps_lines: bool,
-    pub(crate) kept: Kept,
-    seen: Seen,
+    pub(crate) kept: RowRetention,
+    seen: DuplicateDetector,
 }
 
 /// Changes that are written together, and the progress after them.
 #[derive(Debug, Default)]
-pub(super) struct Block {
-    pub(super) changes: Changes,
+pub(super) struct RowBlock {
+    pub(super) changes: RowChanges,
     pub(super) bytes: usize,
     /// The line of each change, if recorded, and the line before all of them.
     pub(super) lines: Vec<u64>,
     pub(super) begins_behind: u64,
-    pub(super) saved: Saved,
-    pub(super) order: Order,
+    pub(super) saved: ImportProgress,
+    pub(super) order: BlockOrder,
     pub(super) is_last: bool,
 }
 
 /// The order of a block's keys.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum BlockOrder {
     /// There are no keys.
     #[default]
     Empty,
@@ -68,46 +68,46 @@ pub(super) enum Order {
     Any,
 }
 
-impl Order {
+impl BlockOrder {
     /// Updates the order for a further change.
-    pub(super) fn note(&mut self, change: Change<'_>) {
-        let Change::Put(key, _, None) = change else {
-            *self = Order::Any;
+    pub(super) fn note(&mut self, change: RowChange<'_>) {
+        let RowChange::Put(key, _, None) = change else {
+            *self = BlockOrder::Any;
             return;
         };
         match self {
-            Order::Empty => *self = Order::Ascending(key.to_vec(), key.to_vec()),
-            Order::Ascending(_, last) if **last < *key => {
+            BlockOrder::Empty => *self = BlockOrder::Ascending(key.to_vec(), key.to_vec()),
+            BlockOrder::Ascending(_, last) if **last < *key => {
                 last.clear();
                 last.extend_from_slice(key);
             }
-            Order::Ascending(..) => *self = Order::Any,
-            Order::Any => {}
+            BlockOrder::Ascending(..) => *self = BlockOrder::Any,
+            BlockOrder::Any => {}
         }
     }
 }
 
-impl Parser {
+impl RowParser {
     /// Creates a parser that detects duplicate keys in about `bytes` bytes of memory.
     pub(crate) fn new(
-        source: Source,
+        source: InputSource,
         reader: Box<dyn ReadRows + Send>,
-        rejects: Option<Rejects>,
-        saved: Saved,
-        input: (String, Format),
+        rejects: Option<RejectsFile>,
+        saved: ImportProgress,
+        input: (String, FileFormat),
         memory: usize,
-    ) -> Parser {
+    ) -> RowParser {
         let (name, format) = input;
-        let mut seen = Seen::new(memory);
+        let mut seen = DuplicateDetector::new(memory);
         seen.duplicates = saved.duplicates;
         // The keys of rows imported earlier are unknown.
         seen.is_partial = saved.is_partial || saved.rows > 0;
-        Parser {
+        RowParser {
             source,
             reader,
             rejects,
             keeps_lines: false,
-            kept: Kept::default(),
+            kept: RowRetention::default(),
             seen,
             saved,
             name,
@@ -120,15 +120,15 @@ impl Parser {
     ///
     /// # Errors
     /// Errors of the input. The rows before the error have been sent.
-    pub(super) fn run(mut self, send: &dyn Fn(Block) -> bool) -> Result<End> {
-        let mut block = Block {
+    pub(super) fn run(mut self, send: &dyn Fn(RowBlock) -> bool) -> Result<ImportOutcome> {
+        let mut block = RowBlock {
             begins_behind: self.saved.lines,
-            ..Block::default()
+            ..RowBlock::default()
         };
         loop {
             if stop::asked() {
                 self.send(&mut block, send)?;
-                return Ok(End::Stopped);
+                return Ok(ImportOutcome::Stopped);
             }
             let mark = block.changes.len();
             let mut row = 0;
@@ -139,18 +139,18 @@ impl Parser {
                     let place = self.place(row);
                     let text = format!("{place}: {error}; {}", self.kept());
                     self.send(&mut block, send)?;
-                    return Err(failure(Exit::BadRows, text));
+                    return Err(failure(CommandExit::BadRows, text));
                 }
             };
             let bad = match next {
-                Next::End => {
+                NextRow::End => {
                     self.source.take(row);
                     block.is_last = true;
                     self.send(&mut block, send)?;
-                    return Ok(End::Complete);
+                    return Ok(ImportOutcome::Complete);
                 }
-                Next::Row => self.admit(&mut block, mark, send)?,
-                Next::Bad(why) => Some(why),
+                NextRow::Row => self.admit(&mut block, mark, send)?,
+                NextRow::Bad(why) => Some(why),
             };
             if let Some(why) = bad {
                 block.changes.truncate(mark);
@@ -159,7 +159,7 @@ impl Parser {
             self.saved.lines += memchr::memchr_iter(b'\n', &self.source.rest()[..row]).count() as u64;
             self.source.take(row);
             if block.bytes >= FULL && !self.send(&mut block, send)? {
-                return Ok(End::Stopped);
+                return Ok(ImportOutcome::Stopped);
             }
         }
     }
@@ -167,7 +167,7 @@ impl Parser {
     /// Returns a description of what became of the rows before a fault.
     fn kept(&self) -> &'static str {
         match (self.kept, self.saved.rows) {
-            (Kept::Nothing, _) | (_, 0) => "nothing is imported",
+            (RowRetention::Nothing, _) | (_, 0) => "nothing is imported",
             _ => "what stands before is imported",
         }
     }
@@ -175,7 +175,7 @@ impl Parser {
     /// Returns the line number at `at` bytes after the beginning of the source. Line ends before a
     /// row of CSV belong to the row before.
     fn line(&self, at: usize) -> u64 {
-        let is_table = matches!(self.format, Format::Csv | Format::Tsv);
+        let is_table = matches!(self.format, FileFormat::Csv | FileFormat::Tsv);
         let (before, behind) = self.source.rest().split_at(at);
         let blank = behind
             .iter()
@@ -186,7 +186,7 @@ impl Parser {
 
     /// Returns the position for messages.
     fn place(&self, at: usize) -> String {
-        if self.format == Format::Binary {
+        if self.format == FileFormat::Binary {
             return format!(
                 "{}, record {}",
                 self.name,
@@ -200,17 +200,17 @@ impl Parser {
     /// A row that does not fit into the current block gets its own.
     fn admit(
         &mut self,
-        block: &mut Block,
+        block: &mut RowBlock,
         mark: usize,
-        send: &dyn Fn(Block) -> bool,
+        send: &dyn Fn(RowBlock) -> bool,
     ) -> Result<Option<String>> {
         let mut bytes = 0;
         for change in block.changes.iter_from(mark) {
             let (key, value) = match change {
-                Change::Put(key, value, _) => (key, value.len()),
-                Change::Delete(key) => (key, 0),
+                RowChange::Put(key, value, _) => (key, value.len()),
+                RowChange::Delete(key) => (key, 0),
                 // The server checks the lengths.
-                Change::Command(bytes) => (&[][..], bytes.len()),
+                RowChange::Command(bytes) => (&[][..], bytes.len()),
             };
             if key.len() > MAX_KEY {
                 return Ok(Some(format!(
@@ -238,10 +238,10 @@ impl Parser {
         for change in block.changes.iter_from(mark) {
             block.order.note(change);
             match change {
-                Change::Put(key, ..) => self.seen.put(key),
-                Change::Delete(key) => self.seen.delete(key),
+                RowChange::Put(key, ..) => self.seen.put(key),
+                RowChange::Delete(key) => self.seen.delete(key),
                 // Only the server knows whether the command extends or replaces a key.
-                Change::Command(_) => {}
+                RowChange::Command(_) => {}
             }
         }
         block.bytes += bytes;
@@ -254,10 +254,10 @@ impl Parser {
     /// Writes an invalid row to the file of rejects, or ends the import.
     fn reject(
         &mut self,
-        block: &mut Block,
+        block: &mut RowBlock,
         row: usize,
         why: &str,
-        send: &dyn Fn(Block) -> bool,
+        send: &dyn Fn(RowBlock) -> bool,
     ) -> Result<()> {
         let place = self.place(0);
         if let Some(rejects) = &mut self.rejects {
@@ -267,7 +267,7 @@ impl Parser {
         }
         self.send(block, send)?;
         let text = match (self.kept, self.saved.rows) {
-            (Kept::Nothing, _) | (_, 0) => format!(
+            (RowRetention::Nothing, _) | (_, 0) => format!(
                 "{place}: {why}; {}. Correct the row, or choose another --format or other columns; --rejects FILE takes such rows",
                 self.kept()
             ),
@@ -277,12 +277,12 @@ impl Parser {
                 self.kept()
             ),
         };
-        Err(failure(Exit::BadRows, text))
+        Err(failure(CommandExit::BadRows, text))
     }
 
     /// Sends a block with the progress that holds after it, and begins a new block. Returns whether
     /// the receiver wants more.
-    fn send(&mut self, block: &mut Block, send: &dyn Fn(Block) -> bool) -> Result<bool> {
+    fn send(&mut self, block: &mut RowBlock, send: &dyn Fn(RowBlock) -> bool) -> Result<bool> {
         if let Some(rejects) = &mut self.rejects {
             self.saved.rejects_bytes = rejects.kept()?;
         }
@@ -291,9 +291,9 @@ impl Parser {
         self.saved.tail = progress::fingerprint(&tail);
         self.saved.tail_bytes = tail.len() as u64;
         block.saved = self.saved.clone();
-        let next = Block {
+        let next = RowBlock {
             begins_behind: self.saved.lines,
-            ..Block::default()
+            ..RowBlock::default()
         };
         Ok(send(std::mem::replace(block, next)))
     }
@@ -305,20 +305,20 @@ mod tests {
 
     #[test]
     fn only_keys_that_ascend_and_stay_are_in_order() {
-        let order = |changes: &[Change<'_>]| {
-            let mut order = Order::default();
+        let order = |changes: &[RowChange<'_>]| {
+            let mut order = BlockOrder::default();
             changes.iter().for_each(|change| order.note(*change));
             order
         };
-        let put = |key| Change::Put(key, b"", None);
-        assert_eq!(order(&[]), Order::Empty);
+        let put = |key| RowChange::Put(key, b"", None);
+        assert_eq!(order(&[]), BlockOrder::Empty);
         assert_eq!(
             order(&[put(b"a"), put(b"b")]),
-            Order::Ascending(b"a".to_vec(), b"b".to_vec())
+            BlockOrder::Ascending(b"a".to_vec(), b"b".to_vec())
         );
-        assert_eq!(order(&[put(b"a"), put(b"a")]), Order::Any);
-        assert_eq!(order(&[put(b"b"), put(b"a"), put(b"c")]), Order::Any);
-        assert_eq!(order(&[put(b"a"), Change::Delete(b"b")]), Order::Any);
-        assert_eq!(order(&[Change::Put(b"a", b"", Some(1))]), Order::Any);
+        assert_eq!(order(&[put(b"a"), put(b"a")]), BlockOrder::Any);
+        assert_eq!(order(&[put(b"b"), put(b"a"), put(b"c")]), BlockOrder::Any);
+        assert_eq!(order(&[put(b"a"), RowChange::Delete(b"b")]), BlockOrder::Any);
+        assert_eq!(order(&[RowChange::Put(b"a", b"", Some(1))]), BlockOrder::Any);
     }
 }

@@ -1,8 +1,8 @@
 //! The progress of imports, stored in the store itself.
 
-use super::layout::Layout;
-use crate::store::Store;
-use crate::terminal::exit::{Exit, failure};
+use super::layout::ImportLayout;
+use crate::store::StoreHandle;
+use crate::terminal::exit::{CommandExit, failure};
 use anyhow::{Result, anyhow};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,13 +14,13 @@ const VERSION: u64 = 2;
 
 /// The identity of an import: its input and its target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub(crate) struct ImportIdentity {
     pub(crate) keyspace: String,
     /// The absolute path of the file, or `-`.
     pub(crate) input: String,
 }
 
-impl Identity {
+impl ImportIdentity {
     pub(crate) fn key(&self) -> Vec<u8> {
         format!("progress\0{}\0{}", self.keyspace, self.input).into_bytes()
     }
@@ -28,7 +28,7 @@ impl Identity {
 
 /// The stored progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Saved {
+pub(crate) struct ImportProgress {
     /// The options that determine the meaning of rows.
     pub(crate) options: String,
     /// Position in the input up to which all rows are in the store.
@@ -46,22 +46,22 @@ pub(crate) struct Saved {
     pub(crate) duplicates: u64,
     pub(crate) is_partial: bool,
     /// The layout of a table.
-    pub(crate) layout: Option<Layout>,
+    pub(crate) layout: Option<ImportLayout>,
     /// A load in progress, if any.
-    pub(crate) pending: Option<Box<Pending>>,
+    pub(crate) pending: Option<Box<PendingLoad>>,
 }
 
 /// An atomic load, as recorded before it takes effect. The value of one of its keys shows whether
 /// it has taken effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pending {
+pub(crate) struct PendingLoad {
     /// The key.
     pub(crate) key: Vec<u8>,
     /// Fingerprints of its value before the load, if it had one, and after the load.
     pub(crate) before: Option<u64>,
     pub(crate) after: u64,
     /// The progress after the load.
-    pub(crate) then: Saved,
+    pub(crate) then: ImportProgress,
 }
 
 /// Returns a hash of the bytes.
@@ -69,7 +69,7 @@ pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
 }
 
-impl Saved {
+impl ImportProgress {
     pub(crate) fn encode(&self) -> Vec<u8> {
         self.json().to_string().into_bytes()
     }
@@ -100,33 +100,33 @@ impl Saved {
         })
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Saved> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<ImportProgress> {
         let wrong =
             || anyhow!("what an earlier import remembered cannot be read: begin again with --restart");
         let value: Value = serde_json::from_slice(bytes).map_err(|_| wrong())?;
-        Saved::read(&value).ok_or_else(wrong)
+        ImportProgress::read(&value).ok_or_else(wrong)
     }
 
     /// Parses the progress from JSON. Returns `None` if a field is missing.
-    fn read(value: &Value) -> Option<Saved> {
+    fn read(value: &Value) -> Option<ImportProgress> {
         if value["version"] != VERSION {
             return None;
         }
         let number = |name: &str| value[name].as_u64();
         let layout = match &value["layout"] {
             Value::Null => None,
-            text => Some(Layout::decode(&STANDARD.decode(text.as_str()?).ok()?).ok()?),
+            text => Some(ImportLayout::decode(&STANDARD.decode(text.as_str()?).ok()?).ok()?),
         };
         let pending = match &value["pending"] {
             Value::Null => None,
-            pending => Some(Box::new(Pending {
+            pending => Some(Box::new(PendingLoad {
                 key: STANDARD.decode(pending["key"].as_str()?).ok()?,
                 before: pending["before"].as_u64(),
                 after: pending["after"].as_u64()?,
-                then: Saved::read(&pending["then"])?,
+                then: ImportProgress::read(&pending["then"])?,
             })),
         };
-        Some(Saved {
+        Some(ImportProgress {
             options: value["options"].as_str()?.to_owned(),
             offset: number("offset")?,
             rows: number("rows")?,
@@ -143,7 +143,7 @@ impl Saved {
     }
 
     /// Resolves a pending load: the content of the store shows whether it has taken effect.
-    pub(crate) fn settled(mut self, store: &Store, keyspace: &str) -> Result<Saved> {
+    pub(crate) fn settled(mut self, store: &StoreHandle, keyspace: &str) -> Result<ImportProgress> {
         let Some(pending) = self.pending.take() else {
             return Ok(self);
         };
@@ -165,12 +165,12 @@ impl Saved {
              use those options, or begin again with --restart",
             self.offset, self.options
         );
-        Err(failure(Exit::Usage, text))
+        Err(failure(CommandExit::Usage, text))
     }
 
     /// Refuses an input that differs from the one an earlier import has sorted.
-    pub(crate) fn is_same_input(&self, earlier: &Saved) -> Result<()> {
-        let of = |saved: &Saved| (saved.offset, saved.lines, saved.tail, saved.tail_bytes);
+    pub(crate) fn is_same_input(&self, earlier: &ImportProgress) -> Result<()> {
+        let of = |saved: &ImportProgress| (saved.offset, saved.lines, saved.tail, saved.tail_bytes);
         if of(self) == of(earlier) {
             return Ok(());
         }
@@ -179,7 +179,7 @@ impl Saved {
              give it the same input, or begin again with --restart",
             earlier.rows
         );
-        Err(failure(Exit::Failed, text))
+        Err(failure(CommandExit::Failed, text))
     }
 
     /// Refuses to continue in an input whose beginning differs from what was imported.
@@ -192,51 +192,51 @@ impl Saved {
              give it the same input, or begin again with --restart",
             self.offset
         );
-        Err(failure(Exit::Failed, text))
+        Err(failure(CommandExit::Failed, text))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::formats::Format;
-    use crate::formats::csv::Head;
+    use crate::formats::FileFormat;
+    use crate::formats::csv::TableLayout;
 
     #[test]
     fn what_is_remembered_is_read_again() {
-        let saved = Saved {
+        let saved = ImportProgress {
             options: "csv".to_owned(),
             offset: u64::MAX,
             tail: u64::MAX - 1,
             duplicates: 3,
-            layout: Some(Layout {
-                format: Format::Csv,
+            layout: Some(ImportLayout {
+                format: FileFormat::Csv,
                 separator: b',',
-                head: Head::default(),
+                head: TableLayout::default(),
                 column: None,
             }),
-            pending: Some(Box::new(Pending {
+            pending: Some(Box::new(PendingLoad {
                 key: vec![0, 0xff],
                 before: None,
                 after: 7,
-                then: Saved {
+                then: ImportProgress {
                     offset: 9,
-                    ..Saved::default()
+                    ..ImportProgress::default()
                 },
             })),
-            ..Saved::default()
+            ..ImportProgress::default()
         };
-        assert_eq!(Saved::decode(&saved.encode()).unwrap(), saved);
-        assert!(Saved::decode(b"{}").is_err() && Saved::decode(b"\xff").is_err());
+        assert_eq!(ImportProgress::decode(&saved.encode()).unwrap(), saved);
+        assert!(ImportProgress::decode(b"{}").is_err() && ImportProgress::decode(b"\xff").is_err());
     }
 
     #[test]
     fn another_input_and_other_options_are_refused() {
-        let saved = Saved {
+        let saved = ImportProgress {
             options: "csv".to_owned(),
             tail: fingerprint(b"abc"),
             tail_bytes: 3,
-            ..Saved::default()
+            ..ImportProgress::default()
         };
         assert!(saved.continues(b"abc").is_ok() && saved.fits("csv").is_ok());
         assert!(

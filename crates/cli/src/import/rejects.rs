@@ -12,7 +12,7 @@ const REPORTED: u64 = 10;
 
 /// The file of rejected rows.
 #[derive(Debug)]
-pub(crate) struct Rejects {
+pub(crate) struct RejectsFile {
     path: PathBuf,
     file: BufWriter<File>,
     bytes: u64,
@@ -20,9 +20,9 @@ pub(crate) struct Rejects {
     is_synced: bool,
 }
 
-impl Rejects {
+impl RejectsFile {
     /// Opens the file and truncates it to a recorded length.
-    pub(crate) fn open(path: &Path, bytes: u64) -> Result<Rejects> {
+    pub(crate) fn open(path: &Path, bytes: u64) -> Result<RejectsFile> {
         let what = || format!("opening {} for rejected rows", path.display());
         let mut file = private::open(path).with_context(what)?;
         // A device or a pipe has no length.
@@ -30,7 +30,7 @@ impl Rejects {
             file.set_len(bytes).with_context(what)?;
             file.seek(SeekFrom::Start(bytes)).with_context(what)?;
         }
-        Ok(Rejects {
+        Ok(RejectsFile {
             path: path.to_owned(),
             file: BufWriter::new(file),
             bytes,

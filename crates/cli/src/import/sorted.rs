@@ -1,17 +1,19 @@
 //! Imports rows in any order: sorts them by key in bounded memory, then loads them in order. Of
 //! several rows with the same key the last one counts.
 
-use super::parser::{Block, EXTRA, FULL, MAX_WRITTEN, Parser};
-use super::progress::Saved;
-use super::writer::Writer;
-use super::{End, behind};
-use crate::formats::Change;
-use crate::jobs::sorting::{Job, told};
+use super::parser::{EXTRA, FULL, MAX_WRITTEN, RowBlock, RowParser};
+use super::progress::ImportProgress;
+use super::writer::BlockWriter;
+use super::{ImportOutcome, behind};
+use crate::formats::RowChange;
+use crate::jobs::sorting::{SortJob, told};
 use crate::jobs::stop;
-use crate::terminal::exit::{Exit, failure};
+use crate::terminal::exit::{CommandExit, failure};
 use crate::values::sizes;
 use alluvium_device::file::FileDirectory;
-use alluvium_storage::sort::{Equal, Layout, Merge, Options, Spool, Spooled};
+use alluvium_storage::sort::{
+    EqualKeyPolicy, SortMerge, SortOptions, SortRecordLayout, SortSpool, SortedInput,
+};
 use anyhow::{Context as _, Error, Result};
 use indicatif::ProgressBar;
 use std::cell::RefCell;
@@ -27,31 +29,31 @@ const NAME: &str = "alluvium-import";
 const MOST_THREADS: usize = 2;
 
 /// The sort before an import.
-pub(crate) struct Sorting {
-    spool: Spool,
+pub(crate) struct ImportSorter {
+    spool: SortSpool,
     threads: usize,
     directory: PathBuf,
 }
 
 /// The result of reading the input.
 #[derive(Default)]
-struct Read {
+struct InputReadResult {
     /// The progress of reading.
-    saved: Saved,
+    saved: ImportProgress,
     /// The error of passing rows on.
     failed: Option<Error>,
 }
 
-impl Sorting {
+impl ImportSorter {
     /// Prepares a sort in bounded memory, for an input of `total` bytes if known. Reserves space
     /// for temporary files, unless all data fits into memory.
-    pub(crate) fn new(directory: &Path, memory: u64, total: Option<u64>) -> Result<Sorting> {
+    pub(crate) fn new(directory: &Path, memory: u64, total: Option<u64>) -> Result<ImportSorter> {
         let threads = available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
         let memory = memory / threads as u64;
-        let options = Options {
-            equal: Equal::KeepLast,
+        let options = SortOptions {
+            equal: EqualKeyPolicy::KeepLast,
             memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX),
-            ..Options::new(Layout::Variable)
+            ..SortOptions::new(SortRecordLayout::Variable)
         };
         let what = || {
             format!(
@@ -60,8 +62,8 @@ impl Sorting {
             )
         };
         let files = FileDirectory::open(directory).with_context(what)?;
-        let spool = Spool::new(Arc::new(files), NAME, options).map_err(|error| told(error, FLAG))?;
-        let sorting = Sorting {
+        let spool = SortSpool::new(Arc::new(files), NAME, options).map_err(|error| told(error, FLAG))?;
+        let sorting = ImportSorter {
             spool,
             threads,
             directory: directory.to_owned(),
@@ -82,14 +84,14 @@ impl Sorting {
                     self.directory.display(),
                     sizes::human(bytes)
                 );
-                failure(Exit::Full, text)
+                failure(CommandExit::Full, text)
             }
             false => told(error, FLAG),
         })
     }
 
-    fn job(&self) -> Job<'_> {
-        Job {
+    fn job(&self) -> SortJob<'_> {
+        SortJob {
             spool: &self.spool,
             threads: self.threads,
             is_lines: false,
@@ -98,16 +100,20 @@ impl Sorting {
     }
 
     /// Reads all rows into sorted runs. Returns the progress of reading, and how it ended.
-    fn read(&self, parser: Parser, bar: &ProgressBar) -> Result<(Saved, Vec<Spooled>, End)> {
-        let said = RefCell::new(Read::default());
-        let mut end = End::Stopped;
+    fn read(
+        &self,
+        parser: RowParser,
+        bar: &ProgressBar,
+    ) -> Result<(ImportProgress, Vec<SortedInput>, ImportOutcome)> {
+        let said = RefCell::new(InputReadResult::default());
+        let mut end = ImportOutcome::Stopped;
         let runs = self.job().runs(|chunks| {
             let chunks = RefCell::new(chunks);
-            let ended = parser.run(&|block: Block| {
+            let ended = parser.run(&|block: RowBlock| {
                 let mut chunks = chunks.borrow_mut();
                 let mut said = said.borrow_mut();
                 for change in block.changes.iter() {
-                    let Change::Put(key, value, None) = change else {
+                    let RowChange::Put(key, value, None) = change else {
                         unreachable!("only formats whose rows are keys and values are sorted");
                     };
                     if let Err(error) = chunks.push_pair(key, value) {
@@ -134,15 +140,15 @@ impl Sorting {
     /// the progress, and how it ended.
     pub(super) fn run(
         &self,
-        writer: Writer<'_>,
-        parser: Parser,
-        first: &Saved,
+        writer: BlockWriter<'_>,
+        parser: RowParser,
+        first: &ImportProgress,
         bar: &ProgressBar,
-    ) -> (Saved, Result<End>) {
+    ) -> (ImportProgress, Result<ImportOutcome>) {
         let name = parser.name.clone();
         let (saved, runs) = match self.read(parser, bar) {
-            Ok((saved, runs, End::Complete)) => (saved, runs),
-            Ok((.., End::Stopped)) => return (first.clone(), Ok(End::Stopped)),
+            Ok((saved, runs, ImportOutcome::Complete)) => (saved, runs),
+            Ok((.., ImportOutcome::Stopped)) => return (first.clone(), Ok(ImportOutcome::Stopped)),
             Err(error) => return (first.clone(), Err(error)),
         };
         if first.rows > 0
@@ -151,7 +157,7 @@ impl Sorting {
             return (first.clone(), Err(error));
         }
         bar.set_message("loading");
-        let mut loading = Loading {
+        let mut loading = SortedLoader {
             writer,
             input: saved,
             skipped: first.rows,
@@ -164,20 +170,20 @@ impl Sorting {
 }
 
 /// The loading of sorted rows.
-struct Loading<'w> {
-    writer: Writer<'w>,
+struct SortedLoader<'w> {
+    writer: BlockWriter<'w>,
     /// The progress of reading the whole input.
-    input: Saved,
+    input: ImportProgress,
     /// Number of keys that an earlier import has written.
     skipped: u64,
     /// The current progress.
-    saved: Saved,
+    saved: ImportProgress,
     name: String,
 }
 
-impl Loading<'_> {
-    fn all(&mut self, mut merge: Merge) -> Result<End> {
-        let (mut block, mut keys) = (Block::default(), 0);
+impl SortedLoader<'_> {
+    fn all(&mut self, mut merge: SortMerge) -> Result<ImportOutcome> {
+        let (mut block, mut keys) = (RowBlock::default(), 0);
         while let Some(record) = merge.next().map_err(|error| told(error, FLAG))? {
             keys += 1;
             if keys <= self.skipped {
@@ -188,11 +194,13 @@ impl Loading<'_> {
                 self.write(std::mem::take(&mut block), keys - 1)?;
                 if stop::asked() {
                     self.writer.settle()?;
-                    return Ok(End::Stopped);
+                    return Ok(ImportOutcome::Stopped);
                 }
             }
             block.changes.put(record.key(), record.value());
-            block.order.note(Change::Put(record.key(), record.value(), None));
+            block
+                .order
+                .note(RowChange::Put(record.key(), record.value(), None));
             block.bytes += bytes;
         }
         // Of each key only the last row was written, so all other rows are duplicates.
@@ -202,12 +210,12 @@ impl Loading<'_> {
         let rows = self.input.rows;
         self.write(block, rows)?;
         self.writer.settle()?;
-        Ok(End::Complete)
+        Ok(ImportOutcome::Complete)
     }
 
     /// Writes a block, after which `rows` rows are in the store.
-    fn write(&mut self, mut block: Block, rows: u64) -> Result<()> {
-        block.saved = Saved {
+    fn write(&mut self, mut block: RowBlock, rows: u64) -> Result<()> {
+        block.saved = ImportProgress {
             rows,
             ..self.input.clone()
         };

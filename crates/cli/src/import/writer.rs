@@ -3,17 +3,17 @@
 //! A batch commits rows together with the progress. Rows in key order are loaded instead
 //! (`Keyspace::begin_ingest`): they are written once, at the speed of the device, and take effect
 //! atomically. A load is a separate commit, so its result is recorded before it takes effect
-//! ([`Pending`]). An import that continues after a kill checks whether the load has taken effect,
+//! ([`PendingLoad`]). An import that continues after a kill checks whether the load has taken effect,
 //! and otherwise repeats it, which writes the same data again.
 
-use super::layout::{Layout, layout_key, set};
-use super::parser::{Block, Order};
-use super::progress::{Identity, Pending, Saved, fingerprint};
-use crate::formats::{Change, redis};
-use crate::store::Store;
-use crate::terminal::exit::{Exit, failure};
+use super::layout::{ImportLayout, layout_key, set};
+use super::parser::{BlockOrder, RowBlock};
+use super::progress::{ImportIdentity, ImportProgress, PendingLoad, fingerprint};
+use crate::formats::{RowChange, redis};
+use crate::store::StoreHandle;
+use crate::terminal::exit::{CommandExit, failure};
 use crate::values::bytes::escape;
-use alluvium_server::control::{Change as Written, Request};
+use alluvium_server::control::{KeyChange as Written, ManagementRequest};
 use anyhow::Result;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -27,25 +27,25 @@ const LOAD: usize = 512 << 20;
 const LOAD_AGE: Duration = Duration::from_secs(3);
 
 /// A writer of blocks.
-pub(super) struct Writer<'a> {
-    store: &'a Store,
-    to: To,
-    identity: Identity,
+pub(super) struct BlockWriter<'a> {
+    store: &'a StoreHandle,
+    to: ImportTarget,
+    identity: ImportIdentity,
     /// The layout of the table, to be stored with its first rows.
-    layout: Option<Layout>,
-    uniqueness: Uniqueness,
-    load: Option<Load>,
+    layout: Option<ImportLayout>,
+    uniqueness: KeyUniqueness,
+    load: Option<RowLoad>,
     /// The last key while keys ascend, and the number of ascending bytes.
     last: Option<Vec<u8>>,
     ascended: usize,
     enough: usize,
     /// The progress recorded in the store.
-    pub(super) saved: Option<Saved>,
+    pub(super) saved: Option<ImportProgress>,
 }
 
 /// The target of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum To {
+pub(crate) enum ImportTarget {
     /// A keyspace; rows are stored unchanged.
     Keyspace(String),
     /// A Redis database; rows are written as clients would.
@@ -54,7 +54,7 @@ pub(crate) enum To {
 
 /// How to treat a row whose key already has a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Uniqueness {
+pub(crate) enum KeyUniqueness {
     /// It replaces the value.
     Replaced,
     /// It ends the import.
@@ -63,30 +63,30 @@ pub(crate) enum Uniqueness {
 
 /// Whether all keys of a block are greater than those before it.
 #[derive(PartialEq, Eq)]
-enum Follows {
+enum KeyContinuity {
     Yes,
     No,
 }
 
 /// A load in progress.
-struct Load {
+struct RowLoad {
     /// Number of records passed to the store.
     records: u64,
     bytes: usize,
     since: Instant,
     last: (Vec<u8>, u64),
-    saved: Saved,
+    saved: ImportProgress,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> BlockWriter<'a> {
     pub(super) fn new(
-        store: &'a Store,
-        to: To,
-        identity: Identity,
-        layout: Option<Layout>,
-        uniqueness: Uniqueness,
-    ) -> Writer<'a> {
-        Writer {
+        store: &'a StoreHandle,
+        to: ImportTarget,
+        identity: ImportIdentity,
+        layout: Option<ImportLayout>,
+        uniqueness: KeyUniqueness,
+    ) -> BlockWriter<'a> {
+        BlockWriter {
             layout,
             uniqueness,
             store,
@@ -106,22 +106,22 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes a block.
-    pub(super) fn take(&mut self, block: &Block) -> Result<()> {
-        if self.follow(block) == Follows::No {
+    pub(super) fn take(&mut self, block: &RowBlock) -> Result<()> {
+        if self.follow(block) == KeyContinuity::No {
             self.settle()?;
         }
         let is_nothing = self.load.is_some() || block.saved.rows == 0;
-        if block.order == Order::Empty && is_nothing && !block.is_last {
+        if block.order == BlockOrder::Empty && is_nothing && !block.is_last {
             return Ok(());
         }
-        if self.uniqueness == Uniqueness::Refused {
+        if self.uniqueness == KeyUniqueness::Refused {
             self.refuse_duplicates(block)?;
         }
         if let Some(layout) = self.layout.take() {
             let key = layout_key(&self.identity.keyspace);
             self.store.write(vec![set(key, Some(layout.encode()))])?;
         }
-        let To::Keyspace(keyspace) = self.to.clone() else {
+        let ImportTarget::Keyspace(keyspace) = self.to.clone() else {
             return self.batch(block);
         };
         if self.ascended < self.enough {
@@ -129,7 +129,7 @@ impl<'a> Writer<'a> {
             return self.batch(block);
         }
         self.load(&keyspace, block)?;
-        let is_due = |load: &Load| load.bytes >= LOAD || load.since.elapsed() >= LOAD_AGE;
+        let is_due = |load: &RowLoad| load.bytes >= LOAD || load.since.elapsed() >= LOAD_AGE;
         if block.is_last || self.load.as_ref().is_some_and(is_due) {
             self.settle()?;
         }
@@ -141,13 +141,13 @@ impl<'a> Writer<'a> {
 
     /// Refuses a block with a row whose key already has a value, in the store or from an earlier
     /// row.
-    fn refuse_duplicates(&self, block: &Block) -> Result<()> {
+    fn refuse_duplicates(&self, block: &RowBlock) -> Result<()> {
         let key_of = |change| match change {
-            Change::Put(key, ..) | Change::Delete(key) => key,
-            Change::Command(_) => &[],
+            RowChange::Put(key, ..) | RowChange::Delete(key) => key,
+            RowChange::Command(_) => &[],
         };
         let keys: Vec<&[u8]> = block.changes.iter().map(key_of).collect();
-        let To::Keyspace(keyspace) = &self.to else {
+        let ImportTarget::Keyspace(keyspace) = &self.to else {
             return Ok(());
         };
         let owned: Vec<Vec<u8>> = keys.iter().map(|key| key.to_vec()).collect();
@@ -158,7 +158,7 @@ impl<'a> Writer<'a> {
         }
         for (index, change) in block.changes.iter().enumerate() {
             let key = key_of(change);
-            let is_put = matches!(change, Change::Put(..));
+            let is_put = matches!(change, RowChange::Put(..));
             if has_value.insert(key, is_put) == Some(true) && is_put {
                 let line = block.lines.get(index).copied().unwrap_or_default();
                 let text = format!(
@@ -167,29 +167,33 @@ impl<'a> Writer<'a> {
                     escape(&key[..key.len().min(60)]),
                     block.begins_behind + 1
                 );
-                return Err(failure(Exit::BadRows, text));
+                return Err(failure(CommandExit::BadRows, text));
             }
         }
         Ok(())
     }
 
     /// Updates whether keys still ascend.
-    fn follow(&mut self, block: &Block) -> Follows {
+    fn follow(&mut self, block: &RowBlock) -> KeyContinuity {
         match &block.order {
-            Order::Empty => Follows::Yes,
-            Order::Ascending(first, last) => {
+            BlockOrder::Empty => KeyContinuity::Yes,
+            BlockOrder::Ascending(first, last) => {
                 let is_behind = self.last.as_ref().is_none_or(|before| first > before);
                 if !is_behind {
                     self.break_order();
                 }
                 self.ascended = self.ascended.saturating_add(block.bytes);
                 self.last = Some(last.clone());
-                if is_behind { Follows::Yes } else { Follows::No }
+                if is_behind {
+                    KeyContinuity::Yes
+                } else {
+                    KeyContinuity::No
+                }
             }
-            Order::Any => {
+            BlockOrder::Any => {
                 self.break_order();
                 self.last = None;
-                Follows::No
+                KeyContinuity::No
             }
         }
     }
@@ -202,17 +206,18 @@ impl<'a> Writer<'a> {
     }
 
     /// Adds a block to the current load.
-    fn load(&mut self, keyspace: &str, block: &Block) -> Result<()> {
+    fn load(&mut self, keyspace: &str, block: &RowBlock) -> Result<()> {
         let mut load = match self.load.take() {
             Some(load) => load,
             None => {
-                self.store.change(&Request::BeginIngest(keyspace.to_owned()))?;
-                Load {
+                self.store
+                    .change(&ManagementRequest::BeginIngest(keyspace.to_owned()))?;
+                RowLoad {
                     records: 0,
                     bytes: 0,
                     since: Instant::now(),
                     last: (Vec::new(), 0),
-                    saved: Saved::default(),
+                    saved: ImportProgress::default(),
                 }
             }
         };
@@ -220,7 +225,7 @@ impl<'a> Writer<'a> {
             .changes
             .iter()
             .filter_map(|change| match change {
-                Change::Put(key, value, _) => Some((key.to_vec(), value.to_vec())),
+                RowChange::Put(key, value, _) => Some((key.to_vec(), value.to_vec())),
                 _ => None,
             })
             .collect();
@@ -228,7 +233,7 @@ impl<'a> Writer<'a> {
             load.last = (key.clone(), fingerprint(value));
         }
         load.records += records.len() as u64;
-        self.store.change(&Request::Ingest(records))?;
+        self.store.change(&ManagementRequest::Ingest(records))?;
         load.bytes += block.bytes;
         load.saved = block.saved.clone();
         self.load = Some(load);
@@ -237,30 +242,30 @@ impl<'a> Writer<'a> {
 
     /// Makes the current load take effect.
     pub(super) fn settle(&mut self) -> Result<()> {
-        let (Some(load), To::Keyspace(keyspace)) = (self.load.take(), &self.to) else {
+        let (Some(load), ImportTarget::Keyspace(keyspace)) = (self.load.take(), &self.to) else {
             return Ok(());
         };
         if load.records > 0 {
             let (key, after) = load.last;
             let before = self.store.value(keyspace, &key)?;
-            let pending = Pending {
+            let pending = PendingLoad {
                 before: before.map(|value| fingerprint(&value)),
                 key,
                 after,
                 then: load.saved.clone(),
             };
-            let now = Saved {
+            let now = ImportProgress {
                 pending: Some(Box::new(pending)),
-                ..self.saved.clone().unwrap_or_else(|| Saved {
+                ..self.saved.clone().unwrap_or_else(|| ImportProgress {
                     options: load.saved.options.clone(),
                     layout: load.saved.layout.clone(),
-                    ..Saved::default()
+                    ..ImportProgress::default()
                 })
             };
             self.remember(Some(&now))?;
-            self.store.change(&Request::FinishIngest)?;
+            self.store.change(&ManagementRequest::FinishIngest)?;
         } else {
-            self.store.change(&Request::AbandonIngest)?;
+            self.store.change(&ManagementRequest::AbandonIngest)?;
         }
         self.remember(Some(&load.saved))?;
         self.saved = Some(load.saved);
@@ -268,24 +273,24 @@ impl<'a> Writer<'a> {
     }
 
     /// Records the progress, or deletes it.
-    fn remember(&self, saved: Option<&Saved>) -> Result<()> {
+    fn remember(&self, saved: Option<&ImportProgress>) -> Result<()> {
         self.store.write(vec![self.progress(saved)])
     }
 
-    fn progress(&self, saved: Option<&Saved>) -> Written {
-        set(self.identity.key(), saved.map(Saved::encode))
+    fn progress(&self, saved: Option<&ImportProgress>) -> Written {
+        set(self.identity.key(), saved.map(ImportProgress::encode))
     }
 
     /// Commits a block together with the progress. The last block deletes the progress.
-    fn batch(&mut self, block: &Block) -> Result<()> {
+    fn batch(&mut self, block: &RowBlock) -> Result<()> {
         let progress = self.progress((!block.is_last).then_some(&block.saved));
         match &self.to {
-            To::Keyspace(keyspace) => {
+            ImportTarget::Keyspace(keyspace) => {
                 let written = |change| {
                     let (key, value, expires_in_ms) = match change {
-                        Change::Put(key, value, ms) => (key, Some(value.to_vec()), ms),
-                        Change::Delete(key) => (key, None, None),
-                        Change::Command(_) => return None,
+                        RowChange::Put(key, value, ms) => (key, Some(value.to_vec()), ms),
+                        RowChange::Delete(key) => (key, None, None),
+                        RowChange::Command(_) => return None,
                     };
                     Some(Written {
                         keyspace: keyspace.clone(),
@@ -302,7 +307,7 @@ impl<'a> Writer<'a> {
                 changes.push(progress);
                 self.store.write(changes)?;
             }
-            To::Database(database) => {
+            ImportTarget::Database(database) => {
                 let commands = block.changes.iter().map(command).collect();
                 if let Err((index, why)) = self.store.try_execute(*database, commands, vec![progress])? {
                     let line = block.lines.get(index).copied().unwrap_or_default();
@@ -310,7 +315,7 @@ impl<'a> Writer<'a> {
                         "line {line}: {why}; what stands before line {} is imported",
                         block.begins_behind + 1
                     );
-                    return Err(failure(Exit::BadRows, text));
+                    return Err(failure(CommandExit::BadRows, text));
                 }
             }
         }
@@ -320,46 +325,46 @@ impl<'a> Writer<'a> {
 }
 
 /// Converts a change to a Redis command.
-fn command(change: Change<'_>) -> Vec<Vec<u8>> {
+fn command(change: RowChange<'_>) -> Vec<Vec<u8>> {
     match change {
-        Change::Put(key, value, None) => vec![b"SET".to_vec(), key.to_vec(), value.to_vec()],
-        Change::Put(key, value, Some(ms)) => vec![
+        RowChange::Put(key, value, None) => vec![b"SET".to_vec(), key.to_vec(), value.to_vec()],
+        RowChange::Put(key, value, Some(ms)) => vec![
             b"SET".to_vec(),
             key.to_vec(),
             value.to_vec(),
             b"PX".to_vec(),
             ms.to_string().into_bytes(),
         ],
-        Change::Delete(key) => vec![b"DEL".to_vec(), key.to_vec()],
-        Change::Command(bytes) => redis::decode(bytes),
+        RowChange::Delete(key) => vec![b"DEL".to_vec(), key.to_vec()],
+        RowChange::Command(bytes) => redis::decode(bytes),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::formats::Changes;
+    use crate::formats::RowChanges;
 
     /// Returns a block of `rows` rows with keys from `first` on.
-    fn block(first: u32, rows: u32) -> Block {
-        let mut changes = Changes::new();
+    fn block(first: u32, rows: u32) -> RowBlock {
+        let mut changes = RowChanges::new();
         for number in first..first + rows {
             changes.put(&number.to_be_bytes(), &[number as u8; 1000]);
         }
-        Block {
+        RowBlock {
             changes,
             bytes: rows as usize * 1036,
-            saved: Saved {
+            saved: ImportProgress {
                 offset: u64::from(first + rows),
                 rows: u64::from(first + rows),
-                ..Saved::default()
+                ..ImportProgress::default()
             },
-            order: Order::Ascending(
+            order: BlockOrder::Ascending(
                 first.to_be_bytes().to_vec(),
                 (first + rows - 1).to_be_bytes().to_vec(),
             ),
             is_last: false,
-            ..Block::default()
+            ..RowBlock::default()
         }
     }
 
@@ -372,7 +377,7 @@ mod tests {
             .expect("it opens");
         let keyspace = db.keyspace("rows").expect("it is made");
         let places = db.keyspace(super::super::PROGRESS).expect("it is made");
-        let identity = Identity {
+        let identity = ImportIdentity {
             keyspace: "rows".to_owned(),
             input: "-".to_owned(),
         };
@@ -381,15 +386,15 @@ mod tests {
                 .get(identity.key())
                 .expect("it is read")
                 .expect("it is there");
-            Saved::decode(&saved).expect("it was encoded")
+            ImportProgress::decode(&saved).expect("it was encoded")
         };
-        let store = Store::own(db.clone());
-        let mut writer = Writer::new(
+        let store = StoreHandle::own(db.clone());
+        let mut writer = BlockWriter::new(
             &store,
-            To::Keyspace("rows".to_owned()),
+            ImportTarget::Keyspace("rows".to_owned()),
             identity.clone(),
             None,
-            Uniqueness::Replaced,
+            KeyUniqueness::Replaced,
         );
         let before = db.sequence();
         for first in 0..8 {
@@ -407,18 +412,18 @@ mod tests {
         );
         writer.settle().expect("there is nothing to be done");
         assert_eq!(keyspace.iter().count(), 8000);
-        let saved = Saved {
+        let saved = ImportProgress {
             offset: 1,
-            pending: Some(Box::new(Pending {
+            pending: Some(Box::new(PendingLoad {
                 key: 7999u32.to_be_bytes().to_vec(),
                 before: None,
                 after: fingerprint(&[7999u32 as u8; 1000]),
-                then: Saved {
+                then: ImportProgress {
                     offset: 2,
-                    ..Saved::default()
+                    ..ImportProgress::default()
                 },
             })),
-            ..Saved::default()
+            ..ImportProgress::default()
         };
         assert_eq!(
             saved.clone().settled(&store, "rows").expect("it is read").offset,

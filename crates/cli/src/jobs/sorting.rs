@@ -2,8 +2,10 @@
 //! merges, and another writes the output.
 
 use super::stop;
-use crate::terminal::exit::{Exit, failure};
-use alluvium_storage::sort::{Chunk, Error as SortError, Merge, Passes, Pushed, Spool, Spooled};
+use crate::terminal::exit::{CommandExit, failure};
+use alluvium_storage::sort::{
+    Error as SortError, MergePasses, PushOutcome, SortChunk, SortMerge, SortSpool, SortedInput,
+};
 use anyhow::{Context as _, Result, anyhow};
 use std::io::Write;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -16,8 +18,8 @@ const AT_ONCE: usize = 1 << 20;
 const WAITING: usize = 4;
 
 /// A sort with several threads.
-pub(crate) struct Job<'s> {
-    pub(crate) spool: &'s Spool,
+pub(crate) struct SortJob<'s> {
+    pub(crate) spool: &'s SortSpool,
     pub(crate) threads: usize,
     /// Whether records are lines, whose line ends are restored.
     pub(crate) is_lines: bool,
@@ -29,29 +31,29 @@ pub(crate) struct Job<'s> {
 /// limit.
 pub(crate) fn told(error: SortError, flag: &str) -> anyhow::Error {
     match &error {
-        error if error.is_full() => failure(Exit::Full, error.to_string()),
-        SortError::Damaged { .. } => failure(Exit::Damaged, error.to_string()),
-        SortError::TooLong { .. } => failure(Exit::Failed, format!("{error}: {flag}")),
+        error if error.is_full() => failure(CommandExit::Full, error.to_string()),
+        SortError::Damaged { .. } => failure(CommandExit::Damaged, error.to_string()),
+        SortError::TooLong { .. } => failure(CommandExit::Failed, format!("{error}: {flag}")),
         SortError::BadOption { option, why } => {
             let flag = match *option {
                 "layout" => "--key",
                 _ => flag,
             };
-            failure(Exit::Usage, format!("{flag}: {why}"))
+            failure(CommandExit::Usage, format!("{flag}: {why}"))
         }
         _ => error.into(),
     }
 }
 
 /// Fills chunks and passes full ones on.
-pub(crate) struct Chunks<'j> {
-    spool: &'j Spool,
+pub(crate) struct ChunkFiller<'j> {
+    spool: &'j SortSpool,
     flag: &'j str,
-    chunk: Chunk,
-    full: &'j mut dyn FnMut(Chunk) -> Result<()>,
+    chunk: SortChunk,
+    full: &'j mut dyn FnMut(SortChunk) -> Result<()>,
 }
 
-impl Chunks<'_> {
+impl ChunkFiller<'_> {
     /// Returns the largest record in bytes.
     pub(crate) fn longest(&self) -> usize {
         self.spool.options().longest_record()
@@ -70,27 +72,36 @@ impl Chunks<'_> {
     }
 
     #[inline]
-    fn push(&mut self, to: impl Fn(&mut Chunk) -> alluvium_storage::sort::Result<Pushed>) -> Result<()> {
+    fn push(
+        &mut self,
+        to: impl Fn(&mut SortChunk) -> alluvium_storage::sort::Result<PushOutcome>,
+    ) -> Result<()> {
         let flag = self.flag;
-        if to(&mut self.chunk).map_err(|error| told(error, flag))? == Pushed::Full {
+        if to(&mut self.chunk).map_err(|error| told(error, flag))? == PushOutcome::Full {
             // The next chunk begins only after another thread has taken this one, which bounds the
             // memory.
             let full = std::mem::replace(&mut self.chunk, self.spool.chunk());
             (self.full)(full)?;
             let pushed = to(&mut self.chunk).map_err(|error| told(error, self.flag))?;
-            assert!(pushed == Pushed::Taken, "an empty chunk has space for any record");
+            assert!(
+                pushed == PushOutcome::Taken,
+                "an empty chunk has space for any record"
+            );
         }
         Ok(())
     }
 }
 
-impl Job<'_> {
+impl SortJob<'_> {
     /// Sorts what `feed` pushes into runs. Data that fits into one chunk stays in memory.
-    pub(crate) fn runs(&self, feed: impl FnOnce(&mut Chunks<'_>) -> Result<()>) -> Result<Vec<Spooled>> {
+    pub(crate) fn runs(
+        &self,
+        feed: impl FnOnce(&mut ChunkFiller<'_>) -> Result<()>,
+    ) -> Result<Vec<SortedInput>> {
         if self.threads == 1 {
             let mut runs = Vec::new();
-            let mut write = |chunk: Chunk| {
-                runs.push(Spooled::Run(
+            let mut write = |chunk: SortChunk| {
+                runs.push(SortedInput::Run(
                     self.spool
                         .write(chunk.sort())
                         .map_err(|error| told(error, self.flag))?,
@@ -100,7 +111,7 @@ impl Job<'_> {
             let last = self.fed(feed, &mut write)?;
             return self.ended(runs, last);
         }
-        let (sender, receiver) = sync_channel::<Chunk>(0);
+        let (sender, receiver) = sync_channel::<SortChunk>(0);
         let receiver = &Mutex::new(receiver);
         thread::scope(|scope| {
             let workers: Vec<_> = (1..self.threads)
@@ -135,10 +146,10 @@ impl Job<'_> {
     /// Fills chunks and returns the last one.
     fn fed(
         &self,
-        feed: impl FnOnce(&mut Chunks<'_>) -> Result<()>,
-        full: &mut dyn FnMut(Chunk) -> Result<()>,
-    ) -> Result<Chunk> {
-        let mut chunks = Chunks {
+        feed: impl FnOnce(&mut ChunkFiller<'_>) -> Result<()>,
+        full: &mut dyn FnMut(SortChunk) -> Result<()>,
+    ) -> Result<SortChunk> {
+        let mut chunks = ChunkFiller {
             spool: self.spool,
             flag: self.flag,
             chunk: self.spool.chunk(),
@@ -149,13 +160,13 @@ impl Job<'_> {
     }
 
     /// Sorts and writes chunks until there are no more.
-    fn work(&self, chunks: &Mutex<Receiver<Chunk>>) -> Result<Vec<Spooled>> {
+    fn work(&self, chunks: &Mutex<Receiver<SortChunk>>) -> Result<Vec<SortedInput>> {
         let mut runs = Vec::new();
         let result = loop {
             let next = chunks.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(chunk) = next else { break Ok(()) };
             match self.spool.write(chunk.sort()) {
-                Ok(run) => runs.push(Spooled::Run(run)),
+                Ok(run) => runs.push(SortedInput::Run(run)),
                 Err(error) => break Err(told(error, self.flag)),
             }
         };
@@ -171,12 +182,12 @@ impl Job<'_> {
         result.map(|()| runs)
     }
 
-    fn ended(&self, mut runs: Vec<Spooled>, last: Chunk) -> Result<Vec<Spooled>> {
+    fn ended(&self, mut runs: Vec<SortedInput>, last: SortChunk) -> Result<Vec<SortedInput>> {
         if runs.is_empty() {
-            return Ok(vec![Spooled::Chunk(last.sort())]);
+            return Ok(vec![SortedInput::Chunk(last.sort())]);
         }
         if !last.is_empty() {
-            runs.push(Spooled::Run(
+            runs.push(SortedInput::Run(
                 self.spool
                     .write(last.sort())
                     .map_err(|error| told(error, self.flag))?,
@@ -186,12 +197,12 @@ impl Job<'_> {
     }
 
     /// Merges until one stream is left.
-    pub(crate) fn merged(&self, inputs: Vec<Spooled>) -> Result<Merge> {
+    pub(crate) fn merged(&self, inputs: Vec<SortedInput>) -> Result<SortMerge> {
         self.few(inputs)?.finish().map_err(|error| told(error, self.flag))
     }
 
     /// Merges until the rest can be merged in one pass.
-    fn few(&self, inputs: Vec<Spooled>) -> Result<Passes> {
+    fn few(&self, inputs: Vec<SortedInput>) -> Result<MergePasses> {
         let mut passes = self.spool.passes(inputs);
         while let Some(group) = passes.group() {
             passes.put(group.merge(self.spool).map_err(|error| told(error, self.flag))?);
@@ -203,7 +214,7 @@ impl Job<'_> {
     /// Merges, and writes the output. Returns the number of records and bytes.
     pub(crate) fn merge(
         &self,
-        inputs: Vec<Spooled>,
+        inputs: Vec<SortedInput>,
         to: impl FnOnce(&mut dyn FnMut(&mut (dyn Write + Send)) -> Result<()>) -> Result<()>,
     ) -> Result<(u64, u64)> {
         let (mut passes, mut counted) = (Some(self.few(inputs)?), (0, 0));
@@ -217,7 +228,7 @@ impl Job<'_> {
         Ok(counted)
     }
 
-    fn stream(&self, passes: Passes, out: &mut (dyn Write + Send)) -> Result<(u64, u64)> {
+    fn stream(&self, passes: MergePasses, out: &mut (dyn Write + Send)) -> Result<(u64, u64)> {
         thread::scope(|scope| {
             let (sender, pieces) = sync_channel::<Vec<u8>>(WAITING);
             let (back, spare) = sync_channel::<Vec<u8>>(WAITING + 2);
@@ -241,7 +252,7 @@ impl Job<'_> {
     /// Merges into output buffers. If the writing thread has ended, it reports the reason.
     fn pieces(
         &self,
-        passes: Passes,
+        passes: MergePasses,
         sender: &SyncSender<Vec<u8>>,
         spare: &Receiver<Vec<u8>>,
     ) -> Result<(u64, u64)> {
@@ -276,7 +287,10 @@ impl Job<'_> {
 
 fn stop_if_asked() -> Result<()> {
     match stop::asked() {
-        true => Err(failure(Exit::Interrupted, "stopped: the output is not complete")),
+        true => Err(failure(
+            CommandExit::Interrupted,
+            "stopped: the output is not complete",
+        )),
         false => Ok(()),
     }
 }

@@ -2,7 +2,7 @@
 //! ends the process at once. A job that may block ends by itself if it does not reach such a point
 //! in time.
 
-use crate::terminal::exit::Exit;
+use crate::terminal::exit::CommandExit;
 use crate::terminal::screen;
 use alluvium::Progress;
 use anyhow::{Context, Result};
@@ -50,7 +50,7 @@ pub(crate) fn listen_impatiently() -> Result<()> {
 
 fn end() -> ! {
     screen::complain("stopped at once; what a store has acknowledged is in its log");
-    std::process::exit(Exit::Interrupted as i32);
+    std::process::exit(CommandExit::Interrupted as i32);
 }
 
 /// Returns whether the job was asked to stop.
@@ -60,7 +60,7 @@ pub(crate) fn asked() -> bool {
 
 /// Returns a callback for the progress of a job that changes nothing until it is done. The callback
 /// ends the process if a stop was requested.
-pub(crate) fn or<'b>(
+pub(crate) fn exit_if_stopped<'b>(
     bar: &'b ProgressBar,
     said: &'b str,
     mut follow: impl FnMut(Progress) + 'b,
@@ -69,7 +69,7 @@ pub(crate) fn or<'b>(
         if asked() {
             bar.finish_and_clear();
             screen::complain(said);
-            std::process::exit(Exit::Interrupted as i32);
+            std::process::exit(CommandExit::Interrupted as i32);
         }
         follow(progress);
     }

@@ -8,7 +8,7 @@
 
 pub(crate) mod password;
 
-use crate::terminal::exit::{Exit, failure};
+use crate::terminal::exit::{CommandExit, failure};
 use anyhow::{Context as _, Result, anyhow};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -26,7 +26,7 @@ const LONGEST: u64 = 64 << 20;
 
 /// Which server a command asks in the place of the store's own process, and as whom.
 #[derive(Args, Clone, Debug)]
-pub struct Elsewhere {
+pub struct RemoteServerArgs {
     /// The web page of the server to ask, as in http://127.0.0.1:7070 [default: that of the server
     /// that has the store open].
     #[arg(long, value_name = "URL")]
@@ -39,37 +39,37 @@ pub struct Elsewhere {
     pub password_file: Option<PathBuf>,
 }
 
-impl Elsewhere {
+impl RemoteServerArgs {
     /// Returns the named server, if any.
-    pub(crate) fn remote(&self) -> Result<Option<Remote>> {
+    pub(crate) fn remote(&self) -> Result<Option<RemoteServer>> {
         let Some(url) = &self.server else {
             return Ok(None);
         };
-        let login = Login {
+        let login = RemoteCredentials {
             user: Some(self.user.clone()),
             password: password::given(None, self.password_file.as_deref())?,
         };
-        Remote::at(url, login).map(Some)
+        RemoteServer::at(url, login).map(Some)
     }
 }
 
 /// The web page of a server.
 #[derive(Clone, Debug)]
-pub(crate) struct Remote {
+pub(crate) struct RemoteServer {
     /// Host and port.
     authority: String,
-    login: Login,
+    login: RemoteCredentials,
 }
 
 /// The credentials of a client.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Login {
+pub(crate) struct RemoteCredentials {
     /// The name of the user. Defaults to `default`.
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
 }
 
-impl Login {
+impl RemoteCredentials {
     /// Returns the authorisation header; empty without a password.
     fn header(&self) -> String {
         let Some(password) = &self.password else {
@@ -82,32 +82,32 @@ impl Login {
 }
 
 /// An HTTP answer: its status and body.
-struct Answer {
+struct HttpResponse {
     status: u16,
     body: Vec<u8>,
 }
 
-impl Remote {
+impl RemoteServer {
     /// Returns the server at an address such as `http://127.0.0.1:7070`.
-    pub(crate) fn at(url: &str, login: Login) -> Result<Remote> {
+    pub(crate) fn at(url: &str, login: RemoteCredentials) -> Result<RemoteServer> {
         let authority = url.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
         let authority = authority.filter(|rest| !rest.is_empty() && !rest.contains('/'));
         let authority = authority.ok_or_else(|| {
             let text = format!("{url:?} is no server's address: write it as in http://127.0.0.1:7070");
-            failure(Exit::Usage, text)
+            failure(CommandExit::Usage, text)
         })?;
         let authority = match authority.rsplit_once(':') {
             Some((_, port)) if port.parse::<u16>().is_ok() => authority.to_owned(),
             _ => format!("{authority}:80"),
         };
-        Ok(Remote { authority, login })
+        Ok(RemoteServer { authority, login })
     }
 
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.authority)
     }
 
-    fn get(&self, path: &str) -> Result<Answer> {
+    fn get(&self, path: &str) -> Result<HttpResponse> {
         let what = || format!("asking the server at {}", self.url());
         let mut socket = TcpStream::connect(&self.authority).with_context(what)?;
         socket.set_read_timeout(Some(PATIENCE))?;
@@ -142,9 +142,9 @@ impl Remote {
             ""
         };
         let exit = if status == 404 {
-            Exit::NotFound
+            CommandExit::NotFound
         } else {
-            Exit::Failed
+            CommandExit::Failed
         };
         let text = format!("the server at {}: {said}{hint}", self.url());
         failure(exit, text)
@@ -152,7 +152,7 @@ impl Remote {
 }
 
 /// Parses a complete answer. Returns `None` if it is incomplete or not HTTP.
-fn parse(all: &[u8]) -> Option<Answer> {
+fn parse(all: &[u8]) -> Option<HttpResponse> {
     let end = memchr::memmem::find(all, b"\r\n\r\n")?;
     let mut lines = std::str::from_utf8(&all[..end]).ok()?.split("\r\n");
     let status = lines.next()?.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
@@ -162,7 +162,7 @@ fn parse(all: &[u8]) -> Option<Answer> {
             .then(|| value.trim().parse::<usize>().ok())?
     })?;
     let body = all[end + 4..].get(..length)?.to_vec();
-    Some(Answer { status, body })
+    Some(HttpResponse { status, body })
 }
 
 #[cfg(test)]
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn addresses_are_read_or_refused() {
         let authority = |url: &str| {
-            Remote::at(url, Login::default())
+            RemoteServer::at(url, RemoteCredentials::default())
                 .map(|remote| remote.authority)
                 .ok()
         };
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn a_user_is_named_with_its_password() {
         let header = |user: Option<&str>, password: Option<&str>| {
-            let login = Login {
+            let login = RemoteCredentials {
                 user: user.map(str::to_owned),
                 password: password.map(str::to_owned),
             };

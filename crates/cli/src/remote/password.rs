@@ -1,6 +1,6 @@
 //! The password from a flag, a file or the environment.
 
-use crate::terminal::exit::{Exit, failure};
+use crate::terminal::exit::{CommandExit, failure};
 use anyhow::{Context as _, Result};
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -27,7 +27,7 @@ pub(crate) fn given(flag: Option<&str>, file: Option<&Path>) -> Result<Option<St
 /// Returns the secret in a file named by a flag: its first line, which must not be empty.
 pub(crate) fn first_line(flag: &str, path: &Path) -> Result<String> {
     let file = std::fs::File::open(path).with_context(|| format!("reading {}", path.display()))?;
-    let refused = |why: &str| failure(Exit::Usage, format!("{flag} {}: {why}", path.display()));
+    let refused = |why: &str| failure(CommandExit::Usage, format!("{flag} {}: {why}", path.display()));
     let mut line = String::new();
     // A file may be a pipe, and a device may be endless.
     let read = BufReader::new(file.take(MOST_LINE)).read_line(&mut line);
@@ -46,7 +46,7 @@ pub(crate) fn first_line(flag: &str, path: &Path) -> Result<String> {
 /// Returns the password in the variable. An empty one is refused as a mistake, because it would let
 /// every client in.
 fn from_variable(value: Option<OsString>) -> Result<Option<String>> {
-    let refused = |why: &str| failure(Exit::Usage, format!("{VARIABLE} {why}"));
+    let refused = |why: &str| failure(CommandExit::Usage, format!("{VARIABLE} {why}"));
     match value.map(OsString::into_string) {
         None => Ok(None),
         Some(Err(_)) => Err(refused("is no UTF-8 text: use --password-file")),

@@ -13,13 +13,13 @@ pub(crate) mod private;
 pub(crate) mod typed;
 
 use crate::jobs::stop;
-use crate::terminal::exit::{Exit, failure};
+use crate::terminal::exit::{CommandExit, failure};
 use crate::terminal::screen;
-use crate::values::range::Bounds;
+use crate::values::range::ByteBounds;
 use alluvium::Db;
 use alluvium_server::control::{
-    Change, Client, Direction, Error, Kind, Redis, RedisKey, Reply, Request, Scan, Session, Stage, What,
-    is_of_server,
+    Error, FailureKind, JobStage, KeyChange, ManagementClient, ManagementReply, ManagementRequest,
+    ManagementSession, RedisKey, RedisRequest, ScanContent, ScanOrder, ScanRequest, is_of_server,
 };
 use anyhow::{Context as _, Result, anyhow};
 use indicatif::ProgressBar;
@@ -27,47 +27,47 @@ use serde_json::Value;
 use std::cell::{Cell, RefCell};
 
 /// A store.
-pub(crate) struct Store {
-    backend: Backend,
+pub(crate) struct StoreHandle {
+    backend: StoreBackend,
     /// Whether a change was made that must be durable when the verb ends.
     has_changed: Cell<bool>,
 }
 
-enum Backend {
-    Own(Db, Box<RefCell<Session>>),
-    Served(RefCell<Client>),
+enum StoreBackend {
+    Own(Db, Box<RefCell<ManagementSession>>),
+    Served(RefCell<ManagementClient>),
 }
 
 /// The message when Ctrl-C ends the wait for a job of another process.
 const GOES_ON: &str =
     "it is not waited for any more; the process that has the store open goes on with it to its end";
 
-/// Elements of a key of Redis clients, as in [`Reply::Elements`].
-pub(crate) type Elements = [(Vec<u8>, Vec<u8>)];
+/// Elements of a key of Redis clients, as in [`ManagementReply::Elements`].
+pub(crate) type RedisElements = [(Vec<u8>, Vec<u8>)];
 
 /// The process that has the store open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Holder {
+pub(crate) enum StoreOwner {
     /// This process.
     Us,
     /// Another process.
     Others,
 }
 
-impl Store {
+impl StoreHandle {
     /// Returns a store opened by this process.
-    pub(crate) fn own(db: Db) -> Store {
-        let session = Box::new(RefCell::new(Session::new(&db)));
-        Store {
-            backend: Backend::Own(db, session),
+    pub(crate) fn own(db: Db) -> StoreHandle {
+        let session = Box::new(RefCell::new(ManagementSession::new(&db)));
+        StoreHandle {
+            backend: StoreBackend::Own(db, session),
             has_changed: Cell::new(false),
         }
     }
 
     /// Returns a store opened by another process.
-    pub(crate) fn served(client: Client) -> Store {
-        Store {
-            backend: Backend::Served(RefCell::new(client)),
+    pub(crate) fn served(client: ManagementClient) -> StoreHandle {
+        StoreHandle {
+            backend: StoreBackend::Served(RefCell::new(client)),
             has_changed: Cell::new(false),
         }
     }
@@ -75,20 +75,24 @@ impl Store {
     /// Returns the memory budget of the store, if this process has it open.
     pub(crate) fn memory(&self) -> Option<u64> {
         match &self.backend {
-            Backend::Own(db, _) => Some(db.stats().memory.budget),
-            Backend::Served(_) => None,
+            StoreBackend::Own(db, _) => Some(db.stats().memory.budget),
+            StoreBackend::Served(_) => None,
         }
     }
 
-    pub(crate) fn holder(&self) -> Holder {
+    pub(crate) fn holder(&self) -> StoreOwner {
         match &self.backend {
-            Backend::Own(..) => Holder::Us,
-            Backend::Served(_) => Holder::Others,
+            StoreBackend::Own(..) => StoreOwner::Us,
+            StoreBackend::Served(_) => StoreOwner::Others,
         }
     }
 
     /// Requests an operation and passes the parts of its answer to `hear`.
-    pub(crate) fn ask(&self, request: &Request, hear: &mut dyn FnMut(Reply) -> Result<()>) -> Result<()> {
+    pub(crate) fn ask(
+        &self,
+        request: &ManagementRequest,
+        hear: &mut dyn FnMut(ManagementReply) -> Result<()>,
+    ) -> Result<()> {
         let mut failed = None;
         let mut heard = |reply| {
             hear(reply).map_err(|error| {
@@ -97,8 +101,8 @@ impl Store {
             })
         };
         let answered = match &self.backend {
-            Backend::Own(_, session) => session.borrow_mut().answer(request, &mut heard),
-            Backend::Served(client) => client.borrow_mut().ask(request, &mut heard),
+            StoreBackend::Own(_, session) => session.borrow_mut().answer(request, &mut heard),
+            StoreBackend::Served(client) => client.borrow_mut().ask(request, &mut heard),
         };
         match answered {
             Ok(()) => Ok(()),
@@ -120,14 +124,14 @@ impl Store {
                 let text = format!(
                     "there is no keyspace {name:?}: `alluvium keyspaces list` says which there are{hint}"
                 );
-                failure(Exit::NotFound, text)
+                failure(CommandExit::NotFound, text)
             }
             Error::Store(error) => error.into(),
             Error::Told { kind, text } => failure(exit_of(kind), text),
             // Convert to text, because a broken pipe elsewhere means that the reader of the output
             // has gone.
             Error::Connection(error) => failure(
-                Exit::Failed,
+                CommandExit::Failed,
                 format!(
                     "the process that has the store open has ended, or closed the connection: run the command again ({error})"
                 ),
@@ -152,13 +156,13 @@ impl Store {
     }
 
     /// Requests a change that has no reply.
-    pub(crate) fn change(&self, request: &Request) -> Result<()> {
+    pub(crate) fn change(&self, request: &ManagementRequest) -> Result<()> {
         self.has_changed.set(true);
         self.ask(request, &mut |_| Ok(()))
     }
 
     /// Returns the single reply of an operation.
-    fn one<T>(&self, request: &Request, read: impl Fn(Reply) -> Option<T>) -> Result<T> {
+    fn one<T>(&self, request: &ManagementRequest, read: impl Fn(ManagementReply) -> Option<T>) -> Result<T> {
         let mut found = None;
         self.ask(request, &mut |reply| {
             found = read(reply);
@@ -170,33 +174,33 @@ impl Store {
     }
 
     /// Returns the boolean reply of an operation that changes data.
-    pub(crate) fn is_changed(&self, request: &Request) -> Result<bool> {
+    pub(crate) fn is_changed(&self, request: &ManagementRequest) -> Result<bool> {
         self.has_changed.set(true);
         self.one(request, |reply| match reply {
-            Reply::Truth(truth) => Some(truth),
+            ManagementReply::Truth(truth) => Some(truth),
             _ => None,
         })
     }
 
-    pub(crate) fn json(&self, request: &Request) -> Result<Value> {
+    pub(crate) fn json(&self, request: &ManagementRequest) -> Result<Value> {
         let text = self.one(request, |reply| match reply {
-            Reply::Json(text) => Some(text),
+            ManagementReply::Json(text) => Some(text),
             _ => None,
         })?;
         serde_json::from_str(&text).context("reading the answer")
     }
 
     /// Returns the numeric reply of an operation.
-    pub(crate) fn number(&self, request: &Request) -> Result<u64> {
+    pub(crate) fn number(&self, request: &ManagementRequest) -> Result<u64> {
         self.one(request, |reply| match reply {
-            Reply::Number(number) => Some(number),
+            ManagementReply::Number(number) => Some(number),
             _ => None,
         })
     }
 
-    pub(crate) fn text(&self, request: &Request) -> Result<String> {
+    pub(crate) fn text(&self, request: &ManagementRequest) -> Result<String> {
         self.one(request, |reply| match reply {
-            Reply::Text(text) => Some(text),
+            ManagementReply::Text(text) => Some(text),
             _ => None,
         })
     }
@@ -204,22 +208,27 @@ impl Store {
     /// Runs a long job with a progress bar and returns its last reply. Ctrl-C ends it with the
     /// message `stopped`. If the job cannot be interrupted and changes nothing until it is done,
     /// this process ends at once; another process continues the job.
-    pub(crate) fn work(&self, request: &Request, bar: &ProgressBar, stopped: &str) -> Result<Reply> {
+    pub(crate) fn work(
+        &self,
+        request: &ManagementRequest,
+        bar: &ProgressBar,
+        stopped: &str,
+    ) -> Result<ManagementReply> {
         let mut last = None;
         let done = self.ask(request, &mut |reply| {
             if stop::asked() {
                 bar.finish_and_clear();
-                if self.holder() == Holder::Others {
-                    return Err(failure(Exit::Interrupted, GOES_ON));
+                if self.holder() == StoreOwner::Others {
+                    return Err(failure(CommandExit::Interrupted, GOES_ON));
                 }
-                if !matches!(request, Request::Compact) {
+                if !matches!(request, ManagementRequest::Compact) {
                     screen::complain(stopped);
-                    std::process::exit(Exit::Interrupted as i32);
+                    std::process::exit(CommandExit::Interrupted as i32);
                 }
-                return Err(failure(Exit::Interrupted, stopped));
+                return Err(failure(CommandExit::Interrupted, stopped));
             }
             match reply {
-                Reply::Progress {
+                ManagementReply::Progress {
                     stage,
                     done_bytes,
                     total_bytes,
@@ -235,7 +244,7 @@ impl Store {
 
     /// Returns all keyspaces as JSON objects.
     pub(crate) fn keyspaces(&self) -> Result<Vec<Value>> {
-        match self.json(&Request::Keyspaces)? {
+        match self.json(&ManagementRequest::Keyspaces)? {
             Value::Array(all) => Ok(all),
             _ => Err(anyhow!("the answer is no list of keyspaces")),
         }
@@ -246,24 +255,24 @@ impl Store {
     }
 
     /// Fails unless the keyspace exists.
-    pub(crate) fn existing(&self, name: &str) -> Result<()> {
+    pub(crate) fn require_keyspace(&self, name: &str) -> Result<()> {
         self.values(name, &[]).map(|_| ())
     }
 
     /// Creates the keyspace unless it exists. Returns whether it was created.
-    pub(crate) fn wanted(&self, name: &str) -> Result<bool> {
-        self.is_changed(&Request::EnsureKeyspace(name.to_owned()))
+    pub(crate) fn ensure_keyspace(&self, name: &str) -> Result<bool> {
+        self.is_changed(&ManagementRequest::EnsureKeyspace(name.to_owned()))
     }
 
     /// Returns the values of keys.
     pub(crate) fn values(&self, keyspace: &str, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
-        let request = Request::Get {
+        let request = ManagementRequest::Get {
             keyspace: keyspace.to_owned(),
             keys: keys.to_vec(),
         };
         let mut values = Vec::with_capacity(keys.len());
         self.ask(&request, &mut |reply| {
-            if let Reply::Values(part) = reply {
+            if let ManagementReply::Values(part) = reply {
                 values.extend(part);
             }
             Ok(())
@@ -283,36 +292,40 @@ impl Store {
     }
 
     /// Applies all changes atomically.
-    pub(crate) fn write(&self, changes: Vec<Change>) -> Result<()> {
-        self.change(&Request::Write(changes))
+    pub(crate) fn write(&self, changes: Vec<KeyChange>) -> Result<()> {
+        self.change(&ManagementRequest::Write(changes))
     }
 
     /// Passes keys and values in order to `each`.
     pub(crate) fn scan(
         &self,
-        scan: Scan,
+        scan: ScanRequest,
         each: &mut dyn FnMut(Vec<u8>, Vec<u8>) -> Result<()>,
     ) -> Result<()> {
-        self.pairs(&Request::Scan(scan), each)
+        self.pairs(&ManagementRequest::Scan(scan), each)
     }
 
     /// Passes the keys and values of a request's replies to `each`.
     pub(crate) fn pairs(
         &self,
-        request: &Request,
+        request: &ManagementRequest,
         each: &mut dyn FnMut(Vec<u8>, Vec<u8>) -> Result<()>,
     ) -> Result<()> {
         self.ask(request, &mut |reply| match reply {
-            Reply::Pairs(pairs) => pairs.into_iter().try_for_each(|(key, value)| each(key, value)),
+            ManagementReply::Pairs(pairs) => pairs.into_iter().try_for_each(|(key, value)| each(key, value)),
             _ => Ok(()),
         })
     }
 
     /// Passes keys of Redis clients and their elements to `hear`, part by part.
-    pub(crate) fn typed(&self, request: Redis, hear: &mut dyn FnMut(Typed) -> Result<()>) -> Result<()> {
-        self.ask(&Request::Redis(request), &mut |reply| match reply {
-            Reply::Key(key) => hear(Typed::Key(key)),
-            Reply::Elements(elements) => hear(Typed::Elements(elements)),
+    pub(crate) fn typed(
+        &self,
+        request: RedisRequest,
+        hear: &mut dyn FnMut(RedisKeyPart) -> Result<()>,
+    ) -> Result<()> {
+        self.ask(&ManagementRequest::Redis(request), &mut |reply| match reply {
+            ManagementReply::Key(key) => hear(RedisKeyPart::Key(key)),
+            ManagementReply::Elements(elements) => hear(RedisKeyPart::Elements(elements)),
             _ => Ok(()),
         })
     }
@@ -320,7 +333,7 @@ impl Store {
     /// Executes Redis commands atomically and returns their replies. A refused command is an error.
     pub(crate) fn execute(&self, database: u8, commands: Vec<Vec<Vec<u8>>>) -> Result<Vec<Vec<u8>>> {
         let executed = self.try_execute(database, commands, Vec::new())?;
-        executed.map_err(|(_, why)| failure(Exit::Failed, why))
+        executed.map_err(|(_, why)| failure(CommandExit::Failed, why))
     }
 
     /// Executes Redis commands together with other changes. For a refused command, returns its
@@ -329,16 +342,16 @@ impl Store {
         &self,
         database: u8,
         commands: Vec<Vec<Vec<u8>>>,
-        also: Vec<Change>,
-    ) -> Result<Executed> {
+        also: Vec<KeyChange>,
+    ) -> Result<ExecuteResult> {
         self.has_changed.set(true);
-        let request = Request::Redis(Redis::Execute {
+        let request = ManagementRequest::Redis(RedisRequest::Execute {
             database,
             commands,
             also,
         });
         let replies = self.one(&request, |reply| match reply {
-            Reply::Values(values) => Some(values),
+            ManagementReply::Values(values) => Some(values),
             _ => None,
         })?;
         let replies: Vec<Vec<u8>> = replies.into_iter().flatten().collect();
@@ -353,13 +366,13 @@ impl Store {
     /// durable.
     pub(crate) fn close(self) -> Result<()> {
         match self.backend {
-            Backend::Own(db, session) => {
+            StoreBackend::Own(db, session) => {
                 drop(session);
                 db.close().context("closing the store")
             }
-            Backend::Served(_) if !self.has_changed.get() => Ok(()),
-            Backend::Served(client) => {
-                let synced = client.borrow_mut().tell(&Request::Sync);
+            StoreBackend::Served(_) if !self.has_changed.get() => Ok(()),
+            StoreBackend::Served(client) => {
+                let synced = client.borrow_mut().tell(&ManagementRequest::Sync);
                 synced.map_err(|error| anyhow::Error::new(error).context("making what was changed durable"))
             }
         }
@@ -367,11 +380,11 @@ impl Store {
 }
 
 /// The replies of commands, or the index of a refused command with the reason.
-pub(crate) type Executed = std::result::Result<Vec<Vec<u8>>, (usize, String)>;
+pub(crate) type ExecuteResult = std::result::Result<Vec<Vec<u8>>, (usize, String)>;
 
 /// A part of the content of Redis keys.
 #[derive(Debug)]
-pub(crate) enum Typed {
+pub(crate) enum RedisKeyPart {
     /// The next key.
     Key(RedisKey),
     /// Elements of the last key.
@@ -379,8 +392,13 @@ pub(crate) enum Typed {
 }
 
 /// Returns a walk over a range of a keyspace.
-pub(crate) fn walk(keyspace: &str, bounds: Bounds, direction: Direction, what: What) -> Scan {
-    Scan {
+pub(crate) fn walk(
+    keyspace: &str,
+    bounds: ByteBounds,
+    direction: ScanOrder,
+    what: ScanContent,
+) -> ScanRequest {
+    ScanRequest {
         keyspace: keyspace.to_owned(),
         from: bounds.from,
         to: bounds.to,
@@ -390,22 +408,22 @@ pub(crate) fn walk(keyspace: &str, bounds: Bounds, direction: Direction, what: W
     }
 }
 
-fn exit_of(kind: Kind) -> Exit {
+fn exit_of(kind: FailureKind) -> CommandExit {
     match kind {
-        Kind::Failed => Exit::Failed,
-        Kind::NotFound | Kind::NoKeyspace => Exit::NotFound,
-        Kind::Usage => Exit::Usage,
-        Kind::Damaged => Exit::Damaged,
-        Kind::Full => Exit::Full,
-        Kind::Conflict => Exit::Conflict,
+        FailureKind::Failed => CommandExit::Failed,
+        FailureKind::NotFound | FailureKind::NoKeyspace => CommandExit::NotFound,
+        FailureKind::Usage => CommandExit::Usage,
+        FailureKind::Damaged => CommandExit::Damaged,
+        FailureKind::Full => CommandExit::Full,
+        FailureKind::Conflict => CommandExit::Conflict,
     }
 }
 
-fn show(bar: &ProgressBar, stage: Stage, done_bytes: u64, total_bytes: u64) {
+fn show(bar: &ProgressBar, stage: JobStage, done_bytes: u64, total_bytes: u64) {
     let message = match stage {
-        Stage::Copying => "copying",
-        Stage::Checking => "checking",
-        Stage::Compacting => "compacting",
+        JobStage::Copying => "copying",
+        JobStage::Checking => "checking",
+        JobStage::Compacting => "compacting",
     };
     if bar.message() != message {
         bar.set_message(message);

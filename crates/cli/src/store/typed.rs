@@ -1,10 +1,10 @@
 //! Keys of Redis clients in readable form: types, elements, expiry.
 
-use super::Elements;
-use crate::formats::{Format, WriteRows};
-use crate::terminal::exit::{Exit, failure};
-use crate::terminal::screen::{DIM, KEY, Output};
-use crate::values::bytes::{self, Encoding};
+use super::RedisElements;
+use crate::formats::{FileFormat, WriteRows};
+use crate::terminal::exit::{CommandExit, failure};
+use crate::terminal::screen::{DIM, KEY, ScreenOutput};
+use crate::values::bytes::{self, ByteEncoding};
 use alluvium_server::control::{RedisKey, RedisKind};
 use anyhow::Result;
 use base64::Engine as _;
@@ -15,7 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Whose keys a verb works on.
 #[derive(Args, Clone, Copy, Debug, Default)]
-pub struct Database {
+pub struct RedisDatabaseArgs {
     /// Keys are those of Redis clients in this database, 0 to 15, with their types; without it they
     /// are the raw bytes of a keyspace.
     #[arg(long = "redis-db", value_name = "NUMBER", conflicts_with = "keyspace", value_parser = clap::value_parser!(u8).range(0..=15))]
@@ -30,24 +30,28 @@ fn until(expires_ms: u64) -> String {
 }
 
 /// Prints keys of Redis clients as text or JSON.
-pub(crate) struct Printer<'o> {
-    out: &'o mut Output,
-    encoding: Encoding,
+pub(crate) struct RedisKeyPrinter<'o> {
+    out: &'o mut ScreenOutput,
+    encoding: ByteEncoding,
     is_json: bool,
     /// Whether values are printed.
     has_values: bool,
-    open: Option<Open>,
+    open: Option<OpenKey>,
 }
 
 /// A key whose elements are being printed.
-struct Open {
+struct OpenKey {
     kind: RedisKind,
     count: u64,
 }
 
-impl<'o> Printer<'o> {
-    pub(crate) fn new(out: &'o mut Output, encoding: Encoding, is_json: bool) -> Printer<'o> {
-        Printer {
+impl<'o> RedisKeyPrinter<'o> {
+    pub(crate) fn new(
+        out: &'o mut ScreenOutput,
+        encoding: ByteEncoding,
+        is_json: bool,
+    ) -> RedisKeyPrinter<'o> {
+        RedisKeyPrinter {
             out,
             encoding,
             is_json,
@@ -57,12 +61,12 @@ impl<'o> Printer<'o> {
     }
 
     /// Returns the underlying output.
-    pub(crate) fn out(&mut self) -> &mut Output {
+    pub(crate) fn out(&mut self) -> &mut ScreenOutput {
         self.out
     }
 
     /// Prints only keys and their types.
-    pub(crate) fn keys_only(mut self) -> Printer<'o> {
+    pub(crate) fn keys_only(mut self) -> RedisKeyPrinter<'o> {
         self.has_values = false;
         self
     }
@@ -93,12 +97,12 @@ impl<'o> Printer<'o> {
                 _ => writeln!(self.out)?,
             }
         }
-        self.open = self.has_values.then_some(Open { kind, count: 0 });
+        self.open = self.has_values.then_some(OpenKey { kind, count: 0 });
         Ok(())
     }
 
     /// Prints elements of the current key.
-    pub(crate) fn elements(&mut self, elements: &Elements) -> Result<()> {
+    pub(crate) fn elements(&mut self, elements: &RedisElements) -> Result<()> {
         let Some(open) = &mut self.open else { return Ok(()) };
         for (first, second) in elements {
             if self.is_json {
@@ -199,16 +203,16 @@ fn json_element(
 const AT_ONCE: usize = 512;
 
 /// Writes keys of Redis clients to an export.
-pub(crate) struct Writer {
-    format: Format,
+pub(crate) struct RedisKeyWriter {
+    format: FileFormat,
     /// The writer for formats of plain keys and values.
     rows: Box<dyn WriteRows>,
     open: Option<(RedisKey, RedisKind, u64)>,
 }
 
-impl Writer {
-    pub(crate) fn new(format: Format, rows: Box<dyn WriteRows>) -> Writer {
-        Writer {
+impl RedisKeyWriter {
+    pub(crate) fn new(format: FileFormat, rows: Box<dyn WriteRows>) -> RedisKeyWriter {
+        RedisKeyWriter {
             format,
             rows,
             open: None,
@@ -224,13 +228,13 @@ impl Writer {
         self.end_key(out)?;
         let Some(kind) = key.kind else { return Ok(()) };
         match self.format {
-            Format::Jsonl => {
+            FileFormat::Jsonl => {
                 json_head(out, &key, kind)?;
                 out.write_all(json_open(kind))?;
             }
             // Delete what the key may hold when the export is imported.
-            Format::Redis if kind != RedisKind::String => command(out, &[b"DEL", &key.key])?,
-            Format::Redis => {}
+            FileFormat::Redis if kind != RedisKind::String => command(out, &[b"DEL", &key.key])?,
+            FileFormat::Redis => {}
             format if kind != RedisKind::String => {
                 let text = format!(
                     "the key \"{}\" is a {}, which the format {} cannot say: choose --format redis or jsonl",
@@ -238,7 +242,7 @@ impl Writer {
                     kind.name(),
                     format.name()
                 );
-                return Err(failure(Exit::Failed, text));
+                return Err(failure(CommandExit::Failed, text));
             }
             _ => {}
         }
@@ -247,18 +251,18 @@ impl Writer {
     }
 
     /// Writes elements of the current key.
-    pub(crate) fn elements(&mut self, out: &mut dyn Write, elements: &Elements) -> Result<()> {
+    pub(crate) fn elements(&mut self, out: &mut dyn Write, elements: &RedisElements) -> Result<()> {
         let Some((key, kind, count)) = &mut self.open else {
             return Ok(());
         };
         match self.format {
-            Format::Jsonl => {
+            FileFormat::Jsonl => {
                 for (first, second) in elements {
                     json_element(out, *kind, *count, first, second)?;
                     *count += 1;
                 }
             }
-            Format::Redis => {
+            FileFormat::Redis => {
                 for part in elements.chunks(AT_ONCE) {
                     command(out, &words(&key.key, *kind, part))?;
                 }
@@ -277,8 +281,8 @@ impl Writer {
             return Ok(());
         };
         match (self.format, key.expires_ms) {
-            (Format::Jsonl, _) => out.write_all(json_end(kind)),
-            (Format::Redis, Some(expires_ms)) => {
+            (FileFormat::Jsonl, _) => out.write_all(json_end(kind)),
+            (FileFormat::Redis, Some(expires_ms)) => {
                 command(out, &[b"PEXPIREAT", &key.key, expires_ms.to_string().as_bytes()])
             }
             _ => Ok(()),
@@ -292,7 +296,7 @@ impl Writer {
 }
 
 /// Returns the command that adds elements to a key.
-fn words<'e>(key: &'e [u8], kind: RedisKind, elements: &'e Elements) -> Vec<&'e [u8]> {
+fn words<'e>(key: &'e [u8], kind: RedisKind, elements: &'e RedisElements) -> Vec<&'e [u8]> {
     let name: &[u8] = match kind {
         RedisKind::String => b"SET",
         RedisKind::List => b"RPUSH",
@@ -326,7 +330,7 @@ fn command(out: &mut dyn Write, words: &[&[u8]]) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::formats::json::JsonWriter;
-    use crate::formats::redis::Redis;
+    use crate::formats::redis::RedisFormat;
 
     fn key(name: &[u8], kind: RedisKind, expires_ms: Option<u64>) -> RedisKey {
         RedisKey {
@@ -337,8 +341,8 @@ mod tests {
         }
     }
 
-    fn written(format: Format, rows: Box<dyn WriteRows>) -> String {
-        let mut writer = Writer::new(format, rows);
+    fn written(format: FileFormat, rows: Box<dyn WriteRows>) -> String {
+        let mut writer = RedisKeyWriter::new(format, rows);
         let mut out = Vec::new();
         let pair = |first: &[u8], second: &[u8]| vec![(first.to_vec(), second.to_vec())];
         writer.begin(&mut out).unwrap();
@@ -361,7 +365,7 @@ mod tests {
 
     #[test]
     fn every_type_is_written_as_json_and_as_commands() {
-        let json = written(Format::Jsonl, Box::new(JsonWriter::Pairs));
+        let json = written(FileFormat::Jsonl, Box::new(JsonWriter::Pairs));
         let lines = [
             r#"{"key":"s","type":"string","expires_at_ms":7,"value":"v"}"#,
             r#"{"key":"h","type":"hash","value":[["f",{"base64":"/w=="}]]}"#,
@@ -370,7 +374,7 @@ mod tests {
             r#"{"key":"l","type":"list","value":["a","b"]}"#,
         ];
         assert_eq!(json, lines.map(|line| line.replace('"', "\\\"") + "\\n").concat());
-        let commands = written(Format::Redis, Box::new(Redis::new()));
+        let commands = written(FileFormat::Redis, Box::new(RedisFormat::new()));
         assert!(commands.starts_with("*3\\r\\n$3\\r\\nSET\\r\\n$1\\r\\ns\\r\\n$1\\r\\nv\\r\\n*3\\r\\n$9\\r\\nPEXPIREAT\\r\\n$1\\r\\ns\\r\\n$1\\r\\n7\\r\\n"), "{commands}");
         assert!(
             commands.ends_with("*4\\r\\n$5\\r\\nRPUSH\\r\\n$1\\r\\nl\\r\\n$1\\r\\na\\r\\n$1\\r\\nb\\r\\n"),

@@ -1,6 +1,6 @@
 //! Confirmation of irreversible operations.
 
-use super::exit::{Exit, failure};
+use super::exit::{CommandExit, failure};
 use anyhow::Result;
 use clap::Args;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -23,7 +23,7 @@ impl Consent {
         let (input, mut output) = (io::stdin(), io::stderr());
         if !input.is_terminal() || !output.is_terminal() {
             let text = format!("{loss}: add --yes if that is meant; nothing was done");
-            return Err(failure(Exit::Usage, text));
+            return Err(failure(CommandExit::Usage, text));
         }
         write!(output, "{loss}. Go on? [y/N] ")?;
         output.flush()?;
@@ -31,7 +31,7 @@ impl Consent {
         input.lock().read_line(&mut answer)?;
         match answer.trim().to_ascii_lowercase().as_str() {
             "y" | "yes" => Ok(()),
-            _ => Err(failure(Exit::Failed, "nothing was done")),
+            _ => Err(failure(CommandExit::Failed, "nothing was done")),
         }
     }
 }

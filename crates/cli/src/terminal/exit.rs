@@ -9,7 +9,7 @@ use std::process::ExitCode;
 /// The exit code of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Exit {
+pub enum CommandExit {
     /// Success.
     Done = 0,
     /// The requested key or keyspace does not exist.
@@ -46,38 +46,38 @@ Exit codes:
     8  another transaction was in the way; run the command again
   130  stopped by Ctrl-C or a signal; nothing is lost";
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> ExitCode {
+impl From<CommandExit> for ExitCode {
+    fn from(exit: CommandExit) -> ExitCode {
         ExitCode::from(exit as u8)
     }
 }
 
 /// An error with an explicit exit code.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) exit: Exit,
+pub(crate) struct ExitError {
+    pub(crate) exit: CommandExit,
     pub(crate) text: String,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for ExitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for ExitError {}
 
 /// Creates an error with an exit code.
 #[must_use]
-pub fn failure(exit: Exit, text: impl Into<String>) -> anyhow::Error {
+pub fn failure(exit: CommandExit, text: impl Into<String>) -> anyhow::Error {
     let text = text.into();
-    anyhow::Error::new(Failure { exit, text })
+    anyhow::Error::new(ExitError { exit, text })
 }
 
 /// Prints an error and returns its exit code.
-pub(crate) fn report(error: &anyhow::Error) -> Exit {
+pub(crate) fn report(error: &anyhow::Error) -> CommandExit {
     let exit = classify(error);
-    if exit != Exit::Done {
+    if exit != CommandExit::Done {
         screen::complain(&sentence(error));
     }
     exit
@@ -143,9 +143,9 @@ pub(crate) fn cannot_write(error: &anyhow::Error) -> Option<&'static str> {
     }
 }
 
-pub(crate) fn classify(error: &anyhow::Error) -> Exit {
+pub(crate) fn classify(error: &anyhow::Error) -> CommandExit {
     for cause in error.chain() {
-        if let Some(failure) = cause.downcast_ref::<Failure>() {
+        if let Some(failure) = cause.downcast_ref::<ExitError>() {
             return failure.exit;
         }
         if let Some(error) = cause.downcast_ref::<Error>() {
@@ -153,23 +153,23 @@ pub(crate) fn classify(error: &anyhow::Error) -> Exit {
         }
         if let Some(error) = cause.downcast_ref::<io::Error>() {
             match error.kind() {
-                io::ErrorKind::BrokenPipe => return Exit::Done,
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => return Exit::Full,
+                io::ErrorKind::BrokenPipe => return CommandExit::Done,
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => return CommandExit::Full,
                 _ => {}
             }
         }
     }
-    Exit::Failed
+    CommandExit::Failed
 }
 
-fn of_store(error: &Error) -> Exit {
+fn of_store(error: &Error) -> CommandExit {
     match error.kind() {
-        _ if error.is_full() => Exit::Full,
-        ErrorKind::Corrupt => Exit::Damaged,
-        ErrorKind::NotFound | ErrorKind::NotAStore => Exit::NotFound,
-        ErrorKind::Locked => Exit::Busy,
-        ErrorKind::Conflict | ErrorKind::Deadlock => Exit::Conflict,
-        _ => Exit::Failed,
+        _ if error.is_full() => CommandExit::Full,
+        ErrorKind::Corrupt => CommandExit::Damaged,
+        ErrorKind::NotFound | ErrorKind::NotAStore => CommandExit::NotFound,
+        ErrorKind::Locked => CommandExit::Busy,
+        ErrorKind::Conflict | ErrorKind::Deadlock => CommandExit::Conflict,
+        _ => CommandExit::Failed,
     }
 }
 
@@ -180,13 +180,13 @@ mod tests {
 
     #[test]
     fn a_failure_keeps_its_code_under_what_is_said_about_it() {
-        let bad = Err::<(), _>(failure(Exit::BadRows, "row 7")).context("importing a.csv");
-        assert_eq!(classify(&bad.unwrap_err()), Exit::BadRows);
+        let bad = Err::<(), _>(failure(CommandExit::BadRows, "row 7")).context("importing a.csv");
+        assert_eq!(classify(&bad.unwrap_err()), CommandExit::BadRows);
         let missing = anyhow::Error::new(Error::NoSuchKeyspace { name: "a".into() });
-        assert_eq!(classify(&missing), Exit::NotFound);
-        assert_eq!(classify(&anyhow::anyhow!("what is this")), Exit::Failed);
+        assert_eq!(classify(&missing), CommandExit::NotFound);
+        assert_eq!(classify(&anyhow::anyhow!("what is this")), CommandExit::Failed);
         let pipe = anyhow::Error::new(io::Error::from(io::ErrorKind::BrokenPipe)).context("printing");
-        assert_eq!(classify(&pipe), Exit::Done);
+        assert_eq!(classify(&pipe), CommandExit::Done);
     }
 
     #[test]

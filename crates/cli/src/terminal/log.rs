@@ -22,19 +22,19 @@ pub(crate) fn begin() {
         .with_ansi(false)
         .finish();
     // Fails if a program that calls `main` has installed its own subscriber.
-    let _ = tracing::subscriber::set_global_default(Gate {
+    let _ = tracing::subscriber::set_global_default(LogLevelFilter {
         lines,
         level: level(),
     });
 }
 
 /// A filter that admits events by the current level.
-struct Gate<S> {
+struct LogLevelFilter<S> {
     lines: S,
     level: LogLevel,
 }
 
-impl<S: Subscriber> Subscriber for Gate<S> {
+impl<S: Subscriber> Subscriber for LogLevelFilter<S> {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
         self.lines.register_callsite(metadata);
         // The level may change between events.

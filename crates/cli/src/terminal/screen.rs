@@ -15,24 +15,24 @@ const BAD: Style = AnsiColor::Red.on_default().bold();
 
 /// Buffered standard output.
 #[derive(Debug)]
-pub struct Output {
+pub struct ScreenOutput {
     inner: BufWriter<StdoutLock<'static>>,
     is_terminal: bool,
     is_coloured: bool,
 }
 
-impl Default for Output {
-    fn default() -> Output {
-        Output::new()
+impl Default for ScreenOutput {
+    fn default() -> ScreenOutput {
+        ScreenOutput::new()
     }
 }
 
-impl Output {
+impl ScreenOutput {
     /// Locks standard output.
     #[must_use]
-    pub fn new() -> Output {
+    pub fn new() -> ScreenOutput {
         let stdout = io::stdout();
-        Output {
+        ScreenOutput {
             is_terminal: stdout.is_terminal(),
             is_coloured: AutoStream::choice(&stdout) != ColorChoice::Never,
             inner: BufWriter::with_capacity(1 << 16, stdout.lock()),
@@ -108,7 +108,7 @@ impl Output {
     }
 }
 
-impl Write for Output {
+impl Write for ScreenOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.inner.write(bytes)
     }

@@ -1,6 +1,6 @@
 //! Bytes on the command line and in output: unencoded, in hexadecimal, or in base 64.
 
-use crate::terminal::exit::{Exit, failure};
+use crate::terminal::exit::{CommandExit, failure};
 use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 
 /// How bytes are written on the command line and printed.
 #[derive(Args, Clone, Copy, Debug, Default)]
-pub struct Encoding {
+pub struct ByteEncoding {
     /// Keys and values are typed and printed in hexadecimal.
     #[arg(long, conflicts_with = "base64")]
     pub hex: bool,
@@ -20,7 +20,7 @@ pub struct Encoding {
     pub base64: bool,
 }
 
-impl Encoding {
+impl ByteEncoding {
     /// Decodes an argument.
     pub(crate) fn read(self, text: &OsStr) -> Result<Vec<u8>> {
         self.decode(text.as_bytes())
@@ -32,7 +32,7 @@ impl Encoding {
             let text = text.escape_ascii().to_string();
             let name = self.name();
             failure(
-                Exit::Usage,
+                CommandExit::Usage,
                 format!(
                     "{text:?} cannot be read as --{name} says: {why}; write it so, or leave --{name} out"
                 ),
@@ -172,14 +172,14 @@ mod tests {
 
     #[test]
     fn chosen_encodings_are_read_and_shown() {
-        let hex = Encoding {
+        let hex = ByteEncoding {
             hex: true,
             base64: false,
         };
         assert_eq!(hex.decode(b" 00ff\n").unwrap(), [0, 255]);
         assert_eq!(hex.show(&[0, 255]), "00ff");
         assert!(hex.decode(b"0g").is_err());
-        let base64 = Encoding {
+        let base64 = ByteEncoding {
             hex: false,
             base64: true,
         };

@@ -1,13 +1,13 @@
 //! The range of keys that a verb works on.
 
-use super::bytes::Encoding;
+use super::bytes::ByteEncoding;
 use anyhow::Result;
 use clap::Args;
 use std::ffi::OsString;
 
 /// Part of a keyspace.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Range {
+pub struct KeyRangeArgs {
     /// Only keys that begin with this.
     #[arg(long, value_name = "BYTES", conflicts_with_all = ["from", "to"])]
     pub prefix: Option<OsString>,
@@ -21,24 +21,24 @@ pub struct Range {
 
 /// The range in bytes: from the first bound, inclusive, to the second, exclusive, if there is one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Bounds {
+pub(crate) struct ByteBounds {
     pub(crate) from: Vec<u8>,
     pub(crate) to: Option<Vec<u8>>,
 }
 
-impl Range {
+impl KeyRangeArgs {
     pub(crate) fn is_everything(&self) -> bool {
         self.prefix.is_none() && self.from.is_none() && self.to.is_none()
     }
 
-    pub(crate) fn bounds(&self, encoding: Encoding) -> Result<Bounds> {
+    pub(crate) fn bounds(&self, encoding: ByteEncoding) -> Result<ByteBounds> {
         let read = |text: &Option<OsString>| text.as_deref().map(|text| encoding.read(text)).transpose();
         if let Some(prefix) = read(&self.prefix)? {
             let to = successor(&prefix);
-            return Ok(Bounds { from: prefix, to });
+            return Ok(ByteBounds { from: prefix, to });
         }
         let from = read(&self.from)?.unwrap_or_default();
-        Ok(Bounds {
+        Ok(ByteBounds {
             from,
             to: read(&self.to)?,
         })

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bytes(pub u64);
+pub struct ByteSize(pub u64);
 
 /// Parses `4096`, `64K`, `512M`, `2G`, `1.5GiB`. All units are powers of two.
 ///
 /// # Errors
 /// The reason why the text is not a size.
-pub fn parse(text: &str) -> Result<Bytes, String> {
+pub fn parse(text: &str) -> Result<ByteSize, String> {
     let text = text.trim();
     let digits = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -40,7 +40,7 @@ pub fn parse(text: &str) -> Result<Bytes, String> {
         (bytes.is_finite() && bytes < 1e19 && number.fract() != 0.0).then_some(bytes as u64)
     });
     bytes
-        .map(Bytes)
+        .map(ByteSize)
         .ok_or_else(|| format!("{text:?} is no size: write a number and a unit, as in 512M"))
 }
 
@@ -113,7 +113,7 @@ mod tests {
             ("512mb", 536_870_912),
             ("1.5 GiB", 1_610_612_736),
         ] {
-            assert_eq!(parse(text), Ok(Bytes(bytes)), "{text}");
+            assert_eq!(parse(text), Ok(ByteSize(bytes)), "{text}");
         }
         for text in ["", "M", "12X", "1.2.3G", "-4", "99999999999T", "1e4"] {
             assert!(parse(text).is_err(), "{text}");

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// A further directory of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tier {
+pub struct TierDirectory {
     /// The directory.
     pub path: PathBuf,
     /// Capacity limit in bytes.
@@ -14,7 +14,7 @@ pub struct Tier {
 
 /// Parses `PATH` or `PATH,bytes=4T`. The path may contain commas, except at its end in the form of
 /// a limit.
-pub(crate) fn parse(text: &str) -> Result<Tier, String> {
+pub(crate) fn parse(text: &str) -> Result<TierDirectory, String> {
     let (path, max_bytes) = match text.rsplit_once(",bytes=") {
         Some((path, size)) => (path, Some(sizes::parse(size)?.0)),
         None => (text, None),
@@ -22,7 +22,7 @@ pub(crate) fn parse(text: &str) -> Result<Tier, String> {
     if path.is_empty() {
         return Err("name a directory, as in /mnt/large,bytes=4T".to_owned());
     }
-    Ok(Tier {
+    Ok(TierDirectory {
         path: PathBuf::from(path),
         max_bytes,
     })
@@ -35,7 +35,7 @@ mod tests {
     #[test]
     fn a_path_may_have_a_limit_and_commas() {
         let tier = |path: &str, max_bytes| {
-            Ok(Tier {
+            Ok(TierDirectory {
                 path: PathBuf::from(path),
                 max_bytes,
             })

@@ -1,12 +1,12 @@
 //! `backup` and `restore`: complete copies of a store.
 
-use crate::context::{self, Context};
+use crate::context::{self, CommandContext};
 use crate::jobs::{progress, stop};
-use crate::terminal::exit::Exit;
-use crate::terminal::screen::Output;
+use crate::terminal::exit::CommandExit;
+use crate::terminal::screen::ScreenOutput;
 use crate::values::sizes::count;
-use alluvium::{Progress, Stage};
-use alluvium_server::control::{Reply, Request};
+use alluvium::{Progress, ProgressStage};
+use alluvium_server::control::{ManagementReply, ManagementRequest};
 use anyhow::{Context as _, Result, anyhow};
 use clap::Args;
 use indicatif::ProgressBar;
@@ -35,7 +35,7 @@ The backup is only read, and everything copied is checked. The exit code is 5 if
 /// Copy the store as it is now into a directory, which must be empty or not there.
 #[derive(Args, Debug)]
 #[command(after_help = BACKUP)]
-pub struct Backup {
+pub struct BackupCommand {
     /// The directory.
     #[arg(value_name = "DIRECTORY")]
     pub to: PathBuf,
@@ -48,7 +48,7 @@ pub struct Backup {
 /// Make the store in --db of a backup. That directory must be empty or not there.
 #[derive(Args, Debug)]
 #[command(after_help = RESTORE)]
-pub struct Restore {
+pub struct RestoreCommand {
     /// The backup's directory.
     #[arg(value_name = "DIRECTORY")]
     pub from: PathBuf,
@@ -61,7 +61,7 @@ const INCOMPLETE: &str = "stopped: what was copied is no store; the same command
 pub(crate) fn follow(bar: &ProgressBar) -> impl FnMut(Progress) + '_ {
     move |progress| {
         let message = match progress.stage {
-            Stage::Copying => "copying",
+            ProgressStage::Copying => "copying",
             _ => "checking",
         };
         if bar.message() != message {
@@ -79,8 +79,8 @@ fn absolute(path: &Path) -> Result<Vec<u8>> {
     Ok(path.as_os_str().as_bytes().to_vec())
 }
 
-impl Backup {
-    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+impl BackupCommand {
+    pub(crate) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         context::vacant(&self.to)?;
         let store = context.open()?;
         stop::listen()?;
@@ -91,17 +91,17 @@ impl Backup {
             .map(|path| absolute(path))
             .collect::<Result<Vec<_>>>()?;
         let request = match further.is_empty() {
-            true => Request::Backup { to },
-            false => Request::BackupTiers { to, further },
+            true => ManagementRequest::Backup { to },
+            false => ManagementRequest::BackupTiers { to, further },
         };
         let bar = progress::bytes("copying", Some(0));
         let copied = store.work(&request, &bar, INCOMPLETE);
         let copied = copied.with_context(|| format!("copying to {}", self.to.display()))?;
-        let Reply::Number(last) = copied else {
+        let ManagementReply::Number(last) = copied else {
             return Err(anyhow!("the copy has ended without saying what it holds"));
         };
         store.close()?;
-        let mut out = Output::new();
+        let mut out = ScreenOutput::new();
         if context.is_json() {
             out.json(&json!({ "directory": self.to, "last_commit": last, "is_checked": true }))?;
         } else {
@@ -112,15 +112,15 @@ impl Backup {
             ))?;
         }
         out.flush()?;
-        Ok(Exit::Done)
+        Ok(CommandExit::Done)
     }
 }
 
-impl Restore {
-    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+impl RestoreCommand {
+    pub(crate) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         stop::listen()?;
         let bar = progress::bytes("copying", Some(0));
-        let follow = stop::or(&bar, INCOMPLETE, follow(&bar));
+        let follow = stop::exit_if_stopped(&bar, INCOMPLETE, follow(&bar));
         let restored = context.options().restore(&self.from, &context.path, follow);
         bar.finish_and_clear();
         let restored = restored.with_context(|| {
@@ -134,7 +134,7 @@ impl Restore {
             let way = "a store that is in use is not replaced: restore into another directory, stop the server, and let the directories change names";
             context::not_while_open(error, "restore", way)
         })?;
-        let mut out = Output::new();
+        let mut out = ScreenOutput::new();
         if context.is_json() {
             out.json(&json!({ "directory": context.path, "from": self.from, "is_checked": true }))?;
         } else {
@@ -144,6 +144,6 @@ impl Restore {
             ))?;
         }
         out.flush()?;
-        Ok(Exit::Done)
+        Ok(CommandExit::Done)
     }
 }

@@ -1,11 +1,11 @@
 //! `check`: verifies the integrity of the store.
 
-use crate::context::Context;
+use crate::context::CommandContext;
 use crate::jobs::{progress, stop};
-use crate::terminal::exit::Exit;
-use crate::terminal::screen::{self, Output};
+use crate::terminal::exit::CommandExit;
+use crate::terminal::screen::{self, ScreenOutput};
 use crate::values::sizes;
-use alluvium_server::control::{Depth, Reply, Request};
+use alluvium_server::control::{CheckExtent, ManagementReply, ManagementRequest};
 use anyhow::{Context as _, Result, anyhow};
 use clap::Args;
 use serde_json::{Value, json};
@@ -23,28 +23,28 @@ the store cannot be read.";
 /// Read everything and report what is damaged, a line each.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Check {
+pub struct CheckCommand {
     /// Check only which space is in use, and by whom.
     #[arg(long)]
     pub structure: bool,
 }
 
-impl Check {
-    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+impl CheckCommand {
+    pub(crate) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         let store = context.open_to_read()?;
         stop::listen()?;
         let bar = progress::bytes("checking", Some(0));
         let depth = match self.structure {
-            true => Depth::Structure,
-            false => Depth::Everything,
+            true => CheckExtent::Structure,
+            false => CheckExtent::Everything,
         };
         let checked = store.work(
-            &Request::Check(depth),
+            &ManagementRequest::Check(depth),
             &bar,
             "stopped: not everything was checked",
         )?;
         store.close()?;
-        let Reply::Json(report) = checked else {
+        let ManagementReply::Json(report) = checked else {
             return Err(anyhow!("the check has ended without a report"));
         };
         let report: Value = serde_json::from_str(&report).context("reading the report")?;
@@ -56,7 +56,7 @@ impl Check {
         let notes = sentences("notes");
         let read = report.get("read");
         let unlisted = report["unlisted"].as_u64().unwrap_or_default();
-        let mut out = Output::new();
+        let mut out = ScreenOutput::new();
         if context.is_json() {
             let is_whole = found.is_empty() && unreadable.is_empty();
             let mut said = json!({
@@ -78,26 +78,26 @@ impl Check {
             screen::complain(
                 "nothing that could be read is damaged; what lies on a directory that fails was not checked",
             );
-            return Ok(Exit::Failed);
+            return Ok(CommandExit::Failed);
         }
         if found.is_empty() {
             screen::note(match self.structure {
                 true => "the structure is whole; what it holds was not read",
                 false => "the store is whole",
             });
-            return Ok(Exit::Done);
+            return Ok(CommandExit::Done);
         }
         let findings = sizes::count(found.len() as u64 + unlisted);
         screen::complain(&format!(
             "{findings} findings: restore a backup, or copy what can be read with `alluvium export`, or see what `alluvium repair` would do"
         ));
-        Ok(Exit::Damaged)
+        Ok(CommandExit::Damaged)
     }
 }
 
 /// Prints the findings, one per line.
 fn list(
-    out: &mut Output,
+    out: &mut ScreenOutput,
     found: &[String],
     unlisted: u64,
     unreadable: &[String],

@@ -1,12 +1,12 @@
 //! `compact`: rewrites all data now.
 
-use crate::context::Context;
+use crate::context::CommandContext;
 use crate::jobs::{progress, stop};
-use crate::store::Holder;
-use crate::terminal::exit::Exit;
-use crate::terminal::screen::Output;
+use crate::store::StoreOwner;
+use crate::terminal::exit::CommandExit;
+use crate::terminal::screen::ScreenOutput;
 use crate::values::sizes;
-use alluvium_server::control::{Reply, Request};
+use alluvium_server::control::{ManagementReply, ManagementRequest};
 use anyhow::{Context as _, Result, anyhow};
 use clap::Args;
 use serde_json::Value;
@@ -22,27 +22,27 @@ It writes the whole store once. Ctrl-C stops it; what is not done yet stays as i
 /// worth it by itself.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Compact {}
+pub struct CompactCommand {}
 
-impl Compact {
-    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+impl CompactCommand {
+    pub(crate) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         let store = context.open()?;
         stop::listen()?;
         let bar = progress::bytes("compacting", Some(0));
         let stopped = "stopped: what is not done yet stays as it was, run it again to finish";
-        let compacted = store.work(&Request::Compact, &bar, stopped);
-        if compacted.is_err() && stop::asked() && store.holder() == Holder::Us {
+        let compacted = store.work(&ManagementRequest::Compact, &bar, stopped);
+        if compacted.is_err() && stop::asked() && store.holder() == StoreOwner::Us {
             // An interrupted compaction loses nothing: the log and the last checkpoint contain all
             // data.
-            store.change(&Request::Sync)?;
+            store.change(&ManagementRequest::Sync)?;
         }
         let compacted = compacted?;
         store.close()?;
-        let Reply::Json(sizes) = compacted else {
+        let ManagementReply::Json(sizes) = compacted else {
             return Err(anyhow!("the compaction has ended without saying what it did"));
         };
         let said: Value = serde_json::from_str(&sizes).context("reading the answer")?;
-        let mut out = Output::new();
+        let mut out = ScreenOutput::new();
         if context.is_json() {
             out.json(&said)?;
         } else {
@@ -54,6 +54,6 @@ impl Compact {
             ))?;
         }
         out.flush()?;
-        Ok(Exit::Done)
+        Ok(CommandExit::Done)
     }
 }

@@ -1,7 +1,7 @@
 //! `completions`: prints shell completion scripts.
 
-use crate::terminal::exit::Exit;
-use crate::terminal::screen::Output;
+use crate::terminal::exit::CommandExit;
+use crate::terminal::screen::ScreenOutput;
 use anyhow::Result;
 use clap::{Args, Command};
 use clap_complete::Shell;
@@ -16,19 +16,19 @@ Examples:
 /// Print a completion script for a shell.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Completions {
+pub struct CompletionsCommand {
     /// The shell.
     #[arg(value_enum)]
     pub shell: Shell,
 }
 
-impl Completions {
-    pub(crate) fn run(&self, mut command: Command) -> Result<Exit> {
+impl CompletionsCommand {
+    pub(crate) fn run(&self, mut command: Command) -> Result<CommandExit> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut command, "alluvium", &mut script);
-        let mut out = Output::new();
+        let mut out = ScreenOutput::new();
         out.write_all(&script)?;
         out.flush()?;
-        Ok(Exit::Done)
+        Ok(CommandExit::Done)
     }
 }

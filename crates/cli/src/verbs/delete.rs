@@ -1,14 +1,16 @@
 //! `delete`: deletes keys or a range of keys.
 
-use crate::context::Context;
-use crate::store::typed::Database;
-use crate::store::{Store, Typed, walk};
+use crate::context::CommandContext;
+use crate::store::typed::RedisDatabaseArgs;
+use crate::store::{RedisKeyPart, StoreHandle, walk};
 use crate::terminal::confirm::Consent;
-use crate::terminal::exit::{Exit, failure};
+use crate::terminal::exit::{CommandExit, failure};
 use crate::terminal::screen;
-use crate::values::bytes::{self, Encoding};
-use crate::values::range::{Bounds, Range};
-use alluvium_server::control::{Change, Direction, Redis, Request, Scan, What};
+use crate::values::bytes::{self, ByteEncoding};
+use crate::values::range::{ByteBounds, KeyRangeArgs};
+use alluvium_server::control::{
+    KeyChange, ManagementRequest, RedisRequest, ScanContent, ScanOrder, ScanRequest,
+};
 use anyhow::Result;
 use clap::Args;
 use std::ffi::OsString;
@@ -29,12 +31,12 @@ const AT_ONCE: u64 = 1000;
 /// Delete keys, or all keys of a range.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Delete {
+pub struct DeleteCommand {
     /// The keys.
     #[arg(value_name = "KEY", required_unless_present_any = ["prefix", "from", "to"], conflicts_with_all = ["prefix", "from", "to"])]
     pub keys: Vec<OsString>,
     #[command(flatten)]
-    pub range: Range,
+    pub range: KeyRangeArgs,
     /// The keyspace.
     #[arg(short, long, default_value = "default", value_name = "NAME")]
     pub keyspace: String,
@@ -42,15 +44,15 @@ pub struct Delete {
     #[arg(short, long)]
     pub force: bool,
     #[command(flatten)]
-    pub database: Database,
+    pub database: RedisDatabaseArgs,
     #[command(flatten)]
-    pub encoding: Encoding,
+    pub encoding: ByteEncoding,
     #[command(flatten)]
     pub consent: Consent,
 }
 
-impl Delete {
-    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+impl DeleteCommand {
+    pub(crate) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         let keys: Vec<_> = self
             .keys
             .iter()
@@ -59,7 +61,7 @@ impl Delete {
         let bounds = self.range.bounds(self.encoding)?;
         if bounds.to.as_ref().is_some_and(|to| *to <= bounds.from) {
             return Err(failure(
-                Exit::Usage,
+                CommandExit::Usage,
                 "--from must be before --to: nothing was deleted",
             ));
         }
@@ -79,81 +81,81 @@ impl Delete {
         screen::complain(&format!("there is no key {:?} in {place}", bytes::escape(key)));
     }
 
-    fn raw_keys(&self, store: &Store, keys: &[Vec<u8>]) -> Result<Exit> {
-        store.existing(&self.keyspace)?;
+    fn raw_keys(&self, store: &StoreHandle, keys: &[Vec<u8>]) -> Result<CommandExit> {
+        store.require_keyspace(&self.keyspace)?;
         let found = match self.force {
             true => Vec::new(),
             false => store.values(&self.keyspace, keys)?,
         };
-        let change = |key: &Vec<u8>| Change {
+        let change = |key: &Vec<u8>| KeyChange {
             keyspace: self.keyspace.clone(),
             key: key.clone(),
             value: None,
             expires_in_ms: None,
         };
         store.write(keys.iter().map(change).collect())?;
-        let mut exit = Exit::Done;
+        let mut exit = CommandExit::Done;
         for (key, found) in keys.iter().zip(found) {
             if found.is_none() {
-                Delete::missing(key, &format!("{:?}", self.keyspace));
-                exit = Exit::NotFound;
+                DeleteCommand::missing(key, &format!("{:?}", self.keyspace));
+                exit = CommandExit::NotFound;
             }
         }
         Ok(exit)
     }
 
-    fn raw_range(&self, store: &Store, bounds: Bounds) -> Result<Exit> {
-        store.existing(&self.keyspace)?;
+    fn raw_range(&self, store: &StoreHandle, bounds: ByteBounds) -> Result<CommandExit> {
+        store.require_keyspace(&self.keyspace)?;
         self.ask(&bounds, &format!("the keyspace {:?}", self.keyspace))?;
-        store.change(&Request::DeleteRange {
+        store.change(&ManagementRequest::DeleteRange {
             keyspace: self.keyspace.clone(),
             from: bounds.from,
             to: bounds.to,
         })?;
-        Ok(Exit::Done)
+        Ok(CommandExit::Done)
     }
 
-    fn ask(&self, bounds: &Bounds, of: &str) -> Result<()> {
+    fn ask(&self, bounds: &ByteBounds, of: &str) -> Result<()> {
         match bounds.from.is_empty() && bounds.to.is_none() {
             true => self.consent.ask(&format!("all keys of {of} would be deleted")),
             false => Ok(()),
         }
     }
 
-    fn typed_keys(&self, store: &Store, database: u8, keys: &[Vec<u8>]) -> Result<Exit> {
+    fn typed_keys(&self, store: &StoreHandle, database: u8, keys: &[Vec<u8>]) -> Result<CommandExit> {
         let delete = |key: &Vec<u8>| vec![b"DEL".to_vec(), key.clone()];
         let replies = store.execute(database, keys.iter().map(delete).collect())?;
-        let mut exit = Exit::Done;
+        let mut exit = CommandExit::Done;
         for (key, reply) in keys.iter().zip(replies) {
             if !self.force && reply == b":0\r\n" {
-                Delete::missing(key, &format!("database {database}"));
-                exit = Exit::NotFound;
+                DeleteCommand::missing(key, &format!("database {database}"));
+                exit = CommandExit::NotFound;
             }
         }
         Ok(exit)
     }
 
     /// Deletes a range of Redis keys in several commits, so that clients are not blocked for long.
-    fn typed_range(&self, store: &Store, database: u8, mut bounds: Bounds) -> Result<Exit> {
+    fn typed_range(&self, store: &StoreHandle, database: u8, mut bounds: ByteBounds) -> Result<CommandExit> {
         self.ask(&bounds, &format!("database {database}"))?;
         if bounds.from.is_empty() && bounds.to.is_none() {
             store.execute(database, vec![vec![b"FLUSHDB".to_vec()]])?;
-            return Ok(Exit::Done);
+            return Ok(CommandExit::Done);
         }
         loop {
-            let scan = Scan {
+            let scan = ScanRequest {
                 limit: Some(AT_ONCE),
-                ..walk("", bounds.clone(), Direction::Forward, What::Keys)
+                ..walk("", bounds.clone(), ScanOrder::Forward, ScanContent::Keys)
             };
             let mut keys = Vec::new();
-            store.typed(Redis::Scan { database, scan }, &mut |part| {
-                if let Typed::Key(key) = part {
+            store.typed(RedisRequest::Scan { database, scan }, &mut |part| {
+                if let RedisKeyPart::Key(key) = part {
                     keys.push(key.key);
                 }
                 Ok(())
             })?;
             let Some(last) = keys.last() else {
-                return Ok(Exit::Done);
+                return Ok(CommandExit::Done);
             };
             bounds.from = [&last[..], &[0]].concat();
             let delete = |key: Vec<u8>| vec![b"DEL".to_vec(), key];

@@ -1,24 +1,24 @@
 //! `export`: writes keys and values to a file.
 
 use super::import::{field_separator, format_of};
-use crate::context::Context;
-use crate::formats::binary::Binary;
-use crate::formats::csv::{self, CsvWriter, Header, LineEnd};
+use crate::context::CommandContext;
+use crate::formats::binary::BinaryFormat;
+use crate::formats::csv::{self, CsvWriter, HeaderPolicy, LineEnd};
 use crate::formats::json::JsonWriter;
-use crate::formats::lines::{Lines, Parts};
-use crate::formats::redis::Redis;
-use crate::formats::{Format, WriteRows};
-use crate::import::{Layout, PROGRESS, layout_key};
+use crate::formats::lines::{LineFormat, LineParts};
+use crate::formats::redis::RedisFormat;
+use crate::formats::{FileFormat, WriteRows};
+use crate::import::{ImportLayout, PROGRESS, layout_key};
 use crate::jobs::{progress, stop};
-use crate::store::typed::{self, Database};
-use crate::store::{Store, Typed, private, walk};
+use crate::store::typed::{self, RedisDatabaseArgs};
+use crate::store::{RedisKeyPart, StoreHandle, private, walk};
 use crate::terminal::confirm::Consent;
-use crate::terminal::exit::{Exit, failure};
-use crate::terminal::screen::{self, Output};
-use crate::values::bytes::Encoding;
-use crate::values::range::{Bounds, Range};
+use crate::terminal::exit::{CommandExit, failure};
+use crate::terminal::screen::{self, ScreenOutput};
+use crate::values::bytes::ByteEncoding;
+use crate::values::range::{ByteBounds, KeyRangeArgs};
 use crate::values::sizes;
-use alluvium_server::control::{Direction, Redis as Keys, What};
+use alluvium_server::control::{RedisRequest as Keys, ScanContent, ScanOrder};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use indicatif::ProgressBar;
@@ -46,18 +46,18 @@ const LOOK: u64 = 1024;
 /// Write keys and values to a file, or to standard output.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Export {
+pub struct ExportCommand {
     /// The file; `-` for standard output.
     #[arg(value_name = "FILE", default_value = "-")]
     pub file: PathBuf,
     /// The format; what the file's name says, if not chosen.
     #[arg(short, long, value_enum)]
-    pub format: Option<Format>,
+    pub format: Option<FileFormat>,
     /// The keyspace.
     #[arg(short, long, default_value = "default", value_name = "NAME")]
     pub keyspace: String,
     #[command(flatten)]
-    pub range: Range,
+    pub range: KeyRangeArgs,
     /// Write the values alone: rows of CSV as they were imported, or one column of values; lines;
     /// JSON objects.
     #[arg(long)]
@@ -69,24 +69,24 @@ pub struct Export {
     #[arg(long, value_name = "TEXT")]
     pub separator: Option<String>,
     #[command(flatten)]
-    pub database: Database,
+    pub database: RedisDatabaseArgs,
     #[command(flatten)]
     pub consent: Consent,
 }
 
 /// The exported rows and their form.
-struct Rows<'s> {
-    store: &'s Store,
+struct RowExport<'s> {
+    store: &'s StoreHandle,
     keyspace: &'s str,
     database: Option<u8>,
-    bounds: Bounds,
-    format: Format,
+    bounds: ByteBounds,
+    format: FileFormat,
     writer: Box<dyn WriteRows>,
 }
 
 /// The destination of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum To {
+enum ExportDestination {
     Output,
     /// A pipe or a device.
     Device,
@@ -95,30 +95,30 @@ enum To {
 
 /// The number of records and bytes written.
 #[derive(Clone, Copy, Debug, Default)]
-struct Written {
+struct ExportCounts {
     rows: u64,
     bytes: u64,
     /// Number of parts, for periodic checks.
     looks: u64,
 }
 
-impl Export {
-    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+impl ExportCommand {
+    pub(crate) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         let format = format_of(self.format, &self.file)?;
-        let bounds = self.range.bounds(Encoding::default())?;
+        let bounds = self.range.bounds(ByteEncoding::default())?;
         let to = self.destination()?;
         stop::listen()?;
         if self.values_only && self.database.redis_db.is_some() {
             let text = "--values-only means nothing with --redis-db: leave one of them out";
-            return Err(failure(Exit::Usage, text));
+            return Err(failure(CommandExit::Usage, text));
         }
         let store = context.open_to_read()?;
         if self.database.redis_db.is_none() {
-            store.existing(&self.keyspace)?;
+            store.require_keyspace(&self.keyspace)?;
             store.tell_of_raw(&self.keyspace);
         }
         let bar = progress::bytes("exporting", None);
-        let rows = Rows {
+        let rows = RowExport {
             store: &store,
             keyspace: &self.keyspace,
             database: self.database.redis_db,
@@ -127,20 +127,20 @@ impl Export {
             writer: self.writer(format, &store)?,
         };
         let written = match to {
-            To::Output => {
-                let mut out = Output::new();
+            ExportDestination::Output => {
+                let mut out = ScreenOutput::new();
                 let written = rows.copy(&mut out, &bar);
                 written.and_then(|written| Ok(out.flush().map(|()| written)?))
             }
-            To::Device => self.to_device(rows, &bar),
-            To::File => self.to_file(rows, &bar),
+            ExportDestination::Device => self.to_device(rows, &bar),
+            ExportDestination::File => self.to_file(rows, &bar),
         };
         bar.finish_and_clear();
         let closed = store.close();
         let written = written?;
         closed?;
         if context.is_json() && self.file.as_os_str() != "-" {
-            let mut out = Output::new();
+            let mut out = ScreenOutput::new();
             out.json(&json!({ "rows": written.rows, "bytes": written.bytes }))?;
             out.flush()?;
         }
@@ -149,113 +149,120 @@ impl Export {
             sizes::count(written.rows),
             sizes::human(written.bytes)
         ));
-        Ok(Exit::Done)
+        Ok(CommandExit::Done)
     }
 
-    fn writer(&self, format: Format, store: &Store) -> Result<Box<dyn WriteRows>> {
+    fn writer(&self, format: FileFormat, store: &StoreHandle) -> Result<Box<dyn WriteRows>> {
         let values = self.values_only;
         let unknown = |option: &str| {
             failure(
-                Exit::Usage,
+                CommandExit::Usage,
                 format!(
                     "{option} means nothing for the format {}: leave it out",
                     format.name()
                 ),
             )
         };
-        if self.no_header && !matches!(format, Format::Csv | Format::Tsv) {
+        if self.no_header && !matches!(format, FileFormat::Csv | FileFormat::Tsv) {
             return Err(unknown("--no-header"));
         }
-        if self.separator.is_some() && !matches!(format, Format::Csv | Format::Tsv | Format::Lines) {
+        if self.separator.is_some()
+            && !matches!(format, FileFormat::Csv | FileFormat::Tsv | FileFormat::Lines)
+        {
             return Err(unknown("--separator"));
         }
         Ok(match format {
-            Format::Csv | Format::Tsv => {
+            FileFormat::Csv | FileFormat::Tsv => {
                 let header = match self.no_header {
-                    true => Header::Left,
-                    false => Header::Written,
+                    true => HeaderPolicy::Left,
+                    false => HeaderPolicy::Written,
                 };
                 let writer = match values {
                     true => self.values_writer(format, header, self.layout(store)?)?,
                     false => {
                         let separator = field_separator(format, self.separator.as_deref())?;
-                        CsvWriter::new(separator, csv::Rows::Pairs, header)?
+                        CsvWriter::new(separator, csv::CsvContent::Pairs, header)?
                     }
                 };
                 Box::new(writer)
             }
-            Format::Jsonl if values => Box::new(JsonWriter::Values),
-            Format::Jsonl => Box::new(JsonWriter::Pairs),
-            Format::Lines => Box::new(Lines::new(match &self.separator {
-                _ if values => Parts::Value,
-                Some(separator) if !separator.is_empty() => Parts::Both(separator.clone().into_bytes()),
+            FileFormat::Jsonl if values => Box::new(JsonWriter::Values),
+            FileFormat::Jsonl => Box::new(JsonWriter::Pairs),
+            FileFormat::Lines => Box::new(LineFormat::new(match &self.separator {
+                _ if values => LineParts::Value,
+                Some(separator) if !separator.is_empty() => LineParts::Both(separator.clone().into_bytes()),
                 Some(_) => {
                     return Err(failure(
-                        Exit::Usage,
+                        CommandExit::Usage,
                         "--separator is empty: write what shall stand between key and value",
                     ));
                 }
-                None => Parts::Key,
+                None => LineParts::Key,
             })),
-            Format::Binary | Format::Redis if values => return Err(unknown("--values-only")),
-            Format::Binary => Box::new(Binary::new()),
-            Format::Redis => Box::new(Redis::new()),
+            FileFormat::Binary | FileFormat::Redis if values => return Err(unknown("--values-only")),
+            FileFormat::Binary => Box::new(BinaryFormat::new()),
+            FileFormat::Redis => Box::new(RedisFormat::new()),
         })
     }
 
     /// Returns a writer for values: as the table they were imported from, or as one column if they
     /// are not rows.
-    fn values_writer(&self, format: Format, header: Header, layout: Option<Layout>) -> Result<CsvWriter> {
+    fn values_writer(
+        &self,
+        format: FileFormat,
+        header: HeaderPolicy,
+        layout: Option<ImportLayout>,
+    ) -> Result<CsvWriter> {
         let chosen = field_separator(format, self.separator.as_deref())?;
         let Some(layout) = layout else {
-            let rows = csv::Rows::Fields("value".to_owned(), LineEnd::default());
+            let rows = csv::CsvContent::Fields("value".to_owned(), LineEnd::default());
             return Ok(CsvWriter::new(chosen, rows, header)?);
         };
         let is_alike = layout.format == format && self.separator.is_none();
         let separator = if is_alike { layout.separator } else { chosen };
         let header = match layout.head.header {
-            None => Header::Left,
+            None => HeaderPolicy::Left,
             Some(_) => header,
         };
         let rows = match layout.column {
-            Some(name) => csv::Rows::Fields(name, layout.head.line_end),
-            None => csv::Rows::Table(layout.separator, layout.head),
+            Some(name) => csv::CsvContent::Fields(name, layout.head.line_end),
+            None => csv::CsvContent::Table(layout.separator, layout.head),
         };
         Ok(CsvWriter::new(separator, rows, header)?)
     }
 
     /// Returns the layout of the table that the keyspace was imported from.
-    fn layout(&self, store: &Store) -> Result<Option<Layout>> {
+    fn layout(&self, store: &StoreHandle) -> Result<Option<ImportLayout>> {
         // Without imports the keyspace does not exist.
         if !store.has_keyspace(PROGRESS)? {
             return Ok(None);
         }
         let kept = store.value(PROGRESS, &layout_key(&self.keyspace))?;
-        kept.map(|kept| Layout::decode(&kept)).transpose()
+        kept.map(|kept| ImportLayout::decode(&kept)).transpose()
     }
 
     /// Determines the destination. An existing file is not replaced without confirmation.
-    fn destination(&self) -> Result<To> {
+    fn destination(&self) -> Result<ExportDestination> {
         if self.file.as_os_str() == "-" {
-            return Ok(To::Output);
+            return Ok(ExportDestination::Output);
         }
         let Ok(metadata) = self.file.metadata() else {
-            return Ok(To::File);
+            return Ok(ExportDestination::File);
         };
         if metadata.is_dir() {
             let text = format!("{} is a directory: name a file", self.file.display());
-            return Err(failure(Exit::Usage, text));
+            return Err(failure(CommandExit::Usage, text));
         }
         if !metadata.is_file() {
-            return Ok(To::Device);
+            return Ok(ExportDestination::Device);
         }
         let loss = format!("{} is there already and would be replaced", self.file.display());
         self.consent.ask(&loss)?;
-        Ok(To::File)
+        Ok(ExportDestination::File)
     }
 
     /// Exports to a pipe or a device, which is written in place.
-    fn to_device(&self, rows: Rows<'_>, bar: &ProgressBar) -> Result<Written> {
+    fn to_device(&self, rows: RowExport<'_>, bar: &ProgressBar) -> Result<ExportCounts> {
         let what = || format!("writing to {}", self.file.display());
         let file = File::options().write(true).open(&self.file).with_context(what)?;
         let mut out = BufWriter::with_capacity(1 << 18, file);
@@ -265,7 +272,7 @@ impl Export {
     }
 
     /// Exports to a temporary file next to the target, which is then renamed.
-    fn to_file(&self, rows: Rows<'_>, bar: &ProgressBar) -> Result<Written> {
+    fn to_file(&self, rows: RowExport<'_>, bar: &ProgressBar) -> Result<ExportCounts> {
         let partial = beside(&self.file);
         let what = || format!("writing {}", partial.display());
         let file = private::create(&partial).with_context(what)?;
@@ -291,11 +298,11 @@ fn beside(file: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-impl Rows<'_> {
+impl RowExport<'_> {
     /// Writes all records.
-    fn copy(self, out: &mut dyn Write, bar: &ProgressBar) -> Result<Written> {
-        let scan = walk(self.keyspace, self.bounds, Direction::Forward, What::Pairs);
-        let mut written = Written::default();
+    fn copy(self, out: &mut dyn Write, bar: &ProgressBar) -> Result<ExportCounts> {
+        let scan = walk(self.keyspace, self.bounds, ScanOrder::Forward, ScanContent::Pairs);
+        let mut written = ExportCounts::default();
         let mut writer = self.writer;
         let Some(database) = self.database else {
             writer.begin(out)?;
@@ -307,16 +314,16 @@ impl Rows<'_> {
             writer.end(out)?;
             return Ok(written);
         };
-        let mut writer = typed::Writer::new(self.format, writer);
+        let mut writer = typed::RedisKeyWriter::new(self.format, writer);
         writer.begin(out)?;
         self.store
             .typed(Keys::Scan { database, scan }, &mut |part| match part {
-                Typed::Key(key) => {
+                RedisKeyPart::Key(key) => {
                     written.rows += 1;
                     written.count(key.key.len(), bar)?;
                     writer.key(out, key)
                 }
-                Typed::Elements(elements) => {
+                RedisKeyPart::Elements(elements) => {
                     let bytes = elements.iter().map(|(first, second)| first.len() + second.len());
                     written.count(bytes.sum(), bar)?;
                     writer.elements(out, &elements)
@@ -327,7 +334,7 @@ impl Rows<'_> {
     }
 }
 
-impl Written {
+impl ExportCounts {
     /// Counts bytes, and ends the export if a stop was requested.
     fn count(&mut self, bytes: usize, bar: &ProgressBar) -> Result<()> {
         self.bytes += bytes as u64;
@@ -336,7 +343,7 @@ impl Written {
             bar.set_position(self.bytes);
             if stop::asked() {
                 return Err(failure(
-                    Exit::Interrupted,
+                    CommandExit::Interrupted,
                     "stopped: what was written is not complete; run the command again",
                 ));
             }

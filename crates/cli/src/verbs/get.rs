@@ -1,12 +1,12 @@
 //! `get`: prints the values of keys.
 
-use crate::context::Context;
-use crate::store::typed::{Database, Printer};
-use crate::store::{Typed, private};
-use crate::terminal::exit::Exit;
-use crate::terminal::screen::{self, Output};
-use crate::values::bytes::{self, Encoding};
-use alluvium_server::control::{Redis, RedisKind};
+use crate::context::CommandContext;
+use crate::store::typed::{RedisDatabaseArgs, RedisKeyPrinter};
+use crate::store::{RedisKeyPart, private};
+use crate::terminal::exit::CommandExit;
+use crate::terminal::screen::{self, ScreenOutput};
+use crate::values::bytes::{self, ByteEncoding};
+use alluvium_server::control::{RedisKind, RedisRequest};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use std::ffi::OsString;
@@ -28,7 +28,7 @@ The exit code is 1 if one of the keys is not there.";
 /// is not printable is escaped. The values of several keys stand behind their keys, a line each.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Get {
+pub struct GetCommand {
     /// The keys.
     #[arg(required = true, value_name = "KEY")]
     pub keys: Vec<OsString>,
@@ -39,13 +39,13 @@ pub struct Get {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     #[command(flatten)]
-    pub database: Database,
+    pub database: RedisDatabaseArgs,
     #[command(flatten)]
-    pub encoding: Encoding,
+    pub encoding: ByteEncoding,
 }
 
-impl Get {
-    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+impl GetCommand {
+    pub(crate) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         let keys: Vec<_> = self
             .keys
             .iter()
@@ -53,7 +53,7 @@ impl Get {
             .collect::<Result<_>>()?;
         if self.output.is_some() && keys.len() > 1 {
             return Err(crate::terminal::exit::failure(
-                Exit::Usage,
+                CommandExit::Usage,
                 "--output takes the value of one key: name one",
             ));
         }
@@ -64,8 +64,8 @@ impl Get {
         let found = store.values(&self.keyspace, &keys)?;
         store.tell_of_raw(&self.keyspace);
         store.close()?;
-        let mut exit = Exit::Done;
-        let mut out = Output::new();
+        let mut exit = CommandExit::Done;
+        let mut out = ScreenOutput::new();
         for (key, value) in keys.iter().zip(found) {
             match value {
                 Some(value) => self.print(context, &mut out, key, &value)?,
@@ -75,7 +75,7 @@ impl Get {
                         bytes::escape(key),
                         self.keyspace
                     ));
-                    exit = Exit::NotFound;
+                    exit = CommandExit::NotFound;
                 }
             }
         }
@@ -84,23 +84,25 @@ impl Get {
     }
 
     /// Prints keys of Redis clients.
-    fn typed(&self, context: &Context, database: u8, keys: Vec<Vec<u8>>) -> Result<Exit> {
+    fn typed(&self, context: &CommandContext, database: u8, keys: Vec<Vec<u8>>) -> Result<CommandExit> {
         let store = context.open_to_read()?;
         let is_one = keys.len() == 1;
         let mut missing = Vec::new();
         let mut text = None;
-        let mut out = Output::new();
-        let mut printer = Printer::new(&mut out, self.encoding, context.is_json());
+        let mut out = ScreenOutput::new();
+        let mut printer = RedisKeyPrinter::new(&mut out, self.encoding, context.is_json());
         let is_plain = is_one && !context.is_json();
-        let request = Redis::Get { database, keys };
+        let request = RedisRequest::Get { database, keys };
         store.typed(request, &mut |part| {
             match part {
-                Typed::Key(key) if key.kind.is_none() => missing.push(key.key),
+                RedisKeyPart::Key(key) if key.kind.is_none() => missing.push(key.key),
                 // Print a single string in the same way as a single value.
-                Typed::Key(key) if is_plain && key.kind == Some(RedisKind::String) => text = Some(key.key),
-                Typed::Key(_) if self.output.is_some() => return Err(Get::no_bytes()),
-                Typed::Key(key) => printer.key(&key)?,
-                Typed::Elements(elements) => match (&text, elements.first()) {
+                RedisKeyPart::Key(key) if is_plain && key.kind == Some(RedisKind::String) => {
+                    text = Some(key.key)
+                }
+                RedisKeyPart::Key(_) if self.output.is_some() => return Err(GetCommand::no_bytes()),
+                RedisKeyPart::Key(key) => printer.key(&key)?,
+                RedisKeyPart::Elements(elements) => match (&text, elements.first()) {
                     (Some(key), Some((value, _))) => self.print(context, printer.out(), key, value)?,
                     _ => printer.elements(&elements)?,
                 },
@@ -117,17 +119,23 @@ impl Get {
             ));
         }
         Ok(match missing.is_empty() {
-            true => Exit::Done,
-            false => Exit::NotFound,
+            true => CommandExit::Done,
+            false => CommandExit::NotFound,
         })
     }
 
     fn no_bytes() -> anyhow::Error {
         let text = "--output takes the value of a string, and the key holds a collection: leave --output out, or use `alluvium export --redis-db`";
-        crate::terminal::exit::failure(Exit::Usage, text)
+        crate::terminal::exit::failure(CommandExit::Usage, text)
     }
 
-    fn print(&self, context: &Context, out: &mut Output, key: &[u8], value: &[u8]) -> Result<()> {
+    fn print(
+        &self,
+        context: &CommandContext,
+        out: &mut ScreenOutput,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
         if let Some(path) = &self.output {
             return private::write(path, value).with_context(|| format!("writing {}", path.display()));
         }

@@ -1,11 +1,11 @@
 //! `inspect`: draws the tree and describes runs.
 
-use crate::context::Context;
-use crate::terminal::exit::{Exit, failure};
-use crate::terminal::screen::{BOLD, Output};
+use crate::context::CommandContext;
+use crate::terminal::exit::{CommandExit, failure};
+use crate::terminal::screen::{BOLD, ScreenOutput};
 use crate::values::bytes::escape;
 use crate::values::sizes::{count, human};
-use alluvium_server::control::Request;
+use alluvium_server::control::ManagementRequest;
 use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -29,7 +29,7 @@ the first one copies take, and which runs of the tree and of levels lie there.";
 /// of the files it needs.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Inspect {
+pub struct InspectCommand {
     /// A run, by its group and its place in it.
     #[arg(long, value_name = "GROUP.PLACE", value_parser = run_name)]
     pub run: Option<(u64, usize)>,
@@ -41,12 +41,12 @@ fn run_name(text: &str) -> Result<(u64, usize), String> {
     name.ok_or_else(|| format!("{text:?} is no run: write its group and its place, as in 17.0"))
 }
 
-impl Inspect {
-    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+impl InspectCommand {
+    pub(crate) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         let store = context.open_to_read()?;
-        let mut out = Output::new();
+        let mut out = ScreenOutput::new();
         if let Some((group, place)) = self.run {
-            let run = store.json(&Request::Run {
+            let run = store.json(&ManagementRequest::Run {
                 group,
                 place: place as u64,
             })?;
@@ -55,23 +55,23 @@ impl Inspect {
                 let text = format!(
                     "the tree has no run {group}.{place}: `alluvium inspect --json` says which there are"
                 );
-                return Err(failure(Exit::NotFound, text));
+                return Err(failure(CommandExit::NotFound, text));
             }
             match context.is_json() {
                 true => out.json(&run)?,
                 false => print_run(&mut out, &run)?,
             }
         } else if context.is_json() {
-            let outline = store.json(&Request::Outline)?;
+            let outline = store.json(&ManagementRequest::Outline)?;
             store.close()?;
             out.json(&outline)?;
         } else {
-            let drawing = store.text(&Request::Drawing)?;
+            let drawing = store.text(&ManagementRequest::Drawing)?;
             store.close()?;
             out.write_all(drawing.as_bytes())?;
         }
         out.flush()?;
-        Ok(Exit::Done)
+        Ok(CommandExit::Done)
     }
 }
 
@@ -82,7 +82,7 @@ fn shown(of: &Value, name: &str) -> String {
     escape(&bytes.unwrap_or_default())
 }
 
-fn print_run(out: &mut Output, run: &Value) -> Result<()> {
+fn print_run(out: &mut ScreenOutput, run: &Value) -> Result<()> {
     let number = |of: &Value, name: &str| of[name].as_u64().unwrap_or_default();
     let of_run = |name: &str| number(run, name);
     for (name, text) in [

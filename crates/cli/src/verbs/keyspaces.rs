@@ -1,13 +1,13 @@
 //! `keyspaces`: lists, creates, drops and renames keyspaces.
 
-use crate::context::Context;
+use crate::context::CommandContext;
 use crate::import::{PROGRESS, layout};
 use crate::terminal::confirm::Consent;
-use crate::terminal::exit::{Exit, failure};
-use crate::terminal::screen::Output;
+use crate::terminal::exit::{CommandExit, failure};
+use crate::terminal::screen::ScreenOutput;
 use crate::values::bytes;
-use crate::values::sizes::{self, Bytes};
-use alluvium_server::control::{NewKeyspace, Request};
+use crate::values::sizes::{self, ByteSize};
+use alluvium_server::control::{ManagementRequest, NewKeyspace};
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
@@ -28,15 +28,15 @@ Examples:
 /// List, create, drop and rename keyspaces.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Keyspaces {
+pub struct KeyspacesCommand {
     /// What to do; without it, list them.
     #[command(subcommand)]
-    pub action: Option<Action>,
+    pub action: Option<KeyspaceAction>,
 }
 
 /// What can be done with keyspaces.
 #[derive(Debug, Subcommand)]
-pub enum Action {
+pub enum KeyspaceAction {
     /// List them with what they were created with.
     #[command(after_help = "Example:\n  alluvium keyspaces list --json")]
     List {
@@ -46,7 +46,7 @@ pub enum Action {
     },
     /// Create one.
     #[command(after_help = "Example:\n  alluvium keyspaces create events --compression zstd")]
-    Create(Create),
+    Create(CreateKeyspaceCommand),
     /// Drop one with everything in it. Its space comes back in the background.
     #[command(after_help = "Example:\n  alluvium keyspaces drop events --yes")]
     Drop {
@@ -67,15 +67,15 @@ pub enum Action {
 
 /// A new keyspace.
 #[derive(Args, Debug)]
-pub struct Create {
+pub struct CreateKeyspaceCommand {
     /// Its name.
     pub name: String,
     /// How its pages are kept on the disk.
-    #[arg(long, value_enum, default_value_t = Codec::None)]
-    pub compression: Codec,
+    #[arg(long, value_enum, default_value_t = CompressionArg::None)]
+    pub compression: CompressionArg,
     /// Values longer than this are kept apart from their keys.
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
-    pub value_threshold: Option<Bytes>,
+    pub value_threshold: Option<ByteSize>,
     /// The operator that folds what is merged: add or append.
     #[arg(long, value_name = "NAME")]
     pub merge_operator: Option<String>,
@@ -99,7 +99,7 @@ pub struct Create {
 
 /// Compression as it is typed.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Codec {
+pub enum CompressionArg {
     /// Pages as they are.
     None,
     /// Half the space where there is something to gain, little work.
@@ -108,62 +108,62 @@ pub enum Codec {
     Zstd,
 }
 
-impl Codec {
+impl CompressionArg {
     /// Returns the name on the command line and in output.
     fn name(self) -> &'static str {
         match self {
-            Codec::None => "none",
-            Codec::Lz4 => "lz4",
-            Codec::Zstd => "zstd",
+            CompressionArg::None => "none",
+            CompressionArg::Lz4 => "lz4",
+            CompressionArg::Zstd => "zstd",
         }
     }
 }
 
-impl Keyspaces {
-    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+impl KeyspacesCommand {
+    pub(crate) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         match &self.action {
-            None | Some(Action::List { all: false }) => list(context, |name| name != PROGRESS),
-            Some(Action::List { all: true }) => list(context, |_| true),
-            Some(Action::Create(create)) => create.run(context),
-            Some(Action::Drop { name, consent }) => {
+            None | Some(KeyspaceAction::List { all: false }) => list(context, |name| name != PROGRESS),
+            Some(KeyspaceAction::List { all: true }) => list(context, |_| true),
+            Some(KeyspaceAction::Create(create)) => create.run(context),
+            Some(KeyspaceAction::Drop { name, consent }) => {
                 let store = context.open()?;
-                store.existing(name)?;
+                store.require_keyspace(name)?;
                 consent.ask(&format!(
                     "the keyspace {name:?} and everything in it would be dropped"
                 ))?;
-                store.change(&Request::DropKeyspace(name.clone()))?;
+                store.change(&ManagementRequest::DropKeyspace(name.clone()))?;
                 layout::forget(&store, name)?;
                 store.close()?;
-                Ok(Exit::Done)
+                Ok(CommandExit::Done)
             }
-            Some(Action::Rename { from, to }) => {
+            Some(KeyspaceAction::Rename { from, to }) => {
                 let store = context.open()?;
-                store.existing(from)?;
-                store.change(&Request::RenameKeyspace {
+                store.require_keyspace(from)?;
+                store.change(&ManagementRequest::RenameKeyspace {
                     from: from.clone(),
                     to: to.clone(),
                 })?;
                 layout::rename(&store, from, to)?;
                 store.close()?;
-                Ok(Exit::Done)
+                Ok(CommandExit::Done)
             }
         }
     }
 }
 
-impl Create {
-    fn run(&self, context: &Context) -> Result<Exit> {
+impl CreateKeyspaceCommand {
+    fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         let value_threshold = match self.value_threshold {
             None => None,
-            Some(Bytes(bytes)) => Some(u32::try_from(bytes).map_err(|_| {
+            Some(ByteSize(bytes)) => Some(u32::try_from(bytes).map_err(|_| {
                 failure(
-                    Exit::Usage,
+                    CommandExit::Usage,
                     "--value-threshold is at most four pages: choose less",
                 )
             })?),
         };
         let store = context.open_or_create()?;
-        store.change(&Request::CreateKeyspace(NewKeyspace {
+        store.change(&ManagementRequest::CreateKeyspace(NewKeyspace {
             name: self.name.clone(),
             compression: self.compression.name().to_owned(),
             value_threshold,
@@ -171,11 +171,11 @@ impl Create {
             structure: Some(self.structure.clone()),
         }))?;
         store.close()?;
-        Ok(Exit::Done)
+        Ok(CommandExit::Done)
     }
 }
 
-fn list(context: &Context, shown: impl Fn(&str) -> bool) -> Result<Exit> {
+fn list(context: &CommandContext, shown: impl Fn(&str) -> bool) -> Result<CommandExit> {
     let store = context.open_to_read()?;
     let all = store.keyspaces()?;
     store.close()?;
@@ -183,7 +183,7 @@ fn list(context: &Context, shown: impl Fn(&str) -> bool) -> Result<Exit> {
         .into_iter()
         .filter(|keyspace| keyspace["name"].as_str().is_some_and(&shown))
         .collect();
-    let mut out = Output::new();
+    let mut out = ScreenOutput::new();
     if context.is_json() {
         out.json(&json!(all))?;
     } else {
@@ -205,5 +205,5 @@ fn list(context: &Context, shown: impl Fn(&str) -> bool) -> Result<Exit> {
         out.table(&columns, &rows)?;
     }
     out.flush()?;
-    Ok(Exit::Done)
+    Ok(CommandExit::Done)
 }

@@ -1,7 +1,7 @@
 //! `man`: writes the manual pages.
 
-use crate::terminal::exit::Exit;
-use crate::terminal::screen::Output;
+use crate::terminal::exit::CommandExit;
+use crate::terminal::screen::ScreenOutput;
 use anyhow::{Context as _, Result};
 use clap::{Args, Command};
 use std::io::Write;
@@ -15,14 +15,14 @@ Examples:
 /// Write the manual pages: the main one to standard output, or all of them to a directory.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Man {
+pub struct ManCommand {
     /// A directory for all pages, created if it is not there.
     #[arg(long, value_name = "DIRECTORY")]
     pub to: Option<PathBuf>,
 }
 
-impl Man {
-    pub(crate) fn run(&self, command: Command) -> Result<Exit> {
+impl ManCommand {
+    pub(crate) fn run(&self, command: Command) -> Result<CommandExit> {
         match &self.to {
             Some(directory) => {
                 let what = || format!("writing manual pages to {}", directory.display());
@@ -32,11 +32,11 @@ impl Man {
             None => {
                 let mut page = Vec::new();
                 clap_mangen::Man::new(command).render(&mut page)?;
-                let mut out = Output::new();
+                let mut out = ScreenOutput::new();
                 out.write_all(&page)?;
                 out.flush()?;
             }
         }
-        Ok(Exit::Done)
+        Ok(CommandExit::Done)
     }
 }

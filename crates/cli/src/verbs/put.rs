@@ -1,12 +1,12 @@
 //! `put`: sets the value of a key.
 
-use crate::context::Context;
-use crate::store::Store;
-use crate::store::typed::Database;
-use crate::terminal::exit::{Exit, failure};
-use crate::values::bytes::{self, Encoding};
+use crate::context::CommandContext;
+use crate::store::StoreHandle;
+use crate::store::typed::RedisDatabaseArgs;
+use crate::terminal::exit::{CommandExit, failure};
+use crate::values::bytes::{self, ByteEncoding};
 use crate::values::sizes;
-use alluvium_server::control::{Change, Request};
+use alluvium_server::control::{KeyChange, ManagementRequest};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use std::ffi::OsString;
@@ -26,7 +26,7 @@ Examples:
 /// Give a key a value. The store and the keyspace are created if they are not there.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Put {
+pub struct PutCommand {
     /// The key.
     #[arg(value_name = "KEY")]
     pub key: OsString,
@@ -50,12 +50,12 @@ pub struct Put {
     #[arg(long)]
     pub if_absent: bool,
     #[command(flatten)]
-    pub database: Database,
+    pub database: RedisDatabaseArgs,
     #[command(flatten)]
-    pub encoding: Encoding,
+    pub encoding: ByteEncoding,
 }
 
-impl Put {
+impl PutCommand {
     fn value(&self) -> Result<Vec<u8>> {
         if let Some(path) = &self.file {
             return std::fs::read(path).with_context(|| format!("reading {}", path.display()));
@@ -78,7 +78,7 @@ impl Put {
         self.encoding.read(text)
     }
 
-    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+    pub(crate) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         let (key, value) = (self.encoding.read(&self.key)?, self.value()?);
         let store = context.open_or_create()?;
         let is_put = match self.database.redis_db {
@@ -91,9 +91,9 @@ impl Put {
                 "the key {:?} has a value already: it was left alone",
                 bytes::escape(&key)
             );
-            return Err(failure(Exit::NotFound, text));
+            return Err(failure(CommandExit::NotFound, text));
         }
-        Ok(Exit::Done)
+        Ok(CommandExit::Done)
     }
 
     fn expires_in_ms(&self) -> Option<u64> {
@@ -101,14 +101,14 @@ impl Put {
         Some(u64::try_from(after.as_millis()).unwrap_or(u64::MAX).max(1))
     }
 
-    fn put_value(&self, store: &Store, key: &[u8], value: Vec<u8>) -> Result<bool> {
+    fn put_value(&self, store: &StoreHandle, key: &[u8], value: Vec<u8>) -> Result<bool> {
         let keyspace = self.keyspace.clone();
-        store.wanted(&keyspace)?;
+        store.ensure_keyspace(&keyspace)?;
         let key = key.to_vec();
         if self.if_absent {
-            return store.is_changed(&Request::PutIfAbsent { keyspace, key, value });
+            return store.is_changed(&ManagementRequest::PutIfAbsent { keyspace, key, value });
         }
-        store.write(vec![Change {
+        store.write(vec![KeyChange {
             keyspace,
             key,
             value: Some(value),
@@ -118,7 +118,7 @@ impl Put {
     }
 
     /// Sets a key of Redis clients to a string.
-    fn put_string(&self, store: &Store, database: u8, key: &[u8], value: Vec<u8>) -> Result<bool> {
+    fn put_string(&self, store: &StoreHandle, database: u8, key: &[u8], value: Vec<u8>) -> Result<bool> {
         let mut words = vec![b"SET".to_vec(), key.to_vec(), value];
         if let Some(ms) = self.expires_in_ms() {
             words.extend([b"PX".to_vec(), ms.to_string().into_bytes()]);

@@ -1,10 +1,10 @@
 //! `repair`: recovers what is possible of a damaged store.
 
 use super::backup::follow;
-use crate::context::{self, Context};
+use crate::context::{self, CommandContext};
 use crate::jobs::{progress, stop};
-use crate::terminal::exit::{Exit, failure};
-use crate::terminal::screen::{self, Output};
+use crate::terminal::exit::{CommandExit, failure};
+use crate::terminal::screen::{self, ScreenOutput};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use serde_json::json;
@@ -27,17 +27,17 @@ The exit code is 5 if something is lost, or is damaged after that as well; 0 if 
 /// less. A backup is better, if there is one: see `alluvium restore`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Repair {
+pub struct RepairCommand {
     /// Do it. Copy the directory first.
     #[arg(long)]
     pub yes: bool,
 }
 
-impl Repair {
-    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+impl RepairCommand {
+    pub(crate) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         if !context.path.exists() {
             let text = format!("there is no store in {}", context.path.display());
-            return Err(failure(Exit::NotFound, text));
+            return Err(failure(CommandExit::NotFound, text));
         }
         if !self.yes {
             // A repair that writes must not be interrupted.
@@ -49,7 +49,7 @@ impl Repair {
             true => options.repair_with(&context.path, |now| follow(&bar)(now)),
             false => options.try_repair(
                 &context.path,
-                stop::or(&bar, "stopped: nothing was changed", follow(&bar)),
+                stop::exit_if_stopped(&bar, "stopped: nothing was changed", follow(&bar)),
             ),
         };
         bar.finish_and_clear();
@@ -58,7 +58,7 @@ impl Repair {
             let way = "stop the server first; `alluvium check` and `alluvium export` work while it runs";
             context::not_while_open(error, "repair", way)
         })?;
-        let mut out = Output::new();
+        let mut out = ScreenOutput::new();
         if context.is_json() {
             out.json(&json!({
                 "is_done": self.yes,
@@ -84,7 +84,7 @@ impl Repair {
                 true => "the store is whole",
                 false => "nothing is lost: opening the store does the same",
             });
-            return Ok(Exit::Done);
+            return Ok(CommandExit::Done);
         }
         screen::complain(match self.yes {
             true => {
@@ -94,6 +94,6 @@ impl Repair {
                 "nothing was changed: restore a backup if there is one, or copy the directory and run `alluvium repair --yes`"
             }
         });
-        Ok(Exit::Damaged)
+        Ok(CommandExit::Damaged)
     }
 }

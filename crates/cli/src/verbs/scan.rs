@@ -1,14 +1,16 @@
 //! `scan`: prints keys and values in order.
 
-use crate::context::Context;
+use crate::context::CommandContext;
 use crate::jobs::stop;
-use crate::store::typed::{Database, Printer};
-use crate::store::{Store, Typed, walk};
-use crate::terminal::exit::{Exit, failure};
-use crate::terminal::screen::{KEY, Output};
-use crate::values::bytes::{self, Encoding};
-use crate::values::range::Range;
-use alluvium_server::control::{Direction, Redis, Request, Scan as Walk, Unordered, What};
+use crate::store::typed::{RedisDatabaseArgs, RedisKeyPrinter};
+use crate::store::{RedisKeyPart, StoreHandle, walk};
+use crate::terminal::exit::{CommandExit, failure};
+use crate::terminal::screen::{KEY, ScreenOutput};
+use crate::values::bytes::{self, ByteEncoding};
+use crate::values::range::KeyRangeArgs;
+use alluvium_server::control::{
+    ManagementRequest, RedisRequest, ScanContent, ScanOrder, ScanRequest as Walk, UnorderedScanRequest,
+};
 use anyhow::Result;
 use clap::Args;
 use std::ffi::OsString;
@@ -33,12 +35,12 @@ Each line is a key, a tab and its value; what is not printable is escaped as in 
 /// The keys of a hashed keyspace have no order: all of them are printed, each once.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Scan {
+pub struct ScanCommand {
     /// The keyspace.
     #[arg(short, long, default_value = "default", value_name = "NAME")]
     pub keyspace: String,
     #[command(flatten)]
-    pub range: Range,
+    pub range: KeyRangeArgs,
     /// Stop after this number of records.
     #[arg(short = 'n', long, value_name = "COUNT")]
     pub limit: Option<u64>,
@@ -53,13 +55,13 @@ pub struct Scan {
     #[arg(long)]
     pub keys_only: bool,
     #[command(flatten)]
-    pub database: Database,
+    pub database: RedisDatabaseArgs,
     #[command(flatten)]
-    pub encoding: Encoding,
+    pub encoding: ByteEncoding,
 }
 
-impl Scan {
-    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+impl ScanCommand {
+    pub(crate) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         let bounds = self.range.bounds(self.encoding)?;
         let store = context.open_to_read()?;
         stop::listen()?;
@@ -69,21 +71,21 @@ impl Scan {
                 &self.keyspace,
                 bounds,
                 match self.reverse {
-                    true => Direction::Backward,
-                    false => Direction::Forward,
+                    true => ScanOrder::Backward,
+                    false => ScanOrder::Forward,
                 },
                 match self.keys_only {
-                    true => What::Keys,
-                    false => What::Pairs,
+                    true => ScanContent::Keys,
+                    false => ScanContent::Pairs,
                 },
             )
         };
-        let mut out = Output::new();
+        let mut out = ScreenOutput::new();
         let walked = match (self.database.redis_db, &self.after) {
             (Some(database), after) => {
                 let request = match after {
-                    None => Redis::Scan { database, scan: walk },
-                    Some(key) => Redis::ScanBehind {
+                    None => RedisRequest::Scan { database, scan: walk },
+                    Some(key) => RedisRequest::ScanBehind {
                         database,
                         key: self.encoding.read(key)?,
                         limit: walk.limit,
@@ -94,8 +96,8 @@ impl Scan {
             }
             (None, after) => {
                 let request = match after {
-                    None => Request::Scan(walk),
-                    Some(key) => Request::Unordered(Unordered {
+                    None => ManagementRequest::Scan(walk),
+                    Some(key) => ManagementRequest::Unordered(UnorderedScanRequest {
                         keyspace: walk.keyspace,
                         after: Some(self.encoding.read(key)?),
                         limit: walk.limit,
@@ -116,33 +118,45 @@ impl Scan {
         out.flush()?;
         if stop::asked() {
             store.close()?;
-            return Ok(Exit::Interrupted);
+            return Ok(CommandExit::Interrupted);
         }
         store.tell_of_raw(match self.database.redis_db {
             Some(_) => "",
             None => &self.keyspace,
         });
         store.close()?;
-        Ok(Exit::Done)
+        Ok(CommandExit::Done)
     }
 
     /// Prints keys of Redis clients.
-    fn typed(&self, context: &Context, store: &Store, request: Redis, out: &mut Output) -> Result<()> {
-        let mut printer = Printer::new(out, self.encoding, context.is_json());
+    fn typed(
+        &self,
+        context: &CommandContext,
+        store: &StoreHandle,
+        request: RedisRequest,
+        out: &mut ScreenOutput,
+    ) -> Result<()> {
+        let mut printer = RedisKeyPrinter::new(out, self.encoding, context.is_json());
         if self.keys_only {
             printer = printer.keys_only();
         }
         store.typed(request, &mut |part| {
             interrupted()?;
             match part {
-                Typed::Key(key) => printer.key(&key),
-                Typed::Elements(elements) => printer.elements(&elements),
+                RedisKeyPart::Key(key) => printer.key(&key),
+                RedisKeyPart::Elements(elements) => printer.elements(&elements),
             }
         })?;
         printer.end()
     }
 
-    fn print(&self, context: &Context, out: &mut Output, key: &[u8], value: &[u8]) -> Result<()> {
+    fn print(
+        &self,
+        context: &CommandContext,
+        out: &mut ScreenOutput,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
         let value = (!self.keys_only).then_some(value);
         if context.is_json() {
             bytes::json_record(out, key, value)?;
@@ -160,7 +174,7 @@ impl Scan {
 /// Ends the walk if a stop was requested.
 fn interrupted() -> Result<()> {
     match stop::asked() {
-        true => Err(failure(Exit::Interrupted, "stopped")),
+        true => Err(failure(CommandExit::Interrupted, "stopped")),
         false => Ok(()),
     }
 }

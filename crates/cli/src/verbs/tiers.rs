@@ -1,11 +1,11 @@
 //! `tiers`: lists, adds and drains the directories of a store.
 
-use crate::context::Context;
-use crate::terminal::exit::Exit;
-use crate::terminal::screen::Output;
+use crate::context::CommandContext;
+use crate::terminal::exit::CommandExit;
+use crate::terminal::screen::ScreenOutput;
 use crate::values::sizes;
-use crate::values::tier::{self, Tier};
-use alluvium_server::control::{Request, TierChange};
+use crate::values::tier::{self, TierDirectory};
+use alluvium_server::control::{ManagementRequest, TierChange};
 use anyhow::{Context as _, Result, anyhow};
 use clap::{Args, Subcommand};
 use serde_json::Value;
@@ -23,15 +23,15 @@ Examples:
 /// List, add and drain the directories of a store.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Tiers {
+pub struct TiersCommand {
     /// What to do; without it, list them.
     #[command(subcommand)]
-    pub action: Option<Action>,
+    pub action: Option<TierAction>,
 }
 
 /// What can be done with tiers.
 #[derive(Debug, Subcommand)]
-pub enum Action {
+pub enum TierAction {
     /// List them with what each can hold, and holds.
     #[command(after_help = "Example:\n  alluvium tiers list --json")]
     List,
@@ -40,7 +40,7 @@ pub enum Action {
     Add {
         /// The directory, and the most bytes that it may take.
         #[arg(value_name = "PATH[,bytes=SIZE]", value_parser = tier::parse)]
-        added: Tier,
+        added: TierDirectory,
     },
     /// Rewrite all data, so that nothing lies on a tier, which takes nothing new then.
     #[command(after_help = "Example:\n  alluvium tiers drain /mnt/large")]
@@ -56,36 +56,36 @@ pub enum Action {
     },
 }
 
-impl Tiers {
-    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+impl TiersCommand {
+    pub(crate) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         match &self.action {
-            None | Some(Action::List) => list(context),
-            Some(Action::Add {
-                added: Tier { path, max_bytes },
+            None | Some(TierAction::List) => list(context),
+            Some(TierAction::Add {
+                added: TierDirectory { path, max_bytes },
             }) => {
                 let max_bytes = *max_bytes;
                 change(context, path, TierChange::Add { max_bytes })
             }
-            Some(Action::Drain { path }) => change(context, path, TierChange::Drain),
-            Some(Action::Use { path }) => change(context, path, TierChange::Use),
+            Some(TierAction::Drain { path }) => change(context, path, TierChange::Drain),
+            Some(TierAction::Use { path }) => change(context, path, TierChange::Use),
         }
     }
 }
 
-fn change(context: &Context, path: &Path, change: TierChange) -> Result<Exit> {
+fn change(context: &CommandContext, path: &Path, change: TierChange) -> Result<CommandExit> {
     let store = context.open()?;
     let path = std::path::absolute(path).with_context(|| format!("finding {}", path.display()))?;
     let path = path.as_os_str().as_bytes().to_vec();
-    store.change(&Request::ChangeTiers { path, change })?;
+    store.change(&ManagementRequest::ChangeTiers { path, change })?;
     store.close()?;
-    Ok(Exit::Done)
+    Ok(CommandExit::Done)
 }
 
-fn list(context: &Context) -> Result<Exit> {
+fn list(context: &CommandContext) -> Result<CommandExit> {
     let store = context.open_to_read()?;
-    let tiers = store.json(&Request::Tiers)?;
+    let tiers = store.json(&ManagementRequest::Tiers)?;
     store.close()?;
-    let mut out = Output::new();
+    let mut out = ScreenOutput::new();
     if context.is_json() {
         out.json(&tiers)?;
     } else {
@@ -115,5 +115,5 @@ fn list(context: &Context) -> Result<Exit> {
         }
     }
     out.flush()?;
-    Ok(Exit::Done)
+    Ok(CommandExit::Done)
 }

@@ -1,11 +1,11 @@
 //! `transactions`: lists open transactions and the versions they retain.
 
-use crate::context::Context;
-use crate::remote::Elsewhere;
-use crate::terminal::exit::Exit;
-use crate::terminal::screen::Output;
+use crate::context::CommandContext;
+use crate::remote::RemoteServerArgs;
+use crate::terminal::exit::CommandExit;
+use crate::terminal::screen::ScreenOutput;
 use crate::values::sizes::{count, human};
-use alluvium_server::control::Request;
+use alluvium_server::control::ManagementRequest;
 use anyhow::Result;
 use clap::Args;
 use serde_json::Value;
@@ -25,29 +25,29 @@ A locking, serializable transaction reads the newest, and keeps none; it holds l
 /// hold back.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Transactions {
+pub struct TransactionsCommand {
     #[command(flatten)]
-    pub elsewhere: Elsewhere,
+    pub elsewhere: RemoteServerArgs,
 }
 
-impl Transactions {
-    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+impl TransactionsCommand {
+    pub(crate) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         let said = match self.elsewhere.remote()? {
             Some(server) => server.json("/api/transactions")?,
             None => {
                 let store = context.open_to_read()?;
-                let said = store.json(&Request::Transactions)?;
+                let said = store.json(&ManagementRequest::Transactions)?;
                 store.close()?;
                 said
             }
         };
-        let mut out = Output::new();
+        let mut out = ScreenOutput::new();
         match context.is_json() {
             true => out.json(&said)?,
             false => print(&mut out, &said)?,
         }
         out.flush()?;
-        Ok(Exit::Done)
+        Ok(CommandExit::Done)
     }
 }
 
@@ -62,7 +62,7 @@ const HEAD: [&str; 8] = [
     "holds back",
 ];
 
-fn print(out: &mut Output, said: &Value) -> Result<()> {
+fn print(out: &mut ScreenOutput, said: &Value) -> Result<()> {
     let list = |name: &str| said[name].as_array().into_iter().flatten();
     let mut rows: Vec<Vec<String>> = list("transactions").map(transaction).collect();
     rows.extend(list("snapshots").map(snapshot));

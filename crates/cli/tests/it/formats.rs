@@ -1,12 +1,14 @@
 //! For every format, the reader reads back the output of the writer, for arbitrary bytes split into
 //! arbitrary pieces.
 
-use alluvium_cli::formats::binary::Binary;
-use alluvium_cli::formats::csv::{self, CsvReader, CsvWriter, Head, Header, LineEnd, Rows};
-use alluvium_cli::formats::json::{JsonReader, JsonWriter, Shape};
-use alluvium_cli::formats::lines::{Lines, Parts};
-use alluvium_cli::formats::redis::Redis;
-use alluvium_cli::formats::{Change, Changes, Next, ReadRows, Source, Template, WriteRows};
+use alluvium_cli::formats::binary::BinaryFormat;
+use alluvium_cli::formats::csv::{
+    self, CsvContent, CsvReader, CsvWriter, HeaderPolicy, LineEnd, TableLayout,
+};
+use alluvium_cli::formats::json::{JsonMapping, JsonReader, JsonWriter};
+use alluvium_cli::formats::lines::{LineFormat, LineParts};
+use alluvium_cli::formats::redis::RedisFormat;
+use alluvium_cli::formats::{InputSource, KeyTemplate, NextRow, ReadRows, RowChange, RowChanges, WriteRows};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::io::{Cursor, Read};
@@ -57,8 +59,8 @@ fn written(writer: &mut dyn WriteRows, pairs: &Pairs) -> Vec<u8> {
     out
 }
 
-fn source(bytes: &[u8], at: usize, piece: usize) -> Source {
-    Source::new(
+fn source(bytes: &[u8], at: usize, piece: usize) -> InputSource {
+    InputSource::new(
         Box::new(Dribble(Cursor::new(bytes[at..].to_vec()), piece)),
         at as u64,
     )
@@ -66,19 +68,19 @@ fn source(bytes: &[u8], at: usize, piece: usize) -> Source {
 
 /// Returns the pairs that a reader yields. After each row, a new reader continues at the same
 /// position, as after a kill.
-fn found(bytes: &[u8], piece: usize, reader: impl Fn(&mut Source, u64) -> Box<dyn ReadRows>) -> Pairs {
+fn found(bytes: &[u8], piece: usize, reader: impl Fn(&mut InputSource, u64) -> Box<dyn ReadRows>) -> Pairs {
     let mut all = Pairs::new();
     let mut input = source(bytes, 0, piece);
     let mut current = reader(&mut input, 0);
     loop {
-        let (mut row, mut changes) = (0, Changes::new());
+        let (mut row, mut changes) = (0, RowChanges::new());
         match current.next(&mut input, &mut row, &mut changes).unwrap() {
-            Next::Row => {}
-            Next::Bad(why) => panic!("{why}"),
-            Next::End => return all,
+            NextRow::Row => {}
+            NextRow::Bad(why) => panic!("{why}"),
+            NextRow::End => return all,
         }
         for change in changes.iter() {
-            let Change::Put(key, value, None) = change else {
+            let RowChange::Put(key, value, None) = change else {
                 panic!("{change:?}")
             };
             all.push((key.to_vec(), value.to_vec()));
@@ -91,19 +93,19 @@ fn found(bytes: &[u8], piece: usize, reader: impl Fn(&mut Source, u64) -> Box<dy
     }
 }
 
-fn head(header: &str, line_end: LineEnd) -> Head {
-    Head {
+fn head(header: &str, line_end: LineEnd) -> TableLayout {
+    TableLayout {
         header: Some(header.as_bytes().to_vec()),
         columns: header.split([',', '\t']).count(),
         line_end,
     }
 }
 
-fn table(separator: u8, head: Head) -> impl Fn(&mut Source, u64) -> Box<dyn ReadRows> {
+fn table(separator: u8, head: TableLayout) -> impl Fn(&mut InputSource, u64) -> Box<dyn ReadRows> {
     move |source, _| {
-        let options = csv::Options {
+        let options = csv::CsvOptions {
             separator,
-            key: Template::parse("key").unwrap(),
+            key: KeyTemplate::parse("key").unwrap(),
             value: None,
         };
         if source.offset() == 0 {
@@ -146,7 +148,7 @@ proptest! {
     #[test]
     fn csv_and_tsv_say_everything(pairs in pairs(), piece in 1usize..9) {
         for (separator, header) in [(b',', "key,value"), (b'\t', "key\tvalue")] {
-            let mut writer = CsvWriter::new(separator, Rows::Pairs, Header::Written).unwrap();
+            let mut writer = CsvWriter::new(separator, CsvContent::Pairs, HeaderPolicy::Written).unwrap();
             let bytes = written(&mut writer, &pairs);
             let read = found(&bytes, piece, table(separator, head(header, LineEnd::Lf)));
             prop_assert_eq!(&read, &pairs);
@@ -158,7 +160,7 @@ proptest! {
     #[test]
     fn json_lines_say_everything(pairs in pairs(), piece in 1usize..9) {
         let bytes = written(&mut JsonWriter::Pairs, &pairs);
-        prop_assert_eq!(found(&bytes, piece, |_, _| Box::new(JsonReader::new(Shape::Pairs))), pairs);
+        prop_assert_eq!(found(&bytes, piece, |_, _| Box::new(JsonReader::new(JsonMapping::Pairs))), pairs);
     }
 
     #[test]
@@ -170,7 +172,7 @@ proptest! {
         let nested = format!("{{\"z\":{blank}[{number},{blank}{number}{blank}],\"a\":{{\"n\":{number}}},\"a\":{number}}}");
         let row = format!("{{{blank}\"id\":{blank}{number}{blank},\"in\":{nested},\"v\":\"x\"}}");
         let read = |key: &str, value: Option<&str>| {
-            let shape = Shape::Fields(Template::parse(key).unwrap(), value.map(str::to_owned));
+            let shape = JsonMapping::Fields(KeyTemplate::parse(key).unwrap(), value.map(str::to_owned));
             let mut pairs = found(row.as_bytes(), piece, |_, _| Box::new(JsonReader::new(shape.clone())));
             prop_assert_eq!(pairs.len(), 1);
             let (key, value) = pairs.remove(0);
@@ -189,20 +191,20 @@ proptest! {
 
     #[test]
     fn binary_says_everything(pairs in pairs(), piece in 1usize..9) {
-        let bytes = written(&mut Binary::new(), &pairs);
-        prop_assert_eq!(found(&bytes, piece, |_, behind| Box::new(Binary::behind(behind))), pairs);
+        let bytes = written(&mut BinaryFormat::new(), &pairs);
+        prop_assert_eq!(found(&bytes, piece, |_, behind| Box::new(BinaryFormat::behind(behind))), pairs);
     }
 
     #[test]
     fn redis_protocol_says_everything(pairs in pairs(), piece in 1usize..9) {
-        let bytes = written(&mut Redis::new(), &pairs);
-        prop_assert_eq!(found(&bytes, piece, |_, _| Box::new(Redis::new())), pairs);
+        let bytes = written(&mut RedisFormat::new(), &pairs);
+        prop_assert_eq!(found(&bytes, piece, |_, _| Box::new(RedisFormat::new())), pairs);
     }
 
     #[test]
     fn lines_say_it_or_refuse(pairs in pairs(), piece in 1usize..9) {
         for separator in ["\t", "::", "aa"] {
-            let mut writer = Lines::new(Parts::Both(separator.as_bytes().to_vec()));
+            let mut writer = LineFormat::new(LineParts::Both(separator.as_bytes().to_vec()));
             let mut kept = Pairs::new();
             for (key, value) in &pairs {
                 if writer.row(&mut Vec::new(), key, value).is_ok() {
@@ -210,7 +212,7 @@ proptest! {
                 }
             }
             let bytes = written(&mut writer, &kept);
-            let again = found(&bytes, piece, |_, _| Box::new(Lines::new(Parts::Both(separator.as_bytes().to_vec()))));
+            let again = found(&bytes, piece, |_, _| Box::new(LineFormat::new(LineParts::Both(separator.as_bytes().to_vec()))));
             prop_assert_eq!(again, kept);
         }
     }
@@ -241,17 +243,17 @@ proptest! {
         let rows = found(&bytes, piece, table(b',', head.clone()));
         let keys: Vec<_> = rows.iter().map(|row| &row.0).collect();
         prop_assert_eq!(keys, cells.iter().map(|cell| &cell.0).collect::<Vec<_>>());
-        let again = written(&mut CsvWriter::new(b',', Rows::Table(b',', head.clone()), Header::Written).unwrap(), &rows);
+        let again = written(&mut CsvWriter::new(b',', CsvContent::Table(b',', head.clone()), HeaderPolicy::Written).unwrap(), &rows);
         prop_assert_eq!(&again, &bytes);
         // With another separator the fields stay the same.
-        let tabs = written(&mut CsvWriter::new(b'\t', Rows::Table(b',', head), Header::Written).unwrap(), &rows);
+        let tabs = written(&mut CsvWriter::new(b'\t', CsvContent::Table(b',', head), HeaderPolicy::Written).unwrap(), &rows);
         prop_assert_eq!(fields_by_csv_core(&tabs, b'\t'), fields_by_csv_core(&bytes, b','));
     }
 
     #[test]
     fn a_column_of_csv_says_everything(values in vec(hostile(), 0..8), piece in 1usize..9) {
         let pairs: Pairs = values.iter().map(|value| (value.clone(), value.clone())).collect();
-        let mut writer = CsvWriter::new(b',', Rows::Fields("key".to_owned(), LineEnd::CrLf), Header::Written).unwrap();
+        let mut writer = CsvWriter::new(b',', CsvContent::Fields("key".to_owned(), LineEnd::CrLf), HeaderPolicy::Written).unwrap();
         let bytes = written(&mut writer, &pairs);
         let read = found(&bytes, piece, table(b',', head("key", LineEnd::CrLf)));
         prop_assert_eq!(read.into_iter().map(|row| row.0).collect::<Vec<_>>(), values);
@@ -260,12 +262,12 @@ proptest! {
     #[test]
     fn no_bytes_make_a_reader_of_csv_panic(pieces in vec(hostile(), 0..20), piece in 1usize..9) {
         let bytes = pieces.concat();
-        let options = csv::Options { separator: b',', key: Template::parse("1").unwrap(), value: None };
+        let options = csv::CsvOptions { separator: b',', key: KeyTemplate::parse("1").unwrap(), value: None };
         let mut input = source(&bytes, 0, piece);
         let Ok(head) = csv::first_row(&mut input, b',') else { return Ok(()) };
         let mut reader = CsvReader::new(&options, &head).unwrap();
-        let (mut row, mut changes) = (0, Changes::new());
-        while let Ok(Next::Row | Next::Bad(_)) = reader.next(&mut input, &mut row, &mut changes) {
+        let (mut row, mut changes) = (0, RowChanges::new());
+        while let Ok(NextRow::Row | NextRow::Bad(_)) = reader.next(&mut input, &mut row, &mut changes) {
             prop_assert!(row > 0);
             input.take(row);
         }
@@ -274,16 +276,16 @@ proptest! {
     #[test]
     fn no_bytes_make_a_reader_panic(bytes in vec(any::<u8>(), 0..200), piece in 1usize..40) {
         let readers: [Box<dyn ReadRows>; 4] = [
-            Box::new(JsonReader::new(Shape::Pairs)),
-            Box::new(Binary::new()),
-            Box::new(Redis::new()),
-            Box::new(Lines::new(Parts::Key)),
+            Box::new(JsonReader::new(JsonMapping::Pairs)),
+            Box::new(BinaryFormat::new()),
+            Box::new(RedisFormat::new()),
+            Box::new(LineFormat::new(LineParts::Key)),
         ];
         for mut reader in readers {
             for start in [&b""[..], b"ALLUVKV\x01", b"*3\r\n$3\r\nSET\r\n$"] {
                 let mut input = source(&[start, &bytes].concat(), 0, piece);
-                let (mut row, mut changes) = (0, Changes::new());
-                while let Ok(Next::Row | Next::Bad(_)) = reader.next(&mut input, &mut row, &mut changes) {
+                let (mut row, mut changes) = (0, RowChanges::new());
+                while let Ok(NextRow::Row | NextRow::Bad(_)) = reader.next(&mut input, &mut row, &mut changes) {
                     prop_assert!(row > 0);
                     input.take(row);
                     changes.clear();

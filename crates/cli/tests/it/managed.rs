@@ -2,7 +2,7 @@
 
 use crate::serve::{Served, asked};
 use crate::{Place, Said, as_other_user};
-use alluvium_server::control::{Client, Reply, Request};
+use alluvium_server::control::{ManagementClient, ManagementReply, ManagementRequest};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
@@ -222,7 +222,7 @@ fn a_program_that_embeds_the_store_is_managed_alike() {
         .memory(32 << 20)
         .open(place.path("store"))
         .unwrap();
-    let control = alluvium_server::control::Control::start(&db, place.path("store")).unwrap();
+    let control = alluvium_server::control::ManagementServer::start(&db, place.path("store")).unwrap();
     place.done(["put", "a", "1"]);
     assert_eq!(db.keyspace("default").unwrap().get("a").unwrap().unwrap(), b"1");
     place.done(["put", "--redis-db", "3", "r", "2"]);
@@ -238,12 +238,12 @@ fn an_import_waits_for_what_a_killed_one_has_begun() {
     let file = place.file("commands", "INCR counter\r\n");
     let whole = std::fs::canonicalize(&file).unwrap();
     // Simulates a killed command: its connection ends when its last rows are written.
-    let mut earlier = Client::connect(place.path("store")).unwrap();
+    let mut earlier = ManagementClient::connect(place.path("store")).unwrap();
     let name = format!("progress\0--redis-db 0\0{}", whole.display());
     let mut is_claimed = false;
     earlier
-        .ask(&Request::Claim(name.into_bytes()), &mut |reply| {
-            is_claimed = reply == Reply::Truth(true);
+        .ask(&ManagementRequest::Claim(name.into_bytes()), &mut |reply| {
+            is_claimed = reply == ManagementReply::Truth(true);
             Ok(())
         })
         .unwrap();

@@ -3,7 +3,7 @@
 use crate::serve::Served;
 use crate::{Place, Said};
 use alluvium::{Concurrency, Db, Options, TransactionOptions};
-use alluvium_server::control::Control;
+use alluvium_server::control::ManagementServer;
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
@@ -328,7 +328,7 @@ fn transactions_and_snapshots_of_a_program_are_listed() {
     let accounts = db.keyspace("accounts").unwrap();
     accounts.put("alice", "1").unwrap();
     db.create_snapshot("monday").unwrap();
-    let control = Control::start(&db, &path).unwrap();
+    let control = ManagementServer::start(&db, &path).unwrap();
     let options = TransactionOptions::new().concurrency(Concurrency::Locking);
     let mut locking = db.begin_with(&options);
     locking.put(&accounts, "alice", "2").unwrap();

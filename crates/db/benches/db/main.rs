@@ -12,7 +12,7 @@
 mod cold;
 mod skew;
 
-use alluvium::simulation::OpenIn as _;
+use alluvium::simulation::DirectoryOpener as _;
 use alluvium::{Db, Durability, Keyspace, Options, Stats, WriteBatch};
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;

@@ -5,7 +5,7 @@ use crate::db::Db;
 use crate::engine::progress::Progress;
 use crate::error::Result;
 use crate::options::TierOptions;
-use alluvium_storage::Directories;
+use alluvium_storage::TierDirectories;
 use std::path::Path;
 
 impl Db {
@@ -58,13 +58,21 @@ impl Db {
     }
 
     /// Copies the store and verifies the copy: see [`Db::checkpoint_to`].
-    pub(crate) fn back_up(&self, target: &Directories, progress: &mut dyn FnMut(Progress)) -> Result<u64> {
+    pub(crate) fn back_up(
+        &self,
+        target: &TierDirectories,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<u64> {
         self.shared().healthy()?;
         self.engine().back_up(target, progress)
     }
 
     /// Copies the store without verifying the copy.
-    pub(crate) fn copy_to_in(&self, target: &Directories, progress: &mut dyn FnMut(Progress)) -> Result<u64> {
+    pub(crate) fn copy_to_in(
+        &self,
+        target: &TierDirectories,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<u64> {
         self.shared().healthy()?;
         self.engine().copy_to(target, progress)
     }

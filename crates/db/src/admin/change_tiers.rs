@@ -1,15 +1,15 @@
 //! Changes to the tiers of an open store: adding a tier, or draining one so that its device can be
 //! replaced.
 
-use crate::admin::place;
-use crate::admin::tiers::{check, settled};
+use crate::admin::path_checks;
+use crate::admin::tiers::{check, resolve_path};
 use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::options::TierOptions;
 use alluvium_device::Directory;
 use alluvium_device::file::FileDirectory;
 use alluvium_storage::extents::TierLimits;
-use alluvium_storage::tiers::list::{Listed, TierList};
+use alluvium_storage::tiers::list::{TierEntry, TierList};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl Db {
         // Excludes copies of the store and other changes of its tiers.
         let _alone = self.engine().copying.write();
         self.engine().health()?;
-        let path = settled(path.as_ref());
+        let path = resolve_path(path.as_ref());
         let store = &self.engine().store;
         let own = |directory: &Arc<dyn Directory>| PathBuf::from(directory.describe());
         let known: Vec<PathBuf> = store.directories().iter().map(own).collect();
@@ -58,7 +58,7 @@ impl Db {
         if let Some(tier) = known
             .iter()
             .skip(unfinished)
-            .position(|known| settled(known) == path)
+            .position(|known| resolve_path(known) == path)
         {
             return self.end_adding((unfinished + tier) as u8);
         }
@@ -68,7 +68,7 @@ impl Db {
             .map(|path| (path.clone(), TierOptions::new()));
         let all: Vec<_> = further.chain([(path.clone(), options)]).collect();
         check(&known[0], &all)?;
-        place::no_file(&path)?;
+        path_checks::no_file(&path)?;
         let directory: Arc<dyn Directory> = Arc::new(FileDirectory::create(&path)?);
         self.add_tier_on(&directory, options)
     }
@@ -202,11 +202,11 @@ impl Db {
 
     /// Returns the number of the further tier in a directory.
     fn further_tier(&self, path: &Path) -> Result<u8> {
-        let wanted = settled(path);
+        let wanted = resolve_path(path);
         let directories = self.engine().store.directories();
         let is_it = |tier: &u8| {
             let directory = directories.get(*tier);
-            directory.is_some_and(|directory| settled(Path::new(&directory.describe())) == wanted)
+            directory.is_some_and(|directory| resolve_path(Path::new(&directory.describe())) == wanted)
         };
         match (0..directories.count() as u8).find(is_it) {
             Some(0) => Err(bad(format!(
@@ -239,7 +239,7 @@ impl Db {
     fn note_tiers(&self, changed: u8, is_drained: bool) -> Result<()> {
         let store = &self.engine().store;
         let all = store.directories().iter().zip(0..).skip(1);
-        let listed = all.map(|(directory, tier)| Listed {
+        let listed = all.map(|(directory, tier)| TierEntry {
             tier,
             path: directory.describe(),
             max_bytes: store.extents().limits(tier).max_bytes,
@@ -268,21 +268,21 @@ fn bad(why: String) -> Error {
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests {
     use super::*;
-    use crate::admin::simulation::{OpenIn as _, Scale, Simulated as _};
+    use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _, StoreScale};
     use crate::error::ErrorKind;
     use crate::options::Options;
-    use alluvium_device::Operation;
-    use alluvium_device::simulated::{Fault, SimDirectory};
-    use alluvium_sim::Part;
-    use alluvium_storage::Directories;
+    use alluvium_device::DeviceOperation;
+    use alluvium_device::simulated::{InjectedFault, SimDirectory};
+    use alluvium_sim::PrefixDirectory;
+    use alluvium_storage::TierDirectories;
 
     #[test]
     fn a_tier_is_used_again_although_the_first_directory_is_full() {
         let machine = SimDirectory::new(1);
         let whole: Arc<dyn Directory> = Arc::new(machine.reopen());
-        let part = |prefix| Arc::new(Part::of(&whole, prefix));
-        let directories = Directories::from(part("one.")).and(part("two."));
-        let scale = Scale::small(7, 6 << 10, 96 << 10);
+        let part = |prefix| Arc::new(PrefixDirectory::of(&whole, prefix));
+        let directories = TierDirectories::from(part("one.")).and(part("two."));
+        let scale = StoreScale::small(7, 6 << 10, 96 << 10);
         let db = Options::new()
             .simulated(scale, || 1000)
             .open_in(directories)
@@ -291,7 +291,11 @@ mod tests {
             let list = TierList::read(&**db.engine().store.directory());
             list.unwrap().unwrap().tiers[0].is_drained
         });
-        let full = || Fault::full(Operation::Grow).on("one.tiers.new").sticky();
+        let full = || {
+            InjectedFault::full(DeviceOperation::Grow)
+                .on("one.tiers.new")
+                .sticky()
+        };
         // A tier that has failed was not drained, so nothing need be recorded.
         db.note_tiers(1, false).unwrap();
         machine.inject(full());

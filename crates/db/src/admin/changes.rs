@@ -2,9 +2,9 @@
 
 use crate::db::Db;
 use crate::error::{Error, Result};
-use crate::schema::format::{self, CATALOG, Write, Writes};
-use crate::shared::Shared;
-use alluvium_base::Kind;
+use crate::schema::format::{self, CATALOG, LogWrite, LogWriteIter};
+use crate::shared::SharedStore;
+use alluvium_base::MessageKind;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -79,14 +79,14 @@ pub struct ChangeSet {
 /// An iterator over commits, in commit order: see [`Db::changes_since`](crate::Db::changes_since).
 /// Returns `None` after the last visible commit, and continues once there are more.
 #[must_use]
-pub struct Changes {
-    shared: Arc<Shared>,
+pub struct ChangeStream {
+    shared: Arc<SharedStore>,
     /// Sequence number up to which the log was read.
     after: u64,
     read: VecDeque<ChangeSet>,
 }
 
-impl fmt::Debug for Changes {
+impl fmt::Debug for ChangeStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Changes")
             .field("after", &self.after)
@@ -94,9 +94,9 @@ impl fmt::Debug for Changes {
     }
 }
 
-impl Changes {
-    pub(crate) fn new(shared: &Arc<Shared>, after: u64) -> Result<Changes> {
-        let mut changes = Changes {
+impl ChangeStream {
+    pub(crate) fn new(shared: &Arc<SharedStore>, after: u64) -> Result<ChangeStream> {
+        let mut changes = ChangeStream {
             shared: Arc::clone(shared),
             after,
             read: VecDeque::new(),
@@ -133,7 +133,7 @@ impl Changes {
                 })?;
             let reached = reached.ok_or_else(gone)?;
             for (sequence, record) in records {
-                let changes: Vec<Change> = Writes::new(&record)
+                let changes: Vec<Change> = LogWriteIter::new(&record)
                     .flatten()
                     .filter_map(|write| self.change(&write))
                     .collect();
@@ -148,9 +148,10 @@ impl Changes {
 
     /// Converts a write of the log; `None` if it belongs to the store itself or to an unknown
     /// keyspace.
-    fn change(&self, write: &Write<'_>) -> Option<Change> {
-        let (Write::One { key, .. } | Write::Range { start: key, .. } | Write::Ingest { first: key, .. }) =
-            write
+    fn change(&self, write: &LogWrite<'_>) -> Option<Change> {
+        let (LogWrite::One { key, .. }
+        | LogWrite::Range { start: key, .. }
+        | LogWrite::Ingest { first: key, .. }) = write
         else {
             return None;
         };
@@ -158,9 +159,9 @@ impl Changes {
         let keyspace = self.shared.engine.catalog.by_id(id)?.name();
         let own = |key: &[u8]| key[len.min(key.len())..].to_vec();
         Some(match *write {
-            Write::One {
+            LogWrite::One {
                 key,
-                kind: Kind::Put,
+                kind: MessageKind::Put,
                 expires_ms,
                 operand,
             } => Change::Put {
@@ -169,35 +170,35 @@ impl Changes {
                 value: operand.to_vec(),
                 expires: (expires_ms > 0).then(|| SystemTime::UNIX_EPOCH + Duration::from_millis(expires_ms)),
             },
-            Write::One {
+            LogWrite::One {
                 key,
-                kind: Kind::Delete,
+                kind: MessageKind::Delete,
                 ..
             } => Change::Delete {
                 keyspace,
                 key: own(key),
             },
-            Write::One { key, operand, .. } => Change::Merge {
+            LogWrite::One { key, operand, .. } => Change::Merge {
                 keyspace,
                 key: own(key),
                 operand: operand.to_vec(),
             },
-            Write::Range { start, end } => Change::DeleteRange {
+            LogWrite::Range { start, end } => Change::DeleteRange {
                 keyspace,
                 start: own(start),
                 end: (format::split(end).map(|(_, id)| id) == Some(id)).then(|| own(end)),
             },
-            Write::Ingest { first, last } => Change::Ingest {
+            LogWrite::Ingest { first, last } => Change::Ingest {
                 keyspace,
                 first: own(first),
                 last: own(last),
             },
-            Write::Volatile => return None,
+            LogWrite::Volatile => return None,
         })
     }
 }
 
-impl Iterator for Changes {
+impl Iterator for ChangeStream {
     type Item = Result<ChangeSet>;
 
     fn next(&mut self) -> Option<Result<ChangeSet>> {
@@ -239,7 +240,7 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::ChangesGone`], with the number from which the log is complete; I/O errors.
-    pub fn changes_since(&self, sequence: u64) -> Result<Changes> {
-        Changes::new(self.shared(), sequence)
+    pub fn changes_since(&self, sequence: u64) -> Result<ChangeStream> {
+        ChangeStream::new(self.shared(), sequence)
     }
 }

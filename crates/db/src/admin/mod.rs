@@ -5,7 +5,7 @@
 //!
 //! *Does not know*: how a commit or a lookup works.
 //!
-//! *Read in this order*: `open.rs` with `place.rs` and `tiers/`; `backup.rs`, `restore.rs`,
+//! *Read in this order*: `open.rs` with `path_checks.rs` and `tiers/`; `backup.rs`, `restore.rs`,
 //! `repair.rs`, `change_tiers.rs`; `changes.rs` (following all changes); `stats/` and `outline.rs`;
 //! `simulation.rs` (stores of tests).
 
@@ -14,7 +14,7 @@ pub(crate) mod change_tiers;
 pub(crate) mod changes;
 pub(crate) mod open;
 pub(crate) mod outline;
-pub(crate) mod place;
+pub(crate) mod path_checks;
 pub(crate) mod repair;
 pub(crate) mod restore;
 pub mod simulation;

@@ -1,13 +1,13 @@
 //! Opening a store: in directories, for reading only, or in memory.
 
-use crate::admin::place;
+use crate::admin::path_checks;
 use crate::admin::tiers;
 use crate::db::Db;
 use crate::error::Result;
-use crate::options::store::Existing;
+use crate::options::store::ExistencePolicy;
 use crate::options::{OpenMode, Options};
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_storage::Directories;
+use alluvium_storage::TierDirectories;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -34,20 +34,20 @@ impl Options {
         let places = match self.mode {
             _ if tiers::is_store(path) => tiers::existing(path, &self.tiers)?,
             OpenMode::OpenOrCreate | OpenMode::New => {
-                place::nothing_else(path)?;
+                path_checks::nothing_else(path)?;
                 tiers::new(path, &self.tiers)?
             }
             OpenMode::Existing | OpenMode::ReadOnly => {
-                place::no_file(path)?;
+                path_checks::no_file(path)?;
                 tiers::existing(path, &self.tiers)?
             }
         };
         let options = self.limited(&places);
         let existing = match self.mode {
             OpenMode::ReadOnly => return options.read_only_in(&places.directories),
-            OpenMode::OpenOrCreate => Existing::OpenOrCreate,
-            OpenMode::New => Existing::Create,
-            OpenMode::Existing => Existing::Open,
+            OpenMode::OpenOrCreate => ExistencePolicy::OpenOrCreate,
+            OpenMode::New => ExistencePolicy::Create,
+            OpenMode::Existing => ExistencePolicy::Open,
         };
         let db = Db::open_in(&places.directories, &options, existing)?;
         places.close_drained(&db.engine().store);
@@ -70,12 +70,12 @@ impl Options {
     /// # Errors
     /// [`Error::BadOption`](crate::Error::BadOption).
     pub fn in_memory(&self) -> Result<Db> {
-        Db::open_in(Arc::new(MemoryDirectory::new()), self, Existing::Create)
+        Db::open_in(Arc::new(MemoryDirectory::new()), self, ExistencePolicy::Create)
     }
 
     /// Opens an existing store for reading only, in directories provided by the caller.
-    pub(crate) fn read_only_in(&self, directories: &Directories) -> Result<Db> {
+    pub(crate) fn read_only_in(&self, directories: &TierDirectories) -> Result<Db> {
         let above = tiers::overlaid(directories)?;
-        Db::open_in(above, &self.clone().workers(0), Existing::ReadOnly)
+        Db::open_in(above, &self.clone().workers(0), ExistencePolicy::ReadOnly)
     }
 }

@@ -2,14 +2,14 @@
 
 use crate::admin::tiers::{self, overlaid};
 use crate::engine::progress::Progress;
-use crate::engine::{Engine, Salvaged};
+use crate::engine::{Engine, StoreSalvage};
 use crate::error::Result;
 use crate::options::Options;
-use alluvium_device::Access;
+use alluvium_device::FileAccessMode;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::superblock::{self, SuperblockFile};
-use alluvium_storage::{DAMAGE_ADVICE, Directories};
-use alluvium_trees::tiered::{Depth, Lost};
+use alluvium_storage::{DAMAGE_ADVICE, TierDirectories};
+use alluvium_trees::tiered::{CheckLevel, LostRange};
 use std::fmt;
 use std::path::Path;
 
@@ -42,8 +42,8 @@ impl RepairReport {
 
     /// Adds the results to the report. `is_all` means that the data of a newer generation was
     /// recovered elsewhere.
-    fn tell(&mut self, salvaged: &Salvaged, is_all: bool) {
-        let Salvaged {
+    fn tell(&mut self, salvaged: &StoreSalvage, is_all: bool) {
+        let StoreSalvage {
             generation,
             cut,
             report,
@@ -166,16 +166,16 @@ impl Options {
 
     pub(crate) fn repair_on(
         &self,
-        directories: &Directories,
+        directories: &TierDirectories,
         mut progress: impl FnMut(Progress),
     ) -> Result<RepairReport> {
         let options = self.clone().workers(0);
         superblock::require(&**directories.first())?;
         let mut report = RepairReport::default();
-        let Choice { than, is_all } = choose(directories, &options, &mut report)?;
+        let GenerationChoice { than, is_all } = choose(directories, &options, &mut report)?;
         let (engine, salvaged) = Engine::repair(directories.clone(), &options, than)?;
         report.tell(&salvaged, is_all);
-        let (unreadable, mended) = engine.mend()?;
+        let (unreadable, mended) = engine.repair_runs()?;
         report.done.extend(mended);
         for lost in salvaged.lost.iter().chain(&unreadable) {
             report.lost.extend(told(lost, &engine));
@@ -185,7 +185,9 @@ impl Options {
             report.lost.push(format!("what generation {newest} alone held"));
         }
         engine.checkpoint_everything()?;
-        report.left = engine.check(Depth::Everything, &mut progress)?.into_sentences();
+        report.left = engine
+            .check(CheckLevel::Everything, &mut progress)?
+            .into_sentences();
         engine.close()?;
         report.settle();
         Ok(report)
@@ -193,7 +195,7 @@ impl Options {
 }
 
 /// Result of a trial in memory.
-struct Attempt {
+struct RepairTrial {
     /// Nothing of the tree is lost.
     keeps_tree: bool,
     /// Last commit if the log is complete above the tree; `None` if records are missing.
@@ -202,7 +204,7 @@ struct Attempt {
 
 /// The chosen generation.
 #[derive(Default)]
-struct Choice {
+struct GenerationChoice {
     /// Use the generation before this one; `None` for the newest.
     than: Option<u64>,
     /// The chosen generation loses nothing of the newest.
@@ -212,12 +214,16 @@ struct Choice {
 /// Chooses the newest generation, unless it cannot be used, or loses data that the previous
 /// generation has while the log supplies the rest. The trial runs in memory, so that the older
 /// generation is not overwritten before the newest is known to be usable.
-fn choose(directories: &Directories, options: &Options, report: &mut RepairReport) -> Result<Choice> {
-    let attempt = |than| -> Result<Attempt> {
+fn choose(
+    directories: &TierDirectories,
+    options: &Options,
+    report: &mut RepairReport,
+) -> Result<GenerationChoice> {
+    let attempt = |than| -> Result<RepairTrial> {
         let (engine, salvaged) = Engine::repair(overlaid(directories)?, options, than)?;
         let log = &salvaged.report;
         let is_dense = log.missing.is_empty() && log.dropped_records == 0;
-        let attempt = Attempt {
+        let attempt = RepairTrial {
             keeps_tree: salvaged.lost.is_empty(),
             keeps_log_to: is_dense.then(|| engine.visible()),
         };
@@ -225,21 +231,21 @@ fn choose(directories: &Directories, options: &Options, report: &mut RepairRepor
         Ok(attempt)
     };
     let first = match attempt(None) {
-        Ok(first) if first.keeps_tree => return Ok(Choice::default()),
+        Ok(first) if first.keeps_tree => return Ok(GenerationChoice::default()),
         Err(error) if !error.is_damage() => return Err(error),
         first => first,
     };
-    let newest = SuperblockFile::open(&**directories.first(), Access::ReadOnly);
+    let newest = SuperblockFile::open(&**directories.first(), FileAccessMode::ReadOnly);
     let newest = newest.map(|file| (file.durable().generation, file.durable().cut));
     let Ok((newest, cut)) = newest else {
-        return first.map(|_| Choice::default());
+        return first.map(|_| GenerationChoice::default());
     };
     let older = attempt(Some(newest));
-    let is_all = |older: &Attempt| older.keeps_tree && older.keeps_log_to >= Some(cut);
+    let is_all = |older: &RepairTrial| older.keeps_tree && older.keeps_log_to >= Some(cut);
     let is_all = older.as_ref().is_ok_and(is_all);
     let why = match (first, older) {
         (Ok(_), Ok(_)) if is_all => String::new(),
-        (Ok(_), _) => return Ok(Choice::default()),
+        (Ok(_), _) => return Ok(GenerationChoice::default()),
         (Err(error), Ok(_)) => format!(": {error}"),
         (Err(error), Err(_)) => return Err(error),
     };
@@ -251,14 +257,14 @@ fn choose(directories: &Directories, options: &Options, report: &mut RepairRepor
     report.done.push(format!(
         "generation {newest} leads to damage, so the one before was taken{rest}{why}"
     ));
-    Ok(Choice {
+    Ok(GenerationChoice {
         than: Some(newest),
         is_all,
     })
 }
 
 /// Describes the lost data, by keyspace.
-fn told(lost: &Lost, engine: &Engine) -> Vec<String> {
+fn told(lost: &LostRange, engine: &Engine) -> Vec<String> {
     let catalog = &engine.catalog;
     let of_keyspace = |name: String| {
         let definition = catalog.get(&name)?;

@@ -5,8 +5,8 @@ use crate::db::Db;
 use crate::engine::progress::Progress;
 use crate::error::{Error, Result};
 use crate::options::Options;
-use crate::options::store::Existing;
-use alluvium_storage::{Directories, superblock};
+use crate::options::store::ExistencePolicy;
+use alluvium_storage::{TierDirectories, superblock};
 use std::path::Path;
 
 /// Restores a store from a backup: copies it into a directory, which is created if necessary and
@@ -58,13 +58,13 @@ impl Options {
     /// Like [`Options::restore`], with directories provided by the caller.
     pub(crate) fn restore_on(
         &self,
-        from: &Directories,
-        to: &Directories,
+        from: &TierDirectories,
+        to: &TierDirectories,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<()> {
         let options = self.clone().workers(0);
         superblock::require(&**from.first())?;
-        let backup = Db::open_in(overlaid(from)?, &options, Existing::Open)?;
+        let backup = Db::open_in(overlaid(from)?, &options, ExistencePolicy::Open)?;
         backup.copy_to_in(to, progress)?;
         drop(backup);
         let findings = options.findings(to, progress);
@@ -81,8 +81,8 @@ impl Options {
     }
 
     /// Returns the defects of a copy.
-    fn findings(&self, copy: &Directories, progress: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
-        let copy = Db::open_in(copy, self, Existing::Open)?;
+    fn findings(&self, copy: &TierDirectories, progress: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
+        let copy = Db::open_in(copy, self, ExistencePolicy::Open)?;
         let findings = copy.check_report(progress)?.into_sentences();
         copy.close()?;
         Ok(findings)

@@ -10,22 +10,22 @@ use crate::db::Db;
 use crate::engine::progress::Progress;
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
-use crate::options::kind::Structure;
-use crate::options::store::Existing;
+use crate::options::kind::StructureKind;
+use crate::options::store::ExistencePolicy;
 use crate::options::{KeyspaceOptions, Options, TierOptions};
 use alluvium_base::ErrorKind;
 use alluvium_device::Directory;
-use alluvium_storage::Directories;
+use alluvium_storage::TierDirectories;
 use std::sync::Arc;
 
-pub use crate::options::scale::Scale;
-pub use alluvium_trees::levels::Filters;
+pub use crate::options::scale::StoreScale;
+pub use alluvium_trees::levels::FilterSource;
 
 /// Opens stores in directories provided by the caller, which may be in memory or simulated.
-pub trait OpenIn {
+pub trait DirectoryOpener {
     /// Sets the scale and the clock (milliseconds since 1970), and disables all threads.
     #[must_use]
-    fn simulated(self, scale: Scale, now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Self;
+    fn simulated(self, scale: StoreScale, now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Self;
 
     /// Sets only the clock, in milliseconds since 1970.
     #[must_use]
@@ -35,31 +35,31 @@ pub trait OpenIn {
     ///
     /// # Errors
     /// As [`Options::open`].
-    fn open_in(&self, directories: impl Into<Directories>) -> Result<Db>;
+    fn open_in(&self, directories: impl Into<TierDirectories>) -> Result<Db>;
 
     /// Opens an existing store.
     ///
     /// # Errors
     /// As [`Options::open`].
-    fn open_existing_in(&self, directories: impl Into<Directories>) -> Result<Db>;
+    fn open_existing_in(&self, directories: impl Into<TierDirectories>) -> Result<Db>;
 
     /// Creates a store in a directory without one.
     ///
     /// # Errors
     /// As [`Options::open`].
-    fn create_in(&self, directories: impl Into<Directories>) -> Result<Db>;
+    fn create_in(&self, directories: impl Into<TierDirectories>) -> Result<Db>;
 
     /// Opens an existing store for reading only.
     ///
     /// # Errors
     /// As [`Options::open`].
-    fn open_read_only_in(&self, directories: impl Into<Directories>) -> Result<Db>;
+    fn open_read_only_in(&self, directories: impl Into<TierDirectories>) -> Result<Db>;
 
     /// Repairs the store in a directory.
     ///
     /// # Errors
     /// As [`Options::repair`].
-    fn repair_in(&self, directories: impl Into<Directories>) -> Result<RepairReport>;
+    fn repair_in(&self, directories: impl Into<TierDirectories>) -> Result<RepairReport>;
 
     /// Copies a backup into a directory, and verifies the copy.
     ///
@@ -67,14 +67,14 @@ pub trait OpenIn {
     /// As [`Options::restore`].
     fn restore_in(
         &self,
-        from: impl Into<Directories>,
-        to: impl Into<Directories>,
+        from: impl Into<TierDirectories>,
+        to: impl Into<TierDirectories>,
         progress: impl FnMut(Progress),
     ) -> Result<()>;
 }
 
-impl OpenIn for Options {
-    fn simulated(mut self, scale: Scale, now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Options {
+impl DirectoryOpener for Options {
+    fn simulated(mut self, scale: StoreScale, now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Options {
         self.scale = Some(scale);
         self.clock = Arc::new(now_ms);
         self.workers(0)
@@ -85,30 +85,30 @@ impl OpenIn for Options {
         self
     }
 
-    fn open_in(&self, directories: impl Into<Directories>) -> Result<Db> {
-        Db::open_in(directories, self, Existing::OpenOrCreate)
+    fn open_in(&self, directories: impl Into<TierDirectories>) -> Result<Db> {
+        Db::open_in(directories, self, ExistencePolicy::OpenOrCreate)
     }
 
-    fn open_existing_in(&self, directories: impl Into<Directories>) -> Result<Db> {
-        Db::open_in(directories, self, Existing::Open)
+    fn open_existing_in(&self, directories: impl Into<TierDirectories>) -> Result<Db> {
+        Db::open_in(directories, self, ExistencePolicy::Open)
     }
 
-    fn create_in(&self, directories: impl Into<Directories>) -> Result<Db> {
-        Db::open_in(directories, self, Existing::Create)
+    fn create_in(&self, directories: impl Into<TierDirectories>) -> Result<Db> {
+        Db::open_in(directories, self, ExistencePolicy::Create)
     }
 
-    fn open_read_only_in(&self, directories: impl Into<Directories>) -> Result<Db> {
+    fn open_read_only_in(&self, directories: impl Into<TierDirectories>) -> Result<Db> {
         self.read_only_in(&directories.into())
     }
 
-    fn repair_in(&self, directories: impl Into<Directories>) -> Result<RepairReport> {
+    fn repair_in(&self, directories: impl Into<TierDirectories>) -> Result<RepairReport> {
         self.repair_on(&directories.into(), |_| ())
     }
 
     fn restore_in(
         &self,
-        from: impl Into<Directories>,
-        to: impl Into<Directories>,
+        from: impl Into<TierDirectories>,
+        to: impl Into<TierDirectories>,
         mut progress: impl FnMut(Progress),
     ) -> Result<()> {
         self.restore_on(&from.into(), &to.into(), &mut progress)
@@ -116,13 +116,16 @@ impl OpenIn for Options {
 }
 
 /// Operations of simulations on an open store.
-pub trait Simulated {
+pub trait SimulationOperations {
     /// Copies the store into a directory provided by the caller: see [`Db::checkpoint_to`].
     ///
     /// # Errors
     /// As [`Db::checkpoint_to`].
-    fn checkpoint_to_in(&self, target: impl Into<Directories>, progress: impl FnMut(Progress))
-    -> Result<u64>;
+    fn checkpoint_to_in(
+        &self,
+        target: impl Into<TierDirectories>,
+        progress: impl FnMut(Progress),
+    ) -> Result<u64>;
 
     /// Adds a tier in a directory provided by the caller: see [`Db::add_tier`].
     ///
@@ -146,10 +149,10 @@ pub trait Simulated {
     fn abandon(&self);
 }
 
-impl Simulated for Db {
+impl SimulationOperations for Db {
     fn checkpoint_to_in(
         &self,
-        target: impl Into<Directories>,
+        target: impl Into<TierDirectories>,
         mut progress: impl FnMut(Progress),
     ) -> Result<u64> {
         self.back_up(&target.into(), &mut progress)
@@ -166,7 +169,7 @@ impl Simulated for Db {
     }
 
     fn keyspace_in_map(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
-        self.keyspace_in(name, Structure::Map, options)
+        self.keyspace_in(name, StructureKind::Map, options)
     }
 
     fn abandon(&self) {

@@ -4,15 +4,15 @@
 //! leaves, and the structure of keyspaces that do not specify one.
 
 use crate::options::Options;
-use crate::options::store::Plan;
+use crate::options::store::ResolvedOptions;
 use alluvium_model::best_node;
-use alluvium_model::structures::{Machine, Setting, Structure, Workload};
+use alluvium_model::structures::{MachineProfile, StructureModel, TieredSettings, WorkloadProfile};
 use std::fmt;
 
 /// A setting that was chosen by the store or given by an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Choice {
+pub struct SettingChoice {
     /// Name of the setting.
     pub name: &'static str,
     /// Its value, with the unit.
@@ -21,14 +21,14 @@ pub struct Choice {
     pub why: String,
 }
 
-impl fmt::Display for Choice {
+impl fmt::Display for SettingChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} ({})", self.name, self.value, self.why)
     }
 }
 
-fn choice(name: &'static str, value: String, why: impl Into<String>) -> Choice {
-    Choice {
+fn choice(name: &'static str, value: String, why: impl Into<String>) -> SettingChoice {
+    SettingChoice {
         name,
         value,
         why: why.into(),
@@ -49,7 +49,7 @@ fn by(option: &str, is_said: bool, otherwise: &str) -> String {
 }
 
 /// Returns the division of memory.
-fn memory(options: &Options, plan: &Plan) -> Vec<Choice> {
+fn memory(options: &Options, plan: &ResolvedOptions) -> Vec<SettingChoice> {
     let scale = &plan.scale;
     vec![
         choice(
@@ -88,7 +88,7 @@ fn memory(options: &Options, plan: &Plan) -> Vec<Choice> {
 }
 
 /// Returns the choices made when a store is opened with these options.
-pub(crate) fn of(options: &Options, plan: &Plan) -> Vec<Choice> {
+pub(crate) fn of(options: &Options, plan: &ResolvedOptions) -> Vec<SettingChoice> {
     let device = &plan.device;
     let half = device.half_bandwidth();
     let mut all = memory(options, plan);
@@ -132,25 +132,25 @@ pub(crate) fn of(options: &Options, plan: &Plan) -> Vec<Choice> {
 
 /// Returns the structure of keyspaces that do not specify one, compared with the next best by the
 /// models.
-pub(crate) fn structure(plan: &Plan) -> Option<Choice> {
-    let machine = Machine {
+pub(crate) fn structure(plan: &ResolvedOptions) -> Option<SettingChoice> {
+    let machine = MachineProfile {
         memory_bytes: plan.memory as f64,
         device: plan.device,
-        ..Machine::default()
+        ..MachineProfile::default()
     };
-    let usual = Workload::default();
-    let workload = Workload {
+    let usual = WorkloadProfile::default();
+    let workload = WorkloadProfile {
         keys: (DATA_OF_MEMORY * plan.memory as f64 / USUAL_RECORD as f64).max(2.0),
         ..usual
     };
-    let ns = |structure: &Structure| {
+    let ns = |structure: &StructureModel| {
         let cost = structure.cost_alone(&workload, &machine).ok()?;
         Some((cost.total_ns.middle, cost.name))
     };
-    let (ours, _) = ns(&Structure::Tiered(Setting::USUAL))?;
-    let others = Structure::CHOICES
+    let (ours, _) = ns(&StructureModel::Tiered(TieredSettings::USUAL))?;
+    let others = StructureModel::CHOICES
         .iter()
-        .filter(|one| one.is_ordered() && !matches!(one, Structure::Tiered(_)));
+        .filter(|one| one.is_ordered() && !matches!(one, StructureModel::Tiered(_)));
     let (next, name) = others
         .filter_map(ns)
         .min_by(|one, other| one.0.total_cmp(&other.0))?;

@@ -1,6 +1,6 @@
 //! Threads that wait for the device while tasks sleep.
 
-use alluvium_storage::Watched;
+use alluvium_storage::WatchedRead;
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,40 +9,40 @@ use std::thread::JoinHandle;
 /// The threads that wait for the devices of a store, one for each part of the device.
 #[derive(Debug, Default)]
 pub(crate) struct Reactor {
-    state: Mutex<State>,
+    state: Mutex<ReactorState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    lanes: HashMap<usize, Arc<Lane>>,
+struct ReactorState {
+    lanes: HashMap<usize, Arc<ReactorLane>>,
     threads: Vec<JoinHandle<()>>,
     is_stopped: bool,
 }
 
 /// Queue of the thread of one part of the device.
 #[derive(Debug, Default)]
-struct Lane {
-    queue: Mutex<Queue>,
+struct ReactorLane {
+    queue: Mutex<ReactorQueue>,
     arrived: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
-    arrivals: Vec<Watched>,
+struct ReactorQueue {
+    arrivals: Vec<WatchedRead>,
     is_stopped: bool,
 }
 
 impl Reactor {
     /// Makes a thread wait for these reads; waits on the calling thread if no thread can be
     /// started.
-    pub(crate) fn watch(&self, watched: Watched) {
-        match self.lane(watched.home()) {
+    pub(crate) fn watch(&self, watched: WatchedRead) {
+        match self.lane(watched.device_part()) {
             Some(lane) => lane.push(watched),
             None => wait(&watched),
         }
     }
 
-    fn lane(&self, home: usize) -> Option<Arc<Lane>> {
+    fn lane(&self, home: usize) -> Option<Arc<ReactorLane>> {
         let mut state = self.state.lock();
         if state.is_stopped {
             return None;
@@ -50,7 +50,7 @@ impl Reactor {
         if let Some(lane) = state.lanes.get(&home) {
             return Some(Arc::clone(lane));
         }
-        let lane = Arc::new(Lane::default());
+        let lane = Arc::new(ReactorLane::default());
         let theirs = Arc::clone(&lane);
         let thread = std::thread::Builder::new()
             .name(format!("alluvium-read-{home}"))
@@ -87,14 +87,14 @@ impl Reactor {
     }
 }
 
-fn wait(watched: &Watched) {
+fn wait(watched: &WatchedRead) {
     while !watched.settle() {
         watched.wait_some();
     }
 }
 
-impl Lane {
-    fn push(&self, watched: Watched) {
+impl ReactorLane {
+    fn push(&self, watched: WatchedRead) {
         let mut queue = self.queue.lock();
         if queue.is_stopped {
             drop(queue);
@@ -106,7 +106,7 @@ impl Lane {
     }
 
     fn run(&self) {
-        let mut under_way: Vec<Watched> = Vec::new();
+        let mut under_way: Vec<WatchedRead> = Vec::new();
         loop {
             {
                 let mut queue = self.queue.lock();

@@ -7,12 +7,12 @@
 //! user's threads, which would otherwise wait for a whole time slice of the scheduler. If the
 //! workers fall behind because of that, writers are throttled (`engine/throttle.rs`).
 
-use crate::engine::{Duty, Engine, Worked};
+use crate::engine::{Engine, SliceOutcome, WorkerDuty};
 use crate::error::Error;
-use crate::options::Background;
-use crate::options::limits::{self, Bucket, Leave};
+use crate::options::BackgroundLimits;
+use crate::options::limits::{self, SliceDecision, TokenBucket};
 use crate::options::machine;
-use alluvium_base::{MIB, Sequence};
+use alluvium_base::{MIB, SequenceNumber};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -53,19 +53,19 @@ const BALANCE: Duration = Duration::from_secs(1);
 
 /// Visible sequence numbers at recent times, oldest first.
 #[derive(Debug, Default)]
-struct Seen {
-    moments: VecDeque<(Instant, Sequence)>,
+struct VisibilityHistory {
+    moments: VecDeque<(Instant, SequenceNumber)>,
     /// Sequence number of the newest entry that was removed.
-    behind: Sequence,
+    behind: SequenceNumber,
 }
 
-impl Seen {
-    fn note(&mut self, now: Instant, visible: Sequence) {
+impl VisibilityHistory {
+    fn note(&mut self, now: Instant, visible: SequenceNumber) {
         self.moments.push_back((now, visible));
     }
 
     /// Returns the last commit that was visible at least `age` before the newest entry.
-    fn until(&mut self, age: Duration) -> Sequence {
+    fn until(&mut self, age: Duration) -> SequenceNumber {
         let now = self.moments.back().map(|&(moment, _)| moment);
         while let (Some(now), Some(&(moment, visible))) = (now, self.moments.front())
             && now.duration_since(moment) >= age
@@ -78,26 +78,26 @@ impl Seen {
 }
 
 /// State of the keeper between rounds.
-struct Keeping {
-    seen: Seen,
+struct HousekeepingState {
+    seen: VisibilityHistory,
     /// Time of the last balancing of the caches.
     balanced: Instant,
     busy_until: Instant,
     deletes_since: Option<Instant>,
     /// Cut of the newest checkpoint while the tree has grown beyond it, and the time since when
     /// this cut has been the newest.
-    outgrown: (Option<Sequence>, Instant),
+    outgrown: (Option<SequenceNumber>, Instant),
 }
 
 /// The background threads of one store.
 #[derive(Debug)]
-pub(crate) struct Workers {
-    shared: Arc<Shared>,
+pub(crate) struct BackgroundWorkers {
+    shared: Arc<WorkerShared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct WorkerShared {
     engine: Arc<Engine>,
     stop: AtomicBool,
     /// First error that no writer has been told of yet.
@@ -106,20 +106,20 @@ struct Shared {
     lock: Mutex<()>,
     stopping: Condvar,
     sync_interval: Duration,
-    caps: Background,
-    bucket: Mutex<Bucket>,
+    caps: BackgroundLimits,
+    bucket: Mutex<TokenBucket>,
     started: Instant,
 }
 
-impl Workers {
+impl BackgroundWorkers {
     /// Starts `workers` workers and the service threads. With zero workers there are no threads.
     pub(crate) fn start(
         engine: &Arc<Engine>,
         workers: usize,
         sync_interval: Duration,
-        caps: Background,
-    ) -> Workers {
-        let shared = Arc::new(Shared {
+        caps: BackgroundLimits,
+    ) -> BackgroundWorkers {
+        let shared = Arc::new(WorkerShared {
             engine: Arc::clone(engine),
             stop: AtomicBool::new(false),
             failure: Mutex::new(None),
@@ -134,10 +134,10 @@ impl Workers {
         // Before the log uses the available space.
         engine.fit_reserve();
         let mut threads = Vec::new();
-        let mut spawn = |name: String, run: fn(&Shared)| {
+        let mut spawn = |name: String, run: fn(&WorkerShared)| {
             let shared = Arc::clone(&shared);
             let thread = std::thread::Builder::new().name(name).spawn(move || {
-                machine::stand_back();
+                machine::lower_priority();
                 run(&shared);
             });
             match thread {
@@ -148,21 +148,21 @@ impl Workers {
         };
         for number in 1..workers {
             spawn(format!("alluvium-work-{number}"), |shared| {
-                shared.work(Duty::Compact);
+                shared.work(WorkerDuty::Compact);
             });
         }
         if workers > 0 {
-            spawn("alluvium-work-0".to_owned(), Shared::compact_in_between);
-            spawn("alluvium-prepare".to_owned(), Shared::prepare);
+            spawn("alluvium-work-0".to_owned(), WorkerShared::compact_in_between);
+            spawn("alluvium-prepare".to_owned(), WorkerShared::prepare);
             spawn("alluvium-write-out".to_owned(), |shared| {
-                shared.work(Duty::Incorporate);
+                shared.work(WorkerDuty::Incorporate);
             });
             spawn("alluvium-checkpoint".to_owned(), |shared| {
-                shared.work(Duty::Checkpoint);
+                shared.work(WorkerDuty::Checkpoint);
             });
-            spawn("alluvium-keep".to_owned(), Shared::keep);
+            spawn("alluvium-keep".to_owned(), WorkerShared::keep);
         }
-        Workers {
+        BackgroundWorkers {
             shared,
             threads: Mutex::new(threads),
         }
@@ -191,12 +191,12 @@ impl Workers {
     }
 }
 
-impl Shared {
+impl WorkerShared {
     fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
 
-    fn work(&self, duty: Duty) {
+    fn work(&self, duty: WorkerDuty) {
         while !self.is_stopped() {
             self.slice(duty);
         }
@@ -206,9 +206,9 @@ impl Shared {
     fn prepare(&self) {
         let mut is_written = false;
         while !self.is_stopped() {
-            match self.engine.work_at(Duty::Prepare) {
-                Ok(Worked::Something) => is_written = true,
-                Ok(Worked::Nothing) => {
+            match self.engine.work_at(WorkerDuty::Prepare) {
+                Ok(SliceOutcome::Something) => is_written = true,
+                Ok(SliceOutcome::Nothing) => {
                     self.pause(if is_written { SOON } else { REST });
                     is_written = false;
                 }
@@ -221,24 +221,24 @@ impl Shared {
     fn compact_in_between(&self) {
         while !self.is_stopped() {
             let calls = self.engine.calls();
-            if self.engine.is_incorporating() && !self.engine.presses() {
-                self.engine.rest(calls, REST);
+            if self.engine.is_incorporating() && !self.engine.is_compaction_urgent() {
+                self.engine.wait_for_call(calls, REST);
             } else {
-                self.slice(Duty::Compact);
+                self.slice(WorkerDuty::Compact);
             }
         }
     }
 
-    fn slice(&self, duty: Duty) {
-        if duty == Duty::Compact && self.is_capped() {
+    fn slice(&self, duty: WorkerDuty) {
+        if duty == WorkerDuty::Compact && self.is_capped() {
             return;
         }
         let calls = self.engine.calls();
         let began = Instant::now();
         match self.engine.work_at(duty) {
-            Ok(Worked::Something) if duty == Duty::Compact => self.rest_after(began),
-            Ok(Worked::Something) => {}
-            Ok(Worked::Nothing) => self.engine.rest(calls, REST),
+            Ok(SliceOutcome::Something) if duty == WorkerDuty::Compact => self.rest_after(began),
+            Ok(SliceOutcome::Something) => {}
+            Ok(SliceOutcome::Nothing) => self.engine.wait_for_call(calls, REST),
             Err(error) => self.failed(&error),
         }
     }
@@ -246,18 +246,18 @@ impl Shared {
     /// Pauses if compactions have used up their bytes. Returns whether it paused.
     fn is_capped(&self) -> bool {
         let (engine, now) = (&self.engine, self.started.elapsed());
-        let hurries = engine.hurries();
+        let hurries = engine.must_lift_limits();
         let leave = self
             .bucket
             .lock()
             .ask(&self.caps, now, engine.moved_bytes(), hurries);
         match leave {
-            Leave::Go => false,
-            Leave::Yield => {
-                engine.tallies.cap_yields.fetch_add(1, Ordering::Relaxed);
+            SliceDecision::Go => false,
+            SliceDecision::Yield => {
+                engine.counters.cap_yields.fetch_add(1, Ordering::Relaxed);
                 false
             }
-            Leave::Rest(rest) => {
+            SliceDecision::Rest(rest) => {
                 self.rest(rest);
                 true
             }
@@ -267,8 +267,8 @@ impl Shared {
     /// Pauses if a slice has exceeded its share of the processor.
     fn rest_after(&self, began: Instant) {
         if let Some(rest) = limits::rest_after(&self.caps, began.elapsed()) {
-            if self.engine.hurries() {
-                self.engine.tallies.cap_yields.fetch_add(1, Ordering::Relaxed);
+            if self.engine.must_lift_limits() {
+                self.engine.counters.cap_yields.fetch_add(1, Ordering::Relaxed);
             } else {
                 self.rest(rest);
             }
@@ -276,7 +276,7 @@ impl Shared {
     }
 
     fn rest(&self, rest: Duration) {
-        let capped = &self.engine.tallies.capped_us;
+        let capped = &self.engine.counters.capped_us;
         capped.fetch_add(rest.as_micros() as u64, Ordering::Relaxed);
         self.pause(rest);
     }
@@ -300,8 +300,8 @@ impl Shared {
     }
 
     fn keep(&self) {
-        let mut keeping = Keeping {
-            seen: Seen::default(),
+        let mut keeping = HousekeepingState {
+            seen: VisibilityHistory::default(),
             balanced: Instant::now(),
             busy_until: Instant::now(),
             deletes_since: None,
@@ -320,16 +320,16 @@ impl Shared {
         }
     }
 
-    fn keep_round(&self, keeping: &mut Keeping, round: Duration) {
+    fn keep_round(&self, keeping: &mut HousekeepingState, round: Duration) {
         self.engine.notice_removal();
         if let Err(error) = self.engine.mark_time() {
             self.failed(&error);
         }
         self.engine.fit_reserve();
-        if let Err(error) = self.engine.make_room() {
+        if let Err(error) = self.engine.free_space() {
             self.failed(&error);
         }
-        self.engine.look_for_room();
+        self.engine.probe_free_space();
         if let Err(error) = self.engine.fit_memory() {
             self.failed(&error);
         }
@@ -353,7 +353,7 @@ impl Shared {
             self.failed(&error);
         }
         self.engine.end_old_transactions();
-        self.engine.locks.spare();
+        self.engine.locks.disable_if_idle();
         self.engine.give_back_memtables(MOST_IDLE_ROUNDS);
         let (checkpoint, outgrown) = (self.engine.outgrown_checkpoint(), &mut keeping.outgrown);
         if checkpoint != outgrown.0 {
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn what_is_older_than_an_age_is_told_and_nothing_younger() {
-        let (start, mut seen) = (Instant::now(), Seen::default());
+        let (start, mut seen) = (Instant::now(), VisibilityHistory::default());
         let ms = Duration::from_millis;
         for (at, visible) in [(0, 10), (100, 20), (200, 30)] {
             seen.note(start + ms(at), visible);

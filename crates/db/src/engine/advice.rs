@@ -1,19 +1,19 @@
 //! Advice on the settings of an open store: how the engine asks for it, applies it, and observes
 //! the effect; and the settings that the store chose.
 
-use super::{Engine, Tally};
-use crate::advise::advice::watch::{Counted, Step, Watch};
-use crate::advise::advice::{Advice, KEPT, Open, Outcome, Trial, refused};
-use crate::advise::choices::{Choice, structure};
+use super::{Engine, EngineCounter};
+use crate::advise::advice::watch::{LookupCounters, TrialDecision, TrialWatch};
+use crate::advise::advice::{CacheAdvice, KEPT, OpenTrial, Trial, TrialOutcome, refused};
+use crate::advise::choices::{SettingChoice, structure};
 use crate::error::Result;
 use crate::options::store::RecordShare;
 use alluvium_base::Purpose;
-use alluvium_model::structures::{Cost, Setting, Structure};
+use alluvium_model::structures::{StructureCost, StructureModel, TieredSettings};
 use std::sync::atomic::Ordering;
 
 impl Engine {
     /// Returns the store's choices with their reasons.
-    pub(crate) fn choices(&self) -> Vec<Choice> {
+    pub(crate) fn choices(&self) -> Vec<SettingChoice> {
         let mut all = self.chosen.clone();
         if self.memory_budget() > 0 {
             // The result depends on nothing that changes while the store is open.
@@ -29,22 +29,23 @@ impl Engine {
     /// Returns the share with the lowest predicted cost for the observed workload. Returns `None`
     /// if the improvement on the present share is within the band of uncertainty, or if there is no
     /// model.
-    pub(crate) fn advise(&self) -> Result<Option<Advice>> {
+    pub(crate) fn advise(&self) -> Result<Option<CacheAdvice>> {
         let Some((_, question)) = self.question()? else {
             return Ok(None);
         };
         let Some(now) = question.cost() else {
             return Ok(None);
         };
-        let mut best: Option<(Advice, Cost)> = None;
-        for choice in Structure::CHOICES {
-            let Structure::Tiered(Setting { records_share, .. }) = choice else {
+        let mut best: Option<(CacheAdvice, StructureCost)> = None;
+        for choice in StructureModel::CHOICES {
+            let StructureModel::Tiered(TieredSettings { records_share, .. }) = choice else {
                 continue;
             };
             let Some((advice, cost)) = question.at_share(records_share) else {
                 continue;
             };
-            let is_better = |(_, best): &(Advice, Cost)| cost.total_ns.middle < best.total_ns.middle;
+            let is_better =
+                |(_, best): &(CacheAdvice, StructureCost)| cost.total_ns.middle < best.total_ns.middle;
             if best.as_ref().is_none_or(is_better) {
                 best = Some((advice, cost));
             }
@@ -55,8 +56,8 @@ impl Engine {
 
     /// Returns the predicted device reads per lookup for a share of the record cache. Returns
     /// `None` if there is no model.
-    pub(crate) fn advice_for(&self, record_share: f64) -> Result<Option<Advice>> {
-        let share = Advice {
+    pub(crate) fn advice_for(&self, record_share: f64) -> Result<Option<CacheAdvice>> {
+        let share = CacheAdvice {
             record_share,
             p10: 0.0,
             predicted: 0.0,
@@ -68,7 +69,7 @@ impl Engine {
     }
 
     /// Applies advice to the record cache's share, and starts to observe the effect.
-    pub(crate) fn apply_advice(&self, advice: &Advice) -> Result<()> {
+    pub(crate) fn apply_advice(&self, advice: &CacheAdvice) -> Result<()> {
         self.health()?;
         advice.check()?;
         if self.memory_budget() == 0 {
@@ -83,8 +84,8 @@ impl Engine {
         let (before, share_before) = self.record_share();
         let measured = now.since(&state.since);
         self.set_record_share(RecordShare::Fixed(advice.record_share))?;
-        state.open = Some(Open {
-            watch: Watch::new(advice, measured, now),
+        state.open = Some(OpenTrial {
+            watch: TrialWatch::new(advice, measured, now),
             before,
         });
         if state.trials.len() == KEPT {
@@ -97,7 +98,7 @@ impl Engine {
             ended_ms: None,
             before: measured,
             measured: None,
-            outcome: Outcome::Watched,
+            outcome: TrialOutcome::Watched,
         });
         self.trials.is_watching.store(true, Ordering::Release);
         Ok(())
@@ -117,8 +118,8 @@ impl Engine {
         let before = open.before;
         let measured = open.watch.measured();
         let outcome = match step {
-            Step::Wait => Outcome::Watched,
-            Step::End(outcome) => outcome,
+            TrialDecision::Wait => TrialOutcome::Watched,
+            TrialDecision::End(outcome) => outcome,
         };
         if outcome.is_rolled_back() {
             self.set_record_share(before)?;
@@ -126,7 +127,7 @@ impl Engine {
         let trial = state.trials.back_mut().expect("N12: it is the last");
         trial.measured = measured;
         trial.outcome = outcome;
-        if outcome != Outcome::Watched {
+        if outcome != TrialOutcome::Watched {
             trial.ended_ms = Some(now.at_ms);
             state.open = None;
             state.since = now;
@@ -135,11 +136,11 @@ impl Engine {
         Ok(())
     }
 
-    fn counted(&self) -> Counted {
-        let of = |tally| self.tallies.of(tally);
-        Counted {
+    fn counted(&self) -> LookupCounters {
+        let of = |tally| self.counters.of(tally);
+        LookupCounters {
             at_ms: self.time.peek(),
-            lookups: of(Tally::Gets) + of(Tally::MultiGetKeys),
+            lookups: of(EngineCounter::Gets) + of(EngineCounter::MultiGetKeys),
             reads: self.device_stats().of(Purpose::Lookup).reads,
         }
     }

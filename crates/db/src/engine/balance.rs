@@ -2,26 +2,26 @@
 //! device reads.
 
 use super::Engine;
-use super::record_cache::share::{self, Trend, View};
+use super::record_cache::sizing::{self, CacheSample, CacheTrend};
 use crate::error::Result;
 use alluvium_base::Purpose;
 
 /// Counter values at the last sample.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct BalanceState {
     misses: u64,
     ghost_hits: u64,
     reads: u64,
     hits: u64,
     scan_reads: u64,
     guides: u64,
-    trend: Trend,
+    trend: CacheTrend,
     /// The record cache's budget and the sum of both budgets when they were last decided. Their
     /// ratio is kept when the sum changes.
     decided: Option<(u64, u64)>,
 }
 
-impl Seen {
+impl BalanceState {
     /// Records a decided budget of the record cache, and the sum of both budgets.
     pub(super) fn decide(&mut self, records: u64, both: u64) {
         self.decided = Some((records, both));
@@ -31,8 +31,8 @@ impl Seen {
     /// use `both` bytes and the record cache uses `now`. Small changes are not applied.
     pub(super) fn share_of_records(&mut self, now: u64, both: u64, caches: u64) -> u64 {
         let (records, all) = *self.decided.get_or_insert((now, both));
-        let wanted = share::in_proportion(records, all, caches);
-        let may_stay = now <= share::most(caches) && !share::is_a_step(now.abs_diff(wanted), caches);
+        let wanted = sizing::in_proportion(records, all, caches);
+        let may_stay = now <= sizing::most(caches) && !sizing::is_a_step(now.abs_diff(wanted), caches);
         if may_stay { now } else { wanted }
     }
 }
@@ -52,24 +52,24 @@ impl Engine {
         let reads = device.of(Purpose::Lookup).reads;
         let scan_reads = device.of(Purpose::Scan).reads;
         let mut seen = self.budget.seen.lock();
-        let view = View {
+        let view = CacheSample {
             records: records.budget_bytes,
             pages,
             is_full: self.records.is_full(),
             lookups: records.misses - seen.misses,
             reads: reads - seen.reads,
-            guides: of_pages.missed_guides - seen.guides,
+            guides: of_pages.index_misses - seen.guides,
             ghost_hits: records.ghost_hits - seen.ghost_hits,
             ghost_bytes: records.ghost_bytes,
             hits: records.hits - seen.hits,
             scan_reads: scan_reads - seen.scan_reads,
             data: self.store.usage().0.total().live_extent_bytes,
         };
-        if !share::is_enough(&view) {
+        if !sizing::is_enough(&view) {
             return Ok(());
         }
         (seen.misses, seen.hits, seen.ghost_hits) = (records.misses, records.hits, records.ghost_hits);
-        (seen.reads, seen.scan_reads, seen.guides) = (reads, scan_reads, of_pages.missed_guides);
+        (seen.reads, seen.scan_reads, seen.guides) = (reads, scan_reads, of_pages.index_misses);
         // The page cache keeps its minimum in any case.
         let spare = pages.saturating_sub(self.least_pages());
         let wanted = seen.trend.next(&view).min(view.records + spare);
@@ -94,9 +94,9 @@ mod tests {
 
     #[test]
     fn the_share_stays_while_the_whole_changes() {
-        let mut seen = Seen::default();
+        let mut seen = BalanceState::default();
         let (mut records, mut both) = (200, 320);
-        let mut at = |caches, seen: &mut Seen| {
+        let mut at = |caches, seen: &mut BalanceState| {
             records = seen.share_of_records(records, both, caches);
             both = caches;
             records

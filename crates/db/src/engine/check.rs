@@ -1,7 +1,7 @@
 //! Report of a check of the store.
 
-use alluvium_dictionary::read::Amount;
-use alluvium_trees::tiered::Findings;
+use alluvium_dictionary::read::NodeTotals;
+use alluvium_trees::tiered::CheckFindings;
 use std::fmt;
 
 /// Result of [`Db::check_report`](crate::Db::check_report). Displays as text.
@@ -42,15 +42,15 @@ pub struct CheckedStructure {
 
 impl CheckReport {
     pub(crate) fn new(
-        Findings {
+        CheckFindings {
             found,
             unlisted,
             unread: _,
             read,
-        }: Findings,
+        }: CheckFindings,
         unreadable: Vec<String>,
         notes: Vec<String>,
-        files: [(&'static str, Amount); 3],
+        files: [(&'static str, NodeTotals); 3],
     ) -> CheckReport {
         let structures = [
             // A short manifest is stored in the superblock.
@@ -63,7 +63,7 @@ impl CheckReport {
             ("maplet directories", read.directories),
             ("maplet pages", read.maplets),
         ];
-        let read_of = |(name, amount): (&'static str, Amount)| CheckedStructure {
+        let read_of = |(name, amount): (&'static str, NodeTotals)| CheckedStructure {
             name,
             nodes: amount.nodes,
             bytes: amount.bytes,

@@ -8,19 +8,19 @@
 //!   durable     the superblock names the manifest                     storage::store
 //! ```
 
-use super::steps::{Turn, Worked};
-use super::{Engine, structures::Begun};
+use super::steps::{FlushCaller, SliceOutcome};
+use super::{Engine, structures::PendingCheckpoint};
 use crate::error::Result;
 use std::sync::atomic::Ordering;
 
 impl Engine {
     /// Makes a checkpoint, unless another thread is making one.
-    pub(crate) fn try_checkpoint(&self) -> Result<Worked> {
+    pub(crate) fn try_checkpoint(&self) -> Result<SliceOutcome> {
         let Some(_alone) = self.work.checkpoint.try_lock() else {
-            return Ok(Worked::Nothing);
+            return Ok(SliceOutcome::Nothing);
         };
         self.checkpoint_alone()?;
-        Ok(Worked::Something)
+        Ok(SliceOutcome::Something)
     }
 
     fn checkpoint_alone(&self) -> Result<()> {
@@ -29,7 +29,7 @@ impl Engine {
             while !self.make_checkpoint()? {
                 // A memtable is flushed into some of the dictionaries only, because of an error.
                 // Flush it into the others.
-                if self.incorporate_in(usize::MAX, Turn::Checkpoint)? == Worked::Nothing {
+                if self.incorporate_in(usize::MAX, FlushCaller::Checkpoint)? == SliceOutcome::Nothing {
                     std::thread::yield_now();
                 }
             }
@@ -47,7 +47,7 @@ impl Engine {
         let Some(begun) = self.dictionaries.cut_generation(&self.store)? else {
             return Ok(false);
         };
-        let Begun {
+        let PendingCheckpoint {
             checkpoint,
             payload,
             at,
@@ -55,8 +55,8 @@ impl Engine {
         checkpoint.finish(&payload, at)?;
         self.dictionaries.remove_left_pages();
         self.work.covered.fetch_max(at, Ordering::AcqRel);
-        self.tallies.checkpoints.fetch_add(1, Ordering::Relaxed);
-        self.pressure.relieved();
+        self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+        self.throttle.wake_writers();
         Ok(true)
     }
 
@@ -66,7 +66,7 @@ impl Engine {
         self.visible.wait_for(cut);
         while self.dictionaries.cut() < cut {
             self.store.health()?;
-            if self.incorporate_slice(usize::MAX)? == Worked::Nothing {
+            if self.incorporate_slice(usize::MAX)? == SliceOutcome::Nothing {
                 // Another thread is flushing.
                 std::thread::yield_now();
             }

@@ -15,21 +15,21 @@
 //! the log.
 
 use super::Engine;
-use super::guard::Committing;
-use super::memory::Turn;
-use super::queue::{Place, RECORD_OVERHEAD};
-use super::record::{Commit, too_long};
-use super::structures::Kept;
+use super::commit_record::{CommitRecord, too_long};
+use super::guard::CommitGuard;
+use super::memory::LargeCommitPermit;
+use super::queue::{RECORD_OVERHEAD, SequenceAssignment};
+use super::structures::LoggedPart;
 use super::throttle::FULL_TURNS;
 use crate::error::{Error, Result};
 use crate::locking::locks::{LockMode, LockSet};
 use crate::options::Durability;
-use crate::schema::catalog::Owners;
-use crate::schema::format::{Write, Writes};
-use alluvium_base::{Kind, Message, Sequence};
-use alluvium_dictionary::memtable::{Full, Memtable, RANGE_OVERHEAD};
-use alluvium_storage::extents::Class;
-use alluvium_storage::log::{self, Importance, MAX_PAYLOAD};
+use crate::schema::catalog::CommitKeyspaces;
+use crate::schema::format::{LogWrite, LogWriteIter};
+use alluvium_base::{Message, MessageKind, SequenceNumber};
+use alluvium_dictionary::memtable::{Memtable, MemtableFull, RANGE_OVERHEAD};
+use alluvium_storage::extents::AllocationClass;
+use alluvium_storage::log::{self, AppendPriority, MAX_PAYLOAD};
 use std::time::{Duration, Instant};
 
 /// Maximum number of attempts of a commit to free log space by a checkpoint before it is refused.
@@ -42,13 +42,13 @@ const LOG_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The condition of a conditional commit. No other writer changes the commit's keys while it is
 /// evaluated.
-pub(crate) type Condition<'a> = dyn Fn() -> Result<Verdict> + 'a;
+pub(crate) type CommitCondition<'a> = dyn Fn() -> Result<ConditionVerdict> + 'a;
 
 /// The condition of a commit, and the locks that keep it true until the commit is applied.
 #[derive(Clone, Copy)]
-pub(crate) struct Terms<'a> {
+pub(crate) struct CommitPreconditions<'a> {
     /// The condition, if there is one.
-    pub(crate) condition: Option<&'a Condition<'a>>,
+    pub(crate) condition: Option<&'a CommitCondition<'a>>,
     /// How the written keys are locked while the condition is evaluated.
     pub(crate) mode: LockMode,
     /// Adds locks on the keys that were read.
@@ -57,9 +57,9 @@ pub(crate) struct Terms<'a> {
     pub(crate) is_locked: bool,
 }
 
-impl<'a> Terms<'a> {
+impl<'a> CommitPreconditions<'a> {
     /// Terms of an unconditional commit whose keys are already locked.
-    pub(crate) const LOCKED: Terms<'static> = Terms {
+    pub(crate) const LOCKED: CommitPreconditions<'static> = CommitPreconditions {
         condition: None,
         mode: LockMode::Blind,
         reads: &|_| (),
@@ -67,8 +67,8 @@ impl<'a> Terms<'a> {
     };
 
     /// Terms of a commit whose condition depends only on the keys that it writes.
-    pub(crate) fn of_its_keys(condition: &'a Condition<'a>) -> Terms<'a> {
-        Terms {
+    pub(crate) fn of_its_keys(condition: &'a CommitCondition<'a>) -> CommitPreconditions<'a> {
+        CommitPreconditions {
             condition: Some(condition),
             mode: LockMode::Exclusive,
             reads: &|_| (),
@@ -78,7 +78,7 @@ impl<'a> Terms<'a> {
 }
 
 /// Result of evaluating a condition.
-pub(crate) enum Verdict {
+pub(crate) enum ConditionVerdict {
     /// The condition holds.
     Go,
     /// The condition does not hold; nothing is written.
@@ -87,7 +87,7 @@ pub(crate) enum Verdict {
 
 /// Refusals of one commit so far.
 #[derive(Debug, Default)]
-struct Refusals {
+struct CommitRefusals {
     turns: u32,
     /// When it was first refused because checkpoints freed too little log.
     since: Option<Instant>,
@@ -99,23 +99,23 @@ pub(super) fn is_log_full(error: &Error) -> bool {
 }
 
 /// Outcome of one attempt to commit.
-enum Tried {
+enum CommitAttempt {
     /// The commit is applied; `last` is its last sequence number.
-    Applied { last: Sequence },
+    Applied { last: SequenceNumber },
     /// The condition does not hold; it has seen writes up to `seen` at most.
-    Stopped { seen: Sequence },
+    ConditionFailed { seen: SequenceNumber },
     /// Transactions use locks: retry while holding locks on the written keys.
-    Unlocked,
+    NeedsLocks,
 }
 
 impl Engine {
     /// Commits. Returns the last sequence number once `durability` is reached.
     pub(crate) fn commit(
         &self,
-        commit: &Commit<'_>,
-        owners: Owners<'_>,
+        commit: &CommitRecord<'_>,
+        owners: CommitKeyspaces<'_>,
         durability: Durability,
-    ) -> Result<Sequence> {
+    ) -> Result<SequenceNumber> {
         let at = self.commit_if(commit, owners, durability, None)?;
         Ok(at.expect("there is no condition"))
     }
@@ -125,11 +125,11 @@ impl Engine {
     /// seen are visible by then.
     pub(crate) fn commit_if(
         &self,
-        commit: &Commit,
-        owners: Owners<'_>,
+        commit: &CommitRecord,
+        owners: CommitKeyspaces<'_>,
         durability: Durability,
-        terms: Option<&Terms<'_>>,
-    ) -> Result<Option<Sequence>> {
+        terms: Option<&CommitPreconditions<'_>>,
+    ) -> Result<Option<SequenceNumber>> {
         if commit.len() > MAX_PAYLOAD {
             return Err(too_long(commit, MAX_PAYLOAD));
         }
@@ -144,8 +144,8 @@ impl Engine {
             }
             return Ok(Some(at));
         }
-        if self.dictionaries.has_aside() {
-            self.admit_beside_damage(commit, owners)?;
+        if self.dictionaries.has_quarantined_pages() {
+            self.reject_quarantined_writes(commit, owners)?;
         }
         self.dictionaries.admit_volatile(commit)?;
         let durability = match durability {
@@ -153,44 +153,44 @@ impl Engine {
             asked => asked,
         };
         if terms.is_some_and(|terms| terms.condition.is_some()) {
-            self.stripes.want(&self.writers);
+            self.stripes.require_locks(&self.writers);
         }
-        let room = room_for(commit);
+        let room = memtable_bytes_of_commit(commit);
         let mut turn = match self.queue.is_large(room) {
             false => None,
-            true => Some(self.turn_of_long(commit)?),
+            true => Some(self.acquire_large_commit(commit)?),
         };
-        let mut refusals = Refusals::default();
+        let mut refusals = CommitRefusals::default();
         loop {
             self.admit(commit, room)?;
             if let Some(turn) = &turn {
                 turn.wait_for_memory(self);
             }
             match self.try_commit(commit, room, owners, turn.as_ref(), terms) {
-                Ok(Tried::Stopped { seen }) => {
+                Ok(CommitAttempt::ConditionFailed { seen }) => {
                     drop(turn.take());
                     self.wait_until_visible(seen)?;
                     return Ok(None);
                 }
-                Ok(Tried::Unlocked) => {
+                Ok(CommitAttempt::NeedsLocks) => {
                     // Release the turn first: owners of the locks may be waiting for it.
                     drop(turn.take());
                     return self.commit_under_locks(commit, owners, durability, terms);
                 }
-                Ok(Tried::Applied { last }) => {
+                Ok(CommitAttempt::Applied { last }) => {
                     drop(turn.take());
                     self.wait_until_visible(last)?;
-                    if self.gaps.are_there() && self.store.log().completed() < last {
+                    if self.unlogged_voids.are_there() && self.store.log().completed() < last {
                         // Recovery would cut the log at the gap, so the gap must be filled before
                         // this commit is acknowledged.
-                        self.fill_gaps()?;
+                        self.write_pending_voids()?;
                     }
                     if durability == Durability::Disk {
                         self.sync_through(last)?;
                     }
                     return Ok(Some(last));
                 }
-                Err(error) => self.make_way(error, commit, &mut refusals)?,
+                Err(error) => self.handle_rejection(error, commit, &mut refusals)?,
             }
         }
     }
@@ -198,8 +198,12 @@ impl Engine {
     /// Fails for a commit to a keyspace whose pages are set aside. Dropping such a keyspace is
     /// allowed.
     #[cold]
-    fn admit_beside_damage(&self, commit: &Commit<'_>, owners: Owners<'_>) -> Result<()> {
-        if matches!(owners, Owners::Catalog) {
+    fn reject_quarantined_writes(
+        &self,
+        commit: &CommitRecord<'_>,
+        owners: CommitKeyspaces<'_>,
+    ) -> Result<()> {
+        if matches!(owners, CommitKeyspaces::Catalog) {
             return Ok(());
         }
         let Some(id) = self.dictionaries.in_pages(commit.writes()) else {
@@ -214,15 +218,15 @@ impl Engine {
     #[cold]
     fn commit_under_locks(
         &self,
-        commit: &Commit,
-        owners: Owners<'_>,
+        commit: &CommitRecord,
+        owners: CommitKeyspaces<'_>,
         durability: Durability,
-        terms: Option<&Terms<'_>>,
-    ) -> Result<Option<Sequence>> {
+        terms: Option<&CommitPreconditions<'_>>,
+    ) -> Result<Option<SequenceNumber>> {
         let locks = self.lock_commit(commit)?;
-        let terms = Terms {
+        let terms = CommitPreconditions {
             is_locked: true,
-            ..*terms.unwrap_or(&Terms::LOCKED)
+            ..*terms.unwrap_or(&CommitPreconditions::LOCKED)
         };
         let seen = durability.min(Durability::Process);
         let last = self.commit_if(commit, owners, seen, Some(&terms))?;
@@ -237,7 +241,7 @@ impl Engine {
     }
 
     /// Waits until all writes up to `at` are visible.
-    fn wait_until_visible(&self, at: Sequence) -> Result<()> {
+    fn wait_until_visible(&self, at: SequenceNumber) -> Result<()> {
         if self.visible.wait_for(at) {
             return Ok(());
         }
@@ -247,7 +251,12 @@ impl Engine {
 
     /// Handles a refused commit: waits or frees space so that a retry may succeed, or returns the
     /// error.
-    fn make_way(&self, error: Error, commit: &Commit, refusals: &mut Refusals) -> Result<()> {
+    fn handle_rejection(
+        &self,
+        error: Error,
+        commit: &CommitRecord,
+        refusals: &mut CommitRefusals,
+    ) -> Result<()> {
         refusals.turns += 1;
         let turns = refusals.turns;
         let is_log_full = is_log_full(&error);
@@ -259,7 +268,7 @@ impl Engine {
         if is_log_full && self.plan.workers > 0 {
             let since = *refusals.since.get_or_insert_with(Instant::now);
             if since.elapsed() < LOG_PATIENCE {
-                self.pressure.nap();
+                self.throttle.wait_for_progress();
                 return self.make_log_room();
             }
         }
@@ -268,12 +277,12 @@ impl Engine {
         if error.is_full()
             && !is_log_full
             && turns <= LOG_TURNS
-            && self.store.make_log_space(Class::Normal)?
+            && self.store.make_log_space(AllocationClass::Normal)?
         {
             return Ok(());
         }
         self.note_full(&error);
-        let may_wait = !commit.grows || (self.plan.workers > 0 && self.space_is_coming());
+        let may_wait = !commit.grows || (self.plan.workers > 0 && self.is_space_expected());
         if error.is_full() && !is_log_full && may_wait && turns <= FULL_TURNS {
             return self.make_log_room_on_a_full_disk();
         }
@@ -284,18 +293,18 @@ impl Engine {
     /// sequence numbers if the condition does not hold.
     fn try_commit(
         &self,
-        commit: &Commit,
+        commit: &CommitRecord,
         room: u64,
-        owners: Owners<'_>,
-        turn: Option<&Turn<'_>>,
-        terms: Option<&Terms<'_>>,
-    ) -> Result<Tried> {
+        owners: CommitKeyspaces<'_>,
+        turn: Option<&LargeCommitPermit<'_>>,
+        terms: Option<&CommitPreconditions<'_>>,
+    ) -> Result<CommitAttempt> {
         let condition = terms.and_then(|terms| terms.condition);
         // Attached ingests must be visible to conditions before a client can act on them.
         let _no_ingest = condition.map(|_| self.ingests.attaching.read());
         let _writing = self.writers.pin();
-        if self.locks.are_wanted() && !terms.is_some_and(|terms| terms.is_locked) {
-            return Ok(Tried::Unlocked);
+        if self.locks.are_required() && !terms.is_some_and(|terms| terms.is_locked) {
+            return Ok(CommitAttempt::NeedsLocks);
         }
         // A keyspace dropped after this check waits for this commit and deletes its writes.
         self.catalog.alive(owners)?;
@@ -304,12 +313,12 @@ impl Engine {
             Some(terms) => Some(self.stripes.lock_for(commit.writes(), terms.mode, terms.reads)),
         };
         if let Some(condition) = condition
-            && let Verdict::Stop = condition()?
+            && let ConditionVerdict::Stop = condition()?
         {
             // The condition may have read writes that are not visible yet, but none later than
             // this.
             let seen = self.queue.last();
-            return Ok(Tried::Stopped { seen });
+            return Ok(CommitAttempt::ConditionFailed { seen });
         }
         let count = u64::from(commit.count);
         let place = self.queue.assign(count, room, || self.note_sealed());
@@ -318,15 +327,20 @@ impl Engine {
         {
             turn.takes(&place.slot.memtable);
         }
-        let committing = Committing::new(self);
-        let written = self.write_down(commit, &place, room);
+        let committing = CommitGuard::new(self);
+        let written = self.log_and_apply(commit, &place, room);
         committing.end();
-        written.map(|last| Tried::Applied { last })
+        written.map(|last| CommitAttempt::Applied { last })
     }
 
     /// Appends a commit to the log, applies it to its memtable and makes it visible. Returns its
     /// last sequence number.
-    fn write_down(&self, commit: &Commit, place: &Place, bytes: u64) -> Result<Sequence> {
+    fn log_and_apply(
+        &self,
+        commit: &CommitRecord,
+        place: &SequenceAssignment,
+        bytes: u64,
+    ) -> Result<SequenceNumber> {
         let last = place.first + u64::from(commit.count) - 1;
         if let Err(error) = self.log(commit, place) {
             self.visible.complete(place.first, last);
@@ -338,53 +352,53 @@ impl Engine {
             let cause = format!("a memtable has no room for {bytes} bytes that were reserved");
             return Ok(self
                 .store
-                .judge(Err(alluvium_storage::Error::Poisoned { cause }))?);
+                .poison_on_error(Err(alluvium_storage::Error::Poisoned { cause }))?);
         }
         // Must precede visibility: readers that see the commit must not find a range empty that it
         // writes to (N1).
-        self.queue.empty_ranges().written(given(commit.writes()));
+        self.queue.empty_ranges().written(assigned_keys(commit.writes()));
         self.visible.complete(place.first, last);
-        self.tallies.committed(commit);
-        self.watches
+        self.counters.committed(commit);
+        self.workload_monitor
             .committed(commit.count, || commit.writes(), || self.time.peek());
         Ok(last)
     }
 
     /// Appends the record to the log, or voids its sequence numbers if the log is full.
-    fn log(&self, commit: &Commit, place: &Place) -> alluvium_storage::Result<()> {
+    fn log(&self, commit: &CommitRecord, place: &SequenceAssignment) -> alluvium_storage::Result<()> {
         let importance = if commit.grows {
-            Importance::Normal
+            AppendPriority::Normal
         } else {
-            Importance::Essential
+            AppendPriority::Essential
         };
         let log = self.store.log();
         let kept = self.dictionaries.kept(commit);
         let parts = match &kept {
-            Kept::All => [&commit.record[..], commit.tail],
-            Kept::Part(record) => [record, &[][..]],
-            Kept::Nothing => return self.give_up(place.first, commit.count),
+            LoggedPart::All => [&commit.record[..], commit.tail],
+            LoggedPart::Part(record) => [record, &[][..]],
+            LoggedPart::Nothing => return self.void_sequences(place.first, commit.count),
         };
         let appended = log.append_parts(
             place.first,
             commit.count,
             parts,
-            log::Durability::Process,
+            log::LogDurability::Process,
             importance,
         );
         match appended {
             Err(error) if error.is_full() => {
-                self.give_up(place.first, commit.count)?;
+                self.void_sequences(place.first, commit.count)?;
                 Err(error)
             }
-            other => self.store.judge(other),
+            other => self.store.poison_on_error(other),
         }
     }
 
     /// Voids sequence numbers in the log, or queues the void record if the disk is full.
-    pub(super) fn give_up(&self, first: Sequence, count: u32) -> alluvium_storage::Result<()> {
-        match self.store.judge(self.store.log().void(first, count)) {
+    pub(super) fn void_sequences(&self, first: SequenceNumber, count: u32) -> alluvium_storage::Result<()> {
+        match self.store.poison_on_error(self.store.log().void(first, count)) {
             Err(error) if error.is_full() => {
-                self.gaps.note(first, count);
+                self.unlogged_voids.note(first, count);
                 Ok(())
             }
             other => other,
@@ -392,42 +406,50 @@ impl Engine {
     }
 
     /// Writes the queued void records to the log. Until then, no later commit can be synced.
-    pub(crate) fn fill_gaps(&self) -> Result<()> {
-        self.gaps
-            .fill(|first, count| Ok(self.store.judge(self.store.log().void(first, count))?))
+    pub(crate) fn write_pending_voids(&self) -> Result<()> {
+        self.unlogged_voids
+            .fill(|first, count| Ok(self.store.poison_on_error(self.store.log().void(first, count))?))
     }
 
     /// Waits until every commit up to `at` survives power loss.
-    pub(crate) fn sync_through(&self, at: Sequence) -> Result<()> {
-        self.fill_gaps()?;
-        Ok(self.store.judge(self.store.log().sync_through(at))?)
+    pub(crate) fn sync_through(&self, at: SequenceNumber) -> Result<()> {
+        self.write_pending_voids()?;
+        Ok(self.store.poison_on_error(self.store.log().sync_through(at))?)
     }
 }
 
 /// Returns an upper bound of the memtable bytes needed by a commit.
-fn room_for(commit: &Commit) -> u64 {
+fn memtable_bytes_of_commit(commit: &CommitRecord) -> u64 {
     let records = commit.kinds.iter().map(|&count| u64::from(count)).sum();
     let ranges = u64::from(commit.count).saturating_sub(records);
-    room(commit.len(), records, ranges)
+    memtable_bytes(commit.len(), records, ranges)
 }
 
 /// Returns an upper bound of the memtable bytes needed by a log record of `bytes` bytes with this
 /// number of point writes and range deletes.
-pub(super) fn room(bytes: u64, records: u64, ranges: u64) -> u64 {
+pub(super) fn memtable_bytes(bytes: u64, records: u64, ranges: u64) -> u64 {
     bytes + records * RECORD_OVERHEAD + ranges * RANGE_OVERHEAD as u64
 }
 
 /// Applies the writes of a log record to a memtable. The first write has the sequence number
 /// `first`.
-pub(crate) fn apply(memtable: &Memtable, record: &[u8], first: Sequence) -> std::result::Result<(), Unfit> {
-    apply_all(memtable, Writes::new(record), first)
+pub(crate) fn apply(
+    memtable: &Memtable,
+    record: &[u8],
+    first: SequenceNumber,
+) -> std::result::Result<(), ApplyError> {
+    apply_all(memtable, LogWriteIter::new(record), first)
 }
 
 /// Applies writes to a memtable. The first write has the sequence number `first`.
-fn apply_all(memtable: &Memtable, writes: Writes<'_>, first: Sequence) -> std::result::Result<(), Unfit> {
+fn apply_all(
+    memtable: &Memtable,
+    writes: LogWriteIter<'_>,
+    first: SequenceNumber,
+) -> std::result::Result<(), ApplyError> {
     for (write, sequence) in writes.zip(first..) {
-        match write.map_err(Unfit::Damaged)? {
-            Write::One {
+        match write.map_err(ApplyError::Damaged)? {
+            LogWrite::One {
                 key,
                 kind,
                 expires_ms,
@@ -441,34 +463,34 @@ fn apply_all(memtable: &Memtable, writes: Writes<'_>, first: Sequence) -> std::r
                     operand,
                 },
             )?,
-            Write::Range { start, end } => memtable.delete_range(start, end, sequence)?,
+            LogWrite::Range { start, end } => memtable.delete_range(start, end, sequence)?,
             // Either the tree already contains the ingest, or it was never acknowledged.
-            Write::Ingest { .. } => {}
+            LogWrite::Ingest { .. } => {}
             // Volatile data is lost with the process that wrote it.
-            Write::Volatile => {}
+            LogWrite::Volatile => {}
         }
     }
     Ok(())
 }
 
 /// Returns the keys to which writes assign values or merge operands.
-fn given(writes: Writes<'_>) -> impl Iterator<Item = &[u8]> {
+fn assigned_keys(writes: LogWriteIter<'_>) -> impl Iterator<Item = &[u8]> {
     writes.filter_map(|write| match write {
-        Ok(Write::One { key, kind, .. }) if kind != Kind::Delete => Some(key),
+        Ok(LogWrite::One { key, kind, .. }) if kind != MessageKind::Delete => Some(key),
         _ => None,
     })
 }
 
 /// The reason why a log record cannot be applied.
 #[derive(Debug)]
-pub(crate) enum Unfit {
+pub(crate) enum ApplyError {
     Full,
     /// The record is malformed.
     Damaged(String),
 }
 
-impl From<Full> for Unfit {
-    fn from(_: Full) -> Unfit {
-        Unfit::Full
+impl From<MemtableFull> for ApplyError {
+    fn from(_: MemtableFull) -> ApplyError {
+        ApplyError::Full
     }
 }

@@ -2,13 +2,13 @@
 
 use super::Engine;
 use super::recovery::store_options;
-use crate::engine::progress::{Progress, Stage};
+use crate::engine::progress::{Progress, ProgressStage};
 use crate::error::{Error, Result};
 use crate::schema::manifest;
-use alluvium_base::Sequence;
-use alluvium_dictionary::read::Files;
-use alluvium_storage::Directories;
-use alluvium_storage::store::{Beside, Copy};
+use alluvium_base::SequenceNumber;
+use alluvium_dictionary::read::DataFiles;
+use alluvium_storage::TierDirectories;
+use alluvium_storage::store::{SideFiles, StoreCopy};
 
 /// Multiplier that derives a copy's identifier from this opening's and the generation's. It is odd,
 /// so that the mapping is injective.
@@ -16,7 +16,11 @@ const MIX: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
 
 impl Engine {
     /// Like [`Engine::copy_to`], and verifies the copy. A damaged copy is removed.
-    pub(crate) fn back_up(&self, target: &Directories, tell: &mut dyn FnMut(Progress)) -> Result<Sequence> {
+    pub(crate) fn back_up(
+        &self,
+        target: &TierDirectories,
+        tell: &mut dyn FnMut(Progress),
+    ) -> Result<SequenceNumber> {
         let cut = self.copy_to(target, tell)?;
         let findings = self.findings(target, tell);
         match findings {
@@ -29,22 +33,23 @@ impl Engine {
     }
 
     /// Verifies a copy that is not open. Returns the findings.
-    fn findings(&self, target: &Directories, tell: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
-        let copy = Copy::open(target.clone())?;
-        let files = Files {
+    fn findings(&self, target: &TierDirectories, tell: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
+        let copy = StoreCopy::open(target.clone())?;
+        let files = DataFiles {
             tiers: copy.tiers(),
             page_size: self.plan.page_size,
         };
         let live_bytes = self.store.usage().0.total().live_bytes;
         let payload = &copy.superblock().payload;
-        let checked = manifest::files::check(files, target.first(), payload, live_bytes, &mut |checked| {
-            tell(Progress::new(
-                Stage::Checking,
-                checked.done_bytes,
-                checked.total_bytes,
-            ));
-            self.still_open()
-        });
+        let checked =
+            manifest::reachability::check(files, target.first(), payload, live_bytes, &mut |checked| {
+                tell(Progress::new(
+                    ProgressStage::Checking,
+                    checked.done_bytes,
+                    checked.total_bytes,
+                ));
+                self.still_open()
+            });
         match checked {
             Err(_) if self.is_open().is_err() => Err(Error::Closed),
             other => Ok([copy.findings(), &other?.into_sentences()].concat()),
@@ -60,7 +65,11 @@ impl Engine {
 
     /// Copies every visible commit. Returns the last commit that the copy is guaranteed to contain;
     /// it may contain later ones.
-    pub(crate) fn copy_to(&self, target: &Directories, tell: &mut dyn FnMut(Progress)) -> Result<Sequence> {
+    pub(crate) fn copy_to(
+        &self,
+        target: &TierDirectories,
+        tell: &mut dyn FnMut(Progress),
+    ) -> Result<SequenceNumber> {
         // A thread that closes the store waits for this guard; the copy stops at its next step.
         let _copying = self.copying.read();
         // This does not call `Engine::health`, because a read-only store may be copied, too: its
@@ -72,7 +81,7 @@ impl Engine {
             // Hold the pages before the generation is chosen, so that the pages that it needs are
             // kept.
             let held = self.dictionaries.hold();
-            let kept = self.store.keep(&store_options(&self.plan))?;
+            let kept = self.store.pin_durable(&store_options(&self.plan))?;
             if let Some(beside) = held.at(&self.store, kept.payload())? {
                 break (kept, beside);
             }
@@ -80,11 +89,11 @@ impl Engine {
             // the hold.
             self.checkpoint_now()?;
         };
-        let beside: Vec<&dyn Beside> = beside.iter().map(|pages| pages as &dyn Beside).collect();
+        let beside: Vec<&dyn SideFiles> = beside.iter().map(|pages| pages as &dyn SideFiles).collect();
         let id = (self.plan.scale.id ^ u128::from(kept.cut())).wrapping_mul(MIX);
         let copied = kept.copy_with(target.clone(), id, &beside, &mut |copied| {
             tell(Progress::new(
-                Stage::Copying,
+                ProgressStage::Copying,
                 copied.done_bytes,
                 copied.total_bytes,
             ));

@@ -17,7 +17,7 @@ const _: () = assert!(FIRST_NS << DOUBLINGS < u64::MAX >> 17, "a bound and its r
 /// Latency distribution of one kind of operation: the number of timed operations that took no
 /// longer than each of a set of bounds.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Distribution {
+pub struct LatencyDistribution {
     /// One count for each bound and one for longer operations; empty before the first operation.
     counts: Vec<u64>,
     sum_ns: f64,
@@ -26,22 +26,22 @@ pub struct Distribution {
 /// Latency distributions of user operations, by kind, as in [`Latencies`](crate::Latencies).
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Distributions {
+pub struct LatencyDistributions {
     /// Gets; one in 64 is timed.
-    pub get: Distribution,
+    pub get: LatencyDistribution,
     /// Gets of several keys; one in 64 is timed.
-    pub multi_get: Distribution,
+    pub multi_get: LatencyDistribution,
     /// Commits that do not wait for a sync; one in 64 is timed.
-    pub commit: Distribution,
+    pub commit: LatencyDistribution,
     /// Commits at [`Durability::Disk`](crate::Durability::Disk); all are timed.
-    pub durable_commit: Distribution,
+    pub durable_commit: LatencyDistribution,
 }
 
 fn bound_ns(index: usize) -> u64 {
     ((FIRST_NS << (index / STEPS)) * ROOTS[index % STEPS]) >> 16
 }
 
-impl Distribution {
+impl LatencyDistribution {
     pub(super) fn add(&mut self, ns: u64, count: u64) {
         if self.counts.is_empty() {
             self.counts = vec![0; BOUNDS + 1];
@@ -73,7 +73,7 @@ impl Distribution {
     }
 
     /// Returns each bound in nanoseconds with the number of operations that took no longer. Both
-    /// ascend. Operations beyond the last bound are counted in [`Distribution::timed`] only. The
+    /// ascend. Operations beyond the last bound are counted in [`LatencyDistribution::timed`] only. The
     /// bounds never change; there are four for each doubling.
     pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let mut sum = 0;
@@ -85,10 +85,10 @@ impl Distribution {
 
     /// Returns the difference to an earlier distribution of the same store.
     #[must_use]
-    pub fn since(&self, earlier: &Distribution) -> Distribution {
+    pub fn since(&self, earlier: &LatencyDistribution) -> LatencyDistribution {
         let before = |index| earlier.counts.get(index).copied().unwrap_or(0);
         let counts = self.counts.iter().enumerate();
-        Distribution {
+        LatencyDistribution {
             counts: counts
                 .map(|(index, count)| count.saturating_sub(before(index)))
                 .collect(),
@@ -98,10 +98,10 @@ impl Distribution {
 
     /// Returns the sum of two distributions.
     #[must_use]
-    pub fn with(&self, other: &Distribution) -> Distribution {
-        let count = |of: &Distribution, index| of.counts.get(index).copied().unwrap_or(0);
+    pub fn with(&self, other: &LatencyDistribution) -> LatencyDistribution {
+        let count = |of: &LatencyDistribution, index| of.counts.get(index).copied().unwrap_or(0);
         let len = self.counts.len().max(other.counts.len());
-        Distribution {
+        LatencyDistribution {
             counts: (0..len)
                 .map(|index| count(self, index) + count(other, index))
                 .collect(),
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn quantiles_are_near_and_of_the_time_between() {
-        let mut distribution = Distribution::default();
+        let mut distribution = LatencyDistribution::default();
         assert_eq!(distribution.quantile_ns(0.5), None);
         for us in 1..=1000 {
             distribution.add(us * 1000, 1);

@@ -30,26 +30,26 @@ impl Engine {
     #[cold]
     pub(super) fn poison(&self, cause: String) -> Error {
         let poisoned = alluvium_storage::Error::Poisoned { cause };
-        let error = match self.store.judge::<()>(Err(poisoned)) {
+        let error = match self.store.poison_on_error::<()>(Err(poisoned)) {
             Ok(()) => Error::Closed,
             Err(error) => error.into(),
         };
         // Threads that wait for the completion of a step must learn that there will be none.
-        self.pressure.relieved();
-        self.pressure.call_all();
+        self.throttle.wake_writers();
+        self.throttle.call_all();
         error
     }
 }
 
 /// A commit between the assignment of its sequence numbers and its completion. If a panic drops it,
 /// waiting commits learn that nothing above it will become visible.
-pub(super) struct Committing<'e> {
+pub(super) struct CommitGuard<'e> {
     engine: &'e Engine,
 }
 
-impl<'e> Committing<'e> {
-    pub(super) fn new(engine: &'e Engine) -> Committing<'e> {
-        Committing { engine }
+impl<'e> CommitGuard<'e> {
+    pub(super) fn new(engine: &'e Engine) -> CommitGuard<'e> {
+        CommitGuard { engine }
     }
 
     /// The commit has completed or failed.
@@ -58,7 +58,7 @@ impl<'e> Committing<'e> {
     }
 }
 
-impl Drop for Committing<'_> {
+impl Drop for CommitGuard<'_> {
     fn drop(&mut self) {
         let _ = self.engine.poison("a commit panicked".to_owned());
         self.engine.visible.stop();

@@ -17,18 +17,18 @@
 //! once a checkpoint contains M; otherwise a crash would leave a gap.
 
 use super::Engine;
-use super::commit::{LOG_TURNS, Verdict, is_log_full};
-use super::guard::Committing;
-use super::queue::Place;
-use super::tallies::Tally;
+use super::commit::{ConditionVerdict, LOG_TURNS, is_log_full};
+use super::counters::EngineCounter;
+use super::guard::CommitGuard;
+use super::queue::SequenceAssignment;
 use crate::error::{Error, Result};
-use crate::options::kind::Structure;
-use crate::schema::catalog::Owners;
+use crate::options::kind::StructureKind;
+use crate::schema::catalog::CommitKeyspaces;
 use crate::schema::format::{self, TreeKey};
-use alluvium_base::{Message, Sequence};
-use alluvium_dictionary::contract::Ingest;
-use alluvium_storage::extents::{Class, Extent};
-use alluvium_storage::log::{self, Importance};
+use alluvium_base::{Message, SequenceNumber};
+use alluvium_dictionary::contract::BulkIngest;
+use alluvium_storage::extents::{AllocationClass, Extent};
+use alluvium_storage::log::{self, AppendPriority};
 use alluvium_storage::store::Store;
 use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,12 +50,12 @@ const STRUCTURE_UNITS: u64 = 2;
 const LAYERS_PER_UNIT: u64 = 64;
 
 /// Space reserved until this is dropped.
-struct HeldSpace<'e> {
+struct SpaceReservation<'e> {
     store: &'e Store,
     extents: Vec<Extent>,
 }
 
-impl Drop for HeldSpace<'_> {
+impl Drop for SpaceReservation<'_> {
     fn drop(&mut self) {
         for extent in self.extents.drain(..) {
             self.store.extents().abandon(extent);
@@ -65,42 +65,42 @@ impl Drop for HeldSpace<'_> {
 
 /// The running ingests of a store.
 #[derive(Debug, Default)]
-pub(crate) struct Ingests {
-    under_way: Mutex<Vec<Weak<UnderWay>>>,
+pub(crate) struct IngestRegistry {
+    under_way: Mutex<Vec<Weak<RunningIngest>>>,
     /// Held exclusively during an attachment, and shared by conditional writes.
     pub(crate) attaching: RwLock<()>,
 }
 
 /// A running ingest. Its runs are dropped when its owner or the store ends it.
 #[derive(Debug)]
-pub(crate) struct UnderWay {
-    runs: RwLock<Option<Box<dyn Ingest>>>,
+pub(crate) struct RunningIngest {
+    runs: RwLock<Option<Box<dyn BulkIngest>>>,
     memory: AtomicU64,
 }
 
 /// Ingests that become part of the store as one commit.
-pub(crate) struct Attachment<'a> {
+pub(crate) struct IngestAttachment<'a> {
     /// One ingest per structure.
-    pub(crate) ingests: &'a [&'a UnderWay],
+    pub(crate) ingests: &'a [&'a RunningIngest],
     /// The first and last key written in each keyspace, as dictionary keys.
     pub(crate) stretches: &'a [(TreeKey, TreeKey)],
-    pub(crate) owners: Owners<'a>,
+    pub(crate) owners: CommitKeyspaces<'a>,
     /// Whether a transaction already holds locks on the written keys.
     pub(crate) is_locked: bool,
     /// The condition of the attachment, if there is one.
-    pub(crate) terms: Option<&'a dyn AttachTerms>,
+    pub(crate) terms: Option<&'a dyn AttachPreconditions>,
 }
 
 /// The condition of an attachment.
-pub(crate) trait AttachTerms {
+pub(crate) trait AttachPreconditions {
     /// Checks all commits so far, while other commits continue.
     fn prepare(&self) -> Result<()>;
 
-    /// Checks the commits since [`AttachTerms::prepare`], while no other commit is in progress.
-    fn holds(&self) -> Result<Verdict>;
+    /// Checks the commits since [`AttachPreconditions::prepare`], while no other commit is in progress.
+    fn holds(&self) -> Result<ConditionVerdict>;
 }
 
-impl Ingests {
+impl IngestRegistry {
     /// Returns the memory of all running ingests in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let under_way = self.under_way.lock();
@@ -117,7 +117,7 @@ impl Ingests {
     }
 }
 
-impl UnderWay {
+impl RunningIngest {
     /// Adds a record. Returns `None` if the ingest has ended.
     pub(crate) fn push(&self, key: &[u8], message: Message<'_>) -> Option<alluvium_storage::Result<()>> {
         let mut runs = self.runs.write();
@@ -133,7 +133,7 @@ impl UnderWay {
     /// Adds the layers that `write` writes. If that fails, the ingest is unchanged.
     pub(crate) fn add_layers(
         &self,
-        write: impl FnOnce(&mut dyn Ingest) -> alluvium_storage::Result<()>,
+        write: impl FnOnce(&mut dyn BulkIngest) -> alluvium_storage::Result<()>,
     ) -> Result<()> {
         let mut runs = self.runs.write();
         let ingest = runs.as_mut().ok_or(Error::IngestEnded)?;
@@ -156,7 +156,7 @@ impl UnderWay {
     }
 
     /// Calls `read` with the runs.
-    pub(crate) fn read<T>(&self, read: impl FnOnce(&dyn Ingest) -> Result<T>) -> Result<T> {
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&dyn BulkIngest) -> Result<T>) -> Result<T> {
         let runs = self.runs.read();
         read(&**runs.as_ref().ok_or(Error::IngestEnded)?)
     }
@@ -171,12 +171,12 @@ impl UnderWay {
         self.memory.load(Ordering::Relaxed)
     }
 
-    fn count_memory(&self, runs: Option<&(dyn Ingest + 'static)>) {
-        let bytes = runs.map_or(0, Ingest::memory_bytes);
+    fn count_memory(&self, runs: Option<&(dyn BulkIngest + 'static)>) {
+        let bytes = runs.map_or(0, BulkIngest::memory_bytes);
         self.memory.store(bytes, Ordering::Relaxed);
     }
 
-    fn take(&self) -> Option<Box<dyn Ingest>> {
+    fn take(&self) -> Option<Box<dyn BulkIngest>> {
         self.memory.store(0, Ordering::Relaxed);
         self.runs.write().take()
     }
@@ -184,10 +184,12 @@ impl UnderWay {
 
 impl Engine {
     /// Begins an ingest into a structure.
-    pub(crate) fn begin_ingest(&self, structure: Structure) -> Result<Arc<UnderWay>> {
+    pub(crate) fn begin_ingest(&self, structure: StructureKind) -> Result<Arc<RunningIngest>> {
         self.health()?;
-        let under_way = Arc::new(UnderWay {
-            runs: RwLock::new(Some(self.dictionaries.ingest(structure, Class::Normal)?)),
+        let under_way = Arc::new(RunningIngest {
+            runs: RwLock::new(Some(
+                self.dictionaries.ingest(structure, AllocationClass::Normal)?,
+            )),
             memory: AtomicU64::new(0),
         });
         let mut all = self.ingests.under_way.lock();
@@ -201,14 +203,14 @@ impl Engine {
 
     /// Attaches ingests to the store as one commit, which becomes durable and then visible. Returns
     /// `None` without any change if the condition does not hold.
-    pub(crate) fn attach(&self, attachment: &Attachment<'_>) -> Result<Option<Sequence>> {
+    pub(crate) fn attach(&self, attachment: &IngestAttachment<'_>) -> Result<Option<SequenceNumber>> {
         let mut locks = None;
         let _alone = loop {
-            if self.locks.are_wanted() && locks.is_none() && !attachment.is_locked {
+            if self.locks.are_required() && locks.is_none() && !attachment.is_locked {
                 locks = Some(self.lock_stretches(attachment.stretches)?);
             }
             let alone = self.ingests.attaching.write();
-            if locks.is_some() || attachment.is_locked || !self.locks.are_wanted() {
+            if locks.is_some() || attachment.is_locked || !self.locks.are_required() {
                 break alone;
             }
         };
@@ -223,19 +225,19 @@ impl Engine {
         };
         // Ingests are not ended during an attachment.
         let taken = attachment.ingests.iter().filter_map(|ingest| ingest.take());
-        let runs: Vec<Box<dyn Ingest>> = taken.collect();
+        let runs: Vec<Box<dyn BulkIngest>> = taken.collect();
         assert_eq!(runs.len(), attachment.ingests.len(), "ingests end alone");
         let records = runs.iter().map(|runs| runs.records()).sum();
         let bytes = runs.iter().map(|runs| runs.bytes()).sum();
         let last = place.first + count - 1;
-        let committing = Committing::new(self);
+        let committing = CommitGuard::new(self);
         let attached = self.try_attach(runs, &place, last, attachment.stretches);
         committing.end();
         if let Err(error) = attached {
             // The memtable of these numbers is empty.
             self.visible.complete(place.first, last);
             if let Some(error) = error.storage() {
-                self.pressure.note(error);
+                self.throttle.note(error);
             }
             return Err(error);
         }
@@ -243,11 +245,11 @@ impl Engine {
         drop(held);
         self.make_attached_durable()?;
         self.visible.complete(place.first, last);
-        self.pressure.relieved();
-        self.tallies.add([
-            (Tally::Commits, 1),
-            (Tally::Puts, records),
-            (Tally::WrittenBytes, bytes),
+        self.throttle.wake_writers();
+        self.counters.add([
+            (EngineCounter::Commits, 1),
+            (EngineCounter::Puts, records),
+            (EngineCounter::WrittenBytes, bytes),
         ]);
         self.visible.wait_for(last);
         Ok(Some(last))
@@ -258,11 +260,11 @@ impl Engine {
     /// filled the log since, another checkpoint is made.
     fn place_attachment(
         &self,
-        attachment: &Attachment<'_>,
+        attachment: &IngestAttachment<'_>,
         count: u64,
-    ) -> Result<Option<(Place, HeldSpace<'_>)>> {
+    ) -> Result<Option<(SequenceAssignment, SpaceReservation<'_>)>> {
         if attachment.terms.is_some() {
-            self.stripes.want(&self.writers);
+            self.stripes.require_locks(&self.writers);
         }
         let mut turns = 0;
         loop {
@@ -277,7 +279,7 @@ impl Engine {
                 self.catalog.alive(attachment.owners)?;
                 let _no_commits = attachment.terms.map(|_| self.stripes.lock_everything());
                 if let Some(terms) = attachment.terms
-                    && let Verdict::Stop = terms.holds()?
+                    && let ConditionVerdict::Stop = terms.holds()?
                 {
                     return Ok(None);
                 }
@@ -299,7 +301,7 @@ impl Engine {
     /// Reserves space for the checkpoint that makes an attachment of `count` layers durable: an
     /// attachment cannot be undone if the disk is full. If there is no space, dead space is freed
     /// first; then this waits for data to move to another tier.
-    fn hold_space(&self, count: u64, structures: usize) -> Result<HeldSpace<'_>> {
+    fn hold_space(&self, count: u64, structures: usize) -> Result<SpaceReservation<'_>> {
         let mut turns = 0;
         loop {
             match self.try_hold_space(count, structures) {
@@ -313,31 +315,31 @@ impl Engine {
         }
     }
 
-    fn try_hold_space(&self, count: u64, structures: usize) -> Result<HeldSpace<'_>> {
-        let mut held = HeldSpace {
+    fn try_hold_space(&self, count: u64, structures: usize) -> Result<SpaceReservation<'_>> {
+        let mut held = SpaceReservation {
             store: &self.store,
             extents: Vec::new(),
         };
         let of_structures = structures as u64 * STRUCTURE_UNITS;
         for _ in 0..CHECKPOINT_UNITS + of_structures + count / LAYERS_PER_UNIT {
-            let unit = self.store.extents().allocate(0, 1, Class::Normal);
-            held.extents.push(self.store.judge(unit)?);
+            let unit = self.store.extents().allocate(0, 1, AllocationClass::Normal);
+            held.extents.push(self.store.poison_on_error(unit)?);
         }
         Ok(held)
     }
 
     fn try_attach(
         &self,
-        runs: Vec<Box<dyn Ingest>>,
-        place: &Place,
-        last: Sequence,
+        runs: Vec<Box<dyn BulkIngest>>,
+        place: &SequenceAssignment,
+        last: SequenceNumber,
         stretches: &[(TreeKey, TreeKey)],
     ) -> Result<()> {
         // Comparing the tree's cut is not enough: the previous memtable may be empty and still be
         // in the process of removal.
         while !self.queue.is_oldest(&place.slot) {
             self.store.health()?;
-            if self.incorporate_slice(usize::MAX)? == super::Worked::Nothing {
+            if self.incorporate_slice(usize::MAX)? == super::SliceOutcome::Nothing {
                 // Another thread is flushing, or a commit is being applied to its memtable.
                 std::thread::yield_now();
             }
@@ -350,23 +352,28 @@ impl Engine {
         self.dictionaries.attach(runs, place.first, last)
     }
 
-    fn log_attachment(&self, first: Sequence, count: u64, stretches: &[(TreeKey, TreeKey)]) -> Result<()> {
+    fn log_attachment(
+        &self,
+        first: SequenceNumber,
+        count: u64,
+        stretches: &[(TreeKey, TreeKey)],
+    ) -> Result<()> {
         let mut record = Vec::new();
         for (first, last) in stretches {
             format::encode_ingest(&mut record, first, last);
         }
-        let (log, durability) = (self.store.log(), log::Durability::Process);
+        let (log, durability) = (self.store.log(), log::LogDurability::Process);
         let (named, all) = (stretches.len() as u32, count as u32);
-        match log.append_as(first, named, &record, durability, Importance::Normal) {
+        match log.append_as(first, named, &record, durability, AppendPriority::Normal) {
             Err(error) if error.is_full() => {
-                self.give_up(first, all)?;
+                self.void_sequences(first, all)?;
                 return Err(error.into());
             }
-            other => self.store.judge(other)?,
+            other => self.store.poison_on_error(other)?,
         }
         // Void the numbers of the layers beyond the writes of the record.
         if all > named {
-            self.give_up(first + u64::from(named), all - named)?;
+            self.void_sequences(first + u64::from(named), all - named)?;
         }
         Ok(())
     }
@@ -381,14 +388,14 @@ impl Engine {
                 Err(error) if error.is_full() && tries < TRIES => {
                     tries += 1;
                     self.reclaim_slice()?;
-                    self.pressure.nap();
+                    self.throttle.wait_for_progress();
                 }
                 Err(error) => {
                     // Waiting commits fail because the store refuses changes; only reopening shows
                     // whether it contains the ingest.
                     let cause = error.to_string();
                     let poisoned = alluvium_storage::Error::Poisoned { cause };
-                    let refused = self.store.judge::<()>(Err(poisoned));
+                    let refused = self.store.poison_on_error::<()>(Err(poisoned));
                     self.visible.stop();
                     // A full disk does not prove that the ingest is missing: a superblock may have
                     // been written.

@@ -5,7 +5,7 @@
 //! report their sum. A histogram is allocated when it records its first operation, and occupies
 //! about 16 KiB.
 
-use super::distribution::{Distribution, Distributions};
+use super::distribution::{LatencyDistribution, LatencyDistributions};
 use super::thread_number;
 use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
@@ -29,7 +29,7 @@ const DIGITS: u8 = 2;
 /// Latencies of one kind of operation, in nanoseconds, as far as they were timed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Latency {
+pub struct LatencySummary {
     /// Number of timed operations.
     pub timed: u64,
     /// Mean latency.
@@ -49,42 +49,42 @@ pub struct Latency {
 /// Latencies of user operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Latencies {
+pub struct OperationLatencies {
     /// Gets; one in 64 is timed.
-    pub get: Latency,
+    pub get: LatencySummary,
     /// Gets of several keys; one in 64 is timed.
-    pub multi_get: Latency,
+    pub multi_get: LatencySummary,
     /// Commits that do not wait for a sync; one in 64 is timed.
-    pub commit: Latency,
+    pub commit: LatencySummary,
     /// Commits at [`Durability::Disk`](crate::Durability::Disk); all are timed.
-    pub durable_commit: Latency,
+    pub durable_commit: LatencySummary,
 }
 
-type Times = CachePadded<Mutex<Option<Histogram<u32>>>>;
+type LatencyShard = CachePadded<Mutex<Option<Histogram<u32>>>>;
 
 /// The histograms of one kind of operation.
 #[derive(Default)]
-pub(crate) struct Recorder {
-    shards: [Times; SHARDS],
+pub(crate) struct LatencyRecorder {
+    shards: [LatencyShard; SHARDS],
 }
 
 /// The histograms of one store.
 #[derive(Debug, Default)]
-pub(crate) struct Recorders {
-    pub(crate) get: Recorder,
-    pub(crate) multi_get: Recorder,
-    pub(crate) commit: Recorder,
-    pub(crate) durable_commit: Recorder,
+pub(crate) struct LatencyRecorders {
+    pub(crate) get: LatencyRecorder,
+    pub(crate) multi_get: LatencyRecorder,
+    pub(crate) commit: LatencyRecorder,
+    pub(crate) durable_commit: LatencyRecorder,
 }
 
 /// Start time of an operation, if it is timed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Began(Option<Instant>);
+pub(crate) struct LatencyTimer(Option<Instant>);
 
-impl Began {
+impl LatencyTimer {
     /// Starts an operation of which a sample is timed.
     #[inline]
-    pub(crate) fn sampled() -> Began {
+    pub(crate) fn sampled() -> LatencyTimer {
         thread_local! {
             /// Operations of this thread up to and including the next timed one.
             static LEFT: Cell<u32> = const { Cell::new(1) };
@@ -92,20 +92,20 @@ impl Began {
         let left = LEFT.get() - 1;
         if left > 0 {
             LEFT.set(left);
-            return Began(None);
+            return LatencyTimer(None);
         }
         LEFT.set(fastrand::u32(1..2 * SAMPLED));
-        Began::now()
+        LatencyTimer::now()
     }
 
     /// Starts an operation that is always timed.
-    pub(crate) fn now() -> Began {
-        Began(Some(Instant::now()))
+    pub(crate) fn now() -> LatencyTimer {
+        LatencyTimer(Some(Instant::now()))
     }
 
     /// Ends the operation and records its latency if it is timed.
     #[inline]
-    pub(crate) fn over(self, recorder: &Recorder) {
+    pub(crate) fn over(self, recorder: &LatencyRecorder) {
         if let Some(began) = self.0 {
             recorder.record(began.elapsed().as_nanos().try_into().unwrap_or(u64::MAX));
         }
@@ -116,15 +116,15 @@ fn histogram() -> Histogram<u32> {
     Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("the bounds are in order")
 }
 
-impl Recorder {
+impl LatencyRecorder {
     #[cold]
     fn record(&self, ns: u64) {
         let mut shard = self.shards[thread_number() % SHARDS].lock();
         shard.get_or_insert_with(histogram).saturating_record(ns);
     }
 
-    fn distribution(&self) -> Distribution {
-        let mut distribution = Distribution::default();
+    fn distribution(&self) -> LatencyDistribution {
+        let mut distribution = LatencyDistribution::default();
         for shard in &self.shards {
             if let Some(times) = &*shard.lock() {
                 for step in times.iter_recorded() {
@@ -135,14 +135,14 @@ impl Recorder {
         distribution
     }
 
-    fn latency(&self) -> Latency {
+    fn latency(&self) -> LatencySummary {
         let mut sum = histogram();
         for shard in &self.shards {
             if let Some(times) = &*shard.lock() {
                 sum.add(times).expect("all have the same bounds");
             }
         }
-        Latency {
+        LatencySummary {
             timed: sum.len(),
             mean_ns: sum.mean(),
             p50_ns: sum.value_at_quantile(0.5),
@@ -154,9 +154,9 @@ impl Recorder {
     }
 }
 
-impl Recorders {
-    pub(crate) fn distributions(&self) -> Distributions {
-        Distributions {
+impl LatencyRecorders {
+    pub(crate) fn distributions(&self) -> LatencyDistributions {
+        LatencyDistributions {
             get: self.get.distribution(),
             multi_get: self.multi_get.distribution(),
             commit: self.commit.distribution(),
@@ -164,8 +164,8 @@ impl Recorders {
         }
     }
 
-    pub(crate) fn latencies(&self) -> Latencies {
-        Latencies {
+    pub(crate) fn latencies(&self) -> OperationLatencies {
+        OperationLatencies {
             get: self.get.latency(),
             multi_get: self.multi_get.latency(),
             commit: self.commit.latency(),
@@ -174,7 +174,7 @@ impl Recorders {
     }
 }
 
-impl fmt::Debug for Recorder {
+impl fmt::Debug for LatencyRecorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.latency(), f)
     }
@@ -186,11 +186,11 @@ mod tests {
 
     #[test]
     fn a_sample_of_operations_is_timed_and_what_is_timed_is_told() {
-        let recorder = Recorder::default();
-        assert_eq!(recorder.latency(), Latency::default());
+        let recorder = LatencyRecorder::default();
+        assert_eq!(recorder.latency(), LatencySummary::default());
         const OPERATIONS: u64 = 100_000;
         for _ in 0..OPERATIONS {
-            Began::sampled().over(&recorder);
+            LatencyTimer::sampled().over(&recorder);
         }
         let timed = recorder.latency().timed;
         let expected = OPERATIONS / u64::from(SAMPLED);
@@ -198,7 +198,7 @@ mod tests {
             (expected / 2..expected * 2).contains(&timed),
             "{timed} were timed"
         );
-        let recorder = Recorder::default();
+        let recorder = LatencyRecorder::default();
         for us in 1..=1000u64 {
             recorder.record(us * 1000);
         }

@@ -6,15 +6,15 @@
 //! cache shrinks.
 
 use super::Engine;
-use super::balance::Seen;
+use super::balance::BalanceState;
+use super::commit_record::{CommitRecord, too_long};
 use super::policy::MOST_SEALED;
-use super::record::{Commit, too_long};
-use super::record_cache::share;
+use super::record_cache::sizing;
 use crate::error::{Error, Result};
 use crate::options::store::RecordShare;
 use alluvium_base::MIB;
 use alluvium_dictionary::memtable::Memtable;
-use alluvium_storage::{Cache, watermark};
+use alluvium_storage::{NodeCache, watermark};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -41,7 +41,7 @@ pub struct MemoryUse {
     /// Buffered writes and tracked reads of open transactions.
     pub transactions: u64,
     /// Memory of the program outside the store, as reported by the program.
-    pub beside: u64,
+    pub external: u64,
 }
 
 impl MemoryUse {
@@ -49,7 +49,7 @@ impl MemoryUse {
     #[must_use]
     pub fn total(&self) -> u64 {
         let own = self.memtables + self.log + self.pages + self.records + self.tree + self.tables;
-        own + self.transactions + self.beside
+        own + self.transactions + self.external
     }
 }
 
@@ -63,7 +63,7 @@ const SCANS_SHARE: u64 = 16;
 
 /// Memory reserved for memtables and log.
 #[derive(Debug, Default)]
-pub(crate) struct Claim {
+pub(crate) struct WriteMemoryReservation {
     bytes: u64,
     /// When this much was last needed.
     needed: Option<Instant>,
@@ -77,7 +77,7 @@ const HOLD: Duration = Duration::from_secs(10);
 /// before the next adjustment.
 const AHEAD: u64 = 16;
 
-impl Claim {
+impl WriteMemoryReservation {
     /// Updates and returns the reservation, given that `used` bytes of at most `share` are in use.
     fn update(&mut self, used: u64, share: u64, now: Instant) -> u64 {
         let wanted = (used + share / AHEAD).min(share);
@@ -103,7 +103,7 @@ const PER_WRITE: u64 = 64;
 /// at a time is between admission and its memtable, and it waits there until the earlier memtables
 /// are flushed. Otherwise all of them would be in memory at once.
 #[derive(Debug, Default)]
-pub(crate) struct Long {
+pub(crate) struct LargeCommitGate {
     turn: Mutex<()>,
     /// Memtable bytes that the current long commit will need.
     arriving: AtomicU64,
@@ -117,25 +117,25 @@ const MOST_NAPS: u32 = 50;
 
 /// The store's memory budget and the state of its division.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct StoreMemoryBudget {
     /// Limit of the whole store; zero in simulations.
     total: AtomicU64,
     /// Memory of the program that counts within the same budget.
     beside: AtomicU64,
-    claim: Mutex<Claim>,
-    long: Long,
-    pub(super) seen: Mutex<Seen>,
+    claim: Mutex<WriteMemoryReservation>,
+    long: LargeCommitGate,
+    pub(super) seen: Mutex<BalanceState>,
     share: Mutex<RecordShare>,
 }
 
-impl Budget {
+impl StoreMemoryBudget {
     /// Returns the budget of a newly opened store.
-    pub(super) fn new(total: u64, records: RecordShare) -> Budget {
-        Budget {
+    pub(super) fn new(total: u64, records: RecordShare) -> StoreMemoryBudget {
+        StoreMemoryBudget {
             total: AtomicU64::new(total),
             beside: AtomicU64::new(0),
             claim: Mutex::default(),
-            long: Long::default(),
+            long: LargeCommitGate::default(),
             seen: Mutex::default(),
             share: Mutex::new(records),
         }
@@ -143,18 +143,18 @@ impl Budget {
 }
 
 /// The turn of a long commit. Released when dropped.
-pub(super) struct Turn<'e> {
-    long: &'e Long,
+pub(super) struct LargeCommitPermit<'e> {
+    long: &'e LargeCommitGate,
     _turn: MutexGuard<'e, ()>,
 }
 
-impl Turn<'_> {
+impl LargeCommitPermit<'_> {
     /// Waits until the memtable of the previous long commit is freed. The system takes a while to
     /// do this after its last use.
     pub(super) fn wait_for_memory(&self, engine: &Engine) {
         let mut naps = 0;
         while engine.plan.workers > 0 && naps < MOST_NAPS && self.long.before.lock().strong_count() > 0 {
-            engine.pressure.nap();
+            engine.throttle.wait_for_progress();
             naps += 1;
         }
     }
@@ -165,7 +165,7 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for LargeCommitPermit<'_> {
     fn drop(&mut self) {
         self.long.arriving.store(0, Ordering::Relaxed);
     }
@@ -174,7 +174,7 @@ impl Drop for Turn<'_> {
 impl Engine {
     /// Waits for the turn of a long commit, and shrinks the caches to make memory for it.
     #[cold]
-    pub(super) fn turn_of_long(&self, commit: &Commit<'_>) -> Result<Turn<'_>> {
+    pub(super) fn acquire_large_commit(&self, commit: &CommitRecord<'_>) -> Result<LargeCommitPermit<'_>> {
         let beside = u64::from(commit.count) * PER_WRITE;
         let budget = self.budget.total.load(Ordering::Relaxed);
         let most = (budget / 2 + BATCH_AT_LEAST).saturating_sub(beside);
@@ -182,7 +182,7 @@ impl Engine {
         if budget > 0 && commit.count > 1 && commit.len() > most {
             return Err(too_long(commit, most));
         }
-        let turn = Turn {
+        let turn = LargeCommitPermit {
             _turn: self.budget.long.turn.lock(),
             long: &self.budget.long,
         };
@@ -206,7 +206,7 @@ impl Engine {
             tree: self.dictionaries.memory_bytes() + self.ingests.memory_bytes(),
             tables: usage.memory_bytes + watermark::BYTES,
             transactions: self.transaction_memory(),
-            beside: self.budget.beside.load(Ordering::Relaxed),
+            external: self.budget.beside.load(Ordering::Relaxed),
         }
     }
 
@@ -241,14 +241,14 @@ impl Engine {
         let beyond = (used + self.budget.long.arriving.load(Ordering::Relaxed)).saturating_sub(share);
         let writes = writes + beyond;
         let grown = (now.tree + now.tables).max(budget / TREE_SHARE);
-        let caches = budget.saturating_sub(writes + grown + now.transactions + now.beside);
+        let caches = budget.saturating_sub(writes + grown + now.transactions + now.external);
         let both = now.records + now.pages;
         let records = match *self.budget.share.lock() {
             RecordShare::Balanced => (self.budget.seen.lock()).share_of_records(now.records, both, caches),
             RecordShare::Bytes(bytes) => bytes,
             RecordShare::Fixed(share) => {
                 let wanted = (caches as f64 * share) as u64;
-                match share::is_a_step(now.records.abs_diff(wanted), caches) {
+                match sizing::is_a_step(now.records.abs_diff(wanted), caches) {
                     true => wanted,
                     false => now.records.min(caches),
                 }
@@ -307,18 +307,18 @@ impl Engine {
 
     /// Frees retired memtables that have waited for reuse for this many calls.
     pub(crate) fn give_back_memtables(&self, calls: u64) {
-        self.queue.give_back(calls);
+        self.queue.free_retired(calls);
     }
 
     /// Returns the minimum size of the page cache.
     pub(super) fn least_pages(&self) -> u64 {
         let budget = self.budget.total.load(Ordering::Relaxed);
-        Cache::least_budget(self.plan.page_size).max(budget / TREE_SHARE)
+        NodeCache::least_budget(self.plan.page_size).max(budget / TREE_SHARE)
     }
 
     /// Counts this many bytes of the program's memory against the budget, so that the caches
     /// shrink.
-    pub(crate) fn count_memory_beside(&self, bytes: u64) -> Result<()> {
+    pub(crate) fn set_external_memory(&self, bytes: u64) -> Result<()> {
         self.budget.beside.store(bytes, Ordering::Relaxed);
         self.fit_memory()
     }
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn what_writes_need_is_theirs_at_once_and_a_while_longer() {
-        let (start, mut claim) = (Instant::now(), Claim::default());
+        let (start, mut claim) = (Instant::now(), WriteMemoryReservation::default());
         let mut at = |seconds, used| claim.update(used, 400, start + Duration::from_secs(seconds));
         assert_eq!(at(0, 0), 25, "room for what may come");
         assert_eq!(at(1, 150), 175);

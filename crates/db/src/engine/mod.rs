@@ -6,15 +6,15 @@
 //!
 //! *Does not know*: threads, names of keyspaces, the handles of the public API.
 //!
-//! *Read in this order*: `queue.rs` (memtables and sequence numbers), `record.rs`, `gaps.rs`,
+//! *Read in this order*: `queue.rs` (memtables and sequence numbers), `commit_record.rs`, `unlogged_voids.rs`,
 //! `commit.rs`, `visible.rs`, `stripes.rs` (conditional writes), `locking.rs` (transaction locks),
 //! `validate.rs` and `open_transactions.rs`, `ingest.rs`, `snapshots.rs`, `structures/` and
 //! `readers.rs` (choice of structure), `lookup/` (point lookups), `sizes.rs`, `record_cache/`,
-//! `steps.rs` (steps of background work) with `policy.rs` (priorities) and `aside.rs` (damage),
+//! `steps.rs` (steps of background work) with `policy.rs` (priorities) and `compaction_backoff.rs` (damage),
 //! `checkpoint.rs` and `rewrite.rs` (full rewrites), `guard.rs` (panics), `throttle.rs` (write
 //! throttling), `balance.rs` and `memory.rs` (cache budgets), `time.rs` (expiry), `recovery.rs`,
 //! `lost_commits.rs`, `copy.rs` (backups), `check.rs` (the report of a check), `progress.rs`,
-//! `tallies.rs`, `latencies.rs` and `distribution.rs` (counters and sampled latencies),
+//! `counters.rs`, `latencies.rs` and `distribution.rs` (counters and sampled latencies),
 //! `forecast.rs` and `advice.rs` (what predictions and advice need of the engine).
 //!
 //! Invariants:
@@ -35,131 +35,131 @@
 //!   power loss.
 
 mod advice;
-mod aside;
 mod balance;
 pub(crate) mod check;
 mod checkpoint;
 mod commit;
+mod commit_record;
+mod compaction_backoff;
+mod conditional_locks;
 mod copy;
+mod counters;
 pub(crate) mod distribution;
-mod forecast;
-mod gaps;
 mod guard;
 mod ingest;
 pub(crate) mod latencies;
-mod locking;
 mod lookup;
 pub(crate) mod lost_commits;
 mod memory;
+mod model_query;
 mod open_transactions;
 mod policy;
 pub(crate) mod progress;
 mod queue;
 mod readers;
-mod record;
 mod record_cache;
 mod recovery;
 mod rewrite;
 mod sizes;
 mod snapshots;
 #[cfg(test)]
-mod sorted;
+mod sorted_scan;
 mod steps;
-mod stripes;
 mod structures;
-mod tallies;
 mod throttle;
 mod time;
+mod transaction_locks;
+mod unlogged_voids;
 mod validate;
-mod visible;
+mod visible_sequence;
 
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
 
-pub(crate) use commit::{Terms, Verdict};
-pub(crate) use ingest::{AttachTerms, Attachment, UnderWay};
-pub(crate) use locking::only;
-pub(crate) use lookup::{At, Polled};
+pub(crate) use commit::{CommitPreconditions, ConditionVerdict};
+pub(crate) use commit_record::CommitRecord;
+pub(crate) use counters::{EngineCounter, thread_number};
+pub(crate) use ingest::{AttachPreconditions, IngestAttachment, RunningIngest};
+pub(crate) use lookup::{PolledRead, ReadPosition};
 pub use memory::MemoryUse;
-pub(crate) use open_transactions::{Ended, Entered, OpenTransaction};
+pub(crate) use open_transactions::{OpenTransaction, OperationGuard, TransactionEnd};
 pub use open_transactions::{TransactionInfo, TransactionStats};
-pub(crate) use policy::{Cause, Duty};
-pub(crate) use readers::Scan;
-pub(crate) use record::Commit;
+pub(crate) use policy::{ThrottleCause, WorkerDuty};
+pub(crate) use readers::StructureScan;
 pub use record_cache::RecordStats;
-pub(crate) use recovery::Salvaged;
-pub(crate) use steps::Worked;
-pub(crate) use tallies::{Tally, thread_number};
-pub(crate) use validate::{Met, Ranges, Recent};
+pub(crate) use recovery::StoreSalvage;
+pub(crate) use steps::SliceOutcome;
+pub(crate) use transaction_locks::single_key_range;
+pub(crate) use validate::{RangeValidation, ValidatedSnapshot, WriteConflict};
 
-use crate::advise::advice::Trials;
-use crate::advise::choices::Choice;
-use crate::advise::forecast::Forecasts;
-use crate::advise::workload::Watches;
+use crate::advise::advice::TrialHistory;
+use crate::advise::choices::SettingChoice;
+use crate::advise::forecast::ForecastHistory;
+use crate::advise::workload::WorkloadMonitor;
 use crate::error::{Error, Result};
-use crate::locking::fault::{Fault, is_planted};
+use crate::locking::fault::{IsolationFault, is_planted};
 use crate::options::Durability;
-use crate::options::kind::Structure;
-use crate::options::store::Plan;
-use crate::schema::catalog::Catalog;
-use alluvium_base::Sequence;
-use alluvium_dictionary::memtables::Memtables;
-use alluvium_dictionary::merge::Direction;
+use crate::options::kind::StructureKind;
+use crate::options::store::ResolvedOptions;
+use crate::schema::catalog::KeyspaceCatalog;
+use alluvium_base::SequenceNumber;
+use alluvium_dictionary::memtables::MemtableOwner;
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Epochs;
 use alluvium_storage::extents::ReclaimLimit;
 use alluvium_storage::store::Store;
-use gaps::Gaps;
-use ingest::Ingests;
-use locking::Locks;
-use memory::Budget;
+use conditional_locks::ConditionalLocks;
+use counters::EngineCounters;
+use ingest::IngestRegistry;
+use memory::StoreMemoryBudget;
 use open_transactions::OpenTransactions;
 use parking_lot::{Mutex, RwLock};
-use queue::{Queue, Unsettled};
-use record_cache::Records;
-use snapshots::Snapshots;
+use queue::{MemtableQueue, UnfilteredMemtables};
+use record_cache::RecordCache;
+use snapshots::SnapshotRegistry;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use steps::Work;
-use stripes::Stripes;
-use structures::Dictionaries;
-use tallies::Tallies;
-use throttle::Pressure;
+use steps::BackgroundWork;
+use structures::DictionarySet;
+use throttle::WriteThrottle;
 use time::ReadingTime;
-use visible::Visible;
+use transaction_locks::TransactionLocks;
+use unlogged_voids::UnloggedVoids;
+use visible_sequence::VisibleSequence;
 
 /// An open store.
 pub(crate) struct Engine {
     pub(crate) store: Arc<Store>,
-    pub(crate) dictionaries: Dictionaries,
-    pub(crate) catalog: Arc<Catalog>,
-    pub(crate) plan: Plan,
+    pub(crate) dictionaries: DictionarySet,
+    pub(crate) catalog: Arc<KeyspaceCatalog>,
+    pub(crate) plan: ResolvedOptions,
     pub(crate) durability: Durability,
     time: ReadingTime,
-    queue: Arc<Queue>,
-    visible: Visible,
+    queue: Arc<MemtableQueue>,
+    visible: VisibleSequence,
     /// Pinned by every commit in progress.
     writers: Epochs,
-    stripes: Stripes,
-    snapshots: Snapshots,
+    stripes: ConditionalLocks,
+    snapshots: SnapshotRegistry,
     transactions: OpenTransactions,
-    pub(crate) locks: Locks,
-    pub(crate) ingests: Ingests,
-    records: Records,
-    budget: Budget,
-    work: Work,
-    pressure: Pressure,
-    pub(crate) tallies: Tallies,
-    pub(crate) watches: Watches,
-    pub(crate) forecasts: Forecasts,
-    pub(crate) trials: Trials,
+    pub(crate) locks: TransactionLocks,
+    pub(crate) ingests: IngestRegistry,
+    records: RecordCache,
+    budget: StoreMemoryBudget,
+    work: BackgroundWork,
+    throttle: WriteThrottle,
+    pub(crate) counters: EngineCounters,
+    pub(crate) workload_monitor: WorkloadMonitor,
+    pub(crate) forecasts: ForecastHistory,
+    pub(crate) trials: TrialHistory,
     /// The settings chosen at opening, with reasons.
-    pub(crate) chosen: Vec<Choice>,
+    pub(crate) chosen: Vec<SettingChoice>,
     /// The structure chosen for keyspaces that do not specify one. Computed on first request,
     /// because the reasons require running the cost models.
-    pub(crate) chosen_structure: OnceLock<Option<Choice>>,
-    gaps: Gaps,
+    pub(crate) chosen_structure: OnceLock<Option<SettingChoice>>,
+    unlogged_voids: UnloggedVoids,
     /// Held while the catalog changes.
     pub(crate) schema: Mutex<()>,
     closed: AtomicBool,
@@ -182,7 +182,7 @@ impl fmt::Debug for Engine {
 impl Engine {
     /// Returns the newest commit visible to a reader that starts now. All earlier commits are
     /// visible, too.
-    pub(crate) fn visible(&self) -> Sequence {
+    pub(crate) fn visible(&self) -> SequenceNumber {
         self.visible.at()
     }
 
@@ -194,20 +194,20 @@ impl Engine {
     /// Pins the newest visible commit for a reader, until [`Engine::close_snapshot`]. Compactions
     /// that start while it is pinned do not apply compaction filters, because the reader has seen
     /// the entries that these remove.
-    pub(crate) fn open_snapshot(&self) -> Sequence {
+    pub(crate) fn open_snapshot(&self) -> SequenceNumber {
         self.dictionaries.horizon().hold_filters();
-        let missed = u64::from(is_planted(Fault::BeginIsStale));
+        let missed = u64::from(is_planted(IsolationFault::BeginIsStale));
         self.snapshots.open(|| self.visible.at().saturating_sub(missed))
     }
 
     /// Pins a sequence number that is already protected by other means.
-    pub(crate) fn open_snapshot_at(&self, at: Sequence) {
+    pub(crate) fn open_snapshot_at(&self, at: SequenceNumber) {
         self.dictionaries.horizon().hold_filters();
         self.snapshots.open(|| at);
     }
 
     /// Releases a sequence number pinned by a reader.
-    pub(crate) fn close_snapshot(&self, at: Sequence) {
+    pub(crate) fn close_snapshot(&self, at: SequenceNumber) {
         self.snapshots.close(at);
         self.dictionaries.horizon().release_filters();
     }
@@ -215,7 +215,7 @@ impl Engine {
     /// Notes that commit `removed` has removed the named snapshot at `at`. Its versions may be
     /// discarded once this commit survives power loss: until then, recovery may bring the snapshot
     /// back.
-    pub(crate) fn leave_snapshot(&self, at: Sequence, removed: Sequence) {
+    pub(crate) fn leave_snapshot(&self, at: SequenceNumber, removed: SequenceNumber) {
         self.snapshots.leave(at, removed);
     }
 
@@ -228,33 +228,33 @@ impl Engine {
 
     /// Waits until every commit now in progress has finished.
     pub(crate) fn wait_for_writers(&self) {
-        stripes::grace(&self.writers, || {});
+        conditional_locks::wait_for_grace_period(&self.writers, || {});
     }
 
     /// Scans the live keys of a structure within a range, as of a pinned sequence number.
     pub(crate) fn scan(
         &self,
-        structure: Structure,
+        structure: StructureKind,
         range: KeyRange,
-        direction: Direction,
-        at: Sequence,
-    ) -> Scan {
+        direction: MergeDirection,
+        at: SequenceNumber,
+    ) -> StructureScan {
         self.scan_by_clock(structure, range, direction, at, self.now_ms())
     }
 
     /// Like [`Engine::scan`], but entries expire by the given clock: milliseconds since 1970.
     pub(crate) fn scan_by_clock(
         &self,
-        structure: Structure,
+        structure: StructureKind,
         range: KeyRange,
-        direction: Direction,
-        at: Sequence,
+        direction: MergeDirection,
+        at: SequenceNumber,
         now_ms: u64,
-    ) -> Scan {
+    ) -> StructureScan {
         let queue = Arc::clone(&self.queue);
-        let memtables: Arc<dyn Memtables> = match at <= self.visible.at() {
+        let memtables: Arc<dyn MemtableOwner> = match at <= self.visible.at() {
             true => queue,
-            false => Arc::new(Unsettled(queue)),
+            false => Arc::new(UnfilteredMemtables(queue)),
         };
         let dictionary = self.dictionaries.structure(structure);
         dictionary.scan(memtables, range, direction, at, now_ms)
@@ -303,17 +303,17 @@ impl Engine {
         self.store.health()?;
         self.mark_time()?;
         self.sync_through(self.visible.at())?;
-        Ok(self.store.judge(self.store.log().mark_synced())?)
+        Ok(self.store.poison_on_error(self.store.log().mark_synced())?)
     }
 
     /// Returns the last commit up to which all commits survive power loss.
-    pub(crate) fn synced(&self) -> Sequence {
+    pub(crate) fn synced(&self) -> SequenceNumber {
         self.store.log().synced()
     }
 
     /// Returns whether the calling thread is inside a read or a write of this store, that is, in a
     /// callback of the application.
-    pub(crate) fn is_used_here(&self) -> bool {
+    pub(crate) fn is_inside_call(&self) -> bool {
         self.store.epochs().is_pinned_here() || self.writers.is_pinned_here()
     }
 
@@ -367,7 +367,7 @@ impl Engine {
         self.drop_steps();
         // Another process may open the store afterwards: wait for all running readers, and for
         // asynchronous reads whose callers have not collected the result.
-        stripes::grace(self.store.epochs(), || self.store.cache().finish_arrived());
+        conditional_locks::wait_for_grace_period(self.store.epochs(), || self.store.cache().finish_arrived());
         self.note_time();
         if !self.reads_only {
             self.give_back_a_little()?;

@@ -6,11 +6,11 @@
 //! open transaction.
 
 use super::Engine;
-use super::ingest::UnderWay;
+use super::ingest::RunningIngest;
 use super::time::MOST_BEHIND_MS;
 use crate::error::{Error, Result};
 use crate::options::{Concurrency, Isolation, TransactionOptions};
-use alluvium_base::Sequence;
+use alluvium_base::SequenceNumber;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const PER_READ: usize = 96;
 
 /// How a transaction has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum TransactionEnd {
     Committed,
     RolledBack,
     /// Its commit failed with a conflict.
@@ -48,10 +48,10 @@ pub(crate) struct OpenTransaction {
     pub(crate) now_ms: u64,
     /// The pinned sequence number that it reads at. `None` if it reads the newest versions under
     /// locks.
-    place: Option<Sequence>,
+    place: Option<SequenceNumber>,
     /// How it ended. Operations hold this lock shared, so that the read position stays pinned
     /// during them.
-    ended: RwLock<Option<Ended>>,
+    ended: RwLock<Option<TransactionEnd>>,
     /// Number of tracked keys and ranges that it has read.
     pub(crate) reads: AtomicUsize,
     /// Memory of its buffered writes, in bytes.
@@ -59,37 +59,37 @@ pub(crate) struct OpenTransaction {
     /// Bytes of keys and values spilled to disk.
     pub(crate) spilled_bytes: AtomicU64,
     /// The runs that hold the spilled writes.
-    spilled: Mutex<Vec<Arc<UnderWay>>>,
+    spilled: Mutex<Vec<Arc<RunningIngest>>>,
 }
 
 /// An operation in progress. While it lives, other threads cannot end the transaction.
-pub(crate) type Entered<'t> = RwLockReadGuard<'t, Option<Ended>>;
+pub(crate) type OperationGuard<'t> = RwLockReadGuard<'t, Option<TransactionEnd>>;
 
 impl OpenTransaction {
     /// Begins an operation. Fails if the transaction has ended.
-    pub(crate) fn enter(&self) -> Result<Entered<'_>> {
+    pub(crate) fn enter(&self) -> Result<OperationGuard<'_>> {
         let ended = self.ended.read();
         match *ended {
             None => Ok(ended),
-            Some(Ended::TooOld) => Err(self.too_old()),
+            Some(TransactionEnd::TooOld) => Err(self.too_old()),
             Some(how) => Err(Error::TransactionEnded {
                 why: match how {
-                    Ended::Deadlock => "it was chosen to end a deadlock",
-                    Ended::Conflict => "it met a conflict",
-                    Ended::Committed => "it was committed",
-                    Ended::RolledBack | Ended::TooOld => "it was rolled back",
+                    TransactionEnd::Deadlock => "it was chosen to end a deadlock",
+                    TransactionEnd::Conflict => "it met a conflict",
+                    TransactionEnd::Committed => "it was committed",
+                    TransactionEnd::RolledBack | TransactionEnd::TooOld => "it was rolled back",
                 },
             }),
         }
     }
 
     /// Registers runs that the transaction spills to. They are dropped when it ends.
-    pub(crate) fn spill_to(&self, runs: &Arc<UnderWay>) {
+    pub(crate) fn spill_to(&self, runs: &Arc<RunningIngest>) {
         self.spilled.lock().push(Arc::clone(runs));
     }
 
     /// Returns the sequence number that it reads at.
-    pub(crate) fn place(&self) -> Option<Sequence> {
+    pub(crate) fn place(&self) -> Option<SequenceNumber> {
         self.place
     }
 
@@ -113,7 +113,7 @@ impl OpenTransaction {
 /// The open transactions of a store, and counters of ended ones.
 #[derive(Debug, Default)]
 pub(crate) struct OpenTransactions {
-    list: Mutex<List>,
+    list: Mutex<TransactionList>,
     /// Length of the list.
     open: AtomicU64,
     begun: AtomicU64,
@@ -125,7 +125,7 @@ pub(crate) struct OpenTransactions {
 }
 
 #[derive(Debug, Default)]
-struct List {
+struct TransactionList {
     open: BTreeMap<u64, Arc<OpenTransaction>>,
     /// The time up to which expired entries may have been dropped.
     ticked_ms: u64,
@@ -199,13 +199,13 @@ fn memory(write_bytes: usize, reads: usize) -> usize {
 }
 
 impl OpenTransactions {
-    fn counter(&self, how: Ended) -> &AtomicU64 {
+    fn counter(&self, how: TransactionEnd) -> &AtomicU64 {
         match how {
-            Ended::Committed => &self.committed,
-            Ended::RolledBack => &self.rolled_back,
-            Ended::Conflict => &self.conflicts,
-            Ended::Deadlock => &self.deadlocks,
-            Ended::TooOld => &self.timeouts,
+            TransactionEnd::Committed => &self.committed,
+            TransactionEnd::RolledBack => &self.rolled_back,
+            TransactionEnd::Conflict => &self.conflicts,
+            TransactionEnd::Deadlock => &self.deadlocks,
+            TransactionEnd::TooOld => &self.timeouts,
         }
     }
 }
@@ -244,12 +244,12 @@ impl Engine {
     }
 
     /// Ends a transaction, unless it has ended, and releases all its resources.
-    pub(crate) fn end_transaction(&self, open: &OpenTransaction, how: Ended) {
+    pub(crate) fn end_transaction(&self, open: &OpenTransaction, how: TransactionEnd) {
         let mut ended = open.ended.write();
         self.end_entered(open, &mut ended, how);
     }
 
-    fn end_entered(&self, open: &OpenTransaction, ended: &mut Option<Ended>, how: Ended) {
+    fn end_entered(&self, open: &OpenTransaction, ended: &mut Option<TransactionEnd>, how: TransactionEnd) {
         if ended.is_some() {
             return;
         }
@@ -279,7 +279,7 @@ impl Engine {
             let Some(mut ended) = open.ended.try_write() else {
                 return false;
             };
-            self.end_entered(open, &mut ended, Ended::TooOld);
+            self.end_entered(open, &mut ended, TransactionEnd::TooOld);
             true
         };
         old.iter().filter(end).count()

@@ -4,7 +4,7 @@ use alluvium_base::MIB;
 
 /// The state that priorities depend on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct View {
+pub(crate) struct SchedulingInput {
     /// Sealed memtables that can be flushed.
     pub(crate) sealed: usize,
     /// Whether a worker is flushing one.
@@ -25,7 +25,7 @@ pub(crate) struct View {
 
 /// A task of the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Task {
+pub(crate) enum BackgroundTask {
     /// Flush a slice of a memtable.
     Incorporate,
     /// Make a checkpoint.
@@ -37,7 +37,7 @@ pub(crate) enum Task {
 /// The duty of one background thread. Each duty has its own thread, so that urgent work waits
 /// neither for a device nor for work of lower priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Duty {
+pub(crate) enum WorkerDuty {
     /// Prepare log space and memory for the next writes.
     Prepare,
     /// Flush memtables.
@@ -70,26 +70,26 @@ pub(crate) const MOST_SEALED: usize = 2;
 
 /// Returns whether a checkpoint is due. Checkpoints are cheap, and nothing else frees log space or
 /// space replaced by compactions.
-pub(crate) fn checkpoint_is_due(view: &View) -> bool {
+pub(crate) fn checkpoint_is_due(view: &SchedulingInput) -> bool {
     let log_is_long = view.log_bytes * 100 >= view.log_limit * CHECKPOINT_AT;
     let frees_space = view.dying_bytes > LEAST_DYING.max(view.live_bytes / DYING_PART);
     (view.uncovered && (log_is_long || view.wanted) || frees_space) && !view.checkpointing
 }
 
 /// Returns the most urgent task, for a thread that performs all duties.
-pub(crate) fn next(view: &View) -> Task {
+pub(crate) fn next(view: &SchedulingInput) -> BackgroundTask {
     if checkpoint_is_due(view) {
-        return Task::Checkpoint;
+        return BackgroundTask::Checkpoint;
     }
     if view.sealed > 0 && !view.incorporating {
-        return Task::Incorporate;
+        return BackgroundTask::Incorporate;
     }
-    Task::Compact
+    BackgroundTask::Compact
 }
 
 /// The backlog of background work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Debt {
+pub(crate) struct WorkBacklog {
     /// Sealed memtables that are not in the tree.
     pub(crate) sealed: usize,
     /// Unflushed parts of memtables, including the newest.
@@ -133,20 +133,20 @@ const _: () = assert!(PRESSING_CROWDING < EASY_CROWDING);
 
 /// Returns whether compactions are so far behind that they run concurrently with a flush, even if
 /// both compete for the same processor.
-pub(crate) fn presses(debt: &Debt) -> bool {
+pub(crate) fn is_compaction_urgent(debt: &WorkBacklog) -> bool {
     debt.crowding >= PRESSING_CROWDING
 }
 
 /// Returns whether limits on background work must be lifted, so that no writer is throttled.
-pub(crate) fn hurries(debt: &Debt) -> bool {
-    debt.sealed >= MOST_SEALED || presses(debt)
+pub(crate) fn must_lift_limits(debt: &WorkBacklog) -> bool {
+    debt.sealed >= MOST_SEALED || is_compaction_urgent(debt)
 }
 
 /// Returns how much background work a writer does for each part of a memtable that it fills, in
 /// hundredths of a slice, if there are no background threads. It grows with the number of due
 /// compactions, so that writes slow down smoothly and never stop. Read amplification does not count
 /// here.
-pub(crate) fn share(debt: &Debt) -> u64 {
+pub(crate) fn share(debt: &WorkBacklog) -> u64 {
     let compactions = compactions(debt) * 400 / WHOLE;
     let sealed = match debt.sealed {
         0 | 1 => 0,
@@ -182,7 +182,7 @@ pub(crate) const LEAST_DELAY_US: u64 = 200;
 /// The cause of write throttling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(usize)]
-pub(crate) enum Cause {
+pub(crate) enum ThrottleCause {
     /// Read amplification: too many runs per lookup.
     Runs,
     /// Memtables that are not flushed.
@@ -191,16 +191,19 @@ pub(crate) enum Cause {
 
 /// Number of causes.
 /// Not a tuning parameter.
-pub(crate) const CAUSES: usize = Cause::Memtables as usize + 1;
+pub(crate) const CAUSES: usize = ThrottleCause::Memtables as usize + 1;
 
 /// Returns the delay of a writer for each part of a memtable that it fills, in microseconds, and
 /// its main cause. The delay starts long before the memtables are full and grows smoothly with each
 /// unflushed part, so that no writer comes to a stop.
-pub(crate) fn delay(debt: &Debt) -> (u64, Cause) {
+pub(crate) fn delay(debt: &WorkBacklog) -> (u64, ThrottleCause) {
     let over = debt.parts.clamp(EASY_PARTS, HARD_PARTS) - EASY_PARTS;
     let crowding = debt.crowding.clamp(EASY_CROWDING, HARD_CROWDING) - EASY_CROWDING;
-    let runs = (square(crowding, HARD_CROWDING - EASY_CROWDING), Cause::Runs);
-    let memtables = (square(over, HARD_PARTS - EASY_PARTS), Cause::Memtables);
+    let runs = (
+        square(crowding, HARD_CROWDING - EASY_CROWDING),
+        ThrottleCause::Runs,
+    );
+    let memtables = (square(over, HARD_PARTS - EASY_PARTS), ThrottleCause::Memtables);
     let (share, cause) = runs.max(memtables);
     // The backlog may still grow at full delay. Increase the delay further until it does not.
     let beyond = debt.crowding.clamp(HARD_CROWDING, HARDEST_CROWDING) - HARD_CROWDING;
@@ -213,7 +216,7 @@ pub(crate) fn delay(debt: &Debt) -> (u64, Cause) {
 const WHOLE: u64 = 10_000;
 
 /// Returns the position of due compactions between easy and hard, squared, in units of 1/[`WHOLE`].
-fn compactions(debt: &Debt) -> u64 {
+fn compactions(debt: &WorkBacklog) -> u64 {
     let over = debt.compactions.clamp(EASY, HARD) - EASY;
     square(over as u64, (HARD - EASY) as u64)
 }
@@ -229,43 +232,43 @@ mod tests {
 
     #[test]
     fn log_comes_first_then_memtables_then_compactions() {
-        let quiet = View {
+        let quiet = SchedulingInput {
             log_limit: 100,
-            ..View::default()
+            ..SchedulingInput::default()
         };
-        assert_eq!(next(&quiet), Task::Compact);
-        let sealed = View { sealed: 1, ..quiet };
-        assert_eq!(next(&sealed), Task::Incorporate);
+        assert_eq!(next(&quiet), BackgroundTask::Compact);
+        let sealed = SchedulingInput { sealed: 1, ..quiet };
+        assert_eq!(next(&sealed), BackgroundTask::Incorporate);
         assert_eq!(
-            next(&View {
+            next(&SchedulingInput {
                 incorporating: true,
                 ..sealed
             }),
-            Task::Compact
+            BackgroundTask::Compact
         );
-        let long = View {
+        let long = SchedulingInput {
             log_bytes: 40,
             uncovered: true,
             ..sealed
         };
-        assert_eq!(next(&long), Task::Checkpoint);
+        assert_eq!(next(&long), BackgroundTask::Checkpoint);
         assert_eq!(
-            next(&View {
+            next(&SchedulingInput {
                 checkpointing: true,
                 ..long
             }),
-            Task::Incorporate
+            BackgroundTask::Incorporate
         );
         assert_eq!(
-            next(&View {
+            next(&SchedulingInput {
                 uncovered: false,
                 ..long
             }),
-            Task::Incorporate,
+            BackgroundTask::Incorporate,
             "a checkpoint would free nothing"
         );
         for uncovered in [true, false] {
-            let wanted = View {
+            let wanted = SchedulingInput {
                 wanted: true,
                 uncovered,
                 ..quiet
@@ -277,11 +280,11 @@ mod tests {
     #[test]
     fn space_that_waits_for_a_checkpoint_is_not_kept_waiting() {
         let due = |live_bytes, dying_bytes| {
-            checkpoint_is_due(&View {
+            checkpoint_is_due(&SchedulingInput {
                 live_bytes,
                 dying_bytes,
                 log_limit: 100,
-                ..View::default()
+                ..SchedulingInput::default()
             })
         };
         assert!(!due(0, LEAST_DYING) && due(0, LEAST_DYING + 1));
@@ -292,10 +295,10 @@ mod tests {
     #[test]
     fn writers_are_held_back_smoothly() {
         let at = |compactions| {
-            share(&Debt {
+            share(&WorkBacklog {
                 sealed: 1,
                 compactions,
-                ..Debt::default()
+                ..WorkBacklog::default()
             })
         };
         assert_eq!((at(0), at(EASY)), (0, 0));
@@ -303,9 +306,9 @@ mod tests {
         assert!(shares.is_sorted() && shares.windows(2).all(|pair| pair[1] - pair[0] <= 20));
         assert_eq!((at(HARD), at(usize::MAX)), (400, 400));
         let sealed = |sealed| {
-            share(&Debt {
+            share(&WorkBacklog {
                 sealed,
-                ..Debt::default()
+                ..WorkBacklog::default()
             })
         };
         assert_eq!((sealed(1), sealed(2), sealed(3)), (0, 50, 100));
@@ -313,17 +316,17 @@ mod tests {
 
     #[test]
     fn delays_grow_smoothly_from_nothing() {
-        let parts = |parts| Debt {
+        let parts = |parts| WorkBacklog {
             parts,
-            ..Debt::default()
+            ..WorkBacklog::default()
         };
-        let delay_us = |debt: &Debt| delay(debt).0;
+        let delay_us = |debt: &WorkBacklog| delay(debt).0;
         let by_parts: Vec<u64> = (EASY_PARTS..=HARD_PARTS)
             .map(|full| delay_us(&parts(full)))
             .collect();
-        let crowding = |crowding| Debt {
+        let crowding = |crowding| WorkBacklog {
             crowding,
-            ..Debt::default()
+            ..WorkBacklog::default()
         };
         let by_crowding: Vec<u64> = (EASY_CROWDING..=HARD_CROWDING)
             .map(|runs| delay_us(&crowding(runs)))
@@ -338,8 +341,8 @@ mod tests {
             );
         }
         for (most, cause) in [
-            (parts(HARD_PARTS + 1), Cause::Memtables),
-            (crowding(HARD_CROWDING), Cause::Runs),
+            (parts(HARD_PARTS + 1), ThrottleCause::Memtables),
+            (crowding(HARD_CROWDING), ThrottleCause::Runs),
         ] {
             assert_eq!(delay(&most), (MOST_DELAY_US, cause));
         }
@@ -347,41 +350,44 @@ mod tests {
             .map(|runs| delay_us(&crowding(runs)))
             .collect();
         assert!(beyond.is_sorted());
-        assert_eq!(delay(&crowding(u64::MAX)), (5 * MOST_DELAY_US, Cause::Runs));
+        assert_eq!(
+            delay(&crowding(u64::MAX)),
+            (5 * MOST_DELAY_US, ThrottleCause::Runs)
+        );
     }
 
     #[test]
     fn compactions_stand_back_until_runs_pile_up() {
-        let crowding = |crowding| Debt {
+        let crowding = |crowding| WorkBacklog {
             crowding,
-            ..Debt::default()
+            ..WorkBacklog::default()
         };
-        assert!(!presses(&crowding(PRESSING_CROWDING - 1)));
-        assert!(presses(&crowding(PRESSING_CROWDING)));
-        let wave = Debt {
+        assert!(!is_compaction_urgent(&crowding(PRESSING_CROWDING - 1)));
+        assert!(is_compaction_urgent(&crowding(PRESSING_CROWDING)));
+        let wave = WorkBacklog {
             sealed: MOST_SEALED,
             compactions: 10 * HARD,
-            ..Debt::default()
+            ..WorkBacklog::default()
         };
-        assert!(!presses(&wave));
+        assert!(!is_compaction_urgent(&wave));
         assert_eq!(delay(&wave).0, 0, "a wave may take until the next");
     }
 
     #[test]
     fn caps_yield_as_soon_as_writers_would_be_held_back() {
-        let quiet = Debt::default();
-        assert!(!hurries(&quiet));
+        let quiet = WorkBacklog::default();
+        assert!(!must_lift_limits(&quiet));
         for debt in [
-            Debt {
+            WorkBacklog {
                 sealed: MOST_SEALED,
                 ..quiet
             },
-            Debt {
+            WorkBacklog {
                 crowding: PRESSING_CROWDING,
                 ..quiet
             },
         ] {
-            assert!(hurries(&debt), "{debt:?}");
+            assert!(must_lift_limits(&debt), "{debt:?}");
         }
     }
 }

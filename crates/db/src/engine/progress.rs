@@ -5,7 +5,7 @@
 #[non_exhaustive]
 pub struct Progress {
     /// Current stage.
-    pub stage: Stage,
+    pub stage: ProgressStage,
     /// Bytes processed in this stage.
     pub done_bytes: u64,
     /// Estimated total bytes of this stage.
@@ -15,7 +15,7 @@ pub struct Progress {
 /// Stage of a long operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Stage {
+pub enum ProgressStage {
     /// Data is copied into another directory.
     Copying,
     /// Data is read and verified.
@@ -23,7 +23,7 @@ pub enum Stage {
 }
 
 impl Progress {
-    pub(crate) fn new(stage: Stage, done_bytes: u64, total_bytes: u64) -> Progress {
+    pub(crate) fn new(stage: ProgressStage, done_bytes: u64, total_bytes: u64) -> Progress {
         Progress {
             stage,
             done_bytes,

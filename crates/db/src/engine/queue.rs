@@ -17,10 +17,10 @@
 //! memtable gets a memtable to itself.
 
 use super::policy::{MOST_SEALED, PARTS};
-use alluvium_base::Sequence;
+use alluvium_base::SequenceNumber;
 use alluvium_dictionary::memtable::Memtable;
 use alluvium_dictionary::memtables::empty_ranges::EmptyRanges;
-use alluvium_dictionary::memtables::{MemtableEntry, MemtableList, Memtables};
+use alluvium_dictionary::memtables::{MemtableEntry, MemtableList, MemtableOwner};
 use arc_swap::ArcSwap;
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
@@ -37,16 +37,16 @@ pub(crate) const RECORD_OVERHEAD: u64 = 160;
 
 /// Bytes that writers may claim in advance, beyond what is reserved. The value is small for a small
 /// memtable: it is not worth huge pages, and each writer would occupy at least one.
-fn ahead(room: u64) -> u64 {
+fn claim_ahead_bytes(room: u64) -> u64 {
     if room < 2 << 20 { 2 << 20 } else { 8 << 20 }
 }
 
 /// The sequence number is not known yet.
-const UNKNOWN: Sequence = Sequence::MAX;
+const UNKNOWN: SequenceNumber = SequenceNumber::MAX;
 
 /// A memtable and the range of sequence numbers that it holds.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct MemtableSlot {
     pub(crate) memtable: Arc<Memtable>,
     number: u8,
     /// The memtable holds only commits above this sequence number. Unknown until it becomes the
@@ -57,40 +57,40 @@ pub(crate) struct Slot {
     /// Bytes reserved in the memtable.
     reserved: CachePadded<AtomicU64>,
     /// Limit of `reserved`.
-    room: u64,
+    capacity_bytes: u64,
     /// How many of the [`PARTS`] parts are flushed.
     written_out: AtomicU64,
-    /// Number of [`Queue::give_back`] calls since the memory has been waiting for reuse.
+    /// Number of [`MemtableQueue::free_retired`] calls since the memory has been waiting for reuse.
     rounds: AtomicU64,
 }
 
 /// Creates a memtable in which `room` bytes can be reserved.
 fn memtable(room: u64) -> Memtable {
-    let limit = (room + room / 4 + ahead(room)).clamp(1 << 20, 16 << 30);
+    let limit = (room + room / 4 + claim_ahead_bytes(room)).clamp(1 << 20, 16 << 30);
     Memtable::new(limit as usize)
 }
 
-impl Slot {
-    fn new(number: u8, room: u64, given: Option<Memtable>) -> Slot {
-        Slot {
+impl MemtableSlot {
+    fn new(number: u8, room: u64, given: Option<Memtable>) -> MemtableSlot {
+        MemtableSlot {
             memtable: Arc::new(given.unwrap_or_else(|| memtable(room))),
             number,
             base: AtomicU64::new(UNKNOWN),
             cut: AtomicU64::new(UNKNOWN),
             reserved: CachePadded::new(AtomicU64::new(0)),
-            room,
+            capacity_bytes: room,
             written_out: AtomicU64::new(0),
             rounds: AtomicU64::new(0),
         }
     }
 
     /// Returns the sequence number above which the memtable's commits start.
-    pub(crate) fn base(&self) -> Sequence {
+    pub(crate) fn base(&self) -> SequenceNumber {
         self.base.load(Ordering::Acquire)
     }
 
     /// Returns the last sequence number that the memtable holds, once it is sealed.
-    pub(crate) fn cut(&self) -> Option<Sequence> {
+    pub(crate) fn cut(&self) -> Option<SequenceNumber> {
         Some(self.cut.load(Ordering::Acquire)).filter(|&cut| cut != UNKNOWN)
     }
 
@@ -101,24 +101,24 @@ impl Slot {
     }
 
     /// Returns the cleared memtable if it has no other users.
-    fn into_cleared(self: Arc<Slot>) -> Option<Memtable> {
+    fn into_cleared(self: Arc<MemtableSlot>) -> Option<Memtable> {
         let memtable = Arc::into_inner(self)?.memtable;
         Arc::into_inner(memtable).map(Memtable::cleared)
     }
 
     /// Returns whether the caller holds the only reference, so that the memtable cannot gain users.
-    fn is_forgotten(self: &Arc<Slot>) -> bool {
+    fn is_forgotten(self: &Arc<MemtableSlot>) -> bool {
         Arc::strong_count(self) == 1 && Arc::strong_count(&self.memtable) == 1
     }
 
     fn fits(&self, bytes: u64) -> bool {
-        self.reserved.load(Ordering::Relaxed).saturating_add(bytes) <= self.room
+        self.reserved.load(Ordering::Relaxed).saturating_add(bytes) <= self.capacity_bytes
     }
 
     /// Reserves this many bytes. Returns false if they do not fit.
     fn reserve(&self, bytes: u64) -> bool {
         let before = self.reserved.fetch_add(bytes, Ordering::Relaxed);
-        let fits = before.saturating_add(bytes) <= self.room;
+        let fits = before.saturating_add(bytes) <= self.capacity_bytes;
         if !fits {
             self.reserved.fetch_sub(bytes, Ordering::Relaxed);
         }
@@ -126,9 +126,9 @@ impl Slot {
     }
 }
 
-/// How long a memtable added by [`Queue::put_below`] stays in the queue.
+/// How long a memtable added by [`MemtableQueue::append_oldest`] stays in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hold {
+pub(crate) enum MemtableRetention {
     /// Until it is flushed.
     Ordinary,
     /// Forever: a dictionary that is set aside accepts no flush.
@@ -137,22 +137,22 @@ pub(crate) enum Hold {
 
 /// Assigned sequence numbers, and the memtable that they belong to.
 #[derive(Debug)]
-pub(crate) struct Place {
-    pub(crate) slot: Arc<Slot>,
-    pub(crate) first: Sequence,
+pub(crate) struct SequenceAssignment {
+    pub(crate) slot: Arc<MemtableSlot>,
+    pub(crate) first: SequenceNumber,
 }
 
 /// The memtables, newest first.
 #[derive(Debug)]
-pub(crate) struct Queue {
-    slots: ArcSwap<Vec<Arc<Slot>>>,
+pub(crate) struct MemtableQueue {
+    slots: ArcSwap<Vec<Arc<MemtableSlot>>>,
     counter: CachePadded<AtomicU64>,
     /// Held while the list changes.
     sealing: Mutex<()>,
     /// Flushed memtables. The next memtable reuses the memory of one that has no readers left;
     /// fresh memory would have to be zeroed by the system page by page, and writers would wait for
     /// that.
-    retired: Mutex<Vec<Arc<Slot>>>,
+    retired: Mutex<Vec<Arc<MemtableSlot>>>,
     /// Other flushed memtables, kept alive only by readers.
     kept_by_readers: Mutex<Vec<Weak<Memtable>>>,
     /// An empty memtable for when no retired one is free. It is prepared in advance because a
@@ -162,7 +162,7 @@ pub(crate) struct Queue {
     /// flush.
     held: AtomicUsize,
     /// Reservable bytes of an ordinary memtable.
-    room: u64,
+    memtable_bytes: u64,
     /// Bytes that the last ordinary memtable actually used. Less than `room`, because reservations
     /// are upper bounds.
     usual: AtomicU64,
@@ -175,12 +175,12 @@ const EMPTY_PART: u64 = 64;
 /// Lower bound of that memory, in bytes.
 const LEAST_EMPTY: u64 = 16 << 10;
 
-impl Queue {
+impl MemtableQueue {
     /// Creates a queue with one empty memtable for commits above `cut`.
-    pub(crate) fn new(room: u64, cut: Sequence) -> Queue {
-        let slot = Slot::new(0, room, None);
+    pub(crate) fn new(room: u64, cut: SequenceNumber) -> MemtableQueue {
+        let slot = MemtableSlot::new(0, room, None);
         slot.base.store(cut, Ordering::Relaxed);
-        Queue {
+        MemtableQueue {
             slots: ArcSwap::from_pointee(vec![Arc::new(slot)]),
             counter: CachePadded::new(AtomicU64::new(cut)),
             sealing: Mutex::new(()),
@@ -188,7 +188,7 @@ impl Queue {
             kept_by_readers: Mutex::default(),
             spare: Mutex::default(),
             held: AtomicUsize::new(0),
-            room,
+            memtable_bytes: room,
             usual: AtomicU64::new(room / 2),
             empty: EmptyRanges::new((room / EMPTY_PART).max(LEAST_EMPTY) as usize),
         }
@@ -200,12 +200,12 @@ impl Queue {
     }
 
     /// Returns the memtables, newest first. Hold the guard only for a short time.
-    pub(crate) fn slots(&self) -> arc_swap::Guard<Arc<Vec<Arc<Slot>>>> {
+    pub(crate) fn slots(&self) -> arc_swap::Guard<Arc<Vec<Arc<MemtableSlot>>>> {
         self.slots.load()
     }
 
     /// Returns the last assigned sequence number.
-    pub(crate) fn last(&self) -> Sequence {
+    pub(crate) fn last(&self) -> SequenceNumber {
         self.counter.load(Ordering::Acquire) & SEQUENCE_MASK
     }
 
@@ -221,7 +221,7 @@ impl Queue {
                 .map(|slot| slot.reserved.load(Ordering::Relaxed))
                 .sum::<u64>()
         };
-        let room = (MOST_SEALED as u64 + 1) * self.room;
+        let room = (MOST_SEALED as u64 + 1) * self.memtable_bytes;
         sealed > MOST_SEALED
             || (sealed == MOST_SEALED && !slots[0].fits(bytes))
             || (sealed > 0 && self.is_large(bytes) && reserved() + bytes > room)
@@ -230,7 +230,7 @@ impl Queue {
     /// Returns whether a commit of this size gets a memtable to itself.
     #[inline]
     pub(crate) fn is_large(&self, bytes: u64) -> bool {
-        bytes > self.room / 2
+        bytes > self.memtable_bytes / 2
     }
 
     /// Returns the fill level of all unflushed memtables, in [`PARTS`] (1/32 of a memtable).
@@ -238,25 +238,25 @@ impl Queue {
         let slots = self.slots();
         let sealed = slots.len() - 1 - self.held();
         let (newest, oldest) = (&slots[0], &slots[sealed]);
-        let reserved = newest.reserved.load(Ordering::Relaxed).min(newest.room);
-        let filled = sealed as u64 * PARTS + reserved * PARTS / newest.room.max(1);
+        let reserved = newest.reserved.load(Ordering::Relaxed).min(newest.capacity_bytes);
+        let filled = sealed as u64 * PARTS + reserved * PARTS / newest.capacity_bytes.max(1);
         filled - oldest.written_out.load(Ordering::Relaxed)
     }
 
     /// Makes the system provide memory that writers will need next, in the newest memtable or for
     /// its successor. Returns whether there was any to provide. At most one thread may call it at a
     /// time.
-    pub(crate) fn provide(&self) -> bool {
+    pub(crate) fn prefault_memory(&self) -> bool {
         let slots = self.slots();
         let (newest, most) = (&slots[0], self.usual.load(Ordering::Relaxed));
         if newest.memtable.provide(most as usize) {
             return true;
         }
-        let is_due = newest.reserved.load(Ordering::Relaxed) > newest.room / 2
-            && !self.retired.lock().iter().any(Slot::is_forgotten)
+        let is_due = newest.reserved.load(Ordering::Relaxed) > newest.capacity_bytes / 2
+            && !self.retired.lock().iter().any(MemtableSlot::is_forgotten)
             && self.spare.lock().is_none();
         if is_due {
-            let spare = memtable(self.room);
+            let spare = memtable(self.memtable_bytes);
             *self.spare.lock() = Some(spare);
         }
         is_due
@@ -272,20 +272,26 @@ impl Queue {
     }
 
     /// Adds a memtable below all others, with commits above `base` and up to `cut`, before anything
-    /// is written. With `Hold::Forever` it is never flushed.
-    pub(crate) fn put_below(&self, memtable: Memtable, base: Sequence, cut: Sequence, hold: Hold) {
+    /// is written. With `MemtableRetention::Forever` it is never flushed.
+    pub(crate) fn append_oldest(
+        &self,
+        memtable: Memtable,
+        base: SequenceNumber,
+        cut: SequenceNumber,
+        hold: MemtableRetention,
+    ) {
         let _sealing = self.sealing.lock();
         let slots = self.slots.load_full();
         let oldest = slots.last().expect("there is always one");
         // Its memory is not reused for the next memtable.
         let room = memtable.limit() as u64;
-        let slot = Slot::new(oldest.number.wrapping_sub(1), room, Some(memtable));
+        let slot = MemtableSlot::new(oldest.number.wrapping_sub(1), room, Some(memtable));
         slot.base.store(base, Ordering::Relaxed);
         slot.cut.store(cut, Ordering::Release);
         let list = slots.iter().cloned().chain([Arc::new(slot)]).collect();
         self.slots.store(Arc::new(list));
         self.held
-            .fetch_add(usize::from(hold == Hold::Forever), Ordering::AcqRel);
+            .fetch_add(usize::from(hold == MemtableRetention::Forever), Ordering::AcqRel);
     }
 
     /// Returns a memtable in which `room` bytes can be reserved.
@@ -294,7 +300,7 @@ impl Queue {
     }
 
     /// Skips sequence numbers up to `last`, which were used before this opening.
-    pub(crate) fn skip_to(&self, last: Sequence) {
+    pub(crate) fn skip_to(&self, last: SequenceNumber) {
         let skip = |old: u64| (old & SEQUENCE_MASK < last).then_some(old & !SEQUENCE_MASK | last);
         // An error means that the numbers were already assigned.
         let _ = self
@@ -304,11 +310,11 @@ impl Queue {
 
     /// Assigns `count` sequence numbers to writes that need at most `bytes` of memory. If the
     /// newest memtable is full, it is sealed and `sealed` is called.
-    pub(crate) fn assign(&self, count: u64, bytes: u64, mut sealed: impl FnMut()) -> Place {
+    pub(crate) fn assign(&self, count: u64, bytes: u64, mut sealed: impl FnMut()) -> SequenceAssignment {
         loop {
             let slot = Arc::clone(&self.slots()[0]);
             if slot.reserve(bytes) {
-                if let Some(place) = self.settle(&slot, count, bytes) {
+                if let Some(place) = self.assign_reserved(&slot, count, bytes) {
                     return place;
                 }
             } else if self.is_large(bytes) {
@@ -323,7 +329,12 @@ impl Queue {
 
     /// Assigns sequence numbers to writes whose bytes are reserved in `slot`. Returns `None`, and
     /// cancels the reservation, if the memtable was sealed in the meantime.
-    fn settle(&self, slot: &Arc<Slot>, count: u64, bytes: u64) -> Option<Place> {
+    fn assign_reserved(
+        &self,
+        slot: &Arc<MemtableSlot>,
+        count: u64,
+        bytes: u64,
+    ) -> Option<SequenceAssignment> {
         let Some(first) = self.take(slot.number, count) else {
             slot.reserved.fetch_sub(bytes, Ordering::Relaxed);
             return None;
@@ -332,15 +343,20 @@ impl Queue {
         // seal sees the cut of the first.
         if slot.cut.load(Ordering::Acquire) >= first {
             let slot = Arc::clone(slot);
-            return Some(Place { slot, first });
+            return Some(SequenceAssignment { slot, first });
         }
-        Some(self.settle_late(slot, first, bytes))
+        Some(self.assign_after_wraparound(slot, first, bytes))
     }
 
     /// Finds the memtable of sequence numbers that were taken with the number of a memtable sealed
     /// 256 seals ago.
     #[cold]
-    fn settle_late(&self, sealed: &Slot, first: Sequence, bytes: u64) -> Place {
+    fn assign_after_wraparound(
+        &self,
+        sealed: &MemtableSlot,
+        first: SequenceNumber,
+        bytes: u64,
+    ) -> SequenceAssignment {
         sealed.reserved.fetch_sub(bytes, Ordering::Relaxed);
         // No seal is in progress: the cut of every memtable but the newest is known.
         let _sealing = self.sealing.lock();
@@ -353,11 +369,11 @@ impl Queue {
         // This may exceed the limit: a memtable has capacity beyond its reservable bytes, which
         // suffices for a few such latecomers.
         slot.reserved.fetch_add(bytes, Ordering::Relaxed);
-        Place { slot, first }
+        SequenceAssignment { slot, first }
     }
 
     /// Takes `count` sequence numbers if the newest memtable still has this number.
-    fn take(&self, number: u8, count: u64) -> Option<Sequence> {
+    fn take(&self, number: u8, count: u64) -> Option<SequenceNumber> {
         let mut old = self.counter.load(Ordering::Relaxed);
         loop {
             if (old >> SEQUENCE_BITS) as u8 != number {
@@ -378,46 +394,46 @@ impl Queue {
     }
 
     /// Assigns `count` sequence numbers in a separate memtable that stays empty.
-    pub(crate) fn assign_empty(&self, count: u64) -> Place {
+    pub(crate) fn assign_empty(&self, count: u64) -> SequenceAssignment {
         self.assign_alone(count, 1)
     }
 
     /// Assigns sequence numbers in a separate memtable without other writers.
-    fn assign_alone(&self, count: u64, bytes: u64) -> Place {
+    fn assign_alone(&self, count: u64, bytes: u64) -> SequenceAssignment {
         let sealing = self.sealing.lock();
         let slot = self.open(&sealing, bytes);
         slot.reserved.store(bytes, Ordering::Relaxed);
         let first = self.take(slot.number, count).expect("nobody else seals");
-        self.open(&sealing, self.room);
-        Place { slot, first }
+        self.open(&sealing, self.memtable_bytes);
+        SequenceAssignment { slot, first }
     }
 
-    fn seal_if_newest(&self, slot: &Arc<Slot>) -> bool {
+    fn seal_if_newest(&self, slot: &Arc<MemtableSlot>) -> bool {
         let sealing = self.sealing.lock();
         let is_newest = Arc::ptr_eq(slot, &self.slots()[0]);
         if is_newest {
-            self.open(&sealing, self.room);
+            self.open(&sealing, self.memtable_bytes);
         }
         is_newest
     }
 
     /// Seals the newest memtable, unless it is empty. Returns the last sequence number below the
     /// next memtable.
-    pub(crate) fn seal(&self) -> Sequence {
+    pub(crate) fn seal(&self) -> SequenceNumber {
         let sealing = self.sealing.lock();
         let base = self.slots()[0].base();
         if self.last() > base {
-            self.open(&sealing, self.room);
+            self.open(&sealing, self.memtable_bytes);
         }
         self.slots()[0].base()
     }
 
     /// Adds a memtable in front of the newest, which is sealed by this.
-    fn open(&self, _sealing: &MutexGuard<'_, ()>, room: u64) -> Arc<Slot> {
+    fn open(&self, _sealing: &MutexGuard<'_, ()>, room: u64) -> Arc<MemtableSlot> {
         let slots = self.slots.load_full();
         let newest = &slots[0];
-        let memory = (room == self.room).then(|| self.take_spare()).flatten();
-        let next = Arc::new(Slot::new(newest.number.wrapping_add(1), room, memory));
+        let memory = (room == self.memtable_bytes).then(|| self.take_spare()).flatten();
+        let next = Arc::new(MemtableSlot::new(newest.number.wrapping_add(1), room, memory));
         let list = std::iter::once(&next).chain(slots.iter()).cloned().collect();
         // Publish the list first: a writer that gets a sequence number of the next memtable must
         // find it there.
@@ -435,7 +451,7 @@ impl Queue {
     }
 
     /// Returns the oldest memtable, if it is sealed.
-    pub(crate) fn oldest_sealed(&self) -> Option<Arc<Slot>> {
+    pub(crate) fn oldest_sealed(&self) -> Option<Arc<MemtableSlot>> {
         let slots = self.slots();
         let sealed = slots.len() - 1 - self.held();
         (sealed > 0)
@@ -444,13 +460,13 @@ impl Queue {
     }
 
     /// Returns whether all memtables older than this one are flushed.
-    pub(crate) fn is_oldest(&self, slot: &Arc<Slot>) -> bool {
+    pub(crate) fn is_oldest(&self, slot: &Arc<MemtableSlot>) -> bool {
         let slots = self.slots();
         Arc::ptr_eq(&slots[slots.len() - 1 - self.held()], slot)
     }
 
     /// Removes a flushed memtable.
-    pub(crate) fn remove(&self, slot: &Arc<Slot>) {
+    pub(crate) fn remove(&self, slot: &Arc<MemtableSlot>) {
         let _sealing = self.sealing.lock();
         let slots = self.slots.load_full();
         let sealed = slots.len() - 1 - self.held();
@@ -462,23 +478,23 @@ impl Queue {
         left.remove(sealed);
         self.empty.memtable_leaves(slot.cut().expect("it is sealed"));
         self.slots.store(Arc::new(left));
-        if slot.room == self.room {
+        if slot.capacity_bytes == self.memtable_bytes {
             self.usual.store(slot.memtable.bytes() as u64, Ordering::Relaxed);
             let mut retired = self.retired.lock();
             retired.push(Arc::clone(slot));
             // Retired and sealed memtables together never exceed the maximum number in use.
             let most = (MOST_SEALED + 1).saturating_sub(sealed);
             let surplus = retired.len().saturating_sub(most);
-            let surplus: Vec<Arc<Slot>> = retired.drain(..surplus).collect();
+            let surplus: Vec<Arc<MemtableSlot>> = retired.drain(..surplus).collect();
             drop(retired);
-            self.let_go(&surplus);
+            self.track_reader_memtables(&surplus);
         } else {
-            self.let_go(std::slice::from_ref(slot));
+            self.track_reader_memtables(std::slice::from_ref(slot));
         }
     }
 
     /// Tracks memtables that will not be reused, for as long as readers hold them.
-    fn let_go(&self, surplus: &[Arc<Slot>]) {
+    fn track_reader_memtables(&self, surplus: &[Arc<MemtableSlot>]) {
         let mut kept = self.kept_by_readers.lock();
         kept.retain(|memtable| memtable.strong_count() > 0);
         kept.extend(surplus.iter().map(|slot| Arc::downgrade(&slot.memtable)));
@@ -488,29 +504,29 @@ impl Queue {
     /// either.
     fn take_spare(&self) -> Option<Memtable> {
         let mut retired = self.retired.lock();
-        let forgotten = retired.iter().position(Slot::is_forgotten);
+        let forgotten = retired.iter().position(MemtableSlot::is_forgotten);
         let cleared = forgotten.and_then(|at| retired.swap_remove(at).into_cleared());
         cleared.or_else(|| self.spare.lock().take())
     }
 
     /// Frees the memory of retired memtables that have waited for reuse for `most` calls: if
     /// memtables fill slowly, the memory is of more use elsewhere.
-    pub(crate) fn give_back(&self, most: u64) {
-        let waits_too_long = |slot: &Slot| slot.rounds.fetch_add(1, Ordering::Relaxed) >= most;
+    pub(crate) fn free_retired(&self, most: u64) {
+        let waits_too_long = |slot: &MemtableSlot| slot.rounds.fetch_add(1, Ordering::Relaxed) >= most;
         // Freeing takes the system a while: release the lock first.
-        let old: Vec<Arc<Slot>> = self
+        let old: Vec<Arc<MemtableSlot>> = self
             .retired
             .lock()
             .extract_if(.., |slot| waits_too_long(slot))
             .collect();
-        self.let_go(&old);
+        self.track_reader_memtables(&old);
         drop(old);
     }
 
     /// Returns the memory of all memtables, including those that wait for reuse and those that only
     /// readers hold.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let bytes = |slot: &Arc<Slot>| slot.memtable.memory_bytes() as u64;
+        let bytes = |slot: &Arc<MemtableSlot>| slot.memtable.memory_bytes() as u64;
         let retired: u64 = self.retired.lock().iter().map(bytes).sum();
         let spare = self.spare.lock().as_ref().map_or(0, Memtable::memory_bytes) as u64;
         let empty = self.empty.memory_bytes() as u64;
@@ -520,11 +536,11 @@ impl Queue {
     }
 }
 
-impl Memtables for Queue {
+impl MemtableOwner for MemtableQueue {
     fn newest_first(&self) -> MemtableList {
         let slots = self.slots();
         let older = slots.iter().skip(1).map(|slot| slot.base()).chain([UNKNOWN]);
-        let entry = |(slot, older): (&Arc<Slot>, Sequence)| MemtableEntry {
+        let entry = |(slot, older): (&Arc<MemtableSlot>, SequenceNumber)| MemtableEntry {
             memtable: Arc::clone(&slot.memtable),
             // While a memtable is being opened, its base is not known. Use the base of the memtable
             // before it as a lower bound: that memtable is not in the tree either, because its cut
@@ -542,9 +558,9 @@ impl Memtables for Queue {
 /// The same memtables for a reader that may be ahead of the visible commits: a range that it finds
 /// empty may be written to by a commit that it should see.
 #[derive(Debug)]
-pub(crate) struct Unsettled(pub(crate) Arc<Queue>);
+pub(crate) struct UnfilteredMemtables(pub(crate) Arc<MemtableQueue>);
 
-impl Memtables for Unsettled {
+impl MemtableOwner for UnfilteredMemtables {
     fn newest_first(&self) -> MemtableList {
         self.0.newest_first()
     }

@@ -1,21 +1,23 @@
 //! Static dispatch over the structures of a store. The structure of a keyspace is known when a read
 //! begins, and the code of each structure is compiled in: there are no calls through pointers.
 
-use alluvium_base::Sequence;
-use alluvium_dictionary::contract::{self, Dictionary, Lookup as _, Ordered as _, Scan as _};
-use alluvium_dictionary::fetch::{Blocking, Fetch};
-use alluvium_dictionary::gather::Gather;
-use alluvium_dictionary::key::Key;
+use alluvium_base::SequenceNumber;
+use alluvium_dictionary::contract::{
+    self, Dictionary, DictionaryScan as _, OrderedDictionary as _, PointLookup as _,
+};
+use alluvium_dictionary::fetch::{BlockingFetch, NodeFetch};
+use alluvium_dictionary::key::LookupKey;
 use alluvium_dictionary::lookup::{self, batch};
-use alluvium_dictionary::memtables::Memtables;
-use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::lookup_state::LookupState;
+use alluvium_dictionary::memtables::MemtableOwner;
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_hashes::hashed::{self, Hashed};
+use alluvium_hashes::hashed::{self, HashedStructure};
 use alluvium_storage::Result;
-use alluvium_trees::levels::{self, Levels};
-use alluvium_trees::map::{self, Map};
-use alluvium_trees::paged::{self, Paged};
-use alluvium_trees::tiered::{self, Tree};
+use alluvium_trees::levels::{self, LevelsDictionary};
+use alluvium_trees::map::{self, OrderedMap};
+use alluvium_trees::paged::{self, PagedDictionary};
+use alluvium_trees::tiered::{self, TieredTree};
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -45,11 +47,11 @@ macro_rules! each {
 /// A reference to one of the store's structures.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StructureRef<'d> {
-    Tiered(&'d Tree),
-    Levels(&'d Levels),
-    Hashed(&'d Hashed),
-    Paged(&'d Paged),
-    Map(&'d Map),
+    Tiered(&'d TieredTree),
+    Levels(&'d LevelsDictionary),
+    Hashed(&'d HashedStructure),
+    Paged(&'d PagedDictionary),
+    Map(&'d OrderedMap),
 }
 
 impl<'d> StructureRef<'d> {
@@ -61,30 +63,36 @@ impl<'d> StructureRef<'d> {
     /// Returns a reader of the current state. A read that includes memtables must load their list
     /// first.
     #[inline]
-    pub(crate) fn reader(self) -> Reader<'d> {
-        each!(StructureRef => Reader, self, own => own.reader())
+    pub(crate) fn reader(self) -> StructureReader<'d> {
+        each!(StructureRef => StructureReader, self, own => own.reader())
     }
 
     /// Begins a scan of a range. The order is by hash if the structure does not order keys.
     pub(crate) fn scan(
         self,
-        memtables: Arc<dyn Memtables>,
+        memtables: Arc<dyn MemtableOwner>,
         range: KeyRange,
-        direction: Direction,
-        at: Sequence,
+        direction: MergeDirection,
+        at: SequenceNumber,
         now_ms: u64,
-    ) -> Scan {
+    ) -> StructureScan {
         match self {
-            StructureRef::Tiered(own) => Scan::Tiered(own.scan(memtables, range, direction, at, now_ms)),
-            StructureRef::Levels(own) => Scan::Levels(own.scan(memtables, range, direction, at, now_ms)),
+            StructureRef::Tiered(own) => {
+                StructureScan::Tiered(own.scan(memtables, range, direction, at, now_ms))
+            }
+            StructureRef::Levels(own) => {
+                StructureScan::Levels(own.scan(memtables, range, direction, at, now_ms))
+            }
             StructureRef::Hashed(own) => {
                 let walk = own.walk(memtables, range, at, now_ms);
                 #[cfg(test)]
-                let walk = super::sorted::Sorted::new(walk, direction);
-                Scan::Hashed(walk)
+                let walk = super::sorted_scan::SortedScan::new(walk, direction);
+                StructureScan::Hashed(walk)
             }
-            StructureRef::Paged(own) => Scan::Paged(own.scan(memtables, range, direction, at, now_ms)),
-            StructureRef::Map(own) => Scan::Map(own.scan(memtables, range, direction, at, now_ms)),
+            StructureRef::Paged(own) => {
+                StructureScan::Paged(own.scan(memtables, range, direction, at, now_ms))
+            }
+            StructureRef::Map(own) => StructureScan::Map(own.scan(memtables, range, direction, at, now_ms)),
         }
     }
 }
@@ -95,96 +103,110 @@ impl<'d> StructureRef<'d> {
     reason = "it is on the stack for the length of a lookup"
 )]
 #[derive(Debug)]
-pub(crate) enum Reader<'d> {
-    Tiered(tiered::Reader<'d>),
-    Levels(levels::Reader<'d>),
-    Hashed(hashed::Reader<'d>),
-    Paged(paged::Reader<'d>),
-    Map(map::Reader<'d>),
+pub(crate) enum StructureReader<'d> {
+    Tiered(tiered::TreeReader<'d>),
+    Levels(levels::LevelsReader<'d>),
+    Hashed(hashed::HashedReader<'d>),
+    Paged(paged::PagedReader<'d>),
+    Map(map::MapReader<'d>),
 }
 
 /// The position of a suspended lookup.
 #[derive(Debug)]
-pub(crate) enum Search {
-    Tiered(tiered::Search),
-    Levels(levels::Search),
-    Hashed(hashed::Search),
+pub(crate) enum StructureSearch {
+    Tiered(tiered::TreeSearch),
+    Levels(levels::LevelsSearch),
+    Hashed(hashed::HashedSearch),
     Paged(()),
     Map(()),
 }
 
-impl Reader<'_> {
+impl StructureReader<'_> {
     /// Feeds messages for one key to `gather`. Waits for the nodes that it needs.
     #[inline]
-    pub(crate) fn gather(&self, key: Key<'_>, gather: &mut Gather<'_>) -> Result<()> {
-        each!(Reader, self, own => lookup::gather(own, key, gather))
+    pub(crate) fn gather(&self, key: LookupKey<'_>, gather: &mut LookupState<'_>) -> Result<()> {
+        each!(StructureReader, self, own => lookup::gather(own, key, gather))
     }
 
     /// Feeds messages for many keys. Nodes that several lookups wait for are read together.
-    pub(crate) fn gather_many(&self, keys: &[Key<'_>], gathers: &mut [Gather<'_>]) -> Result<()> {
-        each!(Reader, self, own => batch::gather_many(own, keys, gathers))
+    pub(crate) fn gather_many(&self, keys: &[LookupKey<'_>], gathers: &mut [LookupState<'_>]) -> Result<()> {
+        each!(StructureReader, self, own => batch::gather_many(own, keys, gathers))
     }
 
     /// The same without device reads. Returns whether every lookup was completed.
-    pub(crate) fn gather_many_in_memory(&self, keys: &[Key<'_>], gathers: &mut [Gather<'_>]) -> Result<bool> {
-        each!(Reader, self, own => batch::gather_many_in_memory(own, keys, gathers))
+    pub(crate) fn gather_many_in_memory(
+        &self,
+        keys: &[LookupKey<'_>],
+        gathers: &mut [LookupState<'_>],
+    ) -> Result<bool> {
+        each!(StructureReader, self, own => batch::gather_many_in_memory(own, keys, gathers))
     }
 }
 
-impl contract::Reader for Reader<'_> {
-    type Search = Search;
+impl contract::LookupReader for StructureReader<'_> {
+    type Search = StructureSearch;
 
     #[inline]
-    fn cut(&self) -> Sequence {
-        each!(Reader, self, own => own.cut())
+    fn cut(&self) -> SequenceNumber {
+        each!(StructureReader, self, own => own.cut())
     }
 
     #[inline]
     fn state(&self) -> u64 {
-        each!(Reader, self, own => own.state())
+        each!(StructureReader, self, own => own.state())
     }
 
     #[inline]
-    fn nodes(&self) -> Blocking<'_> {
-        each!(Reader, self, own => own.nodes())
+    fn nodes(&self) -> BlockingFetch<'_> {
+        each!(StructureReader, self, own => own.nodes())
     }
 
     #[inline]
-    fn search<F: Fetch>(
+    fn search<F: NodeFetch>(
         &self,
-        key: Key<'_>,
-        gather: &mut Gather<'_>,
-        search: &mut Search,
+        key: LookupKey<'_>,
+        gather: &mut LookupState<'_>,
+        search: &mut StructureSearch,
         fetch: &F,
     ) -> Poll<Result<()>> {
         match (self, search) {
-            (Reader::Tiered(own), Search::Tiered(search)) => own.search(key, gather, search, fetch),
-            (Reader::Levels(own), Search::Levels(search)) => own.search(key, gather, search, fetch),
-            (Reader::Hashed(own), Search::Hashed(search)) => own.search(key, gather, search, fetch),
-            (Reader::Paged(own), Search::Paged(search)) => own.search(key, gather, search, fetch),
-            (Reader::Map(own), Search::Map(search)) => own.search(key, gather, search, fetch),
+            (StructureReader::Tiered(own), StructureSearch::Tiered(search)) => {
+                own.search(key, gather, search, fetch)
+            }
+            (StructureReader::Levels(own), StructureSearch::Levels(search)) => {
+                own.search(key, gather, search, fetch)
+            }
+            (StructureReader::Hashed(own), StructureSearch::Hashed(search)) => {
+                own.search(key, gather, search, fetch)
+            }
+            (StructureReader::Paged(own), StructureSearch::Paged(search)) => {
+                own.search(key, gather, search, fetch)
+            }
+            (StructureReader::Map(own), StructureSearch::Map(search)) => {
+                own.search(key, gather, search, fetch)
+            }
             _ => unreachable!("a search goes on in the structure that it was begun in"),
         }
     }
 
-    fn new_search(&self) -> Search {
-        each!(Reader => Search, self, own => own.new_search())
+    fn new_search(&self) -> StructureSearch {
+        each!(StructureReader => StructureSearch, self, own => own.new_search())
     }
 
-    fn restart(&self, search: &mut Search) {
+    fn restart(&self, search: &mut StructureSearch) {
         match (self, search) {
-            (Reader::Tiered(own), Search::Tiered(search)) => own.restart(search),
-            (Reader::Levels(own), Search::Levels(search)) => own.restart(search),
-            (Reader::Hashed(own), Search::Hashed(search)) => own.restart(search),
-            (Reader::Paged(own), Search::Paged(search)) => own.restart(search),
-            (Reader::Map(own), Search::Map(search)) => own.restart(search),
+            (StructureReader::Tiered(own), StructureSearch::Tiered(search)) => own.restart(search),
+            (StructureReader::Levels(own), StructureSearch::Levels(search)) => own.restart(search),
+            (StructureReader::Hashed(own), StructureSearch::Hashed(search)) => own.restart(search),
+            (StructureReader::Paged(own), StructureSearch::Paged(search)) => own.restart(search),
+            (StructureReader::Map(own), StructureSearch::Map(search)) => own.restart(search),
             _ => unreachable!("a search goes on in the structure that it was begun in"),
         }
     }
 
     #[inline]
-    fn ended(&self, key: Key<'_>) {
-        each!(Reader, self, own => own.ended(key));
+    fn ended(&self, key: LookupKey<'_>) {
+        each!(StructureReader, self, own => own.ended(key));
     }
 }
 
@@ -194,34 +216,34 @@ impl contract::Reader for Reader<'_> {
     reason = "nearly all of them are of the first kind"
 )]
 #[derive(Debug)]
-pub(crate) enum Scan {
-    Tiered(tiered::Iter),
-    Levels(levels::Iter),
+pub(crate) enum StructureScan {
+    Tiered(tiered::TreeIter),
+    Levels(levels::LevelsIter),
     /// In hash order.
     #[cfg(not(test))]
-    Hashed(hashed::Iter),
+    Hashed(hashed::UnorderedIter),
     /// In key order, which tests expect of every structure.
     #[cfg(test)]
-    Hashed(super::sorted::Sorted),
-    Paged(paged::Iter),
-    Map(map::Iter),
+    Hashed(super::sorted_scan::SortedScan),
+    Paged(paged::PagedIter),
+    Map(map::MapIter),
 }
 
-impl Scan {
+impl StructureScan {
     /// Positions the scan before the first key at or after `key`, in the direction of the scan.
     pub(crate) fn seek(&mut self, key: &[u8]) {
-        each!(Scan, self, own => own.seek(key));
+        each!(StructureScan, self, own => own.seek(key));
     }
 
     /// Returns long values as empty values from now on.
     pub(crate) fn leave_out_long_values(&mut self) {
-        each!(Scan, self, own => own.leave_out_long_values());
+        each!(StructureScan, self, own => own.leave_out_long_values());
     }
 
     /// Returns the next live key and its value.
     #[allow(clippy::should_implement_trait)]
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        each!(Scan, self, own => own.next())
+        each!(StructureScan, self, own => own.next())
     }
 }

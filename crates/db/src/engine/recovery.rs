@@ -1,45 +1,45 @@
 //! Creation and recovery: loads the newest checkpoint, then replays the log above it.
 
 use super::Engine;
-use super::commit::{Unfit, apply, room};
-use super::gaps::Gaps;
-use super::ingest::Ingests;
-use super::locking::Locks;
-use super::memory::Budget;
+use super::commit::{ApplyError, apply, memtable_bytes};
+use super::commit_record::CommitRecord;
+use super::conditional_locks::ConditionalLocks;
+use super::counters::EngineCounters;
+use super::ingest::IngestRegistry;
+use super::memory::StoreMemoryBudget;
 use super::open_transactions::OpenTransactions;
-use super::queue::{Hold, Queue};
-use super::record::Commit;
-use super::record_cache::Records;
-use super::snapshots::Snapshots;
-use super::steps::Work;
-use super::stripes::Stripes;
-use super::structures::{Dictionaries, HeldWrites, How, catalog};
-use super::tallies::Tallies;
-use super::throttle::Pressure;
+use super::queue::{MemtableQueue, MemtableRetention};
+use super::record_cache::RecordCache;
+use super::snapshots::SnapshotRegistry;
+use super::steps::BackgroundWork;
+use super::structures::{DictionaryOptions, DictionarySet, HeldWrites, catalog};
+use super::throttle::WriteThrottle;
 use super::time::ReadingTime;
-use super::visible::Visible;
-use crate::advise::advice::Trials;
+use super::transaction_locks::TransactionLocks;
+use super::unlogged_voids::UnloggedVoids;
+use super::visible_sequence::VisibleSequence;
+use crate::advise::advice::TrialHistory;
 use crate::advise::choices;
-use crate::advise::forecast::Forecasts;
-use crate::advise::workload::Watches;
+use crate::advise::forecast::ForecastHistory;
+use crate::advise::workload::WorkloadMonitor;
 use crate::engine::lost_commits::LostCommits;
 use crate::error::Result;
 use crate::options::devices;
-use crate::options::kind::Structure;
-use crate::options::store::{Existing, Plan};
+use crate::options::kind::StructureKind;
+use crate::options::store::{ExistencePolicy, ResolvedOptions};
 use crate::options::{Durability, Options};
-use crate::schema::catalog::{Catalog, Owners};
-use crate::schema::format::{self, CatalogRecord, Write, Writes};
+use crate::schema::catalog::{CommitKeyspaces, KeyspaceCatalog};
+use crate::schema::format::{self, CatalogRecord, LogWrite, LogWriteIter};
 use crate::schema::manifest;
-use crate::schema::manifest::files::Surveyed;
-use alluvium_base::{Sequence, message};
-use alluvium_dictionary::memtables::Memtables as _;
-use alluvium_dictionary::merge::Direction;
-use alluvium_dictionary::read::Files;
-use alluvium_storage::log::{Record, RepairReport};
-use alluvium_storage::store::{Opening, Store, StoreOptions};
-use alluvium_storage::{Directories, Epochs, Error, Place, Structure as Kind, superblock};
-use alluvium_trees::tiered::{Lost, Salvage};
+use crate::schema::manifest::reachability::DamageSurvey;
+use alluvium_base::{SequenceNumber, message};
+use alluvium_dictionary::memtables::MemtableOwner as _;
+use alluvium_dictionary::merge::MergeDirection;
+use alluvium_dictionary::read::DataFiles;
+use alluvium_storage::log::{LogRecord, RepairReport};
+use alluvium_storage::store::{Store, StoreOpening, StoreOptions};
+use alluvium_storage::{DiskLocation, Epochs, Error, OnDiskObject as Kind, TierDirectories, superblock};
+use alluvium_trees::tiered::{LostRange, TreeSalvage};
 use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -49,7 +49,11 @@ const CATALOG_RESTORED: &str =
     "the list of keyspaces and named snapshots was written again, from its second copy";
 
 impl Engine {
-    pub(crate) fn open(directories: Directories, options: &Options, existing: Existing) -> Result<Engine> {
+    pub(crate) fn open(
+        directories: TierDirectories,
+        options: &Options,
+        existing: ExistencePolicy,
+    ) -> Result<Engine> {
         let directory = Arc::clone(directories.first());
         let _span = tracing::info_span!("open", store = %directory.describe()).entered();
         let mut plan = options.plan()?;
@@ -58,12 +62,12 @@ impl Engine {
         }
         let store_options = store_options(&plan);
         let exists = match existing {
-            Existing::Open | Existing::ReadOnly => true,
-            Existing::Create => false,
-            Existing::OpenOrCreate => superblock::exists(&*directory)?,
+            ExistencePolicy::Open | ExistencePolicy::ReadOnly => true,
+            ExistencePolicy::Create => false,
+            ExistencePolicy::OpenOrCreate => superblock::exists(&*directory)?,
         };
-        let catalog = Arc::new(Catalog::new(&options.operators, &options.filters));
-        let how = How {
+        let catalog = Arc::new(KeyspaceCatalog::new(&options.operators, &options.filters));
+        let how = DictionaryOptions {
             shape: plan.scale.shape,
             filters: plan.scale.filters,
             schema: Arc::clone(&catalog) as Arc<_>,
@@ -71,13 +75,13 @@ impl Engine {
         };
         if !exists {
             let store = Arc::new(Store::create(directories, &store_options, b"")?);
-            let dictionaries = Dictionaries::create(&store, &how);
-            let queue = Queue::new(plan.scale.memtable, 0);
+            let dictionaries = DictionarySet::create(&store, &how);
+            let queue = MemtableQueue::new(plan.scale.memtable, 0);
             return Engine::assemble(store, dictionaries, catalog, options, plan, queue, 0);
         }
         let opening = match existing {
             // Reading does not need the extent map, and a read-only opening writes nothing.
-            Existing::ReadOnly => {
+            ExistencePolicy::ReadOnly => {
                 let mut opening = Store::open_without_map(directories, &store_options)?;
                 if let Some(damage) = rebuild_map(&mut opening)? {
                     tracing::warn!("reading without the extent map: {damage}");
@@ -88,7 +92,7 @@ impl Engine {
         };
         let recovery = tracing::info_span!("recovery", commits = tracing::field::Empty).entered();
         let cut = opening.superblock().cut;
-        let mut replay = Replay::after(cut, &plan);
+        let mut replay = LogReplay::after(cut, &plan);
         let store = opening.replay(&mut |record| replay.take(&record))?;
         recovery.record("commits", replay.last - cut);
         drop(recovery);
@@ -96,7 +100,7 @@ impl Engine {
             tracing::warn!("{}", LostCommits::new(lost));
         }
         let mut engine = Engine::replayed(store, replay, catalog, &how, options, plan)?;
-        engine.reads_only = existing == Existing::ReadOnly;
+        engine.reads_only = existing == ExistencePolicy::ReadOnly;
         if engine.dictionaries.has_left_damage && !engine.reads_only {
             // The checkpoint makes the manifest forget the damaged pages; the next paged keyspace
             // gets new ones.
@@ -111,13 +115,13 @@ impl Engine {
     /// Opens a damaged store as far as possible, at its newest generation or at the newest one
     /// before generation `than`.
     pub(crate) fn repair(
-        directories: Directories,
+        directories: TierDirectories,
         options: &Options,
         than: Option<u64>,
-    ) -> Result<(Engine, Salvaged)> {
+    ) -> Result<(Engine, StoreSalvage)> {
         let plan = options.plan()?;
-        let catalog = Arc::new(Catalog::new(&options.operators, &options.filters));
-        let how = How {
+        let catalog = Arc::new(KeyspaceCatalog::new(&options.operators, &options.filters));
+        let how = DictionaryOptions {
             shape: plan.scale.shape,
             filters: plan.scale.filters,
             schema: Arc::clone(&catalog) as Arc<_>,
@@ -129,20 +133,21 @@ impl Engine {
         };
         let (surveyed, map_damage) = survey(&mut opening)?;
         let (generation, cut) = (opening.superblock().generation, opening.superblock().cut);
-        let mut replay = Replay::after(cut, &plan);
+        let mut replay = LogReplay::after(cut, &plan);
         let (store, report) = opening.repair(&mut |record| replay.take(&record))?;
         let (store, mut salvaged) = (
             Arc::new(store),
-            Salvaged {
+            StoreSalvage {
                 generation,
                 cut,
                 report,
                 map_damage,
-                ..Salvaged::default()
+                ..StoreSalvage::default()
             },
         );
         let dictionaries;
-        (dictionaries, salvaged.lost, salvaged.mended) = Dictionaries::open_salvaged(&store, &how, surveyed)?;
+        (dictionaries, salvaged.lost, salvaged.mended) =
+            DictionarySet::open_salvaged(&store, &how, surveyed)?;
         let engine = Engine::replayed_into(store, dictionaries, replay, catalog, options, plan)?;
         if engine.restore_catalog()? {
             salvaged.mended.push(CATALOG_RESTORED.to_owned());
@@ -157,24 +162,24 @@ impl Engine {
     /// Assembles the engine from the dictionaries on disk and the memtables of a replayed log.
     fn replayed(
         store: Store,
-        replay: Replay,
-        catalog: Arc<Catalog>,
-        how: &How,
+        replay: LogReplay,
+        catalog: Arc<KeyspaceCatalog>,
+        how: &DictionaryOptions,
         options: &Options,
-        plan: Plan,
+        plan: ResolvedOptions,
     ) -> Result<Engine> {
         let store = Arc::new(store);
-        let dictionaries = Dictionaries::open(&store, how)?;
+        let dictionaries = DictionarySet::open(&store, how)?;
         Engine::replayed_into(store, dictionaries, replay, catalog, options, plan)
     }
 
     fn replayed_into(
         store: Arc<Store>,
-        dictionaries: Dictionaries,
-        replay: Replay,
-        catalog: Arc<Catalog>,
+        dictionaries: DictionarySet,
+        replay: LogReplay,
+        catalog: Arc<KeyspaceCatalog>,
         options: &Options,
-        plan: Plan,
+        plan: ResolvedOptions,
     ) -> Result<Engine> {
         let last = replay.last.max(store.log().completed());
         let is_at_rest = last == dictionaries.cut();
@@ -197,12 +202,12 @@ impl Engine {
 
     fn assemble(
         store: Arc<Store>,
-        dictionaries: Dictionaries,
-        catalog: Arc<Catalog>,
+        dictionaries: DictionarySet,
+        catalog: Arc<KeyspaceCatalog>,
         options: &Options,
-        plan: Plan,
-        queue: Queue,
-        last: Sequence,
+        plan: ResolvedOptions,
+        queue: MemtableQueue,
+        last: SequenceNumber,
     ) -> Result<Engine> {
         let covered = dictionaries.cut();
         let read_by = store.log().time_ms().max(dictionaries.time_ms);
@@ -215,24 +220,24 @@ impl Engine {
             durability: options.durability,
             time: ReadingTime::new(Arc::clone(&options.clock), read_by),
             queue: Arc::new(queue),
-            visible: Visible::new(last),
+            visible: VisibleSequence::new(last),
             writers: Epochs::new(),
-            stripes: Stripes::default(),
-            snapshots: Snapshots::default(),
+            stripes: ConditionalLocks::default(),
+            snapshots: SnapshotRegistry::default(),
             transactions: OpenTransactions::default(),
-            locks: Locks::default(),
-            ingests: Ingests::default(),
-            records: Records::new(plan.records, covered),
-            budget: Budget::new(plan.memory, plan.record_share),
-            work: Work::new(covered),
-            pressure: Pressure::default(),
-            tallies: Tallies::default(),
-            watches: Watches::default(),
-            trials: Trials::default(),
+            locks: TransactionLocks::default(),
+            ingests: IngestRegistry::default(),
+            records: RecordCache::new(plan.records, covered),
+            budget: StoreMemoryBudget::new(plan.memory, plan.record_share),
+            work: BackgroundWork::new(covered),
+            throttle: WriteThrottle::default(),
+            counters: EngineCounters::default(),
+            workload_monitor: WorkloadMonitor::default(),
+            trials: TrialHistory::default(),
             chosen: choices::of(options, &plan),
             chosen_structure: OnceLock::new(),
-            forecasts: Forecasts::new((options.clock)()),
-            gaps: Gaps::default(),
+            forecasts: ForecastHistory::new((options.clock)()),
+            unlogged_voids: UnloggedVoids::default(),
             schema: Mutex::new(()),
             copying: RwLock::new(()),
             closed: AtomicBool::new(false),
@@ -252,7 +257,7 @@ impl Engine {
         let durable = self.catalog_at(cut)?;
         for (key, value) in &durable {
             if let CatalogRecord::Keyspace { name, id, kind, .. } = decoded(key, value)? {
-                let structure = Structure::of_keyspace(kind, &name)?;
+                let structure = StructureKind::of_keyspace(kind, &name)?;
                 self.dictionaries.require_placed(id, structure)?;
             }
         }
@@ -268,7 +273,7 @@ impl Engine {
                 && *at > visible
             {
                 let found = format!("snapshot \"{name}\" at commit {at}, where the last is {visible}");
-                let place = Place::new(Kind::Node, "the catalog", 0);
+                let place = DiskLocation::new(Kind::Node, "the catalog", 0);
                 return Err(Error::corrupt(place, "a snapshot of what there is", found).into());
             }
             if let Some(definition) = self.catalog.load(record)? {
@@ -283,7 +288,7 @@ impl Engine {
 
     /// Pins the versions of named snapshots that commit `removed` of the log has removed, until
     /// that commit survives power loss: until then, the snapshots may come back.
-    fn keep_removed_snapshots(&self, removed: Sequence) -> Result<()> {
+    fn keep_removed_snapshots(&self, removed: SequenceNumber) -> Result<()> {
         let now = self.catalog.snapshots();
         for (key, value) in &self.catalog_at(removed - 1)? {
             if let CatalogRecord::Snapshot { name, at } = decoded(key, value)?
@@ -298,7 +303,7 @@ impl Engine {
 
     /// Returns the catalog's records as of commit `at`, which must not be below the cut. They are
     /// read from the tree, or from the second copy if the tree is damaged there.
-    fn catalog_at(&self, at: Sequence) -> Result<catalog::Records> {
+    fn catalog_at(&self, at: SequenceNumber) -> Result<catalog::CatalogRecords> {
         let copy = &self.dictionaries.second_catalog;
         let second = || copy.at(&self.queue.newest_first(), self.dictionaries.cut(), at);
         if copy.is_used()
@@ -316,9 +321,14 @@ impl Engine {
         }
     }
 
-    fn catalog_in_tree(&self, at: Sequence) -> Result<catalog::Records> {
-        let mut found = catalog::Records::new();
-        let mut records = self.scan(Structure::Tiered, catalog::range(), Direction::Forward, at);
+    fn catalog_in_tree(&self, at: SequenceNumber) -> Result<catalog::CatalogRecords> {
+        let mut found = catalog::CatalogRecords::new();
+        let mut records = self.scan(
+            StructureKind::Tiered,
+            catalog::range(),
+            MergeDirection::Forward,
+            at,
+        );
         while let Some((key, value)) = records.next()? {
             found.insert(key.to_vec(), value.to_vec());
         }
@@ -327,10 +337,10 @@ impl Engine {
 
     /// Rewrites damaged runs without their unreadable parts. Returns the lost key ranges and a
     /// description of the repairs.
-    pub(crate) fn mend(&self) -> Result<(Vec<Lost>, Vec<String>)> {
-        let (mut lost, mut done) = self.dictionaries.mend()?;
+    pub(crate) fn repair_runs(&self) -> Result<(Vec<LostRange>, Vec<String>)> {
+        let (mut lost, mut done) = self.dictionaries.repair_runs()?;
         let catalog = catalog::range();
-        let is_of_catalog = |lost: &Lost| !lost.range.intersect(&catalog).is_empty();
+        let is_of_catalog = |lost: &LostRange| !lost.range.intersect(&catalog).is_empty();
         let has_copy = lost.iter().any(is_of_catalog) && self.dictionaries.second_catalog.replace_first();
         if self.restore_catalog()? {
             done.push(CATALOG_RESTORED.to_owned());
@@ -360,23 +370,23 @@ impl Engine {
         let visible = self.visible();
         let right = self.catalog_at(visible)?;
         let found = match self.catalog_in_tree(visible) {
-            Err(damage) if damage.is_damage() => catalog::Records::new(),
+            Err(damage) if damage.is_damage() => catalog::CatalogRecords::new(),
             found => found?,
         };
         if found == right {
-            self.dictionaries.second_catalog.first_is_back();
+            self.dictionaries.second_catalog.use_first_copy();
             return Ok(false);
         }
-        let mut commit = Commit::default();
+        let mut commit = CommitRecord::default();
         for key in found.keys().filter(|key| !right.contains_key(*key)) {
-            commit.add(&[], key, message::Kind::Delete, 0, &[]);
+            commit.add(&[], key, message::MessageKind::Delete, 0, &[]);
         }
         for (key, value) in &right {
-            commit.add(&[], key, message::Kind::Put, 0, value);
+            commit.add(&[], key, message::MessageKind::Put, 0, value);
         }
         // A checkpoint of the tree without the damaged records follows.
-        self.commit(&commit, Owners::Catalog, Durability::Disk)?;
-        self.dictionaries.second_catalog.first_is_back();
+        self.commit(&commit, CommitKeyspaces::Catalog, Durability::Disk)?;
+        self.dictionaries.second_catalog.use_first_copy();
         Ok(true)
     }
 }
@@ -384,55 +394,55 @@ impl Engine {
 fn decoded(key: &[u8], value: &[u8]) -> Result<CatalogRecord> {
     let record = format::decode_catalog(key, value);
     record.map_err(|found| {
-        let place = Place::new(Kind::Node, "the catalog", 0);
+        let place = DiskLocation::new(Kind::Node, "the catalog", 0);
         Error::corrupt(place, "a record of the catalog", found).into()
     })
 }
 
 /// Result of salvaging a damaged store.
 #[derive(Debug, Default)]
-pub(crate) struct Salvaged {
+pub(crate) struct StoreSalvage {
     /// The generation that was opened, and the last commit that it contains.
     pub(crate) generation: u64,
-    pub(crate) cut: Sequence,
+    pub(crate) cut: SequenceNumber,
     /// Result of the log's repair.
     pub(crate) report: RepairReport,
     /// The damage to the extent map, if the map was rebuilt.
     pub(crate) map_damage: Option<String>,
     /// Damaged ranges, as internal keys of the tree.
-    pub(crate) lost: Vec<Lost>,
+    pub(crate) lost: Vec<LostRange>,
     /// Descriptions of the rebuilt parts of the tree.
     pub(crate) mended: Vec<String>,
 }
 
 /// Replays log records into memtables.
-struct Replay {
-    queue: Queue,
-    last: Sequence,
+struct LogReplay {
+    queue: MemtableQueue,
+    last: SequenceNumber,
     /// Commits that removed named snapshots.
-    removals: Vec<Sequence>,
+    removals: Vec<SequenceNumber>,
 }
 
-impl Replay {
-    fn after(cut: Sequence, plan: &Plan) -> Replay {
-        Replay {
-            queue: Queue::new(plan.scale.memtable, cut),
+impl LogReplay {
+    fn after(cut: SequenceNumber, plan: &ResolvedOptions) -> LogReplay {
+        LogReplay {
+            queue: MemtableQueue::new(plan.scale.memtable, cut),
             last: cut,
             removals: Vec::new(),
         }
     }
 
-    fn take(&mut self, record: &Record<'_>) -> alluvium_storage::Result<()> {
+    fn take(&mut self, record: &LogRecord<'_>) -> alluvium_storage::Result<()> {
         let damaged = |found: String| {
-            let place = Place::new(Kind::LogRecord, format!("log, sequence {}", record.first), 0);
+            let place = DiskLocation::new(Kind::LogRecord, format!("log, sequence {}", record.first), 0);
             Error::corrupt(place, "the writes of a commit", found)
         };
         let (mut writes, mut ranges) = (0, 0);
-        for (sequence, write) in (record.first..).zip(Writes::new(record.payload)) {
+        for (sequence, write) in (record.first..).zip(LogWriteIter::new(record.payload)) {
             writes += 1;
-            if let Ok(Write::One {
+            if let Ok(LogWrite::One {
                 key,
-                kind: message::Kind::Delete,
+                kind: message::MessageKind::Delete,
                 ..
             }) = &write
                 && format::is_snapshot_key(key)
@@ -441,13 +451,13 @@ impl Replay {
             }
             if let Ok(write) = &write {
                 write.check_keys().map_err(damaged)?;
-                ranges += u64::from(matches!(write, Write::Range { .. }));
+                ranges += u64::from(matches!(write, LogWrite::Range { .. }));
             }
         }
         if writes != u64::from(record.count) {
             return Err(damaged(format!("{writes} writes for {} numbers", record.count)));
         }
-        let bytes = room(record.payload.len() as u64, writes - ranges, ranges);
+        let bytes = memtable_bytes(record.payload.len() as u64, writes - ranges, ranges);
         // Sequence numbers missing from the log were never acknowledged, or were voided.
         self.queue.skip_to(record.first - 1);
         let place = self.queue.assign(writes, bytes, || ());
@@ -456,8 +466,8 @@ impl Replay {
             "the log hands its records over in their order"
         );
         apply(&place.slot.memtable, record.payload, record.first).map_err(|unfit| match unfit {
-            Unfit::Damaged(found) => damaged(found),
-            Unfit::Full => damaged(format!("{bytes} bytes for which no memtable has room")),
+            ApplyError::Damaged(found) => damaged(found),
+            ApplyError::Full => damaged(format!("{bytes} bytes for which no memtable has room")),
         })?;
         self.last = record.first + writes - 1;
         Ok(())
@@ -466,42 +476,42 @@ impl Replay {
 
 /// Adds a memtable below all others, with the writes that a dictionary had not yet received when
 /// the durable generation was made.
-fn hold_below(queue: &Queue, held: &HeldWrites) -> alluvium_storage::Result<()> {
+fn hold_below(queue: &MemtableQueue, held: &HeldWrites) -> alluvium_storage::Result<()> {
     let damaged = |found: String| {
-        let place = Place::new(Kind::Superblock, "the manifest", 0);
+        let place = DiskLocation::new(Kind::Superblock, "the manifest", 0);
         Error::corrupt(place, "writes that pages have not taken", found)
     };
     let behind = &held.behind;
     let bytes = behind.writes.len() as u64;
-    let memtable = Queue::memtable_of(room(bytes, behind.count, behind.count));
+    let memtable = MemtableQueue::memtable_of(memtable_bytes(bytes, behind.count, behind.count));
     for write in behind.each() {
         let (sequence, record) = write.map_err(damaged)?;
-        for write in Writes::new(record) {
+        for write in LogWriteIter::new(record) {
             write.and_then(|write| write.check_keys()).map_err(damaged)?;
         }
         apply(&memtable, record, sequence).map_err(|unfit| match unfit {
-            Unfit::Damaged(found) => damaged(found),
-            Unfit::Full => damaged(format!("{bytes} bytes for which no memtable has room")),
+            ApplyError::Damaged(found) => damaged(found),
+            ApplyError::Full => damaged(format!("{bytes} bytes for which no memtable has room")),
         })?;
     }
     let hold = match held.is_aside {
-        true => Hold::Forever,
-        false => Hold::Ordinary,
+        true => MemtableRetention::Forever,
+        false => MemtableRetention::Ordinary,
     };
-    queue.put_below(memtable, behind.cut, held.cut, hold);
+    queue.append_oldest(memtable, behind.cut, held.cut, hold);
     Ok(())
 }
 
 /// Looks for damage to the data that opening needs. If there is any, the extent map is rebuilt from
 /// the sound extents.
-fn survey(opening: &mut Opening) -> Result<(Surveyed, Option<String>)> {
+fn survey(opening: &mut StoreOpening) -> Result<(DamageSurvey, Option<String>)> {
     let superblock = opening.superblock();
-    let files = Files {
+    let files = DataFiles {
         tiers: opening.tiers(),
         page_size: superblock.page_size,
     };
-    let mut surveyed = manifest::files::survey(files, &superblock.payload)?;
-    surveyed.tree = surveyed.tree.filter(Salvage::is_needed);
+    let mut surveyed = manifest::reachability::survey(files, &superblock.payload)?;
+    surveyed.tree = surveyed.tree.filter(TreeSalvage::is_needed);
     let damage = opening.map_damage().map(ToString::to_string);
     if surveyed.tree.is_some()
         || !surveyed.map.is_empty()
@@ -518,16 +528,16 @@ fn survey(opening: &mut Opening) -> Result<(Surveyed, Option<String>)> {
 
 /// Rebuilds a damaged extent map from the extents reachable from the manifest. Returns a
 /// description of the damage.
-fn rebuild_map(opening: &mut Opening) -> Result<Option<String>> {
+fn rebuild_map(opening: &mut StoreOpening) -> Result<Option<String>> {
     let Some(damage) = opening.map_damage().map(ToString::to_string) else {
         return Ok(None);
     };
     let superblock = opening.superblock();
-    let files = Files {
+    let files = DataFiles {
         tiers: opening.tiers(),
         page_size: superblock.page_size,
     };
-    let reached = manifest::files::reached(files, &superblock.payload)?;
+    let reached = manifest::reachability::reached(files, &superblock.payload)?;
     opening.rebuild_map(&reached)?;
     Ok(Some(damage))
 }
@@ -537,11 +547,11 @@ const PAGED_MEMTABLES: u64 = 2;
 
 /// Memory limit of the in-place page store: three eighths of the budget. The caches shrink by the
 /// memory that it uses.
-fn paged_bytes(plan: &Plan) -> usize {
+fn paged_bytes(plan: &ResolvedOptions) -> usize {
     (plan.memory / 8 * 3).max(PAGED_MEMTABLES * plan.scale.memtable) as usize
 }
 
-pub(super) fn store_options(plan: &Plan) -> StoreOptions {
+pub(super) fn store_options(plan: &ResolvedOptions) -> StoreOptions {
     let scale = &plan.scale;
     StoreOptions {
         id: scale.id,

@@ -5,7 +5,7 @@
 //! structure that contains only deleted data needs almost none.
 
 use super::Engine;
-use super::steps::{SLICE, Worked};
+use super::steps::{SLICE, SliceOutcome};
 use crate::error::Result;
 use alluvium_dictionary::contract::Dictionary;
 
@@ -53,7 +53,7 @@ impl Engine {
             self.raise_horizon();
             self.guarded("a compaction", || Ok(dictionary.compact_part(&key)?))?;
             self.settle_all()?;
-            match dictionary.part_end(&key) {
+            match dictionary.next_boundary(&key) {
                 Some(end) => key = end.into_vec(),
                 None => return Ok(()),
             }
@@ -66,15 +66,15 @@ impl Engine {
     fn settle_all(&self) -> Result<()> {
         let mut was_full = true;
         loop {
-            let steps = self.pressure.steps();
+            let steps = self.throttle.steps();
             match self.settle() {
                 Err(error) if error.is_full() => {
                     let unused = self.unused_bytes();
                     self.free_replaced()?;
-                    self.look_for_room();
-                    let has_space = was_full && !self.pressure.is_full();
+                    self.probe_free_space();
+                    let has_space = was_full && !self.throttle.is_full();
                     was_full &= !has_space;
-                    let is_idle = self.pressure.steps() == steps && self.unused_bytes() >= unused;
+                    let is_idle = self.throttle.steps() == steps && self.unused_bytes() >= unused;
                     if is_idle && !has_space {
                         return Err(error);
                     }
@@ -106,12 +106,12 @@ impl Engine {
             if self.compactions() == 0 {
                 break;
             }
-            if self.compact_slice(SLICE)? == Worked::Something {
+            if self.compact_slice(SLICE)? == SliceOutcome::Something {
                 naps = 0;
                 continue;
             }
             if naps >= patience {
-                if self.pressure.is_full() {
+                if self.throttle.is_full() {
                     return Err(self.full());
                 }
                 if let Some(failure) = self.store.tiers().unreadable() {
@@ -119,7 +119,7 @@ impl Engine {
                 }
             }
             naps += 1;
-            self.pressure.nap();
+            self.throttle.wait_for_progress();
         }
         Ok(())
     }

@@ -1,25 +1,25 @@
 //! Steps of background work. Each call runs one slice; any thread with time may call.
 
 use super::Engine;
-use super::aside::Aside;
-use super::policy::{self, Duty, Task, View};
-use super::queue::Slot;
-use super::record_cache::Forgetting;
-use super::structures::Taking;
+use super::compaction_backoff::CompactionBackoff;
+use super::policy::{self, BackgroundTask, SchedulingInput, WorkerDuty};
+use super::queue::MemtableSlot;
+use super::record_cache::CacheInvalidation;
+use super::structures::DictionaryFlush;
 use crate::engine::check::CheckReport;
 use crate::engine::lost_commits::LostCommits;
-use crate::engine::progress::{self, Stage};
+use crate::engine::progress::{self, ProgressStage};
 use crate::error::Result;
-use crate::options::kind::Structure;
+use crate::options::kind::StructureKind;
 use crate::schema::manifest::{self, Manifest};
-use alluvium_base::{Purpose, Sequence};
-use alluvium_dictionary::contract::{Progress, Step};
-use alluvium_dictionary::findings::{Checked, Depth, Findings};
-use alluvium_dictionary::read::{Amount, Files};
+use alluvium_base::{Purpose, SequenceNumber};
+use alluvium_dictionary::check_report::{CheckFindings, CheckLevel, CheckProgress};
+use alluvium_dictionary::contract::{MaintenanceStep, StepProgress};
+use alluvium_dictionary::read::{DataFiles, NodeTotals};
 use alluvium_storage::extents::{Extent, ReclaimLimit};
 use alluvium_storage::log;
 use alluvium_storage::superblock::format::{SLOT_BYTES, SLOTS};
-use alluvium_trees::tiered::{Digesting, Maintenance};
+use alluvium_trees::tiered::{MaintenanceLimits, RootFilterBuilder};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ const RECLAIM: ReclaimLimit = ReclaimLimit {
 
 /// Result of a slice of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Worked {
+pub(crate) enum SliceOutcome {
     /// The slice did work, and there may be more.
     Something,
     Nothing,
@@ -48,14 +48,14 @@ pub(crate) enum Worked {
 
 /// Whether the calling thread is making a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum FlushCaller {
     Free,
     Checkpoint,
 }
 
 /// The structures to choose compactions from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scope {
+enum CompactionScope {
     All,
     /// Structures whose last compaction met no damage.
     Sound,
@@ -63,9 +63,9 @@ enum Scope {
 
 /// State of the background work.
 #[derive(Debug, Default)]
-pub(crate) struct Work {
+pub(crate) struct BackgroundWork {
     /// The memtable being flushed. Locked by the thread that flushes it.
-    incorporation: Mutex<Option<WritingOut>>,
+    incorporation: Mutex<Option<ActiveFlush>>,
     /// Held by the thread that makes a checkpoint.
     pub(super) checkpoint: Mutex<()>,
     /// The cut of the newest checkpoint.
@@ -73,34 +73,34 @@ pub(crate) struct Work {
     /// Whether a checkpoint was requested, even if none is due.
     pub(super) checkpoint_is_wanted: AtomicBool,
     /// Compactions that no worker is running right now.
-    parked: Mutex<Vec<(Structure, Box<dyn Step>)>>,
+    parked: Mutex<Vec<(StructureKind, Box<dyn MaintenanceStep>)>>,
     /// The digest being built. Locked by the thread that builds it.
-    digesting: Mutex<Option<Digesting>>,
+    digesting: Mutex<Option<RootFilterBuilder>>,
     /// Structures whose compactions met damage.
-    aside: Aside,
+    aside: CompactionBackoff,
     /// The remaining write budget of maintenance.
-    maintenance: Mutex<Maintenance>,
+    maintenance: Mutex<MaintenanceLimits>,
     /// Held shared by every slice, and exclusively to keep the tree unchanged.
     rest: RwLock<()>,
 }
 
 /// A memtable being flushed into the dictionaries.
 #[derive(Debug)]
-struct WritingOut {
-    slot: Arc<Slot>,
+struct ActiveFlush {
+    slot: Arc<MemtableSlot>,
     /// Completes before any dictionary publishes its share (Y1).
-    forgetting: Forgetting,
+    forgetting: CacheInvalidation,
     /// Empty until the flush starts, or starts over.
-    shares: Vec<Taking>,
+    shares: Vec<DictionaryFlush>,
     /// The structure whose share failed.
-    failed: Option<Structure>,
+    failed: Option<StructureKind>,
 }
 
-impl Work {
-    pub(crate) fn new(covered: u64) -> Work {
-        Work {
+impl BackgroundWork {
+    pub(crate) fn new(covered: u64) -> BackgroundWork {
+        BackgroundWork {
             covered: AtomicU64::new(covered),
-            ..Work::default()
+            ..BackgroundWork::default()
         }
     }
 
@@ -118,62 +118,62 @@ impl Work {
 
 impl Engine {
     /// Runs a slice of the most urgent work.
-    pub(crate) fn work(&self) -> Result<Worked> {
+    pub(crate) fn work(&self) -> Result<SliceOutcome> {
         self.guarded("work", || self.work_on())
     }
 
-    fn work_on(&self) -> Result<Worked> {
+    fn work_on(&self) -> Result<SliceOutcome> {
         let prepared = self.prepare_log()?;
         let worked = match policy::next(&self.view()) {
-            Task::Checkpoint => self.try_checkpoint()?,
-            Task::Incorporate => self.incorporate_slice(SLICE)?,
-            Task::Compact => self.compact_within_reach()?,
+            BackgroundTask::Checkpoint => self.try_checkpoint()?,
+            BackgroundTask::Incorporate => self.incorporate_slice(SLICE)?,
+            BackgroundTask::Compact => self.compact_within_reach()?,
         };
-        if worked == Worked::Something || prepared == Worked::Something {
-            return Ok(Worked::Something);
+        if worked == SliceOutcome::Something || prepared == SliceOutcome::Something {
+            return Ok(SliceOutcome::Something);
         }
-        self.store.cache().tend();
+        self.store.cache().maintain();
         self.reclaim_slice()
     }
 
     /// Runs a slice of the work of a duty.
-    pub(crate) fn work_at(&self, duty: Duty) -> Result<Worked> {
+    pub(crate) fn work_at(&self, duty: WorkerDuty) -> Result<SliceOutcome> {
         self.guarded("work", || self.work_on_duty(duty))
     }
 
-    fn work_on_duty(&self, duty: Duty) -> Result<Worked> {
+    fn work_on_duty(&self, duty: WorkerDuty) -> Result<SliceOutcome> {
         match duty {
-            Duty::Prepare => {
+            WorkerDuty::Prepare => {
                 let prepared = self.prepare_log()?;
-                Ok(match self.queue.provide() {
-                    true => Worked::Something,
+                Ok(match self.queue.prefault_memory() {
+                    true => SliceOutcome::Something,
                     false => prepared,
                 })
             }
-            Duty::Incorporate => {
+            WorkerDuty::Incorporate => {
                 self.store.health()?;
                 self.incorporate_slice(SLICE)
             }
-            Duty::Checkpoint => {
+            WorkerDuty::Checkpoint => {
                 self.store.health()?;
                 let worked = match policy::checkpoint_is_due(&self.view()) {
                     true => self.try_checkpoint()?,
-                    false => Worked::Nothing,
+                    false => SliceOutcome::Nothing,
                 };
                 // Reclaim even if compactions are pending: they write to the reclaimed space next.
                 Ok(match self.reclaim_slice()? {
-                    Worked::Nothing => worked,
-                    Worked::Something => Worked::Something,
+                    SliceOutcome::Nothing => worked,
+                    SliceOutcome::Something => SliceOutcome::Something,
                 })
             }
-            Duty::Compact => {
+            WorkerDuty::Compact => {
                 self.store.health()?;
                 let worked = self.compact_within_reach()?;
-                if worked == Worked::Something {
+                if worked == SliceOutcome::Something {
                     return Ok(worked);
                 }
-                self.store.cache().tend();
-                Ok(Worked::Nothing)
+                self.store.cache().maintain();
+                Ok(SliceOutcome::Nothing)
             }
         }
     }
@@ -184,48 +184,52 @@ impl Engine {
     }
 
     /// Prepares log space for the next writes.
-    fn prepare_log(&self) -> Result<Worked> {
+    fn prepare_log(&self) -> Result<SliceOutcome> {
         self.store.health()?;
-        let prepared = self.store.judge(self.store.log().prepare())?;
-        match self.fill_gaps() {
+        let prepared = self.store.poison_on_error(self.store.log().prepare())?;
+        match self.write_pending_voids() {
             // Other work may free the space.
             Err(error) if error.is_full() => {}
             other => other?,
         }
         Ok(match prepared {
-            log::Progress::Worked => Worked::Something,
-            log::Progress::Idle => Worked::Nothing,
+            log::PrepareProgress::Worked => SliceOutcome::Something,
+            log::PrepareProgress::Idle => SliceOutcome::Nothing,
         })
     }
 
     /// Runs a slice of reclaiming dead space.
-    pub(super) fn reclaim_slice(&self) -> Result<Worked> {
+    pub(super) fn reclaim_slice(&self) -> Result<SliceOutcome> {
         self.guarded("making space usable", || self.reclaim_some())
     }
 
-    fn reclaim_some(&self) -> Result<Worked> {
+    fn reclaim_some(&self) -> Result<SliceOutcome> {
         self.store.health()?;
         let _slice = self.work.rest.read();
         if self.store.copy_slice()? {
-            return Ok(Worked::Something);
+            return Ok(SliceOutcome::Something);
         }
         let reclaimed = self.store.reclaim(RECLAIM)?;
         let some = reclaimed.freed_bytes > 0 || reclaimed.punched_bytes > 0 || reclaimed.truncated_bytes > 0;
-        Ok(if some { Worked::Something } else { Worked::Nothing })
+        Ok(if some {
+            SliceOutcome::Something
+        } else {
+            SliceOutcome::Nothing
+        })
     }
 
     /// Checks the data on disk. Each finding is one sentence. Background work pauses during the
     /// check; reads and writes continue.
     pub(crate) fn check(
         &self,
-        depth: Depth,
+        depth: CheckLevel,
         tell: &mut dyn FnMut(progress::Progress),
     ) -> Result<CheckReport> {
         let _at_rest = self.work.rest.write();
         let parked = self.work.parked.lock();
-        let mut tell = |checked: Checked| {
+        let mut tell = |checked: CheckProgress| {
             tell(progress::Progress::new(
-                Stage::Checking,
+                ProgressStage::Checking,
                 checked.done_bytes,
                 checked.total_bytes,
             ));
@@ -233,7 +237,7 @@ impl Engine {
         };
         let findings = self.examine(depth, &parked, &mut tell)?;
         let map = self.store.superblock().map;
-        let amount = |nodes, bytes| Amount { nodes, bytes };
+        let amount = |nodes, bytes| NodeTotals { nodes, bytes };
         let (slots, slot_bytes) = (SLOTS as u64, SLOT_BYTES as u64);
         let files = [
             ("superblock", amount(slots, slots * slot_bytes)),
@@ -247,7 +251,7 @@ impl Engine {
     }
 
     /// Returns one sentence for each tier that the check could not read.
-    fn not_checked(&self, findings: &Findings) -> Vec<String> {
+    fn not_checked(&self, findings: &CheckFindings) -> Vec<String> {
         let Some(said) = &findings.unread else {
             return Vec::new();
         };
@@ -267,14 +271,14 @@ impl Engine {
     /// Checks the dictionaries, the manifest and the store.
     fn examine(
         &self,
-        depth: Depth,
-        parked: &[(Structure, Box<dyn Step>)],
-        tell: &mut dyn FnMut(Checked) -> alluvium_storage::Result<()>,
-    ) -> Result<Findings> {
+        depth: CheckLevel,
+        parked: &[(StructureKind, Box<dyn MaintenanceStep>)],
+        tell: &mut dyn FnMut(CheckProgress) -> alluvium_storage::Result<()>,
+    ) -> Result<CheckFindings> {
         let payload = self.store.superblock().payload;
         let mut found = Vec::new();
-        let mut findings = Findings::default();
-        let durable = match manifest::read(Files::of(&self.store), &payload, Purpose::Check) {
+        let mut findings = CheckFindings::default();
+        let durable = match manifest::read(DataFiles::of(&self.store), &payload, Purpose::Check) {
             Ok((durable, nodes)) => {
                 nodes.iter().for_each(|node| findings.read.manifest.add(node));
                 durable
@@ -289,14 +293,14 @@ impl Engine {
         let cannot_be_read = aside.as_ref().is_some_and(|(_, is_new)| *is_new);
         found.extend(aside.map(|(finding, _)| finding));
         for (structure, dictionary) in self.dictionaries.all() {
-            if cannot_be_read && structure == Structure::Paged {
+            if cannot_be_read && structure == StructureKind::Paged {
                 continue;
             }
             let root = durable.entry(structure.dictionary());
             let own = parked.iter().filter(|(of, _)| *of == structure);
-            let steps: Vec<&dyn Step> = own.map(|(_, step)| &**step).collect();
+            let steps: Vec<&dyn MaintenanceStep> = own.map(|(_, step)| &**step).collect();
             let root = root.map(|entry| &entry.root[..]);
-            let examined = dictionary.examine(depth, &steps, root, tell)?;
+            let examined = dictionary.check(depth, &steps, root, tell)?;
             for (extent, references) in examined.reachable {
                 *reachable.entry(extent).or_default() += references;
             }
@@ -309,19 +313,19 @@ impl Engine {
         found.extend(said);
         findings.found.splice(..0, found);
         findings.bound();
-        findings.read.log = Amount {
+        findings.read.log = NodeTotals {
             nodes: segments,
             bytes: log_bytes,
         };
         Ok(findings)
     }
 
-    fn view(&self) -> View {
+    fn view(&self) -> SchedulingInput {
         let oldest = self.queue.oldest_sealed();
         let ready = oldest.is_some_and(|slot| slot.cut() <= Some(self.visible.at()));
         let usage = self.store.log().usage();
         let space = self.store.usage().0.total();
-        View {
+        SchedulingInput {
             sealed: if ready { self.queue.sealed() } else { 0 },
             incorporating: self.work.incorporation.is_locked(),
             log_bytes: usage.live_bytes,
@@ -335,7 +339,7 @@ impl Engine {
     }
 
     /// Returns the cut of the newest checkpoint, if the tree contains later commits.
-    pub(crate) fn outgrown_checkpoint(&self) -> Option<Sequence> {
+    pub(crate) fn outgrown_checkpoint(&self) -> Option<SequenceNumber> {
         let covered = self.work.covered.load(Ordering::Acquire);
         (self.dictionaries.cut() > covered).then_some(covered)
     }
@@ -361,46 +365,46 @@ impl Engine {
     }
 
     /// Flushes a slice of the oldest sealed memtable, unless another thread is flushing it.
-    pub(crate) fn incorporate_slice(&self, records: usize) -> Result<Worked> {
-        self.incorporate_in(records, Turn::Free)
+    pub(crate) fn incorporate_slice(&self, records: usize) -> Result<SliceOutcome> {
+        self.incorporate_in(records, FlushCaller::Free)
     }
 
     /// Like [`Engine::incorporate_slice`], for a thread that may be making a checkpoint.
-    pub(super) fn incorporate_in(&self, records: usize, turn: Turn) -> Result<Worked> {
+    pub(super) fn incorporate_in(&self, records: usize, turn: FlushCaller) -> Result<SliceOutcome> {
         self.guarded("writing a memtable out", || self.incorporate_some(records, turn))
     }
 
     /// Sets aside pages in which a flush met damage. If another thread is making a checkpoint, the
     /// flush is retried instead. Returns whether the flush can continue.
-    fn do_without_pages(&self, damage: &alluvium_storage::Error, turn: Turn) -> Result<bool> {
+    fn quarantine_damaged_pages(&self, damage: &alluvium_storage::Error, turn: FlushCaller) -> Result<bool> {
         let _alone = match turn {
-            Turn::Checkpoint => None,
-            Turn::Free => match self.work.checkpoint.try_lock() {
+            FlushCaller::Checkpoint => None,
+            FlushCaller::Free => match self.work.checkpoint.try_lock() {
                 None => return Ok(true),
                 alone => alone,
             },
         };
-        Ok(self.dictionaries.has_aside() || self.dictionaries.set_aside(damage)?)
+        Ok(self.dictionaries.has_quarantined_pages() || self.dictionaries.quarantine_pages(damage)?)
     }
 
-    fn incorporate_some(&self, records: usize, turn: Turn) -> Result<Worked> {
+    fn incorporate_some(&self, records: usize, turn: FlushCaller) -> Result<SliceOutcome> {
         self.store.health()?;
         let slice = self.work.rest.read();
         let Some(mut under_way) = self.work.incorporation.try_lock() else {
-            return Ok(Worked::Nothing);
+            return Ok(SliceOutcome::Nothing);
         };
         if under_way.is_none() {
             let Some(slot) = self.queue.oldest_sealed() else {
-                return Ok(Worked::Nothing);
+                return Ok(SliceOutcome::Nothing);
             };
             let cut = slot.cut().expect("it is sealed");
             if cut > self.visible.at() {
-                return Ok(Worked::Nothing);
+                return Ok(SliceOutcome::Nothing);
             }
             self.raise_horizon();
             let schema = self.dictionaries.schema();
             let forgetting = self.records.begin(&slot.memtable, cut, schema);
-            *under_way = Some(WritingOut {
+            *under_way = Some(ActiveFlush {
                 slot,
                 forgetting,
                 shares: Vec::new(),
@@ -411,17 +415,17 @@ impl Engine {
         let step = under_way.as_mut().expect("it was just begun");
         let written = self.write_out(step, records);
         match written {
-            Ok(Progress::More) => {}
-            Ok(Progress::Done) => {
-                self.pressure.stepped();
+            Ok(StepProgress::More) => {}
+            Ok(StepProgress::Done) => {
+                self.throttle.stepped();
                 let done = under_way.take().expect("it is under way");
                 self.queue.remove(&done.slot);
                 drop(under_way);
                 drop(done);
                 self.fit_reserve();
-                self.pressure.relieved();
+                self.throttle.wake_writers();
                 // A checkpoint may be due now, and compactions may resume.
-                self.pressure.call_all();
+                self.throttle.call_all();
             }
             Err(error) => {
                 // The flush starts over. If it was the first to find the disk full, it may use the
@@ -431,40 +435,40 @@ impl Engine {
                 *under_way = None;
                 drop(under_way);
                 let is_damage = matches!(error, alluvium_storage::Error::Corrupt { .. });
-                if is_damage && failed == Some(Structure::Paged) {
+                if is_damage && failed == Some(StructureKind::Paged) {
                     drop(slice);
-                    return match self.do_without_pages(&error, turn)? {
-                        true => Ok(Worked::Something),
+                    return match self.quarantine_damaged_pages(&error, turn)? {
+                        true => Ok(SliceOutcome::Something),
                         false => Err(error.into()),
                     };
                 }
-                if self.goes_elsewhere(&error) {
-                    return Ok(Worked::Something);
+                if self.can_retry_on_other_tier(&error) {
+                    return Ok(SliceOutcome::Something);
                 }
-                let was_full = self.pressure.is_full();
-                self.pressure.note(&error);
+                let was_full = self.throttle.is_full();
+                self.throttle.note(&error);
                 if was_full || !error.is_full() {
                     return Err(error.into());
                 }
             }
         }
-        Ok(Worked::Something)
+        Ok(SliceOutcome::Something)
     }
 
     /// Flushes a slice of a memtable.
-    fn write_out(&self, step: &mut WritingOut, records: usize) -> alluvium_storage::Result<Progress> {
+    fn write_out(&self, step: &mut ActiveFlush, records: usize) -> alluvium_storage::Result<StepProgress> {
         if step.shares.is_empty() {
             let (memtable, cut) = (&step.slot.memtable, step.slot.cut().expect("it is sealed"));
-            step.shares = self.dictionaries.take(memtable, cut, self.pressure.class())?;
+            step.shares = self.dictionaries.take(memtable, cut, self.throttle.class())?;
         }
-        if step.forgetting.poll(&self.records, records) == Progress::More {
-            return Ok(Progress::More);
+        if step.forgetting.poll(&self.records, records) == StepProgress::More {
+            return Ok(StepProgress::More);
         }
         for taking in &mut step.shares {
             let polled = taking.share.poll(records);
-            if polled.inspect_err(|_| step.failed = Some(taking.structure))? == Progress::More {
+            if polled.inspect_err(|_| step.failed = Some(taking.structure))? == StepProgress::More {
                 step.slot.note_written_out(taking.share.taken());
-                return Ok(Progress::More);
+                return Ok(StepProgress::More);
             }
         }
         let cut = step.slot.cut().expect("it is sealed");
@@ -474,56 +478,60 @@ impl Engine {
             .dictionaries
             .publish(memtable, &mut step.shares, cut, &mut failed);
         published.inspect_err(|_| step.failed = failed)?;
-        Ok(Progress::Done)
+        Ok(StepProgress::Done)
     }
 
     /// Builds a slice of a digest, if lookups have paid for one.
-    fn digest_slice(&self, entries: usize) -> Result<Worked> {
+    fn digest_slice(&self, entries: usize) -> Result<SliceOutcome> {
         let Some(mut under_way) = self.work.digesting.try_lock() else {
-            return Ok(Worked::Nothing);
+            return Ok(SliceOutcome::Nothing);
         };
         if under_way.is_none() {
             *under_way = self.dictionaries.tree.digest_due();
         }
         let Some(digesting) = under_way.as_mut() else {
-            return Ok(Worked::Nothing);
+            return Ok(SliceOutcome::Nothing);
         };
         let step = digesting.poll(entries);
-        if !matches!(step, Ok(Progress::More)) {
+        if !matches!(step, Ok(StepProgress::More)) {
             *under_way = None;
         }
         step?;
-        Ok(Worked::Something)
+        Ok(SliceOutcome::Something)
     }
 
     /// Runs a slice of a maintenance step, usually a compaction, or of a digest: digests come first
     /// because they save lookups more than they cost.
-    pub(crate) fn compact_slice(&self, records: usize) -> Result<Worked> {
-        self.guarded("a compaction", || self.compact_some(records, Scope::All))
+    pub(crate) fn compact_slice(&self, records: usize) -> Result<SliceOutcome> {
+        self.guarded("a compaction", || {
+            self.compact_some(records, CompactionScope::All)
+        })
     }
 
     /// The same, for the background: compactions that need a failing tier wait until the tier works
     /// again, and structures with damage are skipped for a while. The user learns of both from
     /// reads that fail and from the state of the tiers.
-    fn compact_within_reach(&self) -> Result<Worked> {
-        let compacted = self.guarded("a compaction", || self.compact_some(SLICE, Scope::Sound));
+    fn compact_within_reach(&self) -> Result<SliceOutcome> {
+        let compacted = self.guarded("a compaction", || {
+            self.compact_some(SLICE, CompactionScope::Sound)
+        });
         match compacted {
-            Err(error) if error.failing_tier().is_some() || error.is_damage() => Ok(Worked::Nothing),
+            Err(error) if error.failing_tier().is_some() || error.is_damage() => Ok(SliceOutcome::Nothing),
             other => other,
         }
     }
 
-    fn compact_some(&self, records: usize, scope: Scope) -> Result<Worked> {
+    fn compact_some(&self, records: usize, scope: CompactionScope) -> Result<SliceOutcome> {
         self.store.health()?;
         let _slice = self.work.rest.read();
         match self.digest_slice(records) {
-            Ok(Worked::Something) => return Ok(Worked::Something),
-            Ok(Worked::Nothing) => {}
+            Ok(SliceOutcome::Something) => return Ok(SliceOutcome::Something),
+            Ok(SliceOutcome::Nothing) => {}
             // Lookups work without a digest.
             Err(error) if error.failing_tier().is_some() || error.is_damage() => {}
             Err(error) => return Err(error),
         }
-        self.dictionaries.set_space_class(self.pressure.class());
+        self.dictionaries.set_space_class(self.throttle.class());
         let parked = self.work.parked.lock().pop();
         let step = match parked {
             Some(step) => Some(step),
@@ -531,33 +539,36 @@ impl Engine {
                 self.raise_horizon();
                 let step = self
                     .next_step(scope)
-                    .inspect_err(|error| self.pressure.note_compaction(error))?;
+                    .inspect_err(|error| self.throttle.note_compaction(error))?;
                 // Shrink the caches before the compaction starts.
                 self.fit_memory()?;
                 step
             }
         };
         let Some((structure, mut step)) = step else {
-            return Ok(Worked::Nothing);
+            return Ok(SliceOutcome::Nothing);
         };
         let _span = tracing::trace_span!("compact", records).entered();
         match step.poll(records) {
-            Ok(Progress::More) => self.work.parked.lock().push((structure, step)),
-            Ok(Progress::Done) => self.pressure.stepped(),
-            Err(error) if self.goes_elsewhere(&error) => {}
+            Ok(StepProgress::More) => self.work.parked.lock().push((structure, step)),
+            Ok(StepProgress::Done) => self.throttle.stepped(),
+            Err(error) if self.can_retry_on_other_tier(&error) => {}
             Err(error) => {
                 self.note_damage(structure, &error);
-                self.pressure.note_compaction(&error);
+                self.throttle.note_compaction(&error);
                 return Err(error.into());
             }
         }
-        Ok(Worked::Something)
+        Ok(SliceOutcome::Something)
     }
 
     /// Returns the next compaction step of any dictionary.
-    fn next_step(&self, scope: Scope) -> alluvium_storage::Result<Option<(Structure, Box<dyn Step>)>> {
+    fn next_step(
+        &self,
+        scope: CompactionScope,
+    ) -> alluvium_storage::Result<Option<(StructureKind, Box<dyn MaintenanceStep>)>> {
         for (structure, dictionary) in self.dictionaries.live() {
-            if scope == Scope::Sound && self.work.aside.skips(structure) {
+            if scope == CompactionScope::Sound && self.work.aside.skips(structure) {
                 continue;
             }
             let step = dictionary.next_step();
@@ -569,7 +580,7 @@ impl Engine {
     }
 
     /// Skips a structure for a while if the error is damage.
-    fn note_damage(&self, structure: Structure, error: &alluvium_storage::Error) {
+    fn note_damage(&self, structure: StructureKind, error: &alluvium_storage::Error) {
         if matches!(error, alluvium_storage::Error::Corrupt { .. }) {
             self.work.aside.note(structure, error);
         }
@@ -577,7 +588,7 @@ impl Engine {
 
     /// Reclaims all dead space that no reader needs.
     pub(crate) fn reclaim(&self) -> Result<()> {
-        while self.reclaim_slice()? == Worked::Something {}
+        while self.reclaim_slice()? == SliceOutcome::Something {}
         Ok(())
     }
 
@@ -602,7 +613,7 @@ impl Engine {
         let live = self.store.usage().0.total().live_extent_bytes;
         let cache = self.store.cache();
         let fits = live + live / FIT_SLACK <= cache.stats().budget_bytes;
-        cache.keep_written(fits);
+        cache.set_admit_written(fits);
         self.work.maintenance.lock().fits_cache = fits;
         fits
     }

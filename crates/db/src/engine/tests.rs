@@ -3,21 +3,21 @@
 
 mod kinds;
 
-use super::{At, Commit, Engine, Terms, Verdict};
-use crate::admin::simulation::{OpenIn as _, Scale, Simulated as _};
+use super::{CommitPreconditions, CommitRecord, ConditionVerdict, Engine, ReadPosition};
+use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _, StoreScale};
 use crate::db::Db;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
-use crate::options::kind::Structure;
+use crate::options::kind::StructureKind;
 use crate::options::{Durability, KeyspaceOptions, Options};
-use crate::schema::catalog::Owners;
+use crate::schema::catalog::CommitKeyspaces;
 use crate::schema::format;
 use crate::write::batch::WriteBatch;
-use alluvium_base::Kind;
+use alluvium_base::MessageKind;
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::simulated::{SimDirectory, Survival};
-use alluvium_dictionary::merge::Direction;
-use alluvium_storage::log::{self, Access};
+use alluvium_device::simulated::{CrashSurvival, SimDirectory};
+use alluvium_dictionary::merge::MergeDirection;
+use alluvium_storage::log::{self, SegmentAccess};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -35,10 +35,10 @@ fn engine(keyspace: &Keyspace) -> &Engine {
     &keyspace.shared().engine
 }
 
-fn put(keyspace: &Keyspace, key: &str, value: &str) -> Commit<'static> {
-    let mut commit = Commit::default();
+fn put(keyspace: &Keyspace, key: &str, value: &str) -> CommitRecord<'static> {
+    let mut commit = CommitRecord::default();
     let prefix = &keyspace.definition().prefix;
-    commit.add(prefix, key.as_bytes(), Kind::Put, 0, value.as_bytes());
+    commit.add(prefix, key.as_bytes(), MessageKind::Put, 0, value.as_bytes());
     commit
 }
 
@@ -55,17 +55,17 @@ fn beside_a_condition(keyspace: &Keyspace, act: impl Fn() + Sync) -> bool {
                 let _ = done.send(());
             });
             Ok(match is_done.recv_timeout(WHILE) {
-                Ok(()) => Verdict::Stop,
-                Err(_) => Verdict::Go,
+                Ok(()) => ConditionVerdict::Stop,
+                Err(_) => ConditionVerdict::Go,
             })
         };
-        let owner = Owners::One(keyspace.definition());
+        let owner = CommitKeyspaces::One(keyspace.definition());
         let commit = put(keyspace, "key", "conditional");
         let did = engine(keyspace).commit_if(
             &commit,
             owner,
             Durability::Process,
-            Some(&Terms::of_its_keys(&condition)),
+            Some(&CommitPreconditions::of_its_keys(&condition)),
         );
         did.unwrap().is_none()
     })
@@ -117,9 +117,9 @@ fn whoever_drops_a_keyspace_waits_for_a_write_that_has_seen_it_alive() {
     let keyspace = db.keyspace("k").unwrap();
     assert!(!beside_a_condition(&keyspace, || db.drop_keyspace("k").unwrap()));
     let mut left = engine(&keyspace).scan(
-        Structure::Tiered,
+        StructureKind::Tiered,
         keyspace.whole(),
-        Direction::Forward,
+        MergeDirection::Forward,
         db.sequence(),
     );
     assert_eq!(left.next().unwrap(), None, "the write was not deleted");
@@ -135,10 +135,11 @@ fn a_write_that_has_not_its_place_yet_when_a_drop_begins_is_refused() {
     batch.put(&keyspace, "key", "x").unwrap();
     let mut innocent = WriteBatch::new();
     innocent.put(&other, "key", "y").unwrap();
-    let commit = |owners: Owners<'_>| engine.commit(&put(&keyspace, "key", "x"), owners, Durability::Process);
+    let commit =
+        |owners: CommitKeyspaces<'_>| engine.commit(&put(&keyspace, "key", "x"), owners, Durability::Process);
     engine.catalog.begin_drop(definition);
     let before = engine.queue.last();
-    for owners in [Owners::One(definition), batch.owners()] {
+    for owners in [CommitKeyspaces::One(definition), batch.owners()] {
         assert!(matches!(commit(owners), Err(Error::KeyspaceDropped { .. })));
     }
     assert_eq!(engine.queue.last(), before, "not even a number was taken");
@@ -205,14 +206,18 @@ fn a_condition_that_fails_by_what_nobody_sees_yet_waits_until_it_is_seen() {
         let slow = engine.queue.assign(1, 1000, || ());
         scope.spawn(|| assert!(keyspace.compare_and_set("lock", None, Some(b"alice")).unwrap()));
         let key = format::tree_key(&keyspace.definition().prefix, b"lock");
-        let newest = || engine.get(&key, keyspace.definition(), At::Newest).unwrap();
+        let newest = || {
+            engine
+                .get(&key, keyspace.definition(), ReadPosition::Newest)
+                .unwrap()
+        };
         while newest().is_none() {
             std::thread::yield_now();
         }
         scope.spawn(|| sender.send(keyspace.compare_and_set("lock", None, Some(b"bob")).unwrap()));
         let early = answers.recv_timeout(WHILE);
         let seen = keyspace.get("lock").unwrap();
-        engine.give_up(slow.first, 1).unwrap();
+        engine.void_sequences(slow.first, 1).unwrap();
         engine.visible.complete(slow.first, slow.first);
         assert_eq!(early, Err(RecvTimeoutError::Timeout));
         assert_eq!(seen, None, "it is not visible yet");
@@ -223,9 +228,9 @@ fn a_condition_that_fails_by_what_nobody_sees_yet_waits_until_it_is_seen() {
 
 /// The scale of the simulations, with several log lanes of which a checkpoint syncs only the first.
 fn simulated() -> Options {
-    let mut scale = Scale::small(0xa11, 6 << 10, 96 << 10);
+    let mut scale = StoreScale::small(0xa11, 6 << 10, 96 << 10);
     scale.log.lanes = 3;
-    scale.log.access = Access::Mapped;
+    scale.log.access = SegmentAccess::Mapped;
     Options::new().simulated(scale, || 1000)
 }
 
@@ -258,14 +263,14 @@ fn a_removal_that_only_the_log_has_is_not_taken_for_durable_by_an_opening() {
         db.abandon();
         at
     };
-    let image = machine.image(Survival::Process, 1);
+    let image = machine.image(CrashSurvival::Process, 1);
     let db = simulated().open_existing_in(Arc::new(image.clone())).unwrap();
     assert_eq!((db.snapshots(), db.stats().snapshots), (vec![], 0));
     let keyspace = db.existing_keyspace("k").unwrap();
     let engine = engine(&keyspace);
     fold(engine);
     {
-        let image = image.image(Survival::None, 1);
+        let image = image.image(CrashSurvival::None, 1);
         let db = simulated().open_existing_in(Arc::new(image)).unwrap();
         let keyspace = db.existing_keyspace("k").unwrap();
         assert_eq!(
@@ -296,7 +301,7 @@ fn what_a_named_snapshot_held_is_kept_until_its_removal_survives_the_loss_of_pow
     db.remove_snapshot("monday").unwrap();
     assert_eq!(db.stats().snapshots, 0);
     fold(engine);
-    let image = machine.image(Survival::None, 1);
+    let image = machine.image(CrashSurvival::None, 1);
     {
         let db = simulated().open_existing_in(Arc::new(image)).unwrap();
         assert_eq!(
@@ -314,7 +319,7 @@ fn what_a_named_snapshot_held_is_kept_until_its_removal_survives_the_loss_of_pow
         engine.dictionaries.horizon().sequence() > at,
         "it is given up in the end"
     );
-    let image = machine.image(Survival::None, 1);
+    let image = machine.image(CrashSurvival::None, 1);
     let after = simulated().open_existing_in(Arc::new(image)).unwrap();
     assert_eq!(after.snapshots(), []);
 }

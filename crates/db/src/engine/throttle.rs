@@ -2,21 +2,21 @@
 //! for their commits.
 
 use super::Engine;
-use super::policy::{self, Debt, PARTS};
-use super::record::Commit;
-use super::steps::{SLICE, Worked};
+use super::commit_record::CommitRecord;
+use super::policy::{self, PARTS, WorkBacklog};
+use super::steps::{SLICE, SliceOutcome};
 use crate::error::{Error, Result};
 use alluvium_base::Purpose;
-use alluvium_storage::extents::{Class, MAX_EXTENT_UNITS, UNIT};
+use alluvium_storage::extents::{AllocationClass, MAX_EXTENT_UNITS, UNIT};
 use alluvium_storage::log;
-use alluvium_storage::tiers::Access;
+use alluvium_storage::tiers::FailedAccess;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Poll interval of a blocked writer. It is also woken when a memtable is flushed.
 /// Tuning: `Duration::from_millis(2)` since 2026-11-22.
-const NAP: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Maximum number of naps in which a delete waits for space on a full disk before it is refused,
 /// and any write while another tier has space: five seconds.
@@ -29,7 +29,7 @@ const LOOK_TURNS: u32 = 16;
 
 /// The pressure state of the store: full disks, delays and waiting threads.
 #[derive(Debug, Default)]
-pub(crate) struct Pressure {
+pub(crate) struct WriteThrottle {
     /// Whether the disk had no space for a write that may not use the reserve.
     full: AtomicBool,
     /// Whether it had no space for a due compaction.
@@ -44,11 +44,11 @@ pub(crate) struct Pressure {
     /// Completed steps.
     steps: AtomicU64,
     /// Bytes written since a writer last computed the backlog.
-    since: Sum,
+    since: SharedAccumulator,
     /// Accumulated delay in microseconds, still too short for a sleep.
-    owed_us: Sum,
+    owed_us: SharedAccumulator,
     /// When the full disk was last logged, and whether that message still holds.
-    told: Mutex<Told>,
+    told: Mutex<FullDiskWarning>,
     lock: Mutex<()>,
     relieved: Condvar,
     /// The workers wait on it.
@@ -59,7 +59,7 @@ pub(crate) struct Pressure {
 
 /// State of the log message about a full disk.
 #[derive(Debug, Default)]
-struct Told {
+struct FullDiskWarning {
     at: Option<Instant>,
     stands: bool,
 }
@@ -72,9 +72,9 @@ const TOLD_AGAIN: Duration = Duration::from_secs(30);
 /// A sum accumulated by many threads until one of them finds it large enough and takes it. Each
 /// contribution is taken exactly once.
 #[derive(Debug, Default)]
-struct Sum(AtomicU64);
+struct SharedAccumulator(AtomicU64);
 
-impl Sum {
+impl SharedAccumulator {
     /// Adds `more`. If the sum reaches `enough`, takes and returns it; otherwise returns zero. If
     /// several threads find it large enough at once, the later ones get what the first has left,
     /// which may be less than `enough`.
@@ -86,16 +86,16 @@ impl Sum {
     }
 }
 
-impl Pressure {
+impl WriteThrottle {
     /// Returns the space class for essential writes: they use the reserve if the disk is full, and
     /// more of it if compactions have nothing to free until the write is done.
-    pub(crate) fn class(&self) -> Class {
+    pub(crate) fn class(&self) -> AllocationClass {
         if !self.is_full() {
-            Class::Normal
+            AllocationClass::Normal
         } else if !self.stuck.load(Ordering::Relaxed) {
-            Class::Essential
+            AllocationClass::Essential
         } else {
-            Class::Unblocking
+            AllocationClass::Unblocking
         }
     }
 
@@ -115,14 +115,14 @@ impl Pressure {
         }
     }
 
-    /// Like [`Pressure::note`], for an error of a compaction.
+    /// Like [`WriteThrottle::note`], for an error of a compaction.
     pub(crate) fn note_compaction(&self, error: &alluvium_storage::Error) {
         self.note(error);
         self.blocked.fetch_or(error.is_full(), Ordering::Relaxed);
     }
 
     /// Records that the disk has space again.
-    pub(crate) fn has_room(&self) {
+    pub(crate) fn mark_space_available(&self) {
         if self.full.swap(false, Ordering::AcqRel) && std::mem::take(&mut self.told.lock().stands) {
             tracing::info!("there is space on the disk again: writes resume");
         }
@@ -140,15 +140,15 @@ impl Pressure {
     }
 
     /// Wakes blocked writers so that they check again.
-    pub(crate) fn relieved(&self) {
+    pub(crate) fn wake_writers(&self) {
         drop(self.lock.lock());
         self.relieved.notify_all();
     }
 
     /// Sleeps for a short time, or until another thread made progress.
-    pub(crate) fn nap(&self) {
+    pub(crate) fn wait_for_progress(&self) {
         let mut guard = self.lock.lock();
-        self.relieved.wait_for(&mut guard, NAP);
+        self.relieved.wait_for(&mut guard, POLL_INTERVAL);
     }
 
     /// Delays the caller by `us` microseconds. Short delays are added up, and one of the callers
@@ -174,7 +174,7 @@ impl Pressure {
     }
 
     /// Sleeps until there is a call after the first `calls`, or for at most `most`.
-    pub(crate) fn rest(&self, calls: u64, most: Duration) {
+    pub(crate) fn wait_for_call(&self, calls: u64, most: Duration) {
         let mut guard = self.lock.lock();
         if self.calls() == calls {
             self.wanted.wait_for(&mut guard, most);
@@ -185,19 +185,19 @@ impl Pressure {
 impl Engine {
     /// Admits a commit once a memtable has `room` bytes for it, after the writer has done its share
     /// of the work or its delay.
-    pub(crate) fn admit(&self, commit: &Commit, room: u64) -> Result<()> {
+    pub(crate) fn admit(&self, commit: &CommitRecord, room: u64) -> Result<()> {
         self.health()?;
-        if commit.grows && self.pressure.is_full() {
+        if commit.grows && self.throttle.is_full() {
             if self.plan.workers == 0 {
-                self.look_for_room();
+                self.probe_free_space();
             }
             self.wait_for_space()?;
         }
-        if !commit.grows && !self.pressure.deletes.load(Ordering::Relaxed) {
-            self.pressure.deletes.store(true, Ordering::Relaxed);
+        if !commit.grows && !self.throttle.deletes.load(Ordering::Relaxed) {
+            self.throttle.deletes.store(true, Ordering::Relaxed);
         }
         let part = self.plan.scale.memtable / PARTS;
-        let since = self.pressure.since.add(room, part);
+        let since = self.throttle.since.add(room, part);
         if since >= part {
             let debt = self.debt();
             let parts = since / part;
@@ -205,27 +205,27 @@ impl Engine {
                 self.help(policy::share(&debt) * parts / 100)?;
             } else {
                 let (us, cause) = policy::delay(&debt);
-                self.tallies.delayed_us[cause as usize].fetch_add(us * parts, Ordering::Relaxed);
-                self.pressure.delay(us * parts);
+                self.counters.delayed_us[cause as usize].fetch_add(us * parts, Ordering::Relaxed);
+                self.throttle.delay(us * parts);
             }
         }
         let mut turns = 0;
         while self.queue.is_full(room) {
             self.health()?;
-            self.tallies.waits.fetch_add(1, Ordering::Relaxed);
+            self.counters.waits.fetch_add(1, Ordering::Relaxed);
             match self.make_memtable_room() {
                 Ok(()) => {}
                 // A delete waits until the background has freed the space of deleted data; any
                 // write waits while space can move to another tier.
                 Err(error)
                     if error.is_full()
-                        && (!commit.grows || self.space_is_coming())
+                        && (!commit.grows || self.is_space_expected())
                         && self.plan.workers > 0
                         && turns < FULL_TURNS =>
                 {
                     turns += 1;
                     self.note_full(&error);
-                    self.pressure.nap();
+                    self.throttle.wait_for_progress();
                 }
                 Err(error) => return Err(error),
             }
@@ -238,23 +238,23 @@ impl Engine {
 
     /// Returns whether another tier has space: compactions write there, and the space of their
     /// inputs becomes free on the full tier.
-    pub(super) fn space_is_coming(&self) -> bool {
+    pub(super) fn is_space_expected(&self) -> bool {
         self.store.tiers().count() > 1 && self.store.has_space_for(4 * self.plan.scale.memtable)
     }
 
     /// Blocks a write while the disk is full and space is expected. Fails if none is expected.
     fn wait_for_space(&self) -> Result<()> {
         let mut turns = 0;
-        while self.pressure.is_full() {
-            if self.plan.workers == 0 || turns >= FULL_TURNS || !self.space_is_coming() {
+        while self.throttle.is_full() {
+            if self.plan.workers == 0 || turns >= FULL_TURNS || !self.is_space_expected() {
                 return Err(self.full());
             }
             self.health()?;
             turns += 1;
-            self.tallies.waits.fetch_add(1, Ordering::Relaxed);
-            self.pressure.nap();
+            self.counters.waits.fetch_add(1, Ordering::Relaxed);
+            self.throttle.wait_for_progress();
             if turns.is_multiple_of(LOOK_TURNS) {
-                self.look_for_room();
+                self.probe_free_space();
             }
         }
         Ok(())
@@ -268,18 +268,18 @@ impl Engine {
             self.free_replaced()?;
             return Ok(true);
         }
-        if !self.space_is_coming() || turn > FULL_TURNS {
+        if !self.is_space_expected() || turn > FULL_TURNS {
             return Ok(false);
         }
         self.health()?;
-        self.pressure.note(&self.full_error());
+        self.throttle.note(&self.full_error());
         if self.plan.workers == 0 {
-            self.make_room()?;
-            return Ok(self.work()? == Worked::Something);
+            self.free_space()?;
+            return Ok(self.work()? == SliceOutcome::Something);
         }
-        self.tallies.waits.fetch_add(1, Ordering::Relaxed);
-        self.pressure.call_all();
-        self.pressure.nap();
+        self.counters.waits.fetch_add(1, Ordering::Relaxed);
+        self.throttle.call_all();
+        self.throttle.wait_for_progress();
         Ok(true)
     }
 
@@ -287,8 +287,8 @@ impl Engine {
     fn make_memtable_room(&self) -> Result<()> {
         if self.plan.workers == 0 {
             self.help(1)?;
-        } else if self.is_incorporating() || self.incorporate_slice(SLICE)? == Worked::Nothing {
-            self.pressure.nap();
+        } else if self.is_incorporating() || self.incorporate_slice(SLICE)? == SliceOutcome::Nothing {
+            self.throttle.wait_for_progress();
         }
         Ok(())
     }
@@ -297,18 +297,18 @@ impl Engine {
     /// checkpoint has no space either, deleted data is compacted away first, by the background if
     /// there is one.
     pub(super) fn make_log_room_on_a_full_disk(&self) -> Result<()> {
-        if self.store.make_log_space(self.pressure.class())? {
+        if self.store.make_log_space(self.throttle.class())? {
             return Ok(());
         }
         match self.make_log_room() {
             Err(error) if error.is_full() => {
                 self.note_full(&error);
                 if self.plan.workers == 0 {
-                    self.make_room()?;
+                    self.free_space()?;
                     self.help(1)
                 } else {
-                    self.pressure.call_all();
-                    self.pressure.nap();
+                    self.throttle.call_all();
+                    self.throttle.wait_for_progress();
                     Ok(())
                 }
             }
@@ -319,25 +319,25 @@ impl Engine {
     /// Makes a writer run slices of work, if there are no workers.
     fn help(&self, slices: u64) -> Result<()> {
         for _ in 0..slices {
-            if self.work()? == Worked::Nothing && self.queue.sealed() > 0 {
-                self.pressure.nap();
+            if self.work()? == SliceOutcome::Nothing && self.queue.sealed() > 0 {
+                self.throttle.wait_for_progress();
             }
         }
         Ok(())
     }
 
     /// Returns whether the backlog is such that writers are throttled, or soon will be.
-    pub(crate) fn hurries(&self) -> bool {
-        policy::hurries(&self.debt())
+    pub(crate) fn must_lift_limits(&self) -> bool {
+        policy::must_lift_limits(&self.debt())
     }
 
     /// Returns whether compactions are so far behind that they run concurrently with a flush.
-    pub(crate) fn presses(&self) -> bool {
-        policy::presses(&self.debt())
+    pub(crate) fn is_compaction_urgent(&self) -> bool {
+        policy::is_compaction_urgent(&self.debt())
     }
 
-    fn debt(&self) -> Debt {
-        Debt {
+    fn debt(&self) -> WorkBacklog {
+        WorkBacklog {
             sealed: self.queue.sealed(),
             parts: self.queue.filled(),
             compactions: self.dictionaries.overdue_steps(),
@@ -355,44 +355,44 @@ impl Engine {
     /// Returns whether the newest memtable may contain deletes, which free no space until it is
     /// flushed.
     pub(crate) fn holds_deletes(&self) -> bool {
-        self.pressure.deletes.load(Ordering::Relaxed)
+        self.throttle.deletes.load(Ordering::Relaxed)
     }
 
     /// Seals the newest memtable so that its deletes are flushed, unless another memtable is
     /// waiting already.
     pub(crate) fn seal_deletes(&self) {
         if self.queue.sealed() == 0 {
-            self.pressure.deletes.store(false, Ordering::Relaxed);
+            self.throttle.deletes.store(false, Ordering::Relaxed);
             self.queue.seal();
-            self.pressure.call_all();
+            self.throttle.call_all();
         }
     }
 
     /// Notes that a memtable was sealed, and calls the workers to flush it.
     pub(crate) fn note_sealed(&self) {
-        self.pressure.call_all();
+        self.throttle.call_all();
     }
 
     /// Notes that a commit was refused because the disk was full.
     pub(crate) fn note_full(&self, error: &Error) {
         if let Some(error) = error.storage() {
-            self.pressure.note(error);
+            self.throttle.note(error);
         }
     }
 
     /// Wakes all background threads.
     pub(crate) fn call_all(&self) {
-        self.pressure.call_all();
+        self.throttle.call_all();
     }
 
     /// Returns how often the background was called.
     pub(crate) fn calls(&self) -> u64 {
-        self.pressure.calls()
+        self.throttle.calls()
     }
 
     /// Sleeps until the background is called after the first `calls` calls, or for at most `most`.
-    pub(crate) fn rest(&self, calls: u64, most: Duration) {
-        self.pressure.rest(calls, most);
+    pub(crate) fn wait_for_call(&self, calls: u64, most: Duration) {
+        self.throttle.wait_for_call(calls, most);
     }
 
     pub(super) fn full(&self) -> Error {
@@ -410,28 +410,28 @@ impl Engine {
 
     /// Frees space on a full disk: requests the compactions that remove the most deleted data, and
     /// reclaims dead space.
-    pub(crate) fn make_room(&self) -> Result<()> {
-        if !self.pressure.is_full() {
+    pub(crate) fn free_space(&self) -> Result<()> {
+        if !self.throttle.is_full() {
             return Ok(());
         }
         self.store.give_up_copies();
         let mut is_stuck = !self.dictionaries.has_pending_work();
-        if is_stuck || self.pressure.blocked.swap(false, Ordering::Relaxed) {
+        if is_stuck || self.throttle.blocked.swap(false, Ordering::Relaxed) {
             let in_tree = self.maintain(u64::MAX)?;
             if self.dictionaries.want_deletes_merged() || in_tree {
                 is_stuck = false;
-                self.pressure.call_all();
+                self.throttle.call_all();
             }
         }
         if self.dictionaries.want_page_deletes_applied() {
             is_stuck = false;
-            self.pressure.call_all();
+            self.throttle.call_all();
         }
         if self.store.usage().0.total().dying_bytes > 0 || self.dictionaries.returnable_page_bytes() > 0 {
             is_stuck = false;
             self.checkpoint_now()?;
         }
-        self.pressure.stuck.store(is_stuck, Ordering::Relaxed);
+        self.throttle.stuck.store(is_stuck, Ordering::Relaxed);
         self.reclaim()
     }
 
@@ -442,7 +442,7 @@ impl Engine {
             1 => self.dictionaries.freeing_bytes(),
             _ => 0,
         };
-        self.store.extents().keep_for_freeing(0, bytes);
+        self.store.extents().set_freeing_reserve(0, bytes);
     }
 
     /// Returns whether a tier has this number of units for ordinary writes.
@@ -450,7 +450,12 @@ impl Engine {
         let extents = self.store.extents();
         let (mut left, mut found) = (units, Vec::new());
         while left > 0 {
-            match extents.allocate_between(tier, 1..=left.min(MAX_EXTENT_UNITS), Class::Normal, None) {
+            match extents.allocate_between(
+                tier,
+                1..=left.min(MAX_EXTENT_UNITS),
+                AllocationClass::Normal,
+                None,
+            ) {
                 Ok(extent) => {
                     left -= extent.units;
                     found.push(extent);
@@ -469,18 +474,18 @@ impl Engine {
     ///
     /// The free space reported by a file system may not be usable. The disk therefore counts as
     /// full after as many consecutive moves as there are tiers, until a step completes.
-    pub(super) fn goes_elsewhere(&self, error: &alluvium_storage::Error) -> bool {
+    pub(super) fn can_retry_on_other_tier(&self, error: &alluvium_storage::Error) -> bool {
         let tiers = self.store.tiers().count() as u64;
-        let has_failed = matches!(error.failing_tier(), Some((_, Access::Writing)));
+        let has_failed = matches!(error.failing_tier(), Some((_, FailedAccess::Writing)));
         (error.is_full() || has_failed)
             && tiers > 1
-            && self.pressure.moved.fetch_add(1, Ordering::Relaxed) < tiers
-            && (has_failed || self.space_is_coming())
+            && self.throttle.moved.fetch_add(1, Ordering::Relaxed) < tiers
+            && (has_failed || self.is_space_expected())
     }
 
     /// Checks whether a full disk has space again, by trying to allocate as much as a flush needs.
-    pub(crate) fn look_for_room(&self) {
-        if !self.pressure.is_full() {
+    pub(crate) fn probe_free_space(&self) {
+        if !self.throttle.is_full() {
             return;
         }
         self.store.give_up_copies();
@@ -492,12 +497,17 @@ impl Engine {
         }
         // There is space for data; but writes go through the log first.
         let log = self.store.log();
-        while let Ok(log::Progress::Worked) = log.prepare() {}
-        if !log.has_space() && !self.store.make_log_space(Class::Normal).unwrap_or(false) {
+        while let Ok(log::PrepareProgress::Worked) = log.prepare() {}
+        if !log.has_space()
+            && !self
+                .store
+                .make_log_space(AllocationClass::Normal)
+                .unwrap_or(false)
+        {
             return;
         }
-        self.pressure.has_room();
-        self.pressure.relieved();
+        self.throttle.mark_space_available();
+        self.throttle.wake_writers();
     }
 }
 
@@ -508,7 +518,7 @@ mod tests {
     #[test]
     fn what_several_threads_add_is_taken_once() {
         const EACH: u64 = 200_000;
-        let sum = Sum::default();
+        let sum = SharedAccumulator::default();
         let taken: u64 = std::thread::scope(|scope| {
             let add = || (0..EACH).map(|step| sum.add(step % 7, 5)).sum::<u64>();
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(add)).collect();
@@ -523,7 +533,7 @@ mod tests {
 
     #[test]
     fn what_is_too_little_stays() {
-        let sum = Sum::default();
+        let sum = SharedAccumulator::default();
         assert_eq!((sum.add(4, 10), sum.add(5, 10), sum.add(1, 10)), (0, 0, 10));
         assert_eq!(sum.add(25, 10), 25);
     }

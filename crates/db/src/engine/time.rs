@@ -10,7 +10,7 @@
 
 use super::Engine;
 use crate::error::Result;
-use crate::options::store::Clock;
+use crate::options::store::WallClock;
 use crossbeam_utils::CachePadded;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +27,7 @@ const WRITTEN_DOWN_MS: u64 = 1000;
 
 /// A clock that ignores backward steps of less than a day.
 pub(super) struct ReadingTime {
-    clock: Clock,
+    clock: WallClock,
     /// The latest time returned to a reader.
     latest: CachePadded<AtomicU64>,
 }
@@ -42,7 +42,7 @@ impl fmt::Debug for ReadingTime {
 
 impl ReadingTime {
     /// Creates the clock of a store whose latest persisted reading time is `latest`.
-    pub(super) fn new(clock: Clock, latest: u64) -> ReadingTime {
+    pub(super) fn new(clock: WallClock, latest: u64) -> ReadingTime {
         let time = ReadingTime {
             clock,
             latest: CachePadded::new(AtomicU64::new(latest)),
@@ -115,7 +115,7 @@ impl Engine {
             return Ok(());
         }
         self.note_time();
-        Ok(self.store.judge(self.store.log().mark_time())?)
+        Ok(self.store.poison_on_error(self.store.log().mark_time())?)
     }
 }
 

@@ -22,33 +22,33 @@
 //! committed since.
 
 use super::Engine;
-use super::queue::Slot;
+use super::queue::MemtableSlot;
 use crate::error::{Error, Result};
-use crate::locking::access_set::Footprint;
-use crate::locking::fault::{Fault, is_planted};
-use crate::options::kind::Structure;
-use crate::schema::catalog::Definition;
-use alluvium_base::Sequence;
-use alluvium_base::message::LAST;
-use alluvium_dictionary::gather::Gather;
-use alluvium_dictionary::key::Key;
+use crate::locking::access_set::AccessSet;
+use crate::locking::fault::{IsolationFault, is_planted};
+use crate::options::kind::StructureKind;
+use crate::schema::catalog::KeyspaceDefinition;
+use alluvium_base::SequenceNumber;
+use alluvium_base::message::MAX_SEQUENCE;
+use alluvium_dictionary::key::LookupKey;
+use alluvium_dictionary::lookup_state::LookupState;
 use alluvium_dictionary::memtable::Memtable;
-use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// A conflicting write.
 #[derive(Debug)]
-pub(crate) struct Met {
-    pub(crate) definition: Arc<Definition>,
+pub(crate) struct WriteConflict {
+    pub(crate) definition: Arc<KeyspaceDefinition>,
     /// The written key, as a dictionary key, or the start of the range that contains it.
     pub(crate) key: Vec<u8>,
 }
 
 /// How to validate ranges whose writes are in a dictionary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ranges {
+pub(crate) enum RangeValidation {
     /// By value: readers must see the same keys and values.
     ByValue {
         /// The clock of the readers, in milliseconds since 1970.
@@ -61,19 +61,19 @@ pub(crate) enum Ranges {
 
 /// A sequence number up to which the footprint was not written. Pinned until dropped.
 #[derive(Debug)]
-pub(crate) struct Recent<'e> {
+pub(crate) struct ValidatedSnapshot<'e> {
     engine: &'e Engine,
-    place: Sequence,
+    place: SequenceNumber,
     is_pinned: bool,
 }
 
-impl Recent<'_> {
-    pub(crate) fn place(&self) -> Sequence {
+impl ValidatedSnapshot<'_> {
+    pub(crate) fn place(&self) -> SequenceNumber {
         self.place
     }
 }
 
-impl Drop for Recent<'_> {
+impl Drop for ValidatedSnapshot<'_> {
     fn drop(&mut self) {
         if self.is_pinned {
             self.engine.close_snapshot(self.place);
@@ -82,12 +82,12 @@ impl Drop for Recent<'_> {
 }
 
 /// The commits above a pinned sequence number.
-struct Above<'e> {
+struct LaterCommits<'e> {
     engine: &'e Engine,
-    place: Sequence,
+    place: SequenceNumber,
     /// The newest commit that range scans see.
-    newest: Sequence,
-    slots: arc_swap::Guard<Arc<Vec<Arc<Slot>>>>,
+    newest: SequenceNumber,
+    slots: arc_swap::Guard<Arc<Vec<Arc<MemtableSlot>>>>,
     /// Whether the memtables contain all of these commits.
     are_in_memory: bool,
 }
@@ -97,54 +97,59 @@ impl Engine {
     /// one.
     pub(crate) fn written_above(
         &self,
-        place: Sequence,
-        footprint: &Footprint,
-        ranges: Ranges,
-    ) -> Result<Option<Met>> {
-        self.above(place, LAST).met(footprint, ranges)
+        place: SequenceNumber,
+        footprint: &AccessSet,
+        ranges: RangeValidation,
+    ) -> Result<Option<WriteConflict>> {
+        self.above(place, MAX_SEQUENCE).find_conflict(footprint, ranges)
     }
 
     /// Validates a footprint without locks: returns a recent sequence number up to which no commit
     /// above `place` has written to it, or the conflict. If the memtables reach back to `place`,
     /// returns `place` itself, because validation under locks is cheap then.
-    pub(crate) fn unwritten_until(
+    pub(crate) fn validate_without_locks(
         &self,
-        place: Sequence,
-        footprint: &Footprint,
-        ranges: Ranges,
-    ) -> Result<std::result::Result<Recent<'_>, Met>> {
-        let mut recent = Recent {
+        place: SequenceNumber,
+        footprint: &AccessSet,
+        ranges: RangeValidation,
+    ) -> Result<std::result::Result<ValidatedSnapshot<'_>, WriteConflict>> {
+        let mut recent = ValidatedSnapshot {
             engine: self,
             place,
             is_pinned: false,
         };
-        if self.above(place, LAST).are_in_memory {
+        if self.above(place, MAX_SEQUENCE).are_in_memory {
             return Ok(Ok(recent));
         }
         recent.place = self.open_snapshot();
         recent.is_pinned = true;
-        let met = self.above(place, recent.place).met(footprint, ranges)?;
+        let met = self.above(place, recent.place).find_conflict(footprint, ranges)?;
         Ok(met.map_or(Ok(recent), Err))
     }
 
     /// Returns whether a commit above a pinned sequence number has written to a key.
-    pub(crate) fn is_written_above(&self, place: Sequence, key: &[u8], structure: Structure) -> Result<bool> {
-        self.above(place, LAST).has_key(key, structure)
+    pub(crate) fn is_written_above(
+        &self,
+        place: SequenceNumber,
+        key: &[u8],
+        structure: StructureKind,
+    ) -> Result<bool> {
+        self.above(place, MAX_SEQUENCE).has_key(key, structure)
     }
 
     /// Returns whether a commit above a pinned sequence number may have written to a range.
     pub(crate) fn is_range_written_above(
         &self,
-        place: Sequence,
+        place: SequenceNumber,
         range: &KeyRange,
-        structure: Structure,
+        structure: StructureKind,
     ) -> Result<bool> {
-        let above = self.above(place, LAST);
-        above.has_range(range, structure, Ranges::ByWrites)
+        let above = self.above(place, MAX_SEQUENCE);
+        above.has_range(range, structure, RangeValidation::ByWrites)
     }
 
     /// Returns whether there is no commit above a sequence number.
-    pub(crate) fn is_newest(&self, place: Sequence) -> bool {
+    pub(crate) fn is_newest(&self, place: SequenceNumber) -> bool {
         self.queue.last() <= place
     }
 
@@ -153,16 +158,16 @@ impl Engine {
     /// not contain all of these commits.
     pub(crate) fn key_written_in_memory<'r>(
         &self,
-        place: Sequence,
-        ranges: impl Iterator<Item = (&'r Arc<Definition>, KeyRange)>,
-        is_own: impl Fn(&[u8], Structure) -> Result<bool>,
-    ) -> Result<Option<Option<Met>>> {
-        let above = self.above(place, LAST);
+        place: SequenceNumber,
+        ranges: impl Iterator<Item = (&'r Arc<KeyspaceDefinition>, KeyRange)>,
+        is_own: impl Fn(&[u8], StructureKind) -> Result<bool>,
+    ) -> Result<Option<Option<WriteConflict>>> {
+        let above = self.above(place, MAX_SEQUENCE);
         if !above.are_in_memory {
             return Ok(None);
         }
         for (definition, range) in ranges {
-            let met = |key: &[u8]| Met {
+            let met = |key: &[u8]| WriteConflict {
                 definition: Arc::clone(definition),
                 key: key.to_vec(),
             };
@@ -188,34 +193,34 @@ impl Engine {
         Ok(Some(None))
     }
 
-    fn above(&self, place: Sequence, newest: Sequence) -> Above<'_> {
+    fn above(&self, place: SequenceNumber, newest: SequenceNumber) -> LaterCommits<'_> {
         let slots = self.queue.slots();
         let oldest = slots.last().expect("there is always one");
-        let place = place + u64::from(is_planted(Fault::FirstCommitIsNotSeen));
-        Above {
+        let place = place + u64::from(is_planted(IsolationFault::FirstCommitIsNotSeen));
+        LaterCommits {
             engine: self,
             place,
             newest,
-            are_in_memory: oldest.base() <= place || is_planted(Fault::DictionaryIsNotAsked),
+            are_in_memory: oldest.base() <= place || is_planted(IsolationFault::DictionaryIsNotAsked),
             slots,
         }
     }
 }
 
-impl Above<'_> {
+impl LaterCommits<'_> {
     /// Returns a conflict of the commits with the footprint, if there is one.
-    fn met(&self, footprint: &Footprint, ranges: Ranges) -> Result<Option<Met>> {
+    fn find_conflict(&self, footprint: &AccessSet, ranges: RangeValidation) -> Result<Option<WriteConflict>> {
         for space in footprint.spaces() {
             let structure = space.definition.structure;
             let met = |key: &[u8]| {
-                Ok(Some(Met {
+                Ok(Some(WriteConflict {
                     definition: Arc::clone(&space.definition),
                     key: key.to_vec(),
                 }))
             };
             let points = space
                 .points()
-                .filter(|_| !is_planted(Fault::PointsAreNotValidated));
+                .filter(|_| !is_planted(IsolationFault::PointsAreNotValidated));
             for point in points {
                 if self.has_key(point, structure)? {
                     return met(point);
@@ -223,7 +228,7 @@ impl Above<'_> {
             }
             let all = space
                 .ranges()
-                .filter(|_| !is_planted(Fault::RangesAreNotValidated));
+                .filter(|_| !is_planted(IsolationFault::RangesAreNotValidated));
             for range in all {
                 if self.has_range(&range, structure, ranges)? {
                     return met(&range.low);
@@ -242,13 +247,13 @@ impl Above<'_> {
         newer.map(|slot| &*slot.memtable)
     }
 
-    fn has_key(&self, key: &[u8], structure: Structure) -> Result<bool> {
-        let named = Key::new(key);
+    fn has_key(&self, key: &[u8], structure: StructureKind) -> Result<bool> {
+        let named = LookupKey::new(key);
         let in_memory = self.memtables().any(|memtable| {
-            let newest = memtable.get(named, LAST).next();
+            let newest = memtable.get(named, MAX_SEQUENCE).next();
             let newest = newest.map(|message| message.sequence);
-            let deleted = memtable.range_deleted(key, LAST);
-            let deleted = deleted.filter(|_| !is_planted(Fault::RangeDeletesAreNotSeen));
+            let deleted = memtable.range_deleted(key, MAX_SEQUENCE);
+            let deleted = deleted.filter(|_| !is_planted(IsolationFault::RangeDeletesAreNotSeen));
             newest.max(deleted) > Some(self.place)
         });
         if in_memory || self.are_in_memory {
@@ -256,12 +261,12 @@ impl Above<'_> {
         }
         let reader = self.engine.dictionaries.reader(structure);
         // Without a merge operator the search stops at the newest message.
-        let mut gather = Gather::new(LAST, 0, None);
+        let mut gather = LookupState::new(MAX_SEQUENCE, 0, None);
         reader.gather(named, &mut gather)?;
         Ok(gather.newest() > self.place)
     }
 
-    fn has_range(&self, range: &KeyRange, structure: Structure, asked: Ranges) -> Result<bool> {
+    fn has_range(&self, range: &KeyRange, structure: StructureKind, asked: RangeValidation) -> Result<bool> {
         if self.memtables().any(|memtable| self.is_written(memtable, range)) {
             return Ok(true);
         }
@@ -269,8 +274,8 @@ impl Above<'_> {
             return Ok(false);
         }
         match asked {
-            Ranges::ByWrites => Ok(true),
-            Ranges::ByValue { now_ms } => self.reads_otherwise(range, structure, now_ms),
+            RangeValidation::ByWrites => Ok(true),
+            RangeValidation::ByValue { now_ms } => self.range_differs(range, structure, now_ms),
         }
     }
 
@@ -278,7 +283,7 @@ impl Above<'_> {
         if memtable
             .deletes()
             .is_some_and(|deletes| deletes.touch_above(range, self.place))
-            && !is_planted(Fault::RangeDeletesAreNotSeen)
+            && !is_planted(IsolationFault::RangeDeletesAreNotSeen)
         {
             return true;
         }
@@ -291,10 +296,10 @@ impl Above<'_> {
     }
 
     /// Returns whether a reader of the range now sees different keys or values than at `place`.
-    fn reads_otherwise(&self, range: &KeyRange, structure: Structure, now_ms: u64) -> Result<bool> {
+    fn range_differs(&self, range: &KeyRange, structure: StructureKind, now_ms: u64) -> Result<bool> {
         let scan = |at| {
             self.engine
-                .scan_by_clock(structure, range.clone(), Direction::Forward, at, now_ms)
+                .scan_by_clock(structure, range.clone(), MergeDirection::Forward, at, now_ms)
         };
         let (mut then, mut now) = (scan(self.place), scan(self.newest));
         loop {
@@ -322,13 +327,13 @@ impl Above<'_> {
 fn visit_written(
     memtable: &Memtable,
     range: &KeyRange,
-    place: Sequence,
+    place: SequenceNumber,
     mut visit: impl FnMut(&[u8]) -> ControlFlow<()>,
 ) {
     let mut cursor = memtable.cursor();
     cursor.seek(&range.low);
     while let Some(key) = cursor.key().filter(|key| range.contains(key)) {
-        let newest = cursor.versions(LAST).next();
+        let newest = cursor.versions(MAX_SEQUENCE).next();
         if newest.is_some_and(|newest| newest.sequence > place) && visit(key).is_break() {
             return;
         }

@@ -1,11 +1,11 @@
 //! Methods of a batch that add writes to keyspaces.
 
 use super::Keyspace;
-use crate::engine::Commit;
+use crate::engine::CommitRecord;
 use crate::error::{Error, Result};
 use crate::schema::format;
 use crate::write::batch::{WriteBatch, checked_key, checked_key_of, checked_value, expiry_ms};
-use alluvium_base::Kind;
+use alluvium_base::MessageKind;
 use std::time::SystemTime;
 
 impl WriteBatch {
@@ -20,7 +20,7 @@ impl WriteBatch {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<&mut Self> {
-        self.add(keyspace, key.as_ref(), Kind::Put, 0, value.as_ref())
+        self.add(keyspace, key.as_ref(), MessageKind::Put, 0, value.as_ref())
     }
 
     /// Adds a put with an expiry time: see [`Keyspace::put_until`].
@@ -37,7 +37,7 @@ impl WriteBatch {
         self.add(
             keyspace,
             key.as_ref(),
-            Kind::Put,
+            MessageKind::Put,
             expiry_ms(expires),
             value.as_ref(),
         )
@@ -48,7 +48,7 @@ impl WriteBatch {
     /// # Errors
     /// As [`WriteBatch::put`].
     pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<&mut Self> {
-        self.add(keyspace, key.as_ref(), Kind::Delete, 0, &[])
+        self.add(keyspace, key.as_ref(), MessageKind::Delete, 0, &[])
     }
 
     /// Adds a merge: see [`Keyspace::merge`].
@@ -62,7 +62,7 @@ impl WriteBatch {
         operand: impl AsRef<[u8]>,
     ) -> Result<&mut Self> {
         keyspace.check_operand(operand.as_ref())?;
-        self.add(keyspace, key.as_ref(), Kind::Merge, 0, operand.as_ref())
+        self.add(keyspace, key.as_ref(), MessageKind::Merge, 0, operand.as_ref())
     }
 
     /// Adds a range delete: see [`Keyspace::delete_range`].
@@ -91,7 +91,7 @@ impl WriteBatch {
     }
 
     /// Appends puts and deletes of a keyspace that are already checked and encoded.
-    pub(crate) fn append(&mut self, keyspace: &Keyspace, writes: &Commit<'_>) -> Result<()> {
+    pub(crate) fn append(&mut self, keyspace: &Keyspace, writes: &CommitRecord<'_>) -> Result<()> {
         self.belong(keyspace)?;
         self.commit.append(writes);
         Ok(())
@@ -112,7 +112,7 @@ impl WriteBatch {
         &mut self,
         keyspace: &Keyspace,
         key: &[u8],
-        kind: Kind,
+        kind: MessageKind,
         expires_ms: u64,
         operand: &[u8],
     ) -> Result<&mut Self> {

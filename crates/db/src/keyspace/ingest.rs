@@ -1,9 +1,9 @@
 //! Bulk loading of sorted records.
 
 use super::Keyspace;
-use crate::engine::{Attachment, UnderWay};
+use crate::engine::{IngestAttachment, RunningIngest};
 use crate::error::{Error, Result};
-use crate::schema::catalog::Owners;
+use crate::schema::catalog::CommitKeyspaces;
 use crate::schema::format::TreeKey;
 use crate::write::batch::{checked_key_of, checked_value, expiry_ms};
 use alluvium_base::Message;
@@ -31,7 +31,7 @@ use std::time::SystemTime;
 #[must_use = "what is not finished leaves nothing behind"]
 pub struct Ingest {
     keyspace: Keyspace,
-    under_way: Arc<UnderWay>,
+    under_way: Arc<RunningIngest>,
     first: Option<TreeKey>,
     last: TreeKey,
     /// The current key. Swapped with the last key, so that neither is reallocated.
@@ -172,10 +172,10 @@ impl Ingest {
         let shared = &self.keyspace.shared();
         shared.healthy()?;
         if let Some(first) = &self.first {
-            let attached = shared.engine.attach(&Attachment {
+            let attached = shared.engine.attach(&IngestAttachment {
                 ingests: &[&self.under_way],
                 stretches: &[(first.clone(), self.last.clone())],
-                owners: Owners::One(self.keyspace.definition()),
+                owners: CommitKeyspaces::One(self.keyspace.definition()),
                 is_locked: false,
                 terms: None,
             });

@@ -16,21 +16,21 @@ pub(crate) mod snapshot;
 
 pub use ingest::Ingest;
 
-use crate::engine::latencies::Began;
-use crate::engine::{At, Commit, Tally, Terms, Verdict};
+use crate::engine::latencies::LatencyTimer;
+use crate::engine::{CommitPreconditions, CommitRecord, ConditionVerdict, EngineCounter, ReadPosition};
 use crate::error::{Error, Result};
 use crate::options::{Durability, KeyspaceOptions};
-use crate::read::futures::{Get, MultiGet, Write};
+use crate::read::futures::{GetFuture, MultiGetFuture, WriteFuture};
 use crate::read::iter::{Iter, Keys, Values};
-use crate::read::unordered::Unordered;
+use crate::read::unordered::UnorderedScan;
 use crate::read::value::Value;
-use crate::schema::catalog::{Definition, Owners};
+use crate::schema::catalog::{CommitKeyspaces, KeyspaceDefinition};
 use crate::schema::format::{self, TreeKey};
-use crate::shared::{OpenKeyspace, Shared};
+use crate::shared::{OpenKeyspace, SharedStore};
 use crate::write::batch::{WriteBatch, checked_key_of, checked_value, expiry_ms};
-use alluvium_base::Kind;
+use alluvium_base::MessageKind;
 use alluvium_dictionary::batch::LongValues;
-use alluvium_dictionary::merge::Operator;
+use alluvium_dictionary::merge::MergeOperator;
 use alluvium_dictionary::range::KeyRange;
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -74,17 +74,17 @@ thread_local! {
 const KEPT_RECORD: usize = 64 << 10;
 
 impl Keyspace {
-    pub(crate) fn new(shared: Arc<Shared>, definition: Arc<Definition>) -> Keyspace {
+    pub(crate) fn new(shared: Arc<SharedStore>, definition: Arc<KeyspaceDefinition>) -> Keyspace {
         Keyspace {
             open: OpenKeyspace { shared, definition },
         }
     }
 
-    pub(crate) fn definition(&self) -> &Arc<Definition> {
+    pub(crate) fn definition(&self) -> &Arc<KeyspaceDefinition> {
         &self.open.definition
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<SharedStore> {
         &self.open.shared
     }
 
@@ -97,7 +97,7 @@ impl Keyspace {
         self.open.shared.number()
     }
 
-    pub(crate) fn operator(&self) -> Option<&dyn Operator> {
+    pub(crate) fn operator(&self) -> Option<&dyn MergeOperator> {
         self.open.definition.rules.operator.as_deref()
     }
 
@@ -147,7 +147,7 @@ impl Keyspace {
     /// [`Error::TooLong`]; [`Error::KeyspaceDropped`]; [`Error::is_full`] on a full disk;
     /// [`Error::Background`]; I/O errors.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.write(key.as_ref(), Kind::Put, 0, value.as_ref())
+        self.write(key.as_ref(), MessageKind::Put, 0, value.as_ref())
     }
 
     /// Sets the value of a key until `expires`. After that the key has no value, and its space is
@@ -165,7 +165,7 @@ impl Keyspace {
         value: impl AsRef<[u8]>,
         expires: SystemTime,
     ) -> Result<()> {
-        self.write(key.as_ref(), Kind::Put, expiry_ms(expires), value.as_ref())
+        self.write(key.as_ref(), MessageKind::Put, expiry_ms(expires), value.as_ref())
     }
 
     /// Deletes a key. Deleting a key that has no value is not an error.
@@ -173,7 +173,7 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::put`], but deletes also work on a full disk.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.write(key.as_ref(), Kind::Delete, 0, &[])
+        self.write(key.as_ref(), MessageKind::Delete, 0, &[])
     }
 
     /// Deletes a key and returns its previous value, atomically.
@@ -192,17 +192,17 @@ impl Keyspace {
     /// As [`Keyspace::delete`] and [`Keyspace::get`].
     pub fn take(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = checked_key_of(&self.open.definition, key.as_ref())?;
-        let mut commit = Commit::default();
-        commit.add(&self.open.definition.prefix, key, Kind::Delete, 0, &[]);
+        let mut commit = CommitRecord::default();
+        commit.add(&self.open.definition.prefix, key, MessageKind::Delete, 0, &[]);
         let key = format::tree_key(&self.open.definition.prefix, key);
         let engine = &self.open.shared.engine;
         let taken = Cell::new(None);
         let has_value = || {
-            taken.set(engine.get(&key, &self.open.definition, At::Newest)?);
+            taken.set(engine.get(&key, &self.open.definition, ReadPosition::Newest)?);
             let found = taken.take();
             let verdict = match found {
-                Some(_) => Verdict::Go,
-                None => Verdict::Stop,
+                Some(_) => ConditionVerdict::Go,
+                None => ConditionVerdict::Stop,
             };
             taken.set(found);
             Ok(verdict)
@@ -212,7 +212,7 @@ impl Keyspace {
             &commit,
             self.owner(),
             engine.durability,
-            Some(&Terms::of_its_keys(&has_value)),
+            Some(&CommitPreconditions::of_its_keys(&has_value)),
         )?;
         Ok(done.and(taken.take()).map(Value::new))
     }
@@ -238,7 +238,7 @@ impl Keyspace {
     /// As [`Keyspace::put`], [`Error::NoOperator`], [`Error::BadOperand`].
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         self.check_operand(operand.as_ref())?;
-        self.write(key.as_ref(), Kind::Merge, 0, operand.as_ref())
+        self.write(key.as_ref(), MessageKind::Merge, 0, operand.as_ref())
     }
 
     /// Deletes all keys from `start` (inclusive) to `end` (exclusive); without an end, all keys
@@ -256,14 +256,14 @@ impl Keyspace {
     }
 
     /// Returns the owner of a commit that writes to this keyspace only.
-    fn owner(&self) -> Owners<'_> {
-        Owners::One(&self.open.definition)
+    fn owner(&self) -> CommitKeyspaces<'_> {
+        CommitKeyspaces::One(&self.open.definition)
     }
 
-    fn write(&self, key: &[u8], kind: Kind, expires_ms: u64, operand: &[u8]) -> Result<()> {
-        let mut commit = Commit {
+    fn write(&self, key: &[u8], kind: MessageKind, expires_ms: u64, operand: &[u8]) -> Result<()> {
+        let mut commit = CommitRecord {
             record: RECORD.take(),
-            ..Commit::default()
+            ..CommitRecord::default()
         };
         commit.record.clear();
         commit.add_only(
@@ -304,20 +304,20 @@ impl Keyspace {
         new: Option<&[u8]>,
     ) -> Result<bool> {
         let key = checked_key_of(&self.open.definition, key.as_ref())?;
-        let mut commit = Commit::default();
+        let mut commit = CommitRecord::default();
         let prefix = &self.open.definition.prefix;
         match new {
-            Some(value) => commit.add_only(prefix, key, Kind::Put, 0, checked_value(value)?),
-            None => commit.add(prefix, key, Kind::Delete, 0, &[]),
+            Some(value) => commit.add_only(prefix, key, MessageKind::Put, 0, checked_value(value)?),
+            None => commit.add(prefix, key, MessageKind::Delete, 0, &[]),
         }
         let key = format::tree_key(prefix, key);
         let engine = &self.open.shared.engine;
         let holds = || {
-            let found = engine.get(&key, &self.open.definition, At::Newest)?;
+            let found = engine.get(&key, &self.open.definition, ReadPosition::Newest)?;
             Ok(if found.as_deref() == expected {
-                Verdict::Go
+                ConditionVerdict::Go
             } else {
-                Verdict::Stop
+                ConditionVerdict::Stop
             })
         };
         self.open.shared.healthy()?;
@@ -325,7 +325,7 @@ impl Keyspace {
             &commit,
             self.owner(),
             engine.durability,
-            Some(&Terms::of_its_keys(&holds)),
+            Some(&CommitPreconditions::of_its_keys(&holds)),
         )?;
         Ok(done.is_some())
     }
@@ -347,7 +347,7 @@ impl Keyspace {
     ///
     /// # Errors
     /// As [`Keyspace::put`].
-    pub fn put_async(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Write {
+    pub fn put_async(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> WriteFuture {
         self.write_async(|batch| batch.put(self, key, value).map(|_| ()))
     }
 
@@ -356,14 +356,14 @@ impl Keyspace {
     ///
     /// # Errors
     /// As [`Keyspace::delete`].
-    pub fn delete_async(&self, key: impl AsRef<[u8]>) -> Write {
+    pub fn delete_async(&self, key: impl AsRef<[u8]>) -> WriteFuture {
         self.write_async(|batch| batch.delete(self, key).map(|_| ()))
     }
 
-    fn write_async(&self, fill: impl FnOnce(&mut WriteBatch) -> Result<()>) -> Write {
+    fn write_async(&self, fill: impl FnOnce(&mut WriteBatch) -> Result<()>) -> WriteFuture {
         let mut batch = WriteBatch::new();
         let filled = fill(&mut batch);
-        Write::new(&self.open.shared, filled.map(|()| batch))
+        WriteFuture::new(&self.open.shared, filled.map(|()| batch))
     }
 
     /// Returns the value of a key, or `None` if it has none.
@@ -371,16 +371,16 @@ impl Keyspace {
     /// # Errors
     /// [`Error::KeyspaceDropped`]; [`Error::BadBase`]; I/O errors; damage.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.get_at(key.as_ref(), At::Now)
+        self.get_at(key.as_ref(), ReadPosition::Now)
     }
 
-    pub(crate) fn get_at(&self, key: &[u8], at: At) -> Result<Option<Value>> {
+    pub(crate) fn get_at(&self, key: &[u8], at: ReadPosition) -> Result<Option<Value>> {
         self.open.definition.alive()?;
         let key = format::tree_key(&self.open.definition.prefix, key);
-        let began = Began::sampled();
+        let began = LatencyTimer::sampled();
         let found = self.open.shared.engine.get(&key, &self.open.definition, at)?;
         began.over(&self.open.shared.recorders.get);
-        self.open.shared.engine.tallies.add([(Tally::Gets, 1)]);
+        self.open.shared.engine.counters.add([(EngineCounter::Gets, 1)]);
         Ok(found.map(Value::new))
     }
 
@@ -392,8 +392,8 @@ impl Keyspace {
         self.open.definition.alive()?;
         let key = format::tree_key(&self.open.definition.prefix, key.as_ref());
         let engine = &self.open.shared.engine;
-        let is_there = engine.contains(&key, &self.open.definition, At::Now)?;
-        engine.tallies.add([(Tally::Gets, 1)]);
+        let is_there = engine.contains(&key, &self.open.definition, ReadPosition::Now)?;
+        engine.counters.add([(EngineCounter::Gets, 1)]);
         Ok(is_there)
     }
 
@@ -403,20 +403,20 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<Value>>> {
-        self.multi_get_at(keys, At::Now)
+        self.multi_get_at(keys, ReadPosition::Now)
     }
 
     pub(crate) fn multi_get_at<K: AsRef<[u8]>>(
         &self,
         keys: impl IntoIterator<Item = K>,
-        at: At,
+        at: ReadPosition,
     ) -> Result<Vec<Option<Value>>> {
         self.open.definition.alive()?;
         let keys: Vec<TreeKey> = keys
             .into_iter()
             .map(|key| format::tree_key(&self.open.definition.prefix, key.as_ref()))
             .collect();
-        let began = Began::sampled();
+        let began = LatencyTimer::sampled();
         let found = self
             .open
             .shared
@@ -455,7 +455,7 @@ impl Keyspace {
         let keys = keys.into_iter().map(|key| format::tree_key(prefix, key.as_ref()));
         let keys: Vec<TreeKey> = keys.collect();
         let engine = &self.open.shared.engine;
-        let found = engine.multi_get_without_long_values(&keys, &self.open.definition, At::Now)?;
+        let found = engine.multi_get_without_long_values(&keys, &self.open.definition, ReadPosition::Now)?;
         self.open.shared.count_multi_get(keys.len());
         let short = |value| Value::new(value).shown(LongValues::LeftOut);
         Ok(found.into_iter().map(|value| value.map(short)).collect())
@@ -486,9 +486,9 @@ impl Keyspace {
             .iter()
             .map(|key| format::tree_key(prefix, key.as_ref()))
             .collect();
-        let began = Began::sampled();
+        let began = LatencyTimer::sampled();
         let engine = &self.open.shared.engine;
-        let Some(found) = engine.multi_get_in_memory(&keys, &self.open.definition, At::Now)? else {
+        let Some(found) = engine.multi_get_in_memory(&keys, &self.open.definition, ReadPosition::Now)? else {
             return Ok(None);
         };
         began.over(&self.open.shared.recorders.multi_get);
@@ -518,8 +518,8 @@ impl Keyspace {
     ///
     /// # Errors
     /// As [`Keyspace::get`].
-    pub fn get_async(&self, key: impl AsRef<[u8]>) -> Get {
-        Get::new(&self.open, key.as_ref(), Ok(None))
+    pub fn get_async(&self, key: impl AsRef<[u8]>) -> GetFuture {
+        GetFuture::new(&self.open, key.as_ref(), Ok(None))
     }
 
     /// Returns a future of the values of many keys, in the order of the keys: see
@@ -527,8 +527,8 @@ impl Keyspace {
     ///
     /// # Errors
     /// As [`Keyspace::get`].
-    pub fn multi_get_async<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> MultiGet {
-        MultiGet::new(&self.open, keys, Ok(None))
+    pub fn multi_get_async<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> MultiGetFuture {
+        MultiGetFuture::new(&self.open, keys, Ok(None))
     }
 
     /// Returns an iterator over all keys and values, in key order, at the current commit.
@@ -587,8 +587,8 @@ impl Keyspace {
     /// # Ok::<(), alluvium::Error>(())
     /// ```
     #[must_use]
-    pub fn unordered(&self) -> Unordered {
-        Unordered::new(&self.open, None)
+    pub fn unordered(&self) -> UnorderedScan {
+        UnorderedScan::new(&self.open, None)
     }
 
     /// Returns the first key and its value, or `None` if the keyspace is empty.

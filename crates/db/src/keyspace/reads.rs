@@ -1,12 +1,12 @@
 //! Many concurrent reads on a single thread without an executor.
 
-use crate::engine::{At, Polled, Tally};
+use crate::engine::{EngineCounter, PolledRead, ReadPosition};
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
 use crate::keyspace::snapshot::Snapshot;
-use crate::read::pin::Pinned;
+use crate::read::pin::SnapshotPin;
 use crate::read::value::Value;
-use crate::shared::Shared;
+use crate::shared::SharedStore;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -38,17 +38,17 @@ use std::task::Poll;
 /// ```
 #[derive(Debug)]
 #[must_use = "reads are gathered while it lives"]
-pub struct GatheredReads(#[allow(dead_code)] alluvium_device::Gathering);
+pub struct GatheredReads(#[allow(dead_code)] alluvium_device::SubmissionPlug);
 
 impl GatheredReads {
     /// Starts to batch the reads of this thread.
     pub fn begin() -> GatheredReads {
-        GatheredReads(alluvium_device::Gathering::new())
+        GatheredReads(alluvium_device::SubmissionPlug::new())
     }
 
     /// Submits the reads that this thread has batched so far.
     pub fn hand_over() {
-        alluvium_device::Gathering::hand_over();
+        alluvium_device::SubmissionPlug::hand_over();
     }
 }
 
@@ -78,23 +78,23 @@ impl GatheredReads {
 /// # Ok::<(), alluvium::Error>(())
 /// ```
 pub struct Reads<T> {
-    shared: Arc<Shared>,
+    shared: Arc<SharedStore>,
     /// Oldest first.
-    under_way: VecDeque<Box<One<T>>>,
+    under_way: VecDeque<Box<TaggedRead<T>>>,
     done: VecDeque<(T, Result<Option<Value>>)>,
     /// Number of reads that need device reads which are not submitted yet.
     unasked: usize,
 }
 
-struct One<T> {
+struct TaggedRead<T> {
     /// `None` once the read is complete.
     tag: Option<T>,
-    polled: Polled,
-    _pinned: Option<Arc<Pinned>>,
+    polled: PolledRead,
+    _pinned: Option<Arc<SnapshotPin>>,
 }
 
 impl<T> Reads<T> {
-    pub(crate) fn new(shared: &Arc<Shared>) -> Reads<T> {
+    pub(crate) fn new(shared: &Arc<SharedStore>) -> Reads<T> {
         Reads {
             shared: Arc::clone(shared),
             under_way: VecDeque::new(),
@@ -126,20 +126,26 @@ impl<T> Reads<T> {
         self.begin(keyspace, key.as_ref(), tag, Some(pinned))
     }
 
-    fn begin(&mut self, keyspace: &Keyspace, key: &[u8], tag: T, pinned: Option<Arc<Pinned>>) -> Result<()> {
+    fn begin(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        tag: T,
+        pinned: Option<Arc<SnapshotPin>>,
+    ) -> Result<()> {
         keyspace.definition().alive()?;
         if keyspace.store_number() != self.shared.number() {
             return Err(Error::OtherStore);
         }
-        let at = pinned
-            .as_ref()
-            .map_or(At::Now, |pinned| At::Kept(pinned.sequence()));
-        let mut one = Box::new(One {
+        let at = pinned.as_ref().map_or(ReadPosition::Now, |pinned| {
+            ReadPosition::Pinned(pinned.sequence())
+        });
+        let mut one = Box::new(TaggedRead {
             tag: Some(tag),
-            polled: Polled::new([keyspace.handle().asked_key(key)], at),
+            polled: PolledRead::new([keyspace.handle().asked_key(key)], at),
             _pinned: pinned,
         });
-        self.shared.engine.tallies.add([(Tally::Gets, 1)]);
+        self.shared.engine.counters.add([(EngineCounter::Gets, 1)]);
         match self.shared.engine.advance(&mut one.polled) {
             Poll::Ready(result) => self.done.push_back(one.finish(result)),
             Poll::Pending => {
@@ -226,7 +232,7 @@ impl<T> Reads<T> {
         }
         let engine = &self.shared.engine;
         let all = self.under_way.iter_mut().map(|one| &mut one.polled);
-        let mut unasked: Vec<&mut Polled> = all.filter(|polled| !polled.is_asked()).collect();
+        let mut unasked: Vec<&mut PolledRead> = all.filter(|polled| !polled.is_asked()).collect();
         if engine.request_each(&mut unasked).is_ok() {
             return;
         }
@@ -245,7 +251,7 @@ impl<T> Reads<T> {
     }
 }
 
-impl<T> One<T> {
+impl<T> TaggedRead<T> {
     /// Returns the result. The read must not be used afterwards.
     fn finish(&mut self, result: Result<()>) -> (T, Result<Option<Value>>) {
         let tag = self.tag.take().expect("it is finished once");

@@ -1,12 +1,12 @@
 //! Reads at one commit.
 
-use crate::engine::At;
+use crate::engine::ReadPosition;
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
-use crate::read::futures::{Get, MultiGet};
+use crate::read::futures::{GetFuture, MultiGetFuture};
 use crate::read::iter::{self, Iter};
-use crate::read::pin::Pinned;
-use crate::read::unordered::Unordered;
+use crate::read::pin::SnapshotPin;
+use crate::read::unordered::UnorderedScan;
 use crate::read::value::Value;
 use std::fmt;
 use std::ops::RangeBounds;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone)]
 pub struct Snapshot {
-    pinned: Arc<Pinned>,
+    pinned: Arc<SnapshotPin>,
 }
 
 impl fmt::Debug for Snapshot {
@@ -39,7 +39,7 @@ impl fmt::Debug for Snapshot {
 }
 
 impl Snapshot {
-    pub(crate) fn new(pinned: Pinned) -> Snapshot {
+    pub(crate) fn new(pinned: SnapshotPin) -> Snapshot {
         Snapshot {
             pinned: Arc::new(pinned),
         }
@@ -51,11 +51,11 @@ impl Snapshot {
         self.pinned.sequence()
     }
 
-    fn at(&self, keyspace: &Keyspace) -> Result<At> {
+    fn at(&self, keyspace: &Keyspace) -> Result<ReadPosition> {
         if keyspace.store_number() != self.pinned.shared().number() {
             return Err(Error::OtherStore);
         }
-        Ok(At::Kept(self.sequence()))
+        Ok(ReadPosition::Pinned(self.sequence()))
     }
 
     /// Returns the value of a key in the snapshot.
@@ -79,7 +79,7 @@ impl Snapshot {
     }
 
     /// Returns the sequence number to read at, pinned, for a keyspace of the same store.
-    pub(crate) fn pinned_for(&self, keyspace: &Keyspace) -> Result<Arc<Pinned>> {
+    pub(crate) fn pinned_for(&self, keyspace: &Keyspace) -> Result<Arc<SnapshotPin>> {
         self.at(keyspace).map(|_| Arc::clone(&self.pinned))
     }
 
@@ -87,8 +87,8 @@ impl Snapshot {
     ///
     /// # Errors
     /// As [`Snapshot::get`].
-    pub fn get_async(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Get {
-        Get::new(
+    pub fn get_async(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> GetFuture {
+        GetFuture::new(
             keyspace.handle(),
             key.as_ref(),
             self.pinned_for(keyspace).map(Some),
@@ -103,8 +103,8 @@ impl Snapshot {
         &self,
         keyspace: &Keyspace,
         keys: impl IntoIterator<Item = K>,
-    ) -> MultiGet {
-        MultiGet::new(keyspace.handle(), keys, self.pinned_for(keyspace).map(Some))
+    ) -> MultiGetFuture {
+        MultiGetFuture::new(keyspace.handle(), keys, self.pinned_for(keyspace).map(Some))
     }
 
     /// Returns an iterator over the keys within bounds and their values in the snapshot.
@@ -127,9 +127,9 @@ impl Snapshot {
     /// # Panics
     /// If the keyspace belongs to another store.
     #[must_use]
-    pub fn unordered(&self, keyspace: &Keyspace) -> Unordered {
+    pub fn unordered(&self, keyspace: &Keyspace) -> UnorderedScan {
         assert!(self.at(keyspace).is_ok(), "the keyspace belongs to another store");
-        Unordered::new(keyspace.handle(), Some(Arc::clone(&self.pinned)))
+        UnorderedScan::new(keyspace.handle(), Some(Arc::clone(&self.pinned)))
     }
 
     /// Returns an iterator over all keys and values in the snapshot.

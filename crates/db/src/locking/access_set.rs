@@ -5,8 +5,8 @@
 //! *Does not know*: who has read the keys, and which accesses conflict.
 
 use crate::locking::locks::{LockMode, LockSet};
-use crate::locking::ranges::{Key, Ranges};
-use crate::schema::catalog::Definition;
+use crate::locking::ranges::{InlineKey, RangeSet};
+use crate::schema::catalog::KeyspaceDefinition;
 use crate::schema::format::KeyspaceId;
 use alluvium_dictionary::range::KeyRange;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,20 +20,20 @@ const LONG: usize = 256;
 
 /// A set of keys and ranges. Keys are tree keys.
 #[derive(Debug, Default)]
-pub(crate) struct Footprint {
-    spaces: BTreeMap<KeyspaceId, Space>,
+pub(crate) struct AccessSet {
+    spaces: BTreeMap<KeyspaceId, KeyspaceAccess>,
     /// Number of points and ranges. Long keys count more than once.
     len: usize,
 }
 
 /// The part of the set in one keyspace. No point is inside a range.
 #[derive(Debug)]
-pub(crate) struct Space {
-    pub(crate) definition: Arc<Definition>,
-    points: BTreeSet<Key>,
+pub(crate) struct KeyspaceAccess {
+    pub(crate) definition: Arc<KeyspaceDefinition>,
+    points: BTreeSet<InlineKey>,
     /// Total weight of the points.
     weight: usize,
-    ranges: Ranges,
+    ranges: RangeSet,
 }
 
 fn weight(key: &[u8]) -> usize {
@@ -41,13 +41,13 @@ fn weight(key: &[u8]) -> usize {
 }
 
 /// Returns the immediate successor of a key.
-fn behind(key: &[u8]) -> Key {
-    let mut behind = Key::from_slice(key);
+fn behind(key: &[u8]) -> InlineKey {
+    let mut behind = InlineKey::from_slice(key);
     behind.push(0);
     behind
 }
 
-impl Space {
+impl KeyspaceAccess {
     pub(crate) fn points(&self) -> impl Iterator<Item = &[u8]> {
         self.points.iter().map(|point| &point[..])
     }
@@ -62,7 +62,7 @@ impl Space {
 
     /// Combines groups of neighbouring points into ranges.
     fn join_points(&mut self) {
-        let points: Vec<Key> = std::mem::take(&mut self.points).into_iter().collect();
+        let points: Vec<InlineKey> = std::mem::take(&mut self.points).into_iter().collect();
         self.weight = 0;
         for group in points.chunks(JOINED) {
             if let (Some(first), Some(last)) = (group.first(), group.last()) {
@@ -72,25 +72,25 @@ impl Space {
     }
 }
 
-impl Footprint {
+impl AccessSet {
     /// Adds a key.
-    pub(crate) fn add_point(&mut self, definition: &Arc<Definition>, key: &[u8]) {
+    pub(crate) fn add_point(&mut self, definition: &Arc<KeyspaceDefinition>, key: &[u8]) {
         self.change(definition, |space| {
-            if !space.ranges.contains(key) && space.points.insert(Key::from_slice(key)) {
+            if !space.ranges.contains(key) && space.points.insert(InlineKey::from_slice(key)) {
                 space.weight += weight(key);
             }
         });
     }
 
     /// Adds a range.
-    pub(crate) fn add_range(&mut self, definition: &Arc<Definition>, range: &KeyRange) {
+    pub(crate) fn add_range(&mut self, definition: &Arc<KeyspaceDefinition>, range: &KeyRange) {
         if range.is_empty() {
             return;
         }
         self.change(definition, |space| {
             space.ranges.insert(&range.low, range.high.as_deref());
-            let from = space.points.range(Key::from_slice(&range.low)..);
-            let within: Vec<Key> = from.take_while(|key| range.contains(key)).cloned().collect();
+            let from = space.points.range(InlineKey::from_slice(&range.low)..);
+            let within: Vec<InlineKey> = from.take_while(|key| range.contains(key)).cloned().collect();
             for key in within {
                 space.points.remove(&key);
                 space.weight -= weight(&key);
@@ -98,13 +98,16 @@ impl Footprint {
         });
     }
 
-    fn change(&mut self, definition: &Arc<Definition>, change: impl FnOnce(&mut Space)) {
-        let space = self.spaces.entry(definition.id).or_insert_with(|| Space {
-            definition: Arc::clone(definition),
-            points: BTreeSet::new(),
-            weight: 0,
-            ranges: Ranges::default(),
-        });
+    fn change(&mut self, definition: &Arc<KeyspaceDefinition>, change: impl FnOnce(&mut KeyspaceAccess)) {
+        let space = self
+            .spaces
+            .entry(definition.id)
+            .or_insert_with(|| KeyspaceAccess {
+                definition: Arc::clone(definition),
+                points: BTreeSet::new(),
+                weight: 0,
+                ranges: RangeSet::default(),
+            });
         let len = space.len();
         change(space);
         self.len = self.len + space.len() - len;
@@ -116,7 +119,7 @@ impl Footprint {
         for space in self.spaces.values_mut() {
             space.join_points();
         }
-        self.len = self.spaces.values().map(Space::len).sum();
+        self.len = self.spaces.values().map(KeyspaceAccess::len).sum();
     }
 
     /// Returns the number of points and ranges; long keys count more than once.
@@ -125,7 +128,7 @@ impl Footprint {
     }
 
     /// Returns the parts of the set, by keyspace.
-    pub(crate) fn spaces(&self) -> impl Iterator<Item = &Space> {
+    pub(crate) fn spaces(&self) -> impl Iterator<Item = &KeyspaceAccess> {
         self.spaces.values()
     }
 
@@ -147,14 +150,14 @@ mod tests {
     use super::*;
     use crate::options::Options;
 
-    fn definition() -> Arc<Definition> {
+    fn definition() -> Arc<KeyspaceDefinition> {
         let db = Options::new().memory(16 << 20).workers(0).in_memory().unwrap();
         Arc::clone(db.keyspace("seas").unwrap().definition())
     }
 
     #[test]
     fn a_point_in_a_range_is_not_counted_and_a_range_takes_its_points() {
-        let (of, mut footprint) = (definition(), Footprint::default());
+        let (of, mut footprint) = (definition(), AccessSet::default());
         for key in [b"a", b"c", b"e", b"c"] {
             footprint.add_point(&of, key);
         }
@@ -170,7 +173,7 @@ mod tests {
 
     #[test]
     fn long_keys_count_more_than_once() {
-        let (of, mut footprint) = (definition(), Footprint::default());
+        let (of, mut footprint) = (definition(), AccessSet::default());
         footprint.add_point(&of, &[7; 10 * LONG]);
         footprint.add_point(&of, &[7; 10 * LONG]);
         assert_eq!(footprint.len(), 11);
@@ -180,7 +183,7 @@ mod tests {
 
     #[test]
     fn joined_points_are_all_in_ranges() {
-        let (of, mut footprint) = (definition(), Footprint::default());
+        let (of, mut footprint) = (definition(), AccessSet::default());
         let keys: Vec<[u8; 2]> = (0..100u16).map(|key| (3 * key).to_be_bytes()).collect();
         for key in &keys {
             footprint.add_point(&of, key);

@@ -3,7 +3,7 @@
 /// A possible bug in transaction isolation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(test), allow(dead_code, reason = "only tests plant them"))]
-pub(crate) enum Fault {
+pub(crate) enum IsolationFault {
     /// Commits do not validate the keys that were read.
     PointsAreNotValidated,
     /// Commits do not validate the ranges that were read.
@@ -70,45 +70,45 @@ pub(crate) enum Fault {
 
 #[cfg(test)]
 thread_local! {
-    static PLANTED: std::cell::Cell<Option<Fault>> = const { std::cell::Cell::new(None) };
+    static PLANTED: std::cell::Cell<Option<IsolationFault>> = const { std::cell::Cell::new(None) };
 }
 
 /// Returns whether a test has injected this fault on the current thread.
 #[cfg(test)]
-pub(crate) fn is_planted(fault: Fault) -> bool {
+pub(crate) fn is_planted(fault: IsolationFault) -> bool {
     PLANTED.with(|planted| planted.get() == Some(fault))
 }
 
 /// Returns whether a test has injected this fault: always false outside tests.
 #[cfg(not(test))]
 #[inline(always)]
-pub(crate) const fn is_planted(_: Fault) -> bool {
+pub(crate) const fn is_planted(_: IsolationFault) -> bool {
     false
 }
 
 /// Injects a fault on the current thread while `run` executes.
 #[cfg(all(test, not(alluvium_model_check)))]
-pub(crate) fn with<R>(fault: Fault, run: impl FnOnce() -> R) -> R {
-    struct Removed;
-    impl Drop for Removed {
+pub(crate) fn with<R>(fault: IsolationFault, run: impl FnOnce() -> R) -> R {
+    struct FaultGuard;
+    impl Drop for FaultGuard {
         fn drop(&mut self) {
             PLANTED.with(|planted| planted.set(None));
         }
     }
     PLANTED.with(|planted| planted.set(Some(fault)));
-    let _removed = Removed;
+    let _removed = FaultGuard;
     run()
 }
 
 /// Returns the fault injected on the current thread.
 #[cfg(all(test, not(alluvium_model_check)))]
-pub(crate) fn planted() -> Option<Fault> {
+pub(crate) fn planted() -> Option<IsolationFault> {
     PLANTED.with(std::cell::Cell::get)
 }
 
 /// Like [`with`], or without a fault.
 #[cfg(all(test, not(alluvium_model_check)))]
-pub(crate) fn with_any<R>(fault: Option<Fault>, run: impl FnOnce() -> R) -> R {
+pub(crate) fn with_any<R>(fault: Option<IsolationFault>, run: impl FnOnce() -> R) -> R {
     match fault {
         Some(fault) => with(fault, run),
         None => run(),

@@ -5,28 +5,28 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 /// Bound of a range. Short keys are stored inline.
-pub(crate) type Key = SmallVec<[u8; 48]>;
+pub(crate) type InlineKey = SmallVec<[u8; 48]>;
 
 /// Approximate overhead of a range beyond its bytes.
-const PER_RANGE: usize = size_of::<Key>() + size_of::<Option<Key>>();
+const PER_RANGE: usize = size_of::<InlineKey>() + size_of::<Option<InlineKey>>();
 
 /// Disjoint, non-adjacent ranges: upper bounds by lower bounds. A range without an upper bound is
 /// unbounded.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ranges {
-    ends: BTreeMap<Key, Option<Key>>,
+pub(crate) struct RangeSet {
+    ends: BTreeMap<InlineKey, Option<InlineKey>>,
     bytes: usize,
 }
 
 /// Undo record of an insertion.
 #[derive(Clone, Debug)]
-pub(crate) struct Joined {
+pub(crate) struct RangeUndo {
     /// Lower bound of the merged range.
-    start: Key,
-    replaced: Vec<(Key, Option<Key>)>,
+    start: InlineKey,
+    replaced: Vec<(InlineKey, Option<InlineKey>)>,
 }
 
-impl Joined {
+impl RangeUndo {
     /// Returns the approximate memory used, in bytes.
     pub(crate) fn memory(&self) -> usize {
         let replaced = self.replaced.iter();
@@ -35,7 +35,7 @@ impl Joined {
     }
 }
 
-impl Ranges {
+impl RangeSet {
     /// Returns the number of ranges.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
@@ -48,9 +48,10 @@ impl Ranges {
 
     /// Inserts a non-empty range and merges it with overlapping and adjacent ranges. Returns an
     /// undo record.
-    pub(crate) fn insert(&mut self, start: &[u8], end: Option<&[u8]>) -> Joined {
+    pub(crate) fn insert(&mut self, start: &[u8], end: Option<&[u8]>) -> RangeUndo {
         debug_assert!(end.is_none_or(|end| start < end), "the range has keys");
-        let (mut start, mut end): (Key, Option<Key>) = (Key::from_slice(start), end.map(Key::from_slice));
+        let (mut start, mut end): (InlineKey, Option<InlineKey>) =
+            (InlineKey::from_slice(start), end.map(InlineKey::from_slice));
         let mut replaced = Vec::new();
         // Of the ranges that start at or before its end, the last one extends furthest.
         while let Some((other, other_end)) = self.last_from(end.as_deref())
@@ -65,11 +66,11 @@ impl Ranges {
         }
         self.bytes += taken(&start, end.as_deref());
         self.ends.insert(start.clone(), end);
-        Joined { start, replaced }
+        RangeUndo { start, replaced }
     }
 
     /// Undoes the latest insertion that was not undone yet.
-    pub(crate) fn undo(&mut self, joined: Joined) {
+    pub(crate) fn undo(&mut self, joined: RangeUndo) {
         let end = self.ends.remove(&joined.start);
         let end = end.expect("ranges are taken back in the reverse order");
         self.bytes -= taken(&joined.start, end.as_deref());
@@ -80,7 +81,7 @@ impl Ranges {
     }
 
     /// Returns the last range that starts at or before a key; the last of all without a key.
-    fn last_from(&self, key: Option<&[u8]>) -> Option<(&Key, &Option<Key>)> {
+    fn last_from(&self, key: Option<&[u8]>) -> Option<(&InlineKey, &Option<InlineKey>)> {
         let before = key.map_or(Bound::Unbounded, Bound::Included);
         self.ends.range::<[u8], _>((Bound::Unbounded, before)).next_back()
     }

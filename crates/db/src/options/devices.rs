@@ -12,7 +12,7 @@
 use crate::error::{Error, Result};
 use alluvium_base::{DeviceProfile, Purpose};
 use alluvium_device::{BLOCK, Directory, FileOptions};
-use alluvium_model::probe::Conclusions;
+use alluvium_model::probe::ProbeConclusions;
 use alluvium_model::probe::format::{self, FILE, MOST_BYTES};
 
 pub use alluvium_model::presets::{HARD_DISK, NETWORK_VOLUME, NVME_SSD, SATA_SSD};
@@ -47,7 +47,7 @@ pub(crate) fn measured(directory: &dyn Directory) -> Result<DeviceProfile> {
     // The size is at most a megabyte, as checked above.
     let bytes = file.read_at(0, len as usize, Purpose::Probe)?;
     let samples = format::decode(&bytes).map_err(|why| bad(format!("{FILE}: {why}")))?;
-    Conclusions::of(&samples).reliable_profile().map_err(|why| {
+    ProbeConclusions::of(&samples).reliable_profile().map_err(|why| {
         bad(format!(
             "{FILE} is no measurement of a device: {why}; leave the option out, or measure again with \
              `alluvium probe`"
@@ -59,18 +59,18 @@ pub(crate) fn measured(directory: &dyn Directory) -> Result<DeviceProfile> {
 mod tests {
     use super::*;
     use crate::options::Options;
-    use crate::options::store::Existing;
-    use alluvium_base::measured::{Measured, Medium, Point, Window};
-    use alluvium_device::Buffer;
+    use crate::options::store::ExistencePolicy;
+    use alluvium_base::measurements::{DeviceMeasurements, Medium, ProbePoint, ProbeSample};
+    use alluvium_device::AlignedBuffer;
     use alluvium_device::memory::MemoryDirectory;
     use std::sync::Arc;
 
     /// A device with 80 µs setup, 1 ns per byte, and three parallel reads.
-    fn samples(medium: Medium) -> Measured {
-        let window = |point: Point| {
+    fn samples(medium: Medium) -> DeviceMeasurements {
+        let window = |point: ProbePoint| {
             let one_ns = 80_000 + point.bytes;
             let depth = u64::from(point.depth);
-            Window {
+            ProbeSample {
                 point,
                 round: 0,
                 requests: 60,
@@ -79,16 +79,16 @@ mod tests {
                 typical_ns: one_ns * depth / depth.min(3),
             }
         };
-        let sizes = (0..11).map(|power| Point::reads(4096 << power));
-        let depths = [2, 3, 4, 5, 6, 7, 8, 16].map(|depth| Point::reads(64 << 10).at_depth(depth));
-        let alone = [Point::reads(4096).in_batches(1)];
-        Measured {
+        let sizes = (0..11).map(|power| ProbePoint::reads(4096 << power));
+        let depths = [2, 3, 4, 5, 6, 7, 8, 16].map(|depth| ProbePoint::reads(64 << 10).at_depth(depth));
+        let alone = [ProbePoint::reads(4096).in_batches(1)];
+        DeviceMeasurements {
             began_s: 0,
             medium,
             file_system: "ext4".to_owned(),
             span_bytes: 1 << 30,
             elapsed_ns: 1,
-            windows: sizes.chain(depths).chain(alone).map(window).collect(),
+            samples: sizes.chain(depths).chain(alone).map(window).collect(),
             syncs_ns: Vec::new(),
             filled: Vec::new(),
             sustained: Vec::new(),
@@ -99,7 +99,7 @@ mod tests {
     fn kept(bytes: &[u8]) -> Arc<MemoryDirectory> {
         let directory = MemoryDirectory::new();
         let file = directory.create(FILE, FileOptions::BUFFERED).unwrap();
-        let buffer = Buffer::padded(bytes);
+        let buffer = AlignedBuffer::padded(bytes);
         file.grow(buffer.len() as u64).unwrap();
         file.write_at(0, buffer, Purpose::Probe).unwrap();
         Arc::new(directory)
@@ -109,7 +109,8 @@ mod tests {
     fn a_store_takes_what_was_measured_only_when_it_is_told_to() {
         let directory = kept(&format::encode(&samples(Medium::Device)));
         let opened = |options: &Options| {
-            let db = crate::db::Db::open_in(directory.clone(), options, Existing::OpenOrCreate).unwrap();
+            let db =
+                crate::db::Db::open_in(directory.clone(), options, ExistencePolicy::OpenOrCreate).unwrap();
             db.shared().engine.plan.device
         };
         let options = Options::new().memory(crate::options::machine::MIN_MEMORY);

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::options::Structure;
-use alluvium_storage::Codec;
+use alluvium_storage::NodeCodec;
 
 /// Compression of a keyspace's pages on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -17,21 +17,21 @@ pub enum Compression {
 }
 
 impl Compression {
-    pub(crate) fn codec(self) -> Codec {
+    pub(crate) fn codec(self) -> NodeCodec {
         match self {
-            Compression::None => Codec::None,
-            Compression::Lz4 => Codec::Lz4,
-            Compression::Zstd => Codec::Zstd,
+            Compression::None => NodeCodec::None,
+            Compression::Lz4 => NodeCodec::Lz4,
+            Compression::Zstd => NodeCodec::Zstd,
         }
     }
 }
 
-impl From<Codec> for Compression {
-    fn from(codec: Codec) -> Compression {
+impl From<NodeCodec> for Compression {
+    fn from(codec: NodeCodec) -> Compression {
         match codec {
-            Codec::None => Compression::None,
-            Codec::Lz4 => Compression::Lz4,
-            Codec::Zstd => Compression::Zstd,
+            NodeCodec::None => Compression::None,
+            NodeCodec::Lz4 => Compression::Lz4,
+            NodeCodec::Zstd => Compression::Zstd,
         }
     }
 }

@@ -8,7 +8,7 @@ pub(crate) type DictionaryId = u32;
 
 /// Kind of a structure. A store has at most one dictionary of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Structure {
+pub(crate) enum StructureKind {
     /// The tiered tree. Every store has one: dictionary 0 of its manifest, which also stores the
     /// catalog.
     Tiered,
@@ -26,7 +26,7 @@ pub(crate) enum Structure {
 
 /// Constant properties of a kind of structure.
 struct StructureFacts {
-    structure: Structure,
+    structure: StructureKind,
     /// Number of the kind.
     kind: u8,
     /// Number of the dictionary.
@@ -43,34 +43,34 @@ struct StructureFacts {
 const FACTS: [StructureFacts; 6] = [
     StructureFacts {
         name: "tiered",
-        ..of_kind(Structure::Tiered, 1, 0)
+        ..of_kind(StructureKind::Tiered, 1, 0)
     },
     StructureFacts {
         name: "map",
-        ..of_kind(Structure::Map, 250, 1)
+        ..of_kind(StructureKind::Map, 250, 1)
     },
     StructureFacts {
         name: "levels",
-        ..of_kind(Structure::Levels, 2, 2)
+        ..of_kind(StructureKind::Levels, 2, 2)
     },
     StructureFacts {
         name: "hashed",
         is_ordered: false,
-        ..of_kind(Structure::Hashed, 3, 3)
+        ..of_kind(StructureKind::Hashed, 3, 3)
     },
     StructureFacts {
         name: "paged",
-        ..of_kind(Structure::Paged, 4, 4)
+        ..of_kind(StructureKind::Paged, 4, 4)
     },
     StructureFacts {
         name: "volatile",
         lasts: false,
-        ..of_kind(Structure::Volatile, 8, 8)
+        ..of_kind(StructureKind::Volatile, 8, 8)
     },
 ];
 
 /// Returns the properties of a persistent, ordered structure.
-const fn of_kind(structure: Structure, kind: u8, dictionary: DictionaryId) -> StructureFacts {
+const fn of_kind(structure: StructureKind, kind: u8, dictionary: DictionaryId) -> StructureFacts {
     StructureFacts {
         structure,
         kind,
@@ -81,10 +81,10 @@ const fn of_kind(structure: Structure, kind: u8, dictionary: DictionaryId) -> St
     }
 }
 
-impl Structure {
+impl StructureKind {
     /// All structures that this version supports, by dictionary number.
-    pub(crate) const ALL: [Structure; FACTS.len()] = {
-        let mut all = [Structure::Tiered; FACTS.len()];
+    pub(crate) const ALL: [StructureKind; FACTS.len()] = {
+        let mut all = [StructureKind::Tiered; FACTS.len()];
         let mut place = 0;
         while place < all.len() {
             all[place] = FACTS[place].structure;
@@ -128,29 +128,29 @@ impl Structure {
     }
 
     /// Returns the structure with a name in options.
-    pub(crate) fn named(name: &str) -> Option<Structure> {
-        Structure::ALL
+    pub(crate) fn named(name: &str) -> Option<StructureKind> {
+        StructureKind::ALL
             .into_iter()
             .find(|structure| structure.name() == name)
     }
 
     /// Returns the structure of a kind; `None` if this version does not support it.
-    pub(crate) fn of(kind: u8) -> Option<Structure> {
-        Structure::ALL
+    pub(crate) fn of(kind: u8) -> Option<StructureKind> {
+        StructureKind::ALL
             .into_iter()
             .find(|structure| structure.kind() == kind)
     }
 
     /// Returns the structure with a dictionary number; `None` if this version does not support it.
-    pub(crate) fn of_dictionary(id: DictionaryId) -> Option<Structure> {
-        Structure::ALL
+    pub(crate) fn of_dictionary(id: DictionaryId) -> Option<StructureKind> {
+        StructureKind::ALL
             .into_iter()
             .find(|structure| structure.dictionary() == id)
     }
 
     /// Returns the structure of a keyspace; fails if this version does not support it.
-    pub(crate) fn of_keyspace(kind: u8, keyspace: &str) -> Result<Structure> {
-        Structure::of(kind).ok_or_else(|| Error::UnknownStructure {
+    pub(crate) fn of_keyspace(kind: u8, keyspace: &str) -> Result<StructureKind> {
+        StructureKind::of(kind).ok_or_else(|| Error::UnknownStructure {
             keyspace: keyspace.to_owned(),
             kind,
         })

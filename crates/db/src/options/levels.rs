@@ -1,22 +1,22 @@
 //! The options of levels of runs.
 
 use crate::error::Result;
-use alluvium_trees::levels::{Fanout, Policy, SameScan, Stitching};
+use alluvium_trees::levels::{LevelFanout, MergePolicy, SameScan, StitchPolicy};
 use std::fmt;
 
 /// Merge policy of the runs on levels. In a SAMT, larger numbers make writes cheaper and reads more
 /// expensive; in the other policies the reverse.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LevelsOptions {
-    pub(crate) policy: Policy,
-    stitch: Option<Stitch>,
+    pub(crate) policy: MergePolicy,
+    stitch: Option<StitchThresholds>,
     moves_values: bool,
     defragment_percent: u32,
 }
 
 /// Determines the leaves that a merge reuses instead of copying them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Stitch {
+struct StitchThresholds {
     threshold: u32,
     unit: Option<u32>,
     always: u32,
@@ -29,31 +29,31 @@ impl LevelsOptions {
     /// Returns the options of a SAMT: `k` runs of a level are merged into one run of the next.
     #[must_use]
     pub fn samt(k: u32) -> LevelsOptions {
-        let fanout = Fanout {
+        let fanout = LevelFanout {
             runs: k,
             levels: u32::MAX,
         };
-        LevelsOptions::of(Policy::Samt([fanout].into()))
+        LevelsOptions::of(MergePolicy::Samt([fanout].into()))
     }
 
     /// Returns the options of an R-COLA: one run on each level, which absorbs `ratio - 1` merges
     /// before it moves down.
     #[must_use]
     pub fn cola(ratio: u32) -> LevelsOptions {
-        LevelsOptions::of(Policy::Cola { ratio })
+        LevelsOptions::of(MergePolicy::Cola { ratio })
     }
 
     /// Returns the options of a leveled structure: one run on each level, `ratio` times as large as
     /// the level above.
     #[must_use]
     pub fn leveled(ratio: u32) -> LevelsOptions {
-        LevelsOptions::of(Policy::Leveled { ratio })
+        LevelsOptions::of(MergePolicy::Leveled { ratio })
     }
 
     /// Returns the options of runs that are merged only by an explicit compaction.
     #[must_use]
     pub fn never() -> LevelsOptions {
-        LevelsOptions::of(Policy::Never)
+        LevelsOptions::of(MergePolicy::Never)
     }
 
     /// Lets merges reuse, without reading them, sequences of more than `threshold` leaves in which
@@ -72,9 +72,9 @@ impl LevelsOptions {
     #[must_use]
     pub fn stitch(self, threshold: u32) -> LevelsOptions {
         let threshold = threshold.min(MOST);
-        let stitch = self.stitch.unwrap_or(Stitch::at(threshold));
+        let stitch = self.stitch.unwrap_or(StitchThresholds::at(threshold));
         LevelsOptions {
-            stitch: Some(Stitch { threshold, ..stitch }),
+            stitch: Some(StitchThresholds { threshold, ..stitch }),
             ..self
         }
     }
@@ -83,9 +83,9 @@ impl LevelsOptions {
     /// not reuse leaves where that would separate such keys. Enables stitching.
     #[must_use]
     pub fn scan_unit(self, bytes: u32) -> LevelsOptions {
-        let stitch = self.stitch.unwrap_or(Stitch::at(0));
+        let stitch = self.stitch.unwrap_or(StitchThresholds::at(0));
         LevelsOptions {
-            stitch: Some(Stitch {
+            stitch: Some(StitchThresholds {
                 unit: Some(bytes),
                 ..stitch
             }),
@@ -97,9 +97,9 @@ impl LevelsOptions {
     /// scan unit. Enables stitching.
     #[must_use]
     pub fn always_stitch(self, leaves: u32) -> LevelsOptions {
-        let stitch = self.stitch.unwrap_or(Stitch::at(0));
+        let stitch = self.stitch.unwrap_or(StitchThresholds::at(0));
         LevelsOptions {
-            stitch: Some(Stitch {
+            stitch: Some(StitchThresholds {
                 always: leaves,
                 ..stitch
             }),
@@ -138,7 +138,7 @@ impl LevelsOptions {
         }
     }
 
-    fn of(policy: Policy) -> LevelsOptions {
+    fn of(policy: MergePolicy) -> LevelsOptions {
         LevelsOptions {
             policy,
             ..LevelsOptions::default()
@@ -147,9 +147,9 @@ impl LevelsOptions {
 
     /// Returns the stitching options of the structure. A scan unit is counted in bytes of the
     /// user's key.
-    pub(crate) fn stitching(&self) -> Stitching {
-        let stitch = self.stitch.unwrap_or(Stitch::at(u32::MAX));
-        Stitching {
+    pub(crate) fn stitching(&self) -> StitchPolicy {
+        let stitch = self.stitch.unwrap_or(StitchThresholds::at(u32::MAX));
+        StitchPolicy {
             threshold: stitch.threshold,
             same_scan: stitch.unit.map(SameScan::Prefix),
             always: stitch.always,
@@ -159,12 +159,12 @@ impl LevelsOptions {
     }
 
     pub(crate) fn parse(text: &str) -> Result<LevelsOptions> {
-        let (policy, stitching) = Stitching::split(text)?;
+        let (policy, stitching) = StitchPolicy::split(text)?;
         let unit = match stitching.same_scan {
             Some(SameScan::Prefix(bytes)) => Some(bytes),
             Some(SameScan::By(_)) | None => None,
         };
-        let stitch = stitching.is_on().then_some(Stitch {
+        let stitch = stitching.is_on().then_some(StitchThresholds {
             threshold: stitching.threshold,
             unit,
             always: stitching.always,
@@ -179,9 +179,9 @@ impl LevelsOptions {
     }
 }
 
-impl Stitch {
-    fn at(threshold: u32) -> Stitch {
-        Stitch {
+impl StitchThresholds {
+    fn at(threshold: u32) -> StitchThresholds {
+        StitchThresholds {
             threshold,
             unit: None,
             always: u32::MAX,

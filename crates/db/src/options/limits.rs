@@ -23,28 +23,28 @@ const LONGEST_REST: Duration = Duration::from_millis(100);
 /// # let place = tempfile::tempdir().unwrap();
 /// # let path = place.path().join("store");
 /// use alluvium::{Background, Options};
-/// let caps = Background::new().bytes_per_second(50 << 20).cpu_percent(25);
+/// let caps = BackgroundLimits::new().bytes_per_second(50 << 20).cpu_percent(25);
 /// let db = Options::new().background(caps).open(&path)?;
 /// # drop(db);
 /// # Ok::<(), alluvium::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Background {
+pub struct BackgroundLimits {
     bytes_per_second: Option<u64>,
     cpu_percent: Option<u32>,
 }
 
-impl Background {
+impl BackgroundLimits {
     /// Returns unlimited background work.
     #[must_use]
-    pub fn new() -> Background {
-        Background::default()
+    pub fn new() -> BackgroundLimits {
+        BackgroundLimits::default()
     }
 
     /// Sets how many bytes per second compactions and flushes may read and write, averaged over a
     /// second; at least 1 MiB.
     #[must_use]
-    pub fn bytes_per_second(mut self, bytes: u64) -> Background {
+    pub fn bytes_per_second(mut self, bytes: u64) -> BackgroundLimits {
         self.bytes_per_second = Some(bytes);
         self
     }
@@ -52,7 +52,7 @@ impl Background {
     /// Sets the share of time that each compaction thread may use its processor, in percent from 1
     /// to 100. [`Options::workers`](crate::Options::workers) sets the number of threads.
     #[must_use]
-    pub fn cpu_percent(mut self, percent: u32) -> Background {
+    pub fn cpu_percent(mut self, percent: u32) -> BackgroundLimits {
         self.cpu_percent = Some(percent);
         self
     }
@@ -76,7 +76,7 @@ impl Background {
 
 /// Decision about the next slice of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leave {
+pub(crate) enum SliceDecision {
     /// The slice may run.
     Go,
     /// The slice runs in spite of the cap, because writers would be throttled otherwise.
@@ -88,18 +88,24 @@ pub(crate) enum Leave {
 /// A token bucket of bytes, refilled at the rate of the cap and drained by all bytes moved. Its
 /// capacity is a quarter of a second; its level may become negative.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Bucket {
+pub(crate) struct TokenBucket {
     level: i64,
     /// Time of the last request, and the bytes moved until then.
     at: Duration,
     moved: u64,
 }
 
-impl Bucket {
+impl TokenBucket {
     /// Decides at time `now`, when `moved` bytes have been moved in total.
-    pub(crate) fn ask(&mut self, caps: &Background, now: Duration, moved: u64, hurries: bool) -> Leave {
+    pub(crate) fn ask(
+        &mut self,
+        caps: &BackgroundLimits,
+        now: Duration,
+        moved: u64,
+        hurries: bool,
+    ) -> SliceDecision {
         let Some(rate) = caps.bytes_per_second else {
-            return Leave::Go;
+            return SliceDecision::Go;
         };
         let flown = u128::from(rate) * now.saturating_sub(self.at).as_nanos() / 1_000_000_000;
         let most = (rate / 4) as i64;
@@ -108,20 +114,20 @@ impl Bucket {
         self.level = self.level.saturating_add(flown).min(most).saturating_sub(taken);
         (self.at, self.moved) = (now, moved);
         if self.level >= 0 {
-            Leave::Go
+            SliceDecision::Go
         } else if hurries {
             // Bytes beyond the cap are forgiven: writers are waiting.
             self.level = 0;
-            Leave::Yield
+            SliceDecision::Yield
         } else {
             let owed = Duration::from_secs_f64(-self.level as f64 / rate as f64);
-            Leave::Rest(owed.clamp(SHORTEST_REST, LONGEST_REST))
+            SliceDecision::Rest(owed.clamp(SHORTEST_REST, LONGEST_REST))
         }
     }
 }
 
 /// Returns the pause after a slice of this duration.
-pub(crate) fn rest_after(caps: &Background, slice: Duration) -> Option<Duration> {
+pub(crate) fn rest_after(caps: &BackgroundLimits, slice: Duration) -> Option<Duration> {
     let percent = caps.cpu_percent.filter(|&percent| percent < 100)?;
     Some((slice * (100 - percent) / percent).min(LONGEST_REST))
 }
@@ -136,20 +142,20 @@ mod tests {
 
     #[test]
     fn the_mean_of_what_is_moved_keeps_to_the_cap() {
-        let caps = Background::new().bytes_per_second(100 * MIB);
-        let (mut bucket, mut now, mut moved) = (Bucket::default(), Duration::ZERO, 0);
+        let caps = BackgroundLimits::new().bytes_per_second(100 * MIB);
+        let (mut bucket, mut now, mut moved) = (TokenBucket::default(), Duration::ZERO, 0);
         while now < ms(10_000) {
             match bucket.ask(&caps, now, moved, false) {
-                Leave::Go => {
+                SliceDecision::Go => {
                     // Far above the cap.
                     moved += 4 * MIB;
                     now += ms(2);
                 }
-                Leave::Rest(rest) => {
+                SliceDecision::Rest(rest) => {
                     assert!(rest <= LONGEST_REST && rest > Duration::ZERO);
                     now += rest;
                 }
-                Leave::Yield => panic!("nobody hurries"),
+                SliceDecision::Yield => panic!("nobody hurries"),
             }
         }
         let allowed = 1000 * MIB;
@@ -161,11 +167,11 @@ mod tests {
 
     #[test]
     fn who_was_idle_has_a_quarter_of_a_second_saved_and_no_more() {
-        let caps = Background::new().bytes_per_second(100 * MIB);
-        let mut bucket = Bucket::default();
-        assert_eq!(bucket.ask(&caps, ms(60_000), 0, false), Leave::Go);
-        assert_eq!(bucket.ask(&caps, ms(60_000), 25 * MIB, false), Leave::Go);
-        let Leave::Rest(rest) = bucket.ask(&caps, ms(60_000), 26 * MIB, false) else {
+        let caps = BackgroundLimits::new().bytes_per_second(100 * MIB);
+        let mut bucket = TokenBucket::default();
+        assert_eq!(bucket.ask(&caps, ms(60_000), 0, false), SliceDecision::Go);
+        assert_eq!(bucket.ask(&caps, ms(60_000), 25 * MIB, false), SliceDecision::Go);
+        let SliceDecision::Rest(rest) = bucket.ask(&caps, ms(60_000), 26 * MIB, false) else {
             panic!("it is empty");
         };
         assert_eq!(rest.as_millis(), 10);
@@ -173,28 +179,37 @@ mod tests {
 
     #[test]
     fn the_cap_yields_to_those_who_would_be_held_back_and_is_kept_again_afterwards() {
-        let caps = Background::new().bytes_per_second(MIB);
-        let mut bucket = Bucket::default();
+        let caps = BackgroundLimits::new().bytes_per_second(MIB);
+        let mut bucket = TokenBucket::default();
         for turn in 1..100u64 {
-            assert_eq!(bucket.ask(&caps, ms(turn), turn * 50 * MIB, true), Leave::Yield);
+            assert_eq!(
+                bucket.ask(&caps, ms(turn), turn * 50 * MIB, true),
+                SliceDecision::Yield
+            );
         }
         assert!(matches!(
             bucket.ask(&caps, ms(100), 5000 * MIB, false),
-            Leave::Rest(_)
+            SliceDecision::Rest(_)
         ));
-        assert_eq!(bucket.ask(&caps, ms(200_000), 5000 * MIB, false), Leave::Go);
-        assert_eq!(bucket.ask(&Background::new(), ms(1), u64::MAX, false), Leave::Go);
+        assert_eq!(
+            bucket.ask(&caps, ms(200_000), 5000 * MIB, false),
+            SliceDecision::Go
+        );
+        assert_eq!(
+            bucket.ask(&BackgroundLimits::new(), ms(1), u64::MAX, false),
+            SliceDecision::Go
+        );
     }
 
     #[test]
     fn a_share_of_the_time_is_used() {
-        let quarter = Background::new().cpu_percent(25);
+        let quarter = BackgroundLimits::new().cpu_percent(25);
         assert_eq!(rest_after(&quarter, ms(2)), Some(ms(6)));
         assert_eq!(rest_after(&quarter, ms(1000)), Some(LONGEST_REST));
-        assert_eq!(rest_after(&Background::new().cpu_percent(100), ms(2)), None);
-        assert_eq!(rest_after(&Background::new(), ms(2)), None);
-        assert!(Background::new().cpu_percent(0).check().is_err());
-        assert!(Background::new().bytes_per_second(1000).check().is_err());
+        assert_eq!(rest_after(&BackgroundLimits::new().cpu_percent(100), ms(2)), None);
+        assert_eq!(rest_after(&BackgroundLimits::new(), ms(2)), None);
+        assert!(BackgroundLimits::new().cpu_percent(0).check().is_err());
+        assert!(BackgroundLimits::new().bytes_per_second(1000).check().is_err());
         assert!(quarter.bytes_per_second(LEAST_BYTES).check().is_ok());
     }
 }

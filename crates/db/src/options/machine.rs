@@ -2,7 +2,7 @@
 
 use alluvium_base::MIB;
 use alluvium_device::machine;
-pub(crate) use alluvium_device::machine::stand_back;
+pub(crate) use alluvium_device::machine::lower_priority;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Minimum memory limit of a store, in bytes.

@@ -28,7 +28,7 @@ pub use durability::Durability;
 pub use hashed::{HashedForm, HashedOptions};
 pub use keyspace::{Compression, KeyspaceOptions};
 pub use levels::LevelsOptions;
-pub use limits::Background;
+pub use limits::BackgroundLimits;
 pub use paged::{PagedOptions, TreeKind};
 pub use store::{OpenMode, Options};
 pub use structure::Structure;

@@ -1,7 +1,7 @@
 //! Options of a keyspace whose pages are updated in place.
 
 use crate::error::{Error, Result};
-use alluvium_trees::paged::{self, node::Epsilon};
+use alluvium_trees::paged::{self, node::EpsilonMode};
 use std::fmt;
 use std::str::FromStr;
 
@@ -33,7 +33,7 @@ pub struct PagedOptions {
     epsilon_percent: u32,
     key_bytes: u32,
     value_bytes: u32,
-    merging: paged::Merging,
+    merging: paged::UnderfullPolicy,
 }
 
 /// Marks an ε outside its bounds, which validation rejects.
@@ -132,7 +132,7 @@ impl PagedOptions {
     #[must_use]
     pub fn merge(self) -> PagedOptions {
         PagedOptions {
-            merging: paged::Merging::UnderFull,
+            merging: paged::UnderfullPolicy::UnderFull,
             ..self
         }
     }
@@ -161,8 +161,8 @@ impl PagedOptions {
                 percent => percent,
             },
             epsilon: match self.epsilon_percent {
-                ADAPTIVE => Epsilon::Adaptive,
-                _ => Epsilon::Fixed,
+                ADAPTIVE => EpsilonMode::Adaptive,
+                _ => EpsilonMode::Fixed,
             },
             merging: self.merging,
             key_bytes: self.key_bytes as usize + prefix,
@@ -180,8 +180,8 @@ impl PagedOptions {
             },
             node_bytes: tree.node_bytes as u32,
             epsilon_percent: match tree.epsilon {
-                Epsilon::Fixed => tree.epsilon_percent,
-                Epsilon::Adaptive => ADAPTIVE,
+                EpsilonMode::Fixed => tree.epsilon_percent,
+                EpsilonMode::Adaptive => ADAPTIVE,
             },
             key_bytes: tree.key_bytes.saturating_sub(prefix) as u32,
             value_bytes: tree.value_bytes as u32,
@@ -268,8 +268,8 @@ impl fmt::Display for PagedOptions {
         }
         write!(f, ",key={},value={}", self.key_bytes, self.value_bytes)?;
         match self.merging {
-            paged::Merging::Never => Ok(()),
-            paged::Merging::UnderFull => f.write_str(",merge"),
+            paged::UnderfullPolicy::Never => Ok(()),
+            paged::UnderfullPolicy::UnderFull => f.write_str(",merge"),
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Sizes of a store's parts.
 
 use alluvium_storage::extents::{ExtentOptions, UNIT};
-use alluvium_storage::log::{Access, LogOptions};
-use alluvium_trees::levels::Filters;
-use alluvium_trees::tiered::Shape;
+use alluvium_storage::log::{LogOptions, SegmentAccess};
+use alluvium_trees::levels::FilterSource;
+use alluvium_trees::tiered::TrunkShape;
 
 /// Sizes of a simulated store. Together with a seed they determine everything else.
 #[derive(Clone, Copy, Debug)]
-pub struct Scale {
+pub struct StoreScale {
     /// Identity of the store, which is otherwise random.
     pub id: u128,
     /// Size of a memtable in bytes.
@@ -19,17 +19,17 @@ pub struct Scale {
     /// Sizes of extents and of the reserve.
     pub extents: ExtentOptions,
     /// Shape of the tiered tree.
-    pub shape: Shape,
+    pub shape: TrunkShape,
     /// Kind of filters in levels.
-    pub filters: Filters,
+    pub filters: FilterSource,
 }
 
-impl Scale {
+impl StoreScale {
     /// Returns a scale at which a few hundred writes fill memtables, log segments and levels of the
     /// tree. The log has two lanes, and `log_bytes` in twelve segments.
     #[must_use]
-    pub fn small(id: u128, memtable: u64, log_bytes: u64) -> Scale {
-        Scale {
+    pub fn small(id: u128, memtable: u64, log_bytes: u64) -> StoreScale {
+        StoreScale {
             id,
             memtable,
             cache: 1 << 20,
@@ -38,7 +38,7 @@ impl Scale {
                 segment_bytes: log_bytes / 12,
                 reserve_bytes: log_bytes / 6,
                 lanes: 2,
-                access: Access::Written,
+                access: SegmentAccess::Written,
                 identity: 7,
                 starts_small: false,
                 stored_bytes: 0,
@@ -50,8 +50,8 @@ impl Scale {
                 min_map_deltas: 2 << 10,
                 ..ExtentOptions::default()
             },
-            shape: Shape { fanout: 4, memtable },
-            filters: Filters::default(),
+            shape: TrunkShape { fanout: 4, memtable },
+            filters: FilterSource::default(),
         }
     }
 }

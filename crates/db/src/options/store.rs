@@ -3,16 +3,16 @@
 use crate::error::{Error, Result};
 use crate::options::Durability;
 use crate::options::machine::{self, MIN_MEMORY};
-use crate::options::scale::Scale;
-use crate::options::{Background, TierOptions};
+use crate::options::scale::StoreScale;
+use crate::options::{BackgroundLimits, TierOptions};
 use alluvium_base::{DeviceProfile, KIB, MIB};
-use alluvium_dictionary::merge::{CompactionFilter, Operator};
-use alluvium_model::structures::{MemoryCut, Setting};
+use alluvium_dictionary::merge::{CompactionFilter, MergeOperator};
+use alluvium_model::structures::{MemoryDivision, TieredSettings};
 use alluvium_storage::PageSize;
 use alluvium_storage::extents::ExtentOptions;
 use alluvium_storage::log::LogOptions;
-use alluvium_trees::levels::Filters;
-use alluvium_trees::tiered::Shape;
+use alluvium_trees::levels::FilterSource;
+use alluvium_trees::tiered::TrunkShape;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use std::time::Duration;
 const SIMULATED_RECORDS: u64 = 256 * KIB;
 
 /// Returns the current time in milliseconds since 1970.
-pub(crate) type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+pub(crate) type WallClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Options for opening a store. Each has a default.
 ///
@@ -49,12 +49,12 @@ pub struct Options {
     pub(crate) fast_bytes: Option<u64>,
     pub(crate) copy_hot: u64,
     pub(crate) records: Option<u64>,
-    pub(crate) background: Background,
+    pub(crate) background: BackgroundLimits,
     pub(crate) keep_log: u64,
-    pub(crate) operators: Vec<Arc<dyn Operator>>,
+    pub(crate) operators: Vec<Arc<dyn MergeOperator>>,
     pub(crate) filters: Vec<(String, Arc<dyn CompactionFilter>)>,
-    pub(crate) clock: Clock,
-    pub(crate) scale: Option<Scale>,
+    pub(crate) clock: WallClock,
+    pub(crate) scale: Option<StoreScale>,
     pub(crate) mode: OpenMode,
     /// Directories and options of the further tiers, as given by the program.
     pub(crate) tiers: Vec<(PathBuf, TierOptions)>,
@@ -118,7 +118,7 @@ impl Default for Options {
             fast_bytes: None,
             copy_hot: 0,
             records: None,
-            background: Background::default(),
+            background: BackgroundLimits::default(),
             keep_log: 0,
             operators: Vec::new(),
             filters: Vec::new(),
@@ -252,7 +252,7 @@ impl Options {
 
     /// Limits the device bandwidth and processor time of background work. Default: no limits.
     #[must_use]
-    pub fn background(mut self, caps: Background) -> Options {
+    pub fn background(mut self, caps: BackgroundLimits) -> Options {
         self.background = caps;
         self
     }
@@ -260,7 +260,7 @@ impl Options {
     /// Registers a merge operator, which keyspaces choose by name. A store whose keyspaces use it
     /// cannot be opened without it.
     #[must_use]
-    pub fn register_merge_operator(mut self, operator: Arc<dyn Operator>) -> Options {
+    pub fn register_merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Options {
         self.operators.push(operator);
         self
     }
@@ -281,7 +281,7 @@ impl Options {
         self
     }
 
-    pub(crate) fn plan(&self) -> Result<Plan> {
+    pub(crate) fn plan(&self) -> Result<ResolvedOptions> {
         self.background.check()?;
         let page_size = match self.page_size {
             None => PageSize::default(),
@@ -296,7 +296,7 @@ impl Options {
         let records = match (self.records, self.scale) {
             (Some(records), _) => records,
             (None, Some(_)) => SIMULATED_RECORDS,
-            (None, None) => (scale.cache as f64 * Setting::USUAL.records_share) as u64,
+            (None, None) => (scale.cache as f64 * TieredSettings::USUAL.records_share) as u64,
         };
         if self.scale.is_none() {
             if records > scale.cache / 4 * 3 {
@@ -308,7 +308,7 @@ impl Options {
             }
             scale.cache -= records;
         }
-        Ok(Plan {
+        Ok(ResolvedOptions {
             scale,
             memory: if self.scale.is_some() { 0 } else { self.total() },
             records,
@@ -328,13 +328,13 @@ impl Options {
     }
 
     /// Returns the sizes of a store with this memory limit.
-    fn scale(&self) -> Result<Scale> {
+    fn scale(&self) -> Result<StoreScale> {
         let bad = |option, why| Err(Error::BadOption { option, why });
         let memory = self.total();
         if memory < MIN_MEMORY {
             return bad("memory", format!("{memory} bytes is less than {MIN_MEMORY}"));
         }
-        let cut = MemoryCut::of(memory, self.log_limit);
+        let cut = MemoryDivision::of(memory, self.log_limit);
         let (memtable, log) = (cut.memtable_bytes, cut.log_bytes);
         if log < 2 * memtable {
             let why = format!("{log} bytes is less than {}, two memtables", 2 * memtable);
@@ -343,7 +343,7 @@ impl Options {
         // On a full disk the reserve still has space to flush memory, to accept deletes, and to
         // compact. Even the smallest write allocates a few units of space.
         let reserve = 6 * memtable.max(LEAST_RESERVED);
-        Ok(Scale {
+        Ok(StoreScale {
             id: fastrand::u128(..),
             memtable,
             cache: cut.cache_bytes,
@@ -358,11 +358,11 @@ impl Options {
                 starts_small: true,
                 ..ExtentOptions::default()
             },
-            shape: Shape {
+            shape: TrunkShape {
                 memtable,
-                ..Shape::default()
+                ..TrunkShape::default()
             },
-            filters: Filters::default(),
+            filters: FilterSource::default(),
         })
     }
 }
@@ -372,7 +372,7 @@ const LEAST_RESERVED: u64 = 2 * MIB;
 
 /// Whether the store must already exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Existing {
+pub(crate) enum ExistencePolicy {
     Open,
     Create,
     OpenOrCreate,
@@ -393,8 +393,8 @@ pub(crate) enum RecordShare {
 
 /// The options as resolved for this machine.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
-    pub(crate) scale: Scale,
+pub(crate) struct ResolvedOptions {
+    pub(crate) scale: StoreScale,
     /// Memory limit of the whole store, in bytes; zero in simulations.
     pub(crate) memory: u64,
     /// Size of the record cache in bytes.

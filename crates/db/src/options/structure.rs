@@ -1,7 +1,7 @@
 //! The structure of a keyspace.
 
 use crate::error::{Error, Result};
-use crate::options::kind::Structure as Kind;
+use crate::options::kind::StructureKind as Kind;
 use crate::options::{HashedOptions, LevelsOptions, PagedOptions};
 use std::fmt;
 use std::str::FromStr;

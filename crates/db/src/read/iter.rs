@@ -1,15 +1,15 @@
 //! Ordered iterators over keys and values.
 
-use crate::engine::{Scan, Tally};
+use crate::engine::{EngineCounter, StructureScan};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
-use crate::read::pin::Pinned;
+use crate::read::pin::SnapshotPin;
 use crate::read::value::Value;
-use crate::schema::catalog::Definition;
+use crate::schema::catalog::KeyspaceDefinition;
 use crate::schema::format;
 use crate::shared::OpenKeyspace;
-use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
@@ -19,11 +19,11 @@ use std::sync::Arc;
 /// creation. Concurrent writes do not affect it. It buffers a few records ahead and no more.
 pub struct Iter {
     keyspace: OpenKeyspace,
-    pinned: Arc<Pinned>,
+    pinned: Arc<SnapshotPin>,
     range: KeyRange,
-    front: Option<Scan>,
+    front: Option<StructureScan>,
     /// Boxed, because most iterators never use it.
-    back: Option<Box<Scan>>,
+    back: Option<Box<StructureScan>>,
     /// The last key that each end has returned; empty before the first. The iterator ends when they
     /// cross.
     front_key: Vec<u8>,
@@ -52,7 +52,10 @@ impl fmt::Debug for Iter {
 }
 
 /// Converts bounds on the keys of a keyspace to a range of tree keys.
-pub(crate) fn bounds<K: AsRef<[u8]>>(definition: &Definition, range: &impl RangeBounds<K>) -> KeyRange {
+pub(crate) fn bounds<K: AsRef<[u8]>>(
+    definition: &KeyspaceDefinition,
+    range: &impl RangeBounds<K>,
+) -> KeyRange {
     // The immediate successor of a key is the key followed by a zero byte.
     let behind = |key: &K| {
         let mut key = format::tree_key(&definition.prefix, key.as_ref());
@@ -83,16 +86,16 @@ pub(crate) fn behind_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Returns the range of tree keys for the keys with a prefix.
-pub(crate) fn prefixed(definition: &Definition, prefix: &[u8]) -> KeyRange {
+pub(crate) fn prefixed(definition: &KeyspaceDefinition, prefix: &[u8]) -> KeyRange {
     let high = behind_prefix(prefix);
     let high = high.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
     bounds::<&[u8]>(definition, &(Bound::Included(prefix), high))
 }
 
 impl Iter {
-    pub(crate) fn new(keyspace: &OpenKeyspace, range: KeyRange, pinned: Option<Arc<Pinned>>) -> Iter {
-        let pinned = pinned.unwrap_or_else(|| Arc::new(Pinned::now(&keyspace.shared)));
-        keyspace.shared.engine.tallies.add([(Tally::Scans, 1)]);
+    pub(crate) fn new(keyspace: &OpenKeyspace, range: KeyRange, pinned: Option<Arc<SnapshotPin>>) -> Iter {
+        let pinned = pinned.unwrap_or_else(|| Arc::new(SnapshotPin::now(&keyspace.shared)));
+        keyspace.shared.engine.counters.add([(EngineCounter::Scans, 1)]);
         Iter {
             keyspace: keyspace.clone(),
             pinned,
@@ -133,7 +136,7 @@ impl Iter {
         let begin = || {
             let (at, now_ms) = (self.pinned.sequence(), self.pinned.now_ms());
             let mut scan =
-                engine.scan_by_clock(structure, self.range.clone(), Direction::Forward, at, now_ms);
+                engine.scan_by_clock(structure, self.range.clone(), MergeDirection::Forward, at, now_ms);
             if self.leaves_out_long_values {
                 scan.leave_out_long_values();
             }
@@ -164,7 +167,7 @@ impl Iter {
     /// As [`Keyspace::get`](crate::Keyspace::get). The next call retries; after [`Error::BadBase`]
     /// it continues after that key.
     pub fn lend(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        self.step(Direction::Forward)
+        self.step(MergeDirection::Forward)
     }
 
     /// Like [`Iter::lend`], from the back.
@@ -172,11 +175,11 @@ impl Iter {
     /// # Errors
     /// As [`Iter::lend`].
     pub fn lend_back(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        self.step(Direction::Backward)
+        self.step(MergeDirection::Backward)
     }
 
     #[inline]
-    fn step(&mut self, direction: Direction) -> Result<Option<(&[u8], &[u8])>> {
+    fn step(&mut self, direction: MergeDirection) -> Result<Option<(&[u8], &[u8])>> {
         if self.is_over {
             return Ok(None);
         }
@@ -200,12 +203,12 @@ impl Iter {
             scan
         };
         let (scan, own, others) = match direction {
-            Direction::Forward => (
+            MergeDirection::Forward => (
                 self.front.get_or_insert_with(begin),
                 &mut self.front_key,
                 &self.back_key,
             ),
-            Direction::Backward => (
+            MergeDirection::Backward => (
                 &mut **self.back.get_or_insert_with(|| Box::new(begin())),
                 &mut self.back_key,
                 &self.front_key,
@@ -217,9 +220,9 @@ impl Iter {
         };
         let crossed = !others.is_empty()
             && match direction {
-                Direction::Forward => key >= &others[..],
-                Direction::Backward if self.sought => key < &others[..],
-                Direction::Backward => key <= &others[..],
+                MergeDirection::Forward => key >= &others[..],
+                MergeDirection::Backward if self.sought => key < &others[..],
+                MergeDirection::Backward => key <= &others[..],
             };
         if crossed {
             self.is_over = true;
@@ -227,12 +230,12 @@ impl Iter {
         }
         own.clear();
         own.extend_from_slice(key);
-        self.sought &= direction == Direction::Backward;
+        self.sought &= direction == MergeDirection::Backward;
         self.untold += 1;
         if self.untold == TOLD_AT_ONCE {
             self.told += TOLD_AT_ONCE;
             self.untold = 0;
-            engine.tallies.add([(Tally::Scanned, TOLD_AT_ONCE)]);
+            engine.counters.add([(EngineCounter::Scanned, TOLD_AT_ONCE)]);
         }
         Ok(Some((&key[definition.prefix.len()..], value)))
     }
@@ -292,7 +295,7 @@ impl Iter {
         Values(self)
     }
 
-    fn own(&mut self, direction: Direction) -> Option<Result<(Vec<u8>, Value)>> {
+    fn own(&mut self, direction: MergeDirection) -> Option<Result<(Vec<u8>, Value)>> {
         let lent = self.step(direction).transpose()?;
         Some(lent.map(|(key, value)| (key.to_vec(), Value::new(value.to_vec().into()))))
     }
@@ -303,7 +306,7 @@ impl Iter {
 pub struct Keys(Iter);
 
 impl Keys {
-    fn own(&mut self, direction: Direction) -> Option<Result<Vec<u8>>> {
+    fn own(&mut self, direction: MergeDirection) -> Option<Result<Vec<u8>>> {
         let lent = self.0.step(direction).transpose()?;
         Some(lent.map(|(key, _)| key.to_vec()))
     }
@@ -313,13 +316,13 @@ impl Iterator for Keys {
     type Item = Result<Vec<u8>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.own(Direction::Forward)
+        self.own(MergeDirection::Forward)
     }
 }
 
 impl DoubleEndedIterator for Keys {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.own(Direction::Backward)
+        self.own(MergeDirection::Backward)
     }
 }
 
@@ -328,7 +331,7 @@ impl DoubleEndedIterator for Keys {
 pub struct Values(Iter);
 
 impl Values {
-    fn own(&mut self, direction: Direction) -> Option<Result<Value>> {
+    fn own(&mut self, direction: MergeDirection) -> Option<Result<Value>> {
         let lent = self.0.step(direction).transpose()?;
         Some(lent.map(|(_, value)| Value::new(value.to_vec().into())))
     }
@@ -338,23 +341,25 @@ impl Iterator for Values {
     type Item = Result<Value>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.own(Direction::Forward)
+        self.own(MergeDirection::Forward)
     }
 }
 
 impl DoubleEndedIterator for Values {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.own(Direction::Backward)
+        self.own(MergeDirection::Backward)
     }
 }
 
 impl Drop for Iter {
     fn drop(&mut self) {
         let engine = &self.keyspace.shared.engine;
-        engine.tallies.add([(Tally::Scanned, self.untold)]);
+        engine.counters.add([(EngineCounter::Scanned, self.untold)]);
         let prefix = &self.keyspace.definition.prefix;
         let now_ms = self.pinned.now_ms();
-        engine.watches.scanned(prefix, self.told + self.untold, now_ms);
+        engine
+            .workload_monitor
+            .scanned(prefix, self.told + self.untold, now_ms);
     }
 }
 
@@ -362,12 +367,12 @@ impl Iterator for Iter {
     type Item = Result<(Vec<u8>, Value)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.own(Direction::Forward)
+        self.own(MergeDirection::Forward)
     }
 }
 
 impl DoubleEndedIterator for Iter {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.own(Direction::Backward)
+        self.own(MergeDirection::Backward)
     }
 }

@@ -1,22 +1,22 @@
 //! Pinned sequence numbers of readers.
 
-use crate::shared::Shared;
-use alluvium_base::Sequence;
+use crate::shared::SharedStore;
+use alluvium_base::SequenceNumber;
 use std::sync::Arc;
 
 /// A pinned sequence number: the versions visible at it are retained until this is dropped.
-pub(crate) struct Pinned {
-    shared: Arc<Shared>,
-    at: Sequence,
+pub(crate) struct SnapshotPin {
+    shared: Arc<SharedStore>,
+    at: SequenceNumber,
     /// Clock of the reader in milliseconds since 1970; the store's clock if `None`.
     now_ms: Option<u64>,
 }
 
-impl Pinned {
+impl SnapshotPin {
     /// Pins the newest visible commit.
-    pub(crate) fn now(shared: &Arc<Shared>) -> Pinned {
+    pub(crate) fn now(shared: &Arc<SharedStore>) -> SnapshotPin {
         let at = shared.engine.open_snapshot();
-        Pinned {
+        SnapshotPin {
             shared: Arc::clone(shared),
             at,
             now_ms: None,
@@ -24,9 +24,9 @@ impl Pinned {
     }
 
     /// Pins a sequence number that is already pinned by another reader.
-    pub(crate) fn at(shared: &Arc<Shared>, at: Sequence) -> Pinned {
+    pub(crate) fn at(shared: &Arc<SharedStore>, at: SequenceNumber) -> SnapshotPin {
         shared.engine.open_snapshot_at(at);
-        Pinned {
+        SnapshotPin {
             shared: Arc::clone(shared),
             at,
             now_ms: None,
@@ -34,7 +34,7 @@ impl Pinned {
     }
 
     /// Sets a fixed clock for the reader, in milliseconds since 1970.
-    pub(crate) fn by_clock(mut self, now_ms: u64) -> Pinned {
+    pub(crate) fn by_clock(mut self, now_ms: u64) -> SnapshotPin {
         self.now_ms = Some(now_ms);
         self
     }
@@ -44,16 +44,16 @@ impl Pinned {
         self.now_ms.unwrap_or_else(|| self.shared.engine.now_ms())
     }
 
-    pub(crate) fn sequence(&self) -> Sequence {
+    pub(crate) fn sequence(&self) -> SequenceNumber {
         self.at
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<SharedStore> {
         &self.shared
     }
 }
 
-impl Drop for Pinned {
+impl Drop for SnapshotPin {
     fn drop(&mut self) {
         self.shared.engine.close_snapshot(self.at);
     }

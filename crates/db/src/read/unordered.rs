@@ -1,29 +1,29 @@
 //! Iterators over all keys of a keyspace in unspecified order.
 
-use crate::engine::{Scan, Tally};
+use crate::engine::{EngineCounter, StructureScan};
 use crate::error::Result;
-use crate::read::pin::Pinned;
+use crate::read::pin::SnapshotPin;
 use crate::read::value::Value;
 use crate::schema::format;
 use crate::shared::OpenKeyspace;
-use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
 use std::fmt;
 use std::sync::Arc;
 
 /// An iterator over all keys and values of a keyspace at the commit of its creation, each once. A
 /// hashed keyspace is read in hash order, any other in key order.
-pub struct Unordered {
+pub struct UnorderedScan {
     keyspace: OpenKeyspace,
-    pinned: Arc<Pinned>,
-    scan: Option<Scan>,
+    pinned: Arc<SnapshotPin>,
+    scan: Option<StructureScan>,
     /// Tree key after which iteration starts.
     after: Option<Vec<u8>>,
     leaves_out_long_values: bool,
     is_over: bool,
 }
 
-impl fmt::Debug for Unordered {
+impl fmt::Debug for UnorderedScan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Unordered")
             .field("keyspace", &self.keyspace.definition.name())
@@ -31,11 +31,11 @@ impl fmt::Debug for Unordered {
     }
 }
 
-impl Unordered {
-    pub(crate) fn new(keyspace: &OpenKeyspace, pinned: Option<Arc<Pinned>>) -> Unordered {
-        let pinned = pinned.unwrap_or_else(|| Arc::new(Pinned::now(&keyspace.shared)));
-        keyspace.shared.engine.tallies.add([(Tally::Scans, 1)]);
-        Unordered {
+impl UnorderedScan {
+    pub(crate) fn new(keyspace: &OpenKeyspace, pinned: Option<Arc<SnapshotPin>>) -> UnorderedScan {
+        let pinned = pinned.unwrap_or_else(|| Arc::new(SnapshotPin::now(&keyspace.shared)));
+        keyspace.shared.engine.counters.add([(EngineCounter::Scans, 1)]);
+        UnorderedScan {
             keyspace: keyspace.clone(),
             pinned,
             scan: None,
@@ -48,7 +48,7 @@ impl Unordered {
     /// Continues after `key`, which an earlier iterator returned last. Keys that were written since
     /// may be missed.
     #[must_use]
-    pub fn after(mut self, key: impl AsRef<[u8]>) -> Unordered {
+    pub fn after(mut self, key: impl AsRef<[u8]>) -> UnorderedScan {
         let prefix = &self.keyspace.definition.prefix;
         self.after = Some(format::tree_key(prefix, key.as_ref()).to_vec());
         self.scan = None;
@@ -58,7 +58,7 @@ impl Unordered {
     /// Returns values longer than 1 KiB as empty values, and does not read values outside leaves.
     /// For scans that need keys and short values only.
     #[must_use]
-    pub fn without_long_values(mut self) -> Unordered {
+    pub fn without_long_values(mut self) -> UnorderedScan {
         self.leaves_out_long_values = true;
         self.scan = None;
         self
@@ -74,7 +74,7 @@ impl Unordered {
                 let (at, now_ms) = (self.pinned.sequence(), self.pinned.now_ms());
                 let range = KeyRange::new(&definition.prefix, Some(&definition.end));
                 let structure = definition.structure;
-                let mut scan = engine.scan_by_clock(structure, range, Direction::Forward, at, now_ms);
+                let mut scan = engine.scan_by_clock(structure, range, MergeDirection::Forward, at, now_ms);
                 if let Some(after) = &self.after {
                     scan.seek(after);
                 }
@@ -91,14 +91,14 @@ impl Unordered {
             if self.after.take().is_some_and(|after| *after == *key) {
                 continue;
             }
-            engine.tallies.add([(Tally::Scanned, 1)]);
+            engine.counters.add([(EngineCounter::Scanned, 1)]);
             let key = key[definition.prefix.len()..].to_vec();
             return Ok(Some((key, Value::new(value.to_vec().into()))));
         }
     }
 }
 
-impl Iterator for Unordered {
+impl Iterator for UnorderedScan {
     type Item = Result<(Vec<u8>, Value)>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -1,7 +1,7 @@
 //! Values returned by reads.
 
 use alluvium_dictionary::batch::LongValues;
-use alluvium_dictionary::found::Found;
+use alluvium_dictionary::pinned_value::PinnedValue;
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -25,10 +25,10 @@ use std::ops::Deref;
 /// # Ok::<(), alluvium::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Value(Found);
+pub struct Value(PinnedValue);
 
 impl Value {
-    pub(crate) fn new(found: Found) -> Value {
+    pub(crate) fn new(found: PinnedValue) -> Value {
         Value(found)
     }
 

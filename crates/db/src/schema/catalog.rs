@@ -2,11 +2,13 @@
 
 use crate::error::{Error, Result};
 use crate::options::KeyspaceOptions;
-use crate::options::kind::Structure;
+use crate::options::kind::StructureKind;
 use crate::schema::format::{self, CatalogRecord, KeyspaceId, TreeKey};
-use alluvium_base::Sequence;
-use alluvium_dictionary::merge::{Add, Append, CompactionFilter, Maximum, Minimum, Operator};
-use alluvium_dictionary::rules::{KeyspaceRules, Schema};
+use alluvium_base::SequenceNumber;
+use alluvium_dictionary::merge::{
+    AddOperator, AppendOperator, CompactionFilter, MaximumOperator, MergeOperator, MinimumOperator,
+};
+use alluvium_dictionary::rules::{KeyspaceRules, KeyspaceSchema};
 use parking_lot::RwLock;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
@@ -15,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A keyspace, which may have been dropped.
 #[derive(Debug)]
-pub(crate) struct Definition {
+pub(crate) struct KeyspaceDefinition {
     pub(crate) id: KeyspaceId,
     /// Prefix of its keys in the tree.
     pub(crate) prefix: TreeKey,
@@ -23,7 +25,7 @@ pub(crate) struct Definition {
     pub(crate) end: TreeKey,
     pub(crate) options: KeyspaceOptions,
     /// Structure that stores it.
-    pub(crate) structure: Structure,
+    pub(crate) structure: StructureKind,
     /// Maximum key length of its structure, in bytes.
     pub(crate) longest_key: usize,
     /// Merge operator and filter, as the dictionaries use them.
@@ -32,19 +34,19 @@ pub(crate) struct Definition {
     dropped: AtomicBool,
 }
 
-impl Definition {
+impl KeyspaceDefinition {
     fn new(
         id: KeyspaceId,
         name: &str,
-        structure: Structure,
+        structure: StructureKind,
         options: KeyspaceOptions,
         rules: KeyspaceRules,
-    ) -> Definition {
+    ) -> KeyspaceDefinition {
         let longest_key = match structure {
-            Structure::Paged => options.structure.paged().longest_key(),
+            StructureKind::Paged => options.structure.paged().longest_key(),
             _ => usize::MAX,
         };
-        Definition {
+        KeyspaceDefinition {
             id,
             prefix: format::prefix(id),
             end: format::prefix(id + 1),
@@ -103,27 +105,27 @@ impl Definition {
 /// The keyspaces that a commit writes to. The commit is rejected if one of them is dropped before
 /// it has its sequence number.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Owners<'a> {
+pub(crate) enum CommitKeyspaces<'a> {
     /// Only the catalog, which cannot be dropped.
     Catalog,
     /// One keyspace.
-    One(&'a Definition),
+    One(&'a KeyspaceDefinition),
     /// The keyspaces of a batch.
-    Batch(&'a Members),
+    Batch(&'a BatchKeyspaces),
 }
 
 /// The keyspaces of a batch.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Members {
+pub(crate) struct BatchKeyspaces {
     /// Sorted numbers of the keyspaces.
     ids: SmallVec<[KeyspaceId; 4]>,
     /// Number of drops when the first keyspace was added, which was not dropped then.
     drops: u64,
 }
 
-impl Members {
+impl BatchKeyspaces {
     /// Adds a keyspace unless it was dropped.
-    pub(crate) fn add(&mut self, catalog: &Catalog, definition: &Definition) -> Result<()> {
+    pub(crate) fn add(&mut self, catalog: &KeyspaceCatalog, definition: &KeyspaceDefinition) -> Result<()> {
         // The counter is read first: a drop that it does not include yet is either seen by `alive`
         // or changes the counter later.
         let drops = catalog.drops.load(Ordering::SeqCst);
@@ -140,43 +142,43 @@ impl Members {
 
 /// The catalog. Changes require the engine's schema lock.
 #[derive(Debug)]
-pub(crate) struct Catalog {
+pub(crate) struct KeyspaceCatalog {
     /// Number of drops that have started.
     drops: AtomicU64,
-    operators: Vec<Arc<dyn Operator>>,
+    operators: Vec<Arc<dyn MergeOperator>>,
     filters: Vec<(String, Arc<dyn CompactionFilter>)>,
-    state: RwLock<State>,
+    state: RwLock<CatalogState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    by_name: BTreeMap<String, Arc<Definition>>,
-    by_id: HashMap<KeyspaceId, Arc<Definition>>,
-    snapshots: BTreeMap<String, Sequence>,
+struct CatalogState {
+    by_name: BTreeMap<String, Arc<KeyspaceDefinition>>,
+    by_id: HashMap<KeyspaceId, Arc<KeyspaceDefinition>>,
+    snapshots: BTreeMap<String, SequenceNumber>,
     next: KeyspaceId,
 }
 
-impl Catalog {
+impl KeyspaceCatalog {
     /// Returns an empty catalog with the built-in merge operators, `operators` and the named
     /// `filters`.
     pub(crate) fn new(
-        operators: &[Arc<dyn Operator>],
+        operators: &[Arc<dyn MergeOperator>],
         filters: &[(String, Arc<dyn CompactionFilter>)],
-    ) -> Catalog {
-        let builtin: [Arc<dyn Operator>; 4] = [
-            Arc::new(Add),
-            Arc::new(Append),
-            Arc::new(Minimum),
-            Arc::new(Maximum),
+    ) -> KeyspaceCatalog {
+        let builtin: [Arc<dyn MergeOperator>; 4] = [
+            Arc::new(AddOperator),
+            Arc::new(AppendOperator),
+            Arc::new(MinimumOperator),
+            Arc::new(MaximumOperator),
         ];
-        Catalog {
+        KeyspaceCatalog {
             drops: AtomicU64::new(0),
             // Operators of the program come first, so they can replace built-in ones.
             operators: operators.iter().cloned().chain(builtin).collect(),
             filters: filters.to_vec(),
-            state: RwLock::new(State {
+            state: RwLock::new(CatalogState {
                 next: format::CATALOG + 1,
-                ..State::default()
+                ..CatalogState::default()
             }),
         }
     }
@@ -215,16 +217,16 @@ impl Catalog {
         &self,
         id: KeyspaceId,
         name: &str,
-        structure: Structure,
+        structure: StructureKind,
         options: &KeyspaceOptions,
-    ) -> Result<Arc<Definition>> {
+    ) -> Result<Arc<KeyspaceDefinition>> {
         let rules = self.rules_for(name, options)?;
-        let definition = Definition::new(id, name, structure, options.clone(), rules);
+        let definition = KeyspaceDefinition::new(id, name, structure, options.clone(), rules);
         Ok(Arc::new(definition))
     }
 
     /// Loads a record of the catalog when the store is opened. Returns the keyspace if it is one.
-    pub(crate) fn load(&self, record: CatalogRecord) -> Result<Option<Arc<Definition>>> {
+    pub(crate) fn load(&self, record: CatalogRecord) -> Result<Option<Arc<KeyspaceDefinition>>> {
         match record {
             CatalogRecord::Keyspace {
                 name,
@@ -232,7 +234,7 @@ impl Catalog {
                 kind,
                 options,
             } => {
-                let structure = Structure::of_keyspace(kind, &name)?;
+                let structure = StructureKind::of_keyspace(kind, &name)?;
                 let definition = self.define(id, &name, structure, &options)?;
                 self.add(&name, Arc::clone(&definition));
                 return Ok(Some(definition));
@@ -250,7 +252,7 @@ impl Catalog {
     }
 
     /// Registers a new keyspace before its first write, so that its writes can be merged.
-    pub(crate) fn prepare(&self, definition: &Arc<Definition>) {
+    pub(crate) fn prepare(&self, definition: &Arc<KeyspaceDefinition>) {
         self.state
             .write()
             .by_id
@@ -258,7 +260,7 @@ impl Catalog {
     }
 
     /// Publishes a keyspace.
-    pub(crate) fn add(&self, name: &str, definition: Arc<Definition>) {
+    pub(crate) fn add(&self, name: &str, definition: Arc<KeyspaceDefinition>) {
         let mut state = self.state.write();
         state.next = state.next.max(definition.id + 1);
         state.by_id.insert(definition.id, Arc::clone(&definition));
@@ -266,7 +268,7 @@ impl Catalog {
     }
 
     /// Marks a keyspace as dropped: writers that check it from now on are rejected.
-    pub(crate) fn begin_drop(&self, definition: &Definition) {
+    pub(crate) fn begin_drop(&self, definition: &KeyspaceDefinition) {
         definition.dropped.store(true, Ordering::SeqCst);
         self.drops.fetch_add(1, Ordering::SeqCst);
     }
@@ -291,13 +293,13 @@ impl Catalog {
 
     /// Fails if one of the keyspaces was dropped. The caller pins the writers' epoch.
     #[inline]
-    pub(crate) fn alive(&self, owners: Owners<'_>) -> Result<()> {
+    pub(crate) fn alive(&self, owners: CommitKeyspaces<'_>) -> Result<()> {
         match owners {
-            Owners::Catalog => Ok(()),
-            Owners::One(definition) => definition.alive(),
+            CommitKeyspaces::Catalog => Ok(()),
+            CommitKeyspaces::One(definition) => definition.alive(),
             // No drop has started since the members were checked.
-            Owners::Batch(members) if members.drops == self.drops.load(Ordering::SeqCst) => Ok(()),
-            Owners::Batch(members) => {
+            CommitKeyspaces::Batch(members) if members.drops == self.drops.load(Ordering::SeqCst) => Ok(()),
+            CommitKeyspaces::Batch(members) => {
                 let state = self.state.read();
                 let mut definitions = members.ids.iter().filter_map(|id| state.by_id.get(id));
                 definitions.try_for_each(|definition| definition.alive())
@@ -311,12 +313,12 @@ impl Catalog {
     }
 
     /// Returns the keyspace with a name.
-    pub(crate) fn get(&self, name: &str) -> Option<Arc<Definition>> {
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<KeyspaceDefinition>> {
         self.state.read().by_name.get(name).cloned()
     }
 
     /// Returns the keyspace with a number, including those dropped since the store was opened.
-    pub(crate) fn by_id(&self, id: KeyspaceId) -> Option<Arc<Definition>> {
+    pub(crate) fn by_id(&self, id: KeyspaceId) -> Option<Arc<KeyspaceDefinition>> {
         self.state.read().by_id.get(&id).cloned()
     }
 
@@ -340,16 +342,16 @@ impl Catalog {
     }
 
     /// Returns the named snapshots, by name.
-    pub(crate) fn snapshots(&self) -> BTreeMap<String, Sequence> {
+    pub(crate) fn snapshots(&self) -> BTreeMap<String, SequenceNumber> {
         self.state.read().snapshots.clone()
     }
 
     /// Returns the sequence number of a named snapshot.
-    pub(crate) fn snapshot(&self, name: &str) -> Option<Sequence> {
+    pub(crate) fn snapshot(&self, name: &str) -> Option<SequenceNumber> {
         self.state.read().snapshots.get(name).copied()
     }
 
-    pub(crate) fn add_snapshot(&self, name: &str, at: Sequence) {
+    pub(crate) fn add_snapshot(&self, name: &str, at: SequenceNumber) {
         self.state.write().snapshots.insert(name.to_owned(), at);
     }
 
@@ -370,7 +372,7 @@ fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-impl Schema for Catalog {
+impl KeyspaceSchema for KeyspaceCatalog {
     fn prefix_len(&self, key: &[u8]) -> usize {
         format::split(key).map_or(0, |(len, _)| len)
     }

@@ -46,12 +46,12 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use crate::options::kind::Structure as Kinds;
+use crate::options::kind::StructureKind as Kinds;
 use crate::options::{KeyspaceOptions, Structure};
-use alluvium_base::bytes::{Reader, Truncated, Writer};
-use alluvium_base::{Kind, Sequence};
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
+use alluvium_base::{MessageKind, SequenceNumber};
 use alluvium_dictionary::record::MAX_KEY;
-use alluvium_storage::Codec;
+use alluvium_storage::NodeCodec;
 use smallvec::SmallVec;
 
 /// The number of a keyspace.
@@ -122,13 +122,13 @@ pub fn tree_key(prefix: &[u8], key: &[u8]) -> TreeKey {
 
 /// A decoded write of a log record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Write<'a> {
+pub enum LogWrite<'a> {
     /// A message for one key; its sequence number is not part of the encoding.
     One {
         /// The tree key.
         key: &'a [u8],
         /// The kind of the message.
-        kind: Kind,
+        kind: MessageKind,
         /// Expiry time in milliseconds since 1970; zero means never.
         expires_ms: u64,
         /// The value or operand.
@@ -153,14 +153,14 @@ pub enum Write<'a> {
     Volatile,
 }
 
-impl Write<'_> {
+impl LogWrite<'_> {
     /// Checks that the keys are valid tree keys, which a correct checksum does not imply.
     pub(crate) fn check_keys(&self) -> Result<(), String> {
         let (first, last) = match *self {
-            Write::One { key, .. } => (key, key),
-            Write::Range { start, end } => (start, end),
-            Write::Ingest { first, last } => (first, last),
-            Write::Volatile => return Ok(()),
+            LogWrite::One { key, .. } => (key, key),
+            LogWrite::Range { start, end } => (start, end),
+            LogWrite::Ingest { first, last } => (first, last),
+            LogWrite::Volatile => return Ok(()),
         };
         for key in [first, last] {
             if key.len() > MAX_KEY {
@@ -181,9 +181,16 @@ const INGEST: u8 = 5;
 const VOLATILE: u8 = 6;
 
 /// Appends a write to a record. The key is passed in two parts to avoid joining them.
-pub fn encode_one(out: &mut Vec<u8>, prefix: &[u8], key: &[u8], kind: Kind, expires_ms: u64, operand: &[u8]) {
+pub fn encode_one(
+    out: &mut Vec<u8>,
+    prefix: &[u8],
+    key: &[u8],
+    kind: MessageKind,
+    expires_ms: u64,
+    operand: &[u8],
+) {
     encode_head(out, prefix, key, kind, expires_ms, operand.len());
-    if kind != Kind::Delete {
+    if kind != MessageKind::Delete {
         out.extend_from_slice(operand);
     }
 }
@@ -194,12 +201,12 @@ pub fn encode_head(
     out: &mut Vec<u8>,
     prefix: &[u8],
     key: &[u8],
-    kind: Kind,
+    kind: MessageKind,
     expires_ms: u64,
     operand: usize,
 ) {
-    let expiring = kind == Kind::Put && expires_ms != 0;
-    let mut writer = Writer::new(out);
+    let expiring = kind == MessageKind::Put && expires_ms != 0;
+    let mut writer = ByteWriter::new(out);
     writer
         .u8(if expiring { EXPIRING } else { kind as u8 })
         .varint((prefix.len() + key.len()) as u64)
@@ -208,14 +215,14 @@ pub fn encode_head(
     if expiring {
         writer.u64(expires_ms);
     }
-    if kind != Kind::Delete {
+    if kind != MessageKind::Delete {
         writer.varint(operand as u64);
     }
 }
 
 /// Appends a range delete to a record.
 pub fn encode_range(out: &mut Vec<u8>, start: &[u8], end: &[u8]) {
-    Writer::new(out)
+    ByteWriter::new(out)
         .u8(RANGE)
         .varint(start.len() as u64)
         .bytes(start)
@@ -225,7 +232,7 @@ pub fn encode_range(out: &mut Vec<u8>, start: &[u8], end: &[u8]) {
 
 /// Appends an ingest to a record.
 pub fn encode_ingest(out: &mut Vec<u8>, first: &[u8], last: &[u8]) {
-    Writer::new(out)
+    ByteWriter::new(out)
         .u8(INGEST)
         .varint(first.len() as u64)
         .bytes(first)
@@ -235,71 +242,71 @@ pub fn encode_ingest(out: &mut Vec<u8>, first: &[u8], last: &[u8]) {
 
 /// Appends the placeholder of a write to a volatile keyspace to a record.
 pub fn encode_volatile(out: &mut Vec<u8>) {
-    Writer::new(out).u8(VOLATILE).varint(0);
+    ByteWriter::new(out).u8(VOLATILE).varint(0);
 }
 
 /// Iterator over the writes of a record.
-pub struct Writes<'a> {
-    reader: Reader<'a>,
+pub struct LogWriteIter<'a> {
+    reader: ByteReader<'a>,
     /// Operand of the last write, if it is stored outside the record.
     tail: &'a [u8],
 }
 
-impl<'a> Writes<'a> {
+impl<'a> LogWriteIter<'a> {
     /// Decodes the writes of a record.
-    pub fn new(record: &'a [u8]) -> Writes<'a> {
-        Writes {
-            reader: Reader::new(record),
+    pub fn new(record: &'a [u8]) -> LogWriteIter<'a> {
+        LogWriteIter {
+            reader: ByteReader::new(record),
             tail: &[],
         }
     }
 
     /// Decodes a record whose last operand is `tail`, unless that is empty.
-    pub fn before(self, tail: &'a [u8]) -> Writes<'a> {
-        Writes { tail, ..self }
+    pub fn before(self, tail: &'a [u8]) -> LogWriteIter<'a> {
+        LogWriteIter { tail, ..self }
     }
 
-    fn part(&mut self) -> Result<&'a [u8], Truncated> {
+    fn part(&mut self) -> Result<&'a [u8], TruncatedInput> {
         let len = self.reader.varint()?;
         self.reader.take(usize::try_from(len).unwrap_or(usize::MAX))
     }
 
-    fn operand(&mut self) -> Result<&'a [u8], Truncated> {
+    fn operand(&mut self) -> Result<&'a [u8], TruncatedInput> {
         let len = usize::try_from(self.reader.varint()?).unwrap_or(usize::MAX);
-        if self.reader.left() == 0 && len == self.tail.len() {
+        if self.reader.remaining() == 0 && len == self.tail.len() {
             return Ok(self.tail);
         }
         self.reader.take(len)
     }
 
-    fn read(&mut self) -> Result<Write<'a>, String> {
+    fn read(&mut self) -> Result<LogWrite<'a>, String> {
         let cut = |_| "a write that ends too soon".to_owned();
         let kind = self.reader.u8().map_err(cut)?;
         let key = self.part().map_err(cut)?;
         if kind == RANGE {
             let end = self.part().map_err(cut)?;
-            return Ok(Write::Range { start: key, end });
+            return Ok(LogWrite::Range { start: key, end });
         }
         if kind == INGEST {
             let last = self.part().map_err(cut)?;
-            return Ok(Write::Ingest { first: key, last });
+            return Ok(LogWrite::Ingest { first: key, last });
         }
         if kind == VOLATILE && key.is_empty() {
-            return Ok(Write::Volatile);
+            return Ok(LogWrite::Volatile);
         }
         let expires_ms = match kind {
             EXPIRING => self.reader.u64().map_err(cut)?,
             _ => 0,
         };
         let kind = match kind {
-            EXPIRING => Kind::Put,
-            number => Kind::try_from(number).map_err(|unknown| unknown.to_string())?,
+            EXPIRING => MessageKind::Put,
+            number => MessageKind::try_from(number).map_err(|unknown| unknown.to_string())?,
         };
         let operand = match kind {
-            Kind::Delete => &[],
+            MessageKind::Delete => &[],
             _ => self.operand().map_err(cut)?,
         };
-        Ok(Write::One {
+        Ok(LogWrite::One {
             key,
             kind,
             expires_ms,
@@ -308,17 +315,17 @@ impl<'a> Writes<'a> {
     }
 }
 
-impl<'a> Iterator for Writes<'a> {
-    type Item = Result<Write<'a>, String>;
+impl<'a> Iterator for LogWriteIter<'a> {
+    type Item = Result<LogWrite<'a>, String>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.reader.left() == 0 {
+        if self.reader.remaining() == 0 {
             return None;
         }
         let write = self.read();
         if write.is_err() {
             // The position of the next write is unknown.
-            self.reader = Reader::new(&[]);
+            self.reader = ByteReader::new(&[]);
         }
         Some(write)
     }
@@ -370,7 +377,7 @@ pub enum CatalogRecord {
         /// Name of the snapshot.
         name: String,
         /// Sequence number of the snapshot.
-        at: Sequence,
+        at: SequenceNumber,
     },
     /// Number of the next keyspace.
     Next(KeyspaceId),
@@ -391,7 +398,7 @@ pub fn encode_keyspace(id: KeyspaceId, kind: u8, options: &KeyspaceOptions) -> V
     };
     let name = |name: &Option<String>| name.clone().unwrap_or_default();
     let (operator, filter) = (name(&options.merge_operator), name(&options.compaction_filter));
-    Writer::new(&mut out)
+    ByteWriter::new(&mut out)
         .u8(format)
         .u32(id)
         .u8(kind)
@@ -402,7 +409,7 @@ pub fn encode_keyspace(id: KeyspaceId, kind: u8, options: &KeyspaceOptions) -> V
         .varint(filter.len() as u64)
         .bytes(filter.as_bytes());
     if let Some(text) = built_with {
-        Writer::new(&mut out)
+        ByteWriter::new(&mut out)
             .varint(text.len() as u64)
             .bytes(text.as_bytes());
     }
@@ -415,7 +422,7 @@ pub fn encode_next(id: KeyspaceId) -> [u8; 4] {
 }
 
 /// Encodes the sequence number of a named snapshot.
-pub fn encode_snapshot(at: Sequence) -> [u8; 8] {
+pub fn encode_snapshot(at: SequenceNumber) -> [u8; 8] {
     at.to_le_bytes()
 }
 
@@ -425,7 +432,7 @@ pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String>
     let text =
         |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(|_| "a name that is not UTF-8".to_owned());
     let cut = |_| "a catalog record that ends too soon".to_owned();
-    let mut reader = Reader::new(value);
+    let mut reader = ByteReader::new(value);
     let (kind, name) = split(key)
         .and_then(|(len, _)| key.get(len..)?.split_first())
         .ok_or("a catalog key without a kind")?;
@@ -451,7 +458,7 @@ pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String>
             }
             let kind = reader.u8().map_err(cut)?;
             let codec = reader.u8().map_err(cut)?;
-            let codec = Codec::from_number(codec).ok_or_else(|| format!("codec {codec}"))?;
+            let codec = NodeCodec::from_number(codec).ok_or_else(|| format!("codec {codec}"))?;
             let threshold = reader.u32().map_err(cut)?;
             let mut part = || {
                 let len = reader.varint()?;
@@ -523,55 +530,62 @@ mod tests {
     #[test]
     fn the_bytes_of_a_record_are_these() {
         let mut record = Vec::new();
-        encode_one(&mut record, &[7], b"ab", Kind::Put, 0, b"xyz");
-        encode_one(&mut record, &[7], b"ab", Kind::Put, 258, b"");
-        encode_one(&mut record, &[7], b"c", Kind::Delete, 0, b"");
-        encode_one(&mut record, &[7], b"c", Kind::Merge, 0, b"1");
+        encode_one(&mut record, &[7], b"ab", MessageKind::Put, 0, b"xyz");
+        encode_one(&mut record, &[7], b"ab", MessageKind::Put, 258, b"");
+        encode_one(&mut record, &[7], b"c", MessageKind::Delete, 0, b"");
+        encode_one(&mut record, &[7], b"c", MessageKind::Merge, 0, b"1");
         encode_range(&mut record, &[7, 1], &[8]);
         encode_ingest(&mut record, &[7, 2], &[7, 9]);
         encode_volatile(&mut record);
         let expected = b"\x00\x03\x07ab\x03xyz\x04\x03\x07ab\x02\x01\0\0\0\0\0\0\0\x01\x02\x07c\x02\x02\x07c\x011\x03\x02\x07\x01\x01\x08\x05\x02\x07\x02\x02\x07\x09\x06\0";
         assert_eq!(record, expected);
-        let one = |key, kind, expires_ms, operand| Write::One {
+        let one = |key, kind, expires_ms, operand| LogWrite::One {
             key,
             kind,
             expires_ms,
             operand,
         };
-        let writes: Vec<_> = Writes::new(&record).map(Result::unwrap).collect();
+        let writes: Vec<_> = LogWriteIter::new(&record).map(Result::unwrap).collect();
         assert_eq!(
             writes,
             [
-                one(b"\x07ab", Kind::Put, 0, b"xyz"),
-                one(b"\x07ab", Kind::Put, 258, b""),
-                one(b"\x07c", Kind::Delete, 0, b""),
-                one(b"\x07c", Kind::Merge, 0, b"1"),
-                Write::Range {
+                one(b"\x07ab", MessageKind::Put, 0, b"xyz"),
+                one(b"\x07ab", MessageKind::Put, 258, b""),
+                one(b"\x07c", MessageKind::Delete, 0, b""),
+                one(b"\x07c", MessageKind::Merge, 0, b"1"),
+                LogWrite::Range {
                     start: &[7, 1],
                     end: &[8]
                 },
-                Write::Ingest {
+                LogWrite::Ingest {
                     first: &[7, 2],
                     last: &[7, 9]
                 },
-                Write::Volatile,
+                LogWrite::Volatile,
             ]
         );
         let (mut head, mut whole) = (record.clone(), record.clone());
-        encode_head(&mut head, b"\x01", b"k", Kind::Put, 7, 4);
-        encode_one(&mut whole, b"\x01", b"k", Kind::Put, 7, b"tail");
-        assert!(Writes::new(&head).before(b"tail").eq(Writes::new(&whole)));
+        encode_head(&mut head, b"\x01", b"k", MessageKind::Put, 7, 4);
+        encode_one(&mut whole, b"\x01", b"k", MessageKind::Put, 7, b"tail");
+        assert!(
+            LogWriteIter::new(&head)
+                .before(b"tail")
+                .eq(LogWriteIter::new(&whole))
+        );
         assert_eq!(
-            Writes::new(&whole).last().unwrap().map(|write| match write {
-                Write::One { operand, .. } => operand,
-                _ => b"",
-            }),
+            LogWriteIter::new(&whole)
+                .last()
+                .unwrap()
+                .map(|write| match write {
+                    LogWrite::One { operand, .. } => operand,
+                    _ => b"",
+                }),
             Ok(&b"tail"[..])
         );
         for len in 0..record.len() {
-            assert!(Writes::new(&record[..len]).count() <= 7, "it ends");
+            assert!(LogWriteIter::new(&record[..len]).count() <= 7, "it ends");
         }
-        assert!(Writes::new(b"\x09\x01a").next().unwrap().is_err());
+        assert!(LogWriteIter::new(b"\x09\x01a").next().unwrap().is_err());
     }
 
     #[test]

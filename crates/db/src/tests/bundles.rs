@@ -1,13 +1,13 @@
 //! Bundles of arrays and of trees, as users choose them.
 
 use super::{memory, pairs, small};
-use crate::admin::simulation::{OpenIn as _, Scale};
+use crate::admin::simulation::{DirectoryOpener as _, StoreScale};
 use crate::admin::stats::Stats;
 use crate::error::Error;
 use crate::options::{HashedForm, HashedOptions, KeyspaceOptions, Options, Structure};
 use crate::write::batch::WriteBatch;
 use alluvium_base::Purpose;
-use alluvium_model::structures::{Machine, Operations, Structure as Model, Workload};
+use alluvium_model::structures::{MachineProfile, OperationRates, StructureModel as Model, WorkloadProfile};
 use alluvium_sim::environment::effort;
 use std::sync::Arc;
 
@@ -108,7 +108,7 @@ fn the_form_is_kept_and_one_store_has_one() {
 #[test]
 fn hashes_have_a_seed_of_their_own_in_each_store() {
     let seed = |id| {
-        let scale = Scale::small(id, 4 << 10, 96 << 10);
+        let scale = StoreScale::small(id, 4 << 10, 96 << 10);
         let directory = memory();
         let options = || Options::new().simulated(scale, || 1000);
         let db = options().open_in(Arc::clone(&directory)).unwrap();
@@ -171,17 +171,17 @@ fn the_model_says_what_updates_write() {
         };
         let user = (after.written_bytes - before.written_bytes) as f64;
         let measured = (tree(&after) - tree(&before)) as f64 / user;
-        let workload = Workload {
+        let workload = WorkloadProfile {
             keys: KEYS as f64,
-            operations: Operations {
+            operations: OperationRates {
                 hits: 0.0,
-                ..Workload::default().operations
+                ..WorkloadProfile::default().operations
             },
-            ..Workload::default()
+            ..WorkloadProfile::default()
         };
-        let machine = Machine {
+        let machine = MachineProfile {
             memory_bytes: f64::from(16 << 20),
-            ..Machine::default()
+            ..MachineProfile::default()
         };
         let cost = model.cost(&workload, &machine).unwrap();
         // Without the log, which writes whole blocks for each commit.

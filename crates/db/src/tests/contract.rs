@@ -3,15 +3,15 @@
 
 use super::{directories, memory, spread};
 use crate::admin::changes::Change;
-use crate::admin::simulation::{OpenIn as _, Simulated as _};
+use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _};
 use crate::db::Db;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::options::hashed::UNNAMED;
-use crate::options::kind::Structure;
+use crate::options::kind::StructureKind;
 use crate::options::{HashedForm, KeyspaceOptions};
 use crate::write::batch::WriteBatch;
-use alluvium_dictionary::merge::{Candidate, CompactionFilter, Verdict};
+use alluvium_dictionary::merge::{CompactionFilter, FilterCandidate, FilterVerdict};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -54,12 +54,12 @@ fn each(part: Part) {
 }
 
 /// Returns every structure, the hashed one in each of its forms.
-fn kinds() -> impl Iterator<Item = (Structure, HashedForm)> {
+fn kinds() -> impl Iterator<Item = (StructureKind, HashedForm)> {
     let arrays = |(lambda, refined)| HashedForm::Boa { lambda, refined };
     let bundles = [(2, false), (4, true)].map(arrays).into_iter();
     let bundles = bundles.chain([2, 4].map(|lambda| HashedForm::Bot { lambda }));
-    let all = Structure::ALL.map(|structure| (structure, HashedForm::Silt));
-    let bundles = bundles.map(|form| (Structure::Hashed, form));
+    let all = StructureKind::ALL.map(|structure| (structure, HashedForm::Silt));
+    let bundles = bundles.map(|form| (StructureKind::Hashed, form));
     all.into_iter().chain(bundles)
 }
 
@@ -296,11 +296,11 @@ fn a_keyspace_is_renamed_and_dropped() {
 struct Large;
 
 impl CompactionFilter for Large {
-    fn decide(&self, candidate: &Candidate<'_>) -> Verdict {
+    fn decide(&self, candidate: &FilterCandidate<'_>) -> FilterVerdict {
         match (candidate.key, candidate.value.len()) {
-            (b"replaced", _) => Verdict::Replace(b"other".to_vec()),
-            (_, 0..3) => Verdict::Remove,
-            _ => Verdict::Keep,
+            (b"replaced", _) => FilterVerdict::Replace(b"other".to_vec()),
+            (_, 0..3) => FilterVerdict::Remove,
+            _ => FilterVerdict::Keep,
         }
     }
 }

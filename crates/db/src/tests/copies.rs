@@ -2,17 +2,17 @@
 //! of structures.
 
 use super::{directories, memory, one_of_each, pairs, small, spread};
-use crate::admin::simulation::{OpenIn as _, Simulated as _};
+use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _};
 use crate::db::Db;
 use crate::error::ErrorKind;
 use crate::options::KeyspaceOptions;
-use crate::options::kind::Structure;
-use crate::schema::manifest::format::Payload;
+use crate::options::kind::StructureKind;
+use crate::schema::manifest::format::SuperblockPayload;
 use alluvium_base::Purpose;
-use alluvium_device::{Access, Directory, FileOptions};
-use alluvium_dictionary::blob::Root;
+use alluvium_device::{Directory, FileAccessMode, FileOptions};
+use alluvium_dictionary::blob::BlobRoot;
 use alluvium_storage::superblock::SuperblockFile;
-use alluvium_storage::{PageSize, Place};
+use alluvium_storage::{DiskLocation, PageSize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -112,16 +112,16 @@ fn an_extent_map_is_rebuilt_from_both_kinds() {
 /// Flips a bit of the first page that the root of a map references.
 fn damage_the_contents(directory: &Arc<dyn Directory>) {
     let pointer = {
-        let file = SuperblockFile::open(&**directory, Access::ReadOnly).unwrap();
-        let place = Place::new(alluvium_storage::Structure::Superblock, "superblock", 0);
-        let payload = Payload::decode(&file.durable().payload, &place, PageSize::MIN).unwrap();
-        let Payload::Here(manifest) = payload else {
+        let file = SuperblockFile::open(&**directory, FileAccessMode::ReadOnly).unwrap();
+        let place = DiskLocation::new(alluvium_storage::OnDiskObject::Superblock, "superblock", 0);
+        let payload = SuperblockPayload::decode(&file.durable().payload, &place, PageSize::MIN).unwrap();
+        let SuperblockPayload::Inline(manifest) = payload else {
             panic!("two roots fit the superblock");
         };
-        let root = &manifest.entry(Structure::Map.dictionary()).unwrap().root;
-        match Root::decode(root, &place, PageSize::MIN).unwrap() {
-            Root::Apart(pointer) => pointer,
-            Root::Here(_) => panic!("there is more than fits a root"),
+        let root = &manifest.entry(StructureKind::Map.dictionary()).unwrap().root;
+        match BlobRoot::decode(root, &place, PageSize::MIN).unwrap() {
+            BlobRoot::Apart(pointer) => pointer,
+            BlobRoot::Here(_) => panic!("there is more than fits a root"),
         }
     };
     let file = directory.open("tier-0.data", FileOptions::BUFFERED).unwrap();
@@ -210,7 +210,9 @@ fn where_a_keyspace_was_is_forgotten_once_nothing_is_left_of_it() {
     // The number is not reused; the map is, and it is empty.
     let again = one_of_each(&db, &KeyspaceOptions::new());
     let map = again.iter().find(|keyspace| keyspace.name() == "Map").unwrap();
-    let lasting = Structure::ALL.into_iter().filter(|structure| structure.lasts());
+    let lasting = StructureKind::ALL
+        .into_iter()
+        .filter(|structure| structure.lasts());
     assert_eq!(map.number() as usize, lasting.count() + 1);
     assert_eq!(pairs(map), BTreeMap::new());
     map.put("key", "value").unwrap();

@@ -4,8 +4,8 @@
 use super::story::Whole;
 use crate::options::HashedForm;
 use alluvium_sim::environment::{effort, number, points};
-use alluvium_sim::{Campaign, FaultCampaign, Settings};
-use alluvium_storage::log::Access;
+use alluvium_sim::{CrashCampaign, FaultCampaign, RunSettings};
+use alluvium_storage::log::SegmentAccess;
 use std::collections::BTreeMap;
 
 /// Number of crash images to judge.
@@ -15,7 +15,7 @@ const COMMAND: &str = "cargo test -p alluvium --lib -- a_store_with_both_kinds_s
 
 const STORIES: [Whole; 4] = [
     Whole {
-        access: Access::Mapped,
+        access: SegmentAccess::Mapped,
         lanes: 3,
         tiers: 1,
         forms: &[HashedForm::Boa {
@@ -24,7 +24,7 @@ const STORIES: [Whole; 4] = [
         }],
     },
     Whole {
-        access: Access::Written,
+        access: SegmentAccess::Written,
         lanes: 2,
         tiers: 1,
         forms: &[HashedForm::Boa {
@@ -33,13 +33,13 @@ const STORIES: [Whole; 4] = [
         }],
     },
     Whole {
-        access: Access::Written,
+        access: SegmentAccess::Written,
         lanes: 1,
         tiers: 2,
         forms: &[HashedForm::Silt, HashedForm::Bot { lambda: 2 }],
     },
     Whole {
-        access: Access::Mapped,
+        access: SegmentAccess::Mapped,
         lanes: 2,
         tiers: 2,
         forms: &[HashedForm::Boa {
@@ -54,14 +54,14 @@ fn a_store_with_both_kinds_survives_every_crash() {
     let points = points(POINTS);
     let mut met: BTreeMap<&str, u64> = BTreeMap::new();
     for story in STORIES {
-        let settings = Settings {
+        let settings = RunSettings {
             steps: 240,
             point_every: 120,
             nested_every: 48,
             verify_every: 20,
-            ..Settings::default()
+            ..RunSettings::default()
         };
-        let campaign = Campaign::new(story).settings(settings).command(COMMAND);
+        let campaign = CrashCampaign::new(story).settings(settings).command(COMMAND);
         let campaign = campaign.first_seed(number("ALLUVIUM_SIM_SEED", 1));
         let report = campaign.points(points.div_ceil(STORIES.len() as u64)).run();
         report.expect_clean();
@@ -82,10 +82,10 @@ fn a_store_with_both_kinds_survives_every_crash() {
 #[test]
 fn a_store_with_both_kinds_survives_every_fault() {
     for story in STORIES {
-        let settings = Settings {
+        let settings = RunSettings {
             steps: 100,
             verify_every: 40,
-            ..Settings::default()
+            ..RunSettings::default()
         };
         let campaign = FaultCampaign::new(story).settings(settings).command(COMMAND);
         campaign.seeds(1, 1).every(effort(4801, 151)).run().expect_clean();

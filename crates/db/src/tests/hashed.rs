@@ -2,14 +2,16 @@
 
 use super::{memory, pairs, small, tiny};
 use crate::admin::changes::Change;
-use crate::admin::simulation::{OpenIn as _, Simulated as _};
+use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _};
 use crate::admin::stats::Stats;
 use crate::error::{Error, ErrorKind};
 use crate::options::{HashedForm, HashedOptions, KeyspaceOptions, Structure};
 use crate::write::batch::WriteBatch;
 use alluvium_base::Purpose;
 use alluvium_dictionary::contract::Dictionary as _;
-use alluvium_model::structures::{HashIndex, Machine, Operations, Structure as Model, Workload};
+use alluvium_model::structures::{
+    HashIndex, MachineProfile, OperationRates, StructureModel as Model, WorkloadProfile,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -215,7 +217,7 @@ fn many_memtables_become_few_runs_and_all_is_there_after_a_crash() {
         }
         db.checkpoint().unwrap();
         while db.work().unwrap() {}
-        let young = db.engine().dictionaries.hashed().young();
+        let young = db.engine().dictionaries.hashed().hash_store_count();
         assert!(young < 32, "{young}");
         assert_eq!(db.check().unwrap(), Vec::<String>::new());
         k.put("last", "one").unwrap();
@@ -229,11 +231,14 @@ fn many_memtables_become_few_runs_and_all_is_there_after_a_crash() {
         assert_eq!(db.check().unwrap(), Vec::<String>::new());
         db.compact().unwrap();
         let structure = db.engine().dictionaries.hashed();
-        assert_eq!((structure.young(), structure.sorted_records()), (0, 5001));
+        assert_eq!(
+            (structure.hash_store_count(), structure.sorted_records()),
+            (0, 5001)
+        );
         db.drop_keyspace("k").unwrap();
         db.compact().unwrap();
         let structure = db.engine().dictionaries.hashed();
-        assert_eq!((structure.young(), structure.sorted_records()), (0, 0));
+        assert_eq!((structure.hash_store_count(), structure.sorted_records()), (0, 0));
         assert_eq!(db.check().unwrap(), Vec::<String>::new());
     }
 }
@@ -377,17 +382,17 @@ fn the_model_says_what_updates_write_and_how_much_memory_is_taken() {
     };
     let user = (after.written_bytes - before.written_bytes) as f64;
     let measured = (tree(&after) - tree(&before)) as f64 / user;
-    let workload = Workload {
+    let workload = WorkloadProfile {
         keys: KEYS as f64,
-        operations: Operations {
+        operations: OperationRates {
             hits: 0.0,
-            ..Workload::default().operations
+            ..WorkloadProfile::default().operations
         },
-        ..Workload::default()
+        ..WorkloadProfile::default()
     };
-    let machine = Machine {
+    let machine = MachineProfile {
         memory_bytes: f64::from(16 << 20),
-        ..Machine::default()
+        ..MachineProfile::default()
     };
     let index = HashIndex::PaCHash;
     let cost = Model::Hashed { index }.cost(&workload, &machine).unwrap();
@@ -432,7 +437,7 @@ fn on_a_full_disk_the_background_merges_deletes_of_hashed_keys() {
         };
         db.engine().note_full(&Error::from(full));
         for _ in 0..2 {
-            db.engine().make_room().unwrap();
+            db.engine().free_space().unwrap();
             while db.work().unwrap() {}
         }
         let after = stats();
@@ -442,7 +447,7 @@ fn on_a_full_disk_the_background_merges_deletes_of_hashed_keys() {
             "{before:?}, {after:?}"
         );
         let merges = after.merges;
-        db.engine().make_room().unwrap();
+        db.engine().free_space().unwrap();
         while db.work().unwrap() {}
         assert_eq!(stats().merges, merges, "there is nothing else to free");
         assert_eq!(pairs(&k).len(), 100);

@@ -2,7 +2,7 @@
 
 use super::{directories, memory, pairs, small, spread};
 use crate::admin::repair::RepairReport;
-use crate::admin::simulation::{OpenIn as _, Simulated as _};
+use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _};
 use crate::admin::tiers::overlaid;
 use crate::db::Db;
 use crate::error::ErrorKind;
@@ -10,7 +10,7 @@ use crate::options::{HashedForm, HashedOptions, KeyspaceOptions, Structure};
 use alluvium_base::Purpose;
 use alluvium_device::{Directory, FileOptions};
 use alluvium_sim::environment::effort;
-use alluvium_storage::Directories;
+use alluvium_storage::TierDirectories;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ fn bot() -> KeyspaceOptions {
 
 /// Creates a store with two hashed keyspaces and one in the tree. Hashed records are in the sorted
 /// store and in a hash store; some keys and values are stored separately.
-fn filled(directories: &Directories, options: &KeyspaceOptions) -> BTreeMap<&'static str, Pairs> {
+fn filled(directories: &TierDirectories, options: &KeyspaceOptions) -> BTreeMap<&'static str, Pairs> {
     let db = spread().open_in(directories.clone()).unwrap();
     let k = db.keyspace_with("k", options).unwrap();
     let other = db.keyspace_with("other", options).unwrap();
@@ -91,7 +91,7 @@ fn damage_of(directory: &Arc<dyn Directory>, name: &str, page: u64) -> bool {
 
 /// Repairs a store. Returns `None` if the leaf of the tree with the catalog is damaged: without the
 /// catalog no keyspace is known.
-fn repaired(directories: &Directories) -> Option<RepairReport> {
+fn repaired(directories: &TierDirectories) -> Option<RepairReport> {
     match small().repair_in(directories.clone()) {
         Ok(report) => Some(report),
         Err(error) => {
@@ -266,9 +266,9 @@ fn a_part_that_is_lost_has_again_what_hash_stores_still_have_of_it() {
     let mut step = alluvium_dictionary::contract::Dictionary::next_step(structure)
         .unwrap()
         .unwrap();
-    while step.poll(10_000).unwrap() == alluvium_dictionary::contract::Progress::More {}
+    while step.poll(10_000).unwrap() == alluvium_dictionary::contract::StepProgress::More {}
     drop(step);
-    assert_eq!(structure.young(), 4);
+    assert_eq!(structure.hash_store_count(), 4);
     db.checkpoint().unwrap();
     db.checkpoint().unwrap();
     db.abandon();
@@ -280,7 +280,7 @@ fn a_part_that_is_lost_has_again_what_hash_stores_still_have_of_it() {
         / PAGE;
     let (mut met, mut refused) = (0, 0);
     for page in 0..pages {
-        let directories = overlaid(&Directories::from(Arc::clone(&directory))).unwrap();
+        let directories = overlaid(&TierDirectories::from(Arc::clone(&directory))).unwrap();
         if !damage(directories.first(), page) {
             continue;
         }
@@ -331,7 +331,7 @@ fn a_structure_whose_list_of_runs_cannot_be_read_is_given_up_and_the_rest_is_kep
         / PAGE;
     let (mut met, mut refused) = (0, 0);
     for page in 0..pages {
-        let directories = overlaid(&Directories::from(Arc::clone(&directory))).unwrap();
+        let directories = overlaid(&TierDirectories::from(Arc::clone(&directory))).unwrap();
         if !damage(directories.first(), page) {
             continue;
         }
@@ -368,14 +368,14 @@ fn a_structure_whose_list_of_runs_cannot_be_read_is_given_up_and_the_rest_is_kep
 #[test]
 fn damage_to_any_other_file_loses_nothing_that_the_report_does_not_say() {
     let directory = memory();
-    let before = filled(&Directories::from(Arc::clone(&directory)), &trie());
+    let before = filled(&TierDirectories::from(Arc::clone(&directory)), &trie());
     let mut met = BTreeSet::new();
     for name in directory.list().unwrap() {
         if name == "tier-0.data" {
             continue;
         }
         for page in 0..pages(&directory, &name).min(12) {
-            let directories = overlaid(&Directories::from(Arc::clone(&directory))).unwrap();
+            let directories = overlaid(&TierDirectories::from(Arc::clone(&directory))).unwrap();
             if !damage_of(directories.first(), &name, page) {
                 continue;
             }

@@ -2,20 +2,20 @@
 //! access to the original data.
 
 use super::{pairs, store_options, tiny, tree_and_map};
-use crate::admin::simulation::OpenIn as _;
+use crate::admin::simulation::DirectoryOpener as _;
 use crate::db::Db;
 use crate::error::ErrorKind;
 use crate::options::KeyspaceOptions;
-use crate::options::kind::Structure;
+use crate::options::kind::StructureKind;
 use crate::schema::format::CATALOG;
-use crate::schema::manifest::format::Payload;
-use crate::schema::manifest::{Entry, Keeper, Manifest};
-use alluvium_device::simulated::{SimDirectory, Survival};
-use alluvium_device::{Access, Directory};
-use alluvium_dictionary::values::ValuePointer;
+use crate::schema::manifest::format::SuperblockPayload;
+use crate::schema::manifest::{DictionaryEntry, Manifest, ManifestWriter};
+use alluvium_device::simulated::{CrashSurvival, SimDirectory};
+use alluvium_device::{Directory, FileAccessMode};
+use alluvium_dictionary::value_log::ValuePointer;
 use alluvium_storage::store::Store;
 use alluvium_storage::superblock::{MAX_PAYLOAD, Superblock, SuperblockFile};
-use alluvium_storage::{Codec, NodePointer, PageSize, Place};
+use alluvium_storage::{DiskLocation, NodeCodec, NodePointer, PageSize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ fn shared(directory: &SimDirectory) -> Arc<dyn Directory> {
 }
 
 fn copy(directory: &SimDirectory) -> SimDirectory {
-    directory.image(Survival::All, 1)
+    directory.image(CrashSurvival::All, 1)
 }
 
 /// Creates a closed store with a keyspace in each kind of structure, with this many keys each.
@@ -58,8 +58,10 @@ fn world(count: u32) -> World {
     let wanted = contents(&db);
     db.close().unwrap();
     let payload = superblock(&directory).payload;
-    let place = Place::new(alluvium_storage::Structure::Superblock, "superblock", 0);
-    let Payload::Here(manifest) = Payload::decode(&payload, &place, PageSize::MIN).unwrap() else {
+    let place = DiskLocation::new(alluvium_storage::OnDiskObject::Superblock, "superblock", 0);
+    let SuperblockPayload::Inline(manifest) =
+        SuperblockPayload::decode(&payload, &place, PageSize::MIN).unwrap()
+    else {
         panic!("it fits the superblock");
     };
     World {
@@ -70,14 +72,14 @@ fn world(count: u32) -> World {
 }
 
 fn superblock(directory: &SimDirectory) -> Superblock {
-    let file = SuperblockFile::open(&*shared(directory), Access::ReadOnly).unwrap();
+    let file = SuperblockFile::open(&*shared(directory), FileAccessMode::ReadOnly).unwrap();
     file.durable().clone()
 }
 
 /// Copies the store with another payload in its newest superblock; the previous one stays.
 fn with_payload(world: &World, payload: Vec<u8>) -> SimDirectory {
     let directory = copy(&world.directory);
-    let mut file = SuperblockFile::open(&*shared(&directory), Access::ReadWrite).unwrap();
+    let mut file = SuperblockFile::open(&*shared(&directory), FileAccessMode::ReadWrite).unwrap();
     let durable = file.durable().clone();
     file.write(Superblock {
         generation: durable.generation + 1,
@@ -96,7 +98,8 @@ fn with_manifest(world: &World, manifest: &Manifest) -> SimDirectory {
         let store = opening.replay(&mut |_| Ok(())).unwrap();
         let cut = store.superblock().cut;
         // The changed manifest may be rejected the second time.
-        let keeper = Keeper::open(&store).map_or_else(|_| Keeper::default(), |(keeper, _)| keeper);
+        let keeper =
+            ManifestWriter::open(&store).map_or_else(|_| ManifestWriter::default(), |(keeper, _)| keeper);
         let payload = keeper.keep(&store, manifest.clone()).unwrap();
         store.begin_checkpoint().unwrap().finish(&payload, cut).unwrap();
         store.close().unwrap();
@@ -151,8 +154,8 @@ fn judge(world: &World, directory: &SimDirectory, what: &str) -> Option<ErrorKin
     }
 }
 
-fn entry(id: u32, kind: u8, root: Vec<u8>) -> Entry {
-    Entry { id, kind, root }
+fn entry(id: u32, kind: u8, root: Vec<u8>) -> DictionaryEntry {
+    DictionaryEntry { id, kind, root }
 }
 
 /// A change of a manifest, and the expected kind of error.
@@ -234,13 +237,13 @@ fn mistaken() -> Vec<Case> {
 fn a_manifest_that_contradicts_itself_or_the_catalog_is_refused() {
     let world = world(60);
     assert_eq!(world.manifest.keyspaces, BTreeMap::from([(IN_MAP, MAP)]));
-    let both = [Structure::Tiered, Structure::Map];
-    assert_eq!([TREE, MAP], both.map(Structure::dictionary));
+    let both = [StructureKind::Tiered, StructureKind::Map];
+    assert_eq!([TREE, MAP], both.map(StructureKind::dictionary));
     let changes = [misplaced(), mistaken()].concat();
     for (what, wanted, change) in changes {
         let mut manifest = world.manifest.clone();
         change(&mut manifest);
-        let payload = Payload::Here(manifest.clone()).encode();
+        let payload = SuperblockPayload::Inline(manifest.clone()).encode();
         if payload.len() <= MAX_PAYLOAD {
             let directory = with_payload(&world, payload);
             assert_eq!(judge(&world, &directory, what), Some(wanted), "{what}");
@@ -309,7 +312,7 @@ fn a_manifest_apart_that_is_not_there_costs_no_more_memory_than_the_files() {
         encoded_len: 4096,
         tier: 0,
         pages: 1,
-        codec: Codec::None,
+        codec: NodeCodec::None,
     };
     let long = NodePointer {
         pages: 16,
@@ -326,7 +329,7 @@ fn a_manifest_apart_that_is_not_there_costs_no_more_memory_than_the_files() {
         },
     ] {
         for len in [0, 1, 4000, 65536, 1 << 20, 1 << 30, u32::MAX] {
-            let payload = Payload::Apart(ValuePointer { node, at: 0, len }).encode();
+            let payload = SuperblockPayload::External(ValuePointer { node, at: 0, len }).encode();
             let directory = with_payload(&world, payload);
             let what = format!("{node:?}, {len} bytes");
             assert_eq!(

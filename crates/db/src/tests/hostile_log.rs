@@ -2,17 +2,17 @@
 //! describes the defect, or be an ordinary write.
 
 use super::{pairs, store_options, tiny};
-use crate::admin::simulation::OpenIn as _;
+use crate::admin::simulation::DirectoryOpener as _;
 use crate::db::Db;
 use crate::error::ErrorKind;
 use crate::options::KeyspaceOptions;
 use crate::schema::format::{self, KeyspaceId};
-use alluvium_base::Kind;
-use alluvium_base::bytes::Writer;
+use alluvium_base::MessageKind;
+use alluvium_base::bytes::ByteWriter;
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_dictionary::record::MAX_KEY;
-use alluvium_storage::Durability;
+use alluvium_storage::LogDurability;
 use alluvium_storage::store::Store;
 use std::sync::Arc;
 
@@ -38,14 +38,14 @@ fn with_record(count: u32, payload: &[u8]) -> Arc<dyn Directory> {
     let first = store.log().completed().max(store.superblock().cut) + 1;
     store
         .log()
-        .append(first, count, payload, Durability::Process)
+        .append(first, count, payload, LogDurability::Process)
         .unwrap();
     store.log().sync_through(first + u64::from(count) - 1).unwrap();
     drop(store);
     directory
 }
 
-fn one(key: &[u8], kind: Kind, operand: &[u8]) -> Vec<u8> {
+fn one(key: &[u8], kind: MessageKind, operand: &[u8]) -> Vec<u8> {
     let mut record = Vec::new();
     format::encode_one(&mut record, &[], key, kind, 0, operand);
     record
@@ -58,13 +58,13 @@ fn range(start: &[u8], end: &[u8]) -> Vec<u8> {
 }
 
 fn next(id: KeyspaceId) -> Vec<u8> {
-    one(&format::next_key(), Kind::Put, &format::encode_next(id))
+    one(&format::next_key(), MessageKind::Put, &format::encode_next(id))
 }
 
 fn snapshot(at: u64) -> Vec<u8> {
     one(
         &format::snapshot_key("late"),
-        Kind::Put,
+        MessageKind::Put,
         &format::encode_snapshot(at),
     )
 }
@@ -72,7 +72,7 @@ fn snapshot(at: u64) -> Vec<u8> {
 /// Returns a catalog record for a keyspace with this number.
 fn keyspace(id: KeyspaceId) -> Vec<u8> {
     let value = format::encode_keyspace(id, 1, &KeyspaceOptions::default());
-    one(&format::keyspace_key("another"), Kind::Put, &value)
+    one(&format::keyspace_key("another"), MessageKind::Put, &value)
 }
 
 /// Uses all data of the store, and opens it again.
@@ -133,9 +133,9 @@ fn taken(what: &'static str, record: Vec<u8>) -> Case {
 fn of_keys() -> Vec<Case> {
     let long = [&[1][..], &[7; MAX_KEY]].concat();
     let no_keyspace = [0xff; 12];
-    let put = |key: &[u8]| one(key, Kind::Put, b"v");
-    let mut huge = vec![Kind::Put as u8];
-    Writer::new(&mut huge).varint(u64::MAX).bytes(b"\x01a");
+    let put = |key: &[u8]| one(key, MessageKind::Put, b"v");
+    let mut huge = vec![MessageKind::Put as u8];
+    ByteWriter::new(&mut huge).varint(u64::MAX).bytes(b"\x01a");
     vec![
         refused("a key without a keyspace", put(b"")),
         refused("a key of no keyspace", put(&no_keyspace)),
@@ -160,7 +160,7 @@ fn of_keys() -> Vec<Case> {
 }
 
 fn of_the_catalog() -> Vec<Case> {
-    let put = |key: &[u8], value: &[u8]| one(key, Kind::Put, value);
+    let put = |key: &[u8], value: &[u8]| one(key, MessageKind::Put, value);
     vec![
         refused("a catalog key of no kind", put(b"\0", b"")),
         refused("a catalog key of another kind", put(b"\0x", b"")),
@@ -177,8 +177,8 @@ fn of_the_catalog() -> Vec<Case> {
 }
 
 fn of_writes_like_others() -> Vec<Case> {
-    let base = one(b"\x02a", Kind::Put, b"text");
-    let upon = [base, one(b"\x02a", Kind::Merge, &[1; 8])].concat();
+    let base = one(b"\x02a", MessageKind::Put, b"text");
+    let upon = [base, one(b"\x02a", MessageKind::Merge, &[1; 8])].concat();
     vec![
         taken("an empty range", range(b"\x01b", b"\x01b")),
         taken("a range that ends before it begins", range(b"\x02", b"\x01")),
@@ -188,12 +188,15 @@ fn of_writes_like_others() -> Vec<Case> {
         ),
         taken(
             "a key of a keyspace that there is not",
-            one(b"\x09a", Kind::Put, b"v"),
+            one(b"\x09a", MessageKind::Put, b"v"),
         ),
-        taken("a merge without an operator", one(b"\x01a", Kind::Merge, b"v")),
+        taken(
+            "a merge without an operator",
+            one(b"\x01a", MessageKind::Merge, b"v"),
+        ),
         taken(
             "an operand that is refused",
-            one(b"\x02\0\0\0\x03", Kind::Merge, b"text"),
+            one(b"\x02\0\0\0\x03", MessageKind::Merge, b"text"),
         ),
         ("a base that is refused", 2, upon, None),
     ]

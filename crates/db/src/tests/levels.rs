@@ -1,7 +1,7 @@
 //! Keyspaces in levels of runs, as users choose them.
 
 use super::{memory, pairs, small, tiny};
-use crate::admin::simulation::{OpenIn as _, Simulated as _};
+use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _};
 use crate::error::Error;
 use crate::options::{KeyspaceOptions, LevelsOptions, Structure};
 use std::sync::Arc;

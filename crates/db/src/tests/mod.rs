@@ -24,19 +24,19 @@ mod queues;
 mod story;
 mod volatile;
 
-use crate::admin::simulation::OpenIn as _;
+use crate::admin::simulation::DirectoryOpener as _;
 use crate::db::Db;
 use crate::keyspace::Keyspace;
-use crate::options::kind::Structure;
-use crate::options::scale::Scale;
+use crate::options::kind::StructureKind;
+use crate::options::scale::StoreScale;
 use crate::options::{KeyspaceOptions, Options};
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_storage::extents::ExtentOptions;
 use alluvium_storage::store::StoreOptions;
-use alluvium_storage::{Directories, LogOptions};
-use alluvium_trees::levels::Filters;
-use alluvium_trees::tiered::Shape;
+use alluvium_storage::{LogOptions, TierDirectories};
+use alluvium_trees::levels::FilterSource;
+use alluvium_trees::tiered::TrunkShape;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -47,14 +47,14 @@ fn small() -> Options {
 /// Like [`small`], with files so small that hundreds of stores can be created quickly.
 fn tiny() -> Options {
     let memtable = 128 << 10;
-    let scale = Scale {
+    let scale = StoreScale {
         id: 26,
         memtable,
         cache: 1 << 20,
         log: LogOptions::with_limit(1 << 20),
         extents: ExtentOptions::default(),
-        shape: Shape { fanout: 4, memtable },
-        filters: Filters::default(),
+        shape: TrunkShape { fanout: 4, memtable },
+        filters: FilterSource::default(),
     };
     small().simulated(scale, || 1000)
 }
@@ -73,8 +73,8 @@ fn memory() -> Arc<dyn Directory> {
 }
 
 /// Returns in-memory directories, one for each tier.
-fn directories(tiers: usize) -> Directories {
-    (1..tiers).fold(Directories::from(memory()), |all, _| all.and(memory()))
+fn directories(tiers: usize) -> TierDirectories {
+    (1..tiers).fold(TierDirectories::from(memory()), |all, _| all.and(memory()))
 }
 
 /// Like [`small`], with all output of compactions on the second tier, if there is one.
@@ -93,13 +93,15 @@ fn pairs(keyspace: &Keyspace) -> BTreeMap<Vec<u8>, Vec<u8>> {
 /// Creates a keyspace in each persistent structure, named after it.
 fn one_of_each(db: &Db, options: &KeyspaceOptions) -> Vec<Keyspace> {
     let keyspace = |structure| db.keyspace_in(&format!("{structure:?}"), structure, options);
-    let lasting = Structure::ALL.into_iter().filter(|structure| structure.lasts());
+    let lasting = StructureKind::ALL
+        .into_iter()
+        .filter(|structure| structure.lasts());
     lasting.map(|structure| keyspace(structure).unwrap()).collect()
 }
 
 /// Creates a keyspace in the tree and one in the map, which the manifest lists.
 fn tree_and_map(db: &Db, options: &KeyspaceOptions) -> Vec<Keyspace> {
     let keyspace = |structure| db.keyspace_in(&format!("{structure:?}"), structure, options);
-    let both = [Structure::Tiered, Structure::Map];
+    let both = [StructureKind::Tiered, StructureKind::Map];
     both.map(|structure| keyspace(structure).unwrap()).into()
 }

@@ -2,7 +2,7 @@
 //! answers.
 
 use super::{directories, one_of_each, small};
-use crate::admin::simulation::{OpenIn as _, Simulated as _};
+use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _};
 use crate::db::Db;
 use crate::keyspace::Keyspace;
 use crate::keyspace::snapshot::Snapshot;
@@ -10,7 +10,7 @@ use crate::options::hashed::UNNAMED;
 use crate::options::{HashedForm, KeyspaceOptions};
 use crate::write::batch::WriteBatch;
 use alluvium_sim::environment::effort;
-use alluvium_storage::Directories;
+use alluvium_storage::TierDirectories;
 use std::collections::BTreeMap;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -20,7 +20,7 @@ const STEPS: usize = 3000;
 
 struct World {
     random: fastrand::Rng,
-    directories: Directories,
+    directories: TierDirectories,
     /// Planned bytes of data on the first tier.
     fast_bytes: u64,
     db: Option<Db>,

@@ -1,7 +1,7 @@
 //! Keyspaces in pages that are updated in place, as users choose them.
 
 use super::{memory, pairs, small, tiny};
-use crate::admin::simulation::{OpenIn as _, Simulated as _};
+use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _};
 use crate::db::Db;
 use crate::error::Error;
 use crate::keyspace::Keyspace;

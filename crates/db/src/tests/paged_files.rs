@@ -1,14 +1,14 @@
 //! The separate files of pages: their copies, damage to them, and their removal.
 
 use super::{memory, pairs, small, tiny};
-use crate::admin::simulation::{OpenIn as _, Simulated as _};
+use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _};
 use crate::db::Db;
 use crate::error::ErrorKind;
 use crate::keyspace::Keyspace;
 use crate::options::{KeyspaceOptions, Options, PagedOptions, Structure};
 use alluvium_base::Purpose;
 use alluvium_device::{Directory, FileOptions};
-use alluvium_storage::Directories;
+use alluvium_storage::TierDirectories;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ fn damage(directory: &Arc<dyn Directory>, pages: impl Iterator<Item = u64>) {
 
 fn copy_of(db: &Db) -> Arc<dyn Directory> {
     let copy = memory();
-    db.checkpoint_to_in(Directories::from(Arc::clone(&copy)), |_| ())
+    db.checkpoint_to_in(TierDirectories::from(Arc::clone(&copy)), |_| ())
         .unwrap();
     copy
 }
@@ -77,7 +77,7 @@ fn a_copy_is_of_one_moment_though_pages_are_written_over_meanwhile() {
         db.checkpoint().unwrap();
         let wanted = pairs(&k);
         let (copy, mut round) = (memory(), 0);
-        db.checkpoint_to_in(Directories::from(Arc::clone(&copy)), |_| {
+        db.checkpoint_to_in(TierDirectories::from(Arc::clone(&copy)), |_| {
             round += 1;
             if round <= 6 {
                 fill(&k, 3000, ["new", "newer"][round % 2]);
@@ -126,12 +126,12 @@ fn what_can_be_read_of_damaged_pages_is_saved() {
             damage(&directory, (1..pages).filter(|page| page % every == every / 2));
             // A check finds the damage, and a copy fails.
             let reading = tiny()
-                .open_read_only_in(Directories::from(Arc::clone(&directory)))
+                .open_read_only_in(TierDirectories::from(Arc::clone(&directory)))
                 .unwrap();
             assert!(!reading.check().unwrap().is_empty());
             assert!(
                 reading
-                    .checkpoint_to_in(Directories::from(memory()), |_| ())
+                    .checkpoint_to_in(TierDirectories::from(memory()), |_| ())
                     .is_err()
             );
             drop(reading);

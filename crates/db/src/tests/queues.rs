@@ -1,10 +1,10 @@
 //! Queues: keys are added at one end and removed from the other, in every ordered structure.
 
 use super::{memory, one_of_each, small};
-use crate::admin::simulation::OpenIn as _;
+use crate::admin::simulation::DirectoryOpener as _;
 use crate::db::Db;
 use crate::keyspace::Keyspace;
-use crate::options::kind::Structure;
+use crate::options::kind::StructureKind;
 use crate::options::{KeyspaceOptions, Options};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -246,7 +246,7 @@ fn walks_over_many_deleted_keys_find_what_a_plain_map_has() {
 fn no_job_is_lost_between_those_that_add_and_those_that_take() {
     const JOBS: u32 = 4000;
     let db = Options::new().memory(16 << 20).open_in(memory()).unwrap();
-    for structure in [Structure::Tiered, Structure::Levels] {
+    for structure in [StructureKind::Tiered, StructureKind::Levels] {
         let options = KeyspaceOptions::new();
         let queue = db
             .keyspace_in(&format!("{structure:?}"), structure, &options)

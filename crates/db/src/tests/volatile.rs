@@ -1,7 +1,7 @@
 //! Volatile keyspaces: the contract of all structures except persistence.
 
 use super::{memory, pairs, small, tiny};
-use crate::admin::simulation::{OpenIn as _, Simulated as _};
+use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _};
 use crate::db::Db;
 use crate::error::{Error, ErrorKind};
 use crate::keyspace::Keyspace;

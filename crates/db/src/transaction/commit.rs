@@ -1,30 +1,33 @@
 //! Commit and rollback of a transaction.
 
-use super::spilled::Spilled;
-use super::{Handle, Transaction};
-use crate::engine::{AttachTerms, Attachment, Ended, Engine, Met, Ranges, Recent, Terms, Verdict};
+use super::spilled_writes::SpilledWrites;
+use super::{Transaction, TransactionHandle};
+use crate::engine::{
+    AttachPreconditions, CommitPreconditions, ConditionVerdict, Engine, IngestAttachment, RangeValidation,
+    TransactionEnd, ValidatedSnapshot, WriteConflict,
+};
 use crate::error::{Error, Result};
-use crate::locking::access_set::Footprint;
-use crate::locking::fault::{Fault, is_planted};
+use crate::locking::access_set::AccessSet;
+use crate::locking::fault::{IsolationFault, is_planted};
 use crate::locking::locks::LockMode;
 use crate::options::{Concurrency, Durability, Isolation};
-use crate::read::futures::Write;
+use crate::read::futures::WriteFuture;
 use crate::read::iter;
-use crate::schema::catalog::Owners;
+use crate::schema::catalog::CommitKeyspaces;
 use crate::schema::format;
 use crate::write::batch::WriteBatch;
-use alluvium_base::Sequence;
+use alluvium_base::SequenceNumber;
 use std::cell::{Cell, RefCell};
 use std::ops::Bound;
 
 /// A transaction ready to be committed, without handles of the store.
-struct Prepared {
-    handle: Handle,
+struct PreparedCommit {
+    handle: TransactionHandle,
     batch: WriteBatch,
     /// Spilled writes; if there are any, they include all writes.
-    spilled: Spilled,
+    spilled: SpilledWrites,
     /// Keys and ranges that no other commit may have changed since the transaction began.
-    footprint: Footprint,
+    footprint: AccessSet,
 }
 
 impl Transaction {
@@ -71,19 +74,21 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Transaction::commit`].
-    pub fn commit_async(self, durability: Durability) -> Write {
+    pub fn commit_async(self, durability: Durability) -> WriteFuture {
         let shared = std::sync::Arc::clone(&self.shared);
         if self.is_locking() {
             let applied = self.commit_at(Some(durability.min(Durability::Process)));
             // The acknowledgement of an empty batch implies that everything before it is durable.
-            return Write::new(
+            return WriteFuture::new(
                 &shared,
                 applied.map(|()| WriteBatch::new().durability(durability)),
             );
         }
         match self.prepare() {
-            Ok(prepared) => Write::deferred(&shared, durability, move |durability| prepared.run(durability)),
-            Err(error) => Write::new(&shared, Err(error)),
+            Ok(prepared) => {
+                WriteFuture::deferred(&shared, durability, move |durability| prepared.run(durability))
+            }
+            Err(error) => WriteFuture::new(&shared, Err(error)),
         }
     }
 
@@ -100,7 +105,7 @@ impl Transaction {
     }
 
     /// Encodes the writes and collects their dependencies.
-    fn prepare(mut self) -> Result<Prepared> {
+    fn prepare(mut self) -> Result<PreparedCommit> {
         drop(self.enter_open()?);
         if !self.spilled.is_empty() {
             self.spill()?;
@@ -109,10 +114,10 @@ impl Transaction {
         let mut footprint = self.tracker.into_inner().into_footprint();
         let snapshot = self.options.isolation == Isolation::Snapshot;
         let optimistic = self.options.concurrency == Concurrency::Optimistic;
-        let left_out = is_planted(Fault::KeyspaceIsLeftOut) && self.writes.len() > 1;
+        let left_out = is_planted(IsolationFault::KeyspaceIsLeftOut) && self.writes.len() > 1;
         for set in self.writes.values().skip(usize::from(left_out)) {
             set.add_to(&mut batch)?;
-            if !(snapshot && optimistic) || is_planted(Fault::FirstCommitterLoses) {
+            if !(snapshot && optimistic) || is_planted(IsolationFault::FirstCommitterLoses) {
                 continue;
             }
             // The first committer wins, so written keys are validated, too.
@@ -122,14 +127,14 @@ impl Transaction {
             });
             let ranges = set
                 .deleted_ranges()
-                .filter(|_| !is_planted(Fault::DeletedRangesAreNoWrites));
+                .filter(|_| !is_planted(IsolationFault::DeletedRangesAreNoWrites));
             for (start, end) in ranges {
                 let high = end.map_or(Bound::Unbounded, Bound::Excluded);
                 let bounds = (Bound::Included(start), high);
                 footprint.add_range(definition, &iter::bounds::<&[u8]>(definition, &bounds));
             }
         }
-        Ok(Prepared {
+        Ok(PreparedCommit {
             handle: self.handle,
             batch,
             spilled: self.spilled,
@@ -138,19 +143,19 @@ impl Transaction {
     }
 }
 
-impl Prepared {
+impl PreparedCommit {
     fn is_empty(&self) -> bool {
         self.batch.is_empty() && self.spilled.is_empty()
     }
 
     /// Commits, and returns the sequence number of the last write.
-    fn run(self, durability: Durability) -> Result<Sequence> {
+    fn run(self, durability: Durability) -> Result<SequenceNumber> {
         let (engine, open) = (&*self.handle.engine, &*self.handle.open);
         let entered = open.enter()?;
         if self.is_empty() {
             engine.is_open()?;
             drop(entered);
-            self.handle.end(Ended::Committed);
+            self.handle.end(TransactionEnd::Committed);
             return Ok(engine.visible());
         }
         // A store that rejects writes reports that first, regardless of conflicts.
@@ -166,15 +171,20 @@ impl Prepared {
             Concurrency::Locking => {
                 let owners = self.batch.owners();
                 let seen = durability.min(Durability::Process);
-                engine.commit_if(&self.batch.commit, owners, seen, Some(&Terms::LOCKED))
+                engine.commit_if(
+                    &self.batch.commit,
+                    owners,
+                    seen,
+                    Some(&CommitPreconditions::LOCKED),
+                )
             }
             Concurrency::Optimistic => self.validate_and_commit(engine, durability),
         };
         drop(entered);
         let how = match &committed {
-            Ok(_) => Ended::Committed,
-            Err(Error::Conflict { .. }) => Ended::Conflict,
-            Err(_) => Ended::RolledBack,
+            Ok(_) => TransactionEnd::Committed,
+            Err(Error::Conflict { .. }) => TransactionEnd::Conflict,
+            Err(_) => TransactionEnd::RolledBack,
         };
         // Ends the transaction before the sync and so releases its locks early. A transaction that
         // reads its writes logs its own writes later, so they cannot become durable earlier.
@@ -187,32 +197,32 @@ impl Prepared {
     }
 
     /// Returns the lock mode for written keys during validation, and how ranges are validated.
-    fn asks(&self) -> (LockMode, Ranges) {
+    fn asks(&self) -> (LockMode, RangeValidation) {
         let open = &self.handle.open;
         match open.isolation {
-            Isolation::Serializable => (LockMode::Blind, Ranges::ByValue { now_ms: open.now_ms }),
-            Isolation::Snapshot => (LockMode::Exclusive, Ranges::ByWrites),
+            Isolation::Serializable => (LockMode::Blind, RangeValidation::ByValue { now_ms: open.now_ms }),
+            Isolation::Snapshot => (LockMode::Exclusive, RangeValidation::ByWrites),
         }
     }
 
-    fn validate_and_commit(&self, engine: &Engine, durability: Durability) -> Result<Option<Sequence>> {
+    fn validate_and_commit(&self, engine: &Engine, durability: Durability) -> Result<Option<SequenceNumber>> {
         let (open, commit) = (&*self.handle.open, &self.batch.commit);
         let place = open.place().expect("an optimistic transaction has a place");
         let (mode, ranges) = self.asks();
         let recent = engine
-            .unwritten_until(place, &self.footprint, ranges)?
+            .validate_without_locks(place, &self.footprint, ranges)?
             .map_err(|met| conflict(engine, &met))?;
-        let met: Cell<Option<Met>> = Cell::new(None);
+        let met: Cell<Option<WriteConflict>> = Cell::new(None);
         let condition = || {
             let found = engine.written_above(recent.place(), &self.footprint, ranges)?;
             let verdict = match found {
-                Some(_) => Verdict::Stop,
-                None => Verdict::Go,
+                Some(_) => ConditionVerdict::Stop,
+                None => ConditionVerdict::Go,
             };
             met.set(found);
             Ok(verdict)
         };
-        let terms = Terms {
+        let terms = CommitPreconditions {
             condition: Some(&condition),
             mode,
             reads: &|set| self.footprint.lock(set),
@@ -227,10 +237,10 @@ impl Prepared {
     }
 
     /// Commits a transaction with spilled writes by attaching its runs to the store.
-    fn attach(&self, engine: &Engine) -> Result<Option<Sequence>> {
+    fn attach(&self, engine: &Engine) -> Result<Option<SequenceNumber>> {
         let open = &*self.handle.open;
         let members = self.spilled.members(engine)?;
-        let terms = SpilledTerms {
+        let terms = SpilledPreconditions {
             engine,
             prepared: self,
             recent: RefCell::new(None),
@@ -239,12 +249,12 @@ impl Prepared {
         // A blind write, one without reads, depends on nothing.
         let is_blind = self.footprint.len() == 0 && open.isolation == Isolation::Serializable;
         let is_asked = open.concurrency == Concurrency::Optimistic && !is_blind;
-        let attached = engine.attach(&Attachment {
+        let attached = engine.attach(&IngestAttachment {
             ingests: &self.spilled.ingests(),
             stretches: &self.spilled.stretches(),
-            owners: Owners::Batch(&members),
+            owners: CommitKeyspaces::Batch(&members),
             is_locked: open.concurrency == Concurrency::Locking,
-            terms: is_asked.then_some(&terms as &dyn AttachTerms),
+            terms: is_asked.then_some(&terms as &dyn AttachPreconditions),
         })?;
         match terms.met.take() {
             Some(met) => Err(conflict(engine, &met)),
@@ -254,21 +264,21 @@ impl Prepared {
 }
 
 /// Commit conditions of a transaction with spilled writes.
-struct SpilledTerms<'p> {
+struct SpilledPreconditions<'p> {
     engine: &'p Engine,
-    prepared: &'p Prepared,
+    prepared: &'p PreparedCommit,
     /// Sequence number up to which no dependency was changed.
-    recent: RefCell<Option<Recent<'p>>>,
+    recent: RefCell<Option<ValidatedSnapshot<'p>>>,
     /// The change that was found, if any.
-    met: Cell<Option<Met>>,
+    met: Cell<Option<WriteConflict>>,
 }
 
-impl SpilledTerms<'_> {
+impl SpilledPreconditions<'_> {
     /// Returns a spilled key that a commit above a pinned sequence number has written to: the first
     /// committer wins.
-    fn spilled_key_written_above(&self, place: Sequence) -> Result<Option<Met>> {
+    fn spilled_key_written_above(&self, place: SequenceNumber) -> Result<Option<WriteConflict>> {
         let is_asked = self.prepared.handle.open.isolation == Isolation::Snapshot;
-        if !is_asked || is_planted(Fault::SpilledWritesAreNotValidated) {
+        if !is_asked || is_planted(IsolationFault::SpilledWritesAreNotValidated) {
             return Ok(None);
         }
         let (engine, spilled) = (self.engine, &self.prepared.spilled);
@@ -281,17 +291,17 @@ impl SpilledTerms<'_> {
             return Ok(met);
         }
         let found = spilled.find_key(|key, structure| engine.is_written_above(place, key, structure))?;
-        Ok(found.map(|(definition, key)| Met { definition, key }))
+        Ok(found.map(|(definition, key)| WriteConflict { definition, key }))
     }
 }
 
-impl AttachTerms for SpilledTerms<'_> {
+impl AttachPreconditions for SpilledPreconditions<'_> {
     fn prepare(&self) -> Result<()> {
         let (engine, open) = (self.engine, &self.prepared.handle.open);
         let place = open.place().expect("an optimistic transaction has a place");
         let (_, ranges) = self.prepared.asks();
         let recent = engine
-            .unwritten_until(place, &self.prepared.footprint, ranges)?
+            .validate_without_locks(place, &self.prepared.footprint, ranges)?
             .map_err(|met| conflict(engine, &met))?;
         if let Some(met) = self.spilled_key_written_above(place)? {
             return Err(conflict(engine, &met));
@@ -300,7 +310,7 @@ impl AttachTerms for SpilledTerms<'_> {
         Ok(())
     }
 
-    fn holds(&self) -> Result<Verdict> {
+    fn holds(&self) -> Result<ConditionVerdict> {
         let recent = self.recent.borrow();
         let place = recent.as_ref().expect("it was prepared").place();
         let (_, ranges) = self.prepared.asks();
@@ -312,15 +322,15 @@ impl AttachTerms for SpilledTerms<'_> {
             None => self.spilled_key_written_above(place)?,
         };
         let verdict = match met {
-            Some(_) => Verdict::Stop,
-            None => Verdict::Go,
+            Some(_) => ConditionVerdict::Stop,
+            None => ConditionVerdict::Go,
         };
         self.met.set(met);
         Ok(verdict)
     }
 }
 
-fn conflict(engine: &Engine, met: &Met) -> Error {
+fn conflict(engine: &Engine, met: &WriteConflict) -> Error {
     let (keyspace, key) = (met.definition.name(), engine.users_key(&met.key).1);
     Error::Conflict { keyspace, key }
 }

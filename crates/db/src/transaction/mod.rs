@@ -33,12 +33,12 @@
 //! - **T4** A transaction that has ended retains no versions and holds no locks.
 
 mod commit;
-mod locked;
+mod locked_walk;
 mod read;
 mod retry;
 mod savepoint;
 mod spill;
-mod spilled;
+mod spilled_writes;
 mod tracker;
 mod unordered;
 mod walk;
@@ -49,28 +49,28 @@ pub(crate) mod write_set;
 mod tests;
 
 pub use savepoint::Savepoint;
-pub use unordered::TransactionUnordered;
+pub use unordered::TransactionUnorderedScan;
 pub use walk::TransactionIter;
 
 use crate::db::Db;
-use crate::engine::{Ended, Engine, Entered, OpenTransaction, TransactionInfo};
+use crate::engine::{Engine, OpenTransaction, OperationGuard, TransactionEnd, TransactionInfo};
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
-use crate::locking::lock_manager::Mode;
+use crate::locking::lock_manager::RangeLockMode;
 use crate::options::{Concurrency, Isolation, TransactionOptions};
-use crate::schema::catalog::Definition;
+use crate::schema::catalog::KeyspaceDefinition;
 use crate::schema::format::{self, KeyspaceId, TreeKey};
-use crate::shared::Shared;
+use crate::shared::SharedStore;
 use crate::transaction::write_set::WriteSet;
 use alluvium_dictionary::range::KeyRange;
 use parking_lot::Mutex;
-use savepoint::Savepoints;
-use spilled::Spilled;
+use savepoint::SavepointStack;
+use spilled_writes::SpilledWrites;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tracker::Tracker;
+use tracker::ReadTracker;
 
 /// An atomic unit of reads and writes in any keyspaces of a store. Reads see the transaction's own
 /// writes; other readers see none of them before the commit.
@@ -94,34 +94,34 @@ use tracker::Tracker;
 /// ```
 pub struct Transaction {
     // Declared first: the transaction ends before the reference to the store is released.
-    handle: Handle,
-    shared: Arc<Shared>,
+    handle: TransactionHandle,
+    shared: Arc<SharedStore>,
     options: TransactionOptions,
     /// The newest writes, by keyspace.
     writes: BTreeMap<KeyspaceId, WriteSet>,
     /// Older writes, which exceeded the memory.
-    spilled: Spilled,
-    tracker: Mutex<Tracker>,
-    savepoints: Savepoints,
+    spilled: SpilledWrites,
+    tracker: Mutex<ReadTracker>,
+    savepoints: SavepointStack,
     /// Bytes of memory used by `writes`.
     in_memory: usize,
 }
 
 /// Keeps the transaction open in the engine. Dropping it rolls the transaction back.
-struct Handle {
+struct TransactionHandle {
     engine: Arc<Engine>,
     open: Arc<OpenTransaction>,
 }
 
-impl Handle {
-    fn end(&self, how: Ended) {
+impl TransactionHandle {
+    fn end(&self, how: TransactionEnd) {
         self.engine.end_transaction(&self.open, how);
     }
 }
 
-impl Drop for Handle {
+impl Drop for TransactionHandle {
     fn drop(&mut self) {
-        self.end(Ended::RolledBack);
+        self.end(TransactionEnd::RolledBack);
     }
 }
 
@@ -163,13 +163,13 @@ impl Db {
         let engine = Arc::clone(&shared.engine);
         let open = engine.begin_transaction(options);
         Transaction {
-            handle: Handle { engine, open },
+            handle: TransactionHandle { engine, open },
             shared: Arc::clone(shared),
             options: options.clone(),
             writes: BTreeMap::new(),
-            spilled: Spilled::default(),
-            tracker: Mutex::new(Tracker::default()),
-            savepoints: Savepoints::default(),
+            spilled: SpilledWrites::default(),
+            tracker: Mutex::new(ReadTracker::default()),
+            savepoints: SavepointStack::default(),
             in_memory: 0,
         }
     }
@@ -224,7 +224,7 @@ impl Transaction {
 
     /// Begins an operation on a keyspace. Until it ends, neither the store nor the timeout can end
     /// the transaction.
-    fn enter(&self, keyspace: &Keyspace) -> Result<Entered<'_>> {
+    fn enter(&self, keyspace: &Keyspace) -> Result<OperationGuard<'_>> {
         if keyspace.store_number() != self.shared.number() {
             return Err(Error::OtherStore);
         }
@@ -234,42 +234,42 @@ impl Transaction {
     }
 
     /// Like [`Transaction::enter`], without a keyspace.
-    fn enter_open(&self) -> Result<Entered<'_>> {
+    fn enter_open(&self) -> Result<OperationGuard<'_>> {
         self.engine().is_open()?;
         let open = &self.handle.open;
         if open.is_too_old() {
-            self.handle.end(Ended::TooOld);
+            self.handle.end(TransactionEnd::TooOld);
         }
         open.enter()
     }
 
     /// Locks a range until the transaction ends (T3). A transaction chosen as the victim of a
     /// deadlock has then ended. The caller must not be in an operation.
-    fn lock(&self, definition: &Definition, range: &KeyRange, mode: Mode) -> Result<()> {
+    fn lock(&self, definition: &KeyspaceDefinition, range: &KeyRange, mode: RangeLockMode) -> Result<()> {
         self.limit_locks(definition)?;
         self.acquire(range, mode)
     }
 
-    fn acquire(&self, range: &KeyRange, mode: Mode) -> Result<()> {
+    fn acquire(&self, range: &KeyRange, mode: RangeLockMode) -> Result<()> {
         let (most, open) = (self.options.lock_timeout, &self.handle.open);
         let timeout = open.time_left().map_or(most, |left| left.min(most));
         let locked = self.engine().lock(open.number, range, mode, timeout);
         if let Err(Error::Deadlock { .. }) = locked {
-            self.handle.end(Ended::Deadlock);
+            self.handle.end(TransactionEnd::Deadlock);
         }
         locked
     }
 
     /// Reduces the number of locks at the limit: one lock of the whole keyspace replaces all locks
     /// in it.
-    fn limit_locks(&self, definition: &Definition) -> Result<()> {
+    fn limit_locks(&self, definition: &KeyspaceDefinition) -> Result<()> {
         let (engine, number) = (self.engine(), self.number());
         let most = self.options.max_tracked;
         if engine.locks.held(number) < most {
             return Ok(());
         }
         let whole = KeyRange::new(&definition.prefix, Some(&definition.end));
-        self.acquire(&whole, Mode::Exclusive)?;
+        self.acquire(&whole, RangeLockMode::Exclusive)?;
         engine.locks.join(number, &whole);
         if engine.locks.held(number) < most {
             return Ok(());

@@ -1,19 +1,19 @@
 //! Point reads of a transaction.
 
 use super::Transaction;
-use super::spilled::Said;
-use crate::engine::{At, Tally, only};
+use super::spilled_writes::SpilledEffect;
+use crate::engine::{EngineCounter, ReadPosition, single_key_range};
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
-use crate::locking::fault::{Fault, is_planted};
-use crate::locking::lock_manager::Mode;
+use crate::locking::fault::{IsolationFault, is_planted};
+use crate::locking::lock_manager::RangeLockMode;
 use crate::read::value::Value;
 use crate::schema::format::TreeKey;
 use alluvium_dictionary::batch::LongValues;
 
 /// Purpose of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(super) enum ReadIntent {
     Read,
     /// The transaction will write to the key, or depends on it as if it did.
     Update,
@@ -27,7 +27,7 @@ impl Transaction {
     /// [`Error::TransactionTooOld`], [`Error::TransactionLimit`]. In a locking transaction also
     /// [`Error::Deadlock`] and [`Error::LockTimedOut`].
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.get_for(keyspace, key.as_ref(), Purpose::Read, LongValues::Read)
+        self.get_for(keyspace, key.as_ref(), ReadIntent::Read, LongValues::Read)
     }
 
     /// Returns whether a key has a value.
@@ -35,7 +35,7 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::get`].
     pub fn contains(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
-        let found = self.get_for(keyspace, key.as_ref(), Purpose::Read, LongValues::LeftOut)?;
+        let found = self.get_for(keyspace, key.as_ref(), ReadIntent::Read, LongValues::LeftOut)?;
         Ok(found.is_some())
     }
 
@@ -61,7 +61,7 @@ impl Transaction {
     /// As [`Transaction::get`]; [`Error::Conflict`] at once if the transaction is locking with
     /// snapshot isolation and the key was changed since the transaction began.
     pub fn get_for_update(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.get_for(keyspace, key.as_ref(), Purpose::Update, LongValues::Read)
+        self.get_for(keyspace, key.as_ref(), ReadIntent::Update, LongValues::Read)
     }
 
     /// Returns the value of a key. An omitted long value may be returned empty or as it is.
@@ -69,7 +69,7 @@ impl Transaction {
         &self,
         keyspace: &Keyspace,
         key: &[u8],
-        purpose: Purpose,
+        purpose: ReadIntent,
         long_values: LongValues,
     ) -> Result<Option<Value>> {
         let long_values = keyspace.without_operands(long_values);
@@ -79,14 +79,14 @@ impl Transaction {
             let _entered = self.enter(keyspace)?;
             let (engine, now_ms) = (self.engine(), self.handle.open.now_ms);
             let found = engine.get_by_clock(&key, keyspace.definition(), long_values, self.at(), now_ms)?;
-            engine.tallies.add([(Tally::Gets, 1)]);
+            engine.counters.add([(EngineCounter::Gets, 1)]);
             Ok(found.map(Value::new))
         };
         drop(self.enter(keyspace)?);
         let now_ms = self.handle.open.now_ms;
         let read = || self.spilled.over((keyspace, long_values), key, now_ms, read);
         match self.writes.get(&keyspace.number()) {
-            Some(own) if !is_planted(Fault::OwnWritesAreHidden) => own.own_or(key, read),
+            Some(own) if !is_planted(IsolationFault::OwnWritesAreHidden) => own.own_or(key, read),
             _ => read(),
         }
     }
@@ -110,17 +110,17 @@ impl Transaction {
             spilled.push(match is_asked {
                 true => self
                     .spilled
-                    .say((keyspace, LongValues::Read), key.as_ref(), now_ms)?,
+                    .effect_on((keyspace, LongValues::Read), key.as_ref(), now_ms)?,
                 // No older version affects the value.
-                false => Said::Value(None),
+                false => SpilledEffect::Value(None),
             });
         }
         let asked = keys.iter().zip(&spilled).filter(|(_, said)| said.asks_store());
         let names: Vec<TreeKey> = asked
             .map(|(key, _)| Transaction::tree_key(keyspace, key.as_ref()))
             .collect();
-        if !is_planted(Fault::MultiGetIsUntracked) {
-            self.depend_on(keyspace, &names, Purpose::Read)?;
+        if !is_planted(IsolationFault::MultiGetIsUntracked) {
+            self.depend_on(keyspace, &names, ReadIntent::Read)?;
         }
         let _entered = self.enter(keyspace)?;
         let engine = self.engine();
@@ -145,27 +145,30 @@ impl Transaction {
 
     /// Returns the sequence number to read at. A serializable locking transaction reads the newest
     /// visible version, which its locks keep current.
-    pub(super) fn at(&self) -> At {
-        if is_planted(Fault::ReadsAreNotRepeatable) {
-            return At::Now;
+    pub(super) fn at(&self) -> ReadPosition {
+        if is_planted(IsolationFault::ReadsAreNotRepeatable) {
+            return ReadPosition::Now;
         }
-        self.handle.open.place().map_or(At::Now, At::Kept)
+        self.handle
+            .open
+            .place()
+            .map_or(ReadPosition::Now, ReadPosition::Pinned)
     }
 
     /// Adds keys to the dependencies of the transaction before it reads them (T1).
-    pub(super) fn depend_on(&self, keyspace: &Keyspace, keys: &[TreeKey], purpose: Purpose) -> Result<()> {
+    pub(super) fn depend_on(&self, keyspace: &Keyspace, keys: &[TreeKey], purpose: ReadIntent) -> Result<()> {
         let definition = keyspace.definition();
-        let updates = purpose == Purpose::Update && !is_planted(Fault::UpdatesAreReads);
+        let updates = purpose == ReadIntent::Update && !is_planted(IsolationFault::UpdatesAreReads);
         if self.is_locking() {
             let mode = match updates {
-                true => Mode::Exclusive,
-                false => Mode::Shared,
+                true => RangeLockMode::Exclusive,
+                false => RangeLockMode::Shared,
             };
-            if !updates && (!self.is_serializable() || is_planted(Fault::LocksAreReleasedEarly)) {
+            if !updates && (!self.is_serializable() || is_planted(IsolationFault::LocksAreReleasedEarly)) {
                 return Ok(());
             }
             for key in keys {
-                self.lock(definition, &only(key), mode)?;
+                self.lock(definition, &single_key_range(key), mode)?;
                 if updates {
                     self.fail_if_changed(keyspace, key)?;
                 }
@@ -191,7 +194,7 @@ impl Transaction {
         let structure = keyspace.definition().structure;
         let changed = self.engine().is_written_above(place, key, structure)?;
         drop(entered);
-        if !changed || is_planted(Fault::FirstCommitterLoses) {
+        if !changed || is_planted(IsolationFault::FirstCommitterLoses) {
             return Ok(());
         }
         let (keyspace, key) = self.engine().users_key(key);

@@ -1,10 +1,10 @@
 //! Savepoints: marks to which a transaction can be rolled back.
 
 use super::Transaction;
-use super::spilled::SpilledMark;
-use super::tracker::Tracker;
+use super::spilled_writes::SpilledMark;
+use super::tracker::ReadTracker;
 use crate::error::{Error, Result};
-use crate::locking::fault::{Fault, is_planted};
+use crate::locking::fault::{IsolationFault, is_planted};
 use crate::schema::format::KeyspaceId;
 use crate::transaction::write_set::WriteSet;
 use std::collections::BTreeMap;
@@ -23,15 +23,15 @@ pub struct Savepoint {
 /// first sets aside the writes of the newest savepoint, with the journal that leads back to older
 /// ones. The period between two such spills is an era; each savepoint belongs to one.
 #[derive(Debug, Default)]
-pub(super) struct Savepoints {
-    marks: Vec<Marks>,
+pub(super) struct SavepointStack {
+    marks: Vec<SavepointMarks>,
     /// State set aside at the end of each era.
-    aside: Vec<Aside>,
+    aside: Vec<EraState>,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Marks {
+struct SavepointMarks {
     serial: u64,
     /// Number of eras that had ended when the savepoint was set.
     era: usize,
@@ -41,23 +41,23 @@ struct Marks {
 
 /// State of a transaction at the last savepoint of an era.
 #[derive(Debug)]
-struct Aside {
+struct EraState {
     writes: BTreeMap<KeyspaceId, WriteSet>,
     spilled: SpilledMark,
 }
 
-impl Marks {
+impl SavepointMarks {
     /// Rolls write sets back to the savepoint.
     fn undo(&self, sets: &mut BTreeMap<KeyspaceId, WriteSet>) {
         for (id, set) in sets {
-            if !is_planted(Fault::SavepointKeepsWrites) {
+            if !is_planted(IsolationFault::SavepointKeepsWrites) {
                 set.undo_to(self.sets.get(id).copied().unwrap_or(0));
             }
         }
     }
 }
 
-impl Savepoints {
+impl SavepointStack {
     /// Returns whether a savepoint of this era exists, which requires a journal.
     pub(super) fn lead_here(&self) -> bool {
         let newest = self.marks.last();
@@ -77,7 +77,7 @@ impl Savepoints {
         if let Some(newest) = self.marks.last().filter(|_| self.lead_here()) {
             newest.undo(sets);
             let writes = std::mem::take(sets);
-            self.aside.push(Aside { writes, spilled });
+            self.aside.push(EraState { writes, spilled });
         }
     }
 }
@@ -104,7 +104,7 @@ impl Transaction {
         let sets = self.writes.iter_mut().map(|(&id, set)| (id, set.mark()));
         let sets = sets.collect();
         let era = self.savepoints.aside.len();
-        self.savepoints.marks.push(Marks { serial, era, sets });
+        self.savepoints.marks.push(SavepointMarks { serial, era, sets });
         Savepoint {
             store: self.shared.number(),
             transaction: self.number(),
@@ -130,8 +130,8 @@ impl Transaction {
             self.spilled.take_back(aside.spilled);
         }
         savepoints.marks[index].undo(&mut self.writes);
-        if is_planted(Fault::SavepointForgetsReads) {
-            *self.tracker.get_mut() = Tracker::default();
+        if is_planted(IsolationFault::SavepointForgetsReads) {
+            *self.tracker.get_mut() = ReadTracker::default();
         }
         self.count_writes();
         Ok(())

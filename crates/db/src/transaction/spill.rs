@@ -1,8 +1,8 @@
 //! Memory limits of a transaction's writes, and spilling to runs.
 
 use super::Transaction;
-use super::spilled::too_much_memory;
-use crate::engine::Ended;
+use super::spilled_writes::too_much_memory;
+use crate::engine::TransactionEnd;
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
 use crate::options::{Concurrency, Isolation};
@@ -82,7 +82,7 @@ impl Transaction {
     pub(super) fn spill(&mut self) -> Result<()> {
         let open = Arc::clone(&self.handle.open);
         if open.is_too_old() {
-            self.handle.end(Ended::TooOld);
+            self.handle.end(TransactionEnd::TooOld);
         }
         let entered = open.enter()?;
         self.engine().health()?;

@@ -1,26 +1,26 @@
 //! Read dependencies of a transaction: keys and ranges.
 
 use crate::error::{Error, Result};
-use crate::locking::access_set::Footprint;
-use crate::schema::catalog::Definition;
+use crate::locking::access_set::AccessSet;
+use crate::schema::catalog::KeyspaceDefinition;
 use alluvium_dictionary::range::KeyRange;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Tracked reads.
 #[derive(Debug, Default)]
-pub(super) struct Tracker {
-    footprint: Footprint,
+pub(super) struct ReadTracker {
+    footprint: AccessSet,
     /// Open iterators. Until an iterator reports its progress, its whole range is tracked (T2).
-    walks: BTreeMap<u64, (Arc<Definition>, KeyRange)>,
+    walks: BTreeMap<u64, (Arc<KeyspaceDefinition>, KeyRange)>,
     next: u64,
 }
 
-impl Tracker {
+impl ReadTracker {
     /// Tracks keys.
     pub(super) fn add_points<'k>(
         &mut self,
-        definition: &Arc<Definition>,
+        definition: &Arc<KeyspaceDefinition>,
         keys: impl IntoIterator<Item = &'k [u8]>,
         most: usize,
     ) -> Result<()> {
@@ -31,10 +31,10 @@ impl Tracker {
         Ok(())
     }
 
-    /// Tracks the range of an iterator until [`Tracker::end_walk`].
+    /// Tracks the range of an iterator until [`ReadTracker::end_walk`].
     pub(super) fn begin_walk(
         &mut self,
-        definition: &Arc<Definition>,
+        definition: &Arc<KeyspaceDefinition>,
         range: &KeyRange,
         most: usize,
     ) -> Result<u64> {
@@ -55,7 +55,7 @@ impl Tracker {
     }
 
     /// Tracks a range that the transaction writes to.
-    pub(super) fn add_range(&mut self, definition: &Arc<Definition>, range: &KeyRange) {
+    pub(super) fn add_range(&mut self, definition: &Arc<KeyspaceDefinition>, range: &KeyRange) {
         self.footprint.add_range(definition, range);
     }
 
@@ -81,7 +81,7 @@ impl Tracker {
     }
 
     /// Returns all tracked reads. Iterators that were not dropped count with their whole range.
-    pub(super) fn into_footprint(mut self) -> Footprint {
+    pub(super) fn into_footprint(mut self) -> AccessSet {
         for (definition, range) in self.walks.values() {
             self.footprint.add_range(definition, range);
         }

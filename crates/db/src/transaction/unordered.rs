@@ -1,42 +1,42 @@
 //! Unordered iterators that include a transaction's own writes.
 
 use super::Transaction;
-use super::read::Purpose;
-use super::spilled::{Said, SpilledWalk};
+use super::read::ReadIntent;
+use super::spilled_writes::{SpilledEffect, SpilledWalk};
 use crate::error::Result;
 use crate::keyspace::Keyspace;
-use crate::locking::lock_manager::Mode;
-use crate::read::pin::Pinned;
-use crate::read::unordered::Unordered;
+use crate::locking::lock_manager::RangeLockMode;
+use crate::read::pin::SnapshotPin;
+use crate::read::unordered::UnorderedScan;
 use crate::read::value::Value;
-use crate::transaction::write_set::{End, Own, Upper};
+use crate::transaction::write_set::{IterEnd, OverlayLayer, WriteSetLayer};
 use alluvium_dictionary::batch::LongValues;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
 /// A key and its value.
-type Pair = (Vec<u8>, Value);
+type KeyValuePair = (Vec<u8>, Value);
 
 /// An iterator over all keys and values of a keyspace as a transaction sees them, each once. The
 /// transaction depends on the whole keyspace.
-pub struct TransactionUnordered<'t> {
+pub struct TransactionUnorderedScan<'t> {
     transaction: &'t Transaction,
     keyspace: Keyspace,
     /// Sources in the order of iteration; `None` before the first step.
-    sources: Option<Sources<'t>>,
+    sources: Option<UnorderedSources<'t>>,
     long_values: LongValues,
     is_over: bool,
 }
 
 /// The transaction's view, by source.
-struct Sources<'t> {
-    own: Option<Own<'t>>,
+struct UnorderedSources<'t> {
+    own: Option<WriteSetLayer<'t>>,
     spilled: Option<SpilledWalk>,
-    store: Unordered,
+    store: UnorderedScan,
 }
 
-impl fmt::Debug for TransactionUnordered<'_> {
+impl fmt::Debug for TransactionUnorderedScan<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TransactionUnordered")
             .field("keyspace", &self.keyspace.name())
@@ -65,8 +65,8 @@ impl Transaction {
     /// # Ok::<(), alluvium::Error>(())
     /// ```
     #[must_use]
-    pub fn unordered(&self, keyspace: &Keyspace) -> TransactionUnordered<'_> {
-        TransactionUnordered {
+    pub fn unordered(&self, keyspace: &Keyspace) -> TransactionUnorderedScan<'_> {
+        TransactionUnorderedScan {
             transaction: self,
             keyspace: keyspace.clone(),
             sources: None,
@@ -83,7 +83,7 @@ impl Transaction {
         }
         let (definition, whole) = (keyspace.definition(), keyspace.whole());
         if self.is_locking() {
-            return self.lock(definition, &whole, Mode::Shared);
+            return self.lock(definition, &whole, RangeLockMode::Shared);
         }
         let mut tracker = self.tracker.lock();
         let walk = tracker.begin_walk(definition, &whole, self.options.max_tracked)?;
@@ -92,20 +92,20 @@ impl Transaction {
         Ok(())
     }
 
-    fn sources(&self, keyspace: &Keyspace, long_values: LongValues) -> Result<Sources<'_>> {
+    fn sources(&self, keyspace: &Keyspace, long_values: LongValues) -> Result<UnorderedSources<'_>> {
         self.depend_on_all(keyspace)?;
         let now_ms = self.handle.open.now_ms;
         let _entered = self.enter(keyspace)?;
         let pinned = match self.handle.open.place() {
-            Some(place) => Pinned::at(&self.shared, place),
+            Some(place) => SnapshotPin::at(&self.shared, place),
             // Under the lock, the newest version is current.
-            None => Pinned::now(&self.shared),
+            None => SnapshotPin::now(&self.shared),
         };
         let all = (Bound::Unbounded, Bound::Unbounded);
         let own = self.writes.get(&keyspace.number());
-        let store = Unordered::new(keyspace.handle(), Some(Arc::new(pinned.by_clock(now_ms))));
-        Ok(Sources {
-            own: own.map(|own| Own::new(own, all)),
+        let store = UnorderedScan::new(keyspace.handle(), Some(Arc::new(pinned.by_clock(now_ms))));
+        Ok(UnorderedSources {
+            own: own.map(|own| WriteSetLayer::new(own, all)),
             spilled: self.spilled.walk(keyspace, &keyspace.whole(), now_ms)?,
             store: match long_values {
                 LongValues::Read => store,
@@ -127,38 +127,38 @@ impl Transaction {
         }
         let said = self
             .spilled
-            .say((keyspace, LongValues::LeftOut), key, self.handle.open.now_ms)?;
-        Ok(!matches!(said, Said::Nothing))
+            .effect_on((keyspace, LongValues::LeftOut), key, self.handle.open.now_ms)?;
+        Ok(!matches!(said, SpilledEffect::Nothing))
     }
 }
 
 /// Removes and returns the next key of a source of writes.
-fn next_key(writes: &mut Option<impl Upper>) -> Result<Option<Vec<u8>>> {
+fn next_key(writes: &mut Option<impl OverlayLayer>) -> Result<Option<Vec<u8>>> {
     let Some(upper) = writes else {
         return Ok(None);
     };
-    let key = upper.peek(End::Front)?.map(<[u8]>::to_vec);
+    let key = upper.peek(IterEnd::Front)?.map(<[u8]>::to_vec);
     match key {
-        Some(_) => drop(upper.take(End::Front, None)?),
+        Some(_) => drop(upper.take(IterEnd::Front, None)?),
         None => *writes = None,
     }
     Ok(key)
 }
 
-impl<'t> TransactionUnordered<'t> {
+impl<'t> TransactionUnorderedScan<'t> {
     /// Returns values longer than 1 KiB as empty values, and does not read values outside leaves
-    /// unless merge operands may depend on them: see [`Unordered::without_long_values`].
+    /// unless merge operands may depend on them: see [`UnorderedScan::without_long_values`].
     #[must_use]
-    pub fn without_long_values(mut self) -> TransactionUnordered<'t> {
+    pub fn without_long_values(mut self) -> TransactionUnorderedScan<'t> {
         self.long_values = LongValues::LeftOut;
         self.sources = None;
         self
     }
 
-    fn step(&mut self) -> Result<Option<Pair>> {
+    fn step(&mut self) -> Result<Option<KeyValuePair>> {
         let (transaction, keyspace) = (self.transaction, &self.keyspace);
         let long_values = self.long_values;
-        let read = |key: &[u8]| transaction.get_for(keyspace, key, Purpose::Read, long_values);
+        let read = |key: &[u8]| transaction.get_for(keyspace, key, ReadIntent::Read, long_values);
         let shown = |value: Value| value.shown(long_values);
         let sources = match &mut self.sources {
             Some(sources) => sources,
@@ -187,8 +187,8 @@ impl<'t> TransactionUnordered<'t> {
     }
 }
 
-impl Iterator for TransactionUnordered<'_> {
-    type Item = Result<Pair>;
+impl Iterator for TransactionUnorderedScan<'_> {
+    type Item = Result<KeyValuePair>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.is_over {

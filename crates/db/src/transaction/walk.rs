@@ -1,25 +1,25 @@
 //! Iterators that overlay a transaction's own writes on the store.
 
 use super::Transaction;
-use super::locked::LockedWalk;
-use super::spilled::SpilledWalk;
+use super::locked_walk::LockedWalk;
+use super::spilled_writes::SpilledWalk;
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
-use crate::locking::fault::{Fault, is_planted};
+use crate::locking::fault::{IsolationFault, is_planted};
 use crate::read::iter::{self, Iter};
-use crate::read::pin::Pinned;
+use crate::read::pin::SnapshotPin;
 use crate::read::value::Value;
-use crate::transaction::write_set::{BaseWalk, Overlay, Own, slices};
+use crate::transaction::write_set::{BaseWalk, OverlayIter, WriteSetLayer, slices};
 use alluvium_dictionary::range::KeyRange;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 /// A key and its value.
-type Pair = (Vec<u8>, Value);
+type KeyValuePair = (Vec<u8>, Value);
 
 /// Iterator below the transaction's own writes.
-pub(super) enum Base<'t> {
+pub(super) enum StoreWalk<'t> {
     /// Reads the snapshot of the transaction.
     Then(Box<Iter>),
     /// Reads the newest versions, under locks.
@@ -28,34 +28,34 @@ pub(super) enum Base<'t> {
     Failed(Option<Error>),
 }
 
-impl BaseWalk for Base<'_> {
+impl BaseWalk for StoreWalk<'_> {
     fn leave_out_long_values(&mut self) {
         match self {
-            Base::Then(iter) => iter.leave_out_long_values(),
-            Base::Locked(walk) => walk.leave_out_long_values(),
-            Base::Failed(_) => {}
+            StoreWalk::Then(iter) => iter.leave_out_long_values(),
+            StoreWalk::Locked(walk) => walk.leave_out_long_values(),
+            StoreWalk::Failed(_) => {}
         }
     }
 }
 
-impl Iterator for Base<'_> {
-    type Item = Result<Pair>;
+impl Iterator for StoreWalk<'_> {
+    type Item = Result<KeyValuePair>;
 
     fn next(&mut self) -> Option<Self::Item> {
         match self {
-            Base::Then(iter) => iter.next(),
-            Base::Locked(walk) => walk.next(),
-            Base::Failed(error) => error.take().map(Err),
+            StoreWalk::Then(iter) => iter.next(),
+            StoreWalk::Locked(walk) => walk.next(),
+            StoreWalk::Failed(error) => error.take().map(Err),
         }
     }
 }
 
-impl DoubleEndedIterator for Base<'_> {
+impl DoubleEndedIterator for StoreWalk<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
         match self {
-            Base::Then(iter) => iter.next_back(),
-            Base::Locked(walk) => walk.next_back(),
-            Base::Failed(error) => error.take().map(Err),
+            StoreWalk::Then(iter) => iter.next_back(),
+            StoreWalk::Locked(walk) => walk.next_back(),
+            StoreWalk::Failed(error) => error.take().map(Err),
         }
     }
 }
@@ -65,7 +65,7 @@ impl DoubleEndedIterator for Base<'_> {
 pub struct TransactionIter<'t> {
     transaction: &'t Transaction,
     keyspace: Keyspace,
-    overlay: Overlay<Overlay<Base<'t>, SpilledWalk>, Own<'t>>,
+    overlay: OverlayIter<OverlayIter<StoreWalk<'t>, SpilledWalk>, WriteSetLayer<'t>>,
     /// The range in tree keys.
     range: KeyRange,
     /// Identifier in the tracker, once the iterator has moved.
@@ -118,15 +118,15 @@ impl Transaction {
         let definition = keyspace.definition();
         let range = iter::bounds::<&[u8]>(definition, &bounds);
         let base = match self.spilled.walk(keyspace, &range, self.handle.open.now_ms) {
-            Ok(spilled) => Overlay::new(spilled, self.base(keyspace, &range)),
-            Err(error) => Overlay::new(None, Base::Failed(Some(error))),
+            Ok(spilled) => OverlayIter::new(spilled, self.base(keyspace, &range)),
+            Err(error) => OverlayIter::new(None, StoreWalk::Failed(Some(error))),
         };
         let own = self.writes.get(&keyspace.number());
-        let own = own.filter(|_| !is_planted(Fault::WalksMissOwnWrites));
+        let own = own.filter(|_| !is_planted(IsolationFault::WalksMissOwnWrites));
         TransactionIter {
             transaction: self,
             keyspace: keyspace.clone(),
-            overlay: Overlay::new(own.map(|own| Own::new(own, bounds)), base),
+            overlay: OverlayIter::new(own.map(|own| WriteSetLayer::new(own, bounds)), base),
             range,
             tracked: None,
             front: None,
@@ -144,26 +144,26 @@ impl Transaction {
         self.range::<&[u8]>(keyspace, (Bound::Included(prefix), high))
     }
 
-    fn base(&self, keyspace: &Keyspace, range: &KeyRange) -> Base<'_> {
+    fn base(&self, keyspace: &Keyspace, range: &KeyRange) -> StoreWalk<'_> {
         if let Err(error) = keyspace.definition().require_order() {
-            return Base::Failed(Some(error));
+            return StoreWalk::Failed(Some(error));
         }
         let _entered = match self.enter(keyspace) {
             Ok(entered) => entered,
-            Err(error) => return Base::Failed(Some(error)),
+            Err(error) => return StoreWalk::Failed(Some(error)),
         };
         let Some(place) = self.handle.open.place() else {
-            return Base::Locked(LockedWalk::new(self, keyspace, range.clone()));
+            return StoreWalk::Locked(LockedWalk::new(self, keyspace, range.clone()));
         };
-        let pinned = Pinned::at(&self.shared, place).by_clock(self.handle.open.now_ms);
+        let pinned = SnapshotPin::at(&self.shared, place).by_clock(self.handle.open.now_ms);
         let iter = Iter::new(keyspace.handle(), range.clone(), Some(Arc::new(pinned)));
-        Base::Then(Box::new(iter))
+        StoreWalk::Then(Box::new(iter))
     }
 }
 
 /// An end of an iterator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum WalkEnd {
     Front,
     Back,
 }
@@ -191,7 +191,7 @@ impl<'t> TransactionIter<'t> {
         self
     }
 
-    fn step(&mut self, end: End) -> Option<Result<Pair>> {
+    fn step(&mut self, end: WalkEnd) -> Option<Result<KeyValuePair>> {
         if self.is_over {
             return None;
         }
@@ -201,15 +201,15 @@ impl<'t> TransactionIter<'t> {
             return Some(Err(error));
         }
         let next = match end {
-            End::Front => self.overlay.next(),
-            End::Back => self.overlay.next_back(),
+            WalkEnd::Front => self.overlay.next(),
+            WalkEnd::Back => self.overlay.next_back(),
         };
         match &next {
             None => self.is_over = true,
             Some(Ok((key, _))) => {
                 let last = match end {
-                    End::Front => &mut self.front,
-                    End::Back => &mut self.back,
+                    WalkEnd::Front => &mut self.front,
+                    WalkEnd::Back => &mut self.back,
                 };
                 let last = last.get_or_insert_default();
                 last.clear();
@@ -244,15 +244,15 @@ impl<'t> TransactionIter<'t> {
             let behind = [&key[..], &[0]].concat();
             KeyRange::new(low, Some(&behind))
         };
-        if self.is_over && !is_planted(Fault::EndOfWalkIsUntracked) {
+        if self.is_over && !is_planted(IsolationFault::EndOfWalkIsUntracked) {
             return vec![self.range.clone()];
         }
-        if is_planted(Fault::PartOfWalkIsUntracked) {
+        if is_planted(IsolationFault::PartOfWalkIsUntracked) {
             return Vec::new();
         }
         let front = self.front.as_ref().map(upto);
         let back = self.back.as_ref().map(|key| KeyRange::new(key, high));
-        let back = back.filter(|_| !is_planted(Fault::BackwardWalkIsUntracked));
+        let back = back.filter(|_| !is_planted(IsolationFault::BackwardWalkIsUntracked));
         front.into_iter().chain(back).collect()
     }
 }
@@ -268,15 +268,15 @@ impl Drop for TransactionIter<'_> {
 }
 
 impl Iterator for TransactionIter<'_> {
-    type Item = Result<Pair>;
+    type Item = Result<KeyValuePair>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.step(End::Front)
+        self.step(WalkEnd::Front)
     }
 }
 
 impl DoubleEndedIterator for TransactionIter<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.step(End::Back)
+        self.step(WalkEnd::Back)
     }
 }

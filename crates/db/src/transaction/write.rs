@@ -1,12 +1,12 @@
 //! Writes of a transaction.
 
 use super::Transaction;
-use super::read::Purpose;
-use crate::engine::only;
+use super::read::ReadIntent;
+use crate::engine::single_key_range;
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
-use crate::locking::fault::{Fault, is_planted};
-use crate::locking::lock_manager::Mode;
+use crate::locking::fault::{IsolationFault, is_planted};
+use crate::locking::lock_manager::RangeLockMode;
 use crate::read::iter;
 use crate::read::value::Value;
 use crate::transaction::write_set::WriteSet;
@@ -130,9 +130,9 @@ impl Transaction {
         new: Option<&[u8]>,
     ) -> Result<bool> {
         let key = checked_key(key.as_ref())?;
-        let found = match is_planted(Fault::CompareAndSetIsUntracked) {
+        let found = match is_planted(IsolationFault::CompareAndSetIsUntracked) {
             true => self.get_untracked(keyspace, key)?,
-            false => self.get_for(keyspace, key, Purpose::Update, LongValues::Read)?,
+            false => self.get_for(keyspace, key, ReadIntent::Update, LongValues::Read)?,
         };
         if found.as_deref() != expected {
             return Ok(false);
@@ -166,16 +166,16 @@ impl Transaction {
         self.admit(keyspace, key.len() + bytes)?;
         if self.is_locking() {
             let key = Transaction::tree_key(keyspace, key);
-            self.lock_write(keyspace, &only(&key))?;
+            self.lock_write(keyspace, &single_key_range(&key))?;
             self.fail_if_changed(keyspace, &key)?;
         }
         self.change(keyspace, change)
     }
 
     fn lock_write(&self, keyspace: &Keyspace, range: &KeyRange) -> Result<()> {
-        let mode = match is_planted(Fault::WritesLockShared) {
-            true => Mode::Shared,
-            false => Mode::Exclusive,
+        let mode = match is_planted(IsolationFault::WritesLockShared) {
+            true => RangeLockMode::Shared,
+            false => RangeLockMode::Exclusive,
         };
         self.lock(keyspace.definition(), range, mode)
     }

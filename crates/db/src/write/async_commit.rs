@@ -3,13 +3,13 @@
 //! One thread of the store commits the writes of futures. It commits all writes that have arrived
 //! before it syncs, so that the durable writes of a round share one sync.
 //!
-//! *Read in this order*: [`Committer`], then [`Write`](crate::Write) in `read/futures/`.
+//! *Read in this order*: [`AsyncCommitter`], then [`Write`](crate::Write) in `read/futures/`.
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::options::Durability;
 use crate::write::batch::WriteBatch;
-use alluvium_base::Sequence;
+use alluvium_base::SequenceNumber;
 use parking_lot::{Condvar, Mutex};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -33,24 +33,24 @@ pub(crate) fn is_here() -> bool {
 
 /// The committer thread and its queue. The thread is started by the first write.
 #[derive(Clone, Debug)]
-pub(crate) struct Committer(Arc<Queue>);
+pub(crate) struct AsyncCommitter(Arc<AsyncCommitQueue>);
 
 #[derive(Debug)]
-struct Queue {
+struct AsyncCommitQueue {
     engine: Arc<Engine>,
-    state: Mutex<State>,
+    state: Mutex<AsyncCommitState>,
     arrived: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct AsyncCommitState {
     /// Submitted writes, oldest first.
-    promises: VecDeque<Promise>,
-    phase: Phase,
+    promises: VecDeque<CompletionGuard>,
+    phase: CommitThreadPhase,
 }
 
 #[derive(Debug, Default)]
-enum Phase {
+enum CommitThreadPhase {
     /// No thread is running: none was needed yet, or it panicked.
     #[default]
     Idle,
@@ -60,56 +60,56 @@ enum Phase {
 }
 
 /// Commits with a given durability, and returns the sequence number of its last write.
-type Run = Box<dyn FnOnce(Durability) -> Result<Sequence> + Send>;
+type DeferredCommit = Box<dyn FnOnce(Durability) -> Result<SequenceNumber> + Send>;
 
 /// A commit to be executed.
-pub(crate) enum Job {
+pub(crate) enum CommitJob {
     Batch(WriteBatch),
     /// A function that commits. It must not hold a handle of the store, because the thread that
     /// runs it cannot close the store.
     Deferred {
         durability: Durability,
-        run: Run,
+        run: DeferredCommit,
     },
 }
 
-impl fmt::Debug for Job {
+impl fmt::Debug for CommitJob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Job").finish_non_exhaustive()
     }
 }
 
-impl Job {
+impl CommitJob {
     fn durability(&self) -> Option<Durability> {
         match self {
-            Job::Batch(batch) => batch.durability,
-            Job::Deferred { durability, .. } => Some(*durability),
+            CommitJob::Batch(batch) => batch.durability,
+            CommitJob::Deferred { durability, .. } => Some(*durability),
         }
     }
 
-    fn run(self, engine: &Engine, durability: Durability) -> Result<Sequence> {
+    fn run(self, engine: &Engine, durability: Durability) -> Result<SequenceNumber> {
         match self {
-            Job::Batch(batch) => engine.commit(&batch.commit, batch.owners(), durability),
-            Job::Deferred { run, .. } => run(durability),
+            CommitJob::Batch(batch) => engine.commit(&batch.commit, batch.owners(), durability),
+            CommitJob::Deferred { run, .. } => run(durability),
         }
     }
 }
 
 /// A submitted write and its result.
 #[derive(Debug, Default)]
-pub(crate) struct Outcome(Mutex<Settled>);
+pub(crate) struct SubmittedWrite(Mutex<SubmissionState>);
 
 #[derive(Debug, Default)]
-struct Settled {
+struct SubmissionState {
     /// The write, until the thread starts it.
-    job: Option<Box<Job>>,
+    job: Option<Box<CommitJob>>,
     result: Option<Result<()>>,
     waker: Option<Waker>,
 }
 
-impl Outcome {
-    fn new(job: Box<Job>, waker: &Waker) -> Outcome {
-        Outcome(Mutex::new(Settled {
+impl SubmittedWrite {
+    fn new(job: Box<CommitJob>, waker: &Waker) -> SubmittedWrite {
+        SubmittedWrite(Mutex::new(SubmissionState {
             job: Some(job),
             result: None,
             waker: Some(waker.clone()),
@@ -136,7 +136,7 @@ impl Outcome {
     }
 
     /// Removes and returns the write; `None` if its future was dropped.
-    fn begin(&self) -> Option<Box<Job>> {
+    fn begin(&self) -> Option<Box<CommitJob>> {
         self.0.lock().job.take()
     }
 
@@ -152,9 +152,9 @@ impl Outcome {
     }
 }
 
-impl Committer {
-    pub(crate) fn new(engine: &Arc<Engine>) -> Committer {
-        Committer(Arc::new(Queue {
+impl AsyncCommitter {
+    pub(crate) fn new(engine: &Arc<Engine>) -> AsyncCommitter {
+        AsyncCommitter(Arc::new(AsyncCommitQueue {
             engine: Arc::clone(engine),
             state: Mutex::default(),
             arrived: Condvar::new(),
@@ -163,27 +163,27 @@ impl Committer {
 
     /// Submits a write and registers the waker of its task. The write fails at once if no thread
     /// can run.
-    pub(crate) fn submit(&self, job: Box<Job>, waker: &Waker) -> Arc<Outcome> {
-        let outcome = Arc::new(Outcome::new(job, waker));
-        self.enqueue(Promise(Some(Arc::clone(&outcome))));
+    pub(crate) fn submit(&self, job: Box<CommitJob>, waker: &Waker) -> Arc<SubmittedWrite> {
+        let outcome = Arc::new(SubmittedWrite::new(job, waker));
+        self.enqueue(CompletionGuard(Some(Arc::clone(&outcome))));
         outcome
     }
 
-    fn enqueue(&self, promise: Promise) {
+    fn enqueue(&self, promise: CompletionGuard) {
         let mut state = self.0.state.lock();
         match state.phase {
-            Phase::Running(_) => {}
-            Phase::Stopped => {
+            CommitThreadPhase::Running(_) => {}
+            CommitThreadPhase::Stopped => {
                 drop(state);
                 return promise.keep(Err(Error::Closed));
             }
-            Phase::Idle => {
+            CommitThreadPhase::Idle => {
                 let queue = Arc::clone(&self.0);
                 let started = std::thread::Builder::new()
                     .name("alluvium-commit".to_owned())
                     .spawn(move || queue.run());
                 match started {
-                    Ok(thread) => state.phase = Phase::Running(thread),
+                    Ok(thread) => state.phase = CommitThreadPhase::Running(thread),
                     Err(error) => {
                         drop(state);
                         let cause = format!("no thread could be started for asynchronous writes: {error}");
@@ -199,9 +199,9 @@ impl Committer {
 
     /// Commits all submitted writes, and ends the thread.
     pub(crate) fn stop(&self) {
-        let before = std::mem::replace(&mut self.0.state.lock().phase, Phase::Stopped);
+        let before = std::mem::replace(&mut self.0.state.lock().phase, CommitThreadPhase::Stopped);
         self.0.arrived.notify_one();
-        if let Phase::Running(thread) = before
+        if let CommitThreadPhase::Running(thread) = before
             && thread.join().is_err()
         {
             tracing::error!("the thread that commits asynchronous writes has panicked");
@@ -209,15 +209,15 @@ impl Committer {
     }
 }
 
-impl Queue {
+impl AsyncCommitQueue {
     fn run(&self) {
         COMMITS.set(true);
-        let _ending = Ending(self);
+        let _ending = CommitThreadGuard(self);
         loop {
-            let round: Vec<Promise> = {
+            let round: Vec<CompletionGuard> = {
                 let mut state = self.state.lock();
                 while state.promises.is_empty() {
-                    if matches!(state.phase, Phase::Stopped) {
+                    if matches!(state.phase, CommitThreadPhase::Stopped) {
                         return;
                     }
                     self.arrived.wait(&mut state);
@@ -230,8 +230,8 @@ impl Queue {
     }
 
     /// Commits a round of writes, and syncs once for the durable ones.
-    fn commit(&self, round: Vec<Promise>) {
-        let mut durable: Vec<(Promise, Sequence)> = Vec::new();
+    fn commit(&self, round: Vec<CompletionGuard>) {
+        let mut durable: Vec<(CompletionGuard, SequenceNumber)> = Vec::new();
         for promise in round {
             let Some(job) = promise.begin() else {
                 continue;
@@ -262,10 +262,10 @@ impl Queue {
 /// The obligation to report the result of a write. If it is dropped, as by a panic of the thread,
 /// the future fails.
 #[derive(Debug)]
-struct Promise(Option<Arc<Outcome>>);
+struct CompletionGuard(Option<Arc<SubmittedWrite>>);
 
-impl Promise {
-    fn begin(&self) -> Option<Box<Job>> {
+impl CompletionGuard {
+    fn begin(&self) -> Option<Box<CommitJob>> {
         self.0.as_ref().and_then(|outcome| outcome.begin())
     }
 
@@ -276,7 +276,7 @@ impl Promise {
     }
 }
 
-impl Drop for Promise {
+impl Drop for CompletionGuard {
     fn drop(&mut self) {
         if let Some(outcome) = self.0.take() {
             let cause = "the thread that commits asynchronous writes has ended".to_owned();
@@ -286,13 +286,13 @@ impl Drop for Promise {
 }
 
 /// Fails the queued writes if the thread panics. The next write starts a new thread.
-struct Ending<'q>(&'q Queue);
+struct CommitThreadGuard<'q>(&'q AsyncCommitQueue);
 
-impl Drop for Ending<'_> {
+impl Drop for CommitThreadGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
-        if let Phase::Running(_) = state.phase {
-            state.phase = Phase::Idle;
+        if let CommitThreadPhase::Running(_) = state.phase {
+            state.phase = CommitThreadPhase::Idle;
         }
         let left = std::mem::take(&mut state.promises);
         drop(state);
@@ -314,13 +314,13 @@ mod tests {
     fn a_write_of_a_thread_that_panics_fails_and_the_next_one_starts_another() {
         let db = small().in_memory().unwrap();
         let seas = db.keyspace("seas").unwrap();
-        let outcome = Arc::new(Outcome::default());
+        let outcome = Arc::new(SubmittedWrite::default());
         // The round is lost, as after a panic in the middle of it.
         let queue = Arc::clone(&seas.shared().committer.0);
-        let promise = Promise(Some(Arc::clone(&outcome)));
+        let promise = CompletionGuard(Some(Arc::clone(&outcome)));
         queue.state.lock().promises.push_back(promise);
         let panicked = std::thread::spawn(move || {
-            let _ending = Ending(&queue);
+            let _ending = CommitThreadGuard(&queue);
             panic!("injected by a test");
         });
         assert!(panicked.join().is_err());
@@ -342,7 +342,7 @@ mod tests {
         assert!(matches!(late, Err(Error::Closed)), "{late:?}");
         assert!(matches!(
             seas.shared().committer.0.state.lock().phase,
-            Phase::Stopped
+            CommitThreadPhase::Stopped
         ));
     }
 }

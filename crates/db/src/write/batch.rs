@@ -1,11 +1,11 @@
 //! Atomic batches of writes.
 
-use crate::engine::Commit;
+use crate::engine::CommitRecord;
 use crate::error::{Error, Result};
 use crate::options::Durability;
-use crate::schema::catalog::{Definition, Members, Owners};
+use crate::schema::catalog::{BatchKeyspaces, CommitKeyspaces, KeyspaceDefinition};
 use crate::schema::format;
-use alluvium_base::Kind;
+use alluvium_base::MessageKind;
 use std::time::SystemTime;
 
 /// Maximum key length in bytes.
@@ -36,12 +36,12 @@ pub const MAX_VALUE: usize = alluvium_storage::log::MAX_PAYLOAD as usize - MAX_K
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct WriteBatch {
-    pub(crate) commit: Commit<'static>,
+    pub(crate) commit: CommitRecord<'static>,
     pub(crate) durability: Option<Durability>,
     /// Number of the store that the batch belongs to; `None` before the first write.
     pub(crate) store: Option<usize>,
     /// Keyspaces that the batch writes to.
-    pub(crate) members: Members,
+    pub(crate) members: BatchKeyspaces,
 }
 
 impl WriteBatch {
@@ -73,30 +73,30 @@ impl WriteBatch {
     /// Removes all writes and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.commit.record.clear();
-        self.commit = Commit {
+        self.commit = CommitRecord {
             record: std::mem::take(&mut self.commit.record),
-            ..Commit::default()
+            ..CommitRecord::default()
         };
         self.store = None;
-        self.members = Members::default();
+        self.members = BatchKeyspaces::default();
     }
 
     /// Returns the keyspaces that the batch writes to.
-    pub(crate) fn owners(&self) -> Owners<'_> {
-        Owners::Batch(&self.members)
+    pub(crate) fn owners(&self) -> CommitKeyspaces<'_> {
+        CommitKeyspaces::Batch(&self.members)
     }
 }
 
 /// Minimum size in bytes of an operand that a commit of one write borrows instead of copying.
 const LENT: usize = 64 << 10;
 
-impl<'a> Commit<'a> {
+impl<'a> CommitRecord<'a> {
     /// Adds the only write of the commit. A long operand is borrowed.
     pub(crate) fn add_only(
         &mut self,
         prefix: &[u8],
         key: &[u8],
-        kind: Kind,
+        kind: MessageKind,
         expires_ms: u64,
         operand: &'a [u8],
     ) {
@@ -109,13 +109,20 @@ impl<'a> Commit<'a> {
     }
 
     /// Adds a write of one key.
-    pub(crate) fn add(&mut self, prefix: &[u8], key: &[u8], kind: Kind, expires_ms: u64, operand: &[u8]) {
+    pub(crate) fn add(
+        &mut self,
+        prefix: &[u8],
+        key: &[u8],
+        kind: MessageKind,
+        expires_ms: u64,
+        operand: &[u8],
+    ) {
         format::encode_one(&mut self.record, prefix, key, kind, expires_ms, operand);
         self.note(kind);
     }
 
     /// Appends the writes of another commit.
-    pub(crate) fn append(&mut self, other: &Commit<'_>) {
+    pub(crate) fn append(&mut self, other: &CommitRecord<'_>) {
         assert!(other.tail.is_empty(), "what is added stands in one piece");
         self.record.extend_from_slice(&other.record);
         self.count += other.count;
@@ -125,10 +132,10 @@ impl<'a> Commit<'a> {
         self.grows |= other.grows;
     }
 
-    fn note(&mut self, kind: Kind) {
+    fn note(&mut self, kind: MessageKind) {
         self.count += 1;
         self.kinds[kind as usize] += 1;
-        self.grows |= kind != Kind::Delete;
+        self.grows |= kind != MessageKind::Delete;
     }
 }
 
@@ -143,7 +150,7 @@ pub(crate) fn checked_key(key: &[u8]) -> Result<&[u8]> {
 }
 
 /// Checks a key that is written to a keyspace, which may have a lower limit than [`MAX_KEY`].
-pub(crate) fn checked_key_of<'k>(definition: &Definition, key: &'k [u8]) -> Result<&'k [u8]> {
+pub(crate) fn checked_key_of<'k>(definition: &KeyspaceDefinition, key: &'k [u8]) -> Result<&'k [u8]> {
     let checked_key = checked_key(key)?;
     checked("a key in pages", checked_key, definition.longest_key)
 }

@@ -1,12 +1,12 @@
 //! Tiers added to an open store.
 
 use crate::tiers::{create, fill, is_whole, places, small};
-use alluvium::simulation::{OpenIn as _, Scale, Simulated as _};
+use alluvium::simulation::{DirectoryOpener as _, SimulationOperations as _, StoreScale};
 use alluvium::{Db, Options, TierOptions};
 use alluvium_device::file::FileDirectory;
-use alluvium_device::simulated::{SimDirectory, Survival};
+use alluvium_device::simulated::{CrashSurvival, SimDirectory};
 use alluvium_device::{Directory, FileOptions};
-use alluvium_storage::Directories;
+use alluvium_storage::TierDirectories;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -131,12 +131,16 @@ fn writes_readers_and_copies_go_on_while_tiers_are_added() {
 #[test]
 fn a_store_that_crashes_while_a_tier_is_added_has_all_it_had() {
     let options = || {
-        let mut scale = Scale::small(0xa11, 6 << 10, 96 << 10);
+        let mut scale = StoreScale::small(0xa11, 6 << 10, 96 << 10);
         scale.extents.planned_bytes = Some(0);
         Options::new().simulated(scale, || 1000)
     };
     let (mut with, mut without) = (0, 0);
-    for survival in [Survival::Process, Survival::None, Survival::Reordered] {
+    for survival in [
+        CrashSurvival::Process,
+        CrashSurvival::None,
+        CrashSurvival::Reordered,
+    ] {
         for call in (0..).step_by(3) {
             let machines = [SimDirectory::new(1), SimDirectory::new(2)];
             let db = options().create_in(Arc::new(machines[0].clone())).unwrap();
@@ -165,7 +169,7 @@ fn a_store_that_crashes_while_a_tier_is_added_has_all_it_had() {
             db.abandon();
             let (first, second): (Arc<dyn Directory>, Arc<dyn Directory>) =
                 (Arc::new(first), Arc::new(second));
-            let both = Directories::from(&first).and(Arc::clone(&second));
+            let both = TierDirectories::from(&first).and(Arc::clone(&second));
             let db = match options().open_existing_in(&both) {
                 Ok(db) => {
                     with += 1;

@@ -1,7 +1,7 @@
 //! Advice that is applied while the store is open, and reverted.
 
-use alluvium::simulation::OpenIn as _;
-use alluvium::{Advice, Db, Keyspace, Options, Outcome, Trial};
+use alluvium::simulation::DirectoryOpener as _;
+use alluvium::{CacheAdvice, Db, Keyspace, Options, Trial, TrialOutcome};
 use alluvium_device::memory::MemoryDirectory;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,7 +49,10 @@ impl Fixture {
     /// number of seconds.
     fn watched(&mut self, most: u64) -> u64 {
         for second in 0..most {
-            if self.last().is_some_and(|last| last.outcome != Outcome::Watched) {
+            if self
+                .last()
+                .is_some_and(|last| last.outcome != TrialOutcome::Watched)
+            {
                 return second;
             }
             self.second();
@@ -93,7 +96,7 @@ fn a_change_is_kept_when_it_reads_as_predicted_and_taken_back_when_it_does_not()
     assert!((fixture.records() - 0.05).abs() < 0.01, "{}", fixture.records());
     let seconds = fixture.watched(100);
     let first = fixture.last().unwrap();
-    assert_eq!(first.outcome, Outcome::Kept, "{first:?}");
+    assert_eq!(first.outcome, TrialOutcome::Kept, "{first:?}");
     assert!(
         seconds <= 60 && (first.share_before - began).abs() < 0.01,
         "{first:?}"
@@ -102,7 +105,7 @@ fn a_change_is_kept_when_it_reads_as_predicted_and_taken_back_when_it_does_not()
     // Second: wrong advice, whose prediction is that three quarters of the memory for records
     // avoids all reads.
     let kept = fixture.records();
-    let wrong = Advice {
+    let wrong = CacheAdvice {
         record_share: 0.75,
         p10: 0.0,
         predicted: 0.0,
@@ -112,7 +115,7 @@ fn a_change_is_kept_when_it_reads_as_predicted_and_taken_back_when_it_does_not()
     assert!(fixture.records() > 0.6, "{}", fixture.records());
     let seconds = fixture.watched(100);
     let second = fixture.last().unwrap();
-    assert_eq!(second.outcome, Outcome::AboveBand, "{second:?}");
+    assert_eq!(second.outcome, TrialOutcome::AboveBand, "{second:?}");
     assert!(
         seconds <= 60 && second.ended_ms.unwrap() - second.began_ms <= 60_000,
         "{second:?}"
@@ -123,7 +126,7 @@ fn a_change_is_kept_when_it_reads_as_predicted_and_taken_back_when_it_does_not()
     fixture.db.apply_advice(&advice).unwrap();
     fixture.watched(100);
     let third = fixture.last().unwrap();
-    assert_eq!(third.outcome, Outcome::Kept, "{third:?}");
+    assert_eq!(third.outcome, TrialOutcome::Kept, "{third:?}");
     assert_eq!(fixture.db.trials().len(), 3);
 }
 
@@ -132,7 +135,7 @@ fn a_share_that_the_program_chose_comes_back() {
     let mut fixture = Fixture::new(Options::new().record_memory(2 << 20));
     fixture.second();
     let bytes = fixture.db.stats().memory.records;
-    let wrong = Advice {
+    let wrong = CacheAdvice {
         record_share: 0.0,
         p10: 0.0,
         predicted: 0.0,
@@ -151,7 +154,7 @@ fn what_cannot_be_applied_changes_nothing() {
     let before = fixture.records();
     let error = fixture.db.advice_for(0.9).unwrap_err().to_string();
     assert!(error.contains("no share of the caches"), "{error}");
-    let wrong = Advice {
+    let wrong = CacheAdvice {
         record_share: 0.5,
         p10: 2.0,
         predicted: 1.0,

@@ -1,7 +1,7 @@
 //! All read paths agree: merges, range deletes and expiries, in memtables, the record cache and the
 //! tree, now and in snapshots. One model holds every write in order.
 
-use alluvium::simulation::{OpenIn as _, Scale, Simulated as _};
+use alluvium::simulation::{DirectoryOpener as _, SimulationOperations as _, StoreScale};
 use alluvium::{Db, Keyspace, KeyspaceOptions, Options, Snapshot, Value, WriteBatch};
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
@@ -82,7 +82,7 @@ struct World {
 
 fn options(clock: &Arc<AtomicU64>) -> Options {
     let clock = Arc::clone(clock);
-    let scale = Scale::small(26, 32 << 10, 384 << 10);
+    let scale = StoreScale::small(26, 32 << 10, 384 << 10);
     Options::new()
         .record_memory(64 << 10)
         .simulated(scale, move || clock.load(Ordering::Relaxed))

@@ -1,10 +1,10 @@
 //! Backups of a store, and stores opened from them.
 
-use alluvium::simulation::{OpenIn as _, Simulated as _};
-use alluvium::{Compression, Db, ErrorKind, Keyspace, KeyspaceOptions, OpenMode, Options, Stage};
+use alluvium::simulation::{DirectoryOpener as _, SimulationOperations as _};
+use alluvium::{Compression, Db, ErrorKind, Keyspace, KeyspaceOptions, OpenMode, Options, ProgressStage};
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::simulated::{Fault, SimDirectory, Survival};
-use alluvium_device::{Directory, FileOptions, Operation};
+use alluvium_device::simulated::{CrashSurvival, InjectedFault, SimDirectory};
+use alluvium_device::{DeviceOperation, Directory, FileOptions};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -68,9 +68,9 @@ fn a_copy_is_a_store_with_all_that_was_acknowledged() {
         .unwrap();
     assert_eq!(at, db.sequence());
     let last = steps.last().unwrap();
-    assert_eq!((last.stage, last.fraction()), (Stage::Checking, 1.0));
+    assert_eq!((last.stage, last.fraction()), (ProgressStage::Checking, 1.0));
     assert!(last.total_bytes > 500_000, "{last:?}");
-    let mut copying = steps.iter().filter(|step| step.stage == Stage::Copying);
+    let mut copying = steps.iter().filter(|step| step.stage == ProgressStage::Copying);
     assert_eq!(copying.next_back().unwrap().fraction(), 1.0);
     let plain = db.keyspace("plain").unwrap();
     plain.put("after", "the copy").unwrap();
@@ -196,7 +196,7 @@ fn a_copy_that_is_interrupted_anywhere_is_none_or_whole() {
     let images = Arc::new(Mutex::new(Vec::new()));
     let taken = Arc::clone(&images);
     world.on_operation(move |point| {
-        for survival in [Survival::None, Survival::Random, Survival::All] {
+        for survival in [CrashSurvival::None, CrashSurvival::Random, CrashSurvival::All] {
             taken
                 .lock()
                 .unwrap()
@@ -233,15 +233,15 @@ fn a_copy_to_a_device_that_fails_is_no_store_and_harms_nothing() {
     let wanted = contents(&db);
     let mut failed = 0;
     for operation in [
-        Operation::Create,
-        Operation::Grow,
-        Operation::PunchHole,
-        Operation::Write,
-        Operation::Sync,
-        Operation::SyncDirectory,
-        Operation::Rename,
+        DeviceOperation::Create,
+        DeviceOperation::Grow,
+        DeviceOperation::PunchHole,
+        DeviceOperation::Write,
+        DeviceOperation::Sync,
+        DeviceOperation::SyncDirectory,
+        DeviceOperation::Rename,
     ] {
-        for fault in [Fault::failing(operation), Fault::full(operation)] {
+        for fault in [InjectedFault::failing(operation), InjectedFault::full(operation)] {
             for call in 1.. {
                 let world = SimDirectory::new(7);
                 world.inject(fault.clone().at(call));
@@ -251,7 +251,7 @@ fn a_copy_to_a_device_that_fails_is_no_store_and_harms_nothing() {
                     break;
                 }
                 failed += usize::from(copied.is_err());
-                let image: Arc<dyn Directory> = Arc::new(world.image(Survival::Random, call));
+                let image: Arc<dyn Directory> = Arc::new(world.image(CrashSurvival::Random, call));
                 match small().open_existing_in(image) {
                     Ok(copy) => assert_eq!(contents(&copy), wanted, "{fault:?} at {call}"),
                     Err(error) if error.kind() == ErrorKind::NotAStore => {}
@@ -280,7 +280,7 @@ fn a_store_is_restored_from_any_copy_with_its_log() {
         let error = small().restore_in(&backup, &to, |_| ()).unwrap_err();
         assert!(error.to_string().contains("locked"), "{error}");
         assert!(to.list().unwrap().is_empty());
-        (wanted, world.image(Survival::Process, 3))
+        (wanted, world.image(CrashSurvival::Process, 3))
     };
     let before = died.content_hash();
     let left: Arc<dyn Directory> = Arc::new(died.clone());
@@ -290,7 +290,7 @@ fn a_store_is_restored_from_any_copy_with_its_log() {
         .restore_in(&left, &to, |progress| stages.push(progress.stage))
         .unwrap();
     stages.dedup();
-    assert_eq!(stages, [Stage::Copying, Stage::Checking]);
+    assert_eq!(stages, [ProgressStage::Copying, ProgressStage::Checking]);
     assert_eq!(before, died.content_hash(), "the backup was changed");
     let restored = small().open_existing_in(Arc::clone(&to)).unwrap();
     assert_eq!(contents(&restored), wanted);

@@ -1,9 +1,9 @@
 //! Basic use of the store.
 
-use alluvium::simulation::OpenIn as _;
+use alluvium::simulation::DirectoryOpener as _;
 use alluvium::{
-    Candidate, CompactionFilter, Compression, Durability, Error, KeyspaceOptions, OpenMode, Options, Verdict,
-    WriteBatch,
+    CompactionFilter, Compression, Durability, Error, FilterCandidate, FilterVerdict, KeyspaceOptions,
+    OpenMode, Options, WriteBatch,
 };
 use alluvium_device::memory::MemoryDirectory;
 use std::sync::Arc;
@@ -352,12 +352,12 @@ fn a_store_that_was_moved_opens() {
 struct ForgetsX;
 
 impl CompactionFilter for ForgetsX {
-    fn decide(&self, candidate: &Candidate<'_>) -> Verdict {
+    fn decide(&self, candidate: &FilterCandidate<'_>) -> FilterVerdict {
         assert!(candidate.key.len() == 4, "without the keyspace");
         if candidate.value.starts_with(b"x") {
-            Verdict::Remove
+            FilterVerdict::Remove
         } else {
-            Verdict::Keep
+            FilterVerdict::Keep
         }
     }
 }
@@ -432,15 +432,15 @@ fn the_memory_that_is_asked_for_is_kept_to_and_changes_while_open() {
     db.set_memory(128 << 20).unwrap();
     let more = db.stats().memory;
     assert!(more.pages > used.pages);
-    db.count_memory_beside(32 << 20).unwrap();
+    db.set_external_memory(32 << 20).unwrap();
     let beside = db.stats().memory;
-    assert_eq!(beside.beside, 32 << 20);
+    assert_eq!(beside.external, 32 << 20);
     assert!(beside.total() <= 128 << 20, "{beside:?}");
     assert!(
         beside.pages + beside.records < more.pages + more.records,
         "{beside:?}"
     );
-    db.count_memory_beside(0).unwrap();
+    db.set_external_memory(0).unwrap();
     let after = db.stats().memory;
     assert!(
         after.pages + after.records > beside.pages + beside.records,

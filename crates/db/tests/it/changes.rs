@@ -1,10 +1,10 @@
 //! The change stream of a store.
 
-use alluvium::simulation::{OpenIn as _, Simulated as _};
+use alluvium::simulation::{DirectoryOpener as _, SimulationOperations as _};
 use alluvium::{Change, Db, Error, KeyspaceOptions, Options, WriteBatch};
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::simulated::{SimDirectory, Survival};
+use alluvium_device::simulated::{CrashSurvival, SimDirectory};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -164,7 +164,7 @@ fn a_follower_goes_on_after_a_crash_where_the_log_does() {
     let at = db.sequence();
     keyspace.put("a", "1").unwrap();
     keyspace.put("b", "2").unwrap();
-    let died = world.image(Survival::Process, 1);
+    let died = world.image(CrashSurvival::Process, 1);
     db.abandon();
     let db = options.open_existing_in(shared(&died)).unwrap();
     let sets: Vec<_> = db.changes_since(at + 1).unwrap().map(Result::unwrap).collect();

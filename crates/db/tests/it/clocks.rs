@@ -1,9 +1,9 @@
 //! Clocks that step back between two openings: expired values stay expired, and a clock that was
 //! wrong by years does not expire later writes.
 
-use alluvium::simulation::{OpenIn as _, Scale};
+use alluvium::simulation::{DirectoryOpener as _, StoreScale};
 use alluvium::{Db, Keyspace, KeyspaceOptions, Options};
-use alluvium_device::simulated::{SimDirectory, Survival};
+use alluvium_device::simulated::{CrashSurvival, SimDirectory};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -28,7 +28,7 @@ impl Hand {
 
     fn options(&self) -> Options {
         let hand = self.clone();
-        Options::new().simulated(Scale::small(52, 64 << 10, 768 << 10), move || {
+        Options::new().simulated(StoreScale::small(52, 64 << 10, 768 << 10), move || {
             hand.0.load(Ordering::Relaxed)
         })
     }
@@ -64,12 +64,12 @@ fn leave(machine: SimDirectory, db: Db, keyspaces: Vec<Keyspace>, how: Leave) ->
         }
         Leave::Synced => {
             db.sync().unwrap();
-            machine.image(Survival::Process, 1)
+            machine.image(CrashSurvival::Process, 1)
         }
         Leave::Checkpoint => {
             keyspaces[0].put("another", "commit").unwrap();
             db.checkpoint().unwrap();
-            machine.image(Survival::None, 1)
+            machine.image(CrashSurvival::None, 1)
         }
     }
 }

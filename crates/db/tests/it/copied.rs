@@ -1,10 +1,10 @@
 //! Copies on the first tier of frequently read pages from slower tiers: they reduce slow reads, and
 //! no copy ever resurrects overwritten or deleted data.
 
-use alluvium::simulation::{OpenIn as _, Scale, Simulated as _};
+use alluvium::simulation::{DirectoryOpener as _, SimulationOperations as _, StoreScale};
 use alluvium::{Db, Keyspace, KeyspaceOptions, LevelsOptions, Options, Purpose, Structure};
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_storage::Directories;
+use alluvium_storage::TierDirectories;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ const HOT: u32 = 1500;
 const BUDGET: u64 = 8 << 20;
 
 fn options(copies: u64) -> Options {
-    let mut scale = Scale::small(0xa11, 64 << 10, 768 << 10);
+    let mut scale = StoreScale::small(0xa11, 64 << 10, 768 << 10);
     scale.extents.planned_bytes = Some(0);
     Options::new().copy_hot(copies).simulated(scale, || 1000)
 }
 
-fn directories() -> Directories {
-    Directories::from(Arc::new(MemoryDirectory::new())).and(Arc::new(MemoryDirectory::new()))
+fn directories() -> TierDirectories {
+    TierDirectories::from(Arc::new(MemoryDirectory::new())).and(Arc::new(MemoryDirectory::new()))
 }
 
 fn keyspace(db: &Db, kind: usize) -> Keyspace {
@@ -120,7 +120,7 @@ fn change(
     model: &mut Model,
     change: Change,
     kind: usize,
-    to: &Directories,
+    to: &TierDirectories,
 ) {
     let some = (0..HOT).filter(|number| number % 3 == 0);
     match change {

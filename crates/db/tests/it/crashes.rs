@@ -11,34 +11,34 @@
 
 use crate::story::Whole;
 use alluvium::HashedForm;
-use alluvium_sim::Settings;
-use alluvium_sim::harness::{Crashes, Faults};
-use alluvium_storage::log::Access;
+use alluvium_sim::RunSettings;
+use alluvium_sim::harness::{CrashTests, FaultTests};
+use alluvium_storage::log::SegmentAccess;
 
 /// A bundle of trees. With two children per node, its trees soon become high.
 const TREES: HashedForm = HashedForm::Bot { lambda: 2 };
 
 const STORIES: [Whole; 4] = [
     Whole {
-        access: Access::Mapped,
+        access: SegmentAccess::Mapped,
         lanes: 1,
         tiers: 1,
         forms: &[HashedForm::Silt],
     },
     Whole {
-        access: Access::Mapped,
+        access: SegmentAccess::Mapped,
         lanes: 3,
         tiers: 1,
         forms: &[HashedForm::Silt],
     },
     Whole {
-        access: Access::Written,
+        access: SegmentAccess::Written,
         lanes: 2,
         tiers: 1,
         forms: &[HashedForm::Silt, TREES],
     },
     Whole {
-        access: Access::Written,
+        access: SegmentAccess::Written,
         lanes: 1,
         tiers: 2,
         forms: &[
@@ -51,14 +51,14 @@ const STORIES: [Whole; 4] = [
     },
 ];
 
-fn crashes() -> Crashes {
-    Crashes {
-        settings: Settings {
+fn crashes() -> CrashTests {
+    CrashTests {
+        settings: RunSettings {
             steps: 240,
             point_every: 40,
             nested_every: 16,
             verify_every: 20,
-            ..Settings::default()
+            ..RunSettings::default()
         },
         command: "cargo test -p alluvium --test it -- the_store_survives_every_crash --nocapture",
         points: 60,
@@ -102,11 +102,11 @@ fn the_same_seed_gives_the_same_trace() {
 
 #[test]
 fn the_store_survives_every_fault() {
-    let faults = Faults {
-        settings: Settings {
+    let faults = FaultTests {
+        settings: RunSettings {
             steps: 100,
             verify_every: 40,
-            ..Settings::default()
+            ..RunSettings::default()
         },
         command: "cargo test -p alluvium --test it -- the_store_survives_every_fault",
         every: 301,

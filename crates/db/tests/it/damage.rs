@@ -12,10 +12,10 @@ mod leaves;
 mod living;
 mod maps;
 
-use alluvium::simulation::{OpenIn as _, Scale, Simulated as _};
+use alluvium::simulation::{DirectoryOpener as _, SimulationOperations as _, StoreScale};
 use alluvium::{Compression, Db, KeyspaceOptions, Options};
 use alluvium_base::Purpose;
-use alluvium_device::simulated::{SimDirectory, Survival};
+use alluvium_device::simulated::{CrashSurvival, SimDirectory};
 use alluvium_device::{Directory, FileOptions};
 use alluvium_sim::environment::effort;
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ const ALL: [Left; 3] = [Left::Closed, Left::Compacted, Left::Killed];
 
 /// Options with little memory, so that a small store has several runs, leaves and generations.
 fn small() -> Options {
-    let mut scale = Scale::small(0xda_3a6e, 48 << 10, 384 << 10);
+    let mut scale = StoreScale::small(0xda_3a6e, 48 << 10, 384 << 10);
     scale.log.lanes = 1;
     Options::new().simulated(scale, || 1000).workers(0)
 }
@@ -100,7 +100,7 @@ fn world(left: Left) -> World {
             db.checkpoint().unwrap();
         }
         if round == 2 {
-            older = Some(directory.image(Survival::Process, 1));
+            older = Some(directory.image(CrashSurvival::Process, 1));
         }
     }
     let directory = match left {
@@ -116,7 +116,7 @@ fn world(left: Left) -> World {
         }
         Left::Killed => {
             db.sync().unwrap();
-            let died = directory.image(Survival::Process, 2);
+            let died = directory.image(CrashSurvival::Process, 2);
             db.abandon();
             died
         }

@@ -1,6 +1,6 @@
 //! Expired values: scans skip them efficiently, and they do not remain in memory.
 
-use alluvium::simulation::OpenIn as _;
+use alluvium::simulation::DirectoryOpener as _;
 use alluvium::{Db, Keyspace, KeyspaceOptions, Options};
 use alluvium_device::memory::MemoryDirectory;
 use std::sync::Arc;

@@ -5,16 +5,16 @@
 //! `ALLUVIUM_TIER_FAULTS_SEED` the first one.
 
 use crate::tiers::{places, small, with};
-use alluvium::simulation::{self, OpenIn as _, Scale, Simulated as _};
+use alluvium::simulation::{self, DirectoryOpener as _, SimulationOperations as _, StoreScale};
 use alluvium::{
     Db, Durability, Error, ErrorKind, HashedForm, HashedOptions, Keyspace, KeyspaceOptions, LevelsOptions,
     Options, Purpose, Structure, WriteBatch,
 };
-use alluvium_device::simulated::{Fault, SimDirectory, Survival};
-use alluvium_device::{Directory, Operation};
-use alluvium_sim::Part;
+use alluvium_device::simulated::{CrashSurvival, InjectedFault, SimDirectory};
+use alluvium_device::{DeviceOperation, Directory};
+use alluvium_sim::PrefixDirectory;
 use alluvium_sim::environment::number;
-use alluvium_storage::Directories;
+use alluvium_storage::TierDirectories;
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::Arc;
@@ -23,16 +23,17 @@ use std::sync::Arc;
 const FILE: &str = "two.tier-1.data";
 
 fn options() -> Options {
-    let mut scale = Scale::small(0xa11, 6 << 10, 96 << 10);
+    let mut scale = StoreScale::small(0xa11, 6 << 10, 96 << 10);
     // Compaction output is placed on the second tier.
     scale.extents.planned_bytes = Some(0);
     Options::new().simulated(scale, || 1000)
 }
 
 /// Two directories of one machine, so that a crash affects both at the same moment.
-fn tiers_of(machine: &SimDirectory) -> Directories {
+fn tiers_of(machine: &SimDirectory) -> TierDirectories {
     let whole: Arc<dyn Directory> = Arc::new(machine.reopen());
-    Directories::from(Arc::new(Part::of(&whole, "one."))).and(Arc::new(Part::of(&whole, "two.")))
+    TierDirectories::from(Arc::new(PrefixDirectory::of(&whole, "one.")))
+        .and(Arc::new(PrefixDirectory::of(&whole, "two.")))
 }
 
 /// The forms of a hashed keyspace. A store uses one of them.
@@ -123,7 +124,7 @@ fn reads_fail(form: HashedForm) {
     // The cache holds no data of the second tier.
     let db = options().open_existing_in(tiers_of(&machine)).unwrap();
     let all = keyspaces(&db, form);
-    machine.inject(Fault::failing(Operation::Read).on(FILE).sticky());
+    machine.inject(InjectedFault::failing(DeviceOperation::Read).on(FILE).sticky());
     for keyspace in &all {
         let error = keyspace.get(7u32.to_be_bytes()).unwrap_err();
         let text = error.to_string();
@@ -173,7 +174,7 @@ fn unreadable(machine: &SimDirectory) -> (Db, [Keyspace; KINDS]) {
     db.close().unwrap();
     let db = options().open_existing_in(tiers_of(machine)).unwrap();
     let all = keyspaces(&db, HashedForm::Silt);
-    machine.inject(Fault::failing(Operation::Read).on(FILE).sticky());
+    machine.inject(InjectedFault::failing(DeviceOperation::Read).on(FILE).sticky());
     for keyspace in &all {
         keyspace.get(7u32.to_be_bytes()).unwrap_err();
     }
@@ -207,7 +208,7 @@ fn writing_goes_on_beside_what_cannot_be_read_as_long_as_there_is_space() {
             assert_eq!(found.as_deref(), Some(&value_of(number)[..]));
         }
         machine.clear_faults();
-        let left = machine.image(Survival::POWER_LOSS[kind], 9);
+        let left = machine.image(CrashSurvival::POWER_LOSS[kind], 9);
         db.abandon();
         let db = options().open_existing_in(tiers_of(&left)).unwrap();
         for (number, keyspace) in keyspaces(&db, HashedForm::Silt).iter().enumerate() {
@@ -223,13 +224,17 @@ fn writing_goes_on_beside_what_cannot_be_read_as_long_as_there_is_space() {
 #[test]
 fn what_cannot_be_written_to_a_tier_is_written_to_another() {
     let mut forms = FORMS.into_iter().cycle();
-    for operation in [Operation::Write, Operation::Sync, Operation::Grow] {
+    for operation in [
+        DeviceOperation::Write,
+        DeviceOperation::Sync,
+        DeviceOperation::Grow,
+    ] {
         for sticky in [false, true] {
             let form = forms.next().unwrap();
             let machine = SimDirectory::new(2);
             let (db, all) = filled(&machine, form);
             let before = written(&db);
-            let fault = Fault::failing(operation).on(FILE);
+            let fault = InjectedFault::failing(operation).on(FILE);
             machine.inject(if sticky { fault.sticky() } else { fault });
             for keyspace in &all {
                 for number in RECORDS..4 * RECORDS {
@@ -263,7 +268,7 @@ fn what_cannot_be_written_to_a_tier_is_written_to_another() {
 fn a_tier_that_still_fails_is_not_used_again() {
     let machine = SimDirectory::new(3);
     let (db, all) = filled(&machine, HashedForm::Silt);
-    machine.inject(Fault::failing(Operation::Sync).on(FILE).sticky());
+    machine.inject(InjectedFault::failing(DeviceOperation::Sync).on(FILE).sticky());
     all[0].put("more", value_of(1)).unwrap();
     db.compact().unwrap();
     assert!(fails(&db));
@@ -322,12 +327,12 @@ enum After {
 #[derive(Clone, Copy, Debug)]
 struct Run {
     seed: u64,
-    operation: Operation,
+    operation: DeviceOperation,
     call: u64,
     is_sticky: bool,
     form: HashedForm,
     after: After,
-    survival: Survival,
+    survival: CrashSurvival,
 }
 
 type Pairs = BTreeMap<(usize, Vec<u8>), Vec<u8>>;
@@ -446,10 +451,10 @@ fn live(run: Run) -> bool {
         run,
     };
     life.steps(60);
-    let fault = Fault::failing(run.operation).on(FILE).at(run.call);
+    let fault = InjectedFault::failing(run.operation).on(FILE).at(run.call);
     machine.inject(if run.is_sticky { fault.sticky() } else { fault });
     life.steps(60);
-    if run.operation == Operation::Read && run.is_sticky {
+    if run.operation == DeviceOperation::Read && run.is_sticky {
         // Compactions continue despite the unreadable tier.
         life.write_on(250);
     }
@@ -466,7 +471,7 @@ fn live(run: Run) -> bool {
         After::Reopen => {
             life.db.abandon();
             // The process dies. The machine keeps running and retains its page cache.
-            machine = machine.image(Survival::Process, run.seed);
+            machine = machine.image(CrashSurvival::Process, run.seed);
             life.db = options().open_existing_in(tiers_of(&machine)).unwrap();
             life.all = keyspaces(&life.db, run.form);
             life.compare();
@@ -488,16 +493,16 @@ fn a_store_with_a_failing_tier_loses_nothing_that_it_acknowledged() {
     let (mut runs, mut met) = (0u64, 0u64);
     for seed in first..first + number("ALLUVIUM_TIER_FAULTS", 1) {
         for operation in [
-            Operation::Read,
-            Operation::Write,
-            Operation::Sync,
-            Operation::Grow,
-            Operation::PunchHole,
-            Operation::Truncate,
+            DeviceOperation::Read,
+            DeviceOperation::Write,
+            DeviceOperation::Sync,
+            DeviceOperation::Grow,
+            DeviceOperation::PunchHole,
+            DeviceOperation::Truncate,
         ] {
             for (call, is_sticky) in [(1, true), (2, false), (5, true), (9, false)] {
                 for after in [After::Nothing, After::Use, After::Reopen] {
-                    let survival = Survival::POWER_LOSS[(runs % 4) as usize];
+                    let survival = CrashSurvival::POWER_LOSS[(runs % 4) as usize];
                     let seed = seed.wrapping_mul(1000) + runs;
                     let run = Run {
                         seed,

@@ -1,7 +1,7 @@
 //! Predictions compared with measurements.
 
-use alluvium::simulation::OpenIn as _;
-use alluvium::{Db, Forecast, Keyspace, KeyspaceOptions, Options, Quantity};
+use alluvium::simulation::DirectoryOpener as _;
+use alluvium::{CostQuantity, Db, Forecast, Keyspace, KeyspaceOptions, Options};
 use alluvium_device::memory::MemoryDirectory;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,7 +54,7 @@ fn look_up(keyspace: &Keyspace, count: u64, is_there: bool) {
     }
 }
 
-fn measured(forecast: &Forecast, what: Quantity) -> f64 {
+fn measured(forecast: &Forecast, what: CostQuantity) -> f64 {
     forecast.of(what).unwrap().measured.unwrap()
 }
 
@@ -75,7 +75,7 @@ fn what_was_predicted_stands_beside_what_was_measured() {
     let (stats, done) = (db.stats(), db.stats().operations);
     assert_eq!((done.found, done.absent), (100_000, 5_000));
     let hits = done.found_reads as f64 / done.found as f64;
-    assert_eq!(measured(&forecast, Quantity::HitReads), hits);
+    assert_eq!(measured(&forecast, CostQuantity::HitReads), hits);
     let waited = (done.found_reads + done.absent_reads) as f64;
     let asked = stats.read_amplification().unwrap() * 105_000.0;
     assert!(
@@ -83,20 +83,20 @@ fn what_was_predicted_stands_beside_what_was_measured() {
         "{waited} nodes, {asked} reads of the device"
     );
     // The newer half of the records was written with a higher write amplification than the mean.
-    let written = measured(&forecast, Quantity::WriteAmplification);
+    let written = measured(&forecast, CostQuantity::WriteAmplification);
     assert!(written > stats.write_amplification().unwrap(), "{written}");
     // A record of 116 bytes occupies about as many bytes in the files, with 3 to 4 bytes of guides.
     // Extents have exactly the requested size, and the key count is accurate to 2 %.
-    let space = measured(&forecast, Quantity::SpaceAmplification);
+    let space = measured(&forecast, CostQuantity::SpaceAmplification);
     assert!((1.0..1.35).contains(&space), "{space}");
-    let guides = measured(&forecast, Quantity::MemoryPerKey);
+    let guides = measured(&forecast, CostQuantity::MemoryPerKey);
     assert!((2.0..6.0).contains(&guides), "{guides}");
     let of = |what| *forecast.of(what).unwrap();
     for what in [
-        Quantity::HitReads,
-        Quantity::MissReads,
-        Quantity::MemoryPerKey,
-        Quantity::SpaceAmplification,
+        CostQuantity::HitReads,
+        CostQuantity::MissReads,
+        CostQuantity::MemoryPerKey,
+        CostQuantity::SpaceAmplification,
     ] {
         let row = of(what);
         let error = row.predicted - row.measured.unwrap();
@@ -128,16 +128,16 @@ fn an_hour_that_has_ended_has_what_was_predicted_before_it_began() {
     let written = hour
         .was
         .iter()
-        .find(|row| row.what == Quantity::WriteAmplification);
+        .find(|row| row.what == CostQuantity::WriteAmplification);
     let written = written.unwrap();
-    let predicted = first.of(Quantity::WriteAmplification).unwrap().predicted;
+    let predicted = first.of(CostQuantity::WriteAmplification).unwrap().predicted;
     assert_eq!(written.predicted, predicted, "of half of the keys");
     assert_ne!(
-        second.of(Quantity::WriteAmplification).unwrap().predicted,
+        second.of(CostQuantity::WriteAmplification).unwrap().predicted,
         predicted
     );
     assert!(written.measured.unwrap() > 1.0);
-    let now = second.of(Quantity::WriteAmplification).unwrap();
+    let now = second.of(CostQuantity::WriteAmplification).unwrap();
     let was = now.measured.unwrap();
     assert!((was / now.predicted - 1.0).abs() < 0.25, "{now:?}");
     // Work after the hour does not change the forecast for it.
@@ -154,5 +154,5 @@ fn a_keyspace_in_levels_is_asked_about_with_its_own_model() {
     load(&db, &keyspace, 0..20_000);
     let forecast = db.forecast().unwrap().unwrap();
     assert_eq!(forecast.structure, "cola, r=3");
-    assert_eq!(forecast.of(Quantity::MissReads).unwrap().measured, None);
+    assert_eq!(forecast.of(CostQuantity::MissReads).unwrap().measured, None);
 }

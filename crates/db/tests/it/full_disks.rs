@@ -4,7 +4,7 @@
 //! Deletes wait at most five seconds for background work. On a loaded machine that limit is too
 //! short, so the cycles run only at night.
 
-use alluvium::simulation::OpenIn as _;
+use alluvium::simulation::DirectoryOpener as _;
 use alluvium::{Db, Error, Keyspace, KeyspaceOptions, Options};
 use alluvium_device::simulated::SimDirectory;
 use alluvium_sim::environment::effort;

@@ -1,9 +1,9 @@
 //! Futures in adverse conditions: dropped, woken by the store's threads, completed with errors.
 
-use alluvium::simulation::OpenIn as _;
+use alluvium::simulation::DirectoryOpener as _;
 use alluvium::{Db, Durability, ErrorKind, Options, WriteBatch};
-use alluvium_device::Operation;
-use alluvium_device::simulated::{Fault, SimDirectory, Survival};
+use alluvium_device::DeviceOperation;
+use alluvium_device::simulated::{CrashSurvival, InjectedFault, SimDirectory};
 use std::pin::{Pin, pin};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -168,9 +168,9 @@ fn simulated(world: &SimDirectory, durability: Durability) -> Db {
 fn what_was_acknowledged_to_a_future_survives_what_its_durability_says() {
     let mut random = fastrand::Rng::with_seed(26);
     let survivals = [
-        (Durability::Memory, Survival::All),
-        (Durability::Process, Survival::Process),
-        (Durability::Disk, Survival::None),
+        (Durability::Memory, CrashSurvival::All),
+        (Durability::Process, CrashSurvival::Process),
+        (Durability::Disk, CrashSurvival::None),
     ];
     for (seed, (durability, survival)) in (1..).zip(survivals) {
         let world = SimDirectory::new(seed);
@@ -241,7 +241,7 @@ fn durable_writes_that_are_awaited_fail_as_those_that_are_waited_for() {
         let db = simulated(&world, Durability::Disk);
         let rivers = db.keyspace("rivers").unwrap();
         rivers.put("before", "1").unwrap();
-        world.inject(Fault::failing(Operation::Sync));
+        world.inject(InjectedFault::failing(DeviceOperation::Sync));
         let put = |key: &str| match is_awaited {
             true => pollster::block_on(rivers.put_async(key, "2")),
             false => rivers.put(key, "2"),
@@ -274,8 +274,8 @@ fn awaited_writes_on_a_full_disk_say_so_and_go_on_when_there_is_space() {
         world.set_capacity(u64::MAX);
         pollster::block_on(rivers.put_async("later", "1")).unwrap();
         let survival = match durability {
-            Durability::Disk => Survival::None,
-            _ => Survival::Process,
+            Durability::Disk => CrashSurvival::None,
+            _ => CrashSurvival::Process,
         };
         let after = simulated(&world.image(survival, 1), durability);
         let found = after.existing_keyspace("rivers").unwrap();

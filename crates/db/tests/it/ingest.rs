@@ -1,6 +1,6 @@
 //! Loads of sorted records.
 
-use alluvium::simulation::OpenIn as _;
+use alluvium::simulation::DirectoryOpener as _;
 use alluvium::{Compression, Error, KeyspaceOptions, OpenMode, Options, WriteBatch};
 use alluvium_base::Purpose;
 use alluvium_device::Directory;

@@ -1,14 +1,14 @@
 //! Reporting of lost commits: a log is damaged before another machine opens it, and opening reports
 //! the commits that are missing.
 
-use alluvium::simulation::{OpenIn as _, Scale};
+use alluvium::simulation::{DirectoryOpener as _, StoreScale};
 use alluvium::{Durability, ErrorKind, Options, WriteBatch};
-use alluvium_device::simulated::{Corruption, SimDirectory, Survival};
+use alluvium_device::simulated::{Corruption, CrashSurvival, SimDirectory};
 use alluvium_device::{BootId, Directory as _};
 use std::sync::Arc;
 
 fn options() -> Options {
-    Options::new().simulated(Scale::small(52, 64 << 10, 768 << 10), || 1000)
+    Options::new().simulated(StoreScale::small(52, 64 << 10, 768 << 10), || 1000)
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn an_opening_and_a_check_tell_of_commits_that_are_gone_before_others() {
     }
     let last = db.sequence();
     let image = |boot| {
-        let image = machine.image(Survival::All, 1);
+        let image = machine.image(CrashSurvival::All, 1);
         image.set_boot_id(boot);
         image
     };
@@ -77,7 +77,7 @@ fn a_durable_write_that_changes_nothing_keeps_what_came_before_it() {
     let mut batch = WriteBatch::new().durability(Durability::Disk);
     batch.delete_range(&keyspace, "z", Some(&b"a"[..])).unwrap();
     db.write(&batch).unwrap();
-    let survivor = machine.image(Survival::None, 1);
+    let survivor = machine.image(CrashSurvival::None, 1);
     let db = options().open_in(Arc::new(survivor)).unwrap();
     let keyspace = db.existing_keyspace("k").unwrap();
     assert_eq!(keyspace.get("before").unwrap().unwrap(), b"it");

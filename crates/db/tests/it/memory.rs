@@ -5,7 +5,7 @@
 //! to the bound: a batch that it fills, the values that it passes. `ALLUVIUM_MEMORY_FULL=1` runs
 //! larger workloads, with data of four times the budget.
 
-use alluvium::simulation::{OpenIn as _, Simulated as _};
+use alluvium::simulation::{DirectoryOpener as _, SimulationOperations as _};
 use alluvium::{Db, Error, Keyspace, KeyspaceOptions, MAX_KEY, Options, Snapshot, WriteBatch};
 use alluvium_device::machine;
 use alluvium_device::memory::MemoryDirectory;

@@ -2,14 +2,14 @@
 //! writers wait for the space and are not refused.
 
 use crate::tiers::{places, small};
-use alluvium::simulation::{OpenIn as _, Scale};
+use alluvium::simulation::{DirectoryOpener as _, StoreScale};
 use alluvium::{
     Db, HashedForm, HashedOptions, Keyspace, KeyspaceOptions, LevelsOptions, Options, Structure, TierOptions,
 };
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::simulated::SimDirectory;
 use alluvium_storage::extents::{ExtentOptions, UNIT};
-use alluvium_storage::{Directories, LogOptions};
+use alluvium_storage::{LogOptions, TierDirectories};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ const CAPACITY: u64 = LOG_BYTES + 300 * UNIT;
 fn limited() -> (SimDirectory, Db) {
     let disk = SimDirectory::new(1);
     disk.set_capacity(CAPACITY);
-    let mut scale = Scale::small(26, 1 << 20, LOG_BYTES);
+    let mut scale = StoreScale::small(26, 1 << 20, LOG_BYTES);
     scale.log = LogOptions {
         starts_small: true,
         ..LogOptions::with_limit(LOG_BYTES)
@@ -82,7 +82,7 @@ fn limited() -> (SimDirectory, Db) {
         max_reserve: 8 * UNIT,
         ..ExtentOptions::default()
     };
-    let directories = Directories::from(Arc::new(disk.clone())).and(Arc::new(MemoryDirectory::new()));
+    let directories = TierDirectories::from(Arc::new(disk.clone())).and(Arc::new(MemoryDirectory::new()));
     let db = small().simulated(scale, || 1000).open_in(directories).unwrap();
     (disk, db)
 }

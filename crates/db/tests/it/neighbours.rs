@@ -1,7 +1,7 @@
 //! Neighbouring keyspaces in different structures: deletes at the end of one and at the start of
 //! the next.
 
-use alluvium::simulation::OpenIn as _;
+use alluvium::simulation::DirectoryOpener as _;
 use alluvium::{Db, Keyspace, KeyspaceOptions, Options, WriteBatch};
 use alluvium_device::memory::MemoryDirectory;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Pages of every size with every compression, holding both tiny and huge values.
 
-use alluvium::simulation::OpenIn as _;
+use alluvium::simulation::DirectoryOpener as _;
 use alluvium::{Compression, KeyspaceOptions, Options};
 use alluvium_device::memory::MemoryDirectory;
 use std::collections::BTreeMap;

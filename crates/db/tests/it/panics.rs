@@ -1,14 +1,15 @@
 //! Panics at every step: of a device, a merge operator, a compaction filter. Afterwards the store
 //! refuses changes and reports the reason. When reopened, it has all acknowledged writes.
 
-use alluvium::simulation::{OpenIn as _, Scale};
+use alluvium::simulation::{DirectoryOpener as _, StoreScale};
 use alluvium::{
-    BadOperand, Candidate, CompactionFilter, Compression, Db, KeyspaceOptions, MergeOperator, Verdict,
+    BadOperand, CompactionFilter, Compression, Db, FilterCandidate, FilterVerdict, KeyspaceOptions,
+    MergeOperator,
 };
 use alluvium::{Error, Keyspace, Options};
 use alluvium_device::forward::{ForwardDevice, ForwardDirectory};
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::{Batch, Device, Directory, FileOptions, Mapping, Result, Ticket};
+use alluvium_device::{Device, Directory, FileMapping, FileOptions, IoBatch, Result, Ticket};
 use alluvium_sim::environment::effort;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -103,7 +104,7 @@ impl ForwardDevice for FusedFile {
         &*self.inner
     }
 
-    fn submit(&self, batch: Batch) -> Ticket {
+    fn submit(&self, batch: IoBatch) -> Ticket {
         self.fuse.call();
         self.inner.submit(batch)
     }
@@ -128,7 +129,7 @@ impl ForwardDevice for FusedFile {
         self.inner.punch_hole(range)
     }
 
-    fn map(&self, range: Range<u64>) -> Result<Mapping> {
+    fn map(&self, range: Range<u64>) -> Result<FileMapping> {
         self.fuse.call();
         self.inner.map(range)
     }
@@ -158,9 +159,9 @@ impl MergeOperator for Appends {
 struct Keeps(Fuse);
 
 impl CompactionFilter for Keeps {
-    fn decide(&self, _candidate: &Candidate<'_>) -> Verdict {
+    fn decide(&self, _candidate: &FilterCandidate<'_>) -> FilterVerdict {
         self.0.call();
-        Verdict::Keep
+        FilterVerdict::Keep
     }
 }
 
@@ -204,7 +205,7 @@ fn silence() {
 }
 
 fn options(fuses: &Fuses, workers: usize) -> Options {
-    let scale = Scale::small(0xa11, 6 << 10, 96 << 10);
+    let scale = StoreScale::small(0xa11, 6 << 10, 96 << 10);
     Options::new()
         .simulated(scale, || 1000)
         .workers(workers)

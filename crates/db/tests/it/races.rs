@@ -1,7 +1,7 @@
 //! Concurrent operations: keyspaces dropped during writes, and conditional writes checked for
 //! linearizability.
 
-use alluvium::simulation::OpenIn as _;
+use alluvium::simulation::DirectoryOpener as _;
 use alluvium::{Db, Error, Keyspace, KeyspaceOptions, Options, WriteBatch};
 use alluvium_device::memory::MemoryDirectory;
 use std::collections::HashSet;

@@ -3,7 +3,7 @@
 //!
 //! `ALLUVIUM_RANGE_DELETES` sets the number of trims; the default is 20,000.
 
-use alluvium::simulation::{OpenIn as _, Simulated as _};
+use alluvium::simulation::{DirectoryOpener as _, SimulationOperations as _};
 use alluvium::{Db, KeyspaceOptions, OpenMode, Options, WriteBatch};
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_sim::environment::number;

@@ -1,6 +1,6 @@
 //! Many concurrent reads on one thread: futures in several executors, and windows.
 
-use alluvium::simulation::OpenIn as _;
+use alluvium::simulation::DirectoryOpener as _;
 use alluvium::{Db, Error, ErrorKind, Keyspace, OpenMode, Options};
 use alluvium_device::memory::MemoryDirectory;
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
 //! The record cache returns only current records.
 
-use alluvium::simulation::OpenIn as _;
+use alluvium::simulation::DirectoryOpener as _;
 use alluvium::{Db, Keyspace, KeyspaceOptions, Options, WriteBatch};
 use alluvium_base::Purpose;
 use alluvium_device::Directory;

@@ -1,8 +1,9 @@
 //! Refused requests and their error messages.
 
-use alluvium::simulation::OpenIn as _;
+use alluvium::simulation::DirectoryOpener as _;
 use alluvium::{
-    Candidate, CompactionFilter, Compression, Error, Keyspace, KeyspaceOptions, OpenMode, Options, Verdict,
+    CompactionFilter, Compression, Error, FilterCandidate, FilterVerdict, Keyspace, KeyspaceOptions,
+    OpenMode, Options,
 };
 use alluvium_device::file::FileDirectory;
 use alluvium_device::memory::MemoryDirectory;
@@ -18,8 +19,8 @@ fn small() -> Options {
 struct KeepsAll;
 
 impl CompactionFilter for KeepsAll {
-    fn decide(&self, _: &Candidate<'_>) -> Verdict {
-        Verdict::Keep
+    fn decide(&self, _: &FilterCandidate<'_>) -> FilterVerdict {
+        FilterVerdict::Keep
     }
 }
 

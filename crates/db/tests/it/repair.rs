@@ -1,10 +1,10 @@
 //! Read-only stores and damaged stores.
 
-use alluvium::simulation::{OpenIn as _, Simulated as _};
+use alluvium::simulation::{DirectoryOpener as _, SimulationOperations as _};
 use alluvium::{Db, Error, Keyspace, Options};
 use alluvium_base::Purpose;
-use alluvium_device::simulated::{SimDirectory, Survival};
-use alluvium_device::{Buffer, Directory, FileOptions};
+use alluvium_device::simulated::{CrashSurvival, SimDirectory};
+use alluvium_device::{AlignedBuffer, Directory, FileOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ fn filled() -> (SimDirectory, Pairs) {
         }
     }
     db.sync().unwrap();
-    let died = world.image(Survival::Process, 5);
+    let died = world.image(CrashSurvival::Process, 5);
     db.abandon();
     (died, wanted)
 }
@@ -117,13 +117,13 @@ fn damage(world: &SimDirectory, name: &str, offset: u64) {
     let file = shared(world).open(name, FileOptions::BUFFERED).unwrap();
     let bytes = file.read_at(offset, 512, Purpose::Other).unwrap();
     let turned: Vec<u8> = bytes.iter().map(|byte| byte ^ 0x5a).collect();
-    file.write_at(offset, Buffer::padded(&turned), Purpose::Other)
+    file.write_at(offset, AlignedBuffer::padded(&turned), Purpose::Other)
         .unwrap();
 }
 
 /// Returns whether the store opens strictly and is undamaged.
 fn is_sound(world: &SimDirectory) -> bool {
-    let image = world.image(Survival::Process, 1);
+    let image = world.image(CrashSurvival::Process, 1);
     match small().open_existing_in(shared(&image)) {
         Ok(db) => {
             let findings = db.check();
@@ -147,7 +147,7 @@ fn whatever_block_is_damaged_a_repair_says_what_was_lost_and_saves_the_rest() {
             if block.iter().all(|&byte| byte == 0) {
                 continue;
             }
-            let world = whole.image(Survival::Process, offset);
+            let world = whole.image(CrashSurvival::Process, offset);
             damage(&world, &name, offset);
             if is_sound(&world) {
                 continue;
@@ -202,7 +202,7 @@ fn where_both_copies_of_a_superblock_are_damaged_the_one_before_is_taken() {
         / 4;
     let mut older = 0;
     for pair in [0, 2] {
-        let world = whole.image(Survival::Process, pair);
+        let world = whole.image(CrashSurvival::Process, pair);
         damage(&world, "superblock", pair * slots);
         damage(&world, "superblock", (pair + 1) * slots);
         if is_sound(&world) {
@@ -221,7 +221,7 @@ fn where_both_copies_of_a_superblock_are_damaged_the_one_before_is_taken() {
         older += 1;
     }
     assert_eq!(older, 1);
-    let world = whole.image(Survival::Process, 4);
+    let world = whole.image(CrashSurvival::Process, 4);
     for slot in 0..4 {
         damage(&world, "superblock", slot * slots);
     }

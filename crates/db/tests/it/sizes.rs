@@ -1,7 +1,7 @@
 //! Approximate sizes of a keyspace.
 
 use alluvium::Options;
-use alluvium::simulation::OpenIn as _;
+use alluvium::simulation::DirectoryOpener as _;
 use alluvium_device::memory::MemoryDirectory;
 use std::sync::Arc;
 

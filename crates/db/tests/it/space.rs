@@ -1,6 +1,6 @@
 //! Unused space is released automatically.
 
-use alluvium::simulation::OpenIn as _;
+use alluvium::simulation::DirectoryOpener as _;
 use alluvium::{Db, Options};
 use alluvium_device::simulated::SimDirectory;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Statistics of the store.
 
-use alluvium::simulation::OpenIn as _;
-use alluvium::{Background, Durability, Nature, Options, Unit, WriteBatch};
+use alluvium::simulation::DirectoryOpener as _;
+use alluvium::{BackgroundLimits, Durability, Options, StatsMetricKind, StatsMetricUnit, WriteBatch};
 use alluvium_device::memory::MemoryDirectory;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -76,8 +76,11 @@ fn the_list_has_every_number_once_and_the_table_says_the_same() {
         50_000.0 + 2.0,
         "the catalog's two among them"
     );
-    assert_eq!(of("operations.puts").nature, Nature::Counter);
-    assert_eq!(of("device.incorporate.written_bytes").unit, Unit::Bytes);
+    assert_eq!(of("operations.puts").nature, StatsMetricKind::Counter);
+    assert_eq!(
+        of("device.incorporate.written_bytes").unit,
+        StatsMetricUnit::Bytes
+    );
     assert!(of("device.incorporate.written_bytes").value > 5e6);
     assert!((1.0..4.0).contains(&of("amplification.write").value));
     assert_eq!(of("work.checkpoints").value, stats.checkpoints as f64);
@@ -155,7 +158,7 @@ fn numbers_reach_whoever_collects_metrics() {
 
 #[test]
 fn compactions_keep_to_a_cap_until_writers_would_be_held_back() {
-    let caps = Background::new().bytes_per_second(1 << 20).cpu_percent(50);
+    let caps = BackgroundLimits::new().bytes_per_second(1 << 20).cpu_percent(50);
     let options = Options::new().memory(16 << 20).background(caps);
     let db = options.open_in(Arc::new(MemoryDirectory::new())).unwrap();
     let keyspace = db.keyspace("numbers").unwrap();
@@ -170,7 +173,7 @@ fn compactions_keep_to_a_cap_until_writers_would_be_held_back() {
     );
     let key = 399_999u64.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
     assert!(keyspace.get(key).unwrap().is_some(), "and it ends");
-    let bad = Options::new().background(Background::new().cpu_percent(0));
+    let bad = Options::new().background(BackgroundLimits::new().cpu_percent(0));
     let refused = bad.open_in(Arc::new(MemoryDirectory::new()));
     assert!(matches!(
         refused,

@@ -1,16 +1,16 @@
 //! Stores in several directories: discovery, refusals and data placement.
 
-use alluvium::simulation::{OpenIn as _, Scale};
+use alluvium::simulation::{DirectoryOpener as _, StoreScale};
 use alluvium::{
     Db, ErrorKind, HashedForm, HashedOptions, Keyspace, KeyspaceOptions, LevelsOptions, OpenMode, Options,
     Purpose, Structure, TierOptions,
 };
 use alluvium_device::file::FileDirectory;
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::{Buffer, Directory, FileOptions};
+use alluvium_device::{AlignedBuffer, Directory, FileOptions};
 use alluvium_storage::extents::{ExtentOptions, TierLimits, UNIT};
 use alluvium_storage::tiers::list::LIST_FILE;
-use alluvium_storage::{Directories, LogOptions};
+use alluvium_storage::{LogOptions, TierDirectories};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -167,7 +167,7 @@ fn a_list_that_is_lost_or_damaged_is_made_again_from_what_is_given() {
     create(&fast, &[&one]);
     let directory = FileDirectory::open(&fast).unwrap();
     let list = directory.open(LIST_FILE, FileOptions::DIRECT).unwrap();
-    list.write_at(0, Buffer::padded(&[1; 4096]), Purpose::Other)
+    list.write_at(0, AlignedBuffer::padded(&[1; 4096]), Purpose::Other)
         .unwrap();
     drop(list);
     let text = refusal(&small(), &fast);
@@ -229,7 +229,7 @@ fn a_flipped_bit_on_a_further_tier_is_found_by_a_check() {
     let purpose = Purpose::Other;
     // In the middle of a value.
     let pages = (0..file.len() / 4096).map(|page| file.read_at(page * 4096, 4096, purpose).unwrap());
-    let is_of_values = |page: &Buffer| page[1000..1100].iter().all(|&byte| byte == 7);
+    let is_of_values = |page: &AlignedBuffer| page[1000..1100].iter().all(|&byte| byte == 7);
     let (number, mut page) = pages.enumerate().find(|(_, page)| is_of_values(page)).unwrap();
     page[1000] ^= 1;
     file.write_at(number as u64 * 4096, page, purpose).unwrap();
@@ -262,11 +262,11 @@ fn narrow(units: u64) -> Db {
         ..ExtentOptions::default()
     };
     // Runs are long enough that an extent is a small part of one.
-    let mut scale = Scale::small(26, 1 << 20, 4 << 20);
+    let mut scale = StoreScale::small(26, 1 << 20, 4 << 20);
     scale.log = LogOptions::with_limit(4 << 20);
     scale.extents = extents.with_tier(1, limits);
     let directories =
-        Directories::from(Arc::new(MemoryDirectory::new())).and(Arc::new(MemoryDirectory::new()));
+        TierDirectories::from(Arc::new(MemoryDirectory::new())).and(Arc::new(MemoryDirectory::new()));
     small().simulated(scale, || 1000).open_in(directories).unwrap()
 }
 
@@ -404,10 +404,10 @@ fn where_the_others_have_no_space_a_tier_is_not_drained_and_nothing_is_lost() {
 
 #[test]
 fn what_shrank_comes_back_to_the_faster_tier() {
-    let mut scale = Scale::small(0xa11, 6 << 10, 96 << 10);
+    let mut scale = StoreScale::small(0xa11, 6 << 10, 96 << 10);
     scale.extents.planned_bytes = Some(512 << 10);
     let directories =
-        Directories::from(Arc::new(MemoryDirectory::new())).and(Arc::new(MemoryDirectory::new()));
+        TierDirectories::from(Arc::new(MemoryDirectory::new())).and(Arc::new(MemoryDirectory::new()));
     let db = Options::new()
         .simulated(scale, || 1000)
         .open_in(directories)

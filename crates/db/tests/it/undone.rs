@@ -1,13 +1,13 @@
 //! Changes to keyspaces and named snapshots that failed or were not acknowledged: they apply
 //! completely or not at all, now and after a reopen.
 
-use alluvium::simulation::OpenIn as _;
+use alluvium::simulation::DirectoryOpener as _;
 use alluvium::{Db, Durability, Error, Options, WriteBatch};
-use alluvium_device::Operation;
-use alluvium_device::simulated::{Fault, SimDirectory, Survival};
+use alluvium_device::DeviceOperation;
+use alluvium_device::simulated::{CrashSurvival, InjectedFault, SimDirectory};
 use std::sync::Arc;
 
-const SURVIVALS: [Survival; 3] = [Survival::Process, Survival::All, Survival::None];
+const SURVIVALS: [CrashSurvival; 3] = [CrashSurvival::Process, CrashSurvival::All, CrashSurvival::None];
 
 fn options() -> Options {
     Options::new()
@@ -26,7 +26,7 @@ fn created(seed: u64) -> (SimDirectory, Db) {
     (machine, db)
 }
 
-fn opened(machine: &SimDirectory, survival: Survival) -> Db {
+fn opened(machine: &SimDirectory, survival: CrashSurvival) -> Db {
     let image = machine.image(survival, 1);
     options().open_existing_in(Arc::new(image)).unwrap()
 }
@@ -49,17 +49,21 @@ fn all_or_nothing(db: &Db) {
 
 #[test]
 fn a_drop_that_fails_leaves_all_of_the_keyspace_or_nothing() {
-    for (seed, operation) in [(1, Operation::Sync), (2, Operation::Write)] {
+    for (seed, operation) in [(1, DeviceOperation::Sync), (2, DeviceOperation::Write)] {
         for full in [false, true] {
             let (machine, db) = created(seed);
             let keyspace = db.existing_keyspace("rivers").unwrap();
-            let fault = if full { Fault::full } else { Fault::failing };
+            let fault = if full {
+                InjectedFault::full
+            } else {
+                InjectedFault::failing
+            };
             machine.inject(fault(operation).sticky());
             let dropped = db.drop_keyspace("rivers");
             machine.clear_faults();
             if dropped.is_ok() {
                 // Writes to a mapping cannot fail.
-                assert_eq!(operation, Operation::Write);
+                assert_eq!(operation, DeviceOperation::Write);
                 continue;
             }
             // The keyspace is listed, and its handles do not report that it was dropped.
@@ -138,8 +142,12 @@ fn a_named_snapshot_that_was_acknowledged_survives_and_one_that_failed_leaves_no
     for full in [false, true] {
         let (machine, db) = created(5);
         let before: Vec<SimDirectory> = SURVIVALS.map(|survival| machine.image(survival, 2)).into();
-        let fault = if full { Fault::full } else { Fault::failing };
-        machine.inject(fault(Operation::Sync).sticky());
+        let fault = if full {
+            InjectedFault::full
+        } else {
+            InjectedFault::failing
+        };
+        machine.inject(fault(DeviceOperation::Sync).sticky());
         assert!(db.create_snapshot("monday").is_err());
         machine.clear_faults();
         assert_eq!((db.snapshots(), db.stats().snapshots), (Vec::new(), 0));

@@ -1,7 +1,7 @@
 //! Linux system calls for batches of datagrams.
 
-use super::Burst;
-use super::trains::{Arrived, Trains};
+use super::DatagramBurst;
+use super::trains::{DatagramTrains, ReceivedTrain};
 use rustix::net::SocketAddrAny;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -18,29 +18,29 @@ const CONTROL_BYTES: usize = 64;
 /// Memory of a control message, aligned as the system requires.
 #[repr(C, align(16))]
 #[derive(Clone, Copy)]
-struct Control([u8; CONTROL_BYTES]);
+struct ControlBuffer([u8; CONTROL_BYTES]);
 
 /// State of a burst between calls.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct BurstState {
     /// Receive buffers of trains. Pages that no train has reached use no memory.
     landing: Box<[u8]>,
-    arrived: Vec<Arrived>,
+    arrived: Vec<ReceivedTrain>,
     /// First train with datagrams that have not been handed out.
     next: usize,
-    trains: Trains,
+    trains: DatagramTrains,
     /// Whether the network path has refused trains, for example because a datagram is longer than a
     /// packet.
     has_refused: bool,
 }
 
-impl State {
-    pub(super) fn new(most: usize) -> State {
-        State {
+impl BurstState {
+    pub(super) fn new(most: usize) -> BurstState {
+        BurstState {
             landing: vec![0; most * TRAIN_BYTES].into_boxed_slice(),
             arrived: Vec::with_capacity(most),
             next: 0,
-            trains: Trains::default(),
+            trains: DatagramTrains::default(),
             has_refused: false,
         }
     }
@@ -62,17 +62,17 @@ pub(super) fn receive_trains(socket: &UdpSocket) {
 }
 
 /// Message headers and the memory that they point to.
-struct Headers {
+struct MessageHeaders {
     names: Vec<libc::sockaddr_storage>,
-    controls: Vec<Control>,
+    controls: Vec<ControlBuffer>,
     parts: Vec<libc::iovec>,
     all: Vec<libc::mmsghdr>,
 }
 
-impl Headers {
+impl MessageHeaders {
     /// Returns memory for `most` messages with `parts` parts in total.
-    fn new(most: usize, parts: usize) -> Headers {
-        Headers {
+    fn new(most: usize, parts: usize) -> MessageHeaders {
+        MessageHeaders {
             names: Vec::with_capacity(most),
             controls: Vec::with_capacity(most),
             parts: Vec::with_capacity(parts),
@@ -92,7 +92,7 @@ impl Headers {
 
     /// Adds a message made of the last `parts` parts, with its address and the control message of
     /// the given length.
-    fn push(&mut self, parts: usize, name: (libc::sockaddr_storage, u32), control: (Control, usize)) {
+    fn push(&mut self, parts: usize, name: (libc::sockaddr_storage, u32), control: (ControlBuffer, usize)) {
         assert!(self.names.len() < self.names.capacity(), "there is space for it");
         assert!(parts <= self.parts.len() && control.1 <= CONTROL_BYTES);
         self.names.push(name.0);
@@ -112,7 +112,7 @@ impl Headers {
     }
 }
 
-const EMPTY: Control = Control([0; CONTROL_BYTES]);
+const EMPTY: ControlBuffer = ControlBuffer([0; CONTROL_BYTES]);
 
 fn empty_name() -> (libc::sockaddr_storage, u32) {
     // SAFETY: all zeros are an address of no family.
@@ -146,7 +146,7 @@ fn address_of(name: &libc::sockaddr_storage, length: u32) -> Option<SocketAddr> 
 
 /// Returns the control message with the length of a train's datagrams, and the control message's
 /// length.
-fn length_of_each(each: usize) -> (Control, usize) {
+fn length_of_each(each: usize) -> (ControlBuffer, usize) {
     let each = u16::try_from(each).expect("a train is shorter than that");
     let mut control = EMPTY;
     // SAFETY: the header and two bytes behind it fit into the memory, which is aligned for it.
@@ -163,7 +163,7 @@ fn length_of_each(each: usize) -> (Control, usize) {
 }
 
 /// Returns the length of a received train's datagrams, or 0 for a single datagram.
-fn told_of_each(header: &libc::msghdr) -> usize {
+fn segment_length(header: &libc::msghdr) -> usize {
     // SAFETY: the system has written whole control messages into the memory that the header names,
     // and their length into the header.
     unsafe {
@@ -179,7 +179,7 @@ fn told_of_each(header: &libc::msghdr) -> usize {
     0
 }
 
-pub(super) fn receive(burst: &mut Burst, socket: &UdpSocket) -> io::Result<usize> {
+pub(super) fn receive(burst: &mut DatagramBurst, socket: &UdpSocket) -> io::Result<usize> {
     let state = &mut burst.system;
     if state.next == state.arrived.len() {
         land(state, burst.lengths.len(), socket)?;
@@ -208,8 +208,8 @@ pub(super) fn receive(burst: &mut Burst, socket: &UdpSocket) -> io::Result<usize
 }
 
 /// Waits for trains and receives those that have arrived.
-fn land(state: &mut State, most: usize, socket: &UdpSocket) -> io::Result<()> {
-    let mut headers = Headers::new(most, most);
+fn land(state: &mut BurstState, most: usize, socket: &UdpSocket) -> io::Result<()> {
+    let mut headers = MessageHeaders::new(most, most);
     for bytes in state.landing.chunks_exact_mut(TRAIN_BYTES) {
         headers.push_part(bytes.as_mut_ptr(), bytes.len());
         headers.push(1, empty_name(), (EMPTY, CONTROL_BYTES));
@@ -231,14 +231,16 @@ fn land(state: &mut State, most: usize, socket: &UdpSocket) -> io::Result<()> {
     for (header, name) in headers.all.iter().zip(&headers.names).take(count) {
         let address = address_of(name, header.msg_hdr.msg_namelen);
         let bytes = (header.msg_len as usize).min(TRAIN_BYTES);
-        state
-            .arrived
-            .push(Arrived::new(address, bytes, told_of_each(&header.msg_hdr)));
+        state.arrived.push(ReceivedTrain::new(
+            address,
+            bytes,
+            segment_length(&header.msg_hdr),
+        ));
     }
     Ok(())
 }
 
-pub(super) fn send(burst: &mut Burst, socket: &UdpSocket, count: usize) -> io::Result<()> {
+pub(super) fn send(burst: &mut DatagramBurst, socket: &UdpSocket, count: usize) -> io::Result<()> {
     let mut trains = mem::take(&mut burst.system.trains);
     trains.couple(&burst.lengths[..count], &burst.addresses[..count]);
     if burst.system.has_refused {
@@ -250,8 +252,13 @@ pub(super) fn send(burst: &mut Burst, socket: &UdpSocket, count: usize) -> io::R
 }
 
 /// Sends the first `count` datagrams as trains.
-fn send_trains(burst: &mut Burst, socket: &UdpSocket, count: usize, trains: &[&[usize]]) -> io::Result<()> {
-    let mut headers = Headers::new(count, count);
+fn send_trains(
+    burst: &mut DatagramBurst,
+    socket: &UdpSocket,
+    count: usize,
+    trains: &[&[usize]],
+) -> io::Result<()> {
+    let mut headers = MessageHeaders::new(count, count);
     for train in trains {
         let first = train[0];
         let address = burst.addresses[first].expect("what travels has a destination");

@@ -38,13 +38,13 @@ use linux as system;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Burst {
+pub struct DatagramBurst {
     bytes: Box<[u8]>,
     most_bytes: usize,
     lengths: Box<[usize]>,
     addresses: Box<[Option<SocketAddr>]>,
     /// State between system calls.
-    system: system::State,
+    system: system::BurstState,
 }
 
 /// Makes a socket receive the datagrams of a train as one unit where the system supports it, which
@@ -54,21 +54,21 @@ pub fn receive_trains(socket: &UdpSocket) {
     system::receive_trains(socket);
 }
 
-impl Burst {
+impl DatagramBurst {
     /// Creates a burst of at most `most` datagrams of at most `most_bytes` each. Longer datagrams
     /// are truncated, so one of length `most_bytes` may be incomplete.
     ///
     /// # Panics
     /// If either is zero.
     #[must_use]
-    pub fn new(most: usize, most_bytes: usize) -> Burst {
+    pub fn new(most: usize, most_bytes: usize) -> DatagramBurst {
         assert!(most > 0 && most_bytes > 0, "a burst has datagrams");
-        Burst {
+        DatagramBurst {
             bytes: vec![0; most * most_bytes].into_boxed_slice(),
             most_bytes,
             lengths: vec![0; most].into_boxed_slice(),
             addresses: vec![None; most].into_boxed_slice(),
-            system: system::State::new(most),
+            system: system::BurstState::new(most),
         }
     }
 
@@ -148,13 +148,13 @@ mod system {
     pub(super) fn receive_trains(_socket: &UdpSocket) {}
 
     /// Receives one datagram, where the system has no call for several.
-    pub(super) fn receive(burst: &mut Burst, socket: &UdpSocket) -> io::Result<usize> {
+    pub(super) fn receive(burst: &mut DatagramBurst, socket: &UdpSocket) -> io::Result<usize> {
         let (length, address) = socket.recv_from(burst.buffer(0))?;
         (burst.lengths[0], burst.addresses[0]) = (length, Some(address));
         Ok(1)
     }
 
-    pub(super) fn send(burst: &mut Burst, socket: &UdpSocket, count: usize) -> io::Result<()> {
+    pub(super) fn send(burst: &mut DatagramBurst, socket: &UdpSocket, count: usize) -> io::Result<()> {
         for index in 0..count {
             if let Some(address) = burst.addresses[index].filter(|_| burst.lengths[index] > 0) {
                 socket.send_to(burst.bytes(index), address)?;
@@ -185,7 +185,7 @@ mod tests {
                 client.set_read_timeout(timeout).unwrap();
                 client.send_to(&vec![number as u8; number + 1], address).unwrap();
             }
-            let (mut burst, mut left) = (Burst::new(3, 4), clients.len());
+            let (mut burst, mut left) = (DatagramBurst::new(3, 4), clients.len());
             while left > 0 {
                 let count = burst.receive(server).unwrap();
                 for index in 0..count {
@@ -217,7 +217,7 @@ mod tests {
         plain.set_read_timeout(timeout).unwrap();
         let lengths: Vec<usize> = (0..40).map(|at| [7, 7, 3, 7, 8][at % 5]).collect();
         let mut expected: Vec<Vec<u8>> = Vec::new();
-        let mut burst = Burst::new(lengths.len(), 16);
+        let mut burst = DatagramBurst::new(lengths.len(), 16);
         for (at, &length) in lengths.iter().enumerate() {
             burst.buffer(at).fill(at as u8);
             burst.set_length(at, length);
@@ -226,7 +226,7 @@ mod tests {
         }
         burst.send(&one, lengths.len()).unwrap();
         // A burst with space for only part of a train, and only for short datagrams.
-        let mut small = Burst::new(3, 7);
+        let mut small = DatagramBurst::new(3, 7);
         let mut found = Vec::new();
         while found.len() < expected.len() {
             let count = small.receive(&other).unwrap();
@@ -257,7 +257,7 @@ mod tests {
     fn nothing_comes_in_time_and_nothing_of_no_length_goes() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
-        let mut burst = Burst::new(2, 8);
+        let mut burst = DatagramBurst::new(2, 8);
         burst.set_address(0, socket.local_addr().unwrap());
         burst.send(&socket, 2).unwrap();
         let kind = burst.receive(&socket).unwrap_err().kind();

@@ -9,12 +9,12 @@ const MOST_BYTES: usize = 65_000;
 
 /// Datagrams in sending order, and the boundaries of trains.
 #[derive(Debug, Default)]
-pub(super) struct Trains {
+pub(super) struct DatagramTrains {
     order: Vec<usize>,
     ends: Vec<usize>,
 }
 
-impl Trains {
+impl DatagramTrains {
     /// Groups datagrams by their lengths and destinations. Datagrams that are empty or have no
     /// destination are left out.
     pub(super) fn couple(&mut self, lengths: &[usize], addresses: &[Option<SocketAddr>]) {
@@ -65,7 +65,7 @@ impl Trains {
 
 /// A received train, and how much of it has been handed out.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Arrived {
+pub(super) struct ReceivedTrain {
     pub(super) address: Option<SocketAddr>,
     /// Total bytes.
     pub(super) bytes: usize,
@@ -75,9 +75,9 @@ pub(super) struct Arrived {
     done: Option<usize>,
 }
 
-impl Arrived {
-    pub(super) fn new(address: Option<SocketAddr>, bytes: usize, each: usize) -> Arrived {
-        Arrived {
+impl ReceivedTrain {
+    pub(super) fn new(address: Option<SocketAddr>, bytes: usize, each: usize) -> ReceivedTrain {
+        ReceivedTrain {
             address,
             bytes,
             each,
@@ -111,7 +111,7 @@ mod tests {
         let lengths: Vec<usize> = datagrams.iter().map(|datagram| datagram.0).collect();
         let to = |port: u16| (port > 0).then(|| SocketAddr::from(([127, 0, 0, 1], port)));
         let addresses: Vec<_> = datagrams.iter().map(|datagram| to(datagram.1)).collect();
-        let mut trains = Trains::default();
+        let mut trains = DatagramTrains::default();
         trains.couple(&lengths, &addresses);
         trains.all().map(<[usize]>::to_vec).collect()
     }
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn a_train_is_taken_apart_into_what_was_coupled() {
         let parts = |bytes, each| {
-            let mut arrived = Arrived::new(None, bytes, each);
+            let mut arrived = ReceivedTrain::new(None, bytes, each);
             let part = move || arrived.next().map(|part| (part.start, part.end));
             std::iter::from_fn(part).collect::<Vec<_>>()
         };

@@ -1,7 +1,7 @@
 //! Copies within a file system that can share blocks between files, without moving data.
 
 use super::device::FileDevice;
-use crate::{Operation, Result};
+use crate::{DeviceOperation, Result};
 use alluvium_base::Purpose;
 use rustix::io::Errno;
 use std::ops::Range;
@@ -32,10 +32,12 @@ pub(super) fn share(
     purpose: Purpose,
 ) -> Result<u64> {
     let (target, source) = (&target.file, &source.file);
-    target.changeable(Operation::Write)?;
-    target.state.accepts(Operation::Write, &target.name)?;
-    source.inside(Operation::Read, range.start, range.end - range.start)?;
-    target.inside(Operation::Write, range.start, range.end - range.start)?;
+    target.require_writable(DeviceOperation::Write)?;
+    target
+        .state
+        .require_unpoisoned(DeviceOperation::Write, &target.name)?;
+    source.inside(DeviceOperation::Read, range.start, range.end - range.start)?;
+    target.inside(DeviceOperation::Write, range.start, range.end - range.start)?;
     let is_sharing = rustix::fs::fstatfs(&target.descriptor)
         .is_ok_and(|stat| SHARING.contains(&(stat.f_type as u64 & u64::from(u32::MAX))));
     let mut at = range.start;
@@ -58,7 +60,7 @@ pub(super) fn share(
             Err(Errno::INTR) => {}
             // The file system cannot copy between these two files, or not any further.
             Ok(_) | Err(Errno::XDEV | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => break,
-            Err(errno) => return Err(target.failed(Operation::Write, at, len as u64, errno)),
+            Err(errno) => return Err(target.failed(DeviceOperation::Write, at, len as u64, errno)),
         }
     }
     Ok(at)

@@ -5,11 +5,14 @@ use super::copy;
 use super::mapping;
 use super::names::has_no_name;
 use super::open_file::OpenFile;
-use super::threads::Workers;
-use crate::batch::InFlight;
+use super::threads::WorkerPool;
+use crate::batch::BatchCompletion;
 use crate::contract;
-use crate::uring::{Gathering, Rings};
-use crate::{Batch, Buffer, Caching, Device, Mapping, Operation, Outcome, Request, Result, Ticket};
+use crate::uring::{RingPool, SubmissionPlug};
+use crate::{
+    AlignedBuffer, CacheMode, Device, DeviceOperation, FileMapping, IoBatch, IoOutcome, IoRequest, Result,
+    Ticket,
+};
 use alluvium_base::Purpose;
 use rustix::io::Errno;
 use std::any::Any;
@@ -22,9 +25,9 @@ const COPIED_AT_ONCE: usize = 64 << 10;
 
 /// The mechanism that carries requests to the kernel.
 #[derive(Clone, Debug)]
-pub(super) enum Carrier {
+pub(super) enum IoBackend {
     /// io_uring; the workers execute requests that rings handle poorly.
-    Rings(Arc<Rings>),
+    Rings(Arc<RingPool>),
     /// The workers execute all requests.
     Workers,
 }
@@ -33,71 +36,71 @@ pub(super) enum Carrier {
 #[derive(Debug)]
 pub(super) struct FileDevice {
     pub(super) file: Arc<OpenFile>,
-    pub(super) carrier: Carrier,
-    pub(super) workers: Arc<Workers>,
+    pub(super) carrier: IoBackend,
+    pub(super) workers: Arc<WorkerPool>,
 }
 
 /// How a request is handled.
-enum Route {
+enum RequestRoute {
     /// It completes within `submit`.
-    AtOnce(Outcome),
+    AtOnce(IoOutcome),
     /// The workers execute the sync.
     Sync,
     /// The carrier executes it.
-    Carry(Request),
+    Carry(IoRequest),
 }
 
 impl FileDevice {
-    fn route(&self, request: Request) -> Route {
+    fn route(&self, request: IoRequest) -> RequestRoute {
         if let Err(error) = self.file.admit(&request) {
             let buffer = match request {
-                Request::Read { buffer, .. } | Request::Write { buffer, .. } => Some(buffer),
-                Request::Sync { .. } => None,
+                IoRequest::Read { buffer, .. } | IoRequest::Write { buffer, .. } => Some(buffer),
+                IoRequest::Sync { .. } => None,
             };
-            return Route::AtOnce(Outcome {
+            return RequestRoute::AtOnce(IoOutcome {
                 buffer,
                 result: Err(error),
             });
         }
         match request {
-            Request::Sync { .. } => Route::Sync,
-            Request::Write { ref buffer, .. }
-                if self.file.options.caching == Caching::Buffered && buffer.len() <= COPIED_AT_ONCE =>
+            IoRequest::Sync { .. } => RequestRoute::Sync,
+            IoRequest::Write { ref buffer, .. }
+                if self.file.options.caching == CacheMode::Buffered && buffer.len() <= COPIED_AT_ONCE =>
             {
-                Route::AtOnce(self.file.perform(request, 0))
+                RequestRoute::AtOnce(self.file.perform(request, 0))
             }
-            request => Route::Carry(request),
+            request => RequestRoute::Carry(request),
         }
     }
 
     /// Sorts a batch. Returns the requests for the carrier; all others are in flight or complete.
-    fn sort(&self, batch: Batch, home: usize) -> (Arc<InFlight>, Vec<(usize, Request)>) {
+    fn sort(&self, batch: IoBatch, home: usize) -> (Arc<BatchCompletion>, Vec<(usize, IoRequest)>) {
         let requests = batch.into_requests();
         // Check all requests before executing any: a panic must not leave half a batch in flight.
         for request in &requests {
             self.file.check_alignment(request);
         }
-        let in_flight = InFlight::at(requests.len(), home);
+        let in_flight = BatchCompletion::at(requests.len(), home);
         let mut carried = Vec::with_capacity(requests.len());
         for (index, request) in requests.into_iter().enumerate() {
             match self.route(request) {
-                Route::AtOnce(outcome) => in_flight.complete(index, outcome),
-                Route::Sync => self.push_sync(&in_flight, index),
-                Route::Carry(request) => carried.push((index, request)),
+                RequestRoute::AtOnce(outcome) => in_flight.complete(index, outcome),
+                RequestRoute::Sync => self.push_sync(&in_flight, index),
+                RequestRoute::Carry(request) => carried.push((index, request)),
             }
         }
         (in_flight, carried)
     }
 
-    fn push_sync(&self, in_flight: &Arc<InFlight>, index: usize) {
+    fn push_sync(&self, in_flight: &Arc<BatchCompletion>, index: usize) {
         let (file, in_flight) = (Arc::clone(&self.file), Arc::clone(in_flight));
         self.workers.push([Box::new(move || {
             let result = file.sync_blocking();
-            in_flight.complete(index, Outcome { buffer: None, result });
+            in_flight.complete(index, IoOutcome { buffer: None, result });
         }) as Box<dyn FnOnce() + Send>]);
     }
 
-    fn push_transfers(&self, in_flight: &Arc<InFlight>, carried: Vec<(usize, Request)>) {
+    fn push_transfers(&self, in_flight: &Arc<BatchCompletion>, carried: Vec<(usize, IoRequest)>) {
         self.workers.push(carried.into_iter().map(|(index, request)| {
             let (file, in_flight) = (Arc::clone(&self.file), Arc::clone(in_flight));
             Box::new(move || in_flight.complete(index, file.perform(request, 0))) as Box<dyn FnOnce() + Send>
@@ -105,33 +108,33 @@ impl FileDevice {
     }
 
     /// Executes one request in this thread.
-    fn perform_one(&self, request: Request) -> Outcome {
-        if let Carrier::Rings(_) = self.carrier {
-            Gathering::hand_over();
+    fn perform_one(&self, request: IoRequest) -> IoOutcome {
+        if let IoBackend::Rings(_) = self.carrier {
+            SubmissionPlug::hand_over();
         }
         self.file.check_alignment(&request);
         match self.route(request) {
-            Route::AtOnce(outcome) => outcome,
-            Route::Sync => Outcome {
+            RequestRoute::AtOnce(outcome) => outcome,
+            RequestRoute::Sync => IoOutcome {
                 buffer: None,
                 result: self.file.sync_blocking(),
             },
-            Route::Carry(request) => self.file.perform(request, 0),
+            RequestRoute::Carry(request) => self.file.perform(request, 0),
         }
     }
 }
 
 impl Device for FileDevice {
-    fn submit(&self, batch: Batch) -> Ticket {
+    fn submit(&self, batch: IoBatch) -> Ticket {
         match &self.carrier {
-            Carrier::Rings(rings) => {
-                let home = rings.home();
+            IoBackend::Rings(rings) => {
+                let home = rings.ring_index();
                 let (in_flight, carried) = self.sort(batch, home);
                 let ticket = in_flight.ticket();
                 rings.submit(home, &self.file, in_flight, carried);
                 ticket
             }
-            Carrier::Workers => {
+            IoBackend::Workers => {
                 let (in_flight, carried) = self.sort(batch, 0);
                 self.push_transfers(&in_flight, carried);
                 in_flight.ticket()
@@ -139,11 +142,11 @@ impl Device for FileDevice {
         }
     }
 
-    fn submit_many(&self, batches: Vec<Batch>) -> Vec<Ticket> {
-        let Carrier::Rings(rings) = &self.carrier else {
+    fn submit_many(&self, batches: Vec<IoBatch>) -> Vec<Ticket> {
+        let IoBackend::Rings(rings) = &self.carrier else {
             return batches.into_iter().map(|batch| self.submit(batch)).collect();
         };
-        let home = rings.home();
+        let home = rings.ring_index();
         let mut tickets = Vec::with_capacity(batches.len());
         let mut flights = Vec::with_capacity(batches.len());
         for batch in batches {
@@ -156,7 +159,7 @@ impl Device for FileDevice {
     }
 
     fn poll(&self, ticket: &Ticket) -> bool {
-        if let Carrier::Rings(rings) = &self.carrier
+        if let IoBackend::Rings(rings) = &self.carrier
             && !ticket.is_complete()
         {
             rings.poll(ticket);
@@ -165,7 +168,7 @@ impl Device for FileDevice {
     }
 
     fn wait(&self, ticket: &Ticket) {
-        if let Carrier::Rings(rings) = &self.carrier {
+        if let IoBackend::Rings(rings) = &self.carrier {
             rings.wait(ticket);
         }
         ticket.block();
@@ -174,36 +177,36 @@ impl Device for FileDevice {
     fn wait_some(&self, ticket: &Ticket) {
         match &self.carrier {
             // Requests that have left the ring are completed by the workers.
-            Carrier::Rings(rings) if rings.wait_some(ticket) => {}
+            IoBackend::Rings(rings) if rings.wait_some(ticket) => {}
             _ => ticket.block(),
         }
     }
 
-    fn perform(&self, batch: Batch) -> Vec<Outcome> {
+    fn perform(&self, batch: IoBatch) -> Vec<IoOutcome> {
         if batch.len() == 1 {
             let request = batch.into_requests().remove(0);
             return vec![self.perform_one(request)];
         }
         let ticket = match &self.carrier {
-            Carrier::Rings(rings) => {
-                let home = rings.home();
+            IoBackend::Rings(rings) => {
+                let home = rings.ring_index();
                 let (in_flight, carried) = self.sort(batch, home);
                 let ticket = in_flight.ticket();
                 rings.submit_and_wait(home, &self.file, in_flight, carried, &ticket);
                 ticket
             }
-            Carrier::Workers => self.submit(batch),
+            IoBackend::Workers => self.submit(batch),
         };
         self.wait(&ticket);
         ticket.take()
     }
 
-    fn read_at(&self, offset: u64, len: usize, purpose: Purpose) -> Result<Buffer> {
-        let buffer = Buffer::try_zeroed(len).ok_or_else(|| {
+    fn read_at(&self, offset: u64, len: usize, purpose: Purpose) -> Result<AlignedBuffer> {
+        let buffer = AlignedBuffer::try_zeroed(len).ok_or_else(|| {
             self.file
-                .failed(Operation::Read, offset, len as u64, Errno::NOMEM)
+                .failed(DeviceOperation::Read, offset, len as u64, Errno::NOMEM)
         })?;
-        self.perform_one(Request::Read {
+        self.perform_one(IoRequest::Read {
             offset,
             buffer,
             purpose,
@@ -211,8 +214,8 @@ impl Device for FileDevice {
         .into_buffer()
     }
 
-    fn write_at(&self, offset: u64, buffer: Buffer, purpose: Purpose) -> Result<Buffer> {
-        self.perform_one(Request::Write {
+    fn write_at(&self, offset: u64, buffer: AlignedBuffer, purpose: Purpose) -> Result<AlignedBuffer> {
+        self.perform_one(IoRequest::Write {
             offset,
             buffer,
             purpose,
@@ -221,7 +224,7 @@ impl Device for FileDevice {
     }
 
     fn sync(&self, purpose: Purpose) -> Result<()> {
-        self.perform_one(Request::Sync { purpose }).result
+        self.perform_one(IoRequest::Sync { purpose }).result
     }
 
     fn len(&self) -> u64 {
@@ -233,8 +236,10 @@ impl Device for FileDevice {
     }
 
     fn grow(&self, len: u64) -> Result<()> {
-        self.file.changeable(Operation::Grow)?;
-        self.file.state.accepts(Operation::Grow, &self.file.name)?;
+        self.file.require_writable(DeviceOperation::Grow)?;
+        self.file
+            .state
+            .require_unpoisoned(DeviceOperation::Grow, &self.file.name)?;
         let _resizing = self.file.state.resizing.lock();
         let old = self.file.state.len();
         if len <= old {
@@ -244,44 +249,48 @@ impl Device for FileDevice {
             // Part of the range may have been allocated, and the length extended with it.
             let restored = rustix::io::retry_on_intr(|| rustix::fs::ftruncate(&self.file.descriptor, old));
             if let Err(restoring) = restored {
-                return Err(self.file.failed(Operation::Truncate, old, 0, restoring));
+                return Err(self.file.failed(DeviceOperation::Truncate, old, 0, restoring));
             }
-            return Err(self.file.failed(Operation::Grow, old, len - old, errno));
+            return Err(self.file.failed(DeviceOperation::Grow, old, len - old, errno));
         }
         self.file.state.set_len(len);
         Ok(())
     }
 
     fn allocate(&self, range: Range<u64>) -> Result<()> {
-        self.file.changeable(Operation::Grow)?;
-        self.file.state.accepts(Operation::Grow, &self.file.name)?;
+        self.file.require_writable(DeviceOperation::Grow)?;
+        self.file
+            .state
+            .require_unpoisoned(DeviceOperation::Grow, &self.file.name)?;
         let len = range.end.saturating_sub(range.start);
         let _resizing = self.file.state.resizing.lock();
-        self.file.inside(Operation::Grow, range.start, len)?;
+        self.file.inside(DeviceOperation::Grow, range.start, len)?;
         if len == 0 {
             return Ok(());
         }
         self.file
             .allocate_inside(&range)
-            .map_err(|errno| self.file.failed(Operation::Grow, range.start, len, errno))
+            .map_err(|errno| self.file.failed(DeviceOperation::Grow, range.start, len, errno))
     }
 
     fn renew(&self, range: Range<u64>) -> Result<()> {
-        self.file.changeable(Operation::Grow)?;
-        self.file.state.accepts(Operation::Grow, &self.file.name)?;
+        self.file.require_writable(DeviceOperation::Grow)?;
+        self.file
+            .state
+            .require_unpoisoned(DeviceOperation::Grow, &self.file.name)?;
         let len = range.end.saturating_sub(range.start);
         let _resizing = self.file.state.resizing.lock();
-        self.file.inside(Operation::Grow, range.start, len)?;
+        self.file.inside(DeviceOperation::Grow, range.start, len)?;
         if len == 0 {
             return Ok(());
         }
         self.file
             .renew_inside(&range)
-            .map_err(|errno| self.file.failed(Operation::Grow, range.start, len, errno))
+            .map_err(|errno| self.file.failed(DeviceOperation::Grow, range.start, len, errno))
     }
 
     fn truncate(&self, len: u64) -> Result<()> {
-        self.file.changeable(Operation::Truncate)?;
+        self.file.require_writable(DeviceOperation::Truncate)?;
         let _resizing = self.file.state.resizing.lock();
         let old = self.file.state.len();
         if len >= old {
@@ -292,13 +301,13 @@ impl Device for FileDevice {
         let truncated = rustix::io::retry_on_intr(|| rustix::fs::ftruncate(&self.file.descriptor, len));
         if let Err(errno) = truncated {
             self.file.state.set_len(old);
-            return Err(self.file.failed(Operation::Truncate, len, 0, errno));
+            return Err(self.file.failed(DeviceOperation::Truncate, len, 0, errno));
         }
         Ok(())
     }
 
     fn punch_hole(&self, range: Range<u64>) -> Result<()> {
-        self.file.changeable(Operation::PunchHole)?;
+        self.file.require_writable(DeviceOperation::PunchHole)?;
         let _resizing = self.file.state.resizing.lock();
         let end = range.end.min(self.file.state.len());
         if range.start >= end {
@@ -308,12 +317,16 @@ impl Device for FileDevice {
         match self.file.punch(&(range.start..end)) {
             Ok(true) => self.file.counters.punch(Purpose::Other, len),
             Ok(false) => {}
-            Err(errno) => return Err(self.file.failed(Operation::PunchHole, range.start, len, errno)),
+            Err(errno) => {
+                return Err(self
+                    .file
+                    .failed(DeviceOperation::PunchHole, range.start, len, errno));
+            }
         }
         Ok(())
     }
 
-    fn map(&self, range: Range<u64>) -> Result<Mapping> {
+    fn map(&self, range: Range<u64>) -> Result<FileMapping> {
         mapping::map(&self.file, &range)
     }
 

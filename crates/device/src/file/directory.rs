@@ -1,16 +1,16 @@
 //! A file-system directory as a [`Directory`].
 
-use super::device::{Carrier, FileDevice};
+use super::device::{FileDevice, IoBackend};
 use super::lock;
 use super::names::{has_no_name, parse_boot_id, unique_boot_id};
 use super::open_file::OpenFile;
 use super::state::FileStates;
-use super::threads::Workers;
-use super::{Engine, Options};
-use crate::uring::Rings;
+use super::threads::WorkerPool;
+use super::{FileDirectoryOptions, IoEngine};
+use crate::uring::RingPool;
 use crate::{
-    Access, BLOCK, BootId, Caching, Counters, Device, Directory, Error, FileOptions, Lock, MemoryRegion,
-    Operation, Result, Space,
+    BLOCK, BootId, CacheMode, Device, DeviceCounters, DeviceOperation, Directory, DirectoryLock, Error,
+    FileAccessMode, FileOptions, FileSystemSpace, MemoryRegion, Result,
 };
 use alluvium_base::Purpose;
 use parking_lot::Mutex;
@@ -36,7 +36,7 @@ use std::sync::{Arc, OnceLock};
 /// let directory = FileDirectory::create(&path)?;
 /// let file = directory.create("tier-0", FileOptions::DIRECT)?;
 /// file.grow(1 << 20)?;
-/// file.write_at(4096, Buffer::padded(b"hello"), Purpose::Other)?;
+/// file.write_at(4096, AlignedBuffer::padded(b"hello"), Purpose::Other)?;
 /// file.sync(Purpose::Other)?;
 /// directory.sync()?;
 /// assert_eq!(&file.read_at(4096, 512, Purpose::Other)?[..5], b"hello");
@@ -44,20 +44,20 @@ use std::sync::{Arc, OnceLock};
 /// ```
 #[derive(Clone, Debug)]
 pub struct FileDirectory {
-    shared: Arc<Shared>,
+    shared: Arc<FileDirectoryState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct FileDirectoryState {
     path: PathBuf,
     descriptor: OwnedFd,
-    carrier: Carrier,
-    workers: Arc<Workers>,
+    carrier: IoBackend,
+    workers: Arc<WorkerPool>,
     states: FileStates,
-    counters: Counters,
+    counters: DeviceCounters,
     poisoned: AtomicBool,
     boot: BootId,
-    notes: Arc<Notes>,
+    notes: Arc<DirectoryNotes>,
 }
 
 /// Mode of created files: only the owner may read and write. The process's umask may remove more
@@ -69,11 +69,11 @@ const OWN_DIRECTORY: u32 = 0o700;
 
 /// Remarks about the location, without duplicates.
 #[derive(Debug, Default)]
-pub(crate) struct Notes {
+pub(crate) struct DirectoryNotes {
     texts: Mutex<Vec<String>>,
 }
 
-impl Notes {
+impl DirectoryNotes {
     pub(crate) fn add(&self, text: String) {
         let mut texts = self.texts.lock();
         if !texts.contains(&text) {
@@ -88,17 +88,18 @@ impl FileDirectory {
     /// # Errors
     /// `PermissionDenied`, `DiskFull`, or I/O errors.
     pub fn create(path: impl AsRef<Path>) -> Result<FileDirectory> {
-        FileDirectory::create_with(path, Options::default())
+        FileDirectory::create_with(path, FileDirectoryOptions::default())
     }
 
     /// Like [`FileDirectory::create`], with options.
     ///
     /// # Errors
     /// As `create`, and `Unsupported` if the kernel refuses the requested engine.
-    pub fn create_with(path: impl AsRef<Path>, options: Options) -> Result<FileDirectory> {
+    pub fn create_with(path: impl AsRef<Path>, options: FileDirectoryOptions) -> Result<FileDirectory> {
         let path = path.as_ref();
-        make_durably(path)
-            .map_err(|source| Error::from_io(Operation::Create, &path.display().to_string(), 0, 0, source))?;
+        make_durably(path).map_err(|source| {
+            Error::from_io(DeviceOperation::Create, &path.display().to_string(), 0, 0, source)
+        })?;
         FileDirectory::open_with(path, options)
     }
 
@@ -107,7 +108,7 @@ impl FileDirectory {
     /// # Errors
     /// `NotFound`, `PermissionDenied`, or I/O errors.
     pub fn open(path: impl AsRef<Path>) -> Result<FileDirectory> {
-        FileDirectory::open_with(path, Options::default())
+        FileDirectory::open_with(path, FileDirectoryOptions::default())
     }
 
     /// Like [`FileDirectory::open`], with options.
@@ -117,28 +118,29 @@ impl FileDirectory {
     ///
     /// # Panics
     /// If `options.threads` is zero.
-    pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<FileDirectory> {
+    pub fn open_with(path: impl AsRef<Path>, options: FileDirectoryOptions) -> Result<FileDirectory> {
         let path = path.as_ref();
         let shown = path.display().to_string();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))
-            .map_err(|errno| Error::from_io(Operation::Open, &shown, 0, 0, io::Error::from(errno)))?;
-        let notes = Arc::new(Notes::default());
-        let workers = Arc::new(Workers::new(options.threads));
+            .map_err(|errno| Error::from_io(DeviceOperation::Open, &shown, 0, 0, io::Error::from(errno)))?;
+        let notes = Arc::new(DirectoryNotes::default());
+        let workers = Arc::new(WorkerPool::new(options.threads));
         let carrier = match options.engine {
-            Engine::Threads => Carrier::Workers,
-            Engine::Auto | Engine::Uring => match Rings::new(Arc::clone(&workers), Arc::clone(&notes)) {
-                Ok(rings) => Carrier::Rings(rings),
-                Err(refusal) if options.engine == Engine::Auto => {
+            IoEngine::Threads => IoBackend::Workers,
+            IoEngine::Auto | IoEngine::Uring => match RingPool::new(Arc::clone(&workers), Arc::clone(&notes))
+            {
+                Ok(rings) => IoBackend::Rings(rings),
+                Err(refusal) if options.engine == IoEngine::Auto => {
                     notes.add(format!(
                         "the kernel refuses io_uring ({refusal}); up to {} threads make blocking calls instead",
                         options.threads
                     ));
-                    Carrier::Workers
+                    IoBackend::Workers
                 }
                 Err(refusal) => {
                     return Err(Error::Unsupported {
-                        operation: Operation::Open,
+                        operation: DeviceOperation::Open,
                         file: shown,
                         why: format!(
                             "the kernel refuses io_uring ({refusal}); use Engine::Auto or Engine::Threads"
@@ -155,13 +157,13 @@ impl FileDirectory {
             unique_boot_id()
         });
         Ok(FileDirectory {
-            shared: Arc::new(Shared {
+            shared: Arc::new(FileDirectoryState {
                 path: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
                 descriptor,
                 carrier,
                 workers,
                 states: FileStates::default(),
-                counters: Counters::new(),
+                counters: DeviceCounters::new(),
                 poisoned: AtomicBool::new(false),
                 boot,
                 notes,
@@ -171,10 +173,10 @@ impl FileDirectory {
 
     /// Returns the engine in use: [`Engine::Uring`] or [`Engine::Threads`].
     #[must_use]
-    pub fn engine(&self) -> Engine {
+    pub fn engine(&self) -> IoEngine {
         match self.shared.carrier {
-            Carrier::Rings(_) => Engine::Uring,
-            Carrier::Workers => Engine::Threads,
+            IoBackend::Rings(_) => IoEngine::Uring,
+            IoBackend::Workers => IoEngine::Threads,
         }
     }
 
@@ -184,11 +186,11 @@ impl FileDirectory {
         &self.shared.path
     }
 
-    fn failed(operation: Operation, name: &str, errno: Errno) -> Error {
+    fn failed(operation: DeviceOperation, name: &str, errno: Errno) -> Error {
         Error::from_io(operation, name, 0, 0, io::Error::from(errno))
     }
 
-    fn accepts(&self, operation: Operation, name: &str) -> Result<()> {
+    fn require_unpoisoned(&self, operation: DeviceOperation, name: &str) -> Result<()> {
         if self.shared.poisoned.load(Ordering::Acquire) {
             return Err(Error::Poisoned {
                 operation,
@@ -200,18 +202,18 @@ impl FileDirectory {
 
     /// Wraps an open descriptor: determines whether it supports direct I/O, and advises the kernel.
     fn device(&self, name: &str, options: FileOptions, descriptor: OwnedFd) -> Result<Arc<dyn Device>> {
-        let failed = |errno| Self::failed(Operation::Open, name, errno);
+        let failed = |errno| Self::failed(DeviceOperation::Open, name, errno);
         let stat = rustix::fs::fstat(&descriptor).map_err(failed)?;
         if !FileType::from_raw_mode(stat.st_mode).is_file() {
             return Err(Error::Unsupported {
-                operation: Operation::Open,
+                operation: DeviceOperation::Open,
                 file: name.to_owned(),
                 why: "it is not a regular file".to_owned(),
             });
         }
         let alignment = match options.caching {
-            Caching::Direct => self.make_direct(&descriptor),
-            Caching::Buffered => None,
+            CacheMode::Direct => self.make_direct(&descriptor),
+            CacheMode::Buffered => None,
         };
         if alignment.is_none() {
             // Reads here are of blocks whose neighbours are not wanted, and sequential readers
@@ -226,14 +228,14 @@ impl FileDirectory {
             alignment: alignment.unwrap_or(1),
             slot: OnceLock::new(),
             descriptor,
-            twin: OnceLock::new(),
+            cached_descriptor: OnceLock::new(),
             state: self
                 .shared
                 .states
                 .of(stat.st_dev, stat.st_ino, stat.st_size as u64),
             counters: self.shared.counters.clone(),
         });
-        if let Carrier::Rings(rings) = &self.shared.carrier {
+        if let IoBackend::Rings(rings) = &self.shared.carrier {
             rings.register_file(&file);
         }
         Ok(Arc::new(FileDevice {
@@ -287,15 +289,15 @@ impl FileDirectory {
 
     fn open_descriptor(
         &self,
-        operation: Operation,
+        operation: DeviceOperation,
         name: &str,
         options: FileOptions,
         extra: OFlags,
     ) -> Result<OwnedFd> {
         check_name(operation, name)?;
         let access = match options.access {
-            Access::ReadOnly => OFlags::RDONLY,
-            Access::ReadWrite => OFlags::RDWR,
+            FileAccessMode::ReadOnly => OFlags::RDONLY,
+            FileAccessMode::ReadWrite => OFlags::RDWR,
         };
         // NONBLOCK: opening a FIFO must not wait for its other end.
         let flags = access | extra | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -313,39 +315,43 @@ impl FileDirectory {
 
 impl Directory for FileDirectory {
     fn create(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
-        self.accepts(Operation::Create, name)?;
+        self.require_unpoisoned(DeviceOperation::Create, name)?;
         // Creating read-only makes a file that stays empty; the operating system needs no write
         // access to it.
-        let descriptor =
-            self.open_descriptor(Operation::Create, name, options, OFlags::CREATE | OFlags::EXCL)?;
+        let descriptor = self.open_descriptor(
+            DeviceOperation::Create,
+            name,
+            options,
+            OFlags::CREATE | OFlags::EXCL,
+        )?;
         self.device(name, options, descriptor)
     }
 
     fn open(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
-        let descriptor = self.open_descriptor(Operation::Open, name, options, OFlags::empty())?;
+        let descriptor = self.open_descriptor(DeviceOperation::Open, name, options, OFlags::empty())?;
         self.device(name, options, descriptor)
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.accepts(Operation::Rename, from)?;
-        check_name(Operation::Rename, from)?;
-        check_name(Operation::Rename, to)?;
+        self.require_unpoisoned(DeviceOperation::Rename, from)?;
+        check_name(DeviceOperation::Rename, from)?;
+        check_name(DeviceOperation::Rename, to)?;
         let here = &self.shared.descriptor;
         retry_on_intr(|| rustix::fs::renameat(here, from, here, to))
-            .map_err(|errno| Self::failed(Operation::Rename, from, errno))
+            .map_err(|errno| Self::failed(DeviceOperation::Rename, from, errno))
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        self.accepts(Operation::Remove, name)?;
-        check_name(Operation::Remove, name)?;
+        self.require_unpoisoned(DeviceOperation::Remove, name)?;
+        check_name(DeviceOperation::Remove, name)?;
         retry_on_intr(|| rustix::fs::unlinkat(&self.shared.descriptor, name, AtFlags::empty()))
-            .map_err(|errno| Self::failed(Operation::Remove, name, errno))
+            .map_err(|errno| Self::failed(DeviceOperation::Remove, name, errno))
     }
 
     /// Skips names that are not UTF-8 and entries that are not regular files: the store never
     /// creates those.
     fn list(&self) -> Result<Vec<String>> {
-        let failed = |errno| Self::failed(Operation::List, &self.describe(), errno);
+        let failed = |errno| Self::failed(DeviceOperation::List, &self.describe(), errno);
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.shared.descriptor).map_err(failed)? {
             let entry = entry.map_err(failed)?;
@@ -373,7 +379,7 @@ impl Directory for FileDirectory {
 
     fn sync(&self) -> Result<()> {
         let name = self.describe();
-        self.accepts(Operation::SyncDirectory, &name)?;
+        self.require_unpoisoned(DeviceOperation::SyncDirectory, &name)?;
         self.shared.counters.sync(Purpose::Other);
         match retry_on_intr(|| rustix::fs::fsync(&self.shared.descriptor)) {
             Ok(()) => Ok(()),
@@ -386,7 +392,7 @@ impl Directory for FileDirectory {
             Err(errno) => {
                 self.shared.poisoned.store(true, Ordering::Release);
                 Err(Error::Io {
-                    operation: Operation::SyncDirectory,
+                    operation: DeviceOperation::SyncDirectory,
                     file: name,
                     offset: 0,
                     len: 0,
@@ -396,24 +402,24 @@ impl Directory for FileDirectory {
         }
     }
 
-    fn lock(&self, name: &str) -> Result<Lock> {
-        check_name(Operation::Lock, name)?;
+    fn lock(&self, name: &str) -> Result<DirectoryLock> {
+        check_name(DeviceOperation::Lock, name)?;
         let rings = match &self.shared.carrier {
-            Carrier::Rings(rings) => Some(rings),
-            Carrier::Workers => None,
+            IoBackend::Rings(rings) => Some(rings),
+            IoBackend::Workers => None,
         };
         lock::take(self.shared.descriptor.as_fd(), name, rings)
     }
 
-    fn lock_shared(&self, name: &str) -> Result<Lock> {
-        check_name(Operation::Lock, name)?;
+    fn lock_shared(&self, name: &str) -> Result<DirectoryLock> {
+        check_name(DeviceOperation::Lock, name)?;
         lock::take_shared(self.shared.descriptor.as_fd(), name)
     }
 
-    fn space(&self) -> Result<Space> {
+    fn space(&self) -> Result<FileSystemSpace> {
         let stat = rustix::fs::fstatvfs(&self.shared.descriptor)
-            .map_err(|errno| Self::failed(Operation::List, &self.describe(), errno))?;
-        Ok(Space {
+            .map_err(|errno| Self::failed(DeviceOperation::List, &self.describe(), errno))?;
+        Ok(FileSystemSpace {
             free: stat.f_bavail.saturating_mul(stat.f_frsize),
             total: stat.f_blocks.saturating_mul(stat.f_frsize),
         })
@@ -427,7 +433,7 @@ impl Directory for FileDirectory {
         has_no_name(&self.shared.descriptor)
     }
 
-    fn counters(&self) -> &Counters {
+    fn counters(&self) -> &DeviceCounters {
         &self.shared.counters
     }
 
@@ -436,7 +442,7 @@ impl Directory for FileDirectory {
     }
 
     fn register_memory(&self, region: MemoryRegion) {
-        if let Carrier::Rings(rings) = &self.shared.carrier {
+        if let IoBackend::Rings(rings) = &self.shared.carrier {
             rings.register_memory(region);
         }
     }
@@ -448,7 +454,7 @@ impl Directory for FileDirectory {
 
 /// # Errors
 /// `Unsupported` unless the name is one plain file name.
-fn check_name(operation: Operation, name: &str) -> Result<()> {
+fn check_name(operation: DeviceOperation, name: &str) -> Result<()> {
     if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
         return Err(Error::Unsupported {
             operation,
@@ -529,11 +535,11 @@ mod tests {
     #[test]
     fn a_name_that_could_leave_the_directory_is_refused() {
         for name in ["", ".", "..", "a/b", "/etc/passwd", "../a", "a\0b"] {
-            let error = check_name(Operation::Open, name).unwrap_err();
+            let error = check_name(DeviceOperation::Open, name).unwrap_err();
             assert!(matches!(error, Error::Unsupported { .. }), "{name:?}: {error}");
         }
         for name in ["a", "tier-0", "..a", "a..", "log-1.seg"] {
-            check_name(Operation::Open, name).unwrap();
+            check_name(DeviceOperation::Open, name).unwrap();
         }
     }
 
@@ -551,13 +557,13 @@ mod tests {
     fn what_rings_carry_needs_no_worker() {
         let place = tempfile::tempdir_in(std::env::temp_dir()).unwrap();
         let directory = FileDirectory::open(place.path()).unwrap();
-        let Carrier::Rings(_) = directory.shared.carrier else {
+        let IoBackend::Rings(_) = directory.shared.carrier else {
             crate::skipped!("io_uring", "{:?}", directory.notes());
             return;
         };
-        let mut arena = crate::Buffer::zeroed(1 << 20);
+        let mut arena = crate::AlignedBuffer::zeroed(1 << 20);
         let start = std::ptr::NonNull::new(arena.as_mut_ptr()).unwrap();
-        let keeper: Arc<crate::Buffer> = Arc::new(arena);
+        let keeper: Arc<crate::AlignedBuffer> = Arc::new(arena);
         directory.register_memory(MemoryRegion {
             start,
             len: 1 << 20,
@@ -566,17 +572,17 @@ mod tests {
         let file = directory.create("f", FileOptions::DIRECT).unwrap();
         file.grow(4 << 20).unwrap();
         for round in 0..2 {
-            let mut batch = crate::Batch::new();
+            let mut batch = crate::IoBatch::new();
             for page in 0..128u64 {
                 // SAFETY: inside the arena, and each page is in one request.
                 let registered = unsafe {
-                    crate::Buffer::from_region(start.add(page as usize * 4096), 4096, keeper.clone())
+                    crate::AlignedBuffer::from_region(start.add(page as usize * 4096), 4096, keeper.clone())
                 };
                 batch.read(page * 4096, registered, Purpose::Other);
-                batch.read(page * 8192, crate::Buffer::zeroed(8192), Purpose::Other);
+                batch.read(page * 8192, crate::AlignedBuffer::zeroed(8192), Purpose::Other);
                 batch.write(
                     (page + 512 + round) * 4096,
-                    crate::Buffer::zeroed(4096),
+                    crate::AlignedBuffer::zeroed(4096),
                     Purpose::Other,
                 );
             }
@@ -594,24 +600,24 @@ mod tests {
     fn a_kernel_that_refuses_its_rings_later_is_done_without() {
         let place = tempfile::tempdir_in(std::env::temp_dir()).unwrap();
         let directory = FileDirectory::open(place.path()).unwrap();
-        let Carrier::Rings(rings) = &directory.shared.carrier else {
+        let IoBackend::Rings(rings) = &directory.shared.carrier else {
             crate::skipped!("io_uring", "{:?}", directory.notes());
             return;
         };
         let file = directory.create("f", FileOptions::DIRECT).unwrap();
         file.grow(4 << 20).unwrap();
         let round = |number: u64| {
-            let mut batch = crate::Batch::new();
+            let mut batch = crate::IoBatch::new();
             // More requests than a ring holds at once.
             for page in 0..400 {
                 let bytes = [number as u8 + page as u8 % 7; 4096];
-                batch.write(page * 4096, crate::Buffer::padded(&bytes), Purpose::Other);
+                batch.write(page * 4096, crate::AlignedBuffer::padded(&bytes), Purpose::Other);
             }
             file.run(batch).unwrap();
             let tickets = (0..8).map(|part: u64| {
-                let mut batch = crate::Batch::new();
+                let mut batch = crate::IoBatch::new();
                 for page in 50 * part..50 * (part + 1) {
-                    batch.read(page * 4096, crate::Buffer::zeroed(4096), Purpose::Other);
+                    batch.read(page * 4096, crate::AlignedBuffer::zeroed(4096), Purpose::Other);
                 }
                 (part, file.submit(batch))
             });
@@ -623,9 +629,9 @@ mod tests {
             }
         };
         round(1);
-        let mut batch = crate::Batch::new();
+        let mut batch = crate::IoBatch::new();
         for page in 0..100u64 {
-            batch.read(page * 4096, crate::Buffer::zeroed(4096), Purpose::Other);
+            batch.read(page * 4096, crate::AlignedBuffer::zeroed(4096), Purpose::Other);
         }
         // The kernel already has these when it begins to refuse.
         let before = file.submit(batch);

@@ -8,7 +8,7 @@
 //!
 //! Signals for other addresses are passed to the previously installed handler.
 
-use super::sys::Pages;
+use super::sys::MappedPages;
 use libc::{c_int, c_void, siginfo_t};
 use parking_lot::Mutex;
 use std::cell::UnsafeCell;
@@ -20,27 +20,27 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 /// A watched address range. Entries are reused but never freed, because a handler may read them at
 /// any time.
 #[derive(Debug, Default)]
-struct Watched {
+struct WatchedRange {
     /// First address; 0 while the entry is unused.
     start: AtomicUsize,
     end: AtomicUsize,
     broken: AtomicBool,
-    next: AtomicPtr<Watched>,
+    next: AtomicPtr<WatchedRange>,
 }
 
 /// Head of the list of all entries.
-static FIRST: AtomicPtr<Watched> = AtomicPtr::new(ptr::null_mut());
+static FIRST: AtomicPtr<WatchedRange> = AtomicPtr::new(ptr::null_mut());
 /// Held while an entry is acquired.
 static TAKING: Mutex<()> = Mutex::new(());
 /// Size of a memory page, for the handler.
 static PAGE: AtomicUsize = AtomicUsize::new(4096);
 
 /// The previously installed handler. Written once, before the new handler is installed.
-struct Before(UnsafeCell<MaybeUninit<libc::sigaction>>);
+struct PreviousHandler(UnsafeCell<MaybeUninit<libc::sigaction>>);
 
 // SAFETY: it is written once, by the thread that installs the handler and before it does, and only
 // read afterwards.
-unsafe impl Sync for Before {}
+unsafe impl Sync for PreviousHandler {}
 
 /// A signal handler, as an address for the kernel and as a function to call.
 #[repr(C)]
@@ -50,17 +50,17 @@ union Handler {
     informed: extern "C" fn(c_int, *mut siginfo_t, *mut c_void),
 }
 
-static BEFORE: Before = Before(UnsafeCell::new(MaybeUninit::uninit()));
+static BEFORE: PreviousHandler = PreviousHandler(UnsafeCell::new(MaybeUninit::uninit()));
 
 /// Watches a range until it is dropped.
 #[derive(Debug)]
-pub(super) struct Guard {
-    watched: &'static Watched,
+pub(super) struct MappingGuard {
+    watched: &'static WatchedRange,
 }
 
-impl Guard {
+impl MappingGuard {
     /// Watches the pages of a mapping. The guard must be dropped before they are unmapped.
-    pub(super) fn of(pages: &Pages) -> Guard {
+    pub(super) fn of(pages: &MappedPages) -> MappingGuard {
         install();
         let _taking = TAKING.lock();
         let mut found = FIRST.load(Ordering::Acquire);
@@ -71,10 +71,10 @@ impl Guard {
             found = watched.next.load(Ordering::Acquire);
         }
         // SAFETY: as above.
-        let watched: &'static Watched = match unsafe { found.as_ref() } {
+        let watched: &'static WatchedRange = match unsafe { found.as_ref() } {
             Some(watched) => watched,
             None => {
-                let new = Box::leak(Box::<Watched>::default());
+                let new = Box::leak(Box::<WatchedRange>::default());
                 new.next.store(FIRST.load(Ordering::Acquire), Ordering::Release);
                 FIRST.store(new, Ordering::Release);
                 new
@@ -84,7 +84,7 @@ impl Guard {
         watched.broken.store(false, Ordering::Release);
         watched.end.store(start + pages.len(), Ordering::Release);
         watched.start.store(start, Ordering::Release);
-        Guard { watched }
+        MappingGuard { watched }
     }
 
     /// Returns the flag that is set when a store fails. It belongs to this range while the guard
@@ -99,7 +99,7 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
+impl Drop for MappingGuard {
     fn drop(&mut self) {
         self.watched.start.store(0, Ordering::Release);
     }

@@ -6,8 +6,8 @@
 //! waits for this if the recorded process has ended.
 
 use super::directory::OWN_FILE;
-use crate::uring::{Rings, Slot};
-use crate::{Error, Lock, Operation, Result};
+use crate::uring::{FileSlot, RingPool};
+use crate::{DeviceOperation, DirectoryLock, Error, Result};
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 use rustix::process::Pid;
@@ -20,15 +20,15 @@ use std::time::{Duration, Instant};
 const LONGEST_HOLDER: usize = 16;
 
 /// How long an open waits for the remaining ring requests of a terminated process.
-const PATIENCE: Duration = Duration::from_secs(5);
+const MAX_LOCK_WAIT: Duration = Duration::from_secs(5);
 
 /// A locked file, which the rings also hold open.
-struct Held {
-    rings: Option<Slot>,
+struct LockedFile {
+    rings: Option<FileSlot>,
     file: OwnedFd,
 }
 
-impl Drop for Held {
+impl Drop for LockedFile {
     fn drop(&mut self) {
         // Removes our process number, so that a later holder that has not written its own yet is
         // not reported as us. If this fails, the text is stale only briefly.
@@ -41,8 +41,12 @@ impl Drop for Held {
 
 /// Acquires the lock. `flock` locks belong to the open file description, so a second handle in this
 /// process is refused like another process.
-pub(super) fn take(directory: BorrowedFd<'_>, name: &str, rings: Option<&Arc<Rings>>) -> Result<Lock> {
-    let failed = |errno: Errno| Error::from_io(Operation::Lock, name, 0, 0, io::Error::from(errno));
+pub(super) fn take(
+    directory: BorrowedFd<'_>,
+    name: &str,
+    rings: Option<&Arc<RingPool>>,
+) -> Result<DirectoryLock> {
+    let failed = |errno: Errno| Error::from_io(DeviceOperation::Lock, name, 0, 0, io::Error::from(errno));
     let file = rustix::io::retry_on_intr(|| {
         rustix::fs::openat(
             directory,
@@ -53,20 +57,20 @@ pub(super) fn take(directory: BorrowedFd<'_>, name: &str, rings: Option<&Arc<Rin
     })
     .map_err(failed)?;
     claim(&file, name, FlockOperation::NonBlockingLockExclusive)?;
-    let held = Held {
+    let held = LockedFile {
         rings: rings.and_then(|rings| rings.register(file.as_raw_fd())),
         file,
     };
     // Failing to record the process number is ignored: the store must still open on a full disk.
     let _ = rustix::fs::ftruncate(&held.file, 0);
     let _ = rustix::io::pwrite(&held.file, std::process::id().to_string().as_bytes(), 0);
-    Ok(Lock::new(held))
+    Ok(DirectoryLock::new(held))
 }
 
 /// Acquires the lock in shared mode. Its file is opened read-only, because a file system may allow
 /// no more.
-pub(super) fn take_shared(directory: BorrowedFd<'_>, name: &str) -> Result<Lock> {
-    let failed = |errno: Errno| Error::from_io(Operation::Lock, name, 0, 0, io::Error::from(errno));
+pub(super) fn take_shared(directory: BorrowedFd<'_>, name: &str) -> Result<DirectoryLock> {
+    let failed = |errno: Errno| Error::from_io(DeviceOperation::Lock, name, 0, 0, io::Error::from(errno));
     let open = |flags: OFlags| {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         rustix::io::retry_on_intr(|| rustix::fs::openat(directory, name, flags, OWN_FILE))
@@ -74,14 +78,14 @@ pub(super) fn take_shared(directory: BorrowedFd<'_>, name: &str) -> Result<Lock>
     let file = match open(OFlags::RDONLY) {
         Err(Errno::NOENT) => match open(OFlags::RDONLY | OFlags::CREATE) {
             // No process can write here, so no process needs to be locked out.
-            Err(Errno::ROFS | Errno::ACCESS | Errno::PERM) => return Ok(Lock::new(())),
+            Err(Errno::ROFS | Errno::ACCESS | Errno::PERM) => return Ok(DirectoryLock::new(())),
             created => created,
         },
         opened => opened,
     };
     let file = file.map_err(failed)?;
     claim(&file, name, FlockOperation::NonBlockingLockShared)?;
-    Ok(Lock::new(file))
+    Ok(DirectoryLock::new(file))
 }
 
 fn claim(file: &OwnedFd, name: &str, operation: FlockOperation) -> Result<()> {
@@ -93,10 +97,10 @@ fn claim(file: &OwnedFd, name: &str, operation: FlockOperation) -> Result<()> {
         };
         if errno != Errno::WOULDBLOCK {
             let source = io::Error::from(errno);
-            return Err(Error::from_io(Operation::Lock, name, 0, 0, source));
+            return Err(Error::from_io(DeviceOperation::Lock, name, 0, 0, source));
         }
         let holder = holder(file);
-        if !holder.is_some_and(has_gone) || began.elapsed() > PATIENCE {
+        if !holder.is_some_and(has_gone) || began.elapsed() > MAX_LOCK_WAIT {
             return Err(Error::Locked {
                 file: name.to_owned(),
                 holder,
@@ -122,7 +126,7 @@ fn holder(file: &OwnedFd) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::{Notes, Workers};
+    use crate::file::{DirectoryNotes, WorkerPool};
     use rustix::fs::Mode;
     use std::os::fd::AsFd;
 
@@ -131,7 +135,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let directory =
             rustix::fs::open(place.path(), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
-        let new_rings = || Rings::new(Arc::new(Workers::new(1)), Arc::new(Notes::default()));
+        let new_rings = || RingPool::new(Arc::new(WorkerPool::new(1)), Arc::new(DirectoryNotes::default()));
         let Ok(rings) = new_rings() else {
             crate::skipped!("io_uring", "no rings can be made");
             return;

@@ -1,10 +1,10 @@
-//! The backing of a [`Mapping`] of a real file.
+//! The backing of a [`FileMapping`] of a real file.
 
-use super::guard::Guard;
+use super::guard::MappingGuard;
 use super::open_file::OpenFile;
 use super::placement;
-use super::sys::Pages;
-use crate::{Caching, Error, Mapping, MappingBacking, Operation, Result};
+use super::sys::MappedPages;
+use crate::{CacheMode, DeviceOperation, Error, FileMapping, MappingBacking, Result};
 use alluvium_base::Purpose;
 use rustix::fs::StatVfsMountFlags;
 use rustix::io::Errno;
@@ -16,8 +16,8 @@ use std::sync::Arc;
 struct MappedRange {
     file: Arc<OpenFile>,
     /// Declared before the pages, so that watching ends before they are unmapped.
-    guard: Guard,
-    pages: Pages,
+    guard: MappingGuard,
+    pages: MappedPages,
     /// Offset of the range in the file, in bytes.
     start: u64,
     /// Offset of the range within `pages`, in bytes.
@@ -27,27 +27,27 @@ struct MappedRange {
 }
 
 /// Maps a range of a buffered file.
-pub(super) fn map(file: &Arc<OpenFile>, range: &Range<u64>) -> Result<Mapping> {
-    file.changeable(Operation::Map)?;
-    file.state.accepts(Operation::Map, &file.name)?;
-    if file.options.caching == Caching::Direct {
+pub(super) fn map(file: &Arc<OpenFile>, range: &Range<u64>) -> Result<FileMapping> {
+    file.require_writable(DeviceOperation::Map)?;
+    file.state.require_unpoisoned(DeviceOperation::Map, &file.name)?;
+    if file.options.caching == CacheMode::Direct {
         return Err(unsupported(
             file,
             "a direct file has no page cache to share".to_owned(),
         ));
     }
-    let failed = |errno| file.failed(Operation::Map, range.start, 0, errno);
+    let failed = |errno| file.failed(DeviceOperation::Map, range.start, 0, errno);
     if let Some(why) = placement::objection(&file.descriptor).map_err(failed)? {
         return Err(unsupported(file, format!("{why}; write to the file instead")));
     }
     let len = range.end.saturating_sub(range.start);
     assert!(len > 0, "mapping nothing of {}", file.name);
-    file.inside(Operation::Map, range.start, len)?;
+    file.inside(DeviceOperation::Map, range.start, len)?;
     file.allocate_inside(range)
-        .map_err(|errno| file.failed(Operation::Map, range.start, len, errno))?;
+        .map_err(|errno| file.failed(DeviceOperation::Map, range.start, len, errno))?;
     let page = page_size() as u64;
     let from = range.start - range.start % page;
-    let pages = Pages::map(
+    let pages = MappedPages::map(
         file.descriptor.as_fd(),
         from,
         (range.end - from).next_multiple_of(page) as usize,
@@ -58,7 +58,7 @@ pub(super) fn map(file: &Arc<OpenFile>, range: &Range<u64>) -> Result<Mapping> {
     let start = unsafe { pages.start().add(lead) };
     let backing = Arc::new(MappedRange {
         file: Arc::clone(file),
-        guard: Guard::of(&pages),
+        guard: MappingGuard::of(&pages),
         pages,
         start: range.start,
         lead,
@@ -66,12 +66,12 @@ pub(super) fn map(file: &Arc<OpenFile>, range: &Range<u64>) -> Result<Mapping> {
     });
     let mark = backing.guard.mark();
     // SAFETY: `start..start + len` lies in `pages`, which the backing owns.
-    Ok(unsafe { Mapping::new(start, len as usize, backing) }.marked_by(mark))
+    Ok(unsafe { FileMapping::new(start, len as usize, backing) }.marked_by(mark))
 }
 
 fn unsupported(file: &OpenFile, why: String) -> Error {
     Error::Unsupported {
-        operation: Operation::Map,
+        operation: DeviceOperation::Map,
         file: file.name.clone(),
         why,
     }
@@ -120,14 +120,16 @@ impl MappedRange {
     fn unpopulated(&self, range: &Range<u64>, errno: Errno) -> Error {
         let start = self.start + range.start;
         self.file
-            .failed(Operation::Map, start, range.end - range.start, errno)
+            .failed(DeviceOperation::Map, start, range.end - range.start, errno)
     }
 }
 
 impl MappingBacking for MappedRange {
     fn sync(&self, range: Range<u64>, purpose: Purpose) -> Result<()> {
         let pages = self.whole_pages(&range);
-        self.file.state.accepts(Operation::Sync, &self.file.name)?;
+        self.file
+            .state
+            .require_unpoisoned(DeviceOperation::Sync, &self.file.name)?;
         if range.is_empty() {
             return Ok(());
         }
@@ -143,12 +145,14 @@ impl MappingBacking for MappedRange {
                 }
                 self.pages.sync(pages)
             })
-            .map_err(|failure| failure.into_error(Operation::Sync, &self.file.name, range.end - range.start))
+            .map_err(|failure| {
+                failure.into_error(DeviceOperation::Sync, &self.file.name, range.end - range.start)
+            })
     }
 
-    fn let_go(&self, range: Range<u64>) {
+    fn release_pages(&self, range: Range<u64>) {
         // Only a hint: on failure the pages stay in memory.
-        let _ = self.pages.let_go(self.whole_pages(&range));
+        let _ = self.pages.release_pages(self.whole_pages(&range));
     }
 
     fn populate(&self, range: Range<u64>) -> Result<()> {

@@ -38,15 +38,15 @@ mod state;
 mod sys;
 mod threads;
 
+pub(crate) use directory::DirectoryNotes;
 pub use directory::FileDirectory;
-pub(crate) use directory::Notes;
 pub(crate) use open_file::{MAX_TRANSFER, OpenFile};
 pub use replace::{remove_directory, replace_directory};
-pub(crate) use threads::Workers;
+pub(crate) use threads::WorkerPool;
 
 /// The engine that submits requests to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Engine {
+pub enum IoEngine {
     /// io_uring; or threads, with a note, if the kernel refuses it.
     Auto,
     /// io_uring; or an error if the kernel refuses it.
@@ -57,18 +57,18 @@ pub enum Engine {
 
 /// Options of a directory of real files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct FileDirectoryOptions {
     /// Engine that submits requests to the kernel.
-    pub engine: Engine,
+    pub engine: IoEngine,
     /// Maximum number of threads that make blocking calls. With io_uring they mainly execute syncs;
     /// without it this is the queue depth of the device.
     pub threads: usize,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            engine: Engine::Auto,
+impl Default for FileDirectoryOptions {
+    fn default() -> FileDirectoryOptions {
+        FileDirectoryOptions {
+            engine: IoEngine::Auto,
             threads: 32,
         }
     }

@@ -2,8 +2,10 @@
 
 use super::state::FileState;
 use crate::contract::check_alignment;
-use crate::uring::Slot;
-use crate::{Access, BLOCK, Counters, Error, FileOptions, Operation, Outcome, Request, Result};
+use crate::uring::FileSlot;
+use crate::{
+    BLOCK, DeviceCounters, DeviceOperation, Error, FileAccessMode, FileOptions, IoOutcome, IoRequest, Result,
+};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::io;
@@ -30,13 +32,13 @@ pub(crate) struct OpenFile {
     pub(super) alignment: u64,
     /// The file's slot in the rings, once it is registered. Declared before the descriptor, so that
     /// the slot is released before the descriptor is closed.
-    pub(super) slot: OnceLock<Slot>,
+    pub(super) slot: OnceLock<FileSlot>,
     pub(super) descriptor: OwnedFd,
     /// The same file through the page cache, opened when a request does not satisfy `alignment`.
     /// The kernel keeps both views coherent.
-    pub(super) twin: OnceLock<OwnedFd>,
+    pub(super) cached_descriptor: OnceLock<OwnedFd>,
     pub(super) state: Arc<FileState>,
-    pub(super) counters: Counters,
+    pub(super) counters: DeviceCounters,
 }
 
 impl OpenFile {
@@ -44,30 +46,31 @@ impl OpenFile {
     ///
     /// # Errors
     /// `ReadOnly`, `Poisoned`, `PastEnd`.
-    pub(super) fn admit(&self, request: &Request) -> Result<()> {
+    pub(super) fn admit(&self, request: &IoRequest) -> Result<()> {
         match request {
-            Request::Read {
+            IoRequest::Read {
                 offset,
                 buffer,
                 purpose,
             } => {
                 let len = buffer.len() as u64;
-                self.inside(Operation::Read, *offset, len)?;
+                self.inside(DeviceOperation::Read, *offset, len)?;
                 self.counters.read(*purpose, len);
             }
-            Request::Write {
+            IoRequest::Write {
                 offset,
                 buffer,
                 purpose,
             } => {
                 let len = buffer.len() as u64;
-                self.changeable(Operation::Write)?;
-                self.state.accepts(Operation::Write, &self.name)?;
-                self.inside(Operation::Write, *offset, len)?;
+                self.require_writable(DeviceOperation::Write)?;
+                self.state
+                    .require_unpoisoned(DeviceOperation::Write, &self.name)?;
+                self.inside(DeviceOperation::Write, *offset, len)?;
                 self.counters.write(*purpose, len);
             }
-            Request::Sync { purpose } => {
-                self.state.accepts(Operation::Sync, &self.name)?;
+            IoRequest::Sync { purpose } => {
+                self.state.require_unpoisoned(DeviceOperation::Sync, &self.name)?;
                 self.counters.sync(*purpose);
             }
         }
@@ -77,16 +80,16 @@ impl OpenFile {
     /// # Panics
     /// If the request is misaligned on a direct file (D2), even if the file system made the file
     /// buffered.
-    pub(super) fn check_alignment(&self, request: &Request) {
+    pub(super) fn check_alignment(&self, request: &IoRequest) {
         let (operation, offset, len) = match request {
-            Request::Read { offset, buffer, .. } => (Operation::Read, *offset, buffer.len()),
-            Request::Write { offset, buffer, .. } => (Operation::Write, *offset, buffer.len()),
-            Request::Sync { .. } => return,
+            IoRequest::Read { offset, buffer, .. } => (DeviceOperation::Read, *offset, buffer.len()),
+            IoRequest::Write { offset, buffer, .. } => (DeviceOperation::Write, *offset, buffer.len()),
+            IoRequest::Sync { .. } => return,
         };
         check_alignment(operation, &self.name, self.options.caching, offset, len as u64);
     }
 
-    pub(super) fn inside(&self, operation: Operation, offset: u64, len: u64) -> Result<()> {
+    pub(super) fn inside(&self, operation: DeviceOperation, offset: u64, len: u64) -> Result<()> {
         let end = self.state.len();
         if offset.checked_add(len).is_some_and(|to| to <= end) {
             return Ok(());
@@ -94,17 +97,17 @@ impl OpenFile {
         Err(self.past_end(operation, offset, len, end))
     }
 
-    pub(super) fn changeable(&self, operation: Operation) -> Result<()> {
+    pub(super) fn require_writable(&self, operation: DeviceOperation) -> Result<()> {
         match self.options.access {
-            Access::ReadWrite => Ok(()),
-            Access::ReadOnly => Err(Error::ReadOnly {
+            FileAccessMode::ReadWrite => Ok(()),
+            FileAccessMode::ReadOnly => Err(Error::ReadOnly {
                 operation,
                 file: self.name.clone(),
             }),
         }
     }
 
-    fn past_end(&self, operation: Operation, offset: u64, len: u64, end: u64) -> Error {
+    fn past_end(&self, operation: DeviceOperation, offset: u64, len: u64, end: u64) -> Error {
         Error::PastEnd {
             operation,
             file: self.name.clone(),
@@ -114,7 +117,7 @@ impl OpenFile {
         }
     }
 
-    pub(crate) fn failed(&self, operation: Operation, offset: u64, len: u64, errno: Errno) -> Error {
+    pub(crate) fn failed(&self, operation: DeviceOperation, offset: u64, len: u64, errno: Errno) -> Error {
         Error::from_io(operation, &self.name, offset, len, io::Error::from(errno))
     }
 
@@ -122,11 +125,11 @@ impl OpenFile {
     /// if the transfer needs the twin.
     pub(crate) fn ring_target(&self, offset: u64, len: usize) -> Option<(RawFd, Option<u32>)> {
         self.suits(offset, len)
-            .then(|| (self.descriptor.as_raw_fd(), self.slot.get().map(Slot::index)))
+            .then(|| (self.descriptor.as_raw_fd(), self.slot.get().map(FileSlot::index)))
     }
 
     /// Records the file's slot in the rings.
-    pub(crate) fn registered(&self, slot: Slot) {
+    pub(crate) fn registered(&self, slot: FileSlot) {
         let first = self.slot.set(slot);
         debug_assert!(first.is_ok(), "{} was registered twice", self.name);
     }
@@ -137,49 +140,49 @@ impl OpenFile {
     }
 
     /// Returns the descriptor of the same file through the page cache.
-    fn twin(&self) -> std::result::Result<BorrowedFd<'_>, Errno> {
-        if let Some(twin) = self.twin.get() {
+    fn open_cached(&self) -> std::result::Result<BorrowedFd<'_>, Errno> {
+        if let Some(twin) = self.cached_descriptor.get() {
             return Ok(twin.as_fd());
         }
         // Through /proc, because the file may have been renamed or removed since.
         let path = format!("/proc/self/fd/{}", self.descriptor.as_raw_fd());
         let mode = match self.options.access {
-            Access::ReadOnly => OFlags::RDONLY,
-            Access::ReadWrite => OFlags::RDWR,
+            FileAccessMode::ReadOnly => OFlags::RDONLY,
+            FileAccessMode::ReadWrite => OFlags::RDWR,
         };
         let opened = rustix::fs::open(path, mode | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(self.twin.get_or_init(|| opened).as_fd())
+        Ok(self.cached_descriptor.get_or_init(|| opened).as_fd())
     }
 
     /// Returns a descriptor for transfers of any alignment.
     pub(super) fn through_cache(&self) -> std::result::Result<BorrowedFd<'_>, Errno> {
         if self.direct {
-            self.twin()
+            self.open_cached()
         } else {
             Ok(self.descriptor.as_fd())
         }
     }
 
     /// Executes a read or a write of which `done` bytes have already been transferred, blocking.
-    pub(crate) fn perform(&self, request: Request, done: usize) -> Outcome {
+    pub(crate) fn perform(&self, request: IoRequest, done: usize) -> IoOutcome {
         match request {
-            Request::Read {
+            IoRequest::Read {
                 offset, mut buffer, ..
             } => {
                 let result = self.read_rest(offset, &mut buffer, done);
-                Outcome {
+                IoOutcome {
                     buffer: Some(buffer),
                     result,
                 }
             }
-            Request::Write { offset, buffer, .. } => {
+            IoRequest::Write { offset, buffer, .. } => {
                 let result = self.write_rest(offset, &buffer, done);
-                Outcome {
+                IoOutcome {
                     buffer: Some(buffer),
                     result,
                 }
             }
-            Request::Sync { .. } => Outcome {
+            IoRequest::Sync { .. } => IoOutcome {
                 buffer: None,
                 result: self.sync_blocking(),
             },
@@ -188,14 +191,18 @@ impl OpenFile {
 
     fn read_rest(&self, offset: u64, buffer: &mut [u8], done: usize) -> Result<()> {
         let len = buffer.len();
-        self.transfer(Operation::Read, offset, len, done, |descriptor, from, to| {
-            rustix::io::pread(descriptor, &mut buffer[from..to], offset + from as u64)
-        })
+        self.transfer(
+            DeviceOperation::Read,
+            offset,
+            len,
+            done,
+            |descriptor, from, to| rustix::io::pread(descriptor, &mut buffer[from..to], offset + from as u64),
+        )
     }
 
     fn write_rest(&self, offset: u64, buffer: &[u8], done: usize) -> Result<()> {
         self.transfer(
-            Operation::Write,
+            DeviceOperation::Write,
             offset,
             buffer.len(),
             done,
@@ -207,7 +214,7 @@ impl OpenFile {
     /// transfers continue where they stopped.
     fn transfer(
         &self,
-        operation: Operation,
+        operation: DeviceOperation,
         offset: u64,
         len: usize,
         mut done: usize,
@@ -220,13 +227,13 @@ impl OpenFile {
             let at = offset + done as u64;
             through_cache |= !self.suits(at, to - done);
             let descriptor = if through_cache {
-                self.twin()
+                self.open_cached()
                     .map_err(|errno| self.failed(operation, at, (to - done) as u64, errno))?
             } else {
                 self.descriptor.as_fd()
             };
             match step(descriptor, done, to) {
-                Ok(0) if operation == Operation::Read => {
+                Ok(0) if operation == DeviceOperation::Read => {
                     let end = rustix::fs::fstat(&self.descriptor).map_or(at, |stat| stat.st_size as u64);
                     return Err(self.past_end(operation, offset, len as u64, end));
                 }
@@ -239,7 +246,7 @@ impl OpenFile {
                     again += 1;
                     std::thread::sleep(std::time::Duration::from_millis(1));
                 }
-                Err(Errno::AGAIN) if operation == Operation::Write => {
+                Err(Errno::AGAIN) if operation == DeviceOperation::Write => {
                     return Err(self.failed(operation, at, (len - done) as u64, Errno::NOSPC));
                 }
                 // The device's blocks are larger than the kernel reported when the file was opened.
@@ -255,6 +262,6 @@ impl OpenFile {
         self.state
             .syncs
             .whole(|| rustix::io::retry_on_intr(|| rustix::fs::fdatasync(&self.descriptor)))
-            .map_err(|failure| failure.into_error(Operation::Sync, &self.name, self.state.len()))
+            .map_err(|failure| failure.into_error(DeviceOperation::Sync, &self.name, self.state.len()))
     }
 }

@@ -42,7 +42,7 @@ const IN_EXTENTS: u32 = 0x0008_0000;
 pub(super) fn objection(file: impl AsFd) -> Result<Option<String>, Errno> {
     let magic = rustix::fs::fstatfs(&file)?.f_type as u64 & u64::from(u32::MAX);
     let in_extents = || rustix::fs::ioctl_getflags(&file).is_ok_and(|flags| flags.bits() & IN_EXTENTS != 0);
-    Ok(judge(magic, in_extents))
+    Ok(objection_for(magic, in_extents))
 }
 
 /// Returns whether the file system copies on write. Unknown file systems count as doing so; XFS
@@ -55,7 +55,7 @@ pub(super) fn copies_on_write(file: impl AsFd) -> Result<bool, Errno> {
     Ok(![EXT, XFS].contains(&magic) && objection(file)?.is_some())
 }
 
-fn judge(magic: u64, in_extents: impl Fn() -> bool) -> Option<String> {
+fn objection_for(magic: u64, in_extents: impl Fn() -> bool) -> Option<String> {
     let objection = match magic {
         TMPFS => return None,
         EXT | OVERLAY if in_extents() => return None,
@@ -89,7 +89,7 @@ mod tests {
             // FUSE passes on arbitrary flags of the file system's program.
             (0x6573_5546, true, Some("0x65735546")),
         ] {
-            let objection = judge(magic, || in_extents);
+            let objection = objection_for(magic, || in_extents);
             match word {
                 None => assert_eq!(objection, None, "{magic:#x}"),
                 Some(word) => assert!(objection.unwrap().contains(word), "{magic:#x}"),

@@ -1,6 +1,6 @@
 //! Atomic replacement and removal of whole directories.
 
-use crate::{Error, Operation, Result};
+use crate::{DeviceOperation, Error, Result};
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, fsync, openat, renameat, renameat_with, unlinkat,
 };
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// I/O errors. `name` is then either the old or the new directory, complete.
 pub fn replace_directory(new: &Path, name: &Path) -> Result<()> {
-    let failed = |errno: Errno| failed(Operation::Rename, name, errno);
+    let failed = |errno: Errno| failed(DeviceOperation::Rename, name, errno);
     match renameat_with(CWD, new, CWD, name, RenameFlags::EXCHANGE) {
         Ok(()) => {
             sync_parent(name)?;
@@ -46,7 +46,7 @@ pub fn replace_directory(new: &Path, name: &Path) -> Result<()> {
 /// # Errors
 /// I/O errors.
 pub fn remove_directory(path: &Path) -> Result<()> {
-    let failed = |errno: Errno| failed(Operation::Remove, path, errno);
+    let failed = |errno: Errno| failed(DeviceOperation::Remove, path, errno);
     let directory = match open(path) {
         Ok(directory) => directory,
         Err(Errno::NOENT) => return Ok(()),
@@ -79,11 +79,11 @@ fn open(path: &Path) -> rustix::io::Result<OwnedFd> {
 fn sync_parent(path: &Path) -> Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or_else(|| Path::new("."));
-    let failed = |errno: Errno| failed(Operation::SyncDirectory, parent, errno);
+    let failed = |errno: Errno| failed(DeviceOperation::SyncDirectory, parent, errno);
     fsync(open(parent).map_err(failed)?).map_err(failed)
 }
 
-fn failed(operation: Operation, path: &Path, errno: Errno) -> Error {
+fn failed(operation: DeviceOperation, path: &Path, errno: Errno) -> Error {
     Error::from_io(
         operation,
         &path.display().to_string(),

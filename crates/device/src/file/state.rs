@@ -1,6 +1,6 @@
 //! State shared by all open handles of one file: length, poison, and sync turn.
 
-use crate::{Error, Operation};
+use crate::{DeviceOperation, Error};
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ pub(super) struct FileState {
     len: AtomicU64,
     /// Held while the length changes, so that growth and truncation do not interleave.
     pub(super) resizing: Mutex<()>,
-    pub(super) syncs: SyncTurn,
+    pub(super) syncs: SyncCoalescer,
     /// Whether the file system can allocate space in this file without writing; unset until known.
     allocates: OnceLock<bool>,
 }
@@ -24,7 +24,7 @@ impl FileState {
         FileState {
             len: AtomicU64::new(len),
             resizing: Mutex::new(()),
-            syncs: SyncTurn::default(),
+            syncs: SyncCoalescer::default(),
             allocates: OnceLock::new(),
         }
     }
@@ -54,7 +54,7 @@ impl FileState {
 
     /// # Errors
     /// `Poisoned` after a failed sync.
-    pub(super) fn accepts(&self, operation: Operation, file: &str) -> Result<(), Error> {
+    pub(super) fn require_unpoisoned(&self, operation: DeviceOperation, file: &str) -> Result<(), Error> {
         if self.syncs.is_poisoned() {
             return Err(Error::Poisoned {
                 operation,
@@ -96,14 +96,14 @@ impl FileStates {
 /// Why one for all: a sync that *begins* after a request arrived covers all writes that the request
 /// must cover (D3).
 #[derive(Debug, Default)]
-pub(super) struct SyncTurn {
-    turn: Mutex<Turn>,
+pub(super) struct SyncCoalescer {
+    turn: Mutex<SyncProgress>,
     changed: Condvar,
     poisoned: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Turn {
+struct SyncProgress {
     busy: bool,
     /// Number of rounds begun. Rounds never overlap, so this is also the number of the latest
     /// round.
@@ -124,7 +124,7 @@ pub(super) enum SyncFailure {
 }
 
 impl SyncFailure {
-    pub(super) fn into_error(self, operation: Operation, file: &str, len: u64) -> Error {
+    pub(super) fn into_error(self, operation: DeviceOperation, file: &str, len: u64) -> Error {
         let file = file.to_owned();
         match self {
             // Never `DiskFull`: when a sync reports a full disk, writes that were acknowledged as
@@ -141,7 +141,7 @@ impl SyncFailure {
     }
 }
 
-impl SyncTurn {
+impl SyncCoalescer {
     pub(super) fn is_poisoned(&self) -> bool {
         self.poisoned.load(Ordering::Acquire)
     }
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_failed_sync_is_never_retried() {
-        let turn = SyncTurn::default();
+        let turn = SyncCoalescer::default();
         assert_eq!(turn.whole(|| Ok(())), Ok(()));
         assert_eq!(turn.whole(|| Err(Errno::IO)), Err(SyncFailure::Failed(Errno::IO)));
         assert_eq!(turn.whole(|| panic!("retried")), Err(SyncFailure::Poisoned));
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_failed_sync_of_a_part_poisons_the_whole() {
-        let turn = SyncTurn::default();
+        let turn = SyncCoalescer::default();
         assert_eq!(
             turn.part(|| Err(Errno::NOSPC)),
             Err(SyncFailure::Failed(Errno::NOSPC))
@@ -231,14 +231,14 @@ mod tests {
 
     #[test]
     fn a_full_disk_found_by_a_sync_is_not_a_harmless_disk_full() {
-        let error = SyncFailure::Failed(Errno::NOSPC).into_error(Operation::Sync, "log", 0);
+        let error = SyncFailure::Failed(Errno::NOSPC).into_error(DeviceOperation::Sync, "log", 0);
         assert!(!error.is_disk_full(), "{error}");
     }
 
     /// Starts one sync, lets `waiters` more arrive while it is in the kernel, and returns their
     /// results and the total number of calls.
     fn pile_up(waiters: usize, later: Result<(), Errno>) -> (Vec<Result<(), SyncFailure>>, usize) {
-        let turn = SyncTurn::default();
+        let turn = SyncCoalescer::default();
         let (calls, arriving) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let results = thread::scope(|scope| {
             let (entered, leave) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));

@@ -11,20 +11,20 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 /// A page-aligned range of a file mapped into memory, shared with the page cache; unmapped on drop.
 #[derive(Debug)]
-pub(super) struct Pages {
+pub(super) struct MappedPages {
     start: NonNull<u8>,
     len: usize,
 }
 
 // SAFETY: the pages are reached only through raw pointers, whose users coordinate (see
 // `Mapping::write`), and through system calls, which may come from any thread.
-unsafe impl Send for Pages {}
+unsafe impl Send for MappedPages {}
 // SAFETY: as above.
-unsafe impl Sync for Pages {}
+unsafe impl Sync for MappedPages {}
 
-impl Pages {
+impl MappedPages {
     /// Maps `len` bytes from `offset`, both multiples of the page size.
-    pub(super) fn map(descriptor: BorrowedFd<'_>, offset: u64, len: usize) -> Result<Pages, Errno> {
+    pub(super) fn map(descriptor: BorrowedFd<'_>, offset: u64, len: usize) -> Result<MappedPages, Errno> {
         // SAFETY: the kernel picks an unused address, so no memory in use is replaced.
         let start = unsafe {
             mmap(
@@ -37,7 +37,7 @@ impl Pages {
             )?
         };
         let start = NonNull::new(start.cast::<u8>()).ok_or(Errno::NOMEM)?;
-        Ok(Pages { start, len })
+        Ok(MappedPages { start, len })
     }
 
     /// Returns the address of the first byte.
@@ -80,14 +80,14 @@ impl Pages {
 
     /// Drops the pages of a page-aligned range from the process's memory; the page cache keeps
     /// them.
-    pub(super) fn let_go(&self, range: Range<usize>) -> Result<(), Errno> {
+    pub(super) fn release_pages(&self, range: Range<usize>) -> Result<(), Errno> {
         let address = self.address(&range);
         // SAFETY: the range is mapped while `self` lives, shared with its file: what was stored
         // stays in the page cache.
         unsafe { madvise(address.cast(), range.len(), Advice::LinuxDontNeed) }
     }
 
-    /// Does the same as [`Pages::populate`] on kernels before 5.14: stores the existing value into
+    /// Does the same as [`MappedPages::populate`] on kernels before 5.14: stores the existing value into
     /// every page.
     pub(super) fn touch(&self, range: Range<usize>, page: usize) {
         self.address(&range);
@@ -174,7 +174,7 @@ pub(super) fn extents(descriptor: impl AsFd, range: Range<u64>) -> Result<Vec<Fi
         .collect())
 }
 
-impl Drop for Pages {
+impl Drop for MappedPages {
     fn drop(&mut self) {
         // SAFETY: mapped in `map` with this length, unmapped once; a holder of addresses holds this
         // value too.

@@ -10,37 +10,37 @@ use std::fmt;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-type Job = Box<dyn FnOnce() + Send>;
+type BlockingJob = Box<dyn FnOnce() + Send>;
 
 /// A bounded thread pool.
-pub(crate) struct Workers {
-    shared: Arc<Shared>,
+pub(crate) struct WorkerPool {
+    shared: Arc<WorkerState>,
     most: usize,
 }
 
 #[derive(Default)]
-struct Shared {
-    queue: Mutex<Queue>,
+struct WorkerState {
+    queue: Mutex<JobQueue>,
     work: Condvar,
 }
 
 #[derive(Default)]
-struct Queue {
-    jobs: VecDeque<Job>,
+struct JobQueue {
+    jobs: VecDeque<BlockingJob>,
     /// Number of threads that wait for work.
     idle: usize,
     threads: Vec<JoinHandle<()>>,
     closed: bool,
 }
 
-impl Workers {
+impl WorkerPool {
     /// Creates a pool that runs at most `most` threads and starts none before there is work.
     ///
     /// # Panics
     /// If `most` is zero.
-    pub(crate) fn new(most: usize) -> Workers {
+    pub(crate) fn new(most: usize) -> WorkerPool {
         assert!(most > 0, "a pool of no threads does no work");
-        Workers {
+        WorkerPool {
             shared: Arc::default(),
             most,
         }
@@ -52,7 +52,7 @@ impl Workers {
     }
 
     /// Queues jobs. They start in order and run concurrently on the available threads.
-    pub(crate) fn push(&self, jobs: impl IntoIterator<Item = Job>) {
+    pub(crate) fn push(&self, jobs: impl IntoIterator<Item = BlockingJob>) {
         let mut queue = self.shared.queue.lock();
         queue.jobs.extend(jobs);
         while queue.jobs.len() > queue.idle && queue.threads.len() < self.most {
@@ -85,7 +85,7 @@ impl Workers {
     }
 }
 
-impl Shared {
+impl WorkerState {
     fn work(&self) {
         let mut queue = self.queue.lock();
         loop {
@@ -103,7 +103,7 @@ impl Shared {
     }
 }
 
-impl Drop for Workers {
+impl Drop for WorkerPool {
     fn drop(&mut self) {
         let threads = {
             let mut queue = self.shared.queue.lock();
@@ -123,7 +123,7 @@ impl Drop for Workers {
     }
 }
 
-impl fmt::Debug for Workers {
+impl fmt::Debug for WorkerPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Workers")
             .field("most", &self.most)
@@ -141,13 +141,13 @@ mod tests {
     #[test]
     fn dropping_the_pool_waits_for_every_job() {
         let done = Arc::new(AtomicUsize::new(0));
-        let workers = Workers::new(3);
+        let workers = WorkerPool::new(3);
         for _ in 0..100 {
             let done = Arc::clone(&done);
             workers.push([Box::new(move || {
                 std::thread::sleep(std::time::Duration::from_micros(100));
                 done.fetch_add(1, Ordering::SeqCst);
-            }) as Job]);
+            }) as BlockingJob]);
         }
         drop(workers);
         assert_eq!(done.load(Ordering::SeqCst), 100);
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn jobs_run_together_up_to_the_bound_and_no_further() {
-        let workers = Workers::new(4);
+        let workers = WorkerPool::new(4);
         let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         // The first four can only pass the barrier together.
         let barrier = Arc::new(Barrier::new(4));
@@ -167,7 +167,7 @@ mod tests {
                     barrier.wait();
                 }
                 running.fetch_sub(1, Ordering::SeqCst);
-            }) as Job
+            }) as BlockingJob
         }));
         drop(workers);
         assert_eq!(most.load(Ordering::SeqCst), 4);
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_job_may_hold_the_last_handle_of_its_pool() {
-        let workers = Arc::new(Workers::new(2));
+        let workers = Arc::new(WorkerPool::new(2));
         let held = Arc::clone(&workers);
         let (done, told) = std::sync::mpsc::channel();
         let gate = Arc::new(Barrier::new(2));
@@ -184,7 +184,7 @@ mod tests {
             inside.wait();
             drop(held);
             done.send(()).unwrap();
-        }) as Job]);
+        }) as BlockingJob]);
         drop(workers);
         gate.wait();
         told.recv_timeout(std::time::Duration::from_secs(10)).unwrap();

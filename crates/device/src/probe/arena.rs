@@ -2,7 +2,7 @@
 //! place buffers of each size in different pages, and describing each page separately to the device
 //! costs time.
 
-use crate::Buffer;
+use crate::AlignedBuffer;
 use rustix::mm::{Advice, madvise};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ pub(super) const ARENA: usize = 8 << 20;
 const HUGE: usize = 2 << 20;
 
 /// Memory that is divided into buffers, for one window at a time.
-pub(super) struct Arena {
+pub(super) struct ProbeArena {
     start: NonNull<u8>,
     /// The memory. Each buffer holds a reference, so that outstanding buffers can be detected.
-    memory: Arc<Buffer>,
+    memory: Arc<AlignedBuffer>,
 }
 
-impl Arena {
+impl ProbeArena {
     /// Creates an arena of [`ARENA`] incompressible bytes, in huge pages where the system has them.
-    pub(super) fn new(rng: &mut fastrand::Rng) -> Arena {
-        let mut memory = Buffer::zeroed(ARENA + HUGE);
+    pub(super) fn new(rng: &mut fastrand::Rng) -> ProbeArena {
+        let mut memory = AlignedBuffer::zeroed(ARENA + HUGE);
         let before = memory.as_ptr().align_offset(HUGE).min(HUGE);
         let start = NonNull::new(memory.as_mut_ptr()).expect("a buffer has an address");
         // SAFETY: it lies inside the buffer, which is longer by as much.
@@ -32,7 +32,7 @@ impl Arena {
         // without it the pages are small.
         let _ = unsafe { madvise(start.as_ptr().cast(), ARENA, Advice::LinuxHugepage) };
         rng.fill(&mut memory);
-        Arena {
+        ProbeArena {
             start,
             memory: Arc::new(memory),
         }
@@ -42,7 +42,7 @@ impl Arena {
     ///
     /// # Panics
     /// If the arena is too small, or buffers of an earlier call still exist.
-    pub(super) fn cut(&mut self, bytes: u64, count: u32) -> Vec<Buffer> {
+    pub(super) fn cut(&mut self, bytes: u64, count: u32) -> Vec<AlignedBuffer> {
         assert!(
             bytes * u64::from(count) <= ARENA as u64,
             "{count} buffers of {bytes} bytes in {ARENA}"
@@ -57,7 +57,7 @@ impl Arena {
                 // the memory. The arena itself never touches its bytes again.
                 unsafe {
                     let start = self.start.add(number * bytes as usize);
-                    Buffer::from_region(start, bytes as usize, keeper)
+                    AlignedBuffer::from_region(start, bytes as usize, keeper)
                 }
             })
             .collect()
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn buffers_are_of_the_arena_and_apart() {
-        let mut arena = Arena::new(&mut fastrand::Rng::with_seed(1));
+        let mut arena = ProbeArena::new(&mut fastrand::Rng::with_seed(1));
         let mut buffers = arena.cut(65_536, 64);
         for (number, buffer) in (0..).zip(&mut buffers) {
             buffer.fill(number);
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "buffers are in use")]
     fn no_byte_is_in_two_buffers() {
-        let mut arena = Arena::new(&mut fastrand::Rng::with_seed(1));
+        let mut arena = ProbeArena::new(&mut fastrand::Rng::with_seed(1));
         let first = arena.cut(4096, 1);
         let second = arena.cut(4096, 1);
         drop((first, second));

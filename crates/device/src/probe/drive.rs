@@ -1,12 +1,12 @@
 //! One window: requests of one kind, at the point's depth, for a limited time.
 
-use super::Watch;
-use super::arena::Arena;
-use super::offsets::Offsets;
-use crate::{Batch, Buffer, Device, Result, Ticket};
+use super::ProbeClock;
+use super::arena::ProbeArena;
+use super::offsets::OffsetSequence;
+use crate::{AlignedBuffer, Device, IoBatch, Result, Ticket};
 use alluvium_base::Purpose;
 use alluvium_base::cost::AccessKind;
-use alluvium_base::measured::{Issue, Order, Point, Window};
+use alluvium_base::measurements::{IssueMode, OffsetOrder, ProbePoint, ProbeSample};
 use std::collections::VecDeque;
 
 /// Minimum number of requests per window, however slow they are.
@@ -16,16 +16,16 @@ const LEAST: u64 = 4;
 const MOST: u64 = 1 << 17;
 
 /// Measures windows on one file.
-pub(super) struct Driver<'a> {
+pub(super) struct WindowDriver<'a> {
     file: &'a dyn Device,
-    watch: &'a dyn Watch,
+    watch: &'a dyn ProbeClock,
     span: u64,
     rng: fastrand::Rng,
-    arena: Arena,
+    arena: ProbeArena,
 }
 
 /// Intermediate counts of a window.
-struct Counted {
+struct WindowCounts {
     begin_ns: u64,
     begin_cpu_ns: u64,
     end_ns: u64,
@@ -35,16 +35,21 @@ struct Counted {
 }
 
 /// A request in flight.
-struct Flying {
+struct InFlightRequest {
     ticket: Ticket,
     began_ns: u64,
 }
 
-impl<'a> Driver<'a> {
-    pub(super) fn new(file: &'a dyn Device, watch: &'a dyn Watch, span: u64, seed: u64) -> Driver<'a> {
+impl<'a> WindowDriver<'a> {
+    pub(super) fn new(
+        file: &'a dyn Device,
+        watch: &'a dyn ProbeClock,
+        span: u64,
+        seed: u64,
+    ) -> WindowDriver<'a> {
         let mut rng = fastrand::Rng::with_seed(seed);
-        let arena = Arena::new(&mut rng);
-        Driver {
+        let arena = ProbeArena::new(&mut rng);
+        WindowDriver {
             file,
             watch,
             span,
@@ -60,7 +65,7 @@ impl<'a> Driver<'a> {
 
     /// Returns buffers with incompressible contents. The buffers of the previous call must have
     /// been dropped.
-    pub(super) fn buffers(&mut self, bytes: u64, count: u32) -> Vec<Buffer> {
+    pub(super) fn buffers(&mut self, bytes: u64, count: u32) -> Vec<AlignedBuffer> {
         self.arena.cut(bytes, count)
     }
 
@@ -68,30 +73,32 @@ impl<'a> Driver<'a> {
     ///
     /// The first `depth` requests are not counted. Requests in flight at the end are awaited and
     /// not counted either.
-    pub(super) fn window(&mut self, point: Point, round: u32, window_ns: u64) -> Result<Window> {
-        let mut places = Offsets::new(point.order, point.bytes, self.span, self.rng.u64(..));
+    pub(super) fn window(&mut self, point: ProbePoint, round: u32, window_ns: u64) -> Result<ProbeSample> {
+        let mut places = OffsetSequence::new(point.order, point.bytes, self.span, self.rng.u64(..));
         let buffers = self.buffers(point.bytes, point.depth);
-        if point.order == Order::Near {
+        if point.order == OffsetOrder::Near {
             self.warm_up(point)?;
         }
         let counted = match (point.issue, point.depth) {
-            (Issue::Steady, 2..) => self.steady(point, &mut places, buffers, window_ns)?,
-            (Issue::Batch, _) | (Issue::Steady, _) => self.batches(point, &mut places, buffers, window_ns)?,
+            (IssueMode::Steady, 2..) => self.steady(point, &mut places, buffers, window_ns)?,
+            (IssueMode::Batch, _) | (IssueMode::Steady, _) => {
+                self.batches(point, &mut places, buffers, window_ns)?
+            }
         };
         Ok(counted.into_window(point, round))
     }
 
     /// Reads the near range once, so that a cache that keeps it is warm.
-    fn warm_up(&mut self, point: Point) -> Result<()> {
+    fn warm_up(&mut self, point: ProbePoint) -> Result<()> {
         let near = super::offsets::NEAR.min(self.span);
         let near = near - near % point.bytes;
         self.file.read_at(0, near as usize, Purpose::Probe).map(drop)
     }
 
-    fn begin(&self) -> Counted {
+    fn begin(&self) -> WindowCounts {
         let now_ns = self.watch.now_ns();
         let cpu_ns = self.watch.cpu_ns();
-        Counted {
+        WindowCounts {
             begin_ns: now_ns,
             begin_cpu_ns: cpu_ns,
             end_ns: now_ns,
@@ -104,15 +111,15 @@ impl<'a> Driver<'a> {
     /// Repeatedly submits all requests together and waits for all of them.
     fn batches(
         &mut self,
-        point: Point,
-        places: &mut Offsets,
-        mut buffers: Vec<Buffer>,
+        point: ProbePoint,
+        places: &mut OffsetSequence,
+        mut buffers: Vec<AlignedBuffer>,
         window_ns: u64,
-    ) -> Result<Counted> {
+    ) -> Result<WindowCounts> {
         let mut counted = self.begin();
         let mut is_first = true;
         loop {
-            let mut batch = Batch::with_capacity(buffers.len());
+            let mut batch = IoBatch::with_capacity(buffers.len());
             for buffer in buffers.drain(..) {
                 add(&mut batch, point, places.next(), buffer);
             }
@@ -135,11 +142,11 @@ impl<'a> Driver<'a> {
     /// Keeps the point's number of requests in flight.
     fn steady(
         &mut self,
-        point: Point,
-        places: &mut Offsets,
-        buffers: Vec<Buffer>,
+        point: ProbePoint,
+        places: &mut OffsetSequence,
+        buffers: Vec<AlignedBuffer>,
         window_ns: u64,
-    ) -> Result<Counted> {
+    ) -> Result<WindowCounts> {
         let mut counted = self.begin();
         let mut to_warm = u64::from(point.depth);
         let mut flying = VecDeque::with_capacity(buffers.len());
@@ -180,36 +187,46 @@ impl<'a> Driver<'a> {
     }
 
     /// Submits requests, each with its own ticket.
-    fn send(&self, point: Point, places: &mut Offsets, buffers: Vec<Buffer>, flying: &mut VecDeque<Flying>) {
+    fn send(
+        &self,
+        point: ProbePoint,
+        places: &mut OffsetSequence,
+        buffers: Vec<AlignedBuffer>,
+        flying: &mut VecDeque<InFlightRequest>,
+    ) {
         if buffers.is_empty() {
             return;
         }
         let batches = buffers.into_iter().map(|buffer| {
-            let mut batch = Batch::with_capacity(1);
+            let mut batch = IoBatch::with_capacity(1);
             add(&mut batch, point, places.next(), buffer);
             batch
         });
         let batches = batches.collect();
         let began_ns = self.watch.now_ns();
         let tickets = self.file.submit_many(batches);
-        flying.extend(tickets.into_iter().map(|ticket| Flying { ticket, began_ns }));
+        flying.extend(
+            tickets
+                .into_iter()
+                .map(|ticket| InFlightRequest { ticket, began_ns }),
+        );
     }
 }
 
-fn add(batch: &mut Batch, point: Point, place: u64, buffer: Buffer) {
+fn add(batch: &mut IoBatch, point: ProbePoint, place: u64, buffer: AlignedBuffer) {
     match point.kind {
         AccessKind::Read => batch.read(place, buffer, Purpose::Probe),
         AccessKind::Write => batch.write(place, buffer, Purpose::Probe),
     };
 }
 
-impl Counted {
+impl WindowCounts {
     fn is_full(&self, window_ns: u64) -> bool {
         self.requests >= MOST
             || self.requests >= LEAST && self.end_ns.saturating_sub(self.begin_ns) >= window_ns
     }
 
-    fn into_window(mut self, point: Point, round: u32) -> Window {
+    fn into_window(mut self, point: ProbePoint, round: u32) -> ProbeSample {
         self.took_ns.sort_unstable();
         let count = self.took_ns.len();
         let cut = if count < 3 { 0 } else { count.div_ceil(10) };
@@ -218,7 +235,7 @@ impl Counted {
             .get(cut..self.took_ns.len() - cut)
             .unwrap_or_default();
         let sum: u64 = middle.iter().sum();
-        Window {
+        ProbeSample {
             point,
             round,
             requests: self.requests,

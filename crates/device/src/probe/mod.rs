@@ -23,24 +23,24 @@
 //! written once, and a point is measured several times for a fraction of a second.
 
 mod arena;
+mod clock;
 mod drive;
+mod file_system;
 mod offsets;
-mod place;
 mod schedule;
 mod scratch;
 #[cfg(test)]
 mod tests;
-mod watch;
 
-pub use place::{Place, place_of};
+pub use clock::{ProbeClock, ProcessClock};
+pub use file_system::{FileSystemInfo, place_of};
 pub use schedule::{BATCH, DEPTHS, SIZES, SMALL, STEP};
-pub use watch::{ProcessWatch, Watch};
 
 use crate::{Device, Directory, Error};
-use alluvium_base::measured::{Measured, Order, Point, Slice, Window};
+use alluvium_base::measurements::{DeviceMeasurements, OffsetOrder, ProbePoint, ProbeSample, TransferSlice};
 use alluvium_base::{MIB, Purpose};
-use drive::Driver;
-use scratch::Filler;
+use drive::WindowDriver;
+use scratch::FileFiller;
 use std::fmt;
 
 /// Minimum length of the measured file, in bytes: it has four offsets for the largest requests, and
@@ -73,7 +73,7 @@ const _: () = assert!(FILL + SETTLE + POINTS + SYNC + LASTING == 100);
 
 /// The limits of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct ProbePlan {
     /// Time limit in nanoseconds. Requests in flight at its end are awaited.
     pub budget_ns: u64,
     /// Maximum length of the file in bytes, at least [`LEAST_SPACE`]. The file is shorter on a
@@ -85,27 +85,27 @@ pub struct Plan {
     pub seed: u64,
 }
 
-impl Plan {
+impl ProbePlan {
     /// Number of rounds in most plans: enough to show whether a measurement is repeatable.
     pub const ROUNDS: u32 = 4;
 }
 
 /// Progress of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct ProbeProgress {
     /// Current part of the measurement.
-    pub part: Part,
+    pub part: ProbePart,
     /// Time elapsed so far, in nanoseconds.
     pub elapsed_ns: u64,
 }
 
 /// A part of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum ProbePart {
     /// Writing the file.
     Fill,
     /// Measuring requests of one point.
-    Point(Point),
+    Point(ProbePoint),
     /// Measuring syncs.
     Syncs,
     /// Measuring sustained read throughput.
@@ -114,16 +114,16 @@ pub enum Part {
 
 /// Whether a probe continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flow {
+pub enum ProbeControl {
     /// Continue.
-    GoOn,
+    Continue,
     /// Stop as soon as the requests in flight are complete.
     Stop,
 }
 
 /// Why a probe returned no samples.
 #[derive(Debug)]
-pub enum Failure {
+pub enum ProbeFailure {
     /// The caller stopped it.
     Stopped,
     /// The device or the file system failed.
@@ -135,12 +135,12 @@ pub enum Failure {
     },
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for ProbeFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Stopped => f.write_str("the probe was stopped"),
-            Failure::Device(error) => error.fmt(f),
-            Failure::NoSpace { free } => write!(
+            ProbeFailure::Stopped => f.write_str("the probe was stopped"),
+            ProbeFailure::Device(error) => error.fmt(f),
+            ProbeFailure::NoSpace { free } => write!(
                 f,
                 "the file system has {free} bytes free, and a probe needs {LEAST_SPACE}, and as many to spare: free some space"
             ),
@@ -148,18 +148,18 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {
+impl std::error::Error for ProbeFailure {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Failure::Device(error) => Some(error),
+            ProbeFailure::Device(error) => Some(error),
             _ => None,
         }
     }
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure::Device(error)
+impl From<Error> for ProbeFailure {
+    fn from(error: Error) -> ProbeFailure {
+        ProbeFailure::Device(error)
     }
 }
 
@@ -170,28 +170,28 @@ impl From<Error> for Failure {
 /// use alluvium_device::memory::MemoryDirectory;
 /// let plan = Plan { budget_ns: 50_000_000, space_bytes: probe::LEAST_SPACE, rounds: 1, seed: 1 };
 /// let directory = MemoryDirectory::new();
-/// let (place, watch) = (Place::memory(), ProcessWatch::new());
-/// let measured = probe::measure(&directory, &place, &plan, &watch, &mut |_| Flow::GoOn)?;
+/// let (place, watch) = (FileSystemInfo::memory(), ProcessClock::new());
+/// let measured = probe::measure(&directory, &place, &plan, &watch, &mut |_| ProbeControl::GoOn)?;
 /// assert!(!measured.windows.is_empty());
 /// # Ok::<(), probe::Failure>(())
 /// ```
 ///
 /// # Errors
-/// [`Failure`]. No file is left behind in any case (PR1).
+/// [`ProbeFailure`]. No file is left behind in any case (PR1).
 ///
 /// # Panics
 /// If the plan has less space than [`LEAST_SPACE`], or no rounds.
 pub fn measure(
     directory: &dyn Directory,
-    place: &Place,
-    plan: &Plan,
-    watch: &dyn Watch,
-    follow: &mut dyn FnMut(Progress) -> Flow,
-) -> Result<Measured, Failure> {
+    place: &FileSystemInfo,
+    plan: &ProbePlan,
+    watch: &dyn ProbeClock,
+    follow: &mut dyn FnMut(ProbeProgress) -> ProbeControl,
+) -> Result<DeviceMeasurements, ProbeFailure> {
     assert!(plan.space_bytes >= LEAST_SPACE, "a plan of {plan:?}");
     assert!(plan.rounds > 0, "a plan measures something");
     let began_s = watch.date_s();
-    let mut probe = Probe {
+    let mut probe = ProbeRun {
         watch,
         follow,
         began_ns: watch.now_ns(),
@@ -201,18 +201,18 @@ pub fn measure(
     let file = scratch::create(directory, probe.plan.space_bytes)?;
     let file = &*file;
     let (filled, span_bytes) = probe.fill(file)?;
-    let mut driver = Driver::new(file, watch, span_bytes, plan.seed);
+    let mut driver = WindowDriver::new(file, watch, span_bytes, plan.seed);
     probe.settle(&mut driver)?;
     let windows = probe.points(&mut driver)?;
     let syncs_ns = probe.syncs(file, &mut driver)?;
     let sustained = probe.lasting(&mut driver)?;
-    Ok(Measured {
+    Ok(DeviceMeasurements {
         began_s,
         medium: place.medium_with(&directory.notes()),
         file_system: place.file_system.clone(),
         span_bytes,
         elapsed_ns: probe.elapsed_ns(),
-        windows,
+        samples: windows,
         syncs_ns,
         filled,
         sustained,
@@ -220,14 +220,14 @@ pub fn measure(
     })
 }
 
-struct Probe<'a> {
-    watch: &'a dyn Watch,
-    follow: &'a mut dyn FnMut(Progress) -> Flow,
+struct ProbeRun<'a> {
+    watch: &'a dyn ProbeClock,
+    follow: &'a mut dyn FnMut(ProbeProgress) -> ProbeControl,
     began_ns: u64,
-    plan: Plan,
+    plan: ProbePlan,
 }
 
-impl Probe<'_> {
+impl ProbeRun<'_> {
     fn elapsed_ns(&self) -> u64 {
         self.watch.now_ns().saturating_sub(self.began_ns)
     }
@@ -237,25 +237,25 @@ impl Probe<'_> {
         self.plan.budget_ns / 100 * hundredths
     }
 
-    fn go_on(&mut self, part: Part) -> Result<(), Failure> {
+    fn report_progress(&mut self, part: ProbePart) -> Result<(), ProbeFailure> {
         let elapsed_ns = self.elapsed_ns();
-        match (self.follow)(Progress { part, elapsed_ns }) {
-            Flow::GoOn => Ok(()),
-            Flow::Stop => Err(Failure::Stopped),
+        match (self.follow)(ProbeProgress { part, elapsed_ns }) {
+            ProbeControl::Continue => Ok(()),
+            ProbeControl::Stop => Err(ProbeFailure::Stopped),
         }
     }
 
     /// Writes the file (PR3). Returns the rates over time and the length that was written within
     /// the time for filling.
-    fn fill(&mut self, file: &dyn Device) -> Result<(Vec<Slice>, u64), Failure> {
+    fn fill(&mut self, file: &dyn Device) -> Result<(Vec<TransferSlice>, u64), ProbeFailure> {
         let until_ns = self.began_ns + self.share_ns(FILL);
         let mut slices = Vec::new();
-        let mut filler = Filler::new(file, self.plan.seed);
+        let mut filler = FileFiller::new(file, self.plan.seed);
         while filler.at() < self.plan.space_bytes {
             if filler.at() >= LEAST_SPACE && self.watch.now_ns() >= until_ns {
                 break;
             }
-            self.go_on(Part::Fill)?;
+            self.report_progress(ProbePart::Fill)?;
             slices.push(filler.next(self.watch)?);
         }
         file.sync(Purpose::Probe)?;
@@ -264,10 +264,10 @@ impl Probe<'_> {
 
     /// Reads for a while without counting, so that background work after the writes is done and the
     /// processors have left their idle states.
-    fn settle(&mut self, driver: &mut Driver<'_>) -> Result<(), Failure> {
+    fn settle(&mut self, driver: &mut WindowDriver<'_>) -> Result<(), ProbeFailure> {
         for _ in 0..SETTLE {
-            self.go_on(Part::Fill)?;
-            driver.window(Point::reads(SMALL), 0, self.share_ns(1))?;
+            self.report_progress(ProbePart::Fill)?;
+            driver.window(ProbePoint::reads(SMALL), 0, self.share_ns(1))?;
         }
         Ok(())
     }
@@ -275,13 +275,13 @@ impl Probe<'_> {
     /// Measures all points, round by round, until the time for points is over. When time is short,
     /// points that an earlier round has measured are skipped; the first round's essential points
     /// are never skipped.
-    fn points(&mut self, driver: &mut Driver<'_>) -> Result<Vec<Window>, Failure> {
+    fn points(&mut self, driver: &mut WindowDriver<'_>) -> Result<Vec<ProbeSample>, ProbeFailure> {
         let points = schedule::points();
         let begin_ns = self.watch.now_ns();
         let until_ns = self.began_ns + self.share_ns(FILL + SETTLE + POINTS);
         let all = points.len() as u64 * u64::from(self.plan.rounds);
         let window_ns = until_ns.saturating_sub(begin_ns) / all;
-        let mut windows: Vec<Window> = Vec::new();
+        let mut windows: Vec<ProbeSample> = Vec::new();
         for round in 0..self.plan.rounds {
             for &point in &points {
                 let is_late = self.watch.now_ns() >= until_ns;
@@ -291,7 +291,7 @@ impl Probe<'_> {
                 if schedule::is_too_deep(point, &windows, window_ns) {
                     continue;
                 }
-                self.go_on(Part::Point(point))?;
+                self.report_progress(ProbePart::Point(point))?;
                 windows.push(driver.window(point, round, window_ns)?);
             }
         }
@@ -299,12 +299,12 @@ impl Probe<'_> {
     }
 
     /// Measures syncs, each after a 4 KiB write.
-    fn syncs(&mut self, file: &dyn Device, driver: &mut Driver<'_>) -> Result<Vec<u64>, Failure> {
+    fn syncs(&mut self, file: &dyn Device, driver: &mut WindowDriver<'_>) -> Result<Vec<u64>, ProbeFailure> {
         let until_ns = self.watch.now_ns() + self.share_ns(SYNC);
         let mut buffer = driver.buffers(SMALL, 1).remove(0);
         let mut took_ns = Vec::new();
         while took_ns.len() < SYNCS && (took_ns.len() < 3 || self.watch.now_ns() < until_ns) {
-            self.go_on(Part::Syncs)?;
+            self.report_progress(ProbePart::Syncs)?;
             buffer = file.write_at(driver.place(SMALL), buffer, Purpose::Probe)?;
             let before_ns = self.watch.now_ns();
             file.sync(Purpose::Probe)?;
@@ -314,21 +314,21 @@ impl Probe<'_> {
     }
 
     /// Reads sequentially at full speed for the remaining time, recorded in slices.
-    fn lasting(&mut self, driver: &mut Driver<'_>) -> Result<Vec<Slice>, Failure> {
+    fn lasting(&mut self, driver: &mut WindowDriver<'_>) -> Result<Vec<TransferSlice>, ProbeFailure> {
         const SLICES: u64 = 16;
         let whole_ns = self.share_ns(LASTING);
-        let point = Point::reads(LASTING_BYTES)
+        let point = ProbePoint::reads(LASTING_BYTES)
             .at_depth(LASTING_DEPTH)
-            .in_order(Order::Sequential);
+            .in_order(OffsetOrder::Sequential);
         let mut slices = Vec::new();
         let begin_ns = self.watch.now_ns();
         for _ in 0..SLICES {
             if self.watch.now_ns().saturating_sub(begin_ns) >= 2 * whole_ns {
                 break;
             }
-            self.go_on(Part::Lasting)?;
+            self.report_progress(ProbePart::Lasting)?;
             let window = driver.window(point, 0, whole_ns / SLICES)?;
-            slices.push(Slice {
+            slices.push(TransferSlice {
                 bytes: window.requests * LASTING_BYTES,
                 elapsed_ns: window.elapsed_ns,
             });

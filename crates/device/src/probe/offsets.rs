@@ -1,13 +1,13 @@
 //! Offsets of requests in a file.
 
-use alluvium_base::measured::Order;
+use alluvium_base::measurements::OffsetOrder;
 
-/// Length of the range used by [`Order::Near`], in bytes: small enough for every cache.
+/// Length of the range used by [`OffsetOrder::Near`], in bytes: small enough for every cache.
 pub(super) const NEAR: u64 = 2 << 20;
 
 /// A sequence of offsets for requests of one size.
 #[derive(Clone, Debug)]
-pub(super) struct Offsets {
+pub(super) struct OffsetSequence {
     bytes: u64,
     /// Number of possible offsets.
     places: u64,
@@ -15,27 +15,27 @@ pub(super) struct Offsets {
     /// Mask for the low bits of the state: the smallest power of two that covers all offsets, minus
     /// one.
     mask: u64,
-    order: Order,
+    order: OffsetOrder,
 }
 
-impl Offsets {
+impl OffsetSequence {
     /// Creates the offsets of requests of `bytes` in a file of `span` bytes, from a seed.
     ///
     /// # Panics
     /// If the file is shorter than one request.
-    pub(super) fn new(order: Order, bytes: u64, span: u64, seed: u64) -> Offsets {
+    pub(super) fn new(order: OffsetOrder, bytes: u64, span: u64, seed: u64) -> OffsetSequence {
         let part = match order {
-            Order::Near => span.min(NEAR.max(bytes)),
-            Order::Random | Order::Sequential => span,
+            OffsetOrder::Near => span.min(NEAR.max(bytes)),
+            OffsetOrder::Random | OffsetOrder::Sequential => span,
         };
         let places = part / bytes;
         assert!(places > 0, "requests of {bytes} bytes in {part}");
-        Offsets {
+        OffsetSequence {
             bytes,
             places,
             state: match order {
-                Order::Sequential => seed % places,
-                Order::Random | Order::Near => seed,
+                OffsetOrder::Sequential => seed % places,
+                OffsetOrder::Random | OffsetOrder::Near => seed,
             },
             mask: places.next_power_of_two() - 1,
             order,
@@ -46,11 +46,11 @@ impl Offsets {
     /// once.
     pub(super) fn next(&mut self) -> u64 {
         let place = match self.order {
-            Order::Sequential => {
+            OffsetOrder::Sequential => {
                 self.state = (self.state + 1) % self.places;
                 self.state
             }
-            Order::Random | Order::Near => loop {
+            OffsetOrder::Random | OffsetOrder::Near => loop {
                 // A linear congruential generator with a full period (Hull and Dobell): every
                 // number below the power of two occurs once.
                 self.state = self
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn random_places_come_once_each_and_in_no_order() {
         for places in [1, 2, 3, 4, 100, 1000, 4096, 5000] {
-            let mut offsets = Offsets::new(Order::Random, 4096, places * 4096, 7);
+            let mut offsets = OffsetSequence::new(OffsetOrder::Random, 4096, places * 4096, 7);
             let first: Vec<u64> = (0..places).map(|_| offsets.next()).collect();
             let all: BTreeSet<u64> = (0..places).map(|place| place * 4096).collect();
             assert_eq!(first.iter().copied().collect::<BTreeSet<_>>(), all, "{places}");
@@ -102,16 +102,16 @@ mod tests {
 
     #[test]
     fn sequential_places_follow_each_other_and_near_ones_stay_near() {
-        let mut offsets = Offsets::new(Order::Sequential, 4096, 3 * 4096, 1);
+        let mut offsets = OffsetSequence::new(OffsetOrder::Sequential, 4096, 3 * 4096, 1);
         let places: Vec<u64> = (0..4).map(|_| offsets.next() / 4096).collect();
         assert_eq!(places, [2, 0, 1, 2]);
-        let mut near = Offsets::new(Order::Near, 4096, 1 << 40, 1);
+        let mut near = OffsetSequence::new(OffsetOrder::Near, 4096, 1 << 40, 1);
         assert!((0..10_000).all(|_| near.next() < NEAR));
     }
 
     #[test]
     fn other_seeds_begin_elsewhere() {
-        let first = |seed| Offsets::new(Order::Random, 4096, 1 << 30, seed).next();
+        let first = |seed| OffsetSequence::new(OffsetOrder::Random, 4096, 1 << 30, seed).next();
         let firsts: BTreeSet<u64> = (0..100).map(first).collect();
         assert!(firsts.len() > 95);
     }

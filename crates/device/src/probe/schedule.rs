@@ -1,7 +1,7 @@
 //! The points to measure, and their order.
 
 use alluvium_base::cost::AccessKind;
-use alluvium_base::measured::{Issue, Order, Point, Window};
+use alluvium_base::measurements::{IssueMode, OffsetOrder, ProbePoint, ProbeSample};
 use alluvium_base::{KIB, MIB};
 
 /// Request sizes in bytes for the affine model: powers of two from a flash page to the longest
@@ -43,17 +43,17 @@ const TIMES: u64 = 4;
 const SHALLOW: u32 = 6;
 
 /// Returns all points, the most important ones first.
-pub(super) fn points() -> Vec<Point> {
-    let mut points: Vec<Point> = SIZES.map(Point::reads).into();
-    points.extend(DEPTHS.map(|depth| Point::reads(STEP).at_depth(depth)));
-    points.push(Point::reads(SMALL).in_order(Order::Near));
-    points.extend([1, BATCH].map(|depth| Point::reads(SMALL).in_batches(depth)));
-    points.extend(DEPTHS.map(|depth| Point::reads(SMALL).at_depth(depth)));
-    points.extend(SIZES.map(Point::writes));
-    points.extend(DEPTHS.map(|depth| Point::writes(STEP).at_depth(depth)));
-    points.extend([1, BATCH].map(|depth| Point::writes(SMALL).in_batches(depth)));
-    for point in [Point::reads, Point::writes] {
-        points.extend(IN_ORDER.map(|bytes| point(bytes).in_order(Order::Sequential)));
+pub(super) fn points() -> Vec<ProbePoint> {
+    let mut points: Vec<ProbePoint> = SIZES.map(ProbePoint::reads).into();
+    points.extend(DEPTHS.map(|depth| ProbePoint::reads(STEP).at_depth(depth)));
+    points.push(ProbePoint::reads(SMALL).in_order(OffsetOrder::Near));
+    points.extend([1, BATCH].map(|depth| ProbePoint::reads(SMALL).in_batches(depth)));
+    points.extend(DEPTHS.map(|depth| ProbePoint::reads(SMALL).at_depth(depth)));
+    points.extend(SIZES.map(ProbePoint::writes));
+    points.extend(DEPTHS.map(|depth| ProbePoint::writes(STEP).at_depth(depth)));
+    points.extend([1, BATCH].map(|depth| ProbePoint::writes(SMALL).in_batches(depth)));
+    for point in [ProbePoint::reads, ProbePoint::writes] {
+        points.extend(IN_ORDER.map(|bytes| point(bytes).in_order(OffsetOrder::Sequential)));
     }
     let mut different = Vec::with_capacity(points.len());
     for point in points {
@@ -66,18 +66,18 @@ pub(super) fn points() -> Vec<Point> {
 }
 
 /// Returns whether the point is required to characterise a device at all.
-pub(super) fn is_essential(point: Point) -> bool {
+pub(super) fn is_essential(point: ProbePoint) -> bool {
     point.kind == AccessKind::Read
-        && point.order == Order::Random
-        && point.issue == Issue::Steady
+        && point.order == OffsetOrder::Random
+        && point.issue == IssueMode::Steady
         && (point.depth == 1 || point.bytes == STEP && point.depth <= SHALLOW)
 }
 
 /// Returns whether a window of this depth would last far longer than its time, estimated from the
 /// window of the next smaller depth: a window starts only when its first requests have completed,
 /// and it waits for the last ones.
-pub(super) fn is_too_deep(point: Point, before: &[Window], window_ns: u64) -> bool {
-    if point.depth <= SHALLOW || point.issue == Issue::Batch {
+pub(super) fn is_too_deep(point: ProbePoint, before: &[ProbeSample], window_ns: u64) -> bool {
+    if point.depth <= SHALLOW || point.issue == IssueMode::Batch {
         return false;
     }
     let shallower = before.iter().rev().find(|window| {
@@ -97,8 +97,8 @@ pub(super) fn is_too_deep(point: Point, before: &[Window], window_ns: u64) -> bo
 mod tests {
     use super::*;
 
-    fn window(point: Point, each_ns: u64) -> Window {
-        Window {
+    fn window(point: ProbePoint, each_ns: u64) -> ProbeSample {
+        ProbeSample {
             point,
             round: 0,
             requests: 10,
@@ -118,20 +118,20 @@ mod tests {
         let all = points.iter().filter(|point| is_essential(**point)).count();
         assert_eq!((essential, all), (SIZES.len() + SHALLOW as usize - 1, all));
         for depth in DEPTHS {
-            assert!(points.contains(&Point::reads(STEP).at_depth(depth)));
+            assert!(points.contains(&ProbePoint::reads(STEP).at_depth(depth)));
         }
     }
 
     #[test]
     fn a_device_that_serves_one_request_after_the_other_gets_no_great_depths() {
-        let slow = [window(Point::reads(STEP).at_depth(8), 15_000_000)];
-        let deep = Point::reads(STEP).at_depth(16);
+        let slow = [window(ProbePoint::reads(STEP).at_depth(8), 15_000_000)];
+        let deep = ProbePoint::reads(STEP).at_depth(16);
         assert!(is_too_deep(deep, &slow, 100_000_000));
-        let quick = [window(Point::reads(STEP).at_depth(8), 50_000)];
+        let quick = [window(ProbePoint::reads(STEP).at_depth(8), 50_000)];
         assert!(!is_too_deep(deep, &quick, 100_000_000));
-        assert!(!is_too_deep(Point::reads(STEP).at_depth(4), &slow, 1));
+        assert!(!is_too_deep(ProbePoint::reads(STEP).at_depth(4), &slow, 1));
         assert!(is_too_deep(deep, &[], 100_000_000), "8 was too deep");
-        let others = [window(Point::writes(STEP).at_depth(8), 50_000)];
+        let others = [window(ProbePoint::writes(STEP).at_depth(8), 50_000)];
         assert!(is_too_deep(deep, &others, 100_000_000));
     }
 }

@@ -1,8 +1,8 @@
 //! The measured file.
 
-use super::{Failure, LARGEST, LEAST_SPACE, Watch};
-use crate::{Batch, Buffer, Device, Directory, Error, FileOptions};
-use alluvium_base::measured::Slice;
+use super::{LARGEST, LEAST_SPACE, ProbeClock, ProbeFailure};
+use crate::{AlignedBuffer, Device, Directory, Error, FileOptions, IoBatch};
+use alluvium_base::measurements::TransferSlice;
 use alluvium_base::{MIB, Purpose};
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ const _: () = assert!(LARGEST == PIECE * PIECES && LEAST_SPACE.is_multiple_of(LA
 /// Creates a file without a name (PR1) and with space for `bytes`.
 ///
 /// # Errors
-/// [`Failure::NoSpace`], or I/O errors.
-pub(super) fn create(directory: &dyn Directory, bytes: u64) -> Result<Arc<dyn Device>, Failure> {
+/// [`ProbeFailure::NoSpace`], or I/O errors.
+pub(super) fn create(directory: &dyn Directory, bytes: u64) -> Result<Arc<dyn Device>, ProbeFailure> {
     let free = directory.space()?.free;
     if free < LEAST_SPACE.saturating_mul(2) {
-        return Err(Failure::NoSpace { free });
+        return Err(ProbeFailure::NoSpace { free });
     }
     let file = match directory.create(NAME, FileOptions::DIRECT) {
         // A process that was killed between the next two lines left it behind.
@@ -38,19 +38,21 @@ pub(super) fn create(directory: &dyn Directory, bytes: u64) -> Result<Arc<dyn De
 }
 
 /// Fills the file sequentially, a few megabytes at a time.
-pub(super) struct Filler<'f> {
+pub(super) struct FileFiller<'f> {
     file: &'f dyn Device,
     rng: fastrand::Rng,
-    buffers: Vec<Buffer>,
+    buffers: Vec<AlignedBuffer>,
     at: u64,
 }
 
-impl Filler<'_> {
-    pub(super) fn new(file: &dyn Device, seed: u64) -> Filler<'_> {
-        Filler {
+impl FileFiller<'_> {
+    pub(super) fn new(file: &dyn Device, seed: u64) -> FileFiller<'_> {
+        FileFiller {
             file,
             rng: fastrand::Rng::with_seed(seed),
-            buffers: (0..PIECES).map(|_| Buffer::zeroed(PIECE as usize)).collect(),
+            buffers: (0..PIECES)
+                .map(|_| AlignedBuffer::zeroed(PIECE as usize))
+                .collect(),
             at: 0,
         }
     }
@@ -62,8 +64,8 @@ impl Filler<'_> {
 
     /// Writes the next [`LARGEST`] bytes. The contents always differ, so that no device can
     /// deduplicate or compress them.
-    pub(super) fn next(&mut self, watch: &dyn Watch) -> Result<Slice, Error> {
-        let mut batch = Batch::with_capacity(self.buffers.len());
+    pub(super) fn next(&mut self, watch: &dyn ProbeClock) -> Result<TransferSlice, Error> {
+        let mut batch = IoBatch::with_capacity(self.buffers.len());
         for (place, mut buffer) in (0..).zip(self.buffers.drain(..)) {
             self.rng.fill(&mut buffer);
             batch.write(self.at + place * PIECE, buffer, Purpose::Probe);
@@ -71,7 +73,7 @@ impl Filler<'_> {
         let before_ns = watch.now_ns();
         self.buffers = self.file.run(batch)?;
         self.at += LARGEST;
-        Ok(Slice {
+        Ok(TransferSlice {
             bytes: LARGEST,
             elapsed_ns: watch.now_ns().saturating_sub(before_ns),
         })
@@ -82,7 +84,7 @@ impl Filler<'_> {
 mod tests {
     use super::*;
     use crate::memory::MemoryDirectory;
-    use crate::probe::ProcessWatch;
+    use crate::probe::ProcessClock;
 
     #[test]
     fn the_file_has_no_name_and_one_that_was_left_is_taken_away() {
@@ -97,9 +99,9 @@ mod tests {
     fn every_block_is_written_and_no_two_are_alike() {
         let directory = MemoryDirectory::new();
         let file = create(&directory, LEAST_SPACE).unwrap();
-        let mut filler = Filler::new(&*file, 1);
+        let mut filler = FileFiller::new(&*file, 1);
         while filler.at() < LEAST_SPACE {
-            filler.next(&ProcessWatch::new()).unwrap();
+            filler.next(&ProcessClock::new()).unwrap();
         }
         let bytes = file.read_at(0, LEAST_SPACE as usize, Purpose::Probe).unwrap();
         let blocks: std::collections::BTreeSet<&[u8]> = bytes.chunks(4096).collect();

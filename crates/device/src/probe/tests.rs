@@ -3,15 +3,15 @@
 use super::*;
 use crate::file::FileDirectory;
 use crate::memory::MemoryDirectory;
-use crate::simulated::{Fault, SimDirectory, SimOptions};
-use crate::{Operation, ThrottledDirectory};
-use alluvium_base::cost::{Access, AccessKind, CostClock, CostFault};
+use crate::simulated::{InjectedFault, SimDirectory, SimOptions};
+use crate::{DeviceOperation, ThrottledDirectory};
+use alluvium_base::cost::{AccessKind, CostClock, CostFault, DeviceAccess};
 use std::sync::Arc;
 
 /// The time of a simulated machine, whose processor uses a microsecond per call.
 struct Simulated(SimDirectory, std::cell::Cell<u64>);
 
-impl Watch for Simulated {
+impl ProbeClock for Simulated {
     fn now_ns(&self) -> u64 {
         self.0.now_ns()
     }
@@ -34,15 +34,15 @@ struct Servers {
 }
 
 impl CostClock for Servers {
-    fn charge(&mut self, now_ns: u64, access: &Access) -> Result<u64, CostFault> {
+    fn charge(&mut self, now_ns: u64, access: &DeviceAccess) -> Result<u64, CostFault> {
         let free = self.free_ns.iter_mut().min().expect("there are servers");
         *free = (*free).max(now_ns) + self.setup_ns + self.byte_ps * access.len / 1000;
         Ok(*free)
     }
 }
 
-fn plan(budget_ms: u64, rounds: u32) -> Plan {
-    Plan {
+fn plan(budget_ms: u64, rounds: u32) -> ProbePlan {
+    ProbePlan {
         budget_ns: budget_ms * 1_000_000,
         space_bytes: LEAST_SPACE,
         rounds,
@@ -61,8 +61,11 @@ fn simulated(servers: usize, setup_ns: u64, byte_ps: u64) -> (SimDirectory, Simu
     (directory, watch)
 }
 
-fn measured(directory: &dyn Directory, watch: &dyn Watch, plan: &Plan) -> Measured {
-    measure(directory, &Place::memory(), plan, watch, &mut |_| Flow::GoOn).unwrap()
+fn measured(directory: &dyn Directory, watch: &dyn ProbeClock, plan: &ProbePlan) -> DeviceMeasurements {
+    measure(directory, &FileSystemInfo::memory(), plan, watch, &mut |_| {
+        ProbeControl::Continue
+    })
+    .unwrap()
 }
 
 #[test]
@@ -70,20 +73,30 @@ fn a_simulated_device_takes_exactly_what_it_is_charged() {
     let (directory, watch) = simulated(5, 60_000, 500);
     let samples = measured(&directory, &watch, &plan(2_000, 1));
     for bytes in SIZES {
-        for point in [Point::reads(bytes), Point::writes(bytes)] {
-            let window = samples.at(point).next().expect("time enough");
+        for point in [ProbePoint::reads(bytes), ProbePoint::writes(bytes)] {
+            let window = samples.samples_of(point).next().expect("time enough");
             assert_eq!(window.typical_ns, 60_000 + bytes / 2, "{window:?}");
             assert_eq!(window.elapsed_ns, window.requests * window.typical_ns);
         }
     }
-    let one = samples.at(Point::reads(STEP)).next().unwrap().bytes_per_s();
+    let one = samples
+        .samples_of(ProbePoint::reads(STEP))
+        .next()
+        .unwrap()
+        .bytes_per_s();
     for depth in DEPTHS {
-        let window = samples.at(Point::reads(STEP).at_depth(depth)).next().unwrap();
+        let window = samples
+            .samples_of(ProbePoint::reads(STEP).at_depth(depth))
+            .next()
+            .unwrap();
         let times = window.bytes_per_s() / one;
         let expected = f64::from(depth.min(5));
         assert!((times / expected - 1.0).abs() < 0.06, "{depth}: {times}");
     }
-    let batch = samples.at(Point::reads(SMALL).in_batches(BATCH)).next().unwrap();
+    let batch = samples
+        .samples_of(ProbePoint::reads(SMALL).in_batches(BATCH))
+        .next()
+        .unwrap();
     assert_eq!(batch.requests % u64::from(BATCH), 0);
     // 32 requests on five servers need seven rounds.
     assert_eq!(batch.typical_ns, 7 * (60_000 + SMALL / 2));
@@ -111,11 +124,14 @@ fn a_slow_disk_is_measured_as_far_as_time_allows() {
     let took_ms = samples.elapsed_ns / 1_000_000;
     assert!(took_ms < 14_000, "{took_ms} ms");
     for bytes in SIZES {
-        let window = samples.at(Point::reads(bytes)).next().expect("an essential one");
+        let window = samples
+            .samples_of(ProbePoint::reads(bytes))
+            .next()
+            .expect("an essential one");
         assert_eq!(window.typical_ns, 15_000_000 + 8 * bytes);
     }
     let depths = samples
-        .windows
+        .samples
         .iter()
         .filter(|window| window.point.bytes == STEP && window.point.depth > 1);
     assert!(depths.clone().count() >= 4 && depths.map(|window| window.point.depth).max() < Some(64));
@@ -124,7 +140,7 @@ fn a_slow_disk_is_measured_as_far_as_time_allows() {
 #[test]
 fn a_file_that_is_not_written_in_time_is_shorter() {
     let (directory, watch) = simulated(1, 1_000_000, 20_000);
-    let plan = Plan {
+    let plan = ProbePlan {
         space_bytes: 1 << 30,
         ..plan(4_000, 1)
     };
@@ -137,18 +153,24 @@ fn a_file_that_is_not_written_in_time_is_shorter() {
 #[test]
 fn a_probe_that_is_stopped_leaves_nothing() {
     for stop_at in [
-        Part::Fill,
-        Part::Point(Point::reads(SMALL)),
-        Part::Syncs,
-        Part::Lasting,
+        ProbePart::Fill,
+        ProbePart::Point(ProbePoint::reads(SMALL)),
+        ProbePart::Syncs,
+        ProbePart::Lasting,
     ] {
         let (directory, watch) = simulated(4, 60_000, 500);
-        let mut follow = |progress: Progress| match progress.part == stop_at {
-            true => Flow::Stop,
-            false => Flow::GoOn,
+        let mut follow = |progress: ProbeProgress| match progress.part == stop_at {
+            true => ProbeControl::Stop,
+            false => ProbeControl::Continue,
         };
-        let stopped = measure(&directory, &Place::memory(), &plan(100, 1), &watch, &mut follow);
-        assert!(matches!(stopped, Err(Failure::Stopped)), "{stopped:?}");
+        let stopped = measure(
+            &directory,
+            &FileSystemInfo::memory(),
+            &plan(100, 1),
+            &watch,
+            &mut follow,
+        );
+        assert!(matches!(stopped, Err(ProbeFailure::Stopped)), "{stopped:?}");
         directory.sync().unwrap();
         assert_eq!((directory.list().unwrap().len(), directory.used()), (0, 0));
     }
@@ -157,17 +179,21 @@ fn a_probe_that_is_stopped_leaves_nothing() {
 #[test]
 fn failures_of_the_device_are_told_and_leave_nothing() {
     for operation in [
-        Operation::Read,
-        Operation::Write,
-        Operation::Sync,
-        Operation::Grow,
+        DeviceOperation::Read,
+        DeviceOperation::Write,
+        DeviceOperation::Sync,
+        DeviceOperation::Grow,
     ] {
         let (directory, watch) = simulated(4, 60_000, 500);
-        directory.inject(Fault::failing(operation));
-        let failed = measure(&directory, &Place::memory(), &plan(100, 1), &watch, &mut |_| {
-            Flow::GoOn
-        });
-        let Err(Failure::Device(error)) = failed else {
+        directory.inject(InjectedFault::failing(operation));
+        let failed = measure(
+            &directory,
+            &FileSystemInfo::memory(),
+            &plan(100, 1),
+            &watch,
+            &mut |_| ProbeControl::Continue,
+        );
+        let Err(ProbeFailure::Device(error)) = failed else {
             panic!("{operation}: {failed:?}");
         };
         assert!(error.to_string().contains("simulated"), "{error}");
@@ -182,11 +208,15 @@ fn a_file_system_without_space_is_refused_before_anything_is_written() {
         ..SimOptions::new(1)
     });
     let watch = Simulated(directory.clone(), std::cell::Cell::default());
-    let refused = measure(&directory, &Place::memory(), &plan(100, 1), &watch, &mut |_| {
-        Flow::GoOn
-    });
+    let refused = measure(
+        &directory,
+        &FileSystemInfo::memory(),
+        &plan(100, 1),
+        &watch,
+        &mut |_| ProbeControl::Continue,
+    );
     assert!(
-        matches!(refused, Err(Failure::NoSpace { free: LEAST_SPACE })),
+        matches!(refused, Err(ProbeFailure::NoSpace { free: LEAST_SPACE })),
         "{refused:?}"
     );
     assert_eq!(directory.operations(), 0);
@@ -200,9 +230,12 @@ fn a_throttled_device_takes_at_least_its_time() {
         free_ns: vec![0],
     };
     let directory = ThrottledDirectory::new(Arc::new(MemoryDirectory::new()), Box::new(servers));
-    let samples = measured(&directory, &ProcessWatch::new(), &plan(400, 1));
+    let samples = measured(&directory, &ProcessClock::new(), &plan(400, 1));
     for bytes in SIZES {
-        let window = samples.at(Point::reads(bytes)).next().expect("an essential one");
+        let window = samples
+            .samples_of(ProbePoint::reads(bytes))
+            .next()
+            .expect("an essential one");
         assert!(window.typical_ns >= 200_000 + bytes, "{window:?}");
     }
 }
@@ -216,18 +249,21 @@ fn a_real_directory_is_measured_and_left_as_it_was() {
         &directory,
         &about,
         &plan(300, 1),
-        &ProcessWatch::new(),
-        &mut |_| Flow::GoOn,
+        &ProcessClock::new(),
+        &mut |_| ProbeControl::Continue,
     )
     .unwrap();
     for bytes in SIZES {
-        let window = samples.at(Point::reads(bytes)).next().expect("an essential one");
+        let window = samples
+            .samples_of(ProbePoint::reads(bytes))
+            .next()
+            .expect("an essential one");
         assert!(window.elapsed_ns > 0 && window.requests >= 4, "{window:?}");
     }
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
     let reads = directory.counters().snapshot().of(Purpose::Probe).reads;
     let counted: u64 = samples
-        .windows
+        .samples
         .iter()
         .filter(|window| window.point.kind == AccessKind::Read)
         .map(|window| window.requests)

@@ -1,22 +1,22 @@
 //! Virtual time, which advances only when a thread waits.
 
-use alluvium_base::cost::{Access, CostClock};
+use alluvium_base::cost::{CostClock, DeviceAccess};
 
 /// The current time of a world, and the clock that charges requests. Without a clock all requests
 /// are free.
 #[derive(Default)]
-pub(super) struct Time {
+pub(super) struct VirtualTime {
     pub(super) now_ns: u64,
     pub(super) clock: Option<Box<dyn CostClock>>,
 }
 
-impl Time {
+impl VirtualTime {
     /// Returns the completion time of an access issued now.
     ///
     /// # Panics
     /// If the model forbids the access together with another one: a bug of the caller that issued
     /// both.
-    pub(super) fn charge(&mut self, file: &str, access: &Access) -> u64 {
+    pub(super) fn charge(&mut self, file: &str, access: &DeviceAccess) -> u64 {
         let Some(clock) = &mut self.clock else {
             return self.now_ns;
         };

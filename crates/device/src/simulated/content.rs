@@ -36,16 +36,16 @@ pub(super) fn term(value: u64, place: u64) -> u64 {
 
 /// 4 KiB of a file, with the sums of each sector and of the page.
 #[derive(Clone)]
-pub(super) struct Page {
+pub(super) struct SimPage {
     bytes: [u8; PAGE as usize],
     sectors: [u64; SECTORS],
     sum: u64,
 }
 
-impl Page {
+impl SimPage {
     /// Returns a page of zeros.
-    pub(super) fn zeroed() -> Page {
-        Page {
+    pub(super) fn zeroed() -> SimPage {
+        SimPage {
             bytes: ZEROS,
             sectors: [0; SECTORS],
             sum: 0,
@@ -69,7 +69,7 @@ impl Page {
     }
 
     /// Copies the sectors of `mask` from another page.
-    fn take(&mut self, mask: u8, from: &Page) {
+    fn take(&mut self, mask: u8, from: &SimPage) {
         for sector in 0..SECTORS {
             if mask & 1 << sector != 0 {
                 let range = sector * SECTOR..(sector + 1) * SECTOR;
@@ -110,16 +110,16 @@ pub(super) fn sectors_of(range: Range<usize>) -> u8 {
 
 /// Some sectors of one page, as a write left them.
 #[derive(Clone)]
-pub(super) struct Patch {
+pub(super) struct PagePatch {
     pub(super) page: u64,
     pub(super) mask: u8,
-    pub(super) data: Arc<Page>,
+    pub(super) data: Arc<SimPage>,
 }
 
 /// One change of a file, as the device sees it.
-pub(super) enum Change {
+pub(super) enum FileChange {
     /// Sectors were written, by a request or through a mapping.
-    Write(Vec<Patch>),
+    Write(Vec<PagePatch>),
     /// The file was extended, with the space of the new range allocated.
     Grow(Range<u64>),
     /// Space was allocated inside the file.
@@ -131,14 +131,14 @@ pub(super) enum Change {
 }
 
 #[derive(Clone)]
-struct Leaf {
+struct ContentLeaf {
     allocated: u64,
-    pages: [Option<Arc<Page>>; LEAF],
+    pages: [Option<Arc<SimPage>>; LEAF],
 }
 
-impl Default for Leaf {
-    fn default() -> Leaf {
-        Leaf {
+impl Default for ContentLeaf {
+    fn default() -> ContentLeaf {
+        ContentLeaf {
             allocated: 0,
             pages: [const { None }; LEAF],
         }
@@ -147,11 +147,11 @@ impl Default for Leaf {
 
 /// A version of a file.
 #[derive(Clone, Default)]
-pub(super) struct Content {
+pub(super) struct FileContent {
     len: u64,
     sum: u64,
     allocated: u64,
-    leaves: Arc<Vec<Option<Arc<Leaf>>>>,
+    leaves: Arc<Vec<Option<Arc<ContentLeaf>>>>,
 }
 
 /// Splits a byte range at page boundaries: returns each page's number and the range within it.
@@ -168,7 +168,7 @@ pub(super) fn pages_of(range: Range<u64>) -> impl Iterator<Item = (u64, Range<us
     })
 }
 
-impl Content {
+impl FileContent {
     pub(super) fn len(&self) -> u64 {
         self.len
     }
@@ -183,7 +183,7 @@ impl Content {
         self.sum.wrapping_add(term(!self.len, 0x1e57))
     }
 
-    pub(super) fn page(&self, page: u64) -> Option<&Arc<Page>> {
+    pub(super) fn page(&self, page: u64) -> Option<&Arc<SimPage>> {
         let leaf = self.leaves.get(page as usize / LEAF)?.as_ref()?;
         leaf.pages[page as usize % LEAF].as_ref()
     }
@@ -212,7 +212,7 @@ impl Content {
         leaf.is_some_and(|leaf| leaf.allocated & 1 << (page % LEAF as u64) != 0)
     }
 
-    fn leaf(&mut self, page: u64) -> &mut Leaf {
+    fn leaf(&mut self, page: u64) -> &mut ContentLeaf {
         let index = page as usize / LEAF;
         let leaves = Arc::make_mut(&mut self.leaves);
         if leaves.len() <= index {
@@ -222,7 +222,7 @@ impl Content {
     }
 
     /// Replaces a page, and updates the sum and the allocation.
-    fn swap(&mut self, page: u64, new: Option<Arc<Page>>) {
+    fn swap(&mut self, page: u64, new: Option<Arc<SimPage>>) {
         let added = new.as_ref().map_or(0, |data| term(data.sum, page));
         let bit = 1 << (page % LEAF as u64);
         let leaf = self.leaf(page);
@@ -237,7 +237,7 @@ impl Content {
     }
 
     /// Overwrites the sectors of `mask`.
-    pub(super) fn put(&mut self, page: u64, mask: u8, data: &Arc<Page>) {
+    pub(super) fn put(&mut self, page: u64, mask: u8, data: &Arc<SimPage>) {
         match mask {
             0 => {}
             WHOLE => self.swap(page, Some(Arc::clone(data))),
@@ -246,19 +246,19 @@ impl Content {
     }
 
     /// Changes one page with `change`, which must keep the page's sums correct.
-    pub(super) fn edit(&mut self, page: u64, change: impl FnOnce(&mut Page)) {
+    pub(super) fn edit(&mut self, page: u64, change: impl FnOnce(&mut SimPage)) {
         let leaf = self.leaf(page);
         // Taken out of its slot, so that a page without other owners is changed in place.
         let slot = leaf.pages[page as usize % LEAF].take();
         let before = slot.as_ref().map_or(0, |data| term(data.sum, page));
-        let mut data = slot.unwrap_or_else(|| Arc::new(Page::zeroed()));
+        let mut data = slot.unwrap_or_else(|| Arc::new(SimPage::zeroed()));
         change(Arc::make_mut(&mut data));
         self.sum = self.sum.wrapping_sub(before);
         self.swap(page, Some(data));
     }
 
-    /// Zeroes a range of bytes. With [`Release::Space`], pages wholly inside lose their space.
-    fn zero(&mut self, range: Range<u64>, release: Release) {
+    /// Zeroes a range of bytes. With [`SpaceRelease::Space`], pages wholly inside lose their space.
+    fn zero(&mut self, range: Range<u64>, release: SpaceRelease) {
         let leaf_bytes = LEAF as u64 * PAGE;
         let mut at = range.start;
         while at < range.end {
@@ -276,7 +276,7 @@ impl Content {
         }
     }
 
-    fn zero_in_page(&mut self, page: u64, within: Range<usize>, release: Release) {
+    fn zero_in_page(&mut self, page: u64, within: Range<usize>, release: SpaceRelease) {
         if within.len() < PAGE as usize {
             if self.page(page).is_some_and(|data| data.sum != 0) {
                 self.edit(page, |data| {
@@ -288,7 +288,7 @@ impl Content {
         if self.page(page).is_some() {
             self.swap(page, None);
         }
-        if release == Release::Space && self.is_allocated(page) {
+        if release == SpaceRelease::Space && self.is_allocated(page) {
             self.leaf(page).allocated &= !(1 << (page % LEAF as u64));
             self.allocated -= 1;
         }
@@ -308,28 +308,28 @@ impl Content {
         self.len = len;
         let end = self.leaves.len() as u64 * LEAF as u64 * PAGE;
         let kept = len.next_multiple_of(PAGE);
-        self.zero(len..kept.min(end), Release::Nothing);
-        self.zero(kept..end, Release::Space);
+        self.zero(len..kept.min(end), SpaceRelease::Nothing);
+        self.zero(kept..end, SpaceRelease::Space);
         let leaves = kept.div_ceil(LEAF as u64 * PAGE) as usize;
         if leaves < self.leaves.len() {
             Arc::make_mut(&mut self.leaves).truncate(leaves);
         }
     }
 
-    pub(super) fn apply(&mut self, change: &Change) {
+    pub(super) fn apply(&mut self, change: &FileChange) {
         match change {
-            Change::Write(patches) => {
+            FileChange::Write(patches) => {
                 for patch in patches {
                     self.put(patch.page, patch.mask, &patch.data);
                 }
             }
-            Change::Grow(range) => {
+            FileChange::Grow(range) => {
                 self.len = self.len.max(range.end);
                 self.allocate(range.clone());
             }
-            Change::Allocate(range) => self.allocate(range.clone()),
-            Change::Truncate(len) => self.set_len(*len),
-            Change::Punch(range) => self.zero(range.clone(), Release::Space),
+            FileChange::Allocate(range) => self.allocate(range.clone()),
+            FileChange::Truncate(len) => self.set_len(*len),
+            FileChange::Punch(range) => self.zero(range.clone(), SpaceRelease::Space),
         }
     }
 
@@ -342,18 +342,18 @@ impl Content {
     }
 
     /// Saves, in this history of a file, the sectors of `now` that `patch` is about to overwrite.
-    pub(super) fn remember(&mut self, now: &Content, patch: &Patch) {
+    pub(super) fn remember(&mut self, now: &FileContent, patch: &PagePatch) {
         match now.page(patch.page) {
             Some(old) => self.put(patch.page, patch.mask, old),
             None if self.page(patch.page).is_none() => {}
-            None => self.put(patch.page, patch.mask, &Arc::new(Page::zeroed())),
+            None => self.put(patch.page, patch.mask, &Arc::new(SimPage::zeroed())),
         }
     }
 }
 
 /// Whether zeroed pages release their space.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Release {
+enum SpaceRelease {
     Space,
     Nothing,
 }
@@ -362,13 +362,13 @@ enum Release {
 mod tests {
     use super::*;
 
-    fn page_of(byte: u8) -> Arc<Page> {
-        let mut page = Page::zeroed();
+    fn page_of(byte: u8) -> Arc<SimPage> {
+        let mut page = SimPage::zeroed();
         page.write(0, &[byte; PAGE as usize]);
         Arc::new(page)
     }
 
-    fn bytes_of(content: &Content) -> Vec<u8> {
+    fn bytes_of(content: &FileContent) -> Vec<u8> {
         let mut bytes = vec![1; content.len() as usize];
         content.read(0, &mut bytes);
         bytes
@@ -376,8 +376,8 @@ mod tests {
 
     #[test]
     fn a_clone_is_another_version_with_its_own_sum() {
-        let mut first = Content::default();
-        first.apply(&Change::Grow(0..3 * PAGE));
+        let mut first = FileContent::default();
+        first.apply(&FileChange::Grow(0..3 * PAGE));
         first.put(1, WHOLE, &page_of(7));
         let mut second = first.clone();
         assert_eq!(first.sum(), second.sum());
@@ -391,25 +391,25 @@ mod tests {
 
     #[test]
     fn a_hole_sums_like_zeros_and_gives_its_space_back() {
-        let mut content = Content::default();
-        content.apply(&Change::Grow(0..4 * PAGE));
+        let mut content = FileContent::default();
+        content.apply(&FileChange::Grow(0..4 * PAGE));
         let empty = content.sum();
         content.put(2, WHOLE, &page_of(1));
         assert_ne!(content.sum(), empty);
         assert_eq!(content.allocated(), 4 * PAGE);
-        content.apply(&Change::Punch(2 * PAGE..3 * PAGE));
+        content.apply(&FileChange::Punch(2 * PAGE..3 * PAGE));
         assert_eq!((content.sum(), content.allocated()), (empty, 3 * PAGE));
         assert_eq!(content.missing(0..4 * PAGE), PAGE);
     }
 
     #[test]
     fn a_shorter_file_forgets_its_tail_even_within_a_page() {
-        let mut content = Content::default();
-        content.apply(&Change::Grow(0..100 * PAGE));
+        let mut content = FileContent::default();
+        content.apply(&FileChange::Grow(0..100 * PAGE));
         content.put(0, WHOLE, &page_of(3));
         content.put(99, WHOLE, &page_of(4));
-        content.apply(&Change::Truncate(100));
-        content.apply(&Change::Grow(100..100 * PAGE));
+        content.apply(&FileChange::Truncate(100));
+        content.apply(&FileChange::Grow(100..100 * PAGE));
         let bytes = bytes_of(&content);
         assert_eq!(bytes[..100], [3; 100]);
         assert!(bytes[100..].iter().all(|&byte| byte == 0));

@@ -1,9 +1,9 @@
 //! Silent damage to stored bytes, as disks produce it.
 
 use super::SimDirectory;
-use super::content::{Content, PAGE, pages_of};
+use super::content::{FileContent, PAGE, pages_of};
 use super::names::FileId;
-use super::world::World;
+use super::world::SimWorld;
 use crate::{Error, Result};
 use std::ops::Range;
 
@@ -104,13 +104,13 @@ impl SimDirectory {
     }
 }
 
-fn find(world: &World, file: &str) -> Result<FileId> {
+fn find(world: &SimWorld, file: &str) -> Result<FileId> {
     world.names.get(file).ok_or_else(|| Error::NotFound {
         file: file.to_owned(),
     })
 }
 
-fn swap(world: &mut World, one: FileId, other: FileId) -> bool {
+fn swap(world: &mut SimWorld, one: FileId, other: FileId) -> bool {
     if one == other {
         return false;
     }
@@ -124,7 +124,7 @@ fn swap(world: &mut World, one: FileId, other: FileId) -> bool {
     differ
 }
 
-fn damage(content: &mut Content, older: &Content, corruption: &Corruption) {
+fn damage(content: &mut FileContent, older: &FileContent, corruption: &Corruption) {
     match *corruption {
         Corruption::FlipBit { offset, bit } => {
             assert!(bit < 8, "a byte has no bit {bit}");
@@ -167,18 +167,18 @@ fn damage(content: &mut Content, older: &Content, corruption: &Corruption) {
     }
 }
 
-fn clip(range: &Range<u64>, content: &Content) -> Range<u64> {
+fn clip(range: &Range<u64>, content: &FileContent) -> Range<u64> {
     let start = range.start.min(content.len());
     start..range.end.clamp(start, content.len())
 }
 
-fn bytes_of(content: &Content, range: &Range<u64>) -> Vec<u8> {
+fn bytes_of(content: &FileContent, range: &Range<u64>) -> Vec<u8> {
     let mut bytes = vec![0; (range.end - range.start) as usize];
     content.read(range.start, &mut bytes);
     bytes
 }
 
-fn overwrite(content: &mut Content, offset: u64, bytes: &[u8]) {
+fn overwrite(content: &mut FileContent, offset: u64, bytes: &[u8]) {
     for (page, within) in pages_of(offset..offset + bytes.len() as u64) {
         let from = (page * PAGE + within.start as u64 - offset) as usize;
         content.edit(page, |data| {

@@ -2,11 +2,12 @@
 
 use super::handle::SimFile;
 use super::names::{FileId, NameChange};
-use super::world::World;
-use super::{SimDirectory, Survival};
-use crate::locks::Sharing;
+use super::world::SimWorld;
+use super::{CrashSurvival, SimDirectory};
+use crate::locks::LockSharing;
 use crate::{
-    BootId, Counters, Device, Directory, Error, FileOptions, Lock, MemoryRegion, Operation, Result, Space,
+    BootId, Device, DeviceCounters, DeviceOperation, Directory, DirectoryLock, Error, FileOptions,
+    FileSystemSpace, MemoryRegion, Result,
 };
 use alluvium_base::Purpose;
 use parking_lot::MutexGuard;
@@ -21,7 +22,7 @@ impl SimDirectory {
 
     /// Starts an operation on names: a crash point, refused after a failed sync of the directory,
     /// failed by a planned fault.
-    fn name_operation(&self, operation: Operation, name: &str) -> Result<MutexGuard<'_, World>> {
+    fn name_operation(&self, operation: DeviceOperation, name: &str) -> Result<MutexGuard<'_, SimWorld>> {
         let mut world = self.point(operation, name, 0, 0, Purpose::Other)?;
         if world.failed_syncs > self.failed_syncs {
             return Err(Error::Poisoned {
@@ -29,27 +30,27 @@ impl SimDirectory {
                 file: self.describe(),
             });
         }
-        world.meet(operation, name, 0, 0)?;
+        world.apply_fault(operation, name, 0, 0)?;
         Ok(world)
     }
 
-    fn take(&self, name: &str, sharing: Sharing) -> Result<Lock> {
-        struct Held(SimDirectory, String);
-        impl Drop for Held {
+    fn take(&self, name: &str, sharing: LockSharing) -> Result<DirectoryLock> {
+        struct SimLock(SimDirectory, String);
+        impl Drop for SimLock {
             fn drop(&mut self) {
                 self.0.shared.world.lock().locks.give_back(&self.1);
             }
         }
         {
             let mut world = self.shared.world.lock();
-            self.alive(&world, Operation::Lock, name)?;
-            world.meet(Operation::Lock, name, 0, 0)?;
+            self.alive(&world, DeviceOperation::Lock, name)?;
+            world.apply_fault(DeviceOperation::Lock, name, 0, 0)?;
             world.locks.take(name, sharing)?;
         }
-        let lock = Lock::new(Held(self.clone(), name.to_owned()));
+        let lock = DirectoryLock::new(SimLock(self.clone(), name.to_owned()));
         let exists = self.shared.world.lock().names.get(name).is_some();
         if !exists {
-            let mut world = self.name_operation(Operation::Create, name)?;
+            let mut world = self.name_operation(DeviceOperation::Create, name)?;
             // The hook may have changed the names in the meantime.
             if world.names.get(name).is_none() {
                 world.create(&Arc::from(name));
@@ -58,20 +59,26 @@ impl SimDirectory {
         Ok(lock)
     }
 
-    fn handle(&self, world: &mut World, file: FileId, name: &str, options: FileOptions) -> Arc<dyn Device> {
+    fn handle(
+        &self,
+        world: &mut SimWorld,
+        file: FileId,
+        name: &str,
+        options: FileOptions,
+    ) -> Arc<dyn Device> {
         let state = world.file(file);
         state.handles += 1;
         let failed_syncs = state.failed_syncs;
         Arc::new(SimFile::new(self.clone(), file, name, options, failed_syncs))
     }
 
-    /// Returns the machine as it boots after a crash now; [`Survival`] and `seed` determine what
+    /// Returns the machine as it boots after a crash now; [`CrashSurvival`] and `seed` determine what
     /// survived. The image is an independent world without faults, hooks, clock, locks or handles.
     /// Its seed is derived from `seed`.
     ///
     /// Called from within a hook, it returns the image at the crash point.
     #[must_use]
-    pub fn image(&self, survival: Survival, seed: u64) -> SimDirectory {
+    pub fn image(&self, survival: CrashSurvival, seed: u64) -> SimDirectory {
         let mut world = self.shared.world.lock();
         world.notice_all();
         SimDirectory::of(world.survivor(survival, seed))
@@ -80,7 +87,7 @@ impl SimDirectory {
 
 impl Directory for SimDirectory {
     fn create(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
-        let mut world = self.name_operation(Operation::Create, name)?;
+        let mut world = self.name_operation(DeviceOperation::Create, name)?;
         if world.names.get(name).is_some() {
             let file = name.to_owned();
             return Err(Error::AlreadyExists { file });
@@ -91,18 +98,18 @@ impl Directory for SimDirectory {
 
     fn open(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
         let mut world = self.shared.world.lock();
-        self.alive(&world, Operation::Open, name)?;
-        world.trace_operation(Operation::Open, name, 0, 0);
-        world.meet(Operation::Open, name, 0, 0)?;
+        self.alive(&world, DeviceOperation::Open, name)?;
+        world.trace_operation(DeviceOperation::Open, name, 0, 0);
+        world.apply_fault(DeviceOperation::Open, name, 0, 0)?;
         let file = world.names.get(name).ok_or_else(|| Self::not_found(name))?;
         Ok(self.handle(&mut world, file, name, options))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
-        let mut world = self.name_operation(Operation::Rename, from)?;
+        let mut world = self.name_operation(DeviceOperation::Rename, from)?;
         let file = world.names.get(from).ok_or_else(|| Self::not_found(from))?;
         let replaced = world.names.get(to);
-        world.trace_operation(Operation::Rename, to, 0, 0);
+        world.trace_operation(DeviceOperation::Rename, to, 0, 0);
         let (from, to) = (from.into(), to.into());
         world.rename(NameChange::Rename { from, to, file });
         if let Some(replaced) = replaced {
@@ -112,7 +119,7 @@ impl Directory for SimDirectory {
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        let mut world = self.name_operation(Operation::Remove, name)?;
+        let mut world = self.name_operation(DeviceOperation::Remove, name)?;
         let file = world.names.get(name).ok_or_else(|| Self::not_found(name))?;
         let name = name.into();
         world.rename(NameChange::Remove { name, file });
@@ -121,19 +128,19 @@ impl Directory for SimDirectory {
 
     fn list(&self) -> Result<Vec<String>> {
         let mut world = self.shared.world.lock();
-        self.alive(&world, Operation::List, "")?;
-        world.meet(Operation::List, "", 0, 0)?;
+        self.alive(&world, DeviceOperation::List, "")?;
+        world.apply_fault(DeviceOperation::List, "", 0, 0)?;
         Ok(world.names.iter().map(|(name, _)| name.to_string()).collect())
     }
 
     fn sync(&self) -> Result<()> {
-        let mut world = self.point(Operation::SyncDirectory, "", 0, 0, Purpose::Other)?;
+        let mut world = self.point(DeviceOperation::SyncDirectory, "", 0, 0, Purpose::Other)?;
         self.shared.counters.sync(Purpose::Other);
         if world.failed_syncs > self.failed_syncs {
-            let (operation, file) = (Operation::SyncDirectory, self.describe());
+            let (operation, file) = (DeviceOperation::SyncDirectory, self.describe());
             return Err(Error::Poisoned { operation, file });
         }
-        if let Err(error) = world.meet(Operation::SyncDirectory, "", 0, 0) {
+        if let Err(error) = world.apply_fault(DeviceOperation::SyncDirectory, "", 0, 0) {
             world.failed_syncs += 1;
             let mut rng = world.rng.fork();
             world.names.settle(|_| rng.bool());
@@ -144,19 +151,19 @@ impl Directory for SimDirectory {
         Ok(())
     }
 
-    fn lock(&self, name: &str) -> Result<Lock> {
-        self.take(name, Sharing::Alone)
+    fn lock(&self, name: &str) -> Result<DirectoryLock> {
+        self.take(name, LockSharing::Exclusive)
     }
 
-    fn lock_shared(&self, name: &str) -> Result<Lock> {
-        self.take(name, Sharing::Together)
+    fn lock_shared(&self, name: &str) -> Result<DirectoryLock> {
+        self.take(name, LockSharing::Shared)
     }
 
-    fn space(&self) -> Result<Space> {
+    fn space(&self) -> Result<FileSystemSpace> {
         let world = self.shared.world.lock();
-        self.alive(&world, Operation::Open, "")?;
+        self.alive(&world, DeviceOperation::Open, "")?;
         let total = world.options.capacity;
-        Ok(Space {
+        Ok(FileSystemSpace {
             free: total.saturating_sub(world.used()),
             total,
         })
@@ -170,7 +177,7 @@ impl Directory for SimDirectory {
         false
     }
 
-    fn counters(&self) -> &Counters {
+    fn counters(&self) -> &DeviceCounters {
         &self.shared.counters
     }
 

@@ -1,10 +1,10 @@
 //! Planned faults: which call fails, how, and for how long.
 
-use crate::Operation;
+use crate::DeviceOperation;
 
 /// The kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum InjectedFailure {
     /// The device fails (EIO). After a failed write each of its sectors is either old or new. A
     /// failed sync poisons (D4); each sector that it covered may or may not be durable, and those
     /// that are not are no longer dirty: reads still return them, but no later sync makes them
@@ -21,7 +21,7 @@ pub enum Failure {
 
 /// The duration of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lasting {
+pub enum FaultDuration {
     /// Only the selected call.
     Once,
     /// The selected call and all later ones.
@@ -34,79 +34,79 @@ pub enum Lasting {
 /// use alluvium_device::{Directory, FileOptions, Operation};
 /// use alluvium_device::simulated::{Fault, SimDirectory};
 /// let directory = SimDirectory::new(1);
-/// directory.inject(Fault::failing(Operation::Create).at(2));
+/// directory.inject(InjectedFault::failing(DeviceOperation::Create).at(2));
 /// assert!(directory.create("a", FileOptions::DIRECT).is_ok());
 /// assert!(directory.create("b", FileOptions::DIRECT).is_err());
 /// assert!(directory.create("b", FileOptions::DIRECT).is_ok());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
-    operation: Operation,
-    files: Files,
+pub struct InjectedFault {
+    operation: DeviceOperation,
+    files: FileFilter,
     call: u64,
-    lasting: Lasting,
-    failure: Failure,
+    lasting: FaultDuration,
+    failure: InjectedFailure,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Files {
+enum FileFilter {
     All,
     Named(String),
     Starting(String),
 }
 
-impl Fault {
+impl InjectedFault {
     /// Returns a fault that fails the next call of this operation.
     #[must_use]
-    pub fn new(operation: Operation, failure: Failure) -> Fault {
-        Fault {
+    pub fn new(operation: DeviceOperation, failure: InjectedFailure) -> InjectedFault {
+        InjectedFault {
             operation,
-            files: Files::All,
+            files: FileFilter::All,
             call: 1,
-            lasting: Lasting::Once,
+            lasting: FaultDuration::Once,
             failure,
         }
     }
 
     /// Returns a fault that fails the next call of this operation with EIO.
     #[must_use]
-    pub fn failing(operation: Operation) -> Fault {
-        Fault::new(operation, Failure::Io)
+    pub fn failing(operation: DeviceOperation) -> InjectedFault {
+        InjectedFault::new(operation, InjectedFailure::Io)
     }
 
     /// Returns a fault that fails the next call of this operation because the disk is full.
     #[must_use]
-    pub fn full(operation: Operation) -> Fault {
-        Fault::new(operation, Failure::Full)
+    pub fn full(operation: DeviceOperation) -> InjectedFault {
+        InjectedFault::new(operation, InjectedFailure::Full)
     }
 
     /// Returns a fault that fails the next call of this operation because no more files can be
     /// opened.
     #[must_use]
-    pub fn short(operation: Operation) -> Fault {
-        Fault::new(operation, Failure::Short)
+    pub fn short(operation: DeviceOperation) -> InjectedFault {
+        InjectedFault::new(operation, InjectedFailure::Short)
     }
 
     /// Returns a fault that flips bits in the result of the next read.
     #[must_use]
-    pub fn flipped_bits(bits: u32) -> Fault {
-        Fault::new(Operation::Read, Failure::FlippedBits(bits))
+    pub fn flipped_bits(bits: u32) -> InjectedFault {
+        InjectedFault::new(DeviceOperation::Read, InjectedFailure::FlippedBits(bits))
     }
 
     /// Restricts the fault to calls on the file of this name. A directory sync has the empty name.
     #[must_use]
-    pub fn on(self, file: &str) -> Fault {
-        Fault {
-            files: Files::Named(file.to_owned()),
+    pub fn on(self, file: &str) -> InjectedFault {
+        InjectedFault {
+            files: FileFilter::Named(file.to_owned()),
             ..self
         }
     }
 
     /// Restricts the fault to calls on files whose names start with `start`.
     #[must_use]
-    pub fn on_files_starting(self, start: &str) -> Fault {
-        Fault {
-            files: Files::Starting(start.to_owned()),
+    pub fn on_files_starting(self, start: &str) -> InjectedFault {
+        InjectedFault {
+            files: FileFilter::Starting(start.to_owned()),
             ..self
         }
     }
@@ -116,26 +116,26 @@ impl Fault {
     /// # Panics
     /// If `call` is zero.
     #[must_use]
-    pub fn at(self, call: u64) -> Fault {
+    pub fn at(self, call: u64) -> InjectedFault {
         assert!(call > 0, "calls are counted from 1");
-        Fault { call, ..self }
+        InjectedFault { call, ..self }
     }
 
     /// Makes every later matching call fail too.
     #[must_use]
-    pub fn sticky(self) -> Fault {
-        Fault {
-            lasting: Lasting::Sticky,
+    pub fn sticky(self) -> InjectedFault {
+        InjectedFault {
+            lasting: FaultDuration::Sticky,
             ..self
         }
     }
 
-    fn matches(&self, operation: Operation, file: &str) -> bool {
+    fn matches(&self, operation: DeviceOperation, file: &str) -> bool {
         self.operation == operation
             && match &self.files {
-                Files::All => true,
-                Files::Named(name) => name == file,
-                Files::Starting(start) => file.starts_with(start.as_str()),
+                FileFilter::All => true,
+                FileFilter::Named(name) => name == file,
+                FileFilter::Starting(start) => file.starts_with(start.as_str()),
             }
     }
 }
@@ -143,12 +143,12 @@ impl Fault {
 /// The faults of a world, each with the number of matching calls so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FaultPlan {
-    planned: Vec<(Fault, u64)>,
+    planned: Vec<(InjectedFault, u64)>,
     hits: u64,
 }
 
 impl FaultPlan {
-    pub(super) fn inject(&mut self, fault: Fault) {
+    pub(super) fn inject(&mut self, fault: InjectedFault) {
         self.planned.push((fault, 0));
     }
 
@@ -163,7 +163,7 @@ impl FaultPlan {
 
     /// Counts a call and returns its failure, if any. If several faults match, the first one
     /// injected is used.
-    pub(super) fn meet(&mut self, operation: Operation, file: &str) -> Option<Failure> {
+    pub(super) fn match_fault(&mut self, operation: DeviceOperation, file: &str) -> Option<InjectedFailure> {
         if self.planned.is_empty() {
             return None;
         }
@@ -174,15 +174,15 @@ impl FaultPlan {
             }
             *seen += 1;
             let due = match fault.lasting {
-                Lasting::Once => *seen == fault.call,
-                Lasting::Sticky => *seen >= fault.call,
+                FaultDuration::Once => *seen == fault.call,
+                FaultDuration::Sticky => *seen >= fault.call,
             };
             if due {
                 hit = hit.or(Some(fault.failure));
             }
         }
         self.planned
-            .retain(|(fault, seen)| fault.lasting == Lasting::Sticky || *seen < fault.call);
+            .retain(|(fault, seen)| fault.lasting == FaultDuration::Sticky || *seen < fault.call);
         self.hits += u64::from(hit.is_some());
         hit
     }
@@ -195,18 +195,21 @@ mod tests {
     #[test]
     fn a_fault_hits_its_call_once_or_from_there_on() {
         let mut plan = FaultPlan::default();
-        plan.inject(Fault::failing(Operation::Write).on("a").at(2));
+        plan.inject(InjectedFault::failing(DeviceOperation::Write).on("a").at(2));
         plan.inject(
-            Fault::full(Operation::Write)
+            InjectedFault::full(DeviceOperation::Write)
                 .on_files_starting("b")
                 .at(2)
                 .sticky(),
         );
-        let mut meet = |file| plan.meet(Operation::Write, file);
-        assert_eq!([meet("a"), meet("a"), meet("a")], [None, Some(Failure::Io), None]);
-        let full = Some(Failure::Full);
+        let mut meet = |file| plan.match_fault(DeviceOperation::Write, file);
+        assert_eq!(
+            [meet("a"), meet("a"), meet("a")],
+            [None, Some(InjectedFailure::Io), None]
+        );
+        let full = Some(InjectedFailure::Full);
         assert_eq!([meet("b1"), meet("b2"), meet("b1")], [None, full, full]);
-        assert_eq!(plan.meet(Operation::Sync, "a"), None);
+        assert_eq!(plan.match_fault(DeviceOperation::Sync, "a"), None);
         assert_eq!(plan.hits(), 3);
     }
 }

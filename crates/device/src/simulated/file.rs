@@ -1,31 +1,31 @@
 //! One file of a world: its versions and the changes between them.
 
-use super::content::{Change, Content, PAGE, Page, Patch, pages_of};
-use super::mapping::Region;
+use super::content::{FileChange, FileContent, PAGE, PagePatch, SimPage, pages_of};
+use super::mapping::MappedRegion;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// A change that is not durable, with its position in the order of all changes of the world.
 #[derive(Clone)]
-pub(super) struct Pending {
+pub(super) struct PendingChange {
     pub(super) order: u64,
-    pub(super) change: Arc<Change>,
+    pub(super) change: Arc<FileChange>,
 }
 
 /// A file: its durable version, its current version, and the changes between them.
 #[derive(Clone, Default)]
-pub(super) struct FileState {
+pub(super) struct SimFileState {
     /// The minimum that survives a power loss.
-    pub(super) durable: Content,
+    pub(super) durable: FileContent,
     /// The version that reads return, except for stores through mappings that have not been
     /// noticed.
-    pub(super) current: Content,
+    pub(super) current: FileContent,
     /// The previous version of every sector, for stale blocks.
-    pub(super) older: Content,
+    pub(super) older: FileContent,
     /// Changes from `durable` to `current`, in order of completion.
-    pub(super) pending: Vec<Pending>,
+    pub(super) pending: Vec<PendingChange>,
     /// Mapped ranges. Where they differ from `current`, they hold newer bytes.
-    pub(super) regions: Vec<Region>,
+    pub(super) regions: Vec<MappedRegion>,
     /// Number of failed syncs: a handle opened before the last of them is poisoned.
     pub(super) failed_syncs: u64,
     /// Number of open handles and mappings.
@@ -34,35 +34,35 @@ pub(super) struct FileState {
 
 /// Returns the sectors that a write of `bytes` at `offset` changes, each with all its bytes.
 /// `current` supplies the remaining bytes of partly covered sectors.
-pub(super) fn patches(current: &Content, offset: u64, bytes: &[u8]) -> Vec<Patch> {
+pub(super) fn patches(current: &FileContent, offset: u64, bytes: &[u8]) -> Vec<PagePatch> {
     let mut patches = Vec::with_capacity(bytes.len() / PAGE as usize + 2);
     for (page, within) in pages_of(offset..offset + bytes.len() as u64) {
         let from = (page * PAGE + within.start as u64 - offset) as usize;
         let from = &bytes[from..from + within.len()];
         let mut data = match current.page(page) {
             Some(old) if within.start % 512 != 0 || within.end % 512 != 0 => Arc::clone(old),
-            _ => Arc::new(Page::zeroed()),
+            _ => Arc::new(SimPage::zeroed()),
         };
         let mask = Arc::make_mut(&mut data).write(within.start, from);
-        patches.push(Patch { page, mask, data });
+        patches.push(PagePatch { page, mask, data });
     }
     patches
 }
 
-impl FileState {
+impl SimFileState {
     /// Returns a file whose content is durable and that has no other history.
-    pub(super) fn settled(content: Content, older: Content) -> FileState {
-        FileState {
+    pub(super) fn settled(content: FileContent, older: FileContent) -> SimFileState {
+        SimFileState {
             durable: content.clone(),
             current: content,
             older,
-            ..FileState::default()
+            ..SimFileState::default()
         }
     }
 
     /// Completes a change: reads see it, and a crash may lose it.
-    pub(super) fn complete(&mut self, order: u64, change: Arc<Change>) {
-        if let Change::Write(patches) = &*change {
+    pub(super) fn complete(&mut self, order: u64, change: Arc<FileChange>) {
+        if let FileChange::Write(patches) = &*change {
             for patch in patches {
                 self.older.remember(&self.current, patch);
             }
@@ -71,7 +71,7 @@ impl FileState {
             region.follow(&change, self.current.len());
         }
         self.current.apply(&change);
-        self.pending.push(Pending { order, change });
+        self.pending.push(PendingChange { order, change });
     }
 
     /// Makes all changes before `order` durable.
@@ -85,7 +85,9 @@ impl FileState {
     /// Executes a sync of a mapped range: the range's pages and the file's attributes (its length
     /// and holes) become durable.
     pub(super) fn make_range_durable(&mut self, range: &Range<u64>) {
-        let destroys = |pending: &Pending| matches!(*pending.change, Change::Punch(_) | Change::Truncate(_));
+        let destroys = |pending: &PendingChange| {
+            matches!(*pending.change, FileChange::Punch(_) | FileChange::Truncate(_))
+        };
         // Data from before a hole must not reappear after it, so all changes up to the hole become
         // durable as well.
         if let Some(last) = self.pending.iter().rev().find(|pending| destroys(pending)) {
@@ -93,11 +95,11 @@ impl FileState {
         }
         let pages = range.start / PAGE..range.end.div_ceil(PAGE);
         for pending in std::mem::take(&mut self.pending) {
-            let Change::Write(patches) = &*pending.change else {
+            let FileChange::Write(patches) = &*pending.change else {
                 self.durable.apply(&pending.change);
                 continue;
             };
-            let (synced, left): (Vec<Patch>, Vec<Patch>) = patches
+            let (synced, left): (Vec<PagePatch>, Vec<PagePatch>) = patches
                 .iter()
                 .cloned()
                 .partition(|patch| pages.contains(&patch.page));
@@ -107,8 +109,8 @@ impl FileState {
             if left.len() == patches.len() {
                 self.pending.push(pending);
             } else if !left.is_empty() {
-                let change = Arc::new(Change::Write(left));
-                self.pending.push(Pending { change, ..pending });
+                let change = Arc::new(FileChange::Write(left));
+                self.pending.push(PendingChange { change, ..pending });
             }
         }
     }
@@ -127,11 +129,11 @@ impl FileState {
         }
         for patch in found {
             self.older.remember(&self.current, &patch);
-            let change = Arc::new(Change::Write(vec![patch]));
+            let change = Arc::new(FileChange::Write(vec![patch]));
             self.current.apply(&change);
             let order_now = *order;
             *order += 1;
-            self.pending.push(Pending {
+            self.pending.push(PendingChange {
                 order: order_now,
                 change,
             });
@@ -148,9 +150,9 @@ impl FileState {
 }
 
 /// Returns the part of a patch within the sectors of `mask`, or `None` if it is empty.
-pub(super) fn masked(patch: &Patch, mask: u8) -> Option<Patch> {
+pub(super) fn masked(patch: &PagePatch, mask: u8) -> Option<PagePatch> {
     let mask = patch.mask & mask;
-    (mask != 0).then(|| Patch {
+    (mask != 0).then(|| PagePatch {
         mask,
         page: patch.page,
         data: Arc::clone(&patch.data),

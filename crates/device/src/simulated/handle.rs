@@ -1,15 +1,18 @@
 //! One open file: implements [`Device`].
 
-use super::content::Change;
+use super::content::FileChange;
 use super::file::patches;
-use super::flight::{Opened, failed, operation_of};
-use super::mapping::{Region, SimMapping};
+use super::mapping::{MappedRegion, SimMapping};
 use super::names::FileId;
-use super::world::{Flight, World};
-use super::{Completion, SimDirectory};
-use crate::batch::InFlight;
+use super::requests::{OpenHandle, failed, operation_of};
+use super::world::{SimRequest, SimWorld};
+use super::{CompletionOrder, SimDirectory};
+use crate::batch::BatchCompletion;
 use crate::contract::check_alignment;
-use crate::{BLOCK, Batch, Caching, Device, Error, FileOptions, Mapping, Operation, Request, Result, Ticket};
+use crate::{
+    BLOCK, CacheMode, Device, DeviceOperation, Error, FileMapping, FileOptions, IoBatch, IoRequest, Result,
+    Ticket,
+};
 use alluvium_base::Purpose;
 use alluvium_base::cost::{self, AccessKind};
 use std::ops::Range;
@@ -43,8 +46,8 @@ impl SimFile {
         }
     }
 
-    fn opened(&self) -> Opened<'_> {
-        Opened {
+    fn opened(&self) -> OpenHandle<'_> {
+        OpenHandle {
             file: self.file,
             name: &self.name,
             options: self.options,
@@ -54,11 +57,17 @@ impl SimFile {
 
     /// Adds a request to the world: counts it, charges it, and puts it in flight. Returns its
     /// number.
-    fn launch(&self, world: &mut World, request: Request, done: &Arc<InFlight>, index: usize) -> u64 {
+    fn launch(
+        &self,
+        world: &mut SimWorld,
+        request: IoRequest,
+        done: &Arc<BatchCompletion>,
+        index: usize,
+    ) -> u64 {
         let (mut change, mut due_ns) = (None, world.time.now_ns);
-        let mut charge = |world: &mut World, kind, offset, len| {
+        let mut charge = |world: &mut SimWorld, kind, offset, len| {
             let file = u64::from(self.file);
-            let access = cost::Access {
+            let access = cost::DeviceAccess {
                 file,
                 offset,
                 len,
@@ -67,24 +76,24 @@ impl SimFile {
             due_ns = world.time.charge(&self.name, &access);
         };
         match &request {
-            Request::Read { offset, buffer, .. } => {
+            IoRequest::Read { offset, buffer, .. } => {
                 let (offset, len) = (*offset, buffer.len() as u64);
-                world.trace_operation(Operation::Read, &self.name, offset, len);
+                world.trace_operation(DeviceOperation::Read, &self.name, offset, len);
                 charge(world, AccessKind::Read, offset, len);
             }
-            Request::Write { offset, buffer, .. } => {
+            IoRequest::Write { offset, buffer, .. } => {
                 let len = buffer.len() as u64;
                 charge(world, AccessKind::Write, *offset, len);
                 if offset.is_multiple_of(BLOCK) && len.is_multiple_of(BLOCK) {
                     let current = &world.file(self.file).current;
-                    change = Some(Arc::new(Change::Write(patches(current, *offset, buffer))));
+                    change = Some(Arc::new(FileChange::Write(patches(current, *offset, buffer))));
                 }
             }
-            Request::Sync { .. } => world.notice(self.file, &(0..u64::MAX)),
+            IoRequest::Sync { .. } => world.notice(self.file, &(0..u64::MAX)),
         }
         let id = world.next_flight;
         world.next_flight += 1;
-        world.flights.push_back(Flight {
+        world.flights.push_back(SimRequest {
             id,
             file: self.file,
             name: Arc::clone(&self.name),
@@ -105,10 +114,10 @@ impl SimFile {
     /// lock.
     fn at_once<R>(
         &self,
-        operation: Operation,
+        operation: DeviceOperation,
         offset: u64,
         len: u64,
-        change: impl FnOnce(&Opened<'_>, &mut World) -> Result<R>,
+        change: impl FnOnce(&OpenHandle<'_>, &mut SimWorld) -> Result<R>,
     ) -> Result<R> {
         let mut world = self
             .directory
@@ -119,25 +128,25 @@ impl SimFile {
     }
 }
 
-fn count(directory: &SimDirectory, request: &Request) {
+fn count(directory: &SimDirectory, request: &IoRequest) {
     let counters = &directory.shared.counters;
     match request {
-        Request::Read { buffer, purpose, .. } => counters.read(*purpose, buffer.len() as u64),
-        Request::Write { buffer, purpose, .. } => counters.write(*purpose, buffer.len() as u64),
-        Request::Sync { purpose } => counters.sync(*purpose),
+        IoRequest::Read { buffer, purpose, .. } => counters.read(*purpose, buffer.len() as u64),
+        IoRequest::Write { buffer, purpose, .. } => counters.write(*purpose, buffer.len() as u64),
+        IoRequest::Sync { purpose } => counters.sync(*purpose),
     }
 }
 
 impl Device for SimFile {
-    fn submit(&self, batch: Batch) -> Ticket {
+    fn submit(&self, batch: IoBatch) -> Ticket {
         let requests = batch.into_requests();
         for request in &requests {
             let (operation, offset, len) = operation_of(request);
-            if operation != Operation::Sync {
+            if operation != DeviceOperation::Sync {
                 check_alignment(operation, &self.name, self.options.caching, offset, len);
             }
         }
-        let done = InFlight::new(requests.len());
+        let done = BatchCompletion::new(requests.len());
         let mut world = self.directory.shared.world.lock();
         let mut launched = Vec::with_capacity(requests.len());
         for (index, request) in requests.into_iter().enumerate() {
@@ -149,7 +158,7 @@ impl Device for SimFile {
                 }
             }
         }
-        let at_once = world.options.completion == Completion::InOrder && world.time.clock.is_none();
+        let at_once = world.options.completion == CompletionOrder::InOrder && world.time.clock.is_none();
         drop(world);
         if at_once {
             for id in launched {
@@ -200,25 +209,25 @@ impl Device for SimFile {
     }
 
     fn grow(&self, len: u64) -> Result<()> {
-        self.at_once(Operation::Grow, 0, len, |opened, world| {
+        self.at_once(DeviceOperation::Grow, 0, len, |opened, world| {
             let range = world.file(opened.file).current.len()..len;
             if range.is_empty() {
                 return Ok(());
             }
-            world.meet(Operation::Grow, opened.name, 0, len)?;
-            world.room(Operation::Grow, opened.name, opened.file, &range)?;
-            world.complete(opened.file, Arc::new(Change::Grow(range)));
+            world.apply_fault(DeviceOperation::Grow, opened.name, 0, len)?;
+            world.require_space(DeviceOperation::Grow, opened.name, opened.file, &range)?;
+            world.complete(opened.file, Arc::new(FileChange::Grow(range)));
             Ok(())
         })
     }
 
     fn allocate(&self, range: Range<u64>) -> Result<()> {
         let len = range.end.saturating_sub(range.start);
-        self.at_once(Operation::Grow, range.start, len, |opened, world| {
-            opened.inside(world, Operation::Grow, range.start, len)?;
-            world.meet(Operation::Grow, opened.name, range.start, len)?;
-            world.room(Operation::Grow, opened.name, opened.file, &range)?;
-            world.complete(opened.file, Arc::new(Change::Allocate(range)));
+        self.at_once(DeviceOperation::Grow, range.start, len, |opened, world| {
+            opened.inside(world, DeviceOperation::Grow, range.start, len)?;
+            world.apply_fault(DeviceOperation::Grow, opened.name, range.start, len)?;
+            world.require_space(DeviceOperation::Grow, opened.name, opened.file, &range)?;
+            world.complete(opened.file, Arc::new(FileChange::Allocate(range)));
             Ok(())
         })
     }
@@ -228,12 +237,12 @@ impl Device for SimFile {
     }
 
     fn truncate(&self, len: u64) -> Result<()> {
-        self.at_once(Operation::Truncate, 0, len, |opened, world| {
-            world.meet(Operation::Truncate, opened.name, 0, len)?;
+        self.at_once(DeviceOperation::Truncate, 0, len, |opened, world| {
+            world.apply_fault(DeviceOperation::Truncate, opened.name, 0, len)?;
             let end = world.file(opened.file).current.len();
             if len < end {
                 world.notice(opened.file, &(len..end));
-                world.complete(opened.file, Arc::new(Change::Truncate(len)));
+                world.complete(opened.file, Arc::new(FileChange::Truncate(len)));
             }
             Ok(())
         })
@@ -241,40 +250,40 @@ impl Device for SimFile {
 
     fn punch_hole(&self, range: Range<u64>) -> Result<()> {
         let len = range.end.saturating_sub(range.start);
-        self.at_once(Operation::PunchHole, range.start, len, |opened, world| {
-            world.meet(Operation::PunchHole, opened.name, range.start, len)?;
+        self.at_once(DeviceOperation::PunchHole, range.start, len, |opened, world| {
+            world.apply_fault(DeviceOperation::PunchHole, opened.name, range.start, len)?;
             let end = range.end.min(world.file(opened.file).current.len());
             if range.start < end {
                 let bytes = end - range.start;
                 self.directory.shared.counters.punch(Purpose::Other, bytes);
                 world.notice(opened.file, &(range.start..end));
-                world.complete(opened.file, Arc::new(Change::Punch(range.start..end)));
+                world.complete(opened.file, Arc::new(FileChange::Punch(range.start..end)));
             }
             Ok(())
         })
     }
 
-    fn map(&self, range: Range<u64>) -> Result<Mapping> {
+    fn map(&self, range: Range<u64>) -> Result<FileMapping> {
         let refuse = |why: &str| Error::Unsupported {
-            operation: Operation::Map,
+            operation: DeviceOperation::Map,
             file: self.name.to_string(),
             why: why.to_owned(),
         };
         let mut world = self.directory.shared.world.lock();
-        self.directory.alive(&world, Operation::Map, &self.name)?;
+        self.directory.alive(&world, DeviceOperation::Map, &self.name)?;
         let opened = self.opened();
-        opened.writable(&mut world, Operation::Map)?;
-        if self.options.caching == Caching::Direct {
+        opened.writable(&mut world, DeviceOperation::Map)?;
+        if self.options.caching == CacheMode::Direct {
             return Err(refuse("a direct file has no page cache to share"));
         }
         let len = range.end.saturating_sub(range.start);
         assert!(len > 0, "mapping nothing of {}", self.name);
-        opened.inside(&mut world, Operation::Map, range.start, len)?;
-        world.meet(Operation::Map, &self.name, range.start, len)?;
-        world.trace_operation(Operation::Map, &self.name, range.start, len);
+        opened.inside(&mut world, DeviceOperation::Map, range.start, len)?;
+        world.apply_fault(DeviceOperation::Map, &self.name, range.start, len)?;
+        world.trace_operation(DeviceOperation::Map, &self.name, range.start, len);
         let file = world.file(self.file);
-        let holds = |region: &Region| region.start <= range.start && range.end <= region.end();
-        let meets = |region: &Region| {
+        let holds = |region: &MappedRegion| region.start <= range.start && range.end <= region.end();
+        let meets = |region: &MappedRegion| {
             region.start < range.end.next_multiple_of(super::content::PAGE) && range.start < region.end()
         };
         let index = match file.regions.iter().position(holds) {
@@ -283,7 +292,7 @@ impl Device for SimFile {
                 return Err(refuse("the range overlaps a mapping of another range in part"));
             }
             None => {
-                let region = Region::new(&range, &file.current);
+                let region = MappedRegion::new(&range, &file.current);
                 file.regions.push(region);
                 file.regions.len() - 1
             }
@@ -304,7 +313,7 @@ impl Device for SimFile {
             self.failed_syncs,
         );
         // SAFETY: the range lies in the region's memory, which the backing keeps alive.
-        Ok(unsafe { Mapping::new(start, len as usize, Arc::new(backing)) })
+        Ok(unsafe { FileMapping::new(start, len as usize, Arc::new(backing)) })
     }
 
     fn name(&self) -> &str {

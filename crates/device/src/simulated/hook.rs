@@ -1,18 +1,18 @@
 //! Crash points: the moments immediately before the device changes.
 
-use super::{SimDirectory, Survival, world::World};
-use crate::{Error, Operation, Result};
+use super::{CrashSurvival, SimDirectory, world::SimWorld};
+use crate::{DeviceOperation, Error, Result};
 use alluvium_base::Purpose;
 use parking_lot::{MutexGuard, ReentrantMutex};
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
-type Callback = Box<dyn FnMut(&CrashPoint<'_>) + Send>;
+type HookCallback = Box<dyn FnMut(&CrashPoint<'_>) + Send>;
 
 /// The callback, with a lock that serialises its calls.
 #[derive(Default)]
-pub(super) struct Hook {
-    callback: ReentrantMutex<RefCell<Option<Callback>>>,
+pub(super) struct OperationHook {
+    callback: ReentrantMutex<RefCell<Option<HookCallback>>>,
 }
 
 /// The moment immediately before an operation takes effect.
@@ -23,7 +23,7 @@ pub struct CrashPoint<'a> {
     /// Number of the operation: the value of [`SimDirectory::operations`] before it.
     pub index: u64,
     /// The operation.
-    pub operation: Operation,
+    pub operation: DeviceOperation,
     /// Name of the file; empty for a sync of the directory.
     pub file: &'a str,
     /// Offset in the file; 0 if not applicable.
@@ -37,7 +37,7 @@ pub struct CrashPoint<'a> {
 impl CrashPoint<'_> {
     /// Returns the machine as it boots after a crash at this point, like [`SimDirectory::image`].
     #[must_use]
-    pub fn image(&self, survival: Survival, seed: u64) -> SimDirectory {
+    pub fn image(&self, survival: CrashSurvival, seed: u64) -> SimDirectory {
         self.directory.image(survival, seed)
     }
 }
@@ -65,7 +65,7 @@ impl SimDirectory {
         self.set_hook(None);
     }
 
-    fn set_hook(&self, hook: Option<Callback>) {
+    fn set_hook(&self, hook: Option<HookCallback>) {
         let slot = self.shared.hook.callback.lock();
         self.shared.hooked.store(hook.is_some(), Ordering::SeqCst);
         let old = slot
@@ -78,12 +78,12 @@ impl SimDirectory {
     /// the hook. Returns with the world locked.
     pub(super) fn point(
         &self,
-        operation: Operation,
+        operation: DeviceOperation,
         file: &str,
         offset: u64,
         len: u64,
         purpose: Purpose,
-    ) -> Result<MutexGuard<'_, World>> {
+    ) -> Result<MutexGuard<'_, SimWorld>> {
         let mut world = self.shared.world.lock();
         self.alive(&world, operation, file)?;
         let index = world.operations;
@@ -126,7 +126,7 @@ impl SimDirectory {
     }
 
     /// Fails if the machine has crashed.
-    pub(super) fn alive(&self, world: &World, operation: Operation, file: &str) -> Result<()> {
+    pub(super) fn alive(&self, world: &SimWorld, operation: DeviceOperation, file: &str) -> Result<()> {
         if world.crashed {
             return Err(Error::Crashed {
                 operation,

@@ -1,15 +1,15 @@
 //! The state of a disk after a crash.
 
-use super::content::{Change, Content, Patch, WHOLE};
-use super::file::{FileState, masked};
+use super::content::{FileChange, FileContent, PagePatch, WHOLE};
+use super::file::{SimFileState, masked};
 use super::names::FileId;
-use super::world::{World, boot_id};
+use super::world::{SimWorld, boot_id};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How a machine stops, which determines the contents of its disk afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Survival {
+pub enum CrashSurvival {
     /// The process was killed (`kill -9`). All completed changes survive, also in the page cache
     /// and in mapped memory, without becoming durable; requests in flight are executed wholly, in
     /// part or not at all. The boot stays the same.
@@ -27,28 +27,28 @@ pub enum Survival {
     Reordered,
 }
 
-impl Survival {
+impl CrashSurvival {
     /// All kinds of survival.
-    pub const ALL: [Survival; 5] = [
-        Survival::Process,
-        Survival::All,
-        Survival::None,
-        Survival::Random,
-        Survival::Reordered,
+    pub const ALL: [CrashSurvival; 5] = [
+        CrashSurvival::Process,
+        CrashSurvival::All,
+        CrashSurvival::None,
+        CrashSurvival::Random,
+        CrashSurvival::Reordered,
     ];
 
     /// The kinds of survival after a power loss.
-    pub const POWER_LOSS: [Survival; 4] = [
-        Survival::All,
-        Survival::None,
-        Survival::Random,
-        Survival::Reordered,
+    pub const POWER_LOSS: [CrashSurvival; 4] = [
+        CrashSurvival::All,
+        CrashSurvival::None,
+        CrashSurvival::Random,
+        CrashSurvival::Reordered,
     ];
 }
 
 /// Which changes survive, by their position in the order of all changes.
 #[derive(Clone, Copy)]
-enum Keep {
+enum SurvivalRule {
     All,
     Nothing,
     Before(u64),
@@ -60,34 +60,50 @@ enum Keep {
 }
 
 /// Which changes survive, by kind.
-struct Fate {
+struct SurvivalPlan {
     rng: fastrand::Rng,
-    names: Keep,
+    names: SurvivalRule,
     /// Lengths, holes and allocations.
-    shapes: Keep,
-    bytes: Keep,
+    shapes: SurvivalRule,
+    bytes: SurvivalRule,
 }
 
-impl Fate {
-    fn new(survival: Survival, mut rng: fastrand::Rng, orders: std::ops::RangeInclusive<u64>) -> Fate {
+impl SurvivalPlan {
+    fn new(
+        survival: CrashSurvival,
+        mut rng: fastrand::Rng,
+        orders: std::ops::RangeInclusive<u64>,
+    ) -> SurvivalPlan {
         let cut = rng.u64(orders);
         let (names, shapes, bytes) = match survival {
-            Survival::Process => (Keep::All, Keep::All, Keep::All),
-            Survival::All => (Keep::All, Keep::All, Keep::All),
-            Survival::None => (Keep::Nothing, Keep::Nothing, Keep::Nothing),
-            Survival::Random => (Keep::Before(cut), Keep::Before(cut), Keep::Torn),
-            Survival::Reordered => match rng.u8(..8) {
-                0 => (Keep::All, Keep::All, Keep::Nothing),
-                1 => (Keep::All, Keep::Nothing, Keep::Nothing),
-                2 => (Keep::Nothing, Keep::All, Keep::All),
-                3 => (Keep::Nothing, Keep::Nothing, Keep::All),
-                4 => (Keep::From(cut), Keep::From(cut), Keep::From(cut)),
-                5 => (Keep::Some, Keep::All, Keep::From(cut)),
-                6 => (Keep::Some, Keep::Some, Keep::Some),
-                _ => (Keep::Some, Keep::Some, Keep::Torn),
+            CrashSurvival::Process => (SurvivalRule::All, SurvivalRule::All, SurvivalRule::All),
+            CrashSurvival::All => (SurvivalRule::All, SurvivalRule::All, SurvivalRule::All),
+            CrashSurvival::None => (
+                SurvivalRule::Nothing,
+                SurvivalRule::Nothing,
+                SurvivalRule::Nothing,
+            ),
+            CrashSurvival::Random => (
+                SurvivalRule::Before(cut),
+                SurvivalRule::Before(cut),
+                SurvivalRule::Torn,
+            ),
+            CrashSurvival::Reordered => match rng.u8(..8) {
+                0 => (SurvivalRule::All, SurvivalRule::All, SurvivalRule::Nothing),
+                1 => (SurvivalRule::All, SurvivalRule::Nothing, SurvivalRule::Nothing),
+                2 => (SurvivalRule::Nothing, SurvivalRule::All, SurvivalRule::All),
+                3 => (SurvivalRule::Nothing, SurvivalRule::Nothing, SurvivalRule::All),
+                4 => (
+                    SurvivalRule::From(cut),
+                    SurvivalRule::From(cut),
+                    SurvivalRule::From(cut),
+                ),
+                5 => (SurvivalRule::Some, SurvivalRule::All, SurvivalRule::From(cut)),
+                6 => (SurvivalRule::Some, SurvivalRule::Some, SurvivalRule::Some),
+                _ => (SurvivalRule::Some, SurvivalRule::Some, SurvivalRule::Torn),
             },
         };
-        Fate {
+        SurvivalPlan {
             rng,
             names,
             shapes,
@@ -95,25 +111,25 @@ impl Fate {
         }
     }
 
-    fn keeps(rng: &mut fastrand::Rng, keep: Keep, order: u64) -> bool {
+    fn keeps(rng: &mut fastrand::Rng, keep: SurvivalRule, order: u64) -> bool {
         match keep {
-            Keep::All => true,
-            Keep::Nothing => false,
-            Keep::Before(cut) => order < cut,
-            Keep::From(cut) => order >= cut,
-            Keep::Some | Keep::Torn => rng.bool(),
+            SurvivalRule::All => true,
+            SurvivalRule::Nothing => false,
+            SurvivalRule::Before(cut) => order < cut,
+            SurvivalRule::From(cut) => order >= cut,
+            SurvivalRule::Some | SurvivalRule::Torn => rng.bool(),
         }
     }
 
     /// Applies the surviving part of a change.
-    fn apply(&mut self, content: &mut Content, order: u64, change: &Change) {
-        let Change::Write(patches) = change else {
+    fn apply(&mut self, content: &mut FileContent, order: u64, change: &FileChange) {
+        let FileChange::Write(patches) = change else {
             if Self::keeps(&mut self.rng, self.shapes, order) {
                 content.apply(change);
             }
             return;
         };
-        if let Keep::Torn = self.bytes {
+        if let SurvivalRule::Torn = self.bytes {
             self.tear(content, patches);
         } else if Self::keeps(&mut self.rng, self.bytes, order) {
             content.apply(change);
@@ -121,8 +137,8 @@ impl Fate {
     }
 
     /// Applies the surviving part of a write that is torn.
-    fn tear(&mut self, content: &mut Content, patches: &[Patch]) {
-        let tear = Tear::new(&mut self.rng);
+    fn tear(&mut self, content: &mut FileContent, patches: &[PagePatch]) {
+        let tear = TornWrite::new(&mut self.rng);
         for patch in patches {
             content.put(patch.page, patch.mask & tear.mask(&mut self.rng), &patch.data);
         }
@@ -130,29 +146,29 @@ impl Fate {
 }
 
 /// How one write was interrupted.
-enum Tear {
+enum TornWrite {
     Whole,
     Lost,
     Sectors,
     Pages,
 }
 
-impl Tear {
-    fn new(rng: &mut fastrand::Rng) -> Tear {
+impl TornWrite {
+    fn new(rng: &mut fastrand::Rng) -> TornWrite {
         match rng.u8(..8) {
-            0 | 1 => Tear::Whole,
-            2 | 3 => Tear::Lost,
-            4 => Tear::Pages,
-            _ => Tear::Sectors,
+            0 | 1 => TornWrite::Whole,
+            2 | 3 => TornWrite::Lost,
+            4 => TornWrite::Pages,
+            _ => TornWrite::Sectors,
         }
     }
 
     fn mask(&self, rng: &mut fastrand::Rng) -> u8 {
         match self {
-            Tear::Whole => WHOLE,
-            Tear::Lost => 0,
-            Tear::Sectors => rng.u8(..),
-            Tear::Pages => {
+            TornWrite::Whole => WHOLE,
+            TornWrite::Lost => 0,
+            TornWrite::Sectors => rng.u8(..),
+            TornWrite::Pages => {
                 if rng.bool() {
                     WHOLE
                 } else {
@@ -164,41 +180,41 @@ impl Tear {
 }
 
 /// Returns the part of a write that an interruption leaves.
-pub(super) fn torn(rng: &mut fastrand::Rng, change: &Change) -> Change {
-    let Change::Write(patches) = change else {
+pub(super) fn torn(rng: &mut fastrand::Rng, change: &FileChange) -> FileChange {
+    let FileChange::Write(patches) = change else {
         unreachable!("only writes are torn");
     };
-    let tear = Tear::new(rng);
-    let part: Vec<Patch> = patches
+    let tear = TornWrite::new(rng);
+    let part: Vec<PagePatch> = patches
         .iter()
         .filter_map(|patch| masked(patch, tear.mask(rng)))
         .collect();
-    Change::Write(part)
+    FileChange::Write(part)
 }
 
-impl World {
+impl SimWorld {
     /// Returns the world after a crash now.
-    pub(super) fn survivor(&self, survival: Survival, seed: u64) -> World {
+    pub(super) fn survivor(&self, survival: CrashSurvival, seed: u64) -> SimWorld {
         let own = seed ^ self.options.seed.rotate_left(17) ^ (survival as u64) << 56;
         let mut options = self.options;
         options.seed = fastrand::Rng::with_seed(own).u64(..);
-        let mut world = World::new(options);
+        let mut world = SimWorld::new(options);
         world.order = self.order;
         world.next_file = self.next_file;
         let in_flight = self.unfinished();
-        if survival == Survival::Process {
+        if survival == CrashSurvival::Process {
             world.boot = self.boot;
             self.kill(&mut world, in_flight);
             return world;
         }
         world.boot = boot_id(options.seed, alluvium_base::checksum(&self.boot.0));
         let orders = self.first_pending()..=self.order;
-        let mut fate = Fate::new(survival, fastrand::Rng::with_seed(own), orders);
+        let mut fate = SurvivalPlan::new(survival, fastrand::Rng::with_seed(own), orders);
         world.names = match survival {
-            Survival::All => self.names.as_now(),
+            CrashSurvival::All => self.names.as_now(),
             _ => self
                 .names
-                .survivor(|order| Fate::keeps(&mut fate.rng, fate.names, order)),
+                .survivor(|order| SurvivalPlan::keeps(&mut fate.rng, fate.names, order)),
         };
         let ids: BTreeSet<FileId> = world.names.iter().map(|(_, id)| id).collect();
         for id in ids {
@@ -207,7 +223,7 @@ impl World {
                 let flights = flights.map(|(_, change)| &**change);
                 world
                     .files
-                    .insert(id, self.lose(survival, &mut fate, file, flights));
+                    .insert(id, self.after_power_loss(survival, &mut fate, file, flights));
             }
         }
         world
@@ -221,7 +237,7 @@ impl World {
     }
 
     /// Returns the writes in flight.
-    fn unfinished(&self) -> Vec<(FileId, Arc<Change>)> {
+    fn unfinished(&self) -> Vec<(FileId, Arc<FileChange>)> {
         if self.crashed {
             return self.interrupted.clone();
         }
@@ -232,36 +248,36 @@ impl World {
     }
 
     /// Returns one file after a power loss.
-    fn lose<'a>(
+    fn after_power_loss<'a>(
         &self,
-        survival: Survival,
-        fate: &mut Fate,
-        file: &FileState,
-        in_flight: impl Iterator<Item = &'a Change>,
-    ) -> FileState {
+        survival: CrashSurvival,
+        fate: &mut SurvivalPlan,
+        file: &SimFileState,
+        in_flight: impl Iterator<Item = &'a FileChange>,
+    ) -> SimFileState {
         let mut content = match survival {
-            Survival::All => file.current.clone(),
+            CrashSurvival::All => file.current.clone(),
             _ => file.durable.clone(),
         };
-        if survival == Survival::All {
+        if survival == CrashSurvival::All {
             in_flight.for_each(|change| content.apply(change));
-        } else if survival != Survival::None {
+        } else if survival != CrashSurvival::None {
             for pending in &file.pending {
                 fate.apply(&mut content, pending.order, &pending.change);
             }
             for change in in_flight {
-                if let Change::Write(patches) = change {
+                if let FileChange::Write(patches) = change {
                     fate.tear(&mut content, patches);
                 }
             }
             content.trim();
         }
-        FileState::settled(content, file.older.clone())
+        SimFileState::settled(content, file.older.clone())
     }
 
     /// Builds the world after the process was killed: completed changes are kept, and none becomes
     /// durable.
-    fn kill(&self, world: &mut World, in_flight: Vec<(FileId, Arc<Change>)>) {
+    fn kill(&self, world: &mut SimWorld, in_flight: Vec<(FileId, Arc<FileChange>)>) {
         world.names = self.names.clone();
         let reachable: BTreeSet<FileId> = world.names.reachable().collect();
         world.files = self
@@ -280,15 +296,15 @@ impl World {
     }
 }
 
-impl FileState {
+impl SimFileState {
     /// Returns the file as it is when no process has it open any more.
-    fn after_kill(&self) -> FileState {
-        FileState {
+    fn after_kill(&self) -> SimFileState {
+        SimFileState {
             durable: self.durable.clone(),
             current: self.current.clone(),
             older: self.older.clone(),
             pending: self.pending.clone(),
-            ..FileState::default()
+            ..SimFileState::default()
         }
     }
 }

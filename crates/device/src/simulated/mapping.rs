@@ -6,10 +6,10 @@
 //! a kernel that writes back dirty pages at any time. Each modified page is a separate change,
 //! which a crash keeps or loses independently of all others.
 
-use super::content::{Change, Content, PAGE, Page, Patch, WHOLE, pages_of};
+use super::content::{FileChange, FileContent, PAGE, PagePatch, SimPage, WHOLE, pages_of};
 use super::file::differing;
 use super::{SimDirectory, names::FileId};
-use crate::{Error, MappingBacking, Operation, Result};
+use crate::{DeviceOperation, Error, MappingBacking, Result};
 use alluvium_base::Purpose;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::Range;
@@ -17,23 +17,23 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// Memory for whole pages of a file. It never moves.
-pub(super) struct Memory {
+pub(super) struct RegionMemory {
     start: NonNull<u8>,
     layout: Layout,
 }
 
 // SAFETY: the bytes are reached through raw copies only. Who stores through a mapping promises, by
 // the contract of `Mapping::write`, that nothing else touches that range of the file meanwhile.
-unsafe impl Send for Memory {}
+unsafe impl Send for RegionMemory {}
 // SAFETY: as above.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for RegionMemory {}
 
-impl Memory {
-    fn zeroed(len: usize) -> Memory {
+impl RegionMemory {
+    fn zeroed(len: usize) -> RegionMemory {
         let layout = Layout::from_size_align(len, PAGE as usize).expect("a mapping fits the machine");
         // SAFETY: `len` is a positive number of pages.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) });
-        Memory {
+        RegionMemory {
             start: start.unwrap_or_else(|| handle_alloc_error(layout)),
             layout,
         }
@@ -60,7 +60,7 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for RegionMemory {
     fn drop(&mut self) {
         // SAFETY: allocated in `zeroed` with this layout, freed once.
         unsafe { dealloc(self.start.as_ptr(), self.layout) }
@@ -69,24 +69,24 @@ impl Drop for Memory {
 
 /// A mapped range of whole pages, shared by the mappings inside it.
 #[derive(Clone)]
-pub(super) struct Region {
+pub(super) struct MappedRegion {
     /// Offset of the range in the file.
     pub(super) start: u64,
-    pub(super) memory: Arc<Memory>,
+    pub(super) memory: Arc<RegionMemory>,
     users: u32,
 }
 
-impl Region {
-    pub(super) fn new(range: &Range<u64>, content: &Content) -> Region {
+impl MappedRegion {
+    pub(super) fn new(range: &Range<u64>, content: &FileContent) -> MappedRegion {
         let start = range.start / PAGE * PAGE;
         let end = range.end.next_multiple_of(PAGE);
-        let memory = Memory::zeroed((end - start) as usize);
+        let memory = RegionMemory::zeroed((end - start) as usize);
         for (page, _) in pages_of(start..end) {
             if let Some(data) = content.page(page) {
                 memory.copy_in((page * PAGE - start) as usize, data.bytes());
             }
         }
-        Region {
+        MappedRegion {
             start,
             memory: Arc::new(memory),
             users: 0,
@@ -112,7 +112,7 @@ impl Region {
 
     /// Returns the sectors of a page that differ from `content`, if any. Bytes past the end of the
     /// file are ignored.
-    pub(super) fn changed(&self, page: u64, content: &Content) -> Option<Patch> {
+    pub(super) fn changed(&self, page: u64, content: &FileContent) -> Option<PagePatch> {
         if page * PAGE >= content.len() {
             return None;
         }
@@ -124,28 +124,28 @@ impl Region {
             return None;
         }
         let mask = differing(now, before);
-        let mut data = old.map_or_else(|| Arc::new(Page::zeroed()), Arc::clone);
+        let mut data = old.map_or_else(|| Arc::new(SimPage::zeroed()), Arc::clone);
         let page_now = Arc::make_mut(&mut data);
         let end = (content.len() - page * PAGE).min(PAGE) as usize;
         page_now.write(0, &now[..end]);
-        Some(Patch { page, mask, data })
+        Some(PagePatch { page, mask, data })
     }
 
     /// Applies a change of the file to the memory.
-    pub(super) fn follow(&self, change: &Change, len: u64) {
+    pub(super) fn follow(&self, change: &FileChange, len: u64) {
         match change {
-            Change::Write(patches) => {
+            FileChange::Write(patches) => {
                 for patch in patches {
                     self.take(patch);
                 }
             }
-            Change::Punch(range) => self.zero(range),
-            Change::Truncate(to) => self.zero(&(*to..len)),
-            Change::Grow(_) | Change::Allocate(_) => {}
+            FileChange::Punch(range) => self.zero(range),
+            FileChange::Truncate(to) => self.zero(&(*to..len)),
+            FileChange::Grow(_) | FileChange::Allocate(_) => {}
         }
     }
 
-    fn take(&self, patch: &Patch) {
+    fn take(&self, patch: &PagePatch) {
         let start = patch.page * PAGE;
         if start < self.start || start >= self.end() {
             return;
@@ -183,7 +183,7 @@ pub(super) struct SimMapping {
     name: Arc<str>,
     /// The mapped range of the file.
     range: Range<u64>,
-    memory: Arc<Memory>,
+    memory: Arc<RegionMemory>,
     failed_syncs: u64,
 }
 
@@ -193,7 +193,7 @@ impl SimMapping {
         file: FileId,
         name: Arc<str>,
         range: Range<u64>,
-        memory: Arc<Memory>,
+        memory: Arc<RegionMemory>,
         failed_syncs: u64,
     ) -> SimMapping {
         SimMapping {
@@ -223,7 +223,7 @@ impl MappingBacking for SimMapping {
     fn populate(&self, _range: Range<u64>) -> Result<()> {
         if self.directory.shared.world.lock().crashed {
             let file = self.name.to_string();
-            let operation = Operation::Map;
+            let operation = DeviceOperation::Map;
             return Err(Error::Crashed { operation, file });
         }
         Ok(())

@@ -5,7 +5,7 @@
 //!
 //! *Does not know*: the meaning of the bytes; threads (it is as deterministic as its callers).
 //!
-//! *Read in this order*: [`SimDirectory`] and [`SimOptions`] here, [`Survival`] (`image`), then
+//! *Read in this order*: [`SimDirectory`] and [`SimOptions`] here, [`CrashSurvival`] (`image`), then
 //! `content` (pages that versions share), `file` (durable, pending, current), `names`, `world`,
 //! `handle` and `flight` (requests), `mapping`, `faults`, `corrupt`, `clock`, `hook`.
 //!
@@ -37,9 +37,9 @@
 //! directory.sync()?;
 //! file.write_at(0, Buffer::padded(b"not synced"), Purpose::Log)?;
 //!
-//! let after_power_loss = directory.image(Survival::None, 1).open("log", FileOptions::DIRECT)?;
+//! let after_power_loss = directory.image(CrashSurvival::None, 1).open("log", FileOptions::DIRECT)?;
 //! assert_eq!(after_power_loss.read_at(0, 512, Purpose::Log)?[0], 0);
-//! let after_kill = directory.image(Survival::Process, 1).open("log", FileOptions::DIRECT)?;
+//! let after_kill = directory.image(CrashSurvival::Process, 1).open("log", FileOptions::DIRECT)?;
 //! assert_eq!(&after_kill.read_at(0, 512, Purpose::Log)?[..10], b"not synced");
 //! # Ok::<(), alluvium_device::Error>(())
 //! ```
@@ -50,32 +50,32 @@ mod corrupt;
 mod directory;
 mod faults;
 mod file;
-mod flight;
 mod handle;
 mod hook;
 mod image;
 mod mapping;
 mod names;
+mod requests;
 #[cfg(test)]
 mod tests;
 mod world;
 
 pub use corrupt::Corruption;
-pub use faults::{Failure, Fault, Lasting};
+pub use faults::{FaultDuration, InjectedFailure, InjectedFault};
 pub use hook::CrashPoint;
-pub use image::Survival;
+pub use image::CrashSurvival;
 
-use crate::{BootId, Counters};
+use crate::{BootId, DeviceCounters};
 use alluvium_base::cost::CostClock;
-use hook::Hook;
+use hook::OperationHook;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use world::World;
+use world::SimWorld;
 
 /// The completion order of submitted requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Completion {
+pub enum CompletionOrder {
     /// In order of submission: immediately without a cost clock, otherwise as time passes.
     InOrder,
     /// When polled or waited for, in an order drawn from the seed (with a cost clock: among
@@ -89,7 +89,7 @@ pub struct SimOptions {
     /// Seed of all random choices.
     pub seed: u64,
     /// Completion order of submitted requests.
-    pub completion: Completion,
+    pub completion: CompletionOrder,
     /// Size of the file system in bytes; space is allocated in pages of 4 KiB.
     pub capacity: u64,
     /// Maximum number of changes of one file that wait for a sync. Beyond it the older half becomes
@@ -104,7 +104,7 @@ impl SimOptions {
     pub fn new(seed: u64) -> SimOptions {
         SimOptions {
             seed,
-            completion: Completion::InOrder,
+            completion: CompletionOrder::InOrder,
             capacity: 16 * alluvium_base::TIB,
             pending_limit: 1 << 16,
         }
@@ -115,14 +115,14 @@ impl SimOptions {
 /// of the directory (D4); [`SimDirectory::reopen`] returns a handle without that record.
 #[derive(Clone)]
 pub struct SimDirectory {
-    shared: Arc<Shared>,
+    shared: Arc<SimDirectoryState>,
     failed_syncs: u64,
 }
 
-struct Shared {
-    world: Mutex<World>,
-    counters: Counters,
-    hook: Hook,
+struct SimDirectoryState {
+    world: Mutex<SimWorld>,
+    counters: DeviceCounters,
+    hook: OperationHook,
     hooked: AtomicBool,
 }
 
@@ -136,15 +136,15 @@ impl SimDirectory {
     /// Creates an empty directory.
     #[must_use]
     pub fn with(options: SimOptions) -> SimDirectory {
-        SimDirectory::of(World::new(options))
+        SimDirectory::of(SimWorld::new(options))
     }
 
-    fn of(world: World) -> SimDirectory {
+    fn of(world: SimWorld) -> SimDirectory {
         SimDirectory {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SimDirectoryState {
                 world: Mutex::new(world),
-                counters: Counters::new(),
-                hook: Hook::default(),
+                counters: DeviceCounters::new(),
+                hook: OperationHook::default(),
                 hooked: AtomicBool::new(false),
             }),
             failed_syncs: 0,
@@ -209,7 +209,7 @@ impl SimDirectory {
     }
 
     /// Plans a fault.
-    pub fn inject(&self, fault: Fault) {
+    pub fn inject(&self, fault: InjectedFault) {
         self.shared.world.lock().faults.inject(fault);
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// A file's number. Unlike a name, it never changes and is never reused in one world.
 pub(super) type FileId = u32;
 
-type Map = BTreeMap<Arc<str>, FileId>;
+type NameMap = BTreeMap<Arc<str>, FileId>;
 
 /// One change of a name.
 #[derive(Clone, Debug)]
@@ -27,20 +27,20 @@ pub(super) enum NameChange {
 }
 
 #[derive(Clone, Debug)]
-struct Pending {
+struct PendingNameChange {
     order: u64,
     change: NameChange,
 }
 
 /// Versions of the directory's names. They share their maps until one of them changes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Names {
-    durable: Arc<Map>,
-    current: Arc<Map>,
-    pending: Vec<Pending>,
+pub(super) struct DirectoryNames {
+    durable: Arc<NameMap>,
+    current: Arc<NameMap>,
+    pending: Vec<PendingNameChange>,
 }
 
-fn apply(map: &mut Map, change: &NameChange) {
+fn apply(map: &mut NameMap, change: &NameChange) {
     match change {
         NameChange::Create { name, file } => {
             map.insert(Arc::clone(name), *file);
@@ -59,7 +59,7 @@ fn apply(map: &mut Map, change: &NameChange) {
     }
 }
 
-impl Names {
+impl DirectoryNames {
     pub(super) fn get(&self, name: &str) -> Option<FileId> {
         self.current.get(name).copied()
     }
@@ -86,7 +86,7 @@ impl Names {
 
     pub(super) fn change(&mut self, order: u64, change: NameChange) {
         apply(Arc::make_mut(&mut self.current), &change);
-        self.pending.push(Pending { order, change });
+        self.pending.push(PendingNameChange { order, change });
     }
 
     /// Records a sync of the directory.
@@ -108,14 +108,14 @@ impl Names {
 
     /// Returns the names after a power loss in which the changes selected by `survives` were
     /// durable.
-    pub(super) fn survivor(&self, mut survives: impl FnMut(u64) -> bool) -> Names {
+    pub(super) fn survivor(&self, mut survives: impl FnMut(u64) -> bool) -> DirectoryNames {
         let mut map = Arc::clone(&self.durable);
         for pending in &self.pending {
             if survives(pending.order) {
                 apply(Arc::make_mut(&mut map), &pending.change);
             }
         }
-        Names {
+        DirectoryNames {
             durable: Arc::clone(&map),
             current: map,
             pending: Vec::new(),
@@ -123,8 +123,8 @@ impl Names {
     }
 
     /// Returns the current names, all of them durable.
-    pub(super) fn as_now(&self) -> Names {
-        Names {
+    pub(super) fn as_now(&self) -> DirectoryNames {
+        DirectoryNames {
             durable: Arc::clone(&self.current),
             current: Arc::clone(&self.current),
             pending: Vec::new(),
@@ -144,8 +144,8 @@ impl Names {
 mod tests {
     use super::*;
 
-    fn names(changes: &[NameChange]) -> Names {
-        let mut names = Names::default();
+    fn names(changes: &[NameChange]) -> DirectoryNames {
+        let mut names = DirectoryNames::default();
         for (order, change) in changes.iter().enumerate() {
             names.change(order as u64, change.clone());
         }
@@ -159,7 +159,7 @@ mod tests {
         }
     }
 
-    fn listed(names: &Names) -> Vec<(String, FileId)> {
+    fn listed(names: &DirectoryNames) -> Vec<(String, FileId)> {
         names
             .iter()
             .map(|(name, file)| (name.to_string(), file))

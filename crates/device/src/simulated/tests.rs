@@ -7,15 +7,15 @@ mod mapped;
 mod requests;
 mod time;
 
-use super::{Completion, SimDirectory, SimOptions, Survival};
-use crate::{Buffer, Device, Directory, FileOptions};
+use super::{CompletionOrder, CrashSurvival, SimDirectory, SimOptions};
+use crate::{AlignedBuffer, Device, Directory, FileOptions};
 use alluvium_base::Purpose;
 use std::sync::Arc;
 
 /// Creates a directory whose requests complete when a thread waits.
 fn shuffled(seed: u64) -> SimDirectory {
     SimDirectory::with(SimOptions {
-        completion: Completion::Shuffled,
+        completion: CompletionOrder::Shuffled,
         ..SimOptions::new(seed)
     })
 }
@@ -30,7 +30,7 @@ fn durable_file(directory: &SimDirectory, name: &str, len: u64, options: FileOpt
 }
 
 fn write(file: &Arc<dyn Device>, offset: u64, len: usize, byte: u8) {
-    let buffer = Buffer::padded(&vec![byte; len]);
+    let buffer = AlignedBuffer::padded(&vec![byte; len]);
     file.write_at(offset, buffer, Purpose::Other)
         .expect("inside the file");
 }
@@ -50,6 +50,10 @@ fn sectors(directory: &SimDirectory, name: &str) -> Vec<u8> {
 }
 
 /// Returns many images of the current state.
-fn images(directory: &SimDirectory, survival: Survival, count: u64) -> impl Iterator<Item = SimDirectory> {
+fn images(
+    directory: &SimDirectory,
+    survival: CrashSurvival,
+    count: u64,
+) -> impl Iterator<Item = SimDirectory> {
     (0..count).map(move |seed| directory.image(survival, seed))
 }

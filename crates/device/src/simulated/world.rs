@@ -1,55 +1,55 @@
 //! The state of a simulated machine and its disk.
 
-use super::clock::Time;
-use super::content::{Change, PAGE, term};
-use super::faults::{Failure, FaultPlan};
-use super::file::FileState;
-use super::names::{FileId, NameChange, Names};
-use super::{Completion, SimOptions};
-use crate::batch::InFlight;
-use crate::locks::Locks;
-use crate::{BootId, Error, FileOptions, Operation, Request, Result};
+use super::clock::VirtualTime;
+use super::content::{FileChange, PAGE, term};
+use super::faults::{FaultPlan, InjectedFailure};
+use super::file::SimFileState;
+use super::names::{DirectoryNames, FileId, NameChange};
+use super::{CompletionOrder, SimOptions};
+use crate::batch::BatchCompletion;
+use crate::locks::DirectoryLocks;
+use crate::{BootId, DeviceOperation, Error, FileOptions, IoRequest, Result};
 use alluvium_base::checksum::seeded;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// A submitted request that is not complete.
-pub(super) struct Flight {
+pub(super) struct SimRequest {
     pub(super) id: u64,
     pub(super) file: FileId,
     pub(super) name: Arc<str>,
     pub(super) options: FileOptions,
     /// Number of the file's failed syncs when the handle was opened.
     pub(super) failed_syncs: u64,
-    pub(super) request: Request,
+    pub(super) request: IoRequest,
     /// The sectors of a write, if they do not depend on the contents at its completion.
-    pub(super) change: Option<Arc<Change>>,
+    pub(super) change: Option<Arc<FileChange>>,
     /// A sync covers the changes before this order.
     pub(super) covers: u64,
     /// Completion time, in virtual time.
     pub(super) due_ns: u64,
     /// Set while a thread completes the request.
     pub(super) claimed: bool,
-    pub(super) done: Arc<InFlight>,
+    pub(super) done: Arc<BatchCompletion>,
     pub(super) index: usize,
 }
 
 /// All state of a machine, protected by one lock.
-pub(super) struct World {
+pub(super) struct SimWorld {
     pub(super) options: SimOptions,
     pub(super) rng: fastrand::Rng,
     pub(super) boot: BootId,
-    pub(super) names: Names,
-    pub(super) files: BTreeMap<FileId, FileState>,
+    pub(super) names: DirectoryNames,
+    pub(super) files: BTreeMap<FileId, SimFileState>,
     pub(super) next_file: FileId,
     /// Files with mapped ranges.
     pub(super) mapped: Vec<FileId>,
     /// Requests in flight, ordered by number.
-    pub(super) flights: VecDeque<Flight>,
+    pub(super) flights: VecDeque<SimRequest>,
     pub(super) next_flight: u64,
     /// The writes in flight when the machine crashed.
-    pub(super) interrupted: Vec<(FileId, Arc<Change>)>,
+    pub(super) interrupted: Vec<(FileId, Arc<FileChange>)>,
     /// The next number of a change, of files and names alike.
     pub(super) order: u64,
     pub(super) operations: u64,
@@ -61,16 +61,16 @@ pub(super) struct World {
     pub(super) noticed: bool,
     /// Number of failed syncs of the directory.
     pub(super) failed_syncs: u64,
-    pub(super) locks: Locks,
-    pub(super) time: Time,
+    pub(super) locks: DirectoryLocks,
+    pub(super) time: VirtualTime,
 }
 
-impl World {
-    pub(super) fn new(options: SimOptions) -> World {
-        World {
+impl SimWorld {
+    pub(super) fn new(options: SimOptions) -> SimWorld {
+        SimWorld {
             rng: fastrand::Rng::with_seed(options.seed),
             boot: boot_id(options.seed, 0),
-            names: Names::default(),
+            names: DirectoryNames::default(),
             files: BTreeMap::new(),
             next_file: 0,
             mapped: Vec::new(),
@@ -84,8 +84,8 @@ impl World {
             crashed: false,
             noticed: false,
             failed_syncs: 0,
-            locks: Locks::default(),
-            time: Time::default(),
+            locks: DirectoryLocks::default(),
+            time: VirtualTime::default(),
             options,
         }
     }
@@ -100,14 +100,14 @@ impl World {
         self.trace = term(fact.wrapping_add(1), self.trace.rotate_left(23));
     }
 
-    pub(super) fn trace_operation(&mut self, operation: Operation, file: &str, offset: u64, len: u64) {
+    pub(super) fn trace_operation(&mut self, operation: DeviceOperation, file: &str, offset: u64, len: u64) {
         let name = alluvium_base::checksum(file.as_bytes());
         for fact in [operation as u64, name, offset, len] {
             self.trace(fact);
         }
     }
 
-    pub(super) fn file(&mut self, file: FileId) -> &mut FileState {
+    pub(super) fn file(&mut self, file: FileId) -> &mut SimFileState {
         self.files
             .get_mut(&file)
             .expect("a file lives while a handle, a name or a request knows it")
@@ -115,15 +115,15 @@ impl World {
 
     /// Returns the bytes allocated to files that have a name or a handle.
     pub(super) fn used(&self) -> u64 {
-        let lives = |id: &FileId, file: &FileState| file.handles > 0 || self.names.is_named(*id);
+        let lives = |id: &FileId, file: &SimFileState| file.handles > 0 || self.names.is_named(*id);
         let files = self.files.iter().filter(|(id, file)| lives(id, file));
         files.map(|(_, file)| file.current.allocated()).sum()
     }
 
     /// Fails if the disk has no space for the pages of `range` that the file has not allocated yet.
-    pub(super) fn room(
+    pub(super) fn require_space(
         &mut self,
-        operation: Operation,
+        operation: DeviceOperation,
         name: &str,
         file: FileId,
         range: &Range<u64>,
@@ -136,8 +136,8 @@ impl World {
     }
 
     /// Completes a change of a file.
-    pub(super) fn complete(&mut self, id: FileId, change: Arc<Change>) {
-        if let Change::Write(patches) = &*change {
+    pub(super) fn complete(&mut self, id: FileId, change: Arc<FileChange>) {
+        if let FileChange::Write(patches) = &*change {
             let sum = patches.iter().fold(0u64, |sum, patch| {
                 sum.wrapping_add(term(patch.data.sum(), patch.page << 8 | u64::from(patch.mask)))
             });
@@ -188,17 +188,23 @@ impl World {
     }
 
     /// Counts a call and fails it if a fault was planned for it.
-    pub(super) fn meet(&mut self, operation: Operation, name: &str, offset: u64, len: u64) -> Result<()> {
-        match self.faults.meet(operation, name) {
-            Some(Failure::Io) => Err(io_error(operation, name, offset, len)),
-            Some(Failure::Full) => Err(full(operation, name, len)),
-            Some(Failure::Short) => Err(Error::Exhausted {
+    pub(super) fn apply_fault(
+        &mut self,
+        operation: DeviceOperation,
+        name: &str,
+        offset: u64,
+        len: u64,
+    ) -> Result<()> {
+        match self.faults.match_fault(operation, name) {
+            Some(InjectedFailure::Io) => Err(io_error(operation, name, offset, len)),
+            Some(InjectedFailure::Full) => Err(full(operation, name, len)),
+            Some(InjectedFailure::Short) => Err(Error::Exhausted {
                 operation,
                 file: name.to_owned(),
                 source: std::io::Error::other("simulated: too many open files"),
                 remedy: "allow this process more of them",
             }),
-            Some(Failure::FlippedBits(_)) | None => Ok(()),
+            Some(InjectedFailure::FlippedBits(_)) | None => Ok(()),
         }
     }
 
@@ -212,7 +218,7 @@ impl World {
         let pending: Vec<_> = file.pending.drain(..covered).collect();
         for pending in pending {
             match &*pending.change {
-                Change::Write(patches) => {
+                FileChange::Write(patches) => {
                     for patch in patches {
                         file.durable.put(patch.page, patch.mask & rng.u8(..), &patch.data);
                     }
@@ -232,7 +238,7 @@ impl World {
     pub(super) fn create(&mut self, name: &Arc<str>) -> FileId {
         let file = self.next_file;
         self.next_file += 1;
-        self.files.insert(file, FileState::default());
+        self.files.insert(file, SimFileState::default());
         self.rename(NameChange::Create {
             name: Arc::clone(name),
             file,
@@ -250,7 +256,7 @@ impl World {
         }
     }
 
-    /// Calls [`World::collect`] for a file without handles.
+    /// Calls [`SimWorld::collect`] for a file without handles.
     pub(super) fn collect_closed(&mut self, id: FileId) {
         if self.files.get(&id).is_some_and(|file| file.handles == 0) {
             self.collect(id);
@@ -273,17 +279,17 @@ impl World {
     /// Returns the request to complete next among those due: by time if a clock runs, then by the
     /// seed or in order.
     pub(super) fn choose_flight(&mut self, due_ns: u64) -> Option<u64> {
-        let open = |flight: &&Flight| !flight.claimed && flight.due_ns <= due_ns;
+        let open = |flight: &&SimRequest| !flight.claimed && flight.due_ns <= due_ns;
         let first = self
             .flights
             .iter()
             .filter(open)
             .map(|flight| flight.due_ns)
             .min()?;
-        let tied = |flight: &&Flight| !flight.claimed && flight.due_ns == first;
+        let tied = |flight: &&SimRequest| !flight.claimed && flight.due_ns == first;
         let chosen = match self.options.completion {
-            Completion::InOrder => 0,
-            Completion::Shuffled => {
+            CompletionOrder::InOrder => 0,
+            CompletionOrder::Shuffled => {
                 let ties = self.flights.iter().filter(tied).count();
                 self.rng.usize(..ties)
             }
@@ -296,8 +302,8 @@ impl World {
     }
 
     /// Returns the sectors that a write in flight would change.
-    pub(super) fn change_of(&self, flight: &Flight) -> Option<Arc<Change>> {
-        let Request::Write { offset, buffer, .. } = &flight.request else {
+    pub(super) fn change_of(&self, flight: &SimRequest) -> Option<Arc<FileChange>> {
+        let IoRequest::Write { offset, buffer, .. } = &flight.request else {
             return None;
         };
         let file = self.files.get(&flight.file)?;
@@ -306,7 +312,7 @@ impl World {
             return None;
         }
         flight.change.clone().or_else(|| {
-            Some(Arc::new(Change::Write(super::file::patches(
+            Some(Arc::new(FileChange::Write(super::file::patches(
                 &file.current,
                 *offset,
                 buffer,
@@ -331,7 +337,7 @@ pub(super) fn boot_id(seed: u64, salt: u64) -> BootId {
     BootId(boot)
 }
 
-pub(super) fn io_error(operation: Operation, name: &str, offset: u64, len: u64) -> Error {
+pub(super) fn io_error(operation: DeviceOperation, name: &str, offset: u64, len: u64) -> Error {
     Error::Io {
         operation,
         file: name.to_owned(),
@@ -341,7 +347,7 @@ pub(super) fn io_error(operation: Operation, name: &str, offset: u64, len: u64) 
     }
 }
 
-fn full(operation: Operation, name: &str, wanted: u64) -> Error {
+fn full(operation: DeviceOperation, name: &str, wanted: u64) -> Error {
     Error::DiskFull {
         operation,
         file: name.to_owned(),

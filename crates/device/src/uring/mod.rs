@@ -6,7 +6,7 @@
 //! [`file`](crate::file).
 //!
 //! *Read in this order*: `ring` (one ring, and all of the `unsafe`), `station` (many threads on one
-//! ring), `gathering` (submitting a thread's requests together), then this file (a pool of rings).
+//! ring), `plug` (submitting a thread's requests together), then this file (a pool of rings).
 //!
 //! Invariants:
 //!
@@ -33,18 +33,18 @@
 //! Syncs bypass them too: the kernel also executes a ring's syncs on threads, and at most one sync
 //! per file may run (`file`, F1).
 
-mod gathering;
+mod coordinator;
+mod plug;
 mod ring;
-mod station;
 
-use crate::batch::InFlight;
-use crate::file::{Notes, OpenFile, Workers};
-use crate::{MemoryRegion, Request, Ticket};
-pub use gathering::Gathering;
+use crate::batch::BatchCompletion;
+use crate::file::{DirectoryNotes, OpenFile, WorkerPool};
+use crate::{IoRequest, MemoryRegion, Ticket};
+use coordinator::RingCoordinator;
 use parking_lot::Mutex;
-pub(crate) use ring::Flight;
-use ring::{Context, FILES, LONGEST_PIECE, PIECES, Piece, Ring};
-use station::Station;
+pub use plug::SubmissionPlug;
+pub(crate) use ring::RingRequest;
+use ring::{BatchContext, FILES, IoRing, LONGEST_PIECE, PIECES, RegisteredPiece};
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -54,29 +54,29 @@ use std::{fmt, io};
 const MOST_RINGS: usize = 16;
 
 /// The rings of one directory.
-pub(crate) struct Rings {
-    stations: Box<[OnceLock<Option<Arc<Station>>>]>,
-    registry: Mutex<Registry>,
-    workers: Arc<Workers>,
-    notes: Arc<Notes>,
+pub(crate) struct RingPool {
+    stations: Box<[OnceLock<Option<Arc<RingCoordinator>>>]>,
+    registry: Mutex<RingRegistry>,
+    workers: Arc<WorkerPool>,
+    notes: Arc<DirectoryNotes>,
 }
 
 /// Files and memory to register with every ring, including rings created later.
 #[derive(Default)]
-struct Registry {
-    stations: Vec<Arc<Station>>,
+struct RingRegistry {
+    stations: Vec<Arc<RingCoordinator>>,
     files: Vec<Option<RawFd>>,
-    memory: Vec<(MemoryRegion, Vec<Piece>)>,
+    memory: Vec<(MemoryRegion, Vec<RegisteredPiece>)>,
     pieces: usize,
 }
 
-impl Rings {
+impl RingPool {
     /// Creates a pool with its first ring.
     ///
     /// # Errors
     /// The kernel's error if it refuses io_uring.
-    pub(crate) fn new(workers: Arc<Workers>, notes: Arc<Notes>) -> io::Result<Arc<Rings>> {
-        let rings = Rings {
+    pub(crate) fn new(workers: Arc<WorkerPool>, notes: Arc<DirectoryNotes>) -> io::Result<Arc<RingPool>> {
+        let rings = RingPool {
             stations: (0..MOST_RINGS).map(|_| OnceLock::new()).collect(),
             registry: Mutex::default(),
             workers,
@@ -88,10 +88,10 @@ impl Rings {
     }
 
     /// Creates a ring with all files and memory registered so far.
-    fn start(&self) -> io::Result<Arc<Station>> {
+    fn start(&self) -> io::Result<Arc<RingCoordinator>> {
         // Locked throughout, so that a file registered concurrently is not missed.
         let mut registry = self.registry.lock();
-        let mut ring = Ring::new()?;
+        let mut ring = IoRing::new()?;
         let mut files = registry.files.iter().enumerate();
         let known = files.all(|(slot, descriptor)| {
             descriptor.is_none_or(|descriptor| ring.set_file(slot as u32, Some(descriptor)))
@@ -99,7 +99,7 @@ impl Rings {
         if !known {
             ring.forget_files();
         }
-        let station = Station::new(ring, Arc::clone(&self.workers), Arc::clone(&self.notes));
+        let station = RingCoordinator::new(ring, Arc::clone(&self.workers), Arc::clone(&self.notes));
         let station = Arc::new(station);
         let first = registry.stations.first();
         if registry.memory.is_empty()
@@ -120,13 +120,13 @@ impl Rings {
         Ok(station)
     }
 
-    fn station(&self, home: usize) -> &Arc<Station> {
+    fn station(&self, home: usize) -> &Arc<RingCoordinator> {
         let station = self.stations[home].get().and_then(Option::as_ref);
         station.expect("a ticket's home was given out by `home`")
     }
 
     /// Returns the index of this thread's ring.
-    pub(crate) fn home(&self) -> usize {
+    pub(crate) fn ring_index(&self) -> usize {
         let home = thread_number() % self.stations.len();
         let station = self.stations[home].get_or_init(|| {
             self.start()
@@ -144,29 +144,29 @@ impl Rings {
     pub(crate) fn flights(
         &self,
         file: &Arc<OpenFile>,
-        in_flight: Arc<InFlight>,
-        carried: Vec<(usize, Request)>,
-    ) -> Vec<Flight> {
-        let context = Arc::new(Context {
+        in_flight: Arc<BatchCompletion>,
+        carried: Vec<(usize, IoRequest)>,
+    ) -> Vec<RingRequest> {
+        let context = Arc::new(BatchContext {
             file: Arc::clone(file),
             in_flight,
         });
         let mut flights = Vec::with_capacity(carried.len());
         for (index, request) in carried {
             let target = match &request {
-                Request::Read { offset, buffer, .. } | Request::Write { offset, buffer, .. } => {
+                IoRequest::Read { offset, buffer, .. } | IoRequest::Write { offset, buffer, .. } => {
                     file.ring_target(*offset, buffer.len())
                 }
-                Request::Sync { .. } => None,
+                IoRequest::Sync { .. } => None,
             };
             match target {
-                Some(target) => flights.push(Flight {
+                Some(target) => flights.push(RingRequest {
                     context: Arc::clone(&context),
                     index,
                     request,
                     target,
                 }),
-                None => station::finish_blocking(&self.workers, &context, index, request, 0),
+                None => coordinator::finish_blocking(&self.workers, &context, index, request, 0),
             }
         }
         flights
@@ -177,14 +177,14 @@ impl Rings {
         &self,
         home: usize,
         file: &Arc<OpenFile>,
-        in_flight: Arc<InFlight>,
-        carried: Vec<(usize, Request)>,
+        in_flight: Arc<BatchCompletion>,
+        carried: Vec<(usize, IoRequest)>,
     ) {
         self.submit_flights(home, self.flights(file, in_flight, carried));
     }
 
     /// Submits requests of any number of batches to the kernel.
-    pub(crate) fn submit_flights(&self, home: usize, flights: Vec<Flight>) {
+    pub(crate) fn submit_flights(&self, home: usize, flights: Vec<RingRequest>) {
         if !flights.is_empty() {
             self.station(home).submit(flights);
         }
@@ -196,8 +196,8 @@ impl Rings {
         &self,
         home: usize,
         file: &Arc<OpenFile>,
-        in_flight: Arc<InFlight>,
-        carried: Vec<(usize, Request)>,
+        in_flight: Arc<BatchCompletion>,
+        carried: Vec<(usize, IoRequest)>,
         ticket: &Ticket,
     ) {
         if !carried.is_empty() {
@@ -208,21 +208,21 @@ impl Rings {
 
     /// Reaps completions of the ticket's ring.
     pub(crate) fn poll(&self, ticket: &Ticket) {
-        self.station(ticket.home()).poll();
+        self.station(ticket.device_part()).poll();
     }
 
     /// Waits until no request of the ticket is in its ring. Requests passed on to the workers may
     /// still be pending.
     pub(crate) fn wait(&self, ticket: &Ticket) {
         if !ticket.is_complete() {
-            self.station(ticket.home()).wait(ticket);
+            self.station(ticket.device_part()).wait(ticket);
         }
     }
 
     /// Waits until any request on the ticket's ring has completed. Returns false if the ticket is
     /// incomplete and its ring is empty.
     pub(crate) fn wait_some(&self, ticket: &Ticket) -> bool {
-        ticket.is_complete() || self.station(ticket.home()).wait_some(ticket)
+        ticket.is_complete() || self.station(ticket.device_part()).wait_some(ticket)
     }
 
     /// Registers a file with all rings, if a slot is free.
@@ -236,7 +236,7 @@ impl Rings {
 
     /// Registers a descriptor with all rings, if a slot is free. The kernel keeps the file open
     /// until the slot is dropped, or until the last request of a dead process has ended.
-    pub(crate) fn register(self: &Arc<Self>, descriptor: RawFd) -> Option<Slot> {
+    pub(crate) fn register(self: &Arc<Self>, descriptor: RawFd) -> Option<FileSlot> {
         let mut registry = self.registry.lock();
         let slot = match registry.files.iter().position(Option::is_none) {
             Some(slot) => slot,
@@ -256,7 +256,7 @@ impl Rings {
             }
         }
         registry.files[slot] = Some(descriptor);
-        Some(Slot {
+        Some(FileSlot {
             index: slot as u32,
             rings: Arc::downgrade(self),
         })
@@ -281,8 +281,8 @@ impl Rings {
             ));
             return;
         }
-        let pieces: Vec<Piece> = (0..count)
-            .map(|number| Piece {
+        let pieces: Vec<RegisteredPiece> = (0..count)
+            .map(|number| RegisteredPiece {
                 start: start + number * LONGEST_PIECE,
                 len: LONGEST_PIECE.min(region.len - number * LONGEST_PIECE),
                 index: (registry.pieces + number) as u16,
@@ -295,7 +295,7 @@ impl Rings {
         registry.memory.push((region, pieces));
     }
 
-    fn register_with(&self, ring: &Ring, region: &MemoryRegion, pieces: &[Piece]) {
+    fn register_with(&self, ring: &IoRing, region: &MemoryRegion, pieces: &[RegisteredPiece]) {
         let registered = pieces
             .iter()
             .try_for_each(|piece| ring.set_memory(region, *piece));
@@ -309,7 +309,7 @@ impl Rings {
 }
 
 #[cfg(test)]
-impl Rings {
+impl RingPool {
     /// Makes every existing ring behave as if the kernel refused to be entered.
     pub(crate) fn refuse(&self) {
         for station in &self.registry.lock().stations {
@@ -318,7 +318,7 @@ impl Rings {
     }
 }
 
-impl fmt::Debug for Rings {
+impl fmt::Debug for RingPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rings")
             .field("most", &self.stations.len())
@@ -329,18 +329,18 @@ impl fmt::Debug for Rings {
 
 /// A file's slot among the registered files, freed on drop.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct FileSlot {
     index: u32,
-    rings: Weak<Rings>,
+    rings: Weak<RingPool>,
 }
 
-impl Slot {
+impl FileSlot {
     pub(crate) fn index(&self) -> u32 {
         self.index
     }
 }
 
-impl Drop for Slot {
+impl Drop for FileSlot {
     fn drop(&mut self) {
         if let Some(rings) = self.rings.upgrade() {
             let mut registry = rings.registry.lock();

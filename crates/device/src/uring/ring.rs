@@ -12,9 +12,9 @@
 //! the ring is broken permanently: requests that were not submitted are taken back, and the kernel
 //! completes the submitted ones by itself.
 
-use crate::batch::InFlight;
+use crate::batch::BatchCompletion;
 use crate::file::{MAX_TRANSFER, OpenFile};
-use crate::{MemoryRegion, Request};
+use crate::{IoRequest, MemoryRegion};
 use io_uring::squeue::Entry;
 use io_uring::{IoUring, opcode, types};
 use parking_lot::{Mutex, MutexGuard};
@@ -41,25 +41,25 @@ const _: () = assert!(CAPACITY.is_power_of_two() && MAX_TRANSFER <= u32::MAX as 
 
 /// State shared by the requests of one batch.
 #[derive(Debug)]
-pub(crate) struct Context {
+pub(crate) struct BatchContext {
     pub(super) file: Arc<OpenFile>,
-    pub(super) in_flight: Arc<InFlight>,
+    pub(super) in_flight: Arc<BatchCompletion>,
 }
 
 /// A read or write request in flight.
 #[derive(Debug)]
-pub(crate) struct Flight {
-    pub(super) context: Arc<Context>,
+pub(crate) struct RingRequest {
+    pub(super) context: Arc<BatchContext>,
     pub(super) index: usize,
-    pub(super) request: Request,
+    pub(super) request: IoRequest,
     /// The file as passed to the kernel: its descriptor, and its index among the registered files.
     pub(super) target: (RawFd, Option<u32>),
 }
 
 /// One ring.
-pub(super) struct Ring {
+pub(super) struct IoRing {
     kernel: IoUring,
-    state: Mutex<State>,
+    state: Mutex<RingState>,
     reaper: Mutex<Vec<(u64, i32)>>,
     /// Whether the kernel accepted the table of files and knows every file in it.
     fixed_files: bool,
@@ -71,11 +71,11 @@ pub(super) struct Ring {
     refuses: AtomicBool,
 }
 
-struct State {
-    table: Vec<Option<Flight>>,
+struct RingState {
+    table: Vec<Option<RingRequest>>,
     free: Vec<u32>,
-    backlog: VecDeque<Flight>,
-    pieces: Vec<Piece>,
+    backlog: VecDeque<RingRequest>,
+    pieces: Vec<RegisteredPiece>,
     /// Slots of the latest requests in the submission queue, indexed by request number modulo the
     /// capacity. `next` is the number of the next request.
     queued: Vec<u32>,
@@ -86,24 +86,24 @@ struct State {
 
 /// Part of a registered region. Buffers inside it need not be pinned per request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
+pub(super) struct RegisteredPiece {
     pub(super) start: usize,
     pub(super) len: usize,
     pub(super) index: u16,
 }
 
 /// The right to reap completions, held by at most one thread.
-pub(super) struct Reaper<'a> {
-    ring: &'a Ring,
+pub(super) struct CompletionReaper<'a> {
+    ring: &'a IoRing,
     scratch: MutexGuard<'a, Vec<(u64, i32)>>,
 }
 
-impl Ring {
+impl IoRing {
     /// Creates a ring without registered files or memory.
     ///
     /// # Errors
     /// `ENOSYS`, `EPERM` and similar errors if the kernel or its administrator refuses.
-    pub(super) fn new() -> io::Result<Ring> {
+    pub(super) fn new() -> io::Result<IoRing> {
         // Neither DEFER_TASKRUN nor COOP_TASKRUN: they save an interrupt by completing requests
         // only when the submitting thread enters the kernel, but here another thread may be the one
         // that waits.
@@ -115,9 +115,9 @@ impl Ring {
             ));
         }
         let fixed_files = kernel.submitter().register_files_sparse(FILES).is_ok();
-        Ok(Ring {
+        Ok(IoRing {
             kernel,
-            state: Mutex::new(State {
+            state: Mutex::new(RingState {
                 table: (0..CAPACITY).map(|_| None).collect(),
                 free: (0..CAPACITY as u32).rev().collect(),
                 backlog: VecDeque::new(),
@@ -136,7 +136,7 @@ impl Ring {
     }
 
     /// Queues requests for the next `enter`. Requests beyond the capacity wait in the backlog.
-    pub(super) fn push(&self, flights: impl IntoIterator<Item = Flight>) {
+    pub(super) fn push(&self, flights: impl IntoIterator<Item = RingRequest>) {
         let mut state = self.state.lock();
         for flight in flights {
             state.backlog.push_back(flight);
@@ -146,7 +146,7 @@ impl Ring {
 
     /// Moves requests from the backlog to the submission queue while it has free entries. Returns
     /// their number.
-    fn launch(&self, state: &mut State) -> usize {
+    fn launch(&self, state: &mut RingState) -> usize {
         if self.is_broken() {
             return 0;
         }
@@ -173,10 +173,10 @@ impl Ring {
     }
 
     /// Builds the submission queue entry of a request.
-    fn entry(&self, pieces: &[Piece], flight: &mut Flight) -> Entry {
+    fn entry(&self, pieces: &[RegisteredPiece], flight: &mut RingRequest) -> Entry {
         let (descriptor, slot) = flight.target;
         match (&mut flight.request, slot.filter(|_| self.fixed_files)) {
-            (Request::Read { offset, buffer, .. }, slot) => {
+            (IoRequest::Read { offset, buffer, .. }, slot) => {
                 let (start, len) = (buffer.as_mut_ptr(), buffer.len());
                 let wanted = len.min(MAX_TRANSFER) as u32;
                 match (piece_of(pieces, start as usize, len), slot) {
@@ -198,7 +198,7 @@ impl Ring {
                         .build(),
                 }
             }
-            (Request::Write { offset, buffer, .. }, slot) => {
+            (IoRequest::Write { offset, buffer, .. }, slot) => {
                 let (start, len) = (buffer.as_ptr(), buffer.len());
                 let wanted = len.min(MAX_TRANSFER) as u32;
                 match (piece_of(pieces, start as usize, len), slot) {
@@ -220,7 +220,7 @@ impl Ring {
                         .build(),
                 }
             }
-            (Request::Sync { .. }, _) => unreachable!("syncs are not carried by rings"),
+            (IoRequest::Sync { .. }, _) => unreachable!("syncs are not carried by rings"),
         }
     }
 
@@ -251,7 +251,7 @@ impl Ring {
 
     /// Takes the unsubmitted requests back from a broken ring. Returns none while a thread is in
     /// the kernel, which might still submit them: that thread calls this when it leaves the kernel.
-    pub(super) fn take_back(&self) -> Vec<Flight> {
+    pub(super) fn take_back(&self) -> Vec<RingRequest> {
         let mut state = self.state.lock();
         if self.inside.load(Ordering::SeqCst) > 0 {
             return Vec::new();
@@ -310,9 +310,9 @@ impl Ring {
     }
 
     /// Acquires the right to reap completions, unless another thread holds it.
-    pub(super) fn reaper(&self) -> Option<Reaper<'_>> {
+    pub(super) fn reaper(&self) -> Option<CompletionReaper<'_>> {
         let scratch = self.reaper.try_lock()?;
-        Some(Reaper { ring: self, scratch })
+        Some(CompletionReaper { ring: self, scratch })
     }
 
     /// Returns whether a thread holds the right to reap completions.
@@ -350,7 +350,7 @@ impl Ring {
     ///
     /// # Panics
     /// If the piece is not in the region.
-    pub(super) fn set_memory(&self, region: &MemoryRegion, piece: Piece) -> io::Result<()> {
+    pub(super) fn set_memory(&self, region: &MemoryRegion, piece: RegisteredPiece) -> io::Result<()> {
         let start = region.start.as_ptr() as usize;
         assert!(piece.start >= start && piece.start + piece.len <= start + region.len);
         let vector = libc::iovec {
@@ -372,7 +372,7 @@ impl Ring {
     ///
     /// # Errors
     /// The kernel's error; sharing needs Linux 6.12.
-    pub(super) fn share_memory(&self, other: &Ring) -> io::Result<()> {
+    pub(super) fn share_memory(&self, other: &IoRing) -> io::Result<()> {
         let pieces = other.state.lock().pieces.clone();
         self.kernel
             .submitter()
@@ -383,7 +383,7 @@ impl Ring {
 }
 
 /// Returns the registered piece that contains a buffer.
-fn piece_of(pieces: &[Piece], start: usize, len: usize) -> Option<u16> {
+fn piece_of(pieces: &[RegisteredPiece], start: usize, len: usize) -> Option<u16> {
     pieces
         .iter()
         .find(|piece| {
@@ -394,11 +394,11 @@ fn piece_of(pieces: &[Piece], start: usize, len: usize) -> Option<u16> {
         .map(|piece| piece.index)
 }
 
-impl Reaper<'_> {
+impl CompletionReaper<'_> {
     /// Reaps completions, refills the queue from the backlog, and appends each completed request
     /// with the kernel's result to `done`. Returns whether requests were queued that an `enter`
     /// must submit.
-    pub(super) fn reap(&mut self, done: &mut Vec<(Flight, i32)>) -> bool {
+    pub(super) fn reap(&mut self, done: &mut Vec<(RingRequest, i32)>) -> bool {
         self.scratch.clear();
         {
             // SAFETY: the completion queue is used only here, and the reaper is locked.
@@ -421,7 +421,7 @@ impl Reaper<'_> {
     }
 }
 
-impl Drop for Ring {
+impl Drop for IoRing {
     /// The pool has waited for all requests. Any left here are due to a kernel failure and are
     /// leaked, because the kernel may still write to their memory.
     fn drop(&mut self) {
@@ -431,7 +431,7 @@ impl Drop for Ring {
     }
 }
 
-impl fmt::Debug for Ring {
+impl fmt::Debug for IoRing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ring")
             .field("descriptor", &self.kernel.as_raw_fd())
@@ -447,12 +447,12 @@ mod tests {
     #[test]
     fn a_buffer_is_in_a_piece_only_if_all_of_it_is() {
         let pieces = [
-            Piece {
+            RegisteredPiece {
                 start: 0x1000,
                 len: 0x1000,
                 index: 0,
             },
-            Piece {
+            RegisteredPiece {
                 start: 0x2000,
                 len: 0x1000,
                 index: 1,

@@ -6,8 +6,8 @@ use crate::copies::{
 };
 use crate::places::Place;
 use alluvium_base::Purpose;
-use alluvium_device::file::Engine;
-use alluvium_device::{Batch, Buffer, Caching, Device, Error, FileOptions, Outcome, Ticket};
+use alluvium_device::file::IoEngine;
+use alluvium_device::{AlignedBuffer, CacheMode, Device, Error, FileOptions, IoBatch, IoOutcome, Ticket};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,19 +15,19 @@ use std::time::{Duration, Instant};
 /// Runs every test of the suite on every place.
 macro_rules! suite {
     ($($test:ident)*) => {
-        suite!(@place memory_direct, Place::memory(Caching::Direct), $($test)*);
-        suite!(@place memory_buffered, Place::memory(Caching::Buffered), $($test)*);
-        suite!(@place simulated_direct, Place::simulated(Caching::Direct), $($test)*);
-        suite!(@place simulated_buffered, Place::simulated(Caching::Buffered), $($test)*);
-        suite!(@place shuffled_direct, Place::shuffled(Caching::Direct), $($test)*);
-        suite!(@place shuffled_buffered, Place::shuffled(Caching::Buffered), $($test)*);
-        suite!(@place throttled, Place::throttled(Caching::Direct), $($test)*);
-        suite!(@place uring_direct, Place::files(Engine::Auto, Caching::Direct), $($test)*);
-        suite!(@place uring_buffered, Place::files(Engine::Auto, Caching::Buffered), $($test)*);
-        suite!(@place threads_direct, Place::files(Engine::Threads, Caching::Direct), $($test)*);
-        suite!(@place threads_buffered, Place::files(Engine::Threads, Caching::Buffered), $($test)*);
-        suite!(@place tmpfs_uring, Place::tmpfs(Engine::Auto, Caching::Direct), $($test)*);
-        suite!(@place tmpfs_threads, Place::tmpfs(Engine::Threads, Caching::Direct), $($test)*);
+        suite!(@place memory_direct, Place::memory(CacheMode::Direct), $($test)*);
+        suite!(@place memory_buffered, Place::memory(CacheMode::Buffered), $($test)*);
+        suite!(@place simulated_direct, Place::simulated(CacheMode::Direct), $($test)*);
+        suite!(@place simulated_buffered, Place::simulated(CacheMode::Buffered), $($test)*);
+        suite!(@place shuffled_direct, Place::shuffled(CacheMode::Direct), $($test)*);
+        suite!(@place shuffled_buffered, Place::shuffled(CacheMode::Buffered), $($test)*);
+        suite!(@place throttled, Place::throttled(CacheMode::Direct), $($test)*);
+        suite!(@place uring_direct, Place::files(IoEngine::Auto, CacheMode::Direct), $($test)*);
+        suite!(@place uring_buffered, Place::files(IoEngine::Auto, CacheMode::Buffered), $($test)*);
+        suite!(@place threads_direct, Place::files(IoEngine::Threads, CacheMode::Direct), $($test)*);
+        suite!(@place threads_buffered, Place::files(IoEngine::Threads, CacheMode::Buffered), $($test)*);
+        suite!(@place tmpfs_uring, Place::tmpfs(IoEngine::Auto, CacheMode::Direct), $($test)*);
+        suite!(@place tmpfs_threads, Place::tmpfs(IoEngine::Threads, CacheMode::Direct), $($test)*);
     };
     (@place $place:ident, $make:expr, $($test:ident)*) => {
         mod $place {
@@ -71,7 +71,7 @@ suite! {
 }
 
 // Overlays support neither counting of operations that reach no device, nor mapping.
-suite!(@place overlay_direct, Place::overlay(Caching::Direct),
+suite!(@place overlay_direct, Place::overlay(CacheMode::Direct),
     what_is_written_is_read outcomes_come_in_the_order_of_their_requests
     an_empty_batch_is_complete_at_once a_grown_file_reads_as_zeros
     what_was_cut_off_reads_as_zeros_when_it_is_grown_back growing_to_less_does_nothing
@@ -93,7 +93,7 @@ pub(crate) const OTHER: Purpose = Purpose::Other;
 pub(crate) fn filled(place: &Place, name: &str, blocks: u64) -> Arc<dyn Device> {
     let file = place.directory.create(name, place.options).unwrap();
     file.grow(blocks * 512).unwrap();
-    let mut batch = Batch::new();
+    let mut batch = IoBatch::new();
     for number in 0..blocks {
         batch.write(number * 512, block(number), OTHER);
     }
@@ -102,8 +102,8 @@ pub(crate) fn filled(place: &Place, name: &str, blocks: u64) -> Arc<dyn Device> 
 }
 
 /// A block whose bytes identify its number.
-pub(crate) fn block(number: u64) -> Buffer {
-    let mut buffer = Buffer::zeroed(512);
+pub(crate) fn block(number: u64) -> AlignedBuffer {
+    let mut buffer = AlignedBuffer::zeroed(512);
     for (at, byte) in buffer.iter_mut().enumerate() {
         *byte = pattern(number, at);
     }
@@ -120,15 +120,15 @@ pub(crate) fn assert_block(number: u64, bytes: &[u8]) {
     }
 }
 
-fn reads(numbers: impl IntoIterator<Item = u64>) -> Batch {
-    let mut batch = Batch::new();
+fn reads(numbers: impl IntoIterator<Item = u64>) -> IoBatch {
+    let mut batch = IoBatch::new();
     for number in numbers {
-        batch.read(number * 512, Buffer::zeroed(512), OTHER);
+        batch.read(number * 512, AlignedBuffer::zeroed(512), OTHER);
     }
     batch
 }
 
-fn finish(file: &Arc<dyn Device>, ticket: Ticket) -> Vec<Outcome> {
+fn finish(file: &Arc<dyn Device>, ticket: Ticket) -> Vec<IoOutcome> {
     file.wait(&ticket);
     ticket.take()
 }
@@ -158,10 +158,10 @@ fn outcomes_come_in_the_order_of_their_requests(place: &Place) {
 
 fn an_empty_batch_is_complete_at_once(place: &Place) {
     let file = filled(place, "f", 1);
-    let ticket = file.submit(Batch::new());
+    let ticket = file.submit(IoBatch::new());
     assert!(ticket.is_complete() && file.poll(&ticket));
     assert!(finish(&file, ticket).is_empty());
-    assert!(file.run(Batch::new()).unwrap().is_empty());
+    assert!(file.run(IoBatch::new()).unwrap().is_empty());
 }
 
 fn a_grown_file_reads_as_zeros(place: &Place) {
@@ -202,11 +202,11 @@ fn growing_to_less_does_nothing(place: &Place) {
 
 fn a_request_past_the_end_fails_alone_and_gives_its_buffer_back(place: &Place) {
     let file = filled(place, "f", 8);
-    let mut batch = Batch::new();
-    batch.read(7 * 512, Buffer::zeroed(512), OTHER);
-    batch.read(8 * 512, Buffer::zeroed(512), OTHER);
-    batch.write(7 * 512, Buffer::zeroed(1024), OTHER);
-    batch.read(u64::MAX / 512 * 512, Buffer::zeroed(512), OTHER);
+    let mut batch = IoBatch::new();
+    batch.read(7 * 512, AlignedBuffer::zeroed(512), OTHER);
+    batch.read(8 * 512, AlignedBuffer::zeroed(512), OTHER);
+    batch.write(7 * 512, AlignedBuffer::zeroed(1024), OTHER);
+    batch.read(u64::MAX / 512 * 512, AlignedBuffer::zeroed(512), OTHER);
     batch.write(6 * 512, block(99), OTHER);
     let ticket = file.submit(batch);
     let outcomes = finish(&file, ticket);
@@ -233,10 +233,10 @@ fn a_file_for_reading_only_refuses_every_change(place: &Place) {
     refused(file.truncate(0));
     refused(file.punch_hole(0..4096));
     refused(file.map(0..4096).map(|_| ()));
-    let mut batch = Batch::new();
+    let mut batch = IoBatch::new();
     batch
         .write(0, block(3), OTHER)
-        .read(512, Buffer::zeroed(512), OTHER);
+        .read(512, AlignedBuffer::zeroed(512), OTHER);
     let ticket = file.submit(batch);
     let mut outcomes = finish(&file, ticket).into_iter();
     refused(outcomes.next().unwrap().result);
@@ -277,7 +277,7 @@ fn an_allocated_range_keeps_what_it_holds(place: &Place) {
 }
 
 fn a_misaligned_direct_request_panics(place: &Place) {
-    if place.options.caching == Caching::Buffered {
+    if place.options.caching == CacheMode::Buffered {
         // Buffered files have no alignment requirement.
         let file = filled(place, "f", 2);
         let read = file.read_at(100, 512, OTHER).unwrap();
@@ -286,9 +286,9 @@ fn a_misaligned_direct_request_panics(place: &Place) {
     }
     let file = filled(place, "f", 8);
     let misaligned = |offset| {
-        let mut batch = Batch::new();
-        batch.read(0, Buffer::zeroed(512), OTHER);
-        batch.read(offset, Buffer::zeroed(512), OTHER);
+        let mut batch = IoBatch::new();
+        batch.read(0, AlignedBuffer::zeroed(512), OTHER);
+        batch.read(offset, AlignedBuffer::zeroed(512), OTHER);
         file.run(batch)
     };
     for offset in [1, 511, 513] {
@@ -303,7 +303,7 @@ fn a_misaligned_direct_request_panics(place: &Place) {
 fn a_dropped_ticket_leaves_its_writes_on_their_way(place: &Place) {
     let file = filled(place, "f", 64);
     for round in 0..8 {
-        let mut batch = Batch::new();
+        let mut batch = IoBatch::new();
         for number in 0..64 {
             batch.write(number * 512, block(number + 64 + round), OTHER);
         }
@@ -401,7 +401,7 @@ fn threads_do_not_see_each_others_requests(place: &Place) {
                 let mut random = fastrand::Rng::with_seed(thread);
                 let mine = thread * 32..thread * 32 + 32;
                 for round in 0..30u64 {
-                    let mut batch = Batch::new();
+                    let mut batch = IoBatch::new();
                     for number in mine.clone() {
                         batch.write(number * 512, block(number + round), OTHER);
                     }
@@ -424,14 +424,15 @@ fn threads_do_not_see_each_others_requests(place: &Place) {
 fn every_request_is_counted_once_under_its_purpose(place: &Place) {
     let file = filled(place, "f", 64);
     let before = place.directory.counters().snapshot();
-    let mut batch = Batch::new();
-    batch.read(0, Buffer::zeroed(1024), Purpose::Lookup);
-    batch.read(512, Buffer::zeroed(512), Purpose::Scan);
-    batch.write(1024, Buffer::zeroed(2048), Purpose::Compact);
+    let mut batch = IoBatch::new();
+    batch.read(0, AlignedBuffer::zeroed(1024), Purpose::Lookup);
+    batch.read(512, AlignedBuffer::zeroed(512), Purpose::Scan);
+    batch.write(1024, AlignedBuffer::zeroed(2048), Purpose::Compact);
     batch.sync(Purpose::Log);
     file.run(batch).unwrap();
     file.read_at(0, 4096, Purpose::Lookup).unwrap();
-    file.write_at(0, Buffer::zeroed(512), Purpose::Trunk).unwrap();
+    file.write_at(0, AlignedBuffer::zeroed(512), Purpose::Trunk)
+        .unwrap();
     file.sync(Purpose::Log).unwrap();
     place.directory.sync().unwrap();
     let counted = place.directory.counters().snapshot().since(&before);
@@ -449,7 +450,7 @@ fn every_request_is_counted_once_under_its_purpose(place: &Place) {
 fn refused_requests_give_their_buffers_back(place: &Place) {
     filled(place, "f", 1);
     let file = place.directory.open("f", place.options.read_only()).unwrap();
-    let mut batch = Batch::new();
+    let mut batch = IoBatch::new();
     batch.write(0, block(77), OTHER);
     let ticket = file.submit(batch);
     let outcome = finish(&file, ticket).remove(0);

@@ -3,7 +3,7 @@
 
 use crate::contract::{OTHER, assert_block, block, filled};
 use crate::places::Place;
-use alluvium_device::{Batch, Buffer, Caching, Directory, Error, OverlayDirectory};
+use alluvium_device::{AlignedBuffer, CacheMode, Directory, Error, IoBatch, OverlayDirectory};
 use std::sync::Arc;
 
 pub(crate) fn a_lock_is_exclusive_until_it_is_dropped(place: &Place) {
@@ -36,7 +36,7 @@ pub(crate) fn a_shared_lock_is_shared_and_keeps_out_whoever_wants_it_alone(place
 
 pub(crate) fn a_range_is_copied_from_a_file_of_any_directory(place: &Place) {
     const BLOCKS: u64 = (9 << 20) / 512 + 3;
-    let elsewhere = Place::memory(Caching::Direct);
+    let elsewhere = Place::memory(CacheMode::Direct);
     for source in [filled(place, "from", BLOCKS), filled(&elsewhere, "from", BLOCKS)] {
         let name = format!("to {source:p}");
         let target = place.directory.create(&name, place.options).unwrap();
@@ -59,18 +59,18 @@ pub(crate) fn a_range_is_copied_from_a_file_of_any_directory(place: &Place) {
 pub(crate) fn large_transfers_arrive_whole(place: &Place) {
     let file = place.directory.create("f", place.options).unwrap();
     file.grow(32 << 20).unwrap();
-    let mut batch = Batch::new();
+    let mut batch = IoBatch::new();
     for number in 0..8u64 {
-        let mut buffer = Buffer::zeroed(4 << 20);
+        let mut buffer = AlignedBuffer::zeroed(4 << 20);
         for (at, bytes) in buffer.chunks_mut(512).enumerate() {
             bytes.fill((number as u8) << 5 | (at as u8 & 31));
         }
         batch.write(number * (4 << 20), buffer, OTHER);
     }
     file.run(batch).unwrap();
-    let mut batch = Batch::new();
+    let mut batch = IoBatch::new();
     for number in 0..8u64 {
-        batch.read(number * (4 << 20), Buffer::zeroed(4 << 20), OTHER);
+        batch.read(number * (4 << 20), AlignedBuffer::zeroed(4 << 20), OTHER);
     }
     for (number, buffer) in file.run(batch).unwrap().iter().enumerate() {
         for (at, bytes) in buffer.chunks(512).enumerate() {
@@ -85,7 +85,7 @@ pub(crate) fn large_transfers_arrive_whole(place: &Place) {
 
 #[test]
 fn what_lies_over_another_directory_never_changes_it() {
-    let below = Place::memory(Caching::Direct);
+    let below = Place::memory(CacheMode::Direct);
     filled(&below, "kept", 64);
     filled(&below, "removed", 1);
     let before = below.directory.counters().snapshot().total().writes;

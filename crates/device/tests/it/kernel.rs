@@ -3,8 +3,8 @@
 use crate::places::open;
 use crate::refusals::{assert_poisoned, temporary};
 use alluvium_base::Purpose;
-use alluvium_device::file::{Engine, FileDirectory};
-use alluvium_device::{Buffer, Directory, Error, FileOptions};
+use alluvium_device::file::{FileDirectory, IoEngine};
+use alluvium_device::{AlignedBuffer, Directory, Error, FileOptions};
 use std::path::Path;
 use std::process::Command;
 
@@ -13,7 +13,7 @@ const OTHER: Purpose = Purpose::Other;
 #[test]
 fn a_store_that_the_kernel_cannot_carry_out_is_an_error_and_no_death() {
     let place = temporary();
-    let directory = open(place.path(), Engine::Auto);
+    let directory = open(place.path(), IoEngine::Auto);
     let file = directory.create("log", FileOptions::BUFFERED).unwrap();
     file.grow(64 << 10).unwrap();
     let mapping = match file.map(0..64 << 10) {
@@ -36,7 +36,7 @@ fn a_store_that_the_kernel_cannot_carry_out_is_an_error_and_no_death() {
     let failed = mapping.sync(0..4096, OTHER).unwrap_err();
     assert!(matches!(failed, Error::Io { .. }), "{failed}");
     assert_poisoned(file.sync(OTHER));
-    assert_poisoned(file.write_at(0, Buffer::zeroed(512), OTHER).map(|_| ()));
+    assert_poisoned(file.write_at(0, AlignedBuffer::zeroed(512), OTHER).map(|_| ()));
     // Another mapping, which replaces the first, is intact.
     drop(mapping);
     let other = directory.create("other", FileOptions::BUFFERED).unwrap();

@@ -1,10 +1,10 @@
 //! The directories that the suite runs on, and file systems made for one test.
 
-use alluvium_base::cost::{Access, CostClock, CostFault};
-use alluvium_device::file::{Engine, FileDirectory, Options};
+use alluvium_base::cost::{CostClock, CostFault, DeviceAccess};
+use alluvium_device::file::{FileDirectory, FileDirectoryOptions, IoEngine};
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::simulated::{Completion, SimDirectory, SimOptions};
-use alluvium_device::{Caching, Directory, FileOptions, OverlayDirectory, ThrottledDirectory};
+use alluvium_device::simulated::{CompletionOrder, SimDirectory, SimOptions};
+use alluvium_device::{CacheMode, Directory, FileOptions, OverlayDirectory, ThrottledDirectory};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -18,28 +18,28 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    pub(crate) fn memory(caching: Caching) -> Place {
+    pub(crate) fn memory(caching: CacheMode) -> Place {
         Place::new(Arc::new(MemoryDirectory::new()), caching, None)
     }
 
-    pub(crate) fn simulated(caching: Caching) -> Place {
+    pub(crate) fn simulated(caching: CacheMode) -> Place {
         Place::new(Arc::new(SimDirectory::new(0xa11u64)), caching, None)
     }
 
     /// Requests complete when a thread waits, in an order drawn from the seed.
-    pub(crate) fn shuffled(caching: Caching) -> Place {
+    pub(crate) fn shuffled(caching: CacheMode) -> Place {
         let options = SimOptions {
-            completion: Completion::Shuffled,
+            completion: CompletionOrder::Shuffled,
             ..SimOptions::new(0xa11)
         };
         Place::new(Arc::new(SimDirectory::with(options)), caching, None)
     }
 
     /// Memory with a clock that charges a microsecond for each request.
-    pub(crate) fn throttled(caching: Caching) -> Place {
+    pub(crate) fn throttled(caching: CacheMode) -> Place {
         struct Microsecond(u64);
         impl CostClock for Microsecond {
-            fn charge(&mut self, now_ns: u64, _access: &Access) -> Result<u64, CostFault> {
+            fn charge(&mut self, now_ns: u64, _access: &DeviceAccess) -> Result<u64, CostFault> {
                 self.0 = self.0.max(now_ns) + 1000;
                 Ok(self.0)
             }
@@ -50,31 +50,31 @@ impl Place {
     }
 
     /// An overlay over an empty directory, so that all files stay in the overlay.
-    pub(crate) fn overlay(caching: Caching) -> Place {
+    pub(crate) fn overlay(caching: CacheMode) -> Place {
         let below = Arc::new(MemoryDirectory::new());
         Place::new(Arc::new(OverlayDirectory::new(below).unwrap()), caching, None)
     }
 
-    pub(crate) fn files(engine: Engine, caching: Caching) -> Place {
+    pub(crate) fn files(engine: IoEngine, caching: CacheMode) -> Place {
         Place::files_in(Path::new(env!("CARGO_TARGET_TMPDIR")), engine, caching)
     }
 
     /// On tmpfs, which has no device: depending on the kernel version, direct requests use the page
     /// cache or are refused.
-    pub(crate) fn tmpfs(engine: Engine, caching: Caching) -> Place {
+    pub(crate) fn tmpfs(engine: IoEngine, caching: CacheMode) -> Place {
         Place::files_in(Path::new("/dev/shm"), engine, caching)
     }
 
-    fn files_in(above: &Path, engine: Engine, caching: Caching) -> Place {
+    fn files_in(above: &Path, engine: IoEngine, caching: CacheMode) -> Place {
         let keeper = tempfile::tempdir_in(above).expect("a temporary directory");
         let directory = open(keeper.path(), engine);
         Place::new(directory, caching, Some(keeper))
     }
 
-    fn new(directory: Arc<dyn Directory>, caching: Caching, keeper: Option<TempDir>) -> Place {
+    fn new(directory: Arc<dyn Directory>, caching: CacheMode, keeper: Option<TempDir>) -> Place {
         let options = match caching {
-            Caching::Direct => FileOptions::DIRECT,
-            Caching::Buffered => FileOptions::BUFFERED,
+            CacheMode::Direct => FileOptions::DIRECT,
+            CacheMode::Buffered => FileOptions::BUFFERED,
         };
         Place {
             directory,
@@ -85,10 +85,10 @@ impl Place {
 }
 
 /// Opens a directory of real files with this engine.
-pub(crate) fn open(path: &Path, engine: Engine) -> Arc<FileDirectory> {
-    let options = Options {
+pub(crate) fn open(path: &Path, engine: IoEngine) -> Arc<FileDirectory> {
+    let options = FileDirectoryOptions {
         engine,
-        ..Options::default()
+        ..FileDirectoryOptions::default()
     };
     Arc::new(FileDirectory::open_with(path, options).expect("the directory opens"))
 }

@@ -4,8 +4,8 @@
 
 use crate::places::{Mounted, open};
 use alluvium_base::Purpose;
-use alluvium_device::file::{Engine, FileDirectory, Options};
-use alluvium_device::{Batch, Buffer, Device, Directory, Error, FileOptions};
+use alluvium_device::file::{FileDirectory, FileDirectoryOptions, IoEngine};
+use alluvium_device::{AlignedBuffer, Device, Directory, Error, FileOptions, IoBatch};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 const OTHER: Purpose = Purpose::Other;
-const ENGINES: [Engine; 2] = [Engine::Auto, Engine::Threads];
+const ENGINES: [IoEngine; 2] = [IoEngine::Auto, IoEngine::Threads];
 const KINDS: [FileOptions; 2] = [FileOptions::DIRECT, FileOptions::BUFFERED];
 
 pub(crate) fn temporary() -> tempfile::TempDir {
@@ -48,7 +48,7 @@ fn a_full_disk_is_an_error_that_changes_nothing() {
     let Some(mounted) = Mounted::nodev("tmpfs", "size=1m") else {
         return;
     };
-    let directory = open(mounted.path(), Engine::Auto);
+    let directory = open(mounted.path(), IoEngine::Auto);
     grow_until_full(&directory);
 }
 
@@ -58,14 +58,14 @@ fn a_full_disk_is_an_error_that_changes_nothing_on_ext4() {
     let Some(mounted) = Mounted::ext4(&images.path().join("image"), 16, 512) else {
         return;
     };
-    let directory = open(mounted.path(), Engine::Auto);
+    let directory = open(mounted.path(), IoEngine::Auto);
     grow_until_full(&directory);
     // A direct write into a hole, when there is no space for it.
     let holes = directory.create("holes", FileOptions::DIRECT).unwrap();
     holes.grow(1 << 20).unwrap();
     holes.punch_hole(0..1 << 20).unwrap();
     fill(mounted.path());
-    match holes.write_at(0, Buffer::zeroed(1 << 20), OTHER) {
+    match holes.write_at(0, AlignedBuffer::zeroed(1 << 20), OTHER) {
         Err(error) => assert!(error.is_disk_full(), "{error}"),
         Ok(_) => panic!("a write without space succeeded"),
     }
@@ -73,7 +73,7 @@ fn a_full_disk_is_an_error_that_changes_nothing_on_ext4() {
     assert_eq!(holes.len(), 1 << 20);
     std::fs::remove_file(mounted.path().join("filler")).unwrap();
     holes.allocate(0..1 << 20).unwrap();
-    holes.write_at(0, Buffer::zeroed(1 << 20), OTHER).unwrap();
+    holes.write_at(0, AlignedBuffer::zeroed(1 << 20), OTHER).unwrap();
     holes.sync(OTHER).unwrap();
 }
 
@@ -81,7 +81,7 @@ fn grow_until_full(directory: &Arc<FileDirectory>) {
     for options in KINDS {
         let file = directory.create("f", options).unwrap();
         file.grow(256 << 10).unwrap();
-        file.write_at(0, Buffer::padded(b"kept"), OTHER).unwrap();
+        file.write_at(0, AlignedBuffer::padded(b"kept"), OTHER).unwrap();
         let before = directory.space().unwrap();
         let error = file.grow(64 << 20).unwrap_err();
         assert!(error.is_disk_full(), "{error}");
@@ -131,13 +131,14 @@ struct BrokenDisk {
 }
 
 impl BrokenDisk {
-    fn new(engine: Engine) -> Option<BrokenDisk> {
+    fn new(engine: IoEngine) -> Option<BrokenDisk> {
         let below = Mounted::nodev("tmpfs", "size=24m")?;
         let mounted = Mounted::ext4(&below.path().join("image"), 64, 512)?;
         let directory = open(mounted.path(), engine);
         let file = directory.create("log", FileOptions::BUFFERED).unwrap();
         file.grow(8 << 20).unwrap();
-        file.write_at(0, Buffer::padded(b"durable"), OTHER).unwrap();
+        file.write_at(0, AlignedBuffer::padded(b"durable"), OTHER)
+            .unwrap();
         file.sync(OTHER).unwrap();
         directory.sync().unwrap();
         Some(BrokenDisk {
@@ -168,7 +169,7 @@ fn a_failed_sync_poisons_the_file_for_every_handle() {
         let mapping = disk.file.map(0..4096).unwrap();
         disk.breaks();
         for at in 0..64 {
-            let buffer = Buffer::zeroed(64 << 10);
+            let buffer = AlignedBuffer::zeroed(64 << 10);
             disk.file
                 .write_at((1 << 20) + at * (64 << 10), buffer, OTHER)
                 .unwrap();
@@ -177,14 +178,14 @@ fn a_failed_sync_poisons_the_file_for_every_handle() {
         assert!(matches!(failed, Error::Io { .. }), "{failed}");
         for file in [&disk.file, &other_handle] {
             assert_poisoned(file.sync(OTHER));
-            assert_poisoned(file.write_at(0, Buffer::zeroed(512), OTHER).map(|_| ()));
+            assert_poisoned(file.write_at(0, AlignedBuffer::zeroed(512), OTHER).map(|_| ()));
             assert_poisoned(file.grow(16 << 20));
             assert_poisoned(file.allocate(0..4096));
             assert_poisoned(file.map(0..4096).map(|_| ()));
             assert_eq!(&file.read_at(0, 512, OTHER).unwrap()[..7], b"durable");
-            let mut batch = Batch::new();
-            batch.write(0, Buffer::zeroed(512), OTHER);
-            batch.read(0, Buffer::zeroed(512), OTHER);
+            let mut batch = IoBatch::new();
+            batch.write(0, AlignedBuffer::zeroed(512), OTHER);
+            batch.read(0, AlignedBuffer::zeroed(512), OTHER);
             batch.sync(OTHER);
             let ticket = file.submit(batch);
             file.wait(&ticket);
@@ -205,14 +206,14 @@ fn a_failed_sync_in_a_batch_poisons_the_file() {
         };
         disk.breaks();
         for at in 0..64 {
-            let buffer = Buffer::zeroed(64 << 10);
+            let buffer = AlignedBuffer::zeroed(64 << 10);
             disk.file
                 .write_at((1 << 20) + at * (64 << 10), buffer, OTHER)
                 .unwrap();
         }
         let tickets: Vec<_> = (0..4)
             .map(|_| {
-                let mut batch = Batch::new();
+                let mut batch = IoBatch::new();
                 batch.sync(OTHER);
                 disk.file.submit(batch)
             })
@@ -231,7 +232,7 @@ fn a_failed_sync_in_a_batch_poisons_the_file() {
 
 #[test]
 fn a_failed_sync_of_a_mapping_poisons_the_file() {
-    let Some(disk) = BrokenDisk::new(Engine::Auto) else {
+    let Some(disk) = BrokenDisk::new(IoEngine::Auto) else {
         return;
     };
     let mapping = disk.file.map(1 << 20..5 << 20).unwrap();
@@ -243,7 +244,11 @@ fn a_failed_sync_of_a_mapping_poisons_the_file() {
     assert!(matches!(failed, Error::Io { .. }), "{failed}");
     assert_poisoned(mapping.sync(0..4096, OTHER));
     assert_poisoned(disk.file.sync(OTHER));
-    assert_poisoned(disk.file.write_at(0, Buffer::zeroed(512), OTHER).map(|_| ()));
+    assert_poisoned(
+        disk.file
+            .write_at(0, AlignedBuffer::zeroed(512), OTHER)
+            .map(|_| ()),
+    );
 }
 
 #[test]
@@ -264,9 +269,9 @@ fn a_file_system_that_refuses_direct_io_is_noted_and_used() {
         file.grow(3 << 20).unwrap();
         assert_eq!(file.len(), 3 << 20);
         file.allocate(0..1 << 20).unwrap();
-        let mut batch = Batch::new();
+        let mut batch = IoBatch::new();
         for at in 0..64u64 {
-            batch.write(at * 4096, Buffer::padded(&[at as u8 + 1; 4096]), OTHER);
+            batch.write(at * 4096, AlignedBuffer::padded(&[at as u8 + 1; 4096]), OTHER);
         }
         file.run(batch).unwrap();
         let before = directory.counters().snapshot().total().punched_bytes;
@@ -296,18 +301,19 @@ fn a_device_with_larger_blocks_takes_small_requests_through_the_page_cache() {
         file.grow(1 << 20).unwrap();
         let notes = directory.notes();
         assert!(notes.iter().any(|note| note.contains("4096 bytes")), "{notes:?}");
-        let mut batch = Batch::new();
+        let mut batch = IoBatch::new();
         for at in 0..32u64 {
-            batch.write(at * 4096, Buffer::padded(&[at as u8 + 1; 4096]), OTHER);
+            batch.write(at * 4096, AlignedBuffer::padded(&[at as u8 + 1; 4096]), OTHER);
         }
         file.run(batch).unwrap();
-        file.write_at(512, Buffer::padded(&[99; 512]), OTHER).unwrap();
+        file.write_at(512, AlignedBuffer::padded(&[99; 512]), OTHER)
+            .unwrap();
         let page = file.read_at(0, 4096, OTHER).unwrap();
         assert_eq!((page[0], page[512], page[1024]), (1, 99, 1));
-        let mut batch = Batch::new();
-        batch.read(512, Buffer::zeroed(512), OTHER);
-        batch.read(4096, Buffer::zeroed(4096), OTHER);
-        batch.read(1024, Buffer::zeroed(8192), OTHER);
+        let mut batch = IoBatch::new();
+        batch.read(512, AlignedBuffer::zeroed(512), OTHER);
+        batch.read(4096, AlignedBuffer::zeroed(4096), OTHER);
+        batch.read(1024, AlignedBuffer::zeroed(8192), OTHER);
         let buffers = file.run(batch).unwrap();
         assert_eq!((buffers[0][0], buffers[1][0], buffers[2][8191]), (99, 2, 3));
         file.sync(OTHER).unwrap();
@@ -323,17 +329,18 @@ fn a_file_truncated_under_an_open_handle_is_past_its_end() {
             let directory = open(place.path(), engine);
             let file = directory.create("f", options).unwrap();
             file.grow(1 << 20).unwrap();
-            file.write_at(0, Buffer::padded(&[5; 8192]), OTHER).unwrap();
+            file.write_at(0, AlignedBuffer::padded(&[5; 8192]), OTHER)
+                .unwrap();
             for end in [4096, 4096 + 100, 4096 + 512] {
                 let outside = std::fs::File::options()
                     .write(true)
                     .open(place.path().join("f"))
                     .unwrap();
                 outside.set_len(end).unwrap();
-                let mut batch = Batch::new();
-                batch.read(0, Buffer::zeroed(4096), OTHER);
-                batch.read(0, Buffer::zeroed(8192), OTHER);
-                batch.read(512 << 10, Buffer::zeroed(4096), OTHER);
+                let mut batch = IoBatch::new();
+                batch.read(0, AlignedBuffer::zeroed(4096), OTHER);
+                batch.read(0, AlignedBuffer::zeroed(8192), OTHER);
+                batch.read(512 << 10, AlignedBuffer::zeroed(4096), OTHER);
                 let ticket = file.submit(batch);
                 file.wait(&ticket);
                 let outcomes = ticket.take();
@@ -374,7 +381,7 @@ fn a_directory_is_made_with_those_above_it_and_opened_again() {
 #[test]
 fn only_regular_files_directly_inside_are_files() {
     let place = temporary();
-    let directory = open(place.path(), Engine::Auto);
+    let directory = open(place.path(), IoEngine::Auto);
     std::fs::create_dir(place.path().join("folder")).unwrap();
     std::fs::write(place.path().join("outside"), b"").unwrap();
     std::os::unix::fs::symlink("/etc/passwd", place.path().join("link")).unwrap();
@@ -406,7 +413,7 @@ fn a_file_system_for_reading_only_says_so() {
     let Some(mounted) = Mounted::nodev("tmpfs", "size=1m") else {
         return;
     };
-    let directory = open(mounted.path(), Engine::Auto);
+    let directory = open(mounted.path(), IoEngine::Auto);
     directory
         .create("f", FileOptions::BUFFERED)
         .unwrap()
@@ -426,7 +433,7 @@ fn a_file_system_for_reading_only_says_so() {
 #[test]
 fn a_file_without_permission_says_so() {
     let place = temporary();
-    let directory = open(place.path(), Engine::Auto);
+    let directory = open(place.path(), IoEngine::Auto);
     directory
         .create("f", FileOptions::BUFFERED)
         .unwrap()
@@ -462,7 +469,7 @@ fn a_file_without_permission_says_so() {
 #[test]
 fn a_lock_held_by_another_process_names_it_and_ends_with_it() {
     let place = temporary();
-    let directory = open(place.path(), Engine::Auto);
+    let directory = open(place.path(), IoEngine::Auto);
     let script = "exec 9>LOCK && flock 9 && printf %s $$ >&9 && echo ready && exec sleep 100";
     let mut child = Command::new("sh")
         .args(["-c", script])
@@ -515,7 +522,7 @@ fn a_kernel_that_refuses_io_uring_gets_threads_and_a_note() {
             return false;
         }
         let directory = FileDirectory::open(&path).unwrap();
-        assert_eq!(directory.engine(), Engine::Threads);
+        assert_eq!(directory.engine(), IoEngine::Threads);
         let notes = directory.notes();
         assert!(
             notes.iter().any(|note| note.contains("refuses io_uring")),
@@ -523,14 +530,14 @@ fn a_kernel_that_refuses_io_uring_gets_threads_and_a_note() {
         );
         let file = directory.create("f", FileOptions::DIRECT).unwrap();
         file.grow(1 << 20).unwrap();
-        let mut batch = Batch::new();
+        let mut batch = IoBatch::new();
         for at in 0..256 {
-            batch.read(at * 4096, Buffer::zeroed(4096), OTHER);
+            batch.read(at * 4096, AlignedBuffer::zeroed(4096), OTHER);
         }
         assert_eq!(file.run(batch).unwrap().len(), 256);
-        let options = Options {
-            engine: Engine::Uring,
-            ..Options::default()
+        let options = FileDirectoryOptions {
+            engine: IoEngine::Uring,
+            ..FileDirectoryOptions::default()
         };
         let error = FileDirectory::open_with(&path, options).unwrap_err();
         assert!(matches!(error, Error::Unsupported { .. }), "{error}");

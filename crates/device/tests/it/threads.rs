@@ -3,8 +3,8 @@
 
 use crate::places::open;
 use alluvium_base::Purpose;
-use alluvium_device::file::Engine;
-use alluvium_device::{Batch, Buffer, Device, Directory, FileOptions, MemoryRegion, Ticket};
+use alluvium_device::file::IoEngine;
+use alluvium_device::{AlignedBuffer, Device, Directory, FileOptions, IoBatch, MemoryRegion, Ticket};
 use std::ptr::NonNull;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
@@ -20,9 +20,9 @@ fn temporary() -> tempfile::TempDir {
 fn numbered(directory: &dyn Directory, name: &str, options: FileOptions) -> Arc<dyn Device> {
     let file = directory.create(name, options).unwrap();
     file.grow(PAGES * 4096).unwrap();
-    let mut batch = Batch::new();
+    let mut batch = IoBatch::new();
     for page in 0..PAGES {
-        let mut buffer = Buffer::zeroed(4096);
+        let mut buffer = AlignedBuffer::zeroed(4096);
         buffer[..8].copy_from_slice(&page.to_le_bytes());
         batch.write(page * 4096, buffer, OTHER);
     }
@@ -34,10 +34,10 @@ fn number(buffer: &[u8]) -> u64 {
     u64::from_le_bytes(buffer[..8].try_into().unwrap())
 }
 
-fn reads(pages: &[u64]) -> Batch {
-    let mut batch = Batch::new();
+fn reads(pages: &[u64]) -> IoBatch {
+    let mut batch = IoBatch::new();
     for page in pages {
-        batch.read(page * 4096, Buffer::zeroed(4096), OTHER);
+        batch.read(page * 4096, AlignedBuffer::zeroed(4096), OTHER);
     }
     batch
 }
@@ -51,7 +51,7 @@ fn check(ticket: Ticket, pages: &[u64]) {
 #[test]
 fn more_threads_than_rings_wait_for_their_own_and_for_each_others_tickets() {
     let place = temporary();
-    let directory = open(place.path(), Engine::Auto);
+    let directory = open(place.path(), IoEngine::Auto);
     let file = numbered(&*directory, "f", FileOptions::DIRECT);
     let (hand_over, taken) = channel::<(Ticket, Vec<u64>)>();
     std::thread::scope(|scope| {
@@ -100,7 +100,7 @@ fn more_threads_than_rings_wait_for_their_own_and_for_each_others_tickets() {
 
 #[test]
 fn a_thread_may_end_with_its_requests_in_flight() {
-    for engine in [Engine::Auto, Engine::Threads] {
+    for engine in [IoEngine::Auto, IoEngine::Threads] {
         for options in [FileOptions::DIRECT, FileOptions::BUFFERED] {
             let place = temporary();
             let directory = open(place.path(), engine);
@@ -114,7 +114,7 @@ fn a_thread_may_end_with_its_requests_in_flight() {
                     batch.sync(OTHER);
                     // Kernel threads carry out long buffered writes. They end with the thread that
                     // submitted the writes.
-                    batch.write(PAGES / 2 * 4096, Buffer::zeroed(1 << 20), OTHER);
+                    batch.write(PAGES / 2 * 4096, AlignedBuffer::zeroed(1 << 20), OTHER);
                     submitted.submit(batch)
                 })
                 .join()
@@ -128,15 +128,15 @@ fn a_thread_may_end_with_its_requests_in_flight() {
 
 #[test]
 fn dropping_everything_waits_for_what_is_in_flight() {
-    for engine in [Engine::Auto, Engine::Threads] {
+    for engine in [IoEngine::Auto, IoEngine::Threads] {
         let place = temporary();
         {
             let directory = open(place.path(), engine);
             let file = directory.create("f", FileOptions::DIRECT).unwrap();
             file.grow(2048 * 4096).unwrap();
-            let mut batch = Batch::new();
+            let mut batch = IoBatch::new();
             for page in 0..2048 {
-                batch.write(page * 4096, Buffer::padded(&[page as u8 | 1; 4096]), OTHER);
+                batch.write(page * 4096, AlignedBuffer::padded(&[page as u8 | 1; 4096]), OTHER);
             }
             drop(file.submit(batch));
             drop(file.submit(reads(&(0..512).collect::<Vec<_>>())));
@@ -155,7 +155,7 @@ fn dropping_everything_waits_for_what_is_in_flight() {
 #[test]
 fn many_files_come_and_go_while_others_are_read() {
     let place = temporary();
-    let directory = open(place.path(), Engine::Auto);
+    let directory = open(place.path(), IoEngine::Auto);
     let file = numbered(&*directory, "f", FileOptions::DIRECT);
     std::thread::scope(|scope| {
         for thread in 0..3 {
@@ -165,9 +165,13 @@ fn many_files_come_and_go_while_others_are_read() {
                     let name = format!("{thread}-{round}");
                     let file = directory.create(&name, FileOptions::DIRECT).unwrap();
                     file.grow(64 << 10).unwrap();
-                    let mut batch = Batch::new();
+                    let mut batch = IoBatch::new();
                     for page in 0..16 {
-                        batch.write(page * 4096, Buffer::padded(&[round as u8 + 1; 4096]), OTHER);
+                        batch.write(
+                            page * 4096,
+                            AlignedBuffer::padded(&[round as u8 + 1; 4096]),
+                            OTHER,
+                        );
                     }
                     file.run(batch).unwrap();
                     let ticket = file.submit(reads(&(0..16).collect::<Vec<_>>()));
@@ -201,13 +205,13 @@ fn many_files_come_and_go_while_others_are_read() {
 #[test]
 fn registered_memory_is_read_into_and_written_from_by_every_ring() {
     let place = temporary();
-    let directory = open(place.path(), Engine::Auto);
-    let mut arena = Buffer::zeroed(4 << 20);
+    let directory = open(place.path(), IoEngine::Auto);
+    let mut arena = AlignedBuffer::zeroed(4 << 20);
     let start = NonNull::new(arena.as_mut_ptr()).unwrap();
     let keeper = Arc::new(arena);
     let part = |page: usize| {
         // SAFETY: inside the arena; each page is used by one thread, one request at a time.
-        unsafe { Buffer::from_region(start.add(page * 4096), 4096, keeper.clone()) }
+        unsafe { AlignedBuffer::from_region(start.add(page * 4096), 4096, keeper.clone()) }
     };
     let region = MemoryRegion {
         start,
@@ -221,7 +225,7 @@ fn registered_memory_is_read_into_and_written_from_by_every_ring() {
     let together = Barrier::new(4);
     std::thread::scope(|scope| {
         for thread in 0..4usize {
-            let buffers: Vec<Buffer> = (0..128).map(|page| part(thread * 128 + page)).collect();
+            let buffers: Vec<AlignedBuffer> = (0..128).map(|page| part(thread * 128 + page)).collect();
             let (file, together) = (&file, &together);
             scope.spawn(move || {
                 together.wait();
@@ -230,7 +234,7 @@ fn registered_memory_is_read_into_and_written_from_by_every_ring() {
                     let pages: Vec<u64> = (0..128)
                         .map(|page| thread as u64 * 128 + (page + round) % 128)
                         .collect();
-                    let mut batch = Batch::new();
+                    let mut batch = IoBatch::new();
                     for (page, buffer) in pages.iter().zip(buffers.drain(..)) {
                         batch.read(page * 4096, buffer, OTHER);
                     }
@@ -241,7 +245,7 @@ fn registered_memory_is_read_into_and_written_from_by_every_ring() {
                             .zip(&pages)
                             .all(|(buffer, page)| number(buffer) == *page)
                     );
-                    let mut batch = Batch::new();
+                    let mut batch = IoBatch::new();
                     for (page, mut buffer) in pages.iter().zip(buffers.drain(..)) {
                         buffer[4088] = round as u8;
                         batch.write(page * 4096, buffer, OTHER);
@@ -258,14 +262,18 @@ fn registered_memory_is_read_into_and_written_from_by_every_ring() {
 
 #[test]
 fn waiting_for_some_completes_all_that_was_handed_over_together() {
-    for engine in [Engine::Auto, Engine::Threads] {
+    for engine in [IoEngine::Auto, IoEngine::Threads] {
         let place = temporary();
         let directory = open(place.path(), engine);
         let file = numbered(&*directory, "f", FileOptions::DIRECT);
         let tickets = file.submit_many((0..64).map(|page| reads(&[page])).collect());
         let others: Vec<Ticket> = tickets.iter().map(Ticket::another).collect();
         for ticket in &others {
-            assert_eq!(ticket.home(), others[0].home(), "they are carried together");
+            assert_eq!(
+                ticket.device_part(),
+                others[0].device_part(),
+                "they are carried together"
+            );
             while !ticket.is_complete() {
                 file.wait_some(ticket);
             }

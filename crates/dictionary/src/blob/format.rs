@@ -8,8 +8,8 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use crate::values::ValuePointer;
-use alluvium_storage::{Error, PageSize, Place, Result};
+use crate::value_log::ValuePointer;
+use alluvium_storage::{DiskLocation, Error, PageSize, Result};
 
 const VERSION: u8 = 1;
 const HERE: u8 = 0;
@@ -18,24 +18,24 @@ const _: () = assert!(HERE != APART, "a root says where the contents are");
 
 /// Root of a dictionary whose checkpoint is a single blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Root<'b> {
+pub enum BlobRoot<'b> {
     /// The contents, stored inline.
     Here(&'b [u8]),
     /// A pointer to the contents.
     Apart(ValuePointer),
 }
 
-impl<'b> Root<'b> {
+impl<'b> BlobRoot<'b> {
     /// Encodes the root.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         match self {
-            Root::Here(contents) => {
+            BlobRoot::Here(contents) => {
                 out.push(HERE);
                 out.extend_from_slice(contents);
             }
-            Root::Apart(pointer) => {
+            BlobRoot::Apart(pointer) => {
                 out.push(APART);
                 pointer.encode(&mut out);
             }
@@ -47,11 +47,11 @@ impl<'b> Root<'b> {
     ///
     /// # Errors
     /// [`Error::Corrupt`] or [`Error::NewerFormat`] at `place`.
-    pub fn decode(bytes: &'b [u8], place: &Place, page_size: PageSize) -> Result<Root<'b>> {
+    pub fn decode(bytes: &'b [u8], place: &DiskLocation, page_size: PageSize) -> Result<BlobRoot<'b>> {
         match bytes.split_at_checked(2) {
-            Some(([VERSION, HERE], contents)) => Ok(Root::Here(contents)),
+            Some(([VERSION, HERE], contents)) => Ok(BlobRoot::Here(contents)),
             Some(([VERSION, APART], pointer)) => {
-                Ok(Root::Apart(ValuePointer::decode(pointer, place, page_size)?))
+                Ok(BlobRoot::Apart(ValuePointer::decode(pointer, place, page_size)?))
             }
             Some(([found, _], _)) if *found > VERSION => Err(Error::NewerFormat {
                 place: place.clone(),
@@ -69,17 +69,17 @@ impl<'b> Root<'b> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alluvium_storage::Structure;
+    use alluvium_storage::OnDiskObject;
 
     #[test]
     fn the_bytes_of_a_root_never_change_and_others_are_refused() {
-        let place = Place::new(Structure::Node, "a root", 0);
-        let root = Root::Here(b"abc").encode();
+        let place = DiskLocation::new(OnDiskObject::Node, "a root", 0);
+        let root = BlobRoot::Here(b"abc").encode();
         assert_eq!(root, b"\x01\x00abc");
-        let read = |bytes: &[u8]| Root::decode(bytes, &place, PageSize::MIN).map(|_| ());
+        let read = |bytes: &[u8]| BlobRoot::decode(bytes, &place, PageSize::MIN).map(|_| ());
         assert_eq!(
-            Root::decode(&root, &place, PageSize::MIN).unwrap(),
-            Root::Here(b"abc")
+            BlobRoot::decode(&root, &place, PageSize::MIN).unwrap(),
+            BlobRoot::Here(b"abc")
         );
         assert!(matches!(read(b"\x02\x00abc"), Err(Error::NewerFormat { .. })));
         for other in [&b""[..], b"\x01", b"\x01\x02", b"\x00\x00", b"\x01\x01short"] {

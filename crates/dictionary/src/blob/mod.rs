@@ -5,7 +5,7 @@
 //!
 //! *Does not know*: the meaning of the bytes.
 //!
-//! *Read in this order*: [`Blob`], [`Root`] (`format.rs`).
+//! *Read in this order*: [`Blob`], [`BlobRoot`] (`format.rs`).
 //!
 //! Invariants:
 //!
@@ -13,12 +13,12 @@
 
 mod format;
 
-pub use format::Root;
+pub use format::BlobRoot;
 
-use crate::read::Files;
-use crate::values::{self, Placed, Slot, ValuePointer, ValueWriter};
+use crate::read::DataFiles;
+use crate::value_log::{self, PointerSlot, ValuePlacement, ValuePointer, ValueWriter};
 use alluvium_base::Purpose;
-use alluvium_storage::extents::{Class, Extent, MAX_EXTENT_UNITS, Reached, UNIT};
+use alluvium_storage::extents::{AllocationClass, Extent, MAX_EXTENT_UNITS, ReachableExtent, UNIT};
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodePointer, Result};
 use std::collections::BTreeMap;
@@ -50,14 +50,14 @@ impl Blob {
     /// A full disk, which changes nothing; I/O errors.
     ///
     /// # Panics
-    /// If there are more than [`values::MAX_VALUE`] bytes.
+    /// If there are more than [`value_log::MAX_VALUE`] bytes.
     pub fn write(store: &Store, bytes: &[u8]) -> Result<Blob> {
-        assert!(bytes.len() <= values::MAX_VALUE, "{} bytes", bytes.len());
-        let writer = store.node_writer(store.writer_options(Purpose::Trunk, Class::Freeing))?;
+        assert!(bytes.len() <= value_log::MAX_VALUE, "{} bytes", bytes.len());
+        let writer = store.node_writer(store.writer_options(Purpose::Trunk, AllocationClass::Freeing))?;
         let mut writer = ValueWriter::new(writer, store.page_size());
-        let first = Slot { leaf: 0, at: 0 };
+        let first = PointerSlot { leaf: 0, at: 0 };
         let mut pointer = None;
-        if let Placed::Long(long) = writer.add(bytes, first, &mut |_| ())? {
+        if let ValuePlacement::Long(long) = writer.add(bytes, first, &mut |_| ())? {
             pointer = Some(long);
         }
         writer.close(|_, short| pointer = Some(short))?;
@@ -75,10 +75,10 @@ impl Blob {
     /// # Errors
     /// [`Error::Corrupt`] if the data is damaged; I/O errors.
     pub fn open(store: &Store, pointer: &ValuePointer) -> Result<(Blob, Vec<u8>)> {
-        let (bytes, nodes) = read(Files::of(store), pointer, Purpose::Recovery)?;
+        let (bytes, nodes) = read(DataFiles::of(store), pointer, Purpose::Recovery)?;
         let mut extents = Vec::new();
         for node in nodes {
-            let Some(extent) = store.extents().holding(node.tier, node.offset) else {
+            let Some(extent) = store.extents().extent_at(node.tier, node.offset) else {
                 let found = "a node where no extent is in use";
                 return Err(Error::corrupt(node.place(), "an extent", found));
             };
@@ -119,7 +119,7 @@ impl Blob {
 /// # Errors
 /// [`Error::Corrupt`] if the data is damaged; I/O errors.
 pub fn read(
-    files: Files<'_>,
+    files: DataFiles<'_>,
     pointer: &ValuePointer,
     purpose: Purpose,
 ) -> Result<(Vec<u8>, Vec<NodePointer>)> {
@@ -138,7 +138,7 @@ pub fn read(
         ));
     }
     let mut bytes = Vec::new();
-    let nodes = values::read_apart(files, pointer, purpose, &mut bytes)?;
+    let nodes = value_log::read_apart(files, pointer, purpose, &mut bytes)?;
     Ok((bytes, nodes))
 }
 
@@ -181,7 +181,10 @@ pub fn extents_of<'n>(nodes: impl Iterator<Item = &'n NodePointer>) -> Vec<(Exte
 
 /// Returns each extent reachable from a root, with its references and live bytes. `nodes` hold the
 /// root's contents; `named` are the extents that the contents refer to, one entry per reference.
-pub fn reached(mut nodes: Vec<NodePointer>, named: impl IntoIterator<Item = (Extent, u64)>) -> Vec<Reached> {
+pub fn reached(
+    mut nodes: Vec<NodePointer>,
+    named: impl IntoIterator<Item = (Extent, u64)>,
+) -> Vec<ReachableExtent> {
     nodes.sort_unstable_by_key(|node| (node.tier, node.offset));
     let mut extents: BTreeMap<Extent, (u32, u64)> = BTreeMap::new();
     for (extent, live) in extents_of(nodes.iter()).into_iter().chain(named) {
@@ -189,11 +192,13 @@ pub fn reached(mut nodes: Vec<NodePointer>, named: impl IntoIterator<Item = (Ext
         *references += 1;
         *bytes = (*bytes + live).min(extent.bytes());
     }
-    let reached = extents.into_iter().map(|(extent, (references, live))| Reached {
-        extent,
-        references,
-        live,
-    });
+    let reached = extents
+        .into_iter()
+        .map(|(extent, (references, live))| ReachableExtent {
+            extent,
+            references,
+            live,
+        });
     reached.collect()
 }
 
@@ -229,7 +234,7 @@ mod tests {
     #[test]
     fn a_pointer_to_more_bytes_than_the_files_have_is_damage() {
         let store = store();
-        let options = store.writer_options(Purpose::Trunk, Class::Freeing);
+        let options = store.writer_options(Purpose::Trunk, AllocationClass::Freeing);
         let mut writer = store.node_writer(options).unwrap();
         let leaf = writer.add(&[7; 65536]).unwrap();
         let mut root = Vec::new();
@@ -246,7 +251,7 @@ mod tests {
         };
         let files_bytes = store.tiers().get(0).unwrap().len();
         let fits = (files_bytes / 65536) as u32;
-        let read = |times| read(Files::of(&store), &whole(times), Purpose::Check);
+        let read = |times| read(DataFiles::of(&store), &whole(times), Purpose::Check);
         assert_eq!(read(fits).unwrap().0.len() as u64, u64::from(fits) * 65536);
         assert!(fits < 2048, "{files_bytes} bytes");
         let refused = read(2048).unwrap_err().to_string();

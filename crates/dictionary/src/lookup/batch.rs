@@ -8,11 +8,11 @@
 //! enough for one request or no other work is left. Both a request and a wait have a fixed cost,
 //! which is shared in this way.
 
-use super::Reader;
-use crate::fetch::{Brought, Peeking};
-use crate::gather::Gather;
-use crate::key::Key;
-use alluvium_storage::{NodePointer, Pending, Residence, Result};
+use super::LookupReader;
+use crate::fetch::{FetchedNodes, NonBlockingFetch};
+use crate::key::LookupKey;
+use crate::lookup_state::LookupState;
+use alluvium_storage::{CacheRetention, NodePointer, PendingReads, Result};
 use std::collections::VecDeque;
 use std::task::Poll;
 
@@ -31,7 +31,7 @@ const _: () = assert!(
 
 /// An unfinished key of a batch.
 #[derive(Debug)]
-pub struct Open<S> {
+pub struct BatchKeySearch<S> {
     /// Index among the keys of the batch.
     pub index: usize,
     /// Position of the search.
@@ -44,19 +44,19 @@ pub struct Open<S> {
 
 /// A group of keys and the request they wait for.
 #[derive(Debug)]
-struct Few<S> {
-    open: Vec<Open<S>>,
-    pending: Option<Pending>,
+struct SearchGroup<S> {
+    open: Vec<BatchKeySearch<S>>,
+    pending: Option<PendingReads>,
 }
 
 /// State of a batched lookup.
-struct Batch<'r, 'k, 'g, 'o, R: Reader> {
+struct BatchLookup<'r, 'k, 'g, 'o, R: LookupReader> {
     reader: &'r R,
-    keys: &'k [Key<'k>],
-    gathers: &'g mut [Gather<'o>],
-    queue: VecDeque<Few<R::Search>>,
+    keys: &'k [LookupKey<'k>],
+    gathers: &'g mut [LookupState<'o>],
+    queue: VecDeque<SearchGroup<R::Search>>,
     /// Keys with a missing node that was not requested yet, and these nodes.
-    waiting: Vec<Open<R::Search>>,
+    waiting: Vec<BatchKeySearch<R::Search>>,
     missing: Vec<NodePointer>,
 }
 
@@ -67,8 +67,12 @@ struct Batch<'r, 'k, 'g, 'o, R: Reader> {
 ///
 /// # Panics
 /// If there are not as many lookups as keys.
-pub fn gather_many<R: Reader>(reader: &R, keys: &[Key<'_>], gathers: &mut [Gather<'_>]) -> Result<()> {
-    Batch::new(reader, keys, gathers).finish()
+pub fn gather_many<R: LookupReader>(
+    reader: &R,
+    keys: &[LookupKey<'_>],
+    gathers: &mut [LookupState<'_>],
+) -> Result<()> {
+    BatchLookup::new(reader, keys, gathers).finish()
 }
 
 /// As [`gather_many`], without reading from the device. Returns whether all nodes were in memory;
@@ -79,31 +83,31 @@ pub fn gather_many<R: Reader>(reader: &R, keys: &[Key<'_>], gathers: &mut [Gathe
 ///
 /// # Panics
 /// The same as [`gather_many`].
-pub fn gather_many_in_memory<R: Reader>(
+pub fn gather_many_in_memory<R: LookupReader>(
     reader: &R,
-    keys: &[Key<'_>],
-    gathers: &mut [Gather<'_>],
+    keys: &[LookupKey<'_>],
+    gathers: &mut [LookupState<'_>],
 ) -> Result<bool> {
-    Batch::new(reader, keys, gathers).finish_in_memory()
+    BatchLookup::new(reader, keys, gathers).finish_in_memory()
 }
 
-impl<'r, 'k, 'g, 'o, R: Reader> Batch<'r, 'k, 'g, 'o, R> {
-    fn new(reader: &'r R, keys: &'k [Key<'k>], gathers: &'g mut [Gather<'o>]) -> Self {
+impl<'r, 'k, 'g, 'o, R: LookupReader> BatchLookup<'r, 'k, 'g, 'o, R> {
+    fn new(reader: &'r R, keys: &'k [LookupKey<'k>], gathers: &'g mut [LookupState<'o>]) -> Self {
         assert_eq!(keys.len(), gathers.len(), "a lookup for each key");
         let undecided: Vec<usize> = (0..keys.len())
             .filter(|&index| !gathers[index].is_decided())
             .collect();
-        let open = |&index: &usize| Open {
+        let open = |&index: &usize| BatchKeySearch {
             index,
             search: reader.new_search(),
             is_done: false,
             waits: 0,
         };
-        let few = |indexes: &[usize]| Few {
+        let few = |indexes: &[usize]| SearchGroup {
             open: indexes.iter().map(open).collect(),
             pending: None,
         };
-        Batch {
+        BatchLookup {
             reader,
             keys,
             queue: undecided.chunks(TOGETHER).map(few).collect(),
@@ -116,7 +120,7 @@ impl<'r, 'k, 'g, 'o, R: Reader> Batch<'r, 'k, 'g, 'o, R> {
     /// Searches until all keys are done.
     fn finish(mut self) -> Result<()> {
         loop {
-            let Some(Few { open, pending }) = self.queue.pop_front() else {
+            let Some(SearchGroup { open, pending }) = self.queue.pop_front() else {
                 if self.waiting.is_empty() {
                     debug_assert!(self.missing.is_empty(), "L1: a key waits for each node");
                     return Ok(());
@@ -152,13 +156,13 @@ impl<'r, 'k, 'g, 'o, R: Reader> Batch<'r, 'k, 'g, 'o, R> {
     }
 
     /// Continues the search of a group of keys. Keys with a missing node are added to `waiting`.
-    fn search(&mut self, mut open: Vec<Open<R::Search>>) -> Result<()> {
+    fn search(&mut self, mut open: Vec<BatchKeySearch<R::Search>>) -> Result<()> {
         debug_assert!(
             open.iter().all(|key| !key.is_done),
             "L2: what is done is not searched again"
         );
-        let brought = Brought::default();
-        let fetch = Peeking::new(self.reader.nodes(), &brought);
+        let brought = FetchedNodes::default();
+        let fetch = NonBlockingFetch::new(self.reader.nodes(), &brought);
         self.reader
             .search_together(&mut open, self.keys, self.gathers, &fetch)?;
         for mut key in open {
@@ -178,16 +182,16 @@ impl<'r, 'k, 'g, 'o, R: Reader> Batch<'r, 'k, 'g, 'o, R> {
         let open = std::mem::take(&mut self.waiting);
         let nodes = std::mem::take(&mut self.missing);
         if open.iter().any(|key| key.waits > PATIENCE) {
-            return self.insist(open, nodes);
+            return self.search_blocking(open, nodes);
         }
         debug_assert!(!nodes.is_empty(), "a key waits only for a node");
         let from = self.reader.nodes();
-        let pending = from.cache.request(&nodes, from.purpose, Residence::Keep)?;
+        let pending = from.cache.request(&nodes, from.purpose, CacheRetention::Keep)?;
         // The cache has no frames for some of the nodes.
         if pending.skipped() > 0 {
-            return self.insist(open, nodes);
+            return self.search_blocking(open, nodes);
         }
-        self.queue.push_back(Few {
+        self.queue.push_back(SearchGroup {
             open,
             pending: Some(pending),
         });
@@ -195,12 +199,16 @@ impl<'r, 'k, 'g, 'o, R: Reader> Batch<'r, 'k, 'g, 'o, R> {
     }
 
     /// Searches these keys to the end with blocking reads, and keeps the nodes read until then.
-    fn insist(&mut self, mut open: Vec<Open<R::Search>>, mut nodes: Vec<NodePointer>) -> Result<()> {
+    fn search_blocking(
+        &mut self,
+        mut open: Vec<BatchKeySearch<R::Search>>,
+        mut nodes: Vec<NodePointer>,
+    ) -> Result<()> {
         let from = self.reader.nodes();
-        let mut brought = Brought::default();
+        let mut brought = FetchedNodes::default();
         while !open.is_empty() {
             brought.wait(from, nodes)?;
-            let fetch = Peeking::new(from, &brought);
+            let fetch = NonBlockingFetch::new(from, &brought);
             let mut left = Vec::new();
             for mut key in open {
                 let (name, gather) = (self.keys[key.index], &mut self.gathers[key.index]);

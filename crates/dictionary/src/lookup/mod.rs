@@ -5,11 +5,11 @@
 //! *Does not know*: how a dictionary finds a key; the contents of memtables and of the record
 //! cache.
 //!
-//! *Read in this order*: [`Reader`] (one step of a lookup, which a
-//! dictionary implements), [`gather`], [`batch`] and [`course`].
+//! *Read in this order*: [`LookupReader`] (one step of a lookup, which a
+//! dictionary implements), [`gather`], [`batch`] and [`cursor`].
 //!
-//! A dictionary implements a single step: it continues a [`Gather`] until the key is decided or a
-//! node is missing. The drivers differ in their source of nodes ([`Fetch`]):
+//! A dictionary implements a single step: it continues a [`LookupState`] until the key is decided or a
+//! node is missing. The drivers differ in their source of nodes ([`NodeFetch`]):
 //!
 //! ```text
 //!            node missing        then
@@ -25,57 +25,57 @@
 //! - **L3** A lookup continues only in the state of the dictionary in which it began.
 
 pub mod batch;
-pub mod course;
+pub mod cursor;
 
-pub use batch::Open;
-pub use course::Course;
+pub use batch::BatchKeySearch;
+pub use cursor::LookupCursor;
 
-use crate::fetch::{Blocking, Fetch, found};
-use crate::gather::Gather;
-use crate::key::Key;
-use alluvium_base::Sequence;
+use crate::fetch::{BlockingFetch, NodeFetch, unwrap_ready};
+use crate::key::LookupKey;
+use crate::lookup_state::LookupState;
+use alluvium_base::SequenceNumber;
 use alluvium_storage::Result;
 use std::fmt;
 use std::task::Poll;
 
 /// A reader of one state of a dictionary (O2). It should be short-lived.
 ///
-/// A dictionary implements one step of a lookup, [`Reader::search`]; this module drives it.
-pub trait Reader {
+/// A dictionary implements one step of a lookup, [`LookupReader::search`]; this module drives it.
+pub trait LookupReader {
     /// Position of one key's lookup in this state.
     type Search: fmt::Debug + Send;
 
     /// Returns the last commit that the state contains.
-    fn cut(&self) -> Sequence;
+    fn cut(&self) -> SequenceNumber;
 
     /// Returns the number of the state. A lookup continues only in the state in which it began.
     fn state(&self) -> u64;
 
     /// Returns the blocking source of the dictionary's nodes.
-    fn nodes(&self) -> Blocking<'_>;
+    fn nodes(&self) -> BlockingFetch<'_>;
 
     /// Continues an undecided lookup until it is decided, the data is exhausted, or a node is
     /// missing. After a miss, a further call continues at the same position.
     ///
     /// # Errors
     /// I/O errors; damage.
-    fn search<F: Fetch>(
+    fn search<F: NodeFetch>(
         &self,
-        key: Key<'_>,
-        gather: &mut Gather<'_>,
+        key: LookupKey<'_>,
+        gather: &mut LookupState<'_>,
         search: &mut Self::Search,
         fetch: &F,
     ) -> Poll<Result<()>>;
 
-    /// As [`Reader::search`] for a few keys of a batch. Marks the keys that are done.
+    /// As [`LookupReader::search`] for a few keys of a batch. Marks the keys that are done.
     ///
     /// # Errors
-    /// The same as [`Reader::search`].
-    fn search_together<F: Fetch>(
+    /// The same as [`LookupReader::search`].
+    fn search_together<F: NodeFetch>(
         &self,
-        open: &mut [Open<Self::Search>],
-        keys: &[Key<'_>],
-        gathers: &mut [Gather<'_>],
+        open: &mut [BatchKeySearch<Self::Search>],
+        keys: &[LookupKey<'_>],
+        gathers: &mut [LookupState<'_>],
         fetch: &F,
     ) -> Result<()> {
         search_each(open, |index, search| {
@@ -93,13 +93,13 @@ pub trait Reader {
 
     /// Called when the search for a key has ended, so that maintenance can learn which parts are
     /// read often.
-    fn ended(&self, _key: Key<'_>) {}
+    fn ended(&self, _key: LookupKey<'_>) {}
 }
 
 /// Runs `search` for each search of a batch, with the index of its key, and marks those that are
 /// done.
 pub(crate) fn search_each<S>(
-    open: &mut [Open<S>],
+    open: &mut [BatchKeySearch<S>],
     mut search: impl FnMut(usize, &mut S) -> Poll<Result<()>>,
 ) -> Result<()> {
     for one in open {
@@ -116,12 +116,12 @@ pub(crate) fn search_each<S>(
 /// # Errors
 /// I/O errors; damage.
 #[inline]
-pub fn gather<R: Reader>(reader: &R, key: Key<'_>, gather: &mut Gather<'_>) -> Result<()> {
+pub fn gather<R: LookupReader>(reader: &R, key: LookupKey<'_>, gather: &mut LookupState<'_>) -> Result<()> {
     if gather.is_decided() {
         return Ok(());
     }
     let mut search = reader.new_search();
     let done = reader.search(key, gather, &mut search, &reader.nodes());
     reader.ended(key);
-    found(done)
+    unwrap_ready(done)
 }

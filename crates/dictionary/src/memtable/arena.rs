@@ -2,10 +2,10 @@
 //! All pointers into it are created in this file.
 
 use super::MAX_KEY;
-use super::node::{Bank, Children, Kind as BankKind, NodeId, first_word};
+use super::node::{ChildArray, NodeBank, NodeBankKind as BankKind, NodeId, first_word};
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use alluvium_base::{Kind, Message, Sequence};
-use alluvium_storage::memory::{Anonymous, HUGE_PAGE};
+use alluvium_base::{Message, MessageKind, SequenceNumber};
+use alluvium_storage::memory::{AnonymousMemory, HUGE_PAGE};
 use crossbeam_utils::CachePadded;
 use std::alloc::{Layout, handle_alloc_error};
 use std::marker::PhantomData;
@@ -13,9 +13,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32 as Settled;
 
 /// A place in the arena: an offset in units of eight bytes. Zero means none.
-pub(super) type Place = u32;
+pub(super) type ArenaOffset = u32;
 
-pub(super) const UNIT: usize = align_of::<Header>();
+pub(super) const UNIT: usize = align_of::<ArenaRecordHeader>();
 const _: () = assert!(UNIT == 8);
 
 /// Alignment of banks and unit of prefetching: a cache line, in bytes.
@@ -34,8 +34,8 @@ const SLICE: usize = HUGE_PAGE;
 pub(super) const WORD: usize = size_of::<AtomicU64>().next_multiple_of(UNIT);
 
 /// Header of a record, followed by key and operand.
-struct Header {
-    sequence: Sequence,
+struct ArenaRecordHeader {
+    sequence: SequenceNumber,
     expires_ms: u64,
     /// The next older record of the same key.
     older: AtomicU32,
@@ -47,7 +47,7 @@ struct Header {
     about: Settled,
 }
 
-const _: () = assert!(cfg!(alluvium_model_check) || size_of::<Header>() == 32);
+const _: () = assert!(cfg!(alluvium_model_check) || size_of::<ArenaRecordHeader>() == 32);
 
 const KEY_LEN: u32 = (1 << 20) - 1;
 const KIND_AT: u32 = 20;
@@ -58,8 +58,8 @@ const _: () = assert!(MAX_KEY <= KEY_LEN as usize);
 /// Huge pages save readers with random access page table walks (otherwise a third of a lookup in 64
 /// MiB).
 #[derive(Debug)]
-pub(super) struct Arena {
-    memory: Anonymous,
+pub(super) struct MemtableArena {
+    memory: AnonymousMemory,
     /// End of the used memory. On its own cache line, because writers change it now and then while
     /// readers need the adjacent fields.
     used: CachePadded<AtomicUsize>,
@@ -67,9 +67,9 @@ pub(super) struct Arena {
     provided: AtomicUsize,
 }
 
-impl Arena {
-    pub(super) fn new(limit: usize) -> Arena {
-        let memory = Anonymous::reserve(limit).unwrap_or_else(|_| {
+impl MemtableArena {
+    pub(super) fn new(limit: usize) -> MemtableArena {
+        let memory = AnonymousMemory::reserve(limit).unwrap_or_else(|_| {
             handle_alloc_error(
                 Layout::from_size_align(limit, LINE).expect("a memtable's limit fits the machine"),
             )
@@ -77,7 +77,7 @@ impl Arena {
         if limit >= HUGE_FROM {
             memory.prefer_huge_pages(0, limit);
         }
-        Arena {
+        MemtableArena {
             memory,
             // The first line is never handed out, so that place 0 can mean "none".
             used: CachePadded::new(AtomicUsize::new(LINE)),
@@ -87,13 +87,13 @@ impl Arena {
 
     /// Returns the same memory, empty. Places in it are invalid. Memory allocated again is written
     /// before it is read.
-    pub(super) fn cleared(self) -> Arena {
+    pub(super) fn cleared(self) -> MemtableArena {
         debug_assert!(
             self.used.load(Ordering::Relaxed) <= self.memory.len(),
             "M5: within the limit"
         );
         let provided = AtomicUsize::new(self.provided.into_inner().max(self.used.load(Ordering::Relaxed)));
-        Arena {
+        MemtableArena {
             used: CachePadded::new(AtomicUsize::new(LINE)),
             provided,
             ..self
@@ -150,11 +150,11 @@ impl Arena {
 
     /// Returns the size of a record in the arena.
     pub(super) fn cost(key: &[u8], operand: &[u8]) -> usize {
-        (size_of::<Header>() + key.len() + operand.len()).next_multiple_of(UNIT)
+        (size_of::<ArenaRecordHeader>() + key.len() + operand.len()).next_multiple_of(UNIT)
     }
 
     #[inline]
-    fn at(&self, place: Place) -> NonNull<u8> {
+    fn at(&self, place: ArenaOffset) -> NonNull<u8> {
         let offset = place as usize * UNIT;
         debug_assert!(offset != 0 && offset < self.used.load(Ordering::Relaxed));
         // SAFETY: places come from the `put` functions alone (M4), so the offset is inside the
@@ -166,10 +166,10 @@ impl Arena {
     ///
     /// # Safety
     /// `at..at + cost` was taken, begins at a unit, and belongs to this call alone.
-    pub(super) unsafe fn put_record(&self, at: usize, key: &[u8], message: &Message<'_>) -> Place {
+    pub(super) unsafe fn put_record(&self, at: usize, key: &[u8], message: &Message<'_>) -> ArenaOffset {
         debug_assert!(at >= LINE && at.is_multiple_of(UNIT), "M4: a record at {at}");
         debug_assert!(key.len() <= KEY_LEN as usize, "a key of {} bytes", key.len());
-        let header = Header {
+        let header = ArenaRecordHeader {
             sequence: message.sequence,
             expires_ms: message.expires_ms,
             older: AtomicU32::new(0),
@@ -180,40 +180,40 @@ impl Arena {
         // SAFETY: by the caller's promise; what was taken is inside the reservation.
         unsafe {
             let to = self.memory.start().as_ptr().add(at);
-            to.cast::<Header>().write(header);
-            let bytes = to.add(size_of::<Header>());
+            to.cast::<ArenaRecordHeader>().write(header);
+            let bytes = to.add(size_of::<ArenaRecordHeader>());
             bytes.copy_from_nonoverlapping(key.as_ptr(), key.len());
             bytes
                 .add(key.len())
                 .copy_from_nonoverlapping(message.operand.as_ptr(), message.operand.len());
         }
-        (at / UNIT) as Place
+        (at / UNIT) as ArenaOffset
     }
 
     /// Writes an empty bank.
     ///
     /// # Safety
     /// `at..at + kind.bytes()` was taken, begins at a line, and belongs to this call alone.
-    pub(super) unsafe fn put_bank(&self, at: usize, kind: BankKind) -> Place {
+    pub(super) unsafe fn put_bank(&self, at: usize, kind: BankKind) -> ArenaOffset {
         debug_assert!(at >= LINE && at.is_multiple_of(LINE), "M4: a bank at {at}");
         // SAFETY: by the caller's promise; the children of an inner node follow its bank.
         unsafe {
             let to = self.memory.start().as_ptr().add(at);
-            to.cast::<Bank>().write(Bank::new(kind));
+            to.cast::<NodeBank>().write(NodeBank::new(kind));
             if kind == BankKind::Inner {
-                to.add(size_of::<Bank>())
-                    .cast::<Children>()
-                    .write(Children::new());
+                to.add(size_of::<NodeBank>())
+                    .cast::<ChildArray>()
+                    .write(ChildArray::new());
             }
         }
-        (at / UNIT) as Place
+        (at / UNIT) as ArenaOffset
     }
 
     /// Writes the word of a new node with this bank, locked.
     ///
     /// # Safety
     /// `at..at + WORD` was taken, begins at a unit, and belongs to this call alone.
-    pub(super) unsafe fn put_word(&self, at: usize, bank: Place) -> NodeId {
+    pub(super) unsafe fn put_word(&self, at: usize, bank: ArenaOffset) -> NodeId {
         // SAFETY: by the caller's promise.
         unsafe {
             let to = self.memory.start().as_ptr().add(at);
@@ -228,9 +228,9 @@ impl Arena {
 
     /// Returns an existing record.
     #[inline]
-    pub(super) fn record(&self, place: Place) -> Record<'_> {
+    pub(super) fn record(&self, place: ArenaOffset) -> ArenaRecord<'_> {
         debug_assert!(place != 0, "M2: place 0 is no record");
-        Record {
+        ArenaRecord {
             start: self.at(place),
             arena: PhantomData,
         }
@@ -238,7 +238,7 @@ impl Arena {
 
     /// Returns the key of a record; empty for place 0, which an optimistic reader may see.
     #[inline]
-    pub(super) fn key(&self, place: Place) -> &[u8] {
+    pub(super) fn key(&self, place: ArenaOffset) -> &[u8] {
         if place == 0 { &[] } else { self.record(place).key() }
     }
 
@@ -250,23 +250,28 @@ impl Arena {
     }
 
     /// Returns an existing bank.
-    pub(super) fn bank(&self, place: Place) -> &Bank {
+    pub(super) fn bank(&self, place: ArenaOffset) -> &NodeBank {
         // SAFETY: places of banks come from `put_bank` alone and reach others by release and
         // acquire, in a node's word (M4); banks change by atomics only.
-        unsafe { self.at(place).cast::<Bank>().as_ref() }
+        unsafe { self.at(place).cast::<NodeBank>().as_ref() }
     }
 
     /// Returns the children that follow the bank of an inner node.
-    pub(super) fn children(&self, place: Place) -> &Children {
+    pub(super) fn children(&self, place: ArenaOffset) -> &ChildArray {
         debug_assert!(self.bank(place).is_inner());
         // SAFETY: as in `bank`; a bank never changes its kind, and the children of an inner node
         // were written directly after its bank, together with it.
-        unsafe { self.at(place).add(size_of::<Bank>()).cast::<Children>().as_ref() }
+        unsafe {
+            self.at(place)
+                .add(size_of::<NodeBank>())
+                .cast::<ChildArray>()
+                .as_ref()
+        }
     }
 
     /// Prefetches `bytes` from a place on. Only a hint; any place is allowed.
     #[inline(always)]
-    pub(super) fn prefetch(&self, place: Place, bytes: usize) {
+    pub(super) fn prefetch(&self, place: ArenaOffset, bytes: usize) {
         #[cfg(target_arch = "x86_64")]
         for line in (0..bytes).step_by(LINE) {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -285,24 +290,29 @@ impl Arena {
 
 /// A record in the arena.
 #[derive(Clone, Copy)]
-pub(super) struct Record<'a> {
+pub(super) struct ArenaRecord<'a> {
     start: NonNull<u8>,
-    arena: PhantomData<&'a Arena>,
+    arena: PhantomData<&'a MemtableArena>,
 }
 
-impl<'a> Record<'a> {
+impl<'a> ArenaRecord<'a> {
     #[inline]
-    fn header(self) -> &'a Header {
+    fn header(self) -> &'a ArenaRecordHeader {
         // SAFETY: a header was written here before the place was published, and only its link
         // changes, atomically.
-        unsafe { self.start.cast::<Header>().as_ref() }
+        unsafe { self.start.cast::<ArenaRecordHeader>().as_ref() }
     }
 
     #[inline]
     fn bytes(self, from: usize, len: usize) -> &'a [u8] {
         // SAFETY: key and operand follow their header in the block, written before the place was
         // published and never changed.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(size_of::<Header>() + from), len) }
+        unsafe {
+            std::slice::from_raw_parts(
+                self.start.as_ptr().add(size_of::<ArenaRecordHeader>() + from),
+                len,
+            )
+        }
     }
 
     #[inline(always)]
@@ -316,7 +326,7 @@ impl<'a> Record<'a> {
     }
 
     #[inline]
-    pub(super) fn sequence(self) -> Sequence {
+    pub(super) fn sequence(self) -> SequenceNumber {
         self.header().sequence
     }
 
@@ -326,9 +336,9 @@ impl<'a> Record<'a> {
         Message {
             sequence: header.sequence,
             kind: match about >> KIND_AT & 3 {
-                0 => Kind::Put,
-                1 => Kind::Delete,
-                _ => Kind::Merge,
+                0 => MessageKind::Put,
+                1 => MessageKind::Delete,
+                _ => MessageKind::Merge,
             },
             expires_ms: header.expires_ms,
             operand: self.bytes((about & KEY_LEN) as usize, header.operand_len as usize),
@@ -336,18 +346,18 @@ impl<'a> Record<'a> {
     }
 
     #[inline]
-    pub(super) fn older(self) -> Place {
+    pub(super) fn older(self) -> ArenaOffset {
         self.header().older.load(Ordering::Acquire)
     }
 
-    pub(super) fn set_older(self, place: Place) {
+    pub(super) fn set_older(self, place: ArenaOffset) {
         self.header().older.store(place, Ordering::Release);
     }
 
     /// Returns an older record of the key, which a reader may follow if its sequence number is
     /// still too new for the reader; 0 if there is none.
     #[inline]
-    pub(super) fn jump(self) -> Place {
+    pub(super) fn jump(self) -> ArenaOffset {
         self.header().jump.load(Ordering::Acquire)
     }
 
@@ -357,7 +367,7 @@ impl<'a> Record<'a> {
     }
 
     /// Sets the target of the jump, before the record is published.
-    pub(super) fn set_jump(self, to: Place, rank: u32) {
+    pub(super) fn set_jump(self, to: ArenaOffset, rank: u32) {
         debug_assert!(self.rank() == 0 && self.jump() == 0, "M7: a jump is set once");
         assert!(rank < 1 << (u32::BITS - RANK_AT), "M7: a jump of rank {rank}");
         let header = self.header();

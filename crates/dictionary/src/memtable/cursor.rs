@@ -1,12 +1,12 @@
 //! Iteration over the keys in either direction, concurrently with writers.
 
 use super::Memtable;
-use super::arena::Place;
-use super::lookup::Versions;
-use super::node::{BankRef, FANOUT, Restart};
+use super::arena::ArenaOffset;
+use super::lookup::KeyVersionIter;
+use super::node::{BankRef, FANOUT, NodeConflict};
 use crate::sync::Backoff;
-use alluvium_base::message::LAST;
-use alluvium_base::{Kind, Sequence};
+use alluvium_base::message::MAX_SEQUENCE;
+use alluvium_base::{MessageKind, SequenceNumber};
 
 /// A position among the keys of a memtable.
 ///
@@ -33,27 +33,27 @@ use alluvium_base::{Kind, Sequence};
 /// assert_eq!(cursor.key(), None);
 /// ```
 #[derive(Clone, Debug)]
-pub struct Cursor<'a> {
+pub struct MemtableCursor<'a> {
     memtable: &'a Memtable,
-    spot: Spot,
+    spot: CursorPosition,
 }
 
 /// A cursor without its memtable, for an owner that accesses the memtable only at times. It
 /// consists of the places in the leaf that the cursor has copied, which do not change. It is valid
 /// only with the memtable in which it was positioned.
 #[derive(Clone, Debug)]
-pub struct Spot {
-    slots: [Place; FANOUT],
+pub struct CursorPosition {
+    slots: [ArenaOffset; FANOUT],
     count: usize,
     /// Current slot; `count` or greater if the cursor is at no key.
     index: usize,
-    low: Place,
-    high: Place,
+    low: ArenaOffset,
+    high: ArenaOffset,
 }
 
-impl Default for Spot {
+impl Default for CursorPosition {
     fn default() -> Self {
-        Spot {
+        CursorPosition {
             slots: [0; FANOUT],
             count: 0,
             index: 0,
@@ -66,21 +66,23 @@ impl Default for Spot {
 impl Memtable {
     /// Returns a cursor at no key.
     #[must_use]
-    pub fn cursor(&self) -> Cursor<'_> {
-        Cursor {
+    pub fn cursor(&self) -> MemtableCursor<'_> {
+        MemtableCursor {
             memtable: self,
-            spot: Spot::default(),
+            spot: CursorPosition::default(),
         }
     }
 
     /// Returns the first key in `start..end` that has a put or merge message above `at`.
     #[must_use]
-    pub fn first_news(&self, start: &[u8], end: &[u8], at: Sequence) -> Option<Box<[u8]>> {
+    pub fn first_news(&self, start: &[u8], end: &[u8], at: SequenceNumber) -> Option<Box<[u8]>> {
         let mut cursor = self.cursor();
         cursor.seek(start);
         while let Some(key) = cursor.key().filter(|key| *key < end) {
-            let mut newer = cursor.versions(LAST).take_while(|message| message.sequence > at);
-            if newer.any(|message| message.kind != Kind::Delete) {
+            let mut newer = cursor
+                .versions(MAX_SEQUENCE)
+                .take_while(|message| message.sequence > at);
+            if newer.any(|message| message.kind != MessageKind::Delete) {
                 return Some(key.into());
             }
             cursor.next();
@@ -89,7 +91,7 @@ impl Memtable {
     }
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> MemtableCursor<'a> {
     /// Returns the current key.
     #[must_use]
     #[inline]
@@ -101,7 +103,7 @@ impl<'a> Cursor<'a> {
     /// cursor is at no key.
     #[must_use]
     #[inline]
-    pub fn versions(&self, at: Sequence) -> Versions<'a> {
+    pub fn versions(&self, at: SequenceNumber) -> KeyVersionIter<'a> {
         self.spot.versions(self.memtable, at)
     }
 
@@ -139,25 +141,25 @@ impl<'a> Cursor<'a> {
     }
 }
 
-impl Spot {
-    /// As [`Cursor::key`].
+impl CursorPosition {
+    /// As [`MemtableCursor::key`].
     #[inline]
     pub fn key<'m>(&self, memtable: &'m Memtable) -> Option<&'m [u8]> {
         (self.index < self.count).then(|| memtable.arena.key(self.slots[self.index]))
     }
 
-    /// As [`Cursor::versions`].
+    /// As [`MemtableCursor::versions`].
     #[inline]
-    pub fn versions<'m>(&self, memtable: &'m Memtable, at: Sequence) -> Versions<'m> {
+    pub fn versions<'m>(&self, memtable: &'m Memtable, at: SequenceNumber) -> KeyVersionIter<'m> {
         let newest = if self.index < self.count {
             self.slots[self.index]
         } else {
             0
         };
-        Versions::new(&memtable.arena, newest, at)
+        KeyVersionIter::new(&memtable.arena, newest, at)
     }
 
-    /// As [`Cursor::seek`].
+    /// As [`MemtableCursor::seek`].
     pub fn seek(&mut self, memtable: &Memtable, key: &[u8]) {
         let arena = &memtable.arena;
         self.load(memtable, |node| node.child_for(key));
@@ -165,7 +167,7 @@ impl Spot {
         self.skip_forward(memtable);
     }
 
-    /// As [`Cursor::seek_back`].
+    /// As [`MemtableCursor::seek_back`].
     pub fn seek_back(&mut self, memtable: &Memtable, key: &[u8]) {
         let arena = &memtable.arena;
         self.load(memtable, |node| node.child_for(key));
@@ -174,20 +176,20 @@ impl Spot {
         self.step_back_from(memtable, above);
     }
 
-    /// As [`Cursor::first`].
+    /// As [`MemtableCursor::first`].
     pub fn first(&mut self, memtable: &Memtable) {
         self.load(memtable, |_| 0);
         self.index = 0;
         self.skip_forward(memtable);
     }
 
-    /// As [`Cursor::last`].
+    /// As [`MemtableCursor::last`].
     pub fn last(&mut self, memtable: &Memtable) {
         self.load(memtable, |node| node.count().saturating_sub(1));
         self.step_back_from(memtable, self.count);
     }
 
-    /// As [`Cursor::next`].
+    /// As [`MemtableCursor::next`].
     #[inline]
     pub fn next(&mut self, memtable: &Memtable) {
         if self.index < self.count {
@@ -197,7 +199,7 @@ impl Spot {
         }
     }
 
-    /// As [`Cursor::previous`].
+    /// As [`MemtableCursor::previous`].
     #[inline]
     pub fn previous(&mut self, memtable: &Memtable) {
         if self.index < self.count {
@@ -244,7 +246,7 @@ impl Spot {
         &mut self,
         memtable: &Memtable,
         choose: impl Fn(&BankRef<'_>) -> usize,
-    ) -> Result<(), Restart> {
+    ) -> Result<(), NodeConflict> {
         let leaf = memtable.descend(choose)?;
         self.count = leaf.count();
         for (index, slot) in self.slots[..self.count].iter_mut().enumerate() {

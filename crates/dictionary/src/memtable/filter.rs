@@ -4,7 +4,7 @@
 //! It is a blocked Bloom filter with blocks of one word, so that a writer changes one word,
 //! atomically.
 
-use alluvium_filters::{Bits, Bloom, Word};
+use alluvium_filters::{BloomFilter, BloomPosition, WordBlock};
 
 /// Bytes of the memtable per byte of its filter: about 20 bits per key with values of a hundred
 /// bytes.
@@ -14,17 +14,17 @@ const BYTES_PER_BYTE: usize = 128;
 
 /// A filter with concurrent insertions and queries.
 #[derive(Debug)]
-pub(super) struct Filter(Bloom<Word>);
+pub(super) struct MemtableFilter(BloomFilter<WordBlock>);
 
-impl Filter {
+impl MemtableFilter {
     /// Allocates the filter of a memtable of `limit` bytes.
-    pub(super) fn new(limit: usize) -> Filter {
-        Filter(Bloom::new(limit / BYTES_PER_BYTE / size_of::<Word>()))
+    pub(super) fn new(limit: usize) -> MemtableFilter {
+        MemtableFilter(BloomFilter::new(limit / BYTES_PER_BYTE / size_of::<WordBlock>()))
     }
 
     /// Returns an empty filter that reuses the memory.
-    pub(super) fn cleared(self) -> Filter {
-        Filter(self.0.cleared())
+    pub(super) fn cleared(self) -> MemtableFilter {
+        MemtableFilter(self.0.cleared())
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -33,7 +33,7 @@ impl Filter {
 
     /// Returns the bits of a key's hash. They are added before the key's record is linked (M6).
     #[inline]
-    pub(super) fn of(&self, hash: u64) -> Bits<'_, Word> {
+    pub(super) fn of(&self, hash: u64) -> BloomPosition<'_, WordBlock> {
         self.0.of(hash)
     }
 }
@@ -41,25 +41,25 @@ impl Filter {
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests {
     use super::*;
-    use crate::key::Key;
+    use crate::key::LookupKey;
 
     fn hash(key: u32) -> u64 {
-        Key::new(&key.to_le_bytes()).hash()
+        LookupKey::new(&key.to_le_bytes()).hash()
     }
 
     #[test]
     fn nothing_that_was_added_is_denied_and_few_strangers_pass() {
         const KEYS: u32 = 200_000;
-        let filter = Filter::new(64 << 20);
+        let filter = MemtableFilter::new(64 << 20);
         assert_eq!(filter.bytes(), 512 << 10);
-        let strangers = |filter: &Filter| {
-            let passes = |&key: &u32| filter.of(hash(key)).may_be_there();
+        let strangers = |filter: &MemtableFilter| {
+            let passes = |&key: &u32| filter.of(hash(key)).may_contain();
             (KEYS..2 * KEYS).filter(passes).count()
         };
         for key in 0..KEYS {
             filter.of(hash(key)).add();
         }
-        assert!((0..KEYS).all(|key| filter.of(hash(key)).may_be_there()));
+        assert!((0..KEYS).all(|key| filter.of(hash(key)).may_contain()));
         let passed = strangers(&filter);
         assert!((200..2_000).contains(&passed), "{passed} of 200,000 pass");
         assert_eq!(strangers(&filter.cleared()), 0);

@@ -1,10 +1,10 @@
 //! Insertion: descend, split full nodes on the way, lock one leaf, link one record.
 
-use super::arena::Place;
-use super::lanes::Writer;
-use super::node::{FANOUT, Kind, Restart, View};
-use super::{Full, MAX_KEY, Memtable};
-use crate::key::Key;
+use super::arena::ArenaOffset;
+use super::lanes::LaneWriter;
+use super::node::{FANOUT, NodeBankKind, NodeConflict, NodeView};
+use super::{MAX_KEY, Memtable, MemtableFull};
+use crate::key::LookupKey;
 use crate::sync::{Backoff, Ordering};
 use alluvium_base::Message;
 
@@ -21,9 +21,9 @@ impl Memtable {
     ///
     /// # Panics
     /// If the key is longer than [`MAX_KEY`].
-    pub fn insert(&self, key: &[u8], message: Message<'_>) -> Result<(), Full> {
+    pub fn insert(&self, key: &[u8], message: Message<'_>) -> Result<(), MemtableFull> {
         assert!(key.len() <= MAX_KEY, "a key of {} bytes", key.len());
-        let bits = self.filter.of(Key::new(key).hash());
+        let bits = self.filter.of(LookupKey::new(key).hash());
         bits.prefetch();
         let mut writer = self.lanes.writer(&self.arena);
         writer.stock_for_insertion()?;
@@ -33,22 +33,27 @@ impl Memtable {
         loop {
             match self.try_insert(&mut writer, key, record) {
                 Ok(()) => break,
-                Err(Stop::Restart) => backoff.wait(),
-                Err(Stop::Split) => {}
-                Err(Stop::Full) => return Err(Full),
+                Err(InsertInterruption::Restart) => backoff.wait(),
+                Err(InsertInterruption::Split) => {}
+                Err(InsertInterruption::Full) => return Err(MemtableFull),
             }
         }
         writer.count();
         Ok(())
     }
 
-    fn try_insert(&self, writer: &mut Writer<'_>, key: &[u8], record: Place) -> Result<(), Stop> {
+    fn try_insert(
+        &self,
+        writer: &mut LaneWriter<'_>,
+        key: &[u8],
+        record: ArenaOffset,
+    ) -> Result<(), InsertInterruption> {
         let mut node = self.root_view()?;
-        let mut parent: Option<View<'_>> = None;
+        let mut parent: Option<NodeView<'_>> = None;
         for _ in 0..MAX_HEIGHT {
             if node.count() == FANOUT {
                 self.split(writer, parent, node, key)?;
-                return Err(Stop::Split);
+                return Err(InsertInterruption::Split);
             }
             if node.is_leaf() {
                 writer.stock_for_insertion()?;
@@ -68,7 +73,7 @@ impl Memtable {
     }
 
     /// Links a record into a locked leaf that is not full (M2), and unlocks the leaf.
-    fn add_to_leaf(&self, writer: &mut Writer<'_>, leaf: &View<'_>, key: &[u8], record: Place) {
+    fn add_to_leaf(&self, writer: &mut LaneWriter<'_>, leaf: &NodeView<'_>, key: &[u8], record: ArenaOffset) {
         debug_assert!(leaf.is_leaf() && record != 0, "M1: records are in leaves");
         debug_assert!(self.arena.key(leaf.low()) <= key, "M1: low <= key");
         debug_assert!(
@@ -77,9 +82,9 @@ impl Memtable {
         );
         let (index, found) = leaf.lower_bound(key);
         if !found {
-            let bank = writer.take_bank(Kind::Leaf);
+            let bank = writer.take_bank(NodeBankKind::Leaf);
             bank.fill_with(leaf, index, record, 0);
-            writer.give_back(Kind::Leaf, leaf.publish(bank));
+            writer.give_back(NodeBankKind::Leaf, leaf.publish(bank));
             return;
         }
         self.link_version(leaf, index, record);
@@ -88,7 +93,7 @@ impl Memtable {
 
     /// Links a record into the versions of a slot's key. Readers see the list without it or with
     /// it.
-    fn link_version(&self, leaf: &View<'_>, index: usize, record: Place) {
+    fn link_version(&self, leaf: &NodeView<'_>, index: usize, record: ArenaOffset) {
         let added = self.arena.record(record);
         let newest = leaf.slot(index);
         debug_assert!(newest != 0 && newest != record, "M2: every key has a record");
@@ -104,7 +109,8 @@ impl Memtable {
             leaf.replace(index, record);
             return;
         }
-        let is_newer = |place: Place| place != 0 && self.arena.record(place).sequence() > added.sequence();
+        let is_newer =
+            |place: ArenaOffset| place != 0 && self.arena.record(place).sequence() > added.sequence();
         let mut newer = self.arena.record(newest);
         while let Some(&next) = [newer.jump(), newer.older()].iter().find(|&&next| is_newer(next)) {
             newer = self.arena.record(next);
@@ -121,7 +127,7 @@ impl Memtable {
     /// successive jumps of the same rank are joined to one of the next rank, so that a reader finds
     /// one of n versions in about 2 log n steps (skew-binary lists: Myers, An Applicative
     /// Random-Access Stack, 1983).
-    fn jump_above(&self, newest: Place) -> (Place, u32) {
+    fn jump_above(&self, newest: ArenaOffset) -> (ArenaOffset, u32) {
         let before = self.arena.record(newest);
         let second = before.jump();
         if second != 0 {
@@ -138,11 +144,11 @@ impl Memtable {
     /// they are removed from the left node.
     fn split(
         &self,
-        writer: &mut Writer<'_>,
-        parent: Option<View<'_>>,
-        node: View<'_>,
+        writer: &mut LaneWriter<'_>,
+        parent: Option<NodeView<'_>>,
+        node: NodeView<'_>,
         key: &[u8],
-    ) -> Result<(), Stop> {
+    ) -> Result<(), InsertInterruption> {
         writer.stock_for_split()?;
         if let Some(parent) = &parent {
             parent.lock()?;
@@ -155,9 +161,9 @@ impl Memtable {
             if let Some(parent) = &parent {
                 parent.unlock();
             }
-            return Err(Stop::Restart);
+            return Err(InsertInterruption::Restart);
         }
-        let kind = Kind::of(node.level());
+        let kind = NodeBankKind::of(node.level());
         debug_assert_eq!(node.count(), FANOUT, "only full nodes are split");
         // Ascending insertions leave full nodes; other insertions halve them.
         let ascending = node.high() == 0 && node.lower_bound(key).0 == FANOUT;
@@ -172,11 +178,11 @@ impl Memtable {
         right.fill_part(&node, middle..FANOUT, (separator, node.high()));
         let right = writer.add_node(right);
         debug_assert_ne!(right, node.id(), "M4: each node has a word of its own");
-        let above = writer.take_bank(Kind::Inner);
+        let above = writer.take_bank(NodeBankKind::Inner);
         if let Some(parent) = &parent {
             let (index, _) = parent.lower_bound(self.arena.key(separator));
             above.fill_with(parent, index, separator, right);
-            writer.give_back(Kind::Inner, parent.publish(above));
+            writer.give_back(NodeBankKind::Inner, parent.publish(above));
         } else {
             above.fill_root(node.level() + 1, node.id(), separator, right);
             let root = writer.add_node(above);
@@ -192,7 +198,7 @@ impl Memtable {
 }
 
 /// Reason why an insertion was interrupted.
-enum Stop {
+enum InsertInterruption {
     /// A conflict with another writer: the insertion starts over.
     Restart,
     /// A node was split: the insertion continues from the root.
@@ -201,14 +207,14 @@ enum Stop {
     Full,
 }
 
-impl From<Full> for Stop {
-    fn from(Full: Full) -> Stop {
-        Stop::Full
+impl From<MemtableFull> for InsertInterruption {
+    fn from(MemtableFull: MemtableFull) -> InsertInterruption {
+        InsertInterruption::Full
     }
 }
 
-impl From<Restart> for Stop {
-    fn from(Restart: Restart) -> Stop {
-        Stop::Restart
+impl From<NodeConflict> for InsertInterruption {
+    fn from(NodeConflict: NodeConflict) -> InsertInterruption {
+        InsertInterruption::Restart
     }
 }

@@ -2,9 +2,9 @@
 //! arena in pieces. Writers therefore contend for a shared cache line only once in several hundred
 //! insertions, and a writer has all the memory it needs before it changes anything.
 
-use super::Full;
-use super::arena::{Arena, LINE, Place, UNIT, WORD};
-use super::node::{BankRef, Kind, NodeId};
+use super::MemtableFull;
+use super::arena::{ArenaOffset, LINE, MemtableArena, UNIT, WORD};
+use super::node::{BankRef, NodeBankKind, NodeId};
 use crate::sync::{AtomicU32, AtomicUsize, Backoff, Ordering};
 use alluvium_base::Message;
 use crossbeam_utils::CachePadded;
@@ -42,29 +42,29 @@ const _: () = assert!(WORDS >= 2, "a split adds two nodes at most");
 /// State that is exclusive to the writer that holds the lane. Its fields are atomic only to satisfy
 /// the compiler; no other thread accesses them.
 #[derive(Debug)]
-struct Lane {
+struct WriterLane {
     held: AtomicU32,
     /// Number of records inserted through this lane.
     records: AtomicUsize,
     /// Memory for records, for banks and for words.
-    piece: Piece,
-    banks: Piece,
-    words: Piece,
+    piece: ArenaChunk,
+    banks: ArenaChunk,
+    words: ArenaChunk,
     /// Banks that no node uses.
-    leaves: Spare<SPLIT_LEAVES>,
-    inner: Spare<SPLIT_INNER>,
+    leaves: SpareStack<SPLIT_LEAVES>,
+    inner: SpareStack<SPLIT_INNER>,
 }
 
 /// A small stack of places.
 #[derive(Debug)]
-struct Spare<const N: usize> {
+struct SpareStack<const N: usize> {
     places: [AtomicU32; N],
     count: AtomicUsize,
 }
 
-impl<const N: usize> Spare<N> {
-    fn empty() -> Spare<N> {
-        Spare {
+impl<const N: usize> SpareStack<N> {
+    fn empty() -> SpareStack<N> {
+        SpareStack {
             places: std::array::from_fn(|_| AtomicU32::new(0)),
             count: AtomicUsize::new(0),
         }
@@ -74,14 +74,14 @@ impl<const N: usize> Spare<N> {
         self.count.load(Ordering::Relaxed)
     }
 
-    fn put(&self, place: Place) {
+    fn put(&self, place: ArenaOffset) {
         debug_assert!(place != 0, "M4: no bank is at place 0");
         let count = self.count();
         self.places[count].store(place, Ordering::Relaxed);
         self.count.store(count + 1, Ordering::Relaxed);
     }
 
-    fn take(&self) -> Place {
+    fn take(&self) -> ArenaOffset {
         let count = self
             .count()
             .checked_sub(1)
@@ -94,14 +94,14 @@ impl<const N: usize> Spare<N> {
 
 /// Unused bytes of the arena.
 #[derive(Debug)]
-struct Piece {
+struct ArenaChunk {
     next: AtomicUsize,
     end: AtomicUsize,
 }
 
-impl Piece {
-    fn empty() -> Piece {
-        Piece {
+impl ArenaChunk {
+    fn empty() -> ArenaChunk {
+        ArenaChunk {
             next: AtomicUsize::new(0),
             end: AtomicUsize::new(0),
         }
@@ -143,42 +143,42 @@ impl Piece {
 
 /// The lanes of a memtable.
 #[derive(Debug)]
-pub(super) struct Lanes {
-    lanes: Box<[CachePadded<Lane>]>,
+pub(super) struct WriterLanes {
+    lanes: Box<[CachePadded<WriterLane>]>,
     /// Bytes that a lane allocates at once for records, and for banks.
     piece_bytes: usize,
     bank_bytes: usize,
 }
 
-impl Lanes {
-    pub(super) fn new(limit: usize) -> Lanes {
+impl WriterLanes {
+    pub(super) fn new(limit: usize) -> WriterLanes {
         let lane = || {
-            CachePadded::new(Lane {
+            CachePadded::new(WriterLane {
                 held: AtomicU32::new(0),
                 records: AtomicUsize::new(0),
-                piece: Piece::empty(),
-                banks: Piece::empty(),
-                words: Piece::empty(),
-                leaves: Spare::empty(),
-                inner: Spare::empty(),
+                piece: ArenaChunk::empty(),
+                banks: ArenaChunk::empty(),
+                words: ArenaChunk::empty(),
+                leaves: SpareStack::empty(),
+                inner: SpareStack::empty(),
             })
         };
         let share = (limit / FRACTION).next_multiple_of(LINE);
-        Lanes {
+        WriterLanes {
             lanes: (0..LANES).map(|_| lane()).collect(),
             piece_bytes: share.clamp(LEAST_BYTES, MOST_BYTES),
-            bank_bytes: share.min(MOST_BANKS * Kind::Inner.bytes()),
+            bank_bytes: share.min(MOST_BANKS * NodeBankKind::Inner.bytes()),
         }
     }
 
     /// Returns the number of records inserted.
     pub(super) fn records(&self) -> usize {
-        let records = |lane: &CachePadded<Lane>| lane.records.load(Ordering::Relaxed);
+        let records = |lane: &CachePadded<WriterLane>| lane.records.load(Ordering::Relaxed);
         self.lanes.iter().map(records).sum()
     }
 
     /// Returns a free lane, preferably this thread's own. Waits if all are held.
-    pub(super) fn writer<'a>(&'a self, arena: &'a Arena) -> Writer<'a> {
+    pub(super) fn writer<'a>(&'a self, arena: &'a MemtableArena) -> LaneWriter<'a> {
         let own = own_lane();
         let mut backoff = Backoff::default();
         for turn in 0.. {
@@ -190,7 +190,7 @@ impl Lanes {
                     .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
                     .is_ok()
             {
-                return Writer {
+                return LaneWriter {
                     lanes: self,
                     lane,
                     arena,
@@ -206,23 +206,27 @@ impl Lanes {
 
 /// A lane held by a writer.
 #[derive(Debug)]
-pub(super) struct Writer<'a> {
-    lanes: &'a Lanes,
-    lane: &'a Lane,
-    arena: &'a Arena,
+pub(super) struct LaneWriter<'a> {
+    lanes: &'a WriterLanes,
+    lane: &'a WriterLane,
+    arena: &'a MemtableArena,
 }
 
-impl<'a> Writer<'a> {
-    /// Writes a record. Returns [`Full`] if it does not fit; nothing was written then.
-    pub(super) fn add_record(&mut self, key: &[u8], message: &Message<'_>) -> Result<Place, Full> {
-        let cost = Arena::cost(key, message.operand);
+impl<'a> LaneWriter<'a> {
+    /// Writes a record. Returns [`MemtableFull`] if it does not fit; nothing was written then.
+    pub(super) fn add_record(
+        &mut self,
+        key: &[u8],
+        message: &Message<'_>,
+    ) -> Result<ArenaOffset, MemtableFull> {
+        let cost = MemtableArena::cost(key, message.operand);
         let lane = self.lane;
         let large = cost > self.lanes.piece_bytes / LARGE_PART;
         let at = match cost <= lane.piece.left() {
             true => lane.piece.cut(cost),
             // The record is large, or the arena has no memory for another piece.
             false if large || !self.refill(&lane.piece, self.lanes.piece_bytes, UNIT) => {
-                self.arena.take(cost, UNIT).ok_or(Full)?
+                self.arena.take(cost, UNIT).ok_or(MemtableFull)?
             }
             false => lane.piece.cut(cost),
         };
@@ -231,7 +235,7 @@ impl<'a> Writer<'a> {
         Ok(unsafe { self.arena.put_record(at, key, message) })
     }
 
-    fn refill(&self, piece: &Piece, bytes: usize, align: usize) -> bool {
+    fn refill(&self, piece: &ArenaChunk, bytes: usize, align: usize) -> bool {
         let taken = self.arena.take(bytes, align);
         if let Some(at) = taken {
             piece.set(at, at + bytes);
@@ -241,40 +245,40 @@ impl<'a> Writer<'a> {
 
     /// Reserves the bank that an insertion into a leaf needs.
     #[inline]
-    pub(super) fn stock_for_insertion(&mut self) -> Result<(), Full> {
+    pub(super) fn stock_for_insertion(&mut self) -> Result<(), MemtableFull> {
         self.stock_leaves(1)
     }
 
     /// Reserves all memory that the split of a node needs, even if the node is the root.
-    pub(super) fn stock_for_split(&mut self) -> Result<(), Full> {
+    pub(super) fn stock_for_split(&mut self) -> Result<(), MemtableFull> {
         self.stock_leaves(SPLIT_LEAVES)?;
         while self.lane.inner.count() < SPLIT_INNER {
-            self.lane.inner.put(self.new_bank(Kind::Inner)?);
+            self.lane.inner.put(self.new_bank(NodeBankKind::Inner)?);
         }
         let lane = self.lane;
         if lane.words.left() < 2 * WORD
             && !self.refill(&lane.words, WORDS * WORD, UNIT)
             && !self.refill(&lane.words, 2 * WORD, UNIT)
         {
-            return Err(Full);
+            return Err(MemtableFull);
         }
         Ok(())
     }
 
-    fn stock_leaves(&mut self, count: usize) -> Result<(), Full> {
+    fn stock_leaves(&mut self, count: usize) -> Result<(), MemtableFull> {
         while self.lane.leaves.count() < count {
-            self.lane.leaves.put(self.new_bank(Kind::Leaf)?);
+            self.lane.leaves.put(self.new_bank(NodeBankKind::Leaf)?);
         }
         Ok(())
     }
 
-    fn new_bank(&self, kind: Kind) -> Result<Place, Full> {
+    fn new_bank(&self, kind: NodeBankKind) -> Result<ArenaOffset, MemtableFull> {
         let (lane, bytes) = (self.lane, kind.bytes());
         if lane.banks.left() < bytes
             && !self.refill(&lane.banks, self.lanes.bank_bytes.max(bytes), LINE)
             && !self.refill(&lane.banks, bytes, LINE)
         {
-            return Err(Full);
+            return Err(MemtableFull);
         }
         let at = lane.banks.cut(bytes);
         // SAFETY: the bytes were just cut from a piece that only the holder of this lane uses;
@@ -283,19 +287,19 @@ impl<'a> Writer<'a> {
     }
 
     /// Returns a bank to fill, which must have been reserved.
-    pub(super) fn take_bank(&mut self, kind: Kind) -> BankRef<'a> {
+    pub(super) fn take_bank(&mut self, kind: NodeBankKind) -> BankRef<'a> {
         let place = match kind {
-            Kind::Leaf => self.lane.leaves.take(),
-            Kind::Inner => self.lane.inner.take(),
+            NodeBankKind::Leaf => self.lane.leaves.take(),
+            NodeBankKind::Inner => self.lane.inner.take(),
         };
         BankRef::new(self.arena, place)
     }
 
     /// Returns a bank that no node uses any more to the lane.
-    pub(super) fn give_back(&mut self, kind: Kind, place: Place) {
+    pub(super) fn give_back(&mut self, kind: NodeBankKind, place: ArenaOffset) {
         match kind {
-            Kind::Leaf => self.lane.leaves.put(place),
-            Kind::Inner => self.lane.inner.put(place),
+            NodeBankKind::Leaf => self.lane.leaves.put(place),
+            NodeBankKind::Inner => self.lane.inner.put(place),
         }
     }
 
@@ -315,7 +319,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-impl Drop for Writer<'_> {
+impl Drop for LaneWriter<'_> {
     fn drop(&mut self) {
         debug_assert_eq!(self.lane.held.load(Ordering::Relaxed), 1, "a lane has one writer");
         self.lane.held.store(0, Ordering::Release);

@@ -1,19 +1,19 @@
 //! Point lookups: the messages of one key, newest first.
 
 use super::Memtable;
-use super::arena::{Arena, Place, Record};
-use super::node::{BankRef, Restart, View};
-use crate::key::Key;
+use super::arena::{ArenaOffset, ArenaRecord, MemtableArena};
+use super::node::{BankRef, NodeConflict, NodeView};
+use crate::key::LookupKey;
 use crate::sync::Backoff;
-use alluvium_base::{Message, Sequence};
+use alluvium_base::{Message, SequenceNumber};
 
 impl Memtable {
     /// Returns the messages about `key` at or before `at`, newest first, without range deletes: see
     /// [`Memtable::range_deleted`].
     #[must_use]
-    pub fn get(&self, key: Key<'_>, at: Sequence) -> Versions<'_> {
-        if !self.filter.of(key.hash()).may_be_there() {
-            return Versions::new(&self.arena, 0, at);
+    pub fn get(&self, key: LookupKey<'_>, at: SequenceNumber) -> KeyVersionIter<'_> {
+        if !self.filter.of(key.hash()).may_contain() {
+            return KeyVersionIter::new(&self.arena, 0, at);
         }
         let mut backoff = Backoff::default();
         let newest = loop {
@@ -22,7 +22,7 @@ impl Memtable {
             }
             backoff.wait();
         };
-        Versions {
+        KeyVersionIter {
             arena: &self.arena,
             next: newest,
             at,
@@ -32,14 +32,14 @@ impl Memtable {
     /// Prefetches the filter's word of a key. A reader that looks up many keys prefetches several
     /// at once. Only a hint.
     #[inline]
-    pub fn prefetch(&self, key: Key<'_>) {
+    pub fn prefetch(&self, key: LookupKey<'_>) {
         self.filter.of(key.hash()).prefetch();
     }
 
     /// Prefetches the leaf of a key, if the filter does not exclude the key. To be called once the
     /// word prefetched by [`Memtable::prefetch`] has arrived.
-    pub fn prefetch_leaf(&self, key: Key<'_>) {
-        if !self.filter.of(key.hash()).may_be_there() {
+    pub fn prefetch_leaf(&self, key: LookupKey<'_>) {
+        if !self.filter.of(key.hash()).may_contain() {
             return;
         }
         let Ok(mut node) = self.root_view() else {
@@ -60,7 +60,7 @@ impl Memtable {
         }
     }
 
-    fn try_find(&self, key: &[u8]) -> Result<Place, Restart> {
+    fn try_find(&self, key: &[u8]) -> Result<ArenaOffset, NodeConflict> {
         let leaf = self.descend(|node| node.child_for(key))?;
         let (index, found) = leaf.lower_bound(key);
         let place = if found { leaf.slot(index) } else { 0 };
@@ -70,7 +70,10 @@ impl Memtable {
 
     /// Descends from the root to a leaf. `choose` returns the index of the child to descend into.
     #[inline(always)]
-    pub(super) fn descend(&self, choose: impl Fn(&BankRef<'_>) -> usize) -> Result<View<'_>, Restart> {
+    pub(super) fn descend(
+        &self,
+        choose: impl Fn(&BankRef<'_>) -> usize,
+    ) -> Result<NodeView<'_>, NodeConflict> {
         let mut node = self.root_view()?;
         while !node.is_leaf() {
             let child = node.child(choose(&node));
@@ -86,28 +89,32 @@ impl Memtable {
 
     /// Returns a view of the root.
     #[inline(always)]
-    pub(super) fn root_view(&self) -> Result<View<'_>, Restart> {
+    pub(super) fn root_view(&self) -> Result<NodeView<'_>, NodeConflict> {
         let root = self.view(self.root());
         if self.root() == root.id() {
             Ok(root)
         } else {
-            Err(Restart)
+            Err(NodeConflict)
         }
     }
 }
 
 /// The messages of one key, newest first.
 #[derive(Clone, Debug)]
-pub struct Versions<'a> {
-    arena: &'a Arena,
-    next: Place,
-    at: Sequence,
+pub struct KeyVersionIter<'a> {
+    arena: &'a MemtableArena,
+    next: ArenaOffset,
+    at: SequenceNumber,
 }
 
-impl<'a> Versions<'a> {
+impl<'a> KeyVersionIter<'a> {
     #[inline]
-    pub(super) fn new(arena: &'a Arena, newest: Place, at: Sequence) -> Versions<'a> {
-        Versions {
+    pub(super) fn new(
+        arena: &'a MemtableArena,
+        newest: ArenaOffset,
+        at: SequenceNumber,
+    ) -> KeyVersionIter<'a> {
+        KeyVersionIter {
             arena,
             next: newest,
             at,
@@ -115,11 +122,11 @@ impl<'a> Versions<'a> {
     }
 }
 
-impl Versions<'_> {
+impl KeyVersionIter<'_> {
     /// Returns the place after a record that the reader does not see, without skipping a record
     /// that it sees.
     #[cold]
-    fn beyond(&self, record: Record<'_>) -> Place {
+    fn beyond(&self, record: ArenaRecord<'_>) -> ArenaOffset {
         #[cfg(debug_assertions)]
         STEPS.with(|steps| steps.set(steps.get() + 1));
         let jump = record.jump();
@@ -142,7 +149,7 @@ std::thread_local! {
     pub static STEPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-impl<'a> Iterator for Versions<'a> {
+impl<'a> Iterator for KeyVersionIter<'a> {
     type Item = Message<'a>;
 
     #[inline]

@@ -66,30 +66,30 @@ mod ranges;
 #[cfg(test)]
 mod tests;
 
-pub use cursor::Cursor;
-pub use cursor::Spot;
+pub use cursor::CursorPosition;
+pub use cursor::MemtableCursor;
+pub use lookup::KeyVersionIter;
 #[cfg(debug_assertions)]
 pub use lookup::STEPS;
-pub use lookup::Versions;
-pub use ranges::Deletes;
+pub use ranges::TombstoneSnapshot;
 
-use crate::deletes::{self, Draft};
+use crate::range_tombstones::{self, RangeTombstoneBuilder};
 use crate::record::MAX_KEY;
-use alluvium_base::Sequence;
-use arena::Arena;
-use filter::Filter;
-use lanes::Lanes;
-use node::{Kind, NodeId, View};
-use ranges::RangeDeletes;
+use alluvium_base::SequenceNumber;
+use arena::MemtableArena;
+use filter::MemtableFilter;
+use lanes::WriterLanes;
+use node::{NodeBankKind, NodeId, NodeView};
+use ranges::MemtableTombstones;
 
 use crate::sync::{AtomicU32, Ordering};
 
 /// Maximum memory of a range delete in addition to its two keys, in bytes.
-pub const RANGE_OVERHEAD: usize = deletes::OVERHEAD;
+pub const RANGE_OVERHEAD: usize = range_tombstones::OVERHEAD;
 
 /// The memtable has no space for the message and must be sealed. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full;
+pub struct MemtableFull;
 
 /// A concurrent ordered map from keys to their messages.
 ///
@@ -106,11 +106,11 @@ pub struct Full;
 /// ```
 #[derive(Debug)]
 pub struct Memtable {
-    arena: Arena,
-    lanes: Lanes,
+    arena: MemtableArena,
+    lanes: WriterLanes,
     root: AtomicU32,
-    ranges: RangeDeletes,
-    filter: Filter,
+    ranges: MemtableTombstones,
+    filter: MemtableFilter,
     limit: usize,
 }
 
@@ -125,7 +125,7 @@ impl Memtable {
             (64 << 10..=16usize << 30).contains(&limit),
             "a memtable of {limit} bytes"
         );
-        Memtable::over(Arena::new(limit), Filter::new(limit), limit)
+        Memtable::over(MemtableArena::new(limit), MemtableFilter::new(limit), limit)
     }
 
     /// Returns an empty memtable that reuses this one's memory and limit. Pages that were touched
@@ -162,19 +162,19 @@ impl Memtable {
         self.arena.provide(most)
     }
 
-    fn over(arena: Arena, filter: Filter, limit: usize) -> Memtable {
-        let lanes = Lanes::new(limit);
+    fn over(arena: MemtableArena, filter: MemtableFilter, limit: usize) -> Memtable {
+        let lanes = WriterLanes::new(limit);
         let mut writer = lanes.writer(&arena);
         writer.stock_for_split().expect("a memtable holds a few nodes");
-        let root = writer.take_bank(Kind::Leaf);
+        let root = writer.take_bank(NodeBankKind::Leaf);
         let root = writer.add_node(root);
-        View::new(&arena, root).unlock();
+        NodeView::new(&arena, root).unlock();
         drop(writer);
         Memtable {
             arena,
             lanes,
             root: AtomicU32::new(root),
-            ranges: RangeDeletes::default(),
+            ranges: MemtableTombstones::default(),
             filter,
             limit,
         }
@@ -213,15 +213,20 @@ impl Memtable {
     /// Deletes every key in `start..end` as of `sequence`.
     ///
     /// # Errors
-    /// [`Full`] if the delete does not fit; nothing has changed then.
-    pub fn delete_range(&self, start: &[u8], end: &[u8], sequence: Sequence) -> Result<(), Full> {
+    /// [`MemtableFull`] if the delete does not fit; nothing has changed then.
+    pub fn delete_range(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        sequence: SequenceNumber,
+    ) -> Result<(), MemtableFull> {
         self.ranges.add(start, end, sequence, &self.arena)
     }
 
     /// Returns the sequence number of the newest range delete at or before `at` that covers `key`.
     #[must_use]
     #[inline]
-    pub fn range_deleted(&self, key: &[u8], at: Sequence) -> Option<Sequence> {
+    pub fn range_deleted(&self, key: &[u8], at: SequenceNumber) -> Option<SequenceNumber> {
         self.ranges.covering(key, at)
     }
 
@@ -233,12 +238,12 @@ impl Memtable {
 
     /// Returns all range deletes.
     #[must_use]
-    pub(crate) fn range_deletes(&self) -> Draft {
+    pub(crate) fn range_deletes(&self) -> RangeTombstoneBuilder {
         self.ranges.all()
     }
 
     /// Returns a snapshot of the range deletes, if there are any.
-    pub fn deletes(&self) -> Option<Deletes> {
+    pub fn deletes(&self) -> Option<TombstoneSnapshot> {
         self.ranges.now()
     }
 
@@ -247,7 +252,7 @@ impl Memtable {
     }
 
     #[inline(always)]
-    fn view(&self, id: NodeId) -> View<'_> {
-        View::new(&self.arena, id)
+    fn view(&self, id: NodeId) -> NodeView<'_> {
+        NodeView::new(&self.arena, id)
     }
 }

@@ -2,7 +2,7 @@
 //! change a bank that a reader may be reading. They fill another one and store its place in the
 //! word, so readers never wait.
 
-use super::arena::{Arena, Place};
+use super::arena::{ArenaOffset, MemtableArena};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use std::cmp::Ordering as Compared;
 use std::ops::{Deref, Range};
@@ -25,7 +25,7 @@ const _: () = assert!(FANOUT.is_multiple_of(GROUP));
 const _: () = assert!(FANOUT >= 2 && FANOUT.is_multiple_of(2));
 
 /// The place of a node's word.
-pub(super) type NodeId = Place;
+pub(super) type NodeId = ArenaOffset;
 
 /// Lock bit of a word. The place of the bank is in the upper half of the word; the remaining bits
 /// of the lower half are the version.
@@ -42,21 +42,21 @@ const VERSION_STEP: u32 = 2;
 /// in a bank exist or are zero (M4).
 #[repr(C)]
 #[derive(Debug)]
-pub(super) struct Bank {
+pub(super) struct NodeBank {
     level: AtomicU32,
     count: AtomicU32,
     /// Number of leading bytes that all keys between the fences share.
     skip: AtomicU32,
     low: AtomicU32,
     high: AtomicU32,
-    prefixes: Prefixes,
+    prefixes: PrefixArray,
     slots: [AtomicU32; FANOUT],
 }
 
 /// Key prefix of each slot; [`NONE`] in unused slots.
 #[repr(C, align(64))]
 #[derive(Debug)]
-struct Prefixes([AtomicU64; FANOUT]);
+struct PrefixArray([AtomicU64; FANOUT]);
 
 /// Value of an unused prefix; no prefix is greater.
 const NONE: u64 = u64::MAX;
@@ -64,44 +64,48 @@ const NONE: u64 = u64::MAX;
 /// Children of an inner node; they follow its bank.
 #[repr(C, align(64))]
 #[derive(Debug)]
-pub(super) struct Children([AtomicU32; FANOUT]);
+pub(super) struct ChildArray([AtomicU32; FANOUT]);
 
 /// Kind of a bank. A bank is reused only for nodes of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum NodeBankKind {
     Leaf,
     Inner,
 }
 
-impl Kind {
-    pub(super) fn of(level: u32) -> Kind {
-        if level == 0 { Kind::Leaf } else { Kind::Inner }
+impl NodeBankKind {
+    pub(super) fn of(level: u32) -> NodeBankKind {
+        if level == 0 {
+            NodeBankKind::Leaf
+        } else {
+            NodeBankKind::Inner
+        }
     }
 
     /// Returns the size of a bank in the arena.
     pub(super) const fn bytes(self) -> usize {
         match self {
-            Kind::Leaf => size_of::<Bank>(),
-            Kind::Inner => size_of::<Bank>() + size_of::<Children>(),
+            NodeBankKind::Leaf => size_of::<NodeBank>(),
+            NodeBankKind::Inner => size_of::<NodeBank>() + size_of::<ChildArray>(),
         }
     }
 }
 
-impl Children {
-    pub(super) fn new() -> Children {
-        Children(std::array::from_fn(|_| AtomicU32::new(0)))
+impl ChildArray {
+    pub(super) fn new() -> ChildArray {
+        ChildArray(std::array::from_fn(|_| AtomicU32::new(0)))
     }
 }
 
-impl Bank {
-    pub(super) fn new(kind: Kind) -> Bank {
-        Bank {
-            level: AtomicU32::new(u32::from(kind == Kind::Inner)),
+impl NodeBank {
+    pub(super) fn new(kind: NodeBankKind) -> NodeBank {
+        NodeBank {
+            level: AtomicU32::new(u32::from(kind == NodeBankKind::Inner)),
             count: AtomicU32::new(0),
             skip: AtomicU32::new(0),
             low: AtomicU32::new(0),
             high: AtomicU32::new(0),
-            prefixes: Prefixes(std::array::from_fn(|_| AtomicU64::new(NONE))),
+            prefixes: PrefixArray(std::array::from_fn(|_| AtomicU64::new(NONE))),
             slots: std::array::from_fn(|_| AtomicU32::new(0)),
         }
     }
@@ -135,14 +139,14 @@ impl Bank {
 /// A bank with its place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BankRef<'a> {
-    arena: &'a Arena,
-    place: Place,
-    bank: &'a Bank,
+    arena: &'a MemtableArena,
+    place: ArenaOffset,
+    bank: &'a NodeBank,
 }
 
 /// A view of a node in the state in which it was read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct View<'a> {
+pub(super) struct NodeView<'a> {
     id: NodeId,
     word: &'a AtomicU64,
     /// The word that was read, without the lock bit.
@@ -150,7 +154,7 @@ pub(super) struct View<'a> {
     bank: BankRef<'a>,
 }
 
-impl<'a> Deref for View<'a> {
+impl<'a> Deref for NodeView<'a> {
     type Target = BankRef<'a>;
     fn deref(&self) -> &BankRef<'a> {
         &self.bank
@@ -159,25 +163,25 @@ impl<'a> Deref for View<'a> {
 
 /// The node has changed concurrently; the operation must start over.
 #[derive(Debug)]
-pub(super) struct Restart;
+pub(super) struct NodeConflict;
 
 /// Returns the word of a new node with this bank, locked by its creator.
-pub(super) fn first_word(bank: Place) -> u64 {
+pub(super) fn first_word(bank: ArenaOffset) -> u64 {
     u64::from(bank) << 32 | LOCKED
 }
 
-impl<'a> View<'a> {
+impl<'a> NodeView<'a> {
     /// Reads the node's word. It may be locked by a writer.
     #[inline(always)]
-    pub(super) fn new(arena: &'a Arena, id: NodeId) -> View<'a> {
+    pub(super) fn new(arena: &'a MemtableArena, id: NodeId) -> NodeView<'a> {
         debug_assert!(id != 0, "M4: no node is at place 0");
         let word = arena.word(id);
         let seen = word.load(Ordering::Acquire) & !LOCKED;
-        View {
+        NodeView {
             id,
             word,
             seen,
-            bank: BankRef::new(arena, (seen >> 32) as Place),
+            bank: BankRef::new(arena, (seen >> 32) as ArenaOffset),
         }
     }
 
@@ -188,7 +192,7 @@ impl<'a> View<'a> {
     /// Prefetches this node if it is a leaf below `parent`. Nodes above the leaves are usually
     /// cached.
     #[inline(always)]
-    pub(super) fn prefetch_if_leaf_of(&self, parent: &View<'_>) {
+    pub(super) fn prefetch_if_leaf_of(&self, parent: &NodeView<'_>) {
         if parent.level() == 1 {
             self.bank.prefetch();
         }
@@ -197,25 +201,25 @@ impl<'a> View<'a> {
     /// Returns an error unless everything read since the view was created belongs to one state of
     /// the node (M3).
     #[inline(always)]
-    pub(super) fn validate(&self) -> Result<(), Restart> {
+    pub(super) fn validate(&self) -> Result<(), NodeConflict> {
         // The preceding reads must not be reordered after the second load of the word.
         fence(Ordering::Acquire);
         if self.word.load(Ordering::Relaxed) & !LOCKED == self.seen {
             Ok(())
         } else {
-            Err(Restart)
+            Err(NodeConflict)
         }
     }
 
     /// Locks the node, unless it has changed since the view was created or another writer holds it.
-    pub(super) fn lock(&self) -> Result<(), Restart> {
+    pub(super) fn lock(&self) -> Result<(), NodeConflict> {
         let locked = self.word.compare_exchange(
             self.seen,
             self.seen | LOCKED,
             Ordering::Acquire,
             Ordering::Relaxed,
         );
-        locked.map(|_| ()).map_err(|_| Restart)
+        locked.map(|_| ()).map_err(|_| NodeConflict)
     }
 
     /// Unlocks a node whose bank was not replaced, or a new node.
@@ -228,7 +232,7 @@ impl<'a> View<'a> {
     }
 
     /// Replaces the bank of a locked node and unlocks it. Returns the old bank, which is free.
-    pub(super) fn publish(&self, bank: BankRef<'_>) -> Place {
+    pub(super) fn publish(&self, bank: BankRef<'_>) -> ArenaOffset {
         debug_assert!(
             self.word.load(Ordering::Relaxed) & LOCKED != 0,
             "M3: a node changes under its lock"
@@ -243,7 +247,7 @@ impl<'a> View<'a> {
 
 impl<'a> BankRef<'a> {
     #[inline(always)]
-    pub(super) fn new(arena: &'a Arena, place: Place) -> BankRef<'a> {
+    pub(super) fn new(arena: &'a MemtableArena, place: ArenaOffset) -> BankRef<'a> {
         BankRef {
             arena,
             place,
@@ -251,7 +255,7 @@ impl<'a> BankRef<'a> {
         }
     }
 
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> ArenaOffset {
         self.place
     }
 
@@ -269,7 +273,7 @@ impl<'a> BankRef<'a> {
         (self.bank.count.load(Ordering::Relaxed) as usize).min(FANOUT)
     }
 
-    pub(super) fn slot(&self, index: usize) -> Place {
+    pub(super) fn slot(&self, index: usize) -> ArenaOffset {
         self.bank.slots[index].load(Ordering::Acquire)
     }
 
@@ -277,18 +281,18 @@ impl<'a> BankRef<'a> {
         self.arena.children(self.place).0[index].load(Ordering::Acquire)
     }
 
-    pub(super) fn low(&self) -> Place {
+    pub(super) fn low(&self) -> ArenaOffset {
         self.bank.low.load(Ordering::Acquire)
     }
 
-    pub(super) fn high(&self) -> Place {
+    pub(super) fn high(&self) -> ArenaOffset {
         self.bank.high.load(Ordering::Acquire)
     }
 
     /// Prefetches everything that a search reads.
     #[inline(always)]
     pub(super) fn prefetch(&self) {
-        self.arena.prefetch(self.place, Kind::Leaf.bytes());
+        self.arena.prefetch(self.place, NodeBankKind::Leaf.bytes());
     }
 
     /// Returns the first slot whose key is not less than `key`, and whether it is equal.
@@ -329,7 +333,7 @@ impl<'a> BankRef<'a> {
 
     /// Replaces the record in a slot by another one of the same key: readers see either. The node
     /// must be locked.
-    pub(super) fn replace(&self, index: usize, slot: Place) {
+    pub(super) fn replace(&self, index: usize, slot: ArenaOffset) {
         debug_assert!(
             slot != 0 && index < self.count(),
             "M2: a key's slot leads to a record"
@@ -338,7 +342,7 @@ impl<'a> BankRef<'a> {
     }
 
     /// Starts to fill this bank, which is exclusive to the caller except for late readers.
-    fn begin(&self, level: u32, count: usize, low: Place, high: Place) {
+    fn begin(&self, level: u32, count: usize, low: ArenaOffset, high: ArenaOffset) {
         assert!(count <= FANOUT, "{count} keys of a node (M1)");
         // A late reader that sees a store after this fence also sees that the bank's former node
         // has another bank (M3).
@@ -377,7 +381,7 @@ impl<'a> BankRef<'a> {
         }
     }
 
-    fn set(&self, index: usize, slot: Place, child: NodeId) {
+    fn set(&self, index: usize, slot: ArenaOffset, child: NodeId) {
         debug_assert!(index < self.count(), "slot {index} of {}", self.count());
         debug_assert!(self.is_leaf() || child != 0, "M4: an inner node leads to nodes");
         let skip = self.bank.skip.load(Ordering::Relaxed) as usize;
@@ -389,7 +393,7 @@ impl<'a> BankRef<'a> {
     }
 
     /// Fills this bank with the content of a locked node and an additional slot at `index`.
-    pub(super) fn fill_with(&self, from: &BankRef<'_>, index: usize, slot: Place, child: NodeId) {
+    pub(super) fn fill_with(&self, from: &BankRef<'_>, index: usize, slot: ArenaOffset, child: NodeId) {
         let count = from.count();
         assert!(index <= count && count < FANOUT, "slot {index} of {count}");
         self.begin(from.level(), count + 1, from.low(), from.high());
@@ -402,7 +406,12 @@ impl<'a> BankRef<'a> {
     }
 
     /// Fills this bank with a part of a full, locked node, between the given fences (M1).
-    pub(super) fn fill_part(&self, from: &BankRef<'_>, range: Range<usize>, (low, high): (Place, Place)) {
+    pub(super) fn fill_part(
+        &self,
+        from: &BankRef<'_>,
+        range: Range<usize>,
+        (low, high): (ArenaOffset, ArenaOffset),
+    ) {
         assert!(
             !range.is_empty() && range.end <= from.count(),
             "a half of a node has keys (M1)"
@@ -427,7 +436,7 @@ impl<'a> BankRef<'a> {
     }
 
     /// Fills this bank as a root above two nodes.
-    pub(super) fn fill_root(&self, level: u32, left: NodeId, separator: Place, right: NodeId) {
+    pub(super) fn fill_root(&self, level: u32, left: NodeId, separator: ArenaOffset, right: NodeId) {
         assert!(
             level > 0 && separator != 0 && left != right,
             "a root parts two nodes (M1)"
@@ -440,7 +449,7 @@ impl<'a> BankRef<'a> {
 
     /// Returns the number of leading bytes that all keys between two fences share; 0 if the range
     /// is unbounded.
-    fn shared_bytes(&self, low: Place, high: Place) -> u32 {
+    fn shared_bytes(&self, low: ArenaOffset, high: ArenaOffset) -> u32 {
         if low == 0 || high == 0 {
             return 0;
         }

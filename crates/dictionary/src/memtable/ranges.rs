@@ -5,17 +5,17 @@
 //! of Bentley and Saxe, 1980). Adding a delete to n others therefore costs about log n times as
 //! much as an index entry, and readers share a snapshot of the indexes.
 
-use super::Full;
-use super::arena::{Arena, UNIT};
-use crate::deletes::{Draft, List, RangeDeletes as Index};
+use super::MemtableFull;
+use super::arena::{MemtableArena, UNIT};
 use crate::range::KeyRange;
+use crate::range_tombstones::{RangeTombstoneBuilder, RangeTombstoneIndex as Index, RangeTombstoneList};
 use crate::sync::{AtomicUsize, Ordering};
-use alluvium_base::Sequence;
+use alluvium_base::SequenceNumber;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// The range deletes of a memtable.
 #[derive(Debug, Default)]
-pub(super) struct RangeDeletes {
+pub(super) struct MemtableTombstones {
     /// Number of deletes. If it is zero, readers need to read only this word.
     count: AtomicUsize,
     /// Bytes taken from the arena's budget. The mutex serialises additions.
@@ -24,7 +24,7 @@ pub(super) struct RangeDeletes {
     indexes: RwLock<Arc<Vec<Arc<Index>>>>,
 }
 
-impl RangeDeletes {
+impl MemtableTombstones {
     pub(super) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }
@@ -39,9 +39,9 @@ impl RangeDeletes {
         &self,
         start: &[u8],
         end: &[u8],
-        sequence: Sequence,
-        arena: &Arena,
-    ) -> Result<(), Full> {
+        sequence: SequenceNumber,
+        arena: &MemtableArena,
+    ) -> Result<(), MemtableFull> {
         if start >= end {
             return Ok(());
         }
@@ -49,7 +49,7 @@ impl RangeDeletes {
         let mut indexes = self.read().to_vec();
         let mut deletes = 1;
         let small = |deletes: usize| move |index: &mut Arc<Index>| index.len() < 2 * deletes;
-        let mut list = List::default();
+        let mut list = RangeTombstoneList::default();
         list.push(start, end, sequence);
         debug_assert_eq!(list.len(), 1, "it has keys");
         // Newest first.
@@ -65,7 +65,7 @@ impl RangeDeletes {
         let bytes: usize = indexes.iter().map(|index| bytes(index)).sum();
         if bytes > *taken {
             let more = (bytes - *taken).next_multiple_of(UNIT);
-            arena.take(more, UNIT).ok_or(Full)?;
+            arena.take(more, UNIT).ok_or(MemtableFull)?;
             *taken += more;
         }
         assert!(
@@ -78,16 +78,16 @@ impl RangeDeletes {
         Ok(())
     }
 
-    pub(super) fn covering(&self, key: &[u8], at: Sequence) -> Option<Sequence> {
+    pub(super) fn covering(&self, key: &[u8], at: SequenceNumber) -> Option<SequenceNumber> {
         self.now()?.covering(key, at)
     }
 
     /// Returns a snapshot of the deletes, if there are any.
-    pub(super) fn now(&self) -> Option<Deletes> {
-        (!self.is_empty()).then(|| Deletes { indexes: self.read() })
+    pub(super) fn now(&self) -> Option<TombstoneSnapshot> {
+        (!self.is_empty()).then(|| TombstoneSnapshot { indexes: self.read() })
     }
 
-    pub(super) fn all(&self) -> Draft {
+    pub(super) fn all(&self) -> RangeTombstoneBuilder {
         draft(&self.read())
     }
 }
@@ -98,28 +98,28 @@ fn bytes(index: &Index) -> usize {
 }
 
 /// Merges the deletes of several indexes.
-fn draft(indexes: &[Arc<Index>]) -> Draft {
+fn draft(indexes: &[Arc<Index>]) -> RangeTombstoneBuilder {
     let everything = KeyRange::everything();
     let sources: Vec<_> = indexes.iter().map(|index| (&**index, &everything)).collect();
-    Draft::merged(&sources)
+    RangeTombstoneBuilder::merged(&sources)
 }
 
 /// A snapshot of the range deletes of a memtable.
 #[derive(Clone, Debug)]
-pub struct Deletes {
+pub struct TombstoneSnapshot {
     indexes: Arc<Vec<Arc<Index>>>,
 }
 
-impl Deletes {
+impl TombstoneSnapshot {
     /// Returns the sequence number of the newest delete at or before `at` that covers a key.
-    pub fn covering(&self, key: &[u8], at: Sequence) -> Option<Sequence> {
+    pub fn covering(&self, key: &[u8], at: SequenceNumber) -> Option<SequenceNumber> {
         let indexes = self.indexes.iter();
         indexes.filter_map(|index| index.covering(key, at)).max()
     }
 
     /// Returns whether a delete above `at` touches a range.
     #[must_use]
-    pub fn touch_above(&self, range: &KeyRange, at: Sequence) -> bool {
+    pub fn touch_above(&self, range: &KeyRange, at: SequenceNumber) -> bool {
         let is_newer = |index: &Index| index.sequences().next_back().is_some_and(|last| last > at);
         let mut newer = self.indexes.iter().filter(|index| is_newer(index));
         newer.any(|index| index.newer(at).touching(range) > 0)
@@ -127,15 +127,18 @@ impl Deletes {
 
     /// Returns a range around a key in which every key is covered by deletes at or before `at`. Of
     /// several such ranges, this is the one with the greatest end.
-    pub fn around(&self, key: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
+    pub fn around(&self, key: &[u8], at: SequenceNumber) -> Option<(Vec<u8>, Vec<u8>)> {
         let ranges = self.indexes.iter().filter_map(|index| index.around(key, at));
         ranges.max_by(|(_, one), (_, other)| one.cmp(other))
     }
 
-    /// As [`Deletes::around`] for the keys just below `end`. Of several such ranges, this is the
+    /// As [`TombstoneSnapshot::around`] for the keys just below `end`. Of several such ranges, this is the
     /// one with the smallest start.
-    pub fn reaching(&self, end: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
-        let ranges = self.indexes.iter().filter_map(|index| index.reaching(end, at));
+    pub fn reaching(&self, end: &[u8], at: SequenceNumber) -> Option<(Vec<u8>, Vec<u8>)> {
+        let ranges = self
+            .indexes
+            .iter()
+            .filter_map(|index| index.covering_below(end, at));
         ranges.min_by(|(one, _), (other, _)| one.cmp(other))
     }
 }

@@ -2,12 +2,12 @@
 mod model_check;
 
 use super::*;
-use crate::key::Key;
-use alluvium_base::message::LAST;
-use alluvium_base::{Kind, Message};
+use crate::key::LookupKey;
+use alluvium_base::message::MAX_SEQUENCE;
+use alluvium_base::{Message, MessageKind};
 use std::collections::BTreeMap;
 
-type Reference = BTreeMap<Vec<u8>, BTreeMap<Sequence, (Kind, Vec<u8>)>>;
+type Reference = BTreeMap<Vec<u8>, BTreeMap<SequenceNumber, (MessageKind, Vec<u8>)>>;
 
 fn random_key(random: &mut fastrand::Rng) -> Vec<u8> {
     let shared: &[u8] = [&b""[..], b"keyspace-", b"keyspace-0000000", b"z"][random.usize(..4)];
@@ -20,15 +20,15 @@ fn random_key(random: &mut fastrand::Rng) -> Vec<u8> {
 }
 
 /// Compares every read with the reference model.
-fn compare(memtable: &Memtable, reference: &Reference, at: Sequence) {
-    let wanted = |versions: &BTreeMap<Sequence, (Kind, Vec<u8>)>| -> Vec<(Sequence, Kind, Vec<u8>)> {
+fn compare(memtable: &Memtable, reference: &Reference, at: SequenceNumber) {
+    let wanted = |versions: &BTreeMap<SequenceNumber, (MessageKind, Vec<u8>)>| -> Vec<(SequenceNumber, MessageKind, Vec<u8>)> {
         versions
             .range(..=at)
             .rev()
             .map(|(&sequence, (kind, operand))| (sequence, *kind, operand.clone()))
             .collect()
     };
-    let found = |versions: Versions<'_>| -> Vec<(Sequence, Kind, Vec<u8>)> {
+    let found = |versions: KeyVersionIter<'_>| -> Vec<(SequenceNumber, MessageKind, Vec<u8>)> {
         versions
             .map(|message| (message.sequence, message.kind, message.operand.to_vec()))
             .collect()
@@ -36,7 +36,7 @@ fn compare(memtable: &Memtable, reference: &Reference, at: Sequence) {
     let mut cursor = memtable.cursor();
     cursor.first();
     for (key, versions) in reference {
-        assert_eq!(found(memtable.get(Key::new(key), at)), wanted(versions));
+        assert_eq!(found(memtable.get(LookupKey::new(key), at)), wanted(versions));
         assert_eq!(cursor.key(), Some(&key[..]));
         assert_eq!(found(cursor.versions(at)), wanted(versions));
         cursor.next();
@@ -59,7 +59,7 @@ fn it_answers_like_a_sorted_map_of_versions() {
         memtable = memtable.cleared();
         assert!(memtable.is_empty());
         let mut reference = Reference::new();
-        let mut sequences: Vec<Sequence> = (1..=3000).collect();
+        let mut sequences: Vec<SequenceNumber> = (1..=3000).collect();
         if seed % 2 == 0 {
             random.shuffle(&mut sequences);
         }
@@ -78,7 +78,7 @@ fn it_answers_like_a_sorted_map_of_versions() {
                 .insert(sequence, (message.kind, message.operand.to_vec()));
         }
         assert_eq!(memtable.len(), 3000);
-        compare(&memtable, &reference, LAST);
+        compare(&memtable, &reference, MAX_SEQUENCE);
         compare_seeks(&memtable, &reference, &mut random);
     }
 }
@@ -117,12 +117,12 @@ fn older_snapshots_see_older_versions() {
         reference
             .entry(key)
             .or_default()
-            .insert(sequence, (Kind::Put, sequence.to_le_bytes().to_vec()));
+            .insert(sequence, (MessageKind::Put, sequence.to_le_bytes().to_vec()));
     }
     for at in [1, 96, 97, 98, 1000, 1999, 2000] {
         let visible = |key: &[u8]| {
             memtable
-                .get(Key::new(key), at)
+                .get(LookupKey::new(key), at)
                 .next()
                 .map(|message| message.sequence)
         };
@@ -143,8 +143,8 @@ fn keys_in_order_leave_full_leaves() {
             .insert(&sequence.to_be_bytes(), Message::put(sequence, b""))
             .unwrap();
     }
-    let records = 20_000 * Arena::cost(&[0; 8], b"");
-    let leaves = 20_000 / node::FANOUT * node::Kind::Leaf.bytes();
+    let records = 20_000 * MemtableArena::cost(&[0; 8], b"");
+    let leaves = 20_000 / node::FANOUT * node::NodeBankKind::Leaf.bytes();
     // The memory reserved by a lane is a small fraction of the limit.
     let bytes = memtable.bytes() - memtable.limit() / 256;
     assert!(
@@ -160,8 +160,8 @@ fn it_is_full_before_it_holds_more_than_its_limit_and_then_changes_nothing() {
     let mut inserted = 0;
     loop {
         let key: Vec<u8> = (0..24).map(|_| random.u8(..)).collect();
-        if memtable.insert(&key, Message::put(inserted + 1, &[7; 100])) == Err(Full) {
-            assert!(memtable.get(Key::new(&key), LAST).next().is_none());
+        if memtable.insert(&key, Message::put(inserted + 1, &[7; 100])) == Err(MemtableFull) {
+            assert!(memtable.get(LookupKey::new(&key), MAX_SEQUENCE).next().is_none());
             break;
         }
         inserted += 1;
@@ -197,7 +197,7 @@ fn range_deletes_cover_what_a_list_of_them_covers() {
         }
         for _ in 0..500 {
             let (key, at) = (random_key(&mut random), random.u64(..62));
-            let covers = |(start, end, sequence): &&(Vec<u8>, Vec<u8>, Sequence)| {
+            let covers = |(start, end, sequence): &&(Vec<u8>, Vec<u8>, SequenceNumber)| {
                 *start <= key && key < *end && *sequence <= at
             };
             let wanted = list.iter().filter(covers).map(|(_, _, sequence)| *sequence).max();
@@ -210,12 +210,12 @@ fn range_deletes_cover_what_a_list_of_them_covers() {
 fn a_great_many_range_deletes_are_added_in_time_and_bounded_in_bytes() {
     let mut random = fastrand::Rng::with_seed(7);
     let memtable = Memtable::new(4 << 20);
-    let mut list: Vec<(u32, u32, Sequence)> = Vec::new();
+    let mut list: Vec<(u32, u32, SequenceNumber)> = Vec::new();
     for sequence in 1.. {
         let start = random.u32(..1 << 24);
         let end = start + random.u32(1..1 << 8);
         let bytes = memtable.bytes();
-        if memtable.delete_range(&start.to_be_bytes(), &end.to_be_bytes(), sequence) == Err(Full) {
+        if memtable.delete_range(&start.to_be_bytes(), &end.to_be_bytes(), sequence) == Err(MemtableFull) {
             assert_eq!(memtable.bytes(), bytes, "nothing was changed");
             break;
         }
@@ -227,7 +227,7 @@ fn a_great_many_range_deletes_are_added_in_time_and_bounded_in_bytes() {
     for _ in 0..300 {
         let &(start, end, _) = &list[random.usize(..list.len())];
         let (key, at) = (random.u32(start - 1..=end), random.u64(..list.len() as u64));
-        let covers = |range: &&(u32, u32, Sequence)| range.0 <= key && key < range.1 && range.2 <= at;
+        let covers = |range: &&(u32, u32, SequenceNumber)| range.0 <= key && key < range.1 && range.2 <= at;
         let wanted = list.iter().filter(covers).map(|range| range.2).max();
         assert_eq!(memtable.range_deleted(&key.to_be_bytes(), at), wanted);
     }
@@ -250,7 +250,7 @@ fn range_deletes_that_overlap_without_end_fill_the_memtable_and_no_more() {
     assert!((500..20_000).contains(&added), "{added} nested ranges");
     assert!(memtable.bytes() <= memtable.limit());
     assert_eq!(
-        memtable.range_deleted(&(1u16 << 15).to_be_bytes(), LAST),
+        memtable.range_deleted(&(1u16 << 15).to_be_bytes(), MAX_SEQUENCE),
         Some(added)
     );
     assert_eq!(memtable.range_deleted(&(1u16 << 15).to_be_bytes(), 1), Some(1));
@@ -303,10 +303,10 @@ fn every_byte_is_counted_and_little_is_taken_ahead() {
         memtable
             .insert(&random.u64(..).to_be_bytes(), Message::put(sequence, &operand))
             .unwrap();
-        records += Arena::cost(&[0; 8], &operand);
+        records += MemtableArena::cost(&[0; 8], &operand);
     }
     // Leaves split by random insertions are about two thirds full, and never less than half.
-    let leaves = 20_000 / (node::FANOUT / 2) * node::Kind::Leaf.bytes();
+    let leaves = 20_000 / (node::FANOUT / 2) * node::NodeBankKind::Leaf.bytes();
     let bytes = memtable.bytes();
     assert!(
         bytes >= records + leaves / 2,
@@ -386,7 +386,7 @@ fn a_reader_waits_for_no_writer() {
     cursor.first();
     let mut seen = 0;
     while let Some(key) = cursor.key() {
-        assert_eq!(memtable.get(Key::new(key), LAST).count(), 1);
+        assert_eq!(memtable.get(LookupKey::new(key), MAX_SEQUENCE).count(), 1);
         seen += 1;
         cursor.next();
     }
@@ -419,7 +419,7 @@ fn many_writers_and_readers_lose_nothing() {
                         .insert(&key(number), Message::put(2 * number + 1, b"old"))
                         .unwrap();
                     let mine: Vec<_> = memtable
-                        .get(Key::new(&key(number)), LAST)
+                        .get(LookupKey::new(&key(number)), MAX_SEQUENCE)
                         .map(|message| message.operand)
                         .collect();
                     assert_eq!(mine, [b"new", b"old"]);
@@ -449,7 +449,10 @@ fn many_writers_and_readers_lose_nothing() {
     });
     assert_eq!(memtable.len() as u64, 2 * THREADS * EACH);
     for number in 0..THREADS * EACH {
-        assert_eq!(memtable.get(Key::new(&key(number)), LAST).count(), 2);
+        assert_eq!(
+            memtable.get(LookupKey::new(&key(number)), MAX_SEQUENCE).count(),
+            2
+        );
     }
 }
 
@@ -506,10 +509,13 @@ fn a_reader_finds_its_version_among_many_in_a_few_steps() {
     let steps = || STEPS.with(|steps| steps.replace(0));
     steps();
     for at in (1..VERSIONS - 100).step_by(97) {
-        assert_eq!(memtable.get(Key::new(b"hot"), at).next().unwrap().sequence, at);
+        assert_eq!(
+            memtable.get(LookupKey::new(b"hot"), at).next().unwrap().sequence,
+            at
+        );
         let steps = steps();
         assert!(steps < 4 * 17, "{steps} steps to one of {VERSIONS} versions");
     }
-    assert!(memtable.get(Key::new(b"hot"), 0).next().is_none());
+    assert!(memtable.get(LookupKey::new(b"hot"), 0).next().is_none());
     assert!(steps() < 4 * 17);
 }

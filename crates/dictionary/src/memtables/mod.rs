@@ -10,7 +10,7 @@
 pub mod empty_ranges;
 
 use crate::memtable::Memtable;
-use alluvium_base::Sequence;
+use alluvium_base::SequenceNumber;
 use empty_ranges::EmptyRanges;
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct MemtableEntry {
     pub memtable: Arc<Memtable>,
     /// Exclusive lower bound of its commits: everything up to it is in older memtables or in the
     /// dictionaries.
-    pub base: Sequence,
+    pub base: SequenceNumber,
 }
 
 /// The memtables above the dictionaries, newest first. A list is immutable.
@@ -33,7 +33,7 @@ pub type MemtableList = Arc<Vec<MemtableEntry>>;
 /// A memtable leaves the list only after it was incorporated. A reader loads the list first and
 /// then the state of a dictionary. It skips memtables that were incorporated in between, which it
 /// recognises by their base.
-pub trait Memtables: Send + Sync + fmt::Debug {
+pub trait MemtableOwner: Send + Sync + fmt::Debug {
     /// Returns the current list.
     fn newest_first(&self) -> MemtableList;
 
@@ -47,8 +47,8 @@ pub trait Memtables: Send + Sync + fmt::Debug {
 /// and that may hold commits visible at `at`. The list must have been loaded before `cut`.
 pub fn above(
     list: Option<&MemtableList>,
-    cut: Sequence,
-    at: Sequence,
+    cut: SequenceNumber,
+    at: SequenceNumber,
 ) -> impl Iterator<Item = &Arc<Memtable>> {
     let entries = list.into_iter().flat_map(|list| list.iter());
     let counts = move |entry: &&MemtableEntry| entry.base >= cut && entry.base < at;

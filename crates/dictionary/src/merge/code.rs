@@ -8,14 +8,14 @@
 //! the other key is then also its code relative to the first. If the codes are equal, both keys
 //! agree in that column and all before it, and nothing else is known.
 
-use super::Direction;
+use super::MergeDirection;
 
 /// Bytes per column.
 const COLUMN: usize = 6;
 /// Code of a source at its end; greater than the code of any key.
-pub(super) const ENDED: Code = Code(u64::MAX);
+pub(super) const ENDED: OffsetValueCode = OffsetValueCode(u64::MAX);
 /// No difference in any column: the keys are equal, or differ only in trailing zeros.
-pub(super) const EQUAL: Code = Code(0);
+pub(super) const EQUAL: OffsetValueCode = OffsetValueCode(0);
 /// Number of columns that a code can represent; later columns count as the last one. The longest
 /// key has fewer.
 const COLUMNS: usize = 0xfff0;
@@ -28,32 +28,32 @@ const _: () = assert!(
 
 /// Result of comparing a key with its base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Code(u64);
+pub(super) struct OffsetValueCode(u64);
 
-impl Code {
+impl OffsetValueCode {
     /// Returns the code of a key that first differs from its base in `column`.
     #[inline(always)]
-    fn at(column: usize, key: &[u8], direction: Direction) -> Code {
+    fn at(column: usize, key: &[u8], direction: MergeDirection) -> OffsetValueCode {
         let value = word(key, column * COLUMN) >> 16;
         debug_assert!(value < 1 << 48, "a column has six bytes");
         let value = match direction {
-            Direction::Forward => value,
-            Direction::Backward => value ^ (u64::MAX >> 16),
+            MergeDirection::Forward => value,
+            MergeDirection::Backward => value ^ (u64::MAX >> 16),
         };
         // The result is greater than EQUAL and less than ENDED.
-        Code(((COLUMNS - column.min(COLUMNS - 1)) as u64) << 48 | value)
+        OffsetValueCode(((COLUMNS - column.min(COLUMNS - 1)) as u64) << 48 | value)
     }
 
     /// Returns the code of a key relative to a base before all keys.
-    pub(super) fn of(key: &[u8], direction: Direction) -> Code {
-        Code::at(0, key, direction)
+    pub(super) fn of(key: &[u8], direction: MergeDirection) -> OffsetValueCode {
+        OffsetValueCode::at(0, key, direction)
     }
 
     /// Returns the code of `key` relative to `base`, which precedes or equals it.
     #[inline(always)]
-    pub(super) fn relative(base: &[u8], key: &[u8], direction: Direction) -> Code {
+    pub(super) fn relative(base: &[u8], key: &[u8], direction: MergeDirection) -> OffsetValueCode {
         match first_difference(base, key) {
-            Some(at) => Code::at(at / COLUMN, key, direction),
+            Some(at) => OffsetValueCode::at(at / COLUMN, key, direction),
             None => EQUAL,
         }
     }
@@ -62,7 +62,7 @@ impl Code {
     pub(super) fn agreed(self) -> usize {
         match self {
             EQUAL => 0,
-            Code(code) => (COLUMNS - (code >> 48) as usize) * COLUMN,
+            OffsetValueCode(code) => (COLUMNS - (code >> 48) as usize) * COLUMN,
         }
     }
 }
@@ -111,18 +111,22 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(2);
         let mut decided = 0;
         for _ in 0..200_000 {
-            for direction in [Direction::Forward, Direction::Backward] {
+            for direction in [MergeDirection::Forward, MergeDirection::Backward] {
                 let mut keys: [Vec<u8>; 3] = std::array::from_fn(|_| random_key(&mut random));
                 keys.sort();
-                if direction == Direction::Backward {
+                if direction == MergeDirection::Backward {
                     keys.reverse();
                 }
                 let [base, one, two] = &keys;
-                let code = |key: &[u8]| Code::relative(base, key, direction);
+                let code = |key: &[u8]| OffsetValueCode::relative(base, key, direction);
                 match code(one).cmp(&code(two)) {
                     Ordering::Less => {
                         decided += 1;
-                        assert_eq!(Code::relative(one, two, direction), code(two), "{keys:?}");
+                        assert_eq!(
+                            OffsetValueCode::relative(one, two, direction),
+                            code(two),
+                            "{keys:?}"
+                        );
                     }
                     Ordering::Equal => {
                         let agreed = code(one).agreed().min(one.len()).min(two.len());
@@ -131,7 +135,7 @@ mod tests {
                     Ordering::Greater => panic!("{one:?} comes before {two:?} after {base:?}"),
                 }
                 assert!(EQUAL <= code(one) && code(two) < ENDED);
-                assert!(Code::of(one, direction) <= Code::of(two, direction));
+                assert!(OffsetValueCode::of(one, direction) <= OffsetValueCode::of(two, direction));
             }
         }
         assert!(decided > 100_000, "{decided} of 400,000 were decided by codes");
@@ -142,7 +146,7 @@ mod tests {
         let longest = vec![7; crate::record::MAX_KEY];
         let mut other = longest.clone();
         *other.last_mut().unwrap() = 8;
-        let code = Code::relative(&longest, &other, Direction::Forward);
-        assert!(EQUAL < code && code < Code::of(&other, Direction::Forward));
+        let code = OffsetValueCode::relative(&longest, &other, MergeDirection::Forward);
+        assert!(EQUAL < code && code < OffsetValueCode::of(&other, MergeDirection::Forward));
     }
 }

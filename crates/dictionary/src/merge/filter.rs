@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A value that a filter decides about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Candidate<'a> {
+pub struct FilterCandidate<'a> {
     /// Key without the prefix of its keyspace.
     pub key: &'a [u8],
     /// The value.
@@ -17,7 +17,7 @@ pub struct Candidate<'a> {
 
 /// Decision about a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum FilterVerdict {
     /// Keep the value unchanged.
     Keep,
     /// Delete the key.
@@ -37,17 +37,17 @@ pub enum Verdict {
 /// struct OneDay;
 /// impl CompactionFilter for OneDay {
 ///     fn decide(&self, candidate: &Candidate<'_>) -> Verdict {
-///         let Some(written_s) = candidate.value.first_chunk() else { return Verdict::Keep };
+///         let Some(written_s) = candidate.value.first_chunk() else { return FilterVerdict::Keep };
 ///         let old = u32::from_be_bytes(*written_s) as u64 + 86_400 <= candidate.now_ms / 1000;
-///         if old { Verdict::Remove } else { Verdict::Keep }
+///         if old { FilterVerdict::Remove } else { FilterVerdict::Keep }
 ///     }
 /// }
 /// let value = 100u32.to_be_bytes();
 /// let candidate = Candidate { key: b"k", value: &value, expires_ms: 0, now_ms: 200_000 };
-/// assert_eq!(OneDay.decide(&candidate), Verdict::Keep);
-/// assert_eq!(OneDay.decide(&Candidate { now_ms: 86_500_000, ..candidate }), Verdict::Remove);
+/// assert_eq!(OneDay.decide(&candidate), FilterVerdict::Keep);
+/// assert_eq!(OneDay.decide(&Candidate { now_ms: 86_500_000, ..candidate }), FilterVerdict::Remove);
 /// ```
 pub trait CompactionFilter: Send + Sync + fmt::Debug {
     /// Decides about a value.
-    fn decide(&self, candidate: &Candidate<'_>) -> Verdict;
+    fn decide(&self, candidate: &FilterCandidate<'_>) -> FilterVerdict;
 }

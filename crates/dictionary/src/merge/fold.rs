@@ -1,12 +1,12 @@
 //! Folding of one key's messages into as few as possible (invariants G2 to G5).
 
-use super::{Candidate, CompactionFilter, Operator, Verdict};
-use alluvium_base::{Kind, Message, Sequence};
+use super::{CompactionFilter, FilterCandidate, FilterVerdict, MergeOperator};
+use alluvium_base::{Message, MessageKind, SequenceNumber};
 use std::sync::Arc;
 
 /// Data older than the sources of a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Older {
+pub enum OlderData {
     /// None: the sources contain every older message of the range.
     None,
     /// Older messages may exist elsewhere. The result must continue to hide them or fold into them.
@@ -15,26 +15,26 @@ pub enum Older {
 
 /// What a merge may drop. Determined once, when the merge is planned.
 #[derive(Clone, Debug)]
-pub struct Rule {
+pub struct FoldRule {
     /// The oldest sequence number at which a reader may still read: the minimum of the oldest
     /// snapshot and the visible watermark.
-    pub horizon: Sequence,
+    pub horizon: SequenceNumber,
     /// The snapshots and the visible watermark, ascending; may contain the horizon. Readers read at
     /// one of these, at the horizon, or above all of them.
-    pub readers: Arc<[Sequence]>,
+    pub readers: Arc<[SequenceNumber]>,
     /// Whether older messages may exist elsewhere.
-    pub older: Older,
+    pub older: OlderData,
     /// Current time in milliseconds of the caller's clock; puts that expire at or before it are
     /// treated as deleted.
     pub now_ms: u64,
 }
 
-impl Rule {
+impl FoldRule {
     /// Returns the sequence number up to which older messages may still matter below a delete
     /// committed at `sequence`. Messages between the two are hidden from every reader that could
     /// see them.
     #[must_use]
-    pub fn below_band_of(&self, sequence: Sequence) -> Sequence {
+    pub fn below_band_of(&self, sequence: SequenceNumber) -> SequenceNumber {
         debug_assert!(sequence > 0, "a commit has a number");
         match self.band(sequence) {
             None => sequence - 1,
@@ -44,9 +44,9 @@ impl Rule {
 
     /// Returns the band of a message (G2), or `None` if it was committed after the newest sequence
     /// number at which readers are known to read.
-    fn band(&self, sequence: Sequence) -> Option<Band> {
+    fn band(&self, sequence: SequenceNumber) -> Option<VisibilityBand> {
         if sequence <= self.horizon {
-            return Some(Band {
+            return Some(VisibilityBand {
                 reader: self.horizon,
                 floor: None,
             });
@@ -54,7 +54,7 @@ impl Rule {
         debug_assert!(self.readers.is_sorted(), "readers in order");
         let above = self.readers.partition_point(|&reader| reader < sequence);
         let before = above.checked_sub(1).map_or(0, |before| self.readers[before]);
-        Some(Band {
+        Some(VisibilityBand {
             reader: *self.readers.get(above)?,
             floor: Some(before.max(self.horizon)),
         })
@@ -63,20 +63,20 @@ impl Rule {
 
 /// Messages of which every reader sees all or none.
 #[derive(Clone, Copy, Debug)]
-struct Band {
+struct VisibilityBand {
     /// The oldest reader that sees them.
-    reader: Sequence,
+    reader: SequenceNumber,
     /// The newest reader that does not see them; `None` if there is no older reader.
-    floor: Option<Sequence>,
+    floor: Option<SequenceNumber>,
 }
 
 /// A message of a key that remains after folding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Folded<'a> {
+pub struct FoldedMessage<'a> {
     /// Commit sequence number; 0 if no reader can see an older version.
-    pub sequence: Sequence,
+    pub sequence: SequenceNumber,
     /// Kind of the message.
-    pub kind: Kind,
+    pub kind: MessageKind,
     /// Expiry time of a put; 0 means never.
     pub expires_ms: u64,
     /// Value or operand.
@@ -88,9 +88,9 @@ pub struct Folded<'a> {
 
 /// Folds the messages of one key after another. A folder is reused to keep its allocated memory.
 #[derive(Debug)]
-pub struct Folder<'op> {
-    rule: &'op Rule,
-    operator: Option<&'op dyn Operator>,
+pub struct MessageFolder<'op> {
+    rule: &'op FoldRule,
+    operator: Option<&'op dyn MergeOperator>,
     /// Whether the current band is the oldest one, so that no reader sees anything older only.
     is_oldest: bool,
     /// User filter, and the key without its keyspace's prefix.
@@ -103,18 +103,18 @@ pub struct Folder<'op> {
 
 /// State of the current band.
 #[derive(Clone, Copy)]
-enum Below {
+enum BandState {
     Nothing,
     /// Merges without a base yet, with the sequence number of the newest.
-    Merges(Sequence),
+    Merges(SequenceNumber),
     Done,
 }
 
-impl<'op> Folder<'op> {
+impl<'op> MessageFolder<'op> {
     /// Creates a folder. Without an operator, a merge message acts as a put of its operand.
     #[must_use]
-    pub fn new(rule: &'op Rule, operator: Option<&'op dyn Operator>) -> Folder<'op> {
-        Folder {
+    pub fn new(rule: &'op FoldRule, operator: Option<&'op dyn MergeOperator>) -> MessageFolder<'op> {
+        MessageFolder {
             rule,
             operator,
             is_oldest: false,
@@ -127,14 +127,14 @@ impl<'op> Folder<'op> {
 
     /// Sets the filter to apply (G5) to the next key, which is passed to the filter as `key`.
     #[must_use]
-    pub fn filtered(mut self, filter: &'op dyn CompactionFilter, key: &'op [u8]) -> Folder<'op> {
+    pub fn filtered(mut self, filter: &'op dyn CompactionFilter, key: &'op [u8]) -> MessageFolder<'op> {
         self.filter = Some((filter, key));
         self
     }
 
     /// Returns the rule.
     #[must_use]
-    pub fn rule(&self) -> &Rule {
+    pub fn rule(&self) -> &FoldRule {
         self.rule
     }
 
@@ -146,12 +146,12 @@ impl<'op> Folder<'op> {
     pub fn fold<'m>(
         &mut self,
         messages: impl IntoIterator<Item = Message<'m>>,
-        deleted: impl Fn(Sequence) -> Option<Sequence>,
-        mut emit: impl FnMut(Folded<'_>),
+        deleted: impl Fn(SequenceNumber) -> Option<SequenceNumber>,
+        mut emit: impl FnMut(FoldedMessage<'_>),
     ) {
         // The current band, and the range delete that its oldest reader sees.
-        let mut current: Option<(Band, Option<Sequence>)> = None;
-        let mut below = Below::Nothing;
+        let mut current: Option<(VisibilityBand, Option<SequenceNumber>)> = None;
+        let mut below = BandState::Nothing;
         for (number, message) in messages.into_iter().enumerate() {
             let sequence = message.sequence;
             debug_assert!(
@@ -163,10 +163,10 @@ impl<'op> Folder<'op> {
                 _ => {
                     // A reader between the two bands sees the following messages without these
                     // merges.
-                    if let Below::Merges(newest) = below {
+                    if let BandState::Merges(newest) = below {
                         self.emit_chain(newest, &mut emit);
                     }
-                    below = Below::Nothing;
+                    below = BandState::Nothing;
                     let Some(band) = self.rule.band(sequence) else {
                         emit(whole(&message, number));
                         continue;
@@ -177,88 +177,97 @@ impl<'op> Folder<'op> {
             };
             below = match below {
                 // Older messages in the band are invisible to every reader.
-                Below::Done if band.floor.is_none() => break,
-                Below::Done => Below::Done,
+                BandState::Done if band.floor.is_none() => break,
+                BandState::Done => BandState::Done,
                 // All remaining messages of the band are hidden by the range delete, which is kept
                 // alongside the runs (or is dropped if nothing older exists). The merges above it
                 // are folded without a base.
                 _ if hidden.is_some_and(|deleted| sequence < deleted) => {
                     self.finish(below, None, &mut emit);
-                    Below::Done
+                    BandState::Done
                 }
-                Below::Nothing => self.first(&message, number, &mut emit),
-                Below::Merges(newest) => self.under_merges(newest, &message, number, &mut emit),
+                BandState::Nothing => self.first(&message, number, &mut emit),
+                BandState::Merges(newest) => self.under_merges(newest, &message, number, &mut emit),
             };
         }
-        if let Below::Merges(newest) = below {
+        if let BandState::Merges(newest) = below {
             self.end(newest, &mut emit);
         }
     }
 
     /// Handles the newest message of a band.
-    fn first(&mut self, message: &Message<'_>, number: usize, emit: &mut impl FnMut(Folded<'_>)) -> Below {
+    fn first(
+        &mut self,
+        message: &Message<'_>,
+        number: usize,
+        emit: &mut impl FnMut(FoldedMessage<'_>),
+    ) -> BandState {
         match message.kind {
-            Kind::Merge if self.operator.is_some() => {
+            MessageKind::Merge if self.operator.is_some() => {
                 self.chain.clear();
                 self.ends.clear();
                 self.push(message.operand);
-                return Below::Merges(message.sequence);
+                return BandState::Merges(message.sequence);
             }
-            Kind::Put | Kind::Merge if !self.is_expired(message) => {
+            MessageKind::Put | MessageKind::Merge if !self.is_expired(message) => {
                 self.emit_put(&whole(message, number), emit);
             }
-            Kind::Put | Kind::Merge | Kind::Delete => self.emit_tombstone(message.sequence, emit),
+            MessageKind::Put | MessageKind::Merge | MessageKind::Delete => {
+                self.emit_tombstone(message.sequence, emit)
+            }
         }
-        Below::Done
+        BandState::Done
     }
 
     /// Handles a message below merges that have no base yet.
     fn under_merges(
         &mut self,
-        newest: Sequence,
+        newest: SequenceNumber,
         message: &Message<'_>,
         number: usize,
-        emit: &mut impl FnMut(Folded<'_>),
-    ) -> Below {
+        emit: &mut impl FnMut(FoldedMessage<'_>),
+    ) -> BandState {
         match message.kind {
-            Kind::Merge => {
+            MessageKind::Merge => {
                 self.push(message.operand);
-                return Below::Merges(newest);
+                return BandState::Merges(newest);
             }
-            Kind::Put if !self.is_expired(message) && (message.expires_ms != 0 || self.refuses(message)) => {
+            MessageKind::Put
+                if !self.is_expired(message) && (message.expires_ms != 0 || self.refuses(message)) =>
+            {
                 // The merges apply to the put until it expires, and to nothing afterwards, so both
                 // must be kept. The same holds if the operator rejects the put: readers then
                 // receive an error.
                 self.emit_chain(newest, emit);
-                emit(Folded {
+                emit(FoldedMessage {
                     sequence: self.settled(message.sequence),
                     ..whole(message, number)
                 });
             }
-            Kind::Put if !self.is_expired(message) => {
-                self.finish(Below::Merges(newest), Some(message.operand), emit);
+            MessageKind::Put if !self.is_expired(message) => {
+                self.finish(BandState::Merges(newest), Some(message.operand), emit);
             }
-            Kind::Put | Kind::Delete => self.finish(Below::Merges(newest), None, emit),
+            MessageKind::Put | MessageKind::Delete => self.finish(BandState::Merges(newest), None, emit),
         }
-        Below::Done
+        BandState::Done
     }
 
     /// Handles the end of the sources below merges without a base. A range delete does not finish
     /// them here, because messages between it and them may exist elsewhere.
-    fn end(&mut self, newest: Sequence, emit: &mut impl FnMut(Folded<'_>)) {
-        if self.rule.older == Older::None {
-            self.finish(Below::Merges(newest), None, emit);
+    fn end(&mut self, newest: SequenceNumber, emit: &mut impl FnMut(FoldedMessage<'_>)) {
+        if self.rule.older == OlderData::None {
+            self.finish(BandState::Merges(newest), None, emit);
             return;
         }
         self.emit_chain(newest, emit);
     }
 
     /// Emits the pending merges as a single merge.
-    fn emit_chain(&mut self, newest: Sequence, emit: &mut impl FnMut(Folded<'_>)) {
+    fn emit_chain(&mut self, newest: SequenceNumber, emit: &mut impl FnMut(FoldedMessage<'_>)) {
         self.fold_chain(None);
-        emit(Folded {
+        emit(FoldedMessage {
             sequence: newest,
-            kind: Kind::Merge,
+            kind: MessageKind::Merge,
             expires_ms: 0,
             operand: &self.folded,
             number: None,
@@ -266,12 +275,12 @@ impl<'op> Folder<'op> {
     }
 
     /// Folds the pending merges into their base, if there is one, and emits the result as a put.
-    fn finish(&mut self, below: Below, base: Option<&[u8]>, emit: &mut impl FnMut(Folded<'_>)) {
-        let Below::Merges(newest) = below else { return };
+    fn finish(&mut self, below: BandState, base: Option<&[u8]>, emit: &mut impl FnMut(FoldedMessage<'_>)) {
+        let BandState::Merges(newest) = below else { return };
         self.fold_chain(base);
-        let put = Folded {
+        let put = FoldedMessage {
             sequence: newest,
-            kind: Kind::Put,
+            kind: MessageKind::Put,
             expires_ms: 0,
             operand: &self.folded,
             number: None,
@@ -280,11 +289,11 @@ impl<'op> Folder<'op> {
     }
 
     /// Emits the put that remains of a band. In the oldest band, the filter is applied.
-    fn emit_put(&self, put: &Folded<'_>, emit: &mut impl FnMut(Folded<'_>)) {
-        debug_assert_ne!(put.kind, Kind::Delete, "a delete has no value");
+    fn emit_put(&self, put: &FoldedMessage<'_>, emit: &mut impl FnMut(FoldedMessage<'_>)) {
+        debug_assert_ne!(put.kind, MessageKind::Delete, "a delete has no value");
         let filter = self.filter.filter(|_| self.is_oldest);
-        let verdict = filter.map_or(Verdict::Keep, |(filter, key)| {
-            filter.decide(&Candidate {
+        let verdict = filter.map_or(FilterVerdict::Keep, |(filter, key)| {
+            filter.decide(&FilterCandidate {
                 key,
                 value: put.operand,
                 expires_ms: put.expires_ms,
@@ -292,24 +301,24 @@ impl<'op> Folder<'op> {
             })
         });
         let (operand, number) = match &verdict {
-            Verdict::Keep => (put.operand, put.number),
-            Verdict::Replace(value) => (&value[..], None),
-            Verdict::Remove => return self.emit_tombstone(put.sequence, emit),
+            FilterVerdict::Keep => (put.operand, put.number),
+            FilterVerdict::Replace(value) => (&value[..], None),
+            FilterVerdict::Remove => return self.emit_tombstone(put.sequence, emit),
         };
-        emit(Folded {
+        emit(FoldedMessage {
             sequence: self.settled(put.sequence),
-            kind: Kind::Put,
+            kind: MessageKind::Put,
             operand,
             number,
             ..*put
         });
     }
 
-    fn emit_tombstone(&self, sequence: Sequence, emit: &mut impl FnMut(Folded<'_>)) {
-        if self.rule.older == Older::Elsewhere || !self.is_oldest {
-            emit(Folded {
+    fn emit_tombstone(&self, sequence: SequenceNumber, emit: &mut impl FnMut(FoldedMessage<'_>)) {
+        if self.rule.older == OlderData::Elsewhere || !self.is_oldest {
+            emit(FoldedMessage {
                 sequence,
-                kind: Kind::Delete,
+                kind: MessageKind::Delete,
                 expires_ms: 0,
                 operand: &[],
                 number: None,
@@ -319,10 +328,10 @@ impl<'op> Folder<'op> {
 
     /// Returns the sequence number of a remaining message: 0 if no reader can see an older version
     /// (G4).
-    fn settled(&self, sequence: Sequence) -> Sequence {
+    fn settled(&self, sequence: SequenceNumber) -> SequenceNumber {
         match self.rule.older {
-            Older::None if self.is_oldest => 0,
-            Older::None | Older::Elsewhere => sequence,
+            OlderData::None if self.is_oldest => 0,
+            OlderData::None | OlderData::Elsewhere => sequence,
         }
     }
 
@@ -373,14 +382,14 @@ impl<'op> Folder<'op> {
 }
 
 /// Returns a message unchanged.
-fn whole<'a>(message: &Message<'a>, number: usize) -> Folded<'a> {
+fn whole<'a>(message: &Message<'a>, number: usize) -> FoldedMessage<'a> {
     let Message {
         sequence,
         kind,
         expires_ms,
         operand,
     } = *message;
-    Folded {
+    FoldedMessage {
         sequence,
         kind,
         expires_ms,

@@ -7,7 +7,7 @@
 //! result.
 //!
 //! *Read in this order*: `operator.rs` (the meaning of a merge message), `filter.rs` (a user's
-//! decision about old values), `fold.rs` (one key), `loser.rs` (many sources), `code.rs`
+//! decision about old values), `fold.rs` (one key), `merging_iter.rs` (many sources), `code.rs`
 //! (comparison of their keys).
 //!
 //! Throughput with eight sources in memory, 24-byte keys and 100-byte values, on one thread of a
@@ -28,7 +28,7 @@
 //!   put that will expire, or that their operator rejects). Every reader reads the same as before,
 //!   now and at any later time.
 //! - **G4** A merge is finished without a base only if the sources contain *every* older message of
-//!   the range ([`Older::None`]). Only then, and only in the oldest band, are tombstones dropped
+//!   the range ([`OlderData::None`]). Only then, and only in the oldest band, are tombstones dropped
 //!   and sequence numbers set to zero.
 //! - **G5** A filter is applied only to the put that remains at or below the horizon once nothing
 //!   can change it any more. It is not applied to tombstones, to merges without a base, to puts
@@ -38,13 +38,15 @@
 mod code;
 mod filter;
 mod fold;
-mod loser;
+mod merging_iter;
 mod operator;
 
 #[cfg(test)]
 mod tests;
 
-pub use filter::{Candidate, CompactionFilter, Verdict};
-pub use fold::{Folded, Folder, Older, Rule};
-pub use loser::{Direction, Merged, Source};
-pub use operator::{Add, Append, BadOperand, Maximum, Minimum, Operator};
+pub use filter::{CompactionFilter, FilterCandidate, FilterVerdict};
+pub use fold::{FoldRule, FoldedMessage, MessageFolder, OlderData};
+pub use merging_iter::{MergeDirection, MergingIter, SortedSource};
+pub use operator::{
+    AddOperator, AppendOperator, BadOperand, MaximumOperator, MergeOperator, MinimumOperator,
+};

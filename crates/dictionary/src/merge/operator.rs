@@ -28,7 +28,7 @@ impl BadOperand {
 
 /// An associative operator on values: `(a ∘ b) ∘ c = a ∘ (b ∘ c)`, so that operands may be folded
 /// together before their base is known. Merging into an absent key makes the operand the value.
-pub trait Operator: Send + Sync + fmt::Debug {
+pub trait MergeOperator: Send + Sync + fmt::Debug {
     /// Name of the operator. It is stored with the keyspace, so that the store cannot be opened
     /// with a different one.
     fn name(&self) -> &'static str;
@@ -42,7 +42,7 @@ pub trait Operator: Send + Sync + fmt::Debug {
 
     /// Checks whether operands can be folded into a value that was put. Called by compactions and
     /// readers when they find the operands and the value. If it fails, compactions keep both
-    /// unchanged and readers of the key receive the error. The default is [`Operator::check`],
+    /// unchanged and readers of the key receive the error. The default is [`MergeOperator::check`],
     /// which must then accept every result of folding operands.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ pub trait Operator: Send + Sync + fmt::Debug {
     }
 
     /// Replaces `older` by `older ∘ newer`. After damage or a change of operators, operands may be
-    /// invalid by [`Operator::check`]; the newer one then wins.
+    /// invalid by [`MergeOperator::check`]; the newer one then wins.
     fn fold(&self, older: &mut Vec<u8>, newer: &[u8]);
 }
 
@@ -65,26 +65,26 @@ pub trait Operator: Send + Sync + fmt::Debug {
 /// assert_eq!(value, 42i64.to_le_bytes());
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Add;
+pub struct AddOperator;
 
 /// Appends the operand to the value.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Append;
+pub struct AppendOperator;
 
 /// Keeps the minimum, in byte order.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Minimum;
+pub struct MinimumOperator;
 
 /// Keeps the maximum, in byte order.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Maximum;
+pub struct MaximumOperator;
 
 fn integer(bytes: &[u8]) -> Option<i64> {
     // tidy: allow format: an operand's meaning is its user's; it is stored as it came
     Some(i64::from_le_bytes(bytes.try_into().ok()?))
 }
 
-impl Operator for Add {
+impl MergeOperator for AddOperator {
     fn name(&self) -> &'static str {
         "add"
     }
@@ -110,7 +110,7 @@ impl Operator for Add {
     }
 }
 
-impl Operator for Append {
+impl MergeOperator for AppendOperator {
     fn name(&self) -> &'static str {
         "append"
     }
@@ -131,7 +131,7 @@ fn replace_if(older: &mut Vec<u8>, newer: &[u8], better: bool) {
     }
 }
 
-impl Operator for Minimum {
+impl MergeOperator for MinimumOperator {
     fn name(&self) -> &'static str {
         "minimum"
     }
@@ -146,7 +146,7 @@ impl Operator for Minimum {
     }
 }
 
-impl Operator for Maximum {
+impl MergeOperator for MaximumOperator {
     fn name(&self) -> &'static str {
         "maximum"
     }

@@ -1,6 +1,6 @@
 use super::*;
-use alluvium_base::message::LAST;
-use alluvium_base::{Kind, Message, Sequence};
+use alluvium_base::message::MAX_SEQUENCE;
+use alluvium_base::{Message, MessageKind, SequenceNumber};
 use parking_lot::Mutex;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ struct Keys {
     at: usize,
 }
 
-impl Source for Keys {
+impl SortedSource for Keys {
     type Error = Infallible;
 
     fn key(&self) -> Option<&[u8]> {
@@ -29,15 +29,15 @@ impl Source for Keys {
 }
 
 /// Returns the keys of all sources in order; of equal keys, the newest source's first.
-fn in_order(sources: &[Keys], direction: Direction) -> Vec<(Vec<u8>, usize)> {
+fn in_order(sources: &[Keys], direction: MergeDirection) -> Vec<(Vec<u8>, usize)> {
     let of = |(index, source): (usize, &Keys)| {
         let keys = source.keys.clone().into_iter();
         keys.map(move |key| (key, index)).collect::<Vec<_>>()
     };
     let mut all: Vec<(Vec<u8>, usize)> = sources.iter().enumerate().flat_map(of).collect();
     all.sort_by(|a, b| match direction {
-        Direction::Forward => a.cmp(b),
-        Direction::Backward => b.0.cmp(&a.0).then(a.1.cmp(&b.1)),
+        MergeDirection::Forward => a.cmp(b),
+        MergeDirection::Backward => b.0.cmp(&a.0).then(a.1.cmp(&b.1)),
     });
     all
 }
@@ -46,21 +46,21 @@ fn in_order(sources: &[Keys], direction: Direction) -> Vec<(Vec<u8>, usize)> {
 fn any_number_of_sources_merge_like_a_stable_sort() {
     for seed in 0..300 {
         let mut random = fastrand::Rng::with_seed(seed);
-        for direction in [Direction::Forward, Direction::Backward] {
+        for direction in [MergeDirection::Forward, MergeDirection::Backward] {
             let sources: Vec<Keys> = (0..random.usize(..12))
                 .map(|_| {
                     let mut keys: Vec<Vec<u8>> =
                         (0..random.usize(..20)).map(|_| vec![random.u8(..30)]).collect();
                     keys.sort();
                     keys.dedup();
-                    if direction == Direction::Backward {
+                    if direction == MergeDirection::Backward {
                         keys.reverse();
                     }
                     Keys { keys, at: 0 }
                 })
                 .collect();
             let wanted = in_order(&sources, direction);
-            let mut merged = Merged::new(sources, direction);
+            let mut merged = MergingIter::new(sources, direction);
             let mut found = Vec::new();
             while let Some(winner) = merged.winner() {
                 found.push((merged.key().unwrap().to_vec(), winner));
@@ -84,7 +84,7 @@ fn keys_that_are_alike_and_keys_that_come_again_merge_like_a_stable_sort() {
     for seed in 0..400 {
         let mut random = fastrand::Rng::with_seed(seed);
         let common: Vec<Vec<u8>> = (0..20).map(|_| alike(&mut random)).collect();
-        for direction in [Direction::Forward, Direction::Backward] {
+        for direction in [MergeDirection::Forward, MergeDirection::Backward] {
             let list = |random: &mut fastrand::Rng| -> Vec<Vec<u8>> {
                 let mut keys: Vec<Vec<u8>> = (0..random.usize(..60))
                     .map(|_| match random.bool() {
@@ -93,7 +93,7 @@ fn keys_that_are_alike_and_keys_that_come_again_merge_like_a_stable_sort() {
                     })
                     .collect();
                 keys.sort();
-                if direction == Direction::Backward {
+                if direction == MergeDirection::Backward {
                     keys.reverse();
                 }
                 keys
@@ -103,7 +103,7 @@ fn keys_that_are_alike_and_keys_that_come_again_merge_like_a_stable_sort() {
                 keys: keys.clone(),
                 at: 0,
             });
-            let mut merged = Merged::new(sources.collect(), direction);
+            let mut merged = MergingIter::new(sources.collect(), direction);
             // Half of the time, start in the middle.
             let starts: Vec<usize> = lists
                 .iter()
@@ -124,8 +124,8 @@ fn keys_that_are_alike_and_keys_that_come_again_merge_like_a_stable_sort() {
                 wanted.extend(keys[start..].iter().map(|key| (&key[..], index)));
             }
             wanted.sort_by(|a, b| match direction {
-                Direction::Forward => a.cmp(b),
-                Direction::Backward => b.0.cmp(a.0).then(a.1.cmp(&b.1)),
+                MergeDirection::Forward => a.cmp(b),
+                MergeDirection::Backward => b.0.cmp(a.0).then(a.1.cmp(&b.1)),
             });
             let mut last = None;
             for (key, source) in wanted {
@@ -151,7 +151,7 @@ fn keys_that_are_alike_and_keys_that_come_again_merge_like_a_stable_sort() {
 #[derive(Debug)]
 struct Failing(Keys, fastrand::Rng);
 
-impl Source for Failing {
+impl SortedSource for Failing {
     type Error = ();
 
     fn key(&self) -> Option<&[u8]> {
@@ -178,7 +178,7 @@ fn after_an_error_a_merge_stands_where_it_stood() {
             all.extend_from_slice(&keys);
             Failing(Keys { keys, at: 0 }, fastrand::Rng::with_seed(source))
         });
-        let mut merged = Merged::new(sources.collect(), Direction::Forward);
+        let mut merged = MergingIter::new(sources.collect(), MergeDirection::Forward);
         all.sort();
         let mut failures = 0;
         for (at, key) in all.iter().enumerate() {
@@ -198,7 +198,7 @@ fn after_an_error_a_merge_stands_where_it_stood() {
 
 /// A message that owns its operand.
 #[derive(Clone, Debug, PartialEq)]
-struct Owned(Sequence, Kind, u64, Vec<u8>);
+struct Owned(SequenceNumber, MessageKind, u64, Vec<u8>);
 
 impl Owned {
     fn message(&self) -> Message<'_> {
@@ -213,8 +213,8 @@ impl Owned {
 
 /// Returns the result of a reader at `at`, computed from the definition of each kind, oldest
 /// message first.
-fn read(messages: &[Owned], deletes: &[Sequence], at: Sequence, now_ms: u64) -> Option<Vec<u8>> {
-    let mut events: Vec<(Sequence, Option<&Owned>)> = messages
+fn read(messages: &[Owned], deletes: &[SequenceNumber], at: SequenceNumber, now_ms: u64) -> Option<Vec<u8>> {
+    let mut events: Vec<(SequenceNumber, Option<&Owned>)> = messages
         .iter()
         .map(|message| (message.0, Some(message)))
         .collect();
@@ -223,13 +223,13 @@ fn read(messages: &[Owned], deletes: &[Sequence], at: Sequence, now_ms: u64) -> 
     let mut value: Option<Vec<u8>> = None;
     for (_, event) in events.into_iter().filter(|(sequence, _)| *sequence <= at) {
         value = match event {
-            None | Some(Owned(_, Kind::Delete, _, _)) => None,
-            Some(Owned(_, Kind::Put, expires, _)) if *expires != 0 && *expires <= now_ms => None,
-            Some(Owned(_, Kind::Put, _, operand)) => Some(operand.clone()),
-            Some(Owned(_, Kind::Merge, _, operand)) => Some(match value {
+            None | Some(Owned(_, MessageKind::Delete, _, _)) => None,
+            Some(Owned(_, MessageKind::Put, expires, _)) if *expires != 0 && *expires <= now_ms => None,
+            Some(Owned(_, MessageKind::Put, _, operand)) => Some(operand.clone()),
+            Some(Owned(_, MessageKind::Merge, _, operand)) => Some(match value {
                 None => operand.clone(),
                 Some(mut value) => {
-                    Append.fold(&mut value, operand);
+                    AppendOperator.fold(&mut value, operand);
                     value
                 }
             }),
@@ -239,21 +239,26 @@ fn read(messages: &[Owned], deletes: &[Sequence], at: Sequence, now_ms: u64) -> 
 }
 
 /// Generates a random history of one key, newest first, and range deletes that cover it.
-fn history(random: &mut fastrand::Rng) -> (Vec<Owned>, Vec<Sequence>) {
-    let mut sequences: Vec<Sequence> = (1..=20).collect();
+fn history(random: &mut fastrand::Rng) -> (Vec<Owned>, Vec<SequenceNumber>) {
+    let mut sequences: Vec<SequenceNumber> = (1..=20).collect();
     random.shuffle(&mut sequences);
     sequences.truncate(random.usize(..12));
     sequences.sort_unstable_by(|a, b| b.cmp(a));
     let deletes = sequences.split_off(sequences.len() - random.usize(..=sequences.len().min(2)));
-    let mut all: Vec<Sequence> = sequences.into_iter().chain(deletes.iter().copied()).collect();
+    let mut all: Vec<SequenceNumber> = sequences.into_iter().chain(deletes.iter().copied()).collect();
     random.shuffle(&mut all);
     let (deletes, mut messages) = (all.split_off(all.len() - deletes.len()), all);
     messages.sort_unstable_by(|a, b| b.cmp(a));
     let message = |random: &mut fastrand::Rng, sequence| match random.u8(..6) {
-        0 => Owned(sequence, Kind::Delete, 0, Vec::new()),
-        1 => Owned(sequence, Kind::Put, random.u64(1..20), vec![sequence as u8]),
-        2 | 3 => Owned(sequence, Kind::Put, 0, vec![sequence as u8]),
-        _ => Owned(sequence, Kind::Merge, 0, vec![sequence as u8]),
+        0 => Owned(sequence, MessageKind::Delete, 0, Vec::new()),
+        1 => Owned(
+            sequence,
+            MessageKind::Put,
+            random.u64(1..20),
+            vec![sequence as u8],
+        ),
+        2 | 3 => Owned(sequence, MessageKind::Put, 0, vec![sequence as u8]),
+        _ => Owned(sequence, MessageKind::Merge, 0, vec![sequence as u8]),
     };
     let messages = messages
         .into_iter()
@@ -265,7 +270,7 @@ fn history(random: &mut fastrand::Rng) -> (Vec<Owned>, Vec<Sequence>) {
 const NOW_MS: u64 = 10;
 
 /// Returns the bands of a rule, each from above one reader up to the next.
-fn bands(rule: &Rule) -> Vec<(Option<Sequence>, Sequence)> {
+fn bands(rule: &FoldRule) -> Vec<(Option<SequenceNumber>, SequenceNumber)> {
     let above = rule
         .readers
         .iter()
@@ -279,7 +284,12 @@ fn bands(rule: &Rule) -> Vec<(Option<Sequence>, Sequence)> {
 /// Folds the newest `taken` messages by a rule, and compares reads with and without folding, at
 /// `reader` and wherever readers may read according to the rule. Returns whether all results are
 /// equal.
-fn readers_agree(history: &(Vec<Owned>, Vec<Sequence>), taken: usize, rule: &Rule, reader: Sequence) -> bool {
+fn readers_agree(
+    history: &(Vec<Owned>, Vec<SequenceNumber>),
+    taken: usize,
+    rule: &FoldRule,
+    reader: SequenceNumber,
+) -> bool {
     filtered_readers_agree(history, taken, rule, reader, None)
 }
 
@@ -287,10 +297,10 @@ fn readers_agree(history: &(Vec<Owned>, Vec<Sequence>), taken: usize, rule: &Rul
 /// that the filter was applied to, the key had been deleted or written as decided. The filter must
 /// be applied to the value that a reader at the horizon reads.
 fn filtered_readers_agree(
-    history: &(Vec<Owned>, Vec<Sequence>),
+    history: &(Vec<Owned>, Vec<SequenceNumber>),
     taken: usize,
-    rule: &Rule,
-    reader: Sequence,
+    rule: &FoldRule,
+    reader: SequenceNumber,
     filter: Option<&Picky>,
 ) -> bool {
     let (messages, deletes) = history;
@@ -298,7 +308,7 @@ fn filtered_readers_agree(
         let seen = deletes.iter().copied().filter(|&sequence| sequence <= reader);
         seen.max()
     };
-    let mut folder = Folder::new(rule, Some(&Append));
+    let mut folder = MessageFolder::new(rule, Some(&AppendOperator));
     if let Some(filter) = filter {
         filter.asked.lock().clear();
         folder = folder.filtered(filter, b"key");
@@ -320,32 +330,33 @@ fn filtered_readers_agree(
         after.windows(2).all(|pair| pair[0].0 > pair[1].0),
         "newest first: {after:?}"
     );
-    let expiring = |message: &Owned| message.1 == Kind::Put && message.2 > rule.now_ms;
+    let expiring = |message: &Owned| message.1 == MessageKind::Put && message.2 > rule.now_ms;
     for (floor, reader) in bands(rule) {
         let is_in = |message: &&Owned| floor.is_none_or(|floor| message.0 > floor) && message.0 <= reader;
         let band: Vec<&Owned> = after.iter().filter(is_in).collect();
         assert!(
-            band.len() <= 1 || matches!(band[..], [Owned(_, Kind::Merge, ..), put] if expiring(put)),
+            band.len() <= 1 || matches!(band[..], [Owned(_, MessageKind::Merge, ..), put] if expiring(put)),
             "one remains, or merges above a put that expires (G3): {after:?}, {rule:?}"
         );
     }
     // Range deletes at or below the horizon are dropped by a merge that has all older messages;
     // others remain.
-    let remaining: Vec<Sequence> = match rule.older {
-        Older::None => deletes
+    let remaining: Vec<SequenceNumber> = match rule.older {
+        OlderData::None => deletes
             .iter()
             .copied()
             .filter(|&sequence| sequence > rule.horizon)
             .collect(),
-        Older::Elsewhere => deletes.clone(),
+        OlderData::Elsewhere => deletes.clone(),
     };
     after.extend_from_slice(&messages[taken..]);
     let Some((messages, deletes)) = &as_if_written(history, rule, filter) else {
         return false;
     };
     let newest = rule.readers.last().copied().unwrap_or(0).max(rule.horizon);
-    let is_read =
-        |at: &Sequence| [reader, rule.horizon].contains(at) || *at >= newest || rule.readers.contains(at);
+    let is_read = |at: &SequenceNumber| {
+        [reader, rule.horizon].contains(at) || *at >= newest || rule.readers.contains(at)
+    };
     (0..=21).filter(is_read).all(|at| {
         let moments = NOW_MS..NOW_MS + 12;
         moments
@@ -361,12 +372,12 @@ fn folding_changes_nothing_that_a_reader_at_or_above_the_horizon_reads() {
         let history = history(&mut random);
         let taken = random.usize(..=history.0.len());
         let older = if taken == history.0.len() && random.bool() {
-            Older::None
+            OlderData::None
         } else {
-            Older::Elsewhere
+            OlderData::Elsewhere
         };
         let horizon = random.u64(..22);
-        let rule = Rule {
+        let rule = FoldRule {
             horizon,
             older,
             now_ms: NOW_MS,
@@ -383,10 +394,10 @@ fn folding_changes_nothing_that_a_reader_at_or_above_the_horizon_reads() {
 /// that it was applied to; `None` if it was applied to a value that a reader at the horizon does
 /// not read.
 fn as_if_written(
-    history: &(Vec<Owned>, Vec<Sequence>),
-    rule: &Rule,
+    history: &(Vec<Owned>, Vec<SequenceNumber>),
+    rule: &FoldRule,
     filter: Option<&Picky>,
-) -> Option<(Vec<Owned>, Vec<Sequence>)> {
+) -> Option<(Vec<Owned>, Vec<SequenceNumber>)> {
     let (mut messages, mut deletes) = history.clone();
     let asked = filter.map_or(Vec::new(), |filter| filter.asked.lock().clone());
     assert!(asked.len() <= 1, "{asked:?}");
@@ -396,12 +407,12 @@ fn as_if_written(
         }
         let newest = messages.iter().find(|message| message.0 <= rule.horizon);
         let newest = newest.expect("it was asked about something").0;
-        if verdict != Verdict::Keep {
+        if verdict != FilterVerdict::Keep {
             messages.retain(|message| message.0 > newest);
             deletes.retain(|sequence| *sequence > newest);
         }
-        if let Verdict::Replace(value) = verdict {
-            messages.push(Owned(newest, Kind::Put, expires_ms, value));
+        if let FilterVerdict::Replace(value) = verdict {
+            messages.push(Owned(newest, MessageKind::Put, expires_ms, value));
         }
     }
     Some((messages, deletes))
@@ -410,16 +421,16 @@ fn as_if_written(
 /// Rejects two of three values, and records the candidates.
 #[derive(Debug, Default)]
 struct Picky {
-    asked: Mutex<Vec<(Vec<u8>, u64, Verdict)>>,
+    asked: Mutex<Vec<(Vec<u8>, u64, FilterVerdict)>>,
 }
 
 impl CompactionFilter for Picky {
-    fn decide(&self, candidate: &Candidate<'_>) -> Verdict {
+    fn decide(&self, candidate: &FilterCandidate<'_>) -> FilterVerdict {
         assert_eq!((candidate.key, candidate.now_ms), (&b"key"[..], NOW_MS));
         let verdict = match candidate.value.iter().map(|&byte| u64::from(byte)).sum::<u64>() % 3 {
-            0 => Verdict::Keep,
-            1 => Verdict::Remove,
-            _ => Verdict::Replace(b"other".to_vec()),
+            0 => FilterVerdict::Keep,
+            1 => FilterVerdict::Remove,
+            _ => FilterVerdict::Replace(b"other".to_vec()),
         };
         let asked = (candidate.value.to_vec(), candidate.expires_ms, verdict.clone());
         self.asked.lock().push(asked);
@@ -434,12 +445,12 @@ fn what_a_filter_says_is_as_if_it_had_been_written_and_it_is_asked_about_nothing
         let history = history(&mut random);
         let taken = random.usize(..=history.0.len());
         let older = if taken == history.0.len() && random.bool() {
-            Older::None
+            OlderData::None
         } else {
-            Older::Elsewhere
+            OlderData::Elsewhere
         };
         let horizon = random.u64(..22);
-        let rule = Rule {
+        let rule = FoldRule {
             horizon,
             older,
             now_ms: NOW_MS,
@@ -458,12 +469,12 @@ fn what_a_filter_says_is_as_if_it_had_been_written_and_it_is_asked_about_nothing
 fn a_value_that_a_filter_removes_over_older_ones_without_a_tombstone_is_noticed() {
     let filter = Picky::default();
     assert!(is_noticed(|random, history| {
-        let puts = |message: &&Owned| message.1 == Kind::Put && message.2 == 0;
+        let puts = |message: &&Owned| message.1 == MessageKind::Put && message.2 == 0;
         let messages: Vec<Owned> = history.0.iter().filter(puts).cloned().collect();
         let taken = random.usize(..=messages.len());
-        let rule = Rule {
-            horizon: LAST,
-            older: Older::None,
+        let rule = FoldRule {
+            horizon: MAX_SEQUENCE,
+            older: OlderData::None,
             now_ms: NOW_MS,
             readers: Arc::default(),
         };
@@ -476,16 +487,18 @@ fn a_filter_that_is_asked_about_merges_without_their_base_is_noticed() {
     let filter = Picky::default();
     assert!(is_noticed(|_, history| {
         let messages: Vec<Owned> = history.0.iter().filter(|one| one.2 == 0).cloned().collect();
-        let merges = messages.iter().take_while(|message| message.1 == Kind::Merge);
+        let merges = messages
+            .iter()
+            .take_while(|message| message.1 == MessageKind::Merge);
         let taken = merges.count();
         // Only the candidates matter here: according to the rule there is nothing older.
-        let rule = Rule {
-            horizon: LAST,
-            older: Older::None,
+        let rule = FoldRule {
+            horizon: MAX_SEQUENCE,
+            older: OlderData::None,
             now_ms: NOW_MS,
             readers: Arc::default(),
         };
-        filtered_readers_agree(&(messages, Vec::new()), taken, &rule, LAST, Some(&filter))
+        filtered_readers_agree(&(messages, Vec::new()), taken, &rule, MAX_SEQUENCE, Some(&filter))
     }));
 }
 
@@ -494,9 +507,9 @@ fn a_filter_that_is_asked_about_what_an_older_reader_does_not_read_is_noticed() 
     let filter = Picky::default();
     assert!(is_noticed(|random, history| {
         let oldest_snapshot = random.u64(..20);
-        let rule = Rule {
+        let rule = FoldRule {
             horizon: oldest_snapshot + 1,
-            older: Older::Elsewhere,
+            older: OlderData::Elsewhere,
             now_ms: NOW_MS,
             readers: Arc::default(),
         };
@@ -505,7 +518,9 @@ fn a_filter_that_is_asked_about_what_an_older_reader_does_not_read_is_noticed() 
 }
 
 /// Tries an intentionally wrong rule on many histories. Returns whether any reader notices.
-fn is_noticed(mut broken: impl FnMut(&mut fastrand::Rng, &(Vec<Owned>, Vec<Sequence>)) -> bool) -> bool {
+fn is_noticed(
+    mut broken: impl FnMut(&mut fastrand::Rng, &(Vec<Owned>, Vec<SequenceNumber>)) -> bool,
+) -> bool {
     let mut random = fastrand::Rng::with_seed(8);
     (0..20_000).any(|_| {
         let history = history(&mut random);
@@ -521,9 +536,9 @@ fn a_tombstone_dropped_over_older_messages_is_noticed() {
         readers_agree(
             &deletes,
             taken,
-            &Rule {
-                horizon: LAST,
-                older: Older::None,
+            &FoldRule {
+                horizon: MAX_SEQUENCE,
+                older: OlderData::None,
                 now_ms: NOW_MS,
                 readers: Arc::default(),
             },
@@ -535,19 +550,19 @@ fn a_tombstone_dropped_over_older_messages_is_noticed() {
 #[test]
 fn a_merge_finished_over_an_older_base_is_noticed() {
     assert!(is_noticed(|random, history| {
-        let merges_over = |message: &&Owned| message.1 != Kind::Delete;
+        let merges_over = |message: &&Owned| message.1 != MessageKind::Delete;
         let messages: Vec<Owned> = history.0.iter().filter(merges_over).cloned().collect();
         let taken = messages
             .iter()
-            .take_while(|message| message.1 == Kind::Merge)
+            .take_while(|message| message.1 == MessageKind::Merge)
             .count();
         let taken = random.usize(..=taken);
         readers_agree(
             &(messages, Vec::new()),
             taken,
-            &Rule {
-                horizon: LAST,
-                older: Older::None,
+            &FoldRule {
+                horizon: MAX_SEQUENCE,
+                older: OlderData::None,
                 now_ms: 0,
                 readers: Arc::default(),
             },
@@ -559,9 +574,9 @@ fn a_merge_finished_over_an_older_base_is_noticed() {
 #[test]
 fn expiring_by_a_clock_that_runs_ahead_of_the_readers_is_noticed() {
     assert!(is_noticed(|_, history| {
-        let rule = Rule {
-            horizon: LAST,
-            older: Older::Elsewhere,
+        let rule = FoldRule {
+            horizon: MAX_SEQUENCE,
+            older: OlderData::Elsewhere,
             now_ms: NOW_MS + 5,
             readers: Arc::default(),
         };
@@ -571,7 +586,8 @@ fn expiring_by_a_clock_that_runs_ahead_of_the_readers_is_noticed() {
 
 #[test]
 fn operators_are_associative() {
-    let operators: [&dyn Operator; 4] = [&Add, &Append, &Minimum, &Maximum];
+    let operators: [&dyn MergeOperator; 4] =
+        [&AddOperator, &AppendOperator, &MinimumOperator, &MaximumOperator];
     let mut random = fastrand::Rng::with_seed(9);
     for operator in operators {
         for _ in 0..1000 {
@@ -585,5 +601,5 @@ fn operators_are_associative() {
             assert_eq!(left, right, "{operator:?}");
         }
     }
-    assert!(Add.check(b"seven").is_err());
+    assert!(AddOperator.check(b"seven").is_err());
 }

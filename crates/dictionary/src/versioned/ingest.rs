@@ -1,12 +1,12 @@
 //! An ingest whose layers are written before they are attached to a structure.
 
 use super::layers::{IngestLayers, LayerWriter};
-use crate::contract::{Dictionary, Ingest, Walk};
-use crate::gather::Gather;
-use crate::key::Key;
-use crate::merge::Direction;
+use crate::contract::{BulkIngest, Dictionary, IngestKeyScan};
+use crate::key::LookupKey;
+use crate::lookup_state::LookupState;
+use crate::merge::MergeDirection;
 use crate::range::KeyRange;
-use alluvium_base::{Message, Sequence};
+use alluvium_base::{Message, SequenceNumber};
 use alluvium_storage::Result;
 
 /// A structure to which finished runs can be attached.
@@ -18,26 +18,26 @@ pub trait LayerTarget: Dictionary {
     ///
     /// # Errors
     /// The error in `result`.
-    fn judge<T>(&self, result: Result<T>) -> Result<T>;
+    fn poison_on_error<T>(&self, result: Result<T>) -> Result<T>;
 
-    /// As [`Ingest::gather`].
+    /// As [`BulkIngest::gather`].
     ///
     /// # Errors
     /// I/O errors; damage.
     fn gather(
         &self,
         layers: &IngestLayers<Self::Writer>,
-        key: Key<'_>,
-        gather: &mut Gather<'_>,
+        key: LookupKey<'_>,
+        gather: &mut LookupState<'_>,
     ) -> Result<()>;
 
-    /// As [`Ingest::walk`].
+    /// As [`BulkIngest::walk`].
     fn walk(
         &self,
         layers: &IngestLayers<Self::Writer>,
         range: &KeyRange,
-        direction: Direction,
-    ) -> Box<dyn Walk>;
+        direction: MergeDirection,
+    ) -> Box<dyn IngestKeyScan>;
 
     /// Returns the memory used by the unfinished run, in bytes.
     fn writing_bytes(&self, layers: &IngestLayers<Self::Writer>) -> u64;
@@ -47,7 +47,12 @@ pub trait LayerTarget: Dictionary {
     ///
     /// # Errors
     /// A full disk; I/O errors. Nothing has changed then.
-    fn attach(&self, layers: &mut IngestLayers<Self::Writer>, first: Sequence, last: Sequence) -> Result<()>;
+    fn attach(
+        &self,
+        layers: &mut IngestLayers<Self::Writer>,
+        first: SequenceNumber,
+        last: SequenceNumber,
+    ) -> Result<()>;
 }
 
 /// An ingest of messages in layers into a structure. Each push does a bounded part of the work.
@@ -60,7 +65,7 @@ pub struct LayerIngest<T: LayerTarget> {
     into: T,
     layers: IngestLayers<T::Writer>,
     /// Last commit; `None` until all data is written.
-    last: Option<Sequence>,
+    last: Option<SequenceNumber>,
 }
 
 impl<T: LayerTarget> LayerIngest<T> {
@@ -73,14 +78,14 @@ impl<T: LayerTarget> LayerIngest<T> {
         }
     }
 
-    /// As [`Ingest::attach`]. An unfinished layer is finished first.
+    /// As [`BulkIngest::attach`]. An unfinished layer is finished first.
     ///
     /// # Errors
     /// The same as [`LayerTarget::attach`].
     ///
     /// # Panics
     /// If `first` is not the commit after the structure's cut.
-    pub fn attach(mut self, first: Sequence) -> Result<()> {
+    pub fn attach(mut self, first: SequenceNumber) -> Result<()> {
         assert_eq!(
             self.into.cut() + 1,
             first,
@@ -88,25 +93,25 @@ impl<T: LayerTarget> LayerIngest<T> {
         );
         let last = self.finish(first)?;
         let attached = self.into.attach(&mut self.layers, first, last);
-        self.into.judge(attached)
+        self.into.poison_on_error(attached)
     }
 
     /// Writes all pending data.
-    fn finish(&mut self, first: Sequence) -> Result<Sequence> {
+    fn finish(&mut self, first: SequenceNumber) -> Result<SequenceNumber> {
         if let Some(last) = self.last {
             return Ok(last);
         }
         let last = self.layers.finish(first);
-        let last = self.into.judge(last)?;
+        let last = self.into.poison_on_error(last)?;
         self.last = Some(last);
         Ok(last)
     }
 }
 
-impl<T: LayerTarget> Ingest for LayerIngest<T> {
+impl<T: LayerTarget> BulkIngest for LayerIngest<T> {
     fn push(&mut self, key: &[u8], message: Message<'_>) -> Result<()> {
         let pushed = self.layers.push(key, message);
-        self.into.judge(pushed)
+        self.into.poison_on_error(pushed)
     }
 
     fn delete_range(&mut self, start: &[u8], end: &[u8]) {
@@ -115,7 +120,7 @@ impl<T: LayerTarget> Ingest for LayerIngest<T> {
 
     fn end_layer(&mut self) -> Result<()> {
         let ended = self.layers.end_layer();
-        self.into.judge(ended)
+        self.into.poison_on_error(ended)
     }
 
     fn layers(&self) -> u64 {
@@ -126,11 +131,11 @@ impl<T: LayerTarget> Ingest for LayerIngest<T> {
         self.layers.keep(layers);
     }
 
-    fn gather(&self, key: Key<'_>, gather: &mut Gather<'_>) -> Result<()> {
+    fn gather(&self, key: LookupKey<'_>, gather: &mut LookupState<'_>) -> Result<()> {
         self.into.gather(&self.layers, key, gather)
     }
 
-    fn walk(&self, range: &KeyRange, direction: Direction) -> Box<dyn Walk> {
+    fn walk(&self, range: &KeyRange, direction: MergeDirection) -> Box<dyn IngestKeyScan> {
         self.into.walk(&self.layers, range, direction)
     }
 
@@ -146,11 +151,11 @@ impl<T: LayerTarget> Ingest for LayerIngest<T> {
         self.layers.memory_bytes() + self.into.writing_bytes(&self.layers)
     }
 
-    fn prepare(&mut self, first: Sequence) -> Result<()> {
+    fn prepare(&mut self, first: SequenceNumber) -> Result<()> {
         self.finish(first).map(drop)
     }
 
-    fn attach(self: Box<Self>, first: Sequence) -> Result<()> {
+    fn attach(self: Box<Self>, first: SequenceNumber) -> Result<()> {
         LayerIngest::attach(*self, first)
     }
 }

@@ -10,8 +10,8 @@
 //! - **Y2** A key is in at most one run of a layer, with one message.
 //! - **Y3** A layer has either runs or deleted ranges.
 
-use crate::deletes::{List, RangeDeletes};
-use alluvium_base::{Message, Sequence};
+use crate::range_tombstones::{RangeTombstoneIndex, RangeTombstoneList};
+use alluvium_base::{Message, SequenceNumber};
 use alluvium_storage::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub trait LayerWriter: fmt::Debug {
     ///
     /// # Errors
     /// The same as [`LayerWriter::push`].
-    fn write_deleted_ranges(&mut self, deletes: RangeDeletes) -> Result<Option<Self::Run>>;
+    fn write_deleted_ranges(&mut self, deletes: RangeTombstoneIndex) -> Result<Option<Self::Run>>;
 
     /// Discards a finished run and frees its space.
     fn abandon(&self, run: Self::Run);
@@ -52,35 +52,35 @@ pub trait LayerWriter: fmt::Debug {
 
 /// Number of records and bytes added.
 #[derive(Clone, Copy, Debug, Default)]
-struct Taken {
+struct LayerTotals {
     records: u64,
     bytes: u64,
 }
 
 /// A finished layer.
 #[derive(Debug)]
-struct Layer<R> {
+struct IngestLayer<R> {
     runs: Vec<R>,
     /// Number of deleted ranges in this and all older layers.
     deletes: usize,
     /// Totals of this and all older layers.
-    taken: Taken,
+    taken: LayerTotals,
 }
 
 /// The layers of an ingest. If they are dropped before they are attached, their space is freed.
 #[derive(Debug)]
 pub struct IngestLayers<W: LayerWriter> {
     writer: W,
-    layers: Vec<Layer<W::Run>>,
+    layers: Vec<IngestLayer<W::Run>>,
     /// All deleted ranges in order; their sequence numbers are the layer numbers that readers see.
-    list: List,
+    list: RangeTombstoneList,
     /// Index of the deleted ranges in finished layers.
-    deletes: Arc<RangeDeletes>,
+    deletes: Arc<RangeTombstoneIndex>,
     /// Finished runs of the newest layer.
     runs: Vec<W::Run>,
     /// Last key of the newest layer.
     last: Option<Vec<u8>>,
-    taken: Taken,
+    taken: LayerTotals,
 }
 
 impl<W: LayerWriter> IngestLayers<W> {
@@ -90,11 +90,11 @@ impl<W: LayerWriter> IngestLayers<W> {
         IngestLayers {
             writer,
             layers: Vec::new(),
-            list: List::default(),
+            list: RangeTombstoneList::default(),
             deletes: Arc::default(),
             runs: Vec::new(),
             last: None,
-            taken: Taken::default(),
+            taken: LayerTotals::default(),
         }
     }
 
@@ -151,9 +151,9 @@ impl<W: LayerWriter> IngestLayers<W> {
             "a layer has either messages or deleted ranges (Y3)"
         );
         if has_deletes {
-            self.deletes = Arc::new(RangeDeletes::of(&self.list));
+            self.deletes = Arc::new(RangeTombstoneIndex::of(&self.list));
         }
-        self.layers.push(Layer {
+        self.layers.push(IngestLayer {
             runs: std::mem::take(&mut self.runs),
             deletes: self.list.len(),
             taken: self.taken,
@@ -187,15 +187,18 @@ impl<W: LayerWriter> IngestLayers<W> {
             let dropped = self.layers.pop().expect("there are more");
             self.abandon(dropped.runs);
         }
-        self.taken = self.layers.last().map_or(Taken::default(), |layer| layer.taken);
+        self.taken = self
+            .layers
+            .last()
+            .map_or(LayerTotals::default(), |layer| layer.taken);
         let deletes = self.ended_deletes();
         if self.list.len() > deletes {
-            let mut list = List::default();
+            let mut list = RangeTombstoneList::default();
             for (start, end, sequence) in self.list.iter().take(deletes) {
                 list.push(start, end, sequence);
             }
             self.list = list;
-            self.deletes = Arc::new(RangeDeletes::of(&self.list));
+            self.deletes = Arc::new(RangeTombstoneIndex::of(&self.list));
         }
     }
 
@@ -220,13 +223,13 @@ impl<W: LayerWriter> IngestLayers<W> {
 
     /// Returns the runs of each finished layer, oldest layer first, with the layer number that
     /// readers see, counted from 1.
-    pub fn layers(&self) -> impl DoubleEndedIterator<Item = (Sequence, &[W::Run])> {
+    pub fn layers(&self) -> impl DoubleEndedIterator<Item = (SequenceNumber, &[W::Run])> {
         let layers = self.layers.iter().enumerate();
         layers.map(|(place, layer)| (place as u64 + 1, &*layer.runs))
     }
 
     /// Returns the deleted ranges of finished layers.
-    pub fn deletes(&self) -> &Arc<RangeDeletes> {
+    pub fn deletes(&self) -> &Arc<RangeTombstoneIndex> {
         &self.deletes
     }
 
@@ -236,18 +239,18 @@ impl<W: LayerWriter> IngestLayers<W> {
     ///
     /// # Errors
     /// The same as [`IngestLayers::push`].
-    pub fn finish(&mut self, first: Sequence) -> Result<Sequence> {
+    pub fn finish(&mut self, first: SequenceNumber) -> Result<SequenceNumber> {
         if self.is_open() {
             self.end_layer()?;
         }
         let mut all = self.list.iter().peekable();
         for (layer, (seen, sequence)) in self.layers.iter_mut().zip((1..).zip(first..)) {
-            let mut list = List::default();
+            let mut list = RangeTombstoneList::default();
             while let Some((start, end, _)) = all.next_if(|(_, _, layer)| *layer == seen) {
                 list.push(start, end, sequence);
             }
             if !list.is_empty() {
-                let run = self.writer.write_deleted_ranges(RangeDeletes::of(&list))?;
+                let run = self.writer.write_deleted_ranges(RangeTombstoneIndex::of(&list))?;
                 layer.runs.extend(run);
             }
         }

@@ -25,7 +25,7 @@ pub use layers::{IngestLayers, LayerWriter};
 pub use reader::{VersionReader, VersionSearch};
 pub use root::{RootWriter, read_root};
 
-use alluvium_base::Sequence;
+use alluvium_base::SequenceNumber;
 use arc_swap::ArcSwap;
 use std::fmt;
 use std::sync::Arc;
@@ -38,13 +38,13 @@ pub struct VersionStamp {
     /// Number of changes of the contents before this version.
     pub contents: u64,
     /// The version contains every commit up to this one and none after it.
-    pub cut: Sequence,
+    pub cut: SequenceNumber,
 }
 
 impl VersionStamp {
     /// Returns the stamp of the first version, which contains every commit up to `cut`.
     #[must_use]
-    pub fn first(cut: Sequence) -> VersionStamp {
+    pub fn first(cut: SequenceNumber) -> VersionStamp {
         VersionStamp {
             cut,
             ..VersionStamp::default()
@@ -53,7 +53,7 @@ impl VersionStamp {
 
     /// Returns the stamp of the next version, with changed contents.
     #[must_use]
-    pub fn changed(self, cut: Sequence) -> VersionStamp {
+    pub fn changed(self, cut: SequenceNumber) -> VersionStamp {
         VersionStamp {
             contents: self.contents + 1,
             ..self.advanced(cut)
@@ -65,7 +65,7 @@ impl VersionStamp {
     /// # Panics
     /// If `cut` is less than that of this version.
     #[must_use]
-    pub fn advanced(self, cut: Sequence) -> VersionStamp {
+    pub fn advanced(self, cut: SequenceNumber) -> VersionStamp {
         assert!(cut >= self.cut, "a structure does not forget commits (H2)");
         VersionStamp {
             number: self.number + 1,
@@ -76,38 +76,38 @@ impl VersionStamp {
 }
 
 /// An immutable state of a structure (H1).
-pub trait Version: Send + Sync {
+pub trait StructureVersion: Send + Sync {
     /// Returns the stamp of this version.
     fn stamp(&self) -> &VersionStamp;
 }
 
 /// A version that is borrowed for a short time, without touching a shared reference count.
-pub type Peeked<V> = arc_swap::Guard<Arc<V>>;
+pub type VersionGuard<V> = arc_swap::Guard<Arc<V>>;
 
 /// The current version of a structure. Readers load it without a lock. Writers must be serialised
 /// by a lock in their structure.
-pub struct Versioned<V> {
+pub struct VersionCell<V> {
     current: ArcSwap<V>,
 }
 
-impl<V: Version> fmt::Debug for Versioned<V> {
+impl<V: StructureVersion> fmt::Debug for VersionCell<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Versioned").field(self.peek().stamp()).finish()
     }
 }
 
-impl<V: Version> Versioned<V> {
+impl<V: StructureVersion> VersionCell<V> {
     /// Creates the container with a first version.
     #[must_use]
-    pub fn new(version: V) -> Versioned<V> {
-        Versioned {
+    pub fn new(version: V) -> VersionCell<V> {
+        VersionCell {
             current: ArcSwap::from_pointee(version),
         }
     }
 
     /// Borrows the current version for the duration of a call.
     #[inline]
-    pub fn peek(&self) -> Peeked<V> {
+    pub fn peek(&self) -> VersionGuard<V> {
         self.current.load()
     }
 
@@ -119,7 +119,7 @@ impl<V: Version> Versioned<V> {
 
     /// Returns the last commit in the current version.
     #[inline]
-    pub fn cut(&self) -> Sequence {
+    pub fn cut(&self) -> SequenceNumber {
         self.peek().stamp().cut
     }
 
@@ -143,7 +143,7 @@ impl<V: Version> Versioned<V> {
 mod tests {
     use super::*;
 
-    impl Version for VersionStamp {
+    impl StructureVersion for VersionStamp {
         fn stamp(&self) -> &VersionStamp {
             self
         }
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_version_stays_as_it_is_while_others_follow() {
-        let versioned = Versioned::new(VersionStamp::first(7));
+        let versioned = VersionCell::new(VersionStamp::first(7));
         let first = versioned.load();
         versioned.publish(first.advanced(9));
         versioned.publish(versioned.peek().changed(9));
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "a version follows the current one (H2)")]
     fn a_version_that_was_overtaken_is_refused() {
-        let versioned = Versioned::new(VersionStamp::first(0));
+        let versioned = VersionCell::new(VersionStamp::first(0));
         let next = versioned.peek().changed(1);
         versioned.publish(next);
         versioned.publish(next);

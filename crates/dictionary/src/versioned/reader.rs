@@ -1,52 +1,52 @@
 //! Lookups in one version of a structure.
 
-use super::{Peeked, Version, VersionStamp, Versioned};
-use crate::fetch::{Blocking, Fetch};
-use crate::gather::Gather;
-use crate::key::Key;
-use crate::lookup::{Open, Reader, search_each};
-use alluvium_base::{Purpose, Sequence};
+use super::{StructureVersion, VersionCell, VersionGuard, VersionStamp};
+use crate::fetch::{BlockingFetch, NodeFetch};
+use crate::key::LookupKey;
+use crate::lookup::{BatchKeySearch, LookupReader, search_each};
+use crate::lookup_state::LookupState;
+use alluvium_base::{Purpose, SequenceNumber};
 use alluvium_storage::store::Store;
-use alluvium_storage::{Guard, Result};
+use alluvium_storage::{EpochGuard, Result};
 use std::fmt;
 use std::task::Poll;
 
-/// Search in a version of a structure: the step of a lookup required by [`Reader`].
+/// Search in a version of a structure: the step of a lookup required by [`LookupReader`].
 pub trait VersionSearch {
     /// Version type of the structure.
-    type Version: Version;
+    type Version: StructureVersion;
     /// Position of one key's lookup in a version.
     type Search: Default + fmt::Debug + Send;
 
     /// Returns the structure's versions.
-    fn versions(&self) -> &Versioned<Self::Version>;
+    fn versions(&self) -> &VersionCell<Self::Version>;
 
     /// Returns the structure's store.
     fn store(&self) -> &Store;
 
-    /// As [`Reader::search`], in this version.
+    /// As [`LookupReader::search`], in this version.
     ///
     /// # Errors
     /// I/O errors; damage.
-    fn search<F: Fetch>(
+    fn search<F: NodeFetch>(
         &self,
         version: &Self::Version,
-        key: Key<'_>,
-        gather: &mut Gather<'_>,
+        key: LookupKey<'_>,
+        gather: &mut LookupState<'_>,
         search: &mut Self::Search,
         fetch: &F,
     ) -> Poll<Result<()>>;
 
-    /// As [`Reader::search_together`], in this version.
+    /// As [`LookupReader::search_together`], in this version.
     ///
     /// # Errors
     /// I/O errors; damage.
-    fn search_together<F: Fetch>(
+    fn search_together<F: NodeFetch>(
         &self,
         version: &Self::Version,
-        open: &mut [Open<Self::Search>],
-        keys: &[Key<'_>],
-        gathers: &mut [Gather<'_>],
+        open: &mut [BatchKeySearch<Self::Search>],
+        keys: &[LookupKey<'_>],
+        gathers: &mut [LookupState<'_>],
         fetch: &F,
     ) -> Result<()> {
         search_each(open, |index, search| {
@@ -54,13 +54,13 @@ pub trait VersionSearch {
         })
     }
 
-    /// As [`Reader::restart`].
+    /// As [`LookupReader::restart`].
     fn restart(search: &mut Self::Search) {
         *search = Self::Search::default();
     }
 
-    /// As [`Reader::ended`], in this version.
-    fn ended(&self, _version: &Self::Version, _key: Key<'_>) {}
+    /// As [`LookupReader::ended`], in this version.
+    fn ended(&self, _version: &Self::Version, _key: LookupKey<'_>) {}
 }
 
 /// A reader of one version of a structure, which stays readable while the reader lives. A reader
@@ -72,8 +72,8 @@ pub trait VersionSearch {
 pub struct VersionReader<'s, S: VersionSearch> {
     structure: &'s S,
     // The version is dropped before the guard that keeps it readable.
-    version: Peeked<S::Version>,
-    guard: Guard,
+    version: VersionGuard<S::Version>,
+    guard: EpochGuard,
 }
 
 impl<'s, S: VersionSearch> VersionReader<'s, S> {
@@ -99,11 +99,11 @@ impl<S: VersionSearch> fmt::Debug for VersionReader<'_, S> {
     }
 }
 
-impl<S: VersionSearch> Reader for VersionReader<'_, S> {
+impl<S: VersionSearch> LookupReader for VersionReader<'_, S> {
     type Search = S::Search;
 
     #[inline]
-    fn cut(&self) -> Sequence {
+    fn cut(&self) -> SequenceNumber {
         self.version.stamp().cut
     }
 
@@ -113,8 +113,8 @@ impl<S: VersionSearch> Reader for VersionReader<'_, S> {
     }
 
     #[inline]
-    fn nodes(&self) -> Blocking<'_> {
-        Blocking {
+    fn nodes(&self) -> BlockingFetch<'_> {
+        BlockingFetch {
             cache: self.structure.store().cache(),
             guard: &self.guard,
             purpose: Purpose::Lookup,
@@ -122,10 +122,10 @@ impl<S: VersionSearch> Reader for VersionReader<'_, S> {
     }
 
     #[inline]
-    fn search<F: Fetch>(
+    fn search<F: NodeFetch>(
         &self,
-        key: Key<'_>,
-        gather: &mut Gather<'_>,
+        key: LookupKey<'_>,
+        gather: &mut LookupState<'_>,
         search: &mut S::Search,
         fetch: &F,
     ) -> Poll<Result<()>> {
@@ -133,11 +133,11 @@ impl<S: VersionSearch> Reader for VersionReader<'_, S> {
     }
 
     #[inline]
-    fn search_together<F: Fetch>(
+    fn search_together<F: NodeFetch>(
         &self,
-        open: &mut [Open<S::Search>],
-        keys: &[Key<'_>],
-        gathers: &mut [Gather<'_>],
+        open: &mut [BatchKeySearch<S::Search>],
+        keys: &[LookupKey<'_>],
+        gathers: &mut [LookupState<'_>],
         fetch: &F,
     ) -> Result<()> {
         self.structure
@@ -155,7 +155,7 @@ impl<S: VersionSearch> Reader for VersionReader<'_, S> {
     }
 
     #[inline]
-    fn ended(&self, key: Key<'_>) {
+    fn ended(&self, key: LookupKey<'_>) {
         self.structure.ended(&self.version, key);
     }
 }

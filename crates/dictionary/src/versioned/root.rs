@@ -1,12 +1,12 @@
 //! The root of a structure whose checkpoint is a single blob.
 
 use super::VersionStamp;
-use crate::blob::{self, Blob, Root};
-use crate::read::Files;
+use crate::blob::{self, Blob, BlobRoot};
+use crate::read::DataFiles;
 use alluvium_base::Purpose;
 use alluvium_storage::extents::Extent;
 use alluvium_storage::store::Store;
-use alluvium_storage::{NodePointer, Place, Result};
+use alluvium_storage::{DiskLocation, NodePointer, Result};
 
 /// Writes the root of a structure, once per content.
 #[derive(Debug, Default)]
@@ -26,13 +26,13 @@ impl RootWriter {
     pub fn open<C>(
         store: &Store,
         root: &[u8],
-        place: &Place,
-        decode: impl FnOnce(&[u8], &Place) -> Result<C>,
+        place: &DiskLocation,
+        decode: impl FnOnce(&[u8], &DiskLocation) -> Result<C>,
     ) -> Result<(RootWriter, C)> {
         let mut blob = None;
-        let contents = match Root::decode(root, place, store.page_size())? {
-            Root::Here(bytes) => decode(bytes, place)?,
-            Root::Apart(pointer) => {
+        let contents = match BlobRoot::decode(root, place, store.page_size())? {
+            BlobRoot::Here(bytes) => decode(bytes, place)?,
+            BlobRoot::Apart(pointer) => {
                 let (opened, bytes) = Blob::open(store, &pointer)?;
                 blob = Some(opened);
                 decode(&bytes, &pointer.node.place())?
@@ -67,10 +67,10 @@ impl RootWriter {
             );
             let contents = encode();
             let (root, blob) = if contents.len() <= inline {
-                (Root::Here(&contents).encode(), None)
+                (BlobRoot::Here(&contents).encode(), None)
             } else {
-                let blob = store.judge(Blob::write(store, &contents))?;
-                (Root::Apart(*blob.pointer()).encode(), Some(blob))
+                let blob = store.poison_on_error(Blob::write(store, &contents))?;
+                (BlobRoot::Apart(*blob.pointer()).encode(), Some(blob))
             };
             if let Some(before) = std::mem::replace(&mut self.blob, blob) {
                 before.release(store);
@@ -92,15 +92,15 @@ impl RootWriter {
 /// # Errors
 /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the contents are damaged; I/O errors.
 pub fn read_root<C>(
-    files: Files<'_>,
+    files: DataFiles<'_>,
     root: &[u8],
-    place: &Place,
+    place: &DiskLocation,
     purpose: Purpose,
-    decode: impl FnOnce(&[u8], &Place) -> Result<C>,
+    decode: impl FnOnce(&[u8], &DiskLocation) -> Result<C>,
 ) -> Result<(C, Vec<NodePointer>)> {
-    match Root::decode(root, place, files.page_size)? {
-        Root::Here(bytes) => Ok((decode(bytes, place)?, Vec::new())),
-        Root::Apart(pointer) => {
+    match BlobRoot::decode(root, place, files.page_size)? {
+        BlobRoot::Here(bytes) => Ok((decode(bytes, place)?, Vec::new())),
+        BlobRoot::Apart(pointer) => {
             let (bytes, nodes) = blob::read(files, &pointer, purpose)?;
             Ok((decode(&bytes, &pointer.node.place())?, nodes))
         }
@@ -111,7 +111,7 @@ pub fn read_root<C>(
 mod tests {
     use super::*;
     use alluvium_device::memory::MemoryDirectory;
-    use alluvium_storage::Structure;
+    use alluvium_storage::OnDiskObject;
     use alluvium_storage::store::StoreOptions;
     use std::sync::Arc;
 
@@ -121,7 +121,7 @@ mod tests {
     fn a_root_is_written_once_for_its_contents_and_gives_up_the_one_before() {
         let directory = Arc::new(MemoryDirectory::new());
         let store = Store::create(directory, &StoreOptions::default(), b"").unwrap();
-        let place = Place::new(Structure::Node, "a root", 0);
+        let place = DiskLocation::new(OnDiskObject::Node, "a root", 0);
         let (mut writer, mut stamp) = (RootWriter::default(), VersionStamp::first(0));
         for len in [0, INLINE, INLINE + 1, 300_000, 1] {
             stamp = stamp.changed(stamp.cut + 1);
@@ -133,11 +133,11 @@ mod tests {
             let reachable: Vec<(Extent, u32)> = writer.extents().map(|extent| (extent, 1)).collect();
             assert_eq!(reachable.is_empty(), len <= INLINE);
             assert_eq!(store.check(reachable.into_iter()).unwrap(), Vec::<String>::new());
-            let decode = |bytes: &[u8], _: &Place| Ok(bytes.to_vec());
+            let decode = |bytes: &[u8], _: &DiskLocation| Ok(bytes.to_vec());
             let (opened, read) = RootWriter::open(&store, &root, &place, decode).unwrap();
             assert!(opened.extents().eq(writer.extents()));
             assert_eq!(read, bytes);
-            let files = Files::of(&store);
+            let files = DataFiles::of(&store);
             let (read, nodes) = read_root(files, &root, &place, Purpose::Check, decode).unwrap();
             assert_eq!((read, nodes.is_empty()), (bytes, len <= INLINE));
         }

@@ -10,8 +10,8 @@ mod split;
 mod textbook;
 
 use alluvium_filters::{
-    Builder, Chunk, Entry, Error, Fingerprint, Geometry, Image, Maplet, PageView, Shape, lookup_many, merge,
-    sort,
+    EntryChunk, Error, FilterBuilder, FilterEntry, FilterGeometry, FilterImage, FilterShape, Fingerprint,
+    PageView, QuotientMaplet, lookup_many, merge, sort,
 };
 use split::SplitBlock;
 use std::hint::black_box;
@@ -67,7 +67,7 @@ const TINY: Scale = Scale {
 
 /// A filter and its contents.
 struct Quotient {
-    geometry: Geometry,
+    geometry: FilterGeometry,
     bytes: Vec<u8>,
     hashes: Vec<u64>,
     spilled: u32,
@@ -78,23 +78,23 @@ struct Quotient {
 fn quotient(bytes: u64, remainder_bits: u32, value_bits: u32, load: f64) -> Quotient {
     let bits_per_quotient = f64::from(remainder_bits + value_bits) + 2.8;
     let quotient_bits = (bytes as f64 * 8.0 / bits_per_quotient).log2().round() as u32;
-    let shape = Shape::new(quotient_bits + remainder_bits, value_bits);
+    let shape = FilterShape::new(quotient_bits + remainder_bits, value_bits);
     let (mut low, mut high) = (1u32, 1 << 20);
     while low < high {
         let middle = low.midpoint(high);
-        let enough = !Geometry::with_pages(middle, shape)
+        let enough = !FilterGeometry::with_pages(middle, shape)
             .is_ok_and(|geometry| geometry.quotients() < 1 << quotient_bits);
         if enough { high = middle } else { low = middle + 1 }
     }
-    let geometry = Geometry::with_pages(low, shape).expect("a filter of this shape");
+    let geometry = FilterGeometry::with_pages(low, shape).expect("a filter of this shape");
     assert_eq!(geometry.remainder_bits(), remainder_bits);
     let mut random = fastrand::Rng::with_seed(7);
     let keys = (geometry.quotients() as f64 * load) as usize;
     let hashes: Vec<u64> = (0..keys).map(|_| random.u64(..)).collect();
-    let mut entries: Vec<Entry> = hashes
+    let mut entries: Vec<FilterEntry> = hashes
         .iter()
         .map(|&hash| {
-            Entry::new(
+            FilterEntry::new(
                 geometry.fingerprint(hash),
                 (hash & ((1 << value_bits) - 1)) as u16,
             )
@@ -110,9 +110,9 @@ fn quotient(bytes: u64, remainder_bits: u32, value_bits: u32, load: f64) -> Quot
     }
 }
 
-fn build(geometry: Geometry, entries: &[Entry]) -> (Vec<u8>, u32) {
+fn build(geometry: FilterGeometry, entries: &[FilterEntry]) -> (Vec<u8>, u32) {
     let mut bytes = Vec::with_capacity(geometry.bytes() as usize + 65536);
-    let mut builder = Builder::new(geometry, |page: &[u8]| -> Result<(), Error> {
+    let mut builder = FilterBuilder::new(geometry, |page: &[u8]| -> Result<(), Error> {
         bytes.extend_from_slice(page);
         Ok(())
     });
@@ -157,7 +157,7 @@ impl Quotient {
     fn one_by_one(&self, hashes: &[u64]) -> usize {
         let found = |&&hash: &&u64| {
             let (view, fingerprint) = self.probe(hash);
-            view.contains(fingerprint) != alluvium_filters::Presence::Absent
+            view.contains(fingerprint) != alluvium_filters::FingerprintPresence::Absent
         };
         hashes.iter().filter(found).count()
     }
@@ -167,10 +167,10 @@ impl Quotient {
         let newest = |&hash: &u64| {
             let (view, fingerprint) = self.probe(hash);
             match view.lookup(fingerprint) {
-                alluvium_filters::Found::Here(mut values) => {
+                alluvium_filters::PageLookup::InPage(mut values) => {
                     values.next().map_or(0, |value| usize::from(value) | 1)
                 }
-                alluvium_filters::Found::Spilled => 1,
+                alluvium_filters::PageLookup::Spilled => 1,
             }
         };
         hashes.iter().map(newest).sum()
@@ -184,8 +184,8 @@ impl Quotient {
                 .iter_mut()
                 .zip(hashes)
                 .for_each(|(probe, &hash)| *probe = self.probe(hash));
-            let found = |_, found: alluvium_filters::Found<'_>| {
-                count += usize::from(found.presence() != alluvium_filters::Presence::Absent);
+            let found = |_, found: alluvium_filters::PageLookup<'_>| {
+                count += usize::from(found.presence() != alluvium_filters::FingerprintPresence::Absent);
             };
             lookup_many(&probes[..hashes.len()], found);
         }
@@ -203,7 +203,7 @@ fn space_and_false_positives(scale: &Scale) {
     for remainder_bits in [12, 8] {
         for load in [0.5, 0.9, 0.95] {
             let filter = quotient(1 << (scale.small + 1), remainder_bits, 0, load);
-            let image = Image::new(&filter.geometry, &filter.bytes).expect("a filter");
+            let image = FilterImage::new(&filter.geometry, &filter.bytes).expect("a filter");
             let keys = filter.hashes.len() as f64;
             let theory = load * f64::from(-(remainder_bits as i32)).exp2();
             let (split, textbook) = (
@@ -321,13 +321,13 @@ fn building_and_merging(scale: &Scale) {
     println!(
         "\nBuilding and merging, millions of fingerprints a second in one thread (slots of 12 + 4 bits at 90 %)"
     );
-    let shape = Shape::new(36, 4);
+    let shape = FilterShape::new(36, 4);
     let total = scale.merged * 4;
     let of = |count: u64, seconds: f64| count as f64 / seconds * 1e-6;
     let mut random = fastrand::Rng::with_seed(10);
-    let geometry = Geometry::for_entries(total, shape).expect("a filter");
-    let unsorted: Vec<Entry> = (0..total)
-        .map(|_| Entry::new(geometry.fingerprint(random.u64(..)), random.u16(..16)))
+    let geometry = FilterGeometry::for_entries(total, shape).expect("a filter");
+    let unsorted: Vec<FilterEntry> = (0..total)
+        .map(|_| FilterEntry::new(geometry.fingerprint(random.u64(..)), random.u16(..16)))
         .collect();
     let mut sorted = unsorted.clone();
     println!(
@@ -347,27 +347,28 @@ fn building_and_merging(scale: &Scale) {
     for ways in [2u64, 4, 8, 16] {
         let parts: Vec<_> = (0..ways)
             .map(|part| {
-                let entries: Vec<Entry> = sorted
+                let entries: Vec<FilterEntry> = sorted
                     .iter()
                     .skip(part as usize)
                     .step_by(ways as usize)
                     .copied()
                     .collect();
-                let geometry = Geometry::for_entries(entries.len() as u64, shape).expect("a filter");
+                let geometry = FilterGeometry::for_entries(entries.len() as u64, shape).expect("a filter");
                 (geometry, build(geometry, &entries).0)
             })
             .collect();
         let seconds = thrice(|| {
             let mut pages = 0;
-            let mut builder = Builder::new(geometry, |page: &[u8]| -> Result<(), Error> {
+            let mut builder = FilterBuilder::new(geometry, |page: &[u8]| -> Result<(), Error> {
                 black_box(page);
                 pages += 1;
                 Ok(())
             });
             let sources = parts
                 .iter()
-                .map(|(geometry, bytes)| Image::new(geometry, bytes).expect("a filter").source());
-            let keep = |source: usize, entry: Entry| (entry.bits() & 0xff_0000 != 0).then_some(source as u16);
+                .map(|(geometry, bytes)| FilterImage::new(geometry, bytes).expect("a filter").source());
+            let keep =
+                |source: usize, entry: FilterEntry| (entry.bits() & 0xff_0000 != 0).then_some(source as u16);
             merge(sources.collect(), keep, &mut builder).expect("sound filters");
             black_box(builder.finish::<Error>().expect("memory takes every page"));
         });
@@ -376,11 +377,11 @@ fn building_and_merging(scale: &Scale) {
     reading_and_inserting(&sorted, &unsorted, geometry);
 }
 
-fn reading_and_inserting(sorted: &[Entry], unsorted: &[Entry], geometry: Geometry) {
+fn reading_and_inserting(sorted: &[FilterEntry], unsorted: &[FilterEntry], geometry: FilterGeometry) {
     let (bytes, _) = build(geometry, sorted);
-    let image = Image::new(&geometry, &bytes).expect("a filter");
+    let image = FilterImage::new(&geometry, &bytes).expect("a filter");
     let seconds = thrice(|| {
-        let (mut source, mut chunk) = (image.source(), Chunk::new());
+        let (mut source, mut chunk) = (image.source(), EntryChunk::new());
         while source(&mut chunk).expect("a sound filter") {
             black_box(chunk.entries().len());
         }
@@ -391,8 +392,9 @@ fn reading_and_inserting(sorted: &[Entry], unsorted: &[Entry], geometry: Geometr
     );
     let some = &unsorted[..unsorted.len().min(200_000)];
     let seconds = thrice(|| {
-        let mut maplet =
-            Maplet::new(Geometry::for_entries(some.len() as u64, geometry.shape()).expect("a filter"));
+        let mut maplet = QuotientMaplet::new(
+            FilterGeometry::for_entries(some.len() as u64, geometry.shape()).expect("a filter"),
+        );
         some.iter().for_each(|&entry| maplet.insert(entry).expect("room"));
         black_box(maplet.len());
     });

@@ -10,13 +10,13 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::{Family, Independence};
+use super::{FingerprintFamily, HashIndependence};
 use crate::{Error, Result};
-use alluvium_base::bytes::{Reader, Writer};
+use alluvium_base::bytes::{ByteReader, ByteWriter};
 
 const VERSION: u8 = 1;
 
-impl Family {
+impl FingerprintFamily {
     /// Length of an encoded function in bytes.
     pub const BYTES: usize = 24;
 
@@ -24,19 +24,19 @@ impl Family {
     ///
     /// ```
     /// use alluvium_filters::fingerprint::{Family, Independence};
-    /// let family = Family::new(9, 64, Independence::Words(16)).unwrap();
-    /// let again = Family::decode(&family.encode()).unwrap();
+    /// let family = FingerprintFamily::new(9, 64, HashIndependence::Words(16)).unwrap();
+    /// let again = FingerprintFamily::decode(&family.encode()).unwrap();
     /// assert_eq!(again.of(b"key"), family.of(b"key"));
     /// ```
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Self::BYTES);
-        Writer::new(&mut bytes)
+        ByteWriter::new(&mut bytes)
             .u8(VERSION)
             .u8(self.width() as u8)
             .u16(match self.independence() {
-                Independence::Words(words) => words,
-                Independence::Assumed => 0,
+                HashIndependence::Words(words) => words,
+                HashIndependence::Assumed => 0,
             })
             .u32(0)
             .u128(self.seed());
@@ -47,8 +47,8 @@ impl Family {
     ///
     /// # Errors
     /// [`Error::Damaged`] if the bytes are not a valid function.
-    pub fn decode(bytes: &[u8]) -> Result<Family> {
-        let mut reader = Reader::new(bytes);
+    pub fn decode(bytes: &[u8]) -> Result<FingerprintFamily> {
+        let mut reader = ByteReader::new(bytes);
         let (version, width, words, zero, seed) = (
             reader.u8()?,
             reader.u8()?,
@@ -63,7 +63,7 @@ impl Family {
                 u64::from(VERSION),
             ),
             ("padding of a fingerprint function", u64::from(zero), 0),
-            ("bytes after a fingerprint function", reader.left() as u64, 0),
+            ("bytes after a fingerprint function", reader.remaining() as u64, 0),
         ] {
             if found != expected {
                 return Err(Error::damaged_bits(
@@ -75,11 +75,11 @@ impl Family {
             }
         }
         let independence = if words == 0 {
-            Independence::Assumed
+            HashIndependence::Assumed
         } else {
-            Independence::Words(words)
+            HashIndependence::Words(words)
         };
-        Family::new(seed, u32::from(width), independence).map_err(|error| {
+        FingerprintFamily::new(seed, u32::from(width), independence).map_err(|error| {
             Error::damaged_bits(0, "fingerprint function", "a possible one", error.to_string())
         })
     }
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_bytes_never_change() {
-        let family = Family::new(0x0102, 64, Independence::Words(32)).unwrap();
+        let family = FingerprintFamily::new(0x0102, 64, HashIndependence::Words(32)).unwrap();
         let mut expected = vec![1, 64, 32, 0, 0, 0, 0, 0, 2, 1];
         expected.resize(24, 0);
         assert_eq!(family.encode(), expected);
@@ -99,18 +99,20 @@ mod tests {
 
     #[test]
     fn wrong_bytes_are_errors() {
-        let good = Family::new(7, 64, Independence::Assumed).unwrap().encode();
+        let good = FingerprintFamily::new(7, 64, HashIndependence::Assumed)
+            .unwrap()
+            .encode();
         for at in 0..good.len() {
-            assert!(Family::decode(&good[..at]).is_err());
+            assert!(FingerprintFamily::decode(&good[..at]).is_err());
         }
         for (at, value) in [(0, 2), (1, 7), (1, 129), (4, 1), (2, 255), (3, 255)] {
             let mut bad = good.clone();
             bad[at] = value;
             let wanted = at == 2;
-            assert_eq!(Family::decode(&bad).is_ok(), wanted, "{at} {value}");
+            assert_eq!(FingerprintFamily::decode(&bad).is_ok(), wanted, "{at} {value}");
         }
         let mut long = good;
         long.push(0);
-        assert!(Family::decode(&long).is_err());
+        assert!(FingerprintFamily::decode(&long).is_err());
     }
 }

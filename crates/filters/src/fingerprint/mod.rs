@@ -5,10 +5,10 @@
 //!
 //! *Does not know*: how fingerprints are used; who draws and stores the seed.
 //!
-//! *Read in this order*: [`Family`], [`WideFingerprint`], [`Alphabet`]; `field.rs`;
+//! *Read in this order*: [`FingerprintFamily`], [`WideFingerprint`], [`FingerprintAlphabet`]; `field.rs`;
 //! `format.rs`.
 //!
-//! - **F9** The fingerprints of any `k` keys are independent for `Independence::Words(k)`: a
+//! - **F9** The fingerprints of any `k` keys are independent for `HashIndependence::Words(k)`: a
 //!   polynomial of degree k − 1 over the field of 2^127 − 1 elements, with coefficients drawn from
 //!   the seed. Two keys collide before the polynomial with probability at most length / 2^127.
 
@@ -22,7 +22,7 @@ use alluvium_base::checksum::seeded;
 
 /// The independence of the fingerprints of different keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Independence {
+pub enum HashIndependence {
     /// Any set of this number of keys has independent fingerprints. One gives the constant
     /// function, under which all keys collide; tests use it.
     Words(u16),
@@ -37,29 +37,29 @@ pub const MAX_INDEPENDENCE: u16 = 1024;
 ///
 /// ```
 /// use alluvium_filters::fingerprint::{Alphabet, Family, Independence};
-/// let family = Family::new(7, 64, Independence::Words(32)).unwrap();
+/// let family = FingerprintFamily::new(7, 64, HashIndependence::Words(32)).unwrap();
 /// let fingerprint = family.of(b"apple");
-/// let alphabet = Alphabet::new(64, 4).unwrap(); // characters of 2 bits
+/// let alphabet = FingerprintAlphabet::new(64, 4).unwrap(); // characters of 2 bits
 /// assert!(alphabet.prefix(fingerprint, 10) < 1024);
 /// assert!(alphabet.check(fingerprint, 1) < 4);
 /// ```
 #[derive(Clone, Debug)]
-pub struct Family {
+pub struct FingerprintFamily {
     seed: u128,
     width: u32,
-    independence: Independence,
+    independence: HashIndependence,
     point: u128,
     high: Vec<u128>,
     low: Vec<u128>,
 }
 
-impl Family {
+impl FingerprintFamily {
     /// Creates the function for a seed, with fingerprints of `width` bits.
     ///
     /// # Errors
     /// [`Error::Shape`] if the width is not 8 to 128 or the independence exceeds
     /// [`MAX_INDEPENDENCE`].
-    pub fn new(seed: u128, width: u32, independence: Independence) -> Result<Family> {
+    pub fn new(seed: u128, width: u32, independence: HashIndependence) -> Result<FingerprintFamily> {
         if !(8..=128).contains(&width) {
             return Err(Error::shape(
                 format!("fingerprints of {width} bits"),
@@ -67,15 +67,15 @@ impl Family {
             ));
         }
         let words = match independence {
-            Independence::Words(words) if words == 0 || words > MAX_INDEPENDENCE => {
+            HashIndependence::Words(words) if words == 0 || words > MAX_INDEPENDENCE => {
                 let instead = format!("1 to {MAX_INDEPENDENCE}");
                 return Err(Error::shape(format!("independence of {words} keys"), instead));
             }
-            Independence::Words(words) => u64::from(words),
-            Independence::Assumed => 0,
+            HashIndependence::Words(words) => u64::from(words),
+            HashIndependence::Assumed => 0,
         };
         let second = if width > 64 { words } else { 0 };
-        Ok(Family {
+        Ok(FingerprintFamily {
             seed,
             width,
             independence,
@@ -87,8 +87,8 @@ impl Family {
 
     /// Returns the independence required for `entries` keys: Θ(log N), at least 16.
     #[must_use]
-    pub fn independence_for(entries: u64) -> Independence {
-        Independence::Words((2 * (64 - entries.leading_zeros()) as u16).max(16))
+    pub fn independence_for(entries: u64) -> HashIndependence {
+        HashIndependence::Words((2 * (64 - entries.leading_zeros()) as u16).max(16))
     }
 
     /// Returns the seed.
@@ -105,7 +105,7 @@ impl Family {
 
     /// Returns the independence.
     #[must_use]
-    pub fn independence(&self) -> Independence {
+    pub fn independence(&self) -> HashIndependence {
         self.independence
     }
 
@@ -163,17 +163,17 @@ pub struct WideFingerprint(pub u128);
 ///
 /// Prefix lengths are counted in bits, so a prefix need not end at a character boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Alphabet {
+pub struct FingerprintAlphabet {
     width: u32,
     character_bits: u32,
 }
 
-impl Alphabet {
+impl FingerprintAlphabet {
     /// Creates the alphabet of `characters` (λ) characters for fingerprints of `width` bits.
     ///
     /// # Errors
     /// [`Error::Shape`] if λ is not a power of two from 2 to 256, or the width is not 8 to 128.
-    pub fn new(width: u32, characters: u32) -> Result<Alphabet> {
+    pub fn new(width: u32, characters: u32) -> Result<FingerprintAlphabet> {
         if !characters.is_power_of_two() || !(2..=256).contains(&characters) {
             return Err(Error::shape(
                 format!("a growth factor (λ) of {characters}"),
@@ -186,7 +186,7 @@ impl Alphabet {
                 "8 to 128 bits",
             ));
         }
-        Ok(Alphabet {
+        Ok(FingerprintAlphabet {
             width,
             character_bits: characters.ilog2(),
         })

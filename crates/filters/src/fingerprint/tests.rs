@@ -1,7 +1,7 @@
 use super::*;
 
-fn family(width: u32, independence: Independence) -> Family {
-    Family::new(0x0123_4567_89ab_cdef_0011_2233_4455_6677, width, independence).unwrap()
+fn family(width: u32, independence: HashIndependence) -> FingerprintFamily {
+    FingerprintFamily::new(0x0123_4567_89ab_cdef_0011_2233_4455_6677, width, independence).unwrap()
 }
 
 /// Returns the chi-square statistic of equally likely outcomes; the degrees of freedom are their
@@ -18,13 +18,13 @@ fn chi_square(counts: &[u32]) -> f64 {
 #[test]
 fn every_character_is_uniform() {
     for (width, independence) in [
-        (64, Independence::Words(16)),
-        (128, Independence::Words(40)),
-        (64, Independence::Assumed),
-        (128, Independence::Assumed),
+        (64, HashIndependence::Words(16)),
+        (128, HashIndependence::Words(40)),
+        (64, HashIndependence::Assumed),
+        (128, HashIndependence::Assumed),
     ] {
         let family = family(width, independence);
-        let alphabet = Alphabet::new(width, 16).unwrap();
+        let alphabet = FingerprintAlphabet::new(width, 16).unwrap();
         let mut counts = vec![[0u32; 16]; width as usize / 4];
         for key in 0u32..8000 {
             let fingerprint = family.of(&key.to_le_bytes());
@@ -45,8 +45,8 @@ fn pairs_of_keys_have_independent_characters() {
     // often.
     let mut counts = [0u32; 16];
     for seed in 0..4000 {
-        let family = Family::new(seed, 64, Independence::Words(16)).unwrap();
-        let alphabet = Alphabet::new(64, 4).unwrap();
+        let family = FingerprintFamily::new(seed, 64, HashIndependence::Words(16)).unwrap();
+        let alphabet = FingerprintAlphabet::new(64, 4).unwrap();
         let [one, two] = [b"one", b"two"].map(|key| alphabet.check(family.of(key), 2));
         counts[(4 * one + two) as usize] += 1;
     }
@@ -58,7 +58,7 @@ fn as_many_keys_as_the_degree_says_and_no_more_are_independent() {
     // A polynomial of degree 1 is a line: three equidistant keys give equidistant values, modulo
     // the prime.
     let lines = (0..200).filter(|&seed| {
-        let family = Family::new(seed, 64, Independence::Words(2)).unwrap();
+        let family = FingerprintFamily::new(seed, 64, HashIndependence::Words(2)).unwrap();
         let [a, b, c] = [[1u8], [2], [3]].map(|key| family.of(&key).0 >> 64);
         let step = |from: u128, to: u128| (to as u64).wrapping_sub(from as u64);
         step(a, b).abs_diff(step(b, c)) <= 2
@@ -67,7 +67,7 @@ fn as_many_keys_as_the_degree_says_and_no_more_are_independent() {
         lines.count() > 40,
         "independence 2 shows its line unless the prime is passed"
     );
-    let constant = family(64, Independence::Words(1));
+    let constant = family(64, HashIndependence::Words(1));
     assert_eq!(constant.of(b"one"), constant.of(b"two"));
 }
 
@@ -75,16 +75,16 @@ fn as_many_keys_as_the_degree_says_and_no_more_are_independent() {
 fn a_seed_gives_the_same_fingerprints_for_ever() {
     let of = |independence| family(128, independence).of(b"alluvium").0;
     assert_eq!(
-        of(Independence::Words(16)),
+        of(HashIndependence::Words(16)),
         PINNED[0],
         "{:#x}",
-        of(Independence::Words(16))
+        of(HashIndependence::Words(16))
     );
     assert_eq!(
-        of(Independence::Assumed),
+        of(HashIndependence::Assumed),
         PINNED[1],
         "{:#x}",
-        of(Independence::Assumed)
+        of(HashIndependence::Assumed)
     );
 }
 
@@ -95,7 +95,7 @@ const PINNED: [u128; 2] = [
 
 #[test]
 fn keys_that_are_alike_have_fingerprints_of_their_own() {
-    let family = family(64, Independence::Words(16));
+    let family = family(64, HashIndependence::Words(16));
     let mut keys: Vec<Vec<u8>> = (0..64).map(|length| vec![0; length]).collect();
     keys.extend((1..=255).map(|byte| vec![byte]));
     keys.extend((0..45).map(|at| {
@@ -111,9 +111,9 @@ fn keys_that_are_alike_have_fingerprints_of_their_own() {
 
 #[test]
 fn prefixes_extend_by_next_characters_and_never_meet_check_characters() {
-    let family = family(64, Independence::Words(16));
+    let family = family(64, HashIndependence::Words(16));
     for characters in [2, 4, 16, 64, 256] {
-        let alphabet = Alphabet::new(64, characters).unwrap();
+        let alphabet = FingerprintAlphabet::new(64, characters).unwrap();
         let bits = alphabet.character_bits();
         let fingerprint = family.of(b"prefix");
         for at in 0..40 {
@@ -131,22 +131,25 @@ fn prefixes_extend_by_next_characters_and_never_meet_check_characters() {
 #[test]
 fn impossible_shapes_are_refused_by_name() {
     for characters in [0, 1, 3, 6, 100, 512] {
-        let text = Alphabet::new(64, characters).unwrap_err().to_string();
+        let text = FingerprintAlphabet::new(64, characters).unwrap_err().to_string();
         assert!(text.contains("a power of two from 2 to 256"), "{text}");
     }
-    assert!(Alphabet::new(129, 4).is_err());
+    assert!(FingerprintAlphabet::new(129, 4).is_err());
     for (width, words) in [(7, 16), (129, 16), (64, 0), (64, MAX_INDEPENDENCE + 1)] {
-        assert!(Family::new(0, width, Independence::Words(words)).is_err());
+        assert!(FingerprintFamily::new(0, width, HashIndependence::Words(words)).is_err());
     }
-    assert_eq!(Family::independence_for(1 << 20), Independence::Words(42));
+    assert_eq!(
+        FingerprintFamily::independence_for(1 << 20),
+        HashIndependence::Words(42)
+    );
 }
 
 #[test]
 fn random_functions_fill_the_fullest_of_many_bins_with_few_balls() {
     // Lemma 1: N balls into N / log N bins, every bin Θ(log N).
     for seed in 0..20 {
-        let family = Family::new(seed, 64, Family::independence_for(1 << 14)).unwrap();
-        let alphabet = Alphabet::new(64, 2).unwrap();
+        let family = FingerprintFamily::new(seed, 64, FingerprintFamily::independence_for(1 << 14)).unwrap();
+        let alphabet = FingerprintAlphabet::new(64, 2).unwrap();
         let mut bins = vec![0u32; 1 << 10];
         for key in 0u32..1 << 14 {
             bins[alphabet.prefix(family.of(&key.to_le_bytes()), 10) as usize] += 1;

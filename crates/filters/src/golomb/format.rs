@@ -19,15 +19,15 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::{Delta, Rice};
+use super::{DeltaCoder, RiceCode};
 use crate::{Error, Result};
-use alluvium_base::bytes::{Reader, Writer};
+use alluvium_base::bytes::{ByteReader, ByteWriter};
 
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 16;
 
 /// The source of a bit reader's bytes: a slice, or a stream that is read block by block.
-pub trait Source {
+pub trait ByteSource {
     /// The error of reading, or of invalid bits.
     type Error: From<Error>;
 
@@ -38,7 +38,7 @@ pub trait Source {
     fn byte(&mut self) -> std::result::Result<Option<u8>, Self::Error>;
 }
 
-impl Source for &[u8] {
+impl ByteSource for &[u8] {
     type Error = Error;
 
     fn byte(&mut self) -> Result<Option<u8>> {
@@ -52,18 +52,18 @@ impl Source for &[u8] {
 
 /// Appends bits to a buffer whose complete bytes can be taken at any time.
 #[derive(Clone, Debug, Default)]
-pub struct BitWriter {
+pub struct StreamBitWriter {
     bytes: Vec<u8>,
     word: u64,
     filled: u32,
     bits: u64,
 }
 
-impl BitWriter {
+impl StreamBitWriter {
     /// Creates an empty writer.
     #[must_use]
-    pub fn new() -> BitWriter {
-        BitWriter::default()
+    pub fn new() -> StreamBitWriter {
+        StreamBitWriter::default()
     }
 
     /// Appends the `bits` (at most 56) lowest bits of `value`.
@@ -137,7 +137,7 @@ pub struct BitReader<S> {
     position: u64,
 }
 
-impl<S: Source> BitReader<S> {
+impl<S: ByteSource> BitReader<S> {
     /// Creates a reader; the first bit of the source has position zero.
     pub fn new(source: S) -> BitReader<S> {
         BitReader {
@@ -245,16 +245,16 @@ pub fn encode(universe_bits: u32, payload_bits: u32, entries: &[(u64, u128)]) ->
         (1..=63).contains(&universe_bits) && payload_bits <= 128,
         "a list has a shape"
     );
-    let rice = Rice::new(entries.len() as u64, universe_bits);
+    let rice = RiceCode::new(entries.len() as u64, universe_bits);
     let mut bytes = Vec::new();
-    Writer::new(&mut bytes)
+    ByteWriter::new(&mut bytes)
         .u8(VERSION)
         .u8(universe_bits as u8)
         .u8(payload_bits as u8)
         .u8(rice.parameter() as u8)
         .u32(0)
         .u64(entries.len() as u64);
-    let (mut bits, mut delta) = (BitWriter::new(), Delta::new(rice, 0));
+    let (mut bits, mut delta) = (StreamBitWriter::new(), DeltaCoder::new(rice, 0));
     for &(entry, payload) in entries {
         assert!(
             entry >> universe_bits == 0,
@@ -276,7 +276,7 @@ pub fn encode(universe_bits: u32, payload_bits: u32, entries: &[(u64, u128)]) ->
 /// # Errors
 /// [`Error::Damaged`] if the bytes are not a valid list.
 pub fn decode(bytes: &[u8]) -> Result<Vec<(u64, u128)>> {
-    let mut header = Reader::new(bytes);
+    let mut header = ByteReader::new(bytes);
     let (version, universe, payload_bits, parameter, zero, count) = (
         header.u8()?,
         header.u8()?,
@@ -296,7 +296,7 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<(u64, u128)>> {
             u64::from(universe),
         ));
     }
-    let rice = Rice::new(count, u32::from(universe));
+    let rice = RiceCode::new(count, u32::from(universe));
     if u32::from(parameter) != rice.parameter() {
         return Err(wrong(
             "parameter of a list",
@@ -309,7 +309,7 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<(u64, u128)>> {
     if count > body.len() as u64 * 8 / smallest {
         return Err(wrong("entries of a list", "as many as its bytes can hold", count));
     }
-    let (mut bits, mut delta) = (BitReader::new(body), Delta::new(rice, 0));
+    let (mut bits, mut delta) = (BitReader::new(body), DeltaCoder::new(rice, 0));
     let mut entries = Vec::with_capacity(count as usize);
     for _ in 0..count {
         let entry = delta.read(&mut bits, (1 << universe) - 1)?;

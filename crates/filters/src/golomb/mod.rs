@@ -5,7 +5,7 @@
 //!
 //! *Does not know*: the meaning of entries and payloads; the location of the bytes.
 //!
-//! *Read in this order*: [`Rice`], [`Delta`]; `format.rs`.
+//! *Read in this order*: [`RiceCode`], [`DeltaCoder`]; `format.rs`.
 //!
 //! - **F10** A list of n entries from a universe of 2^u, with payloads of p bits, occupies at most
 //!   n (1 + k + p) + 2^(u − k) bits for any distribution of the entries: all deltas together have
@@ -15,25 +15,25 @@ mod format;
 #[cfg(test)]
 mod tests;
 
-pub use format::{BitReader, BitWriter, Source, decode, encode};
+pub use format::{BitReader, ByteSource, StreamBitWriter, decode, encode};
 
 use crate::Error;
 
 /// The parameter of a Golomb–Rice code: the number of low bits of a difference that are stored
 /// verbatim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rice {
+pub struct RiceCode {
     parameter: u32,
     universe_bits: u32,
 }
 
-impl Rice {
+impl RiceCode {
     /// Creates the code for `entries` from a universe of 2^`universe_bits`: ⌊log2(1 / density)⌋ low
     /// bits, and none for a density of one or more.
     #[must_use]
-    pub fn new(entries: u64, universe_bits: u32) -> Rice {
+    pub fn new(entries: u64, universe_bits: u32) -> RiceCode {
         let log = 64 - entries.saturating_sub(1).leading_zeros();
-        Rice {
+        RiceCode {
             parameter: universe_bits.saturating_sub(log).min(56),
             universe_bits,
         }
@@ -41,8 +41,8 @@ impl Rice {
 
     /// Returns the code with a stored parameter, limited to the universe's bits.
     #[must_use]
-    pub fn with_parameter(parameter: u32, universe_bits: u32) -> Rice {
-        Rice {
+    pub fn with_parameter(parameter: u32, universe_bits: u32) -> RiceCode {
+        RiceCode {
             parameter: parameter.min(universe_bits).min(56),
             universe_bits,
         }
@@ -58,7 +58,7 @@ impl Rice {
     ///
     /// ```
     /// use alluvium_filters::golomb::Rice;
-    /// assert_eq!(Rice::new(1000, 20).worst_bits(1000, 4), 1000 * (1 + 10 + 4) + 1024);
+    /// assert_eq!(RiceCode::new(1000, 20).worst_bits(1000, 4), 1000 * (1 + 10 + 4) + 1024);
     /// ```
     #[must_use]
     pub fn worst_bits(&self, entries: u64, payload_bits: u32) -> u64 {
@@ -71,16 +71,16 @@ impl Rice {
 
 /// The state of encoding or decoding a list: its code and the previous entry.
 #[derive(Clone, Copy, Debug)]
-pub struct Delta {
-    rice: Rice,
+pub struct DeltaCoder {
+    rice: RiceCode,
     last: u64,
 }
 
-impl Delta {
+impl DeltaCoder {
     /// Starts a list, or restarts at `base`, from which the next difference is counted.
     #[must_use]
-    pub fn new(rice: Rice, base: u64) -> Delta {
-        Delta { rice, last: base }
+    pub fn new(rice: RiceCode, base: u64) -> DeltaCoder {
+        DeltaCoder { rice, last: base }
     }
 
     /// Appends an entry.
@@ -88,7 +88,7 @@ impl Delta {
     /// # Panics
     /// If the entry is less than the previous one.
     #[inline]
-    pub fn write(&mut self, bits: &mut BitWriter, entry: u64) {
+    pub fn write(&mut self, bits: &mut StreamBitWriter, entry: u64) {
         assert!(entry >= self.last, "entry {entry} comes after {}", self.last);
         let (delta, k) = (entry - self.last, self.rice.parameter);
         bits.unary(delta >> k);
@@ -101,7 +101,7 @@ impl Delta {
     /// # Errors
     /// If the bits end, cannot be read, or yield an entry above `most`.
     #[inline]
-    pub fn read<S: Source>(&mut self, bits: &mut BitReader<S>, most: u64) -> Result<u64, S::Error> {
+    pub fn read<S: ByteSource>(&mut self, bits: &mut BitReader<S>, most: u64) -> Result<u64, S::Error> {
         let k = self.rice.parameter;
         let (at, left) = (bits.position(), most.saturating_sub(self.last));
         let high = bits.unary(left >> k)?;

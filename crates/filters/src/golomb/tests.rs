@@ -6,7 +6,7 @@ fn the_bytes_never_change() {
     let bytes = encode(8, 2, &[(0, 1), (3, 2), (3, 0), (200, 3)]);
     // k = 6: deltas 0, 3, 0, 197 = 3 × 64 + 5.
     assert_eq!(bytes[..16], [1, 8, 2, 6, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0]);
-    let mut bits = BitWriter::new();
+    let mut bits = StreamBitWriter::new();
     for (ones, low, payload) in [(0, 0, 1), (0, 3, 2), (0, 0, 0), (3, 5, 3)] {
         bits.put((1 << ones) - 1, ones + 1);
         bits.put(low, 6);
@@ -28,7 +28,7 @@ fn densities_choose_the_parameter() {
         (1000, 63, 53),
     ] {
         assert_eq!(
-            Rice::new(entries, universe).parameter(),
+            RiceCode::new(entries, universe).parameter(),
             parameter,
             "{entries} of 2^{universe}"
         );
@@ -57,7 +57,7 @@ fn bits_an_entry_follow_the_density() {
             "{bits}, log 1/D {log}"
         );
         assert!(
-            Rice::new(entries as u64, universe).worst_bits(entries as u64, 0) as f64
+            RiceCode::new(entries as u64, universe).worst_bits(entries as u64, 0) as f64
                 >= bits * f64::from(entries)
         );
         assert_eq!(decode(&encode(universe, 0, &list)).unwrap(), list);
@@ -78,7 +78,7 @@ fn extreme_lists_come_back() {
     let mut skewed = vec![(0, 0); 3000];
     skewed.push((4095, 0));
     let bytes = encode(12, 0, &skewed);
-    assert!((bytes.len() - 16) as u64 * 8 <= Rice::new(3001, 12).worst_bits(3001, 0) + 8);
+    assert!((bytes.len() - 16) as u64 * 8 <= RiceCode::new(3001, 12).worst_bits(3001, 0) + 8);
     assert_eq!(decode(&bytes).unwrap(), skewed);
 }
 
@@ -96,7 +96,7 @@ proptest! {
         list.sort_by_key(|(entry, _)| *entry);
         let list: Vec<_> = list.into_iter().flat_map(|entry| vec![entry; repeats]).collect();
         let bytes = encode(universe, payload, &list);
-        let worst = Rice::new(list.len() as u64, universe).worst_bits(list.len() as u64, payload);
+        let worst = RiceCode::new(list.len() as u64, universe).worst_bits(list.len() as u64, payload);
         prop_assert!((bytes.len() as u64 - 16) * 8 < worst + 8);
         prop_assert_eq!(decode(&bytes).unwrap(), list);
     }
@@ -108,7 +108,7 @@ proptest! {
             let mut good = encode(9, 3, &[(1, 2), (5, 5)]);
             good.truncate(16);
             good[8] = bytes.len() as u8;
-            good[3] = Rice::new(bytes.len() as u64, 9).parameter() as u8;
+            good[3] = RiceCode::new(bytes.len() as u64, 9).parameter() as u8;
             good.extend(&bytes);
             bytes = good;
         }

@@ -1,23 +1,23 @@
 //! Builds a filter from hashes in ascending order.
 
-use super::format::{Header, append_page};
-use super::shape::Shape;
+use super::format::{ListedHeader, append_page};
+use super::shape::ListedShape;
 use crate::packed::put_checksum;
 use crate::{Error, Result};
 
 /// Writes the filter of ascending hashes into `space` and returns its length in bytes.
-/// [`Shape::most_bytes`] is always enough space.
+/// [`ListedShape::most_bytes`] is always enough space.
 ///
 /// # Errors
-/// [`Error::Order`] if a hash is less than the previous one; [`Error::Shape`] if there are more
+/// [`Error::Order`] if a hash is less than the previous one; [`Error::ListedShape`] if there are more
 /// fingerprints than the shape allows, or if `space` is too short.
-pub fn write(shape: Shape, hashes: impl IntoIterator<Item = u64>, space: &mut [u8]) -> Result<usize> {
-    let header = Header {
+pub fn write(shape: ListedShape, hashes: impl IntoIterator<Item = u64>, space: &mut [u8]) -> Result<usize> {
+    let header = ListedHeader {
         shape,
         first: 0,
         pages: shape.pages(),
     };
-    let mut pages = Pages::new(header, space)?;
+    let mut pages = ListedPageWriter::new(header, space)?;
     let (mut last, mut fingerprints) = (0, 0);
     for hash in hashes {
         if hash < last {
@@ -37,7 +37,7 @@ pub fn write(shape: Shape, hashes: impl IntoIterator<Item = u64>, space: &mut [u
 ///
 /// ```
 /// use alluvium_filters::listed::{Filter, Shape, encode};
-/// let bytes = encode(Shape::new(3, 10)?, [1 << 60, 3 << 60, 9 << 60])?;
+/// let bytes = encode(ListedShape::new(3, 10)?, [1 << 60, 3 << 60, 9 << 60])?;
 /// let filter = Filter::open(&bytes[..])?;
 /// assert!(filter.may_hold(3 << 60)? && !filter.may_hold(5 << 60)?);
 /// # Ok::<(), alluvium_filters::Error>(())
@@ -45,7 +45,7 @@ pub fn write(shape: Shape, hashes: impl IntoIterator<Item = u64>, space: &mut [u
 ///
 /// # Errors
 /// As [`write()`].
-pub fn encode(shape: Shape, hashes: impl IntoIterator<Item = u64>) -> Result<Vec<u8>> {
+pub fn encode(shape: ListedShape, hashes: impl IntoIterator<Item = u64>) -> Result<Vec<u8>> {
     let mut bytes = vec![0; shape.most_bytes()];
     let len = write(shape, hashes, &mut bytes)?;
     bytes.truncate(len);
@@ -53,8 +53,8 @@ pub fn encode(shape: Shape, hashes: impl IntoIterator<Item = u64>) -> Result<Vec
 }
 
 /// Writes consecutive pages.
-pub(super) struct Pages<'s> {
-    header: Header,
+pub(super) struct ListedPageWriter<'s> {
+    header: ListedHeader,
     space: &'s mut [u8],
     /// End of the written bytes.
     at: usize,
@@ -64,11 +64,11 @@ pub(super) struct Pages<'s> {
     bytes: Vec<u8>,
 }
 
-impl<'s> Pages<'s> {
+impl<'s> ListedPageWriter<'s> {
     /// Starts the pages described by the header.
-    pub(super) fn new(header: Header, space: &'s mut [u8]) -> Result<Pages<'s>> {
+    pub(super) fn new(header: ListedHeader, space: &'s mut [u8]) -> Result<ListedPageWriter<'s>> {
         header.put(space).ok_or_else(short)?;
-        Ok(Pages {
+        Ok(ListedPageWriter {
             header,
             space,
             at: header.first_byte() as usize,
@@ -91,7 +91,7 @@ impl<'s> Pages<'s> {
     }
 
     fn end_page(&mut self) -> Result<()> {
-        let Header { shape, first, .. } = self.header;
+        let ListedHeader { shape, first, .. } = self.header;
         self.bytes.clear();
         let step = append_page(shape, first + self.page, &self.fingerprints, &mut self.bytes);
         let end = self.at + self.bytes.len();

@@ -1,35 +1,35 @@
 //! Checks the invariants of a filter's bytes, each rule separately.
 
-use super::build::Pages;
-use super::filter::Filter;
+use super::build::ListedPageWriter;
+use super::filter::ListedFilter;
 use super::shape::BUCKETS;
 use crate::Result;
-use crate::packed::{Violation, wrong_checksum};
+use crate::packed::{PackedViolation, wrong_checksum};
 use std::ops::Deref;
 
-impl<B: Deref<Target = [u8]>> Filter<B> {
+impl<B: Deref<Target = [u8]>> ListedFilter<B> {
     /// Returns every violation in the filter; empty if it is sound. Checks the checksum; that the
     /// fingerprints of each list are ascending, belong to their bucket (F14) and are no more than
     /// its hashes; and that writing them again gives the same bytes (F15).
     #[must_use]
-    pub fn check(&self) -> Vec<Violation> {
-        let mut found: Vec<Violation> = wrong_checksum(&self.bytes).into_iter().collect();
+    pub fn check(&self) -> Vec<PackedViolation> {
+        let mut found: Vec<PackedViolation> = wrong_checksum(&self.bytes).into_iter().collect();
         let mut again = vec![0; self.bytes.len()];
         match self.written_again(&mut again, &mut found) {
             Ok(()) if found.is_empty() && again != *self.bytes => {
-                found.push(Violation::of_all(
+                found.push(PackedViolation::of_all(
                     "writing the same fingerprints gives other bytes",
                 ));
             }
             Ok(()) => (),
-            Err(error) => found.push(Violation::of_all(error.to_string())),
+            Err(error) => found.push(PackedViolation::of_all(error.to_string())),
         }
         found
     }
 
-    fn written_again(&self, again: &mut [u8], found: &mut Vec<Violation>) -> Result<()> {
+    fn written_again(&self, again: &mut [u8], found: &mut Vec<PackedViolation>) -> Result<()> {
         let shape = self.header.shape;
-        let mut pages = Pages::new(self.header, again)?;
+        let mut pages = ListedPageWriter::new(self.header, again)?;
         let mut fingerprints = 0;
         for page in 0..self.header.pages {
             let number = self.header.first + page;
@@ -42,7 +42,7 @@ impl<B: Deref<Target = [u8]>> Filter<B> {
                         let what =
                             format!("a fingerprint {within} of bucket {bucket}, which ends before (F14)");
                         let part = Some(("page", u64::from(number)));
-                        found.push(Violation { part, what });
+                        found.push(PackedViolation { part, what });
                         return Ok(());
                     }
                     fingerprints += u64::from(pages.push(fingerprint)?);
@@ -51,7 +51,7 @@ impl<B: Deref<Target = [u8]>> Filter<B> {
         }
         if fingerprints > shape.hashes {
             let what = format!("{fingerprints} fingerprints of {} hashes", shape.hashes);
-            found.push(Violation::of_all(what));
+            found.push(PackedViolation::of_all(what));
         }
         pages.finish().map(|_| ())
     }

@@ -1,26 +1,26 @@
 //! A filter, or part of one, in bytes of any owner.
 
-use super::format::Header;
-use super::shape::Shape;
+use super::format::ListedHeader;
+use super::shape::ListedShape;
 use crate::Result;
 use crate::packed::put_checksum;
 use std::ops::{Deref, DerefMut, Range};
 
 /// A filter in bytes, or some of its pages. Any number of threads may query it concurrently.
 #[derive(Clone, Debug)]
-pub struct Filter<B> {
-    pub(super) header: Header,
+pub struct ListedFilter<B> {
+    pub(super) header: ListedHeader,
     pub(super) bytes: B,
 }
 
-impl<B: Deref<Target = [u8]>> Filter<B> {
-    /// Opens a filter: reads its header and directory. [`Filter::check`] checks the rest.
+impl<B: Deref<Target = [u8]>> ListedFilter<B> {
+    /// Opens a filter: reads its header and directory. [`ListedFilter::check`] checks the rest.
     ///
     /// # Errors
     /// [`crate::Error::Damaged`] if the bytes are not a filter or the length is wrong.
-    pub fn open(bytes: B) -> Result<Filter<B>> {
-        let header = Header::read(&bytes)?;
-        Ok(Filter { header, bytes })
+    pub fn open(bytes: B) -> Result<ListedFilter<B>> {
+        let header = ListedHeader::read(&bytes)?;
+        Ok(ListedFilter { header, bytes })
     }
 
     /// Returns its bytes.
@@ -31,7 +31,7 @@ impl<B: Deref<Target = [u8]>> Filter<B> {
 
     /// Returns the shape of the whole filter.
     #[must_use]
-    pub fn shape(&self) -> Shape {
+    pub fn shape(&self) -> ListedShape {
         self.header.shape
     }
 
@@ -73,7 +73,7 @@ impl<B: Deref<Target = [u8]>> Filter<B> {
     /// Returns a filter with some of the pages, in bytes allocated by `zeroed`. Returns `None` if
     /// the range is empty or not contained in this filter.
     #[must_use]
-    pub fn part<T>(&self, pages: Range<u32>, zeroed: impl FnOnce(usize) -> T) -> Option<Filter<T>>
+    pub fn part<T>(&self, pages: Range<u32>, zeroed: impl FnOnce(usize) -> T) -> Option<ListedFilter<T>>
     where
         T: DerefMut<Target = [u8]>,
     {
@@ -81,7 +81,7 @@ impl<B: Deref<Target = [u8]>> Filter<B> {
         if pages.is_empty() || pages.start < own.start || pages.end > own.end {
             return None;
         }
-        let header = Header {
+        let header = ListedHeader {
             first: pages.start,
             pages: pages.end - pages.start,
             ..self.header
@@ -100,14 +100,14 @@ impl<B: Deref<Target = [u8]>> Filter<B> {
         header.put_entry(&mut bytes, header.pages, copied.len() as u64, 0)?;
         bytes.get_mut(at..end)?.copy_from_slice(copied);
         put_checksum(&mut bytes, end)?;
-        Some(Filter { header, bytes })
+        Some(ListedFilter { header, bytes })
     }
 }
 
-impl<B: Deref<Target = [u8]>, C: Deref<Target = [u8]>> PartialEq<Filter<C>> for Filter<B> {
-    fn eq(&self, other: &Filter<C>) -> bool {
+impl<B: Deref<Target = [u8]>, C: Deref<Target = [u8]>> PartialEq<ListedFilter<C>> for ListedFilter<B> {
+    fn eq(&self, other: &ListedFilter<C>) -> bool {
         *self.bytes == *other.bytes
     }
 }
 
-impl<B: Deref<Target = [u8]>> Eq for Filter<B> {}
+impl<B: Deref<Target = [u8]>> Eq for ListedFilter<B> {}

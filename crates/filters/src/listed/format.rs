@@ -32,15 +32,15 @@
 //! down.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::shape::{BUCKETS, MOST_ONES, Shape};
+use super::shape::{BUCKETS, ListedShape, MOST_ONES};
 use crate::bits::peek;
-use crate::golomb::{BitWriter, Delta, Rice};
-use crate::packed::{CHECKSUM_BYTES, Frame};
+use crate::golomb::{DeltaCoder, RiceCode, StreamBitWriter};
+use crate::packed::{CHECKSUM_BYTES, PackedFrame};
 use crate::{Error, Result};
-use alluvium_base::bytes::Writer;
+use alluvium_base::bytes::ByteWriter;
 use std::ops::Range;
 
-const FRAME: Frame = Frame {
+const FRAME: PackedFrame = PackedFrame {
     structure: "filter of listed fingerprints",
     magic: *b"AFLS",
     version: 1,
@@ -57,8 +57,8 @@ const MOST_STEP: u32 = 24;
 
 /// The header of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) shape: Shape,
+pub(super) struct ListedHeader {
+    pub(super) shape: ListedShape,
     /// Number of the first page in this filter.
     pub(super) first: u32,
     /// Number of pages in this filter.
@@ -77,9 +77,9 @@ pub(super) fn most_overhead(pages: u32) -> u64 {
     HEADER_BYTES + ENTRY_BYTES + u64::from(pages) * each + CHECKSUM_BYTES
 }
 
-impl Header {
+impl ListedHeader {
     /// Reads the header and the directory, and checks that the pages are consecutive up to the end.
-    pub(super) fn read(bytes: &[u8]) -> Result<Header> {
+    pub(super) fn read(bytes: &[u8]) -> Result<ListedHeader> {
         let ([bits, known, zero], hashes, first, pages) = FRAME.open(bytes, |reader| {
             let small = [reader.u8()?, reader.u8()?, reader.u8()?];
             Ok((small, reader.u64()?, reader.u32()?, reader.u32()?))
@@ -87,7 +87,7 @@ impl Header {
         if zero != 0 {
             return Err(damaged(7, "unused byte", "0", zero.into()));
         }
-        let shape = Shape::new(hashes, bits.into())
+        let shape = ListedShape::new(hashes, bits.into())
             .map_err(|error| damaged(5, "shape", error.to_string(), bits.into()))?;
         if known == 0 || u32::from(known) > shape.known {
             let expected = format!("1 to {}", shape.known);
@@ -98,7 +98,7 @@ impl Header {
             let expected = format!("1 to {} from page {first} on", shape.pages());
             return Err(damaged(20, "pages", expected, pages.into()));
         }
-        let header = Header { shape, first, pages };
+        let header = ListedHeader { shape, first, pages };
         header.check_directory(bytes)?;
         Ok(header)
     }
@@ -124,7 +124,7 @@ impl Header {
     pub(super) fn put(&self, space: &mut [u8]) -> Option<()> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES as usize);
         FRAME.begin(&mut bytes);
-        Writer::new(&mut bytes)
+        ByteWriter::new(&mut bytes)
             .u8(self.shape.bits as u8)
             .u8(self.shape.known as u8)
             .u8(0)
@@ -168,13 +168,13 @@ impl Header {
 
     /// Returns the list of a bucket in a page of this filter.
     #[inline]
-    pub(super) fn list<'b>(&self, bytes: &'b [u8], page: u32, bucket: usize) -> Result<List<'b>> {
+    pub(super) fn list<'b>(&self, bytes: &'b [u8], page: u32, bucket: usize) -> Result<FingerprintList<'b>> {
         let list = self.entry(bytes, page).and_then(|(byte, step)| {
             let page = self.first_byte() + byte;
             let places = bytes.get(page as usize + 2 * bucket..)?.first_chunk()?;
             let places = u64::from(u32::from_le_bytes(*places));
             let first = 8 * (page + PLACES_BYTES);
-            Some(List {
+            Some(FingerprintList {
                 bytes,
                 at: first + ((places & 0xffff) << step),
                 end: first + ((places >> 16) << step),
@@ -204,7 +204,7 @@ fn entry_at(page: u32) -> u64 {
 /// The fingerprints of a bucket, relative to the smallest that it covers. Zeros that pad to the
 /// next step decode as repetitions of the last fingerprint.
 #[derive(Debug)]
-pub(super) struct List<'b> {
+pub(super) struct FingerprintList<'b> {
     bytes: &'b [u8],
     /// Bit offsets of the next fingerprint and of the end.
     at: u64,
@@ -213,7 +213,7 @@ pub(super) struct List<'b> {
     last: u64,
 }
 
-impl List<'_> {
+impl FingerprintList<'_> {
     /// Reads the next fingerprint.
     #[inline(always)]
     pub(super) fn read(&mut self) -> Result<Option<u64>> {
@@ -240,7 +240,7 @@ impl List<'_> {
 }
 
 /// Appends a page with these fingerprints and returns the logarithm of its steps.
-pub(super) fn append_page(shape: Shape, page: u32, fingerprints: &[u64], out: &mut Vec<u8>) -> u32 {
+pub(super) fn append_page(shape: ListedShape, page: u32, fingerprints: &[u64], out: &mut Vec<u8>) -> u32 {
     let mut lists: [(Range<usize>, u64); BUCKETS] = std::array::from_fn(|_| (0..0, 0));
     for (index, &fingerprint) in fingerprints.iter().enumerate() {
         let (bucket, within) = shape.place(fingerprint);
@@ -265,12 +265,12 @@ pub(super) fn append_page(shape: Shape, page: u32, fingerprints: &[u64], out: &m
     for len in std::iter::once(0).chain(steps(step)) {
         place += len;
         let place = u16::try_from(place).expect("steps are so long that places fit");
-        Writer::new(out).u16(place);
+        ByteWriter::new(out).u16(place);
     }
-    let rice = Rice::with_parameter(shape.low_bits(), u64::BITS);
-    let mut writer = BitWriter::new();
+    let rice = RiceCode::with_parameter(shape.low_bits(), u64::BITS);
+    let mut writer = StreamBitWriter::new();
     for (bucket, (list, bits)) in lists.iter().enumerate() {
-        let mut delta = Delta::new(rice, shape.base(page, bucket));
+        let mut delta = DeltaCoder::new(rice, shape.base(page, bucket));
         for &fingerprint in fingerprints.get(list.clone()).unwrap_or_default() {
             delta.write(&mut writer, fingerprint);
         }

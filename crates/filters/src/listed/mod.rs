@@ -44,10 +44,10 @@ mod filter;
 mod format;
 mod shape;
 
-pub use crate::packed::Violation;
+pub use crate::packed::PackedViolation;
 pub use build::{encode, write};
-pub use filter::Filter;
-pub use shape::{MOST_BITS, MOST_HASHES, Shape};
+pub use filter::ListedFilter;
+pub use shape::{ListedShape, MOST_BITS, MOST_HASHES};
 
 #[cfg(test)]
 mod tests;

@@ -25,27 +25,27 @@ const SPARE_BITS: u32 = 2;
 ///
 /// ```
 /// use alluvium_filters::listed::Shape;
-/// let shape = Shape::new(1_000_000, 10)?;
+/// let shape = ListedShape::new(1_000_000, 10)?;
 /// assert_eq!((shape.known_bits(), shape.pages()), (20 + 10 + 2, 977));
 /// assert_eq!(shape.page_of(0), 0);
 /// assert_eq!(shape.page_of(u64::MAX), 976);
 /// # Ok::<(), alluvium_filters::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct ListedShape {
     pub(super) hashes: u64,
     pub(super) bits: u32,
     pub(super) known: u32,
 }
 
-impl Shape {
+impl ListedShape {
     /// Returns the shape of a filter of this number of hashes with a false-positive rate of
     /// 2^-`bits`.
     ///
     /// # Errors
-    /// [`Error::Shape`] if there are more than [`MOST_HASHES`] hashes, or if `bits` is 0 or above
+    /// [`Error::ListedShape`] if there are more than [`MOST_HASHES`] hashes, or if `bits` is 0 or above
     /// [`MOST_BITS`].
-    pub fn new(hashes: u64, bits: u32) -> Result<Shape> {
+    pub fn new(hashes: u64, bits: u32) -> Result<ListedShape> {
         if hashes > MOST_HASHES {
             let instead = format!("at most {MOST_HASHES}");
             return Err(Error::shape(format!("a filter of {hashes} hashes"), instead));
@@ -55,7 +55,7 @@ impl Shape {
             return Err(Error::shape(format!("a filter of {bits} bits"), instead));
         }
         let log = hashes.max(1).next_power_of_two().ilog2();
-        Ok(Shape {
+        Ok(ListedShape {
             hashes,
             bits,
             known: log + bits + SPARE_BITS,
@@ -68,9 +68,9 @@ impl Shape {
     /// # Panics
     /// If `bits` is 0.
     #[must_use]
-    pub fn knowing(self, bits: u32) -> Shape {
+    pub fn knowing(self, bits: u32) -> ListedShape {
         assert!(bits > 0, "a fingerprint has a bit");
-        Shape {
+        ListedShape {
             known: self.known.min(bits),
             ..self
         }

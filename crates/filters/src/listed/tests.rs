@@ -13,10 +13,12 @@ fn random(count: usize, seed: u64) -> Vec<u64> {
 }
 
 /// Builds the filter of ascending hashes, and checks that it is sound and finds each of them (F13).
-fn sound(hashes: &[u64], bits: u32, known: u32) -> Filter<Vec<u8>> {
-    let shape = Shape::new(hashes.len() as u64, bits).unwrap().knowing(known);
+fn sound(hashes: &[u64], bits: u32, known: u32) -> ListedFilter<Vec<u8>> {
+    let shape = ListedShape::new(hashes.len() as u64, bits)
+        .unwrap()
+        .knowing(known);
     let bytes = encode(shape, hashes.iter().copied()).unwrap();
-    let filter = Filter::open(bytes).unwrap();
+    let filter = ListedFilter::open(bytes).unwrap();
     assert_eq!((filter.shape(), filter.is_whole()), (shape, true));
     assert_eq!(filter.check(), []);
     // A lookup reads the whole list of a cluster.
@@ -32,7 +34,7 @@ fn sound(hashes: &[u64], bits: u32, known: u32) -> Filter<Vec<u8>> {
 
 #[test]
 fn the_bytes_of_a_filter_are_these() {
-    let shape = Shape::new(3, 4).unwrap();
+    let shape = ListedShape::new(3, 4).unwrap();
     // 48 fingerprints, from the first 8 bits of hashes: 0, 12 and 47.
     let bytes = encode(shape, [0, 64 << 56, 64 << 56 | 7, u64::MAX]).unwrap();
     let mut expected = b"AFLS\x01\x04\x08\0".to_vec();
@@ -110,9 +112,9 @@ fn hashes_may_lie_in_any_way() {
 #[test]
 fn places_count_steps_where_hashes_crowd() {
     // Every fingerprint of the first buckets.
-    let shape = Shape::new(1 << 16, 10).unwrap();
+    let shape = ListedShape::new(1 << 16, 10).unwrap();
     let all = (0..1u64 << 16).map(|fingerprint| fingerprint << (64 - 26));
-    let filter = Filter::open(encode(shape, all.clone()).unwrap()).unwrap();
+    let filter = ListedFilter::open(encode(shape, all.clone()).unwrap()).unwrap();
     let (_, step) = filter.header.entry(filter.bytes(), 0).unwrap();
     assert!(step > 0 && filter.check().is_empty());
     assert!(all.step_by(301).all(|hash| filter.may_hold(hash).unwrap()));
@@ -141,7 +143,7 @@ fn a_part_says_the_same_of_its_pages_and_yes_of_all_others() {
         let part = whole.part(pages.clone(), |len| vec![0; len]).unwrap();
         assert_eq!((part.pages(), part.check()), (pages.clone(), vec![]));
         assert_eq!(part.is_whole(), pages.len() == 9);
-        assert_eq!(Filter::open(part.bytes()).unwrap(), part);
+        assert_eq!(ListedFilter::open(part.bytes()).unwrap(), part);
         for hash in hashes.iter().copied().chain((0..1000).map(|at| at << 54)) {
             let is_there = pages.contains(&whole.shape().page_of(hash));
             let expected = !is_there || whole.may_hold(hash).unwrap();
@@ -161,7 +163,7 @@ fn no_damage_of_a_filter_makes_anything_panic_and_each_is_reported() {
     let hashes = random(1100, 6);
     let filter = sound(&hashes, 10, 64);
     let part = filter.part(1..2, |len| vec![0; len]).unwrap();
-    for bytes in [&sound(&hashes[..40], 10, 64), &part].map(Filter::bytes) {
+    for bytes in [&sound(&hashes[..40], 10, 64), &part].map(ListedFilter::bytes) {
         for at in 0..bytes.len() {
             for flip in [1, 0xff] {
                 let mut damaged = bytes.to_vec();
@@ -173,7 +175,7 @@ fn no_damage_of_a_filter_makes_anything_panic_and_each_is_reported() {
                         let sum = alluvium_base::checksum(&damaged[..end]);
                         damaged[end..].copy_from_slice(&sum.to_le_bytes());
                     }
-                    let Ok(filter) = Filter::open(&damaged[..]) else {
+                    let Ok(filter) = ListedFilter::open(&damaged[..]) else {
                         continue;
                     };
                     for hash in hashes.iter().step_by(97) {
@@ -185,18 +187,18 @@ fn no_damage_of_a_filter_makes_anything_panic_and_each_is_reported() {
             }
         }
         for len in 0..bytes.len() {
-            assert!(Filter::open(&bytes[..len]).is_err(), "{len} bytes");
+            assert!(ListedFilter::open(&bytes[..len]).is_err(), "{len} bytes");
         }
-        assert!(Filter::open([bytes, &[0]].concat()).is_err());
+        assert!(ListedFilter::open([bytes, &[0]].concat()).is_err());
     }
 }
 
 #[test]
 fn what_cannot_be_is_refused() {
-    assert!(Shape::new(MOST_HASHES + 1, 10).is_err());
-    assert!(Shape::new(1, 0).is_err() && Shape::new(1, MOST_BITS + 1).is_err());
-    assert_eq!(Shape::new(MOST_HASHES, MOST_BITS).unwrap().known_bits(), 62);
-    let shape = Shape::new(2, 10).unwrap();
+    assert!(ListedShape::new(MOST_HASHES + 1, 10).is_err());
+    assert!(ListedShape::new(1, 0).is_err() && ListedShape::new(1, MOST_BITS + 1).is_err());
+    assert_eq!(ListedShape::new(MOST_HASHES, MOST_BITS).unwrap().known_bits(), 62);
+    let shape = ListedShape::new(2, 10).unwrap();
     assert!(encode(shape, [2 << 60, 1 << 60]).is_err(), "they fall");
     assert!(
         encode(shape, [1 << 60, 2 << 60, 3 << 60]).is_err(),

@@ -1,15 +1,15 @@
 //! Builds an index while its store is written.
 
-use super::format::{Header, encode};
-use super::sequence::Writer;
-use super::shape::Shape;
+use super::format::{BlockIndexHeader, encode};
+use super::sequence::SequenceWriter;
+use super::shape::BlockIndexShape;
 use crate::{Error, Result};
 
 /// Builds the index of a store whose objects are added in hash order.
 ///
 /// ```
 /// use alluvium_filters::pachash::{Builder, Index, Shape};
-/// let mut builder = Builder::new(Shape::new(9000, 4096)?);
+/// let mut builder = BlockIndexBuilder::new(BlockIndexShape::new(9000, 4096)?);
 /// builder.push(1 << 60, 5000)?;
 /// builder.push(9 << 60, 4000)?;
 /// let bytes = builder.finish()?;
@@ -19,21 +19,21 @@ use crate::{Error, Result};
 /// # Ok::<(), alluvium_filters::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Builder {
-    shape: Shape,
-    sequence: Writer,
+pub struct BlockIndexBuilder {
+    shape: BlockIndexShape,
+    sequence: SequenceWriter,
     position: u64,
     objects: u64,
     last: u64,
 }
 
-impl Builder {
+impl BlockIndexBuilder {
     /// Starts an index.
     #[must_use]
-    pub fn new(shape: Shape) -> Builder {
-        Builder {
+    pub fn new(shape: BlockIndexShape) -> BlockIndexBuilder {
+        BlockIndexBuilder {
             shape,
-            sequence: Writer::new(shape.bins_log),
+            sequence: SequenceWriter::new(shape.bins_log),
             position: 0,
             objects: 0,
             last: 0,
@@ -43,7 +43,7 @@ impl Builder {
     /// Adds the next object, with a length of `bytes` bytes.
     ///
     /// # Errors
-    /// [`Error::Order`] if the hash is less than the previous one; [`Error::Shape`] if the object
+    /// [`Error::Order`] if the hash is less than the previous one; [`Error::BlockIndexShape`] if the object
     /// is empty or longer than the remaining bytes.
     pub fn push(&mut self, hash: u64, bytes: u64) -> Result<()> {
         if hash < self.last {
@@ -79,7 +79,7 @@ impl Builder {
     /// Returns the encoded index.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the objects have fewer bytes than the shape.
+    /// [`Error::BlockIndexShape`] if the objects have fewer bytes than the shape.
     pub fn finish(mut self) -> Result<Vec<u8>> {
         if self.position != self.shape.bytes {
             let what = format!(
@@ -89,7 +89,7 @@ impl Builder {
             return Err(Error::shape(what, "the bytes of all objects"));
         }
         self.sequence.advance(self.shape.blocks());
-        let header = Header {
+        let header = BlockIndexHeader {
             shape: self.shape,
             objects: self.objects,
         };

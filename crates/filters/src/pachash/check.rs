@@ -1,23 +1,23 @@
 //! Checks the invariants of an index's bytes, each rule separately.
 
 use super::format::encode;
-use super::index::Index;
-use super::sequence::Writer;
-use crate::packed::{Violation, wrong_checksum};
+use super::index::BlockIndex;
+use super::sequence::SequenceWriter;
+use crate::packed::{PackedViolation, wrong_checksum};
 
-impl Index<'_> {
+impl BlockIndex<'_> {
     /// Returns every violation in the index; empty if it is sound. Checks the checksum; that first
     /// bins ascend from 0 and are valid, one per block; and that encoding them again gives the same
     /// bytes (B3).
     #[must_use]
-    pub fn check(&self) -> Vec<Violation> {
-        let mut found: Vec<Violation> = wrong_checksum(self.bytes).into_iter().collect();
+    pub fn check(&self) -> Vec<PackedViolation> {
+        let mut found: Vec<PackedViolation> = wrong_checksum(self.bytes).into_iter().collect();
         let mut add = |block: Option<u64>, what| {
             let part = block.map(|block| ("block", block));
-            found.push(Violation { part, what });
+            found.push(PackedViolation { part, what });
         };
         let shape = self.shape();
-        let mut again = Writer::new(shape.bins_log);
+        let mut again = SequenceWriter::new(shape.bins_log);
         let (mut last, mut blocks, mut rises) = (0, 0, true);
         for (block, bin) in (0..).zip(self.sequence.numbers()) {
             if bin < last || (block == 0 && bin != 0) || bin >= shape.bins() {

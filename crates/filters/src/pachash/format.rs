@@ -22,14 +22,14 @@
 //! upper part is the bin without its lower bits.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::sequence::{self, SAMPLED, Sequence};
-use super::shape::Shape;
+use super::sequence::{self, EliasFanoSequence, SAMPLED};
+use super::shape::BlockIndexShape;
 use crate::Result;
 use crate::bits::TAIL_BYTES;
-use crate::packed::{CHECKSUM_BYTES, Frame, seal};
-use alluvium_base::bytes::Writer;
+use crate::packed::{CHECKSUM_BYTES, PackedFrame, seal};
+use alluvium_base::bytes::ByteWriter;
 
-pub(super) const FRAME: Frame = Frame {
+pub(super) const FRAME: PackedFrame = PackedFrame {
     structure: "block index",
     magic: *b"APCH",
     version: 1,
@@ -40,17 +40,17 @@ const SAMPLE_BYTES: u64 = 8;
 
 /// The header of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) shape: Shape,
+pub(super) struct BlockIndexHeader {
+    pub(super) shape: BlockIndexShape,
     pub(super) objects: u64,
 }
 
 /// Encodes an index from its header and its complete sequence.
-pub(super) fn encode(header: &Header, sequence: sequence::Writer) -> Vec<u8> {
+pub(super) fn encode(header: &BlockIndexHeader, sequence: sequence::SequenceWriter) -> Vec<u8> {
     let shape = &header.shape;
     let mut bytes = Vec::with_capacity(header.len() as usize);
     FRAME.begin(&mut bytes);
-    Writer::new(&mut bytes)
+    ByteWriter::new(&mut bytes)
         .u8(shape.bins_log as u8)
         .u16(0)
         .u32(shape.block_bytes)
@@ -58,7 +58,7 @@ pub(super) fn encode(header: &Header, sequence: sequence::Writer) -> Vec<u8> {
         .u64(shape.bytes)
         .u64(header.objects);
     for sample in sequence.samples {
-        Writer::new(&mut bytes).u64(sample);
+        ByteWriter::new(&mut bytes).u64(sample);
     }
     bytes.extend_from_slice(&sequence.upper.finish());
     bytes.extend_from_slice(&sequence.lower.finish());
@@ -67,9 +67,9 @@ pub(super) fn encode(header: &Header, sequence: sequence::Writer) -> Vec<u8> {
     bytes
 }
 
-impl Header {
+impl BlockIndexHeader {
     /// Reads the header and checks it against the number of bytes.
-    pub(super) fn read(bytes: &[u8]) -> Result<Header> {
+    pub(super) fn read(bytes: &[u8]) -> Result<BlockIndexHeader> {
         let (bins_log, zero, [block_bytes, also_zero], [object_bytes, objects]) =
             FRAME.open(bytes, |reader| {
                 let (bins_log, zero) = (reader.u8()?, reader.u16()?);
@@ -80,9 +80,9 @@ impl Header {
             let found = format!("{zero} and {also_zero}");
             return Err(FRAME.damaged(6, "unused bytes", "0 and 0", found));
         }
-        let shape = Shape::with_bins(object_bytes, block_bytes, bins_log.into())
+        let shape = BlockIndexShape::with_bins(object_bytes, block_bytes, bins_log.into())
             .map_err(|error| FRAME.damaged(5, "shape", "one that exists", error.to_string()))?;
-        let header = Header { shape, objects };
+        let header = BlockIndexHeader { shape, objects };
         FRAME.check_len(bytes, Some(header.len()))?;
         Ok(header)
     }
@@ -106,10 +106,10 @@ impl Header {
     }
 
     /// Returns the sequence of the blocks' first bins.
-    pub(super) fn sequence<'b>(&self, bytes: &'b [u8]) -> Sequence<'b> {
+    pub(super) fn sequence<'b>(&self, bytes: &'b [u8]) -> EliasFanoSequence<'b> {
         let (upper, lower) = (self.upper_at() as usize, self.lower_at() as usize);
         let end = bytes.len().saturating_sub(CHECKSUM_BYTES as usize);
-        Sequence {
+        EliasFanoSequence {
             upper: bytes.get(upper..lower).unwrap_or_default(),
             lower: bytes.get(lower..end).unwrap_or_default(),
             lower_bits: self.shape.bins_log,
@@ -132,14 +132,14 @@ fn stream(bits: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Builder;
+    use super::super::BlockIndexBuilder;
     use super::*;
     use alluvium_base::checksum;
 
     #[test]
     fn the_bytes_of_an_index_are_these() {
         // Four blocks of 10 bytes with 8 bins each: the bin is the five highest bits of a hash.
-        let mut builder = Builder::new(Shape::new(40, 10).unwrap());
+        let mut builder = BlockIndexBuilder::new(BlockIndexShape::new(40, 10).unwrap());
         for (bin, bytes) in [(0, 4), (1, 6), (7, 3), (9, 20), (31, 7)] {
             builder.push(bin << 59, bytes).unwrap();
         }

@@ -1,28 +1,28 @@
 //! A block index in bytes: maps a hash to blocks.
 
-use super::format::{FRAME, Header};
-use super::sequence::Sequence;
-use super::shape::Shape;
+use super::format::{BlockIndexHeader, FRAME};
+use super::sequence::EliasFanoSequence;
+use super::shape::BlockIndexShape;
 use crate::Result;
 use std::ops::Range;
 
 /// The index of a packed store in bytes. Any number of threads may query it concurrently.
 #[derive(Clone, Copy, Debug)]
-pub struct Index<'b> {
-    pub(super) header: Header,
+pub struct BlockIndex<'b> {
+    pub(super) header: BlockIndexHeader,
     pub(super) bytes: &'b [u8],
-    pub(super) sequence: Sequence<'b>,
+    pub(super) sequence: EliasFanoSequence<'b>,
 }
 
-impl<'b> Index<'b> {
-    /// Opens an index: reads its header and checks the number of bytes against it. [`Index::check`]
+impl<'b> BlockIndex<'b> {
+    /// Opens an index: reads its header and checks the number of bytes against it. [`BlockIndex::check`]
     /// verifies the checksum.
     ///
     /// # Errors
     /// [`Error::Damaged`](crate::Error::Damaged) if the header or the length is invalid.
-    pub fn open(bytes: &'b [u8]) -> Result<Index<'b>> {
-        let header = Header::read(bytes)?;
-        Ok(Index {
+    pub fn open(bytes: &'b [u8]) -> Result<BlockIndex<'b>> {
+        let header = BlockIndexHeader::read(bytes)?;
+        Ok(BlockIndex {
             header,
             bytes,
             sequence: header.sequence(bytes),
@@ -31,7 +31,7 @@ impl<'b> Index<'b> {
 
     /// Returns the shape of the index.
     #[must_use]
-    pub fn shape(&self) -> Shape {
+    pub fn shape(&self) -> BlockIndexShape {
         self.header.shape
     }
 

@@ -46,10 +46,10 @@ mod index;
 mod sequence;
 mod shape;
 
-pub use crate::packed::Violation;
-pub use build::Builder;
-pub use index::Index;
-pub use shape::{DEFAULT_BINS_LOG, MAX_BINS_LOG, Shape};
+pub use crate::packed::PackedViolation;
+pub use build::BlockIndexBuilder;
+pub use index::BlockIndex;
+pub use shape::{BlockIndexShape, DEFAULT_BINS_LOG, MAX_BINS_LOG};
 
 #[cfg(test)]
 mod tests;

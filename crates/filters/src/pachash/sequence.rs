@@ -13,7 +13,7 @@ const LOAD: u32 = 57;
 
 /// Writes a sequence.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct SequenceWriter {
     pub(super) upper: BitWriter,
     pub(super) lower: BitWriter,
     /// Bit offsets of the first number with upper part 0, [`SAMPLED`], twice that, …
@@ -23,9 +23,9 @@ pub(super) struct Writer {
     at: u64,
 }
 
-impl Writer {
-    pub(super) fn new(lower_bits: u32) -> Writer {
-        Writer {
+impl SequenceWriter {
+    pub(super) fn new(lower_bits: u32) -> SequenceWriter {
+        SequenceWriter {
             upper: BitWriter::new(),
             lower: BitWriter::new(),
             samples: vec![0],
@@ -57,7 +57,7 @@ impl Writer {
 
 /// A sequence in untrusted bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sequence<'b> {
+pub(super) struct EliasFanoSequence<'b> {
     pub(super) upper: &'b [u8],
     pub(super) lower: &'b [u8],
     pub(super) lower_bits: u32,
@@ -65,7 +65,7 @@ pub(super) struct Sequence<'b> {
     pub(super) len: u64,
 }
 
-impl Sequence<'_> {
+impl EliasFanoSequence<'_> {
     /// Returns how many elements are less than `number`, and how many are not greater. `sample` is
     /// the bit offset of the first element whose upper part is the multiple of [`SAMPLED`] at or
     /// below the number's. Returns `None` if the bytes are not a valid sequence.
@@ -171,11 +171,11 @@ mod tests {
             asked in proptest::collection::vec(0u64..12_000, 60), lower_bits in 0u32..12,
         ) {
             numbers.sort_unstable();
-            let mut writer = Writer::new(lower_bits);
+            let mut writer = SequenceWriter::new(lower_bits);
             numbers.iter().for_each(|&number| writer.push(number));
             writer.advance((12_000 >> lower_bits) + 1);
             let (upper, lower, samples) = (writer.upper.finish(), writer.lower.finish(), writer.samples);
-            let sequence = Sequence { upper: &upper, lower: &lower, lower_bits, len: numbers.len() as u64 };
+            let sequence = EliasFanoSequence { upper: &upper, lower: &lower, lower_bits, len: numbers.len() as u64 };
             prop_assert!(sequence.numbers().eq(numbers.iter().copied()));
             for number in asked {
                 let sample = samples[((number >> lower_bits) / SAMPLED) as usize];

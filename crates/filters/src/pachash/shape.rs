@@ -16,33 +16,33 @@ const MAX_BLOCKS: u64 = 1 << 40;
 ///
 /// ```
 /// use alluvium_filters::pachash::Shape;
-/// let shape = Shape::new(10_000, 4096)?;
+/// let shape = BlockIndexShape::new(10_000, 4096)?;
 /// assert_eq!((shape.blocks(), shape.bins()), (3, 24));
 /// # Ok::<(), alluvium_filters::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct BlockIndexShape {
     pub(super) bytes: u64,
     pub(super) block_bytes: u32,
     pub(super) bins_log: u32,
 }
 
-impl Shape {
+impl BlockIndexShape {
     /// Creates the shape of a store whose objects have `bytes` bytes in total, in blocks of
     /// `block_bytes`, with 8 bins per block.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the block size is zero, or if there are more than 2^40 blocks.
-    pub fn new(bytes: u64, block_bytes: u32) -> Result<Shape> {
-        Shape::with_bins(bytes, block_bytes, DEFAULT_BINS_LOG)
+    /// [`Error::BlockIndexShape`] if the block size is zero, or if there are more than 2^40 blocks.
+    pub fn new(bytes: u64, block_bytes: u32) -> Result<BlockIndexShape> {
+        BlockIndexShape::with_bins(bytes, block_bytes, DEFAULT_BINS_LOG)
     }
 
     /// Creates a shape with 2^`bins_log` bins per block.
     ///
     /// # Errors
-    /// [`Error::Shape`] as for [`Shape::new`], and if `bins_log` exceeds [`MAX_BINS_LOG`].
-    pub fn with_bins(bytes: u64, block_bytes: u32, bins_log: u32) -> Result<Shape> {
-        let shape = Shape {
+    /// [`Error::BlockIndexShape`] as for [`BlockIndexShape::new`], and if `bins_log` exceeds [`MAX_BINS_LOG`].
+    pub fn with_bins(bytes: u64, block_bytes: u32, bins_log: u32) -> Result<BlockIndexShape> {
+        let shape = BlockIndexShape {
             bytes,
             block_bytes,
             bins_log,

@@ -7,7 +7,8 @@ use std::ops::Range;
 /// Builds an index, and returns it with the blocks of each object.
 fn build(objects: &[(u64, u64)], block_bytes: u32, bins_log: u32) -> (Vec<u8>, Vec<Range<u64>>) {
     let total = objects.iter().map(|(_, bytes)| bytes).sum();
-    let mut builder = Builder::new(Shape::with_bins(total, block_bytes, bins_log).unwrap());
+    let mut builder =
+        BlockIndexBuilder::new(BlockIndexShape::with_bins(total, block_bytes, bins_log).unwrap());
     let (mut at, mut places) = (0, Vec::new());
     for &(hash, bytes) in objects {
         builder.push(hash, bytes).unwrap();
@@ -20,7 +21,7 @@ fn build(objects: &[(u64, u64)], block_bytes: u32, bins_log: u32) -> (Vec<u8>, V
 /// Checks the first and last block of a bin against the definition: no other block contains a byte
 /// of it.
 fn assert_holds(bytes: &[u8], objects: &[(u64, u64)], places: &[Range<u64>]) {
-    let index = Index::open(bytes).unwrap();
+    let index = BlockIndex::open(bytes).unwrap();
     assert!(index.check().is_empty(), "{:?}", index.check());
     assert_eq!(index.objects(), objects.len() as u64);
     for ((hash, _), place) in objects.iter().zip(places) {
@@ -60,7 +61,7 @@ proptest! {
         objects.sort_unstable();
         let (bytes, places) = build(&objects, block_bytes, bins_log);
         assert_holds(&bytes, &objects, &places);
-        let index = Index::open(&bytes).unwrap();
+        let index = BlockIndex::open(&bytes).unwrap();
         for hash in [0, 1, u64::MAX / 3, u64::MAX] {
             let blocks = index.blocks(hash).unwrap();
             prop_assert!(blocks.end <= index.shape().blocks() && (objects.is_empty() || !blocks.is_empty()));
@@ -77,7 +78,7 @@ fn an_index_has_about_5_bits_a_block_and_lookups_read_one_eighth_of_a_block_in_v
     objects.sort_unstable();
     for (bins_log, bits) in [(2, 4.15), (3, 5.15), (4, 6.15)] {
         let (bytes, _) = build(&objects, 4096, bins_log);
-        let index = Index::open(&bytes).unwrap();
+        let index = BlockIndex::open(&bytes).unwrap();
         let blocks = index.shape().blocks() as f64;
         let bits_per_block = bytes.len() as f64 * 8.0 / blocks;
         assert!(
@@ -102,7 +103,7 @@ fn objects_that_begin_with_their_block_are_read_alone() {
     let mut objects: Vec<(u64, u64)> = (0..50_000).map(|_| (random.u64(..), 4096)).collect();
     objects.sort_unstable();
     let (bytes, _) = build(&objects, 4096, 3);
-    let index = Index::open(&bytes).unwrap();
+    let index = BlockIndex::open(&bytes).unwrap();
     let read: u64 = objects
         .iter()
         .map(|(hash, _)| index.blocks(*hash).unwrap())
@@ -116,12 +117,14 @@ fn objects_that_begin_with_their_block_are_read_alone() {
 
 #[test]
 fn objects_out_of_order_too_long_or_missing_are_refused() {
-    let mut builder = Builder::new(Shape::new(100, 10).unwrap());
+    let mut builder = BlockIndexBuilder::new(BlockIndexShape::new(100, 10).unwrap());
     builder.push(7, 10).unwrap();
     assert!(builder.push(6, 10).is_err() && builder.push(8, 0).is_err() && builder.push(8, 91).is_err());
     builder.push(7, 80).unwrap();
     assert!(builder.finish().is_err());
     assert!(
-        Shape::new(1, 0).is_err() && Shape::with_bins(1, 1, 17).is_err() && Shape::new(1 << 50, 8).is_err()
+        BlockIndexShape::new(1, 0).is_err()
+            && BlockIndexShape::with_bins(1, 1, 17).is_err()
+            && BlockIndexShape::new(1 << 50, 8).is_err()
     );
 }

@@ -9,9 +9,9 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::Violation;
+use super::PackedViolation;
 use crate::{Error, Result};
-use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::checksum;
 
 /// Length of the checksum in bytes.
@@ -19,28 +19,28 @@ pub(crate) const CHECKSUM_BYTES: u64 = 8;
 
 /// Identifies one kind of structure.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Frame {
+pub(crate) struct PackedFrame {
     /// Name of the structure in error messages.
     pub(crate) structure: &'static str,
     pub(crate) magic: [u8; 4],
     pub(crate) version: u8,
 }
 
-impl Frame {
+impl PackedFrame {
     /// Writes the magic and the version.
     pub(crate) fn begin(&self, bytes: &mut Vec<u8>) {
-        Writer::new(bytes).bytes(&self.magic).u8(self.version);
+        ByteWriter::new(bytes).bytes(&self.magic).u8(self.version);
     }
 
     /// Checks the magic and the version, and returns the result of `read` on the bytes after them.
     pub(crate) fn open<'b, T>(
         &self,
         bytes: &'b [u8],
-        read: impl FnOnce(&mut Reader<'b>) -> std::result::Result<T, Truncated>,
+        read: impl FnOnce(&mut ByteReader<'b>) -> std::result::Result<T, TruncatedInput>,
     ) -> Result<T> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = ByteReader::new(bytes);
         let head = || Ok((reader.take(self.magic.len())?, reader.u8()?, read(&mut reader)?));
-        let (magic, version, header) = head().map_err(|short: Truncated| {
+        let (magic, version, header) = head().map_err(|short: TruncatedInput| {
             let expected = format!("{} bytes or more", short.at + short.wanted);
             self.damaged(0, "length", expected, bytes.len().to_string())
         })?;
@@ -78,7 +78,7 @@ impl Frame {
 /// Appends the checksum.
 pub(crate) fn seal(bytes: &mut Vec<u8>) {
     let sum = checksum(bytes);
-    Writer::new(bytes).u64(sum);
+    ByteWriter::new(bytes).u64(sum);
 }
 
 /// Writes the checksum after the first `len` bytes and returns the new length.
@@ -89,18 +89,18 @@ pub(crate) fn put_checksum(space: &mut [u8], len: usize) -> Option<usize> {
 }
 
 /// Returns a violation if the checksum is wrong.
-pub(crate) fn wrong_checksum(bytes: &[u8]) -> Option<Violation> {
+pub(crate) fn wrong_checksum(bytes: &[u8]) -> Option<PackedViolation> {
     let (rest, stored) = bytes.split_last_chunk()?;
     let (stored, computed) = (u64::from_le_bytes(*stored), checksum(rest));
     let text = format!("checksum {stored:016x} should be {computed:016x}");
-    (stored != computed).then(|| Violation::of_all(text))
+    (stored != computed).then(|| PackedViolation::of_all(text))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const FRAME: Frame = Frame {
+    const FRAME: PackedFrame = PackedFrame {
         structure: "test",
         magic: *b"TEST",
         version: 3,
@@ -124,7 +124,11 @@ mod tests {
     fn wrong_bytes_are_told() {
         let mut bytes = b"TEST\x03\x07\0".to_vec();
         seal(&mut bytes);
-        let open = |bytes: &[u8]| FRAME.open(bytes, Reader::u16).map_err(|error| error.to_string());
+        let open = |bytes: &[u8]| {
+            FRAME
+                .open(bytes, ByteReader::u16)
+                .map_err(|error| error.to_string())
+        };
         assert_eq!(open(&bytes), Ok(7));
         assert!(wrong_checksum(&bytes).is_none());
         assert!(

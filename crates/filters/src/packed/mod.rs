@@ -8,28 +8,28 @@
 
 mod format;
 
-pub(crate) use format::{CHECKSUM_BYTES, Frame, put_checksum, seal, wrong_checksum};
+pub(crate) use format::{CHECKSUM_BYTES, PackedFrame, put_checksum, seal, wrong_checksum};
 
 use std::fmt;
 
 /// A violated rule of a structure's format.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
+pub struct PackedViolation {
     /// Kind and number of the part that the rule concerns, if it concerns one.
     pub part: Option<(&'static str, u64)>,
     /// Expected and actual state.
     pub what: String,
 }
 
-impl Violation {
+impl PackedViolation {
     /// Returns a violation that concerns the whole structure.
-    pub(crate) fn of_all(what: impl Into<String>) -> Violation {
+    pub(crate) fn of_all(what: impl Into<String>) -> PackedViolation {
         let what = what.into();
-        Violation { part: None, what }
+        PackedViolation { part: None, what }
     }
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for PackedViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((kind, number)) = self.part {
             write!(f, "{kind} {number}: ")?;

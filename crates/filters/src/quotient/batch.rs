@@ -4,10 +4,10 @@
 //! prefetches all blocks, then reads them and prefetches all slots, then compares. It is used for
 //! the maplets on a path through a tree and for the keys of a `multi_get`.
 
-use super::bits::{Bits, Kernel, Portable};
-use super::format::{Block, load, slots_at};
-use super::lookup::{Compared, Found, PageView, aim, equal_lanes};
-use super::values::Values;
+use super::bits::{BitKernel, BitOperations, PortableBits};
+use super::format::{QuotientBlock, load, slots_at};
+use super::lookup::{LaneMatch, PageLookup, PageView, aim, equal_lanes};
+use super::values::FingerprintValues;
 use crate::Fingerprint;
 use alluvium_base::prefetch;
 
@@ -38,32 +38,32 @@ const _: () = assert!(RING > 2 * AHEAD && RING.is_power_of_two());
 /// let probes = [0, 1, 2].map(|key| (image.view(fingerprint(key)).unwrap(), fingerprint(key)));
 /// let mut found = Vec::new();
 /// lookup_many(&probes, |number, answer| {
-///     let Found::Here(values) = answer else { panic!("nothing has spilled") };
+///     let PageLookup::InPage(values) = answer else { panic!("nothing has spilled") };
 ///     found.extend(values.map(|value| (number, value)));
 /// });
 /// assert_eq!(found, [(1, 6)]);
 /// # Ok::<(), alluvium_filters::Error>(())
 /// ```
-pub fn lookup_many<'a>(probes: &[(PageView<'a>, Fingerprint)], mut each: impl FnMut(usize, Found<'a>)) {
+pub fn lookup_many<'a>(probes: &[(PageView<'a>, Fingerprint)], mut each: impl FnMut(usize, PageLookup<'a>)) {
     // All pages are processed with the kernel of the first one's geometry.
     match probes.first().map(|(view, _)| view.geometry.kernel) {
         None => (),
-        Some(Kernel::Portable) => in_stages::<Portable>(probes, &mut each),
-        // SAFETY: `Kernel::detect` chooses this kernel only when the processor has the features.
+        Some(BitKernel::Portable) => in_stages::<PortableBits>(probes, &mut each),
+        // SAFETY: `BitKernel::detect` chooses this kernel only when the processor has the features.
         #[cfg(target_arch = "x86_64")]
-        Some(Kernel::Bmi2) => unsafe { in_stages_bmi2(probes, &mut each) },
+        Some(BitKernel::Bmi2) => unsafe { in_stages_bmi2(probes, &mut each) },
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "bmi1,bmi2,lzcnt,popcnt")]
-fn in_stages_bmi2<'a>(probes: &[(PageView<'a>, Fingerprint)], each: &mut impl FnMut(usize, Found<'a>)) {
-    in_stages::<super::bits::Bmi2>(probes, each);
+fn in_stages_bmi2<'a>(probes: &[(PageView<'a>, Fingerprint)], each: &mut impl FnMut(usize, PageLookup<'a>)) {
+    in_stages::<super::bits::Bmi2Bits>(probes, each);
 }
 
 /// Lookups between stages, with one array per word: one stage can load a word while another stage's
 /// store to it is still pending.
-struct Underway {
+struct LookupRing {
     block: [u32; RING],
     quotient: [u32; RING],
     remainder: [u64; RING],
@@ -74,8 +74,11 @@ struct Underway {
 
 /// Each iteration executes one stage of three lookups that are [`AHEAD`] apart.
 #[inline(always)]
-fn in_stages<'a, B: Bits>(probes: &[(PageView<'a>, Fingerprint)], each: &mut impl FnMut(usize, Found<'a>)) {
-    let mut underway = Underway {
+fn in_stages<'a, B: BitOperations>(
+    probes: &[(PageView<'a>, Fingerprint)],
+    each: &mut impl FnMut(usize, PageLookup<'a>),
+) {
+    let mut underway = LookupRing {
         block: [0; RING],
         quotient: [0; RING],
         remainder: [0; RING],
@@ -85,7 +88,7 @@ fn in_stages<'a, B: Bits>(probes: &[(PageView<'a>, Fingerprint)], each: &mut imp
     for turn in 0..probes.len() + 2 * AHEAD {
         if let Some((view, fingerprint)) = probes.get(turn) {
             let place = view.geometry.place(*fingerprint);
-            prefetch(view.page, Block::at(place.block));
+            prefetch(view.page, QuotientBlock::at(place.block));
             let slot = turn % RING;
             underway.block[slot] = place.block;
             underway.quotient[slot] = place.quotient;
@@ -93,12 +96,12 @@ fn in_stages<'a, B: Bits>(probes: &[(PageView<'a>, Fingerprint)], each: &mut imp
         }
         if let Some((view, _)) = probes.get(turn.wrapping_sub(AHEAD)) {
             let slot = turn.wrapping_sub(AHEAD) % RING;
-            let block = Block::read(view.page, underway.block[slot]).unwrap_or_default();
+            let block = QuotientBlock::read(view.page, underway.block[slot]).unwrap_or_default();
             let aim = aim::<B>(view.geometry, block, underway.quotient[slot]);
             // An unoccupied quotient has no slots to fetch, so its block's line is prefetched
             // instead. This avoids a branch, which would be unpredictable.
             let (here, there) = (
-                Block::at(underway.block[slot]) as u32 * 8,
+                QuotientBlock::at(underway.block[slot]) as u32 * 8,
                 slots_at(view.geometry, aim.position),
             );
             let bit = std::hint::select_unpredictable(aim.len == 0, here, there);
@@ -116,7 +119,10 @@ fn in_stages<'a, B: Bits>(probes: &[(PageView<'a>, Fingerprint)], each: &mut imp
                 if underway.len[slot] == UNSETTLED {
                     view.lookup_slowly(*fingerprint)
                 } else {
-                    Found::Here(Values::among(view.geometry, Compared { slots, equal }))
+                    PageLookup::InPage(FingerprintValues::among(
+                        view.geometry,
+                        LaneMatch { slots, equal },
+                    ))
                 },
             );
         }

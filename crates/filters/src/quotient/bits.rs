@@ -4,7 +4,7 @@
 //! geometry is created.
 
 /// The bit operations of a lookup.
-pub(super) trait Bits {
+pub(super) trait BitOperations {
     /// Returns the lowest `count` bits of `word`, or all of them if `count` is 64 or more (up to
     /// 255).
     fn low(word: u64, count: u32) -> u64;
@@ -14,9 +14,9 @@ pub(super) trait Bits {
     fn nth_one(word: u64, mark: u64) -> u64;
 }
 
-/// The implementation of [`Bits`] used by a geometry.
+/// The implementation of [`BitOperations`] used by a geometry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kernel {
+pub(super) enum BitKernel {
     /// Portable arithmetic.
     Portable,
     /// PDEP, BZHI, TZCNT, LZCNT and POPCNT of x86-64.
@@ -24,24 +24,24 @@ pub(super) enum Kernel {
     Bmi2,
 }
 
-impl Kernel {
+impl BitKernel {
     /// Returns the fastest kernel that this processor supports.
-    pub(super) fn detect() -> Kernel {
+    pub(super) fn detect() -> BitKernel {
         #[cfg(target_arch = "x86_64")]
         {
             let bits = is_x86_feature_detected!("bmi1") && is_x86_feature_detected!("bmi2");
             if bits && is_x86_feature_detected!("lzcnt") && is_x86_feature_detected!("popcnt") {
-                return Kernel::Bmi2;
+                return BitKernel::Bmi2;
             }
         }
-        Kernel::Portable
+        BitKernel::Portable
     }
 }
 
 /// Portable arithmetic.
-pub(super) struct Portable;
+pub(super) struct PortableBits;
 
-impl Bits for Portable {
+impl BitOperations for PortableBits {
     #[inline(always)]
     fn low(word: u64, count: u32) -> u64 {
         if count >= 64 {
@@ -80,16 +80,16 @@ impl Bits for Portable {
 }
 
 /// The x86-64 instructions. To be used only inside functions that enable the features checked by
-/// [`Kernel::detect`].
+/// [`BitKernel::detect`].
 #[cfg(target_arch = "x86_64")]
-pub(super) struct Bmi2;
+pub(super) struct Bmi2Bits;
 
 #[cfg(target_arch = "x86_64")]
-impl Bits for Bmi2 {
+impl BitOperations for Bmi2Bits {
     #[inline(always)]
     fn low(word: u64, count: u32) -> u64 {
         // SAFETY: this type is named only in functions with `target_feature(enable = "bmi2")`,
-        // which are entered only when `Kernel::detect` has found the feature.
+        // which are entered only when `BitKernel::detect` has found the feature.
         unsafe { std::arch::x86_64::_bzhi_u64(word, count) }
     }
 
@@ -117,21 +117,21 @@ mod tests {
         #[test]
         fn portable_select_finds_the_nth_one(word: u64, thin: u64, rank in 0u32..64) {
             for word in [word, word & thin, word | thin, 0, u64::MAX, 1 << rank] {
-                prop_assert_eq!(Portable::nth_one(word, 1 << rank), naive_nth_one(word, rank));
-                prop_assert_eq!(Portable::nth_one(word, 0), 0);
+                prop_assert_eq!(PortableBits::nth_one(word, 1 << rank), naive_nth_one(word, rank));
+                prop_assert_eq!(PortableBits::nth_one(word, 0), 0);
             }
         }
 
         #[test]
         fn both_kernels_agree(word: u64, thin: u64, rank in 0u32..64, count in 0u32..=255) {
             #[cfg(target_arch = "x86_64")]
-            if Kernel::detect() == Kernel::Bmi2 {
+            if BitKernel::detect() == BitKernel::Bmi2 {
                 for word in [word, word & thin, word | thin] {
-                    prop_assert_eq!(Portable::nth_one(word, 1 << rank), Bmi2::nth_one(word, 1 << rank));
-                    prop_assert_eq!(Portable::low(word, count), Bmi2::low(word, count));
+                    prop_assert_eq!(PortableBits::nth_one(word, 1 << rank), Bmi2Bits::nth_one(word, 1 << rank));
+                    prop_assert_eq!(PortableBits::low(word, count), Bmi2Bits::low(word, count));
                 }
             }
-            prop_assert_eq!(Portable::low(word & thin, 64), word & thin);
+            prop_assert_eq!(PortableBits::low(word & thin, 64), word & thin);
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Builds a filter in one pass over sorted entries. Pages are produced in order, so their owner can
 //! write them sequentially.
 
-use super::geometry::Geometry;
-use super::place::PagePlacer;
-use super::spill::{Counted, write_pages};
-use crate::{Entry, Error};
+use super::geometry::FilterGeometry;
+use super::page_layout::PagePlacer;
+use super::spill::{CountedEntry, write_pages};
+use crate::{Error, FilterEntry};
 
-/// Statistics of a completed [`Builder`].
+/// Statistics of a completed [`FilterBuilder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Built {
+pub struct BuildStats {
     /// Number of entries, with multiplicity.
     pub entries: u64,
     /// Number of distinct entries.
@@ -19,19 +19,19 @@ pub struct Built {
     pub spilled: u32,
 }
 
-/// Builds pages from sorted entries: first the [`Geometry::pages`] main pages, then the spill
+/// Builds pages from sorted entries: first the [`FilterGeometry::pages`] main pages, then the spill
 /// pages. Memory: one page, and the spilled records.
 ///
 /// ```
 /// use alluvium_filters::{Builder, Entry, Error, Geometry, Shape, hash};
-/// let geometry = Geometry::for_entries(1000, Shape::new(36, 4))?;
+/// let geometry = FilterGeometry::for_entries(1000, Shape::new(36, 4))?;
 /// let mut entries: Vec<Entry> = (0u32..1000)
-///     .map(|key| Entry::new(geometry.fingerprint(hash(0, &key.to_le_bytes())), 3))
+///     .map(|key| FilterEntry::new(geometry.fingerprint(hash(0, &key.to_le_bytes())), 3))
 ///     .collect();
 /// alluvium_filters::sort(&mut entries);
 ///
 /// let mut file = Vec::new();
-/// let mut builder = Builder::new(geometry, |page: &[u8]| -> Result<(), Error> {
+/// let mut builder = FilterBuilder::new(geometry, |page: &[u8]| -> Result<(), Error> {
 ///     file.extend_from_slice(page);
 ///     Ok(())
 /// });
@@ -44,25 +44,25 @@ pub struct Built {
 /// # Ok::<(), alluvium_filters::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Builder<S> {
-    geometry: Geometry,
+pub struct FilterBuilder<S> {
+    geometry: FilterGeometry,
     sink: S,
     placer: PagePlacer,
     /// The latest entry, which is not placed yet because it may be repeated.
-    held: Option<Counted>,
-    spilled: Vec<Counted>,
+    held: Option<CountedEntry>,
+    spilled: Vec<CountedEntry>,
     entries: u64,
     distinct: u64,
 }
 
-impl<S> Builder<S> {
+impl<S> FilterBuilder<S> {
     /// Creates a builder of an empty filter that passes each page to `sink`.
-    pub fn new<E>(geometry: Geometry, sink: S) -> Builder<S>
+    pub fn new<E>(geometry: FilterGeometry, sink: S) -> FilterBuilder<S>
     where
         S: FnMut(&[u8]) -> Result<(), E>,
         E: From<Error>,
     {
-        Builder {
+        FilterBuilder {
             geometry,
             sink,
             placer: PagePlacer::new(&geometry, 0),
@@ -75,7 +75,7 @@ impl<S> Builder<S> {
 
     /// Returns the geometry of the filter being built.
     #[must_use]
-    pub fn geometry(&self) -> &Geometry {
+    pub fn geometry(&self) -> &FilterGeometry {
         &self.geometry
     }
 
@@ -86,7 +86,7 @@ impl<S> Builder<S> {
     /// [`Error::Order`], [`Error::Value`] or [`Error::Count`] if the entry is invalid, and errors
     /// of the sink.
     #[inline]
-    pub fn push<E>(&mut self, entry: Entry, count: u32) -> Result<(), E>
+    pub fn push<E>(&mut self, entry: FilterEntry, count: u32) -> Result<(), E>
     where
         S: FnMut(&[u8]) -> Result<(), E>,
         E: From<Error>,
@@ -99,13 +99,13 @@ impl<S> Builder<S> {
             self.place(held)?;
         }
         if count > 0 {
-            self.held = Some(Counted { entry, count });
+            self.held = Some(CountedEntry { entry, count });
         }
         Ok(())
     }
 
     #[inline(always)]
-    fn place<E>(&mut self, counted: Counted) -> Result<(), E>
+    fn place<E>(&mut self, counted: CountedEntry) -> Result<(), E>
     where
         S: FnMut(&[u8]) -> Result<(), E>,
         E: From<Error>,
@@ -150,7 +150,7 @@ impl<S> Builder<S> {
     ///
     /// # Errors
     /// Errors of the sink.
-    pub fn finish<E>(mut self) -> Result<Built, E>
+    pub fn finish<E>(mut self) -> Result<BuildStats, E>
     where
         S: FnMut(&[u8]) -> Result<(), E>,
         E: From<Error>,
@@ -162,7 +162,7 @@ impl<S> Builder<S> {
             self.finish_page()?;
         }
         let spill_pages = write_pages(&self.geometry, &self.spilled, &mut self.sink)?;
-        Ok(Built {
+        Ok(BuildStats {
             entries: self.entries,
             distinct: self.distinct,
             pages: self.geometry.pages + spill_pages,
@@ -171,10 +171,10 @@ impl<S> Builder<S> {
     }
 }
 
-impl Counted {
+impl CountedEntry {
     /// Adds to the count of an equal entry.
     #[cold]
-    fn add(&mut self, entry: Entry, count: u32) -> crate::Result<()> {
+    fn add(&mut self, entry: FilterEntry, count: u32) -> crate::Result<()> {
         if entry < self.entry {
             return Err(Error::Order {
                 entry: entry.0,

@@ -1,17 +1,17 @@
 //! Checks the invariants of a filter's pages, each rule separately.
 
-use super::build::Builder;
-use super::format::{Block, Header, Kind, SLOT_LOAD_BYTES, slot, slots_at};
-use super::image::Image;
+use super::build::FilterBuilder;
+use super::format::{FilterPageHeader, PageKind, QuotientBlock, SLOT_LOAD_BYTES, slot, slots_at};
+use super::image::FilterImage;
 use super::lookup::PageView;
 use super::run::slots_for;
-use super::scan::Chunk;
+use super::scan::EntryChunk;
 use crate::{Error, Result};
 use std::fmt;
 
 /// A rule that a page violates.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
+pub struct FilterViolation {
     /// Number of the page within its filter.
     pub page: u32,
     /// Block of the page, if the rule concerns a block.
@@ -20,7 +20,7 @@ pub struct Violation {
     pub what: String,
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for FilterViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "page {}", self.page)?;
         if let Some(block) = self.block {
@@ -31,21 +31,21 @@ impl fmt::Display for Violation {
 }
 
 /// Collects the violations of one page.
-struct Report {
+struct ViolationReport {
     page: u32,
-    found: Vec<Violation>,
+    found: Vec<FilterViolation>,
 }
 
-impl Report {
-    fn of(page: u32) -> Report {
-        Report {
+impl ViolationReport {
+    fn of(page: u32) -> ViolationReport {
+        ViolationReport {
             page,
             found: Vec::new(),
         }
     }
 
     fn add(&mut self, block: Option<u32>, what: impl Into<String>) {
-        self.found.push(Violation {
+        self.found.push(FilterViolation {
             page: self.page,
             block,
             what: what.into(),
@@ -57,12 +57,12 @@ impl PageView<'_> {
     /// Returns every violation that page `number` shows by itself: in its header; in consecutive
     /// positions; in the number of run ends per block, which must match the quotients whose runs
     /// are here; in the order, counts and fingerprints of words; in the zeros of unused space; in
-    /// the spilled records that blocks announce. Empty if the page is sound. [`Image::check`] also
+    /// the spilled records that blocks announce. Empty if the page is sound. [`FilterImage::check`] also
     /// finds violations that only the whole filter shows.
     #[must_use]
-    pub fn check(&self, number: u32) -> Vec<Violation> {
-        let mut report = Report::of(number);
-        let header = match Header::read(self.geometry, self.page, Kind::Page, number) {
+    pub fn check(&self, number: u32) -> Vec<FilterViolation> {
+        let mut report = ViolationReport::of(number);
+        let header = match FilterPageHeader::read(self.geometry, self.page, PageKind::Page, number) {
             Ok(header) => Some(header),
             Err(error) => {
                 report.add(None, error.to_string());
@@ -71,7 +71,7 @@ impl PageView<'_> {
         };
         let (mut position, mut has_spilled) = (0, false);
         for index in 0..self.geometry.blocks {
-            let Some(block) = Block::read(self.page, index) else {
+            let Some(block) = QuotientBlock::read(self.page, index) else {
                 break;
             };
             if block.position() != position {
@@ -111,7 +111,7 @@ impl PageView<'_> {
         report.found
     }
 
-    fn check_block(&self, number: u32, index: u32, block: Block, report: &mut Report) {
+    fn check_block(&self, number: u32, index: u32, block: QuotientBlock, report: &mut ViolationReport) {
         let geometry = self.geometry;
         let (occupied, ends) = (block.occupied().count_ones(), block.ends.count_ones());
         if ends > occupied {
@@ -167,12 +167,12 @@ impl PageView<'_> {
     }
 }
 
-impl Image<'_> {
+impl FilterImage<'_> {
     /// Returns every violation in the filter; empty if it is sound. Checks the rules of each page,
     /// and that rebuilding the filter from its entries gives the same bytes (invariant F4), which
     /// determines the spilled entries and the positions of their records.
     #[must_use]
-    pub fn check(&self) -> Vec<Violation> {
+    pub fn check(&self) -> Vec<FilterViolation> {
         let mut violations = Vec::new();
         for number in 0..self.geometry().pages() {
             match self
@@ -180,7 +180,7 @@ impl Image<'_> {
                 .and_then(|page| PageView::new(self.geometry(), page))
             {
                 Ok(view) => violations.extend(view.check(number)),
-                Err(error) => violations.push(Violation {
+                Err(error) => violations.push(FilterViolation {
                     page: number,
                     block: None,
                     what: error.to_string(),
@@ -195,8 +195,8 @@ impl Image<'_> {
         violations
     }
 
-    fn check_against_rebuilt(&self) -> std::result::Result<(), Violation> {
-        let bad = |page, what: String| Violation {
+    fn check_against_rebuilt(&self) -> std::result::Result<(), FilterViolation> {
+        let bad = |page, what: String| FilterViolation {
             page,
             block: None,
             what,
@@ -210,8 +210,8 @@ impl Image<'_> {
             next += 1;
             Ok(())
         };
-        let mut builder = Builder::new(*self.geometry(), sink);
-        let mut chunk = Chunk::new();
+        let mut builder = FilterBuilder::new(*self.geometry(), sink);
+        let mut chunk = EntryChunk::new();
         for number in 0..self.geometry().pages() {
             self.read_page(number, &mut chunk)
                 .map_err(|error| bad(number, error.to_string()))?;

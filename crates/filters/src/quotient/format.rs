@@ -67,9 +67,9 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::geometry::{Geometry, Shape};
-use crate::{Entry, Error, Result};
-use alluvium_base::bytes::{Reader, Writer};
+use super::geometry::{FilterGeometry, FilterShape};
+use crate::{Error, FilterEntry, Result};
+use alluvium_base::bytes::{ByteReader, ByteWriter};
 use alluvium_base::checksum;
 
 /// Length of a page's header, in bytes.
@@ -87,7 +87,7 @@ const VERSION: u8 = 1;
 
 /// The kind of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PageKind {
     /// A range of fingerprints.
     Page = 1,
     /// Entries that did not fit into their pages.
@@ -96,8 +96,8 @@ pub(super) enum Kind {
 
 /// The header of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) kind: Kind,
+pub(super) struct FilterPageHeader {
+    pub(super) kind: PageKind,
     pub(super) number: u32,
     /// Number of slots in use, or of records.
     pub(super) filled: u32,
@@ -105,15 +105,15 @@ pub(super) struct Header {
     pub(super) records: u32,
 }
 
-impl Header {
+impl FilterPageHeader {
     /// Writes the header over the first bytes of a page.
     #[allow(
         clippy::indexing_slicing,
         reason = "a page that is being filled has the length of its geometry"
     )]
-    pub(super) fn write(&self, geometry: &Geometry, page: &mut [u8]) {
+    pub(super) fn write(&self, geometry: &FilterGeometry, page: &mut [u8]) {
         let mut bytes = Vec::with_capacity(HEADER_BYTES);
-        Writer::new(&mut bytes)
+        ByteWriter::new(&mut bytes)
             .bytes(&MAGIC)
             .u8(VERSION)
             .u8(self.kind as u8)
@@ -127,10 +127,15 @@ impl Header {
     }
 
     /// Reads the header of a page and checks it against the geometry, kind and number.
-    pub(super) fn read(geometry: &Geometry, page: &[u8], kind: Kind, number: u32) -> Result<Header> {
+    pub(super) fn read(
+        geometry: &FilterGeometry,
+        page: &[u8],
+        kind: PageKind,
+        number: u32,
+    ) -> Result<FilterPageHeader> {
         let bad = |what, expected: String, found: String| Error::corrupt(number, what, expected, found);
-        let mut reader = Reader::new(page);
-        let mut read = || -> std::result::Result<_, alluvium_base::bytes::Truncated> {
+        let mut reader = ByteReader::new(page);
+        let mut read = || -> std::result::Result<_, alluvium_base::bytes::TruncatedInput> {
             let magic = reader.take(4)?;
             let (version, kind, zero) = (reader.u8()?, reader.u8()?, reader.u16()?);
             let words = (reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?);
@@ -167,7 +172,7 @@ impl Header {
                 format!("{found_digest:016x}"),
             ));
         }
-        Ok(Header {
+        Ok(FilterPageHeader {
             kind,
             number,
             filled,
@@ -213,19 +218,19 @@ pub(super) fn word(page: &[u8], at: usize) -> u32 {
         .map_or(0, |word| u32::from_le_bytes(*word))
 }
 
-fn digest(geometry: &Geometry) -> u64 {
-    let mut bytes = Vec::with_capacity(Geometry::BYTES);
+fn digest(geometry: &FilterGeometry) -> u64 {
+    let mut bytes = Vec::with_capacity(FilterGeometry::BYTES);
     geometry.encode(&mut bytes);
     checksum(&bytes)
 }
 
-impl Geometry {
+impl FilterGeometry {
     /// Length of an encoded geometry, in bytes.
     pub const BYTES: usize = 24;
 
     /// Appends the encoded geometry.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        Writer::new(out)
+        ByteWriter::new(out)
             .u8(VERSION)
             .u8(self.fingerprint_bits as u8)
             .u8(self.value_bits as u8)
@@ -241,21 +246,21 @@ impl Geometry {
     ///
     /// ```
     /// use alluvium_filters::{Geometry, Shape};
-    /// let geometry = Geometry::for_entries(1000, Shape::new(36, 4))?;
+    /// let geometry = FilterGeometry::for_entries(1000, FilterShape::new(36, 4))?;
     /// let mut bytes = Vec::new();
     /// geometry.encode(&mut bytes);
-    /// assert_eq!(Geometry::decode(&bytes)?, geometry);
-    /// assert!(Geometry::decode(&bytes[1..]).is_err());
+    /// assert_eq!(FilterGeometry::decode(&bytes)?, geometry);
+    /// assert!(FilterGeometry::decode(&bytes[1..]).is_err());
     /// # Ok::<(), alluvium_filters::Error>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the bytes are too few or not a geometry, [`Error::Shape`] if its
+    /// [`Error::Corrupt`] if the bytes are too few or not a geometry, [`Error::FilterShape`] if its
     /// numbers are out of range.
-    pub fn decode(bytes: &[u8]) -> Result<Geometry> {
+    pub fn decode(bytes: &[u8]) -> Result<FilterGeometry> {
         let corrupt = |what, expected: String, found: String| Error::corrupt(0, what, expected, found);
-        let mut reader = Reader::new(bytes);
-        let mut read = || -> std::result::Result<_, alluvium_base::bytes::Truncated> {
+        let mut reader = ByteReader::new(bytes);
+        let mut read = || -> std::result::Result<_, alluvium_base::bytes::TruncatedInput> {
             let bits = (reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?);
             Ok((
                 bits,
@@ -277,9 +282,9 @@ impl Geometry {
             let found = format!("version {version}, {pages} pages, {zero}");
             return Err(corrupt("geometry", "version 1 with pages".into(), found));
         }
-        let mut shape = Shape::new(fingerprint_bits.into(), value_bits.into());
+        let mut shape = FilterShape::new(fingerprint_bits.into(), value_bits.into());
         shape.page_bytes = page_bytes;
-        let geometry = Geometry::with_pages(pages, shape)?;
+        let geometry = FilterGeometry::with_pages(pages, shape)?;
         let derived = (geometry.remainder_bits, geometry.blocks, geometry.capacity);
         if derived != (remainder_bits.into(), blocks, capacity) {
             let found = format!("{:?}", (remainder_bits, blocks, capacity));
@@ -295,18 +300,18 @@ impl Geometry {
 
 /// The metadata of 48 quotients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Block {
+pub(super) struct QuotientBlock {
     /// Bits 0 to 47: occupied. Bits 48 to 63: position of the first slot.
     pub(super) head: u64,
     /// Bit mask of the slots that end a run.
     pub(super) ends: u64,
 }
 
-impl Block {
+impl QuotientBlock {
     #[inline(always)]
-    pub(super) fn new(occupied: u64, position: u32, ends: u64) -> Block {
+    pub(super) fn new(occupied: u64, position: u32, ends: u64) -> QuotientBlock {
         debug_assert!(occupied >> 48 == 0 && position < 1 << 16);
-        Block {
+        QuotientBlock {
             head: occupied | u64::from(position) << 48,
             ends,
         }
@@ -320,10 +325,10 @@ impl Block {
 
     /// Reads a block of a page. Returns `None` past the end of the bytes.
     #[inline(always)]
-    pub(super) fn read(page: &[u8], block: u32) -> Option<Block> {
-        let at = Block::at(block);
+    pub(super) fn read(page: &[u8], block: u32) -> Option<QuotientBlock> {
+        let at = QuotientBlock::at(block);
         let (head, ends) = page.get(at..at + BLOCK_BYTES)?.split_first_chunk::<8>()?;
-        Some(Block {
+        Some(QuotientBlock {
             head: u64::from_le_bytes(*head),
             ends: u64::from_le_bytes(*ends.first_chunk()?),
         })
@@ -335,7 +340,7 @@ impl Block {
         reason = "a page that is being filled has the length of its geometry"
     )]
     pub(super) fn write(self, page: &mut [u8], block: u32) {
-        let at = Block::at(block);
+        let at = QuotientBlock::at(block);
         page[at..at + 8].copy_from_slice(&self.head.to_le_bytes());
         page[at + 8..at + BLOCK_BYTES].copy_from_slice(&self.ends.to_le_bytes());
     }
@@ -367,7 +372,7 @@ impl Block {
 
 /// Returns the bit offset in the page of the slot at `position`.
 #[inline(always)]
-pub(super) fn slots_at(geometry: &Geometry, position: u32) -> u32 {
+pub(super) fn slots_at(geometry: &FilterGeometry, position: u32) -> u32 {
     position
         .wrapping_mul(geometry.slot_bits)
         .wrapping_add(geometry.slots_bit)
@@ -376,7 +381,7 @@ pub(super) fn slots_at(geometry: &Geometry, position: u32) -> u32 {
 /// Loads the bits of a page from the slot at `position` on, at least 57 of them. Returns `None`
 /// past the page's end.
 #[inline(always)]
-pub(super) fn slots(geometry: &Geometry, page: &[u8], position: u32) -> Option<u64> {
+pub(super) fn slots(geometry: &FilterGeometry, page: &[u8], position: u32) -> Option<u64> {
     load(page, slots_at(geometry, position))
 }
 
@@ -391,7 +396,7 @@ pub(super) fn load(page: &[u8], bit: u32) -> Option<u64> {
 
 /// Returns the slot at `position`, or 0 past the page's end.
 #[inline(always)]
-pub(super) fn slot(geometry: &Geometry, page: &[u8], position: u32) -> u64 {
+pub(super) fn slot(geometry: &FilterGeometry, page: &[u8], position: u32) -> u64 {
     slots(geometry, page, position).unwrap_or(0) & ((1 << geometry.slot_bits) - 1)
 }
 
@@ -409,7 +414,7 @@ impl SlotWriter {
         clippy::indexing_slicing,
         reason = "a page that is being filled has the length of its geometry"
     )]
-    pub(super) fn at(geometry: &Geometry, page: &[u8], position: u32) -> SlotWriter {
+    pub(super) fn at(geometry: &FilterGeometry, page: &[u8], position: u32) -> SlotWriter {
         let bit = slots_at(geometry, position);
         let (at, held) = ((bit >> 3) as usize, bit & 7);
         SlotWriter {
@@ -500,17 +505,17 @@ pub(super) fn move_bits(page: &mut [u8], from: u32, to: u32, count: u32) {
 }
 
 /// Returns the number of records that fit into a spill page.
-pub(super) fn records_per_page(geometry: &Geometry) -> u32 {
+pub(super) fn records_per_page(geometry: &FilterGeometry) -> u32 {
     ((geometry.page_bytes as usize - HEADER_BYTES) / RECORD_BYTES) as u32
 }
 
 /// Returns the record at `index` of a spill page, or `None` past the end of the bytes.
 #[inline]
-pub(super) fn record(page: &[u8], index: u32) -> Option<(Entry, u32)> {
+pub(super) fn record(page: &[u8], index: u32) -> Option<(FilterEntry, u32)> {
     let at = HEADER_BYTES + index as usize * RECORD_BYTES;
     let (entry, count) = page.get(at..at + RECORD_BYTES)?.split_first_chunk::<8>()?;
     Some((
-        Entry(u64::from_le_bytes(*entry)),
+        FilterEntry(u64::from_le_bytes(*entry)),
         u32::from_le_bytes(*count.first_chunk()?),
     ))
 }
@@ -520,7 +525,7 @@ pub(super) fn record(page: &[u8], index: u32) -> Option<(Entry, u32)> {
     clippy::indexing_slicing,
     reason = "a page that is being filled has the length of its geometry"
 )]
-pub(super) fn write_record(page: &mut [u8], index: u32, entry: Entry, count: u32) {
+pub(super) fn write_record(page: &mut [u8], index: u32, entry: FilterEntry, count: u32) {
     let at = HEADER_BYTES + index as usize * RECORD_BYTES;
     page[at..at + 8].copy_from_slice(&entry.0.to_le_bytes());
     page[at + 8..at + RECORD_BYTES].copy_from_slice(&count.to_le_bytes());

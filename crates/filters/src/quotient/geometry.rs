@@ -6,9 +6,9 @@
 //! bits into `q` and `r`; but `T` may be any number, so the size of a filter matches its load
 //! instead of the next power of two. `r` is the smallest value for which distinct fingerprints
 //! never share quotient and remainder: `2^(p - r) ≤ T`. The mapping is therefore invertible
-//! ([`Geometry::fingerprint_at`]).
+//! ([`FilterGeometry::fingerprint_at`]).
 
-use super::bits::Kernel;
+use super::bits::BitKernel;
 use super::format::{BLOCK_BYTES, HEADER_BYTES, SLOT_LOAD_BYTES};
 use crate::{Error, Fingerprint, MAX_FINGERPRINT_BITS, MAX_VALUE_BITS, Result};
 
@@ -25,15 +25,15 @@ pub const MAX_SLOT_BITS: u32 = 57;
 /// place is exact.
 pub const MAX_QUOTIENTS: u64 = 1 << 31;
 
-/// The default load of a [`Shape`], in percent of quotients.
+/// The default load of a [`FilterShape`], in percent of quotients.
 pub const DEFAULT_LOAD_PERCENT: u32 = 90;
 
 /// Length in bits of the count that follows a word occurring three times or more.
 pub(super) const COUNT_BITS: u32 = 32;
 
-/// Parameters of a filter; with a number of entries they determine a [`Geometry`].
+/// Parameters of a filter; with a number of entries they determine a [`FilterGeometry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct FilterShape {
     /// Length of a fingerprint in bits: 8 to 48. The false-positive rate of a filter of `n` entries
     /// is `n / 2^bits`.
     pub fingerprint_bits: u32,
@@ -46,11 +46,11 @@ pub struct Shape {
     pub load_percent: u32,
 }
 
-impl Shape {
+impl FilterShape {
     /// Returns a shape with pages of 4 KiB and a load of 90 %.
     #[must_use]
-    pub fn new(fingerprint_bits: u32, value_bits: u32) -> Shape {
-        Shape {
+    pub fn new(fingerprint_bits: u32, value_bits: u32) -> FilterShape {
+        FilterShape {
             fingerprint_bits,
             value_bits,
             page_bytes: 4096,
@@ -60,12 +60,12 @@ impl Shape {
 }
 
 /// The layout of one filter's fingerprints. It is small and `Copy`; the filter's owner stores it
-/// together with the filter ([`Geometry::encode`]).
+/// together with the filter ([`FilterGeometry::encode`]).
 ///
 /// ```
 /// use alluvium_filters::{Fingerprint, Geometry, Shape};
 /// // 2^20 keys in a store whose fingerprints have 33 bits, 16 runs to tell apart.
-/// let geometry = Geometry::for_entries(1 << 20, Shape::new(33, 4))?;
+/// let geometry = FilterGeometry::for_entries(1 << 20, FilterShape::new(33, 4))?;
 /// assert_eq!(geometry.remainder_bits(), 13);
 /// let bits_per_key = geometry.bytes() as f64 * 8.0 / (1 << 20) as f64;
 /// assert!(bits_per_key < 23.0, "{bits_per_key}");
@@ -74,7 +74,7 @@ impl Shape {
 /// # Ok::<(), alluvium_filters::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Geometry {
+pub struct FilterGeometry {
     pub(super) fingerprint_bits: u32,
     pub(super) remainder_bits: u32,
     pub(super) value_bits: u32,
@@ -99,18 +99,18 @@ pub struct Geometry {
     pub(super) lane_rest: u64,
     /// The remainder bits of each lane.
     pub(super) lane_remainder: u64,
-    /// `2^(63 + p - r) / T`: see [`Geometry::fingerprint_at`].
+    /// `2^(63 + p - r) / T`: see [`FilterGeometry::fingerprint_at`].
     step: u64,
-    pub(super) kernel: Kernel,
+    pub(super) kernel: BitKernel,
 }
 
-impl Geometry {
+impl FilterGeometry {
     /// Returns the smallest geometry that holds `entries` at the shape's load.
     ///
     /// # Errors
-    /// [`Error::Shape`] if a number is out of range, or if the fingerprints are too short for this
+    /// [`Error::FilterShape`] if a number is out of range, or if the fingerprints are too short for this
     /// number of entries.
-    pub fn for_entries(entries: u64, shape: Shape) -> Result<Geometry> {
+    pub fn for_entries(entries: u64, shape: FilterShape) -> Result<FilterGeometry> {
         if !(10..=95).contains(&shape.load_percent) {
             return Err(Error::shape(
                 format!("a load of {} %", shape.load_percent),
@@ -130,16 +130,16 @@ impl Geometry {
     /// between quotient and remainder.
     ///
     /// # Errors
-    /// [`Error::Shape`] if a number is out of range.
-    pub fn with_pages(pages: u32, shape: Shape) -> Result<Geometry> {
+    /// [`Error::FilterShape`] if a number is out of range.
+    pub fn with_pages(pages: u32, shape: FilterShape) -> Result<FilterGeometry> {
         Self::search(shape, |_| u64::from(pages))
     }
 
     /// Finds the shortest remainder length that distinguishes all fingerprints. Shorter remainders
     /// let a page hold more slots, so fewer pages are needed, which requires longer remainders; the
     /// first sufficient length is the answer.
-    fn search(shape: Shape, pages_for: impl Fn(u64) -> u64) -> Result<Geometry> {
-        let Shape {
+    fn search(shape: FilterShape, pages_for: impl Fn(u64) -> u64) -> Result<FilterGeometry> {
+        let FilterShape {
             fingerprint_bits,
             value_bits,
             page_bytes,
@@ -189,8 +189,8 @@ impl Geometry {
         ))
     }
 
-    fn derive(shape: Shape, remainder_bits: u32, blocks: u32, pages: u32) -> Geometry {
-        let Shape {
+    fn derive(shape: FilterShape, remainder_bits: u32, blocks: u32, pages: u32) -> FilterGeometry {
+        let FilterShape {
             fingerprint_bits,
             value_bits,
             page_bytes,
@@ -206,7 +206,7 @@ impl Geometry {
         let lane_ones = (0..lanes).fold(0u64, |ones, lane| ones | 1 << (lane * slot_bits));
         let quotients = u128::from(pages) * u128::from(blocks * BLOCK_QUOTIENTS);
         let step = ((1u128 << (63 + fingerprint_bits)) / quotients) >> remainder_bits;
-        Geometry {
+        FilterGeometry {
             fingerprint_bits,
             remainder_bits,
             value_bits,
@@ -224,15 +224,15 @@ impl Geometry {
             lane_rest: (lane_ones << (slot_bits - 1)).wrapping_sub(lane_ones),
             lane_remainder: lane_ones.wrapping_mul(((1 << remainder_bits) - 1) << value_bits),
             step: step as u64,
-            kernel: Kernel::detect(),
+            kernel: BitKernel::detect(),
         }
     }
 
     /// Returns the same geometry with the portable kernel, as on a processor without BMI2. For
     /// tests and comparisons.
     #[must_use]
-    pub fn portable(mut self) -> Geometry {
-        self.kernel = Kernel::Portable;
+    pub fn portable(mut self) -> FilterGeometry {
+        self.kernel = BitKernel::Portable;
         self
     }
 
@@ -258,11 +258,11 @@ impl Geometry {
 
     /// Returns the place of a fingerprint within its page.
     #[inline(always)]
-    pub(super) fn place(&self, fingerprint: Fingerprint) -> Place {
+    pub(super) fn place(&self, fingerprint: Fingerprint) -> QuotientAddress {
         let in_page = fingerprint.0.wrapping_mul(u64::from(self.pages));
         let in_block = u128::from(in_page) * u128::from(self.blocks);
         let in_quotient = u128::from(in_block as u64) * u128::from(BLOCK_QUOTIENTS);
-        Place {
+        QuotientAddress {
             block: (in_block >> 64) as u32,
             quotient: (in_quotient >> 64) as u32,
             remainder: in_quotient as u64 >> self.remainder_shift,
@@ -270,7 +270,7 @@ impl Geometry {
     }
 
     /// Returns the position of a block's first quotient on the scale of
-    /// [`Geometry::fingerprint_at`].
+    /// [`FilterGeometry::fingerprint_at`].
     pub(super) fn block_base(&self, page: u32, block: u32) -> u128 {
         let blocks = u64::from(page) * u64::from(self.blocks) + u64::from(block);
         // Less than 2^127; 96 - p fractional bits, of which 63 are needed.
@@ -284,7 +284,7 @@ impl Geometry {
     }
 
     /// Returns the fingerprint for a quotient and remainder of the block at `base`: the inverse of
-    /// [`Geometry::place`].
+    /// [`FilterGeometry::place`].
     ///
     /// A fingerprint `f` satisfies `f × T = quotient × 2^p + remainder × 2^(p-r) + d` with `0 ≤ d <
     /// 2^(p-r) ≤ T`, so it is that sum without `d`, divided by `T`, rounded up. The quotient of the
@@ -371,17 +371,17 @@ impl Geometry {
 
     /// Returns the shape of this geometry, with the default load.
     #[must_use]
-    pub fn shape(&self) -> Shape {
-        Shape {
+    pub fn shape(&self) -> FilterShape {
+        FilterShape {
             page_bytes: self.page_bytes,
-            ..Shape::new(self.fingerprint_bits, self.value_bits)
+            ..FilterShape::new(self.fingerprint_bits, self.value_bits)
         }
     }
 }
 
 /// The place of a fingerprint in its page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct QuotientAddress {
     pub(super) block: u32,
     /// Quotient within the block.
     pub(super) quotient: u32,

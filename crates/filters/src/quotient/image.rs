@@ -2,40 +2,40 @@
 //! are combined.
 
 use super::format::records_per_page;
-use super::geometry::Geometry;
-use super::lookup::{Found, PageView, Presence};
-use super::scan::Chunk;
-use super::spill::{Counted, SpillView};
-use super::values::Values;
+use super::geometry::FilterGeometry;
+use super::lookup::{FingerprintPresence, PageLookup, PageView};
+use super::scan::EntryChunk;
+use super::spill::{CountedEntry, SpillView};
+use super::values::FingerprintValues;
 use crate::{Error, Fingerprint, Result};
 
 /// The concatenated pages produced by a [`crate::Builder`].
 ///
 /// ```
 /// use alluvium_filters::{Entry, Geometry, Image, Maplet, Shape, hash};
-/// let geometry = Geometry::for_entries(100, Shape::new(40, 4))?;
+/// let geometry = FilterGeometry::for_entries(100, Shape::new(40, 4))?;
 /// let mut maplet = Maplet::new(geometry);
 /// for key in 0u32..100 {
 ///     maplet.insert(Entry::new(geometry.fingerprint(hash(0, &key.to_le_bytes())), (key % 16) as u16))?;
 /// }
 /// let bytes = maplet.to_bytes();
-/// let image = Image::new(&geometry, &bytes)?;
+/// let image = FilterImage::new(&geometry, &bytes)?;
 /// let values = image.lookup(geometry.fingerprint(hash(0, &7u32.to_le_bytes())))?;
 /// assert_eq!(values.collect::<Vec<_>>(), [7]);
 /// # Ok::<(), alluvium_filters::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Image<'a> {
-    geometry: &'a Geometry,
+pub struct FilterImage<'a> {
+    geometry: &'a FilterGeometry,
     bytes: &'a [u8],
 }
 
-impl<'a> Image<'a> {
+impl<'a> FilterImage<'a> {
     /// Creates a view of a whole filter.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the bytes are not whole pages, or fewer than the geometry requires.
-    pub fn new(geometry: &'a Geometry, bytes: &'a [u8]) -> Result<Image<'a>> {
+    pub fn new(geometry: &'a FilterGeometry, bytes: &'a [u8]) -> Result<FilterImage<'a>> {
         let whole = bytes.len().is_multiple_of(geometry.page_bytes as usize);
         if !whole || (bytes.len() as u64) < geometry.bytes() {
             let expected = format!(
@@ -49,12 +49,12 @@ impl<'a> Image<'a> {
                 format!("{} bytes", bytes.len()),
             ));
         }
-        Ok(Image { geometry, bytes })
+        Ok(FilterImage { geometry, bytes })
     }
 
     /// Returns the geometry.
     #[must_use]
-    pub fn geometry(&self) -> &'a Geometry {
+    pub fn geometry(&self) -> &'a FilterGeometry {
         self.geometry
     }
 
@@ -100,14 +100,14 @@ impl<'a> Image<'a> {
     pub fn lookup(&self, fingerprint: Fingerprint) -> Result<ImageValues<'a>> {
         let view = self.view(fingerprint)?;
         match view.lookup(fingerprint) {
-            Found::Here(values) => Ok(ImageValues {
+            PageLookup::InPage(values) => Ok(ImageValues {
                 values,
                 image: *self,
                 fingerprint,
                 more: 0..0,
                 spilled: (0, 0),
             }),
-            Found::Spilled => self.lookup_spilled(view, fingerprint),
+            PageLookup::Spilled => self.lookup_spilled(view, fingerprint),
         }
     }
 
@@ -132,13 +132,13 @@ impl<'a> Image<'a> {
     /// Returns whether a fingerprint is present.
     ///
     /// # Errors
-    /// As [`Image::lookup`].
+    /// As [`FilterImage::lookup`].
     #[inline]
     pub fn contains(&self, fingerprint: Fingerprint) -> Result<bool> {
         match self.view(fingerprint)?.contains(fingerprint) {
-            Presence::Absent => Ok(false),
-            Presence::Present => Ok(true),
-            Presence::Spilled => Ok(self.lookup(fingerprint)?.next().is_some()),
+            FingerprintPresence::Absent => Ok(false),
+            FingerprintPresence::Present => Ok(true),
+            FingerprintPresence::Spilled => Ok(self.lookup(fingerprint)?.next().is_some()),
         }
     }
 
@@ -150,7 +150,7 @@ impl<'a> Image<'a> {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if some are missing.
-    pub fn spilled(&self, number: u32) -> Result<Vec<Counted>> {
+    pub fn spilled(&self, number: u32) -> Result<Vec<CountedEntry>> {
         let spilled = PageView::new(self.geometry, self.page(number)?)?.spilled();
         let mut records = Vec::new();
         for page in self.geometry.spill_pages(spilled) {
@@ -172,7 +172,7 @@ impl<'a> Image<'a> {
     ///
     /// # Errors
     /// As [`PageView::read_into`].
-    pub fn read_page(&self, number: u32, chunk: &mut Chunk) -> Result<()> {
+    pub fn read_page(&self, number: u32, chunk: &mut EntryChunk) -> Result<()> {
         chunk.clear();
         let spilled = self.spilled(number)?;
         PageView::new(self.geometry, self.page(number)?)?.read_into(number, &spilled, chunk)
@@ -180,9 +180,9 @@ impl<'a> Image<'a> {
 
     /// Returns a source for [`crate::merge`]: each call fills the chunk with the next page's
     /// entries and returns whether there was one.
-    pub fn source(&self) -> impl FnMut(&mut Chunk) -> Result<bool> + use<'a> {
+    pub fn source(&self) -> impl FnMut(&mut EntryChunk) -> Result<bool> + use<'a> {
         let (image, mut next) = (*self, 0);
-        move |chunk: &mut Chunk| {
+        move |chunk: &mut EntryChunk| {
             if next == image.geometry.pages {
                 return Ok(false);
             }
@@ -202,8 +202,8 @@ impl<'a> Image<'a> {
 /// The values of a fingerprint, including spilled ones.
 #[derive(Clone, Debug)]
 pub struct ImageValues<'a> {
-    values: Values<'a>,
-    image: Image<'a>,
+    values: FingerprintValues<'a>,
+    image: FilterImage<'a>,
     fingerprint: Fingerprint,
     more: std::ops::Range<u32>,
     spilled: (u32, u32),
@@ -218,7 +218,7 @@ impl Iterator for ImageValues<'_> {
             if let Some(value) = self.values.next() {
                 return Some(value);
             }
-            // A missing spill page ends the values; `Image::check` reports it.
+            // A missing spill page ends the values; `FilterImage::check` reports it.
             let number = self.more.next()?;
             self.values = self
                 .image

@@ -4,11 +4,11 @@
 //! longer than one load, or has spilled). So its cost is independent of the load and of hit or
 //! miss.
 
-use super::bits::{Bits, Kernel, Portable};
-use super::format::{Block, Header, Kind, slots, word};
-use super::geometry::{Geometry, Place};
-use super::run::{PageWords, Run};
-use super::values::Values;
+use super::bits::{BitKernel, BitOperations, PortableBits};
+use super::format::{FilterPageHeader, PageKind, QuotientBlock, slots, word};
+use super::geometry::{FilterGeometry, QuotientAddress};
+use super::run::{PageWords, SlotRun};
+use super::values::FingerprintValues;
 use crate::{Error, Fingerprint, Result};
 use alluvium_base::prefetch;
 
@@ -17,7 +17,7 @@ use alluvium_base::prefetch;
 ///
 /// ```
 /// use alluvium_filters::{Entry, Found, Geometry, Maplet, PageView, Shape, hash};
-/// let geometry = Geometry::for_entries(1000, Shape::new(36, 4))?;
+/// let geometry = FilterGeometry::for_entries(1000, Shape::new(36, 4))?;
 /// let mut maplet = Maplet::new(geometry);
 /// let apple = geometry.fingerprint(hash(0, b"apple"));
 /// maplet.insert(Entry::new(apple, 3))?; // the key "apple" is in run 3 …
@@ -26,41 +26,41 @@ use alluvium_base::prefetch;
 ///
 /// let number = geometry.page_of(apple);
 /// let page = &bytes[number as usize * 4096..][..4096];
-/// let Found::Here(values) = PageView::new(&geometry, page)?.lookup(apple) else { panic!() };
+/// let PageLookup::InPage(values) = PageView::new(&geometry, page)?.lookup(apple) else { panic!() };
 /// assert_eq!(values.collect::<Vec<_>>(), [9, 3], "newest first");
 /// # Ok::<(), alluvium_filters::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct PageView<'a> {
-    pub(super) geometry: &'a Geometry,
+    pub(super) geometry: &'a FilterGeometry,
     pub(super) page: &'a [u8],
 }
 
 /// The result of looking up a fingerprint in a page.
 #[derive(Clone, Debug)]
-pub enum Found<'a> {
+pub enum PageLookup<'a> {
     /// The page has all values of the fingerprint, possibly none.
-    Here(Values<'a>),
+    InPage(FingerprintValues<'a>),
     /// Any entries are among the page's spilled records ([`PageView::spilled`]).
     Spilled,
 }
 
-impl Found<'_> {
+impl PageLookup<'_> {
     /// Returns the result without the values.
     #[must_use]
     #[inline]
-    pub fn presence(&self) -> Presence {
+    pub fn presence(&self) -> FingerprintPresence {
         match self {
-            Found::Spilled => Presence::Spilled,
-            Found::Here(values) if values.is_empty() => Presence::Absent,
-            Found::Here(_) => Presence::Present,
+            PageLookup::Spilled => FingerprintPresence::Spilled,
+            PageLookup::InPage(values) if values.is_empty() => FingerprintPresence::Absent,
+            PageLookup::InPage(_) => FingerprintPresence::Present,
         }
     }
 }
 
 /// The result of a lookup without values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
+pub enum FingerprintPresence {
     /// The fingerprint was never added.
     Absent,
     /// The fingerprint is present (possibly added by another key).
@@ -70,22 +70,22 @@ pub enum Presence {
 }
 
 /// The result of comparing one load of slots: the load, and a mask with the highest bit of every
-/// equal lane, or [`ASK`].
+/// equal lane, or [`UNRESOLVED`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Compared {
+pub(super) struct LaneMatch {
     pub(super) slots: u64,
     pub(super) equal: u64,
 }
 
 /// No lane is equal.
-pub(super) const ABSENT: Compared = Compared { slots: 0, equal: 0 };
+pub(super) const ABSENT: LaneMatch = LaneMatch { slots: 0, equal: 0 };
 
 /// The value of `equal` if one load did not give the answer. Slots have at least two bits, so bit 0
 /// is never the highest bit of a lane.
-pub(super) const ASK: u64 = 1;
+pub(super) const UNRESOLVED: u64 = 1;
 
 /// The location of a quotient's run.
-pub(super) enum Whereabouts {
+pub(super) enum QuotientLocation {
     /// The quotient has no entries.
     Nowhere,
     /// The range of slots, from the first to the end.
@@ -102,7 +102,7 @@ impl<'a> PageView<'a> {
     /// # Errors
     /// [`Error::Corrupt`] if the page does not have the geometry's length.
     #[inline]
-    pub fn new(geometry: &'a Geometry, page: &'a [u8]) -> Result<PageView<'a>> {
+    pub fn new(geometry: &'a FilterGeometry, page: &'a [u8]) -> Result<PageView<'a>> {
         if page.len() != geometry.page_bytes as usize {
             return Err(wrong_length(geometry, page));
         }
@@ -114,34 +114,34 @@ impl<'a> PageView<'a> {
     /// # Errors
     /// [`Error::Corrupt`] if it is not.
     pub fn verify(&self, number: u32) -> Result<()> {
-        Header::read(self.geometry, self.page, Kind::Page, number).map(|_| ())
+        FilterPageHeader::read(self.geometry, self.page, PageKind::Page, number).map(|_| ())
     }
 
     /// Returns the geometry.
     #[must_use]
-    pub fn geometry(&self) -> &'a Geometry {
+    pub fn geometry(&self) -> &'a FilterGeometry {
         self.geometry
     }
 
-    /// Returns the values of a fingerprint that belongs to this page ([`Geometry::page_of`]).
+    /// Returns the values of a fingerprint that belongs to this page ([`FilterGeometry::page_of`]).
     #[must_use]
     #[inline]
-    pub fn lookup(&self, fingerprint: Fingerprint) -> Found<'a> {
+    pub fn lookup(&self, fingerprint: Fingerprint) -> PageLookup<'a> {
         let compared = self.compare(fingerprint);
-        if compared.equal == ASK {
+        if compared.equal == UNRESOLVED {
             return self.lookup_slowly(fingerprint);
         }
-        Found::Here(Values::among(self.geometry, compared))
+        PageLookup::InPage(FingerprintValues::among(self.geometry, compared))
     }
 
     /// Returns whether a fingerprint that belongs to this page is present.
     #[must_use]
     #[inline]
-    pub fn contains(&self, fingerprint: Fingerprint) -> Presence {
+    pub fn contains(&self, fingerprint: Fingerprint) -> FingerprintPresence {
         match self.compare(fingerprint).equal {
-            0 => Presence::Absent,
-            ASK => self.lookup_slowly(fingerprint).presence(),
-            _ => Presence::Present,
+            0 => FingerprintPresence::Absent,
+            UNRESOLVED => self.lookup_slowly(fingerprint).presence(),
+            _ => FingerprintPresence::Present,
         }
     }
 
@@ -151,9 +151,9 @@ impl<'a> PageView<'a> {
     pub fn count(&self, fingerprint: Fingerprint) -> Option<u64> {
         let place = self.geometry.place(fingerprint);
         match self.find(place) {
-            Whereabouts::Nowhere => Some(0),
-            Whereabouts::Spilled => None,
-            Whereabouts::Slots(at, end) => {
+            QuotientLocation::Nowhere => Some(0),
+            QuotientLocation::Spilled => None,
+            QuotientLocation::Slots(at, end) => {
                 let here = |&(word, _): &(u64, u32)| word >> self.geometry.value_bits == place.remainder;
                 Some(
                     self.run(at, end)
@@ -170,50 +170,50 @@ impl<'a> PageView<'a> {
     #[inline]
     pub fn prefetch(&self, fingerprint: Fingerprint) {
         let place = self.geometry.place(fingerprint);
-        prefetch(self.page, Block::at(place.block));
+        prefetch(self.page, QuotientBlock::at(place.block));
     }
 
     /// Returns the spilled records of this page: the number of the first within the filter, and
     /// their count. They are stored in the spill pages; see [`crate::SpillView`].
     #[must_use]
     pub fn spilled(&self) -> (u32, u32) {
-        Header::spilled(self.page)
+        FilterPageHeader::spilled(self.page)
     }
 
     #[inline]
-    pub(super) fn compare(&self, fingerprint: Fingerprint) -> Compared {
+    pub(super) fn compare(&self, fingerprint: Fingerprint) -> LaneMatch {
         match self.geometry.kernel {
-            Kernel::Portable => compare::<Portable>(self.geometry, self.page, fingerprint),
-            // SAFETY: `Kernel::detect` chooses this kernel only when the processor has the
+            BitKernel::Portable => compare::<PortableBits>(self.geometry, self.page, fingerprint),
+            // SAFETY: `BitKernel::detect` chooses this kernel only when the processor has the
             // features.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Bmi2 => unsafe { compare_bmi2(self.geometry, self.page, fingerprint) },
+            BitKernel::Bmi2 => unsafe { compare_bmi2(self.geometry, self.page, fingerprint) },
         }
     }
 
-    pub(super) fn run(&self, at: u32, end: u32) -> Run<PageWords<'a>> {
+    pub(super) fn run(&self, at: u32, end: u32) -> SlotRun<PageWords<'a>> {
         let words = PageWords {
             geometry: self.geometry,
             page: self.page,
         };
-        Run::new(self.geometry, words, at, end)
+        SlotRun::new(self.geometry, words, at, end)
     }
 
     /// Returns the location of a place's run; the slow path.
-    pub(super) fn find(&self, place: Place) -> Whereabouts {
-        let Some(block) = Block::read(self.page, place.block) else {
-            return Whereabouts::Nowhere;
+    pub(super) fn find(&self, place: QuotientAddress) -> QuotientLocation {
+        let Some(block) = QuotientBlock::read(self.page, place.block) else {
+            return QuotientLocation::Nowhere;
         };
         if block.head >> place.quotient & 1 == 0 {
-            return Whereabouts::Nowhere;
+            return QuotientLocation::Nowhere;
         }
         let rank = (block.occupied() & ((1 << place.quotient) - 1)).count_ones();
-        let end = Portable::nth_one(block.ends, 1 << rank);
+        let end = PortableBits::nth_one(block.ends, 1 << rank);
         if end == 0 {
-            return Whereabouts::Spilled;
+            return QuotientLocation::Spilled;
         }
         let first = 64 - (block.ends & (end - 1)).leading_zeros();
-        Whereabouts::Slots(
+        QuotientLocation::Slots(
             block.position() + first,
             block.position() + end.trailing_zeros() + 1,
         )
@@ -221,19 +221,19 @@ impl<'a> PageView<'a> {
 
     #[cold]
     #[inline(never)]
-    pub(super) fn lookup_slowly(&self, fingerprint: Fingerprint) -> Found<'a> {
+    pub(super) fn lookup_slowly(&self, fingerprint: Fingerprint) -> PageLookup<'a> {
         let place = self.geometry.place(fingerprint);
         let (at, end) = match self.find(place) {
-            Whereabouts::Spilled => return Found::Spilled,
-            Whereabouts::Nowhere => (0, 0),
-            Whereabouts::Slots(at, end) => (at, end),
+            QuotientLocation::Spilled => return PageLookup::Spilled,
+            QuotientLocation::Nowhere => (0, 0),
+            QuotientLocation::Slots(at, end) => (at, end),
         };
-        Found::Here(Values::in_run(*self, place.remainder, at, end))
+        PageLookup::InPage(FingerprintValues::in_run(*self, place.remainder, at, end))
     }
 }
 
 #[cold]
-fn wrong_length(geometry: &Geometry, page: &[u8]) -> Error {
+fn wrong_length(geometry: &FilterGeometry, page: &[u8]) -> Error {
     Error::corrupt(
         word(page, 8),
         "length",
@@ -244,14 +244,14 @@ fn wrong_length(geometry: &Geometry, page: &[u8]) -> Error {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "bmi1,bmi2,lzcnt,popcnt")]
-fn compare_bmi2(geometry: &Geometry, page: &[u8], fingerprint: Fingerprint) -> Compared {
-    compare::<super::bits::Bmi2>(geometry, page, fingerprint)
+fn compare_bmi2(geometry: &FilterGeometry, page: &[u8], fingerprint: Fingerprint) -> LaneMatch {
+    compare::<super::bits::Bmi2Bits>(geometry, page, fingerprint)
 }
 
 /// The part of a lookup that uses a page's metadata: the slots to load, and how many of them belong
 /// to the run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Aim {
+pub(super) struct SlotTarget {
     /// First slot of the run.
     pub(super) position: u32,
     /// Number of slots of the run, valid if `settled`; 0 if the quotient is not occupied.
@@ -262,7 +262,11 @@ pub(super) struct Aim {
 
 /// Computes the rank among the occupied quotients, and selects the run's end.
 #[inline(always)]
-pub(super) fn aim<B: Bits>(geometry: &Geometry, block: Block, quotient: u32) -> Aim {
+pub(super) fn aim<B: BitOperations>(
+    geometry: &FilterGeometry,
+    block: QuotientBlock,
+    quotient: u32,
+) -> SlotTarget {
     let occupied = block.head >> quotient & 1;
     let rank = B::low(block.head, quotient).count_ones();
     // The slot that ends the run. 1 for an unoccupied quotient, for which the comparison is
@@ -276,7 +280,7 @@ pub(super) fn aim<B: Bits>(geometry: &Geometry, block: Block, quotient: u32) -> 
         .wrapping_add(occupied as u32)
         .wrapping_sub(64);
     let too_long = u64::from(geometry.lanes).wrapping_sub(u64::from(len));
-    Aim {
+    SlotTarget {
         position: block.position().wrapping_add(64 - zeros),
         len,
         settled: (too_long | below) >> 63 == 0,
@@ -286,7 +290,12 @@ pub(super) fn aim<B: Bits>(geometry: &Geometry, block: Block, quotient: u32) -> 
 /// Compares the slots of one load with a remainder. Returns the highest bit of each equal lane of
 /// the run.
 #[inline(always)]
-pub(super) fn equal_lanes<B: Bits>(geometry: &Geometry, loaded: u64, len: u32, remainder: u64) -> u64 {
+pub(super) fn equal_lanes<B: BitOperations>(
+    geometry: &FilterGeometry,
+    loaded: u64,
+    len: u32,
+    remainder: u64,
+) -> u64 {
     let differing = (loaded ^ remainder.wrapping_mul(geometry.lane_low)) & geometry.lane_remainder;
     // After the addition, a lane's highest bit is set if any of its other bits was set (Warren,
     // Hacker's Delight, 6-1).
@@ -296,18 +305,21 @@ pub(super) fn equal_lanes<B: Bits>(geometry: &Geometry, loaded: u64, len: u32, r
 }
 
 #[inline(always)]
-fn compare<B: Bits>(geometry: &Geometry, page: &[u8], fingerprint: Fingerprint) -> Compared {
+fn compare<B: BitOperations>(geometry: &FilterGeometry, page: &[u8], fingerprint: Fingerprint) -> LaneMatch {
     let place = geometry.place(fingerprint);
-    let Some(block) = Block::read(page, place.block) else {
+    let Some(block) = QuotientBlock::read(page, place.block) else {
         return ABSENT;
     };
     let aim = aim::<B>(geometry, block, place.quotient);
     if !aim.settled {
-        return Compared { slots: 0, equal: ASK };
+        return LaneMatch {
+            slots: 0,
+            equal: UNRESOLVED,
+        };
     }
     let Some(slots) = slots(geometry, page, aim.position) else {
         return ABSENT;
     };
     let equal = equal_lanes::<B>(geometry, slots, aim.len, place.remainder);
-    Compared { slots, equal }
+    LaneMatch { slots, equal }
 }

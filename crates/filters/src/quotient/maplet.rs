@@ -1,59 +1,59 @@
-//! A mutable in-memory filter. Its bytes equal those that a [`crate::Builder`] makes of the same
+//! A mutable in-memory filter. Its bytes equal those that a [`crate::FilterBuilder`] makes of the same
 //! entries.
 
-use super::build::Builder;
-use super::format::{Block, Header, move_bits, put_bits, slots_at};
-use super::geometry::{BLOCK_SLOTS, Geometry};
-use super::image::Image;
-use super::lookup::{Found, PageView};
+use super::build::FilterBuilder;
+use super::format::{FilterPageHeader, QuotientBlock, move_bits, put_bits, slots_at};
+use super::geometry::{BLOCK_SLOTS, FilterGeometry};
+use super::image::FilterImage;
+use super::lookup::{PageLookup, PageView};
 use super::merge::merge;
-use super::place::{BlockPlacer, PagePlacer};
-use super::scan::Chunk;
-use super::spill::{Counted, write_pages};
-use crate::{Entry, Error, Fingerprint, Result};
+use super::page_layout::{BlockPlacer, PagePlacer};
+use super::scan::EntryChunk;
+use super::spill::{CountedEntry, write_pages};
+use crate::{Error, FilterEntry, Fingerprint, Result};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 /// A multiset of entries that can grow and shrink.
 ///
 /// An insertion moves the later slots in its page, 2 KiB on average for a page of 4 KiB. To add
-/// many entries, sort them and use a [`Builder`].
+/// many entries, sort them and use a [`FilterBuilder`].
 ///
 /// ```
 /// use alluvium_filters::{Entry, Geometry, Maplet, Shape, hash};
-/// let geometry = Geometry::for_entries(1000, Shape::new(40, 4))?;
-/// let mut maplet = Maplet::new(geometry);
+/// let geometry = FilterGeometry::for_entries(1000, Shape::new(40, 4))?;
+/// let mut maplet = QuotientMaplet::new(geometry);
 /// let pear = geometry.fingerprint(hash(0, b"pear"));
-/// maplet.insert(Entry::new(pear, 2))?;
-/// maplet.insert(Entry::new(pear, 2))?;
-/// assert_eq!(maplet.count(Entry::new(pear, 2)), 2);
-/// assert!(maplet.remove(Entry::new(pear, 2)));
+/// maplet.insert(FilterEntry::new(pear, 2))?;
+/// maplet.insert(FilterEntry::new(pear, 2))?;
+/// assert_eq!(maplet.count(FilterEntry::new(pear, 2)), 2);
+/// assert!(maplet.remove(FilterEntry::new(pear, 2)));
 /// assert_eq!(maplet.values(pear), [2]);
 /// # Ok::<(), alluvium_filters::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Maplet {
-    geometry: Geometry,
+pub struct QuotientMaplet {
+    geometry: FilterGeometry,
     /// All pages except spill pages. Their headers are complete except for the number of the first
     /// spilled record.
     pages: Vec<u8>,
-    spilled: BTreeMap<Entry, u32>,
+    spilled: BTreeMap<FilterEntry, u32>,
     entries: u64,
 }
 
-impl Maplet {
+impl QuotientMaplet {
     /// Creates an empty filter.
     #[must_use]
-    pub fn new(geometry: Geometry) -> Maplet {
+    pub fn new(geometry: FilterGeometry) -> QuotientMaplet {
         let mut pages = Vec::with_capacity(geometry.bytes() as usize);
         let sink = |page: &[u8]| -> Result<()> {
             pages.extend_from_slice(page);
             Ok(())
         };
-        Builder::new(geometry, sink)
+        FilterBuilder::new(geometry, sink)
             .finish()
             .expect("an empty filter has nothing that could fail");
-        Maplet {
+        QuotientMaplet {
             geometry,
             pages,
             spilled: BTreeMap::new(),
@@ -63,7 +63,7 @@ impl Maplet {
 
     /// Returns the geometry.
     #[must_use]
-    pub fn geometry(&self) -> &Geometry {
+    pub fn geometry(&self) -> &FilterGeometry {
         &self.geometry
     }
 
@@ -83,7 +83,7 @@ impl Maplet {
     ///
     /// # Errors
     /// [`Error::Value`], [`Error::FingerprintBits`] or [`Error::Count`]; the filter is unchanged.
-    pub fn insert(&mut self, entry: Entry) -> Result<()> {
+    pub fn insert(&mut self, entry: FilterEntry) -> Result<()> {
         let (value, bits) = (entry.value(), self.geometry.value_bits);
         if u32::from(value) >> bits != 0 {
             return Err(Error::Value { value, bits });
@@ -103,7 +103,7 @@ impl Maplet {
     }
 
     /// Removes one occurrence of an entry. Returns whether there was one.
-    pub fn remove(&mut self, entry: Entry) -> bool {
+    pub fn remove(&mut self, entry: FilterEntry) -> bool {
         let removed = self.apply(entry, |count| count.checked_sub(1));
         self.entries -= u64::from(removed);
         removed
@@ -111,7 +111,7 @@ impl Maplet {
 
     /// Returns the number of occurrences of an entry.
     #[must_use]
-    pub fn count(&self, entry: Entry) -> u32 {
+    pub fn count(&self, entry: FilterEntry) -> u32 {
         if let Some(&count) = self.spilled.get(&entry) {
             return count;
         }
@@ -128,27 +128,27 @@ impl Maplet {
     #[must_use]
     pub fn values(&self, fingerprint: Fingerprint) -> Vec<u16> {
         match self.view(self.geometry.page_of(fingerprint)).lookup(fingerprint) {
-            Found::Here(values) => values.collect(),
-            Found::Spilled => {
-                let all = Entry::new(fingerprint, u16::MAX)..=Entry::new(fingerprint, 0);
+            PageLookup::InPage(values) => values.collect(),
+            PageLookup::Spilled => {
+                let all = FilterEntry::new(fingerprint, u16::MAX)..=FilterEntry::new(fingerprint, 0);
                 self.spilled.range(all).map(|(entry, _)| entry.value()).collect()
             }
         }
     }
 
-    /// Returns all pages, spill pages last: the bytes that a [`Builder`] makes of the same entries.
+    /// Returns all pages, spill pages last: the bytes that a [`FilterBuilder`] makes of the same entries.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.pages.clone();
-        let records: Vec<Counted> = self
+        let records: Vec<CountedEntry> = self
             .spilled
             .iter()
-            .map(|(&entry, &count)| Counted { entry, count })
+            .map(|(&entry, &count)| CountedEntry { entry, count })
             .collect();
         let mut first_record = 0;
         for of_page in records.chunk_by(|one, two| self.page_of(one.entry) == self.page_of(two.entry)) {
             let page = self.page_range(self.page_of(of_page[0].entry));
-            Header::set_first_record(&mut bytes[page], first_record);
+            FilterPageHeader::set_first_record(&mut bytes[page], first_record);
             first_record += of_page.len() as u32;
         }
         let Ok(_) = write_pages(
@@ -166,10 +166,10 @@ impl Maplet {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the pages are not a valid filter.
-    pub fn from_image(image: Image<'_>) -> Result<Maplet> {
+    pub fn from_image(image: FilterImage<'_>) -> Result<QuotientMaplet> {
         let geometry = *image.geometry();
-        let mut maplet = Maplet::new(geometry);
-        let mut chunk = Chunk::new();
+        let mut maplet = QuotientMaplet::new(geometry);
+        let mut chunk = EntryChunk::new();
         for number in 0..geometry.pages {
             image.read_page(number, &mut chunk)?;
             maplet.entries += chunk.iter().map(|counted| u64::from(counted.count)).sum::<u64>();
@@ -184,23 +184,23 @@ impl Maplet {
     /// # Errors
     /// [`Error::FingerprintBits`] if the geometry's fingerprints have another length,
     /// [`Error::Value`] if a value is too large for it.
-    pub fn resize(&self, geometry: Geometry) -> Result<Maplet> {
+    pub fn resize(&self, geometry: FilterGeometry) -> Result<QuotientMaplet> {
         let (expected, found) = (self.geometry.fingerprint_bits, geometry.fingerprint_bits);
         if expected != found {
             return Err(Error::FingerprintBits { expected, found });
         }
         let (old, mut new) = (self.to_bytes(), Vec::new());
-        let mut builder = Builder::new(geometry, |page: &[u8]| -> Result<()> {
+        let mut builder = FilterBuilder::new(geometry, |page: &[u8]| -> Result<()> {
             new.extend_from_slice(page);
             Ok(())
         });
-        let source = Image::new(&self.geometry, &old)?.source();
+        let source = FilterImage::new(&self.geometry, &old)?.source();
         merge(vec![source], |_, entry| Some(entry.value()), &mut builder)?;
         builder.finish()?;
-        Maplet::from_image(Image::new(&geometry, &new)?)
+        QuotientMaplet::from_image(FilterImage::new(&geometry, &new)?)
     }
 
-    fn page_of(&self, entry: Entry) -> u32 {
+    fn page_of(&self, entry: FilterEntry) -> u32 {
         self.geometry.page_of(entry.fingerprint())
     }
 
@@ -217,20 +217,20 @@ impl Maplet {
     }
 
     /// Returns the range of all possible entries of a page.
-    fn entries_of(&self, number: u32) -> RangeInclusive<Entry> {
+    fn entries_of(&self, number: u32) -> RangeInclusive<FilterEntry> {
         let first = self.geometry.first_fingerprint(number);
         let last = match number + 1 < self.geometry.pages {
-            true => Entry(self.geometry.first_fingerprint(number + 1).0 - 1),
-            false => Entry(u64::MAX),
+            true => FilterEntry(self.geometry.first_fingerprint(number + 1).0 - 1),
+            false => FilterEntry(u64::MAX),
         };
-        Entry::new(first, u16::MAX)..=last
+        FilterEntry::new(first, u16::MAX)..=last
     }
 
     /// Returns the (quotient, word, count) triples of a block that are in its page.
     fn block_content(&self, number: u32, block: u32) -> Vec<(u32, u64, u32)> {
         let view = self.view(number);
         let mut content = Vec::new();
-        if let Some(block) = Block::read(view.page, block) {
+        if let Some(block) = QuotientBlock::read(view.page, block) {
             view.for_each_word(block, |quotient, word, count| {
                 content.push((quotient, word, count));
             });
@@ -240,7 +240,7 @@ impl Maplet {
 
     /// Changes the number of occurrences of an entry. Returns false, without a change, if `change`
     /// of the current count is `None`.
-    fn apply(&mut self, entry: Entry, change: fn(u32) -> Option<u32>) -> bool {
+    fn apply(&mut self, entry: FilterEntry, change: fn(u32) -> Option<u32>) -> bool {
         let Some(count) = change(self.count(entry)) else {
             return false;
         };
@@ -254,7 +254,7 @@ impl Maplet {
 
     /// Changes one block and moves the later slots of the page. Returns false, without a change, if
     /// an entry would spill.
-    fn change_block(&mut self, number: u32, entry: Entry, count: u32) -> bool {
+    fn change_block(&mut self, number: u32, entry: FilterEntry, count: u32) -> bool {
         let geometry = self.geometry;
         let place = geometry.place(entry.fingerprint());
         let mut content = self.block_content(number, place.block);
@@ -275,8 +275,12 @@ impl Maplet {
         }
         let range = self.page_range(number);
         let page = &mut self.pages[range];
-        let block = Block::read(page, place.block).expect("a page has all its blocks");
-        let (filled, old, new) = (Header::filled(page), block.slots(), placer.words().len() as u32);
+        let block = QuotientBlock::read(page, place.block).expect("a page has all its blocks");
+        let (filled, old, new) = (
+            FilterPageHeader::filled(page),
+            block.slots(),
+            placer.words().len() as u32,
+        );
         if !overflow.is_empty() || filled - old + new > geometry.capacity {
             return false;
         }
@@ -297,38 +301,38 @@ impl Maplet {
         }
         placer.block(position).write(page, place.block);
         for later in place.block + 1..geometry.blocks {
-            let block = Block::read(page, later).expect("a page has all its blocks");
-            Block::new(block.occupied(), block.position() - old + new, block.ends).write(page, later);
+            let block = QuotientBlock::read(page, later).expect("a page has all its blocks");
+            QuotientBlock::new(block.occupied(), block.position() - old + new, block.ends).write(page, later);
         }
-        Header::set_filled(page, filled - old + new);
+        FilterPageHeader::set_filled(page, filled - old + new);
         true
     }
 
     /// Rebuilds a whole page, because an entry spills or has spilled.
-    fn change_page(&mut self, number: u32, entry: Entry, count: u32) {
+    fn change_page(&mut self, number: u32, entry: FilterEntry, count: u32) {
         let spilled = self.take_spilled(number);
-        let mut chunk = Chunk::new();
+        let mut chunk = EntryChunk::new();
         self.view(number)
             .read_into(number, &spilled, &mut chunk)
             .expect("the pages are our own");
-        let mut entries: Vec<Counted> = chunk.iter().filter(|counted| counted.entry != entry).collect();
+        let mut entries: Vec<CountedEntry> = chunk.iter().filter(|counted| counted.entry != entry).collect();
         let at = entries.partition_point(|counted| counted.entry < entry);
-        entries.splice(at..at, (count > 0).then_some(Counted { entry, count }));
+        entries.splice(at..at, (count > 0).then_some(CountedEntry { entry, count }));
         self.lay_out(number, entries.into_iter());
     }
 
-    fn take_spilled(&mut self, number: u32) -> Vec<Counted> {
+    fn take_spilled(&mut self, number: u32) -> Vec<CountedEntry> {
         let range = self.entries_of(number);
         self.spilled
             .extract_if(range, |_, _| true)
-            .map(|(entry, count)| Counted { entry, count })
+            .map(|(entry, count)| CountedEntry { entry, count })
             .collect()
     }
 
-    fn lay_out(&mut self, number: u32, entries: impl Iterator<Item = Counted>) {
+    fn lay_out(&mut self, number: u32, entries: impl Iterator<Item = CountedEntry>) {
         let geometry = self.geometry;
         let mut placer = PagePlacer::new(&geometry, number);
-        for Counted { entry, count } in entries {
+        for CountedEntry { entry, count } in entries {
             placer.push(
                 &geometry,
                 geometry.place(entry.fingerprint()),

@@ -2,18 +2,18 @@
 //!
 //! Each source supplies its entries page by page; a tournament of losers selects the smallest; the
 //! caller's function rewrites or drops each; the remaining entries of a fingerprint are sorted
-//! again and passed to a [`Builder`].
+//! again and passed to a [`FilterBuilder`].
 
-use super::build::Builder;
-use super::scan::Chunk;
-use super::spill::Counted;
-use crate::{Entry, Error};
+use super::build::FilterBuilder;
+use super::scan::EntryChunk;
+use super::spill::CountedEntry;
+use crate::{Error, FilterEntry};
 use std::fmt;
 use std::hint::select_unpredictable;
 
 /// Statistics of a merge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Merged {
+pub struct MergeStats {
     /// Number of distinct entries read, summed over the sources.
     pub read: u64,
     /// Number of dropped entries.
@@ -33,14 +33,14 @@ pub struct Merged {
 /// let fingerprint = |key: u32| geometry.fingerprint(hash(0, &key.to_le_bytes()));
 /// let (mut older, mut newer) = (Maplet::new(geometry), Maplet::new(geometry));
 /// for key in 0..60 {
-///     older.insert(Entry::new(fingerprint(key), 0))?;
-///     newer.insert(Entry::new(fingerprint(key + 40), 0))?;
+///     older.insert(FilterEntry::new(fingerprint(key), 0))?;
+///     newer.insert(FilterEntry::new(fingerprint(key + 40), 0))?;
 /// }
 /// let (older, newer) = (older.to_bytes(), newer.to_bytes());
 ///
 /// let mut merged = Vec::new();
 /// let sink = |page: &[u8]| -> Result<(), Error> { Ok(merged.extend_from_slice(page)) };
-/// let mut builder = Builder::new(Geometry::for_entries(120, geometry.shape())?, sink);
+/// let mut builder = FilterBuilder::new(Geometry::for_entries(120, geometry.shape())?, sink);
 /// let sources = vec![Image::new(&geometry, &older)?.source(), Image::new(&geometry, &newer)?.source()];
 /// // The sources become runs 0 and 1 of the result.
 /// merge(sources, |source, _| Some(source as u16), &mut builder)?;
@@ -55,21 +55,21 @@ pub struct Merged {
 /// # Errors
 /// Errors of the sources and the builder, and [`Error::Order`] if a source's entries are not
 /// ascending.
-pub fn merge<I, R, S, E>(sources: Vec<I>, rewrite: R, builder: &mut Builder<S>) -> Result<Merged, E>
+pub fn merge<I, R, S, E>(sources: Vec<I>, rewrite: R, builder: &mut FilterBuilder<S>) -> Result<MergeStats, E>
 where
-    I: FnMut(&mut Chunk) -> Result<bool, E>,
-    R: FnMut(usize, Entry) -> Option<u16>,
+    I: FnMut(&mut EntryChunk) -> Result<bool, E>,
+    R: FnMut(usize, FilterEntry) -> Option<u16>,
     S: FnMut(&[u8]) -> Result<(), E>,
     E: From<Error>,
 {
-    let mut merge = Merge::new(sources)?;
+    let mut merge = FilterMerge::new(sources)?;
     merge.step(u64::MAX, rewrite, builder)?;
     Ok(merge.merged())
 }
 
 /// The state of a [`Merge`] after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum MergeProgress {
     /// There are entries left.
     More,
     /// All entries of all sources have been passed to the builder.
@@ -83,50 +83,50 @@ pub enum Step {
 /// let geometry = Geometry::for_entries(100, Shape::new(40, 4))?;
 /// let mut maplet = Maplet::new(geometry);
 /// for key in 0u32..100 {
-///     maplet.insert(Entry::new(geometry.fingerprint(hash(0, &key.to_le_bytes())), 1))?;
+///     maplet.insert(FilterEntry::new(geometry.fingerprint(hash(0, &key.to_le_bytes())), 1))?;
 /// }
 /// let (bytes, mut copy) = (maplet.to_bytes(), Vec::new());
 /// let write = |page: &[u8]| -> Result<(), Error> { Ok(copy.extend_from_slice(page)) };
-/// let mut builder = Builder::new(geometry, write);
+/// let mut builder = FilterBuilder::new(geometry, write);
 /// let mut merge = Merge::new(vec![Image::new(&geometry, &bytes)?.source()])?;
-/// while merge.step(10, |_, entry| Some(entry.value()), &mut builder)? == Step::More {}
+/// while merge.step(10, |_, entry| Some(entry.value()), &mut builder)? == MergeProgress::More {}
 /// assert_eq!(merge.merged().read, 100);
 /// builder.finish()?;
 /// assert_eq!(copy, bytes);
 /// # Ok::<(), Error>(())
 /// ```
-pub struct Merge<I> {
-    inputs: Vec<Input<I>>,
-    tournament: Tournament,
-    group: Group,
-    merged: Merged,
+pub struct FilterMerge<I> {
+    inputs: Vec<MergeInput<I>>,
+    tournament: MergeTournament,
+    group: FingerprintGroup,
+    merged: MergeStats,
 }
 
-impl<I> Merge<I> {
+impl<I> FilterMerge<I> {
     /// Creates a merge of `sources`, and requests the first entries of each.
     ///
     /// # Errors
     /// Errors of the sources.
-    pub fn new<E>(sources: Vec<I>) -> Result<Merge<I>, E>
+    pub fn new<E>(sources: Vec<I>) -> Result<FilterMerge<I>, E>
     where
-        I: FnMut(&mut Chunk) -> Result<bool, E>,
+        I: FnMut(&mut EntryChunk) -> Result<bool, E>,
         E: From<Error>,
     {
         let mut inputs = Vec::with_capacity(sources.len());
         for source in sources {
-            inputs.push(Input::new(source)?);
+            inputs.push(MergeInput::new(source)?);
         }
-        Ok(Merge {
-            tournament: Tournament::new(inputs.iter().map(|input| input.key).collect()),
+        Ok(FilterMerge {
+            tournament: MergeTournament::new(inputs.iter().map(|input| input.key).collect()),
             inputs,
-            group: Group::default(),
-            merged: Merged::default(),
+            group: FingerprintGroup::default(),
+            merged: MergeStats::default(),
         })
     }
 
     /// Returns the statistics so far.
     #[must_use]
-    pub fn merged(&self) -> Merged {
+    pub fn merged(&self) -> MergeStats {
         self.merged
     }
 
@@ -135,17 +135,22 @@ impl<I> Merge<I> {
     ///
     /// # Errors
     /// As [`merge`].
-    pub fn step<R, S, E>(&mut self, entries: u64, mut rewrite: R, builder: &mut Builder<S>) -> Result<Step, E>
+    pub fn step<R, S, E>(
+        &mut self,
+        entries: u64,
+        mut rewrite: R,
+        builder: &mut FilterBuilder<S>,
+    ) -> Result<MergeProgress, E>
     where
-        I: FnMut(&mut Chunk) -> Result<bool, E>,
-        R: FnMut(usize, Entry) -> Option<u16>,
+        I: FnMut(&mut EntryChunk) -> Result<bool, E>,
+        R: FnMut(usize, FilterEntry) -> Option<u16>,
         S: FnMut(&[u8]) -> Result<(), E>,
         E: From<Error>,
     {
         let stop = self.merged.read.saturating_add(entries);
         while let Some(source) = self.tournament.winner() {
             if self.merged.read == stop {
-                return Ok(Step::More);
+                return Ok(MergeProgress::More);
             }
             let input = &mut self.inputs[source];
             let counted = input.current();
@@ -160,11 +165,11 @@ impl<I> Merge<I> {
             self.tournament.replace(source, input.key);
         }
         self.group.flush(builder)?;
-        Ok(Step::Done)
+        Ok(MergeProgress::Done)
     }
 }
 
-impl<I> fmt::Debug for Merge<I> {
+impl<I> fmt::Debug for FilterMerge<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Merge")
             .field("sources", &self.inputs.len())
@@ -174,9 +179,9 @@ impl<I> fmt::Debug for Merge<I> {
 }
 
 /// One source with its current chunk. `key` is its next entry, or [`DONE`].
-struct Input<I> {
+struct MergeInput<I> {
     source: I,
-    chunk: Chunk,
+    chunk: EntryChunk,
     at: usize,
     repeat: usize,
     /// Index of the next entry that occurs more than once.
@@ -187,15 +192,15 @@ struct Input<I> {
 /// A key greater than every entry.
 const DONE: u128 = u128::MAX;
 
-impl<I> Input<I> {
-    fn new<E>(source: I) -> Result<Input<I>, E>
+impl<I> MergeInput<I> {
+    fn new<E>(source: I) -> Result<MergeInput<I>, E>
     where
-        I: FnMut(&mut Chunk) -> Result<bool, E>,
+        I: FnMut(&mut EntryChunk) -> Result<bool, E>,
         E: From<Error>,
     {
-        let mut input = Input {
+        let mut input = MergeInput {
             source,
-            chunk: Chunk::new(),
+            chunk: EntryChunk::new(),
             at: 0,
             repeat: 0,
             repeat_at: usize::MAX,
@@ -206,20 +211,20 @@ impl<I> Input<I> {
     }
 
     #[inline(always)]
-    fn current(&self) -> Counted {
+    fn current(&self) -> CountedEntry {
         let entry = self.chunk.entries()[self.at];
         let count = if self.at == self.repeat_at {
             self.chunk.repeats()[self.repeat].1
         } else {
             1
         };
-        Counted { entry, count }
+        CountedEntry { entry, count }
     }
 
     #[inline(always)]
     fn advance<E>(&mut self) -> Result<(), E>
     where
-        I: FnMut(&mut Chunk) -> Result<bool, E>,
+        I: FnMut(&mut EntryChunk) -> Result<bool, E>,
         E: From<Error>,
     {
         if self.at == self.repeat_at {
@@ -246,9 +251,9 @@ impl<I> Input<I> {
 
     #[cold]
     #[inline(never)]
-    fn refill<E>(&mut self, last: Option<Entry>) -> Result<(), E>
+    fn refill<E>(&mut self, last: Option<FilterEntry>) -> Result<(), E>
     where
-        I: FnMut(&mut Chunk) -> Result<bool, E>,
+        I: FnMut(&mut EntryChunk) -> Result<bool, E>,
         E: From<Error>,
     {
         loop {
@@ -276,15 +281,15 @@ impl<I> Input<I> {
 
 /// A tree of losers: each inner node holds the loser of its match, and the winner advances (Knuth,
 /// volume 3, 5.4.1).
-struct Tournament {
+struct MergeTournament {
     /// Node 0 holds the winner; node n has the children 2n and 2n + 1; leaves follow the inner
     /// nodes.
     nodes: Vec<(u128, usize)>,
     leaves: usize,
 }
 
-impl Tournament {
-    fn new(keys: Vec<u128>) -> Tournament {
+impl MergeTournament {
+    fn new(keys: Vec<u128>) -> MergeTournament {
         let leaves = keys.len().next_power_of_two();
         let mut winners = vec![(DONE, 0); 2 * leaves];
         for (source, key) in keys.into_iter().enumerate() {
@@ -296,7 +301,7 @@ impl Tournament {
             (winners[node], nodes[node]) = if one.0 <= two.0 { (one, two) } else { (two, one) };
         }
         nodes[0] = winners[1];
-        Tournament { nodes, leaves }
+        MergeTournament { nodes, leaves }
     }
 
     #[inline(always)]
@@ -325,13 +330,13 @@ impl Tournament {
 
 /// Entries of one fingerprint, which rewriting values may have reordered.
 #[derive(Default)]
-struct Group {
-    entries: Vec<Counted>,
+struct FingerprintGroup {
+    entries: Vec<CountedEntry>,
 }
 
-impl Group {
+impl FingerprintGroup {
     #[inline(always)]
-    fn push<S, E>(&mut self, entry: Entry, count: u32, builder: &mut Builder<S>) -> Result<(), E>
+    fn push<S, E>(&mut self, entry: FilterEntry, count: u32, builder: &mut FilterBuilder<S>) -> Result<(), E>
     where
         S: FnMut(&[u8]) -> Result<(), E>,
         E: From<Error>,
@@ -343,12 +348,12 @@ impl Group {
         {
             self.flush(builder)?;
         }
-        self.entries.push(Counted { entry, count });
+        self.entries.push(CountedEntry { entry, count });
         Ok(())
     }
 
     #[inline(always)]
-    fn flush<S, E>(&mut self, builder: &mut Builder<S>) -> Result<(), E>
+    fn flush<S, E>(&mut self, builder: &mut FilterBuilder<S>) -> Result<(), E>
     where
         S: FnMut(&[u8]) -> Result<(), E>,
         E: From<Error>,

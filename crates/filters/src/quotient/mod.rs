@@ -7,7 +7,7 @@
 //! *Does not know*: keys; the meaning of values (in the trees: which run of a pivot); the location
 //! of pages.
 //!
-//! *Read in this order*: `geometry`, `format`, `lookup`, `place`, `build`, `scan`, `merge`,
+//! *Read in this order*: `geometry`, `format`, `lookup`, `page_layout`, `build`, `scan`, `merge`,
 //! `maplet`, `check`; then `bits`, `run`, `spill`, `batch`.
 //!
 //! # How it works
@@ -70,25 +70,26 @@ mod image;
 mod lookup;
 mod maplet;
 mod merge;
-mod place;
+mod page_layout;
 mod run;
 mod scan;
 mod spill;
 mod values;
 
 pub use batch::lookup_many;
-pub use build::{Builder, Built};
-pub use check::Violation;
+pub use build::{BuildStats, FilterBuilder};
+pub use check::FilterViolation;
 pub use geometry::{
-    BLOCK_QUOTIENTS, BLOCK_SLOTS, DEFAULT_LOAD_PERCENT, Geometry, MAX_QUOTIENTS, MAX_SLOT_BITS, Shape,
+    BLOCK_QUOTIENTS, BLOCK_SLOTS, DEFAULT_LOAD_PERCENT, FilterGeometry, FilterShape, MAX_QUOTIENTS,
+    MAX_SLOT_BITS,
 };
-pub use image::{Image, ImageValues};
-pub use lookup::{Found, PageView, Presence};
-pub use maplet::Maplet;
-pub use merge::{Merge, Merged, Step, merge};
-pub use scan::Chunk;
-pub use spill::{Counted, SpillView};
-pub use values::Values;
+pub use image::{FilterImage, ImageValues};
+pub use lookup::{FingerprintPresence, PageLookup, PageView};
+pub use maplet::QuotientMaplet;
+pub use merge::{FilterMerge, MergeProgress, MergeStats, merge};
+pub use scan::EntryChunk;
+pub use spill::{CountedEntry, SpillView};
+pub use values::FingerprintValues;
 
 #[cfg(test)]
 mod tests;

@@ -5,18 +5,18 @@
 //! meaning.
 
 use super::format::slot;
-use super::geometry::{BLOCK_SLOTS, COUNT_BITS, Geometry};
+use super::geometry::{BLOCK_SLOTS, COUNT_BITS, FilterGeometry};
 
 /// The slots of a block's runs during construction.
 #[derive(Clone, Debug)]
-pub(super) struct Slots {
+pub(super) struct BlockSlots {
     words: [u64; BLOCK_SLOTS as usize],
     len: u32,
 }
 
-impl Slots {
-    pub(super) fn new() -> Slots {
-        Slots {
+impl BlockSlots {
+    pub(super) fn new() -> BlockSlots {
+        BlockSlots {
             words: [0; BLOCK_SLOTS as usize],
             len: 0,
         }
@@ -37,7 +37,7 @@ impl Slots {
 
     /// Appends a word that occurs `count` times, unless this would exceed `limit` slots.
     #[inline(always)]
-    pub(super) fn push(&mut self, geometry: &Geometry, word: u64, count: u32, limit: u32) -> bool {
+    pub(super) fn push(&mut self, geometry: &FilterGeometry, word: u64, count: u32, limit: u32) -> bool {
         debug_assert!(limit <= BLOCK_SLOTS && count > 0);
         if count == 1 && self.len < limit {
             self.words[self.len as usize & 63] = word;
@@ -48,7 +48,7 @@ impl Slots {
     }
 
     #[cold]
-    fn push_repeated(&mut self, geometry: &Geometry, word: u64, count: u32, limit: u32) -> bool {
+    fn push_repeated(&mut self, geometry: &FilterGeometry, word: u64, count: u32, limit: u32) -> bool {
         let slots = slots_for(geometry, count);
         if self.len + slots > limit {
             return false;
@@ -66,7 +66,7 @@ impl Slots {
 }
 
 /// Returns the number of slots for a word with this count.
-pub(super) fn slots_for(geometry: &Geometry, count: u32) -> u32 {
+pub(super) fn slots_for(geometry: &FilterGeometry, count: u32) -> u32 {
     if count < 3 {
         count
     } else {
@@ -75,7 +75,7 @@ pub(super) fn slots_for(geometry: &Geometry, count: u32) -> u32 {
 }
 
 /// The source of a run's words: a page, or slots in memory.
-pub(super) trait Words {
+pub(super) trait SlotWords {
     /// Returns the word at a position; an arbitrary value, without a panic, if there is none.
     fn word(&self, position: u32) -> u64;
 }
@@ -83,18 +83,18 @@ pub(super) trait Words {
 /// The slots of a page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageWords<'a> {
-    pub(super) geometry: &'a Geometry,
+    pub(super) geometry: &'a FilterGeometry,
     pub(super) page: &'a [u8],
 }
 
-impl Words for PageWords<'_> {
+impl SlotWords for PageWords<'_> {
     #[inline(always)]
     fn word(&self, position: u32) -> u64 {
         slot(self.geometry, self.page, position)
     }
 }
 
-impl Words for &[u64] {
+impl SlotWords for &[u64] {
     fn word(&self, position: u32) -> u64 {
         self.get(position as usize).copied().unwrap_or(0)
     }
@@ -103,17 +103,17 @@ impl Words for &[u64] {
 /// The distinct words in a range of positions, each with its count. The iteration ends for any
 /// bytes, because every step advances.
 #[derive(Clone, Debug)]
-pub(super) struct Run<W> {
+pub(super) struct SlotRun<W> {
     words: W,
     slot_bits: u32,
     at: u32,
     end: u32,
 }
 
-impl<W: Words> Run<W> {
+impl<W: SlotWords> SlotRun<W> {
     #[inline(always)]
-    pub(super) fn new(geometry: &Geometry, words: W, at: u32, end: u32) -> Run<W> {
-        Run {
+    pub(super) fn new(geometry: &FilterGeometry, words: W, at: u32, end: u32) -> SlotRun<W> {
+        SlotRun {
             words,
             slot_bits: geometry.slot_bits,
             at,
@@ -147,7 +147,7 @@ impl<W: Words> Run<W> {
     }
 }
 
-impl<W: Words> Iterator for Run<W> {
+impl<W: SlotWords> Iterator for SlotRun<W> {
     type Item = (u64, u32);
 
     #[inline(always)]
@@ -164,7 +164,7 @@ impl<W: Words> Iterator for Run<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Shape;
+    use crate::FilterShape;
     use proptest::prelude::*;
 
     proptest! {
@@ -174,10 +174,10 @@ mod tests {
             pages in 1u32..2000,
             counts in proptest::collection::btree_map(0u64..200, prop_oneof![1u32..5, Just(u32::MAX), 1u32..100_000], 0..8),
         ) {
-            let geometry = Geometry::with_pages(pages, Shape::new(30, value_bits)).unwrap();
+            let geometry = FilterGeometry::with_pages(pages, FilterShape::new(30, value_bits)).unwrap();
             let words: Vec<_> = counts.into_iter().map(|(word, count)| (word % (1 << geometry.slot_bits.min(7)), count)).collect();
             let words: std::collections::BTreeMap<_, _> = words.into_iter().collect();
-            let mut slots = Slots::new();
+            let mut slots = BlockSlots::new();
             let mut kept = Vec::new();
             for (word, count) in words {
                 let before = slots.len();
@@ -188,7 +188,7 @@ mod tests {
                     prop_assert!(before + slots_for(&geometry, count) > BLOCK_SLOTS);
                 }
             }
-            let mut run = Run::new(&geometry, slots.words(), 0, slots.len());
+            let mut run = SlotRun::new(&geometry, slots.words(), 0, slots.len());
             prop_assert_eq!(run.by_ref().collect::<Vec<_>>(), kept);
             prop_assert_eq!(run.position(), slots.len());
         }

@@ -1,25 +1,25 @@
 //! Reads a page's entries in order.
 
-use super::format::{Block, Header, Kind, slot};
+use super::format::{FilterPageHeader, PageKind, QuotientBlock, slot};
 use super::lookup::PageView;
-use super::spill::Counted;
-use crate::{Entry, Error, Result};
+use super::spill::CountedEntry;
+use crate::{Error, FilterEntry, Result};
 
 /// Distinct entries in ascending order, with the counts of those that occur more than once.
 ///
 /// Almost every entry occurs once, so counts are stored separately and an entry is one word.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Chunk {
-    entries: Vec<Entry>,
+pub struct EntryChunk {
+    entries: Vec<FilterEntry>,
     /// Index into `entries`, and count (2 or more), in ascending order.
     repeats: Vec<(u32, u32)>,
 }
 
-impl Chunk {
+impl EntryChunk {
     /// Creates an empty chunk.
     #[must_use]
-    pub fn new() -> Chunk {
-        Chunk::default()
+    pub fn new() -> EntryChunk {
+        EntryChunk::default()
     }
 
     /// Removes the entries and keeps their memory.
@@ -30,7 +30,7 @@ impl Chunk {
 
     /// Appends an entry that occurs `count` times.
     #[inline(always)]
-    pub fn push(&mut self, entry: Entry, count: u32) {
+    pub fn push(&mut self, entry: FilterEntry, count: u32) {
         if count != 1 {
             self.repeats.push((self.entries.len() as u32, count));
         }
@@ -39,7 +39,7 @@ impl Chunk {
 
     /// Returns the distinct entries.
     #[must_use]
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[FilterEntry] {
         &self.entries
     }
 
@@ -50,11 +50,11 @@ impl Chunk {
     }
 
     /// Returns the entries with their counts.
-    pub fn iter(&self) -> impl Iterator<Item = Counted> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = CountedEntry> + '_ {
         let mut repeats = self.repeats.iter().peekable();
         self.entries.iter().enumerate().map(move |(index, &entry)| {
             let repeat = repeats.next_if(|repeat| repeat.0 as usize == index);
-            Counted {
+            CountedEntry {
                 entry,
                 count: repeat.map_or(1, |repeat| repeat.1),
             }
@@ -69,9 +69,9 @@ impl PageView<'_> {
     /// # Errors
     /// [`Error::Corrupt`] if the header belongs to another page, or if entries are out of order or
     /// belong to another page; `chunk` may then contain some entries.
-    pub fn read_into(&self, number: u32, spilled: &[Counted], chunk: &mut Chunk) -> Result<()> {
+    pub fn read_into(&self, number: u32, spilled: &[CountedEntry], chunk: &mut EntryChunk) -> Result<()> {
         let geometry = self.geometry;
-        let header = Header::read(geometry, self.page, Kind::Page, number)?;
+        let header = FilterPageHeader::read(geometry, self.page, PageKind::Page, number)?;
         if header.records as usize != spilled.len() {
             return Err(Error::corrupt(
                 number,
@@ -84,12 +84,12 @@ impl PageView<'_> {
         let mut spilled = spilled.iter().peekable();
         let (mut base, step) = (geometry.block_base(number, 0), geometry.block_step());
         for index in 0..geometry.blocks {
-            let Some(block) = Block::read(self.page, index) else {
+            let Some(block) = QuotientBlock::read(self.page, index) else {
                 break;
             };
             self.read_block(block, base, chunk);
             if block.has_spilled() {
-                let here = |record: &&Counted| geometry.place(record.entry.fingerprint()).block == index;
+                let here = |record: &&CountedEntry| geometry.place(record.entry.fingerprint()).block == index;
                 while let Some(record) = spilled.next_if(here) {
                     chunk.push(record.entry, record.count);
                 }
@@ -102,7 +102,7 @@ impl PageView<'_> {
             .zip(read.iter().skip(1))
             .fold(false, |bad, (one, two)| bad | (one >= two));
         // Sorted entries all belong to this page if the first and the last do.
-        let strange = |entry: &Entry| geometry.page_of(entry.fingerprint()) != number;
+        let strange = |entry: &FilterEntry| geometry.page_of(entry.fingerprint()) != number;
         let strangers = read.first().is_some_and(strange) || read.last().is_some_and(strange);
         if unordered || strangers || spilled.next().is_some() {
             let expected = "the page's own, rising, with all that spilled";
@@ -113,17 +113,17 @@ impl PageView<'_> {
 
     /// Appends the entries of a block's runs in the page.
     #[inline]
-    fn read_block(&self, block: Block, base: u128, chunk: &mut Chunk) {
+    fn read_block(&self, block: QuotientBlock, base: u128, chunk: &mut EntryChunk) {
         let geometry = self.geometry;
         self.for_each_word(block, |quotient, word, count| {
             let fingerprint = geometry.fingerprint_at(base, quotient, word >> geometry.value_bits);
-            chunk.push(Entry::new(fingerprint, geometry.value(word)), count);
+            chunk.push(FilterEntry::new(fingerprint, geometry.value(word)), count);
         });
     }
 
     /// Calls `each` with quotient, word and count of a block's entries in the page.
     #[inline(always)]
-    pub(super) fn for_each_word(&self, block: Block, mut each: impl FnMut(u32, u64, u32)) {
+    pub(super) fn for_each_word(&self, block: QuotientBlock, mut each: impl FnMut(u32, u64, u32)) {
         let (mut occupied, mut ends) = (block.occupied(), block.ends);
         let mut at = block.position();
         while occupied != 0 && ends != 0 {

@@ -4,17 +4,17 @@
 //! The records of the whole filter form one sorted array over the spill pages, and each page's
 //! header identifies its own records.
 
-use super::format::{Header, Kind, record, records_per_page, write_record};
-use super::geometry::Geometry;
-use super::values::Values;
-use crate::{Entry, Error, Fingerprint, Result};
+use super::format::{FilterPageHeader, PageKind, record, records_per_page, write_record};
+use super::geometry::FilterGeometry;
+use super::values::FingerprintValues;
+use crate::{Error, FilterEntry, Fingerprint, Result};
 use std::ops::Range;
 
 /// An entry with its number of occurrences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counted {
+pub struct CountedEntry {
     /// The entry.
-    pub entry: Entry,
+    pub entry: FilterEntry,
     /// Number of occurrences: 1 or more.
     pub count: u32,
 }
@@ -22,13 +22,13 @@ pub struct Counted {
 /// A spill page in a cache. Like the bytes of a [`crate::PageView`], its bytes are not trusted.
 #[derive(Clone, Copy, Debug)]
 pub struct SpillView<'a> {
-    geometry: &'a Geometry,
+    geometry: &'a FilterGeometry,
     page: &'a [u8],
     /// Number within the filter of the page's first record.
     first: u32,
 }
 
-impl Geometry {
+impl FilterGeometry {
     /// Returns the pages that hold these spilled records ([`crate::PageView::spilled`]). Spill
     /// pages follow the main pages.
     #[must_use]
@@ -47,7 +47,7 @@ impl<'a> SpillView<'a> {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the page is not this spill page.
-    pub fn new(geometry: &'a Geometry, page: &'a [u8], number: u32) -> Result<SpillView<'a>> {
+    pub fn new(geometry: &'a FilterGeometry, page: &'a [u8], number: u32) -> Result<SpillView<'a>> {
         if page.len() != geometry.page_bytes as usize {
             return Err(Error::corrupt(
                 number,
@@ -56,7 +56,7 @@ impl<'a> SpillView<'a> {
                 page.len().to_string(),
             ));
         }
-        let header = Header::read(geometry, page, Kind::Spill, number)?;
+        let header = FilterPageHeader::read(geometry, page, PageKind::Spill, number)?;
         let per_page = records_per_page(geometry);
         let first = number
             .checked_sub(geometry.pages)
@@ -79,16 +79,16 @@ impl<'a> SpillView<'a> {
     }
 
     /// Returns the records of this page that are among the filter's records `first..first + count`.
-    pub fn records(&self, (first, count): (u32, u32)) -> impl Iterator<Item = Counted> + use<'a> {
+    pub fn records(&self, (first, count): (u32, u32)) -> impl Iterator<Item = CountedEntry> + use<'a> {
         let page = self.page;
         self.clip(first, count)
-            .map_while(move |index| record(page, index).map(|(entry, count)| Counted { entry, count }))
+            .map_while(move |index| record(page, index).map(|(entry, count)| CountedEntry { entry, count }))
     }
 
     /// Returns the values of a fingerprint that belongs to a page with these spilled records. They
-    /// may continue in the next spill page; see [`Geometry::spill_pages`].
+    /// may continue in the next spill page; see [`FilterGeometry::spill_pages`].
     #[must_use]
-    pub fn lookup(&self, fingerprint: Fingerprint, (first, count): (u32, u32)) -> Values<'a> {
+    pub fn lookup(&self, fingerprint: Fingerprint, (first, count): (u32, u32)) -> FingerprintValues<'a> {
         let Range { start: mut low, end } = self.clip(first, count);
         let mut high = end;
         while low < high {
@@ -98,7 +98,7 @@ impl<'a> SpillView<'a> {
                 _ => high = middle,
             }
         }
-        Values::in_records(self.geometry, self.page, fingerprint, (low, end))
+        FingerprintValues::in_records(self.geometry, self.page, fingerprint, (low, end))
     }
 
     fn clip(&self, first: u32, count: u32) -> Range<u32> {
@@ -114,8 +114,8 @@ impl<'a> SpillView<'a> {
 
 /// Writes sorted records as pages to `sink`; the first follows the geometry's last page.
 pub(super) fn write_pages<E>(
-    geometry: &Geometry,
-    records: &[Counted],
+    geometry: &FilterGeometry,
+    records: &[CountedEntry],
     mut sink: impl FnMut(&[u8]) -> std::result::Result<(), E>,
 ) -> std::result::Result<u32, E> {
     let per_page = records_per_page(geometry);
@@ -125,8 +125,8 @@ pub(super) fn write_pages<E>(
         for (index, counted) in chunk.iter().enumerate() {
             write_record(&mut page, index as u32, counted.entry, counted.count);
         }
-        let header = Header {
-            kind: Kind::Spill,
+        let header = FilterPageHeader {
+            kind: PageKind::Spill,
             number: geometry.pages + pages,
             filled: chunk.len() as u32,
             first_record: pages * per_page,

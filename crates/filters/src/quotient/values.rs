@@ -1,22 +1,22 @@
 //! The values found by a lookup.
 
 use super::format::record;
-use super::geometry::Geometry;
-use super::lookup::{Compared, PageView};
+use super::geometry::FilterGeometry;
+use super::lookup::{LaneMatch, PageView};
 use crate::Fingerprint;
 
 /// Iterates over the distinct values of a fingerprint, newest (greatest) first. Allocates no
 /// memory.
 #[derive(Clone, Debug)]
-pub struct Values<'a> {
-    geometry: &'a Geometry,
-    state: State<'a>,
+pub struct FingerprintValues<'a> {
+    geometry: &'a FilterGeometry,
+    state: ValueSource<'a>,
 }
 
 #[derive(Clone, Debug)]
-enum State<'a> {
+enum ValueSource<'a> {
     /// Equal lanes of one load.
-    Lanes(Compared),
+    Lanes(LaneMatch),
     /// The rest of a run.
     Run {
         page: &'a [u8],
@@ -33,19 +33,19 @@ enum State<'a> {
     },
 }
 
-impl<'a> Values<'a> {
+impl<'a> FingerprintValues<'a> {
     #[inline(always)]
-    pub(super) fn among(geometry: &'a Geometry, compared: Compared) -> Values<'a> {
-        Values {
+    pub(super) fn among(geometry: &'a FilterGeometry, compared: LaneMatch) -> FingerprintValues<'a> {
+        FingerprintValues {
             geometry,
-            state: State::Lanes(compared),
+            state: ValueSource::Lanes(compared),
         }
     }
 
-    pub(super) fn in_run(view: PageView<'a>, remainder: u64, at: u32, end: u32) -> Values<'a> {
-        Values {
+    pub(super) fn in_run(view: PageView<'a>, remainder: u64, at: u32, end: u32) -> FingerprintValues<'a> {
+        FingerprintValues {
             geometry: view.geometry,
-            state: State::Run {
+            state: ValueSource::Run {
                 page: view.page,
                 remainder,
                 at,
@@ -55,14 +55,14 @@ impl<'a> Values<'a> {
     }
 
     pub(super) fn in_records(
-        geometry: &'a Geometry,
+        geometry: &'a FilterGeometry,
         page: &'a [u8],
         fingerprint: Fingerprint,
         (at, end): (u32, u32),
-    ) -> Values<'a> {
-        Values {
+    ) -> FingerprintValues<'a> {
+        FingerprintValues {
             geometry,
-            state: State::Records {
+            state: ValueSource::Records {
                 page,
                 fingerprint,
                 at,
@@ -76,7 +76,7 @@ impl<'a> Values<'a> {
     #[inline]
     pub fn is_empty(&self) -> bool {
         match &self.state {
-            State::Lanes(compared) => compared.equal == 0,
+            ValueSource::Lanes(compared) => compared.equal == 0,
             _ => self.clone().next_slowly().is_none(),
         }
     }
@@ -86,8 +86,8 @@ impl<'a> Values<'a> {
     fn next_slowly(&mut self) -> Option<u16> {
         let geometry = self.geometry;
         match &mut self.state {
-            State::Lanes(_) => None,
-            State::Run {
+            ValueSource::Lanes(_) => None,
+            ValueSource::Run {
                 page,
                 remainder,
                 at,
@@ -98,7 +98,7 @@ impl<'a> Values<'a> {
                 *at = run.position();
                 found.map(|(word, _)| geometry.value(word))
             }
-            State::Records {
+            ValueSource::Records {
                 page,
                 fingerprint,
                 at,
@@ -115,12 +115,12 @@ impl<'a> Values<'a> {
     }
 }
 
-impl Iterator for Values<'_> {
+impl Iterator for FingerprintValues<'_> {
     type Item = u16;
 
     #[inline]
     fn next(&mut self) -> Option<u16> {
-        let State::Lanes(compared) = &mut self.state else {
+        let ValueSource::Lanes(compared) = &mut self.state else {
             return self.next_slowly();
         };
         if compared.equal == 0 {

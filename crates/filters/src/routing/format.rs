@@ -24,9 +24,9 @@
 //! pivot's smallest prefix, so its prefix can be decoded without earlier entries.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::list::Geometry;
+use super::list::RoutingGeometry;
 use crate::{Error, Result};
-use alluvium_base::bytes::{Reader, Writer};
+use alluvium_base::bytes::{ByteReader, ByteWriter};
 
 const VERSION: u8 = 1;
 
@@ -35,16 +35,16 @@ pub(super) const OFFSET_BYTES: u64 = 6;
 
 /// Appends a record of the table.
 pub(super) fn put_offset(out: &mut Vec<u8>, bit: u64) {
-    Writer::new(out).u32(bit as u32).u16((bit >> 32) as u16);
+    ByteWriter::new(out).u32(bit as u32).u16((bit >> 32) as u16);
 }
 
 /// Reads a record of the table.
 pub(super) fn get_offset(bytes: &[u8]) -> Result<u64> {
-    let mut reader = Reader::new(bytes);
+    let mut reader = ByteReader::new(bytes);
     Ok(u64::from(reader.u32()?) | u64::from(reader.u16()?) << 32)
 }
 
-impl Geometry {
+impl RoutingGeometry {
     /// Length of an encoded geometry in bytes.
     pub const BYTES: usize = 24;
 
@@ -52,7 +52,7 @@ impl Geometry {
     #[must_use]
     pub fn encode(&self, list_bits: u64) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Self::BYTES);
-        Writer::new(&mut bytes)
+        ByteWriter::new(&mut bytes)
             .u8(VERSION)
             .u8(self.prefix_bits() as u8)
             .u8(self.pivot_bits() as u8)
@@ -67,11 +67,11 @@ impl Geometry {
     ///
     /// # Errors
     /// [`Error::Damaged`] if the bytes are not a valid geometry.
-    pub fn decode(bytes: &[u8]) -> Result<(Geometry, u64)> {
-        let mut reader = Reader::new(bytes);
+    pub fn decode(bytes: &[u8]) -> Result<(RoutingGeometry, u64)> {
+        let mut reader = ByteReader::new(bytes);
         let [version, prefix, pivot, payload] = [reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?];
         let (zero, entries, bits) = (reader.u32()?, reader.u64()?, reader.u64()?);
-        if version != VERSION || zero != 0 || reader.left() > 0 {
+        if version != VERSION || zero != 0 || reader.remaining() > 0 {
             return Err(Error::damaged_bits(
                 0,
                 "version of a routing list",
@@ -80,16 +80,15 @@ impl Geometry {
             ));
         }
         let geometry =
-            Geometry::with_pivots(entries, u32::from(prefix), u32::from(payload), u32::from(pivot)).map_err(
-                |error| {
+            RoutingGeometry::with_pivots(entries, u32::from(prefix), u32::from(payload), u32::from(pivot))
+                .map_err(|error| {
                     Error::damaged_bits(
                         0,
                         "geometry of a routing list",
                         "a possible one",
                         error.to_string(),
                     )
-                },
-            )?;
+                })?;
         if bits > geometry.worst_bits() {
             let expected = format!("at most {}", geometry.worst_bits());
             return Err(Error::damaged_bits(

@@ -1,23 +1,23 @@
 //! The refined routing filter: all sketches of each prefix, located by a table of pivots.
 
 use super::format::{OFFSET_BYTES, get_offset, put_offset};
-use crate::golomb::{BitReader, BitWriter, Delta, Rice};
+use crate::golomb::{BitReader, DeltaCoder, RiceCode, StreamBitWriter};
 use crate::{Error, Result};
 use std::ops::Range;
 
 /// The shape of a routing list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Geometry {
+pub struct RoutingGeometry {
     entries: u64,
     prefix_bits: u32,
     payload_bits: u32,
     pivot_bits: u32,
-    rice: Rice,
+    rice: RiceCode,
 }
 
 /// An entry of a list: a prefix with its payload, a sketch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Entry {
+pub struct RoutingEntry {
     /// The prefix.
     pub prefix: u64,
     /// The bits of the sketch.
@@ -26,14 +26,14 @@ pub struct Entry {
 
 /// The part of a list that belongs to one pivot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct PivotSection {
     /// The pivot.
     pub pivot: u64,
     /// Range of bits in the list.
     pub bits: Range<u64>,
 }
 
-impl Part {
+impl PivotSection {
     /// Returns the range of list bytes that contain the bits.
     #[must_use]
     pub fn bytes(&self) -> Range<u64> {
@@ -41,14 +41,14 @@ impl Part {
     }
 }
 
-impl Geometry {
+impl RoutingGeometry {
     /// Creates the shape for `entries`, with about `group` (log_λ N) entries per pivot.
     ///
     /// # Errors
     /// [`Error::Shape`] if the prefix is not 1 to 63 bits or the payload exceeds 32 bits.
-    pub fn new(entries: u64, prefix_bits: u32, payload_bits: u32, group: u64) -> Result<Geometry> {
+    pub fn new(entries: u64, prefix_bits: u32, payload_bits: u32, group: u64) -> Result<RoutingGeometry> {
         let pivots = (entries / group.max(1)).max(1).ilog2();
-        Geometry::with_pivots(
+        RoutingGeometry::with_pivots(
             entries,
             prefix_bits,
             payload_bits,
@@ -61,7 +61,7 @@ impl Geometry {
         prefix_bits: u32,
         payload_bits: u32,
         pivot_bits: u32,
-    ) -> Result<Geometry> {
+    ) -> Result<RoutingGeometry> {
         if !(1..=63).contains(&prefix_bits) || payload_bits > 32 || pivot_bits > prefix_bits.min(40) {
             return Err(Error::shape(
                 format!("prefixes of {prefix_bits} bits, pivots of {pivot_bits}, payloads of {payload_bits}"),
@@ -74,8 +74,8 @@ impl Geometry {
                 "at most 2^40 entries, and no more pivots",
             ));
         }
-        let rice = Rice::new(entries, prefix_bits);
-        Ok(Geometry {
+        let rice = RiceCode::new(entries, prefix_bits);
+        Ok(RoutingGeometry {
             entries,
             prefix_bits,
             payload_bits,
@@ -128,11 +128,11 @@ impl Geometry {
     }
 
     /// Reads the part of the list that contains a prefix's entries from the bytes at
-    /// [`Geometry::table_place`].
+    /// [`RoutingGeometry::table_place`].
     ///
     /// # Errors
     /// [`Error::Damaged`] if the bytes are not two positions in a list of `list_bits` bits.
-    pub fn part(&self, bytes: &[u8], prefix: u64, list_bits: u64) -> Result<Part> {
+    pub fn part(&self, bytes: &[u8], prefix: u64, list_bits: u64) -> Result<PivotSection> {
         let (first, second) = bytes
             .split_at_checked(OFFSET_BYTES as usize)
             .unwrap_or((bytes, &[]));
@@ -141,17 +141,17 @@ impl Geometry {
             let expected = format!("a range of the list's {list_bits} bits");
             return Err(Error::damaged_bits(0, "pivot", expected, format!("{bits:?}")));
         }
-        Ok(Part {
+        Ok(PivotSection {
             pivot: self.pivot(prefix),
             bits,
         })
     }
 
-    /// Returns the payloads of a prefix in list order, from the bytes at [`Part::bytes`].
+    /// Returns the payloads of a prefix in list order, from the bytes at [`PivotSection::bytes`].
     ///
     /// # Errors
     /// [`Error::Damaged`] if the bytes do not contain the part's entries.
-    pub fn payloads(&self, part: &Part, bytes: &[u8], prefix: u64) -> Result<Vec<u32>> {
+    pub fn payloads(&self, part: &PivotSection, bytes: &[u8], prefix: u64) -> Result<Vec<u32>> {
         let mut bits = BitReader::new(bytes);
         let skipped = part.bits.start % 8;
         bits.get(skipped as u32)?;
@@ -175,8 +175,8 @@ impl Geometry {
     }
 
     /// Returns the decoding state at a pivot's first entry.
-    pub(super) fn restart(&self, pivot: u64) -> Delta {
-        Delta::new(self.rice, pivot << (self.prefix_bits - self.pivot_bits))
+    pub(super) fn restart(&self, pivot: u64) -> DeltaCoder {
+        DeltaCoder::new(self.rice, pivot << (self.prefix_bits - self.pivot_bits))
     }
 
     /// Returns the greatest prefix of a pivot.
@@ -190,8 +190,8 @@ impl Geometry {
 ///
 /// ```
 /// use alluvium_filters::routing::{Builder, Entry, Geometry};
-/// let geometry = Geometry::new(3, 8, 4, 2).unwrap();
-/// let mut builder = Builder::new(geometry);
+/// let geometry = RoutingGeometry::new(3, 8, 4, 2).unwrap();
+/// let mut builder = RoutingListBuilder::new(geometry);
 /// for (prefix, payload) in [(7, 1), (7, 2), (200, 3)] {
 ///     builder.push(Entry { prefix, payload });
 /// }
@@ -203,23 +203,23 @@ impl Geometry {
 /// assert_eq!(geometry.payloads(&part, bytes, 7).unwrap(), [1, 2]);
 /// ```
 #[derive(Debug)]
-pub struct Builder {
-    geometry: Geometry,
-    list: BitWriter,
+pub struct RoutingListBuilder {
+    geometry: RoutingGeometry,
+    list: StreamBitWriter,
     table: Vec<u8>,
     next_pivot: u64,
-    delta: Delta,
+    delta: DeltaCoder,
     pushed: u64,
 }
 
-impl Builder {
+impl RoutingListBuilder {
     /// Starts a list.
     #[must_use]
-    pub fn new(geometry: Geometry) -> Builder {
+    pub fn new(geometry: RoutingGeometry) -> RoutingListBuilder {
         let delta = geometry.restart(0);
-        Builder {
+        RoutingListBuilder {
             geometry,
-            list: BitWriter::new(),
+            list: StreamBitWriter::new(),
             table: Vec::new(),
             next_pivot: 0,
             delta,
@@ -232,7 +232,7 @@ impl Builder {
     /// # Panics
     /// If the prefix is less than the previous one or out of range, or if there are too many
     /// entries.
-    pub fn push(&mut self, entry: Entry) {
+    pub fn push(&mut self, entry: RoutingEntry) {
         assert!(
             entry.prefix >> self.geometry.prefix_bits == 0,
             "a prefix of the list"

@@ -5,20 +5,20 @@
 //!
 //! *Does not know*: runs, the location of their bytes, their levels.
 //!
-//! *Read in this order*: [`Latest`], [`Update`]; [`Geometry`], [`Builder`], [`Scan`];
+//! *Read in this order*: [`RoutingArray`], [`RoutingUpdate`]; [`RoutingGeometry`], [`RoutingListBuilder`], [`RoutingScan`];
 //! `format.rs`.
 //!
-//! - **F11** [`Latest`] names, for each prefix, the run most recently recorded for it.
+//! - **F11** [`RoutingArray`] names, for each prefix, the run most recently recorded for it.
 //! - **F12** A list's entries are sorted by prefix; entries with equal prefixes are in insertion
 //!   order. Each pivot's part can be read without any other part.
 
+mod array;
 mod format;
-mod latest;
 mod list;
 mod scan;
 #[cfg(test)]
 mod tests;
 
-pub use latest::{Latest, Update};
-pub use list::{Builder, Entry, Geometry, Part};
-pub use scan::Scan;
+pub use array::{RoutingArray, RoutingUpdate};
+pub use list::{PivotSection, RoutingEntry, RoutingGeometry, RoutingListBuilder};
+pub use scan::RoutingScan;

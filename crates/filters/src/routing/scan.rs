@@ -1,30 +1,30 @@
 //! Reads a whole routing list from front to back.
 
 use super::format::{OFFSET_BYTES, get_offset};
-use super::list::{Entry, Geometry};
+use super::list::{RoutingEntry, RoutingGeometry};
 use crate::Error;
-use crate::golomb::{BitReader, Delta, Source};
+use crate::golomb::{BitReader, ByteSource, DeltaCoder};
 
 /// Reads all entries of a list in order, together with its table.
 #[derive(Debug)]
-pub struct Scan<L, T> {
-    geometry: Geometry,
+pub struct RoutingScan<L, T> {
+    geometry: RoutingGeometry,
     list: BitReader<L>,
     table: T,
     read: u64,
     /// The pivot being read, and the bit at which it ends.
     pivot: u64,
     end: Option<u64>,
-    delta: Delta,
+    delta: DeltaCoder,
     list_bits: u64,
 }
 
-impl<L: Source, T: Source<Error = L::Error>> Scan<L, T> {
+impl<L: ByteSource, T: ByteSource<Error = L::Error>> RoutingScan<L, T> {
     /// Starts at the first entry.
     #[must_use]
-    pub fn new(geometry: Geometry, list_bits: u64, list: L, table: T) -> Scan<L, T> {
+    pub fn new(geometry: RoutingGeometry, list_bits: u64, list: L, table: T) -> RoutingScan<L, T> {
         let delta = geometry.restart(0);
-        Scan {
+        RoutingScan {
             geometry,
             list: BitReader::new(list),
             table,
@@ -41,7 +41,7 @@ impl<L: Source, T: Source<Error = L::Error>> Scan<L, T> {
     /// # Errors
     /// If the bytes cannot be read or are not a valid list.
     #[allow(clippy::should_implement_trait)] // It can fail, so it is no iterator.
-    pub fn next(&mut self) -> Result<Option<Entry>, L::Error> {
+    pub fn next(&mut self) -> Result<Option<RoutingEntry>, L::Error> {
         if self.read == self.geometry.entries() {
             return self.ended();
         }
@@ -74,10 +74,10 @@ impl<L: Source, T: Source<Error = L::Error>> Scan<L, T> {
             .read(&mut self.list, self.geometry.last_of(self.pivot))?;
         let payload = self.list.get(self.geometry.payload_bits())? as u32;
         self.read += 1;
-        Ok(Some(Entry { prefix, payload }))
+        Ok(Some(RoutingEntry { prefix, payload }))
     }
 
-    fn ended(&mut self) -> Result<Option<Entry>, L::Error> {
+    fn ended(&mut self) -> Result<Option<RoutingEntry>, L::Error> {
         if self.list.position() != self.list_bits {
             return Err(damaged(
                 self.list_bits,

@@ -1,9 +1,9 @@
 use super::*;
-use crate::fingerprint::{Alphabet, Family, Independence};
+use crate::fingerprint::{FingerprintAlphabet, FingerprintFamily, HashIndependence};
 use proptest::prelude::*;
 
-fn list_of(geometry: Geometry, entries: &[Entry]) -> (u64, Vec<u8>, Vec<u8>) {
-    let mut builder = Builder::new(geometry);
+fn list_of(geometry: RoutingGeometry, entries: &[RoutingEntry]) -> (u64, Vec<u8>, Vec<u8>) {
+    let mut builder = RoutingListBuilder::new(geometry);
     let (mut list, mut table) = (Vec::new(), Vec::new());
     for &entry in entries {
         builder.push(entry);
@@ -20,7 +20,13 @@ fn list_of(geometry: Geometry, entries: &[Entry]) -> (u64, Vec<u8>, Vec<u8>) {
     (bits, list, table)
 }
 
-fn lookup(geometry: &Geometry, bits: u64, list: &[u8], table: &[u8], prefix: u64) -> crate::Result<Vec<u32>> {
+fn lookup(
+    geometry: &RoutingGeometry,
+    bits: u64,
+    list: &[u8],
+    table: &[u8],
+    prefix: u64,
+) -> crate::Result<Vec<u32>> {
     let cut = |bytes: &[u8], range: std::ops::Range<u64>| {
         bytes
             .get(range.start as usize..range.end as usize)
@@ -31,8 +37,8 @@ fn lookup(geometry: &Geometry, bits: u64, list: &[u8], table: &[u8], prefix: u64
     geometry.payloads(&part, &cut(list, part.bytes()), prefix)
 }
 
-fn scan(geometry: Geometry, bits: u64, list: &[u8], table: &[u8]) -> crate::Result<Vec<Entry>> {
-    let mut scan = Scan::new(geometry, bits, list, table);
+fn scan(geometry: RoutingGeometry, bits: u64, list: &[u8], table: &[u8]) -> crate::Result<Vec<RoutingEntry>> {
+    let mut scan = RoutingScan::new(geometry, bits, list, table);
     let mut all = Vec::new();
     while let Some(entry) = scan.next()? {
         all.push(entry);
@@ -40,10 +46,10 @@ fn scan(geometry: Geometry, bits: u64, list: &[u8], table: &[u8]) -> crate::Resu
     Ok(all)
 }
 
-fn random_entries(seed: u64, count: usize, prefix_bits: u32, payload_bits: u32) -> Vec<Entry> {
+fn random_entries(seed: u64, count: usize, prefix_bits: u32, payload_bits: u32) -> Vec<RoutingEntry> {
     let mut random = fastrand::Rng::with_seed(seed);
-    let mut entries: Vec<Entry> = (0..count)
-        .map(|_| Entry {
+    let mut entries: Vec<RoutingEntry> = (0..count)
+        .map(|_| RoutingEntry {
             prefix: random.u64(..) >> (64 - prefix_bits),
             payload: random.u32(..1 << payload_bits),
         })
@@ -54,8 +60,9 @@ fn random_entries(seed: u64, count: usize, prefix_bits: u32, payload_bits: u32) 
 
 #[test]
 fn the_bytes_of_a_list_never_change() {
-    let geometry = Geometry::new(4, 6, 3, 2).unwrap();
-    let entries = [(1, 5), (1, 2), (40, 7), (63, 0)].map(|(prefix, payload)| Entry { prefix, payload });
+    let geometry = RoutingGeometry::new(4, 6, 3, 2).unwrap();
+    let entries =
+        [(1, 5), (1, 2), (40, 7), (63, 0)].map(|(prefix, payload)| RoutingEntry { prefix, payload });
     let (bits, list, table) = list_of(geometry, &entries);
     assert_eq!((bits, geometry.pivot_bits()), (33, 1));
     // k = 4. 1: 0, 1000, 101. 1: 0, 0000, 010. 40 − 32: 0, 0001, 111. 23: 1 0, 1110, 000.
@@ -70,7 +77,10 @@ fn the_bytes_of_a_list_never_change() {
             1, 6, 1, 3, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 33, 0, 0, 0, 0, 0, 0, 0
         ]
     );
-    assert_eq!(Geometry::decode(&geometry.encode(33)).unwrap(), (geometry, 33));
+    assert_eq!(
+        RoutingGeometry::decode(&geometry.encode(33)).unwrap(),
+        (geometry, 33)
+    );
 }
 
 #[test]
@@ -84,7 +94,7 @@ fn lists_answer_like_a_search_of_their_entries() {
         (2000, 63, 24, 6),
     ] {
         let entries = random_entries(count as u64, count, prefix_bits, payload_bits);
-        let geometry = Geometry::new(count as u64, prefix_bits, payload_bits, group).unwrap();
+        let geometry = RoutingGeometry::new(count as u64, prefix_bits, payload_bits, group).unwrap();
         let (bits, list, table) = list_of(geometry, &entries);
         assert_eq!(scan(geometry, bits, &list, &table).unwrap(), entries);
         let absent = (0..500).map(|at| at << (prefix_bits.max(9) - 9) & ((1 << prefix_bits) - 1));
@@ -106,7 +116,7 @@ fn lists_answer_like_a_search_of_their_entries() {
 #[test]
 fn every_pivot_is_read_without_the_others() {
     let entries = random_entries(5, 4000, 14, 6);
-    let geometry = Geometry::new(4000, 14, 6, 5).unwrap();
+    let geometry = RoutingGeometry::new(4000, 14, 6, 5).unwrap();
     let (bits, list, table) = list_of(geometry, &entries);
     for pivot in 0..1u64 << geometry.pivot_bits() {
         let first = pivot << (14 - geometry.pivot_bits());
@@ -137,7 +147,7 @@ fn a_list_takes_a_few_bits_and_its_payload_for_each_entry() {
     for (character_bits, group) in [(1, 16), (2, 10), (4, 5), (6, 4)] {
         let (count, prefix_bits) = (1 << 14, 14 + character_bits);
         let entries = random_entries(8, count, prefix_bits, 2 * character_bits);
-        let geometry = Geometry::new(count as u64, prefix_bits, 2 * character_bits, group).unwrap();
+        let geometry = RoutingGeometry::new(count as u64, prefix_bits, 2 * character_bits, group).unwrap();
         let (bits, _, table) = list_of(geometry, &entries);
         let each = (bits + 8 * table.len() as u64) as f64 / count as f64;
         let most = f64::from(3 * character_bits) + 2.0 + 2.0 * 48.0 / group as f64;
@@ -154,9 +164,9 @@ type Chain = Vec<(u64, Option<u32>)>;
 
 /// Adds `runs` runs of `size` keys to a routing filter with 2^`prefix_bits` prefixes.
 fn filter_of(
-    shape: Latest,
-    family: &Family,
-    alphabet: &Alphabet,
+    shape: RoutingArray,
+    family: &FingerprintFamily,
+    alphabet: &FingerprintAlphabet,
     runs: u32,
     size: u32,
 ) -> (Vec<u8>, Vec<Chain>) {
@@ -167,7 +177,7 @@ fn filter_of(
             .map(|key| alphabet.prefix(family.of(&key.to_le_bytes()), shape.prefix_bits()))
             .collect();
         prefixes.sort_unstable();
-        let mut update = Update::new(shape, bytes.as_deref(), run);
+        let mut update = RoutingUpdate::new(shape, bytes.as_deref(), run);
         let mut out = Vec::new();
         let mut chain = Vec::new();
         for prefix in prefixes {
@@ -183,7 +193,7 @@ fn filter_of(
     (bytes.unwrap(), chains)
 }
 
-fn read(shape: Latest, bytes: &[u8], prefix: u64) -> Option<u32> {
+fn read(shape: RoutingArray, bytes: &[u8], prefix: u64) -> Option<u32> {
     let place = shape.place(prefix);
     shape
         .read(&bytes[place.start as usize..place.end as usize], prefix)
@@ -193,9 +203,9 @@ fn read(shape: Latest, bytes: &[u8], prefix: u64) -> Option<u32> {
 #[test]
 fn chains_visit_every_run_that_holds_a_prefix_and_no_other() {
     for characters in [2u32, 4, 16, 64, 128, 256] {
-        let alphabet = Alphabet::new(64, characters).unwrap();
-        let family = Family::new(4, 64, Independence::Assumed).unwrap();
-        let shape = Latest::new(9, alphabet.character_bits()).unwrap();
+        let alphabet = FingerprintAlphabet::new(64, characters).unwrap();
+        let family = FingerprintFamily::new(4, 64, HashIndependence::Assumed).unwrap();
+        let shape = RoutingArray::new(9, alphabet.character_bits()).unwrap();
         let (bytes, chains) = filter_of(shape, &family, &alphabet, characters - 1, 100);
         for prefix in 0..512 {
             let mut expected: Vec<u32> = (0..characters - 1)
@@ -219,10 +229,10 @@ fn chains_visit_every_run_that_holds_a_prefix_and_no_other() {
 fn false_positives_are_at_most_lambda_by_beta() {
     // Lemma 5: the expected number of runs that hold a prefix but not the key is λ / β.
     let (characters, size) = (16u32, 256u32);
-    let alphabet = Alphabet::new(64, characters).unwrap();
-    let family = Family::new(6, 64, Independence::Words(16)).unwrap();
+    let alphabet = FingerprintAlphabet::new(64, characters).unwrap();
+    let family = FingerprintFamily::new(6, 64, HashIndependence::Words(16)).unwrap();
     for beta_bits in [1u32, 2, 3, 4, 5, 6] {
-        let shape = Latest::new(8 + beta_bits, 4).unwrap();
+        let shape = RoutingArray::new(8 + beta_bits, 4).unwrap();
         let (bytes, chains) = filter_of(shape, &family, &alphabet, characters - 1, size);
         let visits: usize = (1_000_000..1_004_000u32)
             .map(|absent| {
@@ -255,17 +265,22 @@ fn false_positives_are_at_most_lambda_by_beta() {
 
 #[test]
 fn impossible_shapes_and_wrong_bytes_are_errors() {
-    assert!(Latest::new(49, 4).is_err() && Latest::new(10, 0).is_err() && Latest::new(10, 9).is_err());
-    assert!(Geometry::new(10, 0, 3, 4).is_err() && Geometry::new(10, 64, 3, 4).is_err());
-    assert!(Geometry::new(1 << 41, 60, 3, 4).is_err() && Geometry::new(4, 6, 33, 4).is_err());
-    assert!(Latest::new(12, 6).unwrap().read(&[], 3).is_err());
-    let good = Geometry::new(100, 12, 3, 4).unwrap().encode(500);
+    assert!(
+        RoutingArray::new(49, 4).is_err()
+            && RoutingArray::new(10, 0).is_err()
+            && RoutingArray::new(10, 9).is_err()
+    );
+    assert!(RoutingGeometry::new(10, 0, 3, 4).is_err() && RoutingGeometry::new(10, 64, 3, 4).is_err());
+    assert!(RoutingGeometry::new(1 << 41, 60, 3, 4).is_err() && RoutingGeometry::new(4, 6, 33, 4).is_err());
+    assert!(RoutingArray::new(12, 6).unwrap().read(&[], 3).is_err());
+    let good = RoutingGeometry::new(100, 12, 3, 4).unwrap().encode(500);
     for at in 0..24 {
-        assert!(Geometry::decode(&good[..at]).is_err());
+        assert!(RoutingGeometry::decode(&good[..at]).is_err());
         for value in [0, 1, 64, 255] {
             let mut bad = good.clone();
             bad[at] = value;
-            let _ = Geometry::decode(&bad).map(|(geometry, bits)| assert!(bits <= geometry.worst_bits()));
+            let _ =
+                RoutingGeometry::decode(&bad).map(|(geometry, bits)| assert!(bits <= geometry.worst_bits()));
         }
     }
 }
@@ -278,7 +293,7 @@ proptest! {
         prefix in 0u64..1 << 10,
     ) {
         let entries = random_entries(seed, 200, 10, 5);
-        let geometry = Geometry::new(200, 10, 5, 4).unwrap();
+        let geometry = RoutingGeometry::new(200, 10, 5, 4).unwrap();
         let (bits, mut list, mut table) = list_of(geometry, &entries);
         for (at, value) in spoilt {
             let at = at as usize % (list.len() + table.len());

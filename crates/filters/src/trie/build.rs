@@ -1,11 +1,11 @@
 //! Builds an index from keys in ascending order.
 
-use super::code::Codes;
-use super::encode::{BucketKeys, Encoder};
-use super::format::{FRAME, Header, MAX_GROUP_LOG, Start, encode};
-use super::index::Index;
+use super::code::TrieCodes;
+use super::encode::{BucketKeys, TrieEncoder};
+use super::format::{BucketOffset, FRAME, MAX_GROUP_LOG, TrieIndexHeader, encode};
+use super::index::TrieIndex;
 use super::key::KeyBits;
-use super::shape::{MAX_BUCKET_KEYS, MAX_BUCKETS, Shape};
+use super::shape::{MAX_BUCKET_KEYS, MAX_BUCKETS, TrieShape};
 use crate::bits::{BitWriter, take};
 use crate::{Error, Result};
 
@@ -15,22 +15,22 @@ use crate::{Error, Result};
 ///
 /// ```
 /// use alluvium_filters::trie::{Builder, Codes, Index, Shape, key_of};
-/// let codes = Codes::new(64);
-/// let mut builder = Builder::new(&codes, Shape::new(8), 1)?;
+/// let codes = TrieCodes::new(64);
+/// let mut builder = TrieIndexBuilder::new(&codes, TrieShape::new(8), 1)?;
 /// for hash in [3 << 60, 5 << 60, 6 << 60] {
 ///     builder.push(&key_of(hash))?;
 /// }
 /// let bytes = builder.finish();
-/// let index = Index::open(&codes, 8, &bytes)?;
+/// let index = TrieIndex::open(&codes, 8, &bytes)?;
 /// assert_eq!(index.lookup(&key_of(5 << 60))?, Some(1));
 /// # Ok::<(), alluvium_filters::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Builder<'c> {
-    codes: &'c Codes,
-    shape: Shape,
+pub struct TrieIndexBuilder<'c> {
+    codes: &'c TrieCodes,
+    shape: TrieShape,
     buckets: u64,
-    starts: Vec<Start>,
+    starts: Vec<BucketOffset>,
     out: BitWriter,
     /// Keys of the bucket being filled, whose number is the length of `starts`.
     bucket: BucketKeys,
@@ -38,22 +38,22 @@ pub struct Builder<'c> {
     last: Vec<u8>,
 }
 
-impl<'c> Builder<'c> {
-    /// Starts an index with a number of buckets, as computed by [`Shape::buckets`].
+impl<'c> TrieIndexBuilder<'c> {
+    /// Starts an index with a number of buckets, as computed by [`TrieShape::buckets`].
     ///
     /// # Errors
-    /// [`Error::Shape`] if a number is out of range.
+    /// [`Error::TrieShape`] if a number is out of range.
     ///
     /// # Panics
     /// If the codes have another `hmax`.
-    pub fn new(codes: &'c Codes, shape: Shape, buckets: u64) -> Result<Builder<'c>> {
+    pub fn new(codes: &'c TrieCodes, shape: TrieShape, buckets: u64) -> Result<TrieIndexBuilder<'c>> {
         shape.verify()?;
         if !(1..=MAX_BUCKETS).contains(&buckets) {
             let what = format!("{buckets} buckets of a trie index");
             return Err(Error::shape(what, format!("1 to {MAX_BUCKETS}")));
         }
         assert_eq!(codes.hmax(), shape.hmax, "codes of another hmax");
-        Ok(Builder {
+        Ok(TrieIndexBuilder {
             codes,
             shape,
             buckets,
@@ -68,7 +68,7 @@ impl<'c> Builder<'c> {
     /// Adds the next key.
     ///
     /// # Errors
-    /// [`Error::Order`] if the key is not greater than the previous one; [`Error::Shape`] if its
+    /// [`Error::Order`] if the key is not greater than the previous one; [`Error::TrieShape`] if its
     /// bucket already has [`MAX_BUCKET_KEYS`].
     ///
     /// # Panics
@@ -98,9 +98,9 @@ impl<'c> Builder<'c> {
     ///
     /// # Errors
     /// [`Error::Damaged`] if the index describes an impossible bucket.
-    pub fn copy(&mut self, from: &Index<'_>, bucket: u64) -> Result<bool> {
+    pub fn copy(&mut self, from: &TrieIndex<'_>, bucket: u64) -> Result<bool> {
         let (old, keys) = (from.part(bucket)?, self.keys);
-        let shape = Shape {
+        let shape = TrieShape {
             keys_per_bucket: self.shape.keys_per_bucket,
             ..from.shape()
         };
@@ -112,7 +112,7 @@ impl<'c> Builder<'c> {
             return Ok(false);
         }
         self.close_until(bucket);
-        self.starts.push(Start {
+        self.starts.push(BucketOffset {
             bit: self.out.len(),
             item: keys,
         });
@@ -134,11 +134,11 @@ impl<'c> Builder<'c> {
     fn close_until(&mut self, bucket: u64) {
         while (self.starts.len() as u64) < bucket {
             let item = self.keys - self.bucket.len() as u64;
-            self.starts.push(Start {
+            self.starts.push(BucketOffset {
                 bit: self.out.len(),
                 item,
             });
-            let encoder = Encoder {
+            let encoder = TrieEncoder {
                 codes: self.codes,
                 keys: &self.bucket,
                 block_items: self.shape.block_items,
@@ -154,7 +154,7 @@ impl<'c> Builder<'c> {
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
         self.close_until(self.buckets);
-        let header = Header {
+        let header = TrieIndexHeader {
             shape: self.shape,
             group_log: group_log(&self.starts),
             keys: self.keys,
@@ -167,7 +167,7 @@ impl<'c> Builder<'c> {
 
 /// Returns the logarithm of the largest group size for which all bucket starts are close enough to
 /// their group's (T5).
-pub(super) fn group_log(starts: &[Start]) -> u32 {
+pub(super) fn group_log(starts: &[BucketOffset]) -> u32 {
     let fits = |log: &u32| {
         starts.chunks(1 << log).all(|group| {
             let (Some(base), Some(last)) = (group.first(), group.last()) else {

@@ -1,20 +1,20 @@
 //! Checks the invariants of an index's bytes, each rule separately.
 
 use super::build::group_log;
-use super::format::Start;
-use super::index::{Index, not_a_trie};
-use crate::packed::{Violation, wrong_checksum};
+use super::format::BucketOffset;
+use super::index::{TrieIndex, not_a_trie};
+use crate::packed::{PackedViolation, wrong_checksum};
 
-impl Index<'_> {
+impl TrieIndex<'_> {
     /// Returns every violation in the index; empty if it is sound. Checks the checksum; that bucket
     /// positions ascend from zero, in groups of maximum size; that every bucket has a trie that
     /// ends where the next begins; and that zeros follow the last.
     #[must_use]
-    pub fn check(&self) -> Vec<Violation> {
-        let mut found: Vec<Violation> = wrong_checksum(self.bytes).into_iter().collect();
+    pub fn check(&self) -> Vec<PackedViolation> {
+        let mut found: Vec<PackedViolation> = wrong_checksum(self.bytes).into_iter().collect();
         let mut add = |bucket: Option<u64>, what| {
             let part = bucket.map(|bucket| ("bucket", bucket));
-            found.push(Violation { part, what });
+            found.push(PackedViolation { part, what });
         };
         let mut starts = Vec::new();
         for bucket in 0..self.buckets() {
@@ -25,7 +25,7 @@ impl Index<'_> {
                     continue;
                 }
             };
-            starts.push(Start {
+            starts.push(BucketOffset {
                 bit: part.bit,
                 item: part.item,
             });

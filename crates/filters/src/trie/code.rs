@@ -1,6 +1,6 @@
 //! The code of the number of keys that go left: Huffman for few keys, Elias-gamma for many.
 
-use super::huffman::{MAX_WORD_BITS, Rows, lengths};
+use super::huffman::{MAX_WORD_BITS, PascalRows, lengths};
 use super::shape::{MAX_BUCKET_KEYS, MAX_HMAX};
 use crate::bits::{BitWriter, peek, take};
 
@@ -24,7 +24,7 @@ const _: () = assert!(MAX_HMAX <= 1 << u8::BITS, "a symbol is a byte");
 ///
 /// ```
 /// use alluvium_filters::trie::Codes;
-/// let codes = Codes::new(64);
+/// let codes = TrieCodes::new(64);
 /// assert_eq!(codes.bits(1, 2), 1);
 /// assert_eq!(codes.bits(0, 64), codes.bits(64, 64), "all left and all right share a word");
 /// ```
@@ -32,9 +32,9 @@ const _: () = assert!(MAX_HMAX <= 1 << u8::BITS, "a symbol is a byte");
 /// # Panics
 /// If Huffman codes are requested for more than [`MAX_HMAX`] keys.
 #[derive(Clone, Debug)]
-pub struct Codes {
+pub struct TrieCodes {
     hmax: u32,
-    tables: Vec<Table>,
+    tables: Vec<CodeTable>,
     /// For each number of keys and each value of [`FAST_BITS`] bits: the symbol and length of the
     /// word that begins with them; length 0 if the word is longer.
     fast: Vec<(u8, u8)>,
@@ -45,7 +45,7 @@ pub struct Codes {
 
 /// The code for one number of keys.
 #[derive(Clone, Debug, Default)]
-struct Table {
+struct CodeTable {
     /// Word of each symbol, with its first bit lowest, and its length.
     words: Vec<(u64, u8)>,
     /// The symbols ordered by their words.
@@ -55,25 +55,25 @@ struct Table {
     last: Vec<(u64, u8, u32)>,
 }
 
-impl Codes {
+impl TrieCodes {
     /// Creates the codes, with Huffman codes for up to `hmax` keys.
     #[must_use]
-    pub fn new(hmax: u32) -> Codes {
+    pub fn new(hmax: u32) -> TrieCodes {
         assert!(
             hmax <= MAX_HMAX,
             "Huffman codes for {hmax} keys, {MAX_HMAX} is the most"
         );
-        let mut codes = Codes {
+        let mut codes = TrieCodes {
             hmax,
-            tables: vec![Table::default(); 2],
+            tables: vec![CodeTable::default(); 2],
             fast: vec![(0, 0); 2 << FAST_BITS],
             small: Vec::new(),
         };
-        let mut rows = Rows::new();
+        let mut rows = PascalRows::new();
         rows.advance();
         for _ in 2..=hmax {
             rows.advance();
-            let table = Table::new(&lengths(&rows.weights()), &mut codes.fast);
+            let table = CodeTable::new(&lengths(&rows.weights()), &mut codes.fast);
             codes.tables.push(table);
         }
         codes.small = codes.small_tries();
@@ -190,14 +190,14 @@ fn gamma(bits: u64, keys: u32) -> Option<(u32, u32)> {
     (left < keys).then_some((left, 2 * zeros + 1))
 }
 
-impl Table {
+impl CodeTable {
     /// Numbers the words: shorter ones first, then lower symbols.
-    fn new(lengths: &[u8], fast: &mut Vec<(u8, u8)>) -> Table {
+    fn new(lengths: &[u8], fast: &mut Vec<(u8, u8)>) -> CodeTable {
         let mut symbols: Vec<u8> = (0..=u8::MAX).take(lengths.len()).collect();
         symbols.sort_by_key(|&symbol| (lengths[usize::from(symbol)], symbol));
         let longest = symbols.last().map_or(0, |&symbol| lengths[usize::from(symbol)]);
         assert!(u32::from(longest) <= MAX_WORD_BITS, "a load brings a whole word");
-        let mut table = Table {
+        let mut table = CodeTable {
             words: vec![(0, 0); lengths.len()],
             symbols,
             last: Vec::new(),
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn every_number_is_read_back() {
         for hmax in [1, 2, 16, 64, 256] {
-            let codes = Codes::new(hmax);
+            let codes = TrieCodes::new(hmax);
             for keys in (2..300).chain([1000, 1001, 65_536, MAX_BUCKET_KEYS]) {
                 let (low, high) = (0..=keys.min(300), keys - keys.min(300)..=keys);
                 let middle = keys / 2 - keys.min(40) / 2..keys / 2 + keys.min(40) / 2;
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn the_codes_never_change_because_indexes_do_not_store_them() {
-        let codes = Codes::new(MAX_HMAX);
+        let codes = TrieCodes::new(MAX_HMAX);
         let words = |keys: u32| -> Vec<String> {
             let words = codes.tables[keys as usize].words.iter();
             let text = |&(word, bits): &(u64, u8)| {

@@ -1,6 +1,6 @@
 //! Encodes the trie of a bucket's keys.
 
-use super::code::Codes;
+use super::code::TrieCodes;
 use super::key::bit;
 use crate::bits::BitWriter;
 
@@ -54,15 +54,15 @@ impl BucketKeys {
 
 /// Encodes tries.
 #[derive(Debug)]
-pub(super) struct Encoder<'a> {
-    pub(super) codes: &'a Codes,
+pub(super) struct TrieEncoder<'a> {
+    pub(super) codes: &'a TrieCodes,
     pub(super) keys: &'a BucketKeys,
     pub(super) block_items: u32,
     /// Maximum depth of a trie.
     pub(super) key_bits: u32,
 }
 
-impl Encoder<'_> {
+impl TrieEncoder<'_> {
     /// Appends the trie of all keys. The first key's item has offset `into_block` in its block.
     pub(super) fn encode(&self, out: &mut BitWriter, into_block: u32) {
         self.subtrie(out, 0, self.keys.len(), 0, into_block);

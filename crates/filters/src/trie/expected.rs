@@ -1,9 +1,9 @@
 //! Computes the expected bits per key of an index before it is built.
 
-use super::code::Codes;
+use super::code::TrieCodes;
 use super::format::MAX_GROUP_LOG;
 
-impl Codes {
+impl TrieCodes {
     /// Returns the expected length of a trie in bits, for each number of keys up to `most`.
     ///
     /// A trie of n keys has `E[n] = Σ p(s) · (bits(s, n) + E[s] + E[n - s])` bits, summed over the
@@ -12,7 +12,7 @@ impl Codes {
     ///
     /// ```
     /// use alluvium_filters::trie::Codes;
-    /// let bits = Codes::new(64).expected_trie_bits(256);
+    /// let bits = TrieCodes::new(64).expected_trie_bits(256);
     /// assert!((bits[256] / 256.0 - 2.379).abs() < 0.001);
     /// ```
     #[must_use]

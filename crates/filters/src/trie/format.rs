@@ -33,13 +33,13 @@
 //! fixes them.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::shape::{MAX_BUCKETS, Shape};
+use super::shape::{MAX_BUCKETS, TrieShape};
 use crate::Result;
 use crate::bits::{TAIL_BYTES, take};
-use crate::packed::{CHECKSUM_BYTES, Frame, seal};
-use alluvium_base::bytes::Writer;
+use crate::packed::{CHECKSUM_BYTES, PackedFrame, seal};
+use alluvium_base::bytes::ByteWriter;
 
-pub(super) const FRAME: Frame = Frame {
+pub(super) const FRAME: PackedFrame = PackedFrame {
     structure: "trie index",
     magic: *b"AECT",
     version: 1,
@@ -67,8 +67,8 @@ pub(super) fn head(key: &[u8]) -> (u64, &[u8]) {
 
 /// The header of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) shape: Shape,
+pub(super) struct TrieIndexHeader {
+    pub(super) shape: TrieShape,
     pub(super) group_log: u32,
     pub(super) keys: u64,
     pub(super) buckets: u64,
@@ -77,7 +77,7 @@ pub(super) struct Header {
 
 /// The start of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Start {
+pub(super) struct BucketOffset {
     /// Bit offset of its trie.
     pub(super) bit: u64,
     /// Number of items in earlier buckets.
@@ -85,11 +85,11 @@ pub(super) struct Start {
 }
 
 /// Encodes an index from its bucket starts and the bytes of its stream.
-pub(super) fn encode(header: &Header, starts: &[Start], stream: &[u8]) -> Vec<u8> {
+pub(super) fn encode(header: &TrieIndexHeader, starts: &[BucketOffset], stream: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(stream.len() + starts.len() * 5 + 64);
     let shape = &header.shape;
     FRAME.begin(&mut bytes);
-    Writer::new(&mut bytes)
+    ByteWriter::new(&mut bytes)
         .u8(header.group_log as u8)
         .u16(shape.hmax as u16)
         .u32(shape.key_bytes)
@@ -99,11 +99,11 @@ pub(super) fn encode(header: &Header, starts: &[Start], stream: &[u8]) -> Vec<u8
         .u64(header.bits);
     for group in starts.chunks(1 << header.group_log) {
         let Some(base) = group.first() else { break };
-        Writer::new(&mut bytes).u64(base.bit).u64(base.item);
+        ByteWriter::new(&mut bytes).u64(base.bit).u64(base.item);
         for start in group {
             let (bit, item) = (start.bit - base.bit, start.item - base.item);
             assert!(bit.max(item) <= u16::MAX.into(), "T5");
-            Writer::new(&mut bytes).u16(bit as u16).u16(item as u16);
+            ByteWriter::new(&mut bytes).u16(bit as u16).u16(item as u16);
         }
     }
     bytes.extend_from_slice(stream);
@@ -111,9 +111,9 @@ pub(super) fn encode(header: &Header, starts: &[Start], stream: &[u8]) -> Vec<u8
     bytes
 }
 
-impl Header {
+impl TrieIndexHeader {
     /// Reads the header and checks it against the number of bytes.
-    pub(super) fn read(bytes: &[u8]) -> Result<Header> {
+    pub(super) fn read(bytes: &[u8]) -> Result<TrieIndexHeader> {
         let (group_log, hmax, [key_bytes, block_items], [keys, buckets, bits]) =
             FRAME.open(bytes, |reader| {
                 let (group_log, hmax) = (reader.u8()?, reader.u16()?);
@@ -125,11 +125,11 @@ impl Header {
                     [reader.u64()?, reader.u64()?, reader.u64()?],
                 ))
             })?;
-        let shape = Shape {
+        let shape = TrieShape {
             key_bytes,
             hmax: hmax.into(),
             block_items,
-            ..Shape::new(key_bytes)
+            ..TrieShape::new(key_bytes)
         };
         shape
             .verify()
@@ -139,7 +139,7 @@ impl Header {
             let expected = format!("groups of at most 2^{MAX_GROUP_LOG}, 1 to {MAX_BUCKETS} buckets");
             return Err(FRAME.damaged(5, "buckets", expected, found));
         }
-        let header = Header {
+        let header = TrieIndexHeader {
             shape,
             group_log: group_log.into(),
             keys,
@@ -173,9 +173,9 @@ impl Header {
     /// Returns the start of a bucket. For the number of buckets, returns the end of the last one;
     /// `None` beyond that.
     #[inline]
-    pub(super) fn start(&self, bytes: &[u8], bucket: u64) -> Option<Start> {
+    pub(super) fn start(&self, bytes: &[u8], bucket: u64) -> Option<BucketOffset> {
         if bucket >= self.buckets {
-            return (bucket == self.buckets).then_some(Start {
+            return (bucket == self.buckets).then_some(BucketOffset {
                 bit: self.bits,
                 item: self.keys,
             });
@@ -186,7 +186,7 @@ impl Header {
         let at = at + GROUP_BYTES + (bucket & ((1 << self.group_log) - 1)) * BUCKET_BYTES;
         let both = bytes.get(at as usize..)?.first_chunk()?;
         let both = u32::from_le_bytes(*both);
-        Some(Start {
+        Some(BucketOffset {
             bit: base_bit.checked_add((both & 0xffff).into())?,
             item: base_item.checked_add((both >> 16).into())?,
         })
@@ -206,14 +206,14 @@ fn take_u64(bytes: &[u8], at: u64) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Builder, Codes};
+    use super::super::{TrieCodes, TrieIndexBuilder};
     use super::*;
     use alluvium_base::checksum;
 
     #[test]
     fn the_bytes_of_an_index_are_these() {
-        let codes = Codes::new(64);
-        let mut builder = Builder::new(&codes, Shape::new(9), 2).unwrap();
+        let codes = TrieCodes::new(64);
+        let mut builder = TrieIndexBuilder::new(&codes, TrieShape::new(9), 2).unwrap();
         // Bucket 0: three keys, one going left, the others differing in their second bit. Bucket 1:
         // two keys that differ in the first bit of their last byte, 64 levels down.
         for key in [[0x10u8, 0], [0x40, 0], [0x60, 0], [0x80, 0], [0x80, 0x80]] {

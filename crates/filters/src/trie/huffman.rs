@@ -9,15 +9,15 @@ pub(super) const MAX_WORD_BITS: u32 = 56;
 const WEIGHT_BITS: u32 = 44;
 
 /// Rows of Pascal's triangle, each scaled to a sum of 2^60 except for rounding.
-pub(super) struct Rows {
+pub(super) struct PascalRows {
     keys: usize,
     row: Vec<u64>,
 }
 
-impl Rows {
+impl PascalRows {
     /// Starts before the row of one key.
-    pub(super) fn new() -> Rows {
-        Rows {
+    pub(super) fn new() -> PascalRows {
+        PascalRows {
             keys: 0,
             row: vec![1 << 60],
         }
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn code_words_fill_the_tree_and_fit_a_load() {
-        let mut rows = Rows::new();
+        let mut rows = PascalRows::new();
         rows.advance();
         for keys in 2..=MAX_HMAX as usize {
             rows.advance();
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn likelier_symbols_have_no_longer_words_and_none_is_longer_than_in_a_naive_tree() {
-        let mut rows = Rows::new();
+        let mut rows = PascalRows::new();
         (0..40).for_each(|_| rows.advance());
         let weights = rows.weights();
         let lengths = lengths(&weights);

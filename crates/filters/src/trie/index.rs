@@ -1,20 +1,20 @@
 //! A trie index in bytes: looks up keys.
 
 use super::build::damaged;
-use super::code::Codes;
-use super::format::{FRAME, Header};
+use super::code::TrieCodes;
+use super::format::{FRAME, TrieIndexHeader};
 use super::key::KeyBits;
-use super::shape::{MAX_BUCKET_KEYS, Shape};
-use super::walk::{Bad, Walk};
+use super::shape::{MAX_BUCKET_KEYS, TrieShape};
+use super::walk::{TrieFault, TrieWalk};
 use crate::{Error, Result};
 use alluvium_base::prefetch;
 use std::ops::Range;
 
 /// A trie index in bytes. Any number of threads may look up keys concurrently.
 #[derive(Clone, Copy, Debug)]
-pub struct Index<'a> {
-    codes: &'a Codes,
-    pub(super) header: Header,
+pub struct TrieIndex<'a> {
+    codes: &'a TrieCodes,
+    pub(super) header: TrieIndexHeader,
     pub(super) bytes: &'a [u8],
     stream: &'a [u8],
 }
@@ -22,30 +22,30 @@ pub struct Index<'a> {
 /// A bucket's description in an index: its number of keys, the index of the first, and the position
 /// of its trie's bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct BucketSpan {
     pub(super) bit: u64,
     pub(super) end: u64,
     pub(super) item: u64,
     pub(super) keys: u32,
 }
 
-impl<'a> Index<'a> {
+impl<'a> TrieIndex<'a> {
     /// Returns the `hmax` of an index, which determines the codes for opening it.
     ///
     /// # Errors
     /// [`Error::Damaged`] if the bytes are not an index.
     pub fn hmax_of(bytes: &[u8]) -> Result<u32> {
-        Ok(Header::read(bytes)?.shape.hmax)
+        Ok(TrieIndexHeader::read(bytes)?.shape.hmax)
     }
 
     /// Opens an index of keys of `key_bytes` bytes: reads its header and checks the number of
-    /// bytes. [`Index::check`] verifies the checksum.
+    /// bytes. [`TrieIndex::check`] verifies the checksum.
     ///
     /// # Errors
     /// [`Error::Damaged`] if the header is invalid, or the length or the key length is wrong;
-    /// [`Error::Shape`] if the codes have another `hmax`.
-    pub fn open(codes: &'a Codes, key_bytes: u32, bytes: &'a [u8]) -> Result<Index<'a>> {
-        let header = Header::read(bytes)?;
+    /// [`Error::TrieShape`] if the codes have another `hmax`.
+    pub fn open(codes: &'a TrieCodes, key_bytes: u32, bytes: &'a [u8]) -> Result<TrieIndex<'a>> {
+        let header = TrieIndexHeader::read(bytes)?;
         if header.shape.key_bytes != key_bytes {
             let (expected, found) = (key_bytes.to_string(), header.shape.key_bytes.to_string());
             return Err(FRAME.damaged(8, "bytes of a key", expected, found));
@@ -54,7 +54,7 @@ impl<'a> Index<'a> {
             let what = format!("a trie index with codes for {} keys", codes.hmax());
             return Err(Error::shape(what, format!("codes for {}", header.shape.hmax)));
         }
-        Ok(Index {
+        Ok(TrieIndex {
             codes,
             header,
             bytes,
@@ -64,9 +64,9 @@ impl<'a> Index<'a> {
 
     /// Returns the shape of the index; the average number of keys per bucket is rounded down.
     #[must_use]
-    pub fn shape(&self) -> Shape {
+    pub fn shape(&self) -> TrieShape {
         let average = self.header.keys / self.header.buckets;
-        Shape {
+        TrieShape {
             keys_per_bucket: average.try_into().unwrap_or(u32::MAX),
             ..self.header.shape
         }
@@ -142,8 +142,8 @@ impl<'a> Index<'a> {
         Ok(Some(if block_items == 1 { item } else { item / block }))
     }
 
-    pub(super) fn walk(&self, part: &Part) -> Walk<'a> {
-        Walk {
+    pub(super) fn walk(&self, part: &BucketSpan) -> TrieWalk<'a> {
+        TrieWalk {
             codes: self.codes,
             stream: self.stream,
             at: part.bit,
@@ -159,7 +159,7 @@ impl<'a> Index<'a> {
 
     /// Returns a bucket's description, after checking that it is possible.
     #[inline]
-    pub(super) fn part(&self, bucket: u64) -> Result<Part> {
+    pub(super) fn part(&self, bucket: u64) -> Result<BucketSpan> {
         let starts = (
             self.header.start(self.bytes, bucket),
             self.header.start(self.bytes, bucket.saturating_add(1)),
@@ -170,7 +170,7 @@ impl<'a> Index<'a> {
             && begin.item <= end.item
             && end.item - begin.item <= MAX_BUCKET_KEYS.into()
         {
-            return Ok(Part {
+            return Ok(BucketSpan {
                 bit: begin.bit,
                 end: end.bit,
                 item: begin.item,
@@ -189,10 +189,10 @@ impl<'a> Index<'a> {
 }
 
 /// Returns the error for bits that are not a valid trie.
-pub(super) fn not_a_trie(bucket: u64, bad: Bad) -> Error {
+pub(super) fn not_a_trie(bucket: u64, bad: TrieFault) -> Error {
     let found = match bad {
-        Bad::Word => "a code word that no number has, or none",
-        Bad::Depth => "more levels than a key has bits",
+        TrieFault::Word => "a code word that no number has, or none",
+        TrieFault::Depth => "more levels than a key has bits",
     };
     damaged(bucket, "trie", "as many code words as its keys need", found)
 }

@@ -58,13 +58,13 @@ mod shape;
 mod update;
 mod walk;
 
-pub use crate::packed::Violation;
-pub use build::Builder;
-pub use code::Codes;
+pub use crate::packed::PackedViolation;
+pub use build::TrieIndexBuilder;
+pub use code::TrieCodes;
 pub use format::key_of;
-pub use index::Index;
-pub use shape::{DEFAULT_HMAX, DEFAULT_KEYS_PER_BUCKET, MAX_BUCKET_KEYS, MAX_HMAX, MAX_KEY_BYTES, Shape};
-pub use update::{Change, Merged, Source, merge};
+pub use index::TrieIndex;
+pub use shape::{DEFAULT_HMAX, DEFAULT_KEYS_PER_BUCKET, MAX_BUCKET_KEYS, MAX_HMAX, MAX_KEY_BYTES, TrieShape};
+pub use update::{BatchChange, BatchMerge, ItemSource, merge};
 
 #[cfg(test)]
 mod tests;

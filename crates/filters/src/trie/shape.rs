@@ -30,13 +30,13 @@ pub(super) const MAX_BLOCK_ITEMS: u32 = 1 << 20;
 ///
 /// ```
 /// use alluvium_filters::trie::Shape;
-/// let dense = Shape::new(20);
+/// let dense = TrieShape::new(20);
 /// assert_eq!(dense.buckets(1_000_000), 3906);
 /// let sparse = Shape { block_items: 16, ..dense };
 /// assert_eq!(sparse.buckets(10), 1);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct TrieShape {
     /// Length of a hashed key in bytes, 8 to [`MAX_KEY_BYTES`].
     pub key_bytes: u32,
     /// Tries of up to this number of keys are Huffman-coded, larger ones Elias-gamma-coded. 1 to
@@ -48,11 +48,11 @@ pub struct Shape {
     pub keys_per_bucket: u32,
 }
 
-impl Shape {
+impl TrieShape {
     /// Creates the default shape for keys of `key_bytes` bytes: a dense index.
     #[must_use]
-    pub fn new(key_bytes: u32) -> Shape {
-        Shape {
+    pub fn new(key_bytes: u32) -> TrieShape {
+        TrieShape {
             key_bytes,
             hmax: DEFAULT_HMAX,
             block_items: 1,

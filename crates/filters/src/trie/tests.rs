@@ -1,10 +1,10 @@
 //! The example of the paper, and the sizes derived from its analysis.
 
 use super::code::SMALL;
-use super::encode::{BucketKeys, Encoder};
+use super::encode::{BucketKeys, TrieEncoder};
 use super::huffman::lengths;
 use super::key::KeyBits;
-use super::walk::{Bad, Walk};
+use super::walk::{TrieFault, TrieWalk};
 use super::*;
 use crate::bits::BitWriter;
 
@@ -16,13 +16,13 @@ fn keys(prefixes: &[&str]) -> Vec<[u8; 8]> {
 
 #[test]
 fn the_paper_s_trie_is_3_2_1_3_1_1_1_and_10010_has_rank_3() {
-    let codes = Codes::new(64);
+    let codes = TrieCodes::new(64);
     let all = keys(&["000", "001", "01", "100", "1010", "1011", "110", "111"]);
     let mut bucket = BucketKeys::new(0);
     all.iter()
         .for_each(|key| bucket.push(KeyBits::of(key, 1).1.fraction, &[]));
     let mut out = BitWriter::new();
-    let encoder = Encoder {
+    let encoder = TrieEncoder {
         codes: &codes,
         keys: &bucket,
         block_items: 1,
@@ -39,7 +39,7 @@ fn the_paper_s_trie_is_3_2_1_3_1_1_1_and_10010_has_rank_3() {
         at += u64::from(bits);
     }
     assert_eq!((at, numbers), (end, vec![3, 2, 1, 3, 1, 1, 1]));
-    let walk = || Walk {
+    let walk = || TrieWalk {
         codes: &codes,
         stream: &stream,
         at: 0,
@@ -57,12 +57,12 @@ fn the_paper_s_trie_is_3_2_1_3_1_1_1_and_10010_has_rank_3() {
 }
 
 /// Returns sorted random keys and their index.
-fn build(codes: &Codes, shape: Shape, keys: u64, buckets: u64, seed: u64) -> (Vec<[u8; 8]>, Vec<u8>) {
+fn build(codes: &TrieCodes, shape: TrieShape, keys: u64, buckets: u64, seed: u64) -> (Vec<[u8; 8]>, Vec<u8>) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut all: Vec<[u8; 8]> = (0..keys).map(|_| key_of(random.u64(..))).collect();
     all.sort_unstable();
     all.dedup();
-    let mut builder = Builder::new(codes, shape, buckets).unwrap();
+    let mut builder = TrieIndexBuilder::new(codes, shape, buckets).unwrap();
     all.iter().for_each(|key| builder.push(key).unwrap());
     (all, builder.finish())
 }
@@ -73,7 +73,7 @@ fn assert_near(found: f64, expected: f64, within: f64) {
 
 #[test]
 fn tries_of_n_keys_have_the_expected_bits_of_the_paper() {
-    let codes = Codes::new(64);
+    let codes = TrieCodes::new(64);
     let bits = codes.expected_trie_bits(1024);
     for (keys, expected) in [
         (2, 1.0),
@@ -97,7 +97,7 @@ fn tries_of_n_keys_have_the_expected_bits_of_the_paper() {
 
 #[test]
 fn one_word_for_all_left_and_all_right_saves_0_44_bits_a_key() {
-    let codes = Codes::new(64);
+    let codes = TrieCodes::new(64);
     let (mut bits, mut row) = (vec![0.0f64], vec![1.0f64]);
     for keys in 1..=256usize {
         row.push(0.0);
@@ -129,7 +129,7 @@ fn one_word_for_all_left_and_all_right_saves_0_44_bits_a_key() {
 }
 
 /// Returns the length of the trie of some numbers, without building it.
-fn trie_bits(codes: &Codes, all: &[u64], depth: u32) -> u32 {
+fn trie_bits(codes: &TrieCodes, all: &[u64], depth: u32) -> u32 {
     if all.len() <= 1 {
         return 0;
     }
@@ -140,7 +140,7 @@ fn trie_bits(codes: &Codes, all: &[u64], depth: u32) -> u32 {
 
 #[test]
 fn indexes_have_the_bits_a_key_of_the_paper() {
-    let codes = Codes::new(64);
+    let codes = TrieCodes::new(64);
     for (keys, expected) in [
         (16, 4.13),
         (32, 3.24),
@@ -153,7 +153,7 @@ fn indexes_have_the_bits_a_key_of_the_paper() {
         let computed = codes.expected_bits_per_key(keys);
         assert_near(computed, expected, 0.006);
         let buckets = 200_000 / u64::from(keys);
-        let (all, bytes) = build(&codes, Shape::new(8), buckets * u64::from(keys), buckets, 5);
+        let (all, bytes) = build(&codes, TrieShape::new(8), buckets * u64::from(keys), buckets, 5);
         assert_near(
             bytes.len() as f64 * 8.0 / all.len() as f64,
             computed,
@@ -171,12 +171,12 @@ fn indexes_have_the_bits_a_key_of_the_paper() {
         (128, 2.50),
         (256, 2.49),
     ] {
-        let codes = Codes::new(hmax);
+        let codes = TrieCodes::new(hmax);
         let computed = codes.expected_bits_per_key(256);
         assert_near(computed, expected, 0.006);
-        let shape = Shape {
+        let shape = TrieShape {
             hmax,
-            ..Shape::new(8)
+            ..TrieShape::new(8)
         };
         let (all, bytes) = build(&codes, shape, 100_000, 391, 6);
         assert_near(
@@ -189,7 +189,7 @@ fn indexes_have_the_bits_a_key_of_the_paper() {
 
 #[test]
 fn sparse_indexes_have_the_bits_a_key_of_the_paper() {
-    let codes = Codes::new(64);
+    let codes = TrieCodes::new(64);
     let table = [
         (2, 2.02, 2.02),
         (4, 1.57, 1.58),
@@ -203,12 +203,12 @@ fn sparse_indexes_have_the_bits_a_key_of_the_paper() {
         assert_near(bits[0][256] / 256.0, aligned, 0.006);
         let mean = bits.iter().map(|bits| bits[256]).sum::<f64>() / f64::from(block_items);
         assert_near(mean / 256.0, average, 0.006);
-        let shape = Shape {
+        let shape = TrieShape {
             block_items,
-            ..Shape::new(8)
+            ..TrieShape::new(8)
         };
         let (all, bytes) = build(&codes, shape, 200_000, 781, 7);
-        let index = Index::open(&codes, 8, &bytes).unwrap();
+        let index = TrieIndex::open(&codes, 8, &bytes).unwrap();
         let found = index.trie_bits() as f64 / all.len() as f64;
         assert_near(found, mean / 256.0, 0.02);
         assert!(block_items < 16 || found <= 0.8, "{found}");
@@ -219,14 +219,14 @@ fn sparse_indexes_have_the_bits_a_key_of_the_paper() {
 fn small_tries_found_at_once_end_where_decoding_them_ends() {
     let mut random = fastrand::Rng::with_seed(3);
     for hmax in [1, 5, 64] {
-        let codes = Codes::new(hmax);
+        let codes = TrieCodes::new(hmax);
         let mut found = 0;
         for _ in 0..20_000 {
             let (keys, bits) = (random.u32(2..=SMALL), random.u64(..));
             let mut stream = BitWriter::new();
             stream.push(bits, 64);
             let stream = stream.finish();
-            let mut walk = Walk {
+            let mut walk = TrieWalk {
                 codes: &codes,
                 stream: &stream,
                 at: 0,
@@ -249,10 +249,10 @@ fn small_tries_found_at_once_end_where_decoding_them_ends() {
 
 #[test]
 fn a_trie_deeper_than_a_key_or_longer_than_its_bucket_is_refused() {
-    let codes = Codes::new(64);
+    let codes = TrieCodes::new(64);
     // For 2 keys, a zero means that both go the same way.
     let stream = [0; 64];
-    let walk = |end, key_bits| Walk {
+    let walk = |end, key_bits| TrieWalk {
         codes: &codes,
         stream: &stream,
         at: 0,
@@ -261,8 +261,8 @@ fn a_trie_deeper_than_a_key_or_longer_than_its_bucket_is_refused() {
         key_bits,
     };
     let key = KeyBits::of(&[0xff; 8], 1).1;
-    assert_eq!(walk(400, 64).rank(key, 2, 0), Err(Bad::Depth), "T4");
-    assert_eq!(walk(400, 64).skip(2, 0, 0), Err(Bad::Depth), "T4");
-    assert_eq!(walk(40, 64).rank(key, 2, 0), Err(Bad::Word));
-    assert_eq!(walk(40, 64).skip(2, 0, 0), Err(Bad::Word));
+    assert_eq!(walk(400, 64).rank(key, 2, 0), Err(TrieFault::Depth), "T4");
+    assert_eq!(walk(400, 64).skip(2, 0, 0), Err(TrieFault::Depth), "T4");
+    assert_eq!(walk(40, 64).rank(key, 2, 0), Err(TrieFault::Word));
+    assert_eq!(walk(40, 64).skip(2, 0, 0), Err(TrieFault::Word));
 }

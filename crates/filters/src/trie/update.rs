@@ -1,9 +1,9 @@
 //! Batch updates: merges sorted keys with sorted changes, and derives an index from its
 //! predecessor.
 
-use super::build::Builder;
-use super::code::Codes;
-use super::index::Index;
+use super::build::TrieIndexBuilder;
+use super::code::TrieCodes;
+use super::index::TrieIndex;
 use crate::Error;
 use std::cmp::Ordering;
 use std::fmt;
@@ -12,7 +12,7 @@ use std::ops::Range;
 
 /// The effect of a batch on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum BatchChange {
     /// The key is present afterwards, with the batch's item.
     Put,
     /// The key is absent afterwards.
@@ -21,7 +21,7 @@ pub enum Change {
 
 /// The origin of an item in a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum ItemSource {
     /// The store before the update.
     Old,
     /// The batch.
@@ -29,7 +29,7 @@ pub enum Source {
 }
 
 /// The merge of a sorted store's keys with the sorted changes of a batch.
-pub struct Merged<O: Iterator, B: Iterator> {
+pub struct BatchMerge<O: Iterator, B: Iterator> {
     old: Peekable<O>,
     batch: Peekable<B>,
 }
@@ -39,37 +39,37 @@ pub struct Merged<O: Iterator, B: Iterator> {
 ///
 /// ```
 /// use alluvium_filters::trie::{Change, Source, merge};
-/// let batch = [(2, Change::Put), (3, Change::Delete), (9, Change::Delete)];
+/// let batch = [(2, BatchChange::Put), (3, BatchChange::Delete), (9, BatchChange::Delete)];
 /// let merged: Vec<_> = merge([1, 2, 3].into_iter(), batch.into_iter()).collect();
-/// assert_eq!(merged, [(Source::Old, 1), (Source::Batch, 2)]);
+/// assert_eq!(merged, [(ItemSource::Old, 1), (ItemSource::Batch, 2)]);
 /// ```
-pub fn merge<K, O, B>(old: O, batch: B) -> Merged<O, B>
+pub fn merge<K, O, B>(old: O, batch: B) -> BatchMerge<O, B>
 where
     K: Ord,
     O: Iterator<Item = K>,
-    B: Iterator<Item = (K, Change)>,
+    B: Iterator<Item = (K, BatchChange)>,
 {
-    Merged {
+    BatchMerge {
         old: old.peekable(),
         batch: batch.peekable(),
     }
 }
 
-impl<O: Iterator, B: Iterator> fmt::Debug for Merged<O, B> {
+impl<O: Iterator, B: Iterator> fmt::Debug for BatchMerge<O, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Merged").finish_non_exhaustive()
     }
 }
 
-impl<K, O, B> Iterator for Merged<O, B>
+impl<K, O, B> Iterator for BatchMerge<O, B>
 where
     K: Ord,
     O: Iterator<Item = K>,
-    B: Iterator<Item = (K, Change)>,
+    B: Iterator<Item = (K, BatchChange)>,
 {
-    type Item = (Source, K);
+    type Item = (ItemSource, K);
 
-    fn next(&mut self) -> Option<(Source, K)> {
+    fn next(&mut self) -> Option<(ItemSource, K)> {
         loop {
             let order = match (self.old.peek(), self.batch.peek()) {
                 (Some(old), Some((key, _))) => old.cmp(key),
@@ -77,20 +77,20 @@ where
                 (None, _) => Ordering::Greater,
             };
             if order == Ordering::Less {
-                return self.old.next().map(|key| (Source::Old, key));
+                return self.old.next().map(|key| (ItemSource::Old, key));
             }
             if order == Ordering::Equal {
                 self.old.next();
             }
             let (key, change) = self.batch.next()?;
-            if change == Change::Put {
-                return Some((Source::Batch, key));
+            if change == BatchChange::Put {
+                return Some((ItemSource::Batch, key));
             }
         }
     }
 }
 
-impl Index<'_> {
+impl TrieIndex<'_> {
     /// Returns the bytes of this index after a batch of changes. They equal those of an index built
     /// from the merged keys, with this shape and number of buckets (T2). Unchanged buckets are
     /// copied, unless the offsets of their items in blocks change.
@@ -106,15 +106,15 @@ impl Index<'_> {
     /// If a key's length differs from the shape's.
     pub fn update<K, E>(
         &self,
-        codes: &Codes,
-        changes: &[(K, Change)],
+        codes: &TrieCodes,
+        changes: &[(K, BatchChange)],
         mut read: impl FnMut(Range<u64>) -> Result<Vec<K>, E>,
     ) -> Result<Vec<u8>, E>
     where
         K: AsRef<[u8]> + Ord + Clone,
         E: From<Error>,
     {
-        let mut builder = Builder::new(codes, self.shape(), self.buckets())?;
+        let mut builder = TrieIndexBuilder::new(codes, self.shape(), self.buckets())?;
         let mut changes = changes.iter().peekable();
         for bucket in 0..self.buckets() {
             let mut here = Vec::new();

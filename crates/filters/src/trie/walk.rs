@@ -1,12 +1,12 @@
 //! Decodes a trie: finds the item of its bucket that a key leads to.
 
-use super::code::{Codes, SMALL};
+use super::code::{SMALL, TrieCodes};
 use super::key::KeyBits;
 
 /// A reader of one bucket's bits, which are not trusted.
 #[derive(Debug)]
-pub(super) struct Walk<'a> {
-    pub(super) codes: &'a Codes,
+pub(super) struct TrieWalk<'a> {
+    pub(super) codes: &'a TrieCodes,
     pub(super) stream: &'a [u8],
     /// Current bit, and the end of the bucket's bits.
     pub(super) at: u64,
@@ -17,19 +17,19 @@ pub(super) struct Walk<'a> {
 
 /// Why a trie is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Bad {
+pub(super) enum TrieFault {
     /// A code word that encodes no number of keys, or the end of the bucket's bits.
     Word,
     /// More levels than a key has bits.
     Depth,
 }
 
-impl Walk<'_> {
+impl TrieWalk<'_> {
     /// Finds the index of a key among `keys` (one or more) keys. The first key's item has offset
     /// `into_block` in its block. In a sparse index, returns the index of the first item of the
     /// key's block.
     #[inline]
-    pub(super) fn rank(&mut self, key: KeyBits<'_>, keys: u32, into_block: u32) -> Result<u32, Bad> {
+    pub(super) fn rank(&mut self, key: KeyBits<'_>, keys: u32, into_block: u32) -> Result<u32, TrieFault> {
         let (mut keys, mut into_block, mut index) = (keys, into_block, 0);
         let mut depth = 0;
         while into_block + keys > self.block_items {
@@ -54,7 +54,7 @@ impl Walk<'_> {
     }
 
     /// Skips the trie of `keys` keys.
-    pub(super) fn skip(&mut self, keys: u32, into_block: u32, depth: u32) -> Result<(), Bad> {
+    pub(super) fn skip(&mut self, keys: u32, into_block: u32, depth: u32) -> Result<(), TrieFault> {
         let (mut keys, mut into_block, mut depth) = (keys, into_block, depth);
         while into_block + keys > self.block_items {
             let left = self.decode(keys, depth)?;
@@ -73,7 +73,7 @@ impl Walk<'_> {
 
     /// Skips a trie of a dense index. Small subtries are skipped at once, without counting their
     /// levels.
-    fn skip_dense(&mut self, keys: u32, depth: u32) -> Result<(), Bad> {
+    fn skip_dense(&mut self, keys: u32, depth: u32) -> Result<(), TrieFault> {
         let (mut keys, mut depth) = (keys, depth);
         while keys > 1 {
             if keys <= SMALL {
@@ -93,10 +93,10 @@ impl Walk<'_> {
     }
 
     #[inline]
-    fn pass(&mut self, bits: u32) -> Result<(), Bad> {
+    fn pass(&mut self, bits: u32) -> Result<(), TrieFault> {
         self.at += u64::from(bits);
         if self.at > self.end {
-            Err(Bad::Word)
+            Err(TrieFault::Word)
         } else {
             Ok(())
         }
@@ -116,11 +116,14 @@ impl Walk<'_> {
 
     /// Decodes how many of two or more keys go left; 0 if all go the same way.
     #[inline]
-    fn decode(&mut self, keys: u32, depth: u32) -> Result<u32, Bad> {
+    fn decode(&mut self, keys: u32, depth: u32) -> Result<u32, TrieFault> {
         if depth >= self.key_bits {
-            return Err(Bad::Depth);
+            return Err(TrieFault::Depth);
         }
-        let (left, bits) = self.codes.decode(self.stream, self.at, keys).ok_or(Bad::Word)?;
+        let (left, bits) = self
+            .codes
+            .decode(self.stream, self.at, keys)
+            .ok_or(TrieFault::Word)?;
         self.pass(bits)?;
         Ok(left)
     }

@@ -1,15 +1,17 @@
 //! Arbitrary bytes never cause a panic, and damage is reported.
 
 use crate::support::{build, random_entries};
-use alluvium_filters::{Chunk, Geometry, Image, Maplet, PageView, Shape, SpillView, lookup_many};
+use alluvium_filters::{
+    EntryChunk, FilterGeometry, FilterImage, FilterShape, PageView, QuotientMaplet, SpillView, lookup_many,
+};
 
 /// Calls every function that reads a page.
-fn read_everything(geometry: &Geometry, bytes: &[u8], random: &mut fastrand::Rng) {
-    let Ok(image) = Image::new(geometry, bytes) else {
+fn read_everything(geometry: &FilterGeometry, bytes: &[u8], random: &mut fastrand::Rng) {
+    let Ok(image) = FilterImage::new(geometry, bytes) else {
         return;
     };
     let portable = geometry.portable();
-    let slow = Image::new(&portable, bytes).unwrap();
+    let slow = FilterImage::new(&portable, bytes).unwrap();
     for _ in 0..40 {
         let fingerprint = geometry.fingerprint(random.u64(..));
         let view = image.view(fingerprint).unwrap();
@@ -33,7 +35,7 @@ fn read_everything(geometry: &Geometry, bytes: &[u8], random: &mut fastrand::Rng
     for number in 0..image.pages() {
         let page = image.page(number).unwrap();
         let _ = PageView::new(geometry, page).unwrap().check(number);
-        let _ = image.read_page(number, &mut Chunk::new());
+        let _ = image.read_page(number, &mut EntryChunk::new());
         if let Ok(spill) = SpillView::new(geometry, page, number) {
             let _ = spill.lookup(geometry.fingerprint(0), (0, u32::MAX)).count();
             let _ = spill.records((0, u32::MAX)).count();
@@ -41,15 +43,15 @@ fn read_everything(geometry: &Geometry, bytes: &[u8], random: &mut fastrand::Rng
     }
     let _ = (
         image.check(),
-        Maplet::from_image(image).map(|maplet| maplet.len()),
+        QuotientMaplet::from_image(image).map(|maplet| maplet.len()),
     );
 }
 
-fn geometries() -> impl Iterator<Item = Geometry> {
+fn geometries() -> impl Iterator<Item = FilterGeometry> {
     [(12, 0, 1), (30, 4, 2), (48, 16, 3), (20, 16, 1), (40, 0, 2)]
         .into_iter()
         .filter_map(|(bits, value_bits, pages)| {
-            Geometry::with_pages(pages, Shape::new(bits, value_bits)).ok()
+            FilterGeometry::with_pages(pages, FilterShape::new(bits, value_bits)).ok()
         })
 }
 
@@ -78,12 +80,12 @@ fn flipped_bits_make_nothing_panic_and_are_reported() {
     for geometry in geometries() {
         let model = random_entries(&geometry, geometry.quotients().min(3000) * 11 / 10, 5);
         let sound = build(geometry, &model);
-        assert!(Image::new(&geometry, &sound).unwrap().check().is_empty());
+        assert!(FilterImage::new(&geometry, &sound).unwrap().check().is_empty());
         for round in 0..120 {
             let mut bytes = sound.clone();
             let at = random.usize(..bytes.len());
             bytes[at] ^= 1 << random.u8(0..8);
-            let violations = Image::new(&geometry, &bytes).unwrap().check();
+            let violations = FilterImage::new(&geometry, &bytes).unwrap().check();
             // A flipped bit may turn one entry into another valid one. All other damage must be
             // detected.
             if violations.is_empty() {
@@ -102,7 +104,7 @@ fn flipped_bits_make_nothing_panic_and_are_reported() {
 
 #[test]
 fn remainders_that_no_fingerprint_has_are_reported() {
-    let geometry = Geometry::with_pages(2, Shape::new(30, 4)).unwrap();
+    let geometry = FilterGeometry::with_pages(2, FilterShape::new(30, 4)).unwrap();
     let mut bytes = build(geometry, &random_entries(&geometry, 500, 1));
     // Sets all bits of the last slots of the first page, so that remainders are out of order or
     // exceed those of every fingerprint.
@@ -110,21 +112,24 @@ fn remainders_that_no_fingerprint_has_are_reported() {
     let last = (0..4096).rev().find(|&at| bytes[at] != 0).unwrap();
     assert!(last > slots_at);
     bytes[last - 20..=last].fill(0xff);
-    let image = Image::new(&geometry, &bytes).unwrap();
+    let image = FilterImage::new(&geometry, &bytes).unwrap();
     assert!(!image.check().is_empty());
-    let _ = Maplet::from_image(image).map(|maplet| maplet.to_bytes());
+    let _ = QuotientMaplet::from_image(image).map(|maplet| maplet.to_bytes());
 }
 
 #[test]
 fn pages_of_the_wrong_length_number_or_geometry_are_refused() {
-    let geometry = Geometry::with_pages(2, Shape::new(30, 4)).unwrap();
+    let geometry = FilterGeometry::with_pages(2, FilterShape::new(30, 4)).unwrap();
     let bytes = build(geometry, &random_entries(&geometry, 500, 1));
     let text = PageView::new(&geometry, &bytes[..4000]).unwrap_err().to_string();
     assert!(
         text.contains("length should be 4096 bytes, found 4000 bytes"),
         "{text}"
     );
-    assert!(Image::new(&geometry, &bytes[1..]).is_err() && Image::new(&geometry, &bytes[..4096]).is_err());
+    assert!(
+        FilterImage::new(&geometry, &bytes[1..]).is_err()
+            && FilterImage::new(&geometry, &bytes[..4096]).is_err()
+    );
     let view = PageView::new(&geometry, &bytes[4096..8192]).unwrap();
     view.verify(1).unwrap();
     assert!(
@@ -134,7 +139,7 @@ fn pages_of_the_wrong_length_number_or_geometry_are_refused() {
             .contains("kind and number")
     );
     assert!(SpillView::new(&geometry, &bytes[4096..8192], 1).is_err());
-    let other = Geometry::with_pages(3, Shape::new(30, 4)).unwrap();
+    let other = FilterGeometry::with_pages(3, FilterShape::new(30, 4)).unwrap();
     let error = PageView::new(&other, &bytes[4096..8192])
         .unwrap()
         .verify(1)
@@ -146,7 +151,7 @@ fn pages_of_the_wrong_length_number_or_geometry_are_refused() {
 fn no_bytes_make_decoding_a_geometry_panic() {
     let mut random = fastrand::Rng::with_seed(23);
     let mut sound = Vec::new();
-    Geometry::with_pages(9, Shape::new(36, 5))
+    FilterGeometry::with_pages(9, FilterShape::new(36, 5))
         .unwrap()
         .encode(&mut sound);
     for _ in 0..20_000 {
@@ -155,11 +160,11 @@ fn no_bytes_make_decoding_a_geometry_panic() {
             let at = random.usize(..bytes.len());
             bytes[at] = random.u8(..);
         }
-        if let Ok(geometry) = Geometry::decode(&bytes) {
+        if let Ok(geometry) = FilterGeometry::decode(&bytes) {
             let mut again = Vec::new();
             geometry.encode(&mut again);
             assert_eq!(again, bytes);
         }
     }
-    (0..sound.len()).for_each(|len| assert!(Geometry::decode(&sound[..len]).is_err()));
+    (0..sound.len()).for_each(|len| assert!(FilterGeometry::decode(&sound[..len]).is_err()));
 }

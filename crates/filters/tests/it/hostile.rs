@@ -34,14 +34,14 @@ fn damaged(sound: &[u8], rounds: u32, seed: u64, mut read: impl FnMut(&[u8])) {
 
 #[test]
 fn damaged_tries_make_nothing_panic_and_are_reported() {
-    use trie::{Builder, Change, Codes, Index, Shape, key_of};
-    let codes = Codes::new(64);
+    use trie::{BatchChange, TrieCodes, TrieIndex, TrieIndexBuilder, TrieShape, key_of};
+    let codes = TrieCodes::new(64);
     for (block_items, buckets) in [(1, 9), (1, 1), (7, 5)] {
-        let shape = Shape {
+        let shape = TrieShape {
             block_items,
-            ..Shape::new(8)
+            ..TrieShape::new(8)
         };
-        let mut builder = Builder::new(&codes, shape, buckets).unwrap();
+        let mut builder = TrieIndexBuilder::new(&codes, shape, buckets).unwrap();
         let mut random = fastrand::Rng::with_seed(5);
         let mut hashes: Vec<u64> = (0..700).map(|_| random.u64(..)).collect();
         hashes.sort_unstable();
@@ -49,10 +49,10 @@ fn damaged_tries_make_nothing_panic_and_are_reported() {
             .iter()
             .for_each(|&hash| builder.push(&key_of(hash)).unwrap());
         let sound = builder.finish();
-        assert!(Index::open(&codes, 8, &sound).unwrap().check().is_empty());
+        assert!(TrieIndex::open(&codes, 8, &sound).unwrap().check().is_empty());
         let mut opened = 0;
         damaged(&sound, 4000, 6, |bytes| {
-            let Ok(index) = Index::open(&codes, 8, bytes) else {
+            let Ok(index) = TrieIndex::open(&codes, 8, bytes) else {
                 return;
             };
             opened += 1;
@@ -61,7 +61,7 @@ fn damaged_tries_make_nothing_panic_and_are_reported() {
                 let _ = index.lookup(&key_of(*hash));
             }
             assert_eq!(index.check().is_empty(), bytes == sound);
-            let changes = [(key_of(hashes[opened % 700]), Change::Delete)];
+            let changes = [(key_of(hashes[opened % 700]), BatchChange::Delete)];
             let read = |items: std::ops::Range<u64>| -> Result<Vec<[u8; 8]>, alluvium_filters::Error> {
                 let items = items.start.min(700) as usize..items.end.min(700) as usize;
                 let items = hashes.get(items).unwrap_or_default();
@@ -75,33 +75,33 @@ fn damaged_tries_make_nothing_panic_and_are_reported() {
 
 #[test]
 fn a_trie_of_nothing_but_one_sided_words_ends_in_an_error() {
-    use trie::{Builder, Codes, Index, Shape, key_of};
-    let codes = Codes::new(64);
-    let mut builder = Builder::new(&codes, Shape::new(8), 1).unwrap();
+    use trie::{TrieCodes, TrieIndex, TrieIndexBuilder, TrieShape, key_of};
+    let codes = TrieCodes::new(64);
+    let mut builder = TrieIndexBuilder::new(&codes, TrieShape::new(8), 1).unwrap();
     (0..60).for_each(|hash| builder.push(&key_of(hash << 58)).unwrap());
     let mut bytes = builder.finish();
     let at = bytes.len() - 24;
     // With 2 keys, zeros mean that all keys go in the same direction at every level, without end.
     bytes[40 + 20..at].fill(0);
-    let index = Index::open(&codes, 8, &bytes).unwrap();
+    let index = TrieIndex::open(&codes, 8, &bytes).unwrap();
     let text = index.lookup(&key_of(u64::MAX)).unwrap_err().to_string();
     assert!(text.contains("trie index") && text.contains("bucket 0"), "{text}");
 }
 
 #[test]
 fn damaged_block_indexes_make_nothing_panic_and_are_reported() {
-    use pachash::{Builder, Index, Shape};
+    use pachash::{BlockIndex, BlockIndexBuilder, BlockIndexShape};
     for bins_log in [0, 3, 9] {
         let mut random = fastrand::Rng::with_seed(6);
         let mut hashes: Vec<u64> = (0..4000).map(|_| random.u64(..)).collect();
         hashes.sort_unstable();
-        let mut builder = Builder::new(Shape::with_bins(400_000, 300, bins_log).unwrap());
+        let mut builder = BlockIndexBuilder::new(BlockIndexShape::with_bins(400_000, 300, bins_log).unwrap());
         hashes.iter().for_each(|&hash| builder.push(hash, 100).unwrap());
         let sound = builder.finish().unwrap();
-        assert!(Index::open(&sound).unwrap().check().is_empty());
+        assert!(BlockIndex::open(&sound).unwrap().check().is_empty());
         let mut opened = 0;
         damaged(&sound, 1500, 7, |bytes| {
-            let Ok(index) = Index::open(bytes) else {
+            let Ok(index) = BlockIndex::open(bytes) else {
                 return;
             };
             opened += 1;
@@ -118,9 +118,9 @@ fn damaged_block_indexes_make_nothing_panic_and_are_reported() {
 
 #[test]
 fn damage_behind_a_right_checksum_is_found_by_the_other_rules() {
-    use trie::{Builder, Codes, Index, Shape, key_of};
-    let codes = Codes::new(64);
-    let mut builder = Builder::new(&codes, Shape::new(8), 9).unwrap();
+    use trie::{TrieCodes, TrieIndex, TrieIndexBuilder, TrieShape, key_of};
+    let codes = TrieCodes::new(64);
+    let mut builder = TrieIndexBuilder::new(&codes, TrieShape::new(8), 9).unwrap();
     let mut random = fastrand::Rng::with_seed(10);
     let mut hashes: Vec<u64> = (0..700).map(|_| random.u64(..)).collect();
     hashes.sort_unstable();
@@ -136,7 +136,7 @@ fn damage_behind_a_right_checksum_is_found_by_the_other_rules() {
             let end = bytes.len() - 8;
             let sum = alluvium_base::checksum(&bytes[..end]);
             bytes[end..].copy_from_slice(&sum.to_le_bytes());
-            let violations = Index::open(&codes, 8, &bytes).unwrap().check();
+            let violations = TrieIndex::open(&codes, 8, &bytes).unwrap().check();
             assert!(!violations.is_empty(), "bucket {bucket}, bit {bit}");
             assert!(
                 !violations

@@ -2,12 +2,13 @@
 
 use crate::support::{Multiset, assert_sound, build, random_entries, read, values};
 use alluvium_filters::{
-    Entry, Error, Fingerprint, Found, Geometry, Image, Maplet, PageView, Presence, Shape, lookup_many,
+    Error, FilterEntry, FilterGeometry, FilterImage, FilterShape, Fingerprint, FingerprintPresence,
+    PageLookup, PageView, QuotientMaplet, lookup_many,
 };
 use proptest::prelude::*;
 
 /// Fingerprints that are clustered or spread, with few or many values.
-fn entries(bits: u32, value_bits: u32) -> impl Strategy<Value = Vec<Entry>> {
+fn entries(bits: u32, value_bits: u32) -> impl Strategy<Value = Vec<FilterEntry>> {
     let number = prop_oneof![
         4 => 0..1u64 << bits,
         2 => 0u64..8,
@@ -15,17 +16,18 @@ fn entries(bits: u32, value_bits: u32) -> impl Strategy<Value = Vec<Entry>> {
         1 => (1u64 << (bits - 1))..(1 << (bits - 1)) + 300,
     ];
     let value = 0u32..1 << value_bits;
-    let entry = (number, value)
-        .prop_map(move |(number, value)| Entry::new(Fingerprint::of_number(number, bits), value as u16));
+    let entry = (number, value).prop_map(move |(number, value)| {
+        FilterEntry::new(Fingerprint::of_number(number, bits), value as u16)
+    });
     proptest::collection::vec(entry, 0..400)
 }
 
-fn shapes() -> impl Strategy<Value = (Shape, u32)> {
+fn shapes() -> impl Strategy<Value = (FilterShape, u32)> {
     (12u32..=48, 0u32..=16, 12u32..=13, 1u32..4).prop_map(|(fingerprint_bits, value_bits, log, pages)| {
         (
-            Shape {
+            FilterShape {
                 page_bytes: 1 << log,
-                ..Shape::new(fingerprint_bits, value_bits)
+                ..FilterShape::new(fingerprint_bits, value_bits)
             },
             pages,
         )
@@ -33,14 +35,14 @@ fn shapes() -> impl Strategy<Value = (Shape, u32)> {
 }
 
 fn check_lookups(
-    geometry: &Geometry,
+    geometry: &FilterGeometry,
     bytes: &[u8],
     model: &Multiset,
     fingerprints: impl Iterator<Item = Fingerprint>,
 ) {
-    let image = Image::new(geometry, bytes).unwrap();
+    let image = FilterImage::new(geometry, bytes).unwrap();
     let (portable, fingerprints) = (geometry.portable(), fingerprints.collect::<Vec<_>>());
-    let slow = Image::new(&portable, bytes).unwrap();
+    let slow = FilterImage::new(&portable, bytes).unwrap();
     let mut batch = vec![None; fingerprints.len()];
     let probes: Vec<_> = fingerprints
         .iter()
@@ -48,8 +50,8 @@ fn check_lookups(
         .collect();
     lookup_many(&probes, |index, found| {
         batch[index] = match found {
-            Found::Here(values) => Some(values.collect::<Vec<_>>()),
-            Found::Spilled => None,
+            PageLookup::InPage(values) => Some(values.collect::<Vec<_>>()),
+            PageLookup::Spilled => None,
         };
     });
     for (fingerprint, batched) in fingerprints.into_iter().zip(batch) {
@@ -60,10 +62,10 @@ fn check_lookups(
         let view = image.view(fingerprint).unwrap();
         let presence = view.contains(fingerprint);
         assert_eq!(presence, view.lookup(fingerprint).presence());
-        assert_eq!(batched.is_none(), presence == Presence::Spilled);
+        assert_eq!(batched.is_none(), presence == FingerprintPresence::Spilled);
         assert!(batched.is_none_or(|values| values == expected));
         let count: u64 = model
-            .range(Entry::new(fingerprint, u16::MAX)..=Entry::new(fingerprint, 0))
+            .range(FilterEntry::new(fingerprint, u16::MAX)..=FilterEntry::new(fingerprint, 0))
             .map(|(_, &count)| u64::from(count))
             .sum();
         assert_eq!(view.count(fingerprint).unwrap_or(count), count);
@@ -79,8 +81,8 @@ proptest! {
             (Just((shape, pages)), entries(shape.fingerprint_bits, shape.value_bits), any::<u64>())
         })
     ) {
-        let Ok(geometry) = Geometry::with_pages(pages, shape) else { return Ok(()) };
-        let (mut maplet, mut model) = (Maplet::new(geometry), Multiset::new());
+        let Ok(geometry) = FilterGeometry::with_pages(pages, shape) else { return Ok(()) };
+        let (mut maplet, mut model) = (QuotientMaplet::new(geometry), Multiset::new());
         for (step, &entry) in entries.iter().enumerate() {
             maplet.insert(entry).unwrap();
             *model.entry(entry).or_default() += 1;
@@ -103,7 +105,7 @@ proptest! {
         let strangers = entries.iter().map(|entry| geometry.fingerprint(entry.bits().wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         let asked = entries.iter().map(|entry| entry.fingerprint()).chain(strangers);
         check_lookups(&geometry, &bytes, &model, asked);
-        let again = Maplet::from_image(Image::new(&geometry, &bytes).unwrap()).unwrap();
+        let again = QuotientMaplet::from_image(FilterImage::new(&geometry, &bytes).unwrap()).unwrap();
         prop_assert_eq!((again.len(), again.to_bytes()), (maplet.len(), bytes));
     }
 
@@ -113,8 +115,8 @@ proptest! {
             (Just((shape, pages)), entries(shape.fingerprint_bits, shape.value_bits), 1u32..9)
         })
     ) {
-        let (Ok(old), Ok(new)) = (Geometry::with_pages(pages, shape), Geometry::with_pages(new_pages, shape)) else { return Ok(()) };
-        let mut maplet = Maplet::new(old);
+        let (Ok(old), Ok(new)) = (FilterGeometry::with_pages(pages, shape), FilterGeometry::with_pages(new_pages, shape)) else { return Ok(()) };
+        let mut maplet = QuotientMaplet::new(old);
         for &entry in &entries {
             maplet.insert(entry).unwrap();
         }
@@ -136,13 +138,13 @@ fn full_filters_answer_for_every_key_at_every_load() {
         (30, 16, 4096),
     ] {
         for load_percent in [50, 90, 95] {
-            let shape = Shape {
+            let shape = FilterShape {
                 fingerprint_bits,
                 value_bits,
                 page_bytes,
                 load_percent,
             };
-            let geometry = Geometry::for_entries(40_000, shape).unwrap();
+            let geometry = FilterGeometry::for_entries(40_000, shape).unwrap();
             let model = random_entries(&geometry, 40_000, u64::from(load_percent));
             let bytes = build(geometry, &model);
             assert_eq!(read(&geometry, &bytes), model);
@@ -162,20 +164,20 @@ fn full_filters_answer_for_every_key_at_every_load() {
 #[test]
 fn incremental_and_bulk_filters_are_equal_bit_for_bit_at_95_percent() {
     for (value_bits, page_bytes) in [(4, 4096), (0, 65536)] {
-        let shape = Shape {
+        let shape = FilterShape {
             value_bits,
             page_bytes,
             load_percent: 95,
-            ..Shape::new(30, value_bits)
+            ..FilterShape::new(30, value_bits)
         };
-        let geometry = Geometry::for_entries(12_000, shape).unwrap();
+        let geometry = FilterGeometry::for_entries(12_000, shape).unwrap();
         let model = random_entries(&geometry, 12_000, 3);
-        let mut shuffled: Vec<Entry> = model
+        let mut shuffled: Vec<FilterEntry> = model
             .iter()
             .flat_map(|(&entry, &count)| std::iter::repeat_n(entry, count as usize))
             .collect();
         fastrand::Rng::with_seed(4).shuffle(&mut shuffled);
-        let mut maplet = Maplet::new(geometry);
+        let mut maplet = QuotientMaplet::new(geometry);
         for entry in shuffled {
             maplet.insert(entry).unwrap();
         }
@@ -185,8 +187,8 @@ fn incremental_and_bulk_filters_are_equal_bit_for_bit_at_95_percent() {
 
 #[test]
 fn multiplicities_cost_slots_only_up_to_three() {
-    let geometry = Geometry::with_pages(1, Shape::new(30, 4)).unwrap();
-    let entry = |number| Entry::new(Fingerprint::of_number(number, 30), 1);
+    let geometry = FilterGeometry::with_pages(1, FilterShape::new(30, 4)).unwrap();
+    let entry = |number| FilterEntry::new(Fingerprint::of_number(number, 30), 1);
     let model = Multiset::from([
         (entry(5), u32::MAX),
         (entry(6), 3),
@@ -199,7 +201,7 @@ fn multiplicities_cost_slots_only_up_to_three() {
     assert_sound(&geometry, &bytes);
     let view = PageView::new(&geometry, &bytes).unwrap();
     assert_eq!(view.count(entry(5).fingerprint()), Some(u64::from(u32::MAX)));
-    let mut maplet = Maplet::from_image(Image::new(&geometry, &bytes).unwrap()).unwrap();
+    let mut maplet = QuotientMaplet::from_image(FilterImage::new(&geometry, &bytes).unwrap()).unwrap();
     assert_eq!(
         maplet.insert(entry(5)),
         Err(Error::Count {
@@ -212,8 +214,8 @@ fn multiplicities_cost_slots_only_up_to_three() {
 
 #[test]
 fn what_does_not_fit_its_page_spills_and_comes_back() {
-    let shape = Shape::new(34, 16);
-    let geometry = Geometry::with_pages(4, shape).unwrap();
+    let shape = FilterShape::new(34, 16);
+    let geometry = FilterGeometry::with_pages(4, shape).unwrap();
     let mut random = fastrand::Rng::with_seed(9);
     // 3,000 entries for page 2 of four, which has fewer slots, and one fingerprint with 1,000
     // values.
@@ -221,14 +223,14 @@ fn what_does_not_fit_its_page_spills_and_comes_back() {
     for _ in 0..3000 {
         let number = (2 << 32) + random.u64(0..1 << 32);
         model.insert(
-            Entry::new(Fingerprint::of_number(number, 34), random.u16(..)),
+            FilterEntry::new(Fingerprint::of_number(number, 34), random.u16(..)),
             random.u32(1..3),
         );
     }
     let crowded = Fingerprint::of_number(77, 34);
-    model.extend((0..1000).map(|value| (Entry::new(crowded, value * 60), 1)));
+    model.extend((0..1000).map(|value| (FilterEntry::new(crowded, value * 60), 1)));
     let bytes = build(geometry, &model);
-    let image = Image::new(&geometry, &bytes).unwrap();
+    let image = FilterImage::new(&geometry, &bytes).unwrap();
     assert!(image.pages() > 4 + 3, "several spill pages: {}", image.pages());
     assert!(image.spilled(2).unwrap().len() > 1500 && image.spilled(0).unwrap().len() == 1000);
     assert_eq!(read(&geometry, &bytes), model);
@@ -245,7 +247,7 @@ fn what_does_not_fit_its_page_spills_and_comes_back() {
         "over several spill pages"
     );
 
-    let mut maplet = Maplet::from_image(image).unwrap();
+    let mut maplet = QuotientMaplet::from_image(image).unwrap();
     assert_eq!(maplet.values(crowded), values(&model, crowded));
     let victims: Vec<_> = model.keys().copied().step_by(2).collect();
     for victim in victims {
@@ -262,14 +264,14 @@ fn what_does_not_fit_its_page_spills_and_comes_back() {
 
 #[test]
 fn wrong_entries_are_refused() {
-    let geometry = Geometry::with_pages(1, Shape::new(30, 4)).unwrap();
+    let geometry = FilterGeometry::with_pages(1, FilterShape::new(30, 4)).unwrap();
     let fingerprint = Fingerprint::of_number(9, 30);
-    let mut maplet = Maplet::new(geometry);
+    let mut maplet = QuotientMaplet::new(geometry);
     assert_eq!(
-        maplet.insert(Entry::new(fingerprint, 16)),
+        maplet.insert(FilterEntry::new(fingerprint, 16)),
         Err(Error::Value { value: 16, bits: 4 })
     );
-    let long = Entry::new(Fingerprint::of_number(3, 32), 1);
+    let long = FilterEntry::new(Fingerprint::of_number(3, 32), 1);
     assert_eq!(
         maplet.insert(long),
         Err(Error::FingerprintBits {
@@ -279,19 +281,19 @@ fn wrong_entries_are_refused() {
     );
     assert!(maplet.is_empty());
     assert!(matches!(
-        maplet.resize(Geometry::with_pages(1, Shape::new(31, 4)).unwrap()),
+        maplet.resize(FilterGeometry::with_pages(1, FilterShape::new(31, 4)).unwrap()),
         Err(Error::FingerprintBits { .. })
     ));
 
-    let mut builder = alluvium_filters::Builder::new(geometry, |_: &[u8]| Ok::<(), Error>(()));
-    builder.push(Entry::new(fingerprint, 1), 1).unwrap();
-    builder.push(Entry::new(fingerprint, 1), 0).unwrap();
-    let newer = Entry::new(fingerprint, 2);
+    let mut builder = alluvium_filters::FilterBuilder::new(geometry, |_: &[u8]| Ok::<(), Error>(()));
+    builder.push(FilterEntry::new(fingerprint, 1), 1).unwrap();
+    builder.push(FilterEntry::new(fingerprint, 1), 0).unwrap();
+    let newer = FilterEntry::new(fingerprint, 2);
     let order = Error::Order {
         entry: newer.bits(),
-        last: Entry::new(fingerprint, 1).bits(),
+        last: FilterEntry::new(fingerprint, 1).bits(),
     };
     assert_eq!(builder.push(newer, 1), Err(order));
-    builder.push(Entry::new(fingerprint, 0), 1).unwrap();
+    builder.push(FilterEntry::new(fingerprint, 0), 1).unwrap();
     assert_eq!(builder.finish().unwrap().entries, 2);
 }

@@ -1,14 +1,16 @@
 //! Shared by the tests: the naive multiset, and building filters from it.
 
-use alluvium_filters::{Builder, Chunk, Entry, Error, Fingerprint, Geometry, Image};
+use alluvium_filters::{
+    EntryChunk, Error, FilterBuilder, FilterEntry, FilterGeometry, FilterImage, Fingerprint,
+};
 use std::collections::BTreeMap;
 
 /// The naive model of a filter.
-pub(crate) type Multiset = BTreeMap<Entry, u32>;
+pub(crate) type Multiset = BTreeMap<FilterEntry, u32>;
 
-pub(crate) fn build(geometry: Geometry, entries: &Multiset) -> Vec<u8> {
+pub(crate) fn build(geometry: FilterGeometry, entries: &Multiset) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut builder = Builder::new(geometry, |page: &[u8]| -> Result<(), Error> {
+    let mut builder = FilterBuilder::new(geometry, |page: &[u8]| -> Result<(), Error> {
         bytes.extend_from_slice(page);
         Ok(())
     });
@@ -28,9 +30,9 @@ pub(crate) fn build(geometry: Geometry, entries: &Multiset) -> Vec<u8> {
     bytes
 }
 
-pub(crate) fn read(geometry: &Geometry, bytes: &[u8]) -> Multiset {
-    let image = Image::new(geometry, bytes).unwrap();
-    let (mut source, mut chunk, mut all) = (image.source(), Chunk::new(), Multiset::new());
+pub(crate) fn read(geometry: &FilterGeometry, bytes: &[u8]) -> Multiset {
+    let image = FilterImage::new(geometry, bytes).unwrap();
+    let (mut source, mut chunk, mut all) = (image.source(), EntryChunk::new(), Multiset::new());
     while source(&mut chunk).unwrap() {
         all.extend(chunk.iter().map(|counted| (counted.entry, counted.count)));
     }
@@ -38,12 +40,12 @@ pub(crate) fn read(geometry: &Geometry, bytes: &[u8]) -> Multiset {
 }
 
 pub(crate) fn values(entries: &Multiset, fingerprint: Fingerprint) -> Vec<u16> {
-    let range = Entry::new(fingerprint, u16::MAX)..=Entry::new(fingerprint, 0);
+    let range = FilterEntry::new(fingerprint, u16::MAX)..=FilterEntry::new(fingerprint, 0);
     entries.range(range).map(|(entry, _)| entry.value()).collect()
 }
 
-pub(crate) fn assert_sound(geometry: &Geometry, bytes: &[u8]) {
-    let violations = Image::new(geometry, bytes).unwrap().check();
+pub(crate) fn assert_sound(geometry: &FilterGeometry, bytes: &[u8]) {
+    let violations = FilterImage::new(geometry, bytes).unwrap().check();
     assert!(
         violations.is_empty(),
         "{}",
@@ -56,7 +58,7 @@ pub(crate) fn assert_sound(geometry: &Geometry, bytes: &[u8]) {
 }
 
 /// Returns random entries: `keys` fingerprints, some with several values, some repeated.
-pub(crate) fn random_entries(geometry: &Geometry, keys: u64, seed: u64) -> Multiset {
+pub(crate) fn random_entries(geometry: &FilterGeometry, keys: u64, seed: u64) -> Multiset {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut entries = Multiset::new();
     let values = 1u32 << geometry.value_bits();
@@ -65,7 +67,7 @@ pub(crate) fn random_entries(geometry: &Geometry, keys: u64, seed: u64) -> Multi
         let times = if random.u8(..) < 20 { random.usize(1..5) } else { 1 };
         for _ in 0..times {
             *entries
-                .entry(Entry::new(fingerprint, random.u32(0..values) as u16))
+                .entry(FilterEntry::new(fingerprint, random.u32(0..values) as u16))
                 .or_default() += 1;
         }
     }

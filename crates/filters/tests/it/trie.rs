@@ -1,21 +1,21 @@
 //! Trie indexes compared with sorted vectors.
 
 use alluvium_filters::Error;
-use alluvium_filters::trie::{Builder, Change, Codes, Index, Shape, key_of, merge};
+use alluvium_filters::trie::{BatchChange, TrieCodes, TrieIndex, TrieIndexBuilder, TrieShape, key_of, merge};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-fn build(codes: &Codes, shape: Shape, buckets: u64, keys: &[Vec<u8>]) -> Vec<u8> {
-    let mut builder = Builder::new(codes, shape, buckets).unwrap();
+fn build(codes: &TrieCodes, shape: TrieShape, buckets: u64, keys: &[Vec<u8>]) -> Vec<u8> {
+    let mut builder = TrieIndexBuilder::new(codes, shape, buckets).unwrap();
     keys.iter().for_each(|key| builder.push(key).unwrap());
     assert_eq!(builder.keys(), keys.len() as u64);
     builder.finish()
 }
 
 /// Fails unless every key leads to its item or block, and the check finds no violation.
-fn assert_finds(codes: &Codes, bytes: &[u8], keys: &[Vec<u8>]) {
+fn assert_finds(codes: &TrieCodes, bytes: &[u8], keys: &[Vec<u8>]) {
     let key_bytes = keys.first().map_or(12, Vec::len) as u32;
-    let index = Index::open(codes, key_bytes, bytes).unwrap();
+    let index = TrieIndex::open(codes, key_bytes, bytes).unwrap();
     assert_eq!(index.keys(), keys.len() as u64);
     assert!(index.check().is_empty(), "{:?}", index.check());
     let block_items = u64::from(index.shape().block_items);
@@ -32,7 +32,7 @@ fn assert_finds(codes: &Codes, bytes: &[u8], keys: &[Vec<u8>]) {
 
 /// Fails unless an absent key leads to an item or block of its bucket, or to none if the bucket is
 /// empty.
-fn assert_stays_in_bucket(index: &Index<'_>, key: &[u8]) {
+fn assert_stays_in_bucket(index: &TrieIndex<'_>, key: &[u8]) {
     let items = index.items(index.bucket_of(key)).unwrap();
     let block_items = u64::from(index.shape().block_items);
     match index.lookup(key).unwrap() {
@@ -76,13 +76,13 @@ proptest! {
         (bytes, keys) in any_keys(), hmax in prop_oneof![Just(1u32), Just(7), Just(64), Just(200)],
         block_items in prop_oneof![Just(1u32), 2u32..70], buckets in 1u64..20, strangers in proptest::collection::vec(any::<u64>(), 40),
     ) {
-        let codes = Codes::new(hmax);
-        let shape = Shape { hmax, block_items, ..Shape::new(bytes as u32) };
+        let codes = TrieCodes::new(hmax);
+        let shape = TrieShape { hmax, block_items, ..TrieShape::new(bytes as u32) };
         let encoded = build(&codes, shape, buckets, &keys);
         if !keys.is_empty() {
             assert_finds(&codes, &encoded, &keys);
         }
-        let index = Index::open(&codes, bytes as u32, &encoded).unwrap();
+        let index = TrieIndex::open(&codes, bytes as u32, &encoded).unwrap();
         for stranger in strangers {
             let key: Vec<u8> = key_of(stranger).into_iter().cycle().take(bytes).collect();
             assert_stays_in_bucket(&index, &key);
@@ -94,18 +94,18 @@ proptest! {
         keys in keys_of(10, 500), others in keys_of(10, 60), changed in proptest::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 0..60),
         block_items in prop_oneof![Just(1u32), 2u32..20], buckets in 1u64..30,
     ) {
-        let codes = Codes::new(64);
-        let shape = Shape { block_items, ..Shape::new(10) };
+        let codes = TrieCodes::new(64);
+        let shape = TrieShape { block_items, ..TrieShape::new(10) };
         let mut changes = std::collections::BTreeMap::new();
         for (at, put) in changed.into_iter().filter(|_| !keys.is_empty()) {
-            changes.insert(at.get(&keys).clone(), if put { Change::Put } else { Change::Delete });
+            changes.insert(at.get(&keys).clone(), if put { BatchChange::Put } else { BatchChange::Delete });
         }
-        changes.extend(others.into_iter().enumerate().map(|(at, key)| (key, if at % 5 == 0 { Change::Delete } else { Change::Put })));
+        changes.extend(others.into_iter().enumerate().map(|(at, key)| (key, if at % 5 == 0 { BatchChange::Delete } else { BatchChange::Put })));
         let mut expected: BTreeSet<Vec<u8>> = keys.iter().cloned().collect();
         for (key, change) in &changes {
             match change {
-                Change::Put => expected.insert(key.clone()),
-                Change::Delete => expected.remove(key),
+                BatchChange::Put => expected.insert(key.clone()),
+                BatchChange::Delete => expected.remove(key),
             };
         }
         let expected: Vec<Vec<u8>> = expected.into_iter().collect();
@@ -113,7 +113,7 @@ proptest! {
         let merged: Vec<Vec<u8>> = merge(keys.iter().cloned(), changes.iter().cloned()).map(|(_, key)| key).collect();
         prop_assert_eq!(&merged, &expected);
         let before = build(&codes, shape, buckets, &keys);
-        let index = Index::open(&codes, 10, &before).unwrap();
+        let index = TrieIndex::open(&codes, 10, &before).unwrap();
         let mut reads = 0;
         let read = |items: std::ops::Range<u64>| -> Result<Vec<Vec<u8>>, Error> {
             reads += 1;
@@ -131,13 +131,13 @@ proptest! {
 
 #[test]
 fn few_and_many_keys_are_found() {
-    let codes = Codes::new(64);
+    let codes = TrieCodes::new(64);
     for count in [0, 1, 2, 3, 10, 1000, 200_000] {
         let keys = random_keys(count, 12, count as u64);
         for block_items in [1, 16] {
-            let shape = Shape {
+            let shape = TrieShape {
                 block_items,
-                ..Shape::new(12)
+                ..TrieShape::new(12)
             };
             let bytes = build(&codes, shape, shape.buckets(keys.len() as u64), &keys);
             assert_finds(&codes, &bytes, &keys);
@@ -147,7 +147,7 @@ fn few_and_many_keys_are_found() {
 
 #[test]
 fn a_bucket_of_10_000_keys_that_share_64_bits_makes_groups_smaller() {
-    let codes = Codes::new(64);
+    let codes = TrieCodes::new(64);
     let mut keys = random_keys(20_000, 20, 4);
     let crowd = random_keys(10_000, 12, 5);
     keys.extend(crowd.iter().map(|rest| [&[0x77; 8][..], rest].concat()));
@@ -160,39 +160,39 @@ fn a_bucket_of_10_000_keys_that_share_64_bits_makes_groups_smaller() {
             keys.extend(crowd.map(|rest| [&[0x30, other * 2, 0, 0, 0, 0, 0, 0][..], rest].concat()));
         }
         keys.sort_unstable();
-        let shape = Shape::new(20);
+        let shape = TrieShape::new(20);
         let bytes = build(&codes, shape, 30_000, &keys);
         assert_finds(&codes, &bytes, &keys);
     }
-    let sparse = Shape {
+    let sparse = TrieShape {
         block_items: 64,
-        ..Shape::new(20)
+        ..TrieShape::new(20)
     };
     assert_finds(&codes, &build(&codes, sparse, 117, &keys), &keys);
 }
 
 #[test]
 fn dense_and_sparse_indexes_are_made_of_the_same_keys() {
-    let codes = Codes::new(64);
+    let codes = TrieCodes::new(64);
     let keys = random_keys(5000, 20, 6);
-    let dense = build(&codes, Shape::new(20), 20, &keys);
+    let dense = build(&codes, TrieShape::new(20), 20, &keys);
     let sparse = build(
         &codes,
-        Shape {
+        TrieShape {
             block_items: 8,
-            ..Shape::new(20)
+            ..TrieShape::new(20)
         },
         20,
         &keys,
     );
     assert!(sparse.len() < dense.len());
-    assert_eq!(build(&codes, Shape::new(20), 20, &keys), dense);
+    assert_eq!(build(&codes, TrieShape::new(20), 20, &keys), dense);
 }
 
 #[test]
 fn keys_out_of_order_equal_or_too_many_buckets_are_refused() {
-    let codes = Codes::new(64);
-    let mut builder = Builder::new(&codes, Shape::new(8), 4).unwrap();
+    let codes = TrieCodes::new(64);
+    let mut builder = TrieIndexBuilder::new(&codes, TrieShape::new(8), 4).unwrap();
     builder.push(&key_of(7)).unwrap();
     for late in [7, 6] {
         assert!(matches!(builder.push(&key_of(late)), Err(Error::Order { entry, last: 7 }) if entry == late));
@@ -200,11 +200,12 @@ fn keys_out_of_order_equal_or_too_many_buckets_are_refused() {
     builder.push(&key_of(u64::MAX)).unwrap();
     assert!(builder.push(&key_of(1 << 62)).is_err());
     assert!(
-        Builder::new(&codes, Shape::new(8), 0).is_err() && Builder::new(&codes, Shape::new(7), 1).is_err()
+        TrieIndexBuilder::new(&codes, TrieShape::new(8), 0).is_err()
+            && TrieIndexBuilder::new(&codes, TrieShape::new(7), 1).is_err()
     );
-    let none = Shape {
+    let none = TrieShape {
         block_items: 0,
-        ..Shape::new(8)
+        ..TrieShape::new(8)
     };
-    assert!(Builder::new(&codes, none, 1).is_err());
+    assert!(TrieIndexBuilder::new(&codes, none, 1).is_err());
 }

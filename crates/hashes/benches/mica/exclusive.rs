@@ -3,8 +3,8 @@
 use crate::load::{BURST, Dataset, Directed, Drawn, SEED, Scale, Skew, THREADS, draw, report, timed};
 use alluvium_hashes::mica::mode::Erew;
 use alluvium_hashes::mica::{
-    Core, Eviction, Exclusive, HashedKey, Lossless, LosslessOptions, Lossy, LossyOptions, NEVER, Request,
-    Response, partition,
+    BurstRequest, BurstResponse, CacheEviction, ExclusiveTable, HashedKey, LosslessOptions, LosslessTable,
+    LossyOptions, LossyTable, NEVER, TableCore, partition,
 };
 use std::hint::black_box;
 
@@ -18,7 +18,10 @@ enum Way {
 }
 
 pub(crate) fn run(scale: &Scale, dataset: Dataset) {
-    for (name, eviction) in [("EREW FIFO", Eviction::Fifo), ("EREW S3-FIFO", Eviction::S3Fifo)] {
+    for (name, eviction) in [
+        ("EREW FIFO", CacheEviction::Fifo),
+        ("EREW S3-FIFO", CacheEviction::S3Fifo),
+    ] {
         let options = LossyOptions {
             eviction,
             seed: SEED,
@@ -26,7 +29,7 @@ pub(crate) fn run(scale: &Scale, dataset: Dataset) {
             ..LossyOptions::new(scale.bytes / THREADS / 100 * 102, dataset.key + dataset.value)
         };
         measure(scale, dataset, name, || {
-            Lossy::<Erew>::new(&options).expect("options that fit")
+            LossyTable::<Erew>::new(&options).expect("options that fit")
         });
     }
     let items = dataset.items(scale) / THREADS;
@@ -35,12 +38,17 @@ pub(crate) fn run(scale: &Scale, dataset: Dataset) {
         ..LosslessOptions::new(items / 100 * 102 + 1000, dataset.key + dataset.value)
     };
     measure(scale, dataset, "EREW store", || {
-        Lossless::<Erew>::new(&options).expect("options that fit")
+        LosslessTable::<Erew>::new(&options).expect("options that fit")
     });
 }
 
-fn measure<C: Core<Mode = Erew> + Send>(scale: &Scale, dataset: Dataset, name: &str, table: impl Fn() -> C) {
-    let mut tables: Vec<_> = (0..THREADS).map(|_| Exclusive::new(table())).collect();
+fn measure<C: TableCore<Mode = Erew> + Send>(
+    scale: &Scale,
+    dataset: Dataset,
+    name: &str,
+    table: impl Fn() -> C,
+) {
+    let mut tables: Vec<_> = (0..THREADS).map(|_| ExclusiveTable::new(table())).collect();
     fill(scale, dataset, &mut tables);
     for skew in [Skew::Uniform, Skew::Zipf] {
         for get_percent in [100, 95, 50, 0] {
@@ -56,20 +64,20 @@ fn measure<C: Core<Mode = Erew> + Send>(scale: &Scale, dataset: Dataset, name: &
 }
 
 /// Sets all keys, in bursts.
-fn fill<C: Core<Mode = Erew>>(scale: &Scale, dataset: Dataset, tables: &mut [Exclusive<C>]) {
+fn fill<C: TableCore<Mode = Erew>>(scale: &Scale, dataset: Dataset, tables: &mut [ExclusiveTable<C>]) {
     let value = [7; 1024];
     let mut waiting: Vec<Vec<Drawn>> = vec![Vec::new(); tables.len()];
-    let flush = |table: &mut Exclusive<C>, burst: &mut Vec<Drawn>| {
+    let flush = |table: &mut ExclusiveTable<C>, burst: &mut Vec<Drawn>| {
         let mut keys = [[0; 128]; BURST];
         dataset.write_keys(burst, &mut keys);
-        let requests: Vec<Request<'_>> = burst
+        let requests: Vec<BurstRequest<'_>> = burst
             .iter()
             .zip(&keys)
             .map(|(drawn, key)| HashedKey::received(drawn.hash, &key[..dataset.key]))
-            .map(|key| Request::Set(key, &value[..dataset.value], NEVER))
+            .map(|key| BurstRequest::Set(key, &value[..dataset.value], NEVER))
             .collect();
         table.burst(&requests, 0, |_, response| {
-            assert_eq!(response, Response::Set(Ok(())));
+            assert_eq!(response, BurstResponse::Set(Ok(())));
         });
         burst.clear();
     };
@@ -92,18 +100,23 @@ fn fill<C: Core<Mode = Erew>>(scale: &Scale, dataset: Dataset, tables: &mut [Exc
 }
 
 /// Serves all requests of a thread. Returns the number of hits.
-fn serve<C: Core<Mode = Erew>>(table: &mut Exclusive<C>, dataset: Dataset, drawn: &[Drawn], way: Way) -> u64 {
+fn serve<C: TableCore<Mode = Erew>>(
+    table: &mut ExclusiveTable<C>,
+    dataset: Dataset,
+    drawn: &[Drawn],
+    way: Way,
+) -> u64 {
     let value = [9; 1024];
     let (mut keys, mut hits) = ([[0; 128]; BURST], 0);
     for drawn in drawn.chunks(BURST) {
         dataset.write_keys(drawn, &mut keys);
-        let requests: [Request<'_>; BURST] = std::array::from_fn(|at| {
+        let requests: [BurstRequest<'_>; BURST] = std::array::from_fn(|at| {
             let drawn = drawn[at.min(drawn.len() - 1)];
             let key = HashedKey::received(drawn.hash, &keys[at][..dataset.key]);
             if drawn.is_get {
-                Request::Get(key)
+                BurstRequest::Get(key)
             } else {
-                Request::Set(key, &value[..dataset.value], NEVER)
+                BurstRequest::Set(key, &value[..dataset.value], NEVER)
             }
         });
         let requests = &requests[..drawn.len()];
@@ -111,15 +124,15 @@ fn serve<C: Core<Mode = Erew>>(table: &mut Exclusive<C>, dataset: Dataset, drawn
             |value: Option<&[u8]>| hits += u64::from(value.is_some_and(|value| black_box(value[0]) > 0));
         if way == Way::Burst {
             table.burst(requests, 0, |_, response| match response {
-                Response::Value(value) => count(value),
-                Response::Set(set) => set.expect("an item that fits"),
+                BurstResponse::Value(value) => count(value),
+                BurstResponse::Set(set) => set.expect("an item that fits"),
             });
             continue;
         }
         for request in requests {
             match *request {
-                Request::Get(key) => count(table.get(key, 0)),
-                Request::Set(key, value, expires_at) => {
+                BurstRequest::Get(key) => count(table.get(key, 0)),
+                BurstRequest::Set(key, value, expires_at) => {
                     table.set(key, value, expires_at, 0).expect("an item that fits");
                 }
             }

@@ -3,13 +3,13 @@
 use crate::load::Scale;
 use crate::zipf::Zipf;
 use alluvium_hashes::mica::mode::Erew;
-use alluvium_hashes::mica::{Eviction, Exclusive, HashedKey, Lossy, LossyOptions, NEVER};
+use alluvium_hashes::mica::{CacheEviction, ExclusiveTable, HashedKey, LossyOptions, LossyTable, NEVER};
 
-const EVICTIONS: [(&str, Eviction); 4] = [
-    ("FIFO", Eviction::Fifo),
-    ("LRU", Eviction::Lru),
-    ("approximate LRU", Eviction::ApproximateLru),
-    ("S3-FIFO", Eviction::S3Fifo),
+const EVICTIONS: [(&str, CacheEviction); 4] = [
+    ("FIFO", CacheEviction::Fifo),
+    ("LRU", CacheEviction::Lru),
+    ("approximate LRU", CacheEviction::ApproximateLru),
+    ("S3-FIFO", CacheEviction::S3Fifo),
 ];
 
 /// Requests in a trace per key.
@@ -45,12 +45,12 @@ pub(crate) fn run(scale: &Scale) {
 
 /// Runs a trace through a cache of `items` items, and sets each key that misses. Returns the hit
 /// ratio in the second half.
-fn ratio(items: usize, eviction: Eviction, trace: &[u64]) -> f64 {
+fn ratio(items: usize, eviction: CacheEviction, trace: &[u64]) -> f64 {
     let options = LossyOptions {
         eviction,
         ..LossyOptions::new(items.max(20) * 64, 60)
     };
-    let mut cache = Exclusive::new(Lossy::<Erew>::new(&options).expect("options that fit"));
+    let mut cache = ExclusiveTable::new(LossyTable::<Erew>::new(&options).expect("options that fit"));
     let mut hits = 0;
     for (step, key) in trace.iter().enumerate() {
         let bytes = key.to_le_bytes();

@@ -1,17 +1,19 @@
 //! CREW, CRCW and the library's cache: threads read and write shared partitions.
 
 use crate::load::{BURST, Dataset, Directed, Drawn, SEED, Scale, Skew, THREADS, draw, report, timed};
-use alluvium_hashes::mica::mode::{Crcw, Crew, Mode};
+use alluvium_hashes::mica::mode::{ConcurrencyMode, Crcw, Crew};
 use alluvium_hashes::mica::{
-    Eviction, HashedKey, Lossy, LossyOptions, NEVER, Reader, Shared, Writer, partition,
+    CacheEviction, HashedKey, LossyOptions, LossyTable, NEVER, SharedTable, TableReader, TableWriter,
+    partition,
 };
 use alluvium_hashes::{Cache, CacheOptions};
 use std::hint::black_box;
 
 pub(crate) fn run(scale: &Scale, dataset: Dataset) {
-    let mut writers: Vec<Writer<Lossy<Crew>>> =
-        (0..THREADS).map(|_| Writer::new(table(scale, dataset))).collect();
-    let readers: Vec<Reader<Lossy<Crew>>> = writers.iter().map(Writer::reader).collect();
+    let mut writers: Vec<TableWriter<LossyTable<Crew>>> = (0..THREADS)
+        .map(|_| TableWriter::new(table(scale, dataset)))
+        .collect();
+    let readers: Vec<TableReader<LossyTable<Crew>>> = writers.iter().map(TableWriter::reader).collect();
     fill(scale, dataset, |key, value| {
         writers[partition(key.hash(), THREADS)]
             .set(key, value, NEVER, 0)
@@ -24,14 +26,16 @@ pub(crate) fn run(scale: &Scale, dataset: Dataset) {
         &mut writers,
         |writer, burst| {
             burst.gets(|keys, count| {
-                Reader::get_many_of(&readers, keys, 0, |_, value| count(value));
+                TableReader::get_many_of(&readers, keys, 0, |_, value| count(value));
             });
             burst.sets(|items| writer.set_many(items, 0, |_, set| set.expect("an item that fits")));
         },
     );
     drop((readers, writers));
 
-    let tables: Vec<Shared<Lossy<Crcw>>> = (0..THREADS).map(|_| Shared::new(table(scale, dataset))).collect();
+    let tables: Vec<SharedTable<LossyTable<Crcw>>> = (0..THREADS)
+        .map(|_| SharedTable::new(table(scale, dataset)))
+        .collect();
     fill(scale, dataset, |key, value| {
         tables[partition(key.hash(), THREADS)]
             .set(key, value, NEVER, 0)
@@ -45,10 +49,10 @@ pub(crate) fn run(scale: &Scale, dataset: Dataset) {
         &mut threads,
         |tables, burst| {
             burst.gets(|keys, count| {
-                Shared::get_many_of(tables, keys, 0, |_, value| count(value));
+                SharedTable::get_many_of(tables, keys, 0, |_, value| count(value));
             });
             burst.sets(|items| {
-                Shared::set_many_of(tables, items, 0, |_, set| set.expect("an item that fits"));
+                SharedTable::set_many_of(tables, items, 0, |_, set| set.expect("an item that fits"));
             });
         },
     );
@@ -89,13 +93,13 @@ fn cache(scale: &Scale, dataset: Dataset) {
     );
 }
 
-fn table<M: Mode>(scale: &Scale, dataset: Dataset) -> Lossy<M> {
+fn table<M: ConcurrencyMode>(scale: &Scale, dataset: Dataset) -> LossyTable<M> {
     let options = LossyOptions {
-        eviction: Eviction::Fifo,
+        eviction: CacheEviction::Fifo,
         seed: SEED,
         ..LossyOptions::new(scale.bytes / THREADS / 100 * 102, dataset.key + dataset.value)
     };
-    Lossy::new(&options).expect("options that fit")
+    LossyTable::new(&options).expect("options that fit")
 }
 
 fn fill(scale: &Scale, dataset: Dataset, mut set: impl FnMut(HashedKey<'_>, &[u8])) {

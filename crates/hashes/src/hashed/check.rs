@@ -1,36 +1,40 @@
 //! Check of a structure: reads its data on the device and reports all errors.
 
-use super::format::Contents;
+use super::format::HashedContents;
 use super::options::HashedForm;
-use super::routing::Routing;
-use super::run::Run;
-use super::salvage::Name;
-use super::state::{Level, Version};
-use super::structure::{Hashed, place};
-use super::trees::{Head, List};
-use alluvium_base::{Purpose, Sequence};
+use super::routing::RoutingFilter;
+use super::run::HashRun;
+use super::salvage::ObjectName;
+use super::state::{HashedVersion, PartitionLevel};
+use super::structure::{HashedStructure, place};
+use super::trees::{ListHeader, RoutingList};
+use alluvium_base::{Purpose, SequenceNumber};
 use alluvium_dictionary::blob;
-use alluvium_dictionary::findings::{Checked, Depth, Examined, Findings};
-use alluvium_dictionary::read::{Amounts, Files};
-use alluvium_dictionary::values::ValuePointer;
+use alluvium_dictionary::check_report::{CheckFindings, CheckLevel, CheckProgress, StructureCheckReport};
+use alluvium_dictionary::read::{CheckReadTotals, DataFiles};
+use alluvium_dictionary::value_log::ValuePointer;
 use alluvium_dictionary::versioned::read_root;
-use alluvium_storage::extents::{Extent, Reached};
+use alluvium_storage::extents::{Extent, ReachableExtent};
 use alluvium_storage::{Error, NodePointer, Result};
 use std::collections::BTreeMap;
 
 /// Reads the contents of a root, and returns them with their nodes.
-pub(super) fn read(files: Files<'_>, root: &[u8], purpose: Purpose) -> Result<(Contents, Vec<NodePointer>)> {
+pub(super) fn read(
+    files: DataFiles<'_>,
+    root: &[u8],
+    purpose: Purpose,
+) -> Result<(HashedContents, Vec<NodePointer>)> {
     read_root(files, root, &place(), purpose, |bytes, place| {
-        Contents::decode(bytes, place, files.page_size)
+        HashedContents::decode(bytes, place, files.page_size)
     })
 }
 
 /// A run, filter or list listed in the contents.
 #[derive(Clone, Debug)]
-pub(super) struct Named {
-    pub(super) name: Name,
+pub(super) struct ObjectReference {
+    pub(super) name: ObjectName,
     pub(super) pointer: ValuePointer,
-    base: Sequence,
+    base: SequenceNumber,
     seed: u64,
     /// First and last hash that the run may contain.
     hashes: (u64, u64),
@@ -39,60 +43,65 @@ pub(super) struct Named {
     /// Whether it is useless if one of these runs is lost.
     pub(super) needs_all: bool,
     /// For a list, its expected head, and the child above each run.
-    list: Option<(Head, Vec<usize>)>,
+    list: Option<(ListHeader, Vec<usize>)>,
     /// For a hash store, the number of parts that have merged it.
     pub(super) taken: usize,
 }
 
 /// An opened run, filter or list.
-pub(super) enum Opened {
-    Run(Run),
-    Filter(Routing),
-    List(List),
+pub(super) enum OpenedObject {
+    Run(HashRun),
+    Filter(RoutingFilter),
+    List(RoutingList),
 }
 
-impl Opened {
+impl OpenedObject {
     fn extents(&self) -> Vec<(Extent, u64)> {
         match self {
-            Opened::Run(run) => run.extents().collect(),
-            Opened::Filter(filter) => filter.extents().collect(),
-            Opened::List(list) => list.extents().collect(),
+            OpenedObject::Run(run) => run.extents().collect(),
+            OpenedObject::Filter(filter) => filter.extents().collect(),
+            OpenedObject::List(list) => list.extents().collect(),
         }
     }
 }
 
-impl Named {
+impl ObjectReference {
     /// Reads the description.
-    pub(super) fn open(&self, files: Files<'_>, purpose: Purpose) -> Result<Opened> {
+    pub(super) fn open(&self, files: DataFiles<'_>, purpose: Purpose) -> Result<OpenedObject> {
         if let Some((head, _)) = self.list {
-            let list = List::open(files, &self.pointer, purpose)?;
-            return Ok(Opened::List(list.required(head)?));
+            let list = RoutingList::open(files, &self.pointer, purpose)?;
+            return Ok(OpenedObject::List(list.required(head)?));
         }
         match self.name {
-            Name::Filter(_) => Ok(Opened::Filter(Routing::open(files, &self.pointer, purpose)?)),
-            Name::Young | Name::Part(_) | Name::List(_) => {
-                let run = Run::open(files, &self.pointer, self.base, purpose)?;
-                Ok(Opened::Run(run.seeded(self.seed)))
+            ObjectName::Filter(_) => Ok(OpenedObject::Filter(RoutingFilter::open(
+                files,
+                &self.pointer,
+                purpose,
+            )?)),
+            ObjectName::Young | ObjectName::Part(_) | ObjectName::List(_) => {
+                let run = HashRun::open(files, &self.pointer, self.base, purpose)?;
+                Ok(OpenedObject::Run(run.seeded(self.seed)))
             }
         }
     }
 
     /// Reads all data and returns the errors found.
-    fn check(&self, files: Files<'_>, read: &mut Amounts) -> Result<Vec<String>> {
+    fn check(&self, files: DataFiles<'_>, read: &mut CheckReadTotals) -> Result<Vec<String>> {
         let opened = self.open(files, Purpose::Check)?;
-        if let Opened::Run(run) = opened {
+        if let OpenedObject::Run(run) = opened {
             return Ok(run.check(files, self.hashes, read));
         }
         let runs = self.level.iter().map(|pointer| {
-            let run = Run::open(files, pointer, 0, Purpose::Check)?;
+            let run = HashRun::open(files, pointer, 0, Purpose::Check)?;
             Ok(run.seeded(self.seed))
         });
         // Damage to the runs themselves is reported by their own check.
-        match runs.collect::<Result<Vec<Run>>>() {
+        match runs.collect::<Result<Vec<HashRun>>>() {
             Ok(runs) => Ok(match (opened, &self.list) {
-                (Opened::Filter(filter), _) => filter.check(files, &runs),
-                (Opened::List(list), Some((_, children))) => {
-                    let runs: Vec<(Run, usize)> = runs.into_iter().zip(children.iter().copied()).collect();
+                (OpenedObject::Filter(filter), _) => filter.check(files, &runs),
+                (OpenedObject::List(list), Some((_, children))) => {
+                    let runs: Vec<(HashRun, usize)> =
+                        runs.into_iter().zip(children.iter().copied()).collect();
                     list.check(files, &runs)
                 }
                 _ => unreachable!("runs were checked, and a list has children"),
@@ -104,12 +113,12 @@ impl Named {
 }
 
 /// Returns the runs, filters and lists in the contents, hash stores first.
-pub(super) fn named(contents: &Contents) -> Vec<Named> {
+pub(super) fn named(contents: &HashedContents) -> Vec<ObjectReference> {
     let options = super::HashedOptions {
         parts_log: contents.parts_log,
         ..super::HashedOptions::default()
     };
-    let named = |name, pointer, base, hashes| Named {
+    let named = |name, pointer, base, hashes| ObjectReference {
         name,
         pointer,
         base,
@@ -120,28 +129,28 @@ pub(super) fn named(contents: &Contents) -> Vec<Named> {
         list: None,
         taken: 0,
     };
-    let young = contents.young.iter().map(|young| Named {
+    let young = contents.young.iter().map(|young| ObjectReference {
         taken: contents.parts.iter().filter(|part| part.upto > young.age).count(),
-        ..named(Name::Young, young.run, young.base, (0, u64::MAX))
+        ..named(ObjectName::Young, young.run, young.base, (0, u64::MAX))
     });
-    let mut all: Vec<Named> = young.collect();
+    let mut all: Vec<ObjectReference> = young.collect();
     for (number, part) in contents.parts.iter().enumerate() {
         let hashes = options.hashes_of(number);
         for level in &part.levels {
             let runs = level.runs.iter();
-            all.extend(runs.map(|run| named(Name::Part(number), run.run, 0, hashes)));
-            all.extend(level.filter.map(|filter| Named {
+            all.extend(runs.map(|run| named(ObjectName::Part(number), run.run, 0, hashes)));
+            all.extend(level.filter.map(|filter| ObjectReference {
                 level: level.runs.iter().map(|run| run.run).collect(),
                 needs_all: true,
-                ..named(Name::Filter(number), filter, 0, hashes)
+                ..named(ObjectName::Filter(number), filter, 0, hashes)
             }));
             let bits = (contents.parts_log, contents.form.character_bits());
             let lists = level.tree.iter().flat_map(|tree| tree.lists(bits.0, bits.1));
-            all.extend(lists.map(|list| Named {
+            all.extend(lists.map(|list| ObjectReference {
                 level: list.runs.iter().map(|(run, _)| level.runs[*run].run).collect(),
                 needs_all: list.needs_all,
                 list: Some((list.head, list.runs.iter().map(|(_, child)| *child).collect())),
-                ..named(Name::List(number), list.pointer, 0, hashes)
+                ..named(ObjectName::List(number), list.pointer, 0, hashes)
             }));
         }
     }
@@ -152,17 +161,17 @@ pub(super) fn named(contents: &Contents) -> Vec<Named> {
 ///
 /// # Errors
 /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the data is damaged; I/O errors.
-pub fn reached(files: Files<'_>, root: &[u8]) -> Result<Vec<Reached>> {
+pub fn reached(files: DataFiles<'_>, root: &[u8]) -> Result<Vec<ReachableExtent>> {
     let (contents, nodes) = read(files, root, Purpose::Recovery)?;
     let all = named(&contents);
     let opened = all.iter().map(|named| named.open(files, Purpose::Recovery));
-    let opened: Result<Vec<Opened>> = opened.collect();
+    let opened: Result<Vec<OpenedObject>> = opened.collect();
     Ok(extents(nodes, &opened?))
 }
 
 /// Returns the extents of a root's nodes and of the opened objects, each once.
-pub(super) fn extents(nodes: Vec<NodePointer>, opened: &[Opened]) -> Vec<Reached> {
-    blob::reached(nodes, opened.iter().flat_map(Opened::extents))
+pub(super) fn extents(nodes: Vec<NodePointer>, opened: &[OpenedObject]) -> Vec<ReachableExtent> {
+    blob::reached(nodes, opened.iter().flat_map(OpenedObject::extents))
 }
 
 /// Checks the data reachable from the root of a structure, in data files that are not being
@@ -172,41 +181,45 @@ pub(super) fn extents(nodes: Vec<NodePointer>, opened: &[Opened]) -> Vec<Reached
 /// # Errors
 /// Errors of `tell`. Unreadable data is reported, not returned.
 pub fn check_files(
-    files: Files<'_>,
+    files: DataFiles<'_>,
     root: &[u8],
     live_bytes: u64,
-    tell: &mut dyn FnMut(Checked) -> Result<()>,
-) -> Result<Findings> {
-    let mut check = Check::new(files, live_bytes, tell);
+    tell: &mut dyn FnMut(CheckProgress) -> Result<()>,
+) -> Result<CheckFindings> {
+    let mut check = ContentsChecker::new(files, live_bytes, tell);
     check.root(root);
     check.all()?;
     Ok(check.findings)
 }
 
 /// Location of the description of a run: tier, offset, birth and checksum.
-type PlaceOf = (u8, u64, u64, u64);
+type DescriptionLocation = (u8, u64, u64, u64);
 
 /// A check of runs, filters and lists, each once.
-struct Check<'c> {
-    files: Files<'c>,
-    findings: Findings,
+struct ContentsChecker<'c> {
+    files: DataFiles<'c>,
+    findings: CheckFindings,
     total_bytes: u64,
-    tell: &'c mut dyn FnMut(Checked) -> Result<()>,
-    named: BTreeMap<PlaceOf, Named>,
+    tell: &'c mut dyn FnMut(CheckProgress) -> Result<()>,
+    named: BTreeMap<DescriptionLocation, ObjectReference>,
 }
 
-impl<'c> Check<'c> {
-    fn new(files: Files<'c>, total_bytes: u64, tell: &'c mut dyn FnMut(Checked) -> Result<()>) -> Check<'c> {
-        Check {
+impl<'c> ContentsChecker<'c> {
+    fn new(
+        files: DataFiles<'c>,
+        total_bytes: u64,
+        tell: &'c mut dyn FnMut(CheckProgress) -> Result<()>,
+    ) -> ContentsChecker<'c> {
+        ContentsChecker {
             files,
-            findings: Findings::default(),
+            findings: CheckFindings::default(),
             total_bytes,
             tell,
             named: BTreeMap::new(),
         }
     }
 
-    fn add(&mut self, contents: &Contents) {
+    fn add(&mut self, contents: &HashedContents) {
         for named in named(contents) {
             let node = &named.pointer.node;
             let place = (node.tier, node.offset, node.birth, node.checksum);
@@ -229,9 +242,9 @@ impl<'c> Check<'c> {
             let place = named.pointer.node.place();
             self.findings.read.footers.add(&named.pointer.node);
             let what = match named.name {
-                Name::Filter(_) => "filter",
-                Name::List(_) => "list of a tree",
-                Name::Young | Name::Part(_) => "run",
+                ObjectName::Filter(_) => "filter",
+                ObjectName::List(_) => "list of a tree",
+                ObjectName::Young | ObjectName::Part(_) => "run",
             };
             match named.check(self.files, &mut self.findings.read) {
                 Ok(said) => {
@@ -250,13 +263,13 @@ impl<'c> Check<'c> {
 }
 
 /// Returns whether the trees of a bundle of trees have a valid shape (V1).
-fn trees_are_sound(version: &Version, form: HashedForm) -> bool {
+fn trees_are_sound(version: &HashedVersion, form: HashedForm) -> bool {
     let HashedForm::Bot { lambda } = form else {
         return true;
     };
     let parts = version.parts.iter();
     let levels = parts.flat_map(|part| part.levels.iter().enumerate());
-    let is_sound = |(place, level): (usize, &Level)| match &level.tree {
+    let is_sound = |(place, level): (usize, &PartitionLevel)| match &level.tree {
         None => level.runs.is_empty(),
         Some(tree) => {
             let root = &tree.root;
@@ -268,16 +281,16 @@ fn trees_are_sound(version: &Version, form: HashedForm) -> bool {
     levels.into_iter().all(is_sound)
 }
 
-impl Hashed {
+impl HashedStructure {
     pub(super) fn examine_all(
         &self,
-        depth: Depth,
+        depth: CheckLevel,
         jobs: &[u64],
         durable: Option<&[u8]>,
-        tell: &mut dyn FnMut(Checked) -> Result<()>,
-    ) -> Result<Examined> {
+        tell: &mut dyn FnMut(CheckProgress) -> Result<()>,
+    ) -> Result<StructureCheckReport> {
         let version = self.version();
-        let mut examined = Examined::default();
+        let mut examined = StructureCheckReport::default();
         let mut wrong = |what: String| examined.findings.found.push(format!("hashed: {what}"));
         if !version.is_ordered() {
             wrong("hash stores or runs are out of order, or all parts have one (W2, W3, U1)".to_owned());
@@ -314,12 +327,12 @@ impl Hashed {
             *examined.reachable.entry(extent).or_default() += 1;
         }
         drop(kept);
-        if depth == Depth::Everything {
+        if depth == CheckLevel::Everything {
             let store = &self.shared.home.store;
             let live_bytes = store.extents().usage().total().live_bytes;
-            let mut check = Check::new(Files::of(store), live_bytes, tell);
+            let mut check = ContentsChecker::new(DataFiles::of(store), live_bytes, tell);
             durable.iter().for_each(|root| check.root(root));
-            check.add(&Contents::of(&version, &self.shared.options));
+            check.add(&HashedContents::of(&version, &self.shared.options));
             check.all()?;
             examined.findings.add(check.findings);
         }

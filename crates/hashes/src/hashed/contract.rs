@@ -1,17 +1,17 @@
 //! Implementation of `alluvium_dictionary::contract` for a hashed structure.
 
-use super::incorporate::Incorporation;
+use super::incorporate::HashStoreFlush;
 use super::policy;
-use super::run::{Cursor, Run, read_keys};
-use super::structure::Hashed;
-use alluvium_base::{Purpose, Sequence};
-use alluvium_dictionary::contract::{self, Dictionary, DistinctKeys, Load};
-use alluvium_dictionary::cut::Cut;
-use alluvium_dictionary::findings::{Checked, Depth, Examined};
+use super::run::{HashRun, HashRunCursor, read_keys};
+use super::structure::HashedStructure;
+use alluvium_base::{Purpose, SequenceNumber};
+use alluvium_dictionary::check_report::{CheckLevel, CheckProgress, StructureCheckReport};
+use alluvium_dictionary::checkpoint_root::CheckpointRoot;
+use alluvium_dictionary::contract::{self, Dictionary, DistinctKeys, PendingWork};
+use alluvium_dictionary::memtable_slice::MemtableSlice;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::share::Share;
 use alluvium_storage::Result;
-use alluvium_storage::extents::Class;
+use alluvium_storage::extents::AllocationClass;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
@@ -19,10 +19,10 @@ use std::sync::atomic::Ordering;
 /// random sample because they are in hash order.
 const SAMPLED: u64 = 16;
 
-impl Hashed {
+impl HashedStructure {
     /// Returns the sum of `of` over all runs, each weighted by the estimated fraction of the run in
     /// a range.
-    fn weigh(&self, range: &KeyRange, of: impl Fn(&Run) -> u64) -> Result<u64> {
+    fn weigh(&self, range: &KeyRange, of: impl Fn(&HashRun) -> u64) -> Result<u64> {
         let store = &self.shared.home.store;
         let _guard = store.epochs().pin();
         let version = self.version();
@@ -50,20 +50,20 @@ impl Hashed {
 /// Minimum number of records in a sample, if there are that many.
 const SAMPLE: u64 = 20_000;
 
-impl Hashed {
+impl HashedStructure {
     /// Estimates the number of distinct keys from the first slice of each part.
     fn sample(&self) -> Result<DistinctKeys> {
         let store = &self.shared.home.store;
         let _guard = store.epochs().pin();
         let (version, options) = (self.version(), &self.shared.options);
-        let all: u64 = version.runs().map(Run::records).sum();
+        let all: u64 = version.runs().map(HashRun::records).sum();
         let slices = (all / SAMPLE).max(1);
         let (mut found, mut records) = (HashSet::new(), 0u64);
         for part in 0..options.parts() {
             let (first, last) = options.hashes_of(part);
             let hashes = (first, first + (last - first) / slices);
             for run in version.runs_of(first, options).filter(|run| run.leaves() > 0) {
-                let mut cursor = Cursor::open(store, run.clone(), hashes, Purpose::Other)?;
+                let mut cursor = HashRunCursor::open(store, run.clone(), hashes, Purpose::Other)?;
                 while let Some(hash) = cursor.hash() {
                     found.insert(hash);
                     records += 1;
@@ -78,36 +78,40 @@ impl Hashed {
     }
 }
 
-impl Dictionary for Hashed {
-    fn cut(&self) -> Sequence {
+impl Dictionary for HashedStructure {
+    fn cut(&self) -> SequenceNumber {
         self.shared.versions.cut()
     }
 
-    fn advance(&self, cut: Sequence) -> Result<()> {
-        self.raise(cut);
+    fn advance(&self, cut: SequenceNumber) -> Result<()> {
+        self.raise_cut(cut);
         Ok(())
     }
 
-    fn incorporate(&self, share: Share, class: Class) -> Result<Box<dyn contract::Incorporate>> {
-        Ok(Box::new(Incorporation::new(self, share, class)?))
+    fn incorporate(
+        &self,
+        share: MemtableSlice,
+        class: AllocationClass,
+    ) -> Result<Box<dyn contract::MemtableIncorporation>> {
+        Ok(Box::new(HashStoreFlush::new(self, share, class)?))
     }
 
-    fn ingest(&self, class: Class) -> Result<Box<dyn contract::Ingest>> {
+    fn ingest(&self, class: AllocationClass) -> Result<Box<dyn contract::BulkIngest>> {
         Ok(Box::new(self.begin_ingest(class)?))
     }
 
-    fn next_step(&self) -> Result<Option<Box<dyn contract::Step>>> {
+    fn next_step(&self) -> Result<Option<Box<dyn contract::MaintenanceStep>>> {
         let step = self.next_merge();
-        Ok(step.map(|step| Box::new(step) as Box<dyn contract::Step>))
+        Ok(step.map(|step| Box::new(step) as Box<dyn contract::MaintenanceStep>))
     }
 
     fn compact_part(&self, _key: &[u8]) -> Result<()> {
-        self.want_all();
+        self.request_full_rewrite();
         Ok(())
     }
 
-    fn set_space_class(&self, class: Class) {
-        let is_scarce = class != Class::Normal;
+    fn set_space_class(&self, class: AllocationClass) {
+        let is_scarce = class != AllocationClass::Normal;
         self.shared.is_scarce.store(is_scarce, Ordering::Relaxed);
     }
 
@@ -118,31 +122,31 @@ impl Dictionary for Hashed {
     /// Returns the number of hash stores above the limit.
     fn overdue_steps(&self) -> usize {
         let most = self.shared.options.most_young as usize;
-        self.young().saturating_sub(most)
+        self.hash_store_count().saturating_sub(most)
     }
 
     fn read_amplification_percent(&self) -> u64 {
         let options = &self.shared.options;
-        policy::crowding(&self.version().view(options, &[]), options)
+        policy::backlog_percent(&self.version().view(options, &[]), options)
     }
 
-    fn stand(&self) -> Result<Cut<'_>> {
-        self.cut_here()
+    fn checkpoint_root(&self) -> Result<CheckpointRoot<'_>> {
+        self.write_checkpoint_root()
     }
 
-    fn examine(
+    fn check(
         &self,
-        depth: Depth,
-        steps: &[&dyn contract::Step],
+        depth: CheckLevel,
+        steps: &[&dyn contract::MaintenanceStep],
         durable: Option<&[u8]>,
-        tell: &mut dyn FnMut(Checked) -> Result<()>,
-    ) -> Result<Examined> {
+        tell: &mut dyn FnMut(CheckProgress) -> Result<()>,
+    ) -> Result<StructureCheckReport> {
         let jobs: Vec<u64> = steps.iter().filter_map(|step| step.number()).collect();
         self.examine_all(depth, &jobs, durable, tell)
     }
 
-    fn load(&self) -> Load {
-        Load {
+    fn pending_work(&self) -> PendingWork {
+        PendingWork {
             memory_bytes: self.stats().memory_bytes,
             steps: self.steps(),
         }
@@ -157,6 +161,6 @@ impl Dictionary for Hashed {
     }
 
     fn size_on_disk(&self, range: &KeyRange) -> Result<u64> {
-        self.weigh(range, Run::device_bytes)
+        self.weigh(range, HashRun::device_bytes)
     }
 }

@@ -24,28 +24,28 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::options::{HashedForm, HashedOptions, IndexKind, MOST_PARTS_LOG};
-use super::state::{Level, Version};
+use super::state::{HashedVersion, PartitionLevel};
 use super::trees::names::TreeName;
-use alluvium_base::Sequence;
-use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_base::SequenceNumber;
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_dictionary::key::SEED;
-use alluvium_dictionary::values::ValuePointer;
-use alluvium_storage::{Error, PageSize, Place, Result};
+use alluvium_dictionary::value_log::ValuePointer;
+use alluvium_storage::{DiskLocation, Error, PageSize, Result};
 
 /// A hash store in the contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct YoungName {
+pub struct HashStoreName {
     /// Age of the hash store.
     pub age: u64,
     /// Base of its sequence numbers.
-    pub base: Sequence,
+    pub base: SequenceNumber,
     /// Pointer to its description.
     pub run: ValuePointer,
 }
 
 /// A run of a level in the contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunName {
+pub struct LevelRunName {
     /// Age up to which the run contains hash stores.
     pub upto: u64,
     /// Pointer to its description.
@@ -56,7 +56,7 @@ pub struct RunName {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LevelName {
     /// Runs, oldest first.
-    pub runs: Vec<RunName>,
+    pub runs: Vec<LevelRunName>,
     /// Pointer to the description of its filter, if it has one.
     pub filter: Option<ValuePointer>,
     /// In a bundle of trees, the tree above the runs.
@@ -74,7 +74,7 @@ pub struct PartName {
 
 /// Contents of a structure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Contents {
+pub struct HashedContents {
     /// Form of the data below the hash stores.
     pub form: HashedForm,
     /// Seed of key hashes.
@@ -86,7 +86,7 @@ pub struct Contents {
     /// Age of the next hash store.
     pub next_age: u64,
     /// Hash stores, newest first.
-    pub young: Vec<YoungName>,
+    pub young: Vec<HashStoreName>,
     /// Parts, in hash order.
     pub parts: Vec<PartName>,
 }
@@ -99,7 +99,7 @@ const BOT: u8 = 4;
 
 /// Appends an optional pointer.
 fn optional(pointer: Option<&ValuePointer>, out: &mut Vec<u8>) {
-    Writer::new(out).u8(u8::from(pointer.is_some()));
+    ByteWriter::new(out).u8(u8::from(pointer.is_some()));
     if let Some(pointer) = pointer {
         pointer.encode(out);
     }
@@ -107,33 +107,33 @@ fn optional(pointer: Option<&ValuePointer>, out: &mut Vec<u8>) {
 
 impl LevelName {
     fn encode(&self, form: HashedForm, out: &mut Vec<u8>) {
-        Writer::new(out).varint(self.runs.len() as u64);
+        ByteWriter::new(out).varint(self.runs.len() as u64);
         for run in &self.runs {
-            Writer::new(out).varint(run.upto);
+            ByteWriter::new(out).varint(run.upto);
             run.run.encode(out);
         }
         if !matches!(form, HashedForm::Bot { .. }) {
             return optional(self.filter.as_ref(), out);
         }
-        Writer::new(out).u8(u8::from(self.tree.is_some()));
+        ByteWriter::new(out).u8(u8::from(self.tree.is_some()));
         if let Some(tree) = &self.tree {
             tree.encode(out);
         }
     }
 }
 
-impl Contents {
-    pub(super) fn of(version: &Version, options: &HashedOptions) -> Contents {
-        let young = version.young.iter().map(|young| YoungName {
+impl HashedContents {
+    pub(super) fn of(version: &HashedVersion, options: &HashedOptions) -> HashedContents {
+        let young = version.young.iter().map(|young| HashStoreName {
             age: young.age,
             base: young.run.base(),
             run: *young.run.pointer(),
         });
-        let level = |level: &Level| LevelName {
+        let level = |level: &PartitionLevel| LevelName {
             runs: level
                 .runs
                 .iter()
-                .map(|run| RunName {
+                .map(|run| LevelRunName {
                     upto: run.upto,
                     run: *run.run.pointer(),
                 })
@@ -145,7 +145,7 @@ impl Contents {
             upto: part.upto,
             levels: part.levels.iter().map(level).collect(),
         });
-        Contents {
+        HashedContents {
             form: options.form,
             seed: options.own_seed(),
             index: options.index,
@@ -167,28 +167,28 @@ impl Contents {
             (HashedForm::Boa { refined: true, .. }, _) => BOA_SKETCHES,
             (HashedForm::Bot { .. }, _) => BOT,
         };
-        Writer::new(&mut out).u8(form).u8(self.parts_log);
+        ByteWriter::new(&mut out).u8(form).u8(self.parts_log);
         if self.form != HashedForm::Silt {
-            Writer::new(&mut out)
+            ByteWriter::new(&mut out)
                 .u8(self.form.character_bits())
                 .u64(self.seed);
         }
-        Writer::new(&mut out)
+        ByteWriter::new(&mut out)
             .varint(self.next_age)
             .varint(self.young.len() as u64);
         for young in &self.young {
-            Writer::new(&mut out).varint(young.age).varint(young.base);
+            ByteWriter::new(&mut out).varint(young.age).varint(young.base);
             young.run.encode(&mut out);
         }
         for part in &self.parts {
-            Writer::new(&mut out).varint(part.upto);
+            ByteWriter::new(&mut out).varint(part.upto);
             match self.form {
                 HashedForm::Silt => {
                     let run = part.levels.iter().find_map(|level| level.runs.first());
                     optional(run.map(|run| &run.run), &mut out);
                 }
                 form @ (HashedForm::Boa { .. } | HashedForm::Bot { .. }) => {
-                    Writer::new(&mut out).varint(part.levels.len() as u64);
+                    ByteWriter::new(&mut out).varint(part.levels.len() as u64);
                     part.levels.iter().for_each(|level| level.encode(form, &mut out));
                 }
             }
@@ -200,15 +200,15 @@ impl Contents {
     ///
     /// # Errors
     /// [`Error::Corrupt`] at `place`.
-    pub fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Contents> {
+    pub fn decode(bytes: &[u8], place: &DiskLocation, page_size: PageSize) -> Result<HashedContents> {
         let bad = |found: String| Error::corrupt(place.clone(), "the contents of a hashed structure", found);
-        let mut reader = Reader::new(bytes);
+        let mut reader = ByteReader::new(bytes);
         let contents = read(&mut reader, place, page_size).map_err(|error| match error {
-            Bad::Cut(cut) => bad(cut.to_string()),
-            Bad::Pointer(error) => *error,
-            Bad::Other(found) => bad(found),
+            ContentsError::Cut(cut) => bad(cut.to_string()),
+            ContentsError::Pointer(error) => *error,
+            ContentsError::Other(found) => bad(found),
         })?;
-        match reader.left() {
+        match reader.remaining() {
             0 => Ok(contents),
             left => Err(bad(format!("{left} bytes behind its end"))),
         }
@@ -216,32 +216,38 @@ impl Contents {
 }
 
 /// Reason why contents are invalid.
-enum Bad {
-    Cut(Truncated),
+enum ContentsError {
+    Cut(TruncatedInput),
     Pointer(Box<Error>),
     Other(String),
 }
 
-impl From<Truncated> for Bad {
-    fn from(cut: Truncated) -> Bad {
-        Bad::Cut(cut)
+impl From<TruncatedInput> for ContentsError {
+    fn from(cut: TruncatedInput) -> ContentsError {
+        ContentsError::Cut(cut)
     }
 }
 
-impl From<String> for Bad {
-    fn from(found: String) -> Bad {
-        Bad::Other(found)
+impl From<String> for ContentsError {
+    fn from(found: String) -> ContentsError {
+        ContentsError::Other(found)
     }
 }
 
-fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::result::Result<Contents, Bad> {
-    let pointer = |reader: &mut Reader<'_>| {
+fn read(
+    reader: &mut ByteReader<'_>,
+    place: &DiskLocation,
+    page_size: PageSize,
+) -> std::result::Result<HashedContents, ContentsError> {
+    let pointer = |reader: &mut ByteReader<'_>| {
         let bytes = reader.take(ValuePointer::BYTES)?;
-        ValuePointer::decode(bytes, place, page_size).map_err(|error| Bad::Pointer(Box::new(error)))
+        ValuePointer::decode(bytes, place, page_size).map_err(|error| ContentsError::Pointer(Box::new(error)))
     };
     let (kind, parts_log) = (reader.u8()?, reader.u8()?);
     if kind > BOT || parts_log > MOST_PARTS_LOG {
-        return Err(Bad::Other(format!("form {kind} with 2^{parts_log} parts")));
+        return Err(ContentsError::Other(format!(
+            "form {kind} with 2^{parts_log} parts"
+        )));
     }
     let (form, seed) = form_of(kind, reader)?;
     let index = match kind {
@@ -249,26 +255,30 @@ fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::res
         _ => IndexKind::PaCHash,
     };
     let next_age = reader.varint()?;
-    let mut young: Vec<YoungName> = Vec::new();
+    let mut young: Vec<HashStoreName> = Vec::new();
     // A false count cannot cause large allocations: every element occupies some bytes.
     for _ in 0..reader.varint()? {
         let (age, base) = (reader.varint()?, reader.varint()?);
         let run = pointer(reader)?;
         if age >= young.last().map_or(next_age, |newer| newer.age) {
-            return Err(Bad::Other(format!("a hash store of age {age} out of order")));
+            return Err(ContentsError::Other(format!(
+                "a hash store of age {age} out of order"
+            )));
         }
-        young.push(YoungName { age, base, run });
+        young.push(HashStoreName { age, base, run });
     }
     let mut parts = Vec::new();
     for _ in 0..1u32 << parts_log {
         let upto = reader.varint()?;
         if upto > next_age {
-            return Err(Bad::Other(format!("a part up to age {upto} of {next_age}")));
+            return Err(ContentsError::Other(format!(
+                "a part up to age {upto} of {next_age}"
+            )));
         }
         let levels = match form {
             HashedForm::Silt => {
                 let run = optional_of(reader, &pointer)?.map(|run| LevelName {
-                    runs: vec![RunName { upto, run }],
+                    runs: vec![LevelRunName { upto, run }],
                     ..LevelName::default()
                 });
                 run.into_iter().collect()
@@ -279,11 +289,11 @@ fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::res
     }
     let least = parts.iter().map(|part| part.upto).min().unwrap_or(0);
     match young.last() {
-        Some(oldest) if oldest.age < least => Err(Bad::Other(format!(
+        Some(oldest) if oldest.age < least => Err(ContentsError::Other(format!(
             "a hash store of age {}, which all parts have",
             oldest.age
         ))),
-        _ => Ok(Contents {
+        _ => Ok(HashedContents {
             form,
             seed,
             index,
@@ -296,13 +306,13 @@ fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::res
 }
 
 /// Decodes the fields that depend on the form: λ and the seed of a bundle.
-fn form_of(kind: u8, reader: &mut Reader<'_>) -> std::result::Result<(HashedForm, u64), Bad> {
+fn form_of(kind: u8, reader: &mut ByteReader<'_>) -> std::result::Result<(HashedForm, u64), ContentsError> {
     if kind <= SILT_TRIE {
         return Ok((HashedForm::Silt, SEED));
     }
     let (bits, seed) = (reader.u8()?, reader.u64()?);
     if !(1..=8).contains(&bits) {
-        return Err(Bad::Other(format!("characters of {bits} bits")));
+        return Err(ContentsError::Other(format!("characters of {bits} bits")));
     }
     let lambda = 1 << bits;
     let form = match kind {
@@ -317,40 +327,40 @@ fn form_of(kind: u8, reader: &mut Reader<'_>) -> std::result::Result<(HashedForm
 
 /// Decodes the output of [`optional`].
 fn optional_of(
-    reader: &mut Reader<'_>,
-    pointer: &impl Fn(&mut Reader<'_>) -> std::result::Result<ValuePointer, Bad>,
-) -> std::result::Result<Option<ValuePointer>, Bad> {
+    reader: &mut ByteReader<'_>,
+    pointer: &impl Fn(&mut ByteReader<'_>) -> std::result::Result<ValuePointer, ContentsError>,
+) -> std::result::Result<Option<ValuePointer>, ContentsError> {
     match reader.u8()? {
         0 => Ok(None),
         1 => Ok(Some(pointer(reader)?)),
-        other => Err(Bad::Other(format!("{other} runs or filters"))),
+        other => Err(ContentsError::Other(format!("{other} runs or filters"))),
     }
 }
 
 /// Decodes the tree of a level with `runs` runs.
 fn tree_of(
-    reader: &mut Reader<'_>,
+    reader: &mut ByteReader<'_>,
     bits: (u8, u8),
     runs: usize,
-    pointer: &impl Fn(&mut Reader<'_>) -> std::result::Result<ValuePointer, Bad>,
-) -> std::result::Result<Option<TreeName>, Bad> {
+    pointer: &impl Fn(&mut ByteReader<'_>) -> std::result::Result<ValuePointer, ContentsError>,
+) -> std::result::Result<Option<TreeName>, ContentsError> {
     match (reader.u8()?, runs) {
         (0, 0) => Ok(None),
         (1, 1..) => {
-            let pointer = |reader: &mut Reader<'_>| optional_of(reader, pointer);
+            let pointer = |reader: &mut ByteReader<'_>| optional_of(reader, pointer);
             TreeName::decode(reader, bits, runs, &pointer).map(Some)
         }
-        (found, runs) => Err(Bad::Other(format!("{found} trees of {runs} runs"))),
+        (found, runs) => Err(ContentsError::Other(format!("{found} trees of {runs} runs"))),
     }
 }
 
 /// Decodes the levels of a part (U1, U3, V1).
 fn levels(
-    reader: &mut Reader<'_>,
+    reader: &mut ByteReader<'_>,
     (form, parts_log): (HashedForm, u8),
     upto: u64,
-    pointer: &impl Fn(&mut Reader<'_>) -> std::result::Result<ValuePointer, Bad>,
-) -> std::result::Result<Vec<LevelName>, Bad> {
+    pointer: &impl Fn(&mut ByteReader<'_>) -> std::result::Result<ValuePointer, ContentsError>,
+) -> std::result::Result<Vec<LevelName>, ContentsError> {
     let mut levels = Vec::new();
     // Runs that follow must be older than this age.
     let mut above = upto.saturating_add(1);
@@ -359,14 +369,16 @@ fn levels(
         if let HashedForm::Boa { lambda, .. } = form
             && count >= lambda.into()
         {
-            return Err(Bad::Other(format!("{count} runs of a level (U3)")));
+            return Err(ContentsError::Other(format!("{count} runs of a level (U3)")));
         }
         for _ in 0..count {
             let upto = reader.varint()?;
             if level.runs.last().is_some_and(|older| older.upto >= upto) || upto >= above {
-                return Err(Bad::Other(format!("a run up to age {upto} out of order (U1)")));
+                return Err(ContentsError::Other(format!(
+                    "a run up to age {upto} out of order (U1)"
+                )));
             }
-            level.runs.push(RunName {
+            level.runs.push(LevelRunName {
                 upto,
                 run: pointer(reader)?,
             });
@@ -378,13 +390,17 @@ fn levels(
             level.filter = optional_of(reader, pointer)?;
         }
         if level.filter.is_some() && count == 0 {
-            return Err(Bad::Other("a filter of a level without runs (U4)".to_owned()));
+            return Err(ContentsError::Other(
+                "a filter of a level without runs (U4)".to_owned(),
+            ));
         }
         above = level.runs.first().map_or(above, |oldest| oldest.upto);
         levels.push(level);
     }
     match levels.last() {
-        Some(last) if last.runs.is_empty() => Err(Bad::Other("a last level without runs".to_owned())),
+        Some(last) if last.runs.is_empty() => {
+            Err(ContentsError::Other("a last level without runs".to_owned()))
+        }
         _ => Ok(levels),
     }
 }
@@ -392,10 +408,10 @@ fn levels(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alluvium_storage::{Codec, NodePointer, Structure};
+    use alluvium_storage::{NodeCodec, NodePointer, OnDiskObject};
 
-    fn place() -> Place {
-        Place::new(Structure::Node, "a structure", 0)
+    fn place() -> DiskLocation {
+        DiskLocation::new(OnDiskObject::Node, "a structure", 0)
     }
 
     fn pointer() -> ValuePointer {
@@ -406,7 +422,7 @@ mod tests {
             encoded_len: 4096,
             tier: 0,
             pages: 1,
-            codec: Codec::None,
+            codec: NodeCodec::None,
         };
         ValuePointer {
             node,
@@ -417,19 +433,19 @@ mod tests {
 
     fn silts(upto: u64) -> LevelName {
         LevelName {
-            runs: vec![RunName { upto, run: pointer() }],
+            runs: vec![LevelRunName { upto, run: pointer() }],
             ..LevelName::default()
         }
     }
 
-    fn bundle() -> Contents {
-        let run = |upto| RunName { upto, run: pointer() };
+    fn bundle() -> HashedContents {
+        let run = |upto| LevelRunName { upto, run: pointer() };
         let newest = LevelName {
             runs: vec![run(5), run(6)],
             filter: Some(pointer()),
             tree: None,
         };
-        Contents {
+        HashedContents {
             form: HashedForm::Boa {
                 lambda: 4,
                 refined: true,
@@ -450,13 +466,13 @@ mod tests {
         }
     }
 
-    fn example() -> Contents {
-        let young = |age, base| YoungName {
+    fn example() -> HashedContents {
+        let young = |age, base| HashStoreName {
             age,
             base,
             run: pointer(),
         };
-        Contents {
+        HashedContents {
             form: HashedForm::Silt,
             seed: SEED,
             index: IndexKind::Trie,
@@ -489,7 +505,7 @@ mod tests {
         expected.extend(b"\x04\0");
         assert_eq!(example().encode(), expected);
         assert_eq!(
-            Contents::decode(&expected, &place(), PageSize::MIN).unwrap(),
+            HashedContents::decode(&expected, &place(), PageSize::MIN).unwrap(),
             example()
         );
     }
@@ -508,12 +524,12 @@ mod tests {
         }
         expected.extend(b"\0\x04\0");
         assert_eq!(bundle().encode(), expected);
-        let decode = |bytes: &[u8]| Contents::decode(bytes, &place(), PageSize::MIN);
+        let decode = |bytes: &[u8]| HashedContents::decode(bytes, &place(), PageSize::MIN);
         assert_eq!(decode(&expected).unwrap(), bundle());
         for len in 0..expected.len() {
             assert!(decode(&expected[..len]).is_err(), "{len} bytes");
         }
-        let with = |change: &dyn Fn(&mut Contents)| {
+        let with = |change: &dyn Fn(&mut HashedContents)| {
             let mut contents = bundle();
             change(&mut contents);
             decode(&contents.encode()).is_err()
@@ -540,7 +556,7 @@ mod tests {
         );
         assert!(
             with(&|all| {
-                let runs = (0..4).map(|upto| RunName { upto, run: pointer() });
+                let runs = (0..4).map(|upto| LevelRunName { upto, run: pointer() });
                 all.parts[0].levels = vec![LevelName {
                     runs: runs.collect(),
                     ..LevelName::default()
@@ -560,7 +576,7 @@ mod tests {
     #[test]
     fn contents_that_are_cut_or_out_of_order_are_refused() {
         let bytes = example().encode();
-        let decode = |bytes: &[u8]| Contents::decode(bytes, &place(), PageSize::MIN);
+        let decode = |bytes: &[u8]| HashedContents::decode(bytes, &place(), PageSize::MIN);
         for len in 0..bytes.len() {
             assert!(decode(&bytes[..len]).is_err(), "{len} bytes");
         }

@@ -2,28 +2,28 @@
 //! written sequentially.
 
 use super::rules::RulesCache;
-use super::run::{Builder, Message, RunOptions, Written};
-use super::state::{Version, Young};
-use super::structure::Hashed;
+use super::run::{HashRunBuilder, RunMessage, RunOptions, WrittenHashRun};
+use super::state::{HashStore, HashedVersion};
+use super::structure::HashedStructure;
 use alluvium_base::Purpose;
-use alluvium_base::message::LAST;
-use alluvium_dictionary::contract::{Incorporate, Progress};
-use alluvium_dictionary::key::{Key, SEED};
-use alluvium_dictionary::merge::{Folder, Older, Rule};
-use alluvium_dictionary::share::Share;
-use alluvium_storage::extents::Class;
+use alluvium_base::message::MAX_SEQUENCE;
+use alluvium_dictionary::contract::{MemtableIncorporation, StepProgress};
+use alluvium_dictionary::key::{LookupKey, SEED};
+use alluvium_dictionary::memtable_slice::MemtableSlice;
+use alluvium_dictionary::merge::{FoldRule, MessageFolder, OlderData};
+use alluvium_storage::extents::AllocationClass;
 use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 
 /// Keys to be sorted by hash: the hash of each, and its offset and length in `bytes`.
 #[derive(Debug, Default)]
-struct Order {
+struct KeySortBuffer {
     keys: Vec<(u64, u32, u32)>,
     bytes: Vec<u8>,
 }
 
-impl Order {
-    fn add(&mut self, key: Key<'_>, hash: u64) {
+impl KeySortBuffer {
+    fn add(&mut self, key: LookupKey<'_>, hash: u64) {
         self.keys
             .push((hash, self.bytes.len() as u32, key.bytes().len() as u32));
         self.bytes.extend_from_slice(key.bytes());
@@ -50,32 +50,32 @@ impl Order {
 
 /// The incorporation of a memtable's share. If it is dropped unfinished, it has no effect.
 #[derive(Debug)]
-pub struct Incorporation {
-    hashed: Hashed,
-    share: Share,
-    rule: Rule,
+pub struct HashStoreFlush {
+    hashed: HashedStructure,
+    share: MemtableSlice,
+    rule: FoldRule,
     rules: RulesCache,
     taken: usize,
-    state: State,
+    state: HashStoreFlushState,
 }
 
 /// Progress of an incorporation.
 #[derive(Debug)]
-enum State {
+enum HashStoreFlushState {
     /// Collecting keys; contains the last key collected.
-    Collecting(Box<Builder>, Order, Option<Vec<u8>>),
+    Collecting(Box<HashRunBuilder>, KeySortBuffer, Option<Vec<u8>>),
     /// Writing records; contains the number of keys written.
-    Writing(Box<Builder>, Order, usize),
+    Writing(Box<HashRunBuilder>, KeySortBuffer, usize),
     /// All records are written; `None` if there were none.
-    Taken(Option<Box<Written>>),
+    Taken(Option<Box<WrittenHashRun>>),
     Published,
     /// It was aborted: only the memtable contains the messages.
     Broken,
 }
 
-impl Hashed {
+impl HashedStructure {
     /// Returns the options for a hash store of about `bytes` bytes.
-    pub(super) fn young_options(&self, class: Class, bytes: u64) -> RunOptions {
+    pub(super) fn young_options(&self, class: AllocationClass, bytes: u64) -> RunOptions {
         RunOptions {
             index: super::IndexKind::PaCHash,
             filter_bits: Some(self.shared.options.filter_bits),
@@ -87,56 +87,66 @@ impl Hashed {
     }
 }
 
-impl Incorporation {
-    pub(super) fn new(hashed: &Hashed, share: Share, class: Class) -> Result<Incorporation> {
+impl HashStoreFlush {
+    pub(super) fn new(
+        hashed: &HashedStructure,
+        share: MemtableSlice,
+        class: AllocationClass,
+    ) -> Result<HashStoreFlush> {
         let home = &hashed.shared.home;
         debug_assert!(
             share.cut >= hashed.version().stamp.cut,
             "shares come in commit order"
         );
-        let rule = home.horizon.rule(Older::Elsewhere);
+        let rule = home.horizon.rule(OlderData::Elsewhere);
         let most = share.memtable.len() as u64;
         let options = hashed.young_options(class, share.memtable.bytes() as u64);
-        let mut builder = Builder::new(&home.store, &options, most)?;
+        let mut builder = HashRunBuilder::new(&home.store, &options, most)?;
         if share.memtable.has_range_deletes() {
             // The deletes are clipped to this share before they are levelled; otherwise a delete
             // that ends where that of another share begins would be joined with it.
             let mut deletes = share.range_deletes();
             // Levelling is valid because the dictionary contains nothing as new as the memtable's
             // oldest message, and the memtable's deletes are applied to its own records below.
-            deletes.level(rule.horizon);
+            deletes.equalize_sequences(rule.horizon);
             deletes.fold(&[rule.horizon]);
             let is_empty = hashed.version().runs().next().is_none();
             deletes.retain(|_, _, sequence| sequence > rule.horizon || !is_empty);
             builder.delete_ranges(Arc::new(deletes.finish()));
         }
-        Ok(Incorporation {
+        Ok(HashStoreFlush {
             rules: RulesCache::new(&home.schema),
             hashed: hashed.clone(),
             share,
             rule,
             taken: 0,
-            state: State::Collecting(Box::new(builder), Order::default(), None),
+            state: HashStoreFlushState::Collecting(Box::new(builder), KeySortBuffer::default(), None),
         })
     }
 
-    fn go_on(&mut self, records: usize) -> Result<Progress> {
+    fn go_on(&mut self, records: usize) -> Result<StepProgress> {
         self.rules.clear();
-        match std::mem::replace(&mut self.state, State::Broken) {
-            State::Collecting(builder, order, last) => {
+        match std::mem::replace(&mut self.state, HashStoreFlushState::Broken) {
+            HashStoreFlushState::Collecting(builder, order, last) => {
                 self.collect(builder, order, last.as_deref(), records);
-                Ok(Progress::More)
+                Ok(StepProgress::More)
             }
-            State::Writing(builder, order, done) => self.write(builder, order, done, records),
-            State::Broken => Err(broken()),
+            HashStoreFlushState::Writing(builder, order, done) => self.write(builder, order, done, records),
+            HashStoreFlushState::Broken => Err(broken()),
             done => {
                 self.state = done;
-                Ok(Progress::Done)
+                Ok(StepProgress::Done)
             }
         }
     }
 
-    fn collect(&mut self, builder: Box<Builder>, mut order: Order, last: Option<&[u8]>, records: usize) {
+    fn collect(
+        &mut self,
+        builder: Box<HashRunBuilder>,
+        mut order: KeySortBuffer,
+        last: Option<&[u8]>,
+        records: usize,
+    ) {
         let share = &self.share;
         let mut cursor = match last {
             None => share.first(),
@@ -146,45 +156,45 @@ impl Incorporation {
         for _ in 0..records.saturating_mul(8).max(1) {
             let Some(key) = cursor.key() else {
                 order.sort();
-                self.state = State::Writing(builder, order, 0);
+                self.state = HashStoreFlushState::Writing(builder, order, 0);
                 return;
             };
-            let key = Key::new(key);
+            let key = LookupKey::new(key);
             order.add(key, self.hashed.hash_of(key));
             share.next(&mut cursor);
         }
         let last = order.keys.last().map(|&last| order.key(last).to_vec());
-        self.state = State::Collecting(builder, order, last);
+        self.state = HashStoreFlushState::Collecting(builder, order, last);
     }
 
     fn write(
         &mut self,
-        mut builder: Box<Builder>,
-        order: Order,
+        mut builder: Box<HashRunBuilder>,
+        order: KeySortBuffer,
         done: usize,
         records: usize,
-    ) -> Result<Progress> {
+    ) -> Result<StepProgress> {
         let memtable = &self.share.memtable;
         let until = self.taken.saturating_add(records.max(1));
         let mut done = done;
         while let Some(&place) = order.keys.get(done) {
             if self.taken >= until {
-                self.state = State::Writing(builder, order, done);
-                return Ok(Progress::More);
+                self.state = HashStoreFlushState::Writing(builder, order, done);
+                return Ok(StepProgress::More);
             }
             // If the structure uses the standard seed, the hash is also the key's hash in
             // memtables.
             let key = match self.hashed.shared.options.own_seed() {
-                SEED => Key::hashed(order.key(place), place.0),
-                _ => Key::new(order.key(place)),
+                SEED => LookupKey::hashed(order.key(place), place.0),
+                _ => LookupKey::new(order.key(place)),
             };
             let rules = self.rules.of(key.bytes());
-            let mut folder = Folder::new(&self.rule, rules.operator.as_deref());
+            let mut folder = MessageFolder::new(&self.rule, rules.operator.as_deref());
             let mut pushed = Ok(());
             let deleted = |reader| memtable.range_deleted(key.bytes(), reader);
-            folder.fold(memtable.get(key, LAST), deleted, |folded| {
+            folder.fold(memtable.get(key, MAX_SEQUENCE), deleted, |folded| {
                 if pushed.is_ok() {
-                    let message = Message {
+                    let message = RunMessage {
                         sequence: folded.sequence,
                         kind: folded.kind,
                         expires_ms: folded.expires_ms,
@@ -194,42 +204,42 @@ impl Incorporation {
                 }
             });
             pushed?;
-            self.taken += memtable.get(key, LAST).count();
+            self.taken += memtable.get(key, MAX_SEQUENCE).count();
             done += 1;
         }
-        self.state = State::Taken(builder.finish()?.map(Box::new));
-        Ok(Progress::Done)
+        self.state = HashStoreFlushState::Taken(builder.finish()?.map(Box::new));
+        Ok(StepProgress::Done)
     }
 }
 
-impl Incorporate for Incorporation {
-    fn poll(&mut self, records: usize) -> Result<Progress> {
+impl MemtableIncorporation for HashStoreFlush {
+    fn poll(&mut self, records: usize) -> Result<StepProgress> {
         let result = self.go_on(records);
-        self.hashed.judge(result)
+        self.hashed.poison_on_error(result)
     }
 
     fn publish(&mut self) -> Result<()> {
-        let written = match std::mem::replace(&mut self.state, State::Broken) {
-            State::Taken(written) => written,
-            State::Published => {
-                self.state = State::Published;
+        let written = match std::mem::replace(&mut self.state, HashStoreFlushState::Broken) {
+            HashStoreFlushState::Taken(written) => written,
+            HashStoreFlushState::Published => {
+                self.state = HashStoreFlushState::Published;
                 return Ok(());
             }
-            State::Broken => return Err(broken()),
-            State::Collecting(..) | State::Writing(..) => {
+            HashStoreFlushState::Broken => return Err(broken()),
+            HashStoreFlushState::Collecting(..) | HashStoreFlushState::Writing(..) => {
                 unreachable!("it is published once all of it was taken")
             }
         };
         match written {
-            None => self.hashed.raise(self.share.cut),
+            None => self.hashed.raise_cut(self.share.cut),
             Some(written) => {
                 let mut kept = self.hashed.shared.kept.lock();
                 let version = self.hashed.version();
                 let run = written.install();
                 let age = version.next_age;
                 let mut young = version.young.clone();
-                young.insert(0, Arc::new(Young { age, run }));
-                let version = Version {
+                young.insert(0, Arc::new(HashStore { age, run }));
+                let version = HashedVersion {
                     stamp: version.stamp.changed(self.share.cut),
                     young,
                     parts: version.parts.clone(),
@@ -238,7 +248,7 @@ impl Incorporate for Incorporation {
                 self.hashed.publish(&mut kept, version);
             }
         }
-        self.state = State::Published;
+        self.state = HashStoreFlushState::Published;
         Ok(())
     }
 

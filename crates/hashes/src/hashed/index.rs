@@ -3,7 +3,7 @@
 
 use super::options::IndexKind;
 use alluvium_filters::pachash;
-use alluvium_filters::trie::{self, Codes, key_of};
+use alluvium_filters::trie::{self, TrieCodes, key_of};
 use alluvium_filters::{Error, Result};
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -17,7 +17,7 @@ const MOST_HASHES: usize = 1 << 31;
 
 /// Index of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Index {
+pub enum LeafIndex {
     /// Encoded `PaCHash` index.
     PaCHash(Box<[u8]>),
     /// Encoded trie of all hashes, and for each leaf twice the rank of its first hash, plus one if
@@ -27,7 +27,7 @@ pub enum Index {
 
 /// Input of an index.
 #[derive(Clone, Copy, Debug)]
-pub struct Hashes<'h> {
+pub struct LeafIndexInput<'h> {
     /// First and last hash of each leaf.
     pub leaves: &'h [(u64, u64)],
     /// All distinct hashes, ascending. Needed for a trie only.
@@ -35,17 +35,17 @@ pub struct Hashes<'h> {
 }
 
 /// Returns the code tables shared by all tries.
-fn codes() -> &'static Codes {
-    static CODES: OnceLock<Codes> = OnceLock::new();
-    CODES.get_or_init(|| Codes::new(trie::Shape::new(8).hmax))
+fn codes() -> &'static TrieCodes {
+    static CODES: OnceLock<TrieCodes> = OnceLock::new();
+    CODES.get_or_init(|| TrieCodes::new(trie::TrieShape::new(8).hmax))
 }
 
-impl Index {
+impl LeafIndex {
     /// Builds the index of leaves of `page_bytes` bytes.
     ///
     /// # Errors
     /// [`Error::Shape`] if there are too many leaves.
-    pub fn build(kind: IndexKind, hashes: Hashes<'_>, page_bytes: u32) -> Result<Index> {
+    pub fn build(kind: IndexKind, hashes: LeafIndexInput<'_>, page_bytes: u32) -> Result<LeafIndex> {
         debug_assert!(
             hashes.leaves.windows(2).all(|pair| pair[0].1 <= pair[1].0),
             "leaves ascend by hash (R1)"
@@ -53,18 +53,19 @@ impl Index {
         match kind {
             IndexKind::PaCHash => {
                 let bytes = hashes.leaves.len() as u64 * u64::from(page_bytes);
-                let mut builder =
-                    pachash::Builder::new(pachash::Shape::with_bins(bytes, page_bytes, BINS_LOG)?);
+                let mut builder = pachash::BlockIndexBuilder::new(pachash::BlockIndexShape::with_bins(
+                    bytes, page_bytes, BINS_LOG,
+                )?);
                 for &(first, last) in hashes.leaves {
                     builder.push(first, 1)?;
                     builder.push(last, u64::from(page_bytes) - 1)?;
                 }
-                Ok(Index::PaCHash(builder.finish()?.into()))
+                Ok(LeafIndex::PaCHash(builder.finish()?.into()))
             }
             IndexKind::Trie => {
-                let shape = trie::Shape::new(8);
+                let shape = trie::TrieShape::new(8);
                 let buckets = shape.buckets(hashes.all.len() as u64);
-                let mut builder = trie::Builder::new(codes(), shape, buckets)?;
+                let mut builder = trie::TrieIndexBuilder::new(codes(), shape, buckets)?;
                 for &hash in hashes.all {
                     builder.push(&key_of(hash))?;
                 }
@@ -81,7 +82,7 @@ impl Index {
                     starts.push(2 * before as u32 + u32::from(last == Some(leaf.0)));
                     last = Some(leaf.1);
                 }
-                Ok(Index::Trie(builder.finish().into(), starts.into()))
+                Ok(LeafIndex::Trie(builder.finish().into(), starts.into()))
             }
         }
     }
@@ -90,8 +91,8 @@ impl Index {
     #[must_use]
     pub fn kind(&self) -> IndexKind {
         match self {
-            Index::PaCHash(_) => IndexKind::PaCHash,
-            Index::Trie(..) => IndexKind::Trie,
+            LeafIndex::PaCHash(_) => IndexKind::PaCHash,
+            LeafIndex::Trie(..) => IndexKind::Trie,
         }
     }
 
@@ -102,9 +103,9 @@ impl Index {
     #[inline]
     pub fn leaves(&self, hash: u64) -> Result<Range<u64>> {
         match self {
-            Index::PaCHash(bytes) => pachash::Index::open(bytes)?.blocks(hash),
-            Index::Trie(bytes, starts) => {
-                let Some(rank) = trie::Index::open(codes(), 8, bytes)?.lookup(&key_of(hash))? else {
+            LeafIndex::PaCHash(bytes) => pachash::BlockIndex::open(bytes)?.blocks(hash),
+            LeafIndex::Trie(bytes, starts) => {
+                let Some(rank) = trie::TrieIndex::open(codes(), 8, bytes)?.lookup(&key_of(hash))? else {
                     return Ok(0..0);
                 };
                 let rank = 2 * u32::try_from(rank).unwrap_or(u32::MAX / 2).min(u32::MAX / 2);
@@ -123,8 +124,8 @@ impl Index {
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         match self {
-            Index::PaCHash(bytes) => bytes.len() as u64,
-            Index::Trie(bytes, starts) => bytes.len() as u64 + size_of_val(&**starts) as u64,
+            LeafIndex::PaCHash(bytes) => bytes.len() as u64,
+            LeafIndex::Trie(bytes, starts) => bytes.len() as u64 + size_of_val(&**starts) as u64,
         }
     }
 
@@ -132,11 +133,11 @@ impl Index {
     #[must_use]
     pub fn check(&self) -> Vec<String> {
         match self {
-            Index::PaCHash(bytes) => match pachash::Index::open(bytes) {
+            LeafIndex::PaCHash(bytes) => match pachash::BlockIndex::open(bytes) {
                 Ok(index) => index.check().iter().map(ToString::to_string).collect(),
                 Err(error) => vec![error.to_string()],
             },
-            Index::Trie(bytes, _) => match trie::Index::open(codes(), 8, bytes) {
+            LeafIndex::Trie(bytes, _) => match trie::TrieIndex::open(codes(), 8, bytes) {
                 Ok(index) => index.check().iter().map(ToString::to_string).collect(),
                 Err(error) => vec![error.to_string()],
             },
@@ -169,11 +170,11 @@ mod tests {
                 hashes.extend(std::iter::repeat_n(hashes[0], 30));
                 hashes.sort_unstable();
                 let (bounds, all) = leaves(&hashes, 30);
-                let of = Hashes {
+                let of = LeafIndexInput {
                     leaves: &bounds,
                     all: &all,
                 };
-                let index = Index::build(kind, of, 4096).unwrap();
+                let index = LeafIndex::build(kind, of, 4096).unwrap();
                 assert_eq!((index.kind(), index.check()), (kind, Vec::new()));
                 let mut read = 0;
                 for &hash in &all {

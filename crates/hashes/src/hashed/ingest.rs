@@ -1,46 +1,56 @@
 //! Ingest: layers of runs that become the newest hash stores atomically.
 
-use super::layers::{Layers, Walk, Writer, seen};
+use super::layers::{HashIngestLayers, HashLayerWriter, LayerKeyScan, seen};
 use super::rules::RulesCache;
-use super::state::{Version, Young};
-use super::structure::Hashed;
-use alluvium_base::Sequence;
+use super::state::{HashStore, HashedVersion};
+use super::structure::HashedStructure;
+use alluvium_base::SequenceNumber;
 use alluvium_dictionary::contract;
-use alluvium_dictionary::gather::Gather;
-use alluvium_dictionary::key::Key;
-use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::key::LookupKey;
+use alluvium_dictionary::lookup_state::LookupState;
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::versioned::{LayerIngest, LayerTarget};
 use alluvium_storage::Result;
-use alluvium_storage::extents::Class;
+use alluvium_storage::extents::AllocationClass;
 use std::sync::Arc;
 
 /// An ingest of messages in layers into a hashed structure.
-pub type Ingest = LayerIngest<Hashed>;
+pub type HashIngest = LayerIngest<HashedStructure>;
 
-impl Hashed {
-    pub(super) fn begin_ingest(&self, class: Class) -> Result<Ingest> {
+impl HashedStructure {
+    pub(super) fn begin_ingest(&self, class: AllocationClass) -> Result<HashIngest> {
         let home = &self.shared.home;
         home.store.health()?;
         let rules = RulesCache::new(&home.schema);
-        let writer = Writer::new(&home.store, self.young_options(class, 0), rules);
+        let writer = HashLayerWriter::new(&home.store, self.young_options(class, 0), rules);
         Ok(LayerIngest::new(self.clone(), writer))
     }
 }
 
-impl LayerTarget for Hashed {
-    type Writer = Writer;
+impl LayerTarget for HashedStructure {
+    type Writer = HashLayerWriter;
 
-    fn judge<T>(&self, result: Result<T>) -> Result<T> {
-        Hashed::judge(self, result)
+    fn poison_on_error<T>(&self, result: Result<T>) -> Result<T> {
+        HashedStructure::poison_on_error(self, result)
     }
 
-    fn gather(&self, layers: &Layers, key: Key<'_>, gather: &mut Gather<'_>) -> Result<()> {
+    fn gather(
+        &self,
+        layers: &HashIngestLayers,
+        key: LookupKey<'_>,
+        gather: &mut LookupState<'_>,
+    ) -> Result<()> {
         seen(layers).gather(key, gather)
     }
 
-    fn walk(&self, layers: &Layers, range: &KeyRange, direction: Direction) -> Box<dyn contract::Walk> {
-        Box::new(Walk {
+    fn walk(
+        &self,
+        layers: &HashIngestLayers,
+        range: &KeyRange,
+        direction: MergeDirection,
+    ) -> Box<dyn contract::IngestKeyScan> {
+        Box::new(LayerKeyScan {
             seen: seen(layers),
             range: range.clone(),
             direction,
@@ -50,21 +60,26 @@ impl LayerTarget for Hashed {
         })
     }
 
-    fn writing_bytes(&self, layers: &Layers) -> u64 {
+    fn writing_bytes(&self, layers: &HashIngestLayers) -> u64 {
         layers.writer().waiting_bytes()
     }
 
-    fn attach(&self, layers: &mut Layers, first: Sequence, last: Sequence) -> Result<()> {
+    fn attach(
+        &self,
+        layers: &mut HashIngestLayers,
+        first: SequenceNumber,
+        last: SequenceNumber,
+    ) -> Result<()> {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
         let (mut young, mut age) = (version.young.clone(), version.next_age);
         // No operation below can fail.
         for (layer, written) in layers.hand_over() {
             let run = written.install().based(first + layer);
-            young.insert(0, Arc::new(Young { age, run }));
+            young.insert(0, Arc::new(HashStore { age, run }));
             age += 1;
         }
-        let version = Version {
+        let version = HashedVersion {
             stamp: version.stamp.changed(last),
             young,
             parts: version.parts.clone(),

@@ -4,18 +4,20 @@
 //! as a run in hash order. The runs of one layer have no keys in common.
 
 use super::rules::RulesCache;
-use super::run::{Builder, Message as Kept, Run, RunOptions, Wanted, Written, find, read_keys};
-use alluvium_base::message::LAST;
-use alluvium_base::{Kind, Message, Purpose};
+use super::run::{
+    HashRun, HashRunBuilder, RunLookupKey, RunMessage as Kept, RunOptions, WrittenHashRun, find, read_keys,
+};
+use alluvium_base::message::MAX_SEQUENCE;
+use alluvium_base::{Message, MessageKind, Purpose};
 use alluvium_dictionary::contract;
-use alluvium_dictionary::deletes::RangeDeletes;
-use alluvium_dictionary::fetch::{Blocking, found};
-use alluvium_dictionary::gather::Gather;
-use alluvium_dictionary::key::{Key, SEED};
-use alluvium_dictionary::merge::Direction;
-use alluvium_dictionary::placement::{self, Demand};
+use alluvium_dictionary::fetch::{BlockingFetch, unwrap_ready};
+use alluvium_dictionary::key::{LookupKey, SEED};
+use alluvium_dictionary::lookup_state::LookupState;
+use alluvium_dictionary::merge::MergeDirection;
+use alluvium_dictionary::placement::{self, PlacementRequest};
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::values::fetch_value;
+use alluvium_dictionary::range_tombstones::RangeTombstoneIndex;
+use alluvium_dictionary::value_log::fetch_value;
 use alluvium_dictionary::versioned::{IngestLayers, LayerWriter};
 use alluvium_storage::Result;
 use alluvium_storage::store::Store;
@@ -27,30 +29,30 @@ const MOST_WAITING: usize = 16 << 20;
 
 /// A buffered message.
 #[derive(Debug)]
-struct Waiting {
+struct BufferedMessage {
     hash: u64,
     key: Box<[u8]>,
-    kind: Kind,
+    kind: MessageKind,
     expires_ms: u64,
     operand: Box<[u8]>,
 }
 
 /// Layers of an ingest.
-pub(super) type Layers = IngestLayers<Writer>;
+pub(super) type HashIngestLayers = IngestLayers<HashLayerWriter>;
 
 /// Writer of the runs of layers.
 #[derive(Debug)]
-pub struct Writer {
+pub struct HashLayerWriter {
     store: Arc<Store>,
     options: RunOptions,
     rules: RulesCache,
-    waiting: Vec<Waiting>,
+    waiting: Vec<BufferedMessage>,
     waiting_bytes: usize,
 }
 
-impl Writer {
-    pub(super) fn new(store: &Arc<Store>, options: RunOptions, rules: RulesCache) -> Writer {
-        Writer {
+impl HashLayerWriter {
+    pub(super) fn new(store: &Arc<Store>, options: RunOptions, rules: RulesCache) -> HashLayerWriter {
+        HashLayerWriter {
             store: Arc::clone(store),
             options,
             rules,
@@ -67,24 +69,24 @@ impl Writer {
     /// Returns the options of a run that is started now, on a tier with space for `bytes` bytes.
     fn placed(&self, bytes: usize) -> RunOptions {
         RunOptions {
-            tier: placement::tier(&self.store, &Demand::newest(bytes as u64)),
+            tier: placement::tier(&self.store, &PlacementRequest::newest(bytes as u64)),
             ..self.options
         }
     }
 }
 
-impl LayerWriter for Writer {
-    type Run = Written;
+impl LayerWriter for HashLayerWriter {
+    type Run = WrittenHashRun;
 
-    fn push(&mut self, key: &[u8], message: Message<'_>, written: &mut Vec<Written>) -> Result<()> {
-        self.waiting.push(Waiting {
+    fn push(&mut self, key: &[u8], message: Message<'_>, written: &mut Vec<WrittenHashRun>) -> Result<()> {
+        self.waiting.push(BufferedMessage {
             hash: alluvium_filters::hash(self.options.seed, key),
             key: key.into(),
             kind: message.kind,
             expires_ms: message.expires_ms,
             operand: message.operand.into(),
         });
-        self.waiting_bytes += key.len() + message.operand.len() + size_of::<Waiting>();
+        self.waiting_bytes += key.len() + message.operand.len() + size_of::<BufferedMessage>();
         match self.waiting_bytes < MOST_WAITING {
             true => Ok(()),
             false => self.end_run(written),
@@ -92,7 +94,7 @@ impl LayerWriter for Writer {
     }
 
     /// Writes the buffered messages as a run.
-    fn end_run(&mut self, written: &mut Vec<Written>) -> Result<()> {
+    fn end_run(&mut self, written: &mut Vec<WrittenHashRun>) -> Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
         }
@@ -101,7 +103,7 @@ impl LayerWriter for Writer {
         let options = self.placed(bytes);
         waiting.sort_unstable_by(|one, other| (one.hash, &one.key).cmp(&(other.hash, &other.key)));
         self.rules.clear();
-        let mut builder = Builder::new(&self.store, &options, waiting.len() as u64)?;
+        let mut builder = HashRunBuilder::new(&self.store, &options, waiting.len() as u64)?;
         for one in &waiting {
             let message = Kept {
                 sequence: 0,
@@ -120,29 +122,29 @@ impl LayerWriter for Writer {
         self.waiting_bytes = 0;
     }
 
-    fn write_deleted_ranges(&mut self, deletes: RangeDeletes) -> Result<Option<Written>> {
-        let mut builder = Builder::new(&self.store, &self.placed(0), 0)?;
+    fn write_deleted_ranges(&mut self, deletes: RangeTombstoneIndex) -> Result<Option<WrittenHashRun>> {
+        let mut builder = HashRunBuilder::new(&self.store, &self.placed(0), 0)?;
         builder.delete_ranges(Arc::new(deletes));
         builder.finish()
     }
 
-    fn abandon(&self, run: Written) {
+    fn abandon(&self, run: WrittenHashRun) {
         drop(run);
     }
 
-    fn memory_bytes(run: &Written) -> u64 {
+    fn memory_bytes(run: &WrittenHashRun) -> u64 {
         run.run().memory_bytes()
     }
 }
 
 /// Returns a reader's view of layers: the runs of ended layers, each with the number of its layer.
-pub(super) fn seen(layers: &Layers) -> Seen {
+pub(super) fn seen(layers: &HashIngestLayers) -> LayerView {
     let newest_first = layers.layers().rev();
     let runs = newest_first.flat_map(|(number, written)| {
         let runs = written.iter().rev();
         runs.map(move |written| written.run().clone().based(number))
     });
-    Seen {
+    LayerView {
         store: Arc::clone(&layers.writer().store),
         runs: runs.collect(),
         deletes: Arc::clone(layers.deletes()),
@@ -151,24 +153,24 @@ pub(super) fn seen(layers: &Layers) -> Seen {
 
 /// A reader's view of layers, newest first.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct LayerView {
     store: Arc<Store>,
-    runs: Vec<Run>,
-    deletes: Arc<RangeDeletes>,
+    runs: Vec<HashRun>,
+    deletes: Arc<RangeTombstoneIndex>,
 }
 
-impl Seen {
+impl LayerView {
     /// Passes the messages of a key to `gather`, newest first.
-    pub(super) fn gather(&self, key: Key<'_>, gather: &mut Gather<'_>) -> Result<()> {
+    pub(super) fn gather(&self, key: LookupKey<'_>, gather: &mut LookupState<'_>) -> Result<()> {
         let guard = self.store.epochs().pin();
-        let fetch = Blocking {
+        let fetch = BlockingFetch {
             cache: self.store.cache(),
             guard: &guard,
             purpose: Purpose::Lookup,
         };
-        let wanted = Wanted {
+        let wanted = RunLookupKey {
             bytes: key.bytes(),
-            hash: match self.runs.first().map(Run::seed) {
+            hash: match self.runs.first().map(HashRun::seed) {
                 None | Some(SEED) => key.hash(),
                 Some(seed) => alluvium_filters::hash(seed, key.bytes()),
             },
@@ -182,8 +184,8 @@ impl Seen {
             if !run.may_hold(wanted.hash)? {
                 continue;
             }
-            let Gather { operator, known } = gather;
-            found(find(run, wanted, &fetch, &mut |record| {
+            let LookupState { operator, known } = gather;
+            unwrap_ready(find(run, wanted, &fetch, &mut |record| {
                 let flow = ready!(known.record(&record, *operator, |pointer, room| {
                     fetch_value(&fetch, pointer, room)
                 }))?;
@@ -214,37 +216,37 @@ impl Seen {
 
 /// Iterator over the keys of layers in key order. The keys are sorted when it begins.
 #[derive(Debug)]
-pub(super) struct Walk {
-    pub(super) seen: Seen,
+pub(super) struct LayerKeyScan {
+    pub(super) seen: LayerView,
     pub(super) range: KeyRange,
-    pub(super) direction: Direction,
+    pub(super) direction: MergeDirection,
     pub(super) keys: Option<std::vec::IntoIter<Box<[u8]>>>,
     /// The last key returned, or the key whose messages could not be read.
     pub(super) key: Box<[u8]>,
     pub(super) is_again: bool,
 }
 
-impl contract::Walk for Walk {
-    fn next(&mut self, gather: &mut Gather<'_>) -> Result<Option<&[u8]>> {
+impl contract::IngestKeyScan for LayerKeyScan {
+    fn next(&mut self, gather: &mut LookupState<'_>) -> Result<Option<&[u8]>> {
         let keys = match &mut self.keys {
             Some(keys) => keys,
             none => none.insert(self.seen.keys(&self.range)?.into_iter()),
         };
         if !self.is_again {
             let next = match self.direction {
-                Direction::Forward => keys.next(),
-                Direction::Backward => keys.next_back(),
+                MergeDirection::Forward => keys.next(),
+                MergeDirection::Backward => keys.next_back(),
             };
             let Some(key) = next else { return Ok(None) };
             self.key = key;
         }
         self.is_again = true;
-        self.seen.gather(Key::new(&self.key), gather)?;
+        self.seen.gather(LookupKey::new(&self.key), gather)?;
         self.is_again = false;
         Ok(Some(&self.key))
     }
 
     fn is_deleted(&self, key: &[u8]) -> bool {
-        self.seen.deletes.covering(key, LAST).is_some()
+        self.seen.deletes.covering(key, MAX_SEQUENCE).is_some()
     }
 }

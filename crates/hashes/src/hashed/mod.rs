@@ -19,8 +19,8 @@
 //! `run`, `lists`, `routing` and `trees` (which runs of a level may contain a hash), `policy.rs`
 //! (when merges are due), `state.rs` (a version), `structure.rs` (the front), `rules.rs`,
 //! `place.rs` (tiers), `incorporate.rs`, `merge/mod.rs`, `layers.rs` and `ingest.rs`, `read.rs` and
-//! `descend.rs`, `walk.rs`, `format.rs`, `check.rs`, `salvage.rs` and `mend.rs` (repairs),
-//! `figures.rs` (statistics), `contract.rs`.
+//! `tree_search.rs`, `unordered_iter.rs`, `format.rs`, `check.rs`, `salvage.rs` and `repair.rs` (repairs),
+//! `stats.rs` (statistics), `contract.rs`.
 //!
 //! Lim, Fan, Andersen and Kaminsky, "SILT: A Memory-Efficient, High-Performance Key-Value Store"
 //! (SOSP 2011); Lim's thesis (2015), chapter 2; Kurpicz, Lehmann and Sanders, "PaCHash: Packed and
@@ -72,8 +72,6 @@
 
 mod check;
 mod contract;
-mod descend;
-mod figures;
 pub mod format;
 mod incorporate;
 pub mod index;
@@ -81,32 +79,34 @@ mod ingest;
 mod layers;
 pub mod leaf;
 pub mod lists;
-mod mend;
 mod merge;
 pub mod options;
 pub mod pages;
 mod place;
 pub mod policy;
 mod read;
+mod repair;
 pub mod routing;
 mod rules;
 pub mod run;
 mod salvage;
 mod state;
+mod stats;
 mod structure;
 #[cfg(test)]
 mod tests;
+mod tree_search;
 pub mod trees;
-mod walk;
+mod unordered_iter;
 
 pub use check::{check_files, reached};
-pub use figures::HashedStats;
-pub use incorporate::Incorporation;
-pub use ingest::Ingest;
-pub use mend::{Gone, Mended};
+pub use incorporate::HashStoreFlush;
+pub use ingest::HashIngest;
 pub use merge::MergeStep;
 pub use options::{HashedForm, HashedOptions, IndexKind};
-pub use read::{Reader, Search};
-pub use salvage::{Survey, survey};
-pub use structure::Hashed;
-pub use walk::Iter;
+pub use read::{HashedReader, HashedSearch};
+pub use repair::{HashRepairResult, LostData};
+pub use salvage::{SalvageReport, survey};
+pub use stats::HashedStats;
+pub use structure::HashedStructure;
+pub use unordered_iter::UnorderedIter;

@@ -1,6 +1,6 @@
 //! Options of a hashed structure.
 
-use alluvium_dictionary::key::{Key, SEED};
+use alluvium_dictionary::key::{LookupKey, SEED};
 use alluvium_storage::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
@@ -172,7 +172,7 @@ impl HashedOptions {
     /// Returns the hash by which a key is located.
     #[must_use]
     #[inline]
-    pub fn hash_of(&self, key: Key<'_>) -> u64 {
+    pub fn hash_of(&self, key: LookupKey<'_>) -> u64 {
         match self.own_seed() {
             SEED => key.hash(),
             seed => alluvium_filters::hash(seed, key.bytes()),

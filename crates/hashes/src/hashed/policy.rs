@@ -2,14 +2,14 @@
 //! larger one.
 
 use super::options::{HashedForm, HashedOptions};
-use super::state::Age;
+use super::state::HashStoreAge;
 use std::collections::BTreeSet;
 
 /// A hash store as seen by the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HashStore {
+pub struct HashStoreSummary {
     /// Its age.
-    pub age: Age,
+    pub age: HashStoreAge,
     /// Bytes of its keys and values.
     pub bytes: u64,
     /// Whether it has range deletes.
@@ -18,7 +18,7 @@ pub struct HashStore {
 
 /// The levels of a part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Levels {
+pub struct PartitionSummary {
     /// Number of runs of each level, newest level first.
     pub runs: Vec<u32>,
     /// Records in all levels.
@@ -33,26 +33,26 @@ pub struct Levels {
 
 /// Input of the policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct View {
+pub struct MergePolicyInput {
     /// The hash stores, newest first.
-    pub young: Vec<HashStore>,
+    pub young: Vec<HashStoreSummary>,
     /// Bytes of the sorted store.
     pub sorted_bytes: u64,
     /// Age up to which each part contains hash stores.
-    pub upto: Vec<Age>,
+    pub upto: Vec<HashStoreAge>,
     /// Age of the next hash store.
-    pub next_age: Age,
+    pub next_age: HashStoreAge,
     /// Whether a user has requested the rewrite of each part.
     pub wanted: Vec<bool>,
     /// Levels of each part of a bundle.
-    pub levels: Vec<Levels>,
+    pub levels: Vec<PartitionSummary>,
     /// Merges that are currently impossible.
-    pub held: Held,
+    pub held: BlockedMerges,
 }
 
 /// Merges whose input cannot be read now, because its tier fails.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct BlockedMerges {
     /// Parts whose merge is impossible.
     pub parts: BTreeSet<usize>,
     /// Whether joins of hash stores are impossible.
@@ -61,13 +61,13 @@ pub struct Held {
 
 /// A merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
+pub enum MergeChoice {
     /// Merges hash stores into a part of the sorted store.
     Part {
         /// The part.
         part: usize,
         /// It merges the hash stores below this age.
-        upto: Age,
+        upto: HashStoreAge,
         /// Number of levels whose runs are merged, starting with the newest.
         take: usize,
         /// Level whose newest run is the result.
@@ -76,17 +76,17 @@ pub enum Choice {
     /// Joins hash stores into one, without the data that parts already contain.
     Join {
         /// Age of the oldest hash store.
-        oldest: Age,
+        oldest: HashStoreAge,
         /// Age of the newest hash store, and of the result.
-        newest: Age,
+        newest: HashStoreAge,
     },
 }
 
-impl Choice {
-    fn of(view: &View, part: usize, options: &HashedOptions, share: Share) -> Choice {
-        let none = Levels::default();
+impl MergeChoice {
+    fn of(view: &MergePolicyInput, part: usize, options: &HashedOptions, share: MergeScope) -> MergeChoice {
+        let none = PartitionSummary::default();
         let (take, into) = plan(view.levels.get(part).unwrap_or(&none), options, share);
-        Choice::Part {
+        MergeChoice::Part {
             part,
             upto: view.next_age,
             take,
@@ -95,14 +95,14 @@ impl Choice {
     }
 
     /// Returns the merge of a whole part.
-    pub(super) fn whole(view: &View, part: usize, options: &HashedOptions) -> Choice {
-        Choice::of(view, part, options, Share::Whole)
+    pub(super) fn whole(view: &MergePolicyInput, part: usize, options: &HashedOptions) -> MergeChoice {
+        MergeChoice::of(view, part, options, MergeScope::Whole)
     }
 }
 
 /// Extent of a merge of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Share {
+enum MergeScope {
     /// Only what the form requires.
     Due,
     /// All of the part.
@@ -116,7 +116,7 @@ enum Share {
 /// run is written only to be merged again in the same step. A bundle of trees merges no levels.
 /// Once the dead records are at least half as many as the others, the whole part becomes one run
 /// (Conway §2.2).
-fn plan(levels: &Levels, options: &HashedOptions, share: Share) -> (usize, usize) {
+fn plan(levels: &PartitionSummary, options: &HashedOptions, share: MergeScope) -> (usize, usize) {
     let lambda = match options.form {
         HashedForm::Silt => return (1, 0),
         HashedForm::Boa { lambda, .. } | HashedForm::Bot { lambda } => lambda,
@@ -125,7 +125,7 @@ fn plan(levels: &Levels, options: &HashedOptions, share: Share) -> (usize, usize
     let living = levels.records.saturating_sub(dead);
     let is_stale = dead > 0 && dead.saturating_mul(2) >= living;
     let all = levels.runs.len();
-    if share == Share::Whole || is_stale || levels.is_spent {
+    if share == MergeScope::Whole || is_stale || levels.is_spent {
         return (all, all.saturating_sub(1));
     }
     // A leaf of a bundle of trees is never rewritten here; only routing trees above it are merged.
@@ -145,11 +145,11 @@ const ALIKE: u64 = 4;
 /// sorted store is small.
 const FREE: u64 = 8;
 
-impl View {
+impl MergePolicyInput {
     /// Returns the bytes of the hash stores pending for a part, averaged over all parts. If parts
     /// are merged in turn, this is half of the maximum.
     fn waiting_bytes(&self) -> u64 {
-        let wait = |young: &HashStore| {
+        let wait = |young: &HashStoreSummary| {
             let parts = self.upto.iter().filter(|&&upto| upto <= young.age).count();
             u128::from(young.bytes) * parts as u128
         };
@@ -157,8 +157,8 @@ impl View {
         u64::try_from(sum / self.upto.len().max(1) as u128).unwrap_or(u64::MAX)
     }
 
-    /// Returns the limit of [`View::waiting_bytes`] at which a merge is due.
-    fn may_wait(&self, options: &HashedOptions) -> u64 {
+    /// Returns the limit of [`MergePolicyInput::waiting_bytes`] at which a merge is due.
+    fn merge_threshold_bytes(&self, options: &HashedOptions) -> u64 {
         self.sorted_bytes / (2 * u64::from(options.ratio))
     }
 
@@ -166,23 +166,23 @@ impl View {
     /// hash store is dropped only after the last part was merged. If parts are merged steadily in
     /// turn, hash stores occupy 1 / `ratio` of the sorted store; the limit is one and a half times
     /// that.
-    fn holds_much(&self, options: &HashedOptions) -> bool {
+    fn has_excess_hash_stores(&self, options: &HashedOptions) -> bool {
         let bytes: u64 = self.young.iter().map(|young| young.bytes).sum();
-        bytes / 3 >= self.may_wait(options).max(1)
+        bytes / 3 >= self.merge_threshold_bytes(options).max(1)
     }
 
     /// Returns the part that has waited longest.
-    fn first_part(&self) -> Option<(usize, Age)> {
+    fn first_part(&self) -> Option<(usize, HashStoreAge)> {
         let parts = self.upto.iter().copied().enumerate();
         let parts = parts.filter(|(part, _)| !self.held.parts.contains(part));
         parts.min_by_key(|&(part, upto)| (upto, part))
     }
 
     /// Excludes a chosen merge whose input cannot be read.
-    pub(super) fn hold(&mut self, choice: &Choice) {
+    pub(super) fn block_merge(&mut self, choice: &MergeChoice) {
         let is_new = match *choice {
-            Choice::Part { part, .. } => self.held.parts.insert(part),
-            Choice::Join { .. } => !std::mem::replace(&mut self.held.joins, true),
+            MergeChoice::Part { part, .. } => self.held.parts.insert(part),
+            MergeChoice::Join { .. } => !std::mem::replace(&mut self.held.joins, true),
         };
         assert!(is_new, "what is held is not chosen");
     }
@@ -195,12 +195,12 @@ impl View {
 
     /// Returns the hash stores to join: of all groups of adjacent hash stores with similar sizes,
     /// the one with the fewest bytes.
-    fn join(&self, options: &HashedOptions) -> Option<Choice> {
+    fn join(&self, options: &HashedOptions) -> Option<MergeChoice> {
         if self.young.len() < options.most_young as usize {
             return None;
         }
-        let bytes = |group: &[HashStore]| group.iter().map(|young| young.bytes).sum::<u64>();
-        let alike = |group: &&[HashStore]| {
+        let bytes = |group: &[HashStoreSummary]| group.iter().map(|young| young.bytes).sum::<u64>();
+        let alike = |group: &&[HashStoreSummary]| {
             let bytes = group.iter().map(|young| young.bytes);
             let most = bytes.clone().max().unwrap_or(0);
             most <= ALIKE * bytes.min().unwrap_or(0)
@@ -210,18 +210,18 @@ impl View {
         // dropped. It must not see that range again in a joined hash store, whose deleted ranges
         // apply to the hashes of all parts.
         let newest = self.upto.iter().copied().max().unwrap_or(0);
-        let may_join = |group: &&[HashStore]| {
-            let is_taken = |young: &HashStore| young.deletes_ranges && young.age < newest;
+        let may_join = |group: &&[HashStoreSummary]| {
+            let is_taken = |young: &HashStoreSummary| young.deletes_ranges && young.age < newest;
             !group.iter().any(is_taken)
         };
         // Of equal groups the last, which is the oldest.
-        let least = |groups: &mut dyn Iterator<Item = &[HashStore]>| {
-            let mut chosen: Option<(u64, Choice)> = None;
+        let least = |groups: &mut dyn Iterator<Item = &[HashStoreSummary]>| {
+            let mut chosen: Option<(u64, MergeChoice)> = None;
             for group in groups {
                 let (newest, oldest) = (group.first()?.age, group.last()?.age);
                 let of_group = bytes(group);
                 if chosen.is_none_or(|(least, _)| of_group <= least) {
-                    chosen = Some((of_group, Choice::Join { oldest, newest }));
+                    chosen = Some((of_group, MergeChoice::Join { oldest, newest }));
                 }
             }
             chosen.map(|(_, choice)| choice)
@@ -246,21 +246,21 @@ impl View {
 /// let store = |age| HashStore { age, bytes: 8, deletes_ranges: false };
 /// let young: Vec<HashStore> = (0..4).rev().map(store).collect();
 /// let (upto, wanted) = (vec![0, 0], vec![false; 2]);
-/// let view = View { young, sorted_bytes: 200, upto, next_age: 4, wanted, ..View::default() };
-/// assert_eq!(choose(&view, &options), Some(Choice::Part { part: 0, upto: 4, take: 1, into: 0 }));
+/// let view = View { young, sorted_bytes: 200, upto, next_age: 4, wanted, ..MergePolicyInput::default() };
+/// assert_eq!(choose(&view, &options), Some(MergeChoice::Part { part: 0, upto: 4, take: 1, into: 0 }));
 /// // Now 16 bytes wait on average, for 32 wait for one of two parts.
 /// let view = View { upto: vec![4, 0], ..view };
 /// assert_eq!(choose(&view, &options), None);
 /// let view = View { sorted_bytes: 128, ..view };
-/// assert_eq!(choose(&view, &options), Some(Choice::Part { part: 1, upto: 4, take: 1, into: 0 }));
+/// assert_eq!(choose(&view, &options), Some(MergeChoice::Part { part: 1, upto: 4, take: 1, into: 0 }));
 /// ```
 #[must_use]
-pub fn choose(view: &View, options: &HashedOptions) -> Option<Choice> {
-    let of = |part, share| Some(Choice::of(view, part, options, share));
+pub fn choose(view: &MergePolicyInput, options: &HashedOptions) -> Option<MergeChoice> {
+    let of = |part, share| Some(MergeChoice::of(view, part, options, share));
     let mut wanted = view.wanted.iter().enumerate();
     let is_due = |(part, wanted): &(usize, &bool)| **wanted && !view.held.parts.contains(part);
     if let Some((part, _)) = wanted.find(is_due) {
-        return of(part, Share::Whole);
+        return of(part, MergeScope::Whole);
     }
     if view.may_join(options)
         && let Some(join) = view.join(options)
@@ -271,13 +271,14 @@ pub fn choose(view: &View, options: &HashedOptions) -> Option<Choice> {
     let wait = view.young.iter().filter(|young| young.age >= taken).count();
     let is_due = match options.form {
         HashedForm::Silt => {
-            let is_much = view.waiting_bytes() >= view.may_wait(options) || view.holds_much(options);
+            let is_much = view.waiting_bytes() >= view.merge_threshold_bytes(options)
+                || view.has_excess_hash_stores(options);
             wait >= options.least_young as usize && is_much
         }
         HashedForm::Boa { .. } | HashedForm::Bot { .. } => wait >= options.most() as usize,
     };
     match is_due {
-        true => of(part, Share::Due),
+        true => of(part, MergeScope::Due),
         false => None,
     }
 }
@@ -287,7 +288,7 @@ pub fn choose(view: &View, options: &HashedOptions) -> Option<Choice> {
 /// The limits are twice the bytes at which a part is due, and twice the number of hash stores at
 /// which some are joined.
 #[must_use]
-pub fn crowding(view: &View, options: &HashedOptions) -> u64 {
+pub fn backlog_percent(view: &MergePolicyInput, options: &HashedOptions) -> u64 {
     let count = view.young.len() as u64;
     let stores = count * 50 / u64::from(options.most_young);
     if options.form != HashedForm::Silt {
@@ -295,7 +296,7 @@ pub fn crowding(view: &View, options: &HashedOptions) -> u64 {
     }
     let bytes: u64 = view.young.iter().map(|young| young.bytes).sum();
     let mean = bytes / count.max(1);
-    let may_wait = view.may_wait(options).max(FREE * mean).max(1);
+    let may_wait = view.merge_threshold_bytes(options).max(FREE * mean).max(1);
     stores.max(view.waiting_bytes().saturating_mul(50) / may_wait)
 }
 
@@ -304,30 +305,30 @@ mod tests {
     use super::*;
 
     /// Creates hash stores of these sizes, newest first; the oldest has age 0.
-    fn view(bytes: &[u64], upto: &[Age]) -> View {
+    fn view(bytes: &[u64], upto: &[HashStoreAge]) -> MergePolicyInput {
         let ages = (0..bytes.len() as u64).rev();
-        let young: Vec<HashStore> = ages
+        let young: Vec<HashStoreSummary> = ages
             .zip(bytes)
-            .map(|(age, &bytes)| HashStore {
+            .map(|(age, &bytes)| HashStoreSummary {
                 age,
                 bytes,
                 deletes_ranges: false,
             })
             .collect();
-        View {
+        MergePolicyInput {
             young,
             sorted_bytes: 1000,
             upto: upto.to_vec(),
             next_age: bytes.len() as u64,
             wanted: vec![false; upto.len()],
-            ..View::default()
+            ..MergePolicyInput::default()
         }
     }
 
     /// SILT's single run of a part is always merged.
-    fn part(part: usize, upto: Age) -> Choice {
+    fn part(part: usize, upto: HashStoreAge) -> MergeChoice {
         let (take, into) = (1, 0);
-        Choice::Part {
+        MergeChoice::Part {
             part,
             upto,
             take,
@@ -347,7 +348,7 @@ mod tests {
 
     #[test]
     fn parts_take_turns_when_enough_waits() {
-        let chosen = |view: &View| choose(view, &options());
+        let chosen = |view: &MergePolicyInput| choose(view, &options());
         assert_eq!(chosen(&view(&[500; 3], &[0, 0])), None, "too few");
         assert_eq!(chosen(&view(&[31; 4], &[0, 0])), None, "124 of 1000 wait");
         let first = part(0, 4);
@@ -376,17 +377,17 @@ mod tests {
             ..options()
         };
         let (parts, sorted) = (16, 100_000u64);
-        let mut state = View {
+        let mut state = MergePolicyInput {
             upto: vec![0; parts],
             wanted: vec![false; parts],
             sorted_bytes: sorted,
-            ..View::default()
+            ..MergePolicyInput::default()
         };
         let (mut written, mut most, mut given) = (0u64, 0, 0u64);
         for turn in 0..4000u64 {
             state.young.insert(
                 0,
-                HashStore {
+                HashStoreSummary {
                     age: turn,
                     bytes: 1000,
                     deletes_ranges: false,
@@ -396,11 +397,11 @@ mod tests {
             given += 1000;
             while let Some(choice) = choose(&state, &options) {
                 match choice {
-                    Choice::Part { part, upto, .. } => {
+                    MergeChoice::Part { part, upto, .. } => {
                         state.upto[part] = upto;
                         written += sorted / parts as u64;
                     }
-                    Choice::Join { oldest, newest } => {
+                    MergeChoice::Join { oldest, newest } => {
                         let range = oldest..=newest;
                         let joined: u64 = state
                             .young
@@ -431,14 +432,14 @@ mod tests {
         assert!(most <= sorted / 8 + 1000, "{most} wait");
         let ratio = written as f64 / given as f64;
         assert!((3.2..4.8).contains(&ratio), "{ratio}");
-        assert!(crowding(&state, &options) <= 60);
+        assert!(backlog_percent(&state, &options) <= 60);
     }
 
     #[test]
     fn hash_stores_that_are_many_are_joined_with_those_that_are_like_them() {
         let chosen = |bytes: &[u64]| {
             choose(
-                &View {
+                &MergePolicyInput {
                     sorted_bytes: u64::MAX,
                     ..view(bytes, &[0, 0])
                 },
@@ -449,28 +450,31 @@ mod tests {
         assert_eq!(chosen(&[10; 11]), None, "few");
         assert_eq!(
             chosen(&[10; 12]),
-            Some(Choice::Join { oldest: 0, newest: 3 }),
+            Some(MergeChoice::Join { oldest: 0, newest: 3 }),
             "the oldest of equal ones"
         );
         let mixed = [10, 10, 10, 10, 10, 10, 10, 10, 10, 100, 100, 100];
-        assert_eq!(chosen(&mixed), Some(Choice::Join { oldest: 3, newest: 6 }));
+        assert_eq!(chosen(&mixed), Some(MergeChoice::Join { oldest: 3, newest: 6 }));
         let mut ranges = view(&[10; 12], &[4, 0]);
         ranges.sorted_bytes = u64::MAX;
         ranges.young[11].deletes_ranges = true;
-        let chosen_of = |view: &View| choose(view, &options());
+        let chosen_of = |view: &MergePolicyInput| choose(view, &options());
         assert_eq!(
             chosen_of(&ranges),
-            Some(Choice::Join { oldest: 1, newest: 4 }),
+            Some(MergeChoice::Join { oldest: 1, newest: 4 }),
             "a part has age 0"
         );
         ranges.upto = vec![0, 0];
-        assert_eq!(chosen_of(&ranges), Some(Choice::Join { oldest: 0, newest: 3 }));
+        assert_eq!(
+            chosen_of(&ranges),
+            Some(MergeChoice::Join { oldest: 0, newest: 3 })
+        );
         // No sizes are similar, so a join happens only with twice the number of hash stores.
         let odd: Vec<u64> = (0..12).map(|at| if at % 2 == 0 { 10 } else { 1000 }).collect();
         assert_eq!(chosen(&odd), None);
         assert!(matches!(
             chosen(&[odd.clone(), odd].concat()),
-            Some(Choice::Join { .. })
+            Some(MergeChoice::Join { .. })
         ));
     }
 
@@ -484,11 +488,11 @@ mod tests {
     #[test]
     fn what_is_held_is_passed_over_and_hash_stores_are_joined_meanwhile() {
         let mut now = view(&[100; 4], &[0, 0]);
-        now.hold(&part(0, 4));
+        now.block_merge(&part(0, 4));
         assert_eq!(choose(&now, &options()), Some(part(1, 4)));
         now.wanted = vec![true, true];
         assert_eq!(choose(&now, &options()), Some(part(1, 4)), "the other waits");
-        now.hold(&part(1, 4));
+        now.block_merge(&part(1, 4));
         assert_eq!(choose(&now, &options()), None);
         // A bundle of arrays joins hash stores while a part is held.
         let form = HashedForm::Boa {
@@ -499,30 +503,30 @@ mod tests {
         let mut many = view(&[100; 12], &[0, 12]);
         assert!(matches!(
             choose(&many, &bundle),
-            Some(Choice::Part { part: 0, .. })
+            Some(MergeChoice::Part { part: 0, .. })
         ));
-        many.hold(&part(0, 12));
-        let join = Choice::Join { oldest: 0, newest: 3 };
+        many.block_merge(&part(0, 12));
+        let join = MergeChoice::Join { oldest: 0, newest: 3 };
         assert_eq!(choose(&many, &bundle), Some(join));
-        many.hold(&join);
+        many.block_merge(&join);
         assert_eq!(choose(&many, &bundle), None);
     }
 
     #[test]
     fn crowding_is_full_when_twice_as_much_waits_as_may() {
         assert_eq!(
-            crowding(&view(&[125], &[0, 0]), &options()),
+            backlog_percent(&view(&[125], &[0, 0]), &options()),
             6,
             "eight may wait in any case"
         );
         assert_eq!(
-            crowding(&view(&[25; 10], &[0, 0]), &options()),
+            backlog_percent(&view(&[25; 10], &[0, 0]), &options()),
             62,
             "250 of 2 · 200 wait"
         );
         assert_eq!(
-            crowding(
-                &View {
+            backlog_percent(
+                &MergePolicyInput {
                     sorted_bytes: 2000,
                     ..view(&[50; 10], &[0, 0])
                 },
@@ -531,17 +535,17 @@ mod tests {
             62
         );
         assert_eq!(
-            crowding(&view(&[1; 24], &[0, 0]), &options()),
+            backlog_percent(&view(&[1; 24], &[0, 0]), &options()),
             100,
             "two times twelve"
         );
     }
 
     /// Returns the number of levels that the due merge takes, and the level of its result.
-    fn planned(view: &View, options: &HashedOptions) -> Option<(usize, usize)> {
+    fn planned(view: &MergePolicyInput, options: &HashedOptions) -> Option<(usize, usize)> {
         match choose(view, options)? {
-            Choice::Part { take, into, .. } => Some((take, into)),
-            Choice::Join { .. } => None,
+            MergeChoice::Part { take, into, .. } => Some((take, into)),
+            MergeChoice::Join { .. } => None,
         }
     }
 
@@ -556,7 +560,7 @@ mod tests {
         };
         for lambda in [2u16, 4, 16] {
             let options = form(lambda);
-            let mut levels = Levels::default();
+            let mut levels = PartitionSummary::default();
             for round in 1..200u32 {
                 let mut now = view(&[1; 32], &[0]);
                 now.levels = vec![levels.clone()];
@@ -593,11 +597,11 @@ mod tests {
         let mut now = view(&[1; 4], &[0]);
         let mut plans = |records, tombstones, wanted| {
             let runs = vec![1, 0, 2];
-            now.levels = vec![Levels {
+            now.levels = vec![PartitionSummary {
                 runs,
                 records,
                 tombstones,
-                ..Levels::default()
+                ..PartitionSummary::default()
             }];
             now.wanted = vec![wanted];
             planned(&now, &options)

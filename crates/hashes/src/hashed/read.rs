@@ -1,59 +1,59 @@
 //! Point lookups: filters of hash stores, newest first, then one leaf of SILT's sorted store. In a
 //! bundle of arrays, a lookup reads the runs named by the filter of each level; in a bundle of
-//! trees, it descends each level's tree (`descend.rs`).
+//! trees, it descends each level's tree (`tree_search.rs`).
 
-use super::descend::InTrees;
-use super::routing::{Candidates, Routing};
-use super::run::{Run, Wanted, find, find_in_group};
-use super::state::{Part, Version};
-use super::structure::Hashed;
+use super::routing::{CandidateRuns, RoutingFilter};
+use super::run::{HashRun, RunLookupKey, find, find_in_group};
+use super::state::{HashPartition, HashedVersion};
+use super::structure::HashedStructure;
+use super::tree_search::TreeSearchPosition;
 use alluvium_dictionary::contract;
-use alluvium_dictionary::fetch::Fetch;
-use alluvium_dictionary::gather::Gather;
-use alluvium_dictionary::key::Key;
-use alluvium_dictionary::record::Record;
-use alluvium_dictionary::values;
-use alluvium_dictionary::versioned::{VersionReader, VersionSearch, Versioned};
+use alluvium_dictionary::fetch::NodeFetch;
+use alluvium_dictionary::key::LookupKey;
+use alluvium_dictionary::lookup_state::LookupState;
+use alluvium_dictionary::record::StoredRecord;
+use alluvium_dictionary::value_log;
+use alluvium_dictionary::versioned::{VersionCell, VersionReader, VersionSearch};
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Result};
 use std::ops::ControlFlow;
 use std::task::{Poll, ready};
 
 /// A reader of one version of a structure.
-pub type Reader<'h> = VersionReader<'h, Hashed>;
+pub type HashedReader<'h> = VersionReader<'h, HashedStructure>;
 
 /// Position of the search for a key. Valid only with one version.
 #[derive(Debug, Default)]
-pub struct Search {
+pub struct HashedSearch {
     /// Number of runs completed.
     done: usize,
     /// Number of the next run's records already processed.
     records: usize,
     /// The level whose filter was queried, and the candidates in it.
-    level: Option<(usize, Candidates)>,
+    level: Option<(usize, CandidateRuns)>,
     /// In a bundle of trees, the position of the search below the hash stores.
-    trees: InTrees,
+    trees: TreeSearchPosition,
 }
 
 /// A run to be searched, and its position if it belongs to a level.
-struct Stop<'v> {
-    run: &'v Run,
-    level: Option<Place<'v>>,
+struct RunCandidate<'v> {
+    run: &'v HashRun,
+    level: Option<RunPosition<'v>>,
 }
 
 /// Position of a run in its part.
 #[derive(Clone, Copy)]
-struct Place<'v> {
+struct RunPosition<'v> {
     level: usize,
     /// Index of the run in the level.
     run: usize,
-    filter: Option<&'v Routing>,
+    filter: Option<&'v RoutingFilter>,
 }
 
 /// Returns the runs that may contain a hash of a part, newest first, except those in trees.
-fn stops<'v>(version: &'v Version, part: &'v Part) -> impl Iterator<Item = Stop<'v>> {
+fn stops<'v>(version: &'v HashedVersion, part: &'v HashPartition) -> impl Iterator<Item = RunCandidate<'v>> {
     let young = version.young.iter().filter(|young| young.age >= part.upto);
-    let young = young.map(|young| Stop {
+    let young = young.map(|young| RunCandidate {
         run: &young.run,
         level: None,
     });
@@ -64,32 +64,37 @@ fn stops<'v>(version: &'v Version, part: &'v Part) -> impl Iterator<Item = Stop<
         runs.map(move |(run, of)| {
             let filter = level.filter.as_ref();
             let level = number;
-            Stop {
+            RunCandidate {
                 run: &of.run,
-                level: Some(Place { level, run, filter }),
+                level: Some(RunPosition { level, run, filter }),
             }
         })
     }))
 }
 
-impl Search {
+impl HashedSearch {
     /// Returns whether a run must be read, according to its own filter or that of its level.
-    fn may_hold<F: Fetch>(&mut self, stop: &Stop<'_>, hash: u64, fetch: &F) -> Poll<Result<bool>> {
-        let Some(Place { level, run, filter }) = stop.level else {
+    fn may_hold<F: NodeFetch>(
+        &mut self,
+        stop: &RunCandidate<'_>,
+        hash: u64,
+        fetch: &F,
+    ) -> Poll<Result<bool>> {
+        let Some(RunPosition { level, run, filter }) = stop.level else {
             return Poll::Ready(stop.run.may_hold(hash));
         };
         let candidates = match (self.level, filter) {
             (Some((asked, candidates)), _) if asked == level => candidates,
-            (_, None) => Candidates::All,
-            (_, Some(filter)) => ready!(filter.ask(hash, fetch))?,
+            (_, None) => CandidateRuns::All,
+            (_, Some(filter)) => ready!(filter.find_candidates(hash, fetch))?,
         };
         self.level = Some((level, candidates));
         Poll::Ready(Ok(candidates.has(run) && stop.run.records() > 0))
     }
 
     /// Continues with the earlier run that the records of the key's group name, if any.
-    fn follow(&mut self, stop: &Stop<'_>, previous: Option<Option<u8>>) -> Result<()> {
-        let Some(Place { level, run, .. }) = stop.level else {
+    fn follow(&mut self, stop: &RunCandidate<'_>, previous: Option<Option<u8>>) -> Result<()> {
+        let Some(RunPosition { level, run, .. }) = stop.level else {
             return Ok(());
         };
         let next = match previous {
@@ -100,26 +105,26 @@ impl Search {
                 return Err(Error::corrupt(stop.run.place(), expected, format!("{other:?}")));
             }
         };
-        self.level = Some((level, Candidates::Latest(next)));
+        self.level = Some((level, CandidateRuns::Latest(next)));
         Ok(())
     }
 }
 
-impl contract::Lookup for Hashed {
-    type Reader<'h> = Reader<'h>;
+impl contract::PointLookup for HashedStructure {
+    type Reader<'h> = HashedReader<'h>;
 
     #[inline]
-    fn reader(&self) -> Reader<'_> {
+    fn reader(&self) -> HashedReader<'_> {
         VersionReader::new(self)
     }
 }
 
-impl VersionSearch for Hashed {
-    type Version = Version;
-    type Search = Search;
+impl VersionSearch for HashedStructure {
+    type Version = HashedVersion;
+    type Search = HashedSearch;
 
     #[inline]
-    fn versions(&self) -> &Versioned<Version> {
+    fn versions(&self) -> &VersionCell<HashedVersion> {
         &self.shared.versions
     }
 
@@ -128,16 +133,16 @@ impl VersionSearch for Hashed {
         &self.shared.home.store
     }
 
-    fn search<F: Fetch>(
+    fn search<F: NodeFetch>(
         &self,
-        version: &Version,
-        key: Key<'_>,
-        gather: &mut Gather<'_>,
-        search: &mut Search,
+        version: &HashedVersion,
+        key: LookupKey<'_>,
+        gather: &mut LookupState<'_>,
+        search: &mut HashedSearch,
         fetch: &F,
     ) -> Poll<Result<()>> {
         let options = &self.shared.options;
-        let wanted = Wanted {
+        let wanted = RunLookupKey {
             bytes: key.bytes(),
             hash: options.hash_of(key),
         };
@@ -151,24 +156,24 @@ impl VersionSearch for Hashed {
                 gather.range_deleted(deletes.covering(key.bytes(), gather.known.at()));
             }
             if ready!(search.may_hold(&stop, wanted.hash, fetch))? {
-                let Gather { operator, known } = &mut *gather;
+                let LookupState { operator, known } = &mut *gather;
                 // Skip records that were processed before a node was missing.
                 let (mut taken, records) = (search.records, &mut search.records);
-                let mut visit = |record: Record<'_>| {
+                let mut visit = |record: StoredRecord<'_>| {
                     if taken > 0 {
                         taken -= 1;
                         return Poll::Ready(Ok(ControlFlow::Continue(())));
                     }
                     let flow = ready!(known.record(&record, *operator, |pointer, room| {
-                        values::fetch_value(fetch, pointer, room)
+                        value_log::fetch_value(fetch, pointer, room)
                     }))?;
                     *records += 1;
                     Poll::Ready(Ok(flow))
                 };
                 match (search.level, stop.level) {
                     (
-                        Some((_, Candidates::Latest(_))),
-                        Some(Place {
+                        Some((_, CandidateRuns::Latest(_))),
+                        Some(RunPosition {
                             filter: Some(filter), ..
                         }),
                     ) => {

@@ -1,13 +1,13 @@
 //! Cache of keyspace rules, for keys that are not in keyspace order.
 
-use alluvium_dictionary::rules::{KeyspaceRules, Schema};
+use alluvium_dictionary::rules::{KeyspaceRules, KeyspaceSchema};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Keyspace rules used in the current slice of work.
 #[derive(Debug)]
 pub(super) struct RulesCache {
-    schema: Arc<dyn Schema>,
+    schema: Arc<dyn KeyspaceSchema>,
     known: HashMap<Box<[u8]>, Arc<KeyspaceRules>>,
     /// The rules used last; in most stores the only ones.
     last: Option<(Box<[u8]>, Arc<KeyspaceRules>)>,
@@ -17,7 +17,7 @@ pub(super) struct RulesCache {
 const MOST_KNOWN: usize = 1024;
 
 impl RulesCache {
-    pub(super) fn new(schema: &Arc<dyn Schema>) -> RulesCache {
+    pub(super) fn new(schema: &Arc<dyn KeyspaceSchema>) -> RulesCache {
         RulesCache {
             schema: Arc::clone(schema),
             known: HashMap::new(),

@@ -7,13 +7,13 @@
 use super::check::{extents, named, read};
 use super::options::HashedForm;
 use alluvium_base::Purpose;
-use alluvium_dictionary::read::Files;
-use alluvium_storage::extents::Reached;
+use alluvium_dictionary::read::DataFiles;
+use alluvium_storage::extents::ReachableExtent;
 use alluvium_storage::{Error, Result};
 
 /// Identifies a run, filter or list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Name {
+pub(super) enum ObjectName {
     /// A hash store.
     Young,
     /// A run of this part, written by a merge.
@@ -24,29 +24,31 @@ pub(super) enum Name {
     List(usize),
 }
 
-impl Name {
+impl ObjectName {
     /// Returns a description for users.
     pub(super) fn told(self, form: HashedForm, parts: usize) -> String {
         match (self, form) {
-            (Name::Young, _) => "a hash store, which hides older values and deleted keys".to_owned(),
-            (Name::Part(part), HashedForm::Silt) => {
+            (ObjectName::Young, _) => "a hash store, which hides older values and deleted keys".to_owned(),
+            (ObjectName::Part(part), HashedForm::Silt) => {
                 format!("part {} of {parts} of the sorted store", part + 1)
             }
-            (Name::Part(part), HashedForm::Boa { .. } | HashedForm::Bot { .. }) => format!(
+            (ObjectName::Part(part), HashedForm::Boa { .. } | HashedForm::Bot { .. }) => format!(
                 "part {} of {parts}, of a level that hides older values and deleted keys of deeper ones",
                 part + 1
             ),
-            (Name::Filter(part), _) => format!("a routing filter of part {} of {parts}", part + 1),
-            (Name::List(part), _) => format!("a list of a routing tree of part {} of {parts}", part + 1),
+            (ObjectName::Filter(part), _) => format!("a routing filter of part {} of {parts}", part + 1),
+            (ObjectName::List(part), _) => {
+                format!("a list of a routing tree of part {} of {parts}", part + 1)
+            }
         }
     }
 }
 
 /// Result of a survey.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Survey {
+pub struct SalvageReport {
     /// Extents used by intact runs.
-    pub reached: Vec<Reached>,
+    pub reached: Vec<ReachableExtent>,
     /// Descriptions of the lost data.
     pub lost: Vec<String>,
     /// Number of filters of levels and lists of trees that cannot be opened. No data is lost with
@@ -58,7 +60,7 @@ pub struct Survey {
 ///
 /// # Errors
 /// [`Error::Corrupt`] if the list of runs is damaged; I/O errors.
-pub fn survey(files: Files<'_>, root: &[u8]) -> Result<Survey> {
+pub fn survey(files: DataFiles<'_>, root: &[u8]) -> Result<SalvageReport> {
     let (contents, nodes) = read(files, root, Purpose::Recovery)?;
     let (mut found, mut lost, mut gone) = (Vec::new(), Vec::new(), Vec::new());
     let (parts, mut filters) = (contents.parts.len(), 0);
@@ -71,7 +73,9 @@ pub fn survey(files: Files<'_>, root: &[u8]) -> Result<Survey> {
         match named.open(files, Purpose::Recovery) {
             Ok(part) => found.push(part),
             // Without its filter a level is read run by run; no data is lost.
-            Err(Error::Corrupt { .. }) if matches!(named.name, Name::Filter(_) | Name::List(_)) => {
+            Err(Error::Corrupt { .. })
+                if matches!(named.name, ObjectName::Filter(_) | ObjectName::List(_)) =>
+            {
                 filters += 1;
             }
             Err(error @ Error::Corrupt { .. }) => {
@@ -85,7 +89,7 @@ pub fn survey(files: Files<'_>, root: &[u8]) -> Result<Survey> {
             Err(error) => return Err(error),
         }
     }
-    Ok(Survey {
+    Ok(SalvageReport {
         reached: extents(nodes, &found),
         lost,
         filters,

@@ -1,22 +1,22 @@
 //! A version of a hashed structure, as seen by readers, and the additional state of its writer.
 
 use super::options::{HashedForm, HashedOptions};
-use super::policy::{HashStore, Held, Levels, View};
-use super::routing::Routing;
-use super::run::Run;
-use super::trees::{List, Planted, is_spent};
+use super::policy::{BlockedMerges, HashStoreSummary, MergePolicyInput, PartitionSummary};
+use super::routing::RoutingFilter;
+use super::run::HashRun;
+use super::trees::{LevelTree, RoutingList, is_spent};
 use alluvium_dictionary::versioned::{self, RootWriter, VersionStamp};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Position of a hash store in the order of age: a higher age is newer.
-pub(super) type Age = u64;
+pub(super) type HashStoreAge = u64;
 
 /// A hash store: the share of a memtable, with a filter.
 #[derive(Clone, Debug)]
-pub(super) struct Young {
-    pub(super) age: Age,
-    pub(super) run: Run,
+pub(super) struct HashStore {
+    pub(super) age: HashStoreAge,
+    pub(super) run: HashRun,
 }
 
 /// A run written by a merge.
@@ -24,38 +24,38 @@ pub(super) struct Young {
 pub(super) struct LevelRun {
     /// The run contains the part's data of the hash stores below this age, from the `upto` of the
     /// next older run on.
-    pub(super) upto: Age,
-    pub(super) run: Run,
+    pub(super) upto: HashStoreAge,
+    pub(super) run: HashRun,
 }
 
 /// A level of a part.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Level {
+pub(super) struct PartitionLevel {
     /// Runs, oldest first. The filter refers to them by index.
     pub(super) runs: Vec<LevelRun>,
     /// Routing filter; without it every run may contain every hash.
-    pub(super) filter: Option<Routing>,
+    pub(super) filter: Option<RoutingFilter>,
     /// In a bundle of trees, the tree whose leaves are the runs.
-    pub(super) tree: Option<Planted>,
+    pub(super) tree: Option<LevelTree>,
 }
 
 /// A part: the hashes with the same first bits. In SILT's form it has one level with one run.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Part {
+pub(super) struct HashPartition {
     /// Levels, newest first (U1). The last level is not empty.
-    pub(super) levels: Vec<Level>,
+    pub(super) levels: Vec<PartitionLevel>,
     /// The part contains the data of every hash store below this age for its hashes.
-    pub(super) upto: Age,
+    pub(super) upto: HashStoreAge,
 }
 
-impl Part {
+impl HashPartition {
     /// Returns the runs, newest first.
     pub(super) fn runs(&self) -> impl DoubleEndedIterator<Item = &LevelRun> {
         self.levels.iter().flat_map(|level| level.runs.iter().rev())
     }
 
     /// Returns the filters of the levels.
-    pub(super) fn filters(&self) -> impl Iterator<Item = &Routing> {
+    pub(super) fn filters(&self) -> impl Iterator<Item = &RoutingFilter> {
         self.levels.iter().filter_map(|level| level.filter.as_ref())
     }
 
@@ -76,22 +76,22 @@ impl Part {
 
 /// An immutable state of the structure (W1).
 #[derive(Clone, Debug, Default)]
-pub struct Version {
+pub struct HashedVersion {
     pub(super) stamp: VersionStamp,
     /// Hash stores, newest first.
-    pub(super) young: Vec<Arc<Young>>,
-    pub(super) parts: Vec<Arc<Part>>,
+    pub(super) young: Vec<Arc<HashStore>>,
+    pub(super) parts: Vec<Arc<HashPartition>>,
     /// Age of the next hash store.
-    pub(super) next_age: Age,
+    pub(super) next_age: HashStoreAge,
 }
 
-impl versioned::Version for Version {
+impl versioned::StructureVersion for HashedVersion {
     fn stamp(&self) -> &VersionStamp {
         &self.stamp
     }
 }
 
-impl Version {
+impl HashedVersion {
     /// Returns whether ages decrease from the newest hash store to the oldest (W2), whether every
     /// hash store still waits for a part (W3), and whether the runs of all parts are ordered (U1).
     pub(super) fn is_ordered(&self) -> bool {
@@ -110,7 +110,7 @@ impl Version {
     /// Returns the runs that may contain a hash, newest first: hash stores that are not merged into
     /// the hash's part, then the runs of the part.
     #[inline]
-    pub(super) fn runs_of(&self, hash: u64, options: &HashedOptions) -> impl Iterator<Item = &Run> {
+    pub(super) fn runs_of(&self, hash: u64, options: &HashedOptions) -> impl Iterator<Item = &HashRun> {
         let part = &self.parts[options.part_of(hash)];
         let young = self.young.iter().filter(|young| young.age >= part.upto);
         young
@@ -119,20 +119,20 @@ impl Version {
     }
 
     /// Returns the input of the policy.
-    pub(super) fn view(&self, options: &HashedOptions, wanted: &[bool]) -> View {
-        let young = self.young.iter().map(|young| HashStore {
+    pub(super) fn view(&self, options: &HashedOptions, wanted: &[bool]) -> MergePolicyInput {
+        let young = self.young.iter().map(|young| HashStoreSummary {
             age: young.age,
             bytes: young.run.bytes(),
             deletes_ranges: !young.run.range_deletes().is_empty(),
         });
         let runs = self.parts.iter().flat_map(|part| part.runs());
-        View {
+        MergePolicyInput {
             young: young.collect(),
             sorted_bytes: runs.map(|run| run.run.bytes()).sum(),
             upto: self.parts.iter().map(|part| part.upto).collect(),
             next_age: self.next_age,
             wanted: wanted.to_vec(),
-            held: Held::default(),
+            held: BlockedMerges::default(),
             levels: match options.form {
                 HashedForm::Silt => Vec::new(),
                 HashedForm::Boa { .. } => self.parts.iter().map(|part| levels_of(part)).collect(),
@@ -143,7 +143,7 @@ impl Version {
 
     /// Returns whether a part has deletes outside its oldest run, including those in pending hash
     /// stores. Deletes in the oldest run hide nothing.
-    pub(super) fn has_deletes_for(&self, part: &Part) -> bool {
+    pub(super) fn has_deletes_for(&self, part: &HashPartition) -> bool {
         let waiting = self.young.iter().filter(|young| young.age >= part.upto);
         let newer = part.runs().rev().skip(1).map(|run| &run.run);
         let mut runs = waiting.map(|young| &young.run).chain(newer);
@@ -151,12 +151,12 @@ impl Version {
     }
 
     /// Returns the policy's view of the trees.
-    fn trees_of(&self, options: &HashedOptions) -> Vec<Levels> {
-        let of = |part: &Arc<Part>| {
+    fn trees_of(&self, options: &HashedOptions) -> Vec<PartitionSummary> {
+        let of = |part: &Arc<HashPartition>| {
             let waiting = self.young.iter().filter(|young| young.age >= part.upto);
             let waiting: u64 = waiting.map(|young| young.run.records()).sum();
             let trees = part.levels.iter().filter_map(|level| level.tree.as_ref());
-            Levels {
+            PartitionSummary {
                 hidden: trees.map(|tree| tree.root.hidden()).sum(),
                 is_spent: is_spent(&part.levels, waiting >> options.parts_log),
                 ..levels_of(part)
@@ -167,7 +167,7 @@ impl Version {
 
     /// Returns the hashes for which parts have not merged a hash store of this age yet, as
     /// ascending inclusive ranges. Adjacent ranges are joined.
-    pub(super) fn waiting(&self, age: Age, options: &HashedOptions) -> Vec<(u64, u64)> {
+    pub(super) fn waiting(&self, age: HashStoreAge, options: &HashedOptions) -> Vec<(u64, u64)> {
         let parts = self.parts.iter().enumerate();
         let waiting = parts.filter(|(_, part)| part.upto <= age);
         let mut ranges: Vec<(u64, u64)> = Vec::new();
@@ -181,23 +181,23 @@ impl Version {
     }
 
     /// Returns the hash stores with filters reduced to the hashes that are not merged yet.
-    pub(super) fn trimmed(&self, options: &HashedOptions) -> Vec<Arc<Young>> {
-        let trim = |young: &Arc<Young>| match young.run.trimmed(&self.waiting(young.age, options)) {
+    pub(super) fn trimmed(&self, options: &HashedOptions) -> Vec<Arc<HashStore>> {
+        let trim = |young: &Arc<HashStore>| match young.run.trimmed(&self.waiting(young.age, options)) {
             None => Arc::clone(young),
-            Some(run) => Arc::new(Young { run, ..**young }),
+            Some(run) => Arc::new(HashStore { run, ..**young }),
         };
         self.young.iter().map(trim).collect()
     }
 
     /// Returns all runs.
-    pub(super) fn runs(&self) -> impl Iterator<Item = &Run> {
+    pub(super) fn runs(&self) -> impl Iterator<Item = &HashRun> {
         let young = self.young.iter().map(|young| &young.run);
         let parts = self.parts.iter().flat_map(|part| part.runs());
         young.chain(parts.map(|run| &run.run))
     }
 
     /// Returns all lists of trees.
-    pub(super) fn lists(&self) -> Vec<&List> {
+    pub(super) fn lists(&self) -> Vec<&RoutingList> {
         let levels = self.parts.iter().flat_map(|part| &part.levels);
         let mut all = Vec::new();
         for tree in levels.filter_map(|level| level.tree.as_ref()) {
@@ -229,7 +229,7 @@ impl Version {
     }
 
     /// Returns all filters of levels.
-    pub(super) fn filters(&self) -> impl Iterator<Item = &Routing> {
+    pub(super) fn filters(&self) -> impl Iterator<Item = &RoutingFilter> {
         self.parts.iter().flat_map(|part| part.filters())
     }
 }
@@ -238,28 +238,28 @@ impl Version {
 const YOUNG: u64 = 4;
 
 /// Returns the policy's view of a part's levels.
-fn levels_of(part: &Part) -> Levels {
+fn levels_of(part: &HashPartition) -> PartitionSummary {
     let newer = part.runs().rev().skip(1);
-    Levels {
+    PartitionSummary {
         runs: part.levels.iter().map(|level| level.runs.len() as u32).collect(),
         records: part.runs().map(|run| run.run.records()).sum(),
         tombstones: newer.map(|run| run.run.tombstones()).sum(),
-        ..Levels::default()
+        ..PartitionSummary::default()
     }
 }
 
 /// A merge in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Job {
+pub(super) struct ActiveMerge {
     pub(super) number: u64,
 }
 
 /// State that is changed under a lock.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct HashedWriterState {
     pub(super) root: RootWriter,
     /// The merge in progress; only one at a time, so that free space for one part suffices.
-    pub(super) job: Option<Job>,
+    pub(super) job: Option<ActiveMerge>,
     /// Number of the next merge.
     pub(super) next_job: u64,
     /// Whether a user has requested the rewrite of each part.
@@ -274,5 +274,5 @@ pub(super) struct Kept {
     /// tier.
     pub(super) shrunk: BTreeSet<usize>,
     /// Whether the last merge found no free space.
-    pub(super) is_cramped: bool,
+    pub(super) lacks_merge_space: bool,
 }

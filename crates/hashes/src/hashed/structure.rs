@@ -1,23 +1,23 @@
 //! Front of a hashed structure: creation, opening, publishing versions, and checkpoints.
 
-use super::format::{Contents, RunName};
+use super::format::{HashedContents, LevelRunName};
 use super::options::HashedOptions;
-use super::routing::Routing;
-use super::run::Run;
-use super::salvage::Name;
-use super::state::{Kept, Level, LevelRun, Part, Version, Young};
+use super::routing::RoutingFilter;
+use super::run::HashRun;
+use super::salvage::ObjectName;
+use super::state::{HashPartition, HashStore, HashedVersion, HashedWriterState, LevelRun, PartitionLevel};
 use super::trees::names::TreeName;
-use super::trees::{List, Planted};
-use alluvium_base::{Purpose, Sequence};
-use alluvium_dictionary::cut::Cut;
-use alluvium_dictionary::home::{Home, judge};
-use alluvium_dictionary::key::Key;
-use alluvium_dictionary::read::Files;
-use alluvium_dictionary::values::ValuePointer;
-use alluvium_dictionary::versioned::{RootWriter, VersionStamp, Versioned};
+use super::trees::{LevelTree, RoutingList};
+use alluvium_base::{Purpose, SequenceNumber};
+use alluvium_dictionary::checkpoint_root::CheckpointRoot;
+use alluvium_dictionary::key::LookupKey;
+use alluvium_dictionary::read::DataFiles;
+use alluvium_dictionary::structure_context::{StructureContext, poison_on_error};
+use alluvium_dictionary::value_log::ValuePointer;
+use alluvium_dictionary::versioned::{RootWriter, VersionCell, VersionStamp};
 use alluvium_storage::extents::Extent;
 use alluvium_storage::store::Store;
-use alluvium_storage::{Error, Place, Result, Structure};
+use alluvium_storage::{DiskLocation, Error, OnDiskObject, Result};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -30,20 +30,20 @@ const INLINE: usize = 4 << 10;
 /// A hashed structure: hash stores, and a sorted store or bundle. All methods may be called from
 /// any thread; clones share the same structure.
 #[derive(Clone)]
-pub struct Hashed {
-    pub(super) shared: Arc<Shared>,
+pub struct HashedStructure {
+    pub(super) shared: Arc<HashedCore>,
 }
 
-pub(super) struct Shared {
-    pub(super) home: Home,
+pub(super) struct HashedCore {
+    pub(super) home: StructureContext,
     pub(super) options: HashedOptions,
-    pub(super) versions: Versioned<Version>,
-    pub(super) kept: Mutex<Kept>,
+    pub(super) versions: VersionCell<HashedVersion>,
+    pub(super) kept: Mutex<HashedWriterState>,
     /// Whether space is scarce, so that every merge may use the reserve.
     pub(super) is_scarce: AtomicBool,
 }
 
-impl fmt::Debug for Hashed {
+impl fmt::Debug for HashedStructure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let version = self.shared.versions.peek();
         f.debug_struct("Hashed")
@@ -54,7 +54,7 @@ impl fmt::Debug for Hashed {
     }
 }
 
-impl Hashed {
+impl HashedStructure {
     /// Creates an empty structure whose cut is `cut`. No commit up to it may concern the
     /// structure's keys.
     ///
@@ -95,7 +95,7 @@ impl Hashed {
     ///     while merge.poll(1000)? == Progress::More {}
     /// }
     /// assert_eq!(hashed.young(), 0);
-    /// let root = hashed.stand()?.root;
+    /// let root = hashed.checkpoint_root()?.root;
     /// let hashed = Hashed::open(home, &options, &root, 4)?;
     /// let mut gather = Gather::new(LAST, 0, None);
     /// lookup::gather(&hashed.reader(), Key::new(b"Elbe"), &mut gather)?;
@@ -105,14 +105,23 @@ impl Hashed {
     ///
     /// # Errors
     /// [`Error::BadOption`](alluvium_storage::Error::BadOption) if an option is invalid.
-    pub fn create(home: Home, options: HashedOptions, cut: Sequence) -> Result<Hashed> {
+    pub fn create(
+        home: StructureContext,
+        options: HashedOptions,
+        cut: SequenceNumber,
+    ) -> Result<HashedStructure> {
         options.validate()?;
-        let version = Version {
+        let version = HashedVersion {
             stamp: VersionStamp::first(cut),
             parts: vec![Arc::default(); options.parts()],
-            ..Version::default()
+            ..HashedVersion::default()
         };
-        Ok(Hashed::assemble(home, options, version, Kept::default()))
+        Ok(HashedStructure::assemble(
+            home,
+            options,
+            version,
+            HashedWriterState::default(),
+        ))
     }
 
     /// Opens the structure from its root, with every commit up to `cut`. The options marked
@@ -120,9 +129,14 @@ impl Hashed {
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt); I/O errors.
-    pub fn open(home: Home, options: &HashedOptions, root: &[u8], cut: Sequence) -> Result<Hashed> {
+    pub fn open(
+        home: StructureContext,
+        options: &HashedOptions,
+        root: &[u8],
+        cut: SequenceNumber,
+    ) -> Result<HashedStructure> {
         let (home, options, version, kept) = read(home, options, root, cut, &mut |_, error| Err(error))?;
-        Ok(Hashed::assemble(home, options, version, kept))
+        Ok(HashedStructure::assemble(home, options, version, kept))
     }
 
     /// As [`Hashed::open`], without the runs whose descriptions are damaged: [`survey`] lists the
@@ -132,9 +146,14 @@ impl Hashed {
     /// The same as [`Hashed::open`], if the list of runs is damaged.
     ///
     /// [`survey`]: super::survey
-    pub fn open_salvaged(home: Home, options: &HashedOptions, root: &[u8], cut: Sequence) -> Result<Hashed> {
+    pub fn open_salvaged(
+        home: StructureContext,
+        options: &HashedOptions,
+        root: &[u8],
+        cut: SequenceNumber,
+    ) -> Result<HashedStructure> {
         let mut has_lost = false;
-        let mut lose = |_: Name, error| match error {
+        let mut lose = |_: ObjectName, error| match error {
             Error::Corrupt { .. } => {
                 has_lost = true;
                 Ok(())
@@ -144,20 +163,25 @@ impl Hashed {
         let (home, options, mut version, kept) = read(home, options, root, cut, &mut lose)?;
         // The root that was read does not describe these contents.
         version.stamp.contents += u64::from(has_lost);
-        Ok(Hashed::assemble(home, options, version, kept))
+        Ok(HashedStructure::assemble(home, options, version, kept))
     }
 
-    fn assemble(home: Home, options: HashedOptions, version: Version, mut kept: Kept) -> Hashed {
+    fn assemble(
+        home: StructureContext,
+        options: HashedOptions,
+        version: HashedVersion,
+        mut kept: HashedWriterState,
+    ) -> HashedStructure {
         assert!(
             version.is_ordered(),
             "hash stores are in the order of their ages (W2)"
         );
         kept.wanted = vec![false; options.parts()];
-        Hashed {
-            shared: Arc::new(Shared {
+        HashedStructure {
+            shared: Arc::new(HashedCore {
                 home,
                 options,
-                versions: Versioned::new(version),
+                versions: VersionCell::new(version),
                 kept: Mutex::new(kept),
                 is_scarce: AtomicBool::new(false),
             }),
@@ -172,7 +196,7 @@ impl Hashed {
 
     /// Returns the number of hash stores.
     #[must_use]
-    pub fn young(&self) -> usize {
+    pub fn hash_store_count(&self) -> usize {
         self.version().young.len()
     }
 
@@ -187,21 +211,21 @@ impl Hashed {
     /// Returns the hash by which a key is located.
     #[must_use]
     #[inline]
-    pub fn hash_of(&self, key: Key<'_>) -> u64 {
+    pub fn hash_of(&self, key: LookupKey<'_>) -> u64 {
         self.shared.options.hash_of(key)
     }
 
-    pub(super) fn version(&self) -> Arc<Version> {
+    pub(super) fn version(&self) -> Arc<HashedVersion> {
         self.shared.versions.load()
     }
 
-    pub(super) fn judge<T>(&self, result: Result<T>) -> Result<T> {
-        judge(&self.shared.home.store, result)
+    pub(super) fn poison_on_error<T>(&self, result: Result<T>) -> Result<T> {
+        poison_on_error(&self.shared.home.store, result)
     }
 
     /// Publishes a version with changed contents, and releases the extents that only the previous
     /// version used. The caller holds the lock on `kept`.
-    pub(super) fn publish(&self, _kept: &mut Kept, mut version: Version) {
+    pub(super) fn publish(&self, _kept: &mut HashedWriterState, mut version: HashedVersion) {
         let old = self.version();
         assert!(version.next_age >= old.next_age, "ages rise (W2)");
         let least = version.parts.iter().map(|part| part.upto).min().unwrap_or(0);
@@ -211,7 +235,7 @@ impl Hashed {
             version.is_ordered(),
             "hash stores are in the order of their ages (W2)"
         );
-        let gone = given_up(&old, &version);
+        let gone = released_extents(&old, &version);
         self.shared.versions.publish(version);
         let store = &self.shared.home.store;
         let epoch = store.epochs().current();
@@ -221,10 +245,10 @@ impl Hashed {
     }
 
     /// Raises the cut and leaves the contents unchanged.
-    pub(super) fn raise(&self, cut: Sequence) {
+    pub(super) fn raise_cut(&self, cut: SequenceNumber) {
         let _kept = self.shared.kept.lock();
         let old = self.version();
-        self.shared.versions.publish(Version {
+        self.shared.versions.publish(HashedVersion {
             stamp: old.stamp.advanced(cut),
             ..(*old).clone()
         });
@@ -232,28 +256,28 @@ impl Hashed {
 
     /// Writes the root of the current contents, unless it is written already. They do not change
     /// until the cut is dropped.
-    pub(super) fn cut_here(&self) -> Result<Cut<'_>> {
-        let Shared { home, options, .. } = &*self.shared;
+    pub(super) fn write_checkpoint_root(&self) -> Result<CheckpointRoot<'_>> {
+        let HashedCore { home, options, .. } = &*self.shared;
         let mut kept = self.shared.kept.lock();
         let version = self.version();
-        let encode = || Contents::of(&version, options).encode();
+        let encode = || HashedContents::of(&version, options).encode();
         let root = kept
             .root
             .write(&home.store, &version.stamp, INLINE, encode)?
             .to_vec();
-        Ok(Cut::new(root, version.stamp.cut, kept))
+        Ok(CheckpointRoot::new(root, version.stamp.cut, kept))
     }
 }
 
 /// Returns the extents of each run, filter and list of a version, keyed by the location of its
 /// description.
-fn places(version: &Version) -> Vec<((u8, u64, u32), Vec<Extent>)> {
+fn places(version: &HashedVersion) -> Vec<((u8, u64, u32), Vec<Extent>)> {
     let place = |pointer: &ValuePointer| (pointer.node.tier, pointer.node.offset, pointer.at);
     let extents = |extents: &mut dyn Iterator<Item = (Extent, u64)>| -> Vec<Extent> {
         extents.map(|(extent, _)| extent).collect()
     };
     let runs = version.runs();
-    let runs = runs.map(|run: &Run| (place(run.pointer()), extents(&mut run.extents())));
+    let runs = runs.map(|run: &HashRun| (place(run.pointer()), extents(&mut run.extents())));
     let filters = version.filters();
     let filters = filters.map(|filter| (place(filter.pointer()), extents(&mut filter.extents())));
     let lists = version.lists().into_iter();
@@ -262,30 +286,30 @@ fn places(version: &Version) -> Vec<((u8, u64, u32), Vec<Extent>)> {
 }
 
 /// Returns the extents used by `old` but not by `new`.
-fn given_up(old: &Version, new: &Version) -> Vec<Extent> {
+fn released_extents(old: &HashedVersion, new: &HashedVersion) -> Vec<Extent> {
     let stay: BTreeSet<(u8, u64, u32)> = places(new).into_iter().map(|(place, _)| place).collect();
     let gone = places(old).into_iter().filter(|(place, _)| !stay.contains(place));
     gone.flat_map(|(_, extents)| extents).collect()
 }
 
 /// Handles a run, filter or list that cannot be read: an error aborts opening.
-type Losing<'l> = dyn FnMut(Name, Error) -> Result<()> + 'l;
+type LossHandler<'l> = dyn FnMut(ObjectName, Error) -> Result<()> + 'l;
 
 /// Components of an opened structure.
-type Parts = (Home, HashedOptions, Version, Kept);
+type OpenedStructure = (StructureContext, HashedOptions, HashedVersion, HashedWriterState);
 
 /// Reads a structure. `lose` is called for each run, filter or list that cannot be read.
 fn read(
-    home: Home,
+    home: StructureContext,
     options: &HashedOptions,
     root: &[u8],
-    cut: Sequence,
-    lose: &mut Losing<'_>,
-) -> Result<Parts> {
+    cut: SequenceNumber,
+    lose: &mut LossHandler<'_>,
+) -> Result<OpenedStructure> {
     let store = &home.store;
     let page_size = store.page_size();
     let (root, contents) = RootWriter::open(store, root, &place(), |bytes, place| {
-        Contents::decode(bytes, place, page_size)
+        HashedContents::decode(bytes, place, page_size)
     })?;
     let options = HashedOptions {
         form: contents.form,
@@ -296,31 +320,31 @@ fn read(
     };
     let opened = open_runs(store, &contents, lose)?;
     let young = opened.trimmed(&options);
-    let version = Version {
+    let version = HashedVersion {
         stamp: VersionStamp::first(cut),
         young,
         ..opened
     };
-    let kept = Kept {
+    let kept = HashedWriterState {
         root,
-        ..Kept::default()
+        ..HashedWriterState::default()
     };
     Ok((home, options, version, kept))
 }
 
 /// Opens the tree above the runs of a level. `lost` contains the indexes of the runs that are lost.
-fn plant(
+fn open_level_tree(
     store: &Arc<Store>,
-    contents: &Contents,
+    contents: &HashedContents,
     tree: &TreeName,
     (runs, lost): (&[LevelRun], &[usize]),
     lose: &mut dyn FnMut(Error) -> Result<()>,
-) -> Result<Option<Planted>> {
-    let holding = |tier, offset| store.extents().holding(tier, offset);
-    let files = Files::of(store);
+) -> Result<Option<LevelTree>> {
+    let holding = |tier, offset| store.extents().extent_at(tier, offset);
+    let files = DataFiles::of(store);
     let bits = (contents.parts_log, contents.form.character_bits());
     let mut root = tree.open(bits.0, bits.1, &mut |pointer, head| {
-        let list = List::open(files, pointer, Purpose::Recovery);
+        let list = RoutingList::open(files, pointer, Purpose::Recovery);
         match list.and_then(|list| list.required(head)?.mapped(holding)) {
             Ok(list) => Ok(Some(list)),
             Err(error) => lose(error).map(|()| None),
@@ -331,48 +355,52 @@ fn plant(
     }
     match runs.is_empty() {
         true => Ok(None),
-        false => Ok(Some(Planted::new(root, tree.is_settled, runs))),
+        false => Ok(Some(LevelTree::new(root, tree.is_settled, runs))),
     }
 }
 
 /// Opens the runs and filters listed in the contents.
-fn open_runs(store: &Arc<Store>, contents: &Contents, lose: &mut Losing<'_>) -> Result<Version> {
-    let holding = |tier, offset| store.extents().holding(tier, offset);
-    let files = Files::of(store);
-    let open = |name, pointer: &ValuePointer, base, lose: &mut Losing<'_>| {
-        let run = Run::open(files, pointer, base, Purpose::Recovery);
+fn open_runs(
+    store: &Arc<Store>,
+    contents: &HashedContents,
+    lose: &mut LossHandler<'_>,
+) -> Result<HashedVersion> {
+    let holding = |tier, offset| store.extents().extent_at(tier, offset);
+    let files = DataFiles::of(store);
+    let open = |name, pointer: &ValuePointer, base, lose: &mut LossHandler<'_>| {
+        let run = HashRun::open(files, pointer, base, Purpose::Recovery);
         let run = run.and_then(|run| run.seeded(contents.seed).mapped(holding));
         match run {
             Ok(run) => Ok(Some(run)),
             Err(error) => lose(name, error).map(|()| None),
         }
     };
-    let mut version = Version {
+    let mut version = HashedVersion {
         next_age: contents.next_age,
-        ..Version::default()
+        ..HashedVersion::default()
     };
     for young in &contents.young {
-        let run = open(Name::Young, &young.run, young.base, lose)?;
-        let kept = run.map(|run| Arc::new(Young { age: young.age, run }));
+        let run = open(ObjectName::Young, &young.run, young.base, lose)?;
+        let kept = run.map(|run| Arc::new(HashStore { age: young.age, run }));
         version.young.extend(kept);
     }
     // If a part has lost data, the data of its hashes in the remaining hash stores becomes visible
     // again.
     let least = contents.parts.iter().map(|part| part.upto).min().unwrap_or(0);
     for (number, name) in contents.parts.iter().enumerate() {
-        let (mut part, mut has_lost) = (Part::default(), false);
+        let (mut part, mut has_lost) = (HashPartition::default(), false);
         let mut filters = Vec::new();
         for (place, named) in name.levels.iter().enumerate() {
-            let (mut level, mut lost) = (Level::default(), Vec::new());
-            for (place, RunName { upto, run }) in named.runs.iter().enumerate() {
-                let run = open(Name::Part(number), run, 0, lose)?;
+            let (mut level, mut lost) = (PartitionLevel::default(), Vec::new());
+            for (place, LevelRunName { upto, run }) in named.runs.iter().enumerate() {
+                let run = open(ObjectName::Part(number), run, 0, lose)?;
                 let upto = *upto;
                 lost.extend(run.is_none().then_some(place));
                 level.runs.extend(run.map(|run| LevelRun { upto, run }));
             }
             if let Some(tree) = &named.tree {
-                let lose = &mut |error| lose(Name::List(number), error);
-                level.tree = plant(store, contents, tree, (&level.runs, &lost), lose)?;
+                let lose = &mut |error| lose(ObjectName::List(number), error);
+                level.tree = open_level_tree(store, contents, tree, (&level.runs, &lost), lose)?;
             }
             // A filter refers to runs by their numbers, so it is unusable if one is lost.
             let is_whole = level.runs.len() == named.runs.len();
@@ -386,14 +414,14 @@ fn open_runs(store: &Arc<Store>, contents: &Contents, lose: &mut Losing<'_>) -> 
             false => name.upto,
         };
         for (place, pointer) in filters {
-            let filter = Routing::open(files, &pointer, Purpose::Recovery);
+            let filter = RoutingFilter::open(files, &pointer, Purpose::Recovery);
             let filter = filter.and_then(|filter| {
                 let runs = part.levels[place].runs.len();
                 filter.required(runs, contents.parts_log)?.mapped(holding)
             });
             match filter {
                 Ok(filter) => part.levels[place].filter = Some(filter),
-                Err(error) => lose(Name::Filter(number), error)?,
+                Err(error) => lose(ObjectName::Filter(number), error)?,
             }
         }
         part.trim();
@@ -404,6 +432,6 @@ fn open_runs(store: &Arc<Store>, contents: &Contents, lose: &mut Losing<'_>) -> 
 
 /// Returns the location of a structure's root, for errors. The root is stored by the owner of the
 /// structure.
-pub(super) fn place() -> Place {
-    Place::new(Structure::Node, "the root of a hashed structure", 0)
+pub(super) fn place() -> DiskLocation {
+    DiskLocation::new(OnDiskObject::Node, "the root of a hashed structure", 0)
 }

@@ -2,52 +2,56 @@
 
 use super::data::DataWriter;
 use super::error::{Error, Result};
-use super::format::{HASH_BYTES, Header, hash_of};
+use super::format::{HASH_BYTES, IndexFileHeader, hash_of};
 use super::indexer::Indexer;
-use super::install::Site;
-use super::options::Options;
+use super::install::IndexFiles;
+use super::options::StaticIndexOptions;
 use alluvium_device::{Device, Directory};
-use alluvium_filters::trie::Codes;
-use alluvium_storage::sort::{Equal, Layout, Options as SortOptions, Sorter};
+use alluvium_filters::trie::TrieCodes;
+use alluvium_storage::sort::{EqualKeyPolicy, ExternalSorter, SortOptions, SortRecordLayout};
 use std::sync::Arc;
 
-/// Builds an index. An existing index with the same name is not changed until [`Builder::finish`]
+/// Builds an index. An existing index with the same name is not changed until [`StaticIndexBuilder::finish`]
 /// has written everything.
 ///
 /// If a key is pushed several times, the last value is used.
 #[derive(Debug)]
-pub struct Builder {
-    site: Site,
-    options: Options,
-    sorter: Sorter,
+pub struct StaticIndexBuilder {
+    site: IndexFiles,
+    options: StaticIndexOptions,
+    sorter: ExternalSorter,
     pushed: u64,
     record: Vec<u8>,
 }
 
 /// Returns the options of an index's sorter.
-pub(super) fn sort_options(memory_bytes: usize, layout: Layout) -> SortOptions {
+pub(super) fn sort_options(memory_bytes: usize, layout: SortRecordLayout) -> SortOptions {
     SortOptions {
-        equal: Equal::KeepLast,
+        equal: EqualKeyPolicy::KeepLast,
         memory_bytes,
         ..SortOptions::new(layout)
     }
 }
 
-impl Builder {
+impl StaticIndexBuilder {
     /// Starts building the index with this name.
     ///
     /// # Errors
     /// [`Error::BadOption`], and I/O errors.
-    pub fn new(directory: Arc<dyn Directory>, name: &str, options: Options) -> Result<Builder> {
+    pub fn new(
+        directory: Arc<dyn Directory>,
+        name: &str,
+        options: StaticIndexOptions,
+    ) -> Result<StaticIndexBuilder> {
         options.verify()?;
-        let site = Site::new(Arc::clone(&directory), name)?;
-        let layout = Layout::Fixed {
+        let site = IndexFiles::new(Arc::clone(&directory), name)?;
+        let layout = SortRecordLayout::Fixed {
             record_bytes: (HASH_BYTES + options.shape.record_bytes()) as u32,
             key_offset: 0,
             key_bytes: HASH_BYTES as u32 + options.shape.key_bytes,
         };
-        let sorter = Sorter::new(directory, name, sort_options(options.memory_bytes, layout))?;
-        Ok(Builder {
+        let sorter = ExternalSorter::new(directory, name, sort_options(options.memory_bytes, layout))?;
+        Ok(StaticIndexBuilder {
             site,
             options,
             sorter,
@@ -79,9 +83,9 @@ impl Builder {
     /// [`Error::SameHash`], errors of sorting, and I/O errors. The previous index is then
     /// unchanged.
     pub fn finish(self) -> Result<u64> {
-        let codes = Codes::new(self.options.hmax);
+        let codes = TrieCodes::new(self.options.hmax);
         let mut sorted = self.sorter.finish()?;
-        let mut output = Output::new(&self.site, &codes, self.options, self.pushed)?;
+        let mut output = IndexOutput::new(&self.site, &codes, self.options, self.pushed)?;
         while let Some(record) = sorted.next()? {
             let (hash, record) = record.value().split_at(HASH_BYTES);
             let hash = hash.try_into().expect("a record begins with its hash");
@@ -92,7 +96,7 @@ impl Builder {
     }
 }
 
-pub(super) fn verify_key(options: &Options, key: &[u8]) -> Result<()> {
+pub(super) fn verify_key(options: &StaticIndexOptions, key: &[u8]) -> Result<()> {
     if key.len() == options.shape.key_bytes as usize {
         return Ok(());
     }
@@ -103,7 +107,7 @@ pub(super) fn verify_key(options: &Options, key: &[u8]) -> Result<()> {
     })
 }
 
-pub(super) fn verify_value(options: &Options, value: &[u8]) -> Result<()> {
+pub(super) fn verify_value(options: &StaticIndexOptions, value: &[u8]) -> Result<()> {
     if value.len() == options.shape.value_bytes as usize {
         return Ok(());
     }
@@ -116,25 +120,25 @@ pub(super) fn verify_value(options: &Options, value: &[u8]) -> Result<()> {
 
 /// Writes records in hash order together with their index.
 #[derive(Debug)]
-pub(super) struct Output<'s> {
-    site: &'s Site,
-    codes: &'s Codes,
-    options: Options,
+pub(super) struct IndexOutput<'s> {
+    site: &'s IndexFiles,
+    codes: &'s TrieCodes,
+    options: StaticIndexOptions,
     device: Arc<dyn Device>,
     data: DataWriter,
     indexer: Indexer<'s>,
     last: Option<([u8; HASH_BYTES], Vec<u8>)>,
 }
 
-impl<'s> Output<'s> {
+impl<'s> IndexOutput<'s> {
     pub(super) fn new(
-        site: &'s Site,
-        codes: &'s Codes,
-        options: Options,
+        site: &'s IndexFiles,
+        codes: &'s TrieCodes,
+        options: StaticIndexOptions,
         expected: u64,
-    ) -> Result<Output<'s>> {
+    ) -> Result<IndexOutput<'s>> {
         let device = site.create_data()?;
-        Ok(Output {
+        Ok(IndexOutput {
             site,
             codes,
             options,
@@ -180,8 +184,8 @@ impl<'s> Output<'s> {
 }
 
 /// Returns the header of an index.
-pub(super) fn header(options: &Options, records: u64, data: u64) -> Header {
-    Header {
+pub(super) fn header(options: &StaticIndexOptions, records: u64, data: u64) -> IndexFileHeader {
+    IndexFileHeader {
         kind: options.kind,
         seed: options.seed,
         shape: options.shape,

@@ -3,26 +3,26 @@
 use super::data::DataReader;
 use super::error::{Error, Result};
 use super::format::hash_of;
-use super::open::Index;
-use super::options::Kind;
+use super::open::StaticIndex;
+use super::options::StaticIndexKind;
 use alluvium_filters::{pachash, trie};
 
 /// Amount of data read by a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Checked {
+pub struct IndexCheckTotals {
     /// Number of records.
     pub records: u64,
     /// Number of blocks.
     pub blocks: u64,
 }
 
-impl Index {
+impl StaticIndex {
     /// Reads every record and checks that its block is intact, that its hash is greater than the
     /// previous one (I3), and that the index leads to its block.
     ///
     /// # Errors
     /// [`Error::Damaged`] or [`Error::Filter`] for the first violation.
-    pub fn check(&self) -> Result<Checked> {
+    pub fn check(&self) -> Result<IndexCheckTotals> {
         let (header, file) = (&self.header, self.device.name());
         let per_block = header.shape.block_records();
         let damaged = |number: u64, expected: String, found: String| Error::Damaged {
@@ -58,7 +58,7 @@ impl Index {
             let expected = format!("records with the id {:016x}", header.data);
             return Err(damaged(0, expected, format!("{:016x}", reader.id())));
         }
-        Ok(Checked {
+        Ok(IndexCheckTotals {
             records: number,
             blocks: header.shape.blocks(number),
         })
@@ -67,17 +67,17 @@ impl Index {
     /// Checks the internal consistency of the tries or the block index.
     fn check_index(&self) -> Result<()> {
         let violations: Vec<String> = match self.header.kind {
-            Kind::Blocks => {
-                let index = pachash::Index::open(&self.bytes)?;
+            StaticIndexKind::Blocks => {
+                let index = pachash::BlockIndex::open(&self.bytes)?;
                 index
                     .check()
                     .iter()
                     .map(|violation| format!("{violation:?}"))
                     .collect()
             }
-            Kind::Dense | Kind::Sparse => {
+            StaticIndexKind::Dense | StaticIndexKind::Sparse => {
                 let key_bytes = super::format::HASH_BYTES as u32;
-                let index = trie::Index::open(&self.codes, key_bytes, &self.bytes)?;
+                let index = trie::TrieIndex::open(&self.codes, key_bytes, &self.bytes)?;
                 index
                     .check()
                     .iter()

@@ -2,16 +2,16 @@
 
 use super::error::{Error, Result};
 use super::format::{begin_id, open_block, seal_block};
-use super::options::Shape;
+use super::options::FixedRecordLayout;
 use alluvium_base::Purpose;
-use alluvium_device::{Batch, Buffer, Device, Ticket};
+use alluvium_device::{AlignedBuffer, Device, IoBatch, Ticket};
 use std::sync::Arc;
 
 /// Approximate bytes read or written at once.
 const AT_ONCE: usize = 1 << 20;
 
 /// Returns the bytes of the blocks read or written at once.
-fn at_once(shape: &Shape) -> usize {
+fn at_once(shape: &FixedRecordLayout) -> usize {
     let block = shape.block_bytes as usize;
     (AT_ONCE / block).max(1) * block
 }
@@ -20,8 +20,8 @@ fn at_once(shape: &Shape) -> usize {
 #[derive(Debug)]
 pub(super) struct DataWriter {
     device: Arc<dyn Device>,
-    shape: Shape,
-    buffer: Buffer,
+    shape: FixedRecordLayout,
+    buffer: AlignedBuffer,
     /// Start of the current block in the buffer, and the bytes used in it.
     block_at: usize,
     used: usize,
@@ -34,13 +34,18 @@ pub(super) struct DataWriter {
 
 impl DataWriter {
     /// Starts a file of about `expected` records, and reserves space for them.
-    pub(super) fn new(device: Arc<dyn Device>, seed: u64, shape: Shape, expected: u64) -> Result<DataWriter> {
+    pub(super) fn new(
+        device: Arc<dyn Device>,
+        seed: u64,
+        shape: FixedRecordLayout,
+        expected: u64,
+    ) -> Result<DataWriter> {
         let whole = shape.blocks(expected).saturating_mul(shape.block_bytes.into());
         device.grow(whole)?;
         Ok(DataWriter {
             device,
             shape,
-            buffer: Buffer::zeroed(at_once(&shape)),
+            buffer: AlignedBuffer::zeroed(at_once(&shape)),
             block_at: 0,
             used: 0,
             pending: None,
@@ -91,24 +96,24 @@ impl DataWriter {
             return Ok(());
         }
         let returned = self.wait()?.filter(|buffer| buffer.len() == at_once(&self.shape));
-        let next = returned.unwrap_or_else(|| Buffer::zeroed(at_once(&self.shape)));
+        let next = returned.unwrap_or_else(|| AlignedBuffer::zeroed(at_once(&self.shape)));
         let mut full = std::mem::replace(&mut self.buffer, next);
         if self.block_at < full.len() {
-            full = Buffer::padded(&full[..self.block_at]);
+            full = AlignedBuffer::padded(&full[..self.block_at]);
         }
         let end = self.offset + full.len() as u64;
         if end > self.device.len() {
             let more = (end / 8).next_multiple_of(self.shape.block_bytes.into());
             self.device.grow(end + more)?;
         }
-        let mut batch = Batch::with_capacity(1);
+        let mut batch = IoBatch::with_capacity(1);
         batch.write(self.offset, full, Purpose::Other);
         self.pending = Some(self.device.submit(batch));
         (self.offset, self.block_at) = (end, 0);
         Ok(())
     }
 
-    fn wait(&mut self) -> Result<Option<Buffer>> {
+    fn wait(&mut self) -> Result<Option<AlignedBuffer>> {
         let Some(ticket) = self.pending.take() else {
             return Ok(None);
         };
@@ -136,9 +141,9 @@ impl DataWriter {
 #[derive(Debug)]
 pub(super) struct DataReader<'d> {
     device: &'d dyn Device,
-    shape: Shape,
+    shape: FixedRecordLayout,
     records: u64,
-    buffer: Option<Buffer>,
+    buffer: Option<AlignedBuffer>,
     coming: Option<Ticket>,
     /// Bytes of the file requested so far.
     asked: u64,
@@ -149,7 +154,12 @@ pub(super) struct DataReader<'d> {
 }
 
 impl<'d> DataReader<'d> {
-    pub(super) fn new(device: &'d dyn Device, seed: u64, shape: Shape, records: u64) -> DataReader<'d> {
+    pub(super) fn new(
+        device: &'d dyn Device,
+        seed: u64,
+        shape: FixedRecordLayout,
+        records: u64,
+    ) -> DataReader<'d> {
         let mut reader = DataReader {
             device,
             shape,
@@ -179,8 +189,8 @@ impl<'d> DataReader<'d> {
         if len == 0 {
             return;
         }
-        let mut batch = Batch::with_capacity(1);
-        batch.read(self.asked, Buffer::zeroed(len as usize), Purpose::Other);
+        let mut batch = IoBatch::with_capacity(1);
+        batch.read(self.asked, AlignedBuffer::zeroed(len as usize), Purpose::Other);
         self.coming = Some(self.device.submit(batch));
         self.asked += len;
     }
@@ -205,7 +215,7 @@ impl<'d> DataReader<'d> {
     /// Moves to a block and verifies it.
     fn enter(&mut self, block: u64) -> Result<()> {
         let size = self.shape.block_bytes as usize;
-        let has = |buffer: &Buffer| ((block - self.first_block) as usize) < buffer.len() / size;
+        let has = |buffer: &AlignedBuffer| ((block - self.first_block) as usize) < buffer.len() / size;
         if !self.buffer.as_ref().is_some_and(has) {
             let ticket = self
                 .coming

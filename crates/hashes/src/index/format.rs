@@ -36,8 +36,8 @@
 //! the seed, and then from the checksum of each block.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::options::{Kind, Shape};
-use alluvium_base::bytes::{Reader, Truncated, Writer};
+use super::options::{FixedRecordLayout, StaticIndexKind};
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::checksum::{seeded, seeded_parts};
 
 /// The newest version that this code reads, and the one that it writes.
@@ -54,13 +54,13 @@ const SUMMED: usize = 72;
 
 /// Header of the file of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct IndexFileHeader {
     /// Kind of index.
-    pub kind: Kind,
+    pub kind: StaticIndexKind,
     /// Seed of key hashes.
     pub seed: u64,
     /// Lengths of records and blocks.
-    pub shape: Shape,
+    pub shape: FixedRecordLayout,
     /// Average number of keys per trie.
     pub keys_per_bucket: u32,
     /// Maximum number of keys of a Huffman-coded trie.
@@ -73,24 +73,24 @@ pub struct Header {
 
 /// Reason why bytes are not a valid index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum IndexFormatError {
     /// A newer format version.
     Newer(u32),
     /// Damage: offset, expected data, and data found.
     Damaged(u64, String, String),
 }
 
-impl Header {
+impl IndexFileHeader {
     /// Encodes the file, without the zeros at its end.
     #[must_use]
     pub fn encode(&self, index: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER_BYTES + index.len());
         let kind = match self.kind {
-            Kind::Dense => 1,
-            Kind::Sparse => 2,
-            Kind::Blocks => 3,
+            StaticIndexKind::Dense => 1,
+            StaticIndexKind::Sparse => 2,
+            StaticIndexKind::Blocks => 3,
         };
-        Writer::new(&mut out)
+        ByteWriter::new(&mut out)
             .bytes(MAGIC)
             .u32(FORMAT_VERSION)
             .u32(kind)
@@ -105,27 +105,28 @@ impl Header {
             .u64(self.data)
             .u64(index.len() as u64);
         let sum = seeded_parts(0, [&out, index]);
-        Writer::new(&mut out).u64(sum).bytes(index);
+        ByteWriter::new(&mut out).u64(sum).bytes(index);
         out
     }
 
     /// Decodes the file of an index: its header, and its tries or block index.
     ///
     /// # Errors
-    /// [`Wrong`] if the bytes are not a valid index.
-    pub fn decode(bytes: &[u8]) -> Result<(Header, &[u8]), Wrong> {
-        let bad = |at, expected: &str, found: String| Wrong::Damaged(at, expected.to_owned(), found);
-        let short = |error: Truncated| bad(0, "an index", error.to_string());
-        let mut reader = Reader::new(bytes);
+    /// [`IndexFormatError`] if the bytes are not a valid index.
+    pub fn decode(bytes: &[u8]) -> Result<(IndexFileHeader, &[u8]), IndexFormatError> {
+        let bad =
+            |at, expected: &str, found: String| IndexFormatError::Damaged(at, expected.to_owned(), found);
+        let short = |error: TruncatedInput| bad(0, "an index", error.to_string());
+        let mut reader = ByteReader::new(bytes);
         let magic = reader.take(MAGIC.len()).map_err(short)?;
         if magic != MAGIC {
             return Err(bad(0, "ALLUINDX", magic.escape_ascii().to_string()));
         }
         let version = reader.u32().map_err(short)?;
         if version > FORMAT_VERSION {
-            return Err(Wrong::Newer(version));
+            return Err(IndexFormatError::Newer(version));
         }
-        let mut read = || -> Result<_, Truncated> {
+        let mut read = || -> Result<_, TruncatedInput> {
             let (kind, seed) = (reader.u32()?, reader.u64()?);
             let lengths = (reader.u32()?, reader.u32()?, reader.u32()?);
             let tries = (reader.u32()?, reader.u32()?, reader.u32()?);
@@ -149,12 +150,12 @@ impl Header {
             ));
         }
         let kind = match (version, kind, zero) {
-            (1, 1, 0) => Kind::Dense,
-            (1, 2, 0) => Kind::Sparse,
-            (1, 3, 0) => Kind::Blocks,
+            (1, 1, 0) => StaticIndexKind::Dense,
+            (1, 2, 0) => StaticIndexKind::Sparse,
+            (1, 3, 0) => StaticIndexKind::Blocks,
             other => return Err(bad(8, "version 1 and a kind from 1 to 3", format!("{other:?}"))),
         };
-        let shape = Shape {
+        let shape = FixedRecordLayout {
             key_bytes: lengths.0,
             value_bytes: lengths.1,
             block_bytes: lengths.2,
@@ -162,7 +163,7 @@ impl Header {
         shape
             .verify()
             .map_err(|error| bad(24, "possible lengths", error.to_string()))?;
-        let header = Header {
+        let header = IndexFileHeader {
             kind,
             seed,
             shape,
@@ -190,9 +191,9 @@ pub fn head_of(hash: &[u8; HASH_BYTES]) -> u64 {
 
 /// Returns the initial id of a file of records.
 #[must_use]
-pub fn begin_id(seed: u64, shape: &Shape) -> u64 {
+pub fn begin_id(seed: u64, shape: &FixedRecordLayout) -> u64 {
     let mut bytes = Vec::with_capacity(12);
-    Writer::new(&mut bytes)
+    ByteWriter::new(&mut bytes)
         .u32(shape.key_bytes)
         .u32(shape.value_bytes)
         .u32(shape.block_bytes);
@@ -233,10 +234,10 @@ pub fn open_block(number: u64, block: &[u8], id: u64) -> Result<u64, (String, St
 mod tests {
     use super::*;
 
-    const HEADER: Header = Header {
-        kind: Kind::Sparse,
+    const HEADER: IndexFileHeader = IndexFileHeader {
+        kind: StaticIndexKind::Sparse,
         seed: 7,
-        shape: Shape {
+        shape: FixedRecordLayout {
             key_bytes: 20,
             value_bytes: 4,
             block_bytes: 512,
@@ -257,12 +258,12 @@ mod tests {
         expected.extend(sum.to_le_bytes());
         expected.extend(b"tries");
         assert_eq!(bytes, expected);
-        assert_eq!(Header::decode(&bytes), Ok((HEADER, &b"tries"[..])));
+        assert_eq!(IndexFileHeader::decode(&bytes), Ok((HEADER, &b"tries"[..])));
         for at in 0..bytes.len() {
-            assert!(Header::decode(&bytes[..at]).is_err());
+            assert!(IndexFileHeader::decode(&bytes[..at]).is_err());
             let mut flipped = bytes.clone();
             flipped[at] ^= 0x10;
-            assert!(Header::decode(&flipped).is_err(), "byte {at}");
+            assert!(IndexFileHeader::decode(&flipped).is_err(), "byte {at}");
         }
     }
 

@@ -1,9 +1,9 @@
 //! Names of an index's files, and the order in which they are created (I2).
 
 use super::error::{Error, Result};
-use super::format::{FORMAT_VERSION, Header, Wrong};
+use super::format::{FORMAT_VERSION, IndexFileHeader, IndexFormatError};
 use alluvium_base::Purpose;
-use alluvium_device::{BLOCK, Batch, Buffer, Device, Directory, FileOptions, Lock};
+use alluvium_device::{AlignedBuffer, BLOCK, Device, Directory, DirectoryLock, FileOptions, IoBatch};
 use std::sync::Arc;
 
 /// Approximate bytes of an index read or written at once.
@@ -11,10 +11,10 @@ const AT_ONCE: u64 = 1 << 20;
 
 /// Exclusive access to the files of an index, while it lives.
 #[derive(Debug)]
-pub(super) struct Site {
+pub(super) struct IndexFiles {
     pub(super) directory: Arc<dyn Directory>,
     pub(super) name: String,
-    _lock: Lock,
+    _lock: DirectoryLock,
 }
 
 /// Returns the name of a file of records.
@@ -22,11 +22,11 @@ pub(super) fn data_name(name: &str, id: u64) -> String {
     format!("{name}.{id:016x}.data")
 }
 
-impl Site {
+impl IndexFiles {
     /// Locks an index, and removes files left by an earlier build.
-    pub(super) fn new(directory: Arc<dyn Directory>, name: &str) -> Result<Site> {
+    pub(super) fn new(directory: Arc<dyn Directory>, name: &str) -> Result<IndexFiles> {
         let lock = directory.lock(&format!("{name}.lock"))?;
-        let site = Site {
+        let site = IndexFiles {
             directory,
             name: name.to_owned(),
             _lock: lock,
@@ -86,7 +86,7 @@ impl Site {
 
     /// Writes the file of the index and makes it current. The file of its records must have its
     /// final name already.
-    pub(super) fn install(&self, header: &Header, index: &[u8]) -> Result<()> {
+    pub(super) fn install(&self, header: &IndexFileHeader, index: &[u8]) -> Result<()> {
         let [building, _] = self.building();
         match self.directory.remove(&building) {
             Ok(()) | Err(alluvium_device::Error::NotFound { .. }) => {}
@@ -99,7 +99,7 @@ impl Site {
             .chunks(AT_ONCE as usize)
             .zip((0..).step_by(AT_ONCE as usize))
         {
-            device.write_at(offset, Buffer::padded(piece), Purpose::Other)?;
+            device.write_at(offset, AlignedBuffer::padded(piece), Purpose::Other)?;
         }
         device.sync(Purpose::Other)?;
         // The name of the file of records must be durable before the index refers to it.
@@ -111,29 +111,29 @@ impl Site {
 }
 
 /// Reads the file of an index.
-pub(super) fn read_header(directory: &dyn Directory, name: &str) -> Result<(Header, Vec<u8>)> {
+pub(super) fn read_header(directory: &dyn Directory, name: &str) -> Result<(IndexFileHeader, Vec<u8>)> {
     let device = directory.open(name, FileOptions::DIRECT.read_only())?;
     let whole = device.len() / BLOCK * BLOCK;
     let mut bytes = Vec::new();
     for offset in (0..whole).step_by(AT_ONCE as usize) {
         let len = AT_ONCE.min(whole - offset) as usize;
-        let mut batch = Batch::with_capacity(1);
-        batch.read(offset, Buffer::zeroed(len), Purpose::Recovery);
+        let mut batch = IoBatch::with_capacity(1);
+        batch.read(offset, AlignedBuffer::zeroed(len), Purpose::Recovery);
         for buffer in device.run(batch)? {
             bytes.extend_from_slice(&buffer);
         }
     }
-    match Header::decode(&bytes) {
+    match IndexFileHeader::decode(&bytes) {
         Ok((header, index)) => {
             let index = index.to_vec();
             Ok((header, index))
         }
-        Err(Wrong::Newer(found)) => Err(Error::NewerFormat {
+        Err(IndexFormatError::Newer(found)) => Err(Error::NewerFormat {
             file: name.to_owned(),
             found,
             supported: FORMAT_VERSION,
         }),
-        Err(Wrong::Damaged(offset, expected, found)) => Err(Error::Damaged {
+        Err(IndexFormatError::Damaged(offset, expected, found)) => Err(Error::Damaged {
             file: name.to_owned(),
             offset,
             expected,

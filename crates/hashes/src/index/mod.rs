@@ -15,15 +15,15 @@
 //! use alluvium_hashes::index::{Builder, Index, Options, Updater};
 //! use std::sync::Arc;
 //! let directory = Arc::new(MemoryDirectory::new());
-//! let mut builder = Builder::new(directory.clone(), "users", Options::new(4, 2))?;
+//! let mut builder = StaticIndexBuilder::new(directory.clone(), "users", StaticIndexOptions::new(4, 2))?;
 //! builder.push(b"ada ", b"36")?;
 //! builder.push(b"alan", b"41")?;
 //! builder.finish()?;
-//! let mut updater = Updater::new(directory.clone(), "users", 1 << 20)?;
+//! let mut updater = IndexUpdater::new(directory.clone(), "users", 1 << 20)?;
 //! updater.put(b"ada ", b"37")?;
 //! updater.delete(b"alan")?;
 //! updater.finish()?;
-//! let index = Index::open(&*directory, "users")?;
+//! let index = StaticIndex::open(&*directory, "users")?;
 //! assert_eq!(index.get(b"ada ")?, Some(b"37".to_vec()));
 //! assert_eq!(index.get(b"alan")?, None);
 //! # Ok::<(), alluvium_hashes::index::Error>(())
@@ -53,12 +53,12 @@ mod open;
 mod options;
 mod update;
 
-pub use build::Builder;
-pub use check::Checked;
+pub use build::StaticIndexBuilder;
+pub use check::IndexCheckTotals;
 pub use error::{Error, Result};
-pub use open::{Index, Stat};
-pub use options::{Kind, Options, Shape};
-pub use update::{Updater, reindex};
+pub use open::{StaticIndex, StaticIndexStats};
+pub use options::{FixedRecordLayout, StaticIndexKind, StaticIndexOptions};
+pub use update::{IndexUpdater, reindex};
 
 #[cfg(test)]
 mod tests;

@@ -2,12 +2,12 @@
 
 use super::build::verify_key;
 use super::error::{Error, Result};
-use super::format::{Header, hash_of, head_of, open_block};
+use super::format::{IndexFileHeader, hash_of, head_of, open_block};
 use super::install::{data_name, read_header};
-use super::options::{Kind, Options, Shape};
+use super::options::{FixedRecordLayout, StaticIndexKind, StaticIndexOptions};
 use alluvium_base::Purpose;
 use alluvium_device::{Device, Directory, FileOptions};
-use alluvium_filters::trie::Codes;
+use alluvium_filters::trie::TrieCodes;
 use alluvium_filters::{pachash, trie};
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,20 +17,20 @@ const TRIES: u32 = 10;
 
 /// An open index with its records. Any number of threads may use it concurrently.
 #[derive(Debug)]
-pub struct Index {
-    pub(super) header: Header,
-    pub(super) codes: Codes,
+pub struct StaticIndex {
+    pub(super) header: IndexFileHeader,
+    pub(super) codes: TrieCodes,
     pub(super) bytes: Vec<u8>,
     pub(super) device: Arc<dyn Device>,
 }
 
 /// Statistics of an index.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stat {
+pub struct StaticIndexStats {
     /// Kind of index.
-    pub kind: Kind,
+    pub kind: StaticIndexKind,
     /// Lengths of records and blocks.
-    pub shape: Shape,
+    pub shape: FixedRecordLayout,
     /// Seed of key hashes.
     pub seed: u64,
     /// Number of records.
@@ -45,18 +45,18 @@ pub struct Stat {
     pub bits_per_key: f64,
 }
 
-impl Index {
+impl StaticIndex {
     /// Opens an index, and reads its tries or its block index into memory.
     ///
     /// # Errors
     /// [`Error::Damaged`], [`Error::NewerFormat`], and I/O errors.
-    pub fn open(directory: &dyn Directory, name: &str) -> Result<Index> {
+    pub fn open(directory: &dyn Directory, name: &str) -> Result<StaticIndex> {
         let mut tries = 0;
         loop {
             let (header, bytes) = read_header(directory, name)?;
             let file = data_name(name, header.data);
             match directory.open(&file, FileOptions::DIRECT.read_only()) {
-                Ok(device) => return Index::with(name, header, bytes, device),
+                Ok(device) => return StaticIndex::with(name, header, bytes, device),
                 // An update has just replaced both files.
                 Err(alluvium_device::Error::NotFound { .. }) if tries < TRIES => tries += 1,
                 Err(error) => return Err(error.into()),
@@ -64,7 +64,12 @@ impl Index {
         }
     }
 
-    fn with(name: &str, header: Header, bytes: Vec<u8>, device: Arc<dyn Device>) -> Result<Index> {
+    fn with(
+        name: &str,
+        header: IndexFileHeader,
+        bytes: Vec<u8>,
+        device: Arc<dyn Device>,
+    ) -> Result<StaticIndex> {
         let blocks = header.shape.blocks(header.records);
         let whole = blocks.checked_mul(header.shape.block_bytes.into());
         if whole != Some(device.len()) {
@@ -82,21 +87,21 @@ impl Index {
             found,
         };
         let found = match header.kind {
-            Kind::Blocks => pachash::Index::open(&bytes)?.objects(),
-            Kind::Dense | Kind::Sparse => {
-                let hmax = trie::Index::hmax_of(&bytes)?;
+            StaticIndexKind::Blocks => pachash::BlockIndex::open(&bytes)?.objects(),
+            StaticIndexKind::Dense | StaticIndexKind::Sparse => {
+                let hmax = trie::TrieIndex::hmax_of(&bytes)?;
                 if hmax != header.hmax {
                     return Err(damaged(format!("codes of {}", header.hmax), hmax.to_string()));
                 }
-                let codes = Codes::new(header.hmax);
-                trie::Index::open(&codes, super::format::HASH_BYTES as u32, &bytes)?.keys()
+                let codes = TrieCodes::new(header.hmax);
+                trie::TrieIndex::open(&codes, super::format::HASH_BYTES as u32, &bytes)?.keys()
             }
         };
         if found != header.records {
             return Err(damaged(format!("{} records", header.records), found.to_string()));
         }
-        Ok(Index {
-            codes: Codes::new(header.hmax.max(1)),
+        Ok(StaticIndex {
+            codes: TrieCodes::new(header.hmax.max(1)),
             header,
             bytes,
             device,
@@ -105,23 +110,23 @@ impl Index {
 
     /// Returns the options with which the index was built.
     #[must_use]
-    pub fn options(&self) -> Options {
+    pub fn options(&self) -> StaticIndexOptions {
         let shape = self.header.shape;
-        Options {
+        StaticIndexOptions {
             shape,
             kind: self.header.kind,
             seed: self.header.seed,
             keys_per_bucket: self.header.keys_per_bucket,
             hmax: self.header.hmax,
-            ..Options::new(shape.key_bytes, shape.value_bytes)
+            ..StaticIndexOptions::new(shape.key_bytes, shape.value_bytes)
         }
     }
 
     /// Returns the statistics.
     #[must_use]
-    pub fn stat(&self) -> Stat {
+    pub fn stat(&self) -> StaticIndexStats {
         let (header, index_bytes) = (&self.header, self.bytes.len() as u64);
-        Stat {
+        StaticIndexStats {
             kind: header.kind,
             shape: header.shape,
             seed: header.seed,
@@ -162,12 +167,15 @@ impl Index {
         let hash = hash_of(self.header.seed, key);
         let per_block = self.header.shape.block_records();
         let (blocks, record) = match self.header.kind {
-            Kind::Blocks => (pachash::Index::open(&self.bytes)?.blocks(head_of(&hash))?, None),
+            StaticIndexKind::Blocks => (
+                pachash::BlockIndex::open(&self.bytes)?.blocks(head_of(&hash))?,
+                None,
+            ),
             kind => {
-                let index = trie::Index::open(&self.codes, hash.len() as u32, &self.bytes)?;
+                let index = trie::TrieIndex::open(&self.codes, hash.len() as u32, &self.bytes)?;
                 match (index.lookup(&hash)?, kind) {
                     (None, _) => (0..0, None),
-                    (Some(block), Kind::Sparse) => (block..block.saturating_add(1), None),
+                    (Some(block), StaticIndexKind::Sparse) => (block..block.saturating_add(1), None),
                     (Some(item), _) => {
                         let block = item / per_block;
                         (block..block + 1, Some((item % per_block) as usize))
@@ -230,7 +238,7 @@ impl Index {
     }
 
     /// Reads and verifies a block.
-    fn read(&self, block: u64) -> Result<alluvium_device::Buffer> {
+    fn read(&self, block: u64) -> Result<alluvium_device::AlignedBuffer> {
         let size = self.header.shape.block_bytes;
         let offset = block * u64::from(size);
         let bytes = self.device.read_at(offset, size as usize, Purpose::Lookup)?;

@@ -7,7 +7,7 @@ use alluvium_filters::trie::{DEFAULT_HMAX, DEFAULT_KEYS_PER_BUCKET, MAX_HMAX};
 
 /// Kind of index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum StaticIndexKind {
     /// Tries that locate a record: 2.5 bits per key.
     Dense,
     /// Tries that locate a block of records: less than 1 bit per key if blocks have 16 or more
@@ -19,7 +19,7 @@ pub enum Kind {
 
 /// Lengths of records and of the blocks that contain them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct FixedRecordLayout {
     /// Length of a key in bytes.
     pub key_bytes: u32,
     /// Length of a value in bytes.
@@ -30,11 +30,11 @@ pub struct Shape {
 
 /// Options of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct StaticIndexOptions {
     /// Lengths of records and blocks.
-    pub shape: Shape,
+    pub shape: FixedRecordLayout,
     /// Kind of index.
-    pub kind: Kind,
+    pub kind: StaticIndexKind,
     /// Seed of key hashes.
     pub seed: u64,
     /// Average number of keys per trie.
@@ -52,7 +52,7 @@ const LONGEST_BLOCK: u64 = 1 << 20;
 /// Default length of a block, unless records are longer.
 const DEFAULT_BLOCK: u64 = 4096;
 
-impl Shape {
+impl FixedRecordLayout {
     /// Returns the length of a record in bytes.
     #[must_use]
     pub fn record_bytes(&self) -> usize {
@@ -93,20 +93,20 @@ impl Shape {
     }
 }
 
-impl Options {
+impl StaticIndexOptions {
     /// Returns the default options for records with these lengths: a dense index, and blocks of
     /// 4 KiB, or longer if a record needs it.
     #[must_use]
-    pub fn new(key_bytes: u32, value_bytes: u32) -> Options {
+    pub fn new(key_bytes: u32, value_bytes: u32) -> StaticIndexOptions {
         let needed = u64::from(key_bytes) + u64::from(value_bytes) + SUM_BYTES as u64;
         let block = needed.next_multiple_of(BLOCK).max(DEFAULT_BLOCK);
-        Options {
-            shape: Shape {
+        StaticIndexOptions {
+            shape: FixedRecordLayout {
                 key_bytes,
                 value_bytes,
                 block_bytes: block.try_into().unwrap_or(u32::MAX),
             },
-            kind: Kind::Dense,
+            kind: StaticIndexKind::Dense,
             seed: 0,
             keys_per_bucket: DEFAULT_KEYS_PER_BUCKET,
             hmax: DEFAULT_HMAX,

@@ -1,16 +1,20 @@
 use super::*;
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::simulated::{Fault, SimDirectory, Survival};
-use alluvium_device::{BLOCK, Directory, FileOptions, Operation};
+use alluvium_device::simulated::{CrashSurvival, InjectedFault, SimDirectory};
+use alluvium_device::{BLOCK, DeviceOperation, Directory, FileOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const KINDS: [Kind; 3] = [Kind::Dense, Kind::Sparse, Kind::Blocks];
+const KINDS: [StaticIndexKind; 3] = [
+    StaticIndexKind::Dense,
+    StaticIndexKind::Sparse,
+    StaticIndexKind::Blocks,
+];
 
 type Map = BTreeMap<[u8; 8], [u8; 4]>;
 
-fn options(kind: Kind) -> Options {
-    let mut options = Options::new(8, 4);
+fn options(kind: StaticIndexKind) -> StaticIndexOptions {
+    let mut options = StaticIndexOptions::new(8, 4);
     options.kind = kind;
     options.shape.block_bytes = 512;
     options.memory_bytes = 64 << 10;
@@ -26,8 +30,12 @@ fn map(keys: impl Iterator<Item = u64>) -> Map {
         .collect()
 }
 
-fn build(directory: &(impl Directory + Clone + 'static), options: Options, map: &Map) -> Result<u64> {
-    let mut builder = Builder::new(Arc::new(directory.clone()), "x", options)?;
+fn build(
+    directory: &(impl Directory + Clone + 'static),
+    options: StaticIndexOptions,
+    map: &Map,
+) -> Result<u64> {
+    let mut builder = StaticIndexBuilder::new(Arc::new(directory.clone()), "x", options)?;
     for (key, value) in map {
         builder.push(key, value)?;
     }
@@ -54,7 +62,7 @@ fn files(directory: &dyn Directory) -> BTreeMap<String, Vec<u8>> {
 }
 
 fn assert_holds(directory: &dyn Directory, map: &Map, absent: impl Iterator<Item = u64>) {
-    let index = Index::open(directory, "x").unwrap();
+    let index = StaticIndex::open(directory, "x").unwrap();
     assert_eq!(index.stat().records, map.len() as u64);
     assert_eq!(index.check().unwrap().records, map.len() as u64);
     for (key, value) in map {
@@ -87,13 +95,17 @@ fn a_lookup_reads_one_block_whether_the_key_is_there_or_not() {
     for kind in KINDS {
         let directory = MemoryDirectory::new();
         build(&directory, options(kind), &map(0..20_000)).unwrap();
-        let index = Index::open(&directory, "x").unwrap();
+        let index = StaticIndex::open(&directory, "x").unwrap();
         let before = directory.counters().snapshot();
         for number in 0..4000 {
             index.get(&key(number * 10)).unwrap();
         }
         let reads = directory.counters().snapshot().since(&before).total().reads;
-        let most = if kind == Kind::Blocks { 4800 } else { 4000 };
+        let most = if kind == StaticIndexKind::Blocks {
+            4800
+        } else {
+            4000
+        };
         assert!((3990..=most).contains(&reads), "{kind:?}: {reads} reads");
     }
 }
@@ -103,22 +115,22 @@ fn the_index_takes_as_many_bits_as_the_thesis_says() {
     // The exact expectation of the trie and the buckets' places at 256 keys of a bucket: 2.512; the
     // source's own measurement: 2.51.
     let directory = MemoryDirectory::new();
-    build(&directory, options(Kind::Dense), &map(0..100_000)).unwrap();
-    let dense = Index::open(&directory, "x").unwrap().stat().bits_per_key;
+    build(&directory, options(StaticIndexKind::Dense), &map(0..100_000)).unwrap();
+    let dense = StaticIndex::open(&directory, "x").unwrap().stat().bits_per_key;
     assert!((dense / 2.512 - 1.0).abs() < 0.01, "{dense} bits a key");
     // 16 records of 31 bytes in 504 bytes: at most 0.8 bits per key in addition to the buckets'
     // positions.
-    let mut sparse = Options::new(8, 23);
-    sparse.kind = Kind::Sparse;
+    let mut sparse = StaticIndexOptions::new(8, 23);
+    sparse.kind = StaticIndexKind::Sparse;
     sparse.shape.block_bytes = 512;
     assert_eq!(sparse.shape.block_records(), 16);
     let directory = MemoryDirectory::new();
-    let mut builder = Builder::new(Arc::new(directory.clone()), "x", sparse).unwrap();
+    let mut builder = StaticIndexBuilder::new(Arc::new(directory.clone()), "x", sparse).unwrap();
     for number in 0..100_000 {
         builder.push(&key(number), &[7; 23]).unwrap();
     }
     builder.finish().unwrap();
-    let sparse = Index::open(&directory, "x").unwrap().stat().bits_per_key;
+    let sparse = StaticIndex::open(&directory, "x").unwrap().stat().bits_per_key;
     assert!(sparse - 0.133 < 0.8 + 0.02, "{sparse} bits a key");
 }
 
@@ -130,7 +142,7 @@ fn updates_and_other_kinds_give_the_bytes_of_a_build() {
         let mut expected = map((0..3000).map(|number| number * 3));
         build(&directory, options(kind), &expected).unwrap();
         for batch in [0, 1, 10, 6000] {
-            let mut updater = Updater::new(Arc::new(directory.clone()), "x", 64 << 10).unwrap();
+            let mut updater = IndexUpdater::new(Arc::new(directory.clone()), "x", 64 << 10).unwrap();
             for _ in 0..batch {
                 let key = key(random.u64(0..12_000));
                 if random.u32(0..3) == 0 {
@@ -164,14 +176,15 @@ fn updates_and_other_kinds_give_the_bytes_of_a_build() {
 #[test]
 fn of_equal_keys_the_last_one_counts() {
     let directory = MemoryDirectory::new();
-    let mut builder = Builder::new(Arc::new(directory.clone()), "x", options(Kind::Sparse)).unwrap();
+    let mut builder =
+        StaticIndexBuilder::new(Arc::new(directory.clone()), "x", options(StaticIndexKind::Sparse)).unwrap();
     for number in 0..60_000u32 {
         builder
             .push(&key(u64::from(number % 500)), &number.to_le_bytes())
             .unwrap();
     }
     assert_eq!(builder.finish().unwrap(), 500);
-    let index = Index::open(&directory, "x").unwrap();
+    let index = StaticIndex::open(&directory, "x").unwrap();
     assert_eq!(
         index.get(&key(7)).unwrap(),
         Some(59_507u32.to_le_bytes().to_vec())
@@ -191,12 +204,12 @@ fn every_flipped_byte_is_found_or_means_nothing() {
                 let mut flipped = bytes.clone();
                 flipped[at] ^= 1 << (at % 8);
                 let write = |bytes: &[u8]| {
-                    let buffer = alluvium_device::Buffer::padded(bytes);
+                    let buffer = alluvium_device::AlignedBuffer::padded(bytes);
                     device.write_at(0, buffer, alluvium_base::Purpose::Other).unwrap();
                 };
                 write(&flipped);
                 let is_zero_behind = name == "x" && bytes[at..].iter().all(|&byte| byte == 0);
-                match Index::open(&directory, "x").and_then(|index| index.check()) {
+                match StaticIndex::open(&directory, "x").and_then(|index| index.check()) {
                     Ok(_) => assert!(is_zero_behind, "{name}, byte {at}"),
                     Err(error) => assert!(error.to_string().contains("x") && error.is_damage(), "{error}"),
                 }
@@ -210,32 +223,32 @@ fn every_flipped_byte_is_found_or_means_nothing() {
 fn a_failure_of_any_operation_leaves_the_old_index() {
     let (old, new) = (map(0..3000), map(0..4000));
     let update = |directory: &SimDirectory| -> Result<u64> {
-        let mut updater = Updater::new(Arc::new(directory.clone()), "x", 64 << 10)?;
+        let mut updater = IndexUpdater::new(Arc::new(directory.clone()), "x", 64 << 10)?;
         for (key, value) in new.iter().skip(old.len()) {
             updater.put(key, value)?;
         }
         updater.finish()
     };
     let operations = [
-        Operation::Create,
-        Operation::Open,
-        Operation::Rename,
-        Operation::Remove,
-        Operation::Grow,
-        Operation::Truncate,
-        Operation::Write,
-        Operation::Read,
-        Operation::Sync,
-        Operation::SyncDirectory,
-        Operation::List,
+        DeviceOperation::Create,
+        DeviceOperation::Open,
+        DeviceOperation::Rename,
+        DeviceOperation::Remove,
+        DeviceOperation::Grow,
+        DeviceOperation::Truncate,
+        DeviceOperation::Write,
+        DeviceOperation::Read,
+        DeviceOperation::Sync,
+        DeviceOperation::SyncDirectory,
+        DeviceOperation::List,
     ];
     let (mut failed, mut hit) = (0, 0);
     for operation in operations {
         for call in 1.. {
             let directory = SimDirectory::new(call);
-            build(&directory, options(Kind::Dense), &old).unwrap();
+            build(&directory, options(StaticIndexKind::Dense), &old).unwrap();
             let before = directory.faults_hit();
-            directory.inject(Fault::failing(operation).at(call));
+            directory.inject(InjectedFault::failing(operation).at(call));
             let outcome = update(&directory);
             if directory.faults_hit() == before {
                 outcome.unwrap();
@@ -243,7 +256,11 @@ fn a_failure_of_any_operation_leaves_the_old_index() {
             }
             hit += 1;
             let directory = directory.reopen();
-            let records = Index::open(&directory, "x").unwrap().check().unwrap().records;
+            let records = StaticIndex::open(&directory, "x")
+                .unwrap()
+                .check()
+                .unwrap()
+                .records;
             assert!(
                 records == 3000 || records == 4000,
                 "{operation} {call}: {records}"
@@ -252,7 +269,11 @@ fn a_failure_of_any_operation_leaves_the_old_index() {
             // The next update finds what it needs, and removes leftover files.
             update(&directory).unwrap();
             assert_eq!(
-                Index::open(&directory, "x").unwrap().check().unwrap().records,
+                StaticIndex::open(&directory, "x")
+                    .unwrap()
+                    .check()
+                    .unwrap()
+                    .records,
                 4000
             );
             assert_eq!(files(&directory).len(), 2, "{operation} {call}");
@@ -265,26 +286,26 @@ fn a_failure_of_any_operation_leaves_the_old_index() {
 fn a_crash_at_any_moment_leaves_the_old_index_or_the_new() {
     let (old, new) = (map(0..300), map(0..700));
     let (mut olds, mut news) = (0, 0);
-    for survival in Survival::ALL {
+    for survival in CrashSurvival::ALL {
         for operations in 1.. {
             let directory = SimDirectory::new(operations);
-            build(&directory, options(Kind::Sparse), &old).unwrap();
+            build(&directory, options(StaticIndexKind::Sparse), &old).unwrap();
             let before = directory.operations();
             // A permanent failure simulates a crash at that moment.
             for operation in [
-                Operation::Create,
-                Operation::Rename,
-                Operation::Remove,
-                Operation::Grow,
-                Operation::Truncate,
-                Operation::Write,
-                Operation::Sync,
-                Operation::SyncDirectory,
+                DeviceOperation::Create,
+                DeviceOperation::Rename,
+                DeviceOperation::Remove,
+                DeviceOperation::Grow,
+                DeviceOperation::Truncate,
+                DeviceOperation::Write,
+                DeviceOperation::Sync,
+                DeviceOperation::SyncDirectory,
             ] {
-                directory.inject(Fault::failing(operation).at(operations).sticky());
+                directory.inject(InjectedFault::failing(operation).at(operations).sticky());
             }
             let update = || -> Result<u64> {
-                let mut updater = Updater::new(Arc::new(directory.clone()), "x", 64 << 10)?;
+                let mut updater = IndexUpdater::new(Arc::new(directory.clone()), "x", 64 << 10)?;
                 for (key, value) in new.iter().skip(old.len()) {
                     updater.put(key, value)?;
                 }
@@ -293,7 +314,7 @@ fn a_crash_at_any_moment_leaves_the_old_index_or_the_new() {
             let is_done = update().is_ok();
             assert!(directory.operations() >= before);
             let image = directory.image(survival, operations);
-            let records = Index::open(&image, "x").unwrap().check().unwrap().records;
+            let records = StaticIndex::open(&image, "x").unwrap().check().unwrap().records;
             match records {
                 300 => olds += 1,
                 700 => news += 1,
@@ -311,13 +332,13 @@ fn a_crash_at_any_moment_leaves_the_old_index_or_the_new() {
 #[test]
 fn wrong_lengths_and_options_are_refused() {
     let directory = Arc::new(MemoryDirectory::new());
-    let with = |change: fn(&mut Options)| {
-        let mut options = options(Kind::Dense);
+    let with = |change: fn(&mut StaticIndexOptions)| {
+        let mut options = options(StaticIndexKind::Dense);
         change(&mut options);
-        Builder::new(directory.clone(), "x", options).map(|_| ())
+        StaticIndexBuilder::new(directory.clone(), "x", options).map(|_| ())
     };
     for change in [
-        (|options| options.shape.key_bytes = 0) as fn(&mut Options),
+        (|options| options.shape.key_bytes = 0) as fn(&mut StaticIndexOptions),
         |options| options.shape.value_bytes = 1 << 30,
         |options| options.shape.block_bytes = 100,
         |options| options.hmax = 0,
@@ -325,7 +346,8 @@ fn wrong_lengths_and_options_are_refused() {
     ] {
         assert!(matches!(with(change), Err(Error::BadOption { .. })));
     }
-    let mut builder = Builder::new(directory.clone(), "x", options(Kind::Dense)).unwrap();
+    let mut builder =
+        StaticIndexBuilder::new(directory.clone(), "x", options(StaticIndexKind::Dense)).unwrap();
     assert!(matches!(
         builder.push(b"short", b"1234"),
         Err(Error::Length { what: "key", .. })
@@ -335,7 +357,7 @@ fn wrong_lengths_and_options_are_refused() {
         Err(Error::Length { what: "value", .. })
     ));
     builder.finish().unwrap();
-    let index = Index::open(&*directory, "x").unwrap();
+    let index = StaticIndex::open(&*directory, "x").unwrap();
     assert!(matches!(index.get(b"1"), Err(Error::Length { .. })));
-    assert!(Index::open(&*directory, "y").is_err());
+    assert!(StaticIndex::open(&*directory, "y").is_err());
 }

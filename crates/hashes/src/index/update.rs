@@ -1,16 +1,16 @@
 //! Updating an index by a batch, and rebuilding the index of the same records with another kind.
 
-use super::build::{Output, header, sort_options, verify_key, verify_value};
+use super::build::{IndexOutput, header, sort_options, verify_key, verify_value};
 use super::data::DataReader;
 use super::error::{Error, Result};
 use super::format::{HASH_BYTES, hash_of};
 use super::indexer::from_file;
-use super::install::Site;
-use super::open::Index;
-use super::options::{Kind, Options};
+use super::install::IndexFiles;
+use super::open::StaticIndex;
+use super::options::{StaticIndexKind, StaticIndexOptions};
 use alluvium_device::Directory;
-use alluvium_filters::trie::Codes;
-use alluvium_storage::sort::{Layout, Record, Sorter};
+use alluvium_filters::trie::TrieCodes;
+use alluvium_storage::sort::{ExternalSorter, SortRecord, SortRecordLayout};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -19,31 +19,35 @@ const PUT: u8 = 1;
 const DELETED: u8 = 0;
 
 /// Updates an index by a batch of changes, which are sorted and merged with the existing records.
-/// The existing index is not changed until [`Updater::finish`] has written everything.
+/// The existing index is not changed until [`IndexUpdater::finish`] has written everything.
 ///
 /// If a key is changed several times, the last change is used.
 #[derive(Debug)]
-pub struct Updater {
-    site: Site,
-    old: Index,
-    options: Options,
-    sorter: Sorter,
+pub struct IndexUpdater {
+    site: IndexFiles,
+    old: StaticIndex,
+    options: StaticIndexOptions,
+    sorter: ExternalSorter,
     puts: u64,
     sorted_key: Vec<u8>,
     sorted_value: Vec<u8>,
 }
 
-impl Updater {
+impl IndexUpdater {
     /// Opens the index with this name for a batch, which is sorted in `memory_bytes` bytes of
     /// memory.
     ///
     /// # Errors
-    /// The same as [`Index::open`], and [`Error::BadOption`] through [`Error::Sort`].
-    pub fn new(directory: Arc<dyn Directory>, name: &str, memory_bytes: usize) -> Result<Updater> {
-        let site = Site::new(Arc::clone(&directory), name)?;
-        let old = Index::open(&*directory, name)?;
-        let sorter = Sorter::new(directory, name, sort_options(memory_bytes, Layout::Variable))?;
-        Ok(Updater {
+    /// The same as [`StaticIndex::open`], and [`Error::BadOption`] through [`Error::Sort`].
+    pub fn new(directory: Arc<dyn Directory>, name: &str, memory_bytes: usize) -> Result<IndexUpdater> {
+        let site = IndexFiles::new(Arc::clone(&directory), name)?;
+        let old = StaticIndex::open(&*directory, name)?;
+        let sorter = ExternalSorter::new(
+            directory,
+            name,
+            sort_options(memory_bytes, SortRecordLayout::Variable),
+        )?;
+        Ok(IndexUpdater {
             site,
             options: old.options(),
             old,
@@ -93,7 +97,7 @@ impl Updater {
     pub fn finish(self) -> Result<u64> {
         let header = self.old.header;
         let mut changes = self.sorter.finish()?;
-        let mut output = Output::new(
+        let mut output = IndexOutput::new(
             &self.site,
             &self.old.codes,
             self.options,
@@ -101,7 +105,7 @@ impl Updater {
         )?;
         let mut old = DataReader::new(&*self.old.device, header.seed, header.shape, header.records);
         let key_bytes = header.shape.key_bytes as usize;
-        let mut change = changes.next()?.map(|record| Change::of(&record));
+        let mut change = changes.next()?.map(|record| SortedChange::of(&record));
         while let Some(record) = old.next()? {
             let hash = hash_of(header.seed, &record[..key_bytes]);
             let mut is_replaced = false;
@@ -112,7 +116,7 @@ impl Updater {
                 }
                 next.apply(&mut output)?;
                 is_replaced |= order == Ordering::Equal;
-                change = changes.next()?.map(|record| Change::of(&record));
+                change = changes.next()?.map(|record| SortedChange::of(&record));
             }
             if !is_replaced {
                 output.push(hash, record)?;
@@ -128,7 +132,7 @@ impl Updater {
         }
         while let Some(next) = change {
             next.apply(&mut output)?;
-            change = changes.next()?.map(|record| Change::of(&record));
+            change = changes.next()?.map(|record| SortedChange::of(&record));
         }
         drop(changes);
         output.finish()
@@ -136,18 +140,18 @@ impl Updater {
 }
 
 /// A sorted change.
-struct Change {
+struct SortedChange {
     hash: [u8; HASH_BYTES],
     what: u8,
     key_bytes: usize,
     record: Vec<u8>,
 }
 
-impl Change {
-    fn of(record: &Record<'_>) -> Change {
+impl SortedChange {
+    fn of(record: &SortRecord<'_>) -> SortedChange {
         let (hash, key) = record.key().split_at(HASH_BYTES);
         let (what, value) = record.value().split_first().expect("a change says what it is");
-        Change {
+        SortedChange {
             hash: hash.try_into().expect("a change begins with its hash"),
             what: *what,
             key_bytes: key.len(),
@@ -161,7 +165,7 @@ impl Change {
         order.then_with(|| self.record[..self.key_bytes].cmp(key))
     }
 
-    fn apply(&self, output: &mut Output<'_>) -> Result<()> {
+    fn apply(&self, output: &mut IndexOutput<'_>) -> Result<()> {
         if self.what == PUT {
             output.push(self.hash, &self.record)?;
         }
@@ -173,15 +177,15 @@ impl Change {
 /// records.
 ///
 /// # Errors
-/// The same as [`Index::open`], and I/O errors. The previous index is then unchanged.
-pub fn reindex(directory: Arc<dyn Directory>, name: &str, kind: Kind) -> Result<u64> {
-    let site = Site::new(directory, name)?;
-    let old = Index::open(&*site.directory, name)?;
-    let options = Options {
+/// The same as [`StaticIndex::open`], and I/O errors. The previous index is then unchanged.
+pub fn reindex(directory: Arc<dyn Directory>, name: &str, kind: StaticIndexKind) -> Result<u64> {
+    let site = IndexFiles::new(directory, name)?;
+    let old = StaticIndex::open(&*site.directory, name)?;
+    let options = StaticIndexOptions {
         kind,
         ..old.options()
     };
-    let codes = Codes::new(options.hmax);
+    let codes = TrieCodes::new(options.hmax);
     let index = from_file(&*old.device, &codes, options, old.header.records)?;
     site.install(&header(&options, old.header.records, old.header.data), &index)?;
     Ok(old.header.records)

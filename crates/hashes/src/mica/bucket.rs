@@ -10,8 +10,8 @@
 //! An entry of zero is empty; a tag is never zero (Lim 2015, §5.3.3). The lowest two bits of an
 //! entry are free, because items are aligned to words; S3-FIFO uses them to count accesses.
 
-use super::mode::Mode;
-use super::sync::{AtomicU32, AtomicU64, Latch, Latched, Ordering, fence, spin};
+use super::mode::ConcurrencyMode;
+use super::sync::{AtomicU32, AtomicU64, Latch, LatchGuard, Ordering, fence, spin};
 
 /// Number of entries in a bucket.
 pub(super) const WAYS: usize = if cfg!(alluvium_model_check) { 2 } else { 15 };
@@ -25,24 +25,24 @@ const ACCESSES: u64 = 3;
 /// A bucket, two cache lines long.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
-pub struct Bucket {
+pub struct IndexBucket {
     version: AtomicU32,
     next: AtomicU32,
     entries: [AtomicU64; WAYS],
 }
 
 #[cfg(not(alluvium_model_check))]
-const _: () = assert!(size_of::<Bucket>() == 128);
+const _: () = assert!(size_of::<IndexBucket>() == 128);
 
 /// A non-empty entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Entry(pub(super) u64);
+pub(super) struct BucketEntry(pub(super) u64);
 
-impl Entry {
+impl BucketEntry {
     #[inline(always)]
-    pub(super) fn new(tag: u64, place: u64) -> Entry {
+    pub(super) fn new(tag: u64, place: u64) -> BucketEntry {
         debug_assert!(place <= PLACE && place & ACCESSES == 0 && tag > 0 && tag < 1 << 16);
-        Entry(tag << PLACE_BITS | place)
+        BucketEntry(tag << PLACE_BITS | place)
     }
 
     #[inline(always)]
@@ -63,9 +63,9 @@ impl Entry {
 
     /// Returns the entry with the given access count.
     #[inline(always)]
-    pub(super) fn with_accesses(self, accesses: u64) -> Entry {
+    pub(super) fn with_accesses(self, accesses: u64) -> BucketEntry {
         debug_assert!(accesses <= ACCESSES);
-        Entry(self.0 & !ACCESSES | accesses)
+        BucketEntry(self.0 & !ACCESSES | accesses)
     }
 }
 
@@ -90,7 +90,7 @@ pub fn partition(hash: u64, partitions: usize) -> usize {
     (((hash >> 48) * partitions as u64) >> 16) as usize
 }
 
-impl Bucket {
+impl IndexBucket {
     /// Prefetches the bucket's two cache lines.
     #[inline(always)]
     pub(super) fn prefetch(&self) {
@@ -99,14 +99,14 @@ impl Bucket {
     }
 
     #[inline(always)]
-    pub(super) fn entry(&self, slot: usize) -> Option<Entry> {
+    pub(super) fn entry(&self, slot: usize) -> Option<BucketEntry> {
         let entry = self.entries[slot].load(Ordering::Relaxed);
-        (entry != 0).then_some(Entry(entry))
+        (entry != 0).then_some(BucketEntry(entry))
     }
 
     /// Replaces the entry of a slot. The caller has locked the bucket.
     #[inline(always)]
-    pub(super) fn replace(&self, slot: usize, entry: Option<Entry>) {
+    pub(super) fn replace(&self, slot: usize, entry: Option<BucketEntry>) {
         let (at, entry) = (&self.entries[slot], entry.map_or(0, |entry| entry.0));
         // A concurrent exchange that has read the previous entry is ordered before this store. The
         // model checker knows this only of a swap.
@@ -119,7 +119,12 @@ impl Bucket {
     /// Replaces an entry if it is still `old`. May be called by any thread without a lock. The
     /// caller must not depend on the outcome.
     #[inline]
-    pub(super) fn exchange<M: Mode>(&self, slot: usize, old: Entry, new: Option<Entry>) {
+    pub(super) fn exchange<M: ConcurrencyMode>(
+        &self,
+        slot: usize,
+        old: BucketEntry,
+        new: Option<BucketEntry>,
+    ) {
         let new = new.map_or(0, |entry| entry.0);
         let entry = &self.entries[slot];
         if M::SHARED {
@@ -155,7 +160,7 @@ impl Bucket {
 
     /// Begins a read: waits until no writer changes the bucket, and returns the version.
     #[inline(always)]
-    pub(super) fn begin_read<M: Mode>(&self) -> u32 {
+    pub(super) fn begin_read<M: ConcurrencyMode>(&self) -> u32 {
         if !M::SHARED {
             return 0;
         }
@@ -173,7 +178,7 @@ impl Bucket {
     /// Ends a read: returns whether no writer has changed the bucket since `version` (M4). Offsets
     /// loaded afterwards are at least as new as the data read before.
     #[inline(always)]
-    pub(super) fn end_read<M: Mode>(&self, version: u32) -> bool {
+    pub(super) fn end_read<M: ConcurrencyMode>(&self, version: u32) -> bool {
         if !M::SHARED {
             return true;
         }
@@ -186,7 +191,7 @@ impl Bucket {
     /// Locks the bucket: new readers wait, and current readers restart. The caller has excluded
     /// other writers and has not locked this bucket yet.
     #[inline(always)]
-    pub(super) fn lock<M: Mode>(&self) -> Locked<'_, M> {
+    pub(super) fn lock<M: ConcurrencyMode>(&self) -> BucketGuard<'_, M> {
         let mode = std::marker::PhantomData;
         if M::SHARED {
             let version = self.version.load(Ordering::Relaxed);
@@ -194,17 +199,17 @@ impl Bucket {
             self.version.store(version.wrapping_add(1), Ordering::Relaxed);
             fence(Ordering::Release);
         }
-        Locked { bucket: self, mode }
+        BucketGuard { bucket: self, mode }
     }
 }
 
 /// A locked bucket; unlocked when dropped.
-pub(super) struct Locked<'a, M: Mode> {
-    bucket: &'a Bucket,
+pub(super) struct BucketGuard<'a, M: ConcurrencyMode> {
+    bucket: &'a IndexBucket,
     mode: std::marker::PhantomData<M>,
 }
 
-impl<M: Mode> Drop for Locked<'_, M> {
+impl<M: ConcurrencyMode> Drop for BucketGuard<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
         if M::SHARED {
@@ -218,27 +223,27 @@ impl<M: Mode> Drop for Locked<'_, M> {
 
 /// Locks held by a writer: the bucket, which is released first, and the partition if there are
 /// several writers.
-pub(super) struct Writing<'a, M: Mode> {
-    _bucket: Locked<'a, M>,
-    _partition: Option<Latched<'a>>,
+pub(super) struct BucketWriteGuard<'a, M: ConcurrencyMode> {
+    _bucket: BucketGuard<'a, M>,
+    _partition: Option<LatchGuard<'a>>,
 }
 
-impl<'a, M: Mode> Writing<'a, M> {
+impl<'a, M: ConcurrencyMode> BucketWriteGuard<'a, M> {
     /// Excludes other writers of the partition, and readers of the bucket.
     #[inline(always)]
-    pub(super) fn begin(latch: &'a Latch, bucket: &'a Bucket) -> Writing<'a, M> {
+    pub(super) fn begin(latch: &'a Latch, bucket: &'a IndexBucket) -> BucketWriteGuard<'a, M> {
         let partition = M::LOCKED.then(|| latch.lock());
-        Writing {
+        BucketWriteGuard {
             _bucket: bucket.lock(),
             _partition: partition,
         }
     }
 
-    /// As [`Writing::begin`], but returns `None` if another writer is active.
+    /// As [`BucketWriteGuard::begin`], but returns `None` if another writer is active.
     #[inline(always)]
-    pub(super) fn try_begin(latch: &'a Latch, bucket: &'a Bucket) -> Option<Writing<'a, M>> {
+    pub(super) fn try_begin(latch: &'a Latch, bucket: &'a IndexBucket) -> Option<BucketWriteGuard<'a, M>> {
         let partition = if M::LOCKED { Some(latch.try_lock()?) } else { None };
-        Some(Writing {
+        Some(BucketWriteGuard {
             _bucket: bucket.lock(),
             _partition: partition,
         })
@@ -277,20 +282,20 @@ mod tests {
 
     #[test]
     fn entries_keep_tag_place_and_accesses_apart() {
-        let entry = Entry::new(0xffff, PLACE & !ACCESSES).with_accesses(2);
+        let entry = BucketEntry::new(0xffff, PLACE & !ACCESSES).with_accesses(2);
         assert_eq!(
             (entry.tag(), entry.place(), entry.accesses()),
             (0xffff, PLACE - 3, 2)
         );
         assert_eq!(entry.with_accesses(0).accesses(), 0);
-        let bucket = Bucket::default();
-        bucket.replace(3, Some(Entry::new(9, 64)));
-        bucket.replace(14, Some(Entry::new(9, 128)));
-        bucket.replace(5, Some(Entry::new(8, 9 << 40)));
+        let bucket = IndexBucket::default();
+        bucket.replace(3, Some(BucketEntry::new(9, 64)));
+        bucket.replace(14, Some(BucketEntry::new(9, 128)));
+        bucket.replace(5, Some(BucketEntry::new(8, 9 << 40)));
         assert_eq!(bucket.matches(9), 1 << 3 | 1 << 14);
-        bucket.exchange::<Crcw>(3, Entry::new(9, 128), None);
+        bucket.exchange::<Crcw>(3, BucketEntry::new(9, 128), None);
         assert!(bucket.entry(3).is_some(), "it was another");
-        bucket.exchange::<Crcw>(3, Entry::new(9, 64), None);
+        bucket.exchange::<Crcw>(3, BucketEntry::new(9, 64), None);
         assert!(bucket.entry(3).is_none());
         bucket.link(Some(0));
         assert_eq!(bucket.next(), Some(0));
@@ -298,7 +303,7 @@ mod tests {
 
     #[test]
     fn a_version_changes_with_every_write_in_shared_modes_only() {
-        let bucket = Bucket::default();
+        let bucket = IndexBucket::default();
         let before = bucket.begin_read::<Crew>();
         drop(bucket.lock::<Erew>());
         assert!(bucket.end_read::<Crew>(before));
@@ -306,11 +311,11 @@ mod tests {
         assert!(!bucket.end_read::<Crew>(before));
         let before = bucket.begin_read::<Crcw>();
         let latch = Latch::default();
-        let writing = Writing::<Crcw>::begin(&latch, &bucket);
-        assert!(Writing::<Crcw>::try_begin(&latch, &Bucket::default()).is_none());
+        let writing = BucketWriteGuard::<Crcw>::begin(&latch, &bucket);
+        assert!(BucketWriteGuard::<Crcw>::try_begin(&latch, &IndexBucket::default()).is_none());
         assert!(!bucket.end_read::<Crcw>(before));
         drop(writing);
-        assert!(Writing::<Crcw>::try_begin(&latch, &bucket).is_some());
+        assert!(BucketWriteGuard::<Crcw>::try_begin(&latch, &bucket).is_some());
         assert_eq!(bucket.begin_read::<Crcw>(), before + 4);
     }
 }

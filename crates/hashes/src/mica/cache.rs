@@ -1,17 +1,17 @@
 //! An in-memory cache for any number of threads.
 
 use super::bucket;
-use super::content::Content;
-use super::core::{Core, read};
+use super::content::CacheUsage;
+use super::core::{TableCore, read};
 use super::error::{Error, Result};
 use super::item::NEVER;
 use super::key::HashedKey;
-use super::lossy::{ITEMS_PER_BUCKET, Lossy, LossyOptions};
-use super::many::{Accesses, get_many, set_many, table};
+use super::lossy::{ITEMS_PER_BUCKET, LossyOptions, LossyTable};
+use super::many::{AccessCounting, get_many, set_many, table};
 use super::memory::WORD;
 use super::mode::Crcw;
-use super::policy::Eviction;
-use super::stats::Stats;
+use super::policy::CacheEviction;
+use super::stats::TableStats;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// ```
 /// use alluvium_hashes::{Cache, CacheOptions};
 /// use alluvium_hashes::mica::Eviction;
-/// let options = CacheOptions { eviction: Eviction::Lru, ..CacheOptions::new(8 << 20) };
+/// let options = CacheOptions { eviction: CacheEviction::Lru, ..CacheOptions::new(8 << 20) };
 /// let cache = Cache::new(&options)?;
 /// # Ok::<(), alluvium_hashes::mica::Error>(())
 /// ```
@@ -37,7 +37,7 @@ pub struct CacheOptions {
     /// wait for each other. An item has at most a sixteenth of a partition.
     pub partitions: usize,
     /// Eviction policy.
-    pub eviction: Eviction,
+    pub eviction: CacheEviction,
     /// Seed of key hashes. A random seed prevents clients from choosing keys that collide.
     pub seed: u64,
 }
@@ -50,7 +50,7 @@ impl CacheOptions {
             bytes,
             item_bytes: 256,
             partitions: 8,
-            eviction: Eviction::default(),
+            eviction: CacheEviction::default(),
             seed: 0,
         }
     }
@@ -74,10 +74,10 @@ impl CacheOptions {
 /// # Ok::<(), alluvium_hashes::mica::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Cache(Arc<Inner>);
+pub struct Cache(Arc<CachePartitions>);
 
-struct Inner {
-    partitions: Box<[Lossy<Crcw>]>,
+struct CachePartitions {
+    partitions: Box<[LossyTable<Crcw>]>,
     seed: u64,
     now: AtomicU64,
 }
@@ -131,10 +131,10 @@ impl Cache {
         }
         let partition = partition_options(options, bytes);
         let partitions = (0..options.partitions)
-            .map(|_| Lossy::new(&partition))
+            .map(|_| LossyTable::new(&partition))
             .collect::<Result<Box<[_]>>>()?;
         let (seed, now) = (options.seed, AtomicU64::new(0));
-        let cache = Cache(Arc::new(Inner {
+        let cache = Cache(Arc::new(CachePartitions {
             partitions,
             seed,
             now,
@@ -206,10 +206,10 @@ impl Cache {
     /// ```
     pub fn get_many(&self, keys: &[&[u8]], respond: impl FnMut(usize, Option<&[u8]>)) {
         let keys: Vec<HashedKey<'_>> = keys.iter().map(|key| self.hashed(key)).collect();
-        get_many::<Lossy<Crcw>, _>(
+        get_many::<LossyTable<Crcw>, _>(
             &self.0.partitions,
             &keys,
-            (self.now(), Accesses::Counted),
+            (self.now(), AccessCounting::Counted),
             respond,
         );
     }
@@ -246,7 +246,7 @@ impl Cache {
             .iter()
             .map(|&(key, value)| (self.hashed(key), value))
             .collect();
-        set_many::<Lossy<Crcw>, _>(&self.0.partitions, &items, self.now(), respond);
+        set_many::<LossyTable<Crcw>, _>(&self.0.partitions, &items, self.now(), respond);
     }
 
     /// Deletes a key. Returns whether it had a value.
@@ -267,14 +267,14 @@ impl Cache {
     /// # Ok::<(), alluvium_hashes::mica::Error>(())
     /// ```
     pub fn clear(&self) {
-        self.0.partitions.iter().for_each(Lossy::clear);
+        self.0.partitions.iter().for_each(LossyTable::clear);
     }
 
     /// Returns the number of keys with a value, including expired ones that were not dropped yet.
     /// It scans the index, which takes tenths of a second for tens of gigabytes.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.partitions.iter().map(Lossy::count).sum()
+        self.0.partitions.iter().map(LossyTable::count).sum()
     }
 
     /// Returns whether no key has a value.
@@ -286,13 +286,13 @@ impl Cache {
     /// Returns the number of items that have not expired and their bytes, estimated from a sample
     /// if the index has many buckets.
     #[must_use]
-    pub fn content(&self) -> Content {
+    pub fn content(&self) -> CacheUsage {
         let partitions = &self.0.partitions;
         let few = self.stats().sets <= FEW_SETS;
         let most = if few { usize::MAX } else { MOST_COUNTED };
         let all: usize = partitions.iter().map(|table| table.buckets.all().len()).sum();
         let most = if all <= most { all } else { SAMPLED };
-        let mut sum = Content::default();
+        let mut sum = CacheUsage::default();
         for partition in partitions {
             sum += partition.content((most / partitions.len()).max(1), self.now());
         }
@@ -314,8 +314,8 @@ impl Cache {
 
     /// Returns the statistics of all partitions.
     #[must_use]
-    pub fn stats(&self) -> Stats {
-        let mut sum = Stats::default();
+    pub fn stats(&self) -> TableStats {
+        let mut sum = TableStats::default();
         self.0
             .partitions
             .iter()
@@ -326,7 +326,7 @@ impl Cache {
     /// Returns the maximum memory of the cache, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.0.partitions.iter().map(Lossy::memory_bytes).sum()
+        self.0.partitions.iter().map(LossyTable::memory_bytes).sum()
     }
 
     fn now(&self) -> u64 {
@@ -337,7 +337,7 @@ impl Cache {
         HashedKey::new(self.0.seed, key)
     }
 
-    fn table(&self, key: HashedKey<'_>) -> &Lossy<Crcw> {
+    fn table(&self, key: HashedKey<'_>) -> &LossyTable<Crcw> {
         table(&self.0.partitions, key.hash())
     }
 }
@@ -347,11 +347,11 @@ impl Cache {
 fn partition_options(options: &CacheOptions, bytes: usize) -> LossyOptions {
     let longest = bytes / LONGEST_PART;
     // The memory after the end of each of two logs, and the cost of rounding.
-    let rest = bytes - 2 * longest - 2 * size_of::<bucket::Bucket>();
+    let rest = bytes - 2 * longest - 2 * size_of::<bucket::IndexBucket>();
     let item = options.item_bytes + WORD;
-    let buckets = rest / (item * ITEMS_PER_BUCKET + size_of::<bucket::Bucket>());
+    let buckets = rest / (item * ITEMS_PER_BUCKET + size_of::<bucket::IndexBucket>());
     let buckets = buckets.max(1);
-    let log_bytes = rest - buckets * size_of::<bucket::Bucket>();
+    let log_bytes = rest - buckets * size_of::<bucket::IndexBucket>();
     LossyOptions {
         log_bytes: log_bytes - log_bytes % WORD,
         buckets,

@@ -4,15 +4,15 @@
 //! items per bucket, a tenth of spare buckets suffices, and 98 in 100 items are in the first bucket
 //! of their chain. With 13 items, a quarter is needed, and 95 in 100 are.
 
-use super::bucket::{self, Bucket, Entry, WAYS};
-use super::memory::Buckets;
-use super::mode::Mode;
+use super::bucket::{self, BucketEntry, IndexBucket, WAYS};
+use super::memory::BucketArray;
+use super::mode::ConcurrencyMode;
 use super::sync::{AtomicU64, Ordering};
 
 /// The buckets of a table in store mode.
 #[derive(Debug)]
-pub(super) struct Chains<M> {
-    buckets: Buckets<M>,
+pub(super) struct BucketChains<M> {
+    buckets: BucketArray<M>,
     /// Number of first buckets of chains. The spare buckets follow them.
     main: usize,
     /// First spare bucket that was never used.
@@ -25,16 +25,16 @@ pub(super) struct Chains<M> {
 
 /// Position of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slot {
+pub(super) struct ChainSlot {
     pub(super) bucket: usize,
     pub(super) slot: usize,
 }
 
-impl<M: Mode> Chains<M> {
+impl<M: ConcurrencyMode> BucketChains<M> {
     /// Creates empty chains.
-    pub(super) fn new(main: usize, spare: usize) -> super::Result<Chains<M>> {
-        Ok(Chains {
-            buckets: Buckets::reserve(main + spare)?,
+    pub(super) fn new(main: usize, spare: usize) -> super::Result<BucketChains<M>> {
+        Ok(BucketChains {
+            buckets: BucketArray::reserve(main + spare)?,
             main,
             fresh: AtomicU64::new(main as u64),
             returned: AtomicU64::new(0),
@@ -49,7 +49,7 @@ impl<M: Mode> Chains<M> {
     }
 
     #[inline(always)]
-    pub(super) fn bucket(&self, number: usize) -> &Bucket {
+    pub(super) fn bucket(&self, number: usize) -> &IndexBucket {
         &self.buckets.all()[number]
     }
 
@@ -70,7 +70,7 @@ impl<M: Mode> Chains<M> {
         &self,
         first: usize,
         tag: u64,
-        mut wanted: impl FnMut(Slot, Entry) -> Option<T>,
+        mut wanted: impl FnMut(ChainSlot, BucketEntry) -> Option<T>,
     ) -> Option<T> {
         let mut number = first;
         // A reader may see a chain that is being changed; the bound ensures termination.
@@ -81,7 +81,7 @@ impl<M: Mode> Chains<M> {
                 let slot = slots.trailing_zeros() as usize;
                 slots &= slots - 1;
                 if let Some(entry) = bucket.entry(slot)
-                    && let Some(found) = wanted(Slot { bucket: number, slot }, entry)
+                    && let Some(found) = wanted(ChainSlot { bucket: number, slot }, entry)
                 {
                     return Some(found);
                 }
@@ -93,19 +93,19 @@ impl<M: Mode> Chains<M> {
 
     /// Returns an empty slot of a chain, after appending a spare bucket if necessary. `None` if no
     /// spare bucket is left. The caller has locked the chain.
-    pub(super) fn empty_slot(&self, first: usize) -> Option<Slot> {
+    pub(super) fn empty_slot(&self, first: usize) -> Option<ChainSlot> {
         let mut number = first;
         loop {
             let bucket = self.bucket(number);
             if let Some(slot) = (0..WAYS).find(|&slot| bucket.entry(slot).is_none()) {
-                return Some(Slot { bucket: number, slot });
+                return Some(ChainSlot { bucket: number, slot });
             }
             match bucket.next() {
                 Some(next) => number = next,
                 None => {
                     let next = self.take_spare()?;
                     bucket.link(Some(next));
-                    return Some(Slot {
+                    return Some(ChainSlot {
                         bucket: next,
                         slot: 0,
                     });
@@ -116,7 +116,7 @@ impl<M: Mode> Chains<M> {
 
     /// Removes an entry by moving the last entry of the chain to its slot. A bucket that becomes
     /// empty is returned to the spare ones. The caller has locked the chain.
-    pub(super) fn remove(&self, first: usize, at: Slot) {
+    pub(super) fn remove(&self, first: usize, at: ChainSlot) {
         let (mut before, mut last) = (None, first);
         while let Some(next) = self.bucket(last).next() {
             before = Some(last);

@@ -1,41 +1,41 @@
 //! Content of a cache: counting and clearing.
 
-use super::bucket::{Bucket, WAYS, Writing};
-use super::item::{self, Header};
-use super::lossy::Lossy;
+use super::bucket::{BucketWriteGuard, IndexBucket, WAYS};
+use super::item::{self, ItemHeaderWord};
+use super::lossy::LossyTable;
 use super::memory::WORD;
-use super::mode::Mode;
-use super::stats::Event;
+use super::mode::ConcurrencyMode;
+use super::stats::TableEvent;
 use std::ops::AddAssign;
 
 /// Items in a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Content {
+pub struct CacheUsage {
     /// Items that have not expired.
     pub items: u64,
     /// Bytes of their headers, keys and values.
     pub bytes: u64,
 }
 
-impl AddAssign for Content {
-    fn add_assign(&mut self, other: Content) {
+impl AddAssign for CacheUsage {
+    fn add_assign(&mut self, other: CacheUsage) {
         self.items += other.items;
         self.bytes += other.bytes;
     }
 }
 
-impl<M: Mode> Lossy<M> {
+impl<M: ConcurrencyMode> LossyTable<M> {
     /// Deletes all items, bucket by bucket. A concurrent set may be deleted or not.
     pub(super) fn clear(&self) {
         for bucket in self.buckets.all() {
             if (0..WAYS).all(|slot| bucket.entry(slot).is_none()) {
                 continue;
             }
-            let _writing: Writing<'_, M> = Writing::begin(&self.latch, bucket);
+            let _writing: BucketWriteGuard<'_, M> = BucketWriteGuard::begin(&self.latch, bucket);
             for slot in 0..WAYS {
                 if let Some(entry) = bucket.entry(slot) {
                     if self.log(entry).holds(entry.place()) {
-                        self.tally.count(Event::Delete);
+                        self.tally.count(TableEvent::Delete);
                     }
                     bucket.replace(slot, None);
                 }
@@ -45,7 +45,7 @@ impl<M: Mode> Lossy<M> {
 
     /// Returns the number of items that the index leads to.
     pub(super) fn count(&self) -> usize {
-        let count = |bucket: &Bucket| {
+        let count = |bucket: &IndexBucket| {
             let entries = (0..WAYS).filter_map(|slot| bucket.entry(slot));
             entries
                 .filter(|&entry| self.log(entry).holds(entry.place()))
@@ -56,10 +56,10 @@ impl<M: Mode> Lossy<M> {
 
     /// Estimates the number and bytes of items that have not expired at the time `now`, from at
     /// most `most` buckets. Concurrent writes of headers only make the result inexact.
-    pub(super) fn content(&self, most: usize, now: u64) -> Content {
+    pub(super) fn content(&self, most: usize, now: u64) -> CacheUsage {
         let buckets = self.buckets.all();
         let step = buckets.len().div_ceil(most).max(1);
-        let (mut looked_at, mut content) = (0, Content::default());
+        let (mut looked_at, mut content) = (0, CacheUsage::default());
         for bucket in buckets.iter().step_by(step) {
             looked_at += 1;
             for entry in (0..WAYS).filter_map(|slot| bucket.entry(slot)) {
@@ -67,7 +67,7 @@ impl<M: Mode> Lossy<M> {
                     continue;
                 }
                 let at = self.log(entry).word(entry.place());
-                let header = Header::load(&self.words, at);
+                let header = ItemHeaderWord::load(&self.words, at);
                 if at + header.needed() <= self.words.len()
                     && !item::has_expired(&self.words, at, header, now)
                 {
@@ -79,7 +79,7 @@ impl<M: Mode> Lossy<M> {
         let all = buckets.len() as u64;
         let share =
             |part: u64| (u128::from(part) * u128::from(all) / u128::from(looked_at.max(1_u64))) as u64;
-        Content {
+        CacheUsage {
             items: share(content.items),
             bytes: share(content.bytes),
         }
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!((cache.len(), cache.content().items), (1000, 999));
         cache.clear();
         assert!(cache.is_empty());
-        assert_eq!(cache.content(), super::Content::default());
+        assert_eq!(cache.content(), super::CacheUsage::default());
         assert!((0..1000_u32).all(|number| cache.get(&number.to_ne_bytes()).is_none()));
         cache.set(b"again", b"there").unwrap();
         assert_eq!(cache.len(), 1);

@@ -1,18 +1,18 @@
 //! Making space in a cache: eviction at the heads of its logs.
 
-use super::bucket::{self, Bucket, Entry};
-use super::item::{self, Header};
-use super::lossy::Lossy;
+use super::bucket::{self, BucketEntry, IndexBucket};
+use super::item::{self, ItemHeaderWord};
+use super::lossy::LossyTable;
 use super::memory::WORD;
-use super::mode::Mode;
-use super::policy::{Eviction, Fate, MainLog, Ring, fate};
-use super::stats::Event;
+use super::mode::ConcurrencyMode;
+use super::policy::{CacheEviction, EvictionDecision, LogRole, MainLog, decide_eviction};
+use super::stats::TableEvent;
 use alluvium_base::checksum::seeded;
 use smallvec::SmallVec;
 
 /// State of an append that makes space.
 #[derive(Clone, Copy)]
-struct Waiting {
+struct AppendContext {
     /// Bucket locked by the writer.
     own: usize,
     /// Bucket of an item that is being moved.
@@ -23,11 +23,11 @@ struct Waiting {
     words: usize,
 }
 
-impl<M: Mode> Lossy<M> {
+impl<M: ConcurrencyMode> LossyTable<M> {
     /// Allocates words at the tail of a log, dropping the oldest items as needed. The caller has
     /// excluded other writers and locked the bucket `own`, whose entries may change.
-    pub(super) fn append(&self, ring: Ring, words: usize, own: usize, now: u64) -> u64 {
-        let mut waiting = Waiting {
+    pub(super) fn append(&self, ring: LogRole, words: usize, own: usize, now: u64) -> u64 {
+        let mut waiting = AppendContext {
             own,
             moving: None,
             now,
@@ -39,7 +39,7 @@ impl<M: Mode> Lossy<M> {
         offset
     }
 
-    fn append_to(&self, ring: Ring, words: usize, waiting: &mut Waiting) -> u64 {
+    fn append_to(&self, ring: LogRole, words: usize, waiting: &mut AppendContext) -> u64 {
         let log = &self.logs[ring as usize];
         while !log.has_space(words) {
             self.drop_oldest(ring, waiting);
@@ -48,24 +48,24 @@ impl<M: Mode> Lossy<M> {
     }
 
     /// Drops the oldest item of a log, or moves it to the tail of the main log.
-    fn drop_oldest(&self, ring: Ring, waiting: &mut Waiting) {
+    fn drop_oldest(&self, ring: LogRole, waiting: &mut AppendContext) {
         let log = &self.logs[ring as usize];
         let offset = log.oldest().expect("a log without items has space");
         let at = log.word(offset);
         let words = item::allocated(&self.words, at);
-        if self.eviction == Eviction::S3Fifo && self.keep_oldest(ring, offset, words, waiting) {
-            self.tally.count(Event::Move);
+        if self.eviction == CacheEviction::S3Fifo && self.keep_oldest(ring, offset, words, waiting) {
+            self.tally.count(TableEvent::Move);
             return;
         }
         log.drop_oldest(words);
-        self.tally.count(Event::Drop);
+        self.tally.count(TableEvent::Drop);
     }
 
     /// Moves the oldest item to the tail of the main log, if the policy retains it. Returns whether
     /// it was moved.
-    fn keep_oldest(&self, ring: Ring, offset: u64, words: usize, waiting: &mut Waiting) -> bool {
+    fn keep_oldest(&self, ring: LogRole, offset: u64, words: usize, waiting: &mut AppendContext) -> bool {
         let at = self.logs[ring as usize].word(offset);
-        let header = Header::load(&self.words, at);
+        let header = ItemHeaderWord::load(&self.words, at);
         if item::has_expired(&self.words, at, header, waiting.now) {
             return false;
         }
@@ -79,14 +79,16 @@ impl<M: Mode> Lossy<M> {
         let Some((slot, entry)) = entry_of(bucket, self.entry(bucket::tag(hash), ring, offset)) else {
             return false;
         };
-        let has_space = self.logs[Ring::Main as usize].has_space(words);
+        let has_space = self.logs[LogRole::Main as usize].has_space(words);
         let main = if has_space {
             MainLog::HasSpace
         } else {
             MainLog::IsFull
         };
-        let Fate::Move { accesses } = fate(ring, entry.accesses(), waiting.moves, main) else {
-            self.tally.count(Event::Evict);
+        let EvictionDecision::Move { accesses } =
+            decide_eviction(ring, entry.accesses(), waiting.moves, main)
+        else {
+            self.tally.count(TableEvent::Evict);
             return false;
         };
         waiting.moves += 1;
@@ -95,25 +97,25 @@ impl<M: Mode> Lossy<M> {
         let target = self.move_oldest(ring, at, words, waiting);
         waiting.moving = outer;
         let entry = self
-            .entry(entry.tag(), Ring::Main, target)
+            .entry(entry.tag(), LogRole::Main, target)
             .with_accesses(accesses);
         bucket.replace(slot, Some(entry));
         true
     }
 
     /// Copies the oldest item of a log to the tail of the main log, and removes the original.
-    fn move_oldest(&self, ring: Ring, at: usize, words: usize, waiting: &mut Waiting) -> u64 {
-        let main = &self.logs[Ring::Main as usize];
+    fn move_oldest(&self, ring: LogRole, at: usize, words: usize, waiting: &mut AppendContext) -> u64 {
+        let main = &self.logs[LogRole::Main as usize];
         let target = match ring {
-            Ring::Main => {
+            LogRole::Main => {
                 main.drop_oldest(words);
                 main.append(words)
             }
-            Ring::First => self.append_to(Ring::Main, words, waiting),
+            LogRole::First => self.append_to(LogRole::Main, words, waiting),
         };
         self.words.copy(at, main.word(target), words);
-        if ring == Ring::First {
-            self.logs[Ring::First as usize].drop_oldest(words);
+        if ring == LogRole::First {
+            self.logs[LogRole::First as usize].drop_oldest(words);
         }
         target
     }
@@ -128,7 +130,7 @@ impl<M: Mode> Lossy<M> {
                     && self.log(entry).age(entry.place()) > self.worth[self.ring(entry) as usize]
                 {
                     bucket.exchange::<M>(slot, entry, None);
-                    self.tally.count(Event::Sweep);
+                    self.tally.count(TableEvent::Sweep);
                 }
             }
         });
@@ -136,7 +138,7 @@ impl<M: Mode> Lossy<M> {
 }
 
 /// Returns the slot and the entry that equals `wanted` except for its access count.
-fn entry_of(bucket: &Bucket, wanted: Entry) -> Option<(usize, Entry)> {
+fn entry_of(bucket: &IndexBucket, wanted: BucketEntry) -> Option<(usize, BucketEntry)> {
     (0..bucket::WAYS)
         .filter_map(|slot| Some((slot, bucket.entry(slot)?)))
         .find(|(_, entry)| entry.with_accesses(0) == wanted)

@@ -1,12 +1,12 @@
 //! Handles to a table, which determine who may call which operation.
 
-use super::core::{Core, Found, read};
+use super::core::{ItemLocation, TableCore, read};
 use super::error::Result;
 use super::item;
 use super::key::HashedKey;
-use super::many::{Accesses, get_many, set_many};
+use super::many::{AccessCounting, get_many, set_many};
 use super::mode::{Crcw, Crew, Erew};
-use super::pipeline::{self, Burst};
+use super::pipeline::{self, PipelineStages};
 use std::borrow::Borrow;
 use std::slice::from_ref;
 use std::sync::Arc;
@@ -15,47 +15,47 @@ use std::sync::Arc;
 ///
 /// ```
 /// use alluvium_hashes::mica::{Exclusive, HashedKey, Lossy, LossyOptions, NEVER};
-/// let mut table = Exclusive::new(Lossy::new(&LossyOptions::new(1 << 20, 64))?);
+/// let mut table = ExclusiveTable::new(Lossy::new(&LossyOptions::new(1 << 20, 64))?);
 /// let key = HashedKey::new(0, b"river");
 /// table.set(key, b"Rhine", NEVER, 0)?;
 /// assert_eq!(table.get(key, 0), Some(&b"Rhine"[..]));
 /// # Ok::<(), alluvium_hashes::mica::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Exclusive<C>(C);
+pub struct ExclusiveTable<C>(C);
 
 /// A request in a burst.
 #[derive(Clone, Copy, Debug)]
-pub enum Request<'a> {
+pub enum BurstRequest<'a> {
     /// Looks up a key.
     Get(HashedKey<'a>),
     /// Sets a key to a value with an expiry time, or [`super::NEVER`].
     Set(HashedKey<'a>, &'a [u8], u64),
 }
 
-impl<'a> Request<'a> {
+impl<'a> BurstRequest<'a> {
     #[inline(always)]
     pub(super) fn key(&self) -> HashedKey<'a> {
         match self {
-            Request::Get(key) | Request::Set(key, ..) => *key,
+            BurstRequest::Get(key) | BurstRequest::Set(key, ..) => *key,
         }
     }
 }
 
 /// The response to a request in a burst.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Response<'a> {
+pub enum BurstResponse<'a> {
     /// The value of the key, if it has one.
     Value(Option<&'a [u8]>),
     /// Result of setting the key.
     Set(Result<()>),
 }
 
-impl<C: Core<Mode = Erew>> Exclusive<C> {
+impl<C: TableCore<Mode = Erew>> ExclusiveTable<C> {
     /// Creates the handle of a table.
     #[must_use]
-    pub fn new(table: C) -> Exclusive<C> {
-        Exclusive(table)
+    pub fn new(table: C) -> ExclusiveTable<C> {
+        ExclusiveTable(table)
     }
 
     /// Returns the table, for its statistics.
@@ -73,14 +73,14 @@ impl<C: Core<Mode = Erew>> Exclusive<C> {
     }
 
     #[inline(always)]
-    fn look_up(&mut self, key: HashedKey<'_>, now: u64) -> Option<Found> {
+    fn look_up(&mut self, key: HashedKey<'_>, now: u64) -> Option<ItemLocation> {
         let found = self.0.find(key)?;
         let is_live = !item::has_expired(self.0.words(), found.at, found.header, now);
         is_live.then(|| self.0.touch(key, found, now))
     }
 
     #[inline(always)]
-    fn value(&self, found: Found) -> &[u8] {
+    fn value(&self, found: ItemLocation) -> &[u8] {
         let at = found.at + found.header.value_at();
         #[cfg(not(alluvium_model_check))]
         // SAFETY: the mode is exclusive, and the table is borrowed as long as the slice lives:
@@ -118,23 +118,29 @@ impl<C: Core<Mode = Erew>> Exclusive<C> {
     /// `respond`. While one request is executed, the memory of later ones is prefetched.
     pub fn burst(
         &mut self,
-        requests: &[Request<'_>],
+        requests: &[BurstRequest<'_>],
         now: u64,
-        mut respond: impl FnMut(usize, Response<'_>),
+        mut respond: impl FnMut(usize, BurstResponse<'_>),
     ) {
         let (mut gets, mut hits) = (0, 0);
         let mut execute = |table: &mut Self, number: usize| match requests[number] {
-            Request::Get(key) => {
+            BurstRequest::Get(key) => {
                 let found = table.look_up(key, now);
                 gets += 1;
                 hits += u64::from(found.is_some());
-                respond(number, Response::Value(found.map(|found| table.value(found))));
+                respond(
+                    number,
+                    BurstResponse::Value(found.map(|found| table.value(found))),
+                );
             }
-            Request::Set(key, value, expires_at) => {
-                respond(number, Response::Set(table.0.set(key, value, expires_at, now)));
+            BurstRequest::Set(key, value, expires_at) => {
+                respond(
+                    number,
+                    BurstResponse::Set(table.0.set(key, value, expires_at, now)),
+                );
             }
         };
-        let mut burst = Of {
+        let mut burst = ExclusiveBurst {
             table: self,
             requests,
             execute: &mut execute,
@@ -145,13 +151,15 @@ impl<C: Core<Mode = Erew>> Exclusive<C> {
 }
 
 /// A burst on an exclusive table.
-struct Of<'a, 'b, C, E> {
-    table: &'a mut Exclusive<C>,
-    requests: &'a [Request<'b>],
+struct ExclusiveBurst<'a, 'b, C, E> {
+    table: &'a mut ExclusiveTable<C>,
+    requests: &'a [BurstRequest<'b>],
     execute: &'a mut E,
 }
 
-impl<C: Core<Mode = Erew>, E: FnMut(&mut Exclusive<C>, usize)> Burst for Of<'_, '_, C, E> {
+impl<C: TableCore<Mode = Erew>, E: FnMut(&mut ExclusiveTable<C>, usize)> PipelineStages
+    for ExclusiveBurst<'_, '_, C, E>
+{
     #[inline(always)]
     fn prefetch_bucket(&mut self, number: usize) {
         self.table.0.bucket(self.requests[number].key().hash()).prefetch();
@@ -172,7 +180,7 @@ impl<C: Core<Mode = Erew>, E: FnMut(&mut Exclusive<C>, usize)> Burst for Of<'_, 
 ///
 /// ```
 /// use alluvium_hashes::mica::{HashedKey, Lossy, LossyOptions, NEVER, Writer};
-/// let mut writer = Writer::new(Lossy::new(&LossyOptions::new(1 << 20, 64))?);
+/// let mut writer = TableWriter::new(Lossy::new(&LossyOptions::new(1 << 20, 64))?);
 /// let reader = writer.reader();
 /// let key = HashedKey::new(0, b"river");
 /// writer.set(key, b"Rhine", NEVER, 0)?;
@@ -182,29 +190,29 @@ impl<C: Core<Mode = Erew>, E: FnMut(&mut Exclusive<C>, usize)> Burst for Of<'_, 
 /// # Ok::<(), alluvium_hashes::mica::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Writer<C>(Arc<C>);
+pub struct TableWriter<C>(Arc<C>);
 
 /// A reader of a table that another thread may write concurrently (CREW).
 #[derive(Debug)]
-pub struct Reader<C>(Arc<C>);
+pub struct TableReader<C>(Arc<C>);
 
-impl<C> Borrow<C> for Reader<C> {
+impl<C> Borrow<C> for TableReader<C> {
     fn borrow(&self) -> &C {
         &self.0
     }
 }
 
-impl<C> Clone for Reader<C> {
-    fn clone(&self) -> Reader<C> {
-        Reader(Arc::clone(&self.0))
+impl<C> Clone for TableReader<C> {
+    fn clone(&self) -> TableReader<C> {
+        TableReader(Arc::clone(&self.0))
     }
 }
 
-impl<C: Core<Mode = Crew>> Writer<C> {
+impl<C: TableCore<Mode = Crew>> TableWriter<C> {
     /// Creates the writer of a table.
     #[must_use]
-    pub fn new(table: C) -> Writer<C> {
-        Writer(Arc::new(table))
+    pub fn new(table: C) -> TableWriter<C> {
+        TableWriter(Arc::new(table))
     }
 
     /// Returns the table, for its statistics.
@@ -215,8 +223,8 @@ impl<C: Core<Mode = Crew>> Writer<C> {
 
     /// Creates a reader, for any thread.
     #[must_use]
-    pub fn reader(&self) -> Reader<C> {
-        Reader(Arc::clone(&self.0))
+    pub fn reader(&self) -> TableReader<C> {
+        TableReader(Arc::clone(&self.0))
     }
 
     /// Copies the value of a key to `value`. Returns whether there was one. Accesses by the writer
@@ -229,7 +237,7 @@ impl<C: Core<Mode = Crew>> Writer<C> {
     /// Sets a key to a value that expires at the time `expires_at`.
     ///
     /// # Errors
-    /// The same as [`Exclusive::set`].
+    /// The same as [`ExclusiveTable::set`].
     #[inline]
     pub fn set(&mut self, key: HashedKey<'_>, value: &[u8], expires_at: u64, now: u64) -> Result<()> {
         self.0.set(key, value, expires_at, now)
@@ -259,7 +267,7 @@ impl<C: Core<Mode = Crew>> Writer<C> {
     }
 }
 
-impl<C: Core<Mode = Crew>> Reader<C> {
+impl<C: TableCore<Mode = Crew>> TableReader<C> {
     /// Copies the value of a key to `value`. Returns whether there was one.
     #[inline]
     pub fn get(&self, key: HashedKey<'_>, now: u64, value: &mut Vec<u8>) -> bool {
@@ -271,18 +279,18 @@ impl<C: Core<Mode = Crew>> Reader<C> {
     /// Looks up keys in order, and passes each value with the index of its key to `respond`. While
     /// one key is looked up, the memory of later ones is prefetched.
     pub fn get_many(&self, keys: &[HashedKey<'_>], now: u64, respond: impl FnMut(usize, Option<&[u8]>)) {
-        get_many::<C, _>(from_ref(&*self.0), keys, (now, Accesses::Ignored), respond);
+        get_many::<C, _>(from_ref(&*self.0), keys, (now, AccessCounting::Ignored), respond);
     }
 
-    /// As [`Reader::get_many`], for keys of several partitions. [`super::partition`] returns the
+    /// As [`TableReader::get_many`], for keys of several partitions. [`super::partition`] returns the
     /// partition of a key.
     pub fn get_many_of(
-        readers: &[Reader<C>],
+        readers: &[TableReader<C>],
         keys: &[HashedKey<'_>],
         now: u64,
         respond: impl FnMut(usize, Option<&[u8]>),
     ) {
-        get_many::<C, _>(readers, keys, (now, Accesses::Ignored), respond);
+        get_many::<C, _>(readers, keys, (now, AccessCounting::Ignored), respond);
     }
 }
 
@@ -290,7 +298,7 @@ impl<C: Core<Mode = Crew>> Reader<C> {
 ///
 /// ```
 /// use alluvium_hashes::mica::{HashedKey, Lossy, LossyOptions, NEVER, Shared};
-/// let table = Shared::new(Lossy::new(&LossyOptions::new(1 << 20, 64))?);
+/// let table = SharedTable::new(Lossy::new(&LossyOptions::new(1 << 20, 64))?);
 /// let other = table.clone();
 /// let key = HashedKey::new(0, b"river");
 /// std::thread::spawn(move || other.set(key, b"Rhine", NEVER, 0)).join().unwrap()?;
@@ -299,25 +307,25 @@ impl<C: Core<Mode = Crew>> Reader<C> {
 /// # Ok::<(), alluvium_hashes::mica::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Shared<C>(Arc<C>);
+pub struct SharedTable<C>(Arc<C>);
 
-impl<C> Borrow<C> for Shared<C> {
+impl<C> Borrow<C> for SharedTable<C> {
     fn borrow(&self) -> &C {
         &self.0
     }
 }
 
-impl<C> Clone for Shared<C> {
-    fn clone(&self) -> Shared<C> {
-        Shared(Arc::clone(&self.0))
+impl<C> Clone for SharedTable<C> {
+    fn clone(&self) -> SharedTable<C> {
+        SharedTable(Arc::clone(&self.0))
     }
 }
 
-impl<C: Core<Mode = Crcw>> Shared<C> {
+impl<C: TableCore<Mode = Crcw>> SharedTable<C> {
     /// Creates the handle of a table.
     #[must_use]
-    pub fn new(table: C) -> Shared<C> {
-        Shared(Arc::new(table))
+    pub fn new(table: C) -> SharedTable<C> {
+        SharedTable(Arc::new(table))
     }
 
     /// Returns the table, for its statistics.
@@ -335,24 +343,24 @@ impl<C: Core<Mode = Crcw>> Shared<C> {
     /// Looks up keys in order, and passes each value with the index of its key to `respond`. While
     /// one key is looked up, the memory of later ones is prefetched.
     pub fn get_many(&self, keys: &[HashedKey<'_>], now: u64, respond: impl FnMut(usize, Option<&[u8]>)) {
-        get_many::<C, _>(from_ref(&*self.0), keys, (now, Accesses::Counted), respond);
+        get_many::<C, _>(from_ref(&*self.0), keys, (now, AccessCounting::Counted), respond);
     }
 
-    /// As [`Shared::get_many`], for keys of several partitions. [`super::partition`] returns the
+    /// As [`SharedTable::get_many`], for keys of several partitions. [`super::partition`] returns the
     /// partition of a key.
     pub fn get_many_of(
-        tables: &[Shared<C>],
+        tables: &[SharedTable<C>],
         keys: &[HashedKey<'_>],
         now: u64,
         respond: impl FnMut(usize, Option<&[u8]>),
     ) {
-        get_many::<C, _>(tables, keys, (now, Accesses::Counted), respond);
+        get_many::<C, _>(tables, keys, (now, AccessCounting::Counted), respond);
     }
 
     /// Sets a key to a value that expires at the time `expires_at`.
     ///
     /// # Errors
-    /// The same as [`Exclusive::set`].
+    /// The same as [`ExclusiveTable::set`].
     #[inline]
     pub fn set(&self, key: HashedKey<'_>, value: &[u8], expires_at: u64, now: u64) -> Result<()> {
         self.0.set(key, value, expires_at, now)
@@ -369,10 +377,10 @@ impl<C: Core<Mode = Crcw>> Shared<C> {
         set_many::<C, _>(from_ref(&*self.0), items, now, respond);
     }
 
-    /// As [`Shared::set_many`], for keys of several partitions. [`super::partition`] returns the
+    /// As [`SharedTable::set_many`], for keys of several partitions. [`super::partition`] returns the
     /// partition of a key.
     pub fn set_many_of(
-        tables: &[Shared<C>],
+        tables: &[SharedTable<C>],
         items: &[(HashedKey<'_>, &[u8])],
         now: u64,
         respond: impl FnMut(usize, Result<()>),
@@ -394,7 +402,7 @@ impl<C: Core<Mode = Crcw>> Shared<C> {
 }
 
 #[inline]
-fn get_and_touch<C: Core>(table: &C, key: HashedKey<'_>, now: u64, value: &mut Vec<u8>) -> bool {
+fn get_and_touch<C: TableCore>(table: &C, key: HashedKey<'_>, now: u64, value: &mut Vec<u8>) -> bool {
     let hit = read(table, key, now, value);
     table.tally().read(1, u64::from(hit.is_some()));
     hit.map(|hit| table.touch(key, hit.found, now)).is_some()

@@ -15,8 +15,8 @@
 //!   1      free, the last word: its units, for the block behind it
 //! ```
 
-use super::memory::{WORD, Words};
-use super::mode::Mode;
+use super::memory::{ItemWords, WORD};
+use super::mode::ConcurrencyMode;
 use super::sync::{AtomicU32, AtomicU64, Ordering};
 use std::marker::PhantomData;
 
@@ -33,7 +33,7 @@ const UNITS: u32 = USED - 1;
 
 /// The lists of free blocks of a region. Used only by writers, which exclude each other.
 #[derive(Debug)]
-pub(super) struct Heap<M> {
+pub(super) struct SegregatedHeap<M> {
     /// First block of each list, in units; 0 for none. The last list contains all larger blocks.
     lists: Box<[AtomicU32]>,
     /// Bitmap of the non-empty lists.
@@ -45,7 +45,7 @@ pub(super) struct Heap<M> {
     mode: PhantomData<M>,
 }
 
-impl<M: Mode> Heap<M> {
+impl<M: ConcurrencyMode> SegregatedHeap<M> {
     /// Returns the number of words of a heap with `bytes` bytes for blocks.
     pub(super) fn words(bytes: usize) -> usize {
         // The first unit is reserved, so that zero can mean none. The last one stops coalescing.
@@ -56,14 +56,14 @@ impl<M: Mode> Heap<M> {
     ///
     /// # Panics
     /// If there are more words than a block can represent, or fewer than one block needs.
-    pub(super) fn new(words: &Words<M>, longest: usize) -> Heap<M> {
+    pub(super) fn new(words: &ItemWords<M>, longest: usize) -> SegregatedHeap<M> {
         let units = words.len() / UNIT - 2;
         assert!(
             units >= LEAST && units < UNITS as usize,
             "a heap of {units} units"
         );
         let lists = units_for(longest) + 2;
-        let heap = Heap {
+        let heap = SegregatedHeap {
             lists: (0..lists).map(|_| AtomicU32::new(0)).collect(),
             occupied: (0..lists.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
             units,
@@ -83,7 +83,7 @@ impl<M: Mode> Heap<M> {
 
     /// Allocates `count` words and returns the first of them, or `None` if no block is large
     /// enough.
-    pub(super) fn allocate(&self, words: &Words<M>, count: usize) -> Option<usize> {
+    pub(super) fn allocate(&self, words: &ItemWords<M>, count: usize) -> Option<usize> {
         let wanted = units_for(count);
         let block = self.smallest(wanted)?;
         let header = words.load(block * UNIT);
@@ -107,7 +107,7 @@ impl<M: Mode> Heap<M> {
     }
 
     /// Frees the allocation at the word `at`.
-    pub(super) fn free(&self, words: &Words<M>, at: usize) {
+    pub(super) fn free(&self, words: &ItemWords<M>, at: usize) {
         let block = (at - LEAD) / UNIT;
         let header = words.load(block * UNIT);
         assert!(
@@ -133,7 +133,7 @@ impl<M: Mode> Heap<M> {
     }
 
     /// Returns the number of words allocated at the word `at`.
-    pub(super) fn allocated(&self, words: &Words<M>, at: usize) -> usize {
+    pub(super) fn allocated(&self, words: &ItemWords<M>, at: usize) -> usize {
         (words.load(at - LEAD) & UNITS) as usize * UNIT - LEAD
     }
 
@@ -165,7 +165,7 @@ impl<M: Mode> Heap<M> {
     }
 
     /// Removes a free block from its list.
-    fn take(&self, words: &Words<M>, block: usize, units: usize) {
+    fn take(&self, words: &ItemWords<M>, block: usize, units: usize) {
         let list = self.list(units);
         let (next, before) = (words.load(block * UNIT + 1), words.load(block * UNIT + 2));
         if next != 0 {
@@ -184,7 +184,7 @@ impl<M: Mode> Heap<M> {
     }
 
     /// Adds a free block to its list, and updates the flag in the next block.
-    fn put(&self, words: &Words<M>, block: usize, units: usize, before: u32) {
+    fn put(&self, words: &ItemWords<M>, block: usize, units: usize, before: u32) {
         let list = self.list(units);
         let next = self.lists[list].load(Ordering::Relaxed);
         words.store(block * UNIT, units as u32 | before);
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     /// Iterates over all blocks. Returns the sizes of the free ones.
-    fn walk(heap: &Heap<Erew>, words: &Words<Erew>) -> Vec<usize> {
+    fn walk(heap: &SegregatedHeap<Erew>, words: &ItemWords<Erew>) -> Vec<usize> {
         let (mut at, mut before_used, mut free) = (1, true, Vec::new());
         let mut used = 0;
         while at < 1 + heap.units {
@@ -240,8 +240,8 @@ mod tests {
     #[test]
     fn blocks_do_not_overlap_and_all_of_them_become_one_again() {
         for seed in 0..8 {
-            let words = Words::<Erew>::reserve(Heap::<Erew>::words(40_000)).unwrap();
-            let heap = Heap::new(&words, 150);
+            let words = ItemWords::<Erew>::reserve(SegregatedHeap::<Erew>::words(40_000)).unwrap();
+            let heap = SegregatedHeap::new(&words, 150);
             let mut random = fastrand::Rng::with_seed(seed);
             let mut held: Vec<(usize, usize, u32)> = Vec::new();
             let mut refused = 0;

@@ -15,8 +15,8 @@
 
 use super::error::{Error, Result};
 use super::key::HashedKey;
-use super::memory::{WORD, Words};
-use super::mode::Mode;
+use super::memory::{ItemWords, WORD};
+use super::mode::ConcurrencyMode;
 
 /// Maximum length of a key in bytes.
 pub const MAX_KEY_BYTES: usize = (1 << KEY_BITS) - 1;
@@ -36,27 +36,27 @@ pub(super) const MAX_WORDS: usize = 3 + MAX_KEY_BYTES.div_ceil(WORD) + MAX_VALUE
 
 /// The first word of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header(u32);
+pub(super) struct ItemHeaderWord(u32);
 
-impl Header {
+impl ItemHeaderWord {
     /// Returns the header of an item without slack.
     ///
     /// # Errors
     /// [`Error::TooLarge`] if the key or the value is too long.
     #[inline]
-    pub(super) fn new(key: &[u8], value: &[u8], expires_at: u64) -> Result<Header> {
+    pub(super) fn new(key: &[u8], value: &[u8], expires_at: u64) -> Result<ItemHeaderWord> {
         if key.len() > MAX_KEY_BYTES || value.len() > MAX_VALUE_BYTES {
             return Err(too_large(key.len(), value.len()));
         }
         let expires = if expires_at == NEVER { 0 } else { EXPIRES };
-        Ok(Header(
+        Ok(ItemHeaderWord(
             value.len() as u32 | (key.len() as u32) << VALUE_BITS | expires,
         ))
     }
 
     #[inline(always)]
-    pub(super) fn load<M: Mode>(words: &Words<M>, at: usize) -> Header {
-        Header(words.load(at))
+    pub(super) fn load<M: ConcurrencyMode>(words: &ItemWords<M>, at: usize) -> ItemHeaderWord {
+        ItemHeaderWord(words.load(at))
     }
 
     #[inline(always)]
@@ -105,8 +105,12 @@ fn too_large(key: usize, value: usize) -> Error {
 
 /// Returns the header of the item at `at` if the item has the given key.
 #[inline(always)]
-pub(super) fn header_of<M: Mode>(words: &Words<M>, at: usize, key: HashedKey<'_>) -> Option<Header> {
-    let header = Header::load(words, at);
+pub(super) fn header_of<M: ConcurrencyMode>(
+    words: &ItemWords<M>,
+    at: usize,
+    key: HashedKey<'_>,
+) -> Option<ItemHeaderWord> {
+    let header = ItemHeaderWord::load(words, at);
     // Another thread may be overwriting the item, in which case the header may be invalid.
     if M::SHARED && at + header.needed() > words.len() {
         return None;
@@ -117,8 +121,8 @@ pub(super) fn header_of<M: Mode>(words: &Words<M>, at: usize, key: HashedKey<'_>
 
 /// Returns the number of words allocated for the item at `at`.
 #[inline]
-pub(super) fn allocated<M: Mode>(words: &Words<M>, at: usize) -> usize {
-    let header = Header::load(words, at);
+pub(super) fn allocated<M: ConcurrencyMode>(words: &ItemWords<M>, at: usize) -> usize {
+    let header = ItemHeaderWord::load(words, at);
     let needed = header.needed();
     if header.0 & SLACK == 0 {
         needed
@@ -129,11 +133,11 @@ pub(super) fn allocated<M: Mode>(words: &Words<M>, at: usize) -> usize {
 
 /// Writes an item into `allocated` words.
 #[inline]
-pub(super) fn write<M: Mode>(
-    words: &Words<M>,
+pub(super) fn write<M: ConcurrencyMode>(
+    words: &ItemWords<M>,
     at: usize,
     allocated: usize,
-    header: Header,
+    header: ItemHeaderWord,
     (key, value, expires_at): (&[u8], &[u8], u64),
 ) {
     let needed = header.needed();
@@ -153,7 +157,7 @@ pub(super) fn write<M: Mode>(
 
 /// Returns the expiry time of the item, or [`NEVER`].
 #[inline(always)]
-pub(super) fn expires_at<M: Mode>(words: &Words<M>, at: usize, header: Header) -> u64 {
+pub(super) fn expires_at<M: ConcurrencyMode>(words: &ItemWords<M>, at: usize, header: ItemHeaderWord) -> u64 {
     if header.0 & EXPIRES == 0 {
         NEVER
     } else {
@@ -163,7 +167,12 @@ pub(super) fn expires_at<M: Mode>(words: &Words<M>, at: usize, header: Header) -
 
 /// Returns whether the item has expired by `now`.
 #[inline]
-pub(super) fn has_expired<M: Mode>(words: &Words<M>, at: usize, header: Header, now: u64) -> bool {
+pub(super) fn has_expired<M: ConcurrencyMode>(
+    words: &ItemWords<M>,
+    at: usize,
+    header: ItemHeaderWord,
+    now: u64,
+) -> bool {
     header.0 & EXPIRES != 0 && words.load_pair(at + 1) <= now
 }
 
@@ -174,7 +183,7 @@ mod tests {
 
     #[test]
     fn an_item_is_as_long_as_it_says_with_and_without_expiry_and_slack() {
-        let words = Words::<Crew>::reserve(4096).unwrap();
+        let words = ItemWords::<Crew>::reserve(4096).unwrap();
         for (key, value, expires_at, needed) in [
             (&b"12345678"[..], &b"abcdefgh"[..], NEVER, 5),
             (b"12345678", b"abcdefgh", 17, 7),
@@ -182,11 +191,11 @@ mod tests {
             (b"1", b"", 3, 4),
             (b"", b"12345", NEVER, 3),
         ] {
-            let header = Header::new(key, value, expires_at).unwrap();
+            let header = ItemHeaderWord::new(key, value, expires_at).unwrap();
             assert_eq!(header.needed(), needed);
             for slack in [0, 1, 2, 900] {
                 write(&words, 5, needed + slack, header, (key, value, expires_at));
-                let read = Header::load(&words, 5);
+                let read = ItemHeaderWord::load(&words, 5);
                 assert_eq!(allocated(&words, 5), needed + slack);
                 assert_eq!((read.key_len(), read.value_len()), (key.len(), value.len()));
                 assert!(words.equals(5 + read.key_at(), key) && words.equals(5 + read.value_at(), value));
@@ -200,10 +209,10 @@ mod tests {
     #[test]
     fn what_is_too_long_is_refused_with_its_length() {
         let (key, value) = (vec![0; MAX_KEY_BYTES], vec![0; MAX_VALUE_BYTES]);
-        let longest = Header::new(&key, &value, 0).unwrap();
+        let longest = ItemHeaderWord::new(&key, &value, 0).unwrap();
         assert_eq!(longest.needed(), MAX_WORDS);
-        let refused = Header::new(&[0; MAX_KEY_BYTES + 1], &[], NEVER).unwrap_err();
+        let refused = ItemHeaderWord::new(&[0; MAX_KEY_BYTES + 1], &[], NEVER).unwrap_err();
         assert!(refused.to_string().contains("1024 bytes"), "{refused}");
-        assert!(Header::new(&[], &vec![0; MAX_VALUE_BYTES + 1], NEVER).is_err());
+        assert!(ItemHeaderWord::new(&[], &vec![0; MAX_VALUE_BYTES + 1], NEVER).is_err());
     }
 }

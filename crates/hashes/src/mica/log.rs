@@ -10,13 +10,13 @@
 //! equivalent for readers, and works with huge pages everywhere, unlike pages of a shared file.
 
 use super::memory::WORD;
-use super::mode::Mode;
+use super::mode::ConcurrencyMode;
 use super::sync::{AtomicU64, Ordering, fence};
 use std::marker::PhantomData;
 
 /// The bounds of a log. The words of the items are owned by the caller.
 #[derive(Debug)]
-pub(super) struct Log<M> {
+pub(super) struct CircularLog<M> {
     /// First word of the log.
     base: usize,
     /// Capacity in bytes.
@@ -34,19 +34,19 @@ pub(super) struct Log<M> {
     mode: PhantomData<M>,
 }
 
-impl<M: Mode> Log<M> {
+impl<M: ConcurrencyMode> CircularLog<M> {
     /// Creates an empty log of `len` bytes whose memory begins at the word `base`.
     ///
     /// # Panics
     /// If offsets do not have at least twice as many values as there are positions.
-    pub(super) fn new(base: usize, len: usize, offset_bits: u32) -> Log<M> {
+    pub(super) fn new(base: usize, len: usize, offset_bits: u32) -> CircularLog<M> {
         let position_bits = len.next_power_of_two().ilog2();
         assert!(
             position_bits < offset_bits,
             "{len} bytes, offsets of {offset_bits} bits"
         );
         assert!(len.is_multiple_of(WORD) && len > 0, "a log is made of words");
-        Log {
+        CircularLog {
             base,
             len: len as u64,
             position_bits,
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn an_offset_is_held_until_it_is_written_over_also_when_offsets_wrap() {
         for (seed, len) in [(1, 1000), (2, 1024), (3, 4096), (4, 3004), (5, 16_000)] {
-            let log = Log::<Erew>::new(7, len, 16);
+            let log = CircularLog::<Erew>::new(7, len, 16);
             let mut random = fastrand::Rng::with_seed(seed);
             let mut items: VecDeque<(u64, usize)> = VecDeque::new();
             let mut dropped: VecDeque<(u64, usize)> = VecDeque::new();
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn half_of_the_bytes_are_in_the_older_half() {
-        let log = Log::<Erew>::new(0, 1000, 20);
+        let log = CircularLog::<Erew>::new(0, 1000, 20);
         let offsets: Vec<u64> = (0..25).map(|_| log.append(10)).collect();
         let older = offsets
             .iter()

@@ -4,16 +4,16 @@
 //! §5.3.4). The version of a chain's first bucket covers the whole chain. Freed memory is
 //! overwritten only after that version was incremented, so that no reader returns overwritten data.
 
-use super::bucket::{self, Bucket, Entry, Writing};
-use super::chain::{Chains, Slot};
-use super::core::{Core, Found};
+use super::bucket::{self, BucketEntry, BucketWriteGuard, IndexBucket};
+use super::chain::{BucketChains, ChainSlot};
+use super::core::{ItemLocation, TableCore};
 use super::error::{Error, Result};
-use super::heap::Heap;
-use super::item::{self, Header};
+use super::heap::SegregatedHeap;
+use super::item::{self, ItemHeaderWord};
 use super::key::HashedKey;
-use super::memory::{WORD, Words};
-use super::mode::Mode;
-use super::stats::{Event, Stats, Tally};
+use super::memory::{ItemWords, WORD};
+use super::mode::ConcurrencyMode;
+use super::stats::{TableCounters, TableEvent, TableStats};
 use super::sync::{AtomicU64, Latch, Ordering};
 
 /// Size of a store.
@@ -58,10 +58,10 @@ const MOST_BYTES: usize = 4 << 30;
 
 /// A partition in store mode.
 #[derive(Debug)]
-pub struct Lossless<M> {
-    words: Words<M>,
-    heap: Heap<M>,
-    chains: Chains<M>,
+pub struct LosslessTable<M> {
+    words: ItemWords<M>,
+    heap: SegregatedHeap<M>,
+    chains: BucketChains<M>,
     seed: u64,
     most_words: usize,
     typical_words: usize,
@@ -70,16 +70,16 @@ pub struct Lossless<M> {
     buckets: usize,
     items: AtomicU64,
     latch: Latch,
-    tally: Tally,
+    tally: TableCounters,
 }
 
-impl<M: Mode> Lossless<M> {
+impl<M: ConcurrencyMode> LosslessTable<M> {
     /// Creates an empty store.
     ///
     /// # Errors
     /// [`Error::BadOption`] if a size is invalid, [`Error::Memory`] if the system does not provide
     /// the memory.
-    pub fn new(options: &LosslessOptions) -> Result<Lossless<M>> {
+    pub fn new(options: &LosslessOptions) -> Result<LosslessTable<M>> {
         let bad = |option, why: String| Err(Error::BadOption { option, why });
         if !(1..=1 << 31).contains(&options.buckets) || options.spare_buckets > 1 << 31 {
             return bad("buckets", format!("{} is not from 1 to 2^31", options.buckets));
@@ -92,11 +92,11 @@ impl<M: Mode> Lossless<M> {
             return bad("heap_bytes", why);
         }
         let most_words = item::MAX_WORDS.min(options.heap_bytes / WORD);
-        let words = Words::reserve(Heap::<M>::words(options.heap_bytes))?;
-        Ok(Lossless {
-            heap: Heap::new(&words, most_words),
+        let words = ItemWords::reserve(SegregatedHeap::<M>::words(options.heap_bytes))?;
+        Ok(LosslessTable {
+            heap: SegregatedHeap::new(&words, most_words),
             words,
-            chains: Chains::new(options.buckets, options.spare_buckets)?,
+            chains: BucketChains::new(options.buckets, options.spare_buckets)?,
             seed: options.seed,
             most_words,
             typical_words: options.heap_bytes / WORD / (options.buckets * ITEMS_PER_BUCKET),
@@ -104,7 +104,7 @@ impl<M: Mode> Lossless<M> {
             buckets: options.buckets,
             items: AtomicU64::new(0),
             latch: Latch::default(),
-            tally: Tally::default(),
+            tally: TableCounters::default(),
         })
     }
 
@@ -116,7 +116,7 @@ impl<M: Mode> Lossless<M> {
 
     /// Returns the statistics.
     #[must_use]
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> TableStats {
         self.tally.stats()
     }
 
@@ -144,16 +144,16 @@ impl<M: Mode> Lossless<M> {
         self.words.len() * WORD + self.chains.bytes()
     }
 
-    fn word(entry: Entry) -> usize {
+    fn word(entry: BucketEntry) -> usize {
         entry.place() as usize / WORD
     }
 
-    fn find_in(&self, first: usize, key: HashedKey<'_>) -> Option<Found> {
+    fn find_in(&self, first: usize, key: HashedKey<'_>) -> Option<ItemLocation> {
         self.chains.find(first, bucket::tag(key.hash()), |place, entry| {
             let at = Self::word(entry);
             let header = item::header_of(&self.words, at, key)?;
-            let Slot { bucket, slot } = place;
-            Some(Found {
+            let ChainSlot { bucket, slot } = place;
+            Some(ItemLocation {
                 bucket,
                 slot,
                 entry,
@@ -164,18 +164,23 @@ impl<M: Mode> Lossless<M> {
     }
 
     /// Allocates and writes an item. The caller has locked its chain.
-    fn write(&self, key: HashedKey<'_>, header: Header, (value, expires_at): (&[u8], u64)) -> Result<Entry> {
+    fn write(
+        &self,
+        key: HashedKey<'_>,
+        header: ItemHeaderWord,
+        (value, expires_at): (&[u8], u64),
+    ) -> Result<BucketEntry> {
         let needed = header.needed();
         let at = self.heap.allocate(&self.words, needed).ok_or(Error::OutOfSpace {
             bytes: needed * WORD,
             capacity: self.heap.bytes().0,
         })?;
         item::write(&self.words, at, needed, header, (key.bytes(), value, expires_at));
-        Ok(Entry::new(bucket::tag(key.hash()), (at * WORD) as u64))
+        Ok(BucketEntry::new(bucket::tag(key.hash()), (at * WORD) as u64))
     }
 
     /// Removes an item from its chain and frees it. The caller has locked the chain.
-    fn remove(&self, first: usize, at: Slot, entry: Entry) {
+    fn remove(&self, first: usize, at: ChainSlot, entry: BucketEntry) {
         self.chains.remove(first, at);
         self.heap.free(&self.words, Self::word(entry));
         self.items
@@ -183,7 +188,7 @@ impl<M: Mode> Lossless<M> {
     }
 
     /// Returns an expired item of a chain.
-    fn expired(&self, first: usize, now: u64) -> Option<(Slot, Entry)> {
+    fn expired(&self, first: usize, now: u64) -> Option<(ChainSlot, BucketEntry)> {
         let mut number = Some(first);
         while let Some(bucket) = number {
             for slot in 0..bucket::WAYS {
@@ -191,8 +196,8 @@ impl<M: Mode> Lossless<M> {
                     continue;
                 };
                 let at = Self::word(entry);
-                if item::has_expired(&self.words, at, Header::load(&self.words, at), now) {
-                    return Some((Slot { bucket, slot }, entry));
+                if item::has_expired(&self.words, at, ItemHeaderWord::load(&self.words, at), now) {
+                    return Some((ChainSlot { bucket, slot }, entry));
                 }
             }
             number = self.chains.bucket(bucket).next();
@@ -201,21 +206,21 @@ impl<M: Mode> Lossless<M> {
     }
 }
 
-impl<M> super::core::sealed::Sealed for Lossless<M> {}
+impl<M> super::core::sealed::SealedTable for LosslessTable<M> {}
 
-impl<M: Mode> Core for Lossless<M> {
+impl<M: ConcurrencyMode> TableCore for LosslessTable<M> {
     type Mode = M;
 
-    fn words(&self) -> &Words<M> {
+    fn words(&self) -> &ItemWords<M> {
         &self.words
     }
 
-    fn tally(&self) -> &Tally {
+    fn tally(&self) -> &TableCounters {
         &self.tally
     }
 
     #[inline(always)]
-    fn bucket(&self, hash: u64) -> &Bucket {
+    fn bucket(&self, hash: u64) -> &IndexBucket {
         self.chains.bucket(self.chains.first(hash))
     }
 
@@ -233,33 +238,34 @@ impl<M: Mode> Core for Lossless<M> {
     }
 
     #[inline]
-    fn find(&self, key: HashedKey<'_>) -> Option<Found> {
+    fn find(&self, key: HashedKey<'_>) -> Option<ItemLocation> {
         self.find_in(self.chains.first(key.hash()), key)
     }
 
     /// Always true, because the version of the chain alone detects changes.
     #[inline(always)]
-    fn holds(&self, _found: Found) -> bool {
+    fn holds(&self, _found: ItemLocation) -> bool {
         true
     }
 
-    fn touch(&self, _key: HashedKey<'_>, found: Found, _now: u64) -> Found {
+    fn touch(&self, _key: HashedKey<'_>, found: ItemLocation, _now: u64) -> ItemLocation {
         found
     }
 
     fn set(&self, key: HashedKey<'_>, value: &[u8], expires_at: u64, _now: u64) -> Result<()> {
-        let header = Header::new(key.bytes(), value, expires_at)?;
+        let header = ItemHeaderWord::new(key.bytes(), value, expires_at)?;
         if header.needed() > self.most_words {
             let (what, bytes, most) = ("an item", header.needed() * WORD, self.most_words * WORD);
             return Err(Error::TooLarge { what, bytes, most });
         }
         let first = self.chains.first(key.hash());
-        let _writing: Writing<'_, M> = Writing::begin(&self.latch, self.chains.bucket(first));
+        let _writing: BucketWriteGuard<'_, M> =
+            BucketWriteGuard::begin(&self.latch, self.chains.bucket(first));
         if let Some(found) = self.find_in(first, key) {
             if header.needed() <= self.heap.allocated(&self.words, found.at) {
                 let parts = (key.bytes(), value, expires_at);
                 item::write(&self.words, found.at, header.needed(), header, parts);
-                self.tally.count(Event::UpdateInPlace);
+                self.tally.count(TableEvent::UpdateInPlace);
             } else {
                 let entry = self.write(key, header, (value, expires_at))?;
                 self.chains.bucket(found.bucket).replace(found.slot, Some(entry));
@@ -276,23 +282,24 @@ impl<M: Mode> Core for Lossless<M> {
             self.items
                 .store(self.items.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
-        self.tally.count(Event::Set);
+        self.tally.count(TableEvent::Set);
         Ok(())
     }
 
     fn delete(&self, key: HashedKey<'_>, now: u64) -> bool {
         let first = self.chains.first(key.hash());
-        let _writing: Writing<'_, M> = Writing::begin(&self.latch, self.chains.bucket(first));
+        let _writing: BucketWriteGuard<'_, M> =
+            BucketWriteGuard::begin(&self.latch, self.chains.bucket(first));
         let Some(found) = self.find_in(first, key) else {
             return false;
         };
         let was_live = !item::has_expired(&self.words, found.at, found.header, now);
-        let at = Slot {
+        let at = ChainSlot {
             bucket: found.bucket,
             slot: found.slot,
         };
         self.remove(first, at, found.entry);
-        self.tally.count(Event::Delete);
+        self.tally.count(TableEvent::Delete);
         was_live
     }
 
@@ -301,10 +308,11 @@ impl<M: Mode> Core for Lossless<M> {
         for _ in 0..buckets.min(self.buckets) {
             let first = self.next.load(Ordering::Relaxed) as usize % self.buckets;
             self.next.store(first as u64 + 1, Ordering::Relaxed);
-            let _writing: Writing<'_, M> = Writing::begin(&self.latch, self.chains.bucket(first));
+            let _writing: BucketWriteGuard<'_, M> =
+                BucketWriteGuard::begin(&self.latch, self.chains.bucket(first));
             while let Some((at, entry)) = self.expired(first, now) {
                 self.remove(first, at, entry);
-                self.tally.count(Event::Drop);
+                self.tally.count(TableEvent::Drop);
                 freed += 1;
             }
         }

@@ -4,17 +4,17 @@
 //! replaced, and that item can no longer be found (Lim 2015, §5.3.3). Entries of items that are no
 //! longer in the log are recognised by their offset.
 
-use super::bucket::{self, Bucket, Entry, Writing};
-use super::core::{Core, Found};
+use super::bucket::{self, BucketEntry, BucketWriteGuard, IndexBucket};
+use super::core::{ItemLocation, TableCore};
 use super::error::{Error, Result};
-use super::item::{self, Header};
+use super::item::{self, ItemHeaderWord};
 use super::key::HashedKey;
-use super::log::Log;
-use super::memory::{Buckets, WORD, Words};
-use super::mode::Mode;
-use super::policy::{Candidate, Eviction, Ring, score};
-use super::stats::{Event, Stats, Tally};
-use super::sweep::Sweep;
+use super::log::CircularLog;
+use super::memory::{BucketArray, ItemWords, WORD};
+use super::mode::ConcurrencyMode;
+use super::policy::{CacheEviction, LogRole, ReplacementCandidate, replacement_priority};
+use super::stats::{TableCounters, TableEvent, TableStats};
+use super::sweep::SweepSchedule;
 use super::sync::Latch;
 
 /// Size and eviction policy of a cache.
@@ -28,7 +28,7 @@ pub struct LossyOptions {
     /// end.
     pub longest_item_bytes: usize,
     /// Eviction policy.
-    pub eviction: Eviction,
+    pub eviction: CacheEviction,
     /// Bits of an offset: at most 48, or 47 for S3-FIFO. Smaller values make offsets wrap around
     /// early, for tests.
     pub offset_bits: u32,
@@ -52,7 +52,7 @@ impl LossyOptions {
             log_bytes: log_bytes.next_multiple_of(WORD),
             buckets: items.div_ceil(ITEMS_PER_BUCKET).max(1),
             longest_item_bytes: usize::MAX,
-            eviction: Eviction::default(),
+            eviction: CacheEviction::default(),
             offset_bits: bucket::PLACE_BITS - 1,
             seed: 0,
         }
@@ -71,11 +71,11 @@ const LEAST_WORDS: usize = if cfg!(alluvium_model_check) { 8 } else { 64 };
 
 /// A partition in cache mode.
 #[derive(Debug)]
-pub struct Lossy<M> {
-    pub(super) words: Words<M>,
-    pub(super) buckets: Buckets<M>,
-    pub(super) logs: [Log<M>; 2],
-    pub(super) eviction: Eviction,
+pub struct LossyTable<M> {
+    pub(super) words: ItemWords<M>,
+    pub(super) buckets: BucketArray<M>,
+    pub(super) logs: [CircularLog<M>; 2],
+    pub(super) eviction: CacheEviction,
     /// Bit of a place that selects the log; beyond the last bit if there is only one log.
     ring_bit: u32,
     /// Maximum age at which an entry of each log is retained.
@@ -85,31 +85,31 @@ pub struct Lossy<M> {
     most_words: usize,
     /// Number of words of an item for which log and index are balanced.
     typical_words: usize,
-    pub(super) sweep: Sweep,
+    pub(super) sweep: SweepSchedule,
     pub(super) latch: Latch,
-    pub(super) tally: Tally,
+    pub(super) tally: TableCounters,
 }
 
-impl<M: Mode> Lossy<M> {
+impl<M: ConcurrencyMode> LossyTable<M> {
     /// Creates an empty cache.
     ///
     /// # Errors
     /// [`Error::BadOption`] if the sizes are inconsistent, [`Error::Memory`] if the system does not
     /// provide the memory.
-    pub fn new(options: &LossyOptions) -> Result<Lossy<M>> {
-        let has_two = options.eviction == Eviction::S3Fifo;
+    pub fn new(options: &LossyOptions) -> Result<LossyTable<M>> {
+        let has_two = options.eviction == CacheEviction::S3Fifo;
         let shares = shares(options, has_two)?;
         let span = |len: usize| len.next_power_of_two() as u64;
         let ghosts = if has_two { shares[1] as u64 } else { 0 };
         let worth = [span(shares[0]) + ghosts, span(shares[1])];
         let most_words = most_words(options, shares[usize::from(has_two)]);
-        let sweep = Sweep::new(options, worth[0].max(worth[1]), most_words * WORD)?;
+        let sweep = SweepSchedule::new(options, worth[0].max(worth[1]), most_words * WORD)?;
         // After each log there is space for the rest of an item that begins before its end.
         let words = shares.map(|share| share / WORD + most_words.min(share / 2 / WORD));
-        let log = |base, at: usize| Log::new(base, shares[at], options.offset_bits);
-        Ok(Lossy {
-            words: Words::reserve(words[0] + if has_two { words[1] } else { 0 })?,
-            buckets: Buckets::reserve(options.buckets)?,
+        let log = |base, at: usize| CircularLog::new(base, shares[at], options.offset_bits);
+        Ok(LossyTable {
+            words: ItemWords::reserve(words[0] + if has_two { words[1] } else { 0 })?,
+            buckets: BucketArray::reserve(options.buckets)?,
             logs: [log(0, 0), log(words[0], 1)],
             eviction: options.eviction,
             ring_bit: bucket::PLACE_BITS - u32::from(has_two),
@@ -119,7 +119,7 @@ impl<M: Mode> Lossy<M> {
             typical_words: options.log_bytes / WORD / (options.buckets * ITEMS_PER_BUCKET),
             sweep,
             latch: Latch::default(),
-            tally: Tally::default(),
+            tally: TableCounters::default(),
         })
     }
 
@@ -131,7 +131,7 @@ impl<M: Mode> Lossy<M> {
 
     /// Returns the statistics.
     #[must_use]
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> TableStats {
         self.tally.stats()
     }
 
@@ -142,24 +142,29 @@ impl<M: Mode> Lossy<M> {
     }
 
     #[inline(always)]
-    pub(super) fn ring(&self, entry: Entry) -> Ring {
+    pub(super) fn ring(&self, entry: BucketEntry) -> LogRole {
         if entry.place() >> self.ring_bit == 0 {
-            Ring::First
+            LogRole::First
         } else {
-            Ring::Main
+            LogRole::Main
         }
     }
 
     #[inline(always)]
-    pub(super) fn log(&self, entry: Entry) -> &Log<M> {
+    pub(super) fn log(&self, entry: BucketEntry) -> &CircularLog<M> {
         &self.logs[(entry.place() >> self.ring_bit) as usize]
     }
 
     /// Returns the entry of a new item at `offset`.
     #[inline]
-    pub(super) fn entry(&self, tag: u64, ring: Ring, offset: u64) -> Entry {
-        let place = offset | if ring == Ring::Main { 1 << self.ring_bit } else { 0 };
-        Entry::new(tag, place)
+    pub(super) fn entry(&self, tag: u64, ring: LogRole, offset: u64) -> BucketEntry {
+        let place = offset
+            | if ring == LogRole::Main {
+                1 << self.ring_bit
+            } else {
+                0
+            };
+        BucketEntry::new(tag, place)
     }
 
     #[inline(always)]
@@ -168,7 +173,7 @@ impl<M: Mode> Lossy<M> {
     }
 
     #[inline(always)]
-    fn find_in(&self, number: usize, key: HashedKey<'_>) -> Option<Found> {
+    fn find_in(&self, number: usize, key: HashedKey<'_>) -> Option<ItemLocation> {
         let bucket = &self.buckets.all()[number];
         let tag = bucket::tag(key.hash());
         let mut slots = bucket.matches(tag);
@@ -182,7 +187,7 @@ impl<M: Mode> Lossy<M> {
             }
             let at = log.word(entry.place());
             if let Some(header) = item::header_of(&self.words, at, key) {
-                return Some(Found {
+                return Some(ItemLocation {
                     bucket: number,
                     slot,
                     entry,
@@ -196,13 +201,13 @@ impl<M: Mode> Lossy<M> {
 
     /// Records an access to an item. The caller has excluded other writers and locked the bucket.
     /// Returns the current location of the item.
-    fn accessed(&self, found: Found, now: u64) -> Found {
+    fn accessed(&self, found: ItemLocation, now: u64) -> ItemLocation {
         let bucket = &self.buckets.all()[found.bucket];
         let moves = match self.eviction {
-            Eviction::Fifo => false,
-            Eviction::Lru => true,
-            Eviction::ApproximateLru => self.logs[0].is_in_older_half(found.entry.place()),
-            Eviction::S3Fifo => {
+            CacheEviction::Fifo => false,
+            CacheEviction::Lru => true,
+            CacheEviction::ApproximateLru => self.logs[0].is_in_older_half(found.entry.place()),
+            CacheEviction::S3Fifo => {
                 self.count_access(bucket, found);
                 false
             }
@@ -211,18 +216,18 @@ impl<M: Mode> Lossy<M> {
             return found;
         }
         let words = item::allocated(&self.words, found.at);
-        let offset = self.append(Ring::First, words, found.bucket, now);
+        let offset = self.append(LogRole::First, words, found.bucket, now);
         let at = self.logs[0].word(offset);
         self.words.copy(found.at, at, words);
-        let entry = self.entry(found.entry.tag(), Ring::First, offset);
+        let entry = self.entry(found.entry.tag(), LogRole::First, offset);
         bucket.replace(found.slot, Some(entry));
-        self.tally.count(Event::Move);
-        Found { entry, at, ..found }
+        self.tally.count(TableEvent::Move);
+        ItemLocation { entry, at, ..found }
     }
 
     /// Counts an access in the entry. The bucket need not be locked.
     #[inline]
-    fn count_access(&self, bucket: &Bucket, found: Found) {
+    fn count_access(&self, bucket: &IndexBucket, found: ItemLocation) {
         let accesses = found.entry.accesses();
         if accesses < 3 {
             let counted = found.entry.with_accesses(accesses + 1);
@@ -232,8 +237,8 @@ impl<M: Mode> Lossy<M> {
 
     /// Removes a ghost of the key, if there is one: an entry with the key's tag whose item was
     /// dropped from the small log recently. Returns whether there was one.
-    fn take_ghost(&self, bucket: &Bucket, tag: u64) -> bool {
-        if self.eviction != Eviction::S3Fifo {
+    fn take_ghost(&self, bucket: &IndexBucket, tag: u64) -> bool {
+        if self.eviction != CacheEviction::S3Fifo {
             return false;
         }
         let mut slots = bucket.matches(tag);
@@ -242,7 +247,7 @@ impl<M: Mode> Lossy<M> {
             slots &= slots - 1;
             let Some(entry) = bucket.entry(slot) else { continue };
             let age = self.logs[0].age(entry.place());
-            let is_ghost = self.ring(entry) == Ring::First && !self.logs[0].holds(entry.place());
+            let is_ghost = self.ring(entry) == LogRole::First && !self.logs[0].holds(entry.place());
             if is_ghost && age <= self.worth[0] {
                 bucket.replace(slot, None);
                 return true;
@@ -252,7 +257,7 @@ impl<M: Mode> Lossy<M> {
     }
 
     /// Returns the slot for a new entry, and whether its present entry leads to an item.
-    fn choose_slot(&self, bucket: &Bucket) -> (usize, bool) {
+    fn choose_slot(&self, bucket: &IndexBucket) -> (usize, bool) {
         let mut best = (0, 0, false);
         for slot in 0..bucket::WAYS {
             let Some(entry) = bucket.entry(slot) else {
@@ -261,9 +266,9 @@ impl<M: Mode> Lossy<M> {
             let (log, ring) = (self.log(entry), self.ring(entry));
             let (age, is_held) = (log.age(entry.place()), log.holds(entry.place()));
             let accesses = entry.accesses();
-            let score = score(Candidate {
+            let score = replacement_priority(ReplacementCandidate {
                 ring,
-                is_held,
+                leads_to_item: is_held,
                 accesses,
                 age,
             });
@@ -279,7 +284,7 @@ impl<M: Mode> Lossy<M> {
         &self,
         number: usize,
         key: HashedKey<'_>,
-        header: Header,
+        header: ItemHeaderWord,
         (value, expires_at, now): (&[u8], u64, u64),
     ) {
         let (bucket, tag, words) = (
@@ -289,39 +294,39 @@ impl<M: Mode> Lossy<M> {
         );
         let is_long = words * WORD > self.logs[0].len() / 2;
         let ring = if self.take_ghost(bucket, tag) {
-            self.tally.count(Event::Return);
-            Ring::Main
+            self.tally.count(TableEvent::Return);
+            LogRole::Main
         } else if is_long {
-            Ring::Main
+            LogRole::Main
         } else {
-            Ring::First
+            LogRole::First
         };
         let offset = self.append(ring, words, number, now);
         let at = self.logs[ring as usize].word(offset);
         item::write(&self.words, at, words, header, (key.bytes(), value, expires_at));
         let (slot, displaces) = self.choose_slot(bucket);
         if displaces {
-            self.tally.count(Event::Displace);
+            self.tally.count(TableEvent::Displace);
         }
         bucket.replace(slot, Some(self.entry(tag, ring, offset)));
     }
 }
 
-impl<M> super::core::sealed::Sealed for Lossy<M> {}
+impl<M> super::core::sealed::SealedTable for LossyTable<M> {}
 
-impl<M: Mode> Core for Lossy<M> {
+impl<M: ConcurrencyMode> TableCore for LossyTable<M> {
     type Mode = M;
 
-    fn words(&self) -> &Words<M> {
+    fn words(&self) -> &ItemWords<M> {
         &self.words
     }
 
-    fn tally(&self) -> &Tally {
+    fn tally(&self) -> &TableCounters {
         &self.tally
     }
 
     #[inline(always)]
-    fn bucket(&self, hash: u64) -> &Bucket {
+    fn bucket(&self, hash: u64) -> &IndexBucket {
         &self.buckets.all()[self.number(hash)]
     }
 
@@ -338,29 +343,29 @@ impl<M: Mode> Core for Lossy<M> {
     }
 
     #[inline]
-    fn find(&self, key: HashedKey<'_>) -> Option<Found> {
+    fn find(&self, key: HashedKey<'_>) -> Option<ItemLocation> {
         self.find_in(self.number(key.hash()), key)
     }
 
     #[inline(always)]
-    fn holds(&self, found: Found) -> bool {
+    fn holds(&self, found: ItemLocation) -> bool {
         self.log(found.entry).holds(found.entry.place())
     }
 
-    fn touch(&self, key: HashedKey<'_>, found: Found, now: u64) -> Found {
+    fn touch(&self, key: HashedKey<'_>, found: ItemLocation, now: u64) -> ItemLocation {
         match self.eviction {
-            Eviction::Fifo => found,
-            Eviction::S3Fifo => {
+            CacheEviction::Fifo => found,
+            CacheEviction::S3Fifo => {
                 self.count_access(self.bucket(key.hash()), found);
                 found
             }
-            Eviction::ApproximateLru if !self.logs[0].is_in_older_half(found.entry.place()) => found,
-            Eviction::Lru | Eviction::ApproximateLru => {
+            CacheEviction::ApproximateLru if !self.logs[0].is_in_older_half(found.entry.place()) => found,
+            CacheEviction::Lru | CacheEviction::ApproximateLru => {
                 let number = self.number(key.hash());
                 let bucket = &self.buckets.all()[number];
                 // If another thread is writing, the access is not recorded, so that readers do not
                 // wait; recorded accesses are then a sample.
-                let Some(_writing) = Writing::<M>::try_begin(&self.latch, bucket) else {
+                let Some(_writing) = BucketWriteGuard::<M>::try_begin(&self.latch, bucket) else {
                     return found;
                 };
                 // The item may have been moved or dropped in the meantime.
@@ -373,7 +378,7 @@ impl<M: Mode> Core for Lossy<M> {
     }
 
     fn set(&self, key: HashedKey<'_>, value: &[u8], expires_at: u64, now: u64) -> Result<()> {
-        let header = Header::new(key.bytes(), value, expires_at)?;
+        let header = ItemHeaderWord::new(key.bytes(), value, expires_at)?;
         let needed = header.needed();
         if needed > self.most_words {
             let (what, bytes, most) = ("an item", needed * WORD, self.most_words * WORD);
@@ -381,14 +386,14 @@ impl<M: Mode> Core for Lossy<M> {
         }
         let number = self.number(key.hash());
         let bucket = &self.buckets.all()[number];
-        let _writing: Writing<'_, M> = Writing::begin(&self.latch, bucket);
-        self.tally.count(Event::Set);
+        let _writing: BucketWriteGuard<'_, M> = BucketWriteGuard::begin(&self.latch, bucket);
+        self.tally.count(TableEvent::Set);
         if let Some(found) = self.find_in(number, key) {
             let allocated = item::allocated(&self.words, found.at);
             if needed <= allocated {
                 let parts = (key.bytes(), value, expires_at);
                 item::write(&self.words, found.at, allocated, header, parts);
-                self.tally.count(Event::UpdateInPlace);
+                self.tally.count(TableEvent::UpdateInPlace);
                 self.accessed(found, now);
                 return Ok(());
             }
@@ -401,13 +406,13 @@ impl<M: Mode> Core for Lossy<M> {
     fn delete(&self, key: HashedKey<'_>, now: u64) -> bool {
         let number = self.number(key.hash());
         let bucket = &self.buckets.all()[number];
-        let _writing: Writing<'_, M> = Writing::begin(&self.latch, bucket);
+        let _writing: BucketWriteGuard<'_, M> = BucketWriteGuard::begin(&self.latch, bucket);
         let Some(found) = self.find_in(number, key) else {
             return false;
         };
         let was_live = !item::has_expired(&self.words, found.at, found.header, now);
         bucket.replace(found.slot, None);
-        self.tally.count(Event::Delete);
+        self.tally.count(TableEvent::Delete);
         was_live
     }
 

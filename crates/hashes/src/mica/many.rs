@@ -1,30 +1,30 @@
 //! Operations on many keys, in partitions that other threads use concurrently.
 
 use super::bucket::partition;
-use super::core::{Core, read};
+use super::core::{TableCore, read};
 use super::error::Result;
 use super::item::NEVER;
 use super::key::HashedKey;
-use super::pipeline::{self, Burst};
+use super::pipeline::{self, PipelineStages};
 use std::borrow::Borrow;
 use std::marker::PhantomData;
 
 /// Whether accesses influence eviction.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Accesses {
+pub(super) enum AccessCounting {
     Counted,
     Ignored,
 }
 
 /// Looks up keys in a pipeline, each in its partition.
-pub(super) fn get_many<C: Core, T: Borrow<C>>(
+pub(super) fn get_many<C: TableCore, T: Borrow<C>>(
     tables: &[T],
     keys: &[HashedKey<'_>],
-    (now, accesses): (u64, Accesses),
+    (now, accesses): (u64, AccessCounting),
     respond: impl FnMut(usize, Option<&[u8]>),
 ) {
     let (value, hits, table) = (Vec::new(), 0, PhantomData);
-    let mut lookups = Lookups {
+    let mut lookups = LookupBurst {
         tables,
         keys,
         now,
@@ -46,18 +46,20 @@ pub(super) fn table<C, T: Borrow<C>>(tables: &[T], hash: u64) -> &C {
 }
 
 /// A burst of lookups in shared partitions.
-struct Lookups<'a, 'b, C, T, R> {
+struct LookupBurst<'a, 'b, C, T, R> {
     tables: &'a [T],
     keys: &'a [HashedKey<'b>],
     now: u64,
-    accesses: Accesses,
+    accesses: AccessCounting,
     respond: R,
     value: Vec<u8>,
     hits: u64,
     table: PhantomData<C>,
 }
 
-impl<C: Core, T: Borrow<C>, R: FnMut(usize, Option<&[u8]>)> Burst for Lookups<'_, '_, C, T, R> {
+impl<C: TableCore, T: Borrow<C>, R: FnMut(usize, Option<&[u8]>)> PipelineStages
+    for LookupBurst<'_, '_, C, T, R>
+{
     #[inline(always)]
     fn prefetch_bucket(&mut self, number: usize) {
         let hash = self.keys[number].hash();
@@ -77,7 +79,7 @@ impl<C: Core, T: Borrow<C>, R: FnMut(usize, Option<&[u8]>)> Burst for Lookups<'_
         let hit = read(table, key, self.now, &mut self.value);
         if let Some(hit) = hit {
             self.hits += 1;
-            if self.accesses == Accesses::Counted {
+            if self.accesses == AccessCounting::Counted {
                 table.touch(key, hit.found, self.now);
             }
         }
@@ -86,14 +88,14 @@ impl<C: Core, T: Borrow<C>, R: FnMut(usize, Option<&[u8]>)> Burst for Lookups<'_
 }
 
 /// Sets keys to values in a pipeline, each in its partition.
-pub(super) fn set_many<C: Core, T: Borrow<C>>(
+pub(super) fn set_many<C: TableCore, T: Borrow<C>>(
     tables: &[T],
     items: &[(HashedKey<'_>, &[u8])],
     now: u64,
     respond: impl FnMut(usize, Result<()>),
 ) {
     pipeline::run(
-        &mut Sets {
+        &mut SetBurst {
             tables,
             items,
             now,
@@ -105,7 +107,7 @@ pub(super) fn set_many<C: Core, T: Borrow<C>>(
 }
 
 /// A burst of sets in shared partitions.
-struct Sets<'a, 'b, C, T, R> {
+struct SetBurst<'a, 'b, C, T, R> {
     tables: &'a [T],
     items: &'a [(HashedKey<'b>, &'b [u8])],
     now: u64,
@@ -113,7 +115,7 @@ struct Sets<'a, 'b, C, T, R> {
     table: PhantomData<C>,
 }
 
-impl<C: Core, T: Borrow<C>, R: FnMut(usize, Result<()>)> Burst for Sets<'_, '_, C, T, R> {
+impl<C: TableCore, T: Borrow<C>, R: FnMut(usize, Result<()>)> PipelineStages for SetBurst<'_, '_, C, T, R> {
     #[inline(always)]
     fn prefetch_bucket(&mut self, number: usize) {
         let hash = self.items[number].0.hash();

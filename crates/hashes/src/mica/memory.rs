@@ -5,16 +5,16 @@
 //! surrounding versions and offsets (M4). In exclusive mode the same words are accessed as plain
 //! memory.
 
-use super::bucket::Bucket;
+use super::bucket::IndexBucket;
 #[cfg(not(alluvium_model_check))]
 use super::error::Error;
 use super::error::Result;
-use super::mode::Mode;
+use super::mode::ConcurrencyMode;
 use super::sync::{AtomicU32, Ordering};
 use std::marker::PhantomData;
 
 #[cfg(not(alluvium_model_check))]
-use alluvium_storage::memory::Anonymous;
+use alluvium_storage::memory::AnonymousMemory;
 
 /// Bytes of a word, the alignment of items.
 pub(super) const WORD: usize = size_of::<u32>();
@@ -31,29 +31,29 @@ const MOST_PREFETCHED: usize = 4 * LINE;
 
 /// Words for items, initially zero.
 #[derive(Debug)]
-pub struct Words<M> {
+pub struct ItemWords<M> {
     #[cfg(not(alluvium_model_check))]
-    memory: Anonymous,
+    memory: AnonymousMemory,
     #[cfg(alluvium_model_check)]
     memory: Box<[AtomicU32]>,
     mode: PhantomData<M>,
 }
 
-impl<M: Mode> Words<M> {
+impl<M: ConcurrencyMode> ItemWords<M> {
     /// Reserves `count` zero words.
     #[cfg(not(alluvium_model_check))]
-    pub(super) fn reserve(count: usize) -> Result<Words<M>> {
+    pub(super) fn reserve(count: usize) -> Result<ItemWords<M>> {
         let memory = reserve(count.checked_mul(WORD))?;
         let mode = PhantomData;
-        Ok(Words { memory, mode })
+        Ok(ItemWords { memory, mode })
     }
 
     /// Reserves `count` zero words.
     #[cfg(alluvium_model_check)]
-    pub(super) fn reserve(count: usize) -> Result<Words<M>> {
+    pub(super) fn reserve(count: usize) -> Result<ItemWords<M>> {
         let memory = (0..count).map(|_| AtomicU32::new(0)).collect();
         let mode = PhantomData;
-        Ok(Words { memory, mode })
+        Ok(ItemWords { memory, mode })
     }
 
     #[cfg(not(alluvium_model_check))]
@@ -108,7 +108,7 @@ impl<M: Mode> Words<M> {
         if !M::SHARED && bytes.len() > SHORT {
             // SAFETY: the words are inside the reservation, and this thread alone reaches them:
             // the mode is exclusive. `bytes` is no part of them: no reference to them is handed
-            // out while the partition can be written (`Words::bytes`).
+            // out while the partition can be written (`ItemWords::bytes`).
             unsafe {
                 let target = words.as_ptr().cast::<u8>().cast_mut();
                 target.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
@@ -197,58 +197,58 @@ fn partial(rest: &[u8]) -> u32 {
 
 /// Buckets of an index, initially empty.
 #[derive(Debug)]
-pub(super) struct Buckets<M> {
+pub(super) struct BucketArray<M> {
     #[cfg(not(alluvium_model_check))]
-    memory: Anonymous,
+    memory: AnonymousMemory,
     #[cfg(alluvium_model_check)]
-    memory: Box<[Bucket]>,
+    memory: Box<[IndexBucket]>,
     mode: PhantomData<M>,
 }
 
-impl<M: Mode> Buckets<M> {
+impl<M: ConcurrencyMode> BucketArray<M> {
     /// Reserves `count` empty buckets.
     #[cfg(not(alluvium_model_check))]
-    pub(super) fn reserve(count: usize) -> Result<Buckets<M>> {
-        let memory = reserve(count.checked_mul(size_of::<Bucket>()))?;
+    pub(super) fn reserve(count: usize) -> Result<BucketArray<M>> {
+        let memory = reserve(count.checked_mul(size_of::<IndexBucket>()))?;
         let mode = PhantomData;
-        Ok(Buckets { memory, mode })
+        Ok(BucketArray { memory, mode })
     }
 
     /// Reserves `count` empty buckets.
     #[cfg(alluvium_model_check)]
-    pub(super) fn reserve(count: usize) -> Result<Buckets<M>> {
-        let memory = (0..count).map(|_| Bucket::default()).collect();
+    pub(super) fn reserve(count: usize) -> Result<BucketArray<M>> {
+        let memory = (0..count).map(|_| IndexBucket::default()).collect();
         let mode = PhantomData;
-        Ok(Buckets { memory, mode })
+        Ok(BucketArray { memory, mode })
     }
 
     /// Returns all buckets.
     #[cfg(not(alluvium_model_check))]
     #[inline(always)]
-    pub(super) fn all(&self) -> &[Bucket] {
+    pub(super) fn all(&self) -> &[IndexBucket] {
         // SAFETY: the reservation has `len` bytes, is aligned to a page, and lives as long as
         // `self`. A bucket is made of atomics only, for which zeros are valid.
         unsafe {
             std::slice::from_raw_parts(
                 self.memory.start().as_ptr().cast(),
-                self.memory.len() / size_of::<Bucket>(),
+                self.memory.len() / size_of::<IndexBucket>(),
             )
         }
     }
 
     /// Returns all buckets.
     #[cfg(alluvium_model_check)]
-    pub(super) fn all(&self) -> &[Bucket] {
+    pub(super) fn all(&self) -> &[IndexBucket] {
         &self.memory
     }
 }
 
 /// Reserves memory, preferably in huge pages.
 #[cfg(not(alluvium_model_check))]
-fn reserve(len: Option<usize>) -> Result<Anonymous> {
+fn reserve(len: Option<usize>) -> Result<AnonymousMemory> {
     let refused = |why: String| Error::Memory { why };
     let len = len.ok_or_else(|| refused("more bytes than a machine addresses".to_owned()))?;
-    let memory = Anonymous::reserve(len).map_err(|error| refused(error.to_string()))?;
+    let memory = AnonymousMemory::reserve(len).map_err(|error| refused(error.to_string()))?;
     memory.prefer_huge_pages(0, len);
     Ok(memory)
 }
@@ -258,8 +258,8 @@ mod tests {
     use super::super::mode::{Crew, Erew};
     use super::*;
 
-    fn round_trip<M: Mode>() {
-        let words = Words::<M>::reserve(4096).unwrap();
+    fn round_trip<M: ConcurrencyMode>() {
+        let words = ItemWords::<M>::reserve(4096).unwrap();
         let mut random = fastrand::Rng::with_seed(1);
         for len in (0..80).chain([1000, 1023, 1024]) {
             let (at, bytes) = (
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn words_move_down_over_themselves() {
-        let words = Words::<Erew>::reserve(64).unwrap();
+        let words = ItemWords::<Erew>::reserve(64).unwrap();
         (0..20).for_each(|at| words.store(at + 3, at as u32));
         words.copy(3, 1, 20);
         assert!((0..20).all(|at| words.load(at + 1) == at as u32));
@@ -298,8 +298,8 @@ mod tests {
 
     #[test]
     fn memory_that_cannot_be_had_is_an_error() {
-        let refused = Words::<Erew>::reserve(usize::MAX).unwrap_err();
+        let refused = ItemWords::<Erew>::reserve(usize::MAX).unwrap_err();
         assert!(refused.to_string().contains("memory"), "{refused}");
-        assert!(Buckets::<Erew>::reserve(1 << 50).is_err());
+        assert!(BucketArray::<Erew>::reserve(1 << 50).is_err());
     }
 }

@@ -5,11 +5,11 @@ use std::fmt::Debug;
 use std::marker::PhantomData;
 
 mod sealed {
-    pub trait Sealed {}
+    pub trait SealedMode {}
 }
 
 /// An access mode of a partition (Lim 2015, §5.3.1).
-pub trait Mode: sealed::Sealed + Debug + Send + 'static {
+pub trait ConcurrencyMode: sealed::SealedMode + Debug + Send + 'static {
     /// Whether threads read while another thread writes.
     const SHARED: bool;
     /// Whether several threads write.
@@ -29,21 +29,21 @@ pub struct Crew;
 #[derive(Debug)]
 pub struct Crcw;
 
-impl sealed::Sealed for Erew {}
-impl sealed::Sealed for Crew {}
-impl sealed::Sealed for Crcw {}
+impl sealed::SealedMode for Erew {}
+impl sealed::SealedMode for Crew {}
+impl sealed::SealedMode for Crcw {}
 
-impl Mode for Erew {
+impl ConcurrencyMode for Erew {
     const SHARED: bool = false;
     const LOCKED: bool = false;
 }
 
-impl Mode for Crew {
+impl ConcurrencyMode for Crew {
     const SHARED: bool = true;
     const LOCKED: bool = false;
 }
 
-impl Mode for Crcw {
+impl ConcurrencyMode for Crcw {
     const SHARED: bool = true;
     const LOCKED: bool = true;
 }

@@ -16,7 +16,7 @@
 pub(super) const WIDTH: usize = 8;
 
 /// The stages of each request, in this order. Requests are identified by their index.
-pub(super) trait Burst {
+pub(super) trait PipelineStages {
     fn prefetch_bucket(&mut self, number: usize);
     fn prefetch_item(&mut self, number: usize);
     fn execute(&mut self, number: usize);
@@ -24,7 +24,7 @@ pub(super) trait Burst {
 
 /// Runs a burst of `count` requests, and executes them in order.
 #[inline]
-pub(super) fn run(burst: &mut impl Burst, count: usize) {
+pub(super) fn run(burst: &mut impl PipelineStages, count: usize) {
     let group = |number: usize| (number * WIDTH).min(count)..((number + 1) * WIDTH).min(count);
     let stages = 3;
     for step in 0..count.div_ceil(WIDTH) + stages - 1 {
@@ -43,9 +43,9 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Record([Vec<usize>; 3]);
+    struct StageRecorder([Vec<usize>; 3]);
 
-    impl Burst for Record {
+    impl PipelineStages for StageRecorder {
         fn prefetch_bucket(&mut self, number: usize) {
             self.0[0].push(number);
         }
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn every_request_goes_through_all_stages_once_and_in_order() {
         for count in 0..5 * WIDTH {
-            let mut record = Record::default();
+            let mut record = StageRecorder::default();
             run(&mut record, count);
             let all: Vec<usize> = (0..count).collect();
             assert!(record.0.iter().all(|stage| *stage == all), "{count} requests");

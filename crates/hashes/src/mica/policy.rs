@@ -7,7 +7,7 @@
 
 /// Order in which a cache evicts items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Eviction {
+pub enum CacheEviction {
     /// The oldest item first.
     Fifo,
     /// The least recently accessed item first: every access copies the item to the tail.
@@ -22,7 +22,7 @@ pub enum Eviction {
 
 /// One of a cache's logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ring {
+pub(super) enum LogRole {
     /// The only log, or in S3-FIFO the small log for new items.
     First,
     /// The log of S3-FIFO for items that were accessed.
@@ -31,7 +31,7 @@ pub(super) enum Ring {
 
 /// Decision about the oldest item of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum EvictionDecision {
     /// Drop the item.
     Drop,
     /// Move the item to the tail of the main log, with this access count.
@@ -54,24 +54,24 @@ const PROMOTED: u64 = 2;
 
 /// Decides about the oldest item under S3-FIFO. While the main log has free space, it accepts all
 /// items that are pushed out of the small log.
-pub(super) fn fate(ring: Ring, accesses: u64, moves: u32, main: MainLog) -> Fate {
+pub(super) fn decide_eviction(ring: LogRole, accesses: u64, moves: u32, main: MainLog) -> EvictionDecision {
     match ring {
-        Ring::First if main == MainLog::HasSpace => Fate::Move { accesses: 0 },
-        _ if moves >= MOST_MOVES => Fate::Drop,
-        Ring::First if accesses >= PROMOTED => Fate::Move { accesses: 0 },
-        Ring::Main if accesses > 0 => Fate::Move {
+        LogRole::First if main == MainLog::HasSpace => EvictionDecision::Move { accesses: 0 },
+        _ if moves >= MOST_MOVES => EvictionDecision::Drop,
+        LogRole::First if accesses >= PROMOTED => EvictionDecision::Move { accesses: 0 },
+        LogRole::Main if accesses > 0 => EvictionDecision::Move {
             accesses: accesses - 1,
         },
-        Ring::First | Ring::Main => Fate::Drop,
+        LogRole::First | LogRole::Main => EvictionDecision::Drop,
     }
 }
 
 /// State of an entry that may be replaced when a bucket needs a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Candidate {
-    pub(super) ring: Ring,
+pub(super) struct ReplacementCandidate {
+    pub(super) ring: LogRole,
     /// Whether the entry leads to an item.
-    pub(super) is_held: bool,
+    pub(super) leads_to_item: bool,
     pub(super) accesses: u64,
     pub(super) age: u64,
 }
@@ -79,22 +79,22 @@ pub(super) struct Candidate {
 /// Returns the priority for replacing a slot; the greatest is replaced. Entries that lead to no
 /// item come first, oldest first, with ghosts after others. Then come the entries with the fewest
 /// accesses, oldest first.
-pub(super) fn score(candidate: Candidate) -> u64 {
+pub(super) fn replacement_priority(candidate: ReplacementCandidate) -> u64 {
     debug_assert!(candidate.age < 1 << 48 && candidate.accesses <= 3);
     match candidate {
-        Candidate {
-            is_held: false,
-            ring: Ring::Main,
+        ReplacementCandidate {
+            leads_to_item: false,
+            ring: LogRole::Main,
             age,
             ..
         } => 3 << 60 | age,
-        Candidate {
-            is_held: false,
-            ring: Ring::First,
+        ReplacementCandidate {
+            leads_to_item: false,
+            ring: LogRole::First,
             age,
             ..
         } => 2 << 60 | age,
-        Candidate { accesses, age, .. } => (3 - accesses) << 56 | age,
+        ReplacementCandidate { accesses, age, .. } => (3 - accesses) << 56 | age,
     }
 }
 
@@ -104,38 +104,44 @@ mod tests {
 
     #[test]
     fn s3_fifo_moves_what_was_asked_for_and_ends() {
-        let moves = |ring, accesses| fate(ring, accesses, 0, MainLog::IsFull);
-        assert_eq!(moves(Ring::First, 0), Fate::Drop);
-        assert_eq!(moves(Ring::First, 1), Fate::Drop);
-        assert_eq!(moves(Ring::First, 2), Fate::Move { accesses: 0 });
-        assert_eq!(moves(Ring::Main, 0), Fate::Drop);
-        assert_eq!(moves(Ring::Main, 3), Fate::Move { accesses: 2 });
-        assert_eq!(fate(Ring::Main, 3, MOST_MOVES, MainLog::IsFull), Fate::Drop);
+        let moves = |ring, accesses| decide_eviction(ring, accesses, 0, MainLog::IsFull);
+        assert_eq!(moves(LogRole::First, 0), EvictionDecision::Drop);
+        assert_eq!(moves(LogRole::First, 1), EvictionDecision::Drop);
+        assert_eq!(moves(LogRole::First, 2), EvictionDecision::Move { accesses: 0 });
+        assert_eq!(moves(LogRole::Main, 0), EvictionDecision::Drop);
+        assert_eq!(moves(LogRole::Main, 3), EvictionDecision::Move { accesses: 2 });
         assert_eq!(
-            fate(Ring::First, 0, 0, MainLog::HasSpace),
-            Fate::Move { accesses: 0 }
+            decide_eviction(LogRole::Main, 3, MOST_MOVES, MainLog::IsFull),
+            EvictionDecision::Drop
         );
-        assert_eq!(fate(Ring::Main, 0, 0, MainLog::HasSpace), Fate::Drop);
+        assert_eq!(
+            decide_eviction(LogRole::First, 0, 0, MainLog::HasSpace),
+            EvictionDecision::Move { accesses: 0 }
+        );
+        assert_eq!(
+            decide_eviction(LogRole::Main, 0, 0, MainLog::HasSpace),
+            EvictionDecision::Drop
+        );
     }
 
     #[test]
     fn slots_are_taken_from_what_leads_nowhere_then_from_the_least_used_then_from_the_oldest() {
-        let entry = |ring, is_held, accesses, age| Candidate {
+        let entry = |ring, is_held, accesses, age| ReplacementCandidate {
             ring,
-            is_held,
+            leads_to_item: is_held,
             accesses,
             age,
         };
         let order = [
-            entry(Ring::First, true, 3, 9),
-            entry(Ring::Main, true, 1, 10),
-            entry(Ring::First, true, 1, 11),
-            entry(Ring::First, true, 0, 4),
-            entry(Ring::Main, true, 0, 5),
-            entry(Ring::First, false, 0, 1 << 20),
-            entry(Ring::First, false, 0, 1 << 21),
-            entry(Ring::Main, false, 0, 1 << 19),
+            entry(LogRole::First, true, 3, 9),
+            entry(LogRole::Main, true, 1, 10),
+            entry(LogRole::First, true, 1, 11),
+            entry(LogRole::First, true, 0, 4),
+            entry(LogRole::Main, true, 0, 5),
+            entry(LogRole::First, false, 0, 1 << 20),
+            entry(LogRole::First, false, 0, 1 << 21),
+            entry(LogRole::Main, false, 0, 1 << 19),
         ];
-        assert!(order.is_sorted_by_key(|&candidate| score(candidate)));
+        assert!(order.is_sorted_by_key(|&candidate| replacement_priority(candidate)));
     }
 }

@@ -12,18 +12,18 @@
 //!   excluding `asked`, otherwise by the asker. Incrementing a counter transfers frames and their
 //!   contents.
 
-use super::sync::{AtomicU64, Cell, Ordering};
+use super::sync::{AtomicU64, HandoffCell, Ordering};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// The bytes of a request, or of the reply to it.
 #[derive(Debug)]
-pub struct Frame {
+pub struct RingFrame {
     bytes: Box<[u8]>,
     length: usize,
 }
 
-impl Frame {
+impl RingFrame {
     /// Returns the contents.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
@@ -48,29 +48,29 @@ impl Frame {
 /// A counter on its own cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Count(AtomicU64);
+struct CacheLineCounter(AtomicU64);
 
 #[derive(Debug)]
-struct Ring {
-    frames: Box<[Cell<Frame>]>,
+struct FrameRing {
+    frames: Box<[HandoffCell<RingFrame>]>,
     /// Number of frames sent so far. Written by the asker.
-    asked: Count,
+    asked: CacheLineCounter,
     /// Number of frames answered so far. Written by the answerer.
-    answered: Count,
+    answered: CacheLineCounter,
     /// Whether one of the two ends was dropped.
-    is_left: AtomicBool,
+    is_disconnected: AtomicBool,
 }
 
-impl Ring {
-    fn cell(&self, number: u64) -> &Cell<Frame> {
+impl FrameRing {
+    fn cell(&self, number: u64) -> &HandoffCell<RingFrame> {
         &self.frames[(number % self.frames.len() as u64) as usize]
     }
 }
 
 /// The end of a ring that sends requests.
 #[derive(Debug)]
-pub struct Asker {
-    ring: Arc<Ring>,
+pub struct RingRequester {
+    ring: Arc<FrameRing>,
     /// Number of frames written so far, including unsent ones.
     written: u64,
     /// Number of replies consumed.
@@ -81,8 +81,8 @@ pub struct Asker {
 
 /// The end of a ring that sends replies.
 #[derive(Debug)]
-pub struct Answerer {
-    ring: Arc<Ring>,
+pub struct RingResponder {
+    ring: Arc<FrameRing>,
     answered: u64,
     /// The last value seen of the ring's `asked`.
     asked: u64,
@@ -109,25 +109,25 @@ pub struct Answerer {
 /// # Panics
 /// If `frames` is zero.
 #[must_use]
-pub fn ring(frames: usize, bytes: usize) -> (Asker, Answerer) {
+pub fn ring(frames: usize, bytes: usize) -> (RingRequester, RingResponder) {
     assert!(frames > 0, "a ring has frames");
-    let frame = || Frame {
+    let frame = || RingFrame {
         bytes: vec![0; bytes].into_boxed_slice(),
         length: 0,
     };
-    let ring = Arc::new(Ring {
-        frames: (0..frames).map(|_| Cell::new(frame())).collect(),
-        asked: Count::default(),
-        answered: Count::default(),
-        is_left: AtomicBool::new(false),
+    let ring = Arc::new(FrameRing {
+        frames: (0..frames).map(|_| HandoffCell::new(frame())).collect(),
+        asked: CacheLineCounter::default(),
+        answered: CacheLineCounter::default(),
+        is_disconnected: AtomicBool::new(false),
     });
-    let asker = Asker {
+    let asker = RingRequester {
         ring: Arc::clone(&ring),
         written: 0,
         taken: 0,
         answered: 0,
     };
-    let answerer = Answerer {
+    let answerer = RingResponder {
         ring,
         answered: 0,
         asked: 0,
@@ -135,15 +135,15 @@ pub fn ring(frames: usize, bytes: usize) -> (Asker, Answerer) {
     (asker, answerer)
 }
 
-impl Asker {
+impl RingRequester {
     /// Returns the number of free frames.
     #[must_use]
     pub fn free(&self) -> usize {
         self.ring.frames.len() - (self.written - self.taken) as usize
     }
 
-    /// Returns the next frame to write, if one is free. The next [`Asker::send`] sends it.
-    pub fn next_frame(&mut self) -> Option<&mut Frame> {
+    /// Returns the next frame to write, if one is free. The next [`RingRequester::send`] sends it.
+    pub fn next_frame(&mut self) -> Option<&mut RingFrame> {
         if self.free() == 0 {
             return None;
         }
@@ -154,11 +154,11 @@ impl Asker {
         Some(unsafe { self.ring.cell(number).reach_mut() })
     }
 
-    /// Reverts the last [`Asker::next_frame`], before the frame is sent.
+    /// Reverts the last [`RingRequester::next_frame`], before the frame is sent.
     ///
     /// # Panics
     /// If all frames were sent.
-    pub fn unwrite(&mut self) {
+    pub fn cancel_frame(&mut self) {
         let asked = self.ring.asked.0.load(Ordering::Relaxed);
         assert!(self.written > asked, "what was sent is not taken back");
         self.written -= 1;
@@ -179,7 +179,7 @@ impl Asker {
         (self.answered - self.taken) as usize
     }
 
-    /// Returns the reply at `index` among those counted by [`Asker::poll`].
+    /// Returns the reply at `index` among those counted by [`RingRequester::poll`].
     ///
     /// # Panics
     /// If `index` is out of range.
@@ -203,12 +203,12 @@ impl Asker {
 
     /// Returns whether the answerer was dropped.
     #[must_use]
-    pub fn is_left(&self) -> bool {
-        self.ring.is_left.load(Ordering::Acquire)
+    pub fn is_disconnected(&self) -> bool {
+        self.ring.is_disconnected.load(Ordering::Acquire)
     }
 }
 
-impl Answerer {
+impl RingResponder {
     /// Returns the number of frames that wait for a reply.
     pub fn poll(&mut self) -> usize {
         self.asked = self.ring.asked.0.load(Ordering::Acquire);
@@ -217,13 +217,13 @@ impl Answerer {
         waiting as usize
     }
 
-    fn cell(&self, index: usize) -> &Cell<Frame> {
+    fn cell(&self, index: usize) -> &HandoffCell<RingFrame> {
         let number = self.answered + index as u64;
         assert!(number < self.asked, "{index} does not wait");
         self.ring.cell(number)
     }
 
-    /// Returns the contents of the frame at `index` among those counted by [`Answerer::poll`].
+    /// Returns the contents of the frame at `index` among those counted by [`RingResponder::poll`].
     ///
     /// # Panics
     /// If `index` is out of range.
@@ -233,11 +233,11 @@ impl Answerer {
         unsafe { self.cell(index).reach() }.bytes()
     }
 
-    /// Returns the frame at `index` among those counted by [`Answerer::poll`].
+    /// Returns the frame at `index` among those counted by [`RingResponder::poll`].
     ///
     /// # Panics
     /// If `index` is out of range.
-    pub fn frame(&mut self, index: usize) -> &mut Frame {
+    pub fn frame(&mut self, index: usize) -> &mut RingFrame {
         // SAFETY: it was asked and not answered, and `self` is borrowed as long as the frame: the
         // answerer alone reaches it (M8).
         unsafe { self.cell(index).reach_mut() }
@@ -256,21 +256,21 @@ impl Answerer {
 
     /// Returns whether the asker was dropped.
     #[must_use]
-    pub fn is_left(&self) -> bool {
-        self.ring.is_left.load(Ordering::Acquire)
+    pub fn is_disconnected(&self) -> bool {
+        self.ring.is_disconnected.load(Ordering::Acquire)
     }
 }
 
-impl Drop for Asker {
+impl Drop for RingRequester {
     fn drop(&mut self) {
-        let left = &self.ring.is_left;
+        let left = &self.ring.is_disconnected;
         left.store(true, Ordering::Release);
     }
 }
 
-impl Drop for Answerer {
+impl Drop for RingResponder {
     fn drop(&mut self) {
-        let left = &self.ring.is_left;
+        let left = &self.ring.is_disconnected;
         left.store(true, Ordering::Release);
     }
 }
@@ -279,7 +279,7 @@ impl Drop for Answerer {
 mod tests {
     use super::*;
 
-    fn ask(asker: &mut Asker, number: u64) -> bool {
+    fn ask(asker: &mut RingRequester, number: u64) -> bool {
         let Some(frame) = asker.next_frame() else {
             return false;
         };
@@ -324,13 +324,13 @@ mod tests {
         let (mut asker, mut answerer) = ring(2, 8);
         assert!(ask(&mut asker, 1) && ask(&mut asker, 2) && !ask(&mut asker, 3));
         assert_eq!(answerer.poll(), 0);
-        asker.unwrite();
+        asker.cancel_frame();
         asker.send();
         assert_eq!(answerer.poll(), 1);
         assert_eq!(asker.free(), 1);
-        assert!(!answerer.is_left());
+        assert!(!answerer.is_disconnected());
         drop(asker);
-        assert!(answerer.is_left());
+        assert!(answerer.is_disconnected());
     }
 
     #[test]

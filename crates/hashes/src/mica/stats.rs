@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counters since a table was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct TableStats {
     /// Lookups.
     pub gets: u64,
     /// Lookups that found the key.
@@ -30,8 +30,8 @@ pub struct Stats {
     pub swept: u64,
 }
 
-impl AddAssign for Stats {
-    fn add_assign(&mut self, other: Stats) {
+impl AddAssign for TableStats {
+    fn add_assign(&mut self, other: TableStats) {
         self.gets += other.gets;
         self.hits += other.hits;
         self.sets += other.sets;
@@ -48,7 +48,7 @@ impl AddAssign for Stats {
 
 /// An event counted by a writer.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Event {
+pub(super) enum TableEvent {
     Set,
     UpdateInPlace,
     Delete,
@@ -60,22 +60,22 @@ pub(super) enum Event {
     Sweep,
 }
 
-const EVENTS: usize = Event::Sweep as usize + 1;
+const EVENTS: usize = TableEvent::Sweep as usize + 1;
 /// Number of read counters. Threads use different cache lines, so that they do not contend for one.
 const STRIPES: usize = 16;
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Stripe {
+struct CounterStripe {
     gets: AtomicU64,
     hits: AtomicU64,
 }
 
 /// The counters of a table.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct TableCounters {
     events: [AtomicU64; EVENTS],
-    reads: [Stripe; STRIPES],
+    reads: [CounterStripe; STRIPES],
 }
 
 /// Returns the index of this thread's stripe.
@@ -96,10 +96,10 @@ fn add(counter: &AtomicU64, count: u64) {
     );
 }
 
-impl Tally {
+impl TableCounters {
     /// Counts an event of a writer that excludes other writers.
     #[inline(always)]
-    pub(super) fn count(&self, event: Event) {
+    pub(super) fn count(&self, event: TableEvent) {
         add(&self.events[event as usize], 1);
     }
 
@@ -118,26 +118,26 @@ impl Tally {
         stripe.hits.fetch_add(hits, Ordering::Relaxed);
     }
 
-    pub(super) fn stats(&self) -> Stats {
-        let event = |event: Event| self.events[event as usize].load(Ordering::Relaxed);
-        let sum = |counter: fn(&Stripe) -> &AtomicU64| {
+    pub(super) fn stats(&self) -> TableStats {
+        let event = |event: TableEvent| self.events[event as usize].load(Ordering::Relaxed);
+        let sum = |counter: fn(&CounterStripe) -> &AtomicU64| {
             self.reads
                 .iter()
                 .map(|stripe| counter(stripe).load(Ordering::Relaxed))
                 .sum()
         };
-        Stats {
+        TableStats {
             gets: sum(|stripe| &stripe.gets),
             hits: sum(|stripe| &stripe.hits),
-            sets: event(Event::Set),
-            updates_in_place: event(Event::UpdateInPlace),
-            deletes: event(Event::Delete),
-            dropped: event(Event::Drop),
-            evicted: event(Event::Evict),
-            moved: event(Event::Move),
-            displaced: event(Event::Displace),
-            returned: event(Event::Return),
-            swept: event(Event::Sweep),
+            sets: event(TableEvent::Set),
+            updates_in_place: event(TableEvent::UpdateInPlace),
+            deletes: event(TableEvent::Delete),
+            dropped: event(TableEvent::Drop),
+            evicted: event(TableEvent::Evict),
+            moved: event(TableEvent::Move),
+            displaced: event(TableEvent::Displace),
+            returned: event(TableEvent::Return),
+            swept: event(TableEvent::Sweep),
         }
     }
 }

@@ -10,20 +10,20 @@ use super::sync::{AtomicU64, Ordering};
 
 /// State of a sweep. Used only by writers.
 #[derive(Debug)]
-pub(super) struct Sweep {
+pub(super) struct SweepSchedule {
     /// Number of appended bytes per bucket swept.
     bytes_per_bucket: u64,
     next: AtomicU64,
     credit: AtomicU64,
 }
 
-impl Sweep {
+impl SweepSchedule {
     /// Schedules sweeps for entries that are retained up to the age `worth`, and items of at most
     /// `most_bytes` bytes.
     ///
     /// # Errors
     /// [`Error::BadOption`] if offsets have too few bits for that.
-    pub(super) fn new(options: &LossyOptions, worth: u64, most_bytes: usize) -> Result<Sweep> {
+    pub(super) fn new(options: &LossyOptions, worth: u64, most_bytes: usize) -> Result<SweepSchedule> {
         let turn = 1_u64 << options.offset_bits;
         // Gaps in the offsets at most double the bytes. A sweep is completed in half of the
         // available time.
@@ -37,7 +37,7 @@ impl Sweep {
             let option = "offset_bits";
             return Err(Error::BadOption { option, why });
         }
-        Ok(Sweep {
+        Ok(SweepSchedule {
             bytes_per_bucket,
             next: AtomicU64::new(0),
             credit: AtomicU64::new(0),

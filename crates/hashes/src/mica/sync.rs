@@ -9,9 +9,9 @@ mod chosen {
     #[derive(Debug)]
     pub(crate) struct Cell<T>(loom::cell::UnsafeCell<T>);
 
-    impl<T> Cell<T> {
-        pub(crate) fn new(value: T) -> Cell<T> {
-            Cell(loom::cell::UnsafeCell::new(value))
+    impl<T> HandoffCell<T> {
+        pub(crate) fn new(value: T) -> HandoffCell<T> {
+            HandoffCell(loom::cell::UnsafeCell::new(value))
         }
 
         /// As in the other implementation.
@@ -39,11 +39,11 @@ mod chosen {
 
     /// A value that is passed between two threads.
     #[derive(Debug)]
-    pub(crate) struct Cell<T>(std::cell::UnsafeCell<T>);
+    pub(crate) struct HandoffCell<T>(std::cell::UnsafeCell<T>);
 
-    impl<T> Cell<T> {
-        pub(crate) fn new(value: T) -> Cell<T> {
-            Cell(std::cell::UnsafeCell::new(value))
+    impl<T> HandoffCell<T> {
+        pub(crate) fn new(value: T) -> HandoffCell<T> {
+            HandoffCell(std::cell::UnsafeCell::new(value))
         }
 
         /// Returns a reference to the value. No thread may change it during the borrow.
@@ -80,22 +80,22 @@ mod chosen {
     }
 }
 
-pub(crate) use chosen::{AtomicU32, AtomicU64, Cell, Ordering, fence, spin};
+pub(crate) use chosen::{AtomicU32, AtomicU64, HandoffCell, Ordering, fence, spin};
 
 // SAFETY: a cell gives its value out only to callers that promise that no two threads reach it at
 // once, one of them to change it.
-unsafe impl<T: Send> Sync for Cell<T> {}
+unsafe impl<T: Send> Sync for HandoffCell<T> {}
 
 /// A lock held for the duration of an append. It has no queue, because holders are few and fast.
 #[derive(Debug, Default)]
 pub(crate) struct Latch(AtomicU32);
 
 /// Holds a [`Latch`] until dropped.
-pub(crate) struct Latched<'a>(&'a Latch);
+pub(crate) struct LatchGuard<'a>(&'a Latch);
 
 impl Latch {
     /// Acquires the latch, waiting until no other thread holds it.
-    pub(crate) fn lock(&self) -> Latched<'_> {
+    pub(crate) fn lock(&self) -> LatchGuard<'_> {
         let mut turns = 0;
         loop {
             if let Some(latched) = self.try_lock() {
@@ -108,15 +108,15 @@ impl Latch {
 
     /// Acquires the latch, unless a thread holds it.
     #[inline]
-    pub(crate) fn try_lock(&self) -> Option<Latched<'_>> {
+    pub(crate) fn try_lock(&self) -> Option<LatchGuard<'_>> {
         let taken = self
             .0
             .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
-        taken.ok().map(|_| Latched(self))
+        taken.ok().map(|_| LatchGuard(self))
     }
 }
 
-impl Drop for Latched<'_> {
+impl Drop for LatchGuard<'_> {
     fn drop(&mut self) {
         self.0.0.store(0, Ordering::Release);
     }

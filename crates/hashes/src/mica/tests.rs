@@ -1,14 +1,14 @@
 //! Internal tests of cache mode, for properties that no handle exposes.
 
-use super::bucket::{Entry, WAYS};
-use super::core::Core;
-use super::lossy::{Lossy, LossyOptions};
+use super::bucket::{BucketEntry, WAYS};
+use super::core::TableCore;
+use super::lossy::{LossyOptions, LossyTable};
 use super::mode::Erew;
-use super::policy::Eviction;
+use super::policy::CacheEviction;
 use super::{HashedKey, NEVER};
 use std::collections::HashMap;
 
-fn options(eviction: Eviction, log_bytes: usize, buckets: usize) -> LossyOptions {
+fn options(eviction: CacheEviction, log_bytes: usize, buckets: usize) -> LossyOptions {
     let (longest_item_bytes, offset_bits, seed) = (usize::MAX, 16, 3);
     LossyOptions {
         log_bytes,
@@ -25,13 +25,13 @@ fn options(eviction: Eviction, log_bytes: usize, buckets: usize) -> LossyOptions
 struct Unwrapped {
     tails: [u64; 2],
     last: [u64; 2],
-    since: HashMap<(usize, usize, Entry), u64>,
+    since: HashMap<(usize, usize, BucketEntry), u64>,
 }
 
 impl Unwrapped {
     /// Follows the tails, and checks that no entry survives a wraparound of the offsets. Returns
     /// the greatest age.
-    fn check(&mut self, table: &Lossy<Erew>, offset_bits: u32) -> u64 {
+    fn check(&mut self, table: &LossyTable<Erew>, offset_bits: u32) -> u64 {
         let turn = 1 << offset_bits;
         for ring in 0..2 {
             // The age of offset zero is where the tail is.
@@ -59,10 +59,14 @@ impl Unwrapped {
 
 #[test]
 fn no_entry_outlives_a_turn_of_the_offsets() {
-    for eviction in [Eviction::Fifo, Eviction::ApproximateLru, Eviction::S3Fifo] {
+    for eviction in [
+        CacheEviction::Fifo,
+        CacheEviction::ApproximateLru,
+        CacheEviction::S3Fifo,
+    ] {
         for log_bytes in [1 << 12, 5000, 1 << 14] {
             let options = options(eviction, log_bytes, 100);
-            let table = Lossy::<Erew>::new(&options).unwrap();
+            let table = LossyTable::<Erew>::new(&options).unwrap();
             let mut unwrapped = Unwrapped {
                 tails: [0; 2],
                 last: [0; 2],
@@ -76,7 +80,7 @@ fn no_entry_outlives_a_turn_of_the_offsets() {
                 let bytes = key.to_le_bytes();
                 let key = HashedKey::new(options.seed, &bytes);
                 if random.u8(..4) == 0
-                    && let Some(found) = Core::find(&table, key)
+                    && let Some(found) = TableCore::find(&table, key)
                 {
                     table.touch(key, found, 0);
                 }
@@ -96,14 +100,14 @@ fn no_entry_outlives_a_turn_of_the_offsets() {
 
 #[test]
 fn an_item_that_crosses_the_end_of_the_log_is_read_in_one_piece() {
-    let options = options(Eviction::Fifo, 1000, 4);
-    let table = Lossy::<Erew>::new(&options).unwrap();
+    let options = options(CacheEviction::Fifo, 1000, 4);
+    let table = LossyTable::<Erew>::new(&options).unwrap();
     let mut crossed = 0;
     for number in 0..500_u64 {
         let (bytes, value) = (number.to_le_bytes(), vec![number as u8; 150]);
         let key = HashedKey::new(options.seed, &bytes);
         table.set(key, &value, NEVER, 0).unwrap();
-        let found = Core::find(&table, key).unwrap();
+        let found = TableCore::find(&table, key).unwrap();
         let start = found.at + found.header.value_at();
         crossed += u32::from(start < 250 && start + 38 > 250);
         let mut read = vec![0; 150];
@@ -112,7 +116,7 @@ fn an_item_that_crosses_the_end_of_the_log_is_read_in_one_piece() {
         // Older items are still intact.
         if number > 3 {
             let bytes = (number - 3).to_le_bytes();
-            let older = Core::find(&table, HashedKey::new(options.seed, &bytes)).unwrap();
+            let older = TableCore::find(&table, HashedKey::new(options.seed, &bytes)).unwrap();
             table.words.read(older.at + older.header.value_at(), &mut read);
             assert_eq!(read, vec![(number - 3) as u8; 150]);
         }

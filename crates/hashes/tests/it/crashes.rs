@@ -8,20 +8,20 @@
 //!     cargo test --release -p alluvium-hashes --test it -- hashed_structures_survive_every_crash --nocapture
 //! ```
 
-use alluvium_base::Sequence;
-use alluvium_dictionary::contract::{Dictionary as _, Ingest, Scan};
-use alluvium_dictionary::home::Home;
-use alluvium_dictionary::key::{Key, SEED};
-use alluvium_dictionary::memtables::Memtables;
-use alluvium_dictionary::merge::{Append, Direction};
+use alluvium_base::SequenceNumber;
+use alluvium_dictionary::contract::{BulkIngest, Dictionary as _, DictionaryScan};
+use alluvium_dictionary::key::{LookupKey, SEED};
+use alluvium_dictionary::memtables::MemtableOwner;
+use alluvium_dictionary::merge::{AppendOperator, MergeDirection};
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::rules::{KeyspaceRules, OneKeyspace, Schema};
-use alluvium_hashes::hashed::{Hashed, HashedForm, HashedOptions};
-use alluvium_sim::harness::Crashes;
-use alluvium_sim::saboteur::Sabotage;
+use alluvium_dictionary::rules::{KeyspaceRules, KeyspaceSchema, OneKeyspace};
+use alluvium_dictionary::structure_context::StructureContext;
+use alluvium_hashes::hashed::{HashedForm, HashedOptions, HashedStructure};
+use alluvium_sim::harness::CrashTests;
+use alluvium_sim::saboteur::PlantedBug;
 use alluvium_storage::Result;
-use alluvium_storage::extents::Class;
-use alluvium_stories::{Flaw, Layout, StructureStory, Subject, crashes, faults};
+use alluvium_storage::extents::AllocationClass;
+use alluvium_stories::{CallerFlaw, StoreLayout, StructureStory, StructureSubject, crashes, faults};
 use std::sync::Arc;
 
 /// A hashed structure in one of its forms.
@@ -41,57 +41,57 @@ impl HashedSubject {
     }
 }
 
-impl Subject for HashedSubject {
-    type Dictionary = Hashed;
+impl StructureSubject for HashedSubject {
+    type Dictionary = HashedStructure;
 
-    fn create(&self, home: Home) -> Result<Hashed> {
-        Hashed::create(home, self.options(), 0)
+    fn create(&self, home: StructureContext) -> Result<HashedStructure> {
+        HashedStructure::create(home, self.options(), 0)
     }
 
-    fn open(&self, home: Home, root: &[u8], cut: Sequence) -> Result<Hashed> {
-        Hashed::open(home, &self.options(), root, cut)
+    fn open(&self, home: StructureContext, root: &[u8], cut: SequenceNumber) -> Result<HashedStructure> {
+        HashedStructure::open(home, &self.options(), root, cut)
     }
 
     fn walk(
         &self,
-        hashed: &Hashed,
-        memtables: Arc<dyn Memtables>,
+        hashed: &HashedStructure,
+        memtables: Arc<dyn MemtableOwner>,
         range: KeyRange,
-        _: Direction,
-        at: Sequence,
-    ) -> Box<dyn Scan> {
+        _: MergeDirection,
+        at: SequenceNumber,
+    ) -> Box<dyn DictionaryScan> {
         Box::new(hashed.walk(memtables, range, at, 0))
     }
 
-    fn ingest(&self, hashed: &Hashed) -> Result<Box<dyn Ingest>> {
-        hashed.ingest(Class::Normal)
+    fn ingest(&self, hashed: &HashedStructure) -> Result<Box<dyn BulkIngest>> {
+        hashed.ingest(AllocationClass::Normal)
     }
 
     /// With two tiers, merge output goes to the second.
-    fn layout(&self) -> Layout {
-        Layout {
+    fn layout(&self) -> StoreLayout {
+        StoreLayout {
             planned_bytes: Some(0),
-            ..Layout::default()
+            ..StoreLayout::default()
         }
     }
 
-    fn schema(&self) -> Arc<dyn Schema> {
+    fn schema(&self) -> Arc<dyn KeyspaceSchema> {
         Arc::new(OneKeyspace::new(KeyspaceRules {
-            operator: Some(Arc::new(Append)),
+            operator: Some(Arc::new(AppendOperator)),
             value_threshold: Some(200),
             ..KeyspaceRules::default()
         }))
     }
 
-    fn directions(&self) -> &'static [Direction] {
-        &[Direction::Forward]
+    fn directions(&self) -> &'static [MergeDirection] {
+        &[MergeDirection::Forward]
     }
 
-    fn rank(&self, hashed: &Hashed, key: &[u8]) -> u64 {
-        hashed.hash_of(Key::new(key))
+    fn rank(&self, hashed: &HashedStructure, key: &[u8]) -> u64 {
+        hashed.hash_of(LookupKey::new(key))
     }
 
-    fn situations(&self, hashed: &Hashed) -> Vec<&'static str> {
+    fn situations(&self, hashed: &HashedStructure) -> Vec<&'static str> {
         let stats = hashed.stats();
         let filter = (stats.filter_bytes > 0).then_some("filter");
         filter
@@ -146,7 +146,7 @@ fn groves_on_two_tiers() -> [StructureStory<HashedSubject>; 2] {
     ]
 }
 
-fn campaign() -> Crashes {
+fn campaign() -> CrashTests {
     crashes(
         "cargo test -p alluvium-hashes --test it -- hashed_structures_survive_every_crash --nocapture",
         3000,
@@ -178,7 +178,7 @@ fn hashed_structures_survive_every_crash() {
 
 #[test]
 fn bundles_of_trees_survive_every_crash() {
-    let crashes = Crashes {
+    let crashes = CrashTests {
         command: "cargo test -p alluvium-hashes --test it -- bundles_of_trees_survive_every_crash --nocapture",
         points: 2000,
         ..campaign()
@@ -193,17 +193,21 @@ fn bundles_of_trees_survive_every_crash() {
 #[test]
 fn wrong_uses_of_a_bundle_of_trees_and_what_its_device_forgets_are_found() {
     let [right, _] = groves();
-    let flaws = [Flaw::ReusesEarly, Flaw::ReleasesTheLogFirst, Flaw::CutsTooLow];
+    let flaws = [
+        CallerFlaw::ReusesEarly,
+        CallerFlaw::ReleasesTheLogFirst,
+        CallerFlaw::CutsTooLow,
+    ];
     campaign().find_mistakes(flaws.map(|flaw| right.with_flaw(flaw)));
     campaign().find_bugs(
         &right,
-        &[Sabotage::SkipSync("tier"), Sabotage::TearWrites("tier")],
+        &[PlantedBug::SkipSync("tier"), PlantedBug::TearWrites("tier")],
     );
 }
 
 #[test]
 fn hashed_structures_on_two_tiers_survive_every_crash() {
-    let crashes = Crashes {
+    let crashes = CrashTests {
         command: "cargo test -p alluvium-hashes --test it -- hashed_structures_on_two_tiers_survive --nocapture",
         points: 2000,
         ..campaign()
@@ -213,7 +217,7 @@ fn hashed_structures_on_two_tiers_survive_every_crash() {
 
 #[test]
 fn bundles_of_trees_on_two_tiers_survive_every_crash() {
-    let crashes = Crashes {
+    let crashes = CrashTests {
         command: "cargo test -p alluvium-hashes --test it -- bundles_of_trees_on_two_tiers_survive_every_crash --nocapture",
         points: 2000,
         ..campaign()
@@ -240,7 +244,7 @@ fn hashed_structures_survive_every_fault() {
 
 #[test]
 fn a_second_tier_of_a_hashed_structure_that_is_not_synced_is_found() {
-    let bugs = [Sabotage::SkipSync("tier-1"), Sabotage::TearWrites("tier-1")];
+    let bugs = [PlantedBug::SkipSync("tier-1"), PlantedBug::TearWrites("tier-1")];
     let [trees, _] = groves_on_two_tiers();
     for story in on_two_tiers().into_iter().chain([trees]) {
         campaign().find_bugs(&story, &bugs);
@@ -256,16 +260,16 @@ fn the_same_seed_gives_the_same_trace_of_hashed_structures() {
 #[test]
 fn every_wrong_use_of_a_hashed_structure_is_found() {
     let flaws = [
-        Flaw::ReusesEarly,
-        Flaw::ReleasesTheLogFirst,
-        Flaw::CutsTooHigh,
-        Flaw::CutsTooLow,
-        Flaw::DropsTheMemtable,
-        Flaw::ForgetsDeletes,
-        Flaw::ForgetsRangeDeletes,
-        Flaw::ReplaysOneLess,
-        Flaw::LeavesIngestsToTheLog,
-        Flaw::AcknowledgesEarly,
+        CallerFlaw::ReusesEarly,
+        CallerFlaw::ReleasesTheLogFirst,
+        CallerFlaw::CutsTooHigh,
+        CallerFlaw::CutsTooLow,
+        CallerFlaw::DropsTheMemtable,
+        CallerFlaw::ForgetsDeletes,
+        CallerFlaw::ForgetsRangeDeletes,
+        CallerFlaw::ReplaysOneLess,
+        CallerFlaw::LeavesIngestsToTheLog,
+        CallerFlaw::AcknowledgesEarly,
     ];
     let [latest, ..] = stories();
     campaign().find_mistakes(flaws.map(|flaw| latest.with_flaw(flaw)));
@@ -274,9 +278,9 @@ fn every_wrong_use_of_a_hashed_structure_is_found() {
 #[test]
 fn what_a_device_forgets_of_a_hashed_structure_is_found() {
     let bugs = [
-        Sabotage::SkipSync("tier"),
-        Sabotage::SkipSync("log"),
-        Sabotage::TearWrites("tier"),
+        PlantedBug::SkipSync("tier"),
+        PlantedBug::SkipSync("log"),
+        PlantedBug::TearWrites("tier"),
     ];
     let [latest, ..] = stories();
     campaign().find_bugs(&latest, &bugs);

@@ -1,13 +1,13 @@
 //! The library's cache, used by several threads.
 
-use alluvium_hashes::mica::{Error, Eviction};
+use alluvium_hashes::mica::{CacheEviction, Error};
 use alluvium_hashes::{Cache, CacheOptions};
 
-const EVICTIONS: [Eviction; 4] = [
-    Eviction::Fifo,
-    Eviction::Lru,
-    Eviction::ApproximateLru,
-    Eviction::S3Fifo,
+const EVICTIONS: [CacheEviction; 4] = [
+    CacheEviction::Fifo,
+    CacheEviction::Lru,
+    CacheEviction::ApproximateLru,
+    CacheEviction::S3Fifo,
 ];
 
 /// Returns a value that identifies its key and shows that it is complete.

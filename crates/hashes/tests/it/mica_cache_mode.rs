@@ -1,18 +1,19 @@
 //! Cache mode compared with a map: a get returns the last value or nothing.
 
 use alluvium_hashes::mica::{
-    Error, Eviction, Exclusive, HashedKey, Lossy, LossyOptions, NEVER, Request, Response,
+    BurstRequest, BurstResponse, CacheEviction, Error, ExclusiveTable, HashedKey, LossyOptions, LossyTable,
+    NEVER,
 };
 use std::collections::HashMap;
 
-const EVICTIONS: [Eviction; 4] = [
-    Eviction::Fifo,
-    Eviction::Lru,
-    Eviction::ApproximateLru,
-    Eviction::S3Fifo,
+const EVICTIONS: [CacheEviction; 4] = [
+    CacheEviction::Fifo,
+    CacheEviction::Lru,
+    CacheEviction::ApproximateLru,
+    CacheEviction::S3Fifo,
 ];
 
-fn options(log_bytes: usize, buckets: usize, eviction: Eviction) -> LossyOptions {
+fn options(log_bytes: usize, buckets: usize, eviction: CacheEviction) -> LossyOptions {
     let seed = 77;
     // Offsets that wrap around after a mebibyte.
     let offset_bits = 20;
@@ -26,8 +27,8 @@ fn options(log_bytes: usize, buckets: usize, eviction: Eviction) -> LossyOptions
     }
 }
 
-fn table(options: &LossyOptions) -> Exclusive<Lossy<alluvium_hashes::mica::mode::Erew>> {
-    Exclusive::new(Lossy::new(options).unwrap())
+fn table(options: &LossyOptions) -> ExclusiveTable<LossyTable<alluvium_hashes::mica::mode::Erew>> {
+    ExclusiveTable::new(LossyTable::new(options).unwrap())
 }
 
 /// Returns a value determined by its key and version.
@@ -143,10 +144,10 @@ fn nothing_is_lost_while_everything_fits() {
 
 #[test]
 fn a_value_is_updated_in_place_if_it_fits_where_the_first_was_allocated() {
-    let options = options(1 << 14, 20, Eviction::Fifo);
+    let options = options(1 << 14, 20, CacheEviction::Fifo);
     let mut table = table(&options);
     let key = HashedKey::new(options.seed, b"key");
-    let in_place = |table: &Exclusive<Lossy<_>>| table.table().stats().updates_in_place;
+    let in_place = |table: &ExclusiveTable<LossyTable<_>>| table.table().stats().updates_in_place;
     for (len, expires_at, expected) in [
         (100, NEVER, 0),
         (100, NEVER, 1),
@@ -187,9 +188,9 @@ fn an_item_is_there_until_it_expires() {
 #[test]
 fn approximate_lru_copies_an_item_only_from_the_older_half() {
     for (eviction, moved) in [
-        (Eviction::Fifo, 0),
-        (Eviction::ApproximateLru, 500),
-        (Eviction::Lru, 1000),
+        (CacheEviction::Fifo, 0),
+        (CacheEviction::ApproximateLru, 500),
+        (CacheEviction::Lru, 1000),
     ] {
         let options = options(40_000, 200, eviction);
         let mut table = table(&options);
@@ -224,15 +225,15 @@ fn a_burst_answers_as_single_requests_do() {
             let keys: Vec<[u8; 8]> = (0..random.usize(..60))
                 .map(|_| random.u64(..900).to_le_bytes())
                 .collect();
-            let requests: Vec<Request<'_>> = keys
+            let requests: Vec<BurstRequest<'_>> = keys
                 .iter()
                 .map(|key| {
                     let hashed = HashedKey::new(options.seed, key);
                     let expires_at = if random.u8(..3) == 0 { now + 4 } else { NEVER };
                     if random.bool() {
-                        Request::Get(hashed)
+                        BurstRequest::Get(hashed)
                     } else {
-                        Request::Set(hashed, &key[..4], expires_at)
+                        BurstRequest::Set(hashed, &key[..4], expires_at)
                     }
                 })
                 .collect();
@@ -241,9 +242,14 @@ fn a_burst_answers_as_single_requests_do() {
                 assert_eq!(number, answered);
                 answered += 1;
                 match requests[number] {
-                    Request::Get(key) => assert_eq!(response, Response::Value(single.get(key, now))),
-                    Request::Set(key, value, expires_at) => {
-                        assert_eq!(response, Response::Set(single.set(key, value, expires_at, now)));
+                    BurstRequest::Get(key) => {
+                        assert_eq!(response, BurstResponse::Value(single.get(key, now)))
+                    }
+                    BurstRequest::Set(key, value, expires_at) => {
+                        assert_eq!(
+                            response,
+                            BurstResponse::Set(single.set(key, value, expires_at, now))
+                        );
                     }
                 }
             });
@@ -255,7 +261,7 @@ fn a_burst_answers_as_single_requests_do() {
 
 #[test]
 fn options_that_do_not_fit_each_other_and_items_that_are_too_long_are_refused() {
-    let good = options(1 << 14, 20, Eviction::S3Fifo);
+    let good = options(1 << 14, 20, CacheEviction::S3Fifo);
     for (bad, named) in [
         (LossyOptions { buckets: 0, ..good }, "buckets"),
         (
@@ -288,7 +294,7 @@ fn options_that_do_not_fit_each_other_and_items_that_are_too_long_are_refused() 
         ),
         (LossyOptions { log_bytes: 8, ..good }, "log_bytes"),
     ] {
-        let error = Lossy::<alluvium_hashes::mica::mode::Erew>::new(&bad).unwrap_err();
+        let error = LossyTable::<alluvium_hashes::mica::mode::Erew>::new(&bad).unwrap_err();
         assert!(
             matches!(error, Error::BadOption { option, .. } if option == named),
             "{error}"

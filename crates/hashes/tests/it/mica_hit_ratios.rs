@@ -2,20 +2,20 @@
 
 use crate::zipf::Zipf;
 use alluvium_hashes::mica::mode::Erew;
-use alluvium_hashes::mica::{Eviction, Exclusive, HashedKey, Lossy, LossyOptions, NEVER};
+use alluvium_hashes::mica::{CacheEviction, ExclusiveTable, HashedKey, LossyOptions, LossyTable, NEVER};
 use std::collections::{BTreeMap, HashMap};
 
 const KEYS: usize = 20_000;
 
 /// Runs a trace through a cache that holds a tenth of the keys, and sets each key that misses.
 /// Returns the hit ratio in the second half.
-fn ratio(eviction: Eviction, trace: &[u64]) -> f64 {
+fn ratio(eviction: CacheEviction, trace: &[u64]) -> f64 {
     // Items of 64 bytes including their header.
     let options = LossyOptions {
         eviction,
         ..LossyOptions::new(KEYS / 10 * 64, 60)
     };
-    let mut cache = Exclusive::new(Lossy::<Erew>::new(&options).unwrap());
+    let mut cache = ExclusiveTable::new(LossyTable::<Erew>::new(&options).unwrap());
     let mut hits = 0;
     for (step, key) in trace.iter().enumerate() {
         let bytes = key.to_le_bytes();
@@ -70,10 +70,10 @@ fn exact_lru(trace: &[u64]) -> f64 {
 fn under_zipf_approximate_lru_answers_nearly_what_an_exact_list_does_and_more_than_fifo() {
     let trace = zipf_trace(300_000);
     let [fifo, copying, approximate, s3] = [
-        Eviction::Fifo,
-        Eviction::Lru,
-        Eviction::ApproximateLru,
-        Eviction::S3Fifo,
+        CacheEviction::Fifo,
+        CacheEviction::Lru,
+        CacheEviction::ApproximateLru,
+        CacheEviction::S3Fifo,
     ]
     .map(|eviction| ratio(eviction, &trace));
     let exact = exact_lru(&trace);
@@ -89,8 +89,8 @@ fn under_zipf_approximate_lru_answers_nearly_what_an_exact_list_does_and_more_th
 #[test]
 fn beside_scans_s3_fifo_keeps_what_is_asked_for_again() {
     let trace = scan_trace(200_000);
-    let [fifo, lru, s3] =
-        [Eviction::Fifo, Eviction::Lru, Eviction::S3Fifo].map(|eviction| ratio(eviction, &trace));
+    let [fifo, lru, s3] = [CacheEviction::Fifo, CacheEviction::Lru, CacheEviction::S3Fifo]
+        .map(|eviction| ratio(eviction, &trace));
     let ratios = format!("FIFO {fifo:.3}, LRU {lru:.3}, S3 {s3:.3}");
     assert!(s3 > lru * 1.1 && s3 > fifo * 1.1, "{ratios}");
     // Half of the lookups can never hit.

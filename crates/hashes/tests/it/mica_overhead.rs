@@ -2,7 +2,7 @@
 
 use alluvium_hashes::mica::mode::Erew;
 use alluvium_hashes::mica::{
-    Eviction, Exclusive, HashedKey, Lossless, LosslessOptions, Lossy, LossyOptions, NEVER,
+    CacheEviction, ExclusiveTable, HashedKey, LosslessOptions, LosslessTable, LossyOptions, LossyTable, NEVER,
 };
 
 const ITEMS: usize = 100_000;
@@ -25,10 +25,10 @@ macro_rules! fill {
 fn an_item_of_a_cache_costs_at_most_16_bytes_more_than_key_and_value() {
     let options = LossyOptions {
         longest_item_bytes: 1024,
-        eviction: Eviction::Fifo,
+        eviction: CacheEviction::Fifo,
         ..LossyOptions::new(ITEMS * 20, 16)
     };
-    let mut table = Exclusive::new(Lossy::<Erew>::new(&options).unwrap());
+    let mut table = ExclusiveTable::new(LossyTable::<Erew>::new(&options).unwrap());
     let found = fill!(table);
     let overhead = table.table().memory_bytes() as f64 / found as f64 - 16.0;
     assert!(found > ITEMS * 95 / 100, "{found} of {ITEMS}");
@@ -38,7 +38,7 @@ fn an_item_of_a_cache_costs_at_most_16_bytes_more_than_key_and_value() {
 #[test]
 fn an_item_of_a_store_costs_at_most_22_bytes_more_and_none_is_lost() {
     let options = LosslessOptions::new(ITEMS, 16);
-    let mut table = Exclusive::new(Lossless::<Erew>::new(&options).unwrap());
+    let mut table = ExclusiveTable::new(LosslessTable::<Erew>::new(&options).unwrap());
     assert_eq!(fill!(table), ITEMS);
     let overhead = table.table().memory_bytes() as f64 / ITEMS as f64 - 16.0;
     assert!((18.0..=22.0).contains(&overhead), "{overhead} bytes an item");

@@ -2,25 +2,25 @@
 
 use alluvium_hashes::mica::mode::Erew;
 use alluvium_hashes::mica::{
-    Error, Exclusive, HashedKey, Lossless, LosslessOptions, NEVER, Request, Response,
+    BurstRequest, BurstResponse, Error, ExclusiveTable, HashedKey, LosslessOptions, LosslessTable, NEVER,
 };
 use std::collections::HashMap;
 
 const SEED: u64 = 99;
 
-fn table(heap_bytes: usize, buckets: usize, spare_buckets: usize) -> Exclusive<Lossless<Erew>> {
+fn table(heap_bytes: usize, buckets: usize, spare_buckets: usize) -> ExclusiveTable<LosslessTable<Erew>> {
     let options = LosslessOptions {
         heap_bytes,
         buckets,
         spare_buckets,
         seed: SEED,
     };
-    Exclusive::new(Lossless::new(&options).unwrap())
+    ExclusiveTable::new(LosslessTable::new(&options).unwrap())
 }
 
 /// Fills a store until it refuses, keeps it full for a while, and empties it. Returns the number of
 /// refusals for lack of memory and for lack of buckets.
-fn run(table: &mut Exclusive<Lossless<Erew>>, seed: u64, keys: u64) -> (u32, u32) {
+fn run(table: &mut ExclusiveTable<LosslessTable<Erew>>, seed: u64, keys: u64) -> (u32, u32) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut model: HashMap<u64, (Vec<u8>, u64)> = HashMap::new();
     let mut refused = (0, 0);
@@ -113,21 +113,24 @@ fn a_burst_answers_as_single_requests_do() {
         let keys: Vec<[u8; 8]> = (0..random.usize(..60))
             .map(|_| random.u64(..1200).to_le_bytes())
             .collect();
-        let requests: Vec<Request<'_>> = keys
+        let requests: Vec<BurstRequest<'_>> = keys
             .iter()
             .map(|key| {
                 let hashed = HashedKey::new(SEED, key);
                 if random.bool() {
-                    Request::Get(hashed)
+                    BurstRequest::Get(hashed)
                 } else {
-                    Request::Set(hashed, &key[..4], NEVER)
+                    BurstRequest::Set(hashed, &key[..4], NEVER)
                 }
             })
             .collect();
         burst.burst(&requests, now, |number, response| match requests[number] {
-            Request::Get(key) => assert_eq!(response, Response::Value(single.get(key, now))),
-            Request::Set(key, value, expires_at) => {
-                assert_eq!(response, Response::Set(single.set(key, value, expires_at, now)));
+            BurstRequest::Get(key) => assert_eq!(response, BurstResponse::Value(single.get(key, now))),
+            BurstRequest::Set(key, value, expires_at) => {
+                assert_eq!(
+                    response,
+                    BurstResponse::Set(single.set(key, value, expires_at, now))
+                );
             }
         });
     }
@@ -185,13 +188,13 @@ fn options_that_make_no_sense_and_items_that_are_too_long_are_refused() {
             "heap_bytes",
         ),
     ] {
-        let error = Lossless::<Erew>::new(&bad).unwrap_err();
+        let error = LosslessTable::<Erew>::new(&bad).unwrap_err();
         assert!(
             matches!(error, Error::BadOption { option, .. } if option == named),
             "{error}"
         );
     }
-    let mut table = Exclusive::new(Lossless::<Erew>::new(&good).unwrap());
+    let mut table = ExclusiveTable::new(LosslessTable::<Erew>::new(&good).unwrap());
     let key = HashedKey::new(SEED, b"key");
     table.set(key, b"before", NEVER, 0).unwrap();
     assert!(matches!(

@@ -3,8 +3,8 @@
 
 use alluvium_hashes::mica::mode::{Crcw, Crew};
 use alluvium_hashes::mica::{
-    Eviction, HashedKey, Lossless, LosslessOptions, Lossy, LossyOptions, NEVER, Reader, Shared, Writer,
-    partition,
+    CacheEviction, HashedKey, LosslessOptions, LosslessTable, LossyOptions, LossyTable, NEVER, SharedTable,
+    TableReader, TableWriter, partition,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -57,7 +57,7 @@ fn read(seed: u64, is_over: &AtomicBool, mut get: impl FnMut(HashedKey<'_>, &mut
     hits
 }
 
-fn lossy(eviction: Eviction) -> LossyOptions {
+fn lossy(eviction: CacheEviction) -> LossyOptions {
     LossyOptions {
         eviction,
         seed: SEED,
@@ -70,8 +70,12 @@ fn lossy(eviction: Eviction) -> LossyOptions {
 
 #[test]
 fn readers_beside_one_writer_see_whole_values_while_the_log_wraps() {
-    for eviction in [Eviction::Fifo, Eviction::ApproximateLru, Eviction::S3Fifo] {
-        let mut writer = Writer::new(Lossy::<Crew>::new(&lossy(eviction)).unwrap());
+    for eviction in [
+        CacheEviction::Fifo,
+        CacheEviction::ApproximateLru,
+        CacheEviction::S3Fifo,
+    ] {
+        let mut writer = TableWriter::new(LossyTable::<Crew>::new(&lossy(eviction)).unwrap());
         let is_over = AtomicBool::new(false);
         let hits: u64 = std::thread::scope(|scope| {
             let is_over = &is_over;
@@ -108,7 +112,7 @@ fn a_store_that_all_threads_write_loses_nothing_and_tears_nothing() {
         seed: SEED,
         ..LosslessOptions::new(KEYS as usize, 120)
     };
-    let table = Shared::new(Lossless::<Crcw>::new(&options).unwrap());
+    let table = SharedTable::new(LosslessTable::<Crcw>::new(&options).unwrap());
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let over = Over(&is_over);
@@ -153,27 +157,27 @@ fn keys_of_several_partitions_are_answered_at_once() {
         seed: SEED,
         ..LossyOptions::new(60_000, 16)
     };
-    let tables: Vec<Shared<Lossy<Crcw>>> = (0..PARTITIONS)
-        .map(|_| Shared::new(Lossy::new(&options).unwrap()))
+    let tables: Vec<SharedTable<LossyTable<Crcw>>> = (0..PARTITIONS)
+        .map(|_| SharedTable::new(LossyTable::new(&options).unwrap()))
         .collect();
-    let mut writers: Vec<Writer<Lossy<Crew>>> = (0..PARTITIONS)
-        .map(|_| Writer::new(Lossy::new(&options).unwrap()))
+    let mut writers: Vec<TableWriter<LossyTable<Crew>>> = (0..PARTITIONS)
+        .map(|_| TableWriter::new(LossyTable::new(&options).unwrap()))
         .collect();
     let bytes: Vec<[u8; 8]> = (0..200_u64).map(u64::to_le_bytes).collect();
     let keys: Vec<HashedKey<'_>> = bytes.iter().map(|bytes| HashedKey::new(SEED, bytes)).collect();
     let items: Vec<(HashedKey<'_>, &[u8])> = keys[..150].iter().map(|key| (*key, key.bytes())).collect();
-    Shared::set_many_of(&tables, &items, 0, |_, set| set.unwrap());
+    SharedTable::set_many_of(&tables, &items, 0, |_, set| set.unwrap());
     for (key, value) in &items {
         writers[partition(key.hash(), PARTITIONS)].set_many(&[(*key, value)], 0, |_, set| set.unwrap());
     }
-    let readers: Vec<Reader<Lossy<Crew>>> = writers.iter().map(Writer::reader).collect();
+    let readers: Vec<TableReader<LossyTable<Crew>>> = writers.iter().map(TableWriter::reader).collect();
     let expected = |number: usize| (number < 150).then(|| keys[number].bytes());
     let mut answered = [0, 0];
-    Shared::get_many_of(&tables, &keys, 0, |number, value| {
+    SharedTable::get_many_of(&tables, &keys, 0, |number, value| {
         assert_eq!((number, value), (answered[0], expected(number)));
         answered[0] += 1;
     });
-    Reader::get_many_of(&readers, &keys, 0, |number, value| {
+    TableReader::get_many_of(&readers, &keys, 0, |number, value| {
         assert_eq!((number, value), (answered[1], expected(number)));
         answered[1] += 1;
     });

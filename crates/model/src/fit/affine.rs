@@ -1,7 +1,7 @@
 //! Fits the affine model of a device to access times for several sizes (Bender §3.2, Table 2).
 
 use super::squares::least_squares;
-use super::{BadSamples, Goodness, different, positive};
+use super::{BadSamples, FitQuality, different, positive};
 
 /// The cost of an access to a device: a setup time plus a time per byte.
 ///
@@ -24,7 +24,7 @@ pub struct AffineFit {
     /// Time per byte in seconds: the paper's t, which is per 4 KiB there.
     pub per_byte_s: f64,
     /// Goodness of the fit, in seconds.
-    pub goodness: Goodness,
+    pub goodness: FitQuality,
 }
 
 impl AffineFit {
@@ -59,7 +59,7 @@ impl AffineFit {
 /// several samples per size.
 ///
 /// Minimises squared errors in seconds, as in the paper, so long accesses dominate. Check
-/// [`Goodness::worst_relative`] too, which depends on short accesses.
+/// [`FitQuality::worst_relative`] too, which depends on short accesses.
 ///
 /// # Errors
 /// [`BadSamples`] if there are fewer than three sizes, a time is not positive, or the best line has
@@ -114,14 +114,14 @@ fn weighted(samples: &[(u64, f64)], weight: impl Fn(f64) -> f64) -> Result<Affin
     Ok(AffineFit {
         setup_s,
         per_byte_s,
-        goodness: Goodness::of(pairs),
+        goodness: FitQuality::of(pairs),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fit::parallel::tests::Noise;
+    use crate::fit::parallel::tests::NoiseGenerator;
 
     /// Table 2: s in seconds, t in seconds for 4 KiB, α for 4 KiB.
     const TABLE_2: [(f64, f64, f64); 5] = [
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn every_disk_of_table_2_is_found_again_behind_noise_of_three_percent() {
         for (disk, (setup, per_block, alpha)) in (0..).zip(TABLE_2) {
-            let mut noise = Noise(disk);
+            let mut noise = NoiseGenerator(disk);
             let mut samples = Vec::new();
             for power in 0..13 {
                 let blocks = 1_u64 << power;
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn the_mean_of_many_accesses_gives_setup_and_slope_within_a_percent() {
         for (disk, (setup, per_block, _)) in (0..).zip(TABLE_2) {
-            let mut noise = Noise(100 + disk);
+            let mut noise = NoiseGenerator(100 + disk);
             let samples: Vec<_> = (0..13)
                 .map(|power| 1_u64 << power)
                 .map(|blocks| {
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn relative_errors_make_the_setup_of_an_ssd_sure_where_plain_ones_lose_it() {
         let (setup, per_byte) = (65e-6, 0.5e-9);
-        let mut noise = Noise(9);
+        let mut noise = NoiseGenerator(9);
         let mut worst = (0.0_f64, 0.0_f64);
         for _ in 0..20 {
             let samples: Vec<_> = (0..11)

@@ -74,7 +74,7 @@ impl std::error::Error for BadSamples {}
 
 /// The quality of a fit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Goodness {
+pub struct FitQuality {
     /// R²: share of the variance that the fit explains, at most 1.
     pub r_squared: f64,
     /// Root mean square error, in the unit of the measurements.
@@ -83,9 +83,9 @@ pub struct Goodness {
     pub worst_relative: f64,
 }
 
-impl Goodness {
+impl FitQuality {
     /// Computes the quality from pairs of measured and predicted values.
-    fn of(pairs: impl Iterator<Item = (f64, f64)> + Clone) -> Goodness {
+    fn of(pairs: impl Iterator<Item = (f64, f64)> + Clone) -> FitQuality {
         let count = pairs.clone().count() as f64;
         let mean = pairs.clone().map(|(measured, _)| measured).sum::<f64>() / count;
         let squares = |of: fn(f64, f64, f64) -> f64| {
@@ -97,7 +97,7 @@ impl Goodness {
         let errors = squares(|measured, predicted, _| (measured - predicted).powi(2));
         let total = squares(|measured, _, mean| (measured - mean).powi(2));
         let relative = pairs.map(|(measured, predicted)| ((predicted - measured) / measured).abs());
-        Goodness {
+        FitQuality {
             r_squared: if total > 0.0 { 1.0 - errors / total } else { 1.0 },
             rms: (errors / count).sqrt(),
             worst_relative: relative.fold(0.0, f64::max),

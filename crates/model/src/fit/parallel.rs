@@ -12,7 +12,7 @@
 //! ```
 
 use super::squares::least_squares;
-use super::{BadSamples, Goodness, different, positive};
+use super::{BadSamples, FitQuality, different, positive};
 
 /// Search range of the knee, and step size.
 const LEAST_KNEE: f64 = 1.5;
@@ -47,7 +47,7 @@ pub struct ParallelFit {
     /// Fitted throughput at the maximum measured depth.
     pub plateau: f64,
     /// Goodness of the fit with two lines.
-    pub goodness: Goodness,
+    pub goodness: FitQuality,
     /// Largest error of the time for a fixed amount of work as predicted by the plain model,
     /// β·min(p, P): at most 14 % according to the paper's claim C1.
     pub worst_time: f64,
@@ -57,13 +57,13 @@ pub struct ParallelFit {
 
 /// Two connected lines: a constant, a slope, and the decrease of the slope at the knee.
 #[derive(Clone, Copy)]
-struct Hinge {
+struct HingeFit {
     knee: f64,
     coefficients: [f64; 3],
     squares: f64,
 }
 
-impl Hinge {
+impl HingeFit {
     fn at(&self, requests: f64) -> f64 {
         let [constant, slope, less] = self.coefficients;
         constant + slope * requests - less * (requests - self.knee).max(0.0)
@@ -98,7 +98,7 @@ pub fn fit(samples: &[(f64, f64)]) -> Result<ParallelFit, BadSamples> {
     }
     let is_flat = (slope - less).abs() <= FLAT * slope;
     let parallelism = is_flat.then_some(hinge.knee);
-    let goodness = Goodness::of(samples.iter().map(|&(requests, seen)| (seen, hinge.at(requests))));
+    let goodness = FitQuality::of(samples.iter().map(|&(requests, seen)| (seen, hinge.at(requests))));
     let (worst_time, worst_time_dam) = worst_times(samples, parallelism.unwrap_or(most));
     Ok(ParallelFit {
         parallelism,
@@ -110,7 +110,7 @@ pub fn fit(samples: &[(f64, f64)]) -> Result<ParallelFit, BadSamples> {
     })
 }
 
-fn best_hinge(samples: &[(f64, f64)], most: f64) -> Option<Hinge> {
+fn best_hinge(samples: &[(f64, f64)], most: f64) -> Option<HingeFit> {
     let steps = ((MOST_KNEE.min(most) - LEAST_KNEE) / STEP).max(0.0) as usize;
     let knees = (0..=steps).map(|step| LEAST_KNEE + step as f64 * STEP);
     let hinges = knees.filter_map(|knee| {
@@ -118,7 +118,7 @@ fn best_hinge(samples: &[(f64, f64)], most: f64) -> Option<Hinge> {
             .iter()
             .map(|&(requests, seen)| ([1.0, requests, -(requests - knee).max(0.0)], seen))
             .collect();
-        let mut hinge = Hinge {
+        let mut hinge = HingeFit {
             knee,
             coefficients: least_squares(&rows)?,
             squares: 0.0,
@@ -212,9 +212,9 @@ pub(crate) mod tests {
     use super::*;
 
     /// Noise from a seed: the sum of twelve uniform draws is nearly normal.
-    pub(crate) struct Noise(pub(crate) u64);
+    pub(crate) struct NoiseGenerator(pub(crate) u64);
 
-    impl Noise {
+    impl NoiseGenerator {
         /// Returns a number around one with a standard deviation.
         pub(crate) fn around_one(&mut self, deviation: f64) -> f64 {
             let sum: f64 = (0..12)
@@ -229,7 +229,7 @@ pub(crate) mod tests {
     /// Table 1: P, and the plateau in MiB/s.
     const TABLE_1: [(f64, f64); 4] = [(5.5, 240.0), (4.5, 530.0), (5.4, 900.0), (5.6, 2300.0)];
 
-    fn measured(parallelism: f64, plateau: f64, noise: &mut Noise) -> Vec<(f64, f64)> {
+    fn measured(parallelism: f64, plateau: f64, noise: &mut NoiseGenerator) -> Vec<(f64, f64)> {
         let once = |requests: f64| plateau * requests.min(parallelism) / parallelism;
         REQUESTS
             .into_iter()
@@ -242,7 +242,7 @@ pub(crate) mod tests {
     fn every_ssd_of_table_1_is_found_again_behind_noise_of_three_percent() {
         for seed in 0..20 {
             for (parallelism, plateau) in TABLE_1 {
-                let found = fit(&measured(parallelism, plateau, &mut Noise(seed))).unwrap();
+                let found = fit(&measured(parallelism, plateau, &mut NoiseGenerator(seed))).unwrap();
                 let knee = found.parallelism.expect("a knee");
                 assert!(
                     (knee - parallelism).abs() <= 0.2,
@@ -261,7 +261,7 @@ pub(crate) mod tests {
     fn the_interval_holds_the_parallelism_and_is_narrow() {
         let mut held = 0;
         for seed in 0..8 {
-            let samples = measured(5.5, 240.0, &mut Noise(1000 + seed));
+            let samples = measured(5.5, 240.0, &mut NoiseGenerator(1000 + seed));
             let (low, high) = interval(&samples, seed).unwrap().unwrap();
             assert!(low <= high && high - low < 0.5, "{low} to {high}");
             assert_eq!(interval(&samples, seed), interval(&samples, seed), "F2");
@@ -272,7 +272,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_device_without_a_knee_in_range_has_no_parallelism() {
-        let mut noise = Noise(3);
+        let mut noise = NoiseGenerator(3);
         let samples: Vec<_> = REQUESTS
             .into_iter()
             .map(|requests| (requests, 17.0 * requests * noise.around_one(0.01)))

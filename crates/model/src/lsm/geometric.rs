@@ -9,7 +9,7 @@
 //!   SAMT       r tables of a level at once           1
 //! ```
 
-use super::{Stage, WriteCosts, bounds};
+use super::{ItemStage, WriteCosts, bounds};
 use crate::Popularity;
 use crate::parameter::{BadParameter, positive, require};
 
@@ -19,14 +19,14 @@ use crate::parameter::{BadParameter, positive, require};
 /// use alluvium_model::Popularity;
 /// use alluvium_model::lsm::Geometric;
 /// let keys = Popularity::uniform(100_000_000)?;
-/// let shape = Geometric::holding(keys.keys(), 4194.304, 4)?;
+/// let shape = GeometricLevels::holding(keys.keys(), 4194.304, 4)?;
 /// assert_eq!(shape.levels, 8);
 /// let (cola, samt) = (shape.cola(&keys)?, shape.samt(&keys)?);
 /// assert!(samt.total() < cola.total(), "{} {}", samt.total(), cola.total());
 /// # Ok::<(), alluvium_model::BadParameter>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Geometric {
+pub struct GeometricLevels {
     /// Number of requests that fill the memory and one log file.
     pub log: f64,
     /// Ratio of the sizes of adjacent levels.
@@ -41,14 +41,14 @@ const MOST_LEVELS: u32 = 64;
 /// Maximum growth factor, because the work per level is a loop over it.
 const MOST_GROWTH: u32 = 1 << 16;
 
-impl Geometric {
+impl GeometricLevels {
     /// Returns the shape with the fewest levels for `keys` keys: ⌈log_r(N/M)⌉, at least 1.
     ///
     /// # Errors
     /// [`BadParameter`] unless keys and log are positive, and the growth factor is at least 2.
-    pub fn holding(keys: f64, log: f64, growth: u32) -> Result<Geometric, BadParameter> {
+    pub fn holding(keys: f64, log: f64, growth: u32) -> Result<GeometricLevels, BadParameter> {
         let levels = bounds::levels(keys, log, f64::from(growth))?.ceil().max(1.0);
-        let shape = Geometric {
+        let shape = GeometricLevels {
             log,
             growth,
             levels: levels as u32,
@@ -65,7 +65,7 @@ impl Geometric {
     pub fn lsm(&self, popularity: &Popularity) -> Result<WriteCosts, BadParameter> {
         let growth = self.checked()?;
         let keys = popularity.keys();
-        let mut stages = vec![(Stage::Log, 1.0)];
+        let mut stages = vec![(ItemStage::Log, 1.0)];
         let mut worst_case = 1.0;
         let mut interval = 0.0;
         let mut size = self.log.min(keys);
@@ -80,7 +80,7 @@ impl Geometric {
             if interval.is_finite() {
                 let requests = interval + popularity.requests_of(next);
                 stages.push((
-                    Stage::Level(level as usize),
+                    ItemStage::Level(level as usize),
                     popularity.unique_of(requests) / interval,
                 ));
                 worst_case += (size + next) / size;
@@ -98,7 +98,7 @@ impl Geometric {
     /// next level as a whole; a level accepts r such merges.
     ///
     /// # Errors
-    /// As [`lsm`](Geometric::lsm).
+    /// As [`lsm`](GeometricLevels::lsm).
     pub fn levelled(&self, popularity: &Popularity) -> Result<WriteCosts, BadParameter> {
         let growth = self.checked()?;
         let mut costs = self.merged(popularity, self.levels, |interval| {
@@ -116,7 +116,7 @@ impl Geometric {
     /// of the last level become one that holds all keys. It is SAMT with one additional level.
     ///
     /// # Errors
-    /// As [`lsm`](Geometric::lsm).
+    /// As [`lsm`](GeometricLevels::lsm).
     pub fn tiered(&self, popularity: &Popularity) -> Result<WriteCosts, BadParameter> {
         self.in_tiers(popularity, self.levels + 1)
     }
@@ -124,7 +124,7 @@ impl Geometric {
     /// Estimates COLA: a level accepts r − 1 merges, and with the r-th it is merged into the next.
     ///
     /// # Errors
-    /// As [`lsm`](Geometric::lsm).
+    /// As [`lsm`](GeometricLevels::lsm).
     pub fn cola(&self, popularity: &Popularity) -> Result<WriteCosts, BadParameter> {
         let growth = self.checked()?;
         let mut costs = self.merged(popularity, self.levels, |interval| {
@@ -142,7 +142,7 @@ impl Geometric {
     /// table of all keys.
     ///
     /// # Errors
-    /// As [`lsm`](Geometric::lsm).
+    /// As [`lsm`](GeometricLevels::lsm).
     pub fn samt(&self, popularity: &Popularity) -> Result<WriteCosts, BadParameter> {
         self.in_tiers(popularity, self.levels)
     }
@@ -160,17 +160,17 @@ impl Geometric {
     /// that `writes` returns for the requests in one table, as an estimate and in the worst case.
     /// The last level is rewritten by each merge.
     fn merged(&self, popularity: &Popularity, levels: u32, writes: impl Fn(f64) -> (f64, f64)) -> WriteCosts {
-        let mut stages = vec![(Stage::Log, 1.0)];
+        let mut stages = vec![(ItemStage::Log, 1.0)];
         let mut worst_case = 1.0;
         let mut interval = self.log;
         for level in 1..levels {
             let (estimate, worst) = writes(interval);
-            stages.push((Stage::Level(level as usize), estimate));
+            stages.push((ItemStage::Level(level as usize), estimate));
             worst_case += worst;
             interval *= f64::from(self.growth);
         }
         let last = popularity.keys() / interval;
-        stages.push((Stage::Level(levels as usize), last));
+        stages.push((ItemStage::Level(levels as usize), last));
         WriteCosts {
             stages,
             worst_case: worst_case + last,

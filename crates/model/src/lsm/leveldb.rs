@@ -7,7 +7,7 @@
 //!                          └───▶ level 2  ▥▥▥▥…  other and merges it into the next level
 //! ```
 
-use super::{Stage, WriteCosts, bounds};
+use super::{ItemStage, WriteCosts, bounds};
 use crate::Popularity;
 use crate::parameter::{BadParameter, at_least, positive, require};
 
@@ -20,7 +20,7 @@ use crate::parameter::{BadParameter, at_least, positive, require};
 /// let costs = LevelDb::standard(keys.keys())?.estimate(&keys)?;
 /// assert!((costs.total() - 25.83).abs() < 0.01, "{}", costs.total());
 /// assert!(costs.worst_case > 1.8 * costs.total());
-/// assert!(costs.stage(Stage::Level(2)) < 5.0, "not 11, as without redundancy");
+/// assert!(costs.stage(ItemStage::Level(2)) < 5.0, "not 11, as without redundancy");
 /// # Ok::<(), alluvium_model::BadParameter>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -109,17 +109,17 @@ impl LevelDb {
     }
 
     /// Returns the stages of a validated shape.
-    pub(super) fn stages(&self, popularity: &Popularity) -> Vec<(Stage, f64)> {
+    pub(super) fn stages(&self, popularity: &Popularity) -> Vec<(ItemStage, f64)> {
         let keys = popularity.keys();
         let mut stages = vec![
-            (Stage::Log, 1.0),
-            (Stage::Flush, popularity.unique_of(self.log) / self.log),
+            (ItemStage::Log, 1.0),
+            (ItemStage::Flush, popularity.unique_of(self.log) / self.log),
         ];
         let next = |level: usize| self.sizes.get(level).copied().unwrap_or(keys);
         let mut interval = self.log * self.tables;
         // Merge(Unique(I), S) is Unique(I + Unique⁻¹(S)).
         let merged = |interval: f64, size: f64| popularity.unique_of(interval + popularity.requests_of(size));
-        stages.push((Stage::Level(1), merged(interval, next(0)) / interval));
+        stages.push((ItemStage::Level(1), merged(interval, next(0)) / interval));
         for (above, &size) in self.sizes.iter().enumerate() {
             // Merges into the upper levels come first: this level fills in the meantime.
             interval += popularity.interval_of(size);
@@ -127,7 +127,7 @@ impl LevelDb {
             // compacted.
             let overlap = popularity.unique_of(interval);
             let writes = merged(interval, next(above + 1)) + overlap;
-            stages.push((Stage::Level(above + 2), writes / interval));
+            stages.push((ItemStage::Level(above + 2), writes / interval));
         }
         stages
     }

@@ -26,15 +26,15 @@ mod optimise;
 #[cfg(test)]
 mod tests;
 
-pub use geometric::Geometric;
+pub use geometric::GeometricLevels;
 pub use leveldb::LevelDb;
-pub use optimise::{Optimum, Trust};
+pub use optimise::{LevelDbOptimum, OptimumTrust};
 
 use std::fmt;
 
 /// A stage in the life of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum ItemStage {
     /// From memory to the log.
     Log,
     /// From memory to a table that waits for its first merge.
@@ -43,12 +43,12 @@ pub enum Stage {
     Level(usize),
 }
 
-impl fmt::Display for Stage {
+impl fmt::Display for ItemStage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Stage::Log => write!(f, "log"),
-            Stage::Flush => write!(f, "flush"),
-            Stage::Level(level) => write!(f, "level {level}"),
+            ItemStage::Log => write!(f, "log"),
+            ItemStage::Flush => write!(f, "flush"),
+            ItemStage::Level(level) => write!(f, "level {level}"),
         }
     }
 }
@@ -57,7 +57,7 @@ impl fmt::Display for Stage {
 #[derive(Clone, Debug, PartialEq)]
 pub struct WriteCosts {
     /// Number of items written by each stage.
-    pub stages: Vec<(Stage, f64)>,
+    pub stages: Vec<(ItemStage, f64)>,
     /// Number of items written if no keys were redundant and all keys were as dense as their level.
     pub worst_case: f64,
     /// Textbook bound with a constant of 1, without the log.
@@ -73,7 +73,7 @@ impl WriteCosts {
 
     /// Returns the writes of one stage; 0 if the stage does not exist.
     #[must_use]
-    pub fn stage(&self, stage: Stage) -> f64 {
+    pub fn stage(&self, stage: ItemStage) -> f64 {
         let found = self.stages.iter().find(|(at, _)| *at == stage);
         found.map_or(0.0, |(_, writes)| *writes)
     }

@@ -6,7 +6,7 @@
 
 use super::{LevelDb, WriteCosts};
 use crate::Popularity;
-use crate::minimum::{Found, minimum};
+use crate::minimum::{MinimumPoint, minimum};
 use crate::parameter::BadParameter;
 
 /// Maximum number of levels.
@@ -20,7 +20,7 @@ const LEAST_GROWTH: f64 = 1.001;
 
 /// Whether an optimum is trustworthy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trust {
+pub enum OptimumTrust {
     /// The optimum is inside the domain of the model.
     Inside,
     /// A level is as large as the last one, or no larger than the one above it. The model is wrong
@@ -30,7 +30,7 @@ pub enum Trust {
 
 /// The shape with the fewest writes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Optimum {
+pub struct LevelDbOptimum {
     /// The shape.
     pub shape: LevelDb,
     /// Its write costs.
@@ -38,7 +38,7 @@ pub struct Optimum {
     /// Number of evaluated shapes.
     pub evaluations: usize,
     /// Whether it is trustworthy.
-    pub trust: Trust,
+    pub trust: OptimumTrust,
 }
 
 impl LevelDb {
@@ -55,7 +55,7 @@ impl LevelDb {
     ///
     /// # Errors
     /// As [`estimate`](LevelDb::estimate).
-    pub fn optimise(&self, popularity: &Popularity) -> Result<Optimum, BadParameter> {
+    pub fn optimise(&self, popularity: &Popularity) -> Result<LevelDbOptimum, BadParameter> {
         self.checked(popularity)?;
         let keys = popularity.keys();
         if self.sizes.is_empty() {
@@ -73,8 +73,8 @@ impl LevelDb {
             let writes = shape.stages(popularity).into_iter().map(|(_, writes)| writes);
             writes.sum::<f64>()
         };
-        let mut best: Option<Found> = None;
-        let mut keep = |found: Found| {
+        let mut best: Option<MinimumPoint> = None;
+        let mut keep = |found: MinimumPoint| {
             if best.as_ref().is_none_or(|best| found.1 < best.1) {
                 best = Some(found);
             }
@@ -104,7 +104,7 @@ impl LevelDb {
         popularity: &Popularity,
         shape: LevelDb,
         evaluations: usize,
-    ) -> Result<Optimum, BadParameter> {
+    ) -> Result<LevelDbOptimum, BadParameter> {
         let mut sizes = vec![self.log];
         sizes.extend(&shape.sizes);
         let close = sizes.windows(2).any(|pair| pair[1] < pair[0] * 1.05);
@@ -112,12 +112,12 @@ impl LevelDb {
             .sizes
             .last()
             .is_some_and(|&size| size > 0.95 * MOST_SHARE * popularity.keys());
-        Ok(Optimum {
+        Ok(LevelDbOptimum {
             costs: shape.estimate(popularity)?,
             trust: if close || full {
-                Trust::AtBound
+                OptimumTrust::AtBound
             } else {
-                Trust::Inside
+                OptimumTrust::Inside
             },
             shape,
             evaluations,

@@ -96,10 +96,10 @@ fn each_stage_writes_what_table_4_1_says() {
     let best = shape.optimise(&popularity).unwrap();
     compare(&best.costs, [1.00, 1.00, 3.85, 4.85, 4.82, 4.65, 3.50]);
     near(best.costs.total(), 23.671, 0.001);
-    assert_eq!(best.trust, Trust::Inside);
+    assert_eq!(best.trust, OptimumTrust::Inside);
     // Without redundancy each level would write eleven items; it writes at most seven (A13).
     assert!(costs.stages.iter().all(|&(_, writes)| writes < 7.0));
-    assert_eq!(costs.stage(Stage::Level(9)), 0.0);
+    assert_eq!(costs.stage(ItemStage::Level(9)), 0.0);
 }
 
 /// Number of keys and skew, with the minimum write amplification and the optimal sizes.
@@ -151,7 +151,7 @@ fn optimised_sizes_save_nearly_a_level_as_in_figure_4_15() {
 #[test]
 fn cola_and_samt_write_what_algorithm_4_says() {
     let (uniform, skewed) = (zipf(100_000_000, 0.0), zipf(100_000_000, 0.99));
-    let shape = |growth| Geometric::holding(1e8, 4194.304, growth).unwrap();
+    let shape = |growth| GeometricLevels::holding(1e8, 4194.304, growth).unwrap();
     assert_eq!([2, 4, 10].map(|growth| shape(growth).levels), [15, 8, 5]);
     for (growth, plain, skew) in [(2, 9.30, 5.89), (3, 10.91, 6.46), (4, 12.60, 7.37)] {
         near(shape(growth).cola(&uniform).unwrap().total(), plain, 0.0051);
@@ -169,7 +169,7 @@ fn no_structure_writes_more_than_in_its_worst_case() {
         for skew in [0.0, 0.99, 1.3] {
             let popularity = zipf(keys, skew);
             for growth in [2, 4, 10] {
-                let shape = Geometric::holding(keys as f64, 4194.304, growth).unwrap();
+                let shape = GeometricLevels::holding(keys as f64, 4194.304, growth).unwrap();
                 let all = [
                     shape.lsm(&popularity),
                     shape.levelled(&popularity),
@@ -194,12 +194,12 @@ fn no_structure_writes_more_than_in_its_worst_case() {
 fn without_redundancy_levels_write_what_textbooks_say() {
     // With 2^50 keys the upper levels contain no duplicates.
     let popularity = zipf(1 << 50, 0.0);
-    let shape = Geometric {
+    let shape = GeometricLevels {
         log: 1024.0,
         growth: 8,
         levels: 12,
     };
-    let upper = |costs: WriteCosts| costs.stage(Stage::Level(3));
+    let upper = |costs: WriteCosts| costs.stage(ItemStage::Level(3));
     // r + 1 with twice the interval in the numerator: a level under a cursor is half empty.
     near(
         upper(shape.lsm(&popularity).unwrap()),
@@ -216,11 +216,11 @@ fn without_redundancy_levels_write_what_textbooks_say() {
 fn a_large_write_buffer_ends_at_a_bound_and_is_not_believed() {
     let popularity = zipf(10_000_000, 0.0);
     let mut shape = LevelDb::standard(1e7).unwrap();
-    assert_eq!(shape.optimise(&popularity).unwrap().trust, Trust::Inside);
+    assert_eq!(shape.optimise(&popularity).unwrap().trust, OptimumTrust::Inside);
     shape.log = 1e6;
     shape.sizes = vec![2e6, 4e6, 8e6];
     let best = shape.optimise(&popularity).unwrap();
-    assert_eq!(best.trust, Trust::AtBound, "{best:?}");
+    assert_eq!(best.trust, OptimumTrust::AtBound, "{best:?}");
     assert!(best.costs.total() < shape.estimate(&popularity).unwrap().total());
 }
 
@@ -245,8 +245,10 @@ fn shapes_that_are_none_are_refused_by_name() {
             "the size of a level"
         );
         assert!(LevelDb::standard(bad).is_err() && LevelDb::with_levels(bad, 3).is_err());
-        assert!(Geometric::holding(bad, 4.0, 2).is_err() && Geometric::holding(1e6, bad, 2).is_err());
-        let shape = Geometric {
+        assert!(
+            GeometricLevels::holding(bad, 4.0, 2).is_err() && GeometricLevels::holding(1e6, bad, 2).is_err()
+        );
+        let shape = GeometricLevels {
             log: bad,
             growth: 2,
             levels: 3,
@@ -262,9 +264,9 @@ fn shapes_that_are_none_are_refused_by_name() {
         );
     }
     for growth in [0, 1, u32::MAX] {
-        assert!(Geometric::holding(1e6, 4.0, growth).is_err());
+        assert!(GeometricLevels::holding(1e6, 4.0, growth).is_err());
     }
-    let none = Geometric {
+    let none = GeometricLevels {
         log: 4.0,
         growth: 2,
         levels: 0,

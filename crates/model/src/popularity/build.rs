@@ -1,6 +1,6 @@
 //! Constructs popularities: uniform, Zipf, or from measured counts.
 
-use super::{Group, Popularity};
+use super::{KeyGroup, Popularity};
 use crate::parameter::{BadParameter, at_least, positive, require};
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -24,7 +24,7 @@ impl Popularity {
     pub fn uniform(keys: u64) -> Result<Popularity, BadParameter> {
         let keys = number_of(keys)?;
         Ok(Popularity {
-            groups: vec![Group::new(keys, 1.0 / keys)],
+            groups: vec![KeyGroup::new(keys, 1.0 / keys)],
             keys,
         })
     }
@@ -73,7 +73,7 @@ impl Popularity {
         Ok(Popularity::from_groups(
             ranges
                 .into_iter()
-                .map(|(keys, weight)| Group::new(keys as f64, weight / all / keys as f64))
+                .map(|(keys, weight)| KeyGroup::new(keys as f64, weight / all / keys as f64))
                 .collect(),
         ))
     }
@@ -98,7 +98,7 @@ impl Popularity {
                 .iter()
                 .map(|&count| count as f64)
                 .sum();
-            groups.push(Group::new(keys as f64, requests / all / keys as f64));
+            groups.push(KeyGroup::new(keys as f64, requests / all / keys as f64));
             start += keys;
         }
         Ok(Popularity::from_groups(groups))
@@ -122,7 +122,7 @@ impl Popularity {
         let groups = sorted.chunk_by(|a, b| a == b);
         Ok(Popularity::from_groups(
             groups
-                .map(|group| Group::new(group.len() as f64, group[0] / sum))
+                .map(|group| KeyGroup::new(group.len() as f64, group[0] / sum))
                 .collect(),
         ))
     }
@@ -149,7 +149,7 @@ impl Popularity {
         Popularity::measured(counts.into_values())
     }
 
-    fn from_groups(groups: Vec<Group>) -> Popularity {
+    fn from_groups(groups: Vec<KeyGroup>) -> Popularity {
         let sum: f64 = groups.iter().map(|group| group.keys * group.probability).sum();
         assert!((sum - 1.0).abs() < 1e-9, "U1: probabilities add up to {sum}");
         let keys = groups.iter().map(|group| group.keys).sum();

@@ -21,8 +21,8 @@ mod solve;
 mod tests;
 mod unique;
 
-use crate::Random;
-use crate::{Alias, BadParameter};
+use crate::SplitMix64;
+use crate::{AliasTable, BadParameter};
 
 /// The popularity of a store's keys: requests draw keys independently with these probabilities.
 ///
@@ -37,13 +37,13 @@ use crate::{Alias, BadParameter};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Popularity {
     /// Groups, most popular first.
-    groups: Vec<Group>,
+    groups: Vec<KeyGroup>,
     keys: f64,
 }
 
 /// Keys with equal request probabilities.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Group {
+pub struct KeyGroup {
     /// Number of keys.
     pub keys: f64,
     /// Probability that a request is for a particular key of the group.
@@ -52,9 +52,9 @@ pub struct Group {
     rate: f64,
 }
 
-impl Group {
-    fn new(keys: f64, probability: f64) -> Group {
-        Group {
+impl KeyGroup {
+    fn new(keys: f64, probability: f64) -> KeyGroup {
+        KeyGroup {
             keys,
             probability,
             rate: -(-probability).ln_1p(),
@@ -71,7 +71,7 @@ impl Popularity {
 
     /// Returns the groups, most popular first.
     #[must_use]
-    pub fn groups(&self) -> &[Group] {
+    pub fn groups(&self) -> &[KeyGroup] {
         &self.groups
     }
 
@@ -99,7 +99,7 @@ impl Popularity {
     ///
     /// # Errors
     /// [`BadParameter`] if there are more groups than a table of weights supports.
-    pub fn requests(&self) -> Result<Requests, BadParameter> {
+    pub fn requests(&self) -> Result<RequestGenerator, BadParameter> {
         let weights: Vec<f64> = self
             .groups
             .iter()
@@ -112,8 +112,8 @@ impl Popularity {
             ranges.push((start, keys));
             start += keys;
         }
-        Ok(Requests {
-            group: Alias::new(&weights)?,
+        Ok(RequestGenerator {
+            group: AliasTable::new(&weights)?,
             ranges,
         })
     }
@@ -121,15 +121,15 @@ impl Popularity {
 
 /// A generator of requests with a given popularity.
 #[derive(Clone, Debug)]
-pub struct Requests {
-    group: Alias,
+pub struct RequestGenerator {
+    group: AliasTable,
     /// First rank and number of ranks of each group.
     ranges: Vec<(usize, usize)>,
 }
 
-impl Requests {
+impl RequestGenerator {
     /// Draws the rank of the next request.
-    pub fn draw(&self, random: &mut Random) -> usize {
+    pub fn draw(&self, random: &mut SplitMix64) -> usize {
         let (start, keys) = self.ranges[self.group.draw(random)];
         if keys == 1 {
             start

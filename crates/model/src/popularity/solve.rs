@@ -1,7 +1,7 @@
 //! Finds where a curve of distinct keys reaches a size.
 
 /// A point on a curve: the number of keys present, the number missing, and the slope.
-pub(super) struct Point {
+pub(super) struct CurvePoint {
     pub(super) there: f64,
     pub(super) missing: f64,
     pub(super) slope: f64,
@@ -15,7 +15,7 @@ const STEPS: usize = 1000;
 /// The number of present keys is concave, and the logarithm of the missing ones is convex: both
 /// hold for sums of exponentials. So Newton's method, started at 0, converges from below and never
 /// overshoots. It uses the keys while fewer than half are present, and the logarithm after that.
-pub(super) fn solve(keys: f64, size: f64, curve: impl Fn(f64) -> Point) -> f64 {
+pub(super) fn solve(keys: f64, size: f64, curve: impl Fn(f64) -> CurvePoint) -> f64 {
     if size <= 0.0 {
         return 0.0;
     }

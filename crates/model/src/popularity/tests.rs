@@ -66,7 +66,7 @@ fn groups_change_no_result_in_its_first_four_digits() {
 
 #[test]
 fn unique_counts_what_drawn_requests_hold() {
-    let mut random = Random::from_seed(11);
+    let mut random = SplitMix64::from_seed(11);
     for keys in [10_000, 300_000] {
         for skew in [0.0, 0.6, 0.99, 1.2] {
             let popularity = Popularity::zipf(keys, skew).unwrap();

@@ -1,7 +1,7 @@
 //! `Unique`, its inverse, `Merge`, and the interval of a cursor (Lim §4.2.2 and §4.3).
 
-use super::solve::{Point, solve};
-use super::{Group, Popularity};
+use super::solve::{CurvePoint, solve};
+use super::{KeyGroup, Popularity};
 use crate::parameter::{BadParameter, at_least, require};
 
 impl Popularity {
@@ -77,7 +77,7 @@ impl Popularity {
     }
 
     pub(crate) fn unique_of(&self, requests: f64) -> f64 {
-        let there = |group: &Group| -group.keys * (-group.rate * requests).exp_m1();
+        let there = |group: &KeyGroup| -group.keys * (-group.rate * requests).exp_m1();
         self.groups.iter().map(there).sum()
     }
 
@@ -100,8 +100,8 @@ impl Popularity {
     }
 
     /// Sums a curve over all keys: the number present, the number missing, and the slope.
-    fn point(&self, at: f64, of: impl Fn(&Group, f64) -> (f64, f64, f64)) -> Point {
-        let mut sum = Point {
+    fn point(&self, at: f64, of: impl Fn(&KeyGroup, f64) -> (f64, f64, f64)) -> CurvePoint {
+        let mut sum = CurvePoint {
             there: 0.0,
             missing: 0.0,
             slope: 0.0,

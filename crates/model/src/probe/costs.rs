@@ -2,9 +2,9 @@
 
 use crate::fit::affine::{self, AffineFit};
 use crate::fit::parallel::{self, ParallelFit};
-use crate::fit::{BadSamples, Goodness};
+use crate::fit::{BadSamples, FitQuality};
 use alluvium_base::cost::AccessKind;
-use alluvium_base::measured::{Issue, Measured, Order, Point};
+use alluvium_base::measurements::{DeviceMeasurements, IssueMode, OffsetOrder, ProbePoint};
 use alluvium_base::{KIB, MIB};
 
 /// Smallest request size in bytes.
@@ -21,16 +21,16 @@ const SEED: u64 = 7;
 
 /// A line fitted to the times of single requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Fitted {
+pub struct AffineEstimate {
     /// The line with the least relative errors, as used for profiles.
     pub fit: AffineFit,
     /// R² of the least-squares line in seconds, as in the paper; long requests dominate it.
-    pub plain: Option<Goodness>,
+    pub plain: Option<FitQuality>,
 }
 
 /// The number of requests that a device serves concurrently.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Parallelism {
+pub enum DeviceParallelism {
     /// Not measured.
     Unknown,
     /// One: further requests do not increase the throughput.
@@ -46,7 +46,7 @@ pub enum Parallelism {
 /// In the PDAM this is exactly P. If the throughput has no sharp knee, it is still the number of
 /// equal requests completed in the time of one, so profiles use it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Gain {
+pub struct ParallelGain {
     /// Best throughput divided by that of one request.
     pub times: f64,
     /// Largest error of the times that the PDAM with this parallelism predicts for a fixed amount
@@ -54,8 +54,8 @@ pub struct Gain {
     pub worst_time: f64,
 }
 
-impl Gain {
-    fn of(rates: &[(u32, f64)]) -> Option<Gain> {
+impl ParallelGain {
+    fn of(rates: &[(u32, f64)]) -> Option<ParallelGain> {
         let &(_, one) = rates.iter().find(|(depth, _)| *depth == 1)?;
         let best = rates.iter().map(|&(_, rate)| rate).fold(0.0, f64::max);
         if rates.len() < 2 || one <= 0.0 {
@@ -65,7 +65,7 @@ impl Gain {
         let errors = rates
             .iter()
             .map(|&(depth, rate)| (rate / (one * f64::from(depth).min(times)) - 1.0).abs());
-        Some(Gain {
+        Some(ParallelGain {
             times,
             worst_time: errors.fold(0.0, f64::max),
         })
@@ -80,17 +80,17 @@ impl Gain {
 
 /// The costs of requests of one kind.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Costs {
+pub struct RequestCosts {
     /// Direction of the requests.
     pub kind: AccessKind,
     /// The affine model: time by size, at random offsets.
-    pub affine: Result<Fitted, BadSamples>,
+    pub affine: Result<AffineEstimate, BadSamples>,
     /// The PDAM: throughput in MiB/s by number of 64 KiB requests in flight; medians of the rounds.
     pub parallel: Result<ParallelFit, BadSamples>,
     /// P, if determined.
-    pub parallelism: Parallelism,
+    pub parallelism: DeviceParallelism,
     /// Throughput of many requests relative to one; `None` if not measured.
-    pub gain: Option<Gain>,
+    pub gain: Option<ParallelGain>,
     /// Throughput of sequential requests in bytes per second, by size.
     pub in_order: Vec<(u64, f64)>,
     /// Throughput of random 4 KiB requests in bytes per second, by depth.
@@ -99,11 +99,12 @@ pub struct Costs {
     depths: Vec<(f64, f64)>,
 }
 
-impl Costs {
-    pub(super) fn of(measured: &Measured, kind: AccessKind) -> Costs {
-        let is_random =
-            |point: Point| point.kind == kind && point.order == Order::Random && point.issue == Issue::Steady;
-        let is_step = |point: Point| is_random(point) && point.bytes == STEP;
+impl RequestCosts {
+    pub(super) fn of(measured: &DeviceMeasurements, kind: AccessKind) -> RequestCosts {
+        let is_random = |point: ProbePoint| {
+            point.kind == kind && point.order == OffsetOrder::Random && point.issue == IssueMode::Steady
+        };
+        let is_step = |point: ProbePoint| is_random(point) && point.bytes == STEP;
         let depths = samples(measured, is_step);
         let steps = rates(measured, is_step);
         let medians: Vec<(f64, f64)> = steps
@@ -112,13 +113,13 @@ impl Costs {
             .collect();
         let parallel = parallel::fit(&medians);
         let parallelism = parallelism(&medians, parallel.as_ref().ok());
-        let small = |point: Point| is_random(point) && point.bytes == SMALL;
-        Costs {
+        let small = |point: ProbePoint| is_random(point) && point.bytes == SMALL;
+        RequestCosts {
             kind,
             affine: affine_of(measured, kind),
             parallel,
             parallelism,
-            gain: Gain::of(&steps),
+            gain: ParallelGain::of(&steps),
             in_order: in_order(measured, kind),
             small: rates(measured, small),
             depths,
@@ -129,7 +130,7 @@ impl Costs {
     #[must_use]
     pub fn parallelism_interval(&self) -> Option<(f64, f64)> {
         match self.parallelism {
-            Parallelism::Knee(_) => parallel::interval(&self.depths, SEED).ok().flatten(),
+            DeviceParallelism::Knee(_) => parallel::interval(&self.depths, SEED).ok().flatten(),
             _ => None,
         }
     }
@@ -137,26 +138,29 @@ impl Costs {
 
 /// Returns the samples of the affine model: bytes, and seconds of one request, as the median of the
 /// rounds. Disturbances can only make a round slower.
-pub(super) fn times(measured: &Measured, kind: AccessKind) -> Vec<(u64, f64)> {
-    let windows = measured.windows.iter().filter(|window| {
+pub(super) fn times(measured: &DeviceMeasurements, kind: AccessKind) -> Vec<(u64, f64)> {
+    let windows = measured.samples.iter().filter(|window| {
         let point = window.point;
-        point.kind == kind && point.order == Order::Random && point.issue == Issue::Steady && point.depth == 1
+        point.kind == kind
+            && point.order == OffsetOrder::Random
+            && point.issue == IssueMode::Steady
+            && point.depth == 1
     });
     let times = windows.map(|window| (window.point.bytes, window.typical_ns as f64 / 1e9));
     by_key(times.collect(), median)
 }
 
-fn affine_of(measured: &Measured, kind: AccessKind) -> Result<Fitted, BadSamples> {
+fn affine_of(measured: &DeviceMeasurements, kind: AccessKind) -> Result<AffineEstimate, BadSamples> {
     let times = times(measured, kind);
-    Ok(Fitted {
+    Ok(AffineEstimate {
         fit: affine::fit_relative(&times)?,
         plain: affine::fit(&times).ok().map(|fit| fit.goodness),
     })
 }
 
 /// Returns the samples of the PDAM: requests in flight and MiB/s, for each round.
-fn samples(measured: &Measured, is_wanted: impl Fn(Point) -> bool) -> Vec<(f64, f64)> {
-    let windows = measured.windows.iter().filter(|window| is_wanted(window.point));
+fn samples(measured: &DeviceMeasurements, is_wanted: impl Fn(ProbePoint) -> bool) -> Vec<(f64, f64)> {
+    let windows = measured.samples.iter().filter(|window| is_wanted(window.point));
     windows
         .map(|window| {
             let mib_s = window.undisturbed_bytes_per_s() / MIB as f64;
@@ -166,17 +170,20 @@ fn samples(measured: &Measured, is_wanted: impl Fn(Point) -> bool) -> Vec<(f64, 
 }
 
 /// Returns the median throughput over all rounds in bytes per second, by depth.
-pub(super) fn rates(measured: &Measured, is_wanted: impl Fn(Point) -> bool) -> Vec<(u32, f64)> {
-    let windows = measured.windows.iter().filter(|window| is_wanted(window.point));
+pub(super) fn rates(
+    measured: &DeviceMeasurements,
+    is_wanted: impl Fn(ProbePoint) -> bool,
+) -> Vec<(u32, f64)> {
+    let windows = measured.samples.iter().filter(|window| is_wanted(window.point));
     let rates = windows.map(|window| (window.point.depth, window.undisturbed_bytes_per_s()));
     by_key(rates.collect(), median)
 }
 
-fn in_order(measured: &Measured, kind: AccessKind) -> Vec<(u64, f64)> {
+fn in_order(measured: &DeviceMeasurements, kind: AccessKind) -> Vec<(u64, f64)> {
     let windows = measured
-        .windows
+        .samples
         .iter()
-        .filter(|window| window.point.kind == kind && window.point.order == Order::Sequential);
+        .filter(|window| window.point.kind == kind && window.point.order == OffsetOrder::Sequential);
     let rates = windows.map(|window| (window.point.bytes, window.undisturbed_bytes_per_s()));
     by_key(rates.collect(), median)
 }
@@ -206,22 +213,22 @@ pub(super) fn median(values: &[f64]) -> f64 {
 
 /// Determines P from samples ordered by depth. A device that serves requests sequentially has no
 /// knee: its throughput is constant.
-fn parallelism(samples: &[(f64, f64)], fit: Option<&ParallelFit>) -> Parallelism {
+fn parallelism(samples: &[(f64, f64)], fit: Option<&ParallelFit>) -> DeviceParallelism {
     let (Some(&(fewest, one)), Some(&(most, _))) = (samples.first(), samples.last()) else {
-        return Parallelism::Unknown;
+        return DeviceParallelism::Unknown;
     };
     if most <= fewest {
-        return Parallelism::Unknown;
+        return DeviceParallelism::Unknown;
     }
     let best = samples.iter().map(|&(_, rate)| rate).fold(0.0, f64::max);
     if best < GROWTH * one {
-        return Parallelism::One;
+        return DeviceParallelism::One;
     }
     match fit {
-        None => Parallelism::Unknown,
+        None => DeviceParallelism::Unknown,
         Some(fit) => match fit.parallelism {
-            Some(knee) => Parallelism::Knee(knee),
-            None => Parallelism::Beyond(most as u32),
+            Some(knee) => DeviceParallelism::Knee(knee),
+            None => DeviceParallelism::Beyond(most as u32),
         },
     }
 }

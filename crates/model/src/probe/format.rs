@@ -27,8 +27,10 @@
 
 use alluvium_base::checksum;
 use alluvium_base::cost::AccessKind;
-pub use alluvium_base::measured::FILE;
-use alluvium_base::measured::{Issue, Measured, Medium, Order, Point, Slice, Window};
+pub use alluvium_base::measurements::FILE;
+use alluvium_base::measurements::{
+    DeviceMeasurements, IssueMode, Medium, OffsetOrder, ProbePoint, ProbeSample, TransferSlice,
+};
 use std::fmt;
 use std::fmt::Write as _;
 
@@ -98,12 +100,12 @@ const MEDIA: [(Medium, &str); 4] = [
     (Medium::Network, "network"),
 ];
 const KINDS: [(AccessKind, &str); 2] = [(AccessKind::Read, "read"), (AccessKind::Write, "write")];
-const ORDERS: [(Order, &str); 3] = [
-    (Order::Random, "random"),
-    (Order::Sequential, "sequential"),
-    (Order::Near, "near"),
+const ORDERS: [(OffsetOrder, &str); 3] = [
+    (OffsetOrder::Random, "random"),
+    (OffsetOrder::Sequential, "sequential"),
+    (OffsetOrder::Near, "near"),
 ];
-const ISSUES: [(Issue, &str); 2] = [(Issue::Steady, "steady"), (Issue::Batch, "batch")];
+const ISSUES: [(IssueMode, &str); 2] = [(IssueMode::Steady, "steady"), (IssueMode::Batch, "batch")];
 
 /// Returns the word that represents a value.
 fn word<T: PartialEq>(table: &[(T, &'static str)], value: &T) -> &'static str {
@@ -113,7 +115,7 @@ fn word<T: PartialEq>(table: &[(T, &'static str)], value: &T) -> &'static str {
 
 /// Encodes samples.
 #[must_use]
-pub fn encode(measured: &Measured) -> Vec<u8> {
+pub fn encode(measured: &DeviceMeasurements) -> Vec<u8> {
     let mut text = format!("{HEAD}{VERSION}\n");
     let mut line = |words: fmt::Arguments<'_>| {
         text.write_fmt(words).expect("memory takes text");
@@ -124,7 +126,7 @@ pub fn encode(measured: &Measured) -> Vec<u8> {
     line(format_args!("file-system {}", one_line(&measured.file_system)));
     line(format_args!("span {}", measured.span_bytes));
     line(format_args!("elapsed {}", measured.elapsed_ns));
-    for window in &measured.windows {
+    for window in &measured.samples {
         let point = window.point;
         line(format_args!(
             "window {} {} {} {} {} {} {} {} {} {}",
@@ -167,7 +169,7 @@ fn one_line(text: &str) -> String {
 ///
 /// # Errors
 /// [`BadProbe`] for any invalid bytes.
-pub fn decode(bytes: &[u8]) -> Result<Measured, BadProbe> {
+pub fn decode(bytes: &[u8]) -> Result<DeviceMeasurements, BadProbe> {
     if bytes.len() > MOST_BYTES {
         return Err(BadProbe::TooLong { bytes: bytes.len() });
     }
@@ -179,13 +181,13 @@ pub fn decode(bytes: &[u8]) -> Result<Measured, BadProbe> {
         });
     }
     let text = checked(bytes)?;
-    let mut measured = Measured {
+    let mut measured = DeviceMeasurements {
         began_s: 0,
         medium: Medium::Device,
         file_system: String::new(),
         span_bytes: 0,
         elapsed_ns: 0,
-        windows: Vec::new(),
+        samples: Vec::new(),
         syncs_ns: Vec::new(),
         filled: Vec::new(),
         sustained: Vec::new(),
@@ -193,7 +195,7 @@ pub fn decode(bytes: &[u8]) -> Result<Measured, BadProbe> {
     };
     let mut once = Vec::new();
     for (at, line) in text.lines().enumerate().skip(1) {
-        let mut fields = Fields::of(at + 1, line);
+        let mut fields = LineFields::of(at + 1, line);
         if let Some(name) = fill_in(&mut measured, &mut fields)? {
             if once.contains(&name) {
                 return Err(fields.bad("a line that is there once"));
@@ -249,14 +251,17 @@ fn checked(bytes: &[u8]) -> Result<&str, BadProbe> {
 }
 
 /// Applies a line. Returns its word if the line may occur only once.
-fn fill_in(measured: &mut Measured, fields: &mut Fields<'_>) -> Result<Option<&'static str>, BadProbe> {
+fn fill_in(
+    measured: &mut DeviceMeasurements,
+    fields: &mut LineFields<'_>,
+) -> Result<Option<&'static str>, BadProbe> {
     match fields.word {
         "began" => measured.began_s = fields.number()?,
         "medium" => measured.medium = fields.one_of(&MEDIA)?,
         "file-system" => measured.file_system = fields.all().to_owned(),
         "span" => measured.span_bytes = fields.number()?,
         "elapsed" => measured.elapsed_ns = fields.number()?,
-        "window" => measured.windows.push(window(fields)?),
+        "window" => measured.samples.push(window(fields)?),
         "sync" => measured.syncs_ns.push(fields.number()?),
         "filled" => measured.filled.push(slice(fields)?),
         "lasting" => measured.sustained.push(slice(fields)?),
@@ -267,8 +272,8 @@ fn fill_in(measured: &mut Measured, fields: &mut Fields<'_>) -> Result<Option<&'
     Ok(ONCE.into_iter().find(|name| *name == fields.word))
 }
 
-fn window(fields: &mut Fields<'_>) -> Result<Window, BadProbe> {
-    let point = Point {
+fn window(fields: &mut LineFields<'_>) -> Result<ProbeSample, BadProbe> {
+    let point = ProbePoint {
         kind: fields.one_of(&KINDS)?,
         order: fields.one_of(&ORDERS)?,
         issue: fields.one_of(&ISSUES)?,
@@ -278,7 +283,7 @@ fn window(fields: &mut Fields<'_>) -> Result<Window, BadProbe> {
     if point.bytes == 0 || point.bytes > MOST_REQUEST || point.depth == 0 || point.depth > MOST_DEPTH {
         return Err(fields.bad("a request with bytes and a depth"));
     }
-    Ok(Window {
+    Ok(ProbeSample {
         point,
         round: fields.small_number()?,
         requests: fields.number()?,
@@ -288,25 +293,25 @@ fn window(fields: &mut Fields<'_>) -> Result<Window, BadProbe> {
     })
 }
 
-fn slice(fields: &mut Fields<'_>) -> Result<Slice, BadProbe> {
-    Ok(Slice {
+fn slice(fields: &mut LineFields<'_>) -> Result<TransferSlice, BadProbe> {
+    Ok(TransferSlice {
         bytes: fields.number()?,
         elapsed_ns: fields.number()?,
     })
 }
 
 /// A line that is parsed field by field.
-struct Fields<'a> {
+struct LineFields<'a> {
     number: usize,
     line: &'a str,
     word: &'a str,
     rest: &'a str,
 }
 
-impl<'a> Fields<'a> {
-    fn of(number: usize, line: &'a str) -> Fields<'a> {
+impl<'a> LineFields<'a> {
+    fn of(number: usize, line: &'a str) -> LineFields<'a> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
-        Fields {
+        LineFields {
             number,
             line,
             word,
@@ -368,24 +373,26 @@ fn shortened(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn samples() -> Measured {
-        Measured {
+    fn samples() -> DeviceMeasurements {
+        DeviceMeasurements {
             began_s: 1_790_000_000,
             medium: Medium::PageCache,
             file_system: "file system 0x1".to_owned(),
             span_bytes: 16 << 20,
             elapsed_ns: 5,
-            windows: vec![
-                Window {
-                    point: Point::reads(4096),
+            samples: vec![
+                ProbeSample {
+                    point: ProbePoint::reads(4096),
                     round: 0,
                     requests: 10,
                     elapsed_ns: 1000,
                     cpu_ns: 50,
                     typical_ns: 99,
                 },
-                Window {
-                    point: Point::writes(4096).in_order(Order::Near).in_batches(32),
+                ProbeSample {
+                    point: ProbePoint::writes(4096)
+                        .in_order(OffsetOrder::Near)
+                        .in_batches(32),
                     round: 3,
                     requests: u64::MAX,
                     elapsed_ns: 0,
@@ -394,11 +401,11 @@ mod tests {
                 },
             ],
             syncs_ns: vec![7, 8],
-            filled: vec![Slice {
+            filled: vec![TransferSlice {
                 bytes: 1,
                 elapsed_ns: 2,
             }],
-            sustained: vec![Slice {
+            sustained: vec![TransferSlice {
                 bytes: 3,
                 elapsed_ns: 4,
             }],

@@ -21,15 +21,15 @@ pub mod format;
 mod tests;
 mod warnings;
 
-pub use costs::{Costs, Fitted, Gain, Parallelism};
-pub use warnings::Warning;
+pub use costs::{AffineEstimate, DeviceParallelism, ParallelGain, RequestCosts};
+pub use warnings::ProbeWarning;
 
 use crate::fit::BadSamples;
 use crate::fit::affine::AffineFit;
 use crate::nodes;
 use crate::profile::best_node;
 use alluvium_base::cost::AccessKind;
-use alluvium_base::measured::{Issue, Measured, Order, Point};
+use alluvium_base::measurements::{DeviceMeasurements, IssueMode, OffsetOrder, ProbePoint};
 use alluvium_base::{DeviceProfile, KIB, MIB};
 
 /// The shares of the bandwidth for which natural transfer sizes are reported.
@@ -49,26 +49,26 @@ const ENOUGH: f64 = 0.9;
 
 /// The conclusions from samples.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Conclusions {
+pub struct ProbeConclusions {
     /// Costs of reads.
-    pub reads: Costs,
+    pub reads: RequestCosts,
     /// Costs of writes.
-    pub writes: Costs,
+    pub writes: RequestCosts,
     /// Costs of syncs; `None` if none were measured.
-    pub sync: Option<Sync>,
+    pub sync: Option<SyncLatencies>,
     /// CPU time of an I/O.
-    pub processor: Processor,
+    pub processor: ReadCpuTime,
     /// Advice derived from the costs; `None` without an affine model of reads.
-    pub advice: Option<Advice>,
+    pub advice: Option<DeviceAdvice>,
     /// The device profile for a store; `None` without an affine model of reads.
     pub profile: Option<DeviceProfile>,
     /// Reasons to distrust some of the conclusions.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<ProbeWarning>,
 }
 
 /// Latencies of syncs, each after a 4 KiB write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sync {
+pub struct SyncLatencies {
     /// Number of measured syncs.
     pub count: usize,
     /// Median in nanoseconds.
@@ -79,7 +79,7 @@ pub struct Sync {
 
 /// CPU time of a 4 KiB read, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Processor {
+pub struct ReadCpuTime {
     /// For a single read per system call.
     pub alone_ns: Option<u64>,
     /// For a read in a batch.
@@ -90,7 +90,7 @@ pub struct Processor {
 
 /// Advice derived from the costs of reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Advice {
+pub struct DeviceAdvice {
     /// Page size in bytes that minimises the combined cost of transferring and wasting space per
     /// record.
     pub page_bytes: u64,
@@ -104,19 +104,19 @@ pub struct Advice {
     pub buffered_node_bytes: Option<u64>,
 }
 
-impl Conclusions {
+impl ProbeConclusions {
     /// Draws conclusions from samples.
     #[must_use]
-    pub fn of(measured: &Measured) -> Conclusions {
-        let reads = Costs::of(measured, AccessKind::Read);
-        let writes = Costs::of(measured, AccessKind::Write);
+    pub fn of(measured: &DeviceMeasurements) -> ProbeConclusions {
+        let reads = RequestCosts::of(measured, AccessKind::Read);
+        let writes = RequestCosts::of(measured, AccessKind::Write);
         let sync = sync(measured);
         let processor = processor(measured);
         let fit = reads.affine.as_ref().ok().map(|fitted| fitted.fit);
         let advice = fit.map(|fit| advice(measured, &fit));
         let profile = fit.map(|fit| profile(&fit, &reads, processor));
         let warnings = warnings::of(measured, &reads, &writes);
-        Conclusions {
+        ProbeConclusions {
             reads,
             writes,
             sync,
@@ -144,11 +144,11 @@ impl Conclusions {
     }
 }
 
-fn sync(measured: &Measured) -> Option<Sync> {
+fn sync(measured: &DeviceMeasurements) -> Option<SyncLatencies> {
     let mut sorted = measured.syncs_ns.clone();
     sorted.sort_unstable();
     let last = sorted.len().checked_sub(1)?;
-    Some(Sync {
+    Some(SyncLatencies {
         count: sorted.len(),
         median_ns: sorted[last / 2],
         most_ns: sorted[last - last / 10],
@@ -156,27 +156,27 @@ fn sync(measured: &Measured) -> Option<Sync> {
 }
 
 /// Returns the CPU time of a request: the median of the rounds.
-fn processor(measured: &Measured) -> Processor {
-    let middle = |point: Point| {
-        let windows = measured.at(point).filter(|window| window.requests > 0);
+fn processor(measured: &DeviceMeasurements) -> ReadCpuTime {
+    let middle = |point: ProbePoint| {
+        let windows = measured.samples_of(point).filter(|window| window.requests > 0);
         let mut each: Vec<u64> = windows.map(|window| window.cpu_ns / window.requests).collect();
         each.sort_unstable();
         each.get(each.len() / 2).copied()
     };
     let batches = measured
-        .windows
+        .samples
         .iter()
         .map(|window| window.point)
-        .filter(|point| point.issue == Issue::Batch && point.kind == AccessKind::Read && point.depth > 1);
+        .filter(|point| point.issue == IssueMode::Batch && point.kind == AccessKind::Read && point.depth > 1);
     let batch = batches.max_by_key(|point| point.depth);
-    Processor {
-        alone_ns: middle(Point::reads(costs::SMALL).in_batches(1)),
+    ReadCpuTime {
+        alone_ns: middle(ProbePoint::reads(costs::SMALL).in_batches(1)),
         batched_ns: batch.and_then(middle),
         batch: batch.map_or(0, |point| point.depth),
     }
 }
 
-fn profile(fit: &AffineFit, reads: &Costs, processor: Processor) -> DeviceProfile {
+fn profile(fit: &AffineFit, reads: &RequestCosts, processor: ReadCpuTime) -> DeviceProfile {
     DeviceProfile {
         // Longer times than five centuries were not measured.
         setup_ns: (fit.setup_s * 1e9).round() as u64,
@@ -186,13 +186,13 @@ fn profile(fit: &AffineFit, reads: &Costs, processor: Processor) -> DeviceProfil
     }
 }
 
-fn advice(measured: &Measured, fit: &AffineFit) -> Advice {
+fn advice(measured: &DeviceMeasurements, fit: &AffineFit) -> DeviceAdvice {
     let half = fit.natural_bytes(0.5);
     let page = best_node(RECORD, half.min(DeviceProfile::MAX_HALF_BANDWIDTH as f64) as u64);
     let read_ahead = fit.natural_bytes(ENOUGH).clamp(1.0, READ_AHEAD.1 as f64) as u64;
     let alpha = fit.alpha(RECORD);
     let bytes = |elements: f64| (elements * RECORD as f64).round() as u64;
-    Advice {
+    DeviceAdvice {
         page_bytes: nearest_power(page).clamp(PAGES.0, PAGES.1),
         read_ahead_bytes: read_ahead.next_power_of_two().clamp(READ_AHEAD.0, READ_AHEAD.1),
         depth: depth(measured),
@@ -213,11 +213,11 @@ fn nearest_power(number: u64) -> u64 {
 }
 
 /// Returns the smallest depth at which small random reads achieve nearly their best throughput.
-fn depth(measured: &Measured) -> u32 {
+fn depth(measured: &DeviceMeasurements) -> u32 {
     let rates = costs::rates(measured, |point| {
         point.kind == AccessKind::Read
-            && point.order == Order::Random
-            && point.issue == Issue::Steady
+            && point.order == OffsetOrder::Random
+            && point.issue == IssueMode::Steady
             && point.bytes == costs::STEP
     });
     let best = rates.iter().map(|&(_, rate)| rate).fold(0.0, f64::max);

@@ -1,8 +1,8 @@
 //! Conclusions from samples with known parameters.
 
 use super::*;
-use crate::fit::parallel::tests::Noise;
-use alluvium_base::measured::{Medium, Slice, Window};
+use crate::fit::parallel::tests::NoiseGenerator;
+use alluvium_base::measurements::{Medium, ProbeSample, TransferSlice};
 
 /// A device with known parameters, and noise.
 #[derive(Clone, Copy)]
@@ -22,7 +22,7 @@ const SSD: Truth = Truth {
 
 const DEPTHS: [u32; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64];
 
-fn window(truth: Truth, point: Point, round: u32, noise: &mut Noise) -> Window {
+fn window(truth: Truth, point: ProbePoint, round: u32, noise: &mut NoiseGenerator) -> ProbeSample {
     let one_ns = truth.setup_ns + truth.byte_ps * point.bytes as f64 / 1e3;
     let requests = 64_u32;
     // The mean of as many requests, and the noise of one.
@@ -33,45 +33,50 @@ fn window(truth: Truth, point: Point, round: u32, noise: &mut Noise) -> Window {
         _ => one_ns * depth / together * noise.around_one(truth.noise),
     };
     let elapsed_ns = typical_ns * f64::from(requests) / depth;
-    Window {
+    ProbeSample {
         point,
         round,
         requests: u64::from(requests),
         elapsed_ns: elapsed_ns as u64,
         cpu_ns: match point.issue {
-            Issue::Steady => 64 * 4_000,
-            Issue::Batch if point.depth == 1 => 64 * (5_000 + u64::from(round)),
-            Issue::Batch => 64 * (1_500 + u64::from(round)),
+            IssueMode::Steady => 64 * 4_000,
+            IssueMode::Batch if point.depth == 1 => 64 * (5_000 + u64::from(round)),
+            IssueMode::Batch => 64 * (1_500 + u64::from(round)),
         },
         typical_ns: typical_ns as u64,
     }
 }
 
-fn samples(truth: Truth, seed: u64) -> Measured {
-    let mut noise = Noise(seed);
-    let mut points: Vec<Point> = (0..11)
-        .flat_map(|power| [Point::reads(4096 << power), Point::writes(4096 << power)])
+fn samples(truth: Truth, seed: u64) -> DeviceMeasurements {
+    let mut noise = NoiseGenerator(seed);
+    let mut points: Vec<ProbePoint> = (0..11)
+        .flat_map(|power| {
+            [
+                ProbePoint::reads(4096 << power),
+                ProbePoint::writes(4096 << power),
+            ]
+        })
         .collect();
     for depth in DEPTHS.into_iter().skip(1) {
-        points.push(Point::reads(costs::STEP).at_depth(depth));
-        points.push(Point::writes(costs::STEP).at_depth(depth));
+        points.push(ProbePoint::reads(costs::STEP).at_depth(depth));
+        points.push(ProbePoint::writes(costs::STEP).at_depth(depth));
     }
-    points.push(Point::reads(4096).in_order(Order::Near));
-    points.push(Point::reads(4096).in_batches(1));
-    points.push(Point::reads(4096).in_batches(32));
-    points.push(Point::reads(1 << 20).in_order(Order::Sequential));
+    points.push(ProbePoint::reads(4096).in_order(OffsetOrder::Near));
+    points.push(ProbePoint::reads(4096).in_batches(1));
+    points.push(ProbePoint::reads(4096).in_batches(32));
+    points.push(ProbePoint::reads(1 << 20).in_order(OffsetOrder::Sequential));
     let windows = (0..4).flat_map(|round| points.iter().map(move |&point| (round, point)));
-    let slice = Slice {
+    let slice = TransferSlice {
         bytes: 1 << 20,
         elapsed_ns: 500_000,
     };
-    Measured {
+    DeviceMeasurements {
         began_s: 0,
         medium: Medium::Device,
         file_system: "ext4".to_owned(),
         span_bytes: 1 << 30,
         elapsed_ns: 20_000_000_000,
-        windows: windows
+        samples: windows
             .map(|(round, point)| window(truth, point, round, &mut noise))
             .collect(),
         syncs_ns: (0..100).map(|at| 100_000 + at).collect(),
@@ -84,14 +89,14 @@ fn samples(truth: Truth, seed: u64) -> Measured {
 #[test]
 fn a_device_is_found_again_behind_noise_of_three_percent() {
     for seed in 0..8 {
-        let found = Conclusions::of(&samples(SSD, seed));
+        let found = ProbeConclusions::of(&samples(SSD, seed));
         let fit = found.reads.affine.as_ref().unwrap().fit;
         assert!((fit.setup_s * 1e9 / SSD.setup_ns - 1.0).abs() < 0.01, "{fit:?}");
         assert!(
             (fit.per_byte_s * 1e12 / SSD.byte_ps - 1.0).abs() < 0.01,
             "{fit:?}"
         );
-        let Parallelism::Knee(knee) = found.reads.parallelism else {
+        let DeviceParallelism::Knee(knee) = found.reads.parallelism else {
             panic!("{:?}", found.reads.parallelism)
         };
         assert!((knee - SSD.parallelism).abs() < 0.2, "{seed}: {knee}");
@@ -115,7 +120,7 @@ fn a_device_is_found_again_behind_noise_of_three_percent() {
 
 #[test]
 fn advice_follows_the_costs() {
-    let advice = |truth| Conclusions::of(&samples(truth, 1)).advice.unwrap();
+    let advice = |truth| ProbeConclusions::of(&samples(truth, 1)).advice.unwrap();
     let ssd = advice(SSD);
     // Nine half-bandwidths are 1.1 MiB.
     assert_eq!((ssd.page_bytes, ssd.read_ahead_bytes), (4 << 10, 2 << 20));
@@ -142,8 +147,8 @@ fn one_arm_is_no_parallelism_and_no_warning() {
         parallelism: 1.0,
         ..SSD
     };
-    let found = Conclusions::of(&samples(disk, 3));
-    assert_eq!(found.reads.parallelism, Parallelism::One);
+    let found = ProbeConclusions::of(&samples(disk, 3));
+    assert_eq!(found.reads.parallelism, DeviceParallelism::One);
     assert_eq!(found.profile.unwrap().parallelism, 1);
     assert_eq!(found.warnings, []);
 }
@@ -154,8 +159,8 @@ fn a_throughput_that_grows_to_the_end_has_no_knee() {
         parallelism: 200.0,
         ..SSD
     };
-    let found = Conclusions::of(&samples(wide, 3));
-    assert_eq!(found.reads.parallelism, Parallelism::Beyond(64));
+    let found = ProbeConclusions::of(&samples(wide, 3));
+    assert_eq!(found.reads.parallelism, DeviceParallelism::Beyond(64));
     assert_eq!(found.reads.parallelism_interval(), None);
 }
 
@@ -166,14 +171,14 @@ fn a_soft_knee_is_poorly_fitted_and_the_gain_is_told_all_the_same() {
         1160.0, 1570.0, 1600.0, 1780.0, 1850.0, 1900.0, 1950.0, 2100.0, 2300.0, 2380.0, 2400.0,
     ];
     let mut measured = samples(SSD, 3);
-    for window in &mut measured.windows {
+    for window in &mut measured.samples {
         let at = DEPTHS.iter().position(|depth| *depth == window.point.depth);
-        if let (costs::STEP, Issue::Steady, Some(at)) = (window.point.bytes, window.point.issue, at) {
+        if let (costs::STEP, IssueMode::Steady, Some(at)) = (window.point.bytes, window.point.issue, at) {
             let bytes = f64::from(window.point.depth) * costs::STEP as f64;
             window.typical_ns = (bytes / (seen[at] * MIB as f64) * 1e9) as u64;
         }
     }
-    let gain = Conclusions::of(&measured).reads.gain.unwrap();
+    let gain = ProbeConclusions::of(&measured).reads.gain.unwrap();
     assert!(
         (gain.times - 2400.0 / 1160.0).abs() < 0.01 && gain.worst_time < 0.35,
         "{gain:?}"
@@ -181,10 +186,10 @@ fn a_soft_knee_is_poorly_fitted_and_the_gain_is_told_all_the_same() {
     assert_eq!(gain.slots(), 2);
 }
 
-fn warned(change: impl Fn(&mut Measured)) -> Vec<Warning> {
+fn warned(change: impl Fn(&mut DeviceMeasurements)) -> Vec<ProbeWarning> {
     let mut measured = samples(SSD, 5);
     change(&mut measured);
-    let found = Conclusions::of(&measured);
+    let found = ProbeConclusions::of(&measured);
     for warning in &found.warnings {
         let text = warning.to_string();
         assert!(text.len() > 40 && !text.contains("NaN"), "{text}");
@@ -204,35 +209,38 @@ fn what_answers_in_place_of_the_device_is_told() {
         assert_eq!(warnings[0].is_fatal(), is_fatal);
     }
     let near = |factor: f64| {
-        move |measured: &mut Measured| {
-            for window in &mut measured.windows {
-                if window.point.order == Order::Near {
+        move |measured: &mut DeviceMeasurements| {
+            for window in &mut measured.samples {
+                if window.point.order == OffsetOrder::Near {
                     window.typical_ns = (window.typical_ns as f64 * factor) as u64;
                 }
             }
         }
     };
-    assert!(matches!(warned(near(0.4))[..], [Warning::CachedReads { .. }]));
+    assert!(matches!(
+        warned(near(0.4))[..],
+        [ProbeWarning::CachedReads { .. }]
+    ));
     assert_eq!(warned(near(0.9)), []);
     let quick = warned(|measured| {
-        for window in &mut measured.windows {
+        for window in &mut measured.samples {
             window.typical_ns /= 30;
             window.elapsed_ns /= 30;
         }
     });
-    assert!(matches!(quick[0], Warning::Implausible { .. }), "{quick:?}");
+    assert!(matches!(quick[0], ProbeWarning::Implausible { .. }), "{quick:?}");
     let slow_syncs = warned(|measured| measured.syncs_ns = vec![2_000_000; 9]);
     assert!(
-        matches!(slow_syncs[..], [Warning::CachedWrites { .. }]),
+        matches!(slow_syncs[..], [ProbeWarning::CachedWrites { .. }]),
         "{slow_syncs:?}"
     );
     let short = warned(|measured| measured.span_bytes = 64 << 20);
-    assert!(matches!(short[..], [Warning::ShortFile { .. }]));
+    assert!(matches!(short[..], [ProbeWarning::ShortFile { .. }]));
 }
 
 #[test]
 fn a_rate_that_falls_is_told() {
-    let halved = |slices: &mut Vec<Slice>| {
+    let halved = |slices: &mut Vec<TransferSlice>| {
         for slice in &mut slices[8..] {
             slice.elapsed_ns *= 2;
         }
@@ -241,12 +249,12 @@ fn a_rate_that_falls_is_told() {
     let read = warned(|measured| halved(&mut measured.sustained));
     for warnings in [filled, read] {
         assert!(
-            matches!(warnings[..], [Warning::Throttled { share, .. }] if (share - 0.5).abs() < 0.01),
+            matches!(warnings[..], [ProbeWarning::Throttled { share, .. }] if (share - 0.5).abs() < 0.01),
             "{warnings:?}"
         );
     }
     let rounds = warned(|measured| {
-        for window in &mut measured.windows {
+        for window in &mut measured.samples {
             if window.point.kind == AccessKind::Read {
                 window.elapsed_ns = window.elapsed_ns * (10 + 2 * u64::from(window.round)) / 10;
                 // Not the single requests: they are let through by turns.
@@ -256,7 +264,7 @@ fn a_rate_that_falls_is_told() {
     assert!(
         rounds.iter().any(|warning| matches!(
             warning,
-            Warning::Throttled {
+            ProbeWarning::Throttled {
                 what: "the rate of random reads",
                 ..
             }
@@ -268,13 +276,13 @@ fn a_rate_that_falls_is_told() {
 #[test]
 fn pauses_are_told_and_change_no_fit() {
     let mut measured = samples(SSD, 5);
-    let before = Conclusions::of(&measured);
-    for window in &mut measured.windows {
+    let before = ProbeConclusions::of(&measured);
+    for window in &mut measured.samples {
         window.elapsed_ns *= 2;
     }
-    let after = Conclusions::of(&measured);
+    let after = ProbeConclusions::of(&measured);
     assert!(
-        matches!(after.warnings[..], [Warning::Paused { share }] if (share - 0.5).abs() < 0.01),
+        matches!(after.warnings[..], [ProbeWarning::Paused { share }] if (share - 0.5).abs() < 0.01),
         "{:?}",
         after.warnings
     );
@@ -285,35 +293,35 @@ fn pauses_are_told_and_change_no_fit() {
 fn noise_that_makes_fits_worthless_is_told() {
     let noisy = Truth { noise: 3.0, ..SSD };
     let mut measured = samples(SSD, 5);
-    let mut noise = Noise(8);
-    for window in &mut measured.windows {
+    let mut noise = NoiseGenerator(8);
+    for window in &mut measured.samples {
         let factor = noise.around_one(noisy.noise / 8.0).abs() + 0.05;
         window.typical_ns = (window.typical_ns as f64 * factor * factor) as u64;
         window.elapsed_ns = (window.elapsed_ns as f64 * factor * factor) as u64;
     }
-    let warnings = Conclusions::of(&measured).warnings;
-    let has = |is: fn(&Warning) -> bool| warnings.iter().any(is);
+    let warnings = ProbeConclusions::of(&measured).warnings;
+    let has = |is: fn(&ProbeWarning) -> bool| warnings.iter().any(is);
     assert!(
-        has(|warning| matches!(warning, Warning::Noisy { .. })),
+        has(|warning| matches!(warning, ProbeWarning::Noisy { .. })),
         "{warnings:?}"
     );
     assert!(
-        has(|warning| matches!(warning, Warning::PoorFit { .. })),
+        has(|warning| matches!(warning, ProbeWarning::PoorFit { .. })),
         "{warnings:?}"
     );
 }
 
 #[test]
 fn nothing_measured_is_no_conclusion() {
-    let found = Conclusions::of(&Measured {
-        windows: Vec::new(),
+    let found = ProbeConclusions::of(&DeviceMeasurements {
+        samples: Vec::new(),
         syncs_ns: Vec::new(),
         filled: Vec::new(),
         sustained: Vec::new(),
         ..samples(SSD, 1)
     });
     assert_eq!((found.sync, found.advice, found.profile), (None, None, None));
-    assert_eq!(found.reads.parallelism, Parallelism::Unknown);
+    assert_eq!(found.reads.parallelism, DeviceParallelism::Unknown);
     let refused = found.reliable_profile().unwrap_err();
     assert!(refused.contains("measure more"), "{refused}");
 }
@@ -323,5 +331,9 @@ fn stored_samples_give_the_same_conclusions() {
     let measured = samples(SSD, 11);
     let stored = format::decode(&format::encode(&measured)).unwrap();
     assert_eq!(stored, measured);
-    assert_eq!(Conclusions::of(&stored), Conclusions::of(&measured), "D1");
+    assert_eq!(
+        ProbeConclusions::of(&stored),
+        ProbeConclusions::of(&measured),
+        "D1"
+    );
 }

@@ -1,9 +1,11 @@
 //! Reasons to distrust a measurement.
 
-use super::costs::{Costs, SMALL, STEP, median};
+use super::costs::{RequestCosts, SMALL, STEP, median};
 use alluvium_base::MIB;
 use alluvium_base::cost::AccessKind;
-use alluvium_base::measured::{Measured, Medium, Order, Point, Slice, Window};
+use alluvium_base::measurements::{
+    DeviceMeasurements, Medium, OffsetOrder, ProbePoint, ProbeSample, TransferSlice,
+};
 use std::fmt;
 
 /// Minimum plausible time of a 4 KiB flash read including the system call, in nanoseconds.
@@ -34,7 +36,7 @@ const SMALL_FILE: u64 = 256 * MIB;
 
 /// A reason to distrust a measurement partly or completely.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Warning {
+pub enum ProbeWarning {
     /// The file system has no device.
     InMemory {
         /// Type of the file system.
@@ -111,13 +113,15 @@ pub enum Warning {
     },
 }
 
-impl Warning {
+impl ProbeWarning {
     /// Returns whether the profile does not describe the device.
     #[must_use]
     pub fn is_fatal(&self) -> bool {
         match self {
-            Warning::InMemory { .. } | Warning::PageCache { .. } | Warning::Implausible { .. } => true,
-            Warning::PoorFit { kind, model, .. } | Warning::NoFit { kind, model, .. } => {
+            ProbeWarning::InMemory { .. }
+            | ProbeWarning::PageCache { .. }
+            | ProbeWarning::Implausible { .. } => true,
+            ProbeWarning::PoorFit { kind, model, .. } | ProbeWarning::NoFit { kind, model, .. } => {
                 *kind == AccessKind::Read && *model == AFFINE
             }
             _ => false,
@@ -135,76 +139,76 @@ fn kind_name(kind: AccessKind) -> &'static str {
     }
 }
 
-impl fmt::Display for Warning {
+impl fmt::Display for ProbeWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let us = |ns: &f64| ns / 1e3;
         let percent = |share: &f64| share * 100.0;
         match self {
-            Warning::InMemory { file_system } => write!(
+            ProbeWarning::InMemory { file_system } => write!(
                 f,
                 "{file_system} keeps files in memory: this is the speed of memory, not of a device"
             ),
-            Warning::PageCache { file_system } => write!(
+            ProbeWarning::PageCache { file_system } => write!(
                 f,
                 "{file_system} refuses direct I/O: the page cache has answered, not the device"
             ),
-            Warning::OverNetwork { file_system } => write!(
+            ProbeWarning::OverNetwork { file_system } => write!(
                 f,
                 "{file_system} is a network file system: the network and a server are in all figures"
             ),
-            Warning::Implausible { read_ns } => write!(
+            ProbeWarning::Implausible { read_ns } => write!(
                 f,
                 "a random read of 4 KiB takes {:.1} µs, less than any device: a cache has answered",
                 us(read_ns)
             ),
-            Warning::CachedReads { near_ns, far_ns } => write!(
+            ProbeWarning::CachedReads { near_ns, far_ns } => write!(
                 f,
                 "a read of 4 KiB takes {:.0} µs in 2 MiB that are read again and again, and {:.0} µs in the \
                  whole file: a cache below the file system answers some reads, so measure with more --space",
                 us(near_ns),
                 us(far_ns)
             ),
-            Warning::CachedWrites { write_ns, sync_ns } => write!(
+            ProbeWarning::CachedWrites { write_ns, sync_ns } => write!(
                 f,
                 "a write of 4 KiB takes {:.0} µs, and the sync behind it {:.0} µs: writes are those into a \
                  cache, and durable ones cost the sync as well",
                 us(write_ns),
                 us(sync_ns)
             ),
-            Warning::ShortFile { bytes } => write!(
+            ProbeWarning::ShortFile { bytes } => write!(
                 f,
                 "the file has {} MiB: the memory of a device may hold as much, so measure with more --space \
                  and --seconds",
                 bytes / MIB
             ),
-            Warning::Throttled { what, share } => write!(
+            ProbeWarning::Throttled { what, share } => write!(
                 f,
                 "{what} fell to {:.0} % of what it was at the begin: the device, or the machine's host, allows \
                  bursts and then slows down, so measure for more --seconds",
                 percent(share)
             ),
-            Warning::Noisy { spread } => write!(
+            ProbeWarning::Noisy { spread } => write!(
                 f,
                 "half of all measurements differ by {:.0} % or more when they are repeated: others use the \
                  device or the processors, so measure again when they do not",
                 percent(spread)
             ),
-            Warning::Paused { share } => write!(
+            ProbeWarning::Paused { share } => write!(
                 f,
                 "in {:.0} % of the time nothing moved: others had the processors, or requests are let through by \
                  turns; times and throughputs here are those of the rest",
                 percent(share)
             ),
-            Warning::PoorFit { .. } | Warning::NoFit { .. } => self.fmt_fit(f),
+            ProbeWarning::PoorFit { .. } | ProbeWarning::NoFit { .. } => self.fmt_fit(f),
         }
     }
 }
 
-impl Warning {
+impl ProbeWarning {
     /// Formats a warning about a fit.
     fn fmt_fit(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Warning::PoorFit {
+            ProbeWarning::PoorFit {
                 kind,
                 model,
                 r_squared,
@@ -214,7 +218,7 @@ impl Warning {
                 r_squared.max(0.0) * 100.0,
                 kind_name(*kind)
             ),
-            Warning::NoFit { kind, model, why } => {
+            ProbeWarning::NoFit { kind, model, why } => {
                 write!(f, "{} have no {model}: {why}", kind_name(*kind))
             }
             _ => Ok(()),
@@ -223,24 +227,28 @@ impl Warning {
 }
 
 /// Returns all warnings about samples, most severe first.
-pub(super) fn of(measured: &Measured, reads: &Costs, writes: &Costs) -> Vec<Warning> {
+pub(super) fn of(
+    measured: &DeviceMeasurements,
+    reads: &RequestCosts,
+    writes: &RequestCosts,
+) -> Vec<ProbeWarning> {
     let mut warnings = Vec::new();
     let file_system = measured.file_system.clone();
     warnings.extend(match measured.medium {
         Medium::Device => None,
-        Medium::Memory => Some(Warning::InMemory { file_system }),
-        Medium::PageCache => Some(Warning::PageCache { file_system }),
-        Medium::Network => Some(Warning::OverNetwork { file_system }),
+        Medium::Memory => Some(ProbeWarning::InMemory { file_system }),
+        Medium::PageCache => Some(ProbeWarning::PageCache { file_system }),
+        Medium::Network => Some(ProbeWarning::OverNetwork { file_system }),
     });
     caches(measured, &mut warnings);
     falls(measured, &mut warnings);
     match spread(measured).filter(|spread| *spread > SPREAD) {
-        Some(spread) => warnings.push(Warning::Noisy { spread }),
+        Some(spread) => warnings.push(ProbeWarning::Noisy { spread }),
         // In noisy measurements, a slower last round proves nothing.
         None => falls_of_rounds(measured, &mut warnings),
     }
     if let Some(share) = busy(measured).filter(|share| *share < BUSY) {
-        warnings.push(Warning::Paused { share: 1.0 - share });
+        warnings.push(ProbeWarning::Paused { share: 1.0 - share });
     }
     for costs in [reads, writes] {
         fits(costs, &mut warnings);
@@ -249,55 +257,55 @@ pub(super) fn of(measured: &Measured, reads: &Costs, writes: &Costs) -> Vec<Warn
 }
 
 /// Returns the time of one request: the median of the rounds.
-fn typical_ns(measured: &Measured, point: Point) -> Option<f64> {
-    let times = measured.at(point).map(|window| window.typical_ns as f64);
+fn typical_ns(measured: &DeviceMeasurements, point: ProbePoint) -> Option<f64> {
+    let times = measured.samples_of(point).map(|window| window.typical_ns as f64);
     let times: Vec<f64> = times.collect();
     (!times.is_empty()).then(|| median(&times))
 }
 
 /// Returns the share of the time in which requests made progress, estimated from the times of
 /// single requests: the median over all windows.
-fn busy(measured: &Measured) -> Option<f64> {
-    let windows = measured.windows.iter().filter(|window| window.typical_ns > 0);
+fn busy(measured: &DeviceMeasurements) -> Option<f64> {
+    let windows = measured.samples.iter().filter(|window| window.typical_ns > 0);
     let shares: Vec<f64> = windows
         .map(|window| window.bytes_per_s() / window.undisturbed_bytes_per_s())
         .collect();
     (!shares.is_empty()).then(|| median(&shares))
 }
 
-fn caches(measured: &Measured, warnings: &mut Vec<Warning>) {
-    let far_ns = typical_ns(measured, Point::reads(SMALL));
-    let near_ns = typical_ns(measured, Point::reads(SMALL).in_order(Order::Near));
+fn caches(measured: &DeviceMeasurements, warnings: &mut Vec<ProbeWarning>) {
+    let far_ns = typical_ns(measured, ProbePoint::reads(SMALL));
+    let near_ns = typical_ns(measured, ProbePoint::reads(SMALL).in_order(OffsetOrder::Near));
     if let Some(read_ns) = far_ns.filter(|ns| *ns < IMPLAUSIBLE_NS) {
         // In-memory file systems already have a warning.
         if measured.medium != Medium::Memory {
-            warnings.push(Warning::Implausible { read_ns });
+            warnings.push(ProbeWarning::Implausible { read_ns });
         }
     } else if let (Some(near_ns), Some(far_ns)) = (near_ns, far_ns)
         && near_ns < CACHED * far_ns
     {
-        warnings.push(Warning::CachedReads { near_ns, far_ns });
+        warnings.push(ProbeWarning::CachedReads { near_ns, far_ns });
     }
     let mut syncs = measured.syncs_ns.clone();
     syncs.sort_unstable();
     let sync_ns = syncs.get(syncs.len() / 2).map(|ns| *ns as f64);
-    if let (Some(write_ns), Some(sync_ns)) = (typical_ns(measured, Point::writes(SMALL)), sync_ns)
+    if let (Some(write_ns), Some(sync_ns)) = (typical_ns(measured, ProbePoint::writes(SMALL)), sync_ns)
         && write_ns < UNSYNCED * sync_ns
     {
-        warnings.push(Warning::CachedWrites { write_ns, sync_ns });
+        warnings.push(ProbeWarning::CachedWrites { write_ns, sync_ns });
     }
     if measured.medium == Medium::Device && measured.span_bytes < SMALL_FILE {
         let bytes = measured.span_bytes;
-        warnings.push(Warning::ShortFile { bytes });
+        warnings.push(ProbeWarning::ShortFile { bytes });
     }
 }
 
-fn falls(measured: &Measured, warnings: &mut Vec<Warning>) {
+fn falls(measured: &DeviceMeasurements, warnings: &mut Vec<ProbeWarning>) {
     fallen(warnings, "writing the file", last_to_first(&measured.filled));
     fallen(warnings, "reading in order", last_to_first(&measured.sustained));
 }
 
-fn falls_of_rounds(measured: &Measured, warnings: &mut Vec<Warning>) {
+fn falls_of_rounds(measured: &DeviceMeasurements, warnings: &mut Vec<ProbeWarning>) {
     for (what, kind) in [
         ("the rate of random reads", AccessKind::Read),
         ("the rate of random writes", AccessKind::Write),
@@ -306,19 +314,19 @@ fn falls_of_rounds(measured: &Measured, warnings: &mut Vec<Warning>) {
     }
 }
 
-fn fallen(warnings: &mut Vec<Warning>, what: &'static str, share: Option<f64>) {
+fn fallen(warnings: &mut Vec<ProbeWarning>, what: &'static str, share: Option<f64>) {
     if let Some(share) = share.filter(|share| *share < FALLEN) {
-        warnings.push(Warning::Throttled { what, share });
+        warnings.push(ProbeWarning::Throttled { what, share });
     }
 }
 
 /// Returns the rate of the last quarter relative to that of the first.
-fn last_to_first(slices: &[Slice]) -> Option<f64> {
+fn last_to_first(slices: &[TransferSlice]) -> Option<f64> {
     let quarter = slices.len() / 4;
     if quarter == 0 {
         return None;
     }
-    let rate = |slices: &[Slice]| {
+    let rate = |slices: &[TransferSlice]| {
         let whole = slices.iter().fold((0, 0), |(bytes, ns), slice| {
             (bytes + slice.bytes, ns + slice.elapsed_ns)
         });
@@ -330,15 +338,15 @@ fn last_to_first(slices: &[Slice]) -> Option<f64> {
 
 /// Returns the rates of the last round relative to the first: the geometric mean over points with
 /// random offsets.
-fn rounds(measured: &Measured, kind: AccessKind) -> Option<f64> {
-    let last = measured.windows.iter().map(|window| window.round).max()?;
+fn rounds(measured: &DeviceMeasurements, kind: AccessKind) -> Option<f64> {
+    let last = measured.samples.iter().map(|window| window.round).max()?;
     let mut logarithms = Vec::new();
-    let of_first = |window: &&Window| {
-        window.round == 0 && window.point.kind == kind && window.point.order == Order::Random
+    let of_first = |window: &&ProbeSample| {
+        window.round == 0 && window.point.kind == kind && window.point.order == OffsetOrder::Random
     };
-    for first in measured.windows.iter().filter(of_first) {
+    for first in measured.samples.iter().filter(of_first) {
         let later = measured
-            .at(first.point)
+            .samples_of(first.point)
             .find(|window| window.round == last && last > 0);
         let ratio = later.map(|window| window.bytes_per_s() / first.bytes_per_s());
         logarithms.extend(
@@ -352,12 +360,12 @@ fn rounds(measured: &Measured, kind: AccessKind) -> Option<f64> {
 }
 
 /// Returns the median over all points of the relative spread of repetitions.
-fn spread(measured: &Measured) -> Option<f64> {
+fn spread(measured: &DeviceMeasurements) -> Option<f64> {
     let mut spreads = Vec::new();
-    for first in measured.windows.iter().filter(|window| window.round == 0) {
+    for first in measured.samples.iter().filter(|window| window.round == 0) {
         let rates: Vec<f64> = measured
-            .at(first.point)
-            .map(Window::undisturbed_bytes_per_s)
+            .samples_of(first.point)
+            .map(ProbeSample::undisturbed_bytes_per_s)
             .collect();
         let (least, most) = (
             rates.iter().copied().fold(f64::INFINITY, f64::min),
@@ -372,33 +380,33 @@ fn spread(measured: &Measured) -> Option<f64> {
     spreads.get(spreads.len() / 2).copied()
 }
 
-fn fits(costs: &Costs, warnings: &mut Vec<Warning>) {
+fn fits(costs: &RequestCosts, warnings: &mut Vec<ProbeWarning>) {
     let kind = costs.kind;
     match &costs.affine {
-        Ok(fitted) if fitted.fit.goodness.r_squared < EXPLAINED => warnings.push(Warning::PoorFit {
+        Ok(fitted) if fitted.fit.goodness.r_squared < EXPLAINED => warnings.push(ProbeWarning::PoorFit {
             kind,
             model: AFFINE,
             r_squared: fitted.fit.goodness.r_squared,
         }),
         Ok(_) => {}
-        Err(why) => warnings.push(Warning::NoFit {
+        Err(why) => warnings.push(ProbeWarning::NoFit {
             kind,
             model: AFFINE,
             why: why.to_string(),
         }),
     }
     // A device that serves requests sequentially has constant throughput, so R² is meaningless.
-    if costs.parallelism == super::Parallelism::One {
+    if costs.parallelism == super::DeviceParallelism::One {
         return;
     }
     match &costs.parallel {
-        Ok(fit) if fit.goodness.r_squared < EXPLAINED => warnings.push(Warning::PoorFit {
+        Ok(fit) if fit.goodness.r_squared < EXPLAINED => warnings.push(ProbeWarning::PoorFit {
             kind,
             model: PDAM,
             r_squared: fit.goodness.r_squared,
         }),
         Ok(_) => {}
-        Err(why) => warnings.push(Warning::NoFit {
+        Err(why) => warnings.push(ProbeWarning::NoFit {
             kind,
             model: PDAM,
             why: format!("with requests of {} KiB, {why}", STEP >> 10),

@@ -5,15 +5,15 @@
 //! above the level of its output; of the λ runs that become one, the last was never written to its
 //! own level. So each level writes a record 1 − 1/λ times while its runs contain new keys.
 
-use super::cost::{LONG, Point};
+use super::cost::{CostPrediction, LONG};
 use super::hashed::{
     LEAF, LEAF_BYTES, MOST, PARTS, SECOND_LEAF, YOUNG_BYTES, first_reads, in_leaf, leaf_reads,
 };
-use super::ours::memory;
-use super::workload::{Machine, Workload};
+use super::runs::memory;
+use super::workload::{MachineProfile, WorkloadProfile};
 use crate::Popularity;
 use crate::parameter::{BadParameter, require};
-use crate::tiered::Shape;
+use crate::tiered::TreeShape;
 
 /// Average number of filter prefixes per record of a run, per factor of λ: a power of two, which
 /// rounds up by a factor of 1 to 2, all equally likely.
@@ -47,9 +47,9 @@ pub(super) fn require_lambda(lambda: u32) -> Result<(), BadParameter> {
 pub(super) fn point(
     lambda: u32,
     refined: bool,
-    workload: &Workload,
-    machine: &Machine,
-) -> Result<Point, BadParameter> {
+    workload: &WorkloadProfile,
+    machine: &MachineProfile,
+) -> Result<CostPrediction, BadParameter> {
     let all = &workload.operations;
     let must = "none: a hashed keyspace has no order";
     require("the scans", all.scans, all.scans == 0.0, must)?;
@@ -59,7 +59,7 @@ pub(super) fn point(
     let in_leaf = in_leaf(record);
     let leaf_bytes = LEAF.max(record);
     let on_device = leaf_bytes / in_leaf;
-    let requests = (memory.memtable / (record + Shape::default().overhead_bytes)).max(1.0);
+    let requests = (memory.memtable / (record + TreeShape::default().overhead_bytes)).max(1.0);
     let different = popularity.unique(requests)?.max(1.0);
     let stores = factor.min(MOST);
     let is_new = all.inserts / all.writes().max(f64::MIN_POSITIVE);
@@ -97,7 +97,7 @@ pub(super) fn point(
     // Replaced records remain until they are merged.
     let stale = (1.0 - is_new) / (factor - 1.0);
     let per_record = filters / keys;
-    Ok(Point {
+    Ok(CostPrediction {
         write_amplification: (different / requests + merged) * on_device / record
             + filter_writes
             + machine.log_amplification(record),

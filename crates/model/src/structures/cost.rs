@@ -1,10 +1,10 @@
 //! The cost of a structure: bands, and the dominating term.
 
-use super::workload::{Machine, Workload};
+use super::workload::{MachineProfile, WorkloadProfile};
 
 /// An 80 % interval of a number, with its middle.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Band {
+pub struct CostBand {
     /// 10th percentile.
     pub p10: f64,
     /// Prediction of the model.
@@ -13,12 +13,12 @@ pub struct Band {
     pub p90: f64,
 }
 
-impl Band {
-    fn of(values: impl Iterator<Item = f64> + Clone, error: f64) -> Band {
+impl CostBand {
+    fn of(values: impl Iterator<Item = f64> + Clone, error: f64) -> CostBand {
         let middle = values.clone().next().unwrap_or(0.0);
         let least = values.clone().fold(middle, f64::min);
         let most = values.fold(middle, f64::max);
-        Band {
+        CostBand {
             p10: least * (1.0 - error),
             middle,
             p90: most * (1.0 + error),
@@ -34,7 +34,7 @@ impl Band {
 
 /// A component of the time of a device or a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Term {
+pub enum CostTerm {
     /// Device writes.
     Writes,
     /// Device reads by lookups.
@@ -47,54 +47,54 @@ pub enum Term {
     Processor,
 }
 
-impl Term {
+impl CostTerm {
     /// Returns its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Term::Writes => "device: writes",
-            Term::Lookups => "device: lookups",
-            Term::Scans => "device: scans",
-            Term::Merges => "device: reads of merges",
-            Term::Processor => "processor",
+            CostTerm::Writes => "device: writes",
+            CostTerm::Lookups => "device: lookups",
+            CostTerm::Scans => "device: scans",
+            CostTerm::Merges => "device: reads of merges",
+            CostTerm::Processor => "processor",
         }
     }
 }
 
 /// The predicted costs of a structure.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Cost {
+pub struct StructureCost {
     /// Name and settings.
     pub name: String,
     /// Bytes written per byte of user writes, including the log.
-    pub write_amplification: Band,
+    pub write_amplification: CostBand,
     /// Textbook bound of the write amplification, with a constant of 1 and without the log.
     pub textbook: f64,
     /// Device reads per lookup of a present key.
-    pub hit_reads: Band,
+    pub hit_reads: CostBand,
     /// Device reads per lookup of an absent key.
-    pub miss_reads: Band,
+    pub miss_reads: CostBand,
     /// Memory per key that hits need for a single read, in bytes.
     pub memory_per_key: f64,
     /// Memory per key as a band.
-    pub memory_per_key_band: Band,
+    pub memory_per_key_band: CostBand,
     /// Bytes on the device per byte of live keys and values.
-    pub space_amplification: Band,
+    pub space_amplification: CostBand,
     /// CPU time per operation of the mix, in nanoseconds.
-    pub processor_ns: Band,
+    pub processor_ns: CostBand,
     /// Device time per operation of the mix, in nanoseconds.
-    pub device_ns: Band,
+    pub device_ns: CostBand,
     /// The criterion for ranking structures: device and CPU time per operation.
-    pub total_ns: Band,
+    pub total_ns: CostBand,
     /// The largest component of the time, and its share.
-    pub dominating: (Term, f64),
+    pub dominating: (CostTerm, f64),
     /// User writes in terabytes that wear out the device, if its endurance is known.
     pub life_tb: Option<f64>,
 }
 
 /// The prediction of a model for one workload.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Point {
+pub(super) struct CostPrediction {
     pub(super) write_amplification: f64,
     /// Minimum and maximum write amplification over short periods, if known.
     pub(super) write_moments: Option<(f64, f64)>,
@@ -149,9 +149,9 @@ pub(super) fn first_asked(written: f64, asks: f64) -> f64 {
     }
 }
 
-impl Point {
+impl CostPrediction {
     /// Returns the time of each term per operation of the mix, in nanoseconds.
-    fn terms(&self, workload: &Workload, machine: &Machine) -> [(Term, f64); 5] {
+    fn terms(&self, workload: &WorkloadProfile, machine: &MachineProfile) -> [(CostTerm, f64); 5] {
         let all = &workload.operations;
         let of = |count: f64| count / all.total();
         let puts = of(all.inserts + all.updates) * workload.record_bytes();
@@ -168,29 +168,35 @@ impl Point {
         let io = (reads + scan) * machine.device.io_cpu_ns as f64;
         let write = self.write_bytes.max(1.0);
         [
-            (Term::Writes, machine.device_ns(written / write, write)),
-            (Term::Lookups, machine.device_ns(reads, self.read_bytes)),
+            (CostTerm::Writes, machine.device_ns(written / write, write)),
+            (CostTerm::Lookups, machine.device_ns(reads, self.read_bytes)),
             (
-                Term::Scans,
+                CostTerm::Scans,
                 machine.device_ns(scan, self.read_bytes)
                     + scanned * machine.device_ns(0.0, 1.0)
                     + scanned * workload.record_bytes() * machine.device.byte_ps as f64 / 1000.0,
             ),
-            (Term::Merges, machine.device_ns(merged / LONG, LONG)),
-            (Term::Processor, cpu + io),
+            (CostTerm::Merges, machine.device_ns(merged / LONG, LONG)),
+            (CostTerm::Processor, cpu + io),
         ]
     }
 }
 
 /// Combines the predictions for several workloads; the first is the requested workload.
-pub(super) fn of(name: String, points: &[Point], error: f64, workload: &Workload, machine: &Machine) -> Cost {
-    let band = |value: &dyn Fn(&Point) -> f64| {
+pub(super) fn of(
+    name: String,
+    points: &[CostPrediction],
+    error: f64,
+    workload: &WorkloadProfile,
+    machine: &MachineProfile,
+) -> StructureCost {
+    let band = |value: &dyn Fn(&CostPrediction) -> f64| {
         let values: Vec<f64> = points.iter().map(value).collect();
-        Band::of(values.into_iter(), error)
+        CostBand::of(values.into_iter(), error)
     };
     let first = &points[0];
     let terms = first.terms(workload, machine);
-    let sum = |point: &Point, is_wanted: &dyn Fn(Term) -> bool| -> f64 {
+    let sum = |point: &CostPrediction, is_wanted: &dyn Fn(CostTerm) -> bool| -> f64 {
         let terms = point.terms(workload, machine);
         terms
             .iter()
@@ -206,9 +212,9 @@ pub(super) fn of(name: String, points: &[Point], error: f64, workload: &Workload
     let writes: Vec<f64> = all
         .chain(moments.flat_map(|(least, most)| [least, most]))
         .collect();
-    let write_amplification = Band::of(writes.into_iter(), error);
+    let write_amplification = CostBand::of(writes.into_iter(), error);
     let life = machine.endurance_bytes;
-    Cost {
+    StructureCost {
         name,
         write_amplification,
         textbook: first.textbook,
@@ -217,8 +223,8 @@ pub(super) fn of(name: String, points: &[Point], error: f64, workload: &Workload
         memory_per_key: first.memory_per_key,
         memory_per_key_band: band(&|point| point.memory_per_key),
         space_amplification: band(&|point| point.space_amplification),
-        processor_ns: band(&|point| sum(point, &|term| term == Term::Processor)),
-        device_ns: band(&|point| sum(point, &|term| term != Term::Processor)),
+        processor_ns: band(&|point| sum(point, &|term| term == CostTerm::Processor)),
+        device_ns: band(&|point| sum(point, &|term| term != CostTerm::Processor)),
         total_ns: band(&|point| sum(point, &|_| true)),
         dominating: (term, if total > 0.0 { ns / total } else { 0.0 }),
         life_tb: life.map(|bytes| bytes / write_amplification.middle.max(f64::MIN_POSITIVE) / 1e12),

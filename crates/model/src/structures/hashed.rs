@@ -7,12 +7,12 @@
 //! merged when a quarter of its bytes is waiting for it. Hash stores are joined in groups of eight
 //! while there are many.
 
-use super::cost::{BEHIND, LONG, Point, first_asked};
-use super::ours::memory;
-use super::workload::{Machine, Operations, Workload};
+use super::cost::{BEHIND, CostPrediction, LONG, first_asked};
+use super::runs::memory;
+use super::workload::{MachineProfile, OperationRates, WorkloadProfile};
 use crate::Popularity;
 use crate::parameter::{BadParameter, require};
-use crate::tiered::{RECORD_OVERHEAD, Shape, missed_behind};
+use crate::tiered::{RECORD_OVERHEAD, TreeShape, missed_behind};
 
 /// How the leaf of a hash is located in the sorted store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub(super) const PARTS: f64 = 16.0;
 
 /// The result of joining hash stores.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Joins {
+struct JoinOutcome {
     /// Records written by joins per user write.
     writes: f64,
     /// Average number of hash stores.
@@ -67,7 +67,7 @@ const TURNS: f64 = 3.0;
 const MOST_TURN: f64 = 4_096.0;
 
 /// Simulates the memtables of several turns. Hash store sizes are in memtables, newest first.
-fn joins(popularity: &Popularity, requests: f64, turn: f64) -> Joins {
+fn joins(popularity: &Popularity, requests: f64, turn: f64) -> JoinOutcome {
     let more = (turn / MOST_TURN).max(1.0).log(JOINED as f64);
     let turn = turn.min(MOST_TURN);
     let mut young: Vec<f64> = Vec::new();
@@ -100,7 +100,7 @@ fn joins(popularity: &Popularity, requests: f64, turn: f64) -> Joins {
         }
     }
     let counted: f64 = f64::max(counted, 1.0);
-    Joins {
+    JoinOutcome {
         writes: written / (counted * requests) + more,
         stores: stores / counted,
         held: kept / counted,
@@ -112,7 +112,7 @@ const CORRECTIONS: usize = 4;
 
 /// Returns the number of memtables between two merges of a part, and the result of joins in that
 /// time. Joined hash stores have fewer records, which delays the next merge.
-fn turn(popularity: &Popularity, requests: f64, different: f64) -> (f64, Joins) {
+fn turn(popularity: &Popularity, requests: f64, different: f64) -> (f64, JoinOutcome) {
     let share = popularity.keys() / RATIO;
     let mut turn = (share / different).max(LEAST);
     let mut of = joins(popularity, requests, turn);
@@ -150,7 +150,7 @@ pub(super) fn in_leaf(record: f64) -> f64 {
 
 /// Returns the number of leaves read per lookup, if records and leaves share this memory. Absent
 /// keys are in no record cache and access all leaves uniformly.
-pub(super) fn leaf_reads(keys: &Popularity, record: f64, bytes: f64, machine: &Machine) -> f64 {
+pub(super) fn leaf_reads(keys: &Popularity, record: f64, bytes: f64, machine: &MachineProfile) -> f64 {
     let records = bytes * machine.records_share;
     let kept = match keys.groups().len() {
         1 => 0.0,
@@ -161,11 +161,15 @@ pub(super) fn leaf_reads(keys: &Popularity, record: f64, bytes: f64, machine: &M
 
 /// Returns the share of lookups of present keys that read a leaf because it is the first access
 /// since it was written. Each user write causes `rewritten` records to be written to leaves.
-pub(super) fn first_reads(all: &Operations, rewritten: f64, in_leaf: f64) -> f64 {
+pub(super) fn first_reads(all: &OperationRates, rewritten: f64, in_leaf: f64) -> f64 {
     first_asked(all.writes() * rewritten / in_leaf, all.hits)
 }
 
-pub(super) fn point(index: HashIndex, workload: &Workload, machine: &Machine) -> Result<Point, BadParameter> {
+pub(super) fn point(
+    index: HashIndex,
+    workload: &WorkloadProfile,
+    machine: &MachineProfile,
+) -> Result<CostPrediction, BadParameter> {
     let all = &workload.operations;
     let must = "none: a hashed keyspace has no order";
     require("the scans", all.scans, all.scans == 0.0, must)?;
@@ -174,7 +178,7 @@ pub(super) fn point(index: HashIndex, workload: &Workload, machine: &Machine) ->
     let in_leaf = in_leaf(record);
     let leaf_bytes = LEAF.max(record);
     let on_device = leaf_bytes / in_leaf;
-    let requests = (memory.memtable / (record + Shape::default().overhead_bytes)).max(1.0);
+    let requests = (memory.memtable / (record + TreeShape::default().overhead_bytes)).max(1.0);
     let different = popularity.unique(requests)?.max(1.0);
     // Memtables between two merges of a part, and the records waiting in that time.
     let (turn, joins) = turn(&popularity, requests, different);
@@ -201,7 +205,7 @@ pub(super) fn point(index: HashIndex, workload: &Workload, machine: &Machine) ->
     // Absent keys access every leaf uniformly.
     let uniform = Popularity::uniform(workload.keys as u64)?;
     let [leaf, any_leaf] = [&popularity, &uniform].map(|keys| leaf_reads(keys, record, left, machine));
-    Ok(Point {
+    Ok(CostPrediction {
         write_amplification: tree + machine.log_amplification(record),
         write_moments: Some((
             BEHIND * tree + machine.log_amplification(record),

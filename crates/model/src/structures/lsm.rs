@@ -1,9 +1,9 @@
 //! LevelDB: tables with in-memory filters, on levels that a cursor compacts.
 
-use super::cost::{LONG, Point};
-use super::ours::memory;
-use super::workload::{Machine, Workload};
-use crate::lsm::{Geometric, LevelDb, WriteCosts};
+use super::cost::{CostPrediction, LONG};
+use super::runs::memory;
+use super::workload::{MachineProfile, WorkloadProfile};
+use crate::lsm::{GeometricLevels, LevelDb, WriteCosts};
 use crate::parameter::BadParameter;
 use crate::tiered::missed;
 
@@ -19,37 +19,40 @@ const GROWTH: u32 = 10;
 const STALE: f64 = 0.11;
 
 /// The result of the write model, and the number of tables on a lookup's path.
-struct Tables {
+struct TableCosts {
     costs: WriteCosts,
     runs: f64,
 }
 
-pub(super) fn point(workload: &Workload, machine: &Machine) -> Result<Point, BadParameter> {
+pub(super) fn point(
+    workload: &WorkloadProfile,
+    machine: &MachineProfile,
+) -> Result<CostPrediction, BadParameter> {
     let popularity = workload.popularity()?;
     let memory = memory(machine)?;
     let log = (memory.memtable / (workload.record_bytes() + 160.0)).clamp(1.0, popularity.keys());
-    let levels = Geometric::holding(popularity.keys(), log, GROWTH)?.levels as usize + 1;
+    let levels = GeometricLevels::holding(popularity.keys(), log, GROWTH)?.levels as usize + 1;
     let shape =
         LevelDb::with_levels(popularity.keys(), levels).or_else(|_| LevelDb::standard(popularity.keys()))?;
     let shape = LevelDb {
         log: log.min(popularity.keys() / 2.0),
         ..shape
     };
-    let tables = Tables {
+    let tables = TableCosts {
         runs: 2.0 + shape.levels() as f64,
         costs: shape.estimate(&popularity)?,
     };
     Ok(tables.point(workload, &popularity, memory.caches, machine))
 }
 
-impl Tables {
+impl TableCosts {
     fn point(
         &self,
-        workload: &Workload,
+        workload: &WorkloadProfile,
         popularity: &crate::Popularity,
         caches: f64,
-        machine: &Machine,
-    ) -> Point {
+        machine: &MachineProfile,
+    ) -> CostPrediction {
         let record = workload.record_bytes();
         // The log stage is accounted for separately.
         let tree = self.costs.total() - 1.0;
@@ -60,7 +63,7 @@ impl Tables {
         let leaf = missed(popularity, in_block, BLOCK.max(record), left);
         let is_growing = workload.operations.updates + workload.operations.deletes == 0.0;
         let stale = if is_growing { 0.0 } else { STALE };
-        Point {
+        CostPrediction {
             write_amplification: tree + machine.log_amplification(record),
             write_moments: None,
             textbook: self.costs.textbook,

@@ -6,9 +6,9 @@
 //!
 //! *Does not know*: stores, measurements, the structure of a particular store.
 //!
-//! *Read in this order*: `workload.rs` (input), `cost.rs` (output), `cut.rs` (memory), `ours.rs`
+//! *Read in this order*: `workload.rs` (input), `cost.rs` (output), `cut.rs` (memory), `runs.rs`
 //! (the tiered tree and levels), `hashed.rs`, `bundle.rs` and `trees.rs` (our unordered
-//! structures), `lsm.rs` (LevelDB), `others.rs` (B-trees, Bε-trees, SILT).
+//! structures), `lsm.rs` (LevelDB), `textbook.rs` (B-trees, Bε-trees, SILT).
 //!
 //! Invariants:
 //!
@@ -18,32 +18,32 @@
 
 mod bundle;
 mod cost;
-mod cut;
 mod hashed;
 mod lsm;
-mod others;
-mod ours;
+mod memory_division;
+mod runs;
 #[cfg(test)]
 mod tests;
+mod textbook;
 mod trees;
 mod workload;
 
-pub use cost::{Band, Cost, Term};
-pub use cut::MemoryCut;
+pub use cost::{CostBand, CostTerm, StructureCost};
 pub use hashed::HashIndex;
-pub use ours::Setting;
-pub use workload::{Machine, Operations, Workload};
+pub use memory_division::MemoryDivision;
+pub use runs::TieredSettings;
+pub use workload::{MachineProfile, OperationRates, WorkloadProfile};
 
 use crate::parameter::BadParameter;
-use crate::tiered::Rule;
-use cost::Point;
-use ours::Layout;
+use crate::tiered::MergeRule;
+use cost::CostPrediction;
+use runs::RunLayout;
 
 /// A structure with its settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Structure {
+pub enum StructureModel {
     /// A size-tiered Bε-tree of runs and maplets: our own.
-    Tiered(Setting),
+    Tiered(TieredSettings),
     /// Levels of runs; `k` runs of a level are merged into one of the next (SAMT).
     Samt {
         /// Number of runs per level.
@@ -88,58 +88,58 @@ pub enum Structure {
     },
 }
 
-impl Structure {
+impl StructureModel {
     /// All structures; ours with its usual setting is first.
-    pub const ALL: [Structure; 12] = [
-        Structure::Tiered(Setting::USUAL),
-        Structure::Samt { k: 4 },
-        Structure::Cola { ratio: 4 },
-        Structure::Levelled { ratio: 10 },
-        Structure::LevelDb,
-        Structure::BTree,
-        Structure::NaiveBuffered,
-        Structure::Buffered,
-        Structure::Silt,
-        Structure::Hashed {
+    pub const ALL: [StructureModel; 12] = [
+        StructureModel::Tiered(TieredSettings::USUAL),
+        StructureModel::Samt { k: 4 },
+        StructureModel::Cola { ratio: 4 },
+        StructureModel::Levelled { ratio: 10 },
+        StructureModel::LevelDb,
+        StructureModel::BTree,
+        StructureModel::NaiveBuffered,
+        StructureModel::Buffered,
+        StructureModel::Silt,
+        StructureModel::Hashed {
             index: HashIndex::PaCHash,
         },
-        Structure::Boa {
+        StructureModel::Boa {
             lambda: 16,
             refined: true,
         },
-        Structure::Bot { lambda: 16 },
+        StructureModel::Bot { lambda: 16 },
     ];
 
     /// The structures and settings that a store can be configured with.
-    pub const CHOICES: [Structure; 14] = [
-        Structure::Tiered(Setting::USUAL),
-        Structure::Tiered(Setting {
+    pub const CHOICES: [StructureModel; 14] = [
+        StructureModel::Tiered(TieredSettings::USUAL),
+        StructureModel::Tiered(TieredSettings {
             records_share: 0.0,
-            ..Setting::USUAL
+            ..TieredSettings::USUAL
         }),
-        Structure::Tiered(Setting {
+        StructureModel::Tiered(TieredSettings {
             records_share: 0.5,
-            ..Setting::USUAL
+            ..TieredSettings::USUAL
         }),
-        Structure::Samt { k: 4 },
-        Structure::Samt { k: 8 },
-        Structure::Cola { ratio: 4 },
-        Structure::Levelled { ratio: 4 },
-        Structure::Levelled { ratio: 8 },
-        Structure::Levelled { ratio: 10 },
-        Structure::Hashed {
+        StructureModel::Samt { k: 4 },
+        StructureModel::Samt { k: 8 },
+        StructureModel::Cola { ratio: 4 },
+        StructureModel::Levelled { ratio: 4 },
+        StructureModel::Levelled { ratio: 8 },
+        StructureModel::Levelled { ratio: 10 },
+        StructureModel::Hashed {
             index: HashIndex::PaCHash,
         },
-        Structure::Boa {
+        StructureModel::Boa {
             lambda: 4,
             refined: true,
         },
-        Structure::Boa {
+        StructureModel::Boa {
             lambda: 16,
             refined: true,
         },
-        Structure::Bot { lambda: 4 },
-        Structure::Bot { lambda: 16 },
+        StructureModel::Bot { lambda: 4 },
+        StructureModel::Bot { lambda: 16 },
     ];
 
     /// Returns whether keys can be iterated in order. Without order, scans have no cost.
@@ -147,7 +147,7 @@ impl Structure {
     pub fn is_ordered(&self) -> bool {
         !matches!(
             self,
-            Structure::Hashed { .. } | Structure::Boa { .. } | Structure::Bot { .. }
+            StructureModel::Hashed { .. } | StructureModel::Boa { .. } | StructureModel::Bot { .. }
         )
     }
 
@@ -155,30 +155,30 @@ impl Structure {
     #[must_use]
     pub fn name(&self) -> String {
         match self {
-            Structure::Tiered(setting) if setting.fanout == Setting::USUAL.fanout => {
+            StructureModel::Tiered(setting) if setting.fanout == TieredSettings::USUAL.fanout => {
                 format!("tiered, records {:.0} %", 100.0 * setting.records_share)
             }
-            Structure::Tiered(setting) => {
+            StructureModel::Tiered(setting) => {
                 let records = 100.0 * setting.records_share;
                 format!("tiered, F={}, records {records:.0} %", setting.fanout)
             }
-            Structure::Samt { k } => format!("samt, k={k}"),
-            Structure::Cola { ratio } => format!("cola, r={ratio}"),
-            Structure::Levelled { ratio } => format!("leveled, r={ratio}"),
-            Structure::LevelDb => "LevelDB".to_owned(),
-            Structure::BTree => "B-tree".to_owned(),
-            Structure::NaiveBuffered => "Bε-tree, naive".to_owned(),
-            Structure::Buffered => "Bε-tree".to_owned(),
-            Structure::Silt => "SILT".to_owned(),
-            Structure::Hashed { index } => match index {
+            StructureModel::Samt { k } => format!("samt, k={k}"),
+            StructureModel::Cola { ratio } => format!("cola, r={ratio}"),
+            StructureModel::Levelled { ratio } => format!("leveled, r={ratio}"),
+            StructureModel::LevelDb => "LevelDB".to_owned(),
+            StructureModel::BTree => "B-tree".to_owned(),
+            StructureModel::NaiveBuffered => "Bε-tree, naive".to_owned(),
+            StructureModel::Buffered => "Bε-tree".to_owned(),
+            StructureModel::Silt => "SILT".to_owned(),
+            StructureModel::Hashed { index } => match index {
                 HashIndex::PaCHash => "hashed, index=pachash".to_owned(),
                 HashIndex::Trie => "hashed, index=trie".to_owned(),
             },
-            Structure::Boa { lambda, refined } => {
+            StructureModel::Boa { lambda, refined } => {
                 let refined = if *refined { "yes" } else { "no" };
                 format!("hashed, form=boa, lambda={lambda}, refined={refined}")
             }
-            Structure::Bot { lambda } => format!("hashed, form=bot, lambda={lambda}"),
+            StructureModel::Bot { lambda } => format!("hashed, form=bot, lambda={lambda}"),
         }
     }
 
@@ -186,12 +186,12 @@ impl Structure {
     /// Lim. Structures without measurements have a wider estimate.
     fn error(&self) -> f64 {
         match self {
-            Structure::Tiered(_) => 0.1,
-            Structure::LevelDb => 0.05,
-            Structure::Samt { .. }
-            | Structure::Cola { .. }
-            | Structure::Levelled { .. }
-            | Structure::Hashed { .. } => 0.15,
+            StructureModel::Tiered(_) => 0.1,
+            StructureModel::LevelDb => 0.05,
+            StructureModel::Samt { .. }
+            | StructureModel::Cola { .. }
+            | StructureModel::Levelled { .. }
+            | StructureModel::Hashed { .. } => 0.15,
             _ => 0.25,
         }
     }
@@ -200,9 +200,9 @@ impl Structure {
     ///
     /// ```
     /// use alluvium_model::structures::{Machine, Setting, Structure, Workload};
-    /// let ours = Structure::Tiered(Setting::USUAL);
-    /// let cost = ours.cost(&Workload::default(), &Machine::default())?;
-    /// let tree = Structure::BTree.cost(&Workload::default(), &Machine::default())?;
+    /// let ours = StructureModel::Tiered(TieredSettings::USUAL);
+    /// let cost = runs.cost(&Workload::default(), &Machine::default())?;
+    /// let tree = StructureModel::BTree.cost(&Workload::default(), &Machine::default())?;
     /// assert!(10.0 * cost.write_amplification.middle < tree.write_amplification.middle);
     /// # Ok::<(), alluvium_model::BadParameter>(())
     /// ```
@@ -210,7 +210,11 @@ impl Structure {
     /// # Errors
     /// [`BadParameter`] if the workload or the machine is invalid, or if there is too little
     /// memory.
-    pub fn cost(&self, workload: &Workload, machine: &Machine) -> Result<Cost, BadParameter> {
+    pub fn cost(
+        &self,
+        workload: &WorkloadProfile,
+        machine: &MachineProfile,
+    ) -> Result<StructureCost, BadParameter> {
         let (workload, machine) = (workload.checked()?, machine.checked()?);
         let middle = self.point(&workload, &machine)?;
         let mut points = vec![middle.clone()];
@@ -222,60 +226,70 @@ impl Structure {
     }
 
     /// Predicts the costs without evaluating neighbouring workloads: the middles equal those of
-    /// [`Structure::cost`], and the bands contain only the model's own error. It needs a seventh of
+    /// [`StructureModel::cost`], and the bands contain only the model's own error. It needs a seventh of
     /// the time.
     ///
     /// ```
     /// use alluvium_model::structures::{Machine, Setting, Structure, Workload};
-    /// let ours = Structure::Tiered(Setting::USUAL);
-    /// let whole = ours.cost(&Workload::default(), &Machine::default())?;
-    /// let alone = ours.cost_alone(&Workload::default(), &Machine::default())?;
+    /// let ours = StructureModel::Tiered(TieredSettings::USUAL);
+    /// let whole = runs.cost(&Workload::default(), &Machine::default())?;
+    /// let alone = runs.cost_alone(&Workload::default(), &Machine::default())?;
     /// assert_eq!(alone.total_ns.middle, whole.total_ns.middle);
     /// # Ok::<(), alluvium_model::BadParameter>(())
     /// ```
     ///
     /// # Errors
-    /// As [`Structure::cost`].
-    pub fn cost_alone(&self, workload: &Workload, machine: &Machine) -> Result<Cost, BadParameter> {
+    /// As [`StructureModel::cost`].
+    pub fn cost_alone(
+        &self,
+        workload: &WorkloadProfile,
+        machine: &MachineProfile,
+    ) -> Result<StructureCost, BadParameter> {
         let (workload, machine) = (workload.checked()?, machine.checked()?);
         let point = self.point(&workload, &machine)?;
         Ok(cost::of(self.name(), &[point], self.error(), &workload, &machine))
     }
 
-    fn point(&self, workload: &Workload, machine: &Machine) -> Result<Point, BadParameter> {
+    fn point(
+        &self,
+        workload: &WorkloadProfile,
+        machine: &MachineProfile,
+    ) -> Result<CostPrediction, BadParameter> {
         let on_levels = |rule| {
             let share = machine.records_share;
-            ours::arranged(Layout::Levels(rule), share, workload, machine)
+            runs::arranged(RunLayout::Levels(rule), share, workload, machine)
         };
         match *self {
-            Structure::Tiered(setting) => ours::point(setting, workload, machine),
-            Structure::Samt { k } => on_levels(Rule::Samt { runs: k }),
-            Structure::Cola { ratio } => on_levels(Rule::Cola { ratio }),
-            Structure::Levelled { ratio } => on_levels(Rule::Levelled { ratio }),
-            Structure::LevelDb => lsm::point(workload, machine),
-            Structure::BTree => others::b_tree(workload, machine),
-            Structure::NaiveBuffered => others::buffered(others::Reading::Whole, workload, machine),
-            Structure::Buffered => others::buffered(others::Reading::InPart, workload, machine),
-            Structure::Silt => others::silt(workload, machine),
-            Structure::Hashed { index } => hashed::point(index, workload, machine),
-            Structure::Boa { lambda, refined } => bundle::point(lambda, refined, workload, machine),
-            Structure::Bot { lambda } => trees::point(lambda, workload, machine),
+            StructureModel::Tiered(setting) => runs::point(setting, workload, machine),
+            StructureModel::Samt { k } => on_levels(MergeRule::Samt { runs: k }),
+            StructureModel::Cola { ratio } => on_levels(MergeRule::Cola { ratio }),
+            StructureModel::Levelled { ratio } => on_levels(MergeRule::Levelled { ratio }),
+            StructureModel::LevelDb => lsm::point(workload, machine),
+            StructureModel::BTree => textbook::b_tree(workload, machine),
+            StructureModel::NaiveBuffered => {
+                textbook::buffered(textbook::NodeReadMode::Whole, workload, machine)
+            }
+            StructureModel::Buffered => textbook::buffered(textbook::NodeReadMode::InPart, workload, machine),
+            StructureModel::Silt => textbook::silt(workload, machine),
+            StructureModel::Hashed { index } => hashed::point(index, workload, machine),
+            StructureModel::Boa { lambda, refined } => bundle::point(lambda, refined, workload, machine),
+            StructureModel::Bot { lambda } => trees::point(lambda, workload, machine),
         }
     }
 }
 
 /// Returns neighbouring workloads, because data size and skew are known only approximately, and the
 /// store's position in its compaction cycle is unknown.
-fn neighbours(workload: &Workload) -> [Workload; 6] {
-    let data = |factor: f64| Workload {
+fn neighbours(workload: &WorkloadProfile) -> [WorkloadProfile; 6] {
+    let data = |factor: f64| WorkloadProfile {
         keys: (workload.keys * factor).max(2.0),
         ..*workload
     };
-    let skew = |more: f64| Workload {
+    let skew = |more: f64| WorkloadProfile {
         skew: (workload.skew + more).max(0.0),
         ..*workload
     };
-    let moment = |factor: f64| Workload {
+    let moment = |factor: f64| WorkloadProfile {
         rewrites: workload.rewrites * factor,
         ..*workload
     };

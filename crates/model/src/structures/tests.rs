@@ -2,14 +2,14 @@ use super::*;
 
 #[test]
 fn bands_hold_their_middle_and_every_structure_answers() {
-    let machine = Machine::default();
+    let machine = MachineProfile::default();
     for skew in [0.0, 0.99] {
-        let workload = Workload {
+        let workload = WorkloadProfile {
             keys: 2e7,
             skew,
-            ..Workload::default()
+            ..WorkloadProfile::default()
         };
-        for structure in Structure::ALL.iter().chain(&Structure::CHOICES) {
+        for structure in StructureModel::ALL.iter().chain(&StructureModel::CHOICES) {
             let cost = structure.cost(&workload, &machine).unwrap();
             for band in [
                 cost.write_amplification,
@@ -31,16 +31,16 @@ fn bands_hold_their_middle_and_every_structure_answers() {
 /// Neither the error nor the neighbours alone determine the band of a small store.
 #[test]
 fn a_band_of_writes_holds_every_moment() {
-    let machine = Machine {
+    let machine = MachineProfile {
         memory_bytes: 32.0 * 1024.0 * 1024.0,
-        ..Machine::default()
+        ..MachineProfile::default()
     };
-    let workload = Workload {
+    let workload = WorkloadProfile {
         keys: 4e5,
         rewrites: 3.0,
-        ..Workload::default()
+        ..WorkloadProfile::default()
     };
-    let cost = Structure::Tiered(Setting::USUAL)
+    let cost = StructureModel::Tiered(TieredSettings::USUAL)
         .cost(&workload, &machine)
         .unwrap();
     let band = cost.write_amplification;
@@ -51,8 +51,8 @@ fn a_band_of_writes_holds_every_moment() {
 }
 
 /// A mix in percent.
-fn operations(updates: f64, hits: f64, scans: f64) -> Operations {
-    Operations {
+fn operations(updates: f64, hits: f64, scans: f64) -> OperationRates {
+    OperationRates {
         inserts: 0.0,
         updates,
         deletes: 0.0,
@@ -63,21 +63,21 @@ fn operations(updates: f64, hits: f64, scans: f64) -> Operations {
 }
 
 /// The workload of a small store with scans and writes, in percent.
-fn scanned(scans: f64, updates: f64) -> Workload {
-    Workload {
+fn scanned(scans: f64, updates: f64) -> WorkloadProfile {
+    WorkloadProfile {
         keys: 4e5,
         operations: operations(updates, 0.0, scans),
-        ..Workload::default()
+        ..WorkloadProfile::default()
     }
 }
 
 #[test]
 fn leaves_that_scans_come_to_often_are_compacted() {
-    let machine = Machine {
+    let machine = MachineProfile {
         memory_bytes: 32.0 * 1024.0 * 1024.0,
-        ..Machine::default()
+        ..MachineProfile::default()
     };
-    let tree = Structure::Tiered(Setting::USUAL);
+    let tree = StructureModel::Tiered(TieredSettings::USUAL);
     let written = |scans, updates| {
         let cost = tree.cost(&scanned(scans, updates), &machine).unwrap();
         cost.write_amplification.middle
@@ -87,28 +87,28 @@ fn leaves_that_scans_come_to_often_are_compacted() {
     let often = written(50.0, 50.0);
     assert!(often > written(0.0, 100.0) + 1.0, "{often}");
     // Without writes there are no compactions, and scans read one run.
-    let device = |structure: Structure, scans, updates| {
+    let device = |structure: StructureModel, scans, updates| {
         let cost = structure.cost(&scanned(scans, updates), &machine).unwrap();
         cost.device_ns.middle / scans
     };
-    let samt = Structure::Samt { k: 8 };
+    let samt = StructureModel::Samt { k: 8 };
     assert!(device(tree, 100.0, 0.0) < device(tree, 20.0, 80.0));
     assert!(device(tree, 20.0, 80.0) < device(samt, 20.0, 80.0));
 }
 
 #[test]
 fn what_was_just_written_is_read_unless_all_is_cached() {
-    let tree = Structure::Tiered(Setting::USUAL);
+    let tree = StructureModel::Tiered(TieredSettings::USUAL);
     let hits = |memory_bytes: f64, updates: f64| {
-        let workload = Workload {
+        let workload = WorkloadProfile {
             keys: 4e5,
             skew: 0.99,
             operations: operations(updates, 100.0 - updates, 0.0),
-            ..Workload::default()
+            ..WorkloadProfile::default()
         };
-        let machine = Machine {
+        let machine = MachineProfile {
             memory_bytes,
-            ..Machine::default()
+            ..MachineProfile::default()
         };
         tree.cost(&workload, &machine).unwrap().hit_reads.middle
     };
@@ -117,19 +117,19 @@ fn what_was_just_written_is_read_unless_all_is_cached() {
     assert_eq!(hits(8192.0 * MIB, 80.0), 0.0);
     // The record cache answers all lookups, so the number of lookups in the tree, a divisor, is
     // zero.
-    let all = Structure::Tiered(Setting {
+    let all = StructureModel::Tiered(TieredSettings {
         records_share: 0.5,
-        ..Setting::USUAL
+        ..TieredSettings::USUAL
     });
-    let workload = Workload {
+    let workload = WorkloadProfile {
         keys: 4e4,
         skew: 0.99,
         operations: operations(0.0, 100.0, 0.0),
-        ..Workload::default()
+        ..WorkloadProfile::default()
     };
-    let machine = Machine {
+    let machine = MachineProfile {
         memory_bytes: 64.0 * MIB,
-        ..Machine::default()
+        ..MachineProfile::default()
     };
     let cost = all.cost(&workload, &machine).unwrap();
     assert!(cost.hit_reads.p90 < 0.01, "{:?}", cost.hit_reads);
@@ -137,16 +137,16 @@ fn what_was_just_written_is_read_unless_all_is_cached() {
 
 #[test]
 fn skew_and_memory_save_reads_and_writes() {
-    let ours = Structure::Tiered(Setting::USUAL);
+    let ours = StructureModel::Tiered(TieredSettings::USUAL);
     let of = |skew: f64, memory_bytes: f64| {
-        let workload = Workload {
+        let workload = WorkloadProfile {
             keys: 1e7,
             skew,
-            ..Workload::default()
+            ..WorkloadProfile::default()
         };
-        let machine = Machine {
+        let machine = MachineProfile {
             memory_bytes,
-            ..Machine::default()
+            ..MachineProfile::default()
         };
         ours.cost(&workload, &machine).unwrap()
     };
@@ -159,16 +159,16 @@ fn skew_and_memory_save_reads_and_writes() {
 
 #[test]
 fn a_store_too_large_to_go_through_is_extrapolated() {
-    let machine = Machine {
+    let machine = MachineProfile {
         memory_bytes: 16.0 * 1024.0 * 1024.0,
-        ..Machine::default()
+        ..MachineProfile::default()
     };
     let of = |keys: f64| {
-        let workload = Workload {
+        let workload = WorkloadProfile {
             keys,
-            ..Workload::default()
+            ..WorkloadProfile::default()
         };
-        Structure::Tiered(Setting::USUAL)
+        StructureModel::Tiered(TieredSettings::USUAL)
             .point(&workload, &machine)
             .unwrap()
     };
@@ -180,26 +180,26 @@ fn a_store_too_large_to_go_through_is_extrapolated() {
 
 #[test]
 fn what_is_no_workload_is_refused_by_name() {
-    let machine = Machine::default();
-    let cost = |workload: &Workload, machine: &Machine| {
-        let refused = Structure::LevelDb.cost(workload, machine).unwrap_err();
+    let machine = MachineProfile::default();
+    let cost = |workload: &WorkloadProfile, machine: &MachineProfile| {
+        let refused = StructureModel::LevelDb.cost(workload, machine).unwrap_err();
         refused.name
     };
-    let usual = Workload::default();
-    let keys = |keys| cost(&Workload { keys, ..usual }, &machine);
+    let usual = WorkloadProfile::default();
+    let keys = |keys| cost(&WorkloadProfile { keys, ..usual }, &machine);
     assert_eq!([0.0, 1.0, f64::NAN, 1e30].map(keys), ["the number of keys"; 4]);
-    let skew = |skew| cost(&Workload { skew, ..usual }, &machine);
+    let skew = |skew| cost(&WorkloadProfile { skew, ..usual }, &machine);
     assert_eq!([-0.1, f64::NAN, 100.0].map(skew), ["the skew"; 3]);
     let memory = |memory_bytes| {
-        let machine = Machine {
+        let machine = MachineProfile {
             memory_bytes,
             ..machine
         };
         cost(&usual, &machine)
     };
     assert_eq!([0.0, f64::NAN, -1.0, 1e6].map(memory), ["the memory"; 4]);
-    let nothing = Workload {
-        operations: Operations {
+    let nothing = WorkloadProfile {
+        operations: OperationRates {
             updates: 0.0,
             hits: 0.0,
             ..usual.operations
@@ -211,36 +211,36 @@ fn what_is_no_workload_is_refused_by_name() {
 
 #[test]
 fn a_structure_without_order_answers_where_no_order_is_asked_for() {
-    let machine = Machine {
+    let machine = MachineProfile {
         memory_bytes: 256.0 * 1024.0 * 1024.0,
-        ..Machine::default()
+        ..MachineProfile::default()
     };
-    let lookups = Workload {
+    let lookups = WorkloadProfile {
         keys: 1e8,
         key_bytes: 20.0,
         value_bytes: 44.0,
-        operations: Operations {
+        operations: OperationRates {
             updates: 5.0,
             hits: 45.0,
             misses: 50.0,
-            ..Workload::default().operations
+            ..WorkloadProfile::default().operations
         },
-        ..Workload::default()
+        ..WorkloadProfile::default()
     };
-    let of = |index, workload: &Workload| Structure::Hashed { index }.cost(workload, &machine);
+    let of = |index, workload: &WorkloadProfile| StructureModel::Hashed { index }.cost(workload, &machine);
     let [pachash, trie] = [HashIndex::PaCHash, HashIndex::Trie].map(|index| of(index, &lookups).unwrap());
     assert!((0.9..1.02).contains(&pachash.miss_reads.middle), "{pachash:?}");
     assert!((0.1..0.5).contains(&pachash.memory_per_key), "{pachash:?}");
     assert!(trie.memory_per_key > pachash.memory_per_key + 0.3);
-    let scans = Workload {
-        operations: Operations {
+    let scans = WorkloadProfile {
+        operations: OperationRates {
             scans: 1.0,
             ..lookups.operations
         },
         ..lookups
     };
     assert_eq!(of(HashIndex::Trie, &scans).unwrap_err().name, "the scans");
-    let unordered: Vec<&Structure> = Structure::CHOICES
+    let unordered: Vec<&StructureModel> = StructureModel::CHOICES
         .iter()
         .filter(|one| !one.is_ordered())
         .collect();
@@ -248,11 +248,11 @@ fn a_structure_without_order_answers_where_no_order_is_asked_for() {
     // It is the cheapest where memory has no space for filters, and lookups are most. Where it has
     // some for those of a bundle of arrays, absent keys cost that nothing.
     let cheapest = |memory_bytes| {
-        let machine = Machine {
+        let machine = MachineProfile {
             memory_bytes,
             ..machine
         };
-        let costs = Structure::CHOICES
+        let costs = StructureModel::CHOICES
             .iter()
             .map(|choice| choice.cost(&lookups, &machine).unwrap());
         let cheapest = costs.min_by(|one, other| one.total_ns.middle.total_cmp(&other.total_ns.middle));
@@ -267,16 +267,16 @@ fn a_structure_without_order_answers_where_no_order_is_asked_for() {
 
 #[test]
 fn merges_of_hash_stores_write_what_turns_of_parts_and_joins_say() {
-    let machine = Machine {
+    let machine = MachineProfile {
         memory_bytes: 64.0 * 1024.0 * 1024.0,
-        ..Machine::default()
+        ..MachineProfile::default()
     };
     let of = |keys: f64| {
-        let workload = Workload {
+        let workload = WorkloadProfile {
             keys,
-            ..Workload::default()
+            ..WorkloadProfile::default()
         };
-        let hashed = Structure::Hashed {
+        let hashed = StructureModel::Hashed {
             index: HashIndex::PaCHash,
         };
         hashed.point(&workload, &machine).unwrap()
@@ -298,23 +298,23 @@ fn merges_of_hash_stores_write_what_turns_of_parts_and_joins_say() {
 
 #[test]
 fn a_bundle_of_arrays_writes_less_the_larger_lambda_is_and_check_characters_save_reads() {
-    let machine = Machine {
+    let machine = MachineProfile {
         memory_bytes: 64.0 * 1024.0 * 1024.0,
-        ..Machine::default()
+        ..MachineProfile::default()
     };
-    let workload = Workload {
+    let workload = WorkloadProfile {
         keys: 2e7,
-        operations: Operations {
+        operations: OperationRates {
             misses: 1.0,
-            ..Workload::default().operations
+            ..WorkloadProfile::default().operations
         },
-        ..Workload::default()
+        ..WorkloadProfile::default()
     };
     let of = |lambda, refined| {
-        let boa = Structure::Boa { lambda, refined };
+        let boa = StructureModel::Boa { lambda, refined };
         boa.point(&workload, &machine).unwrap()
     };
-    let silt = Structure::Hashed {
+    let silt = StructureModel::Hashed {
         index: HashIndex::PaCHash,
     };
     let silt = silt.point(&workload, &machine).unwrap();
@@ -323,7 +323,7 @@ fn a_bundle_of_arrays_writes_less_the_larger_lambda_is_and_check_characters_save
     assert!(writes[2] < silt.write_amplification / 1.5, "{writes:?} {silt:?}");
     assert!(of(16, true).miss_reads < of(16, false).miss_reads);
     assert!(of(16, true).hit_reads > silt.hit_reads, "levels cost reads");
-    let refused = Structure::Boa {
+    let refused = StructureModel::Boa {
         lambda: 6,
         refined: true,
     };
@@ -332,28 +332,28 @@ fn a_bundle_of_arrays_writes_less_the_larger_lambda_is_and_check_characters_save
 
 #[test]
 fn a_bundle_of_trees_writes_less_than_one_of_arrays_where_records_are_large_and_new() {
-    let machine = Machine {
+    let machine = MachineProfile {
         memory_bytes: 64.0 * 1024.0 * 1024.0,
-        ..Machine::default()
+        ..MachineProfile::default()
     };
-    let of = |structure: Structure, value_bytes, keys| {
-        let workload = Workload {
+    let of = |structure: StructureModel, value_bytes, keys| {
+        let workload = WorkloadProfile {
             keys,
             value_bytes,
-            operations: Operations {
+            operations: OperationRates {
                 inserts: 1.0,
                 updates: 0.0,
-                ..Workload::default().operations
+                ..WorkloadProfile::default().operations
             },
-            ..Workload::default()
+            ..WorkloadProfile::default()
         };
         structure.point(&workload, &machine).unwrap()
     };
-    let boa = Structure::Boa {
+    let boa = StructureModel::Boa {
         lambda: 4,
         refined: true,
     };
-    let bot = Structure::Bot { lambda: 4 };
+    let bot = StructureModel::Bot { lambda: 4 };
     let written = |structure, value, keys| of(structure, value, keys).write_amplification;
     assert!(written(bot, 1000.0, 1e8) < 0.7 * written(boa, 1000.0, 1e8));
     // A level costs a few bytes of a hash.
@@ -362,9 +362,12 @@ fn a_bundle_of_trees_writes_less_than_one_of_arrays_where_records_are_large_and_
     let merged = of(bot, 1000.0, 1e8).merged;
     assert!((merged - 2.0).abs() < 1e-3, "a hash store and a leaf: {merged}");
     assert!(of(bot, 1000.0, 1e8).hit_reads > 1.0);
-    let refused = Structure::Bot { lambda: 6 };
+    let refused = StructureModel::Bot { lambda: 6 };
     assert_eq!(
-        refused.cost(&Workload::default(), &machine).unwrap_err().name,
+        refused
+            .cost(&WorkloadProfile::default(), &machine)
+            .unwrap_err()
+            .name,
         "λ"
     );
 }

@@ -2,15 +2,15 @@
 //! again when a third of a part is dead. Above the leaves, each level has a list of their hashes.
 
 use super::bundle::require_lambda;
-use super::cost::{LONG, Point};
+use super::cost::{CostPrediction, LONG};
 use super::hashed::{
     LEAF, LEAF_BYTES, MOST, PARTS, SECOND_LEAF, YOUNG_BYTES, first_reads, in_leaf, leaf_reads,
 };
-use super::ours::memory;
-use super::workload::{Machine, Workload};
+use super::runs::memory;
+use super::workload::{MachineProfile, WorkloadProfile};
 use crate::Popularity;
 use crate::parameter::{BadParameter, require};
-use crate::tiered::Shape;
+use crate::tiered::TreeShape;
 
 /// Bits of a list entry in addition to its characters: its coded difference from the previous
 /// entry.
@@ -21,7 +21,7 @@ const DIFFERENCE: f64 = 3.0;
 const REBUILT: f64 = 1.74;
 
 /// Properties of hash stores and leaves.
-struct Leaves {
+struct BundleLeaves {
     /// Distinct records of a hash store, and the writes that produced it.
     different: f64,
     requests: f64,
@@ -31,11 +31,16 @@ struct Leaves {
     levels: f64,
 }
 
-impl Leaves {
-    fn of(popularity: &Popularity, requests: f64, stores: f64, lambda: f64) -> Result<Leaves, BadParameter> {
+impl BundleLeaves {
+    fn of(
+        popularity: &Popularity,
+        requests: f64,
+        stores: f64,
+        lambda: f64,
+    ) -> Result<BundleLeaves, BadParameter> {
         let leaf = popularity.unique(stores * requests)?.max(1.0);
         let leaves = (popularity.keys() / leaf).max(1.0);
-        Ok(Leaves {
+        Ok(BundleLeaves {
             different: popularity.unique(requests)?.max(1.0),
             requests,
             again: leaf / (stores * requests),
@@ -44,7 +49,11 @@ impl Leaves {
     }
 }
 
-pub(super) fn point(lambda: u32, workload: &Workload, machine: &Machine) -> Result<Point, BadParameter> {
+pub(super) fn point(
+    lambda: u32,
+    workload: &WorkloadProfile,
+    machine: &MachineProfile,
+) -> Result<CostPrediction, BadParameter> {
     let all = &workload.operations;
     let must = "none: a hashed keyspace has no order";
     require("the scans", all.scans, all.scans == 0.0, must)?;
@@ -54,9 +63,9 @@ pub(super) fn point(lambda: u32, workload: &Workload, machine: &Machine) -> Resu
     let in_leaf = in_leaf(record);
     let leaf_bytes = LEAF.max(record);
     let on_device = leaf_bytes / in_leaf;
-    let requests = (memory.memtable / (record + Shape::default().overhead_bytes)).max(1.0);
+    let requests = (memory.memtable / (record + TreeShape::default().overhead_bytes)).max(1.0);
     let stores = factor.min(MOST);
-    let leaves = Leaves::of(&popularity, requests, stores, factor)?;
+    let leaves = BundleLeaves::of(&popularity, requests, stores, factor)?;
     let is_new = all.inserts / all.writes().max(f64::MIN_POSITIVE);
     let rebuilt = (1.0 - is_new) * leaves.again / REBUILT;
     let written = leaves.different / leaves.requests + leaves.again + rebuilt;
@@ -84,7 +93,7 @@ pub(super) fn point(lambda: u32, workload: &Workload, machine: &Machine) -> Resu
     let in_vain = 0.5 / (factor - 1.0);
     let stale = (1.0 - is_new) * REBUILT / 2.0;
     let per_record = filters / keys + digest / beta;
-    Ok(Point {
+    Ok(CostPrediction {
         write_amplification: written * on_device / record
             + lists * leaves.again / record
             + machine.log_amplification(record),

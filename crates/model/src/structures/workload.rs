@@ -1,9 +1,9 @@
 //! The workload and machine of a prediction: the input of the models.
 
-use super::ours::Setting;
+use super::runs::TieredSettings;
 use crate::Popularity;
 use crate::parameter::{BadParameter, at_least, positive, require};
-use crate::tiered::{Lengths, Records};
+use crate::tiered::{RecordProfile, ValueLengths};
 use alluvium_base::DeviceProfile;
 
 /// Overhead of a record in the log, in addition to key and value.
@@ -11,7 +11,7 @@ const LOG_BYTES: f64 = 24.0;
 
 /// Frequencies of operations in any unit; only their ratios matter.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Operations {
+pub struct OperationRates {
     /// Writes of new keys.
     pub inserts: f64,
     /// Writes of existing keys.
@@ -26,7 +26,7 @@ pub struct Operations {
     pub scans: f64,
 }
 
-impl Operations {
+impl OperationRates {
     /// Returns the sum of all frequencies.
     #[must_use]
     pub fn total(&self) -> f64 {
@@ -60,13 +60,13 @@ impl Operations {
 ///
 /// ```
 /// use alluvium_model::structures::Workload;
-/// let workload = Workload { keys: 1e6, skew: 0.99, ..Workload::default() };
+/// let workload = Workload { keys: 1e6, skew: 0.99, ..WorkloadProfile::default() };
 /// assert!(workload.checked().is_ok());
 /// let wrong = Workload { skew: -1.0, ..workload };
 /// assert_eq!(wrong.checked().unwrap_err().name, "the skew");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Workload {
+pub struct WorkloadProfile {
     /// Number of keys.
     pub keys: f64,
     /// Average key length in bytes.
@@ -76,7 +76,7 @@ pub struct Workload {
     /// Skew of requests: the exponent of Zipf's law, 0 for uniform.
     pub skew: f64,
     /// Frequencies of operations.
-    pub operations: Operations,
+    pub operations: OperationRates,
     /// Average number of records that a scan returns.
     pub scan_records: f64,
     /// Number of updates and deletes so far per existing key. They increase the amount of obsolete
@@ -84,16 +84,16 @@ pub struct Workload {
     pub rewrites: f64,
 }
 
-impl Default for Workload {
+impl Default for WorkloadProfile {
     /// Returns a hundred million records of 116 bytes without skew; half of the operations are
     /// updates and half are lookups.
-    fn default() -> Workload {
-        Workload {
+    fn default() -> WorkloadProfile {
+        WorkloadProfile {
             keys: 1e8,
             key_bytes: 16.0,
             value_bytes: 100.0,
             skew: 0.0,
-            operations: Operations {
+            operations: OperationRates {
                 inserts: 0.0,
                 updates: 50.0,
                 deletes: 0.0,
@@ -110,12 +110,12 @@ impl Default for Workload {
 /// Upper bound of the number of keys: each key has at least one byte, and addresses are limited.
 const MOST_KEYS: f64 = 9.2e18;
 
-impl Workload {
+impl WorkloadProfile {
     /// Returns the workload if it is valid.
     ///
     /// # Errors
     /// [`BadParameter`] with the first number that is invalid or out of range.
-    pub fn checked(&self) -> Result<Workload, BadParameter> {
+    pub fn checked(&self) -> Result<WorkloadProfile, BadParameter> {
         let keys = at_least("the number of keys", self.keys, 2.0, "at least 2, and finite")?;
         let must = "at most 2^63, which is as many as there are addresses";
         require("the number of keys", keys, keys <= MOST_KEYS, must)?;
@@ -155,11 +155,11 @@ impl Workload {
         self.key_bytes + self.value_bytes
     }
 
-    pub(super) fn records(&self) -> Records {
-        Records {
+    pub(super) fn records(&self) -> RecordProfile {
+        RecordProfile {
             key_bytes: self.key_bytes,
             value_bytes: self.value_bytes,
-            values: Lengths::Varied,
+            values: ValueLengths::Varied,
         }
     }
 
@@ -170,7 +170,7 @@ impl Workload {
 
 /// The resources of a store.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Machine {
+pub struct MachineProfile {
     /// Total memory of the store in bytes.
     pub memory_bytes: f64,
     /// Memory of the page and record caches in bytes, if known. A store without writes also uses
@@ -188,26 +188,26 @@ pub struct Machine {
     pub endurance_bytes: Option<f64>,
 }
 
-impl Default for Machine {
+impl Default for MachineProfile {
     /// Returns 1 GiB of memory and an SSD of unknown endurance.
-    fn default() -> Machine {
-        Machine {
+    fn default() -> MachineProfile {
+        MachineProfile {
             memory_bytes: 1024.0 * 1024.0 * 1024.0,
             cache_bytes: None,
             device: DeviceProfile::SSD,
-            records_share: Setting::USUAL.records_share,
+            records_share: TieredSettings::USUAL.records_share,
             log_share: 1.0,
             endurance_bytes: None,
         }
     }
 }
 
-impl Machine {
+impl MachineProfile {
     /// Returns the machine if it is valid.
     ///
     /// # Errors
     /// [`BadParameter`] if it has no memory, or if the device has no costs.
-    pub fn checked(&self) -> Result<Machine, BadParameter> {
+    pub fn checked(&self) -> Result<MachineProfile, BadParameter> {
         positive("the memory", self.memory_bytes)?;
         require(
             "the memory",

@@ -5,12 +5,12 @@
 //! [`popularity`](crate::popularity)). All amounts refer to the whole key range; a pivot has the
 //! share given by its width, because keys are scattered.
 
-use super::bytes::Amount;
+use super::bytes::RecordAmount;
 use crate::Popularity;
 
 /// The number of distinct keys among requests, from a table, because each value is a long sum.
 #[derive(Clone, Debug)]
-pub(super) struct Uniques {
+pub(super) struct DistinctKeyTable {
     popularity: Popularity,
     /// Values for e^(i/8) requests; empty if there is a closed form.
     table: Vec<f64>,
@@ -21,14 +21,14 @@ const GRAIN: f64 = 8.0;
 /// The table extends to e^34 requests, more than a store receives.
 const ENTRIES: usize = 273;
 
-impl Uniques {
-    pub(super) fn new(popularity: Popularity) -> Uniques {
+impl DistinctKeyTable {
+    pub(super) fn new(popularity: Popularity) -> DistinctKeyTable {
         let of = |entry: usize| popularity.unique_of((entry as f64 / GRAIN).exp());
         let table = match popularity.groups().len() {
             0..=4 => Vec::new(),
             _ => (0..ENTRIES).map(of).collect(),
         };
-        Uniques { popularity, table }
+        DistinctKeyTable { popularity, table }
     }
 
     pub(super) fn popularity(&self) -> &Popularity {
@@ -57,7 +57,7 @@ impl Uniques {
 
 /// The records of a run, extrapolated to the whole key range.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Run {
+pub(super) struct SimulatedRun {
     /// Keys that it contains independently of requests: new keys, or the result of a full
     /// compaction.
     pub(super) base: f64,
@@ -73,27 +73,27 @@ pub(super) struct Run {
     pub(super) id: u64,
 }
 
-impl Run {
+impl SimulatedRun {
     /// Returns the amount of records in a share of the key range.
-    pub(super) fn amount(&self, uniques: &Uniques, width: f64) -> Amount {
+    pub(super) fn amount(&self, uniques: &DistinctKeyTable, width: f64) -> RecordAmount {
         let requested = uniques.of(self.requests);
         let fresh = self.base * (1.0 - (requested / uniques.keys()).min(1.0));
         let deletes = requested * self.deletes;
-        Amount {
+        RecordAmount {
             puts: (fresh + requested - deletes) * width,
             deletes: deletes * width,
             span: self.span,
         }
     }
 
-    pub(super) fn records(&self, uniques: &Uniques, width: f64) -> f64 {
+    pub(super) fn records(&self, uniques: &DistinctKeyTable, width: f64) -> f64 {
         self.amount(uniques, width).records()
     }
 }
 
 /// Whether older records exist outside of a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Older {
+pub(super) enum OlderRecords {
     /// Older records exist elsewhere, so deletes are kept.
     Elsewhere,
     /// There are none, so deletes are dropped and sequence numbers are no longer stored.
@@ -102,14 +102,14 @@ pub(super) enum Older {
 
 /// Returns the merge of runs, given oldest first, for a share of the key range.
 pub(super) fn merge<'r>(
-    runs: impl Iterator<Item = &'r Run>,
-    older: Older,
-    uniques: &Uniques,
+    runs: impl Iterator<Item = &'r SimulatedRun>,
+    older: OlderRecords,
+    uniques: &DistinctKeyTable,
     width: f64,
-) -> Run {
-    let mut sum = Run {
+) -> SimulatedRun {
+    let mut sum = SimulatedRun {
         width,
-        ..Run::default()
+        ..SimulatedRun::default()
     };
     let mut deleted = 0.0;
     for run in runs {
@@ -124,12 +124,12 @@ pub(super) fn merge<'r>(
     } else {
         0.0
     };
-    if older == Older::None {
+    if older == OlderRecords::None {
         let left = sum.amount(uniques, 1.0).puts;
-        return Run {
+        return SimulatedRun {
             base: left,
             width,
-            ..Run::default()
+            ..SimulatedRun::default()
         };
     }
     sum
@@ -137,22 +137,22 @@ pub(super) fn merge<'r>(
 
 /// Runs that share one maplet, which determines the runs that may contain a key.
 #[derive(Clone, Debug)]
-pub(super) struct Group {
-    pub(super) runs: Vec<Run>,
+pub(super) struct RunGroup {
+    pub(super) runs: Vec<SimulatedRun>,
     /// Share of the key range for which the maplet was written.
     pub(super) width: f64,
 }
 
-impl Group {
-    pub(super) fn one(run: Run) -> Group {
-        Group {
+impl RunGroup {
+    pub(super) fn one(run: SimulatedRun) -> RunGroup {
+        RunGroup {
             width: run.width,
             runs: vec![run],
         }
     }
 
     /// Returns the number of entries in the maplet.
-    pub(super) fn entries(&self, uniques: &Uniques) -> f64 {
+    pub(super) fn entries(&self, uniques: &DistinctKeyTable) -> f64 {
         let runs = self.runs.iter();
         runs.map(|run| run.records(uniques, self.width)).sum()
     }
@@ -162,8 +162,8 @@ impl Group {
 mod tests {
     use super::*;
 
-    fn run(base: f64, requests: f64, deletes: f64) -> Run {
-        Run {
+    fn run(base: f64, requests: f64, deletes: f64) -> SimulatedRun {
+        SimulatedRun {
             base,
             requests,
             deletes,
@@ -175,14 +175,19 @@ mod tests {
 
     #[test]
     fn merges_keep_one_record_for_each_key() {
-        let uniques = Uniques::new(Popularity::uniform(1000).unwrap());
+        let uniques = DistinctKeyTable::new(Popularity::uniform(1000).unwrap());
         let loaded = run(1000.0, 0.0, 0.0);
         let updates = run(0.0, 500.0, 0.2);
         let apart = updates.records(&uniques, 1.0);
         assert!((apart - 393.6).abs() < 0.1, "1000(1 - e^(-1/2)): {apart}");
-        let merged = merge([&loaded, &updates].into_iter(), Older::Elsewhere, &uniques, 1.0);
+        let merged = merge(
+            [&loaded, &updates].into_iter(),
+            OlderRecords::Elsewhere,
+            &uniques,
+            1.0,
+        );
         assert!((merged.records(&uniques, 1.0) - 1000.0).abs() < 1e-9);
-        let bottom = merge([&loaded, &updates].into_iter(), Older::None, &uniques, 0.5);
+        let bottom = merge([&loaded, &updates].into_iter(), OlderRecords::None, &uniques, 0.5);
         let wanted = 1000.0 - 0.2 * apart;
         assert!((bottom.base - wanted).abs() < 1e-9 && bottom.requests == 0.0);
         assert_eq!((bottom.amount(&uniques, 0.5).deletes, bottom.span), (0.0, 0.0));
@@ -191,7 +196,7 @@ mod tests {
     #[test]
     fn the_table_agrees_with_the_sum() {
         let popularity = Popularity::zipf(1_000_000, 0.99).unwrap();
-        let uniques = Uniques::new(popularity.clone());
+        let uniques = DistinctKeyTable::new(popularity.clone());
         for requests in [0.0, 0.5, 1.0, 17.0, 1e3, 3.3e5, 1e8] {
             let exact = popularity.unique_of(requests);
             assert!(

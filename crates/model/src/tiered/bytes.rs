@@ -4,7 +4,7 @@
 //! number of children that fit into a page. A maplet has a quotient per entry at a load of nine
 //! tenths, and per quotient a slot with a remainder and a value.
 
-use super::parameters::{Lengths, Records, Shape};
+use super::parameters::{RecordProfile, TreeShape, ValueLengths};
 
 /// Size of a leaf's header in bytes.
 const LEAF_HEADER: f64 = 28.0;
@@ -39,7 +39,7 @@ const CHECKSUM: f64 = 8.0;
 
 /// The amount of records in a part of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Amount {
+pub(super) struct RecordAmount {
     /// Number of puts.
     pub(super) puts: f64,
     /// Number of deletes.
@@ -48,7 +48,7 @@ pub(super) struct Amount {
     pub(super) span: f64,
 }
 
-impl Amount {
+impl RecordAmount {
     pub(super) fn records(&self) -> f64 {
         self.puts + self.deletes
     }
@@ -56,14 +56,14 @@ impl Amount {
 
 /// The formats for the record sizes of one tree.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Formats {
-    shape: Shape,
-    records: Records,
+pub(super) struct RunFormats {
+    shape: TreeShape,
+    records: RecordProfile,
 }
 
-impl Formats {
-    pub(super) fn new(shape: Shape, records: Records) -> Formats {
-        Formats { shape, records }
+impl RunFormats {
+    pub(super) fn new(shape: TreeShape, records: RecordProfile) -> RunFormats {
+        RunFormats { shape, records }
     }
 
     /// Returns the bytes of a value inside and outside of the leaf.
@@ -76,10 +76,10 @@ impl Formats {
     }
 
     /// Returns the average size of a record in a leaf of this kind of run.
-    fn record(&self, amount: &Amount) -> f64 {
+    fn record(&self, amount: &RecordAmount) -> f64 {
         let (value, _) = self.value();
         let ends = match self.records.values {
-            Lengths::Equal if amount.deletes == 0.0 => 0.0,
+            ValueLengths::Equal if amount.deletes == 0.0 => 0.0,
             _ => END,
         };
         let sequence = ((amount.span + 1.0).log2() / 8.0).ceil().min(8.0);
@@ -95,7 +95,7 @@ impl Formats {
     }
 
     /// Returns the number of leaves for an amount of records; the last may be partly filled.
-    pub(super) fn leaves(&self, amount: &Amount) -> f64 {
+    pub(super) fn leaves(&self, amount: &RecordAmount) -> f64 {
         let records = amount.records();
         if records <= 0.0 {
             return 0.0;
@@ -115,13 +115,13 @@ impl Formats {
     }
 
     /// Returns the size of values stored outside of leaves.
-    pub(super) fn separate(&self, amount: &Amount) -> f64 {
+    pub(super) fn separate(&self, amount: &RecordAmount) -> f64 {
         self.value().1 * amount.puts
     }
 
     /// Returns the size of a run in bytes: leaves, values, index, and the footer with the index's
     /// root.
-    pub(super) fn run(&self, amount: &Amount) -> f64 {
+    pub(super) fn run(&self, amount: &RecordAmount) -> f64 {
         if amount.records() <= 0.0 {
             return 0.0;
         }
@@ -184,31 +184,31 @@ impl Formats {
 mod tests {
     use super::*;
 
-    fn formats(value_bytes: f64) -> Formats {
-        let records = Records {
+    fn formats(value_bytes: f64) -> RunFormats {
+        let records = RecordProfile {
             key_bytes: 24.0,
             value_bytes,
-            values: Lengths::Equal,
+            values: ValueLengths::Equal,
         };
-        Formats::new(Shape::default(), records)
+        RunFormats::new(TreeShape::default(), records)
     }
 
     #[test]
     fn a_leaf_has_whole_records() {
-        let amount = Amount {
+        let amount = RecordAmount {
             puts: 3200.0,
             deletes: 0.0,
             span: 3200.0,
         };
         // 126 bytes each, minus the common prefix: 32 fit into 4,068 bytes.
         assert_eq!(formats(100.0).leaves(&amount), 100.0);
-        let deletes = Amount {
+        let deletes = RecordAmount {
             puts: 0.0,
             deletes: 3200.0,
             span: 3200.0,
         };
         assert!(formats(100.0).leaves(&deletes) < 25.0);
-        assert_eq!(formats(100.0).leaves(&Amount::default()), 0.0);
+        assert_eq!(formats(100.0).leaves(&RecordAmount::default()), 0.0);
     }
 
     #[test]
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn long_values_lie_outside_of_leaves() {
-        let amount = Amount {
+        let amount = RecordAmount {
             puts: 100.0,
             deletes: 0.0,
             span: 100.0,

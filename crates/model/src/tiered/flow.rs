@@ -1,12 +1,12 @@
 //! Simulates the growth of the tree, memtable by memtable.
 
-use super::amounts::{Group, Run, Uniques};
-use super::bytes::Formats;
-use super::levels::{Levels, Merger, Rule};
-use super::node::{Node, Scale};
-use super::parameters::{Records, Shape};
-use super::settle::{Rank, Shaper};
-use super::work::{Compacted, Worker};
+use super::amounts::{DistinctKeyTable, RunGroup, SimulatedRun};
+use super::bytes::RunFormats;
+use super::levels::{MergeRule, MergeSimulator, SimulatedLevels};
+use super::node::{SimulatedNode, SizeModel};
+use super::parameters::{RecordProfile, TreeShape};
+use super::reshape::{NodePosition, ShapeSimulator};
+use super::work::{CompactionSimulator, CompactionVolume};
 use crate::Popularity;
 use crate::parameter::{BadParameter, at_least, require};
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ const MOST_MEMTABLES: f64 = 2e6;
 /// use alluvium_model::tiered::{Flow, Lengths, Records, Shape};
 /// let records = Records { key_bytes: 24.0, value_bytes: 100.0, values: Lengths::Equal };
 /// let keys = Popularity::uniform(20_000_000)?;
-/// let mut flow = Flow::new(Shape::default(), records, keys)?;
+/// let mut flow = WriteSimulation::new(TreeShape::default(), records, keys)?;
 /// flow.load(20e6)?;
 /// let written = flow.written();
 /// // A record is written with its memtable, and once more on each level below the root.
@@ -32,25 +32,25 @@ const MOST_MEMTABLES: f64 = 2e6;
 /// # Ok::<(), alluvium_model::BadParameter>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Flow {
-    pub(super) shape: Shape,
-    pub(super) records: Records,
-    pub(super) scale: Scale,
-    pub(super) root: Node,
-    written: Written,
+pub struct WriteSimulation {
+    pub(super) shape: TreeShape,
+    pub(super) records: RecordProfile,
+    pub(super) scale: SizeModel,
+    pub(super) root: SimulatedNode,
+    written: WriteVolume,
     /// The memtable being filled.
-    filling: Run,
+    filling: SimulatedRun,
     filled_bytes: f64,
     /// Number of the newest run.
     newest: u64,
     /// The levels, if the structure is levels instead of a tree; their runs are those of a root
     /// that is a leaf.
-    levels: Option<Levels>,
+    levels: Option<SimulatedLevels>,
 }
 
 /// The amount of data written and read, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Written {
+pub struct WriteVolume {
     /// Bytes of keys and values written by users.
     pub user_bytes: f64,
     /// Bytes of runs written by flushes of memtables.
@@ -69,7 +69,7 @@ pub struct Written {
     pub memtables: f64,
 }
 
-impl Written {
+impl WriteVolume {
     /// Returns the write amplification, without the log and the trunk.
     #[must_use]
     pub fn amplification(&self) -> f64 {
@@ -83,26 +83,30 @@ impl Written {
     }
 }
 
-impl Flow {
+impl WriteSimulation {
     /// Creates an empty tree. `popularity` is that of updates and deletes, over all keys that will
     /// exist.
     ///
     /// # Errors
     /// [`BadParameter`] if the shape is invalid, or if records have no bytes.
-    pub fn new(shape: Shape, records: Records, popularity: Popularity) -> Result<Flow, BadParameter> {
+    pub fn new(
+        shape: TreeShape,
+        records: RecordProfile,
+        popularity: Popularity,
+    ) -> Result<WriteSimulation, BadParameter> {
         shape.checked()?;
         records.checked()?;
-        let scale = Scale {
-            formats: Formats::new(shape, records),
-            uniques: Uniques::new(popularity),
+        let scale = SizeModel {
+            formats: RunFormats::new(shape, records),
+            uniques: DistinctKeyTable::new(popularity),
         };
-        Ok(Flow {
+        Ok(WriteSimulation {
             shape,
             records,
             scale,
-            root: Node::leaf(1.0),
-            written: Written::default(),
-            filling: Run::default(),
+            root: SimulatedNode::leaf(1.0),
+            written: WriteVolume::default(),
+            filling: SimulatedRun::default(),
             filled_bytes: 0.0,
             newest: 0,
             levels: None,
@@ -112,17 +116,17 @@ impl Flow {
     /// Creates empty levels of runs instead of a tree; `shape.fanout` is ignored.
     ///
     /// # Errors
-    /// As [`Flow::new`]; [`BadParameter`] if the levels do not grow.
+    /// As [`WriteSimulation::new`]; [`BadParameter`] if the levels do not grow.
     pub fn levelled(
-        shape: Shape,
-        records: Records,
+        shape: TreeShape,
+        records: RecordProfile,
         popularity: Popularity,
-        rule: Rule,
-    ) -> Result<Flow, BadParameter> {
-        let levels = Some(Levels::new(rule.checked()?));
-        Ok(Flow {
+        rule: MergeRule,
+    ) -> Result<WriteSimulation, BadParameter> {
+        let levels = Some(SimulatedLevels::new(rule.checked()?));
+        Ok(WriteSimulation {
             levels,
-            ..Flow::new(shape, records, popularity)?
+            ..WriteSimulation::new(shape, records, popularity)?
         })
     }
 
@@ -131,7 +135,7 @@ impl Flow {
     /// # Errors
     /// [`BadParameter`] if `keys` is negative, or if it needs too many memtables.
     pub fn load(&mut self, keys: f64) -> Result<(), BadParameter> {
-        self.write(Kind::New, keys, 0.0)
+        self.write(WriteKind::New, keys, 0.0)
     }
 
     /// Writes `requests` updates, with a share `deletes` of deletes.
@@ -142,7 +146,7 @@ impl Flow {
     pub fn update(&mut self, requests: f64, deletes: f64) -> Result<(), BadParameter> {
         at_least("the share of deletes", deletes, 0.0, "from 0 to 1")?;
         require("the share of deletes", deletes, deletes <= 1.0, "from 0 to 1")?;
-        self.write(Kind::Requested, requests, deletes)
+        self.write(WriteKind::Requested, requests, deletes)
     }
 
     /// Flushes the memtable, as at a checkpoint.
@@ -152,7 +156,7 @@ impl Flow {
         if run.base + run.requests > 0.0 {
             self.newest += 1;
             let id = self.newest;
-            self.incorporate(Run {
+            self.incorporate(SimulatedRun {
                 width: 1.0,
                 id,
                 ..run
@@ -160,15 +164,15 @@ impl Flow {
         }
     }
 
-    /// Returns the amounts written since creation, or since [`Flow::forget`].
+    /// Returns the amounts written since creation, or since [`WriteSimulation::forget`].
     #[must_use]
-    pub fn written(&self) -> Written {
+    pub fn written(&self) -> WriteVolume {
         self.written
     }
 
     /// Resets the amounts written to zero.
     pub fn forget(&mut self) {
-        self.written = Written::default();
+        self.written = WriteVolume::default();
     }
 
     /// Returns the height of the tree: 1 if it consists of one leaf.
@@ -244,7 +248,7 @@ impl Flow {
         sum
     }
 
-    fn write(&mut self, kind: Kind, count: f64, deletes: f64) -> Result<(), BadParameter> {
+    fn write(&mut self, kind: WriteKind, count: f64, deletes: f64) -> Result<(), BadParameter> {
         let name = kind.name();
         at_least(name, count, 0.0, "finite, and not negative")?;
         let user = self.records.key_bytes + self.records.value_bytes * (1.0 - deletes);
@@ -267,12 +271,12 @@ impl Flow {
         Ok(())
     }
 
-    fn fill(&mut self, kind: Kind, count: f64, deletes: f64) {
+    fn fill(&mut self, kind: WriteKind, count: f64, deletes: f64) {
         let run = &mut self.filling;
         run.span += count;
         match kind {
-            Kind::New => run.base += count,
-            Kind::Requested => {
+            WriteKind::New => run.base += count,
+            WriteKind::Requested => {
                 let deleted = run.requests * run.deletes + count * deletes;
                 run.requests += count;
                 run.deletes = deleted / run.requests;
@@ -281,7 +285,7 @@ impl Flow {
     }
 
     /// Makes a memtable the newest run, and executes all resulting work.
-    fn incorporate(&mut self, run: Run) {
+    fn incorporate(&mut self, run: SimulatedRun) {
         let amount = run.amount(&self.scale.uniques, 1.0);
         self.written.memtables += 1.0;
         self.written.incorporated_records += amount.records();
@@ -298,11 +302,11 @@ impl Flow {
     }
 
     /// Adds a run to the levels.
-    fn receive(&mut self, run: Run, mut levels: Levels) -> Compacted {
-        let mut merger = Merger {
+    fn receive(&mut self, run: SimulatedRun, mut levels: SimulatedLevels) -> CompactionVolume {
+        let mut merger = MergeSimulator {
             shape: &self.shape,
             scale: &self.scale,
-            done: Compacted::default(),
+            done: CompactionVolume::default(),
             newest: self.newest,
         };
         levels.receive(run, &mut self.root.pivots[0].own, &mut merger);
@@ -312,19 +316,19 @@ impl Flow {
     }
 
     /// Adds a run to the root of the tree, and executes the work that becomes due below it.
-    fn settle(&mut self, run: Run) -> Compacted {
-        let shaper = Shaper {
+    fn settle(&mut self, run: SimulatedRun) -> CompactionVolume {
+        let shaper = ShapeSimulator {
             shape: &self.shape,
             scale: &self.scale,
         };
-        let mut root = std::mem::replace(&mut self.root, Node::leaf(1.0));
-        root.receive(&[Group::one(run)]);
-        let pieces = shaper.settle(root, Rank::Root);
-        self.root = shaper.crown(pieces);
-        let mut worker = Worker {
+        let mut root = std::mem::replace(&mut self.root, SimulatedNode::leaf(1.0));
+        root.receive(&[RunGroup::one(run)]);
+        let pieces = shaper.settle(root, NodePosition::Root);
+        self.root = shaper.add_roots(pieces);
+        let mut worker = CompactionSimulator {
             shape: &self.shape,
             scale: &self.scale,
-            done: Compacted::default(),
+            done: CompactionVolume::default(),
             newest: self.newest,
         };
         worker.work(&mut self.root);
@@ -336,16 +340,16 @@ impl Flow {
 
 /// The kind of writes.
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum WriteKind {
     New,
     Requested,
 }
 
-impl Kind {
+impl WriteKind {
     fn name(self) -> &'static str {
         match self {
-            Kind::New => "the number of new keys",
-            Kind::Requested => "the number of updates",
+            WriteKind::New => "the number of new keys",
+            WriteKind::Requested => "the number of updates",
         }
     }
 }

@@ -1,15 +1,15 @@
 //! Simulated levels of runs: which runs are merged, and how much that writes. The decisions equal
 //! those of `alluvium_trees::levels`, whose `policy.rs` explains them.
 
-use super::amounts::{Group, Older, Run, merge};
-use super::node::Scale;
-use super::parameters::Shape;
-use super::work::Compacted;
+use super::amounts::{OlderRecords, RunGroup, SimulatedRun, merge};
+use super::node::SizeModel;
+use super::parameters::TreeShape;
+use super::work::CompactionVolume;
 use crate::parameter::{BadParameter, require};
 
 /// The rule for merging the runs of levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum MergeRule {
     /// The oldest `runs` runs of a level are merged into one run of the next (SAMT).
     Samt {
         /// At least 2.
@@ -30,17 +30,17 @@ pub enum Rule {
 /// Maximum growth factor of levels.
 const MOST_GROWTH: u32 = 1 << 16;
 
-impl Rule {
+impl MergeRule {
     /// Returns the growth factor of levels.
     #[must_use]
     pub fn growth(self) -> u32 {
         match self {
-            Rule::Samt { runs } => runs,
-            Rule::Cola { ratio } | Rule::Levelled { ratio } => ratio,
+            MergeRule::Samt { runs } => runs,
+            MergeRule::Cola { ratio } | MergeRule::Levelled { ratio } => ratio,
         }
     }
 
-    pub(super) fn checked(self) -> Result<Rule, BadParameter> {
+    pub(super) fn checked(self) -> Result<MergeRule, BadParameter> {
         let growth = self.growth();
         let grows = (2..=MOST_GROWTH).contains(&growth);
         require("the growth factor", f64::from(growth), grows, "from 2 to 65536")?;
@@ -50,14 +50,14 @@ impl Rule {
 
 /// Number of runs per level, newest level first. The runs themselves are in a stack, oldest first.
 #[derive(Clone, Debug)]
-pub(super) struct Levels {
-    pub(super) rule: Rule,
+pub(super) struct SimulatedLevels {
+    pub(super) rule: MergeRule,
     counts: Vec<usize>,
 }
 
 /// A merge of the oldest runs of one level with all runs of the levels below, down to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Merge {
+struct LevelMerge {
     from: usize,
     runs: usize,
     to: usize,
@@ -65,17 +65,17 @@ struct Merge {
 }
 
 /// State used by merges.
-pub(super) struct Merger<'s> {
-    pub(super) shape: &'s Shape,
-    pub(super) scale: &'s Scale,
-    pub(super) done: Compacted,
+pub(super) struct MergeSimulator<'s> {
+    pub(super) shape: &'s TreeShape,
+    pub(super) scale: &'s SizeModel,
+    pub(super) done: CompactionVolume,
     /// Number of the newest run.
     pub(super) newest: u64,
 }
 
-impl Levels {
-    pub(super) fn new(rule: Rule) -> Levels {
-        Levels {
+impl SimulatedLevels {
+    pub(super) fn new(rule: MergeRule) -> SimulatedLevels {
+        SimulatedLevels {
             rule,
             counts: vec![0],
         }
@@ -90,36 +90,41 @@ impl Levels {
         self.counts.iter().skip(level + 1).sum()
     }
 
-    fn bytes(&self, level: usize, stack: &[Group], scale: &Scale) -> f64 {
+    fn bytes(&self, level: usize, stack: &[RunGroup], scale: &SizeModel) -> f64 {
         let start = self.start(level);
         let runs = &stack[start..start + self.count(level)];
         runs.iter().map(|group| scale.weigh(group, 1.0)).sum()
     }
 
     /// Adds a flushed memtable as the newest run, and executes all resulting merges.
-    pub(super) fn receive(&mut self, run: Run, stack: &mut Vec<Group>, merger: &mut Merger<'_>) {
-        stack.push(Group::one(run));
+    pub(super) fn receive(
+        &mut self,
+        run: SimulatedRun,
+        stack: &mut Vec<RunGroup>,
+        merger: &mut MergeSimulator<'_>,
+    ) {
+        stack.push(RunGroup::one(run));
         self.counts[0] += 1;
         while let Some(due) = self.choose(stack, merger) {
             self.merge(due, stack, merger);
         }
     }
 
-    fn choose(&self, stack: &[Group], merger: &Merger<'_>) -> Option<Merge> {
+    fn choose(&self, stack: &[RunGroup], merger: &MergeSimulator<'_>) -> Option<LevelMerge> {
         let unit = merger.shape.memtable_bytes;
         let bytes = |level| self.bytes(level, stack, merger.scale);
         match self.rule {
-            Rule::Samt { runs } => {
+            MergeRule::Samt { runs } => {
                 let runs = runs as usize;
                 let level = self.counts.iter().position(|&count| count > runs)?;
-                Some(Merge {
+                Some(LevelMerge {
                     from: level,
                     runs,
                     to: level,
                     into: level + 1,
                 })
             }
-            Rule::Cola { ratio } => {
+            MergeRule::Cola { ratio } => {
                 let ratio = f64::from(ratio);
                 let new = self.count(0);
                 if new == 0 || new == 1 && bytes(0) <= (ratio - 1.0) * unit {
@@ -131,20 +136,20 @@ impl Levels {
                     share *= ratio;
                     sum += bytes(to);
                 }
-                Some(Merge {
+                Some(LevelMerge {
                     from: 0,
                     runs: new,
                     to,
                     into: to,
                 })
             }
-            Rule::Levelled { ratio } => {
+            MergeRule::Levelled { ratio } => {
                 let share = |level: usize| f64::from(ratio).powi(level as i32) * unit;
                 let over = (1..self.counts.len())
                     .rev()
                     .find(|&level| bytes(level) > share(level));
                 let from = over.or((self.count(0) > 0).then_some(0))?;
-                Some(Merge {
+                Some(LevelMerge {
                     from,
                     runs: self.count(from),
                     to: from + 1,
@@ -154,7 +159,7 @@ impl Levels {
         }
     }
 
-    fn merge(&mut self, due: Merge, stack: &mut Vec<Group>, merger: &mut Merger<'_>) {
+    fn merge(&mut self, due: LevelMerge, stack: &mut Vec<RunGroup>, merger: &mut MergeSimulator<'_>) {
         if self.counts.len() <= due.into {
             self.counts.resize(due.into + 1, 0);
         }
@@ -164,7 +169,11 @@ impl Levels {
             + (due.from + 1..=due.to)
                 .map(|level| self.count(level))
                 .sum::<usize>();
-        let older = if start == 0 { Older::None } else { Older::Elsewhere };
+        let older = if start == 0 {
+            OlderRecords::None
+        } else {
+            OlderRecords::Elsewhere
+        };
         let run = merger.merge(&stack[start..start + taken], older);
         self.counts[due.from] -= due.runs;
         for level in due.from + 1..=due.to {
@@ -174,7 +183,7 @@ impl Levels {
             stack.drain(start..start + taken);
             return;
         };
-        let group = Group::one(run);
+        let group = RunGroup::one(run);
         let level = self.target(due, merger.scale.weigh(&group, 1.0), merger.shape.memtable_bytes);
         stack.splice(start..start + taken, [group]);
         self.counts[level] += 1;
@@ -182,8 +191,8 @@ impl Levels {
 
     /// Returns the level of a merge's result: SAMT keeps it in the inputs' level if it occupies at
     /// most half of that level.
-    fn target(&self, due: Merge, bytes: f64, unit: f64) -> usize {
-        let Rule::Samt { runs } = self.rule else {
+    fn target(&self, due: LevelMerge, bytes: f64, unit: f64) -> usize {
+        let MergeRule::Samt { runs } = self.rule else {
             return due.into;
         };
         let capacity = unit * f64::from(runs).powi(due.from as i32 + 1);
@@ -195,15 +204,15 @@ impl Levels {
     }
 }
 
-impl Merger<'_> {
+impl MergeSimulator<'_> {
     /// Merges runs, given oldest first, into one. Returns `None` if no records remain.
-    fn merge(&mut self, taken: &[Group], older: Older) -> Option<Run> {
+    fn merge(&mut self, taken: &[RunGroup], older: OlderRecords) -> Option<SimulatedRun> {
         let scale = self.scale;
         let runs = || taken.iter().flat_map(|group| &group.runs);
         self.done.read_bytes += taken.iter().map(|group| scale.weigh(group, 1.0)).sum::<f64>();
         self.done.records += runs().map(|run| run.records(&scale.uniques, 1.0)).sum::<f64>();
         self.newest += 1;
-        let run = Run {
+        let run = SimulatedRun {
             id: self.newest,
             ..merge(runs(), older, &scale.uniques, 1.0)
         };
@@ -219,24 +228,24 @@ impl Merger<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Flow, Lengths, Records, Shape};
+    use super::super::{RecordProfile, TreeShape, ValueLengths, WriteSimulation};
     use super::*;
     use crate::Popularity;
 
     /// Records of 100 bytes; 100,000 of them fill a memtable.
-    fn loaded(rule: Rule, memtables: f64) -> Flow {
-        let shape = Shape {
+    fn loaded(rule: MergeRule, memtables: f64) -> WriteSimulation {
+        let shape = TreeShape {
             memtable_bytes: 1e7,
             overhead_bytes: 0.0,
-            ..Shape::default()
+            ..TreeShape::default()
         };
-        let records = Records {
+        let records = RecordProfile {
             key_bytes: 20.0,
             value_bytes: 80.0,
-            values: Lengths::Equal,
+            values: ValueLengths::Equal,
         };
         let keys = Popularity::uniform((memtables * 1e5) as u64).unwrap();
-        let mut flow = Flow::levelled(shape, records, keys, rule).unwrap();
+        let mut flow = WriteSimulation::levelled(shape, records, keys, rule).unwrap();
         flow.load(memtables * 1e5).unwrap();
         flow
     }
@@ -244,12 +253,16 @@ mod tests {
     #[test]
     fn without_redundant_keys_each_level_writes_what_its_rule_says() {
         // 256 runs become one through four levels of four.
-        let samt = loaded(Rule::Samt { runs: 4 }, 1024.0).written().amplification();
+        let samt = loaded(MergeRule::Samt { runs: 4 }, 1024.0)
+            .written()
+            .amplification();
         assert!((4.0..6.5).contains(&samt), "{samt}");
         // (r − 1)/2 · log_r(N/M), plus a little for each level.
-        let cola = loaded(Rule::Cola { ratio: 4 }, 1024.0).written().amplification();
+        let cola = loaded(MergeRule::Cola { ratio: 4 }, 1024.0)
+            .written()
+            .amplification();
         assert!(cola > samt && cola < 12.0, "{cola}");
-        let levelled = loaded(Rule::Levelled { ratio: 4 }, 1024.0);
+        let levelled = loaded(MergeRule::Levelled { ratio: 4 }, 1024.0);
         let levelled = levelled.written().amplification();
         assert!(levelled > cola && levelled < 25.0, "{levelled}");
     }
@@ -257,9 +270,9 @@ mod tests {
     #[test]
     fn levels_of_one_run_have_one_and_a_samt_as_many_as_it_may() {
         for (rule, most) in [
-            (Rule::Samt { runs: 4 }, 25),
-            (Rule::Cola { ratio: 4 }, 6),
-            (Rule::Levelled { ratio: 4 }, 6),
+            (MergeRule::Samt { runs: 4 }, 25),
+            (MergeRule::Cola { ratio: 4 }, 6),
+            (MergeRule::Levelled { ratio: 4 }, 6),
         ] {
             let runs = loaded(rule, 500.0).longest_path();
             assert!(runs <= most && runs > 1, "{rule:?}: {runs}");
@@ -269,9 +282,9 @@ mod tests {
     #[test]
     fn updates_of_the_same_keys_keep_the_number_of_levels_bounded() {
         for rule in [
-            Rule::Samt { runs: 4 },
-            Rule::Cola { ratio: 3 },
-            Rule::Levelled { ratio: 8 },
+            MergeRule::Samt { runs: 4 },
+            MergeRule::Cola { ratio: 3 },
+            MergeRule::Levelled { ratio: 8 },
         ] {
             let mut flow = loaded(rule, 64.0);
             // At most four levels of five runs, or of one: a run of all keys is not moved.
@@ -284,7 +297,7 @@ mod tests {
 
     #[test]
     fn what_was_deleted_is_gone_once_it_meets_the_oldest_run() {
-        let mut flow = loaded(Rule::Levelled { ratio: 8 }, 64.0);
+        let mut flow = loaded(MergeRule::Levelled { ratio: 8 }, 64.0);
         let before = flow.records();
         flow.update(640.0 * 1e5, 0.9).unwrap();
         assert!(flow.records() < before / 2.0, "{} of {before}", flow.records());
@@ -292,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_growth_below_two_is_refused() {
-        for rule in [Rule::Samt { runs: 1 }, Rule::Cola { ratio: 0 }] {
+        for rule in [MergeRule::Samt { runs: 1 }, MergeRule::Cola { ratio: 0 }] {
             assert_eq!(rule.checked().unwrap_err().name, "the growth factor");
         }
     }

@@ -7,7 +7,7 @@
 //! *Does not know*: keys, pages, devices, time.
 //!
 //! *Read in this order*: `parameters.rs`, `bytes.rs` (formats), `amounts.rs` (runs as amounts),
-//! `node.rs`, `policy.rs` (decisions), `settle.rs` (flushes and splits), `work.rs` (compactions),
+//! `node.rs`, `policy.rs` (decisions), `reshape.rs` (flushes and splits), `work.rs` (compactions),
 //! `levels.rs` (levels instead of the tree), `flow.rs` (the interface), `reads.rs` (lookups and
 //! caches).
 //!
@@ -29,11 +29,11 @@ mod node;
 mod parameters;
 mod policy;
 mod reads;
-mod settle;
+mod reshape;
 mod work;
 
-pub use flow::{Flow, Written};
-pub use levels::Rule;
-pub use parameters::{Lengths, Records, Shape};
-pub use reads::{Lookups, Reads};
+pub use flow::{WriteSimulation, WriteVolume};
+pub use levels::MergeRule;
+pub use parameters::{RecordProfile, TreeShape, ValueLengths};
+pub use reads::{LookupReads, LookupSettings};
 pub(crate) use reads::{RECORD_OVERHEAD, missed, missed_behind};

@@ -1,35 +1,35 @@
 //! Simulated trunk nodes: the positions of groups of runs.
 
-use super::amounts::{Group, Uniques};
-use super::bytes::Formats;
+use super::amounts::{DistinctKeyTable, RunGroup};
+use super::bytes::RunFormats;
 
 /// A trunk node.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
+pub(super) struct SimulatedNode {
     /// Height; leaves have height 0.
     pub(super) height: u32,
     /// Share of the key range.
     pub(super) width: f64,
-    pub(super) pivots: Vec<Pivot>,
+    pub(super) pivots: Vec<SimulatedPivot>,
     /// Whether the node has changed since its last compactions.
     pub(super) is_changed: bool,
 }
 
 /// A child's range in its parent, and the groups that the parent holds for it.
 #[derive(Clone, Debug)]
-pub(super) struct Pivot {
+pub(super) struct SimulatedPivot {
     pub(super) width: f64,
     /// The child; the only pivot of a leaf has none.
-    pub(super) child: Option<Box<Node>>,
+    pub(super) child: Option<Box<SimulatedNode>>,
     /// Compacted groups, oldest first.
-    pub(super) own: Vec<Group>,
+    pub(super) own: Vec<RunGroup>,
     /// Groups that wait for compaction, oldest first.
-    pub(super) live: Vec<Group>,
+    pub(super) live: Vec<RunGroup>,
 }
 
-impl Pivot {
-    pub(super) fn empty(width: f64, child: Option<Box<Node>>) -> Pivot {
-        Pivot {
+impl SimulatedPivot {
+    pub(super) fn empty(width: f64, child: Option<Box<SimulatedNode>>) -> SimulatedPivot {
+        SimulatedPivot {
             width,
             child,
             own: Vec::new(),
@@ -37,7 +37,7 @@ impl Pivot {
         }
     }
 
-    pub(super) fn stack(&self) -> impl Iterator<Item = &Group> {
+    pub(super) fn stack(&self) -> impl Iterator<Item = &RunGroup> {
         self.own.iter().chain(&self.live)
     }
 
@@ -46,12 +46,12 @@ impl Pivot {
     }
 }
 
-impl Node {
-    pub(super) fn leaf(width: f64) -> Node {
-        Node {
+impl SimulatedNode {
+    pub(super) fn leaf(width: f64) -> SimulatedNode {
+        SimulatedNode {
             height: 0,
             width,
-            pivots: vec![Pivot::empty(width, None)],
+            pivots: vec![SimulatedPivot::empty(width, None)],
             is_changed: true,
         }
     }
@@ -61,7 +61,7 @@ impl Node {
     }
 
     /// Adds a bundle to the node as the newest.
-    pub(super) fn receive(&mut self, groups: &[Group]) {
+    pub(super) fn receive(&mut self, groups: &[RunGroup]) {
         self.is_changed = true;
         for pivot in &mut self.pivots {
             pivot.live.extend_from_slice(groups);
@@ -78,7 +78,7 @@ impl Node {
     }
 
     /// Calls `see` for each node in preorder.
-    pub(super) fn visit(&self, see: &mut dyn FnMut(&Node)) {
+    pub(super) fn visit(&self, see: &mut dyn FnMut(&SimulatedNode)) {
         see(self);
         for pivot in &self.pivots {
             if let Some(child) = &pivot.child {
@@ -90,15 +90,15 @@ impl Node {
 
 /// Functions that determine sizes.
 #[derive(Clone, Debug)]
-pub(super) struct Scale {
-    pub(super) formats: Formats,
-    pub(super) uniques: Uniques,
+pub(super) struct SizeModel {
+    pub(super) formats: RunFormats,
+    pub(super) uniques: DistinctKeyTable,
 }
 
-impl Scale {
+impl SizeModel {
     /// Returns the size of a group's leaves and values in a range of some width, in bytes. The
     /// leaves at the ends of the range are counted completely.
-    pub(super) fn weigh(&self, group: &Group, width: f64) -> f64 {
+    pub(super) fn weigh(&self, group: &RunGroup, width: f64) -> f64 {
         let runs = group.runs.iter().map(|run| {
             let amount = run.amount(&self.uniques, width);
             if amount.records() <= 0.0 {
@@ -113,18 +113,23 @@ impl Scale {
     }
 
     /// Returns the size of a pivot's stack in bytes.
-    pub(super) fn weight(&self, pivot: &Pivot) -> f64 {
+    pub(super) fn weight(&self, pivot: &SimulatedPivot) -> f64 {
         pivot.stack().map(|group| self.weigh(group, pivot.width)).sum()
     }
 
     /// Returns the share of obsolete versions among a leaf's own records.
-    pub(super) fn stale(&self, pivot: &Pivot) -> f64 {
+    pub(super) fn stale(&self, pivot: &SimulatedPivot) -> f64 {
         let runs = || pivot.own.iter().flat_map(|group| &group.runs);
         if runs().count() < 2 {
             return 0.0;
         }
         let all: f64 = runs().map(|run| run.records(&self.uniques, 1.0)).sum();
-        let merged = super::amounts::merge(runs(), super::amounts::Older::Elsewhere, &self.uniques, 1.0);
+        let merged = super::amounts::merge(
+            runs(),
+            super::amounts::OlderRecords::Elsewhere,
+            &self.uniques,
+            1.0,
+        );
         (1.0 - merged.records(&self.uniques, 1.0) / all.max(f64::MIN_POSITIVE)).max(0.0)
     }
 }

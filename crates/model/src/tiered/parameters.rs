@@ -5,7 +5,7 @@ use crate::profile::best_node;
 
 /// Whether all values have the same length, in which case their ends are not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lengths {
+pub enum ValueLengths {
     /// All values have the same length.
     Equal,
     /// Lengths differ.
@@ -14,18 +14,18 @@ pub enum Lengths {
 
 /// Properties of the records.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Records {
+pub struct RecordProfile {
     /// Average key length in bytes.
     pub key_bytes: f64,
     /// Average value length in bytes.
     pub value_bytes: f64,
     /// Whether all values have the same length.
-    pub values: Lengths,
+    pub values: ValueLengths,
 }
 
 /// The shape of a tree, and properties of its device.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Shape {
+pub struct TreeShape {
     /// m: size of a memtable in bytes.
     pub memtable_bytes: f64,
     /// Overhead of a record in a memtable, in addition to key and value, in bytes.
@@ -40,10 +40,10 @@ pub struct Shape {
     pub half_bandwidth: u64,
 }
 
-impl Default for Shape {
+impl Default for TreeShape {
     /// Returns the shape of a store with 512 MiB of memory on an SSD.
-    fn default() -> Shape {
-        Shape {
+    fn default() -> TreeShape {
+        TreeShape {
             memtable_bytes: 32.0 * 1024.0 * 1024.0,
             overhead_bytes: 160.0,
             fanout: 8,
@@ -63,7 +63,7 @@ const MOST_FANOUT: u32 = 1024;
 /// Maximum number of pages in a leaf.
 const MOST_PAGES: u64 = 16;
 
-impl Records {
+impl RecordProfile {
     /// Returns the user bytes of a record: those of its key and value.
     #[must_use]
     pub fn bytes(&self) -> f64 {
@@ -84,7 +84,7 @@ impl Records {
     }
 }
 
-impl Shape {
+impl TreeShape {
     /// Returns F·m: the live bytes above which a node flushes or a leaf splits.
     #[must_use]
     pub fn node_bytes(&self) -> f64 {

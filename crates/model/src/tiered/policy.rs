@@ -1,10 +1,10 @@
 //! The decisions of the tree, applied to amounts. They equal those of `alluvium_trees::tiered`,
 //! whose `policy.rs` explains them.
 
-use super::parameters::Shape;
+use super::parameters::TreeShape;
 
 /// Returns the child to which a node flushes next, if it must, given the bytes and runs of each.
-pub(super) fn flush(shape: &Shape, children: &[(f64, usize)]) -> Option<usize> {
+pub(super) fn flush(shape: &TreeShape, children: &[(f64, usize)]) -> Option<usize> {
     let most = |less: &dyn Fn(usize, usize) -> bool| {
         (0..children.len()).reduce(|best, other| if less(best, other) { other } else { best })
     };
@@ -25,7 +25,7 @@ pub(super) const STALE: f64 = 0.34;
 const BUSY: f64 = 0.75;
 
 /// Returns the number of pieces into which a leaf is split; 1 if it is not split.
-pub(super) fn pieces_of_leaf(shape: &Shape, bytes: f64, stale: f64) -> usize {
+pub(super) fn pieces_of_leaf(shape: &TreeShape, bytes: f64, stale: f64) -> usize {
     let most = shape.node_bytes();
     if bytes > most && (stale < STALE || bytes > 2.0 * most) {
         (bytes / (most / 2.0)).ceil().max(2.0) as usize
@@ -35,7 +35,7 @@ pub(super) fn pieces_of_leaf(shape: &Shape, bytes: f64, stale: f64) -> usize {
 }
 
 /// Returns whether a compaction of a leaf rewrites it completely.
-pub(super) fn rewrites(shape: &Shape, bytes: f64, stale: f64, crowding: f64) -> bool {
+pub(super) fn rewrites(shape: &TreeShape, bytes: f64, stale: f64, crowding: f64) -> bool {
     let most = shape.node_bytes();
     if stale < STALE {
         return false;
@@ -48,13 +48,13 @@ pub(super) fn rewrites(shape: &Shape, bytes: f64, stale: f64, crowding: f64) -> 
 }
 
 /// Returns whether a leaf merges its oldest runs.
-pub(super) fn is_crowded(shape: &Shape, runs: usize) -> bool {
+pub(super) fn is_crowded(shape: &TreeShape, runs: usize) -> bool {
     runs > 2 * shape.fanout as usize
 }
 
 /// Returns how many of a leaf's oldest own groups are merged into one run. `groups` has the number
 /// of runs and the bytes of each, oldest first.
-pub(super) fn oldest(shape: &Shape, groups: &[(usize, f64)]) -> usize {
+pub(super) fn oldest(shape: &TreeShape, groups: &[(usize, f64)]) -> usize {
     let fanout = shape.fanout as usize;
     let mut left: usize = groups.iter().map(|group| group.0).sum();
     if left <= fanout {
@@ -72,7 +72,7 @@ pub(super) fn oldest(shape: &Shape, groups: &[(usize, f64)]) -> usize {
 }
 
 /// Returns the number of pieces into which a node is split.
-pub(super) fn pieces_of_index(shape: &Shape, children: usize, is_root: bool) -> usize {
+pub(super) fn pieces_of_index(shape: &TreeShape, children: usize, is_root: bool) -> usize {
     let fanout = shape.fanout as usize;
     let most = if is_root { 2 * fanout } else { fanout };
     if children <= most {
@@ -112,7 +112,7 @@ pub(super) fn maplets(runs: &[usize], shares: &[bool]) -> usize {
 mod tests {
     use super::*;
 
-    const SHAPE: Shape = Shape {
+    const SHAPE: TreeShape = TreeShape {
         memtable_bytes: 100.0,
         overhead_bytes: 0.0,
         fanout: 4,

@@ -6,16 +6,16 @@
 //! Web Caching Systems", 2002). A leaf of *k* records is requested with any of its keys; the keys
 //! of a young run are popular ones.
 
-use super::Flow;
-use super::amounts::{Group, Run};
-use super::node::Node;
+use super::WriteSimulation;
+use super::amounts::{RunGroup, SimulatedRun};
+use super::node::SimulatedNode;
 use crate::Popularity;
-use crate::cache::{Idle, Load, Stay, Times};
+use crate::cache::{CacheLoad, CacheResidency, EvictionTimes, IdleProbabilities};
 use crate::parameter::{BadParameter, at_least, require};
 
 /// The memory, and the kinds of lookups.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Lookups {
+pub struct LookupSettings {
     /// Size of the page cache in bytes.
     pub page_cache_bytes: f64,
     /// Size of the record cache in bytes.
@@ -28,7 +28,7 @@ pub struct Lookups {
 
 /// Predicted device reads of lookups.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Reads {
+pub struct LookupReads {
     /// Reads per lookup of a present key.
     pub hit: f64,
     /// Reads per lookup of an absent key.
@@ -62,7 +62,7 @@ const STEPS: usize = 50;
 
 /// Pages with equal request rates.
 #[derive(Clone, Copy, Debug)]
-struct Guides {
+struct IndexPages {
     pages: f64,
     /// Request rate of one page, per lookup.
     rate: f64,
@@ -70,7 +70,7 @@ struct Guides {
 
 /// The leaves of one run on one path.
 #[derive(Clone, Debug)]
-struct Leaves {
+struct RunLeaves {
     pages: f64,
     /// Share of all keys that this path represents.
     share: f64,
@@ -84,13 +84,13 @@ struct Leaves {
     requested: Vec<f64>,
 }
 
-impl Flow {
+impl WriteSimulation {
     /// Estimates the device reads of lookups. Present keys are looked up with the popularity of
     /// updates.
     ///
     /// # Errors
     /// [`BadParameter`] if the memory is negative, or if the misses are not between 0 and 1.
-    pub fn reads(&self, lookups: &Lookups) -> Result<Reads, BadParameter> {
+    pub fn reads(&self, lookups: &LookupSettings) -> Result<LookupReads, BadParameter> {
         at_least(
             "the page cache",
             lookups.page_cache_bytes,
@@ -117,7 +117,7 @@ impl Flow {
             deleted <= 1.0,
             "from 0 to 1",
         )?;
-        Ok(Model::new(self, lookups).reads())
+        Ok(ReadModel::new(self, lookups).reads())
     }
 
     fn page(&self) -> f64 {
@@ -125,24 +125,24 @@ impl Flow {
     }
 }
 
-struct Model<'f> {
-    flow: &'f Flow,
-    lookups: Lookups,
+struct ReadModel<'f> {
+    flow: &'f WriteSimulation,
+    lookups: LookupSettings,
     /// Request rate of a key of each group after the record cache.
     rates: Vec<f64>,
     record_hits: f64,
-    guides: Vec<Guides>,
+    guides: Vec<IndexPages>,
     /// Pages of index roots, which are in memory outside of the caches.
     roots: f64,
-    leaves: Vec<Leaves>,
+    leaves: Vec<RunLeaves>,
     questions: f64,
     /// Number of false-positive runs per path for an absent key.
-    strangers: f64,
+    false_positives: f64,
 }
 
-impl<'f> Model<'f> {
-    fn new(flow: &'f Flow, lookups: &Lookups) -> Model<'f> {
-        let mut model = Model {
+impl<'f> ReadModel<'f> {
+    fn new(flow: &'f WriteSimulation, lookups: &LookupSettings) -> ReadModel<'f> {
+        let mut model = ReadModel {
             flow,
             lookups: *lookups,
             rates: Vec::new(),
@@ -151,7 +151,7 @@ impl<'f> Model<'f> {
             roots: 0.0,
             leaves: Vec::new(),
             questions: 0.0,
-            strangers: 0.0,
+            false_positives: 0.0,
         };
         model.cache_records();
         model.see_guides();
@@ -161,7 +161,7 @@ impl<'f> Model<'f> {
         let chosen: Vec<_> = ways.iter().step_by(step).collect();
         let width: f64 = chosen.iter().map(|way| way.width).sum();
         for way in &chosen {
-            model.see_way(way, way.width / width);
+            model.add_path(way, way.width / width);
         }
         model.see_index();
         model
@@ -216,7 +216,7 @@ impl<'f> Model<'f> {
     }
 
     /// Adds the leaves on one path, newest run first; `share` is the path's share of all.
-    fn see_way(&mut self, way: &Way<'_>, share: f64) {
+    fn add_path(&mut self, way: &LeafPath<'_>, share: f64) {
         let (scale, bits) = (&self.flow.scale, self.flow.shape.fingerprint_bits);
         let popularity = scale.uniques.popularity();
         let keys = popularity.keys();
@@ -231,7 +231,7 @@ impl<'f> Model<'f> {
                 if pages <= 0.0 {
                     continue;
                 }
-                let of = |run: &Run, rate: f64| {
+                let of = |run: &SimulatedRun, rate: f64| {
                     let requested = -(-rate * run.requests).exp_m1();
                     requested + (1.0 - requested) * (run.base / keys).min(1.0)
                 };
@@ -248,7 +248,7 @@ impl<'f> Model<'f> {
                     requested / has.max(f64::MIN_POSITIVE)
                 });
                 let requested = requested.collect();
-                self.leaves.push(Leaves {
+                self.leaves.push(RunLeaves {
                     requested,
                     in_leaf: amount.records() / pages,
                     pages,
@@ -257,7 +257,7 @@ impl<'f> Model<'f> {
                 });
             }
         }
-        self.strangers += strangers * share;
+        self.false_positives += strangers * share;
     }
 
     /// Adds the index nodes above leaves; the root of each run is in memory.
@@ -288,24 +288,27 @@ impl<'f> Model<'f> {
     }
 
     /// Returns the idle probabilities of keys of each group.
-    fn idles(&self, times: &Times) -> Vec<Idle> {
+    fn idles(&self, times: &EvictionTimes) -> Vec<IdleProbabilities> {
         self.rates.iter().map(|rate| times.idle(*rate)).collect()
     }
 
     /// Returns the average request rate of a key in a run, and its idle probabilities.
-    fn keys(&self, leaves: &Leaves, idles: &[Idle]) -> (f64, Idle) {
+    fn keys(&self, leaves: &RunLeaves, idles: &[IdleProbabilities]) -> (f64, IdleProbabilities) {
         let groups = self.flow.scale.uniques.popularity().groups();
         let rated = || groups.iter().zip(&leaves.groups).zip(&self.rates);
         let all: f64 = rated().map(|((group, (has, _)), _)| group.keys * has).sum();
         let rate = rated().map(|((group, (has, newest)), rate)| group.keys * has * newest * rate);
         let idle = groups.iter().zip(&leaves.groups).zip(idles);
         let idle = idle.map(|((group, (has, newest)), idle)| (group.keys * has, idle.with_chance(*newest)));
-        (rate.sum::<f64>() / all.max(f64::MIN_POSITIVE), Idle::mean(idle))
+        (
+            rate.sum::<f64>() / all.max(f64::MIN_POSITIVE),
+            IdleProbabilities::mean(idle),
+        )
     }
 
     /// Returns the load of the cached pages.
-    fn load(&self, times: &Times) -> Load {
-        let mut load = Load::default();
+    fn load(&self, times: &EvictionTimes) -> CacheLoad {
+        let mut load = CacheLoad::default();
         for guide in &self.guides {
             load.add(guide.pages * self.flow.page(), times.page(guide.rate));
         }
@@ -329,9 +332,9 @@ impl<'f> Model<'f> {
         load
     }
 
-    fn reads(&self) -> Reads {
-        let times = Times::of(of_pages(self.lookups.page_cache_bytes), |times| self.load(times));
-        let missed = |guide: &Guides| guide.pages * guide.rate * (1.0 - times.page(guide.rate).there);
+    fn reads(&self) -> LookupReads {
+        let times = EvictionTimes::of(of_pages(self.lookups.page_cache_bytes), |times| self.load(times));
+        let missed = |guide: &IndexPages| guide.pages * guide.rate * (1.0 - times.page(guide.rate).there);
         let asking = self.asking();
         let guides = match asking > FEW {
             true => self.guides.iter().map(missed).sum::<f64>() / asking,
@@ -340,12 +343,12 @@ impl<'f> Model<'f> {
         let (leaf, found, requested) = self.leaf_reads(&times);
         let pages: f64 = self.guides.iter().map(|guide| guide.pages).sum();
         let from_tree = 1.0 - self.record_hits;
-        let false_reads = self.strangers.min(self.questions);
+        let false_reads = self.false_positives.min(self.questions);
         let of_found = |reads: f64| if found > FEW { reads / found } else { 0.0 };
         let hit = (guides + of_found(leaf)) * from_tree;
         let tombstones = of_found(requested);
         let miss = guides + false_reads + self.lookups.deleted * tombstones;
-        Reads {
+        LookupReads {
             hit,
             miss,
             mean: hit * (1.0 - self.lookups.misses) + miss * self.lookups.misses,
@@ -358,7 +361,7 @@ impl<'f> Model<'f> {
 
     /// Returns the reads of leaves, the lookups that need a leaf, and the reads that may find a
     /// tombstone.
-    fn leaf_reads(&self, times: &Times) -> (f64, f64, f64) {
+    fn leaf_reads(&self, times: &EvictionTimes) -> (f64, f64, f64) {
         let groups = self.flow.scale.uniques.popularity().groups();
         let (mut reads, mut found, mut of_requested) = (0.0, 0.0, 0.0);
         let idles = self.idles(times);
@@ -431,7 +434,7 @@ pub(crate) fn missed_behind(
     cache_bytes: f64,
 ) -> f64 {
     let kept = |time: f64| -> f64 {
-        let of = |group: &crate::popularity::Group| group.keys * held(group.probability, time);
+        let of = |group: &crate::popularity::KeyGroup| group.keys * held(group.probability, time);
         popularity.groups().iter().map(of).sum()
     };
     let records_time = solve(records, kept);
@@ -447,17 +450,18 @@ pub(crate) fn missed_behind(
     let keys = popularity.keys();
     let mean = left.iter().map(|(keys, rate)| keys * rate).sum::<f64>() / keys;
     let others = (in_page - 1.0).max(0.0);
-    let stays = |times: &Times| -> Vec<Stay> {
-        let idles: Vec<Idle> = left.iter().map(|(_, rate)| times.idle(*rate)).collect();
+    let stays = |times: &EvictionTimes| -> Vec<CacheResidency> {
+        let idles: Vec<IdleProbabilities> = left.iter().map(|(_, rate)| times.idle(*rate)).collect();
         let weighed = left.iter().zip(&idles);
-        let of_one = Idle::mean(weighed.map(|((keys, _), idle)| (*keys, *idle)));
+        let of_one = IdleProbabilities::mean(weighed.map(|((keys, _), idle)| (*keys, *idle)));
         let of_others = of_one.of_many(others);
-        let stay =
-            |((_, rate), idle): (&(f64, f64), &Idle)| times.stay(rate + others * mean, idle.and(of_others));
+        let stay = |((_, rate), idle): (&(f64, f64), &IdleProbabilities)| {
+            times.stay(rate + others * mean, idle.and(of_others))
+        };
         left.iter().zip(&idles).map(stay).collect()
     };
-    let times = Times::of(of_pages(cache_bytes), |times| {
-        let mut load = Load::default();
+    let times = EvictionTimes::of(of_pages(cache_bytes), |times| {
+        let mut load = CacheLoad::default();
         for ((keys, _), stay) in left.iter().zip(stays(times)) {
             load.add(keys / in_page * page_bytes, stay);
         }
@@ -469,7 +473,7 @@ pub(crate) fn missed_behind(
 }
 
 /// Adds pages to those with a similar request rate.
-fn add(guides: &mut Vec<Guides>, pages: f64, rate_of_all: f64) {
+fn add(guides: &mut Vec<IndexPages>, pages: f64, rate_of_all: f64) {
     let rate = rate_of_all / pages;
     let near = guides
         .iter_mut()
@@ -479,23 +483,23 @@ fn add(guides: &mut Vec<Guides>, pages: f64, rate_of_all: f64) {
             guide.rate = (guide.rate * guide.pages + rate_of_all) / (guide.pages + pages);
             guide.pages += pages;
         }
-        None => guides.push(Guides { pages, rate }),
+        None => guides.push(IndexPages { pages, rate }),
     }
 }
 
 /// The groups on the path from the root to one leaf, oldest first.
-struct Way<'n> {
+struct LeafPath<'n> {
     width: f64,
-    groups: Vec<&'n Group>,
+    groups: Vec<&'n RunGroup>,
 }
 
-fn ways_of<'n>(node: &'n Node, above: &mut Vec<&'n Group>, ways: &mut Vec<Way<'n>>) {
+fn ways_of<'n>(node: &'n SimulatedNode, above: &mut Vec<&'n RunGroup>, ways: &mut Vec<LeafPath<'n>>) {
     for pivot in &node.pivots {
         let before = above.len();
         above.extend(pivot.stack().collect::<Vec<_>>().into_iter().rev());
         match &pivot.child {
             Some(child) => ways_of(child, above, ways),
-            None => ways.push(Way {
+            None => ways.push(LeafPath {
                 width: pivot.width,
                 groups: above.iter().rev().copied().collect(),
             }),

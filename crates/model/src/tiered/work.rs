@@ -1,14 +1,14 @@
 //! Simulated compactions: the waiting groups of a node are merged into one run per pivot, and stale
 //! or crowded leaves are merged.
 
-use super::amounts::{Group, Older, Run, merge};
-use super::node::{Node, Pivot, Scale};
-use super::parameters::Shape;
+use super::amounts::{OlderRecords, RunGroup, SimulatedRun, merge};
+use super::node::{SimulatedNode, SimulatedPivot, SizeModel};
+use super::parameters::TreeShape;
 use super::policy;
 
 /// The amounts written and read by compactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Compacted {
+pub(super) struct CompactionVolume {
     /// Bytes of runs written.
     pub(super) run_bytes: f64,
     /// Bytes of maplets written.
@@ -20,17 +20,17 @@ pub(super) struct Compacted {
 }
 
 /// Executes compactions.
-pub(super) struct Worker<'s> {
-    pub(super) shape: &'s Shape,
-    pub(super) scale: &'s Scale,
-    pub(super) done: Compacted,
+pub(super) struct CompactionSimulator<'s> {
+    pub(super) shape: &'s TreeShape,
+    pub(super) scale: &'s SizeModel,
+    pub(super) done: CompactionVolume,
     /// Number of the newest run.
     pub(super) newest: u64,
 }
 
-impl Worker<'_> {
+impl CompactionSimulator<'_> {
     /// Executes all due compactions below a root.
-    pub(super) fn work(&mut self, root: &mut Node) {
+    pub(super) fn work(&mut self, root: &mut SimulatedNode) {
         self.inner(root, true);
         let most = f64::from(root.height + 1) * 3.0 * f64::from(self.shape.fanout);
         let longest = root.longest() as f64;
@@ -38,14 +38,14 @@ impl Worker<'_> {
     }
 
     /// Compacts the waiting groups of index nodes, starting at the root.
-    fn inner(&mut self, node: &mut Node, is_root: bool) {
+    fn inner(&mut self, node: &mut SimulatedNode, is_root: bool) {
         if node.is_leaf() || !node.is_changed {
             return;
         }
         for pivot in &mut node.pivots {
             if !is_root && !pivot.live.is_empty() {
                 let own = pivot.own.len();
-                self.compact(pivot, own, Older::Elsewhere);
+                self.compact(pivot, own, OlderRecords::Elsewhere);
             }
             if let Some(child) = &mut pivot.child {
                 self.inner(child, false);
@@ -53,7 +53,7 @@ impl Worker<'_> {
         }
     }
 
-    fn leaves(&mut self, node: &mut Node, is_root: bool, crowding: f64) {
+    fn leaves(&mut self, node: &mut SimulatedNode, is_root: bool, crowding: f64) {
         if !std::mem::take(&mut node.is_changed) {
             return;
         }
@@ -67,7 +67,7 @@ impl Worker<'_> {
         }
     }
 
-    fn leaf(&mut self, pivot: &mut Pivot, is_root: bool, crowding: f64) {
+    fn leaf(&mut self, pivot: &mut SimulatedPivot, is_root: bool, crowding: f64) {
         loop {
             let pending = !pivot.live.is_empty() && !is_root;
             if !pending && !policy::is_crowded(self.shape, pivot.runs()) {
@@ -86,9 +86,9 @@ impl Worker<'_> {
                 self.rewrite(pivot, oldest);
             } else {
                 let older = if pivot.own.is_empty() {
-                    Older::None
+                    OlderRecords::None
                 } else {
-                    Older::Elsewhere
+                    OlderRecords::Elsewhere
                 };
                 let own = pivot.own.len();
                 self.compact(pivot, own, older);
@@ -98,26 +98,26 @@ impl Worker<'_> {
 
     /// Merges a leaf's oldest groups into one run, including the waiting groups if those are all
     /// its groups.
-    fn rewrite(&mut self, pivot: &mut Pivot, oldest: usize) {
+    fn rewrite(&mut self, pivot: &mut SimulatedPivot, oldest: usize) {
         let newer = pivot.own.split_off(oldest);
         if newer.is_empty() {
-            return self.compact(pivot, 0, Older::None);
+            return self.compact(pivot, 0, OlderRecords::None);
         }
         let live = std::mem::take(&mut pivot.live);
-        self.compact(pivot, 0, Older::None);
+        self.compact(pivot, 0, OlderRecords::None);
         pivot.own.extend(newer);
         pivot.live = live;
     }
 
     /// Merges the groups from `from` on and all waiting groups into one run after the earlier
     /// groups, and merges its fingerprints with the newest maplets of those.
-    fn compact(&mut self, pivot: &mut Pivot, from: usize, older: Older) {
+    fn compact(&mut self, pivot: &mut SimulatedPivot, from: usize, older: OlderRecords) {
         let (scale, width) = (self.scale, pivot.width);
-        let taken: Vec<Group> = pivot.own.drain(from..).chain(pivot.live.drain(..)).collect();
+        let taken: Vec<RunGroup> = pivot.own.drain(from..).chain(pivot.live.drain(..)).collect();
         let runs = || taken.iter().flat_map(|group| &group.runs);
         self.done.read_bytes += taken.iter().map(|group| scale.weigh(group, width)).sum::<f64>();
         self.done.records += runs().map(|run| run.records(&scale.uniques, width)).sum::<f64>();
-        let mut run: Run = merge(runs(), older, &scale.uniques, width);
+        let mut run: SimulatedRun = merge(runs(), older, &scale.uniques, width);
         self.newest += 1;
         run.id = self.newest;
         let amount = run.amount(&scale.uniques, width);
@@ -126,10 +126,10 @@ impl Worker<'_> {
         }
         self.done.run_bytes += scale.formats.run(&amount);
         let counts: Vec<usize> = pivot.own.iter().map(|group| group.runs.len()).collect();
-        let is_ours = |group: &Group| group.runs.iter().all(|run| width >= 0.75 * run.width);
+        let is_ours = |group: &RunGroup| group.runs.iter().all(|run| width >= 0.75 * run.width);
         let shares: Vec<bool> = pivot.own.iter().map(is_ours).collect();
         let base = policy::maplets(&counts, &shares);
-        let mut group = Group {
+        let mut group = RunGroup {
             runs: Vec::new(),
             width,
         };

@@ -1,6 +1,6 @@
 //! Who asks, by each way.
 
-use alluvium_server::datagram::format::Outcome;
+use alluvium_server::datagram::format::DatagramOutcome;
 use alluvium_server::{DatagramClient, DatagramRequest, RingClient};
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
@@ -118,7 +118,7 @@ impl Ask for Datagrams {
         let mut right = 0;
         self.0
             .exchange(&requests(is_get, keys), |_, outcome, value| {
-                right += usize::from(outcome == Outcome::Done && value == expected);
+                right += usize::from(outcome == DatagramOutcome::Done && value == expected);
             })
             .expect("it is answered");
         right
@@ -134,7 +134,7 @@ impl Ask for Rings {
         let mut right = 0;
         self.0
             .exchange(&requests(is_get, keys), |_, outcome, value| {
-                right += usize::from(outcome == Outcome::Done && value == expected);
+                right += usize::from(outcome == DatagramOutcome::Done && value == expected);
             })
             .expect("it is answered");
         right

@@ -7,7 +7,7 @@
 
 mod client;
 
-use alluvium_server::datagram::Direction;
+use alluvium_server::datagram::PortRouting;
 use alluvium_server::{CacheMemory, CacheServer, DatagramClient, DatagramOptions};
 use alluvium_server::{RingOptions, ServerOptions};
 use client::{Ask, Datagrams, Drawn, Rings, Tcp};
@@ -45,17 +45,17 @@ const BATCHES: [usize; 4] = [1, 16, 64, 1024];
 #[derive(Clone, Copy)]
 enum Way {
     Tcp,
-    Datagrams(Direction),
-    Rings(Direction),
+    Datagrams(PortRouting),
+    Rings(PortRouting),
 }
 
 /// Every way, by its name.
 const WAYS: [(&str, Way); 5] = [
     ("tcp", Way::Tcp),
-    ("datagrams", Way::Datagrams(Direction::Client)),
-    ("rings", Way::Rings(Direction::Client)),
-    ("datagrams software", Way::Datagrams(Direction::Software)),
-    ("rings software", Way::Rings(Direction::Software)),
+    ("datagrams", Way::Datagrams(PortRouting::Client)),
+    ("rings", Way::Rings(PortRouting::Client)),
+    ("datagrams software", Way::Datagrams(PortRouting::Software)),
+    ("rings software", Way::Rings(PortRouting::Software)),
 ];
 
 fn main() {

@@ -12,16 +12,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// A clock with wake-ups.
-pub trait Clock: fmt::Debug + Send + Sync {
+pub trait WakeupClock: fmt::Debug + Send + Sync {
     /// Returns the time since an arbitrary start. Never decreases.
     fn now(&self) -> Duration;
 
-    /// Wakes `waker` once [`now`](Clock::now) is at least `at`.
+    /// Wakes `waker` once [`now`](WakeupClock::now) is at least `at`.
     fn wake_at(&self, at: Duration, waker: &Waker);
 }
 
 /// Returns a future that is ready at a time of the clock.
-pub(crate) fn at(clock: Arc<dyn Clock>, time: Duration) -> impl Future<Output = ()> + Send {
+pub(crate) fn at(clock: Arc<dyn WakeupClock>, time: Duration) -> impl Future<Output = ()> + Send {
     let mut is_told = false;
     poll_fn(move |context| {
         if clock.now() >= time {
@@ -36,7 +36,7 @@ pub(crate) fn at(clock: Arc<dyn Clock>, time: Duration) -> impl Future<Output = 
 
 /// Registered wakers by time. A counter distinguishes wakers for the same time.
 #[derive(Debug, Default)]
-struct Waiting {
+struct WakerQueue {
     wakers: BTreeMap<(Duration, u64), Waker>,
     next: u64,
     is_over: bool,
@@ -46,7 +46,7 @@ struct Waiting {
 #[derive(Debug)]
 pub(crate) struct SystemClock {
     since: Instant,
-    shared: Arc<(Mutex<Waiting>, Condvar)>,
+    shared: Arc<(Mutex<WakerQueue>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -54,7 +54,7 @@ impl SystemClock {
     /// Starts the clock's thread.
     pub(crate) fn start() -> io::Result<SystemClock> {
         let since = Instant::now();
-        let shared = Arc::<(Mutex<Waiting>, Condvar)>::default();
+        let shared = Arc::<(Mutex<WakerQueue>, Condvar)>::default();
         let own = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("alluvium-clock".to_owned())
@@ -67,7 +67,7 @@ impl SystemClock {
     }
 }
 
-fn run(since: Instant, (waiting, changed): &(Mutex<Waiting>, Condvar)) {
+fn run(since: Instant, (waiting, changed): &(Mutex<WakerQueue>, Condvar)) {
     let mut waiting = waiting.lock();
     while !waiting.is_over {
         let now = since.elapsed();
@@ -82,7 +82,7 @@ fn run(since: Instant, (waiting, changed): &(Mutex<Waiting>, Condvar)) {
     }
 }
 
-impl Clock for SystemClock {
+impl WakeupClock for SystemClock {
     fn now(&self) -> Duration {
         self.since.elapsed()
     }
@@ -116,10 +116,10 @@ mod tests {
     use std::sync::mpsc;
     use std::task::Wake;
 
-    struct Told(u32, mpsc::Sender<u32>);
+    struct WakeRecorder(u32, mpsc::Sender<u32>);
 
-    impl Wake for Told {
-        fn wake(self: Arc<Told>) {
+    impl Wake for WakeRecorder {
+        fn wake(self: Arc<WakeRecorder>) {
             self.1.send(self.0).expect("the test listens");
         }
     }
@@ -130,7 +130,7 @@ mod tests {
         let (tell, told) = mpsc::channel();
         let now = clock.now();
         for (name, ms) in [(2, 60), (1, 30), (0, 0)] {
-            let waker = Waker::from(Arc::new(Told(name, tell.clone())));
+            let waker = Waker::from(Arc::new(WakeRecorder(name, tell.clone())));
             clock.wake_at(now + Duration::from_millis(ms), &waker);
         }
         for (name, ms) in [(0, 0), (1, 30), (2, 60)] {

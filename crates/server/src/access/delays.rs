@@ -5,7 +5,7 @@
 //! ones came from its address, because many clients may share an address, behind a proxy or on one
 //! machine. A guess costs the server one comparison, less than the connection it arrives on.
 
-use super::Clock;
+use super::WakeupClock;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -28,7 +28,7 @@ const ADDRESSES: usize = 4096;
 /// The origin of a client. An IPv6 network of 64 bits counts as one origin, because a single site
 /// can use all of its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Peer {
+pub(crate) enum ClientOrigin {
     V4([u8; 4]),
     /// An IPv6 network of 64 bits.
     V6([u8; 8]),
@@ -36,13 +36,13 @@ pub(crate) enum Peer {
     Socket,
 }
 
-impl From<IpAddr> for Peer {
-    fn from(address: IpAddr) -> Peer {
+impl From<IpAddr> for ClientOrigin {
+    fn from(address: IpAddr) -> ClientOrigin {
         match address.to_canonical() {
-            IpAddr::V4(address) => Peer::V4(address.octets()),
+            IpAddr::V4(address) => ClientOrigin::V4(address.octets()),
             IpAddr::V6(address) => {
                 let [a, b, c, d, e, f, g, h, ..] = address.octets();
-                Peer::V6([a, b, c, d, e, f, g, h])
+                ClientOrigin::V6([a, b, c, d, e, f, g, h])
             }
         }
     }
@@ -50,7 +50,7 @@ impl From<IpAddr> for Peer {
 
 /// The wrong passwords of an origin.
 #[derive(Debug, Default)]
-struct Guesses {
+struct FailedLogins {
     failures: u32,
     /// Time of the last delayed answer.
     last: Duration,
@@ -64,22 +64,22 @@ fn delay(failures: u32) -> Duration {
 
 /// The origins of recent wrong passwords.
 #[derive(Debug)]
-pub(crate) struct Delays {
-    clock: Arc<dyn Clock>,
-    addresses: Mutex<HashMap<Peer, Guesses>>,
+pub(crate) struct LoginThrottle {
+    clock: Arc<dyn WakeupClock>,
+    addresses: Mutex<HashMap<ClientOrigin, FailedLogins>>,
     is_over: AtomicBool,
 }
 
-impl Delays {
-    pub(crate) fn new(clock: Arc<dyn Clock>) -> Delays {
-        Delays {
+impl LoginThrottle {
+    pub(crate) fn new(clock: Arc<dyn WakeupClock>) -> LoginThrottle {
+        LoginThrottle {
             clock,
             addresses: Mutex::default(),
             is_over: AtomicBool::new(false),
         }
     }
 
-    pub(crate) fn clock(&self) -> Arc<dyn Clock> {
+    pub(crate) fn clock(&self) -> Arc<dyn WakeupClock> {
         Arc::clone(&self.clock)
     }
 
@@ -95,7 +95,7 @@ impl Delays {
 
     /// Records a wrong password after `strikes` others from the same connection. Returns the time
     /// to answer it.
-    pub(super) fn failed(&self, peer: Peer, strikes: &mut u32) -> Duration {
+    pub(super) fn failed(&self, peer: ClientOrigin, strikes: &mut u32) -> Duration {
         let now = self.clock.now();
         let mut addresses = self.addresses.lock();
         if addresses.len() >= ADDRESSES && !addresses.contains_key(&peer) {
@@ -126,9 +126,9 @@ mod tests {
     use std::task::Waker;
 
     #[derive(Debug, Default)]
-    struct Hands(Mutex<Duration>);
+    struct ManualClock(Mutex<Duration>);
 
-    impl Clock for Hands {
+    impl WakeupClock for ManualClock {
         fn now(&self) -> Duration {
             *self.0.lock()
         }
@@ -140,14 +140,14 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    fn peer(number: u32) -> Peer {
-        Peer::V4(number.to_be_bytes())
+    fn peer(number: u32) -> ClientOrigin {
+        ClientOrigin::V4(number.to_be_bytes())
     }
 
     #[test]
     fn each_wrong_password_waits_longer_by_connection_and_by_address() {
-        let clock = Arc::new(Hands::default());
-        let delays = Delays::new(clock.clone());
+        let clock = Arc::new(ManualClock::default());
+        let delays = LoginThrottle::new(clock.clone());
         let mut strikes = 0;
         let waits: Vec<_> = (0..8).map(|_| delays.failed(peer(1), &mut strikes)).collect();
         let expected = [100, 200, 400, 800, 1600, 3200, 5000, 5000].map(ms);
@@ -164,8 +164,8 @@ mod tests {
 
     #[test]
     fn the_table_of_addresses_is_bounded() {
-        let clock = Arc::new(Hands::default());
-        let delays = Delays::new(clock.clone());
+        let clock = Arc::new(ManualClock::default());
+        let delays = LoginThrottle::new(clock.clone());
         for number in 0..2 * ADDRESSES as u32 {
             *clock.0.lock() += ms(1);
             delays.failed(peer(number), &mut 0);
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn networks_count_as_one_address() {
-        let peer = |text: &str| Peer::from(text.parse::<IpAddr>().unwrap());
+        let peer = |text: &str| ClientOrigin::from(text.parse::<IpAddr>().unwrap());
         assert_eq!(peer("2001:db8::1"), peer("2001:db8::ffff"));
         assert_ne!(peer("2001:db8::1"), peer("2001:db8:0:1::1"));
         assert_eq!(peer("::ffff:10.0.0.1"), peer("10.0.0.1"));

@@ -19,7 +19,7 @@ const LONGEST: usize = 512;
 
 /// The reason of a denial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
+pub(crate) enum DenialReason {
     /// The user may not use the command.
     Command,
     /// The user may not access the key in this way.
@@ -30,7 +30,7 @@ pub(crate) enum Reason {
 
 /// The context of the denied command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Context {
+pub(crate) enum DenialContext {
     TopLevel,
     Multi,
 }
@@ -39,8 +39,8 @@ pub(crate) enum Context {
 #[derive(Clone, Debug)]
 pub(crate) struct Denial {
     pub(crate) count: u64,
-    pub(crate) reason: Reason,
-    pub(crate) context: Context,
+    pub(crate) reason: DenialReason,
+    pub(crate) context: DenialContext,
     /// The denied command or key.
     pub(crate) object: Vec<u8>,
     pub(crate) user: Vec<u8>,
@@ -118,8 +118,8 @@ mod tests {
     fn denial(object: &str, at_ms: u64) -> Denial {
         Denial {
             count: 1,
-            reason: Reason::Key,
-            context: Context::TopLevel,
+            reason: DenialReason::Key,
+            context: DenialContext::TopLevel,
             object: object.into(),
             user: b"somebody".to_vec(),
             at_ms,

@@ -1,16 +1,16 @@
 //! The rules of one user, and their syntax.
 
-use super::selector::Selector;
-use crate::redis::catalog::Asked;
+use super::selector::AclSelector;
+use crate::redis::catalog::AccessRequest;
 use std::fmt;
 use subtle::{Choice, ConstantTimeEq};
 
 /// The SHA-256 digest of a password.
-pub(super) type Sum = [u8; 32];
+pub(super) type PasswordDigest = [u8; 32];
 
 /// The reason why a word of a rule is invalid, as in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wrong {
+pub(crate) enum RuleError {
     Unknown,
     Syntax,
     KeysBehindAll,
@@ -20,56 +20,56 @@ pub(crate) enum Wrong {
     FirstArgOfSubcommand,
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for RuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Wrong::Unknown => "Unknown command or category name in ACL",
-            Wrong::Syntax => "Syntax error",
-            Wrong::KeysBehindAll => {
+            RuleError::Unknown => "Unknown command or category name in ACL",
+            RuleError::Syntax => "Syntax error",
+            RuleError::KeysBehindAll => {
                 "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have any effect. \
                  Try 'resetkeys' to start with an empty list of patterns"
             }
-            Wrong::ChannelsBehindAll => {
+            RuleError::ChannelsBehindAll => {
                 "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not have any \
                  effect. Try 'resetchannels' to start with an empty list of channels"
             }
-            Wrong::NoSuchPassword => "The password you are trying to remove from the user does not exist",
-            Wrong::BadSum => {
+            RuleError::NoSuchPassword => "The password you are trying to remove from the user does not exist",
+            RuleError::BadSum => {
                 "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters"
             }
-            Wrong::FirstArgOfSubcommand => "Allowing first-arg of a subcommand is not supported",
+            RuleError::FirstArgOfSubcommand => "Allowing first-arg of a subcommand is not supported",
         })
     }
 }
 
 /// The permissions and credentials of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Rules {
+pub(crate) struct AclRules {
     pub(super) is_on: bool,
     /// Whether any password is accepted.
     pub(super) needs_no_password: bool,
-    pub(super) passwords: Vec<Sum>,
+    pub(super) passwords: Vec<PasswordDigest>,
     /// The permissions: a command is allowed if any selector allows it. The first is the root
     /// selector, from the rules outside of parentheses.
-    pub(super) selectors: Vec<Selector>,
+    pub(super) selectors: Vec<AclSelector>,
 }
 
-impl Default for Rules {
+impl Default for AclRules {
     /// Returns the rules of a new user: no permissions.
-    fn default() -> Rules {
-        Rules {
+    fn default() -> AclRules {
+        AclRules {
             is_on: false,
             needs_no_password: false,
             passwords: Vec::new(),
-            selectors: vec![Selector::default()],
+            selectors: vec![AclSelector::default()],
         }
     }
 }
 
-impl Rules {
+impl AclRules {
     /// Returns the initial rules of the user `default`.
-    pub(super) fn of_default(password: Option<&str>) -> Rules {
-        let mut rules = Rules::default();
+    pub(super) fn of_default(password: Option<&str>) -> AclRules {
+        let mut rules = AclRules::default();
         for word in ["on", "allkeys", "allchannels", "+@all"] {
             rules.apply(word.as_bytes()).expect("these words are known");
         }
@@ -98,17 +98,17 @@ impl Rules {
 
     /// Returns whether every command and key is allowed.
     pub(super) fn allow_all(&self) -> bool {
-        self.selectors.iter().any(Selector::allows_all)
+        self.selectors.iter().any(AclSelector::allows_all)
     }
 
     /// Checks whether any selector allows the access. If none does, a denied key is reported in
     /// preference to a denied command.
-    pub(super) fn check(&self, asked: &Asked<'_>) -> Result<(), super::Denied> {
-        let mut why = super::Denied::Command;
+    pub(super) fn check(&self, asked: &AccessRequest<'_>) -> Result<(), super::AccessDenial> {
+        let mut why = super::AccessDenial::Command;
         for selector in &self.selectors {
             match selector.check(asked) {
                 Ok(()) => return Ok(()),
-                Err(super::Denied::Command) => {}
+                Err(super::AccessDenial::Command) => {}
                 Err(key) => why = key,
             }
         }
@@ -116,7 +116,7 @@ impl Rules {
     }
 
     /// Applies one word of a rule.
-    pub(super) fn apply(&mut self, word: &[u8]) -> Result<(), Wrong> {
+    pub(super) fn apply(&mut self, word: &[u8]) -> Result<(), RuleError> {
         match (&word.to_ascii_lowercase()[..], word) {
             (b"", _) => {}
             (b"on", _) => self.is_on = true,
@@ -129,13 +129,13 @@ impl Rules {
                 self.needs_no_password = false;
             }
             (b"clearselectors", _) => self.selectors.truncate(1),
-            (b"reset", _) => *self = Rules::default(),
+            (b"reset", _) => *self = AclRules::default(),
             (_, [b'>', password @ ..]) => self.add(sum(password)),
             (_, [b'#', text @ ..]) => self.add(read_sum(text)?),
             (_, [b'<', password @ ..]) => self.remove(sum(password))?,
             (_, [b'!', text @ ..]) => self.remove(read_sum(text)?)?,
             (_, [b'(', inner @ .., b')']) => {
-                let mut selector = Selector::default();
+                let mut selector = AclSelector::default();
                 let words = inner.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
                 words.into_iter().try_for_each(|word| selector.apply(word))?;
                 self.selectors.push(selector);
@@ -145,16 +145,16 @@ impl Rules {
         Ok(())
     }
 
-    fn add(&mut self, password: Sum) {
+    fn add(&mut self, password: PasswordDigest) {
         if !self.passwords.contains(&password) {
             self.passwords.push(password);
         }
         self.needs_no_password = false;
     }
 
-    fn remove(&mut self, password: Sum) -> Result<(), Wrong> {
+    fn remove(&mut self, password: PasswordDigest) -> Result<(), RuleError> {
         let at = self.passwords.iter().position(|known| *known == password);
-        self.passwords.remove(at.ok_or(Wrong::NoSuchPassword)?);
+        self.passwords.remove(at.ok_or(RuleError::NoSuchPassword)?);
         Ok(())
     }
 
@@ -212,19 +212,19 @@ impl Rules {
 /// An invalid word of a rule.
 #[derive(Debug)]
 pub(super) enum BadWord {
-    Refused(Vec<u8>, Wrong),
+    Refused(Vec<u8>, RuleError),
     /// An opening parenthesis without a closing one.
     Unmatched(Vec<u8>),
 }
 
 /// Returns the digest of a password.
-pub(super) fn sum(password: &[u8]) -> Sum {
+pub(super) fn sum(password: &[u8]) -> PasswordDigest {
     let digest = ring::digest::digest(&ring::digest::SHA256, password);
     digest.as_ref().try_into().expect("a sum of SHA-256 has 32 bytes")
 }
 
 /// Parses a digest in hexadecimal.
-fn read_sum(text: &[u8]) -> Result<Sum, Wrong> {
+fn read_sum(text: &[u8]) -> Result<PasswordDigest, RuleError> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
         b'a'..=b'f' => Some(byte - b'a' + 10),
@@ -232,14 +232,14 @@ fn read_sum(text: &[u8]) -> Result<Sum, Wrong> {
     };
     let mut sum = [0; 32];
     if text.len() != 2 * sum.len() {
-        return Err(Wrong::BadSum);
+        return Err(RuleError::BadSum);
     }
     for (byte, pair) in sum.iter_mut().zip(text.chunks_exact(2)) {
         let (high, low) = (digit(pair[0]), digit(pair[1]));
         *byte = high
             .zip(low)
             .map(|(high, low)| 16 * high + low)
-            .ok_or(Wrong::BadSum)?;
+            .ok_or(RuleError::BadSum)?;
     }
     Ok(sum)
 }

@@ -2,21 +2,21 @@
 //! passwords.
 
 use super::glob;
-use super::rules::Wrong;
-use crate::redis::catalog::{Asked, CATALOG, Id, Need};
-use crate::redis::classes::{self, Classes};
+use super::rules::RuleError;
+use crate::redis::catalog::{AccessRequest, CATALOG, CatalogId, KeyAccess};
+use crate::redis::classes::{self, CommandClasses};
 use std::collections::BTreeMap;
 
 /// A key pattern, and the access that it grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Pattern {
-    need: Need,
+struct KeyPattern {
+    need: KeyAccess,
     text: Vec<u8>,
 }
 
 /// The reason of a denial.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Denied {
+pub(crate) enum AccessDenial {
     /// The command is not allowed.
     Command,
     /// This kind of access to the key is not allowed.
@@ -25,9 +25,9 @@ pub(crate) enum Denied {
 
 /// A set of commands and keys, allowed in combination.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Selector {
+pub(crate) struct AclSelector {
     has_all_keys: bool,
-    patterns: Vec<Pattern>,
+    patterns: Vec<KeyPattern>,
     has_all_channels: bool,
     channels: Vec<Vec<u8>>,
     /// Whether `+@all` was given and nothing was removed since.
@@ -37,12 +37,12 @@ pub(crate) struct Selector {
     /// For each entry of the catalog, whether it is allowed.
     allowed: Vec<bool>,
     /// Commands that are allowed only with one of these words as their first argument.
-    first_args: BTreeMap<Id, Vec<Vec<u8>>>,
+    first_args: BTreeMap<CatalogId, Vec<Vec<u8>>>,
 }
 
-impl Default for Selector {
-    fn default() -> Selector {
-        Selector {
+impl Default for AclSelector {
+    fn default() -> AclSelector {
+        AclSelector {
             has_all_keys: false,
             patterns: Vec::new(),
             has_all_channels: false,
@@ -55,32 +55,34 @@ impl Default for Selector {
     }
 }
 
-impl Selector {
+impl AclSelector {
     /// Returns whether the selector allows every command and key.
     pub(super) fn allows_all(&self) -> bool {
         self.has_all_keys && self.has_all_commands
     }
 
     /// Checks whether the selector allows an access.
-    pub(super) fn check(&self, asked: &Asked<'_>) -> Result<(), Denied> {
+    pub(super) fn check(&self, asked: &AccessRequest<'_>) -> Result<(), AccessDenial> {
         if !asked.is_free && !self.has_all_commands && !self.allowed[asked.id] && !self.is_first_arg(asked) {
-            return Err(Denied::Command);
+            return Err(AccessDenial::Command);
         }
         if self.has_all_keys {
             return Ok(());
         }
         for &(key, need) in &asked.keys {
             if !self.fits(need, |pattern| glob::fits(pattern, key)) {
-                return Err(Denied::Key(key.to_vec()));
+                return Err(AccessDenial::Key(key.to_vec()));
             }
         }
         match asked.of_all {
-            Some(need) if !self.fits(need, |pattern| pattern == b"*") => Err(Denied::Key(b"*".to_vec())),
+            Some(need) if !self.fits(need, |pattern| pattern == b"*") => {
+                Err(AccessDenial::Key(b"*".to_vec()))
+            }
             _ => Ok(()),
         }
     }
 
-    fn is_first_arg(&self, asked: &Asked<'_>) -> bool {
+    fn is_first_arg(&self, asked: &AccessRequest<'_>) -> bool {
         let words = self.first_args.get(&asked.id);
         words.zip(asked.first_arg).is_some_and(|(words, first)| {
             let is_it = |word: &Vec<u8>| word.eq_ignore_ascii_case(first);
@@ -89,14 +91,14 @@ impl Selector {
     }
 
     /// Returns whether any pattern that grants the access `need` satisfies `is_wanted`.
-    fn fits(&self, need: Need, is_wanted: impl Fn(&[u8]) -> bool) -> bool {
-        let lets = |have: Need| (have.reads || !need.reads) && (have.writes || !need.writes);
+    fn fits(&self, need: KeyAccess, is_wanted: impl Fn(&[u8]) -> bool) -> bool {
+        let lets = |have: KeyAccess| (have.reads || !need.reads) && (have.writes || !need.writes);
         let mut patterns = self.patterns.iter();
         patterns.any(|pattern| lets(pattern.need) && is_wanted(&pattern.text))
     }
 
     /// Applies one word of a rule.
-    pub(super) fn apply(&mut self, word: &[u8]) -> Result<(), Wrong> {
+    pub(super) fn apply(&mut self, word: &[u8]) -> Result<(), RuleError> {
         let lower = word.to_ascii_lowercase();
         match (&lower[..], word) {
             (b"allkeys" | b"~*", _) => self.set_keys(true),
@@ -105,19 +107,19 @@ impl Selector {
             (b"resetchannels", _) => self.set_channels(false),
             (b"allcommands" | b"+@all", _) => self.set_commands(true),
             (b"nocommands" | b"-@all", _) => self.set_commands(false),
-            (_, [b'~', pattern @ ..]) => self.add_keys(Need::BOTH, pattern)?,
+            (_, [b'~', pattern @ ..]) => self.add_keys(KeyAccess::BOTH, pattern)?,
             (_, [b'%', rest @ ..]) => {
                 let (need, pattern) = permissions(rest)?;
                 self.add_keys(need, pattern)?;
             }
             (_, [b'&', pattern @ ..]) => self.add_channel(pattern)?,
             (_, [sign @ (b'+' | b'-'), b'@', name @ ..]) => {
-                let class = Classes::named(name).ok_or(Wrong::Unknown)?;
+                let class = CommandClasses::named(name).ok_or(RuleError::Unknown)?;
                 self.set_class(class, *sign == b'+');
             }
             (_, [b'+', name @ ..]) => self.allow(name)?,
-            (_, [b'-', name @ ..]) => self.set(CATALOG.find(name).ok_or(Wrong::Unknown)?, false),
-            _ => return Err(Wrong::Syntax),
+            (_, [b'-', name @ ..]) => self.set(CATALOG.find(name).ok_or(RuleError::Unknown)?, false),
+            _ => return Err(RuleError::Syntax),
         }
         Ok(())
     }
@@ -139,19 +141,19 @@ impl Selector {
         self.first_args.clear();
     }
 
-    fn add_keys(&mut self, need: Need, pattern: &[u8]) -> Result<(), Wrong> {
+    fn add_keys(&mut self, need: KeyAccess, pattern: &[u8]) -> Result<(), RuleError> {
         if self.has_all_keys {
-            return Err(Wrong::KeysBehindAll);
+            return Err(RuleError::KeysBehindAll);
         }
         if has_spaces(pattern) {
-            return Err(Wrong::Syntax);
+            return Err(RuleError::Syntax);
         }
         match self.patterns.iter_mut().find(|known| known.text == pattern) {
             Some(known) => {
                 known.need.reads |= need.reads;
                 known.need.writes |= need.writes;
             }
-            None => self.patterns.push(Pattern {
+            None => self.patterns.push(KeyPattern {
                 need,
                 text: pattern.to_vec(),
             }),
@@ -159,12 +161,12 @@ impl Selector {
         Ok(())
     }
 
-    fn add_channel(&mut self, pattern: &[u8]) -> Result<(), Wrong> {
+    fn add_channel(&mut self, pattern: &[u8]) -> Result<(), RuleError> {
         if self.has_all_channels {
-            return Err(Wrong::ChannelsBehindAll);
+            return Err(RuleError::ChannelsBehindAll);
         }
         if has_spaces(pattern) {
-            return Err(Wrong::Syntax);
+            return Err(RuleError::Syntax);
         }
         if !self.channels.iter().any(|known| known == pattern) {
             self.channels.push(pattern.to_vec());
@@ -173,7 +175,7 @@ impl Selector {
     }
 
     /// Allows or forbids a command with its subcommands.
-    fn set(&mut self, id: Id, is_allowed: bool) {
+    fn set(&mut self, id: CatalogId, is_allowed: bool) {
         self.first_args.remove(&id);
         for one in std::iter::once(id).chain(CATALOG.entries[id].subcommands.clone()) {
             self.allowed[one] = is_allowed;
@@ -181,7 +183,7 @@ impl Selector {
         self.has_all_commands &= is_allowed;
     }
 
-    fn set_class(&mut self, class: Classes, is_allowed: bool) {
+    fn set_class(&mut self, class: CommandClasses, is_allowed: bool) {
         for (id, entry) in CATALOG.entries.iter().enumerate() {
             if entry.classes.has(class) {
                 self.set(id, is_allowed);
@@ -190,23 +192,23 @@ impl Selector {
     }
 
     /// Allows a command, a subcommand, or a command with a given first argument.
-    fn allow(&mut self, name: &[u8]) -> Result<(), Wrong> {
+    fn allow(&mut self, name: &[u8]) -> Result<(), RuleError> {
         let bar = name.iter().rposition(|&byte| byte == b'|');
         let Some(bar) = bar else {
-            self.set(CATALOG.find(name).ok_or(Wrong::Unknown)?, true);
+            self.set(CATALOG.find(name).ok_or(RuleError::Unknown)?, true);
             return Ok(());
         };
         let (command, word) = (&name[..bar], &name[bar + 1..]);
-        let id = CATALOG.find(command).ok_or(Wrong::Unknown)?;
+        let id = CATALOG.find(command).ok_or(RuleError::Unknown)?;
         let entry = &CATALOG.entries[id];
         if entry.is_subcommand {
-            return Err(Wrong::FirstArgOfSubcommand);
+            return Err(RuleError::FirstArgOfSubcommand);
         }
         if word.is_empty() {
-            return Err(Wrong::Syntax);
+            return Err(RuleError::Syntax);
         }
         if !entry.subcommands.is_empty() {
-            self.set(CATALOG.find(name).ok_or(Wrong::Unknown)?, true);
+            self.set(CATALOG.find(name).ok_or(RuleError::Unknown)?, true);
             return Ok(());
         }
         let words = self.first_args.entry(id).or_default();
@@ -219,13 +221,13 @@ impl Selector {
 
 /// Parses the rest of `%R~`, `%W~` or `%RW~` and returns the granted access and the pattern.
 /// Without a `~` the pattern is empty, as in Redis.
-fn permissions(rest: &[u8]) -> Result<(Need, &[u8]), Wrong> {
+fn permissions(rest: &[u8]) -> Result<(KeyAccess, &[u8]), RuleError> {
     let end = rest.iter().position(|&byte| byte == b'~').unwrap_or(rest.len());
     let need = match &rest[..end].to_ascii_uppercase()[..] {
-        b"R" => Need::READ,
-        b"W" => Need::WRITE,
-        b"RW" | b"WR" => Need::BOTH,
-        _ => return Err(Wrong::Syntax),
+        b"R" => KeyAccess::READ,
+        b"W" => KeyAccess::WRITE,
+        b"RW" | b"WR" => KeyAccess::BOTH,
+        _ => return Err(RuleError::Syntax),
     };
     Ok((need, rest.get(end + 1..).unwrap_or_default()))
 }
@@ -237,7 +239,7 @@ pub(super) fn has_spaces(text: &[u8]) -> bool {
 }
 
 // Methods that write rules which recreate the selector.
-impl Selector {
+impl AclSelector {
     /// Returns the rules for keys.
     pub(crate) fn keys(&self) -> Vec<u8> {
         if self.has_all_keys {
@@ -278,14 +280,14 @@ impl Selector {
     /// that match the rest best, then single commands.
     pub(crate) fn commands(&self) -> Vec<u8> {
         let adds = !self.has_later_commands;
-        let (mut shown, mut left) = (Selector::default(), self.clone());
+        let (mut shown, mut left) = (AclSelector::default(), self.clone());
         shown.set_commands(!adds);
         let sign = if adds { "+" } else { "-" };
         let mut words = vec![if adds { "-@all" } else { "+@all" }.as_bytes().to_vec()];
         let mut applied = [false; classes::NAMES.len()];
         while let Some(best) = left.nearest_class(adds, &applied) {
             let name = classes::NAMES[best];
-            let class = Classes::named(name.as_bytes()).unwrap_or_default();
+            let class = CommandClasses::named(name.as_bytes()).unwrap_or_default();
             shown.set_class(class, adds);
             left.set_class(class, !adds);
             words.push(format!("{sign}@{name}").into_bytes());
@@ -311,7 +313,7 @@ impl Selector {
         let mut best = None;
         let (mut least, mut most) = (usize::MAX, 0);
         for (index, name) in classes::NAMES.iter().enumerate() {
-            let class = Classes::named(name.as_bytes()).unwrap_or_default();
+            let class = CommandClasses::named(name.as_bytes()).unwrap_or_default();
             let of_class = CATALOG.entries.iter().zip(&self.allowed);
             let of_class = of_class.filter(|(entry, _)| entry.classes.has(class));
             let (same, other): (Vec<bool>, Vec<bool>) = of_class

@@ -1,33 +1,33 @@
 //! One user, as its connections see it.
 
-use super::rules::{Rules, Sum};
-use super::selector::{Denied, Selector};
-use crate::redis::catalog::Asked;
+use super::rules::{AclRules, PasswordDigest};
+use super::selector::{AccessDenial, AclSelector};
+use crate::redis::catalog::AccessRequest;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The properties of a user that ACL GETUSER shows.
-pub(crate) struct Shown {
+pub(crate) struct UserDescription {
     pub(crate) flags: Vec<&'static str>,
     /// Digests of its passwords.
-    pub(crate) passwords: Vec<Sum>,
+    pub(crate) passwords: Vec<PasswordDigest>,
     /// Its selectors, the root selector first.
-    pub(crate) selectors: Vec<Selector>,
+    pub(crate) selectors: Vec<AclSelector>,
 }
 
 /// A user. Connections hold a reference to it, so rule changes apply to them at once.
 #[derive(Debug)]
-pub(crate) struct User {
+pub(crate) struct AclUser {
     name: Box<str>,
     /// Whether the rules allow everything, so that checks can be skipped.
     allows_all: AtomicBool,
-    rules: RwLock<Arc<Rules>>,
+    rules: RwLock<Arc<AclRules>>,
 }
 
-impl User {
-    pub(super) fn new(name: &str, rules: Rules) -> User {
-        User {
+impl AclUser {
+    pub(super) fn new(name: &str, rules: AclRules) -> AclUser {
+        AclUser {
             name: name.into(),
             allows_all: AtomicBool::new(rules.allow_all()),
             rules: RwLock::new(Arc::new(rules)),
@@ -38,11 +38,11 @@ impl User {
         &self.name
     }
 
-    pub(super) fn rules(&self) -> Arc<Rules> {
+    pub(super) fn rules(&self) -> Arc<AclRules> {
         Arc::clone(&self.rules.read())
     }
 
-    pub(super) fn set(&self, rules: Rules) {
+    pub(super) fn set(&self, rules: AclRules) {
         let mut held = self.rules.write();
         self.allows_all.store(rules.allow_all(), Ordering::Release);
         *held = Arc::new(rules);
@@ -55,13 +55,13 @@ impl User {
     }
 
     /// Returns the properties that ACL GETUSER shows.
-    pub(crate) fn shown(&self) -> Shown {
+    pub(crate) fn shown(&self) -> UserDescription {
         let rules = self.rules();
         let mut flags = vec![if rules.is_on { "on" } else { "off" }];
         if rules.needs_no_password {
             flags.push("nopass");
         }
-        Shown {
+        UserDescription {
             flags,
             passwords: rules.passwords.clone(),
             selectors: rules.selectors.clone(),
@@ -69,7 +69,7 @@ impl User {
     }
 
     /// Checks whether the user may perform an access.
-    pub(crate) fn check(&self, asked: &Asked<'_>) -> Result<(), Denied> {
+    pub(crate) fn check(&self, asked: &AccessRequest<'_>) -> Result<(), AccessDenial> {
         self.rules().check(asked)
     }
 }

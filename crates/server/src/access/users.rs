@@ -1,10 +1,10 @@
 //! All users: loading, changes, authentication.
 
-use super::delays::{Delays, Peer};
+use super::delays::{ClientOrigin, LoginThrottle};
 use super::denied::DenialLog;
-use super::rules::{BadWord, Rules, Wrong};
+use super::rules::{AclRules, BadWord, RuleError};
 use super::selector::has_spaces;
-use super::user::User;
+use super::user::AclUser;
 use super::user_file::UserFile;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
@@ -17,29 +17,29 @@ const LONGEST_NAME: usize = 512;
 const DEFAULT: &str = "default";
 
 /// The result of an authentication.
-pub(crate) enum Login {
+pub(crate) enum LoginResult {
     /// The name and password are correct.
-    Yes(Arc<User>),
+    Yes(Arc<AclUser>),
     /// They are wrong. The error is to be sent at this time.
     No(std::time::Duration),
 }
 
 /// All users.
 #[derive(Debug)]
-pub(crate) struct Access {
-    default: Arc<User>,
+pub(crate) struct UserRegistry {
+    default: Arc<AclUser>,
     /// All users except `default`.
-    others: RwLock<BTreeMap<Box<str>, Arc<User>>>,
+    others: RwLock<BTreeMap<Box<str>, Arc<AclUser>>>,
     /// The password of `default` as set by an option or CONFIG SET, which CONFIG GET returns.
     given_password: RwLock<Option<Arc<str>>>,
     file: Option<Arc<dyn UserFile>>,
     /// Serialises changes of users.
     changing: Mutex<()>,
     pub(crate) denied: DenialLog,
-    pub(crate) delays: Delays,
+    pub(crate) delays: LoginThrottle,
 }
 
-impl Access {
+impl UserRegistry {
     /// Creates the user `default` with a password, and the users of a file, if given.
     ///
     /// # Errors
@@ -47,10 +47,10 @@ impl Access {
     pub(crate) fn new(
         password: Option<&str>,
         file: Option<Arc<dyn UserFile>>,
-        delays: Delays,
-    ) -> Result<Access, String> {
-        let access = Access {
-            default: Arc::new(User::new(DEFAULT, Rules::of_default(password))),
+        delays: LoginThrottle,
+    ) -> Result<UserRegistry, String> {
+        let access = UserRegistry {
+            default: Arc::new(AclUser::new(DEFAULT, AclRules::of_default(password))),
             others: RwLock::default(),
             given_password: RwLock::new(password.map(Arc::from)),
             file,
@@ -63,7 +63,7 @@ impl Access {
     }
 
     /// Returns the user of new connections.
-    pub(crate) fn default_user(&self) -> Arc<User> {
+    pub(crate) fn default_user(&self) -> Arc<AclUser> {
         Arc::clone(&self.default)
     }
 
@@ -86,13 +86,13 @@ impl Access {
     /// Replaces all passwords of `default` by this one.
     pub(crate) fn set_password(&self, password: Option<&str>) {
         let _changing = self.changing.lock();
-        let mut rules = Rules::clone(&self.default.rules());
+        let mut rules = AclRules::clone(&self.default.rules());
         rules.set_password(password);
         self.default.set(rules);
         *self.given_password.write() = password.map(Arc::from);
     }
 
-    pub(crate) fn find(&self, name: &[u8]) -> Option<Arc<User>> {
+    pub(crate) fn find(&self, name: &[u8]) -> Option<Arc<AclUser>> {
         if name == DEFAULT.as_bytes() {
             return Some(self.default_user());
         }
@@ -101,7 +101,7 @@ impl Access {
     }
 
     /// Returns all users, sorted by name.
-    pub(crate) fn all(&self) -> Vec<Arc<User>> {
+    pub(crate) fn all(&self) -> Vec<Arc<AclUser>> {
         let mut all: Vec<_> = self.others.read().values().cloned().collect();
         let at = all.partition_point(|user| user.name() < DEFAULT);
         all.insert(at, self.default_user());
@@ -110,13 +110,19 @@ impl Access {
 
     /// Authenticates a client at an address. `strikes` counts the wrong passwords of its
     /// connection. Correct credentials are accepted at once, whatever came from the address before.
-    pub(crate) fn log_in(&self, peer: Peer, strikes: &mut u32, name: &[u8], password: &[u8]) -> Login {
+    pub(crate) fn log_in(
+        &self,
+        peer: ClientOrigin,
+        strikes: &mut u32,
+        name: &[u8],
+        password: &[u8],
+    ) -> LoginResult {
         let user = self.find(name);
         // An unknown user is checked against empty rules, which takes as long as a wrong password.
         let rules = user.as_ref().map(|user| user.rules()).unwrap_or_default();
         match user.filter(|_| rules.admits(password)) {
-            Some(user) => Login::Yes(user),
-            None => Login::No(self.delays.failed(peer, strikes)),
+            Some(user) => LoginResult::Yes(user),
+            None => LoginResult::No(self.delays.failed(peer, strikes)),
         }
     }
 
@@ -129,12 +135,12 @@ impl Access {
         &self,
         name: &[u8],
         words: impl Iterator<Item = &'w [u8]>,
-    ) -> Result<Option<Arc<User>>, String> {
+    ) -> Result<Option<Arc<AclUser>>, String> {
         let name = name_of(name)?;
         let _changing = self.changing.lock();
         let known = self.find(name.as_bytes());
         let before = known.as_ref().map(|user| user.rules()).unwrap_or_default();
-        let mut rules = Rules::clone(&before);
+        let mut rules = AclRules::clone(&before);
         rules.apply_all(words).map_err(|bad| match bad {
             BadWord::Refused(word, wrong) => {
                 format!("Error in ACL SETUSER modifier '{}': {wrong}", shown(&word))
@@ -148,7 +154,7 @@ impl Access {
                 Ok(Some(user).filter(|_| is_turned_off))
             }
             None => {
-                let user = Arc::new(User::new(name, rules));
+                let user = Arc::new(AclUser::new(name, rules));
                 self.others.write().insert(name.into(), user);
                 Ok(None)
             }
@@ -159,7 +165,7 @@ impl Access {
     ///
     /// # Errors
     /// An error message for the client if `default` is among them.
-    pub(crate) fn delete(&self, names: &[&[u8]]) -> Result<Vec<Arc<User>>, String> {
+    pub(crate) fn delete(&self, names: &[&[u8]]) -> Result<Vec<Arc<AclUser>>, String> {
         if names.contains(&DEFAULT.as_bytes()) {
             return Err("The 'default' user cannot be removed".to_owned());
         }
@@ -168,7 +174,7 @@ impl Access {
         for name in names {
             let name = std::str::from_utf8(name).unwrap_or_default();
             if let Some(user) = self.others.write().remove(name) {
-                user.set(Rules::default());
+                user.set(AclRules::default());
                 deleted.push(user);
             }
         }
@@ -185,7 +191,7 @@ impl Access {
     ///
     /// # Errors
     /// A description of the fault in the file and its position. Nothing was changed.
-    pub(crate) fn load(&self) -> Result<Vec<Arc<User>>, String> {
+    pub(crate) fn load(&self) -> Result<Vec<Arc<AclUser>>, String> {
         let Some(file) = &self.file else {
             return Ok(Vec::new());
         };
@@ -204,7 +210,7 @@ impl Access {
                 ));
             }
             (Some(rules), _) => rules,
-            (None, _) => Rules::of_default(given.as_deref()),
+            (None, _) => AclRules::of_default(given.as_deref()),
         };
         let mut ended = Vec::new();
         let mut others = self.others.write();
@@ -226,7 +232,7 @@ impl Access {
             user.set(rules.unwrap_or_default());
         }
         for (name, rules) in new {
-            let user = User::new(&name, rules);
+            let user = AclUser::new(&name, rules);
             others.insert(name, Arc::new(user));
         }
         Ok(ended)
@@ -257,7 +263,7 @@ impl Access {
 }
 
 /// Formats a user in the syntax of the file.
-pub(crate) fn describe(user: &User) -> Vec<u8> {
+pub(crate) fn describe(user: &AclUser) -> Vec<u8> {
     let rules = user.rules().describe();
     [format!("user {} ", user.name()).as_bytes(), &rules].concat()
 }
@@ -286,7 +292,7 @@ fn name_of(name: &[u8]) -> Result<&str, String> {
 }
 
 /// Parses the text of a file. The error lists all faults, line by line.
-fn read(place: &str, text: &[u8]) -> Result<BTreeMap<Box<str>, Rules>, String> {
+fn read(place: &str, text: &[u8]) -> Result<BTreeMap<Box<str>, AclRules>, String> {
     let mut users = BTreeMap::new();
     let mut errors: Vec<String> = Vec::new();
     for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
@@ -310,14 +316,14 @@ fn read(place: &str, text: &[u8]) -> Result<BTreeMap<Box<str>, Rules>, String> {
                 continue;
             }
         };
-        let mut rules = Rules::default();
+        let mut rules = AclRules::default();
         match rules.apply_all(words) {
             Ok(()) => {}
             // Other invalid words may contain a password and are not shown.
-            Err(BadWord::Refused(word, Wrong::Unknown)) => errors.push(format!(
+            Err(BadWord::Refused(word, RuleError::Unknown)) => errors.push(format!(
                 "{here}: Error in applying operation '{}': {}",
                 shown(&word),
-                Wrong::Unknown
+                RuleError::Unknown
             )),
             Err(BadWord::Refused(word, wrong))
                 if matches!(word.first(), Some(b'~' | b'%' | b'&' | b'+' | b'-')) =>

@@ -1,10 +1,10 @@
 //! The items of a cache, and the locks of their keys.
 
 use super::item::MAX_HEAD;
-use crate::error::{Error, Failure, Result};
+use crate::error::{CommandError, Error, Result};
 use crate::observe::process;
-use crate::store::{Clock, MOST_BEHIND_MS};
-use alluvium::cache::{self, Cache, CacheOptions, Eviction};
+use crate::store::{MOST_BEHIND_MS, StoreClock};
+use alluvium::cache::{self, Cache, CacheEviction, CacheOptions};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -29,7 +29,7 @@ const LOCKS: usize = 512;
 
 /// The eviction policy of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Policy {
+pub enum CacheEvictionPolicy {
     /// Evicts the oldest item.
     Fifo,
     /// Evicts the least recently used item.
@@ -41,23 +41,23 @@ pub enum Policy {
     S3Fifo,
 }
 
-impl Policy {
+impl CacheEvictionPolicy {
     /// Returns the name of the policy for `maxmemory-policy`.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Policy::Fifo => "fifo",
-            Policy::Lru => "lru",
-            Policy::ApproximateLru => "approximate-lru",
-            Policy::S3Fifo => "s3-fifo",
+            CacheEvictionPolicy::Fifo => "fifo",
+            CacheEvictionPolicy::Lru => "lru",
+            CacheEvictionPolicy::ApproximateLru => "approximate-lru",
+            CacheEvictionPolicy::S3Fifo => "s3-fifo",
         }
     }
 
-    fn eviction(self) -> Eviction {
+    fn eviction(self) -> CacheEviction {
         match self {
-            Policy::Fifo => Eviction::Fifo,
-            Policy::Lru => Eviction::Lru,
-            Policy::ApproximateLru => Eviction::ApproximateLru,
-            Policy::S3Fifo => Eviction::S3Fifo,
+            CacheEvictionPolicy::Fifo => CacheEviction::Fifo,
+            CacheEvictionPolicy::Lru => CacheEviction::Lru,
+            CacheEvictionPolicy::ApproximateLru => CacheEviction::ApproximateLru,
+            CacheEvictionPolicy::S3Fifo => CacheEviction::S3Fifo,
         }
     }
 }
@@ -66,7 +66,7 @@ impl Policy {
 ///
 /// ```
 /// use alluvium_server::{CacheMemory, Policy};
-/// let memory = CacheMemory { policy: Policy::Lru, ..CacheMemory::new(1 << 30) };
+/// let memory = CacheMemory { policy: CacheEvictionPolicy::Lru, ..CacheMemory::new(1 << 30) };
 /// assert_eq!(memory.bytes, 1 << 30);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub struct CacheMemory {
     /// Average size of a key and its value in bytes, which determines the size of the index.
     pub item_bytes: usize,
     /// The eviction policy.
-    pub policy: Policy,
+    pub policy: CacheEvictionPolicy,
 }
 
 impl CacheMemory {
@@ -86,7 +86,7 @@ impl CacheMemory {
         CacheMemory {
             bytes,
             item_bytes: ITEM_BYTES,
-            policy: Policy::default(),
+            policy: CacheEvictionPolicy::default(),
         }
     }
 
@@ -123,22 +123,22 @@ impl CacheMemory {
 #[derive(Debug)]
 pub(crate) struct TooLarge(cache::Error);
 
-impl From<TooLarge> for Failure {
-    fn from(TooLarge(error): TooLarge) -> Failure {
-        Failure::Refused(Cow::Owned(format!("ERR {error}")))
+impl From<TooLarge> for CommandError {
+    fn from(TooLarge(error): TooLarge) -> CommandError {
+        CommandError::Refused(Cow::Owned(format!("ERR {error}")))
     }
 }
 
 /// The metadata of an item that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct ItemMetadata {
     /// Expiry time in milliseconds since 1970; 0 for never.
     pub(crate) expires_ms: u64,
 }
 
 /// Statistics of a cache.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Figures {
+pub(crate) struct CacheFigures {
     pub(crate) gets: u64,
     pub(crate) hits: u64,
     pub(crate) evictions: u64,
@@ -149,37 +149,37 @@ pub(crate) struct Figures {
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Lock(Mutex<()>);
+struct StripeLock(Mutex<()>);
 
 /// Held key locks.
-pub(crate) type Locked<'c> = SmallVec<[MutexGuard<'c, ()>; 1]>;
+pub(crate) type CacheLockGuards<'c> = SmallVec<[MutexGuard<'c, ()>; 1]>;
 
 /// The items of a cache.
-pub(crate) struct Content {
+pub(crate) struct ItemCache {
     cache: Cache,
     pub(crate) memory: CacheMemory,
-    locks: Box<[Lock]>,
-    clock: Clock,
+    locks: Box<[StripeLock]>,
+    clock: StoreClock,
     /// The last CAS value.
     cas: AtomicU64,
 }
 
-impl Content {
+impl ItemCache {
     /// Creates an empty cache.
     ///
     /// # Errors
     /// [`Error::Cache`] if the memory is too small or cannot be allocated.
-    pub(crate) fn new(memory: CacheMemory, seed: u64) -> Result<Content> {
+    pub(crate) fn new(memory: CacheMemory, seed: u64) -> Result<ItemCache> {
         memory.check()?;
         let cache = Cache::new(&memory.options(seed));
         let cache = cache.map_err(|error| Error::Cache {
             why: error.to_string(),
         })?;
-        Ok(Content {
+        Ok(ItemCache {
             cache,
             memory,
-            locks: (0..LOCKS).map(|_| Lock::default()).collect(),
-            clock: Clock::new(0),
+            locks: (0..LOCKS).map(|_| StripeLock::default()).collect(),
+            clock: StoreClock::new(0),
             cas: AtomicU64::new(0),
         })
     }
@@ -219,7 +219,7 @@ impl Content {
 
     /// Locks several keys against other writers. Locks are acquired in a fixed order, which
     /// prevents deadlocks.
-    pub(crate) fn lock_all<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Locked<'_> {
+    pub(crate) fn lock_all<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> CacheLockGuards<'_> {
         let mut places: SmallVec<[usize; 8]> = keys.map(|key| self.lock_of(key)).collect();
         places.sort_unstable();
         places.dedup();
@@ -231,10 +231,10 @@ impl Content {
 
     /// Copies the stored bytes of a key.
     #[inline]
-    pub(crate) fn read(&self, key: &[u8], stored: &mut Vec<u8>) -> Option<Found> {
+    pub(crate) fn read(&self, key: &[u8], stored: &mut Vec<u8>) -> Option<ItemMetadata> {
         let expires_at = self.cache.read(key, stored)?;
         let expires_ms = if expires_at == u64::MAX { 0 } else { expires_at };
-        Some(Found { expires_ms })
+        Some(ItemMetadata { expires_ms })
     }
 
     /// Looks up keys in order and passes the stored bytes of each to `respond`.
@@ -284,14 +284,16 @@ impl Content {
     }
 
     /// Returns the statistics.
-    pub(crate) fn figures(&self) -> Figures {
+    pub(crate) fn figures(&self) -> CacheFigures {
         let (stats, content) = (self.cache.stats(), self.cache.content());
         let left_logs = match self.memory.policy {
             // Only S3-FIFO knows at eviction whether an item could still be found.
-            Policy::S3Fifo => stats.evicted,
-            Policy::Fifo | Policy::Lru | Policy::ApproximateLru => stats.dropped,
+            CacheEvictionPolicy::S3Fifo => stats.evicted,
+            CacheEvictionPolicy::Fifo | CacheEvictionPolicy::Lru | CacheEvictionPolicy::ApproximateLru => {
+                stats.dropped
+            }
         };
-        Figures {
+        CacheFigures {
             gets: stats.gets,
             hits: stats.hits,
             evictions: left_logs + stats.displaced,
@@ -308,7 +310,7 @@ mod tests {
     #[test]
     fn a_cache_too_large_for_the_machine_or_too_small_is_refused_with_the_reason() {
         let why = |bytes| {
-            let refused = Content::new(CacheMemory::new(bytes), 1).err().expect("refused");
+            let refused = ItemCache::new(CacheMemory::new(bytes), 1).err().expect("refused");
             refused.to_string()
         };
         assert!(why(1 << 60).contains("more than the"), "{}", why(1 << 60));
@@ -317,7 +319,7 @@ mod tests {
 
     #[test]
     fn locks_of_several_keys_are_taken_once_each() {
-        let content = Content::new(CacheMemory::new(4 << 20), 1).unwrap();
+        let content = ItemCache::new(CacheMemory::new(4 << 20), 1).unwrap();
         let keys: Vec<Vec<u8>> = (0..2000_u32).map(|key| key.to_string().into_bytes()).collect();
         let held = content.lock_all(keys.iter().chain(&keys).map(|key| &key[..]));
         assert!((400..=LOCKS).contains(&held.len()), "{} locks", held.len());
@@ -327,11 +329,14 @@ mod tests {
 
     #[test]
     fn an_item_of_a_mebibyte_fits_where_there_is_memory_for_it() {
-        let content = Content::new(CacheMemory::new(64 << 20), 1).unwrap();
+        let content = ItemCache::new(CacheMemory::new(64 << 20), 1).unwrap();
         let value = vec![7; content.most_value_bytes()];
         content.write(b"long", &value, 0).unwrap();
         let mut read = Vec::new();
-        assert_eq!(content.read(b"long", &mut read), Some(Found { expires_ms: 0 }));
+        assert_eq!(
+            content.read(b"long", &mut read),
+            Some(ItemMetadata { expires_ms: 0 })
+        );
         assert_eq!(read, value);
         let longer = vec![7; (1 << 20) + 1];
         assert!(content.write(b"long", &longer, 0).is_err());
@@ -340,7 +345,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_was_ahead_by_years_does_not_end_what_is_written_later() {
-        let content = Content::new(CacheMemory::new(4 << 20), 1).unwrap();
+        let content = ItemCache::new(CacheMemory::new(4 << 20), 1).unwrap();
         let mut read = Vec::new();
         let now_ms = 20_000 * MOST_BEHIND_MS;
         content.tick(now_ms + MOST_BEHIND_MS);
@@ -351,7 +356,7 @@ mod tests {
         content.tick(now_ms);
         content.write(b"a", b"1", now_ms + 1).unwrap();
         let expires_ms = now_ms + 1;
-        assert_eq!(content.read(b"a", &mut read), Some(Found { expires_ms }));
+        assert_eq!(content.read(b"a", &mut read), Some(ItemMetadata { expires_ms }));
         content.tick(expires_ms);
         assert_eq!(content.read(b"a", &mut read), None);
     }

@@ -21,7 +21,7 @@ pub(super) const MAX_HEAD: usize = 1 + 8 + 4 + 4;
 
 /// The metadata of an item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct CachedItemHeader {
     pub(crate) flags: u32,
     pub(crate) cas: u64,
     pub(crate) touched: u32,
@@ -39,7 +39,7 @@ fn pull(bytes: &[u8]) -> u64 {
         .fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
-impl Head {
+impl CachedItemHeader {
     /// Appends the header. The value follows it.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         debug_assert!(self.staleness < 4, "two bits say how stale an item is");
@@ -67,7 +67,7 @@ impl Head {
     /// # Panics
     /// If the bytes have no valid header.
     #[inline]
-    pub(crate) fn read(stored: &[u8]) -> (Head, usize) {
+    pub(crate) fn read(stored: &[u8]) -> (CachedItemHeader, usize) {
         let first = stored[0];
         let mut at = 1;
         let mut take = |bytes: usize| {
@@ -78,7 +78,7 @@ impl Head {
         let cas = take(usize::from(first & CAS_BYTES));
         let flags = if first & HAS_FLAGS == 0 { 0 } else { take(4) };
         let touched = if first & HAS_TIME == 0 { 0 } else { take(4) };
-        let head = Head {
+        let head = CachedItemHeader {
             flags: flags as u32,
             cas,
             touched: touched as u32,
@@ -107,7 +107,7 @@ mod tests {
             for flags in [0, 1, u32::MAX] {
                 for touched in [0, 1_800_000_000] {
                     for staleness in 0..4 {
-                        let head = Head {
+                        let head = CachedItemHeader {
                             flags,
                             cas,
                             touched,
@@ -118,16 +118,16 @@ mod tests {
                         let length = stored.len();
                         assert!(length <= MAX_HEAD);
                         stored.extend_from_slice(b"value");
-                        assert_eq!(Head::read(&stored), (head, length));
-                        assert_eq!(Head::length(&stored), length);
+                        assert_eq!(CachedItemHeader::read(&stored), (head, length));
+                        assert_eq!(CachedItemHeader::length(&stored), length);
                     }
                 }
             }
         }
         let mut plain = Vec::new();
-        Head {
+        CachedItemHeader {
             cas: 300,
-            ..Head::default()
+            ..CachedItemHeader::default()
         }
         .write(&mut plain);
         assert_eq!(plain, [2, 44, 1]);

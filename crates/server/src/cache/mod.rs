@@ -20,15 +20,15 @@
 mod content;
 mod item;
 
-pub(crate) use content::Content;
-pub use content::{CacheMemory, Policy};
-pub(crate) use item::Head;
+pub(crate) use content::ItemCache;
+pub use content::{CacheEvictionPolicy, CacheMemory};
+pub(crate) use item::CachedItemHeader;
 
-use crate::shared::Common;
+use crate::shared::ServerContext;
 use std::sync::Arc;
 
 /// State shared by all connections to a cache.
-pub(crate) struct Cached {
-    pub(crate) common: Arc<Common>,
-    pub(crate) content: Content,
+pub(crate) struct CacheContext {
+    pub(crate) common: Arc<ServerContext>,
+    pub(crate) content: ItemCache,
 }

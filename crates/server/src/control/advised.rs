@@ -1,6 +1,6 @@
 //! Applies tuning advice to an open store.
 
-use super::request::{Error, Kind, Result};
+use super::request::{Error, FailureKind, Result};
 use alluvium::{Db, Trial};
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ pub(super) fn apply(db: &Db, record_permille: Option<u32>) -> Result<Value> {
             let advice = db.advice_for(f64::from(permille) / 1000.0)?;
             advice.ok_or_else(|| {
                 let text = "no model can tell what this store would cost: it has seen no request since it was opened, or its structure has no share of records";
-                Error::told(Kind::Failed, text)
+                Error::told(FailureKind::Failed, text)
             })?
         }
     };
@@ -43,6 +43,6 @@ fn trial(of: &Trial) -> Value {
         "reads_measured": of.measured,
         "outcome": of.outcome.name(),
         "is_rolled_back": of.outcome.is_rolled_back(),
-        "is_watched": of.outcome == alluvium::Outcome::Watched,
+        "is_watched": of.outcome == alluvium::TrialOutcome::Watched,
     })
 }

@@ -10,22 +10,22 @@ use std::time::{Duration, Instant};
 
 /// The claimed names.
 #[derive(Debug, Default)]
-pub(super) struct Claims {
+pub(super) struct ClaimRegistry {
     taken: Mutex<BTreeSet<Vec<u8>>>,
     released: Condvar,
 }
 
 /// A claimed name, released on drop.
 #[derive(Debug)]
-pub(super) struct Claim {
-    claims: Arc<Claims>,
+pub(super) struct NameClaim {
+    claims: Arc<ClaimRegistry>,
     name: Vec<u8>,
 }
 
-impl Claims {
+impl ClaimRegistry {
     /// Claims a name, after waiting for its current owner. Returns `None` if the owner keeps it for
     /// `patience`.
-    pub(super) fn take(self: &Arc<Claims>, name: &[u8], patience: Duration) -> Option<Claim> {
+    pub(super) fn take(self: &Arc<ClaimRegistry>, name: &[u8], patience: Duration) -> Option<NameClaim> {
         let until = Instant::now() + patience;
         let mut taken = self.taken.lock();
         while !taken.insert(name.to_vec()) {
@@ -33,14 +33,14 @@ impl Claims {
                 return None;
             }
         }
-        Some(Claim {
+        Some(NameClaim {
             claims: Arc::clone(self),
             name: name.to_vec(),
         })
     }
 }
 
-impl Drop for Claim {
+impl Drop for NameClaim {
     fn drop(&mut self) {
         let was_taken = self.claims.taken.lock().remove(&self.name);
         assert!(was_taken, "a name is released by who has taken it");
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn a_name_has_one_owner_at_a_time() {
-        let claims = Arc::new(Claims::default());
+        let claims = Arc::new(ClaimRegistry::default());
         let first = claims.take(b"a", Duration::ZERO).unwrap();
         assert!(claims.take(b"a", Duration::ZERO).is_none());
         assert!(claims.take(b"b", Duration::ZERO).is_some());

@@ -7,11 +7,11 @@
 //!      8     4  version of the protocol
 //!             then frames: the client sends requests, the server answers each with parts, the last of which is `Done` or `Failed`:
 //!      0     4  length of the body, at most `MOST_BODY`
-//!      4     n  the body: a `Request` or a `Part` as postcard (version 1) encodes it
+//!      4     n  the body: a `ManagementRequest` or a `ReplyFrame` as postcard (version 1) encodes it
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::request::{Error, Kind, Reply};
+use super::request::{Error, FailureKind, ManagementReply};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read};
@@ -27,15 +27,15 @@ pub const MOST_BODY: usize = alluvium::MAX_VALUE + alluvium::MAX_KEY + (1 << 20)
 
 /// A part of an answer on the wire.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Part {
+pub enum ReplyFrame {
     /// A reply; more parts follow.
-    Reply(Reply),
+    Reply(ManagementReply),
     /// The operation has succeeded.
     Done,
     /// The operation failed.
     Failed {
         /// The kind of failure.
-        kind: Kind,
+        kind: FailureKind,
         /// The error message.
         text: String,
     },
@@ -64,13 +64,13 @@ pub fn greeted(bytes: &[u8; GREETING]) -> Option<u32> {
 pub fn frame(message: &impl Serialize) -> Result<Vec<u8>, Error> {
     let bytes = postcard::to_extend(message, vec![0; 4]);
     let mut bytes =
-        bytes.map_err(|error| Error::told(Kind::Failed, format!("it cannot be sent: {error}")))?;
+        bytes.map_err(|error| Error::told(FailureKind::Failed, format!("it cannot be sent: {error}")))?;
     let length = bytes.len() - 4;
     if length > MOST_BODY {
         let text = format!(
             "a message of {length} bytes is too long for the management socket: at most {MOST_BODY} are possible"
         );
-        return Err(Error::told(Kind::Failed, text));
+        return Err(Error::told(FailureKind::Failed, text));
     }
     let length = u32::try_from(length).unwrap_or(u32::MAX);
     if let Some(head) = bytes.first_chunk_mut() {
@@ -121,20 +121,20 @@ fn bad(what: String) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::super::request::{
-        Acknowledged, Change, IsolationLevel, Mechanism, NewTransaction, Request, Step, TierChange,
-        Unordered, What,
+        CommitDurability, IsolationLevel, KeyChange, ManagementRequest, NewTransaction, ScanContent,
+        TierChange, TransactionConcurrency, TransactionStep, UnorderedScanRequest,
     };
     use super::*;
 
     #[test]
     fn the_bytes_of_version_1_do_not_change() {
         assert_eq!(greeting(), *b"alluvium\x01\0\0\0");
-        let get = Request::Get {
+        let get = ManagementRequest::Get {
             keyspace: "a".to_owned(),
             keys: vec![b"k".to_vec()],
         };
         assert_eq!(frame(&get).unwrap(), b"\x06\0\0\0\x05\x01a\x01\x01k");
-        let write = Request::Write(vec![Change {
+        let write = ManagementRequest::Write(vec![KeyChange {
             keyspace: "a".to_owned(),
             key: b"k".to_vec(),
             value: Some(b"vv".to_vec()),
@@ -144,56 +144,59 @@ mod tests {
             frame(&write).unwrap(),
             b"\x0d\0\0\0\x07\x01\x01a\x01k\x01\x02vv\x01\xac\x02"
         );
-        let begin = Request::BeginTransaction(NewTransaction {
+        let begin = ManagementRequest::BeginTransaction(NewTransaction {
             isolation: IsolationLevel::Serializable,
-            mechanism: Mechanism::Locking,
-            durability: Some(Acknowledged::AfterDisk),
+            mechanism: TransactionConcurrency::Locking,
+            durability: Some(CommitDurability::AfterDisk),
         });
         assert_eq!(frame(&begin).unwrap(), b"\x05\0\0\0\x18\0\x01\x01\x02");
-        let put = Request::InTransaction(Step::Put {
+        let put = ManagementRequest::InTransaction(TransactionStep::Put {
             keyspace: "a".to_owned(),
             key: b"k".to_vec(),
             value: b"v".to_vec(),
         });
         assert_eq!(frame(&put).unwrap(), b"\x08\0\0\0\x19\x01\x01a\x01k\x01v");
-        let commit = Request::InTransaction(Step::Commit);
+        let commit = ManagementRequest::InTransaction(TransactionStep::Commit);
         assert_eq!(frame(&commit).unwrap(), b"\x02\0\0\0\x19\x07");
-        assert_eq!(frame(&Request::Transactions).unwrap(), b"\x01\0\0\0\x1a");
-        let unordered = Request::Unordered(Unordered {
+        assert_eq!(
+            frame(&ManagementRequest::Transactions).unwrap(),
+            b"\x01\0\0\0\x1a"
+        );
+        let unordered = ManagementRequest::Unordered(UnorderedScanRequest {
             keyspace: "k".to_owned(),
             after: Some(b"a".to_vec()),
             limit: Some(3),
-            what: What::Keys,
+            what: ScanContent::Keys,
         });
         assert_eq!(
             frame(&unordered).unwrap(),
             b"\x09\0\0\0\x1b\x01k\x01\x01a\x01\x03\0"
         );
-        assert_eq!(frame(&Request::Tiers).unwrap(), b"\x01\0\0\0\x1c");
-        let drain = Request::ChangeTiers {
+        assert_eq!(frame(&ManagementRequest::Tiers).unwrap(), b"\x01\0\0\0\x1c");
+        let drain = ManagementRequest::ChangeTiers {
             path: b"/a".to_vec(),
             change: TierChange::Drain,
         };
         assert_eq!(frame(&drain).unwrap(), b"\x05\0\0\0\x1d\x02/a\x01");
-        let advice = Request::ApplyAdvice {
+        let advice = ManagementRequest::ApplyAdvice {
             record_permille: Some(500),
         };
         assert_eq!(frame(&advice).unwrap(), b"\x04\0\0\0\x1e\x01\xf4\x03");
-        assert_eq!(frame(&Request::Trials).unwrap(), b"\x01\0\0\0\x1f");
-        let claim = Request::Claim(b"n".to_vec());
+        assert_eq!(frame(&ManagementRequest::Trials).unwrap(), b"\x01\0\0\0\x1f");
+        let claim = ManagementRequest::Claim(b"n".to_vec());
         assert_eq!(frame(&claim).unwrap(), b"\x03\0\0\0\x20\x01n");
-        let backup = Request::BackupTiers {
+        let backup = ManagementRequest::BackupTiers {
             to: b"/a".to_vec(),
             further: vec![b"/b".to_vec()],
         };
         assert_eq!(frame(&backup).unwrap(), b"\x08\0\0\0\x21\x02/a\x01\x02/b");
-        let failed = Part::Failed {
-            kind: Kind::NoKeyspace,
+        let failed = ReplyFrame::Failed {
+            kind: FailureKind::NoKeyspace,
             text: "x".to_owned(),
         };
         assert_eq!(frame(&failed).unwrap(), b"\x04\0\0\0\x02\x02\x01x");
         assert_eq!(
-            frame(&Part::Reply(Reply::Truth(true))).unwrap(),
+            frame(&ReplyFrame::Reply(ManagementReply::Truth(true))).unwrap(),
             b"\x03\0\0\0\0\x04\x01"
         );
     }
@@ -201,16 +204,16 @@ mod tests {
     #[test]
     fn what_was_sent_is_read() {
         let parts = [
-            Part::Reply(Reply::Pairs(vec![(b"k".to_vec(), vec![0xff; 300])])),
-            Part::Reply(Reply::Values(vec![None, Some(Vec::new())])),
-            Part::Done,
+            ReplyFrame::Reply(ManagementReply::Pairs(vec![(b"k".to_vec(), vec![0xff; 300])])),
+            ReplyFrame::Reply(ManagementReply::Values(vec![None, Some(Vec::new())])),
+            ReplyFrame::Done,
         ];
         let bytes: Vec<u8> = parts.iter().flat_map(|part| frame(part).unwrap()).collect();
         let mut stream = &bytes[..];
         for part in &parts {
-            assert_eq!(read::<Part>(&mut stream).unwrap().as_ref(), Some(part));
+            assert_eq!(read::<ReplyFrame>(&mut stream).unwrap().as_ref(), Some(part));
         }
-        assert_eq!(read::<Part>(&mut stream).unwrap(), None);
+        assert_eq!(read::<ReplyFrame>(&mut stream).unwrap(), None);
         assert_eq!(greeted(&greeting()), Some(VERSION));
         assert_eq!(greeted(b"GET / HTTP/1"), None);
     }
@@ -218,8 +221,8 @@ mod tests {
     #[test]
     fn no_bytes_are_a_panic_or_a_large_allocation() {
         let mut random = fastrand::Rng::with_seed(25);
-        let good = frame(&Request::Write(vec![
-            Change {
+        let good = frame(&ManagementRequest::Write(vec![
+            KeyChange {
                 keyspace: "default".to_owned(),
                 key: vec![1; 20],
                 value: Some(vec![2; 40]),
@@ -239,17 +242,17 @@ mod tests {
                 }
             }
             let mut stream = &bytes[..];
-            while let Ok(Some(_)) = read::<Request>(&mut stream) {}
+            while let Ok(Some(_)) = read::<ManagementRequest>(&mut stream) {}
         }
         // A body that is announced and does not arrive.
         let mut huge = u32::try_from(MOST_BODY).unwrap().to_le_bytes().to_vec();
         huge.extend_from_slice(b"abc");
-        let error = read::<Request>(&mut &huge[..]).unwrap_err();
+        let error = read::<ManagementRequest>(&mut &huge[..]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
-        let error = read::<Request>(&mut &[0xff; 64][..]).unwrap_err();
+        let error = read::<ManagementRequest>(&mut &[0xff; 64][..]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         // A list with more elements than there are bytes.
         let list = [&[9, 0, 0, 0, 7][..], &[0xff; 4], &[0x0f, 0, 0, 0]].concat();
-        assert!(read::<Request>(&mut &list[..]).is_err());
+        assert!(read::<ManagementRequest>(&mut &list[..]).is_err());
     }
 }

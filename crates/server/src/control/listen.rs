@@ -1,10 +1,10 @@
 //! The threads that serve the management socket.
 
-use super::claims::Claims;
-use super::format::{self, GREETING, Part};
-use super::request::{Error, Kind, Request};
-use super::session::{About, Session};
-use super::socket::{self, Listening};
+use super::claims::ClaimRegistry;
+use super::format::{self, GREETING, ReplyFrame};
+use super::request::{Error, FailureKind, ManagementRequest};
+use super::session::{ManagementSession, ServerInfo};
+use super::socket::{self, ManagementListener};
 use alluvium::{Db, ErrorKind};
 use parking_lot::{Condvar, Mutex};
 use rustix::net::Shutdown;
@@ -31,46 +31,50 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Lets other processes of the same user manage a store while this process has it open. Dropping it
 /// ends that.
-pub struct Control {
-    managed: Arc<Managed>,
-    accepting: Mutex<Option<(JoinHandle<()>, Arc<Listening>)>>,
+pub struct ManagementServer {
+    managed: Arc<ManagementState>,
+    accepting: Mutex<Option<(JoinHandle<()>, Arc<ManagementListener>)>>,
 }
 
-impl fmt::Debug for Control {
+impl fmt::Debug for ManagementServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Control").finish_non_exhaustive()
     }
 }
 
 /// State shared by all connections.
-struct Managed {
+struct ManagementState {
     db: Db,
-    about: Option<About>,
-    claims: Arc<Claims>,
-    connections: Mutex<Connections>,
+    about: Option<ServerInfo>,
+    claims: Arc<ClaimRegistry>,
+    connections: Mutex<ManagementConnections>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Connections {
+struct ManagementConnections {
     streams: BTreeMap<u64, UnixStream>,
     next: u64,
     is_stopping: bool,
 }
 
-impl Control {
+impl ManagementServer {
     /// Listens at a socket in the directory of a store. Its clients are `alluvium --db` and
     /// [`Client`](super::Client).
     ///
     /// # Errors
     /// I/O errors of creating the socket or its thread.
-    pub fn start(db: &Db, directory: impl AsRef<Path>) -> io::Result<Control> {
-        Control::start_with(db, directory.as_ref(), None)
+    pub fn start(db: &Db, directory: impl AsRef<Path>) -> io::Result<ManagementServer> {
+        ManagementServer::start_with(db, directory.as_ref(), None)
     }
 
-    pub(crate) fn start_with(db: &Db, directory: &Path, about: Option<About>) -> io::Result<Control> {
-        let listening = Arc::new(Listening::start(directory)?);
-        let managed = Arc::new(Managed {
+    pub(crate) fn start_with(
+        db: &Db,
+        directory: &Path,
+        about: Option<ServerInfo>,
+    ) -> io::Result<ManagementServer> {
+        let listening = Arc::new(ManagementListener::start(directory)?);
+        let managed = Arc::new(ManagementState {
             db: db.clone(),
             about,
             claims: Arc::default(),
@@ -81,7 +85,7 @@ impl Control {
             let (managed, listening) = (Arc::clone(&managed), Arc::clone(&listening));
             move || accept(&managed, &listening)
         })?;
-        Ok(Control {
+        Ok(ManagementServer {
             managed,
             accepting: Mutex::new(Some((accepting, listening))),
         })
@@ -114,13 +118,13 @@ impl Control {
     }
 }
 
-impl Drop for Control {
+impl Drop for ManagementServer {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
-fn accept(managed: &Arc<Managed>, listening: &Listening) {
+fn accept(managed: &Arc<ManagementState>, listening: &ManagementListener) {
     loop {
         let accepted = listening.socket.accept();
         if managed.connections.lock().is_stopping {
@@ -141,13 +145,13 @@ fn accept(managed: &Arc<Managed>, listening: &Listening) {
 }
 
 /// Starts a thread for a connection, or refuses it with a reason.
-fn serve(managed: &Arc<Managed>, mut stream: UnixStream) -> io::Result<()> {
+fn serve(managed: &Arc<ManagementState>, mut stream: UnixStream) -> io::Result<()> {
     if let Err(user) = socket::admit(&stream) {
         tracing::warn!(user, "another user tried to manage the store");
         let text = format!(
             "user {user} may not manage this store: only the user whose process has it open may, and root"
         );
-        return refuse(&mut stream, Kind::Failed, &text);
+        return refuse(&mut stream, FailureKind::Failed, &text);
     }
     let number = {
         let mut connections = managed.connections.lock();
@@ -155,14 +159,14 @@ fn serve(managed: &Arc<Managed>, mut stream: UnixStream) -> io::Result<()> {
             drop(connections);
             let text =
                 format!("{CONNECTIONS} commands manage this store already: wait until one of them has ended");
-            return refuse(&mut stream, Kind::Failed, &text);
+            return refuse(&mut stream, FailureKind::Failed, &text);
         }
         connections.next += 1;
         let number = connections.next;
         connections.streams.insert(number, stream.try_clone()?);
         number
     };
-    let seat = Seat {
+    let seat = ConnectionGuard {
         managed: Arc::clone(managed),
         number,
     };
@@ -178,9 +182,9 @@ fn serve(managed: &Arc<Managed>, mut stream: UnixStream) -> io::Result<()> {
 }
 
 /// Sends the reason for a refusal. The client may have gone already.
-fn refuse(stream: &mut UnixStream, kind: Kind, text: &str) -> io::Result<()> {
+fn refuse(stream: &mut UnixStream, kind: FailureKind, text: &str) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
-    let part = Part::Failed {
+    let part = ReplyFrame::Failed {
         kind,
         text: text.to_owned(),
     };
@@ -189,12 +193,12 @@ fn refuse(stream: &mut UnixStream, kind: Kind, text: &str) -> io::Result<()> {
 }
 
 /// A slot for a connection, released on drop.
-struct Seat {
-    managed: Arc<Managed>,
+struct ConnectionGuard {
+    managed: Arc<ManagementState>,
     number: u64,
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.managed.connections.lock().streams.remove(&self.number);
         self.managed.changed.notify_all();
@@ -202,7 +206,7 @@ impl Drop for Seat {
 }
 
 /// Serves one connection until it ends.
-fn answer(managed: &Managed, stream: &mut UnixStream) -> io::Result<()> {
+fn answer(managed: &ManagementState, stream: &mut UnixStream) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut greeting = [0; GREETING];
     stream.read_exact(&mut greeting)?;
@@ -214,16 +218,16 @@ fn answer(managed: &Managed, stream: &mut UnixStream) -> io::Result<()> {
                 "the process that has the store open speaks version {} of the management protocol, not {version}: use the `alluvium` that it is",
                 format::VERSION
             );
-            return refuse(stream, Kind::Failed, &text);
+            return refuse(stream, FailureKind::Failed, &text);
         }
         None => return Err(io::Error::new(io::ErrorKind::InvalidData, "it did not greet")),
     }
-    let mut session = Session::shared(&managed.db, managed.about.clone(), &managed.claims);
-    while let Some(request) = format::read::<Request>(stream)? {
+    let mut session = ManagementSession::shared(&managed.db, managed.about.clone(), &managed.claims);
+    while let Some(request) = format::read::<ManagementRequest>(stream)? {
         let mut sent = Ok(());
         let answered = catch_unwind(AssertUnwindSafe(|| {
             session.answer(&request, &mut |reply| {
-                let frame = format::frame(&Part::Reply(reply))?;
+                let frame = format::frame(&ReplyFrame::Reply(reply))?;
                 stream.write_all(&frame).map_err(|error| {
                     sent = Err(error);
                     Error::Unheard
@@ -235,15 +239,15 @@ fn answer(managed: &Managed, stream: &mut UnixStream) -> io::Result<()> {
             let text =
                 "the operation has panicked, which is an error in Alluvium: the server's log says more";
             tracing::error!("an operation of a manager has panicked");
-            let part = Part::Failed {
-                kind: Kind::Failed,
+            let part = ReplyFrame::Failed {
+                kind: FailureKind::Failed,
                 text: text.to_owned(),
             };
             stream.write_all(&format::frame(&part).map_err(io::Error::other)?)?;
             break;
         };
         let part = match answered {
-            Ok(()) => Part::Done,
+            Ok(()) => ReplyFrame::Done,
             Err(error) => failed(&error),
         };
         stream.write_all(&format::frame(&part).map_err(io::Error::other)?)?;
@@ -252,24 +256,24 @@ fn answer(managed: &Managed, stream: &mut UnixStream) -> io::Result<()> {
 }
 
 /// Converts an error to its wire form.
-fn failed(error: &Error) -> Part {
+fn failed(error: &Error) -> ReplyFrame {
     let (kind, text) = match error {
         Error::Told { kind, text } => (*kind, text.clone()),
-        Error::Store(alluvium::Error::NoSuchKeyspace { name }) => (Kind::NoKeyspace, name.clone()),
+        Error::Store(alluvium::Error::NoSuchKeyspace { name }) => (FailureKind::NoKeyspace, name.clone()),
         Error::Store(error) => (kind_of(error), sentence(error)),
-        other => (Kind::Failed, other.to_string()),
+        other => (FailureKind::Failed, other.to_string()),
     };
-    Part::Failed { kind, text }
+    ReplyFrame::Failed { kind, text }
 }
 
 /// Returns the kind of failure of a store error.
-fn kind_of(error: &alluvium::Error) -> Kind {
+fn kind_of(error: &alluvium::Error) -> FailureKind {
     match error.kind() {
-        _ if error.is_full() => Kind::Full,
-        ErrorKind::Corrupt => Kind::Damaged,
-        ErrorKind::NotFound => Kind::NotFound,
-        ErrorKind::Conflict | ErrorKind::Deadlock => Kind::Conflict,
-        _ => Kind::Failed,
+        _ if error.is_full() => FailureKind::Full,
+        ErrorKind::Corrupt => FailureKind::Damaged,
+        ErrorKind::NotFound => FailureKind::NotFound,
+        ErrorKind::Conflict | ErrorKind::Deadlock => FailureKind::Conflict,
+        _ => FailureKind::Failed,
     }
 }
 

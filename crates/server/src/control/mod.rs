@@ -9,10 +9,10 @@
 //! *Read in this order*: `request.rs` (requests and replies), `session.rs` (their execution, in any
 //! process that has the store open), `transact.rs` (the transaction of a session), `claims.rs`
 //! (names owned by one connection), `redis.rs` (keys of Redis clients), `pairs.rs`, `report.rs`,
-//! `held.rs` and `advised.rs` (JSON), `format.rs` (the bytes), `client.rs`, `socket.rs` (the
+//! `open_transactions.rs` and `advised.rs` (JSON), `format.rs` (the bytes), `client.rs`, `socket.rs` (the
 //! location of the socket, who may connect) and `listen.rs` (its threads).
 //!
-//! A program that embeds a store offers the same with [`Control::start`]:
+//! A program that embeds a store offers the same with [`ManagementServer::start`]:
 //!
 //! ```
 //! # let place = tempfile::tempdir().unwrap();
@@ -20,12 +20,12 @@
 //! use alluvium_server::control::{Client, Control, Reply, Request};
 //! let db = alluvium::Db::open(&path)?;
 //! db.keyspace("rivers")?.put("Elbe", "1094 km")?;
-//! let control = Control::start(&db, &path)?;
+//! let control = ManagementServer::start(&db, &path)?;
 //! // Another process of the same user:
-//! let mut client = Client::connect(&path)?;
-//! let request = Request::Get { keyspace: "rivers".to_owned(), keys: vec![b"Elbe".to_vec()] };
+//! let mut client = ManagementClient::connect(&path)?;
+//! let request = ManagementRequest::Get { keyspace: "rivers".to_owned(), keys: vec![b"Elbe".to_vec()] };
 //! client.ask(&request, &mut |reply| {
-//!     assert_eq!(reply, Reply::Values(vec![Some(b"1094 km".to_vec())]));
+//!     assert_eq!(reply, ManagementReply::Values(vec![Some(b"1094 km".to_vec())]));
 //!     Ok(())
 //! })?;
 //! control.stop();
@@ -45,8 +45,8 @@ mod advised;
 mod claims;
 mod client;
 pub mod format;
-pub(crate) mod held;
 mod listen;
+pub(crate) mod open_transactions;
 mod pairs;
 mod redis;
 mod report;
@@ -55,14 +55,15 @@ mod session;
 mod socket;
 mod transact;
 
-pub use client::Client;
-pub use listen::Control;
+pub use client::ManagementClient;
+pub use listen::ManagementServer;
 pub use request::{
-    Acknowledged, Change, Depth, Direction, Error, IsolationLevel, Kind, Mechanism, NewKeyspace,
-    NewTransaction, ReadPurpose, Redis, RedisKey, RedisKind, Reply, Request, Result, Scan, Stage, Step,
-    TierChange, Unordered, What,
+    CheckExtent, CommitDurability, Error, FailureKind, IsolationLevel, JobStage, KeyChange, ManagementReply,
+    ManagementRequest, NewKeyspace, NewTransaction, ReadPurpose, RedisKey, RedisKind, RedisRequest, Result,
+    ScanContent, ScanOrder, ScanRequest, TierChange, TransactionConcurrency, TransactionStep,
+    UnorderedScanRequest,
 };
-pub use session::{Session, is_of_server};
+pub use session::{ManagementSession, is_of_server};
 pub use socket::SOCKET;
 
-pub(crate) use session::About;
+pub(crate) use session::ServerInfo;

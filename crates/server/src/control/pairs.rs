@@ -1,6 +1,6 @@
 //! Pairs of keys and values: from a walk into replies, from changes into a batch.
 
-use super::request::{Change, Direction, Hear, Reply, Result, Scan, What};
+use super::request::{KeyChange, ManagementReply, ReplySink, Result, ScanContent, ScanOrder, ScanRequest};
 use alluvium::{Db, Keyspace, WriteBatch};
 use std::time::{Duration, SystemTime};
 
@@ -8,27 +8,27 @@ use std::time::{Duration, SystemTime};
 pub(super) const CHUNK: usize = 256 << 10;
 
 /// A pair of a walk over a keyspace.
-type Pair = alluvium::Result<(Vec<u8>, alluvium::Value)>;
+type PairResult = alluvium::Result<(Vec<u8>, alluvium::Value)>;
 
 /// Sends the pairs of a walk to `hear` in order, in replies of limited size.
 pub(super) fn walk(
-    mut iter: impl DoubleEndedIterator<Item = Pair>,
-    scan: &Scan,
-    hear: &mut Hear<'_>,
+    mut iter: impl DoubleEndedIterator<Item = PairResult>,
+    scan: &ScanRequest,
+    hear: &mut ReplySink<'_>,
 ) -> Result<()> {
     let next = || match scan.direction {
-        Direction::Forward => iter.next(),
-        Direction::Backward => iter.next_back(),
+        ScanOrder::Forward => iter.next(),
+        ScanOrder::Backward => iter.next_back(),
     };
     pairs(next, scan.limit, scan.what, hear)
 }
 
 /// Sends the pairs returned by `next` to `hear`, in replies of limited size.
 pub(super) fn pairs(
-    mut next: impl FnMut() -> Option<Pair>,
+    mut next: impl FnMut() -> Option<PairResult>,
     limit: Option<u64>,
-    what: What,
-    hear: &mut Hear<'_>,
+    what: ScanContent,
+    hear: &mut ReplySink<'_>,
 ) -> Result<()> {
     let mut left = limit.unwrap_or(u64::MAX);
     let (mut pairs, mut bytes) = (Vec::new(), 0);
@@ -37,12 +37,12 @@ pub(super) fn pairs(
             break;
         };
         let value = match what {
-            What::Pairs => value.into_vec(),
-            What::Keys => Vec::new(),
+            ScanContent::Pairs => value.into_vec(),
+            ScanContent::Keys => Vec::new(),
         };
         left -= 1;
         if bytes + key.len() + value.len() > CHUNK && !pairs.is_empty() {
-            hear(Reply::Pairs(std::mem::take(&mut pairs)))?;
+            hear(ManagementReply::Pairs(std::mem::take(&mut pairs)))?;
             bytes = 0;
         }
         bytes += key.len() + value.len() + 16;
@@ -50,12 +50,12 @@ pub(super) fn pairs(
     }
     match pairs.is_empty() {
         true => Ok(()),
-        false => hear(Reply::Pairs(pairs)),
+        false => hear(ManagementReply::Pairs(pairs)),
     }
 }
 
 /// Adds changes to a batch.
-pub(super) fn add(db: &Db, changes: &[Change], batch: &mut WriteBatch) -> alluvium::Result<()> {
+pub(super) fn add(db: &Db, changes: &[KeyChange], batch: &mut WriteBatch) -> alluvium::Result<()> {
     let mut last: Option<(&str, Keyspace)> = None;
     for change in changes {
         let keyspace = match &last {

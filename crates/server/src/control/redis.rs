@@ -1,13 +1,16 @@
 //! Keys of Redis clients: read from a snapshot, changed by commands under their locks.
 
 use super::pairs::add;
-use super::request::{Direction, Error, Hear, Kind, Redis, RedisKey, RedisKind, Reply, Result, Scan, What};
-use crate::error::Failure;
+use super::request::{
+    Error, FailureKind, ManagementReply, RedisKey, RedisKind, RedisRequest, ReplySink, Result, ScanContent,
+    ScanOrder, ScanRequest,
+};
+use crate::error::CommandError;
 use crate::options::KeyLayout;
 use crate::redis::{execute, score_text};
-use crate::store::model::{self, Collection, Entry, Found, format};
-use crate::store::{self, DATABASES, Store, numbers_of};
-use alluvium::{Db, Keyspace, Snapshot, Unordered};
+use crate::store::model::{self, CollectionHeader, RecordBytes, TypedValue, format};
+use crate::store::{self, DATABASES, ServerStore, numbers_of};
+use alluvium::{Db, Keyspace, Snapshot, UnorderedScan};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,43 +18,43 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const CHUNK: usize = 256 << 10;
 
 /// The keys of a store's databases.
-pub(super) struct Keys {
+pub(super) struct RedisDatabases {
     db: Db,
     /// The server's view of the store for executing commands, created on first use.
-    store: Option<Arc<Store>>,
+    store: Option<Arc<ServerStore>>,
 }
 
-impl Keys {
+impl RedisDatabases {
     /// Returns the keys of a store without a running server.
-    pub(super) fn of_store(db: &Db) -> Keys {
-        Keys {
+    pub(super) fn of_store(db: &Db) -> RedisDatabases {
+        RedisDatabases {
             db: db.clone(),
             store: None,
         }
     }
 
     /// Returns the keys of a store that a server of this process serves.
-    pub(super) fn of_server(store: &Arc<Store>) -> Keys {
-        Keys {
+    pub(super) fn of_server(store: &Arc<ServerStore>) -> RedisDatabases {
+        RedisDatabases {
             db: store.db.clone(),
             store: Some(Arc::clone(store)),
         }
     }
 
-    pub(super) fn answer(&mut self, request: &Redis, hear: &mut Hear<'_>) -> Result<()> {
+    pub(super) fn answer(&mut self, request: &RedisRequest, hear: &mut ReplySink<'_>) -> Result<()> {
         match request {
-            Redis::Get { database, keys } => {
+            RedisRequest::Get { database, keys } => {
                 let reading = self.reading(*database)?;
                 keys.iter().try_for_each(|key| reading.key(key, hear))
             }
-            Redis::Scan { database, scan } => self.reading(*database)?.scan(scan, hear),
-            Redis::ScanBehind {
+            RedisRequest::Scan { database, scan } => self.reading(*database)?.scan(scan, hear),
+            RedisRequest::ScanBehind {
                 database,
                 key,
                 limit,
                 what,
             } => self.reading(*database)?.scan_behind(key, *limit, *what, hear),
-            Redis::Execute {
+            RedisRequest::Execute {
                 database,
                 commands,
                 also,
@@ -59,18 +62,18 @@ impl Keys {
                 checked(*database)?;
                 let store = self.writing()?;
                 let executed = execute(&store, *database, commands, |batch| add(&store.db, also, batch));
-                hear(Reply::Values(
+                hear(ManagementReply::Values(
                     executed.map_err(told)?.into_iter().map(Some).collect(),
                 ))
             }
         }
     }
 
-    fn reading(&self, database: u8) -> Result<Reading> {
+    fn reading(&self, database: u8) -> Result<DatabaseSnapshot> {
         checked(database)?;
         let data = self.db.existing_keyspace(store::DATA).map_err(|error| match error {
             alluvium::Error::NoSuchKeyspace { .. } => Error::told(
-                Kind::NotFound,
+                FailureKind::NotFound,
                 "the store holds no keys of Redis clients, since no server has served it yet: leave --redis-db out, or write some with it",
             ),
             error => error.into(),
@@ -88,10 +91,10 @@ impl Keys {
         let is_hashed =
             |version: alluvium::Value| format::decode_number(&version) == Ok(format::HASHED_VERSION);
         let records = match version.is_some_and(is_hashed) {
-            true => Records::Hashed(store::existing(&self.db, &format::records_name(database))?),
-            false => Records::Ordered,
+            true => RecordLocation::Hashed(store::existing(&self.db, &format::records_name(database))?),
+            false => RecordLocation::Ordered,
         };
-        Ok(Reading {
+        Ok(DatabaseSnapshot {
             database,
             snapshot,
             data,
@@ -100,12 +103,12 @@ impl Keys {
         })
     }
 
-    fn writing(&mut self) -> Result<Arc<Store>> {
+    fn writing(&mut self) -> Result<Arc<ServerStore>> {
         if let Some(store) = &self.store {
             return Ok(Arc::clone(store));
         }
-        let store = Store::open(&self.db, KeyLayout::AsStored)
-            .map_err(|error| Error::told(Kind::Failed, error.to_string()))?;
+        let store = ServerStore::open(&self.db, KeyLayout::AsStored)
+            .map_err(|error| Error::told(FailureKind::Failed, error.to_string()))?;
         Ok(Arc::clone(self.store.insert(Arc::new(store))))
     }
 }
@@ -115,25 +118,25 @@ fn checked(database: u8) -> Result<()> {
         true => Ok(()),
         false => {
             let text = format!("--redis-db {database}: the databases are 0 to {}", DATABASES - 1);
-            Err(Error::told(Kind::Usage, text))
+            Err(Error::told(FailureKind::Usage, text))
         }
     }
 }
 
-fn told(failure: Failure) -> Error {
+fn told(failure: CommandError) -> Error {
     match failure {
-        Failure::Store(error) => error.into(),
-        failure => Error::told(Kind::Failed, failure.to_string()),
+        CommandError::Store(error) => error.into(),
+        failure => Error::told(FailureKind::Failed, failure.to_string()),
     }
 }
 
 /// Converts an invalid record to an error.
-fn damaged(damaged: format::Damaged) -> Error {
-    Error::told(Kind::Damaged, damaged.to_string())
+fn damaged(damaged: format::DamagedRecord) -> Error {
+    Error::told(FailureKind::Damaged, damaged.to_string())
 }
 
 /// The location of the records of a database.
-enum Records {
+enum RecordLocation {
     /// In the ordered keyspace with all other data.
     Ordered,
     /// In the unordered keyspace of the database. `None` if the database never had records.
@@ -141,31 +144,31 @@ enum Records {
 }
 
 /// A database in a snapshot.
-struct Reading {
+struct DatabaseSnapshot {
     snapshot: Snapshot,
     data: Keyspace,
-    records: Records,
+    records: RecordLocation,
     database: u8,
     now_ms: u64,
 }
 
-impl Reading {
-    fn key(&self, key: &[u8], hear: &mut Hear<'_>) -> Result<()> {
+impl DatabaseSnapshot {
+    fn key(&self, key: &[u8], hear: &mut ReplySink<'_>) -> Result<()> {
         let record = match &self.records {
-            Records::Hashed(Some(space)) => self.snapshot.get(space, key)?,
-            Records::Hashed(None) => None,
-            Records::Ordered => {
+            RecordLocation::Hashed(Some(space)) => self.snapshot.get(space, key)?,
+            RecordLocation::Hashed(None) => None,
+            RecordLocation::Ordered => {
                 let place = format::record_key(self.database, key);
                 self.snapshot.get(&self.data, &place[..])?
             }
         };
         let entry = match record {
-            Some(record) => Entry::read(Found::Owned(record), self.now_ms).map_err(damaged)?,
+            Some(record) => TypedValue::read(RecordBytes::Owned(record), self.now_ms).map_err(damaged)?,
             None => None,
         };
         match entry {
-            Some(entry) => self.entry(key, &entry, What::Pairs, hear),
-            None => hear(Reply::Key(RedisKey {
+            Some(entry) => self.entry(key, &entry, ScanContent::Pairs, hear),
+            None => hear(ManagementReply::Key(RedisKey {
                 key: key.to_vec(),
                 kind: None,
                 expires_ms: None,
@@ -174,8 +177,8 @@ impl Reading {
         }
     }
 
-    fn scan(&self, scan: &Scan, hear: &mut Hear<'_>) -> Result<()> {
-        if let Records::Hashed(space) = &self.records {
+    fn scan(&self, scan: &ScanRequest, hear: &mut ReplySink<'_>) -> Result<()> {
+        if let RecordLocation::Hashed(space) = &self.records {
             return self.scan_hashed(space.as_ref(), scan, hear);
         }
         let start = format::record_key(self.database, &scan.from);
@@ -190,13 +193,13 @@ impl Reading {
         let mut left = scan.limit.unwrap_or(u64::MAX);
         while left > 0 {
             let next = match scan.direction {
-                Direction::Forward => records.next(),
-                Direction::Backward => records.next_back(),
+                ScanOrder::Forward => records.next(),
+                ScanOrder::Backward => records.next_back(),
             };
             let Some((inner, record)) = next.transpose()? else {
                 break;
             };
-            if let Some(entry) = Entry::read(Found::Owned(record), self.now_ms).map_err(damaged)? {
+            if let Some(entry) = TypedValue::read(RecordBytes::Owned(record), self.now_ms).map_err(damaged)? {
                 self.entry(format::user_key(&inner), &entry, scan.what, hear)?;
                 left -= 1;
             }
@@ -205,10 +208,15 @@ impl Reading {
     }
 
     /// Like `scan`, for hashed keys.
-    fn scan_hashed(&self, space: Option<&Keyspace>, scan: &Scan, hear: &mut Hear<'_>) -> Result<()> {
-        if !scan.from.is_empty() || scan.to.is_some() || scan.direction == Direction::Backward {
+    fn scan_hashed(
+        &self,
+        space: Option<&Keyspace>,
+        scan: &ScanRequest,
+        hear: &mut ReplySink<'_>,
+    ) -> Result<()> {
+        if !scan.from.is_empty() || scan.to.is_some() || scan.direction == ScanOrder::Backward {
             return Err(Error::told(
-                Kind::Usage,
+                FailureKind::Usage,
                 "the keys of this store are hashed and have no order: leave --prefix, --from, --to and --reverse out",
             ));
         }
@@ -217,17 +225,23 @@ impl Reading {
     }
 
     /// Returns the keys after a given one.
-    fn scan_behind(&self, key: &[u8], limit: Option<u64>, what: What, hear: &mut Hear<'_>) -> Result<()> {
-        if let Records::Hashed(space) = &self.records {
+    fn scan_behind(
+        &self,
+        key: &[u8],
+        limit: Option<u64>,
+        what: ScanContent,
+        hear: &mut ReplySink<'_>,
+    ) -> Result<()> {
+        if let RecordLocation::Hashed(space) = &self.records {
             let records = space.as_ref().map(|space| self.snapshot.unordered(space));
             return self.walk_hashed(records.map(|walk| walk.after(key)), limit, what, hear);
         }
-        let scan = Scan {
+        let scan = ScanRequest {
             keyspace: String::new(),
             // The smallest greater key.
             from: [key, &[0]].concat(),
             to: None,
-            direction: Direction::Forward,
+            direction: ScanOrder::Forward,
             limit,
             what,
         };
@@ -236,10 +250,10 @@ impl Reading {
 
     fn walk_hashed(
         &self,
-        mut records: Option<Unordered>,
+        mut records: Option<UnorderedScan>,
         limit: Option<u64>,
-        what: What,
-        hear: &mut Hear<'_>,
+        what: ScanContent,
+        hear: &mut ReplySink<'_>,
     ) -> Result<()> {
         let mut left = limit.unwrap_or(u64::MAX);
         while left > 0 {
@@ -247,7 +261,7 @@ impl Reading {
                 break;
             };
             let (key, record) = pair?;
-            if let Some(entry) = Entry::read(Found::Owned(record), self.now_ms).map_err(damaged)? {
+            if let Some(entry) = TypedValue::read(RecordBytes::Owned(record), self.now_ms).map_err(damaged)? {
                 self.entry(&key, &entry, what, hear)?;
                 left -= 1;
             }
@@ -256,27 +270,35 @@ impl Reading {
     }
 
     /// Sends the content of a key.
-    fn entry(&self, key: &[u8], entry: &Entry<'_>, what: What, hear: &mut Hear<'_>) -> Result<()> {
+    fn entry(
+        &self,
+        key: &[u8],
+        entry: &TypedValue<'_>,
+        what: ScanContent,
+        hear: &mut ReplySink<'_>,
+    ) -> Result<()> {
         let (kind, elements) = match entry {
-            Entry::Text(_) => (RedisKind::String, 1),
-            Entry::Collection(collection) => (kind_of(collection), collection.count),
+            TypedValue::Text(_) => (RedisKind::String, 1),
+            TypedValue::Collection(collection) => (kind_of(collection), collection.count),
         };
-        hear(Reply::Key(RedisKey {
+        hear(ManagementReply::Key(RedisKey {
             key: key.to_vec(),
             kind: Some(kind),
             expires_ms: Some(entry.expires_ms()).filter(|&ms| ms != 0),
             elements,
         }))?;
         match (entry, what) {
-            (_, What::Keys) => Ok(()),
-            (Entry::Text(text), What::Pairs) => hear(Reply::Elements(vec![(text.to_vec(), Vec::new())])),
-            (Entry::Collection(collection), What::Pairs) => self.elements(collection, hear),
+            (_, ScanContent::Keys) => Ok(()),
+            (TypedValue::Text(text), ScanContent::Pairs) => {
+                hear(ManagementReply::Elements(vec![(text.to_vec(), Vec::new())]))
+            }
+            (TypedValue::Collection(collection), ScanContent::Pairs) => self.elements(collection, hear),
         }
     }
 
-    fn elements(&self, collection: &Collection, hear: &mut Hear<'_>) -> Result<()> {
+    fn elements(&self, collection: &CollectionHeader, hear: &mut ReplySink<'_>) -> Result<()> {
         let (start, end) = match collection.kind {
-            model::Kind::SortedSet => format::scores(self.database, collection.number),
+            model::CollectionKind::SortedSet => format::scores(self.database, collection.number),
             _ => {
                 let start = format::elements(self.database, collection.number);
                 let end = format::behind(&start);
@@ -287,17 +309,17 @@ impl Reading {
         for pair in self.snapshot.range(&self.data, &start[..]..&end[..]) {
             let (inner, value) = pair?;
             let element = match collection.kind {
-                model::Kind::List => (value.into_vec(), Vec::new()),
-                model::Kind::Set => (format::member_of(&inner).1.to_vec(), Vec::new()),
-                model::Kind::Hash => (format::member_of(&inner).1.to_vec(), value.into_vec()),
-                model::Kind::SortedSet => {
+                model::CollectionKind::List => (value.into_vec(), Vec::new()),
+                model::CollectionKind::Set => (format::member_of(&inner).1.to_vec(), Vec::new()),
+                model::CollectionKind::Hash => (format::member_of(&inner).1.to_vec(), value.into_vec()),
+                model::CollectionKind::SortedSet => {
                     let (score, member) = format::scored_member_of(&inner);
                     (member.to_vec(), score_text(score))
                 }
             };
             let more = element.0.len() + element.1.len() + 16;
             if bytes + more > CHUNK && !elements.is_empty() {
-                hear(Reply::Elements(std::mem::take(&mut elements)))?;
+                hear(ManagementReply::Elements(std::mem::take(&mut elements)))?;
                 bytes = 0;
             }
             bytes += more;
@@ -305,16 +327,16 @@ impl Reading {
         }
         match elements.is_empty() {
             true => Ok(()),
-            false => hear(Reply::Elements(elements)),
+            false => hear(ManagementReply::Elements(elements)),
         }
     }
 }
 
-fn kind_of(collection: &Collection) -> RedisKind {
+fn kind_of(collection: &CollectionHeader) -> RedisKind {
     match collection.kind {
-        model::Kind::List => RedisKind::List,
-        model::Kind::Set => RedisKind::Set,
-        model::Kind::SortedSet => RedisKind::SortedSet,
-        model::Kind::Hash => RedisKind::Hash,
+        model::CollectionKind::List => RedisKind::List,
+        model::CollectionKind::Set => RedisKind::Set,
+        model::CollectionKind::SortedSet => RedisKind::SortedSet,
+        model::CollectionKind::Hash => RedisKind::Hash,
     }
 }

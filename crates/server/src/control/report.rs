@@ -4,7 +4,8 @@ use super::advised;
 use super::request::compression;
 use crate::observe::{forecast, paged, tiers};
 use alluvium::{
-    CheckReport, Db, HashedStats, HourSeen, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun, Underway,
+    CheckReport, CompactionState, Db, HashedStats, HourlyRequests, OutlineLayer, OutlineNode, OutlinePivot,
+    OutlineRun,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -147,7 +148,7 @@ fn chosen(db: &Db) -> Value {
 
 /// Returns the workload of each keyspace since the store was opened.
 fn workload(db: &Db) -> Value {
-    let of = |hour: &HourSeen| {
+    let of = |hour: &HourlyRequests| {
         json!({
             "began_ms": hour.began_ms, "puts": hour.puts, "deletes": hour.deletes, "hits": hour.hits,
             "misses": hour.misses, "scans": hour.scans, "scanned": hour.scanned,
@@ -250,8 +251,8 @@ fn pivot(of: &OutlinePivot) -> Value {
     object.insert("own".to_owned(), layers(&of.own).into());
     object.insert("pending".to_owned(), layers(&of.pending).into());
     let compaction = of.compaction.map(|how| match how {
-        Underway::Queued => "queued",
-        Underway::Running => "running",
+        CompactionState::Queued => "queued",
+        CompactionState::Running => "running",
     });
     object.insert("compaction".to_owned(), compaction.into());
     object.insert("child".to_owned(), of.child.as_deref().map_or(Value::Null, node));

@@ -6,12 +6,12 @@ use std::io;
 
 /// An operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Request {
-    /// Lists all keyspaces with their options: [`Reply::Json`].
+pub enum ManagementRequest {
+    /// Lists all keyspaces with their options: [`ManagementReply::Json`].
     Keyspaces,
     /// Creates a keyspace, which must not exist.
     CreateKeyspace(NewKeyspace),
-    /// Creates a keyspace unless it exists: [`Reply::Truth`] is whether it was created.
+    /// Creates a keyspace unless it exists: [`ManagementReply::Truth`] is whether it was created.
     EnsureKeyspace(String),
     /// Drops a keyspace with all its data.
     DropKeyspace(String),
@@ -22,14 +22,14 @@ pub enum Request {
         /// The new name.
         to: String,
     },
-    /// Reads the values of keys: [`Reply::Values`], repeated as needed, at least once.
+    /// Reads the values of keys: [`ManagementReply::Values`], repeated as needed, at least once.
     Get {
         /// The keyspace.
         keyspace: String,
         /// The keys.
         keys: Vec<Vec<u8>>,
     },
-    /// Sets a key unless it has a value: [`Reply::Truth`] is whether it was set.
+    /// Sets a key unless it has a value: [`ManagementReply::Truth`] is whether it was set.
     PutIfAbsent {
         /// The keyspace.
         keyspace: String,
@@ -39,7 +39,7 @@ pub enum Request {
         value: Vec<u8>,
     },
     /// Applies all changes atomically.
-    Write(Vec<Change>),
+    Write(Vec<KeyChange>),
     /// Deletes a range of keys.
     DeleteRange {
         /// The keyspace.
@@ -49,9 +49,9 @@ pub enum Request {
         /// The end of the range, exclusive. No end if absent.
         to: Option<Vec<u8>>,
     },
-    /// Reads keys in order from a snapshot: [`Reply::Pairs`], repeated. A hashed keyspace is read
+    /// Reads keys in order from a snapshot: [`ManagementReply::Pairs`], repeated. A hashed keyspace is read
     /// as a whole, forward and unordered; parts of it are refused.
-    Scan(Scan),
+    Scan(ScanRequest),
     /// Begins to load sorted records into a keyspace. Abandons an earlier unfinished load of this
     /// connection.
     BeginIngest(String),
@@ -61,46 +61,46 @@ pub enum Request {
     FinishIngest,
     /// Abandons the loaded records.
     AbandonIngest,
-    /// Returns statistics of the store: [`Reply::Json`].
+    /// Returns statistics of the store: [`ManagementReply::Json`].
     Stats,
-    /// Returns all figures, the shape of the tree, and the counters of a server: [`Reply::Json`].
+    /// Returns all figures, the shape of the tree, and the counters of a server: [`ManagementReply::Json`].
     Figures,
-    /// Describes the tree: [`Reply::Json`].
+    /// Describes the tree: [`ManagementReply::Json`].
     Outline,
-    /// Draws the tree: [`Reply::Text`].
+    /// Draws the tree: [`ManagementReply::Text`].
     Drawing,
-    /// Describes one run: [`Reply::Json`], null if it does not exist.
+    /// Describes one run: [`ManagementReply::Json`], null if it does not exist.
     Run {
         /// The group of the run.
         group: u64,
         /// The position in the group.
         place: u64,
     },
-    /// Checks the store: [`Reply::Progress`], then [`Reply::Json`].
-    Check(Depth),
+    /// Checks the store: [`ManagementReply::Progress`], then [`ManagementReply::Json`].
+    Check(CheckExtent),
     /// Copies the current state of the store to a directory of the answering process:
-    /// [`Reply::Progress`], then [`Reply::Number`], the last commit in the copy.
+    /// [`ManagementReply::Progress`], then [`ManagementReply::Number`], the last commit in the copy.
     Backup {
         /// The absolute path of the directory.
         to: Vec<u8>,
     },
-    /// Rewrites all data: [`Reply::Progress`], then [`Reply::Json`].
+    /// Rewrites all data: [`ManagementReply::Progress`], then [`ManagementReply::Json`].
     Compact,
     /// Makes all acknowledged writes durable.
     Sync,
     /// An operation on the keys of Redis clients.
-    Redis(Redis),
-    /// Begins a transaction: [`Reply::Number`], its number. Rolls back an earlier one of this
+    Redis(RedisRequest),
+    /// Begins a transaction: [`ManagementReply::Number`], its number. Rolls back an earlier one of this
     /// connection. The end of the connection also rolls it back.
     BeginTransaction(NewTransaction),
     /// An operation in the transaction of this connection.
-    InTransaction(Step),
+    InTransaction(TransactionStep),
     /// Describes open transactions and kept snapshots, and the versions they retain:
-    /// [`Reply::Json`].
+    /// [`ManagementReply::Json`].
     Transactions,
-    /// Reads all keys in an arbitrary order, also of a hashed keyspace: [`Reply::Pairs`], repeated.
-    Unordered(Unordered),
-    /// Lists the tiers: [`Reply::Json`].
+    /// Reads all keys in an arbitrary order, also of a hashed keyspace: [`ManagementReply::Pairs`], repeated.
+    Unordered(UnorderedScanRequest),
+    /// Lists the tiers: [`ManagementReply::Json`].
     Tiers,
     /// Changes the tiers.
     ChangeTiers {
@@ -110,18 +110,18 @@ pub enum Request {
         change: TierChange,
     },
     /// Changes the share of the caches' memory that is used for records, to the value that the
-    /// store advises or to the given one, and lets the store evaluate the change: [`Reply::Json`],
+    /// store advises or to the given one, and lets the store evaluate the change: [`ManagementReply::Json`],
     /// the change, or null if the advice is to change nothing.
     ApplyAdvice {
         /// The share in thousandths.
         record_permille: Option<u32>,
     },
-    /// Returns the last changes by advice, and their outcomes: [`Reply::Json`].
+    /// Returns the last changes by advice, and their outcomes: [`ManagementReply::Json`].
     Trials,
-    /// Claims a name for this connection until it ends: [`Reply::Truth`]. Waits up to ten seconds
+    /// Claims a name for this connection until it ends: [`ManagementReply::Truth`]. Waits up to ten seconds
     /// for another connection that owns the name, and fails after that.
     Claim(Vec<u8>),
-    /// Like [`Request::Backup`], with a directory for each further tier.
+    /// Like [`ManagementRequest::Backup`], with a directory for each further tier.
     BackupTiers {
         /// The absolute path of the directory.
         to: Vec<u8>,
@@ -150,9 +150,9 @@ pub struct NewTransaction {
     /// The isolation level.
     pub isolation: IsolationLevel,
     /// The concurrency control.
-    pub mechanism: Mechanism,
+    pub mechanism: TransactionConcurrency,
     /// The durability of the commit. Defaults to that of the store.
-    pub durability: Option<Acknowledged>,
+    pub durability: Option<CommitDurability>,
 }
 
 /// The isolation level of a transaction.
@@ -166,7 +166,7 @@ pub enum IsolationLevel {
 
 /// The concurrency control of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Mechanism {
+pub enum TransactionConcurrency {
     /// Conflicts are detected at the commit.
     Optimistic,
     /// Reads and writes lock their keys.
@@ -175,7 +175,7 @@ pub enum Mechanism {
 
 /// The durability at which a commit is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Acknowledged {
+pub enum CommitDurability {
     /// As soon as the commit is visible.
     AtOnce,
     /// When the commit survives the death of the process.
@@ -186,8 +186,8 @@ pub enum Acknowledged {
 
 /// An operation in a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Step {
-    /// Reads the value of a key: [`Reply::Values`].
+pub enum TransactionStep {
+    /// Reads the value of a key: [`ManagementReply::Values`].
     Get {
         /// The keyspace.
         keyspace: String,
@@ -221,8 +221,8 @@ pub enum Step {
         /// The end of the range, exclusive. No end if absent.
         to: Option<Vec<u8>>,
     },
-    /// Reads keys in order: [`Reply::Pairs`], repeated.
-    Scan(Scan),
+    /// Reads keys in order: [`ManagementReply::Pairs`], repeated.
+    Scan(ScanRequest),
     /// Sets a savepoint. It hides an earlier one of the same name while it exists.
     Savepoint(String),
     /// Undoes all writes after a savepoint, which remains.
@@ -233,22 +233,25 @@ pub enum Step {
     Rollback,
 }
 
-impl Step {
+impl TransactionStep {
     /// Returns the keyspace of the operation, if it has one.
     pub(super) fn keyspace(&self) -> Option<&str> {
         match self {
-            Step::Get { keyspace, .. }
-            | Step::Put { keyspace, .. }
-            | Step::Delete { keyspace, .. }
-            | Step::DeleteRange { keyspace, .. }
-            | Step::Scan(Scan { keyspace, .. }) => Some(keyspace),
-            Step::Savepoint(_) | Step::RollbackTo(_) | Step::Commit | Step::Rollback => None,
+            TransactionStep::Get { keyspace, .. }
+            | TransactionStep::Put { keyspace, .. }
+            | TransactionStep::Delete { keyspace, .. }
+            | TransactionStep::DeleteRange { keyspace, .. }
+            | TransactionStep::Scan(ScanRequest { keyspace, .. }) => Some(keyspace),
+            TransactionStep::Savepoint(_)
+            | TransactionStep::RollbackTo(_)
+            | TransactionStep::Commit
+            | TransactionStep::Rollback => None,
         }
     }
 
     /// Returns whether the operation only reads.
     pub(super) fn reads(&self) -> bool {
-        matches!(self, Step::Get { .. } | Step::Scan(_))
+        matches!(self, TransactionStep::Get { .. } | TransactionStep::Scan(_))
     }
 }
 
@@ -264,8 +267,8 @@ pub enum ReadPurpose {
 
 /// An operation on the keys of Redis clients in one database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Redis {
-    /// Reads keys with their content: for each [`Reply::Key`], then its [`Reply::Elements`].
+pub enum RedisRequest {
+    /// Reads keys with their content: for each [`ManagementReply::Key`], then its [`ManagementReply::Elements`].
     Get {
         /// The database.
         database: u8,
@@ -278,9 +281,9 @@ pub enum Redis {
         /// The database.
         database: u8,
         /// The range, and what to read.
-        scan: Scan,
+        scan: ScanRequest,
     },
-    /// Executes commands and changes of other keyspaces in one commit: [`Reply::Values`] with the
+    /// Executes commands and changes of other keyspaces in one commit: [`ManagementReply::Values`] with the
     /// RESP2 replies. If a command is refused, nothing takes effect, and its reply is the last one.
     Execute {
         /// The database.
@@ -288,7 +291,7 @@ pub enum Redis {
         /// The commands, each with its arguments.
         commands: Vec<Vec<Vec<u8>>>,
         /// Changes of other keyspaces in the same commit.
-        also: Vec<Change>,
+        also: Vec<KeyChange>,
     },
     /// Like [`Redis::Scan`], for the keys after a given one: in byte order, or, for hashed keys, in
     /// the order of a scan over all keys.
@@ -300,13 +303,13 @@ pub enum Redis {
         /// Limit on the number of keys.
         limit: Option<u64>,
         /// What to read.
-        what: What,
+        what: ScanContent,
     },
 }
 
 /// A change of one key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
+pub struct KeyChange {
     /// The keyspace.
     pub keyspace: String,
     /// The key.
@@ -357,7 +360,7 @@ impl NewKeyspace {
 
 /// A walk over keys in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Scan {
+pub struct ScanRequest {
     /// The keyspace.
     pub keyspace: String,
     /// The first key, inclusive.
@@ -365,16 +368,16 @@ pub struct Scan {
     /// The end of the range, exclusive. No end if absent.
     pub to: Option<Vec<u8>>,
     /// The direction.
-    pub direction: Direction,
+    pub direction: ScanOrder,
     /// Limit on the number of keys.
     pub limit: Option<u64>,
     /// What to read.
-    pub what: What,
+    pub what: ScanContent,
 }
 
 /// A walk over all keys in an arbitrary order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unordered {
+pub struct UnorderedScanRequest {
     /// The keyspace.
     pub keyspace: String,
     /// The last key of an earlier walk, after which this one continues.
@@ -382,12 +385,12 @@ pub struct Unordered {
     /// Limit on the number of keys.
     pub limit: Option<u64>,
     /// What to read.
-    pub what: What,
+    pub what: ScanContent,
 }
 
 /// The direction of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Direction {
+pub enum ScanOrder {
     /// Ascending.
     Forward,
     /// Descending.
@@ -396,7 +399,7 @@ pub enum Direction {
 
 /// What a walk reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum What {
+pub enum ScanContent {
     /// Keys only; values are empty.
     Keys,
     /// Keys and values.
@@ -405,7 +408,7 @@ pub enum What {
 
 /// The extent of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Depth {
+pub enum CheckExtent {
     /// Only the allocation of space.
     Structure,
     /// All data.
@@ -414,11 +417,11 @@ pub enum Depth {
 
 /// A part of an answer. Each request documents the number and kinds of its replies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Reply {
+pub enum ManagementReply {
     /// The progress of a long operation.
     Progress {
         /// The current stage.
-        stage: Stage,
+        stage: JobStage,
         /// Bytes processed.
         done_bytes: u64,
         /// Bytes in total.
@@ -445,7 +448,7 @@ pub enum Reply {
 
 /// A stage of a long operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Stage {
+pub enum JobStage {
     /// Copying data to another directory.
     Copying,
     /// Reading data and verifying checksums.
@@ -498,7 +501,7 @@ impl RedisKind {
 
 /// The kind of a failure, which determines the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Kind {
+pub enum FailureKind {
     /// Any other failure.
     Failed,
     /// The requested object does not exist.
@@ -519,7 +522,7 @@ pub enum Kind {
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Receives the parts of an answer. An error stops the operation if possible.
-pub(super) type Hear<'h> = dyn FnMut(Reply) -> Result<()> + 'h;
+pub(super) type ReplySink<'h> = dyn FnMut(ManagementReply) -> Result<()> + 'h;
 
 /// The error of an operation.
 #[derive(Debug, thiserror::Error)]
@@ -532,7 +535,7 @@ pub enum Error {
     #[error("{text}")]
     Told {
         /// The kind of failure.
-        kind: Kind,
+        kind: FailureKind,
         /// The error and its remedy.
         text: String,
     },
@@ -545,7 +548,7 @@ pub enum Error {
 }
 
 impl Error {
-    pub(super) fn told(kind: Kind, text: impl Into<String>) -> Error {
+    pub(super) fn told(kind: FailureKind, text: impl Into<String>) -> Error {
         let text = text.into();
         Error::Told { kind, text }
     }

@@ -1,16 +1,16 @@
 //! Execution of requests on a store that this process has open.
 
-use super::claims::{Claim, Claims};
+use super::claims::{ClaimRegistry, NameClaim};
 use super::pairs::{CHUNK, add, pairs, walk};
-use super::redis::Keys;
+use super::redis::RedisDatabases;
 use super::request::{
-    Change, Depth, Direction, Error, Hear, Kind, NewKeyspace, Reply, Request, Result, Scan, Stage, Step,
-    TierChange, Unordered,
+    CheckExtent, Error, FailureKind, JobStage, KeyChange, ManagementReply, ManagementRequest, NewKeyspace,
+    ReplySink, Result, ScanOrder, ScanRequest, TierChange, TransactionStep, UnorderedScanRequest,
 };
-use super::transact::Transacting;
-use super::{advised, held, report};
+use super::transact::ManagedTransaction;
+use super::{advised, open_transactions, report};
 use crate::store::model::format;
-use crate::store::{self, Store};
+use crate::store::{self, ServerStore};
 use alluvium::{Db, Ingest, Keyspace, Progress, Structure, TierOptions, WriteBatch};
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -33,40 +33,40 @@ pub fn is_of_server(keyspace: &str) -> bool {
 }
 
 /// Refuses names that are reserved for a server, which would take the keyspace for its own.
-fn free(name: &str) -> Result<()> {
+fn require_unreserved(name: &str) -> Result<()> {
     if !is_of_server(name) {
         return Ok(());
     }
     let text = format!(
         "the name {name:?} is of those that `alluvium serve` gives to its own keyspaces, and makes itself: choose another"
     );
-    Err(Error::told(Kind::Usage, text))
+    Err(Error::told(FailureKind::Usage, text))
 }
 
 /// Information that a server adds to that of the store.
 #[derive(Clone)]
-pub(crate) struct About {
-    pub(crate) store: Arc<Store>,
-    pub(crate) counts: Counts,
+pub(crate) struct ServerInfo {
+    pub(crate) store: Arc<ServerStore>,
+    pub(crate) counts: CounterSource,
 }
 
 /// Returns the counters of a server.
-pub(super) type Counts = Arc<dyn Fn() -> Value + Send + Sync>;
+pub(super) type CounterSource = Arc<dyn Fn() -> Value + Send + Sync>;
 
 /// Executes operations one after the other.
-pub struct Session {
+pub struct ManagementSession {
     /// The names it has claimed, released on drop.
-    claimed: Vec<Claim>,
-    claims: Arc<Claims>,
+    claimed: Vec<NameClaim>,
+    claims: Arc<ClaimRegistry>,
     db: Db,
-    keys: Keys,
+    keys: RedisDatabases,
     /// Figures of a running server, if there is one.
-    about: Option<About>,
+    about: Option<ServerInfo>,
     ingest: Option<Ingest>,
-    transaction: Option<Transacting>,
+    transaction: Option<ManagedTransaction>,
 }
 
-impl std::fmt::Debug for Session {
+impl std::fmt::Debug for ManagementSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Session")
             .field("db", &self.db)
@@ -74,15 +74,15 @@ impl std::fmt::Debug for Session {
     }
 }
 
-impl Session {
+impl ManagementSession {
     /// Returns a session for a store that only this process uses.
     #[must_use]
-    pub fn new(db: &Db) -> Session {
-        Session {
+    pub fn new(db: &Db) -> ManagementSession {
+        ManagementSession {
             claimed: Vec::new(),
             claims: Arc::default(),
             db: db.clone(),
-            keys: Keys::of_store(db),
+            keys: RedisDatabases::of_store(db),
             about: None,
             ingest: None,
             transaction: None,
@@ -90,16 +90,20 @@ impl Session {
     }
 
     /// Returns a session for a store that others use at the same time.
-    pub(super) fn shared(db: &Db, about: Option<About>, claims: &Arc<Claims>) -> Session {
+    pub(super) fn shared(
+        db: &Db,
+        about: Option<ServerInfo>,
+        claims: &Arc<ClaimRegistry>,
+    ) -> ManagementSession {
         let keys = match about.as_ref() {
-            Some(about) => Keys::of_server(&about.store),
-            None => Keys::of_store(db),
+            Some(about) => RedisDatabases::of_server(&about.store),
+            None => RedisDatabases::of_store(db),
         };
-        Session {
+        ManagementSession {
             keys,
             about,
             claims: Arc::clone(claims),
-            ..Session::new(db)
+            ..ManagementSession::new(db)
         }
     }
 
@@ -107,92 +111,93 @@ impl Session {
     ///
     /// # Errors
     /// Errors of the store; [`Error::Told`] for refusals; errors of `hear`.
-    pub fn answer(&mut self, request: &Request, hear: &mut Hear<'_>) -> Result<()> {
+    pub fn answer(&mut self, request: &ManagementRequest, hear: &mut ReplySink<'_>) -> Result<()> {
         match request {
-            Request::Keyspaces
-            | Request::CreateKeyspace(_)
-            | Request::EnsureKeyspace(_)
-            | Request::DropKeyspace(_)
-            | Request::RenameKeyspace { .. } => self.of_keyspaces(request, hear),
-            Request::Get { keyspace, keys } => self.get(keyspace, keys, hear),
-            Request::PutIfAbsent { keyspace, key, value } => {
-                self.writable(keyspace)?;
+            ManagementRequest::Keyspaces
+            | ManagementRequest::CreateKeyspace(_)
+            | ManagementRequest::EnsureKeyspace(_)
+            | ManagementRequest::DropKeyspace(_)
+            | ManagementRequest::RenameKeyspace { .. } => self.of_keyspaces(request, hear),
+            ManagementRequest::Get { keyspace, keys } => self.get(keyspace, keys, hear),
+            ManagementRequest::PutIfAbsent { keyspace, key, value } => {
+                self.require_writable(keyspace)?;
                 let is_put = self.keyspace(keyspace)?.compare_and_set(key, None, Some(value))?;
-                hear(Reply::Truth(is_put))
+                hear(ManagementReply::Truth(is_put))
             }
-            Request::Write(changes) => self.write(changes),
-            Request::DeleteRange { keyspace, from, to } => {
-                self.writable(keyspace)?;
+            ManagementRequest::Write(changes) => self.write(changes),
+            ManagementRequest::DeleteRange { keyspace, from, to } => {
+                self.require_writable(keyspace)?;
                 Ok(self.keyspace(keyspace)?.delete_range(from, to.as_deref())?)
             }
-            Request::Scan(scan) => self.scan(scan, hear),
-            Request::Unordered(walk) => self.unordered(walk, hear),
-            Request::BeginIngest(_) | Request::Ingest(_) | Request::FinishIngest | Request::AbandonIngest => {
-                self.load(request)
-            }
-            Request::Stats => self.report(report::stats(&self.db), hear),
-            Request::Figures => self.report(report::figures(&self.db), hear),
-            Request::Outline => json(&report::outline(&self.db), hear),
-            Request::Drawing => hear(Reply::Text(self.db.draw())),
-            Request::Run { group, place } => {
+            ManagementRequest::Scan(scan) => self.scan(scan, hear),
+            ManagementRequest::Unordered(walk) => self.unordered(walk, hear),
+            ManagementRequest::BeginIngest(_)
+            | ManagementRequest::Ingest(_)
+            | ManagementRequest::FinishIngest
+            | ManagementRequest::AbandonIngest => self.load(request),
+            ManagementRequest::Stats => self.report(report::stats(&self.db), hear),
+            ManagementRequest::Figures => self.report(report::figures(&self.db), hear),
+            ManagementRequest::Outline => json(&report::outline(&self.db), hear),
+            ManagementRequest::Drawing => hear(ManagementReply::Text(self.db.draw())),
+            ManagementRequest::Run { group, place } => {
                 let place = usize::try_from(*place).unwrap_or(usize::MAX);
                 let run = self.db.outline_run(*group, place);
                 json(&run.as_ref().map_or(Value::Null, report::run), hear)
             }
-            Request::Check(depth) => self.check(*depth, hear),
-            Request::Backup { to } => self.back_up(to, &[], hear),
-            Request::BackupTiers { to, further } => self.back_up(to, further, hear),
-            Request::Compact => self.compact(hear),
-            Request::Sync => Ok(self.db.sync()?),
-            Request::Redis(request) => self.keys.answer(request, hear),
-            Request::BeginTransaction(new) => {
+            ManagementRequest::Check(depth) => self.check(*depth, hear),
+            ManagementRequest::Backup { to } => self.back_up(to, &[], hear),
+            ManagementRequest::BackupTiers { to, further } => self.back_up(to, further, hear),
+            ManagementRequest::Compact => self.compact(hear),
+            ManagementRequest::Sync => Ok(self.db.sync()?),
+            ManagementRequest::Redis(request) => self.keys.answer(request, hear),
+            ManagementRequest::BeginTransaction(new) => {
                 self.transaction = None;
-                let begun = Transacting::begin(&self.db, *new);
+                let begun = ManagedTransaction::begin(&self.db, *new);
                 let number = begun.number();
                 self.transaction = Some(begun);
-                hear(Reply::Number(number))
+                hear(ManagementReply::Number(number))
             }
-            Request::InTransaction(step) => self.step(step, hear),
-            Request::Transactions => json(&held::report(&self.db), hear),
-            Request::Tiers => json(&report::tiers(&self.db), hear),
-            Request::ChangeTiers { path, change } => {
+            ManagementRequest::InTransaction(step) => self.step(step, hear),
+            ManagementRequest::Transactions => json(&open_transactions::report(&self.db), hear),
+            ManagementRequest::Tiers => json(&report::tiers(&self.db), hear),
+            ManagementRequest::ChangeTiers { path, change } => {
                 self.change_tiers(Path::new(OsStr::from_bytes(path)), *change)
             }
-            Request::ApplyAdvice { record_permille } => {
+            ManagementRequest::ApplyAdvice { record_permille } => {
                 json(&advised::apply(&self.db, *record_permille)?, hear)
             }
-            Request::Trials => json(&advised::trials(&self.db), hear),
-            Request::Claim(name) => {
+            ManagementRequest::Trials => json(&advised::trials(&self.db), hear),
+            ManagementRequest::Claim(name) => {
                 let claim = self.claims.take(name, CLAIM_PATIENCE);
                 let is_taken = claim.is_some();
                 self.claimed.extend(claim);
-                hear(Reply::Truth(is_taken))
+                hear(ManagementReply::Truth(is_taken))
             }
         }
     }
 
-    fn of_keyspaces(&self, request: &Request, hear: &mut Hear<'_>) -> Result<()> {
+    fn of_keyspaces(&self, request: &ManagementRequest, hear: &mut ReplySink<'_>) -> Result<()> {
         match request {
-            Request::CreateKeyspace(new) => {
-                free(&new.name)?;
+            ManagementRequest::CreateKeyspace(new) => {
+                require_unreserved(&new.name)?;
                 self.create(new)
             }
-            Request::EnsureKeyspace(name) => {
+            ManagementRequest::EnsureKeyspace(name) => {
                 let is_new = self.db.existing_keyspace(name).is_err();
                 match is_new {
-                    true => free(name)?,
-                    false => self.writable(name)?,
+                    true => require_unreserved(name)?,
+                    false => self.require_writable(name)?,
                 }
                 self.db.keyspace(name)?;
-                hear(Reply::Truth(is_new))
+                hear(ManagementReply::Truth(is_new))
             }
-            Request::DropKeyspace(name) => {
-                self.movable(name)?;
+            ManagementRequest::DropKeyspace(name) => {
+                self.require_movable(name)?;
                 Ok(self.db.drop_keyspace(name)?)
             }
-            Request::RenameKeyspace { from, to } => {
-                free(to)?;
-                self.movable(from)?;
+            ManagementRequest::RenameKeyspace { from, to } => {
+                require_unreserved(to)?;
+                self.require_movable(from)?;
                 Ok(self.db.rename_keyspace(from, to)?)
             }
             _ => json(&report::keyspaces(&self.db)?, hear),
@@ -200,20 +205,20 @@ impl Session {
     }
 
     /// Executes an operation in the transaction.
-    fn step(&mut self, step: &Step, hear: &mut Hear<'_>) -> Result<()> {
+    fn step(&mut self, step: &TransactionStep, hear: &mut ReplySink<'_>) -> Result<()> {
         let none = || {
             let text = "no transaction was begun on this connection, or it has ended";
-            Error::told(Kind::Usage, text)
+            Error::told(FailureKind::Usage, text)
         };
         if let Some(keyspace) = step.keyspace() {
             match step.reads() {
-                true => self.lockable(keyspace)?,
-                false => self.writable(keyspace)?,
+                true => self.require_lockable(keyspace)?,
+                false => self.require_writable(keyspace)?,
             }
         }
         match step {
-            Step::Commit => return self.transaction.take().ok_or_else(none)?.commit(),
-            Step::Rollback => {
+            TransactionStep::Commit => return self.transaction.take().ok_or_else(none)?.commit(),
+            TransactionStep::Rollback => {
                 drop(self.transaction.take().ok_or_else(none)?);
                 return Ok(());
             }
@@ -224,20 +229,20 @@ impl Session {
     }
 
     /// Executes a request of a load of sorted records.
-    fn load(&mut self, request: &Request) -> Result<()> {
+    fn load(&mut self, request: &ManagementRequest) -> Result<()> {
         match request {
-            Request::BeginIngest(keyspace) => {
-                self.writable(keyspace)?;
+            ManagementRequest::BeginIngest(keyspace) => {
+                self.require_writable(keyspace)?;
                 self.ingest = None;
                 self.ingest = Some(self.keyspace(keyspace)?.begin_ingest()?);
             }
-            Request::Ingest(records) => {
+            ManagementRequest::Ingest(records) => {
                 let ingest = self.ingest.as_mut().ok_or_else(no_ingest)?;
                 for (key, value) in records {
                     ingest.put(key, value)?;
                 }
             }
-            Request::FinishIngest => {
+            ManagementRequest::FinishIngest => {
                 self.ingest.take().ok_or_else(no_ingest)?.finish()?;
             }
             _ => self.ingest = None,
@@ -246,7 +251,7 @@ impl Session {
     }
 
     /// Sends figures, together with the counters of a server.
-    fn report(&self, mut figures: Value, hear: &mut Hear<'_>) -> Result<()> {
+    fn report(&self, mut figures: Value, hear: &mut ReplySink<'_>) -> Result<()> {
         if let Some(about) = &self.about {
             figures["server"] = (about.counts)();
         }
@@ -264,8 +269,11 @@ impl Session {
 
     /// Refuses locking reads of a running server's typed keys (S21): its clients would wait for the
     /// locks, together with all clients that the same thread serves.
-    fn lockable(&self, keyspace: &str) -> Result<()> {
-        let locks = self.transaction.as_ref().is_some_and(Transacting::is_locking);
+    fn require_lockable(&self, keyspace: &str) -> Result<()> {
+        let locks = self
+            .transaction
+            .as_ref()
+            .is_some_and(ManagedTransaction::is_locking);
         if !locks || !self.is_typed(keyspace) {
             return Ok(());
         }
@@ -273,13 +281,13 @@ impl Session {
             "the keyspace {keyspace:?} belongs to the running server, whose clients would wait for the locks of what is read: \
              read it in a transaction without --locking"
         );
-        Err(Error::told(Kind::Usage, text))
+        Err(Error::told(FailureKind::Usage, text))
     }
 
     /// Refuses to change records of a server directly (S21): a running server, or the next one to
     /// open the store, would find damage.
-    fn writable(&self, keyspace: &str) -> Result<()> {
-        self.movable(keyspace)?;
+    fn require_writable(&self, keyspace: &str) -> Result<()> {
+        self.require_movable(keyspace)?;
         if !is_of_server(keyspace) {
             return Ok(());
         }
@@ -288,11 +296,11 @@ impl Session {
              write keys of Redis clients with --redis-db N, those of memcached through the server's port; \
              a keyspace that no server has made gets another name with `alluvium keyspaces rename`"
         );
-        Err(Error::told(Kind::Usage, text))
+        Err(Error::told(FailureKind::Usage, text))
     }
 
     /// Refuses to drop or rename a keyspace with a running server's typed keys (S21).
-    fn movable(&self, keyspace: &str) -> Result<()> {
+    fn require_movable(&self, keyspace: &str) -> Result<()> {
         if !self.is_typed(keyspace) {
             return Ok(());
         }
@@ -300,67 +308,67 @@ impl Session {
             "the keyspace {keyspace:?} belongs to the running server, whose clients would see damage if records in it were changed past it: \
              write keys of Redis clients with --redis-db N, those of memcached through its port, or stop the server"
         );
-        Err(Error::told(Kind::Usage, text))
+        Err(Error::told(FailureKind::Usage, text))
     }
 
     fn create(&self, new: &NewKeyspace) -> Result<()> {
         let structure = new.structure.as_deref().unwrap_or("tiered");
         let structure: Structure = structure
             .parse()
-            .map_err(|error: alluvium::Error| Error::told(Kind::Usage, error.to_string()))?;
+            .map_err(|error: alluvium::Error| Error::told(FailureKind::Usage, error.to_string()))?;
         let options = new.options().ok_or_else(|| {
             let text = format!(
                 "there is no compression {:?}: choose none, lz4 or zstd",
                 new.compression
             );
-            Error::told(Kind::Usage, text)
+            Error::told(FailureKind::Usage, text)
         })?;
         if self.db.existing_keyspace(&new.name).is_ok() {
             let text = format!(
                 "there is a keyspace {:?} already: drop or rename it first, or use it as it is",
                 new.name
             );
-            return Err(Error::told(Kind::Failed, text));
+            return Err(Error::told(FailureKind::Failed, text));
         }
         self.db
             .keyspace_with(&new.name, &options.structure(structure))
             .map_err(|error| match error {
                 alluvium::Error::NotRegistered { name, .. } => {
                     let text = format!("there is no merge operator {name:?}: choose add or append");
-                    Error::told(Kind::Usage, text)
+                    Error::told(FailureKind::Usage, text)
                 }
                 error => error.into(),
             })?;
         Ok(())
     }
 
-    fn write(&self, changes: &[Change]) -> Result<()> {
+    fn write(&self, changes: &[KeyChange]) -> Result<()> {
         let mut batch = WriteBatch::new();
         for change in changes {
-            self.writable(&change.keyspace)?;
+            self.require_writable(&change.keyspace)?;
         }
         add(&self.db, changes, &mut batch)?;
         Ok(self.db.write(&batch)?)
     }
 
-    fn get(&self, keyspace: &str, keys: &[Vec<u8>], hear: &mut Hear<'_>) -> Result<()> {
+    fn get(&self, keyspace: &str, keys: &[Vec<u8>], hear: &mut ReplySink<'_>) -> Result<()> {
         let (mut values, mut bytes) = (Vec::new(), 0);
         for value in self.keyspace(keyspace)?.multi_get(keys)? {
             let value = value.map(Vec::from);
             let more = value.as_ref().map_or(0, Vec::len);
             if bytes + more > CHUNK && !values.is_empty() {
-                hear(Reply::Values(std::mem::take(&mut values)))?;
+                hear(ManagementReply::Values(std::mem::take(&mut values)))?;
                 bytes = 0;
             }
             bytes += more + 16;
             values.push(value);
         }
-        hear(Reply::Values(values))
+        hear(ManagementReply::Values(values))
     }
 
-    fn scan(&self, scan: &Scan, hear: &mut Hear<'_>) -> Result<()> {
+    fn scan(&self, scan: &ScanRequest, hear: &mut ReplySink<'_>) -> Result<()> {
         let keyspace = self.keyspace(&scan.keyspace)?;
-        let is_all = scan.from.is_empty() && scan.to.is_none() && scan.direction == Direction::Forward;
+        let is_all = scan.from.is_empty() && scan.to.is_none() && scan.direction == ScanOrder::Forward;
         if is_all && matches!(keyspace.options().structure, Structure::Hashed(_)) {
             let mut all = keyspace.unordered();
             return pairs(|| all.next(), scan.limit, scan.what, hear);
@@ -373,7 +381,7 @@ impl Session {
         walk(pairs, scan, hear)
     }
 
-    fn unordered(&self, walk: &Unordered, hear: &mut Hear<'_>) -> Result<()> {
+    fn unordered(&self, walk: &UnorderedScanRequest, hear: &mut ReplySink<'_>) -> Result<()> {
         let all = self.keyspace(&walk.keyspace)?.unordered();
         let mut all = match &walk.after {
             Some(key) => all.after(key),
@@ -382,19 +390,19 @@ impl Session {
         pairs(|| all.next(), walk.limit, walk.what, hear)
     }
 
-    fn check(&self, depth: Depth, hear: &mut Hear<'_>) -> Result<()> {
+    fn check(&self, depth: CheckExtent, hear: &mut ReplySink<'_>) -> Result<()> {
         let report = match depth {
-            Depth::Structure => {
+            CheckExtent::Structure => {
                 let mut report = report::check(&self.db.check_structure_report()?);
                 // The check of the structure reads almost nothing.
                 report.as_object_mut().map(|report| report.remove("read"));
                 report
             }
-            Depth::Everything => {
+            CheckExtent::Everything => {
                 let mut heard = Ok(());
                 let report = self
                     .db
-                    .check_report(|progress| tell(progress, &mut heard, hear))?;
+                    .check_report(|progress| forward_progress(progress, &mut heard, hear))?;
                 heard?;
                 report::check(&report)
             }
@@ -415,7 +423,7 @@ impl Session {
         Ok(())
     }
 
-    fn back_up(&self, to: &[u8], further: &[Vec<u8>], hear: &mut Hear<'_>) -> Result<()> {
+    fn back_up(&self, to: &[u8], further: &[Vec<u8>], hear: &mut ReplySink<'_>) -> Result<()> {
         let path = |bytes| Path::new(OsStr::from_bytes(bytes));
         let (to, further): (&Path, Vec<&Path>) = (path(to), further.iter().map(|to| path(to)).collect());
         further
@@ -424,22 +432,22 @@ impl Session {
             .chain([to])
             .try_for_each(require_absolute)?;
         let mut heard = Ok(());
-        let follow = |progress| tell(progress, &mut heard, hear);
+        let follow = |progress| forward_progress(progress, &mut heard, hear);
         let copied = self.db.checkpoint_to_tiers(to, &further, follow);
         let last = copied.map_err(|error| match error {
             // The store exists; the target directory is the problem.
             error if error.kind() == alluvium::ErrorKind::NotAStore => {
-                Error::told(Kind::Failed, error.to_string())
+                Error::told(FailureKind::Failed, error.to_string())
             }
             error => error.into(),
         })?;
         heard?;
-        hear(Reply::Number(last))
+        hear(ManagementReply::Number(last))
     }
 
     /// Compacts, and reports the bytes written and the total. Continues even if the client has
     /// gone.
-    fn compact(&self, hear: &mut Hear<'_>) -> Result<()> {
+    fn compact(&self, hear: &mut ReplySink<'_>) -> Result<()> {
         let space = || self.db.stats().space.live_extent_bytes;
         let before = space();
         let start = self.db.stats().tree.compacted_bytes;
@@ -449,15 +457,15 @@ impl Session {
         });
         let work = work.map_err(|error| {
             Error::told(
-                Kind::Failed,
+                FailureKind::Failed,
                 format!("the system has no thread for the compaction: {error}"),
             )
         })?;
         while !work.is_finished() {
             thread::sleep(LOOK);
             let done = self.db.stats().tree.compacted_bytes.saturating_sub(start);
-            hear(Reply::Progress {
-                stage: Stage::Compacting,
+            hear(ManagementReply::Progress {
+                stage: JobStage::Compacting,
                 done_bytes: done.min(before),
                 total_bytes: before,
             })?;
@@ -475,22 +483,22 @@ impl Session {
 
 fn no_ingest() -> Error {
     Error::told(
-        Kind::Usage,
+        FailureKind::Usage,
         "no load of sorted records was begun on this connection",
     )
 }
 
-pub(super) fn json(value: &Value, hear: &mut Hear<'_>) -> Result<()> {
-    hear(Reply::Json(value.to_string()))
+pub(super) fn json(value: &Value, hear: &mut ReplySink<'_>) -> Result<()> {
+    hear(ManagementReply::Json(value.to_string()))
 }
 
 /// Forwards the progress of a job until `hear` fails.
-fn tell(progress: Progress, heard: &mut Result<()>, hear: &mut Hear<'_>) {
+fn forward_progress(progress: Progress, heard: &mut Result<()>, hear: &mut ReplySink<'_>) {
     if heard.is_ok() {
-        *heard = hear(Reply::Progress {
+        *heard = hear(ManagementReply::Progress {
             stage: match progress.stage {
-                alluvium::Stage::Copying => Stage::Copying,
-                _ => Stage::Checking,
+                alluvium::ProgressStage::Copying => JobStage::Copying,
+                _ => JobStage::Checking,
             },
             done_bytes: progress.done_bytes,
             total_bytes: progress.total_bytes,
@@ -507,5 +515,5 @@ fn require_absolute(path: &Path) -> Result<()> {
         "{} is not absolute, and this process has a working directory of its own",
         path.display()
     );
-    Err(Error::told(Kind::Usage, text))
+    Err(Error::told(FailureKind::Usage, text))
 }

@@ -22,15 +22,15 @@ const NEW: &str = "manage.sock.new";
 const MOST_ADDRESS: usize = 107;
 
 /// An open directory, for paths of any length.
-struct Directory {
+struct SocketDirectory {
     file: OwnedFd,
     path: PathBuf,
 }
 
-impl Directory {
-    fn open(path: &Path) -> io::Result<Directory> {
+impl SocketDirectory {
+    fn open(path: &Path) -> io::Result<SocketDirectory> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Directory {
+        Ok(SocketDirectory {
             file: openat(CWD, path, flags, Mode::empty())?,
             path: path.to_owned(),
         })
@@ -47,17 +47,17 @@ impl Directory {
 }
 
 /// A listening socket. Dropping it removes its file.
-pub(super) struct Listening {
+pub(super) struct ManagementListener {
     pub(super) socket: UnixListener,
-    directory: Directory,
+    directory: SocketDirectory,
     /// The device and inode number of the socket's file.
     file: (u64, u64),
 }
 
-impl Listening {
+impl ManagementListener {
     /// Starts to listen in a directory.
-    pub(super) fn start(path: &Path) -> io::Result<Listening> {
-        let directory = Directory::open(path)?;
+    pub(super) fn start(path: &Path) -> io::Result<ManagementListener> {
+        let directory = SocketDirectory::open(path)?;
         match unlinkat(&directory.file, NEW, AtFlags::empty()) {
             Ok(()) | Err(rustix::io::Errno::NOENT) => {}
             Err(error) => return Err(error.into()),
@@ -66,7 +66,7 @@ impl Listening {
         chmodat(&directory.file, NEW, Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
         renameat(&directory.file, NEW, &directory.file, SOCKET)?;
         let file = number(&directory)?;
-        Ok(Listening {
+        Ok(ManagementListener {
             socket,
             directory,
             file,
@@ -74,12 +74,12 @@ impl Listening {
     }
 }
 
-fn number(directory: &Directory) -> io::Result<(u64, u64)> {
+fn number(directory: &SocketDirectory) -> io::Result<(u64, u64)> {
     let stat = statat(&directory.file, SOCKET, AtFlags::SYMLINK_NOFOLLOW)?;
     Ok((stat.st_dev, stat.st_ino))
 }
 
-impl Drop for Listening {
+impl Drop for ManagementListener {
     fn drop(&mut self) {
         // Another process may have opened the store and created its own socket since. A leftover
         // socket file is harmless.
@@ -91,7 +91,7 @@ impl Drop for Listening {
 
 /// Connects to the process that listens in a directory.
 pub(super) fn connect(directory: &Path) -> io::Result<UnixStream> {
-    let directory = Directory::open(directory)?;
+    let directory = SocketDirectory::open(directory)?;
     UnixStream::connect(directory.address(SOCKET))
 }
 
@@ -127,7 +127,7 @@ mod tests {
             let path = place.path().join(name);
             rustix::fs::mkdir(&path, Mode::RWXU).unwrap();
             for _ in 0..2 {
-                let listening = Listening::start(&path).unwrap();
+                let listening = ManagementListener::start(&path).unwrap();
                 let stat = rustix::fs::stat(path.join(SOCKET)).unwrap();
                 assert_eq!(stat.st_mode & 0o777, 0o600);
                 let stream = connect(&path).unwrap();
@@ -136,8 +136,8 @@ mod tests {
             }
             assert!(connect(&path).is_err(), "its file has gone");
             // The socket of a killed process.
-            std::mem::forget(Listening::start(&path).unwrap());
-            let listening = Listening::start(&path).unwrap();
+            std::mem::forget(ManagementListener::start(&path).unwrap());
+            let listening = ManagementListener::start(&path).unwrap();
             connect(&path).unwrap();
             drop(listening);
         }
@@ -146,8 +146,8 @@ mod tests {
     #[test]
     fn the_socket_of_another_process_is_left_alone() {
         let place = tempfile::tempdir().unwrap();
-        let first = Listening::start(place.path()).unwrap();
-        let second = Listening::start(place.path()).unwrap();
+        let first = ManagementListener::start(place.path()).unwrap();
+        let second = ManagementListener::start(place.path()).unwrap();
         drop(first);
         connect(place.path()).unwrap();
         drop(second);

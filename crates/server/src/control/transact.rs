@@ -2,8 +2,8 @@
 
 use super::pairs::walk;
 use super::request::{
-    Acknowledged, Error, Hear, IsolationLevel, Kind, Mechanism, NewTransaction, ReadPurpose, Reply, Result,
-    Scan, Step,
+    CommitDurability, Error, FailureKind, IsolationLevel, ManagementReply, NewTransaction, ReadPurpose,
+    ReplySink, Result, ScanRequest, TransactionConcurrency, TransactionStep,
 };
 use alluvium::{
     Concurrency, Db, Durability, Isolation, Keyspace, Savepoint, Transaction, TransactionOptions, Value,
@@ -19,15 +19,15 @@ const MOST_SAVEPOINTS: usize = 1000;
 const MOST_AGE: Duration = Duration::from_secs(60 * 60);
 
 /// An open transaction. Dropping it rolls it back.
-pub(super) struct Transacting {
+pub(super) struct ManagedTransaction {
     transaction: Transaction,
-    mechanism: Mechanism,
+    mechanism: TransactionConcurrency,
     /// Savepoints, oldest first.
     savepoints: Vec<(String, Savepoint)>,
 }
 
-impl Transacting {
-    pub(super) fn begin(db: &Db, new: NewTransaction) -> Transacting {
+impl ManagedTransaction {
+    pub(super) fn begin(db: &Db, new: NewTransaction) -> ManagedTransaction {
         let options = TransactionOptions::new()
             .timeout(MOST_AGE)
             .isolation(match new.isolation {
@@ -35,16 +35,16 @@ impl Transacting {
                 IsolationLevel::Snapshot => Isolation::Snapshot,
             })
             .concurrency(match new.mechanism {
-                Mechanism::Optimistic => Concurrency::Optimistic,
-                Mechanism::Locking => Concurrency::Locking,
+                TransactionConcurrency::Optimistic => Concurrency::Optimistic,
+                TransactionConcurrency::Locking => Concurrency::Locking,
             });
         let options = match new.durability {
             None => options,
-            Some(Acknowledged::AtOnce) => options.durability(Durability::Memory),
-            Some(Acknowledged::AfterProcess) => options.durability(Durability::Process),
-            Some(Acknowledged::AfterDisk) => options.durability(Durability::Disk),
+            Some(CommitDurability::AtOnce) => options.durability(Durability::Memory),
+            Some(CommitDurability::AfterProcess) => options.durability(Durability::Process),
+            Some(CommitDurability::AfterDisk) => options.durability(Durability::Disk),
         };
-        Transacting {
+        ManagedTransaction {
             transaction: db.begin_with(&options),
             mechanism: new.mechanism,
             savepoints: Vec::new(),
@@ -57,7 +57,7 @@ impl Transacting {
 
     /// Returns whether it locks the keys that it reads.
     pub(super) fn is_locking(&self) -> bool {
-        self.mechanism == Mechanism::Locking
+        self.mechanism == TransactionConcurrency::Locking
     }
 
     pub(super) fn commit(self) -> Result<()> {
@@ -65,11 +65,11 @@ impl Transacting {
     }
 
     /// Executes any operation except commit and rollback.
-    pub(super) fn step(&mut self, db: &Db, step: &Step, hear: &mut Hear<'_>) -> Result<()> {
+    pub(super) fn step(&mut self, db: &Db, step: &TransactionStep, hear: &mut ReplySink<'_>) -> Result<()> {
         let keyspace = |name: &str| -> Result<Keyspace> { Ok(db.existing_keyspace(name)?) };
         let transaction = &mut self.transaction;
         match step {
-            Step::Get {
+            TransactionStep::Get {
                 keyspace: name,
                 key,
                 purpose,
@@ -79,30 +79,30 @@ impl Transacting {
                     ReadPurpose::Value => transaction.get(&keyspace, key)?,
                     ReadPurpose::Update => transaction.get_for_update(&keyspace, key)?,
                 };
-                hear(Reply::Values(vec![value.map(Value::into_vec)]))
+                hear(ManagementReply::Values(vec![value.map(Value::into_vec)]))
             }
-            Step::Put {
+            TransactionStep::Put {
                 keyspace: name,
                 key,
                 value,
             } => Ok(transaction.put(&keyspace(name)?, key, value)?),
-            Step::Delete { keyspace: name, key } => Ok(transaction.delete(&keyspace(name)?, key)?),
-            Step::DeleteRange {
+            TransactionStep::Delete { keyspace: name, key } => Ok(transaction.delete(&keyspace(name)?, key)?),
+            TransactionStep::DeleteRange {
                 keyspace: name,
                 from,
                 to,
             } => Ok(transaction.delete_range(&keyspace(name)?, from, to.as_deref())?),
-            Step::Scan(scan) => self.scan(&keyspace(&scan.keyspace)?, scan, hear),
-            Step::Savepoint(name) => self.mark(name),
-            Step::RollbackTo(name) => self.roll_back_to(name),
-            Step::Commit | Step::Rollback => {
+            TransactionStep::Scan(scan) => self.scan(&keyspace(&scan.keyspace)?, scan, hear),
+            TransactionStep::Savepoint(name) => self.mark(name),
+            TransactionStep::RollbackTo(name) => self.roll_back_to(name),
+            TransactionStep::Commit | TransactionStep::Rollback => {
                 let text = "a commit and a rollback end a transaction: they are no steps in it";
-                Err(Error::told(Kind::Usage, text))
+                Err(Error::told(FailureKind::Usage, text))
             }
         }
     }
 
-    fn scan(&self, keyspace: &Keyspace, scan: &Scan, hear: &mut Hear<'_>) -> Result<()> {
+    fn scan(&self, keyspace: &Keyspace, scan: &ScanRequest, hear: &mut ReplySink<'_>) -> Result<()> {
         let to = match &scan.to {
             Some(to) => Bound::Excluded(&to[..]),
             None => Bound::Unbounded,
@@ -114,7 +114,7 @@ impl Transacting {
     fn mark(&mut self, name: &str) -> Result<()> {
         if self.savepoints.len() >= MOST_SAVEPOINTS {
             let text = format!("a transaction may have {MOST_SAVEPOINTS} savepoints here: set fewer");
-            return Err(Error::told(Kind::Usage, text));
+            return Err(Error::told(FailureKind::Usage, text));
         }
         let savepoint = self.transaction.savepoint();
         self.savepoints.push((name.to_owned(), savepoint));
@@ -135,7 +135,7 @@ impl Transacting {
                 false => format!("it has {}", names.join(", ")),
             };
             let text = format!("the transaction has no savepoint {name:?}: {known}");
-            return Err(Error::told(Kind::NotFound, text));
+            return Err(Error::told(FailureKind::NotFound, text));
         };
         self.transaction.rollback_to(&savepoint)?;
         self.savepoints.truncate(index + 1);

@@ -1,12 +1,12 @@
 //! Listens for clients and distributes connections over the loops.
 
-use super::address::Address;
-use super::budget::Seldom;
-use super::connection::{Connection, Protocol};
-use super::pool::{Message, Pool};
-use super::socket::{Listening, Socket};
-use super::transport::{Tls, Transport};
-use crate::shared::{Client, Common};
+use super::address::EndpointAddress;
+use super::budget::LogRateLimiter;
+use super::connection::{ProtocolConnection, ProtocolSession};
+use super::pool::{LoopMessage, LoopPool};
+use super::socket::{ClientSocket, ListeningSocket};
+use super::transport::{TlsStream, Transport};
+use crate::shared::{ClientHandle, ServerContext};
 use mio::{Events, Interest, Poll, Token};
 use parking_lot::Mutex;
 use rustls::{ServerConfig, ServerConnection};
@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Language {
+pub(crate) enum WireProtocol {
     /// RESP2 and RESP3.
     Redis,
     /// Text and meta commands.
@@ -32,34 +32,35 @@ pub(crate) enum Language {
 }
 
 /// Creates the protocol session of a client.
-pub(crate) type Sessions = Box<dyn Fn(Language, &Arc<Client>) -> Box<dyn Protocol> + Send>;
+pub(crate) type SessionFactory =
+    Box<dyn Fn(WireProtocol, &Arc<ClientHandle>) -> Box<dyn ProtocolSession> + Send>;
 
 /// A listening socket and its protocol.
-pub(crate) struct Listener {
-    pub(crate) socket: Listening,
-    pub(crate) language: Language,
+pub(crate) struct ProtocolListener {
+    pub(crate) socket: ListeningSocket,
+    pub(crate) language: WireProtocol,
 }
 
 /// Accepts connections, on its own thread.
 pub(crate) struct Acceptor {
     poll: Poll,
-    listeners: Vec<Listener>,
-    common: Arc<Common>,
-    sessions: Sessions,
-    pool: Arc<Pool>,
+    listeners: Vec<ProtocolListener>,
+    common: Arc<ServerContext>,
+    sessions: SessionFactory,
+    pool: Arc<LoopPool>,
     tls: Option<Arc<ServerConfig>>,
-    control: Arc<Control>,
+    control: Arc<AcceptorHandle>,
     /// Rate limit of the warning about refused connections.
-    warnings: Mutex<Seldom>,
+    warnings: Mutex<LogRateLimiter>,
 }
 
 /// Handle that stops an acceptor.
-pub(crate) struct Control {
+pub(crate) struct AcceptorHandle {
     waker: mio::Waker,
     is_stopping: AtomicBool,
 }
 
-impl Control {
+impl AcceptorHandle {
     pub(crate) fn stop(&self) {
         self.is_stopping.store(true, Ordering::Release);
         if let Err(error) = self.waker.wake() {
@@ -70,19 +71,19 @@ impl Control {
 
 impl Acceptor {
     pub(crate) fn new(
-        mut listeners: Vec<Listener>,
-        common: &Arc<Common>,
-        sessions: Sessions,
-        pool: &Arc<Pool>,
+        mut listeners: Vec<ProtocolListener>,
+        common: &Arc<ServerContext>,
+        sessions: SessionFactory,
+        pool: &Arc<LoopPool>,
         tls: Option<Arc<ServerConfig>>,
-    ) -> io::Result<(Acceptor, Arc<Control>)> {
+    ) -> io::Result<(Acceptor, Arc<AcceptorHandle>)> {
         let poll = Poll::new()?;
         for (index, listener) in listeners.iter_mut().enumerate() {
             let socket = listener.socket.source();
             poll.registry()
                 .register(socket, Token(index), Interest::READABLE)?;
         }
-        let control = Arc::new(Control {
+        let control = Arc::new(AcceptorHandle {
             waker: mio::Waker::new(poll.registry(), WAKER)?,
             is_stopping: AtomicBool::new(false),
         });
@@ -137,16 +138,16 @@ impl Acceptor {
 
     /// Warns that connections cannot be accepted, at most once a second.
     fn warn(&self, error: &io::Error) {
-        if let Some(held_back) = self.warnings.lock().tells(Instant::now()) {
+        if let Some(held_back) = self.warnings.lock().try_log(Instant::now()) {
             tracing::warn!(%error, held_back, "no connection can be accepted: raise the limit of open files (ulimit -n), or lower --max-clients");
         }
     }
 
     fn admit(
         &self,
-        mut socket: Socket,
-        addresses: (Address, Address),
-        listener: &Listener,
+        mut socket: ClientSocket,
+        addresses: (EndpointAddress, EndpointAddress),
+        listener: &ProtocolListener,
         next: &AtomicU64,
     ) -> io::Result<()> {
         if let Some(network) = socket.network() {
@@ -160,10 +161,10 @@ impl Acceptor {
         let Some(client) = clients.admit(listener.language, addresses, user, most) else {
             self.common.counters.rejected.fetch_add(1, Ordering::Relaxed);
             let refusal: &[u8] = match listener.language {
-                Language::Redis => b"-ERR max number of clients reached\r\n",
-                Language::Memcached => b"ERROR Too many open connections\r\n",
+                WireProtocol::Redis => b"-ERR max number of clients reached\r\n",
+                WireProtocol::Memcached => b"ERROR Too many open connections\r\n",
             };
-            if self.tls.is_none() || matches!(socket, Socket::File(_)) {
+            if self.tls.is_none() || matches!(socket, ClientSocket::File(_)) {
                 socket.write_all(refusal)?;
             }
             return Ok(());
@@ -179,24 +180,29 @@ impl Acceptor {
         let seats = &self.pool.seats;
         let mut seats = (0..seats.len()).map(|step| &seats[(first + step) % seats.len()]);
         match seats.find(|seat| !seat.is_over.load(Ordering::Acquire)) {
-            Some(seat) => seat.send(Message::New(Box::new(connection))),
+            Some(seat) => seat.send(LoopMessage::New(Box::new(connection))),
             None => tracing::error!("no loop is left that could serve a connection"),
         }
         Ok(())
     }
 
-    fn connection(&self, socket: Socket, language: Language, client: &Arc<Client>) -> io::Result<Connection> {
+    fn connection(
+        &self,
+        socket: ClientSocket,
+        language: WireProtocol,
+        client: &Arc<ClientHandle>,
+    ) -> io::Result<ProtocolConnection> {
         let transport = match (&self.tls, &socket) {
             // Unix domain sockets need no TLS: their bytes do not leave the machine.
-            (None, _) | (_, Socket::File(_)) => Transport::Plain(socket),
-            (Some(config), Socket::Network(_)) => {
+            (None, _) | (_, ClientSocket::File(_)) => Transport::Plain(socket),
+            (Some(config), ClientSocket::Network(_)) => {
                 let session = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
-                Transport::Tls(Box::new(Tls::new(socket, session)))
+                Transport::Tls(Box::new(TlsStream::new(socket, session)))
             }
         };
         let protocol = (self.sessions)(language, client);
         let (common, client) = (Arc::clone(&self.common), Arc::clone(client));
-        Ok(Connection::new(transport, protocol, common, client))
+        Ok(ProtocolConnection::new(transport, protocol, common, client))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Addresses of the two ends of a connection.
 
-use crate::access::Peer;
+use crate::access::ClientOrigin;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -8,19 +8,19 @@ use std::sync::Arc;
 
 /// One end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Address {
+pub(crate) enum EndpointAddress {
     /// An IP address and port.
     Network(SocketAddr),
     /// The path of a Unix domain socket. The client's end has no address.
     Socket(Arc<Path>),
 }
 
-impl Address {
+impl EndpointAddress {
     /// Returns the origin to which wrong passwords from this address are attributed.
-    pub(crate) fn place(&self) -> Peer {
+    pub(crate) fn place(&self) -> ClientOrigin {
         match self {
-            Address::Network(address) => Peer::from(address.ip()),
-            Address::Socket(_) => Peer::Socket,
+            EndpointAddress::Network(address) => ClientOrigin::from(address.ip()),
+            EndpointAddress::Socket(_) => ClientOrigin::Socket,
         }
     }
 
@@ -28,25 +28,25 @@ impl Address {
     /// or the path.
     pub(crate) fn with_kind(&self) -> String {
         match self {
-            Address::Network(address) => format!("tcp:{address}"),
-            Address::Socket(path) => format!("unix:{}", path.display()),
+            EndpointAddress::Network(address) => format!("tcp:{address}"),
+            EndpointAddress::Socket(path) => format!("unix:{}", path.display()),
         }
     }
 
     /// Returns the flag of the connection in CLIENT LIST.
     pub(crate) fn flags(&self) -> &'static str {
         match self {
-            Address::Network(_) => "N",
-            Address::Socket(_) => "U",
+            EndpointAddress::Network(_) => "N",
+            EndpointAddress::Socket(_) => "U",
         }
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for EndpointAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Address::Network(address) => address.fmt(f),
-            Address::Socket(path) => write!(f, "{}:0", path.display()),
+            EndpointAddress::Network(address) => address.fmt(f),
+            EndpointAddress::Socket(path) => write!(f, "{}:0", path.display()),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Memory accounting for all connections: a shared budget, the charge of each connection, and
 //! limits on the size of requests and replies.
 
-use super::turns::Turns;
+use super::admission::AdmissionQueue;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -42,7 +42,7 @@ pub(crate) fn share_of(memory: u64) -> usize {
 
 /// The result of a request for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
+pub(crate) enum ReserveOutcome {
     /// The memory is charged.
     Taken,
     /// The memory may be available after other connections have released some.
@@ -53,13 +53,13 @@ pub(crate) enum Room {
 
 /// The memory budget of all connections of a server.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct ConnectionBudget {
     limit: AtomicUsize,
     used: AtomicUsize,
     /// Long writes in progress, which hold memory in addition to that of connections.
-    pub(super) writing: Mutex<Turns>,
+    pub(super) writing: Mutex<AdmissionQueue>,
     /// Reads of long values in progress that are not charged to a connection.
-    pub(super) reading: Mutex<Turns>,
+    pub(super) reading: Mutex<AdmissionQueue>,
     /// Number of serving threads.
     threads: AtomicUsize,
     /// Number of connections that wait for memory.
@@ -69,9 +69,9 @@ pub(crate) struct Budget {
     called: Condvar,
 }
 
-impl Budget {
-    pub(crate) fn new(limit: usize) -> Budget {
-        Budget {
+impl ConnectionBudget {
+    pub(crate) fn new(limit: usize) -> ConnectionBudget {
+        ConnectionBudget {
             limit: AtomicUsize::new(limit.max(LEAST)),
             used: AtomicUsize::new(0),
             writing: Mutex::default(),
@@ -91,7 +91,7 @@ impl Budget {
     /// Changes the limit. The keeper then closes connections that hold too much.
     pub(crate) fn set_limit(&self, bytes: usize) {
         self.limit.store(bytes.max(LEAST), Relaxed);
-        self.call();
+        self.wake_reaper();
     }
 
     /// Returns the bytes charged to connections.
@@ -111,7 +111,7 @@ impl Budget {
     }
 
     /// Returns the input size up to which no memory needs to be charged.
-    pub(crate) fn unasked(&self) -> usize {
+    pub(crate) fn uncharged_input_limit(&self) -> usize {
         (self.limit() / UNASKED_PART).clamp(*UNASKED.start(), *UNASKED.end())
     }
 
@@ -128,24 +128,24 @@ impl Budget {
     }
 
     /// Charges bytes even if they exceed the limit.
-    pub(crate) fn take(&self, bytes: usize) {
+    pub(crate) fn charge(&self, bytes: usize) {
         let before = self.used.fetch_add(bytes, Relaxed);
         let limit = self.limit();
         let step = self.lending_step();
         if before <= limit && before + bytes > limit || before / step != (before + bytes) / step {
-            self.call();
+            self.wake_reaper();
         }
     }
 
-    pub(crate) fn give(&self, bytes: usize) {
+    pub(crate) fn uncharge(&self, bytes: usize) {
         self.used.fetch_sub(bytes, Relaxed);
         if self.waiting() > 0 {
-            self.call();
+            self.wake_reaper();
         }
     }
 
     /// Charges bytes if they fit the limit.
-    pub(crate) fn try_take(&self, bytes: usize) -> bool {
+    pub(crate) fn try_charge(&self, bytes: usize) -> bool {
         let limit = self.limit();
         let fits = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= limit);
         self.used.fetch_update(Relaxed, Relaxed, fits).is_ok()
@@ -160,13 +160,13 @@ impl Budget {
     /// reads and writes in progress, and serving threads.
     pub(crate) fn held_with(&self, connections: usize) -> usize {
         let threads = self.threads.load(Relaxed) * PER_THREAD;
-        self.used() + connections * PER_CONNECTION + self.on_their_way() + threads
+        self.used() + connections * PER_CONNECTION + self.in_progress_bytes() + threads
     }
 
     /// Counts a new serving thread.
     pub(super) fn add_thread(&self) {
         self.threads.fetch_add(1, Relaxed);
-        self.call();
+        self.wake_reaper();
     }
 
     /// Counts the end of a serving thread.
@@ -181,7 +181,7 @@ impl Budget {
 
     pub(crate) fn begin_to_wait(&self) {
         self.waiting.fetch_add(1, Relaxed);
-        self.call();
+        self.wake_reaper();
     }
 
     pub(crate) fn end_to_wait(&self) {
@@ -189,7 +189,7 @@ impl Budget {
     }
 
     /// Asks the keeper to run at once.
-    pub(crate) fn call(&self) {
+    pub(crate) fn wake_reaper(&self) {
         let mut is_called = self.is_called.lock();
         if !std::mem::replace(&mut *is_called, true) {
             self.called.notify_one();
@@ -208,7 +208,7 @@ impl Budget {
 
 /// The memory use of a connection, published for other threads.
 #[derive(Debug, Default)]
-pub(crate) struct Load {
+pub(crate) struct ConnectionMemory {
     /// Received bytes that are not parsed yet, and the capacity of their buffer.
     pub(crate) received: AtomicUsize,
     pub(crate) input: AtomicUsize,
@@ -237,7 +237,7 @@ pub(crate) struct Load {
     pub(crate) stays: AtomicBool,
 }
 
-impl Load {
+impl ConnectionMemory {
     /// Returns the total memory of the connection.
     pub(crate) fn total(&self) -> usize {
         let parts = [&self.input, &self.output, &self.queued];
@@ -247,7 +247,7 @@ impl Load {
 
 /// The memory of a connection at the end of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct BufferUsage {
     pub(super) received: usize,
     pub(super) input: usize,
     pub(super) unread: usize,
@@ -257,55 +257,55 @@ pub(super) struct Held {
 
 /// The account of one connection. Dropping it returns the charge to the budget.
 #[derive(Debug)]
-pub(super) struct Account {
-    budget: Arc<Budget>,
+pub(super) struct MemoryAccount {
+    budget: Arc<ConnectionBudget>,
     charged: usize,
     /// Input size reserved for a request that has not arrived completely.
     promised: usize,
-    held: Held,
+    held: BufferUsage,
     is_waiting: bool,
     /// Position in the stream of sent bytes: replies before it were written before the time in
-    /// `Load::owing_ms`.
+    /// `ConnectionMemory::owing_ms`.
     mark: u64,
     sent: u64,
 }
 
-impl Account {
-    pub(super) fn new(budget: &Arc<Budget>) -> Account {
-        Account {
+impl MemoryAccount {
+    pub(super) fn new(budget: &Arc<ConnectionBudget>) -> MemoryAccount {
+        MemoryAccount {
             budget: Arc::clone(budget),
             charged: 0,
             promised: 0,
-            held: Held::default(),
+            held: BufferUsage::default(),
             is_waiting: false,
             mark: 0,
             sent: 0,
         }
     }
 
-    pub(super) fn budget(&self) -> &Budget {
+    pub(super) fn budget(&self) -> &ConnectionBudget {
         &self.budget
     }
 
     /// Reserves memory for an input of this size, if the connection has less.
-    pub(super) fn promise(&mut self, input: usize) -> Room {
+    pub(super) fn try_reserve_input(&mut self, input: usize) -> ReserveOutcome {
         let has = self.promised.max(self.held.input);
         if input <= has {
-            return Room::Taken;
+            return ReserveOutcome::Taken;
         }
         let others = self.held.output + self.held.queued;
         if input.saturating_add(others) > self.budget.limit() {
-            return Room::Never;
+            return ReserveOutcome::Never;
         }
         let wanted = rounded(input + others);
         if wanted > self.charged {
-            if !self.budget.try_take(wanted - self.charged) {
-                return Room::Later;
+            if !self.budget.try_charge(wanted - self.charged) {
+                return ReserveOutcome::Later;
             }
             self.charged = wanted;
         }
         self.promised = input;
-        Room::Taken
+        ReserveOutcome::Taken
     }
 
     /// Cancels the reservation.
@@ -315,16 +315,16 @@ impl Account {
 
     /// Charges the memory of the connection and publishes it. `now_ms` returns the milliseconds
     /// since the connection was opened; it is called only when needed.
-    pub(super) fn settle(&mut self, held: Held, load: &Load, now_ms: impl Fn() -> u64) {
+    pub(super) fn settle(&mut self, held: BufferUsage, load: &ConnectionMemory, now_ms: impl Fn() -> u64) {
         let charge = rounded(held.input.max(self.promised) + held.output + held.queued);
         load.received.store(held.received, Relaxed);
         if held == self.held && charge == self.charged && held.unread == 0 {
             return;
         }
         if charge > self.charged {
-            self.budget.take(charge - self.charged);
+            self.budget.charge(charge - self.charged);
         } else if charge < self.charged {
-            self.budget.give(self.charged - charge);
+            self.budget.uncharge(self.charged - charge);
         }
         self.charged = charge;
         self.held = held;
@@ -351,8 +351,8 @@ impl Account {
     }
 
     /// Records that the connection starts or stops waiting for memory.
-    pub(super) fn waits(&mut self, waits: Waits, load: &Load) {
-        let is_waiting = waits == Waits::Now;
+    pub(super) fn set_waiting(&mut self, waits: MemoryWait, load: &ConnectionMemory) {
+        let is_waiting = waits == MemoryWait::Now;
         if is_waiting != self.is_waiting {
             load.waits.store(is_waiting, Relaxed);
         }
@@ -367,17 +367,17 @@ impl Account {
 
 /// Whether a connection waits for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waits {
+pub(super) enum MemoryWait {
     Now,
     NoMore,
 }
 
-impl Drop for Account {
+impl Drop for MemoryAccount {
     fn drop(&mut self) {
         if self.is_waiting {
             self.budget.end_to_wait();
         }
-        self.budget.give(self.charged);
+        self.budget.uncharge(self.charged);
     }
 }
 
@@ -388,14 +388,14 @@ fn rounded(bytes: usize) -> usize {
 
 /// A rate limiter for a log message: at most one a second, with the number suppressed.
 #[derive(Debug, Default)]
-pub(crate) struct Seldom {
+pub(crate) struct LogRateLimiter {
     told: Option<Instant>,
     held_back: u64,
 }
 
-impl Seldom {
+impl LogRateLimiter {
     /// Returns whether to log now: if so, the number of messages suppressed since the last one.
-    pub(crate) fn tells(&mut self, now: Instant) -> Option<u64> {
+    pub(crate) fn try_log(&mut self, now: Instant) -> Option<u64> {
         let is_due = self
             .told
             .is_none_or(|told| now.duration_since(told) >= Duration::from_secs(1));
@@ -412,19 +412,19 @@ impl Seldom {
 mod tests {
     use super::*;
 
-    fn output(bytes: usize) -> Held {
-        Held {
+    fn output(bytes: usize) -> BufferUsage {
+        BufferUsage {
             output: bytes,
             unread: bytes,
-            ..Held::default()
+            ..BufferUsage::default()
         }
     }
 
     #[test]
     fn what_connections_hold_is_charged_until_they_go() {
-        let budget = Arc::new(Budget::new(8 << 20));
-        let load = Load::default();
-        let (mut one, mut two) = (Account::new(&budget), Account::new(&budget));
+        let budget = Arc::new(ConnectionBudget::new(8 << 20));
+        let load = ConnectionMemory::default();
+        let (mut one, mut two) = (MemoryAccount::new(&budget), MemoryAccount::new(&budget));
         one.settle(output(100), &load, || 5);
         assert_eq!((budget.used(), load.total()), (0, 100 + PER_CONNECTION));
         one.settle(output(5 << 20), &load, || 5);
@@ -436,35 +436,35 @@ mod tests {
         assert!(budget.is_full());
         assert_eq!(budget.reply_room(), SMALL);
         drop(one);
-        two.settle(Held::default(), &load, || 5);
+        two.settle(BufferUsage::default(), &load, || 5);
         assert_eq!(budget.used(), 0);
     }
 
     #[test]
     fn an_input_is_promised_if_it_fits() {
-        let budget = Arc::new(Budget::new(8 << 20));
-        let load = Load::default();
-        let (mut one, mut two) = (Account::new(&budget), Account::new(&budget));
-        assert_eq!(one.promise(9 << 20), Room::Never);
-        assert_eq!(one.promise(6 << 20), Room::Taken);
+        let budget = Arc::new(ConnectionBudget::new(8 << 20));
+        let load = ConnectionMemory::default();
+        let (mut one, mut two) = (MemoryAccount::new(&budget), MemoryAccount::new(&budget));
+        assert_eq!(one.try_reserve_input(9 << 20), ReserveOutcome::Never);
+        assert_eq!(one.try_reserve_input(6 << 20), ReserveOutcome::Taken);
         assert_eq!(budget.used(), 6 << 20);
         // Received input is not charged twice.
-        let held = Held {
+        let held = BufferUsage {
             input: 3 << 20,
-            ..Held::default()
+            ..BufferUsage::default()
         };
         one.settle(held, &load, || 0);
         assert_eq!(budget.used(), 6 << 20);
-        assert_eq!(two.promise(3 << 20), Room::Later);
+        assert_eq!(two.try_reserve_input(3 << 20), ReserveOutcome::Later);
         one.release();
         one.settle(held, &load, || 0);
-        assert_eq!(two.promise(3 << 20), Room::Taken);
+        assert_eq!(two.try_reserve_input(3 << 20), ReserveOutcome::Taken);
         assert_eq!(budget.used(), 6 << 20);
     }
 
     #[test]
     fn inputs_are_long_before_they_are_charged_only_where_there_is_much() {
-        let unasked = |limit: usize| Budget::new(limit).unasked();
+        let unasked = |limit: usize| ConnectionBudget::new(limit).uncharged_input_limit();
         assert_eq!(
             [1 << 20, 8 << 20, 16 << 20, 1 << 30].map(unasked),
             [64 << 10, 64 << 10, 128 << 10, 256 << 10]
@@ -473,10 +473,10 @@ mod tests {
 
     #[test]
     fn who_takes_replies_owes_none_that_are_old() {
-        let budget = Arc::new(Budget::new(8 << 20));
-        let load = Load::default();
+        let budget = Arc::new(ConnectionBudget::new(8 << 20));
+        let load = ConnectionMemory::default();
         let owing = || load.owing_ms.load(Relaxed);
-        let mut account = Account::new(&budget);
+        let mut account = MemoryAccount::new(&budget);
         account.settle(output(100_000), &load, || 10);
         assert_eq!(owing(), 11);
         account.has_sent(50_000);
@@ -492,8 +492,8 @@ mod tests {
 
     #[test]
     fn a_message_is_told_once_a_second() {
-        let (start, mut seldom) = (Instant::now(), Seldom::default());
-        let mut at = |ms| seldom.tells(start + Duration::from_millis(ms));
+        let (start, mut seldom) = (Instant::now(), LogRateLimiter::default());
+        let mut at = |ms| seldom.try_log(start + Duration::from_millis(ms));
         assert_eq!(
             [at(0), at(50), at(100), at(999), at(1000), at(1500), at(2100)],
             [Some(0), None, None, None, Some(3), None, Some(1)]

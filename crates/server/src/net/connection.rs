@@ -1,10 +1,10 @@
 //! One connection: receives requests, serves them, sends replies.
 
-use super::budget::{Account, Held, Room, Waits};
-use super::input::{Input, Pace};
-use super::socket::Socket;
+use super::budget::{BufferUsage, MemoryAccount, MemoryWait, ReserveOutcome};
+use super::input::{ReceiveAmount, ReceiveBuffer};
+use super::socket::ClientSocket;
 use super::transport::Transport;
-use crate::shared::{Client, Common};
+use crate::shared::{ClientHandle, ServerContext};
 use std::any::Any;
 use std::cell::Cell;
 use std::io::{self, ErrorKind};
@@ -43,7 +43,7 @@ pub(super) fn forget_spare() {
 
 /// The result of serving input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Served {
+pub(crate) enum ServeOutcome {
     /// All complete requests were served. More input is needed.
     All,
     /// Some requests were served; more are complete in the input.
@@ -57,19 +57,19 @@ pub(crate) enum Served {
 }
 
 /// A protocol: consumes requests and produces replies.
-pub(crate) trait Protocol: Send {
+pub(crate) trait ProtocolSession: Send {
     /// Serves requests at the beginning of `input`, consumes them and appends their replies to
-    /// `output`. After it returns [`Served::Wait`] it is called again with the same input once
+    /// `output`. After it returns [`ServeOutcome::Wait`] it is called again with the same input once
     /// `waker` was called, or earlier.
-    fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served;
+    fn serve(&mut self, input: &mut ReceiveBuffer, output: &mut Vec<u8>, waker: &Waker) -> ServeOutcome;
 
     /// Returns the total size of the incomplete request in the input as far as it is known, or 0 if
     /// there is none.
-    fn announced(&mut self, input: &mut Input) -> usize;
+    fn announced(&mut self, input: &mut ReceiveBuffer) -> usize;
 
     /// Refuses the incomplete request because it does not fit into the memory of clients. Its
     /// remaining bytes are skipped as they arrive.
-    fn refuse_announced(&mut self, input: &mut Input, output: &mut Vec<u8>);
+    fn refuse_announced(&mut self, input: &mut ReceiveBuffer, output: &mut Vec<u8>);
 
     /// Refuses the reply that waited for memory, at the next call of `serve`.
     fn refuse_reply(&mut self);
@@ -79,7 +79,7 @@ pub(crate) trait Protocol: Send {
 
     /// Appends messages from other connections to `output`, and registers `waker` for further ones.
     /// Returns false if the connection must be closed.
-    fn pushed(&mut self, _output: &mut Vec<u8>, _waker: &Waker) -> bool {
+    fn append_pushed(&mut self, _output: &mut Vec<u8>, _waker: &Waker) -> bool {
         true
     }
 
@@ -100,15 +100,15 @@ pub(crate) trait Protocol: Send {
     }
 
     /// Returns whether the client has authenticated or need not.
-    fn is_known(&self) -> bool;
+    fn is_authenticated(&self) -> bool;
 
     /// Appends the error reply for writes that could not be made durable.
-    fn lost(&mut self, output: &mut Vec<u8>, why: &str);
+    fn report_sync_failure(&mut self, output: &mut Vec<u8>, why: &str);
 }
 
 /// What a connection waits for after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum TurnOutcome {
     /// The socket.
     Idle,
     /// Its next turn: more input can be served at once.
@@ -125,21 +125,21 @@ pub(crate) enum Turn {
 
 /// The result of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Received {
+enum ReceiveOutcome {
     Some,
     /// Nothing was received, and the turn ends with this result.
-    Nothing(Turn),
+    Nothing(TurnOutcome),
     /// Nothing; the next round tries again.
     Again,
 }
 
 /// A connection: its socket, protocol and buffers.
-pub(crate) struct Connection {
+pub(crate) struct ProtocolConnection {
     transport: Transport,
-    protocol: Box<dyn Protocol>,
-    common: Arc<Common>,
-    client: Arc<Client>,
-    input: Input,
+    protocol: Box<dyn ProtocolSession>,
+    common: Arc<ServerContext>,
+    client: Arc<ClientHandle>,
+    input: ReceiveBuffer,
     output: Vec<u8>,
     sent: usize,
     /// Whether the input may contain further complete requests.
@@ -155,26 +155,26 @@ pub(crate) struct Connection {
     is_waiting: bool,
     /// Start of the wait for memory of clients.
     stalled: Option<Instant>,
-    account: Account,
+    account: MemoryAccount,
     /// Whether bytes were received or sent in this turn.
     has_moved: bool,
     waker: Waker,
 }
 
-impl Connection {
+impl ProtocolConnection {
     pub(crate) fn new(
         transport: Transport,
-        protocol: Box<dyn Protocol>,
-        common: Arc<Common>,
-        client: Arc<Client>,
-    ) -> Connection {
-        let account = Account::new(&common.budget);
-        Connection {
+        protocol: Box<dyn ProtocolSession>,
+        common: Arc<ServerContext>,
+        client: Arc<ClientHandle>,
+    ) -> ProtocolConnection {
+        let account = MemoryAccount::new(&common.budget);
+        ProtocolConnection {
             transport,
             protocol,
             common,
             client,
-            input: Input::default(),
+            input: ReceiveBuffer::default(),
             output: Vec::new(),
             sent: 0,
             has_more: false,
@@ -194,7 +194,7 @@ impl Connection {
         self.waker = waker;
     }
 
-    pub(crate) fn socket(&mut self) -> &mut Socket {
+    pub(crate) fn socket(&mut self) -> &mut ClientSocket {
         self.transport.socket()
     }
 
@@ -223,9 +223,9 @@ impl Connection {
     ///
     /// A panic in a command closes only this connection: the panic is logged and counted, and
     /// unsent output is dropped. Unwinding releases the locks and transactions of the command.
-    pub(crate) fn turn(&mut self) -> Turn {
+    pub(crate) fn turn(&mut self) -> TurnOutcome {
         self.client.is_busy.store(true, Relaxed);
-        self.account.waits(Waits::NoMore, &self.client.load);
+        self.account.set_waiting(MemoryWait::NoMore, &self.client.load);
         match catch_unwind(AssertUnwindSafe(|| self.rounds())) {
             Ok(Ok(turn)) => {
                 self.rest(turn);
@@ -233,13 +233,13 @@ impl Connection {
             }
             Ok(Err(error)) => {
                 tracing::debug!(%error, client = self.client.id, "a connection broke");
-                Turn::Closed
+                TurnOutcome::Closed
             }
             Err(panic) => {
                 self.common.counters.panics.fetch_add(1, Relaxed);
                 let why = panic_text(&*panic);
                 tracing::error!(client = self.client.id, why, "closed: a command panicked");
-                Turn::Closed
+                TurnOutcome::Closed
             }
         }
     }
@@ -250,7 +250,7 @@ impl Connection {
         let before = self.output.len();
         let goes_on = match self.output.len() - self.sent > HIGH_WATER {
             true => !self.protocol.is_overrun(),
-            false => self.protocol.pushed(&mut self.output, &self.waker),
+            false => self.protocol.append_pushed(&mut self.output, &self.waker),
         };
         if !goes_on {
             tracing::warn!(
@@ -264,54 +264,54 @@ impl Connection {
         Ok(goes_on)
     }
 
-    fn rounds(&mut self) -> io::Result<Turn> {
+    fn rounds(&mut self) -> io::Result<TurnOutcome> {
         // The poller may have reported new input since the last turn, and reports it only once.
         self.is_drained = false;
         for _ in 0..ROUNDS {
             self.send()?;
             if !self.push()? {
-                return Ok(Turn::Closed);
+                return Ok(TurnOutcome::Closed);
             }
             if self.output.len() - self.sent > HIGH_WATER {
-                return Ok(Turn::Idle);
+                return Ok(TurnOutcome::Idle);
             }
             if self.is_ending {
                 return Ok(if self.has_output() {
-                    Turn::Idle
+                    TurnOutcome::Idle
                 } else {
-                    Turn::Closed
+                    TurnOutcome::Closed
                 });
             }
             if self.has_output() && self.account.budget().is_tight() {
                 // A client with outstanding replies must read them first. The poller reports when
                 // it does.
-                return Ok(Turn::Idle);
+                return Ok(TurnOutcome::Idle);
             }
             if !self.is_waiting && !self.has_more {
                 match self.receive()? {
-                    Received::Some => {}
-                    Received::Nothing(turn) => return Ok(turn),
-                    Received::Again => continue,
+                    ReceiveOutcome::Some => {}
+                    ReceiveOutcome::Nothing(turn) => return Ok(turn),
+                    ReceiveOutcome::Again => continue,
                 }
             }
             let served = self.serve();
-            self.is_waiting = served == Served::Wait;
-            self.has_more = matches!(served, Served::Some | Served::Full);
-            self.is_ending = served == Served::Close;
+            self.is_waiting = served == ServeOutcome::Wait;
+            self.has_more = matches!(served, ServeOutcome::Some | ServeOutcome::Full);
+            self.is_ending = served == ServeOutcome::Close;
             if self.output.len() - self.sent > self.common.config.max_output() {
                 self.common.counters.output_overflows.fetch_add(1, Relaxed);
                 tracing::warn!(
                     client = self.client.id,
                     "closed: its replies exceed the output buffer"
                 );
-                return Ok(Turn::Closed);
+                return Ok(TurnOutcome::Closed);
             }
             if self.input.capacity() + self.output.capacity() > CHARGED_AT_ONCE {
                 self.settle();
             }
-            let is_full = served == Served::Full;
+            let is_full = served == ServeOutcome::Full;
             if self.protocol.takes_sync() {
-                return Ok(Turn::Sync);
+                return Ok(TurnOutcome::Sync);
             }
             self.send()?;
             if is_full {
@@ -319,27 +319,27 @@ impl Connection {
                     self.protocol.refuse_reply();
                     continue;
                 }
-                return Ok(Turn::Stalled);
+                return Ok(TurnOutcome::Stalled);
             }
             self.stalled = None;
             if self.is_waiting {
-                return Ok(Turn::Store);
+                return Ok(TurnOutcome::Store);
             }
             if self.is_drained && !self.has_more && !self.is_ending {
                 // Reserve memory for the next request or refuse it, before its bytes arrive.
                 let wanted = self.announced();
                 match self.room_for(wanted) {
-                    Room::Taken => return Ok(Turn::Idle),
-                    Room::Later => return Ok(Turn::Stalled),
-                    Room::Never => self.refuse_announced(),
+                    ReserveOutcome::Taken => return Ok(TurnOutcome::Idle),
+                    ReserveOutcome::Later => return Ok(TurnOutcome::Stalled),
+                    ReserveOutcome::Never => self.refuse_announced(),
                 }
             }
         }
-        Ok(Turn::Again)
+        Ok(TurnOutcome::Again)
     }
 
     /// Lets the protocol serve the received bytes.
-    fn serve(&mut self) -> Served {
+    fn serve(&mut self) -> ServeOutcome {
         if self.output.capacity() == 0 {
             self.output = SPARE.take();
         }
@@ -348,14 +348,14 @@ impl Connection {
     }
 
     /// Receives once, if memory for the incomplete request is available.
-    fn receive(&mut self) -> io::Result<Received> {
+    fn receive(&mut self) -> io::Result<ReceiveOutcome> {
         let wanted = self.announced();
         match self.room_for(wanted) {
-            Room::Taken => {}
-            Room::Later => return Ok(Received::Nothing(Turn::Stalled)),
-            Room::Never => {
+            ReserveOutcome::Taken => {}
+            ReserveOutcome::Later => return Ok(ReceiveOutcome::Nothing(TurnOutcome::Stalled)),
+            ReserveOutcome::Never => {
                 self.refuse_announced();
-                return Ok(Received::Again);
+                return Ok(ReceiveOutcome::Again);
             }
         }
         let pace = self.pace();
@@ -363,9 +363,9 @@ impl Connection {
             Ok((_, 0)) if self.has_output() => {
                 // The client may still read replies.
                 self.is_ending = true;
-                return Ok(Received::Nothing(Turn::Idle));
+                return Ok(ReceiveOutcome::Nothing(TurnOutcome::Idle));
             }
-            Ok((_, 0)) => return Ok(Received::Nothing(Turn::Closed)),
+            Ok((_, 0)) => return Ok(ReceiveOutcome::Nothing(TurnOutcome::Closed)),
             Ok((asked, got)) => {
                 let is_short = got < asked && self.transport.is_drained_by_short_reads();
                 self.is_drained = is_short && !self.has_client_ended;
@@ -373,12 +373,14 @@ impl Connection {
                 self.common.counters.reads.fetch_add(1, Relaxed);
                 self.has_moved = true;
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Received::Nothing(Turn::Idle)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                return Ok(ReceiveOutcome::Nothing(TurnOutcome::Idle));
+            }
             // The next round tries again.
-            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(Received::Again),
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(ReceiveOutcome::Again),
             Err(error) => return Err(error),
         }
-        Ok(Received::Some)
+        Ok(ReceiveOutcome::Some)
     }
 
     /// Returns the total size of the incomplete request as far as it is known.
@@ -390,26 +392,26 @@ impl Connection {
     }
 
     /// Returns how much to receive at once: little while clients hold much memory.
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> ReceiveAmount {
         match self.account.budget().is_tight() {
-            true => Pace::Little,
-            false => Pace::Much,
+            true => ReceiveAmount::Little,
+            false => ReceiveAmount::Much,
         }
     }
 
     /// Reserves memory for the input of a request of `wanted` bytes, as far as the size is known.
-    fn room_for(&mut self, wanted: usize) -> Room {
+    fn room_for(&mut self, wanted: usize) -> ReserveOutcome {
         let next = self.input.next_capacity(wanted, self.pace());
-        if wanted.max(next) <= self.account.budget().unasked() {
+        if wanted.max(next) <= self.account.budget().uncharged_input_limit() {
             self.account.release();
-            return Room::Taken;
+            return ReserveOutcome::Taken;
         }
-        match self.account.promise(wanted.max(next)) {
-            Room::Taken => {
+        match self.account.try_reserve_input(wanted.max(next)) {
+            ReserveOutcome::Taken => {
                 self.stalled = None;
-                Room::Taken
+                ReserveOutcome::Taken
             }
-            Room::Later if self.has_waited() => Room::Never,
+            ReserveOutcome::Later if self.has_waited() => ReserveOutcome::Never,
             other => other,
         }
     }
@@ -430,8 +432,8 @@ impl Connection {
         self.has_more = self.input.len() > 0;
     }
 
-    fn held(&self) -> Held {
-        Held {
+    fn held(&self) -> BufferUsage {
+        BufferUsage {
             received: self.input.len(),
             input: self.input.capacity(),
             unread: self.output.len() - self.sent,
@@ -447,7 +449,7 @@ impl Connection {
     }
 
     /// Releases buffers that are not needed between turns, and charges the rest.
-    fn rest(&mut self, turn: Turn) {
+    fn rest(&mut self, turn: TurnOutcome) {
         self.input.rest();
         if self.input.len() == 0 {
             self.account.release();
@@ -460,11 +462,11 @@ impl Connection {
         if std::mem::take(&mut self.has_moved) && !is_noted {
             self.client.load.moved_ms.store(self.client.age_ms(), Relaxed);
         }
-        if turn == Turn::Stalled {
-            self.account.waits(Waits::Now, &self.client.load);
+        if turn == TurnOutcome::Stalled {
+            self.account.set_waiting(MemoryWait::Now, &self.client.load);
         }
-        self.client.is_busy.store(turn != Turn::Idle, Relaxed);
-        let is_stranger = self.transport.is_shaking_hands() || !self.protocol.is_known();
+        self.client.is_busy.store(turn != TurnOutcome::Idle, Relaxed);
+        let is_stranger = self.transport.is_shaking_hands() || !self.protocol.is_authenticated();
         let since = &self.client.load.stranger_ms;
         if is_stranger != (since.load(Relaxed) != 0) {
             let since_ms = if is_stranger { self.client.age_ms() + 1 } else { 0 };
@@ -477,7 +479,8 @@ impl Connection {
         if let Err(error) = result {
             // Replies sent earlier cannot be withdrawn. The unsent ones must not claim success.
             self.output.truncate(self.sent);
-            self.protocol.lost(&mut self.output, &error.to_string());
+            self.protocol
+                .report_sync_failure(&mut self.output, &error.to_string());
             self.is_ending = true;
         }
     }
@@ -511,7 +514,7 @@ impl Connection {
     }
 }
 
-impl Connection {
+impl ProtocolConnection {
     /// Frees the space of sent replies once they fill most of the buffer.
     fn drop_sent(&mut self) {
         if self.sent < HIGH_WATER || self.sent < self.output.len() / 2 {
@@ -529,7 +532,7 @@ pub(super) fn panic_text(panic: &(dyn Any + Send)) -> &str {
     text.or(owned).unwrap_or("no message")
 }
 
-impl Drop for Connection {
+impl Drop for ProtocolConnection {
     fn drop(&mut self) {
         self.transport.close();
         self.common.clients.remove(self.client.id);

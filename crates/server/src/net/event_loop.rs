@@ -1,9 +1,9 @@
 //! One event loop: finds ready connections and gives them turns.
 
-use super::connection::{Connection, Turn};
-use super::pool::{Driven, Message, Pool, Seat};
-use super::syncer::Syncer;
-use super::waits;
+use super::connection::{ProtocolConnection, TurnOutcome};
+use super::pool::{LoopHandoff, LoopMessage, LoopPool, LoopSlot};
+use super::syncer::GroupSyncer;
+use super::wait_hooks;
 use alluvium::GatheredReads;
 use mio::{Events, Interest, Poll, Token};
 use std::collections::VecDeque;
@@ -23,9 +23,9 @@ const EVENTS: usize = 256;
 const STOPPING_TICK: Duration = Duration::from_millis(20);
 
 /// The slot of a connection in its loop.
-enum Slot {
+enum ConnectionSlot {
     Free,
-    Here(Box<Connection>),
+    Here(Box<ProtocolConnection>),
     /// The connection is with another thread or waits for a sync. Its socket may have become ready
     /// in that time, or the client may have closed its sending side.
     Out {
@@ -35,23 +35,23 @@ enum Slot {
 }
 
 /// The state of a loop that belongs to the thread driving it.
-pub(crate) struct Driver {
+pub(crate) struct EventLoop {
     poll: Poll,
     events: Events,
-    slots: Vec<Slot>,
+    slots: Vec<ConnectionSlot>,
     free: Vec<usize>,
     ready: VecDeque<usize>,
     /// Connections that wait for memory of clients.
     stalled: Vec<usize>,
-    syncer: Arc<Syncer>,
+    syncer: Arc<GroupSyncer>,
 }
 
-impl Driver {
+impl EventLoop {
     /// Creates a loop without connections, parked until a thread drives it.
-    pub(crate) fn seat(syncer: &Arc<Syncer>) -> io::Result<Seat> {
+    pub(crate) fn seat(syncer: &Arc<GroupSyncer>) -> io::Result<LoopSlot> {
         let poll = Poll::new()?;
         let waker = mio::Waker::new(poll.registry(), WAKER)?;
-        let driver = Driver {
+        let driver = EventLoop {
             poll,
             events: Events::with_capacity(EVENTS),
             slots: Vec::new(),
@@ -60,21 +60,21 @@ impl Driver {
             stalled: Vec::new(),
             syncer: Arc::clone(syncer),
         };
-        Ok(Seat::new(driver, waker))
+        Ok(LoopSlot::new(driver, waker))
     }
 
     /// Drives the loop until it ends or another thread has taken it over.
-    pub(crate) fn drive(self: Box<Driver>, pool: &Arc<Pool>, seat: usize) {
-        let driven = Driven {
+    pub(crate) fn drive(self: Box<EventLoop>, pool: &Arc<LoopPool>, seat: usize) {
+        let driven = LoopHandoff {
             pool: Arc::clone(pool),
             seat,
         };
-        waits::on_wait(Some(Rc::new(driven)));
+        wait_hooks::on_wait(Some(Rc::new(driven)));
         self.turns(pool, seat);
-        waits::on_wait(None);
+        wait_hooks::on_wait(None);
     }
 
-    fn turns(mut self: Box<Driver>, pool: &Arc<Pool>, seat: usize) {
+    fn turns(mut self: Box<EventLoop>, pool: &Arc<LoopPool>, seat: usize) {
         loop {
             let is_stopping = pool.is_stopping.load(Ordering::Acquire);
             if is_stopping && self.ready.is_empty() && self.wind_up(pool) {
@@ -85,7 +85,7 @@ impl Driver {
                 tracing::error!(%error, "a loop cannot wait for its connections");
                 std::thread::sleep(STOPPING_TICK);
             }
-            for message in pool.seats[seat].mail() {
+            for message in pool.seats[seat].take_messages() {
                 self.receive(message, pool, seat);
             }
             // Submit the reads of all ready connections to the device together.
@@ -108,7 +108,7 @@ impl Driver {
     }
 
     /// Polls sockets and messages, and queues ready connections.
-    fn wait(&mut self, is_stopping: bool, seat: &Seat) -> io::Result<()> {
+    fn wait(&mut self, is_stopping: bool, seat: &LoopSlot) -> io::Result<()> {
         let timeout = match (self.ready.is_empty(), is_stopping) {
             (false, _) => Some(Duration::ZERO),
             (true, true) => Some(STOPPING_TICK),
@@ -129,14 +129,14 @@ impl Driver {
             if event.is_read_closed() {
                 // The poller reports this once, perhaps together with the last bytes.
                 match self.slots.get_mut(slot) {
-                    Some(Slot::Here(connection)) => connection.client_has_ended(),
-                    Some(Slot::Out { has_ended, .. }) => *has_ended = true,
-                    Some(Slot::Free) | None => {}
+                    Some(ConnectionSlot::Here(connection)) => connection.client_has_ended(),
+                    Some(ConnectionSlot::Out { has_ended, .. }) => *has_ended = true,
+                    Some(ConnectionSlot::Free) | None => {}
                 }
             }
         }
         if is_woken && seat.takes_look() {
-            let killed = |slot: &Slot| matches!(slot, Slot::Here(connection) if connection.is_killed());
+            let killed = |slot: &ConnectionSlot| matches!(slot, ConnectionSlot::Here(connection) if connection.is_killed());
             for index in (0..self.slots.len())
                 .filter(|&index| killed(&self.slots[index]))
                 .collect::<Vec<_>>()
@@ -148,26 +148,26 @@ impl Driver {
         Ok(())
     }
 
-    fn receive(&mut self, message: Message, pool: &Arc<Pool>, seat: usize) {
+    fn receive(&mut self, message: LoopMessage, pool: &Arc<LoopPool>, seat: usize) {
         match message {
-            Message::Woken(slot) => self.ready.push_back(slot),
-            Message::New(mut connection) => {
+            LoopMessage::Woken(slot) => self.ready.push_back(slot),
+            LoopMessage::New(mut connection) => {
                 let slot = self.free.pop().unwrap_or_else(|| {
-                    self.slots.push(Slot::Free);
+                    self.slots.push(ConnectionSlot::Free);
                     self.slots.len() - 1
                 });
                 let interest = Interest::READABLE | Interest::WRITABLE;
                 connection.is_woken_by(pool.waker(seat, slot));
                 let socket = connection.socket();
                 match self.poll.registry().register(socket, Token(slot), interest) {
-                    Ok(()) => self.slots[slot] = Slot::Here(connection),
+                    Ok(()) => self.slots[slot] = ConnectionSlot::Here(connection),
                     Err(error) => {
                         tracing::error!(%error, "a connection cannot be waited for");
                         self.free.push(slot);
                     }
                 }
             }
-            Message::Back(slot, connection, turn) => {
+            LoopMessage::Back(slot, connection, turn) => {
                 self.put_back(slot, connection, turn);
             }
         }
@@ -176,65 +176,65 @@ impl Driver {
     /// Takes a connection out of its slot for a turn. If it is elsewhere, records that it needs
     /// another turn: the poller reports readiness only once, and the thread that serves it may have
     /// read before that.
-    fn lend(&mut self, slot: usize) -> Option<Box<Connection>> {
-        let out = Slot::Out {
+    fn lend(&mut self, slot: usize) -> Option<Box<ProtocolConnection>> {
+        let out = ConnectionSlot::Out {
             is_ready: false,
             has_ended: false,
         };
         match std::mem::replace(self.slots.get_mut(slot)?, out) {
-            Slot::Here(connection) => Some(connection),
-            Slot::Out { has_ended, .. } => {
+            ConnectionSlot::Here(connection) => Some(connection),
+            ConnectionSlot::Out { has_ended, .. } => {
                 let is_ready = true;
-                self.slots[slot] = Slot::Out { is_ready, has_ended };
+                self.slots[slot] = ConnectionSlot::Out { is_ready, has_ended };
                 None
             }
-            Slot::Free => {
-                self.slots[slot] = Slot::Free;
+            ConnectionSlot::Free => {
+                self.slots[slot] = ConnectionSlot::Free;
                 None
             }
         }
     }
 
-    fn put_back(&mut self, slot: usize, mut connection: Box<Connection>, turn: Turn) {
+    fn put_back(&mut self, slot: usize, mut connection: Box<ProtocolConnection>, turn: TurnOutcome) {
         // The connection was killed while it was elsewhere.
         let is_killed = connection.is_killed() && !connection.is_ending();
-        if turn == Turn::Closed || is_killed {
+        if turn == TurnOutcome::Closed || is_killed {
             drop(connection);
             self.release(slot);
             return;
         }
-        if matches!(self.slots[slot], Slot::Out { has_ended: true, .. }) {
+        if matches!(self.slots[slot], ConnectionSlot::Out { has_ended: true, .. }) {
             connection.client_has_ended();
         }
-        let was = std::mem::replace(&mut self.slots[slot], Slot::Here(connection));
-        if turn == Turn::Stalled {
+        let was = std::mem::replace(&mut self.slots[slot], ConnectionSlot::Here(connection));
+        if turn == TurnOutcome::Stalled {
             self.stalled.push(slot);
         }
-        if turn == Turn::Again || matches!(was, Slot::Out { is_ready: true, .. }) {
+        if turn == TurnOutcome::Again || matches!(was, ConnectionSlot::Out { is_ready: true, .. }) {
             self.ready.push_back(slot);
         }
     }
 
     fn release(&mut self, slot: usize) {
-        self.slots[slot] = Slot::Free;
+        self.slots[slot] = ConnectionSlot::Free;
         self.free.push(slot);
     }
 
     /// Gives one connection a turn, with the loop parked during it. Returns `None` when another
     /// thread has taken the loop over.
     fn serve(
-        self: Box<Driver>,
-        pool: &Arc<Pool>,
+        self: Box<EventLoop>,
+        pool: &Arc<LoopPool>,
         index: usize,
         slot: usize,
-        mut connection: Box<Connection>,
-    ) -> Option<Box<Driver>> {
+        mut connection: Box<ProtocolConnection>,
+    ) -> Option<Box<EventLoop>> {
         let seat = &pool.seats[index];
         let syncer = Arc::clone(&self.syncer);
         seat.park(self);
-        waits::begin();
+        wait_hooks::begin();
         let turn = connection.turn();
-        if turn == Turn::Sync {
+        if turn == TurnOutcome::Sync {
             syncer.wait_for_disk(index, slot, connection);
             return seat.take();
         }
@@ -244,7 +244,7 @@ impl Driver {
                 Some(driver)
             }
             None => {
-                seat.send(Message::Back(slot, connection, turn));
+                seat.send(LoopMessage::Back(slot, connection, turn));
                 None
             }
         }
@@ -252,24 +252,28 @@ impl Driver {
 
     /// During shutdown, closes connections that have no output left, after a last turn. Returns
     /// whether all are closed.
-    fn wind_up(&mut self, pool: &Pool) -> bool {
+    fn wind_up(&mut self, pool: &LoopPool) -> bool {
         let is_late = pool.is_late();
         for slot in 0..self.slots.len() {
-            let Slot::Here(connection) = &mut self.slots[slot] else {
+            let ConnectionSlot::Here(connection) = &mut self.slots[slot] else {
                 continue;
             };
-            let turn = if is_late { Turn::Closed } else { connection.turn() };
+            let turn = if is_late {
+                TurnOutcome::Closed
+            } else {
+                connection.turn()
+            };
             match turn {
-                Turn::Again | Turn::Store => {}
-                Turn::Idle if connection.has_output() => {}
-                Turn::Stalled if connection.has_output() => {}
-                Turn::Idle | Turn::Closed | Turn::Stalled => self.release(slot),
-                Turn::Sync => {
+                TurnOutcome::Again | TurnOutcome::Store => {}
+                TurnOutcome::Idle if connection.has_output() => {}
+                TurnOutcome::Stalled if connection.has_output() => {}
+                TurnOutcome::Idle | TurnOutcome::Closed | TurnOutcome::Stalled => self.release(slot),
+                TurnOutcome::Sync => {
                     let result = self.syncer.sync_now();
                     connection.synced(&result);
                 }
             }
         }
-        self.slots.iter().all(|slot| matches!(slot, Slot::Free))
+        self.slots.iter().all(|slot| matches!(slot, ConnectionSlot::Free))
     }
 }

@@ -18,17 +18,17 @@ const LITTLE: usize = 4 << 10;
 
 /// How much to receive at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pace {
+pub(crate) enum ReceiveAmount {
     /// As much as is available.
     Much,
     /// Only enough to learn the length of the request, if it is unknown.
     Little,
 }
 
-impl Pace {
+impl ReceiveAmount {
     /// Returns whether to receive only a little for a request of `wanted` bytes.
     fn is_little(self, wanted: usize) -> bool {
-        self == Pace::Little && wanted <= LITTLE
+        self == ReceiveAmount::Little && wanted <= LITTLE
     }
 }
 
@@ -40,13 +40,13 @@ pub(super) fn forget_spare() {
 /// A buffer of received bytes. All of `bytes` is initialised; unparsed input is between `start` and
 /// `end`.
 #[derive(Debug, Default)]
-pub(crate) struct Input {
+pub(crate) struct ReceiveBuffer {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
 }
 
-impl Input {
+impl ReceiveBuffer {
     /// Returns the unconsumed bytes. Parsers may decode in place.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.end]
@@ -74,7 +74,7 @@ impl Input {
 
     /// Returns the capacity after the next receive for a request of `wanted` bytes, as far as the
     /// size is known.
-    pub(super) fn next_capacity(&self, wanted: usize, pace: Pace) -> usize {
+    pub(super) fn next_capacity(&self, wanted: usize, pace: ReceiveAmount) -> usize {
         if pace.is_little(wanted) {
             return self.bytes.len().max(self.len() + LITTLE);
         }
@@ -97,7 +97,7 @@ impl Input {
         &mut self,
         transport: &mut Transport,
         wanted: usize,
-        pace: Pace,
+        pace: ReceiveAmount,
     ) -> io::Result<(usize, usize)> {
         let room = if pace.is_little(wanted) {
             self.make_a_little_longer();
@@ -138,7 +138,7 @@ impl Input {
             self.start = 0;
         }
         if self.bytes.len() - self.end < CHUNK / 4 {
-            let longer = self.next_capacity(wanted, Pace::Much);
+            let longer = self.next_capacity(wanted, ReceiveAmount::Much);
             self.bytes.reserve_exact(longer - self.bytes.len());
             self.bytes.resize(longer, 0);
         }
@@ -184,8 +184,8 @@ impl Input {
 mod tests {
     use super::*;
 
-    fn with(length: usize, start: usize, end: usize) -> Input {
-        Input {
+    fn with(length: usize, start: usize, end: usize) -> ReceiveBuffer {
+        ReceiveBuffer {
             bytes: vec![7; length],
             start,
             end,
@@ -210,11 +210,11 @@ mod tests {
 
     #[test]
     fn where_memory_is_scarce_a_buffer_is_little_longer_than_what_is_in_it() {
-        let mut input = Input::default();
+        let mut input = ReceiveBuffer::default();
         input.make_a_little_longer();
         assert_eq!((input.capacity(), input.len()), (LITTLE, 0));
-        assert_eq!(input.next_capacity(100, Pace::Little), LITTLE);
-        assert!(input.next_capacity(100, Pace::Much) > CHUNK);
+        assert_eq!(input.next_capacity(100, ReceiveAmount::Little), LITTLE);
+        assert!(input.next_capacity(100, ReceiveAmount::Much) > CHUNK);
         input.end = LITTLE;
         input.make_a_little_longer();
         assert_eq!((input.capacity(), input.len()), (2 * LITTLE, LITTLE));
@@ -228,11 +228,14 @@ mod tests {
     #[test]
     fn a_buffer_grows_to_what_is_wanted_and_not_beyond() {
         let full = with(4 * CHUNK, 0, 4 * CHUNK);
-        assert_eq!(full.next_capacity(0, Pace::Much), 6 * CHUNK);
-        assert_eq!(full.next_capacity(5 * CHUNK, Pace::Much), 5 * CHUNK + CHUNK / 4);
-        assert_eq!(full.next_capacity(100 * CHUNK, Pace::Much), 6 * CHUNK);
+        assert_eq!(full.next_capacity(0, ReceiveAmount::Much), 6 * CHUNK);
         assert_eq!(
-            with(4 * CHUNK, 0, CHUNK).next_capacity(100 * CHUNK, Pace::Much),
+            full.next_capacity(5 * CHUNK, ReceiveAmount::Much),
+            5 * CHUNK + CHUNK / 4
+        );
+        assert_eq!(full.next_capacity(100 * CHUNK, ReceiveAmount::Much), 6 * CHUNK);
+        assert_eq!(
+            with(4 * CHUNK, 0, CHUNK).next_capacity(100 * CHUNK, ReceiveAmount::Much),
             4 * CHUNK
         );
     }

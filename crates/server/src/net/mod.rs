@@ -3,13 +3,13 @@
 //! *Knows*: how bytes arrive and leave, which thread serves a connection, how a loop continues when
 //! its thread blocks, how the server stops.
 //!
-//! *Does not know*: what the bytes mean, which is left to the `Protocol`.
+//! *Does not know*: what the bytes mean, which is left to the `ProtocolSession`.
 //!
 //! *Read in this order*: `connection.rs` (receive, serve, send), `event_loop.rs` (ready
 //! connections), `pool.rs` (threads), `syncer.rs` (replies that wait for the disk), `budget.rs` and
-//! `keeper.rs` (the memory of all connections, and which are closed to free it), `turns.rs` (long
+//! `connection_reaper.rs` (the memory of all connections, and which are closed to free it), `admission.rs` (long
 //! writes), `acceptor.rs`, `transport.rs` (TLS), `socket.rs` (TCP and Unix domain sockets),
-//! `input.rs`, `waits.rs` (threads that are about to wait for the store).
+//! `input.rs`, `wait_hooks.rs` (threads that are about to wait for the store).
 //!
 //! Invariants:
 //!
@@ -25,25 +25,30 @@
 
 mod acceptor;
 mod address;
+mod admission;
 mod budget;
 mod connection;
+mod connection_reaper;
 mod event_loop;
 mod input;
-mod keeper;
 mod pool;
 mod socket;
 mod syncer;
 mod transport;
-mod turns;
-pub(crate) mod waits;
+pub(crate) mod wait_hooks;
 
-pub(crate) use acceptor::{Acceptor, Control, Language, Listener, Sessions, keep_alive};
-pub(crate) use address::Address;
-pub(crate) use budget::{Budget, LEAST as LEAST_BUDGET, Load, SMALL as SMALL_HOLDER, Seldom, share_of};
-pub(crate) use connection::{HIGH_WATER, Protocol, Served};
-pub(crate) use event_loop::Driver;
-pub(crate) use input::Input;
-pub(crate) use keeper::{Beside, Keeper};
-pub(crate) use pool::{Pool, Seat};
-pub(crate) use socket::Listening;
-pub(crate) use syncer::{Syncer, start as start_syncer};
+pub(crate) use acceptor::{
+    Acceptor, AcceptorHandle, ProtocolListener, SessionFactory, WireProtocol, keep_alive,
+};
+pub(crate) use address::EndpointAddress;
+pub(crate) use budget::{
+    ConnectionBudget, ConnectionMemory, LEAST as LEAST_BUDGET, LogRateLimiter, SMALL as SMALL_HOLDER,
+    share_of,
+};
+pub(crate) use connection::{HIGH_WATER, ProtocolSession, ServeOutcome};
+pub(crate) use connection_reaper::{ConnectionReaper, MemoryPressureListener};
+pub(crate) use event_loop::EventLoop;
+pub(crate) use input::ReceiveBuffer;
+pub(crate) use pool::{LoopPool, LoopSlot};
+pub(crate) use socket::ListeningSocket;
+pub(crate) use syncer::{GroupSyncer, start as start_syncer};

@@ -5,17 +5,17 @@
 //! it takes the loop back. As long as the store answers from memory, this costs two uncontended
 //! locks. Commands that read records do not block a thread on the device: the connection ends its
 //! turn and gets another one when the store wakes it. All other commands may block. The thread
-//! announces this (`waits.rs`), and a spare thread takes over the loop and drives it. The blocked
+//! announces this (`wait_hooks.rs`), and a spare thread takes over the loop and drives it. The blocked
 //! thread later returns its connection to the loop's inbox and becomes a spare. A walk cannot
 //! announce that it will block; a monitor that runs every millisecond detects this case.
 //!
 //! Go's scheduler treats system calls in the same way.
 
-use super::budget::Budget;
-use super::connection::{self, Connection, Turn, panic_text};
-use super::event_loop::Driver;
+use super::budget::ConnectionBudget;
+use super::connection::{self, ProtocolConnection, TurnOutcome, panic_text};
+use super::event_loop::EventLoop;
 use super::input;
-use super::waits::{self, OnWait};
+use super::wait_hooks::{self, OnWait};
 use parking_lot::{Condvar, Mutex};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -43,19 +43,19 @@ const WATCHED_TICKS: u32 = 2;
 const HELD_UP_TICKS: u32 = 50;
 
 /// A message to a loop from another thread.
-pub(crate) enum Message {
+pub(crate) enum LoopMessage {
     /// A newly accepted connection.
-    New(Box<Connection>),
+    New(Box<ProtocolConnection>),
     /// A connection of the loop, whose turn has ended on another thread.
-    Back(usize, Box<Connection>, Turn),
+    Back(usize, Box<ProtocolConnection>, TurnOutcome),
     /// The event that the connection in this slot waits for has occurred.
     Woken(usize),
 }
 
 /// The place of a loop while it is parked, and its inbox.
-pub(crate) struct Seat {
-    parked: Mutex<Option<Box<Driver>>>,
-    inbox: Mutex<Vec<Message>>,
+pub(crate) struct LoopSlot {
+    parked: Mutex<Option<Box<EventLoop>>>,
+    inbox: Mutex<Vec<LoopMessage>>,
     has_mail: AtomicBool,
     waker: mio::Waker,
     /// Odd while the loop is parked. Every change increments it.
@@ -70,9 +70,9 @@ pub(crate) struct Seat {
     pub(super) is_over: AtomicBool,
 }
 
-impl Seat {
-    pub(crate) fn new(driver: Driver, waker: mio::Waker) -> Seat {
-        Seat {
+impl LoopSlot {
+    pub(crate) fn new(driver: EventLoop, waker: mio::Waker) -> LoopSlot {
+        LoopSlot {
             parked: Mutex::new(Some(Box::new(driver))),
             inbox: Mutex::new(Vec::new()),
             has_mail: AtomicBool::new(false),
@@ -85,7 +85,7 @@ impl Seat {
         }
     }
 
-    pub(crate) fn send(&self, message: Message) {
+    pub(crate) fn send(&self, message: LoopMessage) {
         self.inbox.lock().push(message);
         // The sender that found the mark set before has woken the loop or is about to.
         if !self.has_mail.swap(true, Ordering::AcqRel) {
@@ -100,7 +100,7 @@ impl Seat {
     }
 
     /// Makes the loop check for killed connections and resume those that wait for memory.
-    pub(crate) fn look(&self) {
+    pub(crate) fn request_check(&self) {
         self.looks.store(true, Ordering::Release);
         self.wake();
     }
@@ -110,20 +110,20 @@ impl Seat {
         self.looks.swap(false, Ordering::AcqRel)
     }
 
-    pub(crate) fn mail(&self) -> Vec<Message> {
+    pub(crate) fn take_messages(&self) -> Vec<LoopMessage> {
         if !self.has_mail.swap(false, Ordering::Acquire) {
             return Vec::new();
         }
         std::mem::take(&mut *self.inbox.lock())
     }
 
-    pub(crate) fn park(&self, driver: Box<Driver>) {
+    pub(crate) fn park(&self, driver: Box<EventLoop>) {
         let mut parked = self.parked.lock();
         self.epoch.fetch_add(1, Ordering::Relaxed);
         *parked = Some(driver);
     }
 
-    pub(crate) fn take(&self) -> Option<Box<Driver>> {
+    pub(crate) fn take(&self) -> Option<Box<EventLoop>> {
         let mut parked = self.parked.lock();
         let driver = parked.take()?;
         self.epoch.fetch_add(1, Ordering::Relaxed);
@@ -132,12 +132,12 @@ impl Seat {
 }
 
 /// The loop that a thread drives. Other threads take it over when the thread blocks.
-pub(super) struct Driven {
-    pub(super) pool: Arc<Pool>,
+pub(super) struct LoopHandoff {
+    pub(super) pool: Arc<LoopPool>,
     pub(super) seat: usize,
 }
 
-impl OnWait for Driven {
+impl OnWait for LoopHandoff {
     fn about_to_wait(&self) {
         self.pool.offer(self.seat);
     }
@@ -150,26 +150,26 @@ impl OnWait for Driven {
 }
 
 /// A waker that gives the connection in a slot another turn.
-struct Wakening {
-    pool: Weak<Pool>,
+struct ConnectionWaker {
+    pool: Weak<LoopPool>,
     seat: usize,
     slot: usize,
 }
 
-impl Wake for Wakening {
-    fn wake(self: Arc<Wakening>) {
+impl Wake for ConnectionWaker {
+    fn wake(self: Arc<ConnectionWaker>) {
         self.wake_by_ref();
     }
 
-    fn wake_by_ref(self: &Arc<Wakening>) {
+    fn wake_by_ref(self: &Arc<ConnectionWaker>) {
         if let Some(pool) = self.pool.upgrade() {
-            pool.seats[self.seat].send(Message::Woken(self.slot));
+            pool.seats[self.seat].send(LoopMessage::Woken(self.slot));
         }
     }
 }
 
 #[derive(Default)]
-struct Spares {
+struct SpareThreads {
     /// Loops that need a thread.
     offers: Vec<usize>,
     /// Threads that wait for a loop.
@@ -179,9 +179,9 @@ struct Spares {
 }
 
 /// The loops and the threads that drive them.
-pub(crate) struct Pool {
-    pub(crate) seats: Vec<Seat>,
-    spares: Mutex<Spares>,
+pub(crate) struct LoopPool {
+    pub(crate) seats: Vec<LoopSlot>,
+    spares: Mutex<SpareThreads>,
     offered: Condvar,
     ended: Condvar,
     pub(crate) is_stopping: AtomicBool,
@@ -189,14 +189,14 @@ pub(crate) struct Pool {
     pub(crate) done: AtomicUsize,
     stop_at: Mutex<Option<Instant>>,
     /// The memory budget of connections, which includes the threads.
-    budget: Arc<Budget>,
+    budget: Arc<ConnectionBudget>,
 }
 
-impl Pool {
-    pub(crate) fn new(seats: Vec<Seat>, budget: &Arc<Budget>) -> Pool {
-        Pool {
+impl LoopPool {
+    pub(crate) fn new(seats: Vec<LoopSlot>, budget: &Arc<ConnectionBudget>) -> LoopPool {
+        LoopPool {
             seats,
-            spares: Mutex::new(Spares::default()),
+            spares: Mutex::new(SpareThreads::default()),
             offered: Condvar::new(),
             ended: Condvar::new(),
             is_stopping: AtomicBool::new(false),
@@ -207,7 +207,7 @@ impl Pool {
     }
 
     /// Starts a thread for each loop, and the monitor.
-    pub(crate) fn start(self: &Arc<Pool>) {
+    pub(crate) fn start(self: &Arc<LoopPool>) {
         for seat in 0..self.seats.len() {
             self.offer(seat);
         }
@@ -219,8 +219,8 @@ impl Pool {
     }
 
     /// Returns a waker that gives the connection in a slot another turn.
-    pub(super) fn waker(self: &Arc<Pool>, seat: usize, slot: usize) -> Waker {
-        Waker::from(Arc::new(Wakening {
+    pub(super) fn waker(self: &Arc<LoopPool>, seat: usize, slot: usize) -> Waker {
+        Waker::from(Arc::new(ConnectionWaker {
             pool: Arc::downgrade(self),
             seat,
             slot,
@@ -228,7 +228,7 @@ impl Pool {
     }
 
     /// Offers a parked loop to spare threads.
-    pub(crate) fn offer(self: &Arc<Pool>, seat: usize) {
+    pub(crate) fn offer(self: &Arc<LoopPool>, seat: usize) {
         if self.seats[seat].is_offered.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -251,7 +251,7 @@ impl Pool {
     }
 
     /// Drives loops until none needs a thread.
-    fn run(self: &Arc<Pool>) {
+    fn run(self: &Arc<LoopPool>) {
         while let Some(seat) = self.next_offer() {
             self.seats[seat].is_offered.store(false, Ordering::Release);
             if let Some(driver) = self.seats[seat].take() {
@@ -266,12 +266,12 @@ impl Pool {
 
     /// Drives a loop. Connections catch the panics of their commands, so a panic here is a fault of
     /// the loop itself: its connections are lost, and new ones go to the other loops.
-    fn drive(self: &Arc<Pool>, driver: Box<Driver>, seat: usize) {
+    fn drive(self: &Arc<LoopPool>, driver: Box<EventLoop>, seat: usize) {
         let driven = catch_unwind(AssertUnwindSafe(|| driver.drive(self, seat)));
         let Err(panic) = driven else { return };
         let why = panic_text(&*panic);
         tracing::error!(why, "a loop panicked: its connections are closed");
-        waits::on_wait(None);
+        wait_hooks::on_wait(None);
         self.seats[seat].is_over.store(true, Ordering::Release);
         self.seats[seat].inbox.lock().clear();
         self.loop_ended();
@@ -302,7 +302,7 @@ impl Pool {
         self.is_stopping.load(Ordering::Acquire) && self.done.load(Ordering::Acquire) == self.seats.len()
     }
 
-    fn monitor(self: &Arc<Pool>) {
+    fn monitor(self: &Arc<LoopPool>) {
         let mut before: Vec<(u64, u32)> = vec![(0, 0); self.seats.len()];
         while !self.is_done() {
             let mut is_busy = false;

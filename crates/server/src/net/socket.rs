@@ -1,6 +1,6 @@
 //! TCP and Unix domain sockets behind one type.
 
-use super::address::Address;
+use super::address::EndpointAddress;
 use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
@@ -13,57 +13,57 @@ use std::sync::Arc;
 
 /// A non-blocking socket.
 #[derive(Debug)]
-pub(crate) enum Socket {
+pub(crate) enum ClientSocket {
     Network(TcpStream),
     File(UnixStream),
 }
 
-impl Socket {
+impl ClientSocket {
     /// Returns the socket for setting options if it is a TCP socket.
     pub(super) fn network(&self) -> Option<SockRef<'_>> {
         match self {
-            Socket::Network(socket) => Some(SockRef::from(socket)),
-            Socket::File(_) => None,
+            ClientSocket::Network(socket) => Some(SockRef::from(socket)),
+            ClientSocket::File(_) => None,
         }
     }
 
     /// Returns its file descriptor.
     pub(super) fn number(&self) -> i64 {
         i64::from(match self {
-            Socket::Network(socket) => socket.as_raw_fd(),
-            Socket::File(socket) => socket.as_raw_fd(),
+            ClientSocket::Network(socket) => socket.as_raw_fd(),
+            ClientSocket::File(socket) => socket.as_raw_fd(),
         })
     }
 
     pub(super) fn shutdown(&self) -> io::Result<()> {
         match self {
-            Socket::Network(socket) => socket.shutdown(Shutdown::Both),
-            Socket::File(socket) => socket.shutdown(Shutdown::Both),
+            ClientSocket::Network(socket) => socket.shutdown(Shutdown::Both),
+            ClientSocket::File(socket) => socket.shutdown(Shutdown::Both),
         }
     }
 
     fn source(&mut self) -> &mut dyn Source {
         match self {
-            Socket::Network(socket) => socket,
-            Socket::File(socket) => socket,
+            ClientSocket::Network(socket) => socket,
+            ClientSocket::File(socket) => socket,
         }
     }
 }
 
-impl Read for Socket {
+impl Read for ClientSocket {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
-            Socket::Network(socket) => socket.read(into),
-            Socket::File(socket) => socket.read(into),
+            ClientSocket::Network(socket) => socket.read(into),
+            ClientSocket::File(socket) => socket.read(into),
         }
     }
 }
 
-impl Write for Socket {
+impl Write for ClientSocket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Socket::Network(socket) => socket.write(bytes),
-            Socket::File(socket) => socket.write(bytes),
+            ClientSocket::Network(socket) => socket.write(bytes),
+            ClientSocket::File(socket) => socket.write(bytes),
         }
     }
 
@@ -72,7 +72,7 @@ impl Write for Socket {
     }
 }
 
-impl Source for Socket {
+impl Source for ClientSocket {
     fn register(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
         self.source().register(registry, token, interests)
     }
@@ -88,34 +88,34 @@ impl Source for Socket {
 
 /// A listening socket.
 #[derive(Debug)]
-pub(crate) enum Listening {
+pub(crate) enum ListeningSocket {
     Network(TcpListener),
     File(UnixListener, Arc<Path>),
 }
 
-impl Listening {
+impl ListeningSocket {
     /// Accepts the next connection. Returns it with the addresses of the client and of the server.
-    pub(super) fn accept(&self) -> io::Result<(Socket, (Address, Address))> {
+    pub(super) fn accept(&self) -> io::Result<(ClientSocket, (EndpointAddress, EndpointAddress))> {
         match self {
-            Listening::Network(listener) => {
+            ListeningSocket::Network(listener) => {
                 let (socket, peer) = listener.accept()?;
                 socket.set_nodelay(true)?;
                 let local = socket.local_addr()?;
-                let addresses = (Address::Network(peer), Address::Network(local));
-                Ok((Socket::Network(socket), addresses))
+                let addresses = (EndpointAddress::Network(peer), EndpointAddress::Network(local));
+                Ok((ClientSocket::Network(socket), addresses))
             }
-            Listening::File(listener, path) => {
+            ListeningSocket::File(listener, path) => {
                 let (socket, _) = listener.accept()?;
-                let own = Address::Socket(Arc::clone(path));
-                Ok((Socket::File(socket), (own.clone(), own)))
+                let own = EndpointAddress::Socket(Arc::clone(path));
+                Ok((ClientSocket::File(socket), (own.clone(), own)))
             }
         }
     }
 
     pub(super) fn source(&mut self) -> &mut dyn Source {
         match self {
-            Listening::Network(listener) => listener,
-            Listening::File(listener, _) => listener,
+            ListeningSocket::Network(listener) => listener,
+            ListeningSocket::File(listener, _) => listener,
         }
     }
 }

@@ -1,37 +1,37 @@
 //! Group commit for connections: one sync of the store for all replies that wait for the disk.
 
-use super::connection::{Connection, Turn};
-use super::pool::{Message, Pool};
+use super::connection::{ProtocolConnection, TurnOutcome};
+use super::pool::{LoopMessage, LoopPool};
 use parking_lot::{Condvar, Mutex};
 use std::sync::{Arc, Weak};
 
 #[derive(Default)]
-struct Waiting {
-    connections: Vec<(usize, usize, Box<Connection>)>,
+struct SyncQueue {
+    connections: Vec<(usize, usize, Box<ProtocolConnection>)>,
     is_stopping: bool,
 }
 
 /// Makes all earlier commits durable.
-type Sync = Box<dyn Fn() -> alluvium::Result<()> + Send + std::marker::Sync>;
+type SyncCallback = Box<dyn Fn() -> alluvium::Result<()> + Send + std::marker::Sync>;
 
 /// Syncs the store when connections wait for it, so that no loop has to block.
-pub(crate) struct Syncer {
-    sync: Sync,
-    waiting: Mutex<Waiting>,
+pub(crate) struct GroupSyncer {
+    sync: SyncCallback,
+    waiting: Mutex<SyncQueue>,
     changed: Condvar,
 }
 
-impl Syncer {
-    pub(crate) fn new(sync: Sync) -> Syncer {
-        Syncer {
+impl GroupSyncer {
+    pub(crate) fn new(sync: SyncCallback) -> GroupSyncer {
+        GroupSyncer {
             sync,
-            waiting: Mutex::new(Waiting::default()),
+            waiting: Mutex::new(SyncQueue::default()),
             changed: Condvar::new(),
         }
     }
 
     /// Queues a connection. It returns to its loop once everything it has committed is durable.
-    pub(crate) fn wait_for_disk(&self, seat: usize, slot: usize, connection: Box<Connection>) {
+    pub(crate) fn wait_for_disk(&self, seat: usize, slot: usize, connection: Box<ProtocolConnection>) {
         self.waiting.lock().connections.push((seat, slot, connection));
         self.changed.notify_one();
     }
@@ -41,7 +41,7 @@ impl Syncer {
     }
 
     /// Runs until it is stopped and no connection waits.
-    pub(crate) fn run(&self, pool: &Weak<Pool>) {
+    pub(crate) fn run(&self, pool: &Weak<LoopPool>) {
         loop {
             let together = {
                 let mut waiting = self.waiting.lock();
@@ -57,7 +57,7 @@ impl Syncer {
             let Some(pool) = pool.upgrade() else { return };
             for (seat, slot, mut connection) in together {
                 connection.synced(&result);
-                pool.seats[seat].send(Message::Back(slot, connection, Turn::Again));
+                pool.seats[seat].send(LoopMessage::Back(slot, connection, TurnOutcome::Again));
             }
         }
     }
@@ -69,7 +69,10 @@ impl Syncer {
 }
 
 /// Starts the thread of a syncer.
-pub(crate) fn start(syncer: &Arc<Syncer>, pool: &Arc<Pool>) -> std::io::Result<std::thread::JoinHandle<()>> {
+pub(crate) fn start(
+    syncer: &Arc<GroupSyncer>,
+    pool: &Arc<LoopPool>,
+) -> std::io::Result<std::thread::JoinHandle<()>> {
     let (syncer, pool) = (Arc::clone(syncer), Arc::downgrade(pool));
     std::thread::Builder::new()
         .name("alluvium-sync".to_owned())

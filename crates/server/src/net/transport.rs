@@ -1,26 +1,26 @@
 //! The byte stream of one connection, in clear or encrypted with TLS.
 
-use super::socket::Socket;
+use super::socket::ClientSocket;
 use rustls::ServerConnection;
 use std::io::{self, ErrorKind, Read, Write};
 
 /// A non-blocking byte stream.
 pub(crate) enum Transport {
     /// In clear.
-    Plain(Socket),
+    Plain(ClientSocket),
     /// Encrypted.
-    Tls(Box<Tls>),
+    Tls(Box<TlsStream>),
 }
 
 /// A socket with a TLS session.
-pub(crate) struct Tls {
-    socket: Socket,
+pub(crate) struct TlsStream {
+    socket: ClientSocket,
     session: ServerConnection,
 }
 
-impl Tls {
-    pub(crate) fn new(socket: Socket, session: ServerConnection) -> Tls {
-        Tls { socket, session }
+impl TlsStream {
+    pub(crate) fn new(socket: ClientSocket, session: ServerConnection) -> TlsStream {
+        TlsStream { socket, session }
     }
 
     /// Sends the bytes that are already encrypted.
@@ -69,7 +69,7 @@ impl Tls {
 
 impl Transport {
     /// Returns the underlying socket for registration with the poller.
-    pub(crate) fn socket(&mut self) -> &mut Socket {
+    pub(crate) fn socket(&mut self) -> &mut ClientSocket {
         match self {
             Transport::Plain(socket) => socket,
             Transport::Tls(tls) => &mut tls.socket,

@@ -147,15 +147,15 @@ impl CommandCounts {
 
 /// The statistics of all commands.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct CommandStats {
     commands: Box<[CommandCounts]>,
     errors: Mutex<BTreeMap<String, u64>>,
 }
 
-impl Tally {
+impl CommandStats {
     /// Returns zeroed counters for `commands` commands.
-    pub(crate) fn new(commands: usize) -> Tally {
-        Tally {
+    pub(crate) fn new(commands: usize) -> CommandStats {
+        CommandStats {
             commands: (0..commands).map(|_| CommandCounts::new()).collect(),
             errors: Mutex::default(),
         }
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn errors_are_counted_by_their_first_word_and_kinds_have_a_bound() {
-        let tally = Tally::new(1);
+        let tally = CommandStats::new(1);
         tally.error("ERR one");
         tally.error("ERR two");
         for number in 0..2 * MOST_KINDS {

@@ -1,7 +1,7 @@
 //! Predictions of the cost models for the store's current workload, cached because the models need
 //! time to compute them.
 
-use alluvium::{Comparison, Forecast};
+use alluvium::{CostComparison, Forecast};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -13,9 +13,9 @@ const KEPT: Duration = Duration::from_secs(30);
 
 /// The last forecast and the time of its computation.
 #[derive(Debug, Default)]
-pub(crate) struct Forecasts(Mutex<Option<(Instant, Arc<Forecast>)>>);
+pub(crate) struct ForecastCache(Mutex<Option<(Instant, Arc<Forecast>)>>);
 
-impl Forecasts {
+impl ForecastCache {
     /// Returns the cached forecast, or computes a new one if it is too old. Returns `None` if the
     /// store has no forecast; checking for that is cheap.
     pub(crate) fn of(&self, db: &alluvium::Db) -> Option<Arc<Forecast>> {
@@ -34,7 +34,7 @@ impl Forecasts {
 
 /// Returns a forecast as JSON.
 pub(crate) fn json_of(forecast: &Forecast) -> Value {
-    let rows = |rows: &[Comparison]| rows.iter().map(row).collect::<Vec<_>>();
+    let rows = |rows: &[CostComparison]| rows.iter().map(row).collect::<Vec<_>>();
     let past = forecast
         .past
         .iter()
@@ -49,7 +49,7 @@ pub(crate) fn json_of(forecast: &Forecast) -> Value {
     })
 }
 
-fn row(row: &Comparison) -> Value {
+fn row(row: &CostComparison) -> Value {
     json!({
         "what": row.what.name(),
         "p10": row.p10,
@@ -68,7 +68,7 @@ mod tests {
     fn an_answer_is_given_again_for_a_while() {
         let place = tempfile::tempdir().unwrap();
         let db = alluvium::Db::open(place.path().join("store")).unwrap();
-        let forecasts = Forecasts::default();
+        let forecasts = ForecastCache::default();
         assert!(forecasts.of(&db).is_none(), "nothing was asked of the store");
         let keyspace = db.keyspace("numbers").unwrap();
         for number in 0..2000u32 {
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(json["keyspace"], "numbers");
         assert_eq!(
             json["now"].as_array().unwrap().len(),
-            alluvium::Quantity::ALL.len()
+            alluvium::CostQuantity::ALL.len()
         );
         assert_eq!(json["now"][1]["what"], "reads_hit");
         assert!(json["now"][1]["measured"].is_null() && json["now"][1]["within_band"].is_null());

@@ -1,16 +1,16 @@
 //! Health checks: whether the server is healthy, what is wrong, and what to do.
 //!
-//! [`verdict`] is a pure function of [`Vitals`]. The rest of the module collects them.
+//! [`verdict`] is a pure function of [`HealthMetrics`]. The rest of the module collects them.
 
 use super::process;
-use super::sampler::Pressure;
-use crate::shared::Shared;
+use super::sampler::WriteStallStats;
+use crate::shared::StoreContext;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Level {
+pub(crate) enum HealthSeverity {
     /// No action is needed.
     Good,
     /// Action is needed soon.
@@ -19,27 +19,27 @@ pub(crate) enum Level {
     Bad,
 }
 
-impl Level {
+impl HealthSeverity {
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Level::Good => "good",
-            Level::Warning => "warning",
-            Level::Bad => "bad",
+            HealthSeverity::Good => "good",
+            HealthSeverity::Warning => "warning",
+            HealthSeverity::Bad => "bad",
         }
     }
 }
 
 /// A problem and the advice for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Finding {
-    pub(crate) level: Level,
+pub(crate) struct HealthFinding {
+    pub(crate) level: HealthSeverity,
     pub(crate) what: String,
     pub(crate) advice: &'static str,
 }
 
 /// The inputs of a verdict.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Vitals {
+pub(crate) struct HealthMetrics {
     pub(crate) disk_free_bytes: Option<u64>,
     pub(crate) disk_total_bytes: u64,
     pub(crate) used_bytes: u64,
@@ -48,7 +48,7 @@ pub(crate) struct Vitals {
     pub(crate) system_bytes: Option<u64>,
     pub(crate) log_bytes: u64,
     pub(crate) log_limit_bytes: u64,
-    pub(crate) pressure: Pressure,
+    pub(crate) pressure: WriteStallStats,
     pub(crate) connections: usize,
     pub(crate) most_connections: usize,
     pub(crate) rejected: u64,
@@ -56,13 +56,13 @@ pub(crate) struct Vitals {
     pub(crate) panics: u64,
 }
 
-impl Vitals {
-    pub(crate) fn of(shared: &Shared) -> Vitals {
+impl HealthMetrics {
+    pub(crate) fn of(shared: &StoreContext) -> HealthMetrics {
         let stats = shared.store.db.stats();
         let space = shared.store.db.disk_space().ok();
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &shared.counters;
-        Vitals {
+        HealthMetrics {
             disk_free_bytes: space.map(|space| space.free_bytes),
             disk_total_bytes: space.map_or(0, |space| space.total_bytes),
             used_bytes: shared.used_memory(),
@@ -94,9 +94,9 @@ fn mib(bytes: u64) -> u64 {
 }
 
 /// Returns the problems found, the most severe first. The list is empty if all is well.
-pub(crate) fn verdict(vitals: &Vitals) -> Vec<Finding> {
+pub(crate) fn verdict(vitals: &HealthMetrics) -> Vec<HealthFinding> {
     let mut findings = Vec::new();
-    let mut say = |level, what: String, advice| findings.push(Finding { level, what, advice });
+    let mut say = |level, what: String, advice| findings.push(HealthFinding { level, what, advice });
     if let Some(free) = vitals.disk_free_bytes {
         let what = format!(
             "{} MiB of {} MiB of the disk are free",
@@ -106,14 +106,14 @@ pub(crate) fn verdict(vitals: &Vitals) -> Vec<Finding> {
         let advice = "Free room on the disk, or move the store to a larger one: writes are refused when it is full. \
                       DEL and FLUSHDB still work then, and give room back after a compaction.";
         if free < NO_ROOM {
-            say(Level::Bad, what, advice);
+            say(HealthSeverity::Bad, what, advice);
         } else if free < LITTLE_ROOM.min(vitals.disk_total_bytes / 10) {
-            say(Level::Warning, what, advice);
+            say(HealthSeverity::Warning, what, advice);
         }
     }
     if vitals.panics > 0 {
         say(
-            Level::Bad,
+            HealthSeverity::Bad,
             format!("{} commands have ended in a panic", vitals.panics),
             "The server's log has the message of each: report it. Only the connection that sent such a command was closed.",
         );
@@ -122,7 +122,7 @@ pub(crate) fn verdict(vitals: &Vitals) -> Vec<Finding> {
     let held = (pressure.delayed_share * 100.0).round();
     if pressure.waits > 0 {
         say(
-            Level::Bad,
+            HealthSeverity::Bad,
             format!(
                 "writers had to stop {} times in the last {} seconds",
                 pressure.waits, pressure.seconds
@@ -131,7 +131,7 @@ pub(crate) fn verdict(vitals: &Vitals) -> Vec<Finding> {
         );
     } else if pressure.delayed_share > 0.2 {
         say(
-            Level::Warning,
+            HealthSeverity::Warning,
             format!(
                 "writers were held back for {held} % of the last {} seconds",
                 pressure.seconds
@@ -145,10 +145,10 @@ pub(crate) fn verdict(vitals: &Vitals) -> Vec<Finding> {
     findings
 }
 
-fn of_connections(vitals: &Vitals, say: &mut impl FnMut(Level, String, &'static str)) {
+fn of_connections(vitals: &HealthMetrics, say: &mut impl FnMut(HealthSeverity, String, &'static str)) {
     if vitals.connections * 10 >= vitals.most_connections * 9 {
         say(
-            Level::Warning,
+            HealthSeverity::Warning,
             format!(
                 "{} of at most {} clients are connected",
                 vitals.connections, vitals.most_connections
@@ -157,14 +157,14 @@ fn of_connections(vitals: &Vitals, say: &mut impl FnMut(Level, String, &'static 
         );
     } else if vitals.rejected > 0 {
         say(
-            Level::Warning,
+            HealthSeverity::Warning,
             format!("{} clients were refused since the start", vitals.rejected),
             "There were too many at once: use connection pools, or raise maxclients with CONFIG SET.",
         );
     }
     if vitals.overflows > 0 {
         say(
-            Level::Warning,
+            HealthSeverity::Warning,
             format!(
                 "{} connections were closed since they did not take their replies",
                 vitals.overflows
@@ -174,13 +174,13 @@ fn of_connections(vitals: &Vitals, say: &mut impl FnMut(Level, String, &'static 
     }
 }
 
-fn of_memory_use(vitals: &Vitals, say: &mut impl FnMut(Level, String, &'static str)) {
+fn of_memory_use(vitals: &HealthMetrics, say: &mut impl FnMut(HealthSeverity, String, &'static str)) {
     let (Some(resident), Some(system)) = (vitals.resident_bytes, vitals.system_bytes) else {
         return;
     };
     if resident / 10 * 10 > system / 10 * 9 {
         say(
-            Level::Bad,
+            HealthSeverity::Bad,
             format!(
                 "the process has {} MiB of the {} MiB that it may have",
                 mib(resident),
@@ -190,7 +190,7 @@ fn of_memory_use(vitals: &Vitals, say: &mut impl FnMut(Level, String, &'static s
         );
     } else if vitals.budget_bytes > 0 && resident > vitals.budget_bytes / 10 * 15 + BESIDE_BUDGET {
         say(
-            Level::Warning,
+            HealthSeverity::Warning,
             format!(
                 "the process has {} MiB, the budget is {} MiB",
                 mib(resident),
@@ -201,7 +201,7 @@ fn of_memory_use(vitals: &Vitals, say: &mut impl FnMut(Level, String, &'static s
     }
     if vitals.used_bytes > vitals.budget_bytes / 100 * 110 && vitals.budget_bytes > 0 {
         say(
-            Level::Warning,
+            HealthSeverity::Warning,
             format!(
                 "the store uses {} MiB of a budget of {} MiB",
                 mib(vitals.used_bytes),
@@ -212,7 +212,7 @@ fn of_memory_use(vitals: &Vitals, say: &mut impl FnMut(Level, String, &'static s
     }
     if vitals.log_limit_bytes > 0 && vitals.log_bytes / 10 >= vitals.log_limit_bytes / 10 {
         say(
-            Level::Warning,
+            HealthSeverity::Warning,
             format!(
                 "the log has {} MiB of at most {} MiB",
                 mib(vitals.log_bytes),
@@ -224,22 +224,22 @@ fn of_memory_use(vitals: &Vitals, say: &mut impl FnMut(Level, String, &'static s
 }
 
 /// Returns the highest severity among the findings.
-pub(crate) fn worst(findings: &[Finding]) -> Level {
+pub(crate) fn worst(findings: &[HealthFinding]) -> HealthSeverity {
     let worst = findings.iter().map(|finding| finding.level).max();
-    worst.unwrap_or(Level::Good)
+    worst.unwrap_or(HealthSeverity::Good)
 }
 
 /// Returns the verdict as one sentence.
-pub(crate) fn summary(findings: &[Finding]) -> &'static str {
+pub(crate) fn summary(findings: &[HealthFinding]) -> &'static str {
     match worst(findings) {
-        Level::Good => "All is well.",
-        Level::Warning => "Something should be done soon.",
-        Level::Bad => "Something must be done now.",
+        HealthSeverity::Good => "All is well.",
+        HealthSeverity::Warning => "Something should be done soon.",
+        HealthSeverity::Bad => "Something must be done now.",
     }
 }
 
 /// Returns the verdict as text: a line with the summary, then one line for each finding.
-pub(crate) fn in_words(findings: &[Finding]) -> String {
+pub(crate) fn in_words(findings: &[HealthFinding]) -> String {
     let mut text = format!("{}\n", summary(findings));
     for finding in findings {
         let _ = writeln!(
@@ -254,11 +254,11 @@ pub(crate) fn in_words(findings: &[Finding]) -> String {
 }
 
 /// Returns the findings about memory use as text.
-pub(crate) fn of_memory(shared: &Shared) -> String {
-    let vitals = Vitals::of(shared);
+pub(crate) fn of_memory(shared: &StoreContext) -> String {
+    let vitals = HealthMetrics::of(shared);
     let mut findings = Vec::new();
     of_memory_use(&vitals, &mut |level, what, advice| {
-        findings.push(Finding { level, what, advice });
+        findings.push(HealthFinding { level, what, advice });
     });
     let used = format!(
         "The store uses {} MiB of its {} MiB, the process has {} MiB.\n",
@@ -273,8 +273,8 @@ pub(crate) fn of_memory(shared: &Shared) -> String {
 mod tests {
     use super::*;
 
-    fn well() -> Vitals {
-        Vitals {
+    fn well() -> HealthMetrics {
+        HealthMetrics {
             disk_free_bytes: Some(50 << 30),
             disk_total_bytes: 100 << 30,
             used_bytes: 40 << 20,
@@ -284,11 +284,11 @@ mod tests {
             log_bytes: 1 << 20,
             log_limit_bytes: 64 << 20,
             most_connections: 10_000,
-            ..Vitals::default()
+            ..HealthMetrics::default()
         }
     }
 
-    fn levels(vitals: &Vitals) -> Vec<Level> {
+    fn levels(vitals: &HealthMetrics) -> Vec<HealthSeverity> {
         verdict(vitals).iter().map(|finding| finding.level).collect()
     }
 
@@ -300,38 +300,38 @@ mod tests {
 
     #[test]
     fn each_thing_that_is_wrong_is_found_and_the_worst_comes_first() {
-        let full = |free: u64| Vitals {
+        let full = |free: u64| HealthMetrics {
             disk_free_bytes: Some(free),
             ..well()
         };
-        assert_eq!(levels(&full(900 << 20)), [Level::Warning]);
-        assert_eq!(levels(&full(1 << 20)), [Level::Bad]);
-        let small_disk = Vitals {
+        assert_eq!(levels(&full(900 << 20)), [HealthSeverity::Warning]);
+        assert_eq!(levels(&full(1 << 20)), [HealthSeverity::Bad]);
+        let small_disk = HealthMetrics {
             disk_free_bytes: Some(900 << 20),
             disk_total_bytes: 2 << 30,
             ..well()
         };
         assert_eq!(levels(&small_disk), [], "half of it is free");
-        let crowded = Vitals {
+        let crowded = HealthMetrics {
             connections: 9_500,
             panics: 1,
             ..well()
         };
-        assert_eq!(levels(&crowded), [Level::Bad, Level::Warning]);
-        let stopped = Vitals {
-            pressure: Pressure {
+        assert_eq!(levels(&crowded), [HealthSeverity::Bad, HealthSeverity::Warning]);
+        let stopped = HealthMetrics {
+            pressure: WriteStallStats {
                 waits: 3,
                 delayed_share: 0.9,
                 seconds: 10,
             },
             ..well()
         };
-        assert_eq!(levels(&stopped), [Level::Bad]);
+        assert_eq!(levels(&stopped), [HealthSeverity::Bad]);
         assert!(in_words(&verdict(&stopped)).contains("writers had to stop 3 times"));
-        let starved = Vitals {
+        let starved = HealthMetrics {
             resident_bytes: Some(7900 << 20),
             ..well()
         };
-        assert_eq!(levels(&starved), [Level::Bad]);
+        assert_eq!(levels(&starved), [HealthSeverity::Bad]);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counters of item commands by outcome.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct ItemCounters {
     pub(crate) delete_hits: AtomicU64,
     pub(crate) delete_misses: AtomicU64,
     pub(crate) incr_hits: AtomicU64,
@@ -24,7 +24,7 @@ pub(crate) struct Counts {
     pub(crate) expired: AtomicU64,
 }
 
-impl Counts {
+impl ItemCounters {
     /// Returns all counters with their names in `stats`.
     pub(crate) fn all(&self) -> [(&'static str, &AtomicU64); 14] {
         [
@@ -65,12 +65,12 @@ impl Counts {
     }
 
     /// Counts an `incr` or `decr`.
-    pub(crate) fn changed(&self, direction: Direction, found: bool) {
+    pub(crate) fn changed(&self, direction: ArithmeticDirection, found: bool) {
         count(match (direction, found) {
-            (Direction::Up, true) => &self.incr_hits,
-            (Direction::Up, false) => &self.incr_misses,
-            (Direction::Down, true) => &self.decr_hits,
-            (Direction::Down, false) => &self.decr_misses,
+            (ArithmeticDirection::Up, true) => &self.incr_hits,
+            (ArithmeticDirection::Up, false) => &self.incr_misses,
+            (ArithmeticDirection::Down, true) => &self.decr_hits,
+            (ArithmeticDirection::Down, false) => &self.decr_misses,
         });
     }
 
@@ -95,7 +95,7 @@ impl Counts {
 
 /// The direction of an arithmetic command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direction {
+pub(crate) enum ArithmeticDirection {
     Up,
     Down,
 }

@@ -10,27 +10,27 @@ const KEPT: usize = 160;
 
 /// One slow occurrence of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sample {
+pub(crate) struct LatencySample {
     pub(crate) at_s: u64,
     pub(crate) took_ms: u64,
 }
 
 /// The history of an event.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Event {
-    pub(crate) samples: VecDeque<Sample>,
+pub(crate) struct LatencyHistory {
+    pub(crate) samples: VecDeque<LatencySample>,
     pub(crate) most_ms: u64,
 }
 
 /// Events by name.
 #[derive(Debug, Default)]
-pub(crate) struct Latencies {
+pub(crate) struct LatencyMonitor {
     /// Threshold in milliseconds; 0 disables recording.
     pub(crate) threshold_ms: AtomicU64,
-    events: Mutex<BTreeMap<&'static str, Event>>,
+    events: Mutex<BTreeMap<&'static str, LatencyHistory>>,
 }
 
-impl Latencies {
+impl LatencyMonitor {
     /// Returns whether an event of this duration may have to be recorded. Usually it need not be.
     #[inline]
     pub(crate) fn may_note(&self, took: Duration) -> bool {
@@ -51,14 +51,14 @@ impl Latencies {
         event.most_ms = event.most_ms.max(took_ms);
         match event.samples.back_mut() {
             Some(last) if last.at_s == at_s => last.took_ms = last.took_ms.max(took_ms),
-            _ => event.samples.push_back(Sample { at_s, took_ms }),
+            _ => event.samples.push_back(LatencySample { at_s, took_ms }),
         }
         if event.samples.len() > KEPT {
             event.samples.pop_front();
         }
     }
 
-    pub(crate) fn all(&self) -> Vec<(&'static str, Event)> {
+    pub(crate) fn all(&self) -> Vec<(&'static str, LatencyHistory)> {
         let events = self.events.lock();
         events
             .iter()
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn events_above_the_threshold_are_kept_the_longest_of_each_second() {
-        let latencies = Latencies::default();
+        let latencies = LatencyMonitor::default();
         let note = |at_s: u64, ms: u64| latencies.note("command", || at_s, Duration::from_millis(ms));
         note(1, 900);
         assert!(latencies.all().is_empty(), "without a threshold nothing is noted");
@@ -99,7 +99,7 @@ mod tests {
         note(2, 30);
         note(2, 25);
         let all = latencies.all();
-        let expected = Sample { at_s: 2, took_ms: 30 };
+        let expected = LatencySample { at_s: 2, took_ms: 30 };
         assert_eq!(all[0].1.samples, [expected]);
         for second in 0..1000 {
             note(second, 10 + second);

@@ -10,13 +10,13 @@ const MOST_BYTES: usize = 1 << 20;
 
 /// The backlog of one monitoring connection.
 #[derive(Debug, Default)]
-pub(crate) struct Feed {
+pub(crate) struct MonitorBacklog {
     lines: Mutex<Vec<u8>>,
     waker: Mutex<Option<Waker>>,
     is_overrun: AtomicBool,
 }
 
-impl Feed {
+impl MonitorBacklog {
     /// Sets the waker to call when new output is available.
     pub(crate) fn is_woken_by(&self, waker: &Waker) {
         *self.waker.lock() = Some(waker.clone());
@@ -58,26 +58,26 @@ impl Feed {
 
 /// All monitoring connections.
 #[derive(Debug, Default)]
-pub(crate) struct Monitors {
+pub(crate) struct MonitorRegistry {
     count: AtomicUsize,
-    feeds: Mutex<Vec<Arc<Feed>>>,
+    feeds: Mutex<Vec<Arc<MonitorBacklog>>>,
 }
 
-impl Monitors {
+impl MonitorRegistry {
     /// Returns whether any connection is monitoring.
     pub(crate) fn are_there(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    pub(crate) fn join(&self) -> Arc<Feed> {
-        let feed = Arc::new(Feed::default());
+    pub(crate) fn join(&self) -> Arc<MonitorBacklog> {
+        let feed = Arc::new(MonitorBacklog::default());
         let mut feeds = self.feeds.lock();
         feeds.push(Arc::clone(&feed));
         self.count.store(feeds.len(), Ordering::Relaxed);
         feed
     }
 
-    pub(crate) fn leave(&self, feed: &Arc<Feed>) {
+    pub(crate) fn leave(&self, feed: &Arc<MonitorBacklog>) {
         let mut feeds = self.feeds.lock();
         feeds.retain(|other| !Arc::ptr_eq(other, feed));
         self.count.store(feeds.len(), Ordering::Relaxed);
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn one_that_takes_nothing_is_ended_and_holds_no_more_than_the_bound() {
-        let monitors = Monitors::default();
+        let monitors = MonitorRegistry::default();
         let (slow, quick) = (monitors.join(), monitors.join());
         let mut taken = Vec::new();
         for _ in 0..40 {

@@ -1,7 +1,7 @@
 //! A thread that samples the counters several times a second, from which rates and peaks are
 //! computed. It also ends expired pauses.
 
-use crate::shared::Shared;
+use crate::shared::StoreContext;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,14 +22,14 @@ const LOOKS: usize = 16;
 
 /// Counter values at one time.
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct CounterSample {
     at: Instant,
     counts: [u64; 3],
 }
 
 /// Current rates per second.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Rates {
+pub(crate) struct TrafficRates {
     pub(crate) commands: f64,
     pub(crate) received_bytes: f64,
     pub(crate) sent_bytes: f64,
@@ -37,7 +37,7 @@ pub(crate) struct Rates {
 
 /// How much writers were throttled in the last seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Pressure {
+pub(crate) struct WriteStallStats {
     /// Number of write stalls.
     pub(crate) waits: u64,
     /// Share of the time for which writers were slowed down.
@@ -47,30 +47,30 @@ pub(crate) struct Pressure {
 }
 
 /// A sample of the store's counters: the time, write stalls, and microseconds of slowdown.
-type Held = (Instant, u64, u64);
+type StallSample = (Instant, u64, u64);
 
 /// The last samples, and the peaks.
 #[derive(Debug, Default)]
-pub(crate) struct Samples {
-    looks: Mutex<Vec<Look>>,
-    held: Mutex<Vec<Held>>,
+pub(crate) struct SampleHistory {
+    looks: Mutex<Vec<CounterSample>>,
+    held: Mutex<Vec<StallSample>>,
     peak_used: AtomicU64,
 }
 
-impl Samples {
+impl SampleHistory {
     fn look(&self, at: Instant, counts: [u64; 3]) {
         let mut looks = self.looks.lock();
         if looks.len() > LOOKS {
             looks.remove(0);
         }
-        looks.push(Look { at, counts });
+        looks.push(CounterSample { at, counts });
     }
 
     /// Returns the rates averaged over the last samples.
-    pub(crate) fn rates(&self) -> Rates {
+    pub(crate) fn rates(&self) -> TrafficRates {
         let looks = self.looks.lock();
         let (Some(first), Some(last)) = (looks.first(), looks.last()) else {
-            return Rates::default();
+            return TrafficRates::default();
         };
         let seconds = last.at.duration_since(first.at).as_secs_f64();
         // A counter that was reset in between has no rate.
@@ -78,14 +78,14 @@ impl Samples {
             count if seconds > 0.0 => count as f64 / seconds,
             _ => 0.0,
         };
-        Rates {
+        TrafficRates {
             commands: rate(0),
             received_bytes: rate(1),
             sent_bytes: rate(2),
         }
     }
 
-    fn note_pressure(&self, held: Held) {
+    fn note_pressure(&self, held: StallSample) {
         let mut looks = self.held.lock();
         if looks.len() > PRESSURE_LOOKS {
             looks.remove(0);
@@ -94,14 +94,14 @@ impl Samples {
     }
 
     /// Returns how much writers were throttled in about the last ten seconds.
-    pub(crate) fn pressure(&self) -> Pressure {
+    pub(crate) fn pressure(&self) -> WriteStallStats {
         let looks = self.held.lock();
         let (Some(first), Some(last)) = (looks.first(), looks.last()) else {
-            return Pressure::default();
+            return WriteStallStats::default();
         };
         let passed = last.0.duration_since(first.0);
         let delayed_us = last.2.saturating_sub(first.2) as f64;
-        Pressure {
+        WriteStallStats {
             waits: last.1.saturating_sub(first.1),
             delayed_share: delayed_us / (passed.as_micros() as f64).max(1.0),
             seconds: passed.as_secs_f64().round() as u64,
@@ -120,7 +120,7 @@ impl Samples {
 }
 
 /// Starts the thread. It ends when the server's pause is closed.
-pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<JoinHandle<()>> {
+pub(crate) fn start(shared: &Arc<StoreContext>) -> std::io::Result<JoinHandle<()>> {
     let shared = Arc::clone(shared);
     std::thread::Builder::new()
         .name("alluvium-sample".to_owned())
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn rates_are_means_over_the_looks_that_are_kept() {
-        let samples = Samples::default();
+        let samples = SampleHistory::default();
         let began = Instant::now();
         for step in 0..100u64 {
             samples.look(
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn pressure_is_what_was_held_up_within_the_looks_that_are_kept() {
-        let samples = Samples::default();
+        let samples = SampleHistory::default();
         let began = Instant::now();
         for step in 0..100u64 {
             samples.note_pressure((began + Duration::from_secs(step), step / 50, 500_000 * step));

@@ -9,7 +9,7 @@ const BYTES: usize = 128;
 
 /// A slow command, or a slow batch with its first command.
 #[derive(Clone, Debug)]
-pub(crate) struct Slow {
+pub(crate) struct SlowLogEntry {
     pub(crate) id: u64,
     pub(crate) at_s: u64,
     pub(crate) took_us: u64,
@@ -21,14 +21,14 @@ pub(crate) struct Slow {
 /// The most recent entries, newest first.
 #[derive(Debug, Default)]
 pub(crate) struct SlowLog {
-    entries: Mutex<(u64, VecDeque<Slow>)>,
+    entries: Mutex<(u64, VecDeque<SlowLogEntry>)>,
 }
 
 impl SlowLog {
     /// Adds an entry, and drops the oldest ones beyond `most`.
     pub(crate) fn note<'a>(
         &self,
-        mut slow: Slow,
+        mut slow: SlowLogEntry,
         args: impl ExactSizeIterator<Item = &'a [u8]>,
         most: usize,
     ) {
@@ -50,7 +50,7 @@ impl SlowLog {
         entries.1.truncate(most);
     }
 
-    pub(crate) fn newest(&self, most: usize) -> Vec<Slow> {
+    pub(crate) fn newest(&self, most: usize) -> Vec<SlowLogEntry> {
         self.entries.lock().1.iter().take(most).cloned().collect()
     }
 

@@ -1,44 +1,44 @@
 //! Parsing and validation of command arguments.
 
-use crate::error::Failure;
-use crate::protocol::resp::{Args, Reply, number};
+use crate::error::CommandError;
+use crate::protocol::resp::{Args, ReplyWriter, number};
 use std::borrow::Cow;
 
 /// Longest key or element in bytes. The rest of the store's limit is needed for the key's prefix.
 pub(super) const MAX_NAME: usize = alluvium::MAX_KEY - 64;
 
 /// Parses an integer.
-pub(super) fn integer(text: &[u8]) -> Result<i64, Failure> {
-    number::integer(text).ok_or(Failure::NOT_INTEGER)
+pub(super) fn integer(text: &[u8]) -> Result<i64, CommandError> {
+    number::integer(text).ok_or(CommandError::NOT_INTEGER)
 }
 
 /// Parses a floating-point number.
-pub(super) fn double(text: &[u8]) -> Result<f64, Failure> {
-    number::double(text).ok_or(Failure::NOT_FLOAT)
+pub(super) fn double(text: &[u8]) -> Result<f64, CommandError> {
+    number::double(text).ok_or(CommandError::NOT_FLOAT)
 }
 
 /// Checks the length of a key, field or member.
-pub(super) fn name(text: &[u8]) -> Result<&[u8], Failure> {
+pub(super) fn name(text: &[u8]) -> Result<&[u8], CommandError> {
     if text.len() > MAX_NAME {
         let why = format!(
             "ERR a key or member of {} bytes is too long: at most {MAX_NAME} are possible",
             text.len()
         );
-        return Err(Failure::Refused(Cow::Owned(why)));
+        return Err(CommandError::Refused(Cow::Owned(why)));
     }
     Ok(text)
 }
 
 /// Returns the error for a wrong number of arguments.
-pub(super) fn wrong_number(command: &str) -> Failure {
-    Failure::Refused(Cow::Owned(format!(
+pub(super) fn wrong_number(command: &str) -> CommandError {
+    CommandError::Refused(Cow::Owned(format!(
         "ERR wrong number of arguments for '{command}' command"
     )))
 }
 
 /// Returns the error for a reply that exceeds the limit of a client's output.
-pub(super) fn too_long(most: usize) -> Failure {
-    Failure::Refused(Cow::Owned(format!(
+pub(super) fn too_long(most: usize) -> CommandError {
+    CommandError::Refused(Cow::Owned(format!(
         "ERR the reply exceeds {most} bytes, the limit of a client's output: ask for less at a time, as SCAN, HSCAN, SSCAN, ZSCAN and \
          ranges do"
     )))
@@ -46,7 +46,7 @@ pub(super) fn too_long(most: usize) -> Failure {
 
 /// Fails if the reply exceeds the limit of a client's output. Commands whose reply size depends on
 /// a number from the client call this after each element.
-pub(super) fn check_room(reply: &Reply<'_>) -> Result<(), Failure> {
+pub(super) fn check_room(reply: &ReplyWriter<'_>) -> Result<(), CommandError> {
     match reply.most() {
         most if reply.position() > most => Err(too_long(most)),
         _ => Ok(()),
@@ -73,15 +73,15 @@ pub(super) fn span(start: i64, end: i64, count: u64) -> std::ops::Range<u64> {
 }
 
 /// The optional words after a command's positional arguments.
-pub(super) struct Options<'a> {
+pub(super) struct OptionParser<'a> {
     args: Args<'a>,
     at: usize,
 }
 
-impl<'a> Options<'a> {
+impl<'a> OptionParser<'a> {
     /// Starts at an index of the arguments.
-    pub(super) fn new(args: Args<'a>, at: usize) -> Options<'a> {
-        Options { args, at }
+    pub(super) fn new(args: Args<'a>, at: usize) -> OptionParser<'a> {
+        OptionParser { args, at }
     }
 
     /// Returns the next word unchanged.
@@ -97,8 +97,8 @@ impl<'a> Options<'a> {
     }
 
     /// Returns the value that must follow the last word.
-    pub(super) fn value(&mut self) -> Result<&'a [u8], Failure> {
-        self.next().ok_or(Failure::SYNTAX)
+    pub(super) fn value(&mut self) -> Result<&'a [u8], CommandError> {
+        self.next().ok_or(CommandError::SYNTAX)
     }
 }
 

@@ -5,8 +5,8 @@
 //! after it has been read back and verified. Once a first backup has succeeded, a complete backup
 //! exists at all times.
 
-use crate::error::Failure;
-use crate::shared::Shared;
+use crate::error::CommandError;
+use crate::shared::StoreContext;
 use alluvium_device::file::{FileDirectory, remove_directory, replace_directory};
 use parking_lot::{Mutex, RwLock};
 use std::borrow::Cow;
@@ -22,42 +22,42 @@ const NEW: &str = "alluvium-backup.new";
 
 /// The result of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Outcome {
+enum BackupOutcome {
     Whole,
     Failed(String),
 }
 
 /// The state of backups.
 #[derive(Debug, Default)]
-pub(crate) struct Backups {
+pub(crate) struct BackupManager {
     directory: RwLock<Option<PathBuf>>,
     is_running: AtomicBool,
     began: Mutex<Option<Instant>>,
-    last: Mutex<Option<(Outcome, Duration)>>,
+    last: Mutex<Option<(BackupOutcome, Duration)>>,
     /// Commit number of the last complete backup.
     last_commit: AtomicU64,
     made: AtomicU64,
 }
 
 /// The right to make a backup. At most one exists at a time.
-pub(crate) struct Turn {
-    shared: Arc<Shared>,
+pub(crate) struct BackupPermit {
+    shared: Arc<StoreContext>,
     directory: PathBuf,
 }
 
-impl Drop for Turn {
+impl Drop for BackupPermit {
     fn drop(&mut self) {
         *self.shared.backups.began.lock() = None;
         self.shared.backups.is_running.store(false, Ordering::Release);
     }
 }
 
-impl Backups {
+impl BackupManager {
     /// Starts without a backup. Changes are counted from `commit` on.
-    pub(crate) fn since(commit: u64) -> Backups {
-        Backups {
+    pub(crate) fn since(commit: u64) -> BackupManager {
+        BackupManager {
             last_commit: AtomicU64::new(commit),
-            ..Backups::default()
+            ..BackupManager::default()
         }
     }
 
@@ -84,16 +84,16 @@ impl Backups {
     }
 
     /// Begins a backup. Fails if one is in progress or no directory is configured.
-    pub(crate) fn begin(shared: &Arc<Shared>) -> Result<Turn, Failure> {
-        let directory = shared.backups.directory().ok_or(Failure::say(
+    pub(crate) fn begin(shared: &Arc<StoreContext>) -> Result<BackupPermit, CommandError> {
+        let directory = shared.backups.directory().ok_or(CommandError::say(
             "ERR there is no directory for backups: name one with CONFIG SET dir PATH, or start the server with --backup-dir PATH. \
              What was acknowledged is kept without any",
         ))?;
         if shared.backups.is_running.swap(true, Ordering::AcqRel) {
-            return Err(Failure::say("ERR Background save already in progress"));
+            return Err(CommandError::say("ERR Background save already in progress"));
         }
         *shared.backups.began.lock() = Some(Instant::now());
-        Ok(Turn {
+        Ok(BackupPermit {
             shared: Arc::clone(shared),
             directory,
         })
@@ -114,7 +114,7 @@ impl Backups {
             (
                 "rdb_last_bgsave_status",
                 match &last {
-                    Some((Outcome::Failed(_), _)) => "err".to_owned(),
+                    Some((BackupOutcome::Failed(_), _)) => "err".to_owned(),
                     _ => "ok".to_owned(),
                 },
             ),
@@ -125,16 +125,16 @@ impl Backups {
             ("rdb_current_bgsave_time_sec", seconds(running)),
             ("rdb_saves", self.made.load(Ordering::Relaxed).to_string()),
         ];
-        if let Some((Outcome::Failed(why), _)) = last {
+        if let Some((BackupOutcome::Failed(why), _)) = last {
             lines.push(("alluvium_last_backup_error", why.replace(['\r', '\n'], " ")));
         }
         lines
     }
 }
 
-impl Turn {
+impl BackupPermit {
     /// Makes the backup.
-    pub(crate) fn run(self) -> Result<(), Failure> {
+    pub(crate) fn run(self) -> Result<(), CommandError> {
         let began = Instant::now();
         let made = self.make();
         let backups = &self.shared.backups;
@@ -144,16 +144,16 @@ impl Turn {
                 backups.made.fetch_add(1, Ordering::Relaxed);
                 let now = self.shared.store.now_ms() / 1000;
                 self.shared.saved.store(now, Ordering::Relaxed);
-                Outcome::Whole
+                BackupOutcome::Whole
             }
             Err(error) => {
                 tracing::error!(%error, directory = %self.directory.display(), "a backup failed; the one before it is kept");
-                Outcome::Failed(error.to_string())
+                BackupOutcome::Failed(error.to_string())
             }
         };
         *backups.last.lock() = Some((outcome, began.elapsed()));
         made.map(drop).map_err(|error| {
-            Failure::Refused(Cow::Owned(format!(
+            CommandError::Refused(Cow::Owned(format!(
                 "ERR the backup failed, and the one before it is kept: {error}"
             )))
         })

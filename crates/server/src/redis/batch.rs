@@ -1,17 +1,20 @@
 //! Execution of a batch of commands: one read before them, one commit after them, with all locks
 //! held throughout.
 
-use super::commands::watching;
+use super::commands::monitor_commands;
 use super::elements;
-use super::session::{ReplyMode, Session};
-use super::table::{Action, Command};
-use super::texts::AT_ONCE;
-use crate::error::Failure;
-use crate::observe::slowlog::Slow;
-use crate::protocol::resp::{Args, Reply, Requests, Tail};
+use super::session::{RedisSession, ReplyMode};
+use super::string_store::AT_ONCE;
+use super::table::{CommandHandler, CommandSpec};
+use crate::error::CommandError;
+use crate::observe::slowlog::SlowLogEntry;
+use crate::protocol::resp::{Args, ParsedRequests, ReplyTail, ReplyWriter};
 use crate::store::model::format::{self, InnerKey};
-use crate::store::{Held, Lookups, Mode, Outcome, Reading, Store, Transaction, Wanted};
-use alluvium::{MultiGet, Value};
+use crate::store::{
+    CommandTransaction, CommitOutcome, KeyLockGuard, KeyLockRequest, LookupCounts, Mode, ReadReservation,
+    ServerStore,
+};
+use alluvium::{MultiGetFuture, Value};
 use smallvec::SmallVec;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
@@ -24,18 +27,18 @@ const MOST_BYTES: usize = 16 << 20;
 const SHARE: usize = 8;
 
 /// Commands with their arguments, in order.
-pub(super) struct Batch<'a> {
+pub(super) struct CommandBatch<'a> {
     /// One command is stored inline, because the value is moved.
-    commands: SmallVec<[(&'static Command, Args<'a>); 1]>,
+    commands: SmallVec<[(&'static CommandSpec, Args<'a>); 1]>,
 }
 
-impl<'a> Batch<'a> {
+impl<'a> CommandBatch<'a> {
     /// Creates a batch with one command and capacity for `most`.
     #[inline]
-    pub(super) fn new(command: &'static Command, args: Args<'a>, most: usize) -> Batch<'a> {
+    pub(super) fn new(command: &'static CommandSpec, args: Args<'a>, most: usize) -> CommandBatch<'a> {
         let mut commands = SmallVec::with_capacity(most);
         commands.push((command, args));
-        Batch { commands }
+        CommandBatch { commands }
     }
 
     /// Returns the number of commands.
@@ -43,15 +46,15 @@ impl<'a> Batch<'a> {
         self.commands.len()
     }
 
-    pub(super) fn push(&mut self, command: &'static Command, args: Args<'a>) {
+    pub(super) fn push(&mut self, command: &'static CommandSpec, args: Args<'a>) {
         self.commands.push((command, args));
     }
 
     /// Returns for each command whether it is blind, that is, writes its keys without reading them.
     /// A SET is blind if none of its keys may have a collection (S8).
-    fn blind(&self, store: &Store, database: u8) -> BlindOnes {
+    fn blind(&self, store: &ServerStore, database: u8) -> BlindFlags {
         let may_hold = |key: &[u8]| store.marks.may_hold(database, key);
-        let is_blind = |(command, args): &(&Command, Args<'_>)| {
+        let is_blind = |(command, args): &(&CommandSpec, Args<'_>)| {
             command.is_blind(*args) && !command.keys(*args).any(may_hold)
         };
         self.commands.iter().map(is_blind).collect()
@@ -60,8 +63,12 @@ impl<'a> Batch<'a> {
     /// Returns the locks that the commands need in a database, and the number of blind commands.
     /// `is_blind` is called with the index of each command.
     #[inline]
-    fn wanted(&self, database: u8, is_blind: impl Fn(usize, &Command, Args<'_>) -> bool) -> (Wanted, usize) {
-        let mut wanted = Wanted::with_capacity(self.len());
+    fn wanted(
+        &self,
+        database: u8,
+        is_blind: impl Fn(usize, &CommandSpec, Args<'_>) -> bool,
+    ) -> (KeyLockRequest, usize) {
+        let mut wanted = KeyLockRequest::with_capacity(self.len());
         let (mut blind, mut last) = (0, None);
         for (index, (command, args)) in self.commands.iter().enumerate() {
             let is_blind = is_blind(index, command, *args);
@@ -86,8 +93,13 @@ impl<'a> Batch<'a> {
 
     /// Acquires the locks. `blind` is the number of blind commands.
     #[inline]
-    fn take<'s>(&self, store: &'s Store, number: u8, (wanted, blind): (Wanted, usize)) -> Locked<'s> {
-        Locked {
+    fn take<'s>(
+        &self,
+        store: &'s ServerStore,
+        number: u8,
+        (wanted, blind): (KeyLockRequest, usize),
+    ) -> BatchLocks<'s> {
+        BatchLocks {
             number,
             needs_locks: !wanted.is_empty(),
             held: store.locks.lock(wanted),
@@ -97,7 +109,7 @@ impl<'a> Batch<'a> {
 
     /// Acquires the locks that the commands need in a database.
     #[inline]
-    fn lock<'s>(&self, store: &'s Store, database: u8) -> Locked<'s> {
+    fn lock<'s>(&self, store: &'s ServerStore, database: u8) -> BatchLocks<'s> {
         // While no key has a collection, the command alone determines whether it is blind.
         if !store.marks.has_any(database) {
             let (wanted, blind) = self.wanted(database, |_, command, args| command.is_blind(args));
@@ -111,7 +123,7 @@ impl<'a> Batch<'a> {
 
     /// Acquires the locks in a database as clients know it.
     #[inline]
-    fn lock_in<'s>(&self, store: &'s Store, database: u8) -> Locked<'s> {
+    fn lock_in<'s>(&self, store: &'s ServerStore, database: u8) -> BatchLocks<'s> {
         loop {
             let number = store.databases.number_of(database);
             let locked = self.lock(store, number);
@@ -123,7 +135,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Like `lock`, for a database in which keys may have collections.
-    fn lock_beside_collections<'s>(&self, store: &'s Store, database: u8) -> Locked<'s> {
+    fn lock_beside_collections<'s>(&self, store: &'s ServerStore, database: u8) -> BatchLocks<'s> {
         let mut blind = self.blind(store, database);
         loop {
             let locked = self.take(store, database, self.wanted(database, |index, _, _| blind[index]));
@@ -170,12 +182,12 @@ impl<'a> Batch<'a> {
 }
 
 /// For each command of a batch, whether it is blind.
-type BlindOnes = SmallVec<[bool; 16]>;
+type BlindFlags = SmallVec<[bool; 16]>;
 
 /// A pending read of a batch, with its memory charge.
-pub(super) struct Awaited {
-    pub(super) reading: MultiGet,
-    pub(super) memory: Reading,
+pub(super) struct PendingRead {
+    pub(super) reading: MultiGetFuture,
+    pub(super) memory: ReadReservation,
     /// The stored number of the records' database.
     pub(super) number: u8,
 }
@@ -188,8 +200,8 @@ pub(super) struct ReadResult {
 }
 
 /// The locks of a batch.
-struct Locked<'s> {
-    held: Held<'s>,
+struct BatchLocks<'s> {
+    held: KeyLockGuard<'s>,
     /// Whether any locks are needed.
     needs_locks: bool,
     /// Whether all commands are blind.
@@ -199,16 +211,16 @@ struct Locked<'s> {
 }
 
 /// The result of running a batch.
-pub(super) enum Ran {
+pub(super) enum BatchOutcome {
     /// The number of executed commands, and the rest of a long reply to the last one.
-    Commands(usize, Option<Box<dyn Tail>>),
+    Commands(usize, Option<Box<dyn ReplyTail>>),
     /// No command was executed; the batch waits for this read.
-    Waits(Box<Awaited>),
+    Waits(Box<PendingRead>),
 }
 
 /// The form in which a reply may be delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Length {
+pub(super) enum ReplyDelivery {
     /// As a whole.
     Whole,
     /// In parts.
@@ -216,29 +228,29 @@ pub(super) enum Length {
 }
 
 /// The part of a batch whose results are final.
-struct Done {
+struct BatchProgress {
     commands: usize,
     /// Length of the output after the final replies.
     position: usize,
     /// The rest of a long reply to the last command.
-    tail: Option<Box<dyn Tail>>,
+    tail: Option<Box<dyn ReplyTail>>,
 }
 
-impl Session {
+impl RedisSession {
     /// Gathers the command of request `at` and the following ones that can be executed with it.
     pub(super) fn gather<'a>(
         &self,
-        requests: &'a Requests,
+        requests: &'a ParsedRequests,
         buffer: &'a [u8],
-        command: &'static Command,
+        command: &'static CommandSpec,
         at: usize,
-    ) -> Batch<'a> {
+    ) -> CommandBatch<'a> {
         let args = requests.get(at, buffer);
         if self.paging.is_alone() {
-            return Batch::new(command, args, 1);
+            return CommandBatch::new(command, args, 1);
         }
-        let mut batch = Batch::new(command, args, requests.len() - at);
-        let most = self.paging.most(&self.shared.store.sizes);
+        let mut batch = CommandBatch::new(command, args, requests.len() - at);
+        let most = self.paging.max_records(&self.shared.store.sizes);
         let mut reading = command.records(args);
         for index in at + 1..requests.len() {
             let args = requests.get(index, buffer);
@@ -264,23 +276,23 @@ impl Session {
     /// returned.
     pub(super) fn run(
         &mut self,
-        batch: &Batch<'_>,
+        batch: &CommandBatch<'_>,
         read: Option<ReadResult>,
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
-    ) -> Ran {
+    ) -> BatchOutcome {
         let shared = std::sync::Arc::clone(&self.shared);
         let _turn = shared.store.turn_to_write(batch.written_bytes());
         let began = self.activity.begin();
-        let mut done = Done {
+        let mut done = BatchProgress {
             commands: 0,
             position: output.len(),
             tail: None,
         };
-        let lookups = Lookups::counted();
+        let lookups = LookupCounts::counted();
         match self.try_run(batch, read, output, context, &mut done) {
             Ok(None) => {}
-            Ok(Some(waiting)) => return Ran::Waits(waiting),
+            Ok(Some(waiting)) => return BatchOutcome::Waits(waiting),
             Err(failure) => {
                 self.paging.forget_cut();
                 output.truncate(done.position);
@@ -290,11 +302,11 @@ impl Session {
                     lookups.forget_since();
                     self.paging.divide(done.commands, rest);
                     self.activity.cancel();
-                    return Ran::Commands(done.commands, None);
+                    return BatchOutcome::Commands(done.commands, None);
                 }
                 // The rest is undone, so each of its commands gets the same error reply.
                 let text = failure.to_string();
-                let mut reply = Reply::new(output, self.settings.version);
+                let mut reply = ReplyWriter::new(output, self.settings.version);
                 for (command, args) in &batch.commands[done.commands..] {
                     reply.error(&text);
                     self.shared.count_error(&text);
@@ -303,17 +315,17 @@ impl Session {
                 done.commands = batch.len();
             }
         }
-        Lookups::tell(&self.shared.store);
+        LookupCounts::publish_counts(&self.shared.store);
         let ended = self.activity.end();
         self.count(
             &batch.commands[..self.paging.executed(done.commands)],
             ended.saturating_duration_since(began),
         );
-        Ran::Commands(done.commands, done.tail)
+        BatchOutcome::Commands(done.commands, done.tail)
     }
 
     /// Counts the executed commands of a batch. The time of the batch is divided evenly among them.
-    fn count(&self, executed: &[(&Command, Args<'_>)], took: Duration) {
+    fn count(&self, executed: &[(&CommandSpec, Args<'_>)], took: Duration) {
         let Some(&(first, args)) = executed.first() else {
             return;
         };
@@ -324,7 +336,7 @@ impl Session {
         let mut rest = executed;
         while let Some((command, args)) = rest.first() {
             let counted_as = command.counted_as(*args);
-            let same = |(other, args): &&(&Command, Args<'_>)| other.counted_as(*args) == counted_as;
+            let same = |(other, args): &&(&CommandSpec, Args<'_>)| other.counted_as(*args) == counted_as;
             let run = rest.iter().take_while(same).count();
             self.shared.tally.of(counted_as).called(run as u64, each);
             self.client.set_last_command(counted_as);
@@ -340,15 +352,15 @@ impl Session {
 
     fn try_run(
         &mut self,
-        batch: &Batch<'_>,
+        batch: &CommandBatch<'_>,
         read: Option<ReadResult>,
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
-        done: &mut Done,
-    ) -> Result<Option<Box<Awaited>>, Failure> {
+        done: &mut BatchProgress,
+    ) -> Result<Option<Box<PendingRead>>, CommandError> {
         let shared = std::sync::Arc::clone(&self.shared);
         let store = &*shared.store;
-        let Locked {
+        let BatchLocks {
             held,
             needs_locks,
             is_blind,
@@ -360,15 +372,15 @@ impl Session {
         transaction.take_over(self.reservation.take());
         let at_once = AT_ONCE.min(store.sizes.most());
         let ahead = if is_blind {
-            Ahead::Known
+            PrefetchOutcome::Known
         } else {
             let records = batch.records(number, at_once);
             read_ahead(&mut transaction, records, read, needs_locks, context)?
         };
         match ahead {
-            Ahead::Known => {}
-            Ahead::Waits(waiting) => return Ok(Some(waiting)),
-            Ahead::NoRoom => return self.wait_or_refuse(store),
+            PrefetchOutcome::Known => {}
+            PrefetchOutcome::Waits(waiting) => return Ok(Some(waiting)),
+            PrefetchOutcome::NoRoom => return self.wait_or_refuse(store),
         }
         if batch.len() > 1 && !is_blind {
             elements::read_ahead(batch.commands.iter(), &mut transaction, at_once)?;
@@ -393,7 +405,7 @@ impl Session {
             }
             self.note_length(command, *args, output.len().saturating_sub(start));
             let bytes = output.len().saturating_sub(before);
-            if self.paging.cuts(index + 1, batch.len(), bytes) {
+            if self.paging.should_end_batch(index + 1, batch.len(), bytes) {
                 break;
             }
         }
@@ -403,10 +415,10 @@ impl Session {
     }
 
     /// Handles a lack of memory for the batch's read: the batch waits, or the read is refused.
-    fn wait_or_refuse(&mut self, store: &Store) -> Result<Option<Box<Awaited>>, Failure> {
+    fn wait_or_refuse(&mut self, store: &ServerStore) -> Result<Option<Box<PendingRead>>, CommandError> {
         if self.paging.refuses {
             let bytes = store.sizes.at_worst(1);
-            return Err(Failure::NoRoom { bytes });
+            return Err(CommandError::NoRoom { bytes });
         }
         self.paging.wait_before_all();
         Ok(None)
@@ -414,16 +426,16 @@ impl Session {
 
     /// Returns how replies may be delivered. A client that has disabled replies gets no partial
     /// ones.
-    fn length(&self) -> Length {
+    fn length(&self) -> ReplyDelivery {
         if self.settings.reply_mode == ReplyMode::On {
-            Length::Parts
+            ReplyDelivery::Parts
         } else {
-            Length::Whole
+            ReplyDelivery::Whole
         }
     }
 
     /// Records the size of strings, given the length of a reply.
-    fn note_length(&self, command: &Command, args: Args<'_>, bytes: usize) {
+    fn note_length(&self, command: &CommandSpec, args: Args<'_>, bytes: usize) {
         const SHORT: usize = 1 << 10;
         if bytes > SHORT && command.reads_records() && command.group == "string" {
             let strings = command.keys(args).count().max(1);
@@ -435,19 +447,19 @@ impl Session {
     /// long.
     pub(super) fn apply(
         &mut self,
-        command: &Command,
+        command: &CommandSpec,
         args: Args<'_>,
-        transaction: &mut Transaction<'_>,
+        transaction: &mut CommandTransaction<'_>,
         output: &mut Vec<u8>,
-        length: Length,
-    ) -> Result<Option<Box<dyn Tail>>, Failure> {
+        length: ReplyDelivery,
+    ) -> Result<Option<Box<dyn ReplyTail>>, CommandError> {
         let start = output.len();
         // Commands that build a reply from collected data fail when it exceeds this limit. Commands
         // that have changed data must reply, whatever the length.
         let room = self.reply_room();
         let most = self.shared.config.max_output().min(start.saturating_add(room));
-        let mut reply = Reply::new(output, self.settings.version).at_most(most);
-        if length == Length::Parts {
+        let mut reply = ReplyWriter::new(output, self.settings.version).at_most(most);
+        if length == ReplyDelivery::Parts {
             reply = reply.in_parts();
         }
         self.note_uses(command, args, transaction);
@@ -455,10 +467,10 @@ impl Session {
             true => transaction.keep_record(),
             false => transaction.settle(),
         }
-        let lookups = Lookups::counted();
+        let lookups = LookupCounts::counted();
         let result = match command.action {
-            Action::Data(run) => run(transaction, args, &mut reply),
-            Action::Session(run) => run(self, args, &mut reply),
+            CommandHandler::Data(run) => run(transaction, args, &mut reply),
+            CommandHandler::Session(run) => run(self, args, &mut reply),
         };
         let is_too_long = !command.writes() && reply.position() - start > room;
         if command.writes() {
@@ -466,8 +478,8 @@ impl Session {
         }
         match result {
             Ok(()) if !is_too_long => Ok(reply.into_tail()),
-            Ok(()) | Err(Failure::Refused(_)) if is_too_long => {
-                self.take_back(&mut reply, start);
+            Ok(()) | Err(CommandError::Refused(_)) if is_too_long => {
+                self.discard_reply(&mut reply, start);
                 if self.paging.has_taken_back() {
                     // The command will be executed again.
                     lookups.forget_since();
@@ -476,14 +488,14 @@ impl Session {
                 }
                 Ok(None)
             }
-            Err(Failure::NoRoom { bytes }) if self.may_wait_for(bytes) && !command.writes() => {
+            Err(CommandError::NoRoom { bytes }) if self.may_wait_for(bytes) && !command.writes() => {
                 reply.rewind(start);
                 self.paging.wait_for_room();
                 lookups.forget_since();
                 Ok(None)
             }
-            Err(failure @ (Failure::Refused(_) | Failure::NoRoom { .. })) => {
-                if let Failure::NoRoom { .. } = failure {
+            Err(failure @ (CommandError::Refused(_) | CommandError::NoRoom { .. })) => {
+                if let CommandError::NoRoom { .. } = failure {
                     let counters = &self.shared.counters;
                     counters.memory_refusals.fetch_add(1, Ordering::Relaxed);
                     self.paging.refusals += 1;
@@ -495,14 +507,14 @@ impl Session {
                 reply.error(&text);
                 Ok(None)
             }
-            Err(other @ Failure::Store(_)) => Err(other),
+            Err(other @ CommandError::Store(_)) => Err(other),
             Ok(()) => unreachable!("it is either too long or not"),
         }
     }
 
     /// Records the use of a command's keys, unless it only inspects them or the client has set
     /// CLIENT NO-TOUCH.
-    fn note_uses(&self, command: &Command, args: Args<'_>, transaction: &Transaction<'_>) {
+    fn note_uses(&self, command: &CommandSpec, args: Args<'_>, transaction: &CommandTransaction<'_>) {
         let counts = match self.settings.touches_keys {
             true => command.uses_keys(),
             false => command.writes() || command.name == "touch",
@@ -516,11 +528,11 @@ impl Session {
     #[inline]
     pub(super) fn commit(
         &mut self,
-        transaction: &mut Transaction<'_>,
-        held: &Held<'_>,
-    ) -> Result<(), Failure> {
+        transaction: &mut CommandTransaction<'_>,
+        held: &KeyLockGuard<'_>,
+    ) -> Result<(), CommandError> {
         let waits = transaction.store.waits_for_disk();
-        if transaction.commit(held)? == Outcome::Committed {
+        if transaction.commit(held)? == CommitOutcome::Committed {
             self.wants_sync |= waits;
         }
         Ok(())
@@ -528,7 +540,7 @@ impl Session {
 
     /// Records a slow command, or a slow batch by its first command.
     #[inline]
-    pub(super) fn note_slow(&self, command: &Command, args: Args<'_>, took: Duration) {
+    pub(super) fn note_slow(&self, command: &CommandSpec, args: Args<'_>, took: Duration) {
         if self.shared.latencies.may_note(took) {
             let event = if command.is_fast() {
                 "fast-command"
@@ -546,8 +558,8 @@ impl Session {
     }
 
     #[cold]
-    fn note_in_slowlog(&self, command: &Command, args: Args<'_>, took: Duration) {
-        let slow = Slow {
+    fn note_in_slowlog(&self, command: &CommandSpec, args: Args<'_>, took: Duration) {
+        let slow = SlowLogEntry {
             id: 0,
             at_s: self.shared.store.now_ms() / 1000,
             took_us: took.as_micros() as u64,
@@ -555,48 +567,48 @@ impl Session {
             peer: self.client.peer.to_string(),
             name: self.client.name.lock().clone(),
         };
-        let args: Vec<&[u8]> = watching::words(command, args).collect();
+        let args: Vec<&[u8]> = monitor_commands::words(command, args).collect();
         let most = self.shared.config.slow_entries.load(Ordering::Relaxed);
         self.shared.slow.note(slow, args.into_iter(), most);
     }
 }
 
 /// Begins a transaction for a client's commands.
-fn begin(store: &Store, database: u8, is_blind: bool, client: u64) -> Transaction<'_> {
+fn begin(store: &ServerStore, database: u8, is_blind: bool, client: u64) -> CommandTransaction<'_> {
     let mut transaction = match is_blind {
-        true => Transaction::blind(store, database),
-        false => Transaction::new(store, database),
+        true => CommandTransaction::blind(store, database),
+        false => CommandTransaction::new(store, database),
     };
     transaction.client = client;
     transaction
 }
 
 /// The result of prefetching records.
-enum Ahead {
+enum PrefetchOutcome {
     /// All records are prefetched.
     Known,
     /// The read is pending; it holds this memory.
-    Waits(Box<Awaited>),
+    Waits(Box<PendingRead>),
     /// The memory of clients is exhausted.
     NoRoom,
 }
 
 /// Prefetches records for the commands of a transaction, or returns the pending read.
 fn read_ahead(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut CommandTransaction<'_>,
     records: Vec<InnerKey>,
     read: Option<ReadResult>,
     needs_locks: bool,
     context: &mut Context<'_>,
-) -> Result<Ahead, Failure> {
+) -> Result<PrefetchOutcome, CommandError> {
     if records.is_empty() {
-        return Ok(Ahead::Known);
+        return Ok(PrefetchOutcome::Known);
     }
     let gathered = transaction.store.gather(transaction.database, &records);
     let Some(space) = gathered.space else {
         let none = records.iter().map(|_| None).collect();
         transaction.has_read(records, none);
-        return Ok(Ahead::Known);
+        return Ok(PrefetchOutcome::Known);
     };
     // Discard records of a database that was swapped after the read (S24).
     let read = read.filter(|read| read.number == transaction.database);
@@ -616,9 +628,9 @@ fn read_ahead(
                 Poll::Ready(values) => transaction.has_read(records, values?),
                 Poll::Pending => {
                     let Some(memory) = transaction.store.room_to_read(records.len()) else {
-                        return Ok(Ahead::NoRoom);
+                        return Ok(PrefetchOutcome::NoRoom);
                     };
-                    return Ok(Ahead::Waits(Box::new(Awaited {
+                    return Ok(PrefetchOutcome::Waits(Box::new(PendingRead {
                         reading,
                         memory,
                         number: transaction.database,
@@ -627,5 +639,5 @@ fn read_ahead(
             }
         }
     }
-    Ok(Ahead::Known)
+    Ok(PrefetchOutcome::Known)
 }

@@ -1,10 +1,10 @@
 //! The units of permission: every command and subcommand with its access to keys, and the
 //! operations of clients on the other ports.
 
-use super::classes::{self, Classes};
+use super::classes::{self, CommandClasses};
 use super::commands::{bitfield, sort};
 use super::subcommands;
-use super::table::{self, Command};
+use super::table::{self, CommandSpec};
 use crate::protocol::resp::Args;
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -13,37 +13,37 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 /// The index of an entry in the catalog.
-pub(crate) type Id = usize;
+pub(crate) type CatalogId = usize;
 
 /// A unit of permission.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct CatalogEntry {
     /// The name of a command, or `command|subcommand`.
     pub(crate) name: Cow<'static, str>,
-    pub(crate) classes: Classes,
+    pub(crate) classes: CommandClasses,
     /// The range of its subcommands, which follow it.
-    pub(crate) subcommands: Range<Id>,
+    pub(crate) subcommands: Range<CatalogId>,
     /// Whether it is a subcommand.
     pub(crate) is_subcommand: bool,
 }
 
 /// All units of permission.
 #[derive(Debug)]
-pub(crate) struct Catalog {
-    pub(crate) entries: Vec<Entry>,
-    by_name: HashMap<Cow<'static, str>, Id>,
+pub(crate) struct PermissionCatalog {
+    pub(crate) entries: Vec<CatalogEntry>,
+    by_name: HashMap<Cow<'static, str>, CatalogId>,
 }
 
 /// The catalog.
-pub(crate) static CATALOG: LazyLock<Catalog> = LazyLock::new(Catalog::new);
+pub(crate) static CATALOG: LazyLock<PermissionCatalog> = LazyLock::new(PermissionCatalog::new);
 
 /// The name of an operation on another port, with its classes.
-type Part = (&'static str, &'static [&'static str]);
+type PortOperation = (&'static str, &'static [&'static str]);
 
 /// Operations of the other ports, which are not Redis commands: the port, and its operations with
 /// their classes.
 #[rustfmt::skip]
-static ELSEWHERE: [(&str, &[Part]); 2] = [
+static ELSEWHERE: [(&str, &[PortOperation]); 2] = [
     ("memcached", &[
         ("get", &["read", "fast"]),
         ("set", &["write", "fast"]),
@@ -56,9 +56,9 @@ static ELSEWHERE: [(&str, &[Part]); 2] = [
     ]),
 ];
 
-impl Catalog {
-    fn new() -> Catalog {
-        let mut catalog = Catalog {
+impl PermissionCatalog {
+    fn new() -> PermissionCatalog {
+        let mut catalog = PermissionCatalog {
             entries: Vec::new(),
             by_name: HashMap::new(),
         };
@@ -71,13 +71,20 @@ impl Catalog {
             catalog.add(command.name, own, parts.collect());
         }
         for (name, parts) in ELSEWHERE {
-            let parts = parts.iter().map(|(part, names)| (*part, Classes::of(names)));
-            catalog.add(name, Classes::of(&["slow"]), parts.collect());
+            let parts = parts
+                .iter()
+                .map(|(part, names)| (*part, CommandClasses::of(names)));
+            catalog.add(name, CommandClasses::of(&["slow"]), parts.collect());
         }
         catalog
     }
 
-    fn add(&mut self, name: &'static str, classes: Classes, parts: Vec<(&'static str, Classes)>) {
+    fn add(
+        &mut self,
+        name: &'static str,
+        classes: CommandClasses,
+        parts: Vec<(&'static str, CommandClasses)>,
+    ) {
         let first = self.entries.len() + 1;
         let own = (Cow::Borrowed(name), classes, first..first + parts.len(), false);
         let parts = parts
@@ -85,7 +92,7 @@ impl Catalog {
             .map(|(part, classes)| (Cow::Owned(format!("{name}|{part}")), classes, 0..0, true));
         for (name, classes, subcommands, is_subcommand) in std::iter::once(own).chain(parts) {
             self.by_name.insert(name.clone(), self.entries.len());
-            self.entries.push(Entry {
+            self.entries.push(CatalogEntry {
                 name,
                 classes,
                 subcommands,
@@ -95,7 +102,7 @@ impl Catalog {
     }
 
     /// Returns the entry of a command, or of a subcommand as `command|subcommand`, ignoring case.
-    pub(crate) fn find(&self, name: &[u8]) -> Option<Id> {
+    pub(crate) fn find(&self, name: &[u8]) -> Option<CatalogId> {
         let name = std::str::from_utf8(name).ok()?.to_ascii_lowercase();
         self.by_name.get(&*name).copied()
     }
@@ -104,92 +111,94 @@ impl Catalog {
 /// Returns the names of the classes of a command, or of a subcommand as `command|subcommand`.
 pub(super) fn classes_of(name: &str) -> Vec<&'static str> {
     let own = CATALOG.by_name.get(name);
-    let own = own.map_or_else(Classes::default, |&id| CATALOG.entries[id].classes);
-    let is_own = |name: &&&str| own.has(Classes::of(&[**name]));
+    let own = own.map_or_else(CommandClasses::default, |&id| CATALOG.entries[id].classes);
+    let is_own = |name: &&&str| own.has(CommandClasses::of(&[**name]));
     classes::NAMES.iter().filter(is_own).copied().collect()
 }
 
 /// Returns whether a command is administrative. For commands with subcommands, the subcommand
 /// decides.
-pub(super) fn is_administrative(command: &Command, args: Args<'_>) -> bool {
-    let asked = Asked::of(command, args);
+pub(super) fn is_administrative(command: &CommandSpec, args: Args<'_>) -> bool {
+    let asked = AccessRequest::of(command, args);
     match CATALOG.entries[asked.id].is_subcommand {
-        true => CATALOG.entries[asked.id].classes.has(Classes::of(&["admin"])),
+        true => CATALOG.entries[asked.id]
+            .classes
+            .has(CommandClasses::of(&["admin"])),
         false => command.is_admin(),
     }
 }
 
 /// An access to a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Need {
+pub(crate) struct KeyAccess {
     /// The content of the key is disclosed.
     pub(crate) reads: bool,
     /// The content of the key is changed.
     pub(crate) writes: bool,
 }
 
-impl Need {
+impl KeyAccess {
     /// Only the existence of the key or the length of its value is disclosed.
-    pub(crate) const ANY: Need = Need::new(false, false);
-    pub(crate) const READ: Need = Need::new(true, false);
-    pub(crate) const WRITE: Need = Need::new(false, true);
-    pub(crate) const BOTH: Need = Need::new(true, true);
+    pub(crate) const ANY: KeyAccess = KeyAccess::new(false, false);
+    pub(crate) const READ: KeyAccess = KeyAccess::new(true, false);
+    pub(crate) const WRITE: KeyAccess = KeyAccess::new(false, true);
+    pub(crate) const BOTH: KeyAccess = KeyAccess::new(true, true);
 
-    const fn new(reads: bool, writes: bool) -> Need {
-        Need { reads, writes }
+    const fn new(reads: bool, writes: bool) -> KeyAccess {
+        KeyAccess { reads, writes }
     }
 }
 
 /// Returns the access of a command to its first key, and to all others, as Redis defines it.
-fn needs(command: &Command, args: Args<'_>) -> (Need, Need) {
+fn needs(command: &CommandSpec, args: Args<'_>) -> (KeyAccess, KeyAccess) {
     let both = |need| (need, need);
     match command.name {
-        "copy" => (Need::READ, Need::WRITE),
-        "rename" | "renamenx" | "smove" | "lmove" | "rpoplpush" => (Need::BOTH, Need::WRITE),
-        "sort" | "sort_ro" => (Need::READ, Need::WRITE),
-        "bitfield" if bitfield::only_reads(args) => both(Need::READ),
+        "copy" => (KeyAccess::READ, KeyAccess::WRITE),
+        "rename" | "renamenx" | "smove" | "lmove" | "rpoplpush" => (KeyAccess::BOTH, KeyAccess::WRITE),
+        "sort" | "sort_ro" => (KeyAccess::READ, KeyAccess::WRITE),
+        "bitfield" if bitfield::only_reads(args) => both(KeyAccess::READ),
         "bitop" | "sdiffstore" | "sinterstore" | "sunionstore" | "zrangestore" | "zdiffstore"
-        | "zinterstore" | "zunionstore" => (Need::WRITE, Need::READ),
-        "set" if args.from(3).iter().any(|word| word.eq_ignore_ascii_case(b"GET")) => both(Need::BOTH),
+        | "zinterstore" | "zunionstore" => (KeyAccess::WRITE, KeyAccess::READ),
+        "set" if args.from(3).iter().any(|word| word.eq_ignore_ascii_case(b"GET")) => both(KeyAccess::BOTH),
         "append" | "del" | "expire" | "expireat" | "hdel" | "hmset" | "hset" | "hsetnx" | "linsert"
         | "lpush" | "lpushx" | "lrem" | "lset" | "ltrim" | "mset" | "msetnx" | "persist" | "pexpire"
         | "pexpireat" | "psetex" | "rpush" | "rpushx" | "sadd" | "set" | "setex" | "setnx" | "setrange"
         | "srem" | "unlink" | "zadd" | "zrem" | "zremrangebylex" | "zremrangebyrank" | "zremrangebyscore" => {
-            both(Need::WRITE)
+            both(KeyAccess::WRITE)
         }
         "exists" | "hexists" | "hlen" | "hstrlen" | "llen" | "memory" | "object" | "scard" | "sismember"
-        | "strlen" | "touch" | "type" | "watch" | "zcard" => both(Need::ANY),
-        _ if command.writes() => both(Need::BOTH),
-        _ => both(Need::READ),
+        | "strlen" | "touch" | "type" | "watch" | "zcard" => both(KeyAccess::ANY),
+        _ if command.writes() => both(KeyAccess::BOTH),
+        _ => both(KeyAccess::READ),
     }
 }
 
 /// Returns the access of a command to keys that are not among its arguments.
-fn need_of_all(command: &Command, args: Args<'_>) -> Option<Need> {
+fn need_of_all(command: &CommandSpec, args: Args<'_>) -> Option<KeyAccess> {
     match command.name {
-        "range" | "revrange" => Some(Need::READ),
-        "delrange" => Some(Need::WRITE),
-        "sort" | "sort_ro" if sort::reads_other_keys(args) => Some(Need::READ),
+        "range" | "revrange" => Some(KeyAccess::READ),
+        "delrange" => Some(KeyAccess::WRITE),
+        "sort" | "sort_ro" if sort::reads_other_keys(args) => Some(KeyAccess::READ),
         _ => None,
     }
 }
 
 /// A request, reduced to what permissions depend on.
 #[derive(Debug)]
-pub(crate) struct Asked<'a> {
-    pub(crate) id: Id,
+pub(crate) struct AccessRequest<'a> {
+    pub(crate) id: CatalogId,
     /// Whether every client may execute it, even an unauthenticated one.
     pub(crate) is_free: bool,
     /// The first argument after the command's name.
     pub(crate) first_arg: Option<&'a [u8]>,
-    pub(crate) keys: SmallVec<[(&'a [u8], Need); 4]>,
+    pub(crate) keys: SmallVec<[(&'a [u8], KeyAccess); 4]>,
     /// The access to keys that are not named.
-    pub(crate) of_all: Option<Need>,
+    pub(crate) of_all: Option<KeyAccess>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> AccessRequest<'a> {
     /// Describes a Redis command with its arguments.
-    pub(super) fn of(command: &Command, args: Args<'a>) -> Asked<'a> {
+    pub(super) fn of(command: &CommandSpec, args: Args<'a>) -> AccessRequest<'a> {
         let own = CATALOG.by_name.get(command.name);
         let own = *own.expect("the catalog has every command of the table");
         let part = args.get(1).and_then(|word| {
@@ -201,9 +210,9 @@ impl<'a> Asked<'a> {
         });
         let (first, others) = needs(command, args);
         let with_need = |(index, key)| (key, if index == 0 { first } else { others });
-        Asked {
+        AccessRequest {
             id: part.unwrap_or(own),
-            is_free: command.is_for_strangers(),
+            is_free: command.allowed_before_auth(),
             first_arg: args.get(1),
             keys: command.keys(args).enumerate().map(with_need).collect(),
             of_all: need_of_all(command, args),
@@ -211,9 +220,9 @@ impl<'a> Asked<'a> {
     }
 
     /// Describes an operation on another port.
-    pub(crate) fn elsewhere(name: &str, keys: SmallVec<[(&'a [u8], Need); 4]>) -> Asked<'a> {
+    pub(crate) fn elsewhere(name: &str, keys: SmallVec<[(&'a [u8], KeyAccess); 4]>) -> AccessRequest<'a> {
         let id = CATALOG.by_name.get(name);
-        Asked {
+        AccessRequest {
             id: *id.expect("the catalog has what other ports do"),
             is_free: false,
             first_arg: None,

@@ -1,7 +1,7 @@
 //! Command classes, which grant many commands at once: the ACL categories of Redis with its
 //! assignments.
 
-use super::table::{Action, Command};
+use super::table::{CommandHandler, CommandSpec};
 
 /// The names of all classes, in Redis' order. A command may belong to several classes; some classes
 /// have no commands here.
@@ -31,27 +31,27 @@ pub(crate) const NAMES: [&str; 21] = [
 
 /// A set of classes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Classes(u32);
+pub(crate) struct CommandClasses(u32);
 
-impl Classes {
+impl CommandClasses {
     /// Returns the class of a name, ignoring case.
-    pub(crate) fn named(name: &[u8]) -> Option<Classes> {
+    pub(crate) fn named(name: &[u8]) -> Option<CommandClasses> {
         let found = NAMES
             .iter()
             .position(|known| name.eq_ignore_ascii_case(known.as_bytes()));
-        found.map(|index| Classes(1 << index))
+        found.map(|index| CommandClasses(1 << index))
     }
 
     /// Returns the classes of several names. Each name must be valid.
-    pub(super) fn of(names: &[&str]) -> Classes {
-        names.iter().fold(Classes::default(), |all, name| {
-            let one = Classes::named(name.as_bytes());
-            Classes(all.0 | one.expect("only names of classes are used here").0)
+    pub(super) fn of(names: &[&str]) -> CommandClasses {
+        names.iter().fold(CommandClasses::default(), |all, name| {
+            let one = CommandClasses::named(name.as_bytes());
+            CommandClasses(all.0 | one.expect("only names of classes are used here").0)
         })
     }
 
     /// Returns whether the sets intersect.
-    pub(crate) fn has(self, other: Classes) -> bool {
+    pub(crate) fn has(self, other: CommandClasses) -> bool {
         self.0 & other.0 != 0
     }
 }
@@ -94,11 +94,11 @@ fn besides(name: &str) -> &'static [&'static str] {
 }
 
 /// Returns the classes of a command. As in Redis, a command with subcommands is only slow.
-pub(super) fn of_command(command: &Command, has_subcommands: bool) -> Classes {
+pub(super) fn of_command(command: &CommandSpec, has_subcommands: bool) -> CommandClasses {
     let pace = if command.is_fast() { "fast" } else { "slow" };
     let mut names = vec![pace];
     if !has_subcommands || command.name == "command" {
-        if let Action::Data(_) = command.action {
+        if let CommandHandler::Data(_) = command.action {
             names.push(if command.writes() { "write" } else { "read" });
         }
         if !matches!(command.name, "wait" | "sort" | "sort_ro") {
@@ -106,11 +106,11 @@ pub(super) fn of_command(command: &Command, has_subcommands: bool) -> Classes {
         }
         names.extend(besides(command.name));
     }
-    Classes::of(&names)
+    CommandClasses::of(&names)
 }
 
 /// Returns the classes of a subcommand.
-pub(super) fn of_subcommand(command: &Command, subcommand: &str) -> Classes {
+pub(super) fn of_subcommand(command: &CommandSpec, subcommand: &str) -> CommandClasses {
     let mut names = vec!["slow"];
     names.extend(match (command.name, subcommand) {
         ("client", "kill" | "list" | "no-evict" | "pause" | "unblock" | "unpause") => {
@@ -126,7 +126,7 @@ pub(super) fn of_subcommand(command: &Command, subcommand: &str) -> Classes {
         ("snapshot", "create" | "drop") => &["keyspace", "write", "dangerous"],
         _ => &["keyspace", "read"],
     });
-    Classes::of(&names)
+    CommandClasses::of(&names)
 }
 
 #[cfg(test)]
@@ -135,9 +135,9 @@ mod tests {
 
     #[test]
     fn names_of_classes_are_found_in_any_spelling() {
-        assert_eq!(Classes::named(b"READ"), Some(Classes(2)));
-        assert_eq!(Classes::named(b"nosuch"), None);
-        assert!(Classes::of(&["read", "slow"]).has(Classes::of(&["slow", "hash"])));
-        assert!(!Classes::of(&["read"]).has(Classes::of(&["write"])));
+        assert_eq!(CommandClasses::named(b"READ"), Some(CommandClasses(2)));
+        assert_eq!(CommandClasses::named(b"nosuch"), None);
+        assert!(CommandClasses::of(&["read", "slow"]).has(CommandClasses::of(&["slow", "hash"])));
+        assert!(!CommandClasses::of(&["read"]).has(CommandClasses::of(&["write"])));
     }
 }

@@ -1,41 +1,43 @@
 //! Prefetching of the elements that the commands of a batch name.
 
-use super::table::Command;
-use crate::error::Failure;
+use super::table::CommandSpec;
+use crate::error::CommandError;
 use crate::protocol::resp::Args;
-use crate::store::Transaction;
+use crate::store::CommandTransaction;
 use crate::store::model::format::{self, InnerKey};
-use crate::store::model::{Collection, Kind};
+use crate::store::model::{CollectionHeader, CollectionKind};
 
 /// Where a command names elements of its key: the index of the first, and the step.
-struct Named {
-    kind: Kind,
+struct ElementArguments {
+    kind: CollectionKind,
     first: usize,
     step: usize,
 }
 
-impl Named {
+impl ElementArguments {
     /// Returns where a command with these arguments names elements, if it looks any up.
-    fn of(command: &Command, args: Args<'_>) -> Option<Named> {
+    fn of(command: &CommandSpec, args: Args<'_>) -> Option<ElementArguments> {
         // The step for a single element.
         let alone = args.len();
         let (kind, first, step) = match command.name {
-            "hset" | "hmset" => (Kind::Hash, 2, 2),
-            "hget" | "hexists" | "hstrlen" | "hsetnx" | "hincrby" | "hincrbyfloat" => (Kind::Hash, 2, alone),
-            "hmget" | "hdel" => (Kind::Hash, 2, 1),
-            "sadd" | "srem" | "sismember" | "smismember" => (Kind::Set, 2, 1),
-            "zscore" | "zmscore" | "zrem" => (Kind::SortedSet, 2, 1),
-            "zincrby" => (Kind::SortedSet, 3, alone),
+            "hset" | "hmset" => (CollectionKind::Hash, 2, 2),
+            "hget" | "hexists" | "hstrlen" | "hsetnx" | "hincrby" | "hincrbyfloat" => {
+                (CollectionKind::Hash, 2, alone)
+            }
+            "hmget" | "hdel" => (CollectionKind::Hash, 2, 1),
+            "sadd" | "srem" | "sismember" | "smismember" => (CollectionKind::Set, 2, 1),
+            "zscore" | "zmscore" | "zrem" => (CollectionKind::SortedSet, 2, 1),
+            "zincrby" => (CollectionKind::SortedSet, 3, alone),
             // Options precede the scores and members, which are pairs up to the end.
-            "zadd" => (Kind::SortedSet, 3 + args.len() % 2, 2),
+            "zadd" => (CollectionKind::SortedSet, 3 + args.len() % 2, 2),
             _ => return None,
         };
-        Some(Named { kind, first, step })
+        Some(ElementArguments { kind, first, step })
     }
 }
 
 /// The predicted ends of a list during a batch, in terms of its stored elements.
-struct Ends {
+struct PredictedListEnds {
     number: u64,
     /// The range of stored elements that remain.
     head: i64,
@@ -44,9 +46,9 @@ struct Ends {
     added: (u64, u64),
 }
 
-impl Ends {
-    fn of(list: &Collection) -> Ends {
-        Ends {
+impl PredictedListEnds {
+    fn of(list: &CollectionHeader) -> PredictedListEnds {
+        PredictedListEnds {
             number: list.number,
             head: list.head,
             count: list.count,
@@ -55,7 +57,7 @@ impl Ends {
     }
 
     /// Returns the position of the stored element that a command pops, if it pops a stored one.
-    fn pass(&mut self, command: &Command, args: Args<'_>) -> Option<i64> {
+    fn pass(&mut self, command: &CommandSpec, args: Args<'_>) -> Option<i64> {
         let more = (args.len() as u64).saturating_sub(2);
         match command.name {
             "lpush" | "lpushx" => self.added.0 += more,
@@ -98,10 +100,10 @@ impl Ends {
 
 /// Prefetches the elements that commands name, at most `most` of them.
 pub(super) fn read_ahead<'a>(
-    commands: impl Iterator<Item = &'a (&'static Command, Args<'a>)>,
-    transaction: &mut Transaction<'_>,
+    commands: impl Iterator<Item = &'a (&'static CommandSpec, Args<'a>)>,
+    transaction: &mut CommandTransaction<'_>,
     most: usize,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let elements = named(commands, transaction, most);
     transaction.prefetch_elements(elements)
 }
@@ -109,15 +111,15 @@ pub(super) fn read_ahead<'a>(
 /// Returns the keys of the elements that commands name, at most `most` of them; empty if a common
 /// read is not worthwhile.
 fn named<'a>(
-    commands: impl Iterator<Item = &'a (&'static Command, Args<'a>)>,
-    transaction: &Transaction<'_>,
+    commands: impl Iterator<Item = &'a (&'static CommandSpec, Args<'a>)>,
+    transaction: &CommandTransaction<'_>,
     most: usize,
 ) -> Vec<InnerKey> {
     let database = transaction.database;
     let (mut places, mut from) = (Vec::new(), 0);
     let (mut last, mut ends) = (None, None);
     for (command, args) in commands {
-        let named = Named::of(command, *args);
+        let named = ElementArguments::of(command, *args);
         if named.is_none() && command.group != "list" {
             continue;
         }
@@ -125,8 +127,8 @@ fn named<'a>(
         if last.is_none_or(|(name, _)| name != key) {
             let collection = transaction.known_collection(key, &mut from);
             last = Some((key, collection));
-            let list = collection.filter(|collection| collection.kind == Kind::List);
-            ends = list.as_ref().map(Ends::of);
+            let list = collection.filter(|collection| collection.kind == CollectionKind::List);
+            ends = list.as_ref().map(PredictedListEnds::of);
         }
         if let Some(ends) = &mut ends {
             if places.len() == most {
@@ -149,7 +151,7 @@ fn named<'a>(
             }
             let (number, name) = (collection.number, args.at(index));
             places.push(match named.kind {
-                Kind::SortedSet => format::sorted_member_key(database, number, name),
+                CollectionKind::SortedSet => format::sorted_member_key(database, number, name),
                 _ => format::member_key(database, number, name),
             });
         }
@@ -163,14 +165,14 @@ fn named<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::resp::{Limits, Parser, Requests};
+    use crate::protocol::resp::{ParsedRequests, RequestLimits, RequestParser};
     use crate::redis::names;
 
     /// Returns the predicted positions that commands pop from a list of three elements, from
     /// position 10 on.
     fn taken(lines: &str) -> Vec<Option<i64>> {
-        let list = Collection {
-            kind: Kind::List,
+        let list = CollectionHeader {
+            kind: CollectionKind::List,
             expires_ms: 0,
             number: 1,
             count: 3,
@@ -178,14 +180,14 @@ mod tests {
             is_counted: false,
             is_new: false,
         };
-        let mut ends = Ends::of(&list);
-        let (mut buffer, mut requests) = (lines.replace(", ", "\n").into_bytes(), Requests::default());
+        let mut ends = PredictedListEnds::of(&list);
+        let (mut buffer, mut requests) = (lines.replace(", ", "\n").into_bytes(), ParsedRequests::default());
         buffer.push(b'\n');
-        let limits = Limits {
+        let limits = RequestLimits {
             arguments: 9,
-            ..Limits::STRANGER
+            ..RequestLimits::STRANGER
         };
-        let parsed = Parser::default().parse(&mut buffer, &mut requests, &limits, 99);
+        let parsed = RequestParser::default().parse(&mut buffer, &mut requests, &limits, 99);
         parsed.unwrap();
         let args = (0..requests.len()).map(|index| requests.get(index, &buffer));
         args.map(|args| ends.pass(names::find(args.at(0)).unwrap(), args))

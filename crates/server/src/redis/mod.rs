@@ -4,11 +4,11 @@
 //!
 //! *Does not know*: sockets, the bytes of requests, the encoding of types in keys.
 //!
-//! *Read in this order*: `table.rs` (all commands), `names.rs`, `texts.rs` (access of commands to
+//! *Read in this order*: `table.rs` (all commands), `names.rs`, `string_store.rs` (access of commands to
 //! strings), `session.rs` (one connection: from requests to batches), `batch.rs` (locks, one read,
 //! one commit), then `pages.rs` (long replies), then `commands/`, a file for each family;
-//! `catalog.rs`, `classes.rs` and `permission.rs` (permissions), `asked.rs` (permissions checked
-//! again at COMMIT); `backups.rs` and `pause.rs` (state of all connections); `direct.rs` (commands
+//! `catalog.rs`, `classes.rs` and `permission.rs` (permissions), `write_access_log.rs` (permissions checked
+//! again at COMMIT); `backups.rs` and `pause.rs` (state of all connections); `local_execution.rs` (commands
 //! without a connection); `cached/` (a connection to a cache).
 //!
 //! Invariants:
@@ -16,28 +16,28 @@
 //! - **S11** A command that fails has written nothing: it validates all its arguments first.
 
 mod args;
-mod asked;
 pub(crate) mod backups;
 mod batch;
 pub(crate) mod cached;
 pub(crate) mod catalog;
 pub(crate) mod classes;
 mod commands;
-mod direct;
 mod elements;
+mod local_execution;
 mod names;
 mod pages;
 mod paging;
 pub(crate) mod pause;
 mod permission;
 mod session;
+mod string_store;
 mod subcommands;
 mod table;
-mod texts;
+mod write_access_log;
 
 pub(crate) use cached::CachedSession;
 pub(crate) use commands::clients::line;
-pub(crate) use commands::walks::score_text;
-pub(crate) use direct::execute;
-pub(crate) use session::Session;
+pub(crate) use commands::scan_commands::score_text;
+pub(crate) use local_execution::execute;
+pub(crate) use session::RedisSession;
 pub(crate) use table::counted_names;

@@ -1,7 +1,7 @@
 //! Lookup of commands by name. Every request needs it, so names are compared in words of eight
 //! bytes, and the table is indexed by a cheap hash.
 
-use super::table::{Command, all};
+use super::table::{CommandSpec, all};
 use std::sync::LazyLock;
 
 /// Slots of the table, more than twice the number of commands.
@@ -11,10 +11,10 @@ const SLOTS: usize = 1 << 10;
 const NAME_WORDS: usize = 3;
 
 /// A lower-case name in words, padded with zeros.
-type Name = [u64; NAME_WORDS];
+type PackedName = [u64; NAME_WORDS];
 
 /// All commands by name: an open-addressing hash table with linear probing.
-static BY_NAME: LazyLock<Vec<Option<(Name, &'static Command)>>> = LazyLock::new(|| {
+static BY_NAME: LazyLock<Vec<Option<(PackedName, &'static CommandSpec)>>> = LazyLock::new(|| {
     let mut slots = vec![None; SLOTS];
     assert!(all().count() * 2 < SLOTS, "most names stand in their own slots");
     for command in all() {
@@ -30,7 +30,7 @@ static BY_NAME: LazyLock<Vec<Option<(Name, &'static Command)>>> = LazyLock::new(
 
 /// Converts a name to words, unless it is too long for any command. No name ends with a zero.
 #[inline]
-fn folded(name: &[u8]) -> Option<Name> {
+fn folded(name: &[u8]) -> Option<PackedName> {
     let mut lower = [0; NAME_WORDS * 8];
     lower.get_mut(..name.len())?.copy_from_slice(name);
     lower.make_ascii_lowercase();
@@ -41,7 +41,7 @@ fn folded(name: &[u8]) -> Option<Name> {
 
 /// Returns the first slot to probe for a name.
 #[inline]
-fn slot_of(name: &Name) -> usize {
+fn slot_of(name: &PackedName) -> usize {
     const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
     let mixed = name.iter().fold(0_u64, |hash, word| {
         (hash.rotate_left(23) ^ word).wrapping_mul(FACTOR)
@@ -50,7 +50,7 @@ fn slot_of(name: &Name) -> usize {
 }
 
 /// Returns the command of a name, ignoring case.
-pub(super) fn find(name: &[u8]) -> Option<&'static Command> {
+pub(super) fn find(name: &[u8]) -> Option<&'static CommandSpec> {
     let name = folded(name)?;
     let mut slot = slot_of(&name);
     // An empty slot ends the search, and most slots are empty.

@@ -2,17 +2,17 @@
 //! whole.
 //!
 //! The first page is written when the command is executed. If more follows and replies are
-//! delivered at once, the rest becomes a [`Tail`]: an iterator over the state of the store at the
+//! delivered at once, the rest becomes a [`ReplyTail`]: an iterator over the state of the store at the
 //! release of the command's locks, since an iterator reads a snapshot. It is written page by page
 //! as the client reads. Between MULTI and EXEC a reply is needed as a whole and must fit the limit
 //! of a client's output.
 
 use super::args::check_room;
-use crate::error::Failure;
-use crate::net::waits;
-use crate::protocol::resp::{Progress, Reply, Tail, Version};
+use crate::error::CommandError;
+use crate::net::wait_hooks;
+use crate::protocol::resp::{ReplyProgress, ReplyTail, ReplyWriter, RespVersion};
 use crate::store::model::format::{self, InnerKey};
-use crate::store::{Direction, Transaction};
+use crate::store::{CommandTransaction, WalkDirection};
 use alluvium::{Iter, Keyspace};
 
 /// Approximate size of a page in bytes.
@@ -20,7 +20,7 @@ pub(super) const PAGE: usize = 64 << 10;
 
 /// The part of each element that a reply contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Show {
+pub(super) enum ElementProjection {
     /// The value: of a list, or of a hash for HVALS.
     Value,
     /// A member of a set or a field of a hash.
@@ -33,19 +33,19 @@ pub(super) enum Show {
     Scored,
 }
 
-impl Show {
-    fn write(self, reply: &mut Reply<'_>, key: &[u8], value: &[u8]) {
+impl ElementProjection {
+    fn write(self, reply: &mut ReplyWriter<'_>, key: &[u8], value: &[u8]) {
         match self {
-            Show::Value => reply.bulk(value),
-            Show::Member => reply.bulk(format::member_of(key).1),
-            Show::Pair => {
+            ElementProjection::Value => reply.bulk(value),
+            ElementProjection::Member => reply.bulk(format::member_of(key).1),
+            ElementProjection::Pair => {
                 reply.bulk(format::member_of(key).1);
                 reply.bulk(value);
             }
-            Show::Ranked => reply.bulk(format::scored_member_of(key).1),
-            Show::Scored => {
+            ElementProjection::Ranked => reply.bulk(format::scored_member_of(key).1),
+            ElementProjection::Scored => {
                 let (score, member) = format::scored_member_of(key);
-                if reply.version() == Version::Three {
+                if reply.version() == RespVersion::Three {
                     reply.array(2);
                 }
                 reply.bulk(member);
@@ -57,22 +57,22 @@ impl Show {
 
 /// Consecutive elements: `count` of them after the first `skip`.
 #[derive(Clone, Debug)]
-pub(super) struct Stretch {
+pub(super) struct ElementRange {
     pub(super) start: InnerKey,
     pub(super) end: InnerKey,
-    pub(super) direction: Direction,
+    pub(super) direction: WalkDirection,
     pub(super) skip: u64,
     pub(super) count: u64,
 }
 
-impl Stretch {
+impl ElementRange {
     /// Returns all elements of a list, a set or a hash.
-    pub(super) fn whole(database: u8, number: u64, count: u64) -> Stretch {
+    pub(super) fn whole(database: u8, number: u64, count: u64) -> ElementRange {
         let start = format::elements(database, number);
-        Stretch {
+        ElementRange {
             end: format::behind(&start),
             start,
-            direction: Direction::Forward,
+            direction: WalkDirection::Forward,
             skip: 0,
             count,
         }
@@ -81,28 +81,28 @@ impl Stretch {
     /// Removes everything up to an element.
     fn behind(&mut self, key: &[u8]) {
         match self.direction {
-            Direction::Forward => {
+            WalkDirection::Forward => {
                 self.start = key.into();
                 self.start.push(0);
             }
-            Direction::Backward => self.end = key.into(),
+            WalkDirection::Backward => self.end = key.into(),
         }
     }
 }
 
-fn missing(left: u64) -> Failure {
-    Failure::Refused(std::borrow::Cow::Owned(format!(
+fn missing(left: u64) -> CommandError {
+    CommandError::Refused(std::borrow::Cow::Owned(format!(
         "ERR {left} elements of a collection are missing: check the store"
     )))
 }
 
 /// Writes elements. Their number has been written already.
 pub(super) fn write(
-    transaction: &Transaction<'_>,
-    reply: &mut Reply<'_>,
-    mut stretch: Stretch,
-    show: Show,
-) -> Result<(), Failure> {
+    transaction: &CommandTransaction<'_>,
+    reply: &mut ReplyWriter<'_>,
+    mut stretch: ElementRange,
+    show: ElementProjection,
+) -> Result<(), CommandError> {
     let began = reply.position();
     let mut scan = transaction.scan(stretch.start.clone(), stretch.end.clone(), stretch.direction);
     for _ in 0..stretch.skip {
@@ -115,10 +115,10 @@ pub(super) fn write(
         show.write(reply, &key, &value);
         stretch.count -= 1;
         if reply.position() - began > PAGE && stretch.count > 0 {
-            if reply.may_go_on() {
+            if reply.accepts_tail() {
                 stretch.behind(&key);
                 let data = transaction.store.data.clone();
-                reply.go_on(Box::new(Pages {
+                reply.set_tail(Box::new(CollectionReplyTail {
                     data,
                     stretch,
                     show,
@@ -133,30 +133,30 @@ pub(super) fn write(
 }
 
 /// The pages of a reply after the first.
-struct Pages {
+struct CollectionReplyTail {
     data: Keyspace,
-    stretch: Stretch,
-    show: Show,
+    stretch: ElementRange,
+    show: ElementProjection,
     iter: Option<Iter>,
 }
 
-impl Tail for Pages {
+impl ReplyTail for CollectionReplyTail {
     fn begin(&mut self) {
         let range = &self.stretch.start[..]..&self.stretch.end[..];
         self.iter = Some(self.data.range(range));
     }
 
-    fn write(&mut self, reply: &mut Reply<'_>) -> Result<Progress, Failure> {
-        let _may_wait = waits::may_wait();
+    fn write(&mut self, reply: &mut ReplyWriter<'_>) -> Result<ReplyProgress, CommandError> {
+        let _may_wait = wait_hooks::may_wait();
         let began = reply.position();
         while self.stretch.count > 0 {
             if reply.position() - began > PAGE {
-                return Ok(Progress::More);
+                return Ok(ReplyProgress::More);
             }
             let next = match (&mut self.iter, self.stretch.direction) {
                 (None, _) => None,
-                (Some(iter), Direction::Forward) => iter.lend()?,
-                (Some(iter), Direction::Backward) => iter.lend_back()?,
+                (Some(iter), WalkDirection::Forward) => iter.lend()?,
+                (Some(iter), WalkDirection::Backward) => iter.lend_back()?,
             };
             let Some((key, value)) = next else {
                 return Err(missing(self.stretch.count));
@@ -164,6 +164,6 @@ impl Tail for Pages {
             self.show.write(reply, key, value);
             self.stretch.count -= 1;
         }
-        Ok(Progress::Whole)
+        Ok(ReplyProgress::Whole)
     }
 }

@@ -1,10 +1,10 @@
 //! Flow control of a pipeline: replies are sent before further ones are produced, and a reply that
 //! does not fit into the memory of clients waits or is refused.
 
-use super::session::Session;
-use crate::net::{Budget, HIGH_WATER, SMALL_HOLDER};
-use crate::protocol::resp::{Args, Reply};
-use crate::store::Sizes;
+use super::session::RedisSession;
+use crate::net::{ConnectionBudget, HIGH_WATER, SMALL_HOLDER};
+use crate::protocol::resp::{Args, ReplyWriter};
+use crate::store::ValueSizeStats;
 use std::sync::atomic::Ordering;
 
 /// Records read by the first batch of a connection, and the most that any batch reads. All records
@@ -14,7 +14,7 @@ const MOST: usize = 64;
 
 /// Adaptive state of a connection, learnt from the replies to its pipelines.
 #[derive(Debug)]
-pub(super) struct Paging {
+pub(super) struct PipelineFlowControl {
     /// Number of records that a batch may read.
     records: usize,
     /// Number of executed commands of a batch that ended early.
@@ -35,9 +35,9 @@ pub(super) struct Paging {
     before: usize,
 }
 
-impl Default for Paging {
-    fn default() -> Paging {
-        Paging {
+impl Default for PipelineFlowControl {
+    fn default() -> PipelineFlowControl {
+        PipelineFlowControl {
             records: FIRST,
             cut: None,
             alone: 0,
@@ -51,7 +51,7 @@ impl Default for Paging {
     }
 }
 
-impl Paging {
+impl PipelineFlowControl {
     /// Returns the request to begin with. `output` is the current length of the output.
     pub(super) fn begin(&mut self, output: usize) -> usize {
         self.before = output;
@@ -74,13 +74,13 @@ impl Paging {
     }
 
     /// Returns the number of records that the next batch may read.
-    pub(super) fn most(&self, sizes: &Sizes) -> usize {
+    pub(super) fn max_records(&self, sizes: &ValueSizeStats) -> usize {
         self.records.min(sizes.most())
     }
 
     /// Returns whether a batch of `all` commands must end after the first `executed`, whose replies
     /// have `bytes` bytes.
-    pub(super) fn cuts(&mut self, executed: usize, all: usize, bytes: usize) -> bool {
+    pub(super) fn should_end_batch(&mut self, executed: usize, all: usize, bytes: usize) -> bool {
         if self.is_full {
             self.cut = Some(executed - 1);
         } else if bytes > HIGH_WATER && executed < all {
@@ -128,9 +128,9 @@ impl Paging {
 
     /// Adapts to the result of a batch of `all` commands that began at request `at`. Returns the
     /// next request, and whether its reply fits.
-    pub(super) fn learn(&mut self, at: usize, all: usize) -> (usize, Fits) {
+    pub(super) fn adapt_to_result(&mut self, at: usize, all: usize) -> (usize, ReplyFit) {
         if let Some(executed) = self.divided.take() {
-            return (at + executed, Fits::Yes);
+            return (at + executed, ReplyFit::Yes);
         }
         if self.cut != Some(0) {
             self.alone = self.alone.saturating_sub(1);
@@ -138,26 +138,26 @@ impl Paging {
         let Some(executed) = self.cut.take() else {
             self.records = (2 * self.records).min(MOST);
             self.refuses = false;
-            return (at + all, Fits::Yes);
+            return (at + all, ReplyFit::Yes);
         };
         self.records = executed.max(1);
         if std::mem::take(&mut self.is_full) {
             self.paused = Some(at + executed);
-            return (at + executed, Fits::NotYet);
+            return (at + executed, ReplyFit::NotYet);
         }
-        (at + executed, Fits::Yes)
+        (at + executed, ReplyFit::Yes)
     }
 }
 
 /// Whether the next reply fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fits {
+pub(super) enum ReplyFit {
     Yes,
     NotYet,
 }
 
 /// Returns the error for something that does not fit into memory.
-pub(super) fn no_room(what: &str, budget: &Budget) -> String {
+pub(super) fn no_room(what: &str, budget: &ConnectionBudget) -> String {
     format!(
         "OOM {what} does not fit into the memory of clients, {} bytes for all of them: divide it, or raise --client-memory \
          (CONFIG SET maxmemory-clients)",
@@ -165,14 +165,14 @@ pub(super) fn no_room(what: &str, budget: &Budget) -> String {
     )
 }
 
-impl Session {
+impl RedisSession {
     /// Returns the largest reply of a command that only reads.
     pub(super) fn reply_room(&self) -> usize {
         self.shared.budget.reply_room()
     }
 
     /// Discards a reply that does not fit into memory. It is produced again later, or refused.
-    pub(super) fn take_back(&mut self, reply: &mut Reply<'_>, start: usize) {
+    pub(super) fn discard_reply(&mut self, reply: &mut ReplyWriter<'_>, start: usize) {
         let bytes = reply.position() - start;
         reply.rewind(start);
         if bytes <= self.shared.budget.limit() && !self.paging.refuses {
@@ -225,29 +225,32 @@ mod tests {
 
     #[test]
     fn long_replies_make_batches_short_and_short_ones_make_them_long_again() {
-        let (mut paging, sizes) = (Paging::default(), Sizes::default());
-        assert_eq!((paging.begin(0), paging.most(&sizes)), (0, FIRST));
-        assert!(!paging.cuts(3, 16, 1000));
-        assert!(!paging.cuts(16, 16, HIGH_WATER + 1), "nothing is left to cut off");
-        assert_eq!(paging.learn(0, 16), (16, Fits::Yes));
-        assert_eq!(paging.most(&sizes), 2 * FIRST);
-        assert!(paging.cuts(2, 32, HIGH_WATER + 1));
-        assert_eq!(paging.learn(16, 32), (18, Fits::Yes));
-        assert_eq!(paging.most(&sizes), 2);
+        let (mut paging, sizes) = (PipelineFlowControl::default(), ValueSizeStats::default());
+        assert_eq!((paging.begin(0), paging.max_records(&sizes)), (0, FIRST));
+        assert!(!paging.should_end_batch(3, 16, 1000));
+        assert!(
+            !paging.should_end_batch(16, 16, HIGH_WATER + 1),
+            "nothing is left to cut off"
+        );
+        assert_eq!(paging.adapt_to_result(0, 16), (16, ReplyFit::Yes));
+        assert_eq!(paging.max_records(&sizes), 2 * FIRST);
+        assert!(paging.should_end_batch(2, 32, HIGH_WATER + 1));
+        assert_eq!(paging.adapt_to_result(16, 32), (18, ReplyFit::Yes));
+        assert_eq!(paging.max_records(&sizes), 2);
         assert!(paging.pauses(18, HIGH_WATER + 1) && paging.is_paused());
         assert_eq!(paging.begin(5), 18);
         assert!(!paging.pauses(19, HIGH_WATER + 5));
         sizes.note(1 << 20);
-        assert_eq!(paging.most(&sizes), 1);
+        assert_eq!(paging.max_records(&sizes), 1);
     }
 
     #[test]
     fn a_reply_without_room_is_the_first_to_go_on_with() {
-        let mut paging = Paging::default();
+        let mut paging = PipelineFlowControl::default();
         paging.begin(0);
         paging.is_full = true;
-        assert!(paging.cuts(3, 8, 10));
-        assert_eq!(paging.learn(10, 8), (12, Fits::NotYet));
+        assert!(paging.should_end_batch(3, 8, 10));
+        assert_eq!(paging.adapt_to_result(10, 8), (12, ReplyFit::NotYet));
         assert_eq!(paging.begin(10), 12);
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// The commands that a pause suspends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub(crate) enum PauseScope {
     /// Commands that write.
     Writes,
     /// All.
@@ -16,29 +16,29 @@ pub(crate) enum Scope {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    until: Option<(Instant, Scope)>,
+struct PauseState {
+    until: Option<(Instant, PauseScope)>,
     waiting: Vec<Waker>,
     is_over: bool,
 }
 
 /// The current pause, if any, and the wakers of suspended connections.
 #[derive(Debug, Default)]
-pub(crate) struct Pause {
+pub(crate) struct PauseControl {
     is_on: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<PauseState>,
     changed: Condvar,
 }
 
-impl Pause {
+impl PauseControl {
     /// Begins a pause, or extends the current one.
-    pub(crate) fn begin(&self, length: Duration, scope: Scope) {
+    pub(crate) fn begin(&self, length: Duration, scope: PauseScope) {
         let mut state = self.state.lock();
         let now = Instant::now();
         let until = now.checked_add(length).unwrap_or(now);
         let (end, wider) = match state.until {
-            Some((other, Scope::All)) => (other.max(until), Scope::All),
-            Some((other, Scope::Writes)) => (other.max(until), scope),
+            Some((other, PauseScope::All)) => (other.max(until), PauseScope::All),
+            Some((other, PauseScope::Writes)) => (other.max(until), scope),
             None => (until, scope),
         };
         state.until = Some((end, wider));
@@ -48,18 +48,18 @@ impl Pause {
 
     /// Ends the pause and resumes suspended commands.
     pub(crate) fn end(&self) {
-        Pause::release(&self.is_on, &mut self.state.lock());
+        PauseControl::release(&self.is_on, &mut self.state.lock());
     }
 
     /// Ends the pause and prevents further ones.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.is_over = true;
-        Pause::release(&self.is_on, &mut state);
+        PauseControl::release(&self.is_on, &mut state);
         self.changed.notify_all();
     }
 
-    fn release(is_on: &AtomicBool, state: &mut State) {
+    fn release(is_on: &AtomicBool, state: &mut PauseState) {
         state.until = None;
         is_on.store(false, Ordering::Release);
         state.waiting.drain(..).for_each(Waker::wake);
@@ -77,8 +77,8 @@ impl Pause {
         }
         let mut state = self.state.lock();
         let holds = match state.until {
-            Some((_, Scope::All)) => true,
-            Some((_, Scope::Writes)) => writes(),
+            Some((_, PauseScope::All)) => true,
+            Some((_, PauseScope::Writes)) => writes(),
             None => false,
         };
         if holds && !state.waiting.iter().any(|other| other.will_wake(waker)) {
@@ -95,7 +95,7 @@ impl Pause {
         loop {
             let now = Instant::now();
             if state.until.is_some_and(|(until, _)| until <= now) {
-                Pause::release(&self.is_on, &mut state);
+                PauseControl::release(&self.is_on, &mut state);
             }
             if state.is_over || now >= end {
                 return !state.is_over;
@@ -112,12 +112,12 @@ mod tests {
 
     #[test]
     fn a_pause_of_writes_holds_writes_alone_and_a_wider_one_takes_over() {
-        let pause = Pause::default();
+        let pause = PauseControl::default();
         let holds = |writes: bool| pause.holds(|| writes, Waker::noop());
         assert!(!holds(true));
-        pause.begin(Duration::from_secs(60), Scope::Writes);
+        pause.begin(Duration::from_secs(60), PauseScope::Writes);
         assert!(holds(true) && !holds(false));
-        pause.begin(Duration::ZERO, Scope::All);
+        pause.begin(Duration::ZERO, PauseScope::All);
         assert!(holds(false));
         pause.end();
         assert!(!holds(true));
@@ -125,12 +125,12 @@ mod tests {
 
     #[test]
     fn a_pause_ends_when_its_time_comes_and_none_begins_after_the_last() {
-        let pause = Pause::default();
-        pause.begin(Duration::from_millis(1), Scope::All);
+        let pause = PauseControl::default();
+        pause.begin(Duration::from_millis(1), PauseScope::All);
         assert!(pause.watch(Duration::from_millis(50)));
         assert!(!pause.is_on());
         pause.close();
-        pause.begin(Duration::from_secs(60), Scope::All);
+        pause.begin(Duration::from_secs(60), PauseScope::All);
         assert!(!pause.is_on());
         assert!(!pause.watch(Duration::from_secs(60)));
     }

@@ -1,12 +1,12 @@
 //! Permission checks of a connection's requests, their error messages, and authentication.
 
-use super::asked::AskedCommands;
-use super::catalog::Asked;
+use super::catalog::AccessRequest;
 use super::commands::clients;
-use super::session::Session;
-use super::table::Command;
-use crate::access::{Context, Denial, Denied, Reason, User};
-use crate::error::Failure;
+use super::session::RedisSession;
+use super::table::CommandSpec;
+use super::write_access_log::WriteAccessLog;
+use crate::access::{AccessDenial, AclUser, Denial, DenialContext, DenialReason};
+use crate::error::CommandError;
 use crate::protocol::resp::Args;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,18 +15,18 @@ use std::sync::atomic::Ordering;
 #[derive(Debug)]
 pub(super) struct NotAllowed {
     command: &'static str,
-    why: Denied,
+    why: AccessDenial,
 }
 
 impl NotAllowed {
     /// Returns the error message.
     pub(super) fn text(&self) -> String {
         match &self.why {
-            Denied::Command => format!(
+            AccessDenial::Command => format!(
                 "NOPERM this user has no permissions to run the '{}' command",
                 self.command
             ),
-            Denied::Key(_) => {
+            AccessDenial::Key(_) => {
                 "NOPERM this user has no permissions to access one of the keys used as arguments".to_owned()
             }
         }
@@ -35,17 +35,17 @@ impl NotAllowed {
 
 /// How to treat the current connection when the connections of its user are closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Own {
+pub(super) enum OwnConnectionPolicy {
     /// Close it after its reply is sent.
     Ends,
     /// Keep it open, so that the change can be reverted.
     Stays,
 }
 
-impl Session {
+impl RedisSession {
     /// Checks whether the user may execute a command. Skipped for users that may do everything.
-    pub(super) fn permit(&self, command: &Command, args: Args<'_>) -> Result<(), NotAllowed> {
-        let asked = Asked::of(command, args);
+    pub(super) fn permit(&self, command: &CommandSpec, args: Args<'_>) -> Result<(), NotAllowed> {
+        let asked = AccessRequest::of(command, args);
         self.identity.user.check(&asked).map_err(|why| NotAllowed {
             command: asked.name(),
             why,
@@ -55,16 +55,16 @@ impl Session {
     /// Records a denial for ACL LOG.
     pub(super) fn note_denied(&self, denied: &NotAllowed) {
         let (reason, object) = match &denied.why {
-            Denied::Command => (Reason::Command, denied.command.as_bytes().to_vec()),
-            Denied::Key(key) => (Reason::Key, key.clone()),
+            AccessDenial::Command => (DenialReason::Command, denied.command.as_bytes().to_vec()),
+            AccessDenial::Key(key) => (DenialReason::Key, key.clone()),
         };
         self.deny(reason, object, self.identity.user.name().as_bytes());
     }
 
-    fn deny(&self, reason: Reason, object: Vec<u8>, user: &[u8]) {
+    fn deny(&self, reason: DenialReason, object: Vec<u8>, user: &[u8]) {
         let context = match self.multi.is_executing || self.multi.is_begun() {
-            true => Context::Multi,
-            false => Context::TopLevel,
+            true => DenialContext::Multi,
+            false => DenialContext::TopLevel,
         };
         self.shared.access.denied.note(Denial {
             count: 1,
@@ -78,15 +78,15 @@ impl Session {
     }
 
     /// Returns the error for a queued command that the user may no longer execute.
-    pub(super) fn no_longer_allowed(&self, command: &Command, args: Args<'_>) -> Option<String> {
+    pub(super) fn no_longer_allowed(&self, command: &CommandSpec, args: Args<'_>) -> Option<String> {
         if self.identity.user.allows_all() {
             return None;
         }
         let denied = self.permit(command, args).err()?;
         self.note_denied(&denied);
         let why = match denied.why {
-            Denied::Command => "no permission to execute the command or subcommand",
-            Denied::Key(_) => "no permission to touch the specified keys",
+            AccessDenial::Command => "no permission to execute the command or subcommand",
+            AccessDenial::Key(_) => "no permission to touch the specified keys",
         };
         Some(format!(
             "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command \
@@ -96,21 +96,21 @@ impl Session {
 
     /// Returns COMMIT's error if a command that has written in the transaction is no longer
     /// allowed.
-    pub(super) fn first_denied(&self, asked: &AskedCommands) -> Option<String> {
+    pub(super) fn first_denied(&self, asked: &WriteAccessLog) -> Option<String> {
         let (command, why, user) = asked.first_denied()?;
         let text = match &why {
-            Denied::Command => {
+            AccessDenial::Command => {
                 format!("NOPERM this user has no permissions to run the '{command}' command any more")
             }
-            Denied::Key(_) => {
+            AccessDenial::Key(_) => {
                 format!(
                     "NOPERM this user has no permissions any more to access one of the keys of '{command}'"
                 )
             }
         };
         let (reason, object) = match why {
-            Denied::Command => (Reason::Command, command.as_bytes().to_vec()),
-            Denied::Key(key) => (Reason::Key, key),
+            AccessDenial::Command => (DenialReason::Command, command.as_bytes().to_vec()),
+            AccessDenial::Key(key) => (DenialReason::Key, key),
         };
         self.deny(reason, object, user.name().as_bytes());
         Some(format!(
@@ -119,7 +119,12 @@ impl Session {
     }
 
     /// Authenticates the connection. The reply to a wrong password is delayed.
-    pub(super) fn identify(&mut self, command: &[u8], user: &[u8], password: &[u8]) -> Result<(), Failure> {
+    pub(super) fn identify(
+        &mut self,
+        command: &[u8],
+        user: &[u8],
+        password: &[u8],
+    ) -> Result<(), CommandError> {
         let (access, peer) = (&self.shared.access, self.client.peer.place());
         match self.identity.check(access, peer, (user, password)) {
             Some(user) => {
@@ -128,8 +133,8 @@ impl Session {
                 Ok(())
             }
             None => {
-                self.deny(Reason::Auth, command.to_vec(), user);
-                Err(Failure::say(
+                self.deny(DenialReason::Auth, command.to_vec(), user);
+                Err(CommandError::say(
                     "WRONGPASS invalid username-password pair or user is disabled.",
                 ))
             }
@@ -137,20 +142,20 @@ impl Session {
     }
 
     /// Changes the user of the connection.
-    pub(super) fn become_user(&mut self, user: Arc<User>) {
+    pub(super) fn become_user(&mut self, user: Arc<AclUser>) {
         *self.client.user.lock() = Arc::clone(&user);
         self.identity.user = user;
     }
 
     /// Closes the connections of removed or disabled users; this connection as `own` specifies.
-    pub(super) fn end_connections_of(&mut self, users: &[Arc<User>], own: Own) {
+    pub(super) fn end_connections_of(&mut self, users: &[Arc<AclUser>], own: OwnConnectionPolicy) {
         if users.is_empty() {
             return;
         }
-        let is_theirs = |user: &Arc<User>| users.iter().any(|one| Arc::ptr_eq(one, user));
+        let is_theirs = |user: &Arc<AclUser>| users.iter().any(|one| Arc::ptr_eq(one, user));
         for client in self.shared.clients.list() {
             if client.id == self.client.id {
-                self.is_ending |= own == Own::Ends && is_theirs(&self.identity.user);
+                self.is_ending |= own == OwnConnectionPolicy::Ends && is_theirs(&self.identity.user);
             } else if is_theirs(&client.user.lock()) {
                 client.is_killed.store(true, Ordering::Relaxed);
             }

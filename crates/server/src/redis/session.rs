@@ -12,23 +12,23 @@ mod settings;
 mod suspension;
 
 pub(super) use reply_mode::ReplyMode;
-pub(super) use settings::Settings;
+pub(super) use settings::SessionSettings;
 
-use super::batch::{Batch, Ran, ReadResult};
-use super::commands::interactive::Begun;
-use super::commands::transactions::Multi;
-use super::commands::{connection, watching};
-use super::paging::{Fits, Paging, no_room};
+use super::batch::{BatchOutcome, CommandBatch, ReadResult};
+use super::commands::interactive::SessionTransaction;
+use super::commands::transactions::MultiState;
+use super::commands::{connection, monitor_commands};
+use super::paging::{PipelineFlowControl, ReplyFit, no_room};
 use super::permission::NotAllowed;
-use super::table::{Action, Command, OnSession};
-use crate::net::{Input, Protocol, Served};
-use crate::observe::monitor::Feed;
-use crate::protocol::resp::{self, Args, BadRequest, Reply, Requests};
+use super::table::{CommandHandler, CommandSpec, SessionHandler};
+use crate::net::{ProtocolSession, ReceiveBuffer, ServeOutcome};
+use crate::observe::monitor::MonitorBacklog;
+use crate::protocol::resp::{self, Args, BadRequest, ParsedRequests, ReplyWriter};
 use crate::redis::{args, names};
-use crate::shared::{Client, Shared};
-use crate::store::Reading;
-use activity::Activity;
-use identity::Identity;
+use crate::shared::{ClientHandle, StoreContext};
+use crate::store::ReadReservation;
+use activity::SessionActivity;
+use identity::SessionIdentity;
 use reader::RequestReader;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -42,35 +42,35 @@ use suspension::Suspension;
 const MOST_HELD: usize = 64 << 10;
 
 /// The state of one connection.
-pub(crate) struct Session {
-    pub(super) shared: Arc<Shared>,
-    pub(super) client: Arc<Client>,
-    pub(super) settings: Settings,
-    pub(super) identity: Identity,
-    pub(super) multi: Multi,
+pub(crate) struct RedisSession {
+    pub(super) shared: Arc<StoreContext>,
+    pub(super) client: Arc<ClientHandle>,
+    pub(super) settings: SessionSettings,
+    pub(super) identity: SessionIdentity,
+    pub(super) multi: MultiState,
     /// The transaction begun with BEGIN.
-    pub(super) interactive: Option<Box<Begun>>,
-    pub(super) paging: Paging,
+    pub(super) interactive: Option<Box<SessionTransaction>>,
+    pub(super) paging: PipelineFlowControl,
     /// The feed of MONITOR.
-    pub(super) feed: Option<Arc<Feed>>,
-    pub(super) activity: Activity,
+    pub(super) feed: Option<Arc<MonitorBacklog>>,
+    pub(super) activity: SessionActivity,
     pub(super) reader: RequestReader,
     suspension: Option<Suspension>,
     /// The memory charge of a completed read, held until the batch is executed.
-    pub(super) reservation: Option<Reading>,
+    pub(super) reservation: Option<ReadReservation>,
     pub(super) is_ending: bool,
     pub(super) wants_sync: bool,
 }
 
 /// The reason for not executing a request.
-enum Refusal {
+enum RequestRefusal {
     Say(Cow<'static, str>),
     NotAllowed(NotAllowed),
 }
 
 /// How execution continues after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flow {
+enum ExecutionFlow {
     Done,
     /// The rest waits for a read of the store.
     Wait,
@@ -82,18 +82,18 @@ enum Flow {
     OutOfMemory,
 }
 
-impl Session {
-    pub(crate) fn new(shared: &Arc<Shared>, client: &Arc<Client>) -> Session {
-        Session {
+impl RedisSession {
+    pub(crate) fn new(shared: &Arc<StoreContext>, client: &Arc<ClientHandle>) -> RedisSession {
+        RedisSession {
             shared: Arc::clone(shared),
             client: Arc::clone(client),
-            settings: Settings::default(),
-            identity: Identity::new(&shared.access),
-            multi: Multi::default(),
+            settings: SessionSettings::default(),
+            identity: SessionIdentity::new(&shared.access),
+            multi: MultiState::default(),
             interactive: None,
-            paging: Paging::default(),
+            paging: PipelineFlowControl::default(),
             feed: None,
-            activity: Activity::default(),
+            activity: SessionActivity::default(),
             reader: RequestReader::default(),
             suspension: None,
             reservation: None,
@@ -106,11 +106,11 @@ impl Session {
     /// suspension.
     fn execute(
         &mut self,
-        requests: &Requests,
+        requests: &ParsedRequests,
         buffer: &[u8],
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
-    ) -> Flow {
+    ) -> ExecutionFlow {
         let (mut index, mut read) = match self.resume(output, context) {
             Ok(resumed) => resumed,
             Err(flow) => return flow,
@@ -118,7 +118,7 @@ impl Session {
         while index < requests.len() && !self.is_ending {
             let at = index;
             if self.paging.pauses(at, output.len()) {
-                return Flow::Send;
+                return ExecutionFlow::Send;
             }
             let args = requests.get(index, buffer);
             index += 1;
@@ -143,7 +143,7 @@ impl Session {
                 continue;
             }
             match command.action {
-                Action::Session(run) => {
+                CommandHandler::Session(run) => {
                     let start = output.len();
                     self.run_alone((command, run), args, output);
                     if let Some(until) = self.identity.take_delay() {
@@ -154,8 +154,10 @@ impl Session {
                         return self.delay(until, reply, index, context);
                     }
                 }
-                Action::Data(_) if self.interactive.is_some() => self.run_within(command, args, output),
-                Action::Data(_) => {
+                CommandHandler::Data(_) if self.interactive.is_some() => {
+                    self.run_within(command, args, output)
+                }
+                CommandHandler::Data(_) => {
                     let batch = self.gather(requests, buffer, command, at);
                     let read = read.take().filter(|(of, _)| *of == batch.len());
                     let read = read.map(|(_, result)| result);
@@ -167,23 +169,23 @@ impl Session {
             }
         }
         self.note(requests.len());
-        Flow::Done
+        ExecutionFlow::Done
     }
 
     /// Executes a batch that begins at request `at`. Returns the next request, or the reason to
     /// stop there.
     fn run_batch(
         &mut self,
-        batch: &Batch<'_>,
+        batch: &CommandBatch<'_>,
         at: usize,
         read: Option<ReadResult>,
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
-    ) -> Result<usize, Flow> {
+    ) -> Result<usize, ExecutionFlow> {
         let (start, before) = (output.len(), self.settings.reply_mode);
         let (executed, tail) = match self.run(batch, read, output, context) {
-            Ran::Commands(executed, tail) => (executed, tail),
-            Ran::Waits(awaited) => {
+            BatchOutcome::Commands(executed, tail) => (executed, tail),
+            BatchOutcome::Waits(awaited) => {
                 let (next, count) = (at, batch.len());
                 return Err(self.suspend(Suspension::Read { awaited, next, count }));
             }
@@ -192,19 +194,19 @@ impl Session {
         if let Some(tail) = tail {
             let next = at + executed;
             self.suspend(Suspension::PartialReply { tail, next });
-            return Err(Flow::PartialReply);
+            return Err(ExecutionFlow::PartialReply);
         }
-        match self.paging.learn(at, executed) {
-            (next, Fits::Yes) => Ok(next),
-            (_, Fits::NotYet) => Err(Flow::OutOfMemory),
+        match self.paging.adapt_to_result(at, executed) {
+            (next, ReplyFit::Yes) => Ok(next),
+            (_, ReplyFit::NotYet) => Err(ExecutionFlow::OutOfMemory),
         }
     }
 
     /// Refuses a request before execution.
-    fn refuse_request(&mut self, args: Args<'_>, refusal: &Refusal, output: &mut Vec<u8>) {
+    fn refuse_request(&mut self, args: Args<'_>, refusal: &RequestRefusal, output: &mut Vec<u8>) {
         let text = match refusal {
-            Refusal::Say(text) => Cow::Borrowed(&**text),
-            Refusal::NotAllowed(denied) => {
+            RequestRefusal::Say(text) => Cow::Borrowed(&**text),
+            RequestRefusal::NotAllowed(denied) => {
                 self.note_denied(denied);
                 Cow::Owned(denied.text())
             }
@@ -235,10 +237,10 @@ impl Session {
 
     /// Returns whether CLIENT PAUSE suspends a command. Commands queued by MULTI wait with their
     /// EXEC, and writes since BEGIN with their COMMIT.
-    fn is_paused(&self, command: &Command, context: &Context<'_>) -> bool {
+    fn is_paused(&self, command: &CommandSpec, context: &Context<'_>) -> bool {
         let is_queued = self.multi.is_begun() && !command.runs_in_multi();
-        let is_within = self.interactive.is_some() && matches!(command.action, Action::Data(_));
-        let is_exempt = is_queued || is_within || command.name == "client" || command.is_for_strangers();
+        let is_within = self.interactive.is_some() && matches!(command.action, CommandHandler::Data(_));
+        let is_exempt = is_queued || is_within || command.name == "client" || command.allowed_before_auth();
         !is_exempt
             && self
                 .shared
@@ -247,9 +249,14 @@ impl Session {
     }
 
     /// Executes a command on the connection or the server.
-    fn run_alone(&mut self, (command, run): (&Command, OnSession), args: Args<'_>, output: &mut Vec<u8>) {
+    fn run_alone(
+        &mut self,
+        (command, run): (&CommandSpec, SessionHandler),
+        args: Args<'_>,
+        output: &mut Vec<u8>,
+    ) {
         let start = output.len();
-        let Settings {
+        let SessionSettings {
             version, reply_mode, ..
         } = self.settings;
         let counted_as = command.counted_as(args);
@@ -261,12 +268,12 @@ impl Session {
             self.show(command, args);
         }
         let began = Instant::now();
-        if let Err(failure) = run(self, args, &mut Reply::new(output, version)) {
+        if let Err(failure) = run(self, args, &mut ReplyWriter::new(output, version)) {
             output.truncate(start);
             let text = failure.to_string();
             self.shared.count_error(&text);
             self.shared.tally.of(counted_as).failed();
-            Reply::new(output, self.settings.version).error(&text);
+            ReplyWriter::new(output, self.settings.version).error(&text);
         }
         let took = began.elapsed();
         self.shared.tally.of(counted_as).called(1, took);
@@ -280,17 +287,17 @@ impl Session {
     }
 
     /// Returns the command of a request if it can join the batch before it.
-    pub(super) fn joins(&self, args: Args<'_>) -> Option<&'static Command> {
+    pub(super) fn joins(&self, args: Args<'_>) -> Option<&'static CommandSpec> {
         if self.multi.is_begun() {
             return None;
         }
         let command = self.admit(args).ok()?;
-        (matches!(command.action, Action::Data(_)) && command.joins_batches()).then_some(command)
+        (matches!(command.action, CommandHandler::Data(_)) && command.joins_batches()).then_some(command)
     }
 
     /// Returns the command of a request, if it is valid and allowed.
-    fn admit(&self, args: Args<'_>) -> Result<&'static Command, Refusal> {
-        let say = |text| Refusal::Say(Cow::Owned(text));
+    fn admit(&self, args: Args<'_>) -> Result<&'static CommandSpec, RequestRefusal> {
+        let say = |text| RequestRefusal::Say(Cow::Owned(text));
         let Some(command) = names::find(args.at(0)) else {
             return Err(say(args::unknown(args)));
         };
@@ -298,26 +305,28 @@ impl Session {
             return Err(say(args::wrong_number(command.name).to_string()));
         }
         command.check_subcommand(args).map_err(say)?;
-        if !self.identity.is_authenticated && !command.is_for_strangers() {
-            return Err(Refusal::Say(Cow::Borrowed("NOAUTH Authentication required.")));
+        if !self.identity.is_authenticated && !command.allowed_before_auth() {
+            return Err(RequestRefusal::Say(Cow::Borrowed(
+                "NOAUTH Authentication required.",
+            )));
         }
         if !self.identity.user.allows_all() {
-            self.permit(command, args).map_err(Refusal::NotAllowed)?;
+            self.permit(command, args).map_err(RequestRefusal::NotAllowed)?;
         }
         if self.multi.is_begun() && command.is_refused_in_multi() {
             let text = "ERR Command not allowed inside a transaction";
-            return Err(Refusal::Say(Cow::Borrowed(text)));
+            return Err(RequestRefusal::Say(Cow::Borrowed(text)));
         }
         Ok(command)
     }
 
-    pub(super) fn reply(&mut self, output: &mut Vec<u8>, write: impl FnOnce(&mut Reply<'_>)) {
+    pub(super) fn reply(&mut self, output: &mut Vec<u8>, write: impl FnOnce(&mut ReplyWriter<'_>)) {
         let (start, before) = (output.len(), self.settings.reply_mode);
-        write(&mut Reply::new(output, self.settings.version));
+        write(&mut ReplyWriter::new(output, self.settings.version));
         self.settings.reply_mode.apply(before, output, start);
     }
 
-    fn queue(&mut self, command: &'static Command, args: Args<'_>, output: &mut Vec<u8>) {
+    fn queue(&mut self, command: &'static CommandSpec, args: Args<'_>, output: &mut Vec<u8>) {
         if !self.has_room_in_queue(args) {
             self.multi.fail();
             let counters = &self.shared.counters;
@@ -353,17 +362,17 @@ impl Session {
         self.client.load.moved_ms.store(age_ms, Ordering::Relaxed);
     }
 
-    fn limits(&self) -> resp::Limits {
+    fn limits(&self) -> resp::RequestLimits {
         if self.identity.is_authenticated {
             self.shared.config.limits.of_requests()
         } else {
-            resp::Limits::STRANGER
+            resp::RequestLimits::STRANGER
         }
     }
 }
 
-impl Protocol for Session {
-    fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served {
+impl ProtocolSession for RedisSession {
+    fn serve(&mut self, input: &mut ReceiveBuffer, output: &mut Vec<u8>, waker: &Waker) -> ServeOutcome {
         self.client.load.received.store(input.len(), Ordering::Relaxed);
         let mut requests = self.reader.take();
         let most = self.shared.config.limits.batch;
@@ -373,20 +382,20 @@ impl Protocol for Session {
         }
         let mut context = Context::from_waker(waker);
         let flow = self.execute(&requests, input.bytes(), output, &mut context);
-        if flow == Flow::OutOfMemory {
+        if flow == ExecutionFlow::OutOfMemory {
             // A discarded reply has made the buffer large.
             output.shrink_to_fit();
         }
-        if self.feed.is_some() && !self.pushed(output, waker) {
-            return Served::Close;
+        if self.feed.is_some() && !self.append_pushed(output, waker) {
+            return ServeOutcome::Close;
         }
-        if flow != Flow::Done {
+        if flow != ExecutionFlow::Done {
             self.reader.put_back(requests);
             return match flow {
-                Flow::Wait => Served::Wait,
-                Flow::OutOfMemory => Served::Full,
-                Flow::PartialReply if self.is_ending => Served::Close,
-                Flow::PartialReply | Flow::Send | Flow::Done => Served::Some,
+                ExecutionFlow::Wait => ServeOutcome::Wait,
+                ExecutionFlow::OutOfMemory => ServeOutcome::Full,
+                ExecutionFlow::PartialReply if self.is_ending => ServeOutcome::Close,
+                ExecutionFlow::PartialReply | ExecutionFlow::Send | ExecutionFlow::Done => ServeOutcome::Some,
             };
         }
         let is_full = requests.len() >= most;
@@ -399,20 +408,20 @@ impl Protocol for Session {
             self.refuse(&bad, output);
         }
         if self.is_ending {
-            return Served::Close;
+            return ServeOutcome::Close;
         }
         if is_full && input.len() > 0 {
-            Served::Some
+            ServeOutcome::Some
         } else {
-            Served::All
+            ServeOutcome::All
         }
     }
 
-    fn announced(&mut self, _input: &mut Input) -> usize {
+    fn announced(&mut self, _input: &mut ReceiveBuffer) -> usize {
         self.reader.announced()
     }
 
-    fn refuse_announced(&mut self, _input: &mut Input, output: &mut Vec<u8>) {
+    fn refuse_announced(&mut self, _input: &mut ReceiveBuffer, output: &mut Vec<u8>) {
         self.refuse_begun(output);
     }
 
@@ -425,7 +434,7 @@ impl Protocol for Session {
         self.reader.memory() + self.multi.held() + self.within_held() + shown
     }
 
-    fn pushed(&mut self, output: &mut Vec<u8>, waker: &Waker) -> bool {
+    fn append_pushed(&mut self, output: &mut Vec<u8>, waker: &Waker) -> bool {
         let Some(feed) = &self.feed else {
             return true;
         };
@@ -446,28 +455,28 @@ impl Protocol for Session {
         self.activity.take_noted()
     }
 
-    fn is_known(&self) -> bool {
+    fn is_authenticated(&self) -> bool {
         self.identity.is_authenticated
     }
 
-    fn lost(&mut self, output: &mut Vec<u8>, why: &str) {
-        Reply::new(output, self.settings.version).error(&format!("ERR not durable: {why}"));
+    fn report_sync_failure(&mut self, output: &mut Vec<u8>, why: &str) {
+        ReplyWriter::new(output, self.settings.version).error(&format!("ERR not durable: {why}"));
     }
 }
 
-impl Session {
+impl RedisSession {
     fn refuse(&mut self, bad: &BadRequest, output: &mut Vec<u8>) {
         let text = format!("ERR {bad}");
         self.shared.count_error(&text);
-        Reply::new(output, self.settings.version).error(&text);
+        ReplyWriter::new(output, self.settings.version).error(&text);
         self.is_ending = true;
     }
 }
 
-impl Drop for Session {
+impl Drop for RedisSession {
     fn drop(&mut self) {
         connection::forget(self);
-        watching::stop_monitoring(self);
+        monitor_commands::stop_monitoring(self);
         let store = &self.shared.store;
         store.cursors.close(self.client.id, &store.budget);
     }

@@ -1,27 +1,27 @@
 //! Commands with subcommands, and the errors for unknown subcommands and wrong numbers of
 //! arguments.
 
-use crate::error::Failure;
+use crate::error::CommandError;
 use crate::protocol::resp::Args;
 use std::borrow::Cow;
 
 /// The subcommands of a command with their arities, as in the command table.
-pub(super) type Subcommands = &'static [(&'static str, i32)];
+pub(super) type SubcommandList = &'static [(&'static str, i32)];
 
 #[rustfmt::skip]
-static ACL: Subcommands = &[
+static ACL: SubcommandList = &[
     ("cat", -2), ("deluser", -3), ("dryrun", -4), ("genpass", -2), ("getuser", 3), ("help", 2), ("list", 2), ("load", 2), ("log", -2),
     ("save", 2), ("setuser", -3), ("users", 2), ("whoami", 2),
 ];
 
 #[rustfmt::skip]
-static CLIENT: Subcommands = &[
+static CLIENT: SubcommandList = &[
     ("caching", 3), ("getname", 2), ("getredir", 2), ("help", 2), ("id", 2), ("info", 2), ("kill", -3), ("list", -2), ("no-evict", 3),
     ("no-touch", 3), ("pause", -3), ("reply", 3), ("setinfo", 4), ("setname", 3), ("tracking", -3), ("trackinginfo", 2), ("unblock", -3),
     ("unpause", 2),
 ];
 
-static COMMAND: Subcommands = &[
+static COMMAND: SubcommandList = &[
     ("count", 2),
     ("docs", -2),
     ("getkeys", -4),
@@ -31,7 +31,7 @@ static COMMAND: Subcommands = &[
     ("list", -2),
 ];
 
-static CONFIG: Subcommands = &[
+static CONFIG: SubcommandList = &[
     ("get", -3),
     ("help", 2),
     ("resetstat", 2),
@@ -39,7 +39,7 @@ static CONFIG: Subcommands = &[
     ("set", -4),
 ];
 
-static OBJECT: Subcommands = &[
+static OBJECT: SubcommandList = &[
     ("encoding", 3),
     ("freq", 3),
     ("help", 2),
@@ -47,9 +47,9 @@ static OBJECT: Subcommands = &[
     ("refcount", 3),
 ];
 
-static SLOWLOG: Subcommands = &[("get", -2), ("help", 2), ("len", 2), ("reset", 2)];
+static SLOWLOG: SubcommandList = &[("get", -2), ("help", 2), ("len", 2), ("reset", 2)];
 
-static LATENCY: Subcommands = &[
+static LATENCY: SubcommandList = &[
     ("doctor", 2),
     ("graph", 3),
     ("help", 2),
@@ -59,7 +59,7 @@ static LATENCY: Subcommands = &[
     ("reset", -2),
 ];
 
-static MEMORY: Subcommands = &[
+static MEMORY: SubcommandList = &[
     ("doctor", 2),
     ("help", 2),
     ("malloc-stats", 2),
@@ -68,7 +68,7 @@ static MEMORY: Subcommands = &[
     ("usage", -3),
 ];
 
-static MODULE: Subcommands = &[
+static MODULE: SubcommandList = &[
     ("help", 2),
     ("list", 2),
     ("load", -3),
@@ -76,7 +76,7 @@ static MODULE: Subcommands = &[
     ("unload", 3),
 ];
 
-static SNAPSHOT: Subcommands = &[("create", 3), ("drop", 3), ("get", 4), ("list", 2)];
+static SNAPSHOT: SubcommandList = &[("create", 3), ("drop", 3), ("get", 4), ("list", 2)];
 
 /// Returns whether a number of arguments matches an arity, which is a minimum if it is negative.
 pub(super) fn fits(arity: i32, count: usize) -> bool {
@@ -84,7 +84,7 @@ pub(super) fn fits(arity: i32, count: usize) -> bool {
     if arity < 0 { count >= least } else { count == least }
 }
 
-pub(super) fn of(command: &str) -> Option<Subcommands> {
+pub(super) fn of(command: &str) -> Option<SubcommandList> {
     Some(match command {
         "acl" => ACL,
         "client" => CLIENT,
@@ -101,7 +101,7 @@ pub(super) fn of(command: &str) -> Option<Subcommands> {
 }
 
 /// Returns the subcommands of a command; empty if it has none.
-pub(super) fn names(command: &str) -> Subcommands {
+pub(super) fn names(command: &str) -> SubcommandList {
     of(command).unwrap_or_default()
 }
 
@@ -134,8 +134,8 @@ pub(super) fn check(command: &str, args: Args<'_>) -> Result<(), String> {
 }
 
 /// Returns the error for an unknown subcommand or a wrong number of arguments, as Redis words it.
-pub(super) fn unknown_subcommand(command: &str, args: Args<'_>) -> Failure {
-    Failure::Refused(Cow::Owned(format!(
+pub(super) fn unknown_subcommand(command: &str, args: Args<'_>) -> CommandError {
+    CommandError::Refused(Cow::Owned(format!(
         "ERR unknown subcommand or wrong number of arguments for '{}'. Try {} HELP.",
         String::from_utf8_lossy(args.at(1)),
         command.to_ascii_uppercase(),

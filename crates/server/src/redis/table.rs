@@ -2,27 +2,29 @@
 //! table that validates arguments.
 
 use super::commands::{
-    acl, admin, bitfield, bits, clients, connection, describe, expiry, hashes, info, interactive, keys,
-    latency, lists, memory, numbered, ordered, saving, sets, small, sort, sorted, strings, transactions,
-    walks, watching,
+    acl, admin, bitfield, bits, clients, connection, describe, expiry, hashes, info, interactive,
+    key_count_arguments, keys, latency, lists, memory, monitor_commands, ordered, saving, scan_commands,
+    sets, small, sort, sorted, strings, transactions,
 };
-use super::session::Session;
-use crate::error::Failure;
-use crate::protocol::resp::{Args, Reply, number};
+use super::session::RedisSession;
+use crate::error::CommandError;
+use crate::protocol::resp::{Args, ReplyWriter, number};
 use crate::redis::subcommands;
-use crate::store::{Mode, Transaction};
+use crate::store::{CommandTransaction, Mode};
 use std::sync::LazyLock;
 
-pub(super) type OnData = fn(&mut Transaction<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), Failure>;
-pub(super) type OnSession = fn(&mut Session, Args<'_>, &mut Reply<'_>) -> Result<(), Failure>;
+pub(super) type DataHandler =
+    fn(&mut CommandTransaction<'_>, Args<'_>, &mut ReplyWriter<'_>) -> Result<(), CommandError>;
+pub(super) type SessionHandler =
+    fn(&mut RedisSession, Args<'_>, &mut ReplyWriter<'_>) -> Result<(), CommandError>;
 
 /// The function of a command.
 #[derive(Clone, Copy)]
-pub(super) enum Action {
+pub(super) enum CommandHandler {
     /// Works on keys and values, in the transaction of its batch.
-    Data(OnData),
+    Data(DataHandler),
     /// Works on the connection or the server.
-    Session(OnSession),
+    Session(SessionHandler),
 }
 
 /// It writes, and locks its keys exclusively.
@@ -62,7 +64,7 @@ const KEEPS: u16 = 32768;
 
 /// A command.
 #[derive(Clone, Copy)]
-pub(super) struct Command {
+pub(super) struct CommandSpec {
     pub(super) name: &'static str,
     /// Number of arguments including the name; a minimum if negative.
     pub(super) arity: i32,
@@ -73,14 +75,14 @@ pub(super) struct Command {
     pub(super) keys: (i32, i32, i32),
     pub(super) group: &'static str,
     pub(super) summary: &'static str,
-    pub(super) action: Action,
+    pub(super) action: CommandHandler,
     /// Its index in the statistics.
     index: u16,
     /// Index of its first subcommand in the statistics, or 0.
     subcommands_at: u16,
 }
 
-impl Command {
+impl CommandSpec {
     /// Returns the index under which a call is counted: that of the subcommand, if any.
     #[inline]
     pub(super) fn counted_as(&self, args: Args<'_>) -> u16 {
@@ -145,7 +147,7 @@ impl Command {
         self.has(FAST)
     }
 
-    pub(super) fn is_for_strangers(&self) -> bool {
+    pub(super) fn allowed_before_auth(&self) -> bool {
         self.has(STRANGER)
     }
 
@@ -197,7 +199,7 @@ impl Command {
     }
 
     /// Returns the keys among its arguments.
-    pub(super) fn keys<'a>(&self, args: Args<'a>) -> Keys<'a> {
+    pub(super) fn keys<'a>(&self, args: Args<'a>) -> CommandKeys<'a> {
         let (first, last, step) = self.keys;
         let (alone, first, count, step) = match self.keys {
             (_, 1.., 0) => {
@@ -219,7 +221,7 @@ impl Command {
                 (None, first, count, step)
             }
         };
-        Keys {
+        CommandKeys {
             args,
             alone: alone.map_or(0, |alone| alone as usize),
             next: first as usize,
@@ -262,7 +264,7 @@ impl Command {
 }
 
 /// An iterator over the keys among the arguments of a command.
-pub(super) struct Keys<'a> {
+pub(super) struct CommandKeys<'a> {
     args: Args<'a>,
     /// Index of a separate key before the others, or 0.
     alone: usize,
@@ -274,7 +276,7 @@ pub(super) struct Keys<'a> {
     stored: Option<&'a [u8]>,
 }
 
-impl<'a> Iterator for Keys<'a> {
+impl<'a> Iterator for CommandKeys<'a> {
     type Item = &'a [u8];
 
     #[inline]
@@ -318,11 +320,11 @@ const fn data(
     arity: i32,
     flags: u16,
     keys: (i32, i32, i32),
-    run: OnData,
+    run: DataHandler,
     summary: &'static str,
-) -> Command {
-    let action = Action::Data(run);
-    Command {
+) -> CommandSpec {
+    let action = CommandHandler::Data(run);
+    CommandSpec {
         name,
         arity,
         flags,
@@ -340,11 +342,11 @@ const fn session(
     name: &'static str,
     arity: i32,
     flags: u16,
-    run: OnSession,
+    run: SessionHandler,
     summary: &'static str,
-) -> Command {
-    let action = Action::Session(run);
-    Command {
+) -> CommandSpec {
+    let action = CommandHandler::Session(run);
+    CommandSpec {
         name,
         arity,
         flags: flags | ALONE,
@@ -358,12 +360,12 @@ const fn session(
 }
 
 /// A command of the connection that has keys.
-const fn with_keys(keys: (i32, i32, i32), command: &Command) -> Command {
-    Command { keys, ..*command }
+const fn with_keys(keys: (i32, i32, i32), command: &CommandSpec) -> CommandSpec {
+    CommandSpec { keys, ..*command }
 }
 
 #[rustfmt::skip]
-static STRINGS: &[Command] = &[
+static STRINGS: &[CommandSpec] = &[
     data("string", "append", 3, WRITE | FAST, ONE, |t, a, r| strings::append(t, a, r), "Appends to a string, which is created if there is none."),
     data("bitmap", "bitcount", -2, 0, ONE, bits::bit_count, "How many bits are set."),
     data("bitmap", "bitfield", -2, WRITE, ONE, bitfield::bit_field, "Reads and changes integers within a string."),
@@ -396,14 +398,14 @@ static STRINGS: &[Command] = &[
 ];
 
 #[rustfmt::skip]
-static KEYS: &[Command] = &[
+static KEYS: &[CommandSpec] = &[
     data("generic", "copy", -3, WRITE | ELSEWHERE, TWO, keys::copy, "Copies a key with what it holds."),
     data("generic", "del", -2, WRITE, ALL_KEYS, |t, a, r| keys::del(t, a, r), "Deletes keys."),
     data("generic", "exists", -2, FAST | LOOKS, ALL_KEYS, |t, a, r| keys::exists(t, a, r), "How many of the keys are there."),
     data("generic", "expire", -3, WRITE | FAST, ONE, |t, a, r| expiry::expire(t, a, r), "Lets a key expire after a number of seconds."),
     data("generic", "expireat", -3, WRITE | FAST, ONE, |t, a, r| expiry::expire_at(t, a, r), "Lets a key expire at a time in seconds."),
     data("generic", "expiretime", 2, FAST | LOOKS, ONE, |t, a, r| expiry::expire_time(t, a, r), "When a key expires, in seconds."),
-    data("generic", "keys", 2, ALONE, NONE, walks::keys, "All keys that fit a pattern."),
+    data("generic", "keys", 2, ALONE, NONE, scan_commands::keys, "All keys that fit a pattern."),
     data("generic", "move", 3, WRITE | FAST | ALL | ACROSS, ONE, keys::move_key, "Moves a key to another database."),
     data("generic", "object", -2, LOCKED | LOOKS, (2, 2, 1), describe::object, "What a key's value is like inside."),
     data("generic", "persist", 2, WRITE | FAST, ONE, |t, a, r| expiry::persist(t, a, r), "Lets a key expire no more."),
@@ -411,10 +413,10 @@ static KEYS: &[Command] = &[
     data("generic", "pexpireat", -3, WRITE | FAST, ONE, |t, a, r| expiry::pexpire_at(t, a, r), "Lets a key expire at a time in milliseconds."),
     data("generic", "pexpiretime", 2, FAST | LOOKS, ONE, |t, a, r| expiry::pexpire_time(t, a, r), "When a key expires, in milliseconds."),
     data("generic", "pttl", 2, FAST | LOOKS, ONE, |t, a, r| expiry::pttl(t, a, r), "In how many milliseconds a key expires."),
-    data("generic", "randomkey", 1, ALONE, NONE, walks::random_key, "Any key."),
+    data("generic", "randomkey", 1, ALONE, NONE, scan_commands::random_key, "Any key."),
     data("generic", "rename", 3, WRITE, TWO, keys::rename, "Gives a key another name."),
     data("generic", "renamenx", 3, WRITE | FAST, TWO, keys::rename_nx, "Gives a key another name that no key has."),
-    data("generic", "scan", -2, ALONE, NONE, walks::scan, "Some of all keys, and where to go on."),
+    data("generic", "scan", -2, ALONE, NONE, scan_commands::scan, "Some of all keys, and where to go on."),
     data("generic", "sort", -2, WRITE | ALONE | SORTS, ONE, sort::sort, "Elements in order, or what other keys have for them; may be stored."),
     data("generic", "sort_ro", -2, LOCKED | ALONE | SORTS, ONE, sort::sort_ro, "Elements in order, or what other keys have for them."),
     data("generic", "touch", -2, FAST, ALL_KEYS, |t, a, r| keys::exists(t, a, r), "How many of the keys are there."),
@@ -422,7 +424,7 @@ static KEYS: &[Command] = &[
     data("server", "swapdb", 3, WRITE | FAST | ALL | ACROSS, NONE, keys::swap_db, "Swaps two databases."),
     data("generic", "type", 2, FAST | LOOKS, ONE, |t, a, r| keys::type_of(t, a, r), "The type of what a key holds."),
     data("generic", "unlink", -2, WRITE | FAST, ALL_KEYS, |t, a, r| keys::del(t, a, r), "Deletes keys."),
-    data("server", "dbsize", 1, ALONE | FAST, NONE, walks::size, "How many keys there are."),
+    data("server", "dbsize", 1, ALONE | FAST, NONE, scan_commands::size, "How many keys there are."),
     data("server", "flushall", -1, WRITE | ALONE | ALL | ACROSS, NONE, keys::flush_all, "Deletes everything in all databases."),
     data("server", "flushdb", -1, WRITE | ALONE | ALL, NONE, keys::flush_db, "Deletes everything in this database."),
     data("ordered", "delrange", 3, WRITE | ALONE | ALL, NONE, ordered::del_range, "Deletes all keys of a range."),
@@ -432,7 +434,7 @@ static KEYS: &[Command] = &[
 ];
 
 #[rustfmt::skip]
-static HASHES: &[Command] = &[
+static HASHES: &[CommandSpec] = &[
     data("hash", "hdel", -3, WRITE | FAST | KEEPS, ONE, hashes::hdel, "Deletes fields."),
     data("hash", "hexists", 3, LOCKED | FAST | KEEPS, ONE, hashes::hexists, "Whether a field is there."),
     data("hash", "hget", 3, LOCKED | FAST | KEEPS, ONE, hashes::hget, "The value of a field."),
@@ -452,7 +454,7 @@ static HASHES: &[Command] = &[
 ];
 
 #[rustfmt::skip]
-static SETS: &[Command] = &[
+static SETS: &[CommandSpec] = &[
     data("set", "sadd", -3, WRITE | FAST | KEEPS, ONE, sets::sadd, "Adds members."),
     data("set", "scard", 2, FAST | KEEPS, ONE, sets::scard, "How many members there are."),
     data("set", "sdiff", -2, LOCKED, ALL_KEYS, sets::sdiff, "The members of the first set that no other has."),
@@ -473,11 +475,11 @@ static SETS: &[Command] = &[
 ];
 
 #[rustfmt::skip]
-static LISTS: &[Command] = &[
+static LISTS: &[CommandSpec] = &[
     data("list", "lindex", 3, LOCKED | KEEPS, ONE, lists::lindex, "An element by its index."),
     data("list", "linsert", 5, WRITE, ONE, lists::linsert, "Inserts an element before or behind another."),
     data("list", "llen", 2, FAST | KEEPS, ONE, lists::llen, "How many elements there are."),
-    data("list", "lmpop", -4, WRITE, numbered(1), numbered::lmpop, "Elements from an end of the first list that has any, which are removed."),
+    data("list", "lmpop", -4, WRITE, numbered(1), key_count_arguments::lmpop, "Elements from an end of the first list that has any, which are removed."),
     data("list", "lmove", 5, WRITE, TWO, lists::lmove, "Moves an element from an end of a list to one of another."),
     data("list", "lpop", -2, WRITE | FAST | KEEPS, ONE, lists::lpop, "The first elements, which are removed."),
     data("list", "lpos", -3, LOCKED, ONE, lists::lpos, "Where an element is."),
@@ -494,7 +496,7 @@ static LISTS: &[Command] = &[
 ];
 
 #[rustfmt::skip]
-static SORTED: &[Command] = &[
+static SORTED: &[CommandSpec] = &[
     data("sorted-set", "zadd", -4, WRITE | FAST | KEEPS, ONE, sorted::zadd, "Adds members with scores."),
     data("sorted-set", "zcard", 2, FAST | KEEPS, ONE, sorted::zcard, "How many members there are."),
     data("sorted-set", "zcount", 4, LOCKED | FAST, ONE, sorted::zcount, "How many members have scores of a range."),
@@ -505,7 +507,7 @@ static SORTED: &[Command] = &[
     data("sorted-set", "zintercard", -3, LOCKED, numbered(1), sorted::zintercard, "How many members all sets have."),
     data("sorted-set", "zinterstore", -4, WRITE, stored(2), sorted::zinter_store, "Stores the members that all sets have."),
     data("sorted-set", "zlexcount", 4, LOCKED | FAST, ONE, sorted::zlexcount, "How many members there are in a range of members."),
-    data("sorted-set", "zmpop", -4, WRITE, numbered(1), numbered::zmpop, "Members from an end of the first set that has any, which are removed."),
+    data("sorted-set", "zmpop", -4, WRITE, numbered(1), key_count_arguments::zmpop, "Members from an end of the first set that has any, which are removed."),
     data("sorted-set", "zmscore", -3, LOCKED | FAST | KEEPS, ONE, sorted::zmscore, "The scores of members."),
     data("sorted-set", "zpopmax", -2, WRITE | FAST, ONE, sorted::zpopmax, "The last members, which are removed."),
     data("sorted-set", "zpopmin", -2, WRITE | FAST, ONE, sorted::zpopmin, "The first members, which are removed."),
@@ -530,7 +532,7 @@ static SORTED: &[Command] = &[
 ];
 
 #[rustfmt::skip]
-static SERVER: &[Command] = &[
+static SERVER: &[CommandSpec] = &[
     session("server", "acl", -2, ADMIN, acl::acl, "Users, and what they may do."),
     session("connection", "auth", -2, STRANGER | FAST, connection::auth, "Says who the client is."),
     session("connection", "client", -2, 0, clients::client, "What is known of connections."),
@@ -546,11 +548,11 @@ static SERVER: &[Command] = &[
     session("server", "debug", -2, ADMIN, admin::debug, "Sleeps, for tests."),
     session("server", "latency", -2, ADMIN, latency::latency, "How long commands took."),
     session("server", "lolwut", -1, FAST, small::lolwut, "A picture, and the version."),
-    Command { keys: (2, 2, 1), ..session("server", "memory", -2, 0, memory::memory, "What takes how much memory.") },
+    CommandSpec { keys: (2, 2, 1), ..session("server", "memory", -2, 0, memory::memory, "What takes how much memory.") },
     session("server", "module", -2, ADMIN, small::module, "Modules, of which there are none."),
-    session("server", "monitor", 1, ADMIN | NOT_IN_MULTI, watching::monitor, "Shows every command that is executed."),
+    session("server", "monitor", 1, ADMIN | NOT_IN_MULTI, monitor_commands::monitor, "Shows every command that is executed."),
     session("server", "role", 1, FAST, small::role, "That this server is a master without replicas."),
-    session("server", "shutdown", -1, ADMIN | NOT_IN_MULTI, watching::shutdown, "Ends the server."),
+    session("server", "shutdown", -1, ADMIN | NOT_IN_MULTI, monitor_commands::shutdown, "Ends the server."),
     session("generic", "wait", 3, 0, small::wait, "How many replicas have everything: none."),
     session("server", "info", -1, 0, info::info, "What the server is doing, in numbers."),
     session("server", "lastsave", 1, FAST | ADMIN, saving::lastsave, "When the last backup was made."),
@@ -568,9 +570,9 @@ static SERVER: &[Command] = &[
 ];
 
 /// All commands with their indexes, and the names under which calls are counted.
-static NUMBERED: LazyLock<(Vec<Command>, Vec<String>)> = LazyLock::new(|| {
+static NUMBERED: LazyLock<(Vec<CommandSpec>, Vec<String>)> = LazyLock::new(|| {
     let tables = [STRINGS, KEYS, HASHES, SETS, LISTS, SORTED, SERVER];
-    let mut commands: Vec<Command> = tables.into_iter().flatten().copied().collect();
+    let mut commands: Vec<CommandSpec> = tables.into_iter().flatten().copied().collect();
     let mut names: Vec<String> = commands.iter().map(|command| command.name.to_owned()).collect();
     for (index, command) in commands.iter_mut().enumerate() {
         command.index = index as u16;
@@ -588,7 +590,7 @@ static NUMBERED: LazyLock<(Vec<Command>, Vec<String>)> = LazyLock::new(|| {
 });
 
 /// All commands.
-pub(super) fn all() -> impl Iterator<Item = &'static Command> {
+pub(super) fn all() -> impl Iterator<Item = &'static CommandSpec> {
     NUMBERED.0.iter()
 }
 
@@ -599,19 +601,19 @@ pub(crate) fn counted_names() -> &'static [String] {
 
 #[cfg(test)]
 mod tests {
-    use crate::protocol::resp::{Limits, Parser, Requests};
+    use crate::protocol::resp::{ParsedRequests, RequestLimits, RequestParser};
     use crate::redis::names::find;
 
     fn keys_of(line: &str) -> Vec<String> {
         let mut buffer = format!("{line}\r\n").into_bytes();
-        let mut requests = Requests::default();
-        let limits = Limits {
+        let mut requests = ParsedRequests::default();
+        let limits = RequestLimits {
             bytes: 1000,
             argument: 1000,
             arguments: 100,
             line: 1000,
         };
-        Parser::default()
+        RequestParser::default()
             .parse(&mut buffer, &mut requests, &limits, 1)
             .unwrap();
         let args = requests.get(0, &buffer);

@@ -1,14 +1,19 @@
 //! The handle of a running cache: start, addresses, shutdown.
 
-use crate::cache::{CacheMemory, Cached, Content};
+use crate::cache::{CacheContext, CacheMemory, ItemCache};
 use crate::error::{Error, Result};
-use crate::net::{self, Acceptor, Beside, Budget, Driver, Keeper, Language, Pool, Syncer};
+use crate::net::{
+    self, Acceptor, ConnectionBudget, ConnectionReaper, EventLoop, GroupSyncer, LoopPool,
+    MemoryPressureListener, WireProtocol,
+};
 use crate::options::ServerOptions;
-use crate::protocol::datagram::{DatagramOptions, Datagrams, PortFigures, RingClient, RingOptions, Rings};
+use crate::protocol::datagram::{
+    DatagramOptions, DatagramServer, PortFigures, RingClient, RingOptions, RingServer,
+};
 use crate::protocol::memcached;
 use crate::redis;
 use crate::server::{access, listen, listen_at_files, protected, tls_config};
-use crate::shared::{Common, Ports};
+use crate::shared::{ListenPorts, ServerContext};
 use alluvium_device::socket::SocketFile;
 use parking_lot::{Condvar, Mutex};
 use std::fmt;
@@ -40,7 +45,7 @@ use std::time::Instant;
 pub struct CacheServer {
     redis: Option<SocketAddr>,
     memcached: Option<SocketAddr>,
-    running: Arc<Running>,
+    running: Arc<CacheComponents>,
 }
 
 impl fmt::Debug for CacheServer {
@@ -53,26 +58,26 @@ impl fmt::Debug for CacheServer {
 }
 
 /// The parts that must be shut down.
-struct Running {
+struct CacheComponents {
     options: ServerOptions,
-    cached: Arc<Cached>,
-    pool: Arc<Pool>,
-    control: Arc<net::Control>,
-    threads: Mutex<Option<(JoinHandle<()>, Keeper)>>,
-    datagrams: Mutex<Vec<Datagrams>>,
-    rings: Mutex<Vec<Rings>>,
+    cached: Arc<CacheContext>,
+    pool: Arc<LoopPool>,
+    control: Arc<net::AcceptorHandle>,
+    threads: Mutex<Option<(JoinHandle<()>, ConnectionReaper)>>,
+    datagrams: Mutex<Vec<DatagramServer>>,
+    rings: Mutex<Vec<RingServer>>,
     socket_files: Mutex<Vec<SocketFile>>,
     is_stopping: Mutex<bool>,
     changed: Condvar,
 }
 
 /// The memory of connections is in addition to that of the cache, which lends none.
-impl Beside for Cached {
-    fn lends(&self, _held: u64) -> std::result::Result<(), String> {
+impl MemoryPressureListener for CacheContext {
+    fn release_memory(&self, _held: u64) -> std::result::Result<(), String> {
         Ok(())
     }
 
-    fn ages(&self) {}
+    fn age_statistics(&self) {}
 
     fn budget(&self) -> u64 {
         self.content.memory.bytes + self.common.budget.limit() as u64
@@ -80,11 +85,11 @@ impl Beside for Cached {
 }
 
 /// Returns the factory of sessions for the clients of a cache.
-fn sessions(cached: &Arc<Cached>) -> net::Sessions {
+fn sessions(cached: &Arc<CacheContext>) -> net::SessionFactory {
     let cached = Arc::clone(cached);
     Box::new(move |language, client| match language {
-        Language::Redis => Box::new(redis::CachedSession::new(&cached, client)),
-        Language::Memcached => Box::new(memcached::CachedSession::new(&cached, client)),
+        WireProtocol::Redis => Box::new(redis::CachedSession::new(&cached, client)),
+        WireProtocol::Memcached => Box::new(memcached::CachedSession::new(&cached, client)),
     })
 }
 
@@ -107,13 +112,13 @@ impl CacheServer {
         let access = access(&options)?;
         protected(&options, &access)?;
         let tls = options.tls.as_ref().map(tls_config).transpose()?;
-        let content = Content::new(memory, fastrand::u64(..))?;
+        let content = ItemCache::new(memory, fastrand::u64(..))?;
         let mut listeners = Vec::new();
-        let redis = listen(options.redis, Language::Redis, &mut listeners)?;
-        let memcached = listen(options.memcached, Language::Memcached, &mut listeners)?;
+        let redis = listen(options.redis, WireProtocol::Redis, &mut listeners)?;
+        let memcached = listen(options.memcached, WireProtocol::Memcached, &mut listeners)?;
         let socket_files = listen_at_files(&options, &mut listeners)?;
         let port = |address: Option<SocketAddr>| address.map_or(0, |address| address.port());
-        let ports = Ports {
+        let ports = ListenPorts {
             redis: port(redis),
             memcached: port(memcached),
         };
@@ -122,18 +127,18 @@ impl CacheServer {
             .limits
             .memory
             .unwrap_or_else(|| net::share_of(memory.bytes));
-        let budget = Arc::new(Budget::new(of_clients));
-        let common = Arc::new(Common::new(&options, access, budget, ports, loops));
-        let cached = Arc::new(Cached { common, content });
-        let syncer = Arc::new(Syncer::new(Box::new(|| Ok(()))));
-        let seats: std::io::Result<Vec<_>> = (0..loops).map(|_| Driver::seat(&syncer)).collect();
-        let pool = Arc::new(Pool::new(seats?, &cached.common.budget));
+        let budget = Arc::new(ConnectionBudget::new(of_clients));
+        let common = Arc::new(ServerContext::new(&options, access, budget, ports, loops));
+        let cached = Arc::new(CacheContext { common, content });
+        let syncer = Arc::new(GroupSyncer::new(Box::new(|| Ok(()))));
+        let seats: std::io::Result<Vec<_>> = (0..loops).map(|_| EventLoop::seat(&syncer)).collect();
+        let pool = Arc::new(LoopPool::new(seats?, &cached.common.budget));
         let common = &cached.common;
         let (acceptor, control) = Acceptor::new(listeners, common, sessions(&cached), &pool, tls)?;
         let waking = Arc::downgrade(&pool);
         let wake = move || {
             if let Some(pool) = waking.upgrade() {
-                pool.seats.iter().for_each(net::Seat::look);
+                pool.seats.iter().for_each(net::LoopSlot::request_check);
             }
         };
         assert!(common.wake.set(Box::new(wake)).is_ok(), "it is set once");
@@ -141,8 +146,8 @@ impl CacheServer {
         let acceptor = std::thread::Builder::new()
             .name("alluvium-accept".to_owned())
             .spawn(move || acceptor.run())?;
-        let keeper = Keeper::start(common, Arc::clone(&cached) as _)?;
-        let running = Arc::new(Running {
+        let keeper = ConnectionReaper::start(common, Arc::clone(&cached) as _)?;
+        let running = Arc::new(CacheComponents {
             options,
             cached,
             pool,
@@ -181,7 +186,7 @@ impl CacheServer {
     /// [`Error::Unprotected`] for an address that other machines can reach without a shared key;
     /// [`Error::Listen`]; [`Error::Cache`] for an invalid number of ports.
     pub fn serve_datagrams(&self, options: &DatagramOptions) -> Result<SocketAddr> {
-        let datagrams = Datagrams::start(&self.running.cached, options)?;
+        let datagrams = DatagramServer::start(&self.running.cached, options)?;
         let address = datagrams.address;
         self.running.datagrams.lock().push(datagrams);
         Ok(address)
@@ -202,7 +207,7 @@ impl CacheServer {
     #[must_use]
     pub fn datagram_figures(&self) -> Vec<PortFigures> {
         let all = self.running.datagrams.lock();
-        all.iter().flat_map(Datagrams::figures).collect()
+        all.iter().flat_map(DatagramServer::figures).collect()
     }
 
     /// Serves the same items to threads of this process through ring buffers in memory. Returns the
@@ -211,7 +216,7 @@ impl CacheServer {
     /// # Errors
     /// [`Error::Cache`] for invalid options.
     pub fn serve_rings(&self, options: &RingOptions) -> Result<Vec<RingClient>> {
-        let (rings, clients) = Rings::start(&self.running.cached, options)?;
+        let (rings, clients) = RingServer::start(&self.running.cached, options)?;
         self.running.rings.lock().push(rings);
         Ok(clients)
     }
@@ -241,7 +246,7 @@ impl CacheServer {
     }
 }
 
-impl Running {
+impl CacheComponents {
     fn stop(&self) {
         let mut is_stopping = self.is_stopping.lock();
         if !std::mem::replace(&mut *is_stopping, true) {

@@ -11,17 +11,20 @@ mod cache;
 
 pub use cache::CacheServer;
 
-use crate::access::{Access, Delays, SystemClock};
-use crate::control::{About, Control};
+use crate::access::{LoginThrottle, SystemClock, UserRegistry};
+use crate::control::{ManagementServer, ServerInfo};
 use crate::error::{Error, Result};
-use crate::net::{self, Acceptor, Beside, Driver, Keeper, Language, Listener, Listening, Pool, Syncer};
+use crate::net::{
+    self, Acceptor, ConnectionReaper, EventLoop, GroupSyncer, ListeningSocket, LoopPool,
+    MemoryPressureListener, ProtocolListener, WireProtocol,
+};
 use crate::observe::sampler;
-use crate::options::{Exposure, ServerOptions, Tls};
+use crate::options::{Exposure, ServerOptions, TlsOptions};
 use crate::protocol::memcached;
 use crate::redis;
-use crate::shared::{Ports, Shared};
-use crate::store::{Reaper, Store};
-use crate::web::{Setting, Web};
+use crate::shared::{ListenPorts, StoreContext};
+use crate::store::{ExpiryReaper, ServerStore};
+use crate::web::{WebOptions, WebServer};
 use alluvium::Db;
 use alluvium_device::socket::SocketFile;
 use mio::net::{TcpListener, UnixListener};
@@ -61,7 +64,7 @@ use std::time::Instant;
 pub struct Server {
     redis: Option<SocketAddr>,
     memcached: Option<SocketAddr>,
-    running: Arc<Running>,
+    running: Arc<ServerComponents>,
 }
 
 impl fmt::Debug for Server {
@@ -74,30 +77,30 @@ impl fmt::Debug for Server {
 }
 
 /// The parts that must be shut down.
-struct Running {
+struct ServerComponents {
     options: ServerOptions,
-    shared: Arc<Shared>,
-    pool: Arc<Pool>,
-    syncer: Arc<Syncer>,
-    control: Arc<net::Control>,
-    web: Option<Web>,
-    managing: Mutex<Option<Control>>,
-    threads: Mutex<Option<Threads>>,
+    shared: Arc<StoreContext>,
+    pool: Arc<LoopPool>,
+    syncer: Arc<GroupSyncer>,
+    control: Arc<net::AcceptorHandle>,
+    web: Option<WebServer>,
+    managing: Mutex<Option<ManagementServer>>,
+    threads: Mutex<Option<ServerThreads>>,
     socket_files: Mutex<Vec<SocketFile>>,
-    state: Mutex<State>,
+    state: Mutex<ServerState>,
     changed: Condvar,
 }
 
-struct Threads {
+struct ServerThreads {
     acceptor: JoinHandle<()>,
     syncer: JoinHandle<()>,
-    reaper: Reaper,
-    keeper: Keeper,
+    reaper: ExpiryReaper,
+    keeper: ConnectionReaper,
     sampler: JoinHandle<()>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ServerState {
     Running,
     Stopping,
 }
@@ -114,19 +117,19 @@ fn usual_loops() -> usize {
 /// Starts the web page, if configured.
 fn start_web(
     options: &ServerOptions,
-    shared: &Arc<Shared>,
+    shared: &Arc<StoreContext>,
     tls: Option<&Arc<ServerConfig>>,
-) -> Result<Option<Web>> {
+) -> Result<Option<WebServer>> {
     let Some(address) = options.web else {
         return Ok(None);
     };
-    let setting = Setting {
+    let setting = WebOptions {
         address,
         names: options.web_names.clone(),
         tls: tls.cloned(),
         grace: options.grace,
     };
-    Ok(Some(Web::start(shared, setting)?))
+    Ok(Some(WebServer::start(shared, setting)?))
 }
 
 impl Server {
@@ -135,51 +138,57 @@ impl Server {
     /// # Errors
     /// [`Error::Unprotected`] for an address that other machines can reach while neither a password
     /// nor client certificates are required; [`Error::Listen`]; [`Error::Tls`];
-    /// [`Error::BackupDirectory`]; [`Error::Store`].
+    /// [`Error::BackupDirectory`]; [`Error::ServerStore`].
     pub fn start(db: &Db, options: ServerOptions) -> Result<Server> {
         let access = access(&options)?;
         protected(&options, &access)?;
         let tls = options.tls.as_ref().map(tls_config).transpose()?;
         let mut listeners = Vec::new();
-        let redis = listen(options.redis, Language::Redis, &mut listeners)?;
-        let memcached = listen(options.memcached, Language::Memcached, &mut listeners)?;
+        let redis = listen(options.redis, WireProtocol::Redis, &mut listeners)?;
+        let memcached = listen(options.memcached, WireProtocol::Memcached, &mut listeners)?;
         let socket_files = listen_at_files(&options, &mut listeners)?;
-        let store = Arc::new(Store::open(db, options.keys)?);
+        let store = Arc::new(ServerStore::open(db, options.keys)?);
         let port = |address: Option<SocketAddr>| address.map_or(0, |address| address.port());
-        let ports = Ports {
+        let ports = ListenPorts {
             redis: port(redis),
             memcached: port(memcached),
         };
         let loops = options.loops.unwrap_or_else(usual_loops).max(1);
-        let shared = Arc::new(Shared::new(Arc::clone(&store), &options, access, ports, loops));
+        let shared = Arc::new(StoreContext::new(
+            Arc::clone(&store),
+            &options,
+            access,
+            ports,
+            loops,
+        ));
         shared.place_backups(&options)?;
-        let syncer = Arc::new(Syncer::new({
+        let syncer = Arc::new(GroupSyncer::new({
             let db = db.clone();
             Box::new(move || db.sync())
         }));
-        let seats: std::io::Result<Vec<_>> = (0..loops).map(|_| Driver::seat(&syncer)).collect();
-        let pool = Arc::new(Pool::new(seats?, &shared.budget));
+        let seats: std::io::Result<Vec<_>> = (0..loops).map(|_| EventLoop::seat(&syncer)).collect();
+        let pool = Arc::new(LoopPool::new(seats?, &shared.budget));
         let web = start_web(&options, &shared, tls.as_ref())?;
         let sessions = sessions(&shared);
         let (acceptor, control) = Acceptor::new(listeners, &shared.common, sessions, &pool, tls)?;
         let waking = Arc::downgrade(&pool);
         let wake = move || {
             if let Some(pool) = waking.upgrade() {
-                pool.seats.iter().for_each(net::Seat::look);
+                pool.seats.iter().for_each(net::LoopSlot::request_check);
             }
         };
         assert!(shared.wake.set(Box::new(wake)).is_ok(), "it is set once");
         pool.start();
-        let threads = Threads {
+        let threads = ServerThreads {
             acceptor: std::thread::Builder::new()
                 .name("alluvium-accept".to_owned())
                 .spawn(move || acceptor.run())?,
             syncer: net::start_syncer(&syncer, &pool)?,
-            reaper: Reaper::start(&store)?,
-            keeper: Keeper::start(&shared.common, Arc::clone(&shared) as _)?,
+            reaper: ExpiryReaper::start(&store)?,
+            keeper: ConnectionReaper::start(&shared.common, Arc::clone(&shared) as _)?,
             sampler: sampler::start(&shared)?,
         };
-        let running = Arc::new(Running {
+        let running = Arc::new(ServerComponents {
             options,
             shared,
             pool,
@@ -189,7 +198,7 @@ impl Server {
             managing: Mutex::new(None),
             threads: Mutex::new(Some(threads)),
             socket_files: Mutex::new(socket_files),
-            state: Mutex::new(State::Running),
+            state: Mutex::new(ServerState::Running),
             changed: Condvar::new(),
         });
         let stopping = Arc::downgrade(&running);
@@ -221,7 +230,7 @@ impl Server {
     /// Returns the address of the web page.
     #[must_use]
     pub fn web_addr(&self) -> Option<SocketAddr> {
-        self.running.web.as_ref().map(Web::address)
+        self.running.web.as_ref().map(WebServer::address)
     }
 
     /// Opens a socket in the store's directory through which other processes of the same user
@@ -231,14 +240,14 @@ impl Server {
     /// I/O errors of creating the socket or its thread.
     pub fn manage(&self, directory: impl AsRef<Path>) -> std::io::Result<()> {
         let shared = &self.running.shared;
-        let about = About {
+        let about = ServerInfo {
             store: Arc::clone(&shared.store),
             counts: Arc::new({
                 let shared = Arc::clone(shared);
                 move || shared.counts()
             }),
         };
-        let control = Control::start_with(&shared.store.db, directory.as_ref(), Some(about))?;
+        let control = ManagementServer::start_with(&shared.store.db, directory.as_ref(), Some(about))?;
         *self.running.managing.lock() = Some(control);
         Ok(())
     }
@@ -263,7 +272,7 @@ impl Server {
     pub fn join(&self) -> Result<()> {
         {
             let mut state = self.running.state.lock();
-            while *state == State::Running {
+            while *state == ServerState::Running {
                 self.running.changed.wait(&mut state);
             }
         }
@@ -271,12 +280,12 @@ impl Server {
     }
 }
 
-impl Running {
+impl ServerComponents {
     /// As [`Server::stop`].
     fn stop(&self) {
         let mut state = self.state.lock();
-        if *state == State::Running {
-            *state = State::Stopping;
+        if *state == ServerState::Running {
+            *state = ServerState::Stopping;
             self.shared.access.delays.end();
             self.control.stop();
             if let Some(web) = &self.web {
@@ -288,7 +297,7 @@ impl Running {
 
     fn finish(&self) -> Result<()> {
         let mut threads = self.threads.lock();
-        let Some(Threads {
+        let Some(ServerThreads {
             acceptor,
             syncer,
             reaper,
@@ -338,21 +347,21 @@ impl Drop for Server {
 }
 
 /// Returns the factory of sessions for the clients of a store.
-fn sessions(shared: &Arc<Shared>) -> net::Sessions {
+fn sessions(shared: &Arc<StoreContext>) -> net::SessionFactory {
     let shared = Arc::clone(shared);
     Box::new(move |language, client| match language {
-        Language::Redis => Box::new(redis::Session::new(&shared, client)),
-        Language::Memcached => Box::new(memcached::Session::new(&shared, client)),
+        WireProtocol::Redis => Box::new(redis::RedisSession::new(&shared, client)),
+        WireProtocol::Memcached => Box::new(memcached::MemcachedSession::new(&shared, client)),
     })
 }
 
-impl Beside for Shared {
-    fn lends(&self, held: u64) -> std::result::Result<(), String> {
-        let counted = self.store.db.count_memory_beside(held);
+impl MemoryPressureListener for StoreContext {
+    fn release_memory(&self, held: u64) -> std::result::Result<(), String> {
+        let counted = self.store.db.set_external_memory(held);
         counted.map_err(|error| error.to_string())
     }
 
-    fn ages(&self) {
+    fn age_statistics(&self) {
         self.store.sizes.age();
     }
 
@@ -362,15 +371,15 @@ impl Beside for Shared {
 }
 
 /// Returns the users that may connect.
-pub(crate) fn access(options: &ServerOptions) -> Result<Access> {
+pub(crate) fn access(options: &ServerOptions) -> Result<UserRegistry> {
     let clock = match &options.clock {
         Some(clock) => Arc::clone(clock),
         None => Arc::new(SystemClock::start()?),
     };
-    let access = Access::new(
+    let access = UserRegistry::new(
         options.password.as_deref(),
         options.users.clone(),
-        Delays::new(clock),
+        LoginThrottle::new(clock),
     );
     access.map_err(|why| Error::Users { why })
 }
@@ -378,8 +387,8 @@ pub(crate) fn access(options: &ServerOptions) -> Result<Access> {
 /// Listens at an address, if configured. Returns it with the port that was bound.
 pub(crate) fn listen(
     address: Option<SocketAddr>,
-    language: Language,
-    listeners: &mut Vec<Listener>,
+    language: WireProtocol,
+    listeners: &mut Vec<ProtocolListener>,
 ) -> Result<Option<SocketAddr>> {
     let Some(address) = address else {
         return Ok(None);
@@ -387,19 +396,19 @@ pub(crate) fn listen(
     let failed = |cause| Error::Listen { address, cause };
     let socket = TcpListener::bind(address).map_err(failed)?;
     let bound = socket.local_addr().map_err(failed)?;
-    let socket = Listening::Network(socket);
-    listeners.push(Listener { socket, language });
+    let socket = ListeningSocket::Network(socket);
+    listeners.push(ProtocolListener { socket, language });
     Ok(Some(bound))
 }
 
 /// Listens at the configured Unix domain sockets.
 pub(crate) fn listen_at_files(
     options: &ServerOptions,
-    listeners: &mut Vec<Listener>,
+    listeners: &mut Vec<ProtocolListener>,
 ) -> Result<Vec<SocketFile>> {
     let asked = [
-        (&options.redis_socket, Language::Redis),
-        (&options.memcached_socket, Language::Memcached),
+        (&options.redis_socket, WireProtocol::Redis),
+        (&options.memcached_socket, WireProtocol::Memcached),
     ];
     let mut files = Vec::new();
     for (path, language) in asked {
@@ -409,8 +418,8 @@ pub(crate) fn listen_at_files(
             path: path.clone(),
             cause,
         })?;
-        let socket = Listening::File(UnixListener::from_std(socket), file.path().into());
-        listeners.push(Listener { socket, language });
+        let socket = ListeningSocket::File(UnixListener::from_std(socket), file.path().into());
+        listeners.push(ProtocolListener { socket, language });
         files.push(file);
     }
     Ok(files)
@@ -418,7 +427,7 @@ pub(crate) fn listen_at_files(
 
 /// Refuses addresses that other machines can reach without authentication. Encryption alone does
 /// not authenticate, because any client may encrypt.
-pub(crate) fn protected(options: &ServerOptions, access: &Access) -> Result<()> {
+pub(crate) fn protected(options: &ServerOptions, access: &UserRegistry) -> Result<()> {
     if options.exposure == Exposure::Unprotected {
         return Ok(());
     }
@@ -440,7 +449,7 @@ pub(crate) fn protected(options: &ServerOptions, access: &Access) -> Result<()> 
     }
 }
 
-pub(crate) fn tls_config(tls: &Tls) -> Result<Arc<ServerConfig>> {
+pub(crate) fn tls_config(tls: &TlsOptions) -> Result<Arc<ServerConfig>> {
     let bad = |why: String| Error::Tls { why };
     let certificates: std::result::Result<Vec<_>, _> =
         CertificateDer::pem_slice_iter(&tls.certificate).collect();

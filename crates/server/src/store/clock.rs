@@ -13,18 +13,18 @@ pub(crate) const MOST_BEHIND_MS: u64 = 24 * 60 * 60 * 1000;
 /// If the machine's clock is more than a day behind, it was wrong before or is wrong now. It is
 /// then believed, and a warning is logged.
 #[derive(Debug)]
-pub(crate) struct Clock {
+pub(crate) struct StoreClock {
     last: Mutex<(u64, Instant)>,
 }
 
-impl Clock {
+impl StoreClock {
     /// Creates a clock that has already reached the time `mark`.
-    pub(crate) fn new(mark: u64) -> Clock {
-        Clock::started(mark, machine_ms(), Instant::now())
+    pub(crate) fn new(mark: u64) -> StoreClock {
+        StoreClock::started(mark, machine_ms(), Instant::now())
     }
 
-    fn started(mark: u64, machine: u64, instant: Instant) -> Clock {
-        Clock {
+    fn started(mark: u64, machine: u64, instant: Instant) -> StoreClock {
+        StoreClock {
             last: Mutex::new((not_behind(mark, machine), instant)),
         }
     }
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_set_back_does_not_stop_time() {
-        let clock = Clock::new(0);
+        let clock = StoreClock::new(0);
         let begin = Instant::now();
         let at = |machine, ms| clock.at(machine, begin + Duration::from_millis(ms));
         let far = machine_ms() + 1_000_000;
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn a_mark_of_an_earlier_life_is_not_undercut() {
         let mark = machine_ms() + 100_000;
-        assert!(Clock::new(mark).now_ms() >= mark);
+        assert!(StoreClock::new(mark).now_ms() >= mark);
     }
 
     #[test]
@@ -102,10 +102,10 @@ mod tests {
         let begin = Instant::now();
         let now = 20_000 * MOST_BEHIND_MS;
         for mark in [now + 30 * 365 * MOST_BEHIND_MS, u64::MAX] {
-            let clock = Clock::started(mark, now, begin);
+            let clock = StoreClock::started(mark, now, begin);
             assert_eq!(clock.at(now + 5, begin + Duration::from_millis(5)), now + 5);
         }
-        let clock = Clock::started(now + MOST_BEHIND_MS, now, begin);
+        let clock = StoreClock::started(now + MOST_BEHIND_MS, now, begin);
         let at = |machine, ms| clock.at(machine, begin + Duration::from_millis(ms));
         assert_eq!(
             at(now + 1_000, 1_000),

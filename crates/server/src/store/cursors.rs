@@ -11,7 +11,7 @@
 //! with the most entries loses its oldest one, so a client that opens many cursors ends only its
 //! own walks.
 
-use crate::net::Budget;
+use crate::net::ConnectionBudget;
 use parking_lot::Mutex;
 use std::collections::hash_map::{Entry, RandomState};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -43,28 +43,28 @@ const USED: u64 = u64::MAX;
 /// The table of cursors. A number refers to the same key for as long as it is known, so a client
 /// may retry a request, from any connection.
 #[derive(Debug, Default)]
-pub(crate) struct Cursors {
-    state: Mutex<State>,
+pub(crate) struct CursorTable {
+    state: Mutex<CursorTableState>,
     hashes: RandomState,
 }
 
 #[derive(Debug)]
-struct Place {
+struct ScanCursor {
     database: u8,
     key: Box<[u8]>,
     /// The clients that hold the cursor, with the stamps of their holds.
     holders: Vec<(u64, u64)>,
 }
 
-impl Place {
+impl ScanCursor {
     fn bytes(&self) -> usize {
         PER_PLACE + self.key.len()
     }
 }
 
 #[derive(Debug, Default)]
-struct State {
-    places: HashMap<u64, Place>,
+struct CursorTableState {
+    places: HashMap<u64, ScanCursor>,
     /// For each client the numbers that it holds, by stamp, oldest first.
     held: BTreeMap<u64, BTreeMap<u64, u64>>,
     /// Number of cursors held by each client, smallest first.
@@ -102,9 +102,9 @@ fn place_in(number: u64) -> Option<Vec<u8>> {
     (key.len() == count && inline(&key) == Some(number)).then_some(key)
 }
 
-impl Cursors {
+impl CursorTable {
     /// Returns the cursor for a walk of `database` that continues at `key`.
-    pub(crate) fn keep(&self, client: u64, database: u8, key: &[u8], budget: &Budget) -> u64 {
+    pub(crate) fn keep(&self, client: u64, database: u8, key: &[u8], budget: &ConnectionBudget) -> u64 {
         if let Some(number) = inline(key) {
             return number;
         }
@@ -113,7 +113,7 @@ impl Cursors {
         loop {
             match state.places.entry(number) {
                 Entry::Vacant(vacant) => {
-                    let place = vacant.insert(Place {
+                    let place = vacant.insert(ScanCursor {
                         database,
                         key: key.into(),
                         holders: Vec::new(),
@@ -154,7 +154,7 @@ impl Cursors {
     }
 
     /// Moves the cursors of a closed connection to [`CLOSED`].
-    pub(crate) fn close(&self, client: u64, budget: &Budget) {
+    pub(crate) fn close(&self, client: u64, budget: &ConnectionBudget) {
         let mut state = self.state.lock();
         let numbers: Vec<u64> = match state.held.get(&client) {
             Some(held) => held.values().copied().collect(),
@@ -178,7 +178,7 @@ impl Cursors {
     }
 }
 
-impl State {
+impl CursorTableState {
     /// Adds a client to the holders of a known cursor that it does not hold yet.
     fn hold(&mut self, client: u64, number: u64) {
         self.last_stamp += 1;
@@ -235,12 +235,12 @@ impl State {
     }
 
     /// Adjusts the charge to the current use.
-    fn charge(&mut self, budget: &Budget) {
+    fn charge(&mut self, budget: &ConnectionBudget) {
         let charge = self.bytes / STEP * STEP;
         if charge > self.charged {
-            budget.take(charge - self.charged);
+            budget.charge(charge - self.charged);
         } else if charge < self.charged {
-            budget.give(self.charged - charge);
+            budget.uncharge(self.charged - charge);
         }
         self.charged = charge;
     }
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn short_places_stand_in_their_numbers_and_take_no_memory() {
-        let (cursors, budget) = (Cursors::default(), Budget::new(LIMIT));
+        let (cursors, budget) = (CursorTable::default(), ConnectionBudget::new(LIMIT));
         for key in [
             &b""[..],
             b"\0",
@@ -275,7 +275,7 @@ mod tests {
             let number = cursors.keep(1, 0, key, &budget);
             assert!(number != 0 && number < REMEMBERED);
             // Cursors of short keys survive a restart of the server.
-            assert_eq!(Cursors::default().place(2, 3, number).as_deref(), Some(key));
+            assert_eq!(CursorTable::default().place(2, 3, number).as_deref(), Some(key));
         }
         assert_eq!(cursors.figures(), CursorFigures::default());
         // Numbers that encode no key are refused.
@@ -286,7 +286,11 @@ mod tests {
 
     #[test]
     fn a_place_has_one_number_and_another_start_of_the_server_refuses_it() {
-        let (cursors, later, budget) = (Cursors::default(), Cursors::default(), Budget::new(LIMIT));
+        let (cursors, later, budget) = (
+            CursorTable::default(),
+            CursorTable::default(),
+            ConnectionBudget::new(LIMIT),
+        );
         let first = cursors.keep(1, 0, b"a longer key", &budget);
         assert!(first < 1 << 53);
         let figures = cursors.figures();
@@ -305,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_client_that_asks_for_many_cursors_ends_only_its_own_walks() {
-        let (cursors, budget) = (Cursors::default(), Budget::new(LIMIT));
+        let (cursors, budget) = (CursorTable::default(), ConnectionBudget::new(LIMIT));
         let slow: Vec<u64> = (1..=100)
             .map(|client| cursors.keep(client, 0, &key(client as usize, 300), &budget))
             .collect();
@@ -330,7 +334,7 @@ mod tests {
 
     #[test]
     fn places_outlive_their_connections_and_walks_forget_where_they_were() {
-        let (cursors, budget) = (Cursors::default(), Budget::new(LIMIT));
+        let (cursors, budget) = (CursorTable::default(), ConnectionBudget::new(LIMIT));
         let first = cursors.keep(1, 0, &key(1, 1000), &budget);
         cursors.close(1, &budget);
         assert_eq!(cursors.place(2, 0, first), Some(key(1, 1000)));
@@ -347,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_place_that_is_longer_than_the_share_is_known_until_the_next() {
-        let (cursors, budget) = (Cursors::default(), Budget::new(LIMIT));
+        let (cursors, budget) = (CursorTable::default(), ConnectionBudget::new(LIMIT));
         let first = cursors.keep(1, 0, &key(1, MOST), &budget);
         assert_eq!(cursors.place(1, 0, first), Some(key(1, MOST)));
         let second = cursors.keep(1, 0, &key(2, MOST), &budget);

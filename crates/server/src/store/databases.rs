@@ -12,14 +12,14 @@ use alluvium::{Keyspace, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// For each database, in order, the number that it is stored under.
-pub(crate) type Numbers = [u8; DATABASES as usize];
+pub(crate) type DatabaseNumbers = [u8; DATABASES as usize];
 
 /// The mapping, with four bits for each database.
 #[derive(Debug)]
-pub(crate) struct Databases(AtomicU64);
+pub(crate) struct DatabaseMap(AtomicU64);
 
 /// The initial mapping: each database under its own number.
-const OWN: Numbers = {
+const OWN: DatabaseNumbers = {
     let mut numbers = [0; DATABASES as usize];
     let mut database = 0;
     while database < numbers.len() {
@@ -31,21 +31,21 @@ const OWN: Numbers = {
 
 const _: () = assert!(DATABASES as u32 * 4 == u64::BITS, "a number takes four bits");
 
-impl Databases {
+impl DatabaseMap {
     /// Loads the mapping of a store, or the initial one if the store has none.
-    pub(crate) fn load(data: &Keyspace) -> Result<Databases> {
+    pub(crate) fn load(data: &Keyspace) -> Result<DatabaseMap> {
         let numbers = data.get(&format::databases_key()[..])?;
-        Ok(Databases::of(&numbers_of(numbers.as_deref())))
+        Ok(DatabaseMap::of(&numbers_of(numbers.as_deref())))
     }
 
-    fn of(numbers: &Numbers) -> Databases {
-        let databases = Databases(AtomicU64::new(0));
+    fn of(numbers: &DatabaseNumbers) -> DatabaseMap {
+        let databases = DatabaseMap(AtomicU64::new(0));
         databases.set(numbers);
         databases
     }
 
     /// Returns the whole mapping.
-    pub(crate) fn numbers(&self) -> Numbers {
+    pub(crate) fn numbers(&self) -> DatabaseNumbers {
         let packed = self.0.load(Ordering::Acquire);
         std::array::from_fn(|database| (packed >> (4 * database)) as u8 & 15)
     }
@@ -57,7 +57,7 @@ impl Databases {
     }
 
     /// Changes the mapping. The caller holds all locks.
-    pub(super) fn set(&self, numbers: &Numbers) {
+    pub(super) fn set(&self, numbers: &DatabaseNumbers) {
         let packed = numbers
             .iter()
             .rev()
@@ -67,12 +67,12 @@ impl Databases {
 }
 
 /// Decodes a stored mapping, or returns the initial one.
-pub(crate) fn numbers_of(stored: Option<&[u8]>) -> Numbers {
+pub(crate) fn numbers_of(stored: Option<&[u8]>) -> DatabaseNumbers {
     stored.and_then(format::decode_databases).unwrap_or(OWN)
 }
 
 /// Returns the database that is stored under a number.
-pub(super) fn database_of(numbers: &Numbers, number: u8) -> u8 {
+pub(super) fn database_of(numbers: &DatabaseNumbers, number: u8) -> u8 {
     let database = numbers.iter().position(|&other| other == number);
     database.map_or(number, |database| database as u8)
 }
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn databases_have_their_own_numbers_until_they_are_swapped() {
-        let databases = Databases::of(&numbers_of(None));
+        let databases = DatabaseMap::of(&numbers_of(None));
         assert_eq!(databases.numbers(), OWN);
         let mut numbers = OWN;
         numbers.swap(0, 15);

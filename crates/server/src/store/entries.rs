@@ -1,26 +1,26 @@
 //! Operations on typed keys within a transaction.
 
-use super::lookups::Lookups;
-use super::model::{Collection, Entry, Kind, Text, format};
-use super::transaction::Transaction;
-use crate::error::Failure;
+use super::lookups::LookupCounts;
+use super::model::{CollectionHeader, CollectionKind, StringValue, TypedValue, format};
+use super::transaction::CommandTransaction;
+use crate::error::CommandError;
 
-impl Transaction<'_> {
+impl CommandTransaction<'_> {
     /// Returns the content of a key.
-    pub(crate) fn entry(&mut self, key: &[u8]) -> Result<Option<Entry<'_>>, Failure> {
+    pub(crate) fn entry(&mut self, key: &[u8]) -> Result<Option<TypedValue<'_>>, CommandError> {
         if self.keeping.has_any() {
             self.write_kept();
         }
         let now_ms = self.now_ms;
         let inner = format::record_key(self.database, key);
         let Some(record) = self.get(&inner)? else {
-            Lookups::missed();
+            LookupCounts::missed();
             return Ok(None);
         };
-        let entry = Entry::read(record, now_ms)?;
+        let entry = TypedValue::read(record, now_ms)?;
         match entry {
-            Some(_) => Lookups::found(),
-            None => Lookups::missed(),
+            Some(_) => LookupCounts::found(),
+            None => LookupCounts::missed(),
         }
         Ok(entry)
     }
@@ -29,7 +29,7 @@ impl Transaction<'_> {
     pub(crate) fn fetch_records<'a>(
         &mut self,
         keys: impl ExactSizeIterator<Item = &'a [u8]>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandError> {
         if keys.len() > 1 && !self.is_prefetched() {
             let database = self.database;
             self.prefetch(keys.map(|key| format::record_key(database, key)).collect())?;
@@ -38,42 +38,53 @@ impl Transaction<'_> {
     }
 
     /// Prefetches the records of keys, replacing everything prefetched before.
-    pub(crate) fn fetch_these<'a>(&mut self, keys: impl Iterator<Item = &'a [u8]>) -> Result<(), Failure> {
+    pub(crate) fn fetch_these<'a>(
+        &mut self,
+        keys: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<(), CommandError> {
         let database = self.database;
         self.prefetch(keys.map(|key| format::record_key(database, key)).collect())
     }
 
     /// Returns the string of a key.
-    pub(crate) fn text(&mut self, key: &[u8]) -> Result<Option<Text<'_>>, Failure> {
+    pub(crate) fn text(&mut self, key: &[u8]) -> Result<Option<StringValue<'_>>, CommandError> {
         match self.entry(key)? {
             None => Ok(None),
-            Some(Entry::Text(text)) => Ok(Some(text)),
-            Some(Entry::Collection(_)) => Err(Failure::WRONG_TYPE),
+            Some(TypedValue::Text(text)) => Ok(Some(text)),
+            Some(TypedValue::Collection(_)) => Err(CommandError::WRONG_TYPE),
         }
     }
 
     /// Returns the collection of a key, which must be of this kind.
-    pub(crate) fn collection(&mut self, key: &[u8], kind: Kind) -> Result<Option<Collection>, Failure> {
+    pub(crate) fn collection(
+        &mut self,
+        key: &[u8],
+        kind: CollectionKind,
+    ) -> Result<Option<CollectionHeader>, CommandError> {
         let collection = match self.kept(key) {
             Some(collection) => {
-                Lookups::found();
+                LookupCounts::found();
                 collection
             }
             None => match self.entry(key)? {
                 None => return Ok(None),
-                Some(Entry::Collection(collection)) => collection,
-                Some(Entry::Text(_)) => return Err(Failure::WRONG_TYPE),
+                Some(TypedValue::Collection(collection)) => collection,
+                Some(TypedValue::Text(_)) => return Err(CommandError::WRONG_TYPE),
             },
         };
         if collection.kind != kind {
-            return Err(Failure::WRONG_TYPE);
+            return Err(CommandError::WRONG_TYPE);
         }
         self.keep_read(key, &collection);
         Ok(Some(collection))
     }
 
     /// Returns the collection of a key, or an empty one that is not stored yet.
-    pub(crate) fn collection_or_new(&mut self, key: &[u8], kind: Kind) -> Result<Collection, Failure> {
+    pub(crate) fn collection_or_new(
+        &mut self,
+        key: &[u8],
+        kind: CollectionKind,
+    ) -> Result<CollectionHeader, CommandError> {
         match self.collection(key, kind)? {
             Some(collection) => Ok(collection),
             None => self.new_collection(kind),
@@ -81,8 +92,8 @@ impl Transaction<'_> {
     }
 
     /// Returns an empty collection with a new number.
-    pub(crate) fn new_collection(&mut self, kind: Kind) -> Result<Collection, Failure> {
-        Ok(Collection {
+    pub(crate) fn new_collection(&mut self, kind: CollectionKind) -> Result<CollectionHeader, CommandError> {
+        Ok(CollectionHeader {
             kind,
             expires_ms: 0,
             number: self.store.new_number()?,
@@ -95,7 +106,7 @@ impl Transaction<'_> {
 
     /// Stores the record of a collection whose elements have changed. Deletes the key if the
     /// collection is empty.
-    pub(crate) fn save(&mut self, key: &[u8], collection: &Collection) {
+    pub(crate) fn save(&mut self, key: &[u8], collection: &CollectionHeader) {
         if collection.count == 0 {
             self.forget_kept(key);
             self.drop_collection(key, collection);
@@ -118,14 +129,14 @@ impl Transaction<'_> {
     }
 
     /// Replaces the collection of a key by another one of the same kind, and keeps the expiry time.
-    pub(crate) fn replace(&mut self, key: &[u8], old: &Collection, mut new: Collection) {
+    pub(crate) fn replace(&mut self, key: &[u8], old: &CollectionHeader, mut new: CollectionHeader) {
         self.drop_collection(key, old);
         self.set_expiry(key, &mut new, old.expires_ms);
         self.save(key, &new);
     }
 
     /// Deletes everything of a collection except its record.
-    fn drop_collection(&mut self, key: &[u8], collection: &Collection) {
+    fn drop_collection(&mut self, key: &[u8], collection: &CollectionHeader) {
         if !collection.is_new {
             self.unmark(key, collection.number);
         }
@@ -143,7 +154,12 @@ impl Transaction<'_> {
 
     /// Sets a key to a string, whatever it held. The old content is read only if it may be a
     /// collection (S8).
-    pub(crate) fn set_text(&mut self, key: &[u8], parts: &[&[u8]], expires_ms: u64) -> Result<(), Failure> {
+    pub(crate) fn set_text(
+        &mut self,
+        key: &[u8],
+        parts: &[&[u8]],
+        expires_ms: u64,
+    ) -> Result<(), CommandError> {
         // In a client's transaction, read the key: only this read lets the commit detect that the
         // key has become a collection since.
         let may_hold = self.within.is_some() || self.store.marks.may_hold(self.database, key);
@@ -163,21 +179,21 @@ impl Transaction<'_> {
     }
 
     /// Deletes the elements of a key. The caller overwrites its record.
-    fn clear(&mut self, key: &[u8]) -> Result<(), Failure> {
+    fn clear(&mut self, key: &[u8]) -> Result<(), CommandError> {
         // An expired collection still has elements. The reaper finds them by their entry in the
         // expiry index, which stays.
-        if let Some(Entry::Collection(collection)) = self.entry(key)? {
+        if let Some(TypedValue::Collection(collection)) = self.entry(key)? {
             self.drop_collection(key, &collection);
         }
         Ok(())
     }
 
     /// Deletes a key. Returns whether it existed.
-    pub(crate) fn remove(&mut self, key: &[u8]) -> Result<bool, Failure> {
+    pub(crate) fn remove(&mut self, key: &[u8]) -> Result<bool, CommandError> {
         let collection = match self.entry(key)? {
             None => return Ok(false),
-            Some(Entry::Text(_)) => None,
-            Some(Entry::Collection(collection)) => Some(collection),
+            Some(TypedValue::Text(_)) => None,
+            Some(TypedValue::Collection(collection)) => Some(collection),
         };
         if let Some(collection) = collection {
             self.drop_collection(key, &collection);
@@ -188,14 +204,14 @@ impl Transaction<'_> {
     }
 
     /// Sets the expiry time of a key; 0 for never. Returns whether the key exists.
-    pub(crate) fn expire(&mut self, key: &[u8], expires_ms: u64) -> Result<bool, Failure> {
+    pub(crate) fn expire(&mut self, key: &[u8], expires_ms: u64) -> Result<bool, CommandError> {
         match self.entry(key)? {
             None => return Ok(false),
-            Some(Entry::Text(text)) => {
+            Some(TypedValue::Text(text)) => {
                 let value = text.to_vec();
                 self.overwrite_text(key, &[&value], expires_ms);
             }
-            Some(Entry::Collection(mut collection)) => {
+            Some(TypedValue::Collection(mut collection)) => {
                 self.set_expiry(key, &mut collection, expires_ms);
                 self.save(key, &collection);
             }
@@ -204,7 +220,7 @@ impl Transaction<'_> {
     }
 
     /// Updates the expiry index, from which the reaper finds expired collections.
-    pub(crate) fn set_expiry(&mut self, key: &[u8], collection: &mut Collection, expires_ms: u64) {
+    pub(crate) fn set_expiry(&mut self, key: &[u8], collection: &mut CollectionHeader, expires_ms: u64) {
         if collection.expires_ms != 0 {
             let old = format::expiry_key(self.database, collection.expires_ms, collection.number);
             self.delete(old);

@@ -6,15 +6,15 @@
 //! command once it has succeeded. In-memory state about collections, namely which keys have
 //! collections and the orders of large sorted sets, is updated at the commit.
 
-use super::databases::{Numbers, database_of};
-use super::marks::MarkChanges;
+use super::collection_filter::MarkChanges;
+use super::databases::{DatabaseNumbers, database_of};
 use super::model::format::{self, InnerKey};
-use super::records::Home;
-use super::transaction::{Outcome, Transaction, moment};
-use super::within::{Changes, Within};
-use super::{Mode, Store, Wanted};
-use crate::error::Failure;
-use crate::net::waits;
+use super::nested_transaction::{CommandChanges, NestedTransaction};
+use super::records::KeyPlacement;
+use super::transaction::{CommandTransaction, CommitOutcome, moment};
+use super::{KeyLockRequest, Mode, ServerStore};
+use crate::error::CommandError;
+use crate::net::wait_hooks;
 use alluvium::{Durability, Error, TransactionOptions};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,7 @@ const PER_READ: usize = 96;
 
 /// Whether the keys named by a command join the read set of the transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dependence {
+pub(crate) enum ReadTracking {
     /// They are tracked until the commit.
     Tracked,
     /// They are not tracked.
@@ -33,22 +33,22 @@ pub(crate) enum Dependence {
 }
 
 /// A transaction of a client.
-pub(crate) struct Interactive {
+pub(crate) struct InteractiveTransaction {
     transaction: alluvium::Transaction,
     /// The mapping of databases at BEGIN.
-    numbers: Numbers,
+    numbers: DatabaseNumbers,
     /// The time for all commands of the transaction.
     now_ms: u64,
     /// Largest number of keys tracked as read.
     most_reads: usize,
-    dependence: Dependence,
+    dependence: ReadTracking,
     reads: usize,
     /// Records written, with the memory of each.
     written: BTreeMap<InnerKey, usize>,
     /// User keys written to, with the numbers of their databases.
     touched: BTreeSet<(u8, Box<[u8]>)>,
     bytes: usize,
-    expiring: Expiries,
+    expiring: ExpiryTotals,
     /// Keys that gain or lose collections.
     marks: MarkChanges,
     /// Sorted sets whose orders change.
@@ -57,18 +57,22 @@ pub(crate) struct Interactive {
 
 /// Totals of written data with an expiry time.
 #[derive(Clone, Copy, Default)]
-struct Expiries {
+struct ExpiryTotals {
     bytes: u64,
     keys: u64,
     last_ms: u64,
 }
 
-impl Interactive {
+impl InteractiveTransaction {
     /// Begins a transaction.
-    pub(crate) fn begin(store: &Store, options: &TransactionOptions, dependence: Dependence) -> Interactive {
+    pub(crate) fn begin(
+        store: &ServerStore,
+        options: &TransactionOptions,
+        dependence: ReadTracking,
+    ) -> InteractiveTransaction {
         // Swapping a database after this point is a conflict (S24).
         let numbers = store.databases.numbers();
-        Interactive {
+        InteractiveTransaction {
             transaction: store.db.begin_with(options),
             numbers,
             now_ms: store.now_ms(),
@@ -78,18 +82,18 @@ impl Interactive {
             written: BTreeMap::new(),
             touched: BTreeSet::new(),
             bytes: 0,
-            expiring: Expiries::default(),
+            expiring: ExpiryTotals::default(),
             marks: MarkChanges::default(),
             orders: BTreeSet::new(),
         }
     }
 
     /// Returns a nested transaction for a command on a database.
-    pub(crate) fn part<'s>(&'s self, store: &'s Store, database: u8) -> Transaction<'s> {
+    pub(crate) fn part<'s>(&'s self, store: &'s ServerStore, database: u8) -> CommandTransaction<'s> {
         let number = self.numbers[usize::from(database)];
-        let mut part = Transaction::new(store, number);
+        let mut part = CommandTransaction::new(store, number);
         part.now_ms = self.now_ms;
-        part.within = Some(Box::new(Within::new(&self.transaction)));
+        part.within = Some(Box::new(NestedTransaction::new(&self.transaction)));
         part
     }
 
@@ -100,13 +104,13 @@ impl Interactive {
 
     /// Counts the keys that a command has named.
     pub(crate) fn note_reads(&mut self, keys: usize) {
-        if self.dependence == Dependence::Tracked {
+        if self.dependence == ReadTracking::Tracked {
             self.reads = self.reads.saturating_add(keys).min(self.most_reads);
         }
     }
 
     /// Adopts the writes of a command, all or none.
-    pub(crate) fn adopt(&mut self, store: &Store, changes: Changes) -> Result<(), Failure> {
+    pub(crate) fn adopt(&mut self, store: &ServerStore, changes: CommandChanges) -> Result<(), CommandError> {
         if changes.are_none() {
             return Ok(());
         }
@@ -126,13 +130,13 @@ impl Interactive {
         }
         self.bytes += changes.ranges.len() * PER_WRITE;
         self.touched.extend(changes.touched);
-        self.marks.then(changes.marks);
+        self.marks.append(changes.marks);
         self.orders.extend(changes.orders);
         Ok(())
     }
 
     /// Writes the final value of each key that a command has written.
-    fn write(&mut self, store: &Store, changes: &Changes) -> alluvium::Result<()> {
+    fn write(&mut self, store: &ServerStore, changes: &CommandChanges) -> alluvium::Result<()> {
         let (transaction, data) = (&mut self.transaction, &store.data);
         for (start, end) in &changes.ranges {
             transaction.delete_range(data, start, Some(end))?;
@@ -143,7 +147,7 @@ impl Interactive {
         let Some(writes) = &changes.writes else {
             return Ok(());
         };
-        let is_in_order = |(key, _): &&(InnerKey, u64)| store.records.home(key) == Home::Ordered;
+        let is_in_order = |(key, _): &&(InnerKey, u64)| store.records.home(key) == KeyPlacement::Ordered;
         for (key, expires_ms) in changes.keys.iter().filter(is_in_order) {
             // A key without a write of its own was covered by a later range deletion.
             let value = writes.own(key).and_then(|own| own.value());
@@ -169,37 +173,37 @@ impl Interactive {
 
     /// Commits under the locks of all written keys (S6). A command that has read such a key and is
     /// about to write to it either finishes first or has to read again.
-    pub(crate) fn commit(self, store: &Store) -> Result<Outcome, Failure> {
-        let mut wanted = Wanted::with_capacity(self.touched.len());
+    pub(crate) fn commit(self, store: &ServerStore) -> Result<CommitOutcome, CommandError> {
+        let mut wanted = KeyLockRequest::with_capacity(self.touched.len());
         for (number, key) in &self.touched {
             wanted.key(*number, key, Mode::Exclusive);
         }
-        let _may_wait = waits::may_wait();
+        let _may_wait = wait_hooks::may_wait();
         let held = store.locks.lock(wanted);
         if self.touched.is_empty() {
             self.transaction.commit().map_err(explained)?;
-            return Ok(Outcome::Nothing);
+            return Ok(CommitOutcome::Nothing);
         }
         if store.databases.numbers() != self.numbers {
-            return Err(Failure::say(
+            return Err(CommandError::say(
                 "CONFLICT databases were swapped since BEGIN: nothing is written, run the transaction again",
             ));
         }
-        self.marks.before(&store.marks);
+        self.marks.apply_additions(&store.marks);
         if let Err(error) = self.transaction.commit_with(Durability::Process) {
             self.marks.undo(&store.marks);
             return Err(explained(error));
         }
-        self.marks.after(&store.marks);
+        self.marks.apply_removals(&store.marks);
         store.forget_orders(&self.orders);
-        let Expiries { bytes, keys, last_ms } = self.expiring;
+        let ExpiryTotals { bytes, keys, last_ms } = self.expiring;
         if bytes > 0 {
             store.expiring.note(last_ms, bytes, keys);
         }
         for (number, key) in &self.touched {
             held.touch(database_of(&self.numbers, *number), key);
         }
-        Ok(Outcome::Committed)
+        Ok(CommitOutcome::Committed)
     }
 }
 
@@ -211,7 +215,7 @@ fn conflict(key: &[u8]) -> String {
 }
 
 /// Converts an error of a transaction to the message for its client.
-pub(crate) fn explained(error: Error) -> Failure {
+pub(crate) fn explained(error: Error) -> CommandError {
     let text = match error {
         Error::Conflict { keyspace, key } if format::is_records_name(&keyspace) && !key.is_empty() => {
             conflict(&key)
@@ -235,7 +239,7 @@ pub(crate) fn explained(error: Error) -> Failure {
         Error::TransactionLimit { what, most, .. } => format!(
             "ERR {what} of the transaction would exceed {most}: ABORT it, and do less in one"
         ),
-        other => return Failure::Store(other),
+        other => return CommandError::Store(other),
     };
-    Failure::Refused(Cow::Owned(text))
+    CommandError::Refused(Cow::Owned(text))
 }

@@ -44,7 +44,7 @@ fn is_empty(keyspace: &Keyspace, end: Option<&[u8]>) -> alluvium::Result<bool> {
 }
 
 /// The layout that a server finds in a store before it changes anything.
-pub(super) struct Found {
+pub(super) struct DetectedLayout {
     pub(super) layout: KeyLayout,
     /// Whether the layout is still undecided, or nothing was written since.
     is_free: bool,
@@ -56,7 +56,7 @@ pub(super) struct Found {
 /// # Errors
 /// [`Error::InOrder`] if the store has ordered keys and hashed ones are requested;
 /// [`Error::SnapshotInOrder`] if a snapshot may contain ordered keys.
-pub(super) fn decide(db: &Db, wished: KeyLayout) -> crate::error::Result<Found> {
+pub(super) fn decide(db: &Db, wished: KeyLayout) -> crate::error::Result<DetectedLayout> {
     let data = existing(db, super::DATA)?;
     let version = match &data {
         Some(data) => data.get(&format::version_key()[..])?,
@@ -64,13 +64,13 @@ pub(super) fn decide(db: &Db, wished: KeyLayout) -> crate::error::Result<Found> 
     };
     let version = version.map(|value| format::decode_number(&value).unwrap_or(u64::MAX));
     if version == Some(format::HASHED_VERSION) {
-        return Ok(Found {
+        return Ok(DetectedLayout {
             layout: KeyLayout::Hashed,
             is_free: false,
         });
     }
     if wished == KeyLayout::AsStored || version.is_some_and(|version| version > format::HASHED_VERSION) {
-        return Ok(Found {
+        return Ok(DetectedLayout {
             layout: KeyLayout::AsStored,
             is_free: false,
         });
@@ -97,13 +97,13 @@ pub(super) fn decide(db: &Db, wished: KeyLayout) -> crate::error::Result<Found> 
     {
         return Err(Error::SnapshotInOrder { name });
     }
-    Ok(Found {
+    Ok(DetectedLayout {
         layout: KeyLayout::Hashed,
         is_free: true,
     })
 }
 
-impl Found {
+impl DetectedLayout {
     /// Records the decision, and returns the keyspace of memcached's items. After a crash in
     /// between, the next start completes it.
     pub(super) fn settle(&self, db: &Db, data: &Keyspace) -> crate::error::Result<Keyspace> {

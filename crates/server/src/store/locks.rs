@@ -17,36 +17,36 @@ const STRIPES: usize = 1 << 16;
 
 /// The watching connections of each watched key. Each connection has a flag that is set when the
 /// key is written to.
-type Watchers = HashMap<(u8, Box<[u8]>), Vec<Arc<AtomicBool>>>;
+type WatcherMap = HashMap<(u8, Box<[u8]>), Vec<Arc<AtomicBool>>>;
 
 /// The locks of all keys, and the watchers of keys.
-pub(crate) struct Locks {
+pub(crate) struct KeyLocks {
     table: LockTable,
-    watchers: Mutex<Watchers>,
+    watchers: Mutex<WatcherMap>,
     /// Number of watchers, so that writers can skip the lookup when there are none.
     watching: AtomicUsize,
 }
 
-impl fmt::Debug for Locks {
+impl fmt::Debug for KeyLocks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Locks").finish_non_exhaustive()
     }
 }
 
 /// A set of held locks.
-pub(crate) struct Held<'l> {
-    locks: &'l Locks,
+pub(crate) struct KeyLockGuard<'l> {
+    locks: &'l KeyLocks,
     _held: HeldLocks<'l>,
 }
 
 /// The keys that a thread is going to lock.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted(LockSet);
+pub(crate) struct KeyLockRequest(LockSet);
 
-impl Wanted {
+impl KeyLockRequest {
     /// Returns an empty set with capacity for `keys` keys.
-    pub(crate) fn with_capacity(keys: usize) -> Wanted {
-        Wanted(LockSet::with_capacity(keys))
+    pub(crate) fn with_capacity(keys: usize) -> KeyLockRequest {
+        KeyLockRequest(LockSet::with_capacity(keys))
     }
 
     #[inline]
@@ -65,9 +65,9 @@ impl Wanted {
     }
 }
 
-impl Locks {
-    pub(crate) fn new() -> Locks {
-        Locks {
+impl KeyLocks {
+    pub(crate) fn new() -> KeyLocks {
+        KeyLocks {
             table: LockTable::new(STRIPES),
             watchers: Mutex::default(),
             watching: AtomicUsize::new(0),
@@ -76,8 +76,8 @@ impl Locks {
 
     /// Waits for all locks of the set.
     #[inline]
-    pub(crate) fn lock(&self, wanted: Wanted) -> Held<'_> {
-        Held {
+    pub(crate) fn lock(&self, wanted: KeyLockRequest) -> KeyLockGuard<'_> {
+        KeyLockGuard {
             locks: self,
             _held: self.table.lock(wanted.0),
         }
@@ -121,7 +121,7 @@ impl Locks {
     }
 }
 
-impl Held<'_> {
+impl KeyLockGuard<'_> {
     /// Sets the flags of the watchers of a key that is locked for writing.
     pub(crate) fn touch(&self, database: u8, key: &[u8]) {
         if let Some(flags) = self.locks.watchers.lock().get(&(database, Box::from(key))) {
@@ -136,11 +136,11 @@ mod tests {
 
     #[test]
     fn a_watcher_hears_of_its_own_key_only() {
-        let locks = Locks::new();
+        let locks = KeyLocks::new();
         let flag = Arc::new(AtomicBool::new(false));
         locks.watch(1, b"a", &flag);
         let write = |database, key: &[u8]| {
-            let mut wanted = Wanted::default();
+            let mut wanted = KeyLockRequest::default();
             wanted.key(database, key, Mode::Exclusive);
             locks.lock(wanted).touch(database, key);
             flag.load(Ordering::Acquire)

@@ -1,25 +1,25 @@
 //! Hits and misses of key lookups, counted for each thread until its batch is done.
 
-use super::Store;
+use super::ServerStore;
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 thread_local! {
-    static COUNTED: Cell<Lookups> = const { Cell::new(Lookups { found: 0, missed: 0 }) };
+    static COUNTED: Cell<LookupCounts> = const { Cell::new(LookupCounts { found: 0, missed: 0 }) };
 }
 
 /// Numbers of hits and misses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Lookups {
+pub(crate) struct LookupCounts {
     found: u64,
     missed: u64,
 }
 
-impl Lookups {
+impl LookupCounts {
     /// Counts a hit.
     pub(super) fn found() {
-        let Lookups { found, missed } = COUNTED.get();
-        COUNTED.set(Lookups {
+        let LookupCounts { found, missed } = COUNTED.get();
+        COUNTED.set(LookupCounts {
             found: found + 1,
             missed,
         });
@@ -27,15 +27,15 @@ impl Lookups {
 
     /// Counts a miss.
     pub(super) fn missed() {
-        let Lookups { found, missed } = COUNTED.get();
-        COUNTED.set(Lookups {
+        let LookupCounts { found, missed } = COUNTED.get();
+        COUNTED.set(LookupCounts {
             found,
             missed: missed + 1,
         });
     }
 
     /// Returns the counts of this thread.
-    pub(crate) fn counted() -> Lookups {
+    pub(crate) fn counted() -> LookupCounts {
         COUNTED.get()
     }
 
@@ -45,7 +45,7 @@ impl Lookups {
     }
 
     /// Adds the counts of this thread to those of the store.
-    pub(crate) fn tell(store: &Store) {
+    pub(crate) fn publish_counts(store: &ServerStore) {
         let counted = COUNTED.take();
         for (count, total) in [(counted.found, &store.hits), (counted.missed, &store.misses)] {
             if count > 0 {

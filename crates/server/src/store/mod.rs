@@ -6,13 +6,13 @@
 //! *Does not know*: protocols, connections, replies.
 //!
 //! *Read in this order*: `transaction.rs` (reads and writes of commands), `entries.rs` (typed keys
-//! on top of it), `kept.rs` (decoded records in pipelines), `scan.rs` (walks), `cursors.rs` (their
+//! on top of it), `deferred_record.rs` (decoded records in pipelines), `scan.rs` (walks), `cursors.rs` (their
 //! cursors), `model/` (the encoding of data types in keys), `layout.rs`, `records.rs`,
-//! `own_records.rs` and `walking.rs` (unordered records), `locks.rs`, `databases.rs` (SWAPDB),
-//! `interactive.rs` and `within.rs` (transactions of clients), `staging.rs` (collections larger
-//! than a commit), `order/` (ranks in sorted sets), `working.rs` (memory of commands), `marks.rs`
+//! `own_records.rs` and `record_walk.rs` (unordered records), `locks.rs`, `databases.rs` (SWAPDB),
+//! `interactive.rs` and `nested_transaction.rs` (transactions of clients), `staged_writes.rs` (collections larger
+//! than a commit), `order/` (ranks in sorted sets), `memory_reservation.rs` (memory of commands), `marks.rs`
 //! (keys that may have collections), `upgrade.rs` (stores of earlier versions), `clock.rs`,
-//! `idle.rs`, `reaper.rs` with `expiring.rs`.
+//! `last_uses.rs`, `expiry_reaper.rs` with `expiring.rs`.
 //!
 //! Invariants:
 //!
@@ -22,7 +22,7 @@
 //! - **S7** The writes of a command are one commit, together with those of other commands in its
 //!   batch; so are the writes of a whole MULTI. A very large batch is committed in parts, each
 //!   consisting of whole commands. Elements of a new collection may be written earlier, where no
-//!   reader sees them (`staging.rs`).
+//!   reader sees them (`staged_writes.rs`).
 //! - **S8** The store and the memory record which keys may have collections (`marks.rs`); a SET of
 //!   any other key needs no read. A key with a collection is recorded from before its commit is
 //!   visible until after the commit that deletes it, under the key's lock.
@@ -32,63 +32,63 @@
 //!   or, if it holds none, that the database had when its keys were read.
 
 mod clock;
+mod collection_filter;
 mod cursors;
 mod databases;
+mod deferred_record;
 mod entries;
-mod expiring;
-mod idle;
+mod expiry_reaper;
+mod expiry_tracker;
 mod interactive;
-mod kept;
+mod last_uses;
 mod layout;
 mod locks;
 mod lookups;
-mod marks;
+mod memory_reservation;
 pub(crate) mod model;
+mod nested_transaction;
 mod order;
 mod own_records;
-mod reaper;
+mod record_walk;
 mod records;
 mod scan;
 mod sizes;
-mod staging;
+mod staged_writes;
 mod transaction;
 mod upgrade;
-mod vacancies;
-mod walking;
-mod within;
-mod working;
+mod vacant_ranges;
 
-pub(crate) use clock::{Clock, MOST_BEHIND_MS};
-pub(crate) use databases::{Databases, numbers_of};
-pub(crate) use interactive::{Dependence, Interactive, explained};
+pub(crate) use clock::{MOST_BEHIND_MS, StoreClock};
+pub(crate) use databases::{DatabaseMap, numbers_of};
+pub(crate) use expiry_reaper::ExpiryReaper;
+pub(crate) use interactive::{InteractiveTransaction, ReadTracking, explained};
 pub(crate) use layout::{existing, is_hashed};
-pub(crate) use locks::{Held, Mode, Wanted};
-pub(crate) use lookups::Lookups;
-pub(crate) use order::Counting;
-pub(crate) use reaper::Reaper;
-pub(crate) use records::Records;
-pub(crate) use scan::{Direction, Pair};
-pub(crate) use sizes::Sizes;
-pub(crate) use staging::Staging;
-pub(crate) use transaction::{Outcome, Transaction};
-pub(crate) use working::{Reading, Working};
+pub(crate) use locks::{KeyLockGuard, KeyLockRequest, Mode};
+pub(crate) use lookups::LookupCounts;
+pub(crate) use memory_reservation::{ReadReservation, WorkingMemory};
+pub(crate) use order::ChunkCounter;
+pub(crate) use records::RecordKeyspaces;
+pub(crate) use scan::{OwnedPair, WalkDirection};
+pub(crate) use sizes::ValueSizeStats;
+pub(crate) use staged_writes::StagingWriter;
+pub(crate) use transaction::{CommandTransaction, CommitOutcome};
 
-use crate::net::{Budget, waits};
+use crate::net::{ConnectionBudget, wait_hooks};
 use crate::options::KeyLayout;
 use crate::store::model::format;
 use alluvium::{Db, Durability, Keyspace, Result, Value};
 
-use cursors::Cursors;
-use expiring::Expiring;
-use locks::Locks;
-use marks::Marks;
-use order::Orders;
+use collection_filter::CollectionFilter;
+use cursors::CursorTable;
+use expiry_tracker::ExpiryTracker;
+use locks::KeyLocks;
+use order::OrderCache;
 use parking_lot::Mutex;
+use record_walk::WalkCache;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use walking::Walks;
 
 /// Number of Redis databases.
 pub(crate) const DATABASES: u8 = 16;
@@ -107,7 +107,7 @@ const NUMBERS: u64 = 1 << 20;
 const SHARE: u64 = 64;
 /// The durability at which a write is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waits {
+pub(crate) enum WriteDurability {
     /// The write survives a loss of power.
     ForDisk,
     /// The write survives the death of the process.
@@ -115,40 +115,40 @@ pub(crate) enum Waits {
 }
 
 /// The store with the server's additions.
-pub(crate) struct Store {
+pub(crate) struct ServerStore {
     pub(crate) db: Db,
     pub(crate) data: Keyspace,
     pub(crate) items: Keyspace,
     /// The keyspaces of records.
-    pub(crate) records: Records,
+    pub(crate) records: RecordKeyspaces,
     /// Walks of SCAN over hashed records that can be continued.
-    pub(crate) walks: Walks,
-    pub(crate) locks: Locks,
+    pub(crate) walks: WalkCache,
+    pub(crate) locks: KeyLocks,
     /// The mapping of databases (S24).
-    pub(crate) databases: Databases,
-    clock: Clock,
-    pub(crate) expiring: Expiring,
+    pub(crate) databases: DatabaseMap,
+    clock: StoreClock,
+    pub(crate) expiring: ExpiryTracker,
     /// The keys that may have collections (S8).
-    pub(crate) marks: Marks,
+    pub(crate) marks: CollectionFilter,
     /// Indexes of ranks in large sorted sets (S17).
-    orders: Orders,
+    orders: OrderCache,
     numbers: Mutex<Range<u64>>,
     cas: AtomicU64,
     waits_for_disk: AtomicBool,
     /// The positions of SCAN cursors.
-    pub(crate) cursors: Cursors,
+    pub(crate) cursors: CursorTable,
     /// Lookups by read-only commands: keys that existed, and keys that did not.
     pub(crate) hits: AtomicU64,
     pub(crate) misses: AtomicU64,
     /// The sizes of values that were read.
-    pub(crate) sizes: Sizes,
+    pub(crate) sizes: ValueSizeStats,
     /// Times of the last use of keys.
-    pub(crate) uses: idle::LastUses,
+    pub(crate) uses: last_uses::LastUses,
     /// The memory budget of clients, which also covers commands in execution.
-    pub(crate) budget: Arc<Budget>,
+    pub(crate) budget: Arc<ConnectionBudget>,
 }
 
-impl fmt::Debug for Store {
+impl fmt::Debug for ServerStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store")
             .field("db", &self.db)
@@ -156,56 +156,56 @@ impl fmt::Debug for Store {
     }
 }
 
-impl Store {
+impl ServerStore {
     /// Opens the server's part of a store.
     ///
     /// # Errors
     /// [`Error::InOrder`](crate::Error::InOrder),
     /// [`Error::SnapshotInOrder`](crate::Error::SnapshotInOrder),
     /// [`Error::Newer`](crate::Error::Newer), and errors of the store.
-    pub(crate) fn open(db: &Db, keys: KeyLayout) -> crate::error::Result<Store> {
+    pub(crate) fn open(db: &Db, keys: KeyLayout) -> crate::error::Result<ServerStore> {
         let found = layout::decide(db, keys)?;
         let data = db.keyspace(DATA)?;
         let items = found.settle(db, &data)?;
         upgrade::upgrade(db, &data)?;
-        let records = Records::open(db, found.layout)?;
-        Store::forget_staged(&data, db)?;
+        let records = RecordKeyspaces::open(db, found.layout)?;
+        ServerStore::forget_staged(&data, db)?;
         let number = |key: &[u8]| -> Result<u64> {
             let value = data.get(key)?;
             Ok(value.map_or(0, |value| format::decode_number(&value).unwrap_or_default()))
         };
         let latest_ms = number(&format::time_key())?;
-        let clock = Clock::new(latest_ms);
+        let clock = StoreClock::new(latest_ms);
         let numbers = number(&format::numbers_key())?;
         let most = db.stats().memory.budget / SHARE;
-        let marks = Marks::new(usize::try_from(most).unwrap_or(usize::MAX));
+        let marks = CollectionFilter::new(usize::try_from(most).unwrap_or(usize::MAX));
         marks.load(&data)?;
-        let orders = Orders::new(usize::try_from(most).unwrap_or(usize::MAX));
+        let orders = OrderCache::new(usize::try_from(most).unwrap_or(usize::MAX));
         // CAS values must differ from those of an earlier run, even if the clock was set back.
         let cas = latest_ms.max(clock.now_ms()) << 20;
-        let uses = idle::LastUses::since(clock.now_ms());
+        let uses = last_uses::LastUses::since(clock.now_ms());
         let db_durability = data.durability();
-        Ok(Store {
+        Ok(ServerStore {
             db: db.clone(),
-            databases: Databases::load(&data)?,
+            databases: DatabaseMap::load(&data)?,
             data,
             items,
             records,
-            walks: Walks::default(),
-            locks: Locks::new(),
+            walks: WalkCache::default(),
+            locks: KeyLocks::new(),
             clock,
-            expiring: Expiring::default(),
+            expiring: ExpiryTracker::default(),
             marks,
             orders,
             numbers: Mutex::new(numbers..numbers),
             cas: AtomicU64::new(cas),
             waits_for_disk: AtomicBool::new(db_durability == Durability::Disk),
-            cursors: Cursors::default(),
+            cursors: CursorTable::default(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
-            sizes: Sizes::default(),
+            sizes: ValueSizeStats::default(),
             uses,
-            budget: Arc::new(Budget::new(usize::MAX)),
+            budget: Arc::new(ConnectionBudget::new(usize::MAX)),
         })
     }
 
@@ -215,12 +215,12 @@ impl Store {
         &self,
         keyspace: &Keyspace,
         keys: &[impl AsRef<[u8]>],
-    ) -> Result<(Vec<Option<Value>>, Option<Reading>)> {
+    ) -> Result<(Vec<Option<Value>>, Option<ReadReservation>)> {
         if let Some(values) = keyspace.multi_get_in_memory(keys)? {
             return Ok((values, None));
         }
         let reading = self.wait_for_room_to_read(keys.len());
-        Ok((waits::wait_for(keyspace.multi_get_async(keys))?, reading))
+        Ok((wait_hooks::wait_for(keyspace.multi_get_async(keys))?, reading))
     }
 
     /// Like [`Store::read_charged`], for values that are dropped at once.
@@ -249,9 +249,9 @@ impl Store {
     }
 
     /// Changes the durability at which writes are acknowledged.
-    pub(crate) fn set_waits(&self, waits: Waits) {
+    pub(crate) fn set_waits(&self, waits: WriteDurability) {
         self.waits_for_disk
-            .store(waits == Waits::ForDisk, Ordering::Relaxed);
+            .store(waits == WriteDurability::ForDisk, Ordering::Relaxed);
     }
 
     /// Returns the number for a new collection (S4).

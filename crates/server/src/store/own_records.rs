@@ -4,7 +4,7 @@
 //! records of the store, and a commit derives the keyspace of each record from its key.
 
 use super::model::format::{self, InnerKey};
-use super::records::{Home, Records};
+use super::records::{KeyPlacement, RecordKeyspaces};
 use super::transaction::moment;
 use alluvium::{Keyspace, WriteBatch};
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ const PER_RECORD: usize = 96;
 
 /// The new state of a record.
 #[derive(Debug)]
-struct Own {
+struct RecordWrite {
     /// `None` if it is deleted.
     value: Option<Vec<u8>>,
     expires_ms: u64,
@@ -24,7 +24,7 @@ struct Own {
 /// The records written by a transaction.
 #[derive(Debug, Default)]
 pub(crate) struct OwnRecords {
-    writes: BTreeMap<InnerKey, Own>,
+    writes: BTreeMap<InnerKey, RecordWrite>,
     /// Databases that were emptied before these writes, by their stored numbers.
     emptied: Vec<u8>,
     bytes: usize,
@@ -34,20 +34,20 @@ impl OwnRecords {
     /// Sets a record. It expires at `expires_ms`, or never if that is 0.
     pub(super) fn put(&mut self, place: InnerKey, value: Vec<u8>, expires_ms: u64) {
         let value = Some(value);
-        self.insert(place, Own { value, expires_ms });
+        self.insert(place, RecordWrite { value, expires_ms });
     }
 
     /// Deletes a record.
     pub(super) fn delete(&mut self, place: InnerKey) {
-        let own = Own {
+        let own = RecordWrite {
             value: None,
             expires_ms: 0,
         };
         self.insert(place, own);
     }
 
-    fn insert(&mut self, place: InnerKey, own: Own) {
-        let taken = |key: usize, own: &Own| key + own.value.as_ref().map_or(0, Vec::len) + PER_RECORD;
+    fn insert(&mut self, place: InnerKey, own: RecordWrite) {
+        let taken = |key: usize, own: &RecordWrite| key + own.value.as_ref().map_or(0, Vec::len) + PER_RECORD;
         let key = place.len();
         self.bytes += taken(key, &own);
         if let Some(before) = self.writes.insert(place, own) {
@@ -98,13 +98,15 @@ impl OwnRecords {
     }
 
     /// Adds all writes to a batch.
-    pub(super) fn add_to(&self, batch: &mut WriteBatch, records: &Records) -> alluvium::Result<()> {
+    pub(super) fn add_to(&self, batch: &mut WriteBatch, records: &RecordKeyspaces) -> alluvium::Result<()> {
         self.each(records, |write| {
             match write {
-                Write::Empty(space) => batch.delete_range(space, b"", None)?,
-                Write::Delete(space, key) => batch.delete(space, key)?,
-                Write::Put(space, key, value, None) => batch.put(space, key, value)?,
-                Write::Put(space, key, value, Some(until)) => batch.put_until(space, key, value, until)?,
+                WriteOperation::Empty(space) => batch.delete_range(space, b"", None)?,
+                WriteOperation::Delete(space, key) => batch.delete(space, key)?,
+                WriteOperation::Put(space, key, value, None) => batch.put(space, key, value)?,
+                WriteOperation::Put(space, key, value, Some(until)) => {
+                    batch.put_until(space, key, value, until)?
+                }
             };
             Ok(())
         })
@@ -114,40 +116,42 @@ impl OwnRecords {
     pub(super) fn write_within(
         &self,
         transaction: &mut alluvium::Transaction,
-        records: &Records,
+        records: &RecordKeyspaces,
     ) -> alluvium::Result<()> {
         self.each(records, |write| match write {
-            Write::Empty(space) => transaction.delete_range(space, b"", None),
-            Write::Delete(space, key) => transaction.delete(space, key),
-            Write::Put(space, key, value, None) => transaction.put(space, key, value),
-            Write::Put(space, key, value, Some(until)) => transaction.put_until(space, key, value, until),
+            WriteOperation::Empty(space) => transaction.delete_range(space, b"", None),
+            WriteOperation::Delete(space, key) => transaction.delete(space, key),
+            WriteOperation::Put(space, key, value, None) => transaction.put(space, key, value),
+            WriteOperation::Put(space, key, value, Some(until)) => {
+                transaction.put_until(space, key, value, until)
+            }
         })
     }
 
     /// Calls `write` for each operation, in a valid order of execution.
     fn each(
         &self,
-        records: &Records,
-        mut write: impl FnMut(Write<'_>) -> alluvium::Result<()>,
+        records: &RecordKeyspaces,
+        mut write: impl FnMut(WriteOperation<'_>) -> alluvium::Result<()>,
     ) -> alluvium::Result<()> {
         for &database in &self.emptied {
             if let Some(space) = records.existing(database) {
-                write(Write::Empty(space))?;
+                write(WriteOperation::Empty(space))?;
             }
         }
         for (place, own) in &self.writes {
-            let Home::Records(database) = records.home(place) else {
+            let KeyPlacement::Records(database) = records.home(place) else {
                 unreachable!("only hashed records are put here");
             };
             let key = format::user_key(place);
             match &own.value {
                 Some(value) => {
                     let space = records.space(database)?;
-                    write(Write::Put(space, key, value, moment(own.expires_ms)))?;
+                    write(WriteOperation::Put(space, key, value, moment(own.expires_ms)))?;
                 }
                 None => {
                     if let Some(space) = records.existing(database) {
-                        write(Write::Delete(space, key))?;
+                        write(WriteOperation::Delete(space, key))?;
                     }
                 }
             }
@@ -157,7 +161,7 @@ impl OwnRecords {
 }
 
 /// A write operation.
-enum Write<'w> {
+enum WriteOperation<'w> {
     Empty(&'w Keyspace),
     Delete(&'w Keyspace, &'w [u8]),
     Put(&'w Keyspace, &'w [u8], &'w [u8], Option<SystemTime>),

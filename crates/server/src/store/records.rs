@@ -6,8 +6,8 @@
 use super::databases::numbers_of;
 use super::layout::{existing, hashed_options};
 use super::model::format::{self, InnerKey};
-use super::{DATABASES, Reading, Store};
-use crate::net::waits;
+use super::{DATABASES, ReadReservation, ServerStore};
+use crate::net::wait_hooks;
 use crate::options::KeyLayout;
 use alluvium::{Db, Keyspace, Snapshot, Value};
 use smallvec::SmallVec;
@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 
 /// The keyspaces of hashed records.
 #[derive(Debug)]
-pub(crate) struct Records {
+pub(crate) struct RecordKeyspaces {
     db: Db,
     /// One keyspace for each database number, created at the first write. `None` if records are
     /// ordered.
@@ -24,16 +24,16 @@ pub(crate) struct Records {
 
 /// The keyspace of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Home {
+pub(super) enum KeyPlacement {
     /// The keyspace of ordered data.
     Ordered,
     /// The keyspace of a database's hashed records, by the stored number of the database.
     Records(u8),
 }
 
-impl Records {
+impl RecordKeyspaces {
     /// Opens the keyspaces of a store with this layout.
-    pub(super) fn open(db: &Db, layout: KeyLayout) -> alluvium::Result<Records> {
+    pub(super) fn open(db: &Db, layout: KeyLayout) -> alluvium::Result<RecordKeyspaces> {
         let mut hashed = None;
         if layout == KeyLayout::Hashed {
             let spaces: [OnceLock<Keyspace>; DATABASES as usize] = Default::default();
@@ -44,7 +44,7 @@ impl Records {
             }
             hashed = Some(spaces);
         }
-        Ok(Records {
+        Ok(RecordKeyspaces {
             db: db.clone(),
             hashed,
         })
@@ -58,12 +58,12 @@ impl Records {
 
     /// Returns the keyspace of a key.
     #[inline]
-    pub(super) fn home(&self, inner: &[u8]) -> Home {
+    pub(super) fn home(&self, inner: &[u8]) -> KeyPlacement {
         match inner.first() {
             Some(&database) if self.are_hashed() && database < DATABASES && format::is_record(inner) => {
-                Home::Records(database)
+                KeyPlacement::Records(database)
             }
-            _ => Home::Ordered,
+            _ => KeyPlacement::Ordered,
         }
     }
 
@@ -89,7 +89,7 @@ impl Records {
 
     /// Creates the keyspace of a key if necessary.
     pub(super) fn ensure(&self, inner: &[u8]) -> alluvium::Result<()> {
-        if let Home::Records(database) = self.home(inner) {
+        if let KeyPlacement::Records(database) = self.home(inner) {
             self.space(database)?;
         }
         Ok(())
@@ -102,30 +102,30 @@ impl Records {
 }
 
 /// Converts keys to their form in the keyspace `home`.
-fn names<'k>(home: Home, places: impl Iterator<Item = &'k [u8]>) -> Vec<&'k [u8]> {
+fn names<'k>(home: KeyPlacement, places: impl Iterator<Item = &'k [u8]>) -> Vec<&'k [u8]> {
     let name = |place: &'k [u8]| match home {
-        Home::Ordered => place,
-        Home::Records(_) => format::user_key(place),
+        KeyPlacement::Ordered => place,
+        KeyPlacement::Records(_) => format::user_key(place),
     };
     places.map(name).collect()
 }
 
 /// Records of one database to read, with their keyspace.
-pub(crate) struct Gathered<'s, 'k> {
+pub(crate) struct RecordReads<'s, 'k> {
     /// `None` if the database never had hashed records.
     pub(crate) space: Option<&'s Keyspace>,
     pub(crate) names: Vec<&'k [u8]>,
 }
 
-impl Store {
+impl ServerStore {
     /// Returns the keyspace of a database's records, and their keys in it.
-    pub(crate) fn gather<'s, 'k>(&'s self, database: u8, places: &'k [InnerKey]) -> Gathered<'s, 'k> {
+    pub(crate) fn gather<'s, 'k>(&'s self, database: u8, places: &'k [InnerKey]) -> RecordReads<'s, 'k> {
         let (space, home) = match self.records.are_hashed() {
-            true => (self.records.existing(database), Home::Records(database)),
-            false => (Some(&self.data), Home::Ordered),
+            true => (self.records.existing(database), KeyPlacement::Records(database)),
+            false => (Some(&self.data), KeyPlacement::Ordered),
         };
         let names = names(home, places.iter().map(|place| &place[..]));
-        Gathered { space, names }
+        RecordReads { space, names }
     }
 
     /// Returns the approximate number of records in a database.
@@ -169,17 +169,17 @@ impl Store {
     }
 
     /// Reads keys, and returns their values in order with the memory charge to hold while they are
-    /// in use: see [`Store::read_charged`].
+    /// in use: see [`ServerStore::read_charged`].
     pub(super) fn read_places(
         &self,
         places: &[impl AsRef<[u8]>],
-    ) -> alluvium::Result<(Vec<Option<Value>>, Option<Reading>)> {
+    ) -> alluvium::Result<(Vec<Option<Value>>, Option<ReadReservation>)> {
         if !self.records.are_hashed() {
             return self.read_charged(&self.data, places);
         }
         let first = places
             .first()
-            .map_or(Home::Ordered, |place| self.records.home(place.as_ref()));
+            .map_or(KeyPlacement::Ordered, |place| self.records.home(place.as_ref()));
         if places
             .iter()
             .all(|place| self.records.home(place.as_ref()) == first)
@@ -191,7 +191,7 @@ impl Store {
             return self.read_charged(space, &names);
         }
         let reading = self.wait_for_room_to_read(places.len());
-        let read = |space: &Keyspace, names: &[&[u8]]| waits::wait_for(space.multi_get_async(names));
+        let read = |space: &Keyspace, names: &[&[u8]]| wait_hooks::wait_for(space.multi_get_async(names));
         Ok((self.read_apart(places, read)?, reading))
     }
 
@@ -201,11 +201,11 @@ impl Store {
         places: &[impl AsRef<[u8]>],
         mut read: impl FnMut(&Keyspace, &[&[u8]]) -> Result<Vec<Option<Value>>, E>,
     ) -> Result<Vec<Option<Value>>, E> {
-        let homes: Vec<Home> = places
+        let homes: Vec<KeyPlacement> = places
             .iter()
             .map(|place| self.records.home(place.as_ref()))
             .collect();
-        let mut different: SmallVec<[Home; 2]> = SmallVec::new();
+        let mut different: SmallVec<[KeyPlacement; 2]> = SmallVec::new();
         for &home in &homes {
             if !different.contains(&home) {
                 different.push(home);
@@ -227,10 +227,10 @@ impl Store {
         Ok(values)
     }
 
-    fn space_of(&self, home: Home) -> Option<&Keyspace> {
+    fn space_of(&self, home: KeyPlacement) -> Option<&Keyspace> {
         match home {
-            Home::Ordered => Some(&self.data),
-            Home::Records(database) => self.records.existing(database),
+            KeyPlacement::Ordered => Some(&self.data),
+            KeyPlacement::Records(database) => self.records.existing(database),
         }
     }
 }

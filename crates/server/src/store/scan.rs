@@ -1,22 +1,22 @@
 //! Walks over the store merged with a transaction's own writes.
 
 use super::model::format::InnerKey;
-use super::transaction::Transaction;
-use super::vacancies::Vacancies;
-use super::within::WithinWalk;
-use crate::error::Failure;
-use crate::net::waits::{self, MayWait};
+use super::nested_transaction::NestedTransactionWalk;
+use super::transaction::CommandTransaction;
+use super::vacant_ranges::VacantRanges;
+use crate::error::CommandError;
+use crate::net::wait_hooks::{self, MayWait};
 use alluvium::{Iter, WriteSetIter};
 
 /// A key and its value.
-pub(crate) type Pair = (Vec<u8>, Vec<u8>);
+pub(crate) type OwnedPair = (Vec<u8>, Vec<u8>);
 
 /// A key and its value, borrowed from the walk.
 pub(crate) type LentPair<'w> = (&'w [u8], &'w [u8]);
 
 /// The direction of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direction {
+pub(crate) enum WalkDirection {
     Forward,
     Backward,
 }
@@ -27,93 +27,93 @@ const SHORT: usize = 1 << 10;
 
 /// The values that a walk reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Values {
+pub(crate) enum ValueSelection {
     All,
     /// Long values may be replaced by empty ones, which no record has: see
     /// [`Iter::without_long_values`].
     Short,
 }
 
-impl Values {
+impl ValueSelection {
     /// Returns the value as a walk presents it.
     pub(super) fn shown(self, value: &[u8]) -> &[u8] {
         match self {
-            Values::Short if value.len() > SHORT => &[],
-            Values::Short | Values::All => value,
+            ValueSelection::Short if value.len() > SHORT => &[],
+            ValueSelection::Short | ValueSelection::All => value,
         }
     }
 }
 
 /// An ordered walk. The transaction's own writes override the store.
-pub(crate) struct Scan<'t> {
-    walk: Walk<'t>,
-    direction: Direction,
+pub(crate) struct TransactionScan<'t> {
+    walk: TransactionScanKind<'t>,
+    direction: WalkDirection,
     /// Until the first element is found: the range searched, and where to record it as empty.
-    looks: Option<(&'t Vacancies, InnerKey, InnerKey)>,
+    looks: Option<(&'t VacantRanges, InnerKey, InnerKey)>,
     /// The last returned pair, if it had to be copied.
-    lent: Option<Pair>,
+    lent: Option<OwnedPair>,
     _may_wait: MayWait,
 }
 
-enum Walk<'t> {
+enum TransactionScanKind<'t> {
     /// Walks over the store; the transaction has no writes.
     Store(Box<Iter>),
     /// Walks over the store merged with own writes.
     Own(Box<WriteSetIter<'t>>),
     /// Walks over a client's transaction merged with the writes of one command.
-    Within(Box<WithinWalk<'t>>),
+    Within(Box<NestedTransactionWalk<'t>>),
 }
 
-impl<'t> Scan<'t> {
+impl<'t> TransactionScan<'t> {
     pub(super) fn new(
-        transaction: &'t Transaction<'_>,
+        transaction: &'t CommandTransaction<'_>,
         start: &[u8],
         end: &[u8],
-        direction: Direction,
-        values: Values,
-    ) -> Scan<'t> {
+        direction: WalkDirection,
+        values: ValueSelection,
+    ) -> TransactionScan<'t> {
         let range = start..end;
         let mut looks = None;
         let store = || match values {
-            Values::All => transaction.store.data.range(range.clone()),
-            Values::Short => transaction.store.data.range(range.clone()).without_long_values(),
+            ValueSelection::All => transaction.store.data.range(range.clone()),
+            ValueSelection::Short => transaction.store.data.range(range.clone()).without_long_values(),
         };
         let walk = match (&transaction.within, &transaction.writes) {
             (Some(within), writes) => {
                 let way = (direction, values);
                 let walk = within.walk(transaction.store, writes.as_deref(), range.clone(), way);
-                Walk::Within(Box::new(walk))
+                TransactionScanKind::Within(Box::new(walk))
             }
-            (None, None) => Walk::Store(Box::new(store())),
+            (None, None) => TransactionScanKind::Store(Box::new(store())),
             (None, Some(writes)) => {
                 let (start, end) = transaction.vacancies.narrow(start, end);
                 let walk = writes.range(&start[..]..&end[..]);
                 let walk = match values {
-                    Values::All => walk,
-                    Values::Short => walk.without_long_values(),
+                    ValueSelection::All => walk,
+                    ValueSelection::Short => walk.without_long_values(),
                 };
                 looks = Some((&transaction.vacancies, start, end));
-                Walk::Own(Box::new(walk))
+                TransactionScanKind::Own(Box::new(walk))
             }
         };
-        Scan {
+        TransactionScan {
             walk,
             direction,
             looks,
             lent: None,
-            _may_wait: waits::may_wait(),
+            _may_wait: wait_hooks::may_wait(),
         }
     }
 
     /// Returns the next pair. It is not copied if the walk is over the store alone.
-    pub(crate) fn lend(&mut self) -> Result<Option<LentPair<'_>>, Failure> {
-        if matches!(self.walk, Walk::Store(_)) {
-            let Walk::Store(walk) = &mut self.walk else {
+    pub(crate) fn lend(&mut self) -> Result<Option<LentPair<'_>>, CommandError> {
+        if matches!(self.walk, TransactionScanKind::Store(_)) {
+            let TransactionScanKind::Store(walk) = &mut self.walk else {
                 return Ok(None);
             };
             return Ok(match self.direction {
-                Direction::Forward => walk.lend()?,
-                Direction::Backward => walk.lend_back()?,
+                WalkDirection::Forward => walk.lend()?,
+                WalkDirection::Backward => walk.lend_back()?,
             });
         }
         self.lent = self.next()?;
@@ -121,20 +121,20 @@ impl<'t> Scan<'t> {
     }
 
     /// Returns the next pair.
-    pub(crate) fn next(&mut self) -> Result<Option<Pair>, Failure> {
+    pub(crate) fn next(&mut self) -> Result<Option<OwnedPair>, CommandError> {
         let next = match (&mut self.walk, self.direction) {
-            (Walk::Store(walk), Direction::Forward) => walk.next(),
-            (Walk::Store(walk), Direction::Backward) => walk.next_back(),
-            (Walk::Own(walk), Direction::Forward) => walk.next(),
-            (Walk::Own(walk), Direction::Backward) => walk.next_back(),
-            (Walk::Within(walk), _) => return walk.next(),
+            (TransactionScanKind::Store(walk), WalkDirection::Forward) => walk.next(),
+            (TransactionScanKind::Store(walk), WalkDirection::Backward) => walk.next_back(),
+            (TransactionScanKind::Own(walk), WalkDirection::Forward) => walk.next(),
+            (TransactionScanKind::Own(walk), WalkDirection::Backward) => walk.next_back(),
+            (TransactionScanKind::Within(walk), _) => return walk.next(),
         };
         let next = next.transpose()?;
         if let Some((vacancies, start, end)) = self.looks.take() {
             match (&next, self.direction) {
                 (None, _) => vacancies.note(&start, &end),
-                (Some((key, _)), Direction::Forward) => vacancies.note(&start, key),
-                (Some((key, _)), Direction::Backward) => vacancies.note(&[key, &[0][..]].concat(), &end),
+                (Some((key, _)), WalkDirection::Forward) => vacancies.note(&start, key),
+                (Some((key, _)), WalkDirection::Backward) => vacancies.note(&[key, &[0][..]].concat(), &end),
             }
         }
         Ok(next.map(|(key, value)| (key, value.into_vec())))

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The longest value read recently, and the longest since the store was opened.
 #[derive(Debug, Default)]
-pub(crate) struct Sizes {
+pub(crate) struct ValueSizeStats {
     longest: AtomicUsize,
     longest_ever: AtomicUsize,
     /// Largest number of bytes a batch may read, whatever was read recently; 0 for no limit.
     share: AtomicUsize,
 }
 
-impl Sizes {
+impl ValueSizeStats {
     /// Approximate target for the bytes prefetched by a batch.
     const AT_ONCE: usize = 1 << 20;
 
@@ -45,7 +45,7 @@ impl Sizes {
 
     /// Returns the number of records to read at once.
     pub(crate) fn most(&self) -> usize {
-        let usual = Sizes::AT_ONCE / self.longest.load(Ordering::Relaxed).max(1);
+        let usual = ValueSizeStats::AT_ONCE / self.longest.load(Ordering::Relaxed).max(1);
         let share = self.share.load(Ordering::Relaxed);
         let at_worst = match (share, self.longest_ever.load(Ordering::Relaxed)) {
             (0, _) | (_, 0) => usize::MAX,
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn long_values_are_read_few_at_a_time_until_they_are_forgotten() {
-        let sizes = Sizes::default();
+        let sizes = ValueSizeStats::default();
         sizes.note(100);
         assert_eq!(sizes.most(), (1 << 20) / 100);
         sizes.note(5 << 20);
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn what_is_in_the_store_is_not_forgotten() {
-        let sizes = Sizes::default();
+        let sizes = ValueSizeStats::default();
         sizes.note_kept(1 << 20);
         assert!(sizes.most() > 1000);
         sizes.set_share(8 << 20);

@@ -1,20 +1,20 @@
 //! The transaction of a batch of commands: reads of the store merged with own writes, committed
 //! atomically.
 
-use super::databases::{Numbers, database_of};
-use super::kept::Keeping;
-use super::locks::Held;
-use super::marks::MarkChanges;
+use super::collection_filter::MarkChanges;
+use super::databases::{DatabaseNumbers, database_of};
+use super::deferred_record::RecordDeferral;
+use super::locks::KeyLockGuard;
 use super::model::format::{self, InnerKey};
-use super::model::{Collection, Entry, Found};
-use super::order::Open;
+use super::model::{CollectionHeader, RecordBytes, TypedValue};
+use super::nested_transaction::NestedTransaction;
+use super::order::OpenOrder;
 use super::own_records::OwnRecords;
-use super::records::Home;
-use super::staging::Staged;
-use super::vacancies::Vacancies;
-use super::within::Within;
-use super::{Reading, Store, scan};
-use crate::error::Failure;
+use super::records::KeyPlacement;
+use super::staged_writes::StagedCollections;
+use super::vacant_ranges::VacantRanges;
+use super::{ReadReservation, ServerStore, scan};
+use crate::error::CommandError;
 use alluvium::Durability;
 use alluvium::{OwnWrite, Value, WriteBatch, WriteSet};
 use smallvec::SmallVec;
@@ -30,21 +30,21 @@ const KEPT_BATCH: usize = 64 << 10;
 
 thread_local! {
     /// An empty batch with its memory, for reuse.
-    static SPARE: Cell<Option<Box<Blind>>> = const { Cell::new(None) };
+    static SPARE: Cell<Option<Box<BlindBatch>>> = const { Cell::new(None) };
 }
 
 /// Writes of blind commands in order, ready for the commit. No command reads them before.
-struct Blind {
+struct BlindBatch {
     batch: WriteBatch,
     /// Buffer for encoding a record.
     record: Vec<u8>,
 }
 
-impl Blind {
+impl BlindBatch {
     /// Returns an empty batch, with reused memory if this thread has some.
-    fn spare() -> Box<Blind> {
+    fn spare() -> Box<BlindBatch> {
         let new = || {
-            Box::new(Blind {
+            Box::new(BlindBatch {
                 batch: WriteBatch::new().durability(Durability::Process),
                 record: Vec::new(),
             })
@@ -55,20 +55,20 @@ impl Blind {
 
 /// Whether anything was committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum CommitOutcome {
     Committed,
     Nothing,
 }
 
 /// Reads and writes of one or several commands that take effect together. It sees its own writes.
-pub(crate) struct Transaction<'s> {
-    pub(crate) store: &'s Store,
+pub(crate) struct CommandTransaction<'s> {
+    pub(crate) store: &'s ServerStore,
     /// The stored number of the selected database.
     pub(crate) database: u8,
     /// The number of the client that sent the commands, or 0. It owns the cursors of its walks.
     pub(crate) client: u64,
     /// The new mapping of databases, if any were swapped.
-    swapped: Option<Box<Numbers>>,
+    swapped: Option<Box<DatabaseNumbers>>,
     /// The time for all commands of the transaction.
     pub(crate) now_ms: u64,
     prefetched: Vec<(InnerKey, Option<Value>)>,
@@ -77,27 +77,27 @@ pub(crate) struct Transaction<'s> {
     /// Prefetched elements, the expected position of the next lookup, and their memory charge.
     elements: Vec<(InnerKey, Option<Value>)>,
     next_element: Cell<usize>,
-    elements_reading: Option<Reading>,
+    elements_reading: Option<ReadReservation>,
     /// Writes of a transaction that consists of blind commands.
-    blind: Option<Box<Blind>>,
+    blind: Option<Box<BlindBatch>>,
     /// Writes of any other transaction. `None` until the first write.
     pub(super) writes: Option<Box<WriteSet>>,
     /// Writes to records if these are hashed.
     pub(super) records: Option<Box<OwnRecords>>,
     /// The decoded record of the collection that commands work on.
-    pub(super) keeping: Keeping,
+    pub(super) keeping: RecordDeferral,
     /// Keys that have gained or lost collections, if any.
     marks: Option<Box<MarkChanges>>,
     /// Orders of sorted sets that were read or changed.
-    pub(super) orders: Vec<Open>,
+    pub(super) orders: Vec<OpenOrder>,
     /// Collections whose elements were committed in advance.
-    pub(super) staged: Staged<'s>,
+    pub(super) staged: StagedCollections<'s>,
     /// Ranges in which walks have found no elements, maintained once there are writes.
-    pub(super) vacancies: Vacancies,
+    pub(super) vacancies: VacantRanges,
     /// The memory charge of the last read.
-    reading: Cell<Option<Reading>>,
+    reading: Cell<Option<ReadReservation>>,
     /// The client's transaction that this one is nested in, if any. Reads go through it.
-    pub(super) within: Option<Box<Within<'s>>>,
+    pub(super) within: Option<Box<NestedTransaction<'s>>>,
     /// User keys written to, with the databases as clients know them.
     touched: Vec<(u8, Box<[u8]>)>,
     /// Number of bytes written blindly.
@@ -108,22 +108,22 @@ pub(crate) struct Transaction<'s> {
     last_expiry_ms: u64,
 }
 
-impl<'s> Transaction<'s> {
+impl<'s> CommandTransaction<'s> {
     #[inline]
-    pub(crate) fn new(store: &'s Store, database: u8) -> Transaction<'s> {
-        Transaction::with(store, database, None)
+    pub(crate) fn new(store: &'s ServerStore, database: u8) -> CommandTransaction<'s> {
+        CommandTransaction::with(store, database, None)
     }
 
     /// Creates a transaction for blind commands, which overwrite keys without reading. It does not
     /// see its own writes.
     #[inline]
-    pub(crate) fn blind(store: &'s Store, database: u8) -> Transaction<'s> {
-        Transaction::with(store, database, Some(Blind::spare()))
+    pub(crate) fn blind(store: &'s ServerStore, database: u8) -> CommandTransaction<'s> {
+        CommandTransaction::with(store, database, Some(BlindBatch::spare()))
     }
 
     #[inline]
-    fn with(store: &'s Store, database: u8, blind: Option<Box<Blind>>) -> Transaction<'s> {
-        Transaction {
+    fn with(store: &'s ServerStore, database: u8, blind: Option<Box<BlindBatch>>) -> CommandTransaction<'s> {
+        CommandTransaction {
             store,
             database,
             client: 0,
@@ -137,11 +137,11 @@ impl<'s> Transaction<'s> {
             blind,
             writes: None,
             records: None,
-            keeping: Keeping::default(),
+            keeping: RecordDeferral::default(),
             marks: None,
             orders: Vec::new(),
-            staged: Staged::default(),
-            vacancies: Vacancies::default(),
+            staged: StagedCollections::default(),
+            vacancies: VacantRanges::default(),
             reading: Cell::new(None),
             within: None,
             touched: Vec::new(),
@@ -169,7 +169,7 @@ impl<'s> Transaction<'s> {
 
     /// Reads the records of many keys in one request, for later commands. Either the keys are
     /// locked, or each is read by one command only.
-    pub(crate) fn prefetch(&mut self, keys: Vec<InnerKey>) -> Result<(), Failure> {
+    pub(crate) fn prefetch(&mut self, keys: Vec<InnerKey>) -> Result<(), CommandError> {
         let values = self.read(&keys)?;
         self.has_read(keys, values);
         Ok(())
@@ -186,20 +186,20 @@ impl<'s> Transaction<'s> {
 
     /// Returns the collection of a prefetched record. `from` is its expected position, which is
     /// advanced.
-    pub(crate) fn known_collection(&self, key: &[u8], from: &mut usize) -> Option<Collection> {
+    pub(crate) fn known_collection(&self, key: &[u8], from: &mut usize) -> Option<CollectionHeader> {
         let place = format::record_key(self.database, key);
         let mut ahead = self.prefetched.iter().skip(*from).take(AHEAD);
         let step = ahead.position(|(name, _)| *name == place)?;
         *from += step;
         let record = self.prefetched[*from].1.as_deref()?;
-        match Entry::read(Found::Borrowed(record), self.now_ms) {
-            Ok(Some(Entry::Collection(collection))) => Some(collection),
+        match TypedValue::read(RecordBytes::Borrowed(record), self.now_ms) {
+            Ok(Some(TypedValue::Collection(collection))) => Some(collection),
             _ => None,
         }
     }
 
     /// Reads elements in one request, for later commands. The caller holds the locks of their keys.
-    pub(crate) fn prefetch_elements(&mut self, places: Vec<InnerKey>) -> Result<(), Failure> {
+    pub(crate) fn prefetch_elements(&mut self, places: Vec<InnerKey>) -> Result<(), CommandError> {
         if places.is_empty() {
             return Ok(());
         }
@@ -244,7 +244,7 @@ impl<'s> Transaction<'s> {
     /// Returns whether a key is the key of a hashed record.
     #[inline]
     fn is_hashed(&self, key: &[u8]) -> bool {
-        self.store.records.home(key) != Home::Ordered
+        self.store.records.home(key) != KeyPlacement::Ordered
     }
 
     /// Returns the value that the transaction itself has written to a key.
@@ -258,7 +258,7 @@ impl<'s> Transaction<'s> {
     }
 
     /// Reads values from the store. The memory of long ones is charged until the next read.
-    fn read(&self, keys: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Value>>, Failure> {
+    fn read(&self, keys: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Value>>, CommandError> {
         drop(self.reading.take());
         if let Some(within) = &self.within {
             self.reading.set(self.store.wait_for_room_to_read(keys.len()));
@@ -270,26 +270,29 @@ impl<'s> Transaction<'s> {
     }
 
     /// Takes over the memory charge of a read.
-    pub(crate) fn take_over(&mut self, reading: Option<Reading>) {
+    pub(crate) fn take_over(&mut self, reading: Option<ReadReservation>) {
         self.reading.set(reading);
     }
 
     /// Returns the value of a key.
-    pub(crate) fn get(&mut self, key: &[u8]) -> Result<Option<Found<'_>>, Failure> {
+    pub(crate) fn get(&mut self, key: &[u8]) -> Result<Option<RecordBytes<'_>>, CommandError> {
         if self.own(key).is_some() {
-            return Ok(self.own(key).flatten().map(Found::Borrowed));
+            return Ok(self.own(key).flatten().map(RecordBytes::Borrowed));
         }
         if let Some(index) = self.prefetched(key) {
-            return Ok(self.prefetched[index].1.as_deref().map(Found::Borrowed));
+            return Ok(self.prefetched[index].1.as_deref().map(RecordBytes::Borrowed));
         }
         if !self.elements.is_empty() && self.element(key).is_some() {
-            return Ok(self.element(key).flatten().map(|value| Found::Borrowed(value)));
+            return Ok(self
+                .element(key)
+                .flatten()
+                .map(|value| RecordBytes::Borrowed(value)));
         }
-        Ok(self.read(&[key])?.pop().flatten().map(Found::Owned))
+        Ok(self.read(&[key])?.pop().flatten().map(RecordBytes::Owned))
     }
 
     /// Returns which keys have values, with one read.
-    pub(crate) fn are_there(&self, keys: &[InnerKey]) -> Result<SmallVec<[bool; 4]>, Failure> {
+    pub(crate) fn are_there(&self, keys: &[InnerKey]) -> Result<SmallVec<[bool; 4]>, CommandError> {
         let (mut answers, mut unknown) = (SmallVec::new(), SmallVec::<[usize; 4]>::new());
         for (index, key) in keys.iter().enumerate() {
             let known = match self.own(key) {
@@ -311,7 +314,7 @@ impl<'s> Transaction<'s> {
     }
 
     /// Returns the values of many keys, with one read.
-    pub(crate) fn multi_get(&self, keys: &[InnerKey]) -> Result<Vec<Option<Vec<u8>>>, Failure> {
+    pub(crate) fn multi_get(&self, keys: &[InnerKey]) -> Result<Vec<Option<Vec<u8>>>, CommandError> {
         let mut answers = Vec::with_capacity(keys.len());
         let mut unknown = Vec::new();
         for (index, key) in keys.iter().enumerate() {
@@ -360,20 +363,25 @@ impl<'s> Transaction<'s> {
     }
 
     /// Sets a user key to a string, whatever it held.
-    pub(super) fn put_text(&mut self, key: &[u8], parts: &[&[u8]], expires_ms: u64) -> Result<(), Failure> {
+    pub(super) fn put_text(
+        &mut self,
+        key: &[u8],
+        parts: &[&[u8]],
+        expires_ms: u64,
+    ) -> Result<(), CommandError> {
         let place = format::record_key(self.database, key);
         let Some(blind) = &mut self.blind else {
             self.put(place, format::encode_text(parts, expires_ms), expires_ms);
             return Ok(());
         };
-        let Blind { batch, record } = &mut **blind;
+        let BlindBatch { batch, record } = &mut **blind;
         record.clear();
         format::write_text(record, parts, expires_ms);
         let bytes = place.len() + record.len();
         self.store.sizes.note_kept(record.len());
         let (space, name) = match self.store.records.home(&place) {
-            Home::Ordered => (&self.store.data, &place[..]),
-            Home::Records(database) => (self.store.records.space(database)?, key),
+            KeyPlacement::Ordered => (&self.store.data, &place[..]),
+            KeyPlacement::Records(database) => (self.store.records.space(database)?, key),
         };
         match moment(expires_ms) {
             Some(until) => batch.put_until(space, name, &*record, until)?,
@@ -429,12 +437,17 @@ impl<'s> Transaction<'s> {
         clippy::needless_pass_by_value,
         reason = "callers make the keys for this call"
     )]
-    pub(crate) fn scan(&self, start: InnerKey, end: InnerKey, direction: scan::Direction) -> scan::Scan<'_> {
+    pub(crate) fn scan(
+        &self,
+        start: InnerKey,
+        end: InnerKey,
+        direction: scan::WalkDirection,
+    ) -> scan::TransactionScan<'_> {
         assert!(
             !self.is_hashed(&start),
             "records without order are walked over by `walk_records`"
         );
-        scan::Scan::new(self, &start, &end, direction, scan::Values::All)
+        scan::TransactionScan::new(self, &start, &end, direction, scan::ValueSelection::All)
     }
 
     /// Like the scan above, but long values may be replaced by empty ones.
@@ -446,9 +459,9 @@ impl<'s> Transaction<'s> {
         &self,
         start: InnerKey,
         end: InnerKey,
-        direction: scan::Direction,
-    ) -> scan::Scan<'_> {
-        scan::Scan::new(self, &start, &end, direction, scan::Values::Short)
+        direction: scan::WalkDirection,
+    ) -> scan::TransactionScan<'_> {
+        scan::TransactionScan::new(self, &start, &end, direction, scan::ValueSelection::Short)
     }
 
     /// Marks a key as having a collection.
@@ -497,7 +510,7 @@ impl<'s> Transaction<'s> {
     }
 
     /// Returns the mapping of databases as the transaction sees it.
-    fn numbers(&self) -> Numbers {
+    fn numbers(&self) -> DatabaseNumbers {
         match &self.swapped {
             Some(numbers) => **numbers,
             None => self.store.databases.numbers(),
@@ -520,7 +533,7 @@ impl<'s> Transaction<'s> {
 
     /// Swaps two databases and notifies the watchers of keys in either of them. The caller holds
     /// all locks.
-    pub(crate) fn swap(&mut self, one: u8, other: u8) -> Result<(), Failure> {
+    pub(crate) fn swap(&mut self, one: u8, other: u8) -> Result<(), CommandError> {
         let mut numbers = self.numbers();
         let (first, second) = (numbers[usize::from(one)], numbers[usize::from(other)]);
         let now = self.database;
@@ -554,7 +567,7 @@ impl<'s> Transaction<'s> {
     }
 
     /// Deletes everything in a database. The caller holds all locks.
-    pub(crate) fn empty(&mut self, database: u8) -> Result<(), Failure> {
+    pub(crate) fn empty(&mut self, database: u8) -> Result<(), CommandError> {
         let own = std::mem::replace(&mut self.database, database);
         let (start, end) = format::everything(database);
         self.marks().clear(database);
@@ -569,7 +582,7 @@ impl<'s> Transaction<'s> {
 
     /// Deletes all records in a range of the database, and notifies the watchers of deleted keys.
     /// The caller holds all locks.
-    pub(crate) fn empty_range(&mut self, start: InnerKey, end: InnerKey) -> Result<(), Failure> {
+    pub(crate) fn empty_range(&mut self, start: InnerKey, end: InnerKey) -> Result<(), CommandError> {
         let database = database_of(&self.numbers(), self.database);
         for key in self.store.locks.watched(database) {
             let is_within = (&start..&end).contains(&&format::record_key(self.database, &key));
@@ -584,12 +597,12 @@ impl<'s> Transaction<'s> {
     /// Commits the writes, under the locks held for them (S6). The transaction must not be used
     /// afterwards. Replies that must wait for the disk do so elsewhere (S3).
     #[inline]
-    pub(crate) fn commit(&mut self, held: &Held<'_>) -> Result<Outcome, Failure> {
+    pub(crate) fn commit(&mut self, held: &KeyLockGuard<'_>) -> Result<CommitOutcome, CommandError> {
         self.write_kept();
         // The usual case after read-only commands.
         let is_written = self.blind.is_some() || self.writes.is_some() || self.records.is_some();
         if !is_written && self.orders.is_empty() {
-            return Ok(Outcome::Nothing);
+            return Ok(CommitOutcome::Nothing);
         }
         self.commit_with(held, |_| Ok(()))
     }
@@ -597,24 +610,24 @@ impl<'s> Transaction<'s> {
     /// Commits the writes together with the writes added by `also`.
     pub(crate) fn commit_with(
         &mut self,
-        held: &Held<'_>,
+        held: &KeyLockGuard<'_>,
         also: impl FnOnce(&mut WriteBatch) -> alluvium::Result<()>,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<CommitOutcome, CommandError> {
         self.write_kept();
         let is_short = self.bytes() <= KEPT_BATCH;
-        let mut spare = self.blind.take().unwrap_or_else(Blind::spare);
+        let mut spare = self.blind.take().unwrap_or_else(BlindBatch::spare);
         let batch = &mut spare.batch;
         self.collect(batch)?;
         also(batch)?;
         if batch.is_empty() {
             self.keep_orders();
-            return Ok(Outcome::Nothing);
+            return Ok(CommitOutcome::Nothing);
         }
         // A SET that follows the release of the locks must find the marks, and none may be missing
         // if the commit fails.
         let marks = self.marks.take();
         if let Some(changes) = &marks {
-            changes.before(&self.store.marks);
+            changes.apply_additions(&self.store.marks);
         }
         self.store.db.write(batch)?;
         (self.writes, self.records) = (None, None);
@@ -623,7 +636,7 @@ impl<'s> Transaction<'s> {
         }
         self.staged.keep();
         if let Some(changes) = &marks {
-            changes.after(&self.store.marks);
+            changes.apply_removals(&self.store.marks);
         }
         self.keep_orders();
         if self.expiring > 0 {
@@ -638,12 +651,12 @@ impl<'s> Transaction<'s> {
             spare.batch.clear();
             SPARE.set(Some(spare));
         }
-        Ok(Outcome::Committed)
+        Ok(CommitOutcome::Committed)
     }
 
     /// Adds all writes to a batch.
     #[inline]
-    fn collect(&self, batch: &mut WriteBatch) -> Result<(), Failure> {
+    fn collect(&self, batch: &mut WriteBatch) -> Result<(), CommandError> {
         if let Some(writes) = &self.writes {
             writes.add_to(batch)?;
         }

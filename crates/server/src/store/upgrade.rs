@@ -8,7 +8,7 @@
 //! of version 3 but denotes hashed records.
 
 use super::DATABASES;
-use super::model::format::{self, InnerKey, Record};
+use super::model::format::{self, DecodedRecord, InnerKey};
 use crate::error::{Error, Result};
 use alluvium::{Db, Keyspace, WriteBatch};
 
@@ -43,14 +43,14 @@ pub(super) fn upgrade(db: &Db, data: &Keyspace) -> Result<()> {
 }
 
 /// A batch of marks.
-struct Notes<'d> {
+struct MarkBatch<'d> {
     db: &'d Db,
     data: &'d Keyspace,
     database: u8,
     batch: WriteBatch,
 }
 
-impl Notes<'_> {
+impl MarkBatch<'_> {
     fn add(&mut self, number: u64, key: &[u8]) -> Result<()> {
         let note = format::collection_key(self.database, number);
         let hash = format::encode_number(format::place(key));
@@ -74,7 +74,7 @@ fn note_collections(db: &Db, data: &Keyspace, database: u8) -> Result<()> {
     if walk(format::all_elements(database)).lend()?.is_none() {
         return Ok(());
     }
-    let mut notes = Notes {
+    let mut notes = MarkBatch {
         db,
         data,
         database,
@@ -82,7 +82,7 @@ fn note_collections(db: &Db, data: &Keyspace, database: u8) -> Result<()> {
     };
     let mut records = walk(format::records(database));
     while let Some((inner, record)) = records.lend()? {
-        if let Ok(Record::Collection(collection)) = format::decode_record(record) {
+        if let Ok(DecodedRecord::Collection(collection)) = format::decode_record(record) {
             notes.add(collection.number, format::user_key(inner))?;
         }
     }

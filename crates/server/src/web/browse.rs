@@ -1,11 +1,11 @@
 //! Keyspaces, keys and values.
 
 use super::json;
-use super::query::Query;
-use super::refusal::Refusal;
-use super::typed::{Described, Holds, Scope};
+use super::query::QueryString;
+use super::refusal::HttpError;
+use super::typed::{KeyScope, ValueContent, ValueDescription};
 use crate::store::model::format;
-use crate::store::{DATABASES, Store, is_hashed};
+use crate::store::{DATABASES, ServerStore, is_hashed};
 use alluvium::Keyspace;
 use serde_json::{Map, Value, json};
 use std::ops::Bound;
@@ -28,7 +28,7 @@ const ELEMENTS: u64 = 100;
 const MOST_PASSED: u64 = 1_000_000;
 
 /// Returns all keyspaces with their approximate numbers of keys and sizes.
-pub(super) fn keyspaces(store: &Store) -> Result<Value, Refusal> {
+pub(super) fn keyspaces(store: &ServerStore) -> Result<Value, HttpError> {
     let mut list = Vec::new();
     for name in store.db.keyspaces() {
         let Ok(keyspace) = store.db.existing_keyspace(&name) else {
@@ -47,7 +47,7 @@ pub(super) fn keyspaces(store: &Store) -> Result<Value, Refusal> {
     Ok(json!({ "keyspaces": list }))
 }
 
-fn databases(store: &Store) -> Result<Value, Refusal> {
+fn databases(store: &ServerStore) -> Result<Value, HttpError> {
     let mut list = Vec::new();
     for database in 0..DATABASES {
         let number = store.databases.number_of(database);
@@ -60,14 +60,14 @@ fn databases(store: &Store) -> Result<Value, Refusal> {
 }
 
 /// The bounds of a request, as keys of its scope.
-struct Bounds {
+struct BrowseBounds {
     low: Vec<u8>,
     high: Option<Vec<u8>>,
     is_reverse: bool,
 }
 
-impl Bounds {
-    fn of(query: &Query) -> Bounds {
+impl BrowseBounds {
+    fn of(query: &QueryString) -> BrowseBounds {
         let is_reverse = query.is_set("reverse");
         let mut low = query.bytes("from").unwrap_or_default().to_vec();
         let mut high = query.bytes("to").map(<[u8]>::to_vec);
@@ -91,7 +91,7 @@ impl Bounds {
             Some(after) => from([after, &[0]].concat()),
             None => {}
         }
-        Bounds {
+        BrowseBounds {
             low,
             high,
             is_reverse,
@@ -100,9 +100,9 @@ impl Bounds {
 }
 
 /// Returns a page of keys with their content.
-pub(super) fn keys(store: &Store, query: &Query) -> Result<Value, Refusal> {
-    let scope = Scope::of(store, query)?;
-    let bounds = Bounds::of(query);
+pub(super) fn keys(store: &ServerStore, query: &QueryString) -> Result<Value, HttpError> {
+    let scope = KeyScope::of(store, query)?;
+    let bounds = BrowseBounds::of(query);
     let limit = query.number("limit", MOST_KEYS)?.unwrap_or(PAGE).max(1) as usize;
     let shown = query.number("preview", MOST_SHOWN)?.unwrap_or(128) as usize;
     let now_ms = store.now_ms();
@@ -122,7 +122,7 @@ pub(super) fn keys(store: &Store, query: &Query) -> Result<Value, Refusal> {
     let mut last = None;
     let mut more = false;
     if !is_empty {
-        let walk: Walk = match is_hashed(&scope.keyspace) {
+        let walk: BrowseIter = match is_hashed(&scope.keyspace) {
             true => unordered(&scope.keyspace, query)?,
             false => {
                 let iter = scope.keyspace.range::<&[u8]>((Bound::Included(&low[..]), upper));
@@ -152,15 +152,15 @@ pub(super) fn keys(store: &Store, query: &Query) -> Result<Value, Refusal> {
 }
 
 /// A walk over keys and values.
-type Walk = Box<dyn Iterator<Item = alluvium::Result<(Vec<u8>, alluvium::Value)>>>;
+type BrowseIter = Box<dyn Iterator<Item = alluvium::Result<(Vec<u8>, alluvium::Value)>>>;
 
 /// Returns a walk over unordered keys.
-fn unordered(keyspace: &Keyspace, query: &Query) -> Result<Walk, Refusal> {
+fn unordered(keyspace: &Keyspace, query: &QueryString) -> Result<BrowseIter, HttpError> {
     let has_bounds = ["from", "to", "prefix"]
         .iter()
         .any(|name| query.bytes(name).is_some_and(|bytes| !bytes.is_empty()));
     if has_bounds || query.is_set("reverse") {
-        return Err(Refusal::bad(
+        return Err(HttpError::bad(
             "these keys are hashed and have no order: ask without from, to, prefix and reverse",
         ));
     }
@@ -172,10 +172,10 @@ fn unordered(keyspace: &Keyspace, query: &Query) -> Result<Walk, Refusal> {
 }
 
 /// Returns a key with the visible part of its value.
-fn entry(key: &[u8], described: &Described<'_>, shown: usize) -> Value {
+fn entry(key: &[u8], described: &ValueDescription<'_>, shown: usize) -> Value {
     let mut object = json::bytes_object("key", key);
     facts(&mut object, described);
-    if let Holds::Bytes(bytes) = described.holds {
+    if let ValueContent::Bytes(bytes) = described.holds {
         let part = &bytes[..bytes.len().min(shown)];
         json::put_bytes(&mut object, "value", part);
         object.insert("is_cut".to_owned(), (part.len() < bytes.len()).into());
@@ -184,11 +184,11 @@ fn entry(key: &[u8], described: &Described<'_>, shown: usize) -> Value {
 }
 
 /// Adds the properties of a value.
-fn facts(object: &mut Map<String, Value>, described: &Described<'_>) {
+fn facts(object: &mut Map<String, Value>, described: &ValueDescription<'_>) {
     object.insert("type".to_owned(), described.kind.into());
     match described.holds {
-        Holds::Bytes(bytes) => object.insert("bytes".to_owned(), bytes.len().into()),
-        Holds::Elements(collection) => object.insert("count".to_owned(), collection.count.into()),
+        ValueContent::Bytes(bytes) => object.insert("bytes".to_owned(), bytes.len().into()),
+        ValueContent::Elements(collection) => object.insert("count".to_owned(), collection.count.into()),
     };
     if described.expires_ms != 0 {
         object.insert("expires_ms".to_owned(), described.expires_ms.into());
@@ -198,20 +198,23 @@ fn facts(object: &mut Map<String, Value>, described: &Described<'_>) {
     }
 }
 
-fn wanted<'q>(query: &'q Query, scope: &Scope) -> Result<(&'q [u8], Option<alluvium::Value>), Refusal> {
+fn wanted<'q>(
+    query: &'q QueryString,
+    scope: &KeyScope,
+) -> Result<(&'q [u8], Option<alluvium::Value>), HttpError> {
     let key = query
         .bytes("key")
-        .ok_or_else(|| Refusal::bad("key is missing: say which, as in &key=Elbe"))?;
+        .ok_or_else(|| HttpError::bad("key is missing: say which, as in &key=Elbe"))?;
     Ok((key, scope.keyspace.get(scope.inner(key))?))
 }
 
-fn no_such(key: &[u8]) -> Refusal {
-    Refusal::missing(format!("there is no key \"{}\"", key.escape_ascii()))
+fn no_such(key: &[u8]) -> HttpError {
+    HttpError::missing(format!("there is no key \"{}\"", key.escape_ascii()))
 }
 
 /// Returns a part of a value, or elements of a collection.
-pub(super) fn value(store: &Store, query: &Query) -> Result<Value, Refusal> {
-    let scope = Scope::of(store, query)?;
+pub(super) fn value(store: &ServerStore, query: &QueryString) -> Result<Value, HttpError> {
+    let scope = KeyScope::of(store, query)?;
     let (key, stored) = wanted(query, &scope)?;
     let stored = stored.ok_or_else(|| no_such(key))?;
     let described = scope
@@ -220,7 +223,7 @@ pub(super) fn value(store: &Store, query: &Query) -> Result<Value, Refusal> {
     let mut object = json::bytes_object("key", key);
     facts(&mut object, &described);
     match described.holds {
-        Holds::Bytes(bytes) => {
+        ValueContent::Bytes(bytes) => {
             let most = query.number("limit", MOST_PIECE)?.unwrap_or(PIECE) as usize;
             let offset = query.number("offset", u64::MAX)?.unwrap_or(0);
             let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
@@ -229,7 +232,7 @@ pub(super) fn value(store: &Store, query: &Query) -> Result<Value, Refusal> {
             object.insert("offset".to_owned(), start.into());
             object.insert("is_cut".to_owned(), (piece.len() > most).into());
         }
-        Holds::Elements(collection) => {
+        ValueContent::Elements(collection) => {
             let skip = query.number("offset", MOST_PASSED)?.unwrap_or(0) as usize;
             let most = query.number("limit", MOST_KEYS)?.unwrap_or(ELEMENTS) as usize;
             let (elements, more) = scope.elements(&collection, skip, most, PAGE_BYTES)?;
@@ -242,17 +245,17 @@ pub(super) fn value(store: &Store, query: &Query) -> Result<Value, Refusal> {
 }
 
 /// Returns a whole value without encoding.
-pub(super) fn raw(store: &Store, query: &Query) -> Result<Vec<u8>, Refusal> {
-    let scope = Scope::of(store, query)?;
+pub(super) fn raw(store: &ServerStore, query: &QueryString) -> Result<Vec<u8>, HttpError> {
+    let scope = KeyScope::of(store, query)?;
     let (key, stored) = wanted(query, &scope)?;
     let stored = stored.ok_or_else(|| no_such(key))?;
     match scope.describe(&stored, store.now_ms())? {
         None => Err(no_such(key)),
-        Some(Described {
-            holds: Holds::Bytes(bytes),
+        Some(ValueDescription {
+            holds: ValueContent::Bytes(bytes),
             ..
         }) => Ok(bytes.to_vec()),
-        Some(Described { kind, .. }) => Err(Refusal::bad(format!(
+        Some(ValueDescription { kind, .. }) => Err(HttpError::bad(format!(
             "the key holds a {kind}, which has elements and no value: ask /api/value"
         ))),
     }

@@ -8,16 +8,16 @@ const STYLE: &str = include_str!("assets/style.css");
 const TEXT: f64 = 4.5;
 const GRAPHICS: f64 = 3.0;
 
-type Theme = HashMap<&'static str, [u8; 3]>;
+type ColourTheme = HashMap<&'static str, [u8; 3]>;
 
 /// Returns the colours of the themes in the style sheet, in order: light, dark by system
 /// preference, dark by choice.
-fn themes() -> Vec<Theme> {
-    let mut themes: Vec<Theme> = Vec::new();
+fn themes() -> Vec<ColourTheme> {
+    let mut themes: Vec<ColourTheme> = Vec::new();
     for line in STYLE.lines() {
         let line = line.trim();
         if line.starts_with("--ground:") {
-            themes.push(Theme::new());
+            themes.push(ColourTheme::new());
         }
         let Some(theme) = themes.last_mut() else {
             continue;

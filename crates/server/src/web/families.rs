@@ -1,6 +1,6 @@
 //! Metric families in the text format of Prometheus.
 
-use alluvium::Distribution;
+use alluvium::LatencyDistribution;
 use std::fmt::Write;
 
 /// A histogram shows one of this number of the distribution's bounds.
@@ -8,45 +8,52 @@ const COARSE: usize = 4;
 
 /// The type of a metric family.
 #[derive(Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum MetricType {
     Counter,
     Gauge,
     Histogram,
 }
 
-impl Kind {
+impl MetricType {
     fn word(self) -> &'static str {
         match self {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricType::Counter => "counter",
+            MetricType::Gauge => "gauge",
+            MetricType::Histogram => "histogram",
         }
     }
 }
 
 /// The text written so far.
 #[derive(Default)]
-pub(super) struct Text(String);
+pub(super) struct MetricsText(String);
 
-impl Text {
+impl MetricsText {
     /// Returns the complete text.
     pub(super) fn finish(self) -> String {
         self.0
     }
 
-    pub(super) fn family(&mut self, name: &str, kind: Kind, help: &str) {
+    pub(super) fn family(&mut self, name: &str, kind: MetricType, help: &str) {
         let _ = writeln!(self.0, "# HELP alluvium_{name} {help}");
         let _ = writeln!(self.0, "# TYPE alluvium_{name} {}", kind.word());
     }
 
     /// Writes a family with one value.
-    pub(super) fn one(&mut self, name: &str, kind: Kind, help: &str, value: f64) {
+    pub(super) fn one(&mut self, name: &str, kind: MetricType, help: &str, value: f64) {
         self.family(name, kind, help);
         let _ = writeln!(self.0, "alluvium_{name} {value}");
     }
 
     /// Writes a family with several values, distinguished by a label.
-    pub(super) fn each(&mut self, name: &str, kind: Kind, help: &str, label: &str, values: &[(&str, f64)]) {
+    pub(super) fn each(
+        &mut self,
+        name: &str,
+        kind: MetricType,
+        help: &str,
+        label: &str,
+        values: &[(&str, f64)],
+    ) {
         self.family(name, kind, help);
         for (word, value) in values {
             let _ = writeln!(self.0, "alluvium_{name}{{{label}=\"{word}\"}} {value}");
@@ -59,7 +66,7 @@ impl Text {
     }
 
     /// Writes one histogram of a family.
-    pub(super) fn histogram(&mut self, name: &str, label: &str, word: &str, times: &Distribution) {
+    pub(super) fn histogram(&mut self, name: &str, label: &str, word: &str, times: &LatencyDistribution) {
         let mut line = |bound: &str, count: u64| {
             let _ = writeln!(
                 self.0,

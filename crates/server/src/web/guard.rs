@@ -1,10 +1,10 @@
 //! Access control for the web page: requires the password, and rejects requests of other sites
 //! (S12).
 
-use super::refusal::Refusal;
-use super::site::Site;
-use crate::access::{self, Denied, Login, Peer, User};
-use crate::redis::catalog::{Asked, Need};
+use super::refusal::HttpError;
+use super::site::SiteState;
+use crate::access::{self, AccessDenial, AclUser, ClientOrigin, LoginResult};
+use crate::redis::catalog::{AccessRequest, KeyAccess};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
@@ -37,10 +37,10 @@ const HEADERS: [(HeaderName, &str); 7] = [
 ];
 
 /// Middleware that rejects unauthorised requests and adds the security headers to every answer.
-pub(super) async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
-    let answer = match judge(&site, &request) {
+pub(super) async fn guard(State(site): State<Arc<SiteState>>, request: Request, next: Next) -> Response {
+    let answer = match reject_cross_site(&site, &request) {
         Err(refusal) => Err(refusal.into_response()),
-        Ok(()) => admit(&site, Asker::of(&request)).await,
+        Ok(()) => admit(&site, AuthRequest::of(&request)).await,
     };
     let mut response = match answer {
         Ok(()) => next.run(request).await,
@@ -55,8 +55,8 @@ pub(super) async fn guard(State(site): State<Arc<Site>>, request: Request, next:
 }
 
 /// Returns the answer that asks for the password.
-fn ask() -> Response {
-    let refusal = Refusal::new(
+fn unauthorized_response() -> Response {
+    let refusal = HttpError::new(
         StatusCode::UNAUTHORIZED,
         "the server has a password: give it with a user's name, by HTTP's basic authentication",
     );
@@ -66,11 +66,11 @@ fn ask() -> Response {
 
 /// Authenticates a request and checks the user's permissions. The answer to a wrong password is
 /// delayed.
-async fn admit(site: &Site, asker: Asker) -> Result<(), Response> {
+async fn admit(site: &SiteState, asker: AuthRequest) -> Result<(), Response> {
     let access = &site.shared.access;
     let user = match asker.credentials {
         None if access.is_open() => access.default_user(),
-        None => return Err(ask()),
+        None => return Err(unauthorized_response()),
         Some((name, password)) => log_in(site, asker.peer, &name, &password).await?,
     };
     let Some(asked) = asker.asked else {
@@ -78,7 +78,7 @@ async fn admit(site: &Site, asker: Asker) -> Result<(), Response> {
     };
     user.check(&asked).map_err(|denied| {
         let refusal = match denied {
-            Denied::Command => Refusal::new(
+            AccessDenial::Command => HttpError::new(
                 StatusCode::FORBIDDEN,
                 format!(
                     "user {} may not see this: its rules have no +{}",
@@ -86,7 +86,7 @@ async fn admit(site: &Site, asker: Asker) -> Result<(), Response> {
                     asked.name()
                 ),
             ),
-            Denied::Key(_) => Refusal::new(
+            AccessDenial::Key(_) => HttpError::new(
                 StatusCode::FORBIDDEN,
                 format!(
                     "user {} may not see this: its rules have no %R~* or ~*",
@@ -100,30 +100,35 @@ async fn admit(site: &Site, asker: Asker) -> Result<(), Response> {
 
 /// Returns the user of a name and a password. An unknown name counts as `default`, because browsers
 /// require some name.
-async fn log_in(site: &Site, peer: Peer, name: &[u8], password: &[u8]) -> Result<Arc<User>, Response> {
+async fn log_in(
+    site: &SiteState,
+    peer: ClientOrigin,
+    name: &[u8],
+    password: &[u8],
+) -> Result<Arc<AclUser>, Response> {
     let access = &site.shared.access;
     let name = access.find(name).map_or(&b"default"[..], |_| name);
     match access.log_in(peer, &mut 0, name, password) {
-        Login::Yes(user) => Ok(user),
-        Login::No(time) => {
+        LoginResult::Yes(user) => Ok(user),
+        LoginResult::No(time) => {
             access::at(access.delays.clock(), time).await;
-            Err(ask())
+            Err(unauthorized_response())
         }
     }
 }
 
 /// The credentials and the target of a request.
-struct Asker {
-    peer: Peer,
+struct AuthRequest {
+    peer: ClientOrigin,
     credentials: Option<(Vec<u8>, Vec<u8>)>,
-    asked: Option<Asked<'static>>,
+    asked: Option<AccessRequest<'static>>,
 }
 
-impl Asker {
-    fn of(request: &Request) -> Asker {
-        let from = request.extensions().get::<From>();
-        Asker {
-            peer: from.map_or(Peer::Socket, |from| from.0),
+impl AuthRequest {
+    fn of(request: &Request) -> AuthRequest {
+        let from = request.extensions().get::<RequestOrigin>();
+        AuthRequest {
+            peer: from.map_or(ClientOrigin::Socket, |from| from.0),
             credentials: credentials(request.headers()),
             asked: asked(request.uri().path()),
         }
@@ -132,23 +137,23 @@ impl Asker {
 
 /// The origin of a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct From(pub(super) Peer);
+pub(super) struct RequestOrigin(pub(super) ClientOrigin);
 
 /// Returns the permission that a path requires; `None` for the page itself.
-fn asked(path: &str) -> Option<Asked<'static>> {
+fn asked(path: &str) -> Option<AccessRequest<'static>> {
     let part = match path {
         "/metrics" | "/api/stats" | "/api/history" | "/api/clients" | "/api/transactions"
         | "/api/keyspaces" => "page|stats",
         path if path.starts_with("/api/") => "page|keys",
         _ => return None,
     };
-    let asked = Asked::elsewhere(part, SmallVec::new());
-    let of_all = (part == "page|keys").then_some(Need::READ);
-    Some(Asked { of_all, ..asked })
+    let asked = AccessRequest::elsewhere(part, SmallVec::new());
+    let of_all = (part == "page|keys").then_some(KeyAccess::READ);
+    Some(AccessRequest { of_all, ..asked })
 }
 
 /// Rejects requests that another site may have made a browser send.
-fn judge(site: &Site, request: &Request) -> Result<(), Refusal> {
+fn reject_cross_site(site: &SiteState, request: &Request) -> Result<(), HttpError> {
     let headers = request.headers();
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let hosts = [
@@ -157,7 +162,7 @@ fn judge(site: &Site, request: &Request) -> Result<(), Refusal> {
     ];
     let is_ours = host.is_some() && hosts.into_iter().flatten().all(|host| is_ours(host, &site.names));
     if !is_ours {
-        return Err(Refusal::new(
+        return Err(HttpError::new(
             StatusCode::MISDIRECTED_REQUEST,
             "the address names a host that this server does not know: use its IP address or localhost, or start the server with --web-name",
         ));
@@ -169,7 +174,7 @@ fn judge(site: &Site, request: &Request) -> Result<(), Refusal> {
             .get("sec-fetch-site")
             .is_some_and(|site| site == "cross-site")
     {
-        return Err(Refusal::new(
+        return Err(HttpError::new(
             StatusCode::FORBIDDEN,
             "another site may not ask this",
         ));

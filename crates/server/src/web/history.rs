@@ -1,8 +1,8 @@
 //! The activity of the server and its store in the last minutes: a row of rates and amounts for
 //! every second.
 
-use crate::shared::Shared;
-use alluvium::{Distribution, Distributions, Purpose, Stats};
+use crate::shared::StoreContext;
+use alluvium::{LatencyDistribution, LatencyDistributions, Purpose, Stats};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -13,13 +13,13 @@ use std::time::Instant;
 const KEPT: usize = 600;
 
 /// A column of a row: its name and value, or `None` without data.
-type Column = (&'static str, Option<f64>);
+type HistoryColumn = (&'static str, Option<f64>);
 
 /// A snapshot of all counters.
-struct Moment {
+struct ActivitySnapshot {
     at: Instant,
     stats: Stats,
-    times: Distributions,
+    times: LatencyDistributions,
     commands: u64,
     received: u64,
     sent: u64,
@@ -28,22 +28,22 @@ struct Moment {
 }
 
 #[derive(Default)]
-struct Rows {
-    last: Option<Moment>,
+struct HistoryRows {
+    last: Option<ActivitySnapshot>,
     /// For each row the time in milliseconds since 1970, and the columns.
-    rows: VecDeque<(u64, Vec<Column>)>,
+    rows: VecDeque<(u64, Vec<HistoryColumn>)>,
     /// Number of rows ever recorded.
     count: u64,
 }
 
 /// The rows of the last minutes.
 #[derive(Default)]
-pub(super) struct History(Mutex<Rows>);
+pub(super) struct ActivityHistory(Mutex<HistoryRows>);
 
-impl Moment {
-    fn now(shared: &Shared) -> Moment {
+impl ActivitySnapshot {
+    fn now(shared: &StoreContext) -> ActivitySnapshot {
         let counters = &shared.counters;
-        Moment {
+        ActivitySnapshot {
             at: Instant::now(),
             stats: shared.store.db.stats(),
             times: shared.store.db.distributions(),
@@ -56,7 +56,7 @@ impl Moment {
     }
 
     /// Returns the rates between an earlier snapshot and this one, and the current amounts.
-    fn row(&self, before: &Moment) -> Vec<Column> {
+    fn row(&self, before: &ActivitySnapshot) -> Vec<HistoryColumn> {
         let seconds = self.at.duration_since(before.at).as_secs_f64().max(1e-3);
         let mut row = self.operations(before, seconds).to_vec();
         row.extend(self.device(before, seconds));
@@ -65,14 +65,15 @@ impl Moment {
         row
     }
 
-    fn operations(&self, before: &Moment, seconds: f64) -> [Column; 15] {
+    fn operations(&self, before: &ActivitySnapshot, seconds: f64) -> [HistoryColumn; 15] {
         let rate = |now: u64, then: u64| Some(more(now, then) as f64 / seconds);
         let (now, then) = (&self.stats, &before.stats);
         let reads = |stats: &Stats| stats.operations.gets + stats.operations.multi_get_keys;
-        let since = |of: fn(&Distributions) -> &Distribution| of(&self.times).since(of(&before.times));
+        let since =
+            |of: fn(&LatencyDistributions) -> &LatencyDistribution| of(&self.times).since(of(&before.times));
         let read = since(|times| &times.get).with(&since(|times| &times.multi_get));
         let commit = since(|times| &times.commit).with(&since(|times| &times.durable_commit));
-        let quantile = |of: &Distribution, share| of.quantile_ns(share).map(|ns| ns as f64);
+        let quantile = |of: &LatencyDistribution, share| of.quantile_ns(share).map(|ns| ns as f64);
         let (done, before_done) = (&now.operations, &then.operations);
         [
             ("writes_per_s", rate(now.writes, then.writes)),
@@ -96,7 +97,7 @@ impl Moment {
         ]
     }
 
-    fn device(&self, before: &Moment, seconds: f64) -> [Column; 12] {
+    fn device(&self, before: &ActivitySnapshot, seconds: f64) -> [HistoryColumn; 12] {
         let per_second = |count: u64| Some(count as f64 / seconds);
         let between = self.stats.device.since(&before.stats.device);
         let all = between.total();
@@ -124,7 +125,7 @@ impl Moment {
         ]
     }
 
-    fn state(&self) -> [Column; 14] {
+    fn state(&self) -> [HistoryColumn; 14] {
         let amount = |number: u64| Some(number as f64);
         let stats = &self.stats;
         let (memory, debt) = (&stats.memory, &stats.debt);
@@ -146,7 +147,7 @@ impl Moment {
         ]
     }
 
-    fn pressure(&self, before: &Moment, seconds: f64) -> [Column; 4] {
+    fn pressure(&self, before: &ActivitySnapshot, seconds: f64) -> [HistoryColumn; 4] {
         let (now, then) = (&self.stats, &before.stats);
         let asked = |stats: &Stats| stats.cache.hits + stats.cache.misses + stats.cache.joined;
         let looked_up = |stats: &Stats| stats.records.hits + stats.records.misses;
@@ -178,10 +179,10 @@ fn share(one: u64, other: u64) -> Option<f64> {
     (other > 0).then(|| one as f64 / other as f64)
 }
 
-impl History {
+impl ActivityHistory {
     /// Records the activity since the last call.
-    pub(super) fn note(&self, shared: &Shared) {
-        let now = Moment::now(shared);
+    pub(super) fn note(&self, shared: &StoreContext) {
+        let now = ActivitySnapshot::now(shared);
         let mut rows = self.0.lock();
         if let Some(last) = &rows.last {
             let row = now.row(last);
@@ -199,7 +200,7 @@ impl History {
         let rows = self.0.lock();
         let first = rows.count - rows.rows.len() as u64;
         let skip = after.min(rows.count).saturating_sub(first) as usize;
-        let numbers = |row: &[Column]| row.iter().map(|(_, number)| *number).collect::<Vec<_>>();
+        let numbers = |row: &[HistoryColumn]| row.iter().map(|(_, number)| *number).collect::<Vec<_>>();
         let list: Vec<Value> = rows
             .rows
             .iter()

@@ -1,12 +1,12 @@
 //! The thread that serves HTTP, and its connections.
 
-use super::guard::From;
-use super::history::History;
-use super::site::{self, Site};
-use crate::access::Peer;
+use super::guard::RequestOrigin;
+use super::history::ActivityHistory;
+use super::site::{self, SiteState};
+use crate::access::ClientOrigin;
 use crate::error::{Error, Result};
-use crate::net::{Seldom, keep_alive};
-use crate::shared::Shared;
+use crate::net::{LogRateLimiter, keep_alive};
+use crate::shared::StoreContext;
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -45,7 +45,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// How the page is served.
-pub(crate) struct Setting {
+pub(crate) struct WebOptions {
     pub(crate) address: SocketAddr,
     /// Names of this host besides its addresses.
     pub(crate) names: Vec<String>,
@@ -56,14 +56,14 @@ pub(crate) struct Setting {
 
 /// A running listener.
 #[derive(Debug)]
-pub(crate) struct Web {
+pub(crate) struct WebServer {
     address: SocketAddr,
     stop: watch::Sender<bool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Web {
-    pub(crate) fn start(shared: &Arc<Shared>, setting: Setting) -> Result<Web> {
+impl WebServer {
+    pub(crate) fn start(shared: &Arc<StoreContext>, setting: WebOptions) -> Result<WebServer> {
         let failed = |cause| Error::Listen {
             address: setting.address,
             cause,
@@ -82,12 +82,12 @@ impl Web {
             TcpListener::from_std(socket)?
         };
         let (stop, stopping) = watch::channel(false);
-        let site = Arc::new(Site {
+        let site = Arc::new(SiteState {
             shared: Arc::clone(shared),
             names: setting.names,
-            history: History::default(),
+            history: ActivityHistory::default(),
         });
-        let serving = Serving {
+        let serving = HttpListener {
             site,
             tls: setting.tls.map(TlsAcceptor::from),
             stopping,
@@ -96,7 +96,7 @@ impl Web {
         let thread = std::thread::Builder::new()
             .name("alluvium-web".to_owned())
             .spawn(move || serving.run(&runtime, &listener))?;
-        Ok(Web {
+        Ok(WebServer {
             address,
             stop,
             thread: Mutex::new(Some(thread)),
@@ -121,7 +121,7 @@ impl Web {
     }
 }
 
-impl Drop for Web {
+impl Drop for WebServer {
     fn drop(&mut self) {
         self.stop();
         self.join();
@@ -129,27 +129,27 @@ impl Drop for Web {
 }
 
 #[derive(Clone)]
-struct Serving {
-    site: Arc<Site>,
+struct HttpListener {
+    site: Arc<SiteState>,
     tls: Option<TlsAcceptor>,
     stopping: watch::Receiver<bool>,
     grace: Duration,
 }
 
-impl Serving {
+impl HttpListener {
     fn run(self, runtime: &Runtime, listener: &TcpListener) {
         let router = site::router(&self.site);
-        let slots = Slots::new();
+        let slots = HttpConnectionLimits::new();
         runtime.block_on(async {
             let noting = tokio::spawn(note(Arc::clone(&self.site)));
             let mut stopping = self.stopping.clone();
-            let mut warnings = Seldom::default();
+            let mut warnings = LogRateLimiter::default();
             loop {
                 tokio::select! {
                     accepted = listener.accept() => match accepted {
-                        Ok((socket, peer)) => self.begin(socket, Peer::from(peer.ip()), &router, &slots),
+                        Ok((socket, peer)) => self.begin(socket, ClientOrigin::from(peer.ip()), &router, &slots),
                         Err(error) => {
-                            if let Some(held_back) = warnings.tells(Instant::now()) {
+                            if let Some(held_back) = warnings.try_log(Instant::now()) {
                                 tracing::warn!(%error, held_back, "no connection to the web page can be accepted");
                             }
                             tokio::time::sleep(PAUSE).await;
@@ -165,14 +165,14 @@ impl Serving {
         });
     }
 
-    fn begin(&self, socket: TcpStream, peer: Peer, router: &Router, slots: &Slots) {
+    fn begin(&self, socket: TcpStream, peer: ClientOrigin, router: &Router, slots: &HttpConnectionLimits) {
         let Ok(slot) = Arc::clone(&slots.served).try_acquire_owned() else {
             if let Ok(slot) = Arc::clone(&slots.turned_away).try_acquire_owned() {
                 tokio::spawn(turn_away(socket, slot));
             }
             return;
         };
-        let (serving, router) = (self.clone(), router.clone().layer(Extension(From(peer))));
+        let (serving, router) = (self.clone(), router.clone().layer(Extension(RequestOrigin(peer))));
         tokio::spawn(async move {
             let _slot = slot;
             let _ = socket.set_nodelay(true);
@@ -218,14 +218,14 @@ impl Serving {
 }
 
 /// Limits on the number of connections.
-struct Slots {
+struct HttpConnectionLimits {
     served: Arc<Semaphore>,
     turned_away: Arc<Semaphore>,
 }
 
-impl Slots {
-    fn new() -> Slots {
-        Slots {
+impl HttpConnectionLimits {
+    fn new() -> HttpConnectionLimits {
+        HttpConnectionLimits {
             served: Arc::new(Semaphore::new(CONNECTIONS)),
             turned_away: Arc::new(Semaphore::new(CONNECTIONS)),
         }
@@ -246,7 +246,7 @@ async fn turn_away(mut socket: TcpStream, _slot: OwnedSemaphorePermit) {
 }
 
 /// Records the activity periodically.
-async fn note(site: Arc<Site>) {
+async fn note(site: Arc<SiteState>) {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

@@ -1,26 +1,26 @@
 //! The metrics of the server in the text format of Prometheus.
 
-use super::families::{Kind, Text};
-use super::{open, predicted};
-use crate::observe::health::{self, Level, Vitals};
+use super::families::{MetricType, MetricsText};
+use super::{predicted, transaction_metrics};
+use crate::observe::health::{self, HealthMetrics, HealthSeverity};
 use crate::observe::process;
-use crate::shared::Shared;
-use alluvium::{Figure, Nature, Purpose, Unit};
+use crate::shared::StoreContext;
+use alluvium::{Purpose, StatsMetric, StatsMetricKind, StatsMetricUnit};
 use std::sync::atomic::Ordering;
 
 /// Returns all metrics in the text format of Prometheus.
-pub(super) fn text(shared: &Shared) -> String {
-    let mut text = Text::default();
+pub(super) fn text(shared: &StoreContext) -> String {
+    let mut text = MetricsText::default();
     server(shared, &mut text);
     store(shared, &mut text);
-    open::write(shared, &mut text);
+    transaction_metrics::write(shared, &mut text);
     predicted::write(shared, &mut text);
     health(shared, &mut text);
     text.finish()
 }
 
-fn server(shared: &Shared, text: &mut Text) {
-    use Kind::Gauge;
+fn server(shared: &StoreContext, text: &mut MetricsText) {
+    use MetricType::Gauge;
     text.family("build_info", Gauge, "The version; always 1.");
     let version = concat!("version=\"", env!("CARGO_PKG_VERSION"), "\"");
     text.labelled("build_info", version, 1.0);
@@ -37,8 +37,8 @@ fn server(shared: &Shared, text: &mut Text) {
     counted(shared, text);
 }
 
-fn client_memory(shared: &Shared, text: &mut Text) {
-    use Kind::{Counter, Gauge};
+fn client_memory(shared: &StoreContext, text: &mut MetricsText) {
+    use MetricType::{Counter, Gauge};
     let counters = &shared.counters;
     for (name, help, bytes) in [
         (
@@ -76,11 +76,11 @@ fn client_memory(shared: &Shared, text: &mut Text) {
 }
 
 /// Writes the health of the process, its disk and the server.
-fn health(shared: &Shared, text: &mut Text) {
-    use Kind::{Counter, Gauge};
-    let findings = health::verdict(&Vitals::of(shared));
+fn health(shared: &StoreContext, text: &mut MetricsText) {
+    use MetricType::{Counter, Gauge};
+    let findings = health::verdict(&HealthMetrics::of(shared));
     let worst = health::worst(&findings);
-    let levels = [Level::Good, Level::Warning, Level::Bad];
+    let levels = [HealthSeverity::Good, HealthSeverity::Warning, HealthSeverity::Bad];
     let levels = levels.map(|level| (level.word(), f64::from(u8::from(level == worst))));
     text.each(
         "health",
@@ -137,7 +137,7 @@ fn health(shared: &Shared, text: &mut Text) {
     );
 }
 
-fn counted(shared: &Shared, text: &mut Text) {
+fn counted(shared: &StoreContext, text: &mut MetricsText) {
     let counters = &shared.counters;
     let store = &shared.store;
     for (name, help, counter) in [
@@ -202,21 +202,26 @@ fn counted(shared: &Shared, text: &mut Text) {
             &counters.items_set,
         ),
     ] {
-        text.one(name, Kind::Counter, help, counter.load(Ordering::Relaxed) as f64);
+        text.one(
+            name,
+            MetricType::Counter,
+            help,
+            counter.load(Ordering::Relaxed) as f64,
+        );
     }
 }
 
 /// A metric family built from the store's figures: its name, the label that distinguishes its
 /// values, its help text, and for each label value the figures that are added up. Without a label
 /// it has one value, and the help text of its first figure.
-struct Family {
+struct MetricFamily {
     name: &'static str,
     label: Option<(&'static str, &'static str)>,
     of: &'static [(&'static str, &'static [&'static str])],
 }
 
-const fn one(name: &'static str, of: &'static [(&'static str, &'static [&'static str])]) -> Family {
-    Family {
+const fn one(name: &'static str, of: &'static [(&'static str, &'static [&'static str])]) -> MetricFamily {
+    MetricFamily {
         name,
         label: None,
         of,
@@ -228,8 +233,8 @@ const fn each(
     label: &'static str,
     help: &'static str,
     of: &'static [(&'static str, &'static [&'static str])],
-) -> Family {
-    Family {
+) -> MetricFamily {
+    MetricFamily {
         name,
         label: Some((label, help)),
         of,
@@ -238,7 +243,7 @@ const fn each(
 
 /// The families of the store's figures.
 #[rustfmt::skip]
-const FAMILIES: &[Family] = &[
+const FAMILIES: &[MetricFamily] = &[
     each("operations_total", "kind",
         "Operations of the store, by kind.", &[
         ("commit", &["operations.commits"]),
@@ -317,7 +322,7 @@ const FAMILIES: &[Family] = &[
 ];
 
 /// Writes the store's figures.
-fn store(shared: &Shared, text: &mut Text) {
+fn store(shared: &StoreContext, text: &mut MetricsText) {
     let figures = shared.store.db.stats().list();
     let find = |name: &str| figures.iter().find(|figure| figure.name == name);
     for family in FAMILIES {
@@ -358,14 +363,14 @@ fn store(shared: &Shared, text: &mut Text) {
     let last = shared.store.db.sequence() as f64;
     text.one(
         "last_commit",
-        Kind::Gauge,
+        MetricType::Gauge,
         "The number of the last commit that everybody sees.",
         last,
     );
 }
 
 /// Writes the device's operations by purpose.
-fn device(figures: &[Figure], text: &mut Text) {
+fn device(figures: &[StatsMetric], text: &mut MetricsText) {
     for (name, of) in [
         ("device_reads_total", "reads"),
         ("device_writes_total", "writes"),
@@ -380,16 +385,16 @@ fn device(figures: &[Figure], text: &mut Text) {
         let help = of_purpose(Purpose::ALL[0]).map_or("", |figure| figure.help);
         let value = |purpose: Purpose| of_purpose(purpose).map_or(0.0, |figure| figure.value);
         let values = Purpose::ALL.map(|purpose| (purpose.name(), value(purpose)));
-        text.each(name, Kind::Counter, help, "purpose", &values);
+        text.each(name, MetricType::Counter, help, "purpose", &values);
     }
 }
 
 /// Writes the latencies of store operations.
-fn durations(shared: &Shared, text: &mut Text) {
+fn durations(shared: &StoreContext, text: &mut MetricsText) {
     let times = shared.store.db.distributions();
     text.family(
         "operation_duration_seconds",
-        Kind::Histogram,
+        MetricType::Histogram,
         "How long operations of the store took: one in 64 is timed, of durable commits every one.",
     );
     for (word, times) in [
@@ -402,17 +407,17 @@ fn durations(shared: &Shared, text: &mut Text) {
     }
 }
 
-fn kind_of(figure: &Figure) -> Kind {
+fn kind_of(figure: &StatsMetric) -> MetricType {
     match figure.nature {
-        Nature::Counter => Kind::Counter,
-        Nature::Gauge => Kind::Gauge,
+        StatsMetricKind::Counter => MetricType::Counter,
+        StatsMetricKind::Gauge => MetricType::Gauge,
     }
 }
 
 /// Converts a value to the base units of Prometheus: times to seconds.
-fn in_seconds(figure: &Figure) -> f64 {
+fn in_seconds(figure: &StatsMetric) -> f64 {
     match figure.unit {
-        Unit::Nanoseconds => figure.value / 1e9,
+        StatsMetricUnit::Nanoseconds => figure.value / 1e9,
         _ => figure.value,
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! *Read in this order*: `listen.rs` (the thread and its connections), `guard.rs` (access control),
 //! `site.rs` (routes), `query.rs`, `refusal.rs`, `json.rs`; then the answers: `history.rs`,
-//! `tree.rs`, `browse.rs` with `typed.rs`, `metrics.rs` with `families.rs` and `open.rs`; `assets/`
+//! `tree.rs`, `browse.rs` with `typed.rs`, `metrics.rs` with `families.rs` and `transaction_metrics.rs`; `assets/`
 //! is the page itself.
 //!
 //! Invariants:
@@ -27,12 +27,12 @@ mod history;
 mod json;
 mod listen;
 mod metrics;
-mod open;
 mod predicted;
 mod query;
 mod refusal;
 mod site;
+mod transaction_metrics;
 mod tree;
 mod typed;
 
-pub(crate) use listen::{Setting, Web};
+pub(crate) use listen::{WebOptions, WebServer};

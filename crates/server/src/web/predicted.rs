@@ -1,15 +1,15 @@
 //! Costs predicted by the store's model next to measured ones, for Prometheus.
 
-use super::families::{Kind, Text};
-use crate::shared::Shared;
+use super::families::{MetricType, MetricsText};
+use crate::shared::StoreContext;
 
 const HELP: &str = "What the store should cost by the model of its structure, a band of it (p10, p90), and what was measured since the store was opened.";
 
-pub(super) fn write(shared: &Shared, text: &mut Text) {
+pub(super) fn write(shared: &StoreContext, text: &mut MetricsText) {
     let Some(forecast) = shared.forecasts.of(&shared.store.db) else {
         return;
     };
-    text.family("forecast", Kind::Gauge, HELP);
+    text.family("forecast", MetricType::Gauge, HELP);
     for row in &forecast.now {
         let values = [
             ("p10", Some(row.p10)),

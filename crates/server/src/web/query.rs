@@ -1,14 +1,14 @@
 //! The query string of a URL. Values are bytes, so every key can be expressed.
 
-use super::refusal::Refusal;
+use super::refusal::HttpError;
 
 /// Names and values in their order.
 #[derive(Debug, Default)]
-pub(super) struct Query(Vec<(Vec<u8>, Vec<u8>)>);
+pub(super) struct QueryString(Vec<(Vec<u8>, Vec<u8>)>);
 
-impl Query {
+impl QueryString {
     /// Parses a query string.
-    pub(super) fn parse(text: Option<&str>) -> Result<Query, Refusal> {
+    pub(super) fn parse(text: Option<&str>) -> Result<QueryString, HttpError> {
         let mut words = Vec::new();
         for word in text
             .unwrap_or_default()
@@ -18,7 +18,7 @@ impl Query {
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
             words.push((decoded(name)?, decoded(value)?));
         }
-        Ok(Query(words))
+        Ok(QueryString(words))
     }
 
     /// Returns the value of a parameter, if present.
@@ -27,21 +27,22 @@ impl Query {
         found.map(|(_, value)| &value[..])
     }
 
-    pub(super) fn text(&self, name: &str) -> Result<Option<&str>, Refusal> {
-        let read =
-            |value| std::str::from_utf8(value).map_err(|_| Refusal::bad(format!("{name} is no UTF-8 text")));
+    pub(super) fn text(&self, name: &str) -> Result<Option<&str>, HttpError> {
+        let read = |value| {
+            std::str::from_utf8(value).map_err(|_| HttpError::bad(format!("{name} is no UTF-8 text")))
+        };
         self.bytes(name).map(read).transpose()
     }
 
     /// Returns a number, at most `most`.
-    pub(super) fn number(&self, name: &str, most: u64) -> Result<Option<u64>, Refusal> {
+    pub(super) fn number(&self, name: &str, most: u64) -> Result<Option<u64>, HttpError> {
         let Some(text) = self.text(name)? else {
             return Ok(None);
         };
         let number = text.parse::<u64>();
         number
             .map(|number| Some(number.min(most)))
-            .map_err(|_| Refusal::bad(format!("{name} is {text:?}: a number was expected")))
+            .map_err(|_| HttpError::bad(format!("{name} is {text:?}: a number was expected")))
     }
 
     /// Returns whether a parameter is present and not `0`.
@@ -51,8 +52,8 @@ impl Query {
 }
 
 /// Decodes percent escapes, and a plus as a blank, as in forms.
-fn decoded(text: &str) -> Result<Vec<u8>, Refusal> {
-    let wrong = || Refusal::bad("a percent sign in the address is not followed by two hexadecimal digits");
+fn decoded(text: &str) -> Result<Vec<u8>, HttpError> {
+    let wrong = || HttpError::bad("a percent sign in the address is not followed by two hexadecimal digits");
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -77,7 +78,7 @@ mod tests {
 
     #[test]
     fn every_byte_can_be_said() {
-        let query = Query::parse(Some("a=%00%ff+%2B%26&b&n=70&a=2")).expect("it makes sense");
+        let query = QueryString::parse(Some("a=%00%ff+%2B%26&b&n=70&a=2")).expect("it makes sense");
         assert_eq!(query.bytes("a"), Some(&b"\0\xff +&"[..]));
         assert!(query.is_set("b") && !query.is_set("c"));
         assert_eq!(query.number("n", 50).expect("it is a number"), Some(50));
@@ -87,7 +88,7 @@ mod tests {
     #[test]
     fn what_is_cut_short_is_refused() {
         for text in ["a=%", "a=%f", "a=%zz", "%4=1"] {
-            assert!(Query::parse(Some(text)).is_err(), "{text}");
+            assert!(QueryString::parse(Some(text)).is_err(), "{text}");
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Routes: the page and its files, and the answers for programs.
 
-use super::history::History;
-use super::query::Query;
-use super::refusal::Refusal;
+use super::history::ActivityHistory;
+use super::query::QueryString;
+use super::refusal::HttpError;
 use super::{browse, guard, json, metrics, tree};
-use crate::control::held;
-use crate::observe::health::{self, Vitals};
+use crate::control::open_transactions;
+use crate::observe::health::{self, HealthMetrics};
 use crate::observe::{forecast, process};
-use crate::shared::Shared;
+use crate::shared::StoreContext;
 use axum::Router;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -22,11 +22,11 @@ use std::sync::atomic::Ordering;
 const MOST_CLIENTS: usize = 100;
 
 /// State shared by all requests.
-pub(super) struct Site {
-    pub(super) shared: Arc<Shared>,
+pub(super) struct SiteState {
+    pub(super) shared: Arc<StoreContext>,
     /// Names of this host besides its addresses.
     pub(super) names: Vec<String>,
-    pub(super) history: History,
+    pub(super) history: ActivityHistory,
 }
 
 /// The files of the page: path, content type, content.
@@ -66,7 +66,7 @@ const FILES: [(&str, &str, &str); 8] = [
 ];
 
 /// Returns the routes.
-pub(super) fn router(site: &Arc<Site>) -> Router {
+pub(super) fn router(site: &Arc<SiteState>) -> Router {
     let mut router = Router::new();
     for (path, kind, text) in FILES {
         let file = move || async move {
@@ -76,7 +76,7 @@ pub(super) fn router(site: &Arc<Site>) -> Router {
         router = router.route(path, get(file));
     }
     let missing = || async {
-        Refusal::missing("there is nothing here: the page is at /, the answers for programs at /api")
+        HttpError::missing("there is nothing here: the page is at /, the answers for programs at /api")
     };
     let router = router
         .route("/api/stats", get(stats))
@@ -92,7 +92,7 @@ pub(super) fn router(site: &Arc<Site>) -> Router {
         .route("/metrics", get(prometheus))
         .fallback(missing)
         .method_not_allowed_fallback(|| async {
-            Refusal::new(
+            HttpError::new(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "nothing can be changed here: ask with GET",
             )
@@ -101,16 +101,16 @@ pub(super) fn router(site: &Arc<Site>) -> Router {
     router.with_state(Arc::clone(site))
 }
 
-type Answer = Result<Response, Refusal>;
+type HttpResult = Result<Response, HttpError>;
 
 /// Runs work that may wait for the device on a thread for blocking work.
 async fn blocking<T: Send + 'static>(
-    site: Arc<Site>,
-    work: impl FnOnce(&Site) -> Result<T, Refusal> + Send + 'static,
-) -> Result<T, Refusal> {
+    site: Arc<SiteState>,
+    work: impl FnOnce(&SiteState) -> Result<T, HttpError> + Send + 'static,
+) -> Result<T, HttpError> {
     let done = tokio::task::spawn_blocking(move || work(&site)).await;
     let gone = |_| {
-        Refusal::new(
+        HttpError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "the answer could not be made: the server's log says why",
         )
@@ -119,14 +119,14 @@ async fn blocking<T: Send + 'static>(
 }
 
 async fn json_of(
-    site: Arc<Site>,
-    work: impl FnOnce(&Site) -> Result<Value, Refusal> + Send + 'static,
-) -> Answer {
+    site: Arc<SiteState>,
+    work: impl FnOnce(&SiteState) -> Result<Value, HttpError> + Send + 'static,
+) -> HttpResult {
     // Encode the answer there too, because it may be long.
     blocking(site, |site| Ok(json::answer(&work(site)?))).await
 }
 
-async fn stats(State(site): State<Arc<Site>>) -> Answer {
+async fn stats(State(site): State<Arc<SiteState>>) -> HttpResult {
     json_of(site, |site| {
         let shared = &site.shared;
         let numbers = shared.store.db.stats();
@@ -135,7 +135,7 @@ async fn stats(State(site): State<Arc<Site>>) -> Answer {
             .into_iter()
             .map(|figure| (figure.name, json!(figure.value)))
             .collect();
-        let findings = health::verdict(&Vitals::of(shared));
+        let findings = health::verdict(&HealthMetrics::of(shared));
         let space = shared.store.db.disk_space().ok();
         let times = process::processor_time();
         Ok(json!({
@@ -174,21 +174,21 @@ async fn stats(State(site): State<Arc<Site>>) -> Answer {
     .await
 }
 
-async fn history(State(site): State<Arc<Site>>, RawQuery(query): RawQuery) -> Answer {
+async fn history(State(site): State<Arc<SiteState>>, RawQuery(query): RawQuery) -> HttpResult {
     json_of(site, move |site| {
-        let after = Query::parse(query.as_deref())?.number("after", u64::MAX)?;
+        let after = QueryString::parse(query.as_deref())?.number("after", u64::MAX)?;
         Ok(site.history.since(after.unwrap_or(0)))
     })
     .await
 }
 
 /// Returns the open transactions and snapshots, and the versions that they retain.
-async fn transactions(State(site): State<Arc<Site>>) -> Answer {
-    json_of(site, |site| Ok(held::report(&site.shared.store.db))).await
+async fn transactions(State(site): State<Arc<SiteState>>) -> HttpResult {
+    json_of(site, |site| Ok(open_transactions::report(&site.shared.store.db))).await
 }
 
 /// Returns predicted and measured costs of the store; null before the first request.
-async fn forecast(State(site): State<Arc<Site>>) -> Answer {
+async fn forecast(State(site): State<Arc<SiteState>>) -> HttpResult {
     json_of(site, |site| {
         let shared = &site.shared;
         let forecast = shared.forecasts.of(&shared.store.db);
@@ -197,7 +197,7 @@ async fn forecast(State(site): State<Arc<Site>>) -> Answer {
     .await
 }
 
-async fn clients(State(site): State<Arc<Site>>) -> Answer {
+async fn clients(State(site): State<Arc<SiteState>>) -> HttpResult {
     json_of(site, |site| {
         let all = site.shared.clients.list();
         let shown = all.iter().take(MOST_CLIENTS).map(|client| {
@@ -217,31 +217,31 @@ async fn clients(State(site): State<Arc<Site>>) -> Answer {
     .await
 }
 
-async fn shape(State(site): State<Arc<Site>>) -> Answer {
+async fn shape(State(site): State<Arc<SiteState>>) -> HttpResult {
     json_of(site, |site| Ok(tree::shape(&site.shared.store.db))).await
 }
 
-async fn keyspaces(State(site): State<Arc<Site>>) -> Answer {
+async fn keyspaces(State(site): State<Arc<SiteState>>) -> HttpResult {
     json_of(site, |site| browse::keyspaces(&site.shared.store)).await
 }
 
-async fn keys(State(site): State<Arc<Site>>, RawQuery(query): RawQuery) -> Answer {
+async fn keys(State(site): State<Arc<SiteState>>, RawQuery(query): RawQuery) -> HttpResult {
     json_of(site, move |site| {
-        browse::keys(&site.shared.store, &Query::parse(query.as_deref())?)
+        browse::keys(&site.shared.store, &QueryString::parse(query.as_deref())?)
     })
     .await
 }
 
-async fn value(State(site): State<Arc<Site>>, RawQuery(query): RawQuery) -> Answer {
+async fn value(State(site): State<Arc<SiteState>>, RawQuery(query): RawQuery) -> HttpResult {
     json_of(site, move |site| {
-        browse::value(&site.shared.store, &Query::parse(query.as_deref())?)
+        browse::value(&site.shared.store, &QueryString::parse(query.as_deref())?)
     })
     .await
 }
 
-async fn raw(State(site): State<Arc<Site>>, RawQuery(query): RawQuery) -> Answer {
+async fn raw(State(site): State<Arc<SiteState>>, RawQuery(query): RawQuery) -> HttpResult {
     let bytes = blocking(site, move |site| {
-        browse::raw(&site.shared.store, &Query::parse(query.as_deref())?)
+        browse::raw(&site.shared.store, &QueryString::parse(query.as_deref())?)
     });
     let headers = [
         (
@@ -256,7 +256,7 @@ async fn raw(State(site): State<Arc<Site>>, RawQuery(query): RawQuery) -> Answer
     Ok((headers, bytes.await?).into_response())
 }
 
-async fn prometheus(State(site): State<Arc<Site>>) -> Answer {
+async fn prometheus(State(site): State<Arc<SiteState>>) -> HttpResult {
     let text = blocking(site, |site| Ok(metrics::text(&site.shared))).await?;
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())

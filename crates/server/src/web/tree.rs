@@ -2,7 +2,7 @@
 
 use super::json;
 use crate::observe::{paged, tiers};
-use alluvium::{Db, KeyRange, OutlineKey, OutlineLayer, OutlineNode, OutlinePivot, Underway};
+use alluvium::{CompactionState, Db, KeyRange, OutlineKey, OutlineLayer, OutlineNode, OutlinePivot};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ const MOST_RUNS: usize = 100;
 /// Returns the tree of a store, and the statistics of in-place pages.
 pub(super) fn shape(db: &Db) -> Value {
     let outline = db.outline();
-    let names = Names::of(db);
+    let names = KeyspaceNames::of(db);
     let root = &outline.root;
     let lowest = if pivots(root) > MOST { 1 } else { 0 };
     let mut shape = json!({
@@ -39,13 +39,13 @@ pub(super) fn shape(db: &Db) -> Value {
 }
 
 /// The names of keyspaces.
-struct Names(BTreeMap<u32, String>);
+struct KeyspaceNames(BTreeMap<u32, String>);
 
-impl Names {
-    fn of(db: &Db) -> Names {
+impl KeyspaceNames {
+    fn of(db: &Db) -> KeyspaceNames {
         let names = db.keyspaces().into_iter();
         let numbered = names.filter_map(|name| Some((db.existing_keyspace(&name).ok()?.number(), name)));
-        Names(numbered.collect())
+        KeyspaceNames(numbered.collect())
     }
 
     /// Returns a key of the tree: its keyspace and the user's key.
@@ -76,7 +76,7 @@ fn pivots(node: &OutlineNode) -> usize {
     node.pivots.len() + below.map(pivots).sum::<usize>()
 }
 
-fn node(of: &OutlineNode, names: &Names, lowest: u8) -> Value {
+fn node(of: &OutlineNode, names: &KeyspaceNames, lowest: u8) -> Value {
     let bundles: Vec<Value> = of
         .bundles
         .iter()
@@ -91,7 +91,7 @@ fn node(of: &OutlineNode, names: &Names, lowest: u8) -> Value {
     object.into()
 }
 
-fn pivot(of: &OutlinePivot, names: &Names, lowest: u8) -> Value {
+fn pivot(of: &OutlinePivot, names: &KeyspaceNames, lowest: u8) -> Value {
     let layers = |layers: &[OutlineLayer]| layers.iter().map(layer).collect::<Vec<_>>();
     let mut object = Map::new();
     names.range(&mut object, &of.range);
@@ -99,8 +99,8 @@ fn pivot(of: &OutlinePivot, names: &Names, lowest: u8) -> Value {
     object.insert("pending".to_owned(), layers(&of.pending).into());
     let word = match of.compaction {
         None => Value::Null,
-        Some(Underway::Queued) => "queued".into(),
-        Some(Underway::Running) => "running".into(),
+        Some(CompactionState::Queued) => "queued".into(),
+        Some(CompactionState::Running) => "running".into(),
     };
     object.insert("compaction".to_owned(), word);
     if let Some(child) = of.child.as_deref() {

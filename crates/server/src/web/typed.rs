@@ -1,25 +1,25 @@
 //! Interpretation of keys and values: plain bytes, Redis types, memcached items.
 
 use super::json;
-use super::query::Query;
-use super::refusal::Refusal;
-use crate::store::model::format::{self, InnerKey, Record};
-use crate::store::model::{Collection, Kind};
-use crate::store::{DATABASES, Store};
+use super::query::QueryString;
+use super::refusal::HttpError;
+use crate::store::model::format::{self, DecodedRecord, InnerKey};
+use crate::store::model::{CollectionHeader, CollectionKind};
+use crate::store::{DATABASES, ServerStore};
 use alluvium::Keyspace;
 use serde_json::{Map, Value};
 
 /// The keys that a request refers to.
-pub(super) struct Scope {
+pub(super) struct KeyScope {
     /// The keyspace of the keys.
     pub(super) keyspace: Keyspace,
     /// The keyspace of the elements of collections.
     data: Keyspace,
-    view: View,
+    view: KeyInterpretation,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum View {
+enum KeyInterpretation {
     /// Plain bytes.
     Plain,
     /// The keys of a Redis database.
@@ -32,9 +32,9 @@ enum View {
 
 /// An interpreted value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Described<'v> {
+pub(super) struct ValueDescription<'v> {
     pub(super) kind: &'static str,
-    pub(super) holds: Holds<'v>,
+    pub(super) holds: ValueContent<'v>,
     /// Expiry time in milliseconds since 1970; 0 for never.
     pub(super) expires_ms: u64,
     pub(super) flags: Option<u32>,
@@ -42,17 +42,17 @@ pub(super) struct Described<'v> {
 
 /// The content of a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Holds<'v> {
+pub(super) enum ValueContent<'v> {
     Bytes(&'v [u8]),
-    Elements(Collection),
+    Elements(CollectionHeader),
 }
 
-impl Scope {
+impl KeyScope {
     /// Returns the scope named by the parameters `keyspace`, `database` and `raw`.
-    pub(super) fn of(store: &Store, query: &Query) -> Result<Scope, Refusal> {
+    pub(super) fn of(store: &ServerStore, query: &QueryString) -> Result<KeyScope, HttpError> {
         let name = query
             .text("keyspace")?
-            .ok_or_else(|| Refusal::bad("keyspace is missing: say which, as in ?keyspace=default"))?;
+            .ok_or_else(|| HttpError::bad("keyspace is missing: say which, as in ?keyspace=default"))?;
         let keyspace = store.db.existing_keyspace(name)?;
         let data = store.data.clone();
         let is = |other: &Keyspace| keyspace.number() == other.number();
@@ -61,52 +61,54 @@ impl Scope {
             Some(number) if is(&store.data) && number < u64::from(DATABASES) => {
                 let database = store.databases.number_of(number as u8);
                 match (store.records.are_hashed(), store.records.existing(database)) {
-                    (false, _) => View::Database(database),
+                    (false, _) => KeyInterpretation::Database(database),
                     (true, Some(space)) => {
-                        return Ok(Scope {
+                        return Ok(KeyScope {
                             keyspace: space.clone(),
                             data,
-                            view: View::Hashed(database),
+                            view: KeyInterpretation::Hashed(database),
                         });
                     }
                     (true, None) => {
-                        return Err(Refusal::missing(format!("database {number} has never had keys")));
+                        return Err(HttpError::missing(format!(
+                            "database {number} has never had keys"
+                        )));
                     }
                 }
             }
             Some(_) => {
-                return Err(Refusal::bad(format!(
+                return Err(HttpError::bad(format!(
                     "only the keyspace \"redis\" has databases, from 0 to {}",
                     DATABASES - 1
                 )));
             }
-            None if is(&store.items) && !query.is_set("raw") => View::Items,
-            None => View::Plain,
+            None if is(&store.items) && !query.is_set("raw") => KeyInterpretation::Items,
+            None => KeyInterpretation::Plain,
         };
-        Ok(Scope { keyspace, data, view })
+        Ok(KeyScope { keyspace, data, view })
     }
 
     /// Returns the stored form of a key of the scope.
     pub(super) fn inner(&self, key: &[u8]) -> InnerKey {
         match self.view {
-            View::Database(database) => format::record_key(database, key),
-            View::Plain | View::Items | View::Hashed(_) => key.into(),
+            KeyInterpretation::Database(database) => format::record_key(database, key),
+            KeyInterpretation::Plain | KeyInterpretation::Items | KeyInterpretation::Hashed(_) => key.into(),
         }
     }
 
     /// Returns the first stored key after the scope, if others can follow.
     pub(super) fn end(&self) -> Option<InnerKey> {
         match self.view {
-            View::Database(database) => Some(format::records(database).1),
-            View::Plain | View::Items | View::Hashed(_) => None,
+            KeyInterpretation::Database(database) => Some(format::records(database).1),
+            KeyInterpretation::Plain | KeyInterpretation::Items | KeyInterpretation::Hashed(_) => None,
         }
     }
 
     /// Returns the key of the scope from its stored form.
     pub(super) fn key<'k>(&self, inner: &'k [u8]) -> &'k [u8] {
         match self.view {
-            View::Database(_) => format::user_key(inner),
-            View::Plain | View::Items | View::Hashed(_) => inner,
+            KeyInterpretation::Database(_) => format::user_key(inner),
+            KeyInterpretation::Plain | KeyInterpretation::Items | KeyInterpretation::Hashed(_) => inner,
         }
     }
 
@@ -115,36 +117,38 @@ impl Scope {
         &self,
         stored: &'v [u8],
         now_ms: u64,
-    ) -> Result<Option<Described<'v>>, Refusal> {
-        let bytes = |kind, bytes, expires_ms, flags| Described {
+    ) -> Result<Option<ValueDescription<'v>>, HttpError> {
+        let bytes = |kind, bytes, expires_ms, flags| ValueDescription {
             kind,
-            holds: Holds::Bytes(bytes),
+            holds: ValueContent::Bytes(bytes),
             expires_ms,
             flags,
         };
         let described = match self.view {
-            View::Plain => bytes("bytes", stored, 0, None),
-            View::Items => {
+            KeyInterpretation::Plain => bytes("bytes", stored, 0, None),
+            KeyInterpretation::Items => {
                 let item = format::decode_item(stored)?;
                 bytes("item", item.value, item.expires_ms, Some(item.flags))
             }
-            View::Database(_) | View::Hashed(_) => match format::decode_record(stored)? {
-                Record::Text { expires_ms, skip } => {
-                    let text = stored.get(skip..).unwrap_or_default();
-                    bytes("string", text, expires_ms, None)
-                }
-                Record::Collection(collection) => Described {
-                    kind: match collection.kind {
-                        Kind::List => "list",
-                        Kind::Set => "set",
-                        Kind::SortedSet => "zset",
-                        Kind::Hash => "hash",
+            KeyInterpretation::Database(_) | KeyInterpretation::Hashed(_) => {
+                match format::decode_record(stored)? {
+                    DecodedRecord::Text { expires_ms, skip } => {
+                        let text = stored.get(skip..).unwrap_or_default();
+                        bytes("string", text, expires_ms, None)
+                    }
+                    DecodedRecord::Collection(collection) => ValueDescription {
+                        kind: match collection.kind {
+                            CollectionKind::List => "list",
+                            CollectionKind::Set => "set",
+                            CollectionKind::SortedSet => "zset",
+                            CollectionKind::Hash => "hash",
+                        },
+                        holds: ValueContent::Elements(collection),
+                        expires_ms: collection.expires_ms,
+                        flags: None,
                     },
-                    holds: Holds::Elements(collection),
-                    expires_ms: collection.expires_ms,
-                    flags: None,
-                },
-            },
+                }
+            }
         };
         let is_gone = described.expires_ms != 0 && described.expires_ms <= now_ms;
         Ok((!is_gone).then_some(described))
@@ -153,16 +157,16 @@ impl Scope {
     /// Returns some elements of a collection, and whether there are more.
     pub(super) fn elements(
         &self,
-        collection: &Collection,
+        collection: &CollectionHeader,
         skip: usize,
         most: usize,
         most_bytes: usize,
-    ) -> Result<(Vec<Value>, bool), Refusal> {
-        let (View::Database(database) | View::Hashed(database)) = self.view else {
+    ) -> Result<(Vec<Value>, bool), HttpError> {
+        let (KeyInterpretation::Database(database) | KeyInterpretation::Hashed(database)) = self.view else {
             return Ok((Vec::new(), false));
         };
         let (low, high) = match collection.kind {
-            Kind::SortedSet => format::scores(database, collection.number),
+            CollectionKind::SortedSet => format::scores(database, collection.number),
             _ => {
                 let low = format::elements(database, collection.number);
                 let high = format::behind(&low);
@@ -183,16 +187,16 @@ impl Scope {
     }
 }
 
-fn element(kind: Kind, inner: &[u8], value: &[u8]) -> Map<String, Value> {
+fn element(kind: CollectionKind, inner: &[u8], value: &[u8]) -> Map<String, Value> {
     match kind {
-        Kind::List => json::bytes_object("value", value),
-        Kind::Set => json::bytes_object("member", format::member_of(inner).1),
-        Kind::Hash => {
+        CollectionKind::List => json::bytes_object("value", value),
+        CollectionKind::Set => json::bytes_object("member", format::member_of(inner).1),
+        CollectionKind::Hash => {
             let mut object = json::bytes_object("field", format::member_of(inner).1);
             json::put_bytes(&mut object, "value", value);
             object
         }
-        Kind::SortedSet => {
+        CollectionKind::SortedSet => {
             let (score, member) = format::scored_member_of(inner);
             let mut object = json::bytes_object("member", member);
             // As text, because JSON has no infinities.

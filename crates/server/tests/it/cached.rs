@@ -1,7 +1,7 @@
 //! A server in cache mode: its replies, its evictions, its refusals.
 
 use crate::client::{Client, options};
-use alluvium_server::{CacheMemory, CacheServer, Error, Limits, ServerOptions};
+use alluvium_server::{CacheMemory, CacheServer, Error, ServerLimits, ServerOptions};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -332,9 +332,9 @@ fn what_cannot_be_had_or_is_for_stores_is_refused_at_the_start() {
         ..options()
     };
     assert!(refused(4 << 20, web).contains("web page"));
-    let limits = Limits {
+    let limits = ServerLimits {
         connections: 1,
-        ..Limits::default()
+        ..ServerLimits::default()
     };
     let one = ServerOptions { limits, ..options() };
     let cache = CacheServer::start(CacheMemory::new(4 << 20), one).unwrap();

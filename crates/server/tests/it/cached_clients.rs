@@ -2,7 +2,7 @@
 
 use crate::cached::start;
 use crate::client::options;
-use alluvium_server::{CacheMemory, CacheServer, Limits, ServerOptions};
+use alluvium_server::{CacheMemory, CacheServer, ServerLimits, ServerOptions};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -14,9 +14,9 @@ const CLIENT_MEMORY: usize = 8 << 20;
 
 fn with_little_memory_for_clients() -> CacheServer {
     let options = ServerOptions {
-        limits: Limits {
+        limits: ServerLimits {
             memory: Some(CLIENT_MEMORY),
-            ..Limits::default()
+            ..ServerLimits::default()
         },
         ..options()
     };

@@ -1,7 +1,7 @@
 //! A minimal protocol client, and a server for tests.
 
 use alluvium::{Db, Options};
-use alluvium_server::{KeyLayout, Limits, Server, ServerOptions};
+use alluvium_server::{KeyLayout, Server, ServerLimits, ServerOptions};
 use std::cell::Cell;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -67,9 +67,9 @@ impl Fixture {
 
     /// Starts a server whose clients together use at most `memory` bytes.
     pub(crate) fn bounded(memory: usize) -> Fixture {
-        let limits = Limits {
+        let limits = ServerLimits {
             memory: Some(memory),
-            ..Limits::default()
+            ..ServerLimits::default()
         };
         Fixture::with(ServerOptions { limits, ..options() })
     }

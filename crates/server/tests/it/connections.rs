@@ -1,7 +1,7 @@
 //! Connections: authentication, settings, and the information that the server keeps on each.
 
 use crate::client::{Client, Fixture, any_port, options};
-use alluvium_server::{Error, Exposure, Server, ServerOptions, Tls};
+use alluvium_server::{Error, Exposure, Server, ServerOptions, TlsOptions};
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -234,7 +234,7 @@ fn addresses_that_others_can_reach_need_protection() {
     assert!(open(with_password).is_ok());
     // Every client may use encryption.
     let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-    let tls = |client_authority| Tls {
+    let tls = |client_authority| TlsOptions {
         certificate: issued.cert.pem().into_bytes(),
         key: issued.signing_key.serialize_pem().into_bytes(),
         client_authority,
@@ -311,7 +311,7 @@ fn clients_without_a_certificate_of_the_authority_are_kept_out() {
     let (authority, known) = with_certificate(&issued.cert);
     let (_, unknown) = with_certificate(&issued.cert);
     let fixture = Fixture::with(ServerOptions {
-        tls: Some(Tls {
+        tls: Some(TlsOptions {
             certificate: issued.cert.pem().into_bytes(),
             key: issued.signing_key.serialize_pem().into_bytes(),
             client_authority: Some(authority),
@@ -336,7 +336,7 @@ fn clients_without_a_certificate_of_the_authority_are_kept_out() {
 fn handshakes_that_do_not_come_to_their_end_are_ended() {
     let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let fixture = Fixture::with(ServerOptions {
-        tls: Some(Tls {
+        tls: Some(TlsOptions {
             certificate: issued.cert.pem().into_bytes(),
             key: issued.signing_key.serialize_pem().into_bytes(),
             client_authority: None,
@@ -358,7 +358,7 @@ fn handshakes_that_do_not_come_to_their_end_are_ended() {
 #[test]
 fn connections_can_be_encrypted() {
     let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-    let tls = Tls {
+    let tls = TlsOptions {
         certificate: issued.cert.pem().into_bytes(),
         key: issued.signing_key.serialize_pem().into_bytes(),
         client_authority: None,
@@ -398,7 +398,7 @@ fn connections_can_be_encrypted() {
     // The connection may be cut in the middle of the server's answer.
     let _ = plain.read_to_end(&mut answer);
     assert!(!answer.windows(4).any(|part| part == b"PONG"));
-    let bad = Tls {
+    let bad = TlsOptions {
         certificate: b"nothing".to_vec(),
         key: b"nothing".to_vec(),
         client_authority: None,

@@ -1,7 +1,9 @@
 //! Datagrams over a network that loses, duplicates and reorders them.
 
-use alluvium_server::datagram::Direction;
-use alluvium_server::datagram::format::{self, Datagram, Directory, Header, Operation, Way};
+use alluvium_server::datagram::PortRouting;
+use alluvium_server::datagram::format::{
+    self, Datagram, DatagramDirection, DatagramHeader, DatagramOperation, PortDirectory,
+};
 use alluvium_server::{
     CacheMemory, CacheServer, DatagramAnswer, DatagramClient, DatagramOptions, DatagramRequest, Error,
     RingOptions,
@@ -14,10 +16,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 fn server(ports: usize, key: Option<&[u8]>) -> (CacheServer, SocketAddr) {
-    directed(ports, key, Direction::Client)
+    directed(ports, key, PortRouting::Client)
 }
 
-fn directed(ports: usize, key: Option<&[u8]>, direction: Direction) -> (CacheServer, SocketAddr) {
+fn directed(ports: usize, key: Option<&[u8]>, direction: PortRouting) -> (CacheServer, SocketAddr) {
     let cache = CacheServer::start(CacheMemory::new(16 << 20), crate::client::options()).unwrap();
     let options = DatagramOptions {
         ports,
@@ -58,7 +60,7 @@ impl Network {
             .iter()
             .map(|_| UdpSocket::bind("127.0.0.1:0").unwrap())
             .collect();
-        let told = Directory {
+        let told = PortDirectory {
             seed: directory.seed,
             ports: outer
                 .iter()
@@ -99,7 +101,7 @@ fn relay(
     mut random: fastrand::Rng,
     counts: &Counts,
     is_over: &AtomicBool,
-    told: &Directory,
+    told: &PortDirectory,
 ) {
     let inner = UdpSocket::bind("127.0.0.1:0").unwrap();
     let wait = Some(Duration::from_micros(200));
@@ -123,7 +125,7 @@ fn relay(
             if is_request {
                 client = Some(from);
             } else if let Some(reply) = format::read(&bytes)
-                && reply.header.operation == Operation::Directory
+                && reply.header.operation == DatagramOperation::Directory
             {
                 let (header, key, value) = (reply.header, &[][..], told.encode());
                 let changed = Datagram {
@@ -156,10 +158,10 @@ fn relay(
     }
 }
 
-fn directory_of(server: SocketAddr) -> Directory {
-    let header = Header {
-        operation: Operation::Directory,
-        way: Way::Request,
+fn directory_of(server: SocketAddr) -> PortDirectory {
+    let header = DatagramHeader {
+        operation: DatagramOperation::Directory,
+        way: DatagramDirection::Request,
         sequence: 1,
         client: 1,
         hash: 0,
@@ -173,7 +175,7 @@ fn directory_of(server: SocketAddr) -> Directory {
     socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     socket.send_to(&bytes[..length], server).unwrap();
     let length = socket.recv(&mut bytes).unwrap();
-    Directory::decode(format::read(&bytes[..length]).unwrap().value).unwrap()
+    PortDirectory::decode(format::read(&bytes[..length]).unwrap().value).unwrap()
 }
 
 /// Sends random requests on few keys and compares the replies with a map.
@@ -244,21 +246,21 @@ fn requests_are_executed_once_over_a_network_that_loses_doubles_and_reorders() {
 #[test]
 fn ports_hand_over_what_is_others_and_no_request_is_lost_or_executed_twice() {
     for (ports, key) in [(2, None), (4, Some(&b"secret"[..]))] {
-        let (_cache, address) = directed(ports, key, Direction::Software);
+        let (_cache, address) = directed(ports, key, PortRouting::Software);
         let mut client = DatagramClient::connect(address, key).unwrap();
-        client.set_direction(Direction::Software);
+        client.set_direction(PortRouting::Software);
         compare(&mut client, ports as u64, 40);
     }
-    let (_cache, address) = directed(3, None, Direction::Software);
+    let (_cache, address) = directed(3, None, PortRouting::Software);
     let network = Network::new(address, 5);
     let mut client = DatagramClient::connect(network.address, None).unwrap();
-    client.set_direction(Direction::Software);
+    client.set_direction(PortRouting::Software);
     compare(&mut client, 5, 20);
     // The same client sends some requests to the wrong port. A server that does not forward them
     // reports this.
     let (_cache, address) = server(2, None);
     let mut client = DatagramClient::connect(address, None).unwrap();
-    client.set_direction(Direction::Software);
+    client.set_direction(PortRouting::Software);
     let keys: Vec<[u8; 1]> = (0..64).map(|key| [key]).collect();
     let requests: Vec<_> = keys.iter().map(|key| DatagramRequest::Get(key)).collect();
     let refused = client.execute(&requests).unwrap_err();
@@ -267,7 +269,7 @@ fn ports_hand_over_what_is_others_and_no_request_is_lost_or_executed_twice() {
 
 #[test]
 fn rings_serve_what_the_other_protocols_do_and_end_with_the_server() {
-    for direction in [Direction::Client, Direction::Software] {
+    for direction in [PortRouting::Client, PortRouting::Software] {
         for (ports, frames, rounds) in [(1, 1, 3), (3, 5, 10), (2, 64, 40)] {
             let (cache, _) = server(1, None);
             let options = RingOptions {
@@ -305,7 +307,7 @@ fn ports_of_several_kinds_serve_the_same_items_side_by_side() {
     let (cache, first) = server(2, None);
     let options = DatagramOptions {
         ports: 2,
-        direction: Direction::Software,
+        direction: PortRouting::Software,
         ..DatagramOptions::new("127.0.0.1:0".parse().unwrap())
     };
     let second = cache.serve_datagrams(&options).unwrap();
@@ -322,7 +324,7 @@ fn ports_of_several_kinds_serve_the_same_items_side_by_side() {
 #[test]
 fn two_clients_of_rings_share_their_ports() {
     let (cache, _) = server(1, None);
-    for direction in [Direction::Client, Direction::Software] {
+    for direction in [PortRouting::Client, PortRouting::Software] {
         let options = RingOptions {
             direction,
             ..RingOptions::new(3, 2)
@@ -352,7 +354,7 @@ fn two_clients_of_rings_share_their_ports() {
     }
     let none = RingOptions::new(0, 1);
     let many = RingOptions {
-        direction: Direction::Software,
+        direction: PortRouting::Software,
         ..RingOptions::new(16, 1)
     };
     let short = RingOptions {

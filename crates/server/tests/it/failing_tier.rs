@@ -2,19 +2,19 @@
 //! succeed.
 
 use crate::client::{Client, Hashed, options, request};
-use alluvium::simulation::OpenIn as _;
+use alluvium::simulation::DirectoryOpener as _;
 use alluvium::{Db, Options};
-use alluvium_device::Operation;
-use alluvium_device::simulated::{Fault, SimDirectory};
+use alluvium_device::DeviceOperation;
+use alluvium_device::simulated::{InjectedFault, SimDirectory};
 use alluvium_server::Server;
-use alluvium_storage::Directories;
+use alluvium_storage::TierDirectories;
 use std::sync::Arc;
 
 const KEYS: usize = 3000;
 
-fn directories(machines: &[SimDirectory; 2]) -> Directories {
+fn directories(machines: &[SimDirectory; 2]) -> TierDirectories {
     let [first, second] = machines.each_ref().map(|machine| Arc::new(machine.reopen()));
-    Directories::from(first).and(second)
+    TierDirectories::from(first).and(second)
 }
 
 /// Creates a store whose keys are on its second tier and not cached.
@@ -64,7 +64,7 @@ fn neighbours_have_their_replies() {
     let mut cache = Client::connect(server.memcached_addr().unwrap());
     cache.send_bytes(b"set new 0 0 1\r\n1\r\n");
     assert_eq!(line(&mut cache), "STORED");
-    machines[1].inject(Fault::failing(Operation::Read).sticky());
+    machines[1].inject(InjectedFault::failing(DeviceOperation::Read).sticky());
     // The server may have read some keys when it started, and may have cached them.
     let fails = "-ERR tier 1 in ";
     let names = (0..KEYS).map(|number| format!("cold:{number}"));

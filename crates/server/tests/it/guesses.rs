@@ -2,7 +2,7 @@
 //! other clients.
 
 use crate::client::{Client, Fixture, any_port, options};
-use alluvium_server::{Clock, ServerOptions};
+use alluvium_server::{ServerOptions, WakeupClock};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
@@ -16,7 +16,7 @@ struct Hands {
     changed: Condvar,
 }
 
-impl Clock for Hands {
+impl WakeupClock for Hands {
     fn now(&self) -> Duration {
         self.state.lock().unwrap().0
     }

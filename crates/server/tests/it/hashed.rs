@@ -4,9 +4,11 @@
 use crate::client::{Client, Fixture, Hashed, options, sorted};
 use crate::hashed_model::scanned;
 use crate::kill::Killed;
-use alluvium::simulation::Simulated as _;
+use alluvium::simulation::SimulationOperations as _;
 use alluvium::{Change, Db, Options, Structure};
-use alluvium_server::control::{Direction, Redis, Reply, Request, Scan, Session, What};
+use alluvium_server::control::{
+    ManagementReply, ManagementRequest, ManagementSession, RedisRequest, ScanContent, ScanOrder, ScanRequest,
+};
 use alluvium_server::{Error, KeyLayout, Server, ServerOptions};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -151,11 +153,11 @@ fn what_needs_an_order_says_that_there_is_none() {
 }
 
 /// Scans database 0 in a session. Returns the number of keys, or `None` if the scan failed.
-fn told(session: &mut Session, scan: Scan) -> Option<usize> {
+fn told(session: &mut ManagementSession, scan: ScanRequest) -> Option<usize> {
     let mut keys = 0;
-    let request = Request::Redis(Redis::Scan { database: 0, scan });
+    let request = ManagementRequest::Redis(RedisRequest::Scan { database: 0, scan });
     let answered = session.answer(&request, &mut |reply| {
-        keys += usize::from(matches!(reply, Reply::Key(_)));
+        keys += usize::from(matches!(reply, ManagementReply::Key(_)));
         Ok(())
     });
     answered.is_ok().then_some(keys)
@@ -167,23 +169,23 @@ fn the_command_line_reads_and_writes_them_beside_a_server_and_without() {
     fixture.client().script("MSET a 1 b 2 => OK\nRPUSH l x y => :2");
     let Fixture { server, db, place } = fixture;
     end(server);
-    let mut session = Session::new(&db);
-    let all = Scan {
+    let mut session = ManagementSession::new(&db);
+    let all = ScanRequest {
         keyspace: String::new(),
         from: Vec::new(),
         to: None,
-        direction: Direction::Forward,
+        direction: ScanOrder::Forward,
         limit: None,
-        what: What::Pairs,
+        what: ScanContent::Pairs,
     };
     assert_eq!(told(&mut session, all.clone()), Some(3));
     let limit = Some(2);
-    assert_eq!(told(&mut session, Scan { limit, ..all.clone() }), Some(2));
-    let direction = Direction::Backward;
+    assert_eq!(told(&mut session, ScanRequest { limit, ..all.clone() }), Some(2));
+    let direction = ScanOrder::Backward;
     assert_eq!(
         told(
             &mut session,
-            Scan {
+            ScanRequest {
                 direction,
                 ..all.clone()
             }
@@ -191,23 +193,23 @@ fn the_command_line_reads_and_writes_them_beside_a_server_and_without() {
         None
     );
     let from = b"b".to_vec();
-    assert_eq!(told(&mut session, Scan { from, ..all }), None);
+    assert_eq!(told(&mut session, ScanRequest { from, ..all }), None);
     let commands = [&["SET", "c", "3"][..], &["DEL", "a", "l"]];
     let words = |words: &&[&str]| words.iter().map(|word| word.as_bytes().to_vec()).collect();
-    let executed = Request::Redis(Redis::Execute {
+    let executed = ManagementRequest::Redis(RedisRequest::Execute {
         database: 0,
         commands: commands.iter().map(words).collect(),
         also: Vec::new(),
     });
     session.answer(&executed, &mut |_| Ok(())).unwrap();
-    let get = |session: &mut Session, key: &str| {
+    let get = |session: &mut ManagementSession, key: &str| {
         let mut found = Vec::new();
-        let request = Request::Redis(Redis::Get {
+        let request = ManagementRequest::Redis(RedisRequest::Get {
             database: 0,
             keys: vec![key.as_bytes().to_vec()],
         });
         let answered = session.answer(&request, &mut |reply| {
-            if let Reply::Elements(elements) = reply {
+            if let ManagementReply::Elements(elements) = reply {
                 found.extend(elements);
             }
             Ok(())

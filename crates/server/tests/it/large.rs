@@ -4,8 +4,8 @@
 use crate::client::{Client, Fixture, options, request, sorted};
 use crate::differential::start_redis;
 use alluvium::Options;
-use alluvium::simulation::Simulated as _;
-use alluvium_server::{Limits, Server, ServerOptions};
+use alluvium::simulation::SimulationOperations as _;
+use alluvium_server::{Server, ServerLimits, ServerOptions};
 
 /// Sends a command to all clients. Their replies must be equal.
 fn ask_all(clients: &mut [Client], command: &str) -> String {
@@ -195,9 +195,9 @@ fn large_collections_do_what_redis_does_also_when_the_server_is_started_anew() {
 /// Creates a list of several megabytes, a hash, a set and a sorted set on a server with an output
 /// limit of 1 MiB.
 fn limited() -> (Fixture, Client) {
-    let limits = Limits {
+    let limits = ServerLimits {
         output: 1 << 20,
-        ..Limits::default()
+        ..ServerLimits::default()
     };
     let fixture = Fixture::with(ServerOptions { limits, ..options() });
     let mut clients = [fixture.client()];

@@ -1,10 +1,10 @@
 //! Limits, and the error for each.
 
 use crate::client::{Client, Fixture, options, request};
-use alluvium_server::{Limits, ServerOptions};
+use alluvium_server::{ServerLimits, ServerOptions};
 
-fn limited(change: impl FnOnce(&mut Limits)) -> Fixture {
-    let mut limits = Limits::default();
+fn limited(change: impl FnOnce(&mut ServerLimits)) -> Fixture {
+    let mut limits = ServerLimits::default();
     change(&mut limits);
     Fixture::with(ServerOptions { limits, ..options() })
 }

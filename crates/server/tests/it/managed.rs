@@ -3,23 +3,24 @@
 use crate::client::Fixture;
 use alluvium_server::control::format::{frame, read};
 use alluvium_server::control::{
-    Change, Client, Control, Depth, Direction, Error, Kind, Redis, Reply, Request, Scan, Session, What,
+    CheckExtent, Error, FailureKind, KeyChange, ManagementClient, ManagementReply, ManagementRequest,
+    ManagementServer, ManagementSession, RedisRequest, ScanContent, ScanOrder, ScanRequest,
 };
 use std::io::ErrorKind;
 
-fn scan(keyspace: &str) -> Scan {
-    Scan {
+fn scan(keyspace: &str) -> ScanRequest {
+    ScanRequest {
         keyspace: keyspace.to_owned(),
         from: Vec::new(),
         to: None,
-        direction: Direction::Forward,
+        direction: ScanOrder::Forward,
         limit: None,
-        what: What::Pairs,
+        what: ScanContent::Pairs,
     }
 }
 
-fn change(keyspace: &str, key: &[u8]) -> Change {
-    Change {
+fn change(keyspace: &str, key: &[u8]) -> KeyChange {
+    KeyChange {
         keyspace: keyspace.to_owned(),
         key: key.to_vec(),
         value: Some(b"value".to_vec()),
@@ -28,7 +29,7 @@ fn change(keyspace: &str, key: &[u8]) -> Change {
 }
 
 /// Returns all replies to a request.
-fn asked(client: &mut Client, request: &Request) -> Vec<Reply> {
+fn asked(client: &mut ManagementClient, request: &ManagementRequest) -> Vec<ManagementReply> {
     let mut replies = Vec::new();
     let answered = client.ask(request, &mut |reply| {
         replies.push(reply);
@@ -43,70 +44,77 @@ fn two_managers_and_clients_work_on_one_store() {
     let fixture = Fixture::new();
     let directory = fixture.place.path().join("store");
     assert_eq!(
-        Client::connect(&directory).unwrap_err().kind(),
+        ManagementClient::connect(&directory).unwrap_err().kind(),
         ErrorKind::NotFound
     );
     fixture.server.manage(&directory).unwrap();
     let (mut one, mut two) = (
-        Client::connect(&directory).unwrap(),
-        Client::connect(&directory).unwrap(),
+        ManagementClient::connect(&directory).unwrap(),
+        ManagementClient::connect(&directory).unwrap(),
     );
     assert_eq!(
-        asked(&mut one, &Request::EnsureKeyspace("rivers".to_owned())),
-        [Reply::Truth(true)]
+        asked(&mut one, &ManagementRequest::EnsureKeyspace("rivers".to_owned())),
+        [ManagementReply::Truth(true)]
     );
-    one.tell(&Request::BeginIngest("rivers".to_owned())).unwrap();
-    one.tell(&Request::Ingest(vec![(b"a".to_vec(), b"1".to_vec())]))
+    one.tell(&ManagementRequest::BeginIngest("rivers".to_owned()))
+        .unwrap();
+    one.tell(&ManagementRequest::Ingest(vec![(b"a".to_vec(), b"1".to_vec())]))
         .unwrap();
     // An operation begun on one connection is not visible to another.
-    let refused = two.tell(&Request::FinishIngest).unwrap_err();
+    let refused = two.tell(&ManagementRequest::FinishIngest).unwrap_err();
     assert!(
         matches!(
             refused,
             Error::Told {
-                kind: Kind::Usage,
+                kind: FailureKind::Usage,
                 ..
             }
         ),
         "{refused}"
     );
-    two.tell(&Request::Write(vec![change("rivers", b"b")])).unwrap();
-    one.tell(&Request::FinishIngest).unwrap();
+    two.tell(&ManagementRequest::Write(vec![change("rivers", b"b")]))
+        .unwrap();
+    one.tell(&ManagementRequest::FinishIngest).unwrap();
     let pairs = [(b"a".to_vec(), b"1".to_vec()), (b"b".to_vec(), b"value".to_vec())];
     assert_eq!(
-        asked(&mut two, &Request::Scan(scan("rivers"))),
-        [Reply::Pairs(pairs.to_vec())]
+        asked(&mut two, &ManagementRequest::Scan(scan("rivers"))),
+        [ManagementReply::Pairs(pairs.to_vec())]
     );
     // A client that stops reading an answer loses its own connection only.
-    let unheard = two.ask(&Request::Scan(scan("rivers")), &mut |_| Err(Error::Unheard));
+    let unheard = two.ask(&ManagementRequest::Scan(scan("rivers")), &mut |_| {
+        Err(Error::Unheard)
+    });
     assert!(matches!(unheard, Err(Error::Unheard)));
-    assert!(matches!(two.tell(&Request::Sync), Err(Error::Connection(_))));
-    one.tell(&Request::Sync).unwrap();
-    let missing = one.tell(&Request::Scan(scan("none"))).unwrap_err();
+    assert!(matches!(
+        two.tell(&ManagementRequest::Sync),
+        Err(Error::Connection(_))
+    ));
+    one.tell(&ManagementRequest::Sync).unwrap();
+    let missing = one.tell(&ManagementRequest::Scan(scan("none"))).unwrap_err();
     assert!(
         matches!(missing, Error::Store(alluvium::Error::NoSuchKeyspace { ref name }) if name == "none"),
         "{missing}"
     );
     let refused = one
-        .tell(&Request::Write(vec![change("redis", b"b")]))
+        .tell(&ManagementRequest::Write(vec![change("redis", b"b")]))
         .unwrap_err();
     assert!(refused.to_string().contains("--redis-db"), "{refused}");
     let set = vec![b"SET".to_vec(), b"k".to_vec(), b"v".to_vec()];
-    let executed = Request::Redis(Redis::Execute {
+    let executed = ManagementRequest::Redis(RedisRequest::Execute {
         database: 0,
         commands: vec![set],
         also: vec![change("rivers", b"c")],
     });
     assert_eq!(
         asked(&mut one, &executed),
-        [Reply::Values(vec![Some(b"+OK\r\n".to_vec())])]
+        [ManagementReply::Values(vec![Some(b"+OK\r\n".to_vec())])]
     );
     assert_eq!(fixture.client().ask("GET k"), "\"v\"");
     fixture.server.stop();
     fixture.server.join().unwrap();
-    assert!(one.tell(&Request::Sync).is_err());
+    assert!(one.tell(&ManagementRequest::Sync).is_err());
     assert_eq!(
-        Client::connect(&directory).unwrap_err().kind(),
+        ManagementClient::connect(&directory).unwrap_err().kind(),
         ErrorKind::NotFound
     );
 }
@@ -114,11 +122,11 @@ fn two_managers_and_clients_work_on_one_store() {
 #[test]
 fn a_refused_command_undoes_those_before_it_and_what_was_to_go_with_them() {
     let fixture = Fixture::new();
-    let mut session = Session::new(&fixture.db);
+    let mut session = ManagementSession::new(&fixture.db);
     let words =
         |text: &str| -> Vec<Vec<u8>> { text.split(' ').map(|word| word.as_bytes().to_vec()).collect() };
     fixture.db.keyspace("rivers").unwrap();
-    let request = Request::Redis(Redis::Execute {
+    let request = ManagementRequest::Redis(RedisRequest::Execute {
         database: 0,
         commands: vec![words("SET a 1"), words("LPUSH a x"), words("SET b 1")],
         also: vec![change("rivers", b"c")],
@@ -130,7 +138,7 @@ fn a_refused_command_undoes_those_before_it_and_what_was_to_go_with_them() {
             Ok(())
         })
         .unwrap();
-    let [Reply::Values(values)] = &replies[..] else {
+    let [ManagementReply::Values(values)] = &replies[..] else {
         panic!("{replies:?}")
     };
     assert!(
@@ -142,35 +150,35 @@ fn a_refused_command_undoes_those_before_it_and_what_was_to_go_with_them() {
 }
 
 /// Requests of every kind except those that write whole stores.
-fn seeds() -> Vec<Request> {
+fn seeds() -> Vec<ManagementRequest> {
     vec![
-        Request::Keyspaces,
-        Request::EnsureKeyspace("others".to_owned()),
-        Request::Get {
+        ManagementRequest::Keyspaces,
+        ManagementRequest::EnsureKeyspace("others".to_owned()),
+        ManagementRequest::Get {
             keyspace: "rivers".to_owned(),
             keys: vec![b"Elbe".to_vec(), Vec::new()],
         },
-        Request::Write(vec![change("rivers", b"Oder"), change("rivers", b"Main")]),
-        Request::Scan(scan("rivers")),
-        Request::DeleteRange {
+        ManagementRequest::Write(vec![change("rivers", b"Oder"), change("rivers", b"Main")]),
+        ManagementRequest::Scan(scan("rivers")),
+        ManagementRequest::DeleteRange {
             keyspace: "rivers".to_owned(),
             from: b"a".to_vec(),
             to: Some(b"b".to_vec()),
         },
-        Request::BeginIngest("rivers".to_owned()),
-        Request::Ingest(vec![(b"x".to_vec(), Vec::new()), (b"y".to_vec(), Vec::new())]),
-        Request::FinishIngest,
-        Request::Run { group: 1, place: 0 },
-        Request::Check(Depth::Structure),
-        Request::Redis(Redis::Get {
+        ManagementRequest::BeginIngest("rivers".to_owned()),
+        ManagementRequest::Ingest(vec![(b"x".to_vec(), Vec::new()), (b"y".to_vec(), Vec::new())]),
+        ManagementRequest::FinishIngest,
+        ManagementRequest::Run { group: 1, place: 0 },
+        ManagementRequest::Check(CheckExtent::Structure),
+        ManagementRequest::Redis(RedisRequest::Get {
             database: 0,
             keys: vec![b"z".to_vec()],
         }),
-        Request::Redis(Redis::Scan {
+        ManagementRequest::Redis(RedisRequest::Scan {
             database: 0,
             scan: scan(""),
         }),
-        Request::Redis(Redis::Execute {
+        ManagementRequest::Redis(RedisRequest::Execute {
             database: 0,
             commands: vec![vec![
                 b"ZADD".to_vec(),
@@ -187,7 +195,7 @@ fn seeds() -> Vec<Request> {
 fn no_request_is_a_panic() {
     let fixture = Fixture::new();
     let directory = fixture.place.path().join("store");
-    let control = Control::start(&fixture.db, &directory).unwrap();
+    let control = ManagementServer::start(&fixture.db, &directory).unwrap();
     fixture
         .db
         .keyspace("rivers")
@@ -195,7 +203,7 @@ fn no_request_is_a_panic() {
         .put("Elbe", "1094 km")
         .unwrap();
     fixture.client().ask("ZADD z 1 a 2 b");
-    let mut session = Session::new(&fixture.db);
+    let mut session = ManagementSession::new(&fixture.db);
     let seeds: Vec<Vec<u8>> = seeds().iter().map(|request| frame(request).unwrap()).collect();
     let mut random = fastrand::Rng::with_seed(25);
     let mut understood = 0;
@@ -206,16 +214,16 @@ fn no_request_is_a_panic() {
             let at = random.usize(4..bytes.len());
             bytes[at] = random.u8(..);
         }
-        let Ok(Some(request)) = read::<Request>(&mut &bytes[..]) else {
+        let Ok(Some(request)) = read::<ManagementRequest>(&mut &bytes[..]) else {
             continue;
         };
         // Requests that write whole stores, or outside the store, are skipped.
         if matches!(
             request,
-            Request::Backup { .. }
-                | Request::BackupTiers { .. }
-                | Request::Compact
-                | Request::Check(Depth::Everything)
+            ManagementRequest::Backup { .. }
+                | ManagementRequest::BackupTiers { .. }
+                | ManagementRequest::Compact
+                | ManagementRequest::Check(CheckExtent::Everything)
         ) {
             continue;
         }

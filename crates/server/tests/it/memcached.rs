@@ -1,7 +1,7 @@
 //! The memcached protocol, text and meta.
 
 use crate::client::{Fixture, options};
-use alluvium_server::{Limits, ServerOptions};
+use alluvium_server::{ServerLimits, ServerOptions};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -269,9 +269,9 @@ fn a_pipeline_that_looks_at_a_stale_item_is_executed_once() {
 
 #[test]
 fn items_expire_and_are_not_too_large() {
-    let limits = Limits {
+    let limits = ServerLimits {
         request: 1000,
-        ..Limits::default()
+        ..ServerLimits::default()
     };
     let fixture = Fixture::with(ServerOptions { limits, ..options() });
     let mut client = Client::new(&fixture);

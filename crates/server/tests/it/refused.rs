@@ -3,7 +3,7 @@
 
 use crate::client::{Fixture, options};
 use crate::users::{user, with_users};
-use alluvium_server::{Limits, ServerOptions};
+use alluvium_server::{ServerLimits, ServerOptions};
 
 #[test]
 fn commit_and_exec_ask_again_whether_the_user_may() {
@@ -81,9 +81,9 @@ fn commit_and_exec_ask_again_whether_the_user_may() {
 
 #[test]
 fn a_transaction_that_writes_too_much_is_told_and_commits_nothing() {
-    let limits = Limits {
+    let limits = ServerLimits {
         transaction: 10_000,
-        ..Limits::default()
+        ..ServerLimits::default()
     };
     let fixture = Fixture::with(ServerOptions { limits, ..options() });
     let (mut client, value) = (fixture.client(), "x".repeat(4000));

@@ -2,7 +2,7 @@
 
 use crate::client::{Client, Fixture, any_port, options};
 use alluvium::{Db, Options};
-use alluvium_server::{Error, Exposure, Limits, Server, ServerOptions, Tls};
+use alluvium_server::{Error, Exposure, Server, ServerLimits, ServerOptions, TlsOptions};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
@@ -202,7 +202,7 @@ fn a_page_that_strangers_could_read_is_not_served() {
     let refused = |server: Result<Server, Error>| matches!(server, Err(Error::Unprotected { .. }));
     assert!(refused(open(None, None, Exposure::Protected)));
     // Encryption alone does not restrict access.
-    let tls = Tls {
+    let tls = TlsOptions {
         certificate: Vec::new(),
         key: Vec::new(),
         client_authority: None,
@@ -500,7 +500,7 @@ fn what_the_store_should_cost_stands_beside_what_it_does_cost() {
     let forecast = get(&fixture, "/api/forecast").json();
     assert_eq!(forecast["keyspace"], "redis");
     let rows = forecast["now"].as_array().unwrap();
-    assert_eq!(rows.len(), alluvium::Quantity::ALL.len());
+    assert_eq!(rows.len(), alluvium::CostQuantity::ALL.len());
     for row in rows {
         let of = |name: &str| row[name].as_f64().unwrap();
         assert!(
@@ -520,7 +520,7 @@ fn what_the_store_should_cost_stands_beside_what_it_does_cost() {
 #[test]
 fn requests_and_connections_have_limits() {
     let fixture = Fixture::with(ServerOptions {
-        limits: Limits::default(),
+        limits: ServerLimits::default(),
         ..with_page()
     });
     let address = fixture.server.web_addr().unwrap();

@@ -1,8 +1,8 @@
 //! Campaigns: many runs on several threads, and their results.
 
-use super::{Bad, Explorer, Finding, Plan, Settings, Tally};
-use crate::replay::{Target, requested};
-use crate::story::{Step, Story};
+use super::{CrashExplorer, CrashPlan, LifeFailure, RunCounts, RunSettings, SimulationFinding};
+use crate::replay::{ReplayTarget, requested};
+use crate::story::{RunStep, Story};
 use crate::{Coverage, shrink};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Runs a story for one seed after the other until enough images are judged or a failure is found.
-pub struct Campaign<S: Story> {
+pub struct CrashCampaign<S: Story> {
     story: S,
-    settings: Settings,
+    settings: RunSettings,
     first_seed: u64,
     points: u64,
     runs: u64,
@@ -24,23 +24,23 @@ pub struct Campaign<S: Story> {
 
 /// The result of a campaign.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct CampaignReport {
     /// Counts of runs and images.
-    pub tally: Tally,
+    pub tally: RunCounts,
     /// Coverage counters of the story and of the driver.
     pub coverage: BTreeMap<&'static str, u64>,
     /// The first failure, minimised, with the command that replays it.
-    pub finding: Option<Finding>,
+    pub finding: Option<SimulationFinding>,
     test: String,
 }
 
-impl<S: Story> Campaign<S> {
+impl<S: Story> CrashCampaign<S> {
     /// Creates a campaign of 20,000 crash points on one thread, from seed 1.
     #[must_use]
     pub fn new(story: S) -> Self {
-        Campaign {
+        CrashCampaign {
             story,
-            settings: Settings::default(),
+            settings: RunSettings::default(),
             first_seed: 1,
             points: 20_000,
             runs: u64::MAX,
@@ -52,33 +52,33 @@ impl<S: Story> Campaign<S> {
 
     /// Sets the length and density of each run.
     #[must_use]
-    pub fn settings(self, settings: Settings) -> Self {
-        Campaign { settings, ..self }
+    pub fn settings(self, settings: RunSettings) -> Self {
+        CrashCampaign { settings, ..self }
     }
 
     /// Sets the seed of the first run. Later runs use the following seeds.
     #[must_use]
     pub fn first_seed(self, first_seed: u64) -> Self {
-        Campaign { first_seed, ..self }
+        CrashCampaign { first_seed, ..self }
     }
 
     /// Sets the number of judged images after which the campaign ends.
     #[must_use]
     pub fn points(self, points: u64) -> Self {
-        Campaign { points, ..self }
+        CrashCampaign { points, ..self }
     }
 
     /// Sets the maximum number of runs.
     #[must_use]
     pub fn runs(self, runs: u64) -> Self {
-        Campaign { runs, ..self }
+        CrashCampaign { runs, ..self }
     }
 
     /// Sets the number of threads. The result does not depend on it, except for the number of
     /// images beyond the limit.
     #[must_use]
     pub fn workers(self, workers: usize) -> Self {
-        Campaign {
+        CrashCampaign {
             workers: workers.max(1),
             ..self
         }
@@ -88,14 +88,14 @@ impl<S: Story> Campaign<S> {
     /// which takes some seconds.
     #[must_use]
     pub fn effort(self, effort: u64) -> Self {
-        Campaign { effort, ..self }
+        CrashCampaign { effort, ..self }
     }
 
     /// Sets the command that runs this campaign, for the replay line of a failure:
     /// `cargo test -p alluvium-sim -- toy`.
     #[must_use]
     pub fn command(self, command: &str) -> Self {
-        Campaign {
+        CrashCampaign {
             test: command.to_owned(),
             ..self
         }
@@ -103,15 +103,15 @@ impl<S: Story> Campaign<S> {
 
     /// Runs the campaign. If the environment names a target of this story, only that is replayed;
     /// if it names a target of another story, nothing is run.
-    pub fn run(&self) -> Report {
+    pub fn run(&self) -> CampaignReport {
         match requested() {
             Some(target) if target.story == self.story.name() && target.fault.is_none() => {
                 return self.replay(&target);
             }
-            Some(_) => return Report::default(),
+            Some(_) => return CampaignReport::default(),
             None => {}
         }
-        let (mut tally, coverage) = (Tally::default(), Coverage::new());
+        let (mut tally, coverage) = (RunCounts::default(), Coverage::new());
         let mut finding = None;
         let mut seed = self.first_seed;
         let mut left = self.runs;
@@ -135,7 +135,7 @@ impl<S: Story> Campaign<S> {
             seed += wave;
             left -= wave;
         }
-        Report {
+        CampaignReport {
             tally,
             coverage: coverage.counts(),
             finding,
@@ -144,15 +144,15 @@ impl<S: Story> Campaign<S> {
     }
 
     /// Replays one target.
-    pub fn replay(&self, target: &Target) -> Report {
+    pub fn replay(&self, target: &ReplayTarget) -> CampaignReport {
         let count = target.steps.last().map_or(0, |last| last + 1);
         let all = self.story.steps(target.seed, count);
         let steps = kept(&all, &target.steps);
-        let plan = Plan::Follow(target.path.clone());
-        let mut explorer = Explorer::new(&self.story, &self.settings, plan, target.seed);
+        let plan = CrashPlan::Follow(target.path.clone());
+        let mut explorer = CrashExplorer::new(&self.story, &self.settings, plan, target.seed);
         let result = explorer.run(&steps);
         let finding = result.err().map(|bad| explorer.finding(bad, &target.steps, None));
-        Report {
+        CampaignReport {
             coverage: explorer.coverage.counts(),
             tally: explorer.tally,
             finding,
@@ -162,7 +162,7 @@ impl<S: Story> Campaign<S> {
 
     /// Returns how many runs to start next: as many as are probably needed, at least one and at
     /// most four for each worker.
-    fn next_wave(&self, so_far: &Tally) -> u64 {
+    fn next_wave(&self, so_far: &RunCounts) -> u64 {
         let workers = self.workers as u64;
         let missing = self.points - so_far.points;
         let likely = missing.saturating_mul(so_far.runs) / so_far.points.max(1);
@@ -170,7 +170,7 @@ impl<S: Story> Campaign<S> {
     }
 
     /// Runs `count` seeds on all workers. Returns the results in the order of the seeds.
-    fn wave(&self, first: u64, count: u64) -> Vec<Run> {
+    fn wave(&self, first: u64, count: u64) -> Vec<SeedOutcome> {
         let next = AtomicUsize::new(0);
         let done = Mutex::new(Vec::new());
         let work = || {
@@ -197,12 +197,12 @@ impl<S: Story> Campaign<S> {
         done.into_iter().map(|(_, run)| run).collect()
     }
 
-    fn one(&self, seed: u64) -> Run {
+    fn one(&self, seed: u64) -> SeedOutcome {
         let steps = self.story.steps(seed, self.settings.steps);
         let steps: Vec<_> = steps.into_iter().enumerate().collect();
-        let mut explorer = Explorer::new(&self.story, &self.settings, Plan::Sample, seed);
+        let mut explorer = CrashExplorer::new(&self.story, &self.settings, CrashPlan::Sample, seed);
         let bad = explorer.run(&steps).err().map(|bad| (seed, bad));
-        Run {
+        SeedOutcome {
             tally: explorer.tally,
             coverage: explorer.coverage,
             bad,
@@ -210,21 +210,21 @@ impl<S: Story> Campaign<S> {
     }
 }
 
-struct Run {
-    tally: Tally,
+struct SeedOutcome {
+    tally: RunCounts,
     coverage: Coverage,
-    bad: Option<(u64, Bad)>,
+    bad: Option<(u64, LifeFailure)>,
 }
 
 /// Returns the steps that a target keeps, each with its index in the story.
-pub(crate) fn kept<A: Clone>(all: &[Step<A>], places: &[usize]) -> Vec<(usize, Step<A>)> {
+pub(crate) fn kept<A: Clone>(all: &[RunStep<A>], places: &[usize]) -> Vec<(usize, RunStep<A>)> {
     let kept = places
         .iter()
         .filter_map(|&place| Some((place, all.get(place)?.clone())));
     kept.collect()
 }
 
-impl Report {
+impl CampaignReport {
     /// Fails if there is a finding.
     ///
     /// # Panics

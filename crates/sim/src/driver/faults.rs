@@ -5,10 +5,10 @@
 //! is free again, writes succeed without reopening. Commits acknowledged before the fault survive
 //! every later crash.
 
-use super::{Explorer, Finding, Plan, Settings};
+use super::{CrashExplorer, CrashPlan, RunSettings, SimulationFinding};
 use crate::replay::{FALLIBLE, FaultAt, FaultKind, FaultLasting, requested};
 use crate::story::Story;
-use alluvium_device::Operation;
+use alluvium_device::DeviceOperation;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ const CAPACITIES: u64 = 48;
 /// Runs a story once for every call that can fail.
 pub struct FaultCampaign<S: Story> {
     story: S,
-    settings: Settings,
+    settings: RunSettings,
     first_seed: u64,
     runs: u64,
     every: u64,
@@ -35,7 +35,7 @@ pub struct FaultReport {
     /// Coverage counters of the story.
     pub coverage: BTreeMap<&'static str, u64>,
     /// The first failure.
-    pub finding: Option<Finding>,
+    pub finding: Option<SimulationFinding>,
     test: String,
 }
 
@@ -45,9 +45,9 @@ impl<S: Story> FaultCampaign<S> {
     pub fn new(story: S) -> Self {
         FaultCampaign {
             story,
-            settings: Settings {
+            settings: RunSettings {
                 steps: 40,
-                ..Settings::default()
+                ..RunSettings::default()
             },
             first_seed: 1,
             runs: 1,
@@ -58,7 +58,7 @@ impl<S: Story> FaultCampaign<S> {
 
     /// Sets the length and density of each run.
     #[must_use]
-    pub fn settings(self, settings: Settings) -> Self {
+    pub fn settings(self, settings: RunSettings) -> Self {
         FaultCampaign { settings, ..self }
     }
 
@@ -135,7 +135,7 @@ impl<S: Story> FaultCampaign<S> {
             let call = used * part / CAPACITIES;
             let lasting = FaultLasting::Sticky;
             let fault = FaultAt {
-                operation: Operation::Grow,
+                operation: DeviceOperation::Grow,
                 kind: FaultKind::Capacity,
                 call,
                 lasting,
@@ -151,7 +151,8 @@ impl<S: Story> FaultCampaign<S> {
         }
         let all = self.story.steps(seed, places.last().map_or(0, |last| last + 1));
         let steps = super::kept(&all, places);
-        let mut explorer = Explorer::new(&self.story, &self.settings, Plan::Follow(Vec::new()), seed);
+        let mut explorer =
+            CrashExplorer::new(&self.story, &self.settings, CrashPlan::Follow(Vec::new()), seed);
         let result = explorer.run_failing(&steps, fault);
         report.points += explorer.tally.points;
         for (name, count) in explorer.coverage.counts() {
@@ -177,12 +178,13 @@ impl<S: Story> FaultCampaign<S> {
     fn space_of(&self, seed: u64, places: &[usize]) -> Option<u64> {
         let all = self.story.steps(seed, places.len());
         let steps = super::kept(&all, places);
-        let mut explorer = Explorer::new(&self.story, &self.settings, Plan::Follow(Vec::new()), seed);
+        let mut explorer =
+            CrashExplorer::new(&self.story, &self.settings, CrashPlan::Follow(Vec::new()), seed);
         let lasting = FaultLasting::Sticky;
         let none = FaultAt {
-            operation: Operation::Grow,
+            operation: DeviceOperation::Grow,
             kind: FaultKind::Capacity,
-            call: super::failing::AMPLE,
+            call: super::fault_run::AMPLE,
             lasting,
         };
         explorer.run_failing(&steps, none).ok()?;
@@ -191,8 +193,12 @@ impl<S: Story> FaultCampaign<S> {
 }
 
 /// Returns all kinds of failure.
-fn failures() -> impl Iterator<Item = (Operation, FaultKind, FaultLasting)> {
-    let full = [Operation::Grow, Operation::Create, Operation::Write];
+fn failures() -> impl Iterator<Item = (DeviceOperation, FaultKind, FaultLasting)> {
+    let full = [
+        DeviceOperation::Grow,
+        DeviceOperation::Create,
+        DeviceOperation::Write,
+    ];
     let io = FALLIBLE.iter().map(|(operation, _)| (*operation, FaultKind::Io));
     let all = io.chain(full.map(|operation| (operation, FaultKind::Full)));
     all.flat_map(|(operation, kind)| {

@@ -1,72 +1,72 @@
 //! The life of a store: from creation or recovery through its steps, observed by a probe.
 
 use super::panics::watch;
-use super::probe::{Choice, Probe, died};
-use super::revive::Case;
-use super::{Bad, Explorer, Plan};
-use crate::reference::Crash;
-use crate::replay::Turn;
+use super::probe::{CrashSampling, DeviceProbe, crash_leaving};
+use super::revive::ImageCase;
+use super::{CrashExplorer, CrashPlan, LifeFailure};
+use crate::reference::CrashHistory;
+use crate::replay::PlannedCrash;
 use crate::shrink;
-use crate::story::{Cause, Ledger, Step, Story, Trouble, World};
+use crate::story::{CommitLedger, RunStep, Story, StoryEnvironment, StoryError, StoryErrorKind};
 use alluvium_base::checksum::seeded;
-use alluvium_device::simulated::{SimDirectory, Survival};
+use alluvium_device::simulated::{CrashSurvival, SimDirectory};
 use std::sync::Arc;
 
 /// A store (open except during a reopening) and its machine.
-pub(super) struct Life<S: Story> {
+pub(super) struct StoreLife<S: Story> {
     pub(super) machine: SimDirectory,
-    pub(super) world: World,
+    pub(super) world: StoryEnvironment,
     pub(super) system: Option<S::System>,
-    pub(super) probe: Probe,
+    pub(super) probe: DeviceProbe,
     /// The crashes before this life.
-    pub(super) path: Vec<Turn>,
+    pub(super) path: Vec<PlannedCrash>,
 }
 
 /// The location of an event: the step of the run, and the crashes before it.
-pub(super) struct Where<'a> {
+pub(super) struct EventLocation<'a> {
     pub(super) step: usize,
-    pub(super) path: &'a [Turn],
+    pub(super) path: &'a [PlannedCrash],
 }
 
-impl Where<'_> {
-    pub(super) fn bad(&self, what: &str, text: impl std::fmt::Display) -> Bad {
-        Bad::new(self.step, self.path, format!("{what}: {text}"))
+impl EventLocation<'_> {
+    pub(super) fn bad(&self, what: &str, text: impl std::fmt::Display) -> LifeFailure {
+        LifeFailure::new(self.step, self.path, format!("{what}: {text}"))
     }
 }
 
-impl<S: Story> Explorer<'_, S> {
+impl<S: Story> CrashExplorer<'_, S> {
     /// Runs the steps on a new machine. Each step has its index in the story.
-    pub(crate) fn run(&mut self, steps: &[(usize, Step<S::Action>)]) -> Result<(), Bad> {
+    pub(crate) fn run(&mut self, steps: &[(usize, RunStep<S::Action>)]) -> Result<(), LifeFailure> {
         self.tally.runs += 1;
         let machine = SimDirectory::new(self.seed);
-        let ledger = Ledger::default();
+        let ledger = CommitLedger::default();
         let view = Arc::new(ledger.with(|reference| reference.view()));
-        let probe = Probe::new(self.choice(0, self.seed), view);
+        let probe = DeviceProbe::new(self.choice(0, self.seed), view);
         probe.follow(Some(ledger.clone()));
         probe.watch(&machine);
         let world = self.world(&machine, ledger);
-        let at = Where { step: 0, path: &[] };
+        let at = EventLocation { step: 0, path: &[] };
         let system = watch(|| self.story.create(&world));
-        let mut life = Life {
+        let mut life = StoreLife {
             machine,
             world,
             system: None,
             probe,
             path: Vec::new(),
         };
-        self.judge_points(&mut life, at.step, Crash::NONE, Creation::UnderWay)?;
+        self.judge_points(&mut life, at.step, CrashHistory::NONE, CreationState::UnderWay)?;
         match system {
             Ok(Ok(system)) => life.system = Some(system),
             Ok(Err(trouble)) => return Err(at.bad("creating the store", trouble)),
             Err(panic) => return Err(at.bad("creating the store panicked", panic)),
         }
         for (number, (index, step)) in steps.iter().enumerate() {
-            if let Plan::LastStep(path) = &self.plan
+            if let CrashPlan::LastStep(path) = &self.plan
                 && number + 1 == steps.len()
                 && let Some(turn) = path.first()
             {
                 let calls = life.probe.calls()..u64::MAX;
-                life.probe.choose(Choice::Within {
+                life.probe.choose(CrashSampling::Within {
                     calls,
                     survival: turn.survival,
                     seeds: shrink::seeds_at(path, 0),
@@ -77,8 +77,8 @@ impl<S: Story> Explorer<'_, S> {
         self.end(life, steps.len().saturating_sub(1))
     }
 
-    pub(super) fn world(&self, machine: &SimDirectory, ledger: Ledger) -> World {
-        World {
+    pub(super) fn world(&self, machine: &SimDirectory, ledger: CommitLedger) -> StoryEnvironment {
+        StoryEnvironment {
             directory: self.settings.directory(machine),
             ledger,
             coverage: self.coverage.clone(),
@@ -90,11 +90,11 @@ impl<S: Story> Explorer<'_, S> {
     /// story.
     pub(super) fn step(
         &mut self,
-        life: &mut Life<S>,
+        life: &mut StoreLife<S>,
         number: usize,
         index: usize,
-        step: &Step<S::Action>,
-    ) -> Result<(), Bad> {
+        step: &RunStep<S::Action>,
+    ) -> Result<(), LifeFailure> {
         if std::env::var_os(crate::replay::LOUD).is_some() {
             println!(
                 "step {number} ({index}), {} crashes before: {step:?}",
@@ -102,18 +102,19 @@ impl<S: Story> Explorer<'_, S> {
             );
         }
         match step {
-            Step::Do(action) => {
+            RunStep::Do(action) => {
                 let (world, system) = (&life.world, life.system.as_mut().expect("the store is open"));
                 let result = watch(|| self.story.apply(system, action, world));
-                self.judge_points(life, number, Crash::NONE, Creation::Done)?;
-                let at = Where {
+                self.judge_points(life, number, CrashHistory::NONE, CreationState::Done)?;
+                let at = EventLocation {
                     step: number,
                     path: &life.path,
                 };
                 match result {
                     Ok(Ok(())) => {}
-                    Ok(Err(Trouble {
-                        cause: Cause::Full, ..
+                    Ok(Err(StoryError {
+                        cause: StoryErrorKind::Full,
+                        ..
                     })) => self.coverage.hit("full"),
                     Ok(Err(trouble)) => return Err(at.bad(&format!("{action:?}"), trouble)),
                     Err(panic) => return Err(at.bad(&format!("{action:?} panicked"), panic)),
@@ -123,15 +124,15 @@ impl<S: Story> Explorer<'_, S> {
                 }
                 Ok(())
             }
-            Step::Reopen => self.reopen(life, number),
-            Step::Crash(survival) => self.crash(life, number, index, *survival),
+            RunStep::Reopen => self.reopen(life, number),
+            RunStep::Crash(survival) => self.crash(life, number, index, *survival),
         }
     }
 
     /// Compares the contents of the open store with the reference. Its reads are crash points of
     /// the present life, too; they are judged here, because the next step may be a crash.
-    pub(super) fn verify(&mut self, life: &mut Life<S>, number: usize) -> Result<(), Bad> {
-        let at = Where {
+    pub(super) fn verify(&mut self, life: &mut StoreLife<S>, number: usize) -> Result<(), LifeFailure> {
+        let at = EventLocation {
             step: number,
             path: &life.path,
         };
@@ -140,16 +141,16 @@ impl<S: Story> Explorer<'_, S> {
         let judged = life
             .world
             .ledger
-            .with(|reference| reference.judge(Crash::NONE, &found));
+            .with(|reference| reference.judge(CrashHistory::NONE, &found));
         judged.map_err(|violation| at.bad("the open store is wrong", violation))?;
-        self.judge_points(life, number, Crash::NONE, Creation::Done)
+        self.judge_points(life, number, CrashHistory::NONE, CreationState::Done)
     }
 
-    fn reopen(&mut self, life: &mut Life<S>, number: usize) -> Result<(), Bad> {
+    fn reopen(&mut self, life: &mut StoreLife<S>, number: usize) -> Result<(), LifeFailure> {
         let system = life.system.take().expect("the store is open");
         let closed = watch(|| self.story.close(system, &life.world));
-        self.judge_points(life, number, Crash::NONE, Creation::Done)?;
-        let at = Where {
+        self.judge_points(life, number, CrashHistory::NONE, CreationState::Done)?;
+        let at = EventLocation {
             step: number,
             path: &life.path,
         };
@@ -160,8 +161,8 @@ impl<S: Story> Explorer<'_, S> {
         }
         life.world.directory = self.settings.directory(&life.machine);
         let opened = watch(|| self.story.open(&life.world));
-        self.judge_points(life, number, Crash::NONE, Creation::Done)?;
-        let at = Where {
+        self.judge_points(life, number, CrashHistory::NONE, CreationState::Done)?;
+        let at = EventLocation {
             step: number,
             path: &life.path,
         };
@@ -177,33 +178,33 @@ impl<S: Story> Explorer<'_, S> {
     /// Crashes the machine or the process. The life continues with the image.
     fn crash(
         &mut self,
-        life: &mut Life<S>,
+        life: &mut StoreLife<S>,
         number: usize,
         index: usize,
-        survival: Survival,
-    ) -> Result<(), Bad> {
+        survival: CrashSurvival,
+    ) -> Result<(), LifeFailure> {
         let seed = seeded(self.seed, &(index as u64).to_le_bytes());
         let image = life.machine.image(survival, seed);
         let before = life.world.ledger.clone();
-        let crash = died(survival);
+        let crash = crash_leaving(survival);
         life.machine.clear_hook();
         life.machine.crash();
         let system = life.system.take();
         // Operations of the dying store fail, as on a dead machine.
         let dropped = watch(|| drop(system));
-        let at = Where {
+        let at = EventLocation {
             step: number,
             path: &life.path,
         };
         dropped.map_err(|panic| at.bad("dropping the store after a crash panicked", panic))?;
         life.probe.follow(Some(before.clone()));
         life.probe.watch(&image);
-        life.world = self.world(&image, Ledger::default());
+        life.world = self.world(&image, CommitLedger::default());
         life.machine = image;
         let opened = watch(|| self.story.open(&life.world));
         let fresh = std::mem::replace(&mut life.world.ledger, before.clone());
-        self.judge_points(life, number, crash, Creation::Done)?;
-        let at = Where {
+        self.judge_points(life, number, crash, CreationState::Done)?;
+        let at = EventLocation {
             step: number,
             path: &life.path,
         };
@@ -219,7 +220,7 @@ impl<S: Story> Explorer<'_, S> {
             Err(violation) => Err(violation),
         });
         let after = judged.map_err(|violation| at.bad(&format!("after {survival:?}"), violation))?;
-        life.world.ledger = Ledger::on(after);
+        life.world.ledger = CommitLedger::on(after);
         life.probe.follow(Some(life.world.ledger.clone()));
         life.system = Some(system);
         self.coverage.hit("crash and go on");
@@ -227,11 +228,11 @@ impl<S: Story> Explorer<'_, S> {
     }
 
     /// Ends a life: verifies it a last time, and crashes it after its last operation.
-    pub(super) fn end(&mut self, mut life: Life<S>, number: usize) -> Result<(), Bad> {
+    pub(super) fn end(&mut self, mut life: StoreLife<S>, number: usize) -> Result<(), LifeFailure> {
         self.verify(&mut life, number)?;
         life.probe.finish(&life.machine);
-        self.judge_points(&mut life, number, Crash::NONE, Creation::Done)?;
-        let at = Where {
+        self.judge_points(&mut life, number, CrashHistory::NONE, CreationState::Done)?;
+        let at = EventLocation {
             step: number,
             path: &life.path,
         };
@@ -251,17 +252,17 @@ impl<S: Story> Explorer<'_, S> {
     /// recovering from.
     pub(super) fn judge_points(
         &mut self,
-        life: &mut Life<S>,
+        life: &mut StoreLife<S>,
         number: usize,
-        opening: Crash,
-        creation: Creation,
-    ) -> Result<(), Bad> {
+        opening: CrashHistory,
+        creation: CreationState,
+    ) -> Result<(), LifeFailure> {
         let ledger = life.world.ledger.clone();
         for point in life.probe.take() {
             let mut path = life.path.clone();
             path.push(point.turn);
             let crash = opening.then(point.crash());
-            let case = Case {
+            let case = ImageCase {
                 view: point.view,
                 crash,
                 creation,
@@ -278,7 +279,7 @@ impl<S: Story> Explorer<'_, S> {
 
 /// Whether the caller has been told that the store exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Creation {
+pub(super) enum CreationState {
     UnderWay,
     Done,
 }

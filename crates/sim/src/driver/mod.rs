@@ -6,7 +6,7 @@
 //! *Does not know*: the data that the story stores.
 //!
 //! *Read in this order*: this file (settings and counts), `probe.rs` (taking images), `life.rs`
-//! (one run), `revive.rs` (one image), `campaign.rs` (many runs), `failing.rs` (one run on a
+//! (one run), `revive.rs` (one image), `campaign.rs` (many runs), `fault_run.rs` (one run on a
 //! failing device), `faults.rs` (many of these).
 //!
 //! Invariants:
@@ -17,7 +17,7 @@
 //!   events.
 
 mod campaign;
-mod failing;
+mod fault_run;
 mod faults;
 mod life;
 mod panics;
@@ -25,23 +25,23 @@ mod probe;
 mod revive;
 
 pub(crate) use campaign::kept;
-pub use campaign::{Campaign, Report};
+pub use campaign::{CampaignReport, CrashCampaign};
 pub use faults::{FaultCampaign, FaultReport};
 
-use crate::replay::{FaultAt, Target, Turn};
-use crate::saboteur::{Sabotage, Saboteur};
+use crate::replay::{FaultAt, PlannedCrash, ReplayTarget};
+use crate::saboteur::{PlantedBug, SabotagedDirectory};
 use crate::story::Story;
 use crate::{Coverage, shrink};
 use alluvium_device::Directory;
 use alluvium_device::simulated::SimDirectory;
-use probe::Choice;
+use probe::CrashSampling;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
 /// The length and density of a run.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct RunSettings {
     /// Steps per run.
     pub steps: usize,
     /// Mean number of device operations between two crash points of the run.
@@ -52,7 +52,7 @@ pub struct Settings {
     pub depth: usize,
     /// Mean number of device operations between two crash points of a recovery.
     pub nested_every: u32,
-    /// One in this many images is used for [`Settings::second_life_steps`] more steps after its
+    /// One in this many images is used for [`RunSettings::second_life_steps`] more steps after its
     /// recovery, on average.
     pub second_life_every: u32,
     /// Number of steps of a second life.
@@ -60,12 +60,12 @@ pub struct Settings {
     /// Number of steps between two comparisons of all contents with the reference.
     pub verify_every: usize,
     /// A bug planted between the story and its device.
-    pub sabotage: Option<Sabotage>,
+    pub sabotage: Option<PlantedBug>,
 }
 
-impl Default for Settings {
+impl Default for RunSettings {
     fn default() -> Self {
-        Settings {
+        RunSettings {
             steps: 60,
             point_every: 4,
             survivals: 5,
@@ -79,11 +79,11 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl RunSettings {
     pub(crate) fn directory(&self, machine: &SimDirectory) -> Arc<dyn Directory> {
         let honest: Arc<dyn Directory> = Arc::new(machine.reopen());
         match self.sabotage {
-            Some(bug) => Saboteur::wrap(honest, bug),
+            Some(bug) => SabotagedDirectory::wrap(honest, bug),
             None => honest,
         }
     }
@@ -91,7 +91,7 @@ impl Settings {
 
 /// Counts over runs.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct RunCounts {
     /// Number of runs.
     pub runs: u64,
     /// Images opened and judged.
@@ -107,14 +107,14 @@ pub struct Tally {
     pub(crate) distinct: HashSet<u64>,
 }
 
-impl Tally {
+impl RunCounts {
     /// Returns the number of distinct images among the judged ones.
     #[must_use]
     pub fn distinct(&self) -> u64 {
         self.distinct.len() as u64
     }
 
-    pub(crate) fn merge(&mut self, other: Tally) {
+    pub(crate) fn merge(&mut self, other: RunCounts) {
         self.runs += other.runs;
         self.points += other.points;
         self.repeats += other.repeats;
@@ -136,14 +136,14 @@ impl Tally {
 
 /// A failure, and how to reproduce it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct SimulationFinding {
     /// How to reproduce it.
-    pub target: Target,
+    pub target: ReplayTarget,
     /// Description of the failure.
     pub text: String,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for SimulationFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -157,17 +157,17 @@ impl fmt::Display for Finding {
 
 /// A failure of a life, without its target.
 #[derive(Debug)]
-pub(crate) struct Bad {
+pub(crate) struct LifeFailure {
     /// The step of the run during which it occurred.
     pub(crate) step: usize,
     /// The crashes before it.
-    pub(crate) path: Vec<Turn>,
+    pub(crate) path: Vec<PlannedCrash>,
     pub(crate) text: String,
 }
 
-impl Bad {
-    fn new(step: usize, path: &[Turn], text: impl fmt::Display) -> Bad {
-        Bad {
+impl LifeFailure {
+    fn new(step: usize, path: &[PlannedCrash], text: impl fmt::Display) -> LifeFailure {
+        LifeFailure {
             step,
             path: path.to_vec(),
             text: text.to_string(),
@@ -177,24 +177,24 @@ impl Bad {
 
 /// The crash points of a run.
 #[derive(Clone, Debug)]
-pub(crate) enum Plan {
+pub(crate) enum CrashPlan {
     /// Samples crash points according to the settings.
     Sample,
     /// Follows one path of crashes.
-    Follow(Vec<Turn>),
+    Follow(Vec<PlannedCrash>),
     /// Tries every operation of the last step as a crash point, with the survival modes of a path
     /// and several seeds.
-    LastStep(Vec<Turn>),
+    LastStep(Vec<PlannedCrash>),
 }
 
 /// A run of a story with all its crashes.
-pub(crate) struct Explorer<'a, S: Story> {
+pub(crate) struct CrashExplorer<'a, S: Story> {
     pub(crate) story: &'a S,
-    pub(crate) settings: &'a Settings,
-    pub(crate) plan: Plan,
+    pub(crate) settings: &'a RunSettings,
+    pub(crate) plan: CrashPlan,
     pub(crate) seed: u64,
     pub(crate) coverage: Coverage,
-    pub(crate) tally: Tally,
+    pub(crate) tally: RunCounts,
     /// Maximum number of images to judge.
     pub(crate) limit: u64,
     /// The largest disk usage of a run with a fault.
@@ -203,15 +203,15 @@ pub(crate) struct Explorer<'a, S: Story> {
     judged: HashSet<u64>,
 }
 
-impl<'a, S: Story> Explorer<'a, S> {
-    pub(crate) fn new(story: &'a S, settings: &'a Settings, plan: Plan, seed: u64) -> Self {
-        Explorer {
+impl<'a, S: Story> CrashExplorer<'a, S> {
+    pub(crate) fn new(story: &'a S, settings: &'a RunSettings, plan: CrashPlan, seed: u64) -> Self {
+        CrashExplorer {
             story,
             settings,
             plan,
             seed,
             coverage: Coverage::new(),
-            tally: Tally::default(),
+            tally: RunCounts::default(),
             limit: u64::MAX,
             space: 0,
             judged: HashSet::new(),
@@ -219,39 +219,47 @@ impl<'a, S: Story> Explorer<'a, S> {
     }
 
     /// Returns the crash points of a life at `depth`.
-    fn choice(&self, depth: usize, seed: u64) -> Choice {
+    fn choice(&self, depth: usize, seed: u64) -> CrashSampling {
         match &self.plan {
-            Plan::Sample if depth == 0 => Choice::of_run(self.settings, seed),
-            Plan::Sample if depth > self.settings.depth => Choice::Nothing,
-            Plan::Sample => Choice::Sampled {
+            CrashPlan::Sample if depth == 0 => CrashSampling::of_run(self.settings, seed),
+            CrashPlan::Sample if depth > self.settings.depth => CrashSampling::Nothing,
+            CrashPlan::Sample => CrashSampling::Sampled {
                 seed,
                 every: self.settings.nested_every,
                 survivals: 1,
             },
-            Plan::Follow(path) => path
+            CrashPlan::Follow(path) => path
                 .get(depth)
-                .map_or(Choice::Nothing, |turn| Choice::Only(*turn)),
-            Plan::LastStep(path) => path.get(depth).map_or(Choice::Nothing, |turn| Choice::Within {
-                calls: if depth == 0 {
-                    u64::MAX..u64::MAX
-                } else {
-                    0..u64::MAX
-                },
-                survival: turn.survival,
-                seeds: shrink::seeds_at(path, depth),
-            }),
+                .map_or(CrashSampling::Nothing, |turn| CrashSampling::Only(*turn)),
+            CrashPlan::LastStep(path) => {
+                path.get(depth)
+                    .map_or(CrashSampling::Nothing, |turn| CrashSampling::Within {
+                        calls: if depth == 0 {
+                            u64::MAX..u64::MAX
+                        } else {
+                            0..u64::MAX
+                        },
+                        survival: turn.survival,
+                        seeds: shrink::seeds_at(path, depth),
+                    })
+            }
         }
     }
 
-    pub(crate) fn finding(&self, bad: Bad, steps: &[usize], fault: Option<FaultAt>) -> Finding {
-        let target = Target {
+    pub(crate) fn finding(
+        &self,
+        bad: LifeFailure,
+        steps: &[usize],
+        fault: Option<FaultAt>,
+    ) -> SimulationFinding {
+        let target = ReplayTarget {
             story: self.story.name().to_owned(),
             seed: self.seed,
             steps: steps.iter().copied().take(bad.step + 1).collect(),
             path: bad.path,
             fault,
         };
-        Finding {
+        SimulationFinding {
             target,
             text: bad.text,
         }

@@ -1,68 +1,68 @@
 //! Observes the device operations of one life, and takes images before the chosen ones.
 
-use super::Settings;
-use crate::reference::{Crash, View};
-use crate::replay::Turn;
-use crate::story::Ledger;
+use super::RunSettings;
+use crate::reference::{CrashHistory, PromiseSnapshot};
+use crate::replay::PlannedCrash;
+use crate::story::CommitLedger;
 use alluvium_base::checksum::seeded;
-use alluvium_device::simulated::{SimDirectory, Survival};
+use alluvium_device::simulated::{CrashSurvival, SimDirectory};
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// A crash point, with the image that the crash leaves.
-pub(super) struct Point {
-    pub(super) turn: Turn,
-    pub(super) view: Arc<View>,
+pub(super) struct CrashImage {
+    pub(super) turn: PlannedCrash,
+    pub(super) view: Arc<PromiseSnapshot>,
     pub(super) image: SimDirectory,
     /// The activity that the story was in the middle of, if it has reported one.
     pub(super) amid: Option<&'static str>,
 }
 
-impl Point {
-    pub(super) fn crash(&self) -> Crash {
-        died(self.turn.survival)
+impl CrashImage {
+    pub(super) fn crash(&self) -> CrashHistory {
+        crash_leaving(self.turn.survival)
     }
 }
 
 /// Returns the crash that leaves this survival mode.
-pub(super) fn died(survival: Survival) -> Crash {
+pub(super) fn crash_leaving(survival: CrashSurvival) -> CrashHistory {
     match survival {
-        Survival::Process => Crash::PROCESS,
-        _ => Crash::POWER,
+        CrashSurvival::Process => CrashHistory::PROCESS,
+        _ => CrashHistory::POWER,
     }
 }
 
 /// The crash points, with their survival modes.
 #[derive(Clone, Debug)]
-pub(super) enum Choice {
+pub(super) enum CrashSampling {
     /// No operation.
     Nothing,
     /// One in `every` operations, each with `survivals` survival modes. Drawn from `seed`.
     Sampled { seed: u64, every: u32, survivals: usize },
     /// Exactly this one.
-    Only(Turn),
+    Only(PlannedCrash),
     /// All operations within a range of calls, each with one survival mode and one image per seed.
     Within {
         calls: Range<u64>,
-        survival: Survival,
+        survival: CrashSurvival,
         seeds: Vec<u64>,
     },
 }
 
-impl Choice {
-    pub(super) fn of_run(settings: &Settings, seed: u64) -> Choice {
-        Choice::Sampled {
+impl CrashSampling {
+    pub(super) fn of_run(settings: &RunSettings, seed: u64) -> CrashSampling {
+        CrashSampling::Sampled {
             seed,
             every: settings.point_every,
             survivals: settings.survivals,
         }
     }
 
-    fn turns(&self, call: u64) -> Vec<Turn> {
+    fn turns(&self, call: u64) -> Vec<PlannedCrash> {
         match self {
-            Choice::Nothing => Vec::new(),
-            Choice::Sampled {
+            CrashSampling::Nothing => Vec::new(),
+            CrashSampling::Sampled {
                 seed,
                 every,
                 survivals,
@@ -71,19 +71,19 @@ impl Choice {
                 if random.u32(0..(*every).max(1)) != 0 {
                     return Vec::new();
                 }
-                let all = Survival::ALL;
+                let all = CrashSurvival::ALL;
                 let first = random.usize(0..all.len());
                 (0..(*survivals).min(all.len()))
-                    .map(|at| Turn {
+                    .map(|at| PlannedCrash {
                         call,
                         survival: all[(first + at) % all.len()],
                         seed: random.u64(..),
                     })
                     .collect()
             }
-            Choice::Only(turn) if turn.call == call => vec![*turn],
-            Choice::Only(_) => Vec::new(),
-            Choice::Within {
+            CrashSampling::Only(turn) if turn.call == call => vec![*turn],
+            CrashSampling::Only(_) => Vec::new(),
+            CrashSampling::Within {
                 calls,
                 survival,
                 seeds,
@@ -92,33 +92,36 @@ impl Choice {
                     return Vec::new();
                 }
                 let survival = *survival;
-                seeds.iter().map(|&seed| Turn { call, survival, seed }).collect()
+                seeds
+                    .iter()
+                    .map(|&seed| PlannedCrash { call, survival, seed })
+                    .collect()
             }
         }
     }
 }
 
-struct State {
-    choice: Choice,
+struct ProbeState {
+    choice: CrashSampling,
     calls: u64,
-    ledger: Option<Ledger>,
-    view: Arc<View>,
-    points: Vec<Point>,
+    ledger: Option<CommitLedger>,
+    view: Arc<PromiseSnapshot>,
+    points: Vec<CrashImage>,
     trace: u64,
 }
 
 /// The observer of one life, across the machines that it runs on.
 #[derive(Clone)]
-pub(super) struct Probe {
-    state: Arc<Mutex<State>>,
+pub(super) struct DeviceProbe {
+    state: Arc<Mutex<ProbeState>>,
 }
 
-impl Probe {
+impl DeviceProbe {
     /// Creates a probe. Its crash points are judged by the promises in `view` until there is a
     /// ledger.
-    pub(super) fn new(choice: Choice, view: Arc<View>) -> Probe {
-        Probe {
-            state: Arc::new(Mutex::new(State {
+    pub(super) fn new(choice: CrashSampling, view: Arc<PromiseSnapshot>) -> DeviceProbe {
+        DeviceProbe {
+            state: Arc::new(Mutex::new(ProbeState {
                 choice,
                 calls: 0,
                 ledger: None,
@@ -130,12 +133,12 @@ impl Probe {
     }
 
     /// Takes the promises from this ledger from now on.
-    pub(super) fn follow(&self, ledger: Option<Ledger>) {
+    pub(super) fn follow(&self, ledger: Option<CommitLedger>) {
         self.state.lock().ledger = ledger;
     }
 
     /// Changes the choice of crash points.
-    pub(super) fn choose(&self, choice: Choice) {
+    pub(super) fn choose(&self, choice: CrashSampling) {
         self.state.lock().choice = choice;
     }
 
@@ -175,12 +178,12 @@ impl Probe {
     }
 
     /// Returns the crash points taken since the last call.
-    pub(super) fn take(&self) -> Vec<Point> {
+    pub(super) fn take(&self) -> Vec<CrashImage> {
         std::mem::take(&mut self.state.lock().points)
     }
 }
 
-impl State {
+impl ProbeState {
     fn meet(&mut self, machine: &SimDirectory, fact: u64) {
         let call = self.calls;
         self.calls += 1;
@@ -189,12 +192,12 @@ impl State {
         if turns.is_empty() {
             return;
         }
-        let amid = self.ledger.as_ref().and_then(Ledger::under_way);
+        let amid = self.ledger.as_ref().and_then(CommitLedger::under_way);
         if let Some(ledger) = &self.ledger {
             self.view = Arc::new(ledger.with(|reference| reference.view()));
         }
         for turn in turns {
-            self.points.push(Point {
+            self.points.push(CrashImage {
                 turn,
                 view: Arc::clone(&self.view),
                 image: machine.image(turn.survival, turn.seed),

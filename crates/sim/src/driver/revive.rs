@@ -1,38 +1,38 @@
 //! Revival of one image: it is opened, read, checked and judged. Its recovery is crashed in turn,
 //! and some images are used further.
 
-use super::life::{Creation, Life, Where};
+use super::life::{CreationState, EventLocation, StoreLife};
 use super::panics::watch;
-use super::probe::{Choice, Probe};
-use super::{Bad, Explorer, Plan};
-use crate::reference::{Contents, Crash, Reference, View};
-use crate::replay::Turn;
-use crate::story::{Cause, Ledger, Step, Story};
+use super::probe::{CrashSampling, DeviceProbe};
+use super::{CrashExplorer, CrashPlan, LifeFailure};
+use crate::reference::{CrashHistory, PromiseSnapshot, ReferenceModel, StoreContents};
+use crate::replay::PlannedCrash;
+use crate::story::{CommitLedger, RunStep, Story, StoryErrorKind};
 use alluvium_base::checksum::seeded;
-use alluvium_device::simulated::{SimDirectory, Survival};
+use alluvium_device::simulated::{CrashSurvival, SimDirectory};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// The conditions by which an image is judged.
-pub(super) struct Case {
-    pub(super) view: Arc<View>,
-    pub(super) crash: Crash,
-    pub(super) creation: Creation,
+pub(super) struct ImageCase {
+    pub(super) view: Arc<PromiseSnapshot>,
+    pub(super) crash: CrashHistory,
+    pub(super) creation: CreationState,
     /// The crashes that led to it. The last one made the image.
-    pub(super) path: Vec<Turn>,
+    pub(super) path: Vec<PlannedCrash>,
     pub(super) step: usize,
     /// The activity that the story was in the middle of.
     pub(super) amid: Option<&'static str>,
 }
 
-impl<S: Story> Explorer<'_, S> {
+impl<S: Story> CrashExplorer<'_, S> {
     /// Opens an image and judges its contents.
     pub(super) fn revive(
         &mut self,
-        reference: &Reference,
-        case: Case,
+        reference: &ReferenceModel,
+        case: ImageCase,
         image: SimDirectory,
-    ) -> Result<(), Bad> {
+    ) -> Result<(), LifeFailure> {
         let turn = *case.path.last().expect("an image comes from a crash");
         if !self.is_new(&case, &turn, &image) {
             return Ok(());
@@ -46,27 +46,29 @@ impl<S: Story> Explorer<'_, S> {
             self.coverage.hit("nested recovery");
         }
         let choice = self.choice(case.path.len(), turn.seed);
-        let hooked = !matches!(choice, Choice::Nothing);
-        let probe = Probe::new(choice, Arc::clone(&case.view));
+        let hooked = !matches!(choice, CrashSampling::Nothing);
+        let probe = DeviceProbe::new(choice, Arc::clone(&case.view));
         if hooked {
             probe.watch(&image);
         }
-        let world = self.world(&image, Ledger::default());
+        let world = self.world(&image, CommitLedger::default());
         let opened = watch(|| self.story.open(&world));
-        let mut life = Life {
+        let mut life = StoreLife {
             machine: image,
             world,
             system: None,
             probe,
             path: case.path,
         };
-        let at = Where {
+        let at = EventLocation {
             step: case.step,
             path: &life.path,
         };
         let mut system = match opened {
             Ok(Ok(system)) => system,
-            Ok(Err(trouble)) if trouble.cause == Cause::NotAStore && case.creation == Creation::UnderWay => {
+            Ok(Err(trouble))
+                if trouble.cause == StoryErrorKind::NotAStore && case.creation == CreationState::UnderWay =>
+            {
                 self.coverage.hit("crash before the store existed");
                 return self.create_again(&life, case.step);
             }
@@ -85,25 +87,25 @@ impl<S: Story> Explorer<'_, S> {
             .is_multiple_of(u64::from(self.settings.second_life_every.max(1)))
         {
             let after = reference.after(&case.view, case.crash, &survivors, &found);
-            self.live_on(life, after, turn.seed, case.step)?;
+            self.use_after_recovery(life, after, turn.seed, case.step)?;
         }
         Ok(())
     }
 
     /// Returns whether no equal image was judged by equal promises. Images after a `kill -9` also
     /// differ by their call, because equal contents may differ in durability.
-    fn is_new(&mut self, case: &Case, turn: &Turn, image: &SimDirectory) -> bool {
+    fn is_new(&mut self, case: &ImageCase, turn: &PlannedCrash, image: &SimDirectory) -> bool {
         if self.tally.points >= self.limit {
             return false;
         }
         let content = image.content_hash();
         let mut hasher = DefaultHasher::new();
         (content, case.crash, &case.view).hash(&mut hasher);
-        if turn.survival == Survival::Process {
+        if turn.survival == CrashSurvival::Process {
             turn.call.hash(&mut hasher);
         }
         let fresh = self.judged.insert(hasher.finish());
-        if !fresh && matches!(self.plan, Plan::Sample) {
+        if !fresh && matches!(self.plan, CrashPlan::Sample) {
             self.tally.repeats += 1;
             return false;
         }
@@ -116,9 +118,9 @@ impl<S: Story> Explorer<'_, S> {
     pub(super) fn inspect(
         &self,
         system: &mut S::System,
-        at: &Where<'_>,
+        at: &EventLocation<'_>,
         what: &str,
-    ) -> Result<Contents, Bad> {
+    ) -> Result<StoreContents, LifeFailure> {
         match watch(|| self.story.check(system)) {
             Ok(Ok(violations)) if violations.is_empty() => {}
             Ok(Ok(violations)) => return Err(at.bad(what, violations.join("; "))),
@@ -135,17 +137,17 @@ impl<S: Story> Explorer<'_, S> {
     /// Judges crashes within the recovery that was just done.
     fn judge_nested(
         &mut self,
-        life: &mut Life<S>,
-        reference: &Reference,
-        crash: Crash,
-        creation: Creation,
+        life: &mut StoreLife<S>,
+        reference: &ReferenceModel,
+        crash: CrashHistory,
+        creation: CreationState,
         step: usize,
-    ) -> Result<(), Bad> {
+    ) -> Result<(), LifeFailure> {
         for point in life.probe.take() {
             let mut path = life.path.clone();
             path.push(point.turn);
             let crash = crash.then(point.crash());
-            let case = Case {
+            let case = ImageCase {
                 view: point.view,
                 crash,
                 creation,
@@ -159,9 +161,9 @@ impl<S: Story> Explorer<'_, S> {
     }
 
     /// After an interrupted creation, creating again must succeed and give an empty store.
-    fn create_again(&mut self, life: &Life<S>, step: usize) -> Result<(), Bad> {
+    fn create_again(&mut self, life: &StoreLife<S>, step: usize) -> Result<(), LifeFailure> {
         life.machine.clear_hook();
-        let at = Where {
+        let at = EventLocation {
             step,
             path: &life.path,
         };
@@ -181,13 +183,19 @@ impl<S: Story> Explorer<'_, S> {
     }
 
     /// Uses the store further after its recovery. It may crash again.
-    fn live_on(&mut self, mut life: Life<S>, after: Reference, seed: u64, step: usize) -> Result<(), Bad> {
+    fn use_after_recovery(
+        &mut self,
+        mut life: StoreLife<S>,
+        after: ReferenceModel,
+        seed: u64,
+        step: usize,
+    ) -> Result<(), LifeFailure> {
         self.coverage.hit("second life");
-        let ledger = Ledger::on(after);
+        let ledger = CommitLedger::on(after);
         life.probe.follow(Some(ledger.clone()));
         life.world.ledger = ledger;
         for action in self.story.steps(seed, self.settings.second_life_steps) {
-            if !matches!(action, Step::Crash(_)) {
+            if !matches!(action, RunStep::Crash(_)) {
                 self.step(&mut life, step, 0, &action)?;
             }
         }

@@ -11,40 +11,42 @@
 //! overwritten by newer kept commits. Keeping a commit only removes conditions from older commits,
 //! so the greedy choice is exact.
 
-use super::{Contents, Durability, Reference, Status, View, Violation};
+use super::{
+    CommitStatus, PromiseSnapshot, PromiseViolation, PromisedDurability, ReferenceModel, StoreContents,
+};
 use std::collections::BTreeSet;
 
 /// The crashes since the store was last open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Crash {
+pub struct CrashHistory {
     process: bool,
     power: bool,
 }
 
-impl Crash {
+impl CrashHistory {
     /// No crash: the store is running, or was closed and reopened.
-    pub const NONE: Crash = Crash {
+    pub const NONE: CrashHistory = CrashHistory {
         process: false,
         power: false,
     };
     /// Death of the process: `kill -9`.
-    pub const PROCESS: Crash = Crash {
+    pub const PROCESS: CrashHistory = CrashHistory {
         process: true,
         power: false,
     };
     /// Power loss of the machine.
-    pub const POWER: Crash = Crash {
+    pub const POWER: CrashHistory = CrashHistory {
         process: false,
         power: true,
     };
 
     /// Returns this crash followed by another before the store was reopened.
     #[must_use]
-    pub fn then(self, next: Crash) -> Crash {
+    pub fn then(self, next: CrashHistory) -> CrashHistory {
         // A power loss leaves a prefix; a process that dies during the recovery from it has nothing
         // further to lose.
         let process = self.process || (next.process && !self.power);
-        Crash {
+        CrashHistory {
             process,
             power: self.power || next.power,
         }
@@ -59,11 +61,11 @@ impl Crash {
 
 /// The commits that explain the contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Survivors {
+pub struct SurvivingCommits {
     pub(crate) kept: Vec<bool>,
 }
 
-impl Survivors {
+impl SurvivingCommits {
     /// Returns the number of surviving commits.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -73,47 +75,62 @@ impl Survivors {
 
 /// The requirement for a commit below the cut.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Claim {
+enum SurvivalRequirement {
     Must,
     May,
 }
 
-impl Reference {
+impl ReferenceModel {
     /// Judges the contents found by a scan after `crash`.
     ///
     /// # Errors
-    /// A [`Violation`] that describes the broken promise, if no allowed set of commits explains the
+    /// A [`PromiseViolation`] that describes the broken promise, if no allowed set of commits explains the
     /// contents.
-    pub fn judge(&self, crash: Crash, found: &Contents) -> Result<Survivors, Violation> {
+    pub fn judge(
+        &self,
+        crash: CrashHistory,
+        found: &StoreContents,
+    ) -> Result<SurvivingCommits, PromiseViolation> {
         self.judge_at(&self.view(), crash, found)
     }
 
     /// Judges the contents found by a scan after a `crash` at the moment of `view`.
     ///
     /// # Errors
-    /// As for [`Reference::judge`].
-    pub fn judge_at(&self, view: &View, crash: Crash, found: &Contents) -> Result<Survivors, Violation> {
+    /// As for [`ReferenceModel::judge`].
+    pub fn judge_at(
+        &self,
+        view: &PromiseSnapshot,
+        crash: CrashHistory,
+        found: &StoreContents,
+    ) -> Result<SurvivingCommits, PromiseViolation> {
         let newest = view.newest();
         let lowest = if crash.power { view.durable } else { newest };
         for cut in (lowest..=newest).rev() {
             if self.prefixes[cut] == found.hash {
                 let kept = (0..newest).map(|index| index < cut).collect();
-                return Ok(Survivors { kept });
+                return Ok(SurvivingCommits { kept });
             }
         }
-        if crash.process || !crash.power || view.statuses.contains(&Status::InDoubt) {
+        if crash.process || !crash.power || view.statuses.contains(&CommitStatus::InDoubt) {
             for cut in (lowest..=newest).rev() {
                 if let Some(kept) = self.explain(view, crash, cut, found) {
-                    return Ok(Survivors { kept });
+                    return Ok(SurvivingCommits { kept });
                 }
             }
         }
-        Err(Violation::describe(self, view, crash, found))
+        Err(PromiseViolation::describe(self, view, crash, found))
     }
 
     /// Returns an allowed set of commits up to `cut` that explains `found`, if there is one.
-    fn explain(&self, view: &View, crash: Crash, cut: usize, found: &Contents) -> Option<Vec<bool>> {
-        let must = |number: usize| view.claim(crash, number) == Claim::Must;
+    fn explain(
+        &self,
+        view: &PromiseSnapshot,
+        crash: CrashHistory,
+        cut: usize,
+        found: &StoreContents,
+    ) -> Option<Vec<bool>> {
+        let must = |number: usize| view.claim(crash, number) == SurvivalRequirement::Must;
         let free = (1..=cut).find(|&number| !must(number)).unwrap_or(cut + 1);
         let mut kept: Vec<bool> = (1..=view.newest()).map(|number| number < free).collect();
         let mut settled = BTreeSet::new();
@@ -135,21 +152,25 @@ impl Reference {
     }
 }
 
-impl View {
+impl PromiseSnapshot {
     /// Returns whether commit `number` must have survived.
-    pub(super) fn requires(&self, crash: Crash, number: usize) -> bool {
-        self.claim(crash, number) == Claim::Must
+    pub(super) fn requires(&self, crash: CrashHistory, number: usize) -> bool {
+        self.claim(crash, number) == SurvivalRequirement::Must
     }
 
-    fn claim(&self, crash: Crash, number: usize) -> Claim {
+    fn claim(&self, crash: CrashHistory, number: usize) -> SurvivalRequirement {
         let must = match self.statuses[number - 1] {
-            Status::InDoubt => false,
+            CommitStatus::InDoubt => false,
             _ if number <= self.durable => true,
             // A power loss alone leaves no holes below the cut.
-            Status::InFlight => !crash.process && crash.power,
-            Status::Acknowledged(Durability::Memory) => !crash.process,
-            Status::Acknowledged(_) => true,
+            CommitStatus::InFlight => !crash.process && crash.power,
+            CommitStatus::Acknowledged(PromisedDurability::Memory) => !crash.process,
+            CommitStatus::Acknowledged(_) => true,
         };
-        if must { Claim::Must } else { Claim::May }
+        if must {
+            SurvivalRequirement::Must
+        } else {
+            SurvivalRequirement::May
+        }
     }
 }

@@ -18,8 +18,8 @@
 mod judge;
 mod verdict;
 
-pub use judge::{Crash, Survivors};
-pub use verdict::{Violation, Wrong};
+pub use judge::{CrashHistory, SurvivingCommits};
+pub use verdict::{PromiseViolation, ViolationKind};
 
 use alluvium_base::checksum;
 use alluvium_base::checksum::seeded;
@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The durability of an acknowledged commit, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Durability {
+pub enum PromisedDurability {
     /// The commit is applied; any crash may lose it.
     Memory,
     /// The commit survives the death of the process.
@@ -38,7 +38,7 @@ pub enum Durability {
 
 /// One change of a commit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Write {
+pub struct ModelWrite {
     /// The key.
     pub key: Vec<u8>,
     /// The new value, or `None` for a delete.
@@ -47,24 +47,24 @@ pub struct Write {
 
 /// The progress of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Status {
+pub(crate) enum CommitStatus {
     /// Begun; the caller has no answer yet.
     InFlight,
     /// The caller was told that the commit holds.
-    Acknowledged(Durability),
+    Acknowledged(PromisedDurability),
     /// The caller was told of an error that leaves open whether the commit holds.
     InDoubt,
 }
 
 /// The promises at one moment of the history. A crash at that moment can be judged by it later.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct View {
+pub struct PromiseSnapshot {
     pub(crate) durable: usize,
     /// One entry for each commit that had begun.
-    pub(crate) statuses: Vec<Status>,
+    pub(crate) statuses: Vec<CommitStatus>,
 }
 
-impl View {
+impl PromiseSnapshot {
     /// Returns the number of commits that had begun.
     #[must_use]
     pub fn newest(&self) -> usize {
@@ -74,8 +74,8 @@ impl View {
     /// Returns the same view, except that only the first `number` commits are durable: for damage
     /// that a store cannot distinguish from a commit that never reached the disk.
     #[must_use]
-    pub fn durable_up_to(self, number: usize) -> View {
-        View {
+    pub fn durable_up_to(self, number: usize) -> PromiseSnapshot {
+        PromiseSnapshot {
             durable: number,
             ..self
         }
@@ -83,15 +83,15 @@ impl View {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Commit {
+pub(crate) struct ReferenceCommit {
     /// One entry per key: the last write of the batch wins.
     pub(crate) writes: BTreeMap<Vec<u8>, Option<u64>>,
-    pub(crate) status: Status,
+    pub(crate) status: CommitStatus,
 }
 
 /// The contents of a store as found: digests of values, and a hash of the whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Contents {
+pub struct StoreContents {
     pub(crate) pairs: BTreeMap<Vec<u8>, u64>,
     pub(crate) hash: u64,
 }
@@ -102,11 +102,11 @@ fn share(key: &[u8], value: u64) -> u64 {
     seeded(value, key)
 }
 
-impl Contents {
+impl StoreContents {
     /// Creates an empty map.
     #[must_use]
-    pub fn new() -> Contents {
-        Contents::default()
+    pub fn new() -> StoreContents {
+        StoreContents::default()
     }
 
     /// Adds a pair.
@@ -145,20 +145,20 @@ impl Contents {
 ///
 /// ```
 /// use alluvium_sim::reference::{Contents, Crash, Durability, Reference, Write};
-/// let mut reference = Reference::new();
+/// let mut reference = ReferenceModel::new();
 /// let put = |key: &str| vec![Write { key: key.into(), value: Some(b"v".to_vec()) }];
 /// let first = reference.begin(&put("a"));
-/// reference.acknowledge(first, Durability::Disk);
+/// reference.acknowledge(first, PromisedDurability::Disk);
 /// reference.begin(&put("b")); // no answer yet
 ///
-/// let mut found = Contents::new();
-/// assert!(reference.judge(Crash::POWER, &found).is_err(), "an acknowledged commit is lost");
+/// let mut found = StoreContents::new();
+/// assert!(reference.judge(CrashHistory::POWER, &found).is_err(), "an acknowledged commit is lost");
 /// found.add(b"a", b"v").unwrap();
-/// assert!(reference.judge(Crash::POWER, &found).is_ok());
+/// assert!(reference.judge(CrashHistory::POWER, &found).is_ok());
 /// ```
 #[derive(Clone, Debug)]
-pub struct Reference {
-    pub(crate) commits: Vec<Commit>,
+pub struct ReferenceModel {
+    pub(crate) commits: Vec<ReferenceCommit>,
     /// All versions of each key, by the number of the commit; number 0 is the base.
     pub(crate) versions: BTreeMap<Vec<u8>, Vec<(usize, Option<u64>)>>,
     /// `prefixes[n]` is the hash of `state(n)`.
@@ -166,21 +166,21 @@ pub struct Reference {
     pub(crate) durable: usize,
 }
 
-impl Default for Reference {
+impl Default for ReferenceModel {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Reference {
+impl ReferenceModel {
     /// Creates the history of an empty store.
     #[must_use]
-    pub fn new() -> Reference {
-        Self::on_base(Contents::new())
+    pub fn new() -> ReferenceModel {
+        Self::on_base(StoreContents::new())
     }
 
-    fn on_base(base: Contents) -> Reference {
-        Reference {
+    fn on_base(base: StoreContents) -> ReferenceModel {
+        ReferenceModel {
             commits: Vec::new(),
             versions: base
                 .pairs
@@ -193,14 +193,14 @@ impl Reference {
     }
 
     /// Begins a commit, which is in flight until it is answered. Returns its number.
-    pub fn begin(&mut self, writes: &[Write]) -> usize {
+    pub fn begin(&mut self, writes: &[ModelWrite]) -> usize {
         let writes = writes
             .iter()
             .map(|write| (write.key.clone(), write.value.as_deref().map(checksum)));
-        self.begin_digests(writes.collect(), Status::InFlight)
+        self.begin_digests(writes.collect(), CommitStatus::InFlight)
     }
 
-    fn begin_digests(&mut self, writes: BTreeMap<Vec<u8>, Option<u64>>, status: Status) -> usize {
+    fn begin_digests(&mut self, writes: BTreeMap<Vec<u8>, Option<u64>>, status: CommitStatus) -> usize {
         let number = self.commits.len() + 1;
         let mut hash = *self.prefixes.last().expect("there is always the base");
         for (key, value) in &writes {
@@ -214,7 +214,7 @@ impl Reference {
             versions.push((number, *value));
         }
         self.prefixes.push(hash);
-        self.commits.push(Commit { writes, status });
+        self.commits.push(ReferenceCommit { writes, status });
         number
     }
 
@@ -222,22 +222,22 @@ impl Reference {
     ///
     /// # Panics
     /// If no such commit is in flight, which is a bug of the story.
-    pub fn acknowledge(&mut self, number: usize, durability: Durability) {
+    pub fn acknowledge(&mut self, number: usize, durability: PromisedDurability) {
         let commit = &mut self.commits[number - 1];
         assert_eq!(
             commit.status,
-            Status::InFlight,
+            CommitStatus::InFlight,
             "commit {number} is answered twice"
         );
-        commit.status = Status::Acknowledged(durability);
-        if durability == Durability::Disk {
+        commit.status = CommitStatus::Acknowledged(durability);
+        if durability == PromisedDurability::Disk {
             self.durable = self.durable.max(number);
         }
     }
 
     /// Notes that the caller was told of an error that leaves open whether commit `number` holds.
     pub fn doubt(&mut self, number: usize) {
-        self.commits[number - 1].status = Status::InDoubt;
+        self.commits[number - 1].status = CommitStatus::InDoubt;
     }
 
     /// Notes that the caller was told that the newest commit was refused before any change: it must
@@ -263,15 +263,15 @@ impl Reference {
     }
 
     /// Notes that a sync or a durable checkpoint covers every commit up to `number`.
-    pub fn cover(&mut self, number: usize) {
+    pub fn mark_durable(&mut self, number: usize) {
         assert!(number <= self.commits.len(), "commit {number} was never begun");
         self.durable = self.durable.max(number);
     }
 
     /// Returns the present promises.
     #[must_use]
-    pub fn view(&self) -> View {
-        View {
+    pub fn view(&self) -> PromiseSnapshot {
+        PromiseSnapshot {
             durable: self.durable,
             statuses: self.commits.iter().map(|commit| commit.status).collect(),
         }
@@ -286,7 +286,7 @@ impl Reference {
     /// Returns the number of acknowledged commits.
     #[must_use]
     pub fn acknowledged(&self) -> usize {
-        let acknowledged = |commit: &&Commit| matches!(commit.status, Status::Acknowledged(_));
+        let acknowledged = |commit: &&ReferenceCommit| matches!(commit.status, CommitStatus::Acknowledged(_));
         self.commits.iter().filter(acknowledged).count()
     }
 
@@ -309,7 +309,7 @@ impl Reference {
     pub fn reads(&self, key: &[u8], value: Option<&[u8]>) -> bool {
         let value = value.map(checksum);
         for (number, version) in self.versions.get(key).into_iter().flatten().rev() {
-            let open = *number > 0 && self.commits[number - 1].status == Status::InDoubt;
+            let open = *number > 0 && self.commits[number - 1].status == CommitStatus::InDoubt;
             if *version == value || !open {
                 return *version == value;
             }
@@ -336,7 +336,13 @@ impl Reference {
     /// only the durable ones must survive a power loss. If a commit need not have survived and
     /// later commits have overwritten all its keys, it is unknown whether it did.
     #[must_use]
-    pub fn after(&self, view: &View, crash: Crash, survivors: &Survivors, found: &Contents) -> Reference {
+    pub fn after(
+        &self,
+        view: &PromiseSnapshot,
+        crash: CrashHistory,
+        survivors: &SurvivingCommits,
+        found: &StoreContents,
+    ) -> ReferenceModel {
         if crash.is_power_loss() {
             return Self::on_base(found.clone());
         }
@@ -347,7 +353,7 @@ impl Reference {
                 Some((0, Some(value))) => Some((key.clone(), *value)),
                 _ => None,
             });
-        let mut next = Self::on_base(Contents {
+        let mut next = Self::on_base(StoreContents {
             pairs: base.collect(),
             hash: self.prefixes[0],
         });
@@ -355,9 +361,9 @@ impl Reference {
         for (index, commit) in self.commits[..view.newest()].iter().enumerate() {
             if survivors.kept[index] {
                 let status = if seen[index] || view.requires(crash, index + 1) {
-                    Status::Acknowledged(Durability::Process)
+                    CommitStatus::Acknowledged(PromisedDurability::Process)
                 } else {
-                    Status::InDoubt
+                    CommitStatus::InDoubt
                 };
                 let number = next.begin_digests(commit.writes.clone(), status);
                 if index < view.durable {
@@ -370,7 +376,7 @@ impl Reference {
 
     /// Returns for each commit whether any key shows its write, that is, whether it has a key to
     /// which no later kept commit wrote.
-    fn seen(&self, view: &View, survivors: &Survivors) -> Vec<bool> {
+    fn seen(&self, view: &PromiseSnapshot, survivors: &SurvivingCommits) -> Vec<bool> {
         let mut overwritten: BTreeSet<&[u8]> = BTreeSet::new();
         let mut seen = vec![false; view.newest()];
         for index in (0..view.newest()).rev().filter(|index| survivors.kept[*index]) {

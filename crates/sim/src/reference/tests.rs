@@ -1,29 +1,29 @@
 use super::*;
 
-fn put(key: &str, value: &str) -> Write {
-    Write {
+fn put(key: &str, value: &str) -> ModelWrite {
+    ModelWrite {
         key: key.into(),
         value: Some(value.into()),
     }
 }
 
-fn delete(key: &str) -> Write {
-    Write {
+fn delete(key: &str) -> ModelWrite {
+    ModelWrite {
         key: key.into(),
         value: None,
     }
 }
 
-fn found(pairs: &[(&str, &str)]) -> Contents {
-    let mut contents = Contents::new();
+fn found(pairs: &[(&str, &str)]) -> StoreContents {
+    let mut contents = StoreContents::new();
     for (key, value) in pairs {
         contents.add(key.as_bytes(), value.as_bytes()).unwrap();
     }
     contents
 }
 
-fn history(commits: &[(&[Write], Option<Durability>)]) -> Reference {
-    let mut reference = Reference::new();
+fn history(commits: &[(&[ModelWrite], Option<PromisedDurability>)]) -> ReferenceModel {
+    let mut reference = ReferenceModel::new();
     for (writes, durability) in commits {
         let number = reference.begin(writes);
         if let Some(durability) = durability {
@@ -33,21 +33,21 @@ fn history(commits: &[(&[Write], Option<Durability>)]) -> Reference {
     reference
 }
 
-use Durability::{Disk, Memory, Process};
+use PromisedDurability::{Disk, Memory, Process};
 
 #[test]
 fn power_loss_leaves_a_prefix_from_the_last_durable_commit_on() {
     let (a, b, c) = ([put("a", "1")], [put("b", "2")], [put("c", "3")]);
     let reference = history(&[(&a, Some(Process)), (&b, Some(Disk)), (&c, Some(Process))]);
-    let judge = |pairs: &[(&str, &str)]| reference.judge(Crash::POWER, &found(pairs));
+    let judge = |pairs: &[(&str, &str)]| reference.judge(CrashHistory::POWER, &found(pairs));
     assert_eq!(judge(&[("a", "1"), ("b", "2")]).unwrap().count(), 2);
     assert_eq!(judge(&[("a", "1"), ("b", "2"), ("c", "3")]).unwrap().count(), 3);
-    assert_eq!(judge(&[("a", "1")]).unwrap_err().wrong, Wrong::Lost);
-    assert_eq!(judge(&[]).unwrap_err().wrong, Wrong::Lost);
+    assert_eq!(judge(&[("a", "1")]).unwrap_err().wrong, ViolationKind::Lost);
+    assert_eq!(judge(&[]).unwrap_err().wrong, ViolationKind::Lost);
     assert!(judge(&[("b", "2"), ("c", "3")]).is_err());
     assert_eq!(
         judge(&[("a", "1"), ("b", "x")]).unwrap_err().wrong,
-        Wrong::Foreign
+        ViolationKind::Foreign
     );
 }
 
@@ -57,23 +57,31 @@ fn a_hole_after_a_power_loss_is_found() {
     let reference = history(&[(&a, Some(Disk)), (&b, Some(Memory)), (&c, Some(Process))]);
     let hole = found(&[("a", "1"), ("c", "3")]);
     assert_eq!(
-        reference.judge(Crash::POWER, &hole).unwrap_err().wrong,
-        Wrong::Hole
+        reference.judge(CrashHistory::POWER, &hole).unwrap_err().wrong,
+        ViolationKind::Hole
     );
     assert!(
-        reference.judge(Crash::PROCESS, &hole).is_ok(),
+        reference.judge(CrashHistory::PROCESS, &hole).is_ok(),
         "the second was acknowledged at Memory only"
     );
-    assert!(reference.judge(Crash::PROCESS.then(Crash::POWER), &hole).is_ok());
-    assert!(reference.judge(Crash::POWER.then(Crash::PROCESS), &hole).is_err());
-    assert!(reference.judge(Crash::NONE, &hole).is_err());
+    assert!(
+        reference
+            .judge(CrashHistory::PROCESS.then(CrashHistory::POWER), &hole)
+            .is_ok()
+    );
+    assert!(
+        reference
+            .judge(CrashHistory::POWER.then(CrashHistory::PROCESS), &hole)
+            .is_err()
+    );
+    assert!(reference.judge(CrashHistory::NONE, &hole).is_err());
 }
 
 #[test]
 fn the_death_of_the_process_loses_nothing_acknowledged_at_process() {
     let (a, b, c) = ([put("a", "1")], [put("a", "2"), put("b", "2")], [delete("a")]);
     let reference = history(&[(&a, Some(Process)), (&b, Some(Process)), (&c, None)]);
-    let judge = |pairs: &[(&str, &str)]| reference.judge(Crash::PROCESS, &found(pairs));
+    let judge = |pairs: &[(&str, &str)]| reference.judge(CrashHistory::PROCESS, &found(pairs));
     assert_eq!(
         judge(&[("a", "2"), ("b", "2")]).unwrap().kept,
         [true, true, false]
@@ -92,15 +100,15 @@ fn half_a_batch_and_a_delete_that_comes_back_are_named() {
     );
     let reference = history(&[(&a, Some(Disk)), (&b, Some(Disk)), (&c, None)]);
     let half = reference
-        .judge(Crash::POWER, &found(&[("z", "1"), ("x", "1")]))
+        .judge(CrashHistory::POWER, &found(&[("z", "1"), ("x", "1")]))
         .unwrap_err();
-    assert_eq!(half.wrong, Wrong::HalfBatch);
+    assert_eq!(half.wrong, ViolationKind::HalfBatch);
     let back = reference.judge(
-        Crash::POWER,
+        CrashHistory::POWER,
         &found(&[("a", "1"), ("z", "1"), ("x", "1"), ("y", "1")]),
     );
     let back = back.unwrap_err();
-    assert_eq!(back.wrong, Wrong::Reappeared);
+    assert_eq!(back.wrong, ViolationKind::Reappeared);
     assert!(
         back.details
             .contains("key a: found the value of commit 1 (acknowledged at Disk)"),
@@ -115,13 +123,13 @@ fn a_withdrawn_commit_must_never_be_seen_and_one_in_doubt_may() {
     reference.withdraw(refused);
     assert!(
         reference
-            .judge(Crash::NONE, &found(&[("a", "2"), ("b", "2")]))
+            .judge(CrashHistory::NONE, &found(&[("a", "2"), ("b", "2")]))
             .is_err()
     );
     let doubtful = reference.begin(&[put("b", "3")]);
     reference.doubt(doubtful);
     for pairs in [&[("a", "1")][..], &[("a", "1"), ("b", "3")]] {
-        for crash in [Crash::NONE, Crash::PROCESS, Crash::POWER] {
+        for crash in [CrashHistory::NONE, CrashHistory::PROCESS, CrashHistory::POWER] {
             assert!(reference.judge(crash, &found(pairs)).is_ok());
         }
     }
@@ -140,24 +148,27 @@ fn what_was_read_after_a_power_loss_must_stay_and_what_was_read_after_a_kill_nee
     let reference = history(&[(&a, Some(Disk)), (&b, Some(Process))]);
     let all = found(&[("a", "1"), ("b", "2")]);
     let first = found(&[("a", "1")]);
-    let survivors = reference.judge(Crash::POWER, &all).unwrap();
-    let after_power = reference.after(&reference.view(), Crash::POWER, &survivors, &all);
-    assert!(after_power.judge(Crash::POWER, &first).is_err());
-    let survivors = reference.judge(Crash::PROCESS, &all).unwrap();
-    let after_kill = reference.after(&reference.view(), Crash::PROCESS, &survivors, &all);
-    assert!(after_kill.judge(Crash::POWER, &first).is_ok());
-    assert!(after_kill.judge(Crash::PROCESS, &first).is_err());
+    let survivors = reference.judge(CrashHistory::POWER, &all).unwrap();
+    let after_power = reference.after(&reference.view(), CrashHistory::POWER, &survivors, &all);
+    assert!(after_power.judge(CrashHistory::POWER, &first).is_err());
+    let survivors = reference.judge(CrashHistory::PROCESS, &all).unwrap();
+    let after_kill = reference.after(&reference.view(), CrashHistory::PROCESS, &survivors, &all);
+    assert!(after_kill.judge(CrashHistory::POWER, &first).is_ok());
+    assert!(after_kill.judge(CrashHistory::PROCESS, &first).is_err());
 }
 
 /// A naive judge: tries every subset of commits that the rules allow.
-fn allowed_by_enumeration(reference: &Reference, crash: Crash, found: &Contents) -> bool {
+fn allowed_by_enumeration(reference: &ReferenceModel, crash: CrashHistory, found: &StoreContents) -> bool {
     let n = reference.newest();
     (0..1u32 << n).any(|mask| {
         let kept = |number: usize| mask & (1 << (number - 1)) != 0;
-        let allowed = match (crash.then(Crash::NONE) == Crash::PROCESS, crash.is_power_loss()) {
+        let allowed = match (
+            crash.then(CrashHistory::NONE) == CrashHistory::PROCESS,
+            crash.is_power_loss(),
+        ) {
             (true, _) => (1..=n).all(|number| {
                 let promised = match reference.commits[number - 1].status {
-                    Status::Acknowledged(durability) => durability >= Process,
+                    CommitStatus::Acknowledged(durability) => durability >= Process,
                     _ => false,
                 };
                 kept(number) || !(promised || number <= reference.durable)
@@ -185,10 +196,10 @@ fn the_judge_agrees_with_trying_every_subset() {
     let mut random = fastrand::Rng::with_seed(7);
     let mut accepted = 0;
     for round in 0..4000 {
-        let mut reference = Reference::new();
+        let mut reference = ReferenceModel::new();
         for number in 0..random.usize(1..7) {
-            let writes: Vec<Write> = (0..random.usize(1..3))
-                .map(|_| Write {
+            let writes: Vec<ModelWrite> = (0..random.usize(1..3))
+                .map(|_| ModelWrite {
                     key: vec![random.u8(0..3)],
                     value: (random.u8(0..3) > 0).then(|| vec![number as u8]),
                 })
@@ -202,7 +213,7 @@ fn the_judge_agrees_with_trying_every_subset() {
             }
         }
         // Mostly a subset of the commits; sometimes with one wrong key.
-        let mut contents = Contents::new();
+        let mut contents = StoreContents::new();
         let mut state = BTreeMap::new();
         for commit in &reference.commits {
             if random.u8(0..4) > 0 {
@@ -218,7 +229,7 @@ fn the_judge_agrees_with_trying_every_subset() {
                 contents.pairs.insert(key, value);
             }
         }
-        for crash in [Crash::PROCESS, Crash::POWER] {
+        for crash in [CrashHistory::PROCESS, CrashHistory::POWER] {
             let expected = allowed_by_enumeration(&reference, crash, &contents);
             assert_eq!(
                 reference.judge(crash, &contents).is_ok(),
@@ -245,10 +256,10 @@ fn whether_a_commit_survived_that_later_ones_overwrote_is_open() {
         (&over, Some(Process)),
     ]);
     let all = found(&[("x", "1"), ("y", "1"), ("z", "1")]);
-    let survivors = reference.judge(Crash::PROCESS, &all).unwrap();
-    let after = reference.after(&reference.view(), Crash::PROCESS, &survivors, &all);
+    let survivors = reference.judge(CrashHistory::PROCESS, &all).unwrap();
+    let after = reference.after(&reference.view(), CrashHistory::PROCESS, &survivors, &all);
     // The power is lost, too, and with it the last commit.
-    let judge = |pairs: &[(&str, &str)]| after.judge(Crash::POWER, &found(pairs));
+    let judge = |pairs: &[(&str, &str)]| after.judge(CrashHistory::POWER, &found(pairs));
     assert!(
         judge(&[("x", "1"), ("a", "1"), ("y", "1")]).is_ok(),
         "it had survived"

@@ -1,6 +1,6 @@
 //! Description of a violation, when no allowed history explains the contents.
 
-use super::{Contents, Crash, Reference, Status, View};
+use super::{CommitStatus, CrashHistory, PromiseSnapshot, ReferenceModel, StoreContents};
 use std::fmt;
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ const NAMED_KEYS: usize = 4;
 
 /// The kind of broken promise, as far as the contents show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Wrong {
+pub enum ViolationKind {
     /// A commit that had to survive is missing.
     Lost,
     /// Only some writes of a batch are present.
@@ -22,37 +22,42 @@ pub enum Wrong {
     Foreign,
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for ViolationKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Wrong::Lost => "a commit is lost",
-            Wrong::HalfBatch => "half a batch is there",
-            Wrong::Reappeared => "a deleted key is back",
-            Wrong::Hole => "a commit is missing before one that is there",
-            Wrong::Foreign => "a value that was never written",
+            ViolationKind::Lost => "a commit is lost",
+            ViolationKind::HalfBatch => "half a batch is there",
+            ViolationKind::Reappeared => "a deleted key is back",
+            ViolationKind::Hole => "a commit is missing before one that is there",
+            ViolationKind::Foreign => "a value that was never written",
         })
     }
 }
 
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
+pub struct PromiseViolation {
     /// The kind of promise.
-    pub wrong: Wrong,
+    pub wrong: ViolationKind,
     /// The affected keys and commits, in words.
     pub details: String,
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for PromiseViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.wrong, self.details)
     }
 }
 
-impl std::error::Error for Violation {}
+impl std::error::Error for PromiseViolation {}
 
-impl Violation {
-    pub(super) fn describe(reference: &Reference, view: &View, crash: Crash, found: &Contents) -> Violation {
+impl PromiseViolation {
+    pub(super) fn describe(
+        reference: &ReferenceModel,
+        view: &PromiseSnapshot,
+        crash: CrashHistory,
+        found: &StoreContents,
+    ) -> PromiseViolation {
         let nearest = nearest_prefix(reference, view, crash, found);
         let wrong = classify(reference, view, nearest, found);
         let mut details = format!(
@@ -73,11 +78,11 @@ impl Violation {
         if keys.len() > NAMED_KEYS {
             let _ = write!(details, "; and {} more keys", keys.len() - NAMED_KEYS);
         }
-        Violation { wrong, details }
+        PromiseViolation { wrong, details }
     }
 }
 
-fn differing<'a>(reference: &'a Reference, prefix: usize, found: &'a Contents) -> Vec<&'a [u8]> {
+fn differing<'a>(reference: &'a ReferenceModel, prefix: usize, found: &'a StoreContents) -> Vec<&'a [u8]> {
     let strange = found
         .pairs
         .keys()
@@ -89,7 +94,12 @@ fn differing<'a>(reference: &'a Reference, prefix: usize, found: &'a Contents) -
 }
 
 /// Returns the allowed prefix with the fewest differing keys.
-fn nearest_prefix(reference: &Reference, view: &View, crash: Crash, found: &Contents) -> usize {
+fn nearest_prefix(
+    reference: &ReferenceModel,
+    view: &PromiseSnapshot,
+    crash: CrashHistory,
+    found: &StoreContents,
+) -> usize {
     let lowest = if crash.is_power_loss() {
         view.durable
     } else {
@@ -99,16 +109,21 @@ fn nearest_prefix(reference: &Reference, view: &View, crash: Crash, found: &Cont
     (lowest..=view.newest()).rev().min_by_key(distance).unwrap_or(0)
 }
 
-fn classify(reference: &Reference, view: &View, nearest: usize, found: &Contents) -> Wrong {
+fn classify(
+    reference: &ReferenceModel,
+    view: &PromiseSnapshot,
+    nearest: usize,
+    found: &StoreContents,
+) -> ViolationKind {
     let written = |key: &[u8], value| {
         let versions = reference.versions.get(key);
         versions.is_some_and(|versions| versions.iter().any(|(_, version)| *version == Some(value)))
     };
     if found.pairs.iter().any(|(key, value)| !written(key, *value)) {
-        return Wrong::Foreign;
+        return ViolationKind::Foreign;
     }
     if reference.prefixes[..view.durable.max(nearest)].contains(&found.hash) {
-        return Wrong::Lost;
+        return ViolationKind::Lost;
     }
     // A commit of which one key reads as written and another does not, although no later commit
     // wrote to either.
@@ -130,7 +145,7 @@ fn classify(reference: &Reference, view: &View, nearest: usize, found: &Contents
             }
         }
         if there > 0 && missing > 0 {
-            return Wrong::HalfBatch;
+            return ViolationKind::HalfBatch;
         }
     }
     let deleted = |key: &&[u8]| reference.value_at(key, nearest).is_none() && found.pairs.contains_key(*key);
@@ -143,7 +158,7 @@ fn classify(reference: &Reference, view: &View, nearest: usize, found: &Contents
         .iter()
         .any(|key| deleted(key) && !newer(key))
     {
-        return Wrong::Reappeared;
+        return ViolationKind::Reappeared;
     }
     // Something is missing although a later write is present, and it was not durable: a hole.
     let numbers = found
@@ -156,13 +171,13 @@ fn classify(reference: &Reference, view: &View, nearest: usize, found: &Contents
         .iter()
         .filter_map(|key| number_of(reference, key, reference.value_at(key, last)));
     if missing.any(|number| number < last && number > view.durable) {
-        return Wrong::Hole;
+        return ViolationKind::Hole;
     }
-    Wrong::Lost
+    ViolationKind::Lost
 }
 
 /// Returns the newest commit that wrote this value to this key.
-fn number_of(reference: &Reference, key: &[u8], value: Option<u64>) -> Option<usize> {
+fn number_of(reference: &ReferenceModel, key: &[u8], value: Option<u64>) -> Option<usize> {
     let mut versions = reference.versions.get(key)?.iter().rev();
     versions
         .find(|(_, version)| *version == value)
@@ -170,7 +185,7 @@ fn number_of(reference: &Reference, key: &[u8], value: Option<u64>) -> Option<us
 }
 
 /// Returns the origin of a key's value, in words.
-fn origin(reference: &Reference, view: &View, key: &[u8], value: Option<u64>) -> String {
+fn origin(reference: &ReferenceModel, view: &PromiseSnapshot, key: &[u8], value: Option<u64>) -> String {
     let Some(versions) = reference.versions.get(key) else {
         return "a key that was never written".to_owned();
     };
@@ -184,9 +199,9 @@ fn origin(reference: &Reference, view: &View, key: &[u8], value: Option<u64>) ->
             };
             let status = match view.statuses.get(number - 1) {
                 None => "later than the crash".to_owned(),
-                Some(Status::InFlight) => "in flight".to_owned(),
-                Some(Status::InDoubt) => "in doubt".to_owned(),
-                Some(Status::Acknowledged(durability)) => format!("acknowledged at {durability:?}"),
+                Some(CommitStatus::InFlight) => "in flight".to_owned(),
+                Some(CommitStatus::InDoubt) => "in doubt".to_owned(),
+                Some(CommitStatus::Acknowledged(durability)) => format!("acknowledged at {durability:?}"),
             };
             format!("{what} of commit {number} ({status})")
         }

@@ -1,11 +1,11 @@
 //! A file with a planted bug. The requests of a batch are performed one after the other.
 
-use super::{Held, Sabotage, Shared};
+use super::{DelayedRequest, PlantedBug, SabotageContext};
 use alluvium_base::Purpose;
 use alluvium_device::forward::ForwardDevice;
 use alluvium_device::{
-    BLOCK, Batch, Buffer, Caching, Device, FileOptions, Mapping, MappingBacking, Outcome, Request, Result,
-    Ticket,
+    AlignedBuffer, BLOCK, CacheMode, Device, FileMapping, FileOptions, IoBatch, IoOutcome, IoRequest,
+    MappingBacking, Result, Ticket,
 };
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -15,11 +15,11 @@ use std::sync::Arc;
 pub(super) struct SabotagedFile {
     pub(super) inner: Arc<dyn Device>,
     pub(super) options: FileOptions,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SabotageContext>,
 }
 
 /// The effect of a write.
-enum Fate {
+enum WriteEffect {
     /// It is written at this offset.
     At(u64),
     /// It is written without its last block.
@@ -30,67 +30,71 @@ enum Fate {
     Held,
 }
 
-fn done(buffer: Option<Buffer>) -> Outcome {
-    Outcome {
+fn done(buffer: Option<AlignedBuffer>) -> IoOutcome {
+    IoOutcome {
         buffer,
         result: Ok(()),
     }
 }
 
 impl SabotagedFile {
-    fn one(&self, request: Request) -> Outcome {
-        let mut batch = Batch::with_capacity(1);
+    fn one(&self, request: IoRequest) -> IoOutcome {
+        let mut batch = IoBatch::with_capacity(1);
         batch.push(request);
         let ticket = self.inner.submit(batch);
         self.inner.wait(&ticket);
         ticket.take().remove(0)
     }
 
-    fn perform(&self, request: Request) -> Outcome {
+    fn perform(&self, request: IoRequest) -> IoOutcome {
         match request {
-            Request::Read { .. } => self.one(request),
-            Request::Write {
+            IoRequest::Read { .. } => self.one(request),
+            IoRequest::Write {
                 offset,
                 buffer,
                 purpose,
             } => self.write(offset, buffer, purpose),
-            Request::Sync { purpose } => {
+            IoRequest::Sync { purpose } => {
                 let result = sync(&self.shared, &self.inner, purpose, || self.inner.sync(purpose));
-                Outcome { buffer: None, result }
+                IoOutcome { buffer: None, result }
             }
         }
     }
 
-    fn write(&self, offset: u64, buffer: Buffer, purpose: Purpose) -> Outcome {
+    fn write(&self, offset: u64, buffer: AlignedBuffer, purpose: Purpose) -> IoOutcome {
         let outcome = match self.fate(offset, buffer.len() as u64) {
-            Fate::At(offset) => self.one(Request::Write {
+            WriteEffect::At(offset) => self.one(IoRequest::Write {
                 offset,
                 buffer,
                 purpose,
             }),
-            Fate::Torn => {
-                let kept = Buffer::padded(&buffer[..buffer.len() - BLOCK as usize]);
+            WriteEffect::Torn => {
+                let kept = AlignedBuffer::padded(&buffer[..buffer.len() - BLOCK as usize]);
                 match self.inner.write_at(offset, kept, purpose) {
                     Ok(_) => done(Some(buffer)),
-                    Err(error) => Outcome {
+                    Err(error) => IoOutcome {
                         buffer: Some(buffer),
                         result: Err(error),
                     },
                 }
             }
-            Fate::Dropped => done(Some(buffer)),
-            Fate::Held => {
+            WriteEffect::Dropped => done(Some(buffer)),
+            WriteEffect::Held => {
                 let write = Some((offset, buffer.to_vec()));
                 let file = Arc::clone(&self.inner);
-                self.shared.state.lock().held.push(Held { file, write, purpose });
+                self.shared
+                    .state
+                    .lock()
+                    .held
+                    .push(DelayedRequest { file, write, purpose });
                 done(Some(buffer))
             }
         };
-        if let Sabotage::SyncAfterWrite { before, .. } = self.shared.bug
-            && Sabotage::hits(before, self.inner.name())
+        if let PlantedBug::SyncAfterWrite { before, .. } = self.shared.bug
+            && PlantedBug::hits(before, self.inner.name())
             && let Err(error) = self.shared.release()
         {
-            return Outcome {
+            return IoOutcome {
                 result: Err(error),
                 ..outcome
             };
@@ -98,46 +102,48 @@ impl SabotagedFile {
         outcome
     }
 
-    fn fate(&self, offset: u64, len: u64) -> Fate {
+    fn fate(&self, offset: u64, len: u64) -> WriteEffect {
         let name = self.inner.name();
         let mut state = self.shared.state.lock();
         match self.shared.bug {
-            Sabotage::OnlyFirstWrites(part, kept) if Sabotage::hits(part, name) => {
+            PlantedBug::OnlyFirstWrites(part, kept) if PlantedBug::hits(part, name) => {
                 let writes = state.writes.entry(name.to_owned()).or_default();
                 *writes += 1;
                 if *writes <= kept {
-                    Fate::At(offset)
+                    WriteEffect::At(offset)
                 } else {
-                    Fate::Dropped
+                    WriteEffect::Dropped
                 }
             }
-            Sabotage::DropSecondCopy(part) if Sabotage::hits(part, name) => {
+            PlantedBug::DropSecondCopy(part) if PlantedBug::hits(part, name) => {
                 let writes = state.writes.entry(name.to_owned()).or_default();
                 *writes += 1;
                 if *writes % 2 == 1 {
-                    Fate::At(offset)
+                    WriteEffect::At(offset)
                 } else {
-                    Fate::Dropped
+                    WriteEffect::Dropped
                 }
             }
-            Sabotage::LoseRewrites(part) if Sabotage::hits(part, name) => {
+            PlantedBug::LoseRewrites(part) if PlantedBug::hits(part, name) => {
                 if state.written.insert((name.to_owned(), offset)) {
-                    Fate::At(offset)
+                    WriteEffect::At(offset)
                 } else {
-                    Fate::Dropped
+                    WriteEffect::Dropped
                 }
             }
-            Sabotage::WrongSlot { file, mask } if Sabotage::hits(file, name) => Fate::At(offset & !mask),
-            Sabotage::FreeBeforeWrite(part) if Sabotage::hits(part, name) => Fate::Held,
-            Sabotage::TearWrites(part) if Sabotage::hits(part, name) && len > BLOCK => Fate::Torn,
-            _ => Fate::At(offset),
+            PlantedBug::WrongSlot { file, mask } if PlantedBug::hits(file, name) => {
+                WriteEffect::At(offset & !mask)
+            }
+            PlantedBug::FreeBeforeWrite(part) if PlantedBug::hits(part, name) => WriteEffect::Held,
+            PlantedBug::TearWrites(part) if PlantedBug::hits(part, name) && len > BLOCK => WriteEffect::Torn,
+            _ => WriteEffect::At(offset),
         }
     }
 }
 
 /// Syncs a file or a part of its mapping, modified by the bug.
 fn sync(
-    shared: &Shared,
+    shared: &SabotageContext,
     file: &Arc<dyn Device>,
     purpose: Purpose,
     honest: impl FnOnce() -> Result<()>,
@@ -145,26 +151,26 @@ fn sync(
     let name = file.name();
     let hold = || {
         let file = Arc::clone(file);
-        shared.state.lock().held.push(Held {
+        shared.state.lock().held.push(DelayedRequest {
             file,
             write: None,
             purpose,
         });
     };
     match shared.bug {
-        Sabotage::SkipSync(part) if Sabotage::hits(part, name) => Ok(()),
-        Sabotage::DelaySync(part) if Sabotage::hits(part, name) => {
+        PlantedBug::SkipSync(part) if PlantedBug::hits(part, name) => Ok(()),
+        PlantedBug::DelaySync(part) if PlantedBug::hits(part, name) => {
             let result = shared.release();
             hold();
             result
         }
-        Sabotage::SyncAfterWrite { file, .. } | Sabotage::FreeBeforeWrite(file)
-            if Sabotage::hits(file, name) =>
+        PlantedBug::SyncAfterWrite { file, .. } | PlantedBug::FreeBeforeWrite(file)
+            if PlantedBug::hits(file, name) =>
         {
             hold();
             Ok(())
         }
-        Sabotage::AcknowledgeFailedSync(part) if Sabotage::hits(part, name) => {
+        PlantedBug::AcknowledgeFailedSync(part) if PlantedBug::hits(part, name) => {
             // The bug swallows the error.
             let _ = honest();
             Ok(())
@@ -178,7 +184,7 @@ impl ForwardDevice for SabotagedFile {
         &*self.inner
     }
 
-    fn submit(&self, batch: Batch) -> Ticket {
+    fn submit(&self, batch: IoBatch) -> Ticket {
         let requests = batch.into_requests().into_iter();
         Ticket::ready(requests.map(|request| self.perform(request)).collect())
     }
@@ -193,7 +199,7 @@ impl ForwardDevice for SabotagedFile {
 
     fn truncate(&self, len: u64) -> Result<()> {
         match self.shared.bug {
-            Sabotage::SkipTruncate(part) if Sabotage::hits(part, self.inner.name()) => Ok(()),
+            PlantedBug::SkipTruncate(part) if PlantedBug::hits(part, self.inner.name()) => Ok(()),
             _ => {
                 self.inner.truncate(len)?;
                 self.shared.freed()
@@ -203,7 +209,7 @@ impl ForwardDevice for SabotagedFile {
 
     fn punch_hole(&self, range: Range<u64>) -> Result<()> {
         let range = match self.shared.bug {
-            Sabotage::PunchWide(part, by) if Sabotage::hits(part, self.inner.name()) => {
+            PlantedBug::PunchWide(part, by) if PlantedBug::hits(part, self.inner.name()) => {
                 range.start..range.end + by
             }
             _ => range,
@@ -212,10 +218,10 @@ impl ForwardDevice for SabotagedFile {
         self.shared.freed()
     }
 
-    fn map(&self, range: Range<u64>) -> Result<Mapping> {
+    fn map(&self, range: Range<u64>) -> Result<FileMapping> {
         assert_eq!(
             self.options.caching,
-            Caching::Buffered,
+            CacheMode::Buffered,
             "only buffered files are mapped"
         );
         let inner = self.inner.map(range)?;
@@ -227,14 +233,14 @@ impl ForwardDevice for SabotagedFile {
             shared: Arc::clone(&self.shared),
         };
         // SAFETY: the memory is that of `inner`, which the backing keeps.
-        Ok(unsafe { Mapping::new(start, len, Arc::new(backing)) })
+        Ok(unsafe { FileMapping::new(start, len, Arc::new(backing)) })
     }
 }
 
 struct SabotagedMapping {
-    inner: Mapping,
+    inner: FileMapping,
     file: Arc<dyn Device>,
-    shared: Arc<Shared>,
+    shared: Arc<SabotageContext>,
 }
 
 impl MappingBacking for SabotagedMapping {

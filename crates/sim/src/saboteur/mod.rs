@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// A planted bug. It affects files whose name contains the given text; the empty text matches all
 /// files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Sabotage {
+pub enum PlantedBug {
     /// Syncs of these files, and of their mappings, do nothing.
     SkipSync(&'static str),
     /// Syncs of the directory do nothing.
@@ -62,7 +62,7 @@ pub enum Sabotage {
     TearWrites(&'static str),
 }
 
-impl Sabotage {
+impl PlantedBug {
     fn hits(part: &str, file: &str) -> bool {
         file.contains(part)
     }
@@ -75,52 +75,55 @@ impl Sabotage {
 /// use alluvium_sim::saboteur::{Sabotage, Saboteur};
 /// use std::sync::Arc;
 /// let honest: Arc<dyn Directory> = Arc::new(SimDirectory::new(1));
-/// let directory = Saboteur::wrap(honest, Sabotage::SkipRemove);
+/// let directory = SabotagedDirectory::wrap(honest, PlantedBug::SkipRemove);
 /// directory.create("a", FileOptions::DIRECT)?;
 /// directory.remove("a")?;
 /// assert!(directory.open("a", FileOptions::DIRECT).is_ok(), "it is still there");
 /// # Ok::<(), alluvium_device::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Saboteur {
+pub struct SabotagedDirectory {
     inner: Arc<dyn Directory>,
-    shared: Arc<Shared>,
+    shared: Arc<SabotageContext>,
 }
 
 /// State shared by all files of a sabotaged directory.
 #[derive(Debug)]
-struct Shared {
-    bug: Sabotage,
-    state: Mutex<State>,
+struct SabotageContext {
+    bug: PlantedBug,
+    state: Mutex<SabotageState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SabotageState {
     /// Number of writes so far, by file.
     writes: BTreeMap<String, u32>,
     /// Offsets written in this life.
     written: BTreeSet<(String, u64)>,
     /// Delayed requests.
-    held: Vec<Held>,
+    held: Vec<DelayedRequest>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct DelayedRequest {
     file: Arc<dyn Device>,
     /// The offset and bytes of a write, or `None` for a sync.
     write: Option<(u64, Vec<u8>)>,
     purpose: alluvium_base::Purpose,
 }
 
-impl Shared {
+impl SabotageContext {
     /// Performs all delayed requests.
     fn release(&self) -> Result<()> {
         let held = std::mem::take(&mut self.state.lock().held);
         for held in held {
             match held.write {
                 Some((offset, bytes)) => {
-                    held.file
-                        .write_at(offset, alluvium_device::Buffer::padded(&bytes), held.purpose)?;
+                    held.file.write_at(
+                        offset,
+                        alluvium_device::AlignedBuffer::padded(&bytes),
+                        held.purpose,
+                    )?;
                 }
                 None => held.file.sync(held.purpose)?,
             }
@@ -131,25 +134,25 @@ impl Shared {
     /// Notes that space was freed.
     fn freed(&self) -> Result<()> {
         match self.bug {
-            Sabotage::FreeBeforeWrite(_) => self.release(),
+            PlantedBug::FreeBeforeWrite(_) => self.release(),
             _ => Ok(()),
         }
     }
 }
 
-impl Saboteur {
+impl SabotagedDirectory {
     /// Returns `inner` with a planted bug.
     #[must_use]
-    pub fn wrap(inner: Arc<dyn Directory>, bug: Sabotage) -> Arc<dyn Directory> {
+    pub fn wrap(inner: Arc<dyn Directory>, bug: PlantedBug) -> Arc<dyn Directory> {
         let state = Mutex::default();
-        Arc::new(Saboteur {
+        Arc::new(SabotagedDirectory {
             inner,
-            shared: Arc::new(Shared { bug, state }),
+            shared: Arc::new(SabotageContext { bug, state }),
         })
     }
 }
 
-impl ForwardDirectory for Saboteur {
+impl ForwardDirectory for SabotagedDirectory {
     fn inner(&self) -> &dyn Directory {
         &*self.inner
     }
@@ -164,7 +167,7 @@ impl ForwardDirectory for Saboteur {
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        if self.shared.bug == Sabotage::SkipRemove {
+        if self.shared.bug == PlantedBug::SkipRemove {
             return Ok(());
         }
         self.inner.remove(name)?;
@@ -172,7 +175,7 @@ impl ForwardDirectory for Saboteur {
     }
 
     fn sync(&self) -> Result<()> {
-        if self.shared.bug == Sabotage::SkipDirectorySync {
+        if self.shared.bug == PlantedBug::SkipDirectorySync {
             return Ok(());
         }
         self.inner.sync()

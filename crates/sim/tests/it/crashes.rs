@@ -2,15 +2,15 @@
 //! found.
 
 use crate::toy::{Flaw, ToyStory};
-use alluvium_sim::harness::Crashes;
-use alluvium_sim::saboteur::Sabotage;
-use alluvium_sim::{Campaign, Settings};
+use alluvium_sim::harness::CrashTests;
+use alluvium_sim::saboteur::PlantedBug;
+use alluvium_sim::{CrashCampaign, RunSettings};
 use std::time::Instant;
 
 const COMMAND: &str = "cargo test -p alluvium-sim --test it -- the_toy_survives_every_crash --nocapture";
 
-fn campaign(flaw: Flaw) -> Campaign<ToyStory> {
-    Campaign::new(ToyStory { flaw }).command(COMMAND)
+fn campaign(flaw: Flaw) -> CrashCampaign<ToyStory> {
+    CrashCampaign::new(ToyStory { flaw }).command(COMMAND)
 }
 
 #[test]
@@ -97,25 +97,25 @@ fn every_mistake_of_the_store_is_found_made_small_and_replayed() {
 #[test]
 fn every_bug_planted_under_the_store_is_found() {
     let bugs = [
-        Sabotage::SkipSync("journal"),
-        Sabotage::SkipSync("slots"),
-        Sabotage::SkipDirectorySync,
-        Sabotage::DelaySync("journal"),
-        Sabotage::SyncAfterWrite {
+        PlantedBug::SkipSync("journal"),
+        PlantedBug::SkipSync("slots"),
+        PlantedBug::SkipDirectorySync,
+        PlantedBug::DelaySync("journal"),
+        PlantedBug::SyncAfterWrite {
             file: "slots",
             before: "journal",
         },
-        Sabotage::OnlyFirstWrites("slots", 2),
-        Sabotage::DropSecondCopy("slots"),
-        Sabotage::LoseRewrites("slots"),
-        Sabotage::WrongSlot {
+        PlantedBug::OnlyFirstWrites("slots", 2),
+        PlantedBug::DropSecondCopy("slots"),
+        PlantedBug::LoseRewrites("slots"),
+        PlantedBug::WrongSlot {
             file: "slots",
             mask: 96 << 10,
         },
-        Sabotage::TearWrites("slots"),
+        PlantedBug::TearWrites("slots"),
     ];
-    let crashes = Crashes {
-        settings: Settings::default(),
+    let crashes = CrashTests {
+        settings: RunSettings::default(),
         command: COMMAND,
         points: 0,
         effort: 100_000,

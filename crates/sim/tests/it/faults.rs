@@ -1,8 +1,8 @@
 //! The fault driver on the toy store.
 
 use crate::toy::{Flaw, ToyStory};
-use alluvium_sim::harness::Faults;
-use alluvium_sim::{FaultCampaign, Settings, replay};
+use alluvium_sim::harness::FaultTests;
+use alluvium_sim::{FaultCampaign, RunSettings, replay};
 
 fn campaign(flaw: Flaw) -> FaultCampaign<ToyStory> {
     FaultCampaign::new(ToyStory { flaw })
@@ -40,8 +40,8 @@ fn a_store_that_goes_on_after_an_error_is_found() {
 
 #[test]
 fn a_failed_sync_that_somebody_acknowledges_is_found() {
-    let faults = Faults {
-        settings: Settings::default(),
+    let faults = FaultTests {
+        settings: RunSettings::default(),
         command: "",
         every: 1,
     };

@@ -3,9 +3,9 @@
 //! Address space is reserved once. A range of it is committed on first touch and released when it
 //! is given back.
 
-use crate::memory::Anonymous;
+use crate::memory::AnonymousMemory;
 use crate::{Error, Result};
-use alluvium_device::{Buffer, MemoryRegion};
+use alluvium_device::{AlignedBuffer, MemoryRegion};
 use std::sync::Arc;
 
 pub(super) use crate::memory::HUGE_PAGE;
@@ -13,8 +13,8 @@ pub(super) use crate::memory::HUGE_PAGE;
 /// A reservation of address space and the values in it. Its bytes read as zero until they are
 /// written.
 #[derive(Debug)]
-pub(super) struct Arena {
-    memory: Anonymous,
+pub(super) struct FrameArena {
+    memory: AnonymousMemory,
 }
 
 /// A type that may be placed over zeroed arena memory and shared: every field is an atomic integer.
@@ -23,17 +23,17 @@ pub(super) struct Arena {
 /// Zero bytes are a valid value, every field is an atomic, and the type needs no drop.
 pub(super) unsafe trait ZeroedAtomics {}
 
-impl Arena {
+impl FrameArena {
     /// Reserves `wanted` bytes. If the system refuses, halves the size until it succeeds, down to
     /// `least` bytes.
     ///
     /// # Errors
     /// [`Error::BadOption`] if not even `least` bytes are available.
-    pub(super) fn reserve(wanted: usize, least: usize) -> Result<Arc<Arena>> {
+    pub(super) fn reserve(wanted: usize, least: usize) -> Result<Arc<FrameArena>> {
         let mut len = wanted.max(least);
         loop {
-            match Anonymous::reserve(len) {
-                Ok(memory) => return Ok(Arc::new(Arena { memory })),
+            match AnonymousMemory::reserve(len) {
+                Ok(memory) => return Ok(Arc::new(FrameArena { memory })),
                 Err(_) if len > least => len = (len / 2).max(least),
                 Err(error) => {
                     let why = format!("the system does not give {least} bytes of memory: {error}");
@@ -59,7 +59,7 @@ impl Arena {
     /// Returns the memory of a range to the system. The range reads as zeros afterwards.
     ///
     /// # Safety
-    /// As [`Anonymous::give_back`].
+    /// As [`AnonymousMemory::give_back`].
     pub(super) unsafe fn give_back(&self, at: usize, len: usize) {
         // SAFETY: by the caller's promise.
         unsafe { self.memory.give_back(at, len) };
@@ -110,12 +110,12 @@ impl Arena {
     /// # Safety
     /// While the buffer lives, the range is neither read nor written through anything else, nor
     /// given back.
-    pub(super) unsafe fn buffer(self: &Arc<Self>, at: usize, len: usize) -> Buffer {
+    pub(super) unsafe fn buffer(self: &Arc<Self>, at: usize, len: usize) -> AlignedBuffer {
         self.check(at, len);
         let keeper = Arc::clone(self);
         // SAFETY: inside the mapping, which the keeper keeps alive; exclusive by the caller's
         // promise; aligned, for frames begin at multiples of the buffer alignment.
-        unsafe { Buffer::from_region(self.memory.start().add(at), len, keeper) }
+        unsafe { AlignedBuffer::from_region(self.memory.start().add(at), len, keeper) }
     }
 
     /// Returns the first `len` bytes as a region that a directory can register.
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn memory_is_zero_writable_and_zero_again_after_it_was_given_back() {
-        let arena = Arena::reserve(64 << 20, 1 << 20).unwrap();
+        let arena = FrameArena::reserve(64 << 20, 1 << 20).unwrap();
         assert_eq!(arena.memory.start().as_ptr() as usize % HUGE_PAGE, 0);
         // SAFETY: the arena has no other user.
         let mut buffer = unsafe { arena.buffer(BUFFER_ALIGNMENT, 8192) };
@@ -153,9 +153,9 @@ mod tests {
 
     #[test]
     fn too_much_is_halved_and_the_impossible_is_an_error() {
-        let arena = Arena::reserve(1 << 60, 1 << 20).unwrap();
+        let arena = FrameArena::reserve(1 << 60, 1 << 20).unwrap();
         assert!(arena.len() >= 1 << 20 && arena.len() < 1 << 60);
-        let refused = Arena::reserve(1 << 60, 1 << 60).unwrap_err();
+        let refused = FrameArena::reserve(1 << 60, 1 << 60).unwrap_err();
         assert!(refused.to_string().contains("memory"), "{refused}");
     }
 }

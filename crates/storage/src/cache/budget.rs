@@ -1,7 +1,7 @@
 //! The byte budget: accounting of memory, and the number of chunks it allows.
 
-use super::geometry::Geometry;
-use super::table::Table;
+use super::geometry::ArenaGeometry;
+use super::page_table::PageTable;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +12,7 @@ const _: () = assert!(RESERVE_FRACTION > 1, "the reserve is a part of the budget
 
 /// Memory accounting by owner. All counts are bytes.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct CacheBudget {
     limit: AtomicU64,
     /// Cost of the cache's own structures, independent of its contents.
     fixed: u64,
@@ -22,9 +22,9 @@ pub(super) struct Budget {
     working: AtomicU64,
 }
 
-impl Budget {
-    pub(super) fn new(limit: u64, fixed: u64) -> Arc<Budget> {
-        Arc::new(Budget {
+impl CacheBudget {
+    pub(super) fn new(limit: u64, fixed: u64) -> Arc<CacheBudget> {
+        Arc::new(CacheBudget {
             limit: AtomicU64::new(limit),
             fixed,
             private: AtomicU64::new(0),
@@ -52,24 +52,24 @@ impl Budget {
         self.working.load(Ordering::Relaxed)
     }
 
-    fn reserve(limit: u64, geometry: &Geometry) -> u64 {
+    fn reserve(limit: u64, geometry: &ArenaGeometry) -> u64 {
         let largest = geometry.cut(super::geometry::CLASSES - 1).frame_bytes as u64;
         (limit / RESERVE_FRACTION).max(2 * largest)
     }
 
     /// Returns the maximum number of chunks of a cache of `limit` bytes, and the number of frames
     /// that its page table is sized for.
-    pub(super) fn shape(limit: u64, fixed: u64, geometry: &Geometry) -> (u64, usize) {
+    pub(super) fn shape(limit: u64, fixed: u64, geometry: &ArenaGeometry) -> (u64, usize) {
         let frames = (limit / geometry.chunk_cost()) as usize * geometry.max_frames();
         let rest = limit
             .saturating_sub(fixed)
             .saturating_sub(Self::reserve(limit, geometry))
-            .saturating_sub(Table::bytes_for(frames));
+            .saturating_sub(PageTable::bytes_for(frames));
         ((rest / geometry.chunk_cost()).min(geometry.max_chunks()), frames)
     }
 
     /// Returns the number of chunks currently allowed. Heap memory beyond the reserve reduces it.
-    pub(super) fn chunks(&self, table_bytes: u64, geometry: &Geometry) -> u64 {
+    pub(super) fn chunks(&self, table_bytes: u64, geometry: &ArenaGeometry) -> u64 {
         let limit = self.limit();
         let heap = (self.private() + self.working()).max(Self::reserve(limit, geometry));
         let rest = limit
@@ -80,24 +80,24 @@ impl Budget {
     }
 }
 
-/// The purpose of a [`Charge`].
+/// The purpose of a [`BudgetCharge`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(super) enum ChargePurpose {
     Private,
     Working,
 }
 
 /// Bytes charged to a budget until this is dropped.
 #[derive(Debug)]
-pub(super) struct Charge {
-    budget: Arc<Budget>,
-    owner: Owner,
+pub(super) struct BudgetCharge {
+    budget: Arc<CacheBudget>,
+    owner: ChargePurpose,
     bytes: u64,
 }
 
-impl Charge {
-    pub(super) fn new(budget: &Arc<Budget>, owner: Owner, bytes: u64) -> Charge {
-        let charge = Charge {
+impl BudgetCharge {
+    pub(super) fn new(budget: &Arc<CacheBudget>, owner: ChargePurpose, bytes: u64) -> BudgetCharge {
+        let charge = BudgetCharge {
             budget: Arc::clone(budget),
             owner,
             bytes,
@@ -109,13 +109,13 @@ impl Charge {
 
     fn counter(&self) -> &AtomicU64 {
         match self.owner {
-            Owner::Private => &self.budget.private,
-            Owner::Working => &self.budget.working,
+            ChargePurpose::Private => &self.budget.private,
+            ChargePurpose::Working => &self.budget.working,
         }
     }
 }
 
-impl Drop for Charge {
+impl Drop for BudgetCharge {
     fn drop(&mut self) {
         let before = self.counter().load(Ordering::Relaxed);
         debug_assert!(before >= self.bytes, "a charge is taken back once");
@@ -125,14 +125,14 @@ impl Drop for Charge {
 
 /// Memory of a [cache](super::Cache::lend) lent to a reader until this is dropped.
 #[derive(Debug)]
-pub struct Loan {
-    _charge: Charge,
+pub struct Reservation {
+    _charge: BudgetCharge,
 }
 
-impl Loan {
-    pub(super) fn new(budget: &Arc<Budget>, bytes: u64) -> Loan {
-        Loan {
-            _charge: Charge::new(budget, Owner::Working, bytes),
+impl Reservation {
+    pub(super) fn new(budget: &Arc<CacheBudget>, bytes: u64) -> Reservation {
+        Reservation {
+            _charge: BudgetCharge::new(budget, ChargePurpose::Working, bytes),
         }
     }
 }

@@ -1,22 +1,22 @@
 //! Consistency check: walks the page table and the frames, and returns every violation (rule 9 of
 //! `docs/architecture.md`).
 
-use super::frame::{FrameId, State};
+use super::frame::{FrameId, FrameState};
 use super::geometry::CLASSES;
-use super::{Cache, Shared};
+use super::{NodeCache, NodeCacheInner};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 /// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
+pub struct CacheViolation {
     /// The invariant's letter and number in the module headers.
     pub invariant: &'static str,
     /// Description of the violation.
     pub found: String,
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for CacheViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.invariant, self.found)
     }
@@ -24,20 +24,20 @@ impl fmt::Display for Violation {
 
 /// The place where the walk found a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum FramePlacement {
     Free,
     Listed,
     Retired,
 }
 
-impl Cache {
+impl NodeCache {
     /// Walks the page table, every frame and every list, and returns every violation. The cache
     /// must not be used during the check.
     #[must_use]
-    pub fn check(&self) -> Vec<Violation> {
+    pub fn check(&self) -> Vec<CacheViolation> {
         let mut found = Vec::new();
         let mut say = |invariant, text: String| {
-            found.push(Violation {
+            found.push(CacheViolation {
                 invariant,
                 found: text,
             });
@@ -52,7 +52,7 @@ impl Cache {
     }
 }
 
-impl Shared {
+impl NodeCacheInner {
     /// Returns every frame of every cut chunk, with its class and whether its chunk is being
     /// drained.
     fn cut_frames(&self) -> HashMap<FrameId, (usize, bool)> {
@@ -73,20 +73,24 @@ impl Shared {
         &self,
         frames: &HashMap<FrameId, (usize, bool)>,
         say: &mut impl FnMut(&'static str, String),
-    ) -> HashMap<FrameId, Place> {
+    ) -> HashMap<FrameId, FramePlacement> {
         let mut all = Vec::new();
         for lane in &self.lanes {
             let (free, retired) = lane.lock().frames();
-            all.extend(free.into_iter().map(|frame| (frame, Place::Free)));
-            all.extend(retired.into_iter().map(|frame| (frame, Place::Retired)));
+            all.extend(free.into_iter().map(|frame| (frame, FramePlacement::Free)));
+            all.extend(retired.into_iter().map(|frame| (frame, FramePlacement::Retired)));
         }
         for class in 0..CLASSES {
             let pool = self.chunks.classes[class].pool.lock();
-            all.extend(pool.iter().map(|&frame| (frame, Place::Free)));
+            all.extend(pool.iter().map(|&frame| (frame, FramePlacement::Free)));
         }
         let guard = self.epochs.pin();
         let words = self.tables.visit(&guard, |table| table.dump().0);
-        all.extend(words.into_iter().map(|(_, frame)| (frame, Place::Listed)));
+        all.extend(
+            words
+                .into_iter()
+                .map(|(_, frame)| (frame, FramePlacement::Listed)),
+        );
         let mut places = HashMap::new();
         for (frame, place) in all {
             if let Some(other) = places.insert(frame, place) {
@@ -97,7 +101,7 @@ impl Shared {
             }
             match frames.get(&frame) {
                 None => say("C3", format!("{frame:?} is {place:?} but of no chunk")),
-                Some((_, true)) if place != Place::Listed => {
+                Some((_, true)) if place != FramePlacement::Listed => {
                     say(
                         "C3",
                         format!("{frame:?} is {place:?} though its chunk is being drained"),
@@ -111,7 +115,7 @@ impl Shared {
 
     fn check_table(
         &self,
-        places: &HashMap<FrameId, Place>,
+        places: &HashMap<FrameId, FramePlacement>,
         frames: &HashMap<FrameId, (usize, bool)>,
         say: &mut impl FnMut(&'static str, String),
     ) {
@@ -129,7 +133,7 @@ impl Shared {
                     let passed = (bucket + passes.len() - step) % passes.len();
                     passes[passed] = passes[passed].wrapping_sub(1);
                 }
-                if self.look(&key, key.hash(), &guard) != Some(frame) {
+                if self.find_frame(&key, key.hash(), &guard) != Some(frame) {
                     say(
                         "W3",
                         format!("{frame:?} is not found by its key {key:?}, {distance} buckets from home"),
@@ -150,8 +154,8 @@ impl Shared {
             }
         });
         for (frame, place) in places {
-            let resident = self.header(*frame).state() == State::Resident;
-            if (*place == Place::Listed) != resident {
+            let resident = self.header(*frame).state() == FrameState::Resident;
+            if (*place == FramePlacement::Listed) != resident {
                 say(
                     "C3",
                     format!("{frame:?} is {place:?} and {:?}", self.header(*frame).state()),
@@ -162,7 +166,7 @@ impl Shared {
 
     fn check_frames(
         &self,
-        places: &HashMap<FrameId, Place>,
+        places: &HashMap<FrameId, FramePlacement>,
         frames: &HashMap<FrameId, (usize, bool)>,
         say: &mut impl FnMut(&'static str, String),
     ) {
@@ -175,10 +179,10 @@ impl Shared {
                 );
             }
             let expected = match (header.state(), draining) {
-                (State::Free, false) => Some(Place::Free),
-                (State::Retired, false) => Some(Place::Retired),
-                (State::Resident, _) => Some(Place::Listed),
-                (State::Filling, _) | (State::Free | State::Retired, true) => None,
+                (FrameState::Free, false) => Some(FramePlacement::Free),
+                (FrameState::Retired, false) => Some(FramePlacement::Retired),
+                (FrameState::Resident, _) => Some(FramePlacement::Listed),
+                (FrameState::Filling, _) | (FrameState::Free | FrameState::Retired, true) => None,
             };
             if places.get(frame).copied() != expected {
                 say(
@@ -194,7 +198,7 @@ impl Shared {
         frames: &HashMap<FrameId, (usize, bool)>,
         say: &mut impl FnMut(&'static str, String),
     ) {
-        let stats = Cache::stats_of(self);
+        let stats = NodeCache::stats_of(self);
         let bytes = |wanted: &dyn Fn(&FrameId) -> bool| -> u64 {
             frames
                 .keys()
@@ -202,11 +206,11 @@ impl Shared {
                 .map(|&frame| self.frame_bytes(frame))
                 .sum()
         };
-        let resident = bytes(&|frame| self.header(*frame).state() == State::Resident);
+        let resident = bytes(&|frame| self.header(*frame).state() == FrameState::Resident);
         let pinned = bytes(&|frame| self.header(*frame).pins() > 0);
         let filling = frames
             .keys()
-            .filter(|&&frame| self.header(frame).state() == State::Filling)
+            .filter(|&&frame| self.header(frame).state() == FrameState::Filling)
             .count();
         if resident != stats.resident_bytes || pinned != stats.pinned_bytes {
             say(

@@ -7,16 +7,16 @@
 //!
 //! Lock order: the chunks, a class's list, a lane, a pool. No lock is held during device I/O.
 
-use super::Shared;
-use super::frame::{FrameId, State};
+use super::NodeCacheInner;
+use super::frame::{FrameId, FrameState};
 use super::geometry::CLASSES;
-use crate::Guard;
+use crate::EpochGuard;
 use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// One size class.
 #[derive(Debug, Default)]
-pub(super) struct Class {
+pub(super) struct SizeClass {
     /// The chunks of the class, swept by the hand. The list is read-locked during a sweep, so that
     /// no chunk leaves it in between.
     pub(super) chunks: RwLock<Vec<u32>>,
@@ -30,7 +30,7 @@ pub(super) struct Class {
 
 /// A chunk that is leaving its class.
 #[derive(Debug)]
-struct Drain {
+struct ChunkDrain {
     chunk: u32,
     class: usize,
     /// The class that receives the chunk; `None` if the budget shrinks.
@@ -38,12 +38,12 @@ struct Drain {
 }
 
 #[derive(Debug, Default)]
-struct Owned {
+struct ChunkAllocatorState {
     /// Chunks whose memory was given back.
     free: Vec<u32>,
     /// The first chunk that was never cut.
     next: u32,
-    draining: Vec<Drain>,
+    draining: Vec<ChunkDrain>,
     /// Position at which the next search for a chunk to move starts.
     hand: usize,
     /// Number of chunk boundaries crossed by hands since pressures were last halved.
@@ -52,26 +52,26 @@ struct Owned {
 
 /// All chunks of the cache.
 #[derive(Debug)]
-pub(super) struct Chunks {
-    pub(super) classes: [Class; CLASSES],
-    owned: Mutex<Owned>,
+pub(super) struct ChunkAllocator {
+    pub(super) classes: [SizeClass; CLASSES],
+    owned: Mutex<ChunkAllocatorState>,
     /// Number of cut chunks, including draining ones.
     assigned: AtomicU64,
     draining: AtomicUsize,
     /// The safe epoch at the last check of the drains. Until it advances, little can have changed.
-    looked_at: AtomicU64,
+    drains_checked_at: AtomicU64,
     /// Number of list entries visited while removing chunks.
     walked: AtomicU64,
 }
 
-impl Chunks {
-    pub(super) fn new() -> Chunks {
-        Chunks {
-            classes: std::array::from_fn(|_| Class::default()),
+impl ChunkAllocator {
+    pub(super) fn new() -> ChunkAllocator {
+        ChunkAllocator {
+            classes: std::array::from_fn(|_| SizeClass::default()),
             owned: Mutex::default(),
             assigned: AtomicU64::new(0),
             draining: AtomicUsize::new(0),
-            looked_at: AtomicU64::new(0),
+            drains_checked_at: AtomicU64::new(0),
             walked: AtomicU64::new(0),
         }
     }
@@ -101,7 +101,7 @@ impl Chunks {
     }
 }
 
-impl Shared {
+impl NodeCacheInner {
     /// Returns the number of chunks that the budget currently allows.
     pub(super) fn allowed_chunks(&self) -> u64 {
         let bytes = self.budget.chunks(self.tables.bytes(), &self.geometry);
@@ -150,8 +150,14 @@ impl Shared {
     }
 
     /// Removes a chunk from its class. The caller must then remove its frames from the lists
-    /// ([`Shared::forget_draining`]).
-    fn begin_drain(&self, owned: &mut Owned, class: usize, at: usize, new_owner: Option<usize>) {
+    /// ([`NodeCacheInner::forget_draining`]).
+    fn begin_drain(
+        &self,
+        owned: &mut ChunkAllocatorState,
+        class: usize,
+        at: usize,
+        new_owner: Option<usize>,
+    ) {
         let chunk = {
             let mut chunks = self.chunks.classes[class].chunks.write();
             if at >= chunks.len() {
@@ -167,7 +173,7 @@ impl Shared {
             owned.draining.iter().all(|drain| drain.chunk != chunk),
             "a chunk is drained once"
         );
-        owned.draining.push(Drain {
+        owned.draining.push(ChunkDrain {
             chunk,
             class,
             new_owner,
@@ -201,11 +207,11 @@ impl Shared {
     }
 
     /// Continues the drains, if there are any and an epoch has passed since the last call.
-    pub(super) fn drain_if_due(&self, guard: &Guard) {
+    pub(super) fn drain_if_due(&self, guard: &EpochGuard) {
         if self.chunks.draining() > 0 {
             let safe = self.epochs.safe();
-            if self.chunks.looked_at.swap(safe, Ordering::Relaxed) != safe {
-                self.go_on_draining(guard);
+            if self.chunks.drains_checked_at.swap(safe, Ordering::Relaxed) != safe {
+                self.continue_draining(guard);
             }
         }
     }
@@ -213,14 +219,14 @@ impl Shared {
     /// Advances the drains as far as possible: evicts resident nodes, recycles safe frames, and
     /// reassigns or gives back chunks that are completely free. Returns at once if another thread
     /// is draining.
-    pub(super) fn go_on_draining(&self, guard: &Guard) {
+    pub(super) fn continue_draining(&self, guard: &EpochGuard) {
         let Some(mut owned) = self.chunks.owned.try_lock() else {
             return;
         };
         let safe = self.epochs.safe();
         let mut at = 0;
         while at < owned.draining.len() {
-            let Drain {
+            let ChunkDrain {
                 chunk,
                 class,
                 new_owner,
@@ -242,7 +248,7 @@ impl Shared {
             .store(owned.draining.len(), Ordering::Relaxed);
     }
 
-    fn give_chunk_back(&self, owned: &mut Owned, chunk: u32) {
+    fn give_chunk_back(&self, owned: &mut ChunkAllocatorState, chunk: u32) {
         if !self.is_offered(chunk) {
             let at = self.geometry.chunk_at(chunk);
             // SAFETY: every frame of the chunk is free and in no list, so no reference to its bytes
@@ -257,21 +263,21 @@ impl Shared {
     }
 
     /// Evicts and recycles the frames of a draining chunk. Returns whether all of them are free.
-    fn drain_frames(&self, chunk: u32, class: usize, safe: u64, guard: &Guard) -> bool {
+    fn drain_frames(&self, chunk: u32, class: usize, safe: u64, guard: &EpochGuard) -> bool {
         let mut evicted = Vec::new();
         let mut all_free = true;
         for frame in self.frames_of(chunk, class) {
             let header = self.header(frame);
             let free = match header.state() {
-                State::Free => true,
-                State::Filling => false,
-                State::Resident => {
+                FrameState::Free => true,
+                FrameState::Filling => false,
+                FrameState::Resident => {
                     if self.unmap(frame, guard) {
                         evicted.push(frame);
                     }
                     false
                 }
-                State::Retired => header.retired_at() < safe && header.recycle(),
+                FrameState::Retired => header.retired_at() < safe && header.recycle(),
             };
             all_free &= free;
         }
@@ -319,7 +325,7 @@ impl Shared {
     /// clears the reference bits.
     fn coldest(
         &self,
-        owned: &mut Owned,
+        owned: &mut ChunkAllocatorState,
         except: Option<usize>,
         count: usize,
     ) -> Option<((usize, usize), u64)> {
@@ -347,7 +353,7 @@ impl Shared {
             let frames = self.frames_of(chunks[at], *class);
             let warm = frames.filter(|&frame| {
                 let header = self.header(frame);
-                header.pins() > 0 || (header.state() == State::Resident && header.cool())
+                header.pins() > 0 || (header.state() == FrameState::Resident && header.cool())
             });
             let warm = (warm.count() * 1000 / self.geometry.cut(*class).frames) as u64;
             if best.is_none_or(|(_, least)| warm < least) {
@@ -405,5 +411,5 @@ impl Shared {
 
 /// Number of candidates examined for each chunk that the budget removes.
 const SEARCHED_TO_SHRINK: usize = 4;
-/// Maximum number of candidates examined in one call of [`Shared::balance`].
+/// Maximum number of candidates examined in one call of [`NodeCacheInner::balance`].
 const MAX_SEARCHED: usize = 16;

@@ -27,7 +27,7 @@ pub(super) fn copy(error: &Error) -> Error {
         },
         // Reads return no other errors. If one ever does, its text is preserved.
         other => Error::Device(device::Error::Io {
-            operation: device::Operation::Read,
+            operation: device::DeviceOperation::Read,
             file: String::new(),
             offset: 0,
             len: 0,
@@ -78,7 +78,7 @@ fn copy_of_device(error: &device::Error) -> device::Error {
             source: copy_of_io(source),
         },
         other => device::Error::Io {
-            operation: device::Operation::Read,
+            operation: device::DeviceOperation::Read,
             file: String::new(),
             offset: 0,
             len: 0,
@@ -97,14 +97,14 @@ fn copy_of_io(error: &io::Error) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Place, Structure};
+    use crate::{DiskLocation, OnDiskObject};
 
     #[test]
     fn a_copy_says_what_the_original_says() {
-        let (operation, file) = (device::Operation::Read, "tier-0.data".to_owned());
+        let (operation, file) = (device::DeviceOperation::Read, "tier-0.data".to_owned());
         let originals = [
             Error::corrupt(
-                Place::new(Structure::Node, "tier-0.data", 4096),
+                DiskLocation::new(OnDiskObject::Node, "tier-0.data", 4096),
                 "checksum 1",
                 "2",
             ),

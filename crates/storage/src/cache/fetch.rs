@@ -4,35 +4,35 @@
 //! other threads that join its flight wait for it. With 16 threads on two processors such a read
 //! uses 17 µs of processor time. Submitting it to a shared ring used 26 µs because of the wake-ups.
 
-use super::budget::{Charge, Owner};
-use super::frame::Key;
-use super::node_ref::Home;
-use super::read::{Brought, Issue, Job, Joined, Otherwise, Settled};
-use super::turn::Progress;
-use super::{NodeRef, Residence, Shared, failure};
-use crate::{Guard, NodePointer, Result};
+use super::budget::{BudgetCharge, ChargePurpose};
+use super::frame::NodeKey;
+use super::node_ref::NodeStorage;
+use super::read::{NoFramePolicy, NodeBytes, NodeLookup, NodeResult, ReadBatchBuilder, SubmittedBatch};
+use super::single_flight::JobProgress;
+use super::{CacheRetention, NodeCacheInner, NodeRef, failure};
+use crate::{EpochGuard, NodePointer, Result};
 use alluvium_base::Purpose;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-impl Shared {
+impl NodeCacheInner {
     /// Finds or reads every node of `pointers`, and waits for the reads.
     pub(super) fn fetch<'g>(
         self: &'g Arc<Self>,
         pointers: &[NodePointer],
-        guard: &'g Guard,
+        guard: &'g EpochGuard,
         purpose: Purpose,
-        residence: Residence,
+        residence: CacheRetention,
     ) -> Result<Vec<NodeRef<'g>>> {
         if let [pointer] = pointers {
             return Ok(vec![self.fetch_one(pointer, guard, purpose, residence)?]);
         }
-        let joined = self.read_together(pointers, guard, purpose, residence, Otherwise::Private)?;
+        let joined = self.read_together(pointers, guard, purpose, residence, NoFramePolicy::Private)?;
         // Every read is finished before an error is returned, so that no batch of this call stays
         // unfinished.
         let homes: Vec<_> = joined
             .into_iter()
-            .map(|joined| self.home(joined, guard, residence))
+            .map(|joined| self.settled_result(joined, guard, residence))
             .collect();
         assert_eq!(homes.len(), pointers.len(), "a node for each pointer");
         let mut nodes = Vec::with_capacity(pointers.len());
@@ -50,17 +50,17 @@ impl Shared {
     pub(super) fn fetch_one<'g>(
         self: &'g Arc<Self>,
         pointer: &NodePointer,
-        guard: &'g Guard,
+        guard: &'g EpochGuard,
         purpose: Purpose,
-        residence: Residence,
+        residence: CacheRetention,
     ) -> Result<NodeRef<'g>> {
         self.check_all(std::slice::from_ref(pointer))?;
         loop {
             let mut issues = Vec::new();
-            let joined = self.join(pointer, guard, residence, Otherwise::Private, &mut issues);
+            let joined = self.join(pointer, guard, residence, NoFramePolicy::Private, &mut issues);
             let home = match issues.pop() {
                 Some(issue) => Some(self.read_in_this_thread(issue, purpose, guard)[0].clone()),
-                None => self.home(joined, guard, residence),
+                None => self.settled_result(joined, guard, residence),
             };
             if let Some(node) = self.found(pointer, home, guard) {
                 return node;
@@ -73,27 +73,27 @@ impl Shared {
     fn read_together(
         &self,
         pointers: &[NodePointer],
-        guard: &Guard,
+        guard: &EpochGuard,
         purpose: Purpose,
-        residence: Residence,
-        otherwise: Otherwise,
-    ) -> Result<Vec<Joined>> {
+        residence: CacheRetention,
+        otherwise: NoFramePolicy,
+    ) -> Result<Vec<NodeLookup>> {
         self.begin_and(pointers, guard, purpose, residence, otherwise, |issue| {
             self.read_in_this_thread(issue, purpose, guard);
         })
     }
 
-    /// Like [`Shared::fetch`], but skips nodes for which no frame is available, and ignores failed
+    /// Like [`NodeCacheInner::fetch`], but skips nodes for which no frame is available, and ignores failed
     /// reads: a reader that looks up such a node reads it again.
-    pub(super) fn bring(
+    pub(super) fn read_through(
         &self,
         pointers: &[NodePointer],
-        guard: &Guard,
+        guard: &EpochGuard,
         purpose: Purpose,
-        residence: Residence,
+        residence: CacheRetention,
     ) -> Result<()> {
-        for joined in self.read_together(pointers, guard, purpose, residence, Otherwise::Skip)? {
-            if let Joined::Reading { reading, .. } = joined {
+        for joined in self.read_together(pointers, guard, purpose, residence, NoFramePolicy::Skip)? {
+            if let NodeLookup::Reading { reading, .. } = joined {
                 self.finish(&reading, guard);
             }
         }
@@ -102,18 +102,23 @@ impl Shared {
 
     /// Reads and settles the nodes of a batch in this thread. Other readers of these nodes wait for
     /// it.
-    fn read_in_this_thread(&self, mut issue: Issue, purpose: Purpose, guard: &Guard) -> Arc<[Settled]> {
+    fn read_in_this_thread(
+        &self,
+        mut issue: ReadBatchBuilder,
+        purpose: Purpose,
+        guard: &EpochGuard,
+    ) -> Arc<[NodeResult]> {
         let device = &**self.device(issue.tier);
         let reading = Arc::clone(&issue.reading);
         reading.run_at_once(|| {
             if issue.entries.len() == 1 {
                 let entry = issue.entries.remove(0);
                 let outcome = self.read_alone(&entry, device, purpose);
-                return Arc::new([self.settle_one(entry, Brought::Own(outcome), guard)]);
+                return Arc::new([self.settle_one(entry, NodeBytes::Own(outcome), guard)]);
             }
             let (batch, requests) = self.requests(&issue, purpose);
             debug_assert_eq!(batch.len(), requests.groups.len(), "a request for each group");
-            let _charge = Charge::new(&self.budget, Owner::Working, requests.bytes);
+            let _charge = BudgetCharge::new(&self.budget, ChargePurpose::Working, requests.bytes);
             let outcomes = device.perform(batch);
             self.reading_bytes
                 .fetch_sub(requests.reading_bytes, Ordering::Relaxed);
@@ -126,36 +131,41 @@ impl Shared {
     fn found<'g>(
         self: &'g Arc<Self>,
         pointer: &NodePointer,
-        home: Option<Settled>,
-        guard: &'g Guard,
+        home: Option<NodeResult>,
+        guard: &'g EpochGuard,
     ) -> Option<Result<NodeRef<'g>>> {
         let Some(home) = home else {
             self.forget_abandoned(pointer);
             return None;
         };
         Some(match home {
-            Ok(Home::Frame(frame)) => Ok(self.node_ref(frame, pointer, guard)),
-            Ok(Home::Private(node)) => Ok(NodeRef::private(node)),
+            Ok(NodeStorage::Frame(frame)) => Ok(self.node_ref(frame, pointer, guard)),
+            Ok(NodeStorage::Private(node)) => Ok(NodeRef::private(node)),
             Err(error) => Err(failure::copy(&error)),
         })
     }
 
-    fn home(&self, joined: Joined, guard: &Guard, residence: Residence) -> Option<Settled> {
+    fn settled_result(
+        &self,
+        joined: NodeLookup,
+        guard: &EpochGuard,
+        residence: CacheRetention,
+    ) -> Option<NodeResult> {
         let (home, used_before) = match joined {
-            Joined::Frame(frame) => {
+            NodeLookup::Frame(frame) => {
                 self.counters.hit(guard);
-                (Ok(Home::Frame(frame)), true)
+                (Ok(NodeStorage::Frame(frame)), true)
             }
-            Joined::Reading {
+            NodeLookup::Reading {
                 reading,
                 index,
                 others,
             } => (self.finish(&reading, guard)?[index].clone(), others),
-            Joined::Skipped => unreachable!("a read that is waited for falls back to private memory"),
+            NodeLookup::Skipped => unreachable!("a read that is waited for falls back to private memory"),
         };
-        if let Ok(Home::Frame(frame)) = &home
+        if let Ok(NodeStorage::Frame(frame)) = &home
             && used_before
-            && residence == Residence::Keep
+            && residence == CacheRetention::Keep
         {
             self.header(*frame).touch();
         }
@@ -164,15 +174,15 @@ impl Shared {
 
     /// Removes the flight of a node whose batch was abandoned, so that it can be read again.
     fn forget_abandoned(&self, pointer: &NodePointer) {
-        let key = Key::of(pointer);
+        let key = NodeKey::of(pointer);
         let mut shard = self.flights.shard(key.hash());
-        let never = |_: &Job| false;
+        let never = |_: &SubmittedBatch| false;
         shard.retain(|flight| {
             flight.key != key
                 || flight
                     .reading
                     .try_finish(never, |_| unreachable!("it is never ready"))
-                    != Progress::Abandoned
+                    != JobProgress::Abandoned
         });
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct FrameId(pub(super) u32);
 
 /// State of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum FrameState {
     /// In a list of free frames, or in a draining chunk.
     Free,
     /// Owned by one read or insertion.
@@ -41,17 +41,17 @@ const AWAITED: u32 = 4;
 /// Filled by a pass-through read.
 const PASSING: u32 = 8;
 /// The node will soon be dead, so its use does not protect it.
-const EVICT_FIRST: u32 = 16;
+const DEMOTED: u32 = 16;
 /// The frame's chunk is being drained: the frame must not enter a list.
 const DRAINING: u32 = 1 << 8;
 const _: () = assert!(
-    REFERENCED | COLD | AWAITED | PASSING | EVICT_FIRST == 31,
+    REFERENCED | COLD | AWAITED | PASSING | DEMOTED == 31,
     "each mark has a bit of its own"
 );
 
 /// Initial CLOCK state of a node, by the use expected of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Manner {
+pub(super) enum InitialHeat {
     /// Kept as a hot node: it was missed again soon after its eviction, or it was inserted after
     /// being written.
     Proven,
@@ -67,16 +67,16 @@ pub(super) enum Manner {
 /// The identity of a node: all fields of its pointer. It includes the checksum, so that a node
 /// written over an abandoned one within the same generation has a different key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Key([u64; 4]);
+pub(super) struct NodeKey([u64; 4]);
 
-impl Key {
+impl NodeKey {
     #[inline]
-    pub(super) fn of(pointer: &NodePointer) -> Key {
+    pub(super) fn of(pointer: &NodePointer) -> NodeKey {
         let rest = u64::from(pointer.encoded_len)
             | u64::from(pointer.tier) << 32
             | u64::from(pointer.pages) << 40
             | u64::from(pointer.codec.number()) << 48;
-        Key([pointer.offset, pointer.birth, pointer.checksum, rest])
+        NodeKey([pointer.offset, pointer.birth, pointer.checksum, rest])
     }
 
     /// Returns a hash. Its high bits choose the bucket, its low bits are the tag.
@@ -92,8 +92,8 @@ impl Key {
 /// The header of one frame.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub(super) struct Header {
-    /// Written only while the frame is [`State::Filling`]. It is therefore stable for a reader that
+pub(super) struct FrameHeader {
+    /// Written only while the frame is [`FrameState::Filling`]. It is therefore stable for a reader that
     /// found the frame under a guard.
     key: [AtomicU64; 4],
     /// The epoch at which the frame was retired.
@@ -101,19 +101,19 @@ pub(super) struct Header {
     state: AtomicU32,
     /// Number of `FrameRef`s.
     pins: AtomicU32,
-    /// [`REFERENCED`], or [`COLD`] with [`AWAITED`] or [`PASSING`], or [`EVICT_FIRST`], or 0.
+    /// [`REFERENCED`], or [`COLD`] with [`AWAITED`] or [`PASSING`], or [`DEMOTED`], or 0.
     heat: AtomicU32,
     /// The size class, and [`DRAINING`].
     class: AtomicU32,
 }
 
 // SAFETY: every field is an atomic integer; zero is a free frame of class 0.
-unsafe impl ZeroedAtomics for Header {}
+unsafe impl ZeroedAtomics for FrameHeader {}
 
 #[cfg(not(alluvium_model_check))]
-const _: () = assert!(size_of::<Header>() == 64);
+const _: () = assert!(size_of::<FrameHeader>() == 64);
 
-impl Header {
+impl FrameHeader {
     /// Initialises the header of a free frame. The caller must own the chunk exclusively.
     pub(super) fn cut(&self, class: usize) {
         assert!((class as u32) < DRAINING, "class {class} would be read as a mark");
@@ -122,7 +122,7 @@ impl Header {
         // The header may overlap a node of the chunk's previous class.
         self.pins.store(0, Ordering::Relaxed);
         self.class.store(class as u32, Ordering::Relaxed);
-        self.state.store(State::Free as u32, Ordering::Release);
+        self.state.store(FrameState::Free as u32, Ordering::Release);
     }
 
     pub(super) fn class(&self) -> usize {
@@ -137,16 +137,16 @@ impl Header {
         self.class.fetch_or(DRAINING, Ordering::Relaxed);
     }
 
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> FrameState {
         match self.state.load(Ordering::Acquire) {
-            0 => State::Free,
-            1 => State::Filling,
-            2 => State::Resident,
-            _ => State::Retired,
+            0 => FrameState::Free,
+            1 => FrameState::Filling,
+            2 => FrameState::Resident,
+            _ => FrameState::Retired,
         }
     }
 
-    fn step(&self, from: State, to: State) {
+    fn step(&self, from: FrameState, to: FrameState) {
         let was = self.state();
         assert_eq!(was, from, "a frame goes from {from:?} to {to:?}");
         self.state.store(to as u32, Ordering::Release);
@@ -154,40 +154,40 @@ impl Header {
 
     /// Takes a free frame for a read or an insertion. The caller has removed it from its list.
     pub(super) fn take(&self) {
-        self.step(State::Free, State::Filling);
+        self.step(FrameState::Free, FrameState::Filling);
     }
 
     /// Frees a frame that was taken but never published.
     pub(super) fn give_back(&self) {
-        self.step(State::Filling, State::Free);
+        self.step(FrameState::Filling, FrameState::Free);
     }
 
     /// Publishes the frame with its node's key. The bytes are already written; the caller adds it
     /// to the page table next.
-    pub(super) fn publish(&self, key: &Key, manner: Manner) {
+    pub(super) fn publish(&self, key: &NodeKey, manner: InitialHeat) {
         for (word, value) in self.key.iter().zip(key.0) {
             word.store(value, Ordering::Relaxed);
         }
         let heat = match manner {
-            Manner::Proven => 0,
-            Manner::Trial => COLD,
-            Manner::Awaited => COLD | AWAITED,
-            Manner::Passing => COLD | PASSING,
+            InitialHeat::Proven => 0,
+            InitialHeat::Trial => COLD,
+            InitialHeat::Awaited => COLD | AWAITED,
+            InitialHeat::Passing => COLD | PASSING,
         };
         self.heat.store(heat, Ordering::Relaxed);
-        self.step(State::Filling, State::Resident);
+        self.step(FrameState::Filling, FrameState::Resident);
     }
 
     /// Retires a frame whose word the caller has just removed from the page table.
     pub(super) fn retire(&self, epoch: u64) {
         self.retired.store(epoch, Ordering::Relaxed);
-        self.step(State::Resident, State::Retired);
+        self.step(FrameState::Resident, FrameState::Retired);
     }
 
     /// Returns the epoch at which the frame was retired.
     pub(super) fn retired_at(&self) -> u64 {
         debug_assert!(
-            self.state() != State::Filling,
+            self.state() != FrameState::Filling,
             "a frame that is filled was not retired"
         );
         self.retired.load(Ordering::Relaxed)
@@ -200,19 +200,19 @@ impl Header {
         if self.pins.load(Ordering::Acquire) != 0 {
             return false;
         }
-        self.step(State::Retired, State::Free);
+        self.step(FrameState::Retired, FrameState::Free);
         true
     }
 
     /// Returns the key of the node. The caller must have seen the frame resident under a guard that
     /// still lives.
-    pub(super) fn key(&self) -> Key {
-        Key(std::array::from_fn(|i| self.key[i].load(Ordering::Relaxed)))
+    pub(super) fn key(&self) -> NodeKey {
+        NodeKey(std::array::from_fn(|i| self.key[i].load(Ordering::Relaxed)))
     }
 
     /// Returns whether the frame, found under a guard that still lives, holds this node.
     #[inline]
-    pub(super) fn holds(&self, key: &Key) -> bool {
+    pub(super) fn holds(&self, key: &NodeKey) -> bool {
         // The four words are compared together: they share a cache line, and a branch for each
         // would cost more.
         let differ = self.key.iter().zip(key.0).fold(0, |differ, (word, value)| {
@@ -225,7 +225,7 @@ impl Header {
     #[inline]
     pub(super) fn touch(&self) {
         let heat = self.heat.load(Ordering::Relaxed);
-        if heat != REFERENCED && heat != EVICT_FIRST {
+        if heat != REFERENCED && heat != DEMOTED {
             let is_first = heat & AWAITED != 0;
             let heat = if is_first { heat & !AWAITED } else { REFERENCED };
             self.heat.store(heat, Ordering::Relaxed);
@@ -252,17 +252,17 @@ impl Header {
     }
 
     /// Marks the frame to be evicted first. Returns whether it was not marked before.
-    pub(super) fn evict_first(&self) -> bool {
-        self.heat.swap(EVICT_FIRST, Ordering::Relaxed) != EVICT_FIRST
+    pub(super) fn demote(&self) -> bool {
+        self.heat.swap(DEMOTED, Ordering::Relaxed) != DEMOTED
     }
 
     /// Returns whether the frame is marked to be evicted first.
-    pub(super) fn is_evict_first(&self) -> bool {
-        self.heat.load(Ordering::Relaxed) == EVICT_FIRST
+    pub(super) fn is_demoted(&self) -> bool {
+        self.heat.load(Ordering::Relaxed) == DEMOTED
     }
 
     /// Turns a cold frame into an ordinary one.
-    pub(super) fn settle(&self) {
+    pub(super) fn clear_cold(&self) {
         self.heat.store(0, Ordering::Relaxed);
     }
 
@@ -289,12 +289,12 @@ impl Header {
     }
 }
 
-impl Default for Header {
+impl Default for FrameHeader {
     fn default() -> Self {
-        Header {
+        FrameHeader {
             key: std::array::from_fn(|_| AtomicU64::new(0)),
             retired: AtomicU64::new(0),
-            state: AtomicU32::new(State::Free as u32),
+            state: AtomicU32::new(FrameState::Free as u32),
             pins: AtomicU32::new(0),
             heat: AtomicU32::new(0),
             class: AtomicU32::new(0),
@@ -308,11 +308,11 @@ mod tests {
 
     #[test]
     fn a_pinned_frame_is_not_recycled_until_its_last_reference_is_dropped() {
-        let header = Header::default();
-        let key = Key([1, 2, 3, 4]);
+        let header = FrameHeader::default();
+        let key = NodeKey([1, 2, 3, 4]);
         header.take();
-        header.publish(&key, Manner::Proven);
-        assert!(header.holds(&key) && !header.holds(&Key([1, 2, 3, 5])));
+        header.publish(&key, InitialHeat::Proven);
+        assert!(header.holds(&key) && !header.holds(&NodeKey([1, 2, 3, 5])));
         assert!(header.pin());
         assert!(!header.pin());
         header.retire(7);
@@ -320,14 +320,14 @@ mod tests {
         assert!(!header.unpin());
         assert!(header.unpin());
         assert!(header.recycle());
-        assert_eq!((header.state(), header.retired_at()), (State::Free, 7));
+        assert_eq!((header.state(), header.retired_at()), (FrameState::Free, 7));
     }
 
     #[test]
     fn a_use_warms_a_cold_frame_and_the_hand_forgets_it() {
-        let header = Header::default();
+        let header = FrameHeader::default();
         header.take();
-        header.publish(&Key([0; 4]), Manner::Passing);
+        header.publish(&NodeKey([0; 4]), InitialHeat::Passing);
         assert!(header.is_cold() && header.is_passing() && !header.cool());
         header.touch();
         assert!(!header.is_cold() && !header.is_passing());
@@ -337,25 +337,25 @@ mod tests {
 
     #[test]
     fn a_frame_marked_to_be_evicted_first_stays_so_until_it_has_another_node() {
-        let header = Header::default();
+        let header = FrameHeader::default();
         header.take();
-        header.publish(&Key([0; 4]), Manner::Proven);
-        assert!(!header.is_evict_first());
-        assert!(header.evict_first() && !header.evict_first());
+        header.publish(&NodeKey([0; 4]), InitialHeat::Proven);
+        assert!(!header.is_demoted());
+        assert!(header.demote() && !header.demote());
         header.touch();
-        assert!(header.is_evict_first() && !header.is_cold() && !header.cool());
+        assert!(header.is_demoted() && !header.is_cold() && !header.cool());
         header.retire(1);
         assert!(header.recycle());
         header.take();
-        header.publish(&Key([1; 4]), Manner::Trial);
-        assert!(!header.is_evict_first() && header.is_cold());
+        header.publish(&NodeKey([1; 4]), InitialHeat::Trial);
+        assert!(!header.is_demoted() && header.is_cold());
     }
 
     #[test]
     fn the_first_use_of_what_was_asked_for_ahead_is_that_of_who_asked() {
-        let header = Header::default();
+        let header = FrameHeader::default();
         header.take();
-        header.publish(&Key([0; 4]), Manner::Awaited);
+        header.publish(&NodeKey([0; 4]), InitialHeat::Awaited);
         header.touch();
         assert!(header.is_cold() && !header.cool());
         header.touch();

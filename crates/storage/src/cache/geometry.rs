@@ -10,7 +10,7 @@
 //! them, one huge page covers both, and a frame's number suffices to find its header.
 
 use super::arena::HUGE_PAGE;
-use super::frame::{FrameId, Header};
+use super::frame::{FrameHeader, FrameId};
 use crate::PageSize;
 use crate::node::MAX_PAGES;
 use alluvium_device::BUFFER_ALIGNMENT;
@@ -31,7 +31,7 @@ const _: () = assert!(MIN_CHUNK_PAGES > MAX_PAGES as usize && MAX_CHUNK_PAGES * 
 
 /// Layout of a chunk for one class.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cut {
+pub(super) struct ChunkLayout {
     /// Number of frames.
     pub(super) frames: usize,
     /// Size of a frame in bytes.
@@ -42,43 +42,44 @@ pub(super) struct Cut {
 
 /// The layout of one cache's arena.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Geometry {
+pub(super) struct ArenaGeometry {
     pub(super) chunk_bytes: usize,
     slot_bits: u32,
-    cuts: [Cut; CLASSES],
+    cuts: [ChunkLayout; CLASSES],
 }
 
-impl Geometry {
+impl ArenaGeometry {
     /// Computes the layout of a cache from its initial budget.
-    pub(super) fn new(page_size: PageSize, budget: u64) -> Geometry {
+    pub(super) fn new(page_size: PageSize, budget: u64) -> ArenaGeometry {
         let pages = (budget / WANTED_CHUNKS / page_size.bytes() as u64).max(1);
         let pages = (1usize << pages.ilog2()).clamp(MIN_CHUNK_PAGES, MAX_CHUNK_PAGES);
         let chunk_bytes = pages * page_size.bytes();
         let cuts = std::array::from_fn(|class| Self::cut_of(chunk_bytes, (class + 1) * page_size.bytes()));
-        assert!(cuts.is_sorted_by(|one: &Cut, next| one.frames >= next.frames));
+        assert!(cuts.is_sorted_by(|one: &ChunkLayout, next| one.frames >= next.frames));
         let slot_bits = cuts[0].frames.next_power_of_two().trailing_zeros();
-        Geometry {
+        ArenaGeometry {
             chunk_bytes,
             slot_bits,
             cuts,
         }
     }
 
-    fn cut_of(chunk_bytes: usize, frame_bytes: usize) -> Cut {
-        let header_bytes = |frames: usize| (frames * size_of::<Header>()).next_multiple_of(BUFFER_ALIGNMENT);
+    fn cut_of(chunk_bytes: usize, frame_bytes: usize) -> ChunkLayout {
+        let header_bytes =
+            |frames: usize| (frames * size_of::<FrameHeader>()).next_multiple_of(BUFFER_ALIGNMENT);
         let mut frames = chunk_bytes / frame_bytes;
         while header_bytes(frames) + frames * frame_bytes > chunk_bytes {
             frames -= 1;
         }
         assert!(frames > 0, "a chunk of {chunk_bytes} bytes has no frame");
-        Cut {
+        ChunkLayout {
             frames,
             frame_bytes,
             header_bytes: header_bytes(frames),
         }
     }
 
-    pub(super) fn cut(&self, class: usize) -> Cut {
+    pub(super) fn cut(&self, class: usize) -> ChunkLayout {
         self.cuts[class]
     }
 
@@ -118,7 +119,7 @@ impl Geometry {
     /// Returns the offset of a frame's header in the arena.
     #[inline]
     pub(super) fn header_at(&self, frame: FrameId) -> usize {
-        self.chunk_at(self.chunk_of(frame)) + self.slot_of(frame) * size_of::<Header>()
+        self.chunk_at(self.chunk_of(frame)) + self.slot_of(frame) * size_of::<FrameHeader>()
     }
 
     /// Returns the offset of a frame's bytes in the arena, for a frame of this class.
@@ -143,7 +144,7 @@ mod tests {
     fn headers_and_frames_of_every_class_fit_their_chunk_and_do_not_overlap() {
         for page in [4096, 16384, 65536] {
             for budget in [1 << 20, 16 << 20, 64 << 20, 4 << 30] {
-                let geometry = Geometry::new(PageSize::new(page).unwrap(), budget);
+                let geometry = ArenaGeometry::new(PageSize::new(page).unwrap(), budget);
                 for class in 0..CLASSES {
                     let cut = geometry.cut(class);
                     assert!(cut.frames >= 1 && cut.frames <= 1 << geometry.slot_bits);
@@ -163,7 +164,7 @@ mod tests {
 
     #[test]
     fn headers_cost_less_than_two_hundredths_of_large_caches() {
-        let geometry = Geometry::new(PageSize::MIN, 1 << 30);
+        let geometry = ArenaGeometry::new(PageSize::MIN, 1 << 30);
         assert_eq!(geometry.chunk_bytes, HUGE_PAGE);
         let cut = geometry.cut(0);
         assert!(cut.frames * cut.frame_bytes * 100 >= geometry.chunk_bytes * 98);

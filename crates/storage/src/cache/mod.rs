@@ -5,11 +5,11 @@
 //!
 //! *Does not know*: the contents of a node, when it dies, which thread of the store calls.
 //!
-//! *Read in this order*: this file, `frame.rs` (a frame's states), `table.rs` and `tables.rs` (from
-//! node to frame), `read.rs` and `fetch.rs` (misses; `turn.rs` is a single read, `flights.rs`
-//! tracks all reads in flight, `requests.rs` merges adjacent reads), `supply.rs`, `lane.rs` and
+//! *Read in this order*: this file, `frame.rs` (a frame's states), `page_table.rs` and `tables.rs` (from
+//! node to frame), `read.rs` and `fetch.rs` (misses; `single_flight.rs` is a single read, `flights.rs`
+//! tracks all reads in flight, `read_groups.rs` merges adjacent reads), `frame_allocator.rs`, `frame_stock.rs` and
 //! `ghosts.rs` (free frames and eviction), `chunks.rs`, `geometry.rs` and `budget.rs` (layout and
-//! accounting of memory), `arena.rs` (the memory), `copies.rs` and `sound.rs` (copies of nodes on a
+//! accounting of memory), `arena.rs` (the memory), `copies.rs` and `verify.rs` (copies of nodes on a
 //! faster tier), `check.rs`, `model_check.rs`.
 //!
 //! A lookup hashes the pointer and reads one line of the page table and one header. It takes no
@@ -49,58 +49,58 @@ mod arena;
 mod budget;
 mod check;
 mod chunks;
-mod copies;
 mod failure;
 mod fetch;
-mod flights;
 mod frame;
+mod frame_allocator;
+mod frame_stock;
 mod geometry;
-mod ghosts;
-mod lane;
+mod ghost_queue;
+mod in_flight;
 #[cfg(all(test, alluvium_model_check))]
 mod model_check;
 mod node_ref;
+mod page_table;
 mod pending;
+mod promoted;
 mod read;
-mod requests;
-mod sound;
+mod read_groups;
+mod resizable_table;
+mod single_flight;
 mod stats;
-mod supply;
-mod table;
-mod tables;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
-mod turn;
+mod verify;
 
-pub use budget::Loan;
-pub use check::Violation;
-pub(crate) use copies::BATCH_BYTES;
-pub use copies::CopyStats;
+pub use budget::Reservation;
+pub use check::CacheViolation;
 pub use node_ref::{FrameRef, NodeRef};
-pub use pending::{Pending, Watched};
+pub use pending::{PendingReads, WatchedRead};
+pub(crate) use promoted::BATCH_BYTES;
+pub use promoted::CopyStats;
 pub use stats::CacheStats;
 
-use crate::{Epochs, Error, Guard, NodePointer, PageSize, Result, Tiers};
+use crate::{EpochGuard, Epochs, Error, NodePointer, PageSize, Result, TierFiles};
 use alluvium_base::Purpose;
 use alluvium_device::MemoryRegion;
-use arena::Arena;
-use budget::Budget;
-use chunks::Chunks;
-use copies::Copies;
+use arena::FrameArena;
+use budget::CacheBudget;
+use chunks::ChunkAllocator;
 use crossbeam_utils::CachePadded;
-use flights::Flights;
-use frame::{FrameId, Header, Key, Manner};
-use geometry::Geometry;
-use ghosts::Ghosts;
-use lane::{Headers, Lane};
+use frame::{FrameHeader, FrameId, InitialHeat, NodeKey};
+use frame_stock::{FrameHeaders, FrameStock};
+use geometry::ArenaGeometry;
+use ghost_queue::GhostQueue;
+use in_flight::InFlightTable;
 use parking_lot::Mutex;
-use read::{Otherwise, Reading};
-use stats::Counters;
+use promoted::PromotedCopies;
+use read::{BatchRead, NoFramePolicy};
+use resizable_table::ResizablePageTable;
+use stats::StripedCounters;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use tables::Tables;
 
 /// Number of lanes. Further threads share them.
 const LANES: usize = 32;
@@ -112,10 +112,10 @@ const RESERVED_BYTES: u64 = 64 << 30;
 const RESERVED_TIMES: u64 = 16;
 /// Optional pins are allowed while less than 1/`PINNED_FRACTION` of the budget is pinned.
 const PINNED_FRACTION: u64 = 8;
-/// At most 1/`LENT_FRACTION` of the budget is [lent](Cache::lend) or in use for reads.
-const LENT_FRACTION: u64 = 16;
+/// At most 1/`RESERVATION_FRACTION` of the budget is [lent](Cache::lend) or in use for reads.
+const RESERVATION_FRACTION: u64 = 16;
 const _: () = assert!(
-    PINNED_FRACTION > 1 && LENT_FRACTION > 1,
+    PINNED_FRACTION > 1 && RESERVATION_FRACTION > 1,
     "parts of the budget (C5)"
 );
 /// Number of epochs that `set_budget` lets pass to see chunks drained.
@@ -123,7 +123,7 @@ const ROUNDS_TO_SHRINK: usize = 8;
 
 /// Whether nodes brought in by a read should stay in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Residence {
+pub enum CacheRetention {
     /// The node is cached normally.
     Keep,
     /// The node passes through: pass-through reads use a limited share of the frames, and beyond it
@@ -141,7 +141,7 @@ pub enum Residence {
 /// use std::sync::Arc;
 ///
 /// let directory = MemoryDirectory::new();
-/// let tiers = Arc::new(Tiers::create(&[&directory])?);
+/// let tiers = Arc::new(TierFiles::create(&[&directory])?);
 /// let node = Buffer::padded(&[7; 4096]);
 /// let pointer = NodePointer {
 ///     offset: 8192, birth: 1, checksum: checksum(&node), encoded_len: 4096, tier: 0, pages: 1,
@@ -160,31 +160,31 @@ pub enum Residence {
 /// # Ok::<(), alluvium_storage::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Cache {
-    shared: Arc<Shared>,
+pub struct NodeCache {
+    shared: Arc<NodeCacheInner>,
 }
 
-pub(crate) struct Shared {
-    tables: Tables,
-    arena: Arc<Arena>,
-    geometry: Geometry,
+pub(crate) struct NodeCacheInner {
+    tables: ResizablePageTable,
+    arena: Arc<FrameArena>,
+    geometry: ArenaGeometry,
     page_size: PageSize,
     epochs: Epochs,
-    tiers: Arc<Tiers>,
-    budget: Arc<Budget>,
-    counters: Counters,
-    lanes: Box<[CachePadded<Mutex<Lane>>]>,
-    flights: Flights,
-    chunks: CachePadded<Chunks>,
+    tiers: Arc<TierFiles>,
+    budget: Arc<CacheBudget>,
+    counters: StripedCounters,
+    lanes: Box<[CachePadded<Mutex<FrameStock>>]>,
+    flights: InFlightTable,
+    chunks: CachePadded<ChunkAllocator>,
     /// Cold frames, oldest first. The entries of frames used since are stale.
     cold: CachePadded<Mutex<VecDeque<FrameId>>>,
     /// Frames whose nodes are dead or about to die, oldest mark first. They are evicted before all
     /// others.
-    evict_first: CachePadded<Mutex<VecDeque<FrameId>>>,
-    ghosts: Ghosts,
-    copies: Copies,
-    /// Batches whose readers have dropped their [`Pending`].
-    orphans: CachePadded<Mutex<Vec<Arc<Reading>>>>,
+    demoted: CachePadded<Mutex<VecDeque<FrameId>>>,
+    ghosts: GhostQueue,
+    copies: PromotedCopies,
+    /// Batches whose readers have dropped their [`PendingReads`].
+    orphans: CachePadded<Mutex<Vec<Arc<BatchRead>>>>,
     resident_bytes: CachePadded<AtomicU64>,
     pinned_bytes: CachePadded<AtomicU64>,
     /// Decoded size of the nodes being read.
@@ -194,13 +194,13 @@ pub(crate) struct Shared {
     /// Number of chunks offered for registration. Their memory is never given back.
     offered: CachePadded<AtomicU64>,
     /// Whether offered nodes are inserted even when others must be evicted for them.
-    keeps_written: AtomicBool,
+    admits_written: AtomicBool,
     resizing: Mutex<()>,
 }
 
-impl Shared {
+impl NodeCacheInner {
     #[inline]
-    fn header(&self, frame: FrameId) -> &Header {
+    fn header(&self, frame: FrameId) -> &FrameHeader {
         self.arena.at(self.geometry.header_at(frame))
     }
 
@@ -209,8 +209,8 @@ impl Shared {
         self.geometry.data_at(frame, self.header(frame).class())
     }
 
-    fn headers(&self) -> Headers<'_> {
-        Headers {
+    fn headers(&self) -> FrameHeaders<'_> {
+        FrameHeaders {
             arena: &self.arena,
             geometry: &self.geometry,
         }
@@ -240,15 +240,15 @@ impl Shared {
         }
     }
 
-    fn finish_orphans(&self, guard: &Guard) {
+    fn finish_orphans(&self, guard: &EpochGuard) {
         if let Some(mut orphans) = self.orphans.try_lock() {
             orphans.retain(|reading| !self.try_finish(reading, guard));
         }
     }
 }
 
-impl Cache {
-    /// Finishes every read that has completed, including those whose [`Pending`] was dropped or has
+impl NodeCache {
+    /// Finishes every read that has completed, including those whose [`PendingReads`] was dropped or has
     /// not been polled. A thread that waits for an epoch to pass calls this, because an unfinished
     /// read holds an epoch.
     pub fn finish_arrived(&self) {
@@ -269,57 +269,62 @@ impl Cache {
     /// # Errors
     /// [`Error::BadOption`] if the budget is below [`Cache::least_budget`], or if the system
     /// refuses the address space.
-    pub fn new(tiers: Arc<Tiers>, epochs: Epochs, page_size: PageSize, budget_bytes: u64) -> Result<Cache> {
+    pub fn new(
+        tiers: Arc<TierFiles>,
+        epochs: Epochs,
+        page_size: PageSize,
+        budget_bytes: u64,
+    ) -> Result<NodeCache> {
         let least = Self::least_budget(page_size);
         if budget_bytes < least {
             return Err(Self::bad_budget(format!(
                 "{budget_bytes} bytes are less than {least}"
             )));
         }
-        let geometry = Geometry::new(page_size, budget_bytes);
+        let geometry = ArenaGeometry::new(page_size, budget_bytes);
         let wanted = RESERVED_BYTES.max(budget_bytes.saturating_mul(RESERVED_TIMES));
         let wanted = wanted.min(geometry.max_chunks() * geometry.chunk_bytes as u64);
-        let arena = Arena::reserve(wanted as usize, budget_bytes as usize)?;
+        let arena = FrameArena::reserve(wanted as usize, budget_bytes as usize)?;
         assert!(arena.len() >= geometry.chunk_bytes, "an arena holds a chunk");
         let fixed = Self::fixed_bytes();
-        let (_, frames) = Budget::shape(budget_bytes, fixed, &geometry);
-        let ghosts = Ghosts::new(frames);
+        let (_, frames) = CacheBudget::shape(budget_bytes, fixed, &geometry);
+        let ghosts = GhostQueue::new(frames);
         let fixed = fixed + ghosts.bytes();
-        let shared = Shared {
-            tables: Tables::new(frames)?,
+        let shared = NodeCacheInner {
+            tables: ResizablePageTable::new(frames)?,
             arena,
             geometry,
             page_size,
             epochs,
             tiers,
-            budget: Budget::new(budget_bytes, fixed),
-            counters: Counters::new(),
+            budget: CacheBudget::new(budget_bytes, fixed),
+            counters: StripedCounters::new(),
             lanes: (0..LANES)
-                .map(|_| CachePadded::new(Mutex::new(Lane::new())))
+                .map(|_| CachePadded::new(Mutex::new(FrameStock::new())))
                 .collect(),
-            flights: Flights::new(),
-            chunks: CachePadded::new(Chunks::new()),
+            flights: InFlightTable::new(),
+            chunks: CachePadded::new(ChunkAllocator::new()),
             cold: CachePadded::default(),
-            evict_first: CachePadded::default(),
+            demoted: CachePadded::default(),
             ghosts,
-            copies: Copies::default(),
+            copies: PromotedCopies::default(),
             orphans: CachePadded::default(),
             resident_bytes: CachePadded::default(),
             pinned_bytes: CachePadded::default(),
             reading_bytes: CachePadded::default(),
             passing: CachePadded::default(),
             offered: CachePadded::default(),
-            keeps_written: AtomicBool::new(false),
+            admits_written: AtomicBool::new(false),
             resizing: Mutex::default(),
         };
-        Ok(Cache {
+        Ok(NodeCache {
             shared: Arc::new(shared),
         })
     }
 
     fn fixed_bytes() -> u64 {
-        let lanes = LANES * size_of::<CachePadded<Mutex<Lane>>>();
-        Counters::bytes() + Flights::bytes() + (lanes + size_of::<Shared>()) as u64
+        let lanes = LANES * size_of::<CachePadded<Mutex<FrameStock>>>();
+        StripedCounters::bytes() + InFlightTable::bytes() + (lanes + size_of::<NodeCacheInner>()) as u64
     }
 
     fn bad_budget(why: String) -> Error {
@@ -329,7 +334,7 @@ impl Cache {
         }
     }
 
-    pub(crate) fn copies(&self) -> &Copies {
+    pub(crate) fn copies(&self) -> &PromotedCopies {
         &self.shared.copies
     }
 
@@ -350,14 +355,14 @@ impl Cache {
     /// # Panics
     /// If the guard belongs to other epochs.
     #[inline]
-    pub fn peek<'g>(&'g self, pointer: &NodePointer, guard: &'g Guard) -> Option<NodeRef<'g>> {
+    pub fn peek<'g>(&'g self, pointer: &NodePointer, guard: &'g EpochGuard) -> Option<NodeRef<'g>> {
         let shared = &self.shared;
         assert!(
             guard.is_of(&shared.epochs),
             "the guard is of other epochs than the cache"
         );
-        let key = Key::of(pointer);
-        let frame = shared.look(&key, key.hash(), guard)?;
+        let key = NodeKey::of(pointer);
+        let frame = shared.find_frame(&key, key.hash(), guard)?;
         shared.header(frame).touch();
         shared.counters.hit(guard);
         Some(shared.node_ref(frame, pointer, guard))
@@ -366,17 +371,17 @@ impl Cache {
     /// Prefetches the cache line that [`Cache::peek`] reads first, for a reader that is about to
     /// look up several nodes. This is a hint.
     #[inline]
-    pub fn prefetch(&self, pointer: &NodePointer, guard: &Guard) {
-        self.shared.tables.prefetch(Key::of(pointer).hash(), guard);
+    pub fn prefetch(&self, pointer: &NodePointer, guard: &EpochGuard) {
+        self.shared.tables.prefetch(NodeKey::of(pointer).hash(), guard);
     }
 
     /// Prefetches the header that [`Cache::peek`] reads next, once [`Cache::prefetch`] has
     /// completed.
     #[inline]
-    pub fn prefetch_header(&self, pointer: &NodePointer, guard: &Guard) {
+    pub fn prefetch_header(&self, pointer: &NodePointer, guard: &EpochGuard) {
         let shared = &self.shared;
         // The first frame with the tag is almost always the right one.
-        let _ = shared.tables.find(Key::of(pointer).hash(), guard, |frame| {
+        let _ = shared.tables.find(NodeKey::of(pointer).hash(), guard, |frame| {
             alluvium_base::prefetch_line(shared.header(frame));
             true
         });
@@ -387,14 +392,14 @@ impl Cache {
     ///
     /// # Panics
     /// If the guard belongs to other epochs.
-    pub fn peek_untracked<'g>(&'g self, pointer: &NodePointer, guard: &'g Guard) -> Option<NodeRef<'g>> {
+    pub fn peek_untracked<'g>(&'g self, pointer: &NodePointer, guard: &'g EpochGuard) -> Option<NodeRef<'g>> {
         let shared = &self.shared;
         assert!(
             guard.is_of(&shared.epochs),
             "the guard is of other epochs than the cache"
         );
-        let key = Key::of(pointer);
-        let frame = shared.look(&key, key.hash(), guard)?;
+        let key = NodeKey::of(pointer);
+        let frame = shared.find_frame(&key, key.hash(), guard)?;
         shared.counters.hit(guard);
         Some(shared.node_ref(frame, pointer, guard))
     }
@@ -412,7 +417,7 @@ impl Cache {
     pub fn get<'g>(
         &'g self,
         pointer: &NodePointer,
-        guard: &'g Guard,
+        guard: &'g EpochGuard,
         purpose: Purpose,
     ) -> Result<NodeRef<'g>> {
         match self.peek(pointer, guard) {
@@ -422,8 +427,14 @@ impl Cache {
     }
 
     #[cold]
-    fn miss<'g>(&'g self, pointer: &NodePointer, guard: &'g Guard, purpose: Purpose) -> Result<NodeRef<'g>> {
-        self.shared.fetch_one(pointer, guard, purpose, Residence::Keep)
+    fn miss<'g>(
+        &'g self,
+        pointer: &NodePointer,
+        guard: &'g EpochGuard,
+        purpose: Purpose,
+    ) -> Result<NodeRef<'g>> {
+        self.shared
+            .fetch_one(pointer, guard, purpose, CacheRetention::Keep)
     }
 
     /// Returns many nodes, in the order of their pointers. All misses of a tier are submitted to
@@ -437,9 +448,9 @@ impl Cache {
     pub fn get_many<'g>(
         &'g self,
         pointers: &[NodePointer],
-        guard: &'g Guard,
+        guard: &'g EpochGuard,
         purpose: Purpose,
-        residence: Residence,
+        residence: CacheRetention,
     ) -> Result<Vec<NodeRef<'g>>> {
         assert!(
             guard.is_of(&self.shared.epochs),
@@ -458,14 +469,14 @@ impl Cache {
         &self,
         pointers: &[NodePointer],
         purpose: Purpose,
-        residence: Residence,
-    ) -> Result<Pending> {
+        residence: CacheRetention,
+    ) -> Result<PendingReads> {
         let guard = self.shared.epochs.pin();
         self.shared.finish_orphans(&guard);
         let joined = self
             .shared
-            .begin(pointers, &guard, purpose, residence, Otherwise::Skip)?;
-        Ok(Pending::new(self, joined))
+            .begin(pointers, &guard, purpose, residence, NoFramePolicy::Skip)?;
+        Ok(PendingReads::new(self, joined))
     }
 
     /// Reads the nodes that are not cached, and waits for the reads. Skips nodes for which no frame
@@ -477,18 +488,18 @@ impl Cache {
     ///
     /// # Panics
     /// If the guard belongs to other epochs.
-    pub fn bring(
+    pub fn read_through(
         &self,
         pointers: &[NodePointer],
-        guard: &Guard,
+        guard: &EpochGuard,
         purpose: Purpose,
-        residence: Residence,
+        residence: CacheRetention,
     ) -> Result<()> {
         assert!(
             guard.is_of(&self.shared.epochs),
             "the guard is of other epochs than the cache"
         );
-        self.shared.bring(pointers, guard, purpose, residence)
+        self.shared.read_through(pointers, guard, purpose, residence)
     }
 
     /// Like [`Cache::request`] for several readers, each of which waits only for its own nodes. All
@@ -500,12 +511,15 @@ impl Cache {
         &self,
         wanted: &[&[NodePointer]],
         purpose: Purpose,
-        residence: Residence,
-    ) -> Result<Vec<Pending>> {
+        residence: CacheRetention,
+    ) -> Result<Vec<PendingReads>> {
         let guard = self.shared.epochs.pin();
         self.shared.finish_orphans(&guard);
         let all = self.shared.begin_each(wanted, &guard, purpose, residence)?;
-        Ok(all.into_iter().map(|joined| Pending::new(self, joined)).collect())
+        Ok(all
+            .into_iter()
+            .map(|joined| PendingReads::new(self, joined))
+            .collect())
     }
 
     /// Returns whether optional [pins](NodeRef::retain) are allowed: less than an eighth of the
@@ -519,11 +533,11 @@ impl Cache {
     /// cache is not full, because it could hold the nodes itself, and if the loans and reads in
     /// flight would exceed a sixteenth of the budget.
     #[must_use]
-    pub fn lend(&self, bytes: u64) -> Option<Loan> {
+    pub fn try_reserve(&self, bytes: u64) -> Option<Reservation> {
         let budget = &self.shared.budget;
         let is_full = self.shared.chunks.assigned() >= self.shared.allowed_chunks();
-        let is_there = budget.working() + bytes <= budget.limit() / LENT_FRACTION;
-        (is_full && is_there).then(|| Loan::new(budget, bytes))
+        let is_there = budget.working() + bytes <= budget.limit() / RESERVATION_FRACTION;
+        (is_full && is_there).then(|| Reservation::new(budget, bytes))
     }
 
     /// Inserts a newly written node, if a frame is available.
@@ -531,29 +545,29 @@ impl Cache {
     /// # Panics
     /// If `node` does not have the pointer's number of pages.
     pub fn insert(&self, pointer: &NodePointer, node: &[u8]) {
-        self.put(pointer, node, Manner::Proven);
+        self.put(pointer, node, InitialHeat::Proven);
     }
 
     /// Offers a newly written node that may or may not be read soon. It is inserted only while the
-    /// cache is not full, so that it evicts nothing, unless [`Cache::keep_written`] is set.
+    /// cache is not full, so that it evicts nothing, unless [`Cache::set_admit_written`] is set.
     ///
     /// # Panics
     /// As [`Cache::insert`].
     pub fn offer(&self, pointer: &NodePointer, node: &[u8]) {
-        if self.shared.keeps_written.load(Ordering::Relaxed) {
-            self.put(pointer, node, Manner::Proven);
+        if self.shared.admits_written.load(Ordering::Relaxed) {
+            self.put(pointer, node, InitialHeat::Proven);
         } else if self.shared.chunks.assigned() < self.shared.allowed_chunks() {
-            self.put(pointer, node, Manner::Trial);
+            self.put(pointer, node, InitialHeat::Trial);
         }
     }
 
     /// Sets whether offered nodes are always inserted, even if others must be evicted for them. In
     /// a cache large enough for all live nodes, the evicted ones are dead.
-    pub fn keep_written(&self, keeps: bool) {
-        self.shared.keeps_written.store(keeps, Ordering::Relaxed);
+    pub fn set_admit_written(&self, keeps: bool) {
+        self.shared.admits_written.store(keeps, Ordering::Relaxed);
     }
 
-    fn put(&self, pointer: &NodePointer, node: &[u8], manner: Manner) {
+    fn put(&self, pointer: &NodePointer, node: &[u8], manner: InitialHeat) {
         assert!(
             pointer.check(&pointer.place(), self.shared.page_size).is_ok()
                 && node.len() == self.shared.page_size.node_bytes(pointer.pages),
@@ -566,10 +580,10 @@ impl Cache {
 
     /// Drops a node that will not be read again, so that its frame is free sooner. This is a hint:
     /// a node dropped by mistake is simply read again.
-    pub fn forget(&self, pointer: &NodePointer) {
+    pub fn discard(&self, pointer: &NodePointer) {
         let guard = self.shared.epochs.pin();
-        let key = Key::of(pointer);
-        if let Some(frame) = self.shared.look(&key, key.hash(), &guard)
+        let key = NodeKey::of(pointer);
+        if let Some(frame) = self.shared.find_frame(&key, key.hash(), &guard)
             && self.shared.unmap(frame, &guard)
         {
             self.shared.retire(&[frame], &guard);
@@ -578,20 +592,20 @@ impl Cache {
 
     /// Marks a node that is being replaced and dies once its replacement is published. It is
     /// evicted before any other, and remains available to readers of the old version until then.
-    /// This is a hint, as [`Cache::forget`] is.
-    pub fn evict_first(&self, pointer: &NodePointer) {
+    /// This is a hint, as [`Cache::discard`] is.
+    pub fn demote(&self, pointer: &NodePointer) {
         let guard = self.shared.epochs.pin();
-        let key = Key::of(pointer);
-        if let Some(frame) = self.shared.look(&key, key.hash(), &guard)
-            && self.shared.header(frame).evict_first()
+        let key = NodeKey::of(pointer);
+        if let Some(frame) = self.shared.find_frame(&key, key.hash(), &guard)
+            && self.shared.header(frame).demote()
         {
-            self.shared.note_evict_first(frame);
+            self.shared.push_demoted(frame);
         }
     }
 
     /// Changes the budget. A larger budget takes effect at once. A smaller one evicts the excess.
     /// Chunks with nodes held by guards or references are given back after these are dropped, by
-    /// later misses or by [`Cache::tend`].
+    /// later misses or by [`Cache::maintain`].
     ///
     /// # Errors
     /// [`Error::BadOption`] if the budget is below [`Cache::least_budget`] or above the reserved
@@ -607,7 +621,7 @@ impl Cache {
             )));
         }
         let before = shared.budget.limit();
-        let (_, frames) = Budget::shape(bytes, shared.budget.fixed(), &shared.geometry);
+        let (_, frames) = CacheBudget::shape(bytes, shared.budget.fixed(), &shared.geometry);
         shared.budget.set_limit(bytes);
         if bytes < before {
             self.drain();
@@ -628,7 +642,7 @@ impl Cache {
     /// Gives back chunks beyond the budget, as far as guards and references allow.
     fn drain(&self) {
         for _ in 0..ROUNDS_TO_SHRINK {
-            self.tend();
+            self.maintain();
             if self.shared.chunks.draining() == 0
                 && self.shared.chunks.assigned() <= self.shared.allowed_chunks()
             {
@@ -639,12 +653,12 @@ impl Cache {
 
     /// Performs bounded background work: finishes completed reads, starts and continues draining
     /// chunks, and advances the epoch. Optional for correctness.
-    pub fn tend(&self) {
+    pub fn maintain(&self) {
         let guard = self.shared.epochs.pin();
         self.shared.finish_orphans(&guard);
         self.shared.settle_all(&guard);
         self.shared.shrink();
-        self.shared.go_on_draining(&guard);
+        self.shared.continue_draining(&guard);
         drop(guard);
         self.shared.epochs.try_advance();
         self.shared.tables.drop_replaced(&self.shared.epochs);
@@ -667,8 +681,8 @@ impl Cache {
 
     /// Counts lookups that missed index or maplet pages. The cache does not know the contents of a
     /// node. The caller does, and uses the count to divide memory between the caches.
-    pub fn missed_guides(&self, count: u64, guard: &Guard) {
-        self.shared.counters.missed_guides(guard, count);
+    pub fn record_index_misses(&self, count: u64, guard: &EpochGuard) {
+        self.shared.counters.count_index_misses(guard, count);
     }
 
     /// Returns the statistics of the cache.
@@ -677,7 +691,7 @@ impl Cache {
         Self::stats_of(&self.shared)
     }
 
-    fn stats_of(shared: &Shared) -> CacheStats {
+    fn stats_of(shared: &NodeCacheInner) -> CacheStats {
         let mut stats = CacheStats {
             budget_bytes: shared.budget.limit(),
             arena_bytes: shared.chunks.assigned() * shared.geometry.chunk_cost(),
@@ -700,7 +714,7 @@ impl Cache {
     }
 }
 
-impl fmt::Debug for Cache {
+impl fmt::Debug for NodeCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cache")
             .field("page_size", &self.shared.page_size)

@@ -1,32 +1,35 @@
 //! Results of lookups: a node's bytes, valid while a guard lives or while they are referenced.
 
-use super::Shared;
-use super::budget::Charge;
+use super::NodeCacheInner;
+use super::budget::BudgetCharge;
 use super::frame::FrameId;
-use crate::{Guard, NodePointer};
-use alluvium_device::Buffer;
+use crate::{EpochGuard, NodePointer};
+use alluvium_device::AlignedBuffer;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
 /// A node in heap memory, read when no frame was available.
 #[derive(Debug)]
-pub(super) struct Private {
-    pub(super) bytes: Buffer,
-    pub(super) _charge: Charge,
+pub(super) struct HeapNode {
+    pub(super) bytes: AlignedBuffer,
+    pub(super) _charge: BudgetCharge,
 }
 
 /// Location of a node.
 #[derive(Clone, Debug)]
-pub(super) enum Home {
+pub(super) enum NodeStorage {
     Frame(FrameId),
-    Private(Arc<Private>),
+    Private(Arc<HeapNode>),
 }
 
 #[derive(Clone)]
-enum Place<'g> {
-    Frame { cache: &'g Arc<Shared>, frame: FrameId },
-    Private(Arc<Private>),
+enum NodeBacking<'g> {
+    Frame {
+        cache: &'g Arc<NodeCacheInner>,
+        frame: FrameId,
+    },
+    Private(Arc<HeapNode>),
 }
 
 /// A node's bytes, valid while a guard lives.
@@ -37,22 +40,22 @@ enum Place<'g> {
 pub struct NodeRef<'g> {
     /// The frame's bytes; empty for a private node, whose bytes are in `place`.
     bytes: &'g [u8],
-    place: Place<'g>,
+    place: NodeBacking<'g>,
 }
 
 impl<'g> NodeRef<'g> {
     #[inline]
-    pub(super) fn new(cache: &'g Arc<Shared>, frame: FrameId, bytes: &'g [u8]) -> Self {
+    pub(super) fn new(cache: &'g Arc<NodeCacheInner>, frame: FrameId, bytes: &'g [u8]) -> Self {
         NodeRef {
             bytes,
-            place: Place::Frame { cache, frame },
+            place: NodeBacking::Frame { cache, frame },
         }
     }
 
-    pub(super) fn private(node: Arc<Private>) -> Self {
+    pub(super) fn private(node: Arc<HeapNode>) -> Self {
         NodeRef {
             bytes: &[],
-            place: Place::Private(node),
+            place: NodeBacking::Private(node),
         }
     }
 
@@ -61,20 +64,20 @@ impl<'g> NodeRef<'g> {
     #[must_use]
     pub fn retain(&self) -> FrameRef {
         match &self.place {
-            Place::Frame { cache, frame } => {
+            NodeBacking::Frame { cache, frame } => {
                 cache.pin(*frame);
                 debug_assert!(cache.header(*frame).pins() > 0, "a reference is counted (C2)");
                 FrameRef {
                     bytes: std::ptr::from_ref(self.bytes),
-                    place: Kept::Frame {
+                    place: PinnedBacking::Frame {
                         cache: Arc::clone(cache),
                         frame: *frame,
                     },
                 }
             }
-            Place::Private(node) => FrameRef {
+            NodeBacking::Private(node) => FrameRef {
                 bytes: std::ptr::from_ref(&node.bytes[..]),
-                place: Kept::Private(Arc::clone(node)),
+                place: PinnedBacking::Private(Arc::clone(node)),
             },
         }
     }
@@ -82,7 +85,7 @@ impl<'g> NodeRef<'g> {
     /// Returns whether the node is in the cache rather than in private memory.
     #[must_use]
     pub fn is_cached(&self) -> bool {
-        matches!(self.place, Place::Frame { .. })
+        matches!(self.place, NodeBacking::Frame { .. })
     }
 }
 
@@ -91,8 +94,8 @@ impl Deref for NodeRef<'_> {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.place {
-            Place::Frame { .. } => self.bytes,
-            Place::Private(node) => &node.bytes,
+            NodeBacking::Frame { .. } => self.bytes,
+            NodeBacking::Private(node) => &node.bytes,
         }
     }
 }
@@ -106,9 +109,12 @@ impl fmt::Debug for NodeRef<'_> {
     }
 }
 
-enum Kept {
-    Frame { cache: Arc<Shared>, frame: FrameId },
-    Private(Arc<Private>),
+enum PinnedBacking {
+    Frame {
+        cache: Arc<NodeCacheInner>,
+        frame: FrameId,
+    },
+    Private(Arc<HeapNode>),
 }
 
 /// A counted reference to a node's bytes, for values and iterators that outlive a call.
@@ -116,7 +122,7 @@ enum Kept {
 /// It pins its frame (the whole node), so it should not be held longer than needed.
 pub struct FrameRef {
     bytes: *const [u8],
-    place: Kept,
+    place: PinnedBacking,
 }
 
 // SAFETY: the bytes are immutable and stay where they are while `place` is held, which is `Send`
@@ -138,15 +144,15 @@ impl Deref for FrameRef {
 impl Clone for FrameRef {
     fn clone(&self) -> Self {
         let place = match &self.place {
-            Kept::Frame { cache, frame } => {
+            PinnedBacking::Frame { cache, frame } => {
                 debug_assert!(cache.header(*frame).pins() > 0, "a reference is counted (C2)");
                 cache.pin(*frame);
-                Kept::Frame {
+                PinnedBacking::Frame {
                     cache: Arc::clone(cache),
                     frame: *frame,
                 }
             }
-            Kept::Private(node) => Kept::Private(Arc::clone(node)),
+            PinnedBacking::Private(node) => PinnedBacking::Private(Arc::clone(node)),
         };
         FrameRef {
             bytes: self.bytes,
@@ -157,7 +163,7 @@ impl Clone for FrameRef {
 
 impl Drop for FrameRef {
     fn drop(&mut self) {
-        if let Kept::Frame { cache, frame } = &self.place {
+        if let PinnedBacking::Frame { cache, frame } = &self.place {
             debug_assert!(cache.header(*frame).pins() > 0, "a reference is counted (C2)");
             cache.unpin(*frame);
         }
@@ -172,7 +178,7 @@ impl fmt::Debug for FrameRef {
     }
 }
 
-impl Shared {
+impl NodeCacheInner {
     /// Returns the bytes of a node that was found under the guard or published since the guard was
     /// created.
     #[inline]
@@ -180,7 +186,7 @@ impl Shared {
         self: &'g Arc<Self>,
         frame: FrameId,
         pointer: &NodePointer,
-        _guard: &'g Guard,
+        _guard: &'g EpochGuard,
     ) -> NodeRef<'g> {
         let len = self.page_size.node_bytes(pointer.pages);
         // Computed from the frame's number alone, so that the processor can fetch the node without

@@ -1,7 +1,7 @@
 //! Asynchronous reads.
 
-use super::Cache;
-use super::read::{Job, Joined, Reading};
+use super::NodeCache;
+use super::read::{BatchRead, NodeLookup, SubmittedBatch};
 use alluvium_device::{Device, Ticket};
 use std::fmt;
 use std::sync::Arc;
@@ -10,28 +10,28 @@ use std::task::{Poll, Waker};
 /// Reads that were requested. Poll it, then look up the nodes.
 ///
 /// If it is dropped early, the reads continue. The cache finishes them during a later operation.
-pub struct Pending {
-    cache: Cache,
-    readings: Vec<Arc<Reading>>,
+pub struct PendingReads {
+    cache: NodeCache,
+    readings: Vec<Arc<BatchRead>>,
     skipped: usize,
 }
 
-impl Pending {
-    pub(super) fn new(cache: &Cache, joined: Vec<Joined>) -> Pending {
-        let mut readings: Vec<Arc<Reading>> = Vec::new();
+impl PendingReads {
+    pub(super) fn new(cache: &NodeCache, joined: Vec<NodeLookup>) -> PendingReads {
+        let mut readings: Vec<Arc<BatchRead>> = Vec::new();
         let mut skipped = 0;
         for joined in joined {
             match joined {
-                Joined::Reading { reading, .. } => {
+                NodeLookup::Reading { reading, .. } => {
                     if !readings.iter().any(|known| Arc::ptr_eq(known, &reading)) {
                         readings.push(reading);
                     }
                 }
-                Joined::Skipped => skipped += 1,
-                Joined::Frame(_) => {}
+                NodeLookup::Skipped => skipped += 1,
+                NodeLookup::Frame(_) => {}
             }
         }
-        Pending {
+        PendingReads {
             cache: cache.clone(),
             readings,
             skipped,
@@ -58,19 +58,19 @@ impl Pending {
 
     /// Like [`Pending::poll`]. While the reads are pending, the waker fires once a poll can make
     /// progress, provided that a thread waits for each [`Watched`] passed to `watch`.
-    pub fn poll_with(&mut self, waker: &Waker, mut watch: impl FnMut(Watched)) -> Poll<()> {
+    pub fn poll_with(&mut self, waker: &Waker, mut watch: impl FnMut(WatchedRead)) -> Poll<()> {
         loop {
             if self.poll() {
                 return Poll::Ready(());
             }
             debug_assert!(!self.readings.is_empty(), "what is not over has readings");
             let reading = &self.readings[0];
-            match reading.wake(waker, Watching::of) {
+            match reading.wake(waker, ReadTicket::of) {
                 // Another thread has finished it.
                 None => {}
                 Some(watching) => {
                     if let Some(watching) = watching {
-                        watch(Watched {
+                        watch(WatchedRead {
                             cache: self.cache.clone(),
                             reading: Arc::clone(reading),
                             watching,
@@ -85,7 +85,7 @@ impl Pending {
     /// Waits until any read completes that shares a part of the device with the first pending read.
     pub fn wait_some(&mut self) {
         if let Some(reading) = self.readings.first() {
-            match reading.look(Watching::of) {
+            match reading.peek_job(ReadTicket::of) {
                 Some(watching) => watching.device.wait_some(&watching.ticket),
                 // Another thread is finishing it.
                 None => std::thread::yield_now(),
@@ -109,7 +109,7 @@ impl Pending {
     }
 }
 
-impl Drop for Pending {
+impl Drop for PendingReads {
     fn drop(&mut self) {
         if !self.readings.is_empty() {
             self.cache.shared.orphans.lock().append(&mut self.readings);
@@ -117,7 +117,7 @@ impl Drop for Pending {
     }
 }
 
-impl fmt::Debug for Pending {
+impl fmt::Debug for PendingReads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pending")
             .field("batches", &self.readings.len())
@@ -127,14 +127,14 @@ impl fmt::Debug for Pending {
 }
 
 /// A read, and the ticket needed to wait for it.
-struct Watching {
+struct ReadTicket {
     device: Arc<dyn Device>,
     ticket: Ticket,
 }
 
-impl Watching {
-    fn of(job: &Job) -> Watching {
-        Watching {
+impl ReadTicket {
+    fn of(job: &SubmittedBatch) -> ReadTicket {
+        ReadTicket {
             device: Arc::clone(&job.device),
             ticket: job.ticket.another(),
         }
@@ -143,18 +143,18 @@ impl Watching {
 
 /// A read that tasks wait for. The thread that holds this waits for the device and finishes the
 /// read, which wakes the tasks.
-pub struct Watched {
-    cache: Cache,
-    reading: Arc<Reading>,
-    watching: Watching,
+pub struct WatchedRead {
+    cache: NodeCache,
+    reading: Arc<BatchRead>,
+    watching: ReadTicket,
 }
 
-impl Watched {
+impl WatchedRead {
     /// Returns the part of the device that executes the read. One thread can wait for all reads of
     /// a part.
     #[must_use]
-    pub fn home(&self) -> usize {
-        self.watching.ticket.home()
+    pub fn device_part(&self) -> usize {
+        self.watching.ticket.device_part()
     }
 
     /// Waits until that part of the device completes a read: this one or another.
@@ -175,7 +175,7 @@ impl Watched {
     }
 }
 
-impl fmt::Debug for Watched {
+impl fmt::Debug for WatchedRead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watched")
             .field("ticket", &self.watching.ticket)

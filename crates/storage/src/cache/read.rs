@@ -13,17 +13,17 @@
 //! and the removal of the flight. So no node is read twice. A reader that joins a flight has been
 //! pinned since before its node was published, so the frame stays valid for its guard.
 
-use super::budget::{Charge, Owner};
-use super::flights::Flight;
-use super::frame::{FrameId, Key, Manner};
-use super::node_ref::{Home, Private};
-use super::requests::{Group, grouped};
-use super::sound::issue_of;
-use super::turn::{Progress, Turn};
-use super::{Residence, Shared};
-use crate::{Codec, Error, Guard, Hold, NodePointer, Result};
+use super::budget::{BudgetCharge, ChargePurpose};
+use super::frame::{FrameId, InitialHeat, NodeKey};
+use super::in_flight::InFlightNode;
+use super::node_ref::{HeapNode, NodeStorage};
+use super::read_groups::{ReadGroup, grouped};
+use super::single_flight::{JobProgress, SingleFlight};
+use super::verify::batch_for_tier;
+use super::{CacheRetention, NodeCacheInner};
+use crate::{EpochGuard, EpochHold, Error, NodeCodec, NodePointer, Result};
 use alluvium_base::Purpose;
-use alluvium_device::{Batch, Buffer, Device, Outcome, Ticket};
+use alluvium_device::{AlignedBuffer, Device, IoBatch, IoOutcome, Ticket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -38,72 +38,72 @@ const RECORD_BYTES: u64 = 320;
 const REQUESTED_FRACTION: u64 = 8;
 
 /// One batch in flight, and the result for each of its nodes.
-pub(super) type Reading = Turn<Job, Arc<[Settled]>>;
+pub(super) type BatchRead = SingleFlight<SubmittedBatch, Arc<[NodeResult]>>;
 /// The result of reading one node.
-pub(super) type Settled = std::result::Result<Home, Arc<Error>>;
+pub(super) type NodeResult = std::result::Result<NodeStorage, Arc<Error>>;
 
 /// The memory that a node is read into.
 #[derive(Debug)]
-enum Memory {
+enum NodeBuffer {
     Frame(FrameId),
-    Private(Charge),
+    Private(BudgetCharge),
 }
 
 /// One node of a batch.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct BatchEntry {
     pub(super) pointer: NodePointer,
     /// The location to read: the node's own pointer, or that of a copy.
     pub(super) read: NodePointer,
-    key: Key,
+    key: NodeKey,
     pub(super) hash: u64,
-    memory: Memory,
-    residence: Residence,
+    memory: NodeBuffer,
+    residence: CacheRetention,
     /// Whether this is a read-ahead, for which no reader waits yet.
     ahead: bool,
 }
 
 /// A submitted batch.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct SubmittedBatch {
     pub(super) device: Arc<dyn Device>,
     pub(super) ticket: Ticket,
-    entries: Vec<Entry>,
+    entries: Vec<BatchEntry>,
     /// The reads of the batch, in the order of their requests.
-    groups: Vec<Group>,
+    groups: Vec<ReadGroup>,
     purpose: Purpose,
     /// Prevents the extents being read from being freed and overwritten.
-    _hold: Hold,
+    _hold: EpochHold,
     reading_bytes: u64,
-    _charge: Charge,
+    _charge: BudgetCharge,
 }
 
 /// The requests of a batch to the device, and their cost.
-pub(super) struct Requests {
-    pub(super) groups: Vec<Group>,
+pub(super) struct BatchRequests {
+    pub(super) groups: Vec<ReadGroup>,
     /// Bytes of the records, of private memory and of shared buffers.
     pub(super) bytes: u64,
     pub(super) reading_bytes: u64,
 }
 
 /// The bytes that a read returned for a node.
-pub(super) enum Brought<'b> {
+pub(super) enum NodeBytes<'b> {
     /// The outcome of a separate read, whose buffer is the node's memory.
-    Own(Outcome),
+    Own(IoOutcome),
     /// The buffer of a separate read of a copy that succeeded.
-    Copy(Buffer),
+    Copy(AlignedBuffer),
     /// A part of a buffer shared by several nodes.
     Shared(&'b [u8]),
 }
 
 /// What [`Shared::begin`] found or started for one node.
 #[derive(Debug)]
-pub(super) enum Joined {
+pub(super) enum NodeLookup {
     /// The node is in the cache.
     Frame(FrameId),
     /// The node is entry `index` of a batch.
     Reading {
-        reading: Arc<Reading>,
+        reading: Arc<BatchRead>,
         index: usize,
         /// Whether another call started the read.
         others: bool,
@@ -114,7 +114,7 @@ pub(super) enum Joined {
 
 /// What to do when no frame is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Otherwise {
+pub(super) enum NoFramePolicy {
     /// Read into private memory.
     Private,
     /// Do not read.
@@ -123,13 +123,13 @@ pub(super) enum Otherwise {
 
 /// A batch under construction. If it is dropped before submission (by a panic), its readers are
 /// notified.
-pub(super) struct Issue {
+pub(super) struct ReadBatchBuilder {
     pub(super) tier: u8,
-    pub(super) reading: Arc<Reading>,
-    pub(super) entries: Vec<Entry>,
+    pub(super) reading: Arc<BatchRead>,
+    pub(super) entries: Vec<BatchEntry>,
 }
 
-impl Drop for Issue {
+impl Drop for ReadBatchBuilder {
     fn drop(&mut self) {
         if !self.entries.is_empty() {
             self.reading.abandon();
@@ -137,10 +137,10 @@ impl Drop for Issue {
     }
 }
 
-impl Shared {
+impl NodeCacheInner {
     /// Returns the frame of a cached node.
     #[inline]
-    pub(super) fn look(&self, key: &Key, hash: u64, guard: &Guard) -> Option<FrameId> {
+    pub(super) fn find_frame(&self, key: &NodeKey, hash: u64, guard: &EpochGuard) -> Option<FrameId> {
         self.tables
             .find(hash, guard, |frame| self.header(frame).holds(key))
     }
@@ -152,11 +152,11 @@ impl Shared {
     pub(super) fn begin(
         &self,
         pointers: &[NodePointer],
-        guard: &Guard,
+        guard: &EpochGuard,
         purpose: Purpose,
-        residence: Residence,
-        otherwise: Otherwise,
-    ) -> Result<Vec<Joined>> {
+        residence: CacheRetention,
+        otherwise: NoFramePolicy,
+    ) -> Result<Vec<NodeLookup>> {
         let submit = |issue| self.submit(issue, purpose);
         self.begin_and(pointers, guard, purpose, residence, otherwise, submit)
     }
@@ -165,14 +165,14 @@ impl Shared {
     pub(super) fn begin_and(
         &self,
         pointers: &[NodePointer],
-        guard: &Guard,
+        guard: &EpochGuard,
         purpose: Purpose,
-        residence: Residence,
-        otherwise: Otherwise,
-        read: impl FnOnce(Issue),
-    ) -> Result<Vec<Joined>> {
+        residence: CacheRetention,
+        otherwise: NoFramePolicy,
+        read: impl FnOnce(ReadBatchBuilder),
+    ) -> Result<Vec<NodeLookup>> {
         self.check_all(pointers)?;
-        let mut issues: Vec<Issue> = Vec::new();
+        let mut issues: Vec<ReadBatchBuilder> = Vec::new();
         let mut joined = Vec::with_capacity(pointers.len());
         for pointer in pointers {
             if let Some(full) = issues.iter().position(|issue| issue.entries.len() == MAX_BATCH) {
@@ -195,18 +195,18 @@ impl Shared {
     pub(super) fn begin_each(
         &self,
         wanted: &[&[NodePointer]],
-        guard: &Guard,
+        guard: &EpochGuard,
         purpose: Purpose,
-        residence: Residence,
-    ) -> Result<Vec<Vec<Joined>>> {
+        residence: CacheRetention,
+    ) -> Result<Vec<Vec<NodeLookup>>> {
         for pointers in wanted {
             self.check_all(pointers)?;
         }
-        let mut issues: Vec<Issue> = Vec::new();
+        let mut issues: Vec<ReadBatchBuilder> = Vec::new();
         let mut all = Vec::with_capacity(wanted.len());
         for pointers in wanted {
-            let mut own: Vec<Issue> = Vec::new();
-            let join = |pointer| self.join(pointer, guard, residence, Otherwise::Skip, &mut own);
+            let mut own: Vec<ReadBatchBuilder> = Vec::new();
+            let join = |pointer| self.join(pointer, guard, residence, NoFramePolicy::Skip, &mut own);
             all.push(pointers.iter().map(join).collect());
             issues.append(&mut own);
         }
@@ -229,43 +229,43 @@ impl Shared {
     pub(super) fn join(
         &self,
         pointer: &NodePointer,
-        guard: &Guard,
-        residence: Residence,
-        otherwise: Otherwise,
-        issues: &mut Vec<Issue>,
-    ) -> Joined {
-        let key = Key::of(pointer);
+        guard: &EpochGuard,
+        residence: CacheRetention,
+        otherwise: NoFramePolicy,
+        issues: &mut Vec<ReadBatchBuilder>,
+    ) -> NodeLookup {
+        let key = NodeKey::of(pointer);
         let hash = key.hash();
-        if let Some(joined) = self.joined(&key, hash, &self.flights.shard(hash), guard) {
+        if let Some(joined) = self.find_or_join(&key, hash, &self.flights.shard(hash), guard) {
             return joined;
         }
         // Outside the lock: taking a frame may evict 64 others.
         let class = usize::from(pointer.pages) - 1;
-        let patient = otherwise == Otherwise::Skip;
+        let patient = otherwise == NoFramePolicy::Skip;
         if patient && self.reading_bytes.load(Ordering::Relaxed) > self.budget.limit() / REQUESTED_FRACTION {
-            return Joined::Skipped;
+            return NodeLookup::Skipped;
         }
         let memory = match self.take_frame(class, guard, residence) {
-            Some(frame) => Memory::Frame(frame),
-            None if patient => return Joined::Skipped,
+            Some(frame) => NodeBuffer::Frame(frame),
+            None if patient => return NodeLookup::Skipped,
             None => {
                 self.counters.private(guard);
                 let bytes = self.page_size.node_bytes(pointer.pages) as u64;
-                Memory::Private(Charge::new(&self.budget, Owner::Private, bytes))
+                NodeBuffer::Private(BudgetCharge::new(&self.budget, ChargePurpose::Private, bytes))
             }
         };
         let mut shard = self.flights.shard(hash);
-        if let Some(joined) = self.joined(&key, hash, &shard, guard) {
+        if let Some(joined) = self.find_or_join(&key, hash, &shard, guard) {
             drop(shard);
-            if let Memory::Frame(frame) = memory {
+            if let NodeBuffer::Frame(frame) = memory {
                 self.return_frame(frame, guard);
             }
             return joined;
         }
         let read = self.copies.find(pointer, hash).unwrap_or(*pointer);
-        let issue = issue_of(issues, read.tier);
+        let issue = batch_for_tier(issues, read.tier);
         let (reading, index) = (Arc::clone(&issue.reading), issue.entries.len());
-        issue.entries.push(Entry {
+        issue.entries.push(BatchEntry {
             pointer: *pointer,
             read,
             key,
@@ -274,17 +274,17 @@ impl Shared {
             residence,
             ahead: patient,
         });
-        shard.push(Flight {
+        shard.push(InFlightNode {
             key,
             reading: Arc::clone(&reading),
             index,
         });
         drop(shard);
-        if residence == Residence::PassThrough {
+        if residence == CacheRetention::PassThrough {
             self.passing.fetch_add(1, Ordering::Relaxed);
         }
         self.counters.missed(guard);
-        Joined::Reading {
+        NodeLookup::Reading {
             reading,
             index,
             others: false,
@@ -292,13 +292,19 @@ impl Shared {
     }
 
     /// Returns the node if it is cached, or its flight. The hash's shard must be locked.
-    fn joined(&self, key: &Key, hash: u64, shard: &[Flight], guard: &Guard) -> Option<Joined> {
-        if let Some(frame) = self.look(key, hash, guard) {
-            return Some(Joined::Frame(frame));
+    fn find_or_join(
+        &self,
+        key: &NodeKey,
+        hash: u64,
+        shard: &[InFlightNode],
+        guard: &EpochGuard,
+    ) -> Option<NodeLookup> {
+        if let Some(frame) = self.find_frame(key, hash, guard) {
+            return Some(NodeLookup::Frame(frame));
         }
         let flight = shard.iter().find(|flight| flight.key == *key)?;
         self.counters.joined(guard);
-        Some(Joined::Reading {
+        Some(NodeLookup::Reading {
             reading: Arc::clone(&flight.reading),
             index: flight.index,
             others: true,
@@ -310,16 +316,16 @@ impl Shared {
         device.expect("the tier was looked up when the batch was begun")
     }
 
-    fn submit(&self, issue: Issue, purpose: Purpose) {
+    fn submit(&self, issue: ReadBatchBuilder, purpose: Purpose) {
         let device = self.device(issue.tier);
         let (batch, requests) = self.requests(&issue, purpose);
         self.submitted(issue, requests, device, device.submit(batch), purpose);
     }
 
-    fn submit_many(&self, issues: Vec<Issue>, tier: u8, purpose: Purpose) {
+    fn submit_many(&self, issues: Vec<ReadBatchBuilder>, tier: u8, purpose: Purpose) {
         let device = self.device(tier);
         let all = issues.iter().map(|issue| self.requests(issue, purpose));
-        let (batches, requests): (Vec<Batch>, Vec<Requests>) = all.unzip();
+        let (batches, requests): (Vec<IoBatch>, Vec<BatchRequests>) = all.unzip();
         let tickets = device.submit_many(batches);
         assert_eq!(tickets.len(), requests.len(), "a ticket for each batch");
         for ((issue, requests), ticket) in issues.into_iter().zip(requests).zip(tickets) {
@@ -328,14 +334,14 @@ impl Shared {
     }
 
     /// Builds the requests of a batch.
-    pub(super) fn requests(&self, issue: &Issue, purpose: Purpose) -> (Batch, Requests) {
+    pub(super) fn requests(&self, issue: &ReadBatchBuilder, purpose: Purpose) -> (IoBatch, BatchRequests) {
         let groups = grouped(issue.entries.iter().map(|entry| &entry.read));
-        let mut batch = Batch::with_capacity(groups.len());
+        let mut batch = IoBatch::with_capacity(groups.len());
         let (mut bytes, mut reading_bytes) = (0, 0);
         for entry in &issue.entries {
             bytes += RECORD_BYTES;
             reading_bytes += self.page_size.node_bytes(entry.pointer.pages) as u64;
-            if let Memory::Private(_) = entry.memory {
+            if let NodeBuffer::Private(_) = entry.memory {
                 bytes += entry.pointer.read_len() as u64;
             }
         }
@@ -345,12 +351,12 @@ impl Shared {
             } else {
                 let len = group.bytes.end - group.bytes.start;
                 bytes += len;
-                Buffer::zeroed(len as usize)
+                AlignedBuffer::zeroed(len as usize)
             };
             batch.read(group.bytes.start, buffer, purpose);
         }
         self.reading_bytes.fetch_add(reading_bytes, Ordering::Relaxed);
-        let requests = Requests {
+        let requests = BatchRequests {
             groups,
             bytes,
             reading_bytes,
@@ -360,13 +366,13 @@ impl Shared {
 
     fn submitted(
         &self,
-        mut issue: Issue,
-        requests: Requests,
+        mut issue: ReadBatchBuilder,
+        requests: BatchRequests,
         device: &Arc<dyn Device>,
         ticket: Ticket,
         purpose: Purpose,
     ) {
-        issue.reading.ready(Job {
+        issue.reading.ready(SubmittedBatch {
             device: Arc::clone(device),
             ticket,
             entries: std::mem::take(&mut issue.entries),
@@ -374,23 +380,23 @@ impl Shared {
             purpose,
             _hold: self.epochs.hold(),
             reading_bytes: requests.reading_bytes,
-            _charge: Charge::new(&self.budget, Owner::Working, requests.bytes),
+            _charge: BudgetCharge::new(&self.budget, ChargePurpose::Working, requests.bytes),
         });
     }
 
     /// Returns the memory that a node's encoded bytes are read into by a separate read.
-    fn memory_of(&self, entry: &Entry) -> Buffer {
+    fn memory_of(&self, entry: &BatchEntry) -> AlignedBuffer {
         let len = entry.pointer.read_len();
         match entry.memory {
             // SAFETY: the frame was taken for this entry alone, and has room for the encoded node,
             // which is never longer than the decoded one.
-            Memory::Frame(frame) => unsafe { self.arena.buffer(self.data_at(frame), len) },
-            Memory::Private(_) => Buffer::zeroed(len),
+            NodeBuffer::Frame(frame) => unsafe { self.arena.buffer(self.data_at(frame), len) },
+            NodeBuffer::Private(_) => AlignedBuffer::zeroed(len),
         }
     }
 
     /// Waits for a batch, or for the thread that finishes it. `None` if that thread panicked.
-    pub(super) fn finish(&self, reading: &Reading, guard: &Guard) -> Option<Arc<[Settled]>> {
+    pub(super) fn finish(&self, reading: &BatchRead, guard: &EpochGuard) -> Option<Arc<[NodeResult]>> {
         reading.finish(|job| {
             job.device.wait(&job.ticket);
             self.settle(job, guard)
@@ -398,20 +404,20 @@ impl Shared {
     }
 
     /// Settles a batch if that does not block. Returns whether it is settled or abandoned.
-    pub(super) fn try_finish(&self, reading: &Reading, guard: &Guard) -> bool {
-        let is_ready = |job: &Job| job.device.poll(&job.ticket);
-        reading.try_finish(is_ready, |job| self.settle(job, guard)) != Progress::Waiting
+    pub(super) fn try_finish(&self, reading: &BatchRead, guard: &EpochGuard) -> bool {
+        let is_ready = |job: &SubmittedBatch| job.device.poll(&job.ticket);
+        reading.try_finish(is_ready, |job| self.settle(job, guard)) != JobProgress::Waiting
     }
 
     /// Like [`Shared::try_finish`], without querying the device.
-    pub(super) fn try_settle(&self, reading: &Reading, guard: &Guard) -> bool {
-        let is_ready = |job: &Job| job.ticket.is_complete();
-        reading.try_finish(is_ready, |job| self.settle(job, guard)) != Progress::Waiting
+    pub(super) fn try_settle(&self, reading: &BatchRead, guard: &EpochGuard) -> bool {
+        let is_ready = |job: &SubmittedBatch| job.ticket.is_complete();
+        reading.try_finish(is_ready, |job| self.settle(job, guard)) != JobProgress::Waiting
     }
 
     /// Settles every read in flight that the device has completed, even if its reader has not come
     /// back for it.
-    pub(super) fn settle_all(&self, guard: &Guard) {
+    pub(super) fn settle_all(&self, guard: &EpochGuard) {
         if self.reading_bytes.load(Ordering::Relaxed) == 0 {
             return;
         }
@@ -421,7 +427,7 @@ impl Shared {
     }
 
     /// Settles a submitted batch that has completed.
-    fn settle(&self, job: Job, guard: &Guard) -> Arc<[Settled]> {
+    fn settle(&self, job: SubmittedBatch, guard: &EpochGuard) -> Arc<[NodeResult]> {
         let reading = self.reading_bytes.fetch_sub(job.reading_bytes, Ordering::Relaxed);
         debug_assert!(reading >= job.reading_bytes, "bytes being read are counted");
         let outcomes = job.ticket.take();
@@ -438,20 +444,20 @@ impl Shared {
     /// Verifies, decodes and publishes the nodes of a completed batch.
     pub(super) fn settle_each(
         &self,
-        entries: Vec<Entry>,
-        groups: &[Group],
-        outcomes: Vec<Outcome>,
+        entries: Vec<BatchEntry>,
+        groups: &[ReadGroup],
+        outcomes: Vec<IoOutcome>,
         device: &dyn Device,
         purpose: Purpose,
-        guard: &Guard,
-    ) -> Arc<[Settled]> {
+        guard: &EpochGuard,
+    ) -> Arc<[NodeResult]> {
         assert_eq!(outcomes.len(), groups.len(), "an outcome per request");
-        let mut entries: Vec<Option<Entry>> = entries.into_iter().map(Some).collect();
-        let mut settled: Vec<Option<Settled>> = entries.iter().map(|_| None).collect();
+        let mut entries: Vec<Option<BatchEntry>> = entries.into_iter().map(Some).collect();
+        let mut settled: Vec<Option<NodeResult>> = entries.iter().map(|_| None).collect();
         for (group, outcome) in groups.iter().zip(outcomes) {
             let mut entry_of = |node: usize| entries[node].take().expect("a node is in one request");
             if let [node] = group.nodes[..] {
-                settled[node] = Some(self.settle_one(entry_of(node), Brought::Own(outcome), guard));
+                settled[node] = Some(self.settle_one(entry_of(node), NodeBytes::Own(outcome), guard));
                 continue;
             }
             let shared = outcome.into_buffer();
@@ -460,10 +466,10 @@ impl Shared {
                 let brought = match &shared {
                     Ok(bytes) => {
                         let at = (entry.read.offset - group.bytes.start) as usize;
-                        Brought::Shared(&bytes[at..at + entry.pointer.read_len()])
+                        NodeBytes::Shared(&bytes[at..at + entry.pointer.read_len()])
                     }
                     // The shared read failed: each node is read separately and gets its own result.
-                    Err(_) => Brought::Own(self.read_alone(&entry, device, purpose)),
+                    Err(_) => NodeBytes::Own(self.read_alone(&entry, device, purpose)),
                 };
                 settled[node] = Some(self.settle_one(entry, brought, guard));
             }
@@ -475,22 +481,27 @@ impl Shared {
     }
 
     /// Reads a single node, in this thread.
-    pub(super) fn read_alone(&self, entry: &Entry, device: &dyn Device, purpose: Purpose) -> Outcome {
-        let mut batch = Batch::with_capacity(1);
+    pub(super) fn read_alone(&self, entry: &BatchEntry, device: &dyn Device, purpose: Purpose) -> IoOutcome {
+        let mut batch = IoBatch::with_capacity(1);
         batch.read(entry.read.offset, self.memory_of(entry), purpose);
         let outcome = device.perform(batch).pop();
         outcome.expect("a batch has an outcome per request")
     }
 
-    pub(super) fn settle_one(&self, mut entry: Entry, brought: Brought<'_>, guard: &Guard) -> Settled {
+    pub(super) fn settle_one(
+        &self,
+        mut entry: BatchEntry,
+        brought: NodeBytes<'_>,
+        guard: &EpochGuard,
+    ) -> NodeResult {
         let brought = match entry.read.tier == entry.pointer.tier {
             true => brought,
-            false => self.sound(&mut entry, brought),
+            false => self.verify_copy(&mut entry, brought),
         };
         // Only lookups offer nodes for copying; scans and compactions do not.
         let is_from_below = entry.pointer.tier > 0 && entry.read.tier == entry.pointer.tier;
-        let offers = is_from_below && entry.residence == Residence::Keep;
-        let Entry {
+        let offers = is_from_below && entry.residence == CacheRetention::Keep;
+        let BatchEntry {
             pointer,
             read: _,
             key,
@@ -499,31 +510,31 @@ impl Shared {
             residence,
             ahead,
         } = entry;
-        let manner = self.manner(hash, residence, ahead);
+        let manner = self.initial_heat(hash, residence, ahead);
         let home = match memory {
-            Memory::Frame(frame) => match self.fill_frame(&pointer, frame, brought, offers) {
-                Ok(()) => Ok(Home::Frame(frame)),
+            NodeBuffer::Frame(frame) => match self.fill_frame(&pointer, frame, brought, offers) {
+                Ok(()) => Ok(NodeStorage::Frame(frame)),
                 Err(error) => {
                     self.return_frame(frame, guard);
                     Err(error)
                 }
             },
-            Memory::Private(charge) => self.fill_private(&pointer, charge, brought, offers),
+            NodeBuffer::Private(charge) => self.fill_private(&pointer, charge, brought, offers),
         };
         let mut shard = self.flights.shard(hash);
         let listed = match &home {
-            Ok(Home::Frame(frame)) => self.publish(*frame, &key, hash, manner, guard),
+            Ok(NodeStorage::Frame(frame)) => self.publish(*frame, &key, hash, manner, guard),
             _ => true,
         };
         shard.retain(|flight| flight.key != key);
         drop(shard);
-        if residence == Residence::PassThrough {
+        if residence == CacheRetention::PassThrough {
             self.passing.fetch_sub(1, Ordering::Relaxed);
         }
         match &home {
             // A waiting reader may still read the node, so the frame is retired like any other.
-            Ok(Home::Frame(frame)) if !listed => self.retire(&[*frame], guard),
-            Ok(Home::Frame(frame)) if manner != Manner::Proven => self.note_cold(*frame),
+            Ok(NodeStorage::Frame(frame)) if !listed => self.retire(&[*frame], guard),
+            Ok(NodeStorage::Frame(frame)) if manner != InitialHeat::Proven => self.push_cold(*frame),
             Ok(_) => {}
             Err(_) => self.counters.failed(guard),
         }
@@ -531,12 +542,12 @@ impl Shared {
     }
 
     /// Returns the initial CLOCK state of a node that was read.
-    fn manner(&self, hash: u64, residence: Residence, ahead: bool) -> Manner {
+    fn initial_heat(&self, hash: u64, residence: CacheRetention, ahead: bool) -> InitialHeat {
         match residence {
-            Residence::PassThrough => Manner::Passing,
-            Residence::Keep if self.ghosts.recall(hash) => Manner::Proven,
-            Residence::Keep if ahead => Manner::Awaited,
-            Residence::Keep => Manner::Trial,
+            CacheRetention::PassThrough => InitialHeat::Passing,
+            CacheRetention::Keep if self.ghosts.recall(hash) => InitialHeat::Proven,
+            CacheRetention::Keep if ahead => InitialHeat::Awaited,
+            CacheRetention::Keep => InitialHeat::Trial,
         }
     }
 
@@ -545,10 +556,10 @@ impl Shared {
     pub(super) fn publish(
         &self,
         frame: FrameId,
-        key: &Key,
+        key: &NodeKey,
         hash: u64,
-        manner: Manner,
-        guard: &Guard,
+        manner: InitialHeat,
+        guard: &EpochGuard,
     ) -> bool {
         let header = self.header(frame);
         let bytes = self.geometry.cut(header.class()).frame_bytes as u64;
@@ -561,57 +572,63 @@ impl Shared {
         &self,
         pointer: &NodePointer,
         frame: FrameId,
-        brought: Brought<'_>,
+        brought: NodeBytes<'_>,
         offers: bool,
     ) -> Result<()> {
         let read = match brought {
-            Brought::Own(outcome) => self.tiers.judge(pointer.tier, outcome.into_buffer())?,
-            Brought::Copy(buffer) => buffer,
-            Brought::Shared(bytes) => {
+            NodeBytes::Own(outcome) => self.tiers.record_failure(pointer.tier, outcome.into_buffer())?,
+            NodeBytes::Copy(buffer) => buffer,
+            NodeBytes::Shared(bytes) => {
                 self.verify(pointer, bytes, offers)?;
                 let len = self.page_size.node_bytes(pointer.pages);
                 // SAFETY: the frame was taken for this node alone.
                 let mut node = unsafe { self.arena.buffer(self.data_at(frame), len) };
-                return Codec::decode(pointer, self.page_size, bytes, &mut node);
+                return NodeCodec::decode(pointer, self.page_size, bytes, &mut node);
             }
         };
         self.verify(pointer, &read, offers)?;
-        if pointer.codec == Codec::None {
+        if pointer.codec == NodeCodec::None {
             return Ok(());
         }
         // Copies the encoded node to scratch memory, because the decoded one overwrites it.
-        let _charge = Charge::new(&self.budget, Owner::Working, u64::from(pointer.encoded_len));
+        let _charge = BudgetCharge::new(
+            &self.budget,
+            ChargePurpose::Working,
+            u64::from(pointer.encoded_len),
+        );
         let encoded = read[..pointer.encoded_len as usize].to_vec();
         drop(read);
         let len = self.page_size.node_bytes(pointer.pages);
         // SAFETY: the frame was taken for this node alone, and the buffer that it was read through
         // is gone.
         let mut node = unsafe { self.arena.buffer(self.data_at(frame), len) };
-        Codec::decode(pointer, self.page_size, &encoded, &mut node)
+        NodeCodec::decode(pointer, self.page_size, &encoded, &mut node)
     }
 
     fn fill_private(
         &self,
         pointer: &NodePointer,
-        charge: Charge,
-        brought: Brought<'_>,
+        charge: BudgetCharge,
+        brought: NodeBytes<'_>,
         offers: bool,
-    ) -> Result<Home> {
+    ) -> Result<NodeStorage> {
         let decoded = |encoded: &[u8]| {
             self.verify(pointer, encoded, offers)?;
-            let mut node = Buffer::zeroed(self.page_size.node_bytes(pointer.pages));
-            Codec::decode(pointer, self.page_size, encoded, &mut node)?;
+            let mut node = AlignedBuffer::zeroed(self.page_size.node_bytes(pointer.pages));
+            NodeCodec::decode(pointer, self.page_size, encoded, &mut node)?;
             Ok::<_, Error>(node)
         };
         let bytes = match brought {
-            Brought::Shared(bytes) => decoded(bytes)?,
-            Brought::Own(_) | Brought::Copy(_) => {
+            NodeBytes::Shared(bytes) => decoded(bytes)?,
+            NodeBytes::Own(_) | NodeBytes::Copy(_) => {
                 let read = match brought {
-                    Brought::Own(outcome) => self.tiers.judge(pointer.tier, outcome.into_buffer())?,
-                    Brought::Copy(buffer) => buffer,
-                    Brought::Shared(_) => unreachable!("that is another case"),
+                    NodeBytes::Own(outcome) => {
+                        self.tiers.record_failure(pointer.tier, outcome.into_buffer())?
+                    }
+                    NodeBytes::Copy(buffer) => buffer,
+                    NodeBytes::Shared(_) => unreachable!("that is another case"),
                 };
-                if pointer.codec == Codec::None {
+                if pointer.codec == NodeCodec::None {
                     self.verify(pointer, &read, offers)?;
                     read
                 } else {
@@ -619,34 +636,34 @@ impl Shared {
                 }
             }
         };
-        Ok(Home::Private(Arc::new(Private {
+        Ok(NodeStorage::Private(Arc::new(HeapNode {
             bytes,
             _charge: charge,
         })))
     }
 
     /// Inserts a newly written node, if a frame is available.
-    pub(super) fn insert(&self, pointer: &NodePointer, node: &[u8], manner: Manner, guard: &Guard) {
-        let key = Key::of(pointer);
+    pub(super) fn insert(&self, pointer: &NodePointer, node: &[u8], manner: InitialHeat, guard: &EpochGuard) {
+        let key = NodeKey::of(pointer);
         let hash = key.hash();
-        if self.look(&key, hash, guard).is_some() {
+        if self.find_frame(&key, hash, guard).is_some() {
             return;
         }
-        let Some(frame) = self.take_frame(usize::from(pointer.pages) - 1, guard, Residence::Keep) else {
+        let Some(frame) = self.take_frame(usize::from(pointer.pages) - 1, guard, CacheRetention::Keep) else {
             return;
         };
         // SAFETY: the frame was taken for this node alone.
         unsafe { self.arena.buffer(self.data_at(frame), node.len()) }.copy_from_slice(node);
         let shard = self.flights.shard(hash);
-        if self.look(&key, hash, guard).is_some() || shard.iter().any(|flight| flight.key == key) {
+        if self.find_frame(&key, hash, guard).is_some() || shard.iter().any(|flight| flight.key == key) {
             drop(shard);
             self.return_frame(frame, guard);
         } else if !self.publish(frame, &key, hash, manner, guard) {
             drop(shard);
             self.retire(&[frame], guard);
-        } else if manner != Manner::Proven {
+        } else if manner != InitialHeat::Proven {
             drop(shard);
-            self.note_cold(frame);
+            self.push_cold(frame);
         }
     }
 }

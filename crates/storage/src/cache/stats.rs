@@ -1,6 +1,6 @@
 //! Statistics of the cache, without a shared write in the path of a hit.
 
-use crate::Guard;
+use crate::EpochGuard;
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const STRIPES: usize = 64;
 
 #[derive(Debug, Default)]
-struct Stripe {
+struct StatsStripe {
     hits: AtomicU64,
     misses: AtomicU64,
     guides: AtomicU64,
@@ -20,24 +20,24 @@ struct Stripe {
 
 /// Counters, striped by thread.
 #[derive(Debug)]
-pub(super) struct Counters {
-    stripes: Box<[CachePadded<Stripe>]>,
+pub(super) struct StripedCounters {
+    stripes: Box<[CachePadded<StatsStripe>]>,
 }
 
-impl Counters {
-    pub(super) fn new() -> Counters {
-        Counters {
+impl StripedCounters {
+    pub(super) fn new() -> StripedCounters {
+        StripedCounters {
             stripes: (0..=STRIPES).map(|_| CachePadded::default()).collect(),
         }
     }
 
     /// Returns the memory of the counters in bytes.
     pub(super) fn bytes() -> u64 {
-        ((STRIPES + 1) * size_of::<CachePadded<Stripe>>()) as u64
+        ((STRIPES + 1) * size_of::<CachePadded<StatsStripe>>()) as u64
     }
 
     #[inline]
-    fn add(&self, guard: &Guard, counter: impl Fn(&Stripe) -> &AtomicU64, count: u64) {
+    fn add(&self, guard: &EpochGuard, counter: impl Fn(&StatsStripe) -> &AtomicU64, count: u64) {
         match guard.slot() {
             Some(slot) if slot < STRIPES => {
                 // This stripe has no other writer: a slot belongs to one thread.
@@ -54,35 +54,35 @@ impl Counters {
     }
 
     #[inline]
-    pub(super) fn hit(&self, guard: &Guard) {
+    pub(super) fn hit(&self, guard: &EpochGuard) {
         self.add(guard, |stripe| &stripe.hits, 1);
     }
 
-    pub(super) fn missed(&self, guard: &Guard) {
+    pub(super) fn missed(&self, guard: &EpochGuard) {
         self.add(guard, |stripe| &stripe.misses, 1);
     }
 
-    pub(super) fn missed_guides(&self, guard: &Guard, count: u64) {
+    pub(super) fn count_index_misses(&self, guard: &EpochGuard, count: u64) {
         self.add(guard, |stripe| &stripe.guides, count);
     }
 
-    pub(super) fn joined(&self, guard: &Guard) {
+    pub(super) fn joined(&self, guard: &EpochGuard) {
         self.add(guard, |stripe| &stripe.joined, 1);
     }
 
-    pub(super) fn evicted(&self, guard: &Guard, count: u64) {
+    pub(super) fn evicted(&self, guard: &EpochGuard, count: u64) {
         self.add(guard, |stripe| &stripe.evictions, count);
     }
 
-    pub(super) fn private(&self, guard: &Guard) {
+    pub(super) fn private(&self, guard: &EpochGuard) {
         self.add(guard, |stripe| &stripe.private, 1);
     }
 
-    pub(super) fn failed(&self, guard: &Guard) {
+    pub(super) fn failed(&self, guard: &EpochGuard) {
         self.add(guard, |stripe| &stripe.failures, 1);
     }
 
-    fn sum(&self, counter: impl Fn(&Stripe) -> &AtomicU64) -> u64 {
+    fn sum(&self, counter: impl Fn(&StatsStripe) -> &AtomicU64) -> u64 {
         self.stripes
             .iter()
             .map(|stripe| counter(stripe).load(Ordering::Relaxed))
@@ -92,7 +92,7 @@ impl Counters {
     pub(super) fn fill(&self, stats: &mut CacheStats) {
         stats.hits = self.sum(|stripe| &stripe.hits);
         stats.misses = self.sum(|stripe| &stripe.misses);
-        stats.missed_guides = self.sum(|stripe| &stripe.guides);
+        stats.index_misses = self.sum(|stripe| &stripe.guides);
         stats.joined = self.sum(|stripe| &stripe.joined);
         stats.evictions = self.sum(|stripe| &stripe.evictions);
         stats.private_reads = self.sum(|stripe| &stripe.private);
@@ -109,7 +109,7 @@ pub struct CacheStats {
     /// Nodes read from the device.
     pub misses: u64,
     /// Misses of index or maplet nodes, as [reported by the caller](super::Cache::missed_guides).
-    pub missed_guides: u64,
+    pub index_misses: u64,
     /// Lookups that waited for a read started by another call.
     pub joined: u64,
     /// Evicted nodes.

@@ -21,7 +21,7 @@ const _: () = assert!(COUNTS.is_power_of_two() && COUNTS >= 3);
 
 /// The word of one thread: zero, or the epoch it is pinned at.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct EpochSlot {
     word: AtomicU64,
     /// Number of guards of the thread. Only that thread uses it.
     depth: AtomicU32,
@@ -29,9 +29,9 @@ pub(crate) struct Slot {
     taken: AtomicU32,
 }
 
-impl Slot {
-    fn new() -> Slot {
-        Slot {
+impl EpochSlot {
+    fn new() -> EpochSlot {
+        EpochSlot {
             word: AtomicU64::new(0),
             depth: AtomicU32::new(0),
             taken: AtomicU32::new(0),
@@ -59,18 +59,18 @@ impl Slot {
 
 /// The current epoch and its participants.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct EpochLedger {
     epoch: CachePadded<AtomicU64>,
     /// Numbers of participants without a slot, by epoch modulo [`COUNTS`].
     counts: [CachePadded<AtomicU64>; COUNTS],
     /// Number of slots ever taken. `advance` examines only these.
     used: AtomicU64,
-    chunks: [OnceLock<Box<[CachePadded<Slot>]>>; CHUNKS],
+    chunks: [OnceLock<Box<[CachePadded<EpochSlot>]>>; CHUNKS],
 }
 
-impl Ledger {
-    pub(crate) fn new() -> Ledger {
-        Ledger {
+impl EpochLedger {
+    pub(crate) fn new() -> EpochLedger {
+        EpochLedger {
             epoch: CachePadded::new(AtomicU64::new(FIRST)),
             counts: std::array::from_fn(|_| CachePadded::new(AtomicU64::new(0))),
             used: AtomicU64::new(0),
@@ -121,18 +121,18 @@ impl Ledger {
         slot.taken.store(0, Ordering::Release);
     }
 
-    /// Returns the slot with an index returned by [`Ledger::claim`].
-    pub(crate) fn slot(&self, index: usize) -> &Slot {
+    /// Returns the slot with an index returned by [`EpochLedger::claim`].
+    pub(crate) fn slot(&self, index: usize) -> &EpochSlot {
         debug_assert!(index < MAX_SLOTS, "slot {index} of {MAX_SLOTS}");
         &self.chunks[index / SLOTS_PER_CHUNK]
             .get()
             .expect("a claimed slot is made")[index % SLOTS_PER_CHUNK]
     }
 
-    fn make(&self, index: usize) -> &Slot {
+    fn make(&self, index: usize) -> &EpochSlot {
         let make = || {
             (0..SLOTS_PER_CHUNK)
-                .map(|_| CachePadded::new(Slot::new()))
+                .map(|_| CachePadded::new(EpochSlot::new()))
                 .collect()
         };
         &self.chunks[index / SLOTS_PER_CHUNK].get_or_init(make)[index % SLOTS_PER_CHUNK]
@@ -141,7 +141,7 @@ impl Ledger {
     /// Adds a guard of the calling thread, which must own the slot. Returns the epoch that the slot
     /// is pinned at.
     #[inline]
-    pub(crate) fn enter(&self, slot: &Slot) -> u64 {
+    pub(crate) fn enter(&self, slot: &EpochSlot) -> u64 {
         debug_assert_eq!(
             slot.taken.load(Ordering::Relaxed),
             1,

@@ -49,24 +49,24 @@ mod model_check;
 mod tests;
 mod threads;
 
-use ledger::Ledger;
+use ledger::EpochLedger;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use threads::Claimed;
+use threads::ThreadSlot;
 
 /// The id of the next `Epochs`. Ids are never reused, so a stale one never matches.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 #[derive(Debug)]
-struct Shared {
+struct EpochsInner {
     id: u64,
     handles: AtomicUsize,
-    ledger: Ledger,
+    ledger: EpochLedger,
 }
 
-impl Shared {
+impl EpochsInner {
     /// Returns whether no handle is left, so that no thread can pin any more.
     fn is_abandoned(&self) -> bool {
         self.handles.load(Ordering::Acquire) == 0
@@ -89,17 +89,17 @@ impl Shared {
 /// ```
 #[derive(Debug)]
 pub struct Epochs {
-    shared: Arc<Shared>,
+    shared: Arc<EpochsInner>,
 }
 
 impl Epochs {
     /// Creates epochs without participants.
     #[must_use]
     pub fn new() -> Epochs {
-        let shared = Shared {
+        let shared = EpochsInner {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             handles: AtomicUsize::new(1),
-            ledger: Ledger::new(),
+            ledger: EpochLedger::new(),
         };
         Epochs {
             shared: Arc::new(shared),
@@ -112,15 +112,15 @@ impl Epochs {
     /// word, which is slower but otherwise equivalent.
     #[inline]
     #[must_use]
-    pub fn pin(&self) -> Guard {
+    pub fn pin(&self) -> EpochGuard {
         match threads::claimed(&self.shared) {
             Some(claimed) => {
                 // SAFETY: the calling thread has claimed it, and `self` is a live handle.
                 let epoch = self.shared.ledger.enter(unsafe { claimed.slot() });
-                Guard {
+                EpochGuard {
                     id: self.shared.id,
                     epoch,
-                    participant: Participant::Slot(claimed),
+                    participant: EpochParticipant::Slot(claimed),
                     _not_send: PhantomData,
                 }
             }
@@ -129,11 +129,11 @@ impl Epochs {
     }
 
     #[cold]
-    fn pin_counted(&self) -> Guard {
-        Guard {
+    fn pin_counted(&self) -> EpochGuard {
+        EpochGuard {
             id: self.shared.id,
             epoch: self.shared.ledger.count_in(),
-            participant: Participant::Counted(Arc::clone(&self.shared)),
+            participant: EpochParticipant::Counted(Arc::clone(&self.shared)),
             _not_send: PhantomData,
         }
     }
@@ -153,11 +153,11 @@ impl Epochs {
     /// that outlive a call. It protects everything that the calling thread's guards protect, and
     /// everything that is reachable now.
     #[must_use]
-    pub fn hold(&self) -> Hold {
+    pub fn hold(&self) -> EpochHold {
         let guard = self.pin();
         // The guard is alive, so its epoch has not passed (R1).
         self.shared.ledger.count_in_at(guard.epoch);
-        Hold {
+        EpochHold {
             shared: Arc::clone(&self.shared),
             epoch: guard.epoch,
         }
@@ -206,21 +206,21 @@ impl Drop for Epochs {
     }
 }
 
-enum Participant {
-    Slot(Claimed),
-    Counted(Arc<Shared>),
+enum EpochParticipant {
+    Slot(ThreadSlot),
+    Counted(Arc<EpochsInner>),
 }
 
 /// Protects all objects that its thread can reach. It stays on its thread; guards of one thread may
 /// be dropped in any order.
-pub struct Guard {
+pub struct EpochGuard {
     id: u64,
     epoch: u64,
-    participant: Participant,
+    participant: EpochParticipant,
     _not_send: PhantomData<*const ()>,
 }
 
-impl Guard {
+impl EpochGuard {
     /// Returns the epoch that the thread is pinned at.
     #[must_use]
     pub fn epoch(&self) -> u64 {
@@ -240,25 +240,25 @@ impl Guard {
     #[must_use]
     pub fn slot(&self) -> Option<usize> {
         match &self.participant {
-            Participant::Slot(claimed) => Some(claimed.index),
-            Participant::Counted(_) => None,
+            EpochParticipant::Slot(claimed) => Some(claimed.index),
+            EpochParticipant::Counted(_) => None,
         }
     }
 }
 
-impl Drop for Guard {
+impl Drop for EpochGuard {
     #[inline]
     fn drop(&mut self) {
         match &self.participant {
             // SAFETY: the guard is not `Send`, so this is the thread that has claimed the slot,
             // which is pinned.
-            Participant::Slot(claimed) => unsafe { claimed.slot() }.leave(),
-            Participant::Counted(shared) => shared.ledger.count_out(self.epoch),
+            EpochParticipant::Slot(claimed) => unsafe { claimed.slot() }.leave(),
+            EpochParticipant::Counted(shared) => shared.ledger.count_out(self.epoch),
         }
     }
 }
 
-impl fmt::Debug for Guard {
+impl fmt::Debug for EpochGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard")
             .field("epoch", &self.epoch)
@@ -269,12 +269,12 @@ impl fmt::Debug for Guard {
 
 /// Participates in the epochs like a guard, but is owned by an object instead of a thread: a read
 /// in flight, or an idle iterator.
-pub struct Hold {
-    shared: Arc<Shared>,
+pub struct EpochHold {
+    shared: Arc<EpochsInner>,
     epoch: u64,
 }
 
-impl Hold {
+impl EpochHold {
     /// Returns the epoch that is held.
     #[must_use]
     pub fn epoch(&self) -> u64 {
@@ -282,24 +282,24 @@ impl Hold {
     }
 }
 
-impl Clone for Hold {
+impl Clone for EpochHold {
     fn clone(&self) -> Self {
         // `self` is counted during the call, so the epoch has not passed (R1).
         self.shared.ledger.count_in_at(self.epoch);
-        Hold {
+        EpochHold {
             shared: Arc::clone(&self.shared),
             epoch: self.epoch,
         }
     }
 }
 
-impl Drop for Hold {
+impl Drop for EpochHold {
     fn drop(&mut self) {
         self.shared.ledger.count_out(self.epoch);
     }
 }
 
-impl fmt::Debug for Hold {
+impl fmt::Debug for EpochHold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hold")
             .field("epoch", &self.epoch)

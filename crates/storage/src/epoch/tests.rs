@@ -109,7 +109,7 @@ fn a_guard_may_outlive_every_handle_and_epochs_without_handles_are_forgotten() {
 #[test]
 fn a_guard_in_a_thread_local_outlives_the_threads_claims() {
     thread_local! {
-        static LATE: std::cell::RefCell<Option<Guard>> = const { std::cell::RefCell::new(None) };
+        static LATE: std::cell::RefCell<Option<EpochGuard>> = const { std::cell::RefCell::new(None) };
     }
     let epochs = Epochs::new();
     let theirs = epochs.clone();

@@ -1,13 +1,13 @@
 //! Allocation: from free space, then by growing the file; and the transitions of allocated extents.
 
-use super::backing::Space;
-use super::policy::{self, Source};
-use super::tier::Tier;
+use super::backing::UnitBacking;
+use super::policy::{self, AllocationStep};
+use super::tier::TierExtents;
 use super::{
-    Class, Extent, Extents, MAX_EXTENT_UNITS, MAX_TIER_UNITS, Shared, Slot, TierLimits, TierUsage, UNIT,
-    Usage,
+    AllocationClass, Extent, ExtentUsage, Extents, ExtentsInner, MAX_EXTENT_UNITS, MAX_TIER_UNITS,
+    TierLimits, TierSlot, TierUsage, UNIT,
 };
-use crate::{Error, Result, Tiers};
+use crate::{Error, Result, TierFiles};
 use parking_lot::MutexGuard;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const MAX_PROBES: u32 = 64;
 
 /// The answer of the file system, or of the limit, to a request for space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum SpaceGrant {
     Given,
     Refused,
 }
@@ -31,9 +31,9 @@ impl Extents {
     /// use alluvium_device::memory::MemoryDirectory;
     /// use alluvium_storage::{Tiers, extents::{Class, ExtentOptions, Extents}};
     /// use std::sync::Arc;
-    /// let tiers = Arc::new(Tiers::create(&[&MemoryDirectory::new()])?);
+    /// let tiers = Arc::new(TierFiles::create(&[&MemoryDirectory::new()])?);
     /// let extents = Extents::create(tiers, ExtentOptions::default())?;
-    /// let extent = extents.allocate(0, 8, Class::Normal)?;
+    /// let extent = extents.allocate(0, 8, AllocationClass::Normal)?;
     /// extents.install(&[(extent, 1000)]);
     /// assert_eq!((extents.references(extent), extents.live(extent)), (1, 1000));
     /// # Ok::<(), alluvium_storage::Error>(())
@@ -44,7 +44,7 @@ impl Extents {
     ///
     /// # Panics
     /// If there is no such tier, or `units` is not between 1 and [`MAX_EXTENT_UNITS`].
-    pub fn allocate(&self, tier: u8, units: u32, class: Class) -> Result<Extent> {
+    pub fn allocate(&self, tier: u8, units: u32, class: AllocationClass) -> Result<Extent> {
         self.allocate_between(tier, units..=units, class, None)
     }
 
@@ -61,7 +61,7 @@ impl Extents {
         &self,
         tier: u8,
         units: RangeInclusive<u32>,
-        class: Class,
+        class: AllocationClass,
         near: Option<Extent>,
     ) -> Result<Extent> {
         let (least, mut wanted) = units.into_inner();
@@ -78,29 +78,33 @@ impl Extents {
         loop {
             let mut view = tier.view(wanted, least, class, &slot.limits);
             (view.refused, view.probed) = (refused, probed);
-            match policy::source(&view) {
-                Source::Take(units) => {
-                    if class == Class::Normal {
+            match policy::choose_allocation_step(&view) {
+                AllocationStep::Take(units) => {
+                    if class == AllocationClass::Normal {
                         slot.refused.store(false, Ordering::Relaxed);
                     }
                     return Ok(tier.take(units, near));
                 }
-                Source::BackRun(units) => {
+                AllocationStep::BackRun(units) => {
                     let start = tier.free.first_fit(units).expect("the policy saw the stretch");
-                    refused = shared.back(&mut tier, start..start + units)? == Answer::Refused;
+                    refused = shared.back(&mut tier, start..start + units)? == SpaceGrant::Refused;
                 }
-                Source::BackAny(units) => refused = shared.back_any(&mut tier, units)? == Answer::Refused,
-                Source::Grow(units) => refused = shared.grow(slot, &mut tier, units)? == Answer::Refused,
-                Source::Probe(units) => {
+                AllocationStep::BackAny(units) => {
+                    refused = shared.back_any(&mut tier, units)? == SpaceGrant::Refused
+                }
+                AllocationStep::Grow(units) => {
+                    refused = shared.grow(slot, &mut tier, units)? == SpaceGrant::Refused
+                }
+                AllocationStep::Probe(units) => {
                     shared.probe(&mut tier, units)?;
                     probed = true;
                 }
-                Source::Full(_) if wanted > least => {
+                AllocationStep::Full(_) if wanted > least => {
                     // There may be space for fewer units than wanted.
                     wanted = least.max(wanted / 2);
                     refused = false;
                 }
-                Source::Full(units) => {
+                AllocationStep::Full(units) => {
                     slot.refused.store(true, Ordering::Relaxed);
                     return Err(Error::Full {
                         wanted: u64::from(least) * UNIT,
@@ -136,7 +140,7 @@ impl Extents {
     /// # Panics
     /// If there is no such tier.
     #[must_use]
-    pub fn has_room(&self, tier: u8, class: Class) -> bool {
+    pub fn has_space(&self, tier: u8, class: AllocationClass) -> bool {
         debug_assert!(
             usize::from(tier) < self.shared.slots.len(),
             "the store has no tier {tier} (T1)"
@@ -147,8 +151,8 @@ impl Extents {
 
     /// Reserves `bytes` of a tier for compactions that free space, in addition to the shared
     /// reserve. `bytes` is the space needed for a single such compaction. The amount is capped at
-    /// an eighth of the used space. Only [`Class::Freeing`] may use it.
-    pub fn keep_for_freeing(&self, tier: u8, bytes: u64) {
+    /// an eighth of the used space. Only [`AllocationClass::Freeing`] may use it.
+    pub fn set_freeing_reserve(&self, tier: u8, bytes: u64) {
         let units = bytes.div_ceil(UNIT).min(u64::from(MAX_TIER_UNITS)) as u32;
         self.shared.lock(tier).freeing = units;
     }
@@ -230,21 +234,21 @@ impl Extents {
 
     /// Returns the live extent that contains an offset of a tier's file, if there is one.
     #[must_use]
-    pub fn holding(&self, tier: u8, offset: u64) -> Option<Extent> {
+    pub fn extent_at(&self, tier: u8, offset: u64) -> Option<Extent> {
         let unit = u32::try_from(offset / UNIT).ok()?;
         let slot = self.shared.slots.get(usize::from(tier))?;
-        slot.tier.lock().holding(unit)
+        slot.tier.lock().extent_at(unit)
     }
 
-    fn find(&self, extent: Extent) -> Option<super::state::Head> {
+    fn find(&self, extent: Extent) -> Option<super::state::ExtentState> {
         let slot = self.shared.slots.get(usize::from(extent.tier))?;
         slot.tier.lock().find(extent)
     }
 
     /// Returns the space of the store by use.
     #[must_use]
-    pub fn usage(&self) -> Usage {
-        let mut usage = Usage::default();
+    pub fn usage(&self) -> ExtentUsage {
+        let mut usage = ExtentUsage::default();
         for slot in self.shared.slots.iter() {
             let tier = slot.tier.lock();
             let of_tier = TierUsage {
@@ -268,12 +272,12 @@ impl Extents {
 }
 
 /// Returns the size of a tier's file in whole units.
-pub(super) fn file_units(tiers: &Tiers, number: u8) -> Result<u32> {
+pub(super) fn file_units(tiers: &TierFiles, number: u8) -> Result<u32> {
     debug_assert!(usize::from(number) < tiers.count(), "tier {number}");
     Ok(super::create::units_of(&**tiers.get(number)?))
 }
 
-fn tier_usage(tier: &Tier, limits: &TierLimits) -> TierUsage {
+fn tier_usage(tier: &TierExtents, limits: &TierLimits) -> TierUsage {
     let bytes = |units: u32| u64::from(units) * UNIT;
     let held: u32 = tier.held.iter().map(|range| range.end - range.start).sum();
     let counts = &tier.counts;
@@ -295,14 +299,14 @@ fn tier_usage(tier: &Tier, limits: &TierLimits) -> TierUsage {
     }
 }
 
-impl Tier {
+impl TierExtents {
     /// Returns whether the request would fit if it were allowed to use the reserve.
     fn backed_longest_beyond(&self, had: u32, least: u32) -> bool {
         had < least && self.backed.longest() >= least
     }
 }
 
-impl Slot {
+impl TierSlot {
     /// Charges at most `units` units to the tier's limit. Returns how many the limit allows.
     fn charge(&self, units: u32) -> u32 {
         let Some(limit) = self.limits.max_bytes.map(|bytes| bytes / UNIT) else {
@@ -329,11 +333,16 @@ impl Slot {
     }
 }
 
-impl Shared {
+impl ExtentsInner {
     /// Provides at least `units` more backed units, from free space or by growing the file.
-    pub(super) fn provide(&self, slot: &Slot, tier: &mut MutexGuard<'_, Tier>, units: u32) -> Result<Answer> {
+    pub(super) fn provide(
+        &self,
+        slot: &TierSlot,
+        tier: &mut MutexGuard<'_, TierExtents>,
+        units: u32,
+    ) -> Result<SpaceGrant> {
         if units == 0 {
-            return Ok(Answer::Given);
+            return Ok(SpaceGrant::Given);
         }
         let unbacked = tier.free.count() - tier.backed.count();
         if unbacked > 0 {
@@ -343,7 +352,7 @@ impl Shared {
     }
 
     /// Allocates space for the unbacked units of a free range. The lock is released during I/O.
-    fn back(&self, tier: &mut MutexGuard<'_, Tier>, range: Range<u32>) -> Result<Answer> {
+    fn back(&self, tier: &mut MutexGuard<'_, TierExtents>, range: Range<u32>) -> Result<SpaceGrant> {
         let gaps: Vec<Range<u32>> = tier.backed.gaps_in(range).collect();
         for gap in gaps {
             // Another thread may have changed the range while the lock was released. The caller
@@ -351,21 +360,21 @@ impl Shared {
             if !tier.free.contains(gap.clone()) || tier.backed.count_in(gap.clone()) > 0 {
                 continue;
             }
-            if self.back_gap(tier, &gap)? == Answer::Refused {
-                return Ok(Answer::Refused);
+            if self.back_gap(tier, &gap)? == SpaceGrant::Refused {
+                return Ok(SpaceGrant::Refused);
             }
         }
-        Ok(Answer::Given)
+        Ok(SpaceGrant::Given)
     }
 
     /// Allocates space for one free range that contains no unit known to be backed.
-    fn back_gap(&self, tier: &mut MutexGuard<'_, Tier>, gap: &Range<u32>) -> Result<Answer> {
+    fn back_gap(&self, tier: &mut MutexGuard<'_, TierExtents>, gap: &Range<u32>) -> Result<SpaceGrant> {
         let holes = tier.holes.count_in(gap.clone());
         let slot = self.slot(tier.number);
         let granted = slot.charge(holes);
         if granted < holes {
             slot.discharge(granted);
-            return Ok(Answer::Refused);
+            return Ok(SpaceGrant::Refused);
         }
         let file = Arc::clone(self.tiers.get(tier.number)?);
         debug_assert!(
@@ -378,11 +387,11 @@ impl Shared {
         });
         match done {
             Ok(()) => {
-                tier.unhold(gap, Space::Backed);
-                Ok(Answer::Given)
+                tier.unhold(gap, UnitBacking::Backed);
+                Ok(SpaceGrant::Given)
             }
             Err(error) => {
-                tier.unhold(gap, Space::AsItWas);
+                tier.unhold(gap, UnitBacking::Unchanged);
                 slot.discharge(holes);
                 self.refused_if_full(tier.number, error)
             }
@@ -391,7 +400,7 @@ impl Shared {
 
     /// Allocates space for free units anywhere in the file, from the low end up, so that the high
     /// end can be truncated.
-    pub(super) fn back_any(&self, tier: &mut MutexGuard<'_, Tier>, units: u32) -> Result<Answer> {
+    pub(super) fn back_any(&self, tier: &mut MutexGuard<'_, TierExtents>, units: u32) -> Result<SpaceGrant> {
         let mut wanted = units;
         let mut at = 0;
         while wanted > 0 {
@@ -400,16 +409,16 @@ impl Shared {
                 ..gap.end.min(gap.start.saturating_add(policy::step(
                     tier.units,
                     wanted,
-                    policy::Start::Whole,
+                    policy::InitialSizing::Whole,
                 )));
-            if self.back_gap(tier, &gap)? == Answer::Refused {
+            if self.back_gap(tier, &gap)? == SpaceGrant::Refused {
                 // The disk may lack space for a whole step but have enough for the units needed.
                 let need = gap.start..gap.end.min(gap.start + wanted);
                 if need == gap
                     || !tier.is_unbacked(need.clone())
-                    || self.back_gap(tier, &need)? == Answer::Refused
+                    || self.back_gap(tier, &need)? == SpaceGrant::Refused
                 {
-                    return Ok(Answer::Refused);
+                    return Ok(SpaceGrant::Refused);
                 }
                 break;
             }
@@ -417,16 +426,16 @@ impl Shared {
             debug_assert!(gap.end > at, "the search goes on");
             at = gap.end;
         }
-        Ok(Answer::Given)
+        Ok(SpaceGrant::Given)
     }
 
     /// Searches for free units with space on a full disk. After an open it is not known which units
     /// have any.
-    fn probe(&self, tier: &mut MutexGuard<'_, Tier>, units: u32) -> Result<()> {
+    fn probe(&self, tier: &mut MutexGuard<'_, TierExtents>, units: u32) -> Result<()> {
         let (mut found, mut at) = (0, 0);
         for _ in 0..MAX_PROBES {
             let Some(unit) = tier.first_unknown(at) else { break };
-            if self.back_gap(tier, &(unit..unit + 1))? == Answer::Given {
+            if self.back_gap(tier, &(unit..unit + 1))? == SpaceGrant::Given {
                 found += 1;
             }
             at = unit + 1;
@@ -439,10 +448,15 @@ impl Shared {
 
     /// Extends the file by a step, or by `units` if the disk has no space for a step. The lock is
     /// released during I/O; other threads wait while one resizes the file, and then retry.
-    pub(super) fn grow(&self, slot: &Slot, tier: &mut MutexGuard<'_, Tier>, units: u32) -> Result<Answer> {
+    pub(super) fn grow(
+        &self,
+        slot: &TierSlot,
+        tier: &mut MutexGuard<'_, TierExtents>,
+        units: u32,
+    ) -> Result<SpaceGrant> {
         if tier.resizing {
             slot.resized.wait(tier);
-            return Ok(Answer::Given);
+            return Ok(SpaceGrant::Given);
         }
         let room = MAX_TIER_UNITS - tier.units;
         // The first extent also allocates the reserve.
@@ -454,7 +468,7 @@ impl Shared {
         let step = slot.charge(step.min(room));
         if step < units {
             slot.discharge(step);
-            return Ok(Answer::Refused);
+            return Ok(SpaceGrant::Refused);
         }
         let file = Arc::clone(self.tiers.get(tier.number)?);
         let before = tier.units;
@@ -479,7 +493,7 @@ impl Shared {
             Ok(()) => {
                 slot.discharge(step - added);
                 tier.extend(before + added);
-                Ok(Answer::Given)
+                Ok(SpaceGrant::Given)
             }
             Err(error) => {
                 slot.discharge(step);
@@ -488,11 +502,11 @@ impl Shared {
         }
     }
 
-    fn refused_if_full(&self, tier: u8, error: alluvium_device::Error) -> Result<Answer> {
+    fn refused_if_full(&self, tier: u8, error: alluvium_device::Error) -> Result<SpaceGrant> {
         if error.is_disk_full() {
-            Ok(Answer::Refused)
+            Ok(SpaceGrant::Refused)
         } else {
-            self.tiers.judge(tier, Err(error))
+            self.tiers.record_failure(tier, Err(error))
         }
     }
 }

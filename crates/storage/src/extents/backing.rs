@@ -1,18 +1,18 @@
 //! File system space of a tier's units: which free units have space, which are held by a device
-//! operation, and where the file ends. A part of [`Tier`]; it does no I/O either.
+//! operation, and where the file ends. A part of [`TierExtents`]; it does no I/O either.
 
-use super::tier::Tier;
+use super::tier::TierExtents;
 use std::ops::Range;
 
 /// What is known about the space of units that are returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Space {
+pub(super) enum UnitBacking {
     Backed,
     Hole,
-    AsItWas,
+    Unchanged,
 }
 
-impl Tier {
+impl TierExtents {
     /// Returns the number of free units that may have space on the file system.
     pub(super) fn occupying(&self) -> u32 {
         let held_holes: u32 = self
@@ -59,22 +59,22 @@ impl Tier {
     }
 
     /// Returns held units to the free set.
-    pub(super) fn unhold(&mut self, range: &Range<u32>, space: Space) {
+    pub(super) fn unhold(&mut self, range: &Range<u32>, space: UnitBacking) {
         let at = self.held.iter().position(|held| held == range);
         self.held
             .swap_remove(at.expect("only what is held is given back"));
         debug_assert!(range.end <= self.units, "held units lie in the file (X1)");
         self.free.insert(range.clone());
         match space {
-            Space::Backed => {
+            UnitBacking::Backed => {
                 self.holes.clear(range.clone());
                 self.backed.insert(range.clone());
             }
-            Space::Hole => {
+            UnitBacking::Hole => {
                 self.holes.reach(range.end);
                 self.holes.set(range.clone());
             }
-            Space::AsItWas => {}
+            UnitBacking::Unchanged => {}
         }
     }
 

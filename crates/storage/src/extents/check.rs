@@ -2,9 +2,9 @@
 //! the map on disk. Every violation is listed.
 
 use super::open::read_map;
-use super::space::UnitSet;
-use super::state::{Head, Life};
-use super::tier::{Counts, Tier};
+use super::state::{ExtentPhase, ExtentState};
+use super::tier::{ExtentCounts, TierExtents};
+use super::unit_set::UnitSet;
 use super::{Extent, Extents, MAX_TIER_UNITS, MapPointer};
 use crate::Result;
 use alluvium_device::Directory;
@@ -14,7 +14,7 @@ use std::fmt;
 /// A violated invariant of [`extents`](super).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Violation {
+pub enum ExtentViolation {
     /// A live extent that is not reachable: its space is leaked.
     Leaked {
         /// The leaked extent.
@@ -78,30 +78,34 @@ pub enum Violation {
     },
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for ExtentViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Violation::Leaked { extent, references } => {
+            ExtentViolation::Leaked { extent, references } => {
                 write!(
                     f,
                     "{extent} are live with {references} references, and nothing reaches them"
                 )
             }
-            Violation::NotLive { extent, found } => write!(f, "{extent} are reachable, found there: {found}"),
-            Violation::References {
+            ExtentViolation::NotLive { extent, found } => {
+                write!(f, "{extent} are reachable, found there: {found}")
+            }
+            ExtentViolation::References {
                 extent,
                 counted,
                 reachable,
             } => {
                 write!(f, "{extent} have {counted} references, {reachable} were found")
             }
-            Violation::Overlap { first, second } => write!(f, "{first} and {second} overlap, both reachable"),
-            Violation::LiveBytes { extent, live } => write!(f, "{extent} have {live} live bytes"),
-            Violation::OutsideFile { extent, units } => {
+            ExtentViolation::Overlap { first, second } => {
+                write!(f, "{first} and {second} overlap, both reachable")
+            }
+            ExtentViolation::LiveBytes { extent, live } => write!(f, "{extent} have {live} live bytes"),
+            ExtentViolation::OutsideFile { extent, units } => {
                 write!(f, "{extent} reach past the file's {units} units")
             }
-            Violation::Inconsistent { tier, what } => write!(f, "tier {tier}: {what}"),
-            Violation::Map {
+            ExtentViolation::Inconsistent { tier, what } => write!(f, "tier {tier}: {what}"),
+            ExtentViolation::Map {
                 extent,
                 on_disk,
                 in_memory,
@@ -119,7 +123,7 @@ impl Extents {
     /// Compares the live extents with the reachable ones, and checks the bookkeeping for
     /// consistency. Each reachable extent is given with the number of its references; several
     /// entries for one extent are added up. The extents must not change during the check.
-    pub fn check(&self, reachable: impl Iterator<Item = (Extent, u32)>) -> Vec<Violation> {
+    pub fn check(&self, reachable: impl Iterator<Item = (Extent, u32)>) -> Vec<ExtentViolation> {
         let mut violations = Vec::new();
         let mut wanted: BTreeMap<Extent, u64> = BTreeMap::new();
         for (extent, references) in reachable {
@@ -139,7 +143,7 @@ impl Extents {
                 Some(None) => "no extent begins there".to_owned(),
                 Some(Some(head)) => format!("{:?}, {} units", head.life, head.units),
             };
-            violations.push(Violation::NotLive { extent, found });
+            violations.push(ExtentViolation::NotLive { extent, found });
         }
         violations
     }
@@ -149,7 +153,7 @@ impl Extents {
     ///
     /// # Errors
     /// [`Error::Corrupt`](crate::Error::Corrupt) if the map cannot be read; I/O errors.
-    pub fn check_map(&self, directory: &dyn Directory, map: &MapPointer) -> Result<Vec<Violation>> {
+    pub fn check_map(&self, directory: &dyn Directory, map: &MapPointer) -> Result<Vec<ExtentViolation>> {
         let mut violations = Vec::new();
         let units: Vec<u32> = self
             .shared
@@ -165,7 +169,7 @@ impl Extents {
     }
 }
 
-fn find_overlaps(wanted: &BTreeMap<Extent, u64>, violations: &mut Vec<Violation>) {
+fn find_overlaps(wanted: &BTreeMap<Extent, u64>, violations: &mut Vec<ExtentViolation>) {
     // Extents are ordered by tier and start, so if any earlier extent overlaps, the one that
     // extends furthest does.
     let mut furthest: Option<Extent> = None;
@@ -173,7 +177,7 @@ fn find_overlaps(wanted: &BTreeMap<Extent, u64>, violations: &mut Vec<Violation>
         let end = |extent: &Extent| u64::from(extent.start) + u64::from(extent.units);
         match furthest {
             Some(first) if first.tier == second.tier && u64::from(second.start) < end(&first) => {
-                violations.push(Violation::Overlap { first, second });
+                violations.push(ExtentViolation::Overlap { first, second });
                 if end(&second) > end(&first) {
                     furthest = Some(second);
                 }
@@ -184,17 +188,21 @@ fn find_overlaps(wanted: &BTreeMap<Extent, u64>, violations: &mut Vec<Violation>
 }
 
 /// Compares the live extents of a tier with the reachable ones, and removes these from `wanted`.
-fn check_live(tier: &Tier, wanted: &mut BTreeMap<Extent, u64>, violations: &mut Vec<Violation>) {
-    for (start, head) in tier.states.heads().filter(|(_, head)| head.life == Life::Live) {
+fn check_live(tier: &TierExtents, wanted: &mut BTreeMap<Extent, u64>, violations: &mut Vec<ExtentViolation>) {
+    for (start, head) in tier
+        .states
+        .heads()
+        .filter(|(_, head)| head.life == ExtentPhase::Live)
+    {
         let extent = tier.extent(start, head.units);
         let counted = head.references;
         match wanted.remove(&extent) {
-            None => violations.push(Violation::Leaked {
+            None => violations.push(ExtentViolation::Leaked {
                 extent,
                 references: counted,
             }),
             Some(reachable) if reachable != u64::from(counted) => {
-                violations.push(Violation::References {
+                violations.push(ExtentViolation::References {
                     extent,
                     counted,
                     reachable,
@@ -206,7 +214,7 @@ fn check_live(tier: &Tier, wanted: &mut BTreeMap<Extent, u64>, violations: &mut 
 }
 
 /// Checks the bookkeeping of a tier for consistency.
-fn check_inside(tier: &Tier, violations: &mut Vec<Violation>) {
+fn check_inside(tier: &TierExtents, violations: &mut Vec<ExtentViolation>) {
     let mut whats = Vec::new();
     // Units held for a device operation count as free here.
     let mut free = tier.free.clone();
@@ -228,13 +236,13 @@ fn check_inside(tier: &Tier, violations: &mut Vec<Violation>) {
         end = extent.end();
         whats.extend(check_extent(&extent, &head, free.count_in(start..end)));
         if head.live > extent.bytes() {
-            violations.push(Violation::LiveBytes {
+            violations.push(ExtentViolation::LiveBytes {
                 extent,
                 live: head.live,
             });
         }
         if end > tier.units {
-            violations.push(Violation::OutsideFile {
+            violations.push(ExtentViolation::OutsideFile {
                 extent,
                 units: tier.units,
             });
@@ -242,34 +250,34 @@ fn check_inside(tier: &Tier, violations: &mut Vec<Violation>) {
     }
     whats.extend(check_lists(tier));
     whats.extend(check_sets(tier, &free));
-    violations.extend(whats.into_iter().map(|what| Violation::Inconsistent {
+    violations.extend(whats.into_iter().map(|what| ExtentViolation::Inconsistent {
         tier: tier.number,
         what,
     }));
 }
 
 /// Returns a contradiction in the state of an extent, if there is one.
-fn check_extent(extent: &Extent, head: &Head, free: u32) -> Option<String> {
-    let Head { life, references, .. } = head;
+fn check_extent(extent: &Extent, head: &ExtentState, free: u32) -> Option<String> {
+    let ExtentState { life, references, .. } = head;
     if free > 0 {
         return Some(format!("{extent} are {life:?}, and {free} of them free"));
     }
-    if *life == Life::Provisional && (head.persisted || head.dirty) {
+    if *life == ExtentPhase::Provisional && (head.persisted || head.dirty) {
         return Some(format!("{extent} are provisional and in the map"));
     }
-    ((*references == 0) != (*life == Life::Dead))
+    ((*references == 0) != (*life == ExtentPhase::Dead))
         .then(|| format!("{extent} are {life:?} with {references} references"))
 }
 
 /// Compares the counts and the lists of a tier with its extents.
-fn check_lists(tier: &Tier) -> Vec<String> {
+fn check_lists(tier: &TierExtents) -> Vec<String> {
     let mut whats = Vec::new();
-    let mut counts = Counts::default();
+    let mut counts = ExtentCounts::default();
     tier.states.heads().for_each(|(_, head)| counts.add(&head));
     if counts != tier.counts {
         whats.push(format!("counted {counts:?}, kept {:?}", tier.counts));
     }
-    let starts = |wanted: fn(&Head) -> bool| -> Vec<u32> {
+    let starts = |wanted: fn(&ExtentState) -> bool| -> Vec<u32> {
         let heads = tier.states.heads().filter(|(_, head)| wanted(head));
         heads.map(|(start, _)| start).collect()
     };
@@ -281,7 +289,7 @@ fn check_lists(tier: &Tier) -> Vec<String> {
     }
     let mut listed: Vec<u32> = tier.unlinked().map(|unlinked| unlinked.start).collect();
     listed.sort_unstable();
-    let dead = starts(|head| head.life == Life::Dead);
+    let dead = starts(|head| head.life == ExtentPhase::Dead);
     if listed != dead {
         whats.push(format!("dead extents at {dead:?}, listed {listed:?}"));
     }
@@ -289,7 +297,7 @@ fn check_lists(tier: &Tier) -> Vec<String> {
 }
 
 /// Compares the sets of free units with the states and with each other.
-fn check_sets(tier: &Tier, free: &UnitSet) -> Vec<String> {
+fn check_sets(tier: &TierExtents, free: &UnitSet) -> Vec<String> {
     let file = 0..tier.units;
     let lost = free
         .gaps_in(file.clone())
@@ -319,9 +327,12 @@ fn check_sets(tier: &Tier, free: &UnitSet) -> Vec<String> {
 }
 
 /// Compares a tier with its map on disk.
-fn compare_map(tier: &Tier, on_disk: &Tier, violations: &mut Vec<Violation>) {
-    let described = |map: &Tier, start| {
-        let head = map.states.head(start).filter(|head| head.life == Life::Live)?;
+fn compare_map(tier: &TierExtents, on_disk: &TierExtents, violations: &mut Vec<ExtentViolation>) {
+    let described = |map: &TierExtents, start| {
+        let head = map
+            .states
+            .head(start)
+            .filter(|head| head.life == ExtentPhase::Live)?;
         Some((head.units, (head.references, head.live)))
     };
     let starts: BTreeSet<u32> = tier
@@ -337,7 +348,7 @@ fn compare_map(tier: &Tier, on_disk: &Tier, violations: &mut Vec<Violation>) {
         let (memory, disk) = (described(tier, start), described(on_disk, start));
         if memory != disk {
             let units = memory.or(disk).map_or(1, |(units, _)| units);
-            violations.push(Violation::Map {
+            violations.push(ExtentViolation::Map {
                 extent: tier.extent(start, units),
                 on_disk: disk.map(|(_, values)| values),
                 in_memory: memory.map(|(_, values)| values),

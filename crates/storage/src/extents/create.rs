@@ -3,9 +3,9 @@
 use super::allocate::file_units;
 use super::map::MapState;
 use super::policy;
-use super::tier::Tier;
-use super::{ExtentOptions, Extents, MAX_TIER_UNITS, Shared, Slot, TierLimits, UNIT};
-use crate::{Error, Result, Tiers};
+use super::tier::TierExtents;
+use super::{ExtentOptions, Extents, ExtentsInner, MAX_TIER_UNITS, TierLimits, TierSlot, UNIT};
+use crate::{Error, Result, TierFiles};
 use alluvium_device::Device;
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ impl Extents {
     ///
     /// # Errors
     /// [`Error::Full`] if the disk has no space for the reserve; I/O errors.
-    pub fn create(tiers: Arc<Tiers>, options: ExtentOptions) -> Result<Extents> {
+    pub fn create(tiers: Arc<TierFiles>, options: ExtentOptions) -> Result<Extents> {
         let maps = (0..tiers.count()).map(|number| empty_tier(&tiers, number as u8));
         let maps = maps.collect::<Result<Vec<_>>>()?;
         for tier in &maps {
             prove_reserve(tier, &**tiers.get(tier.number)?, options.limits(tier.number))?;
         }
-        let shared = Arc::new(Shared::new(tiers, options, maps, MapState::default()));
+        let shared = Arc::new(ExtentsInner::new(tiers, options, maps, MapState::default()));
         Ok(Extents { shared })
     }
 
@@ -31,17 +31,17 @@ impl Extents {
     /// # Errors
     /// [`Error::Full`] if the disk has no space for the tier's reserve; I/O errors.
     pub(crate) fn add_tier(&self, file: &dyn Device, limits: TierLimits) -> Result<()> {
-        let mut tier = Tier::new(self.shared.slots.len() as u8);
+        let mut tier = TierExtents::new(self.shared.slots.len() as u8);
         tier.opened(units_of(file));
         prove_reserve(&tier, file, limits)?;
-        self.shared.slots.push(Slot::new(tier, limits));
+        self.shared.slots.push(TierSlot::new(tier, limits));
         Ok(())
     }
 }
 
 /// Proves that the disk has space for the reserve of an empty tier.
-fn prove_reserve(tier: &Tier, file: &dyn Device, limits: TierLimits) -> Result<()> {
-    let reserve = policy::reserve(tier.used(), limits.reserve_bounds(), policy::Start::Whole);
+fn prove_reserve(tier: &TierExtents, file: &dyn Device, limits: TierLimits) -> Result<()> {
+    let reserve = policy::reserve(tier.used(), limits.reserve_bounds(), policy::InitialSizing::Whole);
     let reserve = u64::from(reserve) * UNIT;
     let limited = limits.max_bytes.is_some_and(|most| most < reserve);
     let before = file.len();
@@ -59,8 +59,8 @@ fn prove_reserve(tier: &Tier, file: &dyn Device, limits: TierLimits) -> Result<(
 }
 
 /// Returns an empty tier. Its file may have been grown by an unfinished creation.
-fn empty_tier(tiers: &Tiers, number: u8) -> Result<Tier> {
-    let mut tier = Tier::new(number);
+fn empty_tier(tiers: &TierFiles, number: u8) -> Result<TierExtents> {
+    let mut tier = TierExtents::new(number);
     tier.opened(file_units(tiers, number)?);
     Ok(tier)
 }

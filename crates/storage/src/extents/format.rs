@@ -51,10 +51,10 @@
 
 use super::{Extent, MAX_EXTENT_UNITS, MAX_REFERENCES, MAX_TIER_UNITS, UNIT};
 use crate::tiers::MAX_TIERS;
-use crate::{Error, Place, Result, Structure};
-use alluvium_base::bytes::{Reader, Truncated, Writer};
+use crate::{DiskLocation, Error, OnDiskObject, Result};
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::{MIB, checksum};
-use alluvium_device::{BLOCK, Buffer};
+use alluvium_device::{AlignedBuffer, BLOCK};
 
 const MAGIC: &[u8; 8] = b"ALVEXMAP";
 const VERSION: u32 = 1;
@@ -118,7 +118,7 @@ impl MapPointer {
     /// Appends the encoded pointer.
     pub fn encode(&self, out: &mut Vec<u8>) {
         debug_assert!(self.snapshot <= self.length, "a map begins with its snapshot");
-        Writer::new(out)
+        ByteWriter::new(out)
             .u64(self.file)
             .u64(self.length)
             .u64(self.checksum)
@@ -132,9 +132,9 @@ impl MapPointer {
     ///
     /// # Errors
     /// [`Error::Corrupt`] at `place` if the bytes are not a valid pointer.
-    pub fn decode(reader: &mut Reader<'_>, place: &Place) -> Result<MapPointer> {
+    pub fn decode(reader: &mut ByteReader<'_>, place: &DiskLocation) -> Result<MapPointer> {
         let bad = |found: String| Error::corrupt(place.clone(), "a pointer to an extent map", found);
-        let mut read = || -> std::result::Result<_, Truncated> {
+        let mut read = || -> std::result::Result<_, TruncatedInput> {
             let pointer = MapPointer {
                 file: reader.u64()?,
                 length: reader.u64()?,
@@ -160,7 +160,7 @@ impl MapPointer {
 
     /// Returns the place of the map's end, for error messages.
     #[must_use]
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> DiskLocation {
         place(self.file, self.length)
     }
 }
@@ -173,7 +173,7 @@ impl Extent {
     pub fn encode(&self, out: &mut Vec<u8>) {
         debug_assert!((1..=MAX_EXTENT_UNITS).contains(&self.units), "{self} (X1)");
         debug_assert!(usize::from(self.tier) < MAX_TIERS, "{self} (T1)");
-        Writer::new(out)
+        ByteWriter::new(out)
             .u32(self.start)
             .u32(self.units)
             .u8(self.tier)
@@ -184,9 +184,9 @@ impl Extent {
     ///
     /// # Errors
     /// [`Error::Corrupt`] at `place` if the bytes are not a valid extent.
-    pub fn decode(reader: &mut Reader<'_>, place: &Place) -> Result<Extent> {
+    pub fn decode(reader: &mut ByteReader<'_>, place: &DiskLocation) -> Result<Extent> {
         let bad = |found: String| Error::corrupt(place.clone(), "an extent", found);
-        let mut read = || -> std::result::Result<_, Truncated> {
+        let mut read = || -> std::result::Result<_, TruncatedInput> {
             let (start, units, tier) = (reader.u32()?, reader.u32()?, reader.u8()?);
             Ok((Extent { tier, start, units }, reader.take(3)? == [0; 3]))
         };
@@ -203,13 +203,13 @@ impl Extent {
     }
 }
 
-pub(super) fn place(file: u64, offset: u64) -> Place {
-    Place::new(Structure::ExtentMap, map_file(file), offset)
+pub(super) fn place(file: u64, offset: u64) -> DiskLocation {
+    DiskLocation::new(OnDiskObject::ExtentMap, map_file(file), offset)
 }
 
 /// An entry of a record: one extent, or several adjacent ones with the same fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct MapEntry {
     pub(super) start: u32,
     pub(super) units: u32,
     /// References and live bytes, or `None` if the extent is gone.
@@ -227,7 +227,7 @@ pub(super) fn first_link(file: u64) -> u64 {
 
 /// Fields of a record's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RecordHeader {
+pub(super) struct MapRecordHeader {
     pub(super) file: u64,
     pub(super) generation: u64,
     pub(super) tier: u8,
@@ -235,18 +235,18 @@ pub(super) struct RecordHeader {
 
 /// Collects entries into one record.
 #[derive(Debug, Default)]
-pub(super) struct RecordBuilder {
+pub(super) struct MapRecordBuilder {
     entries: Vec<u8>,
     count: u32,
     end: u32,
     units: u32,
     /// The last entry, which the next one may repeat.
-    open: Option<Entry>,
+    open: Option<MapEntry>,
 }
 
-impl RecordBuilder {
+impl MapRecordBuilder {
     /// Adds an entry after all others.
-    pub(super) fn push(&mut self, entry: &Entry) {
+    pub(super) fn push(&mut self, entry: &MapEntry) {
         match &mut self.open {
             Some(open) if open.is_repeated_by(entry) => open.repeats += 1 + entry.repeats,
             open => {
@@ -257,7 +257,7 @@ impl RecordBuilder {
         }
     }
 
-    fn append(&mut self, entry: &Entry) {
+    fn append(&mut self, entry: &MapEntry) {
         assert!(entry.start >= self.end, "entries ascend");
         assert!(
             entry
@@ -283,7 +283,7 @@ impl RecordBuilder {
             | flag(dead == Some(0), ALL_LIVE)
             | flag(entry.repeats > 0, REPEATED)
             | flag(entry.new, NEW);
-        let mut out = Writer::new(&mut self.entries);
+        let mut out = ByteWriter::new(&mut self.entries);
         out.u8(flags);
         if gap > 0 {
             out.varint(gap.into());
@@ -317,13 +317,13 @@ impl RecordBuilder {
 
     /// Returns the record, chained to the previous one, and its checksum. Empties the builder.
     #[allow(clippy::indexing_slicing, reason = "the buffer is made here, for these bytes")]
-    pub(super) fn seal(&mut self, header: &RecordHeader, link: u64) -> (Buffer, u64) {
+    pub(super) fn seal(&mut self, header: &MapRecordHeader, link: u64) -> (AlignedBuffer, u64) {
         if let Some(open) = self.open.take() {
             self.append(&open);
         }
         let built = std::mem::take(self);
         let mut bytes = Vec::with_capacity(HEADER);
-        Writer::new(&mut bytes)
+        ByteWriter::new(&mut bytes)
             .bytes(MAGIC)
             .u32(VERSION)
             .u32(built.entries.len() as u32)
@@ -338,7 +338,7 @@ impl RecordBuilder {
             len <= MAX_RECORD,
             "a record of {len} bytes would not be read (X5)"
         );
-        let mut buffer = Buffer::zeroed(len);
+        let mut buffer = AlignedBuffer::zeroed(len);
         buffer[..HEADER].copy_from_slice(&bytes);
         buffer[HEADER..HEADER + built.entries.len()].copy_from_slice(&built.entries);
         let sum = checksum::seeded(link, &buffer);
@@ -347,12 +347,12 @@ impl RecordBuilder {
     }
 }
 
-impl Entry {
+impl MapEntry {
     fn end(&self) -> u32 {
         self.start + self.units * (self.repeats + 1)
     }
 
-    fn is_repeated_by(&self, next: &Entry) -> bool {
+    fn is_repeated_by(&self, next: &MapEntry) -> bool {
         let alike = next.units == self.units && next.now == self.now && next.new == self.new;
         alike && next.start == self.end()
     }
@@ -364,11 +364,11 @@ impl Entry {
 ///
 /// # Errors
 /// [`Error::Corrupt`] if no record begins there.
-pub(super) fn record_len(bytes: &[u8], place: &Place) -> Result<usize> {
+pub(super) fn record_len(bytes: &[u8], place: &DiskLocation) -> Result<usize> {
     let bad = |found: String| Error::corrupt(place.clone(), "a record of the extent map", found);
-    let mut reader = Reader::new(bytes);
+    let mut reader = ByteReader::new(bytes);
     let mut read =
-        || -> std::result::Result<_, Truncated> { Ok((reader.take(8)?, reader.u32()?, reader.u32()?)) };
+        || -> std::result::Result<_, TruncatedInput> { Ok((reader.take(8)?, reader.u32()?, reader.u32()?)) };
     let (magic, version, len) = read().map_err(|error| bad(error.to_string()))?;
     if magic != MAGIC {
         return Err(bad(format!("{magic:02x?}")));
@@ -389,27 +389,27 @@ pub(super) fn record_len(bytes: &[u8], place: &Place) -> Result<usize> {
 pub(super) fn decode_record(
     bytes: &[u8],
     link: u64,
-    place: &Place,
-    mut visit: impl FnMut(RecordHeader, Entry) -> Result<()>,
-) -> Result<(RecordHeader, u64)> {
+    place: &DiskLocation,
+    mut visit: impl FnMut(MapRecordHeader, MapEntry) -> Result<()>,
+) -> Result<(MapRecordHeader, u64)> {
     let bad = |expected: &str, found: String| Error::corrupt(place.clone(), expected, found);
-    let short = |error: Truncated| bad("a whole record", error.to_string());
+    let short = |error: TruncatedInput| bad("a whole record", error.to_string());
     let len = record_len(bytes, place)?;
-    let mut reader = Reader::new(bytes);
+    let mut reader = ByteReader::new(bytes);
     let record = reader.take(len).map_err(short)?;
-    let mut reader = Reader::new(record);
-    let mut read = || -> std::result::Result<_, Truncated> {
+    let mut reader = ByteReader::new(record);
+    let mut read = || -> std::result::Result<_, TruncatedInput> {
         reader.take(8)?;
         let (version, len) = (reader.u32()?, reader.u32()?);
         let (file, generation, count) = (reader.u64()?, reader.u64()?, reader.u32()?);
         let (tier, zeros, sum) = (reader.u8()?, reader.take(3)?, reader.u64()?);
-        let header = RecordHeader {
+        let header = MapRecordHeader {
             file,
             generation,
             tier,
         };
         let entries = reader.take(len as usize)?;
-        let padding = reader.take(reader.left())?;
+        let padding = reader.take(reader.remaining())?;
         Ok((version, header, count, zeros, sum, entries, padding))
     };
     let (version, header, count, zeros, sum, entries, padding) = read().map_err(short)?;
@@ -433,8 +433,8 @@ pub(super) fn decode_record(
     if !clean || usize::from(header.tier) >= MAX_TIERS {
         return Err(bad("zeros and a known tier", format!("{header:?}")));
     }
-    let mut reader = Reader::new(entries);
-    let mut before = Entry {
+    let mut reader = ByteReader::new(entries);
+    let mut before = MapEntry {
         start: 0,
         units: 0,
         now: None,
@@ -452,10 +452,10 @@ pub(super) fn decode_record(
         visit(header, entry)?;
         before = entry;
     }
-    if reader.left() > 0 {
+    if reader.remaining() > 0 {
         return Err(bad(
             &format!("{count} entries"),
-            format!("{} bytes more", reader.left()),
+            format!("{} bytes more", reader.remaining()),
         ));
     }
     Ok((header, sum))
@@ -463,10 +463,10 @@ pub(super) fn decode_record(
 
 /// Decodes the next entry. `None` if it is implausible.
 fn read_entry(
-    reader: &mut Reader<'_>,
+    reader: &mut ByteReader<'_>,
     from: u32,
     same_units: u32,
-) -> std::result::Result<Option<(u8, Entry)>, Truncated> {
+) -> std::result::Result<Option<(u8, MapEntry)>, TruncatedInput> {
     let flags = reader.u8()?;
     let mut field = |absent: u8, otherwise: u64| {
         if flags & absent != 0 {
@@ -495,7 +495,7 @@ fn read_entry(
     if !plausible || end() > u64::from(MAX_TIER_UNITS) {
         return Ok(None);
     }
-    let entry = Entry {
+    let entry = MapEntry {
         start: from + gap as u32,
         units: units as u32,
         now: (!gone).then_some((references as u32, units * UNIT - dead)),

@@ -26,12 +26,12 @@
 //! ```
 
 use super::format::{
-    Entry, MAX_RECORD, MapPointer, RecordBuilder, RecordHeader, first_link, map_file, map_number,
+    MAX_RECORD, MapEntry, MapPointer, MapRecordBuilder, MapRecordHeader, first_link, map_file, map_number,
 };
 use super::policy::{self, MapWrite};
-use super::state::{Life, States};
-use super::tier::Change;
-use super::{Class, Extents, Shared};
+use super::state::{ExtentPhase, UnitStates};
+use super::tier::ExtentChange;
+use super::{AllocationClass, Extents, ExtentsInner};
 use crate::{Error, Result};
 use alluvium_base::{KIB, Purpose};
 use alluvium_device::{BLOCK, Device, Directory, FileOptions};
@@ -59,17 +59,17 @@ pub(super) struct MapState {
 /// its changes become part of the next one.
 #[derive(Debug)]
 #[must_use = "a cut is written with `write_map`"]
-pub struct Frozen {
-    shared: Arc<Shared>,
+pub struct FrozenMap {
+    shared: Arc<ExtentsInner>,
     generation: u64,
     /// The changes of each tier.
-    changes: Vec<Vec<Change>>,
+    changes: Vec<Vec<ExtentChange>>,
     /// All extents of each tier, if a snapshot is to be written.
-    whole: Option<Vec<States>>,
+    whole: Option<Vec<UnitStates>>,
     written: bool,
 }
 
-impl Frozen {
+impl FrozenMap {
     /// Returns the generation of the cut.
     #[must_use]
     pub fn generation(&self) -> u64 {
@@ -89,7 +89,7 @@ impl Frozen {
     }
 }
 
-impl Drop for Frozen {
+impl Drop for FrozenMap {
     fn drop(&mut self) {
         if !self.written {
             let mut map = self.shared.map.lock();
@@ -112,7 +112,7 @@ impl Extents {
     ///
     /// # Panics
     /// If a cut is in progress.
-    pub fn freeze(&self, generation: u64) -> Frozen {
+    pub fn freeze(&self, generation: u64) -> FrozenMap {
         let mut map = self.shared.map.lock();
         assert!(!map.frozen, "a cut is under way: write or drop it first");
         map.frozen = true;
@@ -133,7 +133,7 @@ impl Extents {
         let changes = tiers.iter_mut().map(|tier| tier.freeze(generation)).collect();
         let whole =
             (kind == MapWrite::Snapshot).then(|| tiers.iter().map(|tier| tier.states.clone()).collect());
-        Frozen {
+        FrozenMap {
             shared: Arc::clone(&self.shared),
             generation,
             changes,
@@ -148,7 +148,7 @@ impl Extents {
     /// # Errors
     /// A full disk, even after free space of the tiers was surrendered; I/O errors. The cut's
     /// changes then become part of the next one.
-    pub fn write_map(&self, directory: &Arc<dyn Directory>, mut frozen: Frozen) -> Result<MapPointer> {
+    pub fn write_map(&self, directory: &Arc<dyn Directory>, mut frozen: FrozenMap) -> Result<MapPointer> {
         let mut map = self.shared.map.lock();
         assert!(map.frozen, "a cut is under way until it is written or dropped");
         assert!(
@@ -162,7 +162,9 @@ impl Extents {
         let mut result = map.write(&frozen);
         if result.as_ref().is_err_and(Error::is_full) {
             // The reserve exists for this case. Its space may go to the map as well as to a node.
-            let surrendered = self.shared.surrender(4 * MAX_RECORD as u64, Class::Freeing);
+            let surrendered = self
+                .shared
+                .release_free_space(4 * MAX_RECORD as u64, AllocationClass::Freeing);
             if surrendered.is_ok_and(|bytes| bytes > 0) {
                 result = map.write(&frozen);
             }
@@ -188,7 +190,7 @@ impl Extents {
 
 impl MapState {
     /// Writes a cut: a snapshot, or a delta if the disk has no space for a snapshot.
-    fn write(&mut self, frozen: &Frozen) -> Result<MapPointer> {
+    fn write(&mut self, frozen: &FrozenMap) -> Result<MapPointer> {
         let Some(whole) = &frozen.whole else {
             return self.append(frozen);
         };
@@ -198,7 +200,7 @@ impl MapState {
         }
     }
 
-    fn append(&mut self, frozen: &Frozen) -> Result<MapPointer> {
+    fn append(&mut self, frozen: &FrozenMap) -> Result<MapPointer> {
         let directory = self.directory.as_ref().expect("a cut is written to a directory");
         let (pointer, file) = self.current.as_mut().expect("there is a map to append to");
         if frozen.changes() == 0 {
@@ -208,7 +210,7 @@ impl MapState {
             Some(file) => file,
             None => file.insert(directory.open(&map_file(pointer.file), FileOptions::DIRECT)?),
         };
-        let mut appender = Appender {
+        let mut appender = MapAppender {
             file: file.as_ref(),
             pointer: *pointer,
         };
@@ -222,7 +224,7 @@ impl MapState {
         Ok(*pointer)
     }
 
-    fn write_anew(&mut self, generation: u64, whole: &[States]) -> Result<MapPointer> {
+    fn write_anew(&mut self, generation: u64, whole: &[UnitStates]) -> Result<MapPointer> {
         let directory = Arc::clone(self.directory.as_ref().expect("a cut is written to a directory"));
         let (number, file) = self.create_file(directory.as_ref())?;
         let written = write_snapshot(file.as_ref(), number, generation, whole)
@@ -280,8 +282,8 @@ impl MapState {
     }
 }
 
-fn entry(change: &Change) -> Entry {
-    Entry {
+fn entry(change: &ExtentChange) -> MapEntry {
+    MapEntry {
         start: change.start,
         units: change.units,
         now: change.now,
@@ -290,8 +292,13 @@ fn entry(change: &Change) -> Entry {
     }
 }
 
-fn write_snapshot(file: &dyn Device, number: u64, generation: u64, whole: &[States]) -> Result<MapPointer> {
-    let mut appender = Appender {
+fn write_snapshot(
+    file: &dyn Device,
+    number: u64,
+    generation: u64,
+    whole: &[UnitStates],
+) -> Result<MapPointer> {
+    let mut appender = MapAppender {
         file,
         pointer: MapPointer {
             file: number,
@@ -303,8 +310,8 @@ fn write_snapshot(file: &dyn Device, number: u64, generation: u64, whole: &[Stat
         },
     };
     for (tier, states) in whole.iter().enumerate() {
-        let live = states.heads().filter(|(_, head)| head.life == Life::Live);
-        let entries = live.map(|(start, head)| Entry {
+        let live = states.heads().filter(|(_, head)| head.life == ExtentPhase::Live);
+        let entries = live.map(|(start, head)| MapEntry {
             start,
             units: head.units,
             now: Some((head.references, head.live)),
@@ -314,7 +321,7 @@ fn write_snapshot(file: &dyn Device, number: u64, generation: u64, whole: &[Stat
         appender.records(tier as u8, entries)?;
     }
     if appender.pointer.records == 0 {
-        appender.record(0, &mut RecordBuilder::default())?;
+        appender.record(0, &mut MapRecordBuilder::default())?;
     }
     appender.pointer.snapshot = appender.pointer.length;
     file.sync(Purpose::Extents)?;
@@ -322,14 +329,14 @@ fn write_snapshot(file: &dyn Device, number: u64, generation: u64, whole: &[Stat
 }
 
 /// Appends records after a map's valid prefix and advances the pointer.
-struct Appender<'a> {
+struct MapAppender<'a> {
     file: &'a dyn Device,
     pointer: MapPointer,
 }
 
-impl Appender<'_> {
-    fn records(&mut self, tier: u8, entries: impl Iterator<Item = Entry>) -> Result<()> {
-        let mut builder = RecordBuilder::default();
+impl MapAppender<'_> {
+    fn records(&mut self, tier: u8, entries: impl Iterator<Item = MapEntry>) -> Result<()> {
+        let mut builder = MapRecordBuilder::default();
         for entry in entries {
             if builder.is_full() {
                 self.record(tier, &mut builder)?;
@@ -343,9 +350,9 @@ impl Appender<'_> {
         }
     }
 
-    fn record(&mut self, tier: u8, builder: &mut RecordBuilder) -> Result<()> {
+    fn record(&mut self, tier: u8, builder: &mut MapRecordBuilder) -> Result<()> {
         let pointer = &mut self.pointer;
-        let header = RecordHeader {
+        let header = MapRecordHeader {
             file: pointer.file,
             generation: pointer.generation,
             tier,

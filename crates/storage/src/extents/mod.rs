@@ -7,7 +7,7 @@
 //! checkpoints, the superblock.
 //!
 //! *Read in this order*: `policy.rs` (every decision), `tier.rs` (one tier in memory; based on
-//! `state.rs`, one word for each unit, `space.rs`, the set of free units, and `backing.rs`, their
+//! `state.rs`, one word for each unit, `unit_set.rs`, the set of free units, and `backing.rs`, their
 //! space on the file system), `create.rs`, `allocate.rs`, `map.rs`, `open.rs` and `format.rs` (the
 //! map on disk), `kept.rs` (pinned generations), `reclaim.rs`, `check.rs`.
 //!
@@ -45,7 +45,7 @@
 //!   between steps 4 and 6 there is no way around `made_durable` and `reclaim`.
 //! - **X3** An allocated extent has its space on the file system. Exhaustion is
 //!   [`Error::Full`](crate::Error::Full), before anything has changed. A part of the space is
-//!   reserved for every class except [`Class::Normal`].
+//!   reserved for every class except [`AllocationClass::Normal`].
 //! - **X4** The map of a generation names exactly the extents that were live at its freeze, with
 //!   their references and live bytes.
 //! - **X5** The bytes that a durable pointer names are never rewritten: records are padded to
@@ -61,34 +61,34 @@ mod backing;
 mod check;
 mod create;
 mod format;
-mod kept;
 mod map;
 mod open;
+mod pinned_generations;
 mod policy;
 mod reclaim;
-mod space;
 mod state;
 mod tier;
+mod unit_set;
 
-pub use check::Violation;
+pub use check::ExtentViolation;
 pub use format::{MapPointer, map_file};
-pub use kept::Keeper;
-pub use map::Frozen;
-pub use open::Reached;
+pub use map::FrozenMap;
+pub use open::ReachableExtent;
 pub(crate) use open::{live_ranges, require_map};
-pub use reclaim::{ReclaimLimit, Reclaimed};
+pub use pinned_generations::GenerationPin;
+pub use reclaim::{ReclaimLimit, ReclaimProgress};
 
-use crate::Tiers;
+use crate::TierFiles;
 use crate::node::tier_file;
-use crate::tiers::{MAX_TIERS, Numbered};
+use crate::tiers::{MAX_TIERS, TierArray};
 use alluvium_base::{KIB, MIB};
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use policy::Reserve;
+use policy::SpaceReserve;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use tier::Tier;
+use tier::TierExtents;
 
 /// Size of a unit in bytes: the granularity of allocation.
 pub const UNIT: u64 = 128 * KIB;
@@ -170,7 +170,7 @@ impl fmt::Display for Extent {
 
 /// Allocation class, which determines how much of the reserve may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Class {
+pub enum AllocationClass {
     /// Ordinary writes, which must leave the whole reserve.
     Normal,
     /// Writes that were acknowledged before, and deletes. They must leave half of the shared
@@ -184,14 +184,14 @@ pub enum Class {
     Freeing,
 }
 
-impl Class {
+impl AllocationClass {
     /// Returns the number of units of a reserve that this class must leave.
-    fn leaves(self, reserve: Reserve) -> u32 {
+    fn leaves(self, reserve: SpaceReserve) -> u32 {
         match self {
-            Class::Normal => reserve.units(),
-            Class::Essential => reserve.freeing + reserve.shared / 2,
-            Class::Unblocking => reserve.freeing + reserve.shared / 4,
-            Class::Freeing => 0,
+            AllocationClass::Normal => reserve.units(),
+            AllocationClass::Essential => reserve.freeing + reserve.shared / 2,
+            AllocationClass::Unblocking => reserve.freeing + reserve.shared / 4,
+            AllocationClass::Freeing => 0,
         }
     }
 }
@@ -207,7 +207,7 @@ impl Class {
 pub struct TierLimits {
     /// Maximum bytes that the tier may use on its file system; no limit if `None`.
     pub max_bytes: Option<u64>,
-    /// Minimum reserve of the tier in bytes, for every class except [`Class::Normal`]. It is capped
+    /// Minimum reserve of the tier in bytes, for every class except [`AllocationClass::Normal`]. It is capped
     /// at an eighth of the used space, or at 2 MiB if that is more.
     pub min_reserve: u64,
     /// Maximum reserve of the tier in bytes, if a 64th of the used space is more than
@@ -241,10 +241,10 @@ impl TierLimits {
     }
 
     /// Returns how a tier starts.
-    fn start(&self) -> policy::Start {
+    fn start(&self) -> policy::InitialSizing {
         match self.starts_small {
-            true => policy::Start::Small,
-            false => policy::Start::Whole,
+            true => policy::InitialSizing::Small,
+            false => policy::InitialSizing::Whole,
         }
     }
 }
@@ -261,7 +261,7 @@ impl TierLimits {
 pub struct ExtentOptions {
     /// Maximum bytes that a tier may use on its file system; no limit if `None`.
     pub max_bytes: Option<u64>,
-    /// Minimum reserve of a tier in bytes, for every class except [`Class::Normal`]. It is capped
+    /// Minimum reserve of a tier in bytes, for every class except [`AllocationClass::Normal`]. It is capped
     /// at an eighth of the used space, or at 2 MiB if that is more.
     pub min_reserve: u64,
     /// Maximum reserve of a tier in bytes, if a 64th of the used space is more than `min_reserve`.
@@ -357,7 +357,7 @@ pub struct TierUsage {
     pub hole_bytes: u64,
     /// All free bytes: backed, holes, of unknown backing, and held by a device operation.
     pub free_bytes: u64,
-    /// The part of `backed_bytes` that [`Class::Normal`] must leave once the reserve is complete.
+    /// The part of `backed_bytes` that [`AllocationClass::Normal`] must leave once the reserve is complete.
     pub reserve_bytes: u64,
     /// Bytes used on the tier's file system, as far as known.
     pub occupied_bytes: u64,
@@ -365,7 +365,7 @@ pub struct TierUsage {
 
 /// The space of a store by tier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct ExtentUsage {
     /// The space of each tier.
     pub tiers: Vec<TierUsage>,
     /// Bytes used on the file systems of all tiers, as far as known.
@@ -374,7 +374,7 @@ pub struct Usage {
     pub memory_bytes: u64,
 }
 
-impl Usage {
+impl ExtentUsage {
     /// Returns the sum over all tiers.
     #[must_use]
     pub fn total(&self) -> TierUsage {
@@ -399,7 +399,7 @@ impl Usage {
 
 /// The extents of a store. All methods may be called from any thread.
 pub struct Extents {
-    shared: Arc<Shared>,
+    shared: Arc<ExtentsInner>,
 }
 
 impl fmt::Debug for Extents {
@@ -408,17 +408,17 @@ impl fmt::Debug for Extents {
     }
 }
 
-struct Shared {
-    tiers: Arc<Tiers>,
+struct ExtentsInner {
+    tiers: Arc<TierFiles>,
     options: ExtentOptions,
-    slots: Numbered<Slot>,
+    slots: TierArray<TierSlot>,
     /// The map on disk. Locked before any tier.
     map: Mutex<map::MapState>,
     /// The pinned durable generations. Locked before any tier.
-    kept: Mutex<kept::Kept>,
+    kept: Mutex<pinned_generations::PinnedGenerations>,
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for ExtentsInner {
     /// Prints counts only, because the maps are long.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts: Vec<_> = self.slots.iter().map(|slot| slot.tier.lock().counts).collect();
@@ -428,8 +428,8 @@ impl fmt::Debug for Shared {
     }
 }
 
-struct Slot {
-    tier: Mutex<Tier>,
+struct TierSlot {
+    tier: Mutex<TierExtents>,
     limits: TierLimits,
     /// Units that may use space on the file system, counted against the tier's limit.
     occupied: AtomicU64,
@@ -439,9 +439,9 @@ struct Slot {
     resized: Condvar,
 }
 
-impl Slot {
-    fn new(tier: Tier, limits: TierLimits) -> Slot {
-        Slot {
+impl TierSlot {
+    fn new(tier: TierExtents, limits: TierLimits) -> TierSlot {
+        TierSlot {
             limits,
             occupied: AtomicU64::new(tier.units.into()),
             tier: Mutex::new(tier),
@@ -451,8 +451,13 @@ impl Slot {
     }
 }
 
-impl Shared {
-    fn new(tiers: Arc<Tiers>, options: ExtentOptions, maps: Vec<Tier>, map: map::MapState) -> Shared {
+impl ExtentsInner {
+    fn new(
+        tiers: Arc<TierFiles>,
+        options: ExtentOptions,
+        maps: Vec<TierExtents>,
+        map: map::MapState,
+    ) -> ExtentsInner {
         assert!(
             maps.iter()
                 .enumerate()
@@ -462,9 +467,9 @@ impl Shared {
         assert_eq!(maps.len(), tiers.count(), "a map for each tier (X1)");
         let slots = maps.into_iter().map(|tier| {
             let limits = options.limits(tier.number);
-            Slot::new(tier, limits)
+            TierSlot::new(tier, limits)
         });
-        Shared {
+        ExtentsInner {
             slots: slots.collect(),
             tiers,
             options,
@@ -473,13 +478,13 @@ impl Shared {
         }
     }
 
-    fn slot(&self, tier: u8) -> &Slot {
+    fn slot(&self, tier: u8) -> &TierSlot {
         self.slots
             .get(usize::from(tier))
             .unwrap_or_else(|| panic!("tier {tier} of a store with {}", self.slots.len()))
     }
 
-    fn lock(&self, tier: u8) -> MutexGuard<'_, Tier> {
+    fn lock(&self, tier: u8) -> MutexGuard<'_, TierExtents> {
         self.slot(tier).tier.lock()
     }
 }

@@ -1,12 +1,14 @@
 //! Reads the map that a superblock names: exactly its prefix, or an error.
 
 use super::allocate::file_units;
-use super::format::{Entry, MapPointer, decode_record, first_link, map_file, map_number, place, record_len};
+use super::format::{
+    MapEntry, MapPointer, decode_record, first_link, map_file, map_number, place, record_len,
+};
 use super::map::MapState;
-use super::tier::{Change, Tier};
-use super::{Extent, ExtentOptions, Extents, Shared};
+use super::tier::{ExtentChange, TierExtents};
+use super::{Extent, ExtentOptions, Extents, ExtentsInner};
 use crate::node::tier_file;
-use crate::{Error, Place, Result, Structure, Tiers};
+use crate::{DiskLocation, Error, OnDiskObject, Result, TierFiles};
 use alluvium_base::{MIB, Purpose};
 use alluvium_device::{BLOCK, Device, Directory, FileOptions};
 use std::ops::Range;
@@ -25,7 +27,7 @@ impl Extents {
     /// short; [`Error::NewerFormat`]; I/O errors.
     pub fn open(
         directory: &Arc<dyn Directory>,
-        tiers: Arc<Tiers>,
+        tiers: Arc<TierFiles>,
         map: &MapPointer,
         options: ExtentOptions,
     ) -> Result<Extents> {
@@ -37,11 +39,11 @@ impl Extents {
         for (tier, units) in maps.iter_mut().zip(units) {
             tier.opened(units);
         }
-        let mut state = MapState::beside(directory, |number| (number != map.file).then_some(0))?;
+        let mut state = MapState::for_existing_files(directory, |number| (number != map.file).then_some(0))?;
         state.next_file = state.next_file.max(map.file.saturating_add(1));
         state.current = Some((*map, None));
         Ok(Extents {
-            shared: Arc::new(Shared::new(tiers, options, maps, state)),
+            shared: Arc::new(ExtentsInner::new(tiers, options, maps, state)),
         })
     }
 
@@ -53,14 +55,14 @@ impl Extents {
     /// [`Error::Corrupt`] if two extents overlap or lie in no tier; I/O errors.
     pub fn rebuild(
         directory: &Arc<dyn Directory>,
-        tiers: Arc<Tiers>,
-        reached: &[Reached],
+        tiers: Arc<TierFiles>,
+        reached: &[ReachableExtent],
         generation: u64,
         options: ExtentOptions,
     ) -> Result<Extents> {
-        let mut maps: Vec<Tier> = (0..tiers.count() as u8).map(Tier::new).collect();
+        let mut maps: Vec<TierExtents> = (0..tiers.count() as u8).map(TierExtents::new).collect();
         let mut ends = vec![0; maps.len()];
-        for &Reached {
+        for &ReachableExtent {
             extent,
             references,
             live,
@@ -68,14 +70,14 @@ impl Extents {
         {
             debug_assert!(references > 0, "{extent} is reached (X6)");
             let tier = usize::from(extent.tier);
-            let change = Change {
+            let change = ExtentChange {
                 start: extent.start,
                 units: extent.units,
                 now: Some((references, live.min(extent.bytes()))),
                 known: false,
             };
             if !maps.get_mut(tier).is_some_and(|map| map.load(&change)) {
-                let place = Place::new(Structure::Node, tier_file(extent.tier), extent.offset());
+                let place = DiskLocation::new(OnDiskObject::Node, tier_file(extent.tier), extent.offset());
                 let expected = "extents of which no two overlap, in a tier that there is";
                 return Err(Error::corrupt(place, expected, extent.to_string()));
             }
@@ -88,16 +90,16 @@ impl Extents {
             }
             tier.opened(file_units(&tiers, tier.number)?);
         }
-        let state = MapState::beside(directory, |_| Some(generation.saturating_add(1)))?;
+        let state = MapState::for_existing_files(directory, |_| Some(generation.saturating_add(1)))?;
         Ok(Extents {
-            shared: Arc::new(Shared::new(tiers, options, maps, state)),
+            shared: Arc::new(ExtentsInner::new(tiers, options, maps, state)),
         })
     }
 }
 
 /// An extent reachable from a durable generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reached {
+pub struct ReachableExtent {
     /// The extent, as referenced.
     pub extent: Extent,
     /// Number of references to it.
@@ -109,7 +111,10 @@ pub struct Reached {
 impl MapState {
     /// Returns the state next to existing map files. `until` returns the durable generation from
     /// which on a file may be removed.
-    fn beside(directory: &Arc<dyn Directory>, until: impl Fn(u64) -> Option<u64>) -> Result<MapState> {
+    fn for_existing_files(
+        directory: &Arc<dyn Directory>,
+        until: impl Fn(u64) -> Option<u64>,
+    ) -> Result<MapState> {
         let names = directory.list()?;
         let numbers = names.iter().filter_map(|name| map_number(name));
         let newest = numbers.clone().max().unwrap_or(0);
@@ -127,7 +132,11 @@ impl MapState {
 
 /// Reads exactly the prefix that a pointer names into empty tiers. `units` are the sizes of their
 /// files.
-pub(super) fn read_map(directory: &dyn Directory, pointer: &MapPointer, units: &[u32]) -> Result<Vec<Tier>> {
+pub(super) fn read_map(
+    directory: &dyn Directory,
+    pointer: &MapPointer,
+    units: &[u32],
+) -> Result<Vec<TierExtents>> {
     let file = match directory.open(&map_file(pointer.file), FileOptions::DIRECT.read_only()) {
         Err(alluvium_device::Error::NotFound { .. }) => {
             return Err(Error::corrupt(place(pointer.file, 0), "an extent map", "no file"));
@@ -138,7 +147,7 @@ pub(super) fn read_map(directory: &dyn Directory, pointer: &MapPointer, units: &
 }
 
 /// Like [`read_map`], for an open file.
-fn read_map_of(file: &dyn Device, pointer: &MapPointer, units: &[u32]) -> Result<Vec<Tier>> {
+fn read_map_of(file: &dyn Device, pointer: &MapPointer, units: &[u32]) -> Result<Vec<TierExtents>> {
     if file.len() < pointer.length {
         let (expected, found) = (
             format!("{} bytes", pointer.length),
@@ -146,8 +155,8 @@ fn read_map_of(file: &dyn Device, pointer: &MapPointer, units: &[u32]) -> Result
         );
         return Err(Error::corrupt(place(pointer.file, 0), expected, found));
     }
-    let mut loader = Loader::new(units);
-    let mut window = Window {
+    let mut loader = MapLoader::new(units);
+    let mut window = MapReadWindow {
         file,
         end: pointer.length,
         at: 0,
@@ -191,7 +200,7 @@ fn read_map_of(file: &dyn Device, pointer: &MapPointer, units: &[u32]) -> Result
 }
 
 /// Checks that a map file matches a pointer, up to the last record.
-pub(crate) fn require_map(directory: &dyn Directory, pointer: &MapPointer, tiers: &Tiers) -> Result<()> {
+pub(crate) fn require_map(directory: &dyn Directory, pointer: &MapPointer, tiers: &TierFiles) -> Result<()> {
     let numbers = 0..tiers.count() as u8;
     let units = numbers
         .map(|number| file_units(tiers, number))
@@ -205,13 +214,13 @@ pub(crate) fn require_map(directory: &dyn Directory, pointer: &MapPointer, tiers
 pub(crate) fn live_ranges(
     file: &dyn Device,
     pointer: &MapPointer,
-    tiers: &Tiers,
+    tiers: &TierFiles,
 ) -> Result<Vec<Vec<Range<u64>>>> {
     let numbers = 0..tiers.count() as u8;
     let units = numbers
         .map(|number| file_units(tiers, number))
         .collect::<Result<Vec<u32>>>()?;
-    let ranges = |tier: Tier| {
+    let ranges = |tier: TierExtents| {
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for (start, head) in tier.states.heads() {
             let range = tier.extent(start, head.units).range();
@@ -229,27 +238,27 @@ pub(crate) fn live_ranges(
 }
 
 /// Loads the entries of records into tiers.
-struct Loader {
+struct MapLoader {
     /// Each tier with the size of its file in units.
-    maps: Vec<(Tier, u32)>,
+    maps: Vec<(TierExtents, u32)>,
     /// For each tier, the number of units in extents after the file's end. The file may have been
     /// shortened since an early record, if a later record removes these extents.
     behind: Vec<i64>,
 }
 
-impl Loader {
-    fn new(units: &[u32]) -> Loader {
-        Loader {
+impl MapLoader {
+    fn new(units: &[u32]) -> MapLoader {
+        MapLoader {
             maps: units
                 .iter()
                 .enumerate()
-                .map(|(number, &units)| (Tier::new(number as u8), units))
+                .map(|(number, &units)| (TierExtents::new(number as u8), units))
                 .collect(),
             behind: vec![0; units.len()],
         }
     }
 
-    fn load(&mut self, tier: u8, entry: &Entry, place: &Place) -> Result<()> {
+    fn load(&mut self, tier: u8, entry: &MapEntry, place: &DiskLocation) -> Result<()> {
         let bad = |expected: String, found| Err(Error::corrupt(place.clone(), expected, found));
         let tiers = self.maps.len();
         let Some((map, units)) = self.maps.get_mut(usize::from(tier)) else {
@@ -258,7 +267,7 @@ impl Loader {
         debug_assert!(entry.units > 0, "what was decoded has units");
         let inside = (units.saturating_sub(entry.start) / entry.units).min(entry.repeats + 1);
         for repeat in 0..inside {
-            let change = Change {
+            let change = ExtentChange {
                 start: entry.start + repeat * entry.units,
                 units: entry.units,
                 now: entry.now,
@@ -281,7 +290,7 @@ impl Loader {
     }
 
     /// Returns the tiers, unless an extent remains after the end of its file.
-    fn finish(self, place: &Place) -> Result<Vec<Tier>> {
+    fn finish(self, place: &DiskLocation) -> Result<Vec<TierExtents>> {
         for ((tier, units), behind) in self.maps.iter().zip(&self.behind) {
             if *behind != 0 {
                 let expected = format!(
@@ -296,14 +305,14 @@ impl Loader {
 }
 
 /// A buffered part of a map file.
-struct Window<'a> {
+struct MapReadWindow<'a> {
     file: &'a dyn Device,
     end: u64,
     at: u64,
     bytes: Vec<u8>,
 }
 
-impl Window<'_> {
+impl MapReadWindow<'_> {
     /// Returns the next `len` bytes.
     fn bytes(&mut self, len: usize) -> Result<&[u8]> {
         while self.bytes.len() < len {
@@ -313,7 +322,7 @@ impl Window<'_> {
                 let expected = format!("a record of {len} bytes");
                 let found = format!("{} bytes before the end", self.bytes.len());
                 return Err(Error::corrupt(
-                    Place::new(Structure::ExtentMap, self.file.name(), self.at),
+                    DiskLocation::new(OnDiskObject::ExtentMap, self.file.name(), self.at),
                     expected,
                     found,
                 ));

@@ -2,7 +2,7 @@
 //! space to the file system, and the choice between delta and snapshot. All sizes are in units
 //! unless a name contains "bytes".
 
-use super::{Class, UNIT};
+use super::{AllocationClass, UNIT};
 use alluvium_base::MIB;
 
 /// Bounds on the number of units backed, punched or added in one device operation.
@@ -18,7 +18,7 @@ const SHORTEST_PART: u32 = 4;
 
 /// The initial sizes of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Start {
+pub(super) enum InitialSizing {
     /// Whole extents, a whole step and the whole reserve.
     Whole,
     /// Sizes scaled to the used space.
@@ -31,37 +31,37 @@ const TINY: u32 = (MIB / UNIT) as u32;
 
 /// Returns the maximum length of an extent between `least` and `wanted`. In a tier that starts
 /// small it is at most the number of used units.
-pub(super) fn longest(used: u32, least: u32, wanted: u32, start: Start) -> u32 {
+pub(super) fn longest(used: u32, least: u32, wanted: u32, start: InitialSizing) -> u32 {
     debug_assert!(least <= wanted, "{least} to {wanted} units");
     match start {
-        Start::Whole => wanted,
-        Start::Small => wanted.min(used.max(least)),
+        InitialSizing::Whole => wanted,
+        InitialSizing::Small => wanted.min(used.max(least)),
     }
 }
 
 /// The units kept backed for essential allocations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Reserve {
+pub(super) struct SpaceReserve {
     /// Units of which essential allocations may use a part.
     pub(super) shared: u32,
     /// Units that only compactions that free space may use.
     pub(super) freeing: u32,
 }
 
-impl Reserve {
+impl SpaceReserve {
     pub(super) fn units(self) -> u32 {
         self.shared + self.freeing
     }
 }
 
-/// Input of [`source`]: the request and the state of its tier.
+/// Input of [`choose_allocation_step`]: the request and the state of its tier.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct View {
+pub(super) struct AllocationInput {
     /// Units wanted.
     pub(super) wanted: u32,
     /// Minimum number of units.
     pub(super) least: u32,
-    pub(super) class: Class,
+    pub(super) class: AllocationClass,
     /// Size of the file.
     pub(super) file: u32,
     /// Number of free units, and the length of their longest run.
@@ -71,7 +71,7 @@ pub(super) struct View {
     pub(super) backed: u32,
     pub(super) backed_longest: u32,
     /// Units reserved for essential allocations.
-    pub(super) reserve: Reserve,
+    pub(super) reserve: SpaceReserve,
     /// Number of free units of unknown backing.
     pub(super) unknown: u32,
     /// Whether the file system or the limit refused more space.
@@ -82,7 +82,7 @@ pub(super) struct View {
 
 /// The source of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum AllocationStep {
     /// Take this many backed units.
     Take(u32),
     /// Allocate space for a free run of this many units, then decide again.
@@ -99,7 +99,7 @@ pub(super) enum Source {
 
 /// Chooses the source of the next extent: backed units, then free units, then growth. Chooses
 /// shorter runs if the tier is fragmented, or if no more space is available.
-pub(super) fn source(view: &View) -> Source {
+pub(super) fn choose_allocation_step(view: &AllocationInput) -> AllocationStep {
     debug_assert!(
         view.least <= view.wanted,
         "{} to {} units",
@@ -109,16 +109,16 @@ pub(super) fn source(view: &View) -> Source {
     let spare = view.backed.saturating_sub(view.class.leaves(view.reserve));
     let fits = |units| view.backed_longest >= units && spare >= units;
     if fits(view.wanted) {
-        return Source::Take(view.wanted);
+        return AllocationStep::Take(view.wanted);
     }
     if view.refused {
         let units = view.backed_longest.min(spare).min(view.wanted);
         return if units >= view.least {
-            Source::Take(units)
+            AllocationStep::Take(units)
         } else if view.unknown > 0 && !view.probed {
-            Source::Probe(view.wanted + view.reserve_missing())
+            AllocationStep::Probe(view.wanted + view.reserve_missing())
         } else {
-            Source::Full(units)
+            AllocationStep::Full(units)
         };
     }
     let run = if view.free_longest >= view.wanted {
@@ -130,16 +130,16 @@ pub(super) fn source(view: &View) -> Source {
     };
     let unbacked = view.free - view.backed;
     match run {
-        Some(run) if fits(run) => Source::Take(run),
-        Some(run) if view.backed_longest < run => Source::BackRun(run),
+        Some(run) if fits(run) => AllocationStep::Take(run),
+        Some(run) if view.backed_longest < run => AllocationStep::BackRun(run),
         // The run exists, but taking it would use the reserve.
-        Some(run) if unbacked > 0 => Source::BackAny((run - spare).min(unbacked)),
-        Some(run) => Source::Grow(run - spare),
-        None => Source::Grow(view.wanted + view.reserve_missing()),
+        Some(run) if unbacked > 0 => AllocationStep::BackAny((run - spare).min(unbacked)),
+        Some(run) => AllocationStep::Grow(run - spare),
+        None => AllocationStep::Grow(view.wanted + view.reserve_missing()),
     }
 }
 
-impl View {
+impl AllocationInput {
     fn reserve_missing(&self) -> u32 {
         self.class.leaves(self.reserve).saturating_sub(self.backed)
     }
@@ -147,10 +147,10 @@ impl View {
 
 /// Returns the number of units to request from the file system if `needed` are needed: a sixteenth
 /// of the file, between 1 MiB and 64 MiB, or a quarter of a small file that starts small.
-pub(super) fn step(file: u32, needed: u32, start: Start) -> u32 {
+pub(super) fn step(file: u32, needed: u32, start: InitialSizing) -> u32 {
     let least = match start {
-        Start::Whole => *STEP.start(),
-        Start::Small => (file / 4).min(*STEP.start()),
+        InitialSizing::Whole => *STEP.start(),
+        InitialSizing::Small => (file / 4).min(*STEP.start()),
     };
     (file / 16).clamp(least, *STEP.end()).max(needed)
 }
@@ -170,10 +170,10 @@ const _: () = assert!(
 /// Returns the number of units kept backed for essential allocations: the configured minimum,
 /// capped at an eighth of the used units, or a 64th of the used units if that is more, up to the
 /// configured maximum.
-pub(super) fn reserve(used: u32, (wanted, most): (u32, u32), start: Start) -> u32 {
+pub(super) fn reserve(used: u32, (wanted, most): (u32, u32), start: InitialSizing) -> u32 {
     let least = match start {
-        Start::Whole => wanted.min(LEAST_RESERVE),
-        Start::Small => wanted.min(LEAST_RESERVE).min(2 * used.saturating_sub(TINY)),
+        InitialSizing::Whole => wanted.min(LEAST_RESERVE),
+        InitialSizing::Small => wanted.min(LEAST_RESERVE).min(2 * used.saturating_sub(TINY)),
     };
     let wanted = wanted.min(used / 8).max(least);
     wanted.max((used / 64).min(most))
@@ -187,13 +187,13 @@ pub(super) fn reserve_for_freeing(used: u32, wanted: u32) -> u32 {
 
 /// Returns the number of free units kept on the file system for reuse: the reserve, and one growth
 /// step of a file of the used size.
-pub(super) fn pool(used: u32, reserve: u32, start: Start) -> u32 {
+pub(super) fn pool(used: u32, reserve: u32, start: InitialSizing) -> u32 {
     reserve + step(used, 0, start)
 }
 
-/// Input of [`returned`]: the state of a tier.
+/// Input of [`choose_reclaim_step`]: the state of a tier.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Excess {
+pub(super) struct ReclaimInput {
     /// Number of free units that may have space on the file system.
     pub(super) occupying: u32,
     /// Number of these that are known to be backed.
@@ -206,12 +206,12 @@ pub(super) struct Excess {
     pub(super) used: u32,
     /// Number of units kept backed for essential allocations.
     pub(super) reserve: u32,
-    pub(super) start: Start,
+    pub(super) start: InitialSizing,
 }
 
 /// One step of returning or refilling free space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Return {
+pub(super) enum ReclaimStep {
     /// Truncate the free end of the file, as far as it contains at most this many occupying units.
     Truncate(u32),
     /// Punch at most this many units.
@@ -223,25 +223,25 @@ pub(super) enum Return {
 }
 
 /// Chooses the next step of a reclaim: return the excess over the pool, from the file's end first.
-pub(super) fn returned(view: &Excess) -> Return {
+pub(super) fn choose_reclaim_step(view: &ReclaimInput) -> ReclaimStep {
     let excess = view
         .occupying
         .saturating_sub(pool(view.used, view.reserve, view.start));
     // Less than a step is not worth a device operation.
     let worth = match view.start {
-        Start::Whole => *STEP.start(),
-        Start::Small => (view.used / 4).clamp(1, *STEP.start()),
+        InitialSizing::Whole => *STEP.start(),
+        InitialSizing::Small => (view.used / 4).clamp(1, *STEP.start()),
     };
     if excess >= worth || (excess > 0 && view.occupying == view.file) {
         return if view.tail >= worth {
-            Return::Truncate(excess)
+            ReclaimStep::Truncate(excess)
         } else {
-            Return::Punch(excess)
+            ReclaimStep::Punch(excess)
         };
     }
     match view.reserve.saturating_sub(view.backed) {
-        0 => Return::Nothing,
-        missing => Return::Refill(missing),
+        0 => ReclaimStep::Nothing,
+        missing => ReclaimStep::Refill(missing),
     }
 }
 
@@ -279,21 +279,21 @@ mod tests {
 
     fn decide(text: &str) -> String {
         let number = |name| field(text, name).unwrap_or(0);
-        let view = View {
+        let view = AllocationInput {
             wanted: number("wanted"),
             least: field(text, "least").unwrap_or(number("wanted")),
             class: match ["essential", "unblocking", "freeing"].map(|name| field(text, name).is_some()) {
-                [true, ..] => Class::Essential,
-                [_, true, _] => Class::Unblocking,
-                [.., true] => Class::Freeing,
-                _ => Class::Normal,
+                [true, ..] => AllocationClass::Essential,
+                [_, true, _] => AllocationClass::Unblocking,
+                [.., true] => AllocationClass::Freeing,
+                _ => AllocationClass::Normal,
             },
             file: number("file"),
             free: number("free"),
             free_longest: field(text, "stretch").unwrap_or(number("free")),
             backed: number("backed"),
             backed_longest: field(text, "backed-stretch").unwrap_or(number("backed")),
-            reserve: Reserve {
+            reserve: SpaceReserve {
                 shared: number("reserve"),
                 freeing: number("beside"),
             },
@@ -301,13 +301,13 @@ mod tests {
             refused: field(text, "refused").is_some(),
             probed: field(text, "probed").is_some(),
         };
-        match source(&view) {
-            Source::Take(units) => format!("take {units}"),
-            Source::BackRun(units) => format!("back a run of {units}"),
-            Source::BackAny(units) => format!("back any {units}"),
-            Source::Grow(units) => format!("grow {units}"),
-            Source::Probe(units) => format!("probe for {units}"),
-            Source::Full(units) => format!("full, {units} left"),
+        match choose_allocation_step(&view) {
+            AllocationStep::Take(units) => format!("take {units}"),
+            AllocationStep::BackRun(units) => format!("back a run of {units}"),
+            AllocationStep::BackAny(units) => format!("back any {units}"),
+            AllocationStep::Grow(units) => format!("grow {units}"),
+            AllocationStep::Probe(units) => format!("probe for {units}"),
+            AllocationStep::Full(units) => format!("full, {units} left"),
         }
     }
 
@@ -352,7 +352,7 @@ mod tests {
 
     fn give_back(text: &str) -> String {
         let number = |name| field(text, name).unwrap_or(0);
-        let view = Excess {
+        let view = ReclaimInput {
             occupying: number("occupying"),
             backed: field(text, "backed").unwrap_or(number("occupying")),
             tail: number("tail"),
@@ -360,15 +360,15 @@ mod tests {
             used: number("used"),
             reserve: number("reserve"),
             start: match field(text, "small") {
-                Some(_) => Start::Small,
-                None => Start::Whole,
+                Some(_) => InitialSizing::Small,
+                None => InitialSizing::Whole,
             },
         };
-        match returned(&view) {
-            Return::Truncate(units) => format!("truncate {units}"),
-            Return::Punch(units) => format!("punch {units}"),
-            Return::Refill(units) => format!("refill {units}"),
-            Return::Nothing => "nothing".to_owned(),
+        match choose_reclaim_step(&view) {
+            ReclaimStep::Truncate(units) => format!("truncate {units}"),
+            ReclaimStep::Punch(units) => format!("punch {units}"),
+            ReclaimStep::Refill(units) => format!("refill {units}"),
+            ReclaimStep::Nothing => "nothing".to_owned(),
         }
     }
 
@@ -407,14 +407,22 @@ mod tests {
             (40, 8, 8, 16),
         ];
         for (used, units, grown, reserved) in table {
-            assert_eq!(longest(used, 1, 8, Start::Small), units, "{used} units");
-            assert_eq!(step(used, 0, Start::Small), grown, "{used} units");
-            assert_eq!(reserve(used, bounds, Start::Small), reserved, "{used} units");
+            assert_eq!(longest(used, 1, 8, InitialSizing::Small), units, "{used} units");
+            assert_eq!(step(used, 0, InitialSizing::Small), grown, "{used} units");
+            assert_eq!(
+                reserve(used, bounds, InitialSizing::Small),
+                reserved,
+                "{used} units"
+            );
         }
-        assert_eq!(longest(2, 5, 8, Start::Small), 5, "what must be is had");
+        assert_eq!(longest(2, 5, 8, InitialSizing::Small), 5, "what must be is had");
         for used in [40, 1000, 100_000, 10_000_000] {
-            assert_eq!(step(used, 0, Start::Small), step(used, 0, Start::Whole));
-            let [small, whole] = [Start::Small, Start::Whole].map(|start| reserve(used, bounds, start));
+            assert_eq!(
+                step(used, 0, InitialSizing::Small),
+                step(used, 0, InitialSizing::Whole)
+            );
+            let [small, whole] =
+                [InitialSizing::Small, InitialSizing::Whole].map(|start| reserve(used, bounds, start));
             assert_eq!(small, whole);
         }
     }
@@ -424,13 +432,17 @@ mod tests {
         let mib = |mib: u64| (mib * MIB / UNIT) as u32;
         let steps = [(0, 1), (16, 1), (64, 4), (512, 32), (4096, 64)];
         for (file, expected) in steps {
-            assert_eq!(step(mib(file), 0, Start::Whole), mib(expected), "{file} MiB");
+            assert_eq!(
+                step(mib(file), 0, InitialSizing::Whole),
+                mib(expected),
+                "{file} MiB"
+            );
         }
-        assert_eq!(step(0, mib(100), Start::Whole), mib(100));
+        assert_eq!(step(0, mib(100), InitialSizing::Whole), mib(100));
         let bounds = (mib(2), mib(64));
         for (used, expected) in [(0, 2), (128, 2), (640, 10), (100_000, 64)] {
             assert_eq!(
-                reserve(mib(used), bounds, Start::Whole),
+                reserve(mib(used), bounds, InitialSizing::Whole),
                 mib(expected),
                 "{used} MiB"
             );
@@ -438,7 +450,7 @@ mod tests {
         let bounds = (mib(32), mib(64));
         for (used, expected) in [(0, 2), (80, 10), (256, 32), (1000, 32), (2560, 40), (100_000, 64)] {
             assert_eq!(
-                reserve(mib(used), bounds, Start::Whole),
+                reserve(mib(used), bounds, InitialSizing::Whole),
                 mib(expected),
                 "{used} MiB"
             );

@@ -1,11 +1,11 @@
 //! Reclamation: dead extents become free once no reader can reach them, and free space beyond a
 //! small pool is returned to the file system.
 
-use super::allocate::Answer;
-use super::backing::Space;
-use super::policy::{self, Excess, Return};
-use super::tier::Tier;
-use super::{Class, Extents, Shared, Slot, UNIT};
+use super::allocate::SpaceGrant;
+use super::backing::UnitBacking;
+use super::policy::{self, ReclaimInput, ReclaimStep};
+use super::tier::TierExtents;
+use super::{AllocationClass, Extents, ExtentsInner, TierSlot, UNIT};
 use crate::{Error, Result};
 use parking_lot::MutexGuard;
 use std::ops::Range;
@@ -35,7 +35,7 @@ impl Default for ReclaimLimit {
 
 /// Result of one step of a reclaim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reclaimed {
+pub struct ReclaimProgress {
     /// Bytes that became free.
     pub freed_bytes: u64,
     /// Bytes cut off the ends of files, including holes.
@@ -53,8 +53,8 @@ impl Extents {
     ///
     /// # Errors
     /// I/O errors. A full disk is not an error here.
-    pub fn reclaim(&self, safe_epoch: u64, limit: ReclaimLimit) -> Result<Reclaimed> {
-        let mut done = Reclaimed::default();
+    pub fn reclaim(&self, safe_epoch: u64, limit: ReclaimLimit) -> Result<ReclaimProgress> {
+        let mut done = ReclaimProgress::default();
         let (mut extents, mut operations) = (limit.extents, limit.operations);
         for slot in self.shared.slots.iter() {
             let mut tier = slot.tier.lock();
@@ -67,8 +67,8 @@ impl Extents {
             }
             done.more |= tier.can_settle(safe_epoch);
             loop {
-                let choice = policy::returned(&slot.excess(&tier));
-                if choice == Return::Nothing {
+                let choice = policy::choose_reclaim_step(&slot.excess(&tier));
+                if choice == ReclaimStep::Nothing {
                     break;
                 }
                 if operations == 0 {
@@ -92,13 +92,13 @@ impl Extents {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn surrender(&self, bytes: u64, class: Class) -> Result<u64> {
-        self.shared.surrender(bytes, class)
+    pub fn release_free_space(&self, bytes: u64, class: AllocationClass) -> Result<u64> {
+        self.shared.release_free_space(bytes, class)
     }
 }
 
-impl Slot {
-    fn excess(&self, tier: &Tier) -> Excess {
+impl TierSlot {
+    fn excess(&self, tier: &TierExtents) -> ReclaimInput {
         // An empty tier has no data to delete, and a new store should be small.
         let reserve = match tier.used() {
             0 => 0,
@@ -108,7 +108,7 @@ impl Slot {
             tier.backed.count() <= tier.occupying(),
             "what is known to have space may have it"
         );
-        Excess {
+        ReclaimInput {
             occupying: tier.occupying(),
             backed: tier.backed.count(),
             tail: tier.free.run_below(tier.units),
@@ -120,25 +120,25 @@ impl Slot {
     }
 }
 
-impl Shared {
+impl ExtentsInner {
     /// Performs the chosen step. Returns whether the policy should be asked again.
     fn give_back(
         &self,
-        slot: &Slot,
-        tier: &mut MutexGuard<'_, Tier>,
-        choice: Return,
-        done: &mut Reclaimed,
+        slot: &TierSlot,
+        tier: &mut MutexGuard<'_, TierExtents>,
+        choice: ReclaimStep,
+        done: &mut ReclaimProgress,
     ) -> Result<bool> {
         match choice {
             // The file of a failing tier cannot be changed, so its space stays.
             _ if self.tiers.fails(tier.number) => Ok(false),
-            Return::Truncate(_) if tier.resizing => Ok(false),
-            Return::Truncate(units) => {
+            ReclaimStep::Truncate(_) if tier.resizing => Ok(false),
+            ReclaimStep::Truncate(units) => {
                 let cut = tier.tail_with(units);
                 done.truncated_bytes += self.truncate(slot, tier, &cut)?;
                 Ok(true)
             }
-            Return::Punch(units) => {
+            ReclaimStep::Punch(units) => {
                 let most = units.min(MAX_PUNCH);
                 let Some(range) = tier.free.last_without(&tier.holes, tier.units, most) else {
                     return Ok(false);
@@ -146,14 +146,19 @@ impl Shared {
                 done.punched_bytes += self.punch(tier, &range)?;
                 Ok(true)
             }
-            Return::Refill(units) => Ok(self.provide(slot, tier, units)? == Answer::Given),
-            Return::Nothing => Ok(false),
+            ReclaimStep::Refill(units) => Ok(self.provide(slot, tier, units)? == SpaceGrant::Given),
+            ReclaimStep::Nothing => Ok(false),
         }
     }
 
     /// Truncates a free range at the end of the file. Returns the number of bytes. The lock is
     /// released during I/O.
-    fn truncate(&self, slot: &Slot, tier: &mut MutexGuard<'_, Tier>, cut: &Range<u32>) -> Result<u64> {
+    fn truncate(
+        &self,
+        slot: &TierSlot,
+        tier: &mut MutexGuard<'_, TierExtents>,
+        cut: &Range<u32>,
+    ) -> Result<u64> {
         if cut.is_empty() {
             return Ok(0);
         }
@@ -166,8 +171,8 @@ impl Shared {
         tier.resizing = false;
         slot.resized.notify_all();
         if let Err(error) = result {
-            tier.unhold(cut, Space::AsItWas);
-            return self.tiers.judge(tier.number, Err(error));
+            tier.unhold(cut, UnitBacking::Unchanged);
+            return self.tiers.record_failure(tier.number, Err(error));
         }
         tier.shorten(cut);
         slot.discharge(occupying);
@@ -176,24 +181,24 @@ impl Shared {
 
     /// Punches a free range. Returns the number of bytes returned to the file system. The lock is
     /// released during I/O.
-    fn punch(&self, tier: &mut MutexGuard<'_, Tier>, range: &Range<u32>) -> Result<u64> {
+    fn punch(&self, tier: &mut MutexGuard<'_, TierExtents>, range: &Range<u32>) -> Result<u64> {
         let file = Arc::clone(self.tiers.get(tier.number)?);
         debug_assert!(tier.free.contains(range.clone()), "only free units are punched");
         tier.hold(range.clone());
         let bytes = u64::from(range.start) * UNIT..u64::from(range.end) * UNIT;
         let result = MutexGuard::unlocked(tier, || file.punch_hole(bytes.clone()));
         if let Err(error) = result {
-            tier.unhold(range, Space::AsItWas);
-            return self.tiers.judge(tier.number, Err(error));
+            tier.unhold(range, UnitBacking::Unchanged);
+            return self.tiers.record_failure(tier.number, Err(error));
         }
-        tier.unhold(range, Space::Hole);
+        tier.unhold(range, UnitBacking::Hole);
         self.slot(tier.number).discharge(range.end - range.start);
         Ok(bytes.end - bytes.start)
     }
 
     /// Punches free units, including the part of the reserve that this class may use, until `bytes`
     /// are returned to the file system. Returns how many were.
-    pub(super) fn surrender(&self, bytes: u64, class: Class) -> Result<u64> {
+    pub(super) fn release_free_space(&self, bytes: u64, class: AllocationClass) -> Result<u64> {
         // The map and the log share the file system of tier 0 only.
         let slot = self.slot(0);
         let mut given = 0;

@@ -14,13 +14,13 @@
 //! Chunks are shared copy-on-write: a snapshot copies the vector of pointers, and a writer that
 //! changes a chunk still held by a snapshot copies its 4 KiB first.
 
-use super::space::CHUNK;
+use super::unit_set::CHUNK;
 use super::{MAX_EXTENT_UNITS, MAX_REFERENCES, UNIT};
 use std::sync::Arc;
 
 /// The state of an extent (see the lifecycle in the module header).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Life {
+pub(super) enum ExtentPhase {
     /// Allocated by a step that is not installed.
     Provisional,
     /// Installed, with references.
@@ -31,8 +31,8 @@ pub(super) enum Life {
 
 /// The decoded state of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
-    pub(super) life: Life,
+pub(super) struct ExtentState {
+    pub(super) life: ExtentPhase,
     pub(super) units: u32,
     pub(super) references: u32,
     pub(super) live: u64,
@@ -57,13 +57,13 @@ const _: () = {
     );
 };
 
-impl Head {
+impl ExtentState {
     fn words(&self) -> (u64, u64) {
         debug_assert!(self.references <= MAX_REFERENCES, "{self:?}");
         let life = match self.life {
-            Life::Provisional => 2,
-            Life::Live => 3,
-            Life::Dead => 4,
+            ExtentPhase::Provisional => 2,
+            ExtentPhase::Live => 3,
+            ExtentPhase::Dead => 4,
         };
         let flags = (if self.dirty { DIRTY } else { 0 }) | (if self.persisted { PERSISTED } else { 0 });
         let first = life | flags | u64::from(self.references) << 8;
@@ -77,15 +77,15 @@ impl Head {
         }
     }
 
-    fn of(first: u64, second: u64) -> Option<Head> {
+    fn of(first: u64, second: u64) -> Option<ExtentState> {
         let life = match first & 7 {
-            2 => Life::Provisional,
-            3 => Life::Live,
-            4 => Life::Dead,
+            2 => ExtentPhase::Provisional,
+            3 => ExtentPhase::Live,
+            4 => ExtentPhase::Dead,
             _ => return None,
         };
         let several = first & SEVERAL != 0;
-        Some(Head {
+        Some(ExtentState {
             life,
             units: if several { (first >> 32) as u32 } else { 1 },
             references: (first >> 8) as u32 & MAX_REFERENCES,
@@ -97,16 +97,16 @@ impl Head {
 }
 
 #[derive(Clone, Debug)]
-struct Chunk([u64; CHUNK as usize]);
+struct StateChunk([u64; CHUNK as usize]);
 
 /// The state words of a tier. Units without a chunk are free.
 #[derive(Clone, Debug, Default)]
-pub(super) struct States {
-    chunks: Vec<Option<Arc<Chunk>>>,
+pub(super) struct UnitStates {
+    chunks: Vec<Option<Arc<StateChunk>>>,
     allocated: usize,
 }
 
-impl States {
+impl UnitStates {
     fn word(&self, unit: u32) -> u64 {
         match self.chunks.get((unit / CHUNK) as usize) {
             Some(Some(chunk)) => chunk.0[(unit % CHUNK) as usize],
@@ -121,20 +121,20 @@ impl States {
         }
         let chunk = self.chunks[index].get_or_insert_with(|| {
             self.allocated += 1;
-            Arc::new(Chunk([FREE; CHUNK as usize]))
+            Arc::new(StateChunk([FREE; CHUNK as usize]))
         });
         Arc::make_mut(chunk).0[(unit % CHUNK) as usize] = word;
     }
 
     /// Returns the extent that begins at a unit.
-    pub(super) fn head(&self, start: u32) -> Option<Head> {
+    pub(super) fn head(&self, start: u32) -> Option<ExtentState> {
         let first = self.word(start);
         let second = if first & SEVERAL != 0 {
             self.word(start.saturating_add(1))
         } else {
             0
         };
-        Head::of(first, second)
+        ExtentState::of(first, second)
     }
 
     /// Returns whether a unit is free.
@@ -143,7 +143,7 @@ impl States {
     }
 
     /// Changes the state of an existing extent.
-    pub(super) fn update(&mut self, start: u32, head: &Head) {
+    pub(super) fn update(&mut self, start: u32, head: &ExtentState) {
         debug_assert!(head.units > 0, "an extent has units");
         let (first, second) = head.words();
         self.put(start, first);
@@ -153,7 +153,7 @@ impl States {
     }
 
     /// Adds an extent on free units.
-    pub(super) fn occupy(&mut self, start: u32, head: &Head) {
+    pub(super) fn occupy(&mut self, start: u32, head: &ExtentState) {
         debug_assert!((start..start + head.units).all(|unit| self.is_free(unit)));
         for unit in start..start + head.units {
             self.put(unit, INSIDE);
@@ -180,7 +180,7 @@ impl States {
     }
 
     /// Returns every extent in ascending order.
-    pub(super) fn heads(&self) -> impl Iterator<Item = (u32, Head)> {
+    pub(super) fn heads(&self) -> impl Iterator<Item = (u32, ExtentState)> {
         let used = self
             .chunks
             .iter()
@@ -207,8 +207,8 @@ impl States {
 
     /// Returns the memory used by the words in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
-        let pointers = self.chunks.capacity() * size_of::<Option<Arc<Chunk>>>();
-        (pointers + self.allocated * (size_of::<Chunk>() + 2 * size_of::<usize>())) as u64
+        let pointers = self.chunks.capacity() * size_of::<Option<Arc<StateChunk>>>();
+        (pointers + self.allocated * (size_of::<StateChunk>() + 2 * size_of::<usize>())) as u64
     }
 }
 
@@ -218,10 +218,10 @@ mod tests {
 
     #[test]
     fn what_is_put_is_found_across_a_chunk_boundary_too() {
-        let mut states = States::default();
-        let lives = [Life::Provisional, Life::Live, Life::Dead];
+        let mut states = UnitStates::default();
+        let lives = [ExtentPhase::Provisional, ExtentPhase::Live, ExtentPhase::Dead];
         for (index, units) in [1, 2, 3, MAX_EXTENT_UNITS].into_iter().enumerate() {
-            let head = Head {
+            let head = ExtentState {
                 life: lives[index % 3],
                 units,
                 references: if index == 0 { MAX_REFERENCES } else { 7 },
@@ -242,9 +242,9 @@ mod tests {
 
     #[test]
     fn a_copy_does_not_see_later_changes() {
-        let mut states = States::default();
-        let head = Head {
-            life: Life::Live,
+        let mut states = UnitStates::default();
+        let head = ExtentState {
+            life: ExtentPhase::Live,
             units: 1,
             references: 1,
             live: 5,
@@ -255,7 +255,7 @@ mod tests {
         let copy = states.clone();
         states.update(
             3,
-            &Head {
+            &ExtentState {
                 references: 2,
                 ..head
             },

@@ -1,22 +1,22 @@
 //! One tier in memory: its extents, their state, and its free units. No I/O, no locks.
 
-use super::policy::{self, Reserve, View};
-use super::space::{CHUNK, UnitSet};
-use super::state::{Head, Life, States};
-use super::{Class, Extent, MAX_EXTENT_UNITS, MAX_REFERENCES, TierLimits};
+use super::policy::{self, AllocationInput, SpaceReserve};
+use super::state::{ExtentPhase, ExtentState, UnitStates};
+use super::unit_set::{CHUNK, UnitSet};
+use super::{AllocationClass, Extent, MAX_EXTENT_UNITS, MAX_REFERENCES, TierLimits};
 use std::collections::VecDeque;
 use std::ops::Range;
 
 /// An extent that lost its last reference, and the epoch at which it was unlinked.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Unlinked {
+pub(super) struct UnlinkedExtent {
     pub(super) start: u32,
     pub(super) epoch: u64,
 }
 
 /// A change since the last freeze, as recorded in the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Change {
+pub(super) struct ExtentChange {
     pub(super) start: u32,
     pub(super) units: u32,
     /// References and live bytes, or `None` if the extent is gone.
@@ -27,7 +27,7 @@ pub(super) struct Change {
 
 /// Numbers of extents, units and bytes by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(super) struct ExtentCounts {
     pub(super) live_extents: u64,
     pub(super) live_units: u32,
     pub(super) live_bytes: u64,
@@ -35,13 +35,13 @@ pub(super) struct Counts {
     pub(super) dead_units: u32,
 }
 
-impl Counts {
+impl ExtentCounts {
     /// Adds an extent to the counts.
-    pub(super) fn add(&mut self, head: &Head) {
+    pub(super) fn add(&mut self, head: &ExtentState) {
         match head.life {
-            Life::Provisional => self.provisional_units += head.units,
-            Life::Dead => self.dead_units += head.units,
-            Life::Live => {
+            ExtentPhase::Provisional => self.provisional_units += head.units,
+            ExtentPhase::Dead => self.dead_units += head.units,
+            ExtentPhase::Live => {
                 self.live_extents += 1;
                 self.live_units += head.units;
                 self.live_bytes += head.live;
@@ -50,11 +50,11 @@ impl Counts {
     }
 
     /// Subtracts an extent from the counts.
-    fn sub(&mut self, head: &Head) {
+    fn sub(&mut self, head: &ExtentState) {
         let counted = match head.life {
-            Life::Provisional => self.provisional_units,
-            Life::Dead => self.dead_units,
-            Life::Live => self.live_units,
+            ExtentPhase::Provisional => self.provisional_units,
+            ExtentPhase::Dead => self.dead_units,
+            ExtentPhase::Live => self.live_units,
         };
         assert!(
             head.units <= counted,
@@ -63,15 +63,15 @@ impl Counts {
             head.units
         );
         assert!(
-            head.life != Life::Live || (head.live <= self.live_bytes && self.live_extents > 0),
+            head.life != ExtentPhase::Live || (head.live <= self.live_bytes && self.live_extents > 0),
             "{} bytes are live, {} leave",
             self.live_bytes,
             head.live
         );
         match head.life {
-            Life::Provisional => self.provisional_units -= head.units,
-            Life::Dead => self.dead_units -= head.units,
-            Life::Live => {
+            ExtentPhase::Provisional => self.provisional_units -= head.units,
+            ExtentPhase::Dead => self.dead_units -= head.units,
+            ExtentPhase::Live => {
                 self.live_extents -= 1;
                 self.live_units -= head.units;
                 self.live_bytes -= head.live;
@@ -82,11 +82,11 @@ impl Counts {
 
 /// One tier.
 #[derive(Debug, Default)]
-pub(super) struct Tier {
+pub(super) struct TierExtents {
     pub(super) number: u8,
     /// Size of the file in units.
     pub(super) units: u32,
-    pub(super) states: States,
+    pub(super) states: UnitStates,
     /// Free units without an owner.
     pub(super) free: UnitSet,
     /// Free units known to have space on the file system.
@@ -99,34 +99,40 @@ pub(super) struct Tier {
     /// First units of the extents that changed since the last freeze, each once.
     pub(super) dirty: Vec<u32>,
     /// Extents that died since the last freeze.
-    dying: Vec<Unlinked>,
+    dying: Vec<UnlinkedExtent>,
     /// Total size of these in units.
     pub(super) dying_units: u32,
     /// Extents that were dead at the freeze of a generation that is not durable yet.
-    dead: VecDeque<(u64, Vec<Unlinked>)>,
+    dead: VecDeque<(u64, Vec<UnlinkedExtent>)>,
     /// Extents that are dead in a durable generation; they become free once their epoch is safe. In
     /// order of death, so that an epoch that is not safe yet delays only extents that died at about
     /// the same time or later.
-    pending: VecDeque<Unlinked>,
-    pub(super) counts: Counts,
+    pending: VecDeque<UnlinkedExtent>,
+    pub(super) counts: ExtentCounts,
     /// Whether the file is being resized outside the lock.
     pub(super) resizing: bool,
     /// Units needed by a compaction that frees space.
     pub(super) freeing: u32,
 }
 
-impl Tier {
+impl TierExtents {
     /// Creates an empty tier.
-    pub(super) fn new(number: u8) -> Tier {
-        Tier {
+    pub(super) fn new(number: u8) -> TierExtents {
+        TierExtents {
             number,
-            ..Tier::default()
+            ..TierExtents::default()
         }
     }
 
     /// Returns the input of the allocation policy.
-    pub(super) fn view(&self, wanted: u32, least: u32, class: Class, limits: &TierLimits) -> View {
-        View {
+    pub(super) fn view(
+        &self,
+        wanted: u32,
+        least: u32,
+        class: AllocationClass,
+        limits: &TierLimits,
+    ) -> AllocationInput {
+        AllocationInput {
             wanted,
             least,
             class,
@@ -143,13 +149,13 @@ impl Tier {
     }
 
     /// Returns the units kept backed for essential allocations.
-    pub(super) fn reserve(&self, limits: &TierLimits) -> Reserve {
+    pub(super) fn reserve(&self, limits: &TierLimits) -> SpaceReserve {
         debug_assert!(
             self.backed.count() <= self.free.count(),
             "backed units are free ones"
         );
         let used = self.used();
-        Reserve {
+        SpaceReserve {
             shared: policy::reserve(used, limits.reserve_bounds(), limits.start()),
             freeing: policy::reserve_for_freeing(used, self.freeing),
         }
@@ -191,8 +197,8 @@ impl Tier {
         );
         self.free.remove(start..start + units);
         self.backed.remove(start..start + units);
-        let head = Head {
-            life: Life::Provisional,
+        let head = ExtentState {
+            life: ExtentPhase::Provisional,
             units,
             references: 1,
             live: 0,
@@ -210,23 +216,23 @@ impl Tier {
     }
 
     /// Returns the extent's state if it exists with this length.
-    pub(super) fn find(&self, extent: Extent) -> Option<Head> {
+    pub(super) fn find(&self, extent: Extent) -> Option<ExtentState> {
         self.states
             .head(extent.start)
             .filter(|head| head.units == extent.units)
     }
 
     /// Returns the live extent that contains a unit.
-    pub(super) fn holding(&self, unit: u32) -> Option<Extent> {
+    pub(super) fn extent_at(&self, unit: u32) -> Option<Extent> {
         let starts = (unit.saturating_sub(MAX_EXTENT_UNITS - 1)..=unit).rev();
         let (start, head) = starts
             .take_while(|&start| !self.states.is_free(start))
             .find_map(|start| Some((start, self.states.head(start)?)))?;
         let extent = self.extent(start, head.units);
-        (unit < extent.end() && head.life == Life::Live).then_some(extent)
+        (unit < extent.end() && head.life == ExtentPhase::Live).then_some(extent)
     }
 
-    fn expect(&self, extent: Extent, life: Life, action: &str) -> Head {
+    fn expect(&self, extent: Extent, life: ExtentPhase, action: &str) -> ExtentState {
         match self.find(extent) {
             Some(head) if head.life == life => head,
             found => panic!("{action} {extent}: it should be {life:?}, found {found:?}"),
@@ -252,14 +258,14 @@ impl Tier {
 
     /// Frees a provisional extent.
     pub(super) fn abandon(&mut self, extent: Extent) {
-        let head = self.expect(extent, Life::Provisional, "abandoning");
+        let head = self.expect(extent, ExtentPhase::Provisional, "abandoning");
         self.counts.sub(&head);
         self.vacate(extent.start, extent.units);
     }
 
     /// Frees the end of a provisional extent.
     pub(super) fn trim(&mut self, extent: Extent, units: u32) -> Extent {
-        let head = self.expect(extent, Life::Provisional, "trimming");
+        let head = self.expect(extent, ExtentPhase::Provisional, "trimming");
         assert!(
             (1..=extent.units).contains(&units),
             "trimming {extent} to {units} units"
@@ -267,31 +273,35 @@ impl Tier {
         if units < extent.units {
             self.vacate(extent.start + units, extent.units - units);
             self.counts.sub(&head);
-            self.counts.add(&Head { units, ..head });
-            self.states.update(extent.start, &Head { units, ..head });
+            self.counts.add(&ExtentState { units, ..head });
+            self.states.update(extent.start, &ExtentState { units, ..head });
         }
         self.extent(extent.start, units)
     }
 
     /// Makes a provisional extent live.
     pub(super) fn install(&mut self, extent: Extent, live: u64) {
-        let head = self.expect(extent, Life::Provisional, "installing");
+        let head = self.expect(extent, ExtentPhase::Provisional, "installing");
         assert_eq!(head.references, 1, "{extent} has one owner until it is installed");
         assert!(
             live <= extent.bytes(),
             "installing {extent} with {live} live bytes"
         );
         self.change(extent.start, head, |head| {
-            head.life = Life::Live;
+            head.life = ExtentPhase::Live;
             head.live = live;
         });
     }
 
     /// Changes the state of an extent, and records the change.
-    fn change(&mut self, start: u32, before: Head, edit: impl FnOnce(&mut Head)) {
+    fn change(&mut self, start: u32, before: ExtentState, edit: impl FnOnce(&mut ExtentState)) {
         let mut head = before;
         edit(&mut head);
-        debug_assert_eq!(head.life == Life::Dead, head.references == 0, "references (X6)");
+        debug_assert_eq!(
+            head.life == ExtentPhase::Dead,
+            head.references == 0,
+            "references (X6)"
+        );
         debug_assert_eq!(head.units, before.units, "an extent keeps its length");
         head.dirty = true;
         if !before.dirty {
@@ -303,7 +313,7 @@ impl Tier {
     }
 
     pub(super) fn retain(&mut self, extent: Extent) {
-        let head = self.expect(extent, Life::Live, "retaining");
+        let head = self.expect(extent, ExtentPhase::Live, "retaining");
         assert!(
             head.references < MAX_REFERENCES,
             "{extent} has {MAX_REFERENCES} references"
@@ -313,30 +323,34 @@ impl Tier {
 
     /// Drops a reference. Returns whether it was the last one.
     pub(super) fn release(&mut self, extent: Extent, epoch: u64) -> bool {
-        let head = self.expect(extent, Life::Live, "releasing");
+        let head = self.expect(extent, ExtentPhase::Live, "releasing");
         assert!(head.references > 0, "{extent} is live without a reference");
         let last = head.references == 1;
         if last {
             let start = extent.start;
-            self.dying.push(Unlinked { start, epoch });
+            self.dying.push(UnlinkedExtent { start, epoch });
             self.dying_units += extent.units;
         }
         self.change(extent.start, head, |head| {
             head.references -= 1;
-            head.life = if last { Life::Dead } else { Life::Live };
+            head.life = if last {
+                ExtentPhase::Dead
+            } else {
+                ExtentPhase::Live
+            };
         });
         last
     }
 
     pub(super) fn add_live(&mut self, extent: Extent, bytes: u64) {
-        let head = self.expect(extent, Life::Live, "adding live bytes to");
+        let head = self.expect(extent, ExtentPhase::Live, "adding live bytes to");
         let live = head.live + bytes;
         assert!(live <= extent.bytes(), "{extent} would have {live} live bytes");
         self.change(extent.start, head, |head| head.live = live);
     }
 
     pub(super) fn sub_live(&mut self, extent: Extent, bytes: u64) {
-        let head = self.expect(extent, Life::Live, "taking live bytes from");
+        let head = self.expect(extent, ExtentPhase::Live, "taking live bytes from");
         assert!(
             bytes <= head.live,
             "{extent} has {} live bytes, {bytes} die",
@@ -347,7 +361,7 @@ impl Tier {
 
     /// Cuts the changes since the last freeze. Extents that died since then are tagged with
     /// `generation`.
-    pub(super) fn freeze(&mut self, generation: u64) -> Vec<Change> {
+    pub(super) fn freeze(&mut self, generation: u64) -> Vec<ExtentChange> {
         let dirty = std::mem::take(&mut self.dirty);
         let mut changes = Vec::with_capacity(dirty.len());
         for start in dirty {
@@ -355,16 +369,16 @@ impl Tier {
                 .states
                 .head(start)
                 .expect("a changed extent keeps its head until it was frozen");
-            let live = head.life == Life::Live;
+            let live = head.life == ExtentPhase::Live;
             if live || head.persisted {
-                changes.push(Change {
+                changes.push(ExtentChange {
                     start,
                     units: head.units,
                     now: live.then_some((head.references, head.live)),
                     known: head.persisted,
                 });
             }
-            let clean = Head {
+            let clean = ExtentState {
                 dirty: false,
                 persisted: live,
                 ..head
@@ -392,7 +406,7 @@ impl Tier {
     }
 
     /// Reverts a cut whose map was not written: its changes become part of the next freeze.
-    pub(super) fn thaw(&mut self, changes: &[Change]) {
+    pub(super) fn thaw(&mut self, changes: &[ExtentChange]) {
         for change in changes {
             let head = self
                 .states
@@ -426,7 +440,7 @@ impl Tier {
             let start = first.start;
             let head = self.states.head(start).expect("a pending extent has a head");
             assert!(
-                head.life == Life::Dead && !head.dirty && !head.persisted,
+                head.life == ExtentPhase::Dead && !head.dirty && !head.persisted,
                 "freeing {}: {head:?}",
                 self.extent(start, head.units)
             );
@@ -449,7 +463,7 @@ impl Tier {
     }
 
     /// Applies a change recorded in a map. Returns whether it is consistent with the current state.
-    pub(super) fn load(&mut self, change: &Change) -> bool {
+    pub(super) fn load(&mut self, change: &ExtentChange) -> bool {
         let before = self.states.head(change.start);
         if change.known != before.is_some_and(|head| head.units == change.units) {
             return false;
@@ -461,8 +475,8 @@ impl Tier {
             self.states.vacate(change.start, change.units);
             return true;
         };
-        let head = Head {
-            life: Life::Live,
+        let head = ExtentState {
+            life: ExtentPhase::Live,
             units: change.units,
             references,
             live,
@@ -482,7 +496,7 @@ impl Tier {
     }
 
     /// Returns every dead extent.
-    pub(super) fn unlinked(&self) -> impl Iterator<Item = &Unlinked> {
+    pub(super) fn unlinked(&self) -> impl Iterator<Item = &UnlinkedExtent> {
         let dead = self.dead.iter().flat_map(|(_, batch)| batch);
         self.dying.iter().chain(dead).chain(&self.pending)
     }
@@ -492,7 +506,7 @@ impl Tier {
         let unlinked = self.dying.capacity()
             + self.pending.capacity()
             + self.dead.iter().map(|(_, batch)| batch.capacity()).sum::<usize>();
-        let lists = unlinked * size_of::<Unlinked>() + self.dirty.capacity() * 4;
+        let lists = unlinked * size_of::<UnlinkedExtent>() + self.dirty.capacity() * 4;
         let sets = [&self.free, &self.backed, &self.holes].map(UnitSet::memory_bytes);
         self.states.memory_bytes() + sets.iter().sum::<u64>() + lists as u64
     }

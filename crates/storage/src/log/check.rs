@@ -3,14 +3,14 @@
 //! A log that was closed, or that a running store writes, has none. After a crash and before
 //! recovery, torn ends and gaps above the synced watermark are not violations; below it they are.
 
-use super::Log;
-use super::format::{BLOCK_BYTES, Kind, Mark, record_len};
-use super::mark;
-use super::merge::{Fact, Merge, Next, Reading};
+use super::WriteAheadLog;
+use super::format::{BLOCK_BYTES, LogMark, RecordKind, record_len};
+use super::merge::{LogMerger, SegmentFacts, SegmentReadMode, SequenceStep};
 use super::pool::CONTROL_SEGMENTS;
-use super::scan::{Cursor, Inventory, Source, Stop};
+use super::scan::{LogInventory, SegmentCursor, SegmentEnd, SegmentSource};
 use super::segment::slot_file;
-use crate::{Place, Result, Structure};
+use super::watermark_file;
+use crate::{DiskLocation, OnDiskObject, Result};
 use alluvium_base::Purpose;
 use alluvium_device::Directory;
 use std::collections::BTreeMap;
@@ -19,14 +19,14 @@ use std::sync::Arc;
 
 /// A violated invariant of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
+pub struct LogViolation {
     /// Location of the violation.
-    pub place: Place,
+    pub place: DiskLocation,
     /// Description of the violation.
     pub what: String,
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for LogViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.place, self.what)
     }
@@ -34,7 +34,7 @@ impl fmt::Display for Violation {
 
 /// Facts about a log that are known from elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct LogExpectation {
     /// The checkpoint contains every sequence up to this one.
     pub from: u64,
     /// The generation of the superblock; 0 if unknown.
@@ -53,21 +53,21 @@ pub struct Known {
 /// use std::sync::Arc;
 /// let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
 /// Log::create(&directory, LogOptions::with_limit(1 << 20), 1)?.close()?;
-/// assert_eq!(check::check(&directory, check::Known::default())?, []);
+/// assert_eq!(check::check(&directory, check::LogExpectation::default())?, []);
 /// # Ok::<(), alluvium_storage::Error>(())
 /// ```
 ///
 /// # Errors
 /// I/O errors. Damage is reported as a violation.
-pub fn check(directory: &Arc<dyn Directory>, known: Known) -> Result<Vec<Violation>> {
+pub fn check(directory: &Arc<dyn Directory>, known: LogExpectation) -> Result<Vec<LogViolation>> {
     Ok(walk(directory, known)?.violations)
 }
 
 /// Result of a walk: the violations, and the amount of data read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Walked {
+pub struct LogCheckReport {
     /// The violations, ordered by place.
-    pub violations: Vec<Violation>,
+    pub violations: Vec<LogViolation>,
     /// Number of segments read.
     pub segments: u64,
     /// Bytes of these segments, each up to its last record.
@@ -75,15 +75,15 @@ pub struct Walked {
 }
 
 /// Like [`check`], and also returns the amount of data read.
-fn walk(directory: &Arc<dyn Directory>, known: Known) -> Result<Walked> {
-    let inventory = Inventory::take(directory.as_ref(), known.identity)?;
-    let mut walk = Walk {
+fn walk(directory: &Arc<dyn Directory>, known: LogExpectation) -> Result<LogCheckReport> {
+    let inventory = LogInventory::take(directory.as_ref(), known.identity)?;
+    let mut walk = LogChecker {
         inventory: &inventory,
         known,
         violations: Vec::new(),
         bytes: 0,
     };
-    walk.mark(mark::read(directory.as_ref(), known.identity)?);
+    walk.mark(watermark_file::read(directory.as_ref(), known.identity)?);
     walk.files();
     for source in &inventory.sources {
         walk.segment(source)?;
@@ -91,19 +91,19 @@ fn walk(directory: &Arc<dyn Directory>, known: Known) -> Result<Walked> {
     walk.order()?;
     walk.violations
         .sort_by(|a, b| (&a.place.file, a.place.offset).cmp(&(&b.place.file, b.place.offset)));
-    Ok(Walked {
+    Ok(LogCheckReport {
         violations: walk.violations,
         segments: inventory.sources.len() as u64,
         bytes: walk.bytes,
     })
 }
 
-impl Log {
+impl WriteAheadLog {
     /// Walks the segments of an open log. Appends are blocked during the walk.
     ///
     /// # Errors
     /// I/O errors. Damage is reported as a violation.
-    pub fn check(&self) -> Result<Vec<Violation>> {
+    pub fn check(&self) -> Result<Vec<LogViolation>> {
         Ok(self.walk()?.violations)
     }
 
@@ -111,10 +111,10 @@ impl Log {
     ///
     /// # Errors
     /// As [`Log::check`].
-    pub fn walk(&self) -> Result<Walked> {
+    pub fn walk(&self) -> Result<LogCheckReport> {
         let shared = &self.shared;
         let _lanes: Vec<_> = shared.lanes.each().collect();
-        let known = Known {
+        let known = LogExpectation {
             from: shared.released(),
             generation: shared.generation(),
             synced_at_least: self.synced(),
@@ -125,8 +125,8 @@ impl Log {
         let control = CONTROL_SEGMENTS * shared.options.segment_bytes;
         let most = shared.pool.most_bytes().max(shared.recovered_bytes() + control);
         if usage.live_bytes > most {
-            walked.violations.push(Violation {
-                place: Place::new(Structure::LogSegment, shared.directory.describe(), 0),
+            walked.violations.push(LogViolation {
+                place: DiskLocation::new(OnDiskObject::LogSegment, shared.directory.describe(), 0),
                 what: format!(
                     "{} live bytes where at most {most} may be (L12)",
                     usage.live_bytes
@@ -137,23 +137,23 @@ impl Log {
     }
 }
 
-struct Walk<'a> {
-    inventory: &'a Inventory,
-    known: Known,
-    violations: Vec<Violation>,
+struct LogChecker<'a> {
+    inventory: &'a LogInventory,
+    known: LogExpectation,
+    violations: Vec<LogViolation>,
     /// Bytes of the segments read, each up to its last record.
     bytes: u64,
 }
 
-impl Walk<'_> {
-    fn report(&mut self, place: Place, what: String) {
-        self.violations.push(Violation { place, what });
+impl LogChecker<'_> {
+    fn report(&mut self, place: DiskLocation, what: String) {
+        self.violations.push(LogViolation { place, what });
     }
 
     /// Checks the mark: it is sound, its incarnation has segments, and its generation is not newer
     /// than the superblock's.
-    fn mark(&mut self, mark: std::result::Result<Mark, String>) {
-        let place = Place::new(Structure::LogSegment, mark::FILE, 0);
+    fn mark(&mut self, mark: std::result::Result<LogMark, String>) {
+        let place = DiskLocation::new(OnDiskObject::LogSegment, watermark_file::FILE, 0);
         let newest = self.inventory.incarnation();
         match mark {
             Err(damage) => self.report(place, damage),
@@ -180,12 +180,12 @@ impl Walk<'_> {
         let inventory = self.inventory;
         for vacant in &inventory.vacant {
             if let Some(damage) = &vacant.damage {
-                let place = Place::new(Structure::LogSegment, slot_file(vacant.slot), 0);
+                let place = DiskLocation::new(OnDiskObject::LogSegment, slot_file(vacant.slot), 0);
                 self.report(place, damage.clone());
             }
         }
         if inventory.sources.is_empty() {
-            let place = Place::new(Structure::LogSegment, slot_file(0), 0);
+            let place = DiskLocation::new(OnDiskObject::LogSegment, slot_file(0), 0);
             self.report(place, "no file of the log holds a segment (L8)".to_owned());
         }
         for pair in inventory.sources.windows(2) {
@@ -195,12 +195,12 @@ impl Walk<'_> {
                     pair[1].header.number,
                     slot_file(pair[0].slot)
                 );
-                self.report(pair[1].place(Structure::LogSegment, 0), what);
+                self.report(pair[1].place(OnDiskObject::LogSegment, 0), what);
             }
         }
         for source in &inventory.sources {
             let header = &source.header;
-            let place = source.place(Structure::LogSegment, 0);
+            let place = source.place(OnDiskObject::LogSegment, 0);
             if source.end < header.len && header.synced > self.known.from {
                 let what = format!("{} bytes of a segment of {}", source.end, header.len);
                 self.report(place.clone(), what);
@@ -216,13 +216,13 @@ impl Walk<'_> {
     }
 
     /// Checks the records of one segment: watermarks and generations never decrease.
-    fn segment(&mut self, source: &Source) -> Result<()> {
-        let mut cursor = Cursor::new(Purpose::Check);
+    fn segment(&mut self, source: &SegmentSource) -> Result<()> {
+        let mut cursor = SegmentCursor::new(Purpose::Check);
         let (mut synced, mut generation) = (source.header.synced, source.header.generation);
         let mut end = BLOCK_BYTES as u64;
         while let Some(record) = cursor.next(source)? {
             end = record.at + record_len(record.header.len.into());
-            let place = source.place(Structure::LogRecord, record.at);
+            let place = source.place(OnDiskObject::LogRecord, record.at);
             let header = record.header;
             if header.synced < synced {
                 let what = format!("the synced watermark falls from {synced} to {}", header.synced);
@@ -235,7 +235,7 @@ impl Walk<'_> {
                     self.report(place, what);
                 }
                 generation = generation.max(header.first);
-            } else if header.first <= source.header.base && header.kind == Kind::Data {
+            } else if header.first <= source.header.base && header.kind == RecordKind::Data {
                 // A copy made by a recovery, so it must be among the records which that recovery
                 // kept.
                 if header.last() > source.header.base {
@@ -255,7 +255,7 @@ impl Walk<'_> {
                 "it names generation {generation}, the superblock has {}",
                 self.known.generation
             );
-            self.report(source.place(Structure::LogSegment, 0), what);
+            self.report(source.place(OnDiskObject::LogSegment, 0), what);
         }
         Ok(())
     }
@@ -264,20 +264,21 @@ impl Walk<'_> {
     /// every segment sealed except the last of each lane.
     fn order(&mut self) -> Result<()> {
         let inventory = self.inventory;
-        let mut merge = Merge::new(
+        let mut merge = LogMerger::new(
             &inventory.sources,
             self.known.from,
-            Reading::Strict,
+            SegmentReadMode::Strict,
             Purpose::Check,
         );
         let mut last = (self.known.from, None);
         let mut gaps = Vec::new();
         while let Some(next) = merge.next()? {
             match next {
-                Next::Gap { first, .. } => gaps.push(first),
-                Next::Record(found) => last = (found.record.header.last(), Some(found)),
-                Next::Overlap(found) => {
-                    let place = inventory.sources[found.source].place(Structure::LogRecord, found.record.at);
+                SequenceStep::Gap { first, .. } => gaps.push(first),
+                SequenceStep::Record(found) => last = (found.record.header.last(), Some(found)),
+                SequenceStep::Overlap(found) => {
+                    let place =
+                        inventory.sources[found.source].place(OnDiskObject::LogRecord, found.record.at);
                     let header = found.record.header;
                     let what = format!("sequences {} to {} once more", header.first, header.last());
                     self.report(place, what);
@@ -289,8 +290,8 @@ impl Walk<'_> {
         let synced = named.max(self.known.synced_at_least);
         gaps.push(last.0 + 1);
         let end = last.1.map_or_else(
-            || Place::new(Structure::LogRecord, slot_file(0), 0),
-            |found| inventory.sources[found.source].place(Structure::LogRecord, found.record.at),
+            || DiskLocation::new(OnDiskObject::LogRecord, slot_file(0), 0),
+            |found| inventory.sources[found.source].place(OnDiskObject::LogRecord, found.record.at),
         );
         for missing in gaps {
             if missing <= synced && missing > self.known.from {
@@ -305,8 +306,8 @@ impl Walk<'_> {
     /// Checks the seals of the newest incarnation: a lane that continued in another segment has
     /// sealed the previous one, once the later one is synced. In earlier incarnations, and in
     /// segments overtaken by a checkpoint (L9), a power failure may have lost the seal. If it also
-    /// lost a record, [`Walk::order`] reports the missing sequence.
-    fn seals(&mut self, facts: &[Fact], synced: u64) {
+    /// lost a record, [`LogChecker::order`] reports the missing sequence.
+    fn seals(&mut self, facts: &[SegmentFacts], synced: u64) {
         let inventory = self.inventory;
         let newest = inventory
             .sources
@@ -323,8 +324,8 @@ impl Walk<'_> {
             };
             let held = facts[before].highest > self.known.from;
             let all_synced = facts[index].highest > 0 && facts[index].highest <= synced;
-            if let (Some(Stop::At(at, why)), true) = (&facts[before].stop, held && all_synced) {
-                let place = inventory.sources[before].place(Structure::LogRecord, *at);
+            if let (Some(SegmentEnd::At(at, why)), true) = (&facts[before].stop, held && all_synced) {
+                let place = inventory.sources[before].place(OnDiskObject::LogRecord, *at);
                 let what = format!("{why}; the lane went on in {}", slot_file(source.slot));
                 self.report(place, what);
             }

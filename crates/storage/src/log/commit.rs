@@ -12,7 +12,7 @@
 //! yield brings new records. Without this, the first thread to wake up after a sync would sync
 //! alone, and groups would be half as large. It needs no clock.
 //!
-//! A failure is permanent: [`Commit::poison`] keeps its cause, and every current or later commit
+//! A failure is permanent: [`GroupCommit::poison`] keeps its cause, and every current or later commit
 //! fails with it.
 
 use crate::sync::{AtomicU64, Condvar, Mutex, Ordering, spin};
@@ -30,7 +30,7 @@ const YIELD: u32 = 1 << 10;
 
 /// The synced watermark, the leader election and the first failure.
 #[derive(Debug)]
-pub(super) struct Commit {
+pub(super) struct GroupCommit {
     synced: AtomicU64,
     /// 1 after a failure.
     poisoned: AtomicU64,
@@ -38,12 +38,12 @@ pub(super) struct Commit {
     sleepers: AtomicU64,
     /// Number of completed rounds.
     rounds: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<CommitState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct CommitState {
     leading: bool,
     /// Number of threads that wait for the leader.
     followers: u64,
@@ -52,16 +52,16 @@ struct State {
     cause: String,
 }
 
-impl Commit {
+impl GroupCommit {
     /// Creates the state of a log in which every sequence up to `synced` is synced.
     #[must_use]
-    pub(super) fn new(synced: u64) -> Commit {
-        Commit {
+    pub(super) fn new(synced: u64) -> GroupCommit {
+        GroupCommit {
             synced: AtomicU64::new(synced),
             poisoned: AtomicU64::new(0),
             sleepers: AtomicU64::new(0),
             rounds: AtomicU64::new(0),
-            state: Mutex::new(State::default()),
+            state: Mutex::new(CommitState::default()),
             changed: Condvar::default(),
         }
     }
@@ -98,7 +98,7 @@ impl Commit {
         self.changed.notify_all();
     }
 
-    fn fail(&self, state: &mut State, cause: &str) {
+    fn fail(&self, state: &mut CommitState, cause: &str) {
         if state.cause.is_empty() {
             cause.clone_into(&mut state.cause);
         }

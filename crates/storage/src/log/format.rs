@@ -73,7 +73,7 @@
 
 use super::options::MAX_LANES;
 use crate::IMPOSSIBLE;
-use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::checksum;
 use alluvium_base::checksum::{seeded, seeded_parts};
 use alluvium_device::BootId;
@@ -139,7 +139,7 @@ pub struct SegmentHeader {
 
 /// Result of decoding a header block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decoded {
+pub enum DecodedHeader {
     /// The valid header of a segment.
     Segment(SegmentHeader),
     /// Zeros: the slot contains no segment.
@@ -155,7 +155,7 @@ impl SegmentHeader {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut block = Vec::with_capacity(BLOCK_BYTES);
-        Writer::new(&mut block)
+        ByteWriter::new(&mut block)
             .bytes(&MAGIC)
             .u32(VERSION)
             .u32(self.slot)
@@ -172,36 +172,36 @@ impl SegmentHeader {
         assert!(block.len() <= CHECKSUM_AT, "the fields end before the checksum");
         block.resize(CHECKSUM_AT, 0);
         let sum = checksum(&block);
-        Writer::new(&mut block).u64(sum);
+        ByteWriter::new(&mut block).u64(sum);
         block
     }
 
     /// Decodes a header block.
     #[must_use]
-    pub fn decode(block: &[u8]) -> Decoded {
-        Self::read(block).unwrap_or_else(|error| Decoded::Damaged(error.to_string()))
+    pub fn decode(block: &[u8]) -> DecodedHeader {
+        Self::read(block).unwrap_or_else(|error| DecodedHeader::Damaged(error.to_string()))
     }
 
-    fn read(block: &[u8]) -> Result<Decoded, Truncated> {
-        let mut reader = Reader::new(block);
+    fn read(block: &[u8]) -> Result<DecodedHeader, TruncatedInput> {
+        let mut reader = ByteReader::new(block);
         let body = reader.take(CHECKSUM_AT)?;
         let sum = reader.u64()?;
         if sum == 0 && body.iter().all(|&byte| byte == 0) {
-            return Ok(Decoded::Empty);
+            return Ok(DecodedHeader::Empty);
         }
-        let mut reader = Reader::new(body);
+        let mut reader = ByteReader::new(body);
         if reader.take(MAGIC.len())? != MAGIC {
-            return Ok(Decoded::Damaged("no magic of a log segment".to_owned()));
+            return Ok(DecodedHeader::Damaged("no magic of a log segment".to_owned()));
         }
         let found = checksum(body);
         if found != sum {
-            return Ok(Decoded::Damaged(format!(
+            return Ok(DecodedHeader::Damaged(format!(
                 "checksum {found:016x} where the block says {sum:016x}"
             )));
         }
         let version = reader.u32()?;
         if version != VERSION {
-            return Ok(Decoded::Other(version));
+            return Ok(DecodedHeader::Other(version));
         }
         let slot = reader.u32()?;
         let (number, incarnation, base) = (reader.u64()?, reader.u64()?, reader.u64()?);
@@ -212,9 +212,9 @@ impl SegmentHeader {
             .iter()
             .any(|&value| value >= IMPOSSIBLE)
         {
-            return Ok(Decoded::Damaged("an impossibly high number".to_owned()));
+            return Ok(DecodedHeader::Damaged("an impossibly high number".to_owned()));
         }
-        Ok(Decoded::Segment(SegmentHeader {
+        Ok(DecodedHeader::Segment(SegmentHeader {
             slot,
             number,
             incarnation,
@@ -233,7 +233,7 @@ impl SegmentHeader {
     #[must_use]
     pub fn seed(&self) -> u64 {
         let mut place = Vec::with_capacity(20);
-        Writer::new(&mut place)
+        ByteWriter::new(&mut place)
             .u64(self.incarnation)
             .u64(self.number)
             .u32(self.slot);
@@ -243,7 +243,7 @@ impl SegmentHeader {
 
 /// The progress of a log, stored separately from its segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct LogMark {
     /// Whether the log was closed in this state.
     pub closed: bool,
     /// The incarnation that wrote the mark.
@@ -266,7 +266,7 @@ pub struct Mark {
     pub time_ms: u64,
 }
 
-impl Mark {
+impl LogMark {
     /// Encodes the mark: the block twice.
     ///
     /// # Panics
@@ -279,7 +279,7 @@ impl Mark {
         );
         let newest = self.lanes.iter().flatten().copied().max().unwrap_or(0);
         let mut block = Vec::with_capacity(2 * BLOCK_BYTES);
-        let mut writer = Writer::new(&mut block);
+        let mut writer = ByteWriter::new(&mut block);
         writer
             .bytes(&MARK_MAGIC)
             .u32(MARK_VERSION)
@@ -298,10 +298,10 @@ impl Mark {
             writer.u32(distance.unwrap_or(0));
         }
         block.resize(TIME_AT, 0);
-        Writer::new(&mut block).u64(self.time_ms);
+        ByteWriter::new(&mut block).u64(self.time_ms);
         block.resize(CHECKSUM_AT, 0);
         let sum = checksum(&block);
-        Writer::new(&mut block).u64(sum);
+        ByteWriter::new(&mut block).u64(sum);
         block.extend_from_within(..);
         block
     }
@@ -311,7 +311,7 @@ impl Mark {
     /// # Errors
     /// A description of the damage if no copy is sound. A crash cannot cause this, because each
     /// copy is one block.
-    pub fn decode(bytes: &[u8]) -> Result<Mark, String> {
+    pub fn decode(bytes: &[u8]) -> Result<LogMark, String> {
         let copies = bytes.chunks(BLOCK_BYTES).take(2);
         let newest = copies
             .filter_map(|block| Self::read(block).ok().flatten())
@@ -319,20 +319,20 @@ impl Mark {
         newest.ok_or_else(|| "no sound copy of the log's mark".to_owned())
     }
 
-    fn read(block: &[u8]) -> Result<Option<Mark>, Truncated> {
-        let mut reader = Reader::new(block);
+    fn read(block: &[u8]) -> Result<Option<LogMark>, TruncatedInput> {
+        let mut reader = ByteReader::new(block);
         let body = reader.take(CHECKSUM_AT)?;
         if reader.u64()? != checksum(body) {
             return Ok(None);
         }
-        let mut reader = Reader::new(body);
+        let mut reader = ByteReader::new(body);
         let is_mark = reader.take(MARK_MAGIC.len())? == MARK_MAGIC;
         if !is_mark || !matches!(reader.u32()?, MARK_WITHOUT_TIME | MARK_VERSION) {
             return Ok(None);
         }
         let closed = reader.u32()? == 1;
         let mut number = || reader.u64();
-        let mark = Mark {
+        let mark = LogMark {
             closed,
             incarnation: number()?,
             generation: number()?,
@@ -363,7 +363,7 @@ impl Mark {
             lanes.pop();
         }
         let time_ms = reader.u64()?;
-        Ok(possible.then_some(Mark {
+        Ok(possible.then_some(LogMark {
             lanes,
             time_ms,
             ..mark
@@ -374,7 +374,7 @@ impl Mark {
 /// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Kind {
+pub enum RecordKind {
     /// A payload of the caller.
     Data = 1,
     /// Sequences without content: voided by the caller, or found missing by a repair.
@@ -385,17 +385,22 @@ pub enum Kind {
     Seal = 4,
 }
 
-impl Kind {
-    fn from_number(number: u8) -> Option<Kind> {
-        [Kind::Data, Kind::Void, Kind::Note, Kind::Seal]
-            .into_iter()
-            .find(|&kind| kind as u8 == number)
+impl RecordKind {
+    fn from_number(number: u8) -> Option<RecordKind> {
+        [
+            RecordKind::Data,
+            RecordKind::Void,
+            RecordKind::Note,
+            RecordKind::Seal,
+        ]
+        .into_iter()
+        .find(|&kind| kind as u8 == number)
     }
 
     /// Returns whether the record covers sequences.
     #[must_use]
     pub fn is_numbered(self) -> bool {
-        matches!(self, Kind::Data | Kind::Void)
+        matches!(self, RecordKind::Data | RecordKind::Void)
     }
 }
 
@@ -413,7 +418,7 @@ pub struct RecordHeader {
     /// The completion watermark when the record was written.
     pub complete: u64,
     /// The kind of the record.
-    pub kind: Kind,
+    pub kind: RecordKind,
 }
 
 /// Returns the checksum seed of a record at `position` of a segment with this seed.
@@ -434,9 +439,9 @@ impl RecordHeader {
     pub fn encode_parts(&self, segment_seed: u64, position: u64, payload: [&[u8]; 2]) -> [u8; RECORD_BYTES] {
         let mut bytes = [0; RECORD_BYTES];
         let (size, lag) = match self.kind {
-            Kind::Data => (u64::from(self.len) | self.count << 32, self.lag()),
-            Kind::Void => (self.count, self.lag()),
-            Kind::Note | Kind::Seal => (self.complete, 0),
+            RecordKind::Data => (u64::from(self.len) | self.count << 32, self.lag()),
+            RecordKind::Void => (self.count, self.lag()),
+            RecordKind::Note | RecordKind::Seal => (self.complete, 0),
         };
         bytes[8..16].copy_from_slice(&size.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.first.to_le_bytes());
@@ -459,18 +464,18 @@ impl RecordHeader {
         Self::read(bytes).ok().flatten()
     }
 
-    fn read(bytes: &[u8]) -> Result<Option<RecordHeader>, Truncated> {
-        let mut reader = Reader::new(bytes);
+    fn read(bytes: &[u8]) -> Result<Option<RecordHeader>, TruncatedInput> {
+        let mut reader = ByteReader::new(bytes);
         let _checksum = reader.u64()?;
         let (size, first, synced) = (reader.u64()?, reader.u64()?, reader.u64()?);
         let (kind, zero, lag) = (reader.u8()?, reader.take(3)?, u64::from(reader.u32()?));
-        let Some(kind) = Kind::from_number(kind) else {
+        let Some(kind) = RecordKind::from_number(kind) else {
             return Ok(None);
         };
         let (len, count) = match kind {
-            Kind::Data => (size as u32, size >> 32),
-            Kind::Void => (0, size),
-            Kind::Note | Kind::Seal => (0, 0),
+            RecordKind::Data => (size as u32, size >> 32),
+            RecordKind::Void => (0, size),
+            RecordKind::Note | RecordKind::Seal => (0, 0),
         };
         let complete = if kind.is_numbered() {
             first.saturating_sub(lag)
@@ -478,8 +483,8 @@ impl RecordHeader {
             size
         };
         let shape = match kind {
-            Kind::Data | Kind::Void => count > 0 && (1..=first).contains(&lag),
-            Kind::Note | Kind::Seal => lag == 0,
+            RecordKind::Data | RecordKind::Void => count > 0 && (1..=first).contains(&lag),
+            RecordKind::Note | RecordKind::Seal => lag == 0,
         };
         let header = RecordHeader {
             len,

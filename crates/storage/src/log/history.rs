@@ -5,12 +5,12 @@
 //! which they were begun. All records of a segment are above the completion watermark at the moment
 //! it was begun (L4), so a reader knows up to which sequence its open segments are complete.
 
-use super::Record;
-use super::format::{Kind, SegmentHeader};
-use super::merge::{Merge, Next, Reading};
-use super::scan::{Cursor, Source};
-use super::segment::{Segment, Slot, slot_file};
-use super::shared::Shared;
+use super::LogRecord;
+use super::format::{RecordKind, SegmentHeader};
+use super::merge::{LogMerger, SegmentReadMode, SequenceStep};
+use super::scan::{SegmentCursor, SegmentSource};
+use super::segment::{LogSegment, SegmentSlot, slot_file};
+use super::shared::LogInner;
 use crate::Result;
 use alluvium_base::Purpose;
 use alluvium_device::{BLOCK, FileOptions};
@@ -25,7 +25,7 @@ const OPEN: usize = 8;
 
 /// A retained segment: released, but still readable.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Kept {
+pub(super) struct RetainedSegment {
     slot: u32,
     len: u64,
     header: SegmentHeader,
@@ -36,11 +36,11 @@ pub(super) struct Kept {
     above: u64,
 }
 
-impl Kept {
+impl RetainedSegment {
     /// Returns the description of a segment that is being retained.
     #[must_use]
-    pub(super) fn of(segment: &Segment) -> Kept {
-        Kept {
+    pub(super) fn of(segment: &LogSegment) -> RetainedSegment {
+        RetainedSegment {
             slot: segment.slot.index,
             len: segment.slot.len,
             header: segment.header,
@@ -54,18 +54,18 @@ impl Kept {
 
 /// The retained segments.
 #[derive(Debug)]
-pub(super) struct History {
-    kept: Mutex<VecDeque<Kept>>,
+pub(super) struct SegmentHistory {
+    kept: Mutex<VecDeque<RetainedSegment>>,
     bytes: AtomicU64,
     /// Some records at or below this sequence are gone.
     forgotten: AtomicU64,
 }
 
-impl History {
+impl SegmentHistory {
     /// Creates an empty history. Records up to `forgotten` are not available.
     #[must_use]
-    pub(super) fn new(forgotten: u64) -> History {
-        History {
+    pub(super) fn new(forgotten: u64) -> SegmentHistory {
+        SegmentHistory {
             kept: Mutex::default(),
             bytes: AtomicU64::new(0),
             forgotten: AtomicU64::new(forgotten),
@@ -91,7 +91,7 @@ impl History {
 
     /// Retains released segments, and returns the ones that exceed the limit. From then on, readers
     /// know that these are incomplete.
-    pub(super) fn keep(&self, released: impl Iterator<Item = Kept>) -> Vec<Kept> {
+    pub(super) fn keep(&self, released: impl Iterator<Item = RetainedSegment>) -> Vec<RetainedSegment> {
         let mut kept = self.kept.lock();
         kept.extend(released);
         kept.make_contiguous().sort_by_key(|segment| segment.highest);
@@ -117,15 +117,15 @@ impl History {
     }
 }
 
-impl History {
+impl SegmentHistory {
     /// Records that released segments were not retained.
-    pub(super) fn forget_all(&self, released: &[Arc<Segment>]) {
+    pub(super) fn forget_all(&self, released: &[Arc<LogSegment>]) {
         let highest = released.iter().map(|segment| segment.highest()).max();
         self.forgotten.fetch_max(highest.unwrap_or(0), Ordering::AcqRel);
     }
 }
 
-impl Shared {
+impl LogInner {
     /// Implements [`Log::read_after`](super::Log::read_after).
     ///
     /// # Errors
@@ -135,32 +135,35 @@ impl Shared {
         after: u64,
         through: u64,
         bytes: u64,
-        take: &mut dyn FnMut(Record<'_>),
+        take: &mut dyn FnMut(LogRecord<'_>),
     ) -> Result<Option<u64>> {
         let (sources, most) = match self.sources_above(after) {
             Err(_) if self.history.forgotten() > after => return Ok(None),
             other => other?,
         };
         let through = through.min(most);
-        let mut merge = Merge::new(&sources, after, Reading::Strict, Purpose::Other);
-        let mut cursors: Vec<Cursor> = sources.iter().map(|_| Cursor::new(Purpose::Other)).collect();
+        let mut merge = LogMerger::new(&sources, after, SegmentReadMode::Strict, Purpose::Other);
+        let mut cursors: Vec<SegmentCursor> = sources
+            .iter()
+            .map(|_| SegmentCursor::new(Purpose::Other))
+            .collect();
         let mut records: Vec<(u64, u32, Vec<u8>)> = Vec::new();
         let (mut reached, mut read) = (after, 0);
         while read < bytes
             && let Some(next) = merge.next()?
         {
             let found = match next {
-                Next::Record(found) if found.record.header.last() <= through => found,
+                SequenceStep::Record(found) if found.record.header.last() <= through => found,
                 // Void sequences.
-                Next::Gap { last, .. } if last <= through => {
+                SequenceStep::Gap { last, .. } if last <= through => {
                     reached = last;
                     continue;
                 }
-                Next::Overlap(_) => continue,
-                Next::Record(_) | Next::Gap { .. } => break,
+                SequenceStep::Overlap(_) => continue,
+                SequenceStep::Record(_) | SequenceStep::Gap { .. } => break,
             };
             let header = found.record.header;
-            if header.kind == Kind::Data && header.first > after {
+            if header.kind == RecordKind::Data && header.first > after {
                 let payload = cursors[found.source].payload(&sources[found.source], &found.record)?;
                 read += payload.len() as u64 + 1;
                 records.push((header.first, header.count as u32, payload.to_vec()));
@@ -178,7 +181,7 @@ impl Shared {
         );
         for (first, count, payload) in &records {
             let (first, count) = (*first, *count);
-            take(Record {
+            take(LogRecord {
                 first,
                 count,
                 payload,
@@ -193,12 +196,12 @@ impl Shared {
 
     /// Returns segments that contain everything from `after` up to a limit, ordered by segment
     /// number, and that limit.
-    fn sources_above(&self, after: u64) -> Result<(Vec<Source>, u64)> {
+    fn sources_above(&self, after: u64) -> Result<(Vec<SegmentSource>, u64)> {
         let table = self.table.lock();
         let mut sources: Vec<_> = table
             .iter()
             .filter(|segment| segment.is_active() || segment.highest() > after)
-            .map(|segment| Source {
+            .map(|segment| SegmentSource {
                 slot: segment.slot.index,
                 file: Arc::clone(&segment.slot.file),
                 header: segment.header,
@@ -207,14 +210,14 @@ impl Shared {
                 end: segment.written().next_multiple_of(BLOCK).min(segment.slot.len),
             })
             .collect();
-        let mut kept: Vec<Kept> = self.history.kept.lock().iter().copied().collect();
+        let mut kept: Vec<RetainedSegment> = self.history.kept.lock().iter().copied().collect();
         drop(table);
         kept.retain(|segment| segment.highest > after);
         kept.sort_by_key(|segment| segment.above);
         let open = kept.partition_point(|segment| segment.above <= after).max(OPEN);
         let most = kept.get(open).map_or(u64::MAX, |segment| segment.above);
         for segment in kept.iter().take(open) {
-            sources.push(Source {
+            sources.push(SegmentSource {
                 slot: segment.slot,
                 file: self
                     .directory
@@ -234,11 +237,11 @@ impl Shared {
     ///
     /// # Errors
     /// I/O errors.
-    pub(super) fn forget(&self, kept: &Kept) -> Result<()> {
+    pub(super) fn forget(&self, kept: &RetainedSegment) -> Result<()> {
         match self.directory.open(&slot_file(kept.slot), FileOptions::BUFFERED) {
             Ok(file) => self
                 .pool
-                .give_back(Arc::new(Slot::new(kept.slot, file, kept.len))),
+                .give_back(Arc::new(SegmentSlot::new(kept.slot, file, kept.len))),
             Err(error) if error.is_shortage() => self.pool.remove(kept.slot),
             Err(error) => Err(error.into()),
         }

@@ -4,11 +4,11 @@
 //! it and continues in another one from the pool. Only this step can fail for lack of space, and
 //! then nothing has changed.
 
-use super::format::{BLOCK_BYTES, Kind, RECORD_BYTES, RecordHeader, SegmentHeader, record_len};
-use super::options::Durability;
-use super::pool::Claim;
-use super::segment::{Pen, Segment};
-use super::shared::Shared;
+use super::format::{BLOCK_BYTES, RECORD_BYTES, RecordHeader, RecordKind, SegmentHeader, record_len};
+use super::options::LogDurability;
+use super::pool::SlotPriority;
+use super::segment::{LogSegment, SegmentWriter};
+use super::shared::LogInner;
 use crate::{Error, Result};
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
@@ -21,23 +21,23 @@ const SEAL_BYTES: u64 = RECORD_BYTES as u64;
 
 /// All lanes of a log.
 #[derive(Debug)]
-pub(super) struct Lanes {
-    lanes: Box<[CachePadded<Mutex<Lane>>]>,
+pub(super) struct LaneSet {
+    lanes: Box<[CachePadded<Mutex<LogLane>>]>,
 }
 
 /// A lane: one writer at a time appends records to it.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct LogLane {
     number: u16,
-    current: Option<Active>,
+    current: Option<LaneSegment>,
 }
 
 /// The segment that a lane writes.
 #[derive(Debug)]
-struct Active {
-    segment: Arc<Segment>,
+struct LaneSegment {
+    segment: Arc<LogSegment>,
     at: u64,
-    pen: Pen,
+    pen: SegmentWriter,
     /// Whether the segment exceeded the ordinary limit. Only writes that may use the reserve may
     /// continue it.
     reserved: bool,
@@ -45,9 +45,9 @@ struct Active {
 
 /// A record to be appended to a lane.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry<'a> {
+pub(super) struct LaneRecord<'a> {
     /// The kind of the record.
-    pub(super) kind: Kind,
+    pub(super) kind: RecordKind,
     /// The first sequence, or the generation that a control record names.
     pub(super) first: u64,
     /// Number of sequences.
@@ -60,15 +60,15 @@ pub(super) struct Entry<'a> {
     pub(super) tail: &'a [u8],
 }
 
-impl Entry<'_> {
+impl LaneRecord<'_> {
     /// Returns the size of the payload in bytes.
     pub(super) fn len(&self) -> usize {
         self.payload.len() + self.tail.len()
     }
 
     /// Default fields of control records.
-    pub(super) const CONTROL: Entry<'static> = Entry {
-        kind: Kind::Note,
+    pub(super) const CONTROL: LaneRecord<'static> = LaneRecord {
+        kind: RecordKind::Note,
         first: 0,
         count: 0,
         complete: 0,
@@ -90,18 +90,18 @@ pub fn write_as(writer: usize) {
     WRITER.set(writer);
 }
 
-impl Lanes {
+impl LaneSet {
     /// Creates `count` lanes without segments.
     #[must_use]
-    pub(super) fn new(count: usize) -> Lanes {
+    pub(super) fn new(count: usize) -> LaneSet {
         assert!((1..=super::options::MAX_LANES).contains(&count), "{count} lanes");
         let lane = |number| {
-            CachePadded::new(Mutex::new(Lane {
+            CachePadded::new(Mutex::new(LogLane {
                 number: number as u16,
                 current: None,
             }))
         };
-        Lanes {
+        LaneSet {
             lanes: (0..count).map(lane).collect(),
         }
     }
@@ -113,17 +113,17 @@ impl Lanes {
     }
 
     /// Returns each lane, locked in turn.
-    pub(super) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, Lane>> {
+    pub(super) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, LogLane>> {
         self.lanes.iter().map(|lane| lane.lock())
     }
 
     /// Returns one lane, locked.
-    pub(super) fn get(&self, number: usize) -> MutexGuard<'_, Lane> {
+    pub(super) fn get(&self, number: usize) -> MutexGuard<'_, LogLane> {
         self.lanes[number].lock()
     }
 
     /// Returns the first lane, locked: it contains the control records.
-    pub(super) fn first(&self) -> MutexGuard<'_, Lane> {
+    pub(super) fn first(&self) -> MutexGuard<'_, LogLane> {
         self.lanes[0].lock()
     }
 
@@ -131,8 +131,8 @@ impl Lanes {
     /// first lane, so that a single sync serves them. Other commits prefer the thread's own lane
     /// and use another one if it is locked. The own lane is never the first one, because a write to
     /// a page that is being synced waits.
-    pub(super) fn pick(&self, durability: Durability) -> MutexGuard<'_, Lane> {
-        if durability == Durability::Disk || self.lanes.len() == 1 {
+    pub(super) fn pick(&self, durability: LogDurability) -> MutexGuard<'_, LogLane> {
+        if durability == LogDurability::Disk || self.lanes.len() == 1 {
             return self.first();
         }
         assert!(self.lanes.len() > 1, "the first lane is for syncs");
@@ -147,14 +147,14 @@ impl Lanes {
     }
 }
 
-impl Lane {
+impl LogLane {
     /// Returns the lane's segment and the next position in it.
     #[must_use]
-    pub(super) fn position(&self) -> Option<(&Arc<Segment>, u64)> {
+    pub(super) fn position(&self) -> Option<(&Arc<LogSegment>, u64)> {
         self.current.as_ref().map(|active| (&active.segment, active.at))
     }
 
-    fn fits(&mut self, shared: &Shared, total: u64, claim: Claim) -> bool {
+    fn fits(&mut self, shared: &LogInner, total: u64, claim: SlotPriority) -> bool {
         let Some(active) = &mut self.current else {
             return false;
         };
@@ -166,7 +166,12 @@ impl Lane {
     ///
     /// # Errors
     /// `LogFull` and `DiskFull`, with nothing changed; any other error poisons the log.
-    pub(super) fn put(&mut self, shared: &Shared, entry: Entry<'_>, claim: Claim) -> Result<()> {
+    pub(super) fn put(
+        &mut self,
+        shared: &LogInner,
+        entry: LaneRecord<'_>,
+        claim: SlotPriority,
+    ) -> Result<()> {
         let total = record_len(entry.len() as u64);
         if !self.fits(shared, total, claim) {
             self.switch(shared, total, claim)?;
@@ -178,7 +183,7 @@ impl Lane {
     }
 
     /// Seals the segment and continues in another one with space for `total` bytes.
-    fn switch(&mut self, shared: &Shared, total: u64, claim: Claim) -> Result<()> {
+    fn switch(&mut self, shared: &LogInner, total: u64, claim: SlotPriority) -> Result<()> {
         let taken = shared
             .pool
             .take(total, claim)
@@ -209,8 +214,8 @@ impl Lane {
             BLOCK_BYTES as u64 + total + SEAL_BYTES <= taken.slot.len,
             "the header, the record and a seal fit"
         );
-        let segment = Arc::new(Segment::begun(Arc::clone(&taken.slot), header, above));
-        let mut pen = Pen::new(&taken.slot);
+        let segment = Arc::new(LogSegment::begun(Arc::clone(&taken.slot), header, above));
+        let mut pen = SegmentWriter::new(&taken.slot);
         // SAFETY: the slot came out of the pool, and only this lane has it.
         unsafe { pen.put(0, [&header.encode(), &[]], BLOCK_BYTES as u64) };
         let begun = pen
@@ -226,7 +231,7 @@ impl Lane {
         }
         shared.table.lock().push(Arc::clone(&segment));
         let number = header.number;
-        self.current = Some(Active {
+        self.current = Some(LaneSegment {
             segment,
             at: BLOCK_BYTES as u64,
             pen,
@@ -236,23 +241,23 @@ impl Lane {
         shared
             .mark_lanes(&[(self.number, Some(number))])
             .map_err(|error| shared.poison_unless_full(error))?;
-        self.pay(shared, total)
+        self.write_owed_voids(shared, total)
     }
 
     /// Writes owed voids at the start of a segment, as long as `total` bytes still fit after them.
-    fn pay(&mut self, shared: &Shared, total: u64) -> Result<()> {
+    fn write_owed_voids(&mut self, shared: &LogInner, total: u64) -> Result<()> {
         let mut owed = shared.owed.lock();
         let active = self.current.as_mut().expect("a segment was just begun");
         while let Some(&(first, last)) = owed.open.last() {
             if active.at + record_len(0) + total + SEAL_BYTES > active.segment.slot.len {
                 return Ok(());
             }
-            let void = Entry {
-                kind: Kind::Void,
+            let void = LaneRecord {
+                kind: RecordKind::Void,
                 first,
                 count: last - first + 1,
                 complete: shared.watermark.completed(),
-                ..Entry::CONTROL
+                ..LaneRecord::CONTROL
             };
             active
                 .put(void, shared.commit.synced())
@@ -270,27 +275,27 @@ impl Lane {
     ///
     /// # Errors
     /// I/O errors; they poison the log.
-    pub(super) fn leave_long(&mut self, shared: &Shared) -> Result<()> {
-        let is_long = |active: &Active| active.segment.slot.len > shared.segment_bytes();
+    pub(super) fn leave_long(&mut self, shared: &LogInner) -> Result<()> {
+        let is_long = |active: &LaneSegment| active.segment.slot.len > shared.segment_bytes();
         if !self.current.as_ref().is_some_and(is_long) {
             return Ok(());
         }
-        match self.switch(shared, record_len(0), Claim::Control) {
+        match self.switch(shared, record_len(0), SlotPriority::Control) {
             Err(error) if error.is_full() => Ok(()),
             other => other,
         }
     }
 
     /// Ends the segment with a seal. On failure nothing changes.
-    fn seal(&mut self, shared: &Shared) -> Result<()> {
+    fn seal(&mut self, shared: &LogInner) -> Result<()> {
         let Some(active) = &mut self.current else {
             return Ok(());
         };
-        let seal = Entry {
-            kind: Kind::Seal,
+        let seal = LaneRecord {
+            kind: RecordKind::Seal,
             first: shared.generation(),
             complete: shared.watermark.completed(),
-            ..Entry::CONTROL
+            ..LaneRecord::CONTROL
         };
         active.put(seal, shared.commit.synced())?;
         debug_assert!(active.at <= active.segment.slot.len, "the seal had its place");
@@ -302,7 +307,7 @@ impl Lane {
     /// Leaves the lane's segment if a checkpoint up to `through` covers all of it and it is not
     /// segment `pinned`. Returns the lane's number if it did.
     pub(super) fn leave(&mut self, through: u64, pinned: u64) -> Option<u16> {
-        let overtaken = |active: &Active| {
+        let overtaken = |active: &LaneSegment| {
             let highest = active.segment.highest();
             highest > 0 && highest <= through && active.segment.header.number != pinned
         };
@@ -315,9 +320,9 @@ impl Lane {
     }
 }
 
-impl Active {
+impl LaneSegment {
     /// Writes a record into the page cache. On failure nothing changes.
-    fn put(&mut self, entry: Entry<'_>, synced: u64) -> Result<()> {
+    fn put(&mut self, entry: LaneRecord<'_>, synced: u64) -> Result<()> {
         debug_assert!(!entry.kind.is_numbered() || (entry.first > 0 && entry.count > 0));
         debug_assert!(self.segment.is_active(), "a sealed segment takes no record");
         let header = RecordHeader {
@@ -349,7 +354,7 @@ impl Active {
             return Err(error);
         }
         self.at += total;
-        self.segment.wrote(self.at);
+        self.segment.set_written(self.at);
         if entry.kind.is_numbered() {
             self.segment.holds(entry.first + entry.count - 1);
         }
@@ -359,7 +364,7 @@ impl Active {
     /// Returns the error for a failed store into the mapping.
     fn broken(&self) -> Error {
         Error::Device(alluvium_device::Error::Io {
-            operation: alluvium_device::Operation::Write,
+            operation: alluvium_device::DeviceOperation::Write,
             file: self.segment.slot.file.name().to_owned(),
             offset: self.at,
             len: 0,

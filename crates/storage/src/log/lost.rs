@@ -4,10 +4,10 @@
 //! another boot, any part of the last second may be missing, so a gap does not prove damage, and
 //! the log is opened up to it. The loss is still reported to the caller.
 
-use super::recover::Start;
-use super::scan::{Cursor, Inventory, Source};
-use super::survey::Survey;
-use crate::{Place, Result};
+use super::recover::RecoveryStart;
+use super::recovery_scan::RecoveryScan;
+use super::scan::{LogInventory, SegmentCursor, SegmentSource};
+use crate::{DiskLocation, Result};
 use alluvium_base::Purpose;
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub struct LostTail {
     /// missing, and not its contents.
     pub written: Option<u64>,
     /// The most likely place of the loss.
-    pub place: Place,
+    pub place: DiskLocation,
     /// The content found at that place.
     pub found: String,
 }
@@ -48,9 +48,9 @@ impl LostTail {
     /// # Errors
     /// I/O errors.
     pub(super) fn find(
-        inventory: &Inventory,
-        survey: &Survey,
-        start: Start,
+        inventory: &LogInventory,
+        survey: &RecoveryScan,
+        start: RecoveryStart,
         last: u64,
     ) -> Result<Option<LostTail>> {
         if survey.same_boot {
@@ -88,8 +88,8 @@ impl LostTail {
 ///
 /// # Errors
 /// I/O errors.
-fn highest_behind_damage(source: &Source) -> Result<Option<u64>> {
-    let mut cursor = Cursor::new(Purpose::Recovery);
+fn highest_behind_damage(source: &SegmentSource) -> Result<Option<u64>> {
+    let mut cursor = SegmentCursor::new(Purpose::Recovery);
     while cursor.next(source)?.is_some() {}
     let mut highest = None;
     while cursor.resume(source)? {

@@ -6,8 +6,8 @@
 //! to a record `WINDOW` above the next wanted sequence, it cannot contain that sequence any more.
 //! Memory holds at most a window of records, without payloads.
 
-use super::format::Kind;
-use super::scan::{Cursor, Located, Source, Stop};
+use super::format::RecordKind;
+use super::scan::{LocatedRecord, SegmentCursor, SegmentEnd, SegmentSource};
 use crate::Result;
 use crate::watermark::WINDOW;
 use alluvium_base::Purpose;
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 /// Facts learnt about one segment.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Fact {
+pub(super) struct SegmentFacts {
     /// Its highest valid sequence, 0 if none.
     pub(super) highest: u64,
     /// Whether it has sequences that a later incarnation has cut off.
@@ -24,7 +24,7 @@ pub(super) struct Fact {
     /// The position where its records end.
     pub(super) written: u64,
     /// Why its records end there; set once it was read completely.
-    pub(super) stop: Option<Stop>,
+    pub(super) stop: Option<SegmentEnd>,
     /// The positions where records were missing but later ones were found, when salvaging.
     pub(super) holes: Vec<u64>,
     /// The highest synced watermark in it.
@@ -37,15 +37,15 @@ pub(super) struct Fact {
 
 /// A record that covers sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct SourceRecord {
     /// Index of the source that contains it.
     pub(super) source: usize,
-    pub(super) record: Located,
+    pub(super) record: LocatedRecord,
 }
 
 /// The next step in the order of sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum SequenceStep {
     /// Sequences that no record covers.
     Gap {
         /// The first missing sequence.
@@ -54,14 +54,14 @@ pub(super) enum Next {
         last: u64,
     },
     /// The next record.
-    Record(Found),
+    Record(SourceRecord),
     /// A record that covers sequences covered before. A sound log has none.
-    Overlap(Found),
+    Overlap(SourceRecord),
 }
 
 /// How segments are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(super) enum SegmentReadMode {
     /// A segment ends at its first invalid record.
     Strict,
     /// Reading continues after damage if a later record is found.
@@ -69,39 +69,39 @@ pub(super) enum Reading {
 }
 
 #[derive(Debug)]
-struct Stream {
+struct LaneStream {
     incarnation: u64,
     sources: VecDeque<usize>,
-    cursor: Option<Cursor>,
+    cursor: Option<SegmentCursor>,
     /// The highest first sequence read from the stream.
     frontier: u64,
 }
 
 /// Heap order of waiting records: by first sequence, then the newest incarnation among copies, then
 /// void before data.
-type Waiting = (u64, Reverse<u64>, Reverse<Kind>, usize, Located);
+type WaitingRecord = (u64, Reverse<u64>, Reverse<RecordKind>, usize, LocatedRecord);
 
 /// Reads streams and merges their records in order.
 #[derive(Debug)]
-pub(super) struct Merge<'a> {
-    sources: &'a [Source],
-    reading: Reading,
+pub(super) struct LogMerger<'a> {
+    sources: &'a [SegmentSource],
+    reading: SegmentReadMode,
     purpose: Purpose,
     /// Sequences up to this one are skipped.
     from: u64,
     /// The highest valid sequence of each incarnation.
     limits: BTreeMap<u64, u64>,
-    streams: Vec<Stream>,
-    waiting: BinaryHeap<Reverse<Waiting>>,
-    facts: Vec<Fact>,
+    streams: Vec<LaneStream>,
+    waiting: BinaryHeap<Reverse<WaitingRecord>>,
+    facts: Vec<SegmentFacts>,
     /// The next sequence to return.
     next: u64,
     /// The last record returned.
-    last: Option<Located>,
+    last: Option<LocatedRecord>,
 }
 
 /// Returns the highest valid sequence of each incarnation: at most the base of every later one.
-fn limits(sources: &[Source]) -> BTreeMap<u64, u64> {
+fn limits(sources: &[SegmentSource]) -> BTreeMap<u64, u64> {
     let mut bases: BTreeMap<u64, u64> = BTreeMap::new();
     for source in sources {
         let base = bases.entry(source.header.incarnation).or_insert(u64::MAX);
@@ -116,10 +116,15 @@ fn limits(sources: &[Source]) -> BTreeMap<u64, u64> {
     limits
 }
 
-impl<'a> Merge<'a> {
+impl<'a> LogMerger<'a> {
     /// Creates a merge of the records above `from`. The segments must be ordered by number.
     #[must_use]
-    pub(super) fn new(sources: &'a [Source], from: u64, reading: Reading, purpose: Purpose) -> Merge<'a> {
+    pub(super) fn new(
+        sources: &'a [SegmentSource],
+        from: u64,
+        reading: SegmentReadMode,
+        purpose: Purpose,
+    ) -> LogMerger<'a> {
         debug_assert!(
             sources.is_sorted_by_key(|source| source.header.number),
             "segments come in the order of their numbers"
@@ -129,13 +134,13 @@ impl<'a> Merge<'a> {
             let stream = (source.header.incarnation, source.header.lane);
             streams.entry(stream).or_default().push_back(index);
         }
-        let streams = streams.into_iter().map(|((incarnation, _), sources)| Stream {
+        let streams = streams.into_iter().map(|((incarnation, _), sources)| LaneStream {
             incarnation,
             sources,
             cursor: None,
             frontier: 0,
         });
-        Merge {
+        LogMerger {
             reading,
             purpose,
             from,
@@ -144,10 +149,10 @@ impl<'a> Merge<'a> {
             waiting: BinaryHeap::new(),
             facts: sources
                 .iter()
-                .map(|source| Fact {
+                .map(|source| SegmentFacts {
                     synced: source.header.synced,
                     generation: source.header.generation,
-                    ..Fact::default()
+                    ..SegmentFacts::default()
                 })
                 .collect(),
             sources,
@@ -156,10 +161,10 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Returns the facts about each source. They are complete once [`Merge::next`] has returned
+    /// Returns the facts about each source. They are complete once [`LogMerger::next`] has returned
     /// `None`.
     #[must_use]
-    pub(super) fn into_facts(self) -> Vec<Fact> {
+    pub(super) fn into_facts(self) -> Vec<SegmentFacts> {
         self.facts
     }
 
@@ -167,7 +172,7 @@ impl<'a> Merge<'a> {
     ///
     /// # Errors
     /// I/O errors. Damage shows as gaps.
-    pub(super) fn next(&mut self) -> Result<Option<Next>> {
+    pub(super) fn next(&mut self) -> Result<Option<SequenceStep>> {
         loop {
             self.fill()?;
             let Some(&Reverse((first, _, _, source, record))) = self.waiting.peek() else {
@@ -175,7 +180,7 @@ impl<'a> Merge<'a> {
             };
             if first > self.next {
                 debug_assert!(self.next > self.from, "gaps lie behind the start");
-                let gap = Next::Gap {
+                let gap = SequenceStep::Gap {
                     first: self.next,
                     last: first - 1,
                 };
@@ -183,18 +188,18 @@ impl<'a> Merge<'a> {
                 return Ok(Some(gap));
             }
             self.waiting.pop();
-            let found = Found { source, record };
+            let found = SourceRecord { source, record };
             let last = record.header.last();
             let straddles = first <= self.from && self.next == self.from + 1;
             if first == self.next || straddles {
                 assert!(last + 1 > self.next, "a record moves on, to {last}");
                 self.next = last + 1;
                 self.last = Some(record);
-                return Ok(Some(Next::Record(found)));
+                return Ok(Some(SequenceStep::Record(found)));
             }
-            let same = |other: Located| other.header.first == first && other.header.last() == last;
+            let same = |other: LocatedRecord| other.header.first == first && other.header.last() == last;
             if !self.last.is_some_and(same) {
-                return Ok(Some(Next::Overlap(found)));
+                return Ok(Some(SequenceStep::Overlap(found)));
             }
             // A copy made by an interrupted recovery: skipped.
         }
@@ -217,9 +222,11 @@ impl<'a> Merge<'a> {
         };
         let source = &self.sources[number];
         let fact = &mut self.facts[number];
-        let cursor = stream.cursor.get_or_insert_with(|| Cursor::new(self.purpose));
+        let cursor = stream
+            .cursor
+            .get_or_insert_with(|| SegmentCursor::new(self.purpose));
         let Some(record) = cursor.next(source)? else {
-            if self.reading == Reading::Salvage {
+            if self.reading == SegmentReadMode::Salvage {
                 let stopped = cursor.position();
                 if cursor.resume(source)? {
                     fact.holes.push(stopped);

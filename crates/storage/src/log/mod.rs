@@ -11,8 +11,8 @@
 //! *Read in this order*: [`options`], [`format`](mod@format), `segment` (files and their uses),
 //! `lane` (appends), `pool` (unused slots), [`watermark`](crate::watermark) (completion), `commit`
 //! (group commit), `shared` (an append from start to end), `release` (freeing space, the background
-//! step), `history` (segments retained for followers), `mark` (the log's progress), `scan` and
-//! `merge` (reading), `survey`, `lost` (records lost in a power failure), `recover` and `keep`,
+//! step), `history` (segments retained for followers), `watermark_file` (the log's progress), `scan` and
+//! `merge` (reading), `recovery_scan`, `lost` (records lost in a power failure), `recover` and `recovery_work`,
 //! [`check`].
 //!
 //! ```text
@@ -70,36 +70,36 @@ pub mod check;
 mod commit;
 pub mod format;
 mod history;
-mod keep;
 mod lane;
 mod lost;
-mod mark;
 mod merge;
 #[cfg(all(test, alluvium_model_check))]
 mod model_check;
 pub mod options;
 mod pool;
 mod recover;
-mod release;
+mod recovery_scan;
+mod recovery_work;
+mod recycle;
 mod scan;
 mod segment;
 mod shared;
-mod survey;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
+mod watermark_file;
 
 pub use lane::write_as;
 pub use lost::LostTail;
-pub use options::{Access, Durability, Importance, LogOptions, MAX_LANES, MAX_PAYLOAD};
-pub use release::{LogUsage, Progress};
+pub use options::{AppendPriority, LogDurability, LogOptions, MAX_LANES, MAX_PAYLOAD, SegmentAccess};
+pub use recycle::{LogUsage, PrepareProgress};
 
 use crate::{Error, Result};
 use alluvium_device::Directory;
-use format::Kind;
-use lane::Entry;
-use recover::{Start, Strictness};
+use format::RecordKind;
+use lane::LaneRecord;
+use recover::{RecoveryMode, RecoveryStart};
 use segment::slot_of;
-use shared::{Origin, Shared};
+use shared::{IncarnationStart, LogInner};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -112,7 +112,7 @@ pub(crate) fn is_segment(name: &str) -> bool {
 
 /// A record passed to replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record<'a> {
+pub struct LogRecord<'a> {
     /// First sequence covered by the record.
     pub first: u64,
     /// Number of sequences it covers.
@@ -151,8 +151,8 @@ pub struct RepairReport {
 /// let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
 /// let options = LogOptions::with_limit(1 << 20);
 /// let log = Log::create(&directory, options, 1)?;
-/// log.append(1, 1, b"one", Durability::Process)?;
-/// log.append(2, 3, b"two to four", Durability::Disk)?;
+/// log.append(1, 1, b"one", LogDurability::Process)?;
+/// log.append(2, 3, b"two to four", LogDurability::Disk)?;
 /// assert_eq!((log.completed(), log.synced()), (4, 4));
 /// log.close()?;
 ///
@@ -166,18 +166,22 @@ pub struct RepairReport {
 /// # Ok::<(), alluvium_storage::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Log {
-    shared: Arc<Shared>,
+pub struct WriteAheadLog {
+    shared: Arc<LogInner>,
 }
 
-impl Log {
+impl WriteAheadLog {
     /// Creates the log of a new store whose superblock has `generation`. The first sequence is 1.
     /// The reserve and the first segment are durable when this returns.
     ///
     /// # Errors
     /// [`Error::StoreExists`] if there are files of a log; [`Error::BadOption`]; `DiskFull`; I/O
     /// errors.
-    pub fn create(directory: &Arc<dyn Directory>, options: LogOptions, generation: u64) -> Result<Log> {
+    pub fn create(
+        directory: &Arc<dyn Directory>,
+        options: LogOptions,
+        generation: u64,
+    ) -> Result<WriteAheadLog> {
         options.validate()?;
         if directory.list()?.iter().any(|name| slot_of(name).is_some()) {
             return Err(Error::StoreExists {
@@ -185,7 +189,7 @@ impl Log {
             });
         }
         assert!(generation > 0, "generations are counted from 1");
-        let origin = Origin {
+        let origin = IncarnationStart {
             incarnation: 1,
             base: 0,
             boot: directory.boot_id(),
@@ -195,21 +199,21 @@ impl Log {
             number: 1,
             time_ms: 0,
         };
-        let shared = Shared::new(directory, options, BTreeSet::new(), origin)?;
+        let shared = LogInner::new(directory, options, BTreeSet::new(), origin)?;
         if options.starts_small {
             shared.pool.start_small()?;
         }
-        shared.control(Kind::Note, generation)?;
+        shared.control(RecordKind::Note, generation)?;
         shared.begin_mark()?;
         shared.sync_mark()?;
         if !options.starts_small && !shared.pool.fill_reserve()? {
             return Err(Error::Device(alluvium_device::Error::DiskFull {
-                operation: alluvium_device::Operation::Grow,
+                operation: alluvium_device::DeviceOperation::Grow,
                 file: "the log's reserve".to_owned(),
                 wanted: options.reserve_bytes,
             }));
         }
-        Ok(Log {
+        Ok(WriteAheadLog {
             shared: Arc::new(shared),
         })
     }
@@ -234,15 +238,15 @@ impl Log {
         from: u64,
         generation: u64,
         synced_at_least: u64,
-        replay: &mut dyn FnMut(Record<'_>) -> Result<()>,
-    ) -> Result<Log> {
-        let start = Start {
+        replay: &mut dyn FnMut(LogRecord<'_>) -> Result<()>,
+    ) -> Result<WriteAheadLog> {
+        let start = RecoveryStart {
             from,
             generation,
             synced_at_least,
         };
-        let (shared, _) = recover::open(directory, options, start, Strictness::Strict, replay)?;
-        Ok(Log {
+        let (shared, _) = recover::open(directory, options, start, RecoveryMode::Strict, replay)?;
+        Ok(WriteAheadLog {
             shared: Arc::new(shared),
         })
     }
@@ -258,15 +262,15 @@ impl Log {
         options: LogOptions,
         from: u64,
         generation: u64,
-        replay: &mut dyn FnMut(Record<'_>) -> Result<()>,
-    ) -> Result<(Log, RepairReport)> {
-        let start = Start {
+        replay: &mut dyn FnMut(LogRecord<'_>) -> Result<()>,
+    ) -> Result<(WriteAheadLog, RepairReport)> {
+        let start = RecoveryStart {
             from,
             generation,
             synced_at_least: 0,
         };
-        let (shared, report) = recover::open(directory, options, start, Strictness::Repair, replay)?;
-        let log = Log {
+        let (shared, report) = recover::open(directory, options, start, RecoveryMode::Repair, replay)?;
+        let log = WriteAheadLog {
             shared: Arc::new(shared),
         };
         Ok((log, report))
@@ -286,8 +290,8 @@ impl Log {
     ///
     /// # Panics
     /// If `first` or `count` is zero, or if the sequences were appended before.
-    pub fn append(&self, first: u64, count: u32, payload: &[u8], durability: Durability) -> Result<()> {
-        self.append_as(first, count, payload, durability, Importance::Normal)
+    pub fn append(&self, first: u64, count: u32, payload: &[u8], durability: LogDurability) -> Result<()> {
+        self.append_as(first, count, payload, durability, AppendPriority::Normal)
     }
 
     /// Like [`Log::append`], for records that may use the reserve.
@@ -302,8 +306,8 @@ impl Log {
         first: u64,
         count: u32,
         payload: &[u8],
-        durability: Durability,
-        importance: Importance,
+        durability: LogDurability,
+        importance: AppendPriority,
     ) -> Result<()> {
         self.append_parts(first, count, [payload, &[]], durability, importance)
     }
@@ -322,16 +326,16 @@ impl Log {
         first: u64,
         count: u32,
         [payload, tail]: [&[u8]; 2],
-        durability: Durability,
-        importance: Importance,
+        durability: LogDurability,
+        importance: AppendPriority,
     ) -> Result<()> {
-        let entry = Entry {
-            kind: Kind::Data,
+        let entry = LaneRecord {
+            kind: RecordKind::Data,
             first,
             count: count.into(),
             payload,
             tail,
-            ..Entry::CONTROL
+            ..LaneRecord::CONTROL
         };
         self.shared.append(entry, durability, importance.into())
     }
@@ -422,7 +426,7 @@ impl Log {
     /// I/O errors; they poison the log, except for a full disk. That is rare, because the note may
     /// use the reserve.
     pub fn note_generation(&self, generation: u64) -> Result<()> {
-        self.shared.control(Kind::Note, generation)
+        self.shared.control(RecordKind::Note, generation)
     }
 
     /// Releases the segments that contain nothing above `through`. A durable checkpoint contains
@@ -457,7 +461,7 @@ impl Log {
         after: u64,
         through: u64,
         bytes: u64,
-        take: &mut dyn FnMut(Record<'_>),
+        take: &mut dyn FnMut(LogRecord<'_>),
     ) -> Result<Option<u64>> {
         self.shared.read_after(after, through, bytes, take)
     }
@@ -491,7 +495,7 @@ impl Log {
     ///
     /// # Errors
     /// I/O errors; they poison the log.
-    pub fn prepare(&self) -> Result<Progress> {
+    pub fn prepare(&self) -> Result<PrepareProgress> {
         self.shared.prepare()
     }
 

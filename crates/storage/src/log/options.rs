@@ -11,7 +11,7 @@ use alluvium_base::{KIB, MIB};
 /// | `Process` | the record is in the page cache | `kill -9` of the process, once all lower sequences are complete |
 /// | `Disk` | it and every lower sequence are synced | the loss of power |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Durability {
+pub enum LogDurability {
     /// The caller requests no durability. Treated as `Process`.
     Memory,
     /// The record is in the page cache. It survives the process once all lower sequences are
@@ -24,7 +24,7 @@ pub enum Durability {
 
 /// How bytes are written to a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Access {
+pub enum SegmentAccess {
     /// Stores into a mapping, or write calls if files cannot be mapped.
     #[default]
     Mapped,
@@ -34,7 +34,7 @@ pub enum Access {
 
 /// Whether an append may use the reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Importance {
+pub enum AppendPriority {
     /// Ordinary writes, which may not.
     Normal,
     /// Deletes, voids and all writes that lead to a checkpoint, which may.
@@ -65,12 +65,12 @@ pub struct LogOptions {
     /// Size of a segment in bytes, a multiple of 4 KiB. A longer record gets a segment of its own
     /// size.
     pub segment_bytes: u64,
-    /// Bytes of `limit_bytes` reserved for [`Importance::Essential`] appends; at least one segment.
+    /// Bytes of `limit_bytes` reserved for [`AppendPriority::Essential`] appends; at least one segment.
     pub reserve_bytes: u64,
     /// Number of writers that do not contend.
     pub lanes: usize,
     /// How bytes are written to a segment.
-    pub access: Access,
+    pub access: SegmentAccess,
     /// Whether the log uses little space while its store is small. Segments then have a quarter of
     /// the log's peak size or a 32nd of `stored_bytes`, whichever is larger, but at most
     /// `segment_bytes`.
@@ -93,7 +93,7 @@ impl LogOptions {
             segment_bytes,
             reserve_bytes: segment_bytes,
             lanes: 4,
-            access: Access::Mapped,
+            access: SegmentAccess::Mapped,
             starts_small: false,
             stored_bytes: 0,
             identity: 0,

@@ -12,12 +12,12 @@
 //! detected here, before anything is written. Some ready slots form the reserve, which ordinary
 //! writes cannot use.
 
-use super::options::{Access, Importance, LogOptions, MIN_SEGMENT};
-use super::segment::{Slot, slot_file};
+use super::options::{AppendPriority, LogOptions, MIN_SEGMENT, SegmentAccess};
+use super::segment::{SegmentSlot, slot_file};
 use crate::log::format::{BLOCK_BYTES, RECORD_BYTES};
 use crate::{Error, Result};
 use alluvium_base::Purpose;
-use alluvium_device::{Buffer, Directory, FileOptions};
+use alluvium_device::{AlignedBuffer, Directory, FileOptions};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ fn length_with(total: u64) -> u64 {
 
 /// Slots between two uses.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(super) struct SlotPool {
     directory: Arc<dyn Directory>,
     options: LogOptions,
     /// Whether the limit is ignored: a recovery must be able to write, however full the log was.
@@ -61,19 +61,19 @@ pub(super) struct Pool {
     /// Whether almost nothing was written since the log was created. While set, no slots are
     /// prepared for writers.
     untouched: AtomicBool,
-    idle: Mutex<Idle>,
+    idle: Mutex<IdleSlots>,
 }
 
 #[derive(Debug, Default)]
-struct Idle {
+struct IdleSlots {
     /// Allocated and mapped slots, populated gradually.
-    ready: Vec<Arc<Slot>>,
+    ready: Vec<Arc<SegmentSlot>>,
     /// Released slots whose pages may be resident, each with the number of releases at that time.
-    free: Vec<(Arc<Slot>, u64)>,
+    free: Vec<(Arc<SegmentSlot>, u64)>,
     /// Slots without space on the file system.
-    holes: Vec<Arc<Slot>>,
+    holes: Vec<Arc<SegmentSlot>>,
     /// Short slots for the first records of a new log.
-    short: Vec<Arc<Slot>>,
+    short: Vec<Arc<SegmentSlot>>,
     /// The slot numbers that have files.
     names: BTreeSet<u32>,
     /// Bytes of the slots that are handed out, and their peak.
@@ -81,12 +81,12 @@ struct Idle {
     peak: u64,
     /// Value of `live` when a long record exceeded the limit; 0 once `live` is within the limit
     /// again.
-    let_past: u64,
+    overrun_live: u64,
     releases: u64,
     idle_steps: u64,
 }
 
-impl Idle {
+impl IdleSlots {
     /// Sets the bytes of slots that are handed out.
     fn set_live(&mut self, live: u64) {
         self.live = live;
@@ -95,8 +95,8 @@ impl Idle {
     }
 
     /// Returns a short slot if this claim may have one and the record fits.
-    fn take_short(&mut self, total: u64, claim: Claim) -> Option<Arc<Slot>> {
-        let kept = usize::from(claim == Claim::Normal);
+    fn take_short(&mut self, total: u64, claim: SlotPriority) -> Option<Arc<SegmentSlot>> {
+        let kept = usize::from(claim == SlotPriority::Normal);
         let fits = length_with(total) <= self.short.last()?.len;
         if fits && self.short.len() > kept {
             self.short.pop()
@@ -114,7 +114,7 @@ impl Idle {
         );
         self.live -= len;
         if self.live <= limit_bytes {
-            self.let_past = 0;
+            self.overrun_live = 0;
         }
     }
 }
@@ -138,7 +138,7 @@ pub(super) struct PoolUsage {
 
 /// Whether the log's limit is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Limit {
+pub(super) enum LimitEnforcement {
     /// It is enforced.
     Kept,
     /// It is ignored during a recovery.
@@ -147,7 +147,7 @@ pub(super) enum Limit {
 
 /// The header block of an idle slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Header {
+pub(super) enum SlotHeader {
     /// Zeros.
     Blank,
     /// A released segment, or damage.
@@ -157,7 +157,7 @@ pub(super) enum Header {
 /// The purpose of a slot. Each may use more of the limit, and more of the ready slots, than the one
 /// before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Claim {
+pub(super) enum SlotPriority {
     /// Ordinary writes.
     Normal,
     /// Deletes and other essential writes, which may use the reserve.
@@ -168,44 +168,45 @@ pub(super) enum Claim {
     Control,
 }
 
-impl From<Importance> for Claim {
-    fn from(importance: Importance) -> Claim {
+impl From<AppendPriority> for SlotPriority {
+    fn from(importance: AppendPriority) -> SlotPriority {
         match importance {
-            Importance::Normal => Claim::Normal,
-            Importance::Essential => Claim::Essential,
+            AppendPriority::Normal => SlotPriority::Normal,
+            AppendPriority::Essential => SlotPriority::Essential,
         }
     }
 }
 
 /// A slot for a lane.
 #[derive(Debug)]
-pub(super) struct Taken {
-    pub(super) slot: Arc<Slot>,
+pub(super) struct SlotGrant {
+    pub(super) slot: Arc<SegmentSlot>,
     /// Whether it exceeds the ordinary limit, so that ordinary writes may not use it until
     /// something is released.
     pub(super) reserved: bool,
 }
 
-impl Pool {
+impl SlotPool {
     /// Creates a pool without slots. `names` are the slot numbers that already have files.
     #[must_use]
-    pub(super) fn new(directory: Arc<dyn Directory>, options: LogOptions, names: BTreeSet<u32>) -> Pool {
-        Pool {
+    pub(super) fn new(directory: Arc<dyn Directory>, options: LogOptions, names: BTreeSet<u32>) -> SlotPool {
+        SlotPool {
             directory,
             unlimited: AtomicBool::new(false),
-            mapped: AtomicBool::new(options.access == Access::Mapped),
+            mapped: AtomicBool::new(options.access == SegmentAccess::Mapped),
             untouched: AtomicBool::new(false),
             options,
-            idle: Mutex::new(Idle {
+            idle: Mutex::new(IdleSlots {
                 names,
-                ..Idle::default()
+                ..IdleSlots::default()
             }),
         }
     }
 
     /// Sets whether the limit is ignored.
-    pub(super) fn ignore_limit(&self, ignore: Limit) {
-        self.unlimited.store(ignore == Limit::Ignored, Ordering::Relaxed);
+    pub(super) fn ignore_limit(&self, ignore: LimitEnforcement) {
+        self.unlimited
+            .store(ignore == LimitEnforcement::Ignored, Ordering::Relaxed);
     }
 
     /// Returns whether the limit is ignored.
@@ -221,7 +222,7 @@ impl Pool {
     }
 
     /// Returns the size of newly created slots. It never decreases, so that slots can be reused.
-    fn usual_length(&self, idle: &Idle) -> u64 {
+    fn usual_length(&self, idle: &IdleSlots) -> u64 {
         let LogOptions {
             segment_bytes,
             starts_small,
@@ -247,7 +248,7 @@ impl Pool {
     }
 
     /// Returns the size of a segment for a record of `total` bytes.
-    fn length_for(&self, idle: &Idle, total: u64) -> u64 {
+    fn length_for(&self, idle: &IdleSlots, total: u64) -> u64 {
         let needed = length_with(total);
         if needed <= self.options.segment_bytes {
             let length = needed.next_power_of_two().min(self.options.segment_bytes);
@@ -264,7 +265,7 @@ impl Pool {
 
     /// Returns the maximum live bytes for this claim. Mandatory writes may exceed the limit after a
     /// long record has exceeded it.
-    fn allowance(&self, idle: &Idle, claim: Claim) -> u64 {
+    fn allowance(&self, idle: &IdleSlots, claim: SlotPriority) -> u64 {
         debug_assert!(
             self.options.reserve_bytes <= self.options.limit_bytes,
             "the reserve is a part of the limit"
@@ -277,25 +278,25 @@ impl Pool {
         } = self.options;
         match claim {
             _ if self.unlimited.load(Ordering::Relaxed) => u64::MAX,
-            Claim::Normal => limit_bytes - reserve_bytes,
-            Claim::Essential => limit_bytes,
-            Claim::Unblock => limit_bytes.max(idle.let_past) + segment_bytes,
-            Claim::Control => limit_bytes.max(idle.let_past) + CONTROL_SEGMENTS * segment_bytes,
+            SlotPriority::Normal => limit_bytes - reserve_bytes,
+            SlotPriority::Essential => limit_bytes,
+            SlotPriority::Unblock => limit_bytes.max(idle.overrun_live) + segment_bytes,
+            SlotPriority::Control => limit_bytes.max(idle.overrun_live) + CONTROL_SEGMENTS * segment_bytes,
         }
     }
 
     /// Returns the number of ready slots that this claim must leave.
-    fn keeps(&self, claim: Claim) -> usize {
+    fn keeps(&self, claim: SlotPriority) -> usize {
         match claim {
-            Claim::Normal => self.reserve_slots(),
-            Claim::Essential => 1,
-            Claim::Unblock | Claim::Control => 0,
+            SlotPriority::Normal => self.reserve_slots(),
+            SlotPriority::Essential => 1,
+            SlotPriority::Unblock | SlotPriority::Control => 0,
         }
     }
 
     /// Returns whether this claim may continue a segment that exceeded the ordinary limit.
     #[must_use]
-    pub(super) fn has_room(&self, claim: Claim) -> bool {
+    pub(super) fn has_room(&self, claim: SlotPriority) -> bool {
         let idle = self.idle.lock();
         idle.live <= self.allowance(&idle, claim)
     }
@@ -304,7 +305,7 @@ impl Pool {
     #[must_use]
     pub(super) fn has_space(&self) -> bool {
         let idle = self.idle.lock();
-        idle.short.len() > 1 || idle.ready.len() > self.keeps(Claim::Normal) || !idle.free.is_empty()
+        idle.short.len() > 1 || idle.ready.len() > self.keeps(SlotPriority::Normal) || !idle.free.is_empty()
     }
 
     /// Returns a slot for a lane that has a record of `total` bytes to write.
@@ -312,7 +313,7 @@ impl Pool {
     /// # Errors
     /// [`Error::LogFull`] at the limit, and `DiskFull` if the file system is full, with nothing
     /// changed; I/O errors.
-    pub(super) fn take(&self, total: u64, claim: Claim) -> Result<Taken> {
+    pub(super) fn take(&self, total: u64, claim: SlotPriority) -> Result<SlotGrant> {
         let mut idle = self.idle.lock();
         let len = self.length_for(&idle, total);
         let live = idle.live + len;
@@ -328,14 +329,14 @@ impl Pool {
                 reserve: live <= self.options.limit_bytes,
             });
         }
-        let reserved = live > self.allowance(&idle, Claim::Normal);
+        let reserved = live > self.allowance(&idle, SlotPriority::Normal);
         idle.set_live(live);
         if is_let_past && live > self.options.limit_bytes {
-            idle.let_past = live;
+            idle.overrun_live = live;
         }
         idle.idle_steps = 0;
         let short = idle.take_short(total, claim);
-        if claim != Claim::Control && idle.short.len() < self.options.lanes {
+        if claim != SlotPriority::Control && idle.short.len() < self.options.lanes {
             // A writer has filled a short slot, or several writers have started: from now on slots
             // are prepared for them.
             self.untouched.store(false, Ordering::Relaxed);
@@ -363,13 +364,13 @@ impl Pool {
     }
 
     /// Hands out a slot for which `len` bytes were counted.
-    fn account(&self, len: u64, slot: Result<Arc<Slot>>, reserved: bool) -> Result<Taken> {
+    fn account(&self, len: u64, slot: Result<Arc<SegmentSlot>>, reserved: bool) -> Result<SlotGrant> {
         let slot = slot.and_then(|slot| self.map(slot));
         match slot {
             Ok(slot) => {
                 assert!(slot.len <= len, "a slot of {} bytes, {len} counted", slot.len);
                 self.idle.lock().live -= len - slot.len;
-                Ok(Taken { slot, reserved })
+                Ok(SlotGrant { slot, reserved })
             }
             Err(error) => {
                 self.idle.lock().shrink(len, self.options.limit_bytes);
@@ -379,7 +380,7 @@ impl Pool {
     }
 
     /// Maps the slot if slots are mapped, and detects whether the file system supports it.
-    fn map(&self, slot: Arc<Slot>) -> Result<Arc<Slot>> {
+    fn map(&self, slot: Arc<SegmentSlot>) -> Result<Arc<SegmentSlot>> {
         if self.is_mapped() {
             match slot.map() {
                 Ok(_) => {}
@@ -400,7 +401,12 @@ impl Pool {
     /// Returns a slot with allocated space: `used` if possible, else a hole, else a new one. With
     /// write calls, the file system may write a used slot to a new place, so that its old space
     /// does not count. The slot has at least `least` bytes; a new one has `len`.
-    fn refresh_or_make(&self, used: Option<Arc<Slot>>, least: u64, len: u64) -> Result<Arc<Slot>> {
+    fn refresh_or_make(
+        &self,
+        used: Option<Arc<SegmentSlot>>,
+        least: u64,
+        len: u64,
+    ) -> Result<Arc<SegmentSlot>> {
         let Some(slot) = used else {
             return self.fill_hole_or_create(least, len);
         };
@@ -421,7 +427,7 @@ impl Pool {
     }
 
     /// Returns a slot with allocated space, from a hole or newly created.
-    fn fill_hole_or_create(&self, least: u64, len: u64) -> Result<Arc<Slot>> {
+    fn fill_hole_or_create(&self, least: u64, len: u64) -> Result<Arc<SegmentSlot>> {
         let holes = std::mem::take(&mut self.idle.lock().holes);
         let mut filled = None;
         let mut left = Vec::with_capacity(holes.len());
@@ -472,7 +478,7 @@ impl Pool {
     }
 
     /// Creates a new file with durable name and size.
-    fn create(&self, len: u64) -> Result<Arc<Slot>> {
+    fn create(&self, len: u64) -> Result<Arc<SegmentSlot>> {
         assert!(
             len > BLOCK_BYTES as u64,
             "a segment of {len} bytes has no records"
@@ -490,7 +496,7 @@ impl Pool {
             .create(&name, FileOptions::BUFFERED)
             .and_then(|file| {
                 file.grow(len)?;
-                let mut slot = Slot::new(index, file, len);
+                let mut slot = SegmentSlot::new(index, file, len);
                 slot.is_long = len > self.options.segment_bytes;
                 slot.prove(self.directory.as_ref())?;
                 Ok(Arc::new(slot))
@@ -509,7 +515,7 @@ impl Pool {
     }
 
     /// Stops counting a released slot against the limit.
-    pub(super) fn retire(&self, slot: &Slot) {
+    pub(super) fn retire(&self, slot: &SegmentSlot) {
         self.idle.lock().shrink(slot.len, self.options.limit_bytes);
     }
 
@@ -517,7 +523,7 @@ impl Pool {
     ///
     /// # Errors
     /// I/O errors.
-    pub(super) fn give_back(&self, slot: Arc<Slot>) -> Result<()> {
+    pub(super) fn give_back(&self, slot: Arc<SegmentSlot>) -> Result<()> {
         // As the log grows, longer slots replace its initial ones.
         let usual = self.usual_length(&self.idle.lock());
         if slot.len != usual {
@@ -542,8 +548,10 @@ impl Pool {
 
     /// Blanks the header so that the next recovery need not read the slot. Not needed for safety,
     /// because its contents are released.
-    fn blank(slot: &Slot) -> Result<()> {
-        let blanked = slot.file.write_at(0, Buffer::zeroed(BLOCK_BYTES), Purpose::Log);
+    fn blank(slot: &SegmentSlot) -> Result<()> {
+        let blanked = slot
+            .file
+            .write_at(0, AlignedBuffer::zeroed(BLOCK_BYTES), Purpose::Log);
         match blanked {
             Err(error) if !error.is_disk_full() => Err(error.into()),
             _ => Ok(()),
@@ -564,7 +572,7 @@ impl Pool {
     ///
     /// # Errors
     /// I/O errors.
-    pub(super) fn adopt(&self, slot: Arc<Slot>, header: Header) -> Result<()> {
+    pub(super) fn adopt(&self, slot: Arc<SegmentSlot>, header: SlotHeader) -> Result<()> {
         let usual = self.usual_length(&self.idle.lock());
         let is_kept = match self.options.starts_small {
             // On a full disk a shorter slot may be the only one available.
@@ -580,7 +588,7 @@ impl Pool {
         if self.idle.lock().holes.len() as u64 >= most {
             return self.remove(slot.index);
         }
-        if header == Header::Stale {
+        if header == SlotHeader::Stale {
             Self::blank(&slot)?;
         }
         self.idle.lock().holes.push(slot);
@@ -612,7 +620,7 @@ impl Pool {
         idle_slots.into_iter().try_for_each(|slot| self.punch(slot))
     }
 
-    fn punch(&self, slot: Arc<Slot>) -> Result<()> {
+    fn punch(&self, slot: Arc<SegmentSlot>) -> Result<()> {
         assert!(
             slot.len <= self.options.segment_bytes,
             "the slot of a long record is not kept"
@@ -655,7 +663,7 @@ impl Pool {
     /// whether it did.
     ///
     /// # Errors
-    /// As [`Pool::prepare`].
+    /// As [`SlotPool::prepare`].
     pub(super) fn make_ready(&self, target: usize) -> Result<bool> {
         if self.untouched.load(Ordering::Relaxed) {
             return Ok(false);
@@ -694,7 +702,7 @@ impl Pool {
     /// Prepares the reserve. Returns whether it is complete.
     ///
     /// # Errors
-    /// As [`Pool::prepare`].
+    /// As [`SlotPool::prepare`].
     pub(super) fn fill_reserve(&self) -> Result<bool> {
         while self.make_ready(self.reserve_slots())? {}
         Ok(self.idle.lock().ready.len() >= self.reserve_slots())
@@ -703,7 +711,7 @@ impl Pool {
     /// Returns the maximum live bytes for any claim.
     #[must_use]
     pub(super) fn most_bytes(&self) -> u64 {
-        self.allowance(&self.idle.lock(), Claim::Control)
+        self.allowance(&self.idle.lock(), SlotPriority::Control)
     }
 
     /// Returns the space used by the pool.

@@ -24,7 +24,7 @@
 //! *What is durable* does not depend on the boot: records of an earlier life may be in the page
 //! cache only, and clean there since a failed sync. Segments above the synced watermark are
 //! rewritten, so that the next sync writes them, and nothing above the watermark counts as synced
-//! before that. If a full disk has no space for this, it is postponed (`keep`): the log can be
+//! before that. If a full disk has no space for this, it is postponed (`recovery_work`): the log can be
 //! read, and accepts no records before it is done.
 //!
 //! *Why a crash at any moment of this is a crash like any other.* The new incarnation's first
@@ -35,20 +35,20 @@
 //! needed. Rewritten segments contain the same bytes, whatever part of the rewrite is lost. On the
 //! same boot everything up to `base` must be present.
 
-use super::format::{Kind, Mark};
-use super::keep::{Trim, Work, trim_at};
-use super::lane::Entry;
+use super::format::{LogMark, RecordKind};
+use super::lane::LaneRecord;
 use super::lost::LostTail;
-use super::mark;
-use super::merge::{Fact, Merge, Next, Reading};
+use super::merge::{LogMerger, SegmentFacts, SegmentReadMode, SequenceStep};
 use super::options::LogOptions;
-use super::pool::{Claim, Header, Limit};
-use super::scan::{Cursor, Inventory, Source};
-use super::segment::{Segment, Slot, slot_file, void};
-use super::shared::{Origin, Shared};
-use super::survey::{Survey, refuse_records_behind_the_end};
-use super::{Record, RepairReport};
-use crate::{Error, Place, Result, Structure};
+use super::pool::{LimitEnforcement, SlotHeader, SlotPriority};
+use super::recovery_scan::{RecoveryScan, refuse_records_behind_the_end};
+use super::recovery_work::{SegmentWork, TrimPoint, trim_at};
+use super::scan::{LogInventory, SegmentCursor, SegmentSource};
+use super::segment::{LogSegment, SegmentSlot, slot_file, void};
+use super::shared::{IncarnationStart, LogInner};
+use super::watermark_file;
+use super::{LogRecord, RepairReport};
+use crate::{DiskLocation, Error, OnDiskObject, Result};
 use alluvium_base::Purpose;
 use alluvium_device::Directory;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ const MAX_CURSORS: usize = 32;
 
 /// The caller's knowledge about the log being opened.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Start {
+pub(super) struct RecoveryStart {
     /// The checkpoint contains every sequence up to this one.
     pub(super) from: u64,
     /// The generation of the opened superblock.
@@ -69,7 +69,7 @@ pub(super) struct Start {
 
 /// How damage is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Strictness {
+pub(super) enum RecoveryMode {
     /// Damage is an error.
     Strict,
     /// Damage is skipped and reported.
@@ -78,7 +78,7 @@ pub(super) enum Strictness {
 
 /// The segments that are kept, and how.
 #[derive(Debug)]
-struct Plan {
+struct RecoveryPlan {
     /// The last valid sequence.
     last: u64,
     /// The missing ranges up to there.
@@ -86,10 +86,10 @@ struct Plan {
     /// Whether each source is rewritten and destroyed.
     rewritten: Vec<bool>,
     /// Where each source is cut off, if it is.
-    trims: Vec<Option<Trim>>,
+    trims: Vec<Option<TrimPoint>>,
 }
 
-impl Plan {
+impl RecoveryPlan {
     /// Returns whether every valid record stays in its place.
     fn copies_nothing(&self) -> bool {
         self.gaps.is_empty() && !self.rewritten.contains(&true)
@@ -98,20 +98,20 @@ impl Plan {
     /// Decides what is done with each segment if nothing above `last` is valid. A repair rewrites
     /// everything.
     fn make(
-        inventory: &Inventory,
-        survey: &Survey,
-        start: Start,
+        inventory: &LogInventory,
+        survey: &RecoveryScan,
+        start: RecoveryStart,
         last: u64,
-        strictness: Strictness,
-    ) -> Result<Plan> {
-        let mut plan = Plan {
+        strictness: RecoveryMode,
+    ) -> Result<RecoveryPlan> {
+        let mut plan = RecoveryPlan {
             last,
             gaps: survey.gaps.iter().copied().filter(|gap| gap.0 <= last).collect(),
             rewritten: Vec::new(),
             trims: Vec::new(),
         };
         for (source, fact) in inventory.sources.iter().zip(&survey.facts) {
-            let again = strictness == Strictness::Repair || fact.superseded;
+            let again = strictness == RecoveryMode::Repair || fact.superseded;
             let too_long = fact.highest > last;
             let trim = if too_long && !again {
                 trim_at(source, start.from, last)?
@@ -137,31 +137,31 @@ impl Plan {
 pub(super) fn open(
     directory: &Arc<dyn Directory>,
     options: LogOptions,
-    start: Start,
-    strictness: Strictness,
-    replay: &mut dyn FnMut(Record<'_>) -> Result<()>,
-) -> Result<(Shared, RepairReport)> {
+    start: RecoveryStart,
+    strictness: RecoveryMode,
+    replay: &mut dyn FnMut(LogRecord<'_>) -> Result<()>,
+) -> Result<(LogInner, RepairReport)> {
     options.validate()?;
-    let inventory = Inventory::take(directory.as_ref(), options.identity)?;
+    let inventory = LogInventory::take(directory.as_ref(), options.identity)?;
     let reading = match strictness {
-        Strictness::Strict => Reading::Strict,
-        Strictness::Repair => Reading::Salvage,
+        RecoveryMode::Strict => SegmentReadMode::Strict,
+        RecoveryMode::Repair => SegmentReadMode::Salvage,
     };
     let (mark, mark_damage) = read_mark(directory.as_ref(), options.identity, strictness)?;
     let marked = mark.as_ref().map_or(0, |mark| mark.incarnation);
     let time_ms = mark.as_ref().map_or(0, |mark| mark.time_ms);
     let boot = directory.boot_id();
-    let survey = Survey::take(&inventory, start, reading, mark, boot)?;
-    if strictness == Strictness::Strict {
-        survey.judge(&inventory, start)?;
+    let survey = RecoveryScan::take(&inventory, start, reading, mark, boot)?;
+    if strictness == RecoveryMode::Strict {
+        survey.require_sound(&inventory, start)?;
         refuse_records_behind_the_end(&inventory, &survey)?;
     }
     let last = match survey.first_gap() {
-        Some(missing) if strictness == Strictness::Strict => missing - 1,
+        Some(missing) if strictness == RecoveryMode::Strict => missing - 1,
         _ => survey.last,
     };
-    let plan = Plan::make(&inventory, &survey, start, last, strictness)?;
-    let origin = Origin {
+    let plan = RecoveryPlan::make(&inventory, &survey, start, last, strictness)?;
+    let origin = IncarnationStart {
         incarnation: inventory.incarnation().max(marked) + 1,
         base: last,
         boot,
@@ -177,27 +177,27 @@ pub(super) fn open(
             + 1,
         time_ms,
     };
-    let mut shared = Shared::new(directory, options, inventory.names.clone(), origin)?;
-    if strictness == Strictness::Strict {
+    let mut shared = LogInner::new(directory, options, inventory.names.clone(), origin)?;
+    if strictness == RecoveryMode::Strict {
         // Determined before any segment is destroyed.
         shared.lost_tail = LostTail::find(&inventory, &survey, start, last)?;
     }
     let reused = match begin_incarnation(&shared, &inventory, &survey, &plan) {
         // No write is needed to read the records.
         Err(error) if error.is_full() && plan.copies_nothing() => {
-            shared.put_off.begin_later();
+            shared.postponed_work.begin_later();
             None
         }
         other => other?,
     };
     let mut report = replay_all(&shared, &inventory, start, reading, &plan, replay)?;
     settle(&shared, &inventory, &survey, &plan, reused)?;
-    if strictness == Strictness::Repair {
+    if strictness == RecoveryMode::Repair {
         // Everything was rewritten and synced.
         shared.commit.raise(last);
         shared.sync_mark()?;
     }
-    report.tell(&survey, &inventory, start, last);
+    report.fill_losses(&survey, &inventory, start, last);
     report.damaged.extend(mark_damage);
     Ok((shared, report))
 }
@@ -206,13 +206,15 @@ pub(super) fn open(
 fn read_mark(
     directory: &dyn Directory,
     identity: u64,
-    strictness: Strictness,
-) -> Result<(Option<Mark>, Option<String>)> {
-    match mark::read(directory, identity)? {
+    strictness: RecoveryMode,
+) -> Result<(Option<LogMark>, Option<String>)> {
+    match watermark_file::read(directory, identity)? {
         Ok(mark) => Ok((Some(mark), None)),
-        Err(why) if strictness == Strictness::Repair => Ok((None, Some(format!("{}: {why}", mark::FILE)))),
+        Err(why) if strictness == RecoveryMode::Repair => {
+            Ok((None, Some(format!("{}: {why}", watermark_file::FILE))))
+        }
         Err(damage) => {
-            let place = Place::new(Structure::LogSegment, mark::FILE, 0);
+            let place = DiskLocation::new(OnDiskObject::LogSegment, watermark_file::FILE, 0);
             Err(Error::corrupt(place, "the log's mark", damage))
         }
     }
@@ -221,18 +223,18 @@ fn read_mark(
 /// Makes the new incarnation's first segment durable. Returns the slot of an old segment if it was
 /// reused.
 fn begin_incarnation(
-    shared: &Shared,
-    inventory: &Inventory,
-    survey: &Survey,
-    plan: &Plan,
+    shared: &LogInner,
+    inventory: &LogInventory,
+    survey: &RecoveryScan,
+    plan: &RecoveryPlan,
 ) -> Result<Option<u32>> {
-    shared.pool.ignore_limit(Limit::Ignored);
+    shared.pool.ignore_limit(LimitEnforcement::Ignored);
     for vacant in inventory.vacant.iter().filter(|vacant| vacant.damage.is_none()) {
         shared
             .pool
-            .adopt(slot(vacant.slot, &vacant.file), Header::Blank)?;
+            .adopt(slot(vacant.slot, &vacant.file), SlotHeader::Blank)?;
     }
-    let begun = shared.control(Kind::Note, shared.generation());
+    let begun = shared.control(RecordKind::Note, shared.generation());
     let error = match begun {
         Err(error) if error.is_full() => error,
         other => {
@@ -244,7 +246,7 @@ fn begin_incarnation(
     // The disk is full. A segment covered by the checkpoint is reused, unless it is the only one
     // that names the incarnation and generation.
     let spare = inventory.sources.iter().zip(&survey.facts).zip(&plan.rewritten);
-    let names = |source: &Source, fact: &Fact| (source.header.incarnation, fact.generation);
+    let names = |source: &SegmentSource, fact: &SegmentFacts| (source.header.incarnation, fact.generation);
     let spare = spare
         .filter(|((_, fact), rewritten)| fact.highest == 0 && !**rewritten)
         // A segment that the mark names must stay until the incarnation has its own mark.
@@ -261,48 +263,48 @@ fn begin_incarnation(
     let Some(((source, _), _)) = spare else {
         return Err(error);
     };
-    shared.pool.adopt(source.as_slot(), Header::Stale)?;
-    shared.control(Kind::Note, shared.generation())?;
+    shared.pool.adopt(source.as_slot(), SlotHeader::Stale)?;
+    shared.control(RecordKind::Note, shared.generation())?;
     shared.begin_mark()?;
     Ok(Some(source.slot))
 }
 
-fn slot(index: u32, file: &Arc<dyn alluvium_device::Device>) -> Arc<Slot> {
-    Arc::new(Slot::new(index, Arc::clone(file), file.len()))
+fn slot(index: u32, file: &Arc<dyn alluvium_device::Device>) -> Arc<SegmentSlot> {
+    Arc::new(SegmentSlot::new(index, Arc::clone(file), file.len()))
 }
 
 /// Replays every valid record, and rewrites the records that the new incarnation must repeat.
 fn replay_all(
-    shared: &Shared,
-    inventory: &Inventory,
-    start: Start,
-    reading: Reading,
-    plan: &Plan,
-    replay: &mut dyn FnMut(Record<'_>) -> Result<()>,
+    shared: &LogInner,
+    inventory: &LogInventory,
+    start: RecoveryStart,
+    reading: SegmentReadMode,
+    plan: &RecoveryPlan,
+    replay: &mut dyn FnMut(LogRecord<'_>) -> Result<()>,
 ) -> Result<RepairReport> {
     let sources = &inventory.sources;
-    let mut merge = Merge::new(sources, start.from, reading, Purpose::Recovery);
-    let mut cursors: Vec<Option<Cursor>> = sources.iter().map(|_| None).collect();
+    let mut merge = LogMerger::new(sources, start.from, reading, Purpose::Recovery);
+    let mut cursors: Vec<Option<SegmentCursor>> = sources.iter().map(|_| None).collect();
     let mut report = RepairReport::default();
     let mut reached = start.from;
     while let Some(next) = merge.next()? {
         let found = match next {
-            Next::Gap { first, last } if first <= plan.last => {
+            SequenceStep::Gap { first, last } if first <= plan.last => {
                 if plan.gaps.get(report.missing.len()) != Some(&(first, last)) {
                     return Err(changed(inventory, first));
                 }
                 report.missing.push((first, last));
-                cover(shared, first, last)?;
+                append_void(shared, first, last)?;
                 continue;
             }
-            Next::Record(found) if found.record.header.last() <= plan.last => found,
-            Next::Overlap(found) => {
+            SequenceStep::Record(found) if found.record.header.last() <= plan.last => found,
+            SequenceStep::Overlap(found) => {
                 report.dropped_records += 1;
-                let place = sources[found.source].place(Structure::LogRecord, found.record.at);
+                let place = sources[found.source].place(OnDiskObject::LogRecord, found.record.at);
                 report.damaged.push(place.to_string());
                 continue;
             }
-            Next::Gap { .. } | Next::Record(_) => break,
+            SequenceStep::Gap { .. } | SequenceStep::Record(_) => break,
         };
         let header = found.record.header;
         reached = header.last();
@@ -312,18 +314,18 @@ fn replay_all(
         if opens && cursors.iter().flatten().count() >= MAX_CURSORS {
             cursors.iter_mut().for_each(|cursor| *cursor = None);
         }
-        let cursor = cursors[found.source].get_or_insert_with(|| Cursor::new(Purpose::Recovery));
+        let cursor = cursors[found.source].get_or_insert_with(|| SegmentCursor::new(Purpose::Recovery));
         let payload = cursor.payload(source, &found.record)?;
-        if header.kind == Kind::Data {
+        if header.kind == RecordKind::Data {
             report.replayed_records += 1;
-            replay(Record {
+            replay(LogRecord {
                 first: header.first,
                 count: header.count as u32,
                 payload,
             })?;
         }
         if plan.rewritten[found.source] {
-            let copy = Entry {
+            let copy = LaneRecord {
                 kind: header.kind,
                 first: header.first,
                 count: header.count,
@@ -331,7 +333,7 @@ fn replay_all(
                 payload,
                 tail: &[],
             };
-            repeat(shared, copy)?;
+            append_copy(shared, copy)?;
         }
         cursor.let_go();
     }
@@ -343,9 +345,9 @@ fn replay_all(
 }
 
 /// Returns the error for a second pass that differs from the first.
-fn changed(inventory: &Inventory, missing: u64) -> Error {
+fn changed(inventory: &LogInventory, missing: u64) -> Error {
     let slot = inventory.sources.first().map_or(0, |source| source.slot);
-    let place = Place::new(Structure::LogRecord, slot_file(slot), 0);
+    let place = DiskLocation::new(OnDiskObject::LogRecord, slot_file(slot), 0);
     let expected = format!("the record of sequence {missing}, which was read a moment ago");
     Error::corrupt(
         place,
@@ -354,34 +356,34 @@ fn changed(inventory: &Inventory, missing: u64) -> Error {
     )
 }
 
-fn repeat(shared: &Shared, entry: Entry<'_>) -> Result<()> {
-    shared.lanes.first().put(shared, entry, Claim::Essential)
+fn append_copy(shared: &LogInner, entry: LaneRecord<'_>) -> Result<()> {
+    shared.lanes.first().put(shared, entry, SlotPriority::Essential)
 }
 
 /// Covers any number of missing sequences with a void record, so that later records no longer
 /// follow a gap.
-fn cover(shared: &Shared, first: u64, last: u64) -> Result<()> {
+fn append_void(shared: &LogInner, first: u64, last: u64) -> Result<()> {
     assert!(
         first > 0 && first <= last,
         "a gap of the sequences {first} to {last}"
     );
-    let entry = Entry {
-        kind: Kind::Void,
+    let entry = LaneRecord {
+        kind: RecordKind::Void,
         first,
         count: last - first + 1,
         complete: first - 1,
-        ..Entry::CONTROL
+        ..LaneRecord::CONTROL
     };
-    repeat(shared, entry)
+    append_copy(shared, entry)
 }
 
 /// Keeps the segments still needed, destroys the rewritten ones, and turns the rest into free
 /// slots.
 fn settle(
-    shared: &Shared,
-    inventory: &Inventory,
-    survey: &Survey,
-    plan: &Plan,
+    shared: &LogInner,
+    inventory: &LogInventory,
+    survey: &RecoveryScan,
+    plan: &RecoveryPlan,
     reused: Option<u32>,
 ) -> Result<()> {
     assert_eq!(survey.facts.len(), plan.trims.len(), "decisions");
@@ -396,25 +398,27 @@ fn settle(
         let slot = source.as_slot();
         shared.pool.count_live(slot.len);
         let (written, highest) = match plan.trims[index] {
-            Some(Trim { at, highest }) => {
+            Some(TrimPoint { at, highest }) => {
                 let written = fact.written;
-                shared
-                    .put_off
-                    .run_or_put_off(source, Work::CutOff { at, written }, &shared.pool)?;
+                shared.postponed_work.run_or_postpone(
+                    source,
+                    SegmentWork::CutOff { at, written },
+                    &shared.pool,
+                )?;
                 (at, highest)
             }
             None => (fact.written, fact.highest),
         };
         if highest > survey.synced {
             shared
-                .put_off
-                .run_or_put_off(source, Work::WriteAgain { written }, &shared.pool)?;
+                .postponed_work
+                .run_or_postpone(source, SegmentWork::Rewrite { written }, &shared.pool)?;
         }
-        let segment = Segment::recovered(slot, source.header, written, highest);
+        let segment = LogSegment::recovered(slot, source.header, written, highest);
         shared.table.lock().push(Arc::new(segment));
     }
     if plan.rewritten.contains(&true) {
-        shared.catch_up()?;
+        shared.run_postponed()?;
         // The copies are synced before the originals are destroyed, including copies by an earlier
         // recovery.
         let segments = shared.table.lock().clone();
@@ -433,14 +437,14 @@ fn settle(
         }
         if reused != Some(source.slot) {
             shared
-                .put_off
-                .run_or_put_off(source, Work::GiveFree, &shared.pool)?;
+                .postponed_work
+                .run_or_postpone(source, SegmentWork::FreeSlot, &shared.pool)?;
         }
     }
     for vacant in inventory.vacant.iter().filter(|vacant| vacant.damage.is_some()) {
         shared
             .pool
-            .adopt(slot(vacant.slot, &vacant.file), Header::Stale)?;
+            .adopt(slot(vacant.slot, &vacant.file), SlotHeader::Stale)?;
     }
     shared.end_recovery();
     shared.pool.fill_reserve()?;
@@ -450,7 +454,13 @@ fn settle(
 impl RepairReport {
     /// Fills in the losses. Records missing after the last sound record can only be detected by a
     /// watermark or the mark, because no later record reveals the gap.
-    fn tell(&mut self, survey: &Survey, inventory: &Inventory, start: Start, last: u64) {
+    fn fill_losses(
+        &mut self,
+        survey: &RecoveryScan,
+        inventory: &LogInventory,
+        start: RecoveryStart,
+        last: u64,
+    ) {
         self.named_generation = survey.generation.max(start.generation);
         let written = survey.synced.max(survey.named);
         self.missing_end = (written > last).then_some((last + 1, written));
@@ -469,12 +479,12 @@ impl RepairReport {
         for (source, fact) in inventory.sources.iter().zip(&survey.facts) {
             for &hole in &fact.holes {
                 self.damaged
-                    .push(source.place(Structure::LogRecord, hole).to_string());
+                    .push(source.place(OnDiskObject::LogRecord, hole).to_string());
             }
         }
         for vacant in &inventory.vacant {
             if let Some(damage) = &vacant.damage {
-                let place = Place::new(Structure::LogSegment, slot_file(vacant.slot), 0);
+                let place = DiskLocation::new(OnDiskObject::LogSegment, slot_file(vacant.slot), 0);
                 self.damaged.push(format!("{place}: {damage}"));
                 if survey.mark.is_none() {
                     self.lost_segments.push(format!(

@@ -2,12 +2,13 @@
 //! one.
 
 use super::format::{
-    ALIGNMENT, BLOCK_BYTES, Decoded, Kind, RECORD_BYTES, RecordHeader, SegmentHeader, VERSION, record_len,
+    ALIGNMENT, BLOCK_BYTES, DecodedHeader, RECORD_BYTES, RecordHeader, RecordKind, SegmentHeader, VERSION,
+    record_len,
 };
-use super::segment::{Slot, slot_file, slot_of};
-use crate::{Error, Place, Result, Structure};
+use super::segment::{SegmentSlot, slot_file, slot_of};
+use crate::{DiskLocation, Error, OnDiskObject, Result};
 use alluvium_base::Purpose;
-use alluvium_device::{BLOCK, Buffer, Device, Directory, FileOptions};
+use alluvium_device::{AlignedBuffer, BLOCK, Device, Directory, FileOptions};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ const _: () = assert!(CHUNK.is_multiple_of(BLOCK) && BLOCK.is_multiple_of(ALIGNM
 
 /// A segment found in a file.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub(super) struct SegmentSource {
     /// The number in the file's name.
     pub(super) slot: u32,
     pub(super) file: Arc<dyn Device>,
@@ -32,23 +33,27 @@ pub(super) struct Source {
     pub(super) end: u64,
 }
 
-impl Source {
+impl SegmentSource {
     /// Returns its file as a slot of the pool.
     #[must_use]
-    pub(super) fn as_slot(&self) -> Arc<Slot> {
-        Arc::new(Slot::new(self.slot, Arc::clone(&self.file), self.file.len()))
+    pub(super) fn as_slot(&self) -> Arc<SegmentSlot> {
+        Arc::new(SegmentSlot::new(
+            self.slot,
+            Arc::clone(&self.file),
+            self.file.len(),
+        ))
     }
 
     /// Returns a place in the segment, for errors.
     #[must_use]
-    pub(super) fn place(&self, structure: Structure, offset: u64) -> Place {
-        Place::new(structure, slot_file(self.slot), offset)
+    pub(super) fn place(&self, structure: OnDiskObject, offset: u64) -> DiskLocation {
+        DiskLocation::new(structure, slot_file(self.slot), offset)
     }
 }
 
 /// A file of the log without a segment.
 #[derive(Clone, Debug)]
-pub(super) struct Vacant {
+pub(super) struct VacantSlot {
     /// The number in the file's name.
     pub(super) slot: u32,
     pub(super) file: Arc<dyn Device>,
@@ -58,16 +63,16 @@ pub(super) struct Vacant {
 
 /// All files of a log.
 #[derive(Debug, Default)]
-pub(super) struct Inventory {
+pub(super) struct LogInventory {
     /// Files with a segment, ordered by segment number.
-    pub(super) sources: Vec<Source>,
+    pub(super) sources: Vec<SegmentSource>,
     /// Files without a segment.
-    pub(super) vacant: Vec<Vacant>,
+    pub(super) vacant: Vec<VacantSlot>,
     /// The slot numbers of all files.
     pub(super) names: BTreeSet<u32>,
 }
 
-impl Inventory {
+impl LogInventory {
     /// Returns the newest incarnation of any segment, 0 if there is none.
     #[must_use]
     pub(super) fn incarnation(&self) -> u64 {
@@ -79,8 +84,8 @@ impl Inventory {
     ///
     /// # Errors
     /// [`Error::NewerFormat`] or [`Error::OlderFormat`]; I/O errors. Damage is not an error here.
-    pub(super) fn take(directory: &dyn Directory, identity: u64) -> Result<Inventory> {
-        let mut inventory = Inventory::default();
+    pub(super) fn take(directory: &dyn Directory, identity: u64) -> Result<LogInventory> {
+        let mut inventory = LogInventory::default();
         for name in directory.list()? {
             let Some(slot) = slot_of(&name) else { continue };
             inventory.names.insert(slot);
@@ -102,15 +107,15 @@ impl Inventory {
         } else {
             let block = file.read_at(0, BLOCK_BYTES, Purpose::Recovery)?;
             match SegmentHeader::decode(&block) {
-                Decoded::Segment(header) if header.identity != identity => Some(format!(
+                DecodedHeader::Segment(header) if header.identity != identity => Some(format!(
                     "a segment of another store (identity {:016x})",
                     header.identity
                 )),
-                Decoded::Segment(header) if header.slot != slot => {
+                DecodedHeader::Segment(header) if header.slot != slot => {
                     Some(format!("the segment of {}", slot_file(header.slot)))
                 }
-                Decoded::Segment(header) => {
-                    self.sources.push(Source {
+                DecodedHeader::Segment(header) => {
+                    self.sources.push(SegmentSource {
                         slot,
                         header,
                         seed: header.seed(),
@@ -119,9 +124,9 @@ impl Inventory {
                     });
                     return Ok(());
                 }
-                Decoded::Empty => None,
-                Decoded::Other(found) => {
-                    let place = Place::new(Structure::LogSegment, slot_file(slot), 0);
+                DecodedHeader::Empty => None,
+                DecodedHeader::Other(found) => {
+                    let place = DiskLocation::new(OnDiskObject::LogSegment, slot_file(slot), 0);
                     let supported = VERSION;
                     return Err(if found < supported {
                         Error::OlderFormat {
@@ -137,17 +142,17 @@ impl Inventory {
                         }
                     });
                 }
-                Decoded::Damaged(why) => Some(why),
+                DecodedHeader::Damaged(why) => Some(why),
             }
         };
-        self.vacant.push(Vacant { slot, file, damage });
+        self.vacant.push(VacantSlot { slot, file, damage });
         Ok(())
     }
 }
 
 /// Why a segment has no more records.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
+pub(super) enum SegmentEnd {
     /// A seal: the lane continued in another segment.
     Sealed,
     /// The position where the segment ends or something other than a record begins, and a
@@ -157,7 +162,7 @@ pub(super) enum Stop {
 
 /// A record and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Located {
+pub(super) struct LocatedRecord {
     /// The position in the segment.
     pub(super) at: u64,
     /// The header of the record.
@@ -166,18 +171,18 @@ pub(super) struct Located {
 
 /// Iterates over the records of one segment.
 #[derive(Debug)]
-pub(super) struct Cursor {
+pub(super) struct SegmentCursor {
     at: u64,
     purpose: Purpose,
-    chunk: Option<(u64, Buffer)>,
-    stop: Option<Stop>,
+    chunk: Option<(u64, AlignedBuffer)>,
+    stop: Option<SegmentEnd>,
 }
 
-impl Cursor {
+impl SegmentCursor {
     /// Creates a cursor at the first record.
     #[must_use]
-    pub(super) fn new(purpose: Purpose) -> Cursor {
-        Cursor {
+    pub(super) fn new(purpose: Purpose) -> SegmentCursor {
+        SegmentCursor {
             at: BLOCK_BYTES as u64,
             purpose,
             chunk: None,
@@ -193,15 +198,15 @@ impl Cursor {
 
     /// Returns why there are no more records, once there are none.
     #[must_use]
-    pub(super) fn stop(&self) -> Option<&Stop> {
+    pub(super) fn stop(&self) -> Option<&SegmentEnd> {
         self.stop.as_ref()
     }
 
-    /// Returns the next record. Once there is none, [`Cursor::stop`] returns the reason.
+    /// Returns the next record. Once there is none, [`SegmentCursor::stop`] returns the reason.
     ///
     /// # Errors
     /// I/O errors. Damage is not an error here.
-    pub(super) fn next(&mut self, source: &Source) -> Result<Option<Located>> {
+    pub(super) fn next(&mut self, source: &SegmentSource) -> Result<Option<LocatedRecord>> {
         if self.stop.is_some() {
             return Ok(None);
         }
@@ -216,14 +221,14 @@ impl Cursor {
                     source.end
                 );
                 self.let_go();
-                if header.kind == Kind::Seal {
-                    self.stop = Some(Stop::Sealed);
+                if header.kind == RecordKind::Seal {
+                    self.stop = Some(SegmentEnd::Sealed);
                     self.chunk = None;
                 }
-                Ok(Some(Located { at, header }))
+                Ok(Some(LocatedRecord { at, header }))
             }
             Err(why) => {
-                self.stop = Some(Stop::At(self.at, why));
+                self.stop = Some(SegmentEnd::At(self.at, why));
                 self.chunk = None;
                 Ok(None)
             }
@@ -231,7 +236,7 @@ impl Cursor {
     }
 
     /// Returns the verified record at `at`, or a description of the content found instead.
-    fn read(&mut self, source: &Source, at: u64) -> Result<std::result::Result<RecordHeader, String>> {
+    fn read(&mut self, source: &SegmentSource, at: u64) -> Result<std::result::Result<RecordHeader, String>> {
         let left = source.end.saturating_sub(at);
         if left < RECORD_BYTES as u64 {
             return Ok(Err("the end of the segment".to_owned()));
@@ -263,7 +268,7 @@ impl Cursor {
     }
 
     /// Returns `len` bytes at `at`, which must be inside the segment.
-    fn bytes(&mut self, source: &Source, at: u64, len: u64) -> Result<&[u8]> {
+    fn bytes(&mut self, source: &SegmentSource, at: u64, len: u64) -> Result<&[u8]> {
         assert!(
             at + len <= source.end,
             "{len} bytes at {at} of a segment that ends at {}",
@@ -291,13 +296,13 @@ impl Cursor {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the bytes have changed since; I/O errors.
-    pub(super) fn payload(&mut self, source: &Source, record: &Located) -> Result<&[u8]> {
+    pub(super) fn payload(&mut self, source: &SegmentSource, record: &LocatedRecord) -> Result<&[u8]> {
         let len = RECORD_BYTES as u64 + u64::from(record.header.len);
         let sound = record
             .header
             .verify(source.seed, record.at, self.bytes(source, record.at, len)?);
         if !sound {
-            let place = source.place(Structure::LogRecord, record.at);
+            let place = source.place(OnDiskObject::LogRecord, record.at);
             return Err(Error::corrupt(place, "what was read a moment ago", "other bytes"));
         }
         Ok(&self.bytes(source, record.at, len)?[RECORD_BYTES..])
@@ -309,8 +314,8 @@ impl Cursor {
     ///
     /// # Errors
     /// I/O errors.
-    pub(super) fn resume(&mut self, source: &Source) -> Result<bool> {
-        let Some(Stop::At(stopped, _)) = self.stop else {
+    pub(super) fn resume(&mut self, source: &SegmentSource) -> Result<bool> {
+        let Some(SegmentEnd::At(stopped, _)) = self.stop else {
             return Ok(false);
         };
         let mut at = stopped + ALIGNMENT;
@@ -336,7 +341,7 @@ impl Cursor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::{Durability, Log, LogOptions};
+    use crate::log::{LogDurability, LogOptions, WriteAheadLog};
     use alluvium_device::memory::MemoryDirectory;
 
     #[test]
@@ -346,20 +351,23 @@ mod tests {
             limit_bytes: 64 << 20,
             ..LogOptions::default()
         };
-        let log = Log::create(&directory, options, 1).unwrap();
+        let log = WriteAheadLog::create(&directory, options, 1).unwrap();
         let long = vec![7; 3 << 20];
         for (sequence, payload) in [(1, &b"short"[..]), (2, &long), (3, b"short"), (4, &long)] {
-            log.append(sequence, 1, payload, Durability::Disk).unwrap();
+            log.append(sequence, 1, payload, LogDurability::Disk).unwrap();
         }
         drop(log);
         let mut lens = Vec::new();
-        let inventory = Inventory::take(&*directory, options.identity).unwrap();
+        let inventory = LogInventory::take(&*directory, options.identity).unwrap();
         for source in &inventory.sources {
-            let (mut cursor, mut payloads) = (Cursor::new(Purpose::Other), Cursor::new(Purpose::Other));
+            let (mut cursor, mut payloads) = (
+                SegmentCursor::new(Purpose::Other),
+                SegmentCursor::new(Purpose::Other),
+            );
             while let Some(record) = cursor.next(source).unwrap() {
                 assert!(cursor.held_bytes() <= CHUNK, "{} bytes", cursor.held_bytes());
                 let payload = payloads.payload(source, &record).unwrap();
-                lens.extend((record.header.kind == Kind::Data).then_some(payload.len()));
+                lens.extend((record.header.kind == RecordKind::Data).then_some(payload.len()));
                 payloads.let_go();
                 assert!(payloads.held_bytes() <= CHUNK);
             }

@@ -4,7 +4,7 @@
 use super::format::{BLOCK_BYTES, SegmentHeader};
 use crate::Result;
 use alluvium_base::Purpose;
-use alluvium_device::{BLOCK, Buffer, Device, Directory, Mapping};
+use alluvium_device::{AlignedBuffer, BLOCK, Device, Directory, FileMapping};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -41,7 +41,7 @@ pub(super) fn slot_of(name: &str) -> Option<u32> {
 
 /// A file that contains segments, one after another.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct SegmentSlot {
     /// The number in the file's name.
     pub(super) index: u32,
     pub(super) file: Arc<dyn Device>,
@@ -50,7 +50,7 @@ pub(super) struct Slot {
     /// Whether the slot was created for one record longer than a segment. Its pages do not stay
     /// resident.
     pub(super) is_long: bool,
-    mapping: OnceLock<Mapping>,
+    mapping: OnceLock<FileMapping>,
     /// Whether its name and size are known to be durable.
     proven: AtomicBool,
     /// Pages below this offset were touched since the slot was last handed out.
@@ -61,11 +61,11 @@ pub(super) struct Slot {
     releases: AtomicU64,
 }
 
-impl Slot {
+impl SegmentSlot {
     /// Creates a slot for an open file, whose name and size may not be durable.
     #[must_use]
-    pub(super) fn new(index: u32, file: Arc<dyn Device>, len: u64) -> Slot {
-        Slot {
+    pub(super) fn new(index: u32, file: Arc<dyn Device>, len: u64) -> SegmentSlot {
+        SegmentSlot {
             index,
             file,
             len,
@@ -95,7 +95,7 @@ impl Slot {
     ///
     /// # Errors
     /// `Unsupported` if files cannot be mapped; I/O errors.
-    pub(super) fn map(&self) -> alluvium_device::Result<&Mapping> {
+    pub(super) fn map(&self) -> alluvium_device::Result<&FileMapping> {
         if let Some(mapping) = self.mapping.get() {
             return Ok(mapping);
         }
@@ -105,7 +105,7 @@ impl Slot {
 
     /// Returns the mapping, if there is one.
     #[must_use]
-    pub(super) fn mapping(&self) -> Option<&Mapping> {
+    pub(super) fn mapping(&self) -> Option<&FileMapping> {
         self.mapping.get()
     }
 
@@ -171,7 +171,7 @@ impl Slot {
     }
 
     /// Touches these pages. Returns their size in bytes.
-    fn touch(&self, mapping: &Mapping, pages: Range<u64>) -> Result<u64> {
+    fn touch(&self, mapping: &FileMapping, pages: Range<u64>) -> Result<u64> {
         if pages.is_empty() {
             return Ok(0);
         }
@@ -184,8 +184,8 @@ impl Slot {
 
 /// One use of a slot: part of the records of one lane.
 #[derive(Debug)]
-pub(super) struct Segment {
-    pub(super) slot: Arc<Slot>,
+pub(super) struct LogSegment {
+    pub(super) slot: Arc<SegmentSlot>,
     /// Its header block.
     pub(super) header: SegmentHeader,
     /// The seed of its record checksums.
@@ -204,11 +204,11 @@ pub(super) struct Segment {
     pub(super) above: u64,
 }
 
-impl Segment {
+impl LogSegment {
     /// Creates a segment that a lane begins to write. Everything up to `above` is complete.
     #[must_use]
-    pub(super) fn begun(slot: Arc<Slot>, header: SegmentHeader, above: u64) -> Segment {
-        Segment {
+    pub(super) fn begun(slot: Arc<SegmentSlot>, header: SegmentHeader, above: u64) -> LogSegment {
+        LogSegment {
             slot,
             header,
             seed: header.seed(),
@@ -223,13 +223,18 @@ impl Segment {
 
     /// Creates a segment that recovery keeps until it is released. None of it counts as durable.
     #[must_use]
-    pub(super) fn recovered(slot: Arc<Slot>, header: SegmentHeader, written: u64, highest: u64) -> Segment {
-        Segment {
+    pub(super) fn recovered(
+        slot: Arc<SegmentSlot>,
+        header: SegmentHeader,
+        written: u64,
+        highest: u64,
+    ) -> LogSegment {
+        LogSegment {
             recovered: true,
             active: AtomicBool::new(false),
             written: AtomicU64::new(written),
             highest: AtomicU64::new(highest),
-            ..Segment::begun(slot, header, 0)
+            ..LogSegment::begun(slot, header, 0)
         }
     }
 
@@ -263,7 +268,7 @@ impl Segment {
     }
 
     /// Sets the write position: everything below `end` is in the page cache.
-    pub(super) fn wrote(&self, end: u64) {
+    pub(super) fn set_written(&self, end: u64) {
         debug_assert!(end <= self.slot.len, "{end} of a slot of {} bytes", self.slot.len);
         debug_assert!(end >= self.written(), "records follow each other (L3)");
         self.written.store(end, Ordering::Release);
@@ -306,13 +311,13 @@ impl Segment {
 
 /// How a lane writes bytes: stores into a mapping, or write calls of whole blocks.
 #[derive(Debug)]
-pub(super) enum Pen {
+pub(super) enum SegmentWriter {
     /// Stores into the slot's mapping.
-    Mapped(Mapping),
+    Mapped(FileMapping),
     /// Stores into the mapping piece by piece, releasing each piece from memory at once.
-    Passing(Mapping),
+    Passing(FileMapping),
     /// Write calls.
-    Written(Tail),
+    Written(TailBuffer),
 }
 
 /// Maximum size in bytes of a single write call and of the buffer kept afterwards, so that a long
@@ -322,17 +327,17 @@ const _: () = assert!((AT_ONCE as u64).is_multiple_of(BLOCK));
 
 /// The bytes after the last whole block written, including those not written yet.
 #[derive(Debug, Default)]
-pub(super) struct Tail {
+pub(super) struct TailBuffer {
     /// The file offset of `bytes`, a multiple of the block size.
     start: u64,
     bytes: Vec<u8>,
     /// Number of `bytes` already written to the file.
     flushed: usize,
     /// The buffer of the last write, reused for the next one of the same size.
-    spare: Option<Buffer>,
+    spare: Option<AlignedBuffer>,
 }
 
-impl Tail {
+impl TailBuffer {
     /// Appends bytes.
     fn extend<const N: usize>(&mut self, parts: [&[u8]; N], padded: u64) {
         debug_assert!(
@@ -369,7 +374,7 @@ impl Tail {
             let len = piece.len().next_multiple_of(BLOCK as usize);
             let mut buffer = match self.spare.take() {
                 Some(spare) if spare.len() == len => spare,
-                _ => Buffer::zeroed(len),
+                _ => AlignedBuffer::zeroed(len),
             };
             buffer[..piece.len()].copy_from_slice(piece);
             buffer[piece.len()..].fill(0);
@@ -385,14 +390,14 @@ impl Tail {
     }
 }
 
-impl Pen {
+impl SegmentWriter {
     /// Creates a pen at the slot's first byte.
     #[must_use]
-    pub(super) fn new(slot: &Slot) -> Pen {
+    pub(super) fn new(slot: &SegmentSlot) -> SegmentWriter {
         match slot.mapping() {
-            Some(mapping) if slot.is_long => Pen::Passing(mapping.clone()),
-            Some(mapping) => Pen::Mapped(mapping.clone()),
-            None => Pen::Written(Tail::default()),
+            Some(mapping) if slot.is_long => SegmentWriter::Passing(mapping.clone()),
+            Some(mapping) => SegmentWriter::Mapped(mapping.clone()),
+            None => SegmentWriter::Written(TailBuffer::default()),
         }
     }
 
@@ -403,7 +408,7 @@ impl Pen {
     #[inline]
     pub(super) unsafe fn put<const N: usize>(&mut self, at: u64, parts: [&[u8]; N], padded: u64) {
         match self {
-            Pen::Mapped(mapping) => {
+            SegmentWriter::Mapped(mapping) => {
                 let mut at = at as usize;
                 for part in parts {
                     // SAFETY: the slot has one writer, the caller; a thread that syncs it reads it
@@ -412,16 +417,16 @@ impl Pen {
                     at += part.len();
                 }
             }
-            Pen::Passing(mapping) => {
+            SegmentWriter::Passing(mapping) => {
                 let mut at = at as usize;
                 for piece in parts.iter().flat_map(|part| part.chunks(PIECE)) {
                     // SAFETY: as above.
                     unsafe { mapping.write(at, piece) };
-                    mapping.let_go(at as u64..(at + piece.len()) as u64);
+                    mapping.release_pages(at as u64..(at + piece.len()) as u64);
                     at += piece.len();
                 }
             }
-            Pen::Written(tail) => {
+            SegmentWriter::Written(tail) => {
                 debug_assert_eq!(tail.start + tail.bytes.len() as u64, at);
                 tail.extend(parts, padded);
             }
@@ -430,7 +435,7 @@ impl Pen {
 
     /// Discards the bytes from `at` on that were not written yet.
     pub(super) fn take_back(&mut self, at: u64) {
-        if let Pen::Written(tail) = self {
+        if let SegmentWriter::Written(tail) = self {
             assert!(
                 at >= tail.start,
                 "what stands before {} is written already, {at} is not taken back",
@@ -445,8 +450,8 @@ impl Pen {
     #[must_use]
     pub(super) fn is_broken(&self) -> bool {
         match self {
-            Pen::Mapped(mapping) | Pen::Passing(mapping) => mapping.is_broken(),
-            Pen::Written(_) => false,
+            SegmentWriter::Mapped(mapping) | SegmentWriter::Passing(mapping) => mapping.is_broken(),
+            SegmentWriter::Written(_) => false,
         }
     }
 
@@ -455,8 +460,8 @@ impl Pen {
     #[must_use]
     pub(super) fn waiting(&self) -> usize {
         match self {
-            Pen::Mapped(_) | Pen::Passing(_) => 0,
-            Pen::Written(tail) => tail.waiting(),
+            SegmentWriter::Mapped(_) | SegmentWriter::Passing(_) => 0,
+            SegmentWriter::Written(tail) => tail.waiting(),
         }
     }
 
@@ -465,10 +470,10 @@ impl Pen {
     /// # Errors
     /// I/O errors; the bytes stay pending.
     #[inline]
-    pub(super) fn flush(&mut self, slot: &Slot) -> Result<()> {
+    pub(super) fn flush(&mut self, slot: &SegmentSlot) -> Result<()> {
         match self {
-            Pen::Mapped(_) | Pen::Passing(_) => Ok(()),
-            Pen::Written(tail) => tail.flush(slot.file.as_ref()),
+            SegmentWriter::Mapped(_) | SegmentWriter::Passing(_) => Ok(()),
+            SegmentWriter::Written(tail) => tail.flush(slot.file.as_ref()),
         }
     }
 }
@@ -479,7 +484,7 @@ impl Pen {
 /// I/O errors.
 pub(super) fn void(file: &dyn Device) -> Result<()> {
     if file.len() >= BLOCK_BYTES as u64 {
-        file.write_at(0, Buffer::zeroed(BLOCK_BYTES), Purpose::Log)?;
+        file.write_at(0, AlignedBuffer::zeroed(BLOCK_BYTES), Purpose::Log)?;
         file.sync(Purpose::Log)?;
     }
     Ok(())
@@ -518,14 +523,14 @@ mod tests {
                     .create(&slot_file(number), FileOptions::BUFFERED)
                     .unwrap();
                 file.grow(8192).unwrap();
-                let slot = Slot {
+                let slot = SegmentSlot {
                     is_long,
-                    ..Slot::new(0, file, 8192)
+                    ..SegmentSlot::new(0, file, 8192)
                 };
                 if mapped {
                     slot.map().unwrap();
                 }
-                let mut pen = Pen::new(&slot);
+                let mut pen = SegmentWriter::new(&slot);
                 let mut at = 0;
                 for len in [512u64, 40, 200, 1000, 16, 2048] {
                     let bytes = vec![len as u8 | 1; len as usize];
@@ -554,15 +559,15 @@ mod tests {
                 .create(&slot_file(number), FileOptions::BUFFERED)
                 .unwrap();
             file.grow(len).unwrap();
-            let slot = Slot {
+            let slot = SegmentSlot {
                 is_long: true,
-                ..Slot::new(number, file, len)
+                ..SegmentSlot::new(number, file, len)
             };
             slot.map().unwrap();
             assert_eq!(slot.resident(), 0);
             let before = resident_of_files();
             // SAFETY: this thread alone writes the slot.
-            unsafe { Pen::new(&slot).put(0, [&[1; 512], &value], len) };
+            unsafe { SegmentWriter::new(&slot).put(0, [&[1; 512], &value], len) };
             let grown = resident_of_files().saturating_sub(before);
             let read = slot.file.read_at(0, 16 * PIECE, Purpose::Other).unwrap();
             assert!(read[..512] == [1; 512] && read[512..].iter().all(|&byte| byte == 7));
@@ -578,13 +583,13 @@ mod tests {
         alluvium_device::machine::memory_of_process("RssFile").unwrap_or(0)
     }
 
-    fn mapped(index: u32, len: u64) -> (MemoryDirectory, Slot) {
+    fn mapped(index: u32, len: u64) -> (MemoryDirectory, SegmentSlot) {
         let directory = MemoryDirectory::new();
         let file = directory
             .create(&slot_file(index), FileOptions::BUFFERED)
             .unwrap();
         file.grow(len).unwrap();
-        let slot = Slot::new(index, file, len);
+        let slot = SegmentSlot::new(index, file, len);
         slot.map().unwrap();
         (directory, slot)
     }
@@ -628,7 +633,7 @@ mod tests {
         assert_eq!(rinsed, (1..=RELEASES_PER_SYNC).collect::<Vec<_>>());
         let directory = MemoryDirectory::new();
         let file = directory.create("log-0", FileOptions::BUFFERED).unwrap();
-        let written = Slot::new(RELEASES_PER_SYNC as u32 - 1, file, 0);
+        let written = SegmentSlot::new(RELEASES_PER_SYNC as u32 - 1, file, 0);
         written.sync_in_background().unwrap();
         assert_eq!(
             directory.counters().snapshot().of(Purpose::Log).syncs,
@@ -642,8 +647,8 @@ mod tests {
         let directory = MemoryDirectory::new();
         let file = directory.create("log-0", FileOptions::BUFFERED).unwrap();
         file.grow(4096).unwrap();
-        let slot = Slot::new(0, file, 4096);
-        let mut pen = Pen::new(&slot);
+        let slot = SegmentSlot::new(0, file, 4096);
+        let mut pen = SegmentWriter::new(&slot);
         // SAFETY: this thread alone writes the slot.
         unsafe {
             pen.put(0, [&[1; 8], &[]], 8);

@@ -1,15 +1,15 @@
 //! The shared state of an open log, and the path of an append through it.
 
-use super::commit::Commit;
-use super::format::{BLOCK_BYTES, Kind, Mark, SegmentHeader};
-use super::history::History;
-use super::keep::PutOff;
-use super::lane::{Entry, Lanes, check_payload};
+use super::commit::GroupCommit;
+use super::format::{BLOCK_BYTES, LogMark, RecordKind, SegmentHeader};
+use super::history::SegmentHistory;
+use super::lane::{LaneRecord, LaneSet, check_payload};
 use super::lost::LostTail;
-use super::mark::MarkFile;
-use super::options::{Durability, LogOptions};
-use super::pool::{Claim, Limit, Pool};
-use super::segment::Segment;
+use super::options::{LogDurability, LogOptions};
+use super::pool::{LimitEnforcement, SlotPool, SlotPriority};
+use super::recovery_work::PostponedWork;
+use super::segment::LogSegment;
+use super::watermark_file::MarkFile;
 use crate::watermark::{WINDOW, Watermark};
 use crate::{Error, Result};
 use alluvium_device::{BootId, Directory};
@@ -20,24 +20,24 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// An open log.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct LogInner {
     /// The store's directory.
     pub(super) directory: Arc<dyn Directory>,
     /// The options at opening.
     pub(super) options: LogOptions,
     /// Slots that no lane writes.
-    pub(super) pool: Pool,
+    pub(super) pool: SlotPool,
     /// The lanes, to which records are appended.
-    pub(super) lanes: Lanes,
+    pub(super) lanes: LaneSet,
     /// The completion watermark.
     pub(super) watermark: Watermark,
     /// The synced watermark and the first failure.
-    pub(super) commit: Commit,
+    pub(super) commit: GroupCommit,
     /// Every unreleased segment. Locked after lanes and before the pool.
-    pub(super) table: Mutex<Vec<Arc<Segment>>>,
+    pub(super) table: Mutex<Vec<Arc<LogSegment>>>,
     /// The mark: the log's progress, stored separately from the segments.
     pub(super) mark: MarkFile,
-    origin: Origin,
+    origin: IncarnationStart,
     next_number: AtomicU64,
     /// The newest generation known to be durable.
     generation: AtomicU64,
@@ -47,19 +47,19 @@ pub(super) struct Shared {
     /// A durable checkpoint contains every sequence up to this one.
     released: AtomicU64,
     /// Voids that did not fit: the next segment that any lane begins includes them.
-    pub(super) owed: Mutex<Owed>,
+    pub(super) owed: Mutex<OwedVoids>,
     /// Whether any voids are owed. One thread at a time writes them.
     owes: AtomicBool,
     paying: Mutex<()>,
     /// Work on kept segments that a recovery on a full disk has postponed.
-    pub(super) put_off: PutOff,
+    pub(super) postponed_work: PostponedWork,
     /// Bytes of the segments that recovery kept or wrote. They may exceed the limit until they are
     /// released.
     recovered_bytes: AtomicU64,
     /// Number of syncs of files and mapped ranges.
     syncs: AtomicU64,
     /// Released segments retained for followers of the log.
-    pub(super) history: History,
+    pub(super) history: SegmentHistory,
     /// The latest time used by readers, in milliseconds since 1970.
     pub(super) time_ms: AtomicU64,
     /// Records found missing at opening.
@@ -68,14 +68,14 @@ pub(super) struct Shared {
 
 /// Voids that did not fit, as first and last sequence of each.
 #[derive(Debug, Default)]
-pub(super) struct Owed {
+pub(super) struct OwedVoids {
     /// Voids that no lane has written yet.
     pub(super) open: Vec<(u64, u64)>,
     /// Voids that a lane has written since, until the caller retries.
     pub(super) taken: Vec<(u64, u64)>,
 }
 
-impl Owed {
+impl OwedVoids {
     /// Stops owing these sequences, because their owner retries. Returns whether a lane has already
     /// written their void.
     fn settle(&mut self, range: (u64, u64)) -> bool {
@@ -89,7 +89,7 @@ impl Owed {
 
 /// The start of a log's incarnation.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Origin {
+pub(super) struct IncarnationStart {
     /// The incarnation. It grows with every opening.
     pub(super) incarnation: u64,
     /// The last valid sequence of earlier incarnations.
@@ -108,7 +108,7 @@ pub(super) struct Origin {
     pub(super) time_ms: u64,
 }
 
-impl Shared {
+impl LogInner {
     /// Creates a log without segments.
     ///
     /// # Errors
@@ -117,9 +117,9 @@ impl Shared {
         directory: &Arc<dyn Directory>,
         options: LogOptions,
         names: BTreeSet<u32>,
-        origin: Origin,
-    ) -> Result<Shared> {
-        let mark = Mark {
+        origin: IncarnationStart,
+    ) -> Result<LogInner> {
+        let mark = LogMark {
             closed: false,
             incarnation: origin.incarnation,
             generation: origin.generation,
@@ -131,12 +131,12 @@ impl Shared {
             lanes: Vec::new(),
             time_ms: origin.time_ms,
         };
-        Ok(Shared {
+        Ok(LogInner {
             mark: MarkFile::open(directory.as_ref(), mark)?,
-            pool: Pool::new(Arc::clone(directory), options, names),
-            lanes: Lanes::new(options.lanes),
+            pool: SlotPool::new(Arc::clone(directory), options, names),
+            lanes: LaneSet::new(options.lanes),
             watermark: Watermark::new(origin.base),
-            commit: Commit::new(origin.synced),
+            commit: GroupCommit::new(origin.synced),
             table: Mutex::new(Vec::new()),
             next_number: AtomicU64::new(origin.number),
             generation: AtomicU64::new(origin.generation),
@@ -145,10 +145,10 @@ impl Shared {
             owed: Mutex::default(),
             owes: AtomicBool::new(false),
             paying: Mutex::default(),
-            put_off: PutOff::default(),
+            postponed_work: PostponedWork::default(),
             recovered_bytes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
-            history: History::new(origin.released),
+            history: SegmentHistory::new(origin.released),
             time_ms: AtomicU64::new(origin.time_ms),
             lost_tail: None,
             directory: Arc::clone(directory),
@@ -224,7 +224,7 @@ impl Shared {
     pub(super) fn end_recovery(&self) {
         let live = self.pool.usage().live_bytes;
         self.recovered_bytes.store(live, Ordering::Relaxed);
-        self.pool.ignore_limit(Limit::Kept);
+        self.pool.ignore_limit(LimitEnforcement::Kept);
     }
 
     /// Returns the number of syncs requested from the device.
@@ -246,9 +246,14 @@ impl Shared {
     ///
     /// # Errors
     /// As [`Log::append`](super::Log::append).
-    pub(super) fn append(&self, mut entry: Entry<'_>, durability: Durability, claim: Claim) -> Result<()> {
+    pub(super) fn append(
+        &self,
+        mut entry: LaneRecord<'_>,
+        durability: LogDurability,
+        claim: SlotPriority,
+    ) -> Result<()> {
         self.commit.healthy()?;
-        self.catch_up()?;
+        self.run_postponed()?;
         check_payload(entry.len())?;
         assert!(
             entry.first > 0 && entry.count > 0,
@@ -261,14 +266,14 @@ impl Shared {
             self.commit.sleep_until(|| self.watermark.has_room(entry.first))?;
             entry.complete = self.watermark.completed();
         }
-        self.pay_owed()?;
+        self.write_owed_voids()?;
         let put = |claim| self.lanes.pick(durability).put(self, entry, claim);
         match put(claim) {
-            Err(error) if error.is_full() && self.is_in_the_way(&entry) => put(Claim::Unblock)?,
+            Err(error) if error.is_full() && self.blocks_release(&entry) => put(SlotPriority::Unblock)?,
             other => other?,
         }
         self.completed(entry.first, last);
-        if durability == Durability::Disk {
+        if durability == LogDurability::Disk {
             self.wait_synced(last)?;
         }
         Ok(())
@@ -278,10 +283,10 @@ impl Shared {
     ///
     /// # Errors
     /// `DiskFull` with nothing changed; any other error poisons the log.
-    pub(super) fn catch_up(&self) -> Result<()> {
-        self.put_off
-            .catch_up(&self.pool, || {
-                self.put_note(Kind::Note, self.generation())?;
+    pub(super) fn run_postponed(&self) -> Result<()> {
+        self.postponed_work
+            .run_postponed(&self.pool, || {
+                self.put_note(RecordKind::Note, self.generation())?;
                 self.begin_mark()
             })
             .map_err(|error| self.poison_unless_full(error))
@@ -306,11 +311,11 @@ impl Shared {
             first > 0 && count > 0,
             "{count} sequences from {first} on come to nothing"
         );
-        let entry = Entry {
-            kind: Kind::Void,
+        let entry = LaneRecord {
+            kind: RecordKind::Void,
             first,
             count: count.into(),
-            ..Entry::CONTROL
+            ..LaneRecord::CONTROL
         };
         let range = (first, first + entry.count - 1);
         let is_paid = {
@@ -321,13 +326,13 @@ impl Shared {
         if is_paid {
             return Ok(());
         }
-        let mut voided = self.append(entry, Durability::Process, Claim::Essential);
+        let mut voided = self.append(entry, LogDurability::Process, SlotPriority::Essential);
         if voided.as_ref().is_err_and(Error::is_full) {
             // The record is short, so another lane may have space for it.
             let complete = self.watermark.completed();
-            let entry = Entry { complete, ..entry };
+            let entry = LaneRecord { complete, ..entry };
             let mut lanes = self.lanes.each();
-            let put = lanes.find_map(|mut lane| lane.put(self, entry, Claim::Essential).ok());
+            let put = lanes.find_map(|mut lane| lane.put(self, entry, SlotPriority::Essential).ok());
             if put.is_some() {
                 self.completed(range.0, range.1);
                 voided = Ok(());
@@ -344,7 +349,7 @@ impl Shared {
     ///
     /// # Errors
     /// `DiskFull` or `LogFull` while they do not fit; any other error poisons the log.
-    fn pay_owed(&self) -> Result<()> {
+    fn write_owed_voids(&self) -> Result<()> {
         if !self.owes.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -354,14 +359,14 @@ impl Shared {
             let next = self.owed.lock().open.pop();
             let Some((first, last)) = next else { break };
             assert!(first <= last, "a debt of the sequences {first} to {last}");
-            let void = Entry {
-                kind: Kind::Void,
+            let void = LaneRecord {
+                kind: RecordKind::Void,
                 first,
                 count: last - first + 1,
                 complete: self.watermark.completed(),
-                ..Entry::CONTROL
+                ..LaneRecord::CONTROL
             };
-            if let Err(error) = self.lanes.first().put(self, void, Claim::Unblock) {
+            if let Err(error) = self.lanes.first().put(self, void, SlotPriority::Unblock) {
                 self.owed.lock().open.push((first, last));
                 return Err(error);
             }
@@ -376,14 +381,14 @@ impl Shared {
     /// voided: it is the lowest incomplete one, and there are records above it. (If a writer is
     /// descheduled between the assignment of a sequence and its append, the others may fill the
     /// log.)
-    fn is_in_the_way(&self, entry: &Entry<'_>) -> bool {
+    fn blocks_release(&self, entry: &LaneRecord<'_>) -> bool {
         let above = || {
             self.table
                 .lock()
                 .iter()
                 .any(|segment| segment.highest() > entry.first)
         };
-        entry.first == self.watermark.completed() + 1 && (entry.kind == Kind::Void || above())
+        entry.first == self.watermark.completed() + 1 && (entry.kind == RecordKind::Void || above())
     }
 
     /// Blocks until everything up to `target` is synced.
@@ -394,7 +399,7 @@ impl Shared {
     /// `DiskFull` while work of a recovery is postponed: nothing was written since.
     pub(super) fn wait_synced(&self, target: u64) -> Result<()> {
         if self.commit.synced() < target {
-            self.catch_up()?;
+            self.run_postponed()?;
         }
         let waited = self.commit.wait(
             target,
@@ -413,7 +418,7 @@ impl Shared {
     /// watermark `goal` to the mark.
     ///
     /// # Errors
-    /// As [`Shared::sync_segments`].
+    /// As [`LogInner::sync_segments`].
     fn sync_round(&self, goal: u64) -> Result<()> {
         self.sync_segments()?;
         self.write_mark(goal)
@@ -428,7 +433,7 @@ impl Shared {
     pub(super) fn sync_segments(&self) -> Result<()> {
         let released = self.released();
         let wanted =
-            |segment: &&Arc<Segment>| segment.synced() < segment.written() && segment.highest() > released;
+            |segment: &&Arc<LogSegment>| segment.synced() < segment.written() && segment.highest() > released;
         let segments: Vec<_> = self.table.lock().iter().filter(wanted).cloned().collect();
         for segment in segments {
             self.sync_segment(&segment)?;
@@ -440,7 +445,7 @@ impl Shared {
     ///
     /// # Errors
     /// I/O errors.
-    pub(super) fn sync_segment(&self, segment: &Segment) -> Result<()> {
+    pub(super) fn sync_segment(&self, segment: &LogSegment) -> Result<()> {
         if segment.sync()? {
             self.syncs.fetch_add(1, Ordering::Relaxed);
         }
@@ -455,11 +460,11 @@ impl Shared {
     ///
     /// # Errors
     /// I/O errors.
-    pub(super) fn make_first_durable(&self, segment: &Segment) -> Result<()> {
+    pub(super) fn make_first_durable(&self, segment: &LogSegment) -> Result<()> {
         if self.mark.has_begun() {
             return Ok(());
         }
-        segment.wrote(BLOCK_BYTES as u64);
+        segment.set_written(BLOCK_BYTES as u64);
         self.sync_segment(segment)
     }
 
@@ -468,26 +473,26 @@ impl Shared {
     ///
     /// # Errors
     /// I/O errors; they poison the log, except for a full disk.
-    pub(super) fn control(&self, kind: Kind, generation: u64) -> Result<()> {
+    pub(super) fn control(&self, kind: RecordKind, generation: u64) -> Result<()> {
         self.commit.healthy()?;
         // Space that a checkpoint frees afterwards may be reused, so no postponed work on it may
         // remain.
-        self.catch_up()?;
+        self.run_postponed()?;
         self.put_note(kind, generation)
     }
 
-    /// Like [`Shared::control`], but without first doing postponed work of a recovery.
-    fn put_note(&self, kind: Kind, generation: u64) -> Result<()> {
+    /// Like [`LogInner::control`], but without first doing postponed work of a recovery.
+    fn put_note(&self, kind: RecordKind, generation: u64) -> Result<()> {
         let segment = {
             let mut lane = self.lanes.first();
-            let entry = Entry {
+            let entry = LaneRecord {
                 kind,
                 first: generation,
                 complete: self.watermark.completed(),
-                ..Entry::CONTROL
+                ..LaneRecord::CONTROL
             };
             lane.leave_long(self)?;
-            lane.put(self, entry, Claim::Control)?;
+            lane.put(self, entry, SlotPriority::Control)?;
             Arc::clone(lane.position().expect("a lane has a segment after a record").0)
         };
         self.sync_segment(&segment)

@@ -5,7 +5,7 @@ use crate::{Error, Result};
 
 /// The encoding of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Codec {
+pub enum NodeCodec {
     /// Uncompressed: read directly into the cache.
     #[default]
     None,
@@ -18,30 +18,30 @@ pub enum Codec {
 /// Compression level of Zstd: the fastest of its regular ones.
 const ZSTD_LEVEL: i32 = 1;
 
-impl Codec {
+impl NodeCodec {
     /// Returns the codec's number on disk.
     #[must_use]
     pub fn number(self) -> u8 {
         match self {
-            Codec::None => 0,
-            Codec::Lz4 => 1,
-            Codec::Zstd => 2,
+            NodeCodec::None => 0,
+            NodeCodec::Lz4 => 1,
+            NodeCodec::Zstd => 2,
         }
     }
 
     /// Returns the codec with this number on disk.
     #[must_use]
-    pub fn from_number(number: u8) -> Option<Codec> {
-        [Codec::None, Codec::Lz4, Codec::Zstd]
+    pub fn from_number(number: u8) -> Option<NodeCodec> {
+        [NodeCodec::None, NodeCodec::Lz4, NodeCodec::Zstd]
             .into_iter()
             .find(|codec| codec.number() == number)
     }
 
     /// Encodes a node into `out`, which is cleared first, and returns the codec used. This is
-    /// [`Codec::None`], with `out` left empty, if compression would not save at least one logical
+    /// [`NodeCodec::None`], with `out` left empty, if compression would not save at least one logical
     /// block. To encode many nodes, use an [`Encoder`].
-    pub fn encode(self, node: &[u8], out: &mut Vec<u8>) -> Codec {
-        Encoder::new(self).encode(node, out)
+    pub fn encode(self, node: &[u8], out: &mut Vec<u8>) -> NodeCodec {
+        NodeEncoder::new(self).encode(node, out)
     }
 
     /// Decodes a verified node into `out`, whose length must be the node's decoded length.
@@ -60,15 +60,15 @@ impl Codec {
             .get(..pointer.encoded_len as usize)
             .ok_or_else(|| bad(format!("{} encoded bytes", encoded.len())))?;
         let len = match pointer.codec {
-            Codec::None if encoded.len() == decoded => {
+            NodeCodec::None if encoded.len() == decoded => {
                 out.copy_from_slice(encoded);
                 decoded
             }
-            Codec::None => return Err(bad(format!("{} bytes, not compressed", encoded.len()))),
-            Codec::Lz4 => {
+            NodeCodec::None => return Err(bad(format!("{} bytes, not compressed", encoded.len()))),
+            NodeCodec::Lz4 => {
                 lz4_flex::block::decompress_into(encoded, out).map_err(|error| bad(error.to_string()))?
             }
-            Codec::Zstd => {
+            NodeCodec::Zstd => {
                 zstd::bulk::decompress_to_buffer(encoded, out).map_err(|error| bad(error.to_string()))?
             }
         };
@@ -86,38 +86,38 @@ impl Codec {
 /// ```
 /// use alluvium_storage::Codec;
 /// use alluvium_storage::node::codec::Encoder;
-/// let (mut encoder, mut out) = (Encoder::new(Codec::Zstd), Vec::new());
-/// assert_eq!(encoder.encode(&[7; 4096], &mut out), Codec::Zstd);
+/// let (mut encoder, mut out) = (Encoder::new(NodeCodec::Zstd), Vec::new());
+/// assert_eq!(encoder.encode(&[7; 4096], &mut out), NodeCodec::Zstd);
 /// assert!(out.len() < 100);
 /// ```
-pub struct Encoder {
-    codec: Codec,
+pub struct NodeEncoder {
+    codec: NodeCodec,
     zstd: Option<zstd::bulk::Compressor<'static>>,
 }
 
-impl Encoder {
+impl NodeEncoder {
     /// Creates an encoder. Working memory is allocated on first use.
     #[must_use]
-    pub fn new(codec: Codec) -> Encoder {
-        Encoder { codec, zstd: None }
+    pub fn new(codec: NodeCodec) -> NodeEncoder {
+        NodeEncoder { codec, zstd: None }
     }
 
     /// Changes the codec. The working memory is kept.
-    pub fn set_codec(&mut self, codec: Codec) {
+    pub fn set_codec(&mut self, codec: NodeCodec) {
         self.codec = codec;
     }
 
-    /// Encodes a node into `out`, as [`Codec::encode`] does.
-    pub fn encode(&mut self, node: &[u8], out: &mut Vec<u8>) -> Codec {
+    /// Encodes a node into `out`, as [`NodeCodec::encode`] does.
+    pub fn encode(&mut self, node: &[u8], out: &mut Vec<u8>) -> NodeCodec {
         out.clear();
         let room = node.len().saturating_sub(alluvium_device::BLOCK as usize);
         let len = match self.codec {
-            Codec::None => None,
-            Codec::Lz4 => {
+            NodeCodec::None => None,
+            NodeCodec::Lz4 => {
                 out.resize(lz4_flex::block::get_maximum_output_size(node.len()), 0);
                 lz4_flex::block::compress_into(node, out).ok()
             }
-            Codec::Zstd => {
+            NodeCodec::Zstd => {
                 out.resize(node.len(), 0);
                 self.zstd()
                     .and_then(|zstd| zstd.compress_to_buffer(node, &mut out[..]).ok())
@@ -125,13 +125,13 @@ impl Encoder {
         };
         match len {
             Some(len) if len <= room => {
-                debug_assert!(self.codec != Codec::None && len < node.len(), "it is shorter");
+                debug_assert!(self.codec != NodeCodec::None && len < node.len(), "it is shorter");
                 out.truncate(len);
                 self.codec
             }
             _ => {
                 out.clear();
-                Codec::None
+                NodeCodec::None
             }
         }
     }
@@ -145,7 +145,7 @@ impl Encoder {
     }
 }
 
-impl std::fmt::Debug for Encoder {
+impl std::fmt::Debug for NodeEncoder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Encoder")
             .field("codec", &self.codec)
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
     use alluvium_base::checksum;
 
-    fn pointer(codec: Codec, encoded: &[u8], pages: u8) -> NodePointer {
+    fn pointer(codec: NodeCodec, encoded: &[u8], pages: u8) -> NodePointer {
         let encoded_len = encoded.len() as u32;
         NodePointer {
             offset: 0,
@@ -174,11 +174,11 @@ mod tests {
     #[test]
     fn every_codec_gives_back_what_it_was_given() {
         let node: Vec<u8> = (0..16384u32).map(|i| (i / 37) as u8).collect();
-        for codec in [Codec::Lz4, Codec::Zstd] {
+        for codec in [NodeCodec::Lz4, NodeCodec::Zstd] {
             let mut encoded = Vec::new();
             assert_eq!(codec.encode(&node, &mut encoded), codec);
             let mut out = vec![0; node.len()];
-            Codec::decode(&pointer(codec, &encoded, 4), PageSize::MIN, &encoded, &mut out).unwrap();
+            NodeCodec::decode(&pointer(codec, &encoded, 4), PageSize::MIN, &encoded, &mut out).unwrap();
             assert_eq!(out, node);
         }
     }
@@ -187,9 +187,9 @@ mod tests {
     fn what_does_not_shrink_is_not_compressed() {
         let mut random = fastrand::Rng::with_seed(1);
         let node: Vec<u8> = (0..4096).map(|_| random.u8(..)).collect();
-        for codec in [Codec::None, Codec::Lz4, Codec::Zstd] {
+        for codec in [NodeCodec::None, NodeCodec::Lz4, NodeCodec::Zstd] {
             let mut encoded = vec![1];
-            assert_eq!(codec.encode(&node, &mut encoded), Codec::None);
+            assert_eq!(codec.encode(&node, &mut encoded), NodeCodec::None);
             assert!(encoded.is_empty());
         }
     }
@@ -199,9 +199,9 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(2);
         for _ in 0..2000 {
             let encoded: Vec<u8> = (0..random.usize(1..600)).map(|_| random.u8(..)).collect();
-            for codec in [Codec::None, Codec::Lz4, Codec::Zstd] {
+            for codec in [NodeCodec::None, NodeCodec::Lz4, NodeCodec::Zstd] {
                 let mut out = vec![0; 4096];
-                let _ = Codec::decode(&pointer(codec, &encoded, 1), PageSize::MIN, &encoded, &mut out);
+                let _ = NodeCodec::decode(&pointer(codec, &encoded, 1), PageSize::MIN, &encoded, &mut out);
             }
         }
     }

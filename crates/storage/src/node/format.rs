@@ -13,9 +13,9 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::{Codec, MAX_PAGES, PageSize};
-use crate::{Error, Place, Result, Structure};
-use alluvium_base::bytes::{Reader, Writer};
+use super::{MAX_PAGES, NodeCodec, PageSize};
+use crate::{DiskLocation, Error, OnDiskObject, Result};
+use alluvium_base::bytes::{ByteReader, ByteWriter};
 use alluvium_base::checksum;
 use alluvium_device::BLOCK;
 
@@ -36,7 +36,7 @@ pub struct NodePointer {
     /// Number of pages after decoding: 1 to 16.
     pub pages: u8,
     /// The encoding of the bytes.
-    pub codec: Codec,
+    pub codec: NodeCodec,
 }
 
 impl NodePointer {
@@ -47,7 +47,7 @@ impl NodePointer {
     pub fn encode(&self, out: &mut Vec<u8>) {
         debug_assert!((1..=MAX_PAGES).contains(&self.pages), "{self:?} (N2)");
         debug_assert!(self.offset.is_multiple_of(BLOCK), "{self:?} (N3)");
-        Writer::new(out)
+        ByteWriter::new(out)
             .u64(self.offset)
             .u64(self.birth)
             .u64(self.checksum)
@@ -62,11 +62,15 @@ impl NodePointer {
     ///
     /// # Errors
     /// [`Error::Corrupt`] at `place` if the bytes are not a valid pointer.
-    pub fn decode(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> Result<NodePointer> {
+    pub fn decode(
+        reader: &mut ByteReader<'_>,
+        place: &DiskLocation,
+        page_size: PageSize,
+    ) -> Result<NodePointer> {
         let bad = |found: String| Error::corrupt(place.clone(), "a node pointer", found);
         let bytes = reader.take(Self::BYTES).map_err(|error| bad(error.to_string()))?;
-        let mut reader = Reader::new(bytes);
-        let mut read = || -> std::result::Result<_, alluvium_base::bytes::Truncated> {
+        let mut reader = ByteReader::new(bytes);
+        let mut read = || -> std::result::Result<_, alluvium_base::bytes::TruncatedInput> {
             let (offset, birth, checksum) = (reader.u64()?, reader.u64()?, reader.u64()?);
             let (encoded_len, tier, pages) = (reader.u32()?, reader.u8()?, reader.u8()?);
             Ok((
@@ -82,7 +86,7 @@ impl NodePointer {
         };
         let (offset, birth, checksum, encoded_len, tier, pages, codec, zero) =
             read().map_err(|error| bad(error.to_string()))?;
-        let codec = Codec::from_number(codec).ok_or_else(|| bad(format!("codec {codec}")))?;
+        let codec = NodeCodec::from_number(codec).ok_or_else(|| bad(format!("codec {codec}")))?;
         let pointer = NodePointer {
             offset,
             birth,
@@ -99,7 +103,7 @@ impl NodePointer {
     }
 
     /// Checks that this is a plausible pointer for a store with this page size.
-    pub(crate) fn check(&self, place: &Place, page_size: PageSize) -> Result<()> {
+    pub(crate) fn check(&self, place: &DiskLocation, page_size: PageSize) -> Result<()> {
         if self.is_plausible(page_size) {
             return Ok(());
         }
@@ -115,8 +119,8 @@ impl NodePointer {
         let len = u64::from(self.encoded_len);
         let end_fits = self.offset.checked_add(len.next_multiple_of(BLOCK)).is_some();
         let shape = match self.codec {
-            Codec::None => len == decoded && self.offset.is_multiple_of(page_size.bytes() as u64),
-            Codec::Lz4 | Codec::Zstd => len > 0 && len < decoded && self.offset.is_multiple_of(BLOCK),
+            NodeCodec::None => len == decoded && self.offset.is_multiple_of(page_size.bytes() as u64),
+            NodeCodec::Lz4 | NodeCodec::Zstd => len > 0 && len < decoded && self.offset.is_multiple_of(BLOCK),
         };
         (1..=MAX_PAGES).contains(&self.pages) && end_fits && shape
     }
@@ -130,8 +134,8 @@ impl NodePointer {
 
     /// Returns the place of the node, for error messages.
     #[must_use]
-    pub fn place(&self) -> Place {
-        Place::new(Structure::Node, crate::node::tier_file(self.tier), self.offset)
+    pub fn place(&self) -> DiskLocation {
+        DiskLocation::new(OnDiskObject::Node, crate::node::tier_file(self.tier), self.offset)
     }
 
     /// Checks that `encoded` (at least `encoded_len` bytes) matches the pointer's checksum
@@ -171,11 +175,11 @@ mod tests {
         encoded_len: 8192,
         tier: 1,
         pages: 2,
-        codec: Codec::None,
+        codec: NodeCodec::None,
     };
 
-    fn place() -> Place {
-        Place::new(Structure::Node, "test", 0)
+    fn place() -> DiskLocation {
+        DiskLocation::new(OnDiskObject::Node, "test", 0)
     }
 
     #[test]
@@ -210,7 +214,7 @@ mod tests {
     fn a_pointer_is_read_back_and_any_implausible_one_is_refused() {
         let mut bytes = Vec::new();
         POINTER.encode(&mut bytes);
-        let decode = |bytes: &[u8]| NodePointer::decode(&mut Reader::new(bytes), &place(), PageSize::MIN);
+        let decode = |bytes: &[u8]| NodePointer::decode(&mut ByteReader::new(bytes), &place(), PageSize::MIN);
         assert_eq!(decode(&bytes).unwrap(), POINTER);
         for (at, value) in [(0, 1), (24, 1), (29, 0), (29, 17), (30, 3), (30, 1), (31, 1)] {
             let mut bad = bytes.clone();

@@ -20,10 +20,10 @@ pub mod format;
 mod read;
 pub mod writer;
 
-pub use codec::Codec;
+pub use codec::NodeCodec;
 pub use format::NodePointer;
 pub use read::{read_node, read_nodes};
-pub use writer::{NodeWriter, WriterOptions, Written};
+pub use writer::{NodeWriter, WriterOptions, WriterOutput};
 
 use crate::{Error, Result};
 

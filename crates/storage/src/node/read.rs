@@ -1,9 +1,9 @@
 //! Uncached reads of nodes from their tiers, verified and decoded, one by one or in batches.
 
-use super::{Codec, MAX_PAGES, NodePointer, PageSize};
-use crate::{Error, Result, Tiers};
+use super::{MAX_PAGES, NodeCodec, NodePointer, PageSize};
+use crate::{Error, Result, TierFiles};
 use alluvium_base::{MIB, Purpose};
-use alluvium_device::{Batch, Buffer, Device};
+use alluvium_device::{AlignedBuffer, Device, IoBatch};
 use std::sync::Arc;
 
 /// Maximum number of nodes read at once.
@@ -22,21 +22,21 @@ const _: () = assert!(
 /// [`Error::Corrupt`] if the bytes do not match the pointer, or the file ends before them; I/O
 /// errors.
 pub fn read_node(
-    tiers: &Tiers,
+    tiers: &TierFiles,
     pointer: &NodePointer,
     page_size: PageSize,
     purpose: Purpose,
 ) -> Result<Vec<u8>> {
     let file = file_of(tiers, pointer, page_size)?;
     let encoded = file.read_at(pointer.offset, pointer.read_len(), purpose);
-    let encoded = tiers.judge(pointer.tier, encoded)?;
+    let encoded = tiers.record_failure(pointer.tier, encoded)?;
     decoded(pointer, page_size, &encoded)
 }
 
 /// Reads nodes in batches, and passes each to `visit` in their order, with its index among the
 /// pointers: the node, or the error. A damaged node does not stop the others.
 pub fn read_nodes(
-    tiers: &Tiers,
+    tiers: &TierFiles,
     pointers: &[NodePointer],
     page_size: PageSize,
     purpose: Purpose,
@@ -78,11 +78,11 @@ fn together(pointers: &[NodePointer], page_size: PageSize) -> usize {
 /// Reads the encoded bytes of nodes of one tier. Adjacent nodes form one request. Returns the
 /// pieces with their offsets, in the order of the nodes; `None` if any read fails.
 fn read_together(
-    tiers: &Tiers,
+    tiers: &TierFiles,
     pointers: &[NodePointer],
     page_size: PageSize,
     purpose: Purpose,
-) -> Option<Vec<(u64, Buffer)>> {
+) -> Option<Vec<(u64, AlignedBuffer)>> {
     let mut file = None;
     let mut pieces: Vec<(u64, usize)> = Vec::with_capacity(pointers.len());
     for pointer in pointers {
@@ -92,9 +92,9 @@ fn read_together(
             _ => pieces.push((pointer.offset, pointer.read_len())),
         }
     }
-    let mut batch = Batch::with_capacity(pieces.len());
+    let mut batch = IoBatch::with_capacity(pieces.len());
     for &(offset, len) in &pieces {
-        batch.read(offset, Buffer::zeroed(len), purpose);
+        batch.read(offset, AlignedBuffer::zeroed(len), purpose);
     }
     let file = file?;
     let ticket = file.submit(batch);
@@ -104,7 +104,7 @@ fn read_together(
 }
 
 /// Returns the bytes of a node from the pieces that were read.
-fn encoded<'p>(pieces: &'p [(u64, Buffer)], pointer: &NodePointer) -> Option<&'p [u8]> {
+fn encoded<'p>(pieces: &'p [(u64, AlignedBuffer)], pointer: &NodePointer) -> Option<&'p [u8]> {
     pieces.iter().find_map(|(offset, piece)| {
         let at = usize::try_from(pointer.offset.checked_sub(*offset)?).ok()?;
         piece.get(at..at.checked_add(pointer.read_len())?)
@@ -112,7 +112,11 @@ fn encoded<'p>(pieces: &'p [(u64, Buffer)], pointer: &NodePointer) -> Option<&'p
 }
 
 /// Returns the file of a node, after checking that the node is inside it.
-fn file_of<'t>(tiers: &'t Tiers, pointer: &NodePointer, page_size: PageSize) -> Result<&'t Arc<dyn Device>> {
+fn file_of<'t>(
+    tiers: &'t TierFiles,
+    pointer: &NodePointer,
+    page_size: PageSize,
+) -> Result<&'t Arc<dyn Device>> {
     pointer.check(&pointer.place(), page_size)?;
     let file = tiers.get(pointer.tier)?;
     let (len, wanted) = (file.len(), pointer.read_len() as u64);
@@ -130,6 +134,6 @@ fn file_of<'t>(tiers: &'t Tiers, pointer: &NodePointer, page_size: PageSize) -> 
 fn decoded(pointer: &NodePointer, page_size: PageSize, encoded: &[u8]) -> Result<Vec<u8>> {
     pointer.verify(encoded)?;
     let mut node = vec![0; page_size.node_bytes(pointer.pages)];
-    Codec::decode(pointer, page_size, encoded, &mut node)?;
+    NodeCodec::decode(pointer, page_size, encoded, &mut node)?;
     Ok(node)
 }

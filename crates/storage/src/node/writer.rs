@@ -13,12 +13,12 @@
 //! that hardly compress, LZ4 accepts 0.4 to 0.5 GB/s and Zstd 0.25 to 0.3 (`cargo bench -p
 //! alluvium-storage --bench nodes`, on a busy machine with two cores).
 
-use super::codec::Encoder;
-use super::{Codec, MAX_PAGES, NodePointer, PageSize};
-use crate::extents::{Class, Extent, Extents, UNIT};
-use crate::{Error, Result, Tiers};
+use super::codec::NodeEncoder;
+use super::{MAX_PAGES, NodeCodec, NodePointer, PageSize};
+use crate::extents::{AllocationClass, Extent, Extents, UNIT};
+use crate::{Error, Result, TierFiles};
 use alluvium_base::{KIB, Purpose, checksum};
-use alluvium_device::{BLOCK, Batch, Buffer, Device, Ticket};
+use alluvium_device::{AlignedBuffer, BLOCK, Device, IoBatch, Ticket};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -42,13 +42,13 @@ pub struct WriterOptions {
     /// The store's page size.
     pub page_size: PageSize,
     /// The encoding of the nodes.
-    pub codec: Codec,
+    pub codec: NodeCodec,
     /// The generation under construction.
     pub birth: u64,
     /// The purpose of the writes, for I/O accounting.
     pub purpose: Purpose,
     /// The allocation class, which determines whether the reserve may be used.
-    pub class: Class,
+    pub class: AllocationClass,
     /// Units in an extent: the size of a write, and the granularity at which space is freed. An
     /// extent must hold the largest node.
     pub extent_units: u32,
@@ -61,7 +61,7 @@ impl WriterOptions {
 
 /// The output of a finished writer. Its extents are provisional until they are installed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct WriterOutput {
     /// The extents, in the order of their nodes, each with its live bytes.
     pub extents: Vec<(Extent, u64)>,
 }
@@ -76,15 +76,15 @@ pub struct Written {
 /// use alluvium_storage::extents::{Class, ExtentOptions, Extents};
 /// use alluvium_storage::node::{NodeWriter, WriterOptions, read_node};
 /// use std::sync::Arc;
-/// let tiers = Arc::new(Tiers::create(&[&MemoryDirectory::new()])?);
+/// let tiers = Arc::new(TierFiles::create(&[&MemoryDirectory::new()])?);
 /// let extents = Arc::new(Extents::create(tiers.clone(), ExtentOptions::default())?);
 /// let mut writer = NodeWriter::new(extents.clone(), tiers.clone(), WriterOptions {
 ///     tier: 0,
 ///     page_size: PageSize::MIN,
-///     codec: Codec::Lz4,
+///     codec: NodeCodec::Lz4,
 ///     birth: 1,
 ///     purpose: Purpose::Incorporate,
-///     class: Class::Normal,
+///     class: AllocationClass::Normal,
 ///     extent_units: WriterOptions::EXTENT_UNITS,
 /// });
 /// let node = vec![7; 8192];
@@ -97,25 +97,25 @@ pub struct Written {
 #[derive(Debug)]
 pub struct NodeWriter {
     extents: Arc<Extents>,
-    tiers: Arc<Tiers>,
+    tiers: Arc<TierFiles>,
     options: WriterOptions,
-    filling: Option<Filling>,
+    filling: Option<OpenExtent>,
     in_flight: VecDeque<(Ticket, Arc<dyn Device>)>,
     /// Buffers of completed writes.
-    spare: Vec<Buffer>,
-    encoder: Encoder,
+    spare: Vec<AlignedBuffer>,
+    encoder: NodeEncoder,
     encoded: Vec<u8>,
     /// Extents that are written or being written.
-    written: Written,
+    written: WriterOutput,
     /// The message of the first failed write. Once set, no more nodes are accepted.
     failed: Option<String>,
 }
 
 /// The extent that is being filled.
 #[derive(Debug)]
-struct Filling {
+struct OpenExtent {
     extent: Extent,
-    buffer: Buffer,
+    buffer: AlignedBuffer,
     at: usize,
     live: u64,
 }
@@ -126,7 +126,7 @@ impl NodeWriter {
     /// # Panics
     /// If an extent could not hold the largest node.
     #[must_use]
-    pub fn new(extents: Arc<Extents>, tiers: Arc<Tiers>, options: WriterOptions) -> NodeWriter {
+    pub fn new(extents: Arc<Extents>, tiers: Arc<TierFiles>, options: WriterOptions) -> NodeWriter {
         assert!(
             u64::from(options.extent_units) * UNIT >= options.page_size.node_bytes(MAX_PAGES) as u64,
             "an extent of {} units does not hold the largest node",
@@ -139,15 +139,15 @@ impl NodeWriter {
             filling: None,
             in_flight: VecDeque::with_capacity(MAX_IN_FLIGHT),
             spare: Vec::new(),
-            encoder: Encoder::new(options.codec),
+            encoder: NodeEncoder::new(options.codec),
             encoded: Vec::new(),
-            written: Written::default(),
+            written: WriterOutput::default(),
             failed: None,
         }
     }
 
     /// Changes the encoding of later nodes. Each pointer contains the encoding of its own node.
-    pub fn set_codec(&mut self, codec: Codec) {
+    pub fn set_codec(&mut self, codec: NodeCodec) {
         self.options.codec = codec;
         self.encoder.set_codec(codec);
     }
@@ -172,7 +172,11 @@ impl NodeWriter {
         );
         let mut encoded = std::mem::take(&mut self.encoded);
         let codec = self.encoder.encode(node, &mut encoded);
-        let bytes = if codec == Codec::None { node } else { &encoded[..] };
+        let bytes = if codec == NodeCodec::None {
+            node
+        } else {
+            &encoded[..]
+        };
         assert!(
             !bytes.is_empty() && bytes.len() <= node.len(),
             "an encoded node is no longer than the node"
@@ -192,7 +196,7 @@ impl NodeWriter {
     }
 
     /// Copies encoded bytes to the buffer. Returns their offset in the file.
-    fn place(&mut self, bytes: &[u8], codec: Codec) -> Result<u64> {
+    fn place(&mut self, bytes: &[u8], codec: NodeCodec) -> Result<u64> {
         let len = bytes.len().next_multiple_of(BLOCK as usize);
         let (filling, at) = self.make_room(len, codec)?;
         debug_assert!(
@@ -209,13 +213,13 @@ impl NodeWriter {
     }
 
     /// Returns the extent for the next node, of `len` bytes, and the node's position in it.
-    fn make_room(&mut self, len: usize, codec: Codec) -> Result<(&mut Filling, usize)> {
+    fn make_room(&mut self, len: usize, codec: NodeCodec) -> Result<(&mut OpenExtent, usize)> {
         let page = self.options.page_size.bytes();
         let start = |at| match codec {
-            Codec::None => usize::next_multiple_of(at, page),
-            Codec::Lz4 | Codec::Zstd => start_of_compressed(at, len),
+            NodeCodec::None => usize::next_multiple_of(at, page),
+            NodeCodec::Lz4 | NodeCodec::Zstd => start_of_compressed(at, len),
         };
-        let full = |filling: &Filling| start(filling.at) + len > filling.extent.bytes() as usize;
+        let full = |filling: &OpenExtent| start(filling.at) + len > filling.extent.bytes() as usize;
         if self.filling.as_ref().is_some_and(full) {
             self.flush()?;
         }
@@ -236,7 +240,7 @@ impl NodeWriter {
             filling.extent
         );
         if at + len > filling.buffer.len() {
-            let mut whole = Buffer::zeroed(filling.extent.bytes() as usize);
+            let mut whole = AlignedBuffer::zeroed(filling.extent.bytes() as usize);
             whole[..filling.at].copy_from_slice(&filling.buffer[..filling.at]);
             filling.buffer = whole;
         }
@@ -252,7 +256,7 @@ impl NodeWriter {
     pub fn extents_ending_with(&mut self, pages: u8) -> Result<Vec<(Extent, u64)>> {
         self.refuse_if_failed()?;
         let len = self.options.page_size.node_bytes(pages);
-        let (filling, at) = self.make_room(len, Codec::None)?;
+        let (filling, at) = self.make_room(len, NodeCodec::None)?;
         let last = Extent {
             units: ((at + len) as u64).div_ceil(UNIT) as u32,
             ..filling.extent
@@ -268,7 +272,7 @@ impl NodeWriter {
         let Some(filling) = self.filling.take() else {
             return Ok(());
         };
-        let Filling {
+        let OpenExtent {
             extent,
             mut buffer,
             at,
@@ -286,14 +290,14 @@ impl NodeWriter {
         buffer[at..end].fill(0);
         if end < buffer.len() {
             // A request writes a whole buffer, so the buffer is shortened.
-            let short = Buffer::padded(&buffer[..end]);
+            let short = AlignedBuffer::padded(&buffer[..end]);
             self.keep(std::mem::replace(&mut buffer, short));
         }
         while self.in_flight.len() >= MAX_IN_FLIGHT {
             self.complete_oldest()?;
         }
         let file = Arc::clone(self.tiers.get(extent.tier)?);
-        let mut batch = Batch::with_capacity(1);
+        let mut batch = IoBatch::with_capacity(1);
         batch.write(extent.offset(), buffer, self.options.purpose);
         self.in_flight.push_back((file.submit(batch), file));
         Ok(())
@@ -316,13 +320,13 @@ impl NodeWriter {
             }
             Err(error) => {
                 self.failed = Some(error.to_string());
-                self.tiers.judge(self.options.tier, Err(error))
+                self.tiers.record_failure(self.options.tier, Err(error))
             }
         }
     }
 
     /// Keeps a buffer for reuse if it has the size of a whole extent.
-    fn keep(&mut self, buffer: Buffer) {
+    fn keep(&mut self, buffer: AlignedBuffer) {
         if buffer.len() as u64 == u64::from(self.options.extent_units) * UNIT {
             self.spare.push(buffer);
         }
@@ -367,7 +371,7 @@ impl NodeWriter {
     ///
     /// # Errors
     /// I/O errors; the extents are then freed.
-    pub fn finish(mut self) -> Result<Written> {
+    pub fn finish(mut self) -> Result<WriterOutput> {
         self.refuse_if_failed()?;
         self.flush()?;
         while !self.in_flight.is_empty() {
@@ -404,10 +408,10 @@ impl Drop for NodeWriter {
 fn begin(
     extents: &Extents,
     options: &WriterOptions,
-    written: &Written,
-    spare: &mut Vec<Buffer>,
+    written: &WriterOutput,
+    spare: &mut Vec<AlignedBuffer>,
     len: usize,
-) -> Result<Filling> {
+) -> Result<OpenExtent> {
     let least = (len as u64).div_ceil(UNIT) as u32;
     let near = written.extents.last().map(|&(extent, _)| extent);
     let extent = extents.allocate_between(options.tier, least..=options.extent_units, options.class, near)?;
@@ -419,11 +423,11 @@ fn begin(
     let buffer = match spare.pop().filter(|_| whole) {
         Some(buffer) => buffer,
         // Writes end at a device block boundary, and compressed nodes may end anywhere before it.
-        None => Buffer::zeroed(
+        None => AlignedBuffer::zeroed(
             (extent.bytes() as usize).min(len.next_multiple_of(DEVICE_BLOCK).max(FIRST_BUFFER)),
         ),
     };
-    Ok(Filling {
+    Ok(OpenExtent {
         extent,
         buffer,
         at: 0,

@@ -1,8 +1,8 @@
 //! Records in memory: collected in the order of pushing, then sorted.
 
 use super::error::{Error, Result};
-use super::format::{Parts, pair_bytes, prefix, push_pair};
-use super::options::{Equal, Layout, Options};
+use super::format::{RecordParts, pair_bytes, prefix, push_pair};
+use super::options::{EqualKeyPolicy, SortOptions, SortRecordLayout};
 use std::cmp::Ordering;
 
 /// Size of an entry in bytes.
@@ -11,7 +11,7 @@ const ENTRY_BYTES: usize = 16;
 /// Whether a record was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Pushed {
+pub enum PushOutcome {
     /// The chunk contains the record.
     Taken,
     /// The chunk is full: sort it, and push the record to the next one.
@@ -20,8 +20,8 @@ pub enum Pushed {
 
 /// Records in the order in which they were pushed, up to a limit in bytes.
 #[derive(Debug)]
-pub struct Chunk {
-    options: Options,
+pub struct SortChunk {
+    options: SortOptions,
     number: u64,
     bytes: Vec<u8>,
     records: usize,
@@ -31,7 +31,7 @@ pub struct Chunk {
 
 /// A record: the part of its key that is compared first, and its position.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct ChunkEntry {
     prefix: u64,
     at: u64,
 }
@@ -39,10 +39,10 @@ struct Entry {
 /// Sorted records in memory.
 #[derive(Debug)]
 pub struct SortedChunk {
-    pub(super) layout: Layout,
+    pub(super) layout: SortRecordLayout,
     pub(super) number: u64,
     bytes: Vec<u8>,
-    entries: Vec<Entry>,
+    entries: Vec<ChunkEntry>,
     pub(super) common: Vec<u8>,
 }
 
@@ -51,10 +51,10 @@ pub(super) fn common_bytes(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(a, b)| a == b).count()
 }
 
-impl Chunk {
+impl SortChunk {
     /// Creates an empty chunk, the `number`th of its sort.
-    pub(super) fn new(options: Options, number: u64) -> Chunk {
-        Chunk {
+    pub(super) fn new(options: SortOptions, number: u64) -> SortChunk {
+        SortChunk {
             options,
             number,
             bytes: Vec::new(),
@@ -78,18 +78,22 @@ impl Chunk {
     /// Adds a key and a value.
     ///
     /// # Errors
-    /// [`Error::TooLong`] if they are longer than [`Options::longest_record`].
+    /// [`Error::TooLong`] if they are longer than [`SortOptions::longest_record`].
     ///
     /// # Panics
-    /// If records have a fixed length: see [`Chunk::push_record`].
-    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<Pushed> {
-        assert_eq!(self.options.layout, Layout::Variable, "records of one length");
+    /// If records have a fixed length: see [`SortChunk::push_record`].
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<PushOutcome> {
+        assert_eq!(
+            self.options.layout,
+            SortRecordLayout::Variable,
+            "records of one length"
+        );
         if !self.has_space(pair_bytes(key, value))? {
-            return Ok(Pushed::Full);
+            return Ok(PushOutcome::Full);
         }
         self.note(key);
         push_pair(&mut self.bytes, key, value);
-        Ok(Pushed::Taken)
+        Ok(PushOutcome::Taken)
     }
 
     /// Adds a record of the fixed length.
@@ -99,17 +103,17 @@ impl Chunk {
     ///
     /// # Panics
     /// If the record has a different length.
-    pub fn push_record(&mut self, record: &[u8]) -> Result<Pushed> {
+    pub fn push_record(&mut self, record: &[u8]) -> Result<PushOutcome> {
         let parts = self.options.layout.parts(record);
-        let parts =
-            parts.filter(|parts| self.options.layout != Layout::Variable && parts.bytes == record.len());
+        let parts = parts
+            .filter(|parts| self.options.layout != SortRecordLayout::Variable && parts.bytes == record.len());
         let parts = parts.expect("a record has the length that was chosen");
         if !self.has_space(record.len())? {
-            return Ok(Pushed::Full);
+            return Ok(PushOutcome::Full);
         }
         self.note(&record[parts.key_at..parts.key_at + parts.key_bytes]);
         self.bytes.extend_from_slice(record);
-        Ok(Pushed::Taken)
+        Ok(PushOutcome::Taken)
     }
 
     fn has_space(&mut self, bytes: usize) -> Result<bool> {
@@ -153,7 +157,7 @@ impl Chunk {
             let rest = &self.bytes[at..];
             let parts = layout.parts(rest).expect("records were pushed whole");
             let key = &rest[parts.key_at..parts.key_at + parts.key_bytes];
-            entries.push(Entry {
+            entries.push(ChunkEntry {
                 prefix: prefix(key, skip),
                 at: at as u64,
             });
@@ -192,22 +196,22 @@ impl SortedChunk {
 
     /// Returns the bytes of a record and its parts, by its position in the order.
     #[inline]
-    pub(super) fn record(&self, index: usize) -> Option<(&[u8], Parts)> {
+    pub(super) fn record(&self, index: usize) -> Option<(&[u8], RecordParts)> {
         let entry = self.entries.get(index)?;
         let rest = &self.bytes[entry.at as usize..];
         let parts = self.layout.parts(rest).expect("records were pushed whole");
         Some((&rest[..parts.bytes], parts))
     }
 
-    fn sort(&mut self, equal: Equal) {
+    fn sort(&mut self, equal: EqualKeyPolicy) {
         let (bytes, layout, skip) = (&self.bytes, self.layout, self.common.len());
         // Returns the rest of a key: the common prefix is not compared again.
-        let rest = |entry: &Entry| {
+        let rest = |entry: &ChunkEntry| {
             let record = &bytes[entry.at as usize..];
             let parts = layout.parts(record).expect("records were pushed whole");
             &record[parts.key_at + skip..parts.key_at + parts.key_bytes]
         };
-        let by_key = |one: &Entry, other: &Entry| match one.prefix.cmp(&other.prefix) {
+        let by_key = |one: &ChunkEntry, other: &ChunkEntry| match one.prefix.cmp(&other.prefix) {
             Ordering::Equal => rest(one).cmp(rest(other)),
             order => order,
         };
@@ -215,11 +219,11 @@ impl SortedChunk {
         self.entries
             .sort_unstable_by(|one, other| by_key(one, other).then(one.at.cmp(&other.at)));
         let before = self.entries.len();
-        let is_same = |one: &Entry, other: &Entry| by_key(one, other).is_eq();
+        let is_same = |one: &ChunkEntry, other: &ChunkEntry| by_key(one, other).is_eq();
         match equal {
-            Equal::KeepAll => {}
-            Equal::KeepFirst => self.entries.dedup_by(|later, kept| is_same(later, kept)),
-            Equal::KeepLast => self.entries.dedup_by(|later, kept| {
+            EqualKeyPolicy::KeepAll => {}
+            EqualKeyPolicy::KeepFirst => self.entries.dedup_by(|later, kept| is_same(later, kept)),
+            EqualKeyPolicy::KeepLast => self.entries.dedup_by(|later, kept| {
                 let same = is_same(later, kept);
                 if same {
                     *kept = *later;

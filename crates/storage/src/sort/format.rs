@@ -23,8 +23,8 @@
 //! memory.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::options::Layout;
-use alluvium_base::bytes::{Reader, Truncated, Writer};
+use super::options::SortRecordLayout;
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::checksum::seeded_parts;
 
 /// Size of a frame's header in bytes.
@@ -36,7 +36,7 @@ const SUMMED: usize = 32;
 
 /// The layout of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Parts {
+pub struct RecordParts {
     /// Offset of the key.
     pub key_at: usize,
     /// Size of the key in bytes.
@@ -47,35 +47,35 @@ pub struct Parts {
     pub bytes: usize,
 }
 
-impl Layout {
+impl SortRecordLayout {
     /// Returns the layout of the record at the start of `bytes`; `None` if it is incomplete.
     #[inline]
     #[must_use]
-    pub fn parts(self, bytes: &[u8]) -> Option<Parts> {
+    pub fn parts(self, bytes: &[u8]) -> Option<RecordParts> {
         match self {
-            Layout::Fixed {
+            SortRecordLayout::Fixed {
                 record_bytes,
                 key_offset,
                 key_bytes,
-            } => (bytes.len() >= record_bytes as usize).then_some(Parts {
+            } => (bytes.len() >= record_bytes as usize).then_some(RecordParts {
                 key_at: key_offset as usize,
                 key_bytes: key_bytes as usize,
                 value_at: 0,
                 bytes: record_bytes as usize,
             }),
-            Layout::Variable => {
+            SortRecordLayout::Variable => {
                 // Fast path: nearly all records have one byte for each length.
                 let (key_bytes, value_bytes, key_at) = match bytes {
                     [key @ 0..=127, value @ 0..=127, ..] => (u64::from(*key), u64::from(*value), 2),
                     _ => {
-                        let mut reader = Reader::new(bytes);
+                        let mut reader = ByteReader::new(bytes);
                         let lengths = (reader.varint().ok()?, reader.varint().ok()?);
                         (lengths.0, lengths.1, reader.position())
                     }
                 };
                 let value_at = (key_at as u64).checked_add(key_bytes)?;
                 let end = value_at.checked_add(value_bytes)?;
-                (end <= bytes.len() as u64).then_some(Parts {
+                (end <= bytes.len() as u64).then_some(RecordParts {
                     key_at,
                     key_bytes: key_bytes as usize,
                     value_at: value_at as usize,
@@ -88,7 +88,7 @@ impl Layout {
 
 /// Appends a record of a key and a value.
 pub(super) fn push_pair(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
-    Writer::new(out)
+    ByteWriter::new(out)
         .varint(key.len() as u64)
         .varint(value.len() as u64)
         .bytes(key)
@@ -115,7 +115,7 @@ pub(super) fn prefix(key: &[u8], skip: usize) -> u64 {
 
 /// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame {
+pub struct RunFrameHeader {
     /// The number of the run.
     pub run: u64,
     /// The number of the frame in its run.
@@ -126,14 +126,14 @@ pub struct Frame {
     pub bytes: u32,
 }
 
-impl Frame {
+impl RunFrameHeader {
     /// Writes the header before the records in a frame, and zeros after them.
     ///
     /// # Panics
     /// If the records exceed the frame.
     pub fn seal(&self, frame: &mut [u8]) {
         let mut header = Vec::with_capacity(HEADER_BYTES);
-        Writer::new(&mut header)
+        ByteWriter::new(&mut header)
             .bytes(&MAGIC)
             .u32(self.records)
             .u64(self.run)
@@ -144,7 +144,7 @@ impl Frame {
         let records = frame.get(HEADER_BYTES..end).unwrap_or_default();
         assert_eq!(records.len(), self.bytes as usize, "records within the frame");
         let sum = seeded_parts(0, [&header, records]);
-        Writer::new(&mut header).u64(sum);
+        ByteWriter::new(&mut header).u64(sum);
         if let Some(space) = frame.get_mut(..HEADER_BYTES) {
             space.copy_from_slice(&header);
         }
@@ -155,9 +155,9 @@ impl Frame {
     ///
     /// # Errors
     /// Descriptions of the expected and of the found content.
-    pub fn open(frame: &[u8], run: u64, number: u64) -> Result<Frame, (String, String)> {
-        let short = |error: Truncated| ("a frame".to_owned(), error.to_string());
-        let mut reader = Reader::new(frame);
+    pub fn open(frame: &[u8], run: u64, number: u64) -> Result<RunFrameHeader, (String, String)> {
+        let short = |error: TruncatedInput| ("a frame".to_owned(), error.to_string());
+        let mut reader = ByteReader::new(frame);
         let magic = reader.take(MAGIC.len()).map_err(short)?;
         let mut read = || {
             let first = (reader.u32()?, reader.u64()?, reader.u64()?);
@@ -185,7 +185,7 @@ impl Frame {
         if expected != sum {
             return Err((format!("checksum {expected:016x}"), format!("{sum:016x}")));
         }
-        Ok(Frame {
+        Ok(RunFrameHeader {
             run,
             number,
             records,
@@ -205,7 +205,7 @@ mod tests {
         push_pair(&mut records, &[b'k'; 130], b"");
         let mut frame = vec![0xaa; 512];
         frame[HEADER_BYTES..HEADER_BYTES + records.len()].copy_from_slice(&records);
-        let header = Frame {
+        let header = RunFrameHeader {
             run: 3,
             number: 5,
             records: 2,
@@ -223,12 +223,12 @@ mod tests {
         expected.extend(&body);
         expected.resize(512, 0);
         assert_eq!(frame, expected);
-        assert_eq!(Frame::open(&frame, 3, 5), Ok(header));
-        assert!(Frame::open(&frame, 3, 4).is_err() && Frame::open(&frame, 2, 5).is_err());
+        assert_eq!(RunFrameHeader::open(&frame, 3, 5), Ok(header));
+        assert!(RunFrameHeader::open(&frame, 3, 4).is_err() && RunFrameHeader::open(&frame, 2, 5).is_err());
         for at in (0..HEADER_BYTES + records.len()).step_by(3) {
             let mut flipped = frame.clone();
             flipped[at] ^= 4;
-            assert!(Frame::open(&flipped, 3, 5).is_err(), "byte {at}");
+            assert!(RunFrameHeader::open(&flipped, 3, 5).is_err(), "byte {at}");
         }
     }
 
@@ -236,16 +236,16 @@ mod tests {
     fn records_are_found_in_bytes_and_never_outside() {
         let mut bytes = Vec::new();
         push_pair(&mut bytes, &[7; 200], &[9; 300]);
-        let parts = Layout::Variable.parts(&bytes).unwrap();
+        let parts = SortRecordLayout::Variable.parts(&bytes).unwrap();
         let key = &bytes[parts.key_at..parts.key_at + parts.key_bytes];
         assert_eq!(
             (key, &bytes[parts.value_at..parts.bytes]),
             (&[7; 200][..], &[9; 300][..])
         );
         for len in 0..bytes.len() {
-            assert_eq!(Layout::Variable.parts(&bytes[..len]), None);
+            assert_eq!(SortRecordLayout::Variable.parts(&bytes[..len]), None);
         }
-        assert_eq!(Layout::Variable.parts(&[0xff; 30]), None);
+        assert_eq!(SortRecordLayout::Variable.parts(&[0xff; 30]), None);
     }
 
     #[test]

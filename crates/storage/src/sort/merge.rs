@@ -2,19 +2,19 @@
 
 use super::chunk::{SortedChunk, common_bytes};
 use super::error::Result;
-use super::format::{Parts, prefix};
-use super::options::{Equal, Layout, Options};
-use super::reader::RunReader;
-use super::spool::Spooled;
+use super::format::{RecordParts, prefix};
+use super::options::{EqualKeyPolicy, SortOptions, SortRecordLayout};
+use super::reader::SortedRunReader;
+use super::spool::SortedInput;
 use super::tree::LoserTree;
 
 /// A stream of sorted records.
 #[derive(Debug)]
-pub struct Merge {
-    layout: Layout,
-    equal: Equal,
-    sources: Vec<Source>,
-    heads: Vec<Head>,
+pub struct SortMerge {
+    layout: SortRecordLayout,
+    equal: EqualKeyPolicy,
+    sources: Vec<MergeSource>,
+    heads: Vec<SourceHead>,
     tree: Option<LoserTree>,
     /// Length of the common prefix of all keys, which is not compared.
     skip: usize,
@@ -25,14 +25,14 @@ pub struct Merge {
 }
 
 #[derive(Debug)]
-enum Source {
-    Run(Box<RunReader>),
+enum MergeSource {
+    Run(Box<SortedRunReader>),
     Chunk(SortedChunk, usize),
 }
 
 /// The part of a source's record that is compared first.
 #[derive(Clone, Copy, Debug)]
-struct Head {
+struct SourceHead {
     prefix: u64,
     is_live: bool,
     order: u64,
@@ -40,12 +40,12 @@ struct Head {
 
 /// A record returned by a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record<'m> {
+pub struct SortRecord<'m> {
     bytes: &'m [u8],
-    parts: Parts,
+    parts: RecordParts,
 }
 
-impl<'m> Record<'m> {
+impl<'m> SortRecord<'m> {
     /// Returns the key.
     #[must_use]
     #[inline]
@@ -66,12 +66,12 @@ impl<'m> Record<'m> {
     }
 }
 
-impl Source {
+impl MergeSource {
     #[inline]
-    fn current(&self) -> (&[u8], Parts) {
+    fn current(&self) -> (&[u8], RecordParts) {
         match self {
-            Source::Run(reader) => (reader.record(), reader.parts),
-            Source::Chunk(chunk, at) => chunk.record(at.wrapping_sub(1)).unwrap_or_default(),
+            MergeSource::Run(reader) => (reader.record(), reader.parts),
+            MergeSource::Chunk(chunk, at) => chunk.record(at.wrapping_sub(1)).unwrap_or_default(),
         }
     }
 
@@ -85,8 +85,8 @@ impl Source {
     #[inline]
     fn advance(&mut self) -> Result<bool> {
         match self {
-            Source::Run(reader) => reader.advance(),
-            Source::Chunk(chunk, at) => {
+            MergeSource::Run(reader) => reader.advance(),
+            MergeSource::Chunk(chunk, at) => {
                 *at += 1;
                 Ok(*at <= chunk.len())
             }
@@ -95,32 +95,34 @@ impl Source {
 
     fn order(&self) -> u64 {
         match self {
-            Source::Run(reader) => reader.number(),
-            Source::Chunk(chunk, _) => chunk.number,
+            MergeSource::Run(reader) => reader.number(),
+            MergeSource::Chunk(chunk, _) => chunk.number,
         }
     }
 }
 
-impl Merge {
+impl SortMerge {
     /// Opens all inputs and reads the first record of each.
-    pub(super) fn new(options: &Options, inputs: Vec<Spooled>) -> Result<Merge> {
+    pub(super) fn new(options: &SortOptions, inputs: Vec<SortedInput>) -> Result<SortMerge> {
         let skip = common(&inputs);
-        let mut sources: Vec<Source> = inputs
+        let mut sources: Vec<MergeSource> = inputs
             .into_iter()
             .map(|input| match input {
-                Spooled::Run(run) => Source::Run(Box::new(RunReader::new(run, options.layout))),
-                Spooled::Chunk(chunk) => Source::Chunk(chunk, 0),
+                SortedInput::Run(run) => {
+                    MergeSource::Run(Box::new(SortedRunReader::new(run, options.layout)))
+                }
+                SortedInput::Chunk(chunk) => MergeSource::Chunk(chunk, 0),
             })
             .collect();
         let mut heads = Vec::with_capacity(sources.len());
         for source in &mut sources {
             let order = source.order();
             let is_live = source.advance()?;
-            let mut head = Head {
+            let mut head = SourceHead {
                 prefix: u64::MAX,
                 is_live,
                 // The newest of equal keys comes first if it is the one to keep.
-                order: if options.equal == Equal::KeepLast {
+                order: if options.equal == EqualKeyPolicy::KeepLast {
                     u64::MAX - order
                 } else {
                     order
@@ -131,7 +133,7 @@ impl Merge {
             }
             heads.push(head);
         }
-        let mut merge = Merge {
+        let mut merge = SortMerge {
             layout: options.layout,
             equal: options.equal,
             sources,
@@ -152,7 +154,7 @@ impl Merge {
 
     /// Returns the layout of the records.
     #[must_use]
-    pub fn layout(&self) -> Layout {
+    pub fn layout(&self) -> SortRecordLayout {
         self.layout
     }
 
@@ -162,7 +164,7 @@ impl Merge {
     /// [`Error::Damaged`](super::Error::Damaged) if a run is damaged; I/O errors.
     #[allow(clippy::should_implement_trait)]
     #[inline]
-    pub fn next(&mut self) -> Result<Option<Record<'_>>> {
+    pub fn next(&mut self) -> Result<Option<SortRecord<'_>>> {
         loop {
             if self.begun {
                 self.advance()?;
@@ -175,9 +177,9 @@ impl Merge {
                     return Ok(None);
                 }
             };
-            if self.equal == Equal::KeepAll || self.is_other(winner) {
+            if self.equal == EqualKeyPolicy::KeepAll || self.is_other(winner) {
                 let (bytes, parts) = self.sources[winner].current();
-                return Ok(Some(Record { bytes, parts }));
+                return Ok(Some(SortRecord { bytes, parts }));
             }
         }
     }
@@ -216,7 +218,7 @@ impl Merge {
 
 /// Returns whether one source's record precedes another's.
 #[inline]
-fn is_before(sources: &[Source], heads: &[Head], skip: usize, one: u32, other: u32) -> bool {
+fn is_before(sources: &[MergeSource], heads: &[SourceHead], skip: usize, one: u32, other: u32) -> bool {
     let (one, other) = (one as usize, other as usize);
     let (a, b) = (&heads[one], &heads[other]);
     if a.prefix != b.prefix {
@@ -230,11 +232,11 @@ fn is_before(sources: &[Source], heads: &[Head], skip: usize, one: u32, other: u
 }
 
 /// Returns the length of the common prefix of all keys of some inputs.
-pub(super) fn common(inputs: &[Spooled]) -> usize {
+pub(super) fn common(inputs: &[SortedInput]) -> usize {
     let mut all = inputs
         .iter()
         .filter(|input| !input.is_empty())
-        .map(Spooled::common);
+        .map(SortedInput::common);
     let Some(first) = all.next() else { return 0 };
     all.fold(first.len(), |least, other| least.min(common_bytes(first, other)))
 }

@@ -15,7 +15,7 @@
 //! use alluvium_storage::sort::{Layout, Options, Sorter};
 //! use std::sync::Arc;
 //! let directory = Arc::new(MemoryDirectory::new());
-//! let mut sorter = Sorter::new(directory, "words", Options::new(Layout::Variable))?;
+//! let mut sorter = ExternalSorter::new(directory, "words", SortOptions::new(SortRecordLayout::Variable))?;
 //! for word in ["pear", "apple", "plum"] {
 //!     sorter.push(word.as_bytes(), b"")?;
 //! }
@@ -57,14 +57,14 @@ mod spool;
 mod tree;
 mod writer;
 
-pub use chunk::{Chunk, Pushed, SortedChunk};
+pub use chunk::{PushOutcome, SortChunk, SortedChunk};
 pub use error::{Error, Result};
-pub use merge::{Merge, Record};
-pub use options::{Equal, Layout, Options};
-pub use passes::{Group, Passes};
-pub use reader::Run;
-pub use sorter::Sorter;
-pub use spool::{Spool, Spooled};
+pub use merge::{SortMerge, SortRecord};
+pub use options::{EqualKeyPolicy, SortOptions, SortRecordLayout};
+pub use passes::{MergeGroup, MergePasses};
+pub use reader::SortedRun;
+pub use sorter::ExternalSorter;
+pub use spool::{SortSpool, SortedInput};
 
 #[cfg(test)]
 mod tests;

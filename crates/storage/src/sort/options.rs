@@ -18,7 +18,7 @@ const DEFAULT_MEMORY: usize = 256 * MIB as usize;
 
 /// The layout of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
+pub enum SortRecordLayout {
     /// Records of a fixed length, with the key at a fixed offset.
     Fixed {
         /// Size of a record in bytes.
@@ -34,7 +34,7 @@ pub enum Layout {
 
 /// How records with equal keys are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Equal {
+pub enum EqualKeyPolicy {
     /// All are kept, in the order in which they were pushed.
     KeepAll,
     /// Only the first one pushed is kept.
@@ -47,16 +47,16 @@ pub enum Equal {
 ///
 /// ```
 /// use alluvium_storage::sort::{Equal, Layout, Options};
-/// let lines = Options::new(Layout::Variable);
-/// let newest = Options { equal: Equal::KeepLast, memory_bytes: 64 << 20, ..lines };
+/// let lines = SortOptions::new(SortRecordLayout::Variable);
+/// let newest = Options { equal: EqualKeyPolicy::KeepLast, memory_bytes: 64 << 20, ..lines };
 /// assert_eq!(newest.fan_in(), 62);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct SortOptions {
     /// The layout of records.
-    pub layout: Layout,
+    pub layout: SortRecordLayout,
     /// How records with equal keys are handled.
-    pub equal: Equal,
+    pub equal: EqualKeyPolicy,
     /// Memory for records in bytes: of one chunk, or of all frames of a merge.
     pub memory_bytes: usize,
     /// Size of a frame, the unit of I/O, in bytes: a multiple of 4096. Derived from the memory if
@@ -64,13 +64,13 @@ pub struct Options {
     pub frame_bytes: Option<usize>,
 }
 
-impl Options {
+impl SortOptions {
     /// Returns the default options: 256 MiB, and all records are kept.
     #[must_use]
-    pub fn new(layout: Layout) -> Options {
-        Options {
+    pub fn new(layout: SortRecordLayout) -> SortOptions {
+        SortOptions {
             layout,
-            equal: Equal::KeepAll,
+            equal: EqualKeyPolicy::KeepAll,
             memory_bytes: DEFAULT_MEMORY,
             frame_bytes: None,
         }
@@ -116,7 +116,7 @@ impl Options {
                 format!("{frame} is none of the multiples of 4096 up to 1 MiB and an eighth of the memory");
             return bad("frame_bytes", why);
         }
-        if let Layout::Fixed {
+        if let SortRecordLayout::Fixed {
             record_bytes,
             key_offset,
             key_bytes,

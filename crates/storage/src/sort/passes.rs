@@ -1,10 +1,10 @@
 //! Multi-pass merging: reduces many runs to as few as can be merged at once.
 
 use super::error::Result;
-use super::merge::Merge;
-use super::options::Options;
-use super::reader::Run;
-use super::spool::{Spool, Spooled};
+use super::merge::SortMerge;
+use super::options::SortOptions;
+use super::reader::SortedRun;
+use super::spool::{SortSpool, SortedInput};
 
 /// Sorted inputs of one output stream. While there are too many, groups of them are merged first.
 ///
@@ -18,36 +18,36 @@ use super::spool::{Spool, Spooled};
 /// }
 /// ```
 #[derive(Debug)]
-pub struct Passes {
-    options: Options,
+pub struct MergePasses {
+    options: SortOptions,
     /// The inputs, ordered by number.
-    inputs: Vec<Spooled>,
+    inputs: Vec<SortedInput>,
     /// The position of the current group in `inputs`.
     hole: Option<usize>,
 }
 
 /// Inputs to be merged into a run.
 #[derive(Debug)]
-pub struct Group {
-    inputs: Vec<Spooled>,
+pub struct MergeGroup {
+    inputs: Vec<SortedInput>,
 }
 
-impl Group {
+impl MergeGroup {
     /// Merges the group. Any thread can do this.
     ///
     /// # Errors
     /// [`Error::Damaged`](super::Error::Damaged); I/O errors.
-    pub fn merge(self, spool: &Spool) -> Result<Run> {
+    pub fn merge(self, spool: &SortSpool) -> Result<SortedRun> {
         spool.merge(self.inputs)
     }
 }
 
-impl Passes {
-    pub(super) fn new(options: Options, mut inputs: Vec<Spooled>) -> Passes {
-        inputs.sort_by_key(Spooled::number);
+impl MergePasses {
+    pub(super) fn new(options: SortOptions, mut inputs: Vec<SortedInput>) -> MergePasses {
+        inputs.sort_by_key(SortedInput::number);
         let rises = inputs.windows(2).all(|pair| pair[0].number() < pair[1].number());
         assert!(rises, "every chunk has a number of its own");
-        Passes {
+        MergePasses {
             options,
             inputs,
             hole: None,
@@ -58,7 +58,7 @@ impl Passes {
     ///
     /// # Panics
     /// If the run of the previous group was not put back.
-    pub fn group(&mut self) -> Option<Group> {
+    pub fn group(&mut self) -> Option<MergeGroup> {
         assert!(self.hole.is_none(), "the run of the last group is missing");
         let fan_in = self.fan_in();
         let count = self.inputs.len();
@@ -71,7 +71,7 @@ impl Passes {
         let bytes = |at: usize| {
             self.inputs[at..at + width]
                 .iter()
-                .map(Spooled::bytes)
+                .map(SortedInput::bytes)
                 .sum::<u64>()
         };
         let at = (0..=count - width).min_by_key(|&at| bytes(at))?;
@@ -80,7 +80,7 @@ impl Passes {
             "a group makes inputs fewer, and has space (Q5)"
         );
         self.hole = Some(at);
-        Some(Group {
+        Some(MergeGroup {
             inputs: self.inputs.drain(at..at + width).collect(),
         })
     }
@@ -88,8 +88,8 @@ impl Passes {
     /// Returns the number of inputs whose frames fit into memory (Q5).
     fn fan_in(&self) -> usize {
         let longest = self.inputs.iter().map(|input| match input {
-            Spooled::Chunk(_) => 0,
-            Spooled::Run(run) => run.longest,
+            SortedInput::Chunk(_) => 0,
+            SortedInput::Run(run) => run.longest,
         });
         let frame = longest.max().unwrap_or(0).max(self.options.frame());
         (self.options.memory_bytes / (2 * frame)).saturating_sub(2).max(2)
@@ -99,9 +99,9 @@ impl Passes {
     ///
     /// # Panics
     /// If no group was handed out.
-    pub fn put(&mut self, run: Run) {
+    pub fn put(&mut self, run: SortedRun) {
         let at = self.hole.take().expect("a group was handed out");
-        self.inputs.insert(at, Spooled::Run(run));
+        self.inputs.insert(at, SortedInput::Run(run));
         let rises = self
             .inputs
             .windows(2)
@@ -116,8 +116,8 @@ impl Passes {
     ///
     /// # Panics
     /// If groups are left.
-    pub fn finish(mut self) -> Result<Merge> {
+    pub fn finish(mut self) -> Result<SortMerge> {
         assert!(self.group().is_none(), "groups are left to be merged");
-        Merge::new(&self.options, self.inputs)
+        SortMerge::new(&self.options, self.inputs)
     }
 }

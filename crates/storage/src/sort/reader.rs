@@ -1,15 +1,15 @@
 //! A run on the device, and its reader, which reads one frame ahead.
 
 use super::error::{Error, Result};
-use super::format::{Frame, HEADER_BYTES, Parts};
-use super::options::Layout;
+use super::format::{HEADER_BYTES, RecordParts, RunFrameHeader};
+use super::options::SortRecordLayout;
 use alluvium_base::Purpose;
-use alluvium_device::{BLOCK, Batch, Buffer, Device, Ticket};
+use alluvium_device::{AlignedBuffer, BLOCK, Device, IoBatch, Ticket};
 use std::sync::Arc;
 
 /// Sorted records in a temporary file, which is freed with it.
 #[derive(Debug)]
-pub struct Run {
+pub struct SortedRun {
     pub(super) device: Arc<dyn Device>,
     pub(super) number: u64,
     /// Length of each frame in blocks.
@@ -22,7 +22,7 @@ pub struct Run {
     pub(super) common: Vec<u8>,
 }
 
-impl Run {
+impl SortedRun {
     /// Returns the size on the device in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -38,42 +38,42 @@ impl Run {
 
 /// Reads the records of a run in order.
 #[derive(Debug)]
-pub(super) struct RunReader {
-    run: Run,
-    layout: Layout,
+pub(super) struct SortedRunReader {
+    run: SortedRun,
+    layout: SortRecordLayout,
     /// The current frame, and the end of its records.
-    frame: Option<Buffer>,
+    frame: Option<AlignedBuffer>,
     end: usize,
     at: usize,
-    pub(super) parts: Parts,
+    pub(super) parts: RecordParts,
     /// The read of the next frame.
     coming: Option<Ticket>,
     /// The number and offset of the frame to read after that.
     next: usize,
     offset: u64,
-    spare: Option<Buffer>,
+    spare: Option<AlignedBuffer>,
     left: u32,
 }
 
-impl RunReader {
+impl SortedRunReader {
     /// Opens a run and starts reading its first frame.
-    pub(super) fn new(run: Run, layout: Layout) -> RunReader {
+    pub(super) fn new(run: SortedRun, layout: SortRecordLayout) -> SortedRunReader {
         let blocks: u64 = run.frames.iter().map(|&blocks| u64::from(blocks)).sum();
         assert_eq!(blocks * BLOCK, run.bytes, "a run is its frames");
-        let mut reader = RunReader {
+        let mut reader = SortedRunReader {
             run,
             layout,
             frame: None,
             end: 0,
             at: 0,
-            parts: Parts::default(),
+            parts: RecordParts::default(),
             coming: None,
             next: 0,
             offset: 0,
             spare: None,
             left: 0,
         };
-        reader.ask();
+        reader.start_next_read();
         reader
     }
 
@@ -82,14 +82,14 @@ impl RunReader {
     }
 
     /// Starts reading the next frame, if there is one.
-    fn ask(&mut self) {
+    fn start_next_read(&mut self) {
         let Some(&blocks) = self.run.frames.get(self.next) else {
             return;
         };
         let len = (u64::from(blocks) * BLOCK) as usize;
         let spare = self.spare.take().filter(|buffer| buffer.len() == len);
-        let buffer = spare.unwrap_or_else(|| Buffer::zeroed(len));
-        let mut batch = Batch::with_capacity(1);
+        let buffer = spare.unwrap_or_else(|| AlignedBuffer::zeroed(len));
+        let mut batch = IoBatch::with_capacity(1);
         batch.read(self.offset, buffer, Purpose::Other);
         self.coming = Some(self.run.device.submit(batch));
         self.offset += len as u64;
@@ -114,7 +114,7 @@ impl RunReader {
             return Err(self.damaged(("as many records as the frame says".to_owned(), found)));
         }
         self.spare = self.frame.take();
-        self.parts = Parts::default();
+        self.parts = RecordParts::default();
         let Some(ticket) = self.coming.take() else {
             return Ok(false);
         };
@@ -125,11 +125,12 @@ impl RunReader {
             .expect("a read gives its buffer back");
         let number = self.next as u64 - 1;
         assert!(self.offset >= buffer.len() as u64, "a frame lies in its run");
-        let header = Frame::open(&buffer, self.run.number, number).map_err(|wrong| self.damaged(wrong))?;
+        let header =
+            RunFrameHeader::open(&buffer, self.run.number, number).map_err(|wrong| self.damaged(wrong))?;
         (self.at, self.end) = (HEADER_BYTES, HEADER_BYTES + header.bytes as usize);
         self.left = header.records;
         self.frame = Some(buffer);
-        self.ask();
+        self.start_next_read();
         if self.left == 0 {
             return Err(self.damaged(("a record or more".to_owned(), "none".to_owned())));
         }

@@ -1,39 +1,39 @@
 //! A whole sort in one thread.
 
-use super::chunk::{Chunk, Pushed};
+use super::chunk::{PushOutcome, SortChunk};
 use super::error::Result;
-use super::merge::Merge;
-use super::options::Options;
-use super::spool::{Spool, Spooled};
+use super::merge::SortMerge;
+use super::options::SortOptions;
+use super::spool::{SortSpool, SortedInput};
 use alluvium_device::Directory;
 use std::sync::Arc;
 
 /// Sorts the pushed records. Records that fit into memory are not written to the device.
 #[derive(Debug)]
-pub struct Sorter {
-    spool: Spool,
-    chunk: Chunk,
-    runs: Vec<Spooled>,
+pub struct ExternalSorter {
+    spool: SortSpool,
+    chunk: SortChunk,
+    runs: Vec<SortedInput>,
 }
 
 /// A record pushed to a sorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Input<'i> {
+enum PushedRecord<'i> {
     /// A key and a value of any length.
     Pair(&'i [u8], &'i [u8]),
     /// A record of the fixed length.
     Record(&'i [u8]),
 }
 
-impl Sorter {
+impl ExternalSorter {
     /// Starts a sort with temporary files whose names begin with `name`.
     ///
     /// # Errors
-    /// As [`Spool::new`].
-    pub fn new(directory: Arc<dyn Directory>, name: &str, options: Options) -> Result<Sorter> {
-        let spool = Spool::new(directory, name, options)?;
+    /// As [`SortSpool::new`].
+    pub fn new(directory: Arc<dyn Directory>, name: &str, options: SortOptions) -> Result<ExternalSorter> {
+        let spool = SortSpool::new(directory, name, options)?;
         let chunk = spool.chunk();
-        Ok(Sorter {
+        Ok(ExternalSorter {
             spool,
             chunk,
             runs: Vec::new(),
@@ -43,24 +43,28 @@ impl Sorter {
     /// Adds a key and a value.
     ///
     /// # Errors
-    /// As [`Chunk::push`] and [`Spool::write`].
+    /// As [`Chunk::push`] and [`SortSpool::write`].
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.take(Input::Pair(key, value))
+        self.take(PushedRecord::Pair(key, value))
     }
 
     /// Adds a record of the fixed length.
     ///
     /// # Errors
-    /// As [`Chunk::push_record`] and [`Spool::write`].
+    /// As [`Chunk::push_record`] and [`SortSpool::write`].
     pub fn push_record(&mut self, record: &[u8]) -> Result<()> {
-        self.take(Input::Record(record))
+        self.take(PushedRecord::Record(record))
     }
 
-    fn take(&mut self, input: Input<'_>) -> Result<()> {
-        if self.chunk.take(input)? == Pushed::Full {
+    fn take(&mut self, input: PushedRecord<'_>) -> Result<()> {
+        if self.chunk.take(input)? == PushOutcome::Full {
             self.spill()?;
             let pushed = self.chunk.take(input)?;
-            assert_eq!(pushed, Pushed::Taken, "an empty chunk has space for any record");
+            assert_eq!(
+                pushed,
+                PushOutcome::Taken,
+                "an empty chunk has space for any record"
+            );
         }
         Ok(())
     }
@@ -68,18 +72,18 @@ impl Sorter {
     /// Sorts and writes the chunk, and starts the next one.
     fn spill(&mut self) -> Result<()> {
         let chunk = std::mem::replace(&mut self.chunk, self.spool.chunk());
-        self.runs.push(Spooled::Run(self.spool.write(chunk.sort())?));
+        self.runs.push(SortedInput::Run(self.spool.write(chunk.sort())?));
         Ok(())
     }
 
     /// Returns the sorted records.
     ///
     /// # Errors
-    /// As [`Spool::write`], and [`Error::Damaged`](super::Error::Damaged).
-    pub fn finish(mut self) -> Result<Merge> {
+    /// As [`SortSpool::write`], and [`Error::Damaged`](super::Error::Damaged).
+    pub fn finish(mut self) -> Result<SortMerge> {
         if self.runs.is_empty() {
             let chunk = std::mem::replace(&mut self.chunk, self.spool.chunk());
-            self.runs.push(Spooled::Chunk(chunk.sort()));
+            self.runs.push(SortedInput::Chunk(chunk.sort()));
         } else if !self.chunk.is_empty() {
             self.spill()?;
         }
@@ -93,11 +97,11 @@ impl Sorter {
     }
 }
 
-impl Chunk {
-    fn take(&mut self, input: Input<'_>) -> Result<Pushed> {
+impl SortChunk {
+    fn take(&mut self, input: PushedRecord<'_>) -> Result<PushOutcome> {
         match input {
-            Input::Pair(key, value) => self.push(key, value),
-            Input::Record(record) => self.push_record(record),
+            PushedRecord::Pair(key, value) => self.push(key, value),
+            PushedRecord::Record(record) => self.push_record(record),
         }
     }
 }

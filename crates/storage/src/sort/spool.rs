@@ -1,12 +1,12 @@
 //! The files of one sort, and the steps that write and merge them.
 
-use super::chunk::{Chunk, SortedChunk};
+use super::chunk::{SortChunk, SortedChunk};
 use super::error::{Error, Result};
-use super::merge::Merge;
-use super::options::Options;
-use super::passes::Passes;
-use super::reader::Run;
-use super::writer::{RunWriter, space_of};
+use super::merge::SortMerge;
+use super::options::SortOptions;
+use super::passes::MergePasses;
+use super::reader::SortedRun;
+use super::writer::{SortedRunWriter, space_of};
 use alluvium_device::{Device, Directory, FileOptions};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -20,79 +20,79 @@ const TRIES: u64 = 1000;
 
 /// The temporary files of a sort. Threads may share it: each fills, sorts and writes chunks.
 #[derive(Debug)]
-pub struct Spool {
+pub struct SortSpool {
     directory: Arc<dyn Directory>,
     name: String,
-    options: Options,
+    options: SortOptions,
     files: AtomicU64,
     chunks: AtomicU64,
-    claim: Mutex<Option<Claim>>,
+    claim: Mutex<Option<SpaceClaim>>,
 }
 
 /// Space on the device reserved for future runs: an unlinked file of that length.
 #[derive(Debug)]
-struct Claim {
+struct SpaceClaim {
     device: Arc<dyn Device>,
     bytes: u64,
 }
 
 /// Sorted records, in memory or in a file.
 #[derive(Debug)]
-pub enum Spooled {
+pub enum SortedInput {
     /// In memory.
     Chunk(SortedChunk),
     /// In a file.
-    Run(Run),
+    Run(SortedRun),
 }
 
-impl Spooled {
+impl SortedInput {
     /// Returns whether there are no records.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         match self {
-            Spooled::Chunk(chunk) => chunk.is_empty(),
-            Spooled::Run(run) => run.records() == 0,
+            SortedInput::Chunk(chunk) => chunk.is_empty(),
+            SortedInput::Run(run) => run.records() == 0,
         }
     }
 
     pub(super) fn common(&self) -> &[u8] {
         match self {
-            Spooled::Chunk(chunk) => &chunk.common,
-            Spooled::Run(run) => &run.common,
+            SortedInput::Chunk(chunk) => &chunk.common,
+            SortedInput::Run(run) => &run.common,
         }
     }
 
     pub(super) fn number(&self) -> u64 {
         match self {
-            Spooled::Chunk(chunk) => chunk.number,
-            Spooled::Run(run) => run.number,
+            SortedInput::Chunk(chunk) => chunk.number,
+            SortedInput::Run(run) => run.number,
         }
     }
 
     /// Returns the number of records.
     pub(super) fn records(&self) -> u64 {
         match self {
-            Spooled::Chunk(chunk) => chunk.len() as u64,
-            Spooled::Run(run) => run.records(),
+            SortedInput::Chunk(chunk) => chunk.len() as u64,
+            SortedInput::Run(run) => run.records(),
         }
     }
 
     /// Returns the approximate size in bytes.
     pub(super) fn bytes(&self) -> u64 {
         match self {
-            Spooled::Chunk(chunk) => chunk.record_bytes(),
-            Spooled::Run(run) => run.bytes(),
+            SortedInput::Chunk(chunk) => chunk.record_bytes(),
+            SortedInput::Run(run) => run.bytes(),
         }
     }
 }
 
-impl Spool {
+impl SortSpool {
     /// Starts a sort with files whose names begin with `name`, and removes those left over from a
     /// crash.
     ///
     /// # Errors
     /// [`Error::BadOption`] or [`Error::TooLong`] for invalid options; I/O errors.
-    pub fn new(directory: Arc<dyn Directory>, name: &str, options: Options) -> Result<Spool> {
+    pub fn new(directory: Arc<dyn Directory>, name: &str, options: SortOptions) -> Result<SortSpool> {
         options.verify()?;
         for file in directory.list()? {
             let middle = file.strip_prefix(name).and_then(|rest| rest.strip_suffix(SUFFIX));
@@ -101,7 +101,7 @@ impl Spool {
                 forget(&*directory, &file)?;
             }
         }
-        Ok(Spool {
+        Ok(SortSpool {
             directory,
             name: name.to_owned(),
             options,
@@ -119,7 +119,7 @@ impl Spool {
     /// # use alluvium_storage::sort::{Layout, Options, Spool};
     /// # use std::sync::Arc;
     /// let directory = Arc::new(MemoryDirectory::new());
-    /// let spool = Spool::new(directory, "words", Options::new(Layout::Variable))?;
+    /// let spool = SortSpool::new(directory, "words", SortOptions::new(Layout::Variable))?;
     /// spool.claim(1 << 20)?;
     /// assert!(spool.claimed_bytes() > 1 << 20);
     /// # Ok::<(), alluvium_storage::sort::Error>(())
@@ -131,7 +131,7 @@ impl Spool {
         let device = self.create()?;
         let bytes = space_of(record_bytes, self.options.frame());
         device.grow(bytes)?;
-        *self.claim.lock() = Some(Claim { device, bytes });
+        *self.claim.lock() = Some(SpaceClaim { device, bytes });
         Ok(())
     }
 
@@ -159,24 +159,25 @@ impl Spool {
 
     /// Returns the options of the sort.
     #[must_use]
-    pub fn options(&self) -> &Options {
+    pub fn options(&self) -> &SortOptions {
         &self.options
     }
 
     /// Returns the next chunk to be filled. Among equal keys, those of earlier chunks come first.
     #[must_use]
-    pub fn chunk(&self) -> Chunk {
-        Chunk::new(self.options, self.chunks.fetch_add(1, Ordering::Relaxed))
+    pub fn chunk(&self) -> SortChunk {
+        SortChunk::new(self.options, self.chunks.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Writes a sorted chunk as a run. Any thread can do this.
     ///
     /// # Errors
     /// I/O errors; [`Error::is_full`] for a full disk.
-    pub fn write(&self, chunk: SortedChunk) -> Result<Run> {
+    pub fn write(&self, chunk: SortedChunk) -> Result<SortedRun> {
         let device = self.create()?;
         self.hand_over(chunk.record_bytes())?;
-        let mut writer = RunWriter::new(device, chunk.number, self.options.frame(), chunk.record_bytes())?;
+        let mut writer =
+            SortedRunWriter::new(device, chunk.number, self.options.frame(), chunk.record_bytes())?;
         let mut index = 0;
         while let Some((record, _)) = chunk.record(index) {
             writer.push(record)?;
@@ -211,17 +212,17 @@ impl Spool {
     }
 
     /// Merges consecutive runs into one.
-    pub(super) fn merge(&self, inputs: Vec<Spooled>) -> Result<Run> {
-        let number = inputs.iter().map(Spooled::number).min().unwrap_or_default();
-        let expected = inputs.iter().map(Spooled::bytes).sum();
+    pub(super) fn merge(&self, inputs: Vec<SortedInput>) -> Result<SortedRun> {
+        let number = inputs.iter().map(SortedInput::number).min().unwrap_or_default();
+        let expected = inputs.iter().map(SortedInput::bytes).sum();
         assert!(inputs.len() > 1, "a merge of one run changes nothing");
-        let records: u64 = inputs.iter().map(Spooled::records).sum();
+        let records: u64 = inputs.iter().map(SortedInput::records).sum();
         let first = inputs.iter().find(|input| !input.is_empty());
         let mut common = first.map_or_else(Vec::new, |input| input.common().to_vec());
         common.truncate(super::merge::common(&inputs));
         self.hand_over(expected)?;
-        let mut writer = RunWriter::new(self.create()?, number, self.options.frame(), expected)?;
-        let mut merge = Merge::new(&self.options, inputs)?;
+        let mut writer = SortedRunWriter::new(self.create()?, number, self.options.frame(), expected)?;
+        let mut merge = SortMerge::new(&self.options, inputs)?;
         while let Some(record) = merge.next()? {
             writer.push(record.encoded())?;
         }
@@ -233,8 +234,8 @@ impl Spool {
 
     /// Starts merging all inputs.
     #[must_use]
-    pub fn passes(&self, inputs: Vec<Spooled>) -> Passes {
-        Passes::new(self.options, inputs)
+    pub fn passes(&self, inputs: Vec<SortedInput>) -> MergePasses {
+        MergePasses::new(self.options, inputs)
     }
 }
 

@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 const SMALL: usize = 64 << 10;
 
-fn options(layout: Layout, equal: Equal) -> Options {
-    Options {
+fn options(layout: SortRecordLayout, equal: EqualKeyPolicy) -> SortOptions {
+    SortOptions {
         equal,
         memory_bytes: SMALL,
         frame_bytes: Some(4096),
-        ..Options::new(layout)
+        ..SortOptions::new(layout)
     }
 }
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-fn drain(mut merge: Merge) -> Result<Pairs> {
+fn drain(mut merge: SortMerge) -> Result<Pairs> {
     let mut all = Vec::new();
     while let Some(record) = merge.next()? {
         all.push((record.key().to_vec(), record.value().to_vec()));
@@ -45,12 +45,12 @@ fn pairs(seed: u64, count: usize, kinds: u32) -> Pairs {
         .collect()
 }
 
-fn expected(mut pairs: Pairs, equal: Equal) -> Pairs {
+fn expected(mut pairs: Pairs, equal: EqualKeyPolicy) -> Pairs {
     pairs.sort_by(|one, other| one.0.cmp(&other.0));
     match equal {
-        Equal::KeepAll => {}
-        Equal::KeepFirst => pairs.dedup_by(|later, kept| later.0 == kept.0),
-        Equal::KeepLast => pairs.dedup_by(|later, kept| {
+        EqualKeyPolicy::KeepAll => {}
+        EqualKeyPolicy::KeepFirst => pairs.dedup_by(|later, kept| later.0 == kept.0),
+        EqualKeyPolicy::KeepLast => pairs.dedup_by(|later, kept| {
             let same = later.0 == kept.0;
             if same {
                 std::mem::swap(later, kept);
@@ -61,8 +61,8 @@ fn expected(mut pairs: Pairs, equal: Equal) -> Pairs {
     pairs
 }
 
-fn sorted(directory: Arc<dyn Directory>, options: Options, pairs: &Pairs) -> Result<Pairs> {
-    let mut sorter = Sorter::new(directory, "test", options)?;
+fn sorted(directory: Arc<dyn Directory>, options: SortOptions, pairs: &Pairs) -> Result<Pairs> {
+    let mut sorter = ExternalSorter::new(directory, "test", options)?;
     for (key, value) in pairs {
         sorter.push(key, value)?;
     }
@@ -71,11 +71,15 @@ fn sorted(directory: Arc<dyn Directory>, options: Options, pairs: &Pairs) -> Res
 
 #[test]
 fn records_come_as_a_stable_sort_gives_them() {
-    for equal in [Equal::KeepAll, Equal::KeepFirst, Equal::KeepLast] {
+    for equal in [
+        EqualKeyPolicy::KeepAll,
+        EqualKeyPolicy::KeepFirst,
+        EqualKeyPolicy::KeepLast,
+    ] {
         for (seed, count) in [(1, 0), (2, 1), (3, 50), (4, 6000), (5, 20_000)] {
             let directory = Arc::new(MemoryDirectory::new());
             let pairs = pairs(seed, count, if seed.is_multiple_of(2) { 4 } else { 30 });
-            let options = options(Layout::Variable, equal);
+            let options = options(SortRecordLayout::Variable, equal);
             let found = sorted(Arc::clone(&directory) as _, options, &pairs).unwrap();
             let expected = expected(pairs, equal);
             assert!(found == expected, "{equal:?}, {count} records of seed {seed}");
@@ -86,7 +90,7 @@ fn records_come_as_a_stable_sort_gives_them() {
 
 #[test]
 fn records_of_one_length_are_sorted_by_their_key_alone() {
-    let layout = Layout::Fixed {
+    let layout = SortRecordLayout::Fixed {
         record_bytes: 24,
         key_offset: 8,
         key_bytes: 4,
@@ -101,7 +105,8 @@ fn records_of_one_length_are_sorted_by_their_key_alone() {
         })
         .collect();
     let directory = Arc::new(MemoryDirectory::new());
-    let mut sorter = Sorter::new(directory, "test", options(layout, Equal::KeepAll)).unwrap();
+    let mut sorter =
+        ExternalSorter::new(directory, "test", options(layout, EqualKeyPolicy::KeepAll)).unwrap();
     for record in &records {
         sorter.push_record(record).unwrap();
     }
@@ -116,8 +121,8 @@ mod faults;
 #[test]
 fn runs_have_their_parts_of_the_space_that_was_claimed() {
     let directory = Arc::new(MemoryDirectory::new());
-    let options = options(Layout::Variable, Equal::KeepAll);
-    let spool = Spool::new(Arc::clone(&directory) as _, "claimed", options).unwrap();
+    let options = options(SortRecordLayout::Variable, EqualKeyPolicy::KeepAll);
+    let spool = SortSpool::new(Arc::clone(&directory) as _, "claimed", options).unwrap();
     assert_eq!(spool.claimed_bytes(), 0);
     spool.claim(40_000).unwrap();
     let claimed = spool.claimed_bytes();
@@ -127,9 +132,9 @@ fn runs_have_their_parts_of_the_space_that_was_claimed() {
         let mut chunk = spool.chunk();
         for number in 0..500u32 {
             let pushed = chunk.push(&number.to_be_bytes(), &[7; 36]).unwrap();
-            assert_eq!(pushed, Pushed::Taken);
+            assert_eq!(pushed, PushOutcome::Taken);
         }
-        Spooled::Run(spool.write(chunk.sort()).unwrap())
+        SortedInput::Run(spool.write(chunk.sort()).unwrap())
     };
     let mut runs = vec![run()];
     let left = spool.claimed_bytes();

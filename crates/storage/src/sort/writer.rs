@@ -1,10 +1,10 @@
 //! Writes a run: one frame is filled while the previous one is being written.
 
 use super::error::Result;
-use super::format::{Frame, HEADER_BYTES};
-use super::reader::Run;
+use super::format::{HEADER_BYTES, RunFrameHeader};
+use super::reader::SortedRun;
 use alluvium_base::Purpose;
-use alluvium_device::{BLOCK, Batch, Buffer, Device, Ticket};
+use alluvium_device::{AlignedBuffer, BLOCK, Device, IoBatch, Ticket};
 use std::sync::Arc;
 
 /// Returns the approximate space for a run of `record_bytes` bytes, in whole blocks.
@@ -16,11 +16,11 @@ pub(super) fn space_of(record_bytes: u64, frame_bytes: usize) -> u64 {
 
 /// Writes sorted records.
 #[derive(Debug)]
-pub(super) struct RunWriter {
+pub(super) struct SortedRunWriter {
     device: Arc<dyn Device>,
     /// The number of the run: that of its first chunk.
     number: u64,
-    frame: Buffer,
+    frame: AlignedBuffer,
     frame_bytes: usize,
     used: usize,
     records: u32,
@@ -33,20 +33,20 @@ pub(super) struct RunWriter {
     total: u64,
 }
 
-impl RunWriter {
+impl SortedRunWriter {
     /// Starts a run of records of at most `expected` bytes, and allocates its space (Q4).
     pub(super) fn new(
         device: Arc<dyn Device>,
         number: u64,
         frame_bytes: usize,
         expected: u64,
-    ) -> Result<RunWriter> {
+    ) -> Result<SortedRunWriter> {
         assert!(frame_bytes > HEADER_BYTES, "a frame has space for records");
         device.grow(space_of(expected, frame_bytes))?;
-        Ok(RunWriter {
+        Ok(SortedRunWriter {
             device,
             number,
-            frame: Buffer::zeroed(frame_bytes),
+            frame: AlignedBuffer::zeroed(frame_bytes),
             frame_bytes,
             used: HEADER_BYTES,
             records: 0,
@@ -64,7 +64,7 @@ impl RunWriter {
             self.flush()?;
             if HEADER_BYTES + record.len() > self.frame.len() {
                 let long = (HEADER_BYTES + record.len()).next_multiple_of(BLOCK as usize);
-                self.frame = Buffer::zeroed(long);
+                self.frame = AlignedBuffer::zeroed(long);
             }
         }
         assert!(
@@ -83,7 +83,7 @@ impl RunWriter {
         if self.records == 0 {
             return Ok(());
         }
-        let header = Frame {
+        let header = RunFrameHeader {
             run: self.number,
             number: self.frames.len() as u64,
             records: self.records,
@@ -92,7 +92,7 @@ impl RunWriter {
         header.seal(&mut self.frame);
         let returned = self.wait()?;
         let fits = returned.filter(|buffer| buffer.len() == self.frame_bytes);
-        let next = fits.unwrap_or_else(|| Buffer::zeroed(self.frame_bytes));
+        let next = fits.unwrap_or_else(|| AlignedBuffer::zeroed(self.frame_bytes));
         let full = std::mem::replace(&mut self.frame, next);
         let full = shortened(full, self.used);
         let len = full.len();
@@ -103,7 +103,7 @@ impl RunWriter {
         }
         self.frames.push((len as u64 / BLOCK) as u32);
         self.longest = self.longest.max(len);
-        let mut batch = Batch::with_capacity(1);
+        let mut batch = IoBatch::with_capacity(1);
         batch.write(self.offset, full, Purpose::Other);
         self.pending = Some(self.device.submit(batch));
         (self.offset, self.used, self.records) = (end, HEADER_BYTES, 0);
@@ -111,7 +111,7 @@ impl RunWriter {
     }
 
     /// Waits for the write of the previous frame.
-    fn wait(&mut self) -> Result<Option<Buffer>> {
+    fn wait(&mut self) -> Result<Option<AlignedBuffer>> {
         let Some(ticket) = self.pending.take() else {
             return Ok(None);
         };
@@ -120,12 +120,12 @@ impl RunWriter {
     }
 
     /// Writes the remaining records.
-    pub(super) fn finish(mut self) -> Result<Run> {
+    pub(super) fn finish(mut self) -> Result<SortedRun> {
         self.flush()?;
         self.wait()?;
         let written: u64 = self.frames.iter().map(|&blocks| u64::from(blocks) * BLOCK).sum();
         assert_eq!(written, self.offset, "frames follow each other");
-        Ok(Run {
+        Ok(SortedRun {
             device: self.device,
             number: self.number,
             frames: self.frames,
@@ -138,12 +138,12 @@ impl RunWriter {
 }
 
 /// Removes the unused blocks of a frame, if they are more than half of it.
-fn shortened(frame: Buffer, used: usize) -> Buffer {
+fn shortened(frame: AlignedBuffer, used: usize) -> AlignedBuffer {
     let needed = used.next_multiple_of(BLOCK as usize);
     if needed > frame.len() / 2 {
         return frame;
     }
-    Buffer::padded(&frame[..needed])
+    AlignedBuffer::padded(&frame[..needed])
 }
 
 #[cfg(test)]
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn frames_that_are_nearly_empty_are_shortened() {
-        assert_eq!(shortened(Buffer::zeroed(4096), 100).len(), 512);
-        assert_eq!(shortened(Buffer::zeroed(4096), 2049).len(), 4096);
+        assert_eq!(shortened(AlignedBuffer::zeroed(4096), 100).len(), 512);
+        assert_eq!(shortened(AlignedBuffer::zeroed(4096), 2049).len(), 4096);
     }
 }

@@ -10,7 +10,7 @@
 use super::{CacheMemory, LOCK_FILE, Store};
 use crate::extents::TierLimits;
 use crate::node::tier_file;
-use crate::tiers::format::Mark;
+use crate::tiers::format::TierMark;
 use crate::tiers::{self, MAX_TIERS};
 use crate::{Error, Result};
 use alluvium_device::{Directory, FileOptions};
@@ -35,7 +35,7 @@ impl Store {
         }
         self.directories().require_vacant_for(tier, &**directory)?;
         let lock = directory.lock(LOCK_FILE)?;
-        let mark = Mark {
+        let mark = TierMark {
             store: self.superblock().store,
             tier,
         };

@@ -2,7 +2,7 @@
 
 use super::Store;
 use crate::Result;
-use crate::extents::Frozen;
+use crate::extents::FrozenMap;
 use crate::superblock::{MAX_PAYLOAD, Superblock};
 use alluvium_base::Purpose;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 #[must_use = "a cut becomes durable with `finish`"]
 pub struct Checkpoint<'store> {
     store: &'store Store,
-    frozen: Frozen,
+    frozen: FrozenMap,
 }
 
 impl Store {
@@ -65,11 +65,11 @@ impl Checkpoint<'_> {
         let generation = self.generation();
         let before = store.superblock().cut;
         assert!(cut >= before, "a cut at {cut} falls behind the one at {before}");
-        store.health.judge(self.make_durable(payload, cut))?;
+        store.health.poison_on_error(self.make_durable(payload, cut))?;
         // The generation is durable. The rest frees what it no longer needs (K1, step 7).
         debug_assert_eq!(store.superblock().generation, generation, "it is durable (K1)");
         store.extents.made_durable(generation);
-        store.health.judge(store.log.release(cut))?;
+        store.health.poison_on_error(store.log.release(cut))?;
         Ok(generation)
     }
 
@@ -77,7 +77,7 @@ impl Checkpoint<'_> {
     fn make_durable(self, payload: &[u8], cut: u64) -> Result<()> {
         let store = self.store;
         let generation = self.generation();
-        store.look_at_tiers();
+        store.check_tier_directories();
         store.tiers.sync(Purpose::Trunk)?;
         let tiers = self.frozen.tiers() as u8;
         let map = store.extents.write_map(store.directory(), self.frozen)?;

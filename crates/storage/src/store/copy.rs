@@ -12,13 +12,15 @@
 //! An interrupted copy does not open as a store. Copying again starts from the beginning.
 
 use super::{LOCK_FILE, Store, StoreOptions, lock_all, refs};
-use crate::extents::{Keeper, live_ranges, map_file, require_map};
-use crate::log::Log;
+use crate::extents::{GenerationPin, live_ranges, map_file, require_map};
+use crate::log::WriteAheadLog;
 use crate::node::tier_file;
 use crate::superblock::{self, Superblock, SuperblockFile};
-use crate::{Directories, Error, Result, Tiers};
+use crate::{Error, Result, TierDirectories, TierFiles};
 use alluvium_base::{MIB, Purpose};
-use alluvium_device::{Access, BLOCK, Device, Directory, Error as DeviceError, FileOptions, Operation};
+use alluvium_device::{
+    BLOCK, Device, DeviceOperation, Directory, Error as DeviceError, FileAccessMode, FileOptions,
+};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -29,8 +31,8 @@ const STEP: u64 = 16 * MIB;
 const SKIP: u64 = 64 * MIB;
 
 /// Files that a structure keeps in addition to the extents, as of a kept generation.
-pub trait Beside {
-    /// Returns the approximate number of bytes that [`Beside::copy_to`] writes.
+pub trait SideFiles {
+    /// Returns the approximate number of bytes that [`SideFiles::copy_to`] writes.
     fn bytes(&self) -> u64;
 
     /// Writes the files into the first directory of a copy and syncs them. Calls `wrote` with the
@@ -43,7 +45,7 @@ pub trait Beside {
 
 /// Progress of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Copied {
+pub struct CopyProgress {
     /// Bytes copied so far.
     pub done_bytes: u64,
     /// Total bytes to copy.
@@ -53,12 +55,12 @@ pub struct Copied {
 /// A durable generation that is pinned: the extents it reaches are neither reused nor overwritten
 /// until this is dropped.
 #[derive(Debug)]
-pub struct Kept {
+pub struct GenerationSnapshot {
     superblock: Superblock,
     map: Arc<dyn Device>,
-    tiers: Arc<Tiers>,
+    tiers: Arc<TierFiles>,
     options: StoreOptions,
-    _keeper: Keeper,
+    _keeper: GenerationPin,
 }
 
 impl Store {
@@ -67,23 +69,23 @@ impl Store {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn keep(&self, options: &StoreOptions) -> Result<Kept> {
+    pub fn pin_durable(&self, options: &StoreOptions) -> Result<GenerationSnapshot> {
         // The lock prevents a later generation from becoming durable.
         let superblock = self.superblock.lock();
         let durable = superblock.durable().clone();
         let map = map_file(durable.map.file);
         let map = self.directory().open(&map, FileOptions::DIRECT.read_only())?;
-        Ok(Kept {
+        Ok(GenerationSnapshot {
             map,
             tiers: Arc::clone(&self.tiers),
             options: options.clone(),
-            _keeper: self.extents.keep(durable.generation),
+            _keeper: self.extents.pin_generation(durable.generation),
             superblock: durable,
         })
     }
 }
 
-impl Kept {
+impl GenerationSnapshot {
     /// Returns the generation's cut: it contains every commit up to this sequence number.
     #[must_use]
     pub fn cut(&self) -> u64 {
@@ -108,24 +110,24 @@ impl Kept {
     /// the remainder does not open as a store.
     pub fn copy_to(
         &self,
-        target: impl Into<Directories>,
+        target: impl Into<TierDirectories>,
         id: u128,
-        progress: &mut dyn FnMut(Copied) -> Result<()>,
+        progress: &mut dyn FnMut(CopyProgress) -> Result<()>,
     ) -> Result<()> {
         self.copy_with(target, id, &[], progress)
     }
 
-    /// Like [`Kept::copy_to`], and also copies the files that structures keep in addition to the
+    /// Like [`GenerationSnapshot::copy_to`], and also copies the files that structures keep in addition to the
     /// extents.
     ///
     /// # Errors
-    /// As [`Kept::copy_to`].
+    /// As [`GenerationSnapshot::copy_to`].
     pub fn copy_with(
         &self,
-        target: impl Into<Directories>,
+        target: impl Into<TierDirectories>,
         id: u128,
-        beside: &[&dyn Beside],
-        progress: &mut dyn FnMut(Copied) -> Result<()>,
+        beside: &[&dyn SideFiles],
+        progress: &mut dyn FnMut(CopyProgress) -> Result<()>,
     ) -> Result<()> {
         let target = target.into();
         target.validate()?;
@@ -160,26 +162,26 @@ impl Kept {
         match target.copy_from(source, piece.clone(), Purpose::Check) {
             Err(
                 error @ DeviceError::Io {
-                    operation: Operation::Read,
+                    operation: DeviceOperation::Read,
                     ..
                 },
-            ) => self.tiers.judge(tier, Err(error)),
+            ) => self.tiers.record_failure(tier, Err(error)),
             other => Ok(other?),
         }
     }
 
     fn copy(
         &self,
-        target: &Directories,
+        target: &TierDirectories,
         id: u128,
-        beside: &[&dyn Beside],
-        progress: &mut dyn FnMut(Copied) -> Result<()>,
+        beside: &[&dyn SideFiles],
+        progress: &mut dyn FnMut(CopyProgress) -> Result<()>,
     ) -> Result<()> {
         let tiers = live_ranges(&*self.map, &self.superblock.map, &self.tiers)?;
         assert_eq!(tiers.len(), target.count(), "a directory for each tier (T1)");
         let len = self.superblock.map.length.next_multiple_of(BLOCK);
         let live = tiers.iter().flatten().map(|range| range.end - range.start);
-        let mut copied = Copied {
+        let mut copied = CopyProgress {
             done_bytes: 0,
             total_bytes: live.sum::<u64>() + len + beside.iter().map(|beside| beside.bytes()).sum::<u64>(),
         };
@@ -218,7 +220,7 @@ impl Kept {
             id,
             ..self.options.clone()
         };
-        Log::create(first, options.identified().log, self.superblock.generation)?;
+        WriteAheadLog::create(first, options.identified().log, self.superblock.generation)?;
         target.iter().try_for_each(|directory| directory.sync())?;
         assert!(
             copied.done_bytes == copied.total_bytes || !beside.is_empty(),
@@ -236,31 +238,31 @@ impl Kept {
 
 /// A completed copy, opened for comparison with its source. It is not open as a store.
 #[derive(Debug)]
-pub struct Copy {
+pub struct StoreCopy {
     superblock: Superblock,
-    tiers: Tiers,
+    tiers: TierFiles,
     /// Violations found in the superblock, the tier marks or the extent map.
     findings: Vec<String>,
 }
 
-impl Copy {
+impl StoreCopy {
     /// Reads the superblock, the extent map and the marks of a copy.
     ///
     /// # Errors
     /// [`Error::BadOption`] if it has a different number of tiers; [`Error::Corrupt`] if there is
     /// no sound superblock; I/O errors.
-    pub fn open(directories: impl Into<Directories>) -> Result<Copy> {
+    pub fn open(directories: impl Into<TierDirectories>) -> Result<StoreCopy> {
         let directories = directories.into();
         let first = directories.first();
-        let file = SuperblockFile::open(&**first, Access::ReadOnly)?;
+        let file = SuperblockFile::open(&**first, FileAccessMode::ReadOnly)?;
         let superblock = file.durable().clone();
         directories.require_count(superblock.tiers)?;
-        let tiers = Tiers::open(&refs(&directories), FileOptions::DIRECT.read_only())?;
+        let tiers = TierFiles::open(&refs(&directories), FileOptions::DIRECT.read_only())?;
         let mut findings = file.check()?;
         findings.extend(directories.check_marks(superblock.store, &tiers));
         let map = require_map(&**first, &superblock.map, &tiers);
         findings.extend(map.err().map(|error| error.to_string()));
-        Ok(Copy {
+        Ok(StoreCopy {
             superblock,
             tiers,
             findings,
@@ -275,7 +277,7 @@ impl Copy {
 
     /// Returns the data files.
     #[must_use]
-    pub fn tiers(&self) -> &Tiers {
+    pub fn tiers(&self) -> &TierFiles {
         &self.tiers
     }
 

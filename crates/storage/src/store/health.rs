@@ -6,11 +6,11 @@ use std::sync::OnceLock;
 /// The first failure of the device. After it, the device's contents are unknown until the store is
 /// reopened.
 #[derive(Debug, Default)]
-pub(super) struct Health {
+pub(super) struct StoreHealth {
     cause: OnceLock<String>,
 }
 
-impl Health {
+impl StoreHealth {
     /// Checks that no failure was recorded.
     ///
     /// # Errors
@@ -24,7 +24,7 @@ impl Health {
 
     /// Records a device failure in the result of a change, and returns the result. A full disk does
     /// not count as a failure (K2), nor does a shortage of open files or memory.
-    pub(super) fn judge<T>(&self, result: Result<T>) -> Result<T> {
+    pub(super) fn poison_on_error<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result
             && !error.is_full()
             && matches!(error, Error::Device(_) | Error::Poisoned { .. })

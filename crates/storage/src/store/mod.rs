@@ -7,7 +7,7 @@
 //!
 //! *Read in this order*: `options.rs`, this file (creation, opening), `checkpoint.rs` (the
 //! barriers), `adding.rs` (adding a tier), `copy.rs` (copies in other directories), `space.rs`
-//! (free space of the tiers), `copies.rs` (copies of hot nodes), `failing.rs` (failing tiers and
+//! (free space of the tiers), `promotion.rs` (copies of hot nodes), `tier_failure.rs` (failing tiers and
 //! their return), `health.rs`.
 //!
 //! ```text
@@ -38,31 +38,33 @@
 
 mod adding;
 mod checkpoint;
-mod copies;
 mod copy;
-mod failing;
 mod health;
 mod options;
+mod promotion;
 mod space;
 #[cfg(test)]
 mod tests;
+mod tier_failure;
 
 pub use checkpoint::Checkpoint;
-pub use copy::{Beside, Copied, Copy, Kept};
+pub use copy::{CopyProgress, GenerationSnapshot, SideFiles, StoreCopy};
 pub use options::{CacheMemory, StoreOptions};
 pub use space::TierSpace;
 
-use crate::cache::Cache;
+use crate::cache::NodeCache;
 use crate::epoch::Epochs;
-use crate::extents::{Class, Extent, Extents, Reached, ReclaimLimit, Reclaimed, Usage};
-use crate::log::{Log, LogOptions, LogUsage, Record, RepairReport};
+use crate::extents::{
+    AllocationClass, Extent, ExtentUsage, Extents, ReachableExtent, ReclaimLimit, ReclaimProgress,
+};
+use crate::log::{LogOptions, LogRecord, LogUsage, RepairReport, WriteAheadLog};
 use crate::node::{NodeWriter, WriterOptions, tier_file};
 use crate::superblock::{self, MAX_PAYLOAD, Superblock, SuperblockFile};
-use crate::tiers::{Damaged, Newest};
-use crate::{Codec, Directories, PageSize, Result, Tiers};
+use crate::tiers::{DamagedMarkPolicy, VersionedCell};
+use crate::{NodeCodec, PageSize, Result, TierDirectories, TierFiles};
 use alluvium_base::{DeviceProfile, Purpose};
-use alluvium_device::{Access, Directory, FileOptions, Lock};
-use health::Health;
+use alluvium_device::{Directory, DirectoryLock, FileAccessMode, FileOptions};
+use health::StoreHealth;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -74,32 +76,32 @@ pub const LOCK_FILE: &str = "LOCK";
 #[derive(Debug)]
 pub struct Store {
     /// The directories at opening, replaced when a tier is added or reopened elsewhere.
-    directories: Newest<Directories>,
-    tiers: Arc<Tiers>,
+    directories: VersionedCell<TierDirectories>,
+    tiers: Arc<TierFiles>,
     extents: Arc<Extents>,
-    cache: Cache,
-    log: Log,
+    cache: NodeCache,
+    log: WriteAheadLog,
     epochs: Epochs,
     superblock: Mutex<SuperblockFile>,
     /// The generation under construction: the birth generation of nodes written now.
     building: AtomicU64,
     /// Bit set of the tiers that accept no new extents.
     closed_tiers: AtomicU8,
-    health: Health,
+    health: StoreHealth,
     page_size: PageSize,
     cache_memory: CacheMemory,
     device: DeviceProfile,
     /// Released last, after everything else is closed.
-    locks: Mutex<Vec<Lock>>,
+    locks: Mutex<Vec<DirectoryLock>>,
 }
 
 /// State read by [`Store::open`], before the log is replayed.
 #[derive(Debug)]
-pub struct Opening {
-    directories: Directories,
-    locks: Vec<Lock>,
+pub struct StoreOpening {
+    directories: TierDirectories,
+    locks: Vec<DirectoryLock>,
     superblock: SuperblockFile,
-    tiers: Arc<Tiers>,
+    tiers: Arc<TierFiles>,
     extents: Result<Extents>,
     options: StoreOptions,
 }
@@ -109,7 +111,7 @@ impl Store {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn disk_space(&self) -> Result<alluvium_device::Space> {
+    pub fn disk_space(&self) -> Result<alluvium_device::FileSystemSpace> {
         Ok(self.directory().space()?)
     }
 
@@ -126,7 +128,7 @@ impl Store {
     /// # Panics
     /// If the payload is longer than [`MAX_PAYLOAD`].
     pub fn create(
-        directories: impl Into<Directories>,
+        directories: impl Into<TierDirectories>,
         options: &StoreOptions,
         payload: &[u8],
     ) -> Result<Store> {
@@ -145,10 +147,10 @@ impl Store {
         let locks = lock_all(&directories)?;
         superblock::begin_creation(&**first)?;
         directories.begin_creation(options.id)?;
-        let tiers = Arc::new(Tiers::create(&refs(&directories))?);
+        let tiers = Arc::new(TierFiles::create(&refs(&directories))?);
         let extents = Extents::create(Arc::clone(&tiers), options.extents)?;
         let map = extents.write_map(first, extents.freeze(FIRST_GENERATION))?;
-        let log = Log::create(first, options.log, FIRST_GENERATION)?;
+        let log = WriteAheadLog::create(first, options.log, FIRST_GENERATION)?;
         // Every other name is durable before the superblock gets its own (P4, T2).
         directories.iter().try_for_each(|directory| directory.sync())?;
         let first_generation = Superblock {
@@ -168,49 +170,52 @@ impl Store {
     }
 
     /// Starts opening a store: locks its directories and reads its newest superblock and its extent
-    /// map. [`Opening::replay`] completes the opening.
+    /// map. [`StoreOpening::replay`] completes the opening.
     ///
     /// # Errors
     /// [`crate::Error::NotAStore`]; [`crate::Error::BadOption`] if the store has a different number
     /// of tiers; [`crate::Error::WrongTier`] if a directory belongs to another store or tier;
     /// `Locked`, `PermissionDenied`, [`crate::Error::NewerFormat`], [`crate::Error::Corrupt`]; I/O
     /// errors.
-    pub fn open(directories: impl Into<Directories>, options: &StoreOptions) -> Result<Opening> {
-        let opening = Self::begin(directories.into(), options, None, Damaged::Refused)?;
+    pub fn open(directories: impl Into<TierDirectories>, options: &StoreOptions) -> Result<StoreOpening> {
+        let opening = Self::begin(directories.into(), options, None, DamagedMarkPolicy::Refused)?;
         match opening.extents {
             Err(damage) => Err(damage),
             Ok(_) => Ok(opening),
         }
     }
 
-    /// Like [`Store::open`], but accepts a damaged extent map: see [`Opening::map_damage`]. A
+    /// Like [`Store::open`], but accepts a damaged extent map: see [`StoreOpening::map_damage`]. A
     /// damaged mark of a tier is rewritten.
     ///
     /// # Errors
     /// As [`Store::open`], except for a damaged map or mark.
-    pub fn open_without_map(directories: impl Into<Directories>, options: &StoreOptions) -> Result<Opening> {
-        Self::begin(directories.into(), options, None, Damaged::Mended)
+    pub fn open_without_map(
+        directories: impl Into<TierDirectories>,
+        options: &StoreOptions,
+    ) -> Result<StoreOpening> {
+        Self::begin(directories.into(), options, None, DamagedMarkPolicy::Mended)
     }
 
     /// Like [`Store::open_without_map`], but opens a generation older than `than`. For
-    /// [`Opening::repair`] only.
+    /// [`StoreOpening::repair`] only.
     ///
     /// # Errors
     /// As [`Store::open`].
     pub fn open_older(
-        directories: impl Into<Directories>,
+        directories: impl Into<TierDirectories>,
         options: &StoreOptions,
         than: u64,
-    ) -> Result<Opening> {
-        Self::begin(directories.into(), options, Some(than), Damaged::Mended)
+    ) -> Result<StoreOpening> {
+        Self::begin(directories.into(), options, Some(than), DamagedMarkPolicy::Mended)
     }
 
     fn begin(
-        directories: Directories,
+        directories: TierDirectories,
         options: &StoreOptions,
         than: Option<u64>,
-        damaged: Damaged,
-    ) -> Result<Opening> {
+        damaged: DamagedMarkPolicy,
+    ) -> Result<StoreOpening> {
         directories.validate()?;
         let first = &Arc::clone(directories.first());
         superblock::require(&**first)?;
@@ -218,8 +223,8 @@ impl Store {
         // creates a file.
         let mut locks = vec![first.lock(LOCK_FILE)?];
         let superblock = match than {
-            None => SuperblockFile::open(&**first, Access::ReadWrite)?,
-            Some(than) => SuperblockFile::open_older(&**first, Access::ReadWrite, than)?,
+            None => SuperblockFile::open(&**first, FileAccessMode::ReadWrite)?,
+            Some(than) => SuperblockFile::open_older(&**first, FileAccessMode::ReadWrite, than)?,
         };
         let durable = superblock.durable();
         let directories = match than {
@@ -228,7 +233,7 @@ impl Store {
             None => directories,
         };
         directories.require_count(durable.tiers)?;
-        if damaged == Damaged::Refused {
+        if damaged == DamagedMarkPolicy::Refused {
             directories.require_marks(durable.store)?;
         }
         for directory in directories.iter().skip(1) {
@@ -242,13 +247,13 @@ impl Store {
         }
         .identified();
         options.validate()?;
-        let tiers = Arc::new(Tiers::open(&refs(&directories), FileOptions::DIRECT)?);
+        let tiers = Arc::new(TierFiles::open(&refs(&directories), FileOptions::DIRECT)?);
         let extents = Extents::open(first, Arc::clone(&tiers), &durable.map, options.extents);
         let extents = match extents {
             Err(damage @ crate::Error::Corrupt { .. }) => Err(damage),
             other => Ok(other?),
         };
-        Ok(Opening {
+        Ok(StoreOpening {
             directories,
             locks,
             superblock,
@@ -259,12 +264,12 @@ impl Store {
     }
 
     fn assemble(
-        directories: Directories,
-        locks: Vec<Lock>,
+        directories: TierDirectories,
+        locks: Vec<DirectoryLock>,
         superblock: SuperblockFile,
-        tiers: Arc<Tiers>,
+        tiers: Arc<TierFiles>,
         extents: Extents,
-        log: Log,
+        log: WriteAheadLog,
         options: &StoreOptions,
     ) -> Result<Store> {
         assert_eq!(
@@ -274,7 +279,7 @@ impl Store {
         );
         assert_eq!(locks.len(), tiers.count(), "the directory of each tier is locked");
         let epochs = Epochs::new();
-        let cache = Cache::new(
+        let cache = NodeCache::new(
             Arc::clone(&tiers),
             epochs.clone(),
             options.page_size,
@@ -291,7 +296,7 @@ impl Store {
         );
         let building = AtomicU64::new(superblock.durable().generation + 1);
         Ok(Store {
-            directories: Newest::new(directories),
+            directories: VersionedCell::new(directories),
             tiers,
             extents: Arc::new(extents),
             cache,
@@ -300,7 +305,7 @@ impl Store {
             superblock: Mutex::new(superblock),
             building,
             closed_tiers: AtomicU8::new(0),
-            health: Health::default(),
+            health: StoreHealth::default(),
             page_size: options.page_size,
             cache_memory: options.cache_memory,
             device: options.device,
@@ -329,7 +334,7 @@ impl Store {
     /// Returns the directories of the tiers. The counters of each directory cover the I/O of its
     /// tier since it was last opened; those of the first include the log.
     #[must_use]
-    pub fn directories(&self) -> &Directories {
+    pub fn directories(&self) -> &TierDirectories {
         self.directories.get()
     }
 
@@ -354,7 +359,7 @@ impl Store {
 
     /// Returns the cache.
     #[must_use]
-    pub fn cache(&self) -> &Cache {
+    pub fn cache(&self) -> &NodeCache {
         &self.cache
     }
 
@@ -366,13 +371,13 @@ impl Store {
 
     /// Returns the log.
     #[must_use]
-    pub fn log(&self) -> &Log {
+    pub fn log(&self) -> &WriteAheadLog {
         &self.log
     }
 
     /// Returns the data files.
     #[must_use]
-    pub fn tiers(&self) -> &Arc<Tiers> {
+    pub fn tiers(&self) -> &Arc<TierFiles> {
         &self.tiers
     }
 
@@ -385,11 +390,11 @@ impl Store {
     /// Returns the default options of a writer: the store's page size, no compression, tier 0, born
     /// in the generation under construction.
     #[must_use]
-    pub fn writer_options(&self, purpose: Purpose, class: Class) -> WriterOptions {
+    pub fn writer_options(&self, purpose: Purpose, class: AllocationClass) -> WriterOptions {
         WriterOptions {
             tier: 0,
             page_size: self.page_size,
-            codec: Codec::None,
+            codec: NodeCodec::None,
             birth: self.building.load(Ordering::Acquire),
             purpose,
             class,
@@ -424,10 +429,11 @@ impl Store {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn reclaim(&self, limit: ReclaimLimit) -> Result<Reclaimed> {
+    pub fn reclaim(&self, limit: ReclaimLimit) -> Result<ReclaimProgress> {
         self.health.check()?;
         self.epochs.try_advance();
-        self.health.judge(self.extents.reclaim(self.epochs.safe(), limit))
+        self.health
+            .poison_on_error(self.extents.reclaim(self.epochs.safe(), limit))
     }
 
     /// Frees space for a log segment on a full file system, by returning free space of the data
@@ -436,9 +442,12 @@ impl Store {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn make_log_space(&self, class: Class) -> Result<bool> {
+    pub fn make_log_space(&self, class: AllocationClass) -> Result<bool> {
         let wanted = self.log.segment_bytes();
-        Ok(self.health.judge(self.extents.surrender(wanted, class))? >= wanted)
+        Ok(self
+            .health
+            .poison_on_error(self.extents.release_free_space(wanted, class))?
+            >= wanted)
     }
 
     /// Checks that the store accepts changes.
@@ -476,7 +485,7 @@ impl Store {
             None => Ok(()),
             Some(file) => self
                 .health
-                .judge(Err(alluvium_device::Error::Removed { file }.into())),
+                .poison_on_error(Err(alluvium_device::Error::Removed { file }.into())),
         }
     }
 
@@ -485,20 +494,20 @@ impl Store {
     ///
     /// # Errors
     /// The error of `result`.
-    pub fn judge<T>(&self, result: Result<T>) -> Result<T> {
-        self.health.judge(result)
+    pub fn poison_on_error<T>(&self, result: Result<T>) -> Result<T> {
+        self.health.poison_on_error(result)
     }
 
     /// Returns the space used by the extents and by the log.
     #[must_use]
-    pub fn usage(&self) -> (Usage, LogUsage) {
+    pub fn usage(&self) -> (ExtentUsage, LogUsage) {
         (self.extents.usage(), self.log.usage())
     }
 
     /// Checks the superblock, the extents with their map, and the log. Returns one sentence for
     /// each violation. `reachable` lists every extent reachable from the payload, with its
     /// reference count. The tree and the space must not change during the check; reads and appends
-    /// may continue. [`Cache::check`] is separate, because it does not allow these.
+    /// may continue. [`NodeCache::check`] is separate, because it does not allow these.
     ///
     /// # Errors
     /// None at present: unreadable data is reported as a violation.
@@ -544,7 +553,7 @@ impl Store {
     }
 }
 
-impl Opening {
+impl StoreOpening {
     /// Returns the superblock of the generation that is being opened.
     #[must_use]
     pub fn superblock(&self) -> &Superblock {
@@ -553,13 +562,13 @@ impl Opening {
 
     /// Returns the data files, for reading nodes that the payload points to.
     #[must_use]
-    pub fn tiers(&self) -> &Arc<Tiers> {
+    pub fn tiers(&self) -> &Arc<TierFiles> {
         &self.tiers
     }
 
     /// Returns why the extent map is unreadable, if it is. Only the map is missing then:
-    /// [`Opening::rebuild_map`] rebuilds it from the extents reachable from the payload. Until
-    /// then, both [`Opening::replay`] and [`Opening::repair`] fail.
+    /// [`StoreOpening::rebuild_map`] rebuilds it from the extents reachable from the payload. Until
+    /// then, both [`StoreOpening::replay`] and [`StoreOpening::repair`] fail.
     #[must_use]
     pub fn map_damage(&self) -> Option<&crate::Error> {
         self.extents.as_ref().err()
@@ -570,7 +579,7 @@ impl Opening {
     ///
     /// # Errors
     /// As [`Extents::rebuild`].
-    pub fn rebuild_map(&mut self, reached: &[Reached]) -> Result<()> {
+    pub fn rebuild_map(&mut self, reached: &[ReachableExtent]) -> Result<()> {
         let (tiers, generation) = (Arc::clone(&self.tiers), self.superblock.durable().generation);
         let directory = self.directories.first();
         let rebuilt = Extents::rebuild(directory, tiers, reached, generation, self.options.extents);
@@ -585,8 +594,8 @@ impl Opening {
     /// [`crate::Error::OlderGeneration`] if the log names a newer superblock;
     /// [`crate::Error::Corrupt`] for damage to log records that were acknowledged as synced; errors
     /// of `replay`; I/O errors.
-    pub fn replay(self, replay: &mut dyn FnMut(Record<'_>) -> Result<()>) -> Result<Store> {
-        let Opening {
+    pub fn replay(self, replay: &mut dyn FnMut(LogRecord<'_>) -> Result<()>) -> Result<Store> {
+        let StoreOpening {
             directories,
             locks,
             superblock,
@@ -600,7 +609,7 @@ impl Opening {
             (durable.generation, durable.cut, durable.synced)
         };
         let log = sized(options.log, &directories);
-        let log = Log::open(directories.first(), log, cut, generation, synced, replay)?;
+        let log = WriteAheadLog::open(directories.first(), log, cut, generation, synced, replay)?;
         // A crash may have interrupted a checkpoint after the superblock was written (K3).
         match log.note_generation(generation) {
             Ok(()) => {
@@ -625,8 +634,11 @@ impl Opening {
     ///
     /// # Errors
     /// [`NewerFormat`](crate::Error::NewerFormat); errors of `replay`; I/O errors.
-    pub fn repair(self, replay: &mut dyn FnMut(Record<'_>) -> Result<()>) -> Result<(Store, RepairReport)> {
-        let Opening {
+    pub fn repair(
+        self,
+        replay: &mut dyn FnMut(LogRecord<'_>) -> Result<()>,
+    ) -> Result<(Store, RepairReport)> {
+        let StoreOpening {
             directories,
             locks,
             superblock,
@@ -636,7 +648,7 @@ impl Opening {
         } = self;
         let extents = extents?;
         let durable = superblock.durable().clone();
-        let (log, report) = Log::repair(
+        let (log, report) = WriteAheadLog::repair(
             directories.first(),
             sized(options.log, &directories),
             durable.cut,
@@ -657,7 +669,7 @@ impl Opening {
 
 /// Returns the log options with the total size of the store's files, if the segment size depends on
 /// it.
-fn sized(log: LogOptions, directories: &Directories) -> LogOptions {
+fn sized(log: LogOptions, directories: &TierDirectories) -> LogOptions {
     if !log.starts_small {
         return log;
     }
@@ -675,12 +687,12 @@ fn sized(log: LogOptions, directories: &Directories) -> LogOptions {
     }
 }
 
-fn lock_all(directories: &Directories) -> Result<Vec<Lock>> {
+fn lock_all(directories: &TierDirectories) -> Result<Vec<DirectoryLock>> {
     let locks = directories.iter().map(|directory| Ok(directory.lock(LOCK_FILE)?));
     locks.collect()
 }
 
-fn refs(directories: &Directories) -> Vec<&dyn Directory> {
+fn refs(directories: &TierDirectories) -> Vec<&dyn Directory> {
     directories.iter().map(|directory| &**directory).collect()
 }
 

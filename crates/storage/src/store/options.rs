@@ -1,6 +1,6 @@
 //! Options for creating and opening a store.
 
-use crate::cache::Cache;
+use crate::cache::NodeCache;
 use crate::extents::ExtentOptions;
 use crate::log::LogOptions;
 use crate::{Error, PageSize, Result};
@@ -62,7 +62,7 @@ impl StoreOptions {
 
     /// Checks every option before anything is created or opened.
     pub(super) fn validate(&self) -> Result<()> {
-        let least = Cache::least_budget(self.page_size);
+        let least = NodeCache::least_budget(self.page_size);
         if self.cache_bytes < least {
             let why = format!(
                 "{} bytes is less than {least}, the least with this page size",

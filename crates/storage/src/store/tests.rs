@@ -1,13 +1,13 @@
 use super::*;
-use crate::extents::{Class, Extent, UNIT};
-use crate::log::{Durability, LogOptions};
+use crate::extents::{AllocationClass, Extent, UNIT};
+use crate::log::{LogDurability, LogOptions};
 use crate::node::NodePointer;
-use crate::{Error, Place, Structure};
+use crate::{DiskLocation, Error, OnDiskObject};
 use alluvium_base::Purpose;
-use alluvium_base::bytes::Reader;
+use alluvium_base::bytes::ByteReader;
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::simulated::{Corruption, Fault, SimDirectory, Survival};
-use alluvium_device::{Buffer, Operation};
+use alluvium_device::simulated::{Corruption, CrashSurvival, InjectedFault, SimDirectory};
+use alluvium_device::{AlignedBuffer, DeviceOperation};
 
 mod faults;
 
@@ -37,7 +37,7 @@ fn open(directory: &Arc<dyn Directory>) -> Result<(Store, Replayed)> {
 fn checkpoint(store: &Store, text: &str, cut: u64) -> Result<u64> {
     let options = WriterOptions {
         extent_units: 1,
-        ..store.writer_options(Purpose::Trunk, Class::Freeing)
+        ..store.writer_options(Purpose::Trunk, AllocationClass::Freeing)
     };
     let mut writer = store.node_writer(options)?;
     let mut node = vec![0; store.page_size().bytes()];
@@ -54,9 +54,9 @@ fn checkpoint(store: &Store, text: &str, cut: u64) -> Result<u64> {
 }
 
 fn root(superblock: &Superblock) -> Result<NodePointer> {
-    let place = Place::new(Structure::Superblock, "superblock", 0);
+    let place = DiskLocation::new(OnDiskObject::Superblock, "superblock", 0);
     NodePointer::decode(
-        &mut Reader::new(&superblock.payload),
+        &mut ByteReader::new(&superblock.payload),
         &place,
         superblock.page_size,
     )
@@ -94,10 +94,10 @@ fn what_a_checkpoint_and_the_log_hold_is_there_again_after_a_crash() {
     let sim = SimDirectory::new(1);
     let directory: Arc<dyn Directory> = Arc::new(sim.clone());
     let store = Store::create(directory, &options(), b"").unwrap();
-    store.log().append(1, 1, b"one", Durability::Disk).unwrap();
+    store.log().append(1, 1, b"one", LogDurability::Disk).unwrap();
     checkpoint(&store, "holds one", 1).unwrap();
-    store.log().append(2, 1, b"two", Durability::Disk).unwrap();
-    for survival in Survival::ALL {
+    store.log().append(2, 1, b"two", LogDurability::Disk).unwrap();
+    for survival in CrashSurvival::ALL {
         let image: Arc<dyn Directory> = Arc::new(sim.image(survival, 5));
         let (store, records) = open(&image).unwrap();
         assert_eq!(text(&store), "holds one");
@@ -193,7 +193,7 @@ fn after_a_failed_sync_changes_are_refused_and_reads_go_on() {
         let store = Store::create(Arc::new(sim.clone()), &options(), b"").unwrap();
         checkpoint(&store, "sound", 0).unwrap();
         let sound = root(&store.superblock()).unwrap();
-        sim.inject(Fault::failing(Operation::Sync).at(nth));
+        sim.inject(InjectedFault::failing(DeviceOperation::Sync).at(nth));
         if let Err(error) = checkpoint(&store, "never", 0) {
             failures += 1;
             assert!(!error.is_full(), "{error}");
@@ -202,13 +202,13 @@ fn after_a_failed_sync_changes_are_refused_and_reads_go_on() {
                 "sync {nth}"
             );
             assert!(matches!(
-                store.node_writer(store.writer_options(Purpose::Trunk, Class::Normal)),
+                store.node_writer(store.writer_options(Purpose::Trunk, AllocationClass::Normal)),
                 Err(Error::Poisoned { .. })
             ));
             assert_eq!(text_at(&store, &sound), "sound", "reads go on");
         }
         drop(store);
-        let again: Arc<dyn Directory> = Arc::new(sim.image(Survival::None, nth));
+        let again: Arc<dyn Directory> = Arc::new(sim.image(CrashSurvival::None, nth));
         let (store, _) = open(&again).unwrap();
         assert!(["sound", "never"].contains(&&*text(&store)));
     }
@@ -247,7 +247,9 @@ fn on_a_full_disk_the_log_gets_space_that_lies_free_in_the_data_files() {
     sim.set_capacity(sim.used());
     let mut next = 1;
     let mut append = || -> Result<()> {
-        store.log().append(next, 1, &[7; 20_000], Durability::Process)?;
+        store
+            .log()
+            .append(next, 1, &[7; 20_000], LogDurability::Process)?;
         next += 1;
         Ok(())
     };
@@ -259,15 +261,15 @@ fn on_a_full_disk_the_log_gets_space_that_lies_free_in_the_data_files() {
     let total = || store.usage().0.total();
     let before = total();
     assert!(
-        !store.make_log_space(Class::Normal).unwrap(),
+        !store.make_log_space(AllocationClass::Normal).unwrap(),
         "only the reserve is free"
     );
-    assert!(store.make_log_space(Class::Essential).unwrap());
+    assert!(store.make_log_space(AllocationClass::Essential).unwrap());
     let given = before.backed_bytes - total().backed_bytes;
     assert!(given >= store.log().segment_bytes() && given < store.log().segment_bytes() + UNIT);
     append().unwrap();
     // Half of the reserve is kept for compactions that free space.
-    while store.make_log_space(Class::Essential).unwrap() {}
+    while store.make_log_space(AllocationClass::Essential).unwrap() {}
     assert!(total().backed_bytes >= before.reserve_bytes / 2);
 }
 
@@ -277,7 +279,7 @@ fn a_creation_that_a_crash_cuts_short_can_begin_again() {
     let images = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&images);
     sim.on_operation(move |point| {
-        for (seed, survival) in Survival::ALL.into_iter().enumerate() {
+        for (seed, survival) in CrashSurvival::ALL.into_iter().enumerate() {
             sink.lock().push(point.image(survival, seed as u64));
         }
     });
@@ -304,7 +306,7 @@ fn a_misdirected_superblock_copy_is_mended() {
     store.close().unwrap();
     let file = sim.open("superblock", FileOptions::DIRECT).unwrap();
     let other = file.read_at(0, 4096, Purpose::Other).unwrap();
-    file.write_at(4096, Buffer::padded(&other), Purpose::Other)
+    file.write_at(4096, AlignedBuffer::padded(&other), Purpose::Other)
         .unwrap();
     let (store, _) = open(&(Arc::new(sim) as Arc<dyn Directory>)).unwrap();
     assert_eq!(store.superblock().payload, b"payload");
@@ -315,8 +317,8 @@ fn a_misdirected_superblock_copy_is_mended() {
 fn repair_accepts_the_older_generation_and_says_what_is_missing() {
     let sim = SimDirectory::new(13);
     let store = Store::create(Arc::new(sim.clone()), &options(), b"first").unwrap();
-    store.log().append(1, 1, b"one", Durability::Disk).unwrap();
-    store.log().append(2, 1, b"two", Durability::Disk).unwrap();
+    store.log().append(1, 1, b"one", LogDurability::Disk).unwrap();
+    store.log().append(2, 1, b"two", LogDurability::Disk).unwrap();
     store.begin_checkpoint().unwrap().finish(b"second", 1).unwrap();
     store.close().unwrap();
     sim.corrupt("superblock", &Corruption::Zero { range: 8192..16384 })
@@ -340,7 +342,7 @@ fn repair_accepts_the_older_generation_and_says_what_is_missing() {
     assert_eq!(store.superblock().payload, b"first");
     store
         .log()
-        .append(store.log().completed() + 1, 1, b"three", Durability::Disk)
+        .append(store.log().completed() + 1, 1, b"three", LogDurability::Disk)
         .unwrap();
     drop(store);
     let (store, records) = open(&directory).unwrap();
@@ -352,7 +354,7 @@ fn repair_accepts_the_older_generation_and_says_what_is_missing() {
 fn said_after(harm: impl FnOnce(&SimDirectory)) -> Error {
     let sim = SimDirectory::new(17);
     let store = Store::create(Arc::new(sim.clone()), &options(), b"").unwrap();
-    store.log().append(1, 1, b"one", Durability::Disk).unwrap();
+    store.log().append(1, 1, b"one", LogDurability::Disk).unwrap();
     checkpoint(&store, "sound", 0).unwrap();
     store.close().unwrap();
     drop(store);
@@ -378,27 +380,27 @@ fn each_kind_of_bad_input_has_its_own_error_that_names_the_file() {
             }
         })
     };
-    let corrupt = |error: Error, structure: Structure| match error {
+    let corrupt = |error: Error, structure: OnDiskObject| match error {
         Error::Corrupt {
             place,
             expected,
             found,
-        } if place.structure == structure => (expected, found),
+        } if place.object == structure => (expected, found),
         other => panic!("{structure}: {other}"),
     };
     let wrong_magic = said_after(|sim| {
         let file = sim.open("superblock", FileOptions::DIRECT).unwrap();
-        file.write_at(0, Buffer::padded(&[b'x'; 16384]), Purpose::Other)
+        file.write_at(0, AlignedBuffer::padded(&[b'x'; 16384]), Purpose::Other)
             .unwrap();
     });
-    assert!(corrupt(wrong_magic, Structure::Superblock).0.contains("magic"));
+    assert!(corrupt(wrong_magic, OnDiskObject::Superblock).0.contains("magic"));
     corrupt(
         each("superblock", Corruption::Truncate { len: 0 }),
-        Structure::Superblock,
+        OnDiskObject::Superblock,
     );
     corrupt(
         each("superblock", Corruption::Zero { range: 0..16384 }),
-        Structure::Superblock,
+        OnDiskObject::Superblock,
     );
     let no_superblock = each("superblock", Corruption::Remove);
     assert!(
@@ -408,18 +410,18 @@ fn each_kind_of_bad_input_has_its_own_error_that_names_the_file() {
 
     corrupt(
         each("extents-", Corruption::Truncate { len: 0 }),
-        Structure::ExtentMap,
+        OnDiskObject::ExtentMap,
     );
     corrupt(
         each("extents-", Corruption::Zero { range: 0..512 }),
-        Structure::ExtentMap,
+        OnDiskObject::ExtentMap,
     );
     corrupt(
         each("tier-", Corruption::Truncate { len: 0 }),
-        Structure::ExtentMap,
+        OnDiskObject::ExtentMap,
     );
     assert_eq!(
-        corrupt(each("extents-", Corruption::Remove), Structure::ExtentMap).1,
+        corrupt(each("extents-", Corruption::Remove), OnDiskObject::ExtentMap).1,
         "no file"
     );
     let no_data = each("tier-", Corruption::Remove);

@@ -25,8 +25,8 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use crate::extents::MapPointer;
-use crate::{Error, IMPOSSIBLE, PageSize, Place, Result, Structure};
-use alluvium_base::bytes::{Reader, Truncated, Writer};
+use crate::{DiskLocation, Error, IMPOSSIBLE, OnDiskObject, PageSize, Result};
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::checksum;
 
 /// The newest format version that can be read, and the one that is written.
@@ -69,7 +69,7 @@ pub struct Superblock {
 
 /// The contents of a slot.
 #[derive(Debug)]
-pub enum Slot {
+pub enum SuperblockSlot {
     /// Only zeros: the slot was never written.
     Empty,
     /// A valid superblock.
@@ -79,8 +79,8 @@ pub enum Slot {
 }
 
 /// Returns the place of a slot, for error messages.
-pub(super) fn place(slot: usize) -> Place {
-    Place::new(Structure::Superblock, super::FILE, (slot * SLOT_BYTES) as u64)
+pub(super) fn place(slot: usize) -> DiskLocation {
+    DiskLocation::new(OnDiskObject::Superblock, super::FILE, (slot * SLOT_BYTES) as u64)
 }
 
 impl Superblock {
@@ -96,7 +96,7 @@ impl Superblock {
             self.payload.len()
         );
         let mut out = Vec::with_capacity(SLOT_BYTES);
-        Writer::new(&mut out)
+        ByteWriter::new(&mut out)
             .bytes(MAGIC)
             .u32(FORMAT_VERSION)
             .u32(slot as u32)
@@ -114,21 +114,21 @@ impl Superblock {
         out.resize(CHECKSUM_AT, 0);
         debug_assert_eq!(out.len(), CHECKSUM_AT, "the checksum is last");
         let sum = checksum(&out);
-        Writer::new(&mut out).u64(sum);
+        ByteWriter::new(&mut out).u64(sum);
         out
     }
 }
 
-impl Slot {
-    /// Decodes the copy in `slot`. Never fails: errors are returned as [`Slot::Bad`].
+impl SuperblockSlot {
+    /// Decodes the copy in `slot`. Never fails: errors are returned as [`SuperblockSlot::Bad`].
     #[must_use]
-    pub fn decode(bytes: &[u8], slot: usize) -> Slot {
+    pub fn decode(bytes: &[u8], slot: usize) -> SuperblockSlot {
         if bytes.len() == SLOT_BYTES && bytes.iter().all(|&byte| byte == 0) {
-            return Slot::Empty;
+            return SuperblockSlot::Empty;
         }
         match decode(bytes, slot) {
-            Ok(superblock) => Slot::Valid(superblock),
-            Err(error) => Slot::Bad(error),
+            Ok(superblock) => SuperblockSlot::Valid(superblock),
+            Err(error) => SuperblockSlot::Bad(error),
         }
     }
 }
@@ -138,9 +138,9 @@ fn decode(bytes: &[u8], slot: usize) -> Result<Superblock> {
     if bytes.len() != SLOT_BYTES {
         return Err(bad("4096 bytes", format!("{} bytes", bytes.len())));
     }
-    let short = |error: Truncated| bad("a superblock", error.to_string());
+    let short = |error: TruncatedInput| bad("a superblock", error.to_string());
     let (body, sum) = bytes.split_at(CHECKSUM_AT);
-    let mut reader = Reader::new(body);
+    let mut reader = ByteReader::new(body);
     let magic = reader.take(MAGIC.len()).map_err(short)?;
     if magic != MAGIC {
         return Err(bad(
@@ -148,7 +148,7 @@ fn decode(bytes: &[u8], slot: usize) -> Result<Superblock> {
             format!("{:?}", String::from_utf8_lossy(magic)),
         ));
     }
-    let (written, found) = (Reader::new(sum).u64().map_err(short)?, checksum(body));
+    let (written, found) = (ByteReader::new(sum).u64().map_err(short)?, checksum(body));
     if written != found {
         return Err(bad(&format!("checksum {written:016x}"), format!("{found:016x}")));
     }
@@ -178,9 +178,9 @@ fn decode(bytes: &[u8], slot: usize) -> Result<Superblock> {
 }
 
 /// Decodes the fields after the slot's number.
-fn fields(reader: &mut Reader<'_>, slot: usize) -> Result<Superblock> {
+fn fields(reader: &mut ByteReader<'_>, slot: usize) -> Result<Superblock> {
     let bad = |found: String| Error::corrupt(place(slot), "a plausible superblock", found);
-    let mut read = || -> std::result::Result<_, Truncated> {
+    let mut read = || -> std::result::Result<_, TruncatedInput> {
         let (store, generation, cut, synced) = (reader.u128()?, reader.u64()?, reader.u64()?, reader.u64()?);
         let (page_size, tiers, zero, len) = (reader.u32()?, reader.u8()?, reader.u8()?, reader.u16()?);
         let map = reader.take(MapPointer::BYTES)?;
@@ -194,7 +194,7 @@ fn fields(reader: &mut Reader<'_>, slot: usize) -> Result<Superblock> {
     let (store, generation, cut, synced, page_size, tiers, zeros, map, payload) =
         read().map_err(|error| bad(error.to_string()))?;
     let page_size = PageSize::new(page_size).map_err(|error| bad(error.to_string()))?;
-    let map = MapPointer::decode(&mut Reader::new(map), &place(slot))?;
+    let map = MapPointer::decode(&mut ByteReader::new(map), &place(slot))?;
     if generation == 0 || !zeros || !(1..=crate::tiers::MAX_TIERS).contains(&usize::from(tiers)) {
         return Err(bad(format!("generation {generation}, {tiers} tiers")));
     }
@@ -261,13 +261,24 @@ mod tests {
     #[test]
     fn a_superblock_is_read_back_from_its_own_slot_only() {
         let bytes = superblock().encode(2);
-        assert!(matches!(Slot::decode(&bytes, 2), Slot::Valid(found) if found == superblock()));
         assert!(
-            matches!(Slot::decode(&bytes, 0), Slot::Bad(Error::Corrupt { .. })),
+            matches!(SuperblockSlot::decode(&bytes, 2), SuperblockSlot::Valid(found) if found == superblock())
+        );
+        assert!(
+            matches!(
+                SuperblockSlot::decode(&bytes, 0),
+                SuperblockSlot::Bad(Error::Corrupt { .. })
+            ),
             "a misdirected copy"
         );
-        assert!(matches!(Slot::decode(&[0; SLOT_BYTES], 1), Slot::Empty));
-        assert!(matches!(Slot::decode(&bytes[..4000], 2), Slot::Bad(_)));
+        assert!(matches!(
+            SuperblockSlot::decode(&[0; SLOT_BYTES], 1),
+            SuperblockSlot::Empty
+        ));
+        assert!(matches!(
+            SuperblockSlot::decode(&bytes[..4000], 2),
+            SuperblockSlot::Bad(_)
+        ));
     }
 
     #[test]
@@ -276,7 +287,10 @@ mod tests {
         for bit in 0..SLOT_BYTES * 8 {
             let mut bad = bytes.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
-            assert!(matches!(Slot::decode(&bad, 0), Slot::Bad(_)), "bit {bit}");
+            assert!(
+                matches!(SuperblockSlot::decode(&bad, 0), SuperblockSlot::Bad(_)),
+                "bit {bit}"
+            );
         }
     }
 
@@ -286,15 +300,15 @@ mod tests {
         bytes[8] = 3;
         sign(&mut bytes);
         assert!(matches!(
-            Slot::decode(&bytes, 0),
-            Slot::Bad(Error::NewerFormat { found: 3, .. })
+            SuperblockSlot::decode(&bytes, 0),
+            SuperblockSlot::Bad(Error::NewerFormat { found: 3, .. })
         ));
     }
 
     fn sign(bytes: &mut Vec<u8>) {
         let sum = checksum(&bytes[..CHECKSUM_AT]);
         bytes.truncate(CHECKSUM_AT);
-        Writer::new(bytes).u64(sum);
+        ByteWriter::new(bytes).u64(sum);
     }
 
     #[test]
@@ -302,7 +316,9 @@ mod tests {
         let mut bytes = superblock().encode(0);
         bytes[8] = 1;
         sign(&mut bytes);
-        let Slot::Bad(error @ Error::OlderFormat { found: 1, .. }) = Slot::decode(&bytes, 0) else {
+        let SuperblockSlot::Bad(error @ Error::OlderFormat { found: 1, .. }) =
+            SuperblockSlot::decode(&bytes, 0)
+        else {
             panic!("version 1 is not read any more");
         };
         assert!(error.to_string().contains("`alluvium export"), "{error}");
@@ -325,8 +341,11 @@ mod tests {
                 ..good
             },
         ] {
-            let read = Slot::decode(&bad.encode(1), 1);
-            assert!(matches!(read, Slot::Bad(Error::Corrupt { .. })), "{read:?}");
+            let read = SuperblockSlot::decode(&bad.encode(1), 1);
+            assert!(
+                matches!(read, SuperblockSlot::Bad(Error::Corrupt { .. })),
+                "{read:?}"
+            );
         }
     }
 }

@@ -44,9 +44,9 @@ use crate::store::LOCK_FILE;
 use crate::tiers::is_tier_directory;
 use crate::tiers::list::{LIST_FILE, NEW_LIST_FILE};
 use crate::{Error, Result};
-use alluvium_base::{Purpose, measured};
-use alluvium_device::{Access, Batch, Buffer, Device, Directory, FileOptions};
-use format::{SLOT_BYTES, SLOTS, Slot};
+use alluvium_base::{Purpose, measurements};
+use alluvium_device::{AlignedBuffer, Device, Directory, FileAccessMode, FileOptions, IoBatch};
+use format::{SLOT_BYTES, SLOTS, SuperblockSlot};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -127,7 +127,7 @@ pub fn require_none(directory: &dyn Directory) -> Result<()> {
         _ => {}
     }
     let is_own = |name: &str| {
-        is_store_file(name) || [NEW_FILE, LOCK_FILE].contains(&name) || name.starts_with(measured::FILE)
+        is_store_file(name) || [NEW_FILE, LOCK_FILE].contains(&name) || name.starts_with(measurements::FILE)
     };
     let is_foreign = |name: &&String| !is_own(name);
     match names.iter().find(is_foreign) {
@@ -236,7 +236,7 @@ impl SuperblockFile {
     /// # Errors
     /// [`Error::NotAStore`] without a superblock; [`Error::NewerFormat`]; [`Error::Corrupt`] if no
     /// slot contains a valid superblock; I/O errors.
-    pub fn open(directory: &dyn Directory, access: Access) -> Result<SuperblockFile> {
+    pub fn open(directory: &dyn Directory, access: FileAccessMode) -> Result<SuperblockFile> {
         Self::open_among(directory, access, |_| true)
     }
 
@@ -245,13 +245,17 @@ impl SuperblockFile {
     ///
     /// # Errors
     /// As [`SuperblockFile::open`].
-    pub fn open_older(directory: &dyn Directory, access: Access, than: u64) -> Result<SuperblockFile> {
+    pub fn open_older(
+        directory: &dyn Directory,
+        access: FileAccessMode,
+        than: u64,
+    ) -> Result<SuperblockFile> {
         Self::open_among(directory, access, |found| found.generation < than)
     }
 
     fn open_among(
         directory: &dyn Directory,
-        access: Access,
+        access: FileAccessMode,
         counts: impl Fn(&Superblock) -> bool,
     ) -> Result<SuperblockFile> {
         let file = match directory.open(
@@ -272,8 +276,8 @@ impl SuperblockFile {
         };
         let mut slots = read_slots(&*file)?;
         for slot in &mut slots {
-            if matches!(slot, Slot::Valid(found) if !counts(found)) {
-                *slot = Slot::Empty;
+            if matches!(slot, SuperblockSlot::Valid(found) if !counts(found)) {
+                *slot = SuperblockSlot::Empty;
             }
         }
         let (durable_pair, durable) = newest(slots)?;
@@ -283,8 +287,8 @@ impl SuperblockFile {
             durable,
             unmended: AtomicBool::new(false),
         };
-        if access == Access::ReadWrite {
-            opened.mend()?;
+        if access == FileAccessMode::ReadWrite {
+            opened.repair_copies()?;
         }
         Ok(opened)
     }
@@ -313,11 +317,11 @@ impl SuperblockFile {
             next.store == self.durable.store && next.tiers >= self.durable.tiers,
             "a store keeps its id and its tiers"
         );
-        let mut batch = Batch::with_capacity(2);
+        let mut batch = IoBatch::with_capacity(2);
         for slot in slots_of(pair) {
             batch.write(
                 (slot * SLOT_BYTES) as u64,
-                Buffer::padded(&next.encode(slot)),
+                AlignedBuffer::padded(&next.encode(slot)),
                 Purpose::Superblock,
             );
         }
@@ -332,7 +336,7 @@ impl SuperblockFile {
     /// Rewrites the copies of the durable generation (P3), a damaged one first, and one at a time
     /// so that there is always a good one (P1). If the disk is full and rewriting needs space, the
     /// copies stay as they are until there is space.
-    fn mend(&self) -> Result<()> {
+    fn repair_copies(&self) -> Result<()> {
         let renewed = self.renew();
         let full = matches!(&renewed, Err(error) if error.is_full());
         self.unmended.store(full, Ordering::Relaxed);
@@ -361,7 +365,7 @@ impl SuperblockFile {
                 tracing::warn!(slot, generation, "mending a damaged copy of the superblock");
             }
             self.file
-                .write_at(offset(slot), Buffer::padded(&wanted), Purpose::Superblock)?;
+                .write_at(offset(slot), AlignedBuffer::padded(&wanted), Purpose::Superblock)?;
             self.file.sync(Purpose::Superblock)?;
         }
         Ok(())
@@ -375,29 +379,29 @@ impl SuperblockFile {
     /// I/O errors.
     pub fn check(&self) -> Result<Vec<String>> {
         if self.unmended.load(Ordering::Relaxed) {
-            self.mend()?;
+            self.repair_copies()?;
         }
         let mut violations = Vec::new();
         let slots = read_slots(&*self.file)?;
         for slot in slots_of(self.durable_pair) {
             let place = format::place(slot);
             match &slots[slot] {
-                Slot::Valid(found) if *found == self.durable => {}
-                Slot::Valid(found) => {
+                SuperblockSlot::Valid(found) if *found == self.durable => {}
+                SuperblockSlot::Valid(found) => {
                     let (found, durable) = (found.generation, self.durable.generation);
                     violations.push(format!(
                         "{place}: generation {found} where {durable} is durable (P1)"
                     ));
                 }
-                Slot::Empty => violations.push(format!("{place}: empty (P1)")),
-                Slot::Bad(error) => violations.push(format!("{error} (P1)")),
+                SuperblockSlot::Empty => violations.push(format!("{place}: empty (P1)")),
+                SuperblockSlot::Bad(error) => violations.push(format!("{error} (P1)")),
             }
         }
         if self.unmended.load(Ordering::Relaxed) && violations.len() == 1 {
             violations.clear();
         }
         for slot in slots_of(1 - self.durable_pair) {
-            if let Slot::Valid(found) = &slots[slot]
+            if let SuperblockSlot::Valid(found) = &slots[slot]
                 && found.generation >= self.durable.generation
             {
                 let place = format::place(slot);
@@ -433,28 +437,28 @@ fn missing(directory: &dyn Directory) -> Result<String> {
 }
 
 /// Reads every slot. Slots after the end of a short file count as damaged.
-fn read_slots(file: &dyn Device) -> Result<Vec<Slot>> {
+fn read_slots(file: &dyn Device) -> Result<Vec<SuperblockSlot>> {
     let whole = file.len() / SLOT_BYTES as u64;
     (0..SLOTS)
         .map(|slot| {
             if slot as u64 >= whole {
-                return Ok(Slot::decode(&[], slot));
+                return Ok(SuperblockSlot::decode(&[], slot));
             }
             let bytes = file.read_at((slot * SLOT_BYTES) as u64, SLOT_BYTES, Purpose::Recovery)?;
-            Ok(Slot::decode(&bytes, slot))
+            Ok(SuperblockSlot::decode(&bytes, slot))
         })
         .collect()
 }
 
 /// Returns the newest valid superblock and its pair. A slot with a different format version is an
 /// error even next to a valid superblock, because that version wrote last.
-fn newest(slots: Vec<Slot>) -> Result<(usize, Superblock)> {
+fn newest(slots: Vec<SuperblockSlot>) -> Result<(usize, Superblock)> {
     let mut best: Option<(usize, Superblock)> = None;
     let mut first_error = None;
     for (slot, found) in slots.into_iter().enumerate() {
         match found {
-            Slot::Empty => {}
-            Slot::Valid(found) => {
+            SuperblockSlot::Empty => {}
+            SuperblockSlot::Valid(found) => {
                 if best
                     .as_ref()
                     .is_none_or(|(_, best)| found.generation > best.generation)
@@ -462,8 +466,10 @@ fn newest(slots: Vec<Slot>) -> Result<(usize, Superblock)> {
                     best = Some((slot / 2, found));
                 }
             }
-            Slot::Bad(error @ (Error::NewerFormat { .. } | Error::OlderFormat { .. })) => return Err(error),
-            Slot::Bad(error) => first_error = first_error.or(Some(error)),
+            SuperblockSlot::Bad(error @ (Error::NewerFormat { .. } | Error::OlderFormat { .. })) => {
+                return Err(error);
+            }
+            SuperblockSlot::Bad(error) => first_error = first_error.or(Some(error)),
         }
     }
     best.ok_or_else(|| {

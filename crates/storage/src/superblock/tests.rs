@@ -1,9 +1,9 @@
 use super::*;
 use crate::PageSize;
 use crate::extents::MapPointer;
-use alluvium_device::Operation;
+use alluvium_device::DeviceOperation;
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::simulated::{Fault, SimDirectory};
+use alluvium_device::simulated::{InjectedFault, SimDirectory};
 
 fn generation(generation: u64) -> Superblock {
     Superblock {
@@ -38,12 +38,16 @@ fn created(generations: u64) -> MemoryDirectory {
 
 fn damage(directory: &dyn Directory, slot: usize, bytes: &[u8]) {
     let file = directory.open(FILE, FileOptions::DIRECT).unwrap();
-    file.write_at((slot * SLOT_BYTES) as u64, Buffer::padded(bytes), Purpose::Other)
-        .unwrap();
+    file.write_at(
+        (slot * SLOT_BYTES) as u64,
+        AlignedBuffer::padded(bytes),
+        Purpose::Other,
+    )
+    .unwrap();
 }
 
 fn open(directory: &MemoryDirectory) -> Result<SuperblockFile> {
-    SuperblockFile::open(directory, Access::ReadWrite)
+    SuperblockFile::open(directory, FileAccessMode::ReadWrite)
 }
 
 #[test]
@@ -76,19 +80,20 @@ fn a_copy_that_a_full_disk_kept_from_being_mended_is_mended_by_a_check() {
     let directory = SimDirectory::new(1);
     begin_creation(&directory).unwrap();
     drop(SuperblockFile::create(&directory, generation(1)).unwrap());
-    let mut file = SuperblockFile::open(&directory, Access::ReadWrite).unwrap();
+    let mut file = SuperblockFile::open(&directory, FileAccessMode::ReadWrite).unwrap();
     // The disk has no space for one of the two copies of a generation, and the process ends.
-    directory.inject(Fault::full(Operation::Write).on(FILE).at(1));
+    directory.inject(InjectedFault::full(DeviceOperation::Write).on(FILE).at(1));
     assert!(file.write(generation(2)).is_err());
     drop(file);
     directory.clear_faults();
-    directory.inject(Fault::full(Operation::Write).on(FILE).sticky());
-    let file = SuperblockFile::open(&directory, Access::ReadWrite).unwrap();
+    directory.inject(InjectedFault::full(DeviceOperation::Write).on(FILE).sticky());
+    let file = SuperblockFile::open(&directory, FileAccessMode::ReadWrite).unwrap();
     assert_eq!(file.durable(), &generation(2));
     assert_eq!(file.check().unwrap(), Vec::<String>::new(), "still full");
     let copies = |of: &SuperblockFile| {
         let slots = read_slots(&*of.file).unwrap();
-        let is_durable = |slot: &&Slot| matches!(slot, Slot::Valid(found) if found == of.durable());
+        let is_durable =
+            |slot: &&SuperblockSlot| matches!(slot, SuperblockSlot::Valid(found) if found == of.durable());
         slots.iter().filter(is_durable).count()
     };
     assert_eq!(copies(&file), 1);

@@ -16,34 +16,34 @@ use std::sync::Arc;
 /// use std::sync::Arc;
 /// let fast = Arc::new(MemoryDirectory::new());
 /// let large = Arc::new(MemoryDirectory::new());
-/// let both = Directories::from(fast).and(large);
+/// let both = TierDirectories::from(fast).and(large);
 /// assert_eq!(both.count(), 2);
 /// ```
 #[derive(Clone, Debug)]
-pub struct Directories {
+pub struct TierDirectories {
     /// Never empty.
     all: Vec<Arc<dyn Directory>>,
 }
 
-impl Directories {
+impl TierDirectories {
     /// Adds the directory of the next tier.
     #[must_use]
-    pub fn and(mut self, next: Arc<dyn Directory>) -> Directories {
+    pub fn and(mut self, next: Arc<dyn Directory>) -> TierDirectories {
         self.all.push(next);
         self
     }
 
     /// Replaces the directory of a tier.
-    pub(crate) fn with(mut self, tier: u8, directory: Arc<dyn Directory>) -> Directories {
+    pub(crate) fn with(mut self, tier: u8, directory: Arc<dyn Directory>) -> TierDirectories {
         let place = self.all.get_mut(usize::from(tier));
         *place.expect("there is such a tier (T1)") = directory;
         self
     }
 
     /// Returns the first `count` directories.
-    pub(crate) fn first_ones(&self, count: usize) -> Directories {
+    pub(crate) fn first_ones(&self, count: usize) -> TierDirectories {
         debug_assert!(count > 0, "a store has a directory (T1)");
-        Directories {
+        TierDirectories {
             all: self.iter().take(count).cloned().collect(),
         }
     }
@@ -55,9 +55,9 @@ impl Directories {
     pub fn map(
         &self,
         change: impl FnMut(&Arc<dyn Directory>) -> alluvium_device::Result<Arc<dyn Directory>>,
-    ) -> Result<Directories> {
+    ) -> Result<TierDirectories> {
         let all = self.all.iter().map(change);
-        Ok(Directories {
+        Ok(TierDirectories {
             all: all.collect::<alluvium_device::Result<_>>()?,
         })
     }
@@ -136,26 +136,26 @@ impl Directories {
     }
 }
 
-impl From<Arc<dyn Directory>> for Directories {
-    fn from(first: Arc<dyn Directory>) -> Directories {
-        Directories { all: vec![first] }
+impl From<Arc<dyn Directory>> for TierDirectories {
+    fn from(first: Arc<dyn Directory>) -> TierDirectories {
+        TierDirectories { all: vec![first] }
     }
 }
 
-impl From<&Arc<dyn Directory>> for Directories {
-    fn from(first: &Arc<dyn Directory>) -> Directories {
-        Directories::from(Arc::clone(first))
+impl From<&Arc<dyn Directory>> for TierDirectories {
+    fn from(first: &Arc<dyn Directory>) -> TierDirectories {
+        TierDirectories::from(Arc::clone(first))
     }
 }
 
-impl From<&Directories> for Directories {
-    fn from(all: &Directories) -> Directories {
+impl From<&TierDirectories> for TierDirectories {
+    fn from(all: &TierDirectories) -> TierDirectories {
         all.clone()
     }
 }
 
-impl<D: Directory + 'static> From<Arc<D>> for Directories {
-    fn from(first: Arc<D>) -> Directories {
-        Directories { all: vec![first] }
+impl<D: Directory + 'static> From<Arc<D>> for TierDirectories {
+    fn from(first: Arc<D>) -> TierDirectories {
+        TierDirectories { all: vec![first] }
     }
 }

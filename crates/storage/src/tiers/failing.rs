@@ -3,52 +3,53 @@
 //! This does not apply to the first tier. It contains the superblock and the log, which the store
 //! cannot work without: when it fails, the store refuses changes (S6).
 
-use super::Tiers;
+use super::TierFiles;
 use crate::{Error, Result};
-use alluvium_device::{Error as DeviceError, Operation};
+use alluvium_device::{DeviceOperation, Error as DeviceError};
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The kind of access that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Access {
+pub enum FailedAccess {
     /// Reading. Nothing has changed.
     Reading,
     /// Writing, syncing, or changing the file's space. The data is written elsewhere.
     Writing,
 }
 
-impl fmt::Display for Access {
+impl fmt::Display for FailedAccess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Access::Reading => "reading",
-            Access::Writing => "writing",
+            FailedAccess::Reading => "reading",
+            FailedAccess::Writing => "writing",
         })
     }
 }
 
-impl Access {
+impl FailedAccess {
     fn bit(self) -> u8 {
         match self {
-            Access::Reading => 1,
-            Access::Writing => 2,
+            FailedAccess::Reading => 1,
+            FailedAccess::Writing => 2,
         }
     }
 
     /// Returns the failed access if an error indicates a failure of the device. A full disk, a
     /// resource shortage of the process, a file that ends too soon and a simulated crash do not.
-    fn of(error: &DeviceError) -> Option<Access> {
+    fn of(error: &DeviceError) -> Option<FailedAccess> {
         match error {
             DeviceError::Io {
-                operation: Operation::Read | Operation::Map | Operation::Open | Operation::List,
+                operation:
+                    DeviceOperation::Read | DeviceOperation::Map | DeviceOperation::Open | DeviceOperation::List,
                 ..
-            } => Some(Access::Reading),
+            } => Some(FailedAccess::Reading),
             DeviceError::Io { .. }
             | DeviceError::NotFound { .. }
             | DeviceError::PermissionDenied { .. }
             | DeviceError::ReadOnlyFileSystem { .. }
-            | DeviceError::Poisoned { .. } => Some(Access::Writing),
+            | DeviceError::Poisoned { .. } => Some(FailedAccess::Writing),
             _ => None,
         }
     }
@@ -56,20 +57,20 @@ impl Access {
 
 /// The failure state of one tier's device.
 #[derive(Debug, Default)]
-pub(super) struct Failing {
+pub(super) struct TierFailureState {
     /// Bit set of the failed accesses.
     accesses: AtomicU8,
     /// The message of the first failure.
     cause: Mutex<Option<String>>,
 }
 
-impl Failing {
-    fn has(&self, access: Access) -> bool {
+impl TierFailureState {
+    fn has(&self, access: FailedAccess) -> bool {
         self.accesses.load(Ordering::Acquire) & access.bit() != 0
     }
 
     /// Records a failure. Returns whether it is the tier's first.
-    fn note(&self, access: Access, error: &DeviceError) -> bool {
+    fn note(&self, access: FailedAccess, error: &DeviceError) -> bool {
         let mut cause = self.cause.lock();
         cause.get_or_insert_with(|| error.to_string());
         self.accesses.fetch_or(access.bit(), Ordering::AcqRel) == 0
@@ -82,26 +83,30 @@ impl Failing {
     }
 }
 
-impl Tiers {
+impl TierFiles {
     /// Returns the result of a device operation. A device failure of a further tier is recorded,
     /// and becomes an error that names the tier (T7).
     ///
     /// # Errors
     /// [`Error::TierFails`], or the error of `result`.
     #[inline]
-    pub fn judge<T, E: Into<Error>>(&self, tier: u8, result: std::result::Result<T, E>) -> Result<T> {
+    pub fn record_failure<T, E: Into<Error>>(
+        &self,
+        tier: u8,
+        result: std::result::Result<T, E>,
+    ) -> Result<T> {
         match result {
             Ok(value) => Ok(value),
-            Err(error) => Err(self.judged(tier, error.into())),
+            Err(error) => Err(self.failure_error(tier, error.into())),
         }
     }
 
     #[cold]
-    fn judged(&self, tier: u8, error: Error) -> Error {
+    fn failure_error(&self, tier: u8, error: Error) -> Error {
         let Error::Device(error) = error else {
             return error;
         };
-        let (Some(access), Some(failing)) = (Access::of(&error), self.failing_of(tier)) else {
+        let (Some(access), Some(failing)) = (FailedAccess::of(&error), self.failing_of(tier)) else {
             return error.into();
         };
         let failure = self.error(tier, access, error.to_string());
@@ -112,11 +117,11 @@ impl Tiers {
     }
 
     /// Returns the failure state of a further tier; `None` for the first tier.
-    fn failing_of(&self, tier: u8) -> Option<&Failing> {
+    fn failing_of(&self, tier: u8) -> Option<&TierFailureState> {
         self.failing.get(usize::from(tier)).filter(|_| tier > 0)
     }
 
-    fn error(&self, tier: u8, access: Access, cause: String) -> Error {
+    fn error(&self, tier: u8, access: FailedAccess, cause: String) -> Error {
         let directory = self.names.get(usize::from(tier));
         Error::TierFails {
             tier,
@@ -131,7 +136,7 @@ impl Tiers {
     #[must_use]
     pub fn failure(&self, tier: u8) -> Option<Error> {
         let failing = self.failing_of(tier)?;
-        let access = [Access::Reading, Access::Writing]
+        let access = [FailedAccess::Reading, FailedAccess::Writing]
             .into_iter()
             .find(|access| failing.has(*access))?;
         let cause = failing.cause.lock().clone().unwrap_or_default();
@@ -150,13 +155,15 @@ impl Tiers {
     #[must_use]
     pub fn is_unreadable(&self, tier: u8) -> bool {
         self.failing_of(tier)
-            .is_some_and(|failing| failing.has(Access::Reading))
+            .is_some_and(|failing| failing.has(FailedAccess::Reading))
     }
 
     /// Returns whether reads of any tier have failed.
     #[must_use]
     pub fn has_unreadable(&self) -> bool {
-        self.failing.iter().any(|failing| failing.has(Access::Reading))
+        self.failing
+            .iter()
+            .any(|failing| failing.has(FailedAccess::Reading))
     }
 
     /// Returns the error of the first tier whose reads have failed.

@@ -15,8 +15,8 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::MAX_TIERS;
-use crate::{Error, Place, Result};
-use alluvium_base::bytes::{Reader, Truncated, Writer};
+use crate::{DiskLocation, Error, Result};
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::checksum;
 
 /// The newest format version that can be read, and the one that is written.
@@ -35,14 +35,14 @@ const _: () = assert!(
 
 /// The identity of a tier's directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct TierMark {
     /// The identity of the store.
     pub store: u128,
     /// The tier: 1 to 7.
     pub tier: u8,
 }
 
-impl Mark {
+impl TierMark {
     /// Encodes the file.
     ///
     /// # Panics
@@ -55,14 +55,14 @@ impl Mark {
             self.tier
         );
         let mut out = Vec::with_capacity(MARK_BYTES);
-        Writer::new(&mut out)
+        ByteWriter::new(&mut out)
             .bytes(MAGIC)
             .u32(FORMAT_VERSION)
             .u32(self.tier.into())
             .u128(self.store);
         out.resize(CHECKSUM_AT, 0);
         let sum = checksum(&out);
-        Writer::new(&mut out).u64(sum);
+        ByteWriter::new(&mut out).u64(sum);
         debug_assert_eq!(out.len(), MARK_BYTES, "the checksum is last");
         out
     }
@@ -71,20 +71,20 @@ impl Mark {
     ///
     /// # Errors
     /// [`Error::NewerFormat`]; [`Error::Corrupt`] if it is not a mark.
-    pub fn decode(bytes: &[u8], place: &Place) -> Result<Mark> {
+    pub fn decode(bytes: &[u8], place: &DiskLocation) -> Result<TierMark> {
         let bad = |expected: &str, found: String| Error::corrupt(place.clone(), expected, found);
         if bytes.len() != MARK_BYTES {
             return Err(bad("4096 bytes", format!("{} bytes", bytes.len())));
         }
-        let short = |error: Truncated| bad("the mark of a tier", error.to_string());
+        let short = |error: TruncatedInput| bad("the mark of a tier", error.to_string());
         let (body, sum) = bytes.split_at(CHECKSUM_AT);
-        let mut reader = Reader::new(body);
+        let mut reader = ByteReader::new(body);
         let magic = reader.take(MAGIC.len()).map_err(short)?;
         if magic != MAGIC {
             let found = format!("{:?}", String::from_utf8_lossy(magic));
             return Err(bad("the magic \"ALLUTIER\"", found));
         }
-        let (written, found) = (Reader::new(sum).u64().map_err(short)?, checksum(body));
+        let (written, found) = (ByteReader::new(sum).u64().map_err(short)?, checksum(body));
         if written != found {
             return Err(bad(&format!("checksum {written:016x}"), format!("{found:016x}")));
         }
@@ -98,13 +98,13 @@ impl Mark {
         }
         let (tier, store) = (reader.u32().map_err(short)?, reader.u128().map_err(short)?);
         let is_zero = reader
-            .take(reader.left())
+            .take(reader.remaining())
             .map_err(short)?
             .iter()
             .all(|&byte| byte == 0);
         match u8::try_from(tier) {
             Ok(tier) if version == FORMAT_VERSION && is_further(tier.into()) && is_zero => {
-                Ok(Mark { store, tier })
+                Ok(TierMark { store, tier })
             }
             _ => Err(bad(
                 "the mark of a tier",
@@ -122,17 +122,17 @@ fn is_further(tier: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Structure;
+    use crate::OnDiskObject;
 
-    fn mark() -> Mark {
-        Mark {
+    fn mark() -> TierMark {
+        TierMark {
             store: 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10,
             tier: 7,
         }
     }
 
-    fn decode(bytes: &[u8]) -> Result<Mark> {
-        Mark::decode(bytes, &Place::new(Structure::TierMark, "tier", 0))
+    fn decode(bytes: &[u8]) -> Result<TierMark> {
+        TierMark::decode(bytes, &DiskLocation::new(OnDiskObject::TierMark, "tier", 0))
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
             bytes[at] = byte;
             let sum = checksum(&bytes[..CHECKSUM_AT]);
             bytes.truncate(CHECKSUM_AT);
-            Writer::new(&mut bytes).u64(sum);
+            ByteWriter::new(&mut bytes).u64(sum);
             decode(&bytes)
         };
         assert!(matches!(signed(8, 2), Err(Error::NewerFormat { found: 2, .. })));

@@ -1,12 +1,12 @@
 //! The mark of a further tier's directory: written before the store's first superblock, renamed
 //! after it, and checked at every opening.
 
-use super::format::{MARK_BYTES, Mark};
-use super::{Directories, Tiers, tier_file};
+use super::format::{MARK_BYTES, TierMark};
+use super::{TierDirectories, TierFiles, tier_file};
 use crate::store::LOCK_FILE;
-use crate::{Error, Place, Result, Structure, superblock};
+use crate::{DiskLocation, Error, OnDiskObject, Result, superblock};
 use alluvium_base::Purpose;
-use alluvium_device::{Buffer, Device, Directory, FileOptions};
+use alluvium_device::{AlignedBuffer, Device, Directory, FileOptions};
 
 /// Name of the mark.
 pub const MARK_FILE: &str = "tier";
@@ -15,14 +15,14 @@ pub const NEW_MARK_FILE: &str = "tier.new";
 
 /// How opening handles a directory whose mark is damaged or missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Damaged {
+pub(crate) enum DamagedMarkPolicy {
     /// Opening fails.
     Refused,
     /// The mark is rewritten, if the tier's file exists.
     Mended,
 }
 
-impl Directories {
+impl TierDirectories {
     /// Returns the error for a directory that is not the one of a tier.
     fn wrong(&self, tier: u8, directory: &dyn Directory, why: String) -> Error {
         Error::WrongTier {
@@ -46,7 +46,7 @@ impl Directories {
     /// Checks that a tier can be created in a directory.
     ///
     /// # Errors
-    /// As [`Directories::require_vacant`].
+    /// As [`TierDirectories::require_vacant`].
     pub(crate) fn require_vacant_for(&self, tier: u8, directory: &dyn Directory) -> Result<()> {
         let names = directory.list()?;
         let has = |wanted: &str| names.iter().any(|name| name == wanted);
@@ -65,11 +65,11 @@ impl Directories {
     /// of an interrupted creation are removed (T3).
     ///
     /// # Errors
-    /// As [`Directories::require_vacant`]; I/O errors.
+    /// As [`TierDirectories::require_vacant`]; I/O errors.
     pub(crate) fn begin_creation(&self, store: u128) -> Result<()> {
         self.require_vacant()?;
         let mut further = self.further();
-        further.try_for_each(|(tier, directory)| begin(Mark { store, tier }, directory))
+        further.try_for_each(|(tier, directory)| begin(TierMark { store, tier }, directory))
     }
 
     /// Completes the creation of further tiers, once the superblock is durable (T3).
@@ -101,18 +101,20 @@ impl Directories {
     /// Checks the marks of further tiers (T2). Nothing is written.
     ///
     /// # Errors
-    /// As [`Directories::adopt`].
+    /// As [`TierDirectories::adopt`].
     pub(crate) fn require_marks(&self, store: u128) -> Result<()> {
         let mut further = self.further();
-        further.try_for_each(|(tier, directory)| self.require_mark(Mark { store, tier }, directory).map(drop))
+        further.try_for_each(|(tier, directory)| {
+            self.require_mark(TierMark { store, tier }, directory).map(drop)
+        })
     }
 
     /// Checks the mark of a directory.
     ///
     /// # Errors
-    /// As [`Directories::adopt`].
+    /// As [`TierDirectories::adopt`].
     pub(crate) fn require_mark_of(&self, store: u128, tier: u8, directory: &dyn Directory) -> Result<()> {
-        self.require_mark(Mark { store, tier }, directory).map(drop)
+        self.require_mark(TierMark { store, tier }, directory).map(drop)
     }
 
     /// Checks the marks of further tiers, and completes a creation that was interrupted after the
@@ -121,20 +123,20 @@ impl Directories {
     /// # Errors
     /// [`Error::WrongTier`] for the first directory that belongs to something else;
     /// [`Error::Corrupt`] for a damaged mark; [`Error::NewerFormat`]; I/O errors.
-    pub(crate) fn adopt(&self, store: u128, damaged: Damaged) -> Result<()> {
+    pub(crate) fn adopt(&self, store: u128, damaged: DamagedMarkPolicy) -> Result<()> {
         for (tier, directory) in self.further() {
-            let wanted = Mark { store, tier };
+            let wanted = TierMark { store, tier };
             match self.require_mark(wanted, directory) {
                 Ok(NEW_MARK_FILE) => end(directory)?,
                 Ok(_) => {}
                 Err(error) => {
                     let is_lost = matches!(error, Error::Corrupt { .. }) || !is_marked(directory)?;
                     let has_file = directory.list()?.contains(&tier_file(tier));
-                    if damaged == Damaged::Refused || !is_lost || !has_file {
+                    if damaged == DamagedMarkPolicy::Refused || !is_lost || !has_file {
                         return Err(error);
                     }
                     tracing::warn!(tier, %error, "the mark of a tier is written again");
-                    mend(wanted, directory)?;
+                    rewrite_mark(wanted, directory)?;
                 }
             }
         }
@@ -142,10 +144,10 @@ impl Directories {
     }
 
     /// Returns the violations in the marks of further tiers, one sentence each. Nothing is written.
-    pub(crate) fn check_marks(&self, store: u128, tiers: &Tiers) -> Vec<String> {
+    pub(crate) fn check_marks(&self, store: u128, tiers: &TierFiles) -> Vec<String> {
         let found = self.further().map(|(tier, directory)| {
-            let found = self.require_mark(Mark { store, tier }, directory);
-            let error = tiers.judge(tier, found).err()?;
+            let found = self.require_mark(TierMark { store, tier }, directory);
+            let error = tiers.record_failure(tier, found).err()?;
             Some(match error {
                 // The device failed, so the mark was not checked.
                 Error::TierFails { .. } => error.to_string(),
@@ -156,7 +158,7 @@ impl Directories {
     }
 
     /// Returns the name of the file that contains the expected mark.
-    fn require_mark(&self, wanted: Mark, directory: &dyn Directory) -> Result<&'static str> {
+    fn require_mark(&self, wanted: TierMark, directory: &dyn Directory) -> Result<&'static str> {
         let names = directory.list()?;
         let has = |wanted: &str| names.iter().any(|name| name == wanted);
         let wrong = |why: String| Err(self.wrong(wanted.tier, directory, why));
@@ -174,7 +176,7 @@ impl Directories {
             ));
         };
         let file = directory.open(name, FileOptions::DIRECT.read_only())?;
-        let found = read(&*file, &Place::new(Structure::TierMark, name, 0))?;
+        let found = read(&*file, &DiskLocation::new(OnDiskObject::TierMark, name, 0))?;
         if found.store != wanted.store {
             return wrong(format!(
                 "it holds tier {} of another store; give the directory that holds {} of this store",
@@ -202,14 +204,14 @@ impl Directories {
 ///
 /// # Errors
 /// [`Error::Corrupt`] if the mark is damaged; [`Error::NewerFormat`]; I/O errors.
-pub fn mark_of(directory: &dyn Directory) -> Result<Option<Mark>> {
+pub fn mark_of(directory: &dyn Directory) -> Result<Option<TierMark>> {
     let names = directory.list()?;
     let mut marks = [MARK_FILE, NEW_MARK_FILE].into_iter();
     let Some(name) = marks.find(|name| names.iter().any(|other| other == name)) else {
         return Ok(None);
     };
     let file = directory.open(name, FileOptions::DIRECT.read_only())?;
-    read(&*file, &Place::new(Structure::TierMark, name, 0)).map(Some)
+    read(&*file, &DiskLocation::new(OnDiskObject::TierMark, name, 0)).map(Some)
 }
 
 /// Returns whether a directory has a mark, whatever its contents.
@@ -229,7 +231,7 @@ fn is_tier_file(name: &str) -> bool {
     name.starts_with("tier-") && name.ends_with(".data")
 }
 
-fn read(file: &dyn Device, place: &Place) -> Result<Mark> {
+fn read(file: &dyn Device, place: &DiskLocation) -> Result<TierMark> {
     if file.len() < MARK_BYTES as u64 {
         let found = format!("{} bytes", file.len());
         return Err(Error::corrupt(
@@ -238,19 +240,19 @@ fn read(file: &dyn Device, place: &Place) -> Result<Mark> {
             found,
         ));
     }
-    Mark::decode(&file.read_at(0, MARK_BYTES, Purpose::Recovery)?, place)
+    TierMark::decode(&file.read_at(0, MARK_BYTES, Purpose::Recovery)?, place)
 }
 
-fn write(file: &dyn Device, mark: Mark) -> Result<()> {
+fn write(file: &dyn Device, mark: TierMark) -> Result<()> {
     debug_assert!(mark.tier > 0, "the first directory has a superblock (T2)");
     file.grow(MARK_BYTES as u64)?;
-    file.write_at(0, Buffer::padded(&mark.encode()), Purpose::Superblock)?;
+    file.write_at(0, AlignedBuffer::padded(&mark.encode()), Purpose::Superblock)?;
     Ok(file.sync(Purpose::Superblock)?)
 }
 
 /// Marks the directory of a tier that is being created, and removes leftover files of a tier from
 /// it.
-pub(crate) fn begin(mark: Mark, directory: &dyn Directory) -> Result<()> {
+pub(crate) fn begin(mark: TierMark, directory: &dyn Directory) -> Result<()> {
     let names = directory.list()?;
     for name in names.iter().filter(|name| is_tier_file(name)) {
         directory.remove(name)?;
@@ -271,7 +273,7 @@ pub(crate) fn end(directory: &dyn Directory) -> Result<()> {
 }
 
 /// Rewrites a damaged or missing mark.
-fn mend(mark: Mark, directory: &dyn Directory) -> Result<()> {
+fn rewrite_mark(mark: TierMark, directory: &dyn Directory) -> Result<()> {
     for name in directory.list()? {
         if name == NEW_MARK_FILE {
             directory.remove(NEW_MARK_FILE)?;

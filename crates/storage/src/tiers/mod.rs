@@ -34,21 +34,21 @@ mod failing;
 pub mod format;
 pub mod list;
 mod mark;
-mod newest;
 mod numbered;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
+mod versioned_cell;
 
-pub use directories::Directories;
-pub use failing::Access;
-use failing::Failing;
-pub(crate) use mark::{Damaged, abandon, begin, end, is_tier_directory};
+pub use directories::TierDirectories;
+pub use failing::FailedAccess;
+use failing::TierFailureState;
+pub(crate) use mark::{DamagedMarkPolicy, abandon, begin, end, is_tier_directory};
 pub use mark::{MARK_FILE, NEW_MARK_FILE, mark_of};
-pub(crate) use newest::Newest;
-pub(crate) use numbered::Numbered;
+pub(crate) use numbered::TierArray;
+pub(crate) use versioned_cell::VersionedCell;
 
 use crate::node::tier_file;
-use crate::{Error, Place, Result, Structure};
+use crate::{DiskLocation, Error, OnDiskObject, Result};
 use alluvium_base::Purpose;
 use alluvium_device::{Device, Directory, FileOptions};
 use parking_lot::Mutex;
@@ -64,25 +64,25 @@ pub const MAX_TIERS: usize = 8;
 /// use alluvium_device::{Directory, memory::MemoryDirectory};
 /// use alluvium_storage::Tiers;
 /// let directory = MemoryDirectory::new();
-/// let tiers = Tiers::create(&[&directory])?;
+/// let tiers = TierFiles::create(&[&directory])?;
 /// assert_eq!(tiers.get(0)?.len(), 0);
 /// assert!(tiers.get(1).is_err());
 /// # Ok::<(), alluvium_storage::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Tiers {
+pub struct TierFiles {
     /// The file of each tier. It is replaced when the file is reopened after a failure of its
     /// device.
-    files: Numbered<Newest<Arc<dyn Device>>>,
+    files: TierArray<VersionedCell<Arc<dyn Device>>>,
     /// The names of the directories, for errors.
-    names: Numbered<Box<str>>,
-    failing: [Failing; MAX_TIERS],
+    names: TierArray<Box<str>>,
+    failing: [TierFailureState; MAX_TIERS],
     /// Serialises the syncs of each tier: of two concurrent ones, one could report the failure of
     /// the other.
     syncing: [Mutex<()>; MAX_TIERS],
 }
 
-impl Tiers {
+impl TierFiles {
     /// Creates the files of the tiers, each in its directory. Their names are durable once the
     /// directories are synced.
     ///
@@ -91,7 +91,7 @@ impl Tiers {
     ///
     /// # Panics
     /// If there is no directory, or there are more than [`MAX_TIERS`].
-    pub fn create(directories: &[&dyn Directory]) -> Result<Tiers> {
+    pub fn create(directories: &[&dyn Directory]) -> Result<TierFiles> {
         Self::with(directories, |directory, name| {
             Ok(directory.create(name, FileOptions::DIRECT)?)
         })
@@ -104,7 +104,7 @@ impl Tiers {
     ///
     /// # Panics
     /// If there is no directory, or there are more than [`MAX_TIERS`].
-    pub fn open(directories: &[&dyn Directory], options: FileOptions) -> Result<Tiers> {
+    pub fn open(directories: &[&dyn Directory], options: FileOptions) -> Result<TierFiles> {
         Self::with(directories, |directory, name| {
             let opened = directory.open(name, options);
             opened.map_err(|error| match error {
@@ -120,7 +120,7 @@ impl Tiers {
     fn with(
         directories: &[&dyn Directory],
         file: impl Fn(&dyn Directory, &str) -> Result<Arc<dyn Device>>,
-    ) -> Result<Tiers> {
+    ) -> Result<TierFiles> {
         let count = directories.len();
         assert!(
             (1..=MAX_TIERS).contains(&count),
@@ -132,9 +132,9 @@ impl Tiers {
         Ok(Self::named(files.collect::<Result<Vec<_>>>()?, names))
     }
 
-    fn named(files: Vec<Arc<dyn Device>>, names: impl Iterator<Item = String>) -> Tiers {
-        Tiers {
-            files: files.into_iter().map(Newest::new).collect(),
+    fn named(files: Vec<Arc<dyn Device>>, names: impl Iterator<Item = String>) -> TierFiles {
+        TierFiles {
+            files: files.into_iter().map(VersionedCell::new).collect(),
             names: names.map(String::into_boxed_str).collect(),
             failing: Default::default(),
             syncing: Default::default(),
@@ -143,7 +143,7 @@ impl Tiers {
 
     /// Returns tiers with these files, for tests.
     #[cfg(all(test, not(alluvium_model_check)))]
-    pub(crate) fn of(files: Vec<Arc<dyn Device>>) -> Tiers {
+    pub(crate) fn of(files: Vec<Arc<dyn Device>>) -> TierFiles {
         let names: Vec<String> = (0..files.len()).map(|tier| format!("{tier}")).collect();
         Self::named(files, names.into_iter())
     }
@@ -155,8 +155,8 @@ impl Tiers {
     /// [`Error::Corrupt`] if there is no such tier.
     pub fn get(&self, tier: u8) -> Result<&Arc<dyn Device>> {
         let file = self.files.get(usize::from(tier));
-        file.map(Newest::get).ok_or_else(|| {
-            let place = Place::new(Structure::Node, tier_file(tier), 0);
+        file.map(VersionedCell::get).ok_or_else(|| {
+            let place = DiskLocation::new(OnDiskObject::Node, tier_file(tier), 0);
             Error::corrupt(
                 place,
                 format!("a tier below {}", self.files.len()),
@@ -175,7 +175,7 @@ impl Tiers {
     pub(crate) fn add(&self, file: Arc<dyn Device>, directory: &str) {
         self.names.push(directory.into());
         // This step is last, because the number of files defines the number of tiers.
-        self.files.push(Newest::new(file));
+        self.files.push(VersionedCell::new(file));
     }
 
     /// Replaces the file of a failed tier by a reopened one, and clears the failure.
@@ -193,7 +193,7 @@ impl Tiers {
     pub fn sync_tier(&self, tier: u8, purpose: Purpose) -> Result<()> {
         let file = self.get(tier)?;
         let _turn = self.syncing[usize::from(tier)].lock();
-        self.judge(tier, file.sync(purpose))
+        self.record_failure(tier, file.sync(purpose))
     }
 
     /// Makes every completed write of every tier durable. The failure of a further tier is not an

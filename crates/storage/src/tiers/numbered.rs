@@ -6,19 +6,19 @@ use std::sync::OnceLock;
 /// A value for each tier, in the order of their numbers. Values can be added during concurrent
 /// reads.
 #[derive(Clone, Debug)]
-pub(crate) struct Numbered<T> {
+pub(crate) struct TierArray<T> {
     values: [OnceLock<T>; MAX_TIERS],
 }
 
-impl<T> Default for Numbered<T> {
-    fn default() -> Numbered<T> {
-        Numbered {
+impl<T> Default for TierArray<T> {
+    fn default() -> TierArray<T> {
+        TierArray {
             values: [const { OnceLock::new() }; MAX_TIERS],
         }
     }
 }
 
-impl<T> Numbered<T> {
+impl<T> TierArray<T> {
     /// Adds the value of the next tier. Additions must not run concurrently.
     ///
     /// # Panics
@@ -42,9 +42,9 @@ impl<T> Numbered<T> {
     }
 }
 
-impl<T> FromIterator<T> for Numbered<T> {
-    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Numbered<T> {
-        let all = Numbered::default();
+impl<T> FromIterator<T> for TierArray<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> TierArray<T> {
+        let all = TierArray::default();
         values.into_iter().for_each(|value| all.push(value));
         all
     }

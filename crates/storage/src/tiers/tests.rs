@@ -1,14 +1,14 @@
 use super::format::MARK_BYTES;
 use super::*;
-use crate::extents::{Class, Extent, ExtentOptions, TierLimits, UNIT};
+use crate::extents::{AllocationClass, Extent, ExtentOptions, TierLimits, UNIT};
 use crate::log::LogOptions;
 use crate::node::{NodePointer, WriterOptions};
-use crate::store::{Copy, LOCK_FILE, Store, StoreOptions};
+use crate::store::{LOCK_FILE, Store, StoreCopy, StoreOptions};
 use crate::superblock::{self, Superblock};
-use alluvium_base::bytes::Reader;
+use alluvium_base::bytes::ByteReader;
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::simulated::{Corruption, Fault, SimDirectory, Survival};
-use alluvium_device::{Buffer, Operation};
+use alluvium_device::simulated::{Corruption, CrashSurvival, InjectedFault, SimDirectory};
+use alluvium_device::{AlignedBuffer, DeviceOperation};
 
 mod adding;
 mod failing;
@@ -30,21 +30,21 @@ fn machines(count: u64) -> Vec<SimDirectory> {
     (0..count).map(SimDirectory::new).collect()
 }
 
-fn directories(machines: &[SimDirectory]) -> Directories {
+fn directories(machines: &[SimDirectory]) -> TierDirectories {
     let mut all = machines.iter().map(|machine| Arc::new(machine.clone()));
-    let first = Directories::from(all.next().expect("a store has a tier"));
+    let first = TierDirectories::from(all.next().expect("a store has a tier"));
     all.fold(first, |some, next| some.and(next))
 }
 
 /// Returns the machines after a crash of all of them.
-fn crashed(machines: &[SimDirectory], survival: Survival) -> Vec<SimDirectory> {
+fn crashed(machines: &[SimDirectory], survival: CrashSurvival) -> Vec<SimDirectory> {
     let images = machines.iter().enumerate();
     images
         .map(|(at, machine)| machine.image(survival, at as u64))
         .collect()
 }
 
-fn open(directories: Directories) -> Result<Store> {
+fn open(directories: TierDirectories) -> Result<Store> {
     Store::open(directories, &options(0))?.replay(&mut |_| Ok(()))
 }
 
@@ -53,7 +53,7 @@ fn write(store: &Store, tier: u8, text: &str) -> Result<NodePointer> {
     let mut writer = store.node_writer(WriterOptions {
         tier,
         extent_units: 1,
-        ..store.writer_options(Purpose::Trunk, Class::Normal)
+        ..store.writer_options(Purpose::Trunk, AllocationClass::Normal)
     })?;
     let mut node = vec![0; store.page_size().bytes()];
     node[..text.len()].copy_from_slice(text.as_bytes());
@@ -75,10 +75,10 @@ fn checkpoint(store: &Store, text: &str) -> Result<u64> {
 }
 
 fn nodes(superblock: &Superblock) -> Vec<NodePointer> {
-    let place = Place::new(Structure::Superblock, superblock::FILE, 0);
-    let mut reader = Reader::new(&superblock.payload);
+    let place = DiskLocation::new(OnDiskObject::Superblock, superblock::FILE, 0);
+    let mut reader = ByteReader::new(&superblock.payload);
     let mut nodes = Vec::new();
-    while reader.left() > 0 {
+    while reader.remaining() > 0 {
         nodes.push(NodePointer::decode(&mut reader, &place, superblock.page_size).unwrap());
     }
     nodes

@@ -12,17 +12,17 @@
 //! [`alluvium_sim::harness`] has the other variables.
 
 use crate::page_log::{Flaw, PageLog};
-use alluvium_sim::Settings;
-use alluvium_sim::harness::{Crashes, LARGE};
-use alluvium_sim::saboteur::Sabotage;
+use alluvium_sim::RunSettings;
+use alluvium_sim::harness::{CrashTests, LARGE};
+use alluvium_sim::saboteur::PlantedBug;
 use alluvium_storage::extents::UNIT;
-use alluvium_storage::log::Access;
+use alluvium_storage::log::SegmentAccess;
 
-fn story(access: Access) -> PageLog {
+fn story(access: SegmentAccess) -> PageLog {
     flawed(access, Flaw::Right)
 }
 
-fn flawed(access: Access, flaw: Flaw) -> PageLog {
+fn flawed(access: SegmentAccess, flaw: Flaw) -> PageLog {
     PageLog {
         access,
         flaw,
@@ -33,18 +33,18 @@ fn flawed(access: Access, flaw: Flaw) -> PageLog {
 fn on_two_tiers() -> PageLog {
     PageLog {
         tiers: 2,
-        ..story(Access::Written)
+        ..story(SegmentAccess::Written)
     }
 }
 
 /// Long runs with few crash points: events that are rare within a run need many runs.
-fn crashes() -> Crashes {
-    Crashes {
-        settings: Settings {
+fn crashes() -> CrashTests {
+    CrashTests {
+        settings: RunSettings {
             steps: 160,
             point_every: 40,
             nested_every: 16,
-            ..Settings::default()
+            ..RunSettings::default()
         },
         command: "cargo test -p alluvium-storage --test it -- the_page_and_log_story_survives_every_crash --nocapture",
         points: 4000,
@@ -64,7 +64,7 @@ fn crashes() -> Crashes {
 
 #[test]
 fn the_page_and_log_story_survives_every_crash() {
-    let survey = crashes().survive([Access::Mapped, Access::Written].map(story));
+    let survey = crashes().survive([SegmentAccess::Mapped, SegmentAccess::Written].map(story));
     assert!(
         !survey.is_large || survey.distinct >= LARGE,
         "{} distinct images",
@@ -74,7 +74,7 @@ fn the_page_and_log_story_survives_every_crash() {
 
 #[test]
 fn leaves_on_a_second_tier_survive_every_crash() {
-    let crashes = Crashes {
+    let crashes = CrashTests {
         command: "cargo test -p alluvium-storage --test it -- leaves_on_a_second_tier_survive_every_crash --nocapture",
         points: 2000,
         ..crashes()
@@ -85,22 +85,22 @@ fn leaves_on_a_second_tier_survive_every_crash() {
 #[test]
 fn every_bug_planted_under_a_second_tier_is_found() {
     let bugs = [
-        Sabotage::SkipSync("tier-1"),
-        Sabotage::SkipSync("tier.new"),
-        Sabotage::SkipDirectorySync,
-        Sabotage::SyncAfterWrite {
+        PlantedBug::SkipSync("tier-1"),
+        PlantedBug::SkipSync("tier.new"),
+        PlantedBug::SkipDirectorySync,
+        PlantedBug::SyncAfterWrite {
             file: "tier-1",
             before: "superblock",
         },
-        Sabotage::TearWrites("tier-1"),
-        Sabotage::PunchWide("tier-1", UNIT),
+        PlantedBug::TearWrites("tier-1"),
+        PlantedBug::PunchWide("tier-1", UNIT),
     ];
     crashes().find_bugs(&on_two_tiers(), &bugs);
 }
 
 #[test]
 fn the_same_seed_gives_the_same_trace() {
-    crashes().repeat([Access::Mapped, Access::Written].map(story), 3);
+    crashes().repeat([SegmentAccess::Mapped, SegmentAccess::Written].map(story), 3);
 }
 
 /// Incorrect uses of the store by its caller.
@@ -118,43 +118,43 @@ fn every_wrong_use_of_the_store_is_found() {
         Flaw::ForgetsDeletes,
         Flaw::AcknowledgesEarly,
     ];
-    crashes().find_mistakes(flaws.map(|flaw| flawed(Access::Written, flaw)));
+    crashes().find_mistakes(flaws.map(|flaw| flawed(SegmentAccess::Written, flaw)));
 }
 
 #[test]
 fn replaying_a_commit_that_the_checkpoint_holds_is_harmless() {
-    let crashes = Crashes {
+    let crashes = CrashTests {
         points: 1000,
         must_meet: &[],
         ..crashes()
     };
-    crashes.survive([flawed(Access::Written, Flaw::CutsTooLow)]);
+    crashes.survive([flawed(SegmentAccess::Written, Flaw::CutsTooLow)]);
 }
 
 /// Bugs of the store, simulated at the device.
 #[test]
 fn every_bug_planted_under_the_store_is_found() {
     let bugs = [
-        Sabotage::SkipSync("tier"),
-        Sabotage::SkipSync("extents"),
-        Sabotage::SkipSync("superblock"),
-        Sabotage::SkipSync("log"),
-        Sabotage::SkipDirectorySync,
-        Sabotage::DelaySync("tier"),
-        Sabotage::SyncAfterWrite {
+        PlantedBug::SkipSync("tier"),
+        PlantedBug::SkipSync("extents"),
+        PlantedBug::SkipSync("superblock"),
+        PlantedBug::SkipSync("log"),
+        PlantedBug::SkipDirectorySync,
+        PlantedBug::DelaySync("tier"),
+        PlantedBug::SyncAfterWrite {
             file: "tier",
             before: "superblock",
         },
-        Sabotage::DropSecondCopy("superblock"),
-        Sabotage::OnlyFirstWrites("superblock", 4),
-        Sabotage::LoseRewrites("superblock"),
-        Sabotage::WrongSlot {
+        PlantedBug::DropSecondCopy("superblock"),
+        PlantedBug::OnlyFirstWrites("superblock", 4),
+        PlantedBug::LoseRewrites("superblock"),
+        PlantedBug::WrongSlot {
             file: "superblock",
             mask: 8 << 10,
         },
-        Sabotage::FreeBeforeWrite("superblock"),
-        Sabotage::TearWrites("tier"),
-        Sabotage::PunchWide("tier", UNIT),
+        PlantedBug::FreeBeforeWrite("superblock"),
+        PlantedBug::TearWrites("tier"),
+        PlantedBug::PunchWide("tier", UNIT),
     ];
-    crashes().find_bugs(&story(Access::Written), &bugs);
+    crashes().find_bugs(&story(SegmentAccess::Written), &bugs);
 }

@@ -6,9 +6,11 @@
 
 use crate::page_log::{Flaw, Mini, PageLog};
 use alluvium_device::Directory;
-use alluvium_device::simulated::{Corruption, SimDirectory, Survival};
-use alluvium_sim::{Cause, Contents, Coverage, Crash, Ledger, Step, Story, World};
-use alluvium_storage::log::Access;
+use alluvium_device::simulated::{Corruption, CrashSurvival, SimDirectory};
+use alluvium_sim::{
+    CommitLedger, Coverage, CrashHistory, RunStep, StoreContents, Story, StoryEnvironment, StoryErrorKind,
+};
+use alluvium_storage::log::SegmentAccess;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -23,9 +25,9 @@ fn cases() -> u64 {
 /// A store that was used and then closed or killed, with its expected contents.
 struct Subject {
     machine: SimDirectory,
-    ledger: Ledger,
+    ledger: CommitLedger,
     /// The way in which it ended.
-    crash: Crash,
+    crash: CrashHistory,
     /// Number of commits in the last checkpoint.
     checkpointed: usize,
     story: PageLog,
@@ -36,9 +38,9 @@ struct Subject {
 impl Subject {
     fn new(seed: u64) -> Subject {
         let access = if seed.is_multiple_of(2) {
-            Access::Mapped
+            SegmentAccess::Mapped
         } else {
-            Access::Written
+            SegmentAccess::Written
         };
         let story = PageLog {
             access,
@@ -47,16 +49,16 @@ impl Subject {
         };
         let machine = SimDirectory::new(seed);
         let directory: Arc<dyn Directory> = Arc::new(machine.clone());
-        let world = World {
+        let world = StoryEnvironment {
             directory,
             seed,
-            ledger: Ledger::default(),
+            ledger: CommitLedger::default(),
             coverage: Coverage::new(),
         };
         let mut mini = story.create(&world).unwrap();
         let mut checkpointed = 0;
         for step in story.steps(seed, 50) {
-            if let Step::Do(action) = step {
+            if let RunStep::Do(action) = step {
                 let generation = mini.store.superblock().generation;
                 story.apply(&mut mini, &action, &world).unwrap();
                 if mini.store.superblock().generation > generation {
@@ -66,12 +68,12 @@ impl Subject {
         }
         let nodes = nodes(&mini);
         let (crash, machine) = if seed.is_multiple_of(3) {
-            let image = machine.image(Survival::All, seed);
+            let image = machine.image(CrashSurvival::All, seed);
             drop(mini);
-            (Crash::POWER, image)
+            (CrashHistory::POWER, image)
         } else {
             story.close(mini, &world).unwrap();
-            (Crash::NONE, machine)
+            (CrashHistory::NONE, machine)
         };
         Subject {
             machine,
@@ -94,9 +96,9 @@ impl Subject {
         match opened {
             Err(_) => Outcome::Wrong("a panic".to_owned()),
             Ok(Err(trouble)) => {
-                let trouble: alluvium_sim::Trouble = trouble;
+                let trouble: alluvium_sim::StoryError = trouble;
                 match trouble.cause {
-                    Cause::Damaged | Cause::NotAStore => Outcome::Found,
+                    StoryErrorKind::Damaged | StoryErrorKind::NotAStore => Outcome::Found,
                     _ => Outcome::Wrong(trouble.to_string()),
                 }
             }
@@ -104,7 +106,7 @@ impl Subject {
         }
     }
 
-    fn judge(&self, contents: &Contents, violations: &[String]) -> Outcome {
+    fn judge(&self, contents: &StoreContents, violations: &[String]) -> Outcome {
         let found = if violations.is_empty() {
             Outcome::Harmless
         } else {
@@ -113,7 +115,7 @@ impl Subject {
         self.ledger
             .with(|reference| match reference.judge(self.crash, contents) {
                 Ok(_) => found,
-                Err(violation) if self.crash == Crash::NONE => Outcome::Wrong(violation.to_string()),
+                Err(violation) if self.crash == CrashHistory::NONE => Outcome::Wrong(violation.to_string()),
                 Err(violation) => {
                     // A damaged record after the last one that names a synced watermark cannot be
                     // distinguished from one that never reached the disk. The history must end
@@ -232,7 +234,7 @@ fn damage_of_every_kind_to_every_structure_is_found_or_harmless() {
                 continue;
             };
             let damage = corruption(kind, start, len, &mut random);
-            let image = subject.machine.image(Survival::All, 0);
+            let image = subject.machine.image(CrashSurvival::All, 0);
             if !image.corrupt(&file, &damage).unwrap() {
                 continue;
             }

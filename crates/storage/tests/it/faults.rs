@@ -1,11 +1,11 @@
 //! The page-and-log story on failing devices.
 
 use crate::page_log::{Flaw, PageLog};
-use alluvium_sim::Settings;
-use alluvium_sim::harness::Faults;
-use alluvium_storage::log::Access;
+use alluvium_sim::RunSettings;
+use alluvium_sim::harness::FaultTests;
+use alluvium_storage::log::SegmentAccess;
 
-fn story(access: Access) -> PageLog {
+fn story(access: SegmentAccess) -> PageLog {
     PageLog {
         access,
         flaw: Flaw::Right,
@@ -13,12 +13,12 @@ fn story(access: Access) -> PageLog {
     }
 }
 
-fn faults() -> Faults {
-    Faults {
-        settings: Settings {
+fn faults() -> FaultTests {
+    FaultTests {
+        settings: RunSettings {
             steps: 40,
             verify_every: 20,
-            ..Settings::default()
+            ..RunSettings::default()
         },
         command: "cargo test -p alluvium-storage --test it -- the_page_and_log_story_survives_every_fault",
         every: 3,
@@ -27,23 +27,23 @@ fn faults() -> Faults {
 
 #[test]
 fn the_page_and_log_story_survives_every_fault_with_a_mapped_log() {
-    faults().survive([story(Access::Mapped)]);
+    faults().survive([story(SegmentAccess::Mapped)]);
 }
 
 #[test]
 fn the_page_and_log_story_survives_every_fault_with_a_written_log() {
-    faults().survive([story(Access::Written)]);
+    faults().survive([story(SegmentAccess::Written)]);
 }
 
 #[test]
 fn leaves_on_a_second_tier_survive_every_fault() {
-    let faults = Faults {
+    let faults = FaultTests {
         command: "cargo test -p alluvium-storage --test it -- leaves_on_a_second_tier_survive_every_fault",
         ..faults()
     };
     let story = PageLog {
         tiers: 2,
-        ..story(Access::Written)
+        ..story(SegmentAccess::Written)
     };
     faults.survive([story]);
     faults.find_acknowledged_failures(&story, &["tier-1"]);
@@ -51,5 +51,5 @@ fn leaves_on_a_second_tier_survive_every_fault() {
 
 #[test]
 fn a_failed_sync_that_somebody_acknowledges_is_found() {
-    faults().find_acknowledged_failures(&story(Access::Written), &["tier", "superblock", "log"]);
+    faults().find_acknowledged_failures(&story(SegmentAccess::Written), &["tier", "superblock", "log"]);
 }

@@ -2,12 +2,12 @@
 
 use crate::scattered;
 use crate::world::{Sizes, World, mix, value};
-use alluvium_base::cost::{Access, CostClock, CostFault};
-use alluvium_base::message::LAST;
+use alluvium_base::cost::{CostClock, CostFault, DeviceAccess};
+use alluvium_base::message::MAX_SEQUENCE;
 use alluvium_device::ThrottledDirectory;
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_model::Pdam;
-use alluvium_trees::tiered::{Lookup, Tree, Victim};
+use alluvium_model::PdamClock;
+use alluvium_trees::tiered::{PolledTreeLookup, TieredTree, VictimPolicy};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
@@ -22,11 +22,11 @@ const STEP_NS: u64 = 100_000;
 /// A device without simulated cost until it is switched on.
 struct Switched {
     on: Arc<AtomicBool>,
-    clock: Pdam,
+    clock: PdamClock,
 }
 
 impl CostClock for Switched {
-    fn charge(&mut self, now_ns: u64, access: &Access) -> Result<u64, CostFault> {
+    fn charge(&mut self, now_ns: u64, access: &DeviceAccess) -> Result<u64, CostFault> {
         if self.on.load(Ordering::Relaxed) {
             self.clock.charge(now_ns, access)
         } else {
@@ -53,10 +53,10 @@ pub(crate) fn lookups(sizes: Sizes) {
     let on = Arc::new(AtomicBool::new(false));
     let clock = Switched {
         on: Arc::clone(&on),
-        clock: Pdam::new(SLOTS, 4 << 10, STEP_NS),
+        clock: PdamClock::new(SLOTS, 4 << 10, STEP_NS),
     };
     let directory = ThrottledDirectory::new(Arc::new(MemoryDirectory::new()), Box::new(clock));
-    let mut world = World::on(Arc::new(directory), sizes, Victim::Fullest);
+    let mut world = World::on(Arc::new(directory), sizes, VictimPolicy::Fullest);
     for index in 0..sizes.records {
         world.put(&scattered(index, 0), &value(index));
     }
@@ -68,7 +68,7 @@ pub(crate) fn lookups(sizes: Sizes) {
     };
     let one_by_one = |turns: std::ops::Range<u64>| {
         for turn in turns {
-            let found = tree.get(&scattered(index(turn), 0), LAST, 0);
+            let found = tree.get(&scattered(index(turn), 0), MAX_SEQUENCE, 0);
             expect(turn, found.expect("memory does not fail"));
         }
     };
@@ -77,7 +77,9 @@ pub(crate) fn lookups(sizes: Sizes) {
         for turns in turns.chunks(AT_ONCE) {
             let keys: Vec<_> = turns.iter().map(|&turn| scattered(index(turn), 0)).collect();
             let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
-            let found = tree.multi_get(&keys, LAST, 0).expect("memory does not fail");
+            let found = tree
+                .multi_get(&keys, MAX_SEQUENCE, 0)
+                .expect("memory does not fail");
             turns
                 .iter()
                 .zip(found)
@@ -101,15 +103,15 @@ pub(crate) fn lookups(sizes: Sizes) {
 
 /// Performs many concurrent lookups.
 fn many(
-    tree: &Tree,
+    tree: &TieredTree,
     mut turns: std::ops::Range<u64>,
     index: &dyn Fn(u64) -> u64,
     expect: &dyn Fn(u64, Option<Vec<u8>>),
 ) {
-    let mut under_way: Vec<(u64, Lookup)> = turns
+    let mut under_way: Vec<(u64, PolledTreeLookup)> = turns
         .by_ref()
         .take(AT_ONCE)
-        .map(|turn| (turn, tree.lookup(&scattered(index(turn), 0), LAST, 0)))
+        .map(|turn| (turn, tree.lookup(&scattered(index(turn), 0), MAX_SEQUENCE, 0)))
         .collect();
     while !under_way.is_empty() {
         under_way.retain_mut(|(turn, lookup)| {
@@ -119,7 +121,7 @@ fn many(
             expect(*turn, found.expect("memory does not fail"));
             let Some(next) = turns.next() else { return false };
             *turn = next;
-            lookup.reset(&scattered(index(next), 0), LAST, 0);
+            lookup.reset(&scattered(index(next), 0), MAX_SEQUENCE, 0);
             true
         });
     }

@@ -18,13 +18,13 @@ mod stream;
 mod world;
 
 use alluvium_base::Purpose;
-use alluvium_base::message::LAST;
+use alluvium_base::message::MAX_SEQUENCE;
 use alluvium_device::simulated::SimDirectory;
-use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_model::Pdam;
+use alluvium_model::PdamClock;
 use alluvium_sim::environment::number;
-use alluvium_trees::tiered::{Depth, Tree, Victim};
+use alluvium_trees::tiered::{CheckLevel, TieredTree, VictimPolicy};
 use alone::Alone;
 use std::sync::Arc;
 use std::time::Instant;
@@ -89,7 +89,7 @@ fn half_ordered(index: u64, records: u64) -> Key {
 }
 
 fn load(name: &str, sizes: Sizes, keys: fn(u64, u64) -> Key) {
-    let mut world = World::new(sizes, Victim::Fullest);
+    let mut world = World::new(sizes, VictimPolicy::Fullest);
     let start = Instant::now();
     for index in 0..sizes.records {
         world.put(&keys(index, sizes.records), &value(index));
@@ -144,7 +144,10 @@ fn load(name: &str, sizes: Sizes, keys: fn(u64, u64) -> Key) {
         counts.len()
     );
     cold(&world, sizes, keys);
-    let found = world.tree.check(Depth::Trunk, &[]).expect("memory does not fail");
+    let found = world
+        .tree
+        .check_with(CheckLevel::Trunk, &[])
+        .expect("memory does not fail");
     assert_eq!(found, Vec::<String>::new());
 }
 
@@ -155,7 +158,7 @@ fn subtree(sizes: Sizes) {
         records: sizes.records / 8,
         ..sizes
     };
-    let mut world = World::new(sizes, Victim::Fullest);
+    let mut world = World::new(sizes, VictimPolicy::Fullest);
     let mut phase = |what: &str, records: u64, keys: &dyn Fn(u64) -> Key| {
         let before = world.tree.stats();
         for index in 0..records {
@@ -189,7 +192,7 @@ fn cold(world: &World, sizes: Sizes, keys: fn(u64, u64) -> Key) {
         let index = mix(turn) % sizes.records;
         let found = world
             .tree
-            .get(&keys(index, sizes.records), LAST, 0)
+            .get(&keys(index, sizes.records), MAX_SEQUENCE, 0)
             .expect("memory does not fail");
         assert_eq!(found.as_deref(), Some(&value(index)[..]));
     };
@@ -201,7 +204,10 @@ fn cold(world: &World, sizes: Sizes, keys: fn(u64, u64) -> Key) {
     for index in 0..sizes.lookups {
         let missing = key(mix(sizes.records + index) | 1);
         assert_eq!(
-            world.tree.get(&missing, LAST, 0).expect("memory does not fail"),
+            world
+                .tree
+                .get(&missing, MAX_SEQUENCE, 0)
+                .expect("memory does not fail"),
             None
         );
     }
@@ -221,7 +227,7 @@ fn warm(sizes: Sizes) {
         records: sizes.records / 40,
         ..sizes
     };
-    let mut world = World::new(sizes, Victim::Fullest);
+    let mut world = World::new(sizes, VictimPolicy::Fullest);
     for index in 0..sizes.records {
         world.put(&scattered(index, 0), &value(index));
     }
@@ -243,7 +249,7 @@ fn warm(sizes: Sizes) {
         assert!(
             world
                 .tree
-                .get(&scattered(index, 0), LAST, 0)
+                .get(&scattered(index, 0), MAX_SEQUENCE, 0)
                 .expect("memory does not fail")
                 .is_some()
         );
@@ -253,7 +259,7 @@ fn warm(sizes: Sizes) {
         assert!(
             world
                 .tree
-                .get(&missing, LAST, 0)
+                .get(&missing, MAX_SEQUENCE, 0)
                 .expect("memory does not fail")
                 .is_none()
         );
@@ -266,11 +272,16 @@ fn warm(sizes: Sizes) {
 }
 
 /// Returns the seconds for a seek and its first record, a median of many.
-fn seek_seconds(tree: &Tree, from: &dyn Fn(u64) -> Key) -> f64 {
+fn seek_seconds(tree: &TieredTree, from: &dyn Fn(u64) -> Key) -> f64 {
     let mut times: Vec<f64> = (0..9)
         .map(|turn| {
             let start = Instant::now();
-            let mut iter = tree.iter(KeyRange::new(&from(turn), None), Direction::Forward, LAST, 0);
+            let mut iter = tree.iter(
+                KeyRange::new(&from(turn), None),
+                MergeDirection::Forward,
+                MAX_SEQUENCE,
+                0,
+            );
             iter.next().expect("memory does not fail");
             start.elapsed().as_secs_f64()
         })
@@ -281,7 +292,7 @@ fn seek_seconds(tree: &Tree, from: &dyn Fn(u64) -> Key) -> f64 {
 
 fn deletes(sizes: Sizes) {
     let records = sizes.records / 2;
-    let mut world = World::new(sizes, Victim::Fullest);
+    let mut world = World::new(sizes, VictimPolicy::Fullest);
     for index in 0..records {
         world.put(&ordered(index, records), &value(index));
     }
@@ -346,17 +357,22 @@ fn scans(sizes: Sizes) {
         memtable: sizes.memtable / 8,
         ..sizes
     };
-    let mut world = World::new(sizes, Victim::Fullest);
+    let mut world = World::new(sizes, VictimPolicy::Fullest);
     for index in 0..records {
         world.put(&scattered(index, 0), &value(index));
     }
     world.seal();
     let turns = sizes.lookups / 100;
     // Returns microseconds per scan of `length` records, and millions of records per second.
-    let speed = |tree: &Tree, length: u64, turns: u64| {
+    let speed = |tree: &TieredTree, length: u64, turns: u64| {
         let start = Instant::now();
         for turn in 0..turns {
-            let mut iter = tree.iter(KeyRange::new(&key(mix(turn)), None), Direction::Forward, LAST, 0);
+            let mut iter = tree.iter(
+                KeyRange::new(&key(mix(turn)), None),
+                MergeDirection::Forward,
+                MAX_SEQUENCE,
+                0,
+            );
             for _ in 0..length {
                 iter.next().expect("memory does not fail");
             }
@@ -367,9 +383,9 @@ fn scans(sizes: Sizes) {
             (length * turns) as f64 / seconds / 1e6,
         )
     };
-    let whole = |tree: &Tree, direction: Direction| {
+    let whole = |tree: &TieredTree, direction: MergeDirection| {
         let start = Instant::now();
-        let mut iter = tree.iter(KeyRange::everything(), direction, LAST, 0);
+        let mut iter = tree.iter(KeyRange::everything(), direction, MAX_SEQUENCE, 0);
         let mut found = 0;
         while iter.next().expect("memory does not fail").is_some() {
             found += 1;
@@ -383,8 +399,8 @@ fn scans(sizes: Sizes) {
             world.tree.longest_path(),
             speed(&world.tree, 10, turns).0,
             speed(&world.tree, 1000, turns.div_ceil(10)).1,
-            whole(&world.tree, Direction::Forward),
-            whole(&world.tree, Direction::Backward),
+            whole(&world.tree, MergeDirection::Forward),
+            whole(&world.tree, MergeDirection::Backward),
         );
         world.maintain(u64::MAX);
     }
@@ -402,7 +418,7 @@ fn bandwidth(sizes: Sizes) {
         ..sizes
     };
     let machine = SimDirectory::new(1);
-    let mut world = World::on(Arc::new(machine.clone()), sizes, Victim::Fullest);
+    let mut world = World::on(Arc::new(machine.clone()), sizes, VictimPolicy::Fullest);
     for index in 0..sizes.records {
         world.put(&scattered(index, 0), &value(index));
     }
@@ -410,11 +426,11 @@ fn bandwidth(sizes: Sizes) {
     let scans = SCANS.min(sizes.records / LENGTH);
     let percent = |world: &World, slots: u64, block: u64| {
         let step_ns = 100_000;
-        machine.set_clock(Box::new(Pdam::new(slots, block, step_ns)));
+        machine.set_clock(Box::new(PdamClock::new(slots, block, step_ns)));
         let start = machine.now_ns();
         for turn in 0..scans {
             let range = KeyRange::new(&key(mix(turn)), None);
-            let mut iter = world.tree.iter(range, Direction::Forward, LAST, 0);
+            let mut iter = world.tree.iter(range, MergeDirection::Forward, MAX_SEQUENCE, 0);
             iter.expect(LENGTH as usize);
             for _ in 0..LENGTH {
                 iter.next().expect("memory does not fail");
@@ -442,7 +458,11 @@ fn victims(sizes: Sizes) {
         memtable: sizes.memtable / 32,
         ..sizes
     };
-    for victim in [Victim::Fullest, Victim::RandomMessage, Victim::RoundRobin] {
+    for victim in [
+        VictimPolicy::Fullest,
+        VictimPolicy::RandomMessage,
+        VictimPolicy::RoundRobin,
+    ] {
         let mut world = World::new(sizes, victim);
         for index in 0..records {
             world.put(&ordered(index, records), &value(index));

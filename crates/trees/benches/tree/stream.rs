@@ -2,14 +2,14 @@
 
 use crate::scattered;
 use crate::world::{RECORD, Sizes, World, value};
-use alluvium_base::message::LAST;
+use alluvium_base::message::MAX_SEQUENCE;
 use alluvium_base::{KIB, Purpose};
 use alluvium_device::file::FileDirectory;
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::{Batch, Buffer, Directory, FileOptions};
-use alluvium_dictionary::merge::Direction;
+use alluvium_device::{AlignedBuffer, Directory, FileOptions, IoBatch};
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_trees::tiered::Victim;
+use alluvium_trees::tiered::VictimPolicy;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
@@ -38,7 +38,7 @@ fn raw(directory: &dyn Directory, bytes: u64) -> f64 {
     let pieces = bytes / PIECE;
     file.grow(pieces * PIECE).expect("there is room");
     for piece in 0..pieces {
-        let mut buffer = Buffer::zeroed(PIECE as usize);
+        let mut buffer = AlignedBuffer::zeroed(PIECE as usize);
         buffer.fill(piece as u8);
         file.write_at(piece * PIECE, buffer, Purpose::Other)
             .expect("there is room");
@@ -46,12 +46,14 @@ fn raw(directory: &dyn Directory, bytes: u64) -> f64 {
     let start = Instant::now();
     let mut under_way = VecDeque::new();
     let mut next = 0;
-    let mut spare: Vec<Buffer> = (0..DEPTH).map(|_| Buffer::zeroed(PIECE as usize)).collect();
+    let mut spare: Vec<AlignedBuffer> = (0..DEPTH)
+        .map(|_| AlignedBuffer::zeroed(PIECE as usize))
+        .collect();
     while next < pieces || !under_way.is_empty() {
         while next < pieces
             && let Some(buffer) = spare.pop()
         {
-            let mut batch = Batch::new();
+            let mut batch = IoBatch::new();
             batch.read(next * PIECE, buffer, Purpose::Other);
             under_way.push_back(file.submit(batch));
             next += 1;
@@ -74,7 +76,7 @@ pub(crate) fn stream(sizes: Sizes) {
         ..sizes
     };
     let directory = directory();
-    let mut world = World::on(Arc::clone(&directory), sizes, Victim::Fullest);
+    let mut world = World::on(Arc::clone(&directory), sizes, VictimPolicy::Fullest);
     for index in 0..sizes.records {
         world.put(&scattered(index, 0), &value(index));
     }
@@ -85,14 +87,14 @@ pub(crate) fn stream(sizes: Sizes) {
         // Many short scans, so that maintenance becomes worthwhile.
         for turn in 0..sizes.lookups / 100 {
             let range = KeyRange::new(&scattered(turn, 0), None);
-            let mut iter = world.tree.iter(range, Direction::Forward, LAST, 0);
+            let mut iter = world.tree.iter(range, MergeDirection::Forward, MAX_SEQUENCE, 0);
             iter.next().expect("the device does not fail");
         }
         let before = world.reads(Purpose::Scan);
         let start = Instant::now();
         let mut iter = world
             .tree
-            .iter(KeyRange::everything(), Direction::Forward, LAST, 0);
+            .iter(KeyRange::everything(), MergeDirection::Forward, MAX_SEQUENCE, 0);
         let mut found = 0;
         while iter.next().expect("the device does not fail").is_some() {
             found += 1;

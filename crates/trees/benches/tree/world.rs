@@ -5,9 +5,11 @@ use alluvium_base::{Message, Purpose, checksum};
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_dictionary::memtable::Memtable;
-use alluvium_storage::extents::{Class, ReclaimLimit};
+use alluvium_storage::extents::{AllocationClass, ReclaimLimit};
 use alluvium_storage::store::{Store, StoreOptions};
-use alluvium_trees::tiered::{Maintenance, Progress, Shape, Tree, TreeOptions, Victim};
+use alluvium_trees::tiered::{
+    MaintenanceLimits, StepProgress, TieredTree, TreeOptions, TrunkShape, VictimPolicy,
+};
 use std::sync::Arc;
 
 pub(crate) type Key = [u8; 24];
@@ -48,7 +50,7 @@ pub(crate) fn value(index: u64) -> [u8; VALUE] {
 /// A tree on a device in memory whose counters are active.
 pub(crate) struct World {
     pub(crate) directory: Arc<dyn Directory>,
-    pub(crate) tree: Tree,
+    pub(crate) tree: TieredTree,
     pub(crate) memtable: Memtable,
     pub(crate) sequence: u64,
     pub(crate) memtable_bytes: u64,
@@ -57,25 +59,25 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(sizes: Sizes, victim: Victim) -> World {
+    pub(crate) fn new(sizes: Sizes, victim: VictimPolicy) -> World {
         World::on(Arc::new(MemoryDirectory::new()), sizes, victim)
     }
 
-    pub(crate) fn on(directory: Arc<dyn Directory>, sizes: Sizes, victim: Victim) -> World {
+    pub(crate) fn on(directory: Arc<dyn Directory>, sizes: Sizes, victim: VictimPolicy) -> World {
         let options = StoreOptions {
             cache_bytes: sizes.cache,
             ..StoreOptions::default()
         };
         let store = Store::create(Arc::clone(&directory), &options, b"").expect("a store");
         let options = TreeOptions {
-            shape: Shape {
+            shape: TrunkShape {
                 memtable: sizes.memtable,
-                ..Shape::default()
+                ..TrunkShape::default()
             },
             victim,
             ..TreeOptions::default()
         };
-        let tree = Tree::create(Arc::new(store), options);
+        let tree = TieredTree::create(Arc::new(store), options);
         World {
             memtable: World::empty(sizes.memtable),
             directory,
@@ -123,9 +125,9 @@ impl World {
             self.tree.horizon().raise(horizon);
             let mut step = self
                 .tree
-                .incorporate(Arc::new(sealed), self.sequence, Class::Normal)
+                .incorporate(Arc::new(sealed), self.sequence, AllocationClass::Normal)
                 .expect("a step");
-            while step.poll(1 << 20).expect("memory does not fail") == Progress::More {}
+            while step.poll(1 << 20).expect("memory does not fail") == StepProgress::More {}
         }
         self.work();
         self.tree.checkpoint().expect("memory does not fail");
@@ -140,13 +142,13 @@ impl World {
 
     pub(crate) fn work(&self) {
         while let Some(mut step) = self.tree.next_step().expect("memory does not fail") {
-            while step.poll(1 << 16).expect("memory does not fail") == Progress::More {}
+            while step.poll(1 << 16).expect("memory does not fail") == StepProgress::More {}
         }
     }
 
     pub(crate) fn maintain(&self, mut budget: u64) -> u64 {
         let before = budget;
-        let mut maintenance = Maintenance {
+        let mut maintenance = MaintenanceLimits {
             budget_bytes: budget,
             fits_cache: false,
         };

@@ -1,25 +1,25 @@
 //! Reads a structure from the device and reports everything that is wrong with it.
 
-use super::format::{Contents, RunName};
-use super::state::Member;
+use super::format::{LevelsContents, StoredLevelRun};
+use super::state::LevelMember;
 use super::structure::place;
-use super::{Levels, state};
+use super::{LevelsDictionary, state};
 use alluvium_base::Purpose;
 use alluvium_dictionary::blob;
-use alluvium_dictionary::findings::{Checked, Depth, Examined, Findings};
-use alluvium_dictionary::key::Key;
+use alluvium_dictionary::check_report::{CheckFindings, CheckLevel, CheckProgress, StructureCheckReport};
+use alluvium_dictionary::key::LookupKey;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::read::Files;
+use alluvium_dictionary::read::DataFiles;
 use alluvium_dictionary::versioned::read_root;
 use alluvium_filters::Fingerprint;
-use alluvium_storage::extents::Reached;
+use alluvium_storage::extents::ReachableExtent;
 use alluvium_storage::{NodePointer, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Reads the contents of a root, and the nodes that hold them.
-fn read(files: Files<'_>, root: &[u8], purpose: Purpose) -> Result<(Contents, Vec<NodePointer>)> {
+fn read(files: DataFiles<'_>, root: &[u8], purpose: Purpose) -> Result<(LevelsContents, Vec<NodePointer>)> {
     read_root(files, root, &place(), purpose, |bytes, place| {
-        Contents::decode(bytes, place, files.page_size)
+        LevelsContents::decode(bytes, place, files.page_size)
     })
 }
 
@@ -27,7 +27,7 @@ fn read(files: Files<'_>, root: &[u8], purpose: Purpose) -> Result<(Contents, Ve
 ///
 /// # Errors
 /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when the structure is damaged; I/O errors.
-pub fn reached(files: Files<'_>, root: &[u8]) -> Result<Vec<Reached>> {
+pub fn reached(files: DataFiles<'_>, root: &[u8]) -> Result<Vec<ReachableExtent>> {
     let (contents, nodes) = read(files, root, Purpose::Recovery)?;
     let mut extents = Vec::new();
     for name in contents.newest_first() {
@@ -45,42 +45,46 @@ pub fn reached(files: Files<'_>, root: &[u8]) -> Result<Vec<Reached>> {
 /// # Errors
 /// The errors of `tell`. Read errors are reported as findings, not returned.
 pub fn check_files(
-    files: Files<'_>,
+    files: DataFiles<'_>,
     root: &[u8],
     live_bytes: u64,
-    tell: &mut dyn FnMut(Checked) -> Result<()>,
-) -> Result<Findings> {
-    let mut check = Check::new(files, live_bytes, tell);
+    tell: &mut dyn FnMut(CheckProgress) -> Result<()>,
+) -> Result<CheckFindings> {
+    let mut check = LevelsChecker::new(files, live_bytes, tell);
     check.root(root);
     check.all()?;
     Ok(check.findings)
 }
 
 /// The location of a run's footer: tier, offset, birth and checksum.
-type Place = (u8, u64, u64, u64);
+type FooterLocation = (u8, u64, u64, u64);
 
 /// A check that reads each run once.
-struct Check<'c> {
-    files: Files<'c>,
-    findings: Findings,
+struct LevelsChecker<'c> {
+    files: DataFiles<'c>,
+    findings: CheckFindings,
     total_bytes: u64,
-    tell: &'c mut dyn FnMut(Checked) -> Result<()>,
+    tell: &'c mut dyn FnMut(CheckProgress) -> Result<()>,
     /// Runs by the location of their footer, each with the ranges in which it counts.
-    runs: BTreeMap<Place, (RunName, Vec<KeyRange>)>,
+    runs: BTreeMap<FooterLocation, (StoredLevelRun, Vec<KeyRange>)>,
 }
 
-impl<'c> Check<'c> {
-    fn new(files: Files<'c>, total_bytes: u64, tell: &'c mut dyn FnMut(Checked) -> Result<()>) -> Check<'c> {
-        Check {
+impl<'c> LevelsChecker<'c> {
+    fn new(
+        files: DataFiles<'c>,
+        total_bytes: u64,
+        tell: &'c mut dyn FnMut(CheckProgress) -> Result<()>,
+    ) -> LevelsChecker<'c> {
+        LevelsChecker {
             files,
-            findings: Findings::default(),
+            findings: CheckFindings::default(),
             total_bytes,
             tell,
             runs: BTreeMap::new(),
         }
     }
 
-    fn add(&mut self, name: RunName) {
+    fn add(&mut self, name: StoredLevelRun) {
         let at = &name.run;
         let place = (at.tier, at.offset, at.birth, at.checksum);
         let range = name.range.clone();
@@ -116,13 +120,13 @@ impl<'c> Check<'c> {
     }
 
     /// Checks everything that a reader of a run can reach in the ranges in which the run counts.
-    fn member(&mut self, member: &Member, within: &[KeyRange]) {
+    fn member(&mut self, member: &LevelMember, within: &[KeyRange]) {
         let (run, maplet) = (&member.run, &member.maplet);
-        let Findings { found, read, .. } = &mut self.findings;
+        let CheckFindings { found, read, .. } = &mut self.findings;
         let place = run.pointer().place();
         let bits = maplet.geometry().fingerprint_bits();
         let mut fingerprints: Vec<Fingerprint> = Vec::new();
-        let mut tell = |key: &[u8]| fingerprints.push(Fingerprint::of(Key::new(key).hash(), bits));
+        let mut tell = |key: &[u8]| fingerprints.push(Fingerprint::of(LookupKey::new(key).hash(), bits));
         let said = run.check_within(self.files, within, &mut tell, read);
         let is_sound = said.is_empty();
         found.extend(said.into_iter().map(|what| format!("run of {place}: {what}")));
@@ -147,16 +151,16 @@ impl<'c> Check<'c> {
     }
 }
 
-impl Levels {
+impl LevelsDictionary {
     pub(super) fn examine_all(
         &self,
-        depth: Depth,
+        depth: CheckLevel,
         jobs: &[u64],
         durable: Option<&[u8]>,
-        tell: &mut dyn FnMut(Checked) -> Result<()>,
-    ) -> Result<Examined> {
+        tell: &mut dyn FnMut(CheckProgress) -> Result<()>,
+    ) -> Result<StructureCheckReport> {
         let version = self.version();
-        let mut examined = Examined::default();
+        let mut examined = StructureCheckReport::default();
         let mut wrong = |what: String| examined.findings.found.push(format!("levels: {what}"));
         if !version.is_ordered() {
             wrong("newer runs do not stand above older ones (V2)".to_owned());
@@ -189,12 +193,12 @@ impl Levels {
             *examined.reachable.entry(extent).or_default() += 1;
         }
         drop(kept);
-        if depth == Depth::Everything {
+        if depth == CheckLevel::Everything {
             let store = &self.shared.home.store;
             let live_bytes = store.extents().usage().total().live_bytes;
-            let mut check = Check::new(Files::of(store), live_bytes, tell);
+            let mut check = LevelsChecker::new(DataFiles::of(store), live_bytes, tell);
             durable.iter().for_each(|root| check.root(root));
-            let contents = Contents::of(&version, &self.shared.options);
+            let contents = LevelsContents::of(&version, &self.shared.options);
             contents.newest_first().cloned().for_each(|name| check.add(name));
             check.all()?;
             examined.findings.add(check.findings);
@@ -203,9 +207,9 @@ impl Levels {
     }
 }
 
-impl PartialEq for Member {
+impl PartialEq for LevelMember {
     /// Returns whether both are the same part of the same run.
-    fn eq(&self, other: &Member) -> bool {
+    fn eq(&self, other: &LevelMember) -> bool {
         let is_same_run = self.run.pointer() == other.run.pointer();
         self.ages == other.ages && is_same_run && self.range == other.range
     }

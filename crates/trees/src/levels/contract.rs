@@ -1,29 +1,29 @@
 //! Implements the store's interface to dictionaries for levels: see
 //! `alluvium_dictionary::contract`.
 
-use super::Levels;
-use super::incorporate::Incorporation;
+use super::LevelsDictionary;
+use super::incorporate::LevelsIncorporation;
 use super::policy;
-use super::scan::Iter;
-use super::state::{Member, groups};
+use super::scan::LevelsIter;
+use super::state::{LevelMember, groups};
 use crate::maplet::{Maplet, different_keys};
-use crate::run::Weight;
-use alluvium_base::{Purpose, Sequence};
-use alluvium_dictionary::contract::{self, Dictionary, DistinctKeys, Load, Ordered};
-use alluvium_dictionary::cut::Cut;
-use alluvium_dictionary::findings::{Checked, Depth, Examined};
-use alluvium_dictionary::memtables::Memtables;
-use alluvium_dictionary::merge::Direction;
+use crate::run::RangeWeight;
+use alluvium_base::{Purpose, SequenceNumber};
+use alluvium_dictionary::check_report::{CheckLevel, CheckProgress, StructureCheckReport};
+use alluvium_dictionary::checkpoint_root::CheckpointRoot;
+use alluvium_dictionary::contract::{self, Dictionary, DistinctKeys, OrderedDictionary, PendingWork};
+use alluvium_dictionary::memtable_slice::MemtableSlice;
+use alluvium_dictionary::memtables::MemtableOwner;
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::share::Share;
 use alluvium_storage::Result;
-use alluvium_storage::extents::Class;
+use alluvium_storage::extents::AllocationClass;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-impl Levels {
+impl LevelsDictionary {
     /// Calls `tell` with the weight of each run in a range, computed from index nodes alone.
-    fn weigh(&self, range: &KeyRange, tell: &mut dyn FnMut(&Member, Weight)) -> Result<()> {
+    fn weigh(&self, range: &KeyRange, tell: &mut dyn FnMut(&LevelMember, RangeWeight)) -> Result<()> {
         let store = &self.shared.home.store;
         let guard = store.epochs().pin();
         let version = self.shared.versions.peek();
@@ -37,27 +37,31 @@ impl Levels {
     }
 }
 
-impl Dictionary for Levels {
-    fn cut(&self) -> Sequence {
+impl Dictionary for LevelsDictionary {
+    fn cut(&self) -> SequenceNumber {
         self.shared.versions.cut()
     }
 
-    fn advance(&self, cut: Sequence) -> Result<()> {
+    fn advance(&self, cut: SequenceNumber) -> Result<()> {
         self.raise(cut);
         Ok(())
     }
 
-    fn incorporate(&self, share: Share, class: Class) -> Result<Box<dyn contract::Incorporate>> {
-        Ok(Box::new(Incorporation::new(self, share, class)?))
+    fn incorporate(
+        &self,
+        share: MemtableSlice,
+        class: AllocationClass,
+    ) -> Result<Box<dyn contract::MemtableIncorporation>> {
+        Ok(Box::new(LevelsIncorporation::new(self, share, class)?))
     }
 
-    fn ingest(&self, class: Class) -> Result<Box<dyn contract::Ingest>> {
+    fn ingest(&self, class: AllocationClass) -> Result<Box<dyn contract::BulkIngest>> {
         Ok(Box::new(self.begin_ingest(class)?))
     }
 
-    fn next_step(&self) -> Result<Option<Box<dyn contract::Step>>> {
-        let step = self.judge(self.next_merge())?;
-        Ok(step.map(|step| Box::new(step) as Box<dyn contract::Step>))
+    fn next_step(&self) -> Result<Option<Box<dyn contract::MaintenanceStep>>> {
+        let step = self.poison_on_error(self.next_merge())?;
+        Ok(step.map(|step| Box::new(step) as Box<dyn contract::MaintenanceStep>))
     }
 
     fn compact_part(&self, _key: &[u8]) -> Result<()> {
@@ -65,8 +69,8 @@ impl Dictionary for Levels {
         Ok(())
     }
 
-    fn set_space_class(&self, class: Class) {
-        let is_scarce = class != Class::Normal;
+    fn set_space_class(&self, class: AllocationClass) {
+        let is_scarce = class != AllocationClass::Normal;
         self.shared.is_scarce.store(is_scarce, Ordering::Relaxed);
     }
 
@@ -81,22 +85,22 @@ impl Dictionary for Levels {
         policy::crowding(&self.shared.options.policy, runs)
     }
 
-    fn stand(&self) -> Result<Cut<'_>> {
-        self.cut_here()
+    fn checkpoint_root(&self) -> Result<CheckpointRoot<'_>> {
+        self.write_checkpoint_root()
     }
 
-    fn examine(
+    fn check(
         &self,
-        depth: Depth,
-        steps: &[&dyn contract::Step],
+        depth: CheckLevel,
+        steps: &[&dyn contract::MaintenanceStep],
         durable: Option<&[u8]>,
-        tell: &mut dyn FnMut(Checked) -> Result<()>,
-    ) -> Result<Examined> {
+        tell: &mut dyn FnMut(CheckProgress) -> Result<()>,
+    ) -> Result<StructureCheckReport> {
         let jobs: Vec<u64> = steps.iter().filter_map(|step| step.number()).collect();
         self.examine_all(depth, &jobs, durable, tell)
     }
 
-    fn load(&self) -> Load {
+    fn pending_work(&self) -> PendingWork {
         let (version, shared) = (self.version(), &self.shared);
         let of_runs: u64 = version
             .newest_first
@@ -104,14 +108,14 @@ impl Dictionary for Levels {
             .map(|member| member.memory_bytes())
             .sum();
         let of_merges = shared.merging_bytes.load(Ordering::Relaxed);
-        Load {
+        PendingWork {
             memory_bytes: of_runs + of_merges + shared.held.bytes(),
             steps: self.steps(),
         }
     }
 
     fn approximate_len(&self, range: &KeyRange) -> Result<u64> {
-        let mut sum = Weight::default();
+        let mut sum = RangeWeight::default();
         self.weigh(range, &mut |_, weight| sum = sum + weight)?;
         Ok(sum.records.saturating_sub(sum.tombstones))
     }
@@ -148,17 +152,17 @@ impl Dictionary for Levels {
     }
 }
 
-impl Ordered for Levels {
-    type Scan = Iter;
+impl OrderedDictionary for LevelsDictionary {
+    type Scan = LevelsIter;
 
     fn scan(
         &self,
-        memtables: Arc<dyn Memtables>,
+        memtables: Arc<dyn MemtableOwner>,
         range: KeyRange,
-        direction: Direction,
-        at: Sequence,
+        direction: MergeDirection,
+        at: SequenceNumber,
         now_ms: u64,
-    ) -> Iter {
-        Iter::new(self, memtables, range, direction, at, now_ms)
+    ) -> LevelsIter {
+        LevelsIter::new(self, memtables, range, direction, at, now_ms)
     }
 }

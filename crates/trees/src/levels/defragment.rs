@@ -10,11 +10,11 @@
 //! Leaves that lie in long contiguous rows are reused in place, with their values. Only fragmented
 //! leaves are rewritten.
 
-use super::Levels;
-use super::policy::Merge;
-use super::state::{Kept, Member, Version, bytes_of, groups};
-use crate::run::Run;
-use crate::stitch::{MOST_PERCENT, Stitching};
+use super::LevelsDictionary;
+use super::policy::LevelMergePlan;
+use super::state::{LevelMember, LevelsVersion, LevelsWriterState, bytes_of, groups};
+use crate::run::IndexedRun;
+use crate::stitch::{MOST_PERCENT, StitchPolicy};
 use alluvium_base::DeviceProfile;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ const LONG: u64 = 9;
 
 /// Counters of bytes written since the structure was opened.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct DefragCounters {
     /// Bytes of incoming runs and of merges.
     written: AtomicU64,
     /// Bytes written by defragmentation.
@@ -34,7 +34,7 @@ pub(super) struct Ledger {
     runs: AtomicU64,
 }
 
-impl Ledger {
+impl DefragCounters {
     pub(super) fn note_written(&self, bytes: u64) {
         self.written.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -57,7 +57,7 @@ impl Ledger {
 
 /// A run that may be rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Candidate {
+struct DefragCandidate {
     /// Size of the run in bytes.
     bytes: u64,
     /// The number of jumps of scans in the run.
@@ -68,8 +68,8 @@ struct Candidate {
 
 /// Returns the index of the run to rewrite, if a rewrite is worthwhile. `jump_bytes` is the cost of
 /// a jump: the bytes that the device moves in that time. At most `left_bytes` may be written.
-fn choose(candidates: &[Candidate], jump_bytes: u64, left_bytes: u64) -> Option<usize> {
-    let is_due = |candidate: &Candidate| {
+fn choose(candidates: &[DefragCandidate], jump_bytes: u64, left_bytes: u64) -> Option<usize> {
+    let is_due = |candidate: &DefragCandidate| {
         let paid = candidate.jumps.saturating_mul(jump_bytes);
         candidate.is_free && paid >= candidate.bytes && candidate.bytes <= left_bytes
     };
@@ -79,19 +79,19 @@ fn choose(candidates: &[Candidate], jump_bytes: u64, left_bytes: u64) -> Option<
 }
 
 /// Returns which leaves a rewrite of a run reuses in place.
-pub(super) fn stitching(run: &Run, device: &DeviceProfile) -> Stitching {
+pub(super) fn stitching(run: &IndexedRun, device: &DeviceProfile) -> StitchPolicy {
     let leaf_bytes = bytes_of(run) / run.summary().leaves.max(1);
     let leaves = device.half_bandwidth().saturating_mul(LONG) / leaf_bytes.max(1);
     let threshold = u32::try_from(leaves).unwrap_or(u32::MAX - 1);
     debug_assert!(!run.extents().is_empty(), "a run lies somewhere");
-    Stitching {
+    StitchPolicy {
         threshold: threshold.clamp(1, u32::MAX - 1),
         moves_values: true,
-        ..Stitching::default()
+        ..StitchPolicy::default()
     }
 }
 
-impl Levels {
+impl LevelsDictionary {
     /// Returns the number of runs that were defragmented since the structure was opened, and the
     /// bytes written for that.
     #[must_use]
@@ -110,7 +110,11 @@ impl Levels {
 
     /// Returns the merge that rewrites a run for scans, if one is due. Defragmentation can wait:
     /// there is none while another merge runs or space is scarce.
-    pub(super) fn defragmentation(&self, kept: &Kept, version: &Version) -> Option<Merge> {
+    pub(super) fn defragmentation(
+        &self,
+        kept: &LevelsWriterState,
+        version: &LevelsVersion,
+    ) -> Option<LevelMergePlan> {
         let shared = &self.shared;
         let percent = shared.options.stitching.defragment_percent;
         let waits = !kept.jobs.is_empty() || kept.wants_all || shared.is_scarce.load(Ordering::Relaxed);
@@ -120,12 +124,12 @@ impl Levels {
         let tiers = shared.home.store.tiers();
         let mut places = Vec::new();
         // A run merged in slices stays in pieces until the next full merge of it.
-        let is_one_run = |group: &[Arc<Member>]| group.len() == 1 && group[0].is_whole();
+        let is_one_run = |group: &[Arc<LevelMember>]| group.len() == 1 && group[0].is_whole();
         let mut candidates = Vec::new();
         for (level, runs) in version.levels.iter().enumerate() {
             for (place, group) in groups(runs).enumerate() {
                 let member = &group[0];
-                let is_lost = |member: &Member| {
+                let is_lost = |member: &LevelMember| {
                     let mut extents = member.extents();
                     tiers.has_unreadable() && extents.any(|extent| tiers.is_unreadable(extent.tier))
                 };
@@ -136,7 +140,7 @@ impl Levels {
                     let extents = member.run.extents();
                     extents.iter().all(|used| used.extent.tier == tier)
                 };
-                candidates.push(Candidate {
+                candidates.push(DefragCandidate {
                     bytes,
                     jumps: member.run.jumps(),
                     is_free: is_one_run(group) && member.run.jumps() > 0 && !is_lost(member) && stays(),
@@ -148,7 +152,7 @@ impl Levels {
         let chosen = choose(&candidates, jump_bytes, shared.ledger.left(percent))?;
         let (level, place) = places[chosen];
         assert!(candidates[chosen].is_free, "what is written again can be read");
-        Some(Merge {
+        Some(LevelMergePlan {
             from: level,
             runs: 1,
             skips: place,
@@ -162,8 +166,8 @@ impl Levels {
 mod tests {
     use super::*;
 
-    fn candidate(bytes: u64, jumps: u64) -> Candidate {
-        Candidate {
+    fn candidate(bytes: u64, jumps: u64) -> DefragCandidate {
+        DefragCandidate {
             bytes,
             jumps,
             is_free: true,
@@ -179,7 +183,7 @@ mod tests {
         assert_eq!(choose(&several, 100, u64::MAX), Some(1), "scans pay most there");
         assert_eq!(choose(&several, 100, 1999), Some(2), "the budget is too small");
         assert_eq!(choose(&several, 100, 9), None);
-        let busy = Candidate {
+        let busy = DefragCandidate {
             is_free: false,
             ..several[1]
         };
@@ -188,7 +192,7 @@ mod tests {
 
     #[test]
     fn the_budget_is_a_share_of_what_else_was_written() {
-        let ledger = Ledger::default();
+        let ledger = DefragCounters::default();
         assert_eq!(ledger.left(100), 0);
         ledger.note_written(1000);
         assert_eq!((ledger.left(20), ledger.left(100)), (200, 1000));

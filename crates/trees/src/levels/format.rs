@@ -19,17 +19,17 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::options::{LevelsOptions, Policy};
-use super::state::{Age, Member, Runs, Version};
+use super::options::{LevelsOptions, MergePolicy};
+use super::state::{LevelMember, LevelRuns, LevelsVersion, RunAge};
 use crate::maplet::Maplet;
-use crate::run::Run;
-use crate::stitch::Stitching;
-use alluvium_base::bytes::{Reader, Truncated, Writer};
-use alluvium_base::{Purpose, Sequence};
+use crate::run::IndexedRun;
+use crate::stitch::StitchPolicy;
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
+use alluvium_base::{Purpose, SequenceNumber};
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::read::Files;
+use alluvium_dictionary::read::DataFiles;
 use alluvium_storage::store::Store;
-use alluvium_storage::{Error, NodePointer, PageSize, Place, Result};
+use alluvium_storage::{DiskLocation, Error, NodePointer, PageSize, Result};
 use std::sync::Arc;
 
 /// The largest number of levels that is accepted. Real structures have far fewer, because each
@@ -41,11 +41,11 @@ const HAS_RANGES: u8 = 128;
 
 /// The name of a run in the contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunName {
+pub struct StoredLevelRun {
     /// The first and the last age of the run.
     pub ages: (u64, u64),
     /// The least sequence number of the records, which overrides lower ones stored in the run.
-    pub base: Sequence,
+    pub base: SequenceNumber,
     /// Pointer to the footer.
     pub run: NodePointer,
     /// Pointer to the directory of the maplet.
@@ -56,22 +56,22 @@ pub struct RunName {
 
 /// The contents of a structure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Contents {
+pub struct LevelsContents {
     /// Bits of a fingerprint.
     pub fingerprint_bits: u8,
     /// When runs are merged.
-    pub policy: Policy,
+    pub policy: MergePolicy,
     /// Which leaves a merge reuses. The default, to copy every leaf, is not written.
-    pub stitching: Stitching,
+    pub stitching: StitchPolicy,
     /// The age of the next run.
     pub next_age: u64,
     /// The runs of each level, oldest first; lower levels are newer.
-    pub levels: Vec<Vec<RunName>>,
+    pub levels: Vec<Vec<StoredLevelRun>>,
 }
 
-impl Contents {
-    pub(super) fn of(version: &Version, options: &LevelsOptions) -> Contents {
-        let name = |member: &Arc<Member>| RunName {
+impl LevelsContents {
+    pub(super) fn of(version: &LevelsVersion, options: &LevelsOptions) -> LevelsContents {
+        let name = |member: &Arc<LevelMember>| StoredLevelRun {
             ages: member.ages,
             base: member.run.base(),
             run: *member.run.pointer(),
@@ -79,7 +79,7 @@ impl Contents {
             range: member.range.clone(),
         };
         let levels = version.levels.iter();
-        Contents {
+        LevelsContents {
             fingerprint_bits: options.fingerprint_bits,
             policy: options.policy.clone(),
             stitching: options.stitching,
@@ -96,16 +96,16 @@ impl Contents {
         assert!(self.fingerprint_bits < HAS_RANGES, "fingerprints are short");
         let mut out = vec![self.fingerprint_bits | if has_ranges { HAS_RANGES } else { 0 }];
         let policy = format!("{}{}", self.policy, self.stitching);
-        Writer::new(&mut out)
+        ByteWriter::new(&mut out)
             .varint(policy.len() as u64)
             .bytes(policy.as_bytes())
             .varint(self.next_age)
             .varint(self.levels.len() as u64);
         for level in &self.levels {
-            Writer::new(&mut out).varint(level.len() as u64);
+            ByteWriter::new(&mut out).varint(level.len() as u64);
             for name in level {
                 assert!(name.ages.0 <= name.ages.1, "ages ascend (V2)");
-                Writer::new(&mut out)
+                ByteWriter::new(&mut out)
                     .varint(name.ages.0)
                     .varint(name.ages.1 - name.ages.0)
                     .varint(name.base);
@@ -123,31 +123,31 @@ impl Contents {
     ///
     /// # Errors
     /// [`Error::Corrupt`] at `place`.
-    pub fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Contents> {
-        let mut decoder = Decoder {
-            reader: Reader::new(bytes),
+    pub fn decode(bytes: &[u8], place: &DiskLocation, page_size: PageSize) -> Result<LevelsContents> {
+        let mut decoder = ContentsDecoder {
+            reader: ByteReader::new(bytes),
             place,
             page_size,
         };
         let contents = decoder.contents()?;
-        if decoder.reader.left() > 0 {
-            return Err(decoder.bad("the end", format!("{} bytes more", decoder.reader.left())));
+        if decoder.reader.remaining() > 0 {
+            return Err(decoder.bad("the end", format!("{} bytes more", decoder.reader.remaining())));
         }
         Ok(contents)
     }
 
     /// Returns the names of all runs, newest first.
-    pub fn newest_first(&self) -> impl Iterator<Item = &RunName> {
+    pub fn newest_first(&self) -> impl Iterator<Item = &StoredLevelRun> {
         self.levels.iter().flat_map(|level| level.iter().rev())
     }
 
     /// Opens all runs.
-    pub(super) fn open(&self, store: &Store) -> Result<Runs> {
-        let mut levels = Runs::new();
+    pub(super) fn open(&self, store: &Store) -> Result<LevelRuns> {
+        let mut levels = LevelRuns::new();
         for level in &self.levels {
             let mut runs = Vec::new();
             for name in level {
-                runs.push(Arc::new(name.open_from(Files::of(store), Purpose::Trunk)?));
+                runs.push(Arc::new(name.open_from(DataFiles::of(store), Purpose::Trunk)?));
             }
             levels.push(runs);
         }
@@ -157,7 +157,7 @@ impl Contents {
 
 /// Appends the key range of a run.
 fn encode_range(range: &KeyRange, out: &mut Vec<u8>) {
-    let mut writer = Writer::new(out);
+    let mut writer = ByteWriter::new(out);
     writer.varint(range.low.len() as u64).bytes(&range.low);
     match &range.high {
         None => writer.varint(0),
@@ -165,25 +165,25 @@ fn encode_range(range: &KeyRange, out: &mut Vec<u8>) {
     };
 }
 
-impl RunName {
+impl StoredLevelRun {
     /// Opens the run and its maplet. The store need not be open.
-    pub(super) fn open_from(&self, files: Files<'_>, purpose: Purpose) -> Result<Member> {
-        Ok(Member {
+    pub(super) fn open_from(&self, files: DataFiles<'_>, purpose: Purpose) -> Result<LevelMember> {
+        Ok(LevelMember {
             ages: self.ages,
-            run: Run::open_from(files, &self.run, purpose)?.based(self.base),
+            run: IndexedRun::open_from(files, &self.run, purpose)?.based(self.base),
             maplet: Maplet::open_from(files, &self.maplet, purpose)?,
             range: self.range.clone(),
         })
     }
 }
 
-struct Decoder<'b> {
-    reader: Reader<'b>,
-    place: &'b Place,
+struct ContentsDecoder<'b> {
+    reader: ByteReader<'b>,
+    place: &'b DiskLocation,
     page_size: PageSize,
 }
 
-impl<'b> Decoder<'b> {
+impl<'b> ContentsDecoder<'b> {
     fn bad(&self, expected: &str, found: impl Into<String>) -> Error {
         let expected = format!(
             "{expected} at byte {} of the contents of levels",
@@ -194,24 +194,24 @@ impl<'b> Decoder<'b> {
 
     fn read<T>(
         &mut self,
-        read: impl FnOnce(&mut Reader<'b>) -> std::result::Result<T, Truncated>,
+        read: impl FnOnce(&mut ByteReader<'b>) -> std::result::Result<T, TruncatedInput>,
     ) -> Result<T> {
         read(&mut self.reader).map_err(|cut| self.bad("more bytes", cut.to_string()))
     }
 
-    fn contents(&mut self) -> Result<Contents> {
-        let first = self.read(Reader::u8)?;
+    fn contents(&mut self) -> Result<LevelsContents> {
+        let first = self.read(ByteReader::u8)?;
         let (fingerprint_bits, has_ranges) = (first & !HAS_RANGES, first & HAS_RANGES != 0);
-        let len = usize::try_from(self.read(Reader::varint)?).unwrap_or(usize::MAX);
+        let len = usize::try_from(self.read(ByteReader::varint)?).unwrap_or(usize::MAX);
         let text = self.read(|reader| reader.take(len))?;
         let said = std::str::from_utf8(text).ok();
-        let said = said.and_then(|text| Stitching::split(text).ok());
+        let said = said.and_then(|text| StitchPolicy::split(text).ok());
         let said = said.and_then(|(policy, stitching)| Some((policy.parse().ok()?, stitching)));
         let Some((policy, stitching)) = said else {
             return Err(self.bad("a policy", format!("\"{}\"", text.escape_ascii())));
         };
-        let next_age = self.read(Reader::varint)?;
-        let count = self.read(Reader::varint)?;
+        let next_age = self.read(ByteReader::varint)?;
+        let count = self.read(ByteReader::varint)?;
         if count > MOST_LEVELS {
             return Err(self.bad("the number of levels", count.to_string()));
         }
@@ -220,10 +220,12 @@ impl<'b> Decoder<'b> {
         let mut above = next_age;
         for _ in 0..count {
             let level = self.level(above, has_ranges)?;
-            above = level.first().map_or(above, |oldest: &RunName| oldest.ages.0);
+            above = level
+                .first()
+                .map_or(above, |oldest: &StoredLevelRun| oldest.ages.0);
             levels.push(level);
         }
-        Ok(Contents {
+        Ok(LevelsContents {
             fingerprint_bits,
             policy,
             stitching,
@@ -232,12 +234,12 @@ impl<'b> Decoder<'b> {
         })
     }
 
-    fn level(&mut self, above: Age, has_ranges: bool) -> Result<Vec<RunName>> {
-        let mut level: Vec<RunName> = Vec::new();
+    fn level(&mut self, above: RunAge, has_ranges: bool) -> Result<Vec<StoredLevelRun>> {
+        let mut level: Vec<StoredLevelRun> = Vec::new();
         // A wrong count ends at the end of the bytes, because every run occupies at least one.
-        for _ in 0..self.read(Reader::varint)? {
-            let first = self.read(Reader::varint)?;
-            let more = self.read(Reader::varint)?;
+        for _ in 0..self.read(ByteReader::varint)? {
+            let first = self.read(ByteReader::varint)?;
+            let more = self.read(ByteReader::varint)?;
             let last = first.saturating_add(more);
             let ages = (first, last);
             let before = level.last();
@@ -247,7 +249,7 @@ impl<'b> Decoder<'b> {
             if !(is_newer || is_beside && has_ranges) || last >= above {
                 return Err(self.bad("the age of a run", format!("{first} to {last}")));
             }
-            let base = self.read(Reader::varint)?;
+            let base = self.read(ByteReader::varint)?;
             let run = NodePointer::decode(&mut self.reader, self.place, self.page_size)?;
             let maplet = NodePointer::decode(&mut self.reader, self.place, self.page_size)?;
             let range = match has_ranges {
@@ -257,7 +259,7 @@ impl<'b> Decoder<'b> {
             if is_beside && end.is_none_or(|end| end > range.low) {
                 return Err(self.bad("keys that no other run of its age has", format!("{range:?}")));
             }
-            level.push(RunName {
+            level.push(StoredLevelRun {
                 ages,
                 base,
                 run,
@@ -270,9 +272,9 @@ impl<'b> Decoder<'b> {
 
     /// Reads the key range of a run.
     fn range(&mut self) -> Result<KeyRange> {
-        let low = self.read(Reader::varint)?;
+        let low = self.read(ByteReader::varint)?;
         let low = self.key(low)?;
-        let high = match self.read(Reader::varint)? {
+        let high = match self.read(ByteReader::varint)? {
             0 => None,
             len => Some(self.key(len - 1)?),
         };
@@ -293,11 +295,11 @@ impl<'b> Decoder<'b> {
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests {
     use super::*;
-    use alluvium_dictionary::blob::Root;
-    use alluvium_storage::{Codec, Structure};
+    use alluvium_dictionary::blob::BlobRoot;
+    use alluvium_storage::{NodeCodec, OnDiskObject};
 
-    fn place() -> Place {
-        Place::new(Structure::Node, "levels", 0)
+    fn place() -> DiskLocation {
+        DiskLocation::new(OnDiskObject::Node, "levels", 0)
     }
 
     fn node_at(offset: u64) -> NodePointer {
@@ -308,22 +310,22 @@ mod tests {
             encoded_len: 4096,
             tier: 0,
             pages: 1,
-            codec: Codec::None,
+            codec: NodeCodec::None,
         }
     }
 
-    fn example() -> Contents {
-        let name = |ages, at: u64| RunName {
+    fn example() -> LevelsContents {
+        let name = |ages, at: u64| StoredLevelRun {
             ages,
             base: 300,
             run: node_at(at << 17),
             maplet: node_at((at + 1) << 17),
             range: KeyRange::everything(),
         };
-        Contents {
+        LevelsContents {
             fingerprint_bits: 40,
             policy: "samt,k=4".parse().unwrap(),
-            stitching: Stitching::default(),
+            stitching: StitchPolicy::default(),
             next_age: 9,
             levels: vec![
                 vec![name((7, 7), 1), name((8, 8), 3)],
@@ -353,21 +355,21 @@ mod tests {
         let bytes = example().encode();
         assert_eq!(bytes, expected);
         assert_eq!(
-            Contents::decode(&bytes, &place(), PageSize::MIN).unwrap(),
+            LevelsContents::decode(&bytes, &place(), PageSize::MIN).unwrap(),
             example()
         );
-        let root = Root::Here(&bytes).encode();
+        let root = BlobRoot::Here(&bytes).encode();
         assert_eq!(&root[..2], [1, 0]);
         assert_eq!(
-            Root::decode(&root, &place(), PageSize::MIN).unwrap(),
-            Root::Here(&bytes)
+            BlobRoot::decode(&root, &place(), PageSize::MIN).unwrap(),
+            BlobRoot::Here(&bytes)
         );
         let mut stitched = example();
-        stitched.stitching = Stitching::split("samt,f=3,scan=8").unwrap().1;
+        stitched.stitching = StitchPolicy::split("samt,f=3,scan=8").unwrap().1;
         let bytes = stitched.encode();
         assert!(bytes.starts_with(b"\x28\x13samt,k=4,f=3,scan=8\x09"));
         assert_eq!(
-            Contents::decode(&bytes, &place(), PageSize::MIN).unwrap(),
+            LevelsContents::decode(&bytes, &place(), PageSize::MIN).unwrap(),
             stitched
         );
         let newest: Vec<u64> = example().newest_first().map(|name| name.ages.1).collect();
@@ -375,10 +377,10 @@ mod tests {
     }
 
     /// A run that counts for some keys, and another of the same age for the following keys.
-    fn in_parts() -> Contents {
+    fn in_parts() -> LevelsContents {
         let mut contents = example();
         let whole = contents.levels[2][0].clone();
-        let part = |low: &[u8], high: Option<&[u8]>| RunName {
+        let part = |low: &[u8], high: Option<&[u8]>| StoredLevelRun {
             range: KeyRange::new(low, high),
             ..whole.clone()
         };
@@ -393,7 +395,7 @@ mod tests {
         assert!(bytes.ends_with(&[&pointer_bytes(6)[..], b"\x02ma\x00"].concat()));
         let first = [&pointer_bytes(6)[..], b"\x00\x03ko\x00\x06"].concat();
         assert!(bytes.windows(first.len()).any(|window| window == first));
-        let decode = |bytes: &[u8]| Contents::decode(bytes, &place(), PageSize::MIN);
+        let decode = |bytes: &[u8]| LevelsContents::decode(bytes, &place(), PageSize::MIN);
         assert_eq!(decode(&bytes).unwrap(), in_parts());
         for len in 0..bytes.len() {
             assert!(decode(&bytes[..len]).is_err(), "{len} bytes");
@@ -414,7 +416,7 @@ mod tests {
     #[test]
     fn contents_that_are_cut_or_out_of_order_are_refused() {
         let bytes = example().encode();
-        let decode = |bytes: &[u8]| Contents::decode(bytes, &place(), PageSize::MIN);
+        let decode = |bytes: &[u8]| LevelsContents::decode(bytes, &place(), PageSize::MIN);
         for len in 0..bytes.len() {
             assert!(decode(&bytes[..len]).is_err(), "{len} bytes");
         }
@@ -429,10 +431,10 @@ mod tests {
         let mut same = example();
         same.levels[2][0].ages = (7, 7);
         assert!(decode(&same.encode()).is_err(), "an age that two runs have");
-        let mut newer = Root::Here(&bytes).encode();
+        let mut newer = BlobRoot::Here(&bytes).encode();
         newer[0] = 2;
-        let read = Root::decode(&newer, &place(), PageSize::MIN);
+        let read = BlobRoot::decode(&newer, &place(), PageSize::MIN);
         assert!(matches!(read, Err(Error::NewerFormat { found: 2, .. })));
-        assert!(Root::decode(&[1, 2], &place(), PageSize::MIN).is_err());
+        assert!(BlobRoot::decode(&[1, 2], &place(), PageSize::MIN).is_err());
     }
 }

@@ -1,81 +1,85 @@
 //! Incorporation: the share of a memtable becomes the newest run of level 0.
 
-use super::Levels;
+use super::LevelsDictionary;
 use super::policy;
-use super::state::Written;
+use super::state::ProvisionalRun;
 use crate::maplet::Maplet;
-use crate::taking::Taking;
+use crate::memtable_flush::MemtableRunWriter;
 use alluvium_base::Purpose;
-use alluvium_base::Sequence;
-use alluvium_dictionary::contract::{Incorporate, Progress};
-use alluvium_dictionary::merge::Older;
-use alluvium_dictionary::placement::{self, Demand};
-use alluvium_dictionary::share::Share;
-use alluvium_storage::extents::Class;
+use alluvium_base::SequenceNumber;
+use alluvium_dictionary::contract::{MemtableIncorporation, StepProgress};
+use alluvium_dictionary::memtable_slice::MemtableSlice;
+use alluvium_dictionary::merge::OlderData;
+use alluvium_dictionary::placement::{self, PlacementRequest};
+use alluvium_storage::extents::AllocationClass;
 use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 
 /// A share of a memtable that is being written into a structure. Dropped before it is published, it
 /// leaves no trace.
 #[derive(Debug)]
-pub struct Incorporation {
-    levels: Levels,
-    cut: Sequence,
-    class: Class,
+pub struct LevelsIncorporation {
+    levels: LevelsDictionary,
+    cut: SequenceNumber,
+    class: AllocationClass,
     taken: usize,
-    state: State,
+    state: IncorporationState,
 }
 
 /// The state of an incorporation.
 #[derive(Debug)]
-enum State {
-    Taking(Box<Taking>),
+enum IncorporationState {
+    Writing(Box<MemtableRunWriter>),
     /// The whole share is written; `None` if it was empty.
-    Taken(Option<Box<Written>>),
+    Complete(Option<Box<ProvisionalRun>>),
     Published,
     /// It failed or was aborted: only the memtable has the messages.
     Broken,
 }
 
-impl Incorporation {
-    pub(super) fn new(levels: &Levels, share: Share, class: Class) -> Result<Incorporation> {
+impl LevelsIncorporation {
+    pub(super) fn new(
+        levels: &LevelsDictionary,
+        share: MemtableSlice,
+        class: AllocationClass,
+    ) -> Result<LevelsIncorporation> {
         let shared = &levels.shared;
         let version = levels.version();
         debug_assert!(share.cut >= version.stamp.cut, "shares come in commit order");
         let cut = share.cut;
         let tier = levels.incoming_tier(share.memtable.bytes() as u64);
         let options = shared.options.run(Purpose::Incorporate, class, tier);
-        let taking = Taking::new(
+        let taking = MemtableRunWriter::new(
             &shared.home.store,
             &options,
             &shared.home.schema,
-            shared.home.horizon.rule(Older::Elsewhere),
+            shared.home.horizon.rule(OlderData::Elsewhere),
             share,
             |range| version.touches(range),
         )?;
-        Ok(Incorporation {
+        Ok(LevelsIncorporation {
             levels: levels.clone(),
             cut,
             class,
             taken: 0,
-            state: State::Taking(Box::new(taking)),
+            state: IncorporationState::Writing(Box::new(taking)),
         })
     }
 
-    fn go_on(&mut self, records: usize) -> Result<Progress> {
-        let mut taking = match std::mem::replace(&mut self.state, State::Broken) {
-            State::Taking(taking) => taking,
-            State::Broken => return Err(broken()),
+    fn go_on(&mut self, records: usize) -> Result<StepProgress> {
+        let mut taking = match std::mem::replace(&mut self.state, IncorporationState::Broken) {
+            IncorporationState::Writing(taking) => taking,
+            IncorporationState::Broken => return Err(broken()),
             done => {
                 self.state = done;
-                return Ok(Progress::Done);
+                return Ok(StepProgress::Done);
             }
         };
         let progress = taking.go_on(records)?;
         self.taken = taking.taken();
-        if progress == Progress::More {
-            self.state = State::Taking(taking);
-            return Ok(Progress::More);
+        if progress == StepProgress::More {
+            self.state = IncorporationState::Writing(taking);
+            return Ok(StepProgress::More);
         }
         let built = taking.finish()?;
         let written = built.map(|mut built| {
@@ -85,22 +89,22 @@ impl Incorporation {
                 .options
                 .maplet(Purpose::Incorporate, self.class, self.levels.incoming_tier(0));
             match Maplet::build(&shared.home.store, &spec, hashes, 0) {
-                Ok(maplet) => Ok(Box::new(Written { built, maplet })),
+                Ok(maplet) => Ok(Box::new(ProvisionalRun { built, maplet })),
                 Err(error) => {
                     built.abandon(&shared.home.store);
                     Err(error)
                 }
             }
         });
-        self.state = State::Taken(written.transpose()?);
-        Ok(Progress::Done)
+        self.state = IncorporationState::Complete(written.transpose()?);
+        Ok(StepProgress::Done)
     }
 }
 
-impl Levels {
+impl LevelsDictionary {
     /// Returns the tier for `bytes` of incoming data, and for every filter.
     pub(super) fn incoming_tier(&self, bytes: u64) -> u8 {
-        let demand = Demand::newest(bytes);
+        let demand = PlacementRequest::newest(bytes);
         placement::tier(&self.shared.home.store, &demand)
     }
 
@@ -113,33 +117,33 @@ impl Levels {
         let (spaces, all_bytes) = store.tier_space();
         match policy::tier(&self.shared.options.policy, level) {
             Some(tier) => {
-                let demand = Demand::older(0, bytes);
+                let demand = PlacementRequest::older(0, bytes);
                 placement::choose_from(&spaces, usize::from(tier), &demand)
             }
             None => {
                 let version = self.version();
                 let (newer, all) = version.bytes_through(level);
-                placement::choose(&spaces, &Demand::of_share(newer, all, all_bytes, bytes))
+                placement::choose(&spaces, &PlacementRequest::of_share(newer, all, all_bytes, bytes))
             }
         }
     }
 }
 
-impl Incorporate for Incorporation {
-    fn poll(&mut self, records: usize) -> Result<Progress> {
+impl MemtableIncorporation for LevelsIncorporation {
+    fn poll(&mut self, records: usize) -> Result<StepProgress> {
         let result = self.go_on(records);
-        self.levels.judge(result)
+        self.levels.poison_on_error(result)
     }
 
     fn publish(&mut self) -> Result<()> {
-        let written = match std::mem::replace(&mut self.state, State::Broken) {
-            State::Taken(written) => written,
-            State::Published => {
-                self.state = State::Published;
+        let written = match std::mem::replace(&mut self.state, IncorporationState::Broken) {
+            IncorporationState::Complete(written) => written,
+            IncorporationState::Published => {
+                self.state = IncorporationState::Published;
                 return Ok(());
             }
-            State::Broken => return Err(broken()),
-            State::Taking(_) => unreachable!("it is published once all of it was taken"),
+            IncorporationState::Broken => return Err(broken()),
+            IncorporationState::Writing(_) => unreachable!("it is published once all of it was taken"),
         };
         match written {
             None => self.levels.raise(self.cut),
@@ -157,7 +161,7 @@ impl Incorporate for Incorporation {
                 self.levels.publish(&mut kept, runs, self.cut, age + 1);
             }
         }
-        self.state = State::Published;
+        self.state = IncorporationState::Published;
         Ok(())
     }
 
@@ -166,9 +170,11 @@ impl Incorporate for Incorporation {
     }
 }
 
-impl Drop for Incorporation {
+impl Drop for LevelsIncorporation {
     fn drop(&mut self) {
-        if let State::Taken(Some(written)) = std::mem::replace(&mut self.state, State::Broken) {
+        if let IncorporationState::Complete(Some(written)) =
+            std::mem::replace(&mut self.state, IncorporationState::Broken)
+        {
             written.abandon(&self.levels.shared.home.store);
         }
     }

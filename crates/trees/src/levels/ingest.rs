@@ -1,28 +1,28 @@
 //! Ingest: layers of runs that become the newest runs of a structure in one step.
 
-use super::Levels;
+use super::LevelsDictionary;
 use super::policy;
-use super::state::{Member, install_extents};
-use crate::layers::{self, How, Layers, Writer};
-use alluvium_base::{Purpose, Sequence};
-use alluvium_dictionary::contract::Walk;
-use alluvium_dictionary::gather::Gather;
-use alluvium_dictionary::key::Key;
-use alluvium_dictionary::merge::Direction;
+use super::state::{LevelMember, install_extents};
+use crate::ingest_layers::{self, IngestRunLayers, LayerOptions, LayerRunWriter};
+use alluvium_base::{Purpose, SequenceNumber};
+use alluvium_dictionary::contract::IngestKeyScan;
+use alluvium_dictionary::key::LookupKey;
+use alluvium_dictionary::lookup_state::LookupState;
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::versioned::{LayerIngest, LayerTarget};
 use alluvium_storage::Result;
-use alluvium_storage::extents::Class;
+use alluvium_storage::extents::AllocationClass;
 use std::sync::Arc;
 
 /// An ingest into levels: messages arrive in layers.
-pub type Ingest = LayerIngest<Levels>;
+pub type LevelsIngest = LayerIngest<LevelsDictionary>;
 
-impl Levels {
-    pub(super) fn begin_ingest(&self, class: Class) -> Result<Ingest> {
+impl LevelsDictionary {
+    pub(super) fn begin_ingest(&self, class: AllocationClass) -> Result<LevelsIngest> {
         let shared = &self.shared;
         shared.home.store.health()?;
-        let writer = Writer::new(How {
+        let writer = LayerRunWriter::new(LayerOptions {
             store: Arc::clone(&shared.home.store),
             schema: Arc::clone(&shared.home.schema),
             run: shared.options.run(Purpose::Incorporate, class, 0),
@@ -35,26 +35,41 @@ impl Levels {
     }
 }
 
-impl LayerTarget for Levels {
-    type Writer = Writer;
+impl LayerTarget for LevelsDictionary {
+    type Writer = LayerRunWriter;
 
-    fn judge<T>(&self, result: Result<T>) -> Result<T> {
-        Levels::judge(self, result)
+    fn poison_on_error<T>(&self, result: Result<T>) -> Result<T> {
+        LevelsDictionary::poison_on_error(self, result)
     }
 
-    fn gather(&self, layers: &Layers, key: Key<'_>, gather: &mut Gather<'_>) -> Result<()> {
-        layers::gather(layers, key, gather)
+    fn gather(
+        &self,
+        layers: &IngestRunLayers,
+        key: LookupKey<'_>,
+        gather: &mut LookupState<'_>,
+    ) -> Result<()> {
+        ingest_layers::gather(layers, key, gather)
     }
 
-    fn walk(&self, layers: &Layers, range: &KeyRange, direction: Direction) -> Box<dyn Walk> {
-        Box::new(layers::walk(layers, range, direction))
+    fn walk(
+        &self,
+        layers: &IngestRunLayers,
+        range: &KeyRange,
+        direction: MergeDirection,
+    ) -> Box<dyn IngestKeyScan> {
+        Box::new(ingest_layers::walk(layers, range, direction))
     }
 
-    fn writing_bytes(&self, layers: &Layers) -> u64 {
-        layers::writing_bytes(layers)
+    fn writing_bytes(&self, layers: &IngestRunLayers) -> u64 {
+        ingest_layers::writing_bytes(layers)
     }
 
-    fn attach(&self, layers: &mut Layers, first: Sequence, last: Sequence) -> Result<()> {
+    fn attach(
+        &self,
+        layers: &mut IngestRunLayers,
+        first: SequenceNumber,
+        last: SequenceNumber,
+    ) -> Result<()> {
         let shared = &self.shared;
         let mut kept = shared.kept.lock();
         let version = self.version();
@@ -70,7 +85,7 @@ impl LayerTarget for Levels {
             if runs.len() <= level {
                 runs.resize(level + 1, Vec::new());
             }
-            runs[level].push(Arc::new(Member::whole((age, age), run, piece.maplet.maplet)));
+            runs[level].push(Arc::new(LevelMember::whole((age, age), run, piece.maplet.maplet)));
             age += 1;
         }
         self.publish(&mut kept, runs, last, age);

@@ -1,24 +1,26 @@
 //! Merges: the runs that a policy has chosen become one run. Readers see the inputs until the
 //! result replaces them in one step.
 
-use super::Levels;
+use super::LevelsDictionary;
 use super::defragment;
-use super::inputs::{Reason, inputs};
-use super::policy::{self, Merge};
-use super::state::{Age, Kept, Member, Runs, Version, Written, bytes_of, groups};
+use super::inputs::{MergeReason, inputs};
+use super::policy::{self, LevelMergePlan};
+use super::state::{
+    LevelMember, LevelRuns, LevelsVersion, LevelsWriterState, ProvisionalRun, RunAge, bytes_of, groups,
+};
 use super::sweep::left_of;
-use crate::fuse::{Fused, Plan, Source};
-use crate::maplet::{self, Merger};
+use crate::fuse::{RunMergePlan, RunMerger, RunSource};
+use crate::maplet::{self, MapletMerger};
 use crate::merge_memory::merge_bytes;
-use crate::run::{Built, Use};
-use crate::stitch::{Filters, Rules, Stitched, Stitching};
+use crate::run::{BuiltRun, ExtentUse};
+use crate::stitch::{FilterSource, StitchInput, StitchPolicy, StitchRules};
 use alluvium_base::Purpose;
-use alluvium_dictionary::contract::{Progress, Step};
-use alluvium_dictionary::merge::Older;
+use alluvium_dictionary::contract::{MaintenanceStep, StepProgress};
+use alluvium_dictionary::merge::OlderData;
 use alluvium_dictionary::placement;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Result;
-use alluvium_storage::extents::{Class, Extent};
+use alluvium_storage::extents::{AllocationClass, Extent};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,35 +28,35 @@ use std::sync::atomic::Ordering;
 /// A running merge. If it is dropped unfinished, everything that it wrote is freed.
 #[derive(Debug)]
 pub struct MergeStep {
-    levels: Levels,
+    levels: LevelsDictionary,
     number: u64,
-    merge: Merge,
+    merge: LevelMergePlan,
     /// The input runs, newest first. No other merge removes busy runs, so they stay until this
     /// merge is over.
-    inputs: Vec<Arc<Member>>,
+    inputs: Vec<Arc<LevelMember>>,
     /// The key range to merge; `None` for all keys.
     slice: Option<KeyRange>,
-    reason: Reason,
-    older: Older,
-    phase: Phase,
+    reason: MergeReason,
+    older: OlderData,
+    phase: MergePhase,
     /// Approximate memory use in bytes.
     memory_bytes: u64,
 }
 
 #[derive(Debug)]
-enum Phase {
+enum MergePhase {
     Due,
-    Merging(Box<Fused<Stitched>>),
+    Merging(Box<RunMerger<StitchInput>>),
     /// The run is written and its filter is being built. The level is the target of the result.
-    Mapping(Box<Built>, Box<Merger>, usize),
+    Mapping(Box<BuiltRun>, Box<MapletMerger>, usize),
     Over,
 }
 
-impl Levels {
+impl LevelsDictionary {
     /// Begins the next merge, if one is due.
     ///
     /// # Errors
-    /// The errors of [`Levels::next_slice`].
+    /// The errors of [`LevelsDictionary::next_slice`].
     pub(super) fn next_merge(&self) -> Result<Option<MergeStep>> {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
@@ -70,40 +72,45 @@ impl Levels {
     }
 
     /// Begins the next merge of whole runs, if one is due.
-    fn next_whole(&self, kept: &mut Kept, version: &Version) -> Option<MergeStep> {
+    fn next_whole(&self, kept: &mut LevelsWriterState, version: &LevelsVersion) -> Option<MergeStep> {
         let (merge, reason) = self.due(kept, version)?;
-        if reason == Reason::Lift {
+        if reason == MergeReason::Lift {
             // A lift is tried only once.
             kept.shrunk = None;
         }
-        kept.wants_all &= reason != Reason::All;
-        if matches!(reason, Reason::All | Reason::Waded) {
-            self.shared.waded.forget();
+        kept.wants_all &= reason != MergeReason::All;
+        if matches!(reason, MergeReason::All | MergeReason::SkippedTombstones) {
+            self.shared.skipped_tombstones.forget();
         }
         let inputs = inputs(version, &merge);
-        Some(self.begun(kept, version, merge, inputs, reason))
+        Some(self.register_merge(kept, version, merge, inputs, reason))
     }
 
     /// Begins to merge a slice.
-    pub(super) fn begin_slice(&self, kept: &mut Kept, version: &Version, slice: KeyRange) -> MergeStep {
+    pub(super) fn begin_slice(
+        &self,
+        kept: &mut LevelsWriterState,
+        version: &LevelsVersion,
+        slice: KeyRange,
+    ) -> MergeStep {
         let view = kept.view(version, &self.shared.options, self.shared.home.store.tiers());
         let merge = view.all().expect("nothing else is under way");
         let runs = version.newest_first.iter();
         let inputs = runs.filter(|member| !member.range.intersect(&slice).is_empty());
         let inputs = inputs.cloned().collect();
-        let mut step = self.begun(kept, version, merge, inputs, Reason::Slice);
+        let mut step = self.register_merge(kept, version, merge, inputs, MergeReason::Slice);
         // The merge has all runs of the slice, so no older messages exist elsewhere.
-        (step.slice, step.older) = (Some(slice), Older::None);
+        (step.slice, step.older) = (Some(slice), OlderData::None);
         step
     }
 
-    fn begun(
+    fn register_merge(
         &self,
-        kept: &mut Kept,
-        version: &Version,
-        merge: Merge,
-        inputs: Vec<Arc<Member>>,
-        reason: Reason,
+        kept: &mut LevelsWriterState,
+        version: &LevelsVersion,
+        merge: LevelMergePlan,
+        inputs: Vec<Arc<LevelMember>>,
+        reason: MergeReason,
     ) -> MergeStep {
         for group in groups(&inputs) {
             let is_free = kept.busy.insert(group[0].ages.0);
@@ -125,14 +132,18 @@ impl Levels {
             inputs,
             slice: None,
             reason,
-            older: if is_oldest { Older::None } else { Older::Elsewhere },
-            phase: Phase::Due,
+            older: if is_oldest {
+                OlderData::None
+            } else {
+                OlderData::Elsewhere
+            },
+            phase: MergePhase::Due,
             memory_bytes,
         }
     }
 
     /// Returns the approximate memory, in bytes, that a merge of these runs uses.
-    fn memory_of_merge(&self, inputs: &[Arc<Member>]) -> u64 {
+    fn memory_of_merge(&self, inputs: &[Arc<LevelMember>]) -> u64 {
         let runs = || inputs.iter().map(|member| &member.run);
         let bytes = inputs.iter().map(|member| member.bytes()).sum();
         let records = runs().map(|run| run.summary().records).sum();
@@ -142,34 +153,38 @@ impl Levels {
     }
 
     /// Returns the next merge that is due, and its reason.
-    fn due(&self, kept: &mut Kept, version: &Version) -> Option<(Merge, Reason)> {
+    fn due(
+        &self,
+        kept: &mut LevelsWriterState,
+        version: &LevelsVersion,
+    ) -> Option<(LevelMergePlan, MergeReason)> {
         if version.newest_first.is_empty() {
             kept.wants_all = false;
         }
         let view = kept.view(version, &self.shared.options, self.shared.home.store.tiers());
         if let Some(merge) = policy::choose(&self.shared.options.policy, &view) {
             let reason = match view.takes_all() {
-                true => Reason::All,
-                false => Reason::Policy,
+                true => MergeReason::All,
+                false => MergeReason::Policy,
             };
             return Some((merge, reason));
         }
         if let Some(merge) = self.lift(kept, version) {
-            return Some((merge, Reason::Lift));
+            return Some((merge, MergeReason::Lift));
         }
         if let Some(merge) = self.merge_for_scans(kept, version) {
-            return Some((merge, Reason::Waded));
+            return Some((merge, MergeReason::SkippedTombstones));
         }
         let merge = self.defragmentation(kept, version)?;
-        Some((merge, Reason::Scans))
+        Some((merge, MergeReason::Scans))
     }
 
     /// Returns the merge that rewrites a shrunk run to a faster tier, if it now belongs there (the
     /// reclamation of Spillane 2012, chapter 5, across tiers). Only the oldest run of a level is
     /// lifted.
-    fn lift(&self, kept: &mut Kept, version: &Version) -> Option<Merge> {
+    fn lift(&self, kept: &mut LevelsWriterState, version: &LevelsVersion) -> Option<LevelMergePlan> {
         let age = kept.shrunk?;
-        let is_it = |runs: &Vec<Arc<Member>>| runs.first().is_some_and(|member| member.ages.0 == age);
+        let is_it = |runs: &Vec<Arc<LevelMember>>| runs.first().is_some_and(|member| member.ages.0 == age);
         let level = version.levels.iter().position(is_it);
         let lies_deeper = level.is_some_and(|level| {
             let run = &version.levels[level][0].run;
@@ -182,7 +197,7 @@ impl Levels {
         }
         let from = level?;
         let is_free = kept.jobs.is_empty() && !kept.wants_all;
-        is_free.then_some(Merge {
+        is_free.then_some(LevelMergePlan {
             from,
             runs: 1,
             skips: 0,
@@ -205,7 +220,7 @@ impl Levels {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
         let is_due = self.due(&mut kept, &version).is_some();
-        !kept.jobs.is_empty() || (is_due && !kept.is_cramped) || self.is_sweeping(&kept, &version)
+        !kept.jobs.is_empty() || (is_due && !kept.lacks_merge_space) || self.is_sweeping(&kept, &version)
     }
 }
 
@@ -215,15 +230,15 @@ impl MergeStep {
     ///
     /// # Panics
     /// When a merge is running.
-    pub(super) fn again(levels: &Levels, member: &Arc<Member>) -> Option<MergeStep> {
+    pub(super) fn start_repair(levels: &LevelsDictionary, member: &Arc<LevelMember>) -> Option<MergeStep> {
         let mut kept = levels.shared.kept.lock();
         assert!(kept.jobs.is_empty(), "nothing else changes what is repaired");
         let version = levels.version();
-        let has_it = |parts: &[Arc<Member>]| parts.iter().any(|run| Arc::ptr_eq(run, member));
-        let place = |runs: &Vec<Arc<Member>>| groups(runs).position(has_it);
+        let has_it = |parts: &[Arc<LevelMember>]| parts.iter().any(|run| Arc::ptr_eq(run, member));
+        let place = |runs: &Vec<Arc<LevelMember>>| groups(runs).position(has_it);
         let mut places = version.levels.iter().enumerate();
         let (level, skips) = places.find_map(|(level, runs)| Some((level, place(runs)?)))?;
-        let merge = Merge {
+        let merge = LevelMergePlan {
             from: level,
             runs: 1,
             skips,
@@ -231,23 +246,25 @@ impl MergeStep {
             into: level,
         };
         let inputs = inputs(&version, &merge);
-        Some(levels.begun(&mut kept, &version, merge, inputs, Reason::Repair))
+        Some(levels.register_merge(&mut kept, &version, merge, inputs, MergeReason::Repair))
     }
 
-    fn class(&self) -> Class {
+    fn class(&self) -> AllocationClass {
         match self.levels.shared.is_scarce.load(Ordering::Relaxed) {
-            _ if self.reason == Reason::Slice => Class::Freeing,
-            true if matches!(self.reason, Reason::All | Reason::Repair) => Class::Freeing,
-            true => Class::Essential,
+            _ if self.reason == MergeReason::Slice => AllocationClass::Freeing,
+            true if matches!(self.reason, MergeReason::All | MergeReason::Repair) => AllocationClass::Freeing,
+            true => AllocationClass::Essential,
             // Another tier may have enough space.
-            false if self.levels.shared.home.store.tiers().count() > 1 => Class::Normal,
-            false if matches!(self.reason, Reason::All | Reason::Repair) => Class::Freeing,
-            false => Class::Normal,
+            false if self.levels.shared.home.store.tiers().count() > 1 => AllocationClass::Normal,
+            false if matches!(self.reason, MergeReason::All | MergeReason::Repair) => {
+                AllocationClass::Freeing
+            }
+            false => AllocationClass::Normal,
         }
     }
 
     /// The ages of the result.
-    fn ages(&self) -> (Age, Age) {
+    fn ages(&self) -> (RunAge, RunAge) {
         let (newest, oldest) = (self.inputs.first(), self.inputs.last());
         let (newest, oldest) = (
             newest.expect("there are inputs"),
@@ -256,17 +273,17 @@ impl MergeStep {
         (oldest.ages.0, newest.ages.1)
     }
 
-    fn begin(&self) -> Result<Fused<Stitched>> {
+    fn begin(&self) -> Result<RunMerger<StitchInput>> {
         let shared = &self.levels.shared;
         let bytes = self.inputs.iter().map(|member| member.bytes()).sum();
         let tier = self.levels.tier(self.merge.into, bytes);
         let left = self.left_behind(tier);
         let stitching = match self.reason {
-            Reason::Scans => defragment::stitching(&self.inputs[0].run, shared.home.store.device()),
+            MergeReason::Scans => defragment::stitching(&self.inputs[0].run, shared.home.store.device()),
             // A repair must read the keys of every leaf, because the filter that has them may be
             // damaged. A slice must rewrite every leaf, because a reused leaf would not free its
             // space.
-            Reason::Repair | Reason::Slice => Stitching {
+            MergeReason::Repair | MergeReason::Slice => StitchPolicy {
                 threshold: u32::MAX,
                 ..shared.options.stitching
             },
@@ -275,19 +292,19 @@ impl MergeStep {
         // A reused leaf stays in its place and cannot move to another tier.
         let stitching = match left.is_empty() {
             true => stitching,
-            false => Stitching {
+            false => StitchPolicy {
                 threshold: u32::MAX,
                 ..stitching
             },
         };
-        let sources = self.inputs.iter().map(|member| Source {
+        let sources = self.inputs.iter().map(|member| RunSource {
             run: member.run.clone(),
             range: match &self.slice {
                 Some(slice) => member.range.intersect(slice),
                 None => member.range.clone(),
             },
         });
-        let plan = Plan {
+        let plan = RunMergePlan {
             rule: shared.home.horizon.rule(self.older),
             schema: &shared.home.schema,
             asks_filters: shared.home.horizon.asks_filters(),
@@ -296,7 +313,7 @@ impl MergeStep {
         };
         let options = shared.options.run(Purpose::Compact, self.class(), tier);
         let store = &shared.home.store;
-        let rules = Rules {
+        let rules = StitchRules {
             stitching,
             schema: Arc::clone(&shared.home.schema),
             asks_filters: plan.asks_filters,
@@ -305,8 +322,8 @@ impl MergeStep {
             tier,
             filters: shared.options.filters,
         };
-        let open = |sources| Stitched::open_all(store, sources, &rules, |_| true);
-        Fused::over(store, sources.collect(), plan, &options, open)
+        let open = |sources| StitchInput::open_all(store, sources, &rules, |_| true);
+        RunMerger::over(store, sources.collect(), plan, &options, open)
     }
 
     /// The extents of the inputs that the merge must move from another tier.
@@ -314,7 +331,7 @@ impl MergeStep {
         let store = &self.levels.shared.home.store;
         let used = self.inputs.iter().flat_map(|member| member.uses());
         let extents = used.map(|used| used.extent);
-        let lifts = |extent: &Extent| self.reason == Reason::Lift && extent.tier > tier;
+        let lifts = |extent: &Extent| self.reason == MergeReason::Lift && extent.tier > tier;
         extents
             .filter(|extent| placement::is_left(store, extent, tier) || lifts(extent))
             .collect()
@@ -330,7 +347,7 @@ impl MergeStep {
         let mut sparse: Vec<Extent> = used.map(|used| used.extent).filter(is_sparse).collect();
         if let Some(slice) = &self.slice {
             // Copying values from an extent that is also used outside the slice would not free it.
-            let lies_within = |used: &&Use| slice.contains(&used.low) && slice.contains(&used.high);
+            let lies_within = |used: &&ExtentUse| slice.contains(&used.low) && slice.contains(&used.high);
             let all = version.newest_first.iter().flat_map(|member| member.uses());
             let cut: BTreeSet<Extent> = all
                 .filter(|used| !lies_within(used))
@@ -344,16 +361,16 @@ impl MergeStep {
         sparse
     }
 
-    fn go_on(&mut self, records: usize) -> Result<Progress> {
-        match std::mem::replace(&mut self.phase, Phase::Over) {
-            Phase::Due => {
-                self.phase = Phase::Merging(Box::new(self.begin()?));
-                Ok(Progress::More)
+    fn go_on(&mut self, records: usize) -> Result<StepProgress> {
+        match std::mem::replace(&mut self.phase, MergePhase::Over) {
+            MergePhase::Due => {
+                self.phase = MergePhase::Merging(Box::new(self.begin()?));
+                Ok(StepProgress::More)
             }
-            Phase::Merging(mut fused) => {
-                if fused.step(records)? == Progress::More {
-                    self.phase = Phase::Merging(fused);
-                    return Ok(Progress::More);
+            MergePhase::Merging(mut fused) => {
+                if fused.step(records)? == StepProgress::More {
+                    self.phase = MergePhase::Merging(fused);
+                    return Ok(StepProgress::More);
                 }
                 let filters = self.filters_of_adopted(fused.inputs());
                 let (built, taken) = fused.finish()?;
@@ -363,37 +380,37 @@ impl MergeStep {
                     Some(built) => self.begin_mapping(built, filters),
                     None => {
                         self.install(None);
-                        Ok(Progress::Done)
+                        Ok(StepProgress::Done)
                     }
                 }
             }
-            Phase::Mapping(built, mut merger, level) => match merger.step(records.saturating_mul(4)) {
-                Ok(maplet::Progress::More) => {
-                    self.phase = Phase::Mapping(built, merger, level);
-                    Ok(Progress::More)
+            MergePhase::Mapping(built, mut merger, level) => match merger.step(records.saturating_mul(4)) {
+                Ok(maplet::MapletMergeProgress::More) => {
+                    self.phase = MergePhase::Mapping(built, merger, level);
+                    Ok(StepProgress::More)
                 }
-                Ok(maplet::Progress::Done(maplet)) => {
+                Ok(maplet::MapletMergeProgress::Done(maplet)) => {
                     self.install(Some((
-                        Written {
+                        ProvisionalRun {
                             built: *built,
                             maplet,
                         },
                         level,
                     )));
-                    Ok(Progress::Done)
+                    Ok(StepProgress::Done)
                 }
                 Err(error) => {
                     built.abandon(&self.levels.shared.home.store);
                     Err(error)
                 }
             },
-            Phase::Over => Ok(Progress::Done),
+            MergePhase::Over => Ok(StepProgress::Done),
         }
     }
 
     /// Returns the filters of inputs with reused leaves, whose keys were not read.
-    fn filters_of_adopted(&self, inputs: &[Stitched]) -> Vec<maplet::Source> {
-        if self.levels.shared.options.filters == Filters::Rehashed {
+    fn filters_of_adopted(&self, inputs: &[StitchInput]) -> Vec<maplet::MapletSource> {
+        if self.levels.shared.options.filters == FilterSource::Rehashed {
             return Vec::new();
         }
         let adopted = inputs
@@ -403,7 +420,7 @@ impl MergeStep {
         let filters = adopted.map(|(input, member)| {
             let (read, kept) = (input.run().pointer(), member.run.pointer());
             assert!(read == kept, "an input of the merge");
-            maplet::Source {
+            maplet::MapletSource {
                 maplet: member.maplet.clone(),
                 rewrite: [Some(0)].into(),
             }
@@ -411,17 +428,21 @@ impl MergeStep {
         filters.collect()
     }
 
-    fn begin_mapping(&mut self, mut built: Built, filters: Vec<maplet::Source>) -> Result<Progress> {
+    fn begin_mapping(
+        &mut self,
+        mut built: BuiltRun,
+        filters: Vec<maplet::MapletSource>,
+    ) -> Result<StepProgress> {
         let shared = &self.levels.shared;
         let (policy, unit) = (&shared.options.policy, shared.options.unit_bytes);
         let level = policy::target(policy, unit, &self.merge, bytes_of(&built.run));
         let hashes = std::mem::take(&mut built.hashes);
         let tier = self.levels.incoming_tier(0);
         let spec = shared.options.maplet(Purpose::Compact, self.class(), tier);
-        match Merger::new(&shared.home.store, &spec, filters, Some((hashes, 0))) {
+        match MapletMerger::new(&shared.home.store, &spec, filters, Some((hashes, 0))) {
             Ok(merger) => {
-                self.phase = Phase::Mapping(Box::new(built), Box::new(merger), level);
-                Ok(Progress::More)
+                self.phase = MergePhase::Mapping(Box::new(built), Box::new(merger), level);
+                Ok(StepProgress::More)
             }
             Err(error) => {
                 built.abandon(&shared.home.store);
@@ -432,18 +453,19 @@ impl MergeStep {
 
     /// Replaces a slice of the inputs by the result, which is placed next to the remaining parts of
     /// the oldest input.
-    fn install_slice(&mut self, slice: &KeyRange, result: Option<Written>) {
+    fn install_slice(&mut self, slice: &KeyRange, result: Option<ProvisionalRun>) {
         let levels = self.levels.clone();
         let store = &levels.shared.home.store;
         let mut kept = levels.shared.kept.lock();
         let version = levels.version();
         let oldest = self.inputs.last().expect("a merge takes runs");
-        let is_input = |member: &Arc<Member>| self.inputs.iter().any(|input| Arc::ptr_eq(input, member));
-        let has_oldest = |level: &Vec<Arc<Member>>| level.iter().any(|member| Arc::ptr_eq(member, oldest));
+        let is_input = |member: &Arc<LevelMember>| self.inputs.iter().any(|input| Arc::ptr_eq(input, member));
+        let has_oldest =
+            |level: &Vec<Arc<LevelMember>>| level.iter().any(|member| Arc::ptr_eq(member, oldest));
         let place = version.levels.iter().position(has_oldest);
         let place = place.expect("busy runs stay where they are (V4)");
-        let mut runs = Runs::new();
-        let mut left: Vec<Arc<Member>> = Vec::new();
+        let mut runs = LevelRuns::new();
+        let mut left: Vec<Arc<LevelMember>> = Vec::new();
         for level in &version.levels {
             let mut after = Vec::new();
             for member in level {
@@ -461,7 +483,7 @@ impl MergeStep {
             let whole = written.install(store, oldest.ages);
             self.note(whole.run.summary().bytes);
             let level = &mut runs[place];
-            level.push(Arc::new(Member {
+            level.push(Arc::new(LevelMember {
                 range: slice.clone(),
                 ..whole
             }));
@@ -475,20 +497,20 @@ impl MergeStep {
         for (&extent, &more) in &references {
             (0..more).for_each(|_| store.extents().retain(extent));
         }
-        levels.show(runs, version.stamp.cut, version.next_age);
+        levels.replace_version(runs, version.stamp.cut, version.next_age);
         let epoch = store.epochs().current();
         for (&extent, &more) in &references {
             (more..0).for_each(|_| {
                 store.extents().release(extent, epoch);
             });
         }
-        kept.is_cramped = false;
+        kept.lacks_merge_space = false;
         kept.pass(slice);
         self.end(&mut kept);
     }
 
     /// Replaces the inputs by the result.
-    fn install(&mut self, result: Option<(Written, usize)>) {
+    fn install(&mut self, result: Option<(ProvisionalRun, usize)>) {
         if let Some(slice) = self.slice.clone() {
             return self.install_slice(&slice, result.map(|(written, _)| written));
         }
@@ -496,7 +518,7 @@ impl MergeStep {
         let mut kept = levels.shared.kept.lock();
         let version = levels.version();
         let mut runs = version.levels.clone();
-        let is_input = |member: &Arc<Member>| self.inputs.iter().any(|input| Arc::ptr_eq(input, member));
+        let is_input = |member: &Arc<LevelMember>| self.inputs.iter().any(|input| Arc::ptr_eq(input, member));
         let before: usize = runs.iter().map(Vec::len).sum();
         runs.iter_mut()
             .for_each(|level| level.retain(|member| !is_input(member)));
@@ -518,12 +540,12 @@ impl MergeStep {
             }
             let risen = self.risen(&kept, &runs, level, bytes);
             // Ages increase within a level (V2).
-            let is_older = |other: &Arc<Member>| other.ages.1 < member.ages.0;
+            let is_older = |other: &Arc<LevelMember>| other.ages.1 < member.ages.0;
             let at = runs[risen].partition_point(is_older);
             runs[risen].insert(at, member);
         }
         levels.publish(&mut kept, runs, version.stamp.cut, version.next_age);
-        kept.is_cramped = false;
+        kept.lacks_merge_space = false;
         self.end(&mut kept);
     }
 
@@ -531,8 +553,13 @@ impl MergeStep {
     fn note(&self, bytes: u64) {
         let ledger = &self.levels.shared.ledger;
         match self.reason {
-            Reason::Scans => ledger.note_defragmented(bytes),
-            Reason::Policy | Reason::All | Reason::Lift | Reason::Waded | Reason::Repair | Reason::Slice => {
+            MergeReason::Scans => ledger.note_defragmented(bytes),
+            MergeReason::Policy
+            | MergeReason::All
+            | MergeReason::Lift
+            | MergeReason::SkippedTombstones
+            | MergeReason::Repair
+            | MergeReason::Slice => {
                 ledger.note_written(bytes);
             }
         }
@@ -541,7 +568,13 @@ impl MergeStep {
     /// Returns the level to which the result rises among the remaining runs. While another merge
     /// runs it does not rise: the result of that merge may be newer and be placed in a deeper level
     /// (V2).
-    fn risen(&self, kept: &Kept, runs: &[Vec<Arc<Member>>], level: usize, bytes: u64) -> usize {
+    fn risen(
+        &self,
+        kept: &LevelsWriterState,
+        runs: &[Vec<Arc<LevelMember>>],
+        level: usize,
+        bytes: u64,
+    ) -> usize {
         let others = kept.jobs.iter().filter(|job| **job != self.number);
         if others.count() > 0 || kept.wants_all {
             return level;
@@ -555,7 +588,7 @@ impl MergeStep {
         policy::rise(&options.policy, options.unit_bytes, &above, bytes)
     }
 
-    fn end(&self, kept: &mut Kept) -> bool {
+    fn end(&self, kept: &mut LevelsWriterState) -> bool {
         for input in &self.inputs {
             kept.busy.remove(&input.ages.0);
         }
@@ -564,29 +597,29 @@ impl MergeStep {
 
     /// Frees everything that was written and not installed.
     fn give_up(&mut self) {
-        if let Phase::Mapping(built, ..) = std::mem::replace(&mut self.phase, Phase::Over) {
+        if let MergePhase::Mapping(built, ..) = std::mem::replace(&mut self.phase, MergePhase::Over) {
             built.abandon(&self.levels.shared.home.store);
         }
         let mut kept = self.levels.shared.kept.lock();
         if kept.jobs.contains(&self.number) {
             self.end(&mut kept);
-            kept.wants_all |= self.reason == Reason::All;
+            kept.wants_all |= self.reason == MergeReason::All;
         }
     }
 }
 
-impl Step for MergeStep {
-    fn poll(&mut self, records: usize) -> Result<Progress> {
+impl MaintenanceStep for MergeStep {
+    fn poll(&mut self, records: usize) -> Result<StepProgress> {
         let result = self.go_on(records);
-        let result = self.levels.judge(result);
+        let result = self.levels.poison_on_error(result);
         if let Err(error) = &result {
             let mut kept = self.levels.shared.kept.lock();
             match self.reason {
-                Reason::Slice if error.is_full() => kept.sweep.shrink(),
-                _ => kept.is_cramped |= error.is_full(),
+                MergeReason::Slice if error.is_full() => kept.sweep.shrink(),
+                _ => kept.lacks_merge_space |= error.is_full(),
             }
             drop(kept);
-            if self.reason == Reason::Scans {
+            if self.reason == MergeReason::Scans {
                 // The run is rewritten only after as many jumps again.
                 self.inputs[0].run.forget_jumps();
             }

@@ -14,8 +14,8 @@
 //! *Read in this order*: `options.rs`, `policy.rs` (every decision), `state.rs` (a version),
 //! `structure.rs` (the public type), `incorporate.rs`, `inputs.rs` and `merge.rs` (with
 //! `crate::stitch`: leaves that a merge reuses without reading them), `sweep.rs` (merges in slices,
-//! on a full disk), `defragment.rs`, `waded.rs` (dead keys that scans skip), `ingest.rs`,
-//! `read.rs`, `scan.rs`, `format.rs`, `check.rs`, `mend.rs` (damaged leaves), `contract.rs`.
+//! on a full disk), `defragment.rs`, `skipped_tombstones.rs` (dead keys that scans skip), `ingest.rs`,
+//! `read.rs`, `scan.rs`, `format.rs`, `check.rs`, `repair.rs` (damaged leaves), `contract.rs`.
 //!
 //! Spillane 2012 compares these structures in chapter 5 (SAMT is one of them); here they are one
 //! structure with several policies. All extents of a run are freed with the run. Runs share nothing
@@ -44,24 +44,24 @@ pub mod format;
 mod incorporate;
 mod ingest;
 mod inputs;
-mod mend;
 mod merge;
 pub mod options;
 pub mod policy;
 mod read;
+mod repair;
 mod scan;
+mod skipped_tombstones;
 mod state;
 mod structure;
 mod sweep;
-mod waded;
 
 pub use check::{check_files, reached};
-pub use incorporate::Incorporation;
-pub use ingest::Ingest;
+pub use incorporate::LevelsIncorporation;
+pub use ingest::LevelsIngest;
 pub use merge::MergeStep;
-pub use options::{Fanout, LevelsOptions, Policy};
-pub use read::{Reader, Search};
-pub use scan::Iter;
-pub use structure::{Levels, LevelsStats};
+pub use options::{LevelFanout, LevelsOptions, MergePolicy};
+pub use read::{LevelsReader, LevelsSearch};
+pub use scan::LevelsIter;
+pub use structure::{LevelsDictionary, LevelsStats};
 
-pub use crate::stitch::{Filters, SameScan, Stitching};
+pub use crate::stitch::{FilterSource, SameScan, StitchPolicy};

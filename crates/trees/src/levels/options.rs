@@ -1,6 +1,6 @@
 //! Options of a levels structure, and the text form of policies.
 
-use crate::stitch::{Filters, Stitching};
+use crate::stitch::{FilterSource, StitchPolicy};
 use alluvium_storage::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +17,7 @@ const _: () = assert!(LEAST <= USUAL && USUAL <= MOST && TIERS > 0);
 
 /// The number of runs that the levels of a tier may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Fanout {
+pub struct LevelFanout {
     /// K: the number of runs of a level that are merged into one run of the next.
     pub runs: u32,
     /// The number of levels of the tier. Ignored for the last tier, which has all remaining levels.
@@ -28,17 +28,17 @@ pub struct Fanout {
 ///
 /// ```
 /// use alluvium_trees::levels::Policy;
-/// assert_eq!("samt,k=4".parse::<Policy>()?, Policy::default());
-/// assert_eq!("cola,r=3".parse::<Policy>()?, Policy::Cola { ratio: 3 });
+/// assert_eq!("samt,k=4".parse::<Policy>()?, MergePolicy::default());
+/// assert_eq!("cola,r=3".parse::<Policy>()?, MergePolicy::Cola { ratio: 3 });
 /// assert_eq!("samt,k=4x2/8".parse::<Policy>()?.to_string(), "samt,k=4x2/8");
 /// assert!("samt,k=1".parse::<Policy>().is_err());
 /// # Ok::<(), alluvium_storage::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Policy {
+pub enum MergePolicy {
     /// K runs of a level are merged into one run of the next level. There is a fan-out for each
     /// tier of the store.
-    Samt(Box<[Fanout]>),
+    Samt(Box<[LevelFanout]>),
     /// One run on each level. Level `i` receives `ratio - 1` merges of `ratioⁱ` memtables.
     Cola {
         /// The growth factor of levels.
@@ -57,43 +57,43 @@ pub enum Policy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LevelsOptions {
     /// The merge policy; fixed when the structure is created.
-    pub policy: Policy,
+    pub policy: MergePolicy,
     /// The size in bytes of a run made from a full memtable.
     pub unit_bytes: u64,
     /// Bits of a fingerprint; fixed when the structure is created.
     pub fingerprint_bits: u8,
     /// Which leaves a merge reuses without reading them. Fixed when the structure is created,
     /// except for the function that compares keys.
-    pub stitching: Stitching,
+    pub stitching: StitchPolicy,
     /// The kind of filter. It is not stored: the caller supplies it at each opening.
-    pub filters: Filters,
+    pub filters: FilterSource,
 }
 
 impl Default for LevelsOptions {
     fn default() -> LevelsOptions {
         LevelsOptions {
-            policy: Policy::default(),
+            policy: MergePolicy::default(),
             unit_bytes: 64 << 20,
             // With 40 bits, a filter of 2³⁰ keys has a false positive rate of 1 in 1,000:
             // fingerprints never grow.
             fingerprint_bits: 40,
-            stitching: Stitching::default(),
-            filters: Filters::default(),
+            stitching: StitchPolicy::default(),
+            filters: FilterSource::default(),
         }
     }
 }
 
-impl Default for Policy {
-    fn default() -> Policy {
-        let fanout = Fanout {
+impl Default for MergePolicy {
+    fn default() -> MergePolicy {
+        let fanout = LevelFanout {
             runs: USUAL,
             levels: u32::MAX,
         };
-        Policy::Samt([fanout].into())
+        MergePolicy::Samt([fanout].into())
     }
 }
 
-impl Policy {
+impl MergePolicy {
     /// Checks that all numbers of the policy are in their bounds.
     ///
     /// # Errors
@@ -108,28 +108,28 @@ impl Policy {
             )))
         };
         match self {
-            Policy::Samt(fanouts) if fanouts.is_empty() || fanouts.len() > TIERS => {
+            MergePolicy::Samt(fanouts) if fanouts.is_empty() || fanouts.len() > TIERS => {
                 let tiers = fanouts.len();
                 Err(bad(format!(
                     "{tiers} fan-outs: give one for each tier, 1 to {TIERS}"
                 )))
             }
-            Policy::Samt(fanouts) => fanouts.iter().try_for_each(|fanout| {
+            MergePolicy::Samt(fanouts) => fanouts.iter().try_for_each(|fanout| {
                 if fanout.levels == 0 {
                     return Err(bad("a tier of 0 levels: leave it out".to_owned()));
                 }
                 check("k", fanout.runs)
             }),
-            Policy::Cola { ratio } | Policy::Leveled { ratio } => check("r", *ratio),
-            Policy::Never => Ok(()),
+            MergePolicy::Cola { ratio } | MergePolicy::Leveled { ratio } => check("r", *ratio),
+            MergePolicy::Never => Ok(()),
         }
     }
 }
 
-impl fmt::Display for Policy {
+impl fmt::Display for MergePolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Policy::Samt(fanouts) => {
+            MergePolicy::Samt(fanouts) => {
                 f.write_str("samt,k=")?;
                 let (last, others) = fanouts.split_last().expect("a SAMT has a fan-out");
                 for fanout in others {
@@ -137,17 +137,17 @@ impl fmt::Display for Policy {
                 }
                 write!(f, "{}", last.runs)
             }
-            Policy::Cola { ratio } => write!(f, "cola,r={ratio}"),
-            Policy::Leveled { ratio } => write!(f, "leveled,r={ratio}"),
-            Policy::Never => f.write_str("never"),
+            MergePolicy::Cola { ratio } => write!(f, "cola,r={ratio}"),
+            MergePolicy::Leveled { ratio } => write!(f, "leveled,r={ratio}"),
+            MergePolicy::Never => f.write_str("never"),
         }
     }
 }
 
-impl FromStr for Policy {
+impl FromStr for MergePolicy {
     type Err = Error;
 
-    fn from_str(text: &str) -> Result<Policy> {
+    fn from_str(text: &str) -> Result<MergePolicy> {
         let (name, option) = text.split_once(',').unwrap_or((text, ""));
         let ratio = |usual: u32| match option.strip_prefix("r=") {
             Some(number) => number_of(number),
@@ -156,13 +156,13 @@ impl FromStr for Policy {
         };
         let policy = match name {
             "samt" => match option.strip_prefix("k=") {
-                Some(fanouts) => Policy::Samt(fanouts_of(fanouts)?),
-                None if option.is_empty() => Policy::default(),
+                Some(fanouts) => MergePolicy::Samt(fanouts_of(fanouts)?),
+                None if option.is_empty() => MergePolicy::default(),
                 None => return Err(unknown(option, name)),
             },
-            "cola" => Policy::Cola { ratio: ratio(3)? },
-            "leveled" => Policy::Leveled { ratio: ratio(10)? },
-            "never" if option.is_empty() => Policy::Never,
+            "cola" => MergePolicy::Cola { ratio: ratio(3)? },
+            "leveled" => MergePolicy::Leveled { ratio: ratio(10)? },
+            "never" if option.is_empty() => MergePolicy::Never,
             "never" => return Err(unknown(option, name)),
             _ => {
                 return Err(bad(format!(
@@ -176,18 +176,18 @@ impl FromStr for Policy {
 }
 
 /// Parses `4`, or `4x2/8`: K is 4 on two levels, and 8 on all remaining levels.
-fn fanouts_of(text: &str) -> Result<Box<[Fanout]>> {
+fn fanouts_of(text: &str) -> Result<Box<[LevelFanout]>> {
     let tiers = text.split('/').map(|tier| {
         let (runs, levels) = match tier.split_once('x') {
             Some((runs, levels)) => (runs, number_of(levels)?),
             None => (tier, u32::MAX),
         };
-        Ok(Fanout {
+        Ok(LevelFanout {
             runs: number_of(runs)?,
             levels,
         })
     });
-    let mut tiers = tiers.collect::<Result<Vec<Fanout>>>()?;
+    let mut tiers = tiers.collect::<Result<Vec<LevelFanout>>>()?;
     let last = tiers.len() - 1;
     // The last tier has all remaining levels, whatever the text gives.
     tiers[last].levels = u32::MAX;
@@ -228,10 +228,13 @@ mod tests {
             "leveled,r=10",
             "never",
         ] {
-            let policy: Policy = text.parse().unwrap();
+            let policy: MergePolicy = text.parse().unwrap();
             assert_eq!(policy.to_string(), text);
         }
-        assert_eq!("cola".parse::<Policy>().unwrap(), Policy::Cola { ratio: 3 });
+        assert_eq!(
+            "cola".parse::<MergePolicy>().unwrap(),
+            MergePolicy::Cola { ratio: 3 }
+        );
     }
 
     #[test]
@@ -248,7 +251,7 @@ mod tests {
             ("never,k=2", "no option"),
             ("lsm", "there is no \"lsm\""),
         ] {
-            let error = text.parse::<Policy>().unwrap_err().to_string();
+            let error = text.parse::<MergePolicy>().unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");
         }
     }

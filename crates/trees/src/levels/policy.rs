@@ -5,9 +5,9 @@
 //! a share of a memtable becomes the newest run of level 0; the policies differ in what is merged
 //! later.
 
-use crate::levels::options::{Fanout, Policy};
+use crate::levels::options::{LevelFanout, MergePolicy};
 #[cfg(all(test, not(alluvium_model_check)))]
-use crate::stitch::{SameScan, StitchView, Stitching};
+use crate::stitch::{SameScan, StitchPolicy, StitchView};
 
 /// While some runs cannot be read, a level may have this many times the runs of one merge before a
 /// merge ignores that they differ in size.
@@ -33,7 +33,7 @@ pub struct RunView {
 
 /// The input of a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct View {
+pub struct LevelsView {
     /// The size in bytes of a run made from a full memtable.
     pub unit_bytes: u64,
     /// The runs of each level, oldest first. Lower levels are newer than higher ones.
@@ -45,7 +45,7 @@ pub struct View {
 /// A merge: the oldest runs of one level, and all runs of the deeper levels down to another. A
 /// merge within one level may have any neighbouring runs of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Merge {
+pub struct LevelMergePlan {
     /// The newest input level.
     pub from: usize,
     /// The number of runs of that level in the merge: the oldest ones.
@@ -59,7 +59,7 @@ pub struct Merge {
     pub into: usize,
 }
 
-impl View {
+impl LevelsView {
     fn is_busy(&self, levels: std::ops::RangeInclusive<usize>) -> bool {
         let mut runs = levels.flat_map(|level| self.levels.get(level).into_iter().flatten());
         runs.any(|run| run.is_busy)
@@ -87,11 +87,11 @@ impl View {
     }
 
     /// Returns the merge of everything into one run.
-    pub(super) fn all(&self) -> Option<Merge> {
+    pub(super) fn all(&self) -> Option<LevelMergePlan> {
         let has_runs = |level: &usize| self.runs(*level) > 0;
         let from = (0..self.levels.len()).find(has_runs)?;
         let to = (0..self.levels.len()).rev().find(has_runs)?;
-        let merge = Merge {
+        let merge = LevelMergePlan {
             from,
             runs: self.runs(from),
             skips: 0,
@@ -104,17 +104,17 @@ impl View {
 
 /// Returns the next merge, if one is due whose inputs are not busy.
 #[must_use]
-pub fn choose(policy: &Policy, view: &View) -> Option<Merge> {
+pub fn choose(policy: &MergePolicy, view: &LevelsView) -> Option<LevelMergePlan> {
     assert!(view.unit_bytes > 0, "a memtable has bytes");
     // A merge of everything waits for the running merges to end, so no other merge begins.
     if view.takes_all() {
         return view.all();
     }
     let usual = match policy {
-        Policy::Samt(fanouts) => samt(fanouts, view),
-        Policy::Cola { ratio } => cola(u64::from(*ratio), view),
-        Policy::Leveled { ratio } => leveled(u64::from(*ratio), view),
-        Policy::Never => None,
+        MergePolicy::Samt(fanouts) => samt(fanouts, view),
+        MergePolicy::Cola { ratio } => cola(u64::from(*ratio), view),
+        MergePolicy::Leveled { ratio } => leveled(u64::from(*ratio), view),
+        MergePolicy::Never => None,
     };
     usual.or_else(|| beside_lost(policy, view))
 }
@@ -123,14 +123,14 @@ pub fn choose(policy: &Policy, view: &View) -> Option<Merge> {
 /// level. The result stays in the level. The smallest window of neighbours is merged, as many as
 /// the policy merges at once, if they are of similar size: each byte is then written about as often
 /// as levels would write it. With many runs the sizes are ignored.
-fn beside_lost(policy: &Policy, view: &View) -> Option<Merge> {
+fn beside_lost(policy: &MergePolicy, view: &LevelsView) -> Option<LevelMergePlan> {
     let has_lost = |level: &usize| view.levels[*level].iter().any(|run| run.is_lost);
     let newest = (0..view.levels.len()).find(has_lost)?;
     // In the other policies a level of one run cannot receive another: new runs stay in level 0.
     let (level, at_once) = match policy {
-        Policy::Samt(fanouts) => (newest, fanout(fanouts, newest).runs),
-        Policy::Cola { ratio } | Policy::Leveled { ratio } => (0, *ratio),
-        Policy::Never => return None,
+        MergePolicy::Samt(fanouts) => (newest, fanout(fanouts, newest).runs),
+        MergePolicy::Cola { ratio } | MergePolicy::Leveled { ratio } => (0, *ratio),
+        MergePolicy::Never => return None,
     };
     let (runs, at_once) = (&view.levels[level], at_once as usize);
     let first = runs.iter().rposition(|run| run.is_lost);
@@ -145,7 +145,7 @@ fn beside_lost(policy: &Policy, view: &View) -> Option<Merge> {
         return None;
     }
     debug_assert!(at_once >= 2, "a merge of one run changes nothing");
-    Some(Merge {
+    Some(LevelMergePlan {
         from: level,
         runs: at_once,
         skips: first + place,
@@ -156,14 +156,14 @@ fn beside_lost(policy: &Policy, view: &View) -> Option<Merge> {
 
 /// SAMT: a level with more runs than its fan-out merges its oldest ones into one run of the next
 /// level. The newest such level is first, because its runs are read most often.
-fn samt(fanouts: &[Fanout], view: &View) -> Option<Merge> {
+fn samt(fanouts: &[LevelFanout], view: &LevelsView) -> Option<LevelMergePlan> {
     let is_due = |&level: &usize| {
         view.runs(level) > fanout(fanouts, level).runs as usize && !view.is_busy(level..=level)
     };
     let level = (0..view.levels.len()).find(is_due)?;
     let runs = fanout(fanouts, level).runs as usize;
     debug_assert!(runs >= 2, "a merge of one run changes nothing");
-    Some(Merge {
+    Some(LevelMergePlan {
         from: level,
         runs,
         skips: 0,
@@ -174,7 +174,7 @@ fn samt(fanouts: &[Fanout], view: &View) -> Option<Merge> {
 
 /// R-COLA: merges level 0 with all levels down to the first that has capacity for the total. Level
 /// `i` holds up to `(ratio - 1) ratioⁱ` memtables, so it is full after `ratio - 1` merges.
-fn cola(ratio: u64, view: &View) -> Option<Merge> {
+fn cola(ratio: u64, view: &LevelsView) -> Option<LevelMergePlan> {
     let is_one_run = (view.runs(0) == 1, view.bytes(0) <= (ratio - 1) * view.unit_bytes);
     if view.runs(0) == 0 || is_one_run == (true, true) {
         return None;
@@ -194,7 +194,7 @@ fn cola(ratio: u64, view: &View) -> Option<Merge> {
         to <= 64,
         "each level takes at least twice as much as the one above it"
     );
-    let merge = Merge {
+    let merge = LevelMergePlan {
         from: 0,
         runs: view.runs(0),
         skips: 0,
@@ -206,7 +206,7 @@ fn cola(ratio: u64, view: &View) -> Option<Merge> {
 
 /// Leveled: a run larger than its level's share is merged into the next level, and the runs of
 /// level 0 into level 1. The share of level `i` is `ratioⁱ` memtables.
-fn leveled(ratio: u64, view: &View) -> Option<Merge> {
+fn leveled(ratio: u64, view: &LevelsView) -> Option<LevelMergePlan> {
     let share = |level: usize| {
         let level = u32::try_from(level).unwrap_or(u32::MAX);
         ratio.saturating_pow(level).saturating_mul(view.unit_bytes)
@@ -221,7 +221,7 @@ fn leveled(ratio: u64, view: &View) -> Option<Merge> {
         false => over.chain(first).next().filter(is_free)?,
         true => over.chain(first.filter(|_| !is_over(&1))).find(is_free)?,
     };
-    let merge = Merge {
+    let merge = LevelMergePlan {
         from,
         runs: view.runs(from),
         skips: 0,
@@ -239,11 +239,11 @@ const USUAL_TIMES: u64 = 3;
 /// Returns the read amplification of level 0: its runs in percent of their limit. Without merges
 /// there is no limit, and the result is 0.
 #[must_use]
-pub fn crowding(policy: &Policy, runs: usize) -> u64 {
+pub fn crowding(policy: &MergePolicy, runs: usize) -> u64 {
     let at_once = match policy {
-        Policy::Samt(fanouts) => fanout(fanouts, 0).runs,
-        Policy::Cola { ratio } | Policy::Leveled { ratio } => *ratio,
-        Policy::Never => return 0,
+        MergePolicy::Samt(fanouts) => fanout(fanouts, 0).runs,
+        MergePolicy::Cola { ratio } | MergePolicy::Leveled { ratio } => *ratio,
+        MergePolicy::Never => return 0,
     };
     debug_assert!(at_once >= 2, "a merge of one run changes nothing");
     runs as u64 * 100 / (USUAL_TIMES * u64::from(at_once))
@@ -253,8 +253,8 @@ pub fn crowding(policy: &Policy, runs: usize) -> u64 {
 /// result in the level of its inputs if it fills at most half of that level, so that little data
 /// never sinks far (the reclamation of Spillane 2012, chapter 5).
 #[must_use]
-pub fn target(policy: &Policy, unit_bytes: u64, merge: &Merge, bytes: u64) -> usize {
-    let Policy::Samt(fanouts) = policy else {
+pub fn target(policy: &MergePolicy, unit_bytes: u64, merge: &LevelMergePlan, bytes: u64) -> usize {
+    let MergePolicy::Samt(fanouts) = policy else {
         return merge.into;
     };
     if merge.into == merge.to {
@@ -279,17 +279,17 @@ pub fn target(policy: &Policy, unit_bytes: u64, merge: &Merge, bytes: u64) -> us
 /// A run rises only past empty levels, because all runs there are newer. It rises only to a level
 /// of which it fills at most half, and which may have another run.
 #[must_use]
-pub fn rise(policy: &Policy, unit_bytes: u64, above: &[usize], bytes: u64) -> usize {
+pub fn rise(policy: &MergePolicy, unit_bytes: u64, above: &[usize], bytes: u64) -> usize {
     let mut level = above.len().saturating_sub(1);
     while level > 0 && above[level] == 0 {
         let to = level - 1;
         let (capacity, most) = match policy {
-            Policy::Samt(fanouts) => (0..=to).fold((unit_bytes, 0), |(bytes, _), level| {
+            MergePolicy::Samt(fanouts) => (0..=to).fold((unit_bytes, 0), |(bytes, _), level| {
                 let runs = fanout(fanouts, level).runs;
                 (bytes.saturating_mul(u64::from(runs)), runs as usize)
             }),
             // Levels of one run. Level 0 is left to new runs.
-            Policy::Cola { ratio } | Policy::Leveled { ratio } if to > 0 => {
+            MergePolicy::Cola { ratio } | MergePolicy::Leveled { ratio } if to > 0 => {
                 let depth = u32::try_from(to).unwrap_or(u32::MAX);
                 let times = u64::from(*ratio).saturating_pow(depth);
                 (unit_bytes.saturating_mul(times), 1)
@@ -308,24 +308,24 @@ pub fn rise(policy: &Policy, unit_bytes: u64, above: &[usize], bytes: u64) -> us
 /// Returns the level for a new run that is newer than all others. `runs` has the number of runs of
 /// each level. A large run need not sink by merges past levels that are empty.
 #[must_use]
-pub fn landing(policy: &Policy, unit_bytes: u64, runs: &[usize], bytes: u64) -> usize {
+pub fn landing(policy: &MergePolicy, unit_bytes: u64, runs: &[usize], bytes: u64) -> usize {
     let empty = runs.iter().take_while(|runs| **runs == 0).count();
     // A level of one run receives another only by a merge.
     // In an empty structure every level is free.
     let is_new = empty == runs.len();
     let deepest = match policy {
         _ if is_new => MOST_LEVELS,
-        Policy::Samt(_) => empty,
-        Policy::Cola { .. } | Policy::Leveled { .. } => empty.saturating_sub(1),
-        Policy::Never => 0,
+        MergePolicy::Samt(_) => empty,
+        MergePolicy::Cola { .. } | MergePolicy::Leveled { .. } => empty.saturating_sub(1),
+        MergePolicy::Never => 0,
     };
     let mut share = unit_bytes;
     let mut level = 0;
     while share < bytes && level < deepest {
         let ratio = match policy {
-            Policy::Samt(fanouts) => fanout(fanouts, level).runs,
-            Policy::Cola { ratio } | Policy::Leveled { ratio } => *ratio,
-            Policy::Never => return 0,
+            MergePolicy::Samt(fanouts) => fanout(fanouts, level).runs,
+            MergePolicy::Cola { ratio } | MergePolicy::Leveled { ratio } => *ratio,
+            MergePolicy::Never => return 0,
         };
         share = share.saturating_mul(u64::from(ratio));
         level += 1;
@@ -336,22 +336,22 @@ pub fn landing(policy: &Policy, unit_bytes: u64, runs: &[usize], bytes: u64) -> 
 /// Returns the tier to which the runs of a level are written, if the policy determines it: a SAMT
 /// with a fan-out for each tier does.
 #[must_use]
-pub fn tier(policy: &Policy, level: usize) -> Option<u8> {
+pub fn tier(policy: &MergePolicy, level: usize) -> Option<u8> {
     match policy {
-        Policy::Samt(fanouts) if fanouts.len() > 1 => Some(place(fanouts, level) as u8),
+        MergePolicy::Samt(fanouts) if fanouts.len() > 1 => Some(place(fanouts, level) as u8),
         _ => None,
     }
 }
 
-fn fanout(fanouts: &[Fanout], level: usize) -> Fanout {
+fn fanout(fanouts: &[LevelFanout], level: usize) -> LevelFanout {
     fanouts[place(fanouts, level)]
 }
 
 /// Returns the index of the fan-out for a level. The last fan-out is for all remaining levels.
-fn place(fanouts: &[Fanout], level: usize) -> usize {
+fn place(fanouts: &[LevelFanout], level: usize) -> usize {
     assert!(!fanouts.is_empty(), "a SAMT has a fan-out");
     let mut below = 0usize;
-    let is_within = |fanout: &Fanout| {
+    let is_within = |fanout: &LevelFanout| {
         below = below.saturating_add(fanout.levels as usize);
         level < below
     };

@@ -1,14 +1,14 @@
 //! Point lookups: probe the filters of the runs, newest first, until a message decides the value.
 
-use super::Levels;
-use super::state::{Member, Version};
+use super::LevelsDictionary;
+use super::state::{LevelMember, LevelsVersion};
 use crate::maplet;
 use alluvium_dictionary::contract;
-use alluvium_dictionary::fetch::Fetch;
-use alluvium_dictionary::gather::Gather;
-use alluvium_dictionary::key::Key;
-use alluvium_dictionary::values;
-use alluvium_dictionary::versioned::{VersionReader, VersionSearch, Versioned};
+use alluvium_dictionary::fetch::NodeFetch;
+use alluvium_dictionary::key::LookupKey;
+use alluvium_dictionary::lookup_state::LookupState;
+use alluvium_dictionary::value_log;
+use alluvium_dictionary::versioned::{VersionCell, VersionReader, VersionSearch};
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Result};
 use smallvec::SmallVec;
@@ -16,16 +16,16 @@ use std::ops::ControlFlow;
 use std::task::{Poll, ready};
 
 /// A reader of one version of a structure.
-pub type Reader<'l> = VersionReader<'l, Levels>;
+pub type LevelsReader<'l> = VersionReader<'l, LevelsDictionary>;
 
 /// The runs that may have messages about a key, newest first.
-type Candidates<'v> = SmallVec<[&'v Member; 16]>;
+type LookupCandidates<'v> = SmallVec<[&'v LevelMember; 16]>;
 
 /// The progress of a search for a key. It is valid for one version only.
 #[derive(Debug, Default)]
-pub struct Search {
+pub struct LevelsSearch {
     /// Results of filter probes: those of `hits.len()` candidates, starting with candidate `first`.
-    hits: maplet::Answers,
+    hits: maplet::MapletAnswers,
     first: usize,
     /// The number of filters probed.
     asked: usize,
@@ -35,21 +35,21 @@ pub struct Search {
     records: usize,
 }
 
-impl contract::Lookup for Levels {
-    type Reader<'l> = Reader<'l>;
+impl contract::PointLookup for LevelsDictionary {
+    type Reader<'l> = LevelsReader<'l>;
 
     #[inline]
-    fn reader(&self) -> Reader<'_> {
+    fn reader(&self) -> LevelsReader<'_> {
         VersionReader::new(self)
     }
 }
 
-impl VersionSearch for Levels {
-    type Version = Version;
-    type Search = Search;
+impl VersionSearch for LevelsDictionary {
+    type Version = LevelsVersion;
+    type Search = LevelsSearch;
 
     #[inline]
-    fn versions(&self) -> &Versioned<Version> {
+    fn versions(&self) -> &VersionCell<LevelsVersion> {
         &self.shared.versions
     }
 
@@ -58,16 +58,16 @@ impl VersionSearch for Levels {
         &self.shared.home.store
     }
 
-    fn search<F: Fetch>(
+    fn search<F: NodeFetch>(
         &self,
-        version: &Version,
-        key: Key<'_>,
-        gather: &mut Gather<'_>,
-        search: &mut Search,
+        version: &LevelsVersion,
+        key: LookupKey<'_>,
+        gather: &mut LookupState<'_>,
+        search: &mut LevelsSearch,
         fetch: &F,
     ) -> Poll<Result<()>> {
         let runs = version.newest_first.iter();
-        let candidates: Candidates<'_> = runs
+        let candidates: LookupCandidates<'_> = runs
             .map(|member| &**member)
             .filter(|member| member.touches(key.bytes()))
             .collect();
@@ -75,12 +75,12 @@ impl VersionSearch for Levels {
     }
 }
 
-impl Search {
-    fn go_on<F: Fetch>(
+impl LevelsSearch {
+    fn go_on<F: NodeFetch>(
         &mut self,
-        candidates: &[&Member],
-        key: Key<'_>,
-        gather: &mut Gather<'_>,
+        candidates: &[&LevelMember],
+        key: LookupKey<'_>,
+        gather: &mut LookupState<'_>,
         fetch: &F,
     ) -> Poll<Result<()>> {
         debug_assert!(self.done <= candidates.len(), "a search goes on in its version");
@@ -102,14 +102,19 @@ impl Search {
 
     /// Returns whether the next run may have the key. If its filter must be read from the device,
     /// the filters of all older candidates are read in the same batch.
-    fn may_hold<F: Fetch>(&mut self, candidates: &[&Member], key: Key<'_>, fetch: &F) -> Poll<Result<bool>> {
+    fn may_hold<F: NodeFetch>(
+        &mut self,
+        candidates: &[&LevelMember],
+        key: LookupKey<'_>,
+        fetch: &F,
+    ) -> Poll<Result<bool>> {
         if !(self.first..self.first + self.asked).contains(&self.done) {
             self.asked = 0;
             let maplet = &candidates[self.done].maplet;
             match fetch.peek(&maplet.page(key.hash())) {
                 Some(page) => {
-                    self.hits.resize_with(1, maplet::Hits::default);
-                    ready!(maplet.ask(&page, key.hash(), fetch, &mut self.hits[0]))?;
+                    self.hits.resize_with(1, maplet::MapletHits::default);
+                    ready!(maplet.collect_hits(&page, key.hash(), fetch, &mut self.hits[0]))?;
                     self.asked = 1;
                 }
                 None => {
@@ -131,14 +136,14 @@ impl Search {
     }
 
     /// Searches one run.
-    fn ask<F: Fetch>(
+    fn ask<F: NodeFetch>(
         &mut self,
-        member: &Member,
-        key: Key<'_>,
-        gather: &mut Gather<'_>,
+        member: &LevelMember,
+        key: LookupKey<'_>,
+        gather: &mut LookupState<'_>,
         fetch: &F,
     ) -> Poll<Result<()>> {
-        let Gather { operator, known } = gather;
+        let LookupState { operator, known } = gather;
         // A resumed search skips the records that it gathered before a node was missing.
         let mut taken = self.records;
         let records = &mut self.records;
@@ -148,7 +153,7 @@ impl Search {
                 return Poll::Ready(Ok(ControlFlow::Continue(())));
             }
             let flow = ready!(known.record(&record, *operator, |pointer, room| {
-                values::fetch_value(fetch, pointer, room)
+                value_log::fetch_value(fetch, pointer, room)
             }))?;
             *records += 1;
             Poll::Ready(Ok(flow))

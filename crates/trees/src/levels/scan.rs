@@ -1,19 +1,19 @@
 //! Scans of a structure, merged with the memtables above it. Records are decided in batches.
 
-use super::Levels;
-use super::state::Version;
-use crate::scanning::{Hold, Position, Segment, Share, Taken, Wanted};
-use alluvium_base::{Purpose, Sequence};
-use alluvium_dictionary::batch::{Batch, LongValues};
+use super::LevelsDictionary;
+use super::state::LevelsVersion;
+use crate::segment_scan::{RunShare, ScanMemoryUse, ScanOutcome, ScanParameters, ScanPosition, ScanSegment};
+use alluvium_base::{Purpose, SequenceNumber};
+use alluvium_dictionary::batch::{LongValues, ScanBatch};
 use alluvium_dictionary::contract;
-use alluvium_dictionary::fetch::Blocking;
-use alluvium_dictionary::gather::Known;
+use alluvium_dictionary::fetch::BlockingFetch;
+use alluvium_dictionary::lookup_state::KeyState;
 use alluvium_dictionary::memtables::empty_ranges::DeadRun;
-use alluvium_dictionary::memtables::{MemtableList, Memtables, above};
-use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::memtables::{MemtableList, MemtableOwner, above};
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::rules::Keyspace;
-use alluvium_dictionary::{apart, memtable::Memtable};
+use alluvium_dictionary::rules::KeyspaceCursor;
+use alluvium_dictionary::{memtable::Memtable, separate_values};
 use alluvium_storage::Result;
 use std::fmt;
 use std::sync::Arc;
@@ -22,34 +22,37 @@ use std::sync::Arc;
 const MAX_AHEAD: usize = 128;
 /// The number of deleted keys in a row after which a scan looks for the end of the range delete
 /// that covers them.
-const PATIENCE: u32 = 4;
+const RANGE_SKIP_AFTER: u32 = 4;
 /// The number of dead keys in a row after which a scan releases its version and memtables, and
 /// continues with the current ones.
-const BREATH: u32 = 4096;
-const _: () = assert!(PATIENCE < BREATH, "a scan skips before it begins again");
+const RELEASE_AFTER: u32 = 4096;
+const _: () = assert!(
+    RANGE_SKIP_AFTER < RELEASE_AFTER,
+    "a scan skips before it begins again"
+);
 
 /// An iterator over the keys of a range that have a value, for a reader at one sequence number.
 /// Between calls it holds no version and no memtable: only its position, the records that it has
 /// decided, and frames of the cache while all scans together stay below their memory limit.
-pub struct Iter {
-    levels: Levels,
-    memtables: Arc<dyn Memtables>,
-    wanted: Wanted,
-    segment: Option<Box<Segment>>,
+pub struct LevelsIter {
+    levels: LevelsDictionary,
+    memtables: Arc<dyn MemtableOwner>,
+    wanted: ScanParameters,
+    segment: Option<Box<ScanSegment>>,
     /// Accounts for the memory of the scan, and keeps the segment while it is parked.
-    hold: Hold,
+    hold: ScanMemoryUse,
     /// Where to continue when there is no segment.
-    position: Position,
-    batch: Batch,
+    position: ScanPosition,
+    batch: ScanBatch,
     /// The number of records in the next batch.
     ahead: usize,
-    known: Known,
-    keyspace: Keyspace,
+    known: KeyState,
+    keyspace: KeyspaceCursor,
     /// The current row of keys without a value.
     dead_run: DeadRun,
 }
 
-impl fmt::Debug for Iter {
+impl fmt::Debug for LevelsIter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Iter")
             .field("wanted", &self.wanted)
@@ -58,7 +61,7 @@ impl fmt::Debug for Iter {
     }
 }
 
-impl Drop for Iter {
+impl Drop for LevelsIter {
     fn drop(&mut self) {
         let held = &self.levels.shared.held;
         drop(held.take(&mut self.hold));
@@ -66,20 +69,20 @@ impl Drop for Iter {
     }
 }
 
-impl Iter {
+impl LevelsIter {
     pub(super) fn new(
-        levels: &Levels,
-        memtables: Arc<dyn Memtables>,
+        levels: &LevelsDictionary,
+        memtables: Arc<dyn MemtableOwner>,
         range: KeyRange,
-        direction: Direction,
-        at: Sequence,
+        direction: MergeDirection,
+        at: SequenceNumber,
         now_ms: u64,
-    ) -> Iter {
-        Iter {
-            keyspace: Keyspace::new(&levels.shared.home.schema),
+    ) -> LevelsIter {
+        LevelsIter {
+            keyspace: KeyspaceCursor::new(&levels.shared.home.schema),
             levels: levels.clone(),
             memtables,
-            wanted: Wanted {
+            wanted: ScanParameters {
                 range,
                 direction,
                 at,
@@ -88,11 +91,11 @@ impl Iter {
                 long_values: LongValues::default(),
             },
             segment: None,
-            hold: Hold::default(),
-            position: Position::Start,
-            batch: Batch::default(),
+            hold: ScanMemoryUse::default(),
+            position: ScanPosition::Start,
+            batch: ScanBatch::default(),
             ahead: 1,
-            known: Known::default(),
+            known: KeyState::default(),
             dead_run: DeadRun::new(direction),
         }
     }
@@ -102,7 +105,7 @@ impl Iter {
     fn refill(&mut self) -> Result<()> {
         self.batch.clear();
         self.begin_batch();
-        while self.batch.len() == 0 && !matches!(self.position, Position::End) {
+        while self.batch.len() == 0 && !matches!(self.position, ScanPosition::End) {
             let filled = self.fill();
             if let Err(error) = filled {
                 self.dead_run.leave();
@@ -129,7 +132,7 @@ impl Iter {
             self.segment = held.take(&mut self.hold);
         }
         match held.most_ahead() {
-            Some(most) => self.batch.want_little(self.ahead.min(most)),
+            Some(most) => self.batch.limit_memory(self.ahead.min(most)),
             None => self.batch.want(self.ahead),
         }
     }
@@ -137,15 +140,15 @@ impl Iter {
     /// Keeps the batch and the segment until the next call, within the memory limit of all scans.
     fn end_batch(&mut self) {
         if self.batch.len() == 0 {
-            self.batch = Batch::default();
+            self.batch = ScanBatch::default();
         }
         let held = &self.levels.shared.held;
         let batch = self.batch.memory_bytes();
-        let segment = self.segment.as_deref().map_or(0, Segment::memory_bytes);
+        let segment = self.segment.as_deref().map_or(0, ScanSegment::memory_bytes);
         if held.keep(&mut self.hold, batch + segment) {
             return;
         }
-        self.known = Known::default();
+        self.known = KeyState::default();
         held.keep(&mut self.hold, batch);
         if let Some(segment) = self.segment.take() {
             held.park(&mut self.hold, segment);
@@ -167,15 +170,15 @@ impl Iter {
         {
             self.segment = None;
         }
-        let from = Blocking {
+        let from = BlockingFetch {
             cache: store.cache(),
             guard: &guard,
             purpose: Purpose::Scan,
         };
         let mut filled = self.fill_from(&version, &list, &from);
-        if let Err((key, error)) = apart::bring(&mut self.batch, &from) {
+        if let Err((key, error)) = separate_values::load_values(&mut self.batch, &from) {
             self.segment = None;
-            self.position = Position::At(key);
+            self.position = ScanPosition::At(key);
             filled = Err(error);
         }
         if let Some(segment) = &mut self.segment {
@@ -184,36 +187,41 @@ impl Iter {
         filled
     }
 
-    fn fill_from(&mut self, version: &Version, list: &MemtableList, from: &Blocking<'_>) -> Result<()> {
+    fn fill_from(
+        &mut self,
+        version: &LevelsVersion,
+        list: &MemtableList,
+        from: &BlockingFetch<'_>,
+    ) -> Result<()> {
         if self.segment.is_none() {
             self.open(version, list)?;
         }
         let mut waded = 0;
         let walked = self.walk(from, &mut waded);
-        self.levels.shared.waded.add(waded);
+        self.levels.shared.skipped_tombstones.add(waded);
         walked
     }
 
     /// Walks through the segment until the batch is full. Counts the dead keys that are in runs.
-    fn walk(&mut self, from: &Blocking<'_>, waded: &mut u64) -> Result<()> {
+    fn walk(&mut self, from: &BlockingFetch<'_>, waded: &mut u64) -> Result<()> {
         let mut dead = 0;
         while let Some(segment) = &mut self.segment
             && let Some(key) = segment.next_key()
         {
-            if self.batch.is_full() || dead >= BREATH {
-                self.position = Position::At(key.to_vec());
+            if self.batch.is_full() || dead >= RELEASE_AFTER {
+                self.position = ScanPosition::At(key.to_vec());
                 self.dead_run.note(Some(&*self.memtables), self.wanted.moment());
                 return Ok(());
             }
             let (known, batch) = (&mut self.known, &mut self.batch);
             let taken = segment.take(&self.wanted, known, &mut self.keyspace, from, batch)?;
-            if taken == Taken::Live {
+            if taken == ScanOutcome::Live {
                 dead = 0;
                 self.end_dead_run();
                 continue;
             }
             dead += 1;
-            *waded += u64::from(taken == Taken::Waded);
+            *waded += u64::from(taken == ScanOutcome::DeadInRun);
             let wanted = &self.wanted;
             self.dead_run
                 .pass(segment.key(), self.known.expires(), &wanted.range);
@@ -223,13 +231,13 @@ impl Iter {
             {
                 segment.leap(&range, wanted.direction)?;
             }
-            if dead.is_multiple_of(PATIENCE) {
+            if dead.is_multiple_of(RANGE_SKIP_AFTER) {
                 segment.skip(wanted)?;
             }
         }
         self.end_dead_run();
         self.segment = None;
-        self.position = Position::End;
+        self.position = ScanPosition::End;
         Ok(())
     }
 
@@ -238,28 +246,30 @@ impl Iter {
     }
 
     /// Opens a segment at the position, or after a known empty range there.
-    fn open(&mut self, version: &Version, list: &MemtableList) -> Result<()> {
+    fn open(&mut self, version: &LevelsVersion, list: &MemtableList) -> Result<()> {
         if let Some(empty) = self.memtables.empty_ranges()
             && !empty.is_empty()
             && let Some(range) = self.position.empty_range(&self.wanted, empty)
         {
             self.dead_run.leapt(&range);
             self.position = match self.wanted.direction {
-                Direction::Forward => Position::At(range.end.into_vec()),
-                Direction::Backward => Position::Behind(range.start.into_vec()),
+                MergeDirection::Forward => ScanPosition::At(range.end.into_vec()),
+                MergeDirection::Backward => ScanPosition::Behind(range.start.into_vec()),
             };
         }
         let range = self.wanted.range.clone();
         let is_over = match &self.position {
-            Position::At(key) => self.ends_at(key),
-            Position::Behind(key) => self.wanted.direction == Direction::Backward && **key <= *range.low,
-            Position::Start | Position::End => false,
+            ScanPosition::At(key) => self.ends_at(key),
+            ScanPosition::Behind(key) => {
+                self.wanted.direction == MergeDirection::Backward && **key <= *range.low
+            }
+            ScanPosition::Start | ScanPosition::End => false,
         };
         if is_over {
             return Ok(());
         }
         let shares = shares(version, &range);
-        let segment = Segment::open(
+        let segment = ScanSegment::open(
             &self.levels.shared.home.store,
             (version.stamp.number, shares),
             range,
@@ -275,8 +285,8 @@ impl Iter {
     fn ends_at(&self, key: &[u8]) -> bool {
         let range = &self.wanted.range;
         match self.wanted.direction {
-            Direction::Forward => range.ends_before(key),
-            Direction::Backward => *key < *range.low,
+            MergeDirection::Forward => range.ends_before(key),
+            MergeDirection::Backward => *key < *range.low,
         }
     }
 }
@@ -284,15 +294,15 @@ impl Iter {
 /// The memtables above a version.
 fn memtables<'m>(
     list: &'m MemtableList,
-    version: &Version,
-    at: Sequence,
+    version: &LevelsVersion,
+    at: SequenceNumber,
 ) -> impl Iterator<Item = &'m Arc<Memtable>> {
     above(Some(list), version.stamp.cut, at)
 }
 
 /// Returns the runs that may have keys in a range, newest first, each with its approximate number
 /// of records.
-fn shares(version: &Version, range: &KeyRange) -> Vec<Share> {
+fn shares(version: &LevelsVersion, range: &KeyRange) -> Vec<RunShare> {
     let runs = version
         .newest_first
         .iter()
@@ -304,12 +314,12 @@ fn shares(version: &Version, range: &KeyRange) -> Vec<Share> {
     .collect()
 }
 
-impl contract::Scan for Iter {
+impl contract::DictionaryScan for LevelsIter {
     fn seek(&mut self, key: &[u8]) {
         self.position = if self.ends_at(key) {
-            Position::End
+            ScanPosition::End
         } else {
-            Position::At(key.to_vec())
+            ScanPosition::At(key.to_vec())
         };
         self.segment = None;
         drop(self.levels.shared.held.take(&mut self.hold));

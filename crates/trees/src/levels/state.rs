@@ -1,39 +1,39 @@
 //! A version of a levels structure, which readers see, and the state of its single writer.
 
-use super::options::{LevelsOptions, Policy};
-use super::policy::{RunView, View};
-use super::sweep::Sweep;
+use super::options::{LevelsOptions, MergePolicy};
+use super::policy::{LevelsView, RunView};
+use super::sweep::SliceSweep;
 use crate::maplet::{self, Maplet, MapletSpec};
-use crate::run::{Built, Run, RunOptions, Use};
-use crate::stitch::Stitching;
+use crate::run::{BuiltRun, ExtentUse, IndexedRun, RunOptions};
+use crate::stitch::StitchPolicy;
 use alluvium_base::Purpose;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::versioned::{self, RootWriter, VersionStamp};
-use alluvium_storage::Tiers;
-use alluvium_storage::extents::{Class, Extent};
+use alluvium_storage::TierFiles;
+use alluvium_storage::extents::{AllocationClass, Extent};
 use alluvium_storage::store::Store;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The order of arrival of runs: all messages of a later run are newer.
-pub(super) type Age = u64;
+pub(super) type RunAge = u64;
 
 /// A run of a level, or a part of a run, with its filter.
 #[derive(Clone, Debug)]
-pub(super) struct Member {
+pub(super) struct LevelMember {
     /// The ages of the oldest and newest incoming runs that were merged into this one (V2).
-    pub(super) ages: (Age, Age),
-    pub(super) run: Run,
+    pub(super) ages: (RunAge, RunAge),
+    pub(super) run: IndexedRun,
     /// The filter: every key of the run is in it, with the value 0 (V3).
     pub(super) maplet: Maplet,
     /// The keys for which the run counts: slices with the other keys have been merged (V6).
     pub(super) range: KeyRange,
 }
 
-impl Member {
+impl LevelMember {
     /// Creates a member of a whole run.
-    pub(super) fn whole(ages: (Age, Age), run: Run, maplet: Maplet) -> Member {
-        Member {
+    pub(super) fn whole(ages: (RunAge, RunAge), run: IndexedRun, maplet: Maplet) -> LevelMember {
+        LevelMember {
             ages,
             run,
             maplet,
@@ -42,10 +42,10 @@ impl Member {
     }
 
     /// Returns the part of the member within a range; `None` if the run has no keys there.
-    pub(super) fn within(&self, range: &KeyRange) -> Option<Member> {
+    pub(super) fn within(&self, range: &KeyRange) -> Option<LevelMember> {
         let range = self.range.intersect(range);
         let is_some = range.overlaps(self.run.low(), self.run.high());
-        is_some.then(|| Member {
+        is_some.then(|| LevelMember {
             range,
             ..self.clone()
         })
@@ -72,12 +72,12 @@ impl Member {
     }
 
     /// The extents of the run that the member needs.
-    pub(super) fn uses(&self) -> impl Iterator<Item = &Use> {
+    pub(super) fn uses(&self) -> impl Iterator<Item = &ExtentUse> {
         self.run.extents_for(&self.range).map(|(_, used)| used)
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.run.memory_bytes() as u64 + self.maplet.memory_bytes() + size_of::<Member>() as u64
+        self.run.memory_bytes() as u64 + self.maplet.memory_bytes() + size_of::<LevelMember>() as u64
     }
 
     /// Returns whether the member may have messages about a key.
@@ -95,12 +95,12 @@ impl Member {
 
 /// A run and its filter that are written but not yet part of the structure.
 #[derive(Debug)]
-pub(super) struct Written {
-    pub(super) built: Built,
-    pub(super) maplet: maplet::Written,
+pub(super) struct ProvisionalRun {
+    pub(super) built: BuiltRun,
+    pub(super) maplet: maplet::WrittenMaplet,
 }
 
-impl Written {
+impl ProvisionalRun {
     /// Frees everything that was written.
     pub(super) fn abandon(self, store: &Store) {
         self.built.abandon(store);
@@ -108,14 +108,14 @@ impl Written {
     }
 
     /// Turns the run into a member. Its extents join the generation that is being built.
-    pub(super) fn install(self, store: &Store, ages: (Age, Age)) -> Member {
+    pub(super) fn install(self, store: &Store, ages: (RunAge, RunAge)) -> LevelMember {
         install_extents(store, &self.built, &self.maplet);
-        Member::whole(ages, self.built.run, self.maplet.maplet)
+        LevelMember::whole(ages, self.built.run, self.maplet.maplet)
     }
 }
 
 /// Adds the extents that were written to the generation that is being built.
-pub(super) fn install_extents(store: &Store, built: &Built, maplet: &maplet::Written) {
+pub(super) fn install_extents(store: &Store, built: &BuiltRun, maplet: &maplet::WrittenMaplet) {
     let extents = store.extents();
     extents.install(&built.extents);
     extents.install(&maplet.extents);
@@ -125,28 +125,28 @@ pub(super) fn install_extents(store: &Store, built: &Built, maplet: &maplet::Wri
 
 /// The runs of each level, oldest first; lower levels are newer. The parts of one run are
 /// neighbours, in key order.
-pub(super) type Runs = Vec<Vec<Arc<Member>>>;
+pub(super) type LevelRuns = Vec<Vec<Arc<LevelMember>>>;
 
 /// An immutable state of the structure (V1).
 #[derive(Clone, Debug, Default)]
-pub struct Version {
+pub struct LevelsVersion {
     pub(super) stamp: VersionStamp,
-    pub(super) levels: Runs,
+    pub(super) levels: LevelRuns,
     /// All runs, newest first.
-    pub(super) newest_first: Box<[Arc<Member>]>,
+    pub(super) newest_first: Box<[Arc<LevelMember>]>,
     /// The age of the next run.
-    pub(super) next_age: Age,
+    pub(super) next_age: RunAge,
 }
 
-impl versioned::Version for Version {
+impl versioned::StructureVersion for LevelsVersion {
     fn stamp(&self) -> &VersionStamp {
         &self.stamp
     }
 }
 
-impl Version {
-    pub(super) fn new(stamp: VersionStamp, levels: Runs, next_age: Age) -> Version {
-        let version = Version {
+impl LevelsVersion {
+    pub(super) fn new(stamp: VersionStamp, levels: LevelRuns, next_age: RunAge) -> LevelsVersion {
+        let version = LevelsVersion {
             stamp,
             newest_first: newest_first(&levels),
             levels,
@@ -159,9 +159,10 @@ impl Version {
     /// Returns whether each run is newer than all runs after it (V2).
     pub(super) fn is_ordered(&self) -> bool {
         let runs = &self.newest_first;
-        let has_age = |member: &Arc<Member>| member.ages.0 <= member.ages.1 && member.ages.1 < self.next_age;
-        let is_newer = |newer: &Arc<Member>, older: &Arc<Member>| newer.ages.0 > older.ages.1;
-        let is_beside = |one: &Arc<Member>, next: &Arc<Member>| {
+        let has_age =
+            |member: &Arc<LevelMember>| member.ages.0 <= member.ages.1 && member.ages.1 < self.next_age;
+        let is_newer = |newer: &Arc<LevelMember>, older: &Arc<LevelMember>| newer.ages.0 > older.ages.1;
+        let is_beside = |one: &Arc<LevelMember>, next: &Arc<LevelMember>| {
             one.ages == next.ages && next.range.ends_before(&one.range.low)
         };
         runs.iter().all(has_age)
@@ -196,28 +197,28 @@ impl Version {
 }
 
 /// All runs, newest first.
-pub(super) fn newest_first(levels: &Runs) -> Box<[Arc<Member>]> {
+pub(super) fn newest_first(levels: &LevelRuns) -> Box<[Arc<LevelMember>]> {
     let runs = levels.iter().flat_map(|level| level.iter().rev());
     runs.cloned().collect()
 }
 
 /// Groups the runs of a level as merges see them: the parts of one run form one group.
-pub(super) fn groups(level: &[Arc<Member>]) -> impl DoubleEndedIterator<Item = &[Arc<Member>]> {
+pub(super) fn groups(level: &[Arc<LevelMember>]) -> impl DoubleEndedIterator<Item = &[Arc<LevelMember>]> {
     level.chunk_by(|one, next| one.ages == next.ages)
 }
 
 /// Returns the size of a run in bytes, including separate values that other runs wrote.
-pub(super) fn bytes_of(run: &Run) -> u64 {
+pub(super) fn bytes_of(run: &IndexedRun) -> u64 {
     let inherited = run.extents().iter().filter(|used| used.inherited);
     run.summary().bytes + inherited.map(|used| used.live).sum::<u64>()
 }
 
 /// The writer's state, protected by a lock.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct LevelsWriterState {
     pub(super) root: RootWriter,
     /// The runs that merges read, by their first age.
-    pub(super) busy: BTreeSet<Age>,
+    pub(super) busy: BTreeSet<RunAge>,
     /// The running merges.
     pub(super) jobs: BTreeSet<u64>,
     /// The number of the next merge.
@@ -225,23 +226,28 @@ pub(super) struct Kept {
     /// Whether the whole structure is to become one run.
     pub(super) wants_all: bool,
     /// Whether the last merge ran out of space.
-    pub(super) is_cramped: bool,
+    pub(super) lacks_merge_space: bool,
     /// The progress of merging everything in slices while space is scarce.
-    pub(super) sweep: Sweep,
+    pub(super) sweep: SliceSweep,
     /// A run that has shrunk so far that it may belong on a faster tier.
-    pub(super) shrunk: Option<Age>,
+    pub(super) shrunk: Option<RunAge>,
 }
 
-impl Kept {
+impl LevelsWriterState {
     /// Returns a policy's view of a version. Runs that cannot be read at present count as busy, so
     /// that other runs are merged.
-    pub(super) fn view(&self, version: &Version, options: &LevelsOptions, tiers: &Tiers) -> View {
-        let is_out_of_reach = |member: &Member| {
+    pub(super) fn view(
+        &self,
+        version: &LevelsVersion,
+        options: &LevelsOptions,
+        tiers: &TierFiles,
+    ) -> LevelsView {
+        let is_out_of_reach = |member: &LevelMember| {
             let mut extents = member.extents();
             extents.any(|extent| tiers.is_unreadable(extent.tier))
         };
         let any = tiers.has_unreadable();
-        let view = |group: &[Arc<Member>]| {
+        let view = |group: &[Arc<LevelMember>]| {
             let is_lost = any && group.iter().any(|member| is_out_of_reach(member));
             RunView {
                 bytes: group.iter().map(|member| member.bytes()).sum(),
@@ -250,7 +256,7 @@ impl Kept {
             }
         };
         let levels = version.levels.iter();
-        View {
+        LevelsView {
             unit_bytes: options.unit_bytes,
             levels: levels.map(|level| groups(level).map(view).collect()).collect(),
             wants_all: self.wants_all,
@@ -260,7 +266,7 @@ impl Kept {
 
 impl LevelsOptions {
     /// Returns the options for runs on a tier.
-    pub(super) fn run(&self, purpose: Purpose, class: Class, tier: u8) -> RunOptions {
+    pub(super) fn run(&self, purpose: Purpose, class: AllocationClass, tier: u8) -> RunOptions {
         RunOptions {
             class,
             tier,
@@ -271,7 +277,7 @@ impl LevelsOptions {
     }
 
     /// Returns the options for filters on a tier.
-    pub(super) fn maplet(&self, purpose: Purpose, class: Class, tier: u8) -> MapletSpec {
+    pub(super) fn maplet(&self, purpose: Purpose, class: AllocationClass, tier: u8) -> MapletSpec {
         MapletSpec {
             fingerprint_bits: self.fingerprint_bits,
             purpose,
@@ -282,13 +288,13 @@ impl LevelsOptions {
 
     /// Returns these options with another stitching.
     #[must_use]
-    pub fn with_stitching(self, stitching: Stitching) -> LevelsOptions {
+    pub fn with_stitching(self, stitching: StitchPolicy) -> LevelsOptions {
         LevelsOptions { stitching, ..self }
     }
 
     /// Returns these options with another policy.
     #[must_use]
-    pub fn with_policy(self, policy: Policy) -> LevelsOptions {
+    pub fn with_policy(self, policy: MergePolicy) -> LevelsOptions {
         LevelsOptions { policy, ..self }
     }
 }

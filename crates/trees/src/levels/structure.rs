@@ -1,18 +1,18 @@
 //! The public type of a levels structure: creating, opening, changing and writing it.
 
-use super::defragment::Ledger;
-use super::format::Contents;
+use super::defragment::DefragCounters;
+use super::format::LevelsContents;
 use super::options::LevelsOptions;
-use super::state::{Age, Kept, Member, Runs, Version, groups, newest_first};
-use super::waded::Waded;
-use crate::scanning::Held;
-use crate::stitch::Stitching;
-use crate::whereabouts::{RunName, RunPlace};
-use alluvium_base::Sequence;
-use alluvium_dictionary::cut::Cut;
-use alluvium_dictionary::home::{Home, judge};
-use alluvium_dictionary::versioned::{RootWriter, VersionStamp, Versioned};
-use alluvium_storage::{Place, Result, Structure};
+use super::skipped_tombstones::SkippedTombstones;
+use super::state::{LevelMember, LevelRuns, LevelsVersion, LevelsWriterState, RunAge, groups, newest_first};
+use crate::run_locations::{RunName, RunPlace};
+use crate::segment_scan::ScanMemory;
+use crate::stitch::StitchPolicy;
+use alluvium_base::SequenceNumber;
+use alluvium_dictionary::checkpoint_root::CheckpointRoot;
+use alluvium_dictionary::structure_context::{StructureContext, poison_on_error};
+use alluvium_dictionary::versioned::{RootWriter, VersionCell, VersionStamp};
+use alluvium_storage::{DiskLocation, OnDiskObject, Result};
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
@@ -23,27 +23,27 @@ const INLINE: usize = 4 << 10;
 
 /// Runs on levels. All methods may be called from any thread; clones share one structure.
 #[derive(Clone)]
-pub struct Levels {
-    pub(super) shared: Arc<Shared>,
+pub struct LevelsDictionary {
+    pub(super) shared: Arc<LevelsInner>,
 }
 
-pub(super) struct Shared {
-    pub(super) home: Home,
+pub(super) struct LevelsInner {
+    pub(super) home: StructureContext,
     pub(super) options: LevelsOptions,
-    pub(super) versions: Versioned<Version>,
-    pub(super) kept: Mutex<Kept>,
+    pub(super) versions: VersionCell<LevelsVersion>,
+    pub(super) kept: Mutex<LevelsWriterState>,
     /// Whether space is scarce: every merge may then use the reserve.
     pub(super) is_scarce: AtomicBool,
     /// Memory in bytes that running merges use.
     pub(super) merging_bytes: AtomicU64,
     /// Memory that scans hold between calls.
-    pub(super) held: Held,
+    pub(super) held: ScanMemory,
     /// Dead keys that scans have skipped.
-    pub(super) waded: Waded,
+    pub(super) skipped_tombstones: SkippedTombstones,
     /// Leaves that merges have reused without reading them.
     pub(super) stitched: AtomicU64,
     /// Bytes written, and the part of them for defragmentation.
-    pub(super) ledger: Ledger,
+    pub(super) ledger: DefragCounters,
 }
 
 /// Statistics of a levels structure: its present size, and counters since it was opened.
@@ -64,7 +64,7 @@ pub struct LevelsStats {
     pub defragmented_bytes: u64,
 }
 
-impl fmt::Debug for Levels {
+impl fmt::Debug for LevelsDictionary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let version = self.shared.versions.peek();
         let runs: Vec<usize> = version.levels.iter().map(Vec::len).collect();
@@ -76,7 +76,7 @@ impl fmt::Debug for Levels {
     }
 }
 
-impl Levels {
+impl LevelsDictionary {
     /// Creates an empty structure at the cut `cut`: no commit up to it is about the structure's
     /// keys.
     ///
@@ -114,7 +114,7 @@ impl Levels {
     /// assert_eq!(levels.runs(), [5]);
     /// let mut merge = levels.next_step()?.expect("four of five runs are to become one");
     /// while merge.poll(1000)? == Progress::More {}
-    /// let root = levels.stand()?.root;
+    /// let root = levels.checkpoint_root()?.root;
     /// let levels = Levels::open(home, &options, &root, 5)?;
     /// let mut gather = Gather::new(LAST, 0, None);
     /// lookup::gather(&levels.reader(), Key::new(b"Elbe"), &mut gather)?;
@@ -125,11 +125,20 @@ impl Levels {
     /// # Errors
     /// [`Error::BadOption`](alluvium_storage::Error::BadOption) when the policy or the stitching is
     /// invalid.
-    pub fn create(home: Home, options: LevelsOptions, cut: Sequence) -> Result<Levels> {
+    pub fn create(
+        home: StructureContext,
+        options: LevelsOptions,
+        cut: SequenceNumber,
+    ) -> Result<LevelsDictionary> {
         options.policy.validate()?;
         options.stitching.validate()?;
-        let version = Version::new(VersionStamp::first(cut), Runs::new(), 0);
-        Ok(Levels::assemble(home, options, version, Kept::default()))
+        let version = LevelsVersion::new(VersionStamp::first(cut), LevelRuns::new(), 0);
+        Ok(LevelsDictionary::assemble(
+            home,
+            options,
+            version,
+            LevelsWriterState::default(),
+        ))
     }
 
     /// Opens the structure that `root` refers to, with every commit up to `cut`. The policy and the
@@ -137,10 +146,15 @@ impl Levels {
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or I/O errors.
-    pub fn open(home: Home, options: &LevelsOptions, root: &[u8], cut: Sequence) -> Result<Levels> {
+    pub fn open(
+        home: StructureContext,
+        options: &LevelsOptions,
+        root: &[u8],
+        cut: SequenceNumber,
+    ) -> Result<LevelsDictionary> {
         let page_size = home.store.page_size();
         let (root, contents) = RootWriter::open(&home.store, root, &place(), |bytes, place| {
-            Contents::decode(bytes, place, page_size)
+            LevelsContents::decode(bytes, place, page_size)
         })?;
         let options = LevelsOptions {
             policy: contents.policy.clone(),
@@ -148,7 +162,7 @@ impl Levels {
             // A function cannot be stored, so the caller supplies it.
             stitching: match contents.stitching.is_on() {
                 true => contents.stitching,
-                false => Stitching {
+                false => StitchPolicy {
                     moves_values: contents.stitching.moves_values,
                     defragment_percent: contents.stitching.defragment_percent,
                     ..options.stitching
@@ -157,28 +171,33 @@ impl Levels {
             ..options.clone()
         };
         let levels = contents.open(&home.store)?;
-        let version = Version::new(VersionStamp::first(cut), levels, contents.next_age);
-        let kept = Kept {
+        let version = LevelsVersion::new(VersionStamp::first(cut), levels, contents.next_age);
+        let kept = LevelsWriterState {
             root,
-            ..Kept::default()
+            ..LevelsWriterState::default()
         };
-        Ok(Levels::assemble(home, options, version, kept))
+        Ok(LevelsDictionary::assemble(home, options, version, kept))
     }
 
-    fn assemble(home: Home, options: LevelsOptions, version: Version, kept: Kept) -> Levels {
+    fn assemble(
+        home: StructureContext,
+        options: LevelsOptions,
+        version: LevelsVersion,
+        kept: LevelsWriterState,
+    ) -> LevelsDictionary {
         assert!(options.unit_bytes > 0, "a memtable has bytes");
-        Levels {
-            shared: Arc::new(Shared {
+        LevelsDictionary {
+            shared: Arc::new(LevelsInner {
                 home,
                 options,
-                versions: Versioned::new(version),
+                versions: VersionCell::new(version),
                 kept: Mutex::new(kept),
                 is_scarce: AtomicBool::new(false),
                 merging_bytes: AtomicU64::new(0),
-                held: Held::default(),
-                waded: Waded::default(),
+                held: ScanMemory::default(),
+                skipped_tombstones: SkippedTombstones::default(),
                 stitched: AtomicU64::new(0),
-                ledger: Ledger::default(),
+                ledger: DefragCounters::default(),
             }),
         }
     }
@@ -238,18 +257,24 @@ impl Levels {
         self.shared.held.limit(bytes);
     }
 
-    pub(super) fn version(&self) -> Arc<Version> {
+    pub(super) fn version(&self) -> Arc<LevelsVersion> {
         self.shared.versions.load()
     }
 
-    pub(super) fn judge<T>(&self, result: Result<T>) -> Result<T> {
-        judge(&self.shared.home.store, result)
+    pub(super) fn poison_on_error<T>(&self, result: Result<T>) -> Result<T> {
+        poison_on_error(&self.shared.home.store, result)
     }
 
     /// Publishes a version with other runs, and releases the extents of runs that only the old
     /// version had. `_kept` proves that the caller holds the writer's lock.
-    pub(super) fn publish(&self, _kept: &mut Kept, levels: Runs, cut: Sequence, next_age: Age) {
-        let gone = self.show(levels, cut, next_age);
+    pub(super) fn publish(
+        &self,
+        _kept: &mut LevelsWriterState,
+        levels: LevelRuns,
+        cut: SequenceNumber,
+        next_age: RunAge,
+    ) {
+        let gone = self.replace_version(levels, cut, next_age);
         let store = &self.shared.home.store;
         let epoch = store.epochs().current();
         for extent in gone.iter().flat_map(|member| member.extents()) {
@@ -259,27 +284,32 @@ impl Levels {
 
     /// Publishes a version with other runs. Returns the runs that only the old version had; the
     /// caller must release their extents.
-    pub(super) fn show(&self, levels: Runs, cut: Sequence, next_age: Age) -> Vec<Arc<Member>> {
+    pub(super) fn replace_version(
+        &self,
+        levels: LevelRuns,
+        cut: SequenceNumber,
+        next_age: RunAge,
+    ) -> Vec<Arc<LevelMember>> {
         let old = self.version();
         assert!(next_age >= old.next_age, "ages rise (V2)");
         let mut levels = levels;
         while levels.last().is_some_and(Vec::is_empty) {
             levels.pop();
         }
-        let version = Version {
+        let version = LevelsVersion {
             stamp: old.stamp.changed(cut),
             newest_first: newest_first(&levels),
             levels,
             next_age,
         };
         assert!(version.is_ordered(), "newer runs stand above older ones (V2)");
-        let stays = |gone: &Arc<Member>| {
+        let stays = |gone: &Arc<LevelMember>| {
             version
                 .newest_first
                 .iter()
                 .any(|member| Arc::ptr_eq(member, gone))
         };
-        let gone: Vec<Arc<Member>> = old
+        let gone: Vec<Arc<LevelMember>> = old
             .newest_first
             .iter()
             .filter(|member| !stays(member))
@@ -289,10 +319,10 @@ impl Levels {
         gone
     }
 
-    pub(super) fn raise(&self, cut: Sequence) {
+    pub(super) fn raise(&self, cut: SequenceNumber) {
         let _kept = self.shared.kept.lock();
         let old = self.version();
-        self.shared.versions.publish(Version {
+        self.shared.versions.publish(LevelsVersion {
             stamp: old.stamp.advanced(cut),
             ..(*old).clone()
         });
@@ -300,20 +330,20 @@ impl Levels {
 
     /// Writes the root of the current contents unless it is already written. The contents cannot
     /// change until the cut is dropped.
-    pub(super) fn cut_here(&self) -> Result<Cut<'_>> {
-        let Shared { home, options, .. } = &*self.shared;
+    pub(super) fn write_checkpoint_root(&self) -> Result<CheckpointRoot<'_>> {
+        let LevelsInner { home, options, .. } = &*self.shared;
         let mut kept = self.shared.kept.lock();
         let version = self.version();
-        let encode = || Contents::of(&version, options).encode();
+        let encode = || LevelsContents::of(&version, options).encode();
         let root = kept
             .root
             .write(&home.store, &version.stamp, INLINE, encode)?
             .to_vec();
-        Ok(Cut::new(root, version.stamp.cut, kept))
+        Ok(CheckpointRoot::new(root, version.stamp.cut, kept))
     }
 }
 
 /// The location of a structure's root, for errors. The structure's owner stores the root.
-pub(super) fn place() -> Place {
-    Place::new(Structure::Node, "the root of levels", 0)
+pub(super) fn place() -> DiskLocation {
+    DiskLocation::new(OnDiskObject::Node, "the root of levels", 0)
 }

@@ -8,16 +8,16 @@
 //! Only slices with deletes are merged, because those free space. On a user's request to merge
 //! everything, every slice is merged.
 
-use super::Levels;
+use super::LevelsDictionary;
 use super::merge::MergeStep;
-use super::options::Policy;
-use super::state::{Age, Kept, Member, Version};
-use crate::run::Weight;
+use super::options::MergePolicy;
+use super::state::{LevelMember, LevelsVersion, LevelsWriterState, RunAge};
+use crate::run::RangeWeight;
 use alluvium_base::{MIB, Purpose};
-use alluvium_dictionary::merge::Older;
+use alluvium_dictionary::merge::OlderData;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::extents::UNIT;
-use alluvium_storage::{Guard, Result};
+use alluvium_storage::{EpochGuard, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -41,9 +41,9 @@ const _: () = assert!(FREE_PART > 1 && SLACK < MOST_BYTES, "slices leave space")
 
 /// The progress of merging everything in slices.
 #[derive(Debug, Default)]
-pub(super) struct Sweep {
+pub(super) struct SliceSweep {
     /// The age of the next run when the sweep began. Later runs belong to the next sweep.
-    of: Age,
+    of: RunAge,
     /// Whether every slice is merged, on a user's request.
     takes_all: bool,
     /// The first key not yet merged.
@@ -55,8 +55,8 @@ pub(super) struct Sweep {
 
 /// The contents of a key range.
 #[derive(Clone, Copy, Debug, Default)]
-struct Amount {
-    weight: Weight,
+struct SliceStats {
+    weight: RangeWeight,
     /// Deletes that no reader needs any more.
     deletes: u64,
     /// The number of runs with records in the range.
@@ -64,7 +64,7 @@ struct Amount {
     has_range_deletes: bool,
 }
 
-impl Kept {
+impl LevelsWriterState {
     /// Continues after a slice that was merged or is not worth merging.
     pub(super) fn pass(&mut self, slice: &KeyRange) {
         self.sweep.halvings = 0;
@@ -83,7 +83,7 @@ impl Kept {
     }
 }
 
-impl Sweep {
+impl SliceSweep {
     /// Halves the next slices, after one ran out of space.
     pub(super) fn shrink(&mut self) {
         self.halvings += 1;
@@ -96,15 +96,15 @@ impl Sweep {
     }
 }
 
-impl Levels {
+impl LevelsDictionary {
     /// Returns whether slices are left that may free space, or that a user waits for.
-    pub(super) fn is_sweeping(&self, kept: &Kept, version: &Version) -> bool {
+    pub(super) fn is_sweeping(&self, kept: &LevelsWriterState, version: &LevelsVersion) -> bool {
         let sweep = &kept.sweep;
         let is_scarce = self.shared.is_scarce.load(Ordering::Relaxed);
         let goes_on = sweep.takes_all && kept.wants_all && !sweep.is_over;
         let is_known = sweep.of == version.next_age && sweep.takes_all >= kept.wants_all;
         let is_left = !(sweep.is_over && is_known);
-        let may_begin = kept.wants_all || self.shared.options.policy != Policy::Never;
+        let may_begin = kept.wants_all || self.shared.options.policy != MergePolicy::Never;
         !version.newest_first.is_empty() && (goes_on || is_scarce && is_left && may_begin)
     }
 
@@ -113,16 +113,20 @@ impl Levels {
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when an index node is damaged; I/O
     /// errors.
-    pub(super) fn next_slice(&self, kept: &mut Kept, version: &Version) -> Result<Option<MergeStep>> {
+    pub(super) fn next_slice(
+        &self,
+        kept: &mut LevelsWriterState,
+        version: &LevelsVersion,
+    ) -> Result<Option<MergeStep>> {
         if !kept.jobs.is_empty() || !self.is_sweeping(kept, version) {
             return Ok(None);
         }
         let begins = kept.sweep.is_over || (!kept.sweep.takes_all && kept.wants_all);
         if begins || kept.sweep.of == 0 {
-            kept.sweep = Sweep {
+            kept.sweep = SliceSweep {
                 of: version.next_age,
                 takes_all: kept.wants_all,
-                ..Sweep::default()
+                ..SliceSweep::default()
             };
         }
         let guard = self.shared.home.store.epochs().pin();
@@ -132,7 +136,12 @@ impl Levels {
 
     /// Chooses the next slice, and skips those that are not worth merging. Returns `None` if it
     /// must wait for space.
-    fn choose_slice(&self, kept: &mut Kept, version: &Version, guard: &Guard) -> Result<Option<KeyRange>> {
+    fn choose_slice(
+        &self,
+        kept: &mut LevelsWriterState,
+        version: &LevelsVersion,
+        guard: &EpochGuard,
+    ) -> Result<Option<KeyRange>> {
         let shared = &self.shared;
         let view = kept.view(version, &shared.options, shared.home.store.tiers());
         let Some(merge) = view.all().filter(|_| !view.has_lost()) else {
@@ -173,10 +182,10 @@ impl Levels {
     }
 
     /// Returns the contents of a range, computed from index nodes alone.
-    fn amount(&self, version: &Version, range: &KeyRange, guard: &Guard) -> Result<Amount> {
+    fn amount(&self, version: &LevelsVersion, range: &KeyRange, guard: &EpochGuard) -> Result<SliceStats> {
         let home = &self.shared.home;
-        let horizon = home.horizon.rule(Older::None).horizon;
-        let mut amount = Amount::default();
+        let horizon = home.horizon.rule(OlderData::None).horizon;
+        let mut amount = SliceStats::default();
         for member in version
             .newest_first
             .iter()
@@ -202,11 +211,11 @@ impl Levels {
     /// `rest`.
     fn end_of_slice(
         &self,
-        version: &Version,
+        version: &LevelsVersion,
         rest: &KeyRange,
         bytes: u64,
         most: u64,
-        guard: &Guard,
+        guard: &EpochGuard,
     ) -> Result<Option<Box<[u8]>>> {
         if bytes <= most {
             return Ok(None);
@@ -238,10 +247,10 @@ impl Levels {
     }
 }
 
-impl Sweep {
+impl SliceSweep {
     /// Returns whether a merge of a range may free anything, or frees enough.
-    fn is_worth(&self, amount: &Amount, may_be_little: bool) -> bool {
-        let Amount { deletes, weight, .. } = *amount;
+    fn is_worth(&self, amount: &SliceStats, may_be_little: bool) -> bool {
+        let SliceStats { deletes, weight, .. } = *amount;
         let has_deletes = match may_be_little {
             true => deletes > 0,
             false => deletes > 0 && deletes * WORTH_PART >= weight.records,
@@ -251,7 +260,7 @@ impl Sweep {
 }
 
 /// Returns the parts of a run that remain after a slice of it is merged.
-pub(super) fn left_of(member: &Member, slice: &KeyRange) -> impl Iterator<Item = Arc<Member>> {
+pub(super) fn left_of(member: &LevelMember, slice: &KeyRange) -> impl Iterator<Item = Arc<LevelMember>> {
     let below = KeyRange::new(&[], Some(&slice.low));
     let behind = slice.high.as_deref().map(|high| KeyRange::new(high, None));
     let parts = [
@@ -267,8 +276,8 @@ mod tests {
 
     #[test]
     fn a_slice_leaves_half_of_the_free_space_and_is_halved_where_that_was_not_enough() {
-        let mut sweep = Sweep::default();
-        let most = |sweep: &Sweep, units: u64| sweep.most_bytes(units * UNIT) / UNIT;
+        let mut sweep = SliceSweep::default();
+        let most = |sweep: &SliceSweep, units: u64| sweep.most_bytes(units * UNIT) / UNIT;
         assert_eq!([0, 6, 8, 26].map(|units| most(&sweep, units)), [0, 0, 1, 10]);
         assert_eq!(sweep.most_bytes(u64::MAX), MOST_BYTES);
         sweep.shrink();
@@ -279,9 +288,9 @@ mod tests {
 
     #[test]
     fn a_sweep_of_everything_ends_behind_its_last_slice_and_is_what_a_user_waits_for() {
-        let mut kept = Kept {
+        let mut kept = LevelsWriterState {
             wants_all: true,
-            ..Kept::default()
+            ..LevelsWriterState::default()
         };
         (kept.sweep.takes_all, kept.sweep.halvings) = (true, 3);
         kept.pass(&KeyRange::new(b"a", Some(b"k")));
@@ -293,30 +302,30 @@ mod tests {
 
     #[test]
     fn a_slice_is_merged_where_deletes_are() {
-        let amount = |records, deletes| Amount {
-            weight: Weight {
+        let amount = |records, deletes| SliceStats {
+            weight: RangeWeight {
                 records,
-                ..Weight::default()
+                ..RangeWeight::default()
             },
             deletes,
             runs: 2,
             has_range_deletes: false,
         };
-        let sweep = Sweep::default();
-        let is_worth = |amount: &Amount| sweep.is_worth(amount, false);
+        let sweep = SliceSweep::default();
+        let is_worth = |amount: &SliceStats| sweep.is_worth(amount, false);
         assert!(is_worth(&amount(160, 10)) && !is_worth(&amount(160, 9)));
         assert!(!is_worth(&amount(0, 0)) && sweep.is_worth(&amount(160, 9), true));
-        let ranges = Amount {
+        let ranges = SliceStats {
             has_range_deletes: true,
             ..amount(160, 0)
         };
         assert!(is_worth(&ranges));
-        let all = Sweep {
+        let all = SliceSweep {
             takes_all: true,
-            ..Sweep::default()
+            ..SliceSweep::default()
         };
         assert!(all.is_worth(&amount(160, 0), false));
-        let one = Amount {
+        let one = SliceStats {
             runs: 1,
             ..amount(160, 0)
         };

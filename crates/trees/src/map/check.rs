@@ -1,17 +1,17 @@
 //! Reads a map from the device and reports everything that is wrong with it.
 
 use super::format;
-use super::{Map, place};
+use super::{OrderedMap, place};
 use alluvium_base::Purpose;
 use alluvium_dictionary::blob;
-use alluvium_dictionary::findings::{Checked, Depth, Examined, Findings};
-use alluvium_dictionary::read::Files;
+use alluvium_dictionary::check_report::{CheckFindings, CheckLevel, CheckProgress, StructureCheckReport};
+use alluvium_dictionary::read::DataFiles;
 use alluvium_dictionary::versioned::read_root;
-use alluvium_storage::extents::Reached;
+use alluvium_storage::extents::ReachableExtent;
 use alluvium_storage::{NodePointer, Result};
 
 /// Reads the map that a root refers to, and returns the nodes that hold it.
-fn read(files: Files<'_>, root: &[u8], purpose: Purpose) -> Result<Vec<NodePointer>> {
+fn read(files: DataFiles<'_>, root: &[u8], purpose: Purpose) -> Result<Vec<NodePointer>> {
     let (_, nodes) = read_root(files, root, &place(), purpose, format::decode)?;
     Ok(nodes)
 }
@@ -20,15 +20,15 @@ fn read(files: Files<'_>, root: &[u8], purpose: Purpose) -> Result<Vec<NodePoint
 ///
 /// # Errors
 /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when the map is damaged; I/O errors.
-pub fn reached(files: Files<'_>, root: &[u8]) -> Result<Vec<Reached>> {
+pub fn reached(files: DataFiles<'_>, root: &[u8]) -> Result<Vec<ReachableExtent>> {
     Ok(blob::reached(read(files, root, Purpose::Recovery)?, []))
 }
 
 /// Checks everything reachable from the root of a map. The data files must not be written during
 /// the check.
 #[must_use]
-pub fn check_files(files: Files<'_>, root: &[u8]) -> Findings {
-    let mut findings = Findings::default();
+pub fn check_files(files: DataFiles<'_>, root: &[u8]) -> CheckFindings {
+    let mut findings = CheckFindings::default();
     match read(files, root, Purpose::Check) {
         Ok(nodes) => nodes.iter().for_each(|node| findings.read.values.add(node)),
         Err(error) => findings.found.push(format!("map: {error}")),
@@ -36,14 +36,14 @@ pub fn check_files(files: Files<'_>, root: &[u8]) -> Findings {
     findings
 }
 
-impl Map {
+impl OrderedMap {
     pub(super) fn examine_all(
         &self,
-        depth: Depth,
+        depth: CheckLevel,
         durable: Option<&[u8]>,
-        tell: &mut dyn FnMut(Checked) -> Result<()>,
-    ) -> Result<Examined> {
-        let mut examined = Examined::default();
+        tell: &mut dyn FnMut(CheckProgress) -> Result<()>,
+    ) -> Result<StructureCheckReport> {
+        let mut examined = StructureCheckReport::default();
         let version = self.version();
         let mut wrong = |what: String| examined.findings.found.push(format!("map: {what}"));
         for (key, entries) in &version.keys {
@@ -58,10 +58,10 @@ impl Map {
         let root = self.shared.root.lock();
         examined.reachable = root.extents().map(|extent| (extent, 1)).collect();
         drop(root);
-        if depth == Depth::Everything
+        if depth == CheckLevel::Everything
             && let Some(root) = durable
         {
-            let files = Files::of(&self.shared.home.store);
+            let files = DataFiles::of(&self.shared.home.store);
             examined.findings.add(check_files(files, root));
             examined.findings.tell_progress(0, tell)?;
         }

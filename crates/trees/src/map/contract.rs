@@ -1,49 +1,53 @@
 //! Implements the store's interface to dictionaries for maps: see `alluvium_dictionary::contract`.
 
-use super::Map;
-use super::incorporate::{Incorporation, Rewrite};
-use super::ingest::Ingest;
-use super::scan::Iter;
-use alluvium_base::{Kind, Sequence};
-use alluvium_dictionary::contract::{self, Dictionary, Load, Ordered, Progress};
-use alluvium_dictionary::cut::Cut;
-use alluvium_dictionary::findings::{Checked, Depth, Examined};
-use alluvium_dictionary::memtables::Memtables;
-use alluvium_dictionary::merge::Direction;
+use super::OrderedMap;
+use super::incorporate::{MapIncorporation, MapRewrite};
+use super::ingest::MemoryIngest;
+use super::scan::MapIter;
+use alluvium_base::{MessageKind, SequenceNumber};
+use alluvium_dictionary::check_report::{CheckLevel, CheckProgress, StructureCheckReport};
+use alluvium_dictionary::checkpoint_root::CheckpointRoot;
+use alluvium_dictionary::contract::{self, Dictionary, OrderedDictionary, PendingWork, StepProgress};
+use alluvium_dictionary::memtable_slice::MemtableSlice;
+use alluvium_dictionary::memtables::MemtableOwner;
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::share::Share;
 use alluvium_storage::Result;
-use alluvium_storage::extents::Class;
+use alluvium_storage::extents::AllocationClass;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Approximate overhead of a key in memory, in bytes, in addition to the key and its operands.
 pub(super) const BYTES_PER_KEY: u64 = 96;
 
-impl Dictionary for Map {
-    fn cut(&self) -> Sequence {
+impl Dictionary for OrderedMap {
+    fn cut(&self) -> SequenceNumber {
         self.shared.versions.cut()
     }
 
-    fn advance(&self, cut: Sequence) -> Result<()> {
+    fn advance(&self, cut: SequenceNumber) -> Result<()> {
         self.change(Some(cut), |_| ());
         Ok(())
     }
 
-    fn incorporate(&self, share: Share, _class: Class) -> Result<Box<dyn contract::Incorporate>> {
-        Ok(Box::new(Incorporation {
+    fn incorporate(
+        &self,
+        share: MemtableSlice,
+        _class: AllocationClass,
+    ) -> Result<Box<dyn contract::MemtableIncorporation>> {
+        Ok(Box::new(MapIncorporation {
             map: self.clone(),
             share,
         }))
     }
 
-    fn ingest(&self, _class: Class) -> Result<Box<dyn contract::Ingest>> {
-        Ok(Box::new(Ingest::new(Box::new(self.clone()))))
+    fn ingest(&self, _class: AllocationClass) -> Result<Box<dyn contract::BulkIngest>> {
+        Ok(Box::new(MemoryIngest::new(Box::new(self.clone()))))
     }
 
-    fn next_step(&self) -> Result<Option<Box<dyn contract::Step>>> {
+    fn next_step(&self) -> Result<Option<Box<dyn contract::MaintenanceStep>>> {
         let step = self.rewrite_due();
-        Ok(step.map(|step| Box::new(step) as Box<dyn contract::Step>))
+        Ok(step.map(|step| Box::new(step) as Box<dyn contract::MaintenanceStep>))
     }
 
     fn compact_part(&self, _key: &[u8]) -> Result<()> {
@@ -52,26 +56,26 @@ impl Dictionary for Map {
     }
 
     fn prepare(&self) -> Result<()> {
-        self.cut_here().map(drop)
+        self.write_checkpoint_root().map(drop)
     }
 
-    fn stand(&self) -> Result<Cut<'_>> {
-        self.cut_here()
+    fn checkpoint_root(&self) -> Result<CheckpointRoot<'_>> {
+        self.write_checkpoint_root()
     }
 
-    fn examine(
+    fn check(
         &self,
-        depth: Depth,
-        _steps: &[&dyn contract::Step],
+        depth: CheckLevel,
+        _steps: &[&dyn contract::MaintenanceStep],
         durable: Option<&[u8]>,
-        tell: &mut dyn FnMut(Checked) -> Result<()>,
-    ) -> Result<Examined> {
+        tell: &mut dyn FnMut(CheckProgress) -> Result<()>,
+    ) -> Result<StructureCheckReport> {
         self.examine_all(depth, durable, tell)
     }
 
-    fn load(&self) -> Load {
+    fn pending_work(&self) -> PendingWork {
         let version = self.version();
-        Load {
+        PendingWork {
             memory_bytes: version.bytes + BYTES_PER_KEY * version.keys.len() as u64,
             steps: u64::from(self.shared.is_stale.load(Ordering::Acquire) || self.has_expired()),
         }
@@ -82,7 +86,7 @@ impl Dictionary for Map {
         let within = version.keys.iter().filter(|(key, _)| range.contains(key));
         let live = within.filter(|(_, entries)| {
             debug_assert!(!entries.is_empty(), "a key has a message (P3)");
-            entries[0].kind != Kind::Delete
+            entries[0].kind != MessageKind::Delete
         });
         Ok(live.count() as u64)
     }
@@ -96,13 +100,13 @@ impl Dictionary for Map {
     }
 }
 
-impl contract::Incorporate for Incorporation {
-    fn poll(&mut self, _records: usize) -> Result<Progress> {
-        Ok(Progress::Done)
+impl contract::MemtableIncorporation for MapIncorporation {
+    fn poll(&mut self, _records: usize) -> Result<StepProgress> {
+        Ok(StepProgress::Done)
     }
 
     fn publish(&mut self) -> Result<()> {
-        Incorporation::publish(self);
+        MapIncorporation::publish(self);
         Ok(())
     }
 
@@ -111,8 +115,8 @@ impl contract::Incorporate for Incorporation {
     }
 }
 
-impl contract::Step for Rewrite {
-    fn poll(&mut self, _records: usize) -> Result<Progress> {
+impl contract::MaintenanceStep for MapRewrite {
+    fn poll(&mut self, _records: usize) -> Result<StepProgress> {
         Ok(self.run())
     }
 
@@ -121,17 +125,17 @@ impl contract::Step for Rewrite {
     }
 }
 
-impl Ordered for Map {
-    type Scan = Iter;
+impl OrderedDictionary for OrderedMap {
+    type Scan = MapIter;
 
     fn scan(
         &self,
-        memtables: Arc<dyn Memtables>,
+        memtables: Arc<dyn MemtableOwner>,
         range: KeyRange,
-        direction: Direction,
-        at: Sequence,
+        direction: MergeDirection,
+        at: SequenceNumber,
         now_ms: u64,
-    ) -> Iter {
-        Iter::new(self, memtables, range, direction, at, now_ms)
+    ) -> MapIter {
+        MapIter::new(self, memtables, range, direction, at, now_ms)
     }
 }

@@ -11,29 +11,29 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::{Entry, Keys};
-use alluvium_base::Kind;
-use alluvium_base::bytes::{Reader, Truncated, Writer};
-use alluvium_storage::{Error, Place, Result};
+use super::{MapRecord, MapRecords};
+use alluvium_base::MessageKind;
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
+use alluvium_storage::{DiskLocation, Error, Result};
 use std::sync::Arc;
 
 /// Returns the encoded contents of a map.
 #[must_use]
-pub fn encode(keys: &Keys) -> Vec<u8> {
+pub fn encode(keys: &MapRecords) -> Vec<u8> {
     let mut out = Vec::new();
-    Writer::new(&mut out).varint(keys.len() as u64);
+    ByteWriter::new(&mut out).varint(keys.len() as u64);
     for (key, entries) in keys {
         debug_assert!(!entries.is_empty(), "a key has a message (P3)");
         debug_assert!(
             entries.is_sorted_by(|newer, older| newer.sequence > older.sequence),
             "the messages of a key are newest first (P3)"
         );
-        Writer::new(&mut out)
+        ByteWriter::new(&mut out)
             .varint(key.len() as u64)
             .bytes(key)
             .varint(entries.len() as u64);
         for entry in entries.iter() {
-            Writer::new(&mut out)
+            ByteWriter::new(&mut out)
                 .varint(entry.sequence)
                 .u8(entry.kind as u8)
                 .varint(entry.expires_ms)
@@ -48,12 +48,12 @@ pub fn encode(keys: &Keys) -> Vec<u8> {
 ///
 /// # Errors
 /// [`Error::Corrupt`] at `place`.
-pub fn decode(bytes: &[u8], place: &Place) -> Result<Keys> {
+pub fn decode(bytes: &[u8], place: &DiskLocation) -> Result<MapRecords> {
     let bad = |found: String| Error::corrupt(place.clone(), "the contents of a map", found);
-    let mut reader = Reader::new(bytes);
+    let mut reader = ByteReader::new(bytes);
     let keys = read(&mut reader).map_err(|cut| bad(cut.to_string()))?;
     match keys {
-        Some(keys) if reader.left() == 0 => Ok(keys),
+        Some(keys) if reader.remaining() == 0 => Ok(keys),
         _ => Err(bad(format!(
             "something out of order up to byte {}",
             reader.position()
@@ -61,24 +61,24 @@ pub fn decode(bytes: &[u8], place: &Place) -> Result<Keys> {
     }
 }
 
-fn part<'b>(reader: &mut Reader<'b>) -> std::result::Result<&'b [u8], Truncated> {
+fn part<'b>(reader: &mut ByteReader<'b>) -> std::result::Result<&'b [u8], TruncatedInput> {
     let len = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
     reader.take(len)
 }
 
 /// Reads the contents. Returns `None` if they are out of order.
-fn read(reader: &mut Reader<'_>) -> std::result::Result<Option<Keys>, Truncated> {
-    let mut keys = Keys::new();
+fn read(reader: &mut ByteReader<'_>) -> std::result::Result<Option<MapRecords>, TruncatedInput> {
+    let mut keys = MapRecords::new();
     // A wrong count ends at the end of the bytes, because each counted item occupies at least one.
     for _ in 0..reader.varint()? {
         let key = part(reader)?;
         if keys.last_key_value().is_some_and(|(last, _)| **last >= *key) {
             return Ok(None);
         }
-        let mut entries: Vec<Entry> = Vec::new();
+        let mut entries: Vec<MapRecord> = Vec::new();
         for _ in 0..reader.varint()? {
             let sequence = reader.varint()?;
-            let Ok(kind) = Kind::try_from(reader.u8()?) else {
+            let Ok(kind) = MessageKind::try_from(reader.u8()?) else {
                 return Ok(None);
             };
             let expires_ms = reader.varint()?;
@@ -86,7 +86,7 @@ fn read(reader: &mut Reader<'_>) -> std::result::Result<Option<Keys>, Truncated>
             if entries.last().is_some_and(|newer| newer.sequence <= sequence) {
                 return Ok(None);
             }
-            entries.push(Entry {
+            entries.push(MapRecord {
                 sequence,
                 kind,
                 expires_ms,
@@ -105,24 +105,30 @@ fn read(reader: &mut Reader<'_>) -> std::result::Result<Option<Keys>, Truncated>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alluvium_dictionary::blob::Root;
+    use alluvium_dictionary::blob::BlobRoot;
+    use alluvium_storage::OnDiskObject;
     use alluvium_storage::PageSize;
-    use alluvium_storage::Structure;
 
-    fn place() -> Place {
-        Place::new(Structure::Node, "a map", 0)
+    fn place() -> DiskLocation {
+        DiskLocation::new(OnDiskObject::Node, "a map", 0)
     }
 
-    fn example() -> Keys {
-        let entry = |sequence, kind, expires_ms, operand: &[u8]| Entry {
+    fn example() -> MapRecords {
+        let entry = |sequence, kind, expires_ms, operand: &[u8]| MapRecord {
             sequence,
             kind,
             expires_ms,
             operand: operand.into(),
         };
-        let elbe = vec![entry(300, Kind::Merge, 0, b"+"), entry(7, Kind::Put, 5, b"1094")];
-        Keys::from([
-            (Arc::from(&b""[..]), vec![entry(0, Kind::Put, 0, b"")].into()),
+        let elbe = vec![
+            entry(300, MessageKind::Merge, 0, b"+"),
+            entry(7, MessageKind::Put, 5, b"1094"),
+        ];
+        MapRecords::from([
+            (
+                Arc::from(&b""[..]),
+                vec![entry(0, MessageKind::Put, 0, b"")].into(),
+            ),
             (Arc::from(&b"Elbe"[..]), elbe.into()),
         ])
     }
@@ -133,10 +139,10 @@ mod tests {
     fn the_bytes_of_version_1_do_not_change() {
         assert_eq!(encode(&example()), BYTES);
         assert_eq!(decode(BYTES, &place()).unwrap(), example());
-        let root = Root::Here(BYTES).encode();
+        let root = BlobRoot::Here(BYTES).encode();
         assert_eq!(&root[..2], [1, 0]);
-        let read = Root::decode(&root, &place(), PageSize::MIN).unwrap();
-        assert_eq!(read, Root::Here(BYTES));
+        let read = BlobRoot::decode(&root, &place(), PageSize::MIN).unwrap();
+        assert_eq!(read, BlobRoot::Here(BYTES));
     }
 
     #[test]
@@ -152,11 +158,11 @@ mod tests {
         };
         assert!(refused(4, 3), "a kind that there is not");
         assert!(refused(13, 0x07), "messages out of order");
-        let mut newer = Root::Here(BYTES).encode();
+        let mut newer = BlobRoot::Here(BYTES).encode();
         newer[0] = 2;
-        let read = Root::decode(&newer, &place(), PageSize::MIN);
+        let read = BlobRoot::decode(&newer, &place(), PageSize::MIN);
         assert!(matches!(read, Err(Error::NewerFormat { found: 2, .. })));
-        assert!(Root::decode(&[1, 2], &place(), PageSize::MIN).is_err());
-        assert!(Root::decode(&[1], &place(), PageSize::MIN).is_err());
+        assert!(BlobRoot::decode(&[1, 2], &place(), PageSize::MIN).is_err());
+        assert!(BlobRoot::decode(&[1], &place(), PageSize::MIN).is_err());
     }
 }

@@ -1,25 +1,25 @@
 //! Changes of a map: incorporations of memtables, and rewrites.
 
-use super::{Entry, Keys, Map, Shared};
+use super::{MapInner, MapRecord, MapRecords, OrderedMap};
 use alluvium_base::Message;
-use alluvium_base::message::LAST;
-use alluvium_dictionary::contract::Progress;
-use alluvium_dictionary::key::Key;
+use alluvium_base::message::MAX_SEQUENCE;
+use alluvium_dictionary::contract::StepProgress;
+use alluvium_dictionary::key::LookupKey;
 use alluvium_dictionary::memtable::Memtable;
-use alluvium_dictionary::merge::{Folder, Older, Rule};
-use alluvium_dictionary::share::Share;
+use alluvium_dictionary::memtable_slice::MemtableSlice;
+use alluvium_dictionary::merge::{FoldRule, MessageFolder, OlderData};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The share of a memtable that is being incorporated into a map.
 #[derive(Debug)]
-pub struct Incorporation {
-    pub(super) map: Map,
-    pub(super) share: Share,
+pub struct MapIncorporation {
+    pub(super) map: OrderedMap,
+    pub(super) share: MemtableSlice,
 }
 
-impl Incorporation {
+impl MapIncorporation {
     /// Folds the messages of the share into the map.
     pub(super) fn publish(&self) {
         let share = &self.share;
@@ -36,11 +36,11 @@ impl Incorporation {
             }
             if share.memtable.has_range_deletes() {
                 let covered = |key: &&Arc<[u8]>| {
-                    share.contains(key) && share.memtable.range_deleted(key, LAST).is_some()
+                    share.contains(key) && share.memtable.range_deleted(key, MAX_SEQUENCE).is_some()
                 };
                 touched.extend(keys.keys().filter(covered).cloned());
             }
-            let rule = self.map.shared.home.horizon.rule(Older::None);
+            let rule = self.map.shared.home.horizon.rule(OlderData::None);
             for key in touched {
                 let newer = newest_first(&share.memtable, &key, &rule);
                 self.map.shared.fold(keys, &key, &newer, false);
@@ -52,9 +52,9 @@ impl Incorporation {
 /// Returns the messages of a memtable about a key, newest first, with its range deletes as deletes
 /// (P2). Of the range deletes in one band of sequence numbers, which every reader sees together or
 /// not at all, only the newest is returned.
-pub(crate) fn newest_first<'m>(memtable: &'m Memtable, key: &[u8], rule: &Rule) -> Vec<Message<'m>> {
-    let mut messages: Vec<Message<'m>> = memtable.get(Key::new(key), LAST).collect();
-    let mut at = LAST;
+pub(crate) fn newest_first<'m>(memtable: &'m Memtable, key: &[u8], rule: &FoldRule) -> Vec<Message<'m>> {
+    let mut messages: Vec<Message<'m>> = memtable.get(LookupKey::new(key), MAX_SEQUENCE).collect();
+    let mut at = MAX_SEQUENCE;
     while let Some(sequence) = memtable.range_deleted(key, at) {
         assert!(sequence <= at, "a reader sees no later delete");
         messages.push(Message::delete(sequence));
@@ -68,25 +68,31 @@ pub(crate) fn newest_first<'m>(memtable: &'m Memtable, key: &[u8], rule: &Rule) 
     messages
 }
 
-impl Shared {
+impl MapInner {
     /// Folds the `newer` messages and those of the key into as few messages as readers allow.
-    pub(super) fn fold(&self, keys: &mut Keys, key: &Arc<[u8]>, newer: &[Message<'_>], asks_filters: bool) {
+    pub(super) fn fold(
+        &self,
+        keys: &mut MapRecords,
+        key: &Arc<[u8]>,
+        newer: &[Message<'_>],
+        asks_filters: bool,
+    ) {
         let rules = self.home.schema.rules(key);
-        let rule = self.home.horizon.rule(Older::None);
-        let mut folder = Folder::new(&rule, rules.operator.as_deref());
+        let rule = self.home.horizon.rule(OlderData::None);
+        let mut folder = MessageFolder::new(&rule, rules.operator.as_deref());
         if let Some(filter) = rules.filter.as_deref().filter(|_| asks_filters) {
             folder = folder.filtered(filter, &key[self.home.schema.prefix_len(key)..]);
         }
         let older = keys.get(key).cloned();
         let older = older
             .iter()
-            .flat_map(|entries| entries.iter().map(Entry::message));
+            .flat_map(|entries| entries.iter().map(MapRecord::message));
         let mut left = Vec::new();
         folder.fold(
             newer.iter().copied().chain(older),
             |_| None,
             |folded| {
-                left.push(Entry {
+                left.push(MapRecord {
                     sequence: folded.sequence,
                     kind: folded.kind,
                     expires_ms: folded.expires_ms,
@@ -108,12 +114,12 @@ impl Shared {
 
 /// A rewrite of the whole map: drops obsolete messages and applies compaction filters.
 #[derive(Debug)]
-pub struct Rewrite {
-    pub(super) map: Map,
+pub struct MapRewrite {
+    pub(super) map: OrderedMap,
 }
 
-impl Rewrite {
-    pub(super) fn run(&self) -> Progress {
+impl MapRewrite {
+    pub(super) fn run(&self) -> StepProgress {
         let shared = &self.map.shared;
         let asks_filters = shared.home.horizon.asks_filters();
         self.map.change(None, |keys| {
@@ -124,16 +130,16 @@ impl Rewrite {
             }
             assert!(keys.len() <= before, "a rewrite adds no key");
         });
-        Progress::Done
+        StepProgress::Done
     }
 }
 
-impl Map {
+impl OrderedMap {
     /// Begins a rewrite, if one was requested or enough values have expired.
-    pub(super) fn rewrite_due(&self) -> Option<Rewrite> {
+    pub(super) fn rewrite_due(&self) -> Option<MapRewrite> {
         let is_wanted = self.shared.is_stale.swap(false, Ordering::AcqRel);
         let is_due = is_wanted || self.has_expired();
-        is_due.then(|| Rewrite { map: self.clone() })
+        is_due.then(|| MapRewrite { map: self.clone() })
     }
 
     /// Returns whether enough values have expired to justify a rewrite. A rewrite drops expired
@@ -144,7 +150,7 @@ impl Map {
         if version.stale_from_ms == u64::MAX {
             return false;
         }
-        let rule = self.shared.home.horizon.rule(Older::None);
+        let rule = self.shared.home.horizon.rule(OlderData::None);
         let knows_all = rule
             .readers
             .last()

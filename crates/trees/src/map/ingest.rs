@@ -1,12 +1,12 @@
 //! Ingest in layers: messages that are collected outside a map and attached to it in one step.
 
 use super::contract::BYTES_PER_KEY;
-use super::{Entry, Map};
-use alluvium_base::{Message, Sequence};
+use super::{MapRecord, OrderedMap};
+use alluvium_base::{Message, SequenceNumber};
 use alluvium_dictionary::contract;
-use alluvium_dictionary::gather::Gather;
-use alluvium_dictionary::key::Key;
-use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::key::LookupKey;
+use alluvium_dictionary::lookup_state::LookupState;
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,38 +15,38 @@ use std::sync::Arc;
 
 /// A layer: either messages or deleted ranges.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Layer {
-    pub(crate) messages: BTreeMap<Arc<[u8]>, Entry>,
+pub(crate) struct MemoryLayer {
+    pub(crate) messages: BTreeMap<Arc<[u8]>, MapRecord>,
     pub(crate) deleted: Vec<KeyRange>,
     bytes: u64,
 }
 
 /// A dictionary to which layers in memory can be attached.
-pub(crate) trait Attach: Debug + Send + Sync {
+pub(crate) trait MemoryLayerTarget: Debug + Send + Sync {
     /// Reserves the space that the layers need.
-    fn prepare(&self, layers: &[Arc<Layer>]) -> Result<()>;
+    fn prepare(&self, layers: &[Arc<MemoryLayer>]) -> Result<()>;
 
     /// Adds the layers as the commits from `first` on.
-    fn attach(&self, layers: &[Arc<Layer>], first: Sequence) -> Result<()>;
+    fn attach(&self, layers: &[Arc<MemoryLayer>], first: SequenceNumber) -> Result<()>;
 }
 
 /// An ingest into a map or another dictionary. Its layers stay in memory until they are attached.
 #[derive(Debug)]
-pub struct Ingest {
-    into: Box<dyn Attach>,
-    layers: Vec<Arc<Layer>>,
-    newest: Layer,
+pub struct MemoryIngest {
+    into: Box<dyn MemoryLayerTarget>,
+    layers: Vec<Arc<MemoryLayer>>,
+    newest: MemoryLayer,
 }
 
 /// An iterator over the keys of layers.
 #[derive(Debug)]
-struct Walk {
+struct LayerKeyIter {
     keys: std::vec::IntoIter<Arc<[u8]>>,
-    layers: Vec<Arc<Layer>>,
+    layers: Vec<Arc<MemoryLayer>>,
     key: Option<Arc<[u8]>>,
 }
 
-impl Layer {
+impl MemoryLayer {
     fn is_empty(&self) -> bool {
         self.messages.is_empty() && self.deleted.is_empty()
     }
@@ -57,7 +57,7 @@ impl Layer {
 }
 
 /// Passes the messages of layers about a key to `gather`, newest first.
-fn gather(layers: &[Arc<Layer>], key: &[u8], gather: &mut Gather<'_>) {
+fn gather(layers: &[Arc<MemoryLayer>], key: &[u8], gather: &mut LookupState<'_>) {
     for (sequence, layer) in (1..=layers.len() as u64).rev().zip(layers.iter().rev()) {
         assert!(
             layer.messages.is_empty() || layer.deleted.is_empty(),
@@ -77,22 +77,22 @@ fn gather(layers: &[Arc<Layer>], key: &[u8], gather: &mut Gather<'_>) {
     }
 }
 
-impl Ingest {
-    pub(crate) fn new(into: Box<dyn Attach>) -> Ingest {
-        Ingest {
+impl MemoryIngest {
+    pub(crate) fn new(into: Box<dyn MemoryLayerTarget>) -> MemoryIngest {
+        MemoryIngest {
             into,
             layers: Vec::new(),
-            newest: Layer::default(),
+            newest: MemoryLayer::default(),
         }
     }
 
-    fn all(&self) -> impl Iterator<Item = &Layer> {
+    fn all(&self) -> impl Iterator<Item = &MemoryLayer> {
         let ended = self.layers.iter().map(|layer| &**layer);
         ended.chain([&self.newest])
     }
 }
 
-impl contract::Ingest for Ingest {
+impl contract::BulkIngest for MemoryIngest {
     fn push(&mut self, key: &[u8], message: Message<'_>) -> Result<()> {
         assert!(
             self.newest.deleted.is_empty(),
@@ -109,7 +109,7 @@ impl contract::Ingest for Ingest {
                 ),
             });
         }
-        let entry = Entry {
+        let entry = MapRecord {
             sequence: 0,
             kind: message.kind,
             expires_ms: message.expires_ms,
@@ -139,24 +139,24 @@ impl contract::Ingest for Ingest {
     }
 
     fn keep(&mut self, layers: u64) {
-        self.newest = Layer::default();
+        self.newest = MemoryLayer::default();
         self.layers
             .truncate(usize::try_from(layers).unwrap_or(usize::MAX));
     }
 
-    fn gather(&self, key: Key<'_>, known: &mut Gather<'_>) -> Result<()> {
+    fn gather(&self, key: LookupKey<'_>, known: &mut LookupState<'_>) -> Result<()> {
         gather(&self.layers, key.bytes(), known);
         Ok(())
     }
 
-    fn walk(&self, range: &KeyRange, direction: Direction) -> Box<dyn contract::Walk> {
+    fn walk(&self, range: &KeyRange, direction: MergeDirection) -> Box<dyn contract::IngestKeyScan> {
         let keys = self.layers.iter().flat_map(|layer| layer.messages.keys());
         let keys: BTreeSet<Arc<[u8]>> = keys.filter(|key| range.contains(key)).cloned().collect();
         let mut keys: Vec<Arc<[u8]>> = keys.into_iter().collect();
-        if direction == Direction::Backward {
+        if direction == MergeDirection::Backward {
             keys.reverse();
         }
-        Box::new(Walk {
+        Box::new(LayerKeyIter {
             keys: keys.into_iter(),
             layers: self.layers.clone(),
             key: None,
@@ -172,27 +172,27 @@ impl contract::Ingest for Ingest {
     }
 
     fn memory_bytes(&self) -> u64 {
-        contract::Ingest::bytes(self) + BYTES_PER_KEY * contract::Ingest::records(self)
+        contract::BulkIngest::bytes(self) + BYTES_PER_KEY * contract::BulkIngest::records(self)
     }
 
-    fn prepare(&mut self, _first: Sequence) -> Result<()> {
+    fn prepare(&mut self, _first: SequenceNumber) -> Result<()> {
         self.into.prepare(&self.layers)
     }
 
-    fn attach(mut self: Box<Self>, first: Sequence) -> Result<()> {
+    fn attach(mut self: Box<Self>, first: SequenceNumber) -> Result<()> {
         if !self.newest.is_empty() {
-            contract::Ingest::end_layer(&mut *self)?;
+            contract::BulkIngest::end_layer(&mut *self)?;
         }
         self.into.attach(&self.layers, first)
     }
 }
 
-impl Attach for Map {
-    fn prepare(&self, _layers: &[Arc<Layer>]) -> Result<()> {
+impl MemoryLayerTarget for OrderedMap {
+    fn prepare(&self, _layers: &[Arc<MemoryLayer>]) -> Result<()> {
         Ok(())
     }
 
-    fn attach(&self, layers: &[Arc<Layer>], first: Sequence) -> Result<()> {
+    fn attach(&self, layers: &[Arc<MemoryLayer>], first: SequenceNumber) -> Result<()> {
         let map = self;
         assert_eq!(
             map.version().stamp.cut + 1,
@@ -220,8 +220,8 @@ impl Attach for Map {
     }
 }
 
-impl contract::Walk for Walk {
-    fn next(&mut self, known: &mut Gather<'_>) -> Result<Option<&[u8]>> {
+impl contract::IngestKeyScan for LayerKeyIter {
+    fn next(&mut self, known: &mut LookupState<'_>) -> Result<Option<&[u8]>> {
         self.key = self.keys.next();
         if let Some(key) = &self.key {
             gather(&self.layers, key, known);

@@ -29,20 +29,20 @@ mod ingest;
 mod read;
 mod scan;
 
-pub use alluvium_dictionary::home::Home;
+pub use alluvium_dictionary::structure_context::StructureContext;
 pub use check::{check_files, reached};
 pub(crate) use incorporate::newest_first;
-pub use incorporate::{Incorporation, Rewrite};
-pub use ingest::Ingest;
-pub(crate) use ingest::{Attach, Layer};
-pub use read::Reader;
-pub use scan::Iter;
+pub use incorporate::{MapIncorporation, MapRewrite};
+pub use ingest::MemoryIngest;
+pub(crate) use ingest::{MemoryLayer, MemoryLayerTarget};
+pub use read::MapReader;
+pub use scan::MapIter;
 pub(crate) use scan::in_memtable;
 
-use alluvium_base::{Kind, Message, Sequence};
-use alluvium_dictionary::cut::Cut;
-use alluvium_dictionary::versioned::{self, RootWriter, VersionStamp, Versioned};
-use alluvium_storage::{Place, Result, Structure};
+use alluvium_base::{Message, MessageKind, SequenceNumber};
+use alluvium_dictionary::checkpoint_root::CheckpointRoot;
+use alluvium_dictionary::versioned::{self, RootWriter, VersionCell, VersionStamp};
+use alluvium_storage::{DiskLocation, OnDiskObject, Result};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -54,18 +54,18 @@ const INLINE: usize = 8 << 10;
 
 /// A message of the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct MapRecord {
     /// The sequence number of its commit; zero where no reader can tell any more.
-    pub sequence: Sequence,
+    pub sequence: SequenceNumber,
     /// The kind of message.
-    pub kind: Kind,
+    pub kind: MessageKind,
     /// When a put expires, in milliseconds; 0 means never.
     pub expires_ms: u64,
     /// The value or operand.
     pub operand: Box<[u8]>,
 }
 
-impl Entry {
+impl MapRecord {
     pub(crate) fn message(&self) -> Message<'_> {
         Message {
             sequence: self.sequence,
@@ -77,13 +77,13 @@ impl Entry {
 }
 
 /// The messages of each key, newest first.
-pub type Keys = BTreeMap<Arc<[u8]>, Arc<[Entry]>>;
+pub type MapRecords = BTreeMap<Arc<[u8]>, Arc<[MapRecord]>>;
 
 /// An immutable state of the map (P1).
 #[derive(Debug, Default)]
-pub struct Version {
+pub struct MapVersion {
     stamp: VersionStamp,
-    keys: Keys,
+    keys: MapRecords,
     /// Total bytes of keys and operands.
     bytes: u64,
     /// The moment at which enough values will have expired to justify a rewrite; `u64::MAX` if too
@@ -91,7 +91,7 @@ pub struct Version {
     stale_from_ms: u64,
 }
 
-impl versioned::Version for Version {
+impl versioned::StructureVersion for MapVersion {
     fn stamp(&self) -> &VersionStamp {
         &self.stamp
     }
@@ -99,7 +99,7 @@ impl versioned::Version for Version {
 
 /// How long the contents of a map last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lasts {
+enum MapLifetime {
     /// Checkpoints write the contents.
     BeyondOpening,
     /// Checkpoints write an empty map.
@@ -108,21 +108,21 @@ enum Lasts {
 
 /// An ordered map in memory. All methods may be called from any thread.
 #[derive(Clone)]
-pub struct Map {
-    shared: Arc<Shared>,
+pub struct OrderedMap {
+    shared: Arc<MapInner>,
 }
 
-struct Shared {
-    home: Home,
-    lasts: Lasts,
-    versions: Versioned<Version>,
+struct MapInner {
+    home: StructureContext,
+    lasts: MapLifetime,
+    versions: VersionCell<MapVersion>,
     /// Held while the map changes.
     root: Mutex<RootWriter>,
     /// Whether a rewrite of the whole map was requested.
     is_stale: AtomicBool,
 }
 
-impl fmt::Debug for Map {
+impl fmt::Debug for OrderedMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let version = self.shared.versions.peek();
         f.debug_struct("Map")
@@ -132,7 +132,7 @@ impl fmt::Debug for Map {
     }
 }
 
-impl Map {
+impl OrderedMap {
     /// Creates an empty map at the cut `cut`: no commit up to it is about the map's keys.
     ///
     /// ```
@@ -162,7 +162,7 @@ impl Map {
     /// let mut taking = map.incorporate(Share::whole(Arc::new(memtable), 1), Class::Normal)?;
     /// taking.poll(usize::MAX)?;
     /// taking.publish()?;
-    /// let root = map.stand()?.root;
+    /// let root = map.checkpoint_root()?.root;
     /// let map = Map::open(home, &root, 1)?;
     /// let mut gather = Gather::new(LAST, 0, None);
     /// lookup::gather(&map.reader(), Key::new(b"Elbe"), &mut gather)?;
@@ -170,64 +170,74 @@ impl Map {
     /// # Ok::<(), alluvium_storage::Error>(())
     /// ```
     #[must_use]
-    pub fn create(home: Home, cut: Sequence) -> Map {
-        let version = Version {
+    pub fn create(home: StructureContext, cut: SequenceNumber) -> OrderedMap {
+        let version = MapVersion {
             stamp: VersionStamp::first(cut),
-            ..Version::default()
+            ..MapVersion::default()
         };
-        Map::assemble(home, version, RootWriter::default(), Lasts::BeyondOpening)
+        OrderedMap::assemble(home, version, RootWriter::default(), MapLifetime::BeyondOpening)
     }
 
     /// Creates an empty map that checkpoints write as empty. It is empty again after a reopening.
     #[must_use]
-    pub fn create_volatile(home: Home, cut: Sequence) -> Map {
-        let version = Version {
+    pub fn create_volatile(home: StructureContext, cut: SequenceNumber) -> OrderedMap {
+        let version = MapVersion {
             stamp: VersionStamp::first(cut),
-            ..Version::default()
+            ..MapVersion::default()
         };
-        Map::assemble(home, version, RootWriter::default(), Lasts::WhileOpen)
+        OrderedMap::assemble(home, version, RootWriter::default(), MapLifetime::WhileOpen)
     }
 
     /// Opens the map that `root` refers to, with every commit up to `cut`.
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or I/O errors.
-    pub fn open(home: Home, root: &[u8], cut: Sequence) -> Result<Map> {
+    pub fn open(home: StructureContext, root: &[u8], cut: SequenceNumber) -> Result<OrderedMap> {
         let (root, keys) = RootWriter::open(&home.store, root, &place(), format::decode)?;
-        let version = Version {
+        let version = MapVersion {
             stamp: VersionStamp::first(cut),
             bytes: keys.iter().map(|(key, entries)| bytes_of(key, entries)).sum(),
             stale_from_ms: stale_from_ms(&keys),
             keys,
         };
-        Ok(Map::assemble(home, version, root, Lasts::BeyondOpening))
+        Ok(OrderedMap::assemble(
+            home,
+            version,
+            root,
+            MapLifetime::BeyondOpening,
+        ))
     }
 
-    fn assemble(home: Home, version: Version, root: RootWriter, lasts: Lasts) -> Map {
-        Map {
-            shared: Arc::new(Shared {
+    fn assemble(
+        home: StructureContext,
+        version: MapVersion,
+        root: RootWriter,
+        lasts: MapLifetime,
+    ) -> OrderedMap {
+        OrderedMap {
+            shared: Arc::new(MapInner {
                 home,
                 lasts,
-                versions: Versioned::new(version),
+                versions: VersionCell::new(version),
                 root: Mutex::new(root),
                 is_stale: AtomicBool::new(false),
             }),
         }
     }
 
-    fn version(&self) -> Arc<Version> {
+    fn version(&self) -> Arc<MapVersion> {
         self.shared.versions.load()
     }
 
     /// Changes the map: `change` edits a copy of the current keys. The new version is published
     /// before this function returns.
-    fn change<T>(&self, cut: Option<Sequence>, change: impl FnOnce(&mut Keys) -> T) -> T {
+    fn change<T>(&self, cut: Option<SequenceNumber>, change: impl FnOnce(&mut MapRecords) -> T) -> T {
         let _root = self.shared.root.lock();
         let old = self.version();
         let mut keys = old.keys.clone();
         let result = change(&mut keys);
         let cut = cut.unwrap_or(old.stamp.cut);
-        let version = Version {
+        let version = MapVersion {
             stamp: match keys == old.keys {
                 true => old.stamp.advanced(cut),
                 false => old.stamp.changed(cut),
@@ -250,17 +260,17 @@ impl Map {
 
     /// Writes the root of the current contents unless it is already written. The contents cannot
     /// change until the cut is dropped.
-    fn cut_here(&self) -> Result<Cut<'_>> {
+    fn write_checkpoint_root(&self) -> Result<CheckpointRoot<'_>> {
         let mut writer = self.shared.root.lock();
         let version = self.version();
         let encode = || match self.shared.lasts {
-            Lasts::BeyondOpening => format::encode(&version.keys),
-            Lasts::WhileOpen => format::encode(&Keys::new()),
+            MapLifetime::BeyondOpening => format::encode(&version.keys),
+            MapLifetime::WhileOpen => format::encode(&MapRecords::new()),
         };
         let root = writer
             .write(&self.shared.home.store, &version.stamp, INLINE, encode)?
             .to_vec();
-        Ok(Cut::new(root, version.stamp.cut, writer))
+        Ok(CheckpointRoot::new(root, version.stamp.cut, writer))
     }
 }
 
@@ -269,8 +279,8 @@ impl Map {
 const EXPIRED_PART: usize = 8;
 
 /// Returns the moment from which a rewrite is worthwhile.
-fn stale_from_ms(keys: &Keys) -> u64 {
-    let expiry = |entries: &Arc<[Entry]>| {
+fn stale_from_ms(keys: &MapRecords) -> u64 {
+    let expiry = |entries: &Arc<[MapRecord]>| {
         let expiring = entries.iter().filter(|entry| entry.expires_ms != 0);
         expiring.map(|entry| entry.expires_ms).min()
     };
@@ -283,12 +293,12 @@ fn stale_from_ms(keys: &Keys) -> u64 {
     *expiries.select_nth_unstable(wanted - 1).1
 }
 
-fn bytes_of(key: &[u8], entries: &[Entry]) -> u64 {
+fn bytes_of(key: &[u8], entries: &[MapRecord]) -> u64 {
     let operands: usize = entries.iter().map(|entry| entry.operand.len()).sum();
     (key.len() + operands) as u64
 }
 
 /// The location of a map's root, for errors. The map's owner stores the root.
-fn place() -> Place {
-    Place::new(Structure::Node, "the root of a map", 0)
+fn place() -> DiskLocation {
+    DiskLocation::new(OnDiskObject::Node, "the root of a map", 0)
 }

@@ -1,32 +1,32 @@
 //! Point lookups in a map. The map is in memory, so a lookup never waits.
 
-use super::{Map, Version};
+use super::{MapVersion, OrderedMap};
 use alluvium_dictionary::contract;
-use alluvium_dictionary::fetch::Fetch;
-use alluvium_dictionary::gather::Gather;
-use alluvium_dictionary::key::Key;
-use alluvium_dictionary::versioned::{VersionReader, VersionSearch, Versioned};
+use alluvium_dictionary::fetch::NodeFetch;
+use alluvium_dictionary::key::LookupKey;
+use alluvium_dictionary::lookup_state::LookupState;
+use alluvium_dictionary::versioned::{VersionCell, VersionReader, VersionSearch};
 use alluvium_storage::Result;
 use alluvium_storage::store::Store;
 use std::task::Poll;
 
 /// A reader of one version of a map.
-pub type Reader<'m> = VersionReader<'m, Map>;
+pub type MapReader<'m> = VersionReader<'m, OrderedMap>;
 
-impl contract::Lookup for Map {
-    type Reader<'m> = Reader<'m>;
+impl contract::PointLookup for OrderedMap {
+    type Reader<'m> = MapReader<'m>;
 
-    fn reader(&self) -> Reader<'_> {
+    fn reader(&self) -> MapReader<'_> {
         VersionReader::new(self)
     }
 }
 
-impl VersionSearch for Map {
-    type Version = Version;
+impl VersionSearch for OrderedMap {
+    type Version = MapVersion;
     /// A search completes in its first step, so it has no state.
     type Search = ();
 
-    fn versions(&self) -> &Versioned<Version> {
+    fn versions(&self) -> &VersionCell<MapVersion> {
         &self.shared.versions
     }
 
@@ -34,11 +34,11 @@ impl VersionSearch for Map {
         &self.shared.home.store
     }
 
-    fn search<F: Fetch>(
+    fn search<F: NodeFetch>(
         &self,
-        version: &Version,
-        key: Key<'_>,
-        gather: &mut Gather<'_>,
+        version: &MapVersion,
+        key: LookupKey<'_>,
+        gather: &mut LookupState<'_>,
         _search: &mut (),
         _fetch: &F,
     ) -> Poll<Result<()>> {

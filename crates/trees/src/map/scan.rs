@@ -1,15 +1,15 @@
 //! Scans of a map, merged with the memtables above it.
 
-use super::{Map, Version};
-use alluvium_base::Sequence;
+use super::{MapVersion, OrderedMap};
+use alluvium_base::SequenceNumber;
 use alluvium_dictionary::batch::LongValues;
 use alluvium_dictionary::contract;
-use alluvium_dictionary::gather::Known;
-use alluvium_dictionary::key::Key;
+use alluvium_dictionary::key::LookupKey;
+use alluvium_dictionary::lookup_state::KeyState;
 use alluvium_dictionary::memtable::Memtable;
 use alluvium_dictionary::memtables::empty_ranges::{DeadRun, EmptyRange, EmptyRanges};
-use alluvium_dictionary::memtables::{Memtables, above};
-use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::memtables::{MemtableOwner, above};
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Result;
 use std::fmt;
@@ -19,15 +19,15 @@ use std::sync::Arc;
 /// An iterator over the keys of a range that have a value, for a reader at one sequence number.
 /// Between calls it holds a position and the last key and value that it returned, but no version
 /// and no memtable.
-pub struct Iter {
-    map: Map,
-    memtables: Arc<dyn Memtables>,
+pub struct MapIter {
+    map: OrderedMap,
+    memtables: Arc<dyn MemtableOwner>,
     range: KeyRange,
-    direction: Direction,
-    at: Sequence,
+    direction: MergeDirection,
+    at: SequenceNumber,
     now_ms: u64,
-    position: Position,
-    known: Known,
+    position: MapScanPosition,
+    known: KeyState,
     key: Vec<u8>,
     /// The current row of keys without a value.
     dead_run: DeadRun,
@@ -36,7 +36,7 @@ pub struct Iter {
 
 /// Where a scan continues.
 #[derive(Debug)]
-enum Position {
+enum MapScanPosition {
     /// At the first end of the range in scan order.
     Start,
     /// At this key, if it exists.
@@ -45,7 +45,7 @@ enum Position {
     Behind,
 }
 
-impl fmt::Debug for Iter {
+impl fmt::Debug for MapIter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Iter")
             .field("range", &self.range)
@@ -55,24 +55,24 @@ impl fmt::Debug for Iter {
     }
 }
 
-impl Iter {
+impl MapIter {
     pub(super) fn new(
-        map: &Map,
-        memtables: Arc<dyn Memtables>,
+        map: &OrderedMap,
+        memtables: Arc<dyn MemtableOwner>,
         range: KeyRange,
-        direction: Direction,
-        at: Sequence,
+        direction: MergeDirection,
+        at: SequenceNumber,
         now_ms: u64,
-    ) -> Iter {
-        Iter {
+    ) -> MapIter {
+        MapIter {
             map: map.clone(),
             memtables,
             range,
             direction,
             at,
             now_ms,
-            position: Position::Start,
-            known: Known::default(),
+            position: MapScanPosition::Start,
+            known: KeyState::default(),
             key: Vec::new(),
             dead_run: DeadRun::new(direction),
             long_values: LongValues::default(),
@@ -88,26 +88,26 @@ impl Iter {
             None => Bound::Unbounded,
         };
         match (&self.position, self.direction) {
-            (Position::Start, _) => [low, high],
-            (Position::At(key), Direction::Forward) if **key <= *range.low => [low, high],
-            (Position::At(key), Direction::Forward) => [Bound::Included(key), high],
-            (Position::At(key), Direction::Backward) if range.ends_before(key) => [low, high],
-            (Position::At(key), Direction::Backward) => [low, Bound::Included(key)],
-            (Position::Behind, Direction::Forward) => [Bound::Excluded(&self.key), high],
-            (Position::Behind, Direction::Backward) => [low, Bound::Excluded(&self.key)],
+            (MapScanPosition::Start, _) => [low, high],
+            (MapScanPosition::At(key), MergeDirection::Forward) if **key <= *range.low => [low, high],
+            (MapScanPosition::At(key), MergeDirection::Forward) => [Bound::Included(key), high],
+            (MapScanPosition::At(key), MergeDirection::Backward) if range.ends_before(key) => [low, high],
+            (MapScanPosition::At(key), MergeDirection::Backward) => [low, Bound::Included(key)],
+            (MapScanPosition::Behind, MergeDirection::Forward) => [Bound::Excluded(&self.key), high],
+            (MapScanPosition::Behind, MergeDirection::Backward) => [low, Bound::Excluded(&self.key)],
         }
     }
 
     /// The next key that the version or a memtable has.
-    fn next_key(&self, version: &Version, memtables: &[&Arc<Memtable>]) -> Option<Vec<u8>> {
+    fn next_key(&self, version: &MapVersion, memtables: &[&Arc<Memtable>]) -> Option<Vec<u8>> {
         let left = self.left();
         if is_empty(left) {
             return None;
         }
         let mut own = version.keys.range::<[u8], _>((left[0], left[1]));
         let own = match self.direction {
-            Direction::Forward => own.next(),
-            Direction::Backward => own.next_back(),
+            MergeDirection::Forward => own.next(),
+            MergeDirection::Backward => own.next_back(),
         };
         let own = own.map(|(key, _)| key.to_vec());
         let others = memtables
@@ -115,8 +115,8 @@ impl Iter {
             .filter_map(|memtable| in_memtable(memtable, left, self.direction));
         let all = own.into_iter().chain(others);
         let next = match self.direction {
-            Direction::Forward => all.min(),
-            Direction::Backward => all.max(),
+            MergeDirection::Forward => all.min(),
+            MergeDirection::Backward => all.max(),
         };
         debug_assert!(
             next.as_deref().is_none_or(|key| self.range.contains(key)),
@@ -139,11 +139,11 @@ fn is_empty(left: [Bound<&[u8]>; 2]) -> bool {
 pub(crate) fn in_memtable(
     memtable: &Memtable,
     [low, high]: [Bound<&[u8]>; 2],
-    direction: Direction,
+    direction: MergeDirection,
 ) -> Option<Vec<u8>> {
     let mut cursor = memtable.cursor();
     match direction {
-        Direction::Forward => match low {
+        MergeDirection::Forward => match low {
             Bound::Unbounded => cursor.first(),
             Bound::Included(low) => cursor.seek(low),
             Bound::Excluded(low) => {
@@ -153,7 +153,7 @@ pub(crate) fn in_memtable(
                 }
             }
         },
-        Direction::Backward => match high {
+        MergeDirection::Backward => match high {
             Bound::Unbounded => cursor.last(),
             Bound::Included(high) => cursor.seek_back(high),
             Bound::Excluded(high) => {
@@ -166,12 +166,12 @@ pub(crate) fn in_memtable(
     }
     let key = cursor.key()?;
     let is_within = match direction {
-        Direction::Forward => match high {
+        MergeDirection::Forward => match high {
             Bound::Unbounded => true,
             Bound::Included(high) => key <= high,
             Bound::Excluded(high) => key < high,
         },
-        Direction::Backward => match low {
+        MergeDirection::Backward => match low {
             Bound::Unbounded => true,
             Bound::Included(low) => key >= low,
             Bound::Excluded(low) => key > low,
@@ -180,16 +180,16 @@ pub(crate) fn in_memtable(
     is_within.then(|| key.to_vec())
 }
 
-impl Iter {
+impl MapIter {
     /// Returns the known empty range (without a live key) around the position, if there is one.
     fn empty_range(&self, empty: &EmptyRanges) -> Option<EmptyRange> {
         let moment = (self.at, self.now_ms);
         let [low, high] = self.left();
         match (self.direction, low, high) {
-            (Direction::Forward, Bound::Included(low), _) => empty.around(low, moment),
-            (Direction::Forward, Bound::Excluded(low), _) => empty.around(&[low, &[0]].concat(), moment),
-            (Direction::Backward, _, Bound::Included(high)) => empty.around(high, moment),
-            (Direction::Backward, _, Bound::Excluded(high)) => empty.below(high, moment),
+            (MergeDirection::Forward, Bound::Included(low), _) => empty.around(low, moment),
+            (MergeDirection::Forward, Bound::Excluded(low), _) => empty.around(&[low, &[0]].concat(), moment),
+            (MergeDirection::Backward, _, Bound::Included(high)) => empty.around(high, moment),
+            (MergeDirection::Backward, _, Bound::Excluded(high)) => empty.below(high, moment),
             (_, Bound::Unbounded, _) | (_, _, Bound::Unbounded) => None,
         }
     }
@@ -197,10 +197,10 @@ impl Iter {
     /// Moves past a range.
     fn go_behind(&mut self, range: EmptyRange) {
         match self.direction {
-            Direction::Forward => self.position = Position::At(range.end.into_vec()),
-            Direction::Backward => {
+            MergeDirection::Forward => self.position = MapScanPosition::At(range.end.into_vec()),
+            MergeDirection::Backward => {
                 self.key = range.start.into_vec();
-                self.position = Position::Behind;
+                self.position = MapScanPosition::Behind;
             }
         }
     }
@@ -235,9 +235,9 @@ impl Iter {
     }
 }
 
-impl contract::Scan for Iter {
+impl contract::DictionaryScan for MapIter {
     fn seek(&mut self, key: &[u8]) {
-        self.position = Position::At(key.to_vec());
+        self.position = MapScanPosition::At(key.to_vec());
         self.dead_run.leave();
     }
 
@@ -260,7 +260,7 @@ impl contract::Scan for Iter {
             let rules = self.map.shared.home.schema.rules(&key);
             let operator = rules.operator.as_deref();
             self.known.reset(self.at, self.now_ms);
-            let hashed = Key::new(&key);
+            let hashed = LookupKey::new(&key);
             for memtable in memtables {
                 self.known.memtable(memtable, hashed, operator);
             }
@@ -275,15 +275,15 @@ impl contract::Scan for Iter {
                 }
             }
             debug_assert!(
-                !matches!(self.position, Position::Behind)
+                !matches!(self.position, MapScanPosition::Behind)
                     || match self.direction {
-                        Direction::Forward => self.key < key,
-                        Direction::Backward => self.key > key,
+                        MergeDirection::Forward => self.key < key,
+                        MergeDirection::Backward => self.key > key,
                     },
                 "a scan goes on in its direction"
             );
             self.key = key;
-            self.position = Position::Behind;
+            self.position = MapScanPosition::Behind;
             match self.known.settle(operator) {
                 Ok(None) => self.pass_dead(),
                 Ok(Some(_)) => break,

@@ -1,11 +1,11 @@
 //! The invariants of a maplet on the device, each checked independently.
 
-use super::pages::{Entries, Pages};
+use super::pages::{MapletEntryReader, MapletPageReader};
 use super::{Maplet, format};
 use alluvium_base::{Purpose, checksum};
-use alluvium_dictionary::read::{Amount, Amounts, Files};
+use alluvium_dictionary::read::{CheckReadTotals, DataFiles, NodeTotals};
 use alluvium_filters as filters;
-use alluvium_filters::{Builder, Chunk, Fingerprint, PageView, SpillView};
+use alluvium_filters::{EntryChunk, FilterBuilder, Fingerprint, PageView, SpillView};
 use alluvium_storage::Error;
 use alluvium_storage::store::Store;
 use std::collections::BTreeMap;
@@ -13,14 +13,14 @@ use std::fmt;
 
 /// A violated invariant of a maplet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
+pub struct MapletViolation {
     /// The page, or `None` for the directory.
     pub page: Option<u32>,
     /// The expected and the actual state.
     pub what: String,
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for MapletViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.page {
             Some(page) => write!(f, "maplet page {page}: {}", self.what),
@@ -29,8 +29,8 @@ impl fmt::Display for Violation {
     }
 }
 
-fn of(page: impl Into<Option<u32>>, what: impl Into<String>) -> Violation {
-    Violation {
+fn of(page: impl Into<Option<u32>>, what: impl Into<String>) -> MapletViolation {
+    MapletViolation {
         page: page.into(),
         what: what.into(),
     }
@@ -42,19 +42,23 @@ impl Maplet {
     /// well-formed. Rebuilding the maplet from its entries must give the same pages (Q1), values
     /// and counts. Reads the whole maplet past the cache.
     #[must_use]
-    pub fn check(&self, store: &Store) -> Vec<Violation> {
-        self.check_from(Files::of(store), &mut Amounts::default())
+    pub fn check(&self, store: &Store) -> Vec<MapletViolation> {
+        self.check_from(DataFiles::of(store), &mut CheckReadTotals::default())
     }
 
     /// Like [`Maplet::check`]; the store need not be open. Adds the amounts read to `read`.
-    pub(crate) fn check_from(&self, files: Files<'_>, read: &mut Amounts) -> Vec<Violation> {
+    pub(crate) fn check_from(
+        &self,
+        files: DataFiles<'_>,
+        read: &mut CheckReadTotals,
+    ) -> Vec<MapletViolation> {
         let mut violations = self.check_directory(files);
         let parts = self.shared.root.parts.iter();
         parts
             .chain([self.pointer()])
             .for_each(|node| read.directories.add(node));
         self.check_pages(files, &mut violations);
-        read.maplets += Amount {
+        read.maplets += NodeTotals {
             nodes: self.shared.root.pages.into(),
             bytes: u64::from(self.shared.root.pages) * u64::from(self.geometry().page_bytes()),
         };
@@ -71,10 +75,10 @@ impl Maplet {
     ///
     /// # Errors
     /// I/O errors; damage.
-    pub(crate) fn missing(&self, files: Files<'_>, fingerprints: &[Fingerprint]) -> Result<u64, Error> {
+    pub(crate) fn missing(&self, files: DataFiles<'_>, fingerprints: &[Fingerprint]) -> Result<u64, Error> {
         debug_assert!(fingerprints.is_sorted(), "entries are read in their order");
-        let mut entries = Entries::new(self, files.tiers, Purpose::Check)?;
-        let (mut chunk, mut wanted, mut missing) = (Chunk::new(), fingerprints.iter().peekable(), 0);
+        let mut entries = MapletEntryReader::new(self, files.tiers, Purpose::Check)?;
+        let (mut chunk, mut wanted, mut missing) = (EntryChunk::new(), fingerprints.iter().peekable(), 0);
         while entries.fill(&mut chunk)? {
             for entry in chunk.entries() {
                 let has = entry.fingerprint();
@@ -88,7 +92,7 @@ impl Maplet {
         Ok(missing + wanted.count() as u64)
     }
 
-    fn check_directory(&self, files: Files<'_>) -> Vec<Violation> {
+    fn check_directory(&self, files: DataFiles<'_>) -> Vec<MapletViolation> {
         let mut violations = Vec::new();
         match Maplet::open_from(files, self.pointer(), Purpose::Check) {
             Err(error) => violations.push(of(None, error.to_string())),
@@ -99,7 +103,7 @@ impl Maplet {
                 }
             }
         }
-        let format::Root {
+        let format::MapletRoot {
             stretches,
             parts,
             pages,
@@ -125,12 +129,13 @@ impl Maplet {
         violations
     }
 
-    fn check_pages(&self, files: Files<'_>, violations: &mut Vec<Violation>) {
+    fn check_pages(&self, files: DataFiles<'_>, violations: &mut Vec<MapletViolation>) {
         let geometry = self.geometry();
-        let mut pages = match Pages::new(self, 0..self.shared.root.pages, files.tiers, Purpose::Check) {
-            Ok(pages) => pages,
-            Err(error) => return violations.push(of(None, error.to_string())),
-        };
+        let mut pages =
+            match MapletPageReader::new(self, 0..self.shared.root.pages, files.tiers, Purpose::Check) {
+                Ok(pages) => pages,
+                Err(error) => return violations.push(of(None, error.to_string())),
+            };
         while let Some((number, page)) = pages.next() {
             let found = match page {
                 Err(error) => vec![error.to_string()],
@@ -148,7 +153,7 @@ impl Maplet {
         }
     }
 
-    fn check_against_rebuilt(&self, files: Files<'_>) -> Result<(), Violation> {
+    fn check_against_rebuilt(&self, files: DataFiles<'_>) -> Result<(), MapletViolation> {
         let checksums = &self.shared.body.checksums;
         let (mut number, mut differing) = (0u32, None);
         let sink = |page: &[u8]| -> filters::Result<()> {
@@ -158,10 +163,10 @@ impl Maplet {
             number += 1;
             Ok(())
         };
-        let mut builder = Builder::new(*self.geometry(), sink);
-        let mut entries =
-            Entries::new(self, files.tiers, Purpose::Check).map_err(|error| of(None, error.to_string()))?;
-        let (mut chunk, mut values) = (Chunk::new(), BTreeMap::new());
+        let mut builder = FilterBuilder::new(*self.geometry(), sink);
+        let mut entries = MapletEntryReader::new(self, files.tiers, Purpose::Check)
+            .map_err(|error| of(None, error.to_string()))?;
+        let (mut chunk, mut values) = (EntryChunk::new(), BTreeMap::new());
         while entries
             .fill(&mut chunk)
             .map_err(|error| of(None, error.to_string()))?

@@ -1,7 +1,7 @@
 //! Estimates the number of distinct keys in maplets from a sample of their fingerprints.
 
 use super::Maplet;
-use alluvium_storage::{Result, Tiers};
+use alluvium_storage::{Result, TierFiles};
 use std::collections::HashSet;
 
 /// Minimum size of the sample, if there are as many fingerprints.
@@ -11,7 +11,7 @@ const SAMPLE: u64 = 20_000;
 ///
 /// # Errors
 /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
-pub(crate) fn different_keys(maplets: &[Maplet], tiers: &Tiers) -> Result<f64> {
+pub(crate) fn different_keys(maplets: &[Maplet], tiers: &TierFiles) -> Result<f64> {
     // One page of the largest maplet, unless that is too small a sample. All maplets are sampled
     // over the same range of fingerprints.
     let pages = maplets.iter().map(|maplet| maplet.geometry().pages()).max();

@@ -41,11 +41,11 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use alluvium_base::bytes::{Reader, Truncated, Writer};
-use alluvium_filters::Geometry;
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
+use alluvium_filters::FilterGeometry;
 use alluvium_storage::extents::{Extent, MAX_EXTENT_UNITS, MAX_TIER_UNITS};
 use alluvium_storage::node::MAX_PAGES;
-use alluvium_storage::{Codec, Error, IMPOSSIBLE, NodePointer, PageSize, Place, Result};
+use alluvium_storage::{DiskLocation, Error, IMPOSSIBLE, NodeCodec, NodePointer, PageSize, Result};
 
 const MAGIC: [u8; 4] = *b"AMPD";
 const VERSION: u8 = 1;
@@ -59,14 +59,14 @@ const VALUE_BYTES: usize = 12;
 /// Size of a page's checksum in bytes.
 const CHECKSUM_BYTES: usize = 8;
 const _: () = assert!(
-    HEADER_BYTES == 8 + Geometry::BYTES + 8 + 6 * 4,
+    HEADER_BYTES == 8 + FilterGeometry::BYTES + 8 + 6 * 4,
     "magic and version, geometry, entries and six counts"
 );
 const _: () = assert!(EXTENT_BYTES == 4 * 4 && VALUE_BYTES == 2 + 2 + 8 && CHECKSUM_BYTES == 8);
 
 /// One extent of a maplet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct MapletExtent {
     /// The extent.
     pub extent: Extent,
     /// Number of the maplet's pages in the extent, starting at its first byte.
@@ -77,9 +77,9 @@ pub struct Stretch {
 
 /// The contents of the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Root {
+pub struct MapletRoot {
     /// The shape of the pages.
-    pub geometry: Geometry,
+    pub geometry: FilterGeometry,
     /// Number of (fingerprint, value) pairs.
     pub entries: u64,
     /// Number of pages, including those with spilled records.
@@ -91,21 +91,21 @@ pub struct Root {
     /// Number of entries beyond the first of their fingerprint; saturates at `u32::MAX`.
     pub repeats: u32,
     /// The extents, in the order in which they were written.
-    pub stretches: Vec<Stretch>,
+    pub stretches: Vec<MapletExtent>,
     /// The nodes that contain the body; empty if the root contains it.
     pub parts: Vec<NodePointer>,
 }
 
 /// Data about each value and each page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Body {
+pub struct MapletBody {
     /// Each value with its number of entries, ascending.
     pub values: Vec<(u16, u64)>,
     /// Checksums of the pages.
     pub checksums: Vec<u64>,
 }
 
-impl Root {
+impl MapletRoot {
     /// Returns the size of a root in pages. There is no such root if it exceeds [`MAX_PAGES`].
     #[must_use]
     pub fn pages_for(page_size: PageSize, extents: usize, rest: usize) -> usize {
@@ -122,9 +122,12 @@ impl Root {
     #[must_use]
     pub fn encode(&self, body: &[u8], page_size: PageSize) -> Vec<u8> {
         let mut node = Vec::new();
-        Writer::new(&mut node).bytes(&MAGIC).u8(VERSION).bytes(&[0; 3]);
+        ByteWriter::new(&mut node)
+            .bytes(&MAGIC)
+            .u8(VERSION)
+            .bytes(&[0; 3]);
         self.geometry.encode(&mut node);
-        Writer::new(&mut node)
+        ByteWriter::new(&mut node)
             .u64(self.entries)
             .u32(self.pages)
             .u32(self.spilled)
@@ -134,7 +137,7 @@ impl Root {
             .u32(self.repeats);
         debug_assert_eq!(node.len(), HEADER_BYTES, "the header is as long as it says");
         for stretch in &self.stretches {
-            Writer::new(&mut node)
+            ByteWriter::new(&mut node)
                 .u32(stretch.extent.start)
                 .u32(stretch.extent.units)
                 .u32(stretch.pages)
@@ -154,16 +157,16 @@ impl Root {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the bytes are not a valid root.
-    pub fn decode(node: &[u8], pointer: &NodePointer, page_size: PageSize) -> Result<Root> {
+    pub fn decode(node: &[u8], pointer: &NodePointer, page_size: PageSize) -> Result<MapletRoot> {
         let place = pointer.place();
         let bad = |expected: &str, found: String| Error::corrupt(place.clone(), expected, found);
-        let short = |short: Truncated| bad("the root of a maplet", short.to_string());
-        let mut reader = Reader::new(node);
+        let short = |short: TruncatedInput| bad("the root of a maplet", short.to_string());
+        let mut reader = ByteReader::new(node);
         let start = reader.take(8).map_err(short)?;
         if start.split_at_checked(4) != Some((MAGIC.as_slice(), &[VERSION, 0, 0, 0])) {
             return Err(bad("AMPD 1", format!("{start:02x?}")));
         }
-        let geometry = Geometry::decode(reader.take(Geometry::BYTES).map_err(short)?)
+        let geometry = FilterGeometry::decode(reader.take(FilterGeometry::BYTES).map_err(short)?)
             .map_err(|error| bad("a geometry", error.to_string()))?;
         if geometry.page_bytes() as usize != page_size.bytes() {
             let expected = format!("pages of {} bytes", page_size.bytes());
@@ -175,7 +178,7 @@ impl Root {
             *word = reader.u32().map_err(short)?;
         }
         let [pages, spilled, values, extents, parts, repeats] = words;
-        let root = Root {
+        let root = MapletRoot {
             geometry,
             entries,
             pages,
@@ -192,7 +195,7 @@ impl Root {
             ));
         }
         root.check_pages(pointer, page_size)?;
-        let rest = reader.left() as u64;
+        let rest = reader.remaining() as u64;
         let inline = if root.parts.is_empty() {
             root.body_bytes()
         } else {
@@ -241,26 +244,26 @@ impl Root {
     /// Decodes the body inside the root.
     ///
     /// # Errors
-    /// See [`Body::decode`].
-    pub fn body_in(&self, node: &[u8], pointer: &NodePointer) -> Result<Body> {
+    /// See [`MapletBody::decode`].
+    pub fn body_in(&self, node: &[u8], pointer: &NodePointer) -> Result<MapletBody> {
         let at = HEADER_BYTES + self.stretches.len() * EXTENT_BYTES + self.parts.len() * NodePointer::BYTES;
-        Body::decode(node.get(at..).unwrap_or(&[]), self, &pointer.place())
+        MapletBody::decode(node.get(at..).unwrap_or(&[]), self, &pointer.place())
     }
 }
 
 fn read_stretches(
-    reader: &mut Reader<'_>,
+    reader: &mut ByteReader<'_>,
     extents: u32,
     pointer: &NodePointer,
     page_size: PageSize,
-) -> Result<Vec<Stretch>> {
+) -> Result<Vec<MapletExtent>> {
     let bad = |expected: &str, found: String| Error::corrupt(pointer.place(), expected, found);
-    let short = |short: Truncated| bad("extents", short.to_string());
+    let short = |short: TruncatedInput| bad("extents", short.to_string());
     let mut stretches = Vec::new();
     for _ in 0..extents {
         let (start, units) = (reader.u32().map_err(short)?, reader.u32().map_err(short)?);
         let (pages, live) = (reader.u32().map_err(short)?, reader.u32().map_err(short)?);
-        let stretch = Stretch {
+        let stretch = MapletExtent {
             extent: Extent {
                 tier: pointer.tier,
                 start,
@@ -285,7 +288,7 @@ fn read_stretches(
 }
 
 fn read_parts(
-    reader: &mut Reader<'_>,
+    reader: &mut ByteReader<'_>,
     parts: u32,
     pointer: &NodePointer,
     page_size: PageSize,
@@ -294,7 +297,7 @@ fn read_parts(
     let mut pointers = Vec::new();
     for _ in 0..parts {
         let part = NodePointer::decode(reader, &place, page_size)?;
-        if (part.tier, part.birth, part.codec) != (pointer.tier, pointer.birth, Codec::None) {
+        if (part.tier, part.birth, part.codec) != (pointer.tier, pointer.birth, NodeCodec::None) {
             return Err(Error::corrupt(
                 place,
                 "a part beside its root",
@@ -306,13 +309,13 @@ fn read_parts(
     Ok(pointers)
 }
 
-impl Body {
+impl MapletBody {
     /// Encodes the body.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes =
             Vec::with_capacity(self.values.len() * VALUE_BYTES + self.checksums.len() * CHECKSUM_BYTES);
-        let mut writer = Writer::new(&mut bytes);
+        let mut writer = ByteWriter::new(&mut bytes);
         for &(value, entries) in &self.values {
             writer.u16(value).u16(0).u64(entries);
         }
@@ -331,10 +334,10 @@ impl Body {
     ///
     /// # Errors
     /// [`Error::Corrupt`] at `place` if the bytes do not match the root.
-    pub fn decode(bytes: &[u8], root: &Root, place: &Place) -> Result<Body> {
+    pub fn decode(bytes: &[u8], root: &MapletRoot, place: &DiskLocation) -> Result<MapletBody> {
         let bad = |expected: &str, found: String| Error::corrupt(place.clone(), expected, found);
-        let short = |short: Truncated| bad("the body of a maplet's directory", short.to_string());
-        let mut reader = Reader::new(bytes);
+        let short = |short: TruncatedInput| bad("the body of a maplet's directory", short.to_string());
+        let mut reader = ByteReader::new(bytes);
         // Checked before the allocation, so that a damaged count cannot allocate more than the
         // input's size.
         let own = usize::try_from(root.body_bytes())
@@ -363,7 +366,7 @@ impl Body {
         for _ in 0..root.pages {
             checksums.push(reader.u64().map_err(short)?);
         }
-        Ok(Body { values, checksums })
+        Ok(MapletBody { values, checksums })
     }
 }
 
@@ -382,28 +385,28 @@ pub fn cut(body: &[u8], page_size: PageSize) -> Vec<Vec<u8>> {
 mod tests {
     use super::*;
     use alluvium_base::checksum;
-    use alluvium_filters::Shape;
+    use alluvium_filters::FilterShape;
 
-    fn example() -> (Root, Body, NodePointer) {
-        let geometry = Geometry::with_pages(2, Shape::new(36, 4)).unwrap();
+    fn example() -> (MapletRoot, MapletBody, NodePointer) {
+        let geometry = FilterGeometry::with_pages(2, FilterShape::new(36, 4)).unwrap();
         let extent = |start, units| Extent {
             tier: 1,
             start,
             units,
         };
         let stretches = vec![
-            Stretch {
+            MapletExtent {
                 extent: extent(7, 1),
                 pages: 2,
                 live_bytes: 8192,
             },
-            Stretch {
+            MapletExtent {
                 extent: extent(0x0102_0304, 8),
                 pages: 1,
                 live_bytes: 12288,
             },
         ];
-        let root = Root {
+        let root = MapletRoot {
             geometry,
             entries: 1000,
             pages: 3,
@@ -413,7 +416,7 @@ mod tests {
             stretches,
             parts: Vec::new(),
         };
-        let body = Body {
+        let body = MapletBody {
             values: vec![(3, 400), (9, 600)],
             checksums: vec![0x1112_1314_1516_1718, 2, 3],
         };
@@ -424,7 +427,7 @@ mod tests {
             encoded_len: 4096,
             tier: 1,
             pages: 1,
-            codec: Codec::None,
+            codec: NodeCodec::None,
         };
         (root, body, pointer)
     }
@@ -445,11 +448,14 @@ mod tests {
         wanted.extend_from_slice(b"\x18\x17\x16\x15\x14\x13\x12\x11\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0");
         assert_eq!(node[..wanted.len()], wanted);
         assert!(node[wanted.len()..].iter().all(|&byte| byte == 0));
-        let read = Root::decode(&node, &pointer, PageSize::MIN).unwrap();
+        let read = MapletRoot::decode(&node, &pointer, PageSize::MIN).unwrap();
         assert_eq!(read, root);
         assert_eq!(read.body_in(&node, &pointer).unwrap(), body);
         node[4] = 2;
-        assert!(Root::decode(&node, &pointer, PageSize::MIN).is_err(), "version 2");
+        assert!(
+            MapletRoot::decode(&node, &pointer, PageSize::MIN).is_err(),
+            "version 2"
+        );
     }
 
     #[test]
@@ -460,7 +466,7 @@ mod tests {
             for flip in [1u8, 0x80, 0xff] {
                 let mut node = sound.clone();
                 node[at] ^= flip;
-                if let Ok(root) = Root::decode(&node, &pointer, PageSize::MIN)
+                if let Ok(root) = MapletRoot::decode(&node, &pointer, PageSize::MIN)
                     && let Ok(body) = root.body_in(&node, &pointer)
                 {
                     assert_eq!(root.encode(&body.encode(), PageSize::MIN), node, "byte {at}");
@@ -470,7 +476,7 @@ mod tests {
         let used = HEADER_BYTES + 2 * EXTENT_BYTES + body.encode().len();
         for len in 0..used {
             assert!(
-                Root::decode(&sound[..len], &pointer, PageSize::MIN)
+                MapletRoot::decode(&sound[..len], &pointer, PageSize::MIN)
                     .and_then(|root| root.body_in(&sound[..len], &pointer))
                     .is_err(),
                 "{len} bytes"
@@ -490,9 +496,9 @@ mod tests {
         assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [65536, 16384]);
         root.parts = vec![pointer; 2];
         assert_eq!(
-            Body::decode(&parts.concat(), &root, &pointer.place()).unwrap(),
+            MapletBody::decode(&parts.concat(), &root, &pointer.place()).unwrap(),
             body
         );
-        assert!(Body::decode(&parts[0], &root, &pointer.place()).is_err());
+        assert!(MapletBody::decode(&parts[0], &root, &pointer.place()).is_err());
     }
 }

@@ -2,35 +2,35 @@
 
 use super::Maplet;
 use alluvium_base::Purpose;
-use alluvium_dictionary::fetch::{Blocking, Fetch, found};
-use alluvium_filters::{Fingerprint, Found, PageView, SpillView};
-use alluvium_storage::{Cache, Guard, NodePointer, NodeRef, Result};
+use alluvium_dictionary::fetch::{BlockingFetch, NodeFetch, unwrap_ready};
+use alluvium_filters::{Fingerprint, PageLookup, PageView, SpillView};
+use alluvium_storage::{EpochGuard, NodeCache, NodePointer, NodeRef, Result};
 use smallvec::SmallVec;
 use std::ops::Deref;
 use std::task::{Poll, ready};
 
-/// Number of values that a [`Hits`] stores inline.
+/// Number of values that a [`MapletHits`] stores inline.
 const INLINE: usize = 8;
 /// Number of maplets of a path that are looked up concurrently.
 const GROUP: usize = 16;
 
 /// Per-maplet data of a path, on the stack unless the path is unusually long.
-pub(crate) type Path<T> = SmallVec<[T; GROUP]>;
+pub(crate) type PathVec<T> = SmallVec<[T; GROUP]>;
 
 /// The answers of one or more maplets.
-pub type Answers = SmallVec<[Hits; 1]>;
+pub type MapletAnswers = SmallVec<[MapletHits; 1]>;
 
 /// The values of a key's fingerprint, greatest (newest) first. May include values of other keys,
 /// but never misses one of the key.
 #[derive(Clone, Debug, Default)]
-pub struct Hits {
+pub struct MapletHits {
     first: [u16; INLINE],
     len: usize,
     /// All values, if there are more than `first` can hold.
     all: Vec<u16>,
 }
 
-impl Hits {
+impl MapletHits {
     /// Returns the values.
     #[must_use]
     #[inline]
@@ -72,7 +72,7 @@ impl Hits {
     }
 }
 
-impl Deref for Hits {
+impl Deref for MapletHits {
     type Target = [u16];
     #[inline]
     fn deref(&self) -> &[u16] {
@@ -89,39 +89,45 @@ impl Maplet {
     ///
     /// # Panics
     /// If the guard belongs to other epochs than the cache.
-    pub fn lookup(&self, hash: u64, cache: &Cache, guard: &Guard) -> Result<Hits> {
-        let mut hits = Hits::default();
+    pub fn lookup(&self, hash: u64, cache: &NodeCache, guard: &EpochGuard) -> Result<MapletHits> {
+        let mut hits = MapletHits::default();
         let fetch = blocking(cache, guard);
-        let node = found(fetch.index_page(&self.page(hash)))?;
-        found(self.read(&node, hash, &fetch, &mut hits))?;
+        let node = unwrap_ready(fetch.index_page(&self.page(hash)))?;
+        unwrap_ready(self.read(&node, hash, &fetch, &mut hits))?;
         Ok(hits)
     }
 
     /// Replaces the values in `hits` by the answer of a key's page.
     #[inline]
-    pub(crate) fn ask(
+    pub(crate) fn collect_hits(
         &self,
         page: &[u8],
         hash: u64,
-        fetch: &impl Fetch,
-        hits: &mut Hits,
+        fetch: &impl NodeFetch,
+        hits: &mut MapletHits,
     ) -> Poll<Result<()>> {
         hits.clear();
         self.read(page, hash, fetch, hits)
     }
 
     #[inline]
-    fn read(&self, page: &[u8], hash: u64, fetch: &impl Fetch, hits: &mut Hits) -> Poll<Result<()>> {
+    fn read(
+        &self,
+        page: &[u8],
+        hash: u64,
+        fetch: &impl NodeFetch,
+        hits: &mut MapletHits,
+    ) -> Poll<Result<()>> {
         let geometry = self.geometry();
         let fingerprint = geometry.fingerprint(hash);
         let view = PageView::new(geometry, page)
             .map_err(|error| self.damaged(geometry.page_of(fingerprint), &error))?;
         match view.lookup(fingerprint) {
-            Found::Here(values) => {
+            PageLookup::InPage(values) => {
                 values.for_each(|value| hits.push(value));
                 Poll::Ready(Ok(()))
             }
-            Found::Spilled => self.read_spilled(view.spilled(), fingerprint, fetch, hits),
+            PageLookup::Spilled => self.read_spilled(view.spilled(), fingerprint, fetch, hits),
         }
     }
 
@@ -130,8 +136,8 @@ impl Maplet {
         &self,
         records: (u32, u32),
         fingerprint: Fingerprint,
-        fetch: &impl Fetch,
-        hits: &mut Hits,
+        fetch: &impl NodeFetch,
+        hits: &mut MapletHits,
     ) -> Poll<Result<()>> {
         for number in self.geometry().spill_pages(records) {
             let node = ready!(fetch.index_page(&self.named_page(number)?))?;
@@ -144,7 +150,7 @@ impl Maplet {
     }
 }
 
-/// Looks up a key's hash in every maplet of a path: `out` receives one [`Hits`] for each, in their
+/// Looks up a key's hash in every maplet of a path: `out` receives one [`MapletHits`] for each, in their
 /// order. All pages that are not cached are read together, so a cold path waits for the device
 /// once. Does not allocate if all pages are cached and `out` was used before.
 ///
@@ -156,15 +162,15 @@ impl Maplet {
 pub fn lookup_path(
     maplets: &[&Maplet],
     hash: u64,
-    cache: &Cache,
-    guard: &Guard,
-    out: &mut Answers,
+    cache: &NodeCache,
+    guard: &EpochGuard,
+    out: &mut MapletAnswers,
 ) -> Result<()> {
-    found(probe_path(maplets, hash, &blocking(cache, guard), out))
+    unwrap_ready(probe_path(maplets, hash, &blocking(cache, guard), out))
 }
 
-fn blocking<'g>(cache: &'g Cache, guard: &'g Guard) -> Blocking<'g> {
-    Blocking {
+fn blocking<'g>(cache: &'g NodeCache, guard: &'g EpochGuard) -> BlockingFetch<'g> {
+    BlockingFetch {
         cache,
         guard,
         purpose: Purpose::Lookup,
@@ -175,16 +181,16 @@ fn blocking<'g>(cache: &'g Cache, guard: &'g Guard) -> Blocking<'g> {
 /// batched reader runs each step for all keys before the next, so that the prefetches of one key
 /// overlap with the work on others.
 #[derive(Default)]
-pub(crate) struct Pages<'f> {
-    pointers: Path<NodePointer>,
-    nodes: Path<NodeRef<'f>>,
+pub(crate) struct PathPages<'f> {
+    pointers: PathVec<NodePointer>,
+    nodes: PathVec<NodeRef<'f>>,
 }
 
-impl<'f> Pages<'f> {
+impl<'f> PathPages<'f> {
     /// Determines the pages, given a key's hash, in the order of the maplets, and prefetches their
     /// entries in the cache's table.
     #[inline]
-    pub(crate) fn locate<'m, F: Fetch>(
+    pub(crate) fn locate<'m, F: NodeFetch>(
         &mut self,
         maplets: impl Iterator<Item = &'m Maplet>,
         hash: u64,
@@ -199,7 +205,7 @@ impl<'f> Pages<'f> {
 
     /// Prefetches the headers of the frames.
     #[inline]
-    pub(crate) fn approach<F: Fetch>(&self, fetch: &F) {
+    pub(crate) fn approach<F: NodeFetch>(&self, fetch: &F) {
         for pointer in &self.pointers {
             fetch.prefetch_header(pointer);
         }
@@ -208,7 +214,7 @@ impl<'f> Pages<'f> {
     /// Obtains the pages if all of them are cached, and returns whether they are. Prefetches the
     /// lines that a lookup reads first.
     #[inline]
-    pub(crate) fn take<'m, F: Fetch>(
+    pub(crate) fn take<'m, F: NodeFetch>(
         &mut self,
         maplets: impl Iterator<Item = &'m Maplet>,
         hash: u64,
@@ -240,7 +246,7 @@ impl<'f> Pages<'f> {
         })
     }
 
-    /// Returns whether [`Pages::locate`] was not called yet.
+    /// Returns whether [`PathPages::locate`] was not called yet.
     #[inline]
     pub(crate) fn are_unknown(&self) -> bool {
         self.pointers.is_empty()
@@ -263,14 +269,14 @@ impl<'f> Pages<'f> {
 /// Looks up a key in every maplet of a path, like [`lookup_path`], with pages from any source. If
 /// it returns pending, the contents of `out` are unspecified.
 #[inline]
-pub(crate) fn probe_path<F: Fetch>(
+pub(crate) fn probe_path<F: NodeFetch>(
     maplets: &[&Maplet],
     hash: u64,
     fetch: &F,
-    out: &mut Answers,
+    out: &mut MapletAnswers,
 ) -> Poll<Result<()>> {
-    out.iter_mut().for_each(Hits::clear);
-    out.resize_with(maplets.len(), Hits::default);
+    out.iter_mut().for_each(MapletHits::clear);
+    out.resize_with(maplets.len(), MapletHits::default);
     debug_assert!(out.iter().all(|hits| hits.is_empty()), "answers begin empty");
     let mut missing: Vec<(usize, NodePointer)> = Vec::new();
     for (group, maplets) in maplets.chunks(GROUP).enumerate() {

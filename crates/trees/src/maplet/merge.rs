@@ -1,20 +1,23 @@
 //! Incremental merges of maplets without their keys. The pages of the sources are read sequentially
 //! past the cache, values are rewritten or dropped, and the fingerprints of a new run are added.
 
-use super::fresh::Fresh;
-use super::pages::Entries;
-use super::write::{Sink, Written};
+use super::pages::MapletEntryReader;
+use super::run_fingerprints::RunFingerprints;
+use super::write::{MapletWriter, WrittenMaplet};
 use super::{Maplet, MapletSpec};
 use alluvium_filters as filters;
-use alluvium_filters::{Builder, Chunk, Entry, Fingerprint, Geometry, Merge, Shape, Step};
+use alluvium_filters::{
+    EntryChunk, FilterBuilder, FilterEntry, FilterGeometry, FilterMerge, FilterShape, Fingerprint,
+    MergeProgress,
+};
 use alluvium_storage::store::Store;
-use alluvium_storage::{Error, PageSize, Place, Result};
+use alluvium_storage::{DiskLocation, Error, PageSize, Result};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// An input of a merge.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct MapletSource {
     /// The maplet. The caller must keep its extents allocated until the merge is complete or
     /// dropped.
     pub maplet: Maplet,
@@ -24,44 +27,44 @@ pub struct Source {
 
 /// The progress of a [`Merger`] after a step.
 #[derive(Debug)]
-pub enum Progress {
+pub enum MapletMergeProgress {
     /// More steps are needed.
     More,
     /// The maplet is complete.
-    Done(Written),
+    Done(WrittenMaplet),
 }
 
 /// An error inside a merge of filters.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum MapletMergeError {
     Store(Error),
     Filter(filters::Error),
 }
 
-impl From<Error> for Fault {
-    fn from(error: Error) -> Fault {
-        Fault::Store(error)
+impl From<Error> for MapletMergeError {
+    fn from(error: Error) -> MapletMergeError {
+        MapletMergeError::Store(error)
     }
 }
 
-impl From<filters::Error> for Fault {
-    fn from(error: filters::Error) -> Fault {
-        Fault::Filter(error)
+impl From<filters::Error> for MapletMergeError {
+    fn from(error: filters::Error) -> MapletMergeError {
+        MapletMergeError::Filter(error)
     }
 }
 
-type Feed = Box<dyn FnMut(&mut Chunk) -> std::result::Result<bool, Fault> + Send>;
-type PageSink = Box<dyn FnMut(&[u8]) -> std::result::Result<(), Fault> + Send>;
+type ChunkSource = Box<dyn FnMut(&mut EntryChunk) -> std::result::Result<bool, MapletMergeError> + Send>;
+type PageSink = Box<dyn FnMut(&[u8]) -> std::result::Result<(), MapletMergeError> + Send>;
 
 /// A merge in progress. Dropping it unfinished discards its output (Q4).
 ///
-/// The caller must pass failed writes to [`Store::judge`], as for any writer.
-pub struct Merger {
+/// The caller must pass failed writes to [`Store::record_failure`], as for any writer.
+pub struct MapletMerger {
     /// `None` after the last step or an error.
-    work: Option<Work>,
+    work: Option<MapletMergeState>,
 }
 
-impl fmt::Debug for Merger {
+impl fmt::Debug for MapletMerger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let merged = self.work.as_ref().and_then(|work| work.merge.as_ref());
         f.debug_struct("Merger")
@@ -70,19 +73,19 @@ impl fmt::Debug for Merger {
     }
 }
 
-struct Work {
+struct MapletMergeState {
     /// All sources, until the first step.
-    feeds: Vec<Feed>,
-    merge: Option<Merge<Feed>>,
+    feeds: Vec<ChunkSource>,
+    merge: Option<FilterMerge<ChunkSource>>,
     /// The rewriting table of each source; `None` for the fingerprints of a run.
     tables: Vec<Option<Box<[Option<u16>]>>>,
-    builder: Builder<PageSink>,
-    sink: Arc<Mutex<Sink>>,
-    tally: Tally,
-    place: Place,
+    builder: FilterBuilder<PageSink>,
+    sink: Arc<Mutex<MapletWriter>>,
+    tally: PairCounter,
+    place: DiskLocation,
 }
 
-impl Merger {
+impl MapletMerger {
     /// Creates a merge of maplets, and of a run's `fresh` hashes with their value. Requests the
     /// first pages of the maplets.
     ///
@@ -97,14 +100,14 @@ impl Merger {
     pub fn new(
         store: &Store,
         spec: &MapletSpec,
-        sources: Vec<Source>,
+        sources: Vec<MapletSource>,
         fresh: Option<(Vec<u64>, u16)>,
-    ) -> Result<Merger> {
+    ) -> Result<MapletMerger> {
         let bits = u32::from(spec.fingerprint_bits);
         let (mut entries, mut greatest) = (0, 0);
-        let (mut feeds, mut tables): (Vec<Feed>, Vec<_>) = (Vec::new(), Vec::new());
+        let (mut feeds, mut tables): (Vec<ChunkSource>, Vec<_>) = (Vec::new(), Vec::new());
         let mut place = None;
-        for Source { maplet, rewrite } in sources {
+        for MapletSource { maplet, rewrite } in sources {
             let found = maplet.geometry().fingerprint_bits();
             if found != bits {
                 let why = format!(
@@ -122,34 +125,36 @@ impl Merger {
                 }
             }
             place.get_or_insert(maplet.pointer().place());
-            let mut pages = Entries::new(&maplet, store.tiers(), spec.purpose)?;
+            let mut pages = MapletEntryReader::new(&maplet, store.tiers(), spec.purpose)?;
             let (tiers, tier) = (Arc::clone(store.tiers()), maplet.pointer().tier);
-            feeds.push(Box::new(move |chunk| Ok(tiers.judge(tier, pages.fill(chunk))?)));
+            feeds.push(Box::new(move |chunk| {
+                Ok(tiers.record_failure(tier, pages.fill(chunk))?)
+            }));
             tables.push(Some(rewrite));
         }
         if let Some((hashes, value)) = fresh {
             entries += hashes.len() as u64;
             greatest = greatest.max(value);
-            let mut fresh = Fresh::new(hashes, bits, value);
+            let mut fresh = RunFingerprints::new(hashes, bits, value);
             feeds.push(Box::new(move |chunk| Ok(fresh.fill(chunk))));
             tables.push(None);
         }
         let geometry = geometry(entries, bits, greatest, store.page_size())?;
         assert_eq!(feeds.len(), tables.len(), "a table for each source");
-        let sink = Arc::new(Mutex::new(Sink::new(store, spec, &geometry)?));
+        let sink = Arc::new(Mutex::new(MapletWriter::new(store, spec, &geometry)?));
         let pages = Arc::clone(&sink);
         let page_sink: PageSink = Box::new(move |page| Ok(locked(&pages).page(page)?));
-        Ok(Merger {
-            work: Some(Work {
+        Ok(MapletMerger {
+            work: Some(MapletMergeState {
                 feeds,
                 merge: None,
                 tables,
-                builder: Builder::new(geometry, page_sink),
+                builder: FilterBuilder::new(geometry, page_sink),
                 sink,
-                tally: Tally::new(greatest),
+                tally: PairCounter::new(greatest),
                 place: place.unwrap_or_else(|| {
-                    Place::new(
-                        alluvium_storage::Structure::Node,
+                    DiskLocation::new(
+                        alluvium_storage::OnDiskObject::Node,
                         alluvium_storage::node::tier_file(spec.tier),
                         0,
                     )
@@ -167,37 +172,37 @@ impl Merger {
     ///
     /// # Panics
     /// After the last step, or after an error.
-    pub fn step(&mut self, entries: usize) -> Result<Progress> {
+    pub fn step(&mut self, entries: usize) -> Result<MapletMergeProgress> {
         let mut work = self
             .work
             .take()
             .expect("a merge that is over takes no further step");
         let place = work.place.clone();
         let failed = |fault| match fault {
-            Fault::Store(error) => error,
-            Fault::Filter(error) => {
+            MapletMergeError::Store(error) => error,
+            MapletMergeError::Filter(error) => {
                 Error::corrupt(place.clone(), "maplets that can be merged", error.to_string())
             }
         };
         match work.go_on(entries as u64).map_err(failed)? {
-            Step::More => {
+            MergeProgress::More => {
                 self.work = Some(work);
-                Ok(Progress::More)
+                Ok(MapletMergeProgress::More)
             }
-            Step::Done => Ok(Progress::Done(work.finish().map_err(failed)?)),
+            MergeProgress::Done => Ok(MapletMergeProgress::Done(work.finish().map_err(failed)?)),
         }
     }
 }
 
-impl Work {
-    fn go_on(&mut self, entries: u64) -> std::result::Result<Step, Fault> {
+impl MapletMergeState {
+    fn go_on(&mut self, entries: u64) -> std::result::Result<MergeProgress, MapletMergeError> {
         let merge = match &mut self.merge {
             Some(merge) => merge,
-            none => none.insert(Merge::new(std::mem::take(&mut self.feeds))?),
+            none => none.insert(FilterMerge::new(std::mem::take(&mut self.feeds))?),
         };
         assert!(self.feeds.is_empty(), "a merge has all the sources");
         let (tables, tally) = (&self.tables, &mut self.tally);
-        let rewrite = |source: usize, entry: Entry| {
+        let rewrite = |source: usize, entry: FilterEntry| {
             let value = match &tables[source] {
                 None => entry.value(),
                 Some(table) => table.get(usize::from(entry.value())).copied().flatten()?,
@@ -207,7 +212,7 @@ impl Work {
         merge.step(entries, rewrite, &mut self.builder)
     }
 
-    fn finish(self) -> std::result::Result<Written, Fault> {
+    fn finish(self) -> std::result::Result<WrittenMaplet, MapletMergeError> {
         let geometry = *self.builder.geometry();
         let built = self.builder.finish()?;
         assert!(
@@ -221,7 +226,7 @@ impl Work {
     }
 }
 
-fn locked(sink: &Mutex<Sink>) -> std::sync::MutexGuard<'_, Sink> {
+fn locked(sink: &Mutex<MapletWriter>) -> std::sync::MutexGuard<'_, MapletWriter> {
     sink.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -231,12 +236,12 @@ fn geometry(
     fingerprint_bits: u32,
     greatest_value: u16,
     page_size: PageSize,
-) -> Result<Geometry> {
-    let shape = Shape {
+) -> Result<FilterGeometry> {
+    let shape = FilterShape {
         page_bytes: page_size.bytes() as u32,
-        ..Shape::new(fingerprint_bits, u16::BITS - greatest_value.leading_zeros())
+        ..FilterShape::new(fingerprint_bits, u16::BITS - greatest_value.leading_zeros())
     };
-    Geometry::for_entries(entries, shape).map_err(|error| bad_fingerprints(error.to_string()))
+    FilterGeometry::for_entries(entries, shape).map_err(|error| bad_fingerprints(error.to_string()))
 }
 
 fn bad_fingerprints(why: String) -> Error {
@@ -249,7 +254,7 @@ fn bad_fingerprints(why: String) -> Error {
 /// Counts the pairs that are kept, and detects duplicates (Q1). Pairs must arrive in fingerprint
 /// order.
 #[derive(Debug)]
-struct Tally {
+struct PairCounter {
     counts: Vec<u64>,
     last: Option<Fingerprint>,
     /// The values seen for the last fingerprint.
@@ -258,9 +263,9 @@ struct Tally {
     repeats: u64,
 }
 
-impl Tally {
-    fn new(greatest: u16) -> Tally {
-        Tally {
+impl PairCounter {
+    fn new(greatest: u16) -> PairCounter {
+        PairCounter {
             counts: vec![0; usize::from(greatest) + 1],
             last: None,
             values: Vec::new(),

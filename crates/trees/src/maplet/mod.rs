@@ -8,7 +8,7 @@
 //! dropped, the references to its extents.
 //!
 //! *Read in this order*: this file (an open maplet), `lookup.rs`, `pages.rs` (sequential reads),
-//! `merge.rs` (incremental merges), `distinct.rs` (counting), `fresh.rs` (the fingerprints of a new
+//! `merge.rs` (incremental merges), `distinct.rs` (counting), `run_fingerprints.rs` (the fingerprints of a new
 //! run), `write.rs` (pages and directory), `format.rs`, `check.rs`.
 //!
 //! A page of a maplet is a page of the store and a separate node. One writer writes the pages in
@@ -29,31 +29,31 @@
 mod check;
 mod distinct;
 pub mod format;
-mod fresh;
 mod lookup;
 mod merge;
 mod pages;
+mod run_fingerprints;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
 mod write;
 
-pub use check::Violation;
+pub use check::MapletViolation;
 pub(crate) use distinct::different_keys;
-pub use lookup::{Answers, Hits, lookup_path};
-pub(crate) use lookup::{Pages, Path, probe_path};
-pub use merge::{Merger, Progress, Source};
-pub(crate) use pages::Reading;
-pub use write::Written;
+pub use lookup::{MapletAnswers, MapletHits, lookup_path};
+pub(crate) use lookup::{PathPages, PathVec, probe_path};
+pub use merge::{MapletMergeProgress, MapletMerger, MapletSource};
+pub(crate) use pages::MapletEntryIter;
+pub use write::WrittenMaplet;
 
 use alluvium_base::Purpose;
-use alluvium_dictionary::read::Files;
+use alluvium_dictionary::read::DataFiles;
 use alluvium_filters as filters;
-use alluvium_filters::Geometry;
-use alluvium_storage::extents::{Class, Extent};
+use alluvium_filters::FilterGeometry;
+use alluvium_storage::extents::{AllocationClass, Extent};
 use alluvium_storage::node::read_node;
 use alluvium_storage::store::Store;
-use alluvium_storage::{Cache, Codec, Error, NodePointer, Result, Tiers};
-use format::{Body, Root, Stretch};
+use alluvium_storage::{Error, NodeCache, NodeCodec, NodePointer, Result, TierFiles};
+use format::{MapletBody, MapletExtent, MapletRoot};
 use std::sync::Arc;
 
 /// Options for writing the maplets of a tree.
@@ -62,7 +62,7 @@ use std::sync::Arc;
 /// use alluvium_base::Purpose;
 /// use alluvium_storage::extents::Class;
 /// use alluvium_trees::maplet::MapletSpec;
-/// let spec = MapletSpec { fingerprint_bits: 36, purpose: Purpose::Compact, class: Class::Normal, tier: 0 };
+/// let spec = MapletSpec { fingerprint_bits: 36, purpose: Purpose::Compact, class: AllocationClass::Normal, tier: 0 };
 /// // A path of 16 maplets with 10⁶ fingerprints each: less than one false read in 4,000 lookups.
 /// assert!(16.0 * 1e6 / f64::from(spec.fingerprint_bits).exp2() < 1.0 / 4000.0);
 /// ```
@@ -75,7 +75,7 @@ pub struct MapletSpec {
     /// Purpose of its writes, and of its reads of other maplets.
     pub purpose: Purpose,
     /// Space class: whether its extents may come from the reserve.
-    pub class: Class,
+    pub class: AllocationClass,
     /// The tier for the maplet.
     pub tier: u8,
 }
@@ -86,15 +86,15 @@ pub struct MapletSpec {
 /// the maplet was unlinked, as for any node.
 #[derive(Clone, Debug)]
 pub struct Maplet {
-    shared: Arc<Shared>,
+    shared: Arc<MapletDirectory>,
 }
 
 /// A directory in memory.
 #[derive(Debug)]
-struct Shared {
+struct MapletDirectory {
     pointer: NodePointer,
-    root: Root,
-    body: Body,
+    root: MapletRoot,
+    body: MapletBody,
     /// For each extent with pages: the number of its first page, and the page's offset in the
     /// tier's file.
     places: Box<[(u32, u64)]>,
@@ -107,10 +107,10 @@ impl Maplet {
     /// # Errors
     /// [`Error::BadOption`] if the fingerprint length does not suit this number of hashes;
     /// [`Error::Full`]; I/O errors.
-    pub fn build(store: &Store, spec: &MapletSpec, hashes: Vec<u64>, value: u16) -> Result<Written> {
-        let mut merger = Merger::new(store, spec, Vec::new(), Some((hashes, value)))?;
+    pub fn build(store: &Store, spec: &MapletSpec, hashes: Vec<u64>, value: u16) -> Result<WrittenMaplet> {
+        let mut merger = MapletMerger::new(store, spec, Vec::new(), Some((hashes, value)))?;
         loop {
-            if let Progress::Done(written) = merger.step(usize::MAX)? {
+            if let MapletMergeProgress::Done(written) = merger.step(usize::MAX)? {
                 return Ok(written);
             }
         }
@@ -121,17 +121,17 @@ impl Maplet {
     /// # Errors
     /// [`Error::Corrupt`] if there is no valid directory; I/O errors.
     pub fn open(store: &Store, pointer: &NodePointer, purpose: Purpose) -> Result<Maplet> {
-        Self::open_from(Files::of(store), pointer, purpose)
+        Self::open_from(DataFiles::of(store), pointer, purpose)
     }
 
     /// Like [`Maplet::open`]; the store need not be open.
     ///
     /// # Errors
     /// See [`Maplet::open`].
-    pub(crate) fn open_from(files: Files<'_>, pointer: &NodePointer, purpose: Purpose) -> Result<Maplet> {
-        let Files { tiers, page_size } = files;
+    pub(crate) fn open_from(files: DataFiles<'_>, pointer: &NodePointer, purpose: Purpose) -> Result<Maplet> {
+        let DataFiles { tiers, page_size } = files;
         let node = read_node(tiers, pointer, page_size, purpose)?;
-        let root = Root::decode(&node, pointer, page_size)?;
+        let root = MapletRoot::decode(&node, pointer, page_size)?;
         let body = if root.parts.is_empty() {
             root.body_in(&node, pointer)?
         } else {
@@ -139,12 +139,12 @@ impl Maplet {
             for part in &root.parts {
                 bytes.extend_from_slice(&read_node(tiers, part, page_size, purpose)?);
             }
-            Body::decode(&bytes, &root, &pointer.place())?
+            MapletBody::decode(&bytes, &root, &pointer.place())?
         };
         Ok(Maplet::of(*pointer, root, body))
     }
 
-    fn of(pointer: NodePointer, root: Root, body: Body) -> Maplet {
+    fn of(pointer: NodePointer, root: MapletRoot, body: MapletBody) -> Maplet {
         let mut first = 0;
         let mut places = Vec::with_capacity(root.stretches.len());
         for stretch in root.stretches.iter().filter(|stretch| stretch.pages > 0) {
@@ -153,7 +153,7 @@ impl Maplet {
         }
         let places = places.into();
         Maplet {
-            shared: Arc::new(Shared {
+            shared: Arc::new(MapletDirectory {
                 pointer,
                 root,
                 body,
@@ -204,7 +204,7 @@ impl Maplet {
     /// Returns the memory of the open maplet in bytes, excluding its pages in the cache.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        let Shared {
+        let MapletDirectory {
             root, body, places, ..
         } = &*self.shared;
         let lists = size_of_val(&root.stretches[..])
@@ -212,12 +212,12 @@ impl Maplet {
             + size_of_val(&body.values[..])
             + size_of_val(&body.checksums[..])
             + size_of_val(&places[..]);
-        (lists + size_of::<Shared>()) as u64
+        (lists + size_of::<MapletDirectory>()) as u64
     }
 
     /// Returns the geometry of the pages.
     #[must_use]
-    pub fn geometry(&self) -> &Geometry {
+    pub fn geometry(&self) -> &FilterGeometry {
         &self.shared.root.geometry
     }
 
@@ -231,17 +231,17 @@ impl Maplet {
     }
 
     /// Removes the pages of an unlinked maplet from the cache, which frees their frames earlier.
-    pub fn forget(&self, cache: &Cache) {
+    pub fn forget(&self, cache: &NodeCache) {
         for number in 0..self.shared.root.pages {
             if let Some(pointer) = self.page_pointer(number) {
-                cache.forget(&pointer);
+                cache.discard(&pointer);
             }
         }
     }
 
     /// Returns the pointer to page `number`, or `None` if there is no such page.
     fn page_pointer(&self, number: u32) -> Option<NodePointer> {
-        let Shared {
+        let MapletDirectory {
             pointer,
             root,
             body,
@@ -259,7 +259,7 @@ impl Maplet {
             encoded_len: page_bytes,
             tier: pointer.tier,
             pages: 1,
-            codec: Codec::None,
+            codec: NodeCodec::None,
         })
     }
 
@@ -280,7 +280,7 @@ impl Maplet {
     }
 }
 
-impl Stretch {
+impl MapletExtent {
     /// Returns the offset of page `number` of this extent.
     fn offset_of(&self, number: u32, page_bytes: u64) -> u64 {
         self.extent.offset() + u64::from(number) * page_bytes
@@ -288,6 +288,6 @@ impl Stretch {
 }
 
 /// Returns the file of a maplet's tier.
-fn device_of(tiers: &Tiers, pointer: &NodePointer) -> Result<Arc<dyn alluvium_device::Device>> {
+fn device_of(tiers: &TierFiles, pointer: &NodePointer) -> Result<Arc<dyn alluvium_device::Device>> {
     Ok(Arc::clone(tiers.get(pointer.tier)?))
 }

@@ -3,9 +3,9 @@
 
 use super::{Maplet, device_of};
 use alluvium_base::{KIB, Purpose};
-use alluvium_device::{Batch, Buffer, Device, Ticket};
-use alluvium_filters::{Chunk, Counted, Entry, Fingerprint, PageView, SpillView};
-use alluvium_storage::{Error, Result, Tiers};
+use alluvium_device::{AlignedBuffer, Device, IoBatch, Ticket};
+use alluvium_filters::{CountedEntry, EntryChunk, FilterEntry, Fingerprint, PageView, SpillView};
+use alluvium_storage::{Error, Result, TierFiles};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const _: () = assert!(WINDOWS > 0 && WINDOW_BYTES >= KIB);
 
 /// The pages `range` of a maplet, each verified.
 #[derive(Debug)]
-pub(super) struct Pages {
+pub(super) struct MapletPageReader {
     maplet: Maplet,
     device: Arc<dyn Device>,
     purpose: Purpose,
@@ -27,17 +27,22 @@ pub(super) struct Pages {
     ahead: VecDeque<(Range<u32>, Ticket)>,
     /// The current window: its remaining pages, and its first page with its bytes.
     left: Range<u32>,
-    window: Option<(u32, Buffer)>,
+    window: Option<(u32, AlignedBuffer)>,
 }
 
-impl Pages {
+impl MapletPageReader {
     /// Starts reading.
-    pub(super) fn new(maplet: &Maplet, range: Range<u32>, tiers: &Tiers, purpose: Purpose) -> Result<Pages> {
+    pub(super) fn new(
+        maplet: &Maplet,
+        range: Range<u32>,
+        tiers: &TierFiles,
+        purpose: Purpose,
+    ) -> Result<MapletPageReader> {
         assert!(
             range.start <= range.end && range.end <= maplet.shared.root.pages,
             "pages {range:?} of the maplet"
         );
-        let mut pages = Pages {
+        let mut pages = MapletPageReader {
             maplet: maplet.clone(),
             device: device_of(tiers, maplet.pointer())?,
             purpose,
@@ -61,8 +66,8 @@ impl Pages {
             );
             debug_assert!(bytes > 0, "a window has pages");
             self.range.start = pages.end;
-            let mut batch = Batch::with_capacity(1);
-            batch.read(offset, Buffer::zeroed(bytes), self.purpose);
+            let mut batch = IoBatch::with_capacity(1);
+            batch.read(offset, AlignedBuffer::zeroed(bytes), self.purpose);
             self.ahead.push_back((pages, self.device.submit(batch)));
         }
     }
@@ -128,32 +133,32 @@ impl Pages {
 
 /// The entries of a maplet in order, page by page.
 #[derive(Debug)]
-pub(super) struct Entries {
+pub(super) struct MapletEntryReader {
     maplet: Maplet,
-    pages: Pages,
-    spill_pages: Option<Pages>,
-    spilled: Vec<Counted>,
+    pages: MapletPageReader,
+    spill_pages: Option<MapletPageReader>,
+    spilled: Vec<CountedEntry>,
 }
 
-impl Entries {
+impl MapletEntryReader {
     /// Starts reading.
-    pub(super) fn new(maplet: &Maplet, tiers: &Tiers, purpose: Purpose) -> Result<Entries> {
-        Entries::first(maplet, maplet.geometry().pages(), tiers, purpose)
+    pub(super) fn new(maplet: &Maplet, tiers: &TierFiles, purpose: Purpose) -> Result<MapletEntryReader> {
+        MapletEntryReader::first(maplet, maplet.geometry().pages(), tiers, purpose)
     }
 
     /// Starts reading the first `pages` pages.
-    fn first(maplet: &Maplet, pages: u32, tiers: &Tiers, purpose: Purpose) -> Result<Entries> {
+    fn first(maplet: &Maplet, pages: u32, tiers: &TierFiles, purpose: Purpose) -> Result<MapletEntryReader> {
         let (own, all) = (maplet.geometry().pages(), maplet.shared.root.pages);
-        Ok(Entries {
-            pages: Pages::new(maplet, 0..pages.min(own), tiers, purpose)?,
-            spill_pages: Some(Pages::new(maplet, own..all, tiers, purpose)?),
+        Ok(MapletEntryReader {
+            pages: MapletPageReader::new(maplet, 0..pages.min(own), tiers, purpose)?,
+            spill_pages: Some(MapletPageReader::new(maplet, own..all, tiers, purpose)?),
             spilled: Vec::new(),
             maplet: maplet.clone(),
         })
     }
 
     /// Appends the next page's entries to `chunk`, and returns whether there was one.
-    pub(super) fn fill(&mut self, chunk: &mut Chunk) -> Result<bool> {
+    pub(super) fn fill(&mut self, chunk: &mut EntryChunk) -> Result<bool> {
         if let Some(spill_pages) = self.spill_pages.take() {
             self.spilled = read_spilled(&self.maplet, spill_pages)?;
         }
@@ -183,14 +188,14 @@ impl Entries {
 
 /// Iterates over all entries of a maplet, in order.
 #[derive(Debug)]
-pub(crate) struct Reading {
-    entries: Entries,
-    chunk: Chunk,
+pub(crate) struct MapletEntryIter {
+    entries: MapletEntryReader,
+    chunk: EntryChunk,
 }
 
-impl Reading {
+impl MapletEntryIter {
     /// Returns the next page's entries, if there is a next page.
-    pub(crate) fn next_page(&mut self) -> Result<Option<&[Entry]>> {
+    pub(crate) fn next_page(&mut self) -> Result<Option<&[FilterEntry]>> {
         self.chunk.clear();
         let is_some = self.entries.fill(&mut self.chunk)?;
         Ok(is_some.then(|| self.chunk.entries()))
@@ -199,10 +204,10 @@ impl Reading {
 
 impl Maplet {
     /// Starts reading the whole maplet past the cache.
-    pub(crate) fn read_entries(&self, tiers: &Tiers, purpose: Purpose) -> Result<Reading> {
-        Ok(Reading {
-            entries: Entries::new(self, tiers, purpose)?,
-            chunk: Chunk::new(),
+    pub(crate) fn read_entries(&self, tiers: &TierFiles, purpose: Purpose) -> Result<MapletEntryIter> {
+        Ok(MapletEntryIter {
+            entries: MapletEntryReader::new(self, tiers, purpose)?,
+            chunk: EntryChunk::new(),
         })
     }
 }
@@ -213,12 +218,12 @@ impl Maplet {
     pub(crate) fn read_fingerprints(
         &self,
         last: Fingerprint,
-        tiers: &Tiers,
+        tiers: &TierFiles,
         tell: &mut dyn FnMut(Fingerprint),
     ) -> Result<()> {
         let pages = self.geometry().page_of(last) + 1;
-        let mut entries = Entries::first(self, pages, tiers, Purpose::Other)?;
-        let mut chunk = Chunk::new();
+        let mut entries = MapletEntryReader::first(self, pages, tiers, Purpose::Other)?;
+        let mut chunk = EntryChunk::new();
         while entries.fill(&mut chunk)? {
             let all = chunk.entries().iter().map(|entry| entry.fingerprint());
             all.take_while(|fingerprint| *fingerprint <= last)
@@ -230,7 +235,7 @@ impl Maplet {
 }
 
 /// Returns all spilled records.
-fn read_spilled(maplet: &Maplet, mut pages: Pages) -> Result<Vec<Counted>> {
+fn read_spilled(maplet: &Maplet, mut pages: MapletPageReader) -> Result<Vec<CountedEntry>> {
     let mut records = Vec::new();
     while let Some((number, page)) = pages.next() {
         let view = SpillView::new(maplet.geometry(), page?, number);

@@ -1,9 +1,9 @@
-use super::write::Sink;
+use super::write::MapletWriter;
 use super::*;
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::simulated::{Fault, SimDirectory, Survival};
-use alluvium_device::{Directory, Operation};
-use alluvium_filters::{Builder, Entry};
+use alluvium_device::simulated::{CrashSurvival, InjectedFault, SimDirectory};
+use alluvium_device::{DeviceOperation, Directory};
+use alluvium_filters::{FilterBuilder, FilterEntry};
 use alluvium_storage::PageSize;
 use alluvium_storage::extents::ExtentOptions;
 use alluvium_storage::log::LogOptions;
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const SPEC: MapletSpec = MapletSpec {
     fingerprint_bits: 36,
     purpose: Purpose::Compact,
-    class: Class::Normal,
+    class: AllocationClass::Normal,
     tier: 0,
 };
 
@@ -39,7 +39,7 @@ fn hashes(seed: u64, count: usize) -> Vec<u64> {
     (0..count).map(|_| random.u64(..)).collect()
 }
 
-fn keep(store: &Store, written: Written) -> Maplet {
+fn keep(store: &Store, written: WrittenMaplet) -> Maplet {
     store.extents().install(&written.extents);
     assert_eq!(written.maplet.extents().collect::<Vec<_>>(), written.extents);
     written.maplet
@@ -52,17 +52,17 @@ fn built(store: &Store, hashes: &[u64], value: u16) -> Maplet {
     )
 }
 
-fn merged(store: &Store, sources: Vec<Source>, fresh: Option<(Vec<u64>, u16)>, step: usize) -> Maplet {
-    let mut merger = Merger::new(store, &SPEC, sources, fresh).unwrap();
+fn merged(store: &Store, sources: Vec<MapletSource>, fresh: Option<(Vec<u64>, u16)>, step: usize) -> Maplet {
+    let mut merger = MapletMerger::new(store, &SPEC, sources, fresh).unwrap();
     loop {
-        if let Progress::Done(written) = merger.step(step).unwrap() {
+        if let MapletMergeProgress::Done(written) = merger.step(step).unwrap() {
             return keep(store, written);
         }
     }
 }
 
-fn source(maplet: &Maplet, rewrite: &[Option<u16>]) -> Source {
-    Source {
+fn source(maplet: &Maplet, rewrite: &[Option<u16>]) -> MapletSource {
+    MapletSource {
         maplet: maplet.clone(),
         rewrite: rewrite.into(),
     }
@@ -193,7 +193,7 @@ fn merging_gives_the_pages_that_building_anew_gives() {
         .enumerate()
         .map(|(piece, keys)| built(&store, keys, piece as u16))
         .collect();
-    let all_to_five = || -> Vec<Source> {
+    let all_to_five = || -> Vec<MapletSource> {
         pieces[1..]
             .iter()
             .map(|piece| source(piece, &[Some(5); 8]))
@@ -250,10 +250,10 @@ fn a_cold_lookup_reads_one_page_and_hardly_ever_another() {
 
 impl Maplet {
     /// Removes a key's page and the pages of spilled records from the cache.
-    fn forget_one(&self, cache: &Cache, hash: u64) {
-        cache.forget(&self.page(hash));
+    fn forget_one(&self, cache: &NodeCache, hash: u64) {
+        cache.discard(&self.page(hash));
         for number in self.geometry().pages()..self.shared.root.pages {
-            cache.forget(&self.page_pointer(number).unwrap());
+            cache.discard(&self.page_pointer(number).unwrap());
         }
     }
 }
@@ -268,7 +268,7 @@ fn a_path_answers_like_its_maplets_and_reads_every_page_at_most_once() {
         .collect();
     let path: Vec<&Maplet> = maplets.iter().collect();
     let reads = || directory.counters().snapshot().of(Purpose::Lookup).reads;
-    let mut out = Answers::new();
+    let mut out = MapletAnswers::new();
     for (round, &hash) in keys.iter().step_by(9).enumerate() {
         // A guard that is held longer would keep the frames of forgotten pages.
         let guard = store.epochs().pin();
@@ -355,11 +355,12 @@ fn a_flipped_bit_anywhere_is_an_error_and_never_an_answer() {
             "{violations:?}"
         );
         assert_eq!(violations.len(), 1, "page {number}");
-        let mut merger = Merger::new(&store, &SPEC, vec![source(&maplet, &[Some(0); 4])], None).unwrap();
+        let mut merger =
+            MapletMerger::new(&store, &SPEC, vec![source(&maplet, &[Some(0); 4])], None).unwrap();
         let error = loop {
             match merger.step(1000) {
-                Ok(Progress::More) => {}
-                Ok(Progress::Done(_)) => panic!("page {number} is damaged"),
+                Ok(MapletMergeProgress::More) => {}
+                Ok(MapletMergeProgress::Done(_)) => panic!("page {number} is damaged"),
                 Err(error) => break error,
             }
         };
@@ -375,7 +376,7 @@ fn a_flipped_bit_anywhere_is_an_error_and_never_an_answer() {
 fn the_check_finds_what_checksums_cannot() {
     let store = store();
     let maplet = built(&store, &hashes(9, 5000), 3);
-    let with = |change: fn(&mut Root, &mut Body)| {
+    let with = |change: fn(&mut MapletRoot, &mut MapletBody)| {
         let (mut root, mut body) = (maplet.shared.root.clone(), maplet.shared.body.clone());
         change(&mut root, &mut body);
         Maplet::of(*maplet.pointer(), root, body)
@@ -430,12 +431,12 @@ fn what_is_abandoned_dropped_or_fails_leaves_nothing_behind() {
     written.abandon(&store);
     assert_nothing_is_left(&store, &pages);
     // The same pages are written again, but the merge is not finished.
-    let mut merger = Merger::new(&store, &SPEC, Vec::new(), Some((keys.clone(), 1))).unwrap();
-    assert!(matches!(merger.step(30_000).unwrap(), Progress::More));
+    let mut merger = MapletMerger::new(&store, &SPEC, Vec::new(), Some((keys.clone(), 1))).unwrap();
+    assert!(matches!(merger.step(30_000).unwrap(), MapletMergeProgress::More));
     assert!(store.extents().usage().total().provisional_bytes > 0);
     drop(merger);
     assert_nothing_is_left(&store, &pages);
-    machine.inject(Fault::failing(Operation::Write).on("tier-0.data"));
+    machine.inject(InjectedFault::failing(DeviceOperation::Write).on("tier-0.data"));
     let error = Maplet::build(&store, &SPEC, keys, 1).unwrap_err();
     assert!(matches!(error, Error::Device(_)), "{error}");
     assert_nothing_is_left(&store, &pages);
@@ -466,7 +467,7 @@ fn fingerprints_of_another_length_are_refused() {
         fingerprint_bits: 30,
         ..SPEC
     };
-    let refused = Merger::new(&store, &other, vec![source(&maplet, &[Some(0)])], None).unwrap_err();
+    let refused = MapletMerger::new(&store, &other, vec![source(&maplet, &[Some(0)])], None).unwrap_err();
     assert!(refused.to_string().contains("36"), "{refused}");
     let short = MapletSpec {
         fingerprint_bits: 7,
@@ -480,19 +481,19 @@ fn fingerprints_of_another_length_are_refused() {
 fn a_directory_of_many_pages_is_cut_into_parts() {
     let store = store();
     let keys = hashes(13, 5000);
-    let shape = filters::Shape::new(36, 4);
-    let geometry = Geometry::with_pages(9000, shape).unwrap();
-    let mut sink = Sink::new(&store, &SPEC, &geometry).unwrap();
-    let mut entries: Vec<Entry> = keys
+    let shape = filters::FilterShape::new(36, 4);
+    let geometry = FilterGeometry::with_pages(9000, shape).unwrap();
+    let mut sink = MapletWriter::new(&store, &SPEC, &geometry).unwrap();
+    let mut entries: Vec<FilterEntry> = keys
         .iter()
-        .map(|&hash| Entry::new(geometry.fingerprint(hash), 9))
+        .map(|&hash| FilterEntry::new(geometry.fingerprint(hash), 9))
         .collect();
     filters::sort(&mut entries);
     let page = |page: &[u8]| -> std::result::Result<(), filters::Error> {
         sink.page(page).unwrap();
         Ok(())
     };
-    let mut builder = Builder::new(geometry, page);
+    let mut builder = FilterBuilder::new(geometry, page);
     for entry in entries {
         builder.push(entry, 1).unwrap();
     }
@@ -522,7 +523,7 @@ fn a_maplet_is_there_again_after_a_checkpoint_and_an_open() {
     let pointer = *maplet.pointer();
     drop(store);
     drop(directory);
-    let directory: Arc<dyn Directory> = Arc::new(machine.image(Survival::None, 1));
+    let directory: Arc<dyn Directory> = Arc::new(machine.image(CrashSurvival::None, 1));
     let store = Store::open(directory, &options())
         .unwrap()
         .replay(&mut |_| Ok(()))
@@ -541,11 +542,11 @@ fn a_maplet_is_there_again_after_a_checkpoint_and_an_open() {
 #[test]
 fn a_maplet_lies_on_the_tier_that_its_spec_names() {
     let first = Arc::new(MemoryDirectory::new());
-    let directories = alluvium_storage::Directories::from(first).and(Arc::new(MemoryDirectory::new()));
+    let directories = alluvium_storage::TierDirectories::from(first).and(Arc::new(MemoryDirectory::new()));
     let store = Store::create(directories, &options(), b"").unwrap();
     let below = built(&store, &hashes(1, 5000), 0);
     let spec = MapletSpec { tier: 1, ..SPEC };
-    let mut merger = Merger::new(
+    let mut merger = MapletMerger::new(
         &store,
         &spec,
         vec![source(&below, &[Some(0)])],
@@ -553,7 +554,7 @@ fn a_maplet_lies_on_the_tier_that_its_spec_names() {
     )
     .unwrap();
     let maplet = loop {
-        if let Progress::Done(written) = merger.step(1000).unwrap() {
+        if let MapletMergeProgress::Done(written) = merger.step(1000).unwrap() {
             break keep(&store, written);
         }
     };

@@ -1,12 +1,12 @@
 //! Writes a maplet: its pages as they arrive, then the directory.
 
-use super::format::{Body, Root, Stretch, cut};
+use super::format::{MapletBody, MapletExtent, MapletRoot, cut};
 use super::{Maplet, MapletSpec};
-use alluvium_filters::{Built, Geometry};
+use alluvium_filters::{BuildStats, FilterGeometry};
 use alluvium_storage::extents::{Extent, UNIT};
 use alluvium_storage::node::{MAX_PAGES, NodeWriter, WriterOptions};
 use alluvium_storage::store::Store;
-use alluvium_storage::{Cache, Error, NodePointer, PageSize, Result};
+use alluvium_storage::{Error, NodeCache, NodePointer, PageSize, Result};
 use std::sync::Arc;
 
 /// If a maplet would have more extents than this, longer extents are used.
@@ -18,14 +18,14 @@ const _: () = assert!(MAX_UNITS >= WriterOptions::EXTENT_UNITS && USUAL_EXTENTS 
 /// A written maplet. Its extents are provisional: the caller must install or abandon them.
 #[derive(Debug)]
 #[must_use = "its extents are installed or given up"]
-pub struct Written {
+pub struct WrittenMaplet {
     /// The maplet, open.
     pub maplet: Maplet,
     /// The extents with their live bytes.
     pub extents: Vec<(Extent, u64)>,
 }
 
-impl Written {
+impl WrittenMaplet {
     /// Discards the maplet. Nothing of it is left in the store or its cache.
     pub fn abandon(self, store: &Store) {
         self.maplet.forget(store.cache());
@@ -37,17 +37,17 @@ impl Written {
 
 /// Writes the pages of one maplet.
 #[derive(Debug)]
-pub(super) struct Sink {
+pub(super) struct MapletWriter {
     extents: Arc<alluvium_storage::extents::Extents>,
-    cache: Cache,
+    cache: NodeCache,
     page_size: PageSize,
     /// `None` once the maplet is complete.
     writer: Option<NodeWriter>,
     pages: Vec<NodePointer>,
 }
 
-impl Sink {
-    pub(super) fn new(store: &Store, spec: &MapletSpec, geometry: &Geometry) -> Result<Sink> {
+impl MapletWriter {
+    pub(super) fn new(store: &Store, spec: &MapletSpec, geometry: &FilterGeometry) -> Result<MapletWriter> {
         let usual = store.writer_options(spec.purpose, spec.class);
         let wanted = geometry.bytes() / UNIT / USUAL_EXTENTS;
         assert!(
@@ -59,7 +59,7 @@ impl Sink {
             tier: spec.tier,
             ..usual
         };
-        Ok(Sink {
+        Ok(MapletWriter {
             extents: Arc::clone(store.extents()),
             cache: store.cache().clone(),
             page_size: store.page_size(),
@@ -88,11 +88,11 @@ impl Sink {
     /// Writes the directory.
     pub(super) fn finish(
         mut self,
-        geometry: Geometry,
-        built: Built,
+        geometry: FilterGeometry,
+        built: BuildStats,
         values: Vec<(u16, u64)>,
         repeats: u64,
-    ) -> Result<Written> {
+    ) -> Result<WrittenMaplet> {
         debug_assert_eq!(values.iter().map(|(_, count)| count).sum::<u64>(), built.distinct);
         assert_eq!(
             self.pages.len(),
@@ -103,7 +103,7 @@ impl Sink {
             values.is_sorted_by(|one, other| one.0 < other.0),
             "values ascend, each once (Q1)"
         );
-        let body = Body {
+        let body = MapletBody {
             values,
             checksums: self.pages.iter().map(|page| page.checksum).collect(),
         };
@@ -113,19 +113,19 @@ impl Sink {
         let (mut parts, mut rest) = (Vec::new(), bytes.len());
         // One more than the current number, because the root may start an extent.
         let mut extents = self.writer().extents_ending_with(1)?.len() + 1;
-        if !fits(Root::pages_for(page_size, extents, rest)) {
+        if !fits(MapletRoot::pages_for(page_size, extents, rest)) {
             for part in cut(&bytes, page_size) {
                 parts.push(self.writer().add(&part)?);
             }
             rest = parts.len() * NodePointer::BYTES;
             extents = self.writer().extents_ending_with(1)?.len() + 1;
         }
-        let root_pages = Root::pages_for(page_size, extents, rest);
+        let root_pages = MapletRoot::pages_for(page_size, extents, rest);
         if !fits(root_pages) {
             return Err(self.too_fragmented());
         }
         let extents = self.writer().extents_ending_with(root_pages as u8)?;
-        let root = Root {
+        let root = MapletRoot {
             geometry,
             entries: built.distinct,
             pages: built.pages,
@@ -148,14 +148,14 @@ impl Sink {
         };
         assert_eq!(written.extents, extents, "the writer keeps its word");
         assert!(self.writer.is_none(), "what is written is not given up (Q4)");
-        Ok(Written {
+        Ok(WrittenMaplet {
             maplet: Maplet::of(pointer, root, body),
             extents,
         })
     }
 
     /// Returns the number of pages in each extent.
-    fn stretches(&self, extents: &[(Extent, u64)]) -> Vec<Stretch> {
+    fn stretches(&self, extents: &[(Extent, u64)]) -> Vec<MapletExtent> {
         let mut pages = self.pages.iter().peekable();
         let stretch = |&(extent, live_bytes): &(Extent, u64)| {
             let mut next = extent.offset();
@@ -168,7 +168,7 @@ impl Sink {
                 next += self.page_size.bytes() as u64;
                 count += 1;
             }
-            Stretch {
+            MapletExtent {
                 extent,
                 pages: count,
                 live_bytes,
@@ -191,12 +191,12 @@ impl Sink {
 
     fn forget(&self) {
         for page in &self.pages {
-            self.cache.forget(page);
+            self.cache.discard(page);
         }
     }
 }
 
-impl Drop for Sink {
+impl Drop for MapletWriter {
     fn drop(&mut self) {
         // Must happen before the writer releases the extents: their next owner may write there in
         // the same generation.

@@ -1,16 +1,16 @@
 //! The common part of both trees: pages, their shape, a root at a fixed page, and leaves.
 
-use super::buffer::{Exclusive, PageBuffer, Shared, Way};
+use super::buffer::{FrameHint, PageBuffer, PageReadGuard, PageWriteGuard};
 use super::error::damaged_page;
-use super::merge::{Merging, Noted};
+use super::merge::{UnderfullKeys, UnderfullPolicy};
 use super::node::add_pivot;
 use super::node::{
-    Action, Kind, Message, Messages, Operator, Shape, fold, kind, level, merge, set_head, split_leaf,
-    union_median,
+    MessageAction, MessageList, NodeMessage, NodeShape, PageContentKind, UpdateOperator, fold, kind, level,
+    merge, set_head, split_leaf, union_median,
 };
-use super::read::Coupling;
-use super::watch::Watch;
-use alluvium_storage::{Error, Place, Result};
+use super::read::LatchCoupling;
+use super::watch::NodeAccessCounts;
+use alluvium_storage::{DiskLocation, Error, Result};
 use parking_lot::RwLock;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ const _: () = assert!(RESERVED > 0 && MOST_LEVELS > 2, "a flush may split nodes"
 
 /// Counters of a tree's operations. They are raised afterwards, with relaxed ordering.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct TreeCounters {
     pub(super) retries: AtomicU64,
     pub(super) flushes: AtomicU64,
     pub(super) moved: AtomicU64,
@@ -40,64 +40,73 @@ pub(super) struct Counters {
     pub(super) divisions: AtomicU64,
 }
 
-impl Counters {
+impl TreeCounters {
     pub(super) fn add(counter: &AtomicU64, more: usize) {
         counter.fetch_add(more as u64, Ordering::Relaxed);
     }
 }
 
 /// The state that both trees share.
-pub(super) struct Core<B> {
+pub(super) struct TreeCore<B> {
     pub(super) buffer: B,
-    pub(super) shape: Shape,
+    pub(super) shape: NodeShape,
     /// The page number of the root. It never changes, so the root can be latched without a lookup.
     pub(super) root: u64,
     /// A hint to the frame in which the root was last found.
-    pub(super) root_way: Way,
-    pub(super) operator: Arc<dyn Operator>,
+    pub(super) root_way: FrameHint,
+    pub(super) operator: Arc<dyn UpdateOperator>,
     /// Writers hold it shared; operations that need the tree at rest hold it exclusively.
     pub(super) gate: RwLock<()>,
-    pub(super) coupling: Coupling,
-    pub(super) merging: Merging,
+    pub(super) coupling: LatchCoupling,
+    pub(super) merging: UnderfullPolicy,
     /// Keys of under-full leaves (PM1).
-    pub(super) noted: Noted,
+    pub(super) noted: UnderfullKeys,
     /// Counts the messages and reads that pass each node; `None` if all nodes are divided alike.
-    pub(super) watch: Option<Watch>,
-    pub(super) counters: Counters,
+    pub(super) watch: Option<NodeAccessCounts>,
+    pub(super) counters: TreeCounters,
     broken: OnceLock<String>,
     /// The corruption that broke the tree, if any: place, expected, found.
-    damage: OnceLock<(Place, String, String)>,
+    damage: OnceLock<(DiskLocation, String, String)>,
 }
 
-impl<B: PageBuffer> Core<B> {
+impl<B: PageBuffer> TreeCore<B> {
     /// Creates an empty tree, whose root is a leaf.
-    pub(super) fn create(buffer: B, shape: Shape, operator: Arc<dyn Operator>) -> Result<Core<B>> {
+    pub(super) fn create(
+        buffer: B,
+        shape: NodeShape,
+        operator: Arc<dyn UpdateOperator>,
+    ) -> Result<TreeCore<B>> {
         let root = {
             let mut root = buffer.allocate()?;
-            set_head(&mut root, Kind::Leaf, 0);
+            set_head(&mut root, PageContentKind::Leaf, 0);
             root.number()
         };
-        Ok(Core::of(buffer, shape, root, operator))
+        Ok(TreeCore::of(buffer, shape, root, operator))
     }
 
-    pub(super) fn of(buffer: B, shape: Shape, root: u64, operator: Arc<dyn Operator>) -> Core<B> {
+    pub(super) fn of(
+        buffer: B,
+        shape: NodeShape,
+        root: u64,
+        operator: Arc<dyn UpdateOperator>,
+    ) -> TreeCore<B> {
         assert_eq!(
             buffer.content_bytes(),
             shape.content_bytes,
             "the shape is that of the pages"
         );
-        Core {
+        TreeCore {
             buffer,
             shape,
             root,
-            root_way: Way::new(),
+            root_way: FrameHint::new(),
             operator,
             gate: RwLock::new(()),
             coupling: Default::default(),
-            merging: Merging::default(),
-            noted: Noted::default(),
-            watch: shape.own.map(|_| Watch::new(&shape)),
-            counters: Counters::default(),
+            merging: UnderfullPolicy::default(),
+            noted: UnderfullKeys::default(),
+            watch: shape.own.map(|_| NodeAccessCounts::new(&shape)),
+            counters: TreeCounters::default(),
             broken: OnceLock::new(),
             damage: OnceLock::new(),
         }
@@ -116,7 +125,7 @@ impl<B: PageBuffer> Core<B> {
     }
 
     /// Fails if the tree cannot accept a message.
-    pub(super) fn writable(&self, message: Message<'_>) -> Result<()> {
+    pub(super) fn writable(&self, message: NodeMessage<'_>) -> Result<()> {
         self.shape.check(message.key, message.operand)?;
         self.readable()?;
         self.buffer.writable()
@@ -150,8 +159,11 @@ impl<B: PageBuffer> Core<B> {
     /// Checks that a child is one level below its parent.
     pub(super) fn check_child(page: u64, above: u8, child: &[u8]) -> Result<()> {
         let below = above.checked_sub(1);
-        let is_child =
-            below == Some(level(child)) && !matches!(kind(child), None | Some(Kind::Free | Kind::Apart));
+        let is_child = below == Some(level(child))
+            && !matches!(
+                kind(child),
+                None | Some(PageContentKind::Free | PageContentKind::Apart)
+            );
         if !is_child {
             return Err(Self::misplaced(
                 page,
@@ -163,55 +175,58 @@ impl<B: PageBuffer> Core<B> {
     }
 
     /// Latches a child of a node at level `above` for reading.
-    pub(super) fn shared(&self, page: u64, above: u8) -> Result<Shared<'_>> {
+    pub(super) fn shared(&self, page: u64, above: u8) -> Result<PageReadGuard<'_>> {
         let child = self.buffer.pin_shared(page)?;
         Self::check_child(page, above, &child)?;
         Ok(child)
     }
 
     /// Latches a child of a node at level `above` for writing.
-    pub(super) fn exclusive(&self, page: u64, above: u8) -> Result<Exclusive<'_>> {
+    pub(super) fn exclusive(&self, page: u64, above: u8) -> Result<PageWriteGuard<'_>> {
         let child = self.buffer.pin_exclusive(page)?;
         Self::check_child(page, above, &child)?;
         Ok(child)
     }
 
     /// Returns the change in the number of pairs of a leaf when messages are applied.
-    fn growth(&self, leaf: &[u8], messages: &Messages) -> isize {
-        let change = |message: Message<'_>| match (message.action, self.shape.pairs.find(leaf, message.key)) {
-            (Action::Insert, Err(_)) => 1,
-            (Action::Delete, Ok(_)) => -1,
-            _ => 0,
-        };
+    fn growth(&self, leaf: &[u8], messages: &MessageList) -> isize {
+        let change =
+            |message: NodeMessage<'_>| match (message.action, self.shape.pairs.find(leaf, message.key)) {
+                (MessageAction::Insert, Err(_)) => 1,
+                (MessageAction::Delete, Ok(_)) => -1,
+                _ => 0,
+            };
         messages.iter().map(change).sum()
     }
 
     /// Returns whether messages fit into a leaf without a split.
-    pub(super) fn leaf_takes(&self, leaf: &[u8], messages: &Messages) -> bool {
+    pub(super) fn leaf_takes(&self, leaf: &[u8], messages: &MessageList) -> bool {
         let free = self.shape.pairs.free(leaf);
         free >= messages.len() || self.growth(leaf, messages) <= free as isize
     }
 
     /// Returns whether one message fits into a leaf without a split.
-    pub(super) fn leaf_takes_one(&self, leaf: &[u8], message: Message<'_>) -> bool {
+    pub(super) fn leaf_takes_one(&self, leaf: &[u8], message: NodeMessage<'_>) -> bool {
         let pairs = &self.shape.pairs;
-        pairs.free(leaf) > 0 || message.action != Action::Insert || pairs.find(leaf, message.key).is_ok()
+        pairs.free(leaf) > 0
+            || message.action != MessageAction::Insert
+            || pairs.find(leaf, message.key).is_ok()
     }
 
     /// Applies a message to a leaf. The leaf must have space for it.
-    pub(super) fn apply_one(&self, leaf: &mut [u8], message: Message<'_>) -> Result<()> {
+    pub(super) fn apply_one(&self, leaf: &mut [u8], message: NodeMessage<'_>) -> Result<()> {
         let pairs = &self.shape.pairs;
         match (pairs.find(leaf, message.key), message.action) {
-            (Ok(at), Action::Insert) => {
+            (Ok(at), MessageAction::Insert) => {
                 self.operator.dropped(pairs.value(leaf, at));
                 pairs.replace(leaf, at, message.operand, None);
             }
-            (Err(at), Action::Insert) => pairs.insert(leaf, at, message.key, message.operand, None),
-            (Ok(at), Action::Delete) => {
+            (Err(at), MessageAction::Insert) => pairs.insert(leaf, at, message.key, message.operand, None),
+            (Ok(at), MessageAction::Delete) => {
                 self.operator.dropped(pairs.value(leaf, at));
                 pairs.remove(leaf, at);
             }
-            (Ok(at), Action::Update) => {
+            (Ok(at), MessageAction::Update) => {
                 let mut value = Vec::with_capacity(self.shape.value_limit);
                 let older = Some(pairs.value(leaf, at));
                 let exists = fold(
@@ -224,20 +239,20 @@ impl<B: PageBuffer> Core<B> {
                 self.shape.check_value(&value)?;
                 pairs.replace(leaf, at, &value, None);
             }
-            (Err(_), Action::Update | Action::Delete) => {}
+            (Err(_), MessageAction::Update | MessageAction::Delete) => {}
         }
         Ok(())
     }
 
     /// Applies messages to a leaf, deletes first. The leaf must have space for them.
-    pub(super) fn apply(&self, leaf: &mut [u8], messages: &Messages) -> Result<()> {
+    pub(super) fn apply(&self, leaf: &mut [u8], messages: &MessageList) -> Result<()> {
         assert!(
             self.leaf_takes(leaf, messages),
             "a leaf that overflows is split first"
         );
         for is_delete in [true, false] {
             for message in messages.iter() {
-                if (message.action == Action::Delete) == is_delete {
+                if (message.action == MessageAction::Delete) == is_delete {
                     self.apply_one(leaf, message)?;
                 }
             }
@@ -249,10 +264,10 @@ impl<B: PageBuffer> Core<B> {
     /// The parent must have a free pivot.
     pub(super) fn split_leaf(
         &self,
-        parent: &mut Exclusive<'_>,
-        leaf: &mut Exclusive<'_>,
-        messages: &Messages,
-    ) -> Result<(Vec<u8>, Exclusive<'_>)> {
+        parent: &mut PageWriteGuard<'_>,
+        leaf: &mut PageWriteGuard<'_>,
+        messages: &MessageList,
+    ) -> Result<(Vec<u8>, PageWriteGuard<'_>)> {
         assert!(
             self.shape.pivots_of(parent).free(parent) > 0,
             "the parent has a free pivot (PE3)"
@@ -261,12 +276,12 @@ impl<B: PageBuffer> Core<B> {
         let median = union_median(&self.shape.pairs, leaf, messages);
         split_leaf(&self.shape, leaf, &mut right, &median);
         add_pivot(&self.shape, parent, &median, right.number());
-        Counters::add(&self.counters.splits_of_leaves, 1);
+        TreeCounters::add(&self.counters.splits_of_leaves, 1);
         Ok((median, right))
     }
 
     /// Adds a message to the buffer of a node. The buffer must have a place for it.
-    pub(super) fn deposit(&self, node: &mut [u8], message: Message<'_>) -> Result<()> {
+    pub(super) fn deposit(&self, node: &mut [u8], message: NodeMessage<'_>) -> Result<()> {
         let buffer = self.shape.buffer_of(node);
         match buffer.find(node, message.key) {
             Err(at) => buffer.insert(node, at, message.key, message.operand, Some(message.action)),
@@ -276,7 +291,7 @@ impl<B: PageBuffer> Core<B> {
                 let younger = (message.action, message.operand);
                 let action = merge(&*self.operator, older, younger, &mut operand);
                 self.shape.check_value(&operand)?;
-                if older.0 == Action::Insert && message.action != Action::Update {
+                if older.0 == MessageAction::Insert && message.action != MessageAction::Update {
                     self.operator.dropped(older.1);
                 }
                 buffer.replace(node, at, &operand, Some(action));
@@ -290,7 +305,7 @@ impl<B: PageBuffer> Core<B> {
     }
 
     /// Returns whether the buffer of a node has a place for a message.
-    pub(super) fn has_place(&self, node: &[u8], message: Message<'_>) -> bool {
+    pub(super) fn has_place(&self, node: &[u8], message: NodeMessage<'_>) -> bool {
         let buffer = self.shape.buffer_of(node);
         buffer.free(node) > 0 || buffer.find(node, message.key).is_ok()
     }
@@ -304,7 +319,7 @@ impl<B: PageBuffer> Core<B> {
     }
 }
 
-impl<B> fmt::Debug for Core<B> {
+impl<B> fmt::Debug for TreeCore<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Core")
             .field("root", &self.root)

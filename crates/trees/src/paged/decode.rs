@@ -1,7 +1,7 @@
 //! Decodes all formats of a page file and its journal from arbitrary bytes, for fuzzing.
 
 use super::buffer::{PAGE_HEADER, reread};
-use super::node::{Action, Kind, Shape, TreeSizes, child_at, kind};
+use super::node::{MessageAction, NodeShape, PageContentKind, TreeSizes, child_at, kind};
 use super::structure::reread_value;
 use super::{store, structure};
 
@@ -27,8 +27,8 @@ const SIZES: TreeSizes = TreeSizes {
 pub fn decode(bytes: &[u8]) -> usize {
     let node = |content: &[u8]| {
         let all = [
-            Shape::new(content.len(), SIZES),
-            Shape::adaptive(content.len(), SIZES),
+            NodeShape::new(content.len(), SIZES),
+            NodeShape::adaptive(content.len(), SIZES),
         ];
         let is_node = all.into_iter().flatten().any(|shape| walk(&shape, content));
         is_node || structure::is_apart(content)
@@ -43,11 +43,11 @@ pub fn decode(bytes: &[u8]) -> usize {
 }
 
 /// Reads all parts of a node. Returns `false` if the bytes are not a node.
-fn walk(shape: &Shape, node: &[u8]) -> bool {
+fn walk(shape: &NodeShape, node: &[u8]) -> bool {
     if shape.validate(node).is_err() {
         return false;
     }
-    if kind(node) == Some(Kind::Leaf) {
+    if kind(node) == Some(PageContentKind::Leaf) {
         for at in 0..shape.pairs.len(node) {
             let key = shape.pairs.key(node, at);
             let _ = reread_value(shape.pairs.value(node, at));
@@ -57,17 +57,20 @@ fn walk(shape: &Shape, node: &[u8]) -> bool {
                 "keys are found where they are"
             );
         }
-    } else if matches!(kind(node), Some(Kind::Wide | Kind::Buffered)) {
+    } else if matches!(
+        kind(node),
+        Some(PageContentKind::Wide | PageContentKind::Buffered)
+    ) {
         let pivots = shape.pivots_of(node);
         (0..=pivots.len(node)).for_each(|at| {
             let _ = child_at(&pivots, node, at);
         });
     }
-    if kind(node) == Some(Kind::Buffered) {
+    if kind(node) == Some(PageContentKind::Buffered) {
         let buffer = shape.buffer_of(node);
         let messages = (0..buffer.len(node)).map(|at| buffer.message(node, at));
         let inserts = messages
-            .filter(|message| message.action == Action::Insert)
+            .filter(|message| message.action == MessageAction::Insert)
             .count();
         assert!(
             inserts <= buffer.capacity(),
@@ -84,16 +87,16 @@ pub fn examples() -> Vec<Vec<u8>> {
     all.push(store::example());
     all.extend(structure::examples());
     let content = 512 - PAGE_HEADER;
-    if let Ok(shape) = Shape::new(content, SIZES) {
+    if let Ok(shape) = NodeShape::new(content, SIZES) {
         let mut leaf = vec![0; content];
-        super::node::set_head(&mut leaf, Kind::Leaf, 0);
+        super::node::set_head(&mut leaf, PageContentKind::Leaf, 0);
         for (at, key) in [&b"Elbe"[..], b"Oder"].into_iter().enumerate() {
             shape
                 .pairs
                 .insert(&mut leaf, at, key, b"\x00\x07\x00\x00\x041094", None);
         }
         let mut inner = vec![0; content];
-        super::node::set_head(&mut inner, Kind::Buffered, 1);
+        super::node::set_head(&mut inner, PageContentKind::Buffered, 1);
         super::node::set_first_child(&mut inner, 3);
         super::node::add_pivot(&shape, &mut inner, b"Oder", 4);
         shape.buffer.insert(
@@ -101,14 +104,14 @@ pub fn examples() -> Vec<Vec<u8>> {
             0,
             b"Elbe",
             b"\x00\x07\x00\x00\x041094",
-            Some(Action::Insert),
+            Some(MessageAction::Insert),
         );
         assert!(walk(&shape, &leaf) && walk(&shape, &inner), "they are nodes");
         all.extend([leaf, inner]);
     }
-    if let Ok(shape) = Shape::adaptive(content, SIZES) {
+    if let Ok(shape) = NodeShape::adaptive(content, SIZES) {
         let mut inner = vec![0; content];
-        super::node::set_head(&mut inner, Kind::Buffered, 1);
+        super::node::set_head(&mut inner, PageContentKind::Buffered, 1);
         super::node::set_first_child(&mut inner, 3);
         super::node::add_pivot(&shape, &mut inner, b"Oder", 4);
         let widest = shape.nearest(&inner, usize::from(u16::MAX));

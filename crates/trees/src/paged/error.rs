@@ -1,6 +1,6 @@
 //! Errors of pages, expressed as errors of their store.
 
-use alluvium_storage::{Error, Place, Structure};
+use alluvium_storage::{DiskLocation, Error, OnDiskObject};
 use std::fmt::Display;
 
 /// Returns the error of a page whose bytes differ from those written.
@@ -11,13 +11,13 @@ pub(super) fn damaged_page(
     expected: impl Into<String>,
     found: impl Display,
 ) -> Error {
-    let place = Place::new(Structure::Node, file, offset);
+    let place = DiskLocation::new(OnDiskObject::Node, file, offset);
     Error::corrupt(place, expected, format!("{found}, in page {page}"))
 }
 
 /// Returns the error of a page with a valid checksum that belongs to another store.
 pub(super) fn foreign_page(file: &str, page: u64, expected: u128, found: u128) -> Error {
-    let place = Place::new(Structure::Node, file, 0);
+    let place = DiskLocation::new(OnDiskObject::Node, file, 0);
     let found = format!("page {page} of store {found:032x}");
     Error::corrupt(place, format!("pages of store {expected:032x}"), found)
 }
@@ -42,7 +42,7 @@ pub(super) fn hosted(error: Error) -> Error {
 /// Returns the error of a file that does not hold the pages of its store.
 pub(super) fn not_these_pages(file: &str, why: impl Into<String>) -> Error {
     Error::corrupt(
-        Place::new(Structure::Node, file, 0),
+        DiskLocation::new(OnDiskObject::Node, file, 0),
         "the pages of this store",
         why,
     )

@@ -1,14 +1,14 @@
 //! Growth of the root by a level: the root keeps its page, and its content moves to new nodes.
 
-use super::buffer::{Exclusive, PageBuffer};
-use super::core::{Core, Counters, MOST_LEVELS};
-use super::node::{Kind, add_pivot, level, move_node, set_first_child, set_head, split_inner};
+use super::buffer::{PageBuffer, PageWriteGuard};
+use super::core::{MOST_LEVELS, TreeCore, TreeCounters};
+use super::node::{PageContentKind, add_pivot, level, move_node, set_first_child, set_head, split_inner};
 use alluvium_storage::Result;
 
-impl<B: PageBuffer> Core<B> {
+impl<B: PageBuffer> TreeCore<B> {
     /// Moves the pairs of a root that is a full leaf to a new leaf, and turns the root into an
     /// inner node above it. The next message splits the leaf.
-    pub(super) fn raise_leaf(&self, root: &mut Exclusive<'_>, kind: Kind) -> Result<()> {
+    pub(super) fn raise_leaf(&self, root: &mut PageWriteGuard<'_>, kind: PageContentKind) -> Result<()> {
         let mut leaf = self.buffer.allocate()?;
         move_node(&self.shape, root, &mut leaf);
         set_head(root, kind, 1);
@@ -18,12 +18,12 @@ impl<B: PageBuffer> Core<B> {
             // If the following split fails, the root keeps one child only.
             self.note(self.shape.pairs.key(&leaf, 0));
         }
-        Counters::add(&self.counters.growths, 1);
+        TreeCounters::add(&self.counters.growths, 1);
         Ok(())
     }
 
     /// Moves the content of an inner root of this kind to two new nodes of the same kind.
-    pub(super) fn divide_root(&self, root: &mut Exclusive<'_>, kind: Kind) -> Result<()> {
+    pub(super) fn divide_root(&self, root: &mut PageWriteGuard<'_>, kind: PageContentKind) -> Result<()> {
         let above = level(root) + 1;
         assert!(above < MOST_LEVELS, "a tree of pages has few levels");
         let mut left = self.buffer.allocate()?;
@@ -39,7 +39,7 @@ impl<B: PageBuffer> Core<B> {
         set_head(root, kind, above);
         set_first_child(root, left.number());
         add_pivot(&self.shape, root, &pivot, right.number());
-        Counters::add(&self.counters.growths, 1);
+        TreeCounters::add(&self.counters.growths, 1);
         Ok(())
     }
 
@@ -47,9 +47,9 @@ impl<B: PageBuffer> Core<B> {
     /// half.
     pub(super) fn split_node(
         &self,
-        parent: &mut Exclusive<'_>,
-        node: &mut Exclusive<'_>,
-    ) -> Result<(Vec<u8>, Exclusive<'_>)> {
+        parent: &mut PageWriteGuard<'_>,
+        node: &mut PageWriteGuard<'_>,
+    ) -> Result<(Vec<u8>, PageWriteGuard<'_>)> {
         let free = self.shape.pivots_of(parent).free(parent);
         assert!(free > 0, "the parent has a free pivot (PE3)");
         let mut right = self.buffer.allocate()?;
@@ -58,7 +58,7 @@ impl<B: PageBuffer> Core<B> {
         if let Some(watch) = &self.watch {
             watch.inherit(node.number(), right.number());
         }
-        Counters::add(&self.counters.splits_of_nodes, 1);
+        TreeCounters::add(&self.counters.splits_of_nodes, 1);
         Ok((pivot, right))
     }
 }

@@ -16,11 +16,11 @@
 //! - **PM3** A merge latches the parent exclusively, then the left node, then the right one. A page
 //!   is freed once its parent no longer refers to it.
 
-use super::buffer::{Exclusive, PageBuffer};
-use super::core::{Core, Counters};
+use super::buffer::{PageBuffer, PageWriteGuard};
+use super::core::{TreeCore, TreeCounters};
 use super::node::{
-    Kind, Shape, add_pivot, child, child_at, child_index, is_under_full, join, kind, level, move_node,
-    without_buffer,
+    NodeShape, PageContentKind, add_pivot, child, child_at, child_index, is_under_full, join, kind, level,
+    move_node, without_buffer,
 };
 use alluvium_storage::Result;
 use parking_lot::Mutex;
@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The treatment of nodes that deletes leave under-full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Merging {
+pub enum UnderfullPolicy {
     /// They stay as they are, and later inserts fill them.
     #[default]
     Never,
@@ -43,13 +43,13 @@ const _: () = assert!(MOST_WALKS > 1, "a merge may leave the parent under-full")
 
 /// Keys of under-full leaves.
 #[derive(Debug, Default)]
-pub(super) struct Noted {
+pub(super) struct UnderfullKeys {
     keys: Mutex<Vec<Vec<u8>>>,
     /// The number of keys, which can be read without the mutex.
     count: AtomicUsize,
 }
 
-impl Noted {
+impl UnderfullKeys {
     fn add(&self, key: &[u8]) {
         let mut keys = self.keys.lock();
         if !keys.iter().any(|noted| noted == key) {
@@ -69,26 +69,26 @@ impl Noted {
     }
 }
 
-fn pivots_len(shape: &Shape, node: &[u8]) -> usize {
+fn pivots_len(shape: &NodeShape, node: &[u8]) -> usize {
     shape.pivots_of(node).len(node)
 }
 
 /// Moves the messages of a node to its children, as far as the children can be split.
-pub(super) type Empty<'e> = &'e dyn Fn(&mut Exclusive<'_>) -> Result<()>;
+pub(super) type DrainCallback<'e> = &'e dyn Fn(&mut PageWriteGuard<'_>) -> Result<()>;
 
-impl<B: PageBuffer> Core<B> {
+impl<B: PageBuffer> TreeCore<B> {
     /// Notes a key of a leaf below the root, if the leaf is under-full. The caller holds the leaf's
-    /// latch, and must call [`Core::merge_noted`] later.
+    /// latch, and must call [`TreeCore::merge_noted`] later.
     pub(super) fn note_leaf(&self, leaf: &[u8], key: &[u8]) {
         debug_assert_eq!(level(leaf), 0, "it is a leaf");
-        if self.merging == Merging::UnderFull && is_under_full(&self.shape, leaf) {
+        if self.merging == UnderfullPolicy::UnderFull && is_under_full(&self.shape, leaf) {
             self.noted.add(key);
         }
     }
 
     /// Notes a key whose path may have under-full nodes.
     pub(super) fn note(&self, key: &[u8]) {
-        if self.merging == Merging::UnderFull {
+        if self.merging == UnderfullPolicy::UnderFull {
             self.noted.add(key);
         }
     }
@@ -97,7 +97,7 @@ impl<B: PageBuffer> Core<B> {
     /// latch.
     ///
     /// A key whose merge fails stays noted, and the next write tries again.
-    pub(super) fn merge_noted(&self, empty: Empty<'_>) -> Result<()> {
+    pub(super) fn merge_noted(&self, empty: DrainCallback<'_>) -> Result<()> {
         while let Some(key) = self.noted.take() {
             let merged = self.merge_at(&key, empty);
             merged.inspect_err(|_| self.noted.add(&key))?;
@@ -105,7 +105,7 @@ impl<B: PageBuffer> Core<B> {
         Ok(())
     }
 
-    fn merge_at(&self, key: &[u8], empty: Empty<'_>) -> Result<()> {
+    fn merge_at(&self, key: &[u8], empty: DrainCallback<'_>) -> Result<()> {
         // Usually only the leaf is under-full, and its parent has other children.
         if self.merge_leaf(key, empty)? {
             return Ok(());
@@ -120,7 +120,7 @@ impl<B: PageBuffer> Core<B> {
 
     /// Merges the leaf of a key. Returns whether nothing is left to do: the leaf and its parent are
     /// sound, or the root is a leaf.
-    fn merge_leaf(&self, key: &[u8], empty: Empty<'_>) -> Result<bool> {
+    fn merge_leaf(&self, key: &[u8], empty: DrainCallback<'_>) -> Result<bool> {
         let Some(mut parent) = self.parent_of_leaf(key)? else {
             return Ok(true);
         };
@@ -131,7 +131,7 @@ impl<B: PageBuffer> Core<B> {
 
     /// Latches the parent of a key's leaf exclusively. Nodes above are latched shared, each child
     /// before its parent is released. Returns `None` if the root is a leaf.
-    fn parent_of_leaf(&self, key: &[u8]) -> Result<Option<Exclusive<'_>>> {
+    fn parent_of_leaf(&self, key: &[u8]) -> Result<Option<PageWriteGuard<'_>>> {
         let mut node = loop {
             let root = self.buffer.pin_shared(self.root)?;
             if level(&root) > 1 {
@@ -157,7 +157,7 @@ impl<B: PageBuffer> Core<B> {
 
     /// Merges every under-full node on the path to a key's leaf. Returns whether all nodes of the
     /// path are sound afterwards: a merge may leave the parent under-full.
-    fn merge_path(&self, key: &[u8], empty: Empty<'_>) -> Result<bool> {
+    fn merge_path(&self, key: &[u8], empty: DrainCallback<'_>) -> Result<bool> {
         let mut node = self.lowered_root(empty)?;
         let mut is_sound = true;
         while level(&node) > 0 {
@@ -169,7 +169,7 @@ impl<B: PageBuffer> Core<B> {
     }
 
     /// Returns whether a node is filled enough (PM1).
-    pub(super) fn is_sound(&self, node: &Exclusive<'_>) -> bool {
+    pub(super) fn is_sound(&self, node: &PageWriteGuard<'_>) -> bool {
         match node.number() == self.root {
             true => level(node) == 0 || !self.shape.pivots_of(node).is_empty(node),
             false => !is_under_full(&self.shape, node),
@@ -180,10 +180,10 @@ impl<B: PageBuffer> Core<B> {
     /// are any.
     fn merged_child<'b>(
         &'b self,
-        node: &mut Exclusive<'_>,
+        node: &mut PageWriteGuard<'_>,
         key: &[u8],
-        empty: Empty<'_>,
-    ) -> Result<Exclusive<'b>> {
+        empty: DrainCallback<'_>,
+    ) -> Result<PageWriteGuard<'b>> {
         loop {
             let pivots = self.shape.pivots_of(node);
             let at = child_index(&pivots, node, key);
@@ -202,11 +202,11 @@ impl<B: PageBuffer> Core<B> {
     }
 
     /// Joins the children on both sides of a pivot.
-    fn join_at(&self, node: &mut Exclusive<'_>, at: usize, empty: Empty<'_>) -> Result<()> {
+    fn join_at(&self, node: &mut PageWriteGuard<'_>, at: usize, empty: DrainCallback<'_>) -> Result<()> {
         let pivots = self.shape.pivots_of(node);
         let mut left = self.exclusive(child_at(&pivots, node, at), level(node))?;
         let mut right = self.exclusive(child_at(&pivots, node, at + 1), level(node))?;
-        if kind(&left) == Some(Kind::Buffered) {
+        if kind(&left) == Some(PageContentKind::Buffered) {
             // The under-full one has fewer children.
             match pivots_len(&self.shape, &left) <= pivots_len(&self.shape, &right) {
                 true => self.fit(&mut left, &right, empty)?,
@@ -220,11 +220,11 @@ impl<B: PageBuffer> Core<B> {
         match between {
             Some(pivot) => {
                 add_pivot(&self.shape, node, &pivot, right.number());
-                Counters::add(&self.counters.balances, 1);
+                TreeCounters::add(&self.counters.balances, 1);
             }
             None => {
                 self.buffer.free(right);
-                Counters::add(&self.counters.merges, 1);
+                TreeCounters::add(&self.counters.merges, 1);
             }
         }
         Ok(())
@@ -232,7 +232,7 @@ impl<B: PageBuffer> Core<B> {
 
     /// Prepares an under-full node for a join: afterwards the messages of both nodes fit into one
     /// buffer, and both are divided alike (PM2).
-    fn fit(&self, node: &mut Exclusive<'_>, other: &[u8], empty: Empty<'_>) -> Result<()> {
+    fn fit(&self, node: &mut PageWriteGuard<'_>, other: &[u8], empty: DrainCallback<'_>) -> Result<()> {
         let (own, shared) = (self.shape.buffer_of(node), self.shape.buffer_of(other));
         if own.len(node) + shared.len(other) > shared.capacity() {
             empty(node)?;
@@ -250,10 +250,11 @@ impl<B: PageBuffer> Core<B> {
 
     /// Latches the root. While it has only one child, the child's content replaces its own, which
     /// makes the tree one level lower.
-    fn lowered_root<'b>(&'b self, empty: Empty<'_>) -> Result<Exclusive<'b>> {
+    fn lowered_root<'b>(&'b self, empty: DrainCallback<'_>) -> Result<PageWriteGuard<'b>> {
         let mut root = self.buffer.pin_exclusive(self.root)?;
         while level(&root) > 0 && self.shape.pivots_of(&root).is_empty(&root) {
-            if kind(&root) == Some(Kind::Buffered) && !self.shape.buffer_of(&root).is_empty(&root) {
+            if kind(&root) == Some(PageContentKind::Buffered) && !self.shape.buffer_of(&root).is_empty(&root)
+            {
                 // Messages higher in the tree are younger and must move first. This may split the
                 // child.
                 empty(&mut root)?;
@@ -261,7 +262,7 @@ impl<B: PageBuffer> Core<B> {
             }
             let page = child_at(&self.shape.pivots_of(&root), &root, 0);
             let mut child = self.exclusive(page, level(&root))?;
-            if kind(&root) == Some(Kind::Wide) && kind(&child) == Some(Kind::Buffered) {
+            if kind(&root) == Some(PageContentKind::Wide) && kind(&child) == Some(PageContentKind::Buffered) {
                 empty(&mut child)?;
                 if !self.shape.buffer_of(&child).is_empty(&child) {
                     // The child has as many children as its pivots allow, so two nodes are needed.
@@ -273,7 +274,7 @@ impl<B: PageBuffer> Core<B> {
                 move_node(&self.shape, &mut child, &mut root);
             }
             self.buffer.free(child);
-            Counters::add(&self.counters.lowerings, 1);
+            TreeCounters::add(&self.counters.lowerings, 1);
         }
         Ok(root)
     }

@@ -32,10 +32,10 @@ mod watch;
 mod tests;
 
 pub use decode::{decode, examples};
-pub use merge::Merging;
-pub use store::Place;
+pub use merge::UnderfullPolicy;
+pub use store::TreeLocation;
 pub use structure::{
-    Held, Iter, KeptPages, LostKeys, Paged, PagedOptions, PagedOutline, PagedStats, Reader, TreeKind,
-    check_files,
+    CheckpointHold, KeptPages, LostKeys, PagedDictionary, PagedIter, PagedOptions, PagedOutline, PagedReader,
+    PagedStats, TreeKind, check_files,
 };
 pub use tree::{PagedTree, WritePath};

@@ -1,17 +1,17 @@
 //! The public type of a tree in pages: operations common to Bε-trees and B⁺-trees.
 
-use super::buffer::{PageBuffer, Pool};
-use super::core::Core;
-use super::node::{Action, Message};
-use super::read::{Bounds, Examined, Scan};
-use super::store::Sort;
+use super::buffer::{PageBuffer, PagePool};
+use super::core::TreeCore;
+use super::node::{MessageAction, NodeMessage};
+use super::read::{PagedTreeScan, ScanBounds, TreeWalkReport};
+use super::store::StoredTreeKind;
 use alluvium_storage::Result;
 use std::fmt;
 
 /// A tree over a page buffer. All methods may be called from any thread.
 #[derive(Debug)]
 pub struct PagedTree<B, W> {
-    pub(super) core: Core<B>,
+    pub(super) core: TreeCore<B>,
     pub(super) path: W,
 }
 
@@ -24,10 +24,10 @@ pub trait WritePath: fmt::Debug + Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// A key or a value that is too long; a full disk; I/O errors.
-    fn write<B: PageBuffer>(tree: &PagedTree<B, Self>, message: Message<'_>) -> Result<()>;
+    fn write<B: PageBuffer>(tree: &PagedTree<B, Self>, message: NodeMessage<'_>) -> Result<()>;
 
     /// Returns the kind of tree that a file records.
-    fn sort(&self) -> Sort;
+    fn sort(&self) -> StoredTreeKind;
 }
 
 impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
@@ -36,9 +36,9 @@ impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
     /// # Errors
     /// A key or a value that is too long; a full disk; I/O errors.
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let action = Action::Insert;
+        let action = MessageAction::Insert;
         let operand = value;
-        W::write(self, Message { key, action, operand })
+        W::write(self, NodeMessage { key, action, operand })
     }
 
     /// Combines the value of a key with an operand, by the tree's operator. A key without a value
@@ -47,8 +47,8 @@ impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
     /// # Errors
     /// The errors of [`PagedTree::insert`].
     pub fn update(&self, key: &[u8], operand: &[u8]) -> Result<()> {
-        let action = Action::Update;
-        W::write(self, Message { key, action, operand })
+        let action = MessageAction::Update;
+        W::write(self, NodeMessage { key, action, operand })
     }
 
     /// Deletes a key, if it exists.
@@ -56,8 +56,8 @@ impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
     /// # Errors
     /// The errors of [`PagedTree::insert`].
     pub fn delete(&self, key: &[u8]) -> Result<()> {
-        let (action, operand) = (Action::Delete, &[][..]);
-        W::write(self, Message { key, action, operand })
+        let (action, operand) = (MessageAction::Delete, &[][..]);
+        W::write(self, NodeMessage { key, action, operand })
     }
 
     /// Returns the value of a key.
@@ -87,20 +87,20 @@ impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
     /// for key in [b"a", b"b", b"c"] {
     ///     tree.insert(key, b"1")?;
     /// }
-    /// let pairs: Result<Vec<_>, _> = tree.scan(Bounds::default()).rev().collect();
+    /// let pairs: Result<Vec<_>, _> = tree.scan(ScanBounds::default()).rev().collect();
     /// assert_eq!(pairs?[0], (b"c".to_vec(), b"1".to_vec()));
     /// # Ok::<(), alluvium_storage::Error>(())
     /// ```
     #[must_use]
-    pub fn scan(&self, bounds: Bounds) -> Scan<'_, B> {
-        Scan::new(&self.core, bounds)
+    pub fn scan(&self, bounds: ScanBounds) -> PagedTreeScan<'_, B> {
+        PagedTreeScan::new(&self.core, bounds)
     }
 
     /// Walks all nodes and reports errors in them. Writers wait until it is done.
     ///
     /// # Errors
     /// I/O errors; damage that ends the walk.
-    pub fn examine(&self) -> Result<Examined> {
+    pub fn examine(&self) -> Result<TreeWalkReport> {
         let examined = self.core.examine()?;
         assert!(
             W::HAS_BUFFERS || examined.messages == 0,
@@ -116,7 +116,7 @@ impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
     }
 }
 
-impl<W: WritePath> PagedTree<Pool, W> {
+impl<W: WritePath> PagedTree<PagePool, W> {
     /// Makes the current state of the tree durable, with up to 512 bytes of its owner's data. A
     /// crash restores this state.
     ///
@@ -130,7 +130,7 @@ impl<W: WritePath> PagedTree<Pool, W> {
     ///
     /// # Errors
     /// I/O errors; damage that ends the walk.
-    pub fn check(&self) -> Result<Examined> {
+    pub fn check(&self) -> Result<TreeWalkReport> {
         self.core.check()
     }
 }

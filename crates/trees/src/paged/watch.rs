@@ -11,7 +11,7 @@
 //! shares the cost of reading and writing a child with the other messages of its block, which has
 //! about b / (n + 1) messages.
 
-use super::node::Shape;
+use super::node::NodeShape;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -31,7 +31,7 @@ const _: () = assert!(
 );
 
 #[derive(Debug, Default)]
-struct Place {
+struct AccessCounter {
     lookups: AtomicU32,
     messages: AtomicU32,
 }
@@ -44,12 +44,12 @@ fn add(count: &AtomicU32, more: u32) {
 
 /// A division of a node's space: `n` pivots and `b` messages.
 #[derive(Clone, Copy, Debug)]
-struct Division {
+struct NodeDivision {
     n: usize,
     b: usize,
 }
 
-impl Division {
+impl NodeDivision {
     /// Returns the cost of lookups and messages at a node, in page accesses.
     fn cost(&self, lookups: f64, messages: f64) -> f64 {
         let children = (self.n + 1) as f64;
@@ -59,13 +59,13 @@ impl Division {
 }
 
 /// Access counts of the nodes of a tree.
-pub(super) struct Watch {
-    places: Box<[Place]>,
-    divisions: Vec<Division>,
+pub(super) struct NodeAccessCounts {
+    places: Box<[AccessCounter]>,
+    divisions: Vec<NodeDivision>,
 }
 
-impl Watch {
-    pub(super) fn new(shape: &Shape) -> Watch {
+impl NodeAccessCounts {
+    pub(super) fn new(shape: &NodeShape) -> NodeAccessCounts {
         let bounds = shape.own;
         let (least, most) = bounds.map_or((3, 3), |bounds| (bounds.least, bounds.most));
         assert!(least >= 3 && most >= least, "a node has pivots");
@@ -76,17 +76,17 @@ impl Watch {
             })
             .collect();
         all.dedup();
-        let of = |n| Division {
+        let of = |n| NodeDivision {
             n,
             b: shape.messages_beside(n),
         };
-        Watch {
-            places: (0..PLACES).map(|_| Place::default()).collect(),
+        NodeAccessCounts {
+            places: (0..PLACES).map(|_| AccessCounter::default()).collect(),
             divisions: all.into_iter().map(of).collect(),
         }
     }
 
-    fn place(&self, page: u64) -> &Place {
+    fn place(&self, page: u64) -> &AccessCounter {
         let at = page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - PLACES.ilog2());
         &self.places[at as usize]
     }
@@ -128,8 +128,8 @@ impl Watch {
             place.messages.store(messages / 2, Ordering::Relaxed);
         }
         let (lookups, messages) = (f64::from(lookups), f64::from(messages));
-        let cost = |division: &Division| division.cost(lookups, messages);
-        let before = cost(&Division { n: now, b });
+        let cost = |division: &NodeDivision| division.cost(lookups, messages);
+        let before = cost(&NodeDivision { n: now, b });
         let best = self
             .divisions
             .iter()
@@ -139,7 +139,7 @@ impl Watch {
     }
 }
 
-impl fmt::Debug for Watch {
+impl fmt::Debug for NodeAccessCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watch")
             .field("divisions", &self.divisions)
@@ -152,14 +152,14 @@ mod tests {
     use super::*;
     use crate::paged::node::TreeSizes;
 
-    fn watch() -> (Watch, Shape) {
+    fn watch() -> (NodeAccessCounts, NodeShape) {
         let sizes = TreeSizes {
             key_limit: 8,
             value_limit: 100,
             epsilon_percent: 0,
         };
-        let shape = Shape::adaptive((16 << 10) - 40, sizes).unwrap();
-        (Watch::new(&shape), shape)
+        let shape = NodeShape::adaptive((16 << 10) - 40, sizes).unwrap();
+        (NodeAccessCounts::new(&shape), shape)
     }
 
     #[test]

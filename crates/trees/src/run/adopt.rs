@@ -1,21 +1,21 @@
 //! Leaves that a run adopts from another run without reading them: their index entries are copied,
 //! and their extents inherited (stitching: Spillane 2012, chapter 6).
 
-use super::Run;
-use super::build::{Builder, note_sequence};
-use super::index::{Child, LeafKeys};
-use super::path::{Path, Target};
+use super::IndexedRun;
+use super::build::{RunBuilder, note_sequence};
+use super::index::{IndexChild, LeafKeys};
+use super::path::{IndexPath, PathTarget};
 use super::scanned::lies_behind;
 use super::units::ValueUnits;
 use alluvium_base::Purpose;
-use alluvium_dictionary::key::Key;
+use alluvium_dictionary::key::LookupKey;
 use alluvium_storage::store::Store;
-use alluvium_storage::{Cache, NodePointer, Result};
+use alluvium_storage::{NodeCache, NodePointer, Result};
 
 /// A leaf, as described by its index entry.
 #[derive(Clone, Debug)]
-pub(crate) struct Leaf {
-    child: Child,
+pub(crate) struct LeafDescriptor {
+    child: IndexChild,
     /// A lower bound of the keys, above the previous leaf's keys. The first key, if it is known.
     low: Vec<u8>,
     /// An exclusive upper bound of the keys, at or below the keys of the next leaf. The immediate
@@ -28,7 +28,7 @@ pub(crate) struct Leaf {
     units: ValueUnits,
 }
 
-impl Leaf {
+impl LeafDescriptor {
     pub(crate) fn low(&self) -> &[u8] {
         &self.low
     }
@@ -91,12 +91,12 @@ impl Leaf {
     }
 
     /// Returns whether the leaf follows another on the device, or starts an extent.
-    pub(crate) fn follows(&self, before: &Leaf) -> bool {
+    pub(crate) fn follows(&self, before: &LeafDescriptor) -> bool {
         lies_behind(&self.child.pointer, &before.child.pointer)
     }
 }
 
-impl Run {
+impl IndexedRun {
     /// Returns whether the index has everything that a run must know about an adopted leaf: one
     /// record per key, none of which expires or is folded, and no leaf is left out.
     pub(crate) fn is_adoptable(&self) -> bool {
@@ -110,7 +110,7 @@ impl Run {
 
     /// Returns whether a leaf can be adopted: it was closed because it was full (estimated from its
     /// records), it is a single node, and the locations of all its values are known.
-    pub(crate) fn is_full(&self, leaf: &Leaf) -> bool {
+    pub(crate) fn is_full(&self, leaf: &LeafDescriptor) -> bool {
         let (summary, sums) = (self.summary(), leaf.child.sums);
         let mean = summary.records / summary.leaves.max(1);
         let has_no_other = sums.bytes == leaf.child.pointer.read_len() as u64;
@@ -122,20 +122,25 @@ impl Run {
 }
 
 /// Iterates over the leaves of a run in order without reading them.
-pub(crate) struct Leaves {
-    path: Option<Path>,
-    cache: Cache,
+pub(crate) struct LeafDescriptorIter {
+    path: Option<IndexPath>,
+    cache: NodeCache,
     purpose: Purpose,
 }
 
-impl Leaves {
+impl LeafDescriptorIter {
     /// Starts before the leaf that may hold `low`.
-    pub(crate) fn new(run: &Run, store: &Store, low: &[u8], purpose: Purpose) -> Result<Leaves> {
+    pub(crate) fn new(
+        run: &IndexedRun,
+        store: &Store,
+        low: &[u8],
+        purpose: Purpose,
+    ) -> Result<LeafDescriptorIter> {
         let cache = store.cache().clone();
         let guard = cache.epochs().pin();
-        let path = Path::seek(run, Target::First(low), &cache, &guard, purpose)?;
+        let path = IndexPath::seek(run, PathTarget::First(low), &cache, &guard, purpose)?;
         drop(guard);
-        Ok(Leaves { path, cache, purpose })
+        Ok(LeafDescriptorIter { path, cache, purpose })
     }
 
     /// Returns whether no leaf is left.
@@ -144,12 +149,12 @@ impl Leaves {
     }
 
     /// Returns an iterator with no leaves left.
-    pub(crate) fn ended(self) -> Leaves {
-        Leaves { path: None, ..self }
+    pub(crate) fn ended(self) -> LeafDescriptorIter {
+        LeafDescriptorIter { path: None, ..self }
     }
 
     /// Returns the next leaf, or `None` after the last.
-    pub(crate) fn next(&mut self) -> Result<Option<Leaf>> {
+    pub(crate) fn next(&mut self) -> Result<Option<LeafDescriptor>> {
         let Some(path) = &mut self.path else {
             return Ok(None);
         };
@@ -172,7 +177,7 @@ impl Leaves {
         if !has_next {
             self.path = None;
         }
-        Ok(Some(Leaf {
+        Ok(Some(LeafDescriptor {
             child,
             low,
             end,
@@ -182,13 +187,13 @@ impl Leaves {
     }
 }
 
-impl Builder {
-    /// Adopts a leaf of a run that was passed to [`Builder::inherit_from`], unchanged. Its keys
+impl RunBuilder {
+    /// Adopts a leaf of a run that was passed to [`RunBuilder::inherit_from`], unchanged. Its keys
     /// must be above all keys added so far, and below all keys added later.
     ///
     /// # Errors
-    /// See [`Builder::push`].
-    pub(crate) fn adopt(&mut self, leaf: &Leaf, of: &Run) -> Result<()> {
+    /// See [`RunBuilder::push`].
+    pub(crate) fn adopt(&mut self, leaf: &LeafDescriptor, of: &IndexedRun) -> Result<()> {
         let end = leaf.end.as_ref().expect("a leaf that has no end is copied");
         assert!(
             self.summary.records == 0 || self.keys.last < leaf.low,
@@ -241,7 +246,7 @@ impl Builder {
             "each key that was taken over has one hash (T6)"
         );
         self.adopted.keys -= 1;
-        self.keys.hashes.push(Key::new(key).hash());
+        self.keys.hashes.push(LookupKey::new(key).hash());
     }
 
     /// Returns the last key that was added. After an adopted leaf with an unknown last key, a key

@@ -1,19 +1,19 @@
 //! Iterates over a run's records in either direction.
 
-use super::feed::{Access, Feed};
-use super::leaf::{Layout, Parts, Placement};
+use super::leaf::{LeafLayout, LeafRecordParts, ValueStorage};
 use super::load::load;
-use super::path::Target;
-use super::scanned::Way;
-use super::{Bad, Run};
-use alluvium_base::message::LAST;
-use alluvium_base::{Kind, Sequence};
-use alluvium_dictionary::merge::{Direction, Source};
+use super::path::PathTarget;
+use super::readahead::{CursorAccess, LeafReadahead};
+use super::scanned::ReadPositions;
+use super::{IndexedRun, MalformedNode};
+use alluvium_base::message::MAX_SEQUENCE;
+use alluvium_base::{MessageKind, SequenceNumber};
+use alluvium_dictionary::merge::{MergeDirection, SortedSource};
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::record::{Record, Value};
-use alluvium_dictionary::values::ValuePointer;
+use alluvium_dictionary::record::{RecordValue, StoredRecord};
+use alluvium_dictionary::value_log::ValuePointer;
 use alluvium_storage::store::Store;
-use alluvium_storage::{Error, NodePointer, Residence, Result};
+use alluvium_storage::{CacheRetention, Error, NodePointer, Result};
 use std::ops::Range;
 
 /// A position among the records of a run within a range. Keys are visited in the cursor's
@@ -39,7 +39,7 @@ use std::ops::Range;
 /// # }
 /// # let run = builder.finish()?.expect("something was pushed").run;
 /// let range = KeyRange::new(b"b", None); // of a run with the keys a, b, c and d
-/// let mut cursor = run.cursor(&store, range, Direction::Backward, Access::Cached);
+/// let mut cursor = run.cursor(&store, range, MergeDirection::Backward, CursorAccess::Cached);
 /// cursor.seek(b"cc")?;
 /// let mut keys = Vec::new();
 /// while let Some(key) = cursor.key() {
@@ -49,16 +49,16 @@ use std::ops::Range;
 /// assert_eq!(keys, [b"c", b"b"]);
 /// # Ok::<(), alluvium_storage::Error>(())
 /// ```
-pub struct Cursor {
-    feed: Feed,
+pub struct RunRecordCursor {
+    feed: LeafReadahead,
     /// Lower bound that replaces smaller sequence numbers of records.
-    base: Sequence,
+    base: SequenceNumber,
     /// Records with higher sequence numbers are skipped.
-    at: Sequence,
+    at: SequenceNumber,
     /// The leaf of the current key, and its keys within the range.
-    leaf: Option<Leaf>,
+    leaf: Option<CursorLeaf>,
     /// In backward direction: a leaf with older records of the current key, while they are visited.
-    older: Option<Older>,
+    older: Option<OlderLeaf>,
     /// Leaves with older records of the current key that are still to be visited, oldest first.
     trail: Vec<NodePointer>,
     key: Vec<u8>,
@@ -66,43 +66,49 @@ pub struct Cursor {
     record: usize,
     /// End of the current key's records in its leaf.
     record_end: usize,
-    parts: Parts,
+    parts: LeafRecordParts,
     separate: Option<ValuePointer>,
     is_at_record: bool,
     /// The last read positions, if jumps are counted.
-    way: Option<Way>,
+    way: Option<ReadPositions>,
 }
 
-struct Leaf {
+struct CursorLeaf {
     pointer: NodePointer,
-    layout: Layout,
+    layout: LeafLayout,
     /// Numbers of the keys within the range.
     keys: Range<usize>,
 }
 
-struct Older {
+struct OlderLeaf {
     pointer: NodePointer,
-    layout: Layout,
+    layout: LeafLayout,
     bytes: Vec<u8>,
 }
 
 /// The parts of the current record before there is one.
-const NOTHING: Parts = Parts {
+const NOTHING: LeafRecordParts = LeafRecordParts {
     sequence: 0,
-    kind: Kind::Put,
+    kind: MessageKind::Put,
     expires_ms: 0,
-    placement: Placement::Inline,
+    placement: ValueStorage::Inline,
     value: 0..0,
 };
 
-impl Run {
+impl IndexedRun {
     /// Returns a cursor over the records in a range.
     #[must_use]
-    pub fn cursor(&self, store: &Store, range: KeyRange, direction: Direction, access: Access) -> Cursor {
-        Cursor {
-            feed: Feed::new(self, store, range, direction, access),
+    pub fn cursor(
+        &self,
+        store: &Store,
+        range: KeyRange,
+        direction: MergeDirection,
+        access: CursorAccess,
+    ) -> RunRecordCursor {
+        RunRecordCursor {
+            feed: LeafReadahead::new(self, store, range, direction, access),
             base: self.base,
-            at: LAST,
+            at: MAX_SEQUENCE,
             leaf: None,
             older: None,
             trail: Vec::new(),
@@ -113,14 +119,14 @@ impl Run {
             parts: NOTHING,
             separate: None,
             is_at_record: false,
-            way: (access == Access::Cached).then(Way::default),
+            way: (access == CursorAccess::Cached).then(ReadPositions::default),
         }
     }
 }
 
 /// The target of a seek.
 #[derive(Clone, Copy)]
-enum Seek<'k> {
+enum SeekTarget<'k> {
     /// The first key of the range, in the cursor's direction.
     Start,
     /// The first key at or after this one, in the cursor's direction.
@@ -133,8 +139,8 @@ enum Seek<'k> {
 ///
 /// # Errors
 /// [`Error::Corrupt`] if a node does not match its pointer; I/O errors.
-pub fn open_many(cursors: &mut [Cursor], key: Option<&[u8]>) -> Result<()> {
-    let seek = key.map_or(Seek::Start, Seek::Key);
+pub fn open_many(cursors: &mut [RunRecordCursor], key: Option<&[u8]>) -> Result<()> {
+    let seek = key.map_or(SeekTarget::Start, SeekTarget::Key);
     let mut wanted = Vec::new();
     let mut from = None;
     for cursor in &mut *cursors {
@@ -145,7 +151,7 @@ pub fn open_many(cursors: &mut [Cursor], key: Option<&[u8]>) -> Result<()> {
         }
     }
     if let Some((cache, purpose)) = from {
-        cache.bring(&wanted, &cache.epochs().pin(), purpose, Residence::Keep)?;
+        cache.read_through(&wanted, &cache.epochs().pin(), purpose, CacheRetention::Keep)?;
     }
     cursors.iter_mut().try_for_each(|cursor| cursor.arrive(seek))
 }
@@ -160,12 +166,12 @@ std::thread_local! {
     pub(crate) static ENTERED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-impl Cursor {
+impl RunRecordCursor {
     /// Hides records above `at`, which a reader at `at` does not see. Skipping them costs about as
     /// much as a search in a leaf, regardless of their number.
     #[must_use]
-    pub fn for_reader(self, at: Sequence) -> Cursor {
-        Cursor { at, ..self }
+    pub fn for_reader(self, at: SequenceNumber) -> RunRecordCursor {
+        RunRecordCursor { at, ..self }
     }
 
     /// Returns the approximate memory that the cursor retains between calls, in bytes: nodes and
@@ -186,8 +192,8 @@ impl Cursor {
     /// # Errors
     /// [`Error::Corrupt`] if a node does not match its pointer; I/O errors.
     pub fn start(&mut self) -> Result<()> {
-        self.begin(Seek::Start)?;
-        self.arrive(Seek::Start)
+        self.begin(SeekTarget::Start)?;
+        self.arrive(SeekTarget::Start)
     }
 
     /// Moves to the first record of the range whose key is at or after `key`, in the cursor's
@@ -196,8 +202,8 @@ impl Cursor {
     /// # Errors
     /// See [`Cursor::start`].
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.begin(Seek::Key(key))?;
-        self.arrive(Seek::Key(key))
+        self.begin(SeekTarget::Key(key))?;
+        self.arrive(SeekTarget::Key(key))
     }
 
     /// Returns the current key, or `None` if there is no current record.
@@ -213,19 +219,19 @@ impl Cursor {
     /// If there is no current record.
     #[must_use]
     #[inline]
-    pub fn record(&self) -> Record<'_> {
+    pub fn record(&self) -> StoredRecord<'_> {
         assert!(self.is_at_record, "a cursor at no record");
-        let Parts {
+        let LeafRecordParts {
             sequence,
             kind,
             expires_ms,
             ..
         } = self.parts;
         let value = match self.separate {
-            Some(pointer) => Value::Separate(pointer),
-            None => Value::Inline(&self.bytes()[self.parts.value.clone()]),
+            Some(pointer) => RecordValue::Separate(pointer),
+            None => RecordValue::Inline(&self.bytes()[self.parts.value.clone()]),
         };
-        Record {
+        StoredRecord {
             sequence,
             kind,
             expires_ms,
@@ -235,8 +241,8 @@ impl Cursor {
 
     /// Returns whether a repair omits a value of the run.
     #[inline]
-    pub(crate) fn leaves_out(&self, value: &ValuePointer) -> bool {
-        self.feed.run().leaves_out(value)
+    pub(crate) fn omits_value(&self, value: &ValuePointer) -> bool {
+        self.feed.run().omits_value(value)
     }
 
     /// Moves to the next record. Does nothing if there is no current record.
@@ -261,7 +267,7 @@ impl Cursor {
         if !self.is_at_record {
             return Ok(());
         }
-        if self.feed.direction() == Direction::Forward
+        if self.feed.direction() == MergeDirection::Forward
             && let Some(leaf) = &self.leaf
             && self.key_number + 1 < leaf.keys.end
         {
@@ -275,11 +281,11 @@ impl Cursor {
     /// Moves past the current key if the next key is not after it in the same leaf.
     #[cold]
     fn pass_key_far(&mut self) -> Result<()> {
-        if self.feed.direction() == Direction::Backward {
+        if self.feed.direction() == MergeDirection::Backward {
             self.trail.clear();
             return self.advance_far();
         }
-        let goes_on = |leaf: &Leaf, key: usize| leaf.layout.goes_on && key + 1 == leaf.layout.keys;
+        let goes_on = |leaf: &CursorLeaf, key: usize| leaf.layout.goes_on && key + 1 == leaf.layout.keys;
         if !self
             .leaf
             .as_ref()
@@ -303,8 +309,8 @@ impl Cursor {
                 return self.enter_next_leaf();
             }
         }
-        self.begin(Seek::Key(&behind))?;
-        self.arrive(Seek::Key(&behind))
+        self.begin(SeekTarget::Key(&behind))?;
+        self.arrive(SeekTarget::Key(&behind))
     }
 
     /// Moves to the next visible record, unless the current one is visible.
@@ -346,7 +352,7 @@ impl Cursor {
         if self.record + 1 < self.record_end {
             return self.enter_record(self.record + 1);
         }
-        if self.feed.direction() == Direction::Forward
+        if self.feed.direction() == MergeDirection::Forward
             && let Some(leaf) = &self.leaf
             && self.key_number + 1 < leaf.keys.end
         {
@@ -367,13 +373,13 @@ impl Cursor {
     /// See [`Cursor::start`]. The records passed before the error are valid.
     pub fn sweep(
         &mut self,
-        at: Sequence,
+        at: SequenceNumber,
         bound: Option<&[u8]>,
         mut take: impl FnMut([&[u8]; 2], &[u8]) -> bool,
     ) -> Result<usize> {
         let Some(leaf) = &self.leaf else { return Ok(0) };
         let (layout, bytes) = (&leaf.layout, self.feed.bytes());
-        let bad = |bad: Bad| bad.at(&leaf.pointer);
+        let bad = |bad: MalformedNode| bad.at(&leaf.pointer);
         let is_whole = self.is_at_record && self.older.is_none() && self.trail.is_empty();
         if !is_whole || !layout.is_plain() {
             return Ok(0);
@@ -385,8 +391,8 @@ impl Cursor {
         if let Some(bound) = bound {
             let (found, equal) = layout.lower_bound(bytes, bound).map_err(bad)?;
             match self.feed.direction() {
-                Direction::Forward => keys.end = keys.end.min(found),
-                Direction::Backward => keys.start = keys.start.max(found + usize::from(equal)),
+                MergeDirection::Forward => keys.end = keys.end.min(found),
+                MergeDirection::Backward => keys.start = keys.start.max(found + usize::from(equal)),
             }
         }
         if !keys.contains(&self.key_number) {
@@ -404,14 +410,14 @@ impl Cursor {
             Ok::<_, Error>(take([prefix, suffix], value))
         };
         match self.feed.direction() {
-            Direction::Forward => {
+            MergeDirection::Forward => {
                 for number in self.key_number..keys.end {
                     if !hand_out(number)? {
                         break;
                     }
                 }
             }
-            Direction::Backward => {
+            MergeDirection::Backward => {
                 for number in (keys.start..=self.key_number).rev() {
                     if !hand_out(number)? {
                         break;
@@ -431,7 +437,7 @@ impl Cursor {
     /// Moves past the current key if the next record is not in the same leaf.
     #[cold]
     fn advance_far(&mut self) -> Result<()> {
-        if self.feed.direction() == Direction::Forward {
+        if self.feed.direction() == MergeDirection::Forward {
             return self.enter_next_leaf();
         }
         if let Some(pointer) = self.trail.pop() {
@@ -445,19 +451,21 @@ impl Cursor {
     }
 
     /// Finds the path to the target, and returns the first leaves to read.
-    fn begin(&mut self, seek: Seek<'_>) -> Result<Vec<NodePointer>> {
+    fn begin(&mut self, seek: SeekTarget<'_>) -> Result<Vec<NodePointer>> {
         self.is_at_record = false;
         self.leaf = None;
         self.older = None;
         self.trail.clear();
         // A seek does not count as a jump.
-        self.way = self.way.map(|_| Way::default());
+        self.way = self.way.map(|_| ReadPositions::default());
         let KeyRange { low, high } = self.feed.range().clone();
         let target = match (self.feed.direction(), seek) {
-            (Direction::Forward, Seek::Key(key)) if *key > *low => Target::First(key),
-            (Direction::Forward, _) => Target::First(&low),
-            (Direction::Backward, Seek::Key(key)) if !self.feed.range().ends_before(key) => Target::Last(key),
-            (Direction::Backward, _) => high.as_deref().map_or(Target::End, Target::Below),
+            (MergeDirection::Forward, SeekTarget::Key(key)) if *key > *low => PathTarget::First(key),
+            (MergeDirection::Forward, _) => PathTarget::First(&low),
+            (MergeDirection::Backward, SeekTarget::Key(key)) if !self.feed.range().ends_before(key) => {
+                PathTarget::Last(key)
+            }
+            (MergeDirection::Backward, _) => high.as_deref().map_or(PathTarget::End, PathTarget::Below),
         };
         debug_assert!(
             self.key().is_none() && self.trail.is_empty(),
@@ -467,12 +475,12 @@ impl Cursor {
     }
 
     /// Moves to the first visible record at the target, in the leaves that were requested.
-    fn arrive(&mut self, seek: Seek<'_>) -> Result<()> {
+    fn arrive(&mut self, seek: SeekTarget<'_>) -> Result<()> {
         self.arrive_at_any(seek)?;
         self.pass_unseen()
     }
 
-    fn arrive_at_any(&mut self, seek: Seek<'_>) -> Result<()> {
+    fn arrive_at_any(&mut self, seek: SeekTarget<'_>) -> Result<()> {
         while self.load_next_leaf()? {
             let Some(leaf) = &self.leaf else { break };
             let (layout, bytes) = (&leaf.layout, self.feed.bytes());
@@ -482,11 +490,11 @@ impl Cursor {
                     .map_err(|bad| bad.at(&leaf.pointer))
             };
             let mut keys = leaf.keys.clone();
-            if let Seek::Key(key) = seek {
+            if let SeekTarget::Key(key) = seek {
                 let (found, equal) = bound(key)?;
                 match self.feed.direction() {
-                    Direction::Forward => keys.start = keys.start.max(found),
-                    Direction::Backward => keys.end = keys.end.min(found + usize::from(equal)),
+                    MergeDirection::Forward => keys.start = keys.start.max(found),
+                    MergeDirection::Backward => keys.end = keys.end.min(found + usize::from(equal)),
                 }
             }
             if !keys.is_empty() {
@@ -511,8 +519,8 @@ impl Cursor {
     fn enter_from(&mut self, keys: Range<usize>) -> Result<()> {
         debug_assert!(!keys.is_empty(), "a leaf is entered at a key");
         match self.feed.direction() {
-            Direction::Forward => self.enter_key(keys.start),
-            Direction::Backward => self.enter_key(keys.end - 1),
+            MergeDirection::Forward => self.enter_key(keys.start),
+            MergeDirection::Backward => self.enter_key(keys.end - 1),
         }
     }
 
@@ -529,8 +537,8 @@ impl Cursor {
             self.feed.run().note_jump();
         }
         let bytes = self.feed.bytes();
-        let bad = |bad: Bad| bad.at(&pointer);
-        let layout = Layout::of(bytes).map_err(bad)?;
+        let bad = |bad: MalformedNode| bad.at(&pointer);
+        let layout = LeafLayout::of(bytes).map_err(bad)?;
         let range = self.feed.range();
         let start = match &*range.low {
             [] => 0,
@@ -543,7 +551,7 @@ impl Cursor {
         let prefix = layout.prefix(bytes).map_err(bad)?;
         self.key.clear();
         self.key.extend_from_slice(prefix);
-        self.leaf = Some(Leaf {
+        self.leaf = Some(CursorLeaf {
             pointer,
             layout,
             keys: start..end,
@@ -557,12 +565,12 @@ impl Cursor {
         self.is_at_record = false;
         let Some(leaf) = &self.leaf else { return Ok(()) };
         let (layout, bytes) = (&leaf.layout, self.feed.bytes());
-        let bad = |bad: Bad| bad.at(&leaf.pointer);
+        let bad = |bad: MalformedNode| bad.at(&leaf.pointer);
         self.key.truncate(layout.prefix.len());
         self.key
             .extend_from_slice(layout.suffix(bytes, number).map_err(bad)?);
         let records = layout.records_of(bytes, number).map_err(bad)?;
-        if number == 0 && layout.begun && self.feed.direction() == Direction::Backward {
+        if number == 0 && layout.begun && self.feed.direction() == MergeDirection::Backward {
             return self.enter_begun();
         }
         self.key_number = number;
@@ -583,16 +591,18 @@ impl Cursor {
             }
             let Some(leaf) = &self.leaf else { break };
             let (layout, bytes) = (&leaf.layout, self.feed.bytes());
-            let bad = |bad: Bad| bad.at(&leaf.pointer);
+            let bad = |bad: MalformedNode| bad.at(&leaf.pointer);
             let last = layout.keys - 1;
             if !layout.goes_on || layout.key(bytes, last).map_err(bad)? != key {
-                return Err(bad(Bad("a last key with older records in the leaf behind")));
+                return Err(bad(MalformedNode(
+                    "a last key with older records in the leaf behind",
+                )));
             }
             if last > 0 || !layout.begun {
                 return self.enter_key(last);
             }
         }
-        Err(Bad("a leaf before one whose first key is begun").at(self.feed.run().pointer()))
+        Err(MalformedNode("a leaf before one whose first key is begun").at(self.feed.run().pointer()))
     }
 
     /// In backward direction, at the end of a key's records in a leaf: continues with older ones in
@@ -603,11 +613,11 @@ impl Cursor {
         let guard = cache.epochs().pin();
         let bytes = load(cache, &guard, &pointer, self.feed.access().purpose())?.to_vec();
         drop(guard);
-        let bad = |bad: Bad| bad.at(&pointer);
-        let layout = Layout::of(&bytes).map_err(bad)?;
+        let bad = |bad: MalformedNode| bad.at(&pointer);
+        let layout = LeafLayout::of(&bytes).map_err(bad)?;
         let records = layout.records_of(&bytes, 0).map_err(bad)?;
         self.record_end = records.end;
-        self.older = Some(Older {
+        self.older = Some(OlderLeaf {
             pointer,
             layout,
             bytes,
@@ -638,8 +648,8 @@ impl Cursor {
             .map_err(|bad| bad.at(pointer))?;
         parts.sequence = parts.sequence.max(self.base);
         self.separate = match parts.placement {
-            Placement::Inline => None,
-            Placement::Separate => {
+            ValueStorage::Inline => None,
+            ValueStorage::Separate => {
                 let value = &self.bytes()[parts.value.clone()];
                 let page_size = self.feed.cache().page_size();
                 Some(ValuePointer::decode(value, &pointer.place(), page_size)?)
@@ -659,21 +669,21 @@ impl Cursor {
     }
 }
 
-impl Source for Cursor {
+impl SortedSource for RunRecordCursor {
     type Error = Error;
 
     #[inline]
     fn key(&self) -> Option<&[u8]> {
-        Cursor::key(self)
+        RunRecordCursor::key(self)
     }
 
     #[inline]
     fn advance(&mut self) -> Result<()> {
-        Cursor::advance(self)
+        RunRecordCursor::advance(self)
     }
 }
 
-impl std::fmt::Debug for Cursor {
+impl std::fmt::Debug for RunRecordCursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cursor")
             .field("run", self.feed.run())

@@ -9,7 +9,7 @@ const LEAST: usize = 2;
 
 /// Number of concurrent reads past the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Depth {
+pub(crate) struct ReadConcurrency {
     /// For each run that a compaction reads, and for a scan that starts.
     pub(crate) windows: usize,
     /// For a scan that has run for a while: a device with several concurrent reads delivers the
@@ -17,14 +17,14 @@ pub(crate) struct Depth {
     pub(crate) scan_windows: usize,
 }
 
-impl Depth {
+impl ReadConcurrency {
     /// Returns the numbers for a device. A compaction has one window fewer per run than the device
     /// has slots, including the window that it processes. A long scan has one and a half times as
     /// many windows as there are slots, so that the device never waits for it.
-    pub(crate) fn of(device: &DeviceProfile) -> Depth {
+    pub(crate) fn of(device: &DeviceProfile) -> ReadConcurrency {
         let slots = device.slots();
         let windows = (slots - 1).max(LEAST);
-        let depth = Depth {
+        let depth = ReadConcurrency {
             windows,
             scan_windows: (slots * 3 / 2).max(windows),
         };
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn the_usual_device_has_the_reads_that_were_measured_and_others_have_theirs() {
         let depth = |parallelism| {
-            let depth = Depth::of(&DeviceProfile {
+            let depth = ReadConcurrency::of(&DeviceProfile {
                 parallelism,
                 ..DeviceProfile::SSD
             });

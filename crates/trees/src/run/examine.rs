@@ -1,12 +1,12 @@
 //! Decodes everything in a single node of arbitrary bytes: for tools, tests and fuzzing.
 
-use super::footer::{Details, Footer};
-use super::{Bad, format, index, leaf};
-use alluvium_storage::{PageSize, Place, Structure};
+use super::footer::{RunFooter, RunMetadata};
+use super::{MalformedNode, format, index, leaf};
+use alluvium_storage::{DiskLocation, OnDiskObject, PageSize};
 
 /// The kind and contents of an examined node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Examined {
+pub enum NodeDescription {
     /// A leaf.
     Leaf {
         /// Number of distinct keys.
@@ -43,8 +43,8 @@ pub enum Examined {
 ///
 /// # Errors
 /// A description of the damage.
-pub fn examine(bytes: &[u8], page_size: PageSize) -> Result<Examined, String> {
-    let place = Place::new(Structure::Node, "examined", 0);
+pub fn examine(bytes: &[u8], page_size: PageSize) -> Result<NodeDescription, String> {
+    let place = DiskLocation::new(OnDiskObject::Node, "examined", 0);
     let examined = match bytes.first() {
         Some(&format::LEAF) => leaf(bytes),
         Some(&format::INDEX) => index(bytes, page_size),
@@ -52,31 +52,33 @@ pub fn examine(bytes: &[u8], page_size: PageSize) -> Result<Examined, String> {
         Some(&format::LONG) => {
             let head = format::decode_long(bytes, &place, page_size);
             let (len, _) = head.map_err(|error| error.to_string())?;
-            Ok(Examined::Head { len })
+            Ok(NodeDescription::Head { len })
         }
-        _ => Err(Bad("a first byte that is a kind's")),
+        _ => Err(MalformedNode("a first byte that is a kind's")),
     };
-    examined.map_err(|Bad(wanted)| format!("not {wanted}"))
+    examined.map_err(|MalformedNode(wanted)| format!("not {wanted}"))
 }
 
-fn leaf(bytes: &[u8]) -> Result<Examined, Bad> {
-    let layout = leaf::Layout::of(bytes)?;
+fn leaf(bytes: &[u8]) -> Result<NodeDescription, MalformedNode> {
+    let layout = leaf::LeafLayout::of(bytes)?;
     for number in 0..layout.keys {
         let key = layout.key(bytes, number)?;
         layout.lower_bound(bytes, &key)?;
         for record in layout.records_of(bytes, number)? {
             let parts = layout.parts(bytes, record)?;
-            bytes.get(parts.value).ok_or(Bad("a value inside its leaf"))?;
+            bytes
+                .get(parts.value)
+                .ok_or(MalformedNode("a value inside its leaf"))?;
         }
     }
-    Ok(Examined::Leaf {
+    Ok(NodeDescription::Leaf {
         keys: layout.keys,
         records: layout.records,
     })
 }
 
-fn index(bytes: &[u8], page_size: PageSize) -> Result<Examined, Bad> {
-    let layout = index::Layout::of(bytes)?;
+fn index(bytes: &[u8], page_size: PageSize) -> Result<NodeDescription, MalformedNode> {
+    let layout = index::IndexLayout::of(bytes)?;
     for number in 0..layout.children {
         let separator = layout.separator(bytes, number)?;
         layout.child(bytes, number, page_size)?;
@@ -85,24 +87,24 @@ fn index(bytes: &[u8], page_size: PageSize) -> Result<Examined, Bad> {
         layout.child_for(bytes, &separator)?;
         layout.below(bytes, &separator)?;
     }
-    Ok(Examined::Index {
+    Ok(NodeDescription::Index {
         level: layout.level,
         children: layout.children,
     })
 }
 
-fn footer(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Examined, Bad> {
-    match Footer::decode(bytes, place, page_size)? {
-        Footer::Whole { details, .. } => {
-            let details = Details::decode(&details)?;
+fn footer(bytes: &[u8], place: &DiskLocation, page_size: PageSize) -> Result<NodeDescription, MalformedNode> {
+    match RunFooter::decode(bytes, place, page_size)? {
+        RunFooter::Whole { details, .. } => {
+            let details = RunMetadata::decode(&details)?;
             if !details.root.is_empty() {
                 index(&details.root, page_size)?;
             }
-            Ok(Examined::Footer {
+            Ok(NodeDescription::Footer {
                 extents: details.uses.len(),
             })
         }
-        Footer::Apart { pointer, .. } => Ok(Examined::Head {
+        RunFooter::Apart { pointer, .. } => Ok(NodeDescription::Head {
             len: pointer.len as usize,
         }),
     }

@@ -1,21 +1,21 @@
 //! Point lookups.
 
-use super::leaf::{Layout, Placement};
+use super::leaf::{LeafLayout, ValueStorage};
 use super::load::{load, load_index_in, load_leaf_in};
-use super::path::{Path, Target};
-use super::{Bad, Run, index};
-use alluvium_base::{Purpose, Sequence, prefetch};
-use alluvium_dictionary::fetch::{Blocking, Fetch, found};
-use alluvium_dictionary::record::{Record, Value};
-use alluvium_dictionary::values::ValuePointer;
-use alluvium_storage::{Cache, Guard, NodePointer, PageSize, Result};
+use super::path::{IndexPath, PathTarget};
+use super::{IndexedRun, MalformedNode, index};
+use alluvium_base::{Purpose, SequenceNumber, prefetch};
+use alluvium_dictionary::fetch::{BlockingFetch, NodeFetch, unwrap_ready};
+use alluvium_dictionary::record::{RecordValue, StoredRecord};
+use alluvium_dictionary::value_log::ValuePointer;
+use alluvium_storage::{EpochGuard, NodeCache, NodePointer, PageSize, Result};
 use std::ops::ControlFlow;
 use std::task::{Poll, ready};
 
 /// Number of cache lines of a leaf to prefetch: its header, and the keys of a one-page leaf.
 const FIRST_LINES: usize = 16;
 
-impl Run {
+impl IndexedRun {
     /// Calls `visit` with the records of a key at or below `at`, newest first, until it breaks.
     ///
     /// # Errors
@@ -24,37 +24,37 @@ impl Run {
     pub fn find(
         &self,
         key: &[u8],
-        at: Sequence,
-        cache: &Cache,
-        guard: &Guard,
+        at: SequenceNumber,
+        cache: &NodeCache,
+        guard: &EpochGuard,
         purpose: Purpose,
-        mut visit: impl FnMut(Record<'_>) -> Result<ControlFlow<()>>,
+        mut visit: impl FnMut(StoredRecord<'_>) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        let from = Blocking {
+        let from = BlockingFetch {
             cache,
             guard,
             purpose,
         };
-        found(self.search(key, at, &from, |record| Poll::Ready(visit(record))))
+        unwrap_ready(self.search(key, at, &from, |record| Poll::Ready(visit(record))))
     }
 
     /// Like [`Run::find`], with nodes from any source. If it returns pending, `visit` may have been
     /// called with some of the records and will be called with them again.
     #[inline]
-    pub(crate) fn search<F: Fetch>(
+    pub(crate) fn search<F: NodeFetch>(
         &self,
         key: &[u8],
-        at: Sequence,
+        at: SequenceNumber,
         fetch: &F,
-        mut visit: impl FnMut(Record<'_>) -> Poll<Result<ControlFlow<()>>>,
+        mut visit: impl FnMut(StoredRecord<'_>) -> Poll<Result<ControlFlow<()>>>,
     ) -> Poll<Result<()>> {
         let base = self.base;
         if at < base {
             return Poll::Ready(Ok(()));
         }
-        let mut visit = |record: Record<'_>| {
+        let mut visit = |record: StoredRecord<'_>| {
             let sequence = record.sequence.max(base);
-            visit(Record { sequence, ..record })
+            visit(StoredRecord { sequence, ..record })
         };
         let Some(pointer) = ready!(self.locate_in(key, fetch))? else {
             return Poll::Ready(Ok(()));
@@ -64,7 +64,7 @@ impl Run {
             prefetch(&leaf, line * 64);
         }
         let page_size = self.inner.page_size;
-        if ready!(visit_key(&leaf, &pointer, key, at, page_size, &mut visit))? == Visited::GoesOn {
+        if ready!(visit_key(&leaf, &pointer, key, at, page_size, &mut visit))? == VisitOutcome::Continues {
             return self.search_on(key, at, fetch.blocking(), &mut visit);
         }
         Poll::Ready(Ok(()))
@@ -76,22 +76,24 @@ impl Run {
     fn search_on(
         &self,
         key: &[u8],
-        at: Sequence,
-        from: &Blocking<'_>,
-        visit: &mut impl FnMut(Record<'_>) -> Poll<Result<ControlFlow<()>>>,
+        at: SequenceNumber,
+        from: &BlockingFetch<'_>,
+        visit: &mut impl FnMut(StoredRecord<'_>) -> Poll<Result<ControlFlow<()>>>,
     ) -> Poll<Result<()>> {
-        let Blocking {
+        let BlockingFetch {
             cache,
             guard,
             purpose,
         } = *from;
-        let Some(mut path) = Path::seek(self, Target::First(key), cache, guard, purpose)? else {
+        let Some(mut path) = IndexPath::seek(self, PathTarget::First(key), cache, guard, purpose)? else {
             return Poll::Ready(Ok(()));
         };
         while path.next(cache, guard, purpose)? {
             let pointer = path.child()?.pointer;
             let leaf = load(cache, guard, &pointer, purpose)?;
-            if ready!(visit_key(&leaf, &pointer, key, at, self.inner.page_size, visit))? != Visited::GoesOn {
+            if ready!(visit_key(&leaf, &pointer, key, at, self.inner.page_size, visit))?
+                != VisitOutcome::Continues
+            {
                 break;
             }
         }
@@ -106,13 +108,13 @@ impl Run {
     pub fn locate(
         &self,
         key: &[u8],
-        cache: &Cache,
-        guard: &Guard,
+        cache: &NodeCache,
+        guard: &EpochGuard,
         purpose: Purpose,
     ) -> Result<Option<NodePointer>> {
-        found(self.locate_in(
+        unwrap_ready(self.locate_in(
             key,
-            &Blocking {
+            &BlockingFetch {
                 cache,
                 guard,
                 purpose,
@@ -121,7 +123,7 @@ impl Run {
     }
 
     #[inline]
-    fn locate_in<F: Fetch>(&self, key: &[u8], fetch: &F) -> Poll<Result<Option<NodePointer>>> {
+    fn locate_in<F: NodeFetch>(&self, key: &[u8], fetch: &F) -> Poll<Result<Option<NodePointer>>> {
         let inner = &*self.inner;
         let Some((layout, root)) = &inner.root else {
             return Poll::Ready(Ok(None));
@@ -129,7 +131,7 @@ impl Run {
         if *key > *inner.last {
             return Poll::Ready(Ok(None));
         }
-        let bad = |bad: Bad| bad.at(&inner.pointer);
+        let bad = |bad: MalformedNode| bad.at(&inner.pointer);
         let Some(child) = layout.child_for(root, key).map_err(bad)? else {
             return Poll::Ready(Ok(None));
         };
@@ -149,23 +151,23 @@ fn child_in(
     level: u8,
     key: &[u8],
     page_size: PageSize,
-) -> std::result::Result<NodePointer, Bad> {
-    let layout = index::Layout::of(node)?;
+) -> std::result::Result<NodePointer, MalformedNode> {
+    let layout = index::IndexLayout::of(node)?;
     if layout.level != level {
-        return Err(Bad("an index node of its level"));
+        return Err(MalformedNode("an index node of its level"));
     }
-    let child = layout
-        .child_for(node, key)?
-        .ok_or(Bad("a first separator no higher than in the node above"))?;
+    let child = layout.child_for(node, key)?.ok_or(MalformedNode(
+        "a first separator no higher than in the node above",
+    ))?;
     layout.pointer(node, child, page_size)
 }
 
 /// Whether the search for a key's records is complete.
 #[derive(PartialEq, Eq)]
-enum Visited {
+enum VisitOutcome {
     Done,
     /// The following leaf has more records.
-    GoesOn,
+    Continues,
 }
 
 #[inline]
@@ -173,15 +175,15 @@ fn visit_key(
     leaf: &[u8],
     pointer: &NodePointer,
     key: &[u8],
-    at: Sequence,
+    at: SequenceNumber,
     page_size: PageSize,
-    visit: &mut impl FnMut(Record<'_>) -> Poll<Result<ControlFlow<()>>>,
-) -> Poll<Result<Visited>> {
-    let bad = |bad: Bad| bad.at(pointer);
-    let layout = Layout::of(leaf).map_err(bad)?;
+    visit: &mut impl FnMut(StoredRecord<'_>) -> Poll<Result<ControlFlow<()>>>,
+) -> Poll<Result<VisitOutcome>> {
+    let bad = |bad: MalformedNode| bad.at(pointer);
+    let layout = LeafLayout::of(leaf).map_err(bad)?;
     let (found, equal) = layout.lower_bound(leaf, key).map_err(bad)?;
     if !equal {
-        return Poll::Ready(Ok(Visited::Done));
+        return Poll::Ready(Ok(VisitOutcome::Done));
     }
     let records = layout.records_of(leaf, found).map_err(bad)?;
     let first = layout.first_seen(leaf, &records, at).map_err(bad)?;
@@ -192,33 +194,35 @@ fn visit_key(
     for record in first..records.end {
         let record = record_of(&layout, leaf, record, pointer, page_size)?;
         if ready!(visit(record))?.is_break() {
-            return Poll::Ready(Ok(Visited::Done));
+            return Poll::Ready(Ok(VisitOutcome::Done));
         }
     }
     if layout.goes_on && found + 1 == layout.keys {
-        return Poll::Ready(Ok(Visited::GoesOn));
+        return Poll::Ready(Ok(VisitOutcome::Continues));
     }
-    Poll::Ready(Ok(Visited::Done))
+    Poll::Ready(Ok(VisitOutcome::Done))
 }
 
 /// Returns a record of a leaf.
 #[inline]
 pub(super) fn record_of<'a>(
-    layout: &Layout,
+    layout: &LeafLayout,
     leaf: &'a [u8],
     record: usize,
     pointer: &NodePointer,
     page_size: PageSize,
-) -> Result<Record<'a>> {
+) -> Result<StoredRecord<'a>> {
     let parts = layout.parts(leaf, record).map_err(|bad| bad.at(pointer))?;
     let value = &leaf[parts.value];
-    Ok(Record {
+    Ok(StoredRecord {
         sequence: parts.sequence,
         kind: parts.kind,
         expires_ms: parts.expires_ms,
         value: match parts.placement {
-            Placement::Inline => Value::Inline(value),
-            Placement::Separate => Value::Separate(ValuePointer::decode(value, &pointer.place(), page_size)?),
+            ValueStorage::Inline => RecordValue::Inline(value),
+            ValueStorage::Separate => {
+                RecordValue::Separate(ValuePointer::decode(value, &pointer.place(), page_size)?)
+            }
         },
     })
 }

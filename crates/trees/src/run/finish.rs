@@ -1,25 +1,25 @@
 //! Completes a run: index nodes, the footer, and the result for the caller.
 
-use super::build::{Builder, note_sequence};
-use super::footer::{Details, Footer};
-use super::index::{Child, IndexBuilder};
+use super::build::{RunBuilder, note_sequence};
+use super::footer::{RunFooter, RunMetadata};
+use super::index::{IndexBuilder, IndexChild};
 use super::spans::{bounds, rounded_up};
 use super::units::ValueUnits;
-use super::{Run, Use};
-use alluvium_dictionary::deletes::{Draft, RangeDeletes};
+use super::{ExtentUse, IndexedRun};
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::values::{ValueWriter, largest};
+use alluvium_dictionary::range_tombstones::{RangeTombstoneBuilder, RangeTombstoneIndex};
+use alluvium_dictionary::value_log::{ValueWriter, largest};
 use alluvium_storage::extents::{Extent, Extents, UNIT};
 use alluvium_storage::store::Store;
-use alluvium_storage::{Error, NodePointer, Place, Result, Structure};
+use alluvium_storage::{DiskLocation, Error, NodePointer, OnDiskObject, Result};
 use std::mem::take;
 use std::sync::Arc;
 
 /// A run that is written but not part of the store yet.
 #[derive(Debug)]
-pub struct Built {
+pub struct BuiltRun {
     /// The run, which can be read already.
-    pub run: Run,
+    pub run: IndexedRun,
     /// The hash of each distinct key, in key order, without adopted keys that were not hashed.
     pub hashes: Vec<u64>,
     /// The run's own extents with their live bytes. They are provisional until they are installed.
@@ -30,12 +30,12 @@ pub struct Built {
     cached: Vec<NodePointer>,
 }
 
-impl Built {
+impl BuiltRun {
     /// Discards the run's own extents. Its leaves must not have been read through the cache.
     pub fn abandon(self, store: &Store) {
         self.cached
             .iter()
-            .for_each(|pointer| store.cache().forget(pointer));
+            .for_each(|pointer| store.cache().discard(pointer));
         for (extent, _) in self.extents {
             store.extents().abandon(extent);
         }
@@ -46,12 +46,12 @@ impl Built {
 type ToCache = Vec<(NodePointer, Vec<u8>)>;
 
 /// Extents of finished writers, discarded on drop unless they are taken.
-struct Claimed {
+struct ProvisionalExtents {
     extents: Arc<Extents>,
     claimed: Vec<(Extent, u64)>,
 }
 
-impl Drop for Claimed {
+impl Drop for ProvisionalExtents {
     fn drop(&mut self) {
         for (extent, _) in self.claimed.drain(..) {
             self.extents.abandon(extent);
@@ -59,14 +59,14 @@ impl Drop for Claimed {
     }
 }
 
-impl Builder {
+impl RunBuilder {
     /// Writes the remaining leaves, the index and the footer, and waits for all writes. Does not
     /// sync or install anything. `None` if nothing was added.
     ///
     /// # Errors
     /// [`Error::Full`] if the store is full, [`Error::Corrupt`] if a value that was passed on is
     /// outside of all inherited extents, or I/O errors. The output is discarded then.
-    pub fn finish(mut self) -> Result<Option<Built>> {
+    pub fn finish(mut self) -> Result<Option<BuiltRun>> {
         let range_deletes = self.take_deletes();
         if self.summary.records == 0 && range_deletes.is_empty() {
             return Ok(None);
@@ -92,7 +92,7 @@ impl Builder {
         let (low, high) = self.bounds(&range_deletes);
         let last = rounded_up(&self.keys.last).into();
         let (root, cached) = self.finish_index(&low, &high)?;
-        let mut claimed = Claimed {
+        let mut claimed = ProvisionalExtents {
             extents: Arc::clone(&self.nodes.extents),
             claimed: Vec::new(),
         };
@@ -107,7 +107,7 @@ impl Builder {
                 .sum::<u64>();
         debug_assert!(low <= high, "a run has a first and a last key");
         let uses = self.uses(&claimed.claimed)?;
-        let details = Details {
+        let details = RunMetadata {
             summary: self.summary,
             low,
             high,
@@ -119,17 +119,17 @@ impl Builder {
         self.finish_footer(details, cached, claimed)
     }
 
-    fn take_deletes(&mut self) -> Arc<RangeDeletes> {
+    fn take_deletes(&mut self) -> Arc<RangeTombstoneIndex> {
         let (indexed, list) = (take(&mut self.deletes.indexed), take(&mut self.deletes.list));
         if list.is_empty() {
             return indexed;
         }
-        let (listed, everything) = (RangeDeletes::of(&list), KeyRange::everything());
-        Arc::new(Draft::merged(&[(&*indexed, &everything), (&listed, &everything)]).finish())
+        let (listed, everything) = (RangeTombstoneIndex::of(&list), KeyRange::everything());
+        Arc::new(RangeTombstoneBuilder::merged(&[(&*indexed, &everything), (&listed, &everything)]).finish())
     }
 
     /// Returns the smallest and the largest key touched. Long keys are rounded outwards.
-    fn bounds(&self, range_deletes: &RangeDeletes) -> (Box<[u8]>, Box<[u8]>) {
+    fn bounds(&self, range_deletes: &RangeTombstoneIndex) -> (Box<[u8]>, Box<[u8]>) {
         let records = (self.summary.records > 0).then_some((&self.keys.first[..], &self.keys.last[..]));
         let (first, last) = range_deletes.bounds().unzip();
         let low = records
@@ -175,7 +175,7 @@ impl Builder {
                 for node in nodes.all() {
                     self.nodes.spans.add(node, low, high, node.read_len() as u64);
                 }
-                let child = Child {
+                let child = IndexChild {
                     pointer: nodes.head,
                     sums: full.sums,
                     begun: full.begun,
@@ -202,7 +202,7 @@ impl Builder {
     }
 
     /// Returns the extents that the run needs. Opening the run adds the footer's own extent.
-    fn uses(&mut self, values: &[(Extent, u64)]) -> Result<Vec<Use>> {
+    fn uses(&mut self, values: &[(Extent, u64)]) -> Result<Vec<ExtentUse>> {
         let mut uses = Vec::new();
         for &(extent, _) in values {
             uses.extend(self.values.spans.take(extent, false));
@@ -223,8 +223,8 @@ impl Builder {
             uses.extend(self.values.spans.take(extent, true));
         }
         if let Some((tier, unit)) = self.values.spans.left_over().or(self.nodes.spans.left_over()) {
-            let place = Place::new(
-                Structure::Node,
+            let place = DiskLocation::new(
+                OnDiskObject::Node,
                 alluvium_storage::node::tier_file(tier),
                 unit * UNIT,
             );
@@ -240,17 +240,22 @@ impl Builder {
     }
 
     /// Writes the footer and completes every writer.
-    fn finish_footer(self, details: Details, cached: ToCache, mut claimed: Claimed) -> Result<Option<Built>> {
+    fn finish_footer(
+        self,
+        details: RunMetadata,
+        cached: ToCache,
+        mut claimed: ProvisionalExtents,
+    ) -> Result<Option<BuiltRun>> {
         let page_size = self.page_size();
         let page = page_size.bytes();
-        let most = largest(page_size) - Footer::bytes_with(0);
+        let most = largest(page_size) - RunFooter::bytes_with(0);
         let mut bytes = Vec::new();
         let fits = details.encode(|piece| {
             let fits = bytes.len() + piece.len() <= most;
             fits.then(|| bytes.extend_from_slice(piece)).ok_or(())
         });
         let mut footer = match fits {
-            Ok(()) => Footer::Whole {
+            Ok(()) => RunFooter::Whole {
                 in_last: false,
                 details: bytes,
             },
@@ -280,7 +285,8 @@ impl Builder {
         }
         let pointer = leaves.add(&node)?;
         claimed.claimed.extend(leaves.finish()?.extents);
-        let run = Run::assemble(&footer, details, &pointer, page_size).map_err(|bad| bad.at(&pointer))?;
+        let run =
+            IndexedRun::assemble(&footer, details, &pointer, page_size).map_err(|bad| bad.at(&pointer))?;
         for (pointer, node) in &cached {
             self.nodes.cache.insert(pointer, node);
         }
@@ -292,7 +298,7 @@ impl Builder {
             "a run needs what was written for it"
         );
         claimed.claimed.clear();
-        Ok(Some(Built {
+        Ok(Some(BuiltRun {
             run,
             hashes: self.keys.hashes,
             extents,
@@ -302,7 +308,7 @@ impl Builder {
     }
 
     /// Writes details that are too long for a footer to separate nodes.
-    fn write_apart(&self, details: &Details, claimed: &mut Claimed) -> Result<Footer> {
+    fn write_apart(&self, details: &RunMetadata, claimed: &mut ProvisionalExtents) -> Result<RunFooter> {
         let page_size = self.page_size();
         // Several writes are in progress at once, and those of leaves have separate buffers.
         let writer = self
@@ -312,7 +318,7 @@ impl Builder {
         let pointer = writer.add_pieces(|piece| details.encode(piece), &mut |_| {})?;
         let written = writer.finish()?.extents;
         claimed.claimed.extend_from_slice(&written);
-        Ok(Footer::Apart {
+        Ok(RunFooter::Apart {
             in_last: false,
             pointer,
             extents: written,

@@ -23,9 +23,9 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::Bad;
-use alluvium_base::bytes::{Reader, Writer};
-use alluvium_storage::{NodePointer, PageSize, Place};
+use super::MalformedNode;
+use alluvium_base::bytes::{ByteReader, ByteWriter};
+use alluvium_storage::{DiskLocation, NodePointer, PageSize};
 
 /// Version of all structures in a run, stored in its footer.
 pub(super) const VERSION: u8 = 3;
@@ -120,7 +120,7 @@ pub(super) fn u64_at<const N: usize>(header: &[u8; N], at: usize) -> u64 {
 
 /// Appends the head of a long node of `len` bytes.
 pub(super) fn encode_long(len: usize, parts: &[NodePointer], out: &mut Vec<u8>) {
-    Writer::new(out).u8(LONG).u8(0).u16(0).u32(len as u32);
+    ByteWriter::new(out).u8(LONG).u8(0).u16(0).u32(len as u32);
     for part in parts {
         part.encode(out);
     }
@@ -129,13 +129,13 @@ pub(super) fn encode_long(len: usize, parts: &[NodePointer], out: &mut Vec<u8>) 
 /// Decodes the head of a long node: its length and its parts.
 pub(super) fn decode_long(
     bytes: &[u8],
-    place: &Place,
+    place: &DiskLocation,
     page_size: PageSize,
 ) -> alluvium_storage::Result<(usize, Vec<NodePointer>)> {
     let bad =
         |found: String| alluvium_storage::Error::corrupt(place.clone(), "the head of a long node", found);
-    let mut reader = Reader::new(bytes);
-    let mut read = || -> Result<_, alluvium_base::bytes::Truncated> {
+    let mut reader = ByteReader::new(bytes);
+    let mut read = || -> Result<_, alluvium_base::bytes::TruncatedInput> {
         Ok((reader.u8()?, reader.take(3)? == [0; 3], reader.u32()? as usize))
     };
     let (kind, zero, len) = read().map_err(|error| bad(error.to_string()))?;
@@ -151,17 +151,17 @@ pub(super) fn decode_long(
 }
 
 /// Checks the first byte of a node.
-pub(super) fn expect(bytes: &[u8], kind: u8) -> Result<(), Bad> {
+pub(super) fn expect(bytes: &[u8], kind: u8) -> Result<(), MalformedNode> {
     match bytes.first() {
         Some(&found) if found == kind => Ok(()),
-        _ => Err(Bad("a first byte that is not its kind's")),
+        _ => Err(MalformedNode("a first byte that is not its kind's")),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alluvium_storage::{Codec, Structure};
+    use alluvium_storage::{NodeCodec, OnDiskObject};
 
     fn pointer() -> NodePointer {
         NodePointer {
@@ -171,7 +171,7 @@ mod tests {
             encoded_len: 65536,
             tier: 0,
             pages: 16,
-            codec: Codec::None,
+            codec: NodeCodec::None,
         }
     }
 
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn the_head_of_a_long_node_is_read_back_and_a_wrong_one_is_refused() {
-        let place = Place::new(Structure::Node, "test", 0);
+        let place = DiskLocation::new(OnDiskObject::Node, "test", 0);
         let mut bytes = Vec::new();
         encode_long(65537, &[pointer(), pointer()], &mut bytes);
         let decode = |bytes: &[u8]| decode_long(bytes, &place, PageSize::MIN);

@@ -2,25 +2,25 @@
 
 use super::format::{self, LONG};
 use alluvium_base::Purpose;
-use alluvium_dictionary::fetch::{Blocking, Fetch};
-use alluvium_dictionary::nodes::{Cached, Nodes};
-use alluvium_storage::{Cache, Error, Guard, NodePointer, NodeRef, Residence, Result};
+use alluvium_dictionary::fetch::{BlockingFetch, NodeFetch};
+use alluvium_dictionary::nodes::{CachedNodeReader, NodeReader};
+use alluvium_storage::{CacheRetention, EpochGuard, Error, NodeCache, NodePointer, NodeRef, Result};
 use std::ops::Deref;
 use std::task::{Poll, ready};
 
 /// A leaf or an index node: in the cache, or assembled from its parts.
-pub(super) enum Loaded<'g> {
+pub(super) enum LoadedNode<'g> {
     Cached(NodeRef<'g>),
     Whole(Vec<u8>),
 }
 
-impl Deref for Loaded<'_> {
+impl Deref for LoadedNode<'_> {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
         match self {
-            Loaded::Cached(node) => node,
-            Loaded::Whole(bytes) => bytes,
+            LoadedNode::Cached(node) => node,
+            LoadedNode::Whole(bytes) => bytes,
         }
     }
 }
@@ -28,13 +28,13 @@ impl Deref for Loaded<'_> {
 /// Loads a leaf or an index node through the cache.
 #[inline]
 pub(super) fn load<'g>(
-    cache: &'g Cache,
-    guard: &'g Guard,
+    cache: &'g NodeCache,
+    guard: &'g EpochGuard,
     pointer: &NodePointer,
     purpose: Purpose,
-) -> Result<Loaded<'g>> {
+) -> Result<LoadedNode<'g>> {
     let node = cache.get(pointer, guard, purpose)?;
-    let from = Blocking {
+    let from = BlockingFetch {
         cache,
         guard,
         purpose,
@@ -44,16 +44,16 @@ pub(super) fn load<'g>(
 
 /// Loads a leaf that was read ahead, without marking it as used.
 pub(super) fn load_passing<'g>(
-    cache: &'g Cache,
-    guard: &'g Guard,
+    cache: &'g NodeCache,
+    guard: &'g EpochGuard,
     pointer: &NodePointer,
     purpose: Purpose,
-) -> Result<Loaded<'g>> {
+) -> Result<LoadedNode<'g>> {
     match cache.peek_untracked(pointer, guard) {
         Some(node) => loaded(
             node,
             pointer,
-            &Blocking {
+            &BlockingFetch {
                 cache,
                 guard,
                 purpose,
@@ -65,30 +65,36 @@ pub(super) fn load_passing<'g>(
 
 /// Loads a leaf from any source. Waits for the parts of a long leaf.
 #[inline]
-pub(super) fn load_leaf_in<'g, F: Fetch>(fetch: &'g F, pointer: &NodePointer) -> Poll<Result<Loaded<'g>>> {
+pub(super) fn load_leaf_in<'g, F: NodeFetch>(
+    fetch: &'g F,
+    pointer: &NodePointer,
+) -> Poll<Result<LoadedNode<'g>>> {
     let node = ready!(fetch.node(pointer))?;
     Poll::Ready(loaded(node, pointer, fetch.blocking()))
 }
 
 /// Loads an index node from any source. Waits for the parts of a long node.
 #[inline]
-pub(super) fn load_index_in<'g, F: Fetch>(fetch: &'g F, pointer: &NodePointer) -> Poll<Result<Loaded<'g>>> {
+pub(super) fn load_index_in<'g, F: NodeFetch>(
+    fetch: &'g F,
+    pointer: &NodePointer,
+) -> Poll<Result<LoadedNode<'g>>> {
     let node = ready!(fetch.index_page(pointer))?;
     Poll::Ready(loaded(node, pointer, fetch.blocking()))
 }
 
 #[inline]
-fn loaded<'g>(node: NodeRef<'g>, pointer: &NodePointer, from: &Blocking<'_>) -> Result<Loaded<'g>> {
+fn loaded<'g>(node: NodeRef<'g>, pointer: &NodePointer, from: &BlockingFetch<'_>) -> Result<LoadedNode<'g>> {
     if !is_long(&node) {
-        return Ok(Loaded::Cached(node));
+        return Ok(LoadedNode::Cached(node));
     }
-    let nodes = Cached {
+    let nodes = CachedNodeReader {
         cache: from.cache,
         guard: from.guard,
         purpose: from.purpose,
-        residence: Residence::Keep,
+        residence: CacheRetention::Keep,
     };
-    Ok(Loaded::Whole(assemble(&nodes, pointer, &node)?))
+    Ok(LoadedNode::Whole(assemble(&nodes, pointer, &node)?))
 }
 
 /// Returns whether a node is the head of a long node.
@@ -98,7 +104,7 @@ pub(super) fn is_long(node: &[u8]) -> bool {
 }
 
 /// Returns a complete leaf or index node from any source.
-pub(super) fn load_from(nodes: &dyn Nodes, pointer: &NodePointer) -> Result<Vec<u8>> {
+pub(super) fn load_from(nodes: &dyn NodeReader, pointer: &NodePointer) -> Result<Vec<u8>> {
     let mut whole = Vec::new();
     nodes.each(&[*pointer], &mut |node| {
         whole = if is_long(node) {
@@ -112,7 +118,7 @@ pub(super) fn load_from(nodes: &dyn Nodes, pointer: &NodePointer) -> Result<Vec<
 }
 
 /// Returns the bytes of a long node, given its head.
-pub(super) fn assemble(nodes: &dyn Nodes, pointer: &NodePointer, head: &[u8]) -> Result<Vec<u8>> {
+pub(super) fn assemble(nodes: &dyn NodeReader, pointer: &NodePointer, head: &[u8]) -> Result<Vec<u8>> {
     let (len, parts) = format::decode_long(head, &pointer.place(), nodes.page_size())?;
     let mut whole = Vec::with_capacity(len);
     nodes.each(&parts, &mut |part| {

@@ -8,8 +8,8 @@
 //!
 //! *Read in this order*: this file, `format.rs`, `strings.rs`, `leaf`, `index`, `footer` (one node
 //! each), `options.rs`, `build/` and `finish.rs` (with `spans.rs` and `units.rs`), `adopt.rs`
-//! (leaves that a run adopts without reading them), `open.rs`, `load.rs`, `find.rs`, `weigh.rs`,
-//! `path.rs`, `device.rs`, `feed.rs`, `cursor.rs` (with `scanned.rs`), `check/` (with
+//! (leaves that a run adopts without reading them), `open.rs`, `load.rs`, `find.rs`, `size_estimate.rs`,
+//! `path.rs`, `device.rs`, `readahead.rs`, `cursor.rs` (with `scanned.rs`), `check/` (with
 //! `violation.rs`), `examine.rs`.
 //!
 //! ```text
@@ -52,7 +52,6 @@ mod check;
 mod cursor;
 mod device;
 mod examine;
-mod feed;
 mod find;
 mod finish;
 mod footer;
@@ -63,33 +62,34 @@ mod load;
 mod open;
 mod options;
 mod path;
+mod readahead;
 mod scanned;
+mod size_estimate;
 mod spans;
 mod strings;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
 mod units;
 mod violation;
-mod weigh;
 
-pub(crate) use adopt::{Leaf, Leaves};
-pub use build::Builder;
+pub(crate) use adopt::{LeafDescriptor, LeafDescriptorIter};
+pub use build::RunBuilder;
 #[cfg(all(test, not(alluvium_model_check)))]
 pub(crate) use cursor::ENTERED;
-pub use cursor::{Cursor, open_many};
-pub(crate) use device::{Depth, bytes_per_probe};
-pub use examine::{Examined, examine};
-pub use feed::Access;
-pub use finish::Built;
+pub use cursor::{RunRecordCursor, open_many};
+pub(crate) use device::{ReadConcurrency, bytes_per_probe};
+pub use examine::{NodeDescription, examine};
+pub use finish::BuiltRun;
 pub use options::RunOptions;
-pub use violation::Violation;
-pub(crate) use violation::{DamagedNode, Holds};
-pub use weigh::{Piece, Weight};
+pub use readahead::CursorAccess;
+pub use size_estimate::{RangePiece, RangeWeight};
+pub use violation::RunViolation;
+pub(crate) use violation::{DamagedNode, NodeContents};
 
-use alluvium_base::{Kind, Sequence};
-use alluvium_dictionary::deletes::RangeDeletes;
+use alluvium_base::{MessageKind, SequenceNumber};
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::values::ValuePointer;
+use alluvium_dictionary::range_tombstones::RangeTombstoneIndex;
+use alluvium_dictionary::value_log::ValuePointer;
 use alluvium_storage::extents::Extent;
 use alluvium_storage::{Error, NodePointer, PageSize};
 use std::collections::HashSet;
@@ -99,7 +99,7 @@ use std::sync::{Arc, OnceLock};
 
 /// Totals of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct RunSummary {
     /// Number of records in the leaves.
     pub records: u64,
     /// Number of distinct keys.
@@ -113,9 +113,9 @@ pub struct Summary {
     /// Number of range deletes, counted by sequence number.
     pub range_deletes: u64,
     /// The lowest sequence number of a record or range delete.
-    pub lowest_sequence: Sequence,
+    pub lowest_sequence: SequenceNumber,
     /// The highest sequence number of a record or range delete.
-    pub highest_sequence: Sequence,
+    pub highest_sequence: SequenceNumber,
     /// Encoded bytes written for the run: leaves, index nodes, and its own values, without the
     /// footer and inherited values.
     pub bytes: u64,
@@ -129,7 +129,7 @@ pub struct Summary {
 
 /// An extent that a run needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Use {
+pub struct ExtentUse {
     /// The extent.
     pub extent: Extent,
     /// The lowest key whose readers may need the extent. A long key is rounded down.
@@ -145,23 +145,23 @@ pub struct Use {
 
 /// An open run. Clones share its memory.
 #[derive(Clone)]
-pub struct Run {
-    inner: Arc<Inner>,
+pub struct IndexedRun {
+    inner: Arc<RunInner>,
     /// Lower bound that replaces smaller sequence numbers of records.
-    base: Sequence,
+    base: SequenceNumber,
 }
 
-struct Inner {
+struct RunInner {
     pointer: NodePointer,
-    summary: Summary,
+    summary: RunSummary,
     low: Box<[u8]>,
     high: Box<[u8]>,
     /// The largest key of a record, or a shorter key above it.
     last: Box<[u8]>,
     /// The root with its layout, or `None` without records.
-    root: Option<(index::Layout, Vec<u8>)>,
-    uses: Vec<Use>,
-    range_deletes: Arc<RangeDeletes>,
+    root: Option<(index::IndexLayout, Vec<u8>)>,
+    uses: Vec<ExtentUse>,
+    range_deletes: Arc<RangeTombstoneIndex>,
     page_size: PageSize,
     /// Number of jumps by scans.
     jumps: AtomicU64,
@@ -170,23 +170,23 @@ struct Inner {
     left_out: OnceLock<HashSet<NodePointer>>,
 }
 
-impl Run {
+impl IndexedRun {
     /// Returns the same run, in which every record has at least sequence number `base`. For a run
     /// that was written before the commit sequence numbers of its records were known.
     #[must_use]
-    pub fn based(self, base: Sequence) -> Run {
-        Run { base, ..self }
+    pub fn based(self, base: SequenceNumber) -> IndexedRun {
+        IndexedRun { base, ..self }
     }
 
     /// Returns the number set by [`Run::based`]; 0 otherwise.
     #[must_use]
-    pub fn base(&self) -> Sequence {
+    pub fn base(&self) -> SequenceNumber {
         self.base
     }
 
     /// Returns the highest sequence number of a record or range delete.
     #[must_use]
-    pub fn newest(&self) -> Sequence {
+    pub fn newest(&self) -> SequenceNumber {
         self.inner.summary.highest_sequence.max(self.base)
     }
 
@@ -198,7 +198,7 @@ impl Run {
 
     /// Returns the totals of the run.
     #[must_use]
-    pub fn summary(&self) -> &Summary {
+    pub fn summary(&self) -> &RunSummary {
         &self.inner.summary
     }
 
@@ -231,13 +231,13 @@ impl Run {
 
     /// Returns whether a value is omitted.
     #[inline]
-    pub(crate) fn leaves_out(&self, value: &ValuePointer) -> bool {
+    pub(crate) fn omits_value(&self, value: &ValuePointer) -> bool {
         self.left_out().is_some_and(|nodes| nodes.contains(&value.node))
     }
 
     /// Returns the extents that the run needs: its own, then inherited ones.
     #[must_use]
-    pub fn extents(&self) -> &[Use] {
+    pub fn extents(&self) -> &[ExtentUse] {
         &self.inner.uses
     }
 
@@ -245,16 +245,16 @@ impl Run {
     /// bounds of extents and of the run are rounded for long keys, except for runs written by an
     /// earlier version. A trunk on disk lists the runs that touch a pivot's range, so the run's
     /// bounds are checked too.
-    pub fn extents_for<'a>(&'a self, range: &'a KeyRange) -> impl Iterator<Item = (usize, &'a Use)> {
+    pub fn extents_for<'a>(&'a self, range: &'a KeyRange) -> impl Iterator<Item = (usize, &'a ExtentUse)> {
         let touched = range.overlaps(self.low(), self.high());
-        let needs = move |used: &Use| touched && range.overlaps(&used.low, &used.high);
+        let needs = move |used: &ExtentUse| touched && range.overlaps(&used.low, &used.high);
         let extents = self.extents().iter().enumerate();
         extents.filter(move |(_, used)| needs(used))
     }
 
     /// Returns the range deletes.
     #[must_use]
-    pub fn range_deletes(&self) -> &RangeDeletes {
+    pub fn range_deletes(&self) -> &RangeTombstoneIndex {
         &self.inner.range_deletes
     }
 
@@ -272,15 +272,15 @@ impl Run {
         let uses: usize = inner
             .uses
             .iter()
-            .map(|used| size_of::<Use>() + used.low.len() + used.high.len())
+            .map(|used| size_of::<ExtentUse>() + used.low.len() + used.high.len())
             .sum();
         let root = inner.root.as_ref().map_or(0, |(_, root)| root.capacity());
         let keys = inner.low.len() + inner.high.len() + inner.last.len();
-        size_of::<Inner>() + uses + root + keys + inner.range_deletes.memory_bytes()
+        size_of::<RunInner>() + uses + root + keys + inner.range_deletes.memory_bytes()
     }
 }
 
-impl fmt::Debug for Run {
+impl fmt::Debug for IndexedRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Run")
             .field("pointer", &self.inner.pointer)
@@ -291,9 +291,9 @@ impl fmt::Debug for Run {
 
 /// A description of the missing property of a node whose checksum is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Bad(&'static str);
+struct MalformedNode(&'static str);
 
-impl Bad {
+impl MalformedNode {
     /// Returns the error for the node at `pointer`.
     #[cold]
     fn at(self, pointer: &NodePointer) -> Error {

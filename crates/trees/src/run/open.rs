@@ -1,48 +1,52 @@
 //! Opening a run from its footer.
 
-use super::footer::{Details, Footer};
+use super::footer::{RunFooter, RunMetadata};
 use super::load::load_from;
 use super::spans::bounds;
-use super::{Bad, Inner, Run, Use, index};
+use super::{ExtentUse, IndexedRun, MalformedNode, RunInner, index};
 use alluvium_base::Purpose;
-use alluvium_dictionary::nodes::{Direct, Nodes};
-use alluvium_dictionary::read::Files;
-use alluvium_dictionary::values;
+use alluvium_dictionary::nodes::{DirectNodeReader, NodeReader};
+use alluvium_dictionary::read::DataFiles;
+use alluvium_dictionary::value_log;
 use alluvium_storage::extents::{Extent, MAX_EXTENT_UNITS, UNIT};
 use alluvium_storage::store::Store;
 use alluvium_storage::{NodePointer, PageSize, Result};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
-impl Run {
+impl IndexedRun {
     /// Opens the run whose footer is at `pointer`. Reads the footer past the cache.
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if there is no valid footer; I/O
     /// errors.
-    pub fn open(store: &Store, pointer: &NodePointer, purpose: Purpose) -> Result<Run> {
-        Self::open_from(Files::of(store), pointer, purpose)
+    pub fn open(store: &Store, pointer: &NodePointer, purpose: Purpose) -> Result<IndexedRun> {
+        Self::open_from(DataFiles::of(store), pointer, purpose)
     }
 
     /// Like [`Run::open`]; the store need not be open.
     ///
     /// # Errors
     /// See [`Run::open`].
-    pub(crate) fn open_from(files: Files<'_>, pointer: &NodePointer, purpose: Purpose) -> Result<Run> {
-        let nodes = Direct {
+    pub(crate) fn open_from(
+        files: DataFiles<'_>,
+        pointer: &NodePointer,
+        purpose: Purpose,
+    ) -> Result<IndexedRun> {
+        let nodes = DirectNodeReader {
             tiers: files.tiers,
             page_size: files.page_size,
             purpose,
         };
         let bytes = load_from(&nodes, pointer)?;
-        let bad = |bad: Bad| bad.at(pointer);
-        let footer = Footer::decode(&bytes, &pointer.place(), files.page_size).map_err(bad)?;
+        let bad = |bad: MalformedNode| bad.at(pointer);
+        let footer = RunFooter::decode(&bytes, &pointer.place(), files.page_size).map_err(bad)?;
         let details = match &footer {
-            Footer::Whole { details, .. } => Details::decode(details),
-            Footer::Apart { pointer, .. } => {
+            RunFooter::Whole { details, .. } => RunMetadata::decode(details),
+            RunFooter::Apart { pointer, .. } => {
                 let mut details = Vec::new();
-                values::read_from(&nodes, pointer, &mut details)?;
-                Details::decode(&details)
+                value_log::read_from(&nodes, pointer, &mut details)?;
+                RunMetadata::decode(&details)
             }
         };
         Self::assemble(&footer, details.map_err(bad)?, pointer, nodes.page_size()).map_err(bad)
@@ -50,13 +54,13 @@ impl Run {
 
     /// Creates a run from its footer.
     pub(super) fn assemble(
-        footer: &Footer,
-        mut details: Details,
+        footer: &RunFooter,
+        mut details: RunMetadata,
         pointer: &NodePointer,
         page_size: PageSize,
-    ) -> std::result::Result<Run, Bad> {
+    ) -> std::result::Result<IndexedRun, MalformedNode> {
         list_footer(footer, &mut details, pointer)?;
-        let Details {
+        let RunMetadata {
             summary,
             low,
             high,
@@ -67,13 +71,13 @@ impl Run {
         } = details;
         let root = match root.is_empty() {
             true => None,
-            false => Some((index::Layout::of(&root)?, root)),
+            false => Some((index::IndexLayout::of(&root)?, root)),
         };
         if root.is_some() != (summary.records > 0) {
-            return Err(Bad("a root where there are records"));
+            return Err(MalformedNode("a root where there are records"));
         }
-        Ok(Run {
-            inner: Arc::new(Inner {
+        Ok(IndexedRun {
+            inner: Arc::new(RunInner {
                 pointer: *pointer,
                 summary,
                 low,
@@ -93,17 +97,17 @@ impl Run {
 
 /// Adds the extents that contain the footer to the list of extents.
 fn list_footer(
-    footer: &Footer,
-    details: &mut Details,
+    footer: &RunFooter,
+    details: &mut RunMetadata,
     pointer: &NodePointer,
-) -> std::result::Result<(), Bad> {
+) -> std::result::Result<(), MalformedNode> {
     let first_inherited = details.uses.iter().position(|used| used.inherited);
     let own = first_inherited.unwrap_or(details.uses.len());
     if details.uses[own..].iter().any(|used| !used.inherited) {
-        return Err(Bad("a run's own extents before inherited ones"));
+        return Err(MalformedNode("a run's own extents before inherited ones"));
     }
     let (low, high) = bounds(&details.low, &details.high);
-    let whole_run = |extent: Extent, live: u64| Use {
+    let whole_run = |extent: Extent, live: u64| ExtentUse {
         extent,
         low: low.clone(),
         high: high.clone(),
@@ -111,28 +115,28 @@ fn list_footer(
         live,
     };
     let mut more = Vec::new();
-    if let Footer::Apart { extents, .. } = footer {
+    if let RunFooter::Apart { extents, .. } = footer {
         more.extend(extents.iter().map(|&(extent, live)| whole_run(extent, live)));
     }
     let end = pointer.offset + pointer.read_len() as u64;
     let live = pointer.read_len() as u64;
     if footer.is_in_last() {
-        let units = |last: &Use| u32::try_from(end.div_ceil(UNIT) - u64::from(last.extent.start));
+        let units = |last: &ExtentUse| u32::try_from(end.div_ceil(UNIT) - u64::from(last.extent.start));
         let last = own.checked_sub(1).map(|last| &mut details.uses[last]);
         let last = last.filter(|last| {
             let extent = last.extent;
             extent.tier == pointer.tier && extent.offset() < pointer.offset
         });
-        let last = last.ok_or(Bad("a footer in the extent that is listed last"))?;
+        let last = last.ok_or(MalformedNode("a footer in the extent that is listed last"))?;
         let units = units(last).ok().filter(|&units| units <= MAX_EXTENT_UNITS);
-        last.extent.units = units.ok_or(Bad("a footer near its run"))?;
+        last.extent.units = units.ok_or(MalformedNode("a footer near its run"))?;
         last.live += live;
         (last.low, last.high) = (low.clone(), high.clone());
     } else {
         let start = pointer.offset / UNIT;
         let extent = Extent {
             tier: pointer.tier,
-            start: u32::try_from(start).map_err(|_| Bad("a footer inside its tier"))?,
+            start: u32::try_from(start).map_err(|_| MalformedNode("a footer inside its tier"))?,
             units: (end.div_ceil(UNIT) - start) as u32,
         };
         more.push(whole_run(extent, live));

@@ -2,9 +2,9 @@
 
 use alluvium_base::{KIB, Purpose};
 use alluvium_model::best_node;
-use alluvium_storage::extents::Class;
+use alluvium_storage::extents::AllocationClass;
 use alluvium_storage::node::MAX_PAGES;
-use alluvium_storage::{Codec, Error, PageSize, Result};
+use alluvium_storage::{Error, NodeCodec, PageSize, Result};
 
 /// Options for writing a run.
 ///
@@ -17,14 +17,14 @@ use alluvium_storage::{Codec, Error, PageSize, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunOptions {
     /// Encoding of nodes.
-    pub codec: Codec,
+    pub codec: NodeCodec,
     /// Values longer than this, in bytes, go to value extents; a quarter of a page if absent. At
     /// most four pages.
     pub value_threshold: Option<usize>,
     /// Purpose of the writes.
     pub purpose: Purpose,
     /// Space class: whether the space reserve may be used.
-    pub class: Class,
+    pub class: AllocationClass,
     /// Size of a leaf in pages: 1 to 16. Chosen from the records' sizes if absent.
     pub leaf_pages: Option<u8>,
     /// The tier of leaves, index nodes and the footer.
@@ -42,10 +42,10 @@ impl RunOptions {
     #[must_use]
     pub fn new(purpose: Purpose) -> RunOptions {
         RunOptions {
-            codec: Codec::None,
+            codec: NodeCodec::None,
             value_threshold: None,
             purpose,
-            class: Class::Normal,
+            class: AllocationClass::Normal,
             leaf_pages: None,
             tier: 0,
             value_tier: 0,
@@ -87,11 +87,11 @@ const COMPRESSED_LEAF: usize = 16 * KIB as usize;
 
 /// Returns the number of pages of a leaf for records of `record` bytes, by the affine model
 /// ([`best_node`]).
-fn leaf_pages(record: usize, codec: Codec, page_size: PageSize, half_bandwidth: u64) -> usize {
+fn leaf_pages(record: usize, codec: NodeCodec, page_size: PageSize, half_bandwidth: u64) -> usize {
     let page = page_size.bytes();
     let least = match codec {
-        Codec::None => 1,
-        Codec::Lz4 | Codec::Zstd => COMPRESSED_LEAF.div_ceil(page),
+        NodeCodec::None => 1,
+        NodeCodec::Lz4 | NodeCodec::Zstd => COMPRESSED_LEAF.div_ceil(page),
     };
     let best = best_node(record as u64, half_bandwidth) as usize;
     ((best + page / 2) / page).clamp(least, usize::from(MAX_PAGES))
@@ -105,13 +105,13 @@ mod tests {
     #[test]
     fn what_leaves_leave_empty_weighs_as_much_as_what_they_read_too_much() {
         let ssd = DeviceProfile::default().half_bandwidth();
-        let pages = |record| leaf_pages(record, Codec::None, PageSize::MIN, ssd);
+        let pages = |record| leaf_pages(record, NodeCodec::None, PageSize::MIN, ssd);
         assert_eq!([1, 128, 512, 1040, 5000, 70_000].map(pages), [1, 1, 1, 2, 4, 16]);
-        assert_eq!(leaf_pages(100, Codec::Lz4, PageSize::MIN, ssd), 4);
-        assert_eq!(leaf_pages(100, Codec::Zstd, PageSize::MAX, ssd), 1);
+        assert_eq!(leaf_pages(100, NodeCodec::Lz4, PageSize::MIN, ssd), 4);
+        assert_eq!(leaf_pages(100, NodeCodec::Zstd, PageSize::MAX, ssd), 1);
         let disk = 2 << 20;
         assert_eq!(
-            leaf_pages(128, Codec::None, PageSize::MIN, disk),
+            leaf_pages(128, NodeCodec::None, PageSize::MIN, disk),
             3,
             "a hard disk wants longer ones"
         );

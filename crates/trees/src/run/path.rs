@@ -1,17 +1,17 @@
 //! A path from the root down to a leaf, which can move to neighbouring leaves.
 
-use super::index::{Child, Layout, LeafKeys};
-use super::load::{Loaded, load};
+use super::index::{IndexChild, IndexLayout, LeafKeys};
+use super::load::{LoadedNode, load};
 use super::units::ValueUnits;
-use super::{Bad, Run};
+use super::{IndexedRun, MalformedNode};
 use alluvium_base::Purpose;
-use alluvium_storage::{Cache, FrameRef, Guard, NodePointer, Result};
+use alluvium_storage::{EpochGuard, FrameRef, NodeCache, NodePointer, Result};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// The target of a path.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Target<'k> {
+pub(super) enum PathTarget<'k> {
     /// The first leaf.
     Start,
     /// The last leaf.
@@ -27,51 +27,51 @@ pub(super) enum Target<'k> {
 
 /// An index node that outlives a guard.
 #[derive(Clone)]
-enum Held {
-    Root(Run),
+enum PinnedIndexNode {
+    Root(IndexedRun),
     Frame(FrameRef),
     Whole(Arc<[u8]>),
 }
 
-impl Held {
+impl PinnedIndexNode {
     fn bytes(&self) -> &[u8] {
         match self {
-            Held::Root(run) => run.inner.root.as_ref().map_or(&[], |(_, root)| root),
-            Held::Frame(frame) => frame,
-            Held::Whole(bytes) => bytes,
+            PinnedIndexNode::Root(run) => run.inner.root.as_ref().map_or(&[], |(_, root)| root),
+            PinnedIndexNode::Frame(frame) => frame,
+            PinnedIndexNode::Whole(bytes) => bytes,
         }
     }
 }
 
 #[derive(Clone)]
-struct Level {
-    node: Held,
+struct PathLevel {
+    node: PinnedIndexNode,
     pointer: NodePointer,
-    layout: Layout,
+    layout: IndexLayout,
     /// The index of the child on the path.
     at: usize,
 }
 
 /// A position at a leaf of a run, from the root down.
 #[derive(Clone)]
-pub(super) struct Path {
-    run: Run,
-    levels: Vec<Level>,
+pub(super) struct IndexPath {
+    run: IndexedRun,
+    levels: Vec<PathLevel>,
 }
 
-impl Level {
+impl PathLevel {
     fn bytes(&self) -> &[u8] {
         self.node.bytes()
     }
 
-    fn choose(&mut self, target: Target<'_>) -> std::result::Result<bool, Bad> {
+    fn choose(&mut self, target: PathTarget<'_>) -> std::result::Result<bool, MalformedNode> {
         let (layout, bytes) = (&self.layout, self.node.bytes());
         let found = match target {
-            Target::Start => Some(0),
-            Target::End => Some(layout.children - 1),
-            Target::First(key) => Some(layout.child_for(bytes, key)?.unwrap_or(0)),
-            Target::Last(key) => layout.at_or_below(bytes, key)?.checked_sub(1),
-            Target::Below(key) => layout.below(bytes, key)?.checked_sub(1),
+            PathTarget::Start => Some(0),
+            PathTarget::End => Some(layout.children - 1),
+            PathTarget::First(key) => Some(layout.child_for(bytes, key)?.unwrap_or(0)),
+            PathTarget::Last(key) => layout.at_or_below(bytes, key)?.checked_sub(1),
+            PathTarget::Below(key) => layout.below(bytes, key)?.checked_sub(1),
         };
         self.at = found.unwrap_or(0);
         debug_assert!(self.at < layout.children, "child {} of its node", self.at);
@@ -79,25 +79,25 @@ impl Level {
     }
 }
 
-impl Path {
+impl IndexPath {
     /// Returns the path to a target, or `None` if there is no such leaf.
     pub(super) fn seek(
-        run: &Run,
-        target: Target<'_>,
-        cache: &Cache,
-        guard: &Guard,
+        run: &IndexedRun,
+        target: PathTarget<'_>,
+        cache: &NodeCache,
+        guard: &EpochGuard,
         purpose: Purpose,
-    ) -> Result<Option<Path>> {
+    ) -> Result<Option<IndexPath>> {
         let Some((layout, _)) = &run.inner.root else {
             return Ok(None);
         };
-        let root = Level {
-            node: Held::Root(run.clone()),
+        let root = PathLevel {
+            node: PinnedIndexNode::Root(run.clone()),
             pointer: run.inner.pointer,
             layout: layout.clone(),
             at: 0,
         };
-        let mut path = Path {
+        let mut path = IndexPath {
             run: run.clone(),
             levels: vec![root],
         };
@@ -110,27 +110,31 @@ impl Path {
         }
         let is_there = path.descend(target, cache, guard, purpose)?
             || match target {
-                Target::Start | Target::First(_) => path.next(cache, guard, purpose)?,
-                Target::End | Target::Last(_) | Target::Below(_) => path.previous(cache, guard, purpose)?,
+                PathTarget::Start | PathTarget::First(_) => path.next(cache, guard, purpose)?,
+                PathTarget::End | PathTarget::Last(_) | PathTarget::Below(_) => {
+                    path.previous(cache, guard, purpose)?
+                }
             };
         Ok(is_there.then_some(path))
     }
 
     /// Returns the approximate memory in bytes, without the run's root.
     pub(super) fn memory_bytes(&self) -> usize {
-        let node = |level: &Level| match &level.node {
-            Held::Root(_) => size_of::<Level>(),
-            Held::Frame(_) | Held::Whole(_) => size_of::<Level>() + level.bytes().len(),
+        let node = |level: &PathLevel| match &level.node {
+            PinnedIndexNode::Root(_) => size_of::<PathLevel>(),
+            PinnedIndexNode::Frame(_) | PinnedIndexNode::Whole(_) => {
+                size_of::<PathLevel>() + level.bytes().len()
+            }
         };
         self.levels.iter().map(node).sum()
     }
 
-    fn top(&mut self) -> &mut Level {
+    fn top(&mut self) -> &mut PathLevel {
         debug_assert!(!self.levels.is_empty(), "a path begins at its root");
         self.levels.last_mut().expect("a path begins at its root")
     }
 
-    fn lowest(&self) -> &Level {
+    fn lowest(&self) -> &PathLevel {
         self.levels.last().expect("a path begins at its root")
     }
 
@@ -139,49 +143,51 @@ impl Path {
     /// node.
     fn descend(
         &mut self,
-        target: Target<'_>,
-        cache: &Cache,
-        guard: &Guard,
+        target: PathTarget<'_>,
+        cache: &NodeCache,
+        guard: &EpochGuard,
         purpose: Purpose,
     ) -> Result<bool> {
         while self.lowest().layout.level > 1 {
             let wanted = self.lowest().layout.level - 1;
             let pointer = self.child()?.pointer;
-            if self.leaves_out(&pointer) {
+            if self.omits_node(&pointer) {
                 return Ok(false);
             }
-            let bad = |bad: Bad| bad.at(&pointer);
+            let bad = |bad: MalformedNode| bad.at(&pointer);
             let node = load(cache, guard, &pointer, purpose)?;
-            let layout = Layout::of(&node).map_err(bad)?;
+            let layout = IndexLayout::of(&node).map_err(bad)?;
             if layout.level != wanted {
-                return Err(bad(Bad("an index node of its level")));
+                return Err(bad(MalformedNode("an index node of its level")));
             }
             let node = match node {
-                Loaded::Cached(node) => Held::Frame(node.retain()),
-                Loaded::Whole(bytes) => Held::Whole(bytes.into()),
+                LoadedNode::Cached(node) => PinnedIndexNode::Frame(node.retain()),
+                LoadedNode::Whole(bytes) => PinnedIndexNode::Whole(bytes.into()),
             };
             debug_assert!(wanted > 0, "leaves are below level 1");
-            self.levels.push(Level {
+            self.levels.push(PathLevel {
                 node,
                 pointer,
                 layout,
                 at: 0,
             });
             if !self.top().choose(target).map_err(bad)? {
-                return Err(bad(Bad("a first separator no higher than in the node above")));
+                return Err(bad(MalformedNode(
+                    "a first separator no higher than in the node above",
+                )));
             }
         }
         debug_assert!(self.lowest().layout.level <= 1, "a path ends above a leaf");
-        Ok(self.run.left_out().is_none() || !self.leaves_out(&self.child()?.pointer))
+        Ok(self.run.left_out().is_none() || !self.omits_node(&self.child()?.pointer))
     }
 
     /// Returns whether a repair omits a leaf or an index node with its subtree.
-    fn leaves_out(&self, node: &NodePointer) -> bool {
+    fn omits_node(&self, node: &NodePointer) -> bool {
         self.run.left_out().is_some_and(|nodes| nodes.contains(node))
     }
 
     /// Returns the index entry of the leaf.
-    pub(super) fn child(&self) -> Result<Child> {
+    pub(super) fn child(&self) -> Result<IndexChild> {
         let level = self.lowest();
         let child = level
             .layout
@@ -214,19 +220,19 @@ impl Path {
     /// records of the leaf's first key.
     pub(super) fn compare(&self, key: &[u8]) -> Result<(Ordering, bool)> {
         let level = self.lowest();
-        let (bytes, bad) = (level.bytes(), |bad: Bad| bad.at(&level.pointer));
+        let (bytes, bad) = (level.bytes(), |bad: MalformedNode| bad.at(&level.pointer));
         let order = level.layout.compare(bytes, level.at, key).map_err(bad)?;
         Ok((order, level.layout.is_begun(bytes, level.at).map_err(bad)?))
     }
 
     /// Moves to the next leaf. Returns `false`, without a position, if there is none.
-    pub(super) fn next(&mut self, cache: &Cache, guard: &Guard, purpose: Purpose) -> Result<bool> {
-        let can = |level: &Level| level.at + 1 < level.layout.children;
+    pub(super) fn next(&mut self, cache: &NodeCache, guard: &EpochGuard, purpose: Purpose) -> Result<bool> {
+        let can = |level: &PathLevel| level.at + 1 < level.layout.children;
         while let Some(depth) = self.levels.iter().rposition(can) {
             self.levels.truncate(depth + 1);
             self.top().at += 1;
             debug_assert!(self.lowest().at < self.lowest().layout.children, "a next child");
-            if self.descend(Target::Start, cache, guard, purpose)? {
+            if self.descend(PathTarget::Start, cache, guard, purpose)? {
                 return Ok(true);
             }
         }
@@ -234,11 +240,16 @@ impl Path {
     }
 
     /// Moves to the previous leaf. Returns `false`, without a position, if there is none.
-    pub(super) fn previous(&mut self, cache: &Cache, guard: &Guard, purpose: Purpose) -> Result<bool> {
+    pub(super) fn previous(
+        &mut self,
+        cache: &NodeCache,
+        guard: &EpochGuard,
+        purpose: Purpose,
+    ) -> Result<bool> {
         while let Some(depth) = self.levels.iter().rposition(|level| level.at > 0) {
             self.levels.truncate(depth + 1);
             self.top().at -= 1;
-            if self.descend(Target::End, cache, guard, purpose)? {
+            if self.descend(PathTarget::End, cache, guard, purpose)? {
                 return Ok(true);
             }
         }

@@ -1,8 +1,8 @@
 //! Counts the jumps of scans within a run: how often the next node to read does not follow the
 //! previous one on the device.
 
-use super::Run;
-use alluvium_dictionary::merge::Direction;
+use super::IndexedRun;
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_storage::NodePointer;
 use alluvium_storage::extents::UNIT;
 use std::sync::atomic::Ordering;
@@ -16,32 +16,32 @@ pub(super) fn lies_behind(node: &NodePointer, before: &NodePointer) -> bool {
 
 /// The last read positions of a cursor, for leaves and for separate values.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Way {
+pub(super) struct ReadPositions {
     leaf: Option<NodePointer>,
     value: Option<NodePointer>,
 }
 
-impl Way {
+impl ReadPositions {
     /// Moves to a leaf, and returns whether that is a jump.
-    pub(super) fn pass_leaf(&mut self, leaf: &NodePointer, direction: Direction) -> bool {
+    pub(super) fn pass_leaf(&mut self, leaf: &NodePointer, direction: MergeDirection) -> bool {
         is_jump(self.leaf.replace(*leaf), leaf, direction)
     }
 
     /// Moves to a value, and returns whether that is a jump.
-    pub(super) fn pass_value(&mut self, value: &NodePointer, direction: Direction) -> bool {
+    pub(super) fn pass_value(&mut self, value: &NodePointer, direction: MergeDirection) -> bool {
         is_jump(self.value.replace(*value), value, direction)
     }
 }
 
-fn is_jump(last: Option<NodePointer>, node: &NodePointer, direction: Direction) -> bool {
+fn is_jump(last: Option<NodePointer>, node: &NodePointer, direction: MergeDirection) -> bool {
     let follows = |last: &NodePointer| match direction {
-        Direction::Forward => lies_behind(node, last),
-        Direction::Backward => lies_behind(last, node),
+        MergeDirection::Forward => lies_behind(node, last),
+        MergeDirection::Backward => lies_behind(last, node),
     };
     last.is_some_and(|last| last != *node && !follows(&last))
 }
 
-impl Run {
+impl IndexedRun {
     /// Returns the number of jumps by scans since the run was opened.
     pub(crate) fn jumps(&self) -> u64 {
         self.inner.jumps.load(Ordering::Relaxed)
@@ -61,7 +61,7 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alluvium_storage::Codec;
+    use alluvium_storage::NodeCodec;
 
     fn node(offset: u64) -> NodePointer {
         NodePointer {
@@ -71,31 +71,39 @@ mod tests {
             encoded_len: 4096,
             tier: 0,
             pages: 1,
-            codec: Codec::None,
+            codec: NodeCodec::None,
         }
     }
 
     #[test]
     fn what_lies_behind_what_was_read_is_no_jump() {
         let jumps = |offsets: &[u64], direction| {
-            let mut way = Way::default();
+            let mut way = ReadPositions::default();
             let jump = |offset: &&u64| way.pass_leaf(&node(**offset), direction);
             offsets.iter().filter(jump).count()
         };
         let row = [4096, 8192, 8192, 12288];
-        assert_eq!(jumps(&row, Direction::Forward), 0);
-        assert_eq!(jumps(&row, Direction::Backward), 2, "each is before the last");
-        assert_eq!(jumps(&[12288, 8192, 4096], Direction::Backward), 0);
-        assert_eq!(jumps(&[4096, 12288, 8192], Direction::Forward), 2);
-        assert_eq!(jumps(&[4096, 5 * UNIT], Direction::Forward), 0, "another extent");
-        assert_eq!(jumps(&[5 * UNIT, 4096], Direction::Backward), 0);
+        assert_eq!(jumps(&row, MergeDirection::Forward), 0);
+        assert_eq!(
+            jumps(&row, MergeDirection::Backward),
+            2,
+            "each is before the last"
+        );
+        assert_eq!(jumps(&[12288, 8192, 4096], MergeDirection::Backward), 0);
+        assert_eq!(jumps(&[4096, 12288, 8192], MergeDirection::Forward), 2);
+        assert_eq!(
+            jumps(&[4096, 5 * UNIT], MergeDirection::Forward),
+            0,
+            "another extent"
+        );
+        assert_eq!(jumps(&[5 * UNIT, 4096], MergeDirection::Backward), 0);
         // Values and leaves have separate read positions.
-        let mut way = Way::default();
+        let mut way = ReadPositions::default();
         let both = [
-            way.pass_leaf(&node(4096), Direction::Forward),
-            way.pass_value(&node(90 * 4096), Direction::Forward),
-            way.pass_leaf(&node(8192), Direction::Forward),
-            way.pass_value(&node(91 * 4096), Direction::Forward),
+            way.pass_leaf(&node(4096), MergeDirection::Forward),
+            way.pass_value(&node(90 * 4096), MergeDirection::Forward),
+            way.pass_leaf(&node(8192), MergeDirection::Forward),
+            way.pass_value(&node(91 * 4096), MergeDirection::Forward),
         ];
         assert_eq!(both, [false; 4]);
     }

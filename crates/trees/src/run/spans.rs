@@ -1,7 +1,7 @@
 //! The key ranges that need an extent. They are recorded by unit while nodes are written, and
 //! combined by extent once the extents are known.
 
-use super::Use;
+use super::ExtentUse;
 use alluvium_storage::NodePointer;
 use alluvium_storage::extents::{Extent, UNIT};
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ const MAX_BOUND: usize = 256;
 
 /// The keys that need the nodes starting in one unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Span {
+struct UnitSpan {
     low: Box<[u8]>,
     high: Box<[u8]>,
     live: u64,
@@ -20,24 +20,24 @@ struct Span {
 
 /// Spans by tier and unit.
 #[derive(Debug, Default)]
-pub(super) struct Spans {
-    units: BTreeMap<(u8, u64), Span>,
+pub(super) struct UnitSpans {
+    units: BTreeMap<(u8, u64), UnitSpan>,
 }
 
-impl Spans {
+impl UnitSpans {
     /// Records that keys from `low` to `high` need a node, which holds `live` bytes for them.
     pub(super) fn add(&mut self, node: &NodePointer, low: &[u8], high: &[u8], live: u64) {
         self.add_unit((node.tier, node.offset / UNIT), low, high, live);
     }
 
-    /// Like [`Spans::add`], for all nodes that start in a unit of a tier.
+    /// Like [`UnitSpans::add`], for all nodes that start in a unit of a tier.
     pub(super) fn add_unit(&mut self, unit: (u8, u64), low: &[u8], high: &[u8], live: u64) {
         let (low, high) = (rounded_down(low), rounded_up(high));
         debug_assert!(*low <= *high, "a span has keys");
         match self.units.get_mut(&unit) {
             Some(span) => span.widen(low, &high, live),
             None => {
-                let span = Span {
+                let span = UnitSpan {
                     low: low.into(),
                     high: high.into(),
                     live,
@@ -48,9 +48,9 @@ impl Spans {
     }
 
     /// Removes and combines the spans of an extent's units. `None` if there are none.
-    pub(super) fn take(&mut self, extent: Extent, inherited: bool) -> Option<Use> {
+    pub(super) fn take(&mut self, extent: Extent, inherited: bool) -> Option<ExtentUse> {
         let units = (extent.tier, u64::from(extent.start))..(extent.tier, u64::from(extent.end()));
-        let mut whole: Option<Span> = None;
+        let mut whole: Option<UnitSpan> = None;
         let keys: Vec<_> = self.units.range(units).map(|(unit, _)| *unit).collect();
         for span in keys.iter().filter_map(|unit| self.units.remove(unit)) {
             match &mut whole {
@@ -62,7 +62,7 @@ impl Spans {
             whole.as_ref().is_none_or(|span| span.low <= span.high),
             "a span has keys"
         );
-        whole.map(|Span { low, high, live }| Use {
+        whole.map(|UnitSpan { low, high, live }| ExtentUse {
             extent,
             low,
             high,
@@ -77,7 +77,7 @@ impl Spans {
     }
 }
 
-impl Span {
+impl UnitSpan {
     fn widen(&mut self, low: &[u8], high: &[u8], live: u64) {
         debug_assert!(low <= high && self.low <= self.high, "a span has keys");
         if *low < *self.low {
@@ -123,7 +123,7 @@ pub(super) fn rounded_up(key: &[u8]) -> std::borrow::Cow<'_, [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alluvium_storage::Codec;
+    use alluvium_storage::NodeCodec;
 
     fn node(unit: u64) -> NodePointer {
         NodePointer {
@@ -133,13 +133,13 @@ mod tests {
             encoded_len: 4096,
             tier: 0,
             pages: 1,
-            codec: Codec::None,
+            codec: NodeCodec::None,
         }
     }
 
     #[test]
     fn an_extent_is_needed_by_the_keys_of_all_its_nodes() {
-        let mut spans = Spans::default();
+        let mut spans = UnitSpans::default();
         spans.add(&node(8), b"c", b"d", 10);
         spans.add(&node(9), b"d", b"f", 10);
         spans.add(&node(8), b"b", b"c", 1);

@@ -1,24 +1,24 @@
 //! Sorted, concatenated byte strings, which store the keys of leaves and the separators of index
 //! nodes: access by index and binary search.
 
-use super::Bad;
+use super::MalformedNode;
 use super::format::{get, head, u16_in};
 use std::hint::select_unpredictable;
 
 /// The position of byte strings in a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Strings {
+pub(super) struct StringTable {
     pub(super) count: usize,
     /// Offset of the first string.
     pub(super) at: usize,
     /// Total length in bytes.
     pub(super) len: usize,
-    pub(super) ends: Ends,
+    pub(super) ends: StringEnds,
 }
 
 /// The representation of the strings' ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ends {
+pub(super) enum StringEnds {
     /// All strings have this length.
     Equal(usize),
     /// Packed integers store the end of each string.
@@ -30,12 +30,12 @@ pub(super) enum Ends {
     },
 }
 
-impl Ends {
+impl StringEnds {
     /// Returns the total length of `count` strings.
     pub(super) fn total(self, bytes: &[u8], count: usize) -> Option<usize> {
         match self {
-            Ends::Equal(len) => count.checked_mul(len),
-            Ends::Listed { at, width } => {
+            StringEnds::Equal(len) => count.checked_mul(len),
+            StringEnds::Listed { at, width } => {
                 let last = count.checked_sub(1)?;
                 Some(get(bytes, at + last * width, width)? as usize)
             }
@@ -43,14 +43,14 @@ impl Ends {
     }
 }
 
-impl Strings {
+impl StringTable {
     /// Returns the start and end of a string in the node, or `None` if they are outside of the
     /// strings.
     #[inline(always)]
     pub(super) fn range(&self, bytes: &[u8], index: usize) -> Option<(usize, usize)> {
         let (start, end) = match self.ends {
-            Ends::Equal(len) => (index * len, (index + 1) * len),
-            Ends::Listed { at, width } => {
+            StringEnds::Equal(len) => (index * len, (index + 1) * len),
+            StringEnds::Listed { at, width } => {
                 let end = get(bytes, at + index * width, width)?;
                 let start = match index.checked_sub(1) {
                     Some(before) => get(bytes, at + before * width, width)?,
@@ -64,36 +64,36 @@ impl Strings {
 
     /// Returns a string.
     #[inline(always)]
-    pub(super) fn get<'a>(&self, bytes: &'a [u8], index: usize) -> Result<&'a [u8], Bad> {
+    pub(super) fn get<'a>(&self, bytes: &'a [u8], index: usize) -> Result<&'a [u8], MalformedNode> {
         let string = self
             .range(bytes, index)
             .and_then(|(start, end)| bytes.get(start..end));
-        string.ok_or(Bad("strings in a row"))
+        string.ok_or(MalformedNode("strings in a row"))
     }
 
     /// Returns the number of strings below a key.
     #[inline]
-    pub(super) fn below(&self, bytes: &[u8], key: &[u8]) -> Result<usize, Bad> {
+    pub(super) fn below(&self, bytes: &[u8], key: &[u8]) -> Result<usize, MalformedNode> {
         self.partition::<false>(bytes, key)
     }
 
     /// Returns the number of strings at or below a key.
     #[inline]
-    pub(super) fn at_or_below(&self, bytes: &[u8], key: &[u8]) -> Result<usize, Bad> {
+    pub(super) fn at_or_below(&self, bytes: &[u8], key: &[u8]) -> Result<usize, MalformedNode> {
         self.partition::<true>(bytes, key)
     }
 
     /// Returns the number of strings before a key; with `EQUAL`, strings equal to the key count
     /// too.
     #[inline]
-    fn partition<const EQUAL: bool>(&self, bytes: &[u8], key: &[u8]) -> Result<usize, Bad> {
+    fn partition<const EQUAL: bool>(&self, bytes: &[u8], key: &[u8]) -> Result<usize, MalformedNode> {
         // The loop is instantiated for each representation of the ends, because finding the end is
         // most of its work.
         let found = match self.ends {
-            Ends::Equal(len) => {
+            StringEnds::Equal(len) => {
                 self.search::<EQUAL>(bytes, key, |index| Some((index * len, (index + 1) * len)))
             }
-            Ends::Listed { at, width: 2 } => self.search::<EQUAL>(bytes, key, |index| {
+            StringEnds::Listed { at, width: 2 } => self.search::<EQUAL>(bytes, key, |index| {
                 let end = u16_in(bytes, at + 2 * index)?;
                 let start = match index.checked_sub(1) {
                     Some(before) => u16_in(bytes, at + 2 * before)?,
@@ -101,12 +101,12 @@ impl Strings {
                 };
                 Some((usize::from(start), usize::from(end)))
             }),
-            Ends::Listed { .. } => self.search::<EQUAL>(bytes, key, |index| {
+            StringEnds::Listed { .. } => self.search::<EQUAL>(bytes, key, |index| {
                 let (start, end) = self.range(bytes, index)?;
                 Some((start - self.at, end - self.at))
             }),
         };
-        found.ok_or(Bad("strings in a row"))
+        found.ok_or(MalformedNode("strings in a row"))
     }
 
     /// Compares the first eight bytes as integers, and the rest only if these are equal, without
@@ -169,12 +169,12 @@ mod tests {
             let at = bytes.len();
             bytes.extend(strings.iter().flatten());
             let ends = match equal {
-                true => Ends::Equal(longest),
-                false => Ends::Listed { at: 0, width: 2 },
+                true => StringEnds::Equal(longest),
+                false => StringEnds::Listed { at: 0, width: 2 },
             };
             let (count, len) = (strings.len(), usize::from(end));
             assert_eq!(ends.total(&bytes, count), Some(len));
-            let found = Strings { count, at, len, ends };
+            let found = StringTable { count, at, len, ends };
             for (index, string) in strings.iter().enumerate() {
                 assert_eq!(found.get(&bytes, index).unwrap(), string);
             }
@@ -191,11 +191,11 @@ mod tests {
     #[test]
     fn ends_outside_the_strings_are_an_error() {
         let bytes = [2, 0, 1, 0, 9, 0, b'a', b'b'];
-        let strings = Strings {
+        let strings = StringTable {
             count: 3,
             at: 6,
             len: 2,
-            ends: Ends::Listed { at: 0, width: 2 },
+            ends: StringEnds::Listed { at: 0, width: 2 },
         };
         assert_eq!(strings.get(&bytes, 0).unwrap(), b"ab");
         assert!(strings.get(&bytes, 1).is_err() && strings.get(&bytes, 2).is_err());

@@ -1,16 +1,16 @@
 use super::*;
-use alluvium_base::message::LAST;
+use alluvium_base::message::MAX_SEQUENCE;
 use alluvium_base::{Message, Purpose};
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::record::Record;
-use alluvium_dictionary::record::Value;
-use alluvium_dictionary::values::read_value;
-use alluvium_storage::extents::{Class, ExtentOptions};
+use alluvium_dictionary::record::RecordValue;
+use alluvium_dictionary::record::StoredRecord;
+use alluvium_dictionary::value_log::read_value;
+use alluvium_storage::extents::{AllocationClass, ExtentOptions};
 use alluvium_storage::store::{Store, StoreOptions};
-use alluvium_storage::{Codec, LogOptions, Result};
+use alluvium_storage::{LogOptions, NodeCodec, Result};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -28,21 +28,21 @@ mod values;
 /// A message with an owned value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Owned {
-    kind: Kind,
+    kind: MessageKind,
     expires_ms: u64,
     value: Vec<u8>,
 }
 
 fn put(value: impl Into<Vec<u8>>) -> Owned {
     Owned {
-        kind: Kind::Put,
+        kind: MessageKind::Put,
         expires_ms: 0,
         value: value.into(),
     }
 }
 
 /// Records in the order of a run: keys ascending, the records of a key newest first.
-type Model = BTreeMap<(Vec<u8>, Reverse<Sequence>), Owned>;
+type Model = BTreeMap<(Vec<u8>, Reverse<SequenceNumber>), Owned>;
 
 fn store_with(page: u32, cache_bytes: u64) -> Store {
     store_in(Arc::new(MemoryDirectory::new()), page, cache_bytes)
@@ -71,8 +71,8 @@ fn options() -> RunOptions {
     RunOptions::new(Purpose::Other)
 }
 
-fn build(store: &Store, options: &RunOptions, model: &Model) -> Built {
-    let mut builder = Builder::new(store, options).unwrap();
+fn build(store: &Store, options: &RunOptions, model: &Model) -> BuiltRun {
+    let mut builder = RunBuilder::new(store, options).unwrap();
     for ((key, Reverse(sequence)), owned) in model {
         builder.push(key, record(*sequence, owned)).unwrap();
     }
@@ -80,27 +80,27 @@ fn build(store: &Store, options: &RunOptions, model: &Model) -> Built {
 }
 
 /// Builds and installs a run.
-fn run_of(store: &Store, options: &RunOptions, model: &Model) -> Run {
+fn run_of(store: &Store, options: &RunOptions, model: &Model) -> IndexedRun {
     let built = build(store, options, model);
     store.extents().install(&built.extents);
     built.run
 }
 
-fn record(sequence: Sequence, owned: &Owned) -> Record<'_> {
-    Record {
+fn record(sequence: SequenceNumber, owned: &Owned) -> StoredRecord<'_> {
+    StoredRecord {
         sequence,
         kind: owned.kind,
         expires_ms: owned.expires_ms,
-        value: Value::Inline(&owned.value),
+        value: RecordValue::Inline(&owned.value),
     }
 }
 
 /// Returns a record with its value loaded.
-fn owned(store: &Store, record: &Record<'_>) -> Result<(Sequence, Owned)> {
+fn owned(store: &Store, record: &StoredRecord<'_>) -> Result<(SequenceNumber, Owned)> {
     let mut value = Vec::new();
     match record.value {
-        Value::Inline(bytes) => value.extend_from_slice(bytes),
-        Value::Separate(pointer) => {
+        RecordValue::Inline(bytes) => value.extend_from_slice(bytes),
+        RecordValue::Separate(pointer) => {
             let guard = store.epochs().pin();
             read_value(store.cache(), &guard, &pointer, Purpose::Other, &mut value)?;
         }
@@ -114,7 +114,12 @@ fn owned(store: &Store, record: &Record<'_>) -> Result<(Sequence, Owned)> {
 }
 
 /// Returns every version of a key at or below `at`.
-fn find(store: &Store, run: &Run, key: &[u8], at: Sequence) -> Result<Vec<(Sequence, Owned)>> {
+fn find(
+    store: &Store,
+    run: &IndexedRun,
+    key: &[u8],
+    at: SequenceNumber,
+) -> Result<Vec<(SequenceNumber, Owned)>> {
     let guard = store.epochs().pin();
     let mut found = Vec::new();
     run.find(key, at, store.cache(), &guard, Purpose::Other, |record| {
@@ -124,9 +129,9 @@ fn find(store: &Store, run: &Run, key: &[u8], at: Sequence) -> Result<Vec<(Seque
     Ok(found)
 }
 
-type Flat = Vec<(Vec<u8>, Sequence, Owned)>;
+type Flat = Vec<(Vec<u8>, SequenceNumber, Owned)>;
 
-fn drain(store: &Store, cursor: &mut Cursor) -> Result<Flat> {
+fn drain(store: &Store, cursor: &mut RunRecordCursor) -> Result<Flat> {
     let mut all = Vec::new();
     while let Some(key) = cursor.key() {
         let (sequence, owned) = owned(store, &cursor.record())?;
@@ -140,15 +145,15 @@ fn drain(store: &Store, cursor: &mut Cursor) -> Result<Flat> {
 /// compares the records with the expected ones. Returns the number of records from sweeps.
 fn sweep(
     store: &Store,
-    cursor: &mut Cursor,
-    direction: Direction,
+    cursor: &mut RunRecordCursor,
+    direction: MergeDirection,
     wanted: &Flat,
     random: &mut fastrand::Rng,
     hint: &str,
 ) -> usize {
     let (mut at, mut swept) = (0, 0);
     while cursor.key().is_some() {
-        let horizon = [LAST, random.u64(..250)][random.usize(..2)];
+        let horizon = [MAX_SEQUENCE, random.u64(..250)][random.usize(..2)];
         let bound = random
             .bool()
             .then(|| wanted[random.usize(at..wanted.len())].0.clone());
@@ -165,7 +170,7 @@ fn sweep(
             let (expected, sequence, owned) = &wanted[at + offset];
             assert_eq!((&key, &value), (expected, &owned.value), "{hint}");
             assert!(
-                *sequence <= horizon && owned.kind == Kind::Put && owned.expires_ms == 0,
+                *sequence <= horizon && owned.kind == MessageKind::Put && owned.expires_ms == 0,
                 "{hint}"
             );
             let is_alone = |at: Option<usize>| {
@@ -177,8 +182,8 @@ fn sweep(
                 "{hint}: {key:?}"
             );
             let is_before = |bound: &Vec<u8>| match direction {
-                Direction::Forward => key < *bound,
-                Direction::Backward => key > *bound,
+                MergeDirection::Forward => key < *bound,
+                MergeDirection::Backward => key > *bound,
             };
             assert!(bound.as_ref().is_none_or(is_before), "{hint}");
         }
@@ -196,23 +201,27 @@ fn sweep(
 }
 
 /// Returns the records that a cursor over a range should return.
-fn expected(model: &Model, range: &KeyRange, direction: Direction) -> Flat {
+fn expected(model: &Model, range: &KeyRange, direction: MergeDirection) -> Flat {
     let mut all: Flat = model
         .iter()
         .filter(|((key, _), _)| range.contains(key))
         .map(|((key, Reverse(sequence)), owned)| (key.clone(), *sequence, owned.clone()))
         .collect();
-    if direction == Direction::Backward {
+    if direction == MergeDirection::Backward {
         all.sort_by(|a, b| b.0.cmp(&a.0).then(b.1.cmp(&a.1)));
     }
     all
 }
 
-const BOTH: [Direction; 2] = [Direction::Forward, Direction::Backward];
-const WAYS: [Access; 3] = [Access::Cached, Access::Streaming, Access::Replacing];
+const BOTH: [MergeDirection; 2] = [MergeDirection::Forward, MergeDirection::Backward];
+const WAYS: [CursorAccess; 3] = [
+    CursorAccess::Cached,
+    CursorAccess::Streaming,
+    CursorAccess::Replacing,
+];
 
 /// Compares all results of a run's public functions with the model.
-fn compare(store: &Store, run: &Run, model: &Model, random: &mut fastrand::Rng, hint: &str) {
+fn compare(store: &Store, run: &IndexedRun, model: &Model, random: &mut fastrand::Rng, hint: &str) {
     let violations = run.check(store);
     assert!(violations.is_empty(), "{hint}: {violations:#?}");
     let keys: Vec<&Vec<u8>> = model.keys().map(|(key, _)| key).collect();
@@ -255,9 +264,9 @@ fn compare(store: &Store, run: &Run, model: &Model, random: &mut fastrand::Rng, 
                 sweep(store, &mut cursor, direction, &wanted, random, &hint);
                 for _ in 0..3 {
                     let key = probe(random);
-                    let behind = |(found, _, _): &&(Vec<u8>, Sequence, Owned)| match direction {
-                        Direction::Forward => **found >= *key,
-                        Direction::Backward => **found <= *key,
+                    let behind = |(found, _, _): &&(Vec<u8>, SequenceNumber, Owned)| match direction {
+                        MergeDirection::Forward => **found >= *key,
+                        MergeDirection::Backward => **found <= *key,
                     };
                     let wanted: Flat = wanted.iter().filter(behind).cloned().collect();
                     cursor.seek(&key).unwrap();
@@ -275,7 +284,7 @@ fn compare(store: &Store, run: &Run, model: &Model, random: &mut fastrand::Rng, 
 /// Compares weights and separators with the leaves that a cursor reads.
 fn weights(
     store: &Store,
-    run: &Run,
+    run: &IndexedRun,
     model: &Model,
     random: &mut fastrand::Rng,
     hint: &str,

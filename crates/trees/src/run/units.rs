@@ -104,7 +104,7 @@ impl ValueUnits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alluvium_storage::Codec;
+    use alluvium_storage::NodeCodec;
 
     fn node(tier: u8, offset: u64) -> NodePointer {
         NodePointer {
@@ -114,7 +114,7 @@ mod tests {
             encoded_len: 4096,
             tier,
             pages: 1,
-            codec: Codec::None,
+            codec: NodeCodec::None,
         }
     }
 

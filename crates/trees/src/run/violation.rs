@@ -1,15 +1,15 @@
 //! The findings of a check of a run.
 
-use super::Run;
+use super::IndexedRun;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::read::{Amounts, Files};
-use alluvium_storage::{NodePointer, Place};
+use alluvium_dictionary::read::{CheckReadTotals, DataFiles};
+use alluvium_storage::{DiskLocation, NodePointer};
 use std::fmt;
 
 /// A violation of the invariants of [`run`](super).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Violation {
+pub enum RunViolation {
     /// A node cannot be read, or does not match its pointer.
     Unreadable {
         /// The read error.
@@ -21,14 +21,14 @@ pub enum Violation {
     /// I1).
     Order {
         /// Location of the node.
-        place: Place,
+        place: DiskLocation,
         /// Description of the violation.
         what: String,
     },
     /// A child's sums do not match its leaves (I2).
     Sums {
         /// Location of the child.
-        place: Place,
+        place: DiskLocation,
         /// The sums in the parent, and the actual sums.
         what: String,
     },
@@ -49,7 +49,7 @@ pub enum Violation {
 pub struct DamagedNode {
     /// For values, the node that their records point to.
     pub(crate) pointer: NodePointer,
-    pub(crate) holds: Holds,
+    pub(crate) holds: NodeContents,
     /// The keys in the node or below it.
     pub(crate) range: KeyRange,
     /// Readers of this key may reach the node too.
@@ -62,7 +62,7 @@ pub struct DamagedNode {
 
 /// The contents of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Holds {
+pub(crate) enum NodeContents {
     /// Records, of one keyspace (T9).
     Records,
     /// Pointers to leaves or index nodes.
@@ -71,12 +71,12 @@ pub(crate) enum Holds {
     Values,
 }
 
-impl Run {
+impl IndexedRun {
     /// Returns the damaged nodes that readers of these ranges can reach. Reads all reachable nodes.
-    pub(crate) fn damaged_within(&self, files: Files<'_>, within: &[KeyRange]) -> Vec<DamagedNode> {
-        let said = self.check_within(files, within, &mut |_| (), &mut Amounts::default());
+    pub(crate) fn damaged_within(&self, files: DataFiles<'_>, within: &[KeyRange]) -> Vec<DamagedNode> {
+        let said = self.check_within(files, within, &mut |_| (), &mut CheckReadTotals::default());
         let nodes = said.into_iter().filter_map(|violation| match violation {
-            Violation::Unreadable { node, .. } => node.map(|node| *node),
+            RunViolation::Unreadable { node, .. } => node.map(|node| *node),
             _ => None,
         });
         let mut nodes: Vec<DamagedNode> = nodes.collect();
@@ -86,15 +86,15 @@ impl Run {
     }
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for RunViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Violation::Unreadable { why, .. } => f.write_str(why),
-            Violation::Order { place, what } | Violation::Sums { place, what } => {
+            RunViolation::Unreadable { why, .. } => f.write_str(why),
+            RunViolation::Order { place, what } | RunViolation::Sums { place, what } => {
                 write!(f, "{place}: {what}")
             }
-            Violation::Summary { what } => write!(f, "a run's summary: {what}"),
-            Violation::Extents { what } => write!(f, "a run's extents: {what}"),
+            RunViolation::Summary { what } => write!(f, "a run's summary: {what}"),
+            RunViolation::Extents { what } => write!(f, "a run's extents: {what}"),
         }
     }
 }

@@ -1,15 +1,18 @@
 //! The input of a merge: a run whose leaves are read only where necessary.
 
-use super::foresight::{Known, Stretch, leaves_to_read};
-use super::policy::{Filters, StitchView, Stitching};
-use crate::fuse::{Input, Source, lies_in, unit_lies_in};
-use crate::run::{self, Access, Builder, Cursor, Leaf, Leaves, Run, Use};
+use super::policy::{FilterSource, StitchPolicy, StitchView};
+use super::read_prediction::{KeyInterval, KnownIntervals, leaves_to_read};
+use crate::fuse::{RunMergeInput, RunSource, lies_in, unit_lies_in};
+use crate::run::{
+    self, CursorAccess, ExtentUse, IndexedRun, LeafDescriptor, LeafDescriptorIter, RunBuilder,
+    RunRecordCursor,
+};
 use alluvium_base::Purpose;
-use alluvium_dictionary::merge::{self, Direction, Older};
+use alluvium_dictionary::merge::{self, MergeDirection, OlderData};
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::record::Record;
-use alluvium_dictionary::rules::Schema;
-use alluvium_dictionary::values::ValuePointer;
+use alluvium_dictionary::record::StoredRecord;
+use alluvium_dictionary::rules::KeyspaceSchema;
+use alluvium_dictionary::value_log::ValuePointer;
 use alluvium_storage::extents::Extent;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Result};
@@ -18,20 +21,20 @@ use std::sync::Arc;
 
 /// A run that a merge reads. It is traversed leaf by leaf if leaves may be adopted, or read
 /// completely.
-pub(crate) struct Stitched {
-    run: Run,
+pub(crate) struct StitchInput {
+    run: IndexedRun,
     /// The range in which the run counts.
     range: KeyRange,
     /// Sorted extents written by other runs that are sparsely used. Leaves in them are copied, so
     /// that the extents become free.
     sparse: Vec<Extent>,
     store: Arc<Store>,
-    rules: Rules,
+    rules: StitchRules,
     /// `None` if the whole run is read.
-    leaves: Option<Leaves>,
+    leaves: Option<LeafDescriptorIter>,
     /// Leaves whose index entries were read. The position is before the first of them, unless the
     /// cursor is at a key.
-    ahead: VecDeque<Leaf>,
+    ahead: VecDeque<LeafDescriptor>,
     /// Total size of the bounds of these leaves, in bytes.
     ahead_bytes: usize,
     /// Number of leaves ahead that could have been adopted, but were not chosen by the policy.
@@ -42,7 +45,7 @@ pub(crate) struct Stitched {
     /// Whether the leaves before the position were adopted, and their sequence ended only because
     /// of the limit on its length.
     goes_on: bool,
-    cursor: Option<Cursor>,
+    cursor: Option<RunRecordCursor>,
     /// The end of the leaves that the cursor reads, or `None` after the last leaf.
     end: Option<Vec<u8>>,
     /// Number of adopted leaves.
@@ -53,17 +56,17 @@ pub(crate) struct Stitched {
 
 /// The conditions for adopting leaves.
 #[derive(Clone)]
-pub(crate) struct Rules {
-    pub(crate) stitching: Stitching,
-    pub(crate) schema: Arc<dyn Schema>,
+pub(crate) struct StitchRules {
+    pub(crate) stitching: StitchPolicy,
+    pub(crate) schema: Arc<dyn KeyspaceSchema>,
     /// Whether filters examine every record.
     pub(crate) asks_filters: bool,
-    pub(crate) older: Older,
+    pub(crate) older: OlderData,
     /// Sorted extents that are sparsely used.
     pub(crate) sparse: Vec<Extent>,
     /// The tier of the result. Leaves on other tiers are copied.
     pub(crate) tier: u8,
-    pub(crate) filters: Filters,
+    pub(crate) filters: FilterSource,
 }
 
 /// Maximum number of leaves adopted in one step; their index entries are in memory.
@@ -74,34 +77,39 @@ const MOST_TOGETHER: usize = 1024;
 const MOST_AHEAD_BYTES: usize = 1 << 20;
 const _: () = assert!(MOST_TOGETHER > 1 && MOST_AT_ONCE > MOST_TOGETHER);
 
-impl Stitched {
+impl StitchInput {
     /// Opens the inputs of a merge, newest first. Leaves are adopted only from runs for which
     /// `may_adopt` returns `true`.
     pub(crate) fn open_all(
         store: &Arc<Store>,
-        sources: Vec<Source>,
-        rules: &Rules,
-        may_adopt: impl Fn(&Run) -> bool,
-    ) -> Result<Vec<Stitched>> {
+        sources: Vec<RunSource>,
+        rules: &StitchRules,
+        may_adopt: impl Fn(&IndexedRun) -> bool,
+    ) -> Result<Vec<StitchInput>> {
         // A range delete may affect any leaf.
         let may_stitch =
             rules.stitching.is_on() && sources.iter().all(|source| source.run.range_deletes().is_empty());
         let mut inputs = Vec::with_capacity(sources.len());
         let mut whole = Vec::new();
-        for Source { run, range } in sources {
+        for RunSource { run, range } in sources {
             let leaves = match may_stitch && run.is_adoptable() && may_adopt(&run) {
-                true => Some(Leaves::new(&run, store, &range.low, Purpose::Compact)?),
+                true => Some(LeafDescriptorIter::new(
+                    &run,
+                    store,
+                    &range.low,
+                    Purpose::Compact,
+                )?),
                 false => None,
             };
             if leaves.is_none() {
-                let (direction, access) = (Direction::Forward, Access::Replacing);
+                let (direction, access) = (MergeDirection::Forward, CursorAccess::Replacing);
                 whole.push(run.cursor(store, range.clone(), direction, access));
             }
-            let is_left_over = |used: &&Use| used.inherited && rules.sparse.contains(&used.extent);
+            let is_left_over = |used: &&ExtentUse| used.inherited && rules.sparse.contains(&used.extent);
             let left_over = run.extents().iter().filter(is_left_over);
             let mut sparse: Vec<Extent> = left_over.map(|used| used.extent).collect();
             sparse.sort_unstable();
-            inputs.push(Stitched {
+            inputs.push(StitchInput {
                 sparse,
                 run,
                 range,
@@ -137,7 +145,7 @@ impl Stitched {
     }
 
     /// Returns the run.
-    pub(crate) fn run(&self) -> &Run {
+    pub(crate) fn run(&self) -> &IndexedRun {
         &self.run
     }
 
@@ -158,7 +166,7 @@ impl Stitched {
                     self.ahead.push_back(leaf);
                 }
                 _ => {
-                    self.leaves = self.leaves.take().map(Leaves::ended);
+                    self.leaves = self.leaves.take().map(LeafDescriptorIter::ended);
                     return Ok(false);
                 }
             }
@@ -192,7 +200,7 @@ impl Stitched {
         // If values are copied with their records, copying would bring scattered values together.
         let is_whole = !self.rules.stitching.moves_values || leaf.values_lie_together();
         let follows = place == 0 || leaf.follows(&self.ahead[place - 1]);
-        let is_kept = self.rules.older == Older::Elsewhere || !leaf.has_deletes();
+        let is_kept = self.rules.older == OlderData::Elsewhere || !leaf.has_deletes();
         is_alone
             && is_within
             && stays
@@ -204,7 +212,7 @@ impl Stitched {
     }
 
     /// Returns whether a filter may examine a leaf's records.
-    fn is_filtered(&self, leaf: &Leaf, end: &[u8]) -> bool {
+    fn is_filtered(&self, leaf: &LeafDescriptor, end: &[u8]) -> bool {
         if !self.rules.asks_filters {
             return false;
         }
@@ -216,13 +224,16 @@ impl Stitched {
     }
 
     /// Reads the keys of the first leaves ahead, which were adopted, and adds their hashes.
-    fn rehash(&self, count: usize, builder: &mut Builder) -> Result<()> {
+    fn rehash(&self, count: usize, builder: &mut RunBuilder) -> Result<()> {
         assert!(count <= self.ahead.len(), "what is taken over was looked at");
         let (first, last) = (&self.ahead[0], &self.ahead[count - 1]);
         let range = KeyRange::new(first.low(), last.end());
-        let mut cursor = self
-            .run
-            .cursor(&self.store, range, Direction::Forward, Access::Replacing);
+        let mut cursor = self.run.cursor(
+            &self.store,
+            range,
+            MergeDirection::Forward,
+            CursorAccess::Replacing,
+        );
         cursor.start()?;
         while let Some(key) = cursor.key() {
             builder.hash_adopted(key);
@@ -232,11 +243,11 @@ impl Stitched {
     }
 
     /// Returns the known key intervals.
-    fn known(&self) -> Known<'_, impl Iterator<Item = Stretch<'_>>> {
-        let reading = self.cursor.as_ref().and_then(Cursor::key);
+    fn known(&self) -> KnownIntervals<'_, impl Iterator<Item = KeyInterval<'_>>> {
+        let reading = self.cursor.as_ref().and_then(RunRecordCursor::key);
         let reading = reading.map(|key| (key, self.end.as_deref()));
         let leaves = self.ahead.iter().map(|leaf| (leaf.low(), leaf.end()));
-        Known {
+        KnownIntervals {
             stretches: reading.into_iter().chain(leaves).peekable(),
             has_more: self.leaves.as_ref().is_some_and(|leaves| !leaves.is_over()),
         }
@@ -251,14 +262,14 @@ impl Stitched {
     }
 }
 
-impl merge::Source for Stitched {
+impl merge::SortedSource for StitchInput {
     type Error = Error;
 
     #[inline]
     fn key(&self) -> Option<&[u8]> {
         match &self.cursor {
             Some(cursor) => cursor.key(),
-            None => self.ahead.front().map(Leaf::low),
+            None => self.ahead.front().map(LeafDescriptor::low),
         }
     }
 
@@ -274,15 +285,15 @@ impl merge::Source for Stitched {
     }
 }
 
-impl Input for Stitched {
+impl RunMergeInput for StitchInput {
     #[inline]
-    fn record(&self) -> Record<'_> {
+    fn record(&self) -> StoredRecord<'_> {
         self.cursor.as_ref().expect("it stands at a record").record()
     }
 
     #[inline]
-    fn leaves_out(&self, value: &ValuePointer) -> bool {
-        self.run.leaves_out(value)
+    fn omits_value(&self, value: &ValuePointer) -> bool {
+        self.run.omits_value(value)
     }
 
     #[inline]
@@ -290,7 +301,7 @@ impl Input for Stitched {
         self.cursor.is_none() && !self.ahead.is_empty()
     }
 
-    fn foresee(sources: &[Stitched], winner: usize) -> Option<usize> {
+    fn foresee(sources: &[StitchInput], winner: usize) -> Option<usize> {
         let this = &sources[winner];
         if !this.ahead.front()?.is_exact() {
             return None;
@@ -328,9 +339,12 @@ impl Input for Stitched {
         let high = self.ahead[window - 1].end().map(<[u8]>::to_vec);
         let range = KeyRange::new(&low, high.as_deref()).intersect(&self.range);
         self.end = high;
-        let mut cursor = self
-            .run
-            .cursor(&self.store, range, Direction::Forward, Access::Replacing);
+        let mut cursor = self.run.cursor(
+            &self.store,
+            range,
+            MergeDirection::Forward,
+            CursorAccess::Replacing,
+        );
         cursor.start()?;
         self.pass(window)?;
         // Every leaf has a record, so the next leaf is not skipped.
@@ -338,7 +352,7 @@ impl Input for Stitched {
         Ok(())
     }
 
-    fn stitch(&mut self, bound: Option<&[u8]>, builder: &mut Builder) -> Result<usize> {
+    fn stitch(&mut self, bound: Option<&[u8]>, builder: &mut RunBuilder) -> Result<usize> {
         let mut count = 0;
         while count < MOST_AT_ONCE && self.look_ahead(count + 1)? && self.may_adopt(count, bound) {
             count += 1;
@@ -367,7 +381,7 @@ impl Input for Stitched {
             self.adopted_records += leaf.records();
         }
         self.adopted += count as u64;
-        if self.rules.filters == Filters::Rehashed {
+        if self.rules.filters == FilterSource::Rehashed {
             self.rehash(count, builder)?;
         }
         self.pass(count)?;

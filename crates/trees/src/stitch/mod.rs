@@ -6,7 +6,7 @@
 //! *Does not know*: levels, trunks; which runs are merged, the reference counts of their extents.
 //!
 //! *Read in this order*: `policy.rs` (the decision), `input.rs` (a run that is read only where
-//! necessary), `foresight.rs` (how much of it is read together); `crate::run::adopt` has the
+//! necessary), `read_prediction.rs` (how much of it is read together); `crate::run::adopt` has the
 //! mechanics.
 //!
 //! The VT-tree of Spillane 2012, chapter 6, with corrections to the printed algorithms: the
@@ -20,12 +20,12 @@
 //!   the range of its source.
 //! - **B3** No record of an adopted leaf is folded, filtered, expired or deleted by this merge.
 
-mod foresight;
 mod input;
 mod policy;
+mod read_prediction;
 
-pub(crate) use input::{Rules, Stitched};
+pub(crate) use input::{StitchInput, StitchRules};
 #[cfg(all(test, not(alluvium_model_check)))]
 pub(crate) use policy::StitchView;
-pub use policy::{Filters, SameScan, Stitching};
+pub use policy::{FilterSource, SameScan, StitchPolicy};
 pub(crate) use policy::{MOST_PERCENT, threshold};

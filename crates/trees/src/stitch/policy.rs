@@ -47,7 +47,7 @@ impl SameScan {
 /// Options for adopting leaves in a merge by copying their index entries (Spillane 2012, chapter
 /// 6), and for the treatment of separate values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stitching {
+pub struct StitchPolicy {
     /// The parameter f: up to this many consecutive leaves are copied instead of adopted.
     /// [`u32::MAX`] copies everything.
     pub threshold: u32,
@@ -65,10 +65,10 @@ pub struct Stitching {
     pub defragment_percent: u32,
 }
 
-impl Default for Stitching {
+impl Default for StitchPolicy {
     /// Copies everything.
-    fn default() -> Stitching {
-        Stitching {
+    fn default() -> StitchPolicy {
+        StitchPolicy {
             threshold: u32::MAX,
             same_scan: None,
             always: u32::MAX,
@@ -80,7 +80,7 @@ impl Default for Stitching {
 
 /// The source of the filter of a run with adopted leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Filters {
+pub enum FilterSource {
     /// The filters of the merged runs.
     #[default]
     Merged,
@@ -89,7 +89,7 @@ pub enum Filters {
     Rehashed,
 }
 
-/// Maximum of [`Stitching::defragment_percent`].
+/// Maximum of [`StitchPolicy::defragment_percent`].
 pub(crate) const MOST_PERCENT: u32 = 100;
 
 /// A sequence of consecutive leaves that could be adopted.
@@ -109,7 +109,7 @@ pub struct StitchView<'k> {
     pub name: usize,
 }
 
-impl Stitching {
+impl StitchPolicy {
     /// Returns whether any leaf may be adopted.
     #[must_use]
     pub fn is_on(&self) -> bool {
@@ -137,7 +137,7 @@ impl Stitching {
     }
 }
 
-impl fmt::Display for Stitching {
+impl fmt::Display for StitchPolicy {
     /// Formats the stored options as a suffix of a policy: `,f=3,scan=8,always=2048`. Empty if
     /// everything is copied.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -162,7 +162,7 @@ impl fmt::Display for Stitching {
     }
 }
 
-impl Stitching {
+impl StitchPolicy {
     /// Checks that the values are in range.
     ///
     /// # Errors
@@ -183,17 +183,17 @@ impl Stitching {
     ///
     /// ```
     /// use alluvium_trees::levels::{SameScan, Stitching};
-    /// let (policy, stitching) = Stitching::split("samt,k=4,f=3,scan=8,always=2048")?;
+    /// let (policy, stitching) = StitchPolicy::split("samt,k=4,f=3,scan=8,always=2048")?;
     /// assert_eq!((policy, stitching.threshold), ("samt,k=4", 3));
     /// assert_eq!(stitching.same_scan, Some(SameScan::Prefix(8)));
-    /// assert!(Stitching::split("samt,scan=8").is_err(), "nothing is taken over without an f");
+    /// assert!(StitchPolicy::split("samt,scan=8").is_err(), "nothing is taken over without an f");
     /// # Ok::<(), alluvium_storage::Error>(())
     /// ```
     ///
     /// # Errors
     /// [`Error::BadOption`] for an invalid number, or for an option without an `f`.
-    pub fn split(text: &str) -> Result<(&str, Stitching)> {
-        let mut stitching = Stitching::default();
+    pub fn split(text: &str) -> Result<(&str, StitchPolicy)> {
+        let mut stitching = StitchPolicy::default();
         let mut rest = text;
         while !rest.is_empty() {
             let (before, last) = rest.rsplit_once(',').unwrap_or(("", rest));
@@ -274,14 +274,14 @@ mod tests {
             "samt,k=4,f=3,values=moved,defragment=20",
             "cola,r=3,defragment=100",
         ] {
-            let (policy, stitching) = Stitching::split(text).unwrap();
+            let (policy, stitching) = StitchPolicy::split(text).unwrap();
             assert_eq!(format!("{policy}{stitching}"), text);
         }
         assert_eq!(
-            Stitching::split("samt,k=4").unwrap(),
-            ("samt,k=4", Stitching::default())
+            StitchPolicy::split("samt,k=4").unwrap(),
+            ("samt,k=4", StitchPolicy::default())
         );
-        let (policy, stitching) = Stitching::split("f=3,scan=8").unwrap();
+        let (policy, stitching) = StitchPolicy::split("f=3,scan=8").unwrap();
         assert_eq!((policy, stitching.threshold), ("", 3), "the usual policy");
         for (text, why) in [
             ("samt,k=4,f", "f says no number"),
@@ -295,7 +295,7 @@ mod tests {
             ("samt,defragment=101", "1 to 100"),
             ("samt,defragment=x", "is no number"),
         ] {
-            let error = Stitching::split(text).unwrap_err().to_string();
+            let error = StitchPolicy::split(text).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");
         }
     }

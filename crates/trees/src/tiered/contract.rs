@@ -1,47 +1,53 @@
 //! Implements `alluvium_dictionary::contract` for the tiered tree.
 
-use super::compact::{Job, Step};
-use super::incorporate::{Incorporation, attach_layers};
-use super::lookup::Reader;
-use super::scan::Iter;
+use super::compact::{CompactionJob, TreeStep};
+use super::incorporate::{TreeIncorporation, attach_layers};
+use super::lookup::TreeReader;
+use super::scan::TreeIter;
 use super::show;
-use super::tree::Tree;
-use crate::layers::{self, Layers, Writer};
-use alluvium_base::Sequence;
-use alluvium_dictionary::contract::{self, Dictionary, DistinctKeys, Load, Lookup, Ordered, Progress};
-use alluvium_dictionary::cut::Cut;
-use alluvium_dictionary::findings::{Checked, Depth, Examined};
-use alluvium_dictionary::gather::Gather;
-use alluvium_dictionary::key::Key;
-use alluvium_dictionary::memtables::Memtables;
-use alluvium_dictionary::merge::Direction;
+use super::tree::TieredTree;
+use crate::ingest_layers::{self, IngestRunLayers, LayerRunWriter};
+use alluvium_base::SequenceNumber;
+use alluvium_dictionary::check_report::{CheckLevel, CheckProgress, StructureCheckReport};
+use alluvium_dictionary::checkpoint_root::CheckpointRoot;
+use alluvium_dictionary::contract::{
+    self, Dictionary, DistinctKeys, OrderedDictionary, PendingWork, PointLookup, StepProgress,
+};
+use alluvium_dictionary::key::LookupKey;
+use alluvium_dictionary::lookup_state::LookupState;
+use alluvium_dictionary::memtable_slice::MemtableSlice;
+use alluvium_dictionary::memtables::MemtableOwner;
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::share::Share;
 use alluvium_dictionary::versioned::LayerTarget;
 use alluvium_storage::Result;
-use alluvium_storage::extents::Class;
+use alluvium_storage::extents::AllocationClass;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-impl Dictionary for Tree {
-    fn cut(&self) -> Sequence {
-        Tree::cut(self)
+impl Dictionary for TieredTree {
+    fn cut(&self) -> SequenceNumber {
+        TieredTree::cut(self)
     }
 
-    fn advance(&self, cut: Sequence) -> Result<()> {
-        Tree::advance(self, cut)
+    fn advance(&self, cut: SequenceNumber) -> Result<()> {
+        TieredTree::advance(self, cut)
     }
 
-    fn incorporate(&self, share: Share, class: Class) -> Result<Box<dyn contract::Incorporate>> {
+    fn incorporate(
+        &self,
+        share: MemtableSlice,
+        class: AllocationClass,
+    ) -> Result<Box<dyn contract::MemtableIncorporation>> {
         Ok(Box::new(self.incorporate_share(share, class)?))
     }
 
-    fn ingest(&self, class: Class) -> Result<Box<dyn contract::Ingest>> {
-        Ok(Box::new(Tree::ingest(self, class)?))
+    fn ingest(&self, class: AllocationClass) -> Result<Box<dyn contract::BulkIngest>> {
+        Ok(Box::new(TieredTree::ingest(self, class)?))
     }
 
-    fn next_step(&self) -> Result<Option<Box<dyn contract::Step>>> {
-        Ok(match Tree::next_step(self)? {
+    fn next_step(&self) -> Result<Option<Box<dyn contract::MaintenanceStep>>> {
+        Ok(match TieredTree::next_step(self)? {
             None => None,
             Some(step) => Some(Box::new(step)),
         })
@@ -51,11 +57,11 @@ impl Dictionary for Tree {
         self.compact_fully(key)
     }
 
-    fn part_end(&self, key: &[u8]) -> Option<Box<[u8]>> {
+    fn next_boundary(&self, key: &[u8]) -> Option<Box<[u8]>> {
         self.leaf_range(key).high
     }
 
-    fn set_space_class(&self, class: Class) {
+    fn set_space_class(&self, class: AllocationClass) {
         self.trunk.compact_from(class);
     }
 
@@ -75,34 +81,34 @@ impl Dictionary for Tree {
     }
 
     fn prepare(&self) -> Result<()> {
-        Tree::prepare(self)
+        TieredTree::prepare(self)
     }
 
-    fn stand(&self) -> Result<Cut<'_>> {
-        Tree::stand(self)
+    fn checkpoint_root(&self) -> Result<CheckpointRoot<'_>> {
+        TieredTree::checkpoint_root(self)
     }
 
-    fn examine(
+    fn check(
         &self,
-        depth: Depth,
-        steps: &[&dyn contract::Step],
+        depth: CheckLevel,
+        steps: &[&dyn contract::MaintenanceStep],
         durable: Option<&[u8]>,
-        tell: &mut dyn FnMut(Checked) -> Result<()>,
-    ) -> Result<Examined> {
+        tell: &mut dyn FnMut(CheckProgress) -> Result<()>,
+    ) -> Result<StructureCheckReport> {
         let jobs: Vec<u64> = steps.iter().filter_map(|step| step.number()).collect();
         self.examine_with(depth, &jobs, durable, tell)
     }
 
-    fn load(&self) -> Load {
+    fn pending_work(&self) -> PendingWork {
         let debt = self.debt();
-        Load {
+        PendingWork {
             memory_bytes: self.memory().total() + self.scans_hold(),
             steps: debt.pending_jobs + debt.running_jobs,
         }
     }
 
     fn approximate_len(&self, range: &KeyRange) -> Result<u64> {
-        Tree::approximate_len(self, range)
+        TieredTree::approximate_len(self, range)
     }
 
     fn distinct_keys(&self) -> Result<DistinctKeys> {
@@ -110,96 +116,111 @@ impl Dictionary for Tree {
     }
 
     fn size_on_disk(&self, range: &KeyRange) -> Result<u64> {
-        Tree::size_on_disk(self, range)
+        TieredTree::size_on_disk(self, range)
     }
 }
 
-impl contract::Incorporate for Incorporation {
-    fn poll(&mut self, records: usize) -> Result<Progress> {
+impl contract::MemtableIncorporation for TreeIncorporation {
+    fn poll(&mut self, records: usize) -> Result<StepProgress> {
         self.take(records)
     }
 
     fn publish(&mut self) -> Result<()> {
-        Incorporation::publish(self)
+        TreeIncorporation::publish(self)
     }
 
     fn taken(&self) -> usize {
-        Incorporation::taken(self)
+        TreeIncorporation::taken(self)
     }
 }
 
-impl contract::Step for Step {
-    fn poll(&mut self, records: usize) -> Result<Progress> {
-        Step::poll(self, records)
+impl contract::MaintenanceStep for TreeStep {
+    fn poll(&mut self, records: usize) -> Result<StepProgress> {
+        TreeStep::poll(self, records)
     }
 
     fn number(&self) -> Option<u64> {
         match self {
-            Step::Compact(job) => Some(Job::id(job)),
-            Step::Reshaped => None,
+            TreeStep::Compact(job) => Some(CompactionJob::id(job)),
+            TreeStep::Reshaped => None,
         }
     }
 }
 
-impl Lookup for Tree {
-    type Reader<'d> = Reader<'d>;
+impl PointLookup for TieredTree {
+    type Reader<'d> = TreeReader<'d>;
 
     #[inline]
-    fn reader(&self) -> Reader<'_> {
-        Tree::reader(self)
+    fn reader(&self) -> TreeReader<'_> {
+        TieredTree::reader(self)
     }
 }
 
-impl Ordered for Tree {
-    type Scan = Iter;
+impl OrderedDictionary for TieredTree {
+    type Scan = TreeIter;
 
     fn scan(
         &self,
-        memtables: Arc<dyn Memtables>,
+        memtables: Arc<dyn MemtableOwner>,
         range: KeyRange,
-        direction: Direction,
-        at: Sequence,
+        direction: MergeDirection,
+        at: SequenceNumber,
         now_ms: u64,
-    ) -> Iter {
+    ) -> TreeIter {
         self.iter_with(memtables, range, direction, at, now_ms)
     }
 }
 
-impl contract::Scan for Iter {
+impl contract::DictionaryScan for TreeIter {
     fn seek(&mut self, key: &[u8]) {
-        Iter::seek(self, key);
+        TreeIter::seek(self, key);
     }
 
     fn leave_out_long_values(&mut self) {
-        Iter::leave_out_long_values(self);
+        TreeIter::leave_out_long_values(self);
     }
 
     #[inline]
     fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        Iter::next(self)
+        TreeIter::next(self)
     }
 }
 
-impl LayerTarget for Tree {
-    type Writer = Writer;
+impl LayerTarget for TieredTree {
+    type Writer = LayerRunWriter;
 
-    fn judge<T>(&self, result: Result<T>) -> Result<T> {
-        self.trunk.judge(result)
+    fn poison_on_error<T>(&self, result: Result<T>) -> Result<T> {
+        self.trunk.poison_on_error(result)
     }
 
-    fn gather(&self, layers: &Layers, key: Key<'_>, gather: &mut Gather<'_>) -> Result<()> {
-        layers::gather(layers, key, gather)
+    fn gather(
+        &self,
+        layers: &IngestRunLayers,
+        key: LookupKey<'_>,
+        gather: &mut LookupState<'_>,
+    ) -> Result<()> {
+        ingest_layers::gather(layers, key, gather)
     }
 
-    fn walk(&self, layers: &Layers, range: &KeyRange, direction: Direction) -> Box<dyn contract::Walk> {
-        Box::new(layers::walk(layers, range, direction))
+    fn walk(
+        &self,
+        layers: &IngestRunLayers,
+        range: &KeyRange,
+        direction: MergeDirection,
+    ) -> Box<dyn contract::IngestKeyScan> {
+        Box::new(ingest_layers::walk(layers, range, direction))
     }
 
-    fn writing_bytes(&self, layers: &Layers) -> u64 {
-        layers::writing_bytes(layers)
+    fn writing_bytes(&self, layers: &IngestRunLayers) -> u64 {
+        ingest_layers::writing_bytes(layers)
     }
 
-    fn attach(&self, layers: &mut Layers, first: Sequence, last: Sequence) -> Result<()> {
+    fn attach(
+        &self,
+        layers: &mut IngestRunLayers,
+        first: SequenceNumber,
+        last: SequenceNumber,
+    ) -> Result<()> {
         attach_layers(&self.trunk, layers, first, last)
     }
 }

@@ -8,7 +8,7 @@
 //! *Does not know*: threads, clocks, transactions; the assignment of sequence numbers; when a
 //! memtable is sealed or a checkpoint is due.
 //!
-//! *Read in this order*: `policy.rs` (every decision but one), `lost.rs` (the decision for leaves
+//! *Read in this order*: `policy.rs` (every decision but one), `unreadable_parts.rs` (the decision for leaves
 //! with unreadable parts), `trunk/` (nodes, changes of shape, versions), `compact/`, `incorporate/`
 //! (flushes and ingests), `lookup/`, `scan/`, `disk/`, `show/`, `tree.rs` (the public interface),
 //! `contract.rs` (implements the dictionary contract, which the store uses).
@@ -51,22 +51,25 @@ mod contract;
 mod disk;
 mod incorporate;
 mod lookup;
-mod lost;
 pub mod policy;
 mod scan;
 mod show;
 mod tree;
 mod trunk;
+mod unreadable_parts;
 
-pub use alluvium_dictionary::contract::Progress;
-pub use alluvium_dictionary::findings::{Checked, Depth, Examined, Findings};
-pub use alluvium_dictionary::horizon::Horizon;
-pub use compact::{Job, Maintenance, Step};
-pub use disk::{Lost, Salvage, check_files, format, reached};
-pub use incorporate::Incorporation;
-pub use lookup::{Digesting, Lookup, Reader, Search};
-pub use policy::{Shape, Victim};
-pub use scan::Iter;
-pub use show::{Holdings, Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun};
-pub use tree::Tree;
-pub use trunk::{Adoption, Counts, Debt, Edge, Memory, Stats, TreeOptions, Underway, Version};
+pub use alluvium_dictionary::check_report::{CheckFindings, CheckLevel, CheckProgress, StructureCheckReport};
+pub use alluvium_dictionary::contract::StepProgress;
+pub use alluvium_dictionary::horizon::GcHorizon;
+pub use compact::{CompactionJob, MaintenanceLimits, TreeStep};
+pub use disk::{LostRange, TreeSalvage, check_files, format, reached};
+pub use incorporate::TreeIncorporation;
+pub use lookup::{PolledTreeLookup, RootFilterBuilder, TreeReader, TreeSearch};
+pub use policy::{TrunkShape, VictimPolicy};
+pub use scan::TreeIter;
+pub use show::{Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun, RangeHoldings};
+pub use tree::TieredTree;
+pub use trunk::{
+    AdoptionPolicy, CompactionState, JobTransition, ReshapeCounts, TreeDebt, TreeMemory, TreeOptions,
+    TreeStats, TreeVersion,
+};

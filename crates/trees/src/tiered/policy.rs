@@ -5,30 +5,30 @@
 //! when more than *3 F* runs are live for one child. The last rule bounds the runs on a path of
 //! height *h* to *3 h F*.
 
-use crate::run::{Weight, bytes_per_probe};
+use crate::run::{RangeWeight, bytes_per_probe};
 use alluvium_base::DeviceProfile;
 use std::cmp::Reverse;
 use std::ops::Range;
 
 /// The shape of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct TrunkShape {
     /// Maximum number of children of a node; the root may have twice as many.
     pub fanout: usize,
     /// Size of a memtable in bytes.
     pub memtable: u64,
 }
 
-impl Default for Shape {
+impl Default for TrunkShape {
     fn default() -> Self {
-        Shape {
+        TrunkShape {
             fanout: 8,
             memtable: 32 << 20,
         }
     }
 }
 
-impl Shape {
+impl TrunkShape {
     /// Returns the number of live bytes above which a node flushes or a leaf splits.
     #[must_use]
     pub fn node_bytes(&self) -> u64 {
@@ -51,7 +51,7 @@ impl Shape {
 
 /// The rule by which a node selects the child to flush to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Victim {
+pub enum VictimPolicy {
     /// The child with the most live bytes.
     #[default]
     Fullest,
@@ -64,7 +64,7 @@ pub enum Victim {
 
 /// The facts about a child's pivot that a flush decision uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Child {
+pub struct ChildView {
     /// Number of live bytes.
     pub bytes: u64,
     /// Number of live runs.
@@ -74,7 +74,13 @@ pub struct Child {
 /// Selects the child that the node flushes to next, or `None` if no flush is needed. `draw` is a
 /// random number, `turn` the number of flushes so far.
 #[must_use]
-pub fn flush(shape: &Shape, victim: Victim, children: &[Child], draw: u64, turn: u64) -> Option<usize> {
+pub fn flush(
+    shape: &TrunkShape,
+    victim: VictimPolicy,
+    children: &[ChildView],
+    draw: u64,
+    turn: u64,
+) -> Option<usize> {
     let crowded = children.iter().enumerate().max_by_key(|(_, child)| child.runs)?;
     if crowded.1.runs > shape.most_runs() {
         return Some(crowded.0);
@@ -92,8 +98,8 @@ pub fn flush(shape: &Shape, victim: Victim, children: &[Child], draw: u64, turn:
         return None;
     }
     match victim {
-        Victim::Fullest => Some(fullest),
-        Victim::RandomMessage => {
+        VictimPolicy::Fullest => Some(fullest),
+        VictimPolicy::RandomMessage => {
             let mut at = draw % total;
             children.iter().position(|child| {
                 let here = at < child.bytes;
@@ -101,7 +107,7 @@ pub fn flush(shape: &Shape, victim: Victim, children: &[Child], draw: u64, turn:
                 here
             })
         }
-        Victim::RoundRobin => {
+        VictimPolicy::RoundRobin => {
             let count = children.len();
             (0..count)
                 .map(|step| (turn as usize + step) % count)
@@ -112,7 +118,7 @@ pub fn flush(shape: &Shape, victim: Victim, children: &[Child], draw: u64, turn:
 
 /// The action for a leaf that has just received a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Leaf {
+pub(super) enum LeafAction {
     /// Only compact the received bundle.
     Keep,
     /// Split the key range into this many pieces, which share the leaf's runs.
@@ -132,16 +138,18 @@ pub(super) struct LeafView {
 
 /// Splits a leaf that is too large, unless a rewrite would make it small again.
 #[must_use]
-pub(super) fn leaf(shape: &Shape, view: &LeafView) -> Leaf {
+pub(super) fn leaf(shape: &TrunkShape, view: &LeafView) -> LeafAction {
     let most = shape.node_bytes();
     if view.bytes > most && (view.stale_percent < STALE_PERCENT || view.bytes > 2 * most) {
         // Pieces of half a leaf: each can double before it splits again.
-        return Leaf::Split(usize::try_from(view.bytes.div_ceil(most / 2).max(2)).unwrap_or(usize::MAX));
+        return LeafAction::Split(
+            usize::try_from(view.bytes.div_ceil(most / 2).max(2)).unwrap_or(usize::MAX),
+        );
     }
     if view.bytes > most {
-        Leaf::Rewrite
+        LeafAction::Rewrite
     } else {
-        Leaf::Keep
+        LeafAction::Keep
     }
 }
 
@@ -156,15 +164,15 @@ pub(super) fn cuts_well(leaf_bytes: u64, piece_bytes: u64) -> bool {
 /// to be split otherwise. It also does if the leaf is stale, to free the space of superseded
 /// versions, unless the tree is so crowded that other compactions are more urgent.
 #[must_use]
-pub(super) fn rewrites(shape: &Shape, view: &LeafView, crowding: u64) -> bool {
+pub(super) fn rewrites(shape: &TrunkShape, view: &LeafView, crowding: u64) -> bool {
     let is_large = view.bytes > shape.node_bytes();
     let is_stale = view.stale_percent >= STALE_PERCENT;
-    leaf(shape, view) == Leaf::Rewrite || !is_large && is_stale && crowding < BUSY_CROWDING
+    leaf(shape, view) == LeafAction::Rewrite || !is_large && is_stale && crowding < BUSY_CROWDING
 }
 
 /// Returns whether a leaf merges its oldest runs because a lookup may have to ask `depth` runs.
 #[must_use]
-pub(super) fn is_crowded(shape: &Shape, depth: usize) -> bool {
+pub(super) fn is_crowded(shape: &TrunkShape, depth: usize) -> bool {
     depth > 2 * shape.fanout
 }
 
@@ -188,7 +196,7 @@ pub(super) const SAMPLE: u64 = 256;
 /// only *F* runs remain, and further parts while they are small compared with those already
 /// selected.
 #[must_use]
-pub(super) fn oldest_parts(shape: &Shape, parts: &[(usize, u64)]) -> usize {
+pub(super) fn oldest_parts(shape: &TrunkShape, parts: &[(usize, u64)]) -> usize {
     let mut left: usize = parts.iter().map(|part| part.0).sum();
     if left <= shape.fanout {
         return 0;
@@ -208,7 +216,7 @@ pub(super) fn oldest_parts(shape: &Shape, parts: &[(usize, u64)]) -> usize {
 /// Returns the approximate number of bytes that a compaction leaves of `weight` if each delete
 /// removes another record. The weight of the deletes themselves is ignored.
 #[must_use]
-pub(super) fn left_by_deletes(weight: &Weight) -> u64 {
+pub(super) fn left_by_deletes(weight: &RangeWeight) -> u64 {
     let others = weight.records.saturating_sub(weight.tombstones);
     let left = others.saturating_sub(weight.tombstones);
     (u128::from(weight.bytes) * u128::from(left) / u128::from(others.max(1))) as u64
@@ -222,7 +230,7 @@ pub(super) fn left_by_deletes(weight: &Weight) -> u64 {
 /// none blocks the others. `None`: the job frees nothing and the disk has no space for it, so it
 /// must wait.
 #[must_use]
-pub(super) fn turn(scarce: Option<&Scarce>, crowd: usize, height: u8) -> Option<Turn> {
+pub(super) fn priority(scarce: Option<&LowSpace>, crowd: usize, height: u8) -> Option<Priority> {
     let Some(scarce) = scarce else {
         return Some((false, false, 0, Reverse((crowd, height))));
     };
@@ -232,11 +240,11 @@ pub(super) fn turn(scarce: Option<&Scarce>, crowd: usize, height: u8) -> Option<
 }
 
 /// Priority of a compaction; the lowest value runs first.
-pub(super) type Turn = (bool, bool, u64, Reverse<(usize, u8)>);
+pub(super) type Priority = (bool, bool, u64, Reverse<(usize, u8)>);
 
 /// The facts about a compaction that matter while space is scarce.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scarce {
+pub(super) struct LowSpace {
     /// Approximate number of free bytes that it needs.
     pub takes_bytes: u64,
     /// Whether it frees about as much as it needs. If so, it may use the whole reserve.
@@ -249,7 +257,7 @@ pub(super) struct Scarce {
 
 /// Returns the number of nodes a node is split into, each filled to about three quarters.
 #[must_use]
-pub(super) fn pieces(shape: &Shape, children: usize, is_root: bool) -> usize {
+pub(super) fn pieces(shape: &TrunkShape, children: usize, is_root: bool) -> usize {
     if children <= shape.most_children(is_root) {
         return 1;
     }
@@ -261,7 +269,7 @@ pub(super) fn pieces(shape: &Shape, children: usize, is_root: bool) -> usize {
 /// that the pivot has few enough parts that searching the list of parts costs no more than asking
 /// one run.
 #[must_use]
-pub(super) fn adopts(shape: &Shape, overlaps: bool, bytes: u64, runs: usize, own_runs: usize) -> bool {
+pub(super) fn adopts(shape: &TrunkShape, overlaps: bool, bytes: u64, runs: usize, own_runs: usize) -> bool {
     if overlaps || runs == 0 {
         return false;
     }
@@ -309,7 +317,13 @@ pub(super) const MOST_RUNS_OF_A_MAPLET: usize = 64;
 
 /// Returns whether two neighbouring nodes are merged into one.
 #[must_use]
-pub(super) fn merges(shape: &Shape, height: u8, left: &Child, right: &Child, children: usize) -> bool {
+pub(super) fn merges(
+    shape: &TrunkShape,
+    height: u8,
+    left: &ChildView,
+    right: &ChildView,
+    children: usize,
+) -> bool {
     let room = shape.node_bytes() / 2;
     let fits = left.bytes + right.bytes <= room && left.runs + right.runs <= shape.fanout;
     if height == 0 {
@@ -321,7 +335,7 @@ pub(super) fn merges(shape: &Shape, height: u8, left: &Child, right: &Child, chi
 
 /// The facts that decide about the full compaction of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wish {
+pub(super) struct CompactionCandidate {
     /// Bytes on the whole path: the rewrite reads them all and writes at most as many.
     pub bytes: u64,
     /// Number of runs on the path, including the leaf's.
@@ -344,7 +358,7 @@ pub(super) struct Wish {
     /// Number of lookups of the leaf's keys since then.
     pub gets: u64,
     /// Whether a seek had to skip many deleted records in the leaf.
-    pub waded: bool,
+    pub skipped_tombstones: bool,
     /// Whether the disk is full, so that any job that frees space is worth running.
     pub is_scarce: bool,
     /// Whether values of the leaf must be copied to free sparsely used extents.
@@ -358,7 +372,7 @@ pub(super) struct Wish {
 /// Returns the value of a full compaction of a leaf: the cost saved per byte written. Zero if it is
 /// not worthwhile.
 #[must_use]
-pub(super) fn full_compaction(wish: &Wish) -> u64 {
+pub(super) fn full_compaction(wish: &CompactionCandidate) -> u64 {
     let deletes = wish.tombstones + wish.range_deletes;
     // A full compaction results in one run. Compacting a single run again pays only if it drops
     // deletes that had to be kept for a reader before.
@@ -367,7 +381,7 @@ pub(super) fn full_compaction(wish: &Wish) -> u64 {
     }
     let dead = 100 * wish.tombstones / wish.records.max(1);
     let mut gain = 0;
-    if wish.waded {
+    if wish.skipped_tombstones {
         gain += 1 << 20;
     }
     if dead >= 25 || wish.range_deletes > 0 {
@@ -399,15 +413,15 @@ pub(super) fn full_compaction(wish: &Wish) -> u64 {
 mod tests {
     use super::*;
 
-    const SHAPE: Shape = Shape {
+    const SHAPE: TrunkShape = TrunkShape {
         fanout: 4,
         memtable: 100,
     };
 
-    fn children(text: &str) -> Vec<Child> {
+    fn children(text: &str) -> Vec<ChildView> {
         let child = |word: &str| {
             let (bytes, runs) = word.split_once('/').expect("bytes/runs");
-            Child {
+            ChildView {
                 bytes: bytes.parse().expect("bytes"),
                 runs: runs.parse().expect("runs"),
             }
@@ -417,7 +431,7 @@ mod tests {
 
     #[test]
     fn a_node_flushes_when_it_is_full_or_one_child_has_too_many_runs() {
-        let choice = |text: &str| flush(&SHAPE, Victim::Fullest, &children(text), 0, 0);
+        let choice = |text: &str| flush(&SHAPE, VictimPolicy::Fullest, &children(text), 0, 0);
         assert_eq!(choice("100/2 200/2 100/2"), None);
         assert_eq!(choice("100/2 201/2 100/2"), Some(1));
         assert_eq!(choice("201/2 201/2 1/2"), Some(0), "the first of equals");
@@ -434,12 +448,12 @@ mod tests {
     #[test]
     fn other_victims_are_what_they_are_called() {
         let all = children("200/1 0/0 200/1 100/1");
-        let random = |draw| flush(&SHAPE, Victim::RandomMessage, &all, draw, 0);
+        let random = |draw| flush(&SHAPE, VictimPolicy::RandomMessage, &all, draw, 0);
         assert_eq!(
             (random(0), random(199), random(200), random(499)),
             (Some(0), Some(0), Some(2), Some(3))
         );
-        let round = |turn| flush(&SHAPE, Victim::RoundRobin, &all, 0, turn);
+        let round = |turn| flush(&SHAPE, VictimPolicy::RoundRobin, &all, 0, turn);
         assert_eq!(
             (round(0), round(1), round(2), round(3)),
             (Some(0), Some(2), Some(2), Some(3))
@@ -449,10 +463,10 @@ mod tests {
     #[test]
     fn a_leaf_splits_unless_a_rewrite_makes_it_small() {
         let decide = |bytes, stale_percent| leaf(&SHAPE, &LeafView { bytes, stale_percent });
-        assert_eq!(decide(400, 0), Leaf::Keep);
-        assert_eq!(decide(401, 0), Leaf::Split(3));
-        assert_eq!(decide(401, 50), Leaf::Rewrite);
-        assert_eq!(decide(801, 50), Leaf::Split(5));
+        assert_eq!(decide(400, 0), LeafAction::Keep);
+        assert_eq!(decide(401, 0), LeafAction::Split(3));
+        assert_eq!(decide(401, 50), LeafAction::Rewrite);
+        assert_eq!(decide(801, 50), LeafAction::Split(5));
         let rewrites =
             |bytes, stale_percent, crowding| rewrites(&SHAPE, &LeafView { bytes, stale_percent }, crowding);
         assert!(rewrites(401, 50, 200) && !rewrites(801, 50, 0) && !rewrites(401, 20, 0));
@@ -484,7 +498,7 @@ mod tests {
         let first = |jobs: &[(usize, u8)]| {
             let turns = jobs.iter().enumerate();
             turns
-                .min_by_key(|(place, job)| (turn(None, job.0, job.1), *place))
+                .min_by_key(|(place, job)| (priority(None, job.0, job.1), *place))
                 .map(|(place, _)| place)
         };
         assert_eq!(first(&[(0, 0), (0, 2), (0, 1), (0, 2)]), Some(1));
@@ -493,16 +507,16 @@ mod tests {
 
     #[test]
     fn while_space_is_scarce_what_frees_some_comes_first_and_nothing_is_in_the_way() {
-        let job = |takes_bytes, frees, has_failed| Scarce {
+        let job = |takes_bytes, frees, has_failed| LowSpace {
             takes_bytes,
             frees,
             has_room: true,
             has_failed,
         };
-        let first = |jobs: &[Scarce]| {
+        let first = |jobs: &[LowSpace]| {
             let turns = jobs.iter().enumerate();
             turns
-                .filter_map(|(place, job)| Some((turn(Some(job), 3 * place, place as u8)?, place)))
+                .filter_map(|(place, job)| Some((priority(Some(job), 3 * place, place as u8)?, place)))
                 .min()
                 .map(|(_, place)| place)
         };
@@ -510,14 +524,14 @@ mod tests {
         assert_eq!(first(&[large, small, small]), Some(1), "what takes least");
         let useless = job(1, false, false);
         assert_eq!(first(&[useless, large]), Some(1), "what frees some");
-        let has_failed = |job: Scarce| Scarce {
+        let has_failed = |job: LowSpace| LowSpace {
             has_failed: true,
             ..job
         };
         assert_eq!(first(&[has_failed(small), large]), Some(1), "what was not tried");
         let failed = [has_failed(large), has_failed(useless), has_failed(small)];
         assert_eq!(first(&failed), Some(0), "one after the other");
-        let has_none = |job: Scarce| Scarce {
+        let has_none = |job: LowSpace| LowSpace {
             has_room: false,
             ..job
         };
@@ -527,7 +541,7 @@ mod tests {
 
     #[test]
     fn deletes_leave_what_they_do_not_meet() {
-        let weight = |bytes, records, tombstones| Weight {
+        let weight = |bytes, records, tombstones| RangeWeight {
             bytes,
             records,
             tombstones,
@@ -569,7 +583,10 @@ mod tests {
 
     #[test]
     fn neighbours_with_little_in_them_become_one() {
-        let (small, large) = (Child { bytes: 20, runs: 1 }, Child { bytes: 190, runs: 1 });
+        let (small, large) = (
+            ChildView { bytes: 20, runs: 1 },
+            ChildView { bytes: 190, runs: 1 },
+        );
         assert!(merges(&SHAPE, 0, &small, &small, 0));
         assert!(!merges(&SHAPE, 0, &small, &large, 0));
         assert!(merges(&SHAPE, 1, &small, &small, 3));
@@ -577,7 +594,7 @@ mod tests {
     }
 
     /// A leaf without lookups or scans.
-    const QUIET: Wish = Wish {
+    const QUIET: CompactionCandidate = CompactionCandidate {
         bytes: 1 << 20,
         runs: 5,
         depth: 5,
@@ -588,7 +605,7 @@ mod tests {
         stale_percent: 0,
         scans: 0,
         gets: 0,
-        waded: false,
+        skipped_tombstones: false,
         is_scarce: false,
         copies: false,
         fits_cache: false,
@@ -598,7 +615,7 @@ mod tests {
     #[test]
     fn where_space_is_scarce_whatever_frees_some_is_compacted() {
         let worth = |tombstones, is_scarce| {
-            full_compaction(&Wish {
+            full_compaction(&CompactionCandidate {
                 tombstones,
                 is_scarce,
                 ..QUIET
@@ -607,26 +624,26 @@ mod tests {
         assert_eq!((worth(5, false), worth(0, true)), (0, 0));
         assert!(0 < worth(5, true) && worth(5, true) < worth(200, true));
         assert_eq!(worth(600, true), worth(600, false));
-        let one = Wish {
+        let one = CompactionCandidate {
             runs: 1,
             is_scarce: true,
             ..QUIET
         };
         assert_eq!(full_compaction(&one), 0, "one run is what comes of it");
-        assert!(full_compaction(&Wish { copies: true, ..one }) > 0);
+        assert!(full_compaction(&CompactionCandidate { copies: true, ..one }) > 0);
     }
 
     #[test]
     fn full_compaction_goes_where_it_saves_most() {
         let quiet = QUIET;
         assert_eq!(full_compaction(&quiet), 0);
-        let looked_up = |gets, depth| full_compaction(&Wish { gets, depth, ..quiet });
+        let looked_up = |gets, depth| full_compaction(&CompactionCandidate { gets, depth, ..quiet });
         assert_eq!(looked_up(quiet.bytes / 2 / 4, 5), 0);
         assert!(looked_up(quiet.bytes / 2 / 4 + 1, 5) > 0);
         assert_eq!(looked_up(u64::MAX, 2), 0, "two runs are few enough");
         assert_eq!(looked_up(u64::MAX, 1), 0, "however many lie side by side");
         let in_memory = |gets| {
-            full_compaction(&Wish {
+            full_compaction(&CompactionCandidate {
                 gets,
                 fits_cache: true,
                 ..quiet
@@ -638,27 +655,30 @@ mod tests {
             setup_ns: 8_000,
             ..DeviceProfile::SSD
         };
-        let on_fast = full_compaction(&Wish {
+        let on_fast = full_compaction(&CompactionCandidate {
             gets: 50_000,
             device: fast,
             ..quiet
         });
         assert_eq!((looked_up(50_000, 5), on_fast > 0), (0, true));
-        let scanned = full_compaction(&Wish { scans: 100, ..quiet });
-        let deleted = full_compaction(&Wish {
+        let scanned = full_compaction(&CompactionCandidate { scans: 100, ..quiet });
+        let deleted = full_compaction(&CompactionCandidate {
             tombstones: 600,
             ..quiet
         });
-        let waded = full_compaction(&Wish { waded: true, ..quiet });
+        let waded = full_compaction(&CompactionCandidate {
+            skipped_tombstones: true,
+            ..quiet
+        });
         assert!(0 < scanned && scanned < deleted && deleted < waded);
-        let compacted = Wish {
+        let compacted = CompactionCandidate {
             runs: 1,
             tombstones: 600,
             range_deletes: 1,
             ..quiet
         };
         assert!(full_compaction(&compacted) > 0, "deletes that can go");
-        let read_below = Wish {
+        let read_below = CompactionCandidate {
             is_settled: false,
             ..compacted
         };
@@ -668,7 +688,7 @@ mod tests {
             "deletes that somebody still reads below"
         );
         assert_eq!(
-            full_compaction(&Wish {
+            full_compaction(&CompactionCandidate {
                 scans: 100,
                 runs: 2,
                 ..quiet
@@ -677,7 +697,7 @@ mod tests {
             "two runs are few enough"
         );
         assert!(
-            full_compaction(&Wish {
+            full_compaction(&CompactionCandidate {
                 scans: 100,
                 bytes: 1 << 10,
                 ..quiet

@@ -1,30 +1,31 @@
 //! The public interface of the tree. Its components share one trunk.
 
-use super::compact::{Compactor, Job, Maintenance, Step};
-use super::disk::{self, Checkpointer, Lost, Salvage};
-use super::incorporate::{Incorporation, layer_writer};
-use super::lookup::{self, Digesting, Lookup, Reader};
-use super::scan::{Iter, Scans};
-use super::show::{self, Holdings, Outline, OutlineRun};
+use super::compact::{CompactionJob, Compactor, MaintenanceLimits, TreeStep};
+use super::disk::{self, Checkpointer, LostRange, TreeSalvage};
+use super::incorporate::{TreeIncorporation, layer_writer};
+use super::lookup::{self, PolledTreeLookup, RootFilterBuilder, TreeReader};
+use super::scan::{ScanContext, TreeIter};
+use super::show::{self, Outline, OutlineRun, RangeHoldings};
 use super::trunk::{
-    Debt, JobId, Memory, Node, Stats, TreeOptions, Trunk, TrunkExtents, Version, leaf_for, longest_path,
+    JobId, TreeDebt, TreeMemory, TreeOptions, TreeStats, TreeVersion, Trunk, TrunkExtents, TrunkNode,
+    leaf_for, longest_path,
 };
-use crate::mended::Mended;
-use crate::run::Weight;
-use crate::whereabouts::RunPlace;
-use alluvium_base::Sequence;
-use alluvium_dictionary::cut::Cut;
-use alluvium_dictionary::findings::{Checked, Depth, Examined};
-use alluvium_dictionary::gather::Answer;
-use alluvium_dictionary::horizon::Horizon;
+use crate::repair_result::RunRepairResult;
+use crate::run::RangeWeight;
+use crate::run_locations::RunPlace;
+use alluvium_base::SequenceNumber;
+use alluvium_dictionary::check_report::{CheckLevel, CheckProgress, StructureCheckReport};
+use alluvium_dictionary::checkpoint_root::CheckpointRoot;
+use alluvium_dictionary::horizon::GcHorizon;
+use alluvium_dictionary::lookup_state::LookupValue;
 use alluvium_dictionary::memtable::Memtable;
-use alluvium_dictionary::memtables::Memtables;
-use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::memtable_slice::MemtableSlice;
+use alluvium_dictionary::memtables::MemtableOwner;
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::share::Share;
 use alluvium_dictionary::versioned::LayerIngest;
 use alluvium_storage::Result;
-use alluvium_storage::extents::Class;
+use alluvium_storage::extents::AllocationClass;
 use alluvium_storage::store::Store;
 use std::fmt;
 use std::sync::Arc;
@@ -32,14 +33,14 @@ use std::sync::Arc;
 /// A size-tiered Bε-tree. All methods may be called from any thread. Background work is handed out
 /// as steps and runs on the thread that polls them.
 #[derive(Clone)]
-pub struct Tree {
+pub struct TieredTree {
     pub(super) trunk: Arc<Trunk>,
     compactor: Compactor,
     checkpointer: Checkpointer,
-    pub(super) scans: Arc<Scans>,
+    pub(super) scans: Arc<ScanContext>,
 }
 
-impl fmt::Debug for Tree {
+impl fmt::Debug for TieredTree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tree")
             .field("version", &self.trunk.peek().number())
@@ -49,35 +50,40 @@ impl fmt::Debug for Tree {
 }
 
 /// Creation, opening and accessors.
-impl Tree {
+impl TieredTree {
     /// Creates an empty tree over a store that has just been created, or whose payload records no
     /// tree.
     #[must_use]
-    pub fn create(store: Arc<Store>, options: TreeOptions) -> Tree {
-        let root = Arc::new(Node::leaf(KeyRange::everything()));
-        Tree::over(Trunk::new(store, options, root, 0, 1, TrunkExtents::default()))
+    pub fn create(store: Arc<Store>, options: TreeOptions) -> TieredTree {
+        let root = Arc::new(TrunkNode::leaf(KeyRange::everything()));
+        TieredTree::over(Trunk::new(store, options, root, 0, 1, TrunkExtents::default()))
     }
 
-    fn over(trunk: Trunk) -> Tree {
+    fn over(trunk: Trunk) -> TieredTree {
         let trunk = Arc::new(trunk);
-        Tree {
+        TieredTree {
             compactor: Compactor::new(&trunk),
             checkpointer: Checkpointer::new(&trunk),
-            scans: Arc::new(Scans::new(&trunk)),
+            scans: Arc::new(ScanContext::new(&trunk)),
             trunk,
         }
     }
 
-    /// Opens the tree with this root, taken from a [`Cut`], containing every commit up to `cut`.
+    /// Opens the tree with this root, taken from a [`CheckpointRoot`], containing every commit up to `cut`.
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt),
     /// [`Error::NewerFormat`](alluvium_storage::Error::NewerFormat), or I/O errors.
-    pub fn open(store: Arc<Store>, options: TreeOptions, root: &[u8], cut: Sequence) -> Result<Tree> {
-        disk::open(store, options, root, cut).map(Tree::over)
+    pub fn open(
+        store: Arc<Store>,
+        options: TreeOptions,
+        root: &[u8],
+        cut: SequenceNumber,
+    ) -> Result<TieredTree> {
+        disk::open(store, options, root, cut).map(TieredTree::over)
     }
 
-    /// Opens a damaged tree, in a store whose extents are those that [`Salvage::reached`] lists.
+    /// Opens a damaged tree, in a store whose extents are those that [`TreeSalvage::reached`] lists.
     /// The next checkpoint makes the repaired tree durable. Returns the losses, and descriptions of
     /// the repairs that lost nothing.
     ///
@@ -87,12 +93,12 @@ impl Tree {
     pub fn open_salvaged(
         store: &Arc<Store>,
         options: TreeOptions,
-        salvage: Salvage,
+        salvage: TreeSalvage,
         root: &[u8],
-        cut: Sequence,
-    ) -> Result<(Tree, Vec<Lost>, Vec<String>)> {
+        cut: SequenceNumber,
+    ) -> Result<(TieredTree, Vec<LostRange>, Vec<String>)> {
         let (trunk, lost, mended) = salvage.open(store, options, root, cut)?;
-        Ok((Tree::over(trunk), lost, mended))
+        Ok((TieredTree::over(trunk), lost, mended))
     }
 
     /// Compacts every range whose compaction fails on damaged leaves, index nodes or values, and
@@ -101,8 +107,8 @@ impl Tree {
     ///
     /// # Errors
     /// I/O errors. Ranges that were mended before the error stay mended.
-    pub fn mend(&self) -> Result<Mended> {
-        disk::mend(&self.trunk, &self.compactor)
+    pub fn repair(&self) -> Result<RunRepairResult> {
+        disk::repair(&self.trunk, &self.compactor)
     }
 
     /// Returns the store that contains the tree.
@@ -119,19 +125,19 @@ impl Tree {
 
     /// Returns the horizon, below which old versions may be dropped.
     #[must_use]
-    pub fn horizon(&self) -> &Horizon {
+    pub fn horizon(&self) -> &GcHorizon {
         &self.trunk.horizon
     }
 
     /// Returns the current version. The caller must hold a guard that it pinned before the call.
     #[must_use]
-    pub fn version(&self) -> Arc<Version> {
+    pub fn version(&self) -> Arc<TreeVersion> {
         self.trunk.version()
     }
 
     /// Returns the sequence number up to which the tree contains every commit.
     #[must_use]
-    pub fn cut(&self) -> Sequence {
+    pub fn cut(&self) -> SequenceNumber {
         self.trunk.peek().cut()
     }
 
@@ -156,23 +162,32 @@ impl Tree {
 }
 
 /// Writes.
-impl Tree {
+impl TieredTree {
     /// Starts to flush a sealed memtable, which contains every commit after the cut of the previous
     /// memtable up to `cut`. Memtables must be incorporated in order. `class` selects whether the
     /// flush may use the space reserve, which is meant for memtables that contain only deletes.
     ///
     /// # Errors
     /// See [`Builder::new`](crate::run::Builder::new).
-    pub fn incorporate(&self, memtable: Arc<Memtable>, cut: Sequence, class: Class) -> Result<Incorporation> {
-        self.incorporate_share(Share::whole(memtable, cut), class)
+    pub fn incorporate(
+        &self,
+        memtable: Arc<Memtable>,
+        cut: SequenceNumber,
+        class: AllocationClass,
+    ) -> Result<TreeIncorporation> {
+        self.incorporate_share(MemtableSlice::whole(memtable, cut), class)
     }
 
     /// Like [`Tree::incorporate`], for a share of a memtable.
     ///
     /// # Errors
     /// See [`Builder::new`](crate::run::Builder::new).
-    pub fn incorporate_share(&self, share: Share, class: Class) -> Result<Incorporation> {
-        Incorporation::new(&self.trunk, share, class)
+    pub fn incorporate_share(
+        &self,
+        share: MemtableSlice,
+        class: AllocationClass,
+    ) -> Result<TreeIncorporation> {
+        TreeIncorporation::new(&self.trunk, share, class)
     }
 
     /// Starts an ingest. `class` selects whether it may use the space reserve.
@@ -188,7 +203,7 @@ impl Tree {
     /// use std::sync::Arc;
     /// let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
     /// let tree = Tree::create(Arc::new(store), TreeOptions::default());
-    /// let mut ingest = tree.ingest(Class::Normal)?;
+    /// let mut ingest = tree.ingest(AllocationClass::Normal)?;
     /// ingest.push(b"lake", Message::put(0, b"Como"))?;
     /// ingest.push(b"river", Message::put(0, b"Oder"))?;
     /// assert!(ingest.push(b"pond", Message::put(0, b"")).is_err(), "out of order");
@@ -205,13 +220,13 @@ impl Tree {
     ///
     /// # Errors
     /// [`Error::Poisoned`](alluvium_storage::Error::Poisoned) if the store refuses changes.
-    pub fn ingest(&self, class: Class) -> Result<LayerIngest<Tree>> {
+    pub fn ingest(&self, class: AllocationClass) -> Result<LayerIngest<TieredTree>> {
         let writer = layer_writer(&self.trunk, class)?;
         Ok(LayerIngest::new(self.clone(), writer))
     }
 
     /// Advances the cut without new data: the commits up to `cut` contain nothing for this tree.
-    pub(super) fn advance(&self, cut: Sequence) -> Result<()> {
+    pub(super) fn advance(&self, cut: SequenceNumber) -> Result<()> {
         self.trunk
             .change(Some(cut), |_, _, root| Ok(Some(root.draft())))?;
         Ok(())
@@ -219,7 +234,7 @@ impl Tree {
 }
 
 /// Reads.
-impl Tree {
+impl TieredTree {
     /// Returns a reader of the current version.
     ///
     /// ```
@@ -231,14 +246,14 @@ impl Tree {
     /// use alluvium_dictionary::memtable::Memtable;
     /// use alluvium_trees::tiered::{Tree, TreeOptions};
     /// use alluvium_dictionary::contract::Reader;
-    /// use alluvium_dictionary::gather::Gather;
+    /// use alluvium_dictionary::lookup_state::Gather;
     /// use alluvium_dictionary::key::Key;
     /// use alluvium_dictionary::lookup;
     /// # let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
     /// # let tree = Tree::create(Arc::new(store), TreeOptions::default());
     /// # let older = Memtable::new(1 << 20);
     /// # older.insert(b"river", Message::put(1, b"Elbe")).unwrap();
-    /// # tree.incorporate(Arc::new(older), 1, Class::Normal)?.poll(usize::MAX)?;
+    /// # tree.incorporate(Arc::new(older), 1, AllocationClass::Normal)?.poll(usize::MAX)?;
     /// let (memtable, base) = (Memtable::new(1 << 20), 1); // it has the commits above 1
     /// memtable.insert(b"lake", Message::put(2, b"Bodensee")).unwrap();
     /// let reader = tree.reader();
@@ -248,8 +263,8 @@ impl Tree {
     ///     if base >= reader.cut() {
     ///         gather.memtable(&memtable, key);
     ///     }
-    ///     lookup::gather(&reader, key, &mut gather)?;
-    ///     Ok::<_, alluvium_storage::Error>(gather.finish())
+    ///     lookup::lookup_state(&reader, key, &mut gather)?;
+    ///     Ok::<_, alluvium_storage::Error>(lookup_state.finish())
     /// };
     /// assert_eq!(get(b"lake")?, Some(b"Bodensee".to_vec()));
     /// assert_eq!(get(b"river")?, Some(b"Elbe".to_vec()));
@@ -257,8 +272,8 @@ impl Tree {
     /// ```
     #[inline]
     #[must_use]
-    pub fn reader(&self) -> Reader<'_> {
-        Reader::new(&self.trunk)
+    pub fn reader(&self) -> TreeReader<'_> {
+        TreeReader::new(&self.trunk)
     }
 
     /// Returns the value of a key for a reader at `at`.
@@ -277,7 +292,7 @@ impl Tree {
     /// let tree = Tree::create(store, TreeOptions::default());
     /// let memtable = Memtable::new(1 << 20);
     /// memtable.insert(b"river", Message::put(1, b"Elbe")).unwrap();
-    /// tree.incorporate(Arc::new(memtable), 1, Class::Normal)?.poll(usize::MAX)?;
+    /// tree.incorporate(Arc::new(memtable), 1, AllocationClass::Normal)?.poll(usize::MAX)?;
     /// assert_eq!(tree.get(b"river", LAST, 0)?, Some(b"Elbe".to_vec()));
     /// assert_eq!(tree.get(b"lake", LAST, 0)?, None);
     /// # Ok::<(), alluvium_storage::Error>(())
@@ -285,7 +300,7 @@ impl Tree {
     ///
     /// # Errors
     /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
-    pub fn get(&self, key: &[u8], at: Sequence, now_ms: u64) -> Result<Answer> {
+    pub fn get(&self, key: &[u8], at: SequenceNumber, now_ms: u64) -> Result<LookupValue> {
         lookup::get(&self.trunk, key, at, now_ms)
     }
 
@@ -294,33 +309,39 @@ impl Tree {
     ///
     /// # Errors
     /// See [`Tree::get`].
-    pub fn multi_get(&self, keys: &[&[u8]], at: Sequence, now_ms: u64) -> Result<Vec<Answer>> {
+    pub fn multi_get(&self, keys: &[&[u8]], at: SequenceNumber, now_ms: u64) -> Result<Vec<LookupValue>> {
         lookup::multi_get(&self.trunk, keys, at, now_ms)
     }
 
     /// Returns a pollable lookup of a key for a reader at `at`.
     #[must_use]
-    pub fn lookup(&self, key: &[u8], at: Sequence, now_ms: u64) -> Lookup {
-        Lookup::new(&self.trunk, None, key, at, now_ms)
+    pub fn lookup(&self, key: &[u8], at: SequenceNumber, now_ms: u64) -> PolledTreeLookup {
+        PolledTreeLookup::new(&self.trunk, None, key, at, now_ms)
     }
 
     /// Like [`Tree::lookup`], through memtables and the tree below them.
     #[must_use]
     pub fn lookup_with(
         &self,
-        memtables: Arc<dyn Memtables>,
+        memtables: Arc<dyn MemtableOwner>,
         key: &[u8],
-        at: Sequence,
+        at: SequenceNumber,
         now_ms: u64,
-    ) -> Lookup {
-        Lookup::new(&self.trunk, Some(memtables), key, at, now_ms)
+    ) -> PolledTreeLookup {
+        PolledTreeLookup::new(&self.trunk, Some(memtables), key, at, now_ms)
     }
 
     /// Returns an iterator over `range` in the given direction, for a reader at `at`. Puts that
     /// expire at or before `now_ms` are invisible.
     #[must_use]
-    pub fn iter(&self, range: KeyRange, direction: Direction, at: Sequence, now_ms: u64) -> Iter {
-        Iter::new(&self.scans, None, range, direction, at, now_ms)
+    pub fn iter(
+        &self,
+        range: KeyRange,
+        direction: MergeDirection,
+        at: SequenceNumber,
+        now_ms: u64,
+    ) -> TreeIter {
+        TreeIter::new(&self.scans, None, range, direction, at, now_ms)
     }
 
     /// Like [`Tree::iter`], over memtables and the tree below them.
@@ -348,7 +369,7 @@ impl Tree {
     /// let memtable = Arc::new(Memtable::new(1 << 20));
     /// memtable.insert(b"river", Message::put(1, b"Elbe")).unwrap();
     /// let above = One(Arc::new(vec![MemtableEntry { memtable, base: 0 }]));
-    /// let mut iter = tree.iter_with(Arc::new(above), KeyRange::everything(), Direction::Forward, 1, 0);
+    /// let mut iter = tree.iter_with(Arc::new(above), KeyRange::everything(), MergeDirection::Forward, 1, 0);
     /// assert_eq!(iter.next()?, Some((&b"river"[..], &b"Elbe"[..])));
     /// assert_eq!(iter.next()?, None);
     /// # Ok::<(), alluvium_storage::Error>(())
@@ -356,13 +377,13 @@ impl Tree {
     #[must_use]
     pub fn iter_with(
         &self,
-        memtables: Arc<dyn Memtables>,
+        memtables: Arc<dyn MemtableOwner>,
         range: KeyRange,
-        direction: Direction,
-        at: Sequence,
+        direction: MergeDirection,
+        at: SequenceNumber,
         now_ms: u64,
-    ) -> Iter {
-        Iter::new(&self.scans, Some(memtables), range, direction, at, now_ms)
+    ) -> TreeIter {
+        TreeIter::new(&self.scans, Some(memtables), range, direction, at, now_ms)
     }
 
     /// Limits the memory that all scans together retain between calls to `bytes` bytes. Each scan
@@ -391,26 +412,26 @@ impl Tree {
     /// # Ok::<(), alluvium_storage::Error>(())
     /// ```
     #[must_use]
-    pub fn digest_due(&self) -> Option<Digesting> {
-        Digesting::due(&self.trunk)
+    pub fn digest_due(&self) -> Option<RootFilterBuilder> {
+        RootFilterBuilder::due(&self.trunk)
     }
 
     /// Starts the construction of a digest of the root's bundles, regardless of its cost. Returns
     /// `None` if there is a digest already, or if none is possible.
     #[must_use]
-    pub fn digest(&self) -> Option<Digesting> {
-        Digesting::begin(&self.trunk)
+    pub fn digest(&self) -> Option<RootFilterBuilder> {
+        RootFilterBuilder::begin(&self.trunk)
     }
 }
 
 /// Background work.
-impl Tree {
+impl TieredTree {
     /// Returns the next step that is due, if any: compactions first, then merges of small
     /// neighbours.
     ///
     /// # Errors
     /// I/O errors, or [`Error::Full`](alluvium_storage::Error::Full).
-    pub fn next_step(&self) -> Result<Option<Step>> {
+    pub fn next_step(&self) -> Result<Option<TreeStep>> {
         self.compactor.next_step()
     }
 
@@ -419,7 +440,7 @@ impl Tree {
     /// # Errors
     /// I/O errors, or [`Error::Full`](alluvium_storage::Error::Full). The compaction then becomes
     /// due again.
-    pub fn next_job(&self) -> Result<Option<Job>> {
+    pub fn next_job(&self) -> Result<Option<CompactionJob>> {
         self.compactor.next_job()
     }
 
@@ -435,7 +456,7 @@ impl Tree {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn maintain(&self, maintenance: &mut Maintenance) -> Result<bool> {
+    pub fn maintain(&self, maintenance: &mut MaintenanceLimits) -> Result<bool> {
         self.compactor.maintain(maintenance)
     }
 
@@ -469,16 +490,16 @@ impl Tree {
     ///
     /// # Errors
     /// See [`Tree::prepare`].
-    pub fn stand(&self) -> Result<Cut<'_>> {
-        self.checkpointer.stand()
+    pub fn checkpoint_root(&self) -> Result<CheckpointRoot<'_>> {
+        self.checkpointer.checkpoint_root()
     }
 }
 
 /// Statistics and checks.
-impl Tree {
+impl TieredTree {
     /// Returns the counters since the store was opened.
     #[must_use]
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> TreeStats {
         self.trunk.stats()
     }
 
@@ -495,9 +516,9 @@ impl Tree {
     /// # Ok::<(), alluvium_storage::Error>(())
     /// ```
     #[must_use]
-    pub fn memory(&self) -> Memory {
+    pub fn memory(&self) -> TreeMemory {
         let memory = self.trunk.totals.memory();
-        Memory {
+        TreeMemory {
             tables: memory.tables + self.trunk.usage.memory_bytes(),
             ..memory
         }
@@ -505,7 +526,7 @@ impl Tree {
 
     /// Returns the due and running compactions. Costs one acquisition of the trunk's lock.
     #[must_use]
-    pub fn debt(&self) -> Debt {
+    pub fn debt(&self) -> TreeDebt {
         self.trunk.lock().inflight.debt()
     }
 
@@ -515,7 +536,7 @@ impl Tree {
     ///
     /// # Errors
     /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
-    pub fn weigh(&self, range: &KeyRange) -> Result<Weight> {
+    pub fn weigh(&self, range: &KeyRange) -> Result<RangeWeight> {
         show::weigh(&self.trunk, range)
     }
 
@@ -540,7 +561,7 @@ impl Tree {
     ///
     /// # Errors
     /// See [`Tree::weigh`].
-    pub fn holdings(&self, range: &KeyRange) -> Result<Holdings> {
+    pub fn holdings(&self, range: &KeyRange) -> Result<RangeHoldings> {
         show::holdings(&self.trunk, range)
     }
 
@@ -579,11 +600,11 @@ impl Tree {
     /// I/O errors and errors of `tell`. Damage is reported in the result, not returned as an error.
     pub fn examine(
         &self,
-        depth: Depth,
-        jobs: &[&Job],
+        depth: CheckLevel,
+        jobs: &[&CompactionJob],
         durable: Option<&[u8]>,
-        tell: &mut dyn FnMut(Checked) -> Result<()>,
-    ) -> Result<Examined> {
+        tell: &mut dyn FnMut(CheckProgress) -> Result<()>,
+    ) -> Result<StructureCheckReport> {
         let jobs: Vec<JobId> = jobs.iter().map(|job| job.id()).collect();
         self.examine_with(depth, &jobs, durable, tell)
     }
@@ -591,11 +612,11 @@ impl Tree {
     /// Like [`Tree::examine`], with job numbers.
     pub(super) fn examine_with(
         &self,
-        depth: Depth,
+        depth: CheckLevel,
         jobs: &[JobId],
         durable: Option<&[u8]>,
-        tell: &mut dyn FnMut(Checked) -> Result<()>,
-    ) -> Result<Examined> {
+        tell: &mut dyn FnMut(CheckProgress) -> Result<()>,
+    ) -> Result<StructureCheckReport> {
         disk::examine(&self.trunk, depth, jobs, durable, tell)
     }
 

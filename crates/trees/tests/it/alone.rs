@@ -2,7 +2,7 @@
 
 use alluvium_storage::Result;
 use alluvium_storage::store::Store;
-use alluvium_trees::tiered::{Depth, Job, Tree, TreeOptions};
+use alluvium_trees::tiered::{CheckLevel, CompactionJob, TieredTree, TreeOptions};
 use std::sync::Arc;
 
 /// Operations of the owner of a store on its tree.
@@ -14,28 +14,28 @@ pub(crate) trait Alone: Sized {
     fn checkpoint(&self) -> Result<u64>;
 
     /// Returns all violations found in the tree and the store.
-    fn check(&self, depth: Depth, jobs: &[&Job]) -> Result<Vec<String>>;
+    fn check_with(&self, depth: CheckLevel, jobs: &[&CompactionJob]) -> Result<Vec<String>>;
 }
 
-impl Alone for Tree {
-    fn open_alone(store: Arc<Store>, options: TreeOptions) -> Result<Tree> {
+impl Alone for TieredTree {
+    fn open_alone(store: Arc<Store>, options: TreeOptions) -> Result<TieredTree> {
         let superblock = store.superblock();
         match superblock.payload.is_empty() {
-            true => Ok(Tree::create(store, options)),
-            false => Tree::open(store, options, &superblock.payload, superblock.cut),
+            true => Ok(TieredTree::create(store, options)),
+            false => TieredTree::open(store, options, &superblock.payload, superblock.cut),
         }
     }
 
     fn checkpoint(&self) -> Result<u64> {
         self.prepare()?;
-        let cut = self.stand()?;
+        let cut = self.checkpoint_root()?;
         let begun = self.store().begin_checkpoint()?;
         let (root, at) = (cut.root.clone(), cut.at);
         drop(cut);
         begun.finish(&root, at)
     }
 
-    fn check(&self, depth: Depth, jobs: &[&Job]) -> Result<Vec<String>> {
+    fn check_with(&self, depth: CheckLevel, jobs: &[&CompactionJob]) -> Result<Vec<String>> {
         let payload = self.store().superblock().payload;
         let durable = Some(&payload[..]).filter(|payload| !payload.is_empty());
         let examined = self.examine(depth, jobs, durable, &mut |_| Ok(()))?;

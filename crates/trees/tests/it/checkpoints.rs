@@ -3,29 +3,29 @@
 use crate::alone::Alone;
 use crate::schema::schema;
 use alluvium_base::Message;
-use alluvium_base::message::LAST;
+use alluvium_base::message::MAX_SEQUENCE;
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_dictionary::memtable::Memtable;
-use alluvium_storage::Codec;
-use alluvium_storage::extents::{Class, ReclaimLimit};
+use alluvium_storage::NodeCodec;
+use alluvium_storage::extents::{AllocationClass, ReclaimLimit};
 use alluvium_storage::store::Store;
-use alluvium_trees::tiered::{Depth, Progress, Shape, Tree, TreeOptions};
+use alluvium_trees::tiered::{CheckLevel, StepProgress, TieredTree, TreeOptions, TrunkShape};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 fn options() -> TreeOptions {
     TreeOptions {
-        shape: Shape {
+        shape: TrunkShape {
             fanout: 4,
             memtable: 8 << 10,
         },
-        schema: schema(0, Codec::None),
+        schema: schema(0, NodeCodec::None),
         ..TreeOptions::default()
     }
 }
 
-fn write(tree: &Tree, keys: impl Iterator<Item = Vec<u8>>) {
+fn write(tree: &TieredTree, keys: impl Iterator<Item = Vec<u8>>) {
     let memtable = Memtable::new(8 << 20);
     let mut sequence = tree.cut();
     for key in keys {
@@ -33,30 +33,30 @@ fn write(tree: &Tree, keys: impl Iterator<Item = Vec<u8>>) {
         memtable.insert(&key, Message::put(sequence, &[7; 100])).unwrap();
     }
     let mut step = tree
-        .incorporate(Arc::new(memtable), sequence, Class::Normal)
+        .incorporate(Arc::new(memtable), sequence, AllocationClass::Normal)
         .unwrap();
-    while step.poll(100).unwrap() == Progress::More {}
+    while step.poll(100).unwrap() == StepProgress::More {}
 }
 
-fn settle(tree: &Tree) {
+fn settle(tree: &TieredTree) {
     while let Some(mut step) = tree.next_step().unwrap() {
-        while step.poll(1000).unwrap() == Progress::More {}
+        while step.poll(1000).unwrap() == StepProgress::More {}
     }
 }
 
 /// Closes and reopens the tree.
-fn reopened(directory: Arc<dyn Directory>, tree: Tree) -> Tree {
+fn reopened(directory: Arc<dyn Directory>, tree: TieredTree) -> TieredTree {
     drop(tree);
     let store = Store::open(directory, &crate::world::store_options()).unwrap();
     let store = store.replay(&mut |_| Ok(())).unwrap();
-    Tree::open_alone(Arc::new(store), options()).unwrap()
+    TieredTree::open_alone(Arc::new(store), options()).unwrap()
 }
 
 #[test]
 fn a_trunk_of_many_nodes_with_long_keys_is_read_back() {
     let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
     let store = Store::create(Arc::clone(&directory), &crate::world::store_options(), b"").unwrap();
-    let tree = Tree::create(Arc::new(store), options());
+    let tree = TieredTree::create(Arc::new(store), options());
     // Separators include the keys' common prefix, and every trunk node has several of them.
     let key = |number: u32| [&[b'k'; 6000][..], format!("{number:08}").as_bytes()].concat();
     let count = 9_000;
@@ -73,9 +73,12 @@ fn a_trunk_of_many_nodes_with_long_keys_is_read_back() {
     let cut = tree.cut();
     let tree = reopened(directory, tree);
     assert_eq!(tree.cut(), cut);
-    assert_eq!(tree.check(Depth::Trunk, &[]).unwrap(), Vec::<String>::new());
+    assert_eq!(
+        tree.check_with(CheckLevel::Trunk, &[]).unwrap(),
+        Vec::<String>::new()
+    );
     for number in (0..count).step_by(501) {
-        let found = tree.get(&key(number), LAST, 0).unwrap();
+        let found = tree.get(&key(number), MAX_SEQUENCE, 0).unwrap();
         assert_eq!(found, Some(vec![7; 100]), "{number}");
     }
 }
@@ -84,7 +87,7 @@ fn a_trunk_of_many_nodes_with_long_keys_is_read_back() {
 fn a_checkpoint_holds_one_version_while_the_trunk_changes() {
     let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
     let store = Store::create(Arc::clone(&directory), &crate::world::store_options(), b"").unwrap();
-    let tree = Tree::create(Arc::new(store), options());
+    let tree = TieredTree::create(Arc::new(store), options());
     let is_over = AtomicBool::new(false);
     let key = |number: u32| format!("{:08}", number.wrapping_mul(7919) % 100_000).into_bytes();
     let checkpoints = std::thread::scope(|scope| {
@@ -105,11 +108,20 @@ fn a_checkpoint_holds_one_version_while_the_trunk_changes() {
         checkpoints.join().unwrap()
     });
     assert!(checkpoints > 1);
-    assert_eq!(tree.check(Depth::Trunk, &[]).unwrap(), Vec::<String>::new());
+    assert_eq!(
+        tree.check_with(CheckLevel::Trunk, &[]).unwrap(),
+        Vec::<String>::new()
+    );
     tree.checkpoint().unwrap();
     let tree = reopened(directory, tree);
-    assert_eq!(tree.check(Depth::Everything, &[]).unwrap(), Vec::<String>::new());
+    assert_eq!(
+        tree.check_with(CheckLevel::Everything, &[]).unwrap(),
+        Vec::<String>::new()
+    );
     for number in (0..10_000).step_by(97) {
-        assert!(tree.get(&key(number), LAST, 0).unwrap().is_some(), "{number}");
+        assert!(
+            tree.get(&key(number), MAX_SEQUENCE, 0).unwrap().is_some(),
+            "{number}"
+        );
     }
 }

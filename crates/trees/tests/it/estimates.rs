@@ -3,15 +3,17 @@
 use crate::alone::Alone;
 use crate::schema::schema;
 use alluvium_base::Message;
-use alluvium_base::message::LAST;
+use alluvium_base::message::MAX_SEQUENCE;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_dictionary::contract::Dictionary;
 use alluvium_dictionary::memtable::Memtable;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_storage::Codec;
-use alluvium_storage::extents::Class;
+use alluvium_storage::NodeCodec;
+use alluvium_storage::extents::AllocationClass;
 use alluvium_storage::store::Store;
-use alluvium_trees::tiered::{Debt, Depth, Maintenance, Progress, Shape, Tree, TreeOptions};
+use alluvium_trees::tiered::{
+    CheckLevel, MaintenanceLimits, StepProgress, TieredTree, TreeDebt, TreeOptions, TrunkShape,
+};
 use std::sync::Arc;
 
 const KEYS: u32 = 20_000;
@@ -21,7 +23,7 @@ fn key(number: u32) -> Vec<u8> {
 }
 
 /// Writes 500 keys, not in key order.
-fn write(tree: &Tree, part: u32, message: impl Fn(u64) -> Message<'static>) {
+fn write(tree: &TieredTree, part: u32, message: impl Fn(u64) -> Message<'static>) {
     let memtable = Memtable::new(1 << 20);
     let mut sequence = tree.cut();
     for number in 0..500 {
@@ -30,25 +32,25 @@ fn write(tree: &Tree, part: u32, message: impl Fn(u64) -> Message<'static>) {
         memtable.insert(&key(number), message(sequence)).unwrap();
     }
     let mut step = tree
-        .incorporate(Arc::new(memtable), sequence, Class::Normal)
+        .incorporate(Arc::new(memtable), sequence, AllocationClass::Normal)
         .unwrap();
-    while step.poll(100).unwrap() == Progress::More {}
+    while step.poll(100).unwrap() == StepProgress::More {}
 }
 
-fn settle(tree: &Tree) {
+fn settle(tree: &TieredTree) {
     while let Some(mut step) = tree.next_step().unwrap() {
-        while step.poll(1000).unwrap() == Progress::More {}
+        while step.poll(1000).unwrap() == StepProgress::More {}
     }
 }
 
 /// Deletes every key and checks that the tree becomes empty.
-fn delete_all(tree: &Tree) {
+fn delete_all(tree: &TieredTree) {
     for part in 0..KEYS / 500 {
         write(tree, part, Message::delete);
         settle(tree);
     }
     tree.horizon().raise(tree.cut());
-    let mut maintenance = Maintenance {
+    let mut maintenance = MaintenanceLimits {
         budget_bytes: u64::MAX,
         fits_cache: false,
     };
@@ -62,16 +64,16 @@ fn a_tree_knows_about_what_it_holds_and_what_it_owes() {
     let options = crate::world::store_options();
     let store = Store::create(Arc::new(MemoryDirectory::new()), &options, b"").unwrap();
     let options = TreeOptions {
-        shape: Shape {
+        shape: TrunkShape {
             fanout: 4,
             memtable: 64 << 10,
         },
-        schema: schema(0, Codec::None),
+        schema: schema(0, NodeCodec::None),
         ..TreeOptions::default()
     };
-    let tree = Tree::create(Arc::new(store), options);
+    let tree = TieredTree::create(Arc::new(store), options);
     let empty = tree.memory().total();
-    let mut most = Debt::default();
+    let mut most = TreeDebt::default();
     for part in 0..KEYS / 500 {
         write(&tree, part, |sequence| Message::put(sequence, &[7; 100]));
         if tree.debt().bytes() > most.bytes() {
@@ -79,7 +81,7 @@ fn a_tree_knows_about_what_it_holds_and_what_it_owes() {
         }
         if part % 8 == 7 {
             settle(&tree);
-            assert_eq!(tree.debt(), Debt::default());
+            assert_eq!(tree.debt(), TreeDebt::default());
         }
     }
     assert!(most.pending_jobs > 0 && most.pending_bytes > 64 << 10, "{most:?}");
@@ -116,13 +118,19 @@ fn a_tree_knows_about_what_it_holds_and_what_it_owes() {
         "{full:?}"
     );
     assert!(full.total() > empty + 10_000 && full.compactions == 0, "{full:?}");
-    assert_eq!(tree.check(Depth::Trunk, &[]).unwrap(), Vec::<String>::new());
+    assert_eq!(
+        tree.check_with(CheckLevel::Trunk, &[]).unwrap(),
+        Vec::<String>::new()
+    );
 
     delete_all(&tree);
     assert_eq!(tree.approximate_len(&everything).unwrap(), 0);
     assert_eq!(tree.weigh(&everything).unwrap().records, 0);
     assert!(tree.memory().total() < empty + 4096, "{:?}", tree.memory());
-    assert_eq!(tree.check(Depth::Everything, &[]).unwrap(), Vec::<String>::new());
+    assert_eq!(
+        tree.check_with(CheckLevel::Everything, &[]).unwrap(),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
@@ -130,14 +138,14 @@ fn different_keys_are_counted_however_often_they_were_written() {
     let options = crate::world::store_options();
     let store = Store::create(Arc::new(MemoryDirectory::new()), &options, b"").unwrap();
     let options = TreeOptions {
-        shape: Shape {
+        shape: TrunkShape {
             fanout: 4,
             memtable: 64 << 10,
         },
-        schema: schema(0, Codec::None),
+        schema: schema(0, NodeCodec::None),
         ..TreeOptions::default()
     };
-    let tree = Tree::create(Arc::new(store), options);
+    let tree = TieredTree::create(Arc::new(store), options);
     assert_eq!(tree.distinct_keys().unwrap().keys, 0.0);
     // All keys once, then a quarter of them four more times. Compactions are unlimited.
     let parts = KEYS / 500;
@@ -147,7 +155,7 @@ fn different_keys_are_counted_however_often_they_were_written() {
             let Some(mut step) = tree.next_step().unwrap() else {
                 continue;
             };
-            while step.poll(1000).unwrap() == Progress::More {}
+            while step.poll(1000).unwrap() == StepProgress::More {}
         }
     }
     let everything = KeyRange::everything();
@@ -164,7 +172,7 @@ fn different_keys_are_counted_however_often_they_were_written() {
 fn a_compaction_under_way_is_counted_until_it_ends() {
     let options = crate::world::store_options();
     let store = Store::create(Arc::new(MemoryDirectory::new()), &options, b"").unwrap();
-    let tree = Tree::create(Arc::new(store), TreeOptions::default());
+    let tree = TieredTree::create(Arc::new(store), TreeOptions::default());
     for part in 0..20 {
         write(&tree, part, |sequence| Message::put(sequence, b"value"));
     }
@@ -186,17 +194,17 @@ fn a_compaction_under_way_is_counted_until_it_ends() {
 fn what_is_looked_up_again_and_again_becomes_one_run() {
     let options = crate::world::store_options();
     let store = Store::create(Arc::new(MemoryDirectory::new()), &options, b"").unwrap();
-    let tree = Tree::create(Arc::new(store), TreeOptions::default());
+    let tree = TieredTree::create(Arc::new(store), TreeOptions::default());
     for part in 0..6 {
         write(&tree, part, |sequence| Message::put(sequence, b"value"));
     }
     settle(&tree);
-    let mut maintenance = Maintenance {
+    let mut maintenance = MaintenanceLimits {
         budget_bytes: u64::MAX,
         fits_cache: false,
     };
     assert!(!tree.maintain(&mut maintenance).unwrap(), "there was no lookup");
-    let found = || (0..KEYS).filter(|&number| tree.get(&key(number), LAST, 0).unwrap().is_some());
+    let found = || (0..KEYS).filter(|&number| tree.get(&key(number), MAX_SEQUENCE, 0).unwrap().is_some());
     assert_eq!((tree.longest_path(), found().count()), (6, 3000));
     assert!(tree.maintain(&mut maintenance).unwrap());
     settle(&tree);

@@ -1,13 +1,13 @@
 //! The reference model: all messages to every key, and the result of a read at any sequence number.
 
-use alluvium_base::{Kind, Sequence};
+use alluvium_base::{MessageKind, SequenceNumber};
 use std::collections::BTreeMap;
 
 /// One message.
 #[derive(Clone, Debug)]
 struct Event {
-    sequence: Sequence,
-    kind: Kind,
+    sequence: SequenceNumber,
+    kind: MessageKind,
     expires_ms: u64,
     operand: Vec<u8>,
 }
@@ -16,15 +16,15 @@ struct Event {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     events: BTreeMap<Vec<u8>, Vec<Event>>,
-    ranges: Vec<(Vec<u8>, Vec<u8>, Sequence)>,
+    ranges: Vec<(Vec<u8>, Vec<u8>, SequenceNumber)>,
 }
 
 impl History {
     pub(crate) fn add(
         &mut self,
         key: &[u8],
-        sequence: Sequence,
-        kind: Kind,
+        sequence: SequenceNumber,
+        kind: MessageKind,
         expires_ms: u64,
         operand: &[u8],
     ) {
@@ -36,7 +36,7 @@ impl History {
         });
     }
 
-    pub(crate) fn delete_range(&mut self, start: &[u8], end: &[u8], sequence: Sequence) {
+    pub(crate) fn delete_range(&mut self, start: &[u8], end: &[u8], sequence: SequenceNumber) {
         if start < end {
             self.ranges.push((start.to_vec(), end.to_vec(), sequence));
         }
@@ -44,12 +44,12 @@ impl History {
 
     /// Returns the value that a reader at `at` sees at time `now_ms`, directly from the definition
     /// of each message kind.
-    pub(crate) fn read(&self, key: &[u8], at: Sequence, now_ms: u64) -> Option<Vec<u8>> {
+    pub(crate) fn read(&self, key: &[u8], at: SequenceNumber, now_ms: u64) -> Option<Vec<u8>> {
         self.value(key, self.events.get(key)?, at, now_ms)
     }
 
-    fn value(&self, key: &[u8], events: &[Event], at: Sequence, now_ms: u64) -> Option<Vec<u8>> {
-        let covers = |(start, end, sequence): &&(Vec<u8>, Vec<u8>, Sequence)| {
+    fn value(&self, key: &[u8], events: &[Event], at: SequenceNumber, now_ms: u64) -> Option<Vec<u8>> {
+        let covers = |(start, end, sequence): &&(Vec<u8>, Vec<u8>, SequenceNumber)| {
             *sequence <= at && start.as_slice() <= key && key < end.as_slice()
         };
         let deleted = self
@@ -65,10 +65,10 @@ impl History {
             .filter(|event| event.sequence <= at && event.sequence > deleted)
         {
             value = match event.kind {
-                Kind::Put if event.expires_ms != 0 && event.expires_ms <= now_ms => None,
-                Kind::Put => Some(event.operand.clone()),
-                Kind::Delete => None,
-                Kind::Merge => {
+                MessageKind::Put if event.expires_ms != 0 && event.expires_ms <= now_ms => None,
+                MessageKind::Put => Some(event.operand.clone()),
+                MessageKind::Delete => None,
+                MessageKind::Merge => {
                     let mut value = value.unwrap_or_default();
                     value.extend_from_slice(&event.operand);
                     Some(value)
@@ -79,7 +79,7 @@ impl History {
     }
 
     /// Returns all pairs in key order.
-    pub(crate) fn scan(&self, at: Sequence, now_ms: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
+    pub(crate) fn scan(&self, at: SequenceNumber, now_ms: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
         let found = self.events.iter().filter_map(|(key, events)| {
             let value = self.value(key, events, at, now_ms)?;
             Some((key.clone(), value))
@@ -89,10 +89,10 @@ impl History {
 
     /// Discards the messages that no reader at or above `horizon` needs: older messages hidden by
     /// newer ones from every reader, and range deletes that cover no messages.
-    pub(crate) fn forget(&mut self, horizon: Sequence) {
+    pub(crate) fn forget(&mut self, horizon: SequenceNumber) {
         let ranges = &self.ranges;
         self.events.retain(|key, events| {
-            let covers = |(start, end, sequence): &&(Vec<u8>, Vec<u8>, Sequence)| {
+            let covers = |(start, end, sequence): &&(Vec<u8>, Vec<u8>, SequenceNumber)| {
                 *sequence <= horizon && *start <= *key && *key < *end
             };
             let deleted = ranges
@@ -104,13 +104,13 @@ impl History {
             events.retain(|event| event.sequence > deleted);
             let base = events
                 .iter()
-                .rposition(|event| event.sequence <= horizon && event.kind != Kind::Merge);
+                .rposition(|event| event.sequence <= horizon && event.kind != MessageKind::Merge);
             if let Some(base) = base {
                 events.drain(..base);
             }
             if let [only] = &events[..]
                 && only.sequence <= horizon
-                && only.kind == Kind::Delete
+                && only.kind == MessageKind::Delete
             {
                 events.clear();
             }
@@ -136,7 +136,7 @@ impl History {
     }
 
     /// Appends the messages of another history after `last`.
-    pub(crate) fn append(&mut self, newer: History, last: Sequence) {
+    pub(crate) fn append(&mut self, newer: History, last: SequenceNumber) {
         for (key, events) in newer.events {
             let events = events.into_iter().map(|event| Event {
                 sequence: event.sequence + last,
@@ -150,7 +150,7 @@ impl History {
     }
 
     /// Discards everything after `sequence`.
-    pub(crate) fn cut(&mut self, sequence: Sequence) {
+    pub(crate) fn cut(&mut self, sequence: SequenceNumber) {
         self.ranges.retain(|range| range.2 <= sequence);
         self.events.retain(|_, events| {
             events.retain(|event| event.sequence <= sequence);

@@ -3,15 +3,15 @@
 use crate::alone::Alone;
 use crate::schema::appending;
 use alluvium_base::Message;
-use alluvium_base::message::LAST;
+use alluvium_base::message::MAX_SEQUENCE;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_dictionary::memtable::Memtable;
-use alluvium_dictionary::merge::{Candidate, CompactionFilter, Verdict};
-use alluvium_dictionary::rules::{KeyspaceRules, Schema};
-use alluvium_storage::Codec;
-use alluvium_storage::extents::Class;
+use alluvium_dictionary::merge::{CompactionFilter, FilterCandidate, FilterVerdict};
+use alluvium_dictionary::rules::{KeyspaceRules, KeyspaceSchema};
+use alluvium_storage::NodeCodec;
+use alluvium_storage::extents::AllocationClass;
 use alluvium_storage::store::Store;
-use alluvium_trees::tiered::{Depth, Progress, Shape, Tree, TreeOptions};
+use alluvium_trees::tiered::{CheckLevel, StepProgress, TieredTree, TreeOptions, TrunkShape};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,13 +20,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 struct Sieve(AtomicU64);
 
 impl CompactionFilter for Sieve {
-    fn decide(&self, candidate: &Candidate<'_>) -> Verdict {
+    fn decide(&self, candidate: &FilterCandidate<'_>) -> FilterVerdict {
         self.0.fetch_add(1, Ordering::Relaxed);
         assert_eq!(candidate.key.len(), 4, "the keyspace is not part of it");
         match candidate.value.first() {
-            Some(b'r') => Verdict::Remove,
-            Some(b's') => Verdict::Replace(b"short".to_vec()),
-            _ => Verdict::Keep,
+            Some(b'r') => FilterVerdict::Remove,
+            Some(b's') => FilterVerdict::Replace(b"short".to_vec()),
+            _ => FilterVerdict::Keep,
         }
     }
 }
@@ -35,7 +35,7 @@ impl CompactionFilter for Sieve {
 #[derive(Debug)]
 struct Filtered(Arc<Sieve>);
 
-impl Schema for Filtered {
+impl KeyspaceSchema for Filtered {
     fn prefix_len(&self, _key: &[u8]) -> usize {
         1
     }
@@ -44,7 +44,7 @@ impl Schema for Filtered {
         let filter: Arc<dyn CompactionFilter> = self.0.clone();
         Arc::new(KeyspaceRules {
             filter: (key[0] == b'f').then_some(filter),
-            ..appending(Codec::None)
+            ..appending(NodeCodec::None)
         })
     }
 }
@@ -59,37 +59,39 @@ fn key(keyspace: u8, number: u32) -> Vec<u8> {
     [&[keyspace], format!("{number:04}").as_bytes()].concat()
 }
 
-fn tree_with(sieve: &Arc<Sieve>) -> Tree {
+fn tree_with(sieve: &Arc<Sieve>) -> TieredTree {
     let store = Store::create(
         Arc::new(MemoryDirectory::new()),
         &crate::world::store_options(),
         b"",
     );
     let options = TreeOptions {
-        shape: Shape {
+        shape: TrunkShape {
             fanout: 4,
             memtable: 16 << 10,
         },
         schema: Arc::new(Filtered(Arc::clone(sieve))),
         ..TreeOptions::default()
     };
-    Tree::create(Arc::new(store.unwrap()), options)
+    TieredTree::create(Arc::new(store.unwrap()), options)
 }
 
-fn write(tree: &Tree, sequence: u64, messages: &mut dyn FnMut(&Memtable)) {
+fn write(tree: &TieredTree, sequence: u64, messages: &mut dyn FnMut(&Memtable)) {
     let memtable = Arc::new(Memtable::new(4 << 20));
     messages(&memtable);
-    let mut step = tree.incorporate(memtable, sequence, Class::Normal).unwrap();
+    let mut step = tree
+        .incorporate(memtable, sequence, AllocationClass::Normal)
+        .unwrap();
     step.poll(usize::MAX).unwrap();
 }
 
-fn settle(tree: &Tree) {
+fn settle(tree: &TieredTree) {
     while let Some(mut step) = tree.next_step().unwrap() {
-        while step.poll(usize::MAX).unwrap() == Progress::More {}
+        while step.poll(usize::MAX).unwrap() == StepProgress::More {}
     }
 }
 
-fn compact(tree: &Tree) {
+fn compact(tree: &TieredTree) {
     for number in 0..400 {
         tree.compact_fully(&key(b'f', number)).unwrap();
         settle(tree);
@@ -120,7 +122,7 @@ fn a_filter_has_its_way_in_its_keyspace_once_nobody_holds_it_back() {
     }
     let all_is_there = || {
         for number in 0..400 {
-            let found = tree.get(&key(b'f', number), LAST, 0).unwrap();
+            let found = tree.get(&key(b'f', number), MAX_SEQUENCE, 0).unwrap();
             assert_eq!(found, Some(value(number)), "{number}");
         }
     };
@@ -137,7 +139,7 @@ fn a_filter_has_its_way_in_its_keyspace_once_nobody_holds_it_back() {
     assert!(sieve.0.load(Ordering::Relaxed) >= 400);
     for number in 0..400 {
         for keyspace in [b'e', b'f', b'g'] {
-            let found = tree.get(&key(keyspace, number), LAST, 0).unwrap();
+            let found = tree.get(&key(keyspace, number), MAX_SEQUENCE, 0).unwrap();
             let wanted = match number % 4 {
                 1 if keyspace == b'f' => None,
                 2 if keyspace == b'f' => Some(b"short".to_vec()),
@@ -153,5 +155,8 @@ fn a_filter_has_its_way_in_its_keyspace_once_nobody_holds_it_back() {
         .map(|(_, counted)| counted)
         .sum();
     assert_eq!(records, 3 * 400 - 100, "what was removed left nothing behind");
-    assert_eq!(tree.check(Depth::Everything, &[]).unwrap(), Vec::<String>::new());
+    assert_eq!(
+        tree.check_with(CheckLevel::Everything, &[]).unwrap(),
+        Vec::<String>::new()
+    );
 }

@@ -3,8 +3,8 @@
 use crate::world::{Workload, World};
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_sim::environment::number;
-use alluvium_storage::Codec;
-use alluvium_trees::tiered::{Depth, Edge, Shape, Victim};
+use alluvium_storage::NodeCodec;
+use alluvium_trees::tiered::{CheckLevel, JobTransition, TrunkShape, VictimPolicy};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -45,7 +45,7 @@ fn run(workload: Workload, seed: u64, operations: u64) -> World {
             998 if operation % 7 == 0 => world.reopen(),
             998 => world.seal(),
             _ => {
-                world.check(Depth::Trunk);
+                world.check(CheckLevel::Trunk);
                 world.compare_snapshots()
             }
         };
@@ -64,7 +64,7 @@ fn run(workload: Workload, seed: u64, operations: u64) -> World {
         world.forget_snapshots();
         world.maintain_all().unwrap();
     }
-    world.check(Depth::Everything);
+    world.check(CheckLevel::Everything);
     world
 }
 
@@ -74,7 +74,7 @@ fn workloads() -> Vec<(&'static str, Workload)> {
         change(&mut workload);
         (name, workload)
     };
-    let small = |fanout, memtable| Shape { fanout, memtable };
+    let small = |fanout, memtable| TrunkShape { fanout, memtable };
     vec![
         named("random", &|_| {}),
         named("in order", &|to| {
@@ -90,10 +90,10 @@ fn workloads() -> Vec<(&'static str, Workload)> {
             (to.deletes, to.range_deletes_in_10000) = (60, 200);
         }),
         named("few keys", &|to| {
-            (to.keys, to.victim) = (60, Victim::RandomMessage);
+            (to.keys, to.victim) = (60, VictimPolicy::RandomMessage);
         }),
         named("round robin", &|to| {
-            (to.victim, to.shape) = (Victim::RoundRobin, small(6, 16 << 10));
+            (to.victim, to.shape) = (VictimPolicy::RoundRobin, small(6, 16 << 10));
         }),
         named("many keys", &|to| {
             to.keys = 200_000;
@@ -103,7 +103,7 @@ fn workloads() -> Vec<(&'static str, Workload)> {
             to.shape = small(4, 10 << 10);
         }),
         named("compressed", &|to| {
-            to.codec = Codec::Lz4;
+            to.codec = NodeCodec::Lz4;
         }),
         named("keyspaces", &|to| {
             (to.prefix, to.long_values) = (6, 3);
@@ -119,13 +119,13 @@ fn workloads() -> Vec<(&'static str, Workload)> {
             (to.snapshots, to.keys, to.prefix) = (20, 1200, 6);
         }),
         named("values apart, compressed", &|to| {
-            (to.codec, to.value_threshold, to.long_values) = (Codec::Zstd, Some(0), 3);
+            (to.codec, to.value_threshold, to.long_values) = (NodeCodec::Zstd, Some(0), 3);
         }),
         named("large pages, compressed", &|to| {
-            (to.page, to.codec, to.long_values) = (16 << 10, Codec::Zstd, 3);
+            (to.page, to.codec, to.long_values) = (16 << 10, NodeCodec::Zstd, 3);
         }),
         named("the largest pages, compressed, values apart", &|to| {
-            (to.page, to.codec, to.value_threshold) = (64 << 10, Codec::Lz4, Some(100));
+            (to.page, to.codec, to.value_threshold) = (64 << 10, NodeCodec::Lz4, Some(100));
         }),
         named("large pages", &|to| {
             (to.page, to.prefix) = (8 << 10, 6);
@@ -149,7 +149,7 @@ fn the_tree_reads_what_the_reference_reads() {
         .collect();
     // Each idle thread runs the next seed. A run depends only on its seed.
     let next = AtomicUsize::new(0);
-    let done = Mutex::new((BTreeMap::<Edge, u64>::new(), 0, 0));
+    let done = Mutex::new((BTreeMap::<JobTransition, u64>::new(), 0, 0));
     std::thread::scope(|scope| {
         for _ in 0..number("ALLUVIUM_TREE_WORKERS", 1) {
             scope.spawn(|| {
@@ -180,7 +180,7 @@ fn the_tree_reads_what_the_reference_reads() {
     assert!(operations < 10_000 || ingests >= 5, "{ingests} ingests");
     if operations >= LARGE {
         assert!(highest >= 3, "a trunk of three levels");
-        for edge in Edge::ALL {
+        for edge in JobTransition::ALL {
             assert!(
                 edges.get(&edge).is_some_and(|count| *count >= 100),
                 "{edge}: too seldom"

@@ -2,14 +2,14 @@
 //! interleaved with other work.
 
 use crate::world::World;
-use alluvium_base::Sequence;
-use alluvium_base::message::LAST;
-use alluvium_dictionary::gather::Gather;
-use alluvium_dictionary::memtables::Memtables;
-use alluvium_dictionary::merge::{Append, Direction};
+use alluvium_base::SequenceNumber;
+use alluvium_base::message::MAX_SEQUENCE;
+use alluvium_dictionary::lookup_state::LookupState;
+use alluvium_dictionary::memtables::MemtableOwner;
+use alluvium_dictionary::merge::{AppendOperator, MergeDirection};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Result;
-use alluvium_stories::Stack;
+use alluvium_stories::MemtableStack;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -24,11 +24,11 @@ impl World {
     /// A current point lookup through the memtables.
     pub(crate) fn get(&mut self) -> Result<()> {
         let key = self.key();
-        let mut gather = [Gather::new(LAST, self.now_ms, Some(&Append))];
+        let mut gather = [LookupState::new(MAX_SEQUENCE, self.now_ms, Some(&AppendOperator))];
         self.stack.gather(&self.tree, &[&key], &mut gather)?;
         let [gather] = gather;
         let found = gather.finish();
-        let wanted = self.history.read(&key, LAST, self.now_ms);
+        let wanted = self.history.read(&key, MAX_SEQUENCE, self.now_ms);
         assert_eq!(found, wanted, "{} now\n{}", key.escape_ascii(), self.tree.draw());
         self.note(&found.unwrap_or_default());
         Ok(())
@@ -59,11 +59,11 @@ impl World {
             );
         }
         // A current read that includes the memtables.
-        let gather = |_| Gather::new(LAST, self.now_ms, Some(&Append));
-        let mut gathers: Vec<Gather<'_>> = refs.iter().map(gather).collect();
+        let gather = |_| LookupState::new(MAX_SEQUENCE, self.now_ms, Some(&AppendOperator));
+        let mut gathers: Vec<LookupState<'_>> = refs.iter().map(gather).collect();
         self.stack.gather(&self.tree, &refs, &mut gathers)?;
         for (key, gather) in refs.iter().zip(gathers) {
-            let wanted = self.history.read(key, LAST, self.now_ms);
+            let wanted = self.history.read(key, MAX_SEQUENCE, self.now_ms);
             assert_eq!(gather.finish(), wanted, "{}", key.escape_ascii());
         }
         self.poll_lookups()
@@ -73,7 +73,7 @@ impl World {
     fn poll_lookups(&mut self) -> Result<()> {
         let at = self.sequence;
         self.snapshots.push(at);
-        let stack: Arc<dyn Memtables> = Arc::<Stack>::clone(&self.stack);
+        let stack: Arc<dyn MemtableOwner> = Arc::<MemtableStack>::clone(&self.stack);
         let mut lookups = Vec::new();
         for _ in 0..self.random.usize(..12) {
             let key = self.key();
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    fn some_snapshot(&mut self) -> Sequence {
+    fn some_snapshot(&mut self) -> SequenceNumber {
         let at = self.random.usize(..=self.snapshots.len());
         self.snapshots.get(at).copied().unwrap_or(self.tree.cut())
     }
@@ -138,10 +138,10 @@ impl World {
         for at in self.snapshots.clone().into_iter().filter(|&at| at <= cut) {
             let mut wanted = self.history.scan(at, self.now_ms);
             let direction = if self.random.bool() {
-                Direction::Forward
+                MergeDirection::Forward
             } else {
                 wanted.reverse();
-                Direction::Backward
+                MergeDirection::Backward
             };
             let mut iter = self.tree.iter(KeyRange::everything(), direction, at, self.now_ms);
             for (key, value) in &wanted {
@@ -170,19 +170,19 @@ impl World {
         }
     }
 
-    fn scan_at(&mut self, at: Sequence, layers: Layers) -> Result<()> {
+    fn scan_at(&mut self, at: SequenceNumber, layers: Layers) -> Result<()> {
         let range = self.some_range();
         let direction = if self.random.bool() {
-            Direction::Forward
+            MergeDirection::Forward
         } else {
-            Direction::Backward
+            MergeDirection::Backward
         };
         let mut wanted = self.history.scan(at, self.now_ms);
         wanted.retain(|(key, _)| range.contains(key));
-        if direction == Direction::Backward {
+        if direction == MergeDirection::Backward {
             wanted.reverse();
         }
-        let stack: Arc<dyn Memtables> = Arc::<Stack>::clone(&self.stack);
+        let stack: Arc<dyn MemtableOwner> = Arc::<MemtableStack>::clone(&self.stack);
         let mut iter = match layers {
             Layers::Tree => self.tree.iter(range.clone(), direction, at, self.now_ms),
             Layers::All => self
@@ -193,8 +193,8 @@ impl World {
             let key = self.key();
             iter.seek(&key);
             wanted.retain(|(found, _)| match direction {
-                Direction::Forward => *found >= key,
-                Direction::Backward => *found <= key,
+                MergeDirection::Forward => *found >= key,
+                MergeDirection::Backward => *found <= key,
             });
         }
         let most = self.random.usize(..400);

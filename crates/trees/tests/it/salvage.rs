@@ -4,18 +4,18 @@ use crate::alone::Alone as _;
 use crate::schema::schema_with;
 use alluvium_base::{Message, Purpose};
 use alluvium_device::Directory as _;
-use alluvium_device::simulated::{Corruption, SimDirectory, Survival};
-use alluvium_dictionary::contract::{Dictionary, Progress};
-use alluvium_dictionary::gather::Gather;
-use alluvium_dictionary::key::Key;
+use alluvium_device::simulated::{Corruption, CrashSurvival, SimDirectory};
+use alluvium_dictionary::contract::{Dictionary, StepProgress};
+use alluvium_dictionary::key::LookupKey;
 use alluvium_dictionary::lookup;
+use alluvium_dictionary::lookup_state::LookupState;
 use alluvium_dictionary::memtable::Memtable;
-use alluvium_dictionary::read::Files;
-use alluvium_dictionary::share::Share;
-use alluvium_storage::extents::Class;
+use alluvium_dictionary::memtable_slice::MemtableSlice;
+use alluvium_dictionary::read::DataFiles;
+use alluvium_storage::extents::AllocationClass;
 use alluvium_storage::store::{Store, StoreOptions};
-use alluvium_storage::{Codec, Directories, LogOptions};
-use alluvium_trees::tiered::{Adoption, Depth, Salvage, Shape, Tree, TreeOptions};
+use alluvium_storage::{LogOptions, NodeCodec, TierDirectories};
+use alluvium_trees::tiered::{AdoptionPolicy, CheckLevel, TieredTree, TreeOptions, TreeSalvage, TrunkShape};
 use std::sync::Arc;
 
 const KEYS: u64 = 3000;
@@ -30,24 +30,24 @@ fn store_options() -> StoreOptions {
 
 fn tree_options() -> TreeOptions {
     TreeOptions {
-        shape: Shape {
+        shape: TrunkShape {
             fanout: 4,
             memtable: 64 << 10,
         },
-        schema: schema_with(0, Codec::None, None),
+        schema: schema_with(0, NodeCodec::None, None),
         compacted_tier: Some(1),
-        adoption: Adoption::Above(0),
+        adoption: AdoptionPolicy::Above(0),
         ..TreeOptions::default()
     }
 }
 
-fn both(machines: &[SimDirectory; 2]) -> Directories {
+fn both(machines: &[SimDirectory; 2]) -> TierDirectories {
     let [first, second] = machines.clone();
-    Directories::from(Arc::new(first)).and(Arc::new(second))
+    TierDirectories::from(Arc::new(first)).and(Arc::new(second))
 }
 
 fn images(machines: &[SimDirectory; 2]) -> [SimDirectory; 2] {
-    [0, 1].map(|tier| machines[tier].image(Survival::All, 1))
+    [0, 1].map(|tier| machines[tier].image(CrashSurvival::All, 1))
 }
 
 fn key(number: u64) -> Vec<u8> {
@@ -58,7 +58,7 @@ fn key(number: u64) -> Vec<u8> {
 fn compacted() -> [SimDirectory; 2] {
     let machines = [SimDirectory::new(1), SimDirectory::new(2)];
     let store = Store::create(both(&machines), &store_options(), b"").unwrap();
-    let tree = Tree::create(Arc::new(store), tree_options());
+    let tree = TieredTree::create(Arc::new(store), tree_options());
     for half in 0..2 {
         let memtable = Memtable::new(1 << 20);
         for number in (0..KEYS).filter(|number| number % 2 == half) {
@@ -67,28 +67,28 @@ fn compacted() -> [SimDirectory; 2] {
                 .insert(&key(number), Message::put(sequence, b"value"))
                 .unwrap();
         }
-        let share = Share::whole(Arc::new(memtable), half * KEYS + KEYS / 2);
-        let mut taking = Dictionary::incorporate(&tree, share, Class::Normal).unwrap();
-        while taking.poll(usize::MAX).unwrap() != Progress::Done {}
+        let share = MemtableSlice::whole(Arc::new(memtable), half * KEYS + KEYS / 2);
+        let mut taking = Dictionary::incorporate(&tree, share, AllocationClass::Normal).unwrap();
+        while taking.poll(usize::MAX).unwrap() != StepProgress::Done {}
         taking.publish().unwrap();
     }
     tree.compact_part(b"").unwrap();
     while let Some(mut step) = Dictionary::next_step(&tree).unwrap() {
-        while step.poll(usize::MAX).unwrap() != Progress::Done {}
+        while step.poll(usize::MAX).unwrap() != StepProgress::Done {}
     }
     tree.checkpoint().unwrap();
     machines
 }
 
 /// Opens the store without its map and returns the damage to the tree.
-fn survey(machines: &[SimDirectory; 2]) -> (alluvium_storage::store::Opening, Salvage) {
+fn survey(machines: &[SimDirectory; 2]) -> (alluvium_storage::store::StoreOpening, TreeSalvage) {
     let opening = Store::open_without_map(both(machines), &store_options()).unwrap();
-    let files = Files {
+    let files = DataFiles {
         tiers: opening.tiers(),
         page_size: opening.superblock().page_size,
     };
     let root = opening.superblock().payload.clone();
-    let salvage = Salvage::survey(files, &root).unwrap();
+    let salvage = TreeSalvage::survey(files, &root).unwrap();
     (opening, salvage)
 }
 
@@ -116,7 +116,7 @@ fn a_rebuilt_maplet_is_written_to_the_tier_that_it_was_on() {
         opening.rebuild_map(&reached).unwrap();
         let (store, _) = opening.repair(&mut |_| Ok(())).unwrap();
         let (store, superblock) = (Arc::new(store), opening_superblock(&machines));
-        let (tree, lost, mended) = Tree::open_salvaged(
+        let (tree, lost, mended) = TieredTree::open_salvaged(
             &store,
             tree_options(),
             salvage,
@@ -136,11 +136,11 @@ fn a_rebuilt_maplet_is_written_to_the_tier_that_it_was_on() {
         });
         assert_eq!(written[0], 0, "{written:?}");
         assert!(written[1] > 0, "{written:?}");
-        assert_eq!(tree.check(Depth::Everything, &[]).unwrap(), [""; 0]);
+        assert_eq!(tree.check_with(CheckLevel::Everything, &[]).unwrap(), [""; 0]);
         for number in (0..KEYS).step_by(97) {
-            let mut gather = Gather::new(u64::MAX >> 8, 0, None);
+            let mut gather = LookupState::new(u64::MAX >> 8, 0, None);
             let name = key(number);
-            lookup::gather(&tree.reader(), Key::new(&name), &mut gather).unwrap();
+            lookup::gather(&tree.reader(), LookupKey::new(&name), &mut gather).unwrap();
             assert_eq!(gather.finish().unwrap(), b"value");
         }
     }
@@ -149,6 +149,6 @@ fn a_rebuilt_maplet_is_written_to_the_tier_that_it_was_on() {
 
 fn opening_superblock(machines: &[SimDirectory; 2]) -> alluvium_storage::superblock::Superblock {
     use alluvium_storage::superblock::SuperblockFile;
-    let file = SuperblockFile::open(&machines[0], alluvium_device::Access::ReadOnly).unwrap();
+    let file = SuperblockFile::open(&machines[0], alluvium_device::FileAccessMode::ReadOnly).unwrap();
     file.durable().clone()
 }

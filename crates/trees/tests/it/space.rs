@@ -3,19 +3,19 @@
 use crate::alone::Alone;
 use crate::schema::{schema, schema_with};
 use alluvium_base::Message;
-use alluvium_base::message::LAST;
+use alluvium_base::message::MAX_SEQUENCE;
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_dictionary::gather::Gather;
-use alluvium_dictionary::key::Key;
+use alluvium_dictionary::key::LookupKey;
 use alluvium_dictionary::lookup;
+use alluvium_dictionary::lookup_state::LookupState;
 use alluvium_dictionary::memtable::Memtable;
-use alluvium_dictionary::merge::Append;
+use alluvium_dictionary::merge::AppendOperator;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::rules::{OneKeyspace, Schema};
-use alluvium_storage::Codec;
-use alluvium_storage::extents::{Class, ReclaimLimit};
+use alluvium_dictionary::rules::{KeyspaceSchema, OneKeyspace};
+use alluvium_storage::NodeCodec;
+use alluvium_storage::extents::{AllocationClass, ReclaimLimit};
 use alluvium_storage::store::Store;
-use alluvium_trees::tiered::{Depth, Progress, Shape, Tree, TreeOptions};
+use alluvium_trees::tiered::{CheckLevel, StepProgress, TieredTree, TreeOptions, TrunkShape};
 use std::sync::Arc;
 
 const KEYS: u32 = 400;
@@ -24,7 +24,7 @@ fn key(number: u32) -> Vec<u8> {
     format!("{number:08}").into_bytes()
 }
 
-fn write(tree: &Tree, numbers: impl Iterator<Item = u32>, value: &[u8]) {
+fn write(tree: &TieredTree, numbers: impl Iterator<Item = u32>, value: &[u8]) {
     let memtable = Memtable::new(64 << 20);
     let mut sequence = tree.cut();
     for number in numbers {
@@ -34,21 +34,21 @@ fn write(tree: &Tree, numbers: impl Iterator<Item = u32>, value: &[u8]) {
             .unwrap();
     }
     let mut step = tree
-        .incorporate(Arc::new(memtable), sequence, Class::Normal)
+        .incorporate(Arc::new(memtable), sequence, AllocationClass::Normal)
         .unwrap();
-    while step.poll(100).unwrap() == Progress::More {}
+    while step.poll(100).unwrap() == StepProgress::More {}
     tree.horizon().raise(tree.cut());
 }
 
-fn compact(tree: &Tree) {
+fn compact(tree: &TieredTree) {
     tree.compact_fully(b"").unwrap();
     while let Some(mut step) = tree.next_step().unwrap() {
-        while step.poll(1000).unwrap() == Progress::More {}
+        while step.poll(1000).unwrap() == StepProgress::More {}
     }
 }
 
 /// Bytes of the extents in use.
-fn live_extents(tree: &Tree) -> u64 {
+fn live_extents(tree: &TieredTree) -> u64 {
     tree.store().usage().0.total().live_extent_bytes
 }
 
@@ -57,10 +57,10 @@ fn mostly_overwritten(len: usize) {
     let options = crate::world::store_options();
     let store = Store::create(Arc::new(MemoryDirectory::new()), &options, b"").unwrap();
     let options = TreeOptions {
-        schema: schema(0, Codec::None),
+        schema: schema(0, NodeCodec::None),
         ..TreeOptions::default()
     };
-    let tree = Tree::create(Arc::new(store), options);
+    let tree = TieredTree::create(Arc::new(store), options);
     write(&tree, 0..KEYS, &vec![7; len]);
     compact(&tree);
     let all = live_extents(&tree);
@@ -83,9 +83,16 @@ fn mostly_overwritten(len: usize) {
         } else {
             b"short".to_vec()
         };
-        assert_eq!(tree.get(&key(number), LAST, 0).unwrap(), Some(wanted), "{number}");
+        assert_eq!(
+            tree.get(&key(number), MAX_SEQUENCE, 0).unwrap(),
+            Some(wanted),
+            "{number}"
+        );
     }
-    assert_eq!(tree.check(Depth::Everything, &[]).unwrap(), Vec::<String>::new());
+    assert_eq!(
+        tree.check_with(CheckLevel::Everything, &[]).unwrap(),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
@@ -99,31 +106,31 @@ fn the_space_of_long_values_comes_back_when_most_of_their_extents_is_dead() {
 }
 
 /// A tree with this fan-out, for memtables of 100 KiB.
-fn empty(fanout: usize) -> Tree {
+fn empty(fanout: usize) -> TieredTree {
     empty_with(fanout, Arc::new(OneKeyspace::default()))
 }
 
-fn empty_with(fanout: usize, schema: Arc<dyn Schema>) -> Tree {
+fn empty_with(fanout: usize, schema: Arc<dyn KeyspaceSchema>) -> TieredTree {
     let store = Store::create(
         Arc::new(MemoryDirectory::new()),
         &crate::world::store_options(),
         b"",
     );
     let options = TreeOptions {
-        shape: Shape {
+        shape: TrunkShape {
             fanout,
             memtable: 100 << 10,
         },
         schema,
         ..TreeOptions::default()
     };
-    Tree::create(Arc::new(store.unwrap()), options)
+    TieredTree::create(Arc::new(store.unwrap()), options)
 }
 
 /// Runs the compactions that are due.
-fn work(tree: &Tree) {
+fn work(tree: &TieredTree) {
     while let Some(mut job) = tree.next_job().unwrap() {
-        while job.poll(10_000).unwrap() == Progress::More {}
+        while job.poll(10_000).unwrap() == StepProgress::More {}
     }
 }
 
@@ -154,7 +161,10 @@ fn keys_that_are_overwritten_evenly_keep_few_older_versions() {
     let stats = tree.stats();
     let written = 100 * stats.compacted_bytes / (u64::from(7 * EVEN) * 508);
     assert!(written < 300, "{written} bytes for a hundred");
-    assert_eq!(tree.check(Depth::Everything, &[]).unwrap(), Vec::<String>::new());
+    assert_eq!(
+        tree.check_with(CheckLevel::Everything, &[]).unwrap(),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
@@ -174,14 +184,14 @@ fn what_is_loaded_in_order_is_written_once_and_every_lookup_asks_one_run() {
     );
     assert_eq!((tree.height() > 1, tree.longest_path()), (true, 1));
     for number in (0..count).step_by(7) {
-        let found = tree.get(&key(number), LAST, 0).unwrap();
+        let found = tree.get(&key(number), MAX_SEQUENCE, 0).unwrap();
         assert_eq!(found.as_deref(), Some(&[3; 500][..]), "{number}");
     }
     // Writes in between are in newer runs and are found first.
     write(&tree, (0..count).step_by(10), &[4; 5]);
     work(&tree);
     for number in (0..count).step_by(5) {
-        let found = tree.get(&key(number), LAST, 0).unwrap();
+        let found = tree.get(&key(number), MAX_SEQUENCE, 0).unwrap();
         let expected = if number % 10 == 0 {
             vec![4; 5]
         } else {
@@ -189,7 +199,10 @@ fn what_is_loaded_in_order_is_written_once_and_every_lookup_asks_one_run() {
         };
         assert_eq!(found, Some(expected), "{number}");
     }
-    assert_eq!(tree.check(Depth::Everything, &[]).unwrap(), Vec::<String>::new());
+    assert_eq!(
+        tree.check_with(CheckLevel::Everything, &[]).unwrap(),
+        Vec::<String>::new()
+    );
 }
 
 /// Overwrites one key a million times, with snapshots at some moments. Returns the number of
@@ -197,7 +210,7 @@ fn what_is_loaded_in_order_is_written_once_and_every_lookup_asks_one_run() {
 fn overwritten(snapshots: &[u64]) -> (u64, u64) {
     const MEMTABLES: u64 = 50;
     const EACH: u64 = 20_000;
-    let tree = empty_with(4, schema(0, Codec::None));
+    let tree = empty_with(4, schema(0, NodeCodec::None));
     let value = |sequence: u64| sequence.to_be_bytes().repeat(5);
     let mut sequence = 0;
     let mut memtable = Memtable::new(8 << 20);
@@ -215,27 +228,30 @@ fn overwritten(snapshots: &[u64]) -> (u64, u64) {
         tree.horizon().raise_past(open, sequence);
         let sealed = Arc::new(memtable);
         let mut step = tree
-            .incorporate(Arc::clone(&sealed), sequence, Class::Normal)
+            .incorporate(Arc::clone(&sealed), sequence, AllocationClass::Normal)
             .unwrap();
-        while step.poll(1000).unwrap() == Progress::More {}
+        while step.poll(1000).unwrap() == StepProgress::More {}
         drop(step);
         work(&tree);
         tree.checkpoint().unwrap();
         tree.store().reclaim(ReclaimLimit::default()).unwrap();
         memtable = Arc::into_inner(sealed).expect("it is written out").cleared();
     }
-    for &at in snapshots.iter().chain([&LAST]) {
+    for &at in snapshots.iter().chain([&MAX_SEQUENCE]) {
         let newest = at.min(sequence);
         let wanted = match newest % 3 {
             0 => Some([value(newest - 1), b"m".to_vec()].concat()),
             _ => Some(value(newest)),
         };
-        let operator = Append;
-        let mut gather = Gather::new(at, 0, Some(&operator));
-        lookup::gather(&tree.reader(), Key::new(b"hot"), &mut gather).unwrap();
+        let operator = AppendOperator;
+        let mut gather = LookupState::new(at, 0, Some(&operator));
+        lookup::gather(&tree.reader(), LookupKey::new(b"hot"), &mut gather).unwrap();
         assert_eq!(gather.finish(), wanted, "at {at}");
     }
-    assert_eq!(tree.check(Depth::Everything, &[]).unwrap(), Vec::<String>::new());
+    assert_eq!(
+        tree.check_with(CheckLevel::Everything, &[]).unwrap(),
+        Vec::<String>::new()
+    );
     let records = tree.count_records().unwrap();
     (
         records.iter().map(|(_, counted)| counted).sum(),
@@ -260,16 +276,23 @@ fn what_is_left_of_a_well_compressed_node_is_known_to_be_needed() {
     let options = crate::world::store_options();
     let store = Store::create(Arc::new(MemoryDirectory::new()), &options, b"").unwrap();
     let options = TreeOptions {
-        schema: schema_with(0, Codec::Zstd, Some(0)),
+        schema: schema_with(0, NodeCodec::Zstd, Some(0)),
         ..TreeOptions::default()
     };
-    let tree = Tree::create(Arc::new(store), options);
-    let check = || assert_eq!(tree.check(Depth::Everything, &[]).unwrap(), Vec::<String>::new());
+    let tree = TieredTree::create(Arc::new(store), options);
+    let check = || {
+        assert_eq!(
+            tree.check_with(CheckLevel::Everything, &[]).unwrap(),
+            Vec::<String>::new()
+        )
+    };
     let write = |cut: u64, messages: &dyn Fn(&Memtable)| {
         let memtable = Memtable::new(1 << 20);
         messages(&memtable);
-        let mut step = tree.incorporate(Arc::new(memtable), cut, Class::Normal).unwrap();
-        while step.poll(100).unwrap() == Progress::More {}
+        let mut step = tree
+            .incorporate(Arc::new(memtable), cut, AllocationClass::Normal)
+            .unwrap();
+        while step.poll(100).unwrap() == StepProgress::More {}
         tree.horizon().raise(cut);
         compact(&tree);
         check();
@@ -292,9 +315,9 @@ fn what_is_left_of_a_well_compressed_node_is_known_to_be_needed() {
         memtable.insert(b"c", Message::put(402, b"x")).unwrap();
     });
     write(403, &|memtable| memtable.delete_range(b"a", b"c", 403).unwrap());
-    assert_eq!(tree.get(b"c", LAST, 0).unwrap(), Some(b"x".to_vec()));
+    assert_eq!(tree.get(b"c", MAX_SEQUENCE, 0).unwrap(), Some(b"x".to_vec()));
     write(404, &|memtable| {
         memtable.insert(b"c", Message::delete(404)).unwrap();
     });
-    assert_eq!(tree.get(b"c", LAST, 0).unwrap(), None);
+    assert_eq!(tree.get(b"c", MAX_SEQUENCE, 0).unwrap(), None);
 }

@@ -2,16 +2,16 @@
 //! for sequential, random and mixed loads, with and without reuse.
 
 use crate::alone::Alone;
-use alluvium_base::message::LAST;
+use alluvium_base::message::MAX_SEQUENCE;
 use alluvium_base::{Message, Purpose};
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_dictionary::memtable::Memtable;
-use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_storage::extents::{Class, ReclaimLimit, UNIT};
+use alluvium_storage::extents::{AllocationClass, ReclaimLimit, UNIT};
 use alluvium_storage::store::{Store, StoreOptions};
-use alluvium_trees::tiered::{Adoption, Depth, Progress, Shape, Tree, TreeOptions};
+use alluvium_trees::tiered::{AdoptionPolicy, CheckLevel, StepProgress, TieredTree, TreeOptions, TrunkShape};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ const MEMTABLE: u64 = 256 << 10;
 /// A tree and its expected contents.
 struct Loaded {
     directory: Arc<dyn Directory>,
-    tree: Tree,
+    tree: TieredTree,
     memtable: Arc<Memtable>,
     filled: u64,
     written: u64,
@@ -28,9 +28,9 @@ struct Loaded {
     expected: BTreeMap<u64, u8>,
 }
 
-fn options(adoption: Adoption) -> TreeOptions {
+fn options(adoption: AdoptionPolicy) -> TreeOptions {
     TreeOptions {
-        shape: Shape {
+        shape: TrunkShape {
             fanout: 4,
             memtable: MEMTABLE,
         },
@@ -48,11 +48,11 @@ fn store_options() -> StoreOptions {
 }
 
 impl Loaded {
-    fn new(adoption: Adoption) -> Loaded {
+    fn new(adoption: AdoptionPolicy) -> Loaded {
         let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
         let store = Store::create(Arc::clone(&directory), &store_options(), b"").unwrap();
         Loaded {
-            tree: Tree::create(Arc::new(store), options(adoption)),
+            tree: TieredTree::create(Arc::new(store), options(adoption)),
             directory,
             memtable: Arc::new(Memtable::new(2 << 20)),
             filled: 0,
@@ -85,15 +85,15 @@ impl Loaded {
         self.tree.horizon().raise_past(None, self.sequence);
         let mut taking = self
             .tree
-            .incorporate(sealed, self.sequence, Class::Normal)
+            .incorporate(sealed, self.sequence, AllocationClass::Normal)
             .unwrap();
-        while taking.poll(10_000).unwrap() == Progress::More {}
+        while taking.poll(10_000).unwrap() == StepProgress::More {}
         self.settle();
     }
 
     fn settle(&mut self) {
         while let Some(mut step) = self.tree.next_step().unwrap() {
-            while step.poll(10_000).unwrap() == Progress::More {}
+            while step.poll(10_000).unwrap() == StepProgress::More {}
         }
     }
 
@@ -110,12 +110,12 @@ impl Loaded {
 
     fn check(&self) {
         assert_eq!(
-            self.tree.check(Depth::Everything, &[]).unwrap(),
+            self.tree.check_with(CheckLevel::Everything, &[]).unwrap(),
             Vec::<String>::new()
         );
         let mut iter = self
             .tree
-            .iter(KeyRange::everything(), Direction::Forward, LAST, 0);
+            .iter(KeyRange::everything(), MergeDirection::Forward, MAX_SEQUENCE, 0);
         for (number, byte) in &self.expected {
             let (key, value) = iter.next().unwrap().expect("a key that was written");
             assert_eq!((key, value[0]), (&number.to_be_bytes()[..], *byte));
@@ -125,7 +125,7 @@ impl Loaded {
 }
 
 /// Loads `count` keys. A share of them follows the previous key, and the others are random.
-fn mixed(adoption: Adoption, in_order_percent: u64, count: u64) -> Loaded {
+fn mixed(adoption: AdoptionPolicy, in_order_percent: u64, count: u64) -> Loaded {
     let mut loaded = Loaded::new(adoption);
     let mut random = fastrand::Rng::with_seed(9);
     for number in 0..count {
@@ -139,7 +139,7 @@ fn mixed(adoption: Adoption, in_order_percent: u64, count: u64) -> Loaded {
 }
 
 /// Overwrites clusters of neighbouring keys of an earlier load.
-fn clustered(adoption: Adoption, cluster: u64, count: u64) -> Loaded {
+fn clustered(adoption: AdoptionPolicy, cluster: u64, count: u64) -> Loaded {
     let mut loaded = Loaded::new(adoption);
     (0..count).for_each(|number| loaded.put(number));
     loaded.sink();
@@ -154,8 +154,8 @@ fn clustered(adoption: Adoption, cluster: u64, count: u64) -> Loaded {
 
 #[test]
 fn what_comes_in_order_is_taken_over_and_never_read() {
-    let copying = mixed(Adoption::Never, 75, 40_000);
-    let adopting = mixed(Adoption::WhereCheaper, 75, 40_000);
+    let copying = mixed(AdoptionPolicy::Never, 75, 40_000);
+    let adopting = mixed(AdoptionPolicy::WhereCheaper, 75, 40_000);
     copying.check();
     adopting.check();
     let (leaves, bytes) = adopting.tree.stats().adopted;
@@ -172,14 +172,14 @@ fn what_comes_in_order_is_taken_over_and_never_read() {
         "{with} and {without} bytes read, {bytes} taken over"
     );
     // A fully sequential load already passes the trunk as whole runs.
-    let ordered = mixed(Adoption::WhereCheaper, 100, 20_000);
+    let ordered = mixed(AdoptionPolicy::WhereCheaper, 100, 20_000);
     assert!(ordered.amplification() < 110, "{}", ordered.amplification());
 }
 
 #[test]
 fn random_loads_are_copied_as_before() {
-    let copying = mixed(Adoption::Never, 0, 30_000);
-    let adopting = mixed(Adoption::WhereCheaper, 0, 30_000);
+    let copying = mixed(AdoptionPolicy::Never, 0, 30_000);
+    let adopting = mixed(AdoptionPolicy::WhereCheaper, 0, 30_000);
     adopting.check();
     let (with, without) = (adopting.amplification(), copying.amplification());
     assert!(
@@ -190,8 +190,8 @@ fn random_loads_are_copied_as_before() {
 
 #[test]
 fn clusters_leave_their_neighbours_where_they_are_and_all_space_comes_free() {
-    let copying = clustered(Adoption::Never, 400, 30_000);
-    let adopting = clustered(Adoption::WhereCheaper, 400, 30_000);
+    let copying = clustered(AdoptionPolicy::Never, 400, 30_000);
+    let adopting = clustered(AdoptionPolicy::WhereCheaper, 400, 30_000);
     adopting.check();
     assert!(
         adopting.tree.stats().adopted.0 > 100,
@@ -246,16 +246,16 @@ fn bytes_written_for_mixes_and_clusters_are_not_more_than_before() {
         let of = |adoption| mixed(adoption, percent, count);
         rows.push((
             format!("{percent} % in order"),
-            of(Adoption::Never),
-            of(Adoption::WhereCheaper),
+            of(AdoptionPolicy::Never),
+            of(AdoptionPolicy::WhereCheaper),
         ));
     }
     for cluster in [4, 16, 64, 256] {
         let of = |adoption| clustered(adoption, cluster, count / 2);
         rows.push((
             format!("clusters of {cluster}"),
-            of(Adoption::Never),
-            of(Adoption::WhereCheaper),
+            of(AdoptionPolicy::Never),
+            of(AdoptionPolicy::WhereCheaper),
         ));
     }
     println!(

@@ -2,32 +2,32 @@
 
 use crate::history::History;
 use crate::world::Workload;
-use alluvium_base::message::LAST;
-use alluvium_base::{Kind, Message, Sequence};
-use alluvium_dictionary::contract::Ingest as _;
-use alluvium_dictionary::gather::Gather;
-use alluvium_dictionary::key::Key;
-use alluvium_dictionary::merge::{Append, Direction};
+use alluvium_base::message::MAX_SEQUENCE;
+use alluvium_base::{Message, MessageKind, SequenceNumber};
+use alluvium_dictionary::contract::BulkIngest as _;
+use alluvium_dictionary::key::LookupKey;
+use alluvium_dictionary::lookup_state::LookupState;
+use alluvium_dictionary::merge::{AppendOperator, MergeDirection};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::versioned::LayerIngest;
 use alluvium_storage::Result;
-use alluvium_trees::tiered::Tree;
+use alluvium_trees::tiered::TieredTree;
 
 /// An ingest and its expected contents. Layer `n` has the sequence number `n + 1`.
 pub(crate) struct UnderWay {
-    ingest: LayerIngest<Tree>,
+    ingest: LayerIngest<TieredTree>,
     own: History,
 }
 
 impl UnderWay {
-    pub(crate) fn new(ingest: LayerIngest<Tree>) -> UnderWay {
+    pub(crate) fn new(ingest: LayerIngest<TieredTree>) -> UnderWay {
         UnderWay {
             ingest,
             own: History::default(),
         }
     }
 
-    fn newest(&self) -> Sequence {
+    fn newest(&self) -> SequenceNumber {
         self.ingest.layers() + 1
     }
 
@@ -58,18 +58,18 @@ impl UnderWay {
             let key = key_of(number);
             let draw = random.u32(..100);
             let kind = match draw {
-                draw if draw < workload.deletes => Kind::Delete,
-                draw if draw < workload.deletes + workload.merges => Kind::Merge,
-                _ => Kind::Put,
+                draw if draw < workload.deletes => MessageKind::Delete,
+                draw if draw < workload.deletes + workload.merges => MessageKind::Merge,
+                _ => MessageKind::Put,
             };
             let operand = match kind {
-                Kind::Delete => Vec::new(),
-                Kind::Merge => vec![random.u8(..); 3],
-                Kind::Put if random.u32(..1000) < workload.long_values => vec![random.u8(..); 20_000],
-                Kind::Put => vec![random.u8(..); random.usize(..120)],
+                MessageKind::Delete => Vec::new(),
+                MessageKind::Merge => vec![random.u8(..); 3],
+                MessageKind::Put if random.u32(..1000) < workload.long_values => vec![random.u8(..); 20_000],
+                MessageKind::Put => vec![random.u8(..); random.usize(..120)],
             };
             let expires_ms = match kind {
-                Kind::Put if number.is_multiple_of(50) => now_ms + 100,
+                MessageKind::Put if number.is_multiple_of(50) => now_ms + 100,
                 _ => 0,
             };
             let message = Message {
@@ -94,37 +94,49 @@ impl UnderWay {
 
     /// Compares the layers' messages to a key.
     pub(crate) fn compare(&self, key: &[u8], now_ms: u64) -> Result<()> {
-        let mut gather = Gather::new(LAST, now_ms, Some(&Append));
-        self.ingest.gather(Key::new(key), &mut gather)?;
+        let mut gather = LookupState::new(MAX_SEQUENCE, now_ms, Some(&AppendOperator));
+        self.ingest.gather(LookupKey::new(key), &mut gather)?;
         self.agrees(key, now_ms, gather);
         Ok(())
     }
 
-    fn agrees(&self, key: &[u8], now_ms: u64, gather: Gather<'_>) {
+    fn agrees(&self, key: &[u8], now_ms: u64, gather: LookupState<'_>) {
         let says_something = !gather.is_untouched();
         assert_eq!(says_something, self.own.touches(key), "{key:?}");
-        assert_eq!(gather.finish(), self.own.read(key, LAST, now_ms), "{key:?}");
+        assert_eq!(
+            gather.finish(),
+            self.own.read(key, MAX_SEQUENCE, now_ms),
+            "{key:?}"
+        );
     }
 
     /// Compares a walk over a range.
-    pub(crate) fn compare_walk(&self, range: &KeyRange, direction: Direction, now_ms: u64) -> Result<()> {
+    pub(crate) fn compare_walk(
+        &self,
+        range: &KeyRange,
+        direction: MergeDirection,
+        now_ms: u64,
+    ) -> Result<()> {
         let mut expected: Vec<Vec<u8>> = self.own.keys().filter(|key| range.contains(key)).collect();
-        if direction == Direction::Backward {
+        if direction == MergeDirection::Backward {
             expected.reverse();
         }
         let mut walk = self.ingest.walk(range, direction);
         for key in &expected {
-            let mut gather = Gather::new(LAST, now_ms, Some(&Append));
+            let mut gather = LookupState::new(MAX_SEQUENCE, now_ms, Some(&AppendOperator));
             assert_eq!(walk.next(&mut gather)?, Some(&key[..]));
             self.agrees(key, now_ms, gather);
             assert_eq!(walk.is_deleted(key), self.own.is_range_deleted(key));
         }
-        assert_eq!(walk.next(&mut Gather::new(LAST, now_ms, Some(&Append)))?, None);
+        assert_eq!(
+            walk.next(&mut LookupState::new(MAX_SEQUENCE, now_ms, Some(&AppendOperator)))?,
+            None
+        );
         Ok(())
     }
 
     /// Attaches the ingest to its tree as the commits after `last`. Returns their number.
-    pub(crate) fn attach(self, last: Sequence, history: &mut History) -> Result<u64> {
+    pub(crate) fn attach(self, last: SequenceNumber, history: &mut History) -> Result<u64> {
         let layers = self.ingest.layers();
         self.ingest.attach(last + 1)?;
         history.append(self.own, last);

@@ -5,19 +5,19 @@ use crate::alone::Alone;
 use crate::history::History;
 use crate::schema::schema_with;
 use crate::under_way::UnderWay;
-use alluvium_base::message::LAST;
-use alluvium_base::{Kind, Message, Sequence};
+use alluvium_base::message::MAX_SEQUENCE;
+use alluvium_base::{Message, MessageKind, SequenceNumber};
 use alluvium_device::Directory;
 use alluvium_dictionary::memtable::Memtable;
-use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_storage::extents::{Class, ExtentOptions, ReclaimLimit, UNIT};
+use alluvium_storage::extents::{AllocationClass, ExtentOptions, ReclaimLimit, UNIT};
 use alluvium_storage::store::{Store, StoreOptions};
-use alluvium_storage::{Codec, LogOptions, PageSize, Result};
-use alluvium_stories::Stack;
+use alluvium_storage::{LogOptions, NodeCodec, PageSize, Result};
+use alluvium_stories::MemtableStack;
 use alluvium_trees::tiered::{
-    Adoption, Depth, Digesting, Edge, Incorporation, Job, Maintenance, Progress, Shape, Step, Tree,
-    TreeOptions, Victim,
+    AdoptionPolicy, CheckLevel, CompactionJob, JobTransition, MaintenanceLimits, RootFilterBuilder,
+    StepProgress, TieredTree, TreeIncorporation, TreeOptions, TreeStep, TrunkShape, VictimPolicy,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,9 +37,9 @@ pub(crate) struct Workload {
     pub(crate) merges: u32,
     pub(crate) range_deletes_in_10000: u32,
     pub(crate) long_values: u32,
-    pub(crate) shape: Shape,
-    pub(crate) victim: Victim,
-    pub(crate) codec: Codec,
+    pub(crate) shape: TrunkShape,
+    pub(crate) victim: VictimPolicy,
+    pub(crate) codec: NodeCodec,
     /// Bytes of a keyspace's prefix. With 0, all keys are in one keyspace.
     pub(crate) prefix: usize,
     /// Number of concurrent snapshots.
@@ -60,12 +60,12 @@ impl Default for Workload {
             merges: 15,
             range_deletes_in_10000: 20,
             long_values: 1,
-            shape: Shape {
+            shape: TrunkShape {
                 fanout: 4,
                 memtable: 24 << 10,
             },
-            victim: Victim::Fullest,
-            codec: Codec::None,
+            victim: VictimPolicy::Fullest,
+            codec: NodeCodec::None,
             prefix: 0,
             snapshots: 3,
             page: 4096,
@@ -76,7 +76,7 @@ impl Default for Workload {
 
 impl Workload {
     fn is_compressed(&self) -> bool {
-        self.codec != Codec::None || self.prefix > 0
+        self.codec != NodeCodec::None || self.prefix > 0
     }
 }
 
@@ -109,40 +109,45 @@ fn store_options_of(workload: &Workload) -> StoreOptions {
 
 pub(crate) struct World {
     pub(crate) directory: Arc<dyn Directory>,
-    pub(crate) tree: Tree,
+    pub(crate) tree: TieredTree,
     pub(crate) workload: Workload,
     pub(crate) random: fastrand::Rng,
     pub(crate) history: History,
     pub(crate) memtable: Arc<Memtable>,
     /// The memtable holds the commits above this sequence number.
-    base: Sequence,
+    base: SequenceNumber,
     /// A sealed memtable, its base, its cut, and its incorporation.
-    sealed: Option<(Arc<Memtable>, Sequence, Sequence, Option<Incorporation>)>,
-    pub(crate) stack: Arc<Stack>,
+    sealed: Option<(
+        Arc<Memtable>,
+        SequenceNumber,
+        SequenceNumber,
+        Option<TreeIncorporation>,
+    )>,
+    pub(crate) stack: Arc<MemtableStack>,
     /// Concurrent compactions.
-    steps: Vec<Step>,
-    digesting: Option<Digesting>,
+    steps: Vec<TreeStep>,
+    digesting: Option<RootFilterBuilder>,
     ingest: Option<UnderWay>,
     /// Number of attached ingests.
     pub(crate) ingests: u64,
-    pub(crate) snapshots: Vec<Sequence>,
-    pub(crate) sequence: Sequence,
+    pub(crate) snapshots: Vec<SequenceNumber>,
+    pub(crate) sequence: SequenceNumber,
     /// Sequence number of the newest checkpoint, to which a reopening returns.
-    durable: Sequence,
+    durable: SequenceNumber,
     next_in_order: u32,
     pub(crate) now_ms: u64,
     /// A hash of all results, to compare two runs of one seed.
     pub(crate) trace: u64,
-    pub(crate) maintenance: Maintenance,
+    pub(crate) maintenance: MaintenanceLimits,
     /// Outcomes of compactions before the last reopening.
-    edges: BTreeMap<Edge, u64>,
+    edges: BTreeMap<JobTransition, u64>,
 }
 
 impl World {
     pub(crate) fn new(directory: Arc<dyn Directory>, workload: Workload, seed: u64) -> World {
         let options = store_options_of(&workload);
         let store = Store::create(Arc::clone(&directory), &options, b"").unwrap();
-        let tree = Tree::create(Arc::new(store), World::options(&workload));
+        let tree = TieredTree::create(Arc::new(store), World::options(&workload));
         // The results of scans do not depend on how much they may hold between calls.
         tree.limit_scans([u64::MAX, 0, 20_000][(seed % 3) as usize]);
         let world = World {
@@ -165,7 +170,7 @@ impl World {
             next_in_order: 0,
             now_ms: 1000,
             trace: 0,
-            maintenance: Maintenance::default(),
+            maintenance: MaintenanceLimits::default(),
             edges: BTreeMap::new(),
         };
         world.restack();
@@ -183,7 +188,7 @@ impl World {
             schema: schema_with(workload.prefix, workload.codec, workload.value_threshold),
             horizon: None,
             compacted_tier: None,
-            adoption: Adoption::Above(0),
+            adoption: AdoptionPolicy::Above(0),
         }
     }
 
@@ -226,12 +231,12 @@ impl World {
     }
 
     /// Returns the lowest sequence number at which a read may still happen.
-    fn horizon(&self) -> Sequence {
+    fn horizon(&self) -> SequenceNumber {
         self.snapshots
             .iter()
             .copied()
             .min()
-            .unwrap_or(LAST)
+            .unwrap_or(MAX_SEQUENCE)
             .min(self.tree.cut())
     }
 
@@ -262,13 +267,13 @@ impl World {
             self.memtable
                 .insert(&key, Message::delete(at))
                 .expect("there is room");
-            self.history.add(&key, at, Kind::Delete, 0, &[]);
+            self.history.add(&key, at, MessageKind::Delete, 0, &[]);
         } else if draw < deletes + merges {
             let operand = vec![self.random.u8(..); 3];
             self.memtable
                 .insert(&key, Message::merge(at, &operand))
                 .expect("there is room");
-            self.history.add(&key, at, Kind::Merge, 0, &operand);
+            self.history.add(&key, at, MessageKind::Merge, 0, &operand);
         } else {
             let value = self.value();
             let expires_ms = if self.random.u32(..50) == 0 {
@@ -281,7 +286,7 @@ impl World {
                 ..Message::put(at, &value)
             };
             self.memtable.insert(&key, message).expect("there is room");
-            self.history.add(&key, at, Kind::Put, expires_ms, &value);
+            self.history.add(&key, at, MessageKind::Put, expires_ms, &value);
         }
         self.seal_if_full()
     }
@@ -316,9 +321,13 @@ impl World {
         };
         let step = match step {
             Some(step) => step,
-            none => none.insert(self.tree.incorporate(Arc::clone(memtable), *cut, Class::Normal)?),
+            none => none.insert(self.tree.incorporate(
+                Arc::clone(memtable),
+                *cut,
+                AllocationClass::Normal,
+            )?),
         };
-        if step.poll(slice)? == Progress::Done {
+        if step.poll(slice)? == StepProgress::Done {
             self.sealed = None;
             // The list may still name a memtable that is already in the tree; readers handle this.
             if self.random.bool() {
@@ -354,13 +363,13 @@ impl World {
             self.digesting = self.tree.digest();
         }
         if let Some(digesting) = &mut self.digesting
-            && digesting.poll(slice)? == Progress::Done
+            && digesting.poll(slice)? == StepProgress::Done
         {
             self.digesting = None;
         }
         if !self.steps.is_empty() {
             let worker = self.random.usize(..self.steps.len());
-            if self.steps[worker].poll(slice)? == Progress::Done {
+            if self.steps[worker].poll(slice)? == StepProgress::Done {
                 self.steps.swap_remove(worker);
             }
         }
@@ -447,7 +456,7 @@ impl World {
     }
 
     /// Returns the outcomes of compactions since the start.
-    pub(crate) fn edges(&self) -> BTreeMap<Edge, u64> {
+    pub(crate) fn edges(&self) -> BTreeMap<JobTransition, u64> {
         let mut edges = self.edges.clone();
         for (edge, count) in self.tree.stats().edges {
             *edges.entry(edge).or_default() += count;
@@ -459,7 +468,7 @@ impl World {
     /// the tree, or is dropped.
     pub(crate) fn ingest(&mut self) -> Result<()> {
         let Some(mut under_way) = self.ingest.take() else {
-            self.ingest = Some(UnderWay::new(self.tree.ingest(Class::Normal)?));
+            self.ingest = Some(UnderWay::new(self.tree.ingest(AllocationClass::Normal)?));
             return Ok(());
         };
         match self.random.u32(..20) {
@@ -477,7 +486,7 @@ impl World {
         }
         let (one, other) = (self.key(), self.key());
         let range = KeyRange::new(&one, Some(&other));
-        for direction in [Direction::Forward, Direction::Backward] {
+        for direction in [MergeDirection::Forward, MergeDirection::Backward] {
             under_way.compare_walk(&range, direction, self.now_ms)?;
         }
         self.ingest = Some(under_way);
@@ -512,16 +521,16 @@ impl World {
         Ok(())
     }
 
-    pub(crate) fn check(&mut self, depth: Depth) {
-        let jobs: Vec<&Job> = self
+    pub(crate) fn check(&mut self, depth: CheckLevel) {
+        let jobs: Vec<&CompactionJob> = self
             .steps
             .iter()
             .filter_map(|step| match step {
-                Step::Compact(job) => Some(&**job),
-                Step::Reshaped => None,
+                TreeStep::Compact(job) => Some(&**job),
+                TreeStep::Reshaped => None,
             })
             .collect();
-        let found = self.tree.check(depth, &jobs).unwrap();
+        let found = self.tree.check_with(depth, &jobs).unwrap();
         assert_eq!(found, Vec::<String>::new(), "{}", self.tree.draw());
         assert_eq!(self.tree.store().cache().check(), []);
     }
@@ -537,7 +546,7 @@ impl World {
         let options = self.tree.options().clone();
         let directory = Arc::clone(&self.directory);
         // The old handles are dropped first, because a store can be open only once.
-        let placeholder = Tree::create(
+        let placeholder = TieredTree::create(
             Arc::new(Store::create(
                 Arc::new(alluvium_device::memory::MemoryDirectory::new()),
                 &store_options(),
@@ -547,7 +556,7 @@ impl World {
         );
         drop(std::mem::replace(&mut self.tree, placeholder));
         let store = Store::open(directory, &store_options_of(&self.workload))?.replay(&mut |_| Ok(()))?;
-        self.tree = Tree::open_alone(Arc::new(store), options)?;
+        self.tree = TieredTree::open_alone(Arc::new(store), options)?;
         let cut = self.tree.cut();
         self.history.cut(cut);
         self.sequence = self.sequence.max(cut);

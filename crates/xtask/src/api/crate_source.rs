@@ -14,13 +14,13 @@ pub(super) struct CrateSource {
 }
 
 /// A public name of a module.
-pub(super) struct Export {
+pub(super) struct ModuleExport {
     pub(super) name: String,
-    pub(super) target: Target,
+    pub(super) target: ResolvedName,
 }
 
 /// The item that a public name refers to.
-pub(super) enum Target {
+pub(super) enum ResolvedName {
     Module(ModulePath),
     /// An item of this crate: the defining module, and the item's name there.
     Item(ModulePath, String),
@@ -82,7 +82,7 @@ impl CrateSource {
     }
 
     /// Returns the public names of a module.
-    pub(super) fn exports(&self, module: &[String]) -> Result<Vec<Export>> {
+    pub(super) fn exports(&self, module: &[String]) -> Result<Vec<ModuleExport>> {
         let mut exports = Vec::new();
         for item in self.items(module)? {
             if let Item::Use(used) = item
@@ -95,41 +95,41 @@ impl CrateSource {
                         continue;
                     }
                     let target = self.resolve(module, &path)?;
-                    exports.push(Export { name, target });
+                    exports.push(ModuleExport { name, target });
                 }
             } else if let Item::Mod(inner) = item
                 && is_public(&inner.vis)
             {
                 let mut path = module.to_vec();
                 path.push(inner.ident.to_string());
-                exports.push(Export {
+                exports.push(ModuleExport {
                     name: inner.ident.to_string(),
-                    target: Target::Module(path),
+                    target: ResolvedName::Module(path),
                 });
             } else if let Some(name) = public_name(item) {
-                let target = Target::Item(module.to_vec(), name.clone());
-                exports.push(Export { name, target });
+                let target = ResolvedName::Item(module.to_vec(), name.clone());
+                exports.push(ModuleExport { name, target });
             }
         }
         Ok(exports)
     }
 
     /// Resolves a path in the scope of a module.
-    pub(super) fn resolve(&self, module: &[String], path: &[String]) -> Result<Target> {
+    pub(super) fn resolve(&self, module: &[String], path: &[String]) -> Result<ResolvedName> {
         let full = self.absolute(module, path);
         if full.first().map(String::as_str) != Some("crate") {
-            return Ok(Target::Foreign(full.join("::")));
+            return Ok(ResolvedName::Foreign(full.join("::")));
         }
         let full = &full[1..];
         if self.modules.contains_key(full) {
-            return Ok(Target::Module(full.to_vec()));
+            return Ok(ResolvedName::Module(full.to_vec()));
         }
         let Some((name, home)) = full.split_last() else {
             bail!("{} names nothing", path.join("::"));
         };
         for item in self.items(home)? {
             if defined_name(item).as_ref() == Some(name) {
-                return Ok(Target::Item(home.to_vec(), name.clone()));
+                return Ok(ResolvedName::Item(home.to_vec(), name.clone()));
             }
             if let Item::Use(used) = item
                 && let Some((_, inner)) = leaves(&used.tree)
@@ -144,10 +144,10 @@ impl CrateSource {
 
     /// Resolves a single name in a module. Returns `None` if the module neither defines nor imports
     /// it.
-    pub(super) fn meaning(&self, module: &[String], name: &str) -> Option<Target> {
+    pub(super) fn meaning(&self, module: &[String], name: &str) -> Option<ResolvedName> {
         for item in self.items(module).ok()? {
             if defined_name(item).as_deref() == Some(name) {
-                return Some(Target::Item(module.to_vec(), name.to_owned()));
+                return Some(ResolvedName::Item(module.to_vec(), name.to_owned()));
             }
             if let Item::Use(used) = item
                 && let Some((_, path)) = leaves(&used.tree)

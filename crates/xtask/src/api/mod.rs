@@ -24,20 +24,20 @@ const LISTING: &str = "crates/db/api.txt";
 const FOR_TESTS: [&str; 1] = ["simulation"];
 
 /// The public API of a crate: the text of each public item, keyed by its path.
-pub struct Api {
+pub struct PublicApi {
     items: BTreeMap<String, String>,
     /// Items of inner crates that public items mention and the crate does not re-export.
     pub foreign: Vec<String>,
 }
 
-impl Api {
+impl PublicApi {
     /// Reads the API from the sources in the workspace at `root`.
     ///
     /// # Errors
     /// A file that cannot be read or parsed, with its path.
-    pub fn read(root: &Path) -> Result<Api> {
+    pub fn read(root: &Path) -> Result<PublicApi> {
         let source = CrateSource::read(&root.join("crates/db/src"))?;
-        let mut api = Api {
+        let mut api = PublicApi {
             items: BTreeMap::new(),
             foreign: Vec::new(),
         };
@@ -75,11 +75,11 @@ impl Api {
         for export in source.exports(module)? {
             let item_path = format!("{path}::{}", export.name);
             match export.target {
-                crate_source::Target::Module(inner) => self.add_module(source, &inner, &item_path)?,
-                crate_source::Target::Foreign(from) => {
+                crate_source::ResolvedName::Module(inner) => self.add_module(source, &inner, &item_path)?,
+                crate_source::ResolvedName::Foreign(from) => {
                     self.items.insert(item_path, format!("pub use {from};"));
                 }
-                crate_source::Target::Item(home, name) => {
+                crate_source::ResolvedName::Item(home, name) => {
                     let printed =
                         print::item(source, &home, &name).with_context(|| format!("listing {item_path}"))?;
                     if !is_for_tests {
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn the_listing_is_the_api() {
-        let listing = Api::read(root()).unwrap().listing();
+        let listing = PublicApi::read(root()).unwrap().listing();
         let kept = std::fs::read_to_string(root().join(LISTING)).unwrap_or_default();
         let differs = listing.lines().zip(kept.lines()).find(|(now, then)| now != then);
         assert!(
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn the_api_names_no_type_of_an_inner_crate() {
-        assert_eq!(Api::read(root()).unwrap().foreign, Vec::<String>::new());
+        assert_eq!(PublicApi::read(root()).unwrap().foreign, Vec::<String>::new());
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
             "open.rs",
             "pub const MOST: usize = 3;\npub fn f<T: Into<u8>>(t: T) -> u8 { t.into() }\n",
         );
-        let api = Api::read(place.path()).unwrap();
+        let api = PublicApi::read(place.path()).unwrap();
         let listing = api.listing();
         for expected in [
             "# alluvium::Store",

@@ -1,20 +1,20 @@
 //! Renders one public item as users see it, without documentation and bodies.
 
-use super::crate_source::{CrateSource, ModulePath, Target, is_public};
+use super::crate_source::{CrateSource, ModulePath, ResolvedName, is_public};
 use anyhow::{Context, Result};
 use proc_macro2::{TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::{Attribute, Fields, ImplItem, Item, ItemImpl, TraitItem, Type};
 
 /// A rendered public item.
-pub(super) struct Printed {
+pub(super) struct RenderedItem {
     pub(super) text: String,
     /// Items of inner crates that this item mentions and the crate does not re-export.
     pub(super) foreign: Vec<String>,
 }
 
 /// Renders the item `name` of the module `home`, with its methods and trait implementations.
-pub(super) fn item(source: &CrateSource, home: &ModulePath, name: &str) -> Result<Printed> {
+pub(super) fn item(source: &CrateSource, home: &ModulePath, name: &str) -> Result<RenderedItem> {
     let found = source.items(home)?.iter().find(|item| is_named(item, name));
     let own = stripped(found.context("the item is gone")?.clone());
     let mut foreign = foreign(source, home, own.clone());
@@ -48,7 +48,7 @@ pub(super) fn item(source: &CrateSource, home: &ModulePath, name: &str) -> Resul
     }
     traits.sort();
     text.extend(own_methods.into_iter().chain(traits));
-    Ok(Printed { text, foreign })
+    Ok(RenderedItem { text, foreign })
 }
 
 /// Returns whether an impl block belongs to the type `name` defined in `home`.
@@ -66,7 +66,7 @@ fn is_of(source: &CrateSource, module: &ModulePath, block: &ItemImpl, home: &Mod
     !is_derived
         && matches!(
             source.meaning(module, &last.ident.to_string()),
-            Some(Target::Item(at, found)) if at == *home && found == name
+            Some(ResolvedName::Item(at, found)) if at == *home && found == name
         )
 }
 
@@ -182,7 +182,7 @@ fn foreign(source: &CrateSource, module: &ModulePath, tokens: TokenStream) -> Ve
         .unwrap_or_default()
         .into_iter()
         .filter_map(|export| match export.target {
-            Target::Foreign(path) => Some(path),
+            ResolvedName::Foreign(path) => Some(path),
             _ => None,
         })
         .collect();
@@ -195,7 +195,7 @@ fn foreign(source: &CrateSource, module: &ModulePath, tokens: TokenStream) -> Ve
                 return Some(name);
             }
             match source.meaning(module, &name)? {
-                Target::Foreign(path) if path.starts_with("alluvium_") => Some(path),
+                ResolvedName::Foreign(path) if path.starts_with("alluvium_") => Some(path),
                 _ => None,
             }
         })

@@ -6,7 +6,7 @@
 
 /// A crate of the workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Crate {
+pub struct CrateLayer {
     /// Folder name in `crates/`.
     pub name: &'static str,
     /// Package name. Bindings have one package per language; each package name starts with this
@@ -17,12 +17,12 @@ pub struct Crate {
     /// Crates that it may use directly. Their allowed dependencies are allowed for it too.
     pub uses: &'static [&'static str],
     /// Whether the crate is shipped or belongs to the workshop.
-    pub place: Place,
+    pub place: CratePurpose,
 }
 
 /// Purpose of a crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum CratePurpose {
     /// The store itself.
     Product,
     /// Tests, benchmarks and tools.
@@ -34,9 +34,9 @@ const fn product(
     package: &'static str,
     layer: u8,
     uses: &'static [&'static str],
-) -> Crate {
-    let place = Place::Product;
-    Crate {
+) -> CrateLayer {
+    let place = CratePurpose::Product;
+    CrateLayer {
         name,
         package,
         layer,
@@ -50,9 +50,9 @@ const fn workshop(
     package: &'static str,
     layer: u8,
     uses: &'static [&'static str],
-) -> Crate {
-    Crate {
-        place: Place::Workshop,
+) -> CrateLayer {
+    CrateLayer {
+        place: CratePurpose::Workshop,
         ..product(name, package, layer, uses)
     }
 }
@@ -60,7 +60,7 @@ const fn workshop(
 /// Every crate that may exist. Seventeen is the ceiling: a new crate must either forbid a
 /// dependency or isolate a heavy external one. (`fuzz` and `research` are separate workspaces and
 /// are not counted.)
-pub const CRATES: [Crate; 19] = [
+pub const CRATES: [CrateLayer; 19] = [
     product("base", "alluvium-base", 0, &[]),
     product("device", "alluvium-device", 1, &["base"]),
     product("filters", "alluvium-filters", 1, &["base"]),
@@ -88,17 +88,17 @@ pub const CRATES: [Crate; 19] = [
 
 /// Returns the crate with the given name.
 #[must_use]
-pub fn named(name: &str) -> Option<&'static Crate> {
+pub fn named(name: &str) -> Option<&'static CrateLayer> {
     CRATES.iter().find(|entry| entry.name == name)
 }
 
 /// Returns whether a crate is part of the workshop.
 #[must_use]
 pub fn is_workshop(name: &str) -> bool {
-    named(name).is_some_and(|entry| entry.place == Place::Workshop)
+    named(name).is_some_and(|entry| entry.place == CratePurpose::Workshop)
 }
 
-impl Crate {
+impl CrateLayer {
     /// Returns whether the library code of this crate may use another crate.
     #[must_use]
     pub fn may_use(&self, other: &str) -> bool {
@@ -110,7 +110,7 @@ impl Crate {
     /// Returns whether the tests, benches and examples of this crate may use another crate. Allowed
     /// are all lower layers, and the simulator and its stories unless these depend on this crate.
     #[must_use]
-    pub fn may_test_with(&self, other: &Crate) -> bool {
+    pub fn may_test_with(&self, other: &CrateLayer) -> bool {
         let simulates = ["sim", "stories"].contains(&other.name);
         let would_be_circle = other.name == self.name || other.may_use(self.name);
         other.layer < self.layer || (simulates && !would_be_circle)

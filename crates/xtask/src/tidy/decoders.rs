@@ -1,7 +1,7 @@
 //! Rule 10: in code that decodes bytes from a device or a socket, unchecked indexing and `unwrap`
 //! are compile errors.
 
-use super::{Finding, Workspace, crates};
+use super::{TidyFinding, Workspace, crates};
 
 /// The first line of each decoder. It exempts tests.
 const DENIED: &str = "#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]";
@@ -16,7 +16,7 @@ const OTHERS: [&str; 3] = [
 
 /// Checks every `format.rs` of the product, and the other decoders.
 #[must_use]
-pub fn check(workspace: &Workspace) -> Vec<Finding> {
+pub fn check(workspace: &Workspace) -> Vec<TidyFinding> {
     let decodes = |path: &str, name: &str| {
         let is_format = name == "format.rs" && !crates::is_workshop(Workspace::crate_of(path));
         is_format || OTHERS.contains(&path)
@@ -28,7 +28,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
     let bare = decoders.filter(|source| source.find(DENIED).is_empty());
     bare.map(|source| {
         let text = format!("it decodes bytes of a device or a socket: begin with `{DENIED}`");
-        Finding::new(&source.path, 1, text)
+        TidyFinding::new(&source.path, 1, text)
     })
     .collect()
 }

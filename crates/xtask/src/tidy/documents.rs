@@ -1,8 +1,8 @@
 //! Documents: every link target and every mentioned path exists, every page of `docs/` is linked
 //! from another document, and the architecture page names every crate.
 
-use super::workspace::Document;
-use super::{Finding, Workspace};
+use super::workspace::MarkdownDocument;
+use super::{TidyFinding, Workspace};
 use std::collections::BTreeSet;
 
 /// The page that must name every crate.
@@ -10,7 +10,7 @@ const MAP: &str = "docs/architecture.md";
 
 /// Checks links, paths and the architecture page.
 #[must_use]
-pub fn check(workspace: &Workspace) -> Vec<Finding> {
+pub fn check(workspace: &Workspace) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     let mut linked = BTreeSet::new();
     for document in &workspace.documents {
@@ -19,7 +19,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
                 let path = resolve(&document.path, target);
                 if !exists(workspace, &path) {
                     let text = format!("the link to {target} leads nowhere: correct it or remove it");
-                    findings.push(Finding::new(&document.path, index + 1, text));
+                    findings.push(TidyFinding::new(&document.path, index + 1, text));
                 }
                 if path != document.path {
                     linked.insert(path);
@@ -27,14 +27,15 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
             }
             for path in paths(line).filter(|path| !exists(workspace, path)) {
                 let text = format!("there is no {path}: correct the path or remove it");
-                findings.push(Finding::new(&document.path, index + 1, text));
+                findings.push(TidyFinding::new(&document.path, index + 1, text));
             }
         }
     }
-    let lost = |document: &&Document| document.path.starts_with("docs/") && !linked.contains(&document.path);
+    let lost =
+        |document: &&MarkdownDocument| document.path.starts_with("docs/") && !linked.contains(&document.path);
     for document in workspace.documents.iter().filter(lost) {
         let text = "no other document links to this page: link it where its reader comes from, or delete it";
-        findings.push(Finding::new(&document.path, 1, text));
+        findings.push(TidyFinding::new(&document.path, 1, text));
     }
     if let Some(map) = workspace.documents.iter().find(|document| document.path == MAP) {
         for package in workspace.packages.iter().filter(|package| {
@@ -45,7 +46,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
                 "the map does not name {}: add the crate and its one sentence",
                 package.folder
             );
-            findings.push(Finding::new(MAP, 1, text));
+            findings.push(TidyFinding::new(MAP, 1, text));
         }
     }
     findings

@@ -2,7 +2,7 @@
 //! by a snapshot test and is listed in `docs/formats.md`. Rule 15: formats contain neither `usize`
 //! nor host byte order.
 
-use super::{Finding, Source, Workspace, crates};
+use super::{SourceFile, TidyFinding, Workspace, crates};
 
 /// Keyword of an allowance: `tidy: allow format: <why>`.
 pub const RULE: &str = "format";
@@ -32,7 +32,7 @@ const HOST: [&str; 4] = [
 
 /// Checks every file of the product. The workshop and tests are exempt.
 #[must_use]
-pub fn check(workspace: &Workspace) -> Vec<Finding> {
+pub fn check(workspace: &Workspace) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for source in &workspace.sources {
         if crates::is_workshop(Workspace::crate_of(&source.path)) || source.path == BYTES {
@@ -47,7 +47,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
     findings
 }
 
-fn check_other(source: &Source, findings: &mut Vec<Finding>) {
+fn check_other(source: &SourceFile, findings: &mut Vec<TidyFinding>) {
     let coding = CODING
         .iter()
         .flat_map(|code| source.find(code).into_iter().map(move |line| (line, *code)));
@@ -60,13 +60,13 @@ fn check_other(source: &Source, findings: &mut Vec<Finding>) {
                 "{what} outside a format.rs: move the encoding there, or say `// tidy: allow {RULE}: <why these bytes \
                  never reach a device>`"
             );
-            findings.push(Finding::new(&source.path, line, text));
+            findings.push(TidyFinding::new(&source.path, line, text));
         }
     }
 }
 
 /// Returns the lines that import `bytes::{Reader, Writer}` or refer to one of them by its path.
-fn cursors(source: &Source) -> Vec<usize> {
+fn cursors(source: &SourceFile) -> Vec<usize> {
     let tokens = &source.tokens;
     let mut found = Vec::new();
     for at in 0..tokens.len().saturating_sub(3) {
@@ -91,8 +91,8 @@ fn cursors(source: &Source) -> Vec<usize> {
     found
 }
 
-fn check_format(workspace: &Workspace, source: &Source, findings: &mut Vec<Finding>) {
-    let mut find = |line: usize, text: String| findings.push(Finding::new(&source.path, line, text));
+fn check_format(workspace: &Workspace, source: &SourceFile, findings: &mut Vec<TidyFinding>) {
+    let mut find = |line: usize, text: String| findings.push(TidyFinding::new(&source.path, line, text));
     let table = |text: &str| {
         let words: Vec<&str> = text.split_whitespace().collect();
         words
@@ -141,9 +141,9 @@ fn check_format(workspace: &Workspace, source: &Source, findings: &mut Vec<Findi
 
 /// Returns whether the file or its test modules contain a test whose name states that the bytes do
 /// not change.
-fn has_snapshot(workspace: &Workspace, format: &Source) -> bool {
+fn has_snapshot(workspace: &Workspace, format: &SourceFile) -> bool {
     let folder = format.path.trim_end_matches("format.rs");
-    let belongs = |source: &&Source| {
+    let belongs = |source: &&SourceFile| {
         let within = source.path.strip_prefix(folder);
         let tests = |path: &str| {
             ["tests.rs", "tests/", "format/tests.rs"]
@@ -156,7 +156,7 @@ fn has_snapshot(workspace: &Workspace, format: &Source) -> bool {
         let fixed = name.contains("change") && (name.contains("bytes") || name.contains("version"));
         fixed || name.starts_with("the_bytes_of")
     };
-    let named = |source: &Source| {
+    let named = |source: &SourceFile| {
         let mut functions = source.functions().into_iter();
         functions.any(|(name, line, _)| source.is_test(line) && snapshot(name))
     };

@@ -2,7 +2,7 @@
 //! invariants. An invariant's number is unique within its crate, so that references are
 //! unambiguous.
 
-use super::{Finding, Source, Workspace, crates};
+use super::{SourceFile, TidyFinding, Workspace, crates};
 use std::collections::BTreeMap;
 
 /// Parts that every header must have.
@@ -10,13 +10,13 @@ const PARTS: [&str; 3] = ["*Knows*", "*Does not know*", "*Read in this order*"];
 
 /// Checks the header of every library and of every folder module.
 #[must_use]
-pub fn check(workspace: &Workspace) -> Vec<Finding> {
-    let mut findings = twice(workspace);
+pub fn check(workspace: &Workspace) -> Vec<TidyFinding> {
+    let mut findings = find_duplicate_invariants(workspace);
     for source in &workspace.sources {
         let in_product = !crates::is_workshop(Workspace::crate_of(&source.path));
         let missing: Vec<&str> = match source.file_name() {
-            "lib.rs" if source.path.ends_with("src/lib.rs") => missing(source, Invariants::Wanted),
-            "mod.rs" if in_product && !source.is_test(1) => missing(source, Invariants::AsNeeded),
+            "lib.rs" if source.path.ends_with("src/lib.rs") => missing(source, InvariantsRequirement::Wanted),
+            "mod.rs" if in_product && !source.is_test(1) => missing(source, InvariantsRequirement::AsNeeded),
             _ => Vec::new(),
         };
         if !missing.is_empty() {
@@ -24,7 +24,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
                 "the header has no {}: a reader of the module reads that first",
                 missing.join(", ")
             );
-            findings.push(Finding::new(&source.path, 1, text));
+            findings.push(TidyFinding::new(&source.path, 1, text));
         }
     }
     findings
@@ -32,13 +32,13 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
 
 /// Whether a header must state invariants.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Invariants {
+enum InvariantsRequirement {
     Wanted,
     AsNeeded,
 }
 
 /// Returns the parts that are missing from a header.
-fn missing(source: &Source, invariants: Invariants) -> Vec<&'static str> {
+fn missing(source: &SourceFile, invariants: InvariantsRequirement) -> Vec<&'static str> {
     let header = || {
         source
             .comments
@@ -47,14 +47,14 @@ fn missing(source: &Source, invariants: Invariants) -> Vec<&'static str> {
     };
     let mut missing = PARTS.to_vec();
     missing.retain(|part| !header().any(|line| line.contains(part)));
-    if invariants == Invariants::Wanted && !header().any(|line| invariant(line).is_some()) {
+    if invariants == InvariantsRequirement::Wanted && !header().any(|line| invariant(line).is_some()) {
         missing.push("numbered invariants (`- **S1** …`)");
     }
     missing
 }
 
 /// Returns the paragraph of a header that starts with a word, and its first line number.
-pub(super) fn paragraph(source: &Source, word: &str) -> Option<(usize, String)> {
+pub(super) fn paragraph(source: &SourceFile, word: &str) -> Option<(usize, String)> {
     let header = source.comments.iter();
     let mut header = header.filter_map(|comment| Some((comment.line, comment.text.strip_prefix('!')?)));
     let (line, first) = header.find(|(_, text)| text.trim().starts_with(word))?;
@@ -67,7 +67,7 @@ pub(super) fn paragraph(source: &Source, word: &str) -> Option<(usize, String)> 
 }
 
 /// Finds invariants of one crate that share a number.
-fn twice(workspace: &Workspace) -> Vec<Finding> {
+fn find_duplicate_invariants(workspace: &Workspace) -> Vec<TidyFinding> {
     let mut stated: BTreeMap<(&str, &str), &str> = BTreeMap::new();
     let mut findings = Vec::new();
     for source in workspace.sources.iter().filter(|source| !source.is_test(1)) {
@@ -79,7 +79,7 @@ fn twice(workspace: &Workspace) -> Vec<Finding> {
             if let Some(first) = stated.insert((name_of_crate, name), &source.path) {
                 let text =
                     format!("{first} states an invariant {name} too: give one of the two another letter");
-                findings.push(Finding::new(&source.path, comment.line, text));
+                findings.push(TidyFinding::new(&source.path, comment.line, text));
             }
         }
     }

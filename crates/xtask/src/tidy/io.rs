@@ -1,7 +1,7 @@
 //! Rule 1: only `device` performs storage I/O. Clippy rejects the calls; this check rejects the
 //! ways around clippy.
 
-use super::{Finding, Source, Workspace};
+use super::{SourceFile, TidyFinding, Workspace};
 
 /// Crates that may use the file system: `device` on behalf of all crates, the others for their own
 /// purposes.
@@ -38,13 +38,13 @@ const SYSTEM: [&str; 5] = ["libc", "io_uring", "rustix", "nix", "memmap2"];
 /// Checks every crate that is not exempt. Benches are exempt too, because they measure the raw
 /// device.
 #[must_use]
-pub fn check(workspace: &Workspace) -> Vec<Finding> {
+pub fn check(workspace: &Workspace) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
-    let exempt = |source: &&Source| {
+    let exempt = |source: &&SourceFile| {
         EXEMPT.contains(&Workspace::crate_of(&source.path)) || source.path.contains("/benches/")
     };
     for source in workspace.sources.iter().filter(|source| !exempt(source)) {
-        let mut find = |line: usize, text: String| findings.push(Finding::new(&source.path, line, text));
+        let mut find = |line: usize, text: String| findings.push(TidyFinding::new(&source.path, line, text));
         for lint in ["clippy::disallowed_methods", "clippy::disallowed_types"] {
             for line in source.find(lint) {
                 find(
@@ -80,7 +80,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
             && source.is_none_or(|source| system(source, name).is_empty())
         {
             let text = format!("{path} no longer uses {name}: take the exception away");
-            findings.push(Finding::new("crates/xtask/src/tidy/io.rs", 1, text));
+            findings.push(TidyFinding::new("crates/xtask/src/tidy/io.rs", 1, text));
         }
     }
     findings
@@ -93,7 +93,7 @@ fn is_exception(path: &str, name: &str) -> bool {
 }
 
 /// Returns the lines that mention `std::fs`, alone or in a group of imports.
-fn file_system(source: &Source) -> Vec<usize> {
+fn file_system(source: &SourceFile) -> Vec<usize> {
     let tokens = &source.tokens;
     let mut lines = source.find("std::fs");
     lines.extend(source.find("std::os::unix::fs"));
@@ -113,7 +113,7 @@ fn file_system(source: &Source) -> Vec<usize> {
 }
 
 /// Returns the lines that use a crate, in a path or an import.
-fn system(source: &Source, name: &str) -> Vec<usize> {
+fn system(source: &SourceFile, name: &str) -> Vec<usize> {
     let mut lines = source.find(&format!("{name}::"));
     lines.extend(source.find(&format!("use {name};")));
     lines

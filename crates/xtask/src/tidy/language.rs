@@ -4,8 +4,8 @@
 //! Findings in comments and documents are counted per crate; `crates/xtask/language.toml` holds the
 //! limit of each crate.
 
-use super::source::Comment;
-use super::{Finding, Workspace};
+use super::source::CommentLine;
+use super::{TidyFinding, Workspace};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::fs;
@@ -44,14 +44,14 @@ const PARTS: [&str; 6] = ["room", "rooms", "floor", "floors", "house", "houses"]
 
 /// Limits on findings per crate, and the commit from which subjects are checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct LanguageLimits {
     /// Hash of the last commit whose subject is not checked. Empty if all are checked.
     pub since: String,
     /// Maximum number of findings by crate. A crate without an entry may have none.
     pub findings: BTreeMap<String, usize>,
 }
 
-impl Limits {
+impl LanguageLimits {
     /// Path of the file with the limits.
     pub const PATH: &str = "crates/xtask/language.toml";
 
@@ -59,8 +59,8 @@ impl Limits {
     ///
     /// # Errors
     /// A line of any other form.
-    pub fn parse(text: &str) -> Result<Limits> {
-        let mut limits = Limits::default();
+    pub fn parse(text: &str) -> Result<LanguageLimits> {
+        let mut limits = LanguageLimits::default();
         for (index, line) in text.lines().enumerate() {
             if line.is_empty() || line.starts_with('#') {
                 continue;
@@ -102,7 +102,7 @@ impl Limits {
 
 /// Checks that no crate exceeds its limit.
 #[must_use]
-pub fn check(workspace: &Workspace) -> Vec<Finding> {
+pub fn check(workspace: &Workspace) -> Vec<TidyFinding> {
     let mut all = Vec::new();
     for (name, findings) in findings(workspace) {
         let (found, limit) = (
@@ -127,7 +127,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
 /// # Errors
 /// I/O errors of the file.
 pub fn lower(workspace: &mut Workspace) -> Result<()> {
-    let path = workspace.root.join(Limits::PATH);
+    let path = workspace.root.join(LanguageLimits::PATH);
     if !path.exists() {
         return Ok(());
     }
@@ -136,15 +136,15 @@ pub fn lower(workspace: &mut Workspace) -> Result<()> {
         .into_iter()
         .map(|(name, findings)| (name, findings.len()))
         .collect();
-    let lowered = Limits::lower_in(&text, &measured);
+    let lowered = LanguageLimits::lower_in(&text, &measured);
     fs::write(&path, &lowered).with_context(|| format!("{} cannot be written", path.display()))?;
-    workspace.language = Limits::parse(&lowered)?;
+    workspace.language = LanguageLimits::parse(&lowered)?;
     Ok(())
 }
 
 /// Returns all findings, grouped by the crate they count for.
-fn findings(workspace: &Workspace) -> BTreeMap<String, Vec<Finding>> {
-    let mut all: BTreeMap<String, Vec<Finding>> = BTreeMap::new();
+fn findings(workspace: &Workspace) -> BTreeMap<String, Vec<TidyFinding>> {
+    let mut all: BTreeMap<String, Vec<TidyFinding>> = BTreeMap::new();
     for source in &workspace.sources {
         let found = all
             .entry(Workspace::crate_of(&source.path).to_owned())
@@ -180,7 +180,7 @@ fn findings(workspace: &Workspace) -> BTreeMap<String, Vec<Finding>> {
             continue;
         };
         let text = format!("the subject {subject:?} has {wrong}: say one thing, the rest in the body");
-        let finding = Finding::new(&format!("commit {commit}"), 1, text);
+        let finding = TidyFinding::new(&format!("commit {commit}"), 1, text);
         all.entry(COMMITS.to_owned()).or_default().push(finding);
     }
     all
@@ -188,7 +188,7 @@ fn findings(workspace: &Workspace) -> BTreeMap<String, Vec<Finding>> {
 
 /// Returns the comments that are too wide. Table rows and single long words are exempt, as they
 /// cannot be wrapped.
-fn wide(path: &str, comments: &[Comment]) -> Vec<Finding> {
+fn wide(path: &str, comments: &[CommentLine]) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     let (mut is_code, mut last) = (false, 0);
     for comment in comments {
@@ -203,7 +203,7 @@ fn wide(path: &str, comments: &[Comment]) -> Vec<Finding> {
                 "a comment ends in column {}, over {limit}: break the line",
                 comment.width
             );
-            findings.push(Finding::new(path, comment.line, text));
+            findings.push(TidyFinding::new(path, comment.line, text));
         }
     }
     findings
@@ -214,7 +214,7 @@ fn words<'a>(
     path: &str,
     lines: impl Iterator<Item = (usize, &'a str)>,
     is_public: impl Fn(&str) -> bool,
-) -> Vec<Finding> {
+) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     let mut said: Vec<(String, usize)> = Vec::new();
     let mut is_code = false;
@@ -244,12 +244,12 @@ fn words<'a>(
                 let refused = WORDS.iter().find(|(phrase, _)| ends_with(&said, phrase));
                 if let Some((phrase, instead)) = refused {
                     let text = format!("\"{}\": {instead}", phrase.join(" "));
-                    findings.push(Finding::new(path, line, text));
+                    findings.push(TidyFinding::new(path, line, text));
                 }
                 let last = &said[said.len() - 1].0;
                 if is_public(text) && PARTS.contains(&last.as_str()) {
                     let text = format!("\"{last}\": say crate, layer, workspace, or space if that is meant");
-                    findings.push(Finding::new(path, line, text));
+                    findings.push(TidyFinding::new(path, line, text));
                 }
             }
             said.push((String::new(), line));
@@ -379,7 +379,7 @@ mod tests {
     #[test]
     fn limits_are_read_and_only_ever_lowered() {
         let text = "# Why.\nsince = \"1a2b\"\n\nbase = 7\ncli = 3\ndb = 5\n";
-        let limits = Limits::parse(text).unwrap();
+        let limits = LanguageLimits::parse(text).unwrap();
         assert_eq!((limits.since.as_str(), limits.findings["cli"]), ("1a2b", 3));
         let measured = BTreeMap::from([
             ("base".to_owned(), 9),
@@ -387,12 +387,12 @@ mod tests {
             ("new".to_owned(), 1),
         ]);
         assert_eq!(
-            Limits::lower_in(text, &measured),
+            LanguageLimits::lower_in(text, &measured),
             "# Why.\nsince = \"1a2b\"\n\nbase = 7\ndb = 4\n"
         );
         for wrong in ["base = many", "base", "base = 1\nbase = 2"] {
             assert!(
-                Limits::parse(wrong)
+                LanguageLimits::parse(wrong)
                     .unwrap_err()
                     .to_string()
                     .contains("language.toml:"),

@@ -1,20 +1,20 @@
 //! The layer rule: a crate uses only lower layers, and of those only the crates listed in the layer
 //! table.
 
-use super::crates::{self, Crate, Place};
-use super::workspace::{Package, Use};
-use super::{Finding, Workspace};
+use super::crates::{self, CrateLayer, CratePurpose};
+use super::workspace::{DependencyPurpose, Package};
+use super::{TidyFinding, Workspace};
 
 /// Crates that may return `anyhow` errors, because only humans read their errors.
 const ANYHOW: [&str; 4] = ["cli", "bench", "research", "xtask"];
 
 /// Checks every package against the layer table.
 #[must_use]
-pub fn check(workspace: &Workspace) -> Vec<Finding> {
+pub fn check(workspace: &Workspace) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for package in &workspace.packages {
         let manifest = format!("{}/Cargo.toml", package.folder);
-        let mut find = |text: String| findings.push(Finding::new(&manifest, 1, text));
+        let mut find = |text: String| findings.push(TidyFinding::new(&manifest, 1, text));
         let Some(member) = crates::named(Workspace::crate_of(&package.folder)) else {
             find(format!(
                 "{} is not in the layer table: decide its layer and what it may use, in crates/xtask/src/tidy/crates.rs",
@@ -41,8 +41,8 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
 
 /// Returns the reason why a package of `member` may not depend on the package `name`, or `None` if
 /// it may.
-fn refuse(workspace: &Workspace, member: &Crate, name: &str, used: Use) -> Option<String> {
-    if name == "anyhow" && used == Use::Normal && !ANYHOW.contains(&member.name) {
+fn refuse(workspace: &Workspace, member: &CrateLayer, name: &str, used: DependencyPurpose) -> Option<String> {
+    if name == "anyhow" && used == DependencyPurpose::Normal && !ANYHOW.contains(&member.name) {
         return Some(
             "anyhow is for cli, bench and xtask: one error type of its own per boundary (rule 16)".to_owned(),
         );
@@ -51,9 +51,9 @@ fn refuse(workspace: &Workspace, member: &Crate, name: &str, used: Use) -> Optio
     let other = workspace.packages.iter().find(of_workspace)?;
     let other = crates::named(Workspace::crate_of(&other.folder))?;
     let (allowed, way) = match used {
-        Use::Normal => (member.may_use(other.name) || member.name == other.name, "uses"),
+        DependencyPurpose::Normal => (member.may_use(other.name) || member.name == other.name, "uses"),
         // Tests may enable features of their own crate.
-        Use::Development => (
+        DependencyPurpose::Development => (
             member.name == other.name || member.may_test_with(other),
             "is tested with",
         ),
@@ -61,7 +61,7 @@ fn refuse(workspace: &Workspace, member: &Crate, name: &str, used: Use) -> Optio
     if allowed {
         return None;
     }
-    let why = if other.place == Place::Workshop {
+    let why = if other.place == CratePurpose::Workshop {
         "the product does not depend on its workshop".to_owned()
     } else if other.layer == member.layer {
         "crates of one layer never import each other: put the shared contract into base and hand it in from above".to_owned()
@@ -87,17 +87,25 @@ mod tests {
     use crate::tidy::workspace::lines;
 
     /// A package: its folder, its name, its dependencies.
-    type Planted<'a> = (&'a str, &'a str, &'a [(&'a str, Use)]);
+    type TestPackage<'a> = (&'a str, &'a str, &'a [(&'a str, DependencyPurpose)]);
 
-    fn findings(extra: &[Planted<'_>]) -> Vec<String> {
+    fn findings(extra: &[TestPackage<'_>]) -> Vec<String> {
         let mut workspace = Workspace::planted(&[])
-            .with_package("crates/base", "alluvium-base", &[("thiserror", Use::Normal)])
+            .with_package(
+                "crates/base",
+                "alluvium-base",
+                &[("thiserror", DependencyPurpose::Normal)],
+            )
             .with_package(
                 "crates/device",
                 "alluvium-device",
-                &[("alluvium-base", Use::Normal)],
+                &[("alluvium-base", DependencyPurpose::Normal)],
             )
-            .with_package("crates/sim", "alluvium-sim", &[("alluvium-device", Use::Normal)]);
+            .with_package(
+                "crates/sim",
+                "alluvium-sim",
+                &[("alluvium-device", DependencyPurpose::Normal)],
+            );
         for (folder, name, dependencies) in extra {
             workspace = workspace.with_package(folder, name, dependencies);
         }
@@ -107,9 +115,9 @@ mod tests {
     #[test]
     fn a_workspace_in_order_has_no_findings() {
         let uses = [
-            ("alluvium-base", Use::Normal),
-            ("alluvium-device", Use::Normal),
-            ("alluvium-sim", Use::Development),
+            ("alluvium-base", DependencyPurpose::Normal),
+            ("alluvium-device", DependencyPurpose::Normal),
+            ("alluvium-sim", DependencyPurpose::Development),
         ];
         assert_eq!(
             findings(&[("crates/storage", "alluvium-storage", &uses)]),
@@ -122,7 +130,7 @@ mod tests {
         let found = findings(&[(
             "crates/model",
             "alluvium-model",
-            &[("alluvium-device", Use::Normal)],
+            &[("alluvium-device", DependencyPurpose::Normal)],
         )]);
         assert!(found[0].contains(
             "crates/model/Cargo.toml:1: model (layer 1) uses device (layer 1): crates of one layer"
@@ -130,13 +138,13 @@ mod tests {
         let storage = (
             "crates/storage",
             "alluvium-storage",
-            &[("alluvium-sim", Use::Normal)][..],
+            &[("alluvium-sim", DependencyPurpose::Normal)][..],
         );
         assert!(findings(&[storage])[0].contains("does not depend on its workshop"));
         let model = (
             "crates/model",
             "alluvium-model",
-            &[("alluvium-storage", Use::Development)][..],
+            &[("alluvium-storage", DependencyPurpose::Development)][..],
         );
         let found = findings(&[("crates/storage", "alluvium-storage", &[]), model]);
         assert!(found[0].contains("is tested with storage (layer 2): that is a higher layer"));
@@ -147,7 +155,7 @@ mod tests {
         let storage = (
             "crates/storage",
             "alluvium-storage",
-            &[("alluvium-model", Use::Normal)][..],
+            &[("alluvium-model", DependencyPurpose::Normal)][..],
         );
         let found = findings(&[("crates/model", "alluvium-model", &[]), storage]);
         assert_eq!(
@@ -165,7 +173,11 @@ mod tests {
         );
         assert!(findings(&[("crates/model", "model", &[])])[0].contains("call it alluvium-model"));
         assert!(
-            findings(&[("crates/model", "alluvium-model", &[("anyhow", Use::Normal)])])[0]
+            findings(&[(
+                "crates/model",
+                "alluvium-model",
+                &[("anyhow", DependencyPurpose::Normal)]
+            )])[0]
                 .contains("rule 16")
         );
     }

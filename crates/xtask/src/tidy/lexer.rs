@@ -1,11 +1,11 @@
 //! Splits Rust text into tokens and comments. It accepts everything that the compiler accepts and
 //! never fails: invalid text yields tokens that no check matches.
 
-use super::source::{Comment, Kind, Token};
+use super::source::{CommentLine, SourceToken, TokenKind};
 
 /// Returns the tokens and comments of a text.
-pub(super) fn cut(text: &str) -> (Vec<Token>, Vec<Comment>) {
-    let mut cutter = Cutter {
+pub(super) fn tokenize(text: &str) -> (Vec<SourceToken>, Vec<CommentLine>) {
+    let mut cutter = TokenScanner {
         rest: text,
         line: 1,
         tokens: Vec::new(),
@@ -17,14 +17,14 @@ pub(super) fn cut(text: &str) -> (Vec<Token>, Vec<Comment>) {
     (cutter.tokens, cutter.comments)
 }
 
-struct Cutter<'a> {
+struct TokenScanner<'a> {
     rest: &'a str,
     line: usize,
-    tokens: Vec<Token>,
-    comments: Vec<Comment>,
+    tokens: Vec<SourceToken>,
+    comments: Vec<CommentLine>,
 }
 
-impl<'a> Cutter<'a> {
+impl<'a> TokenScanner<'a> {
     fn step(&mut self, first: char) {
         if first.is_whitespace() {
             let len = self.rest.len() - self.rest.trim_start().len();
@@ -35,7 +35,7 @@ impl<'a> Cutter<'a> {
         } else if self.rest.starts_with("/*") {
             self.comment(block_comment_len(self.rest));
         } else if let Some((len, from, to)) = literal(self.rest) {
-            let kind = Kind::Text(self.rest[from..to].to_owned());
+            let kind = TokenKind::Text(self.rest[from..to].to_owned());
             self.token(kind, len);
         } else if is_word(first) || first == '\'' {
             let raw = if self.rest.starts_with("r#") {
@@ -47,11 +47,11 @@ impl<'a> Cutter<'a> {
                 .find(|c: char| !is_word(c))
                 .map_or(self.rest.len(), |len| raw + len);
             self.token(
-                Kind::Word(self.rest[..len].trim_start_matches("r#").to_owned()),
+                TokenKind::Word(self.rest[..len].trim_start_matches("r#").to_owned()),
                 len,
             );
         } else {
-            self.token(Kind::Mark(first), first.len_utf8());
+            self.token(TokenKind::Mark(first), first.len_utf8());
         }
     }
 
@@ -62,11 +62,11 @@ impl<'a> Cutter<'a> {
         taken
     }
 
-    fn token(&mut self, kind: Kind, len: usize) {
+    fn token(&mut self, kind: TokenKind, len: usize) {
         let line = self.line;
         self.take(len);
         let last_line = self.line;
-        self.tokens.push(Token {
+        self.tokens.push(SourceToken {
             kind,
             line,
             last_line,
@@ -82,7 +82,7 @@ impl<'a> Cutter<'a> {
             .unwrap_or(text);
         for (index, text) in text.lines().enumerate() {
             let (line, text, width) = (first + index, text.to_owned(), 0);
-            self.comments.push(Comment { line, text, width });
+            self.comments.push(CommentLine { line, text, width });
         }
     }
 }
@@ -161,11 +161,11 @@ mod tests {
     use super::*;
 
     fn show(text: &str) -> String {
-        let (tokens, comments) = cut(text);
+        let (tokens, comments) = tokenize(text);
         let tokens = tokens.iter().map(|token| match &token.kind {
-            Kind::Word(word) => word.clone(),
-            Kind::Text(text) => format!("<{text}>"),
-            Kind::Mark(mark) => mark.to_string(),
+            TokenKind::Word(word) => word.clone(),
+            TokenKind::Text(text) => format!("<{text}>"),
+            TokenKind::Mark(mark) => mark.to_string(),
         });
         let comments = comments
             .iter()

@@ -6,16 +6,17 @@
 //! test.
 //!
 //! *Read in this order*: `source.rs` and `workspace.rs` (the input), `crates.rs` (the layer table),
-//! then the checks: `layers.rs`, `modules.rs`, `circles.rs`, `documents.rs`, `formats.rs`, `io.rs`,
-//! `decoders.rs`, `unfinished.rs`, `headers.rs`, `unknown.rs`, `tuning.rs`, `packages.rs`,
+//! then the checks: `layers.rs`, `modules.rs`, `import_cycles.rs`, `documents.rs`, `formats.rs`, `io.rs`,
+//! `decoders.rs`, `unfinished.rs`, `headers.rs`, `forbidden_imports.rs`, `tuning.rs`, `packages.rs`,
 //! `language.rs`, and `sizes.rs` with `ratchet.rs`.
 
-pub mod circles;
 pub mod crates;
 pub mod decoders;
 pub mod documents;
+pub mod forbidden_imports;
 pub mod formats;
 pub mod headers;
+pub mod import_cycles;
 pub mod io;
 pub mod language;
 pub mod layers;
@@ -27,17 +28,16 @@ pub mod sizes;
 pub mod source;
 pub mod tuning;
 pub mod unfinished;
-pub mod unknown;
 pub mod workspace;
 
-pub use source::Source;
+pub use source::SourceFile;
 pub use workspace::Workspace;
 
 use std::fmt;
 
 /// A violation: its location, its description, and the fix.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Finding {
+pub struct TidyFinding {
     /// File path, relative to the workspace.
     pub path: String,
     /// Line number, from 1.
@@ -46,12 +46,12 @@ pub struct Finding {
     pub text: String,
 }
 
-impl Finding {
+impl TidyFinding {
     /// Creates a finding for a line of a file.
     #[must_use]
-    pub fn new(path: &str, line: usize, text: impl Into<String>) -> Finding {
+    pub fn new(path: &str, line: usize, text: impl Into<String>) -> TidyFinding {
         let text = text.into();
-        Finding {
+        TidyFinding {
             path: path.to_owned(),
             line,
             text,
@@ -59,7 +59,7 @@ impl Finding {
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for TidyFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.path, self.line, self.text)
     }
@@ -67,11 +67,11 @@ impl fmt::Display for Finding {
 
 /// Runs every check. Returns the findings ordered by file and line.
 #[must_use]
-pub fn check(workspace: &Workspace) -> Vec<Finding> {
+pub fn check(workspace: &Workspace) -> Vec<TidyFinding> {
     let checks = [
         layers::check,
         modules::check,
-        circles::check,
+        import_cycles::check,
         documents::check,
         formats::check,
         io::check,
@@ -80,11 +80,11 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
         sizes::check,
         decoders::check,
         tuning::check,
-        unknown::check,
+        forbidden_imports::check,
         packages::check,
         language::check,
     ];
-    let mut findings: Vec<Finding> = checks.iter().flat_map(|check| check(workspace)).collect();
+    let mut findings: Vec<TidyFinding> = checks.iter().flat_map(|check| check(workspace)).collect();
     findings.sort();
     findings.dedup();
     findings

@@ -1,14 +1,14 @@
 //! Dead files: every Rust file is reachable from a target of its package through `mod`
 //! declarations, and no `mod` declaration is commented out.
 
-use super::source::Kind;
-use super::{Finding, Source, Workspace};
+use super::source::TokenKind;
+use super::{SourceFile, TidyFinding, Workspace};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Finds unreachable Rust files and commented-out `mod` declarations.
 #[must_use]
-pub fn check(workspace: &Workspace) -> Vec<Finding> {
-    let sources: BTreeMap<&str, &Source> = workspace
+pub fn check(workspace: &Workspace) -> Vec<TidyFinding> {
+    let sources: BTreeMap<&str, &SourceFile> = workspace
         .sources
         .iter()
         .map(|source| (source.path.as_str(), source))
@@ -23,12 +23,12 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
     for source in &workspace.sources {
         if !reached.contains(&source.path) {
             let text = "no target of its package reaches this file: declare it with `mod`, or delete it";
-            findings.push(Finding::new(&source.path, 1, text));
+            findings.push(TidyFinding::new(&source.path, 1, text));
         }
         for comment in &source.comments {
             if is_commented_out(&comment.text) {
                 let text = "a commented-out module: declare it or delete the line";
-                findings.push(Finding::new(&source.path, comment.line, text));
+                findings.push(TidyFinding::new(&source.path, comment.line, text));
             }
         }
     }
@@ -41,7 +41,7 @@ fn folder_of(path: &str) -> String {
 }
 
 /// Marks a file and, recursively, its module files, which are searched in `folder`.
-fn reach(sources: &BTreeMap<&str, &Source>, path: &str, folder: &str, reached: &mut BTreeSet<String>) {
+fn reach(sources: &BTreeMap<&str, &SourceFile>, path: &str, folder: &str, reached: &mut BTreeSet<String>) {
     let Some(source) = sources.get(path) else { return };
     if !reached.insert(path.to_owned()) {
         return;
@@ -61,41 +61,41 @@ fn reach(sources: &BTreeMap<&str, &Source>, path: &str, folder: &str, reached: &
 
 /// A file that another file refers to: the candidate paths, and whether a plain `mod name;` refers
 /// to it.
-struct Child {
+struct ModuleFile {
     candidates: Vec<String>,
     plain: bool,
 }
 
 /// Returns the files that `mod name;`, `#[path = "…"] mod name;` and `include!("…")` refer to.
-fn children(source: &Source, folder: &str) -> Vec<Child> {
+fn children(source: &SourceFile, folder: &str) -> Vec<ModuleFile> {
     let tokens = &source.tokens;
     let mut found = Vec::new();
     // Name and brace depth of the enclosing inline modules.
     let mut inline: Vec<(String, usize)> = Vec::new();
     let mut depth = 0;
     let mut named: Option<&str> = None; // by a `#[path = "…"]` that waits for its `mod`
-    let named_file = |text: &str| Child {
+    let named_file = |text: &str| ModuleFile {
         candidates: vec![normal(&format!("{}/{text}", folder_of(&source.path)))],
         plain: false,
     };
     for (at, token) in tokens.iter().enumerate() {
         match &token.kind {
-            Kind::Mark('{') => depth += 1,
-            Kind::Mark('}') => {
+            TokenKind::Mark('{') => depth += 1,
+            TokenKind::Mark('}') => {
                 depth -= 1;
                 inline.retain(|(_, opened)| *opened <= depth);
             }
-            Kind::Text(text)
+            TokenKind::Text(text)
                 if at >= 2 && tokens[at - 1].is('=') && tokens[at - 2].word() == Some("path") =>
             {
                 named = Some(text);
             }
-            Kind::Text(text)
+            TokenKind::Text(text)
                 if at >= 3 && tokens[at - 3].word() == Some("include") && tokens[at - 2].is('!') =>
             {
                 found.push(named_file(text));
             }
-            Kind::Word(word) if word == "mod" => {
+            TokenKind::Word(word) if word == "mod" => {
                 let (Some(name), Some(next)) = (
                     tokens.get(at + 1).and_then(|token| token.word()),
                     tokens.get(at + 2),
@@ -110,7 +110,7 @@ fn children(source: &Source, folder: &str) -> Vec<Child> {
                     let around: String = inline.iter().map(|(name, _)| format!("{name}/")).collect();
                     let stem = format!("{folder}/{around}{name}");
                     let candidates = vec![format!("{stem}.rs"), format!("{stem}/mod.rs")];
-                    found.push(Child {
+                    found.push(ModuleFile {
                         candidates,
                         plain: true,
                     });

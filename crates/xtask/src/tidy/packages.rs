@@ -1,22 +1,22 @@
 //! The package rule: a publishable crate has a description and a licence, and refers to crates of
 //! the workspace by version.
 
-use super::workspace::Publication;
-use super::{Finding, Workspace};
+use super::workspace::PublicationMetadata;
+use super::{TidyFinding, Workspace};
 
 /// Files with the licence texts, required in the folder of every publishable crate.
 const LICENSES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 
 /// Checks every publishable package.
 #[must_use]
-pub fn check(workspace: &Workspace) -> Vec<Finding> {
+pub fn check(workspace: &Workspace) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for package in &workspace.packages {
         let Some(publication) = &package.publication else {
             continue;
         };
         let manifest = format!("{}/Cargo.toml", package.folder);
-        let Publication {
+        let PublicationMetadata {
             has_description,
             has_license,
             has_readme,
@@ -32,20 +32,20 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
                     "{} can be published, but has no {name}: give it one, or say publish = false",
                     package.name
                 );
-                findings.push(Finding::new(&manifest, 1, text));
+                findings.push(TidyFinding::new(&manifest, 1, text));
             }
         }
         for license in LICENSES {
             if !workspace.files.contains(&format!("{}/{license}", package.folder)) {
                 let text = format!("{license} is not beside it: link it from the workspace's folder");
-                findings.push(Finding::new(&manifest, 1, text));
+                findings.push(TidyFinding::new(&manifest, 1, text));
             }
         }
         for (name, has_version) in local {
             if !has_version {
                 let text =
                     format!("{name} is named by its path alone: add its version, or it cannot be packaged");
-                findings.push(Finding::new(&manifest, 1, text));
+                findings.push(TidyFinding::new(&manifest, 1, text));
             }
             let other = workspace.packages.iter().find(|other| other.name == *name);
             if other.is_some_and(|other| other.publication.is_none()) {
@@ -53,7 +53,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
                     "{name} cannot be published, but {} can: decide alike",
                     package.name
                 );
-                findings.push(Finding::new(&manifest, 1, text));
+                findings.push(TidyFinding::new(&manifest, 1, text));
             }
         }
     }
@@ -65,7 +65,7 @@ mod tests {
     use super::super::workspace::lines;
     use super::*;
 
-    fn planted(change: impl Fn(&mut Publication)) -> Vec<String> {
+    fn planted(change: impl Fn(&mut PublicationMetadata)) -> Vec<String> {
         let files = [
             ("crates/base/LICENSE-MIT", ""),
             ("crates/base/LICENSE-APACHE", ""),
@@ -76,13 +76,13 @@ mod tests {
             .with_package("crates/base", "alluvium-base", &[])
             .with_package("crates/device", "alluvium-device", &[])
             .with_package("crates/sim", "alluvium-sim", &[]);
-        let whole = Publication {
+        let whole = PublicationMetadata {
             has_description: true,
             has_license: true,
             has_readme: true,
             local: vec![("alluvium-base".to_owned(), true)],
         };
-        workspace.packages[0].publication = Some(Publication {
+        workspace.packages[0].publication = Some(PublicationMetadata {
             local: Vec::new(),
             ..whole.clone()
         });
@@ -121,7 +121,7 @@ mod tests {
             "alluvium-base",
             &[],
         );
-        workspace.packages[0].publication = Some(Publication {
+        workspace.packages[0].publication = Some(PublicationMetadata {
             has_description: true,
             has_license: true,
             has_readme: true,

@@ -2,7 +2,7 @@
 //! ratchet limits the growth of sizes that the aims do not forbid.
 
 use super::ratchet::Ratchet;
-use super::{Finding, Source, Workspace, formats};
+use super::{SourceFile, TidyFinding, Workspace, formats};
 
 /// Maximum median length of a file, in lines of code.
 pub const MEDIAN: usize = 200;
@@ -15,7 +15,7 @@ pub const FUNCTION: usize = 70;
 
 /// Checks the aims and the ratchet.
 #[must_use]
-pub fn check(workspace: &Workspace) -> Vec<Finding> {
+pub fn check(workspace: &Workspace) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     let measured = measure(workspace);
     let allowed = &workspace.ratchet;
@@ -29,7 +29,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
             "{len} lines of code, where no file may have over {}: a module is missing; take a part out",
             LONGEST.min(allowed.longest_file.max(NINE_IN_TEN))
         );
-        findings.push(Finding::new(&source.path, 1, text));
+        findings.push(TidyFinding::new(&source.path, 1, text));
     }
     for (name, aim, at) in [
         ("median", MEDIAN, files.len() / 2),
@@ -39,7 +39,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
             let text = format!(
                 "the {name} of all files is {len} lines of code, {aim} is the aim: make the long ones shorter"
             );
-            findings.push(Finding::new(&source.path, 1, text));
+            findings.push(TidyFinding::new(&source.path, 1, text));
         }
     }
     let functions = long_functions(workspace);
@@ -49,7 +49,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
                 "{name} has {len} lines of code, over the longest so far ({}): name its parts",
                 allowed.longest_function
             );
-            findings.push(Finding::new(&source.path, *line, text));
+            findings.push(TidyFinding::new(&source.path, *line, text));
         }
     }
     if measured.long_functions > allowed.long_functions {
@@ -58,7 +58,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
                 "{name} has {len} lines of code; {} functions have over {FUNCTION}, {} may: shorten one of them",
                 measured.long_functions, allowed.long_functions
             );
-            findings.push(Finding::new(&source.path, line, text));
+            findings.push(TidyFinding::new(&source.path, line, text));
         }
     }
     if measured.allowances > allowed.allowances {
@@ -67,7 +67,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
                 "{} allowances, {} may be: do without one of them",
                 measured.allowances, allowed.allowances
             );
-            findings.push(Finding::new(&path, line, text));
+            findings.push(TidyFinding::new(&path, line, text));
         }
     }
     findings
@@ -86,7 +86,7 @@ pub fn measure(workspace: &Workspace) -> Ratchet {
 }
 
 /// Returns every file with its lines of code, shortest first.
-fn by_length(workspace: &Workspace) -> Vec<(usize, &Source)> {
+fn by_length(workspace: &Workspace) -> Vec<(usize, &SourceFile)> {
     let mut files: Vec<_> = workspace
         .sources
         .iter()
@@ -97,9 +97,9 @@ fn by_length(workspace: &Workspace) -> Vec<(usize, &Source)> {
 }
 
 /// Returns the functions longer than the aim: lines of code, file, name, line.
-fn long_functions(workspace: &Workspace) -> Vec<(usize, &Source, &str, usize)> {
+fn long_functions(workspace: &Workspace) -> Vec<(usize, &SourceFile, &str, usize)> {
     let of = |source| {
-        let functions = Source::functions(source).into_iter();
+        let functions = SourceFile::functions(source).into_iter();
         functions.map(move |(name, from, to)| (source.code_lines_in(from..=to), source, name, from))
     };
     workspace
@@ -111,7 +111,7 @@ fn long_functions(workspace: &Workspace) -> Vec<(usize, &Source, &str, usize)> {
 }
 
 fn allowances(workspace: &Workspace) -> Vec<(String, usize)> {
-    let of = |source: &Source| {
+    let of = |source: &SourceFile| {
         let lines: Vec<usize> = source.allowances(formats::RULE).collect();
         lines
             .into_iter()
@@ -126,11 +126,11 @@ mod tests {
     use super::*;
     use crate::tidy::workspace::lines;
 
-    fn file(name: &str, len: usize) -> Source {
-        Source::new(&format!("crates/base/src/{name}.rs"), &"x;\n".repeat(len))
+    fn file(name: &str, len: usize) -> SourceFile {
+        SourceFile::new(&format!("crates/base/src/{name}.rs"), &"x;\n".repeat(len))
     }
 
-    fn found(sources: Vec<Source>, ratchet: Ratchet) -> Vec<String> {
+    fn found(sources: Vec<SourceFile>, ratchet: Ratchet) -> Vec<String> {
         lines(&check(&Workspace {
             sources,
             ratchet,
@@ -168,7 +168,7 @@ mod tests {
         };
         let median = found((0..9).map(|i| file(&format!("f{i}"), 201)).collect(), loose);
         assert!(median[0].contains("the median of all files is 201"), "{median:?}");
-        let mut files: Vec<Source> = (0..8).map(|i| file(&format!("f{i}"), 10)).collect();
+        let mut files: Vec<SourceFile> = (0..8).map(|i| file(&format!("f{i}"), 10)).collect();
         files.extend([file("g", 600), file("h", 600)]);
         assert!(found(files, loose)[0].contains("the 90th percentile of all files is 600"));
     }
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn long_functions_and_allowances_are_counted_against_the_ratchet() {
         let long = format!("fn long() {{\n{}}}\n", "x;\n".repeat(70));
-        let source = || vec![Source::new("crates/base/src/a.rs", &long)];
+        let source = || vec![SourceFile::new("crates/base/src/a.rs", &long)];
         let one = Ratchet {
             long_functions: 1,
             longest_function: 72,
@@ -204,7 +204,7 @@ mod tests {
             .contains("over the longest so far (71)")
         );
         let allowed = || {
-            vec![Source::new(
+            vec![SourceFile::new(
                 "crates/base/src/a.rs",
                 "// tidy: allow format: bytes that stay in memory only\na();",
             )]

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 /// Kind of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum TokenKind {
     /// A name, keyword, number or lifetime.
     Word(String),
     /// The contents of a string, byte string or character literal.
@@ -16,21 +16,21 @@ pub enum Kind {
 
 /// A token with its line range.
 #[derive(Clone, Debug)]
-pub struct Token {
+pub struct SourceToken {
     /// Kind and text.
-    pub kind: Kind,
+    pub kind: TokenKind,
     /// First line, from 1.
     pub line: usize,
     /// Last line, inclusive.
     pub last_line: usize,
 }
 
-impl Token {
+impl SourceToken {
     /// Returns the text of a word token, or `None` for other tokens.
     #[must_use]
     pub fn word(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Word(word) => Some(word),
+            TokenKind::Word(word) => Some(word),
             _ => None,
         }
     }
@@ -38,13 +38,13 @@ impl Token {
     /// Returns whether the token is this punctuation character.
     #[must_use]
     pub fn is(&self, mark: char) -> bool {
-        self.kind == Kind::Mark(mark)
+        self.kind == TokenKind::Mark(mark)
     }
 }
 
 /// One line of a comment, without its comment marker.
 #[derive(Clone, Debug)]
-pub struct Comment {
+pub struct CommentLine {
     /// Line number, from 1.
     pub line: usize,
     /// Text after the slashes.
@@ -55,22 +55,22 @@ pub struct Comment {
 
 /// A parsed Rust file.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct SourceFile {
     /// Path relative to the workspace, with forward slashes.
     pub path: String,
     /// Tokens of the code, in order.
-    pub tokens: Vec<Token>,
+    pub tokens: Vec<SourceToken>,
     /// Comments, one element per line.
-    pub comments: Vec<Comment>,
+    pub comments: Vec<CommentLine>,
     test_regions: Vec<RangeInclusive<usize>>,
     code_lines: Vec<usize>,
 }
 
-impl Source {
+impl SourceFile {
     /// Parses a file into tokens and comments.
     #[must_use]
-    pub fn new(path: &str, text: &str) -> Source {
-        let (tokens, mut comments) = super::lexer::cut(text);
+    pub fn new(path: &str, text: &str) -> SourceFile {
+        let (tokens, mut comments) = super::lexer::tokenize(text);
         let lines: Vec<&str> = text.lines().collect();
         for comment in &mut comments {
             comment.width = lines.get(comment.line - 1).map_or(0, |line| line.chars().count());
@@ -83,7 +83,7 @@ impl Source {
         code_lines.dedup();
         code_lines.retain(|line| !blank(line));
         let test_regions = test_regions(&tokens);
-        Source {
+        SourceFile {
             path: path.to_owned(),
             tokens,
             comments,
@@ -109,13 +109,13 @@ impl Source {
     /// strings never match.
     ///
     /// ```
-    /// let source = xtask::tidy::Source::new("a.rs", "// std::fs\nuse std :: fs;");
+    /// let source = xtask::tidy::SourceFile::new("a.rs", "// std::fs\nuse std :: fs;");
     /// assert_eq!(source.find("std::fs"), [2]);
     /// ```
     #[must_use]
     pub fn find(&self, code: &str) -> Vec<usize> {
-        let (wanted, _) = super::lexer::cut(code);
-        let same = |window: &[Token]| {
+        let (wanted, _) = super::lexer::tokenize(code);
+        let same = |window: &[SourceToken]| {
             window
                 .iter()
                 .zip(&wanted)
@@ -189,18 +189,18 @@ fn allowance(comment: &str) -> Option<&str> {
 
 /// Returns the index of the last token of the item around `at`: its `;`, or the closing brace of
 /// its body.
-fn end_of_item(tokens: &[Token], at: usize) -> Option<usize> {
+fn end_of_item(tokens: &[SourceToken], at: usize) -> Option<usize> {
     let mut depth = 0usize;
     for (index, token) in tokens.iter().enumerate().skip(at) {
         match token.kind {
-            Kind::Mark('(' | '[' | '{') => depth += 1,
-            Kind::Mark(')' | ']' | '}') => {
+            TokenKind::Mark('(' | '[' | '{') => depth += 1,
+            TokenKind::Mark(')' | ']' | '}') => {
                 depth = depth.checked_sub(1)?;
                 if depth == 0 && token.is('}') {
                     return Some(index);
                 }
             }
-            Kind::Mark(';') if depth == 0 => return Some(index),
+            TokenKind::Mark(';') if depth == 0 => return Some(index),
             _ => {}
         }
     }
@@ -208,9 +208,9 @@ fn end_of_item(tokens: &[Token], at: usize) -> Option<usize> {
 }
 
 /// Returns the line ranges of items under `#[cfg(test)]` or `#[cfg(all(test, …))]`.
-fn test_regions(tokens: &[Token]) -> Vec<RangeInclusive<usize>> {
+fn test_regions(tokens: &[SourceToken]) -> Vec<RangeInclusive<usize>> {
     let starts = |pattern: &str, at: usize| {
-        let (wanted, _) = super::lexer::cut(pattern);
+        let (wanted, _) = super::lexer::tokenize(pattern);
         tokens.len() >= at + wanted.len() && tokens[at..].iter().zip(&wanted).all(|(a, b)| a.kind == b.kind)
     };
     let mut regions = Vec::new();
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn lines_of_code_leave_out_blanks_and_comments() {
-        let source = Source::new(
+        let source = SourceFile::new(
             "a.rs",
             "// one\n\nfn f() {\n    /* two\n three */\n    g(\"x\n\ny\");\n}\n",
         );
@@ -245,24 +245,24 @@ mod tests {
     #[test]
     fn items_under_cfg_test_are_tests_and_the_rest_is_not() {
         let text = "fn a() {}\n#[cfg(test)]\n#[allow(x)]\nmod tests {\n fn b() {}\n}\nfn c() {}\n#[cfg(test)]\nuse d;\nfn e() {}";
-        let source = Source::new("crates/base/src/a.rs", text);
+        let source = SourceFile::new("crates/base/src/a.rs", text);
         let tests: Vec<usize> = (1..=10).filter(|&line| source.is_test(line)).collect();
         assert_eq!(tests, [2, 3, 4, 5, 6, 8, 9]);
-        assert!(Source::new("crates/base/tests/it/a.rs", text).is_test(1));
-        assert!(Source::new("crates/base/src/a/tests.rs", text).is_test(1));
+        assert!(SourceFile::new("crates/base/tests/it/a.rs", text).is_test(1));
+        assert!(SourceFile::new("crates/base/src/a/tests.rs", text).is_test(1));
     }
 
     #[test]
     fn an_allowance_needs_a_reason_and_covers_the_next_line_of_code() {
         let text = "// tidy: allow format: these bytes never leave memory\n// (as above)\na();\nb();\n// tidy: allow format: no\nc();";
-        let source = Source::new("a.rs", text);
+        let source = SourceFile::new("a.rs", text);
         assert!(source.allows("format", 3) && !source.allows("format", 4) && !source.allows("format", 6));
         assert!(!source.allows("io", 3));
     }
 
     #[test]
     fn functions_without_a_body_and_types_of_functions_are_not_functions() {
-        let source = Source::new(
+        let source = SourceFile::new(
             "a.rs",
             "trait T { fn a(&self); fn b() { } }\nstruct S { f: fn(u8) -> [u8; 4] }",
         );

@@ -8,16 +8,16 @@
 //! In a file with one such line every constant needs one, or the line "Not a tuning parameter.". A
 //! new value requires a new line, hence a new measurement.
 
-use super::source::{Kind, Token};
-use super::{Finding, Source, Workspace};
+use super::source::{SourceToken, TokenKind};
+use super::{SourceFile, TidyFinding, Workspace};
 
 const LINE: &str = "Tuning: `";
 const EXEMPT: &str = "Not a tuning parameter.";
 
 /// Checks the files that have at least one line `Tuning:`.
 #[must_use]
-pub fn check(workspace: &Workspace) -> Vec<Finding> {
-    let tuned = |source: &&Source| {
+pub fn check(workspace: &Workspace) -> Vec<TidyFinding> {
+    let tuned = |source: &&SourceFile| {
         source
             .comments
             .iter()
@@ -27,7 +27,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
     sources.flat_map(findings).collect()
 }
 
-fn findings(source: &Source) -> Vec<Finding> {
+fn findings(source: &SourceFile) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for (name, value, line) in constants(source) {
         let comments = above(source, line);
@@ -41,7 +41,7 @@ fn findings(source: &Source) -> Vec<Finding> {
                 "{name} = {value} has no line \"Tuning: `value` since DATE; measurement.\" and no line \"{EXEMPT}\""
             ),
         };
-        findings.push(Finding::new(&source.path, line, text));
+        findings.push(TidyFinding::new(&source.path, line, text));
     }
     findings
 }
@@ -51,11 +51,11 @@ fn recorded(comment: &str) -> Option<String> {
     let text = comment.trim_start_matches(['/', ' ']);
     let rest = text.strip_prefix(LINE)?;
     let (value, _) = rest.split_once('`')?;
-    Some(written(&super::lexer::cut(value).0))
+    Some(written(&super::lexer::tokenize(value).0))
 }
 
 /// Returns the comment lines directly above a line.
-fn above(source: &Source, line: usize) -> Vec<&str> {
+fn above(source: &SourceFile, line: usize) -> Vec<&str> {
     let after = source.comments.partition_point(|comment| comment.line < line);
     let upwards = source.comments[..after].iter().rev();
     upwards
@@ -66,7 +66,7 @@ fn above(source: &Source, line: usize) -> Vec<&str> {
 }
 
 /// Returns the constants of a file outside its tests: name, value as written, line.
-fn constants(source: &Source) -> Vec<(String, String, usize)> {
+fn constants(source: &SourceFile) -> Vec<(String, String, usize)> {
     let mut found = Vec::new();
     for (at, pair) in source.tokens.windows(2).enumerate() {
         let name = match (pair[0].word(), pair[1].word()) {
@@ -89,18 +89,18 @@ fn constants(source: &Source) -> Vec<(String, String, usize)> {
 }
 
 /// Renders tokens without whitespace, except one space between adjacent words: `64<<10`.
-fn written(tokens: &[Token]) -> String {
+fn written(tokens: &[SourceToken]) -> String {
     let mut text = String::new();
     for token in tokens {
         match &token.kind {
-            Kind::Word(word) => {
+            TokenKind::Word(word) => {
                 if text.ends_with(|c: char| c.is_alphanumeric() || c == '_') {
                     text.push(' ');
                 }
                 text.push_str(word);
             }
-            Kind::Text(literal) => text.push_str(literal),
-            Kind::Mark(mark) => text.push(*mark),
+            TokenKind::Text(literal) => text.push_str(literal),
+            TokenKind::Mark(mark) => text.push(*mark),
         }
     }
     text

@@ -1,6 +1,6 @@
 //! Rule 17: no unfinished code, no disabled tests, no untested features.
 
-use super::{Finding, Workspace};
+use super::{TidyFinding, Workspace};
 
 /// Macros that are placeholders or debugging aids.
 const MACROS: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
@@ -10,10 +10,10 @@ const MARKS: [&str; 4] = ["FIXME", "XXX", "TODO", "HACK"];
 
 /// Checks every file and every feature.
 #[must_use]
-pub fn check(workspace: &Workspace) -> Vec<Finding> {
+pub fn check(workspace: &Workspace) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for source in &workspace.sources {
-        let mut find = |line: usize, text: String| findings.push(Finding::new(&source.path, line, text));
+        let mut find = |line: usize, text: String| findings.push(TidyFinding::new(&source.path, line, text));
         for code in MACROS {
             for line in source.find(code) {
                 find(
@@ -58,7 +58,11 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
             let text = format!(
                 "nothing tests the feature {feature}: name it in a command of .ci/run or .ci/nightly"
             );
-            findings.push(Finding::new(&format!("{}/Cargo.toml", package.folder), 1, text));
+            findings.push(TidyFinding::new(
+                &format!("{}/Cargo.toml", package.folder),
+                1,
+                text,
+            ));
         }
     }
     findings

@@ -1,8 +1,8 @@
 //! The input of all checks: the Rust files, documents and manifests of the workspace, of `fuzz/`
 //! and of `research/`.
 
-use super::Source;
-use super::language::Limits;
+use super::SourceFile;
+use super::language::LanguageLimits;
 use super::ratchet::Ratchet;
 use anyhow::{Context, Result};
 use cargo_metadata::{Metadata, MetadataCommand};
@@ -13,7 +13,7 @@ use std::process::Command;
 
 /// Purpose of a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub enum DependencyPurpose {
     /// Used by the crate or its build script.
     Normal,
     /// Used only by tests, benches and examples.
@@ -30,16 +30,16 @@ pub struct Package {
     /// Root files of the targets, relative to the workspace.
     pub roots: Vec<String>,
     /// Names of the packages that it depends on, with the purpose of each dependency.
-    pub dependencies: Vec<(String, Use)>,
+    pub dependencies: Vec<(String, DependencyPurpose)>,
     /// Names of the declared features.
     pub features: Vec<String>,
     /// Publication metadata. `None` if the package cannot be published.
-    pub publication: Option<Publication>,
+    pub publication: Option<PublicationMetadata>,
 }
 
 /// Manifest data that publication requires.
 #[derive(Clone, Debug)]
-pub struct Publication {
+pub struct PublicationMetadata {
     /// Whether the manifest has a description.
     pub has_description: bool,
     /// Whether the manifest names a licence.
@@ -53,7 +53,7 @@ pub struct Publication {
 
 /// A Markdown file.
 #[derive(Clone, Debug)]
-pub struct Document {
+pub struct MarkdownDocument {
     /// Path relative to the workspace, with forward slashes.
     pub path: String,
     /// Full text.
@@ -66,9 +66,9 @@ pub struct Workspace {
     /// Root folder of the workspace.
     pub root: PathBuf,
     /// Rust files below `src`, `tests`, `benches`, `examples` and `fuzz_targets` of every package.
-    pub sources: Vec<Source>,
+    pub sources: Vec<SourceFile>,
     /// All Markdown files.
-    pub documents: Vec<Document>,
+    pub documents: Vec<MarkdownDocument>,
     /// All packages.
     pub packages: Vec<Package>,
     /// All files except build output and version control, relative to the workspace.
@@ -78,7 +78,7 @@ pub struct Workspace {
     /// Committed limits that may only decrease.
     pub ratchet: Ratchet,
     /// Maximum number of language findings per crate.
-    pub language: Limits,
+    pub language: LanguageLimits,
     /// Commits whose subjects are checked: short hash and subject. Empty without a git history.
     pub subjects: Vec<(String, String)>,
 }
@@ -106,12 +106,12 @@ impl Workspace {
         let sources = files
             .iter()
             .filter(|path| path.ends_with(".rs"))
-            .map(|path| Ok(Source::new(path, &read(path)?)))
+            .map(|path| Ok(SourceFile::new(path, &read(path)?)))
             .collect::<Result<_>>()?;
         let document = |path: &String| {
             let text = read(path)?;
             let path = path.clone();
-            Ok(Document { path, text })
+            Ok(MarkdownDocument { path, text })
         };
         let documents = files
             .iter()
@@ -122,10 +122,10 @@ impl Workspace {
         let runs = runs.iter().filter(|path| files.contains(**path));
         let ci = runs.map(|path| read(path)).collect::<Result<String>>()?;
         let ratchet = Ratchet::parse(&read(Ratchet::PATH)?)?;
-        let language = if files.contains(Limits::PATH) {
-            Limits::parse(&read(Limits::PATH)?)?
+        let language = if files.contains(LanguageLimits::PATH) {
+            LanguageLimits::parse(&read(LanguageLimits::PATH)?)?
         } else {
-            Limits::default()
+            LanguageLimits::default()
         };
         let subjects = subjects(&root, &language.since);
         Ok(Workspace {
@@ -144,7 +144,7 @@ impl Workspace {
     /// Summarises the size of the workspace in words.
     #[must_use]
     pub fn summary(&self) -> String {
-        let lines: usize = self.sources.iter().map(Source::code_len).sum();
+        let lines: usize = self.sources.iter().map(SourceFile::code_len).sum();
         let (packages, files) = (self.packages.len(), self.sources.len());
         let documents = self.documents.len();
         format!("{packages} packages, {files} Rust files with {lines} lines of code, {documents} documents")
@@ -205,9 +205,9 @@ fn packages(metadata: &Metadata, root: &Path) -> Vec<Package> {
         let dependencies = package.dependencies.iter().map(|dependency| {
             let development = dependency.kind == cargo_metadata::DependencyKind::Development;
             let used = if development {
-                Use::Development
+                DependencyPurpose::Development
             } else {
-                Use::Normal
+                DependencyPurpose::Normal
             };
             (dependency.name.clone(), used)
         });
@@ -228,14 +228,14 @@ fn packages(metadata: &Metadata, root: &Path) -> Vec<Package> {
 }
 
 /// Returns the publication metadata of a package, or `None` if it cannot be published.
-fn publication(package: &cargo_metadata::Package) -> Option<Publication> {
+fn publication(package: &cargo_metadata::Package) -> Option<PublicationMetadata> {
     if package.publish.as_ref().is_some_and(Vec::is_empty) {
         return None;
     }
     let local = package.dependencies.iter().filter(|dependency| {
         dependency.path.is_some() && dependency.kind != cargo_metadata::DependencyKind::Development
     });
-    Some(Publication {
+    Some(PublicationMetadata {
         has_description: package.description.is_some(),
         has_license: package.license.is_some(),
         has_readme: package.readme.is_some(),
@@ -274,14 +274,14 @@ impl Workspace {
                 .is_some_and(|extension| extension == "rs")
         };
         let (sources, others): (Vec<_>, Vec<_>) = files.iter().partition(|(path, _)| rust(path));
-        let document = |(path, text): &(&str, &str)| Document {
+        let document = |(path, text): &(&str, &str)| MarkdownDocument {
             path: (*path).to_owned(),
             text: (*text).to_owned(),
         };
         Workspace {
             sources: sources
                 .iter()
-                .map(|(path, text)| Source::new(path, text))
+                .map(|(path, text)| SourceFile::new(path, text))
                 .collect(),
             documents: others
                 .iter()
@@ -302,7 +302,7 @@ impl Workspace {
         mut self,
         folder: &str,
         name: &str,
-        dependencies: &[(&str, Use)],
+        dependencies: &[(&str, DependencyPurpose)],
     ) -> Workspace {
         let root = |path: &String| {
             let tail = path.strip_prefix(&format!("{folder}/"));
@@ -325,6 +325,6 @@ impl Workspace {
 
 /// Returns the texts of a check's findings, one per line, for tests.
 #[cfg(test)]
-pub(crate) fn lines(findings: &[super::Finding]) -> Vec<String> {
+pub(crate) fn lines(findings: &[super::TidyFinding]) -> Vec<String> {
     findings.iter().map(ToString::to_string).collect()
 }

@@ -1,8 +1,8 @@
 //! A filter made of a table's tags: a view of its encoded bytes.
 
-use super::format::{self, Header};
-use super::shape::{Place, SLOTS, Shape};
-use super::table::Slot;
+use super::format::{self, CuckooHeader};
+use super::shape::{CuckooShape, SLOTS, TaggedBucket};
+use super::table::CuckooSlot;
 use crate::Result;
 
 /// An encoded filter. It answers whether a hash may be present, and in which slots.
@@ -10,10 +10,10 @@ use crate::Result;
 /// ```
 /// use research_filters::cuckoo::{Filter, Shape, Table, encode};
 /// use alluvium_filters::hash;
-/// let mut table = Table::new(Shape::xor(4, 15)?, 7);
+/// let mut table = Table::new(CuckooShape::xor(4, 15)?, 7);
 /// table.insert(hash(0, b"apple"), 4096)?;
 /// let bytes = encode(&table);
-/// let filter = Filter::open(&bytes)?;
+/// let filter = CuckooFilter::open(&bytes)?;
 /// assert!(filter.may_hold(hash(0, b"apple")));
 /// assert!(!filter.may_hold(hash(0, b"pear")));
 /// let slots: Vec<_> = table.candidates(hash(0, b"apple")).map(|(slot, _)| slot).collect();
@@ -21,25 +21,25 @@ use crate::Result;
 /// # Ok::<(), research_filters::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Filter<'b> {
-    pub(super) header: Header,
+pub struct CuckooFilter<'b> {
+    pub(super) header: CuckooHeader,
     pub(super) bytes: &'b [u8],
 }
 
-impl<'b> Filter<'b> {
+impl<'b> CuckooFilter<'b> {
     /// Opens a filter: reads its header and checks the length of the bytes against it. Only
-    /// [`Filter::check`] verifies the checksum.
+    /// [`CuckooFilter::check`] verifies the checksum.
     ///
     /// # Errors
     /// [`crate::Error::Damaged`] when the header is invalid or the length is wrong.
-    pub fn open(bytes: &'b [u8]) -> Result<Filter<'b>> {
-        let header = Header::read(bytes)?;
-        Ok(Filter { header, bytes })
+    pub fn open(bytes: &'b [u8]) -> Result<CuckooFilter<'b>> {
+        let header = CuckooHeader::read(bytes)?;
+        Ok(CuckooFilter { header, bytes })
     }
 
     /// Returns the shape of the table that the filter was made from.
     #[must_use]
-    pub fn shape(&self) -> Shape {
+    pub fn shape(&self) -> CuckooShape {
         self.header.shape
     }
 
@@ -59,7 +59,7 @@ impl<'b> Filter<'b> {
 
     /// Returns the slots whose entry may belong to a hash, in the order of
     /// [`super::Table::candidates`].
-    pub fn candidates(&self, hash: u64) -> impl Iterator<Item = Slot> + use<'b> {
+    pub fn candidates(&self, hash: u64) -> impl Iterator<Item = CuckooSlot> + use<'b> {
         let (places, filter) = (self.header.shape.places(hash), *self);
         let distinct = if places[0] == places[1] { 1 } else { 2 };
         let places = places.into_iter().take(distinct);
@@ -67,12 +67,12 @@ impl<'b> Filter<'b> {
     }
 
     #[inline]
-    fn matching(&self, place: Place) -> impl Iterator<Item = Slot> + use<'b> {
+    fn matching(&self, place: TaggedBucket) -> impl Iterator<Item = CuckooSlot> + use<'b> {
         let bits = self.header.shape.tag_bits;
         let tags = format::tags(self.bytes, &self.header.shape, place.bucket);
         let wanted = u64::from(place.tag);
         (0..SLOTS)
             .filter(move |slot| tags >> (slot * bits) & ((1 << bits) - 1) == wanted)
-            .map(move |slot| Slot::at(place.bucket, slot))
+            .map(move |slot| CuckooSlot::at(place.bucket, slot))
     }
 }

@@ -15,10 +15,10 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::shape::{MAX_BUCKET_BITS, SLOTS, Shape};
-use super::table::Table;
+use super::shape::{CuckooShape, MAX_BUCKET_BITS, SLOTS};
+use super::table::CuckooTable;
 use crate::{Error, Result};
-use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::checksum;
 use alluvium_filters::bits::{BitWriter, TAIL_BYTES, take};
 
@@ -32,17 +32,17 @@ const CHECKSUM_BYTES: usize = 8;
 
 /// The decoded header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) shape: Shape,
+pub(super) struct CuckooHeader {
+    pub(super) shape: CuckooShape,
     pub(super) entries: u32,
 }
 
 /// Encodes the tags of a table as a filter.
 #[must_use]
-pub fn encode(table: &Table) -> Vec<u8> {
+pub fn encode(table: &CuckooTable) -> Vec<u8> {
     let shape = table.shape();
     let mut bytes = Vec::with_capacity(len(&shape));
-    Writer::new(&mut bytes)
+    ByteWriter::new(&mut bytes)
         .bytes(&MAGIC)
         .u8(VERSION)
         .u8(shape.variant as u8)
@@ -56,23 +56,23 @@ pub fn encode(table: &Table) -> Vec<u8> {
     }
     bytes.extend_from_slice(&tags.finish());
     let sum = checksum(&bytes);
-    Writer::new(&mut bytes).u64(sum);
+    ByteWriter::new(&mut bytes).u64(sum);
     debug_assert_eq!(bytes.len(), len(&shape));
     bytes
 }
 
 /// Returns the encoded size of a filter of this shape, in bytes.
-fn len(shape: &Shape) -> usize {
+fn len(shape: &CuckooShape) -> usize {
     HEADER_BYTES + stream_words(shape) * 8 + TAIL_BYTES + CHECKSUM_BYTES
 }
 
-fn stream_words(shape: &Shape) -> usize {
+fn stream_words(shape: &CuckooShape) -> usize {
     (u64::from(shape.slots()) * u64::from(shape.tag_bits)).div_ceil(64) as usize
 }
 
 /// The tags of a bucket, packed from the lowest bit.
 #[inline]
-pub(super) fn tags(bytes: &[u8], shape: &Shape, bucket: u32) -> u64 {
+pub(super) fn tags(bytes: &[u8], shape: &CuckooShape, bucket: u32) -> u64 {
     let bits = shape.tag_bits * SLOTS;
     let at = u64::from(bucket) * u64::from(bits);
     // A bucket starts at a multiple of 4 bits, so one load covers up to 60 bits.
@@ -80,7 +80,7 @@ pub(super) fn tags(bytes: &[u8], shape: &Shape, bucket: u32) -> u64 {
 }
 
 /// Returns whether the bits after the last slot are all zero.
-pub(super) fn is_zero_behind(bytes: &[u8], shape: &Shape) -> bool {
+pub(super) fn is_zero_behind(bytes: &[u8], shape: &CuckooShape) -> bool {
     let used = u64::from(shape.slots()) * u64::from(shape.tag_bits);
     let end = (stream_words(shape) * 8 + TAIL_BYTES) as u64 * 8;
     (used..end).all(|bit| take(bytes, HEADER_BYTES as u64 * 8 + bit, 1) == 0)
@@ -92,12 +92,12 @@ pub(super) fn checksums(bytes: &[u8]) -> Option<(u64, u64)> {
     Some((u64::from_le_bytes(*stored), checksum(rest)))
 }
 
-impl Header {
+impl CuckooHeader {
     /// Reads the header and checks the length of the bytes against it.
-    pub(super) fn read(bytes: &[u8]) -> Result<Header> {
+    pub(super) fn read(bytes: &[u8]) -> Result<CuckooHeader> {
         let bad = |at, what, expected: String, found: String| Error::damaged(WHAT, at, what, expected, found);
-        let mut reader = Reader::new(bytes);
-        let mut read = || -> std::result::Result<_, Truncated> {
+        let mut reader = ByteReader::new(bytes);
+        let mut read = || -> std::result::Result<_, TruncatedInput> {
             let magic = reader.take(MAGIC.len())?;
             let small = [reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?];
             Ok((magic, small, reader.u32()?, reader.u32()?))
@@ -115,8 +115,8 @@ impl Header {
             return Err(bad(0, "magic and version", "ACKF 1".into(), found));
         }
         let shape = match variant {
-            1 => Shape::alternate(tag_bits.into()),
-            2 => Shape::xor(
+            1 => CuckooShape::alternate(tag_bits.into()),
+            2 => CuckooShape::xor(
                 buckets.checked_ilog2().unwrap_or(MAX_BUCKET_BITS + 1),
                 tag_bits.into(),
             ),
@@ -132,7 +132,7 @@ impl Header {
             let (expected, found) = (len(&shape).to_string(), bytes.len().to_string());
             return Err(bad(0, "length in bytes", expected, found));
         }
-        Ok(Header { shape, entries })
+        Ok(CuckooHeader { shape, entries })
     }
 }
 
@@ -142,7 +142,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_bytes_of_a_filter_are_these() {
-        let mut table = Table::new(Shape::alternate(3).unwrap(), 1);
+        let mut table = CuckooTable::new(CuckooShape::alternate(3).unwrap(), 1);
         // Bucket 0 with tag 7, its other bucket 6; then bucket 2 with tag 4.
         table.insert(0xffff_ff00_0000, 11).unwrap();
         table.insert(0x70_0000 << 24 | 0x50_0000, 12).unwrap();
@@ -153,7 +153,7 @@ pub(super) mod tests {
         expected.extend(checksum(&expected).to_le_bytes());
         assert_eq!(bytes, expected);
         // In variant 2 the mix of a tag chooses the bucket, so the mix is part of the format.
-        let shape = Shape::xor(16, 15).unwrap();
+        let shape = CuckooShape::xor(16, 15).unwrap();
         let [first, second] = shape.places(0x0012_3456_0000_0001);
         assert_eq!((first.bucket, first.tag, second.bucket), (1, 2331, 23_563));
     }

@@ -26,12 +26,12 @@ const LOW: u64 = 0x7fff_7fff_7fff_7fff;
 /// The memory of eight buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[repr(align(64))]
-pub(super) struct Group([u64; WORDS]);
+pub(super) struct BucketGroup([u64; WORDS]);
 
-const _: () = assert!(size_of::<Group>() == (BUCKETS * SLOTS) as usize * (2 + 4));
+const _: () = assert!(size_of::<BucketGroup>() == (BUCKETS * SLOTS) as usize * (2 + 4));
 
-impl Group {
-    pub(super) const EMPTY: Group = Group([0; WORDS]);
+impl BucketGroup {
+    pub(super) const EMPTY: BucketGroup = BucketGroup([0; WORDS]);
 
     /// The tags of a bucket, 16 bits per slot.
     #[inline]
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn slots_share_no_memory_and_six_buckets_lie_in_one_line() {
-        let mut group = Group::EMPTY;
+        let mut group = BucketGroup::EMPTY;
         let all = || (0..BUCKETS).flat_map(|bucket| (0..SLOTS).map(move |slot| (bucket, slot)));
         let of = |bucket, slot| ((bucket * 4 + slot + 1) as u16, u32::MAX - bucket * 1000 - slot);
         for (bucket, slot) in all() {

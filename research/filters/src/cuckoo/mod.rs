@@ -44,11 +44,11 @@ mod group;
 mod shape;
 mod table;
 
-pub use check::Violation;
-pub use filter::Filter;
+pub use check::CuckooViolation;
+pub use filter::CuckooFilter;
 pub use format::encode;
-pub use shape::{MAX_BUCKET_BITS, MAX_TAG_BITS, SLOTS, Shape, Variant};
-pub use table::{Candidates, MAX_DISPLACEMENTS, Slot, Table};
+pub use shape::{CuckooShape, CuckooVariant, MAX_BUCKET_BITS, MAX_TAG_BITS, SLOTS};
+pub use table::{CuckooCandidates, CuckooSlot, CuckooTable, MAX_DISPLACEMENTS};
 
 #[cfg(test)]
 mod tests;

@@ -19,7 +19,7 @@ const _: () = assert!(1u64 << MAX_BUCKET_BITS <= u32::MAX as u64 / SLOTS as u64)
 
 /// How the alternative bucket of an entry is derived without its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Variant {
+pub enum CuckooVariant {
     /// The tag is the number of the alternative bucket, and changes when the entry moves.
     Alternate = 1,
     /// The alternative bucket is the exclusive or of the bucket and a mix of the tag.
@@ -30,53 +30,53 @@ pub enum Variant {
 ///
 /// ```
 /// use research_filters::cuckoo::{Shape, Variant};
-/// let shape = Shape::alternate(15)?;
-/// assert_eq!((shape.variant(), shape.slots()), (Variant::Alternate, 4 * 32_767));
-/// assert_eq!(Shape::xor(12, 15)?.slots(), 16_384);
-/// assert!(Shape::xor(12, 16).is_err());
+/// let shape = CuckooShape::alternate(15)?;
+/// assert_eq!((shape.variant(), shape.slots()), (CuckooVariant::Alternate, 4 * 32_767));
+/// assert_eq!(CuckooShape::xor(12, 15)?.slots(), 16_384);
+/// assert!(CuckooShape::xor(12, 16).is_err());
 /// # Ok::<(), research_filters::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    pub(super) variant: Variant,
+pub struct CuckooShape {
+    pub(super) variant: CuckooVariant,
     pub(super) buckets: u32,
     pub(super) tag_bits: u32,
 }
 
 /// A bucket, and the tag of an entry in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct TaggedBucket {
     pub(super) bucket: u32,
     pub(super) tag: u16,
 }
 
-impl Shape {
-    /// Creates the shape of variant [`Variant::Alternate`], with 2^`tag_bits` - 1 buckets.
+impl CuckooShape {
+    /// Creates the shape of variant [`CuckooVariant::Alternate`], with 2^`tag_bits` - 1 buckets.
     ///
     /// # Errors
-    /// [`Error::Shape`] when `tag_bits` is 0 or greater than [`MAX_TAG_BITS`].
-    pub fn alternate(tag_bits: u32) -> Result<Shape> {
+    /// [`Error::CuckooShape`] when `tag_bits` is 0 or greater than [`MAX_TAG_BITS`].
+    pub fn alternate(tag_bits: u32) -> Result<CuckooShape> {
         tags(tag_bits)?;
-        Ok(Shape {
-            variant: Variant::Alternate,
+        Ok(CuckooShape {
+            variant: CuckooVariant::Alternate,
             buckets: (1 << tag_bits) - 1,
             tag_bits,
         })
     }
 
-    /// Creates the shape of variant [`Variant::Xor`], with 2^`bucket_bits` buckets.
+    /// Creates the shape of variant [`CuckooVariant::Xor`], with 2^`bucket_bits` buckets.
     ///
     /// # Errors
-    /// [`Error::Shape`] when `tag_bits` is 0 or greater than [`MAX_TAG_BITS`], or `bucket_bits`
+    /// [`Error::CuckooShape`] when `tag_bits` is 0 or greater than [`MAX_TAG_BITS`], or `bucket_bits`
     /// is greater than [`MAX_BUCKET_BITS`].
-    pub fn xor(bucket_bits: u32, tag_bits: u32) -> Result<Shape> {
+    pub fn xor(bucket_bits: u32, tag_bits: u32) -> Result<CuckooShape> {
         tags(tag_bits)?;
         if bucket_bits > MAX_BUCKET_BITS {
             let what = format!("2^{bucket_bits} buckets of a cuckoo table");
             return Err(Error::shape(what, format!("2^{MAX_BUCKET_BITS} or fewer")));
         }
-        Ok(Shape {
-            variant: Variant::Xor,
+        Ok(CuckooShape {
+            variant: CuckooVariant::Xor,
             buckets: 1 << bucket_bits,
             tag_bits,
         })
@@ -84,7 +84,7 @@ impl Shape {
 
     /// Returns the variant.
     #[must_use]
-    pub fn variant(&self) -> Variant {
+    pub fn variant(&self) -> CuckooVariant {
         self.variant
     }
 
@@ -116,21 +116,21 @@ impl Shape {
     /// Returns the two places of a hash, which are equal for a few hashes. Only the lowest 56
     /// bits matter, so the highest bits may select a partition.
     #[inline]
-    pub(super) fn places(&self, hash: u64) -> [Place; 2] {
+    pub(super) fn places(&self, hash: u64) -> [TaggedBucket; 2] {
         match self.variant {
-            Variant::Alternate => {
+            CuckooVariant::Alternate => {
                 let (a, b) = (
                     reduce(hash, self.buckets),
                     reduce(hash >> SLICE_BITS, self.buckets),
                 );
-                [(a, b), (b, a)].map(|(bucket, other)| Place {
+                [(a, b), (b, a)].map(|(bucket, other)| TaggedBucket {
                     bucket,
                     tag: other as u16 + 1,
                 })
             }
-            Variant::Xor => {
+            CuckooVariant::Xor => {
                 let tags = (1 << self.tag_bits) - 1;
-                let first = Place {
+                let first = TaggedBucket {
                     bucket: hash as u32 & (self.buckets - 1),
                     tag: reduce(hash >> 32, tags) as u16 + 1,
                 };
@@ -141,14 +141,14 @@ impl Shape {
 
     /// Returns the other place of an entry, derived from the entry alone.
     #[inline]
-    pub(super) fn other(&self, place: Place) -> Place {
+    pub(super) fn other(&self, place: TaggedBucket) -> TaggedBucket {
         debug_assert!(place.tag != 0 && place.bucket < self.buckets, "C1");
         match self.variant {
-            Variant::Alternate => Place {
+            CuckooVariant::Alternate => TaggedBucket {
                 bucket: u32::from(place.tag) - 1,
                 tag: place.bucket as u16 + 1,
             },
-            Variant::Xor => Place {
+            CuckooVariant::Xor => TaggedBucket {
                 bucket: place.bucket ^ (mix(place.tag) & (self.buckets - 1)),
                 tag: place.tag,
             },
@@ -182,12 +182,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn shapes() -> impl Strategy<Value = Shape> {
+    fn shapes() -> impl Strategy<Value = CuckooShape> {
         (1u32..=15, 0u32..=20, any::<bool>()).prop_map(|(tag_bits, bucket_bits, xor)| {
             let shape = if xor {
-                Shape::xor(bucket_bits, tag_bits)
+                CuckooShape::xor(bucket_bits, tag_bits)
             } else {
-                Shape::alternate(tag_bits)
+                CuckooShape::alternate(tag_bits)
             };
             shape.unwrap()
         })
@@ -207,7 +207,10 @@ mod tests {
 
     #[test]
     fn hashes_spread_evenly_over_buckets_and_tags() {
-        for shape in [Shape::alternate(6).unwrap(), Shape::xor(6, 6).unwrap()] {
+        for shape in [
+            CuckooShape::alternate(6).unwrap(),
+            CuckooShape::xor(6, 6).unwrap(),
+        ] {
             let (mut buckets, mut tags) = (vec![0u32; 64], vec![0u32; 64]);
             let mut random = fastrand::Rng::with_seed(1);
             for _ in 0..64_000 {
@@ -224,8 +227,8 @@ mod tests {
 
     #[test]
     fn shapes_that_do_not_exist_are_refused() {
-        assert!(Shape::alternate(0).is_err() && Shape::alternate(16).is_err());
-        assert!(Shape::xor(29, 15).is_err() && Shape::xor(4, 0).is_err());
-        assert!(Shape::xor(28, 15).is_ok());
+        assert!(CuckooShape::alternate(0).is_err() && CuckooShape::alternate(16).is_err());
+        assert!(CuckooShape::xor(29, 15).is_err() && CuckooShape::xor(4, 0).is_err());
+        assert!(CuckooShape::xor(28, 15).is_ok());
     }
 }

@@ -5,8 +5,8 @@ use crate::Error;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-fn table_and_keys(shape: Shape, seed: u64) -> (Table, Vec<u64>) {
-    let (mut table, mut keys) = (Table::new(shape, seed), Vec::new());
+fn table_and_keys(shape: CuckooShape, seed: u64) -> (CuckooTable, Vec<u64>) {
+    let (mut table, mut keys) = (CuckooTable::new(shape, seed), Vec::new());
     let mut random = fastrand::Rng::with_seed(seed);
     loop {
         let hash = random.u64(..);
@@ -17,14 +17,17 @@ fn table_and_keys(shape: Shape, seed: u64) -> (Table, Vec<u64>) {
     }
 }
 
-fn slot_of(table: &Table, hash: u64, offset: u32) -> Option<Slot> {
+fn slot_of(table: &CuckooTable, hash: u64, offset: u32) -> Option<CuckooSlot> {
     let found = table.candidates(hash).find(|(_, found)| *found == offset);
     found.map(|(slot, _)| slot)
 }
 
 #[test]
 fn a_table_is_at_least_92_percent_full_when_the_first_insertion_fails() {
-    for shape in [Shape::alternate(15).unwrap(), Shape::xor(15, 15).unwrap()] {
+    for shape in [
+        CuckooShape::alternate(15).unwrap(),
+        CuckooShape::xor(15, 15).unwrap(),
+    ] {
         let loads: Vec<f64> = (1..=8).map(|seed| table_and_keys(shape, seed).0.load()).collect();
         let mean = loads.iter().sum::<f64>() / loads.len() as f64;
         assert!((0.92..0.955).contains(&mean), "{:?}: {loads:?}", shape.variant());
@@ -34,9 +37,9 @@ fn a_table_is_at_least_92_percent_full_when_the_first_insertion_fails() {
 #[test]
 fn a_failed_insertion_leaves_every_entry_as_it_was() {
     for shape in [
-        Shape::alternate(8).unwrap(),
-        Shape::xor(8, 15).unwrap(),
-        Shape::xor(1, 3).unwrap(),
+        CuckooShape::alternate(8).unwrap(),
+        CuckooShape::xor(8, 15).unwrap(),
+        CuckooShape::xor(1, 3).unwrap(),
     ] {
         let (mut table, mut keys) = table_and_keys(shape, 3);
         let mut random = fastrand::Rng::with_seed(9);
@@ -65,10 +68,13 @@ fn a_failed_insertion_leaves_every_entry_as_it_was() {
 
 #[test]
 fn keys_that_are_not_there_match_a_tag_as_rarely_as_computed() {
-    for shape in [Shape::alternate(15).unwrap(), Shape::xor(15, 15).unwrap()] {
+    for shape in [
+        CuckooShape::alternate(15).unwrap(),
+        CuckooShape::xor(15, 15).unwrap(),
+    ] {
         let (table, _) = table_and_keys(shape, 5);
         let bytes = encode(&table);
-        let filter = Filter::open(&bytes).unwrap();
+        let filter = CuckooFilter::open(&bytes).unwrap();
         let mut random = fastrand::Rng::with_seed(77);
         let lookups = 4_000_000u32;
         let found = (0..lookups).filter(|_| filter.may_hold(random.u64(..))).count();
@@ -107,9 +113,9 @@ proptest! {
 
     #[test]
     fn any_history_leaves_what_a_map_has(steps in steps(), bucket_bits in 0u32..8, tag_bits in 1u32..=15, xor: bool) {
-        let shape = if xor { Shape::xor(bucket_bits, tag_bits) } else { Shape::alternate(tag_bits.min(7)) };
+        let shape = if xor { CuckooShape::xor(bucket_bits, tag_bits) } else { CuckooShape::alternate(tag_bits.min(7)) };
         let shape = shape.unwrap();
-        let (mut table, mut map) = (Table::new(shape, 5), BTreeMap::new());
+        let (mut table, mut map) = (CuckooTable::new(shape, 5), BTreeMap::new());
         let of = |key: u16| alluvium_filters::hash(1, &key.to_le_bytes());
         for (number, step) in (0u32..).zip(steps) {
             match step {
@@ -144,10 +150,10 @@ proptest! {
         expected.sort_unstable();
         prop_assert_eq!(held, expected);
         let bytes = encode(&table);
-        let filter = Filter::open(&bytes).unwrap();
+        let filter = CuckooFilter::open(&bytes).unwrap();
         prop_assert!(filter.check().is_empty(), "{:?}", filter.check());
         for key in 0..1200u16 {
-            let slots: Vec<Slot> = table.candidates(of(key)).map(|(slot, _)| slot).collect();
+            let slots: Vec<CuckooSlot> = table.candidates(of(key)).map(|(slot, _)| slot).collect();
             prop_assert_eq!(filter.may_hold(of(key)), !slots.is_empty(), "C3");
             prop_assert_eq!(filter.candidates(of(key)).collect::<Vec<_>>(), slots, "C4");
         }

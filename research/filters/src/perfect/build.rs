@@ -1,8 +1,8 @@
 //! Builds an index from keys in ascending order.
 
-use super::format::{Header, Start, bucket, encode, head};
+use super::format::{BucketStart, PerfectHashHeader, bucket, encode, head};
 use super::graph::find;
-use super::index::Index;
+use super::index::PerfectHashIndex;
 use super::shape::{DEFAULT_KEYS_PER_BUCKET, KEY_BYTES, MAX_BUCKET_KEYS, MAX_BUCKETS, third};
 use crate::{Error, Result};
 use alluvium_filters::bits::{BitWriter, take};
@@ -22,12 +22,12 @@ use std::fmt;
 ///     builder.push(key)?;
 /// }
 /// let bytes = builder.finish()?;
-/// assert_eq!(Index::open(8, &bytes)?.lookup(b"a hash 2")?, Some(places[1]));
+/// assert_eq!(PerfectHashIndex::open(8, &bytes)?.lookup(b"a hash 2")?, Some(places[1]));
 /// # Ok::<(), research_filters::Error>(())
 /// ```
-pub struct Builder<S> {
-    header: Header,
-    starts: Vec<Start>,
+pub struct PerfectHashBuilder<S> {
+    header: PerfectHashHeader,
+    starts: Vec<BucketStart>,
     out: BitWriter,
     /// The keys of the bucket being filled. Its number is the length of the list of starts.
     bucket: Vec<u8>,
@@ -35,7 +35,7 @@ pub struct Builder<S> {
     sink: S,
 }
 
-impl<S> fmt::Debug for Builder<S> {
+impl<S> fmt::Debug for PerfectHashBuilder<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
             .field("header", &self.header)
@@ -43,13 +43,13 @@ impl<S> fmt::Debug for Builder<S> {
     }
 }
 
-impl<S: FnMut(u64, &[u8])> Builder<S> {
+impl<S: FnMut(u64, &[u8])> PerfectHashBuilder<S> {
     /// Creates a builder of an index of `key_bytes`-byte keys, with the number of buckets that
     /// [`buckets`](super::buckets) computes.
     ///
     /// # Errors
     /// [`Error::Shape`] when a parameter is out of range.
-    pub fn new(key_bytes: u32, buckets: u64, sink: S) -> Result<Builder<S>> {
+    pub fn new(key_bytes: u32, buckets: u64, sink: S) -> Result<PerfectHashBuilder<S>> {
         if !KEY_BYTES.contains(&key_bytes) || !(1..=MAX_BUCKETS).contains(&buckets) {
             let what = format!("keys of {key_bytes} bytes in {buckets} buckets");
             return Err(Error::shape(
@@ -57,8 +57,8 @@ impl<S: FnMut(u64, &[u8])> Builder<S> {
                 format!("{KEY_BYTES:?} bytes, 1 to {MAX_BUCKETS} buckets"),
             ));
         }
-        Ok(Builder {
-            header: Header {
+        Ok(PerfectHashBuilder {
+            header: PerfectHashHeader {
                 key_bytes,
                 keys: 0,
                 buckets,
@@ -109,7 +109,7 @@ impl<S: FnMut(u64, &[u8])> Builder<S> {
     /// # Errors
     /// [`Error::Damaged`] when the index has an invalid entry for the bucket; [`Error::Shape`]
     /// when no function is found for an earlier bucket.
-    pub fn copy(&mut self, from: &Index<'_>, number: u64) -> Result<bool> {
+    pub fn copy(&mut self, from: &PerfectHashIndex<'_>, number: u64) -> Result<bool> {
         let old = from.part(number)?;
         let next = self.starts.len() as u64;
         let is_begun = number < next || (number == next && !self.bucket.is_empty());
@@ -127,7 +127,7 @@ impl<S: FnMut(u64, &[u8])> Builder<S> {
     }
 
     fn begin(&mut self, seed: u8) {
-        self.starts.push(Start {
+        self.starts.push(BucketStart {
             thirds: self.header.thirds,
             item: self.header.keys,
             seed,

@@ -1,19 +1,19 @@
 //! Checks the invariants of an encoded index, each rule separately.
 
 use super::format::checksums;
-use super::index::{Index, used_before};
+use super::index::{PerfectHashIndex, used_before};
 use std::fmt;
 
 /// A violated rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
+pub struct PerfectHashViolation {
     /// The bucket that violates the rule, if the rule concerns a single bucket.
     pub bucket: Option<u64>,
     /// The expected and the actual value.
     pub what: String,
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for PerfectHashViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(bucket) = self.bucket {
             write!(f, "bucket {bucket}: ")?;
@@ -22,15 +22,15 @@ impl fmt::Display for Violation {
     }
 }
 
-impl Index<'_> {
+impl PerfectHashIndex<'_> {
     /// Returns every violation, or an empty list for a sound index. The rules: the checksum
     /// matches; the positions of buckets ascend from zero; the number of vertices with a value
     /// equals the number of keys (P2); the bits after the last vertex are zero. The position of
     /// each key cannot be checked without the keys.
     #[must_use]
-    pub fn check(&self) -> Vec<Violation> {
+    pub fn check(&self) -> Vec<PerfectHashViolation> {
         let mut found = Vec::new();
-        let mut add = |bucket, what| found.push(Violation { bucket, what });
+        let mut add = |bucket, what| found.push(PerfectHashViolation { bucket, what });
         if let Some((stored, computed)) = checksums(self.bytes)
             && stored != computed
         {

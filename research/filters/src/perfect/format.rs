@@ -34,7 +34,7 @@
 
 use super::shape::{KEY_BYTES, MAX_BUCKETS};
 use crate::{Error, Result};
-use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::checksum;
 use alluvium_filters::bits::{TAIL_BYTES, take};
 
@@ -53,7 +53,7 @@ const CHECKSUM_BYTES: u64 = 8;
 
 /// The decoded header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
+pub(super) struct PerfectHashHeader {
     pub(super) key_bytes: u32,
     pub(super) keys: u64,
     pub(super) buckets: u64,
@@ -62,7 +62,7 @@ pub(super) struct Header {
 
 /// The start of a bucket, and its seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Start {
+pub(super) struct BucketStart {
     /// The number of vertices in earlier buckets, divided by 3.
     pub(super) thirds: u64,
     /// The number of keys in earlier buckets.
@@ -83,9 +83,9 @@ pub(super) fn head(key: &[u8]) -> u64 {
 }
 
 /// Encodes an index from the starts of its buckets and the bytes of its bit stream.
-pub(super) fn encode(header: &Header, starts: &[Start], stream: &[u8]) -> Vec<u8> {
+pub(super) fn encode(header: &PerfectHashHeader, starts: &[BucketStart], stream: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(stream.len() + starts.len() * 6 + 64);
-    Writer::new(&mut bytes)
+    ByteWriter::new(&mut bytes)
         .bytes(&MAGIC)
         .u8(VERSION)
         .bytes(&[0; 3])
@@ -96,11 +96,11 @@ pub(super) fn encode(header: &Header, starts: &[Start], stream: &[u8]) -> Vec<u8
         .u64(header.thirds);
     for group in starts.chunks(GROUP as usize) {
         let Some(base) = group.first() else { break };
-        Writer::new(&mut bytes).u64(base.thirds).u64(base.item);
+        ByteWriter::new(&mut bytes).u64(base.thirds).u64(base.item);
         for start in group {
             let (thirds, item) = (start.thirds - base.thirds, start.item - base.item);
             assert!(thirds.max(item) <= u16::MAX.into(), "64 small buckets");
-            Writer::new(&mut bytes)
+            ByteWriter::new(&mut bytes)
                 .u16(thirds as u16)
                 .u16(item as u16)
                 .u8(start.seed);
@@ -108,16 +108,16 @@ pub(super) fn encode(header: &Header, starts: &[Start], stream: &[u8]) -> Vec<u8
     }
     bytes.extend_from_slice(stream);
     let sum = checksum(&bytes);
-    Writer::new(&mut bytes).u64(sum);
+    ByteWriter::new(&mut bytes).u64(sum);
     bytes
 }
 
-impl Header {
+impl PerfectHashHeader {
     /// Reads the header and checks the length of the bytes against it.
-    pub(super) fn read(bytes: &[u8]) -> Result<Header> {
+    pub(super) fn read(bytes: &[u8]) -> Result<PerfectHashHeader> {
         let bad = |at, what, expected: String, found: String| Error::damaged(WHAT, at, what, expected, found);
-        let mut reader = Reader::new(bytes);
-        let mut read = || -> std::result::Result<_, Truncated> {
+        let mut reader = ByteReader::new(bytes);
+        let mut read = || -> std::result::Result<_, TruncatedInput> {
             let magic = reader.take(MAGIC.len())?;
             let (version, zeros) = (reader.u8()?, reader.take(3)?);
             let (key_bytes, zero) = (reader.u32()?, reader.u32()?);
@@ -143,7 +143,7 @@ impl Header {
             let expected = format!("keys of {KEY_BYTES:?} bytes, 1 to {MAX_BUCKETS} buckets");
             return Err(bad(8, "shape", expected, found));
         }
-        let header = Header {
+        let header = PerfectHashHeader {
             key_bytes,
             keys,
             buckets,
@@ -184,9 +184,9 @@ impl Header {
     /// The start of a bucket. For the number of buckets it is the end of the last bucket; beyond
     /// that `None`.
     #[inline]
-    pub(super) fn start(&self, bytes: &[u8], bucket: u64) -> Option<Start> {
+    pub(super) fn start(&self, bytes: &[u8], bucket: u64) -> Option<BucketStart> {
         if bucket >= self.buckets {
-            return (bucket == self.buckets).then_some(Start {
+            return (bucket == self.buckets).then_some(BucketStart {
                 thirds: self.thirds,
                 item: self.keys,
                 seed: 0,
@@ -194,11 +194,11 @@ impl Header {
         }
         let group = bucket / GROUP;
         let at = HEADER_BYTES + group * (GROUP_BYTES + GROUP * BUCKET_BYTES);
-        let mut base = Reader::new(bytes.get(at as usize..)?);
+        let mut base = ByteReader::new(bytes.get(at as usize..)?);
         let (thirds, item) = (base.u64().ok()?, base.u64().ok()?);
         let at = at + GROUP_BYTES + bucket % GROUP * BUCKET_BYTES;
-        let mut own = Reader::new(bytes.get(at as usize..)?);
-        Some(Start {
+        let mut own = ByteReader::new(bytes.get(at as usize..)?);
+        Some(BucketStart {
             thirds: thirds.checked_add(own.u16().ok()?.into())?,
             item: item.checked_add(own.u16().ok()?.into())?,
             seed: own.u8().ok()?,
@@ -221,12 +221,12 @@ pub(super) fn checksums(bytes: &[u8]) -> Option<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Builder;
+    use super::super::PerfectHashBuilder;
     use super::*;
 
     #[test]
     fn the_bytes_of_an_index_are_these() {
-        let mut builder = Builder::new(8, 2, |_, _| {}).unwrap();
+        let mut builder = PerfectHashBuilder::new(8, 2, |_, _| {}).unwrap();
         builder.push(&[1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
         builder.push(&[0x90, 2, 3, 4, 5, 6, 7, 8]).unwrap();
         builder.push(&[0x91, 2, 3, 4, 5, 6, 7, 8]).unwrap();

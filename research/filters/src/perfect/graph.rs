@@ -14,7 +14,7 @@ const MAX_VERTICES: usize = 3 * ((41 * MAX_BUCKET_KEYS as usize).div_ceil(100) +
 
 /// The seed of a bucket and the values of its vertices.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Function {
+pub(super) struct BucketFunction {
     pub(super) seed: u8,
     pub(super) values: Vec<u8>,
 }
@@ -30,13 +30,13 @@ pub(super) fn vertices(key: &[u8], seed: u8, third: u32) -> [u32; 3] {
 }
 
 /// Finds a function for the keys of a bucket; `None` if every seed fails.
-pub(super) fn find(keys: &[&[u8]]) -> Option<Function> {
+pub(super) fn find(keys: &[&[u8]]) -> Option<BucketFunction> {
     assert!(keys.len() <= MAX_BUCKET_KEYS as usize, "a bucket is small");
     let third = third(keys.len() as u32);
     (0..=u8::MAX).find_map(|seed| {
         let edges: Vec<[u32; 3]> = keys.iter().map(|key| vertices(key, seed, third)).collect();
         let values = values(&edges, 3 * third as usize)?;
-        Some(Function { seed, values })
+        Some(BucketFunction { seed, values })
     })
 }
 

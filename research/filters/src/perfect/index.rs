@@ -1,6 +1,6 @@
 //! Lookups in an encoded index.
 
-use super::format::{Header, WHAT, bucket};
+use super::format::{PerfectHashHeader, WHAT, bucket};
 use super::graph::{UNUSED, vertices};
 use super::shape::{MAX_BUCKET_KEYS, third};
 use crate::{Error, Result};
@@ -10,15 +10,15 @@ use std::ops::Range;
 /// An encoded index of perfect hash functions. Any number of threads may look up keys
 /// concurrently.
 #[derive(Clone, Copy, Debug)]
-pub struct Index<'b> {
-    pub(super) header: Header,
+pub struct PerfectHashIndex<'b> {
+    pub(super) header: PerfectHashHeader,
     pub(super) bytes: &'b [u8],
     stream: &'b [u8],
 }
 
 /// The index's entry for a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct PerfectBucket {
     /// The bit at which its vertices begin, and the number of vertices per third.
     pub(super) bit: u64,
     pub(super) third: u32,
@@ -27,20 +27,20 @@ pub(super) struct Part {
     pub(super) seed: u8,
 }
 
-impl<'b> Index<'b> {
+impl<'b> PerfectHashIndex<'b> {
     /// Opens an index of `key_bytes`-byte keys: reads its header and checks the length of the
-    /// bytes against it. Only [`Index::check`] verifies the checksum.
+    /// bytes against it. Only [`PerfectHashIndex::check`] verifies the checksum.
     ///
     /// # Errors
     /// [`Error::Damaged`] when the header is invalid, or the index or its keys have the wrong
     /// length.
-    pub fn open(key_bytes: u32, bytes: &'b [u8]) -> Result<Index<'b>> {
-        let header = Header::read(bytes)?;
+    pub fn open(key_bytes: u32, bytes: &'b [u8]) -> Result<PerfectHashIndex<'b>> {
+        let header = PerfectHashHeader::read(bytes)?;
         if header.key_bytes != key_bytes {
             let (expected, found) = (key_bytes.to_string(), header.key_bytes.to_string());
             return Err(Error::damaged(WHAT, 8, "bytes of a key", expected, found));
         }
-        Ok(Index {
+        Ok(PerfectHashIndex {
             header,
             bytes,
             stream: header.stream(bytes),
@@ -105,7 +105,7 @@ impl<'b> Index<'b> {
 
     /// Reads and validates the index's entry for a bucket.
     #[inline]
-    pub(super) fn part(&self, bucket: u64) -> Result<Part> {
+    pub(super) fn part(&self, bucket: u64) -> Result<PerfectBucket> {
         let starts = (
             self.header.start(self.bytes, bucket),
             self.header.start(self.bytes, bucket.saturating_add(1)),
@@ -116,7 +116,7 @@ impl<'b> Index<'b> {
             && end.thirds <= self.header.thirds
             && end.thirds.checked_sub(begin.thirds) == Some(third(keys as u32).into())
         {
-            return Ok(Part {
+            return Ok(PerfectBucket {
                 bit: begin.thirds * 6,
                 third: third(keys as u32),
                 item: begin.item,

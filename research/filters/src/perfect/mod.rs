@@ -38,9 +38,9 @@ mod graph;
 mod index;
 mod shape;
 
-pub use build::Builder;
-pub use check::Violation;
-pub use index::Index;
+pub use build::PerfectHashBuilder;
+pub use check::PerfectHashViolation;
+pub use index::PerfectHashIndex;
 pub use shape::{DEFAULT_KEYS_PER_BUCKET, MAX_BUCKET_KEYS, buckets};
 
 #[cfg(test)]

@@ -8,13 +8,13 @@ fn build(keys: &[Vec<u8>], key_bytes: u32, buckets: u64) -> (Vec<u8>, Vec<u64>) 
     let mut places = Vec::new();
     let sink =
         |first: u64, of_keys: &[u8]| places.extend(of_keys.iter().map(|place| first + u64::from(*place)));
-    let mut builder = Builder::new(key_bytes, buckets, sink).unwrap();
+    let mut builder = PerfectHashBuilder::new(key_bytes, buckets, sink).unwrap();
     keys.iter().for_each(|key| builder.push(key).unwrap());
     (builder.finish().unwrap(), places)
 }
 
 fn assert_perfect(bytes: &[u8], keys: &[Vec<u8>], key_bytes: u32, places: &[u64]) {
-    let index = Index::open(key_bytes, bytes).unwrap();
+    let index = PerfectHashIndex::open(key_bytes, bytes).unwrap();
     assert!(index.check().is_empty(), "{:?}", index.check());
     let mut taken = vec![false; keys.len()];
     for (key, place) in keys.iter().zip(places) {
@@ -52,7 +52,7 @@ fn every_key_has_a_place_of_its_own_at_less_bits_than_the_paper_s_3_8() {
 fn keys_that_are_not_there_stay_in_their_bucket() {
     let keys = random_keys(5000, 8, 4);
     let (bytes, _) = build(&keys, 8, 40);
-    let index = Index::open(8, &bytes).unwrap();
+    let index = PerfectHashIndex::open(8, &bytes).unwrap();
     let mut refused = 0;
     for key in random_keys(5000, 8, 5) {
         match index.lookup(&key).unwrap() {
@@ -68,14 +68,17 @@ fn keys_that_are_not_there_stay_in_their_bucket() {
 
 #[test]
 fn buckets_that_are_too_full_or_out_of_order_are_refused() {
-    let mut builder = Builder::new(8, 1, |_, _| {}).unwrap();
+    let mut builder = PerfectHashBuilder::new(8, 1, |_, _| {}).unwrap();
     for key in random_keys(256, 8, 6) {
         builder.push(&key).unwrap();
         assert!(matches!(builder.push(&key), Err(Error::Order { .. })));
     }
     let text = builder.push(&[0xff; 8]).unwrap_err().to_string();
     assert!(text.contains("256") && text.contains("more buckets"), "{text}");
-    assert!(Builder::new(7, 1, |_, _| {}).is_err() && Builder::new(8, 0, |_, _| {}).is_err());
+    assert!(
+        PerfectHashBuilder::new(7, 1, |_, _| {}).is_err()
+            && PerfectHashBuilder::new(8, 0, |_, _| {}).is_err()
+    );
 }
 
 proptest! {
@@ -89,8 +92,8 @@ proptest! {
         let keys: Vec<Vec<u8>> = keys.into_iter().collect();
         let (bytes, places) = build(&keys, 10, buckets);
         assert_perfect(&bytes, &keys, 10, &places);
-        let old = Index::open(10, &bytes).unwrap();
-        let mut builder = Builder::new(10, buckets, |_, _| {}).unwrap();
+        let old = PerfectHashIndex::open(10, &bytes).unwrap();
+        let mut builder = PerfectHashBuilder::new(10, buckets, |_, _| {}).unwrap();
         for bucket in 0..buckets {
             if copied >> bucket & 1 == 1 {
                 prop_assert!(builder.copy(&old, bucket).unwrap());

@@ -96,8 +96,8 @@ impl Error {
     }
 }
 
-impl From<alluvium_base::bytes::Truncated> for Error {
-    fn from(truncated: alluvium_base::bytes::Truncated) -> Error {
+impl From<alluvium_base::bytes::TruncatedInput> for Error {
+    fn from(truncated: alluvium_base::bytes::TruncatedInput) -> Error {
         Error::damaged(
             truncated.at as u64,
             "length",

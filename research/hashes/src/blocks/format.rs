@@ -12,8 +12,8 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::error::{Error, Result};
-use super::space::{Extent, Space};
-use alluvium_base::bytes::{Reader, Writer};
+use super::space::{BlockExtent, BlockSpace};
+use alluvium_base::bytes::{ByteReader, ByteWriter};
 use alluvium_base::checksum::checksum;
 
 const VERSION: u32 = 1;
@@ -24,16 +24,16 @@ const MAX_STATE_BYTES: u64 = 1 << 32;
 const STATE_CHUNK: u64 = 1 << 20;
 
 /// Appends an encoded extent: its offset (8) and its length (8).
-pub(crate) fn put_extent(out: &mut Vec<u8>, extent: Extent) {
-    Writer::new(out).u64(extent.at).u64(extent.bytes);
+pub(crate) fn put_extent(out: &mut Vec<u8>, extent: BlockExtent) {
+    ByteWriter::new(out).u64(extent.at).u64(extent.bytes);
 }
 
 /// Decodes an extent.
 ///
 /// # Errors
 /// When the bytes are too short or the extent overflows.
-pub(crate) fn get_extent(reader: &mut Reader<'_>) -> Result<Extent> {
-    let extent = Extent {
+pub(crate) fn get_extent(reader: &mut ByteReader<'_>) -> Result<BlockExtent> {
+    let extent = BlockExtent {
         at: reader.u64()?,
         bytes: reader.u64()?,
     };
@@ -54,34 +54,34 @@ pub(crate) fn get_extent(reader: &mut Reader<'_>) -> Result<Extent> {
 /// The old state is released before the commit, so that the new commit does not count it as used.
 /// If the commit fails, the space still preserves the old state for the last commit (B1).
 pub(crate) fn commit_state(
-    space: &dyn Space,
+    space: &dyn BlockSpace,
     kind: u32,
     state: &[u8],
-    current: &mut Option<Extent>,
+    current: &mut Option<BlockExtent>,
 ) -> Result<()> {
-    let draft = super::Draft::new(space);
+    let draft = super::SpaceTransaction::new(space);
     let extent = draft.allocate(state.len() as u64)?;
     draft.write(extent.at, state)?;
     if let Some(before) = current.take() {
         space.release(before);
     }
     let mut root = Vec::new();
-    Writer::new(&mut root)
+    ByteWriter::new(&mut root)
         .u32(kind)
         .u32(VERSION)
         .u64(extent.at)
         .u64(state.len() as u64)
         .u64(checksum(state));
     draft.commit(&root)?;
-    draft.keep();
+    draft.apply_releases();
     *current = Some(extent);
     Ok(())
 }
 
 /// Reads the state of the last commit.
-pub(crate) fn read_state(space: &dyn Space, kind: u32) -> Result<(Extent, Vec<u8>)> {
+pub(crate) fn read_state(space: &dyn BlockSpace, kind: u32) -> Result<(BlockExtent, Vec<u8>)> {
     let root = space.root().unwrap_or_default();
-    let mut reader = Reader::new(&root);
+    let mut reader = ByteReader::new(&root);
     let (found, version) = (reader.u32()?, reader.u32()?);
     if found != kind || version != VERSION {
         let expected = format!("kind {kind:#x}, version {VERSION}");
@@ -93,13 +93,13 @@ pub(crate) fn read_state(space: &dyn Space, kind: u32) -> Result<(Extent, Vec<u8
         ));
     }
     let (extent, sum) = (
-        Extent {
+        BlockExtent {
             at: reader.u64()?,
             bytes: reader.u64()?,
         },
         reader.u64()?,
     );
-    if reader.left() > 0 || extent.bytes > MAX_STATE_BYTES || extent.end().is_none() {
+    if reader.remaining() > 0 || extent.bytes > MAX_STATE_BYTES || extent.end().is_none() {
         return Err(Error::damaged(
             0,
             "root",
@@ -129,12 +129,12 @@ pub(crate) fn read_state(space: &dyn Space, kind: u32) -> Result<(Extent, Vec<u8
 
 #[cfg(test)]
 mod tests {
-    use super::super::MemorySpace;
+    use super::super::MemoryBlockSpace;
     use super::*;
 
     #[test]
     fn the_bytes_of_a_root_never_change_and_wrong_ones_are_refused() {
-        let space = MemorySpace::new(64, 1 << 16);
+        let space = MemoryBlockSpace::new(64, 1 << 16);
         let mut current = None;
         commit_state(&space, 0x1234, b"state", &mut current).unwrap();
         let first = current.unwrap();

@@ -1,9 +1,9 @@
 //! An in-memory space with meters, fault injection and simulated crashes.
 
 use super::error::{Error, Result};
-use super::free::Free;
-use super::meter::{Meter, Transfers};
-use super::space::{Extent, Space};
+use super::free_extents::FreeExtents;
+use super::meter::{BlockTransfers, TransferMeter};
+use super::space::{BlockExtent, BlockSpace};
 use alluvium_base::checksum::checksum;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ const PAGE: usize = 512;
 
 /// An injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum BlockFault {
     /// The n-th write from now on fails, and all later ones.
     WritesFrom(u64),
     /// The n-th read from now on fails, and all later ones.
@@ -30,7 +30,7 @@ pub enum Fault {
 ///
 /// ```
 /// use research_hashes::blocks::{MemorySpace, Space};
-/// let space = MemorySpace::new(64, 1 << 20).with_meter(64, 640);
+/// let space = MemoryBlockSpace::new(64, 1 << 20).with_meter(64, 640);
 /// let extent = space.allocate(128).unwrap();
 /// space.write(extent.at, b"bytes").unwrap();
 /// space.commit(b"root").unwrap();
@@ -38,49 +38,49 @@ pub enum Fault {
 /// assert_eq!(space.crashed().root().unwrap(), b"root");
 /// ```
 #[derive(Debug)]
-pub struct MemorySpace {
-    inner: RefCell<Inner>,
+pub struct MemoryBlockSpace {
+    inner: RefCell<BlockSpaceState>,
 }
 
 #[derive(Clone, Debug)]
-struct Inner {
+struct BlockSpaceState {
     align: u64,
     capacity: u64,
     bytes: Vec<u8>,
     sums: Vec<u64>,
-    free: Free,
-    used: BTreeMap<u64, Used>,
-    dead: Vec<Extent>,
+    free: FreeExtents,
+    used: BTreeMap<u64, BlockAllocation>,
+    dead: Vec<BlockExtent>,
     root: Option<Vec<u8>>,
     durable: BTreeMap<u64, u64>,
-    meters: Vec<Meter>,
+    meters: Vec<TransferMeter>,
     writes_left: Option<u64>,
     reads_left: Option<u64>,
-    trusting: bool,
+    skips_checksums: bool,
     writes: u64,
     written_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Used {
+struct BlockAllocation {
     bytes: u64,
     durable: bool,
 }
 
-impl MemorySpace {
+impl MemoryBlockSpace {
     /// Creates an empty space of `capacity` bytes with extents aligned to `align`.
     ///
     /// # Panics
     /// When `align` is zero.
     #[must_use]
-    pub fn new(align: u64, capacity: u64) -> MemorySpace {
+    pub fn new(align: u64, capacity: u64) -> MemoryBlockSpace {
         assert!(align > 0, "extents are aligned to a byte at least");
-        let inner = Inner {
+        let inner = BlockSpaceState {
             align,
             capacity,
             bytes: Vec::new(),
             sums: Vec::new(),
-            free: Free::new(capacity),
+            free: FreeExtents::new(capacity),
             used: BTreeMap::new(),
             dead: Vec::new(),
             root: None,
@@ -88,22 +88,22 @@ impl MemorySpace {
             meters: Vec::new(),
             writes_left: None,
             reads_left: None,
-            trusting: false,
+            skips_checksums: false,
             writes: 0,
             written_bytes: 0,
         };
-        MemorySpace {
+        MemoryBlockSpace {
             inner: RefCell::new(inner),
         }
     }
 
     /// Adds a meter for a memory of `memory_bytes` in blocks of `block_bytes`.
     #[must_use]
-    pub fn with_meter(self, block_bytes: u64, memory_bytes: u64) -> MemorySpace {
+    pub fn with_meter(self, block_bytes: u64, memory_bytes: u64) -> MemoryBlockSpace {
         self.inner
             .borrow_mut()
             .meters
-            .push(Meter::new(block_bytes, memory_bytes));
+            .push(TransferMeter::new(block_bytes, memory_bytes));
         self
     }
 
@@ -112,13 +112,17 @@ impl MemorySpace {
     /// # Panics
     /// When there is no meter with this index.
     #[must_use]
-    pub fn transfers(&self, meter: usize) -> Transfers {
+    pub fn transfers(&self, meter: usize) -> BlockTransfers {
         self.inner.borrow().meters[meter].transfers()
     }
 
     /// Flushes and empties the memories of all meters.
     pub fn cool(&self) {
-        self.inner.borrow_mut().meters.iter_mut().for_each(Meter::cool);
+        self.inner
+            .borrow_mut()
+            .meters
+            .iter_mut()
+            .for_each(TransferMeter::cool);
     }
 
     /// Returns the number of bytes that are allocated or waiting for a commit to be freed.
@@ -130,12 +134,12 @@ impl MemorySpace {
 
     /// Returns the extents that are allocated and not released.
     #[must_use]
-    pub fn extents(&self) -> Vec<Extent> {
+    pub fn extents(&self) -> Vec<BlockExtent> {
         let inner = self.inner.borrow();
         inner
             .used
             .iter()
-            .map(|(&at, used)| Extent {
+            .map(|(&at, used)| BlockExtent {
                 at,
                 bytes: used.bytes,
             })
@@ -150,19 +154,19 @@ impl MemorySpace {
     }
 
     /// Injects a fault.
-    pub fn inject(&self, fault: Fault) {
+    pub fn inject(&self, fault: BlockFault) {
         let mut inner = self.inner.borrow_mut();
         match fault {
-            Fault::WritesFrom(left) => inner.writes_left = Some(left),
-            Fault::ReadsFrom(left) => inner.reads_left = Some(left),
-            Fault::NoChecksums => inner.trusting = true,
+            BlockFault::WritesFrom(left) => inner.writes_left = Some(left),
+            BlockFault::ReadsFrom(left) => inner.reads_left = Some(left),
+            BlockFault::NoChecksums => inner.skips_checksums = true,
         }
     }
 
     /// Removes all faults.
-    pub fn mend(&self) {
+    pub fn clear_faults(&self) {
         let mut inner = self.inner.borrow_mut();
-        (inner.writes_left, inner.reads_left, inner.trusting) = (None, None, false);
+        (inner.writes_left, inner.reads_left, inner.skips_checksums) = (None, None, false);
     }
 
     /// Corrupts a byte, as a failing device would: its checksum is unchanged.
@@ -175,46 +179,46 @@ impl MemorySpace {
     /// Returns the space in its state after a crash at this moment: the last commit, and noise in
     /// all bytes that were not durable (B3).
     #[must_use]
-    pub fn crashed(&self) -> MemorySpace {
+    pub fn crashed(&self) -> MemoryBlockSpace {
         let mut inner = self.inner.borrow().clone();
-        (inner.writes_left, inner.reads_left, inner.trusting) = (None, None, false);
+        (inner.writes_left, inner.reads_left, inner.skips_checksums) = (None, None, false);
         let old = std::mem::take(&mut inner.bytes);
         inner.bytes = (0..old.len()).map(|at| (at * 37) as u8 | 1).collect();
-        inner.free = Free::new(inner.capacity);
+        inner.free = FreeExtents::new(inner.capacity);
         inner.dead.clear();
-        let durable: Vec<Extent> = inner
+        let durable: Vec<BlockExtent> = inner
             .durable
             .iter()
-            .map(|(&at, &bytes)| Extent { at, bytes })
+            .map(|(&at, &bytes)| BlockExtent { at, bytes })
             .collect();
         inner.used = durable
             .iter()
             .map(|extent| {
                 (
                     extent.at,
-                    Used {
+                    BlockAllocation {
                         bytes: extent.bytes,
                         durable: true,
                     },
                 )
             })
             .collect();
-        let mut taken: Vec<Extent> = Vec::new();
-        for &Extent { at, bytes } in &durable {
+        let mut taken: Vec<BlockExtent> = Vec::new();
+        for &BlockExtent { at, bytes } in &durable {
             let (from, end) = (at as usize, ((at + bytes) as usize).min(old.len()));
             if from < end {
                 inner.bytes[from..end].copy_from_slice(&old[from..end]);
             }
-            taken.push(Extent {
+            taken.push(BlockExtent {
                 at,
                 bytes: inner.rounded(bytes),
             });
         }
         let mut next = 0;
-        let mut free = Free::default();
+        let mut free = FreeExtents::default();
         for extent in taken {
             if extent.at > next {
-                free.give(Extent {
+                free.give(BlockExtent {
                     at: next,
                     bytes: extent.at - next,
                 });
@@ -222,7 +226,7 @@ impl MemorySpace {
             next = extent.at + extent.bytes;
         }
         if inner.capacity > next {
-            free.give(Extent {
+            free.give(BlockExtent {
                 at: next,
                 bytes: inner.capacity - next,
             });
@@ -231,13 +235,13 @@ impl MemorySpace {
         for page in 0..inner.sums.len() {
             inner.seal(page);
         }
-        MemorySpace {
+        MemoryBlockSpace {
             inner: RefCell::new(inner),
         }
     }
 }
 
-impl Inner {
+impl BlockSpaceState {
     fn rounded(&self, bytes: u64) -> u64 {
         bytes.next_multiple_of(self.align)
     }
@@ -248,13 +252,13 @@ impl Inner {
         self.sums[page] = checksum(&self.bytes[from..(from + PAGE).min(self.bytes.len())]);
     }
 
-    fn release(&mut self, extent: Extent) {
+    fn release(&mut self, extent: BlockExtent) {
         let used = self
             .used
             .remove(&extent.at)
             .expect("what is released was allocated");
         assert_eq!(used.bytes, extent.bytes, "an extent is released as a whole");
-        let whole = Extent {
+        let whole = BlockExtent {
             at: extent.at,
             bytes: self.rounded(extent.bytes),
         };
@@ -287,8 +291,8 @@ impl Inner {
     }
 }
 
-impl Space for MemorySpace {
-    fn allocate(&self, bytes: u64) -> Result<Extent> {
+impl BlockSpace for MemoryBlockSpace {
+    fn allocate(&self, bytes: u64) -> Result<BlockExtent> {
         let inner = &mut *self.inner.borrow_mut();
         let bytes = bytes.max(1);
         let left = inner.free.bytes();
@@ -301,15 +305,15 @@ impl Space for MemorySpace {
         };
         inner.used.insert(
             whole.at,
-            Used {
+            BlockAllocation {
                 bytes,
                 durable: false,
             },
         );
-        Ok(Extent { at: whole.at, bytes })
+        Ok(BlockExtent { at: whole.at, bytes })
     }
 
-    fn trim(&self, extent: Extent, bytes: u64) -> Result<Extent> {
+    fn trim(&self, extent: BlockExtent, bytes: u64) -> Result<BlockExtent> {
         let inner = &mut *self.inner.borrow_mut();
         let bytes = bytes.max(1);
         let used = inner
@@ -326,21 +330,21 @@ impl Space for MemorySpace {
         used.bytes = bytes;
         let (kept, had) = (inner.rounded(bytes), inner.rounded(extent.bytes));
         if kept < had {
-            inner.free.give(Extent {
+            inner.free.give(BlockExtent {
                 at: extent.at + kept,
                 bytes: had - kept,
             });
         }
-        Ok(Extent { at: extent.at, bytes })
+        Ok(BlockExtent { at: extent.at, bytes })
     }
 
-    fn release(&self, extent: Extent) {
+    fn release(&self, extent: BlockExtent) {
         self.inner.borrow_mut().release(extent);
     }
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<()> {
         let inner = &mut *self.inner.borrow_mut();
-        Inner::charge(&mut inner.reads_left, "reading", at, into.len())?;
+        BlockSpaceState::charge(&mut inner.reads_left, "reading", at, into.len())?;
         let end = at.saturating_add(into.len() as u64);
         if end > inner.bytes.len() as u64 {
             return Err(Error::damaged(
@@ -354,7 +358,7 @@ impl Space for MemorySpace {
             meter.read(at, into.len() as u64);
         }
         let (from, end) = (at as usize, end as usize);
-        if !inner.trusting && !into.is_empty() {
+        if !inner.skips_checksums && !into.is_empty() {
             for page in from / PAGE..=(end - 1) / PAGE {
                 let bytes = &inner.bytes[page * PAGE..((page + 1) * PAGE).min(inner.bytes.len())];
                 let found = checksum(bytes);
@@ -383,7 +387,7 @@ impl Space for MemorySpace {
             .expect("bytes that are written were allocated");
         assert!(end <= start + used.bytes, "a write stays in its extent");
         assert!(!used.durable, "the last commit reaches what is written (B1)");
-        Inner::charge(&mut inner.writes_left, "writing", at, from.len())?;
+        BlockSpaceState::charge(&mut inner.writes_left, "writing", at, from.len())?;
         inner.writes += 1;
         inner.written_bytes += from.len() as u64;
         for meter in &mut inner.meters {
@@ -404,7 +408,7 @@ impl Space for MemorySpace {
 
     fn commit(&self, root: &[u8]) -> Result<()> {
         let inner = &mut *self.inner.borrow_mut();
-        Inner::charge(&mut inner.writes_left, "writing", 0, root.len())?;
+        BlockSpaceState::charge(&mut inner.writes_left, "writing", 0, root.len())?;
         inner.root = Some(root.to_vec());
         inner.used.values_mut().for_each(|used| used.durable = true);
         inner.durable = inner.used.iter().map(|(&at, used)| (at, used.bytes)).collect();
@@ -415,7 +419,7 @@ impl Space for MemorySpace {
                 .iter_mut()
                 .for_each(|meter| meter.discard(extent.at, extent.bytes));
         }
-        inner.meters.iter_mut().for_each(Meter::flush);
+        inner.meters.iter_mut().for_each(TransferMeter::flush);
         Ok(())
     }
 

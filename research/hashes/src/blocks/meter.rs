@@ -2,14 +2,14 @@
 
 /// Blocks transferred between a memory and the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Transfers {
+pub struct BlockTransfers {
     /// The number of blocks read.
     pub reads: u64,
     /// The number of blocks written.
     pub writes: u64,
 }
 
-impl Transfers {
+impl BlockTransfers {
     /// Returns the cost of the transfers if a write costs `omega` reads. With `omega` = 1 it is
     /// the cost in the DAM model.
     #[must_use]
@@ -19,8 +19,8 @@ impl Transfers {
 
     /// Returns the transfers since an earlier count.
     #[must_use]
-    pub fn since(&self, earlier: Transfers) -> Transfers {
-        Transfers {
+    pub fn since(&self, earlier: BlockTransfers) -> BlockTransfers {
+        BlockTransfers {
             reads: self.reads - earlier.reads,
             writes: self.writes - earlier.writes,
         }
@@ -36,7 +36,7 @@ impl Transfers {
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct LruSlot {
     block: u64,
     before: u32,
     after: u32,
@@ -48,37 +48,37 @@ struct Slot {
 ///
 /// ```
 /// use research_hashes::blocks::Meter;
-/// let mut meter = Meter::new(100, 400);
+/// let mut meter = TransferMeter::new(100, 400);
 /// meter.write(0, 250); // blocks 0 to 2
 /// meter.read(100, 1);
 /// meter.read(1000, 300); // blocks 10 to 12 drive blocks 0 and 2 out
 /// assert_eq!((meter.transfers().reads, meter.transfers().writes), (3, 2));
 /// ```
 #[derive(Clone, Debug)]
-pub struct Meter {
+pub struct TransferMeter {
     block_bytes: u64,
     capacity: usize,
     slot_of: Vec<u32>,
     on_device: Vec<bool>,
-    slots: Vec<Slot>,
+    slots: Vec<LruSlot>,
     free: Vec<u32>,
     newest: u32,
     oldest: u32,
-    transfers: Transfers,
+    transfers: BlockTransfers,
 }
 
-impl Meter {
+impl TransferMeter {
     /// Creates a meter for a memory of `memory_bytes` in blocks of `block_bytes`.
     ///
     /// # Panics
     /// When the memory is smaller than a block.
     #[must_use]
-    pub fn new(block_bytes: u64, memory_bytes: u64) -> Meter {
+    pub fn new(block_bytes: u64, memory_bytes: u64) -> TransferMeter {
         assert!(
             block_bytes > 0 && memory_bytes >= block_bytes,
             "the memory holds a block"
         );
-        Meter {
+        TransferMeter {
             block_bytes,
             capacity: usize::try_from(memory_bytes / block_bytes)
                 .unwrap_or(usize::MAX)
@@ -89,13 +89,13 @@ impl Meter {
             free: Vec::new(),
             newest: NONE,
             oldest: NONE,
-            transfers: Transfers::default(),
+            transfers: BlockTransfers::default(),
         }
     }
 
     /// Returns the transfers so far.
     #[must_use]
-    pub fn transfers(&self) -> Transfers {
+    pub fn transfers(&self) -> BlockTransfers {
         self.transfers
     }
 
@@ -192,7 +192,7 @@ impl Meter {
             self.slot_of[evicted.block as usize] = NONE;
             self.free.push(victim);
         }
-        let fresh = Slot {
+        let fresh = LruSlot {
             block,
             before: NONE,
             after: NONE,
@@ -222,7 +222,7 @@ impl Meter {
     }
 
     fn unlink(&mut self, slot: u32) {
-        let Slot { before, after, .. } = self.slots[slot as usize];
+        let LruSlot { before, after, .. } = self.slots[slot as usize];
         match before {
             NONE => self.newest = after,
             before => self.slots[before as usize].after = after,

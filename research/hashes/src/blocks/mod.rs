@@ -7,29 +7,29 @@
 //!
 //! *Does not know*: the meaning of the bytes; devices, files, checksums of a store.
 //!
-//! *Read in this order*: [`Space`], [`Draft`], [`Reader`] and [`Writer`], [`Meter`],
-//! [`MemorySpace`].
+//! *Read in this order*: [`BlockSpace`], [`SpaceTransaction`], [`BlockStreamReader`] and [`BlockStreamWriter`], [`TransferMeter`],
+//! [`MemoryBlockSpace`].
 //!
 //! - **B1** Bytes that the last commit references are not overwritten before the next commit.
 //! - **B2** A failed step changes nothing: its allocations are released, and its releases are
 //!   discarded.
 //! - **B3** A commit is atomic: after a crash, the space is in the state of the last commit.
 
-mod draft;
 mod error;
 pub(crate) mod format;
-mod free;
+mod free_extents;
 mod memory;
 mod meter;
 mod space;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod transaction;
 
-pub use draft::Draft;
 pub use error::{Error, Result};
 pub(crate) use format::{commit_state, read_state};
-pub use memory::{Fault, MemorySpace};
-pub use meter::{Meter, Transfers};
-pub use space::{Extent, Machine, Space};
-pub use stream::{Reader, Writer};
+pub use memory::{BlockFault, MemoryBlockSpace};
+pub use meter::{BlockTransfers, TransferMeter};
+pub use space::{BlockExtent, BlockSpace, MachineModel};
+pub use stream::{BlockStreamReader, BlockStreamWriter};
+pub use transaction::SpaceTransaction;

@@ -4,14 +4,14 @@ use super::error::{Error, Result};
 
 /// A range of bytes of a space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Extent {
+pub struct BlockExtent {
     /// The offset of the first byte.
     pub at: u64,
     /// The length in bytes.
     pub bytes: u64,
 }
 
-impl Extent {
+impl BlockExtent {
     /// Returns the offset after the last byte; `None` on overflow.
     #[must_use]
     pub fn end(&self) -> Option<u64> {
@@ -42,22 +42,22 @@ impl Extent {
 /// that were last written, or an error. They may batch and cache. Any write and any commit may
 /// fail; the table's content is then the same as before the call. After a crash at any write,
 /// opening the space finds the state of the last commit (B3).
-pub trait Space {
+pub trait BlockSpace {
     /// Allocates `bytes` unused bytes. They start at a block boundary if the space has blocks.
     ///
     /// # Errors
     /// [`Error::Full`].
-    fn allocate(&self, bytes: u64) -> Result<Extent>;
+    fn allocate(&self, bytes: u64) -> Result<BlockExtent>;
 
     /// Releases all but the first `bytes` of an extent that was allocated since the last commit.
     ///
     /// # Errors
     /// [`Error::Damaged`] when the extent is shorter than `bytes`.
-    fn trim(&self, extent: Extent, bytes: u64) -> Result<Extent>;
+    fn trim(&self, extent: BlockExtent, bytes: u64) -> Result<BlockExtent>;
 
     /// Releases an extent. If the last commit may reference the extent, it is reused only after
     /// the next commit.
-    fn release(&self, extent: Extent);
+    fn release(&self, extent: BlockExtent);
 
     /// Fills `into` with the bytes at `at`.
     ///
@@ -83,7 +83,7 @@ pub trait Space {
 
 /// A table's knowledge of the machine it runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Machine {
+pub enum MachineModel {
     /// A memory of `memory_bytes` in blocks of `block_bytes` (the DAM's M and B).
     Blocks {
         /// The size of a block in bytes.
@@ -99,15 +99,15 @@ pub enum Machine {
 /// of the processor.
 const WORDS: usize = 64;
 
-impl Machine {
+impl MachineModel {
     /// Checks the parameters of the machine.
     ///
     /// # Errors
     /// [`Error::Shape`] unless a block has 128 bytes to 16 MiB, and the memory holds at least
     /// four blocks.
-    pub fn checked(self) -> Result<Machine> {
+    pub fn checked(self) -> Result<MachineModel> {
         match self {
-            Machine::Blocks {
+            MachineModel::Blocks {
                 block_bytes,
                 memory_bytes,
             } => {
@@ -120,7 +120,7 @@ impl Machine {
                 }
                 Ok(self)
             }
-            Machine::Oblivious => Ok(self),
+            MachineModel::Oblivious => Ok(self),
         }
     }
 
@@ -128,8 +128,8 @@ impl Machine {
     #[must_use]
     pub fn chunk(&self) -> usize {
         match self {
-            Machine::Blocks { block_bytes, .. } => *block_bytes as usize,
-            Machine::Oblivious => WORDS,
+            MachineModel::Blocks { block_bytes, .. } => *block_bytes as usize,
+            MachineModel::Oblivious => WORDS,
         }
     }
 
@@ -139,11 +139,11 @@ impl Machine {
     pub fn fan_in(&self) -> Option<usize> {
         match self {
             // Half of the memory: the other half is for output and for nodes.
-            Machine::Blocks {
+            MachineModel::Blocks {
                 block_bytes,
                 memory_bytes,
             } => Some((memory_bytes / u64::from(*block_bytes) / 2).clamp(2, 1 << 16) as usize),
-            Machine::Oblivious => None,
+            MachineModel::Oblivious => None,
         }
     }
 }

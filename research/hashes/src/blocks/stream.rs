@@ -1,12 +1,12 @@
 //! Sequential reads and writes of an extent, one block at a time.
 
 use super::error::{Error, Result};
-use super::space::{Extent, Space};
-use alluvium_filters::golomb::Source;
+use super::space::{BlockExtent, BlockSpace};
+use alluvium_filters::golomb::ByteSource;
 
 /// Reads bytes in order.
-pub struct Reader<'s> {
-    space: &'s dyn Space,
+pub struct BlockStreamReader<'s> {
+    space: &'s dyn BlockSpace,
     at: u64,
     end: u64,
     chunk: usize,
@@ -14,12 +14,12 @@ pub struct Reader<'s> {
     next: usize,
 }
 
-impl<'s> Reader<'s> {
+impl<'s> BlockStreamReader<'s> {
     /// Creates a reader of `extent` that transfers `chunk` bytes at a time.
     #[must_use]
-    pub fn new(space: &'s dyn Space, extent: Extent, chunk: usize) -> Reader<'s> {
+    pub fn new(space: &'s dyn BlockSpace, extent: BlockExtent, chunk: usize) -> BlockStreamReader<'s> {
         let end = extent.end().unwrap_or(extent.at);
-        Reader {
+        BlockStreamReader {
             space,
             at: extent.at,
             end,
@@ -83,7 +83,7 @@ impl<'s> Reader<'s> {
     }
 }
 
-impl Source for Reader<'_> {
+impl ByteSource for BlockStreamReader<'_> {
     type Error = Error;
 
     #[inline]
@@ -101,19 +101,19 @@ impl Source for Reader<'_> {
 }
 
 /// Writes bytes in order.
-pub struct Writer<'s> {
-    space: &'s dyn Space,
-    extent: Extent,
+pub struct BlockStreamWriter<'s> {
+    space: &'s dyn BlockSpace,
+    extent: BlockExtent,
     offset: u64,
     chunk: usize,
     buffer: Vec<u8>,
 }
 
-impl<'s> Writer<'s> {
+impl<'s> BlockStreamWriter<'s> {
     /// Creates a writer of `extent` that transfers `chunk` bytes at a time.
     #[must_use]
-    pub fn new(space: &'s dyn Space, extent: Extent, chunk: usize) -> Writer<'s> {
-        Writer {
+    pub fn new(space: &'s dyn BlockSpace, extent: BlockExtent, chunk: usize) -> BlockStreamWriter<'s> {
+        BlockStreamWriter {
             space,
             extent,
             offset: 0,

@@ -1,5 +1,5 @@
 use super::*;
-use alluvium_filters::golomb::Source as _;
+use alluvium_filters::golomb::ByteSource as _;
 
 /// Counts transfers of a cache that is a list, most recent first.
 struct Naive {
@@ -7,7 +7,7 @@ struct Naive {
     capacity: usize,
     list: Vec<(u64, bool)>,
     device: std::collections::HashSet<u64>,
-    transfers: Transfers,
+    transfers: BlockTransfers,
 }
 
 impl Naive {
@@ -35,13 +35,13 @@ impl Naive {
 fn the_meter_counts_as_a_plain_list_does() {
     let mut random = fastrand::Rng::with_seed(1);
     for (block, capacity) in [(64, 1), (64, 4), (100, 33)] {
-        let mut meter = Meter::new(block, block * capacity as u64);
+        let mut meter = TransferMeter::new(block, block * capacity as u64);
         let mut naive = Naive {
             block,
             capacity,
             list: Vec::new(),
             device: std::collections::HashSet::new(),
-            transfers: Transfers::default(),
+            transfers: BlockTransfers::default(),
         };
         for _ in 0..20_000 {
             let (at, bytes, writes) = (random.u64(..8000), random.u64(1..300), random.bool());
@@ -58,16 +58,16 @@ fn the_meter_counts_as_a_plain_list_does() {
 
 #[test]
 fn discarded_blocks_are_never_written_and_flushed_ones_once() {
-    let mut meter = Meter::new(10, 100);
+    let mut meter = TransferMeter::new(10, 100);
     meter.write(0, 50);
     meter.discard(0, 45);
     meter.flush();
     meter.flush();
-    assert_eq!(meter.transfers(), Transfers { reads: 0, writes: 1 });
+    assert_eq!(meter.transfers(), BlockTransfers { reads: 0, writes: 1 });
     meter.write(42, 3);
     meter.cool();
     meter.read(40, 10);
-    assert_eq!(meter.transfers(), Transfers { reads: 1, writes: 2 });
+    assert_eq!(meter.transfers(), BlockTransfers { reads: 1, writes: 2 });
     assert!((meter.transfers().cost(5.0) - 11.0).abs() < 1e-9);
     // A write below one read in cost is allowed: omega has no lower bound here.
     assert!((meter.transfers().cost(0.5) - 2.0).abs() < 1e-9);
@@ -75,9 +75,9 @@ fn discarded_blocks_are_never_written_and_flushed_ones_once() {
 
 #[test]
 fn space_is_taken_given_back_and_full() {
-    let space = MemorySpace::new(64, 64 * 100);
+    let space = MemoryBlockSpace::new(64, 64 * 100);
     let mut random = fastrand::Rng::with_seed(2);
-    let mut held: Vec<Extent> = Vec::new();
+    let mut held: Vec<BlockExtent> = Vec::new();
     for _ in 0..5000 {
         if random.bool() {
             match space.allocate(random.u64(1..1000)) {
@@ -103,7 +103,7 @@ fn space_is_taken_given_back_and_full() {
 
 #[test]
 fn a_crash_leaves_the_last_commit() {
-    let space = MemorySpace::new(64, 1 << 16);
+    let space = MemoryBlockSpace::new(64, 1 << 16);
     let old = space.allocate(1000).unwrap();
     space.write(old.at, &[7; 1000]).unwrap();
     space.commit(b"first").unwrap();
@@ -114,7 +114,7 @@ fn a_crash_leaves_the_last_commit() {
         "what a commit reaches is not used again before the next"
     );
     space.write(new.at, &[8; 1000]).unwrap();
-    space.inject(Fault::WritesFrom(1));
+    space.inject(BlockFault::WritesFrom(1));
     assert!(space.commit(b"second").is_err());
     let found = space.crashed();
     assert_eq!(found.root().unwrap(), b"first");
@@ -127,7 +127,7 @@ fn a_crash_leaves_the_last_commit() {
 #[test]
 #[should_panic(expected = "B1")]
 fn writing_what_the_last_commit_reaches_is_a_bug() {
-    let space = MemorySpace::new(64, 1 << 16);
+    let space = MemoryBlockSpace::new(64, 1 << 16);
     let extent = space.allocate(10).unwrap();
     space.commit(b"").unwrap();
     let _ = space.write(extent.at, &[1]);
@@ -135,7 +135,7 @@ fn writing_what_the_last_commit_reaches_is_a_bug() {
 
 #[test]
 fn damage_is_refused_by_place_and_steps_leave_nothing() {
-    let space = MemorySpace::new(64, 1 << 16);
+    let space = MemoryBlockSpace::new(64, 1 << 16);
     let extent = space.allocate(2000).unwrap();
     space.write(extent.at, &[1; 2000]).unwrap();
     space.damage(extent.at + 1500, 4);
@@ -145,27 +145,27 @@ fn damage_is_refused_by_place_and_steps_leave_nothing() {
         .to_string();
     assert!(error.contains("byte 1024: checksum"), "{error}");
     space.read(extent.at, &mut [0; 1000]).unwrap();
-    let draft = Draft::new(&space);
+    let draft = SpaceTransaction::new(&space);
     draft.release(extent);
     let more = draft.allocate(500).unwrap();
     draft.trim(more, 100).unwrap();
     drop(draft);
     assert_eq!(space.extents(), [extent]);
-    let draft = Draft::new(&space);
+    let draft = SpaceTransaction::new(&space);
     draft.release(extent);
     let kept = draft.allocate(500).unwrap();
-    draft.keep();
+    draft.apply_releases();
     assert_eq!(space.extents(), [kept]);
 }
 
 #[test]
 fn streams_move_whole_blocks() {
     for chunk in [1, 64, 100, 4096] {
-        let space = MemorySpace::new(1, 1 << 16);
+        let space = MemoryBlockSpace::new(1, 1 << 16);
         space.allocate(13).unwrap();
         let extent = space.allocate(3000).unwrap();
         let bytes: Vec<u8> = (0..3000).map(|at| (at % 251) as u8).collect();
-        let mut writer = Writer::new(&space, extent, chunk);
+        let mut writer = BlockStreamWriter::new(&space, extent, chunk);
         for piece in bytes.chunks(7) {
             writer.put(piece).unwrap();
         }
@@ -175,7 +175,7 @@ fn streams_move_whole_blocks() {
             "{:?}",
             space.written()
         );
-        let mut reader = Reader::new(&space, extent, chunk);
+        let mut reader = BlockStreamReader::new(&space, extent, chunk);
         let mut read = Vec::new();
         reader.take(1000, &mut read).unwrap();
         while let Some(byte) = reader.byte().unwrap() {

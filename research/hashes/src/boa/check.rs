@@ -1,17 +1,17 @@
 //! Checks a table's invariants by reading every byte that a lookup could read.
 
-use super::filter::Filter;
-use super::run::{Layout, Run, RunCursor};
-use super::table::{Boa, State};
-use crate::blocks::{Extent, Reader, Result, Space};
-use crate::records::Body;
-use alluvium_filters::routing::{Latest, Scan};
+use super::filter::LevelFilter;
+use super::run::{BoaRun, BoaRunLayout, RunCursor};
+use super::table::{BoaState, BoaTable};
+use crate::blocks::{BlockExtent, BlockSpace, BlockStreamReader, Result};
+use crate::records::RecordBody;
+use alluvium_filters::routing::{RoutingArray, RoutingScan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
+pub struct BoaViolation {
     /// The level, counted from one.
     pub level: usize,
     /// The index of the run on the level, the oldest first.
@@ -20,25 +20,25 @@ pub struct Violation {
     pub what: String,
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for BoaViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "level {}, run {}: {}", self.level, self.run, self.what)
     }
 }
 
 /// The contents of a run: the previous pointers and check characters of each prefix.
-type Prefixes = BTreeMap<u64, (BTreeSet<u8>, BTreeSet<u32>)>;
+type RunPrefixes = BTreeMap<u64, (BTreeSet<u8>, BTreeSet<u32>)>;
 
-impl<S: Space> Boa<S> {
+impl<S: BlockSpace> BoaTable<S> {
     /// Returns every violation of the table's invariants (O1 to O6).
     ///
     /// # Errors
     /// When a read fails.
-    pub fn check(&self) -> Result<Vec<Violation>> {
+    pub fn check(&self) -> Result<Vec<BoaViolation>> {
         let mut found = Vec::new();
         for (above, level) in self.state.levels.iter().enumerate() {
             if level.runs.len() >= self.state.options.growth as usize {
-                found.push(Violation {
+                found.push(BoaViolation {
                     level: above + 1,
                     run: level.runs.len(),
                     what: "O3: too many runs".into(),
@@ -47,7 +47,7 @@ impl<S: Space> Boa<S> {
             let has_filter =
                 level.filter.is_some() == (!level.runs.is_empty() && self.state.options.kind.has_filters());
             if !has_filter {
-                found.push(Violation {
+                found.push(BoaViolation {
                     level: above + 1,
                     run: 0,
                     what: "O4: filter without runs, or none".into(),
@@ -56,7 +56,7 @@ impl<S: Space> Boa<S> {
             let mut prefixes = Vec::new();
             for (at, run) in level.runs.iter().enumerate() {
                 let mut say = |what: String| {
-                    found.push(Violation {
+                    found.push(BoaViolation {
                         level: above + 1,
                         run: at,
                         what,
@@ -72,7 +72,7 @@ impl<S: Space> Boa<S> {
             }
             if let Some(filter) = &level.filter {
                 let mut say = |run, what| {
-                    found.push(Violation {
+                    found.push(BoaViolation {
                         level: above + 1,
                         run,
                         what,
@@ -89,15 +89,15 @@ impl<S: Space> Boa<S> {
     ///
     /// # Errors
     /// When a read fails.
-    pub fn extents(&self) -> Result<Vec<Extent>> {
-        let mut all: Vec<Extent> = self.committed.into_iter().collect();
+    pub fn extents(&self) -> Result<Vec<BlockExtent>> {
+        let mut all: Vec<BlockExtent> = self.committed.into_iter().collect();
         for level in &self.state.levels {
-            all.extend(level.filter.iter().flat_map(Filter::extents));
+            all.extend(level.filter.iter().flat_map(LevelFilter::extents));
             for run in &level.runs {
                 all.extend(run.extents());
                 let mut cursor = RunCursor::new(&self.space, self.state.form(), run.clone());
                 while let Some(entry) = cursor.next()? {
-                    if let Body::Outside(extent) = entry.body {
+                    if let RecordBody::Outside(extent) = entry.body {
                         all.push(extent);
                     }
                 }
@@ -108,19 +108,19 @@ impl<S: Space> Boa<S> {
     }
 }
 
-impl State {
+impl BoaState {
     fn check_run(
         &self,
         level: usize,
-        run: &Run,
-        filter: Option<&Filter>,
-        space: &dyn Space,
+        run: &BoaRun,
+        filter: Option<&LevelFilter>,
+        space: &dyn BlockSpace,
         say: &mut impl FnMut(String),
-    ) -> Result<Prefixes> {
-        let prefix_bits = filter.map_or(run.prefix_bits, Filter::prefix_bits);
+    ) -> Result<RunPrefixes> {
+        let prefix_bits = filter.map_or(run.prefix_bits, LevelFilter::prefix_bits);
         let check_level = self.check_level(level, prefix_bits);
         let mut cursor = RunCursor::new(space, self.form(), run.clone());
-        let (mut prefixes, mut last, mut entries, mut bytes) = (Prefixes::new(), None, 0, 0);
+        let (mut prefixes, mut last, mut entries, mut bytes) = (RunPrefixes::new(), None, 0, 0);
         while let Some(entry) = cursor.next()? {
             if last.is_some_and(|last| last > entry.fingerprint) {
                 say(format!("O2: record {entries} comes before a greater one"));
@@ -129,10 +129,10 @@ impl State {
             entries += 1;
             bytes += entry.bytes(self.family.width());
             let prefix = run.prefix(entry.fingerprint);
-            if run.layout == Layout::Buckets && run.bucket_of(prefix) != cursor.bucket() {
+            if run.layout == BoaRunLayout::Buckets && run.bucket_of(prefix) != cursor.bucket() {
                 say(format!("O6: record {entries} is in bucket {}", cursor.bucket()));
             }
-            let (key, _) = entry.take_apart(space)?;
+            let (key, _) = entry.load_pair(space)?;
             if self.family.of(&key) != entry.fingerprint {
                 say(format!("O2: record {entries} has the fingerprint of another key"));
             }
@@ -155,18 +155,18 @@ impl State {
 
     fn check_filter(
         &self,
-        filter: &Filter,
-        runs: &[Prefixes],
-        space: &dyn Space,
+        filter: &LevelFilter,
+        runs: &[RunPrefixes],
+        space: &dyn BlockSpace,
         say: &mut impl FnMut(usize, String),
     ) -> Result<()> {
         match filter {
-            Filter::Latest { shape, extent } => {
+            LevelFilter::Latest { shape, extent } => {
                 let mut bytes = vec![0; shape.bytes() as usize];
                 space.read(extent.at, &mut bytes)?;
                 check_chains(*shape, &bytes, runs, say)
             }
-            Filter::Refined {
+            LevelFilter::Refined {
                 geometry,
                 bits,
                 table,
@@ -174,10 +174,10 @@ impl State {
             } => {
                 let chunk = self.options.block_bytes();
                 let (list, table) = (
-                    Reader::new(space, *list, chunk),
-                    Reader::new(space, *table, chunk),
+                    BlockStreamReader::new(space, *list, chunk),
+                    BlockStreamReader::new(space, *table, chunk),
                 );
-                self.check_sketches(&mut Scan::new(*geometry, *bits, list, table), runs, say)
+                self.check_sketches(&mut RoutingScan::new(*geometry, *bits, list, table), runs, say)
             }
         }
     }
@@ -185,8 +185,8 @@ impl State {
     /// Compares a list with the sketches of the runs (O5).
     fn check_sketches(
         &self,
-        scan: &mut Scan<Reader<'_>, Reader<'_>>,
-        runs: &[Prefixes],
+        scan: &mut RoutingScan<BlockStreamReader<'_>, BlockStreamReader<'_>>,
+        runs: &[RunPrefixes],
         say: &mut impl FnMut(usize, String),
     ) -> Result<()> {
         let mut found = Vec::new();
@@ -221,9 +221,9 @@ impl State {
 
 /// Follows the chain of each prefix from the filter through the runs (O4).
 fn check_chains(
-    shape: Latest,
+    shape: RoutingArray,
     bytes: &[u8],
-    runs: &[Prefixes],
+    runs: &[RunPrefixes],
     say: &mut impl FnMut(usize, String),
 ) -> Result<()> {
     for prefix in 0..1u64 << shape.prefix_bits() {

@@ -1,21 +1,26 @@
 //! The filter of a level, which maps a fingerprint to the runs that may contain it.
 
-use super::run::{Form, Run, RunCursor};
-use crate::blocks::{Extent, Reader, Result, Space, Writer};
-use alluvium_filters::fingerprint::{Alphabet, WideFingerprint};
-use alluvium_filters::routing::{Builder, Entry as Sketch, Geometry, Latest, Scan, Update};
+use super::run::{BoaRun, RecordFormat, RunCursor};
+use crate::blocks::{BlockExtent, BlockSpace, BlockStreamReader, BlockStreamWriter, Result};
+use alluvium_filters::fingerprint::{FingerprintAlphabet, WideFingerprint};
+use alluvium_filters::routing::{
+    RoutingArray, RoutingEntry as Sketch, RoutingGeometry, RoutingListBuilder, RoutingScan, RoutingUpdate,
+};
 
 /// A level's filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Filter {
+pub(super) enum LevelFilter {
     /// A routing filter: the latest run with each prefix.
-    Latest { shape: Latest, extent: Extent },
+    Latest {
+        shape: RoutingArray,
+        extent: BlockExtent,
+    },
     /// A refined filter: all runs with each prefix, with check characters.
     Refined {
-        geometry: Geometry,
+        geometry: RoutingGeometry,
         bits: u64,
-        table: Extent,
-        list: Extent,
+        table: BlockExtent,
+        list: BlockExtent,
     },
 }
 
@@ -23,48 +28,48 @@ pub(super) enum Filter {
 /// on a machine.
 const GROUP: u64 = 12;
 
-impl Filter {
+impl LevelFilter {
     /// Returns the number of bits in a prefix.
     pub(super) fn prefix_bits(&self) -> u32 {
         match self {
-            Filter::Latest { shape, .. } => shape.prefix_bits(),
-            Filter::Refined { geometry, .. } => geometry.prefix_bits(),
+            LevelFilter::Latest { shape, .. } => shape.prefix_bits(),
+            LevelFilter::Refined { geometry, .. } => geometry.prefix_bits(),
         }
     }
 
     /// Returns all extents of the filter.
-    pub(super) fn extents(&self) -> Vec<Extent> {
+    pub(super) fn extents(&self) -> Vec<BlockExtent> {
         match self {
-            Filter::Latest { extent, .. } => vec![*extent],
-            Filter::Refined { table, list, .. } => vec![*table, *list],
+            LevelFilter::Latest { extent, .. } => vec![*extent],
+            LevelFilter::Refined { table, list, .. } => vec![*table, *list],
         }
     }
 }
 
 /// Writes a routing filter while its run is written.
 pub(super) struct LatestWriter<'s> {
-    update: Update<Reader<'s>>,
-    writer: Writer<'s>,
-    shape: Latest,
-    extent: Extent,
+    update: RoutingUpdate<BlockStreamReader<'s>>,
+    writer: BlockStreamWriter<'s>,
+    shape: RoutingArray,
+    extent: BlockExtent,
     run: u32,
 }
 
 impl<'s> LatestWriter<'s> {
     /// Starts to update `old` with the run of index `run`.
     pub(super) fn new(
-        space: &'s dyn Space,
-        form: Form,
-        shape: Latest,
-        old: Option<Extent>,
+        space: &'s dyn BlockSpace,
+        form: RecordFormat,
+        shape: RoutingArray,
+        old: Option<BlockExtent>,
         run: u32,
     ) -> Result<LatestWriter<'s>> {
         let chunk = form.machine.chunk();
         let extent = space.allocate(shape.bytes())?;
-        let old = old.map(|extent| Reader::new(space, extent, chunk));
-        let writer = Writer::new(space, extent, chunk);
+        let old = old.map(|extent| BlockStreamReader::new(space, extent, chunk));
+        let writer = BlockStreamWriter::new(space, extent, chunk);
         Ok(LatestWriter {
-            update: Update::new(shape, old, run),
+            update: RoutingUpdate::new(shape, old, run),
             writer,
             shape,
             extent,
@@ -83,13 +88,13 @@ impl<'s> LatestWriter<'s> {
     }
 
     /// Copies the rest of the old filter.
-    pub(super) fn finish(mut self) -> Result<Filter> {
+    pub(super) fn finish(mut self) -> Result<LevelFilter> {
         while !self.update.copy(1 << 16)? {
             self.writer.put(&self.update.take())?;
         }
         self.writer.put(&self.update.finish()?)?;
         self.writer.finish()?;
-        Ok(Filter::Latest {
+        Ok(LevelFilter::Latest {
             shape: self.shape,
             extent: self.extent,
         })
@@ -97,9 +102,9 @@ impl<'s> LatestWriter<'s> {
 }
 
 /// Reads the sketches of a run: each prefix with its check characters, without duplicates.
-struct Sketches<'s> {
+struct SketchReader<'s> {
     cursor: RunCursor<'s>,
-    alphabet: Alphabet,
+    alphabet: FingerprintAlphabet,
     prefix_bits: u32,
     level: u32,
     pending: Vec<Sketch>,
@@ -107,7 +112,7 @@ struct Sketches<'s> {
     started: bool,
 }
 
-impl Sketches<'_> {
+impl SketchReader<'_> {
     fn next(&mut self) -> Result<Option<Sketch>> {
         if !self.started {
             self.started = true;
@@ -134,8 +139,8 @@ impl Sketches<'_> {
 
 /// The parameters of a refined filter other than its runs.
 #[derive(Clone, Copy)]
-pub(super) struct Characters {
-    pub(super) alphabet: Alphabet,
+pub(super) struct SketchParameters {
+    pub(super) alphabet: FingerprintAlphabet,
     pub(super) prefix_bits: u32,
     pub(super) level: u32,
 }
@@ -143,19 +148,19 @@ pub(super) struct Characters {
 /// Writes a refined filter that includes one more run, which must already be written. One pass
 /// counts the run's sketches, and a second pass merges them.
 pub(super) fn refine(
-    space: &dyn Space,
-    form: Form,
-    old: Option<&Filter>,
-    characters: Characters,
-    run: &Run,
+    space: &dyn BlockSpace,
+    form: RecordFormat,
+    old: Option<&LevelFilter>,
+    characters: SketchParameters,
+    run: &BoaRun,
     index: u32,
-) -> Result<Filter> {
-    let Characters {
+) -> Result<LevelFilter> {
+    let SketchParameters {
         alphabet,
         prefix_bits,
         level,
     } = characters;
-    let sketches = || Sketches {
+    let sketches = || SketchReader {
         cursor: RunCursor::new(space, form, run.clone()),
         alphabet,
         prefix_bits,
@@ -171,25 +176,25 @@ pub(super) fn refine(
     }
     let chunk = form.machine.chunk();
     let mut scan = match old {
-        Some(Filter::Refined {
+        Some(LevelFilter::Refined {
             geometry,
             bits,
             table,
             list,
         }) => {
             count += geometry.entries();
-            Some(Scan::new(
+            Some(RoutingScan::new(
                 *geometry,
                 *bits,
-                Reader::new(space, *list, chunk),
-                Reader::new(space, *table, chunk),
+                BlockStreamReader::new(space, *list, chunk),
+                BlockStreamReader::new(space, *table, chunk),
             ))
         }
         _ => None,
     };
-    let geometry = Geometry::new(count, prefix_bits, 2 * alphabet.character_bits(), GROUP)?;
+    let geometry = RoutingGeometry::new(count, prefix_bits, 2 * alphabet.character_bits(), GROUP)?;
     let mut out = ListWriter::new(space, chunk, geometry)?;
-    let mut known = || scan.as_mut().map_or(Ok(None), Scan::next);
+    let mut known = || scan.as_mut().map_or(Ok(None), RoutingScan::next);
     let (mut old, mut new) = (known()?, sketches());
     while let Some(sketch) = new.next()? {
         // The new run is the youngest, so its sketches come last among equal prefixes.
@@ -208,24 +213,24 @@ pub(super) fn refine(
 }
 
 struct ListWriter<'s> {
-    space: &'s dyn Space,
-    geometry: Geometry,
-    builder: Builder,
-    table: Writer<'s>,
-    list: Writer<'s>,
-    extents: [Extent; 2],
+    space: &'s dyn BlockSpace,
+    geometry: RoutingGeometry,
+    builder: RoutingListBuilder,
+    table: BlockStreamWriter<'s>,
+    list: BlockStreamWriter<'s>,
+    extents: [BlockExtent; 2],
 }
 
 impl<'s> ListWriter<'s> {
-    fn new(space: &'s dyn Space, chunk: usize, geometry: Geometry) -> Result<ListWriter<'s>> {
+    fn new(space: &'s dyn BlockSpace, chunk: usize, geometry: RoutingGeometry) -> Result<ListWriter<'s>> {
         let table = space.allocate(geometry.table_bytes())?;
         let list = space.allocate(geometry.worst_bits().div_ceil(8))?;
         Ok(ListWriter {
             space,
             geometry,
-            builder: Builder::new(geometry),
-            table: Writer::new(space, table, chunk),
-            list: Writer::new(space, list, chunk),
+            builder: RoutingListBuilder::new(geometry),
+            table: BlockStreamWriter::new(space, table, chunk),
+            list: BlockStreamWriter::new(space, list, chunk),
             extents: [table, list],
         })
     }
@@ -239,7 +244,7 @@ impl<'s> ListWriter<'s> {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Filter> {
+    fn finish(mut self) -> Result<LevelFilter> {
         let (bits, list, table) = self.builder.finish();
         self.list.put(&list)?;
         self.table.put(&table)?;
@@ -247,7 +252,7 @@ impl<'s> ListWriter<'s> {
         let bytes = self.list.finish()?;
         let [table, list] = self.extents;
         let list = self.space.trim(list, bytes)?;
-        Ok(Filter::Refined {
+        Ok(LevelFilter::Refined {
             geometry: self.geometry,
             bits,
             table,

@@ -44,16 +44,16 @@
 //! geometry (24) and the extents of table and list (32).
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::filter::Filter;
-use super::options::{Duplicates, Kind, Options};
-use super::run::{Layout, Run};
-use super::table::{Level, State};
+use super::filter::LevelFilter;
+use super::options::{BoaOptions, BoaStructure, DuplicateHandling};
+use super::run::{BoaRun, BoaRunLayout};
+use super::table::{BoaLevel, BoaState};
 use crate::blocks::format::{get_extent, put_extent};
-use crate::blocks::{Error, Machine, Result};
-use crate::records::{Slice, decode};
-use alluvium_base::bytes::{Reader, Writer};
-use alluvium_filters::fingerprint::Family;
-use alluvium_filters::routing::{Geometry, Latest};
+use crate::blocks::{Error, MachineModel, Result};
+use crate::records::{SliceSource, decode};
+use alluvium_base::bytes::{ByteReader, ByteWriter};
+use alluvium_filters::fingerprint::FingerprintFamily;
+use alluvium_filters::routing::{RoutingArray, RoutingGeometry};
 
 /// The size of a bucket's head in bytes.
 pub(super) const BUCKET_BYTES: u64 = 20;
@@ -66,33 +66,33 @@ pub(super) const MAX_LEVELS: u32 = 128;
 
 /// The header before the records of a bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Bucket {
+pub(super) struct BucketHeader {
     pub(super) inline: u32,
     pub(super) overflow_at: u64,
     pub(super) overflow_bytes: u64,
 }
 
-impl Bucket {
+impl BucketHeader {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        Writer::new(out)
+        ByteWriter::new(out)
             .u32(self.inline)
             .u64(self.overflow_at)
             .u64(self.overflow_bytes);
     }
 
     /// Decodes the head of a block. `overflow` is the size of the run's overflow in bytes.
-    pub(super) fn decode(block: &[u8], overflow: u64) -> Result<Bucket> {
-        let mut reader = Reader::new(block);
-        let head = Bucket {
+    pub(super) fn decode(block: &[u8], overflow: u64) -> Result<BucketHeader> {
+        let mut reader = ByteReader::new(block);
+        let head = BucketHeader {
             inline: reader.u32()?,
             overflow_at: reader.u64()?,
             overflow_bytes: reader.u64()?,
         };
-        if head.inline as usize > reader.left() {
+        if head.inline as usize > reader.remaining() {
             return Err(Error::damaged(
                 0,
                 "bytes in a bucket",
-                format!("at most {}", reader.left()),
+                format!("at most {}", reader.remaining()),
                 head.inline,
             ));
         }
@@ -113,26 +113,26 @@ impl Bucket {
     }
 }
 
-impl State {
+impl BoaState {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let options = &self.options;
         let (block_bytes, memory_bytes) = match options.machine {
-            Machine::Blocks {
+            MachineModel::Blocks {
                 block_bytes,
                 memory_bytes,
             } => (block_bytes, memory_bytes),
-            Machine::Oblivious => (0, 0),
+            MachineModel::Oblivious => (0, 0),
         };
-        Writer::new(&mut out)
+        ByteWriter::new(&mut out)
             .u8(match options.kind {
-                Kind::Leveled => 1,
-                Kind::Tiered => 2,
-                Kind::Interpolated => 3,
-                Kind::Routed => 4,
-                Kind::Refined => 5,
+                BoaStructure::Leveled => 1,
+                BoaStructure::Tiered => 2,
+                BoaStructure::Interpolated => 3,
+                BoaStructure::Routed => 4,
+                BoaStructure::Refined => 5,
             })
-            .u8(u8::from(options.duplicates == Duplicates::Fold))
+            .u8(u8::from(options.duplicates == DuplicateHandling::Fold))
             .u16(options.growth as u16)
             .u32(block_bytes)
             .u64(memory_bytes)
@@ -142,28 +142,28 @@ impl State {
             .u64(self.deletes)
             .u32(self.levels.len() as u32);
         for level in &self.levels {
-            Writer::new(&mut out).u32(level.runs.len() as u32);
+            ByteWriter::new(&mut out).u32(level.runs.len() as u32);
             level.runs.iter().for_each(|run| put_run(&mut out, run));
             put_filter(&mut out, level.filter.as_ref());
         }
-        Writer::new(&mut out).u32(self.buffer.len() as u32);
+        ByteWriter::new(&mut out).u32(self.buffer.len() as u32);
         for entry in &self.buffer {
             entry.encode(self.family.width(), &mut out);
         }
         out
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<State> {
-        let mut reader = Reader::new(bytes);
+    pub(super) fn decode(bytes: &[u8]) -> Result<BoaState> {
+        let mut reader = ByteReader::new(bytes);
         let options = get_options(&mut reader)?;
-        let family = Family::decode(reader.take(Family::BYTES)?)?;
-        let options = Options {
+        let family = FingerprintFamily::decode(reader.take(FingerprintFamily::BYTES)?)?;
+        let options = BoaOptions {
             fingerprint_bits: family.width(),
             independence: family.independence(),
             seed: family.seed(),
             ..options
         };
-        let mut state = State::new(options.checked()?)?;
+        let mut state = BoaState::new(options.checked()?)?;
         (state.puts, state.deletes) = (reader.u64()?, reader.u64()?);
         let levels = reader.u32()?;
         if levels > MAX_LEVELS {
@@ -184,7 +184,7 @@ impl State {
                     count,
                 ));
             }
-            let mut level = Level::default();
+            let mut level = BoaLevel::default();
             for _ in 0..count {
                 level.runs.push(get_run(&mut reader, &options)?);
             }
@@ -193,8 +193,8 @@ impl State {
         }
         let entries = reader.u32()?;
         let place = reader.position() as u64;
-        let mut slice = Slice {
-            bytes: reader.take(reader.left())?,
+        let mut slice = SliceSource {
+            bytes: reader.take(reader.remaining())?,
             place,
         };
         for _ in 0..entries {
@@ -214,51 +214,54 @@ impl State {
     }
 }
 
-fn get_options(reader: &mut Reader<'_>) -> Result<Options> {
+fn get_options(reader: &mut ByteReader<'_>) -> Result<BoaOptions> {
     let kind = match reader.u8()? {
-        1 => Kind::Leveled,
-        2 => Kind::Tiered,
-        3 => Kind::Interpolated,
-        4 => Kind::Routed,
-        5 => Kind::Refined,
+        1 => BoaStructure::Leveled,
+        2 => BoaStructure::Tiered,
+        3 => BoaStructure::Interpolated,
+        4 => BoaStructure::Routed,
+        5 => BoaStructure::Refined,
         other => return Err(Error::damaged(0, "structure", "1 to 5", other)),
     };
     let duplicates = match reader.u8()? {
-        0 => Duplicates::Keep,
-        1 => Duplicates::Fold,
+        0 => DuplicateHandling::Keep,
+        1 => DuplicateHandling::Fold,
         other => return Err(Error::damaged(1, "duplicates", "0 or 1", other)),
     };
     let growth = u32::from(reader.u16()?);
     let (block_bytes, memory_bytes) = (reader.u32()?, reader.u64()?);
     let beta = reader.u8()?;
     let beta_bits = (beta != 255).then_some(u32::from(beta));
-    Ok(Options {
+    Ok(BoaOptions {
         duplicates,
         growth,
         beta_bits,
-        ..Options::new(kind, block_bytes, memory_bytes)
+        ..BoaOptions::new(kind, block_bytes, memory_bytes)
     })
 }
 
-fn put_run(out: &mut Vec<u8>, run: &Run) {
-    Writer::new(out)
-        .u8(u8::from(run.layout == Layout::Buckets))
+fn put_run(out: &mut Vec<u8>, run: &BoaRun) {
+    ByteWriter::new(out)
+        .u8(u8::from(run.layout == BoaRunLayout::Buckets))
         .u8(run.prefix_bits as u8)
         .u64(run.buckets);
     put_extent(out, run.extent);
     put_extent(out, run.overflow.unwrap_or_default());
-    Writer::new(out).u64(run.entries).u64(run.bytes).u64(run.fullest);
+    ByteWriter::new(out)
+        .u64(run.entries)
+        .u64(run.bytes)
+        .u64(run.fullest);
 }
 
-fn get_run(reader: &mut Reader<'_>, options: &Options) -> Result<Run> {
+fn get_run(reader: &mut ByteReader<'_>, options: &BoaOptions) -> Result<BoaRun> {
     let at = reader.position() as u64;
     let (layout, prefix_bits, buckets) = (reader.u8()?, u32::from(reader.u8()?), reader.u64()?);
     let (extent, overflow) = (get_extent(reader)?, get_extent(reader)?);
-    let run = Run {
+    let run = BoaRun {
         layout: if layout == 0 {
-            Layout::Packed
+            BoaRunLayout::Packed
         } else {
-            Layout::Buckets
+            BoaRunLayout::Buckets
         },
         prefix_bits,
         buckets,
@@ -280,33 +283,33 @@ fn get_run(reader: &mut Reader<'_>, options: &Options) -> Result<Run> {
     Ok(run)
 }
 
-fn put_filter(out: &mut Vec<u8>, filter: Option<&Filter>) {
+fn put_filter(out: &mut Vec<u8>, filter: Option<&LevelFilter>) {
     match filter {
-        None => _ = Writer::new(out).u8(0),
-        Some(Filter::Latest { shape, extent }) => {
-            Writer::new(out).u8(1).u8(shape.prefix_bits() as u8);
+        None => _ = ByteWriter::new(out).u8(0),
+        Some(LevelFilter::Latest { shape, extent }) => {
+            ByteWriter::new(out).u8(1).u8(shape.prefix_bits() as u8);
             put_extent(out, *extent);
         }
-        Some(Filter::Refined {
+        Some(LevelFilter::Refined {
             geometry,
             bits,
             table,
             list,
         }) => {
-            Writer::new(out).u8(2).bytes(&geometry.encode(*bits));
+            ByteWriter::new(out).u8(2).bytes(&geometry.encode(*bits));
             put_extent(out, *table);
             put_extent(out, *list);
         }
     }
 }
 
-fn get_filter(reader: &mut Reader<'_>, options: &Options) -> Result<Option<Filter>> {
+fn get_filter(reader: &mut ByteReader<'_>, options: &BoaOptions) -> Result<Option<LevelFilter>> {
     let at = reader.position() as u64;
     let character_bits = options.growth.ilog2();
     match (reader.u8()?, options.kind) {
         (0, _) => Ok(None),
-        (1, Kind::Routed) => {
-            let shape = Latest::new(u32::from(reader.u8()?), character_bits)?;
+        (1, BoaStructure::Routed) => {
+            let shape = RoutingArray::new(u32::from(reader.u8()?), character_bits)?;
             let extent = get_extent(reader)?;
             if extent.bytes != shape.bytes() {
                 return Err(Error::damaged(
@@ -316,10 +319,10 @@ fn get_filter(reader: &mut Reader<'_>, options: &Options) -> Result<Option<Filte
                     extent.bytes,
                 ));
             }
-            Ok(Some(Filter::Latest { shape, extent }))
+            Ok(Some(LevelFilter::Latest { shape, extent }))
         }
-        (2, Kind::Refined) => {
-            let (geometry, bits) = Geometry::decode(reader.take(Geometry::BYTES)?)?;
+        (2, BoaStructure::Refined) => {
+            let (geometry, bits) = RoutingGeometry::decode(reader.take(RoutingGeometry::BYTES)?)?;
             if geometry.payload_bits() != 2 * character_bits {
                 let expected = 2 * character_bits;
                 return Err(Error::damaged(
@@ -335,7 +338,7 @@ fn get_filter(reader: &mut Reader<'_>, options: &Options) -> Result<Option<Filte
                 let found = format!("{}, and {} bytes", table.bytes, list.bytes);
                 return Err(Error::damaged(at, "bytes of a filter", expected, found));
             }
-            Ok(Some(Filter::Refined {
+            Ok(Some(LevelFilter::Refined {
                 geometry,
                 bits,
                 table,
@@ -354,11 +357,11 @@ fn get_filter(reader: &mut Reader<'_>, options: &Options) -> Result<Option<Filte
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blocks::Extent;
+    use crate::blocks::BlockExtent;
 
     #[test]
     fn the_bytes_of_a_bucket_head_never_change() {
-        let head = Bucket {
+        let head = BucketHeader {
             inline: 5,
             overflow_at: 258,
             overflow_bytes: 7,
@@ -370,17 +373,19 @@ mod tests {
             [5, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]
         );
         bytes.extend([0; 5]);
-        assert_eq!(Bucket::decode(&bytes, 265).unwrap(), head);
-        assert!(Bucket::decode(&bytes, 264).is_err() && Bucket::decode(&bytes[..24], 265).is_err());
+        assert_eq!(BucketHeader::decode(&bytes, 265).unwrap(), head);
+        assert!(
+            BucketHeader::decode(&bytes, 264).is_err() && BucketHeader::decode(&bytes[..24], 265).is_err()
+        );
     }
 
     #[test]
     fn the_bytes_of_a_state_never_change() {
-        let options = Options {
+        let options = BoaOptions {
             seed: 1,
-            ..Options::new(Kind::Refined, 256, 4096)
+            ..BoaOptions::new(BoaStructure::Refined, 256, 4096)
         };
-        let bytes = State::new(options).unwrap().encode();
+        let bytes = BoaState::new(options).unwrap().encode();
         let mut expected = vec![5, 0, 4, 0, 0, 1, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 255];
         expected.extend([1, 64, 32, 0, 0, 0, 0, 0, 1]);
         expected.resize(65, 0);
@@ -389,11 +394,11 @@ mod tests {
 
     #[test]
     fn no_bytes_make_a_state_panic() {
-        let options = Options::new(Kind::Routed, 256, 4096);
-        let mut state = State::new(options).unwrap();
-        let extent = Extent { at: 512, bytes: 1024 };
-        let run = Run {
-            layout: Layout::Buckets,
+        let options = BoaOptions::new(BoaStructure::Routed, 256, 4096);
+        let mut state = BoaState::new(options).unwrap();
+        let extent = BlockExtent { at: 512, bytes: 1024 };
+        let run = BoaRun {
+            layout: BoaRunLayout::Buckets,
             prefix_bits: 9,
             buckets: 4,
             extent,
@@ -402,21 +407,21 @@ mod tests {
             bytes: 200,
             fullest: 90,
         };
-        let shape = Latest::new(12, 2).unwrap();
-        state.levels.push(Level {
+        let shape = RoutingArray::new(12, 2).unwrap();
+        state.levels.push(BoaLevel {
             runs: vec![run],
-            filter: Some(Filter::Latest { shape, extent }),
+            filter: Some(LevelFilter::Latest { shape, extent }),
         });
         let good = state.encode();
-        assert_eq!(State::decode(&good).unwrap().encode(), good);
+        assert_eq!(BoaState::decode(&good).unwrap().encode(), good);
         let mut random = fastrand::Rng::with_seed(3);
         for cut in 0..good.len() {
-            assert!(State::decode(&good[..cut]).is_err());
+            assert!(BoaState::decode(&good[..cut]).is_err());
         }
         for _ in 0..5000 {
             let mut bad = good.clone();
             bad[random.usize(..good.len())] = random.u8(..);
-            let _ = State::decode(&bad);
+            let _ = BoaState::decode(&bad);
         }
     }
 }

@@ -1,22 +1,22 @@
 //! Lookups: levels are searched from the newest, and on each level the runs that its filter
 //! lists.
 
-use super::filter::Filter;
-use super::options::Kind;
-use super::run::{Form, Layout, Run};
-use super::table::{Boa, Figures, State};
-use crate::blocks::{Error, Reader, Result, Space};
-use crate::records::{Bytes, Entry, Slice, Wanted, decode};
+use super::filter::LevelFilter;
+use super::options::BoaStructure;
+use super::run::{BoaRun, BoaRunLayout, RecordFormat};
+use super::table::{BoaCounters, BoaState, BoaTable};
+use crate::blocks::{BlockSpace, BlockStreamReader, Error, Result};
+use crate::records::{KeyLookup, RecordSource, SliceSource, TableRecord, decode};
 use alluvium_filters::fingerprint::WideFingerprint;
 
 /// The result of searching a run.
-struct Searched {
+struct RunSearchOutcome {
     hits: usize,
     /// The previous pointer of the prefix's records, if the run contains any.
     previous: Option<u8>,
 }
 
-impl<S: Space> Boa<S> {
+impl<S: BlockSpace> BoaTable<S> {
     /// Returns the value of a key; `None` if it was never inserted, or deleted since.
     ///
     /// The search ends at the newest record of the key.
@@ -37,7 +37,7 @@ impl<S: Space> Boa<S> {
     }
 
     fn search(&self, key: &[u8], all: bool) -> Result<Vec<Option<Vec<u8>>>> {
-        let mut wanted = Wanted::new(key, self.state.family.of(key), all);
+        let mut wanted = KeyLookup::new(key, self.state.family.of(key), all);
         wanted.search_buffer(&self.state.buffer, &self.space)?;
         let mut figures = self.figures.get();
         for level in 1..=self.state.levels.len() {
@@ -55,17 +55,17 @@ impl<S: Space> Boa<S> {
     }
 }
 
-impl State {
+impl BoaState {
     fn search_level(
         &self,
         level: usize,
-        wanted: &mut Wanted<'_>,
-        space: &dyn Space,
-        figures: &mut Figures,
+        wanted: &mut KeyLookup<'_>,
+        space: &dyn BlockSpace,
+        figures: &mut BoaCounters,
     ) -> Result<()> {
         let place = &self.levels[level - 1];
         let form = self.form();
-        let mut search = |run: &Run, wanted: &mut Wanted<'_>| -> Result<Searched> {
+        let mut search = |run: &BoaRun, wanted: &mut KeyLookup<'_>| -> Result<RunSearchOutcome> {
             let searched = search_run(run, form, wanted, space)?;
             figures.runs_searched += 1;
             figures.false_positives += u64::from(searched.hits == 0);
@@ -80,14 +80,14 @@ impl State {
                     }
                 }
             }
-            Some(Filter::Latest { shape, extent }) => {
+            Some(LevelFilter::Latest { shape, extent }) => {
                 let prefix = self.alphabet.prefix(wanted.fingerprint, shape.prefix_bits());
                 let range = shape.place(prefix);
                 let mut bytes = vec![0; (range.end - range.start) as usize];
                 space.read(extent.place(range.start, range.end - range.start)?, &mut bytes)?;
                 let mut next = shape.read(&bytes, prefix)?;
                 while let Some(index) = next {
-                    let run = named(&place.runs, index, extent.at)?;
+                    let run = run_at(&place.runs, index, extent.at)?;
                     let searched = search(run, wanted)?;
                     if wanted.is_done() {
                         break;
@@ -112,9 +112,9 @@ impl State {
                     next = (previous != index).then_some(previous);
                 }
             }
-            Some(filter @ Filter::Refined { .. }) => {
+            Some(filter @ LevelFilter::Refined { .. }) => {
                 for index in self.matches(level, filter, wanted.fingerprint, space)? {
-                    search(named(&place.runs, index, filter.extents()[0].at)?, wanted)?;
+                    search(run_at(&place.runs, index, filter.extents()[0].at)?, wanted)?;
                     if wanted.is_done() {
                         break;
                     }
@@ -128,11 +128,11 @@ impl State {
     fn matches(
         &self,
         level: usize,
-        filter: &Filter,
+        filter: &LevelFilter,
         wanted: WideFingerprint,
-        space: &dyn Space,
+        space: &dyn BlockSpace,
     ) -> Result<Vec<u32>> {
-        let Filter::Refined {
+        let LevelFilter::Refined {
             geometry,
             bits,
             table,
@@ -165,7 +165,7 @@ impl State {
     }
 }
 
-fn named(runs: &[Run], index: u32, at: u64) -> Result<&Run> {
+fn run_at(runs: &[BoaRun], index: u32, at: u64) -> Result<&BoaRun> {
     let found = runs.get(index as usize);
     found.ok_or_else(|| {
         Error::damaged(
@@ -178,25 +178,30 @@ fn named(runs: &[Run], index: u32, at: u64) -> Result<&Run> {
 }
 
 /// Searches a run for records of the wanted key, the newest first.
-fn search_run(run: &Run, form: Form, wanted: &mut Wanted<'_>, space: &dyn Space) -> Result<Searched> {
-    let mut searched = Searched {
+fn search_run(
+    run: &BoaRun,
+    form: RecordFormat,
+    wanted: &mut KeyLookup<'_>,
+    space: &dyn BlockSpace,
+) -> Result<RunSearchOutcome> {
+    let mut searched = RunSearchOutcome {
         hits: 0,
         previous: None,
     };
     let mut bucket = run.first_bucket(form, space, wanted.fingerprint)?;
     loop {
         let (head, block) = run.bucket(form, space, bucket)?;
-        let mut slice = Slice {
+        let mut slice = SliceSource {
             bytes: &block,
             place: run.extent.at,
         };
         let mut ended = search_bytes(run, form, &mut slice, wanted, space, &mut searched)?;
         if !ended && let Some(extent) = run.overflow_of(&head)? {
-            let mut overflow = Reader::new(space, extent, form.machine.chunk());
+            let mut overflow = BlockStreamReader::new(space, extent, form.machine.chunk());
             ended = search_bytes(run, form, &mut overflow, wanted, space, &mut searched)?;
         }
         bucket += 1;
-        if ended || run.layout == Layout::Buckets || bucket >= run.buckets {
+        if ended || run.layout == BoaRunLayout::Buckets || bucket >= run.buckets {
             return Ok(searched);
         }
     }
@@ -204,22 +209,22 @@ fn search_run(run: &Run, form: Form, wanted: &mut Wanted<'_>, space: &dyn Space)
 
 /// Searches records, and returns whether the search has ended.
 fn search_bytes(
-    run: &Run,
-    form: Form,
-    bytes: &mut impl Bytes,
-    wanted: &mut Wanted<'_>,
-    space: &dyn Space,
-    searched: &mut Searched,
+    run: &BoaRun,
+    form: RecordFormat,
+    bytes: &mut impl RecordSource,
+    wanted: &mut KeyLookup<'_>,
+    space: &dyn BlockSpace,
+    searched: &mut RunSearchOutcome,
 ) -> Result<bool> {
     let prefix = run.prefix(wanted.fingerprint);
     while bytes.left() > 0 {
-        let entry: Entry = decode(bytes, form.width)?;
-        if run.layout == Layout::Buckets && run.prefix(entry.fingerprint) == prefix {
+        let entry: TableRecord = decode(bytes, form.width)?;
+        if run.layout == BoaRunLayout::Buckets && run.prefix(entry.fingerprint) == prefix {
             searched.previous = Some(entry.previous);
         }
         if entry.fingerprint > wanted.fingerprint {
             // A later record of the prefix may still contain the pointer.
-            if run.layout == Layout::Packed
+            if run.layout == BoaRunLayout::Packed
                 || run.prefix(entry.fingerprint) > prefix
                 || searched.previous.is_some()
             {
@@ -238,10 +243,10 @@ fn search_bytes(
     Ok(false)
 }
 
-impl Kind {
+impl BoaStructure {
     /// Returns whether the levels of this structure have filters.
     #[must_use]
     pub fn has_filters(self) -> bool {
-        matches!(self, Kind::Routed | Kind::Refined)
+        matches!(self, BoaStructure::Routed | BoaStructure::Refined)
     }
 }

@@ -1,84 +1,87 @@
 //! Merging runs. If there are more runs than the memory has blocks for, several passes are
 //! needed.
 
-use super::run::{Form, Run, RunCursor};
-use crate::blocks::{Extent, Reader, Result, Space, Writer};
-use crate::records::{Entry, decode};
+use super::run::{BoaRun, RecordFormat, RunCursor};
+use crate::blocks::{BlockExtent, BlockSpace, BlockStreamReader, BlockStreamWriter, Result};
+use crate::records::{TableRecord, decode};
 use alluvium_filters::fingerprint::WideFingerprint;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 
 /// A source of ordered records.
-pub(super) enum Cursor<'s> {
+pub(super) enum RecordCursor<'s> {
     /// The records of the buffer.
-    Buffer(std::vec::IntoIter<Entry>),
+    Buffer(std::vec::IntoIter<TableRecord>),
     /// A run.
     Run(Box<RunCursor<'s>>),
     /// The output of an earlier pass.
-    Stream(Reader<'s>, u32),
+    Stream(BlockStreamReader<'s>, u32),
 }
 
-impl Cursor<'_> {
-    pub(super) fn next(&mut self) -> Result<Option<Entry>> {
+impl RecordCursor<'_> {
+    pub(super) fn next(&mut self) -> Result<Option<TableRecord>> {
         match self {
-            Cursor::Buffer(entries) => Ok(entries.next()),
-            Cursor::Run(run) => run.next(),
-            Cursor::Stream(reader, _) if reader.left() == 0 => Ok(None),
-            Cursor::Stream(reader, width) => Ok(Some(decode(reader, *width)?)),
+            RecordCursor::Buffer(entries) => Ok(entries.next()),
+            RecordCursor::Run(run) => run.next(),
+            RecordCursor::Stream(reader, _) if reader.left() == 0 => Ok(None),
+            RecordCursor::Stream(reader, width) => Ok(Some(decode(reader, *width)?)),
         }
     }
 }
 
 /// Merges cursors, of which the first is the newest (O2).
-pub(crate) struct Merge<'s> {
-    cursors: Vec<Cursor<'s>>,
-    heads: Vec<Option<Entry>>,
+pub(crate) struct RecordMerge<'s> {
+    cursors: Vec<RecordCursor<'s>>,
+    heads: Vec<Option<TableRecord>>,
     heap: BinaryHeap<Reverse<(WideFingerprint, usize)>>,
-    temporary: Vec<Extent>,
-    space: &'s dyn Space,
+    temporary: Vec<BlockExtent>,
+    space: &'s dyn BlockSpace,
 }
 
-impl<'s> Merge<'s> {
+impl<'s> RecordMerge<'s> {
     /// Starts a merge of `buffer` and `runs`, the newest first.
     pub(super) fn new(
-        space: &'s dyn Space,
-        form: Form,
+        space: &'s dyn BlockSpace,
+        form: RecordFormat,
         fan_in: usize,
-        buffer: Vec<Entry>,
-        runs: Vec<Run>,
-    ) -> Result<Merge<'s>> {
+        buffer: Vec<TableRecord>,
+        runs: Vec<BoaRun>,
+    ) -> Result<RecordMerge<'s>> {
         let runs = runs.into_iter().map(|run| {
             let bytes = run.bytes;
-            (Cursor::Run(Box::new(RunCursor::new(space, form, run))), bytes)
+            (
+                RecordCursor::Run(Box::new(RunCursor::new(space, form, run))),
+                bytes,
+            )
         });
-        Merge::of(space, form, fan_in, buffer, runs.collect())
+        RecordMerge::of(space, form, fan_in, buffer, runs.collect())
     }
 
     /// Starts a merge of `buffer` and streams with the given sizes in bytes, the newest first.
     pub(crate) fn of_streams(
-        space: &'s dyn Space,
-        form: Form,
+        space: &'s dyn BlockSpace,
+        form: RecordFormat,
         fan_in: usize,
-        buffer: Vec<Entry>,
-        streams: Vec<(Reader<'s>, u64)>,
-    ) -> Result<Merge<'s>> {
+        buffer: Vec<TableRecord>,
+        streams: Vec<(BlockStreamReader<'s>, u64)>,
+    ) -> Result<RecordMerge<'s>> {
         let streams = streams
             .into_iter()
-            .map(|(reader, bytes)| (Cursor::Stream(reader, form.width), bytes));
-        Merge::of(space, form, fan_in, buffer, streams.collect())
+            .map(|(reader, bytes)| (RecordCursor::Stream(reader, form.width), bytes));
+        RecordMerge::of(space, form, fan_in, buffer, streams.collect())
     }
 
     /// Starts a merge. If there are more than `fan_in` cursors, groups of adjacent cursors are
     /// merged first, which preserves the order of age.
     fn of(
-        space: &'s dyn Space,
-        form: Form,
+        space: &'s dyn BlockSpace,
+        form: RecordFormat,
         fan_in: usize,
-        buffer: Vec<Entry>,
-        older: Vec<(Cursor<'s>, u64)>,
-    ) -> Result<Merge<'s>> {
+        buffer: Vec<TableRecord>,
+        older: Vec<(RecordCursor<'s>, u64)>,
+    ) -> Result<RecordMerge<'s>> {
         let bytes = buffer.iter().map(|entry| entry.bytes(form.width)).sum();
-        let mut sources = vec![(Cursor::Buffer(buffer.into_iter()), bytes)];
+        let mut sources = vec![(RecordCursor::Buffer(buffer.into_iter()), bytes)];
         sources.extend(older);
         let mut temporary = Vec::new();
         while sources.len() > fan_in {
@@ -92,22 +95,22 @@ impl<'s> Merge<'s> {
                 let group: Vec<_> = left.by_ref().take(fan_in).collect();
                 let bytes = group.iter().map(|(_, bytes)| bytes).sum();
                 let cursors = group.into_iter().map(|(cursor, _)| cursor).collect();
-                let extent = Merge::over(space, cursors)?.write(form, bytes)?;
+                let extent = RecordMerge::over(space, cursors)?.write(form, bytes)?;
                 temporary.push(extent);
-                let reader = Reader::new(space, extent, form.machine.chunk());
-                merged.push((Cursor::Stream(reader, form.width), bytes));
+                let reader = BlockStreamReader::new(space, extent, form.machine.chunk());
+                merged.push((RecordCursor::Stream(reader, form.width), bytes));
             }
             merged.extend(rest);
             sources = merged;
         }
-        let mut merge = Merge::over(space, sources.into_iter().map(|(cursor, _)| cursor).collect())?;
+        let mut merge = RecordMerge::over(space, sources.into_iter().map(|(cursor, _)| cursor).collect())?;
         merge.temporary = temporary;
         Ok(merge)
     }
 
-    fn over(space: &'s dyn Space, cursors: Vec<Cursor<'s>>) -> Result<Merge<'s>> {
+    fn over(space: &'s dyn BlockSpace, cursors: Vec<RecordCursor<'s>>) -> Result<RecordMerge<'s>> {
         let heads = (0..cursors.len()).map(|_| None).collect();
-        let mut merge = Merge {
+        let mut merge = RecordMerge {
             heads,
             cursors,
             heap: BinaryHeap::new(),
@@ -129,7 +132,7 @@ impl<'s> Merge<'s> {
     }
 
     /// Returns the next record. Among equal fingerprints the newest record comes first.
-    pub(crate) fn next(&mut self) -> Result<Option<Entry>> {
+    pub(crate) fn next(&mut self) -> Result<Option<TableRecord>> {
         let Some(Reverse((_, at))) = self.heap.pop() else {
             return Ok(None);
         };
@@ -138,9 +141,9 @@ impl<'s> Merge<'s> {
         Ok(entry)
     }
 
-    fn write(mut self, form: Form, bytes: u64) -> Result<Extent> {
+    fn write(mut self, form: RecordFormat, bytes: u64) -> Result<BlockExtent> {
         let extent = self.space.allocate(bytes)?;
-        let mut writer = Writer::new(self.space, extent, form.machine.chunk());
+        let mut writer = BlockStreamWriter::new(self.space, extent, form.machine.chunk());
         let mut encoded = Vec::new();
         while let Some(entry) = self.next()? {
             encoded.clear();
@@ -163,7 +166,7 @@ impl<'s> Merge<'s> {
 ///
 /// It remembers the keys of one fingerprint, up to `memory` bytes. Records beyond this limit are
 /// kept, as are deletes that may be followed by an older record.
-pub(crate) struct Fold {
+pub(crate) struct DuplicateFilter {
     fingerprint: Option<WideFingerprint>,
     keys: HashSet<Vec<u8>>,
     bytes: u64,
@@ -172,9 +175,9 @@ pub(crate) struct Fold {
     pub(super) last: bool,
 }
 
-impl Fold {
-    pub(crate) fn new(memory: u64, last: bool) -> Fold {
-        Fold {
+impl DuplicateFilter {
+    pub(crate) fn new(memory: u64, last: bool) -> DuplicateFilter {
+        DuplicateFilter {
             fingerprint: None,
             keys: HashSet::new(),
             bytes: 0,
@@ -184,13 +187,13 @@ impl Fold {
     }
 
     /// Returns whether a record is kept.
-    pub(crate) fn keeps(&mut self, entry: &Entry, space: &dyn Space) -> Result<bool> {
+    pub(crate) fn keeps(&mut self, entry: &TableRecord, space: &dyn BlockSpace) -> Result<bool> {
         if self.fingerprint != Some(entry.fingerprint) {
             self.fingerprint = Some(entry.fingerprint);
             self.keys.clear();
             self.bytes = 0;
         }
-        let (key, _) = entry.take_apart(space)?;
+        let (key, _) = entry.load_pair(space)?;
         if self.keys.contains(&key) {
             return Ok(false);
         }

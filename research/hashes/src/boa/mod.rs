@@ -5,7 +5,7 @@
 //!
 //! *Does not know*: devices, logs, sequence numbers, transactions, threads.
 //!
-//! *Read in this order*: [`Options`], `run.rs`, `merge.rs`, `filter.rs`, [`Boa`], `lookup.rs`,
+//! *Read in this order*: [`BoaOptions`], `run.rs`, `merge.rs`, `filter.rs`, [`BoaTable`], `lookup.rs`,
 //! `rebuild.rs`, `check.rs`; `format.rs`.
 //!
 //! - **O1** Levels are ordered by age: all records on a level are newer than all records on
@@ -44,12 +44,12 @@ mod rebuild;
 mod run;
 mod table;
 
-pub use check::Violation;
-pub use options::{Duplicates, Kind, Options};
-pub use table::{Boa, Figures};
+pub use check::BoaViolation;
+pub use options::{BoaOptions, BoaStructure, DuplicateHandling};
+pub use table::{BoaCounters, BoaTable};
 
 /// Merging and folding of records, which bundles of trees use for rebuilding.
 pub(crate) mod sorting {
-    pub(crate) use super::merge::{Fold, Merge};
-    pub(crate) use super::run::Form;
+    pub(crate) use super::merge::{DuplicateFilter, RecordMerge};
+    pub(crate) use super::run::RecordFormat;
 }

@@ -1,11 +1,11 @@
 //! The options of a table of levels.
 
-use crate::blocks::{Error, Machine, Result};
-use alluvium_filters::fingerprint::{Alphabet, Family, Independence};
+use crate::blocks::{Error, MachineModel, Result};
+use alluvium_filters::fingerprint::{FingerprintAlphabet, FingerprintFamily, HashIndependence};
 
 /// The structure of a table of levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum BoaStructure {
     /// One run per level, searched by bisection (LT-LSM): the baseline with the fewest runs.
     Leveled,
     /// Up to λ − 1 runs per level, searched by bisection (ST-LSM).
@@ -21,7 +21,7 @@ pub enum Kind {
 
 /// How merges handle several records of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Duplicates {
+pub enum DuplicateHandling {
     /// Merges keep all records, as in the paper: a key that was changed D times costs D times as
     /// much.
     Keep,
@@ -33,48 +33,48 @@ pub enum Duplicates {
 ///
 /// ```
 /// use research_hashes::boa::{Kind, Options};
-/// let options = Options { growth: 16, ..Options::new(Kind::Routed, 4096, 1 << 20) };
+/// let options = Options { growth: 16, ..BoaOptions::new(BoaStructure::Routed, 4096, 1 << 20) };
 /// assert!(options.checked().is_ok());
 /// let odd = Options { growth: 6, ..options }.checked().unwrap_err();
 /// assert!(odd.to_string().contains("power of two"));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct BoaOptions {
     /// The structure of the table.
-    pub kind: Kind,
+    pub kind: BoaStructure,
     /// λ: the size ratio of adjacent levels, a power of two from 2 to 256.
     pub growth: u32,
     /// B and M, in bytes.
-    pub machine: Machine,
+    pub machine: MachineModel,
     /// The initial number of bits in a fingerprint, 8 to 128; a table that outgrows them doubles
     /// the number.
     pub fingerprint_bits: u32,
     /// The independence of the fingerprint function.
-    pub independence: Independence,
+    pub independence: HashIndependence,
     /// The seed of the fingerprint function.
     pub seed: u128,
     /// How merges handle several records of one key.
-    pub duplicates: Duplicates,
+    pub duplicates: DuplicateHandling,
     /// log2 of β, the number of prefixes per entry of a run in a routing filter; `None` for β =
     /// λ.
     pub beta_bits: Option<u32>,
 }
 
-impl Options {
+impl BoaOptions {
     /// Returns the default options of a structure: λ = 4, fingerprints of 64 bits, β = λ.
     #[must_use]
-    pub fn new(kind: Kind, block_bytes: u32, memory_bytes: u64) -> Options {
-        Options {
+    pub fn new(kind: BoaStructure, block_bytes: u32, memory_bytes: u64) -> BoaOptions {
+        BoaOptions {
             kind,
             growth: 4,
-            machine: Machine::Blocks {
+            machine: MachineModel::Blocks {
                 block_bytes,
                 memory_bytes,
             },
             fingerprint_bits: 64,
-            independence: Independence::Words(32),
+            independence: HashIndependence::Words(32),
             seed: 0,
-            duplicates: Duplicates::Keep,
+            duplicates: DuplicateHandling::Keep,
             beta_bits: None,
         }
     }
@@ -83,13 +83,13 @@ impl Options {
     ///
     /// # Errors
     /// [`Error::Shape`] with the invalid option and its valid range.
-    pub fn checked(self) -> Result<Options> {
+    pub fn checked(self) -> Result<BoaOptions> {
         self.machine.checked()?;
-        if self.machine == Machine::Oblivious {
+        if self.machine == MachineModel::Oblivious {
             let instead = "blocks, or a table of routing trees, which can be oblivious";
             return Err(Error::shape("levels without blocks", instead));
         }
-        Alphabet::new(self.fingerprint_bits, self.growth)?;
+        FingerprintAlphabet::new(self.fingerprint_bits, self.growth)?;
         self.family(self.fingerprint_bits)?;
         if let Some(beta) = self.beta_bits.filter(|beta| *beta > 16) {
             return Err(Error::shape(
@@ -100,8 +100,8 @@ impl Options {
         Ok(self)
     }
 
-    pub(super) fn family(&self, bits: u32) -> Result<Family> {
-        Ok(Family::new(self.seed, bits, self.independence)?)
+    pub(super) fn family(&self, bits: u32) -> Result<FingerprintFamily> {
+        Ok(FingerprintFamily::new(self.seed, bits, self.independence)?)
     }
 
     pub(super) fn block_bytes(&self) -> usize {

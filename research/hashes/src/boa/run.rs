@@ -1,14 +1,16 @@
 //! Runs: sorted records in blocks, located by interpolation of the prefix or by bisection (Lemma
 //! 3).
 
-use super::format::{BUCKET_BYTES, Bucket};
-use crate::blocks::{Error, Extent, Machine, Reader, Result, Space, Writer};
-use crate::records::{Entry, decode};
+use super::format::{BUCKET_BYTES, BucketHeader};
+use crate::blocks::{
+    BlockExtent, BlockSpace, BlockStreamReader, BlockStreamWriter, Error, MachineModel, Result,
+};
+use crate::records::{TableRecord, decode};
 use alluvium_filters::fingerprint::WideFingerprint;
 
 /// The placement of records in the blocks of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Layout {
+pub(super) enum BoaRunLayout {
     /// Records fill the blocks consecutively.
     Packed,
     /// Block i contains the records whose prefix is in the i-th part of the prefix range. Records
@@ -18,12 +20,12 @@ pub(super) enum Layout {
 
 /// A run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Run {
-    pub(super) layout: Layout,
+pub(super) struct BoaRun {
+    pub(super) layout: BoaRunLayout,
     pub(super) prefix_bits: u32,
     pub(super) buckets: u64,
-    pub(super) extent: Extent,
-    pub(super) overflow: Option<Extent>,
+    pub(super) extent: BlockExtent,
+    pub(super) overflow: Option<BlockExtent>,
     pub(super) entries: u64,
     /// The total size of the records in bytes.
     pub(super) bytes: u64,
@@ -36,12 +38,12 @@ const FILL: u64 = 11;
 
 /// The parameters for reading the records of a run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Form {
-    pub(crate) machine: Machine,
+pub(crate) struct RecordFormat {
+    pub(crate) machine: MachineModel,
     pub(crate) width: u32,
 }
 
-impl Form {
+impl RecordFormat {
     fn block(&self) -> u64 {
         self.machine.chunk() as u64
     }
@@ -57,7 +59,7 @@ impl Form {
     }
 }
 
-impl Run {
+impl BoaRun {
     /// Returns the bucket of a prefix.
     pub(super) fn bucket_of(&self, prefix: u64) -> u64 {
         ((u128::from(prefix) * u128::from(self.buckets)) >> self.prefix_bits) as u64
@@ -73,13 +75,18 @@ impl Run {
     }
 
     /// Reads the head of a bucket and the block that contains it.
-    pub(super) fn bucket(&self, form: Form, space: &dyn Space, bucket: u64) -> Result<(Bucket, Vec<u8>)> {
+    pub(super) fn bucket(
+        &self,
+        form: RecordFormat,
+        space: &dyn BlockSpace,
+        bucket: u64,
+    ) -> Result<(BucketHeader, Vec<u8>)> {
         let mut block = vec![0; form.machine.chunk()];
         let place = self
             .extent
             .place(bucket.saturating_mul(form.block()), form.block())?;
         space.read(place, &mut block)?;
-        let head = Bucket::decode(&block, self.overflow.map_or(0, |extent| extent.bytes))
+        let head = BucketHeader::decode(&block, self.overflow.map_or(0, |extent| extent.bytes))
             .map_err(|error| error.within(place))?;
         block.drain(..BUCKET_BYTES as usize);
         block.truncate(head.inline as usize);
@@ -87,12 +94,12 @@ impl Run {
     }
 
     /// Returns the part of the overflow that belongs to a bucket.
-    pub(super) fn overflow_of(&self, head: &Bucket) -> Result<Option<Extent>> {
+    pub(super) fn overflow_of(&self, head: &BucketHeader) -> Result<Option<BlockExtent>> {
         let Some(overflow) = self.overflow.filter(|_| head.overflow_bytes > 0) else {
             return Ok(None);
         };
         let at = overflow.place(head.overflow_at, head.overflow_bytes)?;
-        Ok(Some(Extent {
+        Ok(Some(BlockExtent {
             at,
             bytes: head.overflow_bytes,
         }))
@@ -102,15 +109,20 @@ impl Run {
     ///
     /// A packed run is searched by bisection. The result is the block before the first block that
     /// begins with an equal or greater fingerprint.
-    pub(super) fn first_bucket(&self, form: Form, space: &dyn Space, wanted: WideFingerprint) -> Result<u64> {
-        if self.layout == Layout::Buckets {
+    pub(super) fn first_bucket(
+        &self,
+        form: RecordFormat,
+        space: &dyn BlockSpace,
+        wanted: WideFingerprint,
+    ) -> Result<u64> {
+        if self.layout == BoaRunLayout::Buckets {
             return Ok(self.bucket_of(self.prefix(wanted)));
         }
         let (mut low, mut high) = (0, self.buckets);
         while low < high {
             let middle = (low + high) / 2;
             let (_, block) = self.bucket(form, space, middle)?;
-            let mut bytes = crate::records::Slice {
+            let mut bytes = crate::records::SliceSource {
                 bytes: &block,
                 place: self.extent.at,
             };
@@ -124,42 +136,42 @@ impl Run {
     }
 
     /// Returns all extents of the run itself.
-    pub(super) fn extents(&self) -> impl Iterator<Item = Extent> {
+    pub(super) fn extents(&self) -> impl Iterator<Item = BlockExtent> {
         [Some(self.extent), self.overflow].into_iter().flatten()
     }
 }
 
 /// Writes a run in one pass.
-pub(super) struct RunWriter<'s> {
-    space: &'s dyn Space,
-    form: Form,
-    run: Run,
-    blocks: Writer<'s>,
-    overflow: Option<Writer<'s>>,
+pub(super) struct BoaRunWriter<'s> {
+    space: &'s dyn BlockSpace,
+    form: RecordFormat,
+    run: BoaRun,
+    blocks: BlockStreamWriter<'s>,
+    overflow: Option<BlockStreamWriter<'s>>,
     overflow_bound: u64,
     block: Vec<u8>,
-    head: Bucket,
+    head: BucketHeader,
     bucket: u64,
     in_bucket: u64,
 }
 
-impl<'s> RunWriter<'s> {
+impl<'s> BoaRunWriter<'s> {
     /// Starts a run with at most `bytes` bytes of records.
     pub(super) fn new(
-        space: &'s dyn Space,
-        form: Form,
-        layout: Layout,
+        space: &'s dyn BlockSpace,
+        form: RecordFormat,
+        layout: BoaRunLayout,
         prefix_bits: u32,
         bytes: u64,
-    ) -> Result<RunWriter<'s>> {
+    ) -> Result<BoaRunWriter<'s>> {
         let capacity = form.capacity();
         let buckets = match layout {
             // The unused part of a block is shorter than the longest record.
-            Layout::Packed => bytes / (capacity / 2).max(1) + 1,
-            Layout::Buckets => (bytes * 16).div_ceil(capacity * FILL).clamp(1, 1 << prefix_bits),
+            BoaRunLayout::Packed => bytes / (capacity / 2).max(1) + 1,
+            BoaRunLayout::Buckets => (bytes * 16).div_ceil(capacity * FILL).clamp(1, 1 << prefix_bits),
         };
         let extent = space.allocate(buckets * form.block())?;
-        let run = Run {
+        let run = BoaRun {
             layout,
             prefix_bits,
             buckets,
@@ -169,14 +181,14 @@ impl<'s> RunWriter<'s> {
             bytes: 0,
             fullest: 0,
         };
-        Ok(RunWriter {
+        Ok(BoaRunWriter {
             space,
             form,
-            blocks: Writer::new(space, extent, form.machine.chunk()),
+            blocks: BlockStreamWriter::new(space, extent, form.machine.chunk()),
             overflow: None,
             overflow_bound: bytes,
             block: Vec::new(),
-            head: Bucket::default(),
+            head: BucketHeader::default(),
             bucket: 0,
             in_bucket: 0,
             run,
@@ -184,17 +196,19 @@ impl<'s> RunWriter<'s> {
     }
 
     /// Appends a record.
-    pub(super) fn push(&mut self, entry: &Entry) -> Result<()> {
+    pub(super) fn push(&mut self, entry: &TableRecord) -> Result<()> {
         let bytes = entry.bytes(self.form.width);
         match self.run.layout {
-            Layout::Buckets => {
+            BoaRunLayout::Buckets => {
                 let bucket = self.run.bucket_of(self.run.prefix(entry.fingerprint));
                 while self.bucket < bucket {
                     self.end_bucket()?;
                 }
             }
-            Layout::Packed if self.block.len() as u64 + bytes > self.form.capacity() => self.end_bucket()?,
-            Layout::Packed => {}
+            BoaRunLayout::Packed if self.block.len() as u64 + bytes > self.form.capacity() => {
+                self.end_bucket()?
+            }
+            BoaRunLayout::Packed => {}
         }
         let fits = self.block.len() as u64 + bytes <= self.form.capacity() && self.head.overflow_bytes == 0;
         if fits {
@@ -208,9 +222,9 @@ impl<'s> RunWriter<'s> {
         Ok(())
     }
 
-    fn overflowed(&mut self, entry: &Entry) -> Result<()> {
+    fn overflowed(&mut self, entry: &TableRecord) -> Result<()> {
         assert!(
-            self.run.layout == Layout::Buckets,
+            self.run.layout == BoaRunLayout::Buckets,
             "a record is shorter than a block"
         );
         let mut bytes = Vec::new();
@@ -218,7 +232,11 @@ impl<'s> RunWriter<'s> {
         if self.overflow.is_none() {
             let extent = self.space.allocate(self.overflow_bound)?;
             self.run.overflow = Some(extent);
-            self.overflow = Some(Writer::new(self.space, extent, self.form.machine.chunk()));
+            self.overflow = Some(BlockStreamWriter::new(
+                self.space,
+                extent,
+                self.form.machine.chunk(),
+            ));
         }
         if let Some(overflow) = &mut self.overflow {
             if self.head.overflow_bytes == 0 {
@@ -238,17 +256,17 @@ impl<'s> RunWriter<'s> {
         bytes.resize(self.form.machine.chunk(), 0);
         self.blocks.put(&bytes)?;
         self.run.fullest = self.run.fullest.max(self.in_bucket);
-        self.head = Bucket::default();
+        self.head = BucketHeader::default();
         self.in_bucket = 0;
         self.bucket += 1;
         Ok(())
     }
 
     /// Completes the run.
-    pub(super) fn finish(mut self) -> Result<Run> {
+    pub(super) fn finish(mut self) -> Result<BoaRun> {
         match self.run.layout {
-            Layout::Packed => self.end_bucket()?,
-            Layout::Buckets => {
+            BoaRunLayout::Packed => self.end_bucket()?,
+            BoaRunLayout::Buckets => {
                 while self.bucket < self.run.buckets {
                     self.end_bucket()?;
                 }
@@ -266,19 +284,19 @@ impl<'s> RunWriter<'s> {
 
 /// Reads a run sequentially.
 pub(super) struct RunCursor<'s> {
-    space: &'s dyn Space,
-    form: Form,
-    run: Run,
+    space: &'s dyn BlockSpace,
+    form: RecordFormat,
+    run: BoaRun,
     next_bucket: u64,
-    head: Bucket,
+    head: BucketHeader,
     block: Vec<u8>,
     at: usize,
-    overflow: Option<Reader<'s>>,
+    overflow: Option<BlockStreamReader<'s>>,
 }
 
 impl<'s> RunCursor<'s> {
-    pub(super) fn new(space: &'s dyn Space, form: Form, run: Run) -> RunCursor<'s> {
-        let (head, block) = (Bucket::default(), Vec::new());
+    pub(super) fn new(space: &'s dyn BlockSpace, form: RecordFormat, run: BoaRun) -> RunCursor<'s> {
+        let (head, block) = (BucketHeader::default(), Vec::new());
         RunCursor {
             space,
             form,
@@ -292,12 +310,12 @@ impl<'s> RunCursor<'s> {
     }
 
     /// Returns the next record.
-    pub(super) fn next(&mut self) -> Result<Option<Entry>> {
+    pub(super) fn next(&mut self) -> Result<Option<TableRecord>> {
         loop {
             if self.at < self.block.len() {
                 let place = self.run.extent.at + (self.next_bucket - 1) * self.form.block() + BUCKET_BYTES;
                 let bytes = self.block.get(self.at..).unwrap_or_default();
-                let mut slice = crate::records::Slice {
+                let mut slice = crate::records::SliceSource {
                     bytes,
                     place: place + self.at as u64,
                 };
@@ -321,7 +339,7 @@ impl<'s> RunCursor<'s> {
             self.overflow = self
                 .run
                 .overflow_of(&self.head)?
-                .map(|extent| Reader::new(self.space, extent, chunk));
+                .map(|extent| BlockStreamReader::new(self.space, extent, chunk));
         }
     }
 

@@ -1,32 +1,32 @@
 //! A table of levels: the buffer, and how it is flushed to levels.
 
-use super::filter::{Characters, Filter, LatestWriter, refine};
+use super::filter::{LatestWriter, LevelFilter, SketchParameters, refine};
 use super::format::{MAX_LEVELS, ROOT_KIND};
-use super::merge::{Fold, Merge};
-use super::options::{Duplicates, Kind, Options};
-use super::run::{Form, Layout, Run, RunWriter};
-use crate::blocks::{Draft, Extent, Result, Space, commit_state, read_state};
-use crate::records::{Body, Entry};
-use alluvium_filters::fingerprint::{Alphabet, Family};
-use alluvium_filters::routing::Latest;
+use super::merge::{DuplicateFilter, RecordMerge};
+use super::options::{BoaOptions, BoaStructure, DuplicateHandling};
+use super::run::{BoaRun, BoaRunLayout, BoaRunWriter, RecordFormat};
+use crate::blocks::{BlockExtent, BlockSpace, Result, SpaceTransaction, commit_state, read_state};
+use crate::records::{RecordBody, TableRecord};
+use alluvium_filters::fingerprint::{FingerprintAlphabet, FingerprintFamily};
+use alluvium_filters::routing::RoutingArray;
 use std::cell::Cell;
 
 /// A level: its runs, the oldest first, and their filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Level {
-    pub(super) runs: Vec<Run>,
-    pub(super) filter: Option<Filter>,
+pub(super) struct BoaLevel {
+    pub(super) runs: Vec<BoaRun>,
+    pub(super) filter: Option<LevelFilter>,
 }
 
 /// The complete state of a table.
 #[derive(Clone, Debug)]
-pub(super) struct State {
-    pub(super) options: Options,
-    pub(super) family: Family,
-    pub(super) alphabet: Alphabet,
-    pub(super) levels: Vec<Level>,
+pub(super) struct BoaState {
+    pub(super) options: BoaOptions,
+    pub(super) family: FingerprintFamily,
+    pub(super) alphabet: FingerprintAlphabet,
+    pub(super) levels: Vec<BoaLevel>,
     /// The buffered records, the oldest first.
-    pub(super) buffer: Vec<Entry>,
+    pub(super) buffer: Vec<TableRecord>,
     pub(super) buffer_bytes: u64,
     /// The numbers of puts and deletes since the last rebuild.
     pub(super) puts: u64,
@@ -35,7 +35,7 @@ pub(super) struct State {
 
 /// The counters of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct BoaCounters {
     /// Records written by merges, including those from the buffer.
     pub merged_records: u64,
     /// The number of merges.
@@ -58,7 +58,7 @@ pub struct Figures {
 /// ```
 /// use research_hashes::blocks::MemorySpace;
 /// use research_hashes::boa::{Boa, Kind, Options};
-/// let mut table = Boa::create(MemorySpace::new(512, 1 << 24), Options::new(Kind::Routed, 512, 16384))?;
+/// let mut table = Boa::create(MemorySpace::new(512, 1 << 24), BoaOptions::new(BoaStructure::Routed, 512, 16384))?;
 /// for key in 0u32..1000 {
 ///     table.insert(&key.to_le_bytes(), b"value")?;
 /// }
@@ -71,18 +71,18 @@ pub struct Figures {
 /// # Ok::<(), research_hashes::blocks::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Boa<S> {
+pub struct BoaTable<S> {
     pub(super) space: S,
-    pub(super) state: State,
-    pub(super) committed: Option<Extent>,
-    pub(super) figures: Cell<Figures>,
+    pub(super) state: BoaState,
+    pub(super) committed: Option<BlockExtent>,
+    pub(super) figures: Cell<BoaCounters>,
 }
 
-impl State {
-    pub(super) fn new(options: Options) -> Result<State> {
+impl BoaState {
+    pub(super) fn new(options: BoaOptions) -> Result<BoaState> {
         let family = options.family(options.fingerprint_bits)?;
-        let alphabet = Alphabet::new(options.fingerprint_bits, options.growth)?;
-        Ok(State {
+        let alphabet = FingerprintAlphabet::new(options.fingerprint_bits, options.growth)?;
+        Ok(BoaState {
             options,
             family,
             alphabet,
@@ -94,8 +94,8 @@ impl State {
         })
     }
 
-    pub(super) fn form(&self) -> Form {
-        Form {
+    pub(super) fn form(&self) -> RecordFormat {
+        RecordFormat {
             machine: self.options.machine,
             width: self.family.width(),
         }
@@ -112,7 +112,7 @@ impl State {
     fn destination(&self) -> usize {
         let mut bytes = self.buffer_bytes;
         for (above, level) in self.levels.iter().enumerate() {
-            if self.options.kind == Kind::Leveled {
+            if self.options.kind == BoaStructure::Leveled {
                 bytes += level.runs.iter().map(|run| run.bytes).sum::<u64>();
                 if bytes <= self.capacity(above + 1) {
                     return above + 1;
@@ -134,7 +134,7 @@ impl State {
     /// Returns whether fingerprints are long enough for a level whose first run has `entries`
     /// records.
     pub(super) fn fits(&self, level: usize, entries: u64) -> bool {
-        let checks = if self.options.kind == Kind::Refined {
+        let checks = if self.options.kind == BoaStructure::Refined {
             level as u32
         } else {
             0
@@ -145,34 +145,34 @@ impl State {
     }
 
     /// Returns the buffer's records in the order of a run (O2).
-    fn sorted_buffer(&self) -> Vec<Entry> {
-        let mut entries: Vec<Entry> = self.buffer.iter().rev().cloned().collect();
+    fn sorted_buffer(&self) -> Vec<TableRecord> {
+        let mut entries: Vec<TableRecord> = self.buffer.iter().rev().cloned().collect();
         entries.sort_by_key(|entry| entry.fingerprint);
         entries
     }
 
     /// Merges the buffer and all levels above into a level, and returns the new state.
-    pub(super) fn flushed(&self, space: &dyn Space, figures: &mut Figures) -> Result<State> {
-        let (level, leveled) = (self.destination(), self.options.kind == Kind::Leveled);
+    pub(super) fn flush_buffer(&self, space: &dyn BlockSpace, figures: &mut BoaCounters) -> Result<BoaState> {
+        let (level, leveled) = (self.destination(), self.options.kind == BoaStructure::Leveled);
         let merged = if leveled { level } else { level - 1 };
         let above = &self.levels[..merged.min(self.levels.len())];
-        let runs: Vec<Run> = above
+        let runs: Vec<BoaRun> = above
             .iter()
             .flat_map(|level| level.runs.iter().rev().cloned())
             .collect();
         let last = self.levels.iter().skip(merged).all(|level| level.runs.is_empty());
-        self.merged(space, level, &runs, last, figures)
+        self.merge_into_level(space, level, &runs, last, figures)
     }
 
     /// Merges the buffer and `runs`, the newest first, into a new run of a level.
-    pub(super) fn merged(
+    pub(super) fn merge_into_level(
         &self,
-        space: &dyn Space,
+        space: &dyn BlockSpace,
         level: usize,
-        runs: &[Run],
+        runs: &[BoaRun],
         last: bool,
-        figures: &mut Figures,
-    ) -> Result<State> {
+        figures: &mut BoaCounters,
+    ) -> Result<BoaState> {
         assert!(
             (1..=MAX_LEVELS as usize).contains(&level),
             "a table has levels enough"
@@ -180,7 +180,7 @@ impl State {
         let form = self.form();
         let mut buffer = self.sorted_buffer();
         for entry in &mut buffer {
-            entry.outsource(form.longest_body(), space)?;
+            entry.write_out_of_line(form.longest_body(), space)?;
         }
         let bytes: u64 = buffer.iter().map(|entry| entry.bytes(form.width)).sum();
         let entries = buffer.len() as u64 + runs.iter().map(|run| run.entries).sum::<u64>();
@@ -192,16 +192,16 @@ impl State {
                 let filter = level.filter.take();
                 filter
                     .iter()
-                    .flat_map(Filter::extents)
+                    .flat_map(LevelFilter::extents)
                     .for_each(|extent| space.release(extent));
             }
         }
         next.levels
-            .resize_with(next.levels.len().max(level), Level::default);
+            .resize_with(next.levels.len().max(level), BoaLevel::default);
         (next.buffer, next.buffer_bytes) = (Vec::new(), 0);
-        let merge = Merge::new(space, form, self.options.fan_in(), buffer, runs.to_vec())?;
-        let folds = (self.options.duplicates == Duplicates::Fold).then(|| {
-            Fold::new(
+        let merge = RecordMerge::new(space, form, self.options.fan_in(), buffer, runs.to_vec())?;
+        let folds = (self.options.duplicates == DuplicateHandling::Fold).then(|| {
+            DuplicateFilter::new(
                 self.options.fan_in() as u64 * self.options.block_bytes() as u64,
                 last,
             )
@@ -210,7 +210,7 @@ impl State {
         // The runs are released only now. An earlier release would allow the step to overwrite
         // their bytes while it reads them.
         runs.iter()
-            .flat_map(Run::extents)
+            .flat_map(BoaRun::extents)
             .for_each(|extent| space.release(extent));
         figures.merges += 1;
         figures.merged_records += written;
@@ -220,10 +220,10 @@ impl State {
     /// Writes the merged records as the newest run of a level, with the level's filter.
     pub(super) fn install(
         &mut self,
-        space: &dyn Space,
+        space: &dyn BlockSpace,
         level: usize,
-        mut merge: Merge<'_>,
-        mut fold: Option<Fold>,
+        mut merge: RecordMerge<'_>,
+        mut fold: Option<DuplicateFilter>,
         entries: u64,
         bytes: u64,
     ) -> Result<u64> {
@@ -232,16 +232,18 @@ impl State {
         let place = &self.levels[level - 1];
         let index = place.runs.len() as u32;
         let old = place.filter.clone();
-        let prefix_bits = old.as_ref().map_or(fresh, Filter::prefix_bits);
+        let prefix_bits = old.as_ref().map_or(fresh, LevelFilter::prefix_bits);
         let layout = match kind {
-            Kind::Leveled | Kind::Tiered => Layout::Packed,
-            Kind::Interpolated | Kind::Routed | Kind::Refined => Layout::Buckets,
+            BoaStructure::Leveled | BoaStructure::Tiered => BoaRunLayout::Packed,
+            BoaStructure::Interpolated | BoaStructure::Routed | BoaStructure::Refined => {
+                BoaRunLayout::Buckets
+            }
         };
-        let mut writer = RunWriter::new(space, form, layout, prefix_bits, bytes)?;
+        let mut writer = BoaRunWriter::new(space, form, layout, prefix_bits, bytes)?;
         let mut latest = None;
-        if kind == Kind::Routed {
+        if kind == BoaStructure::Routed {
             let extent = old.as_ref().and_then(|filter| filter.extents().first().copied());
-            let shape = Latest::new(prefix_bits, alphabet.character_bits())?;
+            let shape = RoutingArray::new(prefix_bits, alphabet.character_bits())?;
             latest = Some(LatestWriter::new(space, form, shape, extent, index)?);
         }
         let mut written = 0;
@@ -249,7 +251,7 @@ impl State {
             if let Some(fold) = &mut fold
                 && !fold.keeps(&entry, space)?
             {
-                if let Body::Outside(extent) = entry.body {
+                if let RecordBody::Outside(extent) = entry.body {
                     space.release(extent);
                 }
                 continue;
@@ -263,8 +265,8 @@ impl State {
         merge.end();
         let run = writer.finish()?;
         let mut filter = latest.map(LatestWriter::finish).transpose()?;
-        if kind == Kind::Refined {
-            let characters = Characters {
+        if kind == BoaStructure::Refined {
+            let characters = SketchParameters {
                 alphabet,
                 prefix_bits,
                 level: self.check_level(level, prefix_bits),
@@ -272,7 +274,7 @@ impl State {
             filter = Some(refine(space, form, old.as_ref(), characters, &run, index)?);
         }
         old.iter()
-            .flat_map(Filter::extents)
+            .flat_map(LevelFilter::extents)
             .for_each(|extent| space.release(extent));
         let place = &mut self.levels[level - 1];
         place.filter = filter;
@@ -288,14 +290,14 @@ impl State {
     }
 }
 
-impl<S: Space> Boa<S> {
+impl<S: BlockSpace> BoaTable<S> {
     /// Creates an empty table in a space.
     ///
     /// # Errors
     /// [`Error::Shape`] when the options are invalid.
-    pub fn create(space: S, options: Options) -> Result<Boa<S>> {
-        let state = State::new(options.checked()?)?;
-        Ok(Boa {
+    pub fn create(space: S, options: BoaOptions) -> Result<BoaTable<S>> {
+        let state = BoaState::new(options.checked()?)?;
+        Ok(BoaTable {
             space,
             state,
             committed: None,
@@ -307,10 +309,10 @@ impl<S: Space> Boa<S> {
     ///
     /// # Errors
     /// When it cannot be read, or is not a table.
-    pub fn open(space: S) -> Result<Boa<S>> {
+    pub fn open(space: S) -> Result<BoaTable<S>> {
         let (extent, bytes) = read_state(&space, ROOT_KIND)?;
-        let state = State::decode(&bytes).map_err(|error| error.within(extent.at))?;
-        Ok(Boa {
+        let state = BoaState::decode(&bytes).map_err(|error| error.within(extent.at))?;
+        Ok(BoaTable {
             space,
             state,
             committed: Some(extent),
@@ -356,7 +358,7 @@ impl<S: Space> Boa<S> {
             self.flush()?;
         }
         // The fingerprint is computed last, since a flush may have lengthened fingerprints.
-        let entry = Entry::new(self.state.family.of(key), key, value)?;
+        let entry = TableRecord::new(self.state.family.of(key), key, value)?;
         self.state.buffer_bytes += entry.bytes(self.state.family.width());
         self.state.buffer.push(entry);
         match value {
@@ -384,9 +386,9 @@ impl<S: Space> Boa<S> {
             return self.widen();
         }
         let mut figures = self.figures.get();
-        let draft = Draft::new(&self.space);
-        let next = self.state.flushed(&draft, &mut figures)?;
-        draft.keep();
+        let draft = SpaceTransaction::new(&self.space);
+        let next = self.state.flush_buffer(&draft, &mut figures)?;
+        draft.apply_releases();
         self.state = next;
         self.figures.set(figures);
         Ok(())
@@ -394,8 +396,8 @@ impl<S: Space> Boa<S> {
 
     /// Returns the options, with the table's current fingerprint length.
     #[must_use]
-    pub fn options(&self) -> Options {
-        Options {
+    pub fn options(&self) -> BoaOptions {
+        BoaOptions {
             fingerprint_bits: self.state.family.width(),
             ..self.state.options
         }
@@ -403,7 +405,7 @@ impl<S: Space> Boa<S> {
 
     /// Returns the counters of the table.
     #[must_use]
-    pub fn figures(&self) -> Figures {
+    pub fn figures(&self) -> BoaCounters {
         self.figures.get()
     }
 
@@ -431,7 +433,7 @@ impl<S: Space> Boa<S> {
                 let filter = level
                     .filter
                     .iter()
-                    .flat_map(Filter::extents)
+                    .flat_map(LevelFilter::extents)
                     .map(|extent| extent.bytes)
                     .sum();
                 (level.runs.iter().map(|run| run.entries).sum(), filter)

@@ -1,13 +1,13 @@
 //! Checks a bundle of trees: compares every list and every tape with the records in the log.
 
-use super::node::Node;
-use super::options::Schedule;
-use super::queue::{Cut, Ways};
-use super::schedule::{held_for, sketches};
-use super::series::{Item, RunReader, Walk};
-use super::table::{Bot, State};
-use crate::blocks::{Extent, Result, Space};
-use crate::records::{Bytes as _, decode};
+use super::node::BotNode;
+use super::options::QueueSchedule;
+use super::queue::{QueueContext, SketchExtractor};
+use super::schedule::{sketches, source_levels};
+use super::sketch_runs::{ReverseRunScan, SketchItem, SketchRunReader};
+use super::table::{BotState, BotTable};
+use crate::blocks::{BlockExtent, BlockSpace, Result};
+use crate::records::{RecordSource as _, decode};
 use alluvium_filters::fingerprint::WideFingerprint;
 use std::fmt;
 
@@ -28,13 +28,13 @@ impl fmt::Display for TreeViolation {
     }
 }
 
-impl<S: Space> Bot<S> {
+impl<S: BlockSpace> BotTable<S> {
     /// Returns every violation of the table's invariants (T1 to T5).
     ///
     /// # Errors
     /// When a read fails.
     pub fn check(&self) -> Result<Vec<TreeViolation>> {
-        let ways = self.state.ways(&self.space);
+        let ways = self.state.queue_context(&self.space);
         let mut found = Vec::new();
         let mut levels = Vec::new();
         let mut log_end = 0;
@@ -80,7 +80,7 @@ impl<S: Space> Bot<S> {
     ///
     /// # Errors
     /// When a read fails.
-    pub fn extents(&self) -> Result<Vec<Extent>> {
+    pub fn extents(&self) -> Result<Vec<BlockExtent>> {
         let mut all = self.state.extents(&self.space)?;
         all.extend(self.committed);
         all.sort_unstable();
@@ -90,15 +90,15 @@ impl<S: Space> Bot<S> {
 
 /// The state of a tree's check.
 struct TreeCheck<'c, 's> {
-    state: &'c State,
-    ways: Ways<'s>,
+    state: &'c BotState,
+    ways: QueueContext<'s>,
     /// The offset at which the next leaf must begin (T1).
     log_end: &'c mut u64,
     found: &'c mut Vec<TreeViolation>,
 }
 
 impl TreeCheck<'_, '_> {
-    fn say(&mut self, node: &Node, what: String) {
+    fn say(&mut self, node: &BotNode, what: String) {
         let place = node.extent.at.to_string();
         self.found.push(TreeViolation {
             level: node.head.height,
@@ -108,7 +108,7 @@ impl TreeCheck<'_, '_> {
     }
 
     /// Checks a node and its subtree, and returns the subtree's records in log order.
-    fn node(&mut self, node: &Node) -> Result<Vec<WideFingerprint>> {
+    fn node(&mut self, node: &BotNode) -> Result<Vec<WideFingerprint>> {
         let (height, cut) = (node.head.height, self.ways.cut);
         let mut records = Vec::new();
         let mut expected = Vec::new();
@@ -116,7 +116,7 @@ impl TreeCheck<'_, '_> {
             let below = if height == 1 {
                 self.leaf(node, child)?
             } else {
-                let below = Node::read(self.ways.space, child, height - 1, self.state.options.growth)?;
+                let below = BotNode::read(self.ways.space, child, height - 1, self.state.options.growth)?;
                 if below.children.len() as u32 != self.state.options.growth {
                     self.say(
                         &below,
@@ -150,7 +150,7 @@ impl TreeCheck<'_, '_> {
         Ok(records)
     }
 
-    fn leaf(&mut self, node: &Node, leaf: Extent) -> Result<Vec<WideFingerprint>> {
+    fn leaf(&mut self, node: &BotNode, leaf: BlockExtent) -> Result<Vec<WideFingerprint>> {
         if leaf.at != *self.log_end {
             let what = format!("T1: a leaf at {} of the log, not {}", leaf.at, self.log_end);
             self.say(node, what);
@@ -165,7 +165,7 @@ impl TreeCheck<'_, '_> {
         let mut records = Vec::new();
         while reader.left() > 0 {
             let entry = decode(&mut reader, self.state.family.width())?;
-            let (key, _) = entry.take_apart(self.ways.space)?;
+            let (key, _) = entry.load_pair(self.ways.space)?;
             if self.state.family.of(&key) != entry.fingerprint {
                 self.say(
                     node,
@@ -178,22 +178,22 @@ impl TreeCheck<'_, '_> {
     }
 }
 
-impl State {
+impl BotState {
     /// Compares each tape with the records whose sketches it must contain (T4, T5). `levels` are
     /// in log order: the deepest level first.
     fn check_queue(
         &self,
-        ways: Ways<'_>,
+        ways: QueueContext<'_>,
         levels: &[(u32, Vec<WideFingerprint>)],
         found: &mut Vec<TreeViolation>,
     ) -> Result<()> {
         let last = ways.cut.last;
         for tape in 0..=last {
             let (held, wanted) = match ways.schedule {
-                Schedule::Ruler if tape == 0 => (0..0, 0..0),
-                Schedule::Ruler => (held_for(tape), sketches(tape, last)),
-                Schedule::Every { beta } if !tape.is_multiple_of(beta) => (0..0, 0..0),
-                Schedule::Every { beta } => (tape + 1..tape + beta + 1, tape + 1..last + 1),
+                QueueSchedule::Ruler if tape == 0 => (0..0, 0..0),
+                QueueSchedule::Ruler => (source_levels(tape), sketches(tape, last)),
+                QueueSchedule::Every { beta } if !tape.is_multiple_of(beta) => (0..0, 0..0),
+                QueueSchedule::Every { beta } => (tape + 1..tape + beta + 1, tape + 1..last + 1),
             };
             let records: Vec<WideFingerprint> = levels
                 .iter()
@@ -219,16 +219,21 @@ impl State {
     }
 
     /// Returns the items of a tape, sorted by prefix and then by run.
-    fn items_of(&self, ways: Ways<'_>, tape: u32, wanted: std::ops::Range<u32>) -> Result<Vec<Item>> {
+    fn items_of(
+        &self,
+        ways: QueueContext<'_>,
+        tape: u32,
+        wanted: std::ops::Range<u32>,
+    ) -> Result<Vec<SketchItem>> {
         let Some(tape) = self.queue.tapes.get(tape as usize).filter(|tape| tape.runs > 0) else {
             return Ok(Vec::new());
         };
         let shape = ways.cut.shape(wanted);
-        let mut places = Walk::new(tape, ways.space, ways.machine).next(u64::MAX, shape)?;
+        let mut places = ReverseRunScan::new(tape, ways.space, ways.machine).next(u64::MAX, shape)?;
         places.reverse();
         let mut items = Vec::new();
         for place in places {
-            let mut run = RunReader::new(tape, ways.space, ways.machine, place, shape)?;
+            let mut run = SketchRunReader::new(tape, ways.space, ways.machine, place, shape)?;
             while let Some(item) = run.next()? {
                 items.push(item);
             }
@@ -238,11 +243,15 @@ impl State {
     }
 }
 
-fn sorted(cut: Cut, records: &[WideFingerprint], wanted: std::ops::Range<u32>) -> Vec<Item> {
+fn sorted(
+    cut: SketchExtractor,
+    records: &[WideFingerprint],
+    wanted: std::ops::Range<u32>,
+) -> Vec<SketchItem> {
     if wanted.is_empty() {
         return Vec::new();
     }
-    let mut items: Vec<Item> = records
+    let mut items: Vec<SketchItem> = records
         .iter()
         .map(|&record| cut.item(record, wanted.clone()))
         .collect();

@@ -48,17 +48,17 @@
 //! its start (8), extent (16) and bytes in use (8).
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::node::Child;
-use super::options::{BotOptions, Schedule};
-use super::series::{Item, Shape};
-use super::table::{Root, State};
-use super::tape::{Chunk, Tape};
+use super::node::ChildExtent;
+use super::options::{BotOptions, QueueSchedule};
+use super::sketch_runs::{SketchItem, SketchRunShape};
+use super::table::{BotState, LevelRoot};
+use super::tape::{Tape, TapeChunk};
 use crate::blocks::format::{get_extent, put_extent};
-use crate::blocks::{Error, Extent, Machine, Result};
-use crate::records::{Slice, decode};
-use alluvium_base::bytes::{Reader, Writer};
-use alluvium_filters::fingerprint::Family;
-use alluvium_filters::routing::Geometry;
+use crate::blocks::{BlockExtent, Error, MachineModel, Result};
+use crate::records::{SliceSource, decode};
+use alluvium_base::bytes::{ByteReader, ByteWriter};
+use alluvium_filters::fingerprint::FingerprintFamily;
+use alluvium_filters::routing::RoutingGeometry;
 
 /// The kind of table in a root.
 pub(super) const ROOT_KIND: u32 = u32::from_be_bytes(*b"ABOT");
@@ -78,16 +78,16 @@ const MAX_CHUNKS: u32 = 1 << 24;
 
 /// The head of a node, before its children.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct BotNodeHead {
     pub(super) height: u32,
-    pub(super) geometry: Geometry,
+    pub(super) geometry: RoutingGeometry,
     pub(super) bits: u64,
 }
 
-impl Head {
-    pub(super) fn encode(&self, children: &[Child], out: &mut Vec<u8>) {
+impl BotNodeHead {
+    pub(super) fn encode(&self, children: &[ChildExtent], out: &mut Vec<u8>) {
         let count = children.len() as u16;
-        let mut writer = Writer::new(out);
+        let mut writer = ByteWriter::new(out);
         writer
             .u32(MAGIC)
             .u8(self.height as u8)
@@ -101,8 +101,8 @@ impl Head {
 
     /// Decodes the head of a node. Its height must match, and it must have at most `most`
     /// children.
-    pub(super) fn decode(bytes: &[u8], height: u32, most: u32) -> Result<(Head, Vec<Child>)> {
-        let mut reader = Reader::new(bytes);
+    pub(super) fn decode(bytes: &[u8], height: u32, most: u32) -> Result<(BotNodeHead, Vec<ChildExtent>)> {
+        let mut reader = ByteReader::new(bytes);
         let (magic, found, version, count) = (reader.u32()?, reader.u8()?, reader.u8()?, reader.u16()?);
         if magic != MAGIC || version != VERSION || u32::from(found) != height {
             let found = format!("{magic:#x}, version {version}, height {found}");
@@ -116,13 +116,13 @@ impl Head {
         if count == 0 || u32::from(count) > most {
             return Err(Error::damaged(6, "children", format!("1 to {most}"), count));
         }
-        let (geometry, bits) = Geometry::decode(reader.take(Geometry::BYTES)?)?;
+        let (geometry, bits) = RoutingGeometry::decode(reader.take(RoutingGeometry::BYTES)?)?;
         let mut children = Vec::with_capacity(usize::from(count));
         for _ in 0..count {
             children.push(get_extent(&mut reader)?);
         }
         Ok((
-            Head {
+            BotNodeHead {
                 height,
                 geometry,
                 bits,
@@ -134,20 +134,20 @@ impl Head {
 
 /// The trailer of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Trailer {
+pub(super) struct RunTrailer {
     pub(super) count: u64,
     pub(super) bytes: u64,
     pub(super) parameter: u32,
 }
 
-impl Trailer {
+impl RunTrailer {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let (count, bytes) = (self.count, self.bytes);
         assert!(
             count >> 40 == 0 && bytes >> 48 == 0,
             "a run has less than 2^40 items"
         );
-        Writer::new(out)
+        ByteWriter::new(out)
             .u32(count as u32)
             .u8((count >> 32) as u8)
             .u32(bytes as u32)
@@ -156,8 +156,8 @@ impl Trailer {
     }
 
     /// Decodes the trailer of a run that ends at offset `end` of a tape.
-    pub(super) fn decode(bytes: &[u8], end: u64, shape: Shape) -> Result<Trailer> {
-        let mut reader = Reader::new(bytes);
+    pub(super) fn decode(bytes: &[u8], end: u64, shape: SketchRunShape) -> Result<RunTrailer> {
+        let mut reader = ByteReader::new(bytes);
         let count = u64::from(reader.u32()?) | u64::from(reader.u8()?) << 32;
         let length = u64::from(reader.u32()?) | u64::from(reader.u16()?) << 32;
         let parameter = u32::from(reader.u8()?);
@@ -173,7 +173,7 @@ impl Trailer {
                 format!("{length}, parameter {parameter}"),
             ));
         }
-        Ok(Trailer {
+        Ok(RunTrailer {
             count,
             bytes: length,
             parameter,
@@ -181,14 +181,14 @@ impl Trailer {
     }
 }
 
-impl Item {
+impl SketchItem {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        Writer::new(out).u64(self.prefix).u128(self.payload);
+        ByteWriter::new(out).u64(self.prefix).u128(self.payload);
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Item> {
-        let mut reader = Reader::new(bytes);
-        Ok(Item {
+    pub(super) fn decode(bytes: &[u8]) -> Result<SketchItem> {
+        let mut reader = ByteReader::new(bytes);
+        Ok(SketchItem {
             prefix: reader.u64()?,
             payload: reader.u128()?,
         })
@@ -196,20 +196,20 @@ impl Item {
 }
 
 fn put_tape(out: &mut Vec<u8>, tape: &Tape) {
-    Writer::new(out)
+    ByteWriter::new(out)
         .u64(tape.runs)
         .u64(tape.entries)
         .u32(tape.tail.len() as u32)
         .bytes(&tape.tail);
-    Writer::new(out).u32(tape.chunks.len() as u32);
+    ByteWriter::new(out).u32(tape.chunks.len() as u32);
     for chunk in &tape.chunks {
-        Writer::new(out).u64(chunk.start);
+        ByteWriter::new(out).u64(chunk.start);
         put_extent(out, chunk.extent);
-        Writer::new(out).u64(chunk.used);
+        ByteWriter::new(out).u64(chunk.used);
     }
 }
 
-fn get_tape(reader: &mut Reader<'_>) -> Result<Tape> {
+fn get_tape(reader: &mut ByteReader<'_>) -> Result<Tape> {
     let (runs, entries, tail) = (reader.u64()?, reader.u64()?, reader.u32()?);
     let tail = reader.take(tail as usize)?.to_vec();
     let at = reader.position() as u64;
@@ -242,7 +242,7 @@ fn get_tape(reader: &mut Reader<'_>) -> Result<Tape> {
             ));
         }
         next = start.saturating_add(used);
-        tape.chunks.push(Chunk {
+        tape.chunks.push(TapeChunk {
             start,
             extent,
             used,
@@ -252,21 +252,21 @@ fn get_tape(reader: &mut Reader<'_>) -> Result<Tape> {
     Ok(tape)
 }
 
-impl State {
+impl BotState {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let options = &self.options;
         let (block_bytes, memory_bytes) = match options.machine {
-            Machine::Blocks {
+            MachineModel::Blocks {
                 block_bytes,
                 memory_bytes,
             } => (block_bytes, memory_bytes),
-            Machine::Oblivious => (0, 0),
+            MachineModel::Oblivious => (0, 0),
         };
-        Writer::new(&mut out)
+        ByteWriter::new(&mut out)
             .u8(match options.schedule {
-                Schedule::Ruler => 0,
-                Schedule::Every { beta } => beta as u8,
+                QueueSchedule::Ruler => 0,
+                QueueSchedule::Every { beta } => beta as u8,
             })
             .u8(self.base_bits.map_or(255, |bits| bits as u8))
             .u16(options.growth as u16)
@@ -279,26 +279,26 @@ impl State {
         put_tape(&mut out, &self.log);
         self.queue.tapes.iter().for_each(|tape| put_tape(&mut out, tape));
         for root in &self.roots {
-            put_extent(&mut out, root.map_or(Extent::default(), |root| root.extent));
-            Writer::new(&mut out).u32(root.map_or(0, |root| root.degree));
+            put_extent(&mut out, root.map_or(BlockExtent::default(), |root| root.extent));
+            ByteWriter::new(&mut out).u32(root.map_or(0, |root| root.degree));
         }
-        Writer::new(&mut out).u32(self.buffer.len() as u32);
+        ByteWriter::new(&mut out).u32(self.buffer.len() as u32);
         for entry in &self.buffer {
             entry.encode(self.family.width(), &mut out);
         }
         out
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<State> {
-        let mut reader = Reader::new(bytes);
+    pub(super) fn decode(bytes: &[u8]) -> Result<BotState> {
+        let mut reader = ByteReader::new(bytes);
         let (schedule, base, growth) = (reader.u8()?, reader.u8()?, u32::from(reader.u16()?));
         let (block_bytes, memory_bytes, levels) = (reader.u32()?, reader.u64()?, reader.u32()?);
-        let family = Family::decode(reader.take(Family::BYTES)?)?;
+        let family = FingerprintFamily::decode(reader.take(FingerprintFamily::BYTES)?)?;
         let options = BotOptions {
             growth,
             machine: match block_bytes {
-                0 => Machine::Oblivious,
-                _ => Machine::Blocks {
+                0 => MachineModel::Oblivious,
+                _ => MachineModel::Blocks {
                     block_bytes,
                     memory_bytes,
                 },
@@ -308,13 +308,13 @@ impl State {
             seed: family.seed(),
             levels,
             schedule: match schedule {
-                0 => Schedule::Ruler,
-                beta => Schedule::Every {
+                0 => QueueSchedule::Ruler,
+                beta => QueueSchedule::Every {
                     beta: u32::from(beta),
                 },
             },
         };
-        let mut state = State::new(options.checked()?)?;
+        let mut state = BotState::new(options.checked()?)?;
         state.base_bits = (base != 255).then_some(u32::from(base));
         if let Some(base) = state.base_bits.filter(|base| !state.fits(*base, options.levels)) {
             let expected = format!("bits that leave fingerprints for {levels} levels");
@@ -336,12 +336,12 @@ impl State {
                     degree,
                 ));
             }
-            *root = (degree > 0).then_some(Root { extent, degree });
+            *root = (degree > 0).then_some(LevelRoot { extent, degree });
         }
         let entries = reader.u32()?;
         let place = reader.position() as u64;
-        let mut slice = Slice {
-            bytes: reader.take(reader.left())?,
+        let mut slice = SliceSource {
+            bytes: reader.take(reader.remaining())?,
             place,
         };
         for _ in 0..entries {
@@ -367,36 +367,36 @@ mod tests {
 
     #[test]
     fn the_bytes_of_nodes_runs_and_items_never_change() {
-        let geometry = Geometry::new(4, 6, 6, 2).unwrap();
-        let head = Head {
+        let geometry = RoutingGeometry::new(4, 6, 6, 2).unwrap();
+        let head = BotNodeHead {
             height: 2,
             geometry,
             bits: 30,
         };
         let mut bytes = Vec::new();
-        head.encode(&[Extent { at: 258, bytes: 7 }], &mut bytes);
+        head.encode(&[BlockExtent { at: 258, bytes: 7 }], &mut bytes);
         assert_eq!(bytes[..8], *b"ANOD\x02\x01\x01\x00");
         assert_eq!(bytes[32..], [2, 1, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(
-            Head::decode(&bytes, 2, 4).unwrap(),
-            (head, vec![Extent { at: 258, bytes: 7 }])
+            BotNodeHead::decode(&bytes, 2, 4).unwrap(),
+            (head, vec![BlockExtent { at: 258, bytes: 7 }])
         );
         let mut bytes = Vec::new();
-        let trailer = Trailer {
+        let trailer = RunTrailer {
             count: 2,
             bytes: 260,
             parameter: 3,
         };
         trailer.encode(&mut bytes);
         assert_eq!(bytes, [2, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0, 3]);
-        let shape = Shape {
+        let shape = SketchRunShape {
             prefix_bits: 9,
             payload_bits: 4,
         };
-        assert_eq!(Trailer::decode(&bytes, 260, shape).unwrap(), trailer);
-        assert!(Trailer::decode(&bytes, 259, shape).is_err());
+        assert_eq!(RunTrailer::decode(&bytes, 260, shape).unwrap(), trailer);
+        assert!(RunTrailer::decode(&bytes, 259, shape).is_err());
         let mut bytes = Vec::new();
-        Item {
+        SketchItem {
             prefix: 1,
             payload: 2,
         }
@@ -411,7 +411,7 @@ mod tests {
             seed: 1,
             ..BotOptions::new(256, 4096)
         };
-        let mut state = State::new(options).unwrap();
+        let mut state = BotState::new(options).unwrap();
         let empty = state.encode();
         assert_eq!(
             empty[..22],
@@ -420,10 +420,10 @@ mod tests {
             ]
         );
         assert_eq!(empty.len(), 60 + 4 * 24 + 2 * 20 + 4);
-        let extent = Extent { at: 512, bytes: 1024 };
+        let extent = BlockExtent { at: 512, bytes: 1024 };
         state.base_bits = Some(4);
-        state.roots[1] = Some(Root { extent, degree: 3 });
-        state.log.chunks.push(Chunk {
+        state.roots[1] = Some(LevelRoot { extent, degree: 3 });
+        state.log.chunks.push(TapeChunk {
             start: 0,
             extent,
             used: 512,
@@ -431,15 +431,15 @@ mod tests {
         });
         state.queue.tapes[2].tail = vec![1; 9];
         let good = state.encode();
-        assert_eq!(State::decode(&good).unwrap().encode(), good);
+        assert_eq!(BotState::decode(&good).unwrap().encode(), good);
         let mut random = fastrand::Rng::with_seed(3);
         for cut in 0..good.len() {
-            assert!(State::decode(&good[..cut]).is_err());
+            assert!(BotState::decode(&good[..cut]).is_err());
         }
         for _ in 0..5000 {
             let mut bad = good.clone();
             bad[random.usize(..good.len())] = random.u8(..);
-            let _ = State::decode(&bad);
+            let _ = BotState::decode(&bad);
         }
     }
 }

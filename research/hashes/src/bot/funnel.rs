@@ -7,46 +7,46 @@
 //! recursively. All buffers are in one extent, a tree's before those of the trees below it.
 
 use super::format::ITEM_BYTES;
-use super::series::{Item, RunReader};
-use crate::blocks::{Extent, Result, Space};
+use super::sketch_runs::{SketchItem, SketchRunReader};
+use crate::blocks::{BlockExtent, BlockSpace, Result};
 
 /// An input of a merger.
 #[derive(Clone, Copy, Debug)]
-enum Input {
+enum MergerInput {
     Run(usize),
     Merger(usize),
 }
 
 /// A two-way merger.
 #[derive(Debug)]
-struct Merger {
-    left: Input,
-    right: Option<Input>,
-    buffer: Buffer,
+struct FunnelMerger {
+    left: MergerInput,
+    right: Option<MergerInput>,
+    buffer: MergerBuffer,
 }
 
 /// A buffer of items in a part of the extent.
 #[derive(Debug, Default)]
-struct Buffer {
+struct MergerBuffer {
     offset: u64,
     capacity: u64,
     /// The numbers of items added and removed.
     filled: u64,
     taken: u64,
-    head: Option<Item>,
+    head: Option<SketchItem>,
     exhausted: bool,
-    window: Vec<Item>,
+    window: Vec<SketchItem>,
     window_at: usize,
 }
 
 /// Merges runs. Among equal prefixes, the item of the earlier run comes first.
 pub(super) struct Funnel<'s> {
-    space: &'s dyn Space,
-    extent: Option<Extent>,
-    mergers: Vec<Merger>,
-    runs: Vec<RunReader<'s>>,
-    heads: Vec<Option<Item>>,
-    root: Input,
+    space: &'s dyn BlockSpace,
+    extent: Option<BlockExtent>,
+    mergers: Vec<FunnelMerger>,
+    runs: Vec<SketchRunReader<'s>>,
+    heads: Vec<Option<SketchItem>>,
+    root: MergerInput,
 }
 
 /// The number of items transferred between a buffer and the merger at a time, a constant.
@@ -54,18 +54,21 @@ const WINDOW: usize = 4;
 
 impl<'s> Funnel<'s> {
     /// Creates a funnel over runs, the oldest first.
-    pub(super) fn new(space: &'s dyn Space, mut runs: Vec<RunReader<'s>>) -> Result<Funnel<'s>> {
-        let heads = runs.iter_mut().map(RunReader::next).collect::<Result<Vec<_>>>()?;
+    pub(super) fn new(space: &'s dyn BlockSpace, mut runs: Vec<SketchRunReader<'s>>) -> Result<Funnel<'s>> {
+        let heads = runs
+            .iter_mut()
+            .map(SketchRunReader::next)
+            .collect::<Result<Vec<_>>>()?;
         let mut funnel = Funnel {
             space,
             extent: None,
             mergers: Vec::new(),
             heads,
-            root: Input::Run(0),
+            root: MergerInput::Run(0),
             runs,
         };
         if funnel.runs.len() > 1 {
-            let inputs: Vec<Input> = (0..funnel.runs.len()).map(Input::Run).collect();
+            let inputs: Vec<MergerInput> = (0..funnel.runs.len()).map(MergerInput::Run).collect();
             let mut end = 0;
             let height = funnel.runs.len().next_power_of_two().ilog2();
             funnel.root = funnel.build(&inputs, height, 0, &mut end);
@@ -78,28 +81,28 @@ impl<'s> Funnel<'s> {
 
     /// Creates a tree of `height` over inputs, with a root buffer of `capacity` items. A single
     /// input needs no tree.
-    fn build(&mut self, inputs: &[Input], height: u32, capacity: u64, end: &mut u64) -> Input {
+    fn build(&mut self, inputs: &[MergerInput], height: u32, capacity: u64, end: &mut u64) -> MergerInput {
         if inputs.len() == 1 {
             return inputs[0];
         }
         if height == 1 {
-            let buffer = Buffer {
+            let buffer = MergerBuffer {
                 offset: *end,
                 capacity,
-                ..Buffer::default()
+                ..MergerBuffer::default()
             };
             *end += capacity;
-            self.mergers.push(Merger {
+            self.mergers.push(FunnelMerger {
                 left: inputs[0],
                 right: inputs.get(1).copied(),
                 buffer,
             });
-            return Input::Merger(self.mergers.len() - 1);
+            return MergerInput::Merger(self.mergers.len() - 1);
         }
         // The bottom trees have half of the levels; the top tree merges their buffers.
         let below = height / 2;
         let middle = 2f64.powf(1.5 * f64::from(height)).ceil() as u64;
-        let bottoms: Vec<Input> = inputs
+        let bottoms: Vec<MergerInput> = inputs
             .chunks(1 << below)
             .map(|inputs| self.build(inputs, below, middle, end))
             .collect();
@@ -107,25 +110,25 @@ impl<'s> Funnel<'s> {
     }
 
     /// Returns the next item.
-    pub(super) fn next(&mut self) -> Result<Option<Item>> {
+    pub(super) fn next(&mut self) -> Result<Option<SketchItem>> {
         if self.runs.is_empty() {
             return Ok(None);
         }
         match self.root {
-            Input::Run(_) => self.take(self.root),
-            Input::Merger(at) => self.merge(at),
+            MergerInput::Run(_) => self.take(self.root),
+            MergerInput::Merger(at) => self.merge(at),
         }
     }
 
     /// Releases the buffers.
-    pub(super) fn end(self, space: &dyn Space) {
+    pub(super) fn end(self, space: &dyn BlockSpace) {
         if let Some(extent) = self.extent {
             space.release(extent);
         }
     }
 
     /// Removes and returns the lesser of a merger's two heads.
-    fn merge(&mut self, at: usize) -> Result<Option<Item>> {
+    fn merge(&mut self, at: usize) -> Result<Option<SketchItem>> {
         let (left, right) = (self.mergers[at].left, self.mergers[at].right);
         let first = self.peek(left)?;
         let second = match right {
@@ -140,10 +143,10 @@ impl<'s> Funnel<'s> {
         }
     }
 
-    fn peek(&mut self, input: Input) -> Result<Option<Item>> {
+    fn peek(&mut self, input: MergerInput) -> Result<Option<SketchItem>> {
         match input {
-            Input::Run(at) => Ok(self.heads[at]),
-            Input::Merger(at) => {
+            MergerInput::Run(at) => Ok(self.heads[at]),
+            MergerInput::Merger(at) => {
                 if self.mergers[at].buffer.head.is_none() {
                     self.refresh(at)?;
                 }
@@ -152,12 +155,12 @@ impl<'s> Funnel<'s> {
         }
     }
 
-    fn take(&mut self, input: Input) -> Result<Option<Item>> {
+    fn take(&mut self, input: MergerInput) -> Result<Option<SketchItem>> {
         let item = self.peek(input)?;
         match input {
-            Input::Run(at) if item.is_some() => self.heads[at] = self.runs[at].next()?,
-            Input::Run(_) => {}
-            Input::Merger(at) => self.mergers[at].buffer.head = None,
+            MergerInput::Run(at) if item.is_some() => self.heads[at] = self.runs[at].next()?,
+            MergerInput::Run(_) => {}
+            MergerInput::Merger(at) => self.mergers[at].buffer.head = None,
         }
         Ok(item)
     }
@@ -222,7 +225,7 @@ impl<'s> Funnel<'s> {
         let place = extent.place((buffer.offset + buffer.taken) * ITEM_BYTES, count * ITEM_BYTES)?;
         self.space.read(place, &mut bytes)?;
         for bytes in bytes.chunks(ITEM_BYTES as usize) {
-            buffer.window.push(Item::decode(bytes)?);
+            buffer.window.push(SketchItem::decode(bytes)?);
         }
         buffer.taken += count;
         Ok(())

@@ -6,8 +6,8 @@
 //!
 //! *Does not know*: devices, recovery logs, sequence numbers, transactions, threads.
 //!
-//! *Read in this order*: [`BotOptions`], `schedule.rs`, `tape.rs`, `series.rs`, `funnel.rs`,
-//! `queue.rs`, `node.rs`, [`Bot`], `search.rs`, `rebuild.rs`, `check.rs`; `format.rs`.
+//! *Read in this order*: [`BotOptions`], `schedule.rs`, `tape.rs`, `sketch_runs.rs`, `funnel.rs`,
+//! `queue.rs`, `node.rs`, [`BotTable`], `search.rs`, `rebuild.rs`, `check.rs`; `format.rs`.
 //!
 //! - **T1** A record is written once: the log contains records in order of arrival.
 //! - **T2** A root has fewer than λ children, and every other node has λ. A tree on a deeper
@@ -39,19 +39,19 @@
 mod check;
 mod format;
 mod funnel;
-mod group;
 mod node;
 mod options;
+mod prefix_group;
 mod queue;
 mod rebuild;
 mod schedule;
 mod search;
-mod series;
+mod sketch_runs;
 mod table;
 mod tape;
 #[cfg(test)]
 mod tests;
 
 pub use check::TreeViolation;
-pub use options::{BotOptions, Schedule};
-pub use table::{Bot, BotFigures};
+pub use options::{BotOptions, QueueSchedule};
+pub use table::{BotCounters, BotTable};

@@ -1,32 +1,38 @@
 //! Nodes of routing trees: children, and the list of sketches that routes to them.
 
-use super::format::{CHILD_BYTES, HEAD_BYTES, Head};
-use super::queue::Ways;
-use crate::blocks::{Error, Extent, Reader, Result, Space, Writer};
-use alluvium_filters::routing::{Builder, Entry, Geometry, Scan};
+use super::format::{BotNodeHead, CHILD_BYTES, HEAD_BYTES};
+use super::queue::QueueContext;
+use crate::blocks::{BlockExtent, BlockSpace, BlockStreamReader, BlockStreamWriter, Error, Result};
+use alluvium_filters::routing::{RoutingEntry, RoutingGeometry, RoutingListBuilder, RoutingScan};
 
 /// A child: a node's extent, or the position and size of a leaf in the log.
-pub(super) type Child = Extent;
+pub(super) type ChildExtent = BlockExtent;
 
 /// A node with its head decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Node {
-    pub(super) extent: Extent,
-    pub(super) head: Head,
-    pub(super) children: Vec<Child>,
+pub(super) struct BotNode {
+    pub(super) extent: BlockExtent,
+    pub(super) head: BotNodeHead,
+    pub(super) children: Vec<ChildExtent>,
 }
 
 /// The number of entries per pivot: at least log_λ N for all tables that fit on a machine.
 const GROUP: u64 = 12;
 
-impl Node {
+impl BotNode {
     /// Reads a node at a height. It must have at most `most` children.
-    pub(super) fn read(space: &dyn Space, extent: Extent, height: u32, most: u32) -> Result<Node> {
+    pub(super) fn read(
+        space: &dyn BlockSpace,
+        extent: BlockExtent,
+        height: u32,
+        most: u32,
+    ) -> Result<BotNode> {
         let wanted = (HEAD_BYTES + u64::from(most) * CHILD_BYTES).min(extent.bytes);
         let mut bytes = vec![0; wanted as usize];
         space.read(extent.at, &mut bytes)?;
-        let (head, children) = Head::decode(&bytes, height, most).map_err(|error| error.within(extent.at))?;
-        Ok(Node {
+        let (head, children) =
+            BotNodeHead::decode(&bytes, height, most).map_err(|error| error.within(extent.at))?;
+        Ok(BotNode {
             extent,
             head,
             children,
@@ -37,24 +43,24 @@ impl Node {
         HEAD_BYTES + self.children.len() as u64 * CHILD_BYTES
     }
 
-    fn table_extent(&self) -> Result<Extent> {
+    fn table_extent(&self) -> Result<BlockExtent> {
         let bytes = self.head.geometry.table_bytes();
-        Ok(Extent {
+        Ok(BlockExtent {
             at: self.extent.place(self.table(), bytes)?,
             bytes,
         })
     }
 
-    fn list_extent(&self) -> Result<Extent> {
+    fn list_extent(&self) -> Result<BlockExtent> {
         let bytes = self.head.bits.div_ceil(8);
         let at = self
             .extent
             .place(self.table() + self.head.geometry.table_bytes(), bytes)?;
-        Ok(Extent { at, bytes })
+        Ok(BlockExtent { at, bytes })
     }
 
     /// Returns the sketches of a prefix in log order.
-    pub(super) fn lookup(&self, space: &dyn Space, prefix: u64) -> Result<Vec<u32>> {
+    pub(super) fn lookup(&self, space: &dyn BlockSpace, prefix: u64) -> Result<Vec<u32>> {
         let (geometry, bits) = (self.head.geometry, self.head.bits);
         let range = geometry.table_place(prefix);
         let mut bytes = vec![0; (range.end - range.start) as usize];
@@ -72,26 +78,29 @@ impl Node {
     }
 
     /// Reads all entries in order.
-    pub(super) fn scan<'s>(&self, ways: Ways<'s>) -> Result<Scan<Reader<'s>, Reader<'s>>> {
+    pub(super) fn scan<'s>(
+        &self,
+        ways: QueueContext<'s>,
+    ) -> Result<RoutingScan<BlockStreamReader<'s>, BlockStreamReader<'s>>> {
         let chunk = ways.machine.chunk();
-        let list = Reader::new(ways.space, self.list_extent()?, chunk);
-        let table = Reader::new(ways.space, self.table_extent()?, chunk);
-        Ok(Scan::new(self.head.geometry, self.head.bits, list, table))
+        let list = BlockStreamReader::new(ways.space, self.list_extent()?, chunk);
+        let table = BlockStreamReader::new(ways.space, self.table_extent()?, chunk);
+        Ok(RoutingScan::new(self.head.geometry, self.head.bits, list, table))
     }
 }
 
 /// Writes a root with one additional child, whose entries arrive in order.
-pub(super) struct Grow<'s> {
-    space: &'s dyn Space,
-    scan: Option<Scan<Reader<'s>, Reader<'s>>>,
-    known: Option<Entry>,
-    builder: Builder,
-    geometry: Geometry,
-    children: Vec<Child>,
+pub(super) struct BotRootBuilder<'s> {
+    space: &'s dyn BlockSpace,
+    scan: Option<RoutingScan<BlockStreamReader<'s>, BlockStreamReader<'s>>>,
+    known: Option<RoutingEntry>,
+    builder: RoutingListBuilder,
+    geometry: RoutingGeometry,
+    children: Vec<ChildExtent>,
     height: u32,
-    extent: Extent,
-    table: Writer<'s>,
-    list: Writer<'s>,
+    extent: BlockExtent,
+    table: BlockStreamWriter<'s>,
+    list: BlockStreamWriter<'s>,
     list_at: u64,
     index: u32,
     sketch_bits: u32,
@@ -99,22 +108,22 @@ pub(super) struct Grow<'s> {
     chunk: usize,
 }
 
-impl<'s> Grow<'s> {
+impl<'s> BotRootBuilder<'s> {
     /// Starts a root. `old` is the previous root, and `entries` is the number of entries of the
     /// child.
     pub(super) fn new(
-        ways: Ways<'s>,
-        old: Option<&Node>,
+        ways: QueueContext<'s>,
+        old: Option<&BotNode>,
         height: u32,
-        child: Child,
+        child: ChildExtent,
         entries: u64,
-    ) -> Result<Grow<'s>> {
+    ) -> Result<BotRootBuilder<'s>> {
         let mut children = old.map_or(Vec::new(), |old| old.children.clone());
         let index = children.len() as u32;
         children.push(child);
         let entries = entries + old.map_or(0, |old| old.head.geometry.entries());
         let character_bits = ways.cut.alphabet.character_bits();
-        let geometry = Geometry::new(
+        let geometry = RoutingGeometry::new(
             entries,
             ways.cut.prefix_bits(height).max(1),
             3 * character_bits,
@@ -124,7 +133,7 @@ impl<'s> Grow<'s> {
         let list_at = table_at + geometry.table_bytes();
         let (space, chunk) = (ways.space, ways.machine.chunk());
         let extent = space.allocate(list_at + geometry.worst_bits().div_ceil(8))?;
-        let part = |at: u64, end: u64| Extent {
+        let part = |at: u64, end: u64| BlockExtent {
             at: extent.at + at,
             bytes: end - at,
         };
@@ -133,17 +142,17 @@ impl<'s> Grow<'s> {
             Some(scan) => scan.next()?,
             None => None,
         };
-        Ok(Grow {
+        Ok(BotRootBuilder {
             space,
             scan,
             known,
-            builder: Builder::new(geometry),
+            builder: RoutingListBuilder::new(geometry),
             geometry,
             children,
             height,
             extent,
-            table: Writer::new(space, part(table_at, list_at), chunk),
-            list: Writer::new(space, part(list_at, extent.bytes), chunk),
+            table: BlockStreamWriter::new(space, part(table_at, list_at), chunk),
+            list: BlockStreamWriter::new(space, part(list_at, extent.bytes), chunk),
             list_at,
             index,
             sketch_bits: ways.cut.sketch_bits(),
@@ -160,7 +169,7 @@ impl<'s> Grow<'s> {
             self.advance()?;
         }
         // From the lowest bit: check character, next character, child.
-        self.put(Entry {
+        self.put(RoutingEntry {
             prefix,
             payload: sketch | self.index << self.sketch_bits,
         })
@@ -174,7 +183,7 @@ impl<'s> Grow<'s> {
         Ok(())
     }
 
-    fn put(&mut self, entry: Entry) -> Result<()> {
+    fn put(&mut self, entry: RoutingEntry) -> Result<()> {
         self.builder.push(entry);
         if self.builder.ready() >= self.chunk {
             self.list.put(&self.builder.take_list())?;
@@ -184,7 +193,7 @@ impl<'s> Grow<'s> {
     }
 
     /// Completes the root.
-    pub(super) fn finish(mut self) -> Result<Node> {
+    pub(super) fn finish(mut self) -> Result<BotNode> {
         while let Some(known) = self.known {
             self.put(known)?;
             self.advance()?;
@@ -196,7 +205,7 @@ impl<'s> Grow<'s> {
         let (bits, list, table) = self.builder.finish();
         self.list.put(&list)?;
         self.table.put(&table)?;
-        let head = Head {
+        let head = BotNodeHead {
             height: self.height,
             geometry: self.geometry,
             bits,
@@ -207,7 +216,7 @@ impl<'s> Grow<'s> {
         self.table.finish()?;
         let length = self.list.finish()?;
         let extent = self.space.trim(self.extent, self.list_at + length)?;
-        Ok(Node {
+        Ok(BotNode {
             extent,
             head,
             children: self.children,
@@ -216,7 +225,7 @@ impl<'s> Grow<'s> {
 }
 
 /// Returns the child nodes of a node of height 2 or more, after checking the node's position.
-pub(super) fn named(children: &[Child], index: u32, at: u64) -> Result<Child> {
+pub(super) fn child_at(children: &[ChildExtent], index: u32, at: u64) -> Result<ChildExtent> {
     let found = children.get(index as usize).copied();
     found.ok_or_else(|| {
         Error::damaged(

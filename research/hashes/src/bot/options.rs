@@ -1,12 +1,12 @@
 //! The options of a bundle of trees.
 
 use super::schedule::beta_for;
-use crate::blocks::{Error, Machine, Result};
-use alluvium_filters::fingerprint::{Alphabet, Family, Independence};
+use crate::blocks::{Error, MachineModel, Result};
+use alluvium_filters::fingerprint::{FingerprintAlphabet, FingerprintFamily, HashIndependence};
 
 /// How characters are delivered to the levels that need them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Schedule {
+pub enum QueueSchedule {
     /// The ruler schedule: each level writes the characters that the next levels need, and merges
     /// combine an increasing number of runs (Conway §2.5).
     Ruler,
@@ -30,18 +30,18 @@ pub struct BotOptions {
     /// λ: the degree of trees; a power of two from 2 to 256.
     pub growth: u32,
     /// B and M in bytes, or neither for the cache-oblivious BOT.
-    pub machine: Machine,
+    pub machine: MachineModel,
     /// The initial number of bits in a fingerprint, 8 to 128.
     pub fingerprint_bits: u32,
     /// The independence of the fingerprint function.
-    pub independence: Independence,
+    pub independence: HashIndependence,
     /// The seed of the fingerprint function.
     pub seed: u128,
     /// s: the number of levels for which sketches are kept. A table that outgrows them is rebuilt
     /// with twice as many.
     pub levels: u32,
     /// How characters are delivered to the levels that need them.
-    pub schedule: Schedule,
+    pub schedule: QueueSchedule,
 }
 
 impl BotOptions {
@@ -51,15 +51,15 @@ impl BotOptions {
     pub fn new(block_bytes: u32, memory_bytes: u64) -> BotOptions {
         BotOptions {
             growth: 4,
-            machine: Machine::Blocks {
+            machine: MachineModel::Blocks {
                 block_bytes,
                 memory_bytes,
             },
             fingerprint_bits: 64,
-            independence: Independence::Words(32),
+            independence: HashIndependence::Words(32),
             seed: 0,
             levels: 6,
-            schedule: Schedule::Ruler,
+            schedule: QueueSchedule::Ruler,
         }
     }
 
@@ -67,7 +67,7 @@ impl BotOptions {
     #[must_use]
     pub fn oblivious() -> BotOptions {
         BotOptions {
-            machine: Machine::Oblivious,
+            machine: MachineModel::Oblivious,
             levels: 10,
             ..BotOptions::new(4096, 1 << 20)
         }
@@ -99,7 +99,7 @@ impl BotOptions {
                 instead,
             ));
         }
-        let Machine::Blocks {
+        let MachineModel::Blocks {
             block_bytes,
             memory_bytes,
         } = self.machine
@@ -113,7 +113,7 @@ impl BotOptions {
         let most = (streams.max(1.0).log2() / lambda.log2()).floor() as u32;
         let beta = beta_for(omega, self.growth, levels, most.min(self.levels).min(64));
         Ok(BotOptions {
-            schedule: Schedule::Every { beta },
+            schedule: QueueSchedule::Every { beta },
             ..self
         })
     }
@@ -124,12 +124,12 @@ impl BotOptions {
     /// [`Error::Shape`] with the invalid option and its valid range.
     pub fn checked(self) -> Result<BotOptions> {
         self.machine.checked()?;
-        Alphabet::new(self.fingerprint_bits, self.growth)?;
+        FingerprintAlphabet::new(self.fingerprint_bits, self.growth)?;
         self.family()?;
         if !(1..=60).contains(&self.levels) {
             return Err(Error::shape(format!("{} levels", self.levels), "1 to 60 levels"));
         }
-        if let Schedule::Every { beta } = self.schedule
+        if let QueueSchedule::Every { beta } = self.schedule
             && !(1..=64).contains(&beta)
         {
             return Err(Error::shape(
@@ -140,15 +140,19 @@ impl BotOptions {
         Ok(self)
     }
 
-    pub(super) fn family(&self) -> Result<Family> {
-        Ok(Family::new(self.seed, self.fingerprint_bits, self.independence)?)
+    pub(super) fn family(&self) -> Result<FingerprintFamily> {
+        Ok(FingerprintFamily::new(
+            self.seed,
+            self.fingerprint_bits,
+            self.independence,
+        )?)
     }
 
     /// Returns the size of a full leaf in bytes; zero for a leaf of one record.
     pub(super) fn leaf_bytes(&self) -> u64 {
         match self.machine {
-            Machine::Blocks { block_bytes, .. } => u64::from(block_bytes),
-            Machine::Oblivious => 0,
+            MachineModel::Blocks { block_bytes, .. } => u64::from(block_bytes),
+            MachineModel::Oblivious => 0,
         }
     }
 }

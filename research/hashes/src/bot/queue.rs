@@ -1,25 +1,25 @@
 //! The character queue: sketches wait on tapes, in order, until the level that needs them is
 //! full.
 
-use super::group::Group;
-use super::options::Schedule;
-use super::schedule::{born_of, born_of_leaf, sketches};
-use super::series::{Item, RunWriter, Shape, Stream, Walk, reduce};
+use super::options::QueueSchedule;
+use super::prefix_group::PrefixGroupSorter;
+use super::schedule::{series_of_leaf, series_of_promotion, sketches};
+use super::sketch_runs::{ReverseRunScan, SketchItem, SketchMerge, SketchRunShape, SketchRunWriter, reduce};
 use super::tape::Tape;
-use crate::blocks::{Machine, Result, Space};
-use alluvium_filters::fingerprint::{Alphabet, WideFingerprint};
+use crate::blocks::{BlockSpace, MachineModel, Result};
+use alluvium_filters::fingerprint::{FingerprintAlphabet, WideFingerprint};
 
 /// How prefixes and sketches are extracted from fingerprints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cut {
-    pub(super) alphabet: Alphabet,
+pub(super) struct SketchExtractor {
+    pub(super) alphabet: FingerprintAlphabet,
     /// log2 of the records per leaf: the bits of a prefix before its level's characters.
     pub(super) base_bits: u32,
     /// s, the last level for which sketches are kept.
     pub(super) last: u32,
 }
 
-impl Cut {
+impl SketchExtractor {
     /// Returns the prefix length of a level in bits.
     pub(super) fn prefix_bits(&self, level: u32) -> u32 {
         self.base_bits + level * self.alphabet.character_bits()
@@ -37,31 +37,31 @@ impl Cut {
     }
 
     /// Returns the item with the sketches of several levels, keyed by the prefix of the first.
-    pub(super) fn item(&self, fingerprint: WideFingerprint, levels: std::ops::Range<u32>) -> Item {
+    pub(super) fn item(&self, fingerprint: WideFingerprint, levels: std::ops::Range<u32>) -> SketchItem {
         let prefix = self.alphabet.prefix(fingerprint, self.prefix_bits(levels.start));
         let mut payload = 0;
         for (at, level) in levels.enumerate() {
             payload |= u128::from(self.sketch(fingerprint, level)) << (at as u32 * self.sketch_bits());
         }
-        Item { prefix, payload }
+        SketchItem { prefix, payload }
     }
 
     /// Returns the shape of runs with the sketches of several levels.
-    pub(super) fn shape(&self, levels: std::ops::Range<u32>) -> Shape {
-        Shape {
+    pub(super) fn shape(&self, levels: std::ops::Range<u32>) -> SketchRunShape {
+        SketchRunShape {
             prefix_bits: self.prefix_bits(levels.start),
             payload_bits: levels.len() as u32 * self.sketch_bits(),
         }
     }
 
     /// Returns an item's sketch of the first level.
-    pub(super) fn first(&self, item: Item) -> u32 {
+    pub(super) fn first(&self, item: SketchItem) -> u32 {
         item.payload as u32 & ((1 << self.sketch_bits()) - 1)
     }
 
     /// Extends the prefix of an item by `levels` next characters, which are taken from its first
     /// sketches.
-    pub(super) fn extend(&self, item: Item, levels: u32) -> Item {
+    pub(super) fn extend(&self, item: SketchItem, levels: u32) -> SketchItem {
         let character = self.alphabet.character_bits();
         let (mut prefix, mut payload) = (item.prefix, item.payload);
         for _ in 0..levels {
@@ -69,14 +69,14 @@ impl Cut {
             prefix = prefix << character | next;
             payload >>= self.sketch_bits();
         }
-        Item { prefix, payload }
+        SketchItem { prefix, payload }
     }
 
     /// Returns an item reduced to the sketches of `levels` levels.
-    fn truncate(&self, item: Item, levels: u32) -> Item {
+    fn truncate(&self, item: SketchItem, levels: u32) -> SketchItem {
         let bits = levels * self.sketch_bits();
         let mask = if bits >= 128 { u128::MAX } else { (1 << bits) - 1 };
-        Item {
+        SketchItem {
             payload: item.payload & mask,
             ..item
         }
@@ -86,7 +86,7 @@ impl Cut {
 /// The tapes of a queue: with the ruler schedule, tape j contains series j; with β, tape i
 /// contains the queue of level i.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Queue {
+pub(super) struct CharacterQueue {
     pub(super) tapes: Vec<Tape>,
     /// The maximum number of runs merged for each level.
     pub(super) arity: Vec<u64>,
@@ -95,21 +95,21 @@ pub(super) struct Queue {
 }
 
 /// The receiver of promoted characters, called with the level's prefix and sketch.
-pub(super) type Sink<'f> = dyn FnMut(u64, u32) -> Result<()> + 'f;
+pub(super) type CharacterSink<'f> = dyn FnMut(u64, u32) -> Result<()> + 'f;
 
 /// The context of queue operations.
 #[derive(Clone, Copy)]
-pub(super) struct Ways<'s> {
-    pub(super) space: &'s dyn Space,
-    pub(super) machine: Machine,
-    pub(super) cut: Cut,
-    pub(super) schedule: Schedule,
+pub(super) struct QueueContext<'s> {
+    pub(super) space: &'s dyn BlockSpace,
+    pub(super) machine: MachineModel,
+    pub(super) cut: SketchExtractor,
+    pub(super) schedule: QueueSchedule,
 }
 
-impl Queue {
-    pub(super) fn new(last: u32) -> Queue {
+impl CharacterQueue {
+    pub(super) fn new(last: u32) -> CharacterQueue {
         let tapes = vec![Tape::default(); last as usize + 1];
-        Queue {
+        CharacterQueue {
             tapes,
             arity: vec![0; last as usize + 1],
             written_bits: vec![0; last as usize + 1],
@@ -117,16 +117,16 @@ impl Queue {
     }
 
     /// Adds the records of a new leaf.
-    pub(super) fn add_leaf(&mut self, ways: Ways<'_>, records: &[WideFingerprint]) -> Result<()> {
+    pub(super) fn add_leaf(&mut self, ways: QueueContext<'_>, records: &[WideFingerprint]) -> Result<()> {
         let cut = ways.cut;
         let mut add = |tape: usize, levels: std::ops::Range<u32>| -> Result<()> {
-            let mut items: Vec<Item> = records
+            let mut items: Vec<SketchItem> = records
                 .iter()
                 .map(|&record| cut.item(record, levels.clone()))
                 .collect();
             items.sort_by_key(|item| item.prefix);
             let before = self.tapes[tape].bytes();
-            let mut run = RunWriter::new(&self.tapes[tape], cut.shape(levels), items.len() as u64);
+            let mut run = SketchRunWriter::new(&self.tapes[tape], cut.shape(levels), items.len() as u64);
             for item in items {
                 run.push(&mut self.tapes[tape], ways.space, ways.machine, item)?;
             }
@@ -136,25 +136,30 @@ impl Queue {
         };
         match ways.schedule {
             // Series 1 goes directly to the root of level 1.
-            Schedule::Ruler => born_of_leaf(cut.last)
+            QueueSchedule::Ruler => series_of_leaf(cut.last)
                 .filter(|&j| j > 1)
                 .try_for_each(|j| add(j as usize, sketches(j, cut.last))),
-            Schedule::Every { .. } => add(0, 1..cut.last + 1),
+            QueueSchedule::Every { .. } => add(0, 1..cut.last + 1),
         }
     }
 
     /// Passes on the characters that level `level` needs about the full level below it, in order
     /// of prefix and log.
-    pub(super) fn promote(&mut self, ways: Ways<'_>, level: u32, sink: &mut Sink<'_>) -> Result<()> {
+    pub(super) fn promote(
+        &mut self,
+        ways: QueueContext<'_>,
+        level: u32,
+        sink: &mut CharacterSink<'_>,
+    ) -> Result<()> {
         match ways.schedule {
-            Schedule::Ruler => self.promote_series(ways, level, sink),
-            Schedule::Every { beta } => self.promote_every(ways, level, beta, sink),
+            QueueSchedule::Ruler => self.promote_series(ways, level, sink),
+            QueueSchedule::Every { beta } => self.promote_every(ways, level, beta, sink),
         }
     }
 
     /// Merges the series of a level, and forwards the characters for later levels.
-    fn promote_series(&mut self, ways: Ways<'_>, j: u32, sink: &mut Sink<'_>) -> Result<()> {
-        let Ways {
+    fn promote_series(&mut self, ways: QueueContext<'_>, j: u32, sink: &mut CharacterSink<'_>) -> Result<()> {
+        let QueueContext {
             space, machine, cut, ..
         } = ways;
         let shape = cut.shape(sketches(j, cut.last));
@@ -162,11 +167,11 @@ impl Queue {
         let (entries, runs) = (tape.entries, tape.runs);
         self.arity[j as usize] = self.arity[j as usize].max(runs);
         let (mut tape, places) = reduce(tape, space, machine, shape)?;
-        let mut stream = Stream::new(&tape, space, machine, &places, shape)?;
-        let mut born: Vec<Born> = born_of(j, cut.last)
+        let mut stream = SketchMerge::new(&tape, space, machine, &places, shape)?;
+        let mut born: Vec<SeriesWriter> = series_of_promotion(j, cut.last)
             .map(|series| {
                 let tape = std::mem::take(&mut self.tapes[series as usize]);
-                Born::new(series, series - j, tape, cut, entries)
+                SeriesWriter::new(series, series - j, tape, cut, entries)
             })
             .collect();
         let before: u64 = born.iter().map(|born| born.tape.bytes()).sum();
@@ -193,8 +198,14 @@ impl Queue {
 
     /// Merges the runs of the nearest queue below, of which the last belong to the full level. If
     /// the full level is itself a queue level, also writes the characters that later levels need.
-    fn promote_every(&mut self, ways: Ways<'_>, level: u32, beta: u32, sink: &mut Sink<'_>) -> Result<()> {
-        let Ways {
+    fn promote_every(
+        &mut self,
+        ways: QueueContext<'_>,
+        level: u32,
+        beta: u32,
+        sink: &mut CharacterSink<'_>,
+    ) -> Result<()> {
+        let QueueContext {
             space, machine, cut, ..
         } = ways;
         let full = level - 1;
@@ -204,7 +215,7 @@ impl Queue {
         let shape = cut.shape(from + 1..cut.last + 1);
         self.arity[level as usize] = self.arity[level as usize].max(runs);
         let mut source = std::mem::take(&mut self.tapes[from as usize]);
-        let mut places = Walk::new(&source, space, machine).next(runs, shape)?;
+        let mut places = ReverseRunScan::new(&source, space, machine).next(runs, shape)?;
         places.reverse();
         let expected = places.iter().map(|place| place.trailer.count).sum();
         let levels = full - from;
@@ -215,8 +226,8 @@ impl Queue {
             Tape::default()
         };
         let before = out.bytes();
-        let mut run = RunWriter::new(&out, target, expected);
-        let mut place = |item: Item| -> Result<()> {
+        let mut run = SketchRunWriter::new(&out, target, expected);
+        let mut place = |item: SketchItem| -> Result<()> {
             sink(item.prefix, cut.first(item))?;
             if writes {
                 run.push(&mut out, space, machine, item)
@@ -224,8 +235,8 @@ impl Queue {
                 Ok(())
             }
         };
-        let mut group = Group::new(target);
-        let mut stream = Stream::new(&source, space, machine, &places, shape)?;
+        let mut group = PrefixGroupSorter::new(target);
+        let mut stream = SketchMerge::new(&source, space, machine, &places, shape)?;
         let mut prefix = None;
         while let Some(item) = stream.next()? {
             if prefix != Some(item.prefix) {
@@ -248,21 +259,21 @@ impl Queue {
 }
 
 /// A series to which a promotion adds a run.
-struct Born {
+struct SeriesWriter {
     series: u32,
     levels: u32,
     tape: Tape,
-    run: RunWriter,
-    cut: Cut,
+    run: SketchRunWriter,
+    cut: SketchExtractor,
     expected: u64,
-    group: Vec<Item>,
+    group: Vec<SketchItem>,
 }
 
-impl Born {
-    fn new(series: u32, levels: u32, tape: Tape, cut: Cut, expected: u64) -> Born {
+impl SeriesWriter {
+    fn new(series: u32, levels: u32, tape: Tape, cut: SketchExtractor, expected: u64) -> SeriesWriter {
         let shape = cut.shape(sketches(series, cut.last));
-        let run = RunWriter::new(&tape, shape, expected);
-        Born {
+        let run = SketchRunWriter::new(&tape, shape, expected);
+        SeriesWriter {
             series,
             levels,
             tape,
@@ -275,14 +286,17 @@ impl Born {
 
     /// Adds an item of the group. A group that exceeds the memory limit continues in a new run;
     /// its later records are also later in the log (T5).
-    fn push(&mut self, item: Item, ways: Ways<'_>) -> Result<()> {
-        if self.group.len() >= super::group::MOST {
+    fn push(&mut self, item: SketchItem, ways: QueueContext<'_>) -> Result<()> {
+        if self.group.len() >= super::prefix_group::MOST {
             self.end_group(ways)?;
             let shape = self.cut.shape(sketches(self.series, self.cut.last));
-            let ended = std::mem::replace(&mut self.run, RunWriter::new(&self.tape, shape, self.expected));
+            let ended = std::mem::replace(
+                &mut self.run,
+                SketchRunWriter::new(&self.tape, shape, self.expected),
+            );
             ended.finish(&mut self.tape, ways.space, ways.machine)?;
             // The completed run is now on the tape, so the new run starts after it.
-            self.run = RunWriter::new(&self.tape, shape, self.expected);
+            self.run = SketchRunWriter::new(&self.tape, shape, self.expected);
         }
         let held = sketches(self.series, self.cut.last).len() as u32;
         self.group
@@ -290,7 +304,7 @@ impl Born {
         Ok(())
     }
 
-    fn end_group(&mut self, ways: Ways<'_>) -> Result<()> {
+    fn end_group(&mut self, ways: QueueContext<'_>) -> Result<()> {
         // Longer prefixes change the order of items whose prefixes were equal; the sort is
         // stable.
         self.group.sort_by_key(|item| item.prefix);

@@ -2,16 +2,18 @@
 //! into a new table.
 
 use super::options::BotOptions;
-use super::table::{Bot, BotFigures, State};
-use crate::blocks::{Draft, Extent, Machine, Reader, Result, Space, Writer};
-use crate::boa::sorting::{Fold, Form, Merge};
-use crate::records::{Bytes as _, Entry, decode};
+use super::table::{BotCounters, BotState, BotTable};
+use crate::blocks::{
+    BlockExtent, BlockSpace, BlockStreamReader, BlockStreamWriter, MachineModel, Result, SpaceTransaction,
+};
+use crate::boa::sorting::{DuplicateFilter, RecordFormat, RecordMerge};
+use crate::records::{RecordSource as _, TableRecord, decode};
 use alluvium_filters::fingerprint::WideFingerprint;
 
 /// The size of the initial runs of a cache-oblivious sort in bytes, a constant.
 const FIRST_RUN: u64 = 1024;
 
-impl<S: Space> Bot<S> {
+impl<S: BlockSpace> BotTable<S> {
     /// Returns whether the number of deletes since the last rebuild is at least half the number
     /// of puts (Conway §2.2).
     pub(super) fn rebuild_is_due(&self) -> bool {
@@ -31,13 +33,13 @@ impl<S: Space> Bot<S> {
         if state.leaves().saturating_mul(3) / 2 + 2 > capacity
             && let Some(base) = state.base_bits
         {
-            return self.grow(base);
+            return self.rebuild_with_more_levels(base);
         }
         self.rebuild_with(self.state.options)
     }
 
     /// Rebuilds with twice as many levels, and with sufficiently long fingerprints.
-    pub(super) fn grow(&mut self, base_bits: u32) -> Result<()> {
+    pub(super) fn rebuild_with_more_levels(&mut self, base_bits: u32) -> Result<()> {
         let old = self.state.options;
         let character = self.state.alphabet.character_bits();
         // A prefix has at most 60 bits.
@@ -60,24 +62,29 @@ impl<S: Space> Bot<S> {
                     ..old
                 })
             }
-            _ => Err(State::too_deep(base_bits, old.levels)),
+            _ => Err(BotState::too_deep(base_bits, old.levels)),
         }
     }
 
     fn rebuild_with(&mut self, options: BotOptions) -> Result<()> {
         let mut figures = self.figures.borrow().clone();
-        let draft = Draft::new(&self.space);
+        let draft = SpaceTransaction::new(&self.space);
         let rebuilt = self.state.rebuilt(&draft, options, &mut figures)?;
-        draft.keep();
+        draft.apply_releases();
         self.figures.replace(figures);
         self.state = rebuilt;
         Ok(())
     }
 }
 
-impl State {
-    fn rebuilt(&self, space: &dyn Space, options: BotOptions, figures: &mut BotFigures) -> Result<State> {
-        let form = Form {
+impl BotState {
+    fn rebuilt(
+        &self,
+        space: &dyn BlockSpace,
+        options: BotOptions,
+        figures: &mut BotCounters,
+    ) -> Result<BotState> {
+        let form = RecordFormat {
             machine: self.options.machine,
             width: self.family.width(),
         };
@@ -85,7 +92,7 @@ impl State {
         let log = self
             .log
             .reader(space, self.options.machine, 0..self.log.bytes())?;
-        let mut sorter = Sorter::new(space, form);
+        let mut sorter = RecordSorter::new(space, form);
         let mut reader = log;
         let block = self.options.leaf_bytes();
         while reader.left() > 0 {
@@ -97,8 +104,8 @@ impl State {
             .iter()
             .try_for_each(|entry| sorter.push(entry.clone()))?;
         let mut sorted = sorter.merge()?;
-        let mut fold = Fold::new(sorted.memory, true);
-        let mut mixer = Sorter::new(space, form);
+        let mut fold = DuplicateFilter::new(sorted.memory, true);
+        let mut mixer = RecordSorter::new(space, form);
         while let Some(mut entry) = sorted.merge.next()? {
             if fold.keeps(&entry, space)? {
                 // In fingerprint order, leaves would contain neighbouring fingerprints and lists
@@ -108,18 +115,18 @@ impl State {
             }
         }
         sorted.end(space);
-        let mut next = State::new(options)?;
+        let mut next = BotState::new(options)?;
         next.base_bits = self.base_bits;
         figures.log_bytes = 0;
         figures.rebuilds += 1;
         let mut mixed = mixer.merge()?;
         while let Some(mut entry) = mixed.merge.next()? {
-            let (key, _) = entry.take_apart(space)?;
+            let (key, _) = entry.load_pair(space)?;
             entry.fingerprint = next.family.of(&key);
             let bytes = entry.bytes(next.family.width());
             if next.buffer_bytes + bytes > next.options.leaf_bytes() && !next.buffer.is_empty() {
                 if next.is_full() {
-                    return Err(State::too_deep(next.base_bits.unwrap_or(0), options.levels));
+                    return Err(BotState::too_deep(next.base_bits.unwrap_or(0), options.levels));
                 }
                 next = next.with_leaf(space, figures)?;
             }
@@ -135,8 +142,8 @@ impl State {
     }
 
     /// Returns every extent of the table.
-    pub(super) fn extents(&self, space: &dyn Space) -> Result<Vec<Extent>> {
-        let mut all: Vec<Extent> = self.log.extents().collect();
+    pub(super) fn extents(&self, space: &dyn BlockSpace) -> Result<Vec<BlockExtent>> {
+        let mut all: Vec<BlockExtent> = self.log.extents().collect();
         all.extend(self.queue.tapes.iter().flat_map(super::tape::Tape::extents));
         for (above, root) in self.roots.iter().enumerate() {
             if let Some(root) = root {
@@ -148,14 +155,14 @@ impl State {
 
     fn extents_below(
         &self,
-        space: &dyn Space,
-        node: Extent,
+        space: &dyn BlockSpace,
+        node: BlockExtent,
         height: u32,
-        all: &mut Vec<Extent>,
+        all: &mut Vec<BlockExtent>,
     ) -> Result<()> {
         all.push(node);
         if height > 1 {
-            let node = super::node::Node::read(space, node, height, self.options.growth)?;
+            let node = super::node::BotNode::read(space, node, height, self.options.growth)?;
             for child in node.children {
                 self.extents_below(space, child, height - 1, all)?;
             }
@@ -195,36 +202,36 @@ fn mixed(fingerprint: WideFingerprint, width: u32) -> WideFingerprint {
 }
 
 /// Sorts records by fingerprint, the newest first among equal ones, in extents of the space.
-struct Sorter<'s> {
-    space: &'s dyn Space,
-    form: Form,
+struct RecordSorter<'s> {
+    space: &'s dyn BlockSpace,
+    form: RecordFormat,
     memory: u64,
-    buffer: Vec<Entry>,
+    buffer: Vec<TableRecord>,
     bytes: u64,
-    runs: Vec<Extent>,
+    runs: Vec<BlockExtent>,
 }
 
 /// The sorted records of a sorter.
-struct Sorted<'s> {
-    merge: Merge<'s>,
-    runs: Vec<Extent>,
+struct SortedRecords<'s> {
+    merge: RecordMerge<'s>,
+    runs: Vec<BlockExtent>,
     memory: u64,
 }
 
-impl Sorted<'_> {
-    fn end(self, space: &dyn Space) {
+impl SortedRecords<'_> {
+    fn end(self, space: &dyn BlockSpace) {
         self.merge.end();
         self.runs.into_iter().for_each(|run| space.release(run));
     }
 }
 
-impl<'s> Sorter<'s> {
-    fn new(space: &'s dyn Space, form: Form) -> Sorter<'s> {
+impl<'s> RecordSorter<'s> {
+    fn new(space: &'s dyn BlockSpace, form: RecordFormat) -> RecordSorter<'s> {
         let memory = match form.machine {
-            Machine::Blocks { memory_bytes, .. } => memory_bytes / 2,
-            Machine::Oblivious => FIRST_RUN,
+            MachineModel::Blocks { memory_bytes, .. } => memory_bytes / 2,
+            MachineModel::Oblivious => FIRST_RUN,
         };
-        Sorter {
+        RecordSorter {
             space,
             form,
             memory,
@@ -234,7 +241,7 @@ impl<'s> Sorter<'s> {
         }
     }
 
-    fn push(&mut self, entry: Entry) -> Result<()> {
+    fn push(&mut self, entry: TableRecord) -> Result<()> {
         self.bytes += entry.bytes(self.form.width);
         self.buffer.push(entry);
         if self.bytes >= self.memory {
@@ -244,10 +251,10 @@ impl<'s> Sorter<'s> {
     }
 
     fn spill(&mut self) -> Result<()> {
-        let mut entries: Vec<Entry> = self.buffer.drain(..).rev().collect();
+        let mut entries: Vec<TableRecord> = self.buffer.drain(..).rev().collect();
         entries.sort_by_key(|entry| entry.fingerprint);
         let extent = self.space.allocate(self.bytes)?;
-        let mut writer = Writer::new(self.space, extent, self.form.machine.chunk());
+        let mut writer = BlockStreamWriter::new(self.space, extent, self.form.machine.chunk());
         let mut bytes = Vec::new();
         for entry in &entries {
             bytes.clear();
@@ -260,17 +267,17 @@ impl<'s> Sorter<'s> {
         Ok(())
     }
 
-    fn merge(mut self) -> Result<Sorted<'s>> {
-        let mut entries: Vec<Entry> = self.buffer.drain(..).rev().collect();
+    fn merge(mut self) -> Result<SortedRecords<'s>> {
+        let mut entries: Vec<TableRecord> = self.buffer.drain(..).rev().collect();
         entries.sort_by_key(|entry| entry.fingerprint);
         let chunk = self.form.machine.chunk();
         let fan_in = self.form.machine.fan_in().unwrap_or(2);
         let streams = self.runs.iter().rev();
         let streams = streams
-            .map(|&run| (Reader::new(self.space, run, chunk), run.bytes))
+            .map(|&run| (BlockStreamReader::new(self.space, run, chunk), run.bytes))
             .collect();
-        let merge = Merge::of_streams(self.space, self.form, fan_in, entries, streams)?;
-        Ok(Sorted {
+        let merge = RecordMerge::of_streams(self.space, self.form, fan_in, entries, streams)?;
+        Ok(SortedRecords {
             merge,
             runs: self.runs,
             memory: self.memory,

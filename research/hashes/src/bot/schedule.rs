@@ -18,19 +18,19 @@ pub(super) fn sketches(j: u32, last: u32) -> Range<u32> {
 
 /// Returns the series that a new leaf starts: 1, 2, 4, … (level 0 also starts series 1, which the
 /// paper does not mention).
-pub(super) fn born_of_leaf(last: u32) -> impl Iterator<Item = u32> {
+pub(super) fn series_of_leaf(last: u32) -> impl Iterator<Item = u32> {
     (0..32).map(|q| 1 << q).take_while(move |&j| j <= last)
 }
 
 /// Returns the series that a promotion into level `j` starts: j + 2^q for q below ρ(j).
-pub(super) fn born_of(j: u32, last: u32) -> impl Iterator<Item = u32> {
+pub(super) fn series_of_promotion(j: u32, last: u32) -> impl Iterator<Item = u32> {
     (0..ruler(j))
         .map(move |q| j + (1 << q))
         .filter(move |&series| series <= last)
 }
 
 /// Returns the levels whose records store their sketches for level `j` in series `j`.
-pub(super) fn held_for(j: u32) -> Range<u32> {
+pub(super) fn source_levels(j: u32) -> Range<u32> {
     j - (1 << ruler(j))..j
 }
 
@@ -52,7 +52,7 @@ mod tests {
             for level in 0..64.min(last) {
                 let mut covered = Vec::new();
                 for j in level + 1..=last {
-                    if held_for(j).contains(&level) {
+                    if source_levels(j).contains(&level) {
                         covered.extend(sketches(j, last));
                     }
                 }
@@ -74,7 +74,7 @@ mod tests {
             let multiples: Vec<u32> = (0..7).map(|q| (level / (1 << q) + 1) * (1 << q)).collect();
             for pair in multiples.windows(2) {
                 if pair[0] < pair[1] {
-                    assert!(held_for(pair[0]).contains(&level));
+                    assert!(source_levels(pair[0]).contains(&level));
                     assert_eq!(sketches(pair[0], 200), pair[0]..pair[1]);
                 }
             }
@@ -85,14 +85,14 @@ mod tests {
     fn a_promotion_passes_on_what_its_series_holds() {
         for last in [7, 40, 64] {
             for j in 1..=last {
-                let mut passed: Vec<u32> = born_of(j, last)
+                let mut passed: Vec<u32> = series_of_promotion(j, last)
                     .flat_map(|series| sketches(series, last))
                     .collect();
                 passed.push(j);
                 passed.sort_unstable();
                 assert_eq!(passed, sketches(j, last).collect::<Vec<_>>(), "level {j}");
             }
-            let leaf: Vec<u32> = born_of_leaf(last)
+            let leaf: Vec<u32> = series_of_leaf(last)
                 .flat_map(|series| sketches(series, last))
                 .collect();
             assert_eq!(leaf, (1..=last).collect::<Vec<_>>());

@@ -7,12 +7,12 @@
 //! and its own check character matches the key's. The parent also passes down the entries that
 //! are not alive, since the lists would not align otherwise.
 
-use super::node::{Child, Node, named};
-use super::table::{Bot, BotFigures, State};
-use crate::blocks::{Error, Extent, Result, Space};
-use crate::records::{Bytes as _, Wanted, decode};
+use super::node::{BotNode, ChildExtent, child_at};
+use super::table::{BotCounters, BotState, BotTable};
+use crate::blocks::{BlockExtent, BlockSpace, Error, Result};
+use crate::records::{KeyLookup, RecordSource as _, decode};
 
-impl<S: Space> Bot<S> {
+impl<S: BlockSpace> BotTable<S> {
     /// Returns the value of a key; `None` if it was never inserted, or deleted since.
     ///
     /// The search ends at the newest record of the key.
@@ -33,7 +33,7 @@ impl<S: Space> Bot<S> {
     }
 
     fn search(&self, key: &[u8], all: bool) -> Result<Vec<Option<Vec<u8>>>> {
-        let mut wanted = Wanted::new(key, self.state.family.of(key), all);
+        let mut wanted = KeyLookup::new(key, self.state.family.of(key), all);
         wanted.search_buffer(&self.state.buffer, &self.space)?;
         let mut figures = self.figures.take();
         let mut searched = Ok(());
@@ -51,20 +51,20 @@ impl<S: Space> Bot<S> {
     }
 }
 
-impl State {
+impl BotState {
     /// Searches a node and its subtree. `parent` has a flag for each of the parent's entries for
     /// this node: whether it is alive.
     fn search_node(
         &self,
-        space: &dyn Space,
-        extent: Extent,
+        space: &dyn BlockSpace,
+        extent: BlockExtent,
         height: u32,
         parent: Option<&[bool]>,
-        wanted: &mut Wanted<'_>,
-        figures: &mut BotFigures,
+        wanted: &mut KeyLookup<'_>,
+        figures: &mut BotCounters,
     ) -> Result<()> {
-        let cut = self.cut();
-        let node = Node::read(space, extent, height, self.options.growth)?;
+        let cut = self.sketch_extractor();
+        let node = BotNode::read(space, extent, height, self.options.growth)?;
         if node.head.geometry.prefix_bits() != cut.prefix_bits(height).max(1) {
             let found = node.head.geometry.prefix_bits();
             return Err(Error::damaged(
@@ -100,7 +100,7 @@ impl State {
             if !of_child().any(|(_, alive)| *alive) {
                 continue;
             }
-            let child = named(&node.children, index, extent.at)?;
+            let child = child_at(&node.children, index, extent.at)?;
             if height == 1 {
                 figures.leaves_searched += 1;
                 self.search_leaf(space, child, wanted)?;
@@ -122,7 +122,7 @@ impl State {
         entries: &[u32],
         sketch: u32,
         parent: Option<&[bool]>,
-        figures: &mut BotFigures,
+        figures: &mut BotCounters,
     ) -> Option<Vec<bool>> {
         let (character, mask) = (self.alphabet.character_bits(), self.alphabet.characters() - 1);
         let (check, next) = (sketch & mask, sketch >> character);
@@ -146,7 +146,12 @@ impl State {
     }
 
     /// Compares the records of a leaf with the key, the newest first.
-    fn search_leaf(&self, space: &dyn Space, leaf: Child, wanted: &mut Wanted<'_>) -> Result<()> {
+    fn search_leaf(
+        &self,
+        space: &dyn BlockSpace,
+        leaf: ChildExtent,
+        wanted: &mut KeyLookup<'_>,
+    ) -> Result<()> {
         let end = leaf.end().unwrap_or(u64::MAX);
         let mut reader = self.log.reader(space, self.options.machine, leaf.at..end)?;
         let mut found = Vec::new();

@@ -1,28 +1,28 @@
 //! A bundle of trees: the buffer, the log, and the cascade that grows trees.
 
 use super::format::ROOT_KIND;
-use super::node::{Grow, Node};
+use super::node::{BotNode, BotRootBuilder};
 use super::options::BotOptions;
-use super::queue::{Cut, Queue, Ways};
+use super::queue::{CharacterQueue, QueueContext, SketchExtractor};
 use super::tape::Tape;
-use crate::blocks::{Draft, Error, Extent, Result, Space, commit_state, read_state};
-use crate::records::{Entry, entry_bytes};
-use alluvium_filters::fingerprint::{Alphabet, Family, WideFingerprint};
+use crate::blocks::{BlockExtent, BlockSpace, Error, Result, SpaceTransaction, commit_state, read_state};
+use crate::records::{TableRecord, entry_bytes};
+use alluvium_filters::fingerprint::{FingerprintAlphabet, FingerprintFamily, WideFingerprint};
 use std::cell::RefCell;
 
 /// The complete state of a table.
 #[derive(Clone, Debug)]
-pub(super) struct State {
+pub(super) struct BotState {
     pub(super) options: BotOptions,
-    pub(super) family: Family,
-    pub(super) alphabet: Alphabet,
+    pub(super) family: FingerprintFamily,
+    pub(super) alphabet: FingerprintAlphabet,
     /// log2 of the records per leaf, once a leaf exists.
     pub(super) base_bits: Option<u32>,
     pub(super) log: Tape,
-    pub(super) queue: Queue,
+    pub(super) queue: CharacterQueue,
     /// The root of each level; the first is that of level 1.
-    pub(super) roots: Vec<Option<Root>>,
-    pub(super) buffer: Vec<Entry>,
+    pub(super) roots: Vec<Option<LevelRoot>>,
+    pub(super) buffer: Vec<TableRecord>,
     pub(super) buffer_bytes: u64,
     pub(super) puts: u64,
     pub(super) deletes: u64,
@@ -30,15 +30,15 @@ pub(super) struct State {
 
 /// The root of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Root {
-    pub(super) extent: Extent,
+pub(super) struct LevelRoot {
+    pub(super) extent: BlockExtent,
     /// The number of children, less than λ (T2).
     pub(super) degree: u32,
 }
 
 /// The counters of a bundle of trees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BotFigures {
+pub struct BotCounters {
     /// The number of rebuilds.
     pub rebuilds: u64,
     /// Bytes appended to the log since the last rebuild.
@@ -84,22 +84,22 @@ pub struct BotFigures {
 /// # Ok::<(), research_hashes::blocks::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Bot<S> {
+pub struct BotTable<S> {
     pub(super) space: S,
-    pub(super) state: State,
-    pub(super) committed: Option<Extent>,
-    pub(super) figures: RefCell<BotFigures>,
+    pub(super) state: BotState,
+    pub(super) committed: Option<BlockExtent>,
+    pub(super) figures: RefCell<BotCounters>,
 }
 
-impl State {
-    pub(super) fn new(options: BotOptions) -> Result<State> {
-        Ok(State {
+impl BotState {
+    pub(super) fn new(options: BotOptions) -> Result<BotState> {
+        Ok(BotState {
             options,
             family: options.family()?,
-            alphabet: Alphabet::new(options.fingerprint_bits, options.growth)?,
+            alphabet: FingerprintAlphabet::new(options.fingerprint_bits, options.growth)?,
             base_bits: None,
             log: Tape::default(),
-            queue: Queue::new(options.levels),
+            queue: CharacterQueue::new(options.levels),
             roots: vec![None; options.levels as usize],
             buffer: Vec::new(),
             buffer_bytes: 0,
@@ -115,20 +115,20 @@ impl State {
         self.alphabet.fits(prefix, levels) && prefix <= 60
     }
 
-    pub(super) fn cut(&self) -> Cut {
+    pub(super) fn sketch_extractor(&self) -> SketchExtractor {
         let (alphabet, last) = (self.alphabet, self.options.levels);
-        Cut {
+        SketchExtractor {
             alphabet,
             base_bits: self.base_bits.unwrap_or(0),
             last,
         }
     }
 
-    pub(super) fn ways<'s>(&self, space: &'s dyn Space) -> Ways<'s> {
-        Ways {
+    pub(super) fn queue_context<'s>(&self, space: &'s dyn BlockSpace) -> QueueContext<'s> {
+        QueueContext {
             space,
             machine: self.options.machine,
-            cut: self.cut(),
+            cut: self.sketch_extractor(),
             schedule: self.options.schedule,
         }
     }
@@ -153,7 +153,7 @@ impl State {
     }
 
     /// Returns the state in which the buffer has become a new leaf.
-    pub(super) fn with_leaf(&self, space: &dyn Space, figures: &mut BotFigures) -> Result<State> {
+    pub(super) fn with_leaf(&self, space: &dyn BlockSpace, figures: &mut BotCounters) -> Result<BotState> {
         let mut next = self.clone();
         let buffer = std::mem::take(&mut next.buffer);
         next.buffer_bytes = 0;
@@ -161,12 +161,12 @@ impl State {
             next.base_bits = Some((buffer.len().max(1) as u64).next_power_of_two().ilog2());
         }
         let machine = next.options.machine;
-        let ways = next.ways(space);
+        let ways = next.queue_context(space);
         let mut bytes = Vec::new();
         buffer
             .iter()
             .for_each(|entry| entry.encode(next.family.width(), &mut bytes));
-        let leaf = Extent {
+        let leaf = BlockExtent {
             at: next.log.bytes(),
             bytes: bytes.len() as u64,
         };
@@ -182,7 +182,7 @@ impl State {
             .collect();
         items.sort_by_key(|item| item.prefix);
         let old = next.root(space, 1)?;
-        let mut grow = Grow::new(ways, old.as_ref(), 1, leaf, items.len() as u64)?;
+        let mut grow = BotRootBuilder::new(ways, old.as_ref(), 1, leaf, items.len() as u64)?;
         for item in items {
             grow.push(item.prefix, ways.cut.first(item))?;
         }
@@ -193,8 +193,8 @@ impl State {
     }
 
     /// Installs a root of level 1, and makes each full root a child of the next level's root.
-    fn cascade(&mut self, space: &dyn Space, root: Node, figures: &mut BotFigures) -> Result<()> {
-        let ways = self.ways(space);
+    fn cascade(&mut self, space: &dyn BlockSpace, root: BotNode, figures: &mut BotCounters) -> Result<()> {
+        let ways = self.queue_context(space);
         let (mut level, mut root) = (1, root);
         while root.children.len() as u32 == self.options.growth {
             assert!(
@@ -207,14 +207,14 @@ impl State {
             level += 1;
             let old = self.root(space, level)?;
             let entries = root.head.geometry.entries();
-            let mut grow = Grow::new(ways, old.as_ref(), level, root.extent, entries)?;
+            let mut grow = BotRootBuilder::new(ways, old.as_ref(), level, root.extent, entries)?;
             self.queue
                 .promote(ways, level, &mut |prefix, sketch| grow.push(prefix, sketch))?;
             root = grow.finish()?;
             old.iter().for_each(|old| space.release(old.extent));
         }
         let degree = root.children.len() as u32;
-        self.roots[level as usize - 1] = Some(Root {
+        self.roots[level as usize - 1] = Some(LevelRoot {
             extent: root.extent,
             degree,
         });
@@ -222,21 +222,21 @@ impl State {
     }
 
     /// Reads the root of a level.
-    pub(super) fn root(&self, space: &dyn Space, level: u32) -> Result<Option<Node>> {
+    pub(super) fn root(&self, space: &dyn BlockSpace, level: u32) -> Result<Option<BotNode>> {
         let root = self.roots.get(level as usize - 1).copied().flatten();
-        root.map(|root| Node::read(space, root.extent, level, self.options.growth))
+        root.map(|root| BotNode::read(space, root.extent, level, self.options.growth))
             .transpose()
     }
 }
 
-impl<S: Space> Bot<S> {
+impl<S: BlockSpace> BotTable<S> {
     /// Creates an empty table in a space.
     ///
     /// # Errors
     /// `Error::Shape` when the options are invalid.
-    pub fn create(space: S, options: BotOptions) -> Result<Bot<S>> {
-        let state = State::new(options.checked()?)?;
-        Ok(Bot {
+    pub fn create(space: S, options: BotOptions) -> Result<BotTable<S>> {
+        let state = BotState::new(options.checked()?)?;
+        Ok(BotTable {
             space,
             state,
             committed: None,
@@ -248,10 +248,10 @@ impl<S: Space> Bot<S> {
     ///
     /// # Errors
     /// When it cannot be read, or is not a table.
-    pub fn open(space: S) -> Result<Bot<S>> {
+    pub fn open(space: S) -> Result<BotTable<S>> {
         let (extent, bytes) = read_state(&space, ROOT_KIND)?;
-        let state = State::decode(&bytes).map_err(|error| error.within(extent.at))?;
-        Ok(Bot {
+        let state = BotState::decode(&bytes).map_err(|error| error.within(extent.at))?;
+        Ok(BotTable {
             space,
             state,
             committed: Some(extent),
@@ -300,7 +300,7 @@ impl<S: Space> Bot<S> {
             self.flush()?;
         }
         // The fingerprint is computed last, since a rebuild may have lengthened fingerprints.
-        let entry = Entry::new(self.state.family.of(key), key, value)?;
+        let entry = TableRecord::new(self.state.family.of(key), key, value)?;
         self.state.buffer_bytes += entry.bytes(self.state.family.width());
         self.state.buffer.push(entry);
         match value {
@@ -320,12 +320,12 @@ impl<S: Space> Bot<S> {
         });
         let grows = !self.state.fits(base, self.state.options.levels) || self.state.is_full();
         if grows {
-            return self.grow(base);
+            return self.rebuild_with_more_levels(base);
         }
         let mut figures = self.figures.borrow().clone();
-        let draft = Draft::new(&self.space);
+        let draft = SpaceTransaction::new(&self.space);
         let next = self.state.with_leaf(&draft, &mut figures)?;
-        draft.keep();
+        draft.apply_releases();
         self.figures.replace(figures);
         self.state = next;
         Ok(())
@@ -339,10 +339,10 @@ impl<S: Space> Bot<S> {
 
     /// Returns the counters of the table.
     #[must_use]
-    pub fn figures(&self) -> BotFigures {
+    pub fn figures(&self) -> BotCounters {
         let figures = self.figures.borrow().clone();
         let queue = &self.state.queue;
-        BotFigures {
+        BotCounters {
             arity: queue.arity.clone(),
             queue_bits: queue.written_bits.clone(),
             ..figures
@@ -385,7 +385,7 @@ impl<S: Space> Bot<S> {
     }
 }
 
-impl State {
+impl BotState {
     /// Rejects a shape for which no fingerprint is long enough.
     pub(super) fn too_deep(base_bits: u32, levels: u32) -> Error {
         let what = format!("{levels} levels over leaves of 2^{base_bits} records");

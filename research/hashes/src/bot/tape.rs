@@ -1,15 +1,15 @@
 //! Tapes: byte sequences that are appended to, later read completely, and then released.
 
-use crate::blocks::{Error, Extent, Machine, Result, Space};
-use crate::records::Bytes;
-use alluvium_filters::golomb::Source;
+use crate::blocks::{BlockExtent, BlockSpace, Error, MachineModel, Result};
+use crate::records::RecordSource;
+use alluvium_filters::golomb::ByteSource;
 
 /// A contiguous chunk of a tape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Chunk {
+pub(super) struct TapeChunk {
     /// The chunk's offset on the tape.
     pub(super) start: u64,
-    pub(super) extent: Extent,
+    pub(super) extent: BlockExtent,
     /// The number of bytes written.
     pub(super) used: u64,
     /// Whether nothing more may be written, because a commit reaches it.
@@ -19,7 +19,7 @@ pub(super) struct Chunk {
 /// A sequence of bytes. On a machine with blocks, the last partial block stays in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tape {
-    pub(super) chunks: Vec<Chunk>,
+    pub(super) chunks: Vec<TapeChunk>,
     pub(super) tail: Vec<u8>,
     /// The number of runs on the tape, if it consists of runs.
     pub(super) runs: u64,
@@ -41,10 +41,15 @@ impl Tape {
     }
 
     /// Appends bytes.
-    pub(super) fn append(&mut self, space: &dyn Space, machine: Machine, bytes: &[u8]) -> Result<()> {
+    pub(super) fn append(
+        &mut self,
+        space: &dyn BlockSpace,
+        machine: MachineModel,
+        bytes: &[u8],
+    ) -> Result<()> {
         let unit = match machine {
-            Machine::Blocks { block_bytes, .. } => block_bytes as usize,
-            Machine::Oblivious => 1,
+            MachineModel::Blocks { block_bytes, .. } => block_bytes as usize,
+            MachineModel::Oblivious => 1,
         };
         self.tail.extend_from_slice(bytes);
         let whole = self.tail.len() / unit * unit;
@@ -66,7 +71,7 @@ impl Tape {
                     .max(FIRST.next_multiple_of(unit as u64))
                     .max(4 * unit as u64);
                 let extent = space.allocate(bytes)?;
-                self.chunks.push(Chunk {
+                self.chunks.push(TapeChunk {
                     start,
                     extent,
                     used: 0,
@@ -84,8 +89,8 @@ impl Tape {
     }
 
     /// Fills the current block with zeros.
-    pub(super) fn pad(&mut self, space: &dyn Space, machine: Machine) -> Result<()> {
-        if let Machine::Blocks { block_bytes, .. } = machine
+    pub(super) fn pad(&mut self, space: &dyn BlockSpace, machine: MachineModel) -> Result<()> {
+        if let MachineModel::Blocks { block_bytes, .. } = machine
             && !self.tail.is_empty()
         {
             let missing = block_bytes as usize - self.tail.len();
@@ -96,7 +101,7 @@ impl Tape {
 
     /// Seals the existing chunks against further writes, and releases their unwritten parts,
     /// before a commit (B1).
-    pub(super) fn seal(&mut self, space: &dyn Space) -> Result<()> {
+    pub(super) fn seal(&mut self, space: &dyn BlockSpace) -> Result<()> {
         if let Some(chunk) = self.chunks.last_mut().filter(|chunk| !chunk.sealed) {
             if chunk.used == 0 {
                 space.release(chunk.extent);
@@ -110,21 +115,21 @@ impl Tape {
     }
 
     /// Releases all chunks.
-    pub(super) fn clear(&mut self, space: &dyn Space) {
+    pub(super) fn clear(&mut self, space: &dyn BlockSpace) {
         self.extents().for_each(|extent| space.release(extent));
         *self = Tape::default();
     }
 
     /// Returns the tape's extents.
-    pub(super) fn extents(&self) -> impl Iterator<Item = Extent> {
+    pub(super) fn extents(&self) -> impl Iterator<Item = BlockExtent> {
         self.chunks.iter().map(|chunk| chunk.extent)
     }
 
     /// Creates a reader of the bytes in a range.
     pub(super) fn reader<'s>(
         &'s self,
-        space: &'s dyn Space,
-        machine: Machine,
+        space: &'s dyn BlockSpace,
+        machine: MachineModel,
         range: std::ops::Range<u64>,
     ) -> Result<TapeReader<'s>> {
         if range.start > range.end || range.end > self.bytes() {
@@ -153,7 +158,7 @@ impl Tape {
 #[derive(Clone)]
 pub(super) struct TapeReader<'s> {
     tape: &'s Tape,
-    space: &'s dyn Space,
+    space: &'s dyn BlockSpace,
     at: u64,
     end: u64,
     chunk: u64,
@@ -193,7 +198,7 @@ impl TapeReader<'_> {
     }
 }
 
-impl Source for TapeReader<'_> {
+impl ByteSource for TapeReader<'_> {
     type Error = Error;
 
     #[inline]
@@ -210,7 +215,7 @@ impl Source for TapeReader<'_> {
     }
 }
 
-impl Bytes for TapeReader<'_> {
+impl RecordSource for TapeReader<'_> {
     fn take(&mut self, bytes: u64, out: &mut Vec<u8>) -> Result<()> {
         if bytes > self.left() {
             return Err(Error::damaged(
@@ -237,7 +242,7 @@ impl Bytes for TapeReader<'_> {
     }
 
     fn byte(&mut self) -> Result<Option<u8>> {
-        Source::byte(self)
+        ByteSource::byte(self)
     }
 
     fn place(&self) -> u64 {

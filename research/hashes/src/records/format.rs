@@ -11,27 +11,27 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::{Body, Entry, MAX_BYTES};
-use crate::blocks::{Error, Extent, Reader as Stream, Result};
-use alluvium_base::bytes::{Reader, Writer};
+use super::{MAX_BYTES, RecordBody, TableRecord};
+use crate::blocks::{BlockExtent, BlockStreamReader as Stream, Error, Result};
+use alluvium_base::bytes::{ByteReader, ByteWriter};
 use alluvium_filters::fingerprint::WideFingerprint;
-use alluvium_filters::golomb::Source as _;
+use alluvium_filters::golomb::ByteSource as _;
 
 /// A source from which records are decoded.
-pub(crate) trait Bytes {
+pub(crate) trait RecordSource {
     fn take(&mut self, bytes: u64, out: &mut Vec<u8>) -> Result<()>;
     fn byte(&mut self) -> Result<Option<u8>>;
     fn place(&self) -> u64;
     fn left(&self) -> u64;
 }
 
-impl Bytes for Stream<'_> {
+impl RecordSource for Stream<'_> {
     fn take(&mut self, bytes: u64, out: &mut Vec<u8>) -> Result<()> {
         Stream::take(self, bytes, out)
     }
 
     fn byte(&mut self) -> Result<Option<u8>> {
-        alluvium_filters::golomb::Source::byte(self)
+        alluvium_filters::golomb::ByteSource::byte(self)
     }
 
     fn place(&self) -> u64 {
@@ -44,12 +44,12 @@ impl Bytes for Stream<'_> {
 }
 
 /// Bytes in memory, with the offset from which they were read.
-pub(crate) struct Slice<'b> {
+pub(crate) struct SliceSource<'b> {
     pub(crate) bytes: &'b [u8],
     pub(crate) place: u64,
 }
 
-impl Bytes for Slice<'_> {
+impl RecordSource for SliceSource<'_> {
     fn take(&mut self, bytes: u64, out: &mut Vec<u8>) -> Result<()> {
         let taken = usize::try_from(bytes)
             .ok()
@@ -82,7 +82,7 @@ impl Bytes for Slice<'_> {
     }
 }
 
-fn varint(source: &mut impl Bytes) -> Result<u64> {
+fn varint(source: &mut impl RecordSource) -> Result<u64> {
     let at = source.place();
     let mut value = 0u64;
     for shift in (0..35).step_by(7) {
@@ -115,7 +115,7 @@ fn varint_bytes(value: u64) -> u64 {
 
 pub(super) fn join(key: &[u8], value: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(5 + key.len() + value.len());
-    Writer::new(&mut bytes)
+    ByteWriter::new(&mut bytes)
         .varint(key.len() as u64)
         .bytes(key)
         .bytes(value);
@@ -124,27 +124,27 @@ pub(super) fn join(key: &[u8], value: &[u8]) -> Vec<u8> {
 
 /// Splits a body into key and value.
 pub(super) fn split(body: &[u8]) -> Result<(&[u8], &[u8])> {
-    let mut reader = Reader::new(body);
+    let mut reader = ByteReader::new(body);
     let key = reader.varint()?;
     let key = reader.take(usize::try_from(key).unwrap_or(usize::MAX))?;
-    let value = reader.take(reader.left())?;
+    let value = reader.take(reader.remaining())?;
     Ok((key, value))
 }
 
-impl Entry {
+impl TableRecord {
     /// Returns the encoded size of the record in bytes.
     pub(crate) fn bytes(&self, width: u32) -> u64 {
         let body = match &self.body {
-            Body::Here(bytes) => bytes.len() as u64,
-            Body::Outside(_) => 16,
+            RecordBody::Here(bytes) => bytes.len() as u64,
+            RecordBody::Outside(_) => 16,
         };
         entry_bytes(width, body)
     }
 
     /// Appends the encoded record.
     pub(crate) fn encode(&self, width: u32, out: &mut Vec<u8>) {
-        let outside = matches!(self.body, Body::Outside(_));
-        let mut writer = Writer::new(out);
+        let outside = matches!(self.body, RecordBody::Outside(_));
+        let mut writer = ByteWriter::new(out);
         writer
             .u8(u8::from(self.tombstone) | u8::from(outside) << 1)
             .u8(self.previous);
@@ -154,18 +154,18 @@ impl Entry {
             writer.u64((self.fingerprint.0 >> 64) as u64);
         }
         match &self.body {
-            Body::Here(bytes) => writer.varint(bytes.len() as u64).bytes(bytes),
-            Body::Outside(extent) => writer.varint(16).u64(extent.at).u64(extent.bytes),
+            RecordBody::Here(bytes) => writer.varint(bytes.len() as u64).bytes(bytes),
+            RecordBody::Outside(extent) => writer.varint(16).u64(extent.at).u64(extent.bytes),
         };
     }
 }
 
 /// Decodes the next record, whose fingerprint has `width` bits.
-pub(crate) fn decode(source: &mut impl Bytes, width: u32) -> Result<Entry> {
+pub(crate) fn decode(source: &mut impl RecordSource, width: u32) -> Result<TableRecord> {
     let at = source.place();
     let mut head = Vec::with_capacity(18);
     source.take(2 + width_bytes(width), &mut head)?;
-    let mut reader = Reader::new(&head);
+    let mut reader = ByteReader::new(&head);
     let (flags, previous) = (reader.u8()?, reader.u8()?);
     let fingerprint = if width > 64 {
         reader.u128()?
@@ -193,14 +193,14 @@ pub(crate) fn decode(source: &mut impl Bytes, width: u32) -> Result<Entry> {
     source.take(length, &mut body)?;
     let body = if flags & 2 == 0 {
         split(&body).map_err(|error| error.within(at))?;
-        Body::Here(body)
+        RecordBody::Here(body)
     } else {
-        let mut reader = Reader::new(&body);
-        let extent = Extent {
+        let mut reader = ByteReader::new(&body);
+        let extent = BlockExtent {
             at: reader.u64()?,
             bytes: reader.u64()?,
         };
-        if reader.left() > 0 || extent.end().is_none() {
+        if reader.remaining() > 0 || extent.end().is_none() {
             return Err(Error::damaged(
                 at,
                 "place of a record",
@@ -208,9 +208,9 @@ pub(crate) fn decode(source: &mut impl Bytes, width: u32) -> Result<Entry> {
                 format!("{extent:?}"),
             ));
         }
-        Body::Outside(extent)
+        RecordBody::Outside(extent)
     };
-    Ok(Entry {
+    Ok(TableRecord {
         fingerprint: WideFingerprint(fingerprint),
         tombstone: flags & 1 != 0,
         previous,
@@ -222,19 +222,19 @@ pub(crate) fn decode(source: &mut impl Bytes, width: u32) -> Result<Entry> {
 mod tests {
     use super::*;
 
-    fn decoded(bytes: &[u8], width: u32) -> Result<Entry> {
-        decode(&mut Slice { bytes, place: 0 }, width)
+    fn decoded(bytes: &[u8], width: u32) -> Result<TableRecord> {
+        decode(&mut SliceSource { bytes, place: 0 }, width)
     }
 
     #[test]
     fn the_bytes_never_change() {
-        let mut entry = Entry::new(WideFingerprint(0xab << 120), b"key", Some(b"value")).unwrap();
+        let mut entry = TableRecord::new(WideFingerprint(0xab << 120), b"key", Some(b"value")).unwrap();
         entry.previous = 3;
         let mut bytes = Vec::new();
         entry.encode(64, &mut bytes);
         assert_eq!(bytes, b"\x00\x03\0\0\0\0\0\0\0\xab\x09\x03keyvalue");
         assert_eq!(decoded(&bytes, 64).unwrap(), entry);
-        entry.body = Body::Outside(Extent { at: 258, bytes: 7 });
+        entry.body = RecordBody::Outside(BlockExtent { at: 258, bytes: 7 });
         entry.tombstone = true;
         bytes.clear();
         entry.encode(64, &mut bytes);
@@ -251,10 +251,10 @@ mod tests {
     #[test]
     fn no_bytes_make_the_decoder_panic() {
         let mut random = fastrand::Rng::with_seed(5);
-        let entry = Entry::new(WideFingerprint(u128::MAX), &[1; 20], Some(&[2; 300])).unwrap();
+        let entry = TableRecord::new(WideFingerprint(u128::MAX), &[1; 20], Some(&[2; 300])).unwrap();
         for width in [64, 128, 9] {
             let mut good = Vec::new();
-            let entry = Entry {
+            let entry = TableRecord {
                 fingerprint: WideFingerprint(u128::MAX << (128 - width)),
                 ..entry.clone()
             };

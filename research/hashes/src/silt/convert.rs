@@ -1,9 +1,9 @@
 //! Converts a frozen log to a hash store without hashing any key again.
 
-use super::log::{Kind, LogIndex, Record};
-use super::slots::{Layout, Slot, State};
+use super::log::{LogIndex, SiltLogRecord, SiltRecordKind};
+use super::slots::{SiltSlot, SiltSlotLayout, SiltSlotState};
 use super::{Error, Result};
-use research_filters::cuckoo::Slot as Place;
+use research_filters::cuckoo::CuckooSlot as Place;
 
 /// Writes the slots of a hash store, in order, from a frozen log's index, and returns the bytes
 /// of its filter. `read` returns the record at a unit; `write` receives the bytes of the next
@@ -14,8 +14,8 @@ use research_filters::cuckoo::Slot as Place;
 /// [`Error::TooLong`] when a record does not fit in a slot; the errors of `read` and `write`.
 pub fn convert<'r, E: From<Error>>(
     index: &LogIndex,
-    layout: &Layout,
-    mut read: impl FnMut(u32) -> std::result::Result<Record<'r>, E>,
+    layout: &SiltSlotLayout,
+    mut read: impl FnMut(u32) -> std::result::Result<SiltLogRecord<'r>, E>,
     mut write: impl FnMut(&[u8]) -> std::result::Result<(), E>,
 ) -> std::result::Result<Vec<u8>, E> {
     let mut entries = index.entries().peekable();
@@ -35,12 +35,12 @@ pub fn convert<'r, E: From<Error>>(
     Ok(index.filter())
 }
 
-fn encode(layout: &Layout, record: &Record<'_>, out: &mut Vec<u8>) -> Result<()> {
+fn encode(layout: &SiltSlotLayout, record: &SiltLogRecord<'_>, out: &mut Vec<u8>) -> Result<()> {
     let state = match record.kind {
-        Kind::Put => State::Value,
-        Kind::Delete => State::Deleted,
+        SiltRecordKind::Put => SiltSlotState::Value,
+        SiltRecordKind::Delete => SiltSlotState::Deleted,
     };
-    let slot = Slot {
+    let slot = SiltSlot {
         state,
         key: record.key,
         value: record.value,

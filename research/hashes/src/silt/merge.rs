@@ -1,34 +1,34 @@
 //! Merges hash stores and a sorted store into the next sorted store.
 
-use super::slots::{Layout, Slot, State};
+use super::slots::{SiltSlot, SiltSlotLayout, SiltSlotState};
 use super::{HashedKey, Result};
-use alluvium_filters::trie::{self, Builder, Change, Codes, Shape};
+use alluvium_filters::trie::{self, BatchChange, TrieCodes, TrieIndexBuilder, TrieShape};
 use std::cmp::Ordering;
 
 /// An item with its hashed key, by which items are ordered.
 #[derive(Clone, Debug)]
-pub struct Keyed<T> {
+pub struct KeyedItem<T> {
     /// The hashed key.
     pub key: HashedKey,
     /// The item.
     pub item: T,
 }
 
-impl<T> PartialEq for Keyed<T> {
+impl<T> PartialEq for KeyedItem<T> {
     fn eq(&self, other: &Self) -> bool {
         self.key == other.key
     }
 }
 
-impl<T> Eq for Keyed<T> {}
+impl<T> Eq for KeyedItem<T> {}
 
-impl<T> PartialOrd for Keyed<T> {
+impl<T> PartialOrd for KeyedItem<T> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T> Ord for Keyed<T> {
+impl<T> Ord for KeyedItem<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         self.key.cmp(&other.key)
     }
@@ -36,11 +36,11 @@ impl<T> Ord for Keyed<T> {
 
 /// An entry of a hash store.
 #[derive(Clone, Debug)]
-pub struct Young<T> {
+pub struct HashStoreEntry<T> {
     /// The key and the item.
-    pub entry: Keyed<T>,
+    pub entry: KeyedItem<T>,
     /// Whether the entry has a value or marks its key as deleted.
-    pub state: State,
+    pub state: SiltSlotState,
     /// The number of its hash store; younger stores have greater numbers.
     pub store: u64,
 }
@@ -49,9 +49,9 @@ pub struct Young<T> {
 /// keys the entry of the youngest store wins (S1). Deleted keys are dropped together with their
 /// tombstones, since no older store remains (S4).
 pub fn merge<T>(
-    sorted: impl Iterator<Item = Keyed<T>>,
-    young: impl Iterator<Item = Young<T>>,
-) -> impl Iterator<Item = Keyed<T>> {
+    sorted: impl Iterator<Item = KeyedItem<T>>,
+    young: impl Iterator<Item = HashStoreEntry<T>>,
+) -> impl Iterator<Item = KeyedItem<T>> {
     let mut young = young.peekable();
     let youngest = std::iter::from_fn(move || {
         let mut best = young.next()?;
@@ -61,8 +61,8 @@ pub fn merge<T>(
             }
         }
         let change = match best.state {
-            State::Value => Change::Put,
-            State::Deleted => Change::Delete,
+            SiltSlotState::Value => BatchChange::Put,
+            SiltSlotState::Deleted => BatchChange::Delete,
         };
         Some((best.entry, change))
     });
@@ -72,8 +72,8 @@ pub fn merge<T>(
 /// Builds the slots of a sorted store and its index in one pass over sorted entries.
 #[derive(Debug)]
 pub struct SortedBuilder<'c> {
-    layout: Layout,
-    index: Builder<'c>,
+    layout: SiltSlotLayout,
+    index: TrieIndexBuilder<'c>,
 }
 
 impl<'c> SortedBuilder<'c> {
@@ -81,14 +81,14 @@ impl<'c> SortedBuilder<'c> {
     ///
     /// # Errors
     /// [`super::Error::Index`] when the codes are invalid for an index.
-    pub fn new(codes: &'c Codes, layout: Layout, keys: u64) -> Result<SortedBuilder<'c>> {
-        let shape = Shape {
+    pub fn new(codes: &'c TrieCodes, layout: SiltSlotLayout, keys: u64) -> Result<SortedBuilder<'c>> {
+        let shape = TrieShape {
             hmax: codes.hmax(),
-            ..Shape::new(HashedKey::BYTES)
+            ..TrieShape::new(HashedKey::BYTES)
         };
         Ok(SortedBuilder {
             layout,
-            index: Builder::new(codes, shape, shape.buckets(keys))?,
+            index: TrieIndexBuilder::new(codes, shape, shape.buckets(keys))?,
         })
     }
 
@@ -99,8 +99,8 @@ impl<'c> SortedBuilder<'c> {
     /// key is not greater than the previous one.
     pub fn push(&mut self, hashed: HashedKey, key: &[u8], value: &[u8], out: &mut Vec<u8>) -> Result<()> {
         self.index.push(&hashed.bytes())?;
-        let slot = Slot {
-            state: State::Value,
+        let slot = SiltSlot {
+            state: SiltSlotState::Value,
             key,
             value,
         };

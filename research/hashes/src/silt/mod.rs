@@ -38,4 +38,4 @@ pub mod slots;
 pub use convert::convert;
 pub use error::{Error, Result};
 pub use key::HashedKey;
-pub use merge::{Keyed, SortedBuilder, Young, merge};
+pub use merge::{HashStoreEntry, KeyedItem, SortedBuilder, merge};

@@ -1,34 +1,34 @@
 //! Compares tables of levels with their theoretical bounds.
 
 use crate::support::{KINDS, boa, key};
-use research_hashes::blocks::Machine;
-use research_hashes::boa::{Kind, Options};
+use research_hashes::blocks::MachineModel;
+use research_hashes::boa::{BoaOptions, BoaStructure};
 
 #[test]
 fn impossible_options_are_refused_by_name() {
-    let good = Options::new(Kind::Routed, 512, 8192);
+    let good = BoaOptions::new(BoaStructure::Routed, 512, 8192);
     for (bad, word) in [
-        (Options { growth: 3, ..good }, "power of two"),
-        (Options { growth: 0, ..good }, "power of two"),
-        (Options { growth: 512, ..good }, "power of two"),
+        (BoaOptions { growth: 3, ..good }, "power of two"),
+        (BoaOptions { growth: 0, ..good }, "power of two"),
+        (BoaOptions { growth: 512, ..good }, "power of two"),
         (
-            Options {
+            BoaOptions {
                 fingerprint_bits: 4,
                 ..good
             },
             "8 to 128",
         ),
         (
-            Options {
-                machine: Machine::Oblivious,
+            BoaOptions {
+                machine: MachineModel::Oblivious,
                 ..good
             },
             "routing trees",
         ),
-        (Options::new(Kind::Routed, 100, 8192), "128 bytes"),
-        (Options::new(Kind::Routed, 512, 1024), "4 blocks"),
+        (BoaOptions::new(BoaStructure::Routed, 100, 8192), "128 bytes"),
+        (BoaOptions::new(BoaStructure::Routed, 512, 1024), "4 blocks"),
         (
-            Options {
+            BoaOptions {
                 beta_bits: Some(40),
                 ..good
             },
@@ -39,12 +39,15 @@ fn impossible_options_are_refused_by_name() {
         assert!(text.contains(word), "{text}");
     }
     for kind in KINDS {
-        assert!(Options { kind, ..good }.checked().is_ok());
+        assert!(BoaOptions { kind, ..good }.checked().is_ok());
     }
 }
 
 /// Inserts `count` keys of 5 bytes with values of 8.
-fn filled(options: Options, count: u64) -> research_hashes::boa::Boa<research_hashes::blocks::MemorySpace> {
+fn filled(
+    options: BoaOptions,
+    count: u64,
+) -> research_hashes::boa::BoaTable<research_hashes::blocks::MemoryBlockSpace> {
     let mut table = boa(options);
     for number in 0..count {
         table.insert(&key(number), &number.to_le_bytes()).unwrap();
@@ -56,15 +59,15 @@ fn filled(options: Options, count: u64) -> research_hashes::boa::Boa<research_ha
 fn a_record_is_merged_half_lambda_times_or_once_a_level() {
     for growth in [4u32, 8, 16] {
         let merged = |kind| {
-            let options = Options {
+            let options = BoaOptions {
                 growth,
-                ..Options::new(kind, 512, 1 << 16)
+                ..BoaOptions::new(kind, 512, 1 << 16)
             };
             let table = filled(options, 40_000);
             let levels = f64::from(table.runs().len() as u32);
             table.figures().merged_records as f64 / 40_000.0 / levels
         };
-        let (leveled, tiered) = (merged(Kind::Leveled), merged(Kind::Tiered));
+        let (leveled, tiered) = (merged(BoaStructure::Leveled), merged(BoaStructure::Tiered));
         let half = f64::from(growth) / 2.0;
         assert!(
             (0.45..1.35).contains(&(leveled / half)),
@@ -82,10 +85,10 @@ fn the_fullest_bucket_holds_a_constant_times_the_mean() {
     // Lemma 3, over 1000 seeds: a bucket of about 16 records.
     let mut worst: f64 = 0.0;
     for seed in 0..1000 {
-        let options = Options {
+        let options = BoaOptions {
             seed,
             growth: 16,
-            ..Options::new(Kind::Interpolated, 512, 1 << 16)
+            ..BoaOptions::new(BoaStructure::Interpolated, 512, 1 << 16)
         };
         let mut table = boa(options);
         for number in 0..260 {
@@ -101,12 +104,12 @@ fn the_fullest_bucket_holds_a_constant_times_the_mean() {
 
 #[test]
 fn an_interpolated_lookup_reads_two_blocks_at_most_nearly_always() {
-    let options = Options {
+    let options = BoaOptions {
         growth: 256,
-        ..Options::new(Kind::Interpolated, 1024, 1 << 20)
+        ..BoaOptions::new(BoaStructure::Interpolated, 1024, 1 << 20)
     };
-    let mut table = research_hashes::boa::Boa::create(
-        research_hashes::blocks::MemorySpace::new(1024, 1 << 32).with_meter(1024, 1024),
+    let mut table = research_hashes::boa::BoaTable::create(
+        research_hashes::blocks::MemoryBlockSpace::new(1024, 1 << 32).with_meter(1024, 1024),
         options,
     )
     .unwrap();
@@ -130,7 +133,7 @@ fn an_interpolated_lookup_reads_two_blocks_at_most_nearly_always() {
 }
 
 /// Returns the false positives for each level and lookup of an absent key.
-fn false_positives(options: Options) -> f64 {
+fn false_positives(options: BoaOptions) -> f64 {
     let table = filled(options, 30_000);
     let before = table.figures();
     for number in 1_000_000..1_003_000 {
@@ -145,10 +148,10 @@ fn false_positives(options: Options) -> f64 {
 fn false_positives_of_the_boa_follow_lambda_by_beta() {
     for growth in [4, 16] {
         let of = |beta_bits| {
-            false_positives(Options {
+            false_positives(BoaOptions {
                 growth,
                 beta_bits,
-                ..Options::new(Kind::Routed, 512, 1 << 16)
+                ..BoaOptions::new(BoaStructure::Routed, 512, 1 << 16)
             })
         };
         let usual = of(None);
@@ -164,9 +167,9 @@ fn false_positives_of_the_boa_follow_lambda_by_beta() {
 #[test]
 fn false_positives_of_the_refined_boa_are_about_one_in_lambda() {
     for growth in [4u32, 16] {
-        let options = Options {
+        let options = BoaOptions {
             growth,
-            ..Options::new(Kind::Refined, 512, 1 << 16)
+            ..BoaOptions::new(BoaStructure::Refined, 512, 1 << 16)
         };
         let found = false_positives(options);
         let expected = 1.0 / f64::from(growth);
@@ -189,12 +192,12 @@ fn false_positives_of_the_refined_boa_are_about_one_in_lambda() {
 #[test]
 fn merges_take_more_passes_when_memory_is_short() {
     let reads = |memory: u64| {
-        let options = Options {
+        let options = BoaOptions {
             growth: 64,
-            ..Options::new(Kind::Tiered, 256, memory)
+            ..BoaOptions::new(BoaStructure::Tiered, 256, memory)
         };
-        let space = research_hashes::blocks::MemorySpace::new(256, 1 << 32).with_meter(256, memory);
-        let mut table = research_hashes::boa::Boa::create(space, options).unwrap();
+        let space = research_hashes::blocks::MemoryBlockSpace::new(256, 1 << 32).with_meter(256, memory);
+        let mut table = research_hashes::boa::BoaTable::create(space, options).unwrap();
         for number in 0..20_000 {
             table.insert(&key(number), &[0; 8]).unwrap();
         }

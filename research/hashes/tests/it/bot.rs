@@ -2,9 +2,9 @@
 
 use crate::faults::{damage_everywhere, fail_at_every_write};
 use crate::support::{Mix, Model, agree, bot, bots, drive, key};
-use alluvium_filters::fingerprint::Independence;
-use research_hashes::blocks::{Machine, MemorySpace};
-use research_hashes::bot::{Bot, BotOptions, Schedule};
+use alluvium_filters::fingerprint::HashIndependence;
+use research_hashes::blocks::{MachineModel, MemoryBlockSpace};
+use research_hashes::bot::{BotOptions, BotTable, QueueSchedule};
 
 #[test]
 fn a_hundred_thousand_mixed_operations_on_each_bundle_of_trees() {
@@ -54,7 +54,7 @@ fn every_growth_factor_and_schedule_answers_alike() {
         }
     }
     for beta in [1, 2, 3, 5] {
-        let schedule = Schedule::Every { beta };
+        let schedule = QueueSchedule::Every { beta };
         let mut table = bot(BotOptions {
             growth: 2,
             levels: 11,
@@ -91,7 +91,7 @@ fn impossible_options_are_refused_by_name() {
         ),
         (
             BotOptions {
-                schedule: Schedule::Every { beta: 0 },
+                schedule: QueueSchedule::Every { beta: 0 },
                 ..good
             },
             "1 to 64",
@@ -166,7 +166,7 @@ fn deletes_win_by_time_and_rebuilds_reclaim_space() {
 fn fingerprints_may_collide_and_keys_be_equal_or_of_any_size() {
     for options in bots() {
         let forced = BotOptions {
-            independence: Independence::Words(1),
+            independence: HashIndependence::Words(1),
             ..options
         };
         let mut table = bot(forced);
@@ -221,7 +221,7 @@ fn fingerprints_may_collide_and_keys_be_equal_or_of_any_size() {
 #[test]
 fn groups_that_memory_does_not_hold_keep_the_order_of_the_log() {
     // A key that occurs often enough that the items of its prefix are sorted in parts.
-    for schedule in [Schedule::Ruler, Schedule::Every { beta: 3 }] {
+    for schedule in [QueueSchedule::Ruler, QueueSchedule::Every { beta: 3 }] {
         let options = BotOptions {
             growth: 4,
             levels: 8,
@@ -318,7 +318,7 @@ fn a_rebuilt_table_has_prefixes_as_even_as_before() {
     for number in 0..6000 {
         table.insert(&key(number), &[0; 4]).unwrap();
     }
-    let most = |table: &Bot<MemorySpace>| {
+    let most = |table: &BotTable<MemoryBlockSpace>| {
         let met = |number| {
             let before = table.figures().root_entries;
             table.history(&key(number)).unwrap();
@@ -422,8 +422,8 @@ fn only_every_beta_th_level_writes_and_answers_stay() {
             schedule,
             ..BotOptions::new(256, 1 << 16)
         };
-        let space = MemorySpace::new(256, 1 << 32).with_meter(256, 2048);
-        let mut table = Bot::create(space, options.planned_for(20_000, 10)).unwrap();
+        let space = MemoryBlockSpace::new(256, 1 << 32).with_meter(256, 2048);
+        let mut table = BotTable::create(space, options.planned_for(20_000, 10)).unwrap();
         for number in 0..20_000 {
             table
                 .insert(&key(number % 15_000), &number.to_le_bytes())
@@ -431,10 +431,10 @@ fn only_every_beta_th_level_writes_and_answers_stay() {
         }
         table
     };
-    let usual = filled(Schedule::Ruler);
+    let usual = filled(QueueSchedule::Ruler);
     let mut before: Option<(f64, f64)> = None;
     for beta in [1u32, 2, 4] {
-        let table = filled(Schedule::Every { beta });
+        let table = filled(QueueSchedule::Every { beta });
         let figures = table.figures();
         for (level, bits) in figures.queue_bits.iter().enumerate().skip(1) {
             // Items that fill level i are counted on arrival, at level i + 1.
@@ -461,8 +461,8 @@ fn only_every_beta_th_level_writes_and_answers_stay() {
     };
     let chosen = [1.0, 1.5, 4.0].map(
         |omega| match base.for_asymmetry(omega, 1 << 16).unwrap().schedule {
-            Schedule::Every { beta } => beta,
-            Schedule::Ruler => 0,
+            QueueSchedule::Every { beta } => beta,
+            QueueSchedule::Ruler => 0,
         },
     );
     assert!(
@@ -479,12 +479,12 @@ fn the_oblivious_table_moves_as_much_as_the_aware_one_below_any_memory() {
         fingerprint_bits: 128,
         ..BotOptions::oblivious()
     };
-    assert_eq!(options.machine, Machine::Oblivious);
-    let mut space = MemorySpace::new(8, 1 << 32);
+    assert_eq!(options.machine, MachineModel::Oblivious);
+    let mut space = MemoryBlockSpace::new(8, 1 << 32);
     for (block, memory) in memories {
         space = space.with_meter(u64::from(block), memory);
     }
-    let mut oblivious = Bot::create(space, options.planned_for(count, 1)).unwrap();
+    let mut oblivious = BotTable::create(space, options.planned_for(count, 1)).unwrap();
     for number in 0..count {
         oblivious.insert(&key(number), &[0; 8]).unwrap();
     }
@@ -494,8 +494,8 @@ fn the_oblivious_table_moves_as_much_as_the_aware_one_below_any_memory() {
             fingerprint_bits: 128,
             ..BotOptions::new(block, memory)
         };
-        let space = MemorySpace::new(u64::from(block), 1 << 32).with_meter(u64::from(block), memory);
-        let mut aware = Bot::create(space, options.planned_for(count, u64::from(block) / 32)).unwrap();
+        let space = MemoryBlockSpace::new(u64::from(block), 1 << 32).with_meter(u64::from(block), memory);
+        let mut aware = BotTable::create(space, options.planned_for(count, u64::from(block) / 32)).unwrap();
         for number in 0..count {
             aware.insert(&key(number), &[0; 8]).unwrap();
         }
@@ -515,15 +515,15 @@ fn the_oblivious_table_moves_as_much_as_the_aware_one_below_any_memory() {
 fn bundles_of_trees_live_through_a_failure_at_every_write() {
     for (options, operations) in bots().into_iter().zip([240, 130, 240]) {
         let options = match options.machine {
-            Machine::Blocks { .. } => BotOptions {
-                machine: Machine::Blocks {
+            MachineModel::Blocks { .. } => BotOptions {
+                machine: MachineModel::Blocks {
                     block_bytes: 256,
                     memory_bytes: 2048,
                 },
                 levels: 2,
                 ..options
             },
-            Machine::Oblivious => BotOptions { levels: 3, ..options },
+            MachineModel::Oblivious => BotOptions { levels: 3, ..options },
         };
         fail_at_every_write(
             || bot(options),

@@ -1,8 +1,8 @@
 //! Failing writes, crashes at every write, and damage.
 
 use crate::support::{KINDS, Mix, Model, Table, agree, boa, key};
-use research_hashes::blocks::Fault;
-use research_hashes::boa::Options;
+use research_hashes::blocks::BlockFault;
+use research_hashes::boa::BoaOptions;
 
 /// What an operation of the story does.
 fn operate<T: Table>(table: &mut T, model: &mut Model, at: u64, mix: Mix) -> bool {
@@ -30,7 +30,7 @@ pub(crate) fn fail_at_every_write<T: Table>(create: impl Fn() -> T, mix: Mix, op
     for fault in 1.. {
         let (mut table, mut model) = (create(), Model::new());
         let mut durable: Option<Model> = None;
-        table.space().inject(Fault::WritesFrom(fault));
+        table.space().inject(BlockFault::WritesFrom(fault));
         let mut failed = None;
         for at in 0..operations {
             if !operate(&mut table, &mut model, at, mix) {
@@ -51,7 +51,7 @@ pub(crate) fn fail_at_every_write<T: Table>(create: impl Fn() -> T, mix: Mix, op
             Some(durable) => agree(&T::reopen(table.space().crashed()).unwrap(), &durable, mix.keys),
             None => assert!(T::reopen(table.space().crashed()).is_err()),
         }
-        table.space().mend();
+        table.space().clear_faults();
         agree(&table, &model, mix.keys);
         for at in failed..failed + 70 {
             assert!(operate(&mut table, &mut model, at, mix));
@@ -98,7 +98,7 @@ pub(crate) fn damage_everywhere<T: Table>(create: impl Fn() -> T, mix: Mix, oper
             }
             let lying = space.crashed();
             lying.damage(at, mask);
-            lying.inject(Fault::NoChecksums);
+            lying.inject(BlockFault::NoChecksums);
             if let Ok(mut table) = T::reopen(lying) {
                 let _ = (
                     answers(&table),
@@ -121,7 +121,7 @@ fn tables_of_levels_live_through_a_failure_at_every_write() {
             deletes: 25,
             longest_value: 40,
         };
-        fail_at_every_write(|| boa(Options::new(kind, 256, 2048)), mix, 240);
+        fail_at_every_write(|| boa(BoaOptions::new(kind, 256, 2048)), mix, 240);
     }
 }
 
@@ -133,7 +133,7 @@ fn damage_to_tables_of_levels_is_refused_or_harmless() {
             deletes: 10,
             longest_value: 90,
         };
-        damage_everywhere(|| boa(Options::new(kind, 256, 2048)), mix, 500);
+        damage_everywhere(|| boa(BoaOptions::new(kind, 256, 2048)), mix, 500);
     }
 }
 
@@ -145,13 +145,13 @@ fn failing_reads_are_errors_and_change_nothing() {
             deletes: 20,
             longest_value: 20,
         };
-        let (mut table, mut model) = (boa(Options::new(kind, 256, 2048)), Model::new());
+        let (mut table, mut model) = (boa(BoaOptions::new(kind, 256, 2048)), Model::new());
         for at in 0..2000 {
             if at % 7 == 6 {
-                Table::space(&table).inject(Fault::ReadsFrom(1 + at % 5));
+                Table::space(&table).inject(BlockFault::ReadsFrom(1 + at % 5));
             }
             operate(&mut table, &mut model, at, mix);
-            Table::space(&table).mend();
+            Table::space(&table).clear_faults();
         }
         agree(&table, &model, mix.keys);
     }

@@ -1,11 +1,11 @@
 //! Compares every table with a map: mixed operations, invalid input, values of any size.
 
 use crate::support::{KINDS, Mix, agree, boa, drive, key};
-use alluvium_filters::fingerprint::Independence;
-use research_hashes::boa::{Duplicates, Kind, Options};
+use alluvium_filters::fingerprint::HashIndependence;
+use research_hashes::boa::{BoaOptions, BoaStructure, DuplicateHandling};
 
-fn options(kind: Kind) -> Options {
-    Options::new(kind, 512, 8192)
+fn options(kind: BoaStructure) -> BoaOptions {
+    BoaOptions::new(kind, 512, 8192)
 }
 
 #[test]
@@ -30,8 +30,8 @@ fn a_hundred_thousand_mixed_operations_on_each_table_of_levels() {
 fn every_growth_factor_and_folding_answer_alike() {
     for kind in KINDS {
         for growth in [2, 4, 16, 64] {
-            for duplicates in [Duplicates::Keep, Duplicates::Fold] {
-                let mut table = boa(Options {
+            for duplicates in [DuplicateHandling::Keep, DuplicateHandling::Fold] {
+                let mut table = boa(BoaOptions {
                     growth,
                     duplicates,
                     ..options(kind)
@@ -85,8 +85,8 @@ fn deletes_win_by_time_and_rebuilds_reclaim_space() {
 #[test]
 fn all_keys_may_have_one_fingerprint() {
     for kind in KINDS {
-        let forced = Options {
-            independence: Independence::Words(1),
+        let forced = BoaOptions {
+            independence: HashIndependence::Words(1),
             ..options(kind)
         };
         let mut table = boa(forced);
@@ -101,7 +101,7 @@ fn all_keys_may_have_one_fingerprint() {
             4,
         );
         // With eight bits, fingerprints collide and grow with the table.
-        let mut table = boa(Options {
+        let mut table = boa(BoaOptions {
             fingerprint_bits: 8,
             ..options(kind)
         });
@@ -115,7 +115,7 @@ fn all_keys_may_have_one_fingerprint() {
             8000,
             5,
         );
-        if kind == Kind::Refined {
+        if kind == BoaStructure::Refined {
             assert!(table.options().fingerprint_bits > 8);
         }
     }
@@ -124,8 +124,8 @@ fn all_keys_may_have_one_fingerprint() {
 #[test]
 fn all_keys_may_be_equal() {
     for kind in KINDS {
-        for duplicates in [Duplicates::Keep, Duplicates::Fold] {
-            let mut table = boa(Options {
+        for duplicates in [DuplicateHandling::Keep, DuplicateHandling::Fold] {
+            let mut table = boa(BoaOptions {
                 duplicates,
                 ..options(kind)
             });
@@ -138,7 +138,7 @@ fn all_keys_may_be_equal() {
                 .rev()
                 .map(|number| Some(number.to_le_bytes().to_vec()))
                 .collect();
-            if duplicates == Duplicates::Keep {
+            if duplicates == DuplicateHandling::Keep {
                 assert_eq!(history, expected, "{kind:?}: all, the newest first");
             } else {
                 assert!(
@@ -155,8 +155,8 @@ fn all_keys_may_be_equal() {
 #[test]
 fn keys_and_values_may_have_any_size() {
     for kind in KINDS {
-        let mut table = boa(Options {
-            duplicates: Duplicates::Fold,
+        let mut table = boa(BoaOptions {
+            duplicates: DuplicateHandling::Fold,
             ..options(kind)
         });
         let mut random = fastrand::Rng::with_seed(6);

@@ -1,10 +1,10 @@
 //! Compares SILT's three stores, combined in memory, with a map.
 
-use alluvium_filters::trie::{Codes, Index};
-use research_filters::cuckoo::{Filter, Shape};
-use research_hashes::silt::log::{Kind, LogIndex, Put, Record, Scan, UNIT};
-use research_hashes::silt::slots::{Layout, Slot, State};
-use research_hashes::silt::{Error, HashedKey, Keyed, SortedBuilder, Young, convert, merge};
+use alluvium_filters::trie::{TrieCodes, TrieIndex};
+use research_filters::cuckoo::{CuckooFilter, CuckooShape};
+use research_hashes::silt::log::{LogIndex, PutOutcome, SiltLogRecord, SiltLogScan, SiltRecordKind, UNIT};
+use research_hashes::silt::slots::{SiltSlot, SiltSlotLayout, SiltSlotState};
+use research_hashes::silt::{Error, HashStoreEntry, HashedKey, KeyedItem, SortedBuilder, convert, merge};
 use std::collections::BTreeMap;
 
 const SEED: u64 = 77;
@@ -18,13 +18,13 @@ struct Log {
 }
 
 struct HashStore {
-    layout: Layout,
+    layout: SiltSlotLayout,
     slots: Vec<u8>,
     filter: Vec<u8>,
 }
 
 struct Sorted {
-    layout: Layout,
+    layout: SiltSlotLayout,
     slots: Vec<u8>,
     index: Vec<u8>,
 }
@@ -39,8 +39,8 @@ struct Reads {
 
 /// The composed store: the newest log last, the newest hash store last.
 struct Store {
-    shape: Shape,
-    codes: Codes,
+    shape: CuckooShape,
+    codes: TrieCodes,
     next: u64,
     logs: Vec<Log>,
     hashes: Vec<HashStore>,
@@ -48,16 +48,16 @@ struct Store {
     reads: Reads,
 }
 
-fn record(log: &Log, unit: u32) -> Result<Record<'_>, Error> {
+fn record(log: &Log, unit: u32) -> Result<SiltLogRecord<'_>, Error> {
     let at = u64::from(unit) * UNIT;
-    Ok(Record::decode(log.number, &log.bytes[at as usize..], at)?.0)
+    Ok(SiltLogRecord::decode(log.number, &log.bytes[at as usize..], at)?.0)
 }
 
 impl Store {
-    fn new(shape: Shape) -> Store {
+    fn new(shape: CuckooShape) -> Store {
         let mut store = Store {
             shape,
-            codes: Codes::new(64),
+            codes: TrieCodes::new(64),
             next: 0,
             logs: Vec::new(),
             hashes: Vec::new(),
@@ -83,20 +83,20 @@ impl Store {
     }
 
     /// Appends a record to the newest log, or to a new one when its table is full.
-    fn write(&mut self, kind: Kind, key: &[u8], value: &[u8]) {
+    fn write(&mut self, kind: SiltRecordKind, key: &[u8], value: &[u8]) {
         let hashed = HashedKey::of(SEED, key);
         loop {
             let log = self.logs.last_mut().unwrap();
             let unit = (log.bytes.len() as u64 / UNIT) as u32;
-            Record { kind, key, value }
+            SiltLogRecord { kind, key, value }
                 .encode(log.number, &mut log.bytes)
                 .unwrap();
             let (bytes, number) = (&log.bytes, log.number);
             let is_key = |unit: u32| -> Result<bool, Error> {
                 let at = u64::from(unit) * UNIT;
-                Ok(Record::decode(number, &bytes[at as usize..], at)?.0.key == key)
+                Ok(SiltLogRecord::decode(number, &bytes[at as usize..], at)?.0.key == key)
             };
-            if log.index.put(hashed, unit, is_key).unwrap() != Put::Full {
+            if log.index.put(hashed, unit, is_key).unwrap() != PutOutcome::Full {
                 return;
             }
             log.bytes.truncate(unit as usize * UNIT as usize);
@@ -114,20 +114,23 @@ impl Store {
             };
             if let Some(unit) = log.index.find(hashed, is_key).unwrap() {
                 let record = record(log, unit).unwrap();
-                return (record.kind == Kind::Put).then(|| record.value.to_vec());
+                return (record.kind == SiltRecordKind::Put).then(|| record.value.to_vec());
             }
         }
         for store in self.hashes.iter().rev() {
-            for place in Filter::open(&store.filter).unwrap().candidates(hashed.tag_hash()) {
+            for place in CuckooFilter::open(&store.filter)
+                .unwrap()
+                .candidates(hashed.tag_hash())
+            {
                 self.reads.hash_slots += 1;
                 let slot = read(&store.layout, &store.slots, place.number().into());
                 if let Some(slot) = slot.filter(|slot| slot.key == key) {
-                    return (slot.state == State::Value).then(|| slot.value.to_vec());
+                    return (slot.state == SiltSlotState::Value).then(|| slot.value.to_vec());
                 }
             }
         }
         let sorted = self.sorted.as_ref()?;
-        let index = Index::open(&self.codes, HashedKey::BYTES, &sorted.index).unwrap();
+        let index = TrieIndex::open(&self.codes, HashedKey::BYTES, &sorted.index).unwrap();
         let item = index.lookup(&hashed.bytes()).unwrap()?;
         self.reads.sorted_slots += 1;
         let slot = read(&sorted.layout, &sorted.slots, item).unwrap();
@@ -162,7 +165,7 @@ impl Store {
         for (number, store) in (0..).zip(&self.hashes) {
             for at in 0..self.shape.slots() {
                 if let Some(slot) = read(&store.layout, &store.slots, at.into()) {
-                    young.push(Young {
+                    young.push(HashStoreEntry {
                         entry: keyed(slot),
                         state: slot.state,
                         store: number,
@@ -180,7 +183,7 @@ impl Store {
         let codes = self.codes.clone();
         let mut builder = SortedBuilder::new(&codes, layout, 1000).unwrap();
         let mut slots = Vec::new();
-        for Keyed { key, item } in merge(old_slots, young.into_iter()) {
+        for KeyedItem { key, item } in merge(old_slots, young.into_iter()) {
             builder.push(key, item.key, item.value, &mut slots).unwrap();
         }
         self.sorted = Some(Sorted {
@@ -191,23 +194,23 @@ impl Store {
         self.hashes.clear();
     }
 
-    fn layout(&mut self) -> Layout {
-        Layout {
+    fn layout(&mut self) -> SiltSlotLayout {
+        SiltSlotLayout {
             store: self.number(),
             slot_bytes: SLOT_BYTES,
         }
     }
 }
 
-fn read<'b>(layout: &Layout, slots: &'b [u8], number: u64) -> Option<Slot<'b>> {
+fn read<'b>(layout: &SiltSlotLayout, slots: &'b [u8], number: u64) -> Option<SiltSlot<'b>> {
     let at = layout.at(number);
     layout
         .decode(&slots[at as usize..][..layout.slot_bytes as usize], at)
         .unwrap()
 }
 
-fn keyed(slot: Slot<'_>) -> Keyed<Slot<'_>> {
-    Keyed {
+fn keyed(slot: SiltSlot<'_>) -> KeyedItem<SiltSlot<'_>> {
+    KeyedItem {
         key: HashedKey::of(SEED, slot.key),
         item: slot,
     }
@@ -216,9 +219,9 @@ fn keyed(slot: Slot<'_>) -> Keyed<Slot<'_>> {
 #[test]
 fn the_three_stores_together_answer_as_a_map() {
     for (shape, keys, seed) in [
-        (Shape::alternate(5), 600u32, 1),
-        (Shape::xor(4, 15), 300, 2),
-        (Shape::xor(4, 4), 200, 3),
+        (CuckooShape::alternate(5), 600u32, 1),
+        (CuckooShape::xor(4, 15), 300, 2),
+        (CuckooShape::xor(4, 4), 200, 3),
     ] {
         let (mut store, mut map) = (Store::new(shape.unwrap()), BTreeMap::new());
         let mut random = fastrand::Rng::with_seed(seed);
@@ -228,11 +231,11 @@ fn the_three_stores_together_answer_as_a_map() {
             match random.u32(..10) {
                 0..=5 => {
                     let value = step.to_string().into_bytes();
-                    store.write(Kind::Put, &key, &value);
+                    store.write(SiltRecordKind::Put, &key, &value);
                     map.insert(key, value);
                 }
                 6..=7 => {
-                    store.write(Kind::Delete, &key, b"");
+                    store.write(SiltRecordKind::Delete, &key, b"");
                     map.remove(&key);
                 }
                 _ => assert_eq!(store.get(&key), map.get(&key).cloned(), "step {step}"),
@@ -255,8 +258,8 @@ fn the_three_stores_together_answer_as_a_map() {
         }
         store.merge();
         let sorted = store.sorted.as_ref().unwrap();
-        let codes = Codes::new(64);
-        let index = Index::open(&codes, HashedKey::BYTES, &sorted.index).unwrap();
+        let codes = TrieCodes::new(64);
+        let index = TrieIndex::open(&codes, HashedKey::BYTES, &sorted.index).unwrap();
         assert!(index.check().is_empty());
         let newest = u64::from(store.logs[0].index.len());
         assert!(
@@ -268,17 +271,17 @@ fn the_three_stores_together_answer_as_a_map() {
 
 #[test]
 fn a_get_of_the_sorted_store_reads_one_slot_and_hash_stores_read_as_few_as_computed() {
-    let shape = Shape::xor(8, 10).unwrap();
+    let shape = CuckooShape::xor(8, 10).unwrap();
     let mut store = Store::new(shape);
     for key in 0..9000u32 {
-        store.write(Kind::Put, &key.to_le_bytes(), b"value");
+        store.write(SiltRecordKind::Put, &key.to_le_bytes(), b"value");
     }
     while store.logs.len() > 1 {
         store.convert();
     }
     store.merge();
     for key in 9000..17_000u32 {
-        store.write(Kind::Put, &key.to_le_bytes(), b"value");
+        store.write(SiltRecordKind::Put, &key.to_le_bytes(), b"value");
     }
     while store.logs.len() > 1 {
         store.convert();
@@ -305,11 +308,15 @@ fn a_get_of_the_sorted_store_reads_one_slot_and_hash_stores_read_as_few_as_compu
 
 #[test]
 fn a_log_is_indexed_again_from_its_records() {
-    let shape = Shape::alternate(6).unwrap();
+    let shape = CuckooShape::alternate(6).unwrap();
     let mut store = Store::new(shape);
     for step in 0..400u32 {
-        let kind = if step % 7 == 0 { Kind::Delete } else { Kind::Put };
-        let value = if kind == Kind::Put {
+        let kind = if step % 7 == 0 {
+            SiltRecordKind::Delete
+        } else {
+            SiltRecordKind::Put
+        };
+        let value = if kind == SiltRecordKind::Put {
             step.to_le_bytes().to_vec()
         } else {
             Vec::new()
@@ -319,7 +326,7 @@ fn a_log_is_indexed_again_from_its_records() {
     let log = &store.logs[0];
     assert_eq!(log.index.len(), 90, "S2: updates take no entry");
     let mut again = LogIndex::new(shape, log.number);
-    for (unit, found) in Scan::new(log.number, &log.bytes) {
+    for (unit, found) in SiltLogScan::new(log.number, &log.bytes) {
         let is_key = |unit: u32| -> Result<bool, Error> { Ok(record(log, unit)?.key == found.key) };
         again.put(HashedKey::of(SEED, found.key), unit, is_key).unwrap();
     }
@@ -330,7 +337,7 @@ fn a_log_is_indexed_again_from_its_records() {
 /// What is left of one key, by the rules of the paper's table, for every small case.
 #[test]
 fn merging_follows_the_table_in_every_small_case() {
-    let keyed = |key: u8, item: &'static str| Keyed {
+    let keyed = |key: u8, item: &'static str| KeyedItem {
         key: HashedKey::of(1, &[key]),
         item,
     };
@@ -345,8 +352,12 @@ fn merging_follows_the_table_in_every_small_case() {
             sorted.extend(is_sorted.then(|| keyed(key, "sorted")));
             for (store, state, name) in [(8, newer, "newer"), (5, older, "older")] {
                 if state > 0 {
-                    let state = if state == 1 { State::Value } else { State::Deleted };
-                    young.push(Young {
+                    let state = if state == 1 {
+                        SiltSlotState::Value
+                    } else {
+                        SiltSlotState::Deleted
+                    };
+                    young.push(HashStoreEntry {
                         entry: keyed(key, name),
                         state,
                         store,

@@ -1,8 +1,8 @@
 //! Shared test support: a common interface to every table.
 
-use research_hashes::blocks::{Extent, MemorySpace, Result};
-use research_hashes::boa::{Boa, Kind, Options};
-use research_hashes::bot::{Bot, BotOptions, Schedule};
+use research_hashes::blocks::{BlockExtent, MemoryBlockSpace, Result};
+use research_hashes::boa::{BoaOptions, BoaStructure, BoaTable};
+use research_hashes::bot::{BotOptions, BotTable, QueueSchedule};
 use std::collections::HashMap;
 
 /// A table under test.
@@ -13,55 +13,55 @@ pub(crate) trait Table: Sized {
     fn history(&self, key: &[u8]) -> Result<Vec<Option<Vec<u8>>>>;
     fn commit(&mut self) -> Result<()>;
     fn violations(&self) -> Result<Vec<String>>;
-    fn extents(&self) -> Result<Vec<Extent>>;
-    fn space(&self) -> &MemorySpace;
-    fn reopen(space: MemorySpace) -> Result<Self>;
+    fn extents(&self) -> Result<Vec<BlockExtent>>;
+    fn space(&self) -> &MemoryBlockSpace;
+    fn reopen(space: MemoryBlockSpace) -> Result<Self>;
 }
 
-impl Table for Boa<MemorySpace> {
+impl Table for BoaTable<MemoryBlockSpace> {
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        Boa::insert(self, key, value)
+        BoaTable::insert(self, key, value)
     }
     fn delete(&mut self, key: &[u8]) -> Result<()> {
-        Boa::delete(self, key)
+        BoaTable::delete(self, key)
     }
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Boa::get(self, key)
+        BoaTable::get(self, key)
     }
     fn history(&self, key: &[u8]) -> Result<Vec<Option<Vec<u8>>>> {
-        Boa::history(self, key)
+        BoaTable::history(self, key)
     }
     fn commit(&mut self) -> Result<()> {
-        Boa::commit(self)
+        BoaTable::commit(self)
     }
     fn violations(&self) -> Result<Vec<String>> {
         Ok(self.check()?.iter().map(ToString::to_string).collect())
     }
-    fn extents(&self) -> Result<Vec<Extent>> {
-        Boa::extents(self)
+    fn extents(&self) -> Result<Vec<BlockExtent>> {
+        BoaTable::extents(self)
     }
-    fn space(&self) -> &MemorySpace {
-        Boa::space(self)
+    fn space(&self) -> &MemoryBlockSpace {
+        BoaTable::space(self)
     }
-    fn reopen(space: MemorySpace) -> Result<Self> {
-        Boa::open(space)
+    fn reopen(space: MemoryBlockSpace) -> Result<Self> {
+        BoaTable::open(space)
     }
 }
 
-pub(crate) const KINDS: [Kind; 5] = [
-    Kind::Leveled,
-    Kind::Tiered,
-    Kind::Interpolated,
-    Kind::Routed,
-    Kind::Refined,
+pub(crate) const KINDS: [BoaStructure; 5] = [
+    BoaStructure::Leveled,
+    BoaStructure::Tiered,
+    BoaStructure::Interpolated,
+    BoaStructure::Routed,
+    BoaStructure::Refined,
 ];
 
-pub(crate) fn space() -> MemorySpace {
-    MemorySpace::new(256, 1 << 32)
+pub(crate) fn space() -> MemoryBlockSpace {
+    MemoryBlockSpace::new(256, 1 << 32)
 }
 
-pub(crate) fn boa(options: Options) -> Boa<MemorySpace> {
-    Boa::create(space(), options).unwrap()
+pub(crate) fn boa(options: BoaOptions) -> BoaTable<MemoryBlockSpace> {
+    BoaTable::create(space(), options).unwrap()
 }
 
 pub(crate) fn key(number: u64) -> Vec<u8> {
@@ -125,38 +125,38 @@ pub(crate) fn drive<T: Table>(table: &mut T, mix: Mix, operations: u32, seed: u6
     model
 }
 
-impl Table for Bot<MemorySpace> {
+impl Table for BotTable<MemoryBlockSpace> {
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        Bot::insert(self, key, value)
+        BotTable::insert(self, key, value)
     }
     fn delete(&mut self, key: &[u8]) -> Result<()> {
-        Bot::delete(self, key)
+        BotTable::delete(self, key)
     }
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Bot::get(self, key)
+        BotTable::get(self, key)
     }
     fn history(&self, key: &[u8]) -> Result<Vec<Option<Vec<u8>>>> {
-        Bot::history(self, key)
+        BotTable::history(self, key)
     }
     fn commit(&mut self) -> Result<()> {
-        Bot::commit(self)
+        BotTable::commit(self)
     }
     fn violations(&self) -> Result<Vec<String>> {
         Ok(self.check()?.iter().map(ToString::to_string).collect())
     }
-    fn extents(&self) -> Result<Vec<Extent>> {
-        Bot::extents(self)
+    fn extents(&self) -> Result<Vec<BlockExtent>> {
+        BotTable::extents(self)
     }
-    fn space(&self) -> &MemorySpace {
-        Bot::space(self)
+    fn space(&self) -> &MemoryBlockSpace {
+        BotTable::space(self)
     }
-    fn reopen(space: MemorySpace) -> Result<Self> {
-        Bot::open(space)
+    fn reopen(space: MemoryBlockSpace) -> Result<Self> {
+        BotTable::open(space)
     }
 }
 
-pub(crate) fn bot(options: BotOptions) -> Bot<MemorySpace> {
-    Bot::create(space(), options).unwrap()
+pub(crate) fn bot(options: BotOptions) -> BotTable<MemoryBlockSpace> {
+    BotTable::create(space(), options).unwrap()
 }
 
 /// The three bundles of trees: the BOT, the cache-oblivious one, and one with a queue on every
@@ -172,7 +172,7 @@ pub(crate) fn bots() -> [BotOptions; 3] {
         usual,
         oblivious,
         BotOptions {
-            schedule: Schedule::Every { beta: 2 },
+            schedule: QueueSchedule::Every { beta: 2 },
             ..usual
         },
     ]

@@ -1,12 +1,12 @@
 //! Fits of device models (Bender et al. Tables 1 and 2) on simulated devices with 3 % noise, and
 //! the PDAM dictionary.
 
-use super::Section;
-use alluvium_model::Random;
+use super::OracleSection;
+use alluvium_model::SplitMix64;
 use alluvium_model::fit::{affine, parallel};
 use alluvium_model::presets::{HARD_DISKS, SOLID_STATES};
 use anyhow::Result;
-use research_models::pdam::{Nodes, Tree};
+use research_models::pdam::{NodePlacement, PdamTreeModel};
 
 /// Maximum relative error of a sample.
 const NOISE: f64 = 0.03;
@@ -17,14 +17,14 @@ const REPEATS: usize = 5;
 const MIB: f64 = 1_048_576.0;
 
 /// Returns a random factor within the noise.
-fn noisy(random: &mut Random) -> f64 {
+fn noisy(random: &mut SplitMix64) -> f64 {
     1.0 + NOISE * (2.0 * random.unit() - 1.0)
 }
 
-pub(super) fn solid_state() -> Result<Section> {
+pub(super) fn solid_state() -> Result<OracleSection> {
     let mut section =
-        Section::new("Bender et al. 2021, Table 1: SSDs, from simulated samples with 3 % noise");
-    let mut random = Random::from_seed(4);
+        OracleSection::new("Bender et al. 2021, Table 1: SSDs, from simulated samples with 3 % noise");
+    let mut random = SplitMix64::from_seed(4);
     for ssd in &SOLID_STATES {
         let plateau = ssd.saturated_mib_s as f64;
         let mut samples = Vec::new();
@@ -42,10 +42,10 @@ pub(super) fn solid_state() -> Result<Section> {
     Ok(section)
 }
 
-pub(super) fn hard_disks() -> Result<Section> {
+pub(super) fn hard_disks() -> Result<OracleSection> {
     let mut section =
-        Section::new("Bender et al. 2021, Table 2: disks, from simulated samples with 3 % noise");
-    let mut random = Random::from_seed(5);
+        OracleSection::new("Bender et al. 2021, Table 2: disks, from simulated samples with 3 % noise");
+    let mut random = SplitMix64::from_seed(5);
     for disk in &HARD_DISKS {
         let clock = disk.clock();
         let mut samples = Vec::new();
@@ -74,9 +74,9 @@ pub(super) fn hard_disks() -> Result<Section> {
     Ok(section)
 }
 
-pub(super) fn dictionary() -> Result<Section> {
-    let mut section = Section::new("Bender et al. 2021, §6: a dictionary for PDAM");
-    let tree = Tree {
+pub(super) fn dictionary() -> Result<OracleSection> {
+    let mut section = OracleSection::new("Bender et al. 2021, §6: a dictionary for PDAM");
+    let tree = PdamTreeModel {
         keys: 1 << 30,
         block: 64,
         parallel: 8,
@@ -88,9 +88,13 @@ pub(super) fn dictionary() -> Result<Section> {
         (8.0, 5.0, 26.7, 5.0),
     ] {
         for (name, nodes, wanted) in [
-            ("nodes of B", Nodes::OneBlock, small),
-            ("nodes of PB, read whole", Nodes::Whole, whole),
-            ("nodes of PB in van Emde Boas order", Nodes::VanEmdeBoas, order),
+            ("nodes of B", NodePlacement::OneBlock, small),
+            ("nodes of PB, read whole", NodePlacement::Whole, whole),
+            (
+                "nodes of PB in van Emde Boas order",
+                NodePlacement::VanEmdeBoas,
+                order,
+            ),
         ] {
             let what = format!("{clients} clients, {name}: steps of a query");
             section.recomputed(what, wanted, 0.05, tree.steps(nodes, clients)?);

@@ -22,7 +22,7 @@ use anyhow::Result;
 
 /// The origin of a published number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum NumberOrigin {
     /// The document states the number.
     Stated,
     /// The number was recomputed from the document's inputs, because the document prints too few
@@ -38,7 +38,7 @@ pub struct Oracle {
     /// The quantity that the number measures.
     pub what: String,
     /// Whether the document states the number or it was recomputed.
-    pub origin: Origin,
+    pub origin: NumberOrigin,
     /// The document's number.
     pub published: f64,
     /// Maximum difference between the two numbers: the rounding error of the document's digits, or
@@ -57,20 +57,27 @@ impl Oracle {
 }
 
 /// Oracles of one section.
-struct Section {
+struct OracleSection {
     name: &'static str,
     rows: Vec<Oracle>,
 }
 
-impl Section {
-    fn new(name: &'static str) -> Section {
-        Section {
+impl OracleSection {
+    fn new(name: &'static str) -> OracleSection {
+        OracleSection {
             name,
             rows: Vec::new(),
         }
     }
 
-    fn push(&mut self, origin: Origin, what: impl Into<String>, published: f64, within: f64, ours: f64) {
+    fn push(
+        &mut self,
+        origin: NumberOrigin,
+        what: impl Into<String>,
+        published: f64,
+        within: f64,
+        ours: f64,
+    ) {
         self.rows.push(Oracle {
             section: self.name,
             what: what.into(),
@@ -82,11 +89,11 @@ impl Section {
     }
 
     fn stated(&mut self, what: impl Into<String>, published: f64, within: f64, ours: f64) {
-        self.push(Origin::Stated, what, published, within, ours);
+        self.push(NumberOrigin::Stated, what, published, within, ours);
     }
 
     fn recomputed(&mut self, what: impl Into<String>, published: f64, within: f64, ours: f64) {
-        self.push(Origin::Recomputed, what, published, within, ours);
+        self.push(NumberOrigin::Recomputed, what, published, within, ours);
     }
 }
 
@@ -133,8 +140,8 @@ pub fn page(all: &[Oracle]) -> String {
             );
         }
         let origin = match oracle.origin {
-            Origin::Stated => "",
-            Origin::Recomputed => ", recomputed",
+            NumberOrigin::Stated => "",
+            NumberOrigin::Recomputed => ", recomputed",
         };
         let verdict = if oracle.holds() { "✓" } else { "**differs**" };
         text += &format!(

@@ -1,6 +1,6 @@
 //! Node sizes under the affine model (Bender et al. §4, Table 3, Corollaries 7 and 12).
 
-use super::Section;
+use super::OracleSection;
 use alluvium_model::nodes;
 use alluvium_model::presets::HARD_DISKS;
 use anyhow::Result;
@@ -14,9 +14,9 @@ const MIB: f64 = 1024.0 * KIB;
 
 /// Optimal B-tree node in KiB; costs of nodes of 16 KiB, 64 KiB, 1 MiB and 4 MiB relative to it;
 /// optimal node in MiB for inserts into a Bε-tree.
-type Row = (f64, [f64; 4], Option<f64>);
+type NodeSizeRow = (f64, [f64; 4], Option<f64>);
 
-const ROWS: [Row; 5] = [
+const ROWS: [NodeSizeRow; 5] = [
     (263.0, [1.36, 1.10, 1.17, 2.11], Some(2.7)),
     (192.0, [1.31, 1.07, 1.29, 2.62], Some(1.9)),
     (206.0, [1.32, 1.07, 1.26, 2.49], None),
@@ -24,8 +24,8 @@ const ROWS: [Row; 5] = [
     (343.0, [1.41, 1.13, 1.10, 1.79], Some(3.5)),
 ];
 
-pub(super) fn sizes() -> Result<Section> {
-    let mut section = Section::new("Bender et al. 2021, §4: nodes on the disks of Table 2");
+pub(super) fn sizes() -> Result<OracleSection> {
+    let mut section = OracleSection::new("Bender et al. 2021, §4: nodes on the disks of Table 2");
     for (disk, (best_kib, relative, inserts)) in HARD_DISKS.iter().zip(ROWS) {
         let alpha = disk.alpha() * ELEMENT / BLOCK;
         let of = |what: &str| format!("{}: {what}", disk.name);

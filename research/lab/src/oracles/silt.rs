@@ -1,8 +1,8 @@
 //! SILT's closed form (Lim §2.6) and its write model for skewed keys (Algorithm 5).
 
-use super::Section;
+use super::OracleSection;
 use alluvium_model::Popularity;
-use alluvium_model::silt::{Silt, write_amplification};
+use alluvium_model::silt::{SiltModel, write_amplification};
 use anyhow::Result;
 
 const YEAR_S: f64 = 365.25 * 86_400.0;
@@ -12,9 +12,9 @@ const GIB: f64 = 1_073_741_824.0;
 const SLOTS: f64 = 131_072.0;
 const FULL: f64 = 0.93;
 
-pub(super) fn closed_form() -> Result<Section> {
-    let mut section = Section::new("Lim 2015, §2.6: SILT");
-    let example = Silt::example();
+pub(super) fn closed_form() -> Result<OracleSection> {
+    let mut section = OracleSection::new("Lim 2015, §2.6: SILT");
+    let example = SiltModel::example();
     let costs = example.costs()?;
     section.stated("write amplification (2.4)", 5.4, 0.05, costs.write_amplification);
     section.stated("hash stores, on average (2.5)", 31.0, 0.5, costs.hash_stores);
@@ -41,7 +41,7 @@ pub(super) fn closed_form() -> Result<Section> {
         (11.390_625e6, 4.27, 1.0116, 0.889),
         (17.085_937_5e6, 3.54, 1.0173, 1.118),
     ] {
-        let costs = Silt { merged, ..example }.costs()?;
+        let costs = SiltModel { merged, ..example }.costs()?;
         let of = |what: &str| format!("Figure 2.8, {:.2} million merged: {what}", merged / 1e6);
         section.recomputed(of("write amplification"), writes, 0.05, costs.write_amplification);
         section.recomputed(of("read amplification"), reads, 0.0001, costs.read_amplification);
@@ -62,7 +62,9 @@ pub(super) fn closed_form() -> Result<Section> {
     );
     let memory = |stores: f64| {
         let merged = stores * FULL * SLOTS;
-        Silt { merged, ..example }.costs().map(|costs| costs.memory_bytes)
+        SiltModel { merged, ..example }
+            .costs()
+            .map(|costs| costs.memory_bytes)
     };
     section.stated(
         "bytes of memory with 25 hash stores (A12)",

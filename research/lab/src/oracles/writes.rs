@@ -1,10 +1,10 @@
 //! The analytic primitives and write models of Lim, chapter 4, compared with the simulation.
 
-use super::Section;
+use super::OracleSection;
 use alluvium_model::Popularity;
-use alluvium_model::lsm::{Geometric, LevelDb, Stage, WriteCosts};
+use alluvium_model::lsm::{GeometricLevels, ItemStage, LevelDb, WriteCosts};
 use anyhow::Result;
-use research_models::leveldb::{Rules, TableChoice};
+use research_models::leveldb::{CompactionRules, TableChoice};
 
 /// Tolerance for numbers with two decimals: the rounding of the result, plus the same again for
 /// intermediate rounding.
@@ -20,8 +20,8 @@ fn standard(keys: u64, skew: f64) -> Result<WriteCosts> {
     Ok(LevelDb::standard(keys as f64)?.estimate(&zipf(keys, skew)?)?)
 }
 
-pub(super) fn primitives() -> Result<Section> {
-    let mut section = Section::new("Lim 2015, §4.3: Unique and Merge");
+pub(super) fn primitives() -> Result<OracleSection> {
+    let mut section = OracleSection::new("Lim 2015, §4.3: Unique and Merge");
     for (skew, uniques) in [
         (0.0, [9.95e5, 6.321e7, 1.0e8]),
         (0.99, [4.414e5, 1.889e7, 7.119e7]),
@@ -50,8 +50,8 @@ pub(super) fn primitives() -> Result<Section> {
     Ok(section)
 }
 
-pub(super) fn leveldb() -> Result<Section> {
-    let mut section = Section::new("Lim 2015, §4.4: LevelDB's write amplification");
+pub(super) fn leveldb() -> Result<OracleSection> {
+    let mut section = OracleSection::new("Lim 2015, §4.4: LevelDB's write amplification");
     for (keys, levels, uniform, skewed) in [
         (1_000_000, 3, 12.90, 6.53),
         (3_300_000, 4, 15.90, 7.86),
@@ -105,7 +105,7 @@ pub(super) fn leveldb() -> Result<Section> {
 }
 
 /// Table 4.1.
-fn stages(section: &mut Section) -> Result<()> {
+fn stages(section: &mut OracleSection) -> Result<()> {
     let popularity = zipf(100_000_000, 0.0)?;
     let shape = LevelDb::standard(1e8)?;
     let names = [
@@ -127,7 +127,7 @@ fn stages(section: &mut Section) -> Result<()> {
     }
     section.stated("Table 4.1, standard: total", 25.82, 0.016, tables[0].1.total());
     section.stated("Table 4.1, optimised: total", 23.67, 0.006, tables[1].1.total());
-    let most = (0..tables[0].1.stages.len()).map(|level| tables[0].1.stage(Stage::Level(level)));
+    let most = (0..tables[0].1.stages.len()).map(|level| tables[0].1.stage(ItemStage::Level(level)));
     section.stated(
         "the most that a level writes (A13: 4 to 6, without redundancy 11)",
         6.0,
@@ -137,10 +137,10 @@ fn stages(section: &mut Section) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn merged() -> Result<Section> {
-    let mut section = Section::new("Lim 2015, §4.5: COLA and SAMT");
+pub(super) fn merged() -> Result<OracleSection> {
+    let mut section = OracleSection::new("Lim 2015, §4.5: COLA and SAMT");
     let (uniform, skewed) = (zipf(100_000_000, 0.0)?, zipf(100_000_000, 0.99)?);
-    let shape = |growth| Geometric::holding(1e8, LOG, growth);
+    let shape = |growth| GeometricLevels::holding(1e8, LOG, growth);
     for (growth, levels) in [(2, 15.0), (4, 8.0), (10, 5.0)] {
         let ours = f64::from(shape(growth)?.levels);
         section.recomputed(format!("levels for a growth of {growth}"), levels, 0.0, ours);
@@ -179,7 +179,7 @@ pub(super) fn merged() -> Result<Section> {
 }
 
 fn simulate(shape: LevelDb, tables: TableChoice, keys: u64, skew: f64) -> Result<f64> {
-    let mut rules = Rules::new(shape);
+    let mut rules = CompactionRules::new(shape);
     rules.tables = tables;
     if tables == TableChoice::Largest {
         rules.rounds = 1.5;
@@ -187,8 +187,8 @@ fn simulate(shape: LevelDb, tables: TableChoice, keys: u64, skew: f64) -> Result
     Ok(rules.run(&zipf(keys, skew)?, 1)?.total())
 }
 
-pub(super) fn simulated() -> Result<Section> {
-    let mut section = Section::new("Lim 2015, §4.4.4: the simulator");
+pub(super) fn simulated() -> Result<OracleSection> {
+    let mut section = OracleSection::new("Lim 2015, §4.4.4: the simulator");
     for (name, skew, wanted) in [("uniform", 0.0, 13.16), ("Zipf 0.99", 0.99, 6.77)] {
         let ours = simulate(LevelDb::standard(1e6)?, TableChoice::Cursor, 1_000_000, skew)?;
         section.recomputed(format!("10⁶ keys, {name}"), wanted, 0.02 * wanted, ours);
@@ -199,10 +199,10 @@ pub(super) fn simulated() -> Result<Section> {
     Ok(section)
 }
 
-pub(super) fn optimised() -> Result<Section> {
-    let mut section = Section::new("Lim 2015, §4.6: optimised level sizes");
-    type Optimum = (u64, f64, f64, &'static [f64]);
-    let optima: [Optimum; 4] = [
+pub(super) fn optimised() -> Result<OracleSection> {
+    let mut section = OracleSection::new("Lim 2015, §4.6: optimised level sizes");
+    type LevelOptimum = (u64, f64, f64, &'static [f64]);
+    let optima: [LevelOptimum; 4] = [
         (100_000_000, 0.0, 23.671, &[4.79e4, 3.21e5, 2.16e6, 1.46e7]),
         (100_000_000, 0.99, 11.76, &[3.22e4, 2.15e5, 1.51e6, 1.14e7]),
         (10_000_000, 0.0, 17.54, &[4.31e4, 2.64e5, 1.63e6]),
@@ -239,8 +239,8 @@ pub(super) fn optimised() -> Result<Section> {
     Ok(section)
 }
 
-pub(super) fn policies() -> Result<Section> {
-    let mut section = Section::new("Lim 2015, §4.6.5: which table is compacted");
+pub(super) fn policies() -> Result<OracleSection> {
+    let mut section = OracleSection::new("Lim 2015, §4.6.5: which table is compacted");
     let of = |tables| simulate(LevelDb::standard(1e6)?, tables, 1_000_000, 0.0);
     let (cursor, largest) = (of(TableChoice::Cursor)?, of(TableChoice::Largest)?);
     section.recomputed("10⁶ keys, largest first", 17.15, 0.03 * 17.15, largest);

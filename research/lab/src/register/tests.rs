@@ -1,18 +1,18 @@
 //! Files match procedures, values keep their forms, and errors name the entry.
 
 use super::*;
-use crate::entry::Work;
-use crate::measured::{Line, Measured};
+use crate::entry::ExperimentMethod;
+use crate::measurements::{FigureSeries, MeasurementSet};
 use std::collections::BTreeSet;
 
-fn nothing(_: &Measured) -> Vec<Line> {
+fn nothing(_: &MeasurementSet) -> Vec<FigureSeries> {
     Vec::new()
 }
 
-const ONE: Procedure = Procedure {
+const ONE: MeasurementProcedure = MeasurementProcedure {
     id: "seed-9/X1",
     ours: &[("speed", nothing)],
-    work: Work::Waits("a structure"),
+    work: ExperimentMethod::Waits("a structure"),
 };
 
 /// Returns an experiment with these points.
@@ -28,8 +28,8 @@ fn with_points(points: &str) -> String {
     )
 }
 
-fn read(text: &str, procedures: &[&'static Procedure]) -> Result<Vec<Experiment>> {
-    let part = Part {
+fn read(text: &str, procedures: &[&'static MeasurementProcedure]) -> Result<Vec<Experiment>> {
+    let part = DocumentRegister {
         document: "seed-9",
         text: text.to_owned().leak(),
         procedures: procedures.to_vec(),
@@ -42,14 +42,14 @@ fn files_and_procedures_have_the_same_experiments_and_measures() {
     type Names = BTreeMap<String, BTreeSet<String>>;
     let mut count = 0;
     for part in parts() {
-        let sheet: Sheet = toml::from_str(part.text).unwrap();
+        let sheet: RegisterFile = toml::from_str(part.text).unwrap();
         let named = |table: &toml::Table| {
             let measures = table["measure"].as_array().unwrap().iter();
             let names = measures.map(|measure| measure["name"].as_str().unwrap().to_owned());
             (table["id"].as_str().unwrap().to_owned(), names.collect())
         };
         let said: Names = sheet.experiment.iter().map(named).collect();
-        let computed = |procedure: &&Procedure| {
+        let computed = |procedure: &&MeasurementProcedure| {
             let names = procedure.ours.iter().map(|(name, _)| (*name).to_owned());
             (procedure.id.to_owned(), names.collect())
         };
@@ -70,7 +70,7 @@ fn files_and_procedures_have_the_same_experiments_and_measures() {
 #[test]
 fn what_stands_at_the_head_is_used() {
     for part in parts() {
-        let sheet: Sheet = toml::from_str(part.text).unwrap();
+        let sheet: RegisterFile = toml::from_str(part.text).unwrap();
         for name in sheet.texts.keys() {
             let times = part.text.matches(&format!("\"@{name}\"")).count();
             assert!(times >= 2, "{}: {name} is used {times} times", part.document);
@@ -98,25 +98,28 @@ fn values_keep_the_forms_in_which_they_are_stated() {
     assert_eq!(experiment.differs, ["Another machine.", "One thread."]);
     assert_eq!(experiment.setting, "Another machine.");
     let measure = &experiment.measures[0];
-    assert_eq!((measure.axis.name, measure.axis.form), ("threads", Form::Linear));
+    assert_eq!(
+        (measure.axis.name, measure.axis.form),
+        ("threads", AxisLayout::Linear)
+    );
     let published = &measure.published[0];
     assert_eq!(published.section, "§1", "the experiment's, if it has none");
-    let values: Vec<Value> = published.points.iter().map(|point| point.value).collect();
+    let values: Vec<PublishedValue> = published.points.iter().map(|point| point.value).collect();
     assert_eq!(
         values,
         [
-            Value::Is(349.0),
-            Value::About(7.5),
-            Value::Between(75.5, 76.9),
-            Value::Derived(1.21),
-            Value::Derived(521.0 / 430.0),
-            Value::Derived(0.5 * 2.6 * 1024.0),
-            Value::Below(1.2),
-            Value::Said("unusable"),
+            PublishedValue::Is(349.0),
+            PublishedValue::About(7.5),
+            PublishedValue::Between(75.5, 76.9),
+            PublishedValue::Derived(1.21),
+            PublishedValue::Derived(521.0 / 430.0),
+            PublishedValue::Derived(0.5 * 2.6 * 1024.0),
+            PublishedValue::Below(1.2),
+            PublishedValue::Said("unusable"),
         ]
     );
-    assert_eq!(published.points[0].at, At::Number(1.0));
-    assert_eq!(published.points[7].at, At::Name("uniform".into()));
+    assert_eq!(published.points[0].at, AxisPosition::Number(1.0));
+    assert_eq!(published.points[7].at, AxisPosition::Name("uniform".into()));
 }
 
 #[test]
@@ -177,11 +180,11 @@ fn errors_name_the_document_the_experiment_and_the_measure() {
 
 #[test]
 fn procedures_without_an_entry_are_refused() {
-    const TWO: Procedure = Procedure {
+    const TWO: MeasurementProcedure = MeasurementProcedure {
         ours: &[("speed", nothing), ("size", nothing)],
         ..ONE
     };
-    const OTHER: Procedure = Procedure {
+    const OTHER: MeasurementProcedure = MeasurementProcedure {
         id: "seed-9/X2",
         ..ONE
     };

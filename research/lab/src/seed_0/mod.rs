@@ -7,10 +7,8 @@
 //! the claims about filters in section 3.6.3; A0 is the natural transfer size of section 4.2; B1 to
 //! B6 are figures of chapter 5; B7 and B8 repeat the first of them on third-party systems.
 
-mod buffered;
-mod counted;
-mod hosted;
-mod inserts;
+mod insert_plan;
+mod insertion_buffer;
 mod peers;
 mod q1_filters;
 mod recycling;
@@ -24,27 +22,29 @@ mod s7_reading_threads;
 mod s8_loading_threads;
 mod s9_scans;
 mod theorems;
+mod transfer_counts;
+mod tree_bundle;
 
-pub use inserts::Inserts;
+pub use insert_plan::InsertPlan;
 
-use super::entry::Procedure;
-use super::plan::{Scale, Threads};
+use super::entry::MeasurementProcedure;
+use super::plan::{ExperimentScale, ThreadCount};
 use super::seed_4::devices::NATURAL_TRANSFER;
 
 /// All procedures of this document.
-pub(super) const PROCEDURES: [&Procedure; 24] = [
+pub(super) const PROCEDURES: [&MeasurementProcedure; 24] = [
     &NATURAL_TRANSFER,
     &theorems::T2,
     &theorems::T3,
     &theorems::T4,
     &theorems::T5,
-    &hosted::H1,
+    &tree_bundle::H1,
     &q1_filters::PROCEDURE,
-    &buffered::B1,
+    &insertion_buffer::B1,
     &recycling::B2,
-    &buffered::B3,
+    &insertion_buffer::B3,
     &recycling::B4,
-    &buffered::B5,
+    &insertion_buffer::B5,
     &recycling::B6,
     &peers::B7,
     &peers::B8,
@@ -60,10 +60,10 @@ pub(super) const PROCEDURES: [&Procedure; 24] = [
 ];
 
 /// Finishes within seconds.
-const QUICK: Scale = Scale {
+const QUICK: ExperimentScale = ExperimentScale {
     records: 1_000_000,
     value_bytes: 100,
-    threads: Threads::Processors,
+    threads: ThreadCount::Processors,
     cap: 64 << 20,
     warm_ms: 500,
     run_ms: 1000,
@@ -71,10 +71,10 @@ const QUICK: Scale = Scale {
 };
 
 /// A tenth of the document's records and of its memory.
-const FULL: Scale = Scale {
+const FULL: ExperimentScale = ExperimentScale {
     records: 67_300_000,
     value_bytes: 100,
-    threads: Threads::Processors,
+    threads: ThreadCount::Processors,
     cap: 400 << 20,
     warm_ms: 60_000,
     run_ms: 60_000,
@@ -82,14 +82,14 @@ const FULL: Scale = Scale {
 };
 
 /// For loads by one thread: 4 GiB, a fifth of the document's 20 GiB.
-const FULL_ORDER: Scale = Scale {
+const FULL_ORDER: ExperimentScale = ExperimentScale {
     records: 34_600_000,
-    threads: Threads::One,
+    threads: ThreadCount::One,
     ..FULL
 };
 
 /// The quick size of the same loads.
-const QUICK_ORDER: Scale = Scale {
-    threads: Threads::One,
+const QUICK_ORDER: ExperimentScale = ExperimentScale {
+    threads: ThreadCount::One,
     ..QUICK
 };

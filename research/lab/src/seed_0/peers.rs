@@ -1,22 +1,26 @@
 //! B7 and B8: random inserts into third-party systems, one with and one without an insertion
 //! buffer.
 
-use super::inserts::{PAGES, RATIO};
-use crate::entry::{Procedure, Study, Work};
+use super::insert_plan::{PAGES, RATIO};
+use crate::entry::{ExperimentMethod, MeasurementProcedure, RivalStudy};
 
 const TIME: &str = "time";
 const RATES: &str = "rates";
 
-pub(super) const B7: Procedure = Procedure {
+pub(super) const B7: MeasurementProcedure = MeasurementProcedure {
     id: "seed-0/B7",
     ours: &[
-        ("time with a buffer", |measured| measured.under("ratio of times")),
-        ("pages moved with a buffer", |measured| measured.under(RATIO)),
-        ("time of an insert", |measured| measured.under(TIME)),
-        ("pages moved", |measured| measured.under(PAGES)),
-        ("records a merge", |measured| measured.under(RATES)),
+        ("time with a buffer", |measured| {
+            measured.series_with_prefix("ratio of times")
+        }),
+        ("pages moved with a buffer", |measured| {
+            measured.series_with_prefix(RATIO)
+        }),
+        ("time of an insert", |measured| measured.series_with_prefix(TIME)),
+        ("pages moved", |measured| measured.series_with_prefix(PAGES)),
+        ("records a merge", |measured| measured.series_with_prefix(RATES)),
     ],
-    work: Work::Study(Study {
+    work: ExperimentMethod::Study(RivalStudy {
         name: "change-buffer",
         quick: 310_000,
         full: 3_100_000,
@@ -24,13 +28,15 @@ pub(super) const B7: Procedure = Procedure {
     }),
 };
 
-pub(super) const B8: Procedure = Procedure {
+pub(super) const B8: MeasurementProcedure = MeasurementProcedure {
     id: "seed-0/B8",
     ours: &[
-        ("pages moved", |measured| measured.under(PAGES)),
-        ("pages moved with a buffer", |measured| measured.under(RATIO)),
+        ("pages moved", |measured| measured.series_with_prefix(PAGES)),
+        ("pages moved with a buffer", |measured| {
+            measured.series_with_prefix(RATIO)
+        }),
     ],
-    work: Work::Study(Study {
+    work: ExperimentMethod::Study(RivalStudy {
         name: "berkeley-inserts",
         quick: 400_000,
         full: 4_000_000,

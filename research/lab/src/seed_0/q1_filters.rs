@@ -1,8 +1,10 @@
 //! Q1: the cost and the false-positive rate of a quotient filter.
 
-use crate::entry::{Procedure, Work};
-use crate::measured::{Line, Measured, Spot, name};
-use alluvium_filters::{Bloom, Builder, Entry, Error, Geometry, Image, Shape, hash};
+use crate::entry::{ExperimentMethod, MeasurementProcedure};
+use crate::measurements::{FigurePoint, FigureSeries, MeasurementSet, name};
+use alluvium_filters::{
+    BloomFilter, Error, FilterBuilder, FilterEntry, FilterGeometry, FilterImage, FilterShape, hash,
+};
 use anyhow::Result;
 
 /// False-positive rate of a filter with remainders of eight bits.
@@ -12,7 +14,7 @@ const SEED: u64 = 1;
 const WRONG: &str = "wrong answers";
 const SPACE: &str = "space";
 
-pub(super) const PROCEDURE: Procedure = Procedure {
+pub(super) const PROCEDURE: MeasurementProcedure = MeasurementProcedure {
     id: "seed-0/Q1",
     ours: &[
         ("wrong answers", |measured| counted(measured, WRONG)),
@@ -20,7 +22,7 @@ pub(super) const PROCEDURE: Procedure = Procedure {
             counted(measured, SPACE)
         }),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 1_000_000,
         full: 30_000_000,
         // Their fingerprints are sorted in memory.
@@ -29,10 +31,10 @@ pub(super) const PROCEDURE: Procedure = Procedure {
     },
 };
 
-fn counted(measured: &Measured, what: &str) -> Vec<Line> {
+fn counted(measured: &MeasurementSet, what: &str) -> Vec<FigureSeries> {
     let lines = measured.counts.iter().filter(|line| line.name == what);
     lines
-        .map(|line| Line {
+        .map(|line| FigureSeries {
             name: "alluvium".into(),
             points: line.points.clone(),
         })
@@ -44,25 +46,25 @@ fn hash_of(number: u64) -> u64 {
     hash(SEED, &number.to_le_bytes())
 }
 
-fn measure(keys: u64) -> Result<Measured> {
+fn measure(keys: u64) -> Result<MeasurementSet> {
     let (quotient, quotient_bytes) = quotient(keys)?;
     let (bloom, bloom_bytes) = bloom(keys);
-    let spot = |place, value| Spot {
+    let spot = |place, value| FigurePoint {
         at: name(place),
         value,
     };
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts: vec![
-            Line {
+            FigureSeries {
                 name: WRONG.into(),
                 points: vec![spot("quotient", quotient), spot("Bloom", bloom)],
             },
-            Line {
+            FigureSeries {
                 name: SPACE.into(),
                 points: vec![spot("quotient", quotient_bytes as f64 / bloom_bytes as f64)],
             },
         ],
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 
@@ -72,13 +74,13 @@ fn quotient(keys: u64) -> Result<(f64, u64)> {
     let bits = (8..=48).find(|&bits| keys as f64 / 2f64.powi(bits) <= RATE);
     let bits =
         bits.ok_or_else(|| anyhow::anyhow!("--records: no fingerprint is long enough for {keys} keys"))?;
-    let geometry = Geometry::for_entries(keys, Shape::new(bits as u32, 0))?;
-    let mut entries: Vec<Entry> = (0..keys)
-        .map(|number| Entry::new(geometry.fingerprint(hash_of(number)), 0))
+    let geometry = FilterGeometry::for_entries(keys, FilterShape::new(bits as u32, 0))?;
+    let mut entries: Vec<FilterEntry> = (0..keys)
+        .map(|number| FilterEntry::new(geometry.fingerprint(hash_of(number)), 0))
         .collect();
     alluvium_filters::sort(&mut entries);
     let mut bytes = Vec::new();
-    let mut builder = Builder::new(geometry, |page: &[u8]| -> Result<(), Error> {
+    let mut builder = FilterBuilder::new(geometry, |page: &[u8]| -> Result<(), Error> {
         bytes.extend_from_slice(page);
         Ok(())
     });
@@ -86,7 +88,7 @@ fn quotient(keys: u64) -> Result<(f64, u64)> {
         builder.push(entry, 1)?;
     }
     builder.finish()?;
-    let image = Image::new(&geometry, &bytes)?;
+    let image = FilterImage::new(&geometry, &bytes)?;
     for number in 0..keys.min(1000) {
         anyhow::ensure!(
             image.contains(geometry.fingerprint(hash_of(number)))?,
@@ -105,17 +107,17 @@ fn bloom(keys: u64) -> (f64, u64) {
     let (mut low, mut high) = (1, keys.max(1) as usize);
     while low < high {
         let middle = low + (high - low) / 2;
-        if Bloom::<alluvium_filters::Line>::false_positive_rate(middle, keys) <= RATE {
+        if BloomFilter::<alluvium_filters::LineBlock>::false_positive_rate(middle, keys) <= RATE {
             high = middle;
         } else {
             low = middle + 1;
         }
     }
-    let filter: Bloom<alluvium_filters::Line> = Bloom::new(low);
+    let filter: BloomFilter<alluvium_filters::LineBlock> = BloomFilter::new(low);
     for number in 0..keys {
         filter.of(hash_of(number)).add_alone();
     }
-    let passes = |number: &u64| filter.of(hash_of(*number)).may_be_there();
+    let passes = |number: &u64| filter.of(hash_of(*number)).may_contain();
     let wrong = (keys..2 * keys).filter(passes).count();
     (wrong as f64 / keys as f64, filter.bytes() as u64)
 }

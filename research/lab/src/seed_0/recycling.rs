@@ -1,16 +1,16 @@
 //! B2, B4 and B6: simulations of insertion buffers in front of the leaves of a B-tree.
 
-use crate::entry::{At, Procedure, Work};
-use crate::measured::{Line, Measured, Spot};
+use crate::entry::{AxisPosition, ExperimentMethod, MeasurementProcedure};
+use crate::measurements::{FigurePoint, FigureSeries, MeasurementSet};
 use anyhow::{Result, ensure};
-use research_models::recycling::{Choice, InsertionBuffer, Keys, LeafWeights};
+use research_models::recycling::{BinChoice, InsertionBuffer, KeyDistribution, LeafWeights};
 
 pub(super) const SEED: u64 = 1;
 
-pub(super) const B2: Procedure = Procedure {
+pub(super) const B2: MeasurementProcedure = MeasurementProcedure {
     id: "seed-0/B2",
     ours: &[("the most probable leaf", |measured| measured.counts.clone())],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 200_000,
         full: 4_000_000,
         most: 100_000_000,
@@ -18,10 +18,10 @@ pub(super) const B2: Procedure = Procedure {
     },
 };
 
-pub(super) const B4: Procedure = Procedure {
+pub(super) const B4: MeasurementProcedure = MeasurementProcedure {
     id: "seed-0/B4",
     ours: &[("keys a flush", |measured| measured.counts.clone())],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 200_000,
         full: 1_000_000,
         most: 10_000_000,
@@ -29,12 +29,12 @@ pub(super) const B4: Procedure = Procedure {
     },
 };
 
-pub(super) const B6: Procedure = Procedure {
+pub(super) const B6: MeasurementProcedure = MeasurementProcedure {
     id: "seed-0/B6",
     ours: &[("keys a flush beyond the first", |measured| {
         measured.counts.clone()
     })],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 500_000,
         full: 2_000_000,
         most: 10_000_000,
@@ -48,8 +48,8 @@ pub(super) const LEAF: usize = 160;
 /// Number of inserts over which a rate is measured.
 const WINDOW: usize = 50_000;
 
-fn weights(keys: u64) -> Result<Measured> {
-    let mut lines = ["largest", "95th percentile"].map(|name| Line {
+fn weights(keys: u64) -> Result<MeasurementSet> {
+    let mut lines = ["largest", "95th percentile"].map(|name| FigureSeries {
         name: name.into(),
         points: Vec::new(),
     });
@@ -62,11 +62,11 @@ fn weights(keys: u64) -> Result<Measured> {
     Ok(counts(lines.into()))
 }
 
-fn flushes(keys: u64) -> Result<Measured> {
+fn flushes(keys: u64) -> Result<MeasurementSet> {
     let choices = [
-        ("fullest bin", Choice::FullestBin),
-        ("golden gate", Choice::GoldenGate),
-        ("random ball", Choice::RandomBall),
+        ("fullest bin", BinChoice::FullestBin),
+        ("golden gate", BinChoice::GoldenGate),
+        ("random ball", BinChoice::RandomBall),
     ];
     let mut lines = Vec::new();
     for (name, choice) in choices {
@@ -76,7 +76,7 @@ fn flushes(keys: u64) -> Result<Measured> {
         let is_last = |inserts: usize| inserts == rates.len() * window;
         let wanted = |inserts: usize| is_last(inserts) || (inserts / window).is_power_of_two();
         let points = rates.iter().filter(|(inserts, _)| wanted(*inserts));
-        lines.push(Line {
+        lines.push(FigureSeries {
             name: name.into(),
             points: points
                 .map(|&(inserts, rate)| spot(inserts as f64, rate))
@@ -86,14 +86,14 @@ fn flushes(keys: u64) -> Result<Measured> {
     Ok(counts(lines))
 }
 
-fn buffers(keys: u64) -> Result<Measured> {
+fn buffers(keys: u64) -> Result<MeasurementSet> {
     let choices = [
-        ("golden gate", Choice::GoldenGate),
-        ("random ball", Choice::RandomBall),
+        ("golden gate", BinChoice::GoldenGate),
+        ("random ball", BinChoice::RandomBall),
     ];
     let mut lines = Vec::new();
     for (name, choice) in choices {
-        let mut points: Vec<Spot> = Vec::new();
+        let mut points: Vec<FigurePoint> = Vec::new();
         let mut smallest = None;
         for buffered in [1, 2, 4, 8].map(|times| times * BUFFERED) {
             let rates = fill(keys, buffered, choice)?;
@@ -105,7 +105,7 @@ fn buffers(keys: u64) -> Result<Measured> {
             );
             points.push(spot(buffered as f64, beyond / smallest));
         }
-        lines.push(Line {
+        lines.push(FigureSeries {
             name: name.into(),
             points,
         });
@@ -114,11 +114,11 @@ fn buffers(keys: u64) -> Result<Measured> {
 }
 
 /// Inserts keys. Returns the average keys per flush of each window.
-pub(super) fn fill(keys: u64, buffered: usize, choice: Choice) -> Result<Vec<(usize, f64)>> {
+pub(super) fn fill(keys: u64, buffered: usize, choice: BinChoice) -> Result<Vec<(usize, f64)>> {
     let keys = usize::try_from(keys)?;
     let (window, buffered) = window_of(keys, buffered);
     let buffer = InsertionBuffer {
-        keys: Keys::Uniform { below: 1000.0 },
+        keys: KeyDistribution::Uniform { below: 1000.0 },
         buffered,
         leaf: LEAF,
         choice,
@@ -136,24 +136,24 @@ pub(super) fn window_of(keys: usize, buffered: usize) -> (usize, usize) {
     (WINDOW.min(keys / 4).max(1), buffered.min(keys / 16).max(1))
 }
 
-pub(super) fn spot(place: f64, value: f64) -> Spot {
-    Spot {
-        at: At::Number(place),
+pub(super) fn spot(place: f64, value: f64) -> FigurePoint {
+    FigurePoint {
+        at: AxisPosition::Number(place),
         value,
     }
 }
 
-pub(super) fn counts(counts: Vec<Line>) -> Measured {
-    Measured {
+pub(super) fn counts(counts: Vec<FigureSeries>) -> MeasurementSet {
+    MeasurementSet {
         counts,
-        ..Measured::default()
+        ..MeasurementSet::default()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measured::value_at;
+    use crate::measurements::value_at;
 
     #[test]
     fn leaves_are_even_and_flushes_are_as_the_document_says() {

@@ -1,26 +1,26 @@
 //! S1: YCSB with small values.
 
 use super::{FULL, QUICK};
-use crate::entry::{Engines, Procedure, Work};
-use crate::measured::{Line, Measured, against, name, thousands_per_s};
+use crate::entry::{EngineWorkload, ExperimentMethod, MeasurementProcedure};
+use crate::measurements::{FigureSeries, MeasurementSet, against, name, thousands_per_s};
 
 /// The document's workloads: our phases and their names in figure 3.3.
 pub(super) const PHASES: [&str; 7] = ["load", "a", "b", "c", "f", "d", "e"];
 
-pub(super) const PROCEDURE: Procedure = Procedure {
+pub(super) const PROCEDURE: MeasurementProcedure = MeasurementProcedure {
     id: "seed-0/S1",
     ours: &[
         ("throughput", throughput),
         ("throughput against RocksDB", against_rocksdb),
     ],
-    work: Work::Engines(Engines {
+    work: ExperimentMethod::Engines(EngineWorkload {
         quick: QUICK,
         full: FULL,
         steps: |base| Ok(vec![base.step(name("YCSB"), &PHASES)?]),
     }),
 };
 
-pub(super) fn throughput(measured: &Measured) -> Vec<Line> {
+pub(super) fn throughput(measured: &MeasurementSet) -> Vec<FigureSeries> {
     let places = ["load", "A", "B", "C", "F", "D", "E"];
     let phases: Vec<_> = PHASES
         .iter()
@@ -30,6 +30,6 @@ pub(super) fn throughput(measured: &Measured) -> Vec<Line> {
     measured.by_phase(&phases, thousands_per_s)
 }
 
-pub(super) fn against_rocksdb(measured: &Measured) -> Vec<Line> {
+pub(super) fn against_rocksdb(measured: &MeasurementSet) -> Vec<FigureSeries> {
     against(&throughput(measured), "rocksdb")
 }

@@ -2,23 +2,23 @@
 
 use super::s1_ycsb::{PHASES, against_rocksdb, throughput};
 use super::{FULL, QUICK};
-use crate::entry::{Engines, Procedure, Work};
-use crate::measured::name;
-use crate::plan::Scale;
+use crate::entry::{EngineWorkload, ExperimentMethod, MeasurementProcedure};
+use crate::measurements::name;
+use crate::plan::ExperimentScale;
 
-pub(super) const PROCEDURE: Procedure = Procedure {
+pub(super) const PROCEDURE: MeasurementProcedure = MeasurementProcedure {
     id: "seed-0/S2",
     ours: &[
         ("throughput against RocksDB", against_rocksdb),
         ("throughput", throughput),
     ],
-    work: Work::Engines(Engines {
-        quick: Scale {
+    work: ExperimentMethod::Engines(EngineWorkload {
+        quick: ExperimentScale {
             records: 120_000,
             value_bytes: 1024,
             ..QUICK
         },
-        full: Scale {
+        full: ExperimentScale {
             records: 8_400_000,
             value_bytes: 1024,
             ..FULL

@@ -1,12 +1,12 @@
 //! S4: throughput with little memory.
 
 use super::{FULL, QUICK};
-use crate::entry::{At, Engines, Procedure, Work};
-use crate::measured::{Line, Measured, thousands_per_s};
-use crate::plan::{Base, LEAST_CAP, Scale, Size, Step};
+use crate::entry::{AxisPosition, EngineWorkload, ExperimentMethod, MeasurementProcedure};
+use crate::measurements::{FigureSeries, MeasurementSet, thousands_per_s};
+use crate::plan::{ExperimentScale, ExperimentStep, LEAST_CAP, RunSize, StepTemplate};
 use anyhow::Result;
 
-pub(super) const PROCEDURE: Procedure = Procedure {
+pub(super) const PROCEDURE: MeasurementProcedure = MeasurementProcedure {
     id: "seed-0/S4",
     ours: &[
         ("throughput of C", |measured| {
@@ -14,8 +14,8 @@ pub(super) const PROCEDURE: Procedure = Procedure {
         }),
         ("throughput of the load", load),
     ],
-    work: Work::Engines(Engines {
-        quick: Scale {
+    work: ExperimentMethod::Engines(EngineWorkload {
+        quick: ExperimentScale {
             records: 3_000_000,
             ..QUICK
         },
@@ -24,15 +24,15 @@ pub(super) const PROCEDURE: Procedure = Procedure {
     }),
 };
 
-fn load(measured: &Measured) -> Vec<Line> {
+fn load(measured: &MeasurementSet) -> Vec<FigureSeries> {
     measured.by_step(|of| thousands_per_s(of.phase("load")?))
 }
 
-fn steps(base: &Base) -> Result<Vec<Step>> {
+fn steps(base: &StepTemplate) -> Result<Vec<ExperimentStep>> {
     base.refuse_memory("it changes the memory from step to step")?;
     let percents: &[u64] = match base.size {
-        Size::Quick => &[15, 25, 50, 100],
-        Size::Full => &[5, 10, 25, 28, 50, 100],
+        RunSize::Quick => &[15, 25, 50, 100],
+        RunSize::Full => &[5, 10, 25, 28, 50, 100],
     };
     let mut caps: Vec<u64> = percents
         .iter()
@@ -41,7 +41,7 @@ fn steps(base: &Base) -> Result<Vec<Step>> {
     caps.dedup();
     let step = |cap: u64| {
         let percent = 100.0 * cap as f64 / base.data() as f64;
-        let mut step = base.step(At::Number(percent.round()), &["load", "c"])?;
+        let mut step = base.step(AxisPosition::Number(percent.round()), &["load", "c"])?;
         step.job.cap = cap;
         Ok(step)
     };

@@ -2,9 +2,9 @@
 
 use super::s5_order::steps;
 use super::{FULL_ORDER, QUICK_ORDER};
-use crate::entry::{Engines, Procedure, Work};
+use crate::entry::{EngineWorkload, ExperimentMethod, MeasurementProcedure};
 
-pub(super) const PROCEDURE: Procedure = Procedure {
+pub(super) const PROCEDURE: MeasurementProcedure = MeasurementProcedure {
     id: "seed-0/S6",
     ours: &[
         ("write amplification", |measured| {
@@ -14,7 +14,7 @@ pub(super) const PROCEDURE: Procedure = Procedure {
             measured.by_step(|of| of.load_amplification())
         }),
     ],
-    work: Work::Engines(Engines {
+    work: ExperimentMethod::Engines(EngineWorkload {
         quick: QUICK_ORDER,
         full: FULL_ORDER,
         steps,

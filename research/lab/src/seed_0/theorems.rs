@@ -3,9 +3,9 @@
 //! The chapter has no experiment. Our experiment inserts records and looks some of them up with a
 //! cold memory, in a space that counts the transfer of each block.
 
-use super::counted::{self, Counts, Table};
-use crate::entry::{At, Procedure, Work};
-use crate::measured::{Line, Measured, Spot, name};
+use super::transfer_counts::{self, HashTableKind, TransferCounts};
+use crate::entry::{AxisPosition, ExperimentMethod, MeasurementProcedure};
+use crate::measurements::{FigurePoint, FigureSeries, MeasurementSet, name};
 use anyhow::{Result, ensure};
 
 const INSERTS: &str = "inserts";
@@ -20,7 +20,7 @@ const SHOWN: u32 = 4;
 /// Minimum number of keys; fewer fit in memory.
 const LEAST: u64 = 1 << 10;
 
-pub(super) const T2: Procedure = Procedure {
+pub(super) const T2: MeasurementProcedure = MeasurementProcedure {
     id: "seed-0/T2",
     ours: &[
         ("I/Os", an_operation),
@@ -31,7 +31,7 @@ pub(super) const T2: Procedure = Procedure {
     work: here(boa),
 };
 
-pub(super) const T3: Procedure = Procedure {
+pub(super) const T3: MeasurementProcedure = MeasurementProcedure {
     id: "seed-0/T3",
     ours: &[
         ("I/Os", an_operation),
@@ -42,7 +42,7 @@ pub(super) const T3: Procedure = Procedure {
     work: here(bot),
 };
 
-pub(super) const T4: Procedure = Procedure {
+pub(super) const T4: MeasurementProcedure = MeasurementProcedure {
     id: "seed-0/T4",
     ours: &[
         ("I/Os", an_operation),
@@ -53,7 +53,7 @@ pub(super) const T4: Procedure = Procedure {
     work: here(asymmetric),
 };
 
-pub(super) const T5: Procedure = Procedure {
+pub(super) const T5: MeasurementProcedure = MeasurementProcedure {
     id: "seed-0/T5",
     ours: &[
         ("I/Os", an_operation),
@@ -65,8 +65,8 @@ pub(super) const T5: Procedure = Procedure {
 };
 
 /// Returns the work that counts a table at a given number of keys.
-pub(super) const fn here(measure: fn(u64) -> Result<Measured>) -> Work {
-    Work::Here {
+pub(super) const fn here(measure: fn(u64) -> Result<MeasurementSet>) -> ExperimentMethod {
+    ExperimentMethod::Here {
         quick: 1 << 14,
         full: 1 << 20,
         // The blocks are held in memory.
@@ -75,39 +75,41 @@ pub(super) const fn here(measure: fn(u64) -> Result<Measured>) -> Work {
     }
 }
 
-fn inserts(measured: &Measured) -> Vec<Line> {
-    measured.under(INSERTS)
+fn inserts(measured: &MeasurementSet) -> Vec<FigureSeries> {
+    measured.series_with_prefix(INSERTS)
 }
 
-pub(super) fn hits(measured: &Measured) -> Vec<Line> {
-    measured.under(HITS)
+pub(super) fn hits(measured: &MeasurementSet) -> Vec<FigureSeries> {
+    measured.series_with_prefix(HITS)
 }
 
-fn misses(measured: &Measured) -> Vec<Line> {
-    measured.under(MISSES)
+fn misses(measured: &MeasurementSet) -> Vec<FigureSeries> {
+    measured.series_with_prefix(MISSES)
 }
 
-pub(super) fn an_operation(measured: &Measured) -> Vec<Line> {
-    measured.under(OPERATION)
+pub(super) fn an_operation(measured: &MeasurementSet) -> Vec<FigureSeries> {
+    measured.series_with_prefix(OPERATION)
 }
 
-fn boa(keys: u64) -> Result<Measured> {
-    measure(keys, Table::Refined, log)
+fn boa(keys: u64) -> Result<MeasurementSet> {
+    measure(keys, HashTableKind::Refined, log)
 }
 
-fn bot(keys: u64) -> Result<Measured> {
-    measure(keys, Table::Trees, |_, _| counted::memory_records().log2().log2())
-}
-
-fn oblivious(keys: u64) -> Result<Measured> {
-    measure(keys, Table::Oblivious, |_, _| {
-        counted::memory_records().log2().log2()
+fn bot(keys: u64) -> Result<MeasurementSet> {
+    measure(keys, HashTableKind::Trees, |_, _| {
+        transfer_counts::memory_records().log2().log2()
     })
 }
 
-fn asymmetric(keys: u64) -> Result<Measured> {
-    let beta = f64::from(counted::BETA);
-    measure(keys, Table::Asymmetric, move |lambda, n| {
+fn oblivious(keys: u64) -> Result<MeasurementSet> {
+    measure(keys, HashTableKind::Oblivious, |_, _| {
+        transfer_counts::memory_records().log2().log2()
+    })
+}
+
+fn asymmetric(keys: u64) -> Result<MeasurementSet> {
+    let beta = f64::from(transfer_counts::BETA);
+    measure(keys, HashTableKind::Asymmetric, move |lambda, n| {
         beta + log(lambda, n) / beta
     })
 }
@@ -118,7 +120,7 @@ pub(super) fn log(base: f64, value: f64) -> f64 {
 
 /// Counts a table's transfers for growing numbers of keys. `extra` returns the term that the
 /// table's theorem adds to the cost of an insert, from λ and log_{M/B} N.
-fn measure(keys: u64, table: Table, extra: impl Fn(f64, f64) -> f64) -> Result<Measured> {
+fn measure(keys: u64, table: HashTableKind, extra: impl Fn(f64, f64) -> f64) -> Result<MeasurementSet> {
     ensure!(
         keys >= LEAST,
         "--records {keys}: fewer than {LEAST} keys fit the memory"
@@ -127,7 +129,7 @@ fn measure(keys: u64, table: Table, extra: impl Fn(f64, f64) -> f64) -> Result<M
     for growth in GROWTHS {
         let lambda = f64::from(growth);
         let lines = [INSERTS, HITS, MISSES].map(|what| format!("{what}, λ = {growth}"));
-        let mut lines = lines.map(|name| Line {
+        let mut lines = lines.map(|name| FigureSeries {
             name,
             points: Vec::new(),
         });
@@ -137,17 +139,20 @@ fn measure(keys: u64, table: Table, extra: impl Fn(f64, f64) -> f64) -> Result<M
         for records in sizes.chain([keys]) {
             let counted = table.count(growth, records)?;
             let n = records as f64;
-            let merging = log(counted::memory_records() / counted::block_records(), n);
+            let merging = log(
+                transfer_counts::memory_records() / transfer_counts::block_records(),
+                n,
+            );
             let bound = lambda + merging + extra(lambda, n);
             let levels = log(lambda, n);
             let values = [
-                (counted.insert_reads + counted.insert_writes) * counted::block_records() / bound,
+                (counted.insert_reads + counted.insert_writes) * transfer_counts::block_records() / bound,
                 counted.hit / levels,
                 counted.miss / levels,
             ];
             for (line, value) in lines.iter_mut().zip(values) {
-                let at = At::Number(n);
-                line.points.push(Spot { at, value });
+                let at = AxisPosition::Number(n);
+                line.points.push(FigurePoint { at, value });
             }
             if growth == SHOWN && records == keys {
                 counts.push(an_operation_of(table, &counted));
@@ -155,30 +160,30 @@ fn measure(keys: u64, table: Table, extra: impl Fn(f64, f64) -> f64) -> Result<M
         }
         counts.extend(lines);
     }
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts,
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 
 /// Returns the absolute transfers, at the places that the theorem names.
-fn an_operation_of(table: Table, counted: &Counts) -> Line {
+fn an_operation_of(table: HashTableKind, counted: &TransferCounts) -> FigureSeries {
     let (reads, writes) = (counted.insert_reads, counted.insert_writes);
     let places = match table {
-        Table::Asymmetric => vec![
+        HashTableKind::Asymmetric => vec![
             ("insert, writes", writes),
             ("insert, reads", reads),
             ("query, reads", counted.hit),
         ],
-        Table::Refined | Table::Trees | Table::Oblivious => {
+        HashTableKind::Refined | HashTableKind::Trees | HashTableKind::Oblivious => {
             vec![("insert", reads + writes), ("query", counted.hit)]
         }
     };
-    let spot = |(place, value)| Spot {
+    let spot = |(place, value)| FigurePoint {
         at: name(place),
         value,
     };
-    Line {
+    FigureSeries {
         name: format!("{OPERATION}, alluvium, λ = {SHOWN}"),
         points: places.into_iter().map(spot).collect(),
     }

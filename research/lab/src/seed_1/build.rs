@@ -1,12 +1,12 @@
 //! E1, E2 and E8: the throughput of index construction.
 
 use super::harness::{
-    LARGE, LEAST_MEMORY, Records, SMALL, Scratch, at_name, at_number, line, lines, thousands,
+    LARGE, LEAST_MEMORY, RecordSizes, SMALL, ScratchDirectory, at_name, at_number, line, lines, thousands,
 };
 use super::perfect;
-use crate::entry::{Procedure, Work};
-use crate::measured::Measured;
-use alluvium_hashes::index::{Index, Kind};
+use crate::entry::{ExperimentMethod, MeasurementProcedure};
+use crate::measurements::MeasurementSet;
+use alluvium_hashes::index::{StaticIndex, StaticIndexKind};
 use anyhow::Result;
 
 const RATE: &str = "rate";
@@ -17,13 +17,13 @@ const BITS: &str = "bits";
 /// Ratio of data to memory: 16 GiB to 4 GiB.
 const DATA_TO_MEMORY: u64 = 4;
 
-pub(super) const E1: Procedure = Procedure {
+pub(super) const E1: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/E1",
     ours: &[
         ("keys a second", |measured| lines(measured, RATE)),
         ("keys a second by memory", |measured| lines(measured, BUFFER)),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 30_000,
         full: 4_000_000,
         most: 20_000_000,
@@ -31,13 +31,13 @@ pub(super) const E1: Procedure = Procedure {
     },
 };
 
-pub(super) const E8: Procedure = Procedure {
+pub(super) const E8: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/E8",
     ours: &[
         ("keys a second", |measured| lines(measured, RATE)),
         ("size", |measured| lines(measured, BITS)),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 200_000,
         full: 100_000_000,
         most: 1_000_000_000,
@@ -45,12 +45,12 @@ pub(super) const E8: Procedure = Procedure {
     },
 };
 
-pub(super) const E2: Procedure = Procedure {
+pub(super) const E2: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/E2",
     ours: &[("speed against that of the largest size", |measured| {
         lines(measured, SIZE)
     })],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 40_000,
         full: 4_000_000,
         most: 20_000_000,
@@ -60,31 +60,31 @@ pub(super) const E2: Procedure = Procedure {
 
 /// Measures the build with memory for each of these fractions of the data. Also builds perfect
 /// hashes, with the document's ratio of memory, for comparison with the last fraction.
-fn rates(records: Records, count: u64, parts: &[f64]) -> Result<Measured> {
+fn rates(records: RecordSizes, count: u64, parts: &[f64]) -> Result<MeasurementSet> {
     let bytes = records.bytes(count);
     let (mut sweep, mut bits) = (Vec::new(), Vec::new());
     let mut rate = 0.0;
     for &part in parts {
-        let scratch = Scratch::new()?;
+        let scratch = ScratchDirectory::new()?;
         let memory = ((bytes as f64 * part) as u64).max(LEAST_MEMORY);
         rate = thousands(
             count,
-            records.build(&scratch, count, records.options(Kind::Dense, memory))?,
+            records.build(&scratch, count, records.options(StaticIndexKind::Dense, memory))?,
         );
         sweep.push(at_number(memory as f64 / bytes as f64, rate));
         if bits.is_empty() {
-            let stat = Index::open(&*scratch.directory, super::harness::NAME)?.stat();
+            let stat = StaticIndex::open(&*scratch.directory, super::harness::NAME)?.stat();
             bits.push(at_name("tries", stat.bits_per_key));
         }
     }
-    let scratch = Scratch::new()?;
+    let scratch = ScratchDirectory::new()?;
     let perfect = perfect::build(records, &scratch, count, bytes / DATA_TO_MEMORY)?;
     bits.push(at_name(
         "perfect hashes",
         perfect.index.len() as f64 * 8.0 / count as f64,
     ));
     let perfect = thousands(count, perfect.took);
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts: vec![
             line(RATE, "tries", vec![at_name("1 core", rate)]),
             line(
@@ -95,26 +95,26 @@ fn rates(records: Records, count: u64, parts: &[f64]) -> Result<Measured> {
             line(BUFFER, "tries", sweep),
             line(BITS, "alluvium", bits),
         ],
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 
-fn sizes(count: u64) -> Result<Measured> {
+fn sizes(count: u64) -> Result<MeasurementSet> {
     let memory = LARGE.bytes(count) / DATA_TO_MEMORY;
     let mut rates = Vec::new();
     for part in 1..=4u64 {
-        let scratch = Scratch::new()?;
+        let scratch = ScratchDirectory::new()?;
         let count = (count * part / 4).max(1);
-        let took = LARGE.build(&scratch, count, LARGE.options(Kind::Dense, memory))?;
+        let took = LARGE.build(&scratch, count, LARGE.options(StaticIndexKind::Dense, memory))?;
         rates.push((part as f64 / 4.0, thousands(count, took)));
     }
     let largest = rates.last().map_or(1.0, |&(_, rate)| rate);
     let points = rates
         .into_iter()
         .map(|(part, rate)| at_number(part, rate / largest));
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts: vec![line(SIZE, "tries", points.collect())],
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 

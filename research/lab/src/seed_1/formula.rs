@@ -2,8 +2,8 @@
 
 use super::harness::{at_number, line, lines};
 use super::silt::{SET, proportioned, steady};
-use crate::entry::{Procedure, Work};
-use crate::measured::Measured;
+use crate::entry::{ExperimentMethod, MeasurementProcedure};
+use crate::measurements::MeasurementSet;
 use anyhow::Result;
 
 const WRITES: &str = "writes";
@@ -16,7 +16,7 @@ const STORES: &str = "stores";
 const SETS: [u64; 5] = [8, 18, 41, SET, 93];
 
 /// The sizes of Figure 2.8, as hash stores of 122,000 entries.
-pub(super) const S13: Procedure = Procedure {
+pub(super) const S13: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/S13",
     ours: &[
         ("write amplification", |measured| lines(measured, WRITES)),
@@ -24,7 +24,7 @@ pub(super) const S13: Procedure = Procedure {
         ("memory", |measured| lines(measured, MEMORY)),
         ("hash stores, on average", |measured| lines(measured, STORES)),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 60_000,
         full: 5_000_000,
         most: 25_000_000,
@@ -32,7 +32,7 @@ pub(super) const S13: Procedure = Procedure {
     },
 };
 
-fn measure(count: u64) -> Result<Measured> {
+fn measure(count: u64) -> Result<MeasurementSet> {
     // All sets use the same table and number of keys, as in the document's sweep.
     let (shape, keys) = proportioned(count, SET)?;
     let (mut found, mut said) = ([const { Vec::new() }; 4], [const { Vec::new() }; 4]);
@@ -59,9 +59,9 @@ fn measure(count: u64) -> Result<Measured> {
         counts.push(line(what, "SILT", found));
         counts.push(line(what, "formula", said));
     }
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts,
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 

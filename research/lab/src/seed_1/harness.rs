@@ -1,9 +1,9 @@
 //! Records of a measurement, and helpers for lines of figures.
 
-use crate::entry::At;
-use crate::measured::{Line, Measured, Spot, name};
-pub(super) use crate::scratch::Scratch;
-use alluvium_hashes::index::{Builder, Kind, Options};
+use crate::entry::AxisPosition;
+use crate::measurements::{FigurePoint, FigureSeries, MeasurementSet, name};
+pub(super) use crate::scratch::ScratchDirectory;
+use alluvium_hashes::index::{StaticIndexBuilder, StaticIndexKind, StaticIndexOptions};
 use anyhow::Result;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,26 +16,26 @@ pub(super) const LEAST_MEMORY: u64 = 8 << 20;
 
 /// Records of a given length. Keys have 20 bytes, or 8 in small records.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Records {
+pub(super) struct RecordSizes {
     pub(super) key_bytes: u32,
     pub(super) value_bytes: u32,
 }
 
 /// The records of most experiments.
-pub(super) const LARGE: Records = Records {
+pub(super) const LARGE: RecordSizes = RecordSizes {
     key_bytes: 20,
     value_bytes: 1000,
 };
 
 /// The records of the experiment with small items.
-pub(super) const SMALL: Records = Records {
+pub(super) const SMALL: RecordSizes = RecordSizes {
     key_bytes: 8,
     value_bytes: 8,
 };
 
-impl Records {
-    pub(super) fn options(self, kind: Kind, memory: u64) -> Options {
-        let mut options = Options::new(self.key_bytes, self.value_bytes);
+impl RecordSizes {
+    pub(super) fn options(self, kind: StaticIndexKind, memory: u64) -> StaticIndexOptions {
+        let mut options = StaticIndexOptions::new(self.key_bytes, self.value_bytes);
         options.kind = kind;
         options.memory_bytes = usize::try_from(memory.max(LEAST_MEMORY)).unwrap_or(usize::MAX);
         options
@@ -71,9 +71,14 @@ impl Records {
     }
 
     /// Builds an index of the first `count` numbers. Returns the time.
-    pub(super) fn build(self, scratch: &Scratch, count: u64, options: Options) -> Result<Duration> {
+    pub(super) fn build(
+        self,
+        scratch: &ScratchDirectory,
+        count: u64,
+        options: StaticIndexOptions,
+    ) -> Result<Duration> {
         let started = Instant::now();
-        let mut builder = Builder::new(Arc::clone(&scratch.directory) as _, NAME, options)?;
+        let mut builder = StaticIndexBuilder::new(Arc::clone(&scratch.directory) as _, NAME, options)?;
         self.each(0..count, |key, value| Ok(builder.push(key, value)?))?;
         anyhow::ensure!(builder.finish()? == count, "every key is another");
         Ok(started.elapsed())
@@ -86,28 +91,31 @@ pub(super) fn thousands(count: u64, took: Duration) -> f64 {
 }
 
 /// Returns a line whose name starts with the measure and a separator.
-pub(super) fn line(measure: &str, whose: &str, points: Vec<(At, f64)>) -> Line {
-    Line {
+pub(super) fn line(measure: &str, whose: &str, points: Vec<(AxisPosition, f64)>) -> FigureSeries {
+    FigureSeries {
         name: format!("{measure}: {whose}"),
-        points: points.into_iter().map(|(at, value)| Spot { at, value }).collect(),
+        points: points
+            .into_iter()
+            .map(|(at, value)| FigurePoint { at, value })
+            .collect(),
     }
 }
 
 /// Returns a figure at a category.
-pub(super) fn at_name(place: &'static str, value: f64) -> (At, f64) {
+pub(super) fn at_name(place: &'static str, value: f64) -> (AxisPosition, f64) {
     (name(place), value)
 }
 
 /// Returns a figure at a number.
-pub(super) fn at_number(number: f64, value: f64) -> (At, f64) {
-    (At::Number(number), value)
+pub(super) fn at_number(number: f64, value: f64) -> (AxisPosition, f64) {
+    (AxisPosition::Number(number), value)
 }
 
 /// Returns the lines of one measure.
-pub(super) fn lines(measured: &Measured, measure: &str) -> Vec<Line> {
-    let of = |line: &Line| {
+pub(super) fn lines(measured: &MeasurementSet, measure: &str) -> Vec<FigureSeries> {
+    let of = |line: &FigureSeries| {
         let whose = line.name.strip_prefix(measure)?.strip_prefix(": ")?;
-        Some(Line {
+        Some(FigureSeries {
             name: whose.to_owned(),
             points: line.points.clone(),
         })

@@ -1,23 +1,23 @@
 //! E5: lookups by many threads.
 
-use super::harness::{LARGE, NAME, Scratch, at_name, line, lines, thousands};
-use super::perfect::{self, Perfect};
-use crate::entry::{Procedure, Work};
-use crate::measured::Measured;
+use super::harness::{LARGE, NAME, ScratchDirectory, at_name, line, lines, thousands};
+use super::perfect::{self, PerfectHashFile};
+use crate::entry::{ExperimentMethod, MeasurementProcedure};
+use crate::measurements::MeasurementSet;
 use alluvium_device::BLOCK;
 use alluvium_hashes::index::format::{HASH_BYTES, hash_of};
-use alluvium_hashes::index::{Index, Kind};
+use alluvium_hashes::index::{StaticIndex, StaticIndexKind};
 use anyhow::{Context, Result, ensure};
-use research_filters::perfect::Index as PerfectIndex;
+use research_filters::perfect::PerfectHashIndex as PerfectIndex;
 use std::time::{Duration, Instant};
 
 const RATE: &str = "rate";
 const THREADS: u64 = 16;
 
-pub(super) const E5: Procedure = Procedure {
+pub(super) const E5: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/E5",
     ours: &[("lookups a second", |measured| lines(measured, RATE))],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 20_000,
         full: 4_000_000,
         most: 20_000_000,
@@ -25,11 +25,11 @@ pub(super) const E5: Procedure = Procedure {
     },
 };
 
-fn measure(count: u64) -> Result<Measured> {
-    let scratch = Scratch::new()?;
+fn measure(count: u64) -> Result<MeasurementSet> {
+    let scratch = ScratchDirectory::new()?;
     let memory = LARGE.bytes(count) / 4;
-    LARGE.build(&scratch, count, LARGE.options(Kind::Dense, memory))?;
-    let index = Index::open(&*scratch.directory, NAME)?;
+    LARGE.build(&scratch, count, LARGE.options(StaticIndexKind::Dense, memory))?;
+    let index = StaticIndex::open(&*scratch.directory, NAME)?;
     let lookups = (count / 8).max(THREADS);
     let took = timed(lookups, count, |key, value| {
         ensure!(
@@ -44,9 +44,9 @@ fn measure(count: u64) -> Result<Measured> {
         at_name("tries", thousands(lookups, took)),
         at_name("perfect hashes", thousands(lookups, other)),
     ];
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts: vec![line(RATE, "alluvium", points)],
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 
@@ -78,7 +78,7 @@ fn timed(lookups: u64, count: u64, get: impl Fn(&[u8], &[u8]) -> Result<()> + Sy
     Ok(started.elapsed())
 }
 
-impl Perfect {
+impl PerfectHashFile {
     /// Reads the record of a key and compares it with the expected value.
     fn verify(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let index = PerfectIndex::open(HASH_BYTES as u32, &self.index)?;

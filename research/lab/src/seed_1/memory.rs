@@ -1,10 +1,10 @@
 //! S6, S7 and S14: memory per entry, and reads per lookup.
 
 use super::harness::{at_name, line, lines};
-use super::ours::{self, Ours};
-use super::silt::{SET, Silt, proportioned, steady};
-use crate::entry::{Procedure, Work};
-use crate::measured::{Line, Measured};
+use super::hashed_store::{self, StoreMeasurements};
+use super::silt::{SET, SiltStore, proportioned, steady};
+use crate::entry::{ExperimentMethod, MeasurementProcedure};
+use crate::measurements::{FigureSeries, MeasurementSet};
 use alluvium::HashedOptions;
 use anyhow::Result;
 
@@ -13,10 +13,10 @@ const READS: &str = "reads";
 const WRITES: &str = "writes";
 const TIMES: &str = "times";
 
-pub(super) const S6: Procedure = Procedure {
+pub(super) const S6: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/S6",
     ours: &[("memory", |measured| lines(measured, MEMORY))],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 100_000,
         full: 20_000_000,
         most: 100_000_000,
@@ -24,12 +24,12 @@ pub(super) const S6: Procedure = Procedure {
     },
 };
 
-pub(super) const S7: Procedure = Procedure {
+pub(super) const S7: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/S7",
     ours: &[("memory against that of all stores", |measured| {
         lines(measured, TIMES)
     })],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 60_000,
         full: 4_000_000,
         most: 25_000_000,
@@ -37,14 +37,14 @@ pub(super) const S7: Procedure = Procedure {
     },
 };
 
-pub(super) const S14: Procedure = Procedure {
+pub(super) const S14: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/S14",
     ours: &[
         ("memory", |measured| lines(measured, MEMORY)),
         ("reads of a lookup", |measured| lines(measured, READS)),
         ("bytes written", |measured| lines(measured, WRITES)),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 100_000,
         full: 20_000_000,
         most: 100_000_000,
@@ -52,7 +52,7 @@ pub(super) const S14: Procedure = Procedure {
     },
 };
 
-fn of_ours(name: &str, ours: &Ours) -> [Line; 3] {
+fn of_ours(name: &str, ours: &StoreMeasurements) -> [FigureSeries; 3] {
     [
         line(
             MEMORY,
@@ -80,7 +80,7 @@ fn of_ours(name: &str, ours: &Ours) -> [Line; 3] {
     ]
 }
 
-fn memory(count: u64) -> Result<Measured> {
+fn memory(count: u64) -> Result<MeasurementSet> {
     let (shape, keys) = proportioned(count, SET)?;
     let silt = steady(keys, shape, SET)?;
     let mut counts = vec![
@@ -103,20 +103,20 @@ fn memory(count: u64) -> Result<Measured> {
         ("alluvium, PaCHash", HashedOptions::pachash()),
         ("alluvium, trie", HashedOptions::trie()),
     ] {
-        counts.extend(of_ours(name, &ours::measure(count, index)?));
+        counts.extend(of_ours(name, &hashed_store::measure(count, index)?));
     }
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts,
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 
 /// Memory of stores that never merge, that merge after each log, and that merge as the document's
 /// do.
-fn without(count: u64) -> Result<Measured> {
+fn without(count: u64) -> Result<MeasurementSet> {
     let (shape, keys) = proportioned(count, SET)?;
-    let filled = |set: u64| -> Result<Silt> {
-        let mut silt = Silt::new(shape, set);
+    let filled = |set: u64| -> Result<SiltStore> {
+        let mut silt = SiltStore::new(shape, set);
         (0..keys).try_for_each(|key| silt.put(key))?;
         Ok(silt)
     };
@@ -141,9 +141,9 @@ fn without(count: u64) -> Result<Measured> {
         at_name("log and sorted", sorted.memory_bytes() as f64 / all),
         at_name("all", 1.0),
     ];
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts: vec![line(TIMES, "SILT", points)],
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 

@@ -8,10 +8,10 @@
 mod build;
 mod formula;
 mod harness;
+mod hashed_store;
 mod lookup;
 mod memory;
 mod mica;
-mod ours;
 mod perfect;
 mod rates;
 mod server;
@@ -20,10 +20,10 @@ mod size;
 mod update;
 mod writes;
 
-use super::entry::Procedure;
+use super::entry::MeasurementProcedure;
 
 /// All procedures of this document.
-pub(super) fn procedures() -> impl Iterator<Item = &'static Procedure> {
+pub(super) fn procedures() -> impl Iterator<Item = &'static MeasurementProcedure> {
     OF_STORES_AND_TRIES
         .into_iter()
         .chain(writes::PROCEDURES)
@@ -31,7 +31,7 @@ pub(super) fn procedures() -> impl Iterator<Item = &'static Procedure> {
 }
 
 /// The procedures of chapters 2 and 3.
-const OF_STORES_AND_TRIES: [&Procedure; 23] = [
+const OF_STORES_AND_TRIES: [&MeasurementProcedure; 23] = [
     &server::S1,
     &server::S2,
     &server::S3,

@@ -1,11 +1,11 @@
 //! External perfect hashing over sorted records, as a baseline.
 
-use super::harness::{Records, Scratch};
-use alluvium_device::{Batch, Buffer, Device, Directory, FileOptions};
+use super::harness::{RecordSizes, ScratchDirectory};
+use alluvium_device::{AlignedBuffer, Device, Directory, FileOptions, IoBatch};
 use alluvium_hashes::index::format::{HASH_BYTES, hash_of};
-use alluvium_storage::sort::{Layout, Options, Sorter};
+use alluvium_storage::sort::{ExternalSorter, SortOptions, SortRecordLayout};
 use anyhow::Result;
-use research_filters::perfect::{Builder, buckets};
+use research_filters::perfect::{PerfectHashBuilder, buckets};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,34 +14,39 @@ use std::time::{Duration, Instant};
 const AT_ONCE: usize = 1 << 20;
 
 /// A file of records, ordered by the places that the hash function returns, and the function.
-pub(super) struct Perfect {
+pub(super) struct PerfectHashFile {
     pub(super) index: Vec<u8>,
     pub(super) device: Arc<dyn Device>,
     pub(super) took: Duration,
 }
 
 /// Records of the current bucket, and bytes that are not yet written to the file.
-struct Waiting {
+struct PendingBucket {
     bucket: Vec<Vec<u8>>,
     out: Vec<u8>,
 }
 
 /// Sorts records by hash, computes a function for each bucket, and writes the bucket's records in
 /// the order of the function.
-pub(super) fn build(records: Records, scratch: &Scratch, count: u64, memory: u64) -> Result<Perfect> {
+pub(super) fn build(
+    records: RecordSizes,
+    scratch: &ScratchDirectory,
+    count: u64,
+    memory: u64,
+) -> Result<PerfectHashFile> {
     let started = Instant::now();
-    let options = records.options(alluvium_hashes::index::Kind::Dense, memory);
+    let options = records.options(alluvium_hashes::index::StaticIndexKind::Dense, memory);
     let record_bytes = options.shape.record_bytes();
-    let layout = Layout::Fixed {
+    let layout = SortRecordLayout::Fixed {
         record_bytes: (HASH_BYTES + record_bytes) as u32,
         key_offset: 0,
         key_bytes: HASH_BYTES as u32,
     };
-    let sort = Options {
+    let sort = SortOptions {
         memory_bytes: options.memory_bytes,
-        ..Options::new(layout)
+        ..SortOptions::new(layout)
     };
-    let mut sorter = Sorter::new(Arc::clone(&scratch.directory) as _, "perfect", sort)?;
+    let mut sorter = ExternalSorter::new(Arc::clone(&scratch.directory) as _, "perfect", sort)?;
     let mut record = Vec::new();
     records.each(0..count, |key, value| {
         record.clear();
@@ -52,12 +57,12 @@ pub(super) fn build(records: Records, scratch: &Scratch, count: u64, memory: u64
     })?;
     let device = scratch.directory.create("perfect.data", FileOptions::DIRECT)?;
     device.grow(records.bytes(count).next_multiple_of(AT_ONCE as u64) + AT_ONCE as u64)?;
-    let waiting = RefCell::new(Waiting {
+    let waiting = RefCell::new(PendingBucket {
         bucket: Vec::new(),
         out: Vec::new(),
     });
-    let mut builder = Builder::new(HASH_BYTES as u32, buckets(count), |_, places: &[u8]| {
-        let Waiting { bucket, out } = &mut *waiting.borrow_mut();
+    let mut builder = PerfectHashBuilder::new(HASH_BYTES as u32, buckets(count), |_, places: &[u8]| {
+        let PendingBucket { bucket, out } = &mut *waiting.borrow_mut();
         // The record that was just pushed belongs to the next bucket.
         let mut order: Vec<usize> = (0..places.len()).collect();
         order.sort_unstable_by_key(|&at| places[at]);
@@ -82,7 +87,7 @@ pub(super) fn build(records: Records, scratch: &Scratch, count: u64, memory: u64
     let left = waiting.out.len();
     write(&*device, offset, &mut waiting.out, left)?;
     device.sync(alluvium_base::Purpose::Other)?;
-    Ok(Perfect {
+    Ok(PerfectHashFile {
         index,
         device,
         took: started.elapsed(),
@@ -94,10 +99,10 @@ fn write(device: &dyn Device, offset: u64, out: &mut Vec<u8>, bytes: usize) -> R
     if bytes == 0 {
         return Ok(offset);
     }
-    let mut batch = Batch::with_capacity(1);
+    let mut batch = IoBatch::with_capacity(1);
     batch.write(
         offset,
-        Buffer::padded(&out[..bytes]),
+        AlignedBuffer::padded(&out[..bytes]),
         alluvium_base::Purpose::Other,
     );
     device.run(batch)?;

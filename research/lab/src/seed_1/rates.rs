@@ -1,15 +1,15 @@
 //! S9 to S12: the speed of indexes, and of a store's writes, conversions, merges and reads.
 
 use super::harness::{at_name, at_number, line, lines, thousands};
-use super::ours::{self, RECORD};
-use super::silt::{SET, Silt, TAG_BITS, proportioned};
-use crate::entry::{Procedure, Work};
-use crate::measured::Measured;
+use super::hashed_store::{self, RECORD};
+use super::silt::{SET, SiltStore, TAG_BITS, proportioned};
+use crate::entry::{ExperimentMethod, MeasurementProcedure};
+use crate::measurements::MeasurementSet;
 use alluvium::HashedOptions;
-use alluvium_filters::trie::{Builder, Codes, Index, Shape as TrieShape, key_of};
+use alluvium_filters::trie::{TrieCodes, TrieIndex, TrieIndexBuilder, TrieShape, key_of};
 use alluvium_filters::{hash, pachash};
 use anyhow::{Result, ensure};
-use research_filters::cuckoo::{Filter, Shape, Table};
+use research_filters::cuckoo::{CuckooFilter, CuckooShape, CuckooTable};
 use research_hashes::silt::HashedKey;
 use research_hashes::silt::log::LogIndex;
 use std::convert::Infallible;
@@ -26,7 +26,7 @@ const LOOKUPS: u64 = 10_000_000;
 const FILTERS: usize = 32;
 const TABLES: u64 = 20;
 
-pub(super) const S9: Procedure = Procedure {
+pub(super) const S9: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/S9",
     ours: &[
         ("rate", |measured| lines(measured, RATE)),
@@ -34,7 +34,7 @@ pub(super) const S9: Procedure = Procedure {
             lines(measured, LOAD)
         }),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 300_000,
         full: 30_000_000,
         most: 126_000_000,
@@ -42,10 +42,10 @@ pub(super) const S9: Procedure = Procedure {
     },
 };
 
-pub(super) const S10: Procedure = Procedure {
+pub(super) const S10: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/S10",
     ours: &[("lookups", |measured| lines(measured, COMBINED))],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 200_000,
         full: 10_000_000,
         most: 100_000_000,
@@ -53,10 +53,10 @@ pub(super) const S10: Procedure = Procedure {
     },
 };
 
-pub(super) const S11: Procedure = Procedure {
+pub(super) const S11: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/S11",
     ours: &[("rate", |measured| lines(measured, RATE))],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 100_000,
         full: 10_000_000,
         most: 100_000_000,
@@ -64,10 +64,10 @@ pub(super) const S11: Procedure = Procedure {
     },
 };
 
-pub(super) const S12: Procedure = Procedure {
+pub(super) const S12: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/S12",
     ours: &[("lookups", |measured| lines(measured, RATE))],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 100_000,
         full: 10_000_000,
         most: 100_000_000,
@@ -76,8 +76,8 @@ pub(super) const S12: Procedure = Procedure {
 };
 
 /// Returns the shape of the document's table.
-fn shape() -> Result<Shape> {
-    Ok(Shape::alternate(TAG_BITS)?)
+fn shape() -> Result<CuckooShape> {
+    Ok(CuckooShape::alternate(TAG_BITS)?)
 }
 
 fn hash_of(number: u64) -> u64 {
@@ -85,12 +85,12 @@ fn hash_of(number: u64) -> u64 {
 }
 
 /// Fills tables one after the other and returns them.
-fn tables(keys: u64, shape: Shape) -> Vec<Table> {
-    let mut tables = vec![Table::new(shape, 1)];
+fn tables(keys: u64, shape: CuckooShape) -> Vec<CuckooTable> {
+    let mut tables = vec![CuckooTable::new(shape, 1)];
     for number in 0..keys {
         let table = tables.last_mut().expect("there is one");
         if table.insert(hash_of(number), 0).is_err() {
-            let mut next = Table::new(shape, number);
+            let mut next = CuckooTable::new(shape, number);
             next.insert(hash_of(number), 0)
                 .expect("an empty table takes a key");
             tables.push(next);
@@ -106,7 +106,7 @@ fn timed<T>(run: impl FnOnce() -> T) -> (T, Duration) {
 }
 
 /// Builds a trie. Returns the hashes, the encoded trie and the build time.
-fn trie(keys: u64, codes: &Codes) -> Result<(Vec<u64>, Vec<u8>, Duration)> {
+fn trie(keys: u64, codes: &TrieCodes) -> Result<(Vec<u64>, Vec<u8>, Duration)> {
     let mut hashes: Vec<u64> = (0..keys).map(hash_of).collect();
     hashes.sort_unstable();
     hashes.dedup();
@@ -116,7 +116,7 @@ fn trie(keys: u64, codes: &Codes) -> Result<(Vec<u64>, Vec<u8>, Duration)> {
             keys_per_bucket: 64,
             ..TrieShape::new(8)
         };
-        let mut builder = Builder::new(codes, shape, shape.buckets(hashes.len() as u64))?;
+        let mut builder = TrieIndexBuilder::new(codes, shape, shape.buckets(hashes.len() as u64))?;
         for &hash in &hashes {
             builder.push(&key_of(hash))?;
         }
@@ -125,7 +125,7 @@ fn trie(keys: u64, codes: &Codes) -> Result<(Vec<u64>, Vec<u8>, Duration)> {
     Ok((hashes, bytes?, took))
 }
 
-fn indexes(keys: u64) -> Result<Measured> {
+fn indexes(keys: u64) -> Result<MeasurementSet> {
     let lookups = keys.min(LOOKUPS);
     let (tables, inserting) = timed(|| tables(keys, shape().expect("15 bits are possible")));
     let mut random = fastrand::Rng::with_seed(5);
@@ -137,9 +137,9 @@ fn indexes(keys: u64) -> Result<Measured> {
         (0..lookups).map(find).sum::<u64>()
     });
     ensure!(black_box(found) > 0, "some keys are in the table that was asked");
-    let codes = Codes::new(64);
+    let codes = TrieCodes::new(64);
     let (hashes, bytes, building) = trie(keys, &codes)?;
-    let index = Index::open(&codes, 8, &bytes)?;
+    let index = TrieIndex::open(&codes, 8, &bytes)?;
     let (right, ranking) = timed(|| {
         let find = |_| {
             let at = random.usize(..hashes.len());
@@ -158,22 +158,22 @@ fn indexes(keys: u64) -> Result<Measured> {
         at_name("PaCHash lookup", pachash),
     ];
     let loads = [10u32, 12, 15].map(|bits| {
-        let shape = Shape::alternate(bits).expect("such tags are possible");
+        let shape = CuckooShape::alternate(bits).expect("such tags are possible");
         let mean = (0..TABLES).map(|seed| first_failure(shape, seed)).sum::<f64>() / TABLES as f64;
         at_number(f64::from(shape.buckets()), mean)
     });
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts: vec![
             line(RATE, "alluvium", points),
             line(LOAD, "alluvium", loads.to_vec()),
         ],
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 
 /// Returns the load of a table at its first failed insert.
-fn first_failure(shape: Shape, seed: u64) -> f64 {
-    let mut table = Table::new(shape, seed);
+fn first_failure(shape: CuckooShape, seed: u64) -> f64 {
+    let mut table = CuckooTable::new(shape, seed);
     let mut random = fastrand::Rng::with_seed(seed);
     while table.insert(random.u64(..), 0).is_ok() {}
     table.load()
@@ -184,14 +184,14 @@ fn leaf_rate(hashes: &[u64], lookups: u64) -> Result<f64> {
     const LEAF: u32 = 4096;
     const RECORDS: usize = 60;
     let leaves = hashes.chunks(RECORDS);
-    let shape = pachash::Shape::with_bins(leaves.len() as u64 * u64::from(LEAF), LEAF, 8)?;
-    let mut builder = pachash::Builder::new(shape);
+    let shape = pachash::BlockIndexShape::with_bins(leaves.len() as u64 * u64::from(LEAF), LEAF, 8)?;
+    let mut builder = pachash::BlockIndexBuilder::new(shape);
     for leaf in leaves {
         builder.push(leaf[0], 1)?;
         builder.push(leaf[leaf.len() - 1], u64::from(LEAF) - 1)?;
     }
     let bytes = builder.finish()?;
-    let index = pachash::Index::open(&bytes)?;
+    let index = pachash::BlockIndex::open(&bytes)?;
     let mut random = fastrand::Rng::with_seed(9);
     let (right, took) = timed(|| {
         let find = |_| {
@@ -205,12 +205,12 @@ fn leaf_rate(hashes: &[u64], lookups: u64) -> Result<f64> {
     Ok(thousands(lookups, took))
 }
 
-fn combined(keys: u64) -> Result<Measured> {
+fn combined(keys: u64) -> Result<MeasurementSet> {
     let lookups = (keys / 4).clamp(1, 1_000_000);
     let shape = shape()?;
-    let codes = Codes::new(64);
+    let codes = TrieCodes::new(64);
     let (_, bytes, _) = trie(keys, &codes)?;
-    let index = Index::open(&codes, 8, &bytes)?;
+    let index = TrieIndex::open(&codes, 8, &bytes)?;
     let filters: Vec<Vec<u8>> = (0..FILTERS as u64)
         .map(|number| {
             let mut log = LogIndex::new(shape, number);
@@ -223,7 +223,8 @@ fn combined(keys: u64) -> Result<Measured> {
             log.filter()
         })
         .collect();
-    let opened: Result<Vec<Filter<'_>>, _> = filters.iter().map(|bytes| Filter::open(bytes)).collect();
+    let opened: Result<Vec<CuckooFilter<'_>>, _> =
+        filters.iter().map(|bytes| CuckooFilter::open(bytes)).collect();
     let opened = opened?;
     let (hits, took) = timed(|| {
         let look = |number: u64| {
@@ -236,25 +237,25 @@ fn combined(keys: u64) -> Result<Measured> {
     });
     black_box(hits);
     let points = vec![at_name("32 filters and a trie", thousands(lookups, took))];
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts: vec![line(COMBINED, "alluvium", points)],
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 
-fn construction(keys: u64) -> Result<Measured> {
+fn construction(keys: u64) -> Result<MeasurementSet> {
     let (shape, count) = proportioned(keys, SET)?;
     // Half of a set is merged at once into an empty sorted store, as in the document.
-    let mut silt = Silt::new(shape, u64::MAX);
+    let mut silt = SiltStore::new(shape, u64::MAX);
     let (put, took) = timed(|| (0..count).try_for_each(|key| silt.put(key)));
     put?;
     let putting = took.saturating_sub(silt.counted.converting);
     let converted = silt.counted;
     silt.merge()?;
     let merging = silt.counted.merging;
-    let ours = ours::measure(keys, HashedOptions::pachash())?;
+    let ours = hashed_store::measure(keys, HashedOptions::pachash())?;
     let entries = (converted.loads * f64::from(shape.slots())) as u64;
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts: vec![
             line(
                 RATE,
@@ -274,11 +275,11 @@ fn construction(keys: u64) -> Result<Measured> {
                 ],
             ),
         ],
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 
-fn by_store(keys: u64) -> Result<Measured> {
+fn by_store(keys: u64) -> Result<MeasurementSet> {
     let shape = shape()?;
     let full = u64::from(shape.slots()) * 92 / 100;
     let mut log = LogIndex::new(shape, 1);
@@ -287,7 +288,7 @@ fn by_store(keys: u64) -> Result<Measured> {
         let Ok(_) = log.put(hashed(number), number as u32, |_| Ok::<_, Infallible>(false));
     }
     let filter = log.filter();
-    let filter = Filter::open(&filter)?;
+    let filter = CuckooFilter::open(&filter)?;
     let lookups = keys.min(LOOKUPS);
     let in_log = |first: u64| {
         timed(|| {
@@ -310,7 +311,7 @@ fn by_store(keys: u64) -> Result<Measured> {
     let (hash_hits, hash_misses) = (in_filter(0), in_filter(1 << 40));
     ensure!(log_misses.0 == 0 && log_hits.0 > 0, "the log has what was put");
     ensure!(hash_hits.0 > 100 * hash_misses.0, "the filter tells keys apart");
-    let ours = ours::measure(keys, HashedOptions::pachash())?;
+    let ours = hashed_store::measure(keys, HashedOptions::pachash())?;
     let rate = |(count, took): (u64, Duration)| thousands(count, took);
     let points = vec![
         at_name("sorted, hit", rate(ours.hits)),
@@ -320,9 +321,9 @@ fn by_store(keys: u64) -> Result<Measured> {
         at_name("log, hit", thousands(lookups, log_hits.1)),
         at_name("log, miss", thousands(lookups, log_misses.1)),
     ];
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts: vec![line(RATE, &format!("alluvium, {RECORD} bytes"), points)],
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 

@@ -1,13 +1,13 @@
 //! SILT as the document describes it: log store, hash stores and sorted store, with real indexes
 //! over in-memory keys. Reads and writes are counted in entries instead of performed.
 
-use alluvium_filters::trie::{Builder, Codes, Index, Shape as TrieShape};
-use alluvium_model::silt::{Costs, Silt as Model};
+use alluvium_filters::trie::{TrieCodes, TrieIndex, TrieIndexBuilder, TrieShape};
+use alluvium_model::silt::{SiltCosts, SiltModel as Model};
 use anyhow::{Result, ensure};
-use research_filters::cuckoo::{Filter, Shape};
-use research_hashes::silt::log::{LogIndex, Put};
-use research_hashes::silt::slots::State;
-use research_hashes::silt::{HashedKey, Keyed, Young, merge};
+use research_filters::cuckoo::{CuckooFilter, CuckooShape};
+use research_hashes::silt::log::{LogIndex, PutOutcome};
+use research_hashes::silt::slots::SiltSlotState;
+use research_hashes::silt::{HashStoreEntry, HashedKey, KeyedItem, merge};
 use std::convert::Infallible;
 use std::mem::{replace, take};
 use std::time::{Duration, Instant};
@@ -23,17 +23,17 @@ pub(super) const TAG_BITS: u32 = 15;
 
 /// Returns the table for a set of hash stores with about `keys` keys, and the number of keys that
 /// keeps the document's proportions.
-pub(super) fn proportioned(keys: u64, set: u64) -> Result<(Shape, u64)> {
+pub(super) fn proportioned(keys: u64, set: u64) -> Result<(CuckooShape, u64)> {
     let entries = keys as f64 / KEYS_TO_SET / set as f64;
     let buckets = (entries / FULL / 4.0).max(2.0).log2().floor() as u32;
-    let shape = Shape::xor(buckets.max(1), TAG_BITS)?;
+    let shape = CuckooShape::xor(buckets.max(1), TAG_BITS)?;
     let merged = f64::from(shape.slots()) * FULL * set as f64;
     Ok((shape, (merged * KEYS_TO_SET) as u64))
 }
 
 /// Counters, in entries.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counted {
+pub(super) struct SiltCounters {
     pub(super) puts: u64,
     /// Written slots of hash stores, and written entries of sorted stores.
     pub(super) slots: u64,
@@ -50,63 +50,63 @@ pub(super) struct Counted {
     pub(super) taken: u64,
 }
 
-struct Log {
+struct SiltLog {
     index: LogIndex,
     keys: Vec<u64>,
 }
 
-struct HashStore {
+struct SiltHashStore {
     /// The key of each slot.
     slots: Vec<Option<u64>>,
     filter: Vec<u8>,
 }
 
 #[derive(Default)]
-struct Sorted {
+struct SiltSortedStore {
     keys: Vec<u64>,
     index: Vec<u8>,
 }
 
 /// The store, composed of the three kinds.
-pub(super) struct Silt {
-    shape: Shape,
-    codes: Codes,
-    log: Log,
+pub(super) struct SiltStore {
+    shape: CuckooShape,
+    codes: TrieCodes,
+    log: SiltLog,
     /// Ordered from oldest to newest.
-    hashes: Vec<HashStore>,
-    sorted: Sorted,
+    hashes: Vec<SiltHashStore>,
+    sorted: SiltSortedStore,
     /// Number of hash stores that triggers a merge.
     set: u64,
     numbers: u64,
-    pub(super) counted: Counted,
+    pub(super) counted: SiltCounters,
 }
 
 fn hashed(key: u64) -> HashedKey {
     HashedKey::of(SEED, &key.to_le_bytes())
 }
 
-fn keyed(item: u64) -> Keyed<u64> {
-    Keyed {
+fn keyed(item: u64) -> KeyedItem<u64> {
+    KeyedItem {
         key: hashed(item),
         item,
     }
 }
 
-impl Silt {
+impl SiltStore {
     /// Creates a store that merges `set` hash stores at once.
-    pub(super) fn new(shape: Shape, set: u64) -> Silt {
-        Silt {
+    pub(super) fn new(shape: CuckooShape, set: u64) -> SiltStore {
+        SiltStore {
             shape,
-            codes: Codes::new(64),
-            log: Log {
+            codes: TrieCodes::new(64),
+            log: SiltLog {
                 index: LogIndex::new(shape, 1),
                 keys: Vec::new(),
             },
             hashes: Vec::new(),
-            sorted: Sorted::default(),
+            sorted: SiltSortedStore::default(),
             set,
             numbers: 1,
-            counted: Counted::default(),
+            counted: SiltCounters::default(),
         }
     }
 
@@ -115,11 +115,11 @@ impl Silt {
         self.counted.puts += 1;
         loop {
             let unit = u32::try_from(self.log.keys.len())?;
-            let Log { index, keys } = &mut self.log;
+            let SiltLog { index, keys } = &mut self.log;
             let is_key = |unit: u32| Ok::<_, Infallible>(keys[unit as usize] == key);
             match index.put(hashed(key), unit, is_key)? {
-                Put::Full => self.freeze()?,
-                Put::Added | Put::Replaced(_) => {
+                PutOutcome::Full => self.freeze()?,
+                PutOutcome::Added | PutOutcome::Replaced(_) => {
                     self.log.keys.push(key);
                     return Ok(());
                 }
@@ -130,7 +130,7 @@ impl Silt {
     /// Converts the log to a hash store, and merges if there are enough hash stores.
     pub(super) fn freeze(&mut self) -> Result<()> {
         self.numbers += 1;
-        let log = Log {
+        let log = SiltLog {
             index: LogIndex::new(self.shape, self.numbers),
             keys: Vec::new(),
         };
@@ -145,7 +145,7 @@ impl Silt {
         let filter = full.index.filter();
         self.counted.slots += u64::from(self.shape.slots());
         self.counted.converting += started.elapsed();
-        self.hashes.push(HashStore { slots, filter });
+        self.hashes.push(SiltHashStore { slots, filter });
         if self.hashes.len() as u64 >= self.set {
             self.merge()?;
         }
@@ -157,9 +157,9 @@ impl Silt {
         let started = Instant::now();
         let mut young = Vec::new();
         for (store, from) in (0..).zip(self.hashes.drain(..)) {
-            young.extend(from.slots.into_iter().flatten().map(|key| Young {
+            young.extend(from.slots.into_iter().flatten().map(|key| HashStoreEntry {
                 entry: keyed(key),
-                state: State::Value,
+                state: SiltSlotState::Value,
                 store,
             }));
         }
@@ -168,14 +168,14 @@ impl Silt {
         self.counted.taken += (young.len() + old.len()) as u64;
         let shape = TrieShape::new(HashedKey::BYTES);
         let buckets = shape.buckets((young.len() + old.len()) as u64);
-        let mut builder = Builder::new(&self.codes, shape, buckets)?;
+        let mut builder = TrieIndexBuilder::new(&self.codes, shape, buckets)?;
         let mut keys = Vec::with_capacity(young.len() + old.len());
         for entry in merge(old.into_iter().map(keyed), young.into_iter()) {
             builder.push(&entry.key.bytes())?;
             keys.push(entry.item);
         }
         self.counted.merged += keys.len() as u64;
-        self.sorted = Sorted {
+        self.sorted = SiltSortedStore {
             keys,
             index: builder.finish(),
         };
@@ -195,7 +195,7 @@ impl Silt {
             return Ok(true);
         }
         for store in self.hashes.iter().rev() {
-            for place in Filter::open(&store.filter)?.candidates(hashed.tag_hash()) {
+            for place in CuckooFilter::open(&store.filter)?.candidates(hashed.tag_hash()) {
                 self.counted.reads += 1;
                 if store.slots[place.number() as usize] == Some(key) {
                     return Ok(true);
@@ -205,7 +205,7 @@ impl Silt {
         if self.sorted.keys.is_empty() {
             return Ok(false);
         }
-        let index = Index::open(&self.codes, HashedKey::BYTES, &self.sorted.index)?;
+        let index = TrieIndex::open(&self.codes, HashedKey::BYTES, &self.sorted.index)?;
         let Some(item) = index.lookup(&hashed.bytes())? else {
             return Ok(false);
         };
@@ -227,7 +227,7 @@ impl Silt {
 
 /// Costs of a store in its steady state, averaged over whole sets of hash stores.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Steady {
+pub(super) struct SteadyState {
     pub(super) write_amplification: f64,
     /// Bytes of index memory per key: average and maximum.
     pub(super) memory_bytes: f64,
@@ -245,8 +245,8 @@ const LOOKUPS: u64 = 500;
 
 /// Fills a store with keys, and applies random updates until two sets of hash stores have been
 /// written.
-pub(super) fn steady(keys: u64, shape: Shape, set: u64) -> Result<Steady> {
-    let mut silt = Silt::new(shape, set);
+pub(super) fn steady(keys: u64, shape: CuckooShape, set: u64) -> Result<SteadyState> {
+    let mut silt = SiltStore::new(shape, set);
     for key in 0..keys {
         silt.put(key)?;
     }
@@ -281,7 +281,7 @@ pub(super) fn steady(keys: u64, shape: Shape, set: u64) -> Result<Steady> {
     let puts = (counted.puts - before.puts) as f64;
     let written = puts + (counted.slots - before.slots + counted.merged - before.merged) as f64;
     let load = (counted.loads - before.loads) / (counted.tables - before.tables) as f64;
-    Ok(Steady {
+    Ok(SteadyState {
         write_amplification: written / puts,
         memory_bytes: memory / samples as f64 / keys as f64,
         most_memory_bytes: most / keys as f64,
@@ -292,10 +292,10 @@ pub(super) fn steady(keys: u64, shape: Shape, set: u64) -> Result<Steady> {
     })
 }
 
-impl Steady {
+impl SteadyState {
     /// Evaluates the document's formulas (2.4) to (2.7) for tables with any number of buckets; the
     /// document's have 2^15.
-    pub(super) fn formula(&self, shape: Shape) -> Result<Costs> {
+    pub(super) fn formula(&self, shape: CuckooShape) -> Result<SiltCosts> {
         let model = Model {
             keys: self.keys as f64,
             instances: 1.0,
@@ -308,7 +308,7 @@ impl Steady {
         let hash_stores = self.merged / 2.0 / (FULL * slots);
         let log = ((bits + 1.0) / 8.0 + 4.0) * slots;
         let filters = bits / 8.0 * slots * hash_stores;
-        Ok(Costs {
+        Ok(SiltCosts {
             hash_stores,
             read_amplification: 1.0 + (1.0 + hash_stores) * costs.false_positives,
             memory_bytes: (log + filters) / self.keys as f64 + 0.4,

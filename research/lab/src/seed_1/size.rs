@@ -1,10 +1,10 @@
 //! E3, E6, E7 and E9: bits per key of tries, and the time of a lookup in them.
 
 use super::harness::{at_name, at_number, line, lines};
-use crate::entry::{Procedure, Work};
-use crate::measured::Measured;
+use crate::entry::{ExperimentMethod, MeasurementProcedure};
+use crate::measurements::MeasurementSet;
 use alluvium_filters::hash;
-use alluvium_filters::trie::{Builder, Codes, Index, Shape, key_of};
+use alluvium_filters::trie::{TrieCodes, TrieIndex, TrieIndexBuilder, TrieShape, key_of};
 use anyhow::Result;
 use research_filters::perfect;
 use std::hint::black_box;
@@ -23,10 +23,10 @@ const LOOKUPS: u64 = 200_000;
 /// Number of bits in 4 GiB.
 const MEMORY_BITS: f64 = (4u64 << 33) as f64;
 
-pub(super) const E3: Procedure = Procedure {
+pub(super) const E3: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/E3",
     ours: &[("size", |measured| lines(measured, BITS))],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 500_000,
         full: 16_000_000,
         most: 200_000_000,
@@ -34,7 +34,7 @@ pub(super) const E3: Procedure = Procedure {
     },
 };
 
-pub(super) const E6: Procedure = Procedure {
+pub(super) const E6: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/E6",
     ours: &[
         ("size by keys of a bucket", |measured| lines(measured, BY_BUCKET)),
@@ -43,7 +43,7 @@ pub(super) const E6: Procedure = Procedure {
         }),
         ("time of a lookup", |measured| lines(measured, TIME)),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 300_000,
         full: 16_000_000,
         most: 200_000_000,
@@ -51,13 +51,13 @@ pub(super) const E6: Procedure = Procedure {
     },
 };
 
-pub(super) const E7: Procedure = Procedure {
+pub(super) const E7: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/E7",
     ours: &[
         ("trie of one bucket", |measured| lines(measured, TRIE)),
         ("sparse trie of 256 keys", |measured| lines(measured, SPARSE)),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 256,
         full: 1024,
         most: 4096,
@@ -65,10 +65,10 @@ pub(super) const E7: Procedure = Procedure {
     },
 };
 
-pub(super) const E9: Procedure = Procedure {
+pub(super) const E9: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/E9",
     ours: &[("items", |measured| lines(measured, ITEMS))],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 500_000,
         full: 16_000_000,
         most: 200_000_000,
@@ -76,9 +76,9 @@ pub(super) const E9: Procedure = Procedure {
             let (bytes, keys) = tries(&sorted(keys), 64, 256)?;
             let per_key = bytes.len() as f64 * 8.0 / keys as f64;
             let items = MEMORY_BITS / per_key / 1e9;
-            Ok(Measured {
+            Ok(MeasurementSet {
                 counts: vec![line(ITEMS, "alluvium", vec![at_name("tries", items)])],
-                ..Measured::default()
+                ..MeasurementSet::default()
             })
         },
     },
@@ -94,23 +94,23 @@ fn sorted(keys: u64) -> Vec<u64> {
 
 /// Returns the encoded tries of an index, and the number of keys.
 fn tries(hashes: &[u64], hmax: u32, keys_per_bucket: u32) -> Result<(Vec<u8>, u64)> {
-    let codes = Codes::new(hmax);
-    let shape = Shape {
+    let codes = TrieCodes::new(hmax);
+    let shape = TrieShape {
         hmax,
         keys_per_bucket,
-        ..Shape::new(8)
+        ..TrieShape::new(8)
     };
-    let mut builder = Builder::new(&codes, shape, shape.buckets(hashes.len() as u64))?;
+    let mut builder = TrieIndexBuilder::new(&codes, shape, shape.buckets(hashes.len() as u64))?;
     for &hash in hashes {
         builder.push(&key_of(hash))?;
     }
     Ok((builder.finish(), hashes.len() as u64))
 }
 
-fn sizes(keys: u64) -> Result<Measured> {
+fn sizes(keys: u64) -> Result<MeasurementSet> {
     let hashes = sorted(keys);
     let (bytes, keys) = tries(&hashes, 64, 256)?;
-    let mut builder = perfect::Builder::new(8, perfect::buckets(keys), |_, _: &[u8]| {})?;
+    let mut builder = perfect::PerfectHashBuilder::new(8, perfect::buckets(keys), |_, _: &[u8]| {})?;
     for &hash in &hashes {
         builder.push(&key_of(hash))?;
     }
@@ -119,17 +119,17 @@ fn sizes(keys: u64) -> Result<Measured> {
         at_name("tries", bits(bytes.len())),
         at_name("perfect hashes", bits(builder.finish()?.len())),
     ];
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts: vec![line(BITS, "alluvium", points)],
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 
-fn trade(keys: u64) -> Result<Measured> {
+fn trade(keys: u64) -> Result<MeasurementSet> {
     let hashes = sorted(keys);
     let bits = |bytes: &[u8]| bytes.len() as f64 * 8.0 / hashes.len() as f64;
     let (mut built, mut computed, mut times) = (Vec::new(), Vec::new(), Vec::new());
-    let codes = Codes::new(64);
+    let codes = TrieCodes::new(64);
     for bucket in [16, 32, 64, 128, 256, 512, 1024] {
         let (bytes, _) = tries(&hashes, 64, bucket)?;
         built.push(at_number(bucket.into(), bits(&bytes)));
@@ -142,10 +142,10 @@ fn trade(keys: u64) -> Result<Measured> {
         by_hmax.push(at_number(hmax.into(), bits(&bytes)));
         computed_by_hmax.push(at_number(
             hmax.into(),
-            Codes::new(hmax).expected_bits_per_key(256),
+            TrieCodes::new(hmax).expected_bits_per_key(256),
         ));
     }
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts: vec![
             line(BY_BUCKET, "alluvium", built),
             line(BY_BUCKET, "expected", computed),
@@ -153,13 +153,13 @@ fn trade(keys: u64) -> Result<Measured> {
             line(BY_HMAX, "expected", computed_by_hmax),
             line(TIME, "alluvium", times),
         ],
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 
 /// Returns the time of a lookup in microseconds.
-fn lookup_us(codes: &Codes, bytes: &[u8], hashes: &[u64]) -> Result<f64> {
-    let index = Index::open(codes, 8, bytes)?;
+fn lookup_us(codes: &TrieCodes, bytes: &[u8], hashes: &[u64]) -> Result<f64> {
+    let index = TrieIndex::open(codes, 8, bytes)?;
     let mut random = fastrand::Rng::with_seed(7);
     let started = Instant::now();
     for _ in 0..LOOKUPS {
@@ -170,8 +170,8 @@ fn lookup_us(codes: &Codes, bytes: &[u8], hashes: &[u64]) -> Result<f64> {
     Ok(started.elapsed().as_secs_f64() * 1e6 / LOOKUPS as f64)
 }
 
-fn expected(most: u64) -> Result<Measured> {
-    let codes = Codes::new(64);
+fn expected(most: u64) -> Result<MeasurementSet> {
+    let codes = TrieCodes::new(64);
     let most = u32::try_from(most)?.max(256);
     let dense = codes.expected_trie_bits(most);
     let keys = (1..=most.ilog2()).map(|log| 1usize << log);
@@ -181,12 +181,12 @@ fn expected(most: u64) -> Result<Measured> {
         let sum: f64 = by_start.iter().map(|bits| bits[256]).sum();
         at_number(items.into(), sum / f64::from(items) / 256.0)
     });
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts: vec![
             line(TRIE, "alluvium", trie.collect()),
             line(SPARSE, "alluvium", sparse.to_vec()),
         ],
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 

@@ -1,9 +1,9 @@
 //! E4: updates of an index in batches, compared with a rebuild.
 
-use super::harness::{LARGE, NAME, Scratch, at_number, line, lines};
-use crate::entry::{Procedure, Work};
-use crate::measured::Measured;
-use alluvium_hashes::index::{Kind, Updater};
+use super::harness::{LARGE, NAME, ScratchDirectory, at_number, line, lines};
+use crate::entry::{ExperimentMethod, MeasurementProcedure};
+use crate::measurements::MeasurementSet;
+use alluvium_hashes::index::{IndexUpdater, StaticIndexKind};
 use anyhow::Result;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 const GAIN: &str = "gain";
 const BATCHES: u64 = 5;
 
-pub(super) const E4: Procedure = Procedure {
+pub(super) const E4: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/E4",
     ours: &[(
         "time to build after each batch, against that of updates",
         |measured| lines(measured, GAIN),
     )],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 8_000,
         full: 1_000_000,
         most: 4_000_000,
@@ -25,32 +25,32 @@ pub(super) const E4: Procedure = Procedure {
     },
 };
 
-fn measure(count: u64) -> Result<Measured> {
+fn measure(count: u64) -> Result<MeasurementSet> {
     let memory = LARGE.bytes(count * (BATCHES + 1)) / 4;
-    let options = LARGE.options(Kind::Dense, memory);
-    let scratch = Scratch::new()?;
+    let options = LARGE.options(StaticIndexKind::Dense, memory);
+    let scratch = ScratchDirectory::new()?;
     let first = LARGE.build(&scratch, count, options)?;
     let (mut updated, mut rebuilt) = (first, first);
     let mut points = Vec::new();
     for batch in 1..=BATCHES {
         updated += update(&scratch, count * batch..count * (batch + 1), options.memory_bytes)?;
-        let other = Scratch::new()?;
+        let other = ScratchDirectory::new()?;
         rebuilt += LARGE.build(&other, count * (batch + 1), options)?;
         points.push(at_number(
             batch as f64,
             rebuilt.as_secs_f64() / updated.as_secs_f64(),
         ));
     }
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts: vec![line(GAIN, "alluvium", points)],
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 
-fn update(scratch: &Scratch, numbers: std::ops::Range<u64>, memory: usize) -> Result<Duration> {
+fn update(scratch: &ScratchDirectory, numbers: std::ops::Range<u64>, memory: usize) -> Result<Duration> {
     let started = Instant::now();
     let end = numbers.end;
-    let mut updater = Updater::new(Arc::clone(&scratch.directory) as _, NAME, memory)?;
+    let mut updater = IndexUpdater::new(Arc::clone(&scratch.directory) as _, NAME, memory)?;
     LARGE.each(numbers, |key, value| Ok(updater.put(key, value)?))?;
     anyhow::ensure!(updater.finish()? == end, "every key is another");
     Ok(started.elapsed())

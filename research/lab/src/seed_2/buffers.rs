@@ -1,8 +1,11 @@
 //! K3, K6 and K7: trees over a page buffer in a file.
 
-use super::harness::{CHOSEN, Draw, Lines, PAGE, Pages, Plan, Sort, Subject, Workload};
-use crate::entry::{At, Procedure, Work};
-use crate::measured::{Measured, name, relative_to};
+use super::harness::{
+    CHOSEN, KeySampler, PAGE, PageStorage, PagedTreeConfig, PagedTreeKind, SeriesCollector, TreeBenchmark,
+    TreeWorkload,
+};
+use crate::entry::{AxisPosition, ExperimentMethod, MeasurementProcedure};
+use crate::measurements::{MeasurementSet, name, relative_to};
 use alluvium_trees::paged::buffer::PinPolicy;
 use anyhow::Result;
 
@@ -13,12 +16,12 @@ const MOVED: &str = "moved";
 const IN_MEMORY: &str = "in memory";
 const BEYOND: &str = "data 4 times memory";
 
-pub(super) const K3: Procedure = Procedure {
+pub(super) const K3: MeasurementProcedure = MeasurementProcedure {
     id: "seed-2/K3",
     ours: &[("operations beside those of one thread", |measured| {
-        relative_to(measured.under(RATES), 1.0)
+        relative_to(measured.series_with_prefix(RATES), 1.0)
     })],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 300_000,
         full: 2_000_000,
         most: 20_000_000,
@@ -26,15 +29,17 @@ pub(super) const K3: Procedure = Procedure {
     },
 };
 
-pub(super) const K6: Procedure = Procedure {
+pub(super) const K6: MeasurementProcedure = MeasurementProcedure {
     id: "seed-2/K6",
     ours: &[
         ("further inserts beside a B⁺-tree's", |measured| {
-            measured.under(QUOTIENT)
+            measured.series_with_prefix(QUOTIENT)
         }),
-        ("pages read and written", |measured| measured.under(MOVED)),
+        ("pages read and written", |measured| {
+            measured.series_with_prefix(MOVED)
+        }),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 200_000,
         full: 1_000_000,
         most: 20_000_000,
@@ -42,12 +47,12 @@ pub(super) const K6: Procedure = Procedure {
     },
 };
 
-pub(super) const K7: Procedure = Procedure {
+pub(super) const K7: MeasurementProcedure = MeasurementProcedure {
     id: "seed-2/K7",
     ours: &[("operations beside a B⁺-tree's", |measured| {
-        measured.under(QUOTIENT)
+        measured.series_with_prefix(QUOTIENT)
     })],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 200_000,
         full: 1_000_000,
         most: 20_000_000,
@@ -58,8 +63,8 @@ pub(super) const K7: Procedure = Procedure {
 const READS: &str = "reads";
 const FEW_INSERTS: &str = "reads with 5 % inserts";
 
-fn plan(sort: Sort, pages: Pages) -> Plan {
-    Plan {
+fn plan(sort: PagedTreeKind, pages: PageStorage) -> PagedTreeConfig {
+    PagedTreeConfig {
         sort,
         epsilon_percent: CHOSEN,
         page_bytes: PAGE,
@@ -67,28 +72,31 @@ fn plan(sort: Sort, pages: Pages) -> Plan {
     }
 }
 
-fn by_pins(keys: u64) -> Result<Measured> {
-    let mut lines = Lines::default();
-    let draw = Draw::zipf(keys);
-    for (tree, sort) in [("Bε-tree", Sort::Separate), ("B⁺-tree", Sort::Bplus)] {
+fn by_pins(keys: u64) -> Result<MeasurementSet> {
+    let mut lines = SeriesCollector::default();
+    let draw = KeySampler::zipf(keys);
+    for (tree, sort) in [
+        ("Bε-tree", PagedTreeKind::Separate),
+        ("B⁺-tree", PagedTreeKind::Bplus),
+    ] {
         for (pins, policy) in [
             ("locked", PinPolicy::Locked),
             ("optimistic", PinPolicy::Optimistic),
             ("swizzled", PinPolicy::Swizzled),
         ] {
             // Twice the size of the pairs, because nodes are not full.
-            let pages = Pages::File {
+            let pages = PageStorage::File {
                 memory_bytes: usize::try_from(keys * 400)?.max(16 << 20),
                 policy: alluvium_trees::paged::buffer::QueuePolicy::Quarter,
                 pins: policy,
             };
             for threads in [1, 2] {
-                let subject = Subject::new(plan(sort, pages))?;
-                subject.run(Workload::Load, &draw, keys, 1)?;
-                for (work, of) in [(Workload::Inserts, "inserts"), (Workload::Reads, "reads")] {
+                let subject = TreeBenchmark::new(plan(sort, pages))?;
+                subject.run(TreeWorkload::Load, &draw, keys, 1)?;
+                for (work, of) in [(TreeWorkload::Inserts, "inserts"), (TreeWorkload::Reads, "reads")] {
                     let rate = subject.run(work, &draw, keys, threads)?;
                     let line = format!("{tree}, {of}, {pins}");
-                    lines.add(RATES, &line, At::Number(threads as f64), rate);
+                    lines.add(RATES, &line, AxisPosition::Number(threads as f64), rate);
                 }
             }
         }
@@ -96,31 +104,34 @@ fn by_pins(keys: u64) -> Result<Measured> {
     Ok(lines.measured())
 }
 
-fn beside_bplus(page_bytes: usize, keys: u64) -> Result<Measured> {
-    let mut lines = Lines::default();
-    let draw = Draw::zipf(keys);
+fn beside_bplus(page_bytes: usize, keys: u64) -> Result<MeasurementSet> {
+    let mut lines = SeriesCollector::default();
+    let draw = KeySampler::zipf(keys);
     for (place, pages) in [
-        (IN_MEMORY, Pages::Memory),
-        (BEYOND, Pages::file(keys, 4, PinPolicy::Optimistic)),
+        (IN_MEMORY, PageStorage::Memory),
+        (BEYOND, PageStorage::file(keys, 4, PinPolicy::Optimistic)),
     ] {
         let mut rates = Vec::new();
-        for (tree, sort) in [("Bε-tree", Sort::Separate), ("B⁺-tree", Sort::Bplus)] {
+        for (tree, sort) in [
+            ("Bε-tree", PagedTreeKind::Separate),
+            ("B⁺-tree", PagedTreeKind::Bplus),
+        ] {
             // In-memory trees use a buffer pool, too, large enough for all pages.
             let pages = match pages {
-                Pages::Memory => Pages::File {
+                PageStorage::Memory => PageStorage::File {
                     memory_bytes: usize::try_from(keys * 400)?.max(16 << 20),
                     policy: alluvium_trees::paged::buffer::QueuePolicy::Quarter,
                     pins: PinPolicy::Optimistic,
                 },
-                pages @ Pages::File { .. } => pages,
+                pages @ PageStorage::File { .. } => pages,
             };
-            let subject = Subject::new(Plan {
+            let subject = TreeBenchmark::new(PagedTreeConfig {
                 page_bytes,
                 ..plan(sort, pages)
             })?;
-            subject.run(Workload::Load, &draw, keys, 1)?;
+            subject.run(TreeWorkload::Load, &draw, keys, 1)?;
             let before = subject.moved();
-            rates.push(subject.run(Workload::Inserts, &draw, keys, 1)?);
+            rates.push(subject.run(TreeWorkload::Inserts, &draw, keys, 1)?);
             let moved = (subject.moved() - before) / keys as f64;
             lines.add(MOVED, tree, name(place), moved);
         }
@@ -129,16 +140,16 @@ fn beside_bplus(page_bytes: usize, keys: u64) -> Result<Measured> {
     Ok(lines.measured())
 }
 
-fn reads(keys: u64) -> Result<Measured> {
-    let mut lines = Lines::default();
-    let draw = Draw::zipf(keys);
+fn reads(keys: u64) -> Result<MeasurementSet> {
+    let mut lines = SeriesCollector::default();
+    let draw = KeySampler::zipf(keys);
     let mut rates = Vec::new();
-    for sort in [Sort::Separate, Sort::Bplus] {
-        let subject = Subject::new(plan(sort, Pages::file(keys, 4, PinPolicy::Optimistic)))?;
-        subject.run(Workload::Load, &draw, keys, 1)?;
+    for sort in [PagedTreeKind::Separate, PagedTreeKind::Bplus] {
+        let subject = TreeBenchmark::new(plan(sort, PageStorage::file(keys, 4, PinPolicy::Optimistic)))?;
+        subject.run(TreeWorkload::Load, &draw, keys, 1)?;
         rates.push([
-            subject.run(Workload::Reads, &draw, keys, 1)?,
-            subject.run(Workload::FewInserts, &draw, keys, 1)?,
+            subject.run(TreeWorkload::Reads, &draw, keys, 1)?,
+            subject.run(TreeWorkload::FewInserts, &draw, keys, 1)?,
         ]);
     }
     for (at, place) in [READS, FEW_INSERTS].into_iter().enumerate() {
@@ -153,13 +164,16 @@ mod tests {
 
     #[test]
     fn trees_over_a_page_buffer_have_their_figures() {
-        let pins = by_pins(500).unwrap().under(RATES);
+        let pins = by_pins(500).unwrap().series_with_prefix(RATES);
         assert!(pins.len() == 12 && pins.iter().all(|line| line.points.len() == 2));
         let beside = beside_bplus(1024, 6000).unwrap();
-        let moved = beside.under(MOVED);
+        let moved = beside.series_with_prefix(MOVED);
         let of = |line: usize, place: usize| moved[line].points[place].value;
         assert!(of(0, 0) < 1e-9 && of(1, 0) < 1e-9, "in memory nothing is moved");
         assert!(of(0, 1) > 0.0 && of(1, 1) > of(0, 1), "{moved:?}");
-        assert_eq!(reads(500).unwrap().under(QUOTIENT)[0].points.len(), 2);
+        assert_eq!(
+            reads(500).unwrap().series_with_prefix(QUOTIENT)[0].points.len(),
+            2
+        );
     }
 }

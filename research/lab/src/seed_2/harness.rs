@@ -1,16 +1,16 @@
 //! Paged trees, the thesis's five workloads, and figures by name.
 
-use crate::entry::At;
-use crate::measured::{Line, Measured, Spot};
-use crate::scratch::Scratch;
+use crate::entry::AxisPosition;
+use crate::measurements::{FigurePoint, FigureSeries, MeasurementSet};
+use crate::scratch::ScratchDirectory;
 use alluvium_bench::workload::keys::scatter;
-use alluvium_bench::workload::zipf::Zipf;
+use alluvium_bench::workload::zipf::ZipfGenerator;
 use alluvium_storage::Result as PagedResult;
-use alluvium_trees::paged::Place;
-use alluvium_trees::paged::beps::{BepsTree, RootStyle, TreeOptions};
+use alluvium_trees::paged::TreeLocation;
+use alluvium_trees::paged::beps::{BepsOptions, BepsTree, RootStyle};
 use alluvium_trees::paged::bplus::BplusTree;
-use alluvium_trees::paged::buffer::{Arena, PageBuffer, PinPolicy, Pool, PoolOptions, QueuePolicy};
-use alluvium_trees::paged::node::Last;
+use alluvium_trees::paged::buffer::{PageArena, PageBuffer, PagePool, PinPolicy, PoolOptions, QueuePolicy};
+use alluvium_trees::paged::node::ReplaceOperator;
 use anyhow::{Result, ensure};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +30,7 @@ const LEAST_PAGES: usize = 48;
 
 /// The kind of tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sort {
+pub(super) enum PagedTreeKind {
     /// The Bε-tree whose root has no buffer.
     Separate,
     /// The Bε-tree whose root has a buffer.
@@ -40,7 +40,7 @@ pub(super) enum Sort {
 
 /// The storage of a tree's pages.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Pages {
+pub(super) enum PageStorage {
     /// In memory without a page table: the thesis's optimal buffer.
     Memory,
     /// In a file, with a buffer pool.
@@ -51,11 +51,11 @@ pub(super) enum Pages {
     },
 }
 
-impl Pages {
+impl PageStorage {
     /// Stores pages in a file, with memory for one `part`-th of the pairs.
-    pub(super) fn file(pairs: u64, part: u64, pins: PinPolicy) -> Pages {
+    pub(super) fn file(pairs: u64, part: u64, pins: PinPolicy) -> PageStorage {
         let bytes = pairs * (KEY + VALUE) as u64 / part;
-        Pages::File {
+        PageStorage::File {
             memory_bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
             policy: QueuePolicy::Quarter,
             pins,
@@ -65,33 +65,33 @@ impl Pages {
 
 /// The configuration of a tree.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
-    pub(super) sort: Sort,
+pub(super) struct PagedTreeConfig {
+    pub(super) sort: PagedTreeKind,
     pub(super) epsilon_percent: u32,
     pub(super) page_bytes: usize,
-    pub(super) pages: Pages,
+    pub(super) pages: PageStorage,
 }
 
-impl Plan {
+impl PagedTreeConfig {
     /// Returns a configuration in memory, as in the thesis.
-    pub(super) fn in_memory(sort: Sort, epsilon_percent: u32) -> Plan {
-        Plan {
+    pub(super) fn in_memory(sort: PagedTreeKind, epsilon_percent: u32) -> PagedTreeConfig {
+        PagedTreeConfig {
             sort,
             epsilon_percent,
             page_bytes: PAGE,
-            pages: Pages::Memory,
+            pages: PageStorage::Memory,
         }
     }
 }
 
 /// A page buffer that reports the number of pages of its tree.
-trait Buffer: PageBuffer {
+trait MeteredPageBuffer: PageBuffer {
     fn used(&self) -> u64;
     /// Returns the number of pages read and written.
     fn moved(&self) -> u64;
 }
 
-impl Buffer for Arena {
+impl MeteredPageBuffer for PageArena {
     fn used(&self) -> u64 {
         self.pages_in_use()
     }
@@ -100,7 +100,7 @@ impl Buffer for Arena {
     }
 }
 
-impl Buffer for Pool {
+impl MeteredPageBuffer for PagePool {
     fn used(&self) -> u64 {
         let counted = self.statistics();
         counted.pages - counted.free
@@ -112,7 +112,7 @@ impl Buffer for Pool {
 }
 
 /// The operations that each tree must support here.
-trait Tree: Sync {
+trait MeteredTree: Sync {
     fn insert(&self, key: &[u8], value: &[u8]) -> PagedResult<()>;
     fn update(&self, key: &[u8], value: &[u8]) -> PagedResult<()>;
     fn get(&self, key: &[u8], value: &mut Vec<u8>) -> PagedResult<bool>;
@@ -123,7 +123,7 @@ trait Tree: Sync {
 
 macro_rules! tree {
     ($tree:ident) => {
-        impl<B: Buffer> Tree for $tree<B> {
+        impl<B: MeteredPageBuffer> MeteredTree for $tree<B> {
             fn insert(&self, key: &[u8], value: &[u8]) -> PagedResult<()> {
                 $tree::insert(self, key, value)
             }
@@ -150,31 +150,31 @@ tree!(BepsTree);
 tree!(BplusTree);
 
 /// A tree under measurement.
-pub(super) struct Subject {
-    tree: Box<dyn Tree>,
+pub(super) struct TreeBenchmark {
+    tree: Box<dyn MeteredTree>,
     /// Declared last so that it is dropped after the tree.
-    _scratch: Option<Scratch>,
+    _scratch: Option<ScratchDirectory>,
 }
 
-impl Subject {
-    pub(super) fn new(plan: Plan) -> Result<Subject> {
-        let mut options = TreeOptions::new(KEY, VALUE);
+impl TreeBenchmark {
+    pub(super) fn new(plan: PagedTreeConfig) -> Result<TreeBenchmark> {
+        let mut options = BepsOptions::new(KEY, VALUE);
         options.sizes.epsilon_percent = plan.epsilon_percent;
         options.root = match plan.sort {
-            Sort::NoRoot => RootStyle::Buffered,
-            Sort::Separate | Sort::Bplus => RootStyle::Separate,
+            PagedTreeKind::NoRoot => RootStyle::Buffered,
+            PagedTreeKind::Separate | PagedTreeKind::Bplus => RootStyle::Separate,
         };
-        let is_bplus = plan.sort == Sort::Bplus;
-        let Pages::File {
+        let is_bplus = plan.sort == PagedTreeKind::Bplus;
+        let PageStorage::File {
             memory_bytes,
             policy,
             pins,
         } = plan.pages
         else {
-            let arena = Arena::new(plan.page_bytes)?;
-            return Ok(Subject {
+            let arena = PageArena::new(plan.page_bytes)?;
+            return Ok(TreeBenchmark {
                 tree: match is_bplus {
-                    true => Box::new(BplusTree::create(arena, KEY, VALUE, Arc::new(Last))?),
+                    true => Box::new(BplusTree::create(arena, KEY, VALUE, Arc::new(ReplaceOperator))?),
                     false => Box::new(BepsTree::create(arena, options)?),
                 },
                 _scratch: None,
@@ -187,22 +187,22 @@ impl Subject {
             pins,
             ..PoolOptions::default()
         };
-        let scratch = Scratch::new()?;
-        let place = Place {
+        let scratch = ScratchDirectory::new()?;
+        let place = TreeLocation {
             directory: &*scratch.directory,
             name: "pages",
         };
-        let tree: Box<dyn Tree> = match is_bplus {
+        let tree: Box<dyn MeteredTree> = match is_bplus {
             true => Box::new(BplusTree::create_in(
                 place,
                 1,
                 pool,
                 (KEY, VALUE),
-                Arc::new(Last),
+                Arc::new(ReplaceOperator),
             )?),
             false => Box::new(BepsTree::create_in(place, 1, pool, options)?),
         };
-        Ok(Subject {
+        Ok(TreeBenchmark {
             tree,
             _scratch: Some(scratch),
         })
@@ -224,7 +224,13 @@ impl Subject {
     }
 
     /// Runs a workload with several threads. Returns thousands of operations per second.
-    pub(super) fn run(&self, work: Workload, draw: &Draw, operations: u64, threads: u64) -> Result<f64> {
+    pub(super) fn run(
+        &self,
+        work: TreeWorkload,
+        draw: &KeySampler,
+        operations: u64,
+        threads: u64,
+    ) -> Result<f64> {
         ensure!(
             operations >= threads && threads > 0,
             "--records {operations}: {threads} threads need one each"
@@ -256,8 +262,8 @@ impl Subject {
 
     fn run_one(
         &self,
-        work: Workload,
-        draw: &Draw,
+        work: TreeWorkload,
+        draw: &KeySampler,
         most: u64,
         mut random: fastrand::Rng,
         started: Instant,
@@ -286,7 +292,7 @@ impl Subject {
 
 /// The workloads of section 6.2 (Figure 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Workload {
+pub(super) enum TreeWorkload {
     /// Inserts into an empty tree.
     Load,
     /// Inserts into a tree that has received as many inserts before.
@@ -298,14 +304,14 @@ pub(super) enum Workload {
     Updates,
 }
 
-impl Workload {
+impl TreeWorkload {
     /// Returns the percentages of inserts and updates.
     fn shares(self) -> (u8, u8) {
         match self {
-            Workload::Load | Workload::Inserts => (100, 0),
-            Workload::Reads => (0, 0),
-            Workload::FewInserts => (5, 0),
-            Workload::Updates => (0, 50),
+            TreeWorkload::Load | TreeWorkload::Inserts => (100, 0),
+            TreeWorkload::Reads => (0, 0),
+            TreeWorkload::FewInserts => (5, 0),
+            TreeWorkload::Updates => (0, 50),
         }
     }
 
@@ -315,21 +321,21 @@ impl Workload {
 }
 
 /// Draws keys, with repetition.
-pub(super) enum Draw {
+pub(super) enum KeySampler {
     Uniform(u64),
-    Zipf(Zipf),
+    Zipf(ZipfGenerator),
 }
 
-impl Draw {
+impl KeySampler {
     /// Draws from a Zipf distribution, as in most experiments of the thesis.
-    pub(super) fn zipf(keys: u64) -> Draw {
-        Draw::Zipf(Zipf::new(keys))
+    pub(super) fn zipf(keys: u64) -> KeySampler {
+        KeySampler::Zipf(ZipfGenerator::new(keys))
     }
 
     fn key(&self, random: &mut fastrand::Rng) -> [u8; KEY] {
         let rank = match self {
-            Draw::Uniform(keys) => random.u64(..*keys),
-            Draw::Zipf(zipf) => zipf.draw(random),
+            KeySampler::Uniform(keys) => random.u64(..*keys),
+            KeySampler::Zipf(zipf) => zipf.draw(random),
         };
         scatter(rank).to_be_bytes()
     }
@@ -337,26 +343,26 @@ impl Draw {
 
 /// Figures by the names of their lines, in order of insertion.
 #[derive(Default)]
-pub(super) struct Lines(Vec<Line>);
+pub(super) struct SeriesCollector(Vec<FigureSeries>);
 
-impl Lines {
+impl SeriesCollector {
     /// Adds a figure to a line of a measure.
-    pub(super) fn add(&mut self, measure: &str, line: &str, at: At, value: f64) {
+    pub(super) fn add(&mut self, measure: &str, line: &str, at: AxisPosition, value: f64) {
         let name = format!("{measure}, {line}");
-        let spot = Spot { at, value };
+        let spot = FigurePoint { at, value };
         match self.0.iter_mut().find(|line| line.name == name) {
             Some(line) => line.points.push(spot),
-            None => self.0.push(Line {
+            None => self.0.push(FigureSeries {
                 name,
                 points: vec![spot],
             }),
         }
     }
 
-    pub(super) fn measured(self) -> Measured {
-        Measured {
+    pub(super) fn measured(self) -> MeasurementSet {
+        MeasurementSet {
             counts: self.0,
-            ..Measured::default()
+            ..MeasurementSet::default()
         }
     }
 }
@@ -367,42 +373,46 @@ mod tests {
 
     #[test]
     fn every_tree_does_every_workload_in_memory_and_in_a_file() {
-        let draw = Draw::zipf(3000);
-        let file = Pages::file(3000, 4, PinPolicy::Optimistic);
-        for pages in [Pages::Memory, file] {
-            for sort in [Sort::Separate, Sort::NoRoot, Sort::Bplus] {
-                let plan = Plan {
+        let draw = KeySampler::zipf(3000);
+        let file = PageStorage::file(3000, 4, PinPolicy::Optimistic);
+        for pages in [PageStorage::Memory, file] {
+            for sort in [
+                PagedTreeKind::Separate,
+                PagedTreeKind::NoRoot,
+                PagedTreeKind::Bplus,
+            ] {
+                let plan = PagedTreeConfig {
                     page_bytes: 1024,
                     pages,
-                    ..Plan::in_memory(sort, CHOSEN)
+                    ..PagedTreeConfig::in_memory(sort, CHOSEN)
                 };
-                let subject = Subject::new(plan).unwrap();
+                let subject = TreeBenchmark::new(plan).unwrap();
                 for work in [
-                    Workload::Load,
-                    Workload::Inserts,
-                    Workload::Reads,
-                    Workload::FewInserts,
-                    Workload::Updates,
+                    TreeWorkload::Load,
+                    TreeWorkload::Inserts,
+                    TreeWorkload::Reads,
+                    TreeWorkload::FewInserts,
+                    TreeWorkload::Updates,
                 ] {
                     assert!(subject.run(work, &draw, 3000, 2).unwrap() > 0.0);
                 }
                 assert!(subject.height().unwrap() >= 3.0 && subject.pages() > 100.0);
-                let is_file = matches!(pages, Pages::File { .. });
+                let is_file = matches!(pages, PageStorage::File { .. });
                 assert_eq!(subject.moved() > 0.0, is_file, "{sort:?}");
             }
         }
-        let refused = Subject::new(Plan::in_memory(Sort::Bplus, 100)).unwrap();
-        assert!(refused.run(Workload::Load, &draw, 1, 2).is_err());
+        let refused = TreeBenchmark::new(PagedTreeConfig::in_memory(PagedTreeKind::Bplus, 100)).unwrap();
+        assert!(refused.run(TreeWorkload::Load, &draw, 1, 2).is_err());
     }
 
     #[test]
     fn figures_of_a_line_stay_together() {
-        let mut lines = Lines::default();
+        let mut lines = SeriesCollector::default();
         for number in 0..3 {
-            lines.add("reads", "one", At::Number(f64::from(number)), 1.0);
-            lines.add("reads", "two", At::Number(f64::from(number)), 2.0);
+            lines.add("reads", "one", AxisPosition::Number(f64::from(number)), 1.0);
+            lines.add("reads", "two", AxisPosition::Number(f64::from(number)), 2.0);
         }
-        let under = lines.measured().under("reads");
+        let under = lines.measured().series_with_prefix("reads");
         let counted: Vec<(&str, usize)> = under
             .iter()
             .map(|line| (&line.name[..], line.points.len()))

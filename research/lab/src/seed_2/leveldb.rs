@@ -1,12 +1,12 @@
 //! K1 and K8: a store with a paged keyspace compared with LevelDB, and with two threads.
 
 use super::stores::{FULL, QUICK, STRUCTURES, load, mixed, steps, structured};
-use crate::entry::{Engines, Procedure, Work};
-use crate::measured::{Line, Measured, against, name, thousands_per_s};
-use crate::plan::{Base, LEAST_CAP, Step};
+use crate::entry::{EngineWorkload, ExperimentMethod, MeasurementProcedure};
+use crate::measurements::{FigureSeries, MeasurementSet, against, name, thousands_per_s};
+use crate::plan::{ExperimentStep, LEAST_CAP, StepTemplate};
 use anyhow::Result;
 
-pub(super) const K1: Procedure = Procedure {
+pub(super) const K1: MeasurementProcedure = MeasurementProcedure {
     id: "seed-2/K1",
     ours: &[
         ("load against LevelDB", |measured| {
@@ -20,7 +20,7 @@ pub(super) const K1: Procedure = Procedure {
         }),
         ("resident memory at most", resident),
     ],
-    work: Work::Engines(Engines {
+    work: ExperimentMethod::Engines(EngineWorkload {
         quick: QUICK,
         full: FULL,
         steps: |base| steps(base, base.data()),
@@ -30,7 +30,7 @@ pub(super) const K1: Procedure = Procedure {
 const AS_MUCH: &str = "as much as data";
 const A_QUARTER: &str = "a quarter of it";
 
-pub(super) const K8: Procedure = Procedure {
+pub(super) const K8: MeasurementProcedure = MeasurementProcedure {
     id: "seed-2/K8",
     ours: &[
         ("load against RocksDB", |measured| {
@@ -47,19 +47,19 @@ pub(super) const K8: Procedure = Procedure {
         }),
         ("load", load),
     ],
-    work: Work::Engines(Engines {
+    work: ExperimentMethod::Engines(EngineWorkload {
         quick: QUICK,
         full: FULL,
         steps: by_memory,
     }),
 };
 
-fn reads(measured: &Measured) -> Vec<Line> {
+fn reads(measured: &MeasurementSet) -> Vec<FigureSeries> {
     measured.by_step(|of| thousands_per_s(of.phase("c")?))
 }
 
 /// Returns the maximum resident memory over all phases, per loaded byte.
-fn resident(measured: &Measured) -> Vec<Line> {
+fn resident(measured: &MeasurementSet) -> Vec<FigureSeries> {
     measured.by_step(|of| {
         let written = of.phase("load")?.user_written_bytes;
         let most = ["load", "c", "b", "a"].iter().filter_map(|phase| of.phase(phase));
@@ -69,7 +69,7 @@ fn resident(measured: &Measured) -> Vec<Line> {
 }
 
 /// Two threads, with memory for all data and for a quarter of it.
-fn by_memory(base: &Base) -> Result<Vec<Step>> {
+fn by_memory(base: &StepTemplate) -> Result<Vec<ExperimentStep>> {
     base.refuse_memory("it is a part of the data")?;
     let step = |(place, part): (&'static str, u64)| {
         let mut step = base.step(name(place), &["load", "c", "a"])?;
@@ -84,27 +84,27 @@ fn by_memory(base: &Base) -> Result<Vec<Step>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measured::Taken;
+    use crate::measurements::StepMeasurement;
     use crate::seed_2::stores::BEPS;
-    use alluvium_bench::run::Row;
+    use alluvium_bench::run::ResultRow;
 
     #[test]
     fn memory_is_the_most_of_all_phases_for_a_byte_of_the_load() {
-        let row = |engine: &str, phase: &str, rss_peak_bytes: u64| Row {
+        let row = |engine: &str, phase: &str, rss_peak_bytes: u64| ResultRow {
             engine: engine.to_owned(),
             phase: phase.to_owned(),
             user_written_bytes: if phase == "load" { 1000 } else { 0 },
             rss_peak_bytes,
-            ..Row::default()
+            ..ResultRow::default()
         };
         let rows = vec![
             row("alluvium", "load", 700),
             row("alluvium", "c", 900),
             row("leveldb", "load", 300),
         ];
-        let measured = Measured {
-            steps: vec![Taken { at: name(BEPS), rows }],
-            ..Measured::default()
+        let measured = MeasurementSet {
+            steps: vec![StepMeasurement { at: name(BEPS), rows }],
+            ..MeasurementSet::default()
         };
         let found = resident(&measured);
         let of = |line: usize| (&*found[line].name, found[line].points[0].value);

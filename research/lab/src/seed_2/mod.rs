@@ -9,15 +9,15 @@ mod buffers;
 mod harness;
 mod layout;
 mod leveldb;
-mod open;
+mod open_questions;
 mod stores;
 mod sweep;
 mod trees;
 
-use super::entry::Procedure;
+use super::entry::MeasurementProcedure;
 
 /// All procedures of this document.
-pub(super) const PROCEDURES: [&Procedure; 29] = [
+pub(super) const PROCEDURES: [&MeasurementProcedure; 29] = [
     &layout::E1,
     &layout::E2,
     &sweep::E3,
@@ -45,6 +45,6 @@ pub(super) const PROCEDURES: [&Procedure; 29] = [
     &buffers::K6,
     &buffers::K7,
     &leveldb::K8,
-    &open::N1,
-    &open::Q1,
+    &open_questions::N1,
+    &open_questions::Q1,
 ];

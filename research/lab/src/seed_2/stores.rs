@@ -1,8 +1,8 @@
 //! K2, K4 and K5: a store with a paged keyspace, compared with RocksDB.
 
-use crate::entry::{Engines, Evaluation, Procedure, Work};
-use crate::measured::{Line, Measured, against, name, thousands_per_s};
-use crate::plan::{Base, LEAST_CAP, Scale, Step, Threads, threads};
+use crate::entry::{EngineWorkload, ExperimentMethod, FigureComputation, MeasurementProcedure};
+use crate::measurements::{FigureSeries, MeasurementSet, against, name, thousands_per_s};
+use crate::plan::{ExperimentScale, ExperimentStep, LEAST_CAP, StepTemplate, ThreadCount, threads};
 use alluvium_bench::engine::EngineOption;
 use anyhow::Result;
 
@@ -17,20 +17,20 @@ pub(super) const STRUCTURES: [(&str, &str); 3] = [
     (TIERED, "tiered"),
 ];
 
-pub(super) const QUICK: Scale = Scale {
+pub(super) const QUICK: ExperimentScale = ExperimentScale {
     records: 300_000,
     value_bytes: 100,
-    threads: Threads::One,
+    threads: ThreadCount::One,
     cap: 96 << 20,
     warm_ms: 200,
     run_ms: 1500,
     settle_ms: 2000,
 };
 
-pub(super) const FULL: Scale = Scale {
+pub(super) const FULL: ExperimentScale = ExperimentScale {
     records: 20_000_000,
     value_bytes: 100,
-    threads: Threads::One,
+    threads: ThreadCount::One,
     cap: 4 << 30,
     warm_ms: 20_000,
     run_ms: 60_000,
@@ -38,7 +38,7 @@ pub(super) const FULL: Scale = Scale {
 };
 
 /// The measures of K4 and K5, which differ only in their published values.
-const OURS: &[(&str, Evaluation)] = &[
+const OURS: &[(&str, FigureComputation)] = &[
     ("load against RocksDB", |measured| {
         against(&load(measured), "rocksdb")
     }),
@@ -51,7 +51,7 @@ const OURS: &[(&str, Evaluation)] = &[
     }),
 ];
 
-pub(super) const K2: Procedure = Procedure {
+pub(super) const K2: MeasurementProcedure = MeasurementProcedure {
     id: "seed-2/K2",
     ours: &[
         ("load against RocksDB", |measured| {
@@ -59,44 +59,44 @@ pub(super) const K2: Procedure = Procedure {
         }),
         ("load", load),
     ],
-    work: Work::Engines(Engines {
+    work: ExperimentMethod::Engines(EngineWorkload {
         quick: QUICK,
         full: FULL,
         steps: by_threads,
     }),
 };
 
-pub(super) const K4: Procedure = Procedure {
+pub(super) const K4: MeasurementProcedure = MeasurementProcedure {
     id: "seed-2/K4",
     ours: OURS,
-    work: Work::Engines(Engines {
+    work: ExperimentMethod::Engines(EngineWorkload {
         quick: QUICK,
         full: FULL,
         steps: |base| steps(base, base.data()),
     }),
 };
 
-pub(super) const K5: Procedure = Procedure {
+pub(super) const K5: MeasurementProcedure = MeasurementProcedure {
     id: "seed-2/K5",
     ours: OURS,
-    work: Work::Engines(Engines {
+    work: ExperimentMethod::Engines(EngineWorkload {
         quick: QUICK,
-        full: Scale { cap: 1 << 30, ..FULL },
+        full: ExperimentScale { cap: 1 << 30, ..FULL },
         steps: |base| steps(base, base.data() / 4),
     }),
 };
 
-pub(super) fn load(measured: &Measured) -> Vec<Line> {
+pub(super) fn load(measured: &MeasurementSet) -> Vec<FigureSeries> {
     measured.by_step(|of| thousands_per_s(of.phase("load")?))
 }
 
-pub(super) fn mixed(measured: &Measured) -> Vec<Line> {
+pub(super) fn mixed(measured: &MeasurementSet) -> Vec<FigureSeries> {
     measured.by_step(|of| thousands_per_s(of.phase("a")?))
 }
 
 /// Returns a step for each structure. Other engines have no structures and are measured equally
 /// often.
-pub(super) fn steps(base: &Base, cap: u64) -> Result<Vec<Step>> {
+pub(super) fn steps(base: &StepTemplate, cap: u64) -> Result<Vec<ExperimentStep>> {
     base.refuse_memory("it is a part of the data")?;
     let step = |(place, structure): (&'static str, &str)| {
         let mut step = base.step(name(place), &["load", "c", "b", "a"])?;
@@ -108,7 +108,7 @@ pub(super) fn steps(base: &Base, cap: u64) -> Result<Vec<Step>> {
 }
 
 /// Returns a step for each number of threads.
-fn by_threads(base: &Base) -> Result<Vec<Step>> {
+fn by_threads(base: &StepTemplate) -> Result<Vec<ExperimentStep>> {
     base.refuse_memory("it is that of the data")?;
     let step = |count| {
         let mut step = base.with_threads(count, &["load"])?;

@@ -1,9 +1,9 @@
 //! S0: the raw performance of the device.
 
 use super::harness::line;
-use crate::device::{FULL, MOST, QUICK, probed};
-use crate::entry::{Procedure, Work};
-use crate::measured::{Measured, name};
+use crate::device_probe::{FULL, MOST, QUICK, probed};
+use crate::entry::{ExperimentMethod, MeasurementProcedure};
+use crate::measurements::{MeasurementSet, name};
 use anyhow::Result;
 
 const RANDOM: &str = "random";
@@ -11,15 +11,15 @@ const BYTES: &str = "bytes";
 const READS: &str = "reads";
 const WRITES: &str = "writes";
 const PAGE: f64 = 4096.0;
-pub(super) const S0: Procedure = Procedure {
+pub(super) const S0: MeasurementProcedure = MeasurementProcedure {
     id: "seed-3/S0",
     ours: &[
         ("blocks of 4 KiB at random places", |measured| {
-            measured.under(RANDOM)
+            measured.series_with_prefix(RANDOM)
         }),
-        ("long stretches", |measured| measured.under(BYTES)),
+        ("long stretches", |measured| measured.series_with_prefix(BYTES)),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: QUICK,
         full: FULL,
         most: MOST,
@@ -27,7 +27,7 @@ pub(super) const S0: Procedure = Procedure {
     },
 };
 
-fn measure(records: u64) -> Result<Measured> {
+fn measure(records: u64) -> Result<MeasurementSet> {
     let found = probed(records)?;
     let (mut random, mut bytes) = (Vec::new(), Vec::new());
     for (kind, costs) in [(READS, &found.reads), (WRITES, &found.writes)] {
@@ -37,11 +37,11 @@ fn measure(records: u64) -> Result<Measured> {
         let longest = costs.in_order.iter().max_by_key(|(size, _)| *size);
         bytes.extend(longest.map(|(_, bytes)| (name(kind), bytes / 1e6)));
     }
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts: vec![
             line(RANDOM, "this device", random),
             line(BYTES, "this device", bytes),
         ],
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }

@@ -2,9 +2,9 @@
 //! third-party engines.
 
 use super::policies::{HBASE, K4, K8, K64};
-use crate::entry::{Engines, Procedure, Work};
-use crate::measured::{Line, Measured, name};
-use crate::plan::{Base, LEAST_CAP, Scale, Step, Threads};
+use crate::entry::{EngineWorkload, ExperimentMethod, MeasurementProcedure};
+use crate::measurements::{FigureSeries, MeasurementSet, name};
+use crate::plan::{ExperimentScale, ExperimentStep, LEAST_CAP, StepTemplate, ThreadCount};
 use alluvium_bench::engine::EngineOption;
 use anyhow::Result;
 
@@ -16,7 +16,7 @@ const STRUCTURES: [(&str, &str); 4] = [
     (HBASE, "levels,cola,r=3"),
 ];
 
-pub(super) const G3E: Procedure = Procedure {
+pub(super) const G3E: MeasurementProcedure = MeasurementProcedure {
     id: "seed-3/G3E",
     ours: &[
         ("inserts", |measured| rate_of(measured, "load")),
@@ -27,9 +27,9 @@ pub(super) const G3E: Procedure = Procedure {
             rate_of(measured, "c")
         }),
     ],
-    work: Work::Engines(Engines {
+    work: ExperimentMethod::Engines(EngineWorkload {
         quick: QUICK,
-        full: Scale {
+        full: ExperimentScale {
             records: 8_000_000,
             warm_ms: 10_000,
             run_ms: 30_000,
@@ -40,21 +40,21 @@ pub(super) const G3E: Procedure = Procedure {
     }),
 };
 
-const QUICK: Scale = Scale {
+const QUICK: ExperimentScale = ExperimentScale {
     records: 300_000,
     value_bytes: 1000,
-    threads: Threads::Processors,
+    threads: ThreadCount::Processors,
     cap: LEAST_CAP,
     warm_ms: 200,
     run_ms: 1500,
     settle_ms: 2000,
 };
 
-fn rate_of(measured: &Measured, phase: &str) -> Vec<Line> {
+fn rate_of(measured: &MeasurementSet, phase: &str) -> Vec<FigureSeries> {
     measured.by_step(|of| Some(of.phase(phase)?.ops_per_s))
 }
 
-fn steps(base: &Base) -> Result<Vec<Step>> {
+fn steps(base: &StepTemplate) -> Result<Vec<ExperimentStep>> {
     base.refuse_memory("it is a quarter of the data")?;
     let step = |(place, structure): (&'static str, &str)| {
         let mut step = base.step(name(place), &["load", "c:uniform"])?;
@@ -72,28 +72,28 @@ fn steps(base: &Base) -> Result<Vec<Step>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measured::Taken;
-    use crate::plan::{Size, Wanted};
-    use alluvium_bench::run::Row;
+    use crate::measurements::StepMeasurement;
+    use crate::plan::{RunSize, ScaleOverrides};
+    use alluvium_bench::run::ResultRow;
 
     #[test]
     fn each_policy_is_a_step_and_others_have_lines_beside_ours() {
-        let wanted = Wanted::default();
-        let base = Base::new(Size::Full, &QUICK, &wanted, "here".into()).unwrap();
+        let wanted = ScaleOverrides::default();
+        let base = StepTemplate::new(RunSize::Full, &QUICK, &wanted, "here".into()).unwrap();
         let steps = steps(&base).unwrap();
-        let rows = |engine: &str| Row {
+        let rows = |engine: &str| ResultRow {
             engine: engine.to_owned(),
             phase: "load".to_owned(),
             ops_per_s: 1000.0,
-            ..Row::default()
+            ..ResultRow::default()
         };
-        let taken = steps.iter().map(|step| Taken {
+        let taken = steps.iter().map(|step| StepMeasurement {
             at: step.at.clone(),
             rows: vec![rows("alluvium"), rows("rocksdb-universal")],
         });
-        let measured = Measured {
+        let measured = MeasurementSet {
             steps: taken.collect(),
-            ..Measured::default()
+            ..MeasurementSet::default()
         };
         let lines = rate_of(&measured, "load");
         let names: Vec<&str> = lines.iter().map(|line| &*line.name).collect();

@@ -1,10 +1,10 @@
 //! A store of levels in the system's temporary directory, with operations to load, scan and query
 //! it.
 
-use crate::entry::At;
-use crate::measured::{Line, Spot};
-use crate::scratch::Scratch;
-use alluvium::simulation::{Filters, OpenIn as _, Scale};
+use crate::entry::AxisPosition;
+use crate::measurements::{FigurePoint, FigureSeries};
+use crate::scratch::ScratchDirectory;
+use alluvium::simulation::{DirectoryOpener as _, FilterSource, StoreScale};
 use alluvium::{
     Db, DeviceProfile, Durability, Keyspace, KeyspaceOptions, LevelsOptions, Options, Structure, WriteBatch,
 };
@@ -50,7 +50,7 @@ pub(super) fn key(unit: u64, place: u64) -> [u8; KEY] {
 
 /// The sizes and options of a store.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct StoreSizing {
     /// Bytes of a memtable (an eviction in the document's terms), and its number of records.
     pub(super) memtable: u64,
     memtable_records: u64,
@@ -60,46 +60,46 @@ pub(super) struct Shape {
     /// Values longer than this are stored outside the leaves.
     pub(super) value_threshold: u32,
     /// The source of the filters of merged runs.
-    pub(super) filters: Filters,
+    pub(super) filters: FilterSource,
 }
 
-impl Shape {
+impl StoreSizing {
     /// Returns the document's sizes, scaled so that this number of records fills a memtable.
-    pub(super) fn of(records_of_memtable: u64, value_bytes: usize) -> Shape {
+    pub(super) fn of(records_of_memtable: u64, value_bytes: usize) -> StoreSizing {
         // Allow for half a commit; a whole one must not fit.
         let records = records_of_memtable + BATCH / 2;
         let memtable = records * ((KEY + value_bytes) as u64 + BESIDE);
-        Shape {
+        StoreSizing {
             memtable: memtable.max(LEAST_MEMTABLE),
             memtable_records: records_of_memtable.max(BATCH),
             cache: LEAST_CACHE,
             value_bytes,
             value_threshold: VALUE_THRESHOLD,
-            filters: Filters::Merged,
+            filters: FilterSource::Merged,
         }
     }
 
     /// Sets the cache to the document's whole memory for this number of records. The document's
     /// operating system caches file pages there; our reads use direct I/O.
-    pub(super) fn with_memory(self, records: u64) -> Shape {
+    pub(super) fn with_memory(self, records: u64) -> StoreSizing {
         let cache = records * self.record_bytes() / DATA_TO_MEMORY;
-        Shape {
+        StoreSizing {
             cache: cache.max(LEAST_CACHE),
             ..self
         }
     }
 
     /// Selects filters for which merges must read all keys.
-    pub(super) fn rehashed(self) -> Shape {
-        Shape {
-            filters: Filters::Rehashed,
+    pub(super) fn rehashed(self) -> StoreSizing {
+        StoreSizing {
+            filters: FilterSource::Rehashed,
             ..self
         }
     }
 
     /// Stores all values outside the leaves.
-    pub(super) fn apart(self) -> Shape {
-        Shape {
+    pub(super) fn apart(self) -> StoreSizing {
+        StoreSizing {
             value_threshold: 0,
             ..self
         }
@@ -110,7 +110,7 @@ impl Shape {
     }
 
     pub(super) fn options(&self) -> Options {
-        let mut scale = Scale::small(0x5e3d, self.memtable, 0);
+        let mut scale = StoreScale::small(0x5e3d, self.memtable, 0);
         scale.cache = self.cache;
         scale.filters = self.filters;
         scale.log = LogOptions::with_limit((self.memtable * LOG_MEMTABLES).max(4 << 20));
@@ -125,15 +125,15 @@ impl Shape {
 }
 
 /// An open store in a temporary directory.
-pub(super) struct Store {
-    scratch: Scratch,
-    shape: Shape,
+pub(super) struct LevelsStore {
+    scratch: ScratchDirectory,
+    shape: StoreSizing,
     levels: LevelsOptions,
     db: Db,
     keyspace: Keyspace,
 }
 
-fn open(scratch: &Scratch, shape: Shape, levels: &LevelsOptions) -> Result<(Db, Keyspace)> {
+fn open(scratch: &ScratchDirectory, shape: StoreSizing, levels: &LevelsOptions) -> Result<(Db, Keyspace)> {
     let directory: Arc<dyn Directory> = Arc::clone(&scratch.directory) as _;
     let db = shape.options().open_in(&directory)?;
     let options = KeyspaceOptions::new()
@@ -143,11 +143,11 @@ fn open(scratch: &Scratch, shape: Shape, levels: &LevelsOptions) -> Result<(Db, 
     Ok((db, keyspace))
 }
 
-impl Store {
-    pub(super) fn new(shape: Shape, levels: &LevelsOptions) -> Result<Store> {
-        let scratch = Scratch::new()?;
+impl LevelsStore {
+    pub(super) fn new(shape: StoreSizing, levels: &LevelsOptions) -> Result<LevelsStore> {
+        let scratch = ScratchDirectory::new()?;
         let (db, keyspace) = open(&scratch, shape, levels).context("making a store of levels")?;
-        Ok(Store {
+        Ok(LevelsStore {
             scratch,
             shape,
             levels: levels.clone(),
@@ -183,8 +183,8 @@ impl Store {
     }
 
     /// Reopens the store, so that its cache is empty.
-    pub(super) fn reopen(self) -> Result<Store> {
-        let Store {
+    pub(super) fn reopen(self) -> Result<LevelsStore> {
+        let LevelsStore {
             scratch,
             shape,
             levels,
@@ -194,7 +194,7 @@ impl Store {
         drop(keyspace);
         db.close()?;
         let (db, keyspace) = open(&scratch, shape, &levels).context("opening it again")?;
-        Ok(Store {
+        Ok(LevelsStore {
             scratch,
             shape,
             levels,
@@ -267,10 +267,13 @@ pub(super) fn per_second(count: u64, took: Duration) -> f64 {
 }
 
 /// Returns a line of a measure.
-pub(super) fn line(measure: &str, whose: &str, points: Vec<(At, f64)>) -> Line {
-    Line {
+pub(super) fn line(measure: &str, whose: &str, points: Vec<(AxisPosition, f64)>) -> FigureSeries {
+    FigureSeries {
         name: format!("{measure}, {whose}"),
-        points: points.into_iter().map(|(at, value)| Spot { at, value }).collect(),
+        points: points
+            .into_iter()
+            .map(|(at, value)| FigurePoint { at, value })
+            .collect(),
     }
 }
 
@@ -282,7 +285,7 @@ mod tests {
     fn a_memtable_holds_the_records_that_its_shape_says() {
         // The document's 2,040 records, and fewer. Each multiple must fill exactly one memtable.
         for records in [BATCH, 540, 1020, 2040] {
-            let store = Store::new(Shape::of(records, 3800), &LevelsOptions::never()).unwrap();
+            let store = LevelsStore::new(StoreSizing::of(records, 3800), &LevelsOptions::never()).unwrap();
             let (loaded, _) = store.load((0..5 * records).map(|place| key(0, place))).unwrap();
             assert_eq!(loaded, 5 * records);
             let levels = store.db.stats().levels.unwrap();

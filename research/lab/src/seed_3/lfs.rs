@@ -5,13 +5,13 @@
 //! insert causes at most two parent faults, and appends the value with the parents that are not in
 //! memory.
 
-use super::harness::{KEY, Shape, Store, key, line, per_second};
-use crate::entry::{At, Procedure, Work};
-use crate::measured::Measured;
-use crate::scratch::Scratch;
+use super::harness::{KEY, LevelsStore, StoreSizing, key, line, per_second};
+use crate::entry::{AxisPosition, ExperimentMethod, MeasurementProcedure};
+use crate::measurements::MeasurementSet;
+use crate::scratch::ScratchDirectory;
 use alluvium::LevelsOptions;
 use alluvium_base::Purpose;
-use alluvium_device::{Buffer, Device, Directory, FileOptions};
+use alluvium_device::{AlignedBuffer, Device, Directory, FileOptions};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
@@ -31,10 +31,10 @@ const SAMPLE: u64 = 20_000;
 /// Number of places on the axis: a sixteenth of the records, an eighth and so on.
 const STEPS: u32 = 5;
 
-pub(super) const S8: Procedure = Procedure {
+pub(super) const S8: MeasurementProcedure = MeasurementProcedure {
     id: "seed-3/S8",
-    ours: &[("inserts", |measured| measured.under(RATES))],
-    work: Work::Here {
+    ours: &[("inserts", |measured| measured.series_with_prefix(RATES))],
+    work: ExperimentMethod::Here {
         quick: 1_000_000,
         full: 100_000_000,
         most: 1 << 32,
@@ -48,7 +48,7 @@ fn sizes(records: u64) -> impl Iterator<Item = u64> {
 }
 
 /// An ideal tree in a log.
-struct Mock {
+struct LogFileSystemMock {
     file: std::sync::Arc<dyn Device>,
     /// Bytes of a full tree on the device.
     span: u64,
@@ -56,21 +56,21 @@ struct Mock {
     appended: usize,
     end: u64,
     random: fastrand::Rng,
-    _scratch: Scratch,
+    _scratch: ScratchDirectory,
 }
 
-impl Mock {
-    fn new(records: u64) -> Result<Mock> {
-        let scratch = Scratch::new()?;
+impl LogFileSystemMock {
+    fn new(records: u64) -> Result<LogFileSystemMock> {
+        let scratch = ScratchDirectory::new()?;
         let file = scratch.directory.create("log", FileOptions::DIRECT)?;
         let span = (records * PARENT).next_multiple_of(APPEND as u64);
         file.grow(span)?;
         // Write all blocks first; the file system would answer reads of unwritten blocks without
         // I/O.
         for at in (0..span).step_by(APPEND) {
-            file.write_at(at, Buffer::zeroed(APPEND), Purpose::Other)?;
+            file.write_at(at, AlignedBuffer::zeroed(APPEND), Purpose::Other)?;
         }
-        Ok(Mock {
+        Ok(LogFileSystemMock {
             file,
             span,
             parents_in_memory: (records / DATA_TO_PARENTS).max(1),
@@ -103,7 +103,7 @@ impl Mock {
             self.end = 0;
         }
         self.file
-            .write_at(self.end, Buffer::zeroed(APPEND), Purpose::Other)?;
+            .write_at(self.end, AlignedBuffer::zeroed(APPEND), Purpose::Other)?;
         self.end += APPEND as u64;
         Ok(())
     }
@@ -119,31 +119,31 @@ impl Mock {
     }
 }
 
-fn measure(records: u64) -> Result<Measured> {
-    let mut mock = Mock::new(records)?;
+fn measure(records: u64) -> Result<MeasurementSet> {
+    let mut mock = LogFileSystemMock::new(records)?;
     let mut mocked = Vec::new();
     for keys in sizes(records) {
         let (count, took) = mock.time(keys)?;
-        mocked.push((At::Number(keys as f64), per_second(count, took)));
+        mocked.push((AxisPosition::Number(keys as f64), per_second(count, took)));
     }
     drop(mock);
-    let store = Store::new(Shape::of(records / 64, VALUE), &LevelsOptions::samt(4))?;
+    let store = LevelsStore::new(StoreSizing::of(records / 64, VALUE), &LevelsOptions::samt(4))?;
     let (mut loaded, mut ours) = (0, Vec::new());
     let mut random = fastrand::Rng::with_seed(7);
     for keys in sizes(records) {
         let some = (loaded..keys).map(|number| key(random.u64(..), number));
         let (count, took) = store.load(some)?;
         if count > 0 {
-            ours.push((At::Number(keys as f64), per_second(count, took)));
+            ours.push((AxisPosition::Number(keys as f64), per_second(count, took)));
         }
         loaded = keys;
     }
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts: vec![
             line(RATES, "Alluvium, levels", ours),
             line(RATES, "mock of a log-structured file system", mocked),
         ],
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 
@@ -153,13 +153,18 @@ mod tests {
 
     #[test]
     fn parents_that_are_not_in_memory_are_read() {
-        let mut mock = Mock::new(1 << 16).unwrap();
-        let reads = |mock: &Mock| mock._scratch.directory.counters().snapshot().total().reads;
+        let mut mock = LogFileSystemMock::new(1 << 16).unwrap();
+        let reads = |mock: &LogFileSystemMock| mock._scratch.directory.counters().snapshot().total().reads;
         mock.time(1 << 8).unwrap();
         assert_eq!(reads(&mock), 0, "all parents are in memory");
         mock.time(1 << 16).unwrap();
         assert_eq!(reads(&mock), 2 * SAMPLE, "2¹⁴ parents of 2¹⁶ keys are");
         let measured = measure(2000).unwrap();
-        assert!(measured.under(RATES).iter().all(|line| line.points.len() >= 4));
+        assert!(
+            measured
+                .series_with_prefix(RATES)
+                .iter()
+                .all(|line| line.points.len() >= 4)
+        );
     }
 }

@@ -7,29 +7,29 @@
 //! without stitching, and its NO-COMPACT is our levels without merges.
 //!
 //! *Read in this order*: `harness.rs` (a store of levels, loaded and scanned), `stitching.rs` (S1
-//! to S3, S5), `apart.rs` (S5 with large pairs), `points.rs` (S4), `tiers.rs` (G1, G2),
+//! to S3, S5), `separate_values.rs` (S5 with large pairs), `lookups.rs` (S4), `tiers.rs` (G1, G2),
 //! `policies.rs` (G3, G4), `engines.rs` (G3E), `lfs.rs` (S8), `rehash.rs` (S9), `devices.rs` (S0).
 
-mod apart;
 mod devices;
 mod engines;
 mod harness;
 mod lfs;
-mod points;
+mod lookups;
 mod policies;
 mod rehash;
+mod separate_values;
 mod stitching;
 mod tiers;
 
-use super::entry::Procedure;
+use super::entry::MeasurementProcedure;
 
 /// All procedures of this document.
-pub(super) const PROCEDURES: [&Procedure; 13] = [
+pub(super) const PROCEDURES: [&MeasurementProcedure; 13] = [
     &devices::S0,
     &stitching::S1,
     &stitching::S2,
     &stitching::S3,
-    &points::S4,
+    &lookups::S4,
     &stitching::S5,
     &lfs::S8,
     &rehash::S9,

@@ -3,14 +3,14 @@
 //! The document's Cassandra merges as our SAMT does, and its HBase as a COLA with a ratio of 3. G4
 //! does without merges, and compares insert throughput with the device's append throughput.
 
-use super::harness::{KEY, Shape, Store, key, line, mb_s, per_second};
+use super::harness::{KEY, LevelsStore, StoreSizing, key, line, mb_s, per_second};
 use super::stitching::shuffled;
-use crate::entry::{At, Procedure, Work};
-use crate::measured::{Measured, name};
-use crate::scratch::Scratch;
+use crate::entry::{AxisPosition, ExperimentMethod, MeasurementProcedure};
+use crate::measurements::{MeasurementSet, name};
+use crate::scratch::ScratchDirectory;
 use alluvium::LevelsOptions;
 use alluvium_base::Purpose;
-use alluvium_device::{Buffer, Directory, FileOptions};
+use alluvium_device::{AlignedBuffer, Directory, FileOptions};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
@@ -30,16 +30,16 @@ const VALUE: usize = 1008;
 const MEMTABLES: u64 = 160;
 const MOST_LOOKUPS: u64 = 20_000;
 
-pub(super) const G3: Procedure = Procedure {
+pub(super) const G3: MeasurementProcedure = MeasurementProcedure {
     id: "seed-3/G3",
     ours: &[
-        ("inserts", |measured| measured.under(INSERTS)),
-        ("bytes written", |measured| measured.under(WRITTEN)),
+        ("inserts", |measured| measured.series_with_prefix(INSERTS)),
+        ("bytes written", |measured| measured.series_with_prefix(WRITTEN)),
         ("lookups of keys that are there", |measured| {
-            measured.under(LOOKUPS)
+            measured.series_with_prefix(LOOKUPS)
         }),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 40_000,
         full: 20_000_000,
         most: 1 << 28,
@@ -47,10 +47,12 @@ pub(super) const G3: Procedure = Procedure {
     },
 };
 
-pub(super) const G4: Procedure = Procedure {
+pub(super) const G4: MeasurementProcedure = MeasurementProcedure {
     id: "seed-3/G4",
-    ours: &[("slowdown against appends", |measured| measured.under(SLOWDOWN))],
-    work: Work::Here {
+    ours: &[("slowdown against appends", |measured| {
+        measured.series_with_prefix(SLOWDOWN)
+    })],
+    work: ExperimentMethod::Here {
         quick: 20_000,
         full: 2_000_000,
         most: 1 << 28,
@@ -58,8 +60,8 @@ pub(super) const G4: Procedure = Procedure {
     },
 };
 
-fn fanouts(records: u64) -> Result<Measured> {
-    let shape = Shape::of((records / MEMTABLES).max(16), VALUE);
+fn fanouts(records: u64) -> Result<MeasurementSet> {
+    let shape = StoreSizing::of((records / MEMTABLES).max(16), VALUE);
     let order = shuffled(records, 1);
     let mut random = fastrand::Rng::with_seed(2);
     let asked: Vec<[u8; KEY]> = (0..records.min(MOST_LOOKUPS))
@@ -72,20 +74,20 @@ fn fanouts(records: u64) -> Result<Measured> {
         (K64, LevelsOptions::samt(64)),
         (HBASE, LevelsOptions::cola(3)),
     ] {
-        let store = Store::new(shape, &levels)?;
+        let store = LevelsStore::new(shape, &levels)?;
         let (count, took) = store.load(order.iter().map(|&number| key(number, 0)))?;
         inserts.push((name(place), per_second(count, took)));
         written.push((name(place), store.amplification()));
         let took = store.reopen()?.look(&asked)?;
         lookups.push((name(place), per_second(asked.len() as u64, took)));
     }
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts: vec![
             line(INSERTS, "Alluvium", inserts),
             line(WRITTEN, "Alluvium", written),
             line(LOOKUPS, "Alluvium", lookups),
         ],
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 
@@ -97,34 +99,34 @@ const APPEND: usize = 1 << 20;
 
 /// Appends `bytes` bytes to a file, 1 MiB at a time.
 fn append(bytes: u64) -> Result<Duration> {
-    let scratch = Scratch::new()?;
+    let scratch = ScratchDirectory::new()?;
     let file = scratch.directory.create("appended", FileOptions::DIRECT)?;
     let span = bytes.next_multiple_of(APPEND as u64);
     file.grow(span)?;
     let started = Instant::now();
     for offset in (0..span).step_by(APPEND) {
-        file.write_at(offset, Buffer::zeroed(APPEND), Purpose::Other)?;
+        file.write_at(offset, AlignedBuffer::zeroed(APPEND), Purpose::Other)?;
     }
     Ok(started.elapsed())
 }
 
-fn sizes(records: u64) -> Result<Measured> {
+fn sizes(records: u64) -> Result<MeasurementSet> {
     let total = (records * BYTES).max(1 << 20);
     let appended = mb_s(total.next_multiple_of(APPEND as u64), append(total)?);
     let mut points = Vec::new();
     for pair in PAIRS {
         let value_bytes = pair as usize - KEY;
         let count = (total / pair).max(1);
-        let shape = Shape::of((count / 16).max(1), value_bytes);
-        let store = Store::new(shape, &LevelsOptions::never())?;
+        let shape = StoreSizing::of((count / 16).max(1), value_bytes);
+        let store = LevelsStore::new(shape, &LevelsOptions::never())?;
         let keys = shuffled(count, pair).into_iter().map(|number| key(number, 0));
         let (count, took) = store.load(keys)?;
         let rate = mb_s(count * pair, took);
-        points.push((At::Number(pair as f64), appended / rate.max(1e-9)));
+        points.push((AxisPosition::Number(pair as f64), appended / rate.max(1e-9)));
     }
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts: vec![line(SLOWDOWN, "Alluvium", points)],
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 
@@ -135,7 +137,7 @@ mod tests {
     #[test]
     fn more_runs_at_once_are_written_less_often() {
         let measured = fanouts(3000).unwrap();
-        let written = &measured.under(WRITTEN)[0].points;
+        let written = &measured.series_with_prefix(WRITTEN)[0].points;
         let of = |place: usize| written[place].value;
         println!("{written:?}");
         assert!(of(0) > of(1) && of(1) > of(2), "K = 4, 8, 64: {written:?}");
@@ -144,7 +146,7 @@ mod tests {
             "a COLA writes more than a SAMT with K = 8: {written:?}"
         );
         assert!(
-            measured.under(LOOKUPS)[0]
+            measured.series_with_prefix(LOOKUPS)[0]
                 .points
                 .iter()
                 .all(|spot| spot.value > 0.0)
@@ -154,7 +156,7 @@ mod tests {
     #[test]
     fn pairs_of_every_size_are_inserted() {
         let measured = sizes(600).unwrap();
-        let points = &measured.under(SLOWDOWN)[0].points;
+        let points = &measured.series_with_prefix(SLOWDOWN)[0].points;
         assert_eq!(points.len(), PAIRS.len());
         assert!(points.iter().all(|spot| spot.value > 0.0), "{points:?}");
     }

@@ -1,10 +1,10 @@
 //! S9: the benefit of stitching when the filters of merged runs are built from keys, as Bloom
 //! filters are, so that a merge must read the leaves that it stitches.
 
-use super::harness::{Store, line, mb_s};
-use super::stitching::{COPY_ALL, K, Workload, appends, sequences};
-use crate::entry::{Procedure, Work};
-use crate::measured::{Measured, name};
+use super::harness::{LevelsStore, line, mb_s};
+use super::stitching::{COPY_ALL, K, StitchWorkload, appends, sequences};
+use crate::entry::{ExperimentMethod, MeasurementProcedure};
+use crate::measurements::{MeasurementSet, name};
 use alluvium::LevelsOptions;
 use anyhow::Result;
 
@@ -19,7 +19,7 @@ const READ: &str = "read";
 const WRITTEN: &str = "written";
 
 /// Loads a store with each configuration.
-fn each_way(measured: &mut Measured, of: &str, (shape, _, keys): &Workload) -> Result<()> {
+fn each_way(measured: &mut MeasurementSet, of: &str, (shape, _, keys): &StitchWorkload) -> Result<()> {
     let (mut inserts, mut read, mut written) = (Vec::new(), Vec::new(), Vec::new());
     for way in WAYS {
         let levels = LevelsOptions::samt(K);
@@ -28,7 +28,7 @@ fn each_way(measured: &mut Measured, of: &str, (shape, _, keys): &Workload) -> R
             REHASHED => (shape.rehashed(), levels.stitch(0)),
             _ => (*shape, levels),
         };
-        let store = Store::new(shape, &levels)?;
+        let store = LevelsStore::new(shape, &levels)?;
         let (count, took) = store.load(keys())?;
         inserts.push((name(way), mb_s(count * shape.record_bytes(), took)));
         read.push((name(way), store.read_by_merges()));
@@ -42,36 +42,36 @@ fn each_way(measured: &mut Measured, of: &str, (shape, _, keys): &Workload) -> R
     Ok(())
 }
 
-fn measure(records: u64) -> Result<Measured> {
-    let mut measured = Measured::default();
+fn measure(records: u64) -> Result<MeasurementSet> {
+    let mut measured = MeasurementSet::default();
     each_way(&mut measured, SEQUENCES, &sequences(records))?;
     each_way(&mut measured, APPENDS, &appends(records))?;
     Ok(measured)
 }
 
-pub(super) const S9: Procedure = Procedure {
+pub(super) const S9: MeasurementProcedure = MeasurementProcedure {
     id: "seed-3/S9",
     ours: &[
         ("inserts, long sequences", |measured| {
-            measured.under("inserts of long sequences")
+            measured.series_with_prefix("inserts of long sequences")
         }),
         ("bytes read by merges, long sequences", |measured| {
-            measured.under("read of long sequences")
+            measured.series_with_prefix("read of long sequences")
         }),
         ("bytes written, long sequences", |measured| {
-            measured.under("written of long sequences")
+            measured.series_with_prefix("written of long sequences")
         }),
         ("appends at random places", |measured| {
-            measured.under("inserts of appends at random places")
+            measured.series_with_prefix("inserts of appends at random places")
         }),
         ("bytes read by merges, appends at random places", |measured| {
-            measured.under("read of appends at random places")
+            measured.series_with_prefix("read of appends at random places")
         }),
         ("bytes written, appends at random places", |measured| {
-            measured.under("written of appends at random places")
+            measured.series_with_prefix("written of appends at random places")
         }),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 20_000,
         full: 2_611_200,
         most: 1 << 24,
@@ -88,7 +88,7 @@ mod tests {
         let measured = measure(4000).unwrap();
         for workload in [SEQUENCES, APPENDS] {
             let of = |what: &str| {
-                let lines = measured.under(&format!("{what} of {workload}"));
+                let lines = measured.series_with_prefix(&format!("{what} of {workload}"));
                 let points: Vec<f64> = lines[0].points.iter().map(|spot| spot.value).collect();
                 points
             };

@@ -1,10 +1,10 @@
 //! S1 to S3 and S5: write and scan costs of a VT-tree, by the threshold f above which leaves are
 //! stitched without being read.
 
-use super::apart;
-use super::harness::{BATCH, KEY, Shape, Store, key, line, mb_s};
-use crate::entry::{At, Procedure, Work};
-use crate::measured::{Measured, name};
+use super::harness::{BATCH, KEY, LevelsStore, StoreSizing, key, line, mb_s};
+use super::separate_values;
+use crate::entry::{AxisPosition, ExperimentMethod, MeasurementProcedure};
+use crate::measurements::{MeasurementSet, name};
 use alluvium::LevelsOptions;
 use anyhow::Result;
 
@@ -58,38 +58,38 @@ pub(super) fn shuffled(count: u64, seed: u64) -> Vec<u64> {
 /// Loads and scans a store for each threshold.
 fn each_threshold(
     thresholds: &[&'static str],
-    shape: Shape,
+    shape: StoreSizing,
     records: u64,
     keys: impl Fn() -> Box<dyn Iterator<Item = [u8; KEY]>>,
-) -> Result<Measured> {
+) -> Result<MeasurementSet> {
     let shape = shape.with_memory(records);
     let (mut inserts, mut scans) = (Vec::new(), Vec::new());
     for &threshold in thresholds {
-        let store = Store::new(shape, &levels(threshold))?;
+        let store = LevelsStore::new(shape, &levels(threshold))?;
         let (count, took) = store.load(keys())?;
         inserts.push((name(threshold), mb_s(count * shape.record_bytes(), took)));
         let (bytes, took) = store.reopen()?.scan(records)?;
         scans.push((name(threshold), mb_s(bytes, took)));
     }
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts: vec![line(INSERTS, "Alluvium", inserts), line(SCANS, "Alluvium", scans)],
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 
 /// A workload: shape of the store, number of records, and their keys.
-pub(super) type Workload = (Shape, u64, Box<dyn Fn() -> Keys>);
-type Keys = Box<dyn Iterator<Item = [u8; KEY]>>;
+pub(super) type StitchWorkload = (StoreSizing, u64, Box<dyn Fn() -> KeyStream>);
+type KeyStream = Box<dyn Iterator<Item = [u8; KEY]>>;
 
 /// Appends to one unit after the other, in pseudo-random order.
-pub(super) fn appends(records: u64) -> Workload {
+pub(super) fn appends(records: u64) -> StitchWorkload {
     let (units, passes) = units(records);
     let pass = move |pass| shuffled(units, pass).into_iter().map(move |unit| key(unit, pass));
-    let keys = move || Box::new((0..passes).flat_map(pass)) as Keys;
-    (Shape::of(units, PAGE_VALUE), units * passes, Box::new(keys))
+    let keys = move || Box::new((0..passes).flat_map(pass)) as KeyStream;
+    (StoreSizing::of(units, PAGE_VALUE), units * passes, Box::new(keys))
 }
 
-fn random_append(records: u64) -> Result<Measured> {
+fn random_append(records: u64) -> Result<MeasurementSet> {
     let (shape, count, keys) = appends(records);
     each_threshold(&[F0, F3, F15, COPY_ALL, NEVER], shape, count, keys)
 }
@@ -99,50 +99,50 @@ fn random_append(records: u64) -> Result<Measured> {
 const RUN_TIMES: u64 = 8;
 
 /// Long sequences whose key ranges do not overlap.
-pub(super) fn sequences(records: u64) -> Workload {
+pub(super) fn sequences(records: u64) -> StitchWorkload {
     let (units, _) = units(records);
     let run = (units * RUN_TIMES).min(records);
     let runs = (records / run).max(1);
     let places = move |unit| (0..run).map(move |place| key(unit, place));
-    let keys = move || Box::new(shuffled(runs, 2).into_iter().flat_map(places)) as Keys;
-    (Shape::of(units, PAGE_VALUE), run * runs, Box::new(keys))
+    let keys = move || Box::new(shuffled(runs, 2).into_iter().flat_map(places)) as KeyStream;
+    (StoreSizing::of(units, PAGE_VALUE), run * runs, Box::new(keys))
 }
 
-fn sequential(records: u64) -> Result<Measured> {
+fn sequential(records: u64) -> Result<MeasurementSet> {
     let (shape, count, keys) = sequences(records);
     each_threshold(&[F0, F15, COPY_ALL, NEVER], shape, count, keys)
 }
 
-fn random_insertion(records: u64) -> Result<Measured> {
+fn random_insertion(records: u64) -> Result<MeasurementSet> {
     let (units, _) = units(records);
-    let shape = Shape::of(units, PAGE_VALUE).with_memory(records);
+    let shape = StoreSizing::of(units, PAGE_VALUE).with_memory(records);
     let mut counts = Vec::new();
     for threshold in [F0, F15, COPY_ALL] {
         let mut points = Vec::new();
         for cluster in [1u64, 4, 16] {
-            let store = Store::new(shape, &levels(threshold))?;
+            let store = LevelsStore::new(shape, &levels(threshold))?;
             let clusters = (records / cluster).max(1);
             let places = move |at: u64| (0..cluster).map(move |place| key(at * cluster + place, 0));
             let (count, took) = store.load(shuffled(clusters, 3).into_iter().flat_map(places))?;
             points.push((
-                At::Number(cluster as f64),
+                AxisPosition::Number(cluster as f64),
                 mb_s(count * shape.record_bytes(), took),
             ));
         }
         counts.push(line(INSERTS, threshold, points));
     }
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts,
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 
 /// Length of a sequence of small pairs; each belongs to one unit.
 const SEQUENCE: u64 = 64;
 
-fn small_tuples(records: u64) -> Result<Measured> {
+fn small_tuples(records: u64) -> Result<MeasurementSet> {
     let (units, passes) = units((records / SEQUENCE).max(1));
-    let shape = Shape::of(units * SEQUENCE, SMALL_VALUE);
+    let shape = StoreSizing::of(units * SEQUENCE, SMALL_VALUE);
     let all = [F0, F3, F15, COPY_ALL];
     let measured = each_threshold(&all, shape, units * passes * SEQUENCE, || {
         let sequence = |unit, pass| (0..SEQUENCE).map(move |place| key(unit, pass * SEQUENCE + place));
@@ -153,16 +153,18 @@ fn small_tuples(records: u64) -> Result<Measured> {
         };
         Box::new((0..passes).flat_map(pass))
     })?;
-    apart::beside(measured, records)
+    separate_values::beside(measured, records)
 }
 
-const INSERTED: fn(&Measured) -> Vec<crate::measured::Line> = |measured| measured.under(INSERTS);
-const SCANNED: fn(&Measured) -> Vec<crate::measured::Line> = |measured| measured.under(SCANS);
+const INSERTED: fn(&MeasurementSet) -> Vec<crate::measurements::FigureSeries> =
+    |measured| measured.series_with_prefix(INSERTS);
+const SCANNED: fn(&MeasurementSet) -> Vec<crate::measurements::FigureSeries> =
+    |measured| measured.series_with_prefix(SCANS);
 
-pub(super) const S1: Procedure = Procedure {
+pub(super) const S1: MeasurementProcedure = MeasurementProcedure {
     id: "seed-3/S1",
     ours: &[("appends", INSERTED), ("scans afterwards", SCANNED)],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 20_000,
         full: 2_611_200,
         most: 1 << 24,
@@ -170,10 +172,10 @@ pub(super) const S1: Procedure = Procedure {
     },
 };
 
-pub(super) const S2: Procedure = Procedure {
+pub(super) const S2: MeasurementProcedure = MeasurementProcedure {
     id: "seed-3/S2",
     ours: &[("inserts", INSERTED), ("scans afterwards", SCANNED)],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 20_000,
         full: 2_611_200,
         most: 1 << 24,
@@ -181,10 +183,10 @@ pub(super) const S2: Procedure = Procedure {
     },
 };
 
-pub(super) const S3: Procedure = Procedure {
+pub(super) const S3: MeasurementProcedure = MeasurementProcedure {
     id: "seed-3/S3",
     ours: &[("inserts", INSERTED)],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 10_000,
         full: 1_000_000,
         most: 1 << 24,
@@ -192,17 +194,17 @@ pub(super) const S3: Procedure = Procedure {
     },
 };
 
-pub(super) const S5: Procedure = Procedure {
+pub(super) const S5: MeasurementProcedure = MeasurementProcedure {
     id: "seed-3/S5",
     ours: &[
         ("appends", INSERTED),
         ("scans afterwards", SCANNED),
-        apart::WRITES,
-        apart::SEEKS,
-        apart::LONG_WRITES,
-        apart::LONG_SEEKS,
+        separate_values::WRITES,
+        separate_values::SEEKS,
+        separate_values::LONG_WRITES,
+        separate_values::LONG_SEEKS,
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 400_000,
         full: 40_000_000,
         most: 1 << 28,
@@ -232,7 +234,7 @@ mod tests {
     fn appends_at_random_places_write_the_less_the_smaller_the_threshold() {
         let (shape, _, keys) = appends(16_000);
         let written = [F0, F3, F15, COPY_ALL].map(|threshold| {
-            let store = Store::new(shape, &levels(threshold)).unwrap();
+            let store = LevelsStore::new(shape, &levels(threshold)).unwrap();
             store.load(keys()).unwrap();
             store.amplification()
         });
@@ -247,7 +249,7 @@ mod tests {
     #[test]
     fn every_experiment_of_stitching_is_measured_at_a_small_size() {
         for experiment in [&S1, &S2, &S3, &S5] {
-            let Work::Here { measure, .. } = experiment.work else {
+            let ExperimentMethod::Here { measure, .. } = experiment.work else {
                 panic!("{}", experiment.id);
             };
             let measured = measure(600).unwrap();

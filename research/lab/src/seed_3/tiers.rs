@@ -4,15 +4,15 @@
 //! transfer costs of the document's devices.
 
 use super::harness::{KEY, VALUE_THRESHOLD, key, line, per_second};
-use crate::entry::{Procedure, Work};
-use crate::measured::{Measured, name};
-use crate::scratch::Scratch;
-use alluvium::simulation::{OpenIn as _, Scale};
+use crate::entry::{ExperimentMethod, MeasurementProcedure};
+use crate::measurements::{MeasurementSet, name};
+use crate::scratch::ScratchDirectory;
+use alluvium::simulation::{DirectoryOpener as _, StoreScale};
 use alluvium::{Db, Durability, Keyspace, KeyspaceOptions, LevelsOptions, Options, Structure, WriteBatch};
 use alluvium_base::MIB;
 use alluvium_device::{Directory, ThrottledDirectory};
-use alluvium_model::Affine;
-use alluvium_storage::Directories;
+use alluvium_model::AffineClock;
+use alluvium_storage::TierDirectories;
 use alluvium_storage::log::LogOptions;
 use anyhow::{Result, ensure};
 use std::sync::Arc;
@@ -48,10 +48,10 @@ const READS_TO_STEP: u64 = 64;
 /// Maximum number of timed reads; a disk performs a few hundred per second.
 const MOST_TIMED: u64 = 3000;
 
-pub(super) const G1: Procedure = Procedure {
+pub(super) const G1: MeasurementProcedure = MeasurementProcedure {
     id: "seed-3/G1",
-    ours: &[("lookups in the set", |measured| measured.under(WARM))],
-    work: Work::Here {
+    ours: &[("lookups in the set", |measured| measured.series_with_prefix(WARM))],
+    work: ExperimentMethod::Here {
         quick: 10_000,
         full: 4_000_000,
         most: 1 << 26,
@@ -59,13 +59,15 @@ pub(super) const G1: Procedure = Procedure {
     },
 };
 
-pub(super) const G2: Procedure = Procedure {
+pub(super) const G2: MeasurementProcedure = MeasurementProcedure {
     id: "seed-3/G2",
     ours: &[
-        ("inserts", |measured| measured.under(INSERTS)),
-        ("lookups of the newest sixth", |measured| measured.under(NEWEST)),
+        ("inserts", |measured| measured.series_with_prefix(INSERTS)),
+        ("lookups of the newest sixth", |measured| {
+            measured.series_with_prefix(NEWEST)
+        }),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 20_000,
         full: 16_000_000,
         most: 1 << 28,
@@ -74,32 +76,32 @@ pub(super) const G2: Procedure = Procedure {
 };
 
 /// Creates a directory that is throttled to the pace of a device.
-fn paced(scratch: &Scratch, (accesses, mb): (u64, u64)) -> Arc<dyn Directory> {
-    let clock = Affine::new(1_000_000_000 / accesses, 1_000_000_000, mb * 1_000_000);
+fn paced(scratch: &ScratchDirectory, (accesses, mb): (u64, u64)) -> Arc<dyn Directory> {
+    let clock = AffineClock::new(1_000_000_000 / accesses, 1_000_000_000, mb * 1_000_000);
     let directory: Arc<dyn Directory> = Arc::clone(&scratch.directory) as _;
     Arc::new(ThrottledDirectory::new(directory, Box::new(clock)))
 }
 
 /// A store on one slow device, optionally with a fast device as upper tier.
-struct Store {
+struct TwoTierStore {
     db: Db,
     keyspace: Keyspace,
     value_bytes: usize,
-    _scratches: [Scratch; 2],
+    _scratches: [ScratchDirectory; 2],
 }
 
-impl Store {
-    fn new(has_fast: bool, records: u64, value_bytes: usize, copies: u64) -> Result<Store> {
-        let scratches = [Scratch::new()?, Scratch::new()?];
+impl TwoTierStore {
+    fn new(has_fast: bool, records: u64, value_bytes: usize, copies: u64) -> Result<TwoTierStore> {
+        let scratches = [ScratchDirectory::new()?, ScratchDirectory::new()?];
         let data = records * (KEY + value_bytes) as u64;
-        let mut scale = Scale::small(0x61, (data / DATA_TO_MEMTABLE).max(LEAST_MEMTABLE), 0);
+        let mut scale = StoreScale::small(0x61, (data / DATA_TO_MEMTABLE).max(LEAST_MEMTABLE), 0);
         scale.cache = (data / DATA_TO_CACHE).max(LEAST_CACHE);
         scale.log = LogOptions::with_limit((8 * scale.memtable).max(4 << 20));
         scale.extents.planned_bytes = Some(data / DATA_TO_FAST);
         let slow = paced(&scratches[1], DISK);
         let directories = match has_fast {
-            true => Directories::from(paced(&scratches[0], FLASH)).and(slow),
-            false => Directories::from(slow),
+            true => TierDirectories::from(paced(&scratches[0], FLASH)).and(slow),
+            false => TierDirectories::from(slow),
         };
         let options = Options::new()
             .durability(Durability::Memory)
@@ -111,7 +113,7 @@ impl Store {
             .structure(Structure::Levels(LevelsOptions::samt(4)))
             .value_threshold(VALUE_THRESHOLD);
         let keyspace = db.keyspace_with("records", &levels)?;
-        Ok(Store {
+        Ok(TwoTierStore {
             db,
             keyspace,
             value_bytes,
@@ -158,11 +160,11 @@ fn scattered(number: u64) -> u64 {
     number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-fn hot_set(records: u64) -> Result<Measured> {
+fn hot_set(records: u64) -> Result<MeasurementSet> {
     const VALUE: usize = 3800;
     let hot = (records / DATA_TO_HOT).clamp(1, records);
     let copies = (hot * (KEY + VALUE) as u64 * HOT_TO_COPIES).max(8 * MIB);
-    let store = Store::new(true, records, VALUE, copies)?;
+    let store = TwoTierStore::new(true, records, VALUE, copies)?;
     store.load(records)?;
     // The oldest records are on the slow device.
     let timed = hot.min(MOST_TIMED);
@@ -172,28 +174,28 @@ fn hot_set(records: u64) -> Result<Measured> {
     }
     let warm = store.look(0..timed)?;
     let points = vec![(name("cold"), cold), (name(WARM), warm)];
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts: vec![line(WARM, "Alluvium, levels", points)],
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 
-fn insert_and_look(records: u64) -> Result<Measured> {
+fn insert_and_look(records: u64) -> Result<MeasurementSet> {
     const VALUE: usize = 1008;
     let (mut rates, mut newest) = (Vec::new(), Vec::new());
     let sixth = (records / 6).clamp(1, MOST_TIMED);
     for (place, has_fast) in [(SLOW, false), (BOTH, true)] {
-        let store = Store::new(has_fast, records, VALUE, 0)?;
+        let store = TwoTierStore::new(has_fast, records, VALUE, 0)?;
         rates.push(per_second(records, store.load(records)?));
         newest.push((name(place), store.look((records - sixth..records).rev())?));
     }
     let times = vec![(name(BOTH), rates[1] / rates[0])];
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts: vec![
             line(INSERTS, "Alluvium, levels", times),
             line(NEWEST, "Alluvium, levels", newest),
         ],
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 
@@ -204,10 +206,10 @@ mod tests {
     #[test]
     fn both_experiments_are_measured_at_a_small_size() {
         let measured = hot_set(300).unwrap();
-        assert_eq!(measured.under(WARM)[0].points.len(), 2);
+        assert_eq!(measured.series_with_prefix(WARM)[0].points.len(), 2);
         let measured = insert_and_look(600).unwrap();
-        let newest = &measured.under(NEWEST)[0].points;
+        let newest = &measured.series_with_prefix(NEWEST)[0].points;
         assert!(newest.len() == 2 && newest.iter().all(|spot| spot.value > 0.0));
-        assert_eq!(measured.under(INSERTS)[0].points.len(), 1);
+        assert_eq!(measured.series_with_prefix(INSERTS)[0].points.len(), 1);
     }
 }

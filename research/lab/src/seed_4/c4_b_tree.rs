@@ -1,15 +1,15 @@
 //! C4: node sizes of a B-tree on a disk.
 
 use super::sweep::{
-    DISKS, Fanout, OPERATIONS, Place, Subject, best, beyond, by_disk, curve, insert_us, largest, line,
-    query_us,
+    DISKS, FanoutRule, OPERATIONS, SweepDevice, SweepTree, best, beyond, by_disk, curve, insert_us, largest,
+    line, query_us,
 };
-use crate::entry::{Procedure, Work};
-use crate::measured::{Line, Measured, Spot, name};
+use crate::entry::{ExperimentMethod, MeasurementProcedure};
+use crate::measurements::{FigurePoint, FigureSeries, MeasurementSet, name};
 use alluvium_model::nodes;
 use alluvium_model::presets::{HARD_DISKS, HITACHI_1TB_2009, HardDisk};
 use anyhow::{Result, ensure};
-use research_trees::affine::Variant;
+use research_trees::affine::AffineVariant;
 
 const INSERT: &str = "inserts";
 const QUERY: &str = "queries";
@@ -28,29 +28,35 @@ const SLOWED: &str = "slowed device";
 /// Minimum number of records for the slow-device measurement, which runs for minutes.
 pub(super) const SLOW_RECORDS: u64 = 1 << 20;
 
-pub(super) const B_TREE: Subject = Subject {
+pub(super) const B_TREE: SweepTree = SweepTree {
     name: "B-tree",
-    variant: Variant::BTree,
-    fanout: Fanout::Root,
+    variant: AffineVariant::BTree,
+    fanout: FanoutRule::Root,
     leaf_block_kib: None,
     least_kib: 4,
     most_kib: 16 << 10,
 };
 
-pub(super) const PROCEDURE: Procedure = Procedure {
+pub(super) const PROCEDURE: MeasurementProcedure = MeasurementProcedure {
     id: "seed-4/C4",
     ours: &[
-        ("time of an insert", |measured| measured.under(INSERT)),
-        ("time of a query", |measured| measured.under(QUERY)),
-        ("best nodes", |measured| measured.under(BEST)),
-        ("best nodes on each disk", |measured| measured.under(DISKS)),
-        ("largest nodes, up to 4 MiB", |measured| measured.under(LARGE)),
-        ("α of the curve c(1 + αB)/ln B", |measured| {
-            measured.under(ALPHA)
+        ("time of an insert", |measured| {
+            measured.series_with_prefix(INSERT)
         }),
-        ("error of the curve", |measured| measured.under(RMS)),
+        ("time of a query", |measured| measured.series_with_prefix(QUERY)),
+        ("best nodes", |measured| measured.series_with_prefix(BEST)),
+        ("best nodes on each disk", |measured| {
+            measured.series_with_prefix(DISKS)
+        }),
+        ("largest nodes, up to 4 MiB", |measured| {
+            measured.series_with_prefix(LARGE)
+        }),
+        ("α of the curve c(1 + αB)/ln B", |measured| {
+            measured.series_with_prefix(ALPHA)
+        }),
+        ("error of the curve", |measured| measured.series_with_prefix(RMS)),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 1 << 18,
         full: 1 << 22,
         most: 1 << 28,
@@ -58,11 +64,11 @@ pub(super) const PROCEDURE: Procedure = Procedure {
     },
 };
 
-fn measure(records: u64) -> Result<Measured> {
+fn measure(records: u64) -> Result<MeasurementSet> {
     ensure!(records >= 100, "--records {records}: a tree has 100 at least");
-    let mut places = vec![(ON_DISK, Place::Clock(DISK)), (HERE, Place::Here)];
+    let mut places = vec![(ON_DISK, SweepDevice::Clock(DISK)), (HERE, SweepDevice::Here)];
     if records >= SLOW_RECORDS {
-        places.push((SLOWED, Place::Throttled(DISK)));
+        places.push((SLOWED, SweepDevice::Throttled(DISK)));
     }
     let mut counts = Vec::new();
     for (place_name, place) in places {
@@ -73,11 +79,11 @@ fn measure(records: u64) -> Result<Measured> {
         }
         counts.push(line(INSERT, place_name, &points, insert_us));
         counts.push(line(QUERY, place_name, &points, query_us));
-        let of = |what: &str, spots: Vec<(&'static str, f64)>| Line {
+        let of = |what: &str, spots: Vec<(&'static str, f64)>| FigureSeries {
             name: format!("{what}, {place_name}"),
             points: spots
                 .into_iter()
-                .map(|(place, value)| Spot {
+                .map(|(place, value)| FigurePoint {
                     at: name(place),
                     value,
                 })
@@ -97,7 +103,7 @@ fn measure(records: u64) -> Result<Measured> {
             (INSERT, curve(&points, insert_us, shape)),
             (QUERY, curve(&points, query_us, shape)),
         ];
-        let found = |of: fn(super::sweep::Curve) -> f64| {
+        let found = |of: fn(super::sweep::FittedCurve) -> f64| {
             let all = curves
                 .iter()
                 .filter_map(|(what, curve)| Some((*what, of((*curve)?))));
@@ -107,22 +113,22 @@ fn measure(records: u64) -> Result<Measured> {
         counts.push(of(RMS, found(|curve| curve.rms)));
     }
     counts.retain(|line| !line.points.is_empty());
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts,
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 
 /// Returns the model's optimal nodes (Corollary 7).
-fn predicted() -> Result<Line> {
+fn predicted() -> Result<FigureSeries> {
     let spot = |disk: &HardDisk| {
         let elements = nodes::best_b_tree_node(disk.alpha() * ELEMENT / 4096.0)?;
-        Ok(Spot {
+        Ok(FigurePoint {
             at: name(disk.name),
             value: elements * ELEMENT / 1024.0,
         })
     };
-    Ok(Line {
+    Ok(FigureSeries {
         name: format!("{DISKS}, model"),
         points: HARD_DISKS.iter().map(spot).collect::<Result<_>>()?,
     })
@@ -134,7 +140,7 @@ mod tests {
 
     #[test]
     fn nodes_beyond_the_best_cost_in_proportion() {
-        let points = B_TREE.sweep(Place::Clock(DISK), 10_000).unwrap();
+        let points = B_TREE.sweep(SweepDevice::Clock(DISK), 10_000).unwrap();
         let least = best(&points, query_us);
         assert!((8.0..=256.0).contains(&least), "{points:?}");
         // A disk with 16 times the cost per byte. Optimal nodes are therefore 16 times smaller than
@@ -143,7 +149,7 @@ mod tests {
             transfer_ns: 16 * DISK.transfer_ns,
             ..*DISK
         };
-        let points = B_TREE.sweep(Place::Clock(&disk), 30_000).unwrap();
+        let points = B_TREE.sweep(SweepDevice::Clock(&disk), 30_000).unwrap();
         for (_, figure) in OPERATIONS {
             let least = best(&points, figure);
             assert!((4.0..=32.0).contains(&least), "{points:?}");
@@ -152,7 +158,7 @@ mod tests {
         }
         let measured = measure(2000).unwrap();
         for what in [INSERT, QUERY] {
-            let lines = measured.under(what);
+            let lines = measured.series_with_prefix(what);
             assert_eq!((lines.len(), lines[0].points.len()), (2, 3), "{lines:?}");
             let mut spots = lines.iter().flat_map(|line| &line.points);
             assert!(spots.all(|spot| spot.value > 0.0));

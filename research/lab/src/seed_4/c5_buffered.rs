@@ -2,14 +2,14 @@
 
 use super::c4_b_tree::SLOW_RECORDS;
 use super::sweep::{
-    Curve, DISKS, Fanout, OPERATIONS, Place, Point, Subject, best, beyond, by_disk, curve, insert_us,
-    largest, line, query_us,
+    DISKS, FanoutRule, FittedCurve, NodeSizeCosts, OPERATIONS, SweepDevice, SweepTree, best, beyond, by_disk,
+    curve, insert_us, largest, line, query_us,
 };
-use crate::entry::{Procedure, Work};
-use crate::measured::{Line, Measured, Spot, name};
+use crate::entry::{ExperimentMethod, MeasurementProcedure};
+use crate::measurements::{FigurePoint, FigureSeries, MeasurementSet, name};
 use alluvium_model::presets::{HITACHI_1TB_2009, HardDisk};
 use anyhow::{Result, ensure};
-use research_trees::affine::Variant;
+use research_trees::affine::AffineVariant;
 
 const INSERT: &str = "inserts";
 const QUERY: &str = "queries";
@@ -20,11 +20,11 @@ const RMS: &str = "rms";
 
 const DISK: &HardDisk = &HITACHI_1TB_2009;
 
-const fn with_16(name: &'static str, variant: Variant) -> Subject {
-    Subject {
+const fn with_16(name: &'static str, variant: AffineVariant) -> SweepTree {
+    SweepTree {
         name,
         variant,
-        fanout: Fanout::Fixed(16),
+        fanout: FanoutRule::Fixed(16),
         leaf_block_kib: None,
         least_kib: 64,
         most_kib: 32 << 10,
@@ -33,35 +33,41 @@ const fn with_16(name: &'static str, variant: Variant) -> Subject {
 
 /// The ladder with TokuDB's fanout; its last step with √B children; and its last step with leaves
 /// read in blocks of a fixed size for every node size, like TokuDB's basement nodes.
-pub(super) const SUBJECTS: [Subject; 6] = [
-    with_16("V0, F = 16", Variant::Naive),
-    with_16("V1, F = 16", Variant::Segmented),
-    with_16("V2, F = 16", Variant::ParentPivots),
-    with_16("V3, F = 16", Variant::WeightBalanced),
-    Subject {
-        fanout: Fanout::Root,
-        ..with_16("V3, F = √B", Variant::WeightBalanced)
+pub(super) const SUBJECTS: [SweepTree; 6] = [
+    with_16("V0, F = 16", AffineVariant::Naive),
+    with_16("V1, F = 16", AffineVariant::Segmented),
+    with_16("V2, F = 16", AffineVariant::ParentPivots),
+    with_16("V3, F = 16", AffineVariant::WeightBalanced),
+    SweepTree {
+        fanout: FanoutRule::Root,
+        ..with_16("V3, F = √B", AffineVariant::WeightBalanced)
     },
-    Subject {
+    SweepTree {
         leaf_block_kib: Some(64),
-        ..with_16("V3, F = 16, leaf blocks of 64 KiB", Variant::WeightBalanced)
+        ..with_16("V3, F = 16, leaf blocks of 64 KiB", AffineVariant::WeightBalanced)
     },
 ];
 
-pub(super) const PROCEDURE: Procedure = Procedure {
+pub(super) const PROCEDURE: MeasurementProcedure = MeasurementProcedure {
     id: "seed-4/C5",
     ours: &[
-        ("time of an insert", |measured| measured.under(INSERT)),
-        ("time of a query", |measured| measured.under(QUERY)),
-        ("best nodes", |measured| measured.under(BEST)),
-        ("best nodes on each disk", |measured| measured.under(DISKS)),
-        ("nodes up to four times as large", |measured| {
-            measured.under(LARGE)
+        ("time of an insert", |measured| {
+            measured.series_with_prefix(INSERT)
         }),
-        ("α of the curves of Table 3", |measured| measured.under(ALPHA)),
-        ("error of the curves", |measured| measured.under(RMS)),
+        ("time of a query", |measured| measured.series_with_prefix(QUERY)),
+        ("best nodes", |measured| measured.series_with_prefix(BEST)),
+        ("best nodes on each disk", |measured| {
+            measured.series_with_prefix(DISKS)
+        }),
+        ("nodes up to four times as large", |measured| {
+            measured.series_with_prefix(LARGE)
+        }),
+        ("α of the curves of Table 3", |measured| {
+            measured.series_with_prefix(ALPHA)
+        }),
+        ("error of the curves", |measured| measured.series_with_prefix(RMS)),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 1 << 18,
         full: 1 << 22,
         most: 1 << 28,
@@ -71,16 +77,16 @@ pub(super) const PROCEDURE: Procedure = Procedure {
 
 /// Curves of Table 3, up to constants and the logarithm of N/M: inserts with a fixed fanout and
 /// with √B children, and queries that read whole nodes. The curve for segments is 1 + αB/F.
-fn curves(subject: &Subject, points: &[Point]) -> [(&'static str, Option<Curve>); 2] {
+fn curves(subject: &SweepTree, points: &[NodeSizeCosts]) -> [(&'static str, Option<FittedCurve>); 2] {
     let insert = match subject.fanout {
-        Fanout::Fixed(_) => curve(points, insert_us, f64::recip),
-        Fanout::Root => curve(points, insert_us, |elements| {
+        FanoutRule::Fixed(_) => curve(points, insert_us, f64::recip),
+        FanoutRule::Root => curve(points, insert_us, |elements| {
             (elements.sqrt() * elements.ln()).recip()
         }),
     };
     let mut query = curve(points, query_us, |elements| elements.ln().recip());
-    if let (Fanout::Fixed(fanout), false) = (subject.fanout, subject.variant == Variant::Naive) {
-        query = curve(points, query_us, |_| 1.0).map(|found| Curve {
+    if let (FanoutRule::Fixed(fanout), false) = (subject.fanout, subject.variant == AffineVariant::Naive) {
+        query = curve(points, query_us, |_| 1.0).map(|found| FittedCurve {
             alpha: found.alpha * f64::from(fanout),
             ..found
         });
@@ -88,45 +94,57 @@ fn curves(subject: &Subject, points: &[Point]) -> [(&'static str, Option<Curve>)
     [(INSERT, insert), (QUERY, query)]
 }
 
-fn measure(records: u64) -> Result<Measured> {
+fn measure(records: u64) -> Result<MeasurementSet> {
     ensure!(records >= 100, "--records {records}: a tree has 100 at least");
     let mut counts = Vec::new();
     for subject in &SUBJECTS {
-        sweep(&mut counts, subject, "affine disk", Place::Clock(DISK), records)?;
+        sweep(
+            &mut counts,
+            subject,
+            "affine disk",
+            SweepDevice::Clock(DISK),
+            records,
+        )?;
     }
     // In real time, only the first and the last step of the ladder are measured.
     for subject in [&SUBJECTS[0], &SUBJECTS[3]] {
-        sweep(&mut counts, subject, "this device", Place::Here, records)?;
+        sweep(&mut counts, subject, "this device", SweepDevice::Here, records)?;
         if records >= SLOW_RECORDS {
             sweep(
                 &mut counts,
                 subject,
                 "slowed device",
-                Place::Throttled(DISK),
+                SweepDevice::Throttled(DISK),
                 records,
             )?;
         }
     }
     counts.retain(|line| !line.points.is_empty());
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts,
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 
-fn sweep(counts: &mut Vec<Line>, subject: &Subject, at: &str, place: Place<'_>, records: u64) -> Result<()> {
+fn sweep(
+    counts: &mut Vec<FigureSeries>,
+    subject: &SweepTree,
+    at: &str,
+    place: SweepDevice<'_>,
+    records: u64,
+) -> Result<()> {
     let who = format!("{}, {at}", subject.name);
     let points = subject.sweep(place, records)?;
-    if matches!(place, Place::Clock(_)) {
+    if matches!(place, SweepDevice::Clock(_)) {
         counts.extend(by_disk(subject.name, &points));
     }
     counts.push(line(INSERT, &who, &points, insert_us));
     counts.push(line(QUERY, &who, &points, query_us));
-    let of = |what: &str, spots: Vec<(&'static str, f64)>| Line {
+    let of = |what: &str, spots: Vec<(&'static str, f64)>| FigureSeries {
         name: format!("{what}, {who}"),
         points: spots
             .into_iter()
-            .map(|(place, value)| Spot {
+            .map(|(place, value)| FigurePoint {
                 at: name(place),
                 value,
             })
@@ -143,7 +161,7 @@ fn sweep(counts: &mut Vec<Line>, subject: &Subject, at: &str, place: Place<'_>, 
     });
     counts.push(of(LARGE, large.collect()));
     let curves = curves(subject, &points);
-    let found = |of: fn(Curve) -> f64| {
+    let found = |of: fn(FittedCurve) -> f64| {
         let all = curves
             .iter()
             .filter_map(|(what, curve)| Some((*what, of((*curve)?))));
@@ -157,12 +175,15 @@ fn sweep(counts: &mut Vec<Line>, subject: &Subject, at: &str, place: Place<'_>, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measured::value_at;
+    use crate::measurements::value_at;
 
     #[test]
     fn segments_make_queries_cheaper_and_inserts_cost_a_share_of_a_read() {
         let measured = measure(2000).unwrap();
-        let (inserts, queries) = (measured.under(INSERT), measured.under(QUERY));
+        let (inserts, queries) = (
+            measured.series_with_prefix(INSERT),
+            measured.series_with_prefix(QUERY),
+        );
         assert_eq!((inserts.len(), queries.len()), (8, 8));
         let [naive, segmented, parent, balanced] =
             [0, 1, 2, 3].map(|at: usize| value_at(&queries[at], 256.0).unwrap());
@@ -182,14 +203,14 @@ mod tests {
             transfer_ns: 16 * DISK.transfer_ns,
             ..*DISK
         };
-        let points = SUBJECTS[4].sweep(Place::Clock(&disk), 60_000).unwrap();
+        let points = SUBJECTS[4].sweep(SweepDevice::Clock(&disk), 60_000).unwrap();
         let least = best(&points, insert_us);
         assert!((64.0..=512.0).contains(&least), "{points:?}");
         let last = points.last().map_or(0.0, |point| f64::from(point.kib));
         assert!(least < last, "{points:?}");
         let times = beyond(&points, 2.0 * least, insert_us).unwrap();
         assert!(times < 1.5, "{times} {points:?}");
-        let spread = |of: super::super::sweep::Figure| {
+        let spread = |of: super::super::sweep::FigureSelector| {
             let most = points.iter().map(of).fold(0.0, f64::max);
             most / points.iter().map(of).fold(f64::INFINITY, f64::min)
         };

@@ -2,9 +2,9 @@
 
 use super::c4_b_tree::B_TREE;
 use super::c5_buffered::SUBJECTS;
-use super::sweep::{Place, Point, line};
-use crate::entry::{At, Procedure, Work};
-use crate::measured::{Line, Measured, Spot, name};
+use super::sweep::{NodeSizeCosts, SweepDevice, line};
+use crate::entry::{AxisPosition, ExperimentMethod, MeasurementProcedure};
+use crate::measurements::{FigurePoint, FigureSeries, MeasurementSet, name};
 use alluvium_model::nodes;
 use alluvium_model::presets::HITACHI_1TB_2009;
 use anyhow::{Result, ensure};
@@ -19,14 +19,18 @@ const INSERTS: &str = "inserts";
 const BEST: &str = "best";
 const QUERIES: &str = "queries";
 
-pub(super) const PROCEDURE: Procedure = Procedure {
+pub(super) const PROCEDURE: MeasurementProcedure = MeasurementProcedure {
     id: "seed-4/C6",
     ours: &[
-        ("cost of inserts", |measured| measured.under(INSERTS)),
-        ("best nodes for inserts", |measured| measured.under(BEST)),
-        ("cost of queries, measured", |measured| measured.under(QUERIES)),
+        ("cost of inserts", |measured| measured.series_with_prefix(INSERTS)),
+        ("best nodes for inserts", |measured| {
+            measured.series_with_prefix(BEST)
+        }),
+        ("cost of queries, measured", |measured| {
+            measured.series_with_prefix(QUERIES)
+        }),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         // Predicted costs are per level, so that any number of keys will do.
         quick: 1 << 18,
         full: 1 << 22,
@@ -35,24 +39,24 @@ pub(super) const PROCEDURE: Procedure = Procedure {
     },
 };
 
-fn measure(records: u64) -> Result<Measured> {
+fn measure(records: u64) -> Result<MeasurementSet> {
     ensure!(records >= 100, "--records {records}: a tree has 100 at least");
     let mut counts = predicted()?;
-    let query_us = |point: &Point| point.query_us;
+    let query_us = |point: &NodeSizeCosts| point.query_us;
     for subject in [&B_TREE, &SUBJECTS[3], &SUBJECTS[4]] {
-        let mut points = subject.sweep(Place::Clock(&HITACHI_1TB_2009), records)?;
+        let mut points = subject.sweep(SweepDevice::Clock(&HITACHI_1TB_2009), records)?;
         let least = points.iter().map(query_us).fold(f64::INFINITY, f64::min);
         points.iter_mut().for_each(|point| point.query_us /= least);
         counts.push(line(QUERIES, subject.name, &points, query_us));
     }
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts,
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 
 /// Returns the model's predictions for inserts.
-fn predicted() -> Result<Vec<Line>> {
+fn predicted() -> Result<Vec<FigureSeries>> {
     let mut counts = Vec::new();
     for (disk, block_alpha) in ALPHAS {
         // α is for a block; scale it to an element.
@@ -62,7 +66,7 @@ fn predicted() -> Result<Vec<Line>> {
         let best_buffered = nodes::best_buffered_node(alpha)?;
         let least_b = nodes::b_tree(alpha, best_b)?.insert;
         let least_buffered = nodes::buffered(alpha, best_buffered, best_buffered.sqrt())?.insert;
-        let mut lines = ["B-tree", "Bε-tree"].map(|tree| Line {
+        let mut lines = ["B-tree", "Bε-tree"].map(|tree| FigureSeries {
             name: format!("{INSERTS}, {tree}, {disk}"),
             points: Vec::new(),
         });
@@ -74,16 +78,16 @@ fn predicted() -> Result<Vec<Line>> {
                 nodes::buffered(alpha, node, node.sqrt())?.insert / least_buffered,
             ];
             for (line, value) in lines.iter_mut().zip(costs) {
-                let at = At::Number(bytes / 1024.0);
-                line.points.push(Spot { at, value });
+                let at = AxisPosition::Number(bytes / 1024.0);
+                line.points.push(FigurePoint { at, value });
             }
         }
         counts.extend(lines);
-        let spot = |tree, elements| Spot {
+        let spot = |tree, elements| FigurePoint {
             at: name(tree),
             value: kib(elements),
         };
-        counts.push(Line {
+        counts.push(FigureSeries {
             name: format!("{BEST}, {disk}"),
             points: vec![spot("B-tree", best_b), spot("Bε-tree", best_buffered)],
         });
@@ -94,12 +98,12 @@ fn predicted() -> Result<Vec<Line>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measured::value_at;
+    use crate::measurements::value_at;
 
     #[test]
     fn large_nodes_cost_a_b_tree_more_than_a_buffered_one() {
         let measured = measure(4000).unwrap();
-        let inserts = measured.under(INSERTS);
+        let inserts = measured.series_with_prefix(INSERTS);
         for pair in inserts.chunks(2) {
             let [b, buffered] = [&pair[0], &pair[1]].map(|line| value_at(line, 16_384.0).unwrap());
             assert!(b > 1.5 && buffered < b, "{b} {buffered}");
@@ -109,7 +113,7 @@ mod tests {
                 "nothing is better than the best"
             );
         }
-        for line in measured.under(BEST) {
+        for line in measured.series_with_prefix(BEST) {
             let [b, buffered] = [0, 1].map(|place: usize| line.points[place].value);
             assert!((64.0..1024.0).contains(&b) && buffered > b, "{line:?}");
         }

@@ -1,14 +1,14 @@
 //! C7: a B-tree whose large nodes serve few clients as well as many; by simulation and on the local
 //! device.
 
-use crate::entry::{At, Procedure, Work};
-use crate::measured::{Line, Measured, Spot};
-use crate::scratch::Scratch;
+use crate::entry::{AxisPosition, ExperimentMethod, MeasurementProcedure};
+use crate::measurements::{FigurePoint, FigureSeries, MeasurementSet};
+use crate::scratch::ScratchDirectory;
 use alluvium_device::{Directory, FileOptions};
-use alluvium_model::Random;
+use alluvium_model::SplitMix64;
 use anyhow::{Context, Result, ensure};
-use research_models::pdam::{Nodes, Tree};
-use research_trees::pdam::{self, ReadAhead, Readers, Remainder, Shape};
+use research_models::pdam::{NodePlacement, PdamTreeModel};
+use research_trees::pdam::{self, PdamShape, ReadAhead, ReaderScheduler, RemainderPolicy};
 use std::time::Instant;
 
 /// Keys in a block, and blocks that a device moves in one step.
@@ -30,19 +30,21 @@ const RATE: &str = "rate";
 const COUNTED: &str = "counted";
 const FROM_BEST: &str = "beside the best";
 
-pub(super) const PROCEDURE: Procedure = Procedure {
+pub(super) const PROCEDURE: MeasurementProcedure = MeasurementProcedure {
     id: "seed-4/C7",
     ours: &[
-        ("steps of a query", |measured| measured.under(STEPS)),
+        ("steps of a query", |measured| measured.series_with_prefix(STEPS)),
         ("van Emde Boas beside the better of the others", |measured| {
-            measured.under(FROM_BEST)
+            measured.series_with_prefix(FROM_BEST)
         }),
-        ("queries a second on the device", |measured| measured.under(RATE)),
+        ("queries a second on the device", |measured| {
+            measured.series_with_prefix(RATE)
+        }),
         ("steps of a query on the device", |measured| {
-            measured.under(COUNTED)
+            measured.series_with_prefix(COUNTED)
         }),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 1 << 22,
         full: 1 << 30,
         most: 1 << 40,
@@ -50,34 +52,34 @@ pub(super) const PROCEDURE: Procedure = Procedure {
     },
 };
 
-fn measure(keys: u64) -> Result<Measured> {
+fn measure(keys: u64) -> Result<MeasurementSet> {
     let mut counts = played(keys)?;
     let answers = ANSWERED.min(keys / 8).max(100);
     counts.extend(on_device(keys.min(MOST_WRITTEN), answers)?);
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts,
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 
 /// Simulates queries. Returns their steps for each number of clients.
-fn played(keys: u64) -> Result<Vec<Line>> {
+fn played(keys: u64) -> Result<Vec<FigureSeries>> {
     ensure!(keys >= BLOCK, "--records {keys}: a block has {BLOCK} keys");
-    let tree = Tree {
+    let tree = PdamTreeModel {
         keys,
         block: BLOCK,
         parallel: PARALLEL,
     };
     let layouts = [
-        ("one block", Nodes::OneBlock),
-        ("whole nodes", Nodes::Whole),
-        ("van Emde Boas", Nodes::VanEmdeBoas),
+        ("one block", NodePlacement::OneBlock),
+        ("whole nodes", NodePlacement::Whole),
+        ("van Emde Boas", NodePlacement::VanEmdeBoas),
     ];
-    let mut lines = layouts.map(|(layout, _)| Line {
+    let mut lines = layouts.map(|(layout, _)| FigureSeries {
         name: format!("{STEPS}, {layout}"),
         points: Vec::new(),
     });
-    let mut beside = Line {
+    let mut beside = FigureSeries {
         name: format!("{FROM_BEST}, alluvium"),
         points: Vec::new(),
     };
@@ -86,13 +88,13 @@ fn played(keys: u64) -> Result<Vec<Line>> {
         for ((_, nodes), steps) in layouts.iter().zip(&mut steps) {
             *steps = tree.play(*nodes, clients, QUERIES, SEED)?;
         }
-        let place = At::Number(clients as f64);
+        let place = AxisPosition::Number(clients as f64);
         for (line, value) in lines.iter_mut().zip(steps) {
             let at = place.clone();
-            line.points.push(Spot { at, value });
+            line.points.push(FigurePoint { at, value });
         }
         let [small, large, elastic] = steps;
-        beside.points.push(Spot {
+        beside.points.push(FigurePoint {
             at: place,
             value: elastic / small.min(large),
         });
@@ -102,13 +104,13 @@ fn played(keys: u64) -> Result<Vec<Line>> {
 
 /// Writes the tree with nodes of one block and with nodes of P blocks. Returns queries per second
 /// and steps per query, for each number of clients.
-fn on_device(keys: u64, answers: u64) -> Result<Vec<Line>> {
-    let scratch = Scratch::new()?;
-    let build = |name, node_blocks| -> Result<pdam::Tree> {
+fn on_device(keys: u64, answers: u64) -> Result<Vec<FigureSeries>> {
+    let scratch = ScratchDirectory::new()?;
+    let build = |name, node_blocks| -> Result<pdam::PdamTree> {
         let file = scratch.directory.create(name, FileOptions::DIRECT)?;
-        let shape = Shape::new(BLOCK_BYTES, node_blocks, 8, 8)?;
+        let shape = PdamShape::new(BLOCK_BYTES, node_blocks, 8, 8)?;
         let records = (0..keys).map(|key| (key.to_be_bytes(), key.to_le_bytes()));
-        Ok(pdam::Tree::build(file, shape, SEED, records)?)
+        Ok(pdam::PdamTree::build(file, shape, SEED, records)?)
     };
     let (small, large) = (build("small", 1)?, build("large", PARALLEL as u32)?);
     let layouts = [
@@ -116,11 +118,11 @@ fn on_device(keys: u64, answers: u64) -> Result<Vec<Line>> {
         ("whole nodes", &large, ReadAhead::Node),
         ("van Emde Boas", &large, ReadAhead::Shared),
     ];
-    let line = |what: &str, layout: &str| Line {
+    let line = |what: &str, layout: &str| FigureSeries {
         name: format!("{what}, {layout}"),
         points: Vec::new(),
     };
-    let mut lines: Vec<[Line; 2]> = Vec::new();
+    let mut lines: Vec<[FigureSeries; 2]> = Vec::new();
     lines.extend(
         layouts
             .iter()
@@ -138,8 +140,8 @@ fn on_device(keys: u64, answers: u64) -> Result<Vec<Line>> {
         }
         for (lines, (rate, steps)) in lines.iter_mut().zip(best) {
             for (line, value) in lines.iter_mut().zip([rate, steps]) {
-                let at = At::Number(clients as f64);
-                line.points.push(Spot { at, value });
+                let at = AxisPosition::Number(clients as f64);
+                line.points.push(FigurePoint { at, value });
             }
         }
     }
@@ -148,14 +150,14 @@ fn on_device(keys: u64, answers: u64) -> Result<Vec<Line>> {
 
 /// Looks up random keys from several clients. Returns queries per second and steps per query.
 fn query(
-    tree: &pdam::Tree,
+    tree: &pdam::PdamTree,
     (ahead, clients): (ReadAhead, usize),
     answers: u64,
     seed: u64,
 ) -> Result<(f64, f64)> {
-    let mut readers = Readers::new(tree, ahead, PARALLEL as u32, Remainder::Refused)?;
-    let mut random = Random::from_seed(seed);
-    let mut seek = |readers: &mut Readers<'_>, reader| {
+    let mut readers = ReaderScheduler::new(tree, ahead, PARALLEL as u32, RemainderPolicy::Refused)?;
+    let mut random = SplitMix64::from_seed(seed);
+    let mut seek = |readers: &mut ReaderScheduler<'_>, reader| {
         let key = random.below(usize::try_from(tree.keys())?) as u64;
         readers
             .seek(reader, &key.to_be_bytes())
@@ -184,12 +186,12 @@ mod tests {
     #[test]
     fn one_layout_is_within_a_constant_of_the_best_for_every_number_of_clients() {
         let counts = played(1 << 20).unwrap();
-        let measured = Measured {
+        let measured = MeasurementSet {
             counts,
-            ..Measured::default()
+            ..MeasurementSet::default()
         };
-        assert_eq!(measured.under(STEPS).len(), 3);
-        let beside = measured.under(FROM_BEST);
+        assert_eq!(measured.series_with_prefix(STEPS).len(), 3);
+        let beside = measured.series_with_prefix(FROM_BEST);
         for spot in &beside[0].points {
             assert!(spot.value > 0.2 && spot.value <= 2.0, "{spot:?}");
         }

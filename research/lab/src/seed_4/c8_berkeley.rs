@@ -1,28 +1,37 @@
 //! C8: the page sizes of Berkeley DB, which the document measures.
 
-use super::sweep::{Curve, Point, best, curve, points_of};
-use crate::entry::{Procedure, Study, Work};
-use crate::measured::{Line, Measured, Spot, name};
+use super::sweep::{FittedCurve, NodeSizeCosts, best, curve, points_of};
+use crate::entry::{ExperimentMethod, MeasurementProcedure, RivalStudy};
+use crate::measurements::{FigurePoint, FigureSeries, MeasurementSet, name};
 
 const INSERT: &str = "inserts";
 const QUERY: &str = "queries";
 
-pub(super) const PROCEDURE: Procedure = Procedure {
+pub(super) const PROCEDURE: MeasurementProcedure = MeasurementProcedure {
     id: "seed-4/C8",
     ours: &[
-        ("time of an insert", |measured| measured.under(INSERT)),
-        ("time of a query", |measured| measured.under(QUERY)),
-        ("pages of an insert", |measured| {
-            measured.under("pages of inserts")
+        ("time of an insert", |measured| {
+            measured.series_with_prefix(INSERT)
         }),
-        ("pages of a query", |measured| measured.under("pages of queries")),
+        ("time of a query", |measured| measured.series_with_prefix(QUERY)),
+        ("pages of an insert", |measured| {
+            measured.series_with_prefix("pages of inserts")
+        }),
+        ("pages of a query", |measured| {
+            measured.series_with_prefix("pages of queries")
+        }),
         ("time here", |measured| {
-            let mut lines = measured.under("time of inserts");
+            let mut lines = measured.series_with_prefix("time of inserts");
             lines.iter_mut().for_each(|line| line.name = "inserts".into());
-            lines.extend(measured.under("time of queries").into_iter().map(|line| Line {
-                name: "queries".into(),
-                ..line
-            }));
+            lines.extend(
+                measured
+                    .series_with_prefix("time of queries")
+                    .into_iter()
+                    .map(|line| FigureSeries {
+                        name: "queries".into(),
+                        ..line
+                    }),
+            );
             lines
         }),
         ("best pages", |measured| {
@@ -35,7 +44,7 @@ pub(super) const PROCEDURE: Procedure = Procedure {
             of_both(measured, |points| Some(fitted(points)?.rms))
         }),
     ],
-    work: Work::Study(Study {
+    work: ExperimentMethod::Study(RivalStudy {
         name: "berkeley-pages",
         quick: 500_000,
         full: 10_000_000,
@@ -43,25 +52,25 @@ pub(super) const PROCEDURE: Procedure = Procedure {
     }),
 };
 
-fn fitted(points: &[Point]) -> Option<Curve> {
+fn fitted(points: &[NodeSizeCosts]) -> Option<FittedCurve> {
     curve(points, |point| point.insert_us, |elements| elements.ln().recip())
 }
 
 /// Returns a figure for inserts and for queries, for each line that has both.
-fn of_both(measured: &Measured, figure: fn(&[Point]) -> Option<f64>) -> Vec<Line> {
-    let mut lines: Vec<Line> = Vec::new();
+fn of_both(measured: &MeasurementSet, figure: fn(&[NodeSizeCosts]) -> Option<f64>) -> Vec<FigureSeries> {
+    let mut lines: Vec<FigureSeries> = Vec::new();
     for what in [INSERT, QUERY] {
-        for line in measured.under(what) {
+        for line in measured.series_with_prefix(what) {
             let Some(value) = figure(&points_of(&line)) else {
                 continue;
             };
-            let spot = Spot {
+            let spot = FigurePoint {
                 at: name(what),
                 value,
             };
             match lines.iter_mut().find(|other| other.name == line.name) {
                 Some(other) => other.points.push(spot),
-                None => lines.push(Line {
+                None => lines.push(FigureSeries {
                     name: line.name,
                     points: vec![spot],
                 }),
@@ -74,7 +83,7 @@ fn of_both(measured: &Measured, figure: fn(&[Point]) -> Option<f64>) -> Vec<Line
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::At;
+    use crate::entry::AxisPosition;
 
     #[test]
     fn figures_of_both_operations_come_from_their_lines() {
@@ -82,22 +91,22 @@ mod tests {
             let spot = |step: i32| {
                 let kib = f64::from(1 << step);
                 let elements = kib * 1024.0 / 116.0;
-                Spot {
-                    at: At::Number(kib),
+                FigurePoint {
+                    at: AxisPosition::Number(kib),
                     value: times * 15_000.0 * (1.0 + 1e-3 * elements) / elements.ln(),
                 }
             };
             (2..7).map(spot).collect::<Vec<_>>()
         };
         let lines = [(INSERT, 2.0), (QUERY, 1.0), ("pages of inserts", 1.0)];
-        let measured = Measured {
+        let measured = MeasurementSet {
             counts: lines
-                .map(|(what, times)| Line {
+                .map(|(what, times)| FigureSeries {
                     name: format!("{what}, berkeley-db"),
                     points: curve(times),
                 })
                 .to_vec(),
-            ..Measured::default()
+            ..MeasurementSet::default()
         };
         for (measure, ours) in PROCEDURE.ours {
             let lines = ours(&measured);

@@ -1,10 +1,10 @@
 //! C1 to C3: how well the PDAM and the affine model predict the local device.
 
-use crate::device::{FULL, MOST, QUICK, probed};
-use crate::entry::{Procedure, Work};
-use crate::measured::{Line, Measured, Spot, name};
+use crate::device_probe::{FULL, MOST, QUICK, probed};
+use crate::entry::{ExperimentMethod, MeasurementProcedure};
+use crate::measurements::{FigurePoint, FigureSeries, MeasurementSet, name};
 use alluvium_base::{KIB, MIB};
-use alluvium_model::probe::{Costs, Parallelism};
+use alluvium_model::probe::{DeviceParallelism, RequestCosts};
 use anyhow::{Context, Result};
 
 const ERROR: &str = "error";
@@ -14,30 +14,34 @@ const FIT: &str = "R²";
 const ALPHA: &str = "alpha";
 
 /// A line of one figure for what was measured.
-fn put(lines: &mut Vec<Line>, what: &str, at: &'static str, value: f64) {
-    lines.push(Line {
+fn put(lines: &mut Vec<FigureSeries>, what: &str, at: &'static str, value: f64) {
+    lines.push(FigureSeries {
         name: format!("{what}, alluvium"),
-        points: vec![Spot { at: name(at), value }],
+        points: vec![FigurePoint { at: name(at), value }],
     });
 }
 
-fn counted(counts: Vec<Line>) -> Measured {
-    Measured {
+fn counted(counts: Vec<FigureSeries>) -> MeasurementSet {
+    MeasurementSet {
         counts,
-        ..Measured::default()
+        ..MeasurementSet::default()
     }
 }
 
 const STEP: &str = "random reads of 64 KiB";
 const SIZES: &str = "random reads of 4 KiB to 4 MiB";
 
-pub(super) const C1: Procedure = Procedure {
+pub(super) const C1: MeasurementProcedure = MeasurementProcedure {
     id: "seed-4/C1",
     ours: &[
-        ("largest error of the PDAM", |measured| measured.under(ERROR)),
-        ("largest error of the DAM", |measured| measured.under(DAM)),
+        ("largest error of the PDAM", |measured| {
+            measured.series_with_prefix(ERROR)
+        }),
+        ("largest error of the DAM", |measured| {
+            measured.series_with_prefix(DAM)
+        }),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: QUICK,
         full: FULL,
         most: MOST,
@@ -52,25 +56,27 @@ pub(super) const C1: Procedure = Procedure {
     },
 };
 
-fn parallel(costs: &Costs) -> Result<alluvium_model::fit::parallel::ParallelFit> {
+fn parallel(costs: &RequestCosts) -> Result<alluvium_model::fit::parallel::ParallelFit> {
     let fit = costs.parallel.as_ref();
     Ok(*fit.map_err(|why| anyhow::anyhow!("{why}"))?)
 }
 
-pub(super) const C2: Procedure = Procedure {
+pub(super) const C2: MeasurementProcedure = MeasurementProcedure {
     id: "seed-4/C2",
     ours: &[
-        ("requests at once", |measured| measured.under(KNEE)),
-        ("R² of the two lines", |measured| measured.under(FIT)),
+        ("requests at once", |measured| measured.series_with_prefix(KNEE)),
+        ("R² of the two lines", |measured| {
+            measured.series_with_prefix(FIT)
+        }),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: QUICK,
         full: FULL,
         most: MOST,
         measure: |records| {
             let reads = probed(records)?.reads;
             let knee = match reads.parallelism {
-                Parallelism::Knee(at) => at,
+                DeviceParallelism::Knee(at) => at,
                 _ => reads.gain.context("the device gave no figures")?.times,
             };
             let mut lines = Vec::new();
@@ -81,16 +87,16 @@ pub(super) const C2: Procedure = Procedure {
     },
 };
 
-pub(super) const C3: Procedure = Procedure {
+pub(super) const C3: MeasurementProcedure = MeasurementProcedure {
     id: "seed-4/C3",
     ours: &[
-        ("R² of the line", |measured| measured.under(FIT)),
+        ("R² of the line", |measured| measured.series_with_prefix(FIT)),
         ("largest error of a predicted time", |measured| {
-            measured.under(ERROR)
+            measured.series_with_prefix(ERROR)
         }),
-        ("α of 4 KiB", |measured| measured.under(ALPHA)),
+        ("α of 4 KiB", |measured| measured.series_with_prefix(ALPHA)),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: QUICK,
         full: FULL,
         most: MOST,
@@ -117,10 +123,12 @@ const HALF: &str = "half of the bandwidth";
 const MOST_OF_IT: &str = "nine tenths";
 
 /// The natural transfer size of a device, an experiment of another document.
-pub(crate) const NATURAL_TRANSFER: Procedure = Procedure {
+pub(crate) const NATURAL_TRANSFER: MeasurementProcedure = MeasurementProcedure {
     id: "seed-0/A0",
-    ours: &[("bytes of a request", |measured| measured.under(NATURAL))],
-    work: Work::Here {
+    ours: &[("bytes of a request", |measured| {
+        measured.series_with_prefix(NATURAL)
+    })],
+    work: ExperimentMethod::Here {
         quick: QUICK,
         full: FULL,
         most: MOST,
@@ -128,11 +136,11 @@ pub(crate) const NATURAL_TRANSFER: Procedure = Procedure {
             let reads = probed(records)?.reads;
             let fitted = reads.affine.as_ref().map_err(|why| anyhow::anyhow!("{why}"))?;
             let of = |share| fitted.fit.natural_bytes(share) / MIB as f64;
-            let at = |place, share| Spot {
+            let at = |place, share| FigurePoint {
                 at: name(place),
                 value: of(share),
             };
-            Ok(counted(vec![Line {
+            Ok(counted(vec![FigureSeries {
                 name: format!("{NATURAL}, alluvium"),
                 points: vec![at(HALF, 0.5), at(MOST_OF_IT, 0.9)],
             }]))
@@ -147,7 +155,7 @@ mod tests {
     #[test]
     fn a_small_probe_gives_every_figure() {
         for procedure in [&C1, &C2, &C3, &NATURAL_TRANSFER] {
-            let Work::Here { measure, .. } = procedure.work else {
+            let ExperimentMethod::Here { measure, .. } = procedure.work else {
                 panic!("{} counts by itself", procedure.id);
             };
             // On a busy machine the times may fit no model; this is reported as an error.

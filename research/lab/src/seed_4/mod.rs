@@ -15,10 +15,10 @@ mod c9_stores;
 pub(super) mod devices;
 mod sweep;
 
-use super::entry::Procedure;
+use super::entry::MeasurementProcedure;
 
 /// All procedures of this document.
-pub(super) const PROCEDURES: [&Procedure; 9] = [
+pub(super) const PROCEDURES: [&MeasurementProcedure; 9] = [
     &devices::C1,
     &devices::C2,
     &devices::C3,

@@ -1,8 +1,8 @@
 //! `alluvium-lab list`: lists the experiments of the register.
 
-use super::{Context, Place};
-use alluvium_cli::kit::{Exit, Output};
-use alluvium_lab::{Experiment, Measure, Published, Size};
+use super::{LabContext, ResultsDirectory};
+use alluvium_cli::kit::{CommandExit, ScreenOutput};
+use alluvium_lab::{Experiment, ExperimentMeasure, PublishedSeries, RunSize};
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
@@ -11,9 +11,9 @@ use std::io::Write;
 /// All experiments.
 #[derive(Args, Debug)]
 #[command(after_help = LIST_EXAMPLES)]
-pub(crate) struct Verb {
+pub(crate) struct LabListCommand {
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: ResultsDirectory,
 }
 
 const LIST_EXAMPLES: &str = "\
@@ -21,15 +21,16 @@ Examples:
   alluvium-lab list
   alluvium-lab list --json        # with all published figures";
 
-const SIZES: [Size; 2] = [Size::Quick, Size::Full];
+const SIZES: [RunSize; 2] = [RunSize::Quick, RunSize::Full];
 
-impl Verb {
-    pub(super) fn run(&self, context: &Context) -> Result<Exit> {
+impl LabListCommand {
+    pub(super) fn run(&self, context: &LabContext) -> Result<CommandExit> {
         self.place.check()?;
-        let mut out = Output::new();
+        let mut out = ScreenOutput::new();
         let sizes = |experiment: &Experiment| -> Vec<&str> {
-            let is_there = |size: &Size| alluvium_lab::file(&self.place.results, experiment, *size).is_file();
-            SIZES.into_iter().filter(is_there).map(Size::name).collect()
+            let is_there =
+                |size: &RunSize| alluvium_lab::results_path(&self.place.results, experiment, *size).is_file();
+            SIZES.into_iter().filter(is_there).map(RunSize::name).collect()
         };
         if context.json {
             let all: Vec<Value> = alluvium_lab::experiments()
@@ -57,7 +58,7 @@ impl Verb {
             )?;
         }
         out.flush()?;
-        Ok(Exit::Done)
+        Ok(CommandExit::Done)
     }
 }
 
@@ -81,7 +82,7 @@ fn described(experiment: &Experiment, results: &[&str]) -> Value {
     })
 }
 
-fn of_measure(measure: &Measure) -> Value {
+fn of_measure(measure: &ExperimentMeasure) -> Value {
     let published: Vec<Value> = measure.published.iter().map(of_published).collect();
     json!({
         "name": measure.name,
@@ -92,7 +93,7 @@ fn of_measure(measure: &Measure) -> Value {
     })
 }
 
-fn of_published(published: &Published) -> Value {
+fn of_published(published: &PublishedSeries) -> Value {
     let points = published.points.iter().map(|point| {
         let span = point.value.span();
         json!({

@@ -5,7 +5,7 @@ mod oracles;
 mod report;
 mod run;
 
-use alluvium_cli::kit::{self, Bytes, Exit, usage};
+use alluvium_cli::kit::{self, ByteSize, CommandExit, usage};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -21,72 +21,72 @@ Examples:
 /// side by side.
 #[derive(Debug, Parser)]
 #[command(name = "alluvium-lab", version, after_help = EXAMPLES)]
-pub(crate) struct Arguments {
+pub(crate) struct LabArguments {
     #[command(flatten)]
-    context: Context,
+    context: LabContext,
     /// What to do.
     #[command(subcommand)]
-    what: What,
+    what: LabCommand,
 }
 
 /// The context shared by all subcommands.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Context {
+pub(crate) struct LabContext {
     /// Print JSON for programs instead of text for people.
     #[arg(long, global = true)]
     json: bool,
     /// The memory limit of a measured process, page cache included, as in 512M or 2G [default: the
     /// limit of the experiment's size].
     #[arg(long, global = true, value_name = "SIZE", value_parser = kit::parse)]
-    memory: Option<Bytes>,
+    memory: Option<ByteSize>,
 }
 
 /// What the program can do.
 #[derive(Debug, Subcommand)]
-enum What {
+enum LabCommand {
     /// List all experiments: what they measure, where they were published, and whether they have
     /// results.
-    List(list::Verb),
+    List(list::LabListCommand),
     /// Run experiments, and keep what they measure.
-    Run(Box<run::Verb>),
+    Run(Box<run::LabRunCommand>),
     /// Compute numbers of the research by our models, and print both as Markdown.
-    Oracles(oracles::Verb),
+    Oracles(oracles::LabOraclesCommand),
     /// Write one page of HTML with published figures and ours side by side.
-    Report(report::Verb),
+    Report(report::LabReportCommand),
     /// Be the child in which an engine is measured; the runner starts it.
     #[command(subcommand, hide = true)]
-    Bench(Bench),
+    Bench(ChildCommand),
 }
 
 /// The words by which the runner starts its children.
 #[derive(Clone, Copy, Debug, Subcommand)]
-enum Bench {
+enum ChildCommand {
     /// Read a job from standard input, and do it.
     Child,
 }
 
 /// Where results are.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ResultsDirectory {
     /// The directory with the results.
     #[arg(long, value_name = "PATH", default_value = "alluvium-lab")]
     pub(crate) results: PathBuf,
 }
 
-impl Arguments {
-    pub(crate) fn run(self) -> Result<Exit> {
+impl LabArguments {
+    pub(crate) fn run(self) -> Result<CommandExit> {
         let context = &self.context;
         match self.what {
-            What::List(verb) => verb.run(context),
-            What::Run(verb) => verb.run(context),
-            What::Oracles(verb) => verb.run(context),
-            What::Report(verb) => verb.run(),
-            What::Bench(Bench::Child) => Ok(kit::run_child()),
+            LabCommand::List(verb) => verb.run(context),
+            LabCommand::Run(verb) => verb.run(context),
+            LabCommand::Oracles(verb) => verb.run(context),
+            LabCommand::Report(verb) => verb.run(),
+            LabCommand::Bench(ChildCommand::Child) => Ok(kit::run_child()),
         }
     }
 }
 
-impl Place {
+impl ResultsDirectory {
     /// Rejects a path that exists and is not a directory.
     fn check(&self) -> Result<()> {
         if self.results.exists() && !self.results.is_dir() {

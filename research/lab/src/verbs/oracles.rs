@@ -1,8 +1,8 @@
 //! `alluvium-lab oracles`: compares numbers of the research with the results of our models.
 
-use super::Context;
-use alluvium_cli::kit::{Exit, Output};
-use alluvium_lab::oracles::{self, Oracle, Origin};
+use super::LabContext;
+use alluvium_cli::kit::{CommandExit, ScreenOutput};
+use alluvium_lab::oracles::{self, NumberOrigin, Oracle};
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
@@ -16,20 +16,20 @@ Examples:
 /// Numbers that follow from arithmetic alone.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Verb {}
+pub(crate) struct LabOraclesCommand {}
 
-impl Verb {
-    pub(super) fn run(&self, context: &Context) -> Result<Exit> {
+impl LabOraclesCommand {
+    pub(super) fn run(&self, context: &LabContext) -> Result<CommandExit> {
         let all = oracles::oracles()?;
-        let mut out = Output::new();
+        let mut out = ScreenOutput::new();
         match context.json {
             true => out.json(&Value::Array(all.iter().map(described).collect()))?,
             false => out.write_all(oracles::page(&all).as_bytes())?,
         }
         out.flush()?;
         Ok(match all.iter().all(Oracle::holds) {
-            true => Exit::Done,
-            false => Exit::Failed,
+            true => CommandExit::Done,
+            false => CommandExit::Failed,
         })
     }
 }
@@ -38,7 +38,7 @@ fn described(oracle: &Oracle) -> Value {
     json!({
         "section": oracle.section,
         "what": oracle.what,
-        "is_stated": oracle.origin == Origin::Stated,
+        "is_stated": oracle.origin == NumberOrigin::Stated,
         "published": oracle.published,
         "within": oracle.within,
         "ours": oracle.ours,

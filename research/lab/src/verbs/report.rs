@@ -1,8 +1,8 @@
 //! `alluvium-lab report`: writes a page of published figures and ours.
 
-use super::Place;
-use alluvium_cli::kit::{Exit, failure, note};
-use alluvium_lab::{Entry, GENERATOR, Results, Size};
+use super::ResultsDirectory;
+use alluvium_cli::kit::{CommandExit, failure, note};
+use alluvium_lab::{ExperimentResults, GENERATOR, ReportEntry, RunSize};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use std::fs;
@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 /// The page.
 #[derive(Args, Debug)]
 #[command(after_help = REPORT_EXAMPLES)]
-pub(crate) struct Verb {
+pub(crate) struct LabReportCommand {
     /// The page to write [default: report.html in the results directory].
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: ResultsDirectory,
 }
 
 const REPORT_EXAMPLES: &str = "\
@@ -25,18 +25,18 @@ Examples:
   alluvium-lab report
   alluvium-lab report page.html --results measured-on-monday";
 
-impl Verb {
-    pub(super) fn run(&self) -> Result<Exit> {
+impl LabReportCommand {
+    pub(super) fn run(&self) -> Result<CommandExit> {
         self.place.check()?;
         let results = &self.place.results;
         let mut entries = Vec::new();
         for experiment in alluvium_lab::experiments() {
-            let full = Results::read(results, experiment, Size::Full)?;
+            let full = ExperimentResults::read(results, experiment, RunSize::Full)?;
             let found = match full {
                 Some(found) => Some(found),
-                None => Results::read(results, experiment, Size::Quick)?,
+                None => ExperimentResults::read(results, experiment, RunSize::Quick)?,
             };
-            entries.push(Entry {
+            entries.push(ReportEntry {
                 experiment,
                 results: found,
             });
@@ -44,7 +44,7 @@ impl Verb {
         let count = entries.iter().filter(|entry| entry.results.is_some()).count();
         if count == 0 {
             return Err(failure(
-                Exit::NotFound,
+                CommandExit::NotFound,
                 format!(
                     "--results {}: there are no results; `alluvium-lab run ID --results {0}` makes some",
                     results.display()
@@ -56,7 +56,7 @@ impl Verb {
         let page = alluvium_lab::page(&entries)?;
         fs::write(&file, page).with_context(|| format!("writing {}", file.display()))?;
         note(&format!("{count} experiments are in {}", file.display()));
-        Ok(Exit::Done)
+        Ok(CommandExit::Done)
     }
 }
 
@@ -73,7 +73,7 @@ fn check_page(path: &Path) -> Result<()> {
         .with_context(|| format!("reading {}", path.display()))?;
     if !String::from_utf8_lossy(&head).contains(GENERATOR) {
         return Err(failure(
-            Exit::Usage,
+            CommandExit::Usage,
             format!(
                 "FILE {}: it is there, and it is no page of the Lab; name another, or remove it",
                 path.display()

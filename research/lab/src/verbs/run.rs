@@ -1,10 +1,12 @@
 //! `alluvium-lab run`: measures experiments and stores the results.
 
-use super::{Context, Place};
-use alluvium_bench::run::Cap;
-use alluvium_bench::workload::phase::{Amount, parse_amount, parse_records};
-use alluvium_cli::kit::{Exit, Output, Screen, cap_or_none, failure, listen, note, usage};
-use alluvium_lab::{Experiment, Request, Results, Size, Surroundings, Wanted, Work};
+use super::{LabContext, ResultsDirectory};
+use alluvium_bench::run::CapMethod;
+use alluvium_bench::workload::phase::{WindowLength, parse_amount, parse_records};
+use alluvium_cli::kit::{CommandExit, ScreenOutput, ScreenRunner, cap_or_none, failure, listen, note, usage};
+use alluvium_lab::{
+    Experiment, ExperimentMethod, ExperimentResults, RunEnvironment, RunRequest, RunSize, ScaleOverrides,
+};
 use anyhow::Result;
 use clap::Args;
 use serde_json::Value;
@@ -15,7 +17,7 @@ use std::path::PathBuf;
 /// Some experiments.
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXAMPLES)]
-pub(crate) struct Verb {
+pub(crate) struct LabRunCommand {
     /// The experiments, as `alluvium-lab list` names them.
     #[arg(value_name = "ID", required = true)]
     pub(crate) ids: Vec<String>,
@@ -36,13 +38,13 @@ pub(crate) struct Verb {
     /// The warm-up before each phase: operations, as in 20M, or a time, as in 8s [default: that of
     /// the size].
     #[arg(long, value_name = "AMOUNT", value_parser = parse_amount)]
-    pub(crate) warm: Option<Amount>,
+    pub(crate) warm: Option<WindowLength>,
     /// The measured part of each phase [default: that of the size].
     #[arg(long, value_name = "AMOUNT", value_parser = parse_amount)]
-    pub(crate) run: Option<Amount>,
+    pub(crate) run: Option<WindowLength>,
     /// The maximum time for an engine's background work after a load [default: that of the size].
     #[arg(long, value_name = "TIME", value_parser = parse_amount)]
-    pub(crate) settle: Option<Amount>,
+    pub(crate) settle: Option<WindowLength>,
     /// Do not limit memory with a control group: engines are configured for the memory, but the
     /// page cache is unlimited. This is also the case, with a note, when the program does not run
     /// as root.
@@ -53,7 +55,7 @@ pub(crate) struct Verb {
     #[arg(long, value_name = "PATH", default_value = "alluvium-lab-data")]
     pub(crate) directory: PathBuf,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: ResultsDirectory,
 }
 
 const RUN_EXAMPLES: &str = "\
@@ -67,8 +69,8 @@ Examples:
 /// Maximum length of an id; longer arguments are shortened in error messages.
 const MOST_LETTERS: usize = 60;
 
-impl Verb {
-    pub(super) fn run(&self, context: &Context) -> Result<Exit> {
+impl LabRunCommand {
+    pub(super) fn run(&self, context: &LabContext) -> Result<CommandExit> {
         // Validate all experiments before measuring the first.
         let mut all = Vec::new();
         for id in &self.ids {
@@ -104,23 +106,23 @@ impl Verb {
             }
         }
         if context.json {
-            let mut out = Output::new();
+            let mut out = ScreenOutput::new();
             out.json(&Value::Array(values))?;
             out.flush()?;
         }
         if failures.is_empty() {
-            return Ok(Exit::Done);
+            return Ok(CommandExit::Done);
         }
         Err(failure(
-            Exit::Failed,
+            CommandExit::Failed,
             format!("the results lack what failed: {}", failures.join("; ")),
         ))
     }
 
-    fn request(&self, context: &Context, experiment: &Experiment) -> Request {
-        Request {
+    fn request(&self, context: &LabContext, experiment: &Experiment) -> RunRequest {
+        RunRequest {
             size: self.size(),
-            wanted: Wanted {
+            wanted: ScaleOverrides {
                 records: self.records,
                 cap: context.memory.map(|memory| memory.0),
                 warm: self.warm,
@@ -133,16 +135,16 @@ impl Verb {
         }
     }
 
-    fn run_one(&self, experiment: &'static Experiment, request: &Request) -> Result<Results> {
+    fn run_one(&self, experiment: &'static Experiment, request: &RunRequest) -> Result<ExperimentResults> {
         let cap = |bytes: u64| {
             if self.no_cap {
-                Cap::None
+                CapMethod::None
             } else {
                 cap_or_none(bytes)
             }
         };
-        let surroundings = Surroundings {
-            runner: &Screen,
+        let surroundings = RunEnvironment {
+            runner: &ScreenRunner,
             cap: &cap,
             say: &|text| note(text),
         };
@@ -154,7 +156,7 @@ impl Verb {
         }
         results?.ok_or_else(|| {
             failure(
-                Exit::Interrupted,
+                CommandExit::Interrupted,
                 format!(
                     "stopped: {} has no results, and its files are gone",
                     experiment.id
@@ -163,8 +165,8 @@ impl Verb {
         })
     }
 
-    fn size(&self) -> Size {
-        if self.full { Size::Full } else { Size::Quick }
+    fn size(&self) -> RunSize {
+        if self.full { RunSize::Full } else { RunSize::Quick }
     }
 
     /// Rejects a directory that is not empty, because new files could collide with existing ones.
@@ -184,18 +186,18 @@ impl Verb {
     }
 
     /// Returns the command line that repeats this run.
-    fn command(&self, context: &Context, experiment: &Experiment) -> String {
+    fn command(&self, context: &LabContext, experiment: &Experiment) -> String {
         let mut command = format!("alluvium-lab run {} --{}", experiment.id, self.size().name());
         let mut add = |name: &str, value: Option<String>| {
             if let Some(value) = value {
                 command.push_str(&format!(" --{name} {value}"));
             }
         };
-        let amount = |amount: Amount| match amount {
-            Amount::Operations(operations) => operations.to_string(),
-            Amount::Milliseconds(milliseconds) => format!("{milliseconds}ms"),
+        let amount = |amount: WindowLength| match amount {
+            WindowLength::Operations(operations) => operations.to_string(),
+            WindowLength::Milliseconds(milliseconds) => format!("{milliseconds}ms"),
         };
-        let is_engines = matches!(experiment.work, Work::Engines(_));
+        let is_engines = matches!(experiment.work, ExperimentMethod::Engines(_));
         let engines = self.engines.join(",");
         add(
             "engines",
@@ -225,7 +227,7 @@ fn find(id: &str) -> Result<&'static Experiment> {
     };
     if let Some(structure) = experiment.waits_for() {
         return Err(failure(
-            Exit::Failed,
+            CommandExit::Failed,
             format!(
                 "{} cannot be run yet: it waits for {structure}, which is not built",
                 experiment.id
@@ -237,11 +239,14 @@ fn find(id: &str) -> Result<&'static Experiment> {
 
 /// Returns whether the experiment creates files: stores of engines, or files of a study.
 fn makes_stores(experiment: &Experiment) -> bool {
-    matches!(experiment.work, Work::Engines(_) | Work::Study(_))
+    matches!(
+        experiment.work,
+        ExperimentMethod::Engines(_) | ExperimentMethod::Study(_)
+    )
 }
 
 /// Prints published figures and ours as a table.
-fn print(experiment: &Experiment, results: &Results) -> Result<()> {
+fn print(experiment: &Experiment, results: &ExperimentResults) -> Result<()> {
     let mut rows = Vec::new();
     for measure in experiment.measures {
         let lines = results.lines(measure.name);
@@ -258,7 +263,7 @@ fn print(experiment: &Experiment, results: &Results) -> Result<()> {
             ]);
         }
     }
-    let mut out = Output::new();
+    let mut out = ScreenOutput::new();
     out.table(&["measure", "at", "published", "ours", "unit"], &rows)?;
     Ok(out.flush()?)
 }

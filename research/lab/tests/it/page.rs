@@ -1,62 +1,63 @@
 //! The page of the Lab: it is well formed and complete, and escapes the contents of results.
 
-use alluvium_bench::report::machine::Machine;
-use alluvium_bench::run::Failure;
+use alluvium_bench::report::machine::MachineInfo;
+use alluvium_bench::run::RepetitionFailure;
 use alluvium_lab::{
-    At, Entry, Experiment, Figures, GENERATOR, Line, Measured, Results, Size, Spot, experiments, page,
+    AxisPosition, Experiment, ExperimentResults, FigurePoint, FigureSeries, GENERATOR, MeasureFigures,
+    MeasurementSet, ReportEntry, RunSize, experiments, page,
 };
 
 const HOSTILE: &str = "<script>alert(1)</script> \"quoted\" & 'more'";
 
 /// Results with a figure wherever the document has a value, and with texts that contain markup.
-fn results(experiment: &Experiment) -> Results {
+fn results(experiment: &Experiment) -> ExperimentResults {
     let figures = experiment.measures.iter().map(|measure| {
-        let places: Vec<At> = measure
+        let places: Vec<AxisPosition> = measure
             .published
             .iter()
             .flat_map(|published| published.points)
             .map(|point| point.at.clone())
-            .chain([At::Name(HOSTILE.into()), At::Number(7.0)])
+            .chain([AxisPosition::Name(HOSTILE.into()), AxisPosition::Number(7.0)])
             .collect();
-        let point = |(number, at): (usize, At)| Spot {
+        let point = |(number, at): (usize, AxisPosition)| FigurePoint {
             at,
             value: 3.5 * number as f64,
         };
-        Figures {
+        MeasureFigures {
             measure: measure.name.into(),
             unit: measure.unit.into(),
-            lines: vec![Line {
+            lines: vec![FigureSeries {
                 name: HOSTILE.into(),
                 points: places.into_iter().enumerate().map(point).collect(),
             }],
         }
     });
-    Results {
+    ExperimentResults {
         form: 1,
         id: experiment.id.into(),
-        size: Size::Full,
+        size: RunSize::Full,
         version: HOSTILE.into(),
         command: HOSTILE.into(),
-        machine: Machine {
+        machine: MachineInfo {
             processor: HOSTILE.into(),
-            ..Machine::default()
+            ..MachineInfo::default()
         },
         setup: vec![(HOSTILE.into(), HOSTILE.into())],
         settings: vec![(HOSTILE.into(), vec![(HOSTILE.into(), HOSTILE.into())])],
         notes: vec![HOSTILE.into()],
-        failures: vec![Failure {
+        failures: vec![RepetitionFailure {
             engine: HOSTILE.into(),
             repetition: 1,
             why: HOSTILE.into(),
         }],
         figures: figures.collect(),
-        measured: Measured::default(),
+        measured: MeasurementSet::default(),
     }
 }
 
-fn entries(has_results: impl Fn(&Experiment) -> bool) -> Vec<Entry> {
+fn entries(has_results: impl Fn(&Experiment) -> bool) -> Vec<ReportEntry> {
     experiments()
-        .map(|experiment| Entry {
+        .map(|experiment| ReportEntry {
             experiment,
             results: has_results(experiment).then(|| results(experiment)),
         })

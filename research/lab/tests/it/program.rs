@@ -73,7 +73,7 @@ fn every_experiment_that_can_run_runs_and_has_its_place_in_the_page() {
     // A study of third-party systems needs these systems, and the program `alluvium-rivals`.
     runnable.retain(|id| {
         let experiment = alluvium_lab::find(id).unwrap();
-        !matches!(experiment.work, alluvium_lab::Work::Study(_))
+        !matches!(experiment.work, alluvium_lab::ExperimentMethod::Study(_))
     });
     assert!(runnable.len() >= 10);
     let printed = run(&place, &runnable, &[]).ended(0).text();

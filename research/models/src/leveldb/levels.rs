@@ -1,25 +1,25 @@
 //! The levels of a simulated store and their compactions.
 
-use super::table::{Cut, Table, merge, overlapping};
-use super::{Pace, Rules, policy};
-use alluvium_model::lsm::Stage;
+use super::table::{KeyTable, OutputTableLimits, merge, overlapping};
+use super::{CompactionPace, CompactionRules, policy};
+use alluvium_model::lsm::ItemStage;
 
 /// A level with disjoint tables.
-pub(super) struct Level {
-    pub(super) tables: Vec<Table>,
+pub(super) struct SimulatedLevel {
+    pub(super) tables: Vec<KeyTable>,
     pub(super) items: usize,
     /// The last key of the most recent compaction of this level.
     pub(super) cursor: Option<u32>,
 }
 
 /// A simulated store.
-pub(super) struct Levels<'a> {
-    rules: &'a Rules,
+pub(super) struct LevelSimulation<'a> {
+    rules: &'a CompactionRules,
     memtable: Vec<u32>,
     /// The tables of level 0, which may overlap.
-    level_0: Vec<Table>,
+    level_0: Vec<KeyTable>,
     /// The levels from 1 on. The last level has no size limit.
-    levels: Vec<Level>,
+    levels: Vec<SimulatedLevel>,
     /// Items written to the log, to level 0, and to each level from 1 on.
     written: Vec<u64>,
     /// The number of items that compactions may write before the next insert, with a limited
@@ -27,15 +27,15 @@ pub(super) struct Levels<'a> {
     budget: f64,
 }
 
-impl<'a> Levels<'a> {
-    pub(super) fn new(rules: &'a Rules) -> Levels<'a> {
+impl<'a> LevelSimulation<'a> {
+    pub(super) fn new(rules: &'a CompactionRules) -> LevelSimulation<'a> {
         let count = rules.shape.levels();
-        let level = || Level {
+        let level = || SimulatedLevel {
             tables: Vec::new(),
             items: 0,
             cursor: None,
         };
-        Levels {
+        LevelSimulation {
             rules,
             memtable: Vec::new(),
             level_0: Vec::new(),
@@ -59,8 +59,8 @@ impl<'a> Levels<'a> {
         self.written[1] += table.len() as u64;
         self.level_0.push(table);
         match self.rules.pace {
-            Pace::AtOnce => while self.step().is_some() {},
-            Pace::Limited { writes, stop } => {
+            CompactionPace::AtOnce => while self.step().is_some() {},
+            CompactionPace::Limited { writes, stop } => {
                 self.budget += writes * inserted as f64;
                 while self.budget > 0.0 {
                     match self.step() {
@@ -83,11 +83,11 @@ impl<'a> Levels<'a> {
     }
 
     /// Returns the items written per insert, over `inserts` inserts.
-    pub(super) fn stages(&self, inserts: u64) -> Vec<(Stage, f64)> {
+    pub(super) fn stages(&self, inserts: u64) -> Vec<(ItemStage, f64)> {
         let stage = |index: usize| match index {
-            0 => Stage::Log,
-            1 => Stage::Flush,
-            _ => Stage::Level(index - 1),
+            0 => ItemStage::Log,
+            1 => ItemStage::Flush,
+            _ => ItemStage::Level(index - 1),
         };
         let each = |(index, &written)| (stage(index), written as f64 / inserts as f64);
         self.written.iter().enumerate().map(each).collect()
@@ -111,7 +111,7 @@ impl<'a> Levels<'a> {
         Some(self.merge_into(from, &upper))
     }
 
-    fn take_level_0(&mut self) -> Table {
+    fn take_level_0(&mut self) -> KeyTable {
         let mut keys = self.level_0.concat();
         self.level_0.clear();
         keys.sort_unstable();
@@ -119,7 +119,7 @@ impl<'a> Levels<'a> {
         keys
     }
 
-    fn take_table(&mut self, index: usize) -> Table {
+    fn take_table(&mut self, index: usize) -> KeyTable {
         let level = &mut self.levels[index];
         let chosen = policy::table(self.rules.tables, level);
         let table = level.tables.remove(chosen);
@@ -133,13 +133,13 @@ impl<'a> Levels<'a> {
         let (head, below) = self.levels.split_at_mut(index + 1);
         let level = &mut head[index];
         let range = overlapping(&level.tables, upper[0], upper[upper.len() - 1]);
-        let cut = Cut {
+        let cut = OutputTableLimits {
             table: self.rules.table as usize,
             overlap: self.rules.overlap as usize,
             below: below.first().map_or(&[], |below| below.tables.as_slice()),
         };
         let merged = merge(upper, &level.tables[range.clone()], &cut);
-        let items = |tables: &[Table]| tables.iter().map(Vec::len).sum::<usize>();
+        let items = |tables: &[KeyTable]| tables.iter().map(Vec::len).sum::<usize>();
         let written = items(&merged);
         level.items = level.items - items(&level.tables[range.clone()]) + written;
         level.tables.splice(range, merged);

@@ -24,17 +24,17 @@ mod tests;
 
 pub use policy::{LevelChoice, TableChoice};
 
-use alluvium_model::lsm::{LevelDb, Stage};
+use alluvium_model::lsm::{ItemStage, LevelDb};
 use alluvium_model::parameter::{BadParameter, positive, require};
-use alluvium_model::{Popularity, Random};
-use levels::Levels;
+use alluvium_model::{Popularity, SplitMix64};
+use levels::LevelSimulation;
 
 /// Items per MiB: items have 1000 bytes in the source.
 const MIB: f64 = 1_048_576.0 / 1000.0;
 
 /// When compactions run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pace {
+pub enum CompactionPace {
     /// All due compactions run before the next insert.
     AtOnce,
     /// Compactions run at the device's write rate, concurrently with inserts.
@@ -48,7 +48,7 @@ pub enum Pace {
 
 /// The rules of a simulation. Sizes are in items.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rules {
+pub struct CompactionRules {
     /// The sizes of the log and the levels.
     pub shape: LevelDb,
     /// The maximum size of a table.
@@ -61,21 +61,21 @@ pub struct Rules {
     /// How the level to compact is chosen.
     pub levels: LevelChoice,
     /// When compactions run.
-    pub pace: Pace,
+    pub pace: CompactionPace,
     /// The number of counted requests per key, after each key was inserted once.
     pub rounds: f64,
 }
 
 /// The measurements of a simulation.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Measured {
+pub struct SimulatedWrites {
     /// Items written by each stage per inserted item.
-    pub stages: Vec<(Stage, f64)>,
+    pub stages: Vec<(ItemStage, f64)>,
     /// The number of counted inserts.
     pub inserts: u64,
 }
 
-impl Measured {
+impl SimulatedWrites {
     /// Returns the write amplification.
     #[must_use]
     pub fn total(&self) -> f64 {
@@ -86,18 +86,18 @@ impl Measured {
 /// The maximum number of keys: keys are 32-bit integers.
 const MOST_KEYS: f64 = 4_294_967_296.0;
 
-impl Rules {
+impl CompactionRules {
     /// Returns LevelDB's rules for a shape: tables of 2 MiB that overlap at most 20 MiB, cursors,
     /// the fullest level first, compactions before the next insert, and three requests per key.
     #[must_use]
-    pub fn new(shape: LevelDb) -> Rules {
-        Rules {
+    pub fn new(shape: LevelDb) -> CompactionRules {
+        CompactionRules {
             shape,
             table: 2.0 * MIB,
             overlap: 20.0 * MIB,
             tables: TableChoice::Cursor,
             levels: LevelChoice::Fullest,
-            pace: Pace::AtOnce,
+            pace: CompactionPace::AtOnce,
             rounds: 3.0,
         }
     }
@@ -112,7 +112,7 @@ impl Rules {
     /// let keys = Popularity::uniform(50_000)?;
     /// let shape = LevelDb::standard(keys.keys())?;
     /// let model = shape.estimate(&keys)?.total();
-    /// let measured = Rules::new(shape).run(&keys, 1)?.total();
+    /// let measured = CompactionRules::new(shape).run(&keys, 1)?.total();
     /// assert!((measured / model - 1.0).abs() < 0.1, "{measured} {model}");
     /// # Ok::<(), alluvium_model::BadParameter>(())
     /// ```
@@ -120,14 +120,14 @@ impl Rules {
     /// # Errors
     /// [`BadParameter`] in the cases of [`LevelDb::estimate`], or if there are more than 2^32
     /// keys, tables without items, or no requests.
-    pub fn run(&self, popularity: &Popularity, seed: u64) -> Result<Measured, BadParameter> {
+    pub fn run(&self, popularity: &Popularity, seed: u64) -> Result<SimulatedWrites, BadParameter> {
         self.checked(popularity)?;
         let keys = popularity.keys() as u32;
-        let mut random = Random::from_seed(seed);
+        let mut random = SplitMix64::from_seed(seed);
         let requests = popularity.requests()?;
         let mut key_of_rank: Vec<u32> = (0..keys).collect();
         random.shuffle(&mut key_of_rank);
-        let mut levels = Levels::new(self);
+        let mut levels = LevelSimulation::new(self);
         for &key in &key_of_rank {
             levels.insert(key);
         }
@@ -136,7 +136,7 @@ impl Rules {
         for _ in 0..inserts {
             levels.insert(key_of_rank[requests.draw(&mut random)]);
         }
-        Ok(Measured {
+        Ok(SimulatedWrites {
             stages: levels.stages(inserts),
             inserts,
         })
@@ -164,7 +164,7 @@ impl Rules {
             keys * self.rounds >= 1.0,
             "enough for one request",
         )?;
-        if let Pace::Limited { writes, stop } = self.pace {
+        if let CompactionPace::Limited { writes, stop } = self.pace {
             positive("the pace of compactions", writes)?;
             let above = stop as f64 > self.shape.tables;
             require(

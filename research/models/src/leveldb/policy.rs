@@ -1,6 +1,6 @@
 //! Choosing the next compaction: pure functions of the levels (Lim §4.6.5).
 
-use super::levels::Level;
+use super::levels::SimulatedLevel;
 
 /// How the table to compact is chosen within a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub(super) fn level(choice: LevelChoice, fullness: impl Iterator<Item = f64>) ->
 }
 
 /// Returns the index of the table to compact in a non-empty level.
-pub(super) fn table(choice: TableChoice, level: &Level) -> usize {
+pub(super) fn table(choice: TableChoice, level: &SimulatedLevel) -> usize {
     match choice {
         TableChoice::Cursor => {
             let after = |cursor: u32| level.tables.partition_point(|table| table[0] <= cursor);
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn a_cursor_goes_around_and_the_largest_table_is_found() {
         let tables = vec![vec![1, 2], vec![5, 6, 7], vec![9]];
-        let mut level = Level {
+        let mut level = SimulatedLevel {
             tables,
             items: 6,
             cursor: None,

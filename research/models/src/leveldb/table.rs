@@ -1,28 +1,28 @@
 //! Merging tables of keys.
 
 /// The keys of a table, sorted.
-pub(super) type Table = Vec<u32>;
+pub(super) type KeyTable = Vec<u32>;
 
 /// Returns the range of tables that overlap the keys from `first` to `last`.
-pub(super) fn overlapping(tables: &[Table], first: u32, last: u32) -> std::ops::Range<usize> {
+pub(super) fn overlapping(tables: &[KeyTable], first: u32, last: u32) -> std::ops::Range<usize> {
     let start = tables.partition_point(|table| table[table.len() - 1] < first);
     let end = tables.partition_point(|table| table[0] <= last);
     start..end.max(start)
 }
 
 /// The limits at which a merge ends an output table.
-pub(super) struct Cut<'a> {
+pub(super) struct OutputTableLimits<'a> {
     /// The maximum number of items in a table.
     pub(super) table: usize,
     /// The maximum number of items of `below` that a table may overlap.
     pub(super) overlap: usize,
     /// The level after the output level.
-    pub(super) below: &'a [Table],
+    pub(super) below: &'a [KeyTable],
 }
 
 /// Merges a sorted table with sorted disjoint tables. Each key is written once.
-pub(super) fn merge(upper: &[u32], lower: &[Table], cut: &Cut<'_>) -> Vec<Table> {
-    let mut output = Output::new(upper, cut);
+pub(super) fn merge(upper: &[u32], lower: &[KeyTable], cut: &OutputTableLimits<'_>) -> Vec<KeyTable> {
+    let mut output = OutputTables::new(upper, cut);
     let mut next = upper.iter().copied().peekable();
     for table in lower {
         for &key in table {
@@ -44,10 +44,10 @@ pub(super) fn merge(upper: &[u32], lower: &[Table], cut: &Cut<'_>) -> Vec<Table>
     output.finish()
 }
 
-struct Output<'a, 'b> {
-    cut: &'b Cut<'a>,
-    tables: Vec<Table>,
-    open: Table,
+struct OutputTables<'a, 'b> {
+    cut: &'b OutputTableLimits<'a>,
+    tables: Vec<KeyTable>,
+    open: KeyTable,
     /// The next table of `below` that the merge has not passed.
     below: usize,
     /// The last key of that table: beyond it the output overlaps another table.
@@ -55,11 +55,11 @@ struct Output<'a, 'b> {
     overlapped: usize,
 }
 
-impl<'a, 'b> Output<'a, 'b> {
-    fn new(upper: &[u32], cut: &'b Cut<'a>) -> Output<'a, 'b> {
+impl<'a, 'b> OutputTables<'a, 'b> {
+    fn new(upper: &[u32], cut: &'b OutputTableLimits<'a>) -> OutputTables<'a, 'b> {
         let first = upper.first().copied().unwrap_or(0);
         let below = cut.below.partition_point(|table| table[table.len() - 1] < first);
-        let mut output = Output {
+        let mut output = OutputTables {
             cut,
             tables: Vec::new(),
             open: Vec::with_capacity(cut.table),
@@ -111,7 +111,7 @@ impl<'a, 'b> Output<'a, 'b> {
         }
     }
 
-    fn finish(mut self) -> Vec<Table> {
+    fn finish(mut self) -> Vec<KeyTable> {
         self.close();
         self.tables
     }
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_merge_keeps_each_key_once_and_tables_below_their_limit() {
         let lower = vec![vec![1, 4, 6], vec![7, 9]];
-        let cut = Cut {
+        let cut = OutputTableLimits {
             table: 3,
             overlap: 100,
             below: &[],
@@ -137,10 +137,10 @@ mod tests {
 
     #[test]
     fn a_table_ends_before_it_overlaps_too_much() {
-        let below: Vec<Table> = (0..6)
+        let below: Vec<KeyTable> = (0..6)
             .map(|table| (table * 10..table * 10 + 5).collect())
             .collect();
-        let cut = Cut {
+        let cut = OutputTableLimits {
             table: 100,
             overlap: 10,
             below: &below,

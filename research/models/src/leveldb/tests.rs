@@ -7,8 +7,8 @@ fn popularity(keys: u64, skew: f64) -> Popularity {
     Popularity::zipf(keys, skew).unwrap()
 }
 
-fn rules(keys: f64) -> Rules {
-    Rules::new(LevelDb::standard(keys).unwrap())
+fn rules(keys: f64) -> CompactionRules {
+    CompactionRules::new(LevelDb::standard(keys).unwrap())
 }
 
 fn near(found: f64, wanted: f64, share: f64) {
@@ -45,7 +45,7 @@ fn optimal_sizes_write_less_in_the_simulation_too() {
     let keys = popularity(1_000_000, 0.0);
     let standard = LevelDb::standard(1e6).unwrap();
     let best = standard.optimise(&keys).unwrap();
-    let measured = Rules::new(best.shape).run(&keys, 3).unwrap().total();
+    let measured = CompactionRules::new(best.shape).run(&keys, 3).unwrap().total();
     near(measured, best.costs.total(), 0.04);
     assert!(measured < 0.95 * 13.16, "{measured}");
 }
@@ -56,7 +56,7 @@ fn level_0_first_starves_the_levels_below_when_the_device_is_slow() {
     let run = |levels, writes| {
         let mut rules = rules(1e6);
         rules.levels = levels;
-        rules.pace = Pace::Limited { writes, stop: 12 };
+        rules.pace = CompactionPace::Limited { writes, stop: 12 };
         rules.rounds = 1.0;
         rules.run(&keys, 4).unwrap().total()
     };
@@ -80,8 +80,8 @@ fn no_key_is_lost_on_its_way_down() {
     (rules.table, rules.overlap) = (40.0, 200.0);
     for choice in [TableChoice::Cursor, TableChoice::Largest] {
         rules.tables = choice;
-        let mut levels = Levels::new(&rules);
-        let mut random = Random::from_seed(5);
+        let mut levels = LevelSimulation::new(&rules);
+        let mut random = SplitMix64::from_seed(5);
         let mut inserted = vec![false; 20_000];
         for _ in 0..60_000 {
             let key = random.below(20_000);
@@ -91,8 +91,8 @@ fn no_key_is_lost_on_its_way_down() {
         let wanted = (0..20_000_u32).filter(|&key| inserted[key as usize]);
         assert!(levels.keys().into_iter().eq(wanted), "LC2");
         let written = levels.stages(60_000);
-        assert_eq!(written[0], (Stage::Log, 1.0));
-        assert_eq!(written.last().unwrap().0, Stage::Level(4));
+        assert_eq!(written[0], (ItemStage::Log, 1.0));
+        assert_eq!(written.last().unwrap().0, ItemStage::Level(4));
         assert!(written.iter().all(|&(_, writes)| writes > 0.5), "{written:?}");
     }
 }
@@ -108,7 +108,7 @@ fn the_same_seed_gives_the_same_run() {
 #[test]
 fn rules_that_are_none_are_refused_by_name() {
     let keys = popularity(20_000, 0.0);
-    let refused = |change: fn(&mut Rules)| {
+    let refused = |change: fn(&mut CompactionRules)| {
         let mut rules = rules(2e4);
         change(&mut rules);
         rules.run(&keys, 1).unwrap_err().name
@@ -123,8 +123,8 @@ fn rules_that_are_none_are_refused_by_name() {
     );
     assert_eq!(refused(|rules| rules.rounds = 0.0), "the requests for each key");
     assert_eq!(refused(|rules| rules.rounds = 1e-9), "the requests for each key");
-    let pace = |writes, stop| Pace::Limited { writes, stop };
-    assert_eq!(rules(2e4).pace, Pace::AtOnce);
+    let pace = |writes, stop| CompactionPace::Limited { writes, stop };
+    assert_eq!(rules(2e4).pace, CompactionPace::AtOnce);
     for (bad, name) in [
         (pace(0.0, 12), "the pace of compactions"),
         (pace(2.0, 4), "the tables that stop inserts"),

@@ -26,7 +26,7 @@ use alluvium_model::parameter::{BadParameter, require};
 pub struct VanEmdeBoas {
     /// For each depth except the root's, the cut between the subtree at that depth and the tree
     /// above it.
-    cuts: Vec<Cut>,
+    cuts: Vec<SubtreeCut>,
     /// The number of positions.
     count: u64,
     /// The number of positions on the last level.
@@ -35,7 +35,7 @@ pub struct VanEmdeBoas {
 
 /// A cut between a subtree and the upper tree, which precedes it in the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Cut {
+struct SubtreeCut {
     /// The number of places of the upper tree. It contains no part of the last level.
     upper: u64,
     /// The number of levels of each full subtree.
@@ -63,7 +63,7 @@ impl VanEmdeBoas {
         let fits = (1..1 << 63).contains(&count);
         require("the positions", count as f64, fits, "from 1 to 2^63 - 1")?;
         let height = count.ilog2() as usize + 1;
-        let none = Cut {
+        let none = SubtreeCut {
             upper: 0,
             levels: 0,
             root: 0,
@@ -111,7 +111,7 @@ impl VanEmdeBoas {
 
     /// Returns the number of places occupied by the first `before` subtrees at depth `at` of the
     /// tree with the root `root`.
-    fn below(&self, cut: Cut, at: usize, root: u64, before: u64) -> u64 {
+    fn below(&self, cut: SubtreeCut, at: usize, root: u64, before: u64) -> u64 {
         if at + (cut.levels as usize) < self.height() {
             return before * ((1 << cut.levels) - 1);
         }
@@ -164,12 +164,12 @@ impl VanEmdeBoas {
 }
 
 /// Cuts a tree of `height` levels in half, and each half recursively.
-fn cut(cuts: &mut [Cut], root: usize, height: usize) {
+fn cut(cuts: &mut [SubtreeCut], root: usize, height: usize) {
     if height < 2 {
         return;
     }
     let upper = height / 2;
-    cuts[root + upper] = Cut {
+    cuts[root + upper] = SubtreeCut {
         upper: (1 << upper) - 1,
         levels: (height - upper) as u32,
         root,

@@ -22,7 +22,7 @@ use alluvium_model::parameter::{BadParameter, at_least, positive, require};
 
 /// The layout of a B-tree's nodes on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nodes {
+pub enum NodePlacement {
     /// A node is one block.
     OneBlock,
     /// A node is P blocks and is read completely.
@@ -37,12 +37,12 @@ pub enum Nodes {
 /// use research_models::pdam::{Nodes, Tree};
 /// let tree = Tree { keys: 1 << 30, block: 64, parallel: 8 };
 /// // One client is served as with large nodes, eight as with small ones.
-/// assert_eq!((tree.steps(Nodes::VanEmdeBoas, 1.0)? * 100.0).round(), 333.0);
-/// assert_eq!((tree.steps(Nodes::VanEmdeBoas, 8.0)? * 100.0).round(), 500.0);
+/// assert_eq!((tree.steps(NodePlacement::VanEmdeBoas, 1.0)? * 100.0).round(), 333.0);
+/// assert_eq!((tree.steps(NodePlacement::VanEmdeBoas, 8.0)? * 100.0).round(), 500.0);
 /// # Ok::<(), alluvium_model::BadParameter>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tree {
+pub struct PdamTreeModel {
     /// The number of keys in the tree.
     pub keys: u64,
     /// The number of keys per block.
@@ -51,13 +51,13 @@ pub struct Tree {
     pub parallel: u64,
 }
 
-impl Tree {
+impl PdamTreeModel {
     /// Returns the number of steps of a query with this number of concurrent clients (Lemma 13).
     ///
     /// # Errors
     /// [`BadParameter`] unless there is a client, blocks have at least two keys, and the tree has
     /// at least as many keys as a block.
-    pub fn steps(&self, nodes: Nodes, clients: f64) -> Result<f64, BadParameter> {
+    pub fn steps(&self, nodes: NodePlacement, clients: f64) -> Result<f64, BadParameter> {
         self.checked()?;
         let clients = at_least("the clients", clients, 1.0, "at least 1, and finite")?;
         let (block, parallel) = (self.block as f64, self.parallel as f64);
@@ -65,9 +65,9 @@ impl Tree {
         // More than P clients wait for each other.
         let wait = (clients / parallel).max(1.0);
         Ok(match nodes {
-            Nodes::OneBlock => wait * height(block),
-            Nodes::Whole => clients * height(parallel * block),
-            Nodes::VanEmdeBoas => {
+            NodePlacement::OneBlock => wait * height(block),
+            NodePlacement::Whole => clients * height(parallel * block),
+            NodePlacement::VanEmdeBoas => {
                 let share = (parallel / clients).max(1.0);
                 wait * height(share * block)
             }
@@ -77,8 +77,8 @@ impl Tree {
     /// Returns the number of queries completed per step: clients divided by steps.
     ///
     /// # Errors
-    /// The errors of [`steps`](Tree::steps).
-    pub fn queries_per_step(&self, nodes: Nodes, clients: f64) -> Result<f64, BadParameter> {
+    /// The errors of [`steps`](PdamTreeModel::steps).
+    pub fn queries_per_step(&self, nodes: NodePlacement, clients: f64) -> Result<f64, BadParameter> {
         Ok(clients / self.steps(nodes, clients)?)
     }
 
@@ -100,13 +100,17 @@ impl Tree {
 mod tests {
     use super::*;
 
-    const TREE: Tree = Tree {
+    const TREE: PdamTreeModel = PdamTreeModel {
         keys: 1 << 30,
         block: 64,
         parallel: 8,
     };
 
-    const ALL: [Nodes; 3] = [Nodes::OneBlock, Nodes::Whole, Nodes::VanEmdeBoas];
+    const ALL: [NodePlacement; 3] = [
+        NodePlacement::OneBlock,
+        NodePlacement::Whole,
+        NodePlacement::VanEmdeBoas,
+    ];
 
     /// The number of clients, and the expected steps of a query for each layout of nodes.
     const TABLE: [(u32, [f64; 3]); 4] = [
@@ -147,32 +151,41 @@ mod tests {
     fn the_order_of_van_emde_boas_is_near_the_best_for_every_number_of_clients() {
         for clients in 1..=12 {
             let played = |nodes| TREE.play(nodes, clients, 1000, 2).unwrap();
-            let best = played(Nodes::OneBlock).min(played(Nodes::Whole));
-            let found = played(Nodes::VanEmdeBoas);
+            let best = played(NodePlacement::OneBlock).min(played(NodePlacement::Whole));
+            let found = played(NodePlacement::VanEmdeBoas);
             assert!(found < 1.5 * best, "{clients}: {found} {best}");
-            let formula = TREE.steps(Nodes::VanEmdeBoas, clients as f64).unwrap();
+            let formula = TREE.steps(NodePlacement::VanEmdeBoas, clients as f64).unwrap();
             assert!(found < 2.0 * formula, "Lemma 13: {clients}: {found} {formula}");
         }
     }
 
     #[test]
     fn throughput_grows_to_p_clients_and_no_further() {
-        let rate = |clients| TREE.queries_per_step(Nodes::VanEmdeBoas, clients).unwrap();
+        let rate = |clients| {
+            TREE.queries_per_step(NodePlacement::VanEmdeBoas, clients)
+                .unwrap()
+        };
         assert!(rate(1.0) < rate(2.0) && rate(4.0) < rate(8.0));
         assert!((rate(16.0) - rate(8.0)).abs() < 1e-9);
-        let whole = |clients| TREE.queries_per_step(Nodes::Whole, clients).unwrap();
+        let whole = |clients| TREE.queries_per_step(NodePlacement::Whole, clients).unwrap();
         assert!((whole(8.0) - whole(1.0)).abs() < 1e-9);
     }
 
     #[test]
     fn trees_that_are_none_are_refused_by_name() {
         for bad in [0.0, 0.5, f64::NAN, f64::INFINITY] {
-            assert_eq!(TREE.steps(Nodes::Whole, bad).unwrap_err().name, "the clients");
+            assert_eq!(
+                TREE.steps(NodePlacement::Whole, bad).unwrap_err().name,
+                "the clients"
+            );
         }
-        let name = |tree: Tree| tree.steps(Nodes::OneBlock, 1.0).unwrap_err().name;
-        assert_eq!(name(Tree { block: 1, ..TREE }), "the keys of a block");
-        assert_eq!(name(Tree { parallel: 0, ..TREE }), "the parallelism");
-        assert_eq!(name(Tree { keys: 63, ..TREE }), "the number of keys");
-        assert!(TREE.play(Nodes::Whole, 0, 10, 1).is_err() && TREE.play(Nodes::Whole, 1, 0, 1).is_err());
+        let name = |tree: PdamTreeModel| tree.steps(NodePlacement::OneBlock, 1.0).unwrap_err().name;
+        assert_eq!(name(PdamTreeModel { block: 1, ..TREE }), "the keys of a block");
+        assert_eq!(name(PdamTreeModel { parallel: 0, ..TREE }), "the parallelism");
+        assert_eq!(name(PdamTreeModel { keys: 63, ..TREE }), "the number of keys");
+        assert!(
+            TREE.play(NodePlacement::Whole, 0, 10, 1).is_err()
+                && TREE.play(NodePlacement::Whole, 1, 0, 1).is_err()
+        );
     }
 }

@@ -4,13 +4,13 @@
 //! requests in turn as read-ahead, which extends a request to a run of blocks within its node.
 
 use super::layout::VanEmdeBoas;
-use super::{Nodes, Tree};
-use alluvium_model::Random;
+use super::{NodePlacement, PdamTreeModel};
+use alluvium_model::SplitMix64;
 use alluvium_model::parameter::{BadParameter, at_least};
 
 /// A client descending from the root to a leaf.
 #[derive(Clone, Debug)]
-struct Walk {
+struct ClientDescent {
     /// The number of remaining levels of the binary tree.
     left: u32,
     /// The client's position in its node, by level; 0 before it enters the node.
@@ -19,18 +19,24 @@ struct Walk {
     loaded: Vec<(u64, u64)>,
 }
 
-impl Tree {
+impl PdamTreeModel {
     /// Simulates queries for random keys until the given number has been answered, and returns
     /// the number of steps per query.
     ///
     /// # Errors
-    /// The errors of [`steps`](Tree::steps); also [`BadParameter`] if the number of queries is
+    /// The errors of [`steps`](PdamTreeModel::steps); also [`BadParameter`] if the number of queries is
     /// zero.
-    pub fn play(&self, nodes: Nodes, clients: usize, queries: usize, seed: u64) -> Result<f64, BadParameter> {
+    pub fn play(
+        &self,
+        nodes: NodePlacement,
+        clients: usize,
+        queries: usize,
+        seed: u64,
+    ) -> Result<f64, BadParameter> {
         self.checked()?;
         at_least("the clients", clients as f64, 1.0, "at least 1")?;
         at_least("the queries", queries as f64, 1.0, "at least 1")?;
-        let blocks = if nodes == Nodes::OneBlock {
+        let blocks = if nodes == NodePlacement::OneBlock {
             1
         } else {
             self.parallel
@@ -38,8 +44,8 @@ impl Tree {
         // The number of complete levels that fit: a node of 512 keys has 9.
         let order = VanEmdeBoas::new((blocks * self.block).ilog2())?;
         let height = self.keys.next_power_of_two().ilog2();
-        let mut random = Random::from_seed(seed);
-        let start = Walk {
+        let mut random = SplitMix64::from_seed(seed);
+        let start = ClientDescent {
             left: height,
             position: 0,
             loaded: Vec::new(),
@@ -48,10 +54,10 @@ impl Tree {
         let (mut steps, mut answered) = (0_u64, 0_usize);
         while answered < queries {
             let shares = match nodes {
-                Nodes::OneBlock => one_each(clients, self.parallel, steps),
+                NodePlacement::OneBlock => one_each(clients, self.parallel, steps),
                 // Reading a node needs all slots, so clients are served in turn.
-                Nodes::Whole => whole(clients, self.parallel, steps),
-                Nodes::VanEmdeBoas => shares(clients, self.parallel, steps),
+                NodePlacement::Whole => whole(clients, self.parallel, steps),
+                NodePlacement::VanEmdeBoas => shares(clients, self.parallel, steps),
             };
             steps += 1;
             for (walk, share) in walks.iter_mut().zip(shares) {
@@ -65,7 +71,7 @@ impl Tree {
     }
 }
 
-impl Walk {
+impl ClientDescent {
     /// Loads a run of `share` blocks, and descends as far as they allow. Returns whether the
     /// query is answered.
     fn step(
@@ -74,7 +80,7 @@ impl Walk {
         block: u64,
         blocks: u64,
         share: u64,
-        random: &mut Random,
+        random: &mut SplitMix64,
     ) -> bool {
         let position = self.position.max(1);
         let wanted = order.place(position) / block;
@@ -159,15 +165,15 @@ mod tests {
 
     #[test]
     fn one_client_reads_a_node_in_a_step() {
-        let tree = Tree {
+        let tree = PdamTreeModel {
             keys: 1 << 27,
             block: 64,
             parallel: 8,
         };
         // 27 levels in nodes of 9.
-        assert_eq!(tree.play(Nodes::Whole, 1, 100, 3), Ok(3.0));
-        assert_eq!(tree.play(Nodes::VanEmdeBoas, 1, 100, 3), Ok(3.0));
-        assert_eq!(tree.play(Nodes::OneBlock, 1, 100, 3), Ok(5.0));
-        assert_eq!(tree.play(Nodes::OneBlock, 8, 800, 3), Ok(5.0));
+        assert_eq!(tree.play(NodePlacement::Whole, 1, 100, 3), Ok(3.0));
+        assert_eq!(tree.play(NodePlacement::VanEmdeBoas, 1, 100, 3), Ok(3.0));
+        assert_eq!(tree.play(NodePlacement::OneBlock, 1, 100, 3), Ok(5.0));
+        assert_eq!(tree.play(NodePlacement::OneBlock, 8, 800, 3), Ok(5.0));
     }
 }

@@ -1,7 +1,7 @@
 //! Exact solutions of small games: the best rate of any strategy, and the exact rates of given
 //! strategies (Conway §5.3, a Markov decision process).
 
-use super::Choice;
+use super::BinChoice;
 use alluvium_model::parameter::{BadParameter, positive, require};
 use std::collections::HashMap;
 
@@ -9,13 +9,13 @@ use std::collections::HashMap;
 ///
 /// ```
 /// use research_models::recycling::{Choice, Decision};
-/// let game = Decision::new(&[0.7, 0.2, 0.1], 3)?;
+/// let game = DecisionProcess::new(&[0.7, 0.2, 0.1], 3)?;
 /// let best = game.best();
-/// assert!(best > game.rate(Choice::FullestBin) && best < 3.0);
+/// assert!(best > game.rate(BinChoice::FullestBin) && best < 3.0);
 /// # Ok::<(), alluvium_model::BadParameter>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Decision {
+pub struct DecisionProcess {
     probabilities: Vec<f64>,
     balls: usize,
     /// The number of balls in each bin, for all states in which at most all balls are in bins.
@@ -33,13 +33,13 @@ const MOST_STATES: f64 = 50_000.0;
 /// The iteration ends when the bounds of the rate are this close.
 const CLOSE: f64 = 1e-11;
 
-impl Decision {
+impl DecisionProcess {
     /// Enumerates the states of a game.
     ///
     /// # Errors
     /// [`BadParameter`] if a bin has no weight, there are no balls or no bins, or there are too
     /// many states.
-    pub fn new(weights: &[f64], balls: usize) -> Result<Decision, BadParameter> {
+    pub fn new(weights: &[f64], balls: usize) -> Result<DecisionProcess, BadParameter> {
         for &weight in weights {
             positive("the weight of a bin", weight)?;
         }
@@ -97,7 +97,7 @@ impl Decision {
             }
         }
         let sum: f64 = weights.iter().sum();
-        Ok(Decision {
+        Ok(DecisionProcess {
             probabilities: weights.iter().map(|weight| weight / sum).collect(),
             balls,
             states,
@@ -121,19 +121,19 @@ impl Decision {
 
     /// Returns the exact rate of a strategy.
     #[must_use]
-    pub fn rate(&self, choice: Choice) -> f64 {
+    pub fn rate(&self, choice: BinChoice) -> f64 {
         let bins = self.probabilities.len();
         let worth = |state: usize, bin: usize, after: &[f64]| {
             f64::from(self.states[state][bin]) + after[self.emptied[state][bin]]
         };
         match choice {
-            Choice::FullestBin => self.solve(1, |state, _, after| {
+            BinChoice::FullestBin => self.solve(1, |state, _, after| {
                 let counts = &self.states[state];
                 let most = counts.iter().max();
                 let bin = counts.iter().position(|count| Some(count) == most);
                 worth(state, bin.expect("there are bins"), &after[0])
             }),
-            Choice::RandomBall => self.solve(1, |state, _, after| {
+            BinChoice::RandomBall => self.solve(1, |state, _, after| {
                 let each = |bin| {
                     let share = f64::from(self.states[state][bin]) / self.balls as f64;
                     if share == 0.0 {
@@ -145,7 +145,7 @@ impl Decision {
                 (0..bins).map(each).sum()
             }),
             // The position of the gate is part of the state.
-            Choice::GoldenGate => self.solve(bins, |state, gate, after| {
+            BinChoice::GoldenGate => self.solve(bins, |state, gate, after| {
                 let next = (gate..gate + bins).map(|bin| bin % bins);
                 let bin = next.into_iter().find(|&bin| self.states[state][bin] > 0);
                 let bin = bin.expect("R1: a bin has balls");
@@ -211,29 +211,32 @@ mod tests {
 
     #[test]
     fn two_alike_bins_and_two_balls_are_solved_by_hand() {
-        let game = Decision::new(&[1.0, 1.0], 2).unwrap();
+        let game = DecisionProcess::new(&[1.0, 1.0], 2).unwrap();
         // From (2, 0) both balls are thrown: (1, 1) with 1/2. From (1, 1) one is: (1, 1) with
         // 1/2. So half of the rounds take one ball, whatever the strategy.
         for rate in [
             game.best(),
-            game.rate(Choice::FullestBin),
-            game.rate(Choice::RandomBall),
-            game.rate(Choice::GoldenGate),
+            game.rate(BinChoice::FullestBin),
+            game.rate(BinChoice::RandomBall),
+            game.rate(BinChoice::GoldenGate),
         ] {
             assert!((rate - 1.5).abs() < 1e-9, "{rate}");
         }
-        assert!((Decision::new(&[3.0], 4).unwrap().best() - 4.0).abs() < 1e-9);
-        assert!((Decision::new(&[0.2, 0.8], 1).unwrap().best() - 1.0).abs() < 1e-9);
+        assert!((DecisionProcess::new(&[3.0], 4).unwrap().best() - 4.0).abs() < 1e-9);
+        assert!((DecisionProcess::new(&[0.2, 0.8], 1).unwrap().best() - 1.0).abs() < 1e-9);
     }
 
     #[test]
     fn games_that_are_none_or_too_large_are_refused_by_name() {
-        assert_eq!(Decision::new(&[], 1).unwrap_err().name, "the bins");
-        assert_eq!(Decision::new(&[1.0], 0).unwrap_err().name, "the balls");
+        assert_eq!(DecisionProcess::new(&[], 1).unwrap_err().name, "the bins");
+        assert_eq!(DecisionProcess::new(&[1.0], 0).unwrap_err().name, "the balls");
         assert_eq!(
-            Decision::new(&[1.0, 0.0], 1).unwrap_err().name,
+            DecisionProcess::new(&[1.0, 0.0], 1).unwrap_err().name,
             "the weight of a bin"
         );
-        assert_eq!(Decision::new(&[1.0; 20], 20).unwrap_err().name, "the states");
+        assert_eq!(
+            DecisionProcess::new(&[1.0; 20], 20).unwrap_err().name,
+            "the states"
+        );
     }
 }

@@ -1,30 +1,30 @@
 //! Simulation of the game: rates with confidence intervals (Conway §5.3).
 
-use super::Strategy;
-use super::board::Board;
+use super::BinStrategy;
+use super::bins::BinBoard;
 use alluvium_model::parameter::{BadParameter, positive, require};
-use alluvium_model::{Alias, Random};
+use alluvium_model::{AliasTable, SplitMix64};
 
 /// A game of ball recycling.
 ///
 /// ```
 /// use research_models::recycling::{Choice, Game};
-/// let game = Game::new(&[1.0; 100], 1000, Choice::GoldenGate)?;
+/// let game = RecyclingGame::new(&[1.0; 100], 1000, Choice::GoldenGate)?;
 /// let outcome = game.play(2_000, 20_000, 1)?;
 /// assert!((outcome.rate - 2.0 * 1000.0 / 101.0).abs() < 0.1, "{outcome:?}");
 /// # Ok::<(), alluvium_model::BadParameter>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Game {
+pub struct RecyclingGame {
     weights: Vec<f64>,
     balls: usize,
-    strategy: Strategy,
-    bins: Alias,
+    strategy: BinStrategy,
+    bins: AliasTable,
 }
 
 /// The measurements of a simulated game.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct GameOutcome {
     /// The recycling rate: the mean number of balls taken per round.
     pub rate: f64,
     /// The half-width of the rate's 95 % confidence interval, computed from batch means.
@@ -43,13 +43,17 @@ const BATCHES: u64 = 32;
 /// Student's t for 31 degrees of freedom and 95 %.
 const STUDENT: f64 = 2.0395;
 
-impl Game {
+impl RecyclingGame {
     /// Creates a game in which balls fall into bins in proportion to the bins' weights.
     ///
     /// # Errors
     /// [`BadParameter`] if a bin has no weight, there are no bins, the number of balls is 0 or at
     /// least 2^31, or the strategy keeps no bin or a nonexistent one.
-    pub fn new(weights: &[f64], balls: usize, strategy: impl Into<Strategy>) -> Result<Game, BadParameter> {
+    pub fn new(
+        weights: &[f64],
+        balls: usize,
+        strategy: impl Into<BinStrategy>,
+    ) -> Result<RecyclingGame, BadParameter> {
         for &weight in weights {
             positive("the weight of a bin", weight)?;
         }
@@ -62,9 +66,9 @@ impl Game {
                 require("a kept bin", bin as f64, bin < weights.len(), "one of the bins")?;
             }
         }
-        let bins = Alias::new(weights)?;
+        let bins = AliasTable::new(weights)?;
         let sum: f64 = weights.iter().sum();
-        Ok(Game {
+        Ok(RecyclingGame {
             weights: weights.iter().map(|weight| weight / sum).collect(),
             balls,
             strategy,
@@ -82,10 +86,10 @@ impl Game {
     ///
     /// # Errors
     /// [`BadParameter`] unless `rounds` is at least 32, the number of batches for an interval.
-    pub fn play(&self, warm_up: u64, rounds: u64, seed: u64) -> Result<Outcome, BadParameter> {
+    pub fn play(&self, warm_up: u64, rounds: u64, seed: u64) -> Result<GameOutcome, BadParameter> {
         require("the rounds", rounds as f64, rounds >= BATCHES, "at least 32")?;
-        let mut random = Random::from_seed(seed);
-        let mut board = Board::new(&self.weights, self.balls, &self.strategy);
+        let mut random = SplitMix64::from_seed(seed);
+        let mut board = BinBoard::new(&self.weights, self.balls, &self.strategy);
         for _ in 0..self.balls {
             board.put(self.bins.draw(&mut random));
         }
@@ -111,7 +115,7 @@ impl Game {
     }
 
     /// Plays a round (R1), and returns the bin and the number of balls taken from it.
-    fn round(&self, board: &mut Board, random: &mut Random) -> (usize, u32) {
+    fn round(&self, board: &mut BinBoard, random: &mut SplitMix64) -> (usize, u32) {
         let bin = board.choose(random);
         let balls = board.empty(bin);
         assert!(balls > 0, "R1: {bin} has balls");
@@ -122,12 +126,12 @@ impl Game {
     }
 }
 
-fn outcome(means: &[f64], squares: f64, rounds: u64, chosen: &[u64], taken: &[u64]) -> Outcome {
+fn outcome(means: &[f64], squares: f64, rounds: u64, chosen: &[u64], taken: &[u64]) -> GameOutcome {
     let count = means.len() as f64;
     let rate = means.iter().sum::<f64>() / count;
     let spread: f64 = means.iter().map(|mean| (mean - rate).powi(2)).sum();
     let deviation = (spread / (count - 1.0) / count).sqrt();
-    Outcome {
+    GameOutcome {
         rate,
         half_width: STUDENT * deviation,
         second_moment: squares / rounds as f64 / rate,

@@ -3,9 +3,9 @@
 //! Keys wait in a buffer. When it is full, all keys of one leaf are inserted. Oversized leaves
 //! split by rank, so only the order of keys matters: coupled distributions give identical runs.
 
-use super::board::Board;
-use super::{Choice, Keys, Strategy};
-use alluvium_model::Random;
+use super::bins::BinBoard;
+use super::{BinChoice, BinStrategy, KeyDistribution};
+use alluvium_model::SplitMix64;
 use alluvium_model::parameter::{BadParameter, at_least, require};
 
 /// The insertion buffer of a tree that starts with one leaf.
@@ -13,10 +13,10 @@ use alluvium_model::parameter::{BadParameter, at_least, require};
 /// ```
 /// use research_models::recycling::{Choice, InsertionBuffer, Keys};
 /// let buffer = InsertionBuffer {
-///     keys: Keys::Uniform { below: 1000.0 },
+///     keys: KeyDistribution::Uniform { below: 1000.0 },
 ///     buffered: 250,
 ///     leaf: 16,
-///     choice: Choice::GoldenGate,
+///     choice: BinChoice::GoldenGate,
 /// };
 /// let rates = buffer.fill(20_000, 5_000, 1)?;
 /// assert!(rates[0].rate > rates[3].rate, "more leaves, fewer keys for each");
@@ -25,18 +25,18 @@ use alluvium_model::parameter::{BadParameter, at_least, require};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InsertionBuffer {
     /// The distribution of keys.
-    pub keys: Keys,
+    pub keys: KeyDistribution,
     /// The maximum number of keys in the buffer.
     pub buffered: usize,
     /// The maximum number of keys in a leaf.
     pub leaf: usize,
     /// How the leaf to flush is chosen. Golden Gate visits leaves in key order.
-    pub choice: Choice,
+    pub choice: BinChoice,
 }
 
 /// The measurements over a window of inserts.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Flushed {
+pub struct FlushWindow {
     /// The number of keys inserted by the end of the window.
     pub inserts: usize,
     /// The number of leaves at the end of the window.
@@ -54,7 +54,7 @@ impl InsertionBuffer {
     /// # Errors
     /// [`BadParameter`] unless buffer, leaf and window hold keys, distributions have positive
     /// parameters, and there are at most 2^27 inserts.
-    pub fn fill(&self, inserts: usize, window: usize, seed: u64) -> Result<Vec<Flushed>, BadParameter> {
+    pub fn fill(&self, inserts: usize, window: usize, seed: u64) -> Result<Vec<FlushWindow>, BadParameter> {
         let keys = self.keys.checked()?;
         at_least("the buffer", self.buffered as f64, 1.0, "at least 1 key")?;
         at_least("the leaf", self.leaf as f64, 2.0, "at least 2 keys")?;
@@ -71,11 +71,11 @@ impl InsertionBuffer {
             self.buffered <= MOST_INSERTS,
             "at most 2^27",
         )?;
-        let mut random = Random::from_seed(seed);
+        let mut random = SplitMix64::from_seed(seed);
         // Keys and choices use separate random generators, so that distributions with the same
         // seed are coupled.
-        let mut choices = Random::from_seed(random.bits());
-        let mut tree = Tree::new(self, inserts);
+        let mut choices = SplitMix64::from_seed(random.bits());
+        let mut tree = BufferedTree::new(self, inserts);
         let mut measured = Vec::new();
         for inserted in 1..=inserts {
             tree.insert(keys.draw(&mut random));
@@ -92,18 +92,18 @@ impl InsertionBuffer {
 
 /// A leaf: the number of its keys, and of the keys that wait for it.
 #[derive(Clone, Debug, Default)]
-struct Leaf {
+struct BufferedLeaf {
     keys: Vec<f64>,
     waiting: Vec<f64>,
 }
 
-struct Tree<'a> {
+struct BufferedTree<'a> {
     buffer: &'a InsertionBuffer,
-    leaves: Vec<Leaf>,
+    leaves: Vec<BufferedLeaf>,
     /// The smallest key of each leaf and the leaf's number, in key order.
     order: Vec<(f64, usize)>,
     /// What has most keys, or which key is drawn. The order of the gate is that of keys.
-    board: Option<Board>,
+    board: Option<BinBoard>,
     /// The end of the last flushed leaf.
     gate: f64,
     waiting: usize,
@@ -111,17 +111,17 @@ struct Tree<'a> {
     flushed: u64,
 }
 
-impl<'a> Tree<'a> {
-    fn new(buffer: &'a InsertionBuffer, inserts: usize) -> Tree<'a> {
+impl<'a> BufferedTree<'a> {
+    fn new(buffer: &'a InsertionBuffer, inserts: usize) -> BufferedTree<'a> {
         // A split leaves each part at least half full.
         let most_leaves = inserts / (buffer.leaf / 2) + 2;
-        let board = (buffer.choice != Choice::GoldenGate).then(|| {
-            let strategy = Strategy::plain(buffer.choice);
-            Board::new(&vec![1.0; most_leaves], buffer.buffered, &strategy)
+        let board = (buffer.choice != BinChoice::GoldenGate).then(|| {
+            let strategy = BinStrategy::plain(buffer.choice);
+            BinBoard::new(&vec![1.0; most_leaves], buffer.buffered, &strategy)
         });
-        Tree {
+        BufferedTree {
             buffer,
-            leaves: vec![Leaf::default()],
+            leaves: vec![BufferedLeaf::default()],
             order: vec![(f64::NEG_INFINITY, 0)],
             board,
             gate: f64::NEG_INFINITY,
@@ -145,7 +145,7 @@ impl<'a> Tree<'a> {
         self.order.partition_point(|(least, _)| *least <= key) - 1
     }
 
-    fn flush(&mut self, random: &mut Random) {
+    fn flush(&mut self, random: &mut SplitMix64) {
         let number = match &mut self.board {
             Some(board) => {
                 let number = board.choose(random);
@@ -192,7 +192,7 @@ impl<'a> Tree<'a> {
         for part in 1..parts {
             let keys = keys[bounds[part]..bounds[part + 1]].to_vec();
             added.push((keys[0], self.leaves.len()));
-            self.leaves.push(Leaf {
+            self.leaves.push(BufferedLeaf {
                 keys,
                 waiting: Vec::new(),
             });
@@ -202,10 +202,10 @@ impl<'a> Tree<'a> {
         self.order.splice(position + 1..position + 1, added);
     }
 
-    fn measure(&mut self, inserts: usize) -> Flushed {
+    fn measure(&mut self, inserts: usize) -> FlushWindow {
         let flushes = std::mem::take(&mut self.flushes);
         let flushed = std::mem::take(&mut self.flushed);
-        Flushed {
+        FlushWindow {
             inserts,
             leaves: self.leaves.len(),
             rate: if flushes == 0 {
@@ -234,7 +234,7 @@ impl LeafWeights {
         at_least("the leaf", leaf as f64, 2.0, "at least 2 keys")?;
         let some = (1..=MOST_INSERTS).contains(&inserts);
         require("the inserts", inserts as f64, some, "from 1 to 2^27")?;
-        let mut random = Random::from_seed(seed);
+        let mut random = SplitMix64::from_seed(seed);
         // A key is represented by its quantile. Splits are by rank, so this suffices.
         let mut leaves: Vec<(f64, Vec<f64>)> = vec![(0.0, Vec::new())];
         for _ in 0..inserts {

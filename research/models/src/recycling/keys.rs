@@ -1,12 +1,12 @@
 //! Random keys from coupled distributions: one random number between 0 and 1 determines a key of
 //! each distribution.
 
-use alluvium_model::Random;
+use alluvium_model::SplitMix64;
 use alluvium_model::parameter::{BadParameter, positive};
 
 /// A distribution of keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Keys {
+pub enum KeyDistribution {
     /// Uniform from 0 up to a bound.
     Uniform {
         /// The exclusive upper bound.
@@ -24,13 +24,13 @@ pub enum Keys {
     },
 }
 
-impl Keys {
+impl KeyDistribution {
     /// Fails unless the parameter of the distribution is positive and finite.
-    pub(super) fn checked(self) -> Result<Keys, BadParameter> {
+    pub(super) fn checked(self) -> Result<KeyDistribution, BadParameter> {
         match self {
-            Keys::Uniform { below } => positive("the largest key", below)?,
-            Keys::Pareto { alpha } => positive("the exponent", alpha)?,
-            Keys::Normal { deviation } => positive("the deviation", deviation)?,
+            KeyDistribution::Uniform { below } => positive("the largest key", below)?,
+            KeyDistribution::Pareto { alpha } => positive("the exponent", alpha)?,
+            KeyDistribution::Normal { deviation } => positive("the deviation", deviation)?,
         };
         Ok(self)
     }
@@ -39,14 +39,14 @@ impl Keys {
     #[must_use]
     pub fn quantile(self, share: f64) -> f64 {
         match self {
-            Keys::Uniform { below } => below * share,
-            Keys::Pareto { alpha } => (1.0 - share).powf(-1.0 / alpha),
-            Keys::Normal { deviation } => deviation * normal_quantile(share),
+            KeyDistribution::Uniform { below } => below * share,
+            KeyDistribution::Pareto { alpha } => (1.0 - share).powf(-1.0 / alpha),
+            KeyDistribution::Normal { deviation } => deviation * normal_quantile(share),
         }
     }
 
     /// Draws a key.
-    pub fn draw(self, random: &mut Random) -> f64 {
+    pub fn draw(self, random: &mut SplitMix64) -> f64 {
         // Never 0, which has no normal quantile.
         self.quantile((random.unit() + f64::EPSILON / 4.0).min(1.0 - f64::EPSILON))
     }
@@ -178,11 +178,11 @@ mod tests {
 
     #[test]
     fn drawn_keys_have_their_distribution() {
-        let mut random = Random::from_seed(8);
+        let mut random = SplitMix64::from_seed(8);
         for keys in [
-            Keys::Uniform { below: 1000.0 },
-            Keys::Pareto { alpha: 0.5 },
-            Keys::Normal { deviation: 1000.0 },
+            KeyDistribution::Uniform { below: 1000.0 },
+            KeyDistribution::Pareto { alpha: 0.5 },
+            KeyDistribution::Normal { deviation: 1000.0 },
         ] {
             let below = |share: f64| {
                 let mut random = random.clone();

@@ -6,7 +6,7 @@
 //! *Does not know*: buffers and trees of a store. A ball is a buffered item, a bin is a leaf on
 //! the device, and a rate of R means that each leaf write inserts R items.
 //!
-//! *Read in this order*: this file (strategies), `game.rs`, `board.rs`, `trees.rs`,
+//! *Read in this order*: this file (strategies), `game.rs`, `bins.rs`, `bin_indexes.rs`,
 //! `bounds.rs`, `decision.rs`, `insertion.rs`, `keys.rs`.
 //!
 //! Source: *Conway* §5. Theorem 6 uses the bins of lowest weight, which is a misprint; this
@@ -17,7 +17,8 @@
 //! - **R1** A round takes all balls of one non-empty bin, and throws the same number again.
 //! - **R2** The inflow of a bin equals its outflow: p(i) · R = f(i) · R(i).
 
-mod board;
+mod bin_indexes;
+mod bins;
 pub mod bounds;
 mod decision;
 mod game;
@@ -25,16 +26,15 @@ mod insertion;
 mod keys;
 #[cfg(test)]
 mod tests;
-mod trees;
 
-pub use decision::Decision;
-pub use game::{Game, Outcome};
-pub use insertion::{Flushed, InsertionBuffer, LeafWeights};
-pub use keys::Keys;
+pub use decision::DecisionProcess;
+pub use game::{GameOutcome, RecyclingGame};
+pub use insertion::{FlushWindow, InsertionBuffer, LeafWeights};
+pub use keys::KeyDistribution;
 
 /// How a round chooses the bin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
+pub enum BinChoice {
     /// The bin with the most balls, the first on a tie. Put light bins first: with skew the rate
     /// is higher if light bins win ties.
     FullestBin,
@@ -46,32 +46,32 @@ pub enum Choice {
 
 /// A strategy: a choice, optionally restricted to some of the bins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Strategy {
-    choice: Choice,
+pub struct BinStrategy {
+    choice: BinChoice,
     kept: Option<Vec<usize>>,
 }
 
-impl Strategy {
+impl BinStrategy {
     /// Returns the strategy that chooses among all bins.
     #[must_use]
-    pub fn plain(choice: Choice) -> Strategy {
-        Strategy { choice, kept: None }
+    pub fn plain(choice: BinChoice) -> BinStrategy {
+        BinStrategy { choice, kept: None }
     }
 
     /// Returns the aggressive strategy: it empties the lightest non-empty bin outside of `kept`,
     /// and chooses among the kept bins once all others are empty.
     #[must_use]
-    pub fn aggressive_empty(kept: Vec<usize>, choice: Choice) -> Strategy {
-        Strategy {
+    pub fn aggressive_empty(kept: Vec<usize>, choice: BinChoice) -> BinStrategy {
+        BinStrategy {
             choice,
             kept: Some(kept),
         }
     }
 }
 
-impl From<Choice> for Strategy {
-    fn from(choice: Choice) -> Strategy {
-        Strategy::plain(choice)
+impl From<BinChoice> for BinStrategy {
+    fn from(choice: BinChoice) -> BinStrategy {
+        BinStrategy::plain(choice)
     }
 }
 

@@ -7,7 +7,11 @@ fn near(found: f64, wanted: f64, share: f64) {
     assert!((found / wanted - 1.0).abs() <= share, "{found}, not {wanted}");
 }
 
-const CHOICES: [Choice; 3] = [Choice::FullestBin, Choice::RandomBall, Choice::GoldenGate];
+const CHOICES: [BinChoice; 3] = [
+    BinChoice::FullestBin,
+    BinChoice::RandomBall,
+    BinChoice::GoldenGate,
+];
 
 fn zipf(bins: usize, skew: f64) -> Vec<f64> {
     (1..=bins).map(|rank| (rank as f64).powf(-skew)).collect()
@@ -22,8 +26,14 @@ fn skyscraper(bins: usize) -> Vec<f64> {
 }
 
 /// Plays about `throws` throws, after a warm-up of a third as many that is not counted.
-fn play(weights: &[f64], balls: usize, strategy: impl Into<Strategy>, throws: f64, rate: f64) -> Outcome {
-    let game = Game::new(weights, balls, strategy).unwrap();
+fn play(
+    weights: &[f64],
+    balls: usize,
+    strategy: impl Into<BinStrategy>,
+    throws: f64,
+    rate: f64,
+) -> GameOutcome {
+    let game = RecyclingGame::new(weights, balls, strategy).unwrap();
     let rounds = (throws / rate) as u64;
     game.play(rounds / 3, rounds, 17).unwrap()
 }
@@ -52,7 +62,7 @@ fn rates_over_a_thousand_alike_bins_are_the_reference_values() {
             // Lemma 32 states this for Random Ball; it holds for the other choices too.
             let square = (2.0 * balls + bins - 1.0) / (bins + 1.0);
             near(outcome.second_moment, square, 0.005);
-            if choice == Choice::RandomBall {
+            if choice == BinChoice::RandomBall {
                 let most = bounds::random_ball_even_most(bins, balls).unwrap();
                 assert!(outcome.rate < most, "Corollary 9: {} {most}", outcome.rate);
             } else {
@@ -71,14 +81,18 @@ fn rates_over_a_thousand_alike_bins_are_the_reference_values() {
 fn one_heavy_bin_is_left_to_fill_by_all_but_the_fullest_bin() {
     let mut weights = skyscraper(10_000);
     // If the heavy bin wins ties, Fullest Bin takes one ball for ever, otherwise two.
-    near(play(&weights, 100, Choice::FullestBin, 2e6, 2.0).rate, 1.0, 0.02);
+    near(
+        play(&weights, 100, BinChoice::FullestBin, 2e6, 2.0).rate,
+        1.0,
+        0.02,
+    );
     weights.reverse();
     let rows = [
-        (Strategy::plain(Choice::FullestBin), 2.00),
-        (Strategy::plain(Choice::RandomBall), 98.1),
-        (Strategy::plain(Choice::GoldenGate), 99.0),
+        (BinStrategy::plain(BinChoice::FullestBin), 2.00),
+        (BinStrategy::plain(BinChoice::RandomBall), 98.1),
+        (BinStrategy::plain(BinChoice::GoldenGate), 99.0),
         (
-            Strategy::aggressive_empty(heavy_bins(&weights, 1), Choice::RandomBall),
+            BinStrategy::aggressive_empty(heavy_bins(&weights, 1), BinChoice::RandomBall),
             99.0,
         ),
     ];
@@ -106,14 +120,17 @@ fn skewed_bins_favour_random_ball() {
         for (choice, wanted) in CHOICES.into_iter().zip(rates) {
             let outcome = play(&weights, balls, choice, 2e6, wanted);
             near(outcome.rate, wanted, 0.02);
-            assert!(choice != Choice::RandomBall || outcome.rate > least, "Lemma 27");
+            assert!(
+                choice != BinChoice::RandomBall || outcome.rate > least,
+                "Lemma 27"
+            );
         }
     }
 }
 
 #[test]
 fn ties_of_the_fullest_bin_matter_where_bins_are_skewed() {
-    let rate = |weights: &[f64], throws| play(weights, 10_000, Choice::FullestBin, throws, 21.0).rate;
+    let rate = |weights: &[f64], throws| play(weights, 10_000, BinChoice::FullestBin, throws, 21.0).rate;
     let mut weights = zipf(1000, 1.0);
     near(rate(&weights, 1e6), 21.12, 0.01);
     weights.reverse();
@@ -122,14 +139,18 @@ fn ties_of_the_fullest_bin_matter_where_bins_are_skewed() {
     // bin receives one ball in a million.
     let mut weights = zipf(1000, 2.0);
     weights.reverse();
-    near(play(&weights, 1000, Choice::FullestBin, 1e6, 6.4).rate, 6.4, 0.03);
+    near(
+        play(&weights, 1000, BinChoice::FullestBin, 1e6, 6.4).rate,
+        6.4,
+        0.03,
+    );
 }
 
 #[test]
 fn what_flows_into_a_bin_flows_out_of_it() {
     let weights = zipf(20, 0.8);
     for choice in CHOICES {
-        let game = Game::new(&weights, 50, choice).unwrap();
+        let game = RecyclingGame::new(&weights, 50, choice).unwrap();
         let outcome = game.play(1000, 200_000, 3).unwrap();
         assert!((outcome.chosen.iter().sum::<f64>() - 1.0).abs() < 1e-9);
         for (bin, probability) in game.probabilities().iter().enumerate() {
@@ -147,14 +168,14 @@ fn small_games_are_played_as_they_are_solved() {
         (vec![1.0, 1.0, 1.0], 3),
         (vec![0.9, 0.1], 3),
     ] {
-        let exact = Decision::new(&weights, balls).unwrap();
+        let exact = DecisionProcess::new(&weights, balls).unwrap();
         let best = exact.best();
         let most = bounds::upper(&Popularity::weighted(&weights).unwrap(), balls as f64).unwrap();
         assert!(best <= most + 1e-9, "Lemma 26: {best} {most}");
         for choice in CHOICES {
             let rate = exact.rate(choice);
             assert!(rate <= best + 1e-9, "{choice:?}: {rate} {best}");
-            let game = Game::new(&weights, balls, choice).unwrap();
+            let game = RecyclingGame::new(&weights, balls, choice).unwrap();
             let outcome = game.play(1000, 200_000, 5).unwrap();
             let off = (outcome.rate - rate).abs();
             assert!(
@@ -163,8 +184,8 @@ fn small_games_are_played_as_they_are_solved() {
             );
         }
         // A kept bin that is all others' refuge: never better than the best.
-        let strategy = Strategy::aggressive_empty(vec![0], Choice::RandomBall);
-        let played = Game::new(&weights, balls, strategy)
+        let strategy = BinStrategy::aggressive_empty(vec![0], BinChoice::RandomBall);
+        let played = RecyclingGame::new(&weights, balls, strategy)
             .unwrap()
             .play(1000, 100_000, 6)
             .unwrap();
@@ -178,9 +199,9 @@ fn small_games_are_played_as_they_are_solved() {
 
 #[test]
 fn the_fullest_bin_is_not_the_best_choice_in_every_small_game() {
-    let skewed = Decision::new(&[0.9, 0.05, 0.05], 4).unwrap();
-    assert!(skewed.best() > 1.2 * skewed.rate(Choice::FullestBin));
-    assert!(skewed.best() < 1.1 * skewed.rate(Choice::RandomBall));
+    let skewed = DecisionProcess::new(&[0.9, 0.05, 0.05], 4).unwrap();
+    assert!(skewed.best() > 1.2 * skewed.rate(BinChoice::FullestBin));
+    assert!(skewed.best() < 1.1 * skewed.rate(BinChoice::RandomBall));
 }
 
 #[test]
@@ -214,13 +235,13 @@ fn insertion_buffers_flush_as_many_keys_as_the_reference_says() {
     // Buffer 2500, leaf 160: rates over the last 50 000 of 100 000, 200 000, 500 000 and 1 000 000
     // inserts.
     let rows = [
-        (Choice::FullestBin, [8.9, 4.2, 2.1, 1.40]),
-        (Choice::RandomBall, [6.9, 3.3, 1.76, 1.34]),
-        (Choice::GoldenGate, [7.9, 3.4, 1.75, 1.33]),
+        (BinChoice::FullestBin, [8.9, 4.2, 2.1, 1.40]),
+        (BinChoice::RandomBall, [6.9, 3.3, 1.76, 1.34]),
+        (BinChoice::GoldenGate, [7.9, 3.4, 1.75, 1.33]),
     ];
     for (choice, wanted) in rows {
         let buffer = InsertionBuffer {
-            keys: Keys::Uniform { below: 1000.0 },
+            keys: KeyDistribution::Uniform { below: 1000.0 },
             buffered: 2500,
             leaf: 160,
             choice,
@@ -244,11 +265,11 @@ fn the_distribution_of_keys_has_no_effect_on_insertion_buffers() {
             };
             buffer.fill(60_000, 10_000, 4).unwrap()
         };
-        let uniform = run(Keys::Uniform { below: 1000.0 });
+        let uniform = run(KeyDistribution::Uniform { below: 1000.0 });
         for alpha in [0.5, 1.0, 2.0] {
-            assert_eq!(run(Keys::Pareto { alpha }), uniform);
+            assert_eq!(run(KeyDistribution::Pareto { alpha }), uniform);
         }
-        assert_eq!(run(Keys::Normal { deviation: 1000.0 }), uniform);
+        assert_eq!(run(KeyDistribution::Normal { deviation: 1000.0 }), uniform);
         assert!(uniform[5].leaves > 1500 && uniform[5].rate < uniform[0].rate);
     }
 }
@@ -268,10 +289,10 @@ fn leaves_are_nearly_as_probable_as_each_other() {
 
 #[test]
 fn games_and_buffers_that_are_none_are_refused_by_name() {
-    let name = |refused: Result<Game, BadParameter>| refused.unwrap_err().name;
+    let name = |refused: Result<RecyclingGame, BadParameter>| refused.unwrap_err().name;
     for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         assert_eq!(
-            name(Game::new(&[1.0, bad], 1, Choice::FullestBin)),
+            name(RecyclingGame::new(&[1.0, bad], 1, BinChoice::FullestBin)),
             "the weight of a bin"
         );
         assert!(bounds::upper(&Popularity::uniform(5).unwrap(), bad).is_err());
@@ -279,28 +300,34 @@ fn games_and_buffers_that_are_none_are_refused_by_name() {
         assert!(Popularity::weighted(&[1.0, bad]).is_err());
         assert!(bounds::aggressive_empty(bad, 0.5).is_err());
         let buffer = InsertionBuffer {
-            keys: Keys::Pareto { alpha: bad },
+            keys: KeyDistribution::Pareto { alpha: bad },
             buffered: 10,
             leaf: 10,
-            choice: Choice::RandomBall,
+            choice: BinChoice::RandomBall,
         };
         assert_eq!(buffer.fill(10, 1, 1).unwrap_err().name, "the exponent");
     }
     assert_eq!(
-        name(Game::new(&[], 1, Choice::FullestBin)),
+        name(RecyclingGame::new(&[], 1, BinChoice::FullestBin)),
         "the sum of the weights"
     );
-    assert_eq!(name(Game::new(&[1.0], 0, Choice::FullestBin)), "the balls");
-    let keeps = |kept| Strategy::aggressive_empty(kept, Choice::FullestBin);
-    assert_eq!(name(Game::new(&[1.0], 1, keeps(vec![]))), "the kept bins");
-    assert_eq!(name(Game::new(&[1.0], 1, keeps(vec![1]))), "a kept bin");
-    let game = Game::new(&[1.0], 1, Choice::GoldenGate).unwrap();
+    assert_eq!(
+        name(RecyclingGame::new(&[1.0], 0, BinChoice::FullestBin)),
+        "the balls"
+    );
+    let keeps = |kept| BinStrategy::aggressive_empty(kept, BinChoice::FullestBin);
+    assert_eq!(
+        name(RecyclingGame::new(&[1.0], 1, keeps(vec![]))),
+        "the kept bins"
+    );
+    assert_eq!(name(RecyclingGame::new(&[1.0], 1, keeps(vec![1]))), "a kept bin");
+    let game = RecyclingGame::new(&[1.0], 1, BinChoice::GoldenGate).unwrap();
     assert_eq!(game.play(0, 31, 1).unwrap_err().name, "the rounds");
     let buffer = InsertionBuffer {
-        keys: Keys::Uniform { below: 1.0 },
+        keys: KeyDistribution::Uniform { below: 1.0 },
         buffered: 0,
         leaf: 2,
-        choice: Choice::RandomBall,
+        choice: BinChoice::RandomBall,
     };
     assert_eq!(buffer.fill(10, 1, 1).unwrap_err().name, "the buffer");
     assert!(

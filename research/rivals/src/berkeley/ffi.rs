@@ -16,7 +16,7 @@ opaque! { Store Cursor }
 /// Counters of the cache's pages.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct CachePageCounts {
     pub(super) hits: u64,
     pub(super) misses: u64,
     pub(super) reads: u64,
@@ -67,5 +67,5 @@ unsafe extern "C" {
         value_bytes: *mut u32,
     ) -> c_int;
     pub(super) fn alluvium_berkeley_checkpoint(store: *mut Store, log_kib: u32) -> c_int;
-    pub(super) fn alluvium_berkeley_count(store: *mut Store, out: *mut Counts) -> c_int;
+    pub(super) fn alluvium_berkeley_count(store: *mut Store, out: *mut CachePageCounts) -> c_int;
 }

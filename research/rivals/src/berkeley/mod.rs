@@ -9,12 +9,12 @@
 mod ffi;
 mod store;
 
-pub(crate) use store::{Logging, Pages, Sizes, Store};
+pub(crate) use store::{BerkeleySizes, BerkeleyStore, LoggingMode, PageTransfers};
 
-use alluvium_bench::engine::{EachPair, Engine, Log, Session, Setup};
+use alluvium_bench::engine::{BenchEngine, EachPair, EngineSession, EngineSetup, WriteLogging};
 use anyhow::Result;
 use std::sync::atomic::{AtomicU64, Ordering};
-use store::{Move, Moved};
+use store::{CursorMove, CursorOutcome};
 
 const CACHE_PERCENT: u64 = 50;
 /// The library's default: the file system's block size, which is 4 KiB on Linux.
@@ -26,37 +26,37 @@ const PUTS: u64 = 4096;
 /// The options of the engine.
 pub(crate) const OPTIONS: &[&str] = &["page-bytes", "cache-percent"];
 
-struct Berkeley {
-    store: Store,
+struct BerkeleyEngine {
+    store: BerkeleyStore,
     puts: AtomicU64,
-    sizes: Sizes,
-    logging: Logging,
+    sizes: BerkeleySizes,
+    logging: LoggingMode,
 }
 
-pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
+pub(crate) fn open(setup: &EngineSetup) -> Result<Box<dyn BenchEngine>> {
     let page_bytes = setup.number("page-bytes", 512..=64 << 10)?;
     let percent = setup.number("cache-percent", 1..=90)?.unwrap_or(CACHE_PERCENT);
-    let sizes = Sizes {
+    let sizes = BerkeleySizes {
         page_bytes: page_bytes.map_or(Ok(PAGE), u32::try_from)?,
         cache_bytes: setup.memory.unwrap_or(setup.cap) / 100 * percent,
     };
     let logging = match setup.log {
-        Log::On => Logging::Written,
-        Log::Off => Logging::None,
+        WriteLogging::On => LoggingMode::Written,
+        WriteLogging::Off => LoggingMode::None,
     };
     let directory = setup.directory.join("store");
     std::fs::create_dir_all(&directory)?;
-    Ok(Box::new(Berkeley {
-        store: Store::open(&directory, sizes, logging)?,
+    Ok(Box::new(BerkeleyEngine {
+        store: BerkeleyStore::open(&directory, sizes, logging)?,
         puts: AtomicU64::new(0),
         sizes,
         logging,
     }))
 }
 
-impl Engine for Berkeley {
-    fn session(&self) -> Result<Box<dyn Session + '_>> {
-        Ok(Box::new(Thread {
+impl BenchEngine for BerkeleyEngine {
+    fn session(&self) -> Result<Box<dyn EngineSession + '_>> {
+        Ok(Box::new(BerkeleySession {
             engine: self,
             key: vec![0; 64],
             value: vec![0; 4096],
@@ -75,8 +75,8 @@ impl Engine for Berkeley {
             (
                 "log",
                 match self.logging {
-                    Logging::Written => "a transaction for each put, DB_TXN_WRITE_NOSYNC",
-                    Logging::None => "none: a concurrent data store",
+                    LoggingMode::Written => "a transaction for each put, DB_TXN_WRITE_NOSYNC",
+                    LoggingMode::None => "none: a concurrent data store",
                 }
                 .to_owned(),
             ),
@@ -100,24 +100,24 @@ impl Engine for Berkeley {
     }
 }
 
-struct Thread<'a> {
-    engine: &'a Berkeley,
+struct BerkeleySession<'a> {
+    engine: &'a BerkeleyEngine,
     key: Vec<u8>,
     value: Vec<u8>,
 }
 
-impl Thread<'_> {
+impl BerkeleySession<'_> {
     /// Counts a change, and starts a checkpoint if the log has grown enough.
     fn count(&self) -> Result<()> {
         let before = self.engine.puts.fetch_add(1, Ordering::Relaxed);
-        if self.engine.logging == Logging::Written && before % PUTS == PUTS - 1 {
+        if self.engine.logging == LoggingMode::Written && before % PUTS == PUTS - 1 {
             self.engine.store.checkpoint(CHECKPOINT_KIB)?;
         }
         Ok(())
     }
 }
 
-impl Session for Thread<'_> {
+impl EngineSession for BerkeleySession<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.engine.store.put(key, value)?;
         self.count()
@@ -143,9 +143,13 @@ impl Session for Thread<'_> {
             let mut cursor = engine.store.cursor()?;
             let mut is_first = true;
             loop {
-                let step = if is_first { Move::To(&after) } else { Move::Next };
+                let step = if is_first {
+                    CursorMove::To(&after)
+                } else {
+                    CursorMove::Next
+                };
                 match cursor.step(step, &mut self.key, &mut self.value)? {
-                    Moved::Pair(key, value) => {
+                    CursorOutcome::Pair(key, value) => {
                         each(&self.key[..key], &self.value[..value]);
                         count += 1;
                         if count == limit {
@@ -157,8 +161,8 @@ impl Session for Thread<'_> {
                         after.push(0);
                         is_first = false;
                     }
-                    Moved::End => return Ok(count),
-                    Moved::Deadlock => break,
+                    CursorOutcome::End => return Ok(count),
+                    CursorOutcome::Deadlock => break,
                 }
             }
         }

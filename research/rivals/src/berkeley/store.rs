@@ -1,7 +1,7 @@
 //! A B-tree of Berkeley DB in a directory, with its page counters.
 
 use super::ffi;
-use crate::c::c_path;
+use crate::c_interop::c_path;
 use anyhow::{Result, bail, ensure};
 use std::ffi::{CStr, c_int};
 use std::path::Path;
@@ -17,7 +17,7 @@ const MOST_BYTES: u32 = 64 << 20;
 
 /// The sizes with which a B-tree is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sizes {
+pub(crate) struct BerkeleySizes {
     /// Bytes of a page, a power of two from 512 to 64 KiB. An existing tree keeps its page size.
     pub(crate) page_bytes: u32,
     /// Bytes of the cache.
@@ -26,7 +26,7 @@ pub(crate) struct Sizes {
 
 /// The logging mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Logging {
+pub(crate) enum LoggingMode {
     /// Each change is a transaction, whose log record is written but not synced.
     Written,
     /// No log. Pages are written when the cache evicts them and when the store is closed.
@@ -35,17 +35,17 @@ pub(crate) enum Logging {
 
 /// Number of pages that the cache has read and written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Pages {
+pub(crate) struct PageTransfers {
     /// Pages read from the file.
     pub(crate) reads: u64,
     /// Pages written to the file.
     pub(crate) writes: u64,
 }
 
-impl Pages {
+impl PageTransfers {
     /// Returns the difference to an earlier count.
-    pub(crate) fn since(self, before: Pages) -> Pages {
-        Pages {
+    pub(crate) fn since(self, before: PageTransfers) -> PageTransfers {
+        PageTransfers {
             reads: self.reads - before.reads,
             writes: self.writes - before.writes,
         }
@@ -58,14 +58,14 @@ impl Pages {
 }
 
 /// An open B-tree.
-pub(crate) struct Store {
+pub(crate) struct BerkeleyStore {
     store: *mut ffi::Store,
 }
 
 // SAFETY: environment and database are opened with `DB_THREAD`: any thread may use them.
-unsafe impl Send for Store {}
+unsafe impl Send for BerkeleyStore {}
 // SAFETY: as above.
-unsafe impl Sync for Store {}
+unsafe impl Sync for BerkeleyStore {}
 
 pub(super) fn check(code: c_int) -> Result<()> {
     if code == 0 {
@@ -88,10 +88,14 @@ fn len(bytes: &[u8]) -> Result<u32> {
     Ok(u32::try_from(bytes.len())?)
 }
 
-impl Store {
+impl BerkeleyStore {
     /// Opens the B-tree in a directory, or creates it.
-    pub(crate) fn open(directory: &Path, sizes: Sizes, logging: Logging) -> Result<Store> {
-        let Sizes {
+    pub(crate) fn open(
+        directory: &Path,
+        sizes: BerkeleySizes,
+        logging: LoggingMode,
+    ) -> Result<BerkeleyStore> {
+        let BerkeleySizes {
             page_bytes,
             cache_bytes,
         } = sizes;
@@ -112,10 +116,10 @@ impl Store {
                 path.as_ptr(),
                 page_bytes,
                 asked,
-                c_int::from(logging == Logging::Written),
+                c_int::from(logging == LoggingMode::Written),
             )
         })?;
-        Ok(Store { store })
+        Ok(BerkeleyStore { store })
     }
 
     /// Inserts or replaces a pair.
@@ -172,11 +176,11 @@ impl Store {
     }
 
     /// Returns a cursor without a position.
-    pub(super) fn cursor(&self) -> Result<Cursor<'_>> {
+    pub(super) fn cursor(&self) -> Result<BerkeleyCursor<'_>> {
         let mut cursor = ptr::null_mut();
         // SAFETY: the store is open, and outlives the cursor, which borrows it.
         check(unsafe { ffi::alluvium_berkeley_cursor(self.store, &raw mut cursor) })?;
-        Ok(Cursor {
+        Ok(BerkeleyCursor {
             cursor,
             store: std::marker::PhantomData,
         })
@@ -189,11 +193,11 @@ impl Store {
     }
 
     /// Returns the pages read and written since the store was opened.
-    pub(crate) fn pages(&self) -> Result<Pages> {
-        let mut counts = ffi::Counts::default();
+    pub(crate) fn pages(&self) -> Result<PageTransfers> {
+        let mut counts = ffi::CachePageCounts::default();
         // SAFETY: the store is open, and the counts are written once.
         check(unsafe { ffi::alluvium_berkeley_count(self.store, &raw mut counts) })?;
-        Ok(Pages {
+        Ok(PageTransfers {
             reads: counts.reads,
             writes: counts.writes,
         })
@@ -207,7 +211,7 @@ impl Store {
     }
 }
 
-impl Drop for Store {
+impl Drop for BerkeleyStore {
     fn drop(&mut self) {
         if !self.store.is_null() {
             // SAFETY: it is open; cursors borrow this and are gone.
@@ -228,14 +232,14 @@ fn grow(buffer: &mut Vec<u8>, bytes: u32) -> Result<()> {
 }
 
 /// A position among the pairs.
-pub(super) struct Cursor<'s> {
+pub(super) struct BerkeleyCursor<'s> {
     cursor: *mut ffi::Cursor,
-    store: std::marker::PhantomData<&'s Store>,
+    store: std::marker::PhantomData<&'s BerkeleyStore>,
 }
 
 /// The target of a cursor's move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Move<'k> {
+pub(super) enum CursorMove<'k> {
     /// The first pair whose key is not less than this key.
     To(&'k [u8]),
     /// The next pair.
@@ -244,7 +248,7 @@ pub(super) enum Move<'k> {
 
 /// The result of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Moved {
+pub(super) enum CursorOutcome {
     /// A pair: bytes of its key and of its value.
     Pair(usize, usize),
     /// There is no further pair.
@@ -253,12 +257,17 @@ pub(super) enum Moved {
     Deadlock,
 }
 
-impl Cursor<'_> {
+impl BerkeleyCursor<'_> {
     /// Moves the cursor and reads the pair at its new position.
-    pub(super) fn step(&mut self, by: Move<'_>, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<Moved> {
+    pub(super) fn step(
+        &mut self,
+        by: CursorMove<'_>,
+        key: &mut Vec<u8>,
+        value: &mut Vec<u8>,
+    ) -> Result<CursorOutcome> {
         loop {
             let mut key_bytes = 0;
-            if let Move::To(from) = by {
+            if let CursorMove::To(from) = by {
                 if key.len() < from.len() {
                     key.resize(from.len(), 0);
                 }
@@ -270,7 +279,7 @@ impl Cursor<'_> {
             let code = unsafe {
                 ffi::alluvium_berkeley_cursor_get(
                     self.cursor,
-                    c_int::from(by != Move::Next),
+                    c_int::from(by != CursorMove::Next),
                     key.as_mut_ptr().cast(),
                     len(key)?,
                     &raw mut key_bytes,
@@ -280,20 +289,20 @@ impl Cursor<'_> {
                 )
             };
             match code {
-                ffi::NOT_FOUND => return Ok(Moved::End),
-                ffi::DEADLOCK => return Ok(Moved::Deadlock),
+                ffi::NOT_FOUND => return Ok(CursorOutcome::End),
+                ffi::DEADLOCK => return Ok(CursorOutcome::Deadlock),
                 ffi::TOO_SMALL if key_bytes as usize > key.len() => grow(key, key_bytes)?,
                 ffi::TOO_SMALL => grow(value, value_bytes)?,
                 code => {
                     check(code)?;
-                    return Ok(Moved::Pair(key_bytes as usize, value_bytes as usize));
+                    return Ok(CursorOutcome::Pair(key_bytes as usize, value_bytes as usize));
                 }
             }
         }
     }
 }
 
-impl Drop for Cursor<'_> {
+impl Drop for BerkeleyCursor<'_> {
     fn drop(&mut self) {
         // SAFETY: it is open, and closed once.
         let _ = unsafe { ffi::alluvium_berkeley_cursor_close(self.cursor) };

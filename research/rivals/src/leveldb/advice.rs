@@ -11,33 +11,33 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
-pub(super) struct Advice {
-    shared: Arc<Shared>,
+pub(super) struct AdviceThread {
+    shared: Arc<AdviceFlags>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct AdviceFlags {
     is_wanted: AtomicBool,
     is_over: AtomicBool,
 }
 
-impl Advice {
-    pub(super) fn start() -> Result<Advice> {
-        let shared = Arc::new(Shared::default());
+impl AdviceThread {
+    pub(super) fn start() -> Result<AdviceThread> {
+        let shared = Arc::new(AdviceFlags::default());
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("advice".into())
             .spawn(move || advise_always(&of_thread))
             .context("starting a thread")?;
-        Ok(Advice {
+        Ok(AdviceThread {
             shared,
             thread: Some(thread),
         })
     }
 
     /// Enables the advice; called when keys are looked up.
-    pub(super) fn want(&self) {
+    pub(super) fn enable_advice(&self) {
         if !self.shared.is_wanted.load(Ordering::Relaxed) {
             self.shared.is_wanted.store(true, Ordering::Relaxed);
             advise(&mut Vec::new());
@@ -53,7 +53,7 @@ impl Advice {
     }
 }
 
-fn advise_always(shared: &Shared) {
+fn advise_always(shared: &AdviceFlags) {
     let mut known = Vec::new();
     while !shared.is_over.load(Ordering::Relaxed) {
         if shared.is_wanted.load(Ordering::Relaxed) {

@@ -10,10 +10,10 @@ mod advice;
 mod ffi;
 pub mod writes;
 
-use crate::c::{c_path, chars, slice};
-use crate::failure::{Failure, free};
-use advice::Advice;
-use alluvium_bench::engine::{EachPair, Engine, Log, Session, Setup};
+use crate::c_interop::{c_path, chars, slice};
+use crate::library_error::{LibraryError, free};
+use advice::AdviceThread;
+use alluvium_bench::engine::{BenchEngine, EachPair, EngineSession, EngineSetup, WriteLogging};
 use anyhow::{Result, bail};
 use std::ffi::CStr;
 use std::path::Path;
@@ -28,29 +28,29 @@ const OPEN_FILES: i32 = 10_000;
 const LONG: usize = 1000;
 const MIB: u64 = 1 << 20;
 
-struct LevelDb {
+struct LevelDbEngine {
     db: *mut ffi::Db,
     read: *mut ffi::ReadOptions,
     write: *mut ffi::WriteOptions,
     cache: *mut ffi::Cache,
     bloom: *mut ffi::FilterPolicy,
     options: *mut ffi::Options,
-    advice: Advice,
+    advice: AdviceThread,
     settings: Vec<(String, String)>,
 }
 
 // SAFETY: LevelDB's documentation lets any number of threads use a database without
 // synchronisation; the options are only read.
-unsafe impl Send for LevelDb {}
+unsafe impl Send for LevelDbEngine {}
 // SAFETY: as above.
-unsafe impl Sync for LevelDb {}
+unsafe impl Sync for LevelDbEngine {}
 
-pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
-    if setup.log == Log::Off {
+pub(crate) fn open(setup: &EngineSetup) -> Result<Box<dyn BenchEngine>> {
+    if setup.log == WriteLogging::Off {
         bail!("leveldb always has its log: leave out --without-log, or measure it apart");
     }
     let memory = setup.memory.unwrap_or(setup.cap);
-    let sizes = Sizes {
+    let sizes = LevelDbSizes {
         cached: memory / 100 * CACHE_PERCENT,
         memtable: (memory / 100 * MEMTABLE_PERCENT).clamp(MIB, 64 * MIB),
         file: FILE,
@@ -60,20 +60,20 @@ pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
 
 /// Sizes in bytes.
 #[derive(Clone, Copy, Debug)]
-struct Sizes {
+struct LevelDbSizes {
     cached: u64,
     memtable: u64,
     file: usize,
 }
 
-fn opened(path: &Path, sizes: Sizes) -> Result<LevelDb> {
-    let Sizes {
+fn opened(path: &Path, sizes: LevelDbSizes) -> Result<LevelDbEngine> {
+    let LevelDbSizes {
         cached,
         memtable,
         file,
     } = sizes;
     let path = c_path(path)?;
-    let mut failure = Failure::default();
+    let mut failure = LibraryError::default();
     // SAFETY: every pointer is what the library has just returned; all live until the database is
     // closed, for the library does not copy them.
     let mut engine = unsafe {
@@ -87,14 +87,14 @@ fn opened(path: &Path, sizes: Sizes) -> Result<LevelDb> {
         ffi::leveldb_options_set_max_file_size(options, file);
         ffi::leveldb_options_set_max_open_files(options, OPEN_FILES);
         ffi::leveldb_options_set_compression(options, ffi::NO_COMPRESSION);
-        LevelDb {
+        LevelDbEngine {
             db: ffi::leveldb_open(options, path.as_ptr(), failure.slot()),
             read: ffi::leveldb_readoptions_create(),
             write: ffi::leveldb_writeoptions_create(),
             cache,
             bloom,
             options,
-            advice: Advice::start()?,
+            advice: AdviceThread::start()?,
             settings: Vec::new(),
         }
     };
@@ -117,7 +117,7 @@ fn opened(path: &Path, sizes: Sizes) -> Result<LevelDb> {
     Ok(engine)
 }
 
-impl Drop for LevelDb {
+impl Drop for LevelDbEngine {
     fn drop(&mut self) {
         self.advice.stop();
         // SAFETY: sessions borrow this and are gone; each is destroyed once, the database before
@@ -135,9 +135,9 @@ impl Drop for LevelDb {
     }
 }
 
-impl Engine for LevelDb {
-    fn session(&self) -> Result<Box<dyn Session + '_>> {
-        Ok(Box::new(Thread { engine: self }))
+impl BenchEngine for LevelDbEngine {
+    fn session(&self) -> Result<Box<dyn EngineSession + '_>> {
+        Ok(Box::new(LevelDbSession { engine: self }))
     }
 
     fn flush(&self) -> Result<()> {
@@ -169,13 +169,13 @@ impl Engine for LevelDb {
     }
 }
 
-struct Thread<'a> {
-    engine: &'a LevelDb,
+struct LevelDbSession<'a> {
+    engine: &'a LevelDbEngine,
 }
 
-impl Session for Thread<'_> {
+impl EngineSession for LevelDbSession<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let mut failure = Failure::default();
+        let mut failure = LibraryError::default();
         let (key_at, value_at) = (chars(key), chars(value));
         let engine = self.engine;
         // SAFETY: the slices live through the call, which copies them.
@@ -194,7 +194,7 @@ impl Session for Thread<'_> {
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<()> {
-        let mut failure = Failure::default();
+        let mut failure = LibraryError::default();
         let engine = self.engine;
         // SAFETY: the key lives through the call, which copies it.
         unsafe {
@@ -204,8 +204,8 @@ impl Session for Thread<'_> {
     }
 
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        self.engine.advice.want();
-        let mut failure = Failure::default();
+        self.engine.advice.enable_advice();
+        let mut failure = LibraryError::default();
         let mut bytes = 0;
         let engine = self.engine;
         // SAFETY: the key lives through the call; what is returned is null or bytes that are ours
@@ -231,9 +231,9 @@ impl Session for Thread<'_> {
 
     fn scan(&mut self, from: &[u8], limit: usize, each: EachPair<'_>) -> Result<usize> {
         if limit < LONG {
-            self.engine.advice.want();
+            self.engine.advice.enable_advice();
         }
-        let mut failure = Failure::default();
+        let mut failure = LibraryError::default();
         let mut count = 0;
         // SAFETY: the iterator lives from its creation to its destruction here; keys and values are
         // valid until it moves.

@@ -6,13 +6,13 @@
 //! counted. If only bytes are measured, inserts wait for compactions, so that tables do not
 //! accumulate in level 0.
 
-use super::{LevelDb, MIB, Sizes, opened};
-use crate::failure::free;
-use alluvium_bench::engine::Engine;
+use super::{LevelDbEngine, LevelDbSizes, MIB, opened};
+use crate::library_error::free;
+use alluvium_bench::engine::BenchEngine;
 use alluvium_model::lsm::LevelDb as Shape;
-use alluvium_model::{Popularity, Random};
+use alluvium_model::{Popularity, SplitMix64};
 use anyhow::{Context, Result, ensure};
-use research_models::leveldb::Rules;
+use research_models::leveldb::CompactionRules;
 use std::ffi::CStr;
 use std::fs;
 use std::path::Path;
@@ -30,13 +30,13 @@ const TABLE: usize = 2 << 20;
 const WAITING: u32 = 4;
 /// Inserts between two checks, a twentieth of a memtable, and the pause between checks.
 const BETWEEN: u64 = 200;
-const NAP: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Quiet time after which compactions are considered finished; longer than a sync of a table.
 const SETTLED: Duration = Duration::from_millis(100);
 
 /// The inserts of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Study {
+pub struct InsertStudy {
     /// Number of distinct keys.
     pub keys: u64,
     /// Exponent of the Zipf distribution; 0 is uniform.
@@ -47,7 +47,7 @@ pub struct Study {
     pub seed: u64,
 }
 
-impl Study {
+impl InsertStudy {
     fn check(&self) -> Result<()> {
         ensure!(
             self.rounds > 0.0 && self.rounds.is_finite(),
@@ -60,7 +60,7 @@ impl Study {
 
 /// Write amplification: bytes written for each byte inserted.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Written {
+pub struct WriteAmplification {
     /// Measured with LevelDB.
     pub counted: f64,
     /// Predicted by the model.
@@ -72,14 +72,14 @@ pub struct Written {
 }
 
 /// Returns the bytes that this process has passed to write system calls.
-fn handed_bytes() -> Result<u64> {
+fn bytes_passed_to_writes() -> Result<u64> {
     let text = fs::read_to_string("/proc/self/io").context("reading /proc/self/io")?;
     let line = text.lines().find_map(|line| line.strip_prefix("wchar: "));
     let line = line.context("/proc/self/io does not say what was written")?;
     Ok(line.trim().parse()?)
 }
 
-impl LevelDb {
+impl LevelDbEngine {
     /// Returns the number of tables in level 0.
     fn tables_of_level_0(&self) -> Result<u32> {
         // SAFETY: the database is open, the name ends with zero; what is returned is null or a text
@@ -100,13 +100,13 @@ impl LevelDb {
     /// Waits for compactions to finish: until nothing has been written for `quiet`.
     fn catch_up(&self, quiet: Duration) -> Result<()> {
         loop {
-            let before = handed_bytes()?;
+            let before = bytes_passed_to_writes()?;
             if self.tables_of_level_0()? >= WAITING {
-                std::thread::sleep(NAP);
+                std::thread::sleep(POLL_INTERVAL);
                 continue;
             }
             std::thread::sleep(quiet);
-            if handed_bytes()? == before {
+            if bytes_passed_to_writes()? == before {
                 return Ok(());
             }
         }
@@ -114,24 +114,24 @@ impl LevelDb {
 }
 
 /// A store that contains each key of a study and whose compactions have finished.
-struct Loaded {
-    engine: LevelDb,
+struct LoadedStore {
+    engine: LevelDbEngine,
     popularity: Popularity,
     /// Maps popularity rank to position in key order, at random.
     places: Vec<u32>,
     /// Source of the values.
-    random: Random,
+    random: SplitMix64,
 }
 
-fn load(directory: &Path, study: &Study) -> Result<Loaded> {
-    let sizes = Sizes {
+fn load(directory: &Path, study: &InsertStudy) -> Result<LoadedStore> {
+    let sizes = LevelDbSizes {
         cached: 8 * MIB,
         memtable: MEMTABLE,
         file: TABLE,
     };
     let popularity = Popularity::zipf(study.keys, study.skew)?;
     let engine = opened(&directory.join("store"), sizes)?;
-    let mut random = Random::from_seed(study.seed);
+    let mut random = SplitMix64::from_seed(study.seed);
     let mut places: Vec<u32> = (0..u32::try_from(study.keys)?).collect();
     random.shuffle(&mut places);
     let mut order = places.clone();
@@ -140,10 +140,10 @@ fn load(directory: &Path, study: &Study) -> Result<Loaded> {
         &engine,
         order.iter().copied(),
         &mut random,
-        Pace::AfterCompactions,
+        InsertPace::AfterCompactions,
     )?;
     engine.catch_up(SETTLED)?;
-    Ok(Loaded {
+    Ok(LoadedStore {
         engine,
         popularity,
         places,
@@ -151,18 +151,18 @@ fn load(directory: &Path, study: &Study) -> Result<Loaded> {
     })
 }
 
-impl Loaded {
+impl LoadedStore {
     /// Inserts keys as the study specifies and waits for compactions to finish. Returns the number
     /// of inserts, and the bytes written for each inserted byte.
-    fn insert_again(&mut self, study: &Study, pace: Pace) -> Result<(u64, f64)> {
-        let before = handed_bytes()?;
+    fn insert_again(&mut self, study: &InsertStudy, pace: InsertPace) -> Result<(u64, f64)> {
+        let before = bytes_passed_to_writes()?;
         let inserts = (study.rounds * study.keys as f64) as u64;
         let requests = self.popularity.requests()?;
-        let mut draws = Random::from_seed(study.seed + 1);
+        let mut draws = SplitMix64::from_seed(study.seed + 1);
         let drawn = (0..inserts).map(|_| self.places[requests.draw(&mut draws)]);
         insert(&self.engine, drawn, &mut self.random, pace)?;
         self.engine.catch_up(SETTLED)?;
-        let written = (handed_bytes()? - before) as f64;
+        let written = (bytes_passed_to_writes()? - before) as f64;
         Ok((inserts, written / (inserts as f64 * ITEM)))
     }
 }
@@ -172,16 +172,16 @@ impl Loaded {
 ///
 /// # Errors
 /// I/O errors and errors of LevelDB; for an invalid study.
-pub fn count(directory: &Path, study: &Study) -> Result<Written> {
+pub fn count(directory: &Path, study: &InsertStudy) -> Result<WriteAmplification> {
     study.check()?;
     let shape = Shape::standard(study.keys as f64)?;
     let mut loaded = load(directory, study)?;
     let model = shape.estimate(&loaded.popularity)?.total();
-    let mut rules = Rules::new(shape);
+    let mut rules = CompactionRules::new(shape);
     rules.rounds = study.rounds;
     let simulated = rules.run(&loaded.popularity, study.seed)?.total();
-    let (inserts, counted) = loaded.insert_again(study, Pace::AfterCompactions)?;
-    Ok(Written {
+    let (inserts, counted) = loaded.insert_again(study, InsertPace::AfterCompactions)?;
+    Ok(WriteAmplification {
         counted,
         model,
         simulated,
@@ -191,7 +191,7 @@ pub fn count(directory: &Path, study: &Study) -> Result<Written> {
 
 /// The insert throughput of LevelDB, and its write amplification.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rate {
+pub struct InsertRate {
     /// Inserts per second; the time includes the compactions that the inserts cause.
     pub inserts: f64,
     /// Bytes written for each byte inserted.
@@ -203,12 +203,12 @@ pub struct Rate {
 ///
 /// # Errors
 /// I/O errors and errors of LevelDB; for an invalid study.
-pub fn rate(directory: &Path, study: &Study) -> Result<Rate> {
+pub fn rate(directory: &Path, study: &InsertStudy) -> Result<InsertRate> {
     study.check()?;
     let mut loaded = load(directory, study)?;
     let begun = Instant::now();
-    let (inserts, written) = loaded.insert_again(study, Pace::Full)?;
-    Ok(Rate {
+    let (inserts, written) = loaded.insert_again(study, InsertPace::Full)?;
+    Ok(InsertRate {
         inserts: inserts as f64 / begun.elapsed().as_secs_f64(),
         written,
     })
@@ -216,7 +216,7 @@ pub fn rate(directory: &Path, study: &Study) -> Result<Rate> {
 
 /// The pace of the inserts.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Pace {
+enum InsertPace {
     /// As fast as LevelDB accepts them.
     Full,
     /// A fraction of a memtable at a time, each after compactions have caught up.
@@ -224,10 +224,10 @@ enum Pace {
 }
 
 fn insert(
-    engine: &LevelDb,
+    engine: &LevelDbEngine,
     numbers: impl Iterator<Item = u32>,
-    random: &mut Random,
-    pace: Pace,
+    random: &mut SplitMix64,
+    pace: InsertPace,
 ) -> Result<()> {
     let mut session = engine.session()?;
     let mut value = vec![0; VALUE];
@@ -235,8 +235,8 @@ fn insert(
         let key = format!("{number:0KEY$}");
         value[..8].copy_from_slice(&random.bits().to_le_bytes());
         session.put(key.as_bytes(), &value)?;
-        if pace == Pace::AfterCompactions && place % BETWEEN == 0 {
-            engine.catch_up(NAP)?;
+        if pace == InsertPace::AfterCompactions && place % BETWEEN == 0 {
+            engine.catch_up(POLL_INTERVAL)?;
         }
     }
     Ok(())

@@ -7,27 +7,27 @@
 
 mod ffi;
 
-use crate::c::{c_path, chars, slice};
-use alluvium_bench::engine::{EachPair, Engine, Session, Setup};
+use crate::c_interop::{c_path, chars, slice};
+use alluvium_bench::engine::{BenchEngine, EachPair, EngineSession, EngineSetup};
 use anyhow::{Result, bail};
 use std::ffi::{CStr, c_int};
 use std::ptr;
 
 /// Size of the map, in multiples of the data. B-tree leaves are two thirds full, and freed pages
 /// are not reused while a reader may need them.
-const ROOM: u64 = 4;
+const MAP_TO_DATA_RATIO: u64 = 4;
 const LEAST_MAP: u64 = 1 << 30;
 
-struct Lmdb {
+struct LmdbEngine {
     env: *mut ffi::Env,
     dbi: ffi::Dbi,
     map_bytes: u64,
 }
 
 // SAFETY: any number of threads may use an environment, each with separate transactions.
-unsafe impl Send for Lmdb {}
+unsafe impl Send for LmdbEngine {}
 // SAFETY: as above.
-unsafe impl Sync for Lmdb {}
+unsafe impl Sync for LmdbEngine {}
 
 fn check(code: c_int) -> Result<()> {
     if code == 0 {
@@ -50,15 +50,15 @@ const EMPTY: ffi::Val = ffi::Val {
     data: ptr::null_mut(),
 };
 
-pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
+pub(crate) fn open(setup: &EngineSetup) -> Result<Box<dyn BenchEngine>> {
     let directory = setup.directory.join("store");
     std::fs::create_dir_all(&directory)?;
     let path = c_path(&directory)?;
-    let map_bytes = (setup.records * (setup.value_bytes as u64 + 64) * ROOM).max(LEAST_MAP);
+    let map_bytes = (setup.records * (setup.value_bytes as u64 + 64) * MAP_TO_DATA_RATIO).max(LEAST_MAP);
     let mut env = ptr::null_mut();
     // SAFETY: the environment is what the library has just made.
     check(unsafe { ffi::mdb_env_create(&raw mut env) })?;
-    let mut engine = Lmdb {
+    let mut engine = LmdbEngine {
         env,
         dbi: 0,
         map_bytes,
@@ -81,15 +81,15 @@ pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
     Ok(Box::new(engine))
 }
 
-impl Drop for Lmdb {
+impl Drop for LmdbEngine {
     fn drop(&mut self) {
         // SAFETY: sessions borrow this and are gone, with their transactions.
         unsafe { ffi::mdb_env_close(self.env) };
     }
 }
 
-impl Engine for Lmdb {
-    fn session(&self) -> Result<Box<dyn Session + '_>> {
+impl BenchEngine for LmdbEngine {
+    fn session(&self) -> Result<Box<dyn EngineSession + '_>> {
         let mut read = ptr::null_mut();
         // SAFETY: the environment is open; the transaction belongs to the session, which aborts it.
         // It holds nothing while it is reset.
@@ -102,7 +102,7 @@ impl Engine for Lmdb {
             ))?;
             ffi::mdb_txn_reset(read);
         }
-        Ok(Box::new(Thread { engine: self, read }))
+        Ok(Box::new(LmdbSession { engine: self, read }))
     }
 
     fn flush(&self) -> Result<()> {
@@ -131,23 +131,23 @@ impl Engine for Lmdb {
     }
 }
 
-struct Thread<'a> {
-    engine: &'a Lmdb,
+struct LmdbSession<'a> {
+    engine: &'a LmdbEngine,
     /// A read transaction that is renewed for each operation.
     read: *mut ffi::Txn,
 }
 
 // SAFETY: without thread-local storage (`MDB_NOTLS`), a read transaction is not bound to a thread.
-unsafe impl Send for Thread<'_> {}
+unsafe impl Send for LmdbSession<'_> {}
 
-impl Drop for Thread<'_> {
+impl Drop for LmdbSession<'_> {
     fn drop(&mut self) {
         // SAFETY: it is this session's, and ends once.
         unsafe { ffi::mdb_txn_abort(self.read) };
     }
 }
 
-impl Thread<'_> {
+impl LmdbSession<'_> {
     /// Runs `work` in a new write transaction.
     fn writing(&self, work: impl FnOnce(*mut ffi::Txn, ffi::Dbi) -> Result<()>) -> Result<()> {
         let mut txn = ptr::null_mut();
@@ -178,7 +178,7 @@ impl Thread<'_> {
     }
 }
 
-impl Session for Thread<'_> {
+impl EngineSession for LmdbSession<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let (mut key, mut value) = (val(key), val(value));
         self.writing(|txn, dbi| {

@@ -1,25 +1,25 @@
 //! Sends statements to a server through one process of `mariadb`, its command-line client.
 
-use super::server::Server;
+use super::server::MariaDbServer;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 /// A connected client process.
-pub(crate) struct Client {
+pub(crate) struct MariaDbClient {
     child: Child,
     statements: ChildStdin,
     answers: BufReader<ChildStdout>,
     asked: u64,
 }
 
-impl Client {
+impl MariaDbClient {
     /// Connects to a server.
     ///
     /// # Errors
     /// When the program cannot be started.
-    pub(crate) fn connect(server: &Server) -> Result<Client> {
+    pub(crate) fn connect(server: &MariaDbServer) -> Result<MariaDbClient> {
         let mut child = server
             .client()
             .args(["--batch", "--skip-column-names", "--unbuffered", "--quick"])
@@ -30,7 +30,7 @@ impl Client {
             .context("starting the client of MariaDB")?;
         let statements = child.stdin.take().context("the client reads statements")?;
         let answers = child.stdout.take().context("the client writes answers")?;
-        Ok(Client {
+        Ok(MariaDbClient {
             child,
             statements,
             answers: BufReader::new(answers),
@@ -87,7 +87,7 @@ impl Client {
     }
 }
 
-impl Drop for Client {
+impl Drop for MariaDbClient {
     fn drop(&mut self) {
         // The client may have ended already.
         let _ = self.child.kill();

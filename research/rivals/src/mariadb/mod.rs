@@ -16,6 +16,6 @@ mod client;
 mod programs;
 mod server;
 
-pub(crate) use client::Client;
-pub(crate) use programs::Programs;
-pub(crate) use server::{Buffering, Server};
+pub(crate) use client::MariaDbClient;
+pub(crate) use programs::MariaDbPrograms;
+pub(crate) use server::{ChangeBufferMode, MariaDbServer};

@@ -11,7 +11,7 @@ const WITHOUT: u32 = 11;
 
 /// Paths of the programs, and their version.
 #[derive(Debug)]
-pub(crate) struct Programs {
+pub(crate) struct MariaDbPrograms {
     pub(super) server: PathBuf,
     pub(super) install: PathBuf,
     pub(super) client: PathBuf,
@@ -19,12 +19,12 @@ pub(crate) struct Programs {
     pub(crate) version: String,
 }
 
-impl Programs {
+impl MariaDbPrograms {
     /// Locates the programs. Returns a reason if they cannot be measured.
     ///
     /// # Errors
     /// When the server does not report its version.
-    pub(crate) fn find() -> Result<Result<Programs, String>> {
+    pub(crate) fn find() -> Result<Result<MariaDbPrograms, String>> {
         let mut found = Vec::new();
         for name in ["mariadbd", "mariadb-install-db", "mariadb"] {
             let Some(path) = look_for(name) else {
@@ -45,7 +45,7 @@ impl Programs {
         }
         let mut found = found.into_iter();
         let mut next = || found.next().context("three programs were found");
-        Ok(Ok(Programs {
+        Ok(Ok(MariaDbPrograms {
             server: next()?,
             install: next()?,
             client: next()?,

@@ -1,6 +1,6 @@
 //! A server process: system tables are created, the server is started, and drop ends it.
 
-use super::programs::Programs;
+use super::programs::MariaDbPrograms;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::{self, File};
 use std::os::unix::net::UnixStream;
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Time limit for the start of a server.
-const PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(20);
 /// Maximum length of a socket's path.
 const MOST_NAME: usize = 100;
@@ -19,40 +19,40 @@ const LAST_LINES: usize = 8;
 
 /// Whether the change buffer collects changes of secondary indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Buffering {
+pub(crate) enum ChangeBufferMode {
     All,
     None,
 }
 
-impl Buffering {
+impl ChangeBufferMode {
     /// Returns the value of `innodb_change_buffering`.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Buffering::All => "all",
-            Buffering::None => "none",
+            ChangeBufferMode::All => "all",
+            ChangeBufferMode::None => "none",
         }
     }
 }
 
 /// A running server, which is stopped on drop (MA2).
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct MariaDbServer {
     child: Child,
     socket: PathBuf,
     client: PathBuf,
 }
 
-impl Server {
+impl MariaDbServer {
     /// Creates system tables in `directory`, which must be empty, and starts a server there.
     ///
     /// # Errors
     /// When the server ends unexpectedly, with the last lines of its log; when the start times out.
     pub(crate) fn start(
-        programs: &Programs,
+        programs: &MariaDbPrograms,
         directory: &Path,
         pool_bytes: u64,
-        buffering: Buffering,
-    ) -> Result<Server> {
+        buffering: ChangeBufferMode,
+    ) -> Result<MariaDbServer> {
         let socket = directory.join("socket");
         ensure!(
             socket.as_os_str().len() <= MOST_NAME,
@@ -87,7 +87,7 @@ impl Server {
         let child = command
             .spawn()
             .with_context(|| format!("starting {}", programs.server.display()))?;
-        let mut server = Server {
+        let mut server = MariaDbServer {
             child,
             socket,
             client: programs.client.clone(),
@@ -103,7 +103,7 @@ impl Server {
             if let Some(status) = self.child.try_wait()? {
                 bail!("mariadbd has ended by itself, {status}:\n{}", last_lines(log));
             }
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > START_TIMEOUT {
                 bail!(
                     "mariadbd does not answer after {PATIENCE:?}:\n{}",
                     last_lines(log)
@@ -124,7 +124,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for MariaDbServer {
     fn drop(&mut self) {
         // A clean shutdown is unnecessary because the files are deleted. The server may have ended
         // already.
@@ -138,7 +138,7 @@ fn create(path: &Path) -> Result<File> {
 }
 
 /// Creates the system tables.
-fn install(programs: &Programs, data: &Path, directory: &Path) -> Result<()> {
+fn install(programs: &MariaDbPrograms, data: &Path, directory: &Path) -> Result<()> {
     let log = directory.join("install.log");
     let status = Command::new(&programs.install)
         .arg("--no-defaults")
@@ -170,7 +170,7 @@ fn user() -> Option<&'static str> {
 
 /// Options that minimise unrelated work: no network, no binary log, no sync for each transaction,
 /// direct I/O for pages.
-fn options(pool_bytes: u64, buffering: Buffering) -> Vec<String> {
+fn options(pool_bytes: u64, buffering: ChangeBufferMode) -> Vec<String> {
     let mut all = vec![
         format!("--innodb-buffer-pool-size={pool_bytes}"),
         format!("--innodb-change-buffering={}", buffering.name()),
@@ -202,13 +202,13 @@ fn last_lines(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Client;
+    use super::super::MariaDbClient;
     use super::*;
 
     #[test]
     fn a_server_answers_in_its_directory_and_ends_with_its_owner() {
         let place = tempfile::tempdir().unwrap();
-        let Ok(programs) = Programs::find().unwrap() else {
+        let Ok(programs) = MariaDbPrograms::find().unwrap() else {
             // The study reports which packages to install.
             alluvium_bench::skipped!(
                 "MariaDB 10",
@@ -216,9 +216,10 @@ mod tests {
             );
             return;
         };
-        let start = |directory: &Path| Server::start(&programs, directory, 6 << 20, Buffering::None);
+        let start =
+            |directory: &Path| MariaDbServer::start(&programs, directory, 6 << 20, ChangeBufferMode::None);
         let server = start(place.path()).unwrap();
-        let mut client = Client::connect(&server).unwrap();
+        let mut client = MariaDbClient::connect(&server).unwrap();
         let asked = client
             .ask("SELECT @@innodb_change_buffering, @@skip_networking;")
             .unwrap();
@@ -238,14 +239,15 @@ mod tests {
     #[test]
     fn a_server_that_ends_by_itself_says_why() {
         let place = tempfile::tempdir().unwrap();
-        let Ok(programs) = Programs::find().unwrap() else {
+        let Ok(programs) = MariaDbPrograms::find().unwrap() else {
             alluvium_bench::skipped!(
                 "MariaDB 10",
                 "it is not installed, or of a version without a change buffer"
             );
             return;
         };
-        let error = Server::start(&programs, place.path(), 1 << 20, Buffering::All).unwrap_err();
+        let error =
+            MariaDbServer::start(&programs, place.path(), 1 << 20, ChangeBufferMode::All).unwrap_err();
         let error = error.to_string();
         assert!(
             error.contains("has ended by itself") && error.contains("buffer_pool_size"),

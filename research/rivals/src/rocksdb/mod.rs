@@ -13,9 +13,9 @@
 mod ffi;
 pub(crate) mod transactions;
 
-use crate::c::{c_path, chars, slice};
-use crate::failure::Failure;
-use alluvium_bench::engine::{EachPair, Engine, Log, Session, Setup};
+use crate::c_interop::{c_path, chars, slice};
+use crate::library_error::LibraryError;
+use alluvium_bench::engine::{BenchEngine, EachPair, EngineSession, EngineSetup, WriteLogging};
 use anyhow::{Context, Result, bail};
 use std::ffi::{CStr, c_int, c_uchar};
 use std::ptr;
@@ -32,14 +32,14 @@ const READ_AHEAD: usize = 2 << 20;
 const MIB: u64 = 1 << 20;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Style {
+enum CompactionStyle {
     Levelled,
     Universal,
 }
 
 /// The I/O mode for files.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Access {
+enum FileIoMode {
     /// Through the page cache.
     Buffered,
     /// Direct I/O.
@@ -48,7 +48,7 @@ enum Access {
 
 /// The method that reads multiple keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum MultiGet {
+enum MultiGetMode {
     /// The batched `MultiGet`.
     Batched,
     /// One `Get` for each key.
@@ -58,46 +58,58 @@ enum MultiGet {
 /// The options of all three configurations.
 pub(crate) const OPTIONS: &[&str] = &["background-jobs", "cache-percent", "multi-get"];
 
-pub(crate) fn open_buffered(setup: &Setup) -> Result<Box<dyn Engine>> {
-    Ok(Box::new(RocksDb::open(setup, Style::Levelled, Access::Buffered)?))
+pub(crate) fn open_buffered(setup: &EngineSetup) -> Result<Box<dyn BenchEngine>> {
+    Ok(Box::new(RocksDbEngine::open(
+        setup,
+        CompactionStyle::Levelled,
+        FileIoMode::Buffered,
+    )?))
 }
 
-pub(crate) fn open_direct(setup: &Setup) -> Result<Box<dyn Engine>> {
-    Ok(Box::new(RocksDb::open(setup, Style::Levelled, Access::Direct)?))
+pub(crate) fn open_direct(setup: &EngineSetup) -> Result<Box<dyn BenchEngine>> {
+    Ok(Box::new(RocksDbEngine::open(
+        setup,
+        CompactionStyle::Levelled,
+        FileIoMode::Direct,
+    )?))
 }
 
-pub(crate) fn open_universal(setup: &Setup) -> Result<Box<dyn Engine>> {
-    Ok(Box::new(RocksDb::open(setup, Style::Universal, Access::Direct)?))
+pub(crate) fn open_universal(setup: &EngineSetup) -> Result<Box<dyn BenchEngine>> {
+    Ok(Box::new(RocksDbEngine::open(
+        setup,
+        CompactionStyle::Universal,
+        FileIoMode::Direct,
+    )?))
 }
 
 /// Sizes derived from the memory, and the user's options.
 #[derive(Clone, Copy)]
-struct Tuning {
-    style: Style,
-    access: Access,
-    multi_get: MultiGet,
+struct RocksDbSettings {
+    style: CompactionStyle,
+    access: FileIoMode,
+    multi_get: MultiGetMode,
     cache: u64,
     memtable: u64,
     cores: c_int,
     background_jobs: c_int,
 }
 
-impl Tuning {
-    fn new(setup: &Setup, style: Style, access: Access) -> Result<Tuning> {
+impl RocksDbSettings {
+    fn new(setup: &EngineSetup, style: CompactionStyle, access: FileIoMode) -> Result<RocksDbSettings> {
         let memory = setup.memory.unwrap_or(setup.cap);
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as c_int;
         let cache_percent = setup.number("cache-percent", 1..=90)?;
         let cache_percent = cache_percent.unwrap_or(match access {
-            Access::Buffered => BUFFERED_CACHE_PERCENT,
-            Access::Direct => DIRECT_CACHE_PERCENT,
+            FileIoMode::Buffered => BUFFERED_CACHE_PERCENT,
+            FileIoMode::Direct => DIRECT_CACHE_PERCENT,
         });
         let jobs = setup.number("background-jobs", 1..=64)?;
-        Ok(Tuning {
+        Ok(RocksDbSettings {
             style,
             access,
             multi_get: match setup.option("multi-get") {
-                None | Some("batched") => MultiGet::Batched,
-                Some("single") => MultiGet::Single,
+                None | Some("batched") => MultiGetMode::Batched,
+                Some("single") => MultiGetMode::Single,
                 Some(other) => bail!("the option multi-get={other}: write batched or single"),
             },
             cache: memory / 100 * cache_percent,
@@ -109,7 +121,7 @@ impl Tuning {
 
     /// Returns all options. The caller must destroy them.
     fn options(self) -> *mut ffi::Options {
-        let Tuning {
+        let RocksDbSettings {
             cache,
             memtable,
             cores,
@@ -134,7 +146,7 @@ impl Tuning {
             ffi::rocksdb_options_increase_parallelism(options, cores);
             ffi::rocksdb_options_set_max_background_jobs(options, background_jobs);
             ffi::rocksdb_options_set_compression(options, ffi::NO_COMPRESSION);
-            if self.style == Style::Universal {
+            if self.style == CompactionStyle::Universal {
                 ffi::rocksdb_options_set_compaction_style(options, ffi::UNIVERSAL_COMPACTION);
             } else {
                 ffi::rocksdb_options_set_level_compaction_dynamic_level_bytes(options, 1);
@@ -144,7 +156,7 @@ impl Tuning {
             ffi::rocksdb_options_set_target_file_size_base(options, memtable);
             ffi::rocksdb_options_set_max_bytes_for_level_base(options, 4 * memtable);
             ffi::rocksdb_options_set_bytes_per_sync(options, MIB);
-            let is_direct = c_uchar::from(self.access == Access::Direct);
+            let is_direct = c_uchar::from(self.access == FileIoMode::Direct);
             ffi::rocksdb_options_set_use_direct_reads(options, is_direct);
             ffi::rocksdb_options_set_use_direct_io_for_flush_and_compaction(options, is_direct);
             ffi::rocksdb_options_compaction_readahead_size(options, READ_AHEAD);
@@ -158,16 +170,16 @@ impl Tuning {
 
     fn settings(self) -> Vec<(String, String)> {
         let style = match self.style {
-            Style::Levelled => "levelled, dynamic level sizes",
-            Style::Universal => "universal",
+            CompactionStyle::Levelled => "levelled, dynamic level sizes",
+            CompactionStyle::Universal => "universal",
         };
         let access = match self.access {
-            Access::Buffered => "through the page cache; compactions read ahead 2 MiB",
-            Access::Direct => "direct; compactions read ahead 2 MiB",
+            FileIoMode::Buffered => "through the page cache; compactions read ahead 2 MiB",
+            FileIoMode::Direct => "direct; compactions read ahead 2 MiB",
         };
         let multi_get = match self.multi_get {
-            MultiGet::Batched => "batched MultiGet",
-            MultiGet::Single => "one by one",
+            MultiGetMode::Batched => "batched MultiGet",
+            MultiGetMode::Single => "one by one",
         };
         [
             ("version", "librocksdb 7.8, C API".to_owned()),
@@ -194,26 +206,26 @@ impl Tuning {
     }
 }
 
-struct RocksDb {
+struct RocksDbEngine {
     db: *mut ffi::Db,
     family: *mut ffi::Family,
     read: *mut ffi::ReadOptions,
     write: *mut ffi::WriteOptions,
-    multi_get: MultiGet,
+    multi_get: MultiGetMode,
     settings: Vec<(String, String)>,
 }
 
 // SAFETY: RocksDB's documentation lets any number of threads use a database without
 // synchronisation; the options are only read.
-unsafe impl Send for RocksDb {}
+unsafe impl Send for RocksDbEngine {}
 // SAFETY: as above.
-unsafe impl Sync for RocksDb {}
+unsafe impl Sync for RocksDbEngine {}
 
-impl RocksDb {
-    fn open(setup: &Setup, style: Style, access: Access) -> Result<RocksDb> {
-        let tuning = Tuning::new(setup, style, access)?;
+impl RocksDbEngine {
+    fn open(setup: &EngineSetup, style: CompactionStyle, access: FileIoMode) -> Result<RocksDbEngine> {
+        let tuning = RocksDbSettings::new(setup, style, access)?;
         let path = c_path(&setup.directory.join("store"))?;
-        let (mut family, mut failure) = (ptr::null_mut(), Failure::default());
+        let (mut family, mut failure) = (ptr::null_mut(), LibraryError::default());
         // SAFETY: every pointer is what the library has just returned. The library copies the
         // options, which are destroyed here.
         let (db, read, write) = unsafe {
@@ -232,10 +244,10 @@ impl RocksDb {
             ffi::rocksdb_options_destroy(options);
             failure.take()?;
             let write = ffi::rocksdb_writeoptions_create();
-            ffi::rocksdb_writeoptions_disable_WAL(write, c_int::from(setup.log == Log::Off));
+            ffi::rocksdb_writeoptions_disable_WAL(write, c_int::from(setup.log == WriteLogging::Off));
             (db, ffi::rocksdb_readoptions_create(), write)
         };
-        Ok(RocksDb {
+        Ok(RocksDbEngine {
             db,
             family,
             read,
@@ -260,7 +272,7 @@ impl RocksDb {
     }
 }
 
-impl Drop for RocksDb {
+impl Drop for RocksDbEngine {
     fn drop(&mut self) {
         // SAFETY: sessions borrow this and are gone; each is destroyed once, the database last.
         unsafe {
@@ -272,13 +284,13 @@ impl Drop for RocksDb {
     }
 }
 
-impl Engine for RocksDb {
-    fn session(&self) -> Result<Box<dyn Session + '_>> {
-        Ok(Box::new(Thread { engine: self }))
+impl BenchEngine for RocksDbEngine {
+    fn session(&self) -> Result<Box<dyn EngineSession + '_>> {
+        Ok(Box::new(RocksDbSession { engine: self }))
     }
 
     fn flush(&self) -> Result<()> {
-        let mut failure = Failure::default();
+        let mut failure = LibraryError::default();
         // SAFETY: the database is open, the options are ours and live until they are destroyed.
         unsafe {
             let options = ffi::rocksdb_flushoptions_create();
@@ -302,13 +314,13 @@ impl Engine for RocksDb {
     }
 }
 
-struct Thread<'a> {
-    engine: &'a RocksDb,
+struct RocksDbSession<'a> {
+    engine: &'a RocksDbEngine,
 }
 
-impl Session for Thread<'_> {
+impl EngineSession for RocksDbSession<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let mut failure = Failure::default();
+        let mut failure = LibraryError::default();
         let (key_at, value_at) = (chars(key), chars(value));
         let engine = self.engine;
         // SAFETY: the slices live through the call, which copies them.
@@ -327,7 +339,7 @@ impl Session for Thread<'_> {
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<()> {
-        let mut failure = Failure::default();
+        let mut failure = LibraryError::default();
         let engine = self.engine;
         // SAFETY: the key lives through the call, which copies it.
         unsafe {
@@ -337,7 +349,7 @@ impl Session for Thread<'_> {
     }
 
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let mut failure = Failure::default();
+        let mut failure = LibraryError::default();
         let engine = self.engine;
         // SAFETY: the key lives through the call; what is returned is null or pins a value until it
         // is destroyed, here.
@@ -357,7 +369,7 @@ impl Session for Thread<'_> {
     }
 
     fn scan(&mut self, from: &[u8], limit: usize, each: EachPair<'_>) -> Result<usize> {
-        let mut failure = Failure::default();
+        let mut failure = LibraryError::default();
         let mut count = 0;
         // SAFETY: the iterator lives from its creation to its destruction here; keys and values are
         // valid until it moves.
@@ -382,7 +394,7 @@ impl Session for Thread<'_> {
     }
 
     fn multi_get(&mut self, keys: &[&[u8]], found: &mut dyn FnMut(usize, &[u8])) -> Result<usize> {
-        if self.engine.multi_get == MultiGet::Single {
+        if self.engine.multi_get == MultiGetMode::Single {
             let mut count = 0;
             for (place, key) in keys.iter().enumerate() {
                 count += usize::from(self.get(key, &mut |value| found(place, value))?);
@@ -411,7 +423,7 @@ impl Session for Thread<'_> {
             let mut count = 0;
             let mut failed = Ok(());
             for (place, (&value, &error)) in values.iter().zip(&errors).enumerate() {
-                failed = failed.and(Failure::of(error).take());
+                failed = failed.and(LibraryError::of(error).take());
                 if value.is_null() {
                     continue;
                 }

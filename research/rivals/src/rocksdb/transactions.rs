@@ -5,13 +5,14 @@
 //! Deadlock detection is enabled; RocksDB disables it by default, and a deadlocked transaction
 //! would then wait until its lock timeout.
 
-use super::{Access, Style, Tuning, ffi};
-use crate::c::{c_path, chars, slice};
-use crate::failure::Failure;
+use super::{CompactionStyle, FileIoMode, RocksDbSettings, ffi};
+use crate::c_interop::{c_path, chars, slice};
+use crate::library_error::LibraryError;
 use crate::transactions::settings;
-use alluvium_bench::engine::Setup;
+use alluvium_bench::engine::EngineSetup;
 use alluvium_bench::transactions::engine::{
-    Body, Client, Durability, KEYSPACES, Stop, Transaction, TransactionalEngine, Tried,
+    AckDurability, AttemptError, AttemptResult, EngineTransaction, KEYSPACES, TransactionBody,
+    TransactionClient, TransactionalEngine,
 };
 use anyhow::Result;
 use std::ffi::{CStr, c_int};
@@ -31,22 +32,28 @@ const CONFLICTS: [&str; 3] = [
     "Operation failed. Try again",
 ];
 
-pub(crate) fn open_locking(setup: &Setup) -> Result<Box<dyn TransactionalEngine>> {
-    Ok(Box::new(RocksDb::open(setup, Mechanism::Locking)?))
+pub(crate) fn open_locking(setup: &EngineSetup) -> Result<Box<dyn TransactionalEngine>> {
+    Ok(Box::new(RocksDbTransactionEngine::open(
+        setup,
+        ConcurrencyControl::Locking,
+    )?))
 }
 
-pub(crate) fn open_optimistic(setup: &Setup) -> Result<Box<dyn TransactionalEngine>> {
-    Ok(Box::new(RocksDb::open(setup, Mechanism::Optimistic)?))
+pub(crate) fn open_optimistic(setup: &EngineSetup) -> Result<Box<dyn TransactionalEngine>> {
+    Ok(Box::new(RocksDbTransactionEngine::open(
+        setup,
+        ConcurrencyControl::Optimistic,
+    )?))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mechanism {
+enum ConcurrencyControl {
     Locking,
     Optimistic,
 }
 
 #[derive(Clone, Copy)]
-enum Handle {
+enum DatabaseHandle {
     Locking(*mut ffi::TransactionDb, *mut ffi::TransactionOptions),
     Optimistic(
         *mut ffi::OptimisticTransactionDb,
@@ -54,8 +61,8 @@ enum Handle {
     ),
 }
 
-struct RocksDb {
-    handle: Handle,
+struct RocksDbTransactionEngine {
+    handle: DatabaseHandle,
     families: [*mut ffi::Family; KEYSPACES + 1],
     read: *mut ffi::ReadOptions,
     synced: *mut ffi::WriteOptions,
@@ -65,17 +72,17 @@ struct RocksDb {
 
 // SAFETY: RocksDB's documentation lets any number of threads use a database and its column families
 // without synchronisation; the options are only read.
-unsafe impl Send for RocksDb {}
+unsafe impl Send for RocksDbTransactionEngine {}
 // SAFETY: as above.
-unsafe impl Sync for RocksDb {}
+unsafe impl Sync for RocksDbTransactionEngine {}
 
-impl RocksDb {
-    fn open(setup: &Setup, mechanism: Mechanism) -> Result<RocksDb> {
-        let tuning = Tuning::new(setup, Style::Levelled, Access::Buffered)?;
+impl RocksDbTransactionEngine {
+    fn open(setup: &EngineSetup, mechanism: ConcurrencyControl) -> Result<RocksDbTransactionEngine> {
+        let tuning = RocksDbSettings::new(setup, CompactionStyle::Levelled, FileIoMode::Buffered)?;
         let path = c_path(&setup.directory.join("store"))?;
         let mut families = [ptr::null_mut(); KEYSPACES + 1];
         let names = FAMILIES.map(CStr::as_ptr);
-        let mut failure = Failure::default();
+        let mut failure = LibraryError::default();
         // SAFETY: every pointer is one that the library has just returned, or points to an array of
         // the length that is passed with it. The library copies the options, which are destroyed
         // here, except those that transactions begin with.
@@ -86,7 +93,7 @@ impl RocksDb {
             let (count, at) = ((KEYSPACES + 1) as c_int, families.as_mut_ptr());
             let (names, each) = (names.as_ptr(), each.as_ptr());
             let handle = match mechanism {
-                Mechanism::Locking => {
+                ConcurrencyControl::Locking => {
                     let own = ffi::rocksdb_transactiondb_options_create();
                     let (path, error) = (path.as_ptr(), failure.slot());
                     let db = ffi::rocksdb_transactiondb_open_column_families(
@@ -96,14 +103,14 @@ impl RocksDb {
                     let of_each = ffi::rocksdb_transaction_options_create();
                     ffi::rocksdb_transaction_options_set_deadlock_detect(of_each, 1);
                     ffi::rocksdb_transaction_options_set_lock_timeout(of_each, LOCK_TIMEOUT_MS);
-                    Handle::Locking(db, of_each)
+                    DatabaseHandle::Locking(db, of_each)
                 }
-                Mechanism::Optimistic => {
+                ConcurrencyControl::Optimistic => {
                     let (path, error) = (path.as_ptr(), failure.slot());
                     let db = ffi::rocksdb_optimistictransactiondb_open_column_families(
                         options, path, count, names, each, at, error,
                     );
-                    Handle::Optimistic(db, ffi::rocksdb_optimistictransaction_options_create())
+                    DatabaseHandle::Optimistic(db, ffi::rocksdb_optimistictransaction_options_create())
                 }
             };
             ffi::rocksdb_options_destroy(options);
@@ -113,7 +120,7 @@ impl RocksDb {
             let buffered = ffi::rocksdb_writeoptions_create();
             (handle, ffi::rocksdb_readoptions_create(), synced, buffered)
         };
-        Ok(RocksDb {
+        Ok(RocksDbTransactionEngine {
             handle,
             families,
             read,
@@ -127,10 +134,10 @@ impl RocksDb {
     }
 }
 
-fn own_settings(mechanism: Mechanism) -> Vec<(String, String)> {
+fn own_settings(mechanism: ConcurrencyControl) -> Vec<(String, String)> {
     let transactions = match mechanism {
-        Mechanism::Locking => "TransactionDB, deadlock_detect, lock_timeout 10 s",
-        Mechanism::Optimistic => "OptimisticTransactionDB",
+        ConcurrencyControl::Locking => "TransactionDB, deadlock_detect, lock_timeout 10 s",
+        ConcurrencyControl::Optimistic => "OptimisticTransactionDB",
     };
     settings([
         ("transactions", transactions.to_owned()),
@@ -142,7 +149,7 @@ fn own_settings(mechanism: Mechanism) -> Vec<(String, String)> {
     ])
 }
 
-impl Drop for RocksDb {
+impl Drop for RocksDbTransactionEngine {
     fn drop(&mut self) {
         // SAFETY: clients borrow this and are gone; each is destroyed once, the database last.
         unsafe {
@@ -153,11 +160,11 @@ impl Drop for RocksDb {
                 ffi::rocksdb_column_family_handle_destroy(family);
             }
             match self.handle {
-                Handle::Locking(db, options) => {
+                DatabaseHandle::Locking(db, options) => {
                     ffi::rocksdb_transaction_options_destroy(options);
                     ffi::rocksdb_transactiondb_close(db);
                 }
-                Handle::Optimistic(db, options) => {
+                DatabaseHandle::Optimistic(db, options) => {
                     ffi::rocksdb_optimistictransaction_options_destroy(options);
                     ffi::rocksdb_optimistictransactiondb_close(db);
                 }
@@ -166,13 +173,13 @@ impl Drop for RocksDb {
     }
 }
 
-impl TransactionalEngine for RocksDb {
-    fn client(&self, durability: Durability) -> Result<Box<dyn Client + '_>> {
-        Ok(Box::new(Thread {
+impl TransactionalEngine for RocksDbTransactionEngine {
+    fn client(&self, durability: AckDurability) -> Result<Box<dyn TransactionClient + '_>> {
+        Ok(Box::new(RocksDbClient {
             engine: self,
             write: match durability {
-                Durability::Disk => self.synced,
-                Durability::Later => self.buffered,
+                AckDurability::Disk => self.synced,
+                AckDurability::Later => self.buffered,
             },
             transaction: ptr::null_mut(),
         }))
@@ -187,8 +194,8 @@ impl TransactionalEngine for RocksDb {
     }
 }
 
-struct Thread<'a> {
-    engine: &'a RocksDb,
+struct RocksDbClient<'a> {
+    engine: &'a RocksDbTransactionEngine,
     write: *const ffi::WriteOptions,
     /// The previous transaction object, which the next transaction reuses; null before the first.
     transaction: *mut ffi::Transaction,
@@ -196,16 +203,18 @@ struct Thread<'a> {
 
 // SAFETY: a transaction may move between threads as long as one at a time uses it; the options are
 // only read.
-unsafe impl Send for Thread<'_> {}
+unsafe impl Send for RocksDbClient<'_> {}
 
-impl Thread<'_> {
+impl RocksDbClient<'_> {
     fn begin(&mut self) {
         let old = self.transaction;
         // SAFETY: the database and the options are open; the old transaction has ended, or is null.
         self.transaction = unsafe {
             match self.engine.handle {
-                Handle::Locking(db, options) => ffi::rocksdb_transaction_begin(db, self.write, options, old),
-                Handle::Optimistic(db, options) => {
+                DatabaseHandle::Locking(db, options) => {
+                    ffi::rocksdb_transaction_begin(db, self.write, options, old)
+                }
+                DatabaseHandle::Optimistic(db, options) => {
                     ffi::rocksdb_optimistictransaction_begin(db, self.write, options, old)
                 }
             }
@@ -213,7 +222,7 @@ impl Thread<'_> {
     }
 }
 
-impl Drop for Thread<'_> {
+impl Drop for RocksDbClient<'_> {
     fn drop(&mut self) {
         if !self.transaction.is_null() {
             // SAFETY: it has ended, and is destroyed once.
@@ -222,11 +231,11 @@ impl Drop for Thread<'_> {
     }
 }
 
-impl Client for Thread<'_> {
-    fn attempt(&mut self, body: Body<'_>) -> Tried<()> {
+impl TransactionClient for RocksDbClient<'_> {
+    fn attempt(&mut self, body: TransactionBody<'_>) -> AttemptResult<()> {
         self.begin();
-        let mut failure = Failure::default();
-        let mut open = Open {
+        let mut failure = LibraryError::default();
+        let mut open = RocksDbTransaction {
             engine: self.engine,
             transaction: self.transaction,
         };
@@ -238,20 +247,25 @@ impl Client for Thread<'_> {
         if done.is_err() {
             // SAFETY: as above: a commit that fails does not end it.
             unsafe { ffi::rocksdb_transaction_rollback(self.transaction, failure.slot()) };
-            failure.take().map_err(Stop::Failed)?;
+            failure.take().map_err(AttemptError::Failed)?;
         }
         done
     }
 }
 
-struct Open<'a> {
-    engine: &'a RocksDb,
+struct RocksDbTransaction<'a> {
+    engine: &'a RocksDbTransactionEngine,
     transaction: *mut ffi::Transaction,
 }
 
-impl Transaction for Open<'_> {
-    fn get_for_update(&mut self, keyspace: usize, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Tried<bool> {
-        let mut failure = Failure::default();
+impl EngineTransaction for RocksDbTransaction<'_> {
+    fn get_for_update(
+        &mut self,
+        keyspace: usize,
+        key: &[u8],
+        found: &mut dyn FnMut(&[u8]),
+    ) -> AttemptResult<bool> {
+        let mut failure = LibraryError::default();
         let family = self.engine.families[keyspace];
         // SAFETY: the key lives through the call; what is returned is null or pins a value until it
         // is destroyed, here.
@@ -277,8 +291,8 @@ impl Transaction for Open<'_> {
         Ok(true)
     }
 
-    fn put(&mut self, keyspace: usize, key: &[u8], value: &[u8]) -> Tried<()> {
-        let mut failure = Failure::default();
+    fn put(&mut self, keyspace: usize, key: &[u8], value: &[u8]) -> AttemptResult<()> {
+        let mut failure = LibraryError::default();
         let family = self.engine.families[keyspace];
         let (key_at, value_at) = (chars(key), chars(value));
         // SAFETY: the slices live through the call, which copies them.
@@ -298,12 +312,12 @@ impl Transaction for Open<'_> {
 }
 
 /// Classifies an error as a conflict or a failure of the run.
-fn stop(failure: &mut Failure) -> Tried<()> {
+fn stop(failure: &mut LibraryError) -> AttemptResult<()> {
     failure.take().map_err(|error| {
         let text = error.to_string();
         match CONFLICTS.iter().any(|start| text.starts_with(start)) {
-            true => Stop::Conflict,
-            false => Stop::Failed(error),
+            true => AttemptError::Conflict,
+            false => AttemptError::Failed(error),
         }
     })
 }

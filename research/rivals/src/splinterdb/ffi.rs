@@ -19,14 +19,14 @@ pub(super) struct Kvs {
 
 /// `splinterdb_iterator`, opaque.
 #[repr(C)]
-pub(super) struct Iterator {
+pub(super) struct KvsIterator {
     _private: [u8; 0],
 }
 
 /// `slice`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct Slice {
+pub(super) struct KvsSlice {
     pub(super) length: u64,
     pub(super) data: *const c_void,
 }
@@ -40,7 +40,7 @@ pub(super) struct DataConfig {
 
 /// `splinterdb_config`. Zero means the default, except where the header requires a value.
 #[repr(C)]
-pub(super) struct Config {
+pub(super) struct KvsConfig {
     pub(super) filename: *const c_char,
     pub(super) cache_size: u64,
     pub(super) disk_size: u64,
@@ -70,9 +70,9 @@ pub(super) struct Config {
     pub(super) prefetch_budget: u64,
 }
 
-impl Config {
+impl KvsConfig {
     /// All zero: the library's default for each setting that has one.
-    pub(super) const DEFAULT: Config = Config {
+    pub(super) const DEFAULT: KvsConfig = KvsConfig {
         filename: ptr::null(),
         cache_size: 0,
         disk_size: 0,
@@ -104,11 +104,11 @@ impl Config {
 }
 
 // The sizes that gcc computes from the headers.
-const _: () = assert!(size_of::<Config>() == 208 && size_of::<DataConfig>() == 48);
-const _: () = assert!(offset_of!(Config, io_flags) == 80);
-const _: () = assert!(offset_of!(Config, num_memtable_bg_threads) == 112);
-const _: () = assert!(offset_of!(Config, use_log) == 152);
-const _: () = assert!(offset_of!(Config, prefetch_budget) == 200);
+const _: () = assert!(size_of::<KvsConfig>() == 208 && size_of::<DataConfig>() == 48);
+const _: () = assert!(offset_of!(KvsConfig, io_flags) == 80);
+const _: () = assert!(offset_of!(KvsConfig, num_memtable_bg_threads) == 112);
+const _: () = assert!(offset_of!(KvsConfig, use_log) == 152);
+const _: () = assert!(offset_of!(KvsConfig, prefetch_budget) == 200);
 
 /// `splinterdb_lookup_result`: twenty pointers, opaque.
 #[repr(C, align(8))]
@@ -166,20 +166,20 @@ fn find<T: Copy>(library: &'static libloading::Library, path: &Path, name: &str)
 functions! {
     splinterdb_get_version: unsafe extern "C" fn() -> *const c_char,
     default_data_config_init: unsafe extern "C" fn(*mut DataConfig),
-    splinterdb_create: unsafe extern "C" fn(*const Config, *mut *mut Kvs) -> c_int,
-    splinterdb_open: unsafe extern "C" fn(*const Config, *mut *mut Kvs) -> c_int,
+    splinterdb_create: unsafe extern "C" fn(*const KvsConfig, *mut *mut Kvs) -> c_int,
+    splinterdb_open: unsafe extern "C" fn(*const KvsConfig, *mut *mut Kvs) -> c_int,
     splinterdb_close: unsafe extern "C" fn(*mut *mut Kvs),
-    splinterdb_insert: unsafe extern "C" fn(*mut Kvs, Slice, Slice, *mut LookupResult) -> c_int,
-    splinterdb_delete: unsafe extern "C" fn(*mut Kvs, Slice, *mut LookupResult) -> c_int,
+    splinterdb_insert: unsafe extern "C" fn(*mut Kvs, KvsSlice, KvsSlice, *mut LookupResult) -> c_int,
+    splinterdb_delete: unsafe extern "C" fn(*mut Kvs, KvsSlice, *mut LookupResult) -> c_int,
     splinterdb_lookup_result_init: unsafe extern "C" fn(*const Kvs, *mut LookupResult, u64, u64, *mut c_char),
     splinterdb_lookup_result_deinit: unsafe extern "C" fn(*mut LookupResult),
-    splinterdb_lookup: unsafe extern "C" fn(*mut Kvs, Slice, *mut LookupResult) -> c_int,
+    splinterdb_lookup: unsafe extern "C" fn(*mut Kvs, KvsSlice, *mut LookupResult) -> c_int,
     splinterdb_lookup_found: unsafe extern "C" fn(*const LookupResult) -> bool,
-    splinterdb_lookup_result_value: unsafe extern "C" fn(*const LookupResult, *mut Slice) -> c_int,
-    splinterdb_iterator_init: unsafe extern "C" fn(*mut Kvs, *mut *mut Iterator, c_int, Slice) -> c_int,
-    splinterdb_iterator_deinit: unsafe extern "C" fn(*mut Iterator),
-    splinterdb_iterator_valid: unsafe extern "C" fn(*mut Iterator) -> bool,
-    splinterdb_iterator_next: unsafe extern "C" fn(*mut Iterator),
-    splinterdb_iterator_get_current: unsafe extern "C" fn(*mut Iterator, *mut Slice, *mut Slice),
-    splinterdb_iterator_status: unsafe extern "C" fn(*const Iterator) -> c_int,
+    splinterdb_lookup_result_value: unsafe extern "C" fn(*const LookupResult, *mut KvsSlice) -> c_int,
+    splinterdb_iterator_init: unsafe extern "C" fn(*mut Kvs, *mut *mut KvsIterator, c_int, KvsSlice) -> c_int,
+    splinterdb_iterator_deinit: unsafe extern "C" fn(*mut KvsIterator),
+    splinterdb_iterator_valid: unsafe extern "C" fn(*mut KvsIterator) -> bool,
+    splinterdb_iterator_next: unsafe extern "C" fn(*mut KvsIterator),
+    splinterdb_iterator_get_current: unsafe extern "C" fn(*mut KvsIterator, *mut KvsSlice, *mut KvsSlice),
+    splinterdb_iterator_status: unsafe extern "C" fn(*const KvsIterator) -> c_int,
 }

@@ -8,8 +8,8 @@
 
 mod ffi;
 
-use crate::c::{c_path, slice};
-use alluvium_bench::engine::{EachPair, Engine, Log, Session, Setup};
+use crate::c_interop::{c_path, slice};
+use alluvium_bench::engine::{BenchEngine, EachPair, EngineSession, EngineSetup, WriteLogging};
 use anyhow::{Context, Result, bail};
 use ffi::Functions;
 use std::ffi::{CStr, c_char, c_int};
@@ -37,7 +37,7 @@ const QUEUE_PERCENT: u64 = 100;
 const IO_FLAGS: c_int = 0o2 | 0o100 | 0o40_000;
 const MIB: u64 = 1 << 20;
 
-struct SplinterDb {
+struct SplinterDbEngine {
     functions: Functions,
     kvs: *mut ffi::Kvs,
     /// The library keeps a reference to it until the store is closed.
@@ -47,28 +47,28 @@ struct SplinterDb {
 
 // SAFETY: SplinterDB lets any number of threads use a store without synchronisation, and registers
 // each by itself.
-unsafe impl Send for SplinterDb {}
+unsafe impl Send for SplinterDbEngine {}
 // SAFETY: as above.
-unsafe impl Sync for SplinterDb {}
+unsafe impl Sync for SplinterDbEngine {}
 
 /// Sizes derived from the memory, and the user's options.
 #[derive(Clone, Copy)]
-struct Tuning {
+struct SplinterDbSettings {
     cache: u64,
     memtable: u64,
     disk: u64,
     memtable_threads: u64,
     threads: u64,
-    log: Log,
+    log: WriteLogging,
 }
 
-impl Tuning {
-    fn new(setup: &Setup) -> Result<Tuning> {
+impl SplinterDbSettings {
+    fn new(setup: &EngineSetup) -> Result<SplinterDbSettings> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
         let memory = setup.memory.unwrap_or(setup.cap);
         let record = 24 + setup.value_bytes as u64;
         let disk = (setup.records * record * DISK_TIMES).max(DISK_LEAST);
-        Ok(Tuning {
+        Ok(SplinterDbSettings {
             cache: (memory / 100 * CACHE_PERCENT).next_multiple_of(EXTENT),
             memtable: (memory / MEMTABLE_PART).clamp(MEMTABLE_LEAST, MEMTABLE_MOST),
             disk: disk.next_multiple_of(EXTENT),
@@ -81,22 +81,22 @@ impl Tuning {
     }
 
     /// Returns the configuration. The caller sets `filename` and `data_cfg`.
-    fn config(self, there: There) -> ffi::Config {
-        ffi::Config {
+    fn config(self, there: StorePresence) -> ffi::KvsConfig {
+        ffi::KvsConfig {
             cache_size: self.cache,
             // The library reads the size of an existing store from the file.
             disk_size: match there {
-                There::No => self.disk,
-                There::Yes => 0,
+                StorePresence::No => self.disk,
+                StorePresence::Yes => 0,
             },
             io_flags: IO_FLAGS,
             io_perms: 0o644,
             num_memtable_bg_threads: self.memtable_threads,
             num_normal_bg_threads: self.threads,
-            use_log: self.log == Log::On,
+            use_log: self.log == WriteLogging::On,
             memtable_capacity: self.memtable,
             queue_scale_percent: QUEUE_PERCENT,
-            ..ffi::Config::DEFAULT
+            ..ffi::KvsConfig::DEFAULT
         }
     }
 
@@ -124,25 +124,29 @@ impl Tuning {
 
 /// Whether a store already exists.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum There {
+enum StorePresence {
     No,
     Yes,
 }
 
-pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
+pub(crate) fn open(setup: &EngineSetup) -> Result<Box<dyn BenchEngine>> {
     let Some(library) = setup.option("library") else {
         bail!(
             "SplinterDB's library is not named: say --splinterdb-library PATH or set ALLUVIUM_SPLINTERDB; \
              `make libs` in its sources builds libsplinterdb.so"
         );
     };
-    let tuning = Tuning::new(setup)?;
+    let tuning = SplinterDbSettings::new(setup)?;
     let functions = Functions::open(Path::new(library))?;
     let file = setup.directory.join("store.splinterdb");
     let path = c_path(&file)?;
-    let there = if file.exists() { There::Yes } else { There::No };
+    let there = if file.exists() {
+        StorePresence::Yes
+    } else {
+        StorePresence::No
+    };
     let data = Box::into_raw(Box::<ffi::DataConfig>::default());
-    let config = ffi::Config {
+    let config = ffi::KvsConfig {
         filename: path.as_ptr(),
         data_cfg: data,
         ..tuning.config(there)
@@ -153,8 +157,8 @@ pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
     let (code, version) = unsafe {
         (functions.default_data_config_init)(data);
         let code = match there {
-            There::Yes => (functions.splinterdb_open)(&raw const config, &raw mut kvs),
-            There::No => (functions.splinterdb_create)(&raw const config, &raw mut kvs),
+            StorePresence::Yes => (functions.splinterdb_open)(&raw const config, &raw mut kvs),
+            StorePresence::No => (functions.splinterdb_create)(&raw const config, &raw mut kvs),
         };
         let version = CStr::from_ptr((functions.splinterdb_get_version)());
         (code, version.to_string_lossy().into_owned())
@@ -164,7 +168,7 @@ pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
         drop(unsafe { Box::from_raw(data) });
         bail!("opening {}: {}", file.display(), errno(code));
     }
-    Ok(Box::new(SplinterDb {
+    Ok(Box::new(SplinterDbEngine {
         functions,
         kvs,
         data,
@@ -172,10 +176,10 @@ pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
     }))
 }
 
-fn durability(log: Log) -> &'static str {
+fn durability(log: WriteLogging) -> &'static str {
     match log {
-        Log::On => "a log is written, which the library cannot replay yet",
-        Log::Off => "no log",
+        WriteLogging::On => "a log is written, which the library cannot replay yet",
+        WriteLogging::Off => "no log",
     }
 }
 
@@ -190,14 +194,14 @@ fn check(code: c_int, doing: &str) -> Result<()> {
     }
 }
 
-fn given(bytes: &[u8]) -> ffi::Slice {
-    ffi::Slice {
+fn given(bytes: &[u8]) -> ffi::KvsSlice {
+    ffi::KvsSlice {
         length: bytes.len() as u64,
         data: bytes.as_ptr().cast(),
     }
 }
 
-const EMPTY: ffi::Slice = ffi::Slice {
+const EMPTY: ffi::KvsSlice = ffi::KvsSlice {
     length: 0,
     data: ptr::null(),
 };
@@ -206,12 +210,12 @@ const EMPTY: ffi::Slice = ffi::Slice {
 ///
 /// # Safety
 /// The bytes must not change while the slice is used.
-unsafe fn taken<'a>(bytes: ffi::Slice) -> &'a [u8] {
+unsafe fn taken<'a>(bytes: ffi::KvsSlice) -> &'a [u8] {
     // SAFETY: as the caller promises.
     unsafe { slice(bytes.data.cast::<c_char>(), bytes.length as usize) }
 }
 
-impl Drop for SplinterDb {
+impl Drop for SplinterDbEngine {
     fn drop(&mut self) {
         // SAFETY: sessions borrow this and are gone; the store is closed once, and refers to `data`
         // no longer.
@@ -222,8 +226,8 @@ impl Drop for SplinterDb {
     }
 }
 
-impl Engine for SplinterDb {
-    fn session(&self) -> Result<Box<dyn Session + '_>> {
+impl BenchEngine for SplinterDbEngine {
+    fn session(&self) -> Result<Box<dyn EngineSession + '_>> {
         let mut result = Box::<ffi::LookupResult>::default();
         // SAFETY: the store is open; the result is boxed, so that its address is stable, and one
         // thread at a time uses it. Without a buffer from the caller, the library allocates one.
@@ -236,7 +240,7 @@ impl Engine for SplinterDb {
                 ptr::null_mut(),
             );
         }
-        Ok(Box::new(Thread { engine: self, result }))
+        Ok(Box::new(SplinterDbSession { engine: self, result }))
     }
 
     fn flush(&self) -> Result<()> {
@@ -253,38 +257,38 @@ impl Engine for SplinterDb {
     }
 }
 
-struct Thread<'a> {
-    engine: &'a SplinterDb,
+struct SplinterDbSession<'a> {
+    engine: &'a SplinterDbEngine,
     result: Box<ffi::LookupResult>,
 }
 
 // SAFETY: a result is not bound to a thread, and is used by one at a time.
-unsafe impl Send for Thread<'_> {}
+unsafe impl Send for SplinterDbSession<'_> {}
 
-impl Drop for Thread<'_> {
+impl Drop for SplinterDbSession<'_> {
     fn drop(&mut self) {
         // SAFETY: it was initialised, and the store is still open.
         unsafe { (self.engine.functions.splinterdb_lookup_result_deinit)(&raw mut *self.result) };
     }
 }
 
-impl Session for Thread<'_> {
+impl EngineSession for SplinterDbSession<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let SplinterDb { functions, kvs, .. } = self.engine;
+        let SplinterDbEngine { functions, kvs, .. } = self.engine;
         // SAFETY: the slices live through the call, which copies them.
         let code = unsafe { (functions.splinterdb_insert)(*kvs, given(key), given(value), ptr::null_mut()) };
         check(code, "inserting")
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<()> {
-        let SplinterDb { functions, kvs, .. } = self.engine;
+        let SplinterDbEngine { functions, kvs, .. } = self.engine;
         // SAFETY: the key lives through the call.
         let code = unsafe { (functions.splinterdb_delete)(*kvs, given(key), ptr::null_mut()) };
         check(code, "deleting")
     }
 
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let SplinterDb { functions, kvs, .. } = self.engine;
+        let SplinterDbEngine { functions, kvs, .. } = self.engine;
         let result = &raw mut *self.result;
         // SAFETY: the key lives through the call; a value is valid until the next lookup with the
         // same result.
@@ -305,7 +309,7 @@ impl Session for Thread<'_> {
     }
 
     fn scan(&mut self, from: &[u8], limit: usize, each: EachPair<'_>) -> Result<usize> {
-        let SplinterDb { functions, kvs, .. } = self.engine;
+        let SplinterDbEngine { functions, kvs, .. } = self.engine;
         let mut iterator = ptr::null_mut();
         let mut count = 0;
         // SAFETY: the iterator lives from its creation to its end here; keys and values are valid

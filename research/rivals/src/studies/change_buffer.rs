@@ -1,10 +1,10 @@
 //! InnoDB with and without its change buffer: random keys in a secondary index, inserted in batches
 //! of rows (Conway 2020, §5.5 and §5.6).
 
-use super::{Place, line};
-use crate::mariadb::{Buffering, Client, Programs, Server};
-use alluvium_lab::{Inserts, Measured};
-use alluvium_model::Random;
+use super::{StudyDirectory, line};
+use crate::mariadb::{ChangeBufferMode, MariaDbClient, MariaDbPrograms, MariaDbServer};
+use alluvium_lab::{InsertPlan, MeasurementSet};
+use alluvium_model::SplitMix64;
 use anyhow::{Result, ensure};
 use std::fmt::Write;
 use std::path::Path;
@@ -31,7 +31,7 @@ const COUNTERS: [&str; 4] = [
 
 /// Counters of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Counts {
+struct InnodbCounters {
     merges: u64,
     merged: u64,
     pages: u64,
@@ -39,7 +39,7 @@ struct Counts {
 
 /// The measurements of one window.
 #[derive(Clone, Copy, Debug)]
-struct Window {
+struct InsertWindow {
     place: f64,
     insert_us: f64,
     pages: f64,
@@ -47,36 +47,36 @@ struct Window {
     rate: Option<f64>,
 }
 
-pub(super) fn measure(directory: &Path, records: u64) -> Result<Measured> {
-    let programs = match Programs::find()? {
+pub(super) fn measure(directory: &Path, records: u64) -> Result<MeasurementSet> {
+    let programs = match MariaDbPrograms::find()? {
         Ok(programs) => programs,
         Err(why) => {
-            return Ok(Measured {
+            return Ok(MeasurementSet {
                 notes: vec![why],
-                ..Measured::default()
+                ..MeasurementSet::default()
             });
         }
     };
-    let inserts = Inserts::with_memory(records, POOL / PAGE * Inserts::LEAF as u64)?;
+    let inserts = InsertPlan::with_memory(records, POOL / PAGE * InsertPlan::LEAF as u64)?;
     let mut windows = Vec::new();
-    for buffering in [Buffering::All, Buffering::None] {
+    for buffering in [ChangeBufferMode::All, ChangeBufferMode::None] {
         windows.push(run(&programs, directory, buffering, records, &inserts)?);
     }
     let mut counts = lines(&windows[0], &windows[1]);
     counts.extend(inserts.ours()?);
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts,
         notes: vec![format!("MariaDB {}", programs.version)],
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 
-fn lines(with: &[Window], without: &[Window]) -> Vec<alluvium_lab::Line> {
-    let of = |windows: &[Window], figure: fn(&Window) -> Option<f64>| -> Vec<(f64, f64)> {
-        let spot = |window: &Window| Some((window.place, figure(window)?));
+fn lines(with: &[InsertWindow], without: &[InsertWindow]) -> Vec<alluvium_lab::FigureSeries> {
+    let of = |windows: &[InsertWindow], figure: fn(&InsertWindow) -> Option<f64>| -> Vec<(f64, f64)> {
+        let spot = |window: &InsertWindow| Some((window.place, figure(window)?));
         windows.iter().filter_map(spot).collect()
     };
-    let quotient = |figure: fn(&Window) -> f64| -> Vec<(f64, f64)> {
+    let quotient = |figure: fn(&InsertWindow) -> f64| -> Vec<(f64, f64)> {
         let pairs = with.iter().zip(without);
         let pairs = pairs.filter(|(_, without)| figure(without) > 0.0);
         pairs
@@ -110,17 +110,17 @@ fn lines(with: &[Window], without: &[Window]) -> Vec<alluvium_lab::Line> {
 
 /// Starts a server and inserts rows. Returns the measurements of each window.
 fn run(
-    programs: &Programs,
+    programs: &MariaDbPrograms,
     directory: &Path,
-    buffering: Buffering,
+    buffering: ChangeBufferMode,
     records: u64,
-    inserts: &Inserts,
-) -> Result<Vec<Window>> {
-    let place = Place::new(&directory.join(buffering.name()))?;
-    let server = Server::start(programs, place.path(), POOL, buffering)?;
-    let mut client = Client::connect(&server)?;
+    inserts: &InsertPlan,
+) -> Result<Vec<InsertWindow>> {
+    let place = StudyDirectory::new(&directory.join(buffering.name()))?;
+    let server = MariaDbServer::start(programs, place.path(), POOL, buffering)?;
+    let mut client = MariaDbClient::connect(&server)?;
     client.ask(TABLE)?;
-    let mut random = Random::from_seed(1);
+    let mut random = SplitMix64::from_seed(1);
     let (mut windows, mut inserted) = (Vec::new(), 0);
     let (mut before, mut spent) = (count(&mut client)?, Duration::ZERO);
     while inserted < records {
@@ -149,7 +149,7 @@ fn run(
     Ok(windows)
 }
 
-fn batch(rows: u64, random: &mut Random) -> String {
+fn batch(rows: u64, random: &mut SplitMix64) -> String {
     let mut text = String::from("BEGIN;\n");
     for row in 0..rows {
         let begins = row.is_multiple_of(STATEMENT);
@@ -168,18 +168,24 @@ fn batch(rows: u64, random: &mut Random) -> String {
     text
 }
 
-fn count(client: &mut Client) -> Result<Counts> {
+fn count(client: &mut MariaDbClient) -> Result<InnodbCounters> {
     let [merges, merged, reads, writes] = client.counters(COUNTERS)?;
-    Ok(Counts {
+    Ok(InnodbCounters {
         merges,
         merged,
         pages: reads + writes,
     })
 }
 
-fn window(place: f64, rows: u64, spent: Duration, before: Counts, after: Counts) -> Window {
+fn window(
+    place: f64,
+    rows: u64,
+    spent: Duration,
+    before: InnodbCounters,
+    after: InnodbCounters,
+) -> InsertWindow {
     let merges = after.merges - before.merges;
-    Window {
+    InsertWindow {
         place,
         insert_us: spent.as_secs_f64() * 1e6 / rows as f64,
         pages: (after.pages - before.pages) as f64 / rows as f64,
@@ -193,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_one_transaction_of_statements() {
-        let text = batch(1001, &mut Random::from_seed(1));
+        let text = batch(1001, &mut SplitMix64::from_seed(1));
         assert!(text.starts_with("BEGIN;\nINSERT INTO rows_of_it (k) VALUES ("));
         assert_eq!(text.matches("INSERT").count(), 2);
         assert_eq!(text.matches('(').count(), 2 + 1001, "{text}");
@@ -202,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_window_has_its_own_counts_and_a_rate_if_there_were_merges() {
-        let [before, after] = [(1, 2, 3), (5, 22, 103)].map(|(merges, merged, pages)| Counts {
+        let [before, after] = [(1, 2, 3), (5, 22, 103)].map(|(merges, merged, pages)| InnodbCounters {
             merges,
             merged,
             pages,

@@ -11,70 +11,70 @@
 //! - **RS1** A study leaves no files and no processes after it ends.
 //! - **RS2** A system that is not installed has no figures, and a note reports this.
 
+#[cfg(feature = "berkeley-db")]
+mod berkeley_inserts;
+#[cfg(feature = "berkeley-db")]
+mod berkeley_pages;
 #[cfg(feature = "mariadb")]
 mod change_buffer;
-#[cfg(feature = "berkeley-db")]
-mod inserts;
 #[cfg(feature = "leveldb")]
 mod level_db;
-#[cfg(feature = "berkeley-db")]
-mod pages;
 
-use alluvium_lab::Measured;
+use alluvium_lab::MeasurementSet;
 #[cfg(any(feature = "berkeley-db", feature = "leveldb", feature = "mariadb"))]
-use alluvium_lab::{At, Line, Spot};
+use alluvium_lab::{AxisPosition, FigurePoint, FigureSeries};
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A measurement of one system, selected by name.
 #[derive(Clone, Copy, Debug)]
-pub struct Study {
+pub struct SystemStudy {
     /// The name on the command line.
     pub name: &'static str,
-    measure: fn(&Path, u64) -> Result<Measured>,
+    measure: fn(&Path, u64) -> Result<MeasurementSet>,
 }
 
 /// The studies compiled into this build.
-pub const STUDIES: &[Study] = &[
+pub const STUDIES: &[SystemStudy] = &[
     #[cfg(feature = "berkeley-db")]
-    Study {
+    SystemStudy {
         name: "berkeley-pages",
-        measure: pages::measure,
+        measure: berkeley_pages::measure,
     },
     #[cfg(feature = "berkeley-db")]
-    Study {
+    SystemStudy {
         name: "berkeley-inserts",
-        measure: inserts::measure,
+        measure: berkeley_inserts::measure,
     },
     #[cfg(feature = "mariadb")]
-    Study {
+    SystemStudy {
         name: "change-buffer",
         measure: change_buffer::measure,
     },
     #[cfg(feature = "leveldb")]
-    Study {
+    SystemStudy {
         name: "leveldb-inserts",
         measure: level_db::measure,
     },
 ];
 
-impl Study {
+impl SystemStudy {
     /// Measures with `records` records in `directory`, which must not exist yet.
     ///
     /// # Errors
     /// When the directory cannot be created; when there are too few records; errors of the system.
-    pub fn make(&self, directory: &Path, records: u64) -> Result<Measured> {
-        let place = Place::new(directory)?;
+    pub fn make(&self, directory: &Path, records: u64) -> Result<MeasurementSet> {
+        let place = StudyDirectory::new(directory)?;
         (self.measure)(place.path(), records)
     }
 }
 
 /// A directory that is created, and removed on drop (RS1).
-pub(crate) struct Place(PathBuf);
+pub(crate) struct StudyDirectory(PathBuf);
 
-impl Place {
-    pub(crate) fn new(path: &Path) -> Result<Place> {
+impl StudyDirectory {
+    pub(crate) fn new(path: &Path) -> Result<StudyDirectory> {
         let why = || {
             format!(
                 "making {}: --directory names one where that is not there yet",
@@ -84,7 +84,7 @@ impl Place {
         let parent = path.parent().unwrap_or(path);
         fs::create_dir_all(parent).with_context(why)?;
         fs::create_dir(path).with_context(why)?;
-        Ok(Place(fs::canonicalize(path)?))
+        Ok(StudyDirectory(fs::canonicalize(path)?))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -92,7 +92,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for StudyDirectory {
     fn drop(&mut self) {
         // The measurement is valid even if the directory cannot be removed; the user can remove it.
         let _ = fs::remove_dir_all(&self.0);
@@ -101,12 +101,12 @@ impl Drop for Place {
 
 /// Returns a line of figures at numeric places.
 #[cfg(any(feature = "berkeley-db", feature = "leveldb", feature = "mariadb"))]
-fn line(name: String, points: &[(f64, f64)]) -> Line {
-    let spot = |&(at, value): &(f64, f64)| Spot {
-        at: At::Number(at),
+fn line(name: String, points: &[(f64, f64)]) -> FigureSeries {
+    let spot = |&(at, value): &(f64, f64)| FigurePoint {
+        at: AxisPosition::Number(at),
         value,
     };
-    Line {
+    FigureSeries {
         name,
         points: points.iter().map(spot).collect(),
     }

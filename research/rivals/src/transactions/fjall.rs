@@ -1,9 +1,10 @@
 //! fjall's serializable optimistic transactions.
 
 use super::{CACHE_PERCENT, MIB, settings};
-use alluvium_bench::engine::Setup;
+use alluvium_bench::engine::EngineSetup;
 use alluvium_bench::transactions::engine::{
-    Body, Client, Durability, KEYSPACES, Stop, Transaction, TransactionalEngine, Tried,
+    AckDurability, AttemptError, AttemptResult, EngineTransaction, KEYSPACES, TransactionBody,
+    TransactionClient, TransactionalEngine,
 };
 use anyhow::Result;
 use fjall::{
@@ -11,13 +12,13 @@ use fjall::{
     Readable,
 };
 
-struct Fjall {
+struct FjallTransactionEngine {
     db: OptimisticTxDatabase,
     keyspaces: Vec<OptimisticTxKeyspace>,
     cache: u64,
 }
 
-pub(crate) fn open(setup: &Setup) -> Result<Box<dyn TransactionalEngine>> {
+pub(crate) fn open(setup: &EngineSetup) -> Result<Box<dyn TransactionalEngine>> {
     let cache = setup.memory.unwrap_or(setup.cap) / 100 * CACHE_PERCENT;
     let db = OptimisticTxDatabase::builder(setup.directory.join("store"))
         .cache_size(cache)
@@ -25,16 +26,16 @@ pub(crate) fn open(setup: &Setup) -> Result<Box<dyn TransactionalEngine>> {
     let keyspaces = (0..KEYSPACES)
         .map(|number| db.keyspace(&format!("tree-{number}"), KeyspaceCreateOptions::default))
         .collect::<fjall::Result<_>>()?;
-    Ok(Box::new(Fjall { db, keyspaces, cache }))
+    Ok(Box::new(FjallTransactionEngine { db, keyspaces, cache }))
 }
 
-impl TransactionalEngine for Fjall {
-    fn client(&self, durability: Durability) -> Result<Box<dyn Client + '_>> {
+impl TransactionalEngine for FjallTransactionEngine {
+    fn client(&self, durability: AckDurability) -> Result<Box<dyn TransactionClient + '_>> {
         let durability = match durability {
-            Durability::Disk => PersistMode::SyncData,
-            Durability::Later => PersistMode::Buffer,
+            AckDurability::Disk => PersistMode::SyncData,
+            AckDurability::Later => PersistMode::Buffer,
         };
-        Ok(Box::new(Thread {
+        Ok(Box::new(FjallClient {
             engine: self,
             durability,
         }))
@@ -58,42 +59,50 @@ impl TransactionalEngine for Fjall {
     }
 }
 
-struct Thread<'a> {
-    engine: &'a Fjall,
+struct FjallClient<'a> {
+    engine: &'a FjallTransactionEngine,
     durability: PersistMode,
 }
 
-impl Client for Thread<'_> {
-    fn attempt(&mut self, body: Body<'_>) -> Tried<()> {
-        let transaction = self.engine.db.write_tx().map_err(Stop::failed)?;
-        let mut open = Open {
+impl TransactionClient for FjallClient<'_> {
+    fn attempt(&mut self, body: TransactionBody<'_>) -> AttemptResult<()> {
+        let transaction = self.engine.db.write_tx().map_err(AttemptError::failed)?;
+        let mut open = FjallTransaction {
             engine: self.engine,
             transaction: transaction.durability(Some(self.durability)),
         };
         // Dropping the transaction rolls it back.
         body(&mut open)?;
-        let committed = open.transaction.commit().map_err(Stop::failed)?;
-        committed.map_err(|_| Stop::Conflict)
+        let committed = open.transaction.commit().map_err(AttemptError::failed)?;
+        committed.map_err(|_| AttemptError::Conflict)
     }
 }
 
-struct Open<'a> {
-    engine: &'a Fjall,
+struct FjallTransaction<'a> {
+    engine: &'a FjallTransactionEngine,
     transaction: OptimisticWriteTx,
 }
 
-impl Transaction for Open<'_> {
-    fn get_for_update(&mut self, keyspace: usize, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Tried<bool> {
+impl EngineTransaction for FjallTransaction<'_> {
+    fn get_for_update(
+        &mut self,
+        keyspace: usize,
+        key: &[u8],
+        found: &mut dyn FnMut(&[u8]),
+    ) -> AttemptResult<bool> {
         // The commit validates everything that the transaction has read.
         let keyspace = &self.engine.keyspaces[keyspace];
-        let value = self.transaction.get(keyspace, key).map_err(Stop::failed)?;
+        let value = self
+            .transaction
+            .get(keyspace, key)
+            .map_err(AttemptError::failed)?;
         if let Some(value) = &value {
             found(value);
         }
         Ok(value.is_some())
     }
 
-    fn put(&mut self, keyspace: usize, key: &[u8], value: &[u8]) -> Tried<()> {
+    fn put(&mut self, keyspace: usize, key: &[u8], value: &[u8]) -> AttemptResult<()> {
         self.transaction
             .insert(&self.engine.keyspaces[keyspace], key, value);
         Ok(())

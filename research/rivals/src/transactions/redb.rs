@@ -1,9 +1,10 @@
 //! redb's transactions: a single writer at a time; each commit is synced separately.
 
 use super::{CACHE_PERCENT, MIB, settings};
-use alluvium_bench::engine::Setup;
+use alluvium_bench::engine::EngineSetup;
 use alluvium_bench::transactions::engine::{
-    Body, Client, Durability, KEYSPACES, Stop, Transaction, TransactionalEngine, Tried,
+    AckDurability, AttemptError, AttemptResult, EngineTransaction, KEYSPACES, TransactionBody,
+    TransactionClient, TransactionalEngine,
 };
 use anyhow::Result;
 use redb::{Database, ReadableTable, TableDefinition, WriteTransaction};
@@ -16,12 +17,12 @@ const TABLES: [TableDefinition<'_, &[u8], &[u8]>; KEYSPACES] = [
     TableDefinition::new("tree 3"),
 ];
 
-struct Redb {
+struct RedbTransactionEngine {
     db: Database,
     cache: u64,
 }
 
-pub(crate) fn open(setup: &Setup) -> Result<Box<dyn TransactionalEngine>> {
+pub(crate) fn open(setup: &EngineSetup) -> Result<Box<dyn TransactionalEngine>> {
     let cache = setup.memory.unwrap_or(setup.cap) / 100 * CACHE_PERCENT;
     let db = Database::builder()
         .set_cache_size(cache as usize)
@@ -31,16 +32,16 @@ pub(crate) fn open(setup: &Setup) -> Result<Box<dyn TransactionalEngine>> {
         write.open_table(table)?;
     }
     write.commit()?;
-    Ok(Box::new(Redb { db, cache }))
+    Ok(Box::new(RedbTransactionEngine { db, cache }))
 }
 
-impl TransactionalEngine for Redb {
-    fn client(&self, durability: Durability) -> Result<Box<dyn Client + '_>> {
+impl TransactionalEngine for RedbTransactionEngine {
+    fn client(&self, durability: AckDurability) -> Result<Box<dyn TransactionClient + '_>> {
         let durability = match durability {
-            Durability::Disk => redb::Durability::Immediate,
-            Durability::Later => redb::Durability::None,
+            AckDurability::Disk => redb::Durability::Immediate,
+            AckDurability::Later => redb::Durability::None,
         };
-        Ok(Box::new(Thread {
+        Ok(Box::new(RedbClient {
             engine: self,
             durability,
         }))
@@ -68,37 +69,50 @@ impl TransactionalEngine for Redb {
     }
 }
 
-struct Thread<'a> {
-    engine: &'a Redb,
+struct RedbClient<'a> {
+    engine: &'a RedbTransactionEngine,
     durability: redb::Durability,
 }
 
-impl Client for Thread<'_> {
-    fn attempt(&mut self, body: Body<'_>) -> Tried<()> {
-        let mut write = self.engine.db.begin_write().map_err(Stop::failed)?;
-        write.set_durability(self.durability).map_err(Stop::failed)?;
-        let mut open = Open(write);
+impl TransactionClient for RedbClient<'_> {
+    fn attempt(&mut self, body: TransactionBody<'_>) -> AttemptResult<()> {
+        let mut write = self.engine.db.begin_write().map_err(AttemptError::failed)?;
+        write
+            .set_durability(self.durability)
+            .map_err(AttemptError::failed)?;
+        let mut open = RedbTransaction(write);
         // Dropping the transaction rolls it back.
         body(&mut open)?;
-        open.0.commit().map_err(Stop::failed)
+        open.0.commit().map_err(AttemptError::failed)
     }
 }
 
-struct Open(WriteTransaction);
+struct RedbTransaction(WriteTransaction);
 
-impl Transaction for Open {
-    fn get_for_update(&mut self, keyspace: usize, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Tried<bool> {
-        let table = self.0.open_table(TABLES[keyspace]).map_err(Stop::failed)?;
-        let value = table.get(key).map_err(Stop::failed)?;
+impl EngineTransaction for RedbTransaction {
+    fn get_for_update(
+        &mut self,
+        keyspace: usize,
+        key: &[u8],
+        found: &mut dyn FnMut(&[u8]),
+    ) -> AttemptResult<bool> {
+        let table = self
+            .0
+            .open_table(TABLES[keyspace])
+            .map_err(AttemptError::failed)?;
+        let value = table.get(key).map_err(AttemptError::failed)?;
         if let Some(value) = &value {
             found(value.value());
         }
         Ok(value.is_some())
     }
 
-    fn put(&mut self, keyspace: usize, key: &[u8], value: &[u8]) -> Tried<()> {
-        let mut table = self.0.open_table(TABLES[keyspace]).map_err(Stop::failed)?;
-        table.insert(key, value).map_err(Stop::failed)?;
+    fn put(&mut self, keyspace: usize, key: &[u8], value: &[u8]) -> AttemptResult<()> {
+        let mut table = self
+            .0
+            .open_table(TABLES[keyspace])
+            .map_err(AttemptError::failed)?;
+        table.insert(key, value).map_err(AttemptError::failed)?;
         Ok(())
     }
 }

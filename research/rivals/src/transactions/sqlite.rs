@@ -2,9 +2,10 @@
 //! with `synchronous = FULL`, which syncs each commit.
 
 use super::{CACHE_PERCENT, settings};
-use alluvium_bench::engine::Setup;
+use alluvium_bench::engine::EngineSetup;
 use alluvium_bench::transactions::engine::{
-    Body, Client, Durability, KEYSPACES, Stop, Transaction, TransactionalEngine, Tried,
+    AckDurability, AttemptError, AttemptResult, EngineTransaction, KEYSPACES, TransactionBody,
+    TransactionClient, TransactionalEngine,
 };
 use anyhow::Result;
 use rusqlite::{Connection, ErrorCode, OptionalExtension};
@@ -18,18 +19,18 @@ const LEAST_CACHE_KIB: u64 = 2000;
 /// Busy timeout. A waiting writer gets its turn well within this time.
 const PATIENCE_MS: u64 = 60_000;
 
-struct Sqlite {
+struct SqliteTransactionEngine {
     path: PathBuf,
     cache_kib: u64,
 }
 
-pub(crate) fn open(setup: &Setup) -> Result<Box<dyn TransactionalEngine>> {
+pub(crate) fn open(setup: &EngineSetup) -> Result<Box<dyn TransactionalEngine>> {
     let cache = setup.memory.unwrap_or(setup.cap) / 100 * CACHE_PERCENT;
-    let engine = Sqlite {
+    let engine = SqliteTransactionEngine {
         path: setup.directory.join("store.sqlite"),
         cache_kib: (cache / setup.threads.max(1) as u64 / KIB).max(LEAST_CACHE_KIB),
     };
-    let own = engine.connect(Durability::Disk)?;
+    let own = engine.connect(AckDurability::Disk)?;
     for number in 0..KEYSPACES {
         own.execute_batch(&format!(
             "CREATE TABLE IF NOT EXISTS tree_{number} (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;"
@@ -38,14 +39,14 @@ pub(crate) fn open(setup: &Setup) -> Result<Box<dyn TransactionalEngine>> {
     Ok(Box::new(engine))
 }
 
-impl Sqlite {
-    fn connect(&self, durability: Durability) -> Result<Connection> {
+impl SqliteTransactionEngine {
+    fn connect(&self, durability: AckDurability) -> Result<Connection> {
         let connection = Connection::open(&self.path)?;
         connection.query_row(&format!("PRAGMA busy_timeout = {PATIENCE_MS}"), [], |_| Ok(()))?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         let synchronous = match durability {
-            Durability::Disk => "FULL",
-            Durability::Later => "NORMAL",
+            AckDurability::Disk => "FULL",
+            AckDurability::Later => "NORMAL",
         };
         connection.pragma_update(None, "synchronous", synchronous)?;
         // A negative number is in KiB.
@@ -54,9 +55,9 @@ impl Sqlite {
     }
 }
 
-impl TransactionalEngine for Sqlite {
-    fn client(&self, durability: Durability) -> Result<Box<dyn Client + '_>> {
-        Ok(Box::new(Thread(self.connect(durability)?)))
+impl TransactionalEngine for SqliteTransactionEngine {
+    fn client(&self, durability: AckDurability) -> Result<Box<dyn TransactionClient + '_>> {
+        Ok(Box::new(SqliteClient(self.connect(durability)?)))
     }
 
     fn settings(&self) -> Vec<(String, String)> {
@@ -76,16 +77,16 @@ impl TransactionalEngine for Sqlite {
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        let own = self.connect(Durability::Disk)?;
+        let own = self.connect(AckDurability::Disk)?;
         own.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         Ok(())
     }
 }
 
-struct Thread(Connection);
+struct SqliteClient(Connection);
 
-impl Thread {
-    fn execute(&self, text: &str) -> Tried<()> {
+impl SqliteClient {
+    fn execute(&self, text: &str) -> AttemptResult<()> {
         let done = self
             .0
             .prepare_cached(text)
@@ -94,10 +95,10 @@ impl Thread {
     }
 }
 
-impl Client for Thread {
-    fn attempt(&mut self, body: Body<'_>) -> Tried<()> {
+impl TransactionClient for SqliteClient {
+    fn attempt(&mut self, body: TransactionBody<'_>) -> AttemptResult<()> {
         self.execute("BEGIN IMMEDIATE")?;
-        let done = body(&mut Open(&self.0)).and_then(|()| self.execute("COMMIT"));
+        let done = body(&mut SqliteTransaction(&self.0)).and_then(|()| self.execute("COMMIT"));
         if done.is_err() && !self.0.is_autocommit() {
             self.execute("ROLLBACK")?;
         }
@@ -105,7 +106,7 @@ impl Client for Thread {
     }
 }
 
-struct Open<'a>(&'a Connection);
+struct SqliteTransaction<'a>(&'a Connection);
 
 /// The statements that read and write each table.
 const READS: [&str; KEYSPACES] = [
@@ -121,8 +122,13 @@ const WRITES: [&str; KEYSPACES] = [
     "INSERT INTO tree_3 (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = ?2",
 ];
 
-impl Transaction for Open<'_> {
-    fn get_for_update(&mut self, keyspace: usize, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Tried<bool> {
+impl EngineTransaction for SqliteTransaction<'_> {
+    fn get_for_update(
+        &mut self,
+        keyspace: usize,
+        key: &[u8],
+        found: &mut dyn FnMut(&[u8]),
+    ) -> AttemptResult<bool> {
         let mut statement = self.0.prepare_cached(READS[keyspace]).map_err(stop)?;
         let row = statement.query_row((key,), |row| {
             found(row.get_ref(0)?.as_blob()?);
@@ -131,16 +137,16 @@ impl Transaction for Open<'_> {
         Ok(row.optional().map_err(stop)?.is_some())
     }
 
-    fn put(&mut self, keyspace: usize, key: &[u8], value: &[u8]) -> Tried<()> {
+    fn put(&mut self, keyspace: usize, key: &[u8], value: &[u8]) -> AttemptResult<()> {
         let mut statement = self.0.prepare_cached(WRITES[keyspace]).map_err(stop)?;
         statement.execute((key, value)).map_err(stop)?;
         Ok(())
     }
 }
 
-fn stop(error: rusqlite::Error) -> Stop {
+fn stop(error: rusqlite::Error) -> AttemptError {
     match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Stop::Conflict,
-        _ => Stop::failed(error),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => AttemptError::Conflict,
+        _ => AttemptError::failed(error),
     }
 }

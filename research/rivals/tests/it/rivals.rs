@@ -1,23 +1,23 @@
 //! Tests each engine of this build: its adapter against a map, and a tiny run of every phase.
 
-use alluvium_bench::engine::{EngineOption, Entry, Log};
-use alluvium_bench::prove::{Reopened, prove_with};
-use alluvium_bench::run::{Event, Flow, Groups, Job, run_job};
+use alluvium_bench::adapter_test::{ReopenExpectation, prove_with};
+use alluvium_bench::engine::{EngineEntry, EngineOption, WriteLogging};
+use alluvium_bench::run::{ChildEvent, EngineJob, GroupPaths, PhaseFlow, run_job};
 use alluvium_bench::transactions;
-use alluvium_bench::workload::keys::Keys;
-use alluvium_bench::workload::phase::{Amount, Defaults, Phase};
+use alluvium_bench::workload::keys::KeyOrdering;
+use alluvium_bench::workload::phase::{PhaseDefaults, WindowLength, WorkloadPhase};
 use alluvium_bench::workload::script;
 use alluvium_rivals::{ENGINES, TRANSACTIONAL};
 use std::path::Path;
 
-const DEFAULTS: Defaults = Defaults {
-    warm: Amount::Operations(50),
-    run: Amount::Operations(200),
+const DEFAULTS: PhaseDefaults = PhaseDefaults {
+    warm: WindowLength::Operations(50),
+    run: WindowLength::Operations(200),
     rate: None,
 };
 
 /// Returns the engines that can be opened here. SplinterDB needs a library named by the user.
-fn engines() -> impl Iterator<Item = (&'static Entry, Vec<EngineOption>)> {
+fn engines() -> impl Iterator<Item = (&'static EngineEntry, Vec<EngineOption>)> {
     let library = std::env::var("ALLUVIUM_SPLINTERDB").ok();
     ENGINES
         .iter()
@@ -43,8 +43,8 @@ fn every_adapter_answers_as_a_map_does() {
             .map(|option| (option.name, option.value))
             .collect();
         let reopened = match entry.name {
-            "bf-tree" => Reopened::Refused,
-            _ => Reopened::WithEverything,
+            "bf-tree" => ReopenExpectation::Refused,
+            _ => ReopenExpectation::WithEverything,
         };
         if let Err(error) = prove_with(entry, place.path(), &options, reopened, 3000, seed as u64) {
             panic!("{}: {error:#}", entry.name);
@@ -52,35 +52,40 @@ fn every_adapter_answers_as_a_map_does() {
     }
 }
 
-fn job(entry: &Entry, directory: &Path, phases: Vec<Phase>, options: Vec<EngineOption>) -> Job {
-    Job {
+fn job(
+    entry: &EngineEntry,
+    directory: &Path,
+    phases: Vec<WorkloadPhase>,
+    options: Vec<EngineOption>,
+) -> EngineJob {
+    EngineJob {
         engine: entry.name.to_owned(),
         repetition: 1,
         directory: directory.to_owned(),
         records: 1000,
-        keys: Keys::default(),
+        keys: KeyOrdering::default(),
         value_bytes: 100,
         threads: 2,
         phases,
-        flow: Flow::Separate,
+        flow: PhaseFlow::Separate,
         is_loaded: false,
         seed: 1,
-        log: Log::On,
+        log: WriteLogging::On,
         cap: 64 << 20,
         memory: None,
         options,
         settle_ms: 0,
         verify_every: 1,
         interval_ms: 100,
-        groups: Groups::default(),
+        groups: GroupPaths::default(),
     }
 }
 
 /// Runs a job. Returns the number of measured phases.
-fn measured(job: &Job) -> usize {
+fn measured(job: &EngineJob) -> usize {
     let mut measured = 0;
     let done = run_job(job, ENGINES, &mut |event| {
-        if let Event::Measured(row) = event {
+        if let ChildEvent::Measured(row) = event {
             measured += usize::from(row.operations > 0);
         }
     });
@@ -92,9 +97,9 @@ fn measured(job: &Job) -> usize {
 
 #[test]
 fn every_engine_goes_through_every_phase() {
-    let phases: Vec<Phase> = ["load", "a", "b", "c", "d", "e", "f", "m"]
+    let phases: Vec<WorkloadPhase> = ["load", "a", "b", "c", "d", "e", "f", "m"]
         .iter()
-        .map(|text| Phase::parse(text, DEFAULTS).unwrap())
+        .map(|text| WorkloadPhase::parse(text, DEFAULTS).unwrap())
         .collect();
     for (entry, options) in engines() {
         let place = tempfile::tempdir().unwrap();
@@ -109,7 +114,7 @@ fn every_engine_goes_through_a_script() {
     for (entry, options) in engines() {
         let place = tempfile::tempdir().unwrap();
         let mut job = job(entry, place.path(), phases.clone(), options);
-        job.flow = Flow::Continuous;
+        job.flow = PhaseFlow::Continuous;
         assert_eq!(measured(&job), phases.len(), "{}", entry.name);
     }
 }
@@ -118,7 +123,7 @@ fn every_engine_goes_through_a_script() {
 fn the_transactions_of_every_engine_are_what_they_are_said_to_be() {
     for entry in TRANSACTIONAL {
         let place = tempfile::tempdir().unwrap();
-        if let Err(error) = transactions::prove::prove(entry, place.path()) {
+        if let Err(error) = transactions::adapter_test::prove(entry, place.path()) {
             panic!("{}: {error:#}", entry.name);
         }
     }
@@ -135,26 +140,26 @@ fn every_engine_with_transactions_goes_through_every_phase() {
     ];
     for entry in TRANSACTIONAL {
         let place = tempfile::tempdir().unwrap();
-        let job = transactions::Job {
+        let job = transactions::TransactionJob {
             engine: entry.name.to_owned(),
             repetition: 1,
             directory: place.path().to_owned(),
             counters: 300,
             phases: texts
                 .iter()
-                .map(|text| transactions::phase::Phase::parse(text).unwrap())
+                .map(|text| transactions::phase::TransactionPhase::parse(text).unwrap())
                 .collect(),
-            warm: Amount::Operations(10),
-            run: Amount::Operations(60),
+            warm: WindowLength::Operations(10),
+            run: WindowLength::Operations(60),
             seed: 1,
             cap: 64 << 20,
             memory: None,
             interval_ms: 100,
-            groups: Groups::default(),
+            groups: GroupPaths::default(),
         };
         let mut measured = Vec::new();
         let done = transactions::run_job(&job, TRANSACTIONAL, &mut |event| {
-            if let Event::Measured(row) = event {
+            if let ChildEvent::Measured(row) = event {
                 measured.push((row.phase, row.operations));
             }
         });
@@ -190,11 +195,11 @@ fn options_of_rocksdb_are_heeded_and_wrong_ones_refused() {
     let place = tempfile::tempdir().unwrap();
     let options = ["background-jobs=3", "multi-get=single"]
         .map(|text| EngineOption::parse(&format!("rocksdb-direct.{text}")).unwrap());
-    let phases = vec![Phase::parse("m", DEFAULTS).unwrap()];
+    let phases = vec![WorkloadPhase::parse("m", DEFAULTS).unwrap()];
     let mut opened = Vec::new();
     let job = job(entry, place.path(), phases, options.to_vec());
     run_job(&job, ENGINES, &mut |event| {
-        if let Event::Opened { settings } = event {
+        if let ChildEvent::Opened { settings } = event {
             opened = settings;
         }
     })
@@ -235,9 +240,9 @@ fn a_library_that_is_not_splinterdb_is_refused_by_name() {
 #[cfg(feature = "leveldb")]
 #[test]
 fn leveldb_writes_about_what_its_model_and_its_simulation_say() {
-    use alluvium_rivals::leveldb_writes::{Study, count};
+    use alluvium_rivals::leveldb_writes::{InsertStudy, count};
     let place = tempfile::tempdir().unwrap();
-    let study = Study {
+    let study = InsertStudy {
         keys: 30_000,
         skew: 0.0,
         rounds: 1.0,
@@ -251,7 +256,7 @@ fn leveldb_writes_about_what_its_model_and_its_simulation_say() {
         is_like(written.model) && is_like(written.simulated),
         "{written:?}"
     );
-    let none = Study {
+    let none = InsertStudy {
         rounds: f64::NAN,
         ..study
     };
@@ -260,7 +265,7 @@ fn leveldb_writes_about_what_its_model_and_its_simulation_say() {
 
 /// Returns the values of a line.
 #[cfg(any(feature = "berkeley-db", feature = "leveldb", feature = "mariadb"))]
-fn values(measured: &alluvium_lab::Measured, name: &str) -> Vec<f64> {
+fn values(measured: &alluvium_lab::MeasurementSet, name: &str) -> Vec<f64> {
     let line = measured.counts.iter().find(|line| line.name == name);
     let line = line.unwrap_or_else(|| panic!("{name}: {measured:?}"));
     line.points.iter().map(|spot| spot.value).collect()
@@ -268,7 +273,7 @@ fn values(measured: &alluvium_lab::Measured, name: &str) -> Vec<f64> {
 
 /// Runs a study with this number of records.
 #[cfg(any(feature = "berkeley-db", feature = "leveldb", feature = "mariadb"))]
-fn made(name: &str, records: u64) -> alluvium_lab::Measured {
+fn made(name: &str, records: u64) -> alluvium_lab::MeasurementSet {
     let study = alluvium_rivals::studies::STUDIES
         .iter()
         .find(|study| study.name == name);
@@ -347,7 +352,7 @@ fn a_server_of_ones_own_merges_what_waits_only_with_its_change_buffer() {
     }
     let rates = values(&measured, "rates, mariadb, buffered");
     assert!(rates.iter().all(|rate| *rate >= 1.0), "{rates:?}");
-    let merged = |line: &alluvium_lab::Line| line.name == "rates, mariadb, not buffered";
+    let merged = |line: &alluvium_lab::FigureSeries| line.name == "rates, mariadb, not buffered";
     assert!(
         !measured.counts.iter().any(merged),
         "without a buffer nothing is merged: {measured:?}"

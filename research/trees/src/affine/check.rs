@@ -5,26 +5,26 @@
 //!   parent.
 //! - AF3: with V3 every node's weight is in its band, and the root's weight is at most its limit.
 
+use super::counters::RequestCause;
 use super::error::Result;
-use super::figures::Cause;
 use super::format::decode_pairs;
-use super::node::{Body, Child, Inner, Link, Pivots, leaf_bytes};
-use super::options::Variant;
-use super::rebuild::Band;
-use super::space::{Extent, Space};
+use super::node::{BufferedChild, InnerNode, NodeBody, NodeLink, PivotLocation, leaf_bytes};
+use super::options::AffineVariant;
+use super::rebuild::WeightBand;
+use super::space::{NodeSpace, SpaceExtent};
 use super::tree::AffineTree;
 use std::fmt;
 
 /// A defect of a dictionary.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
+pub struct AffineViolation {
     /// The offset of the node; `None` for a node that is only in memory.
     pub at: Option<u64>,
     /// The violated invariant and the observed value.
     pub what: String,
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for AffineViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.at {
             Some(at) => write!(f, "node at {at}: {}", self.what),
@@ -35,9 +35,9 @@ impl fmt::Display for Violation {
 
 /// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
+pub struct AffineCheckReport {
     /// The defects found.
-    pub violations: Vec<Violation>,
+    pub violations: Vec<AffineViolation>,
     /// The number of pairs in leaves, and of messages above them.
     pub elements: u64,
     /// The number of nodes at each height, leaves first.
@@ -45,31 +45,31 @@ pub struct Checked {
 }
 
 /// The state of a running check.
-struct Check {
-    seen: Checked,
-    extents: Vec<Extent>,
+struct AffineChecker {
+    seen: AffineCheckReport,
+    extents: Vec<SpaceExtent>,
 }
 
-impl Check {
-    fn say(&mut self, link: Option<&Link>, what: String) {
+impl AffineChecker {
+    fn say(&mut self, link: Option<&NodeLink>, what: String) {
         let at = link.map(|link| link.extent.at);
-        self.seen.violations.push(Violation { at, what });
+        self.seen.violations.push(AffineViolation { at, what });
     }
 }
 
-impl<S: Space> AffineTree<S> {
+impl<S: NodeSpace> AffineTree<S> {
     /// Reads the whole dictionary and returns all defects. Between [`AffineTree::offer`] and the
     /// last [`AffineTree::step`] the root may violate AF1.
     ///
     /// # Errors
     /// [`Error::Poisoned`](super::Error::Poisoned). Unreadable nodes are reported as defects, not
     /// as errors.
-    pub fn check(&self) -> Result<Checked> {
-        self.usable()?;
-        let mut check = Check {
-            seen: Checked {
+    pub fn check(&self) -> Result<AffineCheckReport> {
+        self.ensure_usable()?;
+        let mut check = AffineChecker {
+            seen: AffineCheckReport {
                 levels: vec![0; usize::from(self.root.height) + 1],
-                ..Checked::default()
+                ..AffineCheckReport::default()
             },
             extents: Vec::new(),
         };
@@ -87,7 +87,7 @@ impl<S: Space> AffineTree<S> {
         Ok(check.seen)
     }
 
-    fn check_root(&self, check: &mut Check) {
+    fn check_root(&self, check: &mut AffineChecker) {
         let (weight, height) = (self.root.weight(), self.root.height);
         if check.seen.levels != self.levels {
             let what = format!(
@@ -96,8 +96,8 @@ impl<S: Space> AffineTree<S> {
             );
             check.say(None, what);
         }
-        if self.options.variant == Variant::WeightBalanced {
-            let limit = Band::of(self.options.fanout, height).most_of_root();
+        if self.options.variant == AffineVariant::WeightBalanced {
+            let limit = WeightBand::of(self.options.fanout, height).most_of_root();
             if weight > limit {
                 check.say(None, format!("AF3: the root weighs {weight}, at most {limit}"));
             }
@@ -107,14 +107,20 @@ impl<S: Space> AffineTree<S> {
     /// Returns whether every node in memory equals its stored version, so that extents can be
     /// compared.
     fn resident_is_stored(&self) -> bool {
-        fn stored(node: &Inner) -> bool {
+        fn stored(node: &InnerNode) -> bool {
             let mut children = node.children.iter();
             children.all(|child| child.link.is_some() && child.node.as_ref().is_none_or(|node| stored(node)))
         }
         stored(&self.root)
     }
 
-    fn check_node(&self, check: &mut Check, node: &Inner, link: Option<&Link>, keys: (&[u8], Option<&[u8]>)) {
+    fn check_node(
+        &self,
+        check: &mut AffineChecker,
+        node: &InnerNode,
+        link: Option<&NodeLink>,
+        keys: (&[u8], Option<&[u8]>),
+    ) {
         check.seen.levels[usize::from(node.height)] += 1;
         let (from, end) = keys;
         if node.children.first().is_none_or(|first| *first.from != *from) {
@@ -130,8 +136,8 @@ impl<S: Space> AffineTree<S> {
             }
             self.check_buffer(check, child, link, next);
             let below = node.height - 1;
-            let band = Band::of(self.options.fanout, below);
-            if self.options.variant == Variant::WeightBalanced && !band.has(child.weight) {
+            let band = WeightBand::of(self.options.fanout, below);
+            if self.options.variant == AffineVariant::WeightBalanced && !band.has(child.weight) {
                 let what = format!(
                     "AF3: child {at} of height {below} weighs {}, not {band:?}",
                     child.weight
@@ -142,7 +148,13 @@ impl<S: Space> AffineTree<S> {
         }
     }
 
-    fn check_buffer(&self, check: &mut Check, child: &Child, link: Option<&Link>, next: Option<&[u8]>) {
+    fn check_buffer(
+        &self,
+        check: &mut AffineChecker,
+        child: &BufferedChild,
+        link: Option<&NodeLink>,
+        next: Option<&[u8]>,
+    ) {
         let (bytes, limit) = (child.buffer.bytes(), self.options.segment_bytes());
         if bytes > limit {
             check.say(
@@ -158,7 +170,7 @@ impl<S: Space> AffineTree<S> {
         check.seen.elements += messages.len() as u64;
     }
 
-    fn check_child(&self, check: &mut Check, child: &Child, height: u8, next: Option<&[u8]>) {
+    fn check_child(&self, check: &mut AffineChecker, child: &BufferedChild, height: u8, next: Option<&[u8]>) {
         let link = child.link.as_ref();
         check
             .extents
@@ -179,29 +191,35 @@ impl<S: Space> AffineTree<S> {
         let Some(link) = link else {
             return check.say(None, "a child is neither in memory nor stored".to_owned());
         };
-        let has_none = matches!(link.pivots, Pivots::Parent(_));
+        let has_none = matches!(link.pivots, PivotLocation::Parent(_));
         if has_none != self.options.variant.has_pivots_in_parent() {
             check.say(
                 Some(link),
                 "AF2: the node's pivots are not where the variant has them".to_owned(),
             );
         }
-        match self.load(Cause::Query, link, height) {
+        match self.load(RequestCause::Query, link, height) {
             Err(error) => check.say(Some(link), error.to_string()),
-            Ok(Body::Inner(node)) => {
+            Ok(NodeBody::Inner(node)) => {
                 if node.weight() != child.weight {
                     let what = format!("children weigh {}, the node {}", node.weight(), child.weight);
                     check.say(Some(link), what);
                 }
                 self.check_node(check, &node, Some(link), keys);
             }
-            Ok(Body::Leaf(_)) => self.check_leaf(check, child, link, next),
+            Ok(NodeBody::Leaf(_)) => self.check_leaf(check, child, link, next),
         }
     }
 
-    fn check_leaf(&self, check: &mut Check, child: &Child, link: &Link, next: Option<&[u8]>) {
+    fn check_leaf(
+        &self,
+        check: &mut AffineChecker,
+        child: &BufferedChild,
+        link: &NodeLink,
+        next: Option<&[u8]>,
+    ) {
         check.seen.levels[0] += 1;
-        let read = self.read_whole(Cause::Query, link, 0, self.indexes());
+        let read = self.read_whole(RequestCause::Query, link, 0, self.indexes());
         let Ok((index, pieces)) = read else {
             return check.say(Some(link), "a leaf cannot be read twice".to_owned());
         };

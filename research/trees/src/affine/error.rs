@@ -1,7 +1,7 @@
 //! The errors of an affine dictionary, with their location and remedy.
 
 use alluvium_base::ErrorKind;
-use alluvium_base::bytes::Truncated;
+use alluvium_base::bytes::TruncatedInput;
 use std::fmt::Display;
 use thiserror::Error as ThisError;
 
@@ -109,8 +109,8 @@ impl Error {
     }
 }
 
-impl From<Truncated> for Error {
-    fn from(truncated: Truncated) -> Error {
+impl From<TruncatedInput> for Error {
+    fn from(truncated: TruncatedInput) -> Error {
         Error::damaged(
             truncated.at as u64,
             "the length of what is read",

@@ -5,25 +5,27 @@
 //! Each flush therefore costs one read and one write of a node, 2(1 + αB) setups for the B/F
 //! messages it moves (Theorem 9).
 
+use super::counters::{AffineCounters, RequestCause};
 use super::error::{Error, Result};
-use super::figures::{Cause, Figures};
-use super::node::{Body, Bytes, Child, Inner, Msg, Pair, apply, leaf_bytes};
-use super::options::Variant;
-use super::space::Space;
+use super::node::{
+    BoxedBytes, BufferedChild, InnerNode, LeafPair, NodeBody, TreeMessage, apply_messages, leaf_bytes,
+};
+use super::options::AffineVariant;
+use super::space::NodeSpace;
 use super::tree::AffineTree;
 
-impl<S: Space> AffineTree<S> {
+impl<S: NodeSpace> AffineTree<S> {
     /// Flushes one child of the root, and grows or shrinks the root as necessary.
     pub(super) fn flush_root(&mut self, at: usize) -> Result<()> {
         assert!(at < self.root.children.len(), "the child is one of the root");
         let mut root = self.take_root();
         self.flush_child(&mut root, at)?;
-        self.settle_root(root)
+        self.restore_root(root)
     }
 
     /// Removes the root from the dictionary for modification.
-    pub(super) fn take_root(&mut self) -> Inner {
-        let empty = Inner {
+    pub(super) fn take_root(&mut self) -> InnerNode {
+        let empty = InnerNode {
             height: 1,
             children: Vec::new(),
         };
@@ -31,10 +33,10 @@ impl<S: Space> AffineTree<S> {
     }
 
     /// Puts the root back after adjusting its height.
-    pub(super) fn settle_root(&mut self, mut root: Inner) -> Result<()> {
+    pub(super) fn restore_root(&mut self, mut root: InnerNode) -> Result<()> {
         loop {
-            self.settle(&mut root)?;
-            if self.options.variant == Variant::WeightBalanced {
+            self.flush_overfull_children(&mut root)?;
+            if self.options.variant == AffineVariant::WeightBalanced {
                 if self.root_fits(&root) {
                     break;
                 }
@@ -54,23 +56,23 @@ impl<S: Space> AffineTree<S> {
     }
 
     /// Splits an overfull root and makes a new root above the halves.
-    fn raise_root(&mut self, root: Inner) -> Result<Inner> {
+    fn raise_root(&mut self, root: InnerNode) -> Result<InnerNode> {
         let height = root.height + 1;
-        let children = self.keep_inner(Bytes::default(), root)?;
+        let children = self.split_and_place(BoxedBytes::default(), root)?;
         assert!(children.len() > 1, "a root that is too large is split");
         self.levels.resize(usize::from(height) + 1, 0);
         self.levels[usize::from(height)] = 1;
         // The old root was counted at its height, and its halves were counted again.
         self.levels[usize::from(height) - 1] -= 1;
-        Ok(Inner { height, children })
+        Ok(InnerNode { height, children })
     }
 
     /// Replaces the root by its only child.
-    fn lower_root(&mut self, mut root: Inner) -> Result<Inner> {
+    fn lower_root(&mut self, mut root: InnerNode) -> Result<InnerNode> {
         assert_eq!(root.children.len(), 1, "the root has one child");
         let mut child = root.children.pop().expect("a root has a child");
         let messages = child.buffer.take();
-        let Body::Inner(mut inner) = self.take(&mut child, root.height - 1, Cause::Flush)? else {
+        let NodeBody::Inner(mut inner) = self.take(&mut child, root.height - 1, RequestCause::Flush)? else {
             unreachable!("a child of a root above height 1 has children");
         };
         inner.deliver(&*self.operator, messages);
@@ -81,8 +83,8 @@ impl<S: Space> AffineTree<S> {
 
     /// Flushes until no segment of a node exceeds its limit (AF1), and balances the weights below
     /// the node (AF3).
-    pub(super) fn settle(&mut self, node: &mut Inner) -> Result<()> {
-        while let Some(at) = self.over_full(node) {
+    pub(super) fn flush_overfull_children(&mut self, node: &mut InnerNode) -> Result<()> {
+        while let Some(at) = self.find_overfull_child(node) {
             self.flush_child(node, at)?;
         }
         debug_assert!(!node.children.is_empty(), "a node keeps a child");
@@ -90,19 +92,19 @@ impl<S: Space> AffineTree<S> {
     }
 
     /// Moves the messages for a child into it, and replaces the child with the resulting nodes.
-    pub(super) fn flush_child(&mut self, node: &mut Inner, at: usize) -> Result<()> {
+    pub(super) fn flush_child(&mut self, node: &mut InnerNode, at: usize) -> Result<()> {
         assert!(node.height > 0, "a leaf has no children");
         let below = node.height - 1;
         let child = &mut node.children[at];
-        Figures::add(&self.figures.flushes, 1);
-        Figures::add(&self.figures.moved, child.buffer.messages().len() as u64);
+        AffineCounters::add(&self.figures.flushes, 1);
+        AffineCounters::add(&self.figures.moved, child.buffer.messages().len() as u64);
         match below {
             0 => self.flush_leaf(node, at),
             _ => self.flush_inner(node, at),
         }
     }
 
-    fn flush_leaf(&mut self, node: &mut Inner, at: usize) -> Result<()> {
+    fn flush_leaf(&mut self, node: &mut InnerNode, at: usize) -> Result<()> {
         let mut at = at;
         let from = node.children[at].from.clone();
         let mut pairs = self.drain_leaf(&mut node.children[at])?;
@@ -121,20 +123,20 @@ impl<S: Space> AffineTree<S> {
             at = at.min(other);
             from = node.children[at].from.clone();
             node.children.remove(at + 1);
-            Figures::add(&self.figures.merges, 1);
+            AffineCounters::add(&self.figures.merges, 1);
         }
-        let made = self.keep_leaves(from, &pairs, Cause::Flush)?;
-        Figures::add(&self.figures.splits, made.len() as u64 - 1);
+        let made = self.write_leaves(from, &pairs, RequestCause::Flush)?;
+        AffineCounters::add(&self.figures.splits, made.len() as u64 - 1);
         node.children.splice(at..=at, made);
         Ok(())
     }
 
     /// Reads a leaf and applies the messages for it.
-    fn drain_leaf(&mut self, child: &mut Child) -> Result<Vec<Pair>> {
+    fn drain_leaf(&mut self, child: &mut BufferedChild) -> Result<Vec<LeafPair>> {
         let messages = child.buffer.take();
-        match self.take(child, 0, Cause::Flush)? {
-            Body::Leaf(pairs) => self.applied_to(pairs, messages),
-            Body::Inner(_) => unreachable!("what is read at height 0 is a leaf"),
+        match self.take(child, 0, RequestCause::Flush)? {
+            NodeBody::Leaf(pairs) => self.apply_to_leaf(pairs, messages),
+            NodeBody::Inner(_) => unreachable!("what is read at height 0 is a leaf"),
         }
     }
 
@@ -142,20 +144,24 @@ impl<S: Space> AffineTree<S> {
     ///
     /// Fails if updates have made a value too long for a sub-block (AF1), since no part can store
     /// it.
-    pub(super) fn applied_to(&self, pairs: Vec<Pair>, messages: Vec<Msg>) -> Result<Vec<Pair>> {
-        let pairs = apply(&*self.operator, pairs, messages);
+    pub(super) fn apply_to_leaf(
+        &self,
+        pairs: Vec<LeafPair>,
+        messages: Vec<TreeMessage>,
+    ) -> Result<Vec<LeafPair>> {
+        let pairs = apply_messages(&*self.operator, pairs, messages);
         let limit = self.options.pair_limit();
-        match pairs.iter().map(Pair::bytes).find(|len| *len > limit) {
+        match pairs.iter().map(LeafPair::bytes).find(|len| *len > limit) {
             Some(len) => Err(Error::TooLong { len, limit }),
             None => Ok(pairs),
         }
     }
 
-    fn flush_inner(&mut self, node: &mut Inner, at: usize) -> Result<()> {
+    fn flush_inner(&mut self, node: &mut InnerNode, at: usize) -> Result<()> {
         let (below, mut at) = (node.height - 1, at);
         let mut from = node.children[at].from.clone();
         let mut inner = self.drain_inner(&mut node.children[at], below)?;
-        self.settle(&mut inner)?;
+        self.flush_overfull_children(&mut inner)?;
         while self.is_small(&inner) && node.children.len() > 1 {
             let other = if at + 1 < node.children.len() {
                 at + 1
@@ -169,37 +175,42 @@ impl<S: Space> AffineTree<S> {
             at = at.min(other);
             from = node.children[at].from.clone();
             node.children.remove(at + 1);
-            Figures::add(&self.figures.merges, 1);
-            self.settle(&mut inner)?;
+            AffineCounters::add(&self.figures.merges, 1);
+            self.flush_overfull_children(&mut inner)?;
         }
-        if self.options.variant == Variant::WeightBalanced && self.must_rebuild(&inner) {
+        if self.options.variant == AffineVariant::WeightBalanced && self.must_rebuild(&inner) {
             inner = self.rebuild(inner)?;
         }
-        let made = self.keep_inner(from, inner)?;
-        Figures::add(&self.figures.splits, made.len() as u64 - 1);
+        let made = self.split_and_place(from, inner)?;
+        AffineCounters::add(&self.figures.splits, made.len() as u64 - 1);
         node.children.splice(at..=at, made);
         Ok(())
     }
 
-    fn drain_inner(&mut self, child: &mut Child, height: u8) -> Result<Inner> {
+    fn drain_inner(&mut self, child: &mut BufferedChild, height: u8) -> Result<InnerNode> {
         let messages = child.buffer.take();
-        match self.take(child, height, Cause::Flush)? {
-            Body::Inner(mut inner) => {
+        match self.take(child, height, RequestCause::Flush)? {
+            NodeBody::Inner(mut inner) => {
                 inner.deliver(&*self.operator, messages);
                 Ok(inner)
             }
-            Body::Leaf(_) => unreachable!("what is read above height 0 has children"),
+            NodeBody::Leaf(_) => unreachable!("what is read above height 0 has children"),
         }
     }
 
     /// Removes a child from memory or reads it from disk. It must be written again.
-    pub(super) fn take(&mut self, child: &mut Child, height: u8, cause: Cause) -> Result<Body> {
+    pub(super) fn take(
+        &mut self,
+        child: &mut BufferedChild,
+        height: u8,
+        cause: RequestCause,
+    ) -> Result<NodeBody> {
         assert!(self.levels[usize::from(height)] > 0, "nodes are counted");
         assert!(child.buffer.bytes() == 0, "the messages for a node go with it");
         let link = child.link.take();
         self.levels[usize::from(height)] -= 1;
         let body = match (child.node.take(), &link) {
-            (Some(node), _) => Body::Inner(*node),
+            (Some(node), _) => NodeBody::Inner(*node),
             (None, Some(link)) => self.load(cause, link, height)?,
             (None, None) => unreachable!("a child is in memory or on the disk"),
         };
@@ -210,24 +221,24 @@ impl<S: Space> AffineTree<S> {
     }
 
     /// Returns whether a node has too many children, in variants without weight balance.
-    pub(super) fn is_large(&self, node: &Inner) -> bool {
+    pub(super) fn is_large(&self, node: &InnerNode) -> bool {
         self.pieces(node) > 1
     }
 
     /// Returns the number of nodes that a node is split into.
-    fn pieces(&self, node: &Inner) -> usize {
+    fn pieces(&self, node: &InnerNode) -> usize {
         match self.options.variant {
-            Variant::WeightBalanced => 1,
-            Variant::BTree => self.pivot_bytes(node).div_ceil(self.options.node_bytes as usize),
+            AffineVariant::WeightBalanced => 1,
+            AffineVariant::BTree => self.pivot_bytes(node).div_ceil(self.options.node_bytes as usize),
             _ => node.children.len().div_ceil(self.options.most_children()),
         }
     }
 
     /// Returns whether a node has too few children and must be merged with its neighbour.
-    fn is_small(&self, node: &Inner) -> bool {
+    fn is_small(&self, node: &InnerNode) -> bool {
         match self.options.variant {
-            Variant::WeightBalanced => false,
-            Variant::BTree => {
+            AffineVariant::WeightBalanced => false,
+            AffineVariant::BTree => {
                 node.children.len() < 2 || self.pivot_bytes(node) < self.options.node_bytes as usize / 4
             }
             _ => node.children.len() < (self.options.most_children() / 4).max(2),
@@ -235,7 +246,7 @@ impl<S: Space> AffineTree<S> {
     }
 
     /// Returns the size of a node's index in bytes. A B-tree node consists of its index only.
-    fn pivot_bytes(&self, node: &Inner) -> usize {
+    fn pivot_bytes(&self, node: &InnerNode) -> usize {
         use super::format::{FRONT_PART, INDEX_HEAD, SEGMENT_HEAD};
         let parts = node.children.iter();
         let bytes: usize = parts
@@ -245,10 +256,15 @@ impl<S: Space> AffineTree<S> {
     }
 
     /// Writes pairs as leaves of at most B bytes each, and returns the leaves.
-    pub(super) fn keep_leaves(&mut self, from: Bytes, pairs: &[Pair], cause: Cause) -> Result<Vec<Child>> {
+    pub(super) fn write_leaves(
+        &mut self,
+        from: BoxedBytes,
+        pairs: &[LeafPair],
+        cause: RequestCause,
+    ) -> Result<Vec<BufferedChild>> {
         let (node_bytes, total) = (self.options.node_bytes as usize, leaf_bytes(pairs));
         if total <= node_bytes {
-            return Ok(vec![self.keep_leaf_for(from, pairs, cause)?]);
+            return Ok(vec![self.write_leaf_for(from, pairs, cause)?]);
         }
         // Pairs are indivisible, so a leaf may exceed its share by one pair.
         let count = total.div_ceil(node_bytes - self.options.pair_limit());
@@ -262,7 +278,7 @@ impl<S: Space> AffineTree<S> {
                 is_full
             });
             let (leaf, others) = rest.split_at(end.unwrap_or(rest.len()).max(1));
-            made.push(self.keep_leaf_for(from, leaf, cause)?);
+            made.push(self.write_leaf_for(from, leaf, cause)?);
             rest = others;
             from = rest.first().map(|pair| pair.key.clone()).unwrap_or_default();
         }
@@ -270,22 +286,31 @@ impl<S: Space> AffineTree<S> {
     }
 
     /// Writes a leaf.
-    pub(super) fn keep_leaf(&mut self, from: Bytes, pairs: &[Pair]) -> Result<Child> {
-        self.keep_leaf_for(from, pairs, Cause::Flush)
+    pub(super) fn write_leaf(&mut self, from: BoxedBytes, pairs: &[LeafPair]) -> Result<BufferedChild> {
+        self.write_leaf_for(from, pairs, RequestCause::Flush)
     }
 
-    pub(super) fn keep_leaf_for(&mut self, from: Bytes, pairs: &[Pair], cause: Cause) -> Result<Child> {
+    pub(super) fn write_leaf_for(
+        &mut self,
+        from: BoxedBytes,
+        pairs: &[LeafPair],
+        cause: RequestCause,
+    ) -> Result<BufferedChild> {
         debug_assert!(
             pairs.first().is_none_or(|pair| pair.key >= from),
             "pairs are the leaf's"
         );
         let link = self.store_leaf(cause, pairs)?;
         self.levels[0] += 1;
-        Ok(Child::new(from, 1, Some(link), None))
+        Ok(BufferedChild::new(from, 1, Some(link), None))
     }
 
     /// Stores a node, in memory or on disk, split into as many pieces as necessary.
-    pub(super) fn keep_inner(&mut self, from: Bytes, mut node: Inner) -> Result<Vec<Child>> {
+    pub(super) fn split_and_place(
+        &mut self,
+        from: BoxedBytes,
+        mut node: InnerNode,
+    ) -> Result<Vec<BufferedChild>> {
         let count = self.pieces(&node);
         let mut made = Vec::with_capacity(count);
         for left in (2..=count).rev() {
@@ -297,13 +322,13 @@ impl<S: Space> AffineTree<S> {
             } else {
                 piece[0].from.clone()
             };
-            made.push(self.keep_node(
+            made.push(self.place_node(
                 from,
-                Inner {
+                InnerNode {
                     height,
                     children: piece,
                 },
-                Cause::Flush,
+                RequestCause::Flush,
             )?);
         }
         let from = if made.is_empty() {
@@ -311,12 +336,17 @@ impl<S: Space> AffineTree<S> {
         } else {
             node.children[0].from.clone()
         };
-        made.push(self.keep_node(from, node, Cause::Flush)?);
+        made.push(self.place_node(from, node, RequestCause::Flush)?);
         Ok(made)
     }
 
     /// Keeps a node in memory if nodes at its height are resident, and writes it otherwise.
-    pub(super) fn keep_node(&mut self, from: Bytes, mut node: Inner, cause: Cause) -> Result<Child> {
+    pub(super) fn place_node(
+        &mut self,
+        from: BoxedBytes,
+        mut node: InnerNode,
+        cause: RequestCause,
+    ) -> Result<BufferedChild> {
         let (weight, height) = (node.weight(), usize::from(node.height));
         assert!(weight > 0, "a node has leaves below it");
         if self.levels.len() <= height {
@@ -330,6 +360,6 @@ impl<S: Space> AffineTree<S> {
                 (Some(self.store_inner(cause, &node)?), None)
             }
         };
-        Ok(Child::new(from, weight, link, node))
+        Ok(BufferedChild::new(from, weight, link, node))
     }
 }

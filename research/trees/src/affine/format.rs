@@ -61,11 +61,11 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::error::{Error, Result};
-use super::node::{Below, Index, Msg, Pair, Part};
-use super::options::{AffineOptions, Variant};
-use super::space::Extent;
-use alluvium_base::bytes::{Reader, Writer};
-use alluvium_trees::paged::node::Action;
+use super::node::{ChildLocation, LeafPair, NodeIndex, NodePart, TreeMessage};
+use super::options::{AffineOptions, AffineVariant};
+use super::space::SpaceExtent;
+use alluvium_base::bytes::{ByteReader, ByteWriter};
+use alluvium_trees::paged::node::MessageAction;
 
 /// The version with the size of sub-blocks, and the older version, which has no such field.
 const VERSION: u8 = 2;
@@ -88,15 +88,15 @@ pub(super) const SEGMENT_HEAD: usize = 4;
 
 /// Returns whether indexes are in front of their nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Indexes {
+pub(super) enum IndexPlacement {
     Front,
     Parent,
 }
 
 /// Returns the size of an index in bytes.
-pub(super) fn encode_index(index: &Index, indexes: Indexes) -> Vec<u8> {
+pub(super) fn encode_index(index: &NodeIndex, indexes: IndexPlacement) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut writer = Writer::new(&mut out);
+    let mut writer = ByteWriter::new(&mut out);
     writer.u8(index.height).u32(index.parts.len() as u32);
     for part in &index.parts {
         writer
@@ -116,7 +116,7 @@ pub(super) fn encode_index(index: &Index, indexes: Indexes) -> Vec<u8> {
                 .u64(below.weight);
             assert_eq!(
                 below.front.is_some(),
-                indexes == Indexes::Front,
+                indexes == IndexPlacement::Front,
                 "all indexes are alike"
             );
             if let Some((bytes, sum)) = below.front {
@@ -128,8 +128,8 @@ pub(super) fn encode_index(index: &Index, indexes: Indexes) -> Vec<u8> {
 }
 
 /// Decodes an index, which extends to the end of the bytes. `at` is their offset, for errors.
-pub(super) fn decode_index(bytes: &[u8], indexes: Indexes, at: u64) -> Result<Index> {
-    let mut reader = Reader::new(bytes);
+pub(super) fn decode_index(bytes: &[u8], indexes: IndexPlacement, at: u64) -> Result<NodeIndex> {
+    let mut reader = ByteReader::new(bytes);
     let (height, count) = (reader.u8()?, reader.u32()? as usize);
     if usize::from(height) >= MOST_HEIGHTS || count == 0 || count > bytes.len() / LEAF_PART {
         let found = format!("height {height}, {count} parts in {} bytes", bytes.len());
@@ -149,34 +149,34 @@ pub(super) fn decode_index(bytes: &[u8], indexes: Indexes, at: u64) -> Result<In
             0 => None,
             _ => Some(decode_below(&mut reader, indexes)?),
         };
-        parts.push(Part {
+        parts.push(NodePart {
             from,
             bytes: part_bytes,
             sum,
             below,
         });
     }
-    if reader.left() > 0 {
+    if reader.remaining() > 0 {
         return Err(Error::damaged(
             at,
             "an index",
             "without more bytes",
-            reader.left(),
+            reader.remaining(),
         ));
     }
     if !parts.is_sorted_by(|one, next| one.from < next.from) {
         return Err(Error::damaged(at, "the pivots of an index", "in order", "others"));
     }
-    Ok(Index { height, parts })
+    Ok(NodeIndex { height, parts })
 }
 
-fn decode_below(reader: &mut Reader<'_>, indexes: Indexes) -> Result<Below> {
+fn decode_below(reader: &mut ByteReader<'_>, indexes: IndexPlacement) -> Result<ChildLocation> {
     let (at, bytes, weight) = (reader.u64()?, u64::from(reader.u32()?), reader.u64()?);
     let front = match indexes {
-        Indexes::Front => Some((reader.u32()?, reader.u64()?)),
-        Indexes::Parent => None,
+        IndexPlacement::Front => Some((reader.u32()?, reader.u64()?)),
+        IndexPlacement::Parent => None,
     };
-    let extent = Extent { at, bytes };
+    let extent = SpaceExtent { at, bytes };
     if extent.end().is_none() {
         return Err(Error::damaged(
             at,
@@ -185,7 +185,7 @@ fn decode_below(reader: &mut Reader<'_>, indexes: Indexes) -> Result<Below> {
             format!("{bytes} bytes"),
         ));
     }
-    Ok(Below {
+    Ok(ChildLocation {
         extent,
         weight,
         front,
@@ -193,8 +193,8 @@ fn decode_below(reader: &mut Reader<'_>, indexes: Indexes) -> Result<Below> {
 }
 
 /// Appends a segment.
-pub(super) fn encode_segment(out: &mut Vec<u8>, index: &[u8], messages: &[Msg]) {
-    let mut writer = Writer::new(out);
+pub(super) fn encode_segment(out: &mut Vec<u8>, index: &[u8], messages: &[TreeMessage]) {
+    let mut writer = ByteWriter::new(out);
     writer.u32(index.len() as u32).bytes(index);
     for message in messages {
         writer
@@ -207,18 +207,18 @@ pub(super) fn encode_segment(out: &mut Vec<u8>, index: &[u8], messages: &[Msg]) 
 }
 
 /// Decodes a segment into the bytes of the child's index, and the messages.
-pub(super) fn decode_segment(bytes: &[u8], at: u64) -> Result<(&[u8], Vec<Msg>)> {
-    let mut reader = Reader::new(bytes);
+pub(super) fn decode_segment(bytes: &[u8], at: u64) -> Result<(&[u8], Vec<TreeMessage>)> {
+    let mut reader = ByteReader::new(bytes);
     let len = reader.u32()? as usize;
     let index = reader.take(len)?;
-    let mut messages: Vec<Msg> = Vec::new();
-    while reader.left() > 0 {
+    let mut messages: Vec<TreeMessage> = Vec::new();
+    while reader.remaining() > 0 {
         let (key, operand) = (usize::from(reader.u16()?), reader.u32()? as usize);
         let number = reader.u8()?;
-        let action = Action::of(number)
+        let action = MessageAction::of(number)
             .ok_or_else(|| Error::damaged(at, "the action of a message", "1 to 3", number))?;
         let (key, operand) = (reader.take(key)?.into(), reader.take(operand)?.into());
-        messages.push(Msg { key, action, operand });
+        messages.push(TreeMessage { key, action, operand });
     }
     if !messages.is_sorted_by(|one, next| one.key < next.key) {
         return Err(Error::damaged(at, "messages", "in key order", "others"));
@@ -227,8 +227,8 @@ pub(super) fn decode_segment(bytes: &[u8], at: u64) -> Result<(&[u8], Vec<Msg>)>
 }
 
 /// Appends a pair to a sub-block.
-pub(super) fn encode_pair(out: &mut Vec<u8>, pair: &Pair) {
-    Writer::new(out)
+pub(super) fn encode_pair(out: &mut Vec<u8>, pair: &LeafPair) {
+    ByteWriter::new(out)
         .u16(pair.key.len() as u16)
         .u32(pair.value.len() as u32)
         .bytes(&pair.key)
@@ -236,38 +236,38 @@ pub(super) fn encode_pair(out: &mut Vec<u8>, pair: &Pair) {
 }
 
 /// Decodes a sub-block and appends its pairs to `pairs`.
-pub(super) fn decode_pairs(bytes: &[u8], at: u64, pairs: &mut Vec<Pair>) -> Result<()> {
-    let mut reader = Reader::new(bytes);
-    while reader.left() > 0 {
+pub(super) fn decode_pairs(bytes: &[u8], at: u64, pairs: &mut Vec<LeafPair>) -> Result<()> {
+    let mut reader = ByteReader::new(bytes);
+    while reader.remaining() > 0 {
         let (key, value) = (usize::from(reader.u16()?), reader.u32()? as usize);
         let (key, value): (Box<[u8]>, _) = (reader.take(key)?.into(), reader.take(value)?.into());
         if pairs.last().is_some_and(|last| last.key >= key) {
             return Err(Error::damaged(at, "pairs", "in key order", "others"));
         }
-        pairs.push(Pair { key, value });
+        pairs.push(LeafPair { key, value });
     }
     Ok(())
 }
 
 /// The data stored by a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Root {
+pub(super) struct RootRecord {
     pub(super) options: AffineOptions,
-    pub(super) extent: Extent,
+    pub(super) extent: SpaceExtent,
     pub(super) front: (u32, u64),
     pub(super) levels: Vec<u64>,
     pub(super) own: Vec<u8>,
 }
 
-impl Root {
+impl RootRecord {
     pub(super) fn encode(&self) -> Vec<u8> {
         assert!(
             self.levels.len() <= MOST_HEIGHTS && self.own.len() <= MOST_OWN,
             "a root fits"
         );
         let mut out = Vec::new();
-        let mut writer = Writer::new(&mut out);
-        let variant = Variant::ALL
+        let mut writer = ByteWriter::new(&mut out);
+        let variant = AffineVariant::ALL
             .iter()
             .position(|variant| *variant == self.options.variant);
         writer
@@ -290,10 +290,10 @@ impl Root {
     }
 
     /// Decodes a root. The caller provides the memory limit, which is not stored.
-    pub(super) fn decode(bytes: &[u8], memory_bytes: u64) -> Result<Root> {
-        let mut reader = Reader::new(bytes);
+    pub(super) fn decode(bytes: &[u8], memory_bytes: u64) -> Result<RootRecord> {
+        let mut reader = ByteReader::new(bytes);
         let (version, number) = (reader.u8()?, reader.u8()?);
-        let variant = Variant::ALL.get(usize::from(number)).copied();
+        let variant = AffineVariant::ALL.get(usize::from(number)).copied();
         let (BEFORE | VERSION, Some(variant)) = (version, variant) else {
             let found = format!("version {version}, variant {number}");
             return Err(Error::damaged(
@@ -327,7 +327,7 @@ impl Root {
         }
         let len = usize::from(reader.u16()?);
         let own = reader.take(len)?.to_vec();
-        if len > MOST_OWN || reader.left() > 0 {
+        if len > MOST_OWN || reader.remaining() > 0 {
             return Err(Error::damaged(
                 47,
                 "the owner's bytes",
@@ -335,8 +335,8 @@ impl Root {
                 len,
             ));
         }
-        let extent = Extent { at, bytes };
-        Ok(Root {
+        let extent = SpaceExtent { at, bytes };
+        Ok(RootRecord {
             options,
             extent,
             front,
@@ -350,7 +350,7 @@ impl Root {
 /// bytes.
 pub(super) fn reread(bytes: &[u8]) -> usize {
     let mut found = 0;
-    for indexes in [Indexes::Front, Indexes::Parent] {
+    for indexes in [IndexPlacement::Front, IndexPlacement::Parent] {
         if let Ok(index) = decode_index(bytes, indexes, 0) {
             assert_eq!(encode_index(&index, indexes), bytes, "an index");
             found += 1;
@@ -369,13 +369,13 @@ pub(super) fn reread(bytes: &[u8]) -> usize {
         assert_eq!(again, bytes, "a sub-block");
         found += 1;
     }
-    if let Ok(root) = Root::decode(bytes, 0) {
+    if let Ok(root) = RootRecord::decode(bytes, 0) {
         let again = root.encode();
         if bytes.first() == Some(&VERSION) {
             assert_eq!(again, bytes, "a root");
         }
         assert_eq!(
-            Root::decode(&again, 0).ok(),
+            RootRecord::decode(&again, 0).ok(),
             Some(root),
             "a root of either version"
         );
@@ -386,59 +386,59 @@ pub(super) fn reread(bytes: &[u8]) -> usize {
 
 /// Returns sample bytes for each of the formats.
 pub(super) fn examples() -> Vec<Vec<u8>> {
-    let part = |from: &[u8], below| Part {
+    let part = |from: &[u8], below| NodePart {
         from: from.into(),
         bytes: 3,
         sum: 4,
         below,
     };
-    let below = |front| Below {
-        extent: Extent { at: 5, bytes: 6 },
+    let below = |front| ChildLocation {
+        extent: SpaceExtent { at: 5, bytes: 6 },
         weight: 7,
         front,
     };
-    let front = Index {
+    let front = NodeIndex {
         height: 1,
         parts: vec![
             part(b"", Some(below(Some((8, 9))))),
             part(b"m", Some(below(Some((8, 9))))),
         ],
     };
-    let parent = Index {
+    let parent = NodeIndex {
         height: 1,
         parts: vec![part(b"", Some(below(None)))],
     };
-    let leaf = Index {
+    let leaf = NodeIndex {
         height: 0,
         parts: vec![part(b"", None), part(b"m", None)],
     };
-    let leaf = encode_index(&leaf, Indexes::Parent);
-    let message = |key: &[u8], action, operand: &[u8]| Msg {
+    let leaf = encode_index(&leaf, IndexPlacement::Parent);
+    let message = |key: &[u8], action, operand: &[u8]| TreeMessage {
         key: key.into(),
         action,
         operand: operand.into(),
     };
     let mut segment = Vec::new();
     let messages = [
-        message(b"a", Action::Insert, b"12"),
-        message(b"b", Action::Delete, b""),
+        message(b"a", MessageAction::Insert, b"12"),
+        message(b"b", MessageAction::Delete, b""),
     ];
     encode_segment(&mut segment, &leaf, &messages);
     let mut pairs = Vec::new();
     for (key, value) in [(&b"Elbe"[..], &b"1094"[..]), (b"Oder", b"840")] {
         let (key, value) = (key.into(), value.into());
-        encode_pair(&mut pairs, &Pair { key, value });
+        encode_pair(&mut pairs, &LeafPair { key, value });
     }
-    let root = Root {
+    let root = RootRecord {
         options: AffineOptions::default(),
-        extent: Extent { at: 1, bytes: 2 },
+        extent: SpaceExtent { at: 1, bytes: 2 },
         front: (3, 4),
         levels: vec![9, 1],
         own: b"own".to_vec(),
     };
     vec![
-        encode_index(&front, Indexes::Front),
-        encode_index(&parent, Indexes::Parent),
+        encode_index(&front, IndexPlacement::Front),
+        encode_index(&parent, IndexPlacement::Parent),
         leaf,
         segment,
         pairs,
@@ -485,13 +485,16 @@ mod tests {
         let mut before = now.clone();
         before[0] = 1;
         before.drain(14..18);
-        assert_eq!(Root::decode(&before, 9).unwrap(), Root::decode(&now, 9).unwrap());
+        assert_eq!(
+            RootRecord::decode(&before, 9).unwrap(),
+            RootRecord::decode(&now, 9).unwrap()
+        );
         assert!(reread(&before) > 0);
-        let mut chosen = Root::decode(&now, 9).unwrap();
+        let mut chosen = RootRecord::decode(&now, 9).unwrap();
         chosen.options.leaf_block_bytes = Some(64 << 10);
         let bytes = chosen.encode();
         assert_eq!(bytes[14..18], [0, 0, 1, 0]);
-        assert_eq!(Root::decode(&bytes, 9).unwrap(), chosen);
+        assert_eq!(RootRecord::decode(&bytes, 9).unwrap(), chosen);
     }
 
     #[test]
@@ -508,13 +511,15 @@ mod tests {
             }
         }
         let many = [0, 0xff, 0xff, 0xff, 0xff, 0, 0];
-        let error = decode_index(&many, Indexes::Front, 77).unwrap_err().to_string();
+        let error = decode_index(&many, IndexPlacement::Front, 77)
+            .unwrap_err()
+            .to_string();
         assert!(
             error.contains("byte 77") && error.contains("4294967295 parts"),
             "{error}"
         );
         assert!(
-            Root::decode(&[3, 0], 0)
+            RootRecord::decode(&[3, 0], 0)
                 .unwrap_err()
                 .to_string()
                 .contains("version 3")

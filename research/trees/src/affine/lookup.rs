@@ -4,52 +4,54 @@
 //! index and one segment (V1); or one segment (V2, V3), since the index came with the segment
 //! above.
 
+use super::counters::RequestCause;
 use super::error::Result;
-use super::figures::Cause;
-use super::node::{Bytes, Child, Link, Msg, joined};
-use super::space::Space;
-use super::store::Piece;
+use super::node::{BoxedBytes, BufferedChild, NodeLink, TreeMessage, combine_messages};
+use super::node_io::NodePartBytes;
+use super::space::NodeSpace;
 use super::tree::AffineTree;
-use alluvium_trees::paged::node::{Action, Operator};
+use alluvium_trees::paged::node::{MessageAction, UpdateOperator};
 
 /// The state of a lookup: the messages of the levels above, combined into one.
-struct Search<'a> {
+struct AffineLookup<'a> {
     key: &'a [u8],
-    younger: Option<Msg>,
+    younger: Option<TreeMessage>,
 }
 
-impl Search<'_> {
+impl AffineLookup<'_> {
     /// Adds an older message. Returns whether it makes all older data irrelevant.
-    fn meet(&mut self, operator: &dyn Operator, older: &Msg) -> bool {
+    fn add_older_message(&mut self, operator: &dyn UpdateOperator, older: &TreeMessage) -> bool {
         debug_assert!(*older.key == *self.key, "a message is about the key");
         let all = match self.younger.take() {
-            Some(younger) => joined(operator, older, younger),
+            Some(younger) => combine_messages(operator, older, younger),
             None => older.clone(),
         };
-        let is_final = all.action != Action::Update;
+        let is_final = all.action != MessageAction::Update;
         self.younger = Some(all);
         is_final
     }
 
     fn value(self) -> Option<Vec<u8>> {
-        let message = self.younger.filter(|message| message.action == Action::Insert);
+        let message = self
+            .younger
+            .filter(|message| message.action == MessageAction::Insert);
         message.map(|message| message.operand.into_vec())
     }
 }
 
-impl<S: Space> AffineTree<S> {
+impl<S: NodeSpace> AffineTree<S> {
     /// Returns the value of a key.
     ///
     /// # Errors
     /// [`Error::Damaged`](super::Error::Damaged), [`Error::Poisoned`](super::Error::Poisoned), or
     /// an error of the space.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.usable()?;
-        let mut search = Search { key, younger: None };
+        self.ensure_usable()?;
+        let mut search = AffineLookup { key, younger: None };
         let mut node = &self.root;
         let (mut child, mut height) = loop {
             let child = &node.children[node.find(key)];
-            if self.meets(&mut search, child) {
+            if self.collect_message(&mut search, child) {
                 return Ok(search.value());
             }
             match &child.node {
@@ -63,7 +65,7 @@ impl<S: Space> AffineTree<S> {
                 return self.finish(search, &piece);
             }
             let below = self.child_of(&piece, height, self.indexes())?;
-            if self.meets(&mut search, &below) {
+            if self.collect_message(&mut search, &below) {
                 return Ok(search.value());
             }
             (child, height) = (below.link, height - 1);
@@ -71,15 +73,15 @@ impl<S: Space> AffineTree<S> {
         unreachable!("a child that is not in memory is on the disk")
     }
 
-    fn meets(&self, search: &mut Search<'_>, child: &Child) -> bool {
+    fn collect_message(&self, search: &mut AffineLookup<'_>, child: &BufferedChild) -> bool {
         let found = child.buffer.get(search.key);
-        found.is_some_and(|older| search.meet(&*self.operator, older))
+        found.is_some_and(|older| search.add_older_message(&*self.operator, older))
     }
 
     /// Reads the part of a node that covers a key, or the whole node, as the variant requires.
-    fn read_part_of(&self, link: &Link, height: u8, key: &[u8]) -> Result<Piece> {
+    fn read_part_of(&self, link: &NodeLink, height: u8, key: &[u8]) -> Result<NodePartBytes> {
         if self.options.variant.reads_whole_nodes() {
-            let (index, mut pieces) = self.read_whole(Cause::Query, link, height, self.indexes())?;
+            let (index, mut pieces) = self.read_whole(RequestCause::Query, link, height, self.indexes())?;
             return Ok(pieces.swap_remove(index.find(key)));
         }
         let (index, base) = self.read_index(link, height)?;
@@ -89,13 +91,13 @@ impl<S: Space> AffineTree<S> {
     }
 
     /// Applies the combined message to the pair in a leaf.
-    fn finish(&self, search: Search<'_>, block: &Piece) -> Result<Option<Vec<u8>>> {
+    fn finish(&self, search: AffineLookup<'_>, block: &NodePartBytes) -> Result<Option<Vec<u8>>> {
         let mut pairs = Vec::new();
         super::format::decode_pairs(&block.bytes, block.at, &mut pairs)?;
         let found = pairs.binary_search_by(|pair| (*pair.key).cmp(search.key));
-        let value: Option<Bytes> = found.ok().map(|at| pairs.swap_remove(at).value);
+        let value: Option<BoxedBytes> = found.ok().map(|at| pairs.swap_remove(at).value);
         let value = match search.younger {
-            Some(message) => super::node::applied(&*self.operator, value, message),
+            Some(message) => super::node::apply_message(&*self.operator, value, message),
             None => value,
         };
         Ok(value.map(<[u8]>::into_vec))

@@ -6,9 +6,9 @@
 //!
 //! *Does not know*: transactions, threads, clocks, sequence numbers.
 //!
-//! *Read in this order*: `error.rs`, `options.rs` ([`Variant`] is the ladder), `space/`, `node.rs`,
-//! `format.rs`, `store.rs` (nodes on the disk), [`AffineTree`] (`tree.rs`), `flush.rs`,
-//! `rebuild.rs`, `resident.rs`, `lookup.rs`, `scan.rs`, `check.rs`, `figures.rs`; `decode.rs`.
+//! *Read in this order*: `error.rs`, `options.rs` ([`AffineVariant`] is the ladder), `space/`, `node.rs`,
+//! `format.rs`, `node_io.rs` (nodes on the disk), [`AffineTree`] (`tree.rs`), `flush.rs`,
+//! `rebuild.rs`, `resident.rs`, `lookup.rs`, `scan.rs`, `check.rs`, `counters.rs`; `decode.rs`.
 //!
 //! ```text
 //!  a node u of V2 and V3, in one extent           a leaf, in one extent
@@ -37,28 +37,28 @@
 //! - The part of the tree in memory consists of whole top levels, not of recently used nodes.
 
 mod check;
+mod counters;
 mod decode;
 mod error;
-mod figures;
 mod flush;
 mod format;
 mod lookup;
 mod node;
+mod node_io;
 mod options;
 mod rebuild;
 mod resident;
 mod scan;
 mod space;
-mod store;
 #[cfg(test)]
 mod tests;
 mod tree;
 
-pub use check::{Checked, Violation};
+pub use check::{AffineCheckReport, AffineViolation};
+pub use counters::AffineCounters;
 pub use decode::{decode, examples};
 pub use error::{Error, Result};
-pub use figures::Figures;
-pub use options::{AffineOptions, Goal, Variant, checked_alpha};
-pub use scan::Visit;
-pub use space::{Extent, Fault, FileSpace, MemorySpace, Meter, Request, Space};
-pub use tree::{AffineTree, Progress};
+pub use options::{AffineOptions, AffineVariant, TuningGoal, checked_alpha};
+pub use scan::PairVisitor;
+pub use space::{FileSpace, MemorySpace, NodeSpace, RequestMeter, SpaceExtent, SpaceFault, SpaceRequest};
+pub use tree::{AffineTree, FlushProgress};

@@ -6,7 +6,7 @@ use alluvium_model::nodes;
 /// The layout of nodes and the balancing scheme: a B-tree, and four steps from a plain Bε-tree to
 /// the tree of Theorem 9. Each step adds one improvement to the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Variant {
+pub enum AffineVariant {
     /// A B-tree: nodes are full of pivots, messages go directly to the leaves, and queries read
     /// whole nodes.
     BTree,
@@ -23,42 +23,42 @@ pub enum Variant {
     WeightBalanced,
 }
 
-impl Variant {
+impl AffineVariant {
     /// All variants, the plainest first.
-    pub const ALL: [Variant; 5] = [
-        Variant::BTree,
-        Variant::Naive,
-        Variant::Segmented,
-        Variant::ParentPivots,
-        Variant::WeightBalanced,
+    pub const ALL: [AffineVariant; 5] = [
+        AffineVariant::BTree,
+        AffineVariant::Naive,
+        AffineVariant::Segmented,
+        AffineVariant::ParentPivots,
+        AffineVariant::WeightBalanced,
     ];
 
     /// Returns the variant's name for tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Variant::BTree => "B-tree",
-            Variant::Naive => "V0",
-            Variant::Segmented => "V1",
-            Variant::ParentPivots => "V2",
-            Variant::WeightBalanced => "V3",
+            AffineVariant::BTree => "B-tree",
+            AffineVariant::Naive => "V0",
+            AffineVariant::Segmented => "V1",
+            AffineVariant::ParentPivots => "V2",
+            AffineVariant::WeightBalanced => "V3",
         }
     }
 
     /// Returns whether a query reads whole nodes.
     pub(super) fn reads_whole_nodes(self) -> bool {
-        matches!(self, Variant::BTree | Variant::Naive)
+        matches!(self, AffineVariant::BTree | AffineVariant::Naive)
     }
 
     /// Returns whether a node's pivots are stored in its parent (AF2).
     pub(super) fn has_pivots_in_parent(self) -> bool {
-        matches!(self, Variant::ParentPivots | Variant::WeightBalanced)
+        matches!(self, AffineVariant::ParentPivots | AffineVariant::WeightBalanced)
     }
 }
 
 /// The operation that the node size is optimised for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Goal {
+pub enum TuningGoal {
     /// Minimises the cost of B-tree queries (Corollary 7).
     Queries,
     /// Minimises the cost of inserts into a Bε-tree with √B children (Table 3).
@@ -72,7 +72,7 @@ pub enum Goal {
 /// let usual = AffineOptions::default();
 /// assert_eq!((usual.node_bytes, usual.fanout), (4 << 20, 16));
 /// // A disk of Table 2, and elements of 100 bytes: the node at which inserts cost least.
-/// let disk = AffineOptions::best_for(0.0022 / 4096.0, 100, Goal::Inserts, Variant::WeightBalanced)?;
+/// let disk = AffineOptions::best_for(0.0022 / 4096.0, 100, TuningGoal::Inserts, AffineVariant::WeightBalanced)?;
 /// assert_eq!(disk.node_bytes >> 20, 2);
 /// assert!(AffineOptions { fanout: 2, ..usual }.checked().is_err());
 /// # Ok::<(), research_trees::affine::Error>(())
@@ -90,7 +90,7 @@ pub struct AffineOptions {
     /// means B/F. Variants that read whole nodes have no sub-blocks.
     pub leaf_block_bytes: Option<u32>,
     /// The variant, which determines the layout.
-    pub variant: Variant,
+    pub variant: AffineVariant,
     /// M: the memory for the nodes of the upper levels, each counted as `node_bytes`. A level is
     /// kept in memory if it fits together with all levels above it; the root is always in memory.
     pub memory_bytes: u64,
@@ -104,7 +104,7 @@ impl Default for AffineOptions {
             fanout: 16,
             element_bytes: 116,
             leaf_block_bytes: None,
-            variant: Variant::WeightBalanced,
+            variant: AffineVariant::WeightBalanced,
             memory_bytes: 64 << 20,
         }
     }
@@ -129,13 +129,13 @@ impl AffineOptions {
     pub fn best_for(
         alpha_byte: f64,
         element_bytes: u32,
-        goal: Goal,
-        variant: Variant,
+        goal: TuningGoal,
+        variant: AffineVariant,
     ) -> Result<AffineOptions> {
         let alpha = alpha_byte * f64::from(element_bytes);
         let best = match goal {
-            Goal::Queries => nodes::best_b_tree_node(alpha),
-            Goal::Inserts => nodes::best_buffered_node(alpha),
+            TuningGoal::Queries => nodes::best_b_tree_node(alpha),
+            TuningGoal::Inserts => nodes::best_buffered_node(alpha),
         };
         let elements = best.map_err(|why| bad("alpha", format!("{why}, for one element")))?;
         let bytes = elements * f64::from(element_bytes);
@@ -172,14 +172,14 @@ impl AffineOptions {
             return Err(bad("element_bytes", why));
         }
         self.check_leaf_block()?;
-        if variant == Variant::BTree {
+        if variant == AffineVariant::BTree {
             return Ok(self);
         }
         if !(3..=MOST_FANOUT).contains(&fanout) {
             let why = format!("{fanout} children, but a node has 3 to {MOST_FANOUT}: log F must be above 1");
             return Err(bad("fanout", why));
         }
-        if variant == Variant::WeightBalanced && fanout < LEAST_BALANCED {
+        if variant == AffineVariant::WeightBalanced && fanout < LEAST_BALANCED {
             let why = format!(
                 "{fanout} children, but subtrees are balanced by weight with {LEAST_BALANCED} or more"
             );
@@ -223,7 +223,7 @@ impl AffineOptions {
     /// Returns the maximum size of the messages for one child, in bytes (AF1).
     pub(super) fn segment_bytes(&self) -> usize {
         match self.variant {
-            Variant::BTree => 0,
+            AffineVariant::BTree => 0,
             _ => (self.node_bytes / self.fanout) as usize,
         }
     }
@@ -231,7 +231,7 @@ impl AffineOptions {
     /// Returns the maximum size of a sub-block in bytes; `None` if a leaf is a single block.
     pub(super) fn sub_block_bytes(&self) -> Option<usize> {
         match (self.variant, self.leaf_block_bytes) {
-            (Variant::BTree, _) => None,
+            (AffineVariant::BTree, _) => None,
             (_, Some(bytes)) => Some(bytes as usize),
             (_, None) => Some(self.segment_bytes()),
         }
@@ -240,7 +240,7 @@ impl AffineOptions {
     /// Returns the maximum encoded size of a pair, in bytes.
     pub(super) fn pair_limit(&self) -> usize {
         match self.variant {
-            Variant::BTree => (self.node_bytes / 4) as usize,
+            AffineVariant::BTree => (self.node_bytes / 4) as usize,
             _ => {
                 let block = self.sub_block_bytes();
                 block.map_or(usize::MAX, |block| block.min(self.segment_bytes()))
@@ -298,7 +298,7 @@ mod tests {
             refused(small)
         );
         let b_tree = AffineOptions {
-            variant: Variant::BTree,
+            variant: AffineVariant::BTree,
             ..small
         };
         assert!(b_tree.checked().is_ok(), "a B-tree has no buffers");
@@ -306,7 +306,7 @@ mod tests {
         assert!(refused(few).contains("8 or more"));
         assert!(
             AffineOptions {
-                variant: Variant::ParentPivots,
+                variant: AffineVariant::ParentPivots,
                 ..few
             }
             .checked()
@@ -342,7 +342,7 @@ mod tests {
                     .to_string()
                     .contains("at most 1 setup")
             );
-            let best = AffineOptions::best_for(alpha, 100, Goal::Inserts, Variant::Naive);
+            let best = AffineOptions::best_for(alpha, 100, TuningGoal::Inserts, AffineVariant::Naive);
             assert!(best.unwrap_err().to_string().contains("alpha"));
         }
         assert!(checked_alpha(1.0).is_ok());
@@ -352,11 +352,11 @@ mod tests {
     fn sub_blocks_that_no_leaf_can_have_are_refused() {
         let usual = AffineOptions::default();
         for (bytes, variant) in [
-            (0, Variant::WeightBalanced),
-            (463, Variant::ParentPivots),
-            ((4 << 20) + 1, Variant::Segmented),
-            (64 << 10, Variant::Naive),
-            (64 << 10, Variant::BTree),
+            (0, AffineVariant::WeightBalanced),
+            (463, AffineVariant::ParentPivots),
+            ((4 << 20) + 1, AffineVariant::Segmented),
+            (64 << 10, AffineVariant::Naive),
+            (64 << 10, AffineVariant::BTree),
         ] {
             let basement = AffineOptions {
                 leaf_block_bytes: Some(bytes),
@@ -382,12 +382,12 @@ mod tests {
         ];
         for (alpha, mib, kib) in disks {
             let best = |goal, variant| AffineOptions::best_for(alpha / 4096.0, 100, goal, variant).unwrap();
-            let inserts = best(Goal::Inserts, Variant::WeightBalanced);
+            let inserts = best(TuningGoal::Inserts, AffineVariant::WeightBalanced);
             assert!(
                 (f64::from(inserts.node_bytes) / 1_048_576.0 - mib).abs() < 0.1,
                 "{inserts:?}"
             );
-            let queries = best(Goal::Queries, Variant::BTree);
+            let queries = best(TuningGoal::Queries, AffineVariant::BTree);
             assert!(
                 (f64::from(queries.node_bytes) / 1024.0 - kib).abs() < 1.0,
                 "{queries:?}"

@@ -4,29 +4,29 @@
 //! parent is also out of its band, the rebuild moves to the parent's parent, up to the highest
 //! such node.
 
+use super::counters::{AffineCounters, RequestCause};
 use super::error::{Error, Result};
-use super::figures::{Cause, Figures};
 use super::format::{FRONT_PART, INDEX_HEAD, MOST_HEIGHTS, SEGMENT_HEAD};
-use super::node::{Body, Bytes, Child, Inner, Pair, leaf_bytes};
-use super::options::Variant;
-use super::space::Space;
+use super::node::{BoxedBytes, BufferedChild, InnerNode, LeafPair, NodeBody, leaf_bytes};
+use super::options::AffineVariant;
+use super::space::NodeSpace;
 use super::tree::AffineTree;
 
 /// The permitted weights of nodes at one height.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Band {
+pub(super) struct WeightBand {
     pub(super) least: u64,
     pub(super) most: u64,
 }
 
-impl Band {
+impl WeightBand {
     /// Returns F^h(1 ± 1/log₂ F), rounded inwards.
-    pub(super) fn of(fanout: u32, height: u8) -> Band {
+    pub(super) fn of(fanout: u32, height: u8) -> WeightBand {
         let usual = f64::from(fanout).powi(i32::from(height));
         let slack = f64::from(fanout).log2().recip();
         let least = (usual * (1.0 - slack)).ceil().max(1.0) as u64;
         let most = ((usual * (1.0 + slack)).floor() as u64).max(least);
-        Band { least, most }
+        WeightBand { least, most }
     }
 
     pub(super) fn has(self, weight: u64) -> bool {
@@ -53,16 +53,16 @@ const _: () = assert!(
 );
 
 /// Builds leaves from pairs in key order.
-pub(super) struct Leaves {
-    pending: Vec<Pair>,
+pub(super) struct BulkLeafWriter {
+    pending: Vec<LeafPair>,
     bytes: usize,
-    cause: Cause,
-    made: Vec<Child>,
+    cause: RequestCause,
+    made: Vec<BufferedChild>,
 }
 
-impl Leaves {
-    pub(super) fn new(cause: Cause) -> Leaves {
-        Leaves {
+impl BulkLeafWriter {
+    pub(super) fn new(cause: RequestCause) -> BulkLeafWriter {
+        BulkLeafWriter {
             pending: Vec::new(),
             bytes: 0,
             cause,
@@ -70,15 +70,15 @@ impl Leaves {
         }
     }
 
-    fn next_from(&self) -> Bytes {
+    fn next_from(&self) -> BoxedBytes {
         match (self.made.is_empty(), self.pending.first()) {
             (false, Some(pair)) => pair.key.clone(),
-            _ => Bytes::default(),
+            _ => BoxedBytes::default(),
         }
     }
 
     /// Adds a pair, and writes a leaf once the pending pairs suffice for two leaves.
-    pub(super) fn push<S: Space>(&mut self, tree: &mut AffineTree<S>, pair: Pair) -> Result<()> {
+    pub(super) fn push<S: NodeSpace>(&mut self, tree: &mut AffineTree<S>, pair: LeafPair) -> Result<()> {
         let full = tree.options.node_bytes as usize * FULL / QUARTERS;
         self.bytes += pair.bytes();
         self.pending.push(pair);
@@ -94,16 +94,20 @@ impl Leaves {
         let from = self.next_from();
         let leaf = std::mem::replace(&mut self.pending, rest);
         self.bytes -= leaf_bytes(&leaf);
-        self.made.push(tree.keep_leaf_for(from, &leaf, self.cause)?);
+        self.made.push(tree.write_leaf_for(from, &leaf, self.cause)?);
         Ok(())
     }
 
     /// Writes the remaining pairs, and returns the leaves, of which there is at least one.
-    pub(super) fn finish<S: Space>(mut self, tree: &mut AffineTree<S>, from: Bytes) -> Result<Vec<Child>> {
+    pub(super) fn finish<S: NodeSpace>(
+        mut self,
+        tree: &mut AffineTree<S>,
+        from: BoxedBytes,
+    ) -> Result<Vec<BufferedChild>> {
         if !self.pending.is_empty() || self.made.is_empty() {
             let next = self.next_from();
             let pending = std::mem::take(&mut self.pending);
-            self.made.extend(tree.keep_leaves(next, &pending, self.cause)?);
+            self.made.extend(tree.write_leaves(next, &pending, self.cause)?);
         }
         assert!(self.bytes == 0 || !self.made.is_empty(), "no pair is left out");
         self.made[0].from = from;
@@ -111,29 +115,29 @@ impl Leaves {
     }
 }
 
-impl<S: Space> AffineTree<S> {
+impl<S: NodeSpace> AffineTree<S> {
     /// Returns whether a child of a node is out of its band while the node itself is within its
     /// own.
-    pub(super) fn must_rebuild(&self, node: &Inner) -> bool {
-        Band::of(self.options.fanout, node.height).has(node.weight()) && self.has_strayed(node)
+    pub(super) fn must_rebuild(&self, node: &InnerNode) -> bool {
+        WeightBand::of(self.options.fanout, node.height).has(node.weight()) && self.has_unbalanced_child(node)
     }
 
-    fn has_strayed(&self, node: &Inner) -> bool {
-        let band = Band::of(self.options.fanout, node.height - 1);
+    fn has_unbalanced_child(&self, node: &InnerNode) -> bool {
+        let band = WeightBand::of(self.options.fanout, node.height - 1);
         node.height > 1 && node.children.iter().any(|child| !band.has(child.weight))
     }
 
     /// Returns whether the root's height matches its weight and its children are in their bands.
-    pub(super) fn root_fits(&self, root: &Inner) -> bool {
-        root.height == self.root_height(root.weight()) && !self.has_strayed(root)
+    pub(super) fn root_fits(&self, root: &InnerNode) -> bool {
+        root.height == self.root_height(root.weight()) && !self.has_unbalanced_child(root)
     }
 
     /// Returns the height of a root with this weight: the lowest whose limit is not exceeded.
     fn root_height(&self, weight: u64) -> u8 {
-        let balanced = self.options.variant == Variant::WeightBalanced;
+        let balanced = self.options.variant == AffineVariant::WeightBalanced;
         let fits = |height: &u8| {
             let limit = match balanced {
-                true => Band::of(self.options.fanout, *height).most_of_root(),
+                true => WeightBand::of(self.options.fanout, *height).most_of_root(),
                 false => self.bulk_fanout().saturating_pow(u32::from(*height)),
             };
             weight <= limit
@@ -146,7 +150,7 @@ impl<S: Space> AffineTree<S> {
     /// Returns the number of children of a node in a rebuilt subtree.
     fn bulk_fanout(&self) -> u64 {
         match self.options.variant {
-            Variant::BTree => {
+            AffineVariant::BTree => {
                 // The estimate assumes that pivots are at most as long as the keys of typical
                 // elements.
                 let part = FRONT_PART + SEGMENT_HEAD + self.options.element_bytes as usize / 4;
@@ -159,7 +163,7 @@ impl<S: Space> AffineTree<S> {
 
     /// Rebuilds the subtree of a node: its messages are applied, its leaves are three quarters
     /// full, and the weights of its nodes are even.
-    pub(super) fn rebuild(&mut self, node: Inner) -> Result<Inner> {
+    pub(super) fn rebuild(&mut self, node: InnerNode) -> Result<InnerNode> {
         let height = node.height;
         assert!(height > 1, "leaves alone need no balance");
         let leaves = self.gather_leaves(node)?;
@@ -167,15 +171,15 @@ impl<S: Space> AffineTree<S> {
     }
 
     /// Rebuilds the whole tree with the height that its weight requires.
-    pub(super) fn rebuild_root(&mut self, root: Inner) -> Result<Inner> {
+    pub(super) fn rebuild_root(&mut self, root: InnerNode) -> Result<InnerNode> {
         assert_eq!(self.levels[usize::from(root.height)], 1, "there is one root");
         self.levels[usize::from(root.height)] -= 1;
         let leaves = self.gather_leaves(root)?;
-        self.raise(leaves)
+        self.build_root(leaves)
     }
 
     /// Builds a root above leaves.
-    pub(super) fn raise(&mut self, leaves: Vec<Child>) -> Result<Inner> {
+    pub(super) fn build_root(&mut self, leaves: Vec<BufferedChild>) -> Result<InnerNode> {
         let height = self.root_height(leaves.len() as u64);
         self.levels.resize(usize::from(height) + 1, 0);
         // The nodes below are written immediately, since they may exceed the memory limit.
@@ -187,36 +191,41 @@ impl<S: Space> AffineTree<S> {
         Ok(root)
     }
 
-    fn gather_leaves(&mut self, node: Inner) -> Result<Vec<Child>> {
+    fn gather_leaves(&mut self, node: InnerNode) -> Result<Vec<BufferedChild>> {
         let from = node
             .children
             .first()
             .map(|child| child.from.clone())
             .unwrap_or_default();
-        let mut leaves = Leaves::new(Cause::Rebuild);
+        let mut leaves = BulkLeafWriter::new(RequestCause::Rebuild);
         let height = node.height;
         for child in node.children {
-            self.gather(child, height - 1, &mut leaves)?;
+            self.collect_pairs(child, height - 1, &mut leaves)?;
         }
         let leaves = leaves.finish(self, from)?;
-        Figures::add(&self.figures.rebuilds, 1);
-        Figures::add(&self.figures.rebuilt_leaves, leaves.len() as u64);
+        AffineCounters::add(&self.figures.rebuilds, 1);
+        AffineCounters::add(&self.figures.rebuilt_leaves, leaves.len() as u64);
         Ok(leaves)
     }
 
     /// Collects the pairs of a subtree in order, with all messages applied.
-    fn gather(&mut self, mut child: Child, height: u8, leaves: &mut Leaves) -> Result<()> {
+    fn collect_pairs(
+        &mut self,
+        mut child: BufferedChild,
+        height: u8,
+        leaves: &mut BulkLeafWriter,
+    ) -> Result<()> {
         let messages = child.buffer.take();
-        match self.take(&mut child, height, Cause::Rebuild)? {
-            Body::Leaf(pairs) => {
-                for pair in self.applied_to(pairs, messages)? {
+        match self.take(&mut child, height, RequestCause::Rebuild)? {
+            NodeBody::Leaf(pairs) => {
+                for pair in self.apply_to_leaf(pairs, messages)? {
                     leaves.push(self, pair)?;
                 }
             }
-            Body::Inner(mut inner) => {
+            NodeBody::Inner(mut inner) => {
                 inner.deliver(&*self.operator, messages);
                 for child in inner.children {
-                    self.gather(child, height - 1, leaves)?;
+                    self.collect_pairs(child, height - 1, leaves)?;
                 }
             }
         }
@@ -224,10 +233,10 @@ impl<S: Space> AffineTree<S> {
     }
 
     /// Builds a node at the given height above leaves.
-    fn build(&mut self, leaves: Vec<Child>, height: u8) -> Result<Inner> {
+    fn build(&mut self, leaves: Vec<BufferedChild>, height: u8) -> Result<InnerNode> {
         assert!(height > 0 && !leaves.is_empty(), "a node has leaves below it");
         if height == 1 {
-            return Ok(Inner {
+            return Ok(InnerNode {
                 height,
                 children: leaves,
             });
@@ -239,11 +248,11 @@ impl<S: Space> AffineTree<S> {
             let rest = leaves.split_off(leaves.len() / left as usize);
             let from = leaves[0].from.clone();
             let below = self.build(leaves, height - 1)?;
-            children.push(self.keep_node(from, below, Cause::Rebuild)?);
+            children.push(self.place_node(from, below, RequestCause::Rebuild)?);
             (leaves, left) = (rest, left - 1);
         }
         assert!(leaves.is_empty(), "every leaf has a parent");
-        Ok(Inner { height, children })
+        Ok(InnerNode { height, children })
     }
 
     /// Returns the number of children, one height lower, that share a weight.
@@ -251,11 +260,11 @@ impl<S: Space> AffineTree<S> {
         let fanout = self.bulk_fanout();
         let usual = fanout.saturating_pow(u32::from(height) - 1);
         let nearest = (weight + usual / 2) / usual;
-        if self.options.variant != Variant::WeightBalanced {
+        if self.options.variant != AffineVariant::WeightBalanced {
             // The number is at most the number of leaves and the maximum fan-out of a node.
             return weight.div_ceil(usual).clamp(1, fanout);
         }
-        let band = Band::of(self.options.fanout, height - 1);
+        let band = WeightBand::of(self.options.fanout, height - 1);
         let (fewest, most) = (weight.div_ceil(band.most), weight / band.least);
         nearest.clamp(fewest.max(1), most.max(fewest).max(1))
     }
@@ -266,9 +275,9 @@ impl<S: Space> AffineTree<S> {
     /// [`Error::BadOption`] when the dictionary is not empty or the keys are not in order;
     /// [`Error::TooLong`]; or an error of the space, after which the dictionary refuses work.
     pub fn load_sorted(&mut self, pairs: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<()> {
-        self.usable()?;
+        self.ensure_usable()?;
         let done = self.load_pairs(pairs.into_iter());
-        self.judge(done)
+        self.poison_on_error(done)
     }
 
     fn load_pairs(&mut self, pairs: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<()> {
@@ -280,22 +289,22 @@ impl<S: Space> AffineTree<S> {
         let mut first = root.children.pop();
         let old = match (&mut first, root.children.is_empty()) {
             (Some(child), true) if child.buffer.bytes() == 0 && root.height == 1 => {
-                self.take(child, 0, Cause::Rebuild)?
+                self.take(child, 0, RequestCause::Rebuild)?
             }
             _ => return Err(refuse("only an empty dictionary is loaded: insert them")),
         };
-        if !matches!(&old, Body::Leaf(pairs) if pairs.is_empty()) {
+        if !matches!(&old, NodeBody::Leaf(pairs) if pairs.is_empty()) {
             return Err(refuse("only an empty dictionary is loaded: insert them"));
         }
         let limit = self.options.pair_limit();
-        let mut leaves = Leaves::new(Cause::Rebuild);
-        let mut before: Option<Bytes> = None;
+        let mut leaves = BulkLeafWriter::new(RequestCause::Rebuild);
+        let mut before: Option<BoxedBytes> = None;
         for (key, value) in pairs {
-            let (key, value): (Bytes, Bytes) = (key.into(), value.into());
+            let (key, value): (BoxedBytes, BoxedBytes) = (key.into(), value.into());
             if before.as_ref().is_some_and(|before| *before >= key) {
                 return Err(refuse("their keys are not in order: sort them first"));
             }
-            let pair = Pair { key, value };
+            let pair = LeafPair { key, value };
             if pair.bytes() >= limit {
                 let len = pair.bytes();
                 return Err(Error::TooLong { len, limit });
@@ -303,9 +312,9 @@ impl<S: Space> AffineTree<S> {
             before = Some(pair.key.clone());
             leaves.push(self, pair)?;
         }
-        let leaves = leaves.finish(self, Bytes::default())?;
+        let leaves = leaves.finish(self, BoxedBytes::default())?;
         self.levels[usize::from(root.height)] -= 1;
-        let root = self.raise(leaves)?;
+        let root = self.build_root(leaves)?;
         self.root = root;
         self.choose_resident()
     }
@@ -317,18 +326,18 @@ mod tests {
 
     #[test]
     fn bands_are_those_of_the_source_and_every_weight_of_a_root_can_be_shared() {
-        assert_eq!(Band::of(16, 0), Band { least: 1, most: 1 });
-        assert_eq!(Band::of(16, 1), Band { least: 12, most: 20 });
+        assert_eq!(WeightBand::of(16, 0), WeightBand { least: 1, most: 1 });
+        assert_eq!(WeightBand::of(16, 1), WeightBand { least: 12, most: 20 });
         assert_eq!(
-            Band::of(16, 2),
-            Band {
+            WeightBand::of(16, 2),
+            WeightBand {
                 least: 192,
                 most: 320
             }
         );
         for fanout in [8, 9, 16, 50] {
             for height in 1..4 {
-                let (below, own) = (Band::of(fanout, height - 1), Band::of(fanout, height));
+                let (below, own) = (WeightBand::of(fanout, height - 1), WeightBand::of(fanout, height));
                 let lowest = match height {
                     1 => 1,
                     _ => below.most_of_root() + 1,

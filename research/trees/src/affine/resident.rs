@@ -1,12 +1,12 @@
 //! Residency of nodes: the upper levels are kept in memory.
 
+use super::counters::RequestCause;
 use super::error::Result;
-use super::figures::Cause;
-use super::node::{Body, Inner};
-use super::space::Space;
+use super::node::{InnerNode, NodeBody};
+use super::space::NodeSpace;
 use super::tree::AffineTree;
 
-impl<S: Space> AffineTree<S> {
+impl<S: NodeSpace> AffineTree<S> {
     /// Chooses the levels to keep in memory, as many as fit, starting with the root. Nodes of
     /// other levels are written to disk.
     pub(super) fn choose_resident(&mut self) -> Result<()> {
@@ -34,14 +34,14 @@ impl<S: Space> AffineTree<S> {
     }
 
     /// Writes the nodes below the lowest resident height, and drops them from memory.
-    fn evict(&self, node: &mut Inner) -> Result<()> {
+    fn evict(&self, node: &mut InnerNode) -> Result<()> {
         debug_assert!(node.height > 0, "a leaf is not in memory");
         for child in &mut node.children {
             let Some(inner) = &mut child.node else { continue };
             self.evict(inner)?;
             if inner.height < self.resident_height {
                 if child.link.is_none() {
-                    child.link = Some(self.store_inner(Cause::Flush, inner)?);
+                    child.link = Some(self.store_inner(RequestCause::Flush, inner)?);
                 }
                 child.node = None;
             }
@@ -50,11 +50,11 @@ impl<S: Space> AffineTree<S> {
     }
 
     /// Writes the nodes in memory that differ from their stored version.
-    pub(super) fn store_dirty(&self, node: &mut Inner) -> Result<()> {
+    pub(super) fn store_dirty(&self, node: &mut InnerNode) -> Result<()> {
         for child in &mut node.children {
             if let (Some(inner), None) = (&mut child.node, &child.link) {
                 self.store_dirty(inner)?;
-                child.link = Some(self.store_inner(Cause::Commit, inner)?);
+                child.link = Some(self.store_inner(RequestCause::Commit, inner)?);
             }
             assert!(
                 child.link.is_some(),
@@ -68,21 +68,21 @@ impl<S: Space> AffineTree<S> {
     ///
     /// # Errors
     /// Errors of the space.
-    pub fn warm(&mut self) -> Result<()> {
-        self.usable()?;
+    pub fn load_resident_levels(&mut self) -> Result<()> {
+        self.ensure_usable()?;
         let mut root = self.take_root();
         let done = self.warm_below(&mut root);
         self.root = root;
         done
     }
 
-    fn warm_below(&self, node: &mut Inner) -> Result<()> {
+    fn warm_below(&self, node: &mut InnerNode) -> Result<()> {
         if node.height <= self.resident_height {
             return Ok(());
         }
         for child in &mut node.children {
             if let (None, Some(link)) = (&child.node, &child.link)
-                && let Body::Inner(inner) = self.load(Cause::Query, link, node.height - 1)?
+                && let NodeBody::Inner(inner) = self.load(RequestCause::Query, link, node.height - 1)?
             {
                 child.node = Some(Box::new(inner));
             }
@@ -95,8 +95,8 @@ impl<S: Space> AffineTree<S> {
     /// Returns the encoded size of the nodes in memory, in bytes: M of the model.
     #[must_use]
     pub fn resident_bytes(&self) -> u64 {
-        fn below(node: &Inner) -> u64 {
-            let own = |child: &super::node::Child| {
+        fn below(node: &InnerNode) -> u64 {
+            let own = |child: &super::node::BufferedChild| {
                 (super::format::INNER_PART + child.from.len() + child.buffer.bytes()) as u64
             };
             node.children

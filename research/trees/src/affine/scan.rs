@@ -3,27 +3,27 @@
 //! A node costs one read for each of its segments in the range; a leaf costs one read for its
 //! sub-blocks in the range. Variants that read whole nodes read each node once.
 
+use super::counters::RequestCause;
 use super::error::Result;
-use super::figures::Cause;
 use super::format::decode_pairs;
-use super::node::{Child, Inner, Link, Msg, apply, join};
-use super::space::Space;
+use super::node::{BufferedChild, InnerNode, NodeLink, TreeMessage, apply_messages, merge_messages};
+use super::space::NodeSpace;
 use super::tree::AffineTree;
 use std::ops::ControlFlow;
 
 /// The visitor of pairs, which determines whether the scan continues.
-pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
+pub type PairVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
 /// The range and the visitor.
-struct Walk<'a, 'v> {
+struct RangeScan<'a, 'v> {
     from: &'a [u8],
     to: Option<&'a [u8]>,
-    visit: &'a mut Visit<'v>,
+    visit: &'a mut PairVisitor<'v>,
 }
 
-impl Walk<'_, '_> {
+impl RangeScan<'_, '_> {
     /// Returns whether the range may contain keys from `first` up to `next`, exclusive.
-    fn meets(&self, first: &[u8], next: Option<&[u8]>) -> bool {
+    fn overlaps_range(&self, first: &[u8], next: Option<&[u8]>) -> bool {
         self.to.is_none_or(|to| first < to) && next.is_none_or(|next| next > self.from)
     }
 
@@ -32,7 +32,7 @@ impl Walk<'_, '_> {
     }
 }
 
-impl<S: Space> AffineTree<S> {
+impl<S: NodeSpace> AffineTree<S> {
     /// Visits the pairs from one key up to another, exclusive, in key order, until the visitor
     /// breaks.
     ///
@@ -57,12 +57,12 @@ impl<S: Space> AffineTree<S> {
     ///
     /// # Errors
     /// The errors of [`AffineTree::get`].
-    pub fn scan(&self, from: &[u8], to: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<()> {
-        self.usable()?;
+    pub fn scan(&self, from: &[u8], to: Option<&[u8]>, visit: &mut PairVisitor<'_>) -> Result<()> {
+        self.ensure_usable()?;
         if to.is_some_and(|to| to <= from) {
             return Ok(());
         }
-        let mut walk = Walk { from, to, visit };
+        let mut walk = RangeScan { from, to, visit };
         self.scan_node(&mut walk, &self.root, Vec::new(), None).map(drop)
     }
 
@@ -70,9 +70,9 @@ impl<S: Space> AffineTree<S> {
     /// above.
     fn scan_node(
         &self,
-        walk: &mut Walk<'_, '_>,
-        node: &Inner,
-        younger: Vec<Msg>,
+        walk: &mut RangeScan<'_, '_>,
+        node: &InnerNode,
+        younger: Vec<TreeMessage>,
         end: Option<&[u8]>,
     ) -> Result<ControlFlow<()>> {
         debug_assert!(
@@ -83,7 +83,7 @@ impl<S: Space> AffineTree<S> {
         for (at, child) in node.children.iter().enumerate() {
             let next = node.children.get(at + 1).map(|next| &*next.from).or(end);
             let mine = split_before(&mut younger, next);
-            if walk.meets(&child.from, next)
+            if walk.overlaps_range(&child.from, next)
                 && self
                     .scan_child(walk, child, mine, node.height - 1, next)?
                     .is_break()
@@ -96,14 +96,14 @@ impl<S: Space> AffineTree<S> {
 
     fn scan_child(
         &self,
-        walk: &mut Walk<'_, '_>,
-        child: &Child,
-        younger: Vec<Msg>,
+        walk: &mut RangeScan<'_, '_>,
+        child: &BufferedChild,
+        younger: Vec<TreeMessage>,
         height: u8,
         end: Option<&[u8]>,
     ) -> Result<ControlFlow<()>> {
         let older = child.buffer.messages().to_vec();
-        let messages = join(&*self.operator, older, younger);
+        let messages = merge_messages(&*self.operator, older, younger);
         match (&child.node, &child.link) {
             (Some(node), _) => self.scan_node(walk, node, messages, end),
             (None, Some(link)) if height == 0 => self.scan_leaf(walk, link, messages, end),
@@ -115,15 +115,15 @@ impl<S: Space> AffineTree<S> {
     /// Visits the pairs below a node on the disk.
     fn scan_stored(
         &self,
-        walk: &mut Walk<'_, '_>,
-        link: &Link,
-        younger: Vec<Msg>,
+        walk: &mut RangeScan<'_, '_>,
+        link: &NodeLink,
+        younger: Vec<TreeMessage>,
         height: u8,
         end: Option<&[u8]>,
     ) -> Result<ControlFlow<()>> {
         if self.options.variant.reads_whole_nodes() {
-            let body = self.load(Cause::Query, link, height)?;
-            let super::node::Body::Inner(node) = body else {
+            let body = self.load(RequestCause::Query, link, height)?;
+            let super::node::NodeBody::Inner(node) = body else {
                 unreachable!("what is read above height 0 has children");
             };
             return self.scan_node(walk, &node, younger, end);
@@ -133,7 +133,7 @@ impl<S: Space> AffineTree<S> {
         for (at, part) in index.parts.iter().enumerate() {
             let next = index.parts.get(at + 1).map(|next| &*next.from).or(end);
             let mine = split_before(&mut younger, next);
-            if !walk.meets(&part.from, next) {
+            if !walk.overlaps_range(&part.from, next) {
                 continue;
             }
             let pieces = self.read_parts(&index, base, at..=at)?;
@@ -147,13 +147,13 @@ impl<S: Space> AffineTree<S> {
 
     fn scan_leaf(
         &self,
-        walk: &mut Walk<'_, '_>,
-        link: &Link,
-        messages: Vec<Msg>,
+        walk: &mut RangeScan<'_, '_>,
+        link: &NodeLink,
+        messages: Vec<TreeMessage>,
         end: Option<&[u8]>,
     ) -> Result<ControlFlow<()>> {
         let pieces = if self.options.variant.reads_whole_nodes() {
-            self.read_whole(Cause::Query, link, 0, self.indexes())?.1
+            self.read_whole(RequestCause::Query, link, 0, self.indexes())?.1
         } else {
             let (index, base) = self.read_index(link, 0)?;
             let first = index.find(walk.from);
@@ -167,7 +167,7 @@ impl<S: Space> AffineTree<S> {
         for piece in &pieces {
             decode_pairs(&piece.bytes, piece.at, &mut pairs)?;
         }
-        for pair in apply(&*self.operator, pairs, messages) {
+        for pair in apply_messages(&*self.operator, pairs, messages) {
             if walk.has(&pair.key) && (walk.visit)(&pair.key, &pair.value).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
@@ -177,7 +177,7 @@ impl<S: Space> AffineTree<S> {
 }
 
 /// Removes the messages for keys before `next` from the front.
-fn split_before(messages: &mut Vec<Msg>, next: Option<&[u8]>) -> Vec<Msg> {
+fn split_before(messages: &mut Vec<TreeMessage>, next: Option<&[u8]>) -> Vec<TreeMessage> {
     let count = next.map_or(messages.len(), |next| {
         messages.partition_point(|message| *message.key < *next)
     });

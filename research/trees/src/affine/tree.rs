@@ -1,12 +1,12 @@
 //! The dictionary: its state, and how it is created, opened, updated and committed.
 
+use super::counters::AffineCounters;
 use super::error::{Error, Result};
-use super::figures::Figures;
-use super::format::{MOST_OWN, Root};
-use super::node::{Bytes, Inner, MESSAGE_HEAD, Msg, Pivots};
+use super::format::{MOST_OWN, RootRecord};
+use super::node::{BoxedBytes, InnerNode, MESSAGE_HEAD, PivotLocation, TreeMessage};
 use super::options::AffineOptions;
-use super::space::Space;
-use alluvium_trees::paged::node::{Action, Operator};
+use super::space::NodeSpace;
+use alluvium_trees::paged::node::{MessageAction, UpdateOperator};
 use std::cell::OnceCell;
 use std::fmt;
 use std::sync::Arc;
@@ -36,43 +36,47 @@ use std::sync::Arc;
 pub struct AffineTree<S> {
     pub(super) space: S,
     pub(super) options: AffineOptions,
-    pub(super) operator: Arc<dyn Operator>,
+    pub(super) operator: Arc<dyn UpdateOperator>,
     /// The root, which is always in memory, with the messages for its children.
-    pub(super) root: Inner,
+    pub(super) root: InnerNode,
     /// The number of nodes at each height, leaves first.
     pub(super) levels: Vec<u64>,
     /// Nodes at this height and above are in memory.
     pub(super) resident_height: u8,
     /// The root's location in the last commit.
-    pub(super) durable_root: Option<super::space::Extent>,
-    pub(super) figures: Figures,
+    pub(super) durable_root: Option<super::space::SpaceExtent>,
+    pub(super) figures: AffineCounters,
     broken: OnceCell<String>,
 }
 
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum FlushProgress {
     /// Messages were moved; another step may be necessary.
     Moved,
     /// There was nothing to do.
     Done,
 }
 
-impl<S: Space> AffineTree<S> {
+impl<S: NodeSpace> AffineTree<S> {
     /// Creates an empty dictionary in a space and commits it.
     ///
     /// # Errors
     /// [`Error::BadOption`], or an error of the space.
-    pub fn create(space: S, options: AffineOptions, operator: Arc<dyn Operator>) -> Result<AffineTree<S>> {
+    pub fn create(
+        space: S,
+        options: AffineOptions,
+        operator: Arc<dyn UpdateOperator>,
+    ) -> Result<AffineTree<S>> {
         let mut tree = AffineTree::empty(space, options.checked()?, operator);
-        let leaf = tree.keep_leaf(Bytes::default(), &[])?;
+        let leaf = tree.write_leaf(BoxedBytes::default(), &[])?;
         tree.root.children.push(leaf);
         tree.commit(b"")?;
         Ok(tree)
     }
 
-    fn empty(space: S, options: AffineOptions, operator: Arc<dyn Operator>) -> AffineTree<S> {
-        let root = Inner {
+    fn empty(space: S, options: AffineOptions, operator: Arc<dyn UpdateOperator>) -> AffineTree<S> {
+        let root = InnerNode {
             height: 1,
             children: Vec::new(),
         };
@@ -84,7 +88,7 @@ impl<S: Space> AffineTree<S> {
             levels: vec![0, 1],
             resident_height: 1,
             durable_root: None,
-            figures: Figures::default(),
+            figures: AffineCounters::default(),
             broken: OnceCell::new(),
         }
     }
@@ -97,17 +101,17 @@ impl<S: Space> AffineTree<S> {
     pub fn open(
         space: S,
         memory_bytes: u64,
-        operator: Arc<dyn Operator>,
+        operator: Arc<dyn UpdateOperator>,
     ) -> Result<(AffineTree<S>, Vec<u8>)> {
         let bytes = space.root().ok_or_else(|| Error::NotADictionary {
             place: "the space".to_owned(),
             why: "nothing was committed in it".to_owned(),
         })?;
-        let root = Root::decode(&bytes, memory_bytes)?;
+        let root = RootRecord::decode(&bytes, memory_bytes)?;
         let mut tree = AffineTree::empty(space, root.options, operator);
-        let link = super::node::Link {
+        let link = super::node::NodeLink {
             extent: root.extent,
-            pivots: Pivots::Front(root.front.0, root.front.1),
+            pivots: PivotLocation::Front(root.front.0, root.front.1),
         };
         let height = root.levels.len() as u8 - 1;
         tree.root = tree.load_root(&link, height)?;
@@ -124,7 +128,7 @@ impl<S: Space> AffineTree<S> {
     /// [`Error::TooLong`] for a pair that does not fit in a segment; [`Error::Poisoned`] after an
     /// earlier failure; or an error of the space, after which the dictionary refuses work.
     pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.write(key, Action::Insert, value)
+        self.write(key, MessageAction::Insert, value)
     }
 
     /// Merges an operand into the value of a key with the operator, if the key exists (an upsert
@@ -134,7 +138,7 @@ impl<S: Space> AffineTree<S> {
     /// The errors of [`AffineTree::insert`]. If updates have made a value too long, the
     /// dictionary fails when the update reaches the leaf.
     pub fn update(&mut self, key: &[u8], operand: &[u8]) -> Result<()> {
-        self.write(key, Action::Update, operand)
+        self.write(key, MessageAction::Update, operand)
     }
 
     /// Deletes a key.
@@ -142,12 +146,12 @@ impl<S: Space> AffineTree<S> {
     /// # Errors
     /// The errors of [`AffineTree::insert`].
     pub fn delete(&mut self, key: &[u8]) -> Result<()> {
-        self.write(key, Action::Delete, &[])
+        self.write(key, MessageAction::Delete, &[])
     }
 
-    fn write(&mut self, key: &[u8], action: Action, operand: &[u8]) -> Result<()> {
-        self.offer(key, action, operand)?;
-        while self.step()? == Progress::Moved {}
+    fn write(&mut self, key: &[u8], action: MessageAction, operand: &[u8]) -> Result<()> {
+        self.enqueue_message(key, action, operand)?;
+        while self.step()? == FlushProgress::Moved {}
         Ok(())
     }
 
@@ -156,8 +160,8 @@ impl<S: Space> AffineTree<S> {
     ///
     /// # Errors
     /// The errors of [`AffineTree::insert`].
-    pub fn offer(&mut self, key: &[u8], action: Action, operand: &[u8]) -> Result<()> {
-        self.usable()?;
+    pub fn enqueue_message(&mut self, key: &[u8], action: MessageAction, operand: &[u8]) -> Result<()> {
+        self.ensure_usable()?;
         let (len, limit) = (
             MESSAGE_HEAD + key.len() + operand.len(),
             self.options.pair_limit(),
@@ -165,7 +169,7 @@ impl<S: Space> AffineTree<S> {
         if len > limit || key.len() > usize::from(u16::MAX) {
             return Err(Error::TooLong { len, limit });
         }
-        let message = Msg {
+        let message = TreeMessage {
             key: key.into(),
             action,
             operand: operand.into(),
@@ -173,7 +177,7 @@ impl<S: Space> AffineTree<S> {
         let at = self.root.find(key);
         let buffer = &mut self.root.children[at].buffer;
         let message = match buffer.get(key) {
-            Some(older) => super::node::joined(&*self.operator, older, message),
+            Some(older) => super::node::combine_messages(&*self.operator, older, message),
             None => message,
         };
         if message.bytes() > limit {
@@ -189,14 +193,14 @@ impl<S: Space> AffineTree<S> {
     ///
     /// # Errors
     /// Errors of the space, after which the dictionary refuses work.
-    pub fn step(&mut self) -> Result<Progress> {
-        self.usable()?;
-        let Some(at) = self.over_full(&self.root) else {
-            return Ok(Progress::Done);
+    pub fn step(&mut self) -> Result<FlushProgress> {
+        self.ensure_usable()?;
+        let Some(at) = self.find_overfull_child(&self.root) else {
+            return Ok(FlushProgress::Done);
         };
         let moved = self.flush_root(at);
-        self.judge(moved)?;
-        Ok(Progress::Moved)
+        self.poison_on_error(moved)?;
+        Ok(FlushProgress::Moved)
     }
 
     /// Makes all writes durable, with up to 512 bytes of the owner's data.
@@ -208,15 +212,15 @@ impl<S: Space> AffineTree<S> {
     /// When the owner's data is longer.
     pub fn commit(&mut self, own: &[u8]) -> Result<()> {
         assert!(own.len() <= MOST_OWN, "an owner has {MOST_OWN} bytes at most");
-        self.usable()?;
+        self.ensure_usable()?;
         let done = self.write_out(own);
-        self.judge(done)
+        self.poison_on_error(done)
     }
 
     fn write_out(&mut self, own: &[u8]) -> Result<()> {
         let mut root = std::mem::replace(
             &mut self.root,
-            Inner {
+            InnerNode {
                 height: 1,
                 children: Vec::new(),
             },
@@ -224,13 +228,13 @@ impl<S: Space> AffineTree<S> {
         self.store_dirty(&mut root)?;
         let (link, _) = self.store_root(&root)?;
         self.root = root;
-        let Pivots::Front(bytes, sum) = link.pivots else {
+        let PivotLocation::Front(bytes, sum) = link.pivots else {
             unreachable!("the pivots of the root have no parent");
         };
         if let Some(before) = self.durable_root.take() {
             self.free(before);
         }
-        let kept = Root {
+        let kept = RootRecord {
             options: self.options,
             extent: link.extent,
             front: (bytes, sum),
@@ -256,7 +260,7 @@ impl<S: Space> AffineTree<S> {
 
     /// Returns the counters since the dictionary was opened.
     #[must_use]
-    pub fn figures(&self) -> &Figures {
+    pub fn figures(&self) -> &AffineCounters {
         &self.figures
     }
 
@@ -280,7 +284,7 @@ impl<S: Space> AffineTree<S> {
     }
 
     /// Returns an error if the dictionary is poisoned.
-    pub(super) fn usable(&self) -> Result<()> {
+    pub(super) fn ensure_usable(&self) -> Result<()> {
         match self.broken.get() {
             None => Ok(()),
             Some(cause) => Err(Error::Poisoned { cause: cause.clone() }),
@@ -289,7 +293,7 @@ impl<S: Space> AffineTree<S> {
 
     /// Poisons the dictionary if a step failed: messages that the step removed from a node may be
     /// lost.
-    pub(super) fn judge<T>(&self, result: Result<T>) -> Result<T> {
+    pub(super) fn poison_on_error<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result {
             self.broken.get_or_init(|| error.to_string());
         }
@@ -298,7 +302,7 @@ impl<S: Space> AffineTree<S> {
 
     /// Returns the child with the largest buffer, if the buffer exceeds the limit of a segment
     /// (AF1).
-    pub(super) fn over_full(&self, node: &Inner) -> Option<usize> {
+    pub(super) fn find_overfull_child(&self, node: &InnerNode) -> Option<usize> {
         let limit = self.options.segment_bytes();
         let sizes = node.children.iter().map(|child| child.buffer.bytes()).enumerate();
         let (at, most) = sizes.max_by_key(|&(at, bytes)| (bytes, std::cmp::Reverse(at)))?;

@@ -1,11 +1,11 @@
 //! Reads every leaf of a tree, and reports violations.
 
-use super::{Absorption, Tree};
+use super::{AbsorptionMode, InsertionTree};
 use alluvium_base::Purpose;
 use alluvium_storage::Error;
 
 /// Checks fences and leaves (IB1), buffered changes (IB3), and cached leaves (IB4).
-pub(super) fn check(tree: &Tree) -> Vec<Error> {
+pub(super) fn check(tree: &InsertionTree) -> Vec<Error> {
     let mut wrong = tree.leaves.stale();
     assert_eq!(
         tree.fences.len(),
@@ -22,7 +22,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Error> {
         }
         let here = tree.waiting.range(fence, end.as_deref()).len();
         waiting += here;
-        if tree.options.absorption == Absorption::On && tree.leaves.has(leaf) && here > 0 {
+        if tree.options.absorption == AbsorptionMode::On && tree.leaves.has(leaf) && here > 0 {
             let found = format!("{here} that wait for a leaf in memory");
             wrong.push(Error::corrupt(place(), "nothing that waits (IB3)", found));
         }

@@ -1,16 +1,16 @@
 //! Flushes: buffered changes are moved to their leaf, and an overfull leaf is split.
 
-use super::policy::{Chosen, choose};
-use super::waiting::Change;
-use super::{Absorption, Record, Tree, format};
+use super::change_buffer::BufferedChange;
+use super::policy::{FlushTarget, choose};
+use super::{AbsorptionMode, InsertionTree, LeafRecord, format};
 use alluvium_base::Purpose;
 use alluvium_storage::Result;
 use std::cmp::Ordering;
 
-impl Tree {
+impl InsertionTree {
     /// Flushes the leaf that the policy chooses.
     pub(super) fn flush(&mut self) -> Result<()> {
-        let (policy, gate) = (self.options.policy, self.gate.as_deref());
+        let (policy, gate) = (self.options.policy, self.next_flush_key.as_deref());
         let chosen = choose(
             policy,
             &self.waiting,
@@ -19,12 +19,12 @@ impl Tree {
             &mut self.random,
         );
         let key: Box<[u8]> = match chosen {
-            Chosen::Of(key) => key.into(),
-            Chosen::Leaf(leaf) => self.fence_of[leaf as usize].clone(),
+            FlushTarget::Of(key) => key.into(),
+            FlushTarget::Leaf(leaf) => self.fence_of[leaf as usize].clone(),
         };
         let end = self.end_of(&key);
         self.flush_leaf_of(&key)?;
-        self.gate = end;
+        self.next_flush_key = end;
         Ok(())
     }
 
@@ -33,7 +33,7 @@ impl Tree {
         let leaf = self.leaf_of(key);
         // A failure here leaves the tree unchanged.
         self.leaves.load(leaf, Purpose::Compact, &mut self.counts)?;
-        let taken = self.take_waiting(leaf);
+        let taken = self.apply_buffered_changes(leaf);
         assert!(taken > 0, "a leaf is flushed for which something waits");
         self.counts.flushes += 1;
         self.counts.flushed += taken;
@@ -41,7 +41,7 @@ impl Tree {
     }
 
     /// Writes a change to its leaf.
-    pub(super) fn apply(&mut self, leaf: u32, change: Change) -> Result<()> {
+    pub(super) fn apply(&mut self, leaf: u32, change: BufferedChange) -> Result<()> {
         self.leaves.load(leaf, Purpose::Compact, &mut self.counts)?;
         let mut records = self.leaves.take(leaf);
         merge(&mut records, vec![change]);
@@ -51,13 +51,13 @@ impl Tree {
 
     /// Moves the buffered changes for a cached leaf to it, if absorption is on (IB3).
     pub(super) fn absorb(&mut self, leaf: u32) {
-        if self.options.absorption == Absorption::On {
-            self.counts.absorbed += self.take_waiting(leaf);
+        if self.options.absorption == AbsorptionMode::On {
+            self.counts.absorbed += self.apply_buffered_changes(leaf);
         }
     }
 
     /// Moves the buffered changes for a cached leaf to it. Returns the number of changes moved.
-    fn take_waiting(&mut self, leaf: u32) -> u64 {
+    fn apply_buffered_changes(&mut self, leaf: u32) -> u64 {
         let fence = self.fence_of[leaf as usize].clone();
         let end = self.end_of(&fence);
         let changes = self.waiting.range(&fence, end.as_deref());
@@ -77,10 +77,10 @@ impl Tree {
 
     /// Stores records in a cached leaf. If they do not fit, splits them evenly over as few new
     /// leaves as possible.
-    fn set(&mut self, leaf: u32, mut records: Vec<Record>) {
+    fn set(&mut self, leaf: u32, mut records: Vec<LeafRecord>) {
         let parts = self.parts(&records);
         let bounds: Vec<usize> = (0..=parts).map(|part| part * records.len() / parts).collect();
-        let rights: Vec<Vec<Record>> = (1..parts)
+        let rights: Vec<Vec<LeafRecord>> = (1..parts)
             .rev()
             .map(|part| records.split_off(bounds[part]))
             .collect();
@@ -96,7 +96,7 @@ impl Tree {
     }
 
     /// Returns the number of leaves that the records need.
-    fn parts(&self, records: &[Record]) -> usize {
+    fn parts(&self, records: &[LeafRecord]) -> usize {
         let page = self.options.page_bytes as usize;
         let mut parts = records.len().div_ceil(self.options.leaf_records).max(1);
         loop {
@@ -117,7 +117,7 @@ impl Tree {
 }
 
 /// Applies changes to records; both are in key order (IB2).
-pub(super) fn merge(records: &mut Vec<Record>, changes: Vec<Change>) {
+pub(super) fn merge(records: &mut Vec<LeafRecord>, changes: Vec<BufferedChange>) {
     if changes.is_empty() {
         return;
     }

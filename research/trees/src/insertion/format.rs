@@ -11,10 +11,10 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::Record;
-use alluvium_base::bytes::{Reader, Truncated, Writer};
+use super::LeafRecord;
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::checksum::seeded;
-use alluvium_storage::{Error, Place, Result};
+use alluvium_storage::{DiskLocation, Error, Result};
 
 /// The number of bytes before the records.
 pub const HEAD: usize = 16;
@@ -36,11 +36,11 @@ pub fn fits(key: &[u8], value: &[u8], page_bytes: usize) -> bool {
 }
 
 /// Encodes records into a page. They must fit.
-pub fn encode(records: &[Record], id: u64, number: u64, page: &mut [u8]) {
+pub fn encode(records: &[LeafRecord], id: u64, number: u64, page: &mut [u8]) {
     let mut out = Vec::with_capacity(page.len());
-    Writer::new(&mut out).u64(0).u32(records.len() as u32).u32(0);
+    ByteWriter::new(&mut out).u64(0).u32(records.len() as u32).u32(0);
     for (key, value) in records {
-        Writer::new(&mut out)
+        ByteWriter::new(&mut out)
             .varint(key.len() as u64)
             .bytes(key)
             .varint(value.len() as u64)
@@ -67,10 +67,10 @@ pub fn encode(records: &[Record], id: u64, number: u64, page: &mut [u8]) {
 ///
 /// # Errors
 /// [`Error::Corrupt`] at `place` unless the bytes are the page with this number of the tree.
-pub fn decode(page: &[u8], id: u64, number: u64, place: &Place) -> Result<Vec<Record>> {
+pub fn decode(page: &[u8], id: u64, number: u64, place: &DiskLocation) -> Result<Vec<LeafRecord>> {
     let bad = |expected: &str, found: String| Error::corrupt(place.clone(), expected, found);
-    let cut = |cut: Truncated| bad("the records of a leaf", cut.to_string());
-    let mut reader = Reader::new(page);
+    let cut = |cut: TruncatedInput| bad("the records of a leaf", cut.to_string());
+    let mut reader = ByteReader::new(page);
     let found = reader.u64().map_err(cut)?;
     let rest = page.get(8..).unwrap_or_default();
     let wanted = seeded(seed(id, number), rest);
@@ -78,8 +78,8 @@ pub fn decode(page: &[u8], id: u64, number: u64, place: &Place) -> Result<Vec<Re
         return Err(bad(&format!("checksum {wanted:#018x}"), format!("{found:#018x}")));
     }
     let (count, bytes) = (reader.u32().map_err(cut)?, reader.u32().map_err(cut)?);
-    let mut reader = Reader::new(reader.take(bytes as usize).map_err(cut)?);
-    let mut records: Vec<Record> = Vec::new();
+    let mut reader = ByteReader::new(reader.take(bytes as usize).map_err(cut)?);
+    let mut records: Vec<LeafRecord> = Vec::new();
     // With a wrong record count, decoding ends at the end of the bytes.
     for _ in 0..count {
         let key = part(&mut reader).map_err(cut)?;
@@ -90,16 +90,16 @@ pub fn decode(page: &[u8], id: u64, number: u64, place: &Place) -> Result<Vec<Re
         }
         records.push((key.into(), value.into()));
     }
-    if reader.left() > 0 {
+    if reader.remaining() > 0 {
         return Err(bad(
             "no bytes behind the last record",
-            format!("{}", reader.left()),
+            format!("{}", reader.remaining()),
         ));
     }
     Ok(records)
 }
 
-fn part<'b>(reader: &mut Reader<'b>) -> std::result::Result<&'b [u8], Truncated> {
+fn part<'b>(reader: &mut ByteReader<'b>) -> std::result::Result<&'b [u8], TruncatedInput> {
     let len = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
     reader.take(len)
 }
@@ -111,13 +111,13 @@ fn seed(id: u64, number: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alluvium_storage::Structure;
+    use alluvium_storage::OnDiskObject;
 
-    fn place() -> Place {
-        Place::new(Structure::Node, "leaves", 1024)
+    fn place() -> DiskLocation {
+        DiskLocation::new(OnDiskObject::Node, "leaves", 1024)
     }
 
-    fn example() -> Vec<Record> {
+    fn example() -> Vec<LeafRecord> {
         let record = |key: &str, value: &[u8]| (key.as_bytes().into(), value.into());
         vec![
             record("", b""),

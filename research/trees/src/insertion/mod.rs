@@ -25,34 +25,34 @@
 //! - **IB3** With absorption no change is buffered for a leaf that is in memory.
 //! - **IB4** A clean leaf in memory equals the leaf on the device.
 
+mod change_buffer;
 mod check;
 mod flush;
 pub mod format;
-mod leaves;
+mod leaf_cache;
 mod policy;
 #[cfg(test)]
 mod tests;
-mod waiting;
 
-pub use policy::Policy;
+pub use policy::FlushPolicy;
 
 use alluvium_base::Purpose;
 use alluvium_device::Device;
-use alluvium_model::Random;
+use alluvium_model::SplitMix64;
 use alluvium_storage::{Error, Result};
-use leaves::Leaves;
-use policy::Fullest;
+use change_buffer::ChangeBuffer;
+use leaf_cache::LeafCache;
+use policy::FullestLeafIndex;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
-use waiting::Waiting;
 
 /// A key and its value.
-pub type Record = (Box<[u8]>, Box<[u8]>);
+pub type LeafRecord = (Box<[u8]>, Box<[u8]>);
 
 /// Whether cached leaves absorb records that would otherwise be buffered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Absorption {
+pub enum AbsorptionMode {
     /// All records go through the buffer.
     Off,
     /// Records for a cached leaf go to the leaf directly, and a leaf that is read absorbs the
@@ -62,7 +62,7 @@ pub enum Absorption {
 
 /// The options of a tree.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct InsertionOptions {
     /// The size of a leaf's page in bytes.
     pub page_bytes: u32,
     /// The maximum number of records in a leaf; fewer if the page is full earlier.
@@ -70,9 +70,9 @@ pub struct Options {
     /// The capacity of the buffer in records. A full buffer causes a flush.
     pub waiting_records: usize,
     /// How the leaf to flush is chosen.
-    pub policy: Policy,
+    pub policy: FlushPolicy,
     /// Whether cached leaves absorb records.
-    pub absorption: Absorption,
+    pub absorption: AbsorptionMode,
     /// The capacity of the leaf cache (LRU), in leaves.
     pub leaves_in_memory: usize,
     /// The seed of random choices.
@@ -81,7 +81,7 @@ pub struct Options {
 
 /// The counters of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct InsertionCounters {
     /// The number of puts and deletes.
     pub changes: u64,
     /// The number of leaf reads.
@@ -96,7 +96,7 @@ pub struct Counts {
     pub absorbed: u64,
 }
 
-impl Counts {
+impl InsertionCounters {
     /// Returns the mean number of records per flush; 0 if there was no flush.
     #[must_use]
     pub fn rate(&self) -> f64 {
@@ -108,9 +108,9 @@ impl Counts {
 
     /// Returns what was counted since.
     #[must_use]
-    pub fn since(&self, before: &Counts) -> Counts {
+    pub fn since(&self, before: &InsertionCounters) -> InsertionCounters {
         debug_assert!(before.changes <= self.changes, "what was counted before");
-        Counts {
+        InsertionCounters {
             changes: self.changes - before.changes,
             reads: self.reads - before.reads,
             writes: self.writes - before.writes,
@@ -127,12 +127,12 @@ impl Counts {
 /// use alluvium_device::{Directory, FileOptions, memory::MemoryDirectory};
 /// use research_trees::insertion::{Absorption, Options, Policy, Tree};
 /// let file = MemoryDirectory::new().create("leaves", FileOptions::DIRECT)?;
-/// let mut tree = Tree::new(file, Options {
+/// let mut tree = InsertionTree::new(file, Options {
 ///     page_bytes: 4096,
 ///     leaf_records: 160,
 ///     waiting_records: 100,
-///     policy: Policy::GoldenGate,
-///     absorption: Absorption::Off,
+///     policy: FlushPolicy::GoldenGate,
+///     absorption: AbsorptionMode::Off,
 ///     leaves_in_memory: 0,
 ///     seed: 1,
 /// })?;
@@ -144,29 +144,29 @@ impl Counts {
 /// # Ok::<(), alluvium_storage::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Tree {
-    options: Options,
-    leaves: Leaves,
+pub struct InsertionTree {
+    options: InsertionOptions,
+    leaves: LeafCache,
     /// The smallest key of each leaf (IB1) and the leaf's number, in key order.
     fences: BTreeMap<Box<[u8]>, u32>,
     /// The same by number.
     fence_of: Vec<Box<[u8]>>,
-    waiting: Waiting,
+    waiting: ChangeBuffer,
     /// The number of buffered changes per leaf, if the policy needs it.
-    fullest: Option<Fullest>,
+    fullest: Option<FullestLeafIndex>,
     /// The end of the last flushed leaf; `None` for the end of the key space.
-    gate: Option<Box<[u8]>>,
-    random: Random,
-    counts: Counts,
+    next_flush_key: Option<Box<[u8]>>,
+    random: SplitMix64,
+    counts: InsertionCounters,
 }
 
-impl Tree {
+impl InsertionTree {
     /// Creates an empty tree in an empty file.
     ///
     /// # Errors
     /// [`Error::BadOption`] unless pages are 512 bytes to 1 MiB in steps of 512, leaves hold at
     /// least two records, the buffer has capacity if there is a policy, and the file is empty.
-    pub fn new(device: Arc<dyn Device>, options: Options) -> Result<Tree> {
+    pub fn new(device: Arc<dyn Device>, options: InsertionOptions) -> Result<InsertionTree> {
         let refuse = |option, why: String| Err(Error::BadOption { option, why });
         let page = options.page_bytes;
         if page == 0 || !page.is_multiple_of(alluvium_device::BLOCK as u32) || page > 1 << 20 {
@@ -177,7 +177,7 @@ impl Tree {
             let why = format!("leaves of {} records; take at least 2", options.leaf_records);
             return refuse("leaf_records", why);
         }
-        if (options.waiting_records == 0) != (options.policy == Policy::None) {
+        if (options.waiting_records == 0) != (options.policy == FlushPolicy::None) {
             let why = format!(
                 "{} records wait, with the policy {:?}; a buffer has both or neither",
                 options.waiting_records, options.policy
@@ -188,16 +188,16 @@ impl Tree {
             let why = format!("{} has {} bytes; name an empty file", device.name(), device.len());
             return refuse("file", why);
         }
-        Ok(Tree {
+        Ok(InsertionTree {
             options,
-            leaves: Leaves::new(device, page as usize, options.leaves_in_memory, options.seed),
+            leaves: LeafCache::new(device, page as usize, options.leaves_in_memory, options.seed),
             fences: BTreeMap::from([(Box::default(), 0)]),
             fence_of: vec![Box::default()],
-            waiting: Waiting::default(),
-            fullest: (options.policy == Policy::FullestBin).then(Fullest::default),
-            gate: None,
-            random: Random::from_seed(options.seed),
-            counts: Counts::default(),
+            waiting: ChangeBuffer::default(),
+            fullest: (options.policy == FlushPolicy::FullestBin).then(FullestLeafIndex::default),
+            next_flush_key: None,
+            random: SplitMix64::from_seed(options.seed),
+            counts: InsertionCounters::default(),
         })
     }
 
@@ -226,7 +226,7 @@ impl Tree {
     /// Deletes a key, if it exists.
     ///
     /// # Errors
-    /// The errors of [`put`](Tree::put).
+    /// The errors of [`put`](InsertionTree::put).
     pub fn delete(&mut self, key: &[u8]) -> Result<()> {
         self.change(key, None)
     }
@@ -234,10 +234,10 @@ impl Tree {
     fn change(&mut self, key: &[u8], value: Option<Box<[u8]>>) -> Result<()> {
         self.counts.changes += 1;
         let leaf = self.leaf_of(key);
-        if self.options.policy == Policy::None {
+        if self.options.policy == FlushPolicy::None {
             return self.apply(leaf, (key.into(), value));
         }
-        if self.options.absorption == Absorption::On && self.leaves.has(leaf) {
+        if self.options.absorption == AbsorptionMode::On && self.leaves.has(leaf) {
             self.counts.absorbed += 1;
             return self.apply(leaf, (key.into(), value));
         }
@@ -278,9 +278,9 @@ impl Tree {
     /// Returns up to `most` records, starting at a key.
     ///
     /// # Errors
-    /// The errors of [`get`](Tree::get).
-    pub fn scan(&mut self, from: &[u8], most: usize) -> Result<Vec<Record>> {
-        let mut found: Vec<Record> = Vec::new();
+    /// The errors of [`get`](InsertionTree::get).
+    pub fn scan(&mut self, from: &[u8], most: usize) -> Result<Vec<LeafRecord>> {
+        let mut found: Vec<LeafRecord> = Vec::new();
         let mut at: Box<[u8]> = from.into();
         while found.len() < most {
             let (leaf, end) = (self.leaf_of(&at), self.end_of(&at));
@@ -304,8 +304,8 @@ impl Tree {
     /// Flushes all buffered changes to their leaves, and writes all dirty leaves.
     ///
     /// # Errors
-    /// The errors of [`put`](Tree::put).
-    pub fn settle(&mut self) -> Result<()> {
+    /// The errors of [`put`](InsertionTree::put).
+    pub fn flush_all(&mut self) -> Result<()> {
         while let Some(key) = self.waiting.at_or_after(&[]) {
             let key: Box<[u8]> = key.into();
             self.flush_leaf_of(&key)?;
@@ -315,7 +315,7 @@ impl Tree {
 
     /// Returns the counters.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> InsertionCounters {
         self.counts
     }
 

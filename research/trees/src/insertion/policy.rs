@@ -1,13 +1,13 @@
 //! Choosing the leaf to flush (Conway §5.2, and §5.5 for InnoDB).
 
-use super::waiting::Waiting;
-use alluvium_model::Random;
+use super::change_buffer::ChangeBuffer;
+use alluvium_model::SplitMix64;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
 /// How the leaf to flush is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
+pub enum FlushPolicy {
     /// No buffer: each record is written to its leaf immediately.
     None,
     /// The leaf with the most buffered records; the oldest leaf on a tie.
@@ -23,12 +23,12 @@ pub enum Policy {
 
 /// The number of buffered records per leaf.
 #[derive(Debug, Default)]
-pub(super) struct Fullest {
+pub(super) struct FullestLeafIndex {
     counts: HashMap<u32, usize>,
     order: BTreeSet<(usize, Reverse<u32>)>,
 }
 
-impl Fullest {
+impl FullestLeafIndex {
     /// Counts a record of a leaf.
     pub(super) fn add(&mut self, leaf: u32) {
         let count = self.counts.entry(leaf).or_insert(0);
@@ -58,7 +58,7 @@ impl Fullest {
 
 /// The result of a policy's choice.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Chosen<'w> {
+pub(super) enum FlushTarget<'w> {
     /// The leaf that covers this key.
     Of(&'w [u8]),
     /// This leaf.
@@ -67,26 +67,26 @@ pub(super) enum Chosen<'w> {
 
 /// Chooses from the buffer, which must not be empty.
 pub(super) fn choose<'w>(
-    policy: Policy,
-    waiting: &'w Waiting,
-    fullest: Option<&Fullest>,
+    policy: FlushPolicy,
+    waiting: &'w ChangeBuffer,
+    fullest: Option<&FullestLeafIndex>,
     gate: Option<&[u8]>,
-    random: &mut Random,
-) -> Chosen<'w> {
+    random: &mut SplitMix64,
+) -> FlushTarget<'w> {
     assert!(waiting.len() > 0, "a flush follows when the buffer is full");
     match policy {
-        Policy::None => unreachable!("nothing waits without a buffer"),
-        Policy::FullestBin => {
-            let leaf = fullest.and_then(Fullest::first);
-            Chosen::Leaf(leaf.expect("what waits is counted"))
+        FlushPolicy::None => unreachable!("nothing waits without a buffer"),
+        FlushPolicy::FullestBin => {
+            let leaf = fullest.and_then(FullestLeafIndex::first);
+            FlushTarget::Leaf(leaf.expect("what waits is counted"))
         }
-        Policy::RandomBall => Chosen::Of(waiting.nth(random.below(waiting.len()))),
-        Policy::GoldenGate => {
+        FlushPolicy::RandomBall => FlushTarget::Of(waiting.nth(random.below(waiting.len()))),
+        FlushPolicy::GoldenGate => {
             let next = gate.and_then(|gate| waiting.at_or_after(gate));
             let next = next.or_else(|| waiting.at_or_after(&[]));
-            Chosen::Of(next.expect("something waits"))
+            FlushTarget::Of(next.expect("something waits"))
         }
-        Policy::RandomWalk => Chosen::Of(waiting.walk(|count| random.below(count))),
+        FlushPolicy::RandomWalk => FlushTarget::Of(waiting.walk(|count| random.below(count))),
     }
 }
 
@@ -94,8 +94,8 @@ pub(super) fn choose<'w>(
 mod tests {
     use super::*;
 
-    fn waiting(keys: &[&str]) -> Waiting {
-        let mut waiting = Waiting::default();
+    fn waiting(keys: &[&str]) -> ChangeBuffer {
+        let mut waiting = ChangeBuffer::default();
         for key in keys {
             waiting.put(key.as_bytes(), None);
         }
@@ -105,26 +105,34 @@ mod tests {
     #[test]
     fn policies_choose_what_they_are_called() {
         let waiting = waiting(&["b", "d", "f", "h"]);
-        let mut random = Random::from_seed(1);
-        let mut gate = |gate: Option<&[u8]>| choose(Policy::GoldenGate, &waiting, None, gate, &mut random);
-        assert_eq!(gate(None), Chosen::Of(b"b"));
-        assert_eq!(gate(Some(b"d")), Chosen::Of(b"d"));
-        assert_eq!(gate(Some(b"e")), Chosen::Of(b"f"));
-        assert_eq!(gate(Some(b"i")), Chosen::Of(b"b"), "around");
-        let mut fullest = Fullest::default();
+        let mut random = SplitMix64::from_seed(1);
+        let mut gate =
+            |gate: Option<&[u8]>| choose(FlushPolicy::GoldenGate, &waiting, None, gate, &mut random);
+        assert_eq!(gate(None), FlushTarget::Of(b"b"));
+        assert_eq!(gate(Some(b"d")), FlushTarget::Of(b"d"));
+        assert_eq!(gate(Some(b"e")), FlushTarget::Of(b"f"));
+        assert_eq!(gate(Some(b"i")), FlushTarget::Of(b"b"), "around");
+        let mut fullest = FullestLeafIndex::default();
         for leaf in [3, 1, 2, 2, 1] {
             fullest.add(leaf);
         }
-        let mut first =
-            |fullest: &Fullest| choose(Policy::FullestBin, &waiting, Some(fullest), None, &mut random);
-        assert_eq!(first(&fullest), Chosen::Leaf(1), "the oldest of equals");
+        let mut first = |fullest: &FullestLeafIndex| {
+            choose(
+                FlushPolicy::FullestBin,
+                &waiting,
+                Some(fullest),
+                None,
+                &mut random,
+            )
+        };
+        assert_eq!(first(&fullest), FlushTarget::Leaf(1), "the oldest of equals");
         fullest.clear(1);
-        assert_eq!(first(&fullest), Chosen::Leaf(2));
+        assert_eq!(first(&fullest), FlushTarget::Leaf(2));
         assert_eq!((fullest.count(1), fullest.count(3)), (0, 1));
-        for policy in [Policy::RandomBall, Policy::RandomWalk] {
+        for policy in [FlushPolicy::RandomBall, FlushPolicy::RandomWalk] {
             let mut drawn: HashMap<Vec<u8>, u32> = HashMap::new();
             for _ in 0..4000 {
-                let Chosen::Of(key) = choose(policy, &waiting, None, None, &mut random) else {
+                let FlushTarget::Of(key) = choose(policy, &waiting, None, None, &mut random) else {
                     panic!("a record is drawn");
                 };
                 *drawn.entry(key.into()).or_insert(0) += 1;

@@ -1,12 +1,12 @@
 //! Bulk loading: leaves are written as records arrive, then the levels above them, the header
 //! last.
 
-use super::format::{BLOCK_HEAD, HEADER, Header, seal};
-use super::layout::Layout;
-use super::shape::Shape;
+use super::format::{BLOCK_HEAD, HEADER, PdamHeader, seal};
+use super::layout::PdamLayout;
+use super::shape::PdamShape;
 use alluvium_base::Purpose;
-use alluvium_device::{BLOCK, Batch, Buffer, Device};
-use alluvium_storage::{Error, Place, Result, Structure};
+use alluvium_device::{AlignedBuffer, BLOCK, Device, IoBatch};
+use alluvium_storage::{DiskLocation, Error, OnDiskObject, Result};
 use research_models::pdam::VanEmdeBoas;
 
 /// The size of a write in bytes: nodes are contiguous.
@@ -15,15 +15,15 @@ const WRITTEN_TOGETHER: u64 = 4 << 20;
 /// Writes a tree, and returns its layout.
 pub(super) fn build<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     device: &dyn Device,
-    shape: Shape,
+    shape: PdamShape,
     id: u64,
     records: impl IntoIterator<Item = (K, V)>,
-) -> Result<Layout> {
+) -> Result<PdamLayout> {
     if !device.is_empty() {
         let why = format!("{} has {} bytes; name an empty file", device.name(), device.len());
         return Err(Error::BadOption { option: "file", why });
     }
-    let mut writer = Writer::new(device, shape, id)?;
+    let mut writer = BulkLoadWriter::new(device, shape, id)?;
     let (keys, mut below) = leaves(&mut writer, records)?;
     let mut level = 1;
     while below.len() > 1 {
@@ -31,11 +31,11 @@ pub(super) fn build<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         level += 1;
     }
     writer.end()?;
-    let header = Header { shape, id, keys };
-    let layout = Layout::new(&header, device.name()).ok_or_else(|| too_large(device, &header))?;
+    let header = PdamHeader { shape, id, keys };
+    let layout = PdamLayout::new(&header, device.name()).ok_or_else(|| too_large(device, &header))?;
     device.sync(Purpose::Other)?;
     // PD4: the header is written last.
-    let mut block = Buffer::zeroed(shape.block_bytes() as usize);
+    let mut block = AlignedBuffer::zeroed(shape.block_bytes() as usize);
     block[..HEADER].copy_from_slice(&header.encode());
     device.write_at(0, block, Purpose::Other)?;
     device.sync(Purpose::Other)?;
@@ -48,36 +48,36 @@ pub(super) fn build<K: AsRef<[u8]>, V: AsRef<[u8]>>(
 }
 
 /// Returns the error for a header whose tree exceeds the maximum size of a file.
-pub(super) fn too_large(device: &dyn Device, header: &Header) -> Error {
-    let place = Place::new(Structure::Superblock, device.name(), 0);
+pub(super) fn too_large(device: &dyn Device, header: &PdamHeader) -> Error {
+    let place = DiskLocation::new(OnDiskObject::Superblock, device.name(), 0);
     Error::corrupt(place, "a tree that fits a file", format!("{} keys", header.keys))
 }
 
 /// Reads the header of a tree.
-pub(super) fn read_header(device: &dyn Device) -> Result<Header> {
-    let place = Place::new(Structure::Superblock, device.name(), 0);
+pub(super) fn read_header(device: &dyn Device) -> Result<PdamHeader> {
+    let place = DiskLocation::new(OnDiskObject::Superblock, device.name(), 0);
     if device.len() < BLOCK {
         let found = format!("{} bytes", device.len());
         return Err(Error::corrupt(place, "the header of a tree", found));
     }
     let block = device.read_at(0, BLOCK as usize, Purpose::Recovery)?;
-    Header::decode(&block, &place)
+    PdamHeader::decode(&block, &place)
 }
 
 /// Fails unless the length of the file matches its tree.
-pub(super) fn check_length(device: &dyn Device, layout: &Layout) -> Result<()> {
+pub(super) fn check_length(device: &dyn Device, layout: &PdamLayout) -> Result<()> {
     let (wanted, found) = (layout.file_bytes(), device.len());
     if wanted == found {
         return Ok(());
     }
-    let place = Place::new(Structure::Superblock, device.name(), 0);
+    let place = DiskLocation::new(OnDiskObject::Superblock, device.name(), 0);
     let wanted = format!("a file of {wanted} bytes");
     Err(Error::corrupt(place, wanted, format!("{found} bytes")))
 }
 
 /// Writes the leaves. Returns the number of keys, and the first key of each leaf.
 fn leaves<K: AsRef<[u8]>, V: AsRef<[u8]>>(
-    writer: &mut Writer<'_>,
+    writer: &mut BulkLoadWriter<'_>,
     records: impl IntoIterator<Item = (K, V)>,
 ) -> Result<(u64, Vec<Box<[u8]>>)> {
     let shape = writer.shape;
@@ -135,7 +135,7 @@ fn leaves<K: AsRef<[u8]>, V: AsRef<[u8]>>(
 
 /// Writes a level above nodes with the given first keys, and returns the first keys of the new
 /// nodes.
-fn level_above(writer: &mut Writer<'_>, level: usize, below: &[Box<[u8]>]) -> Result<Vec<Box<[u8]>>> {
+fn level_above(writer: &mut BulkLoadWriter<'_>, level: usize, below: &[Box<[u8]>]) -> Result<Vec<Box<[u8]>>> {
     assert!(below.len() > 1, "a single node is the root");
     let mut firsts = Vec::new();
     for children in below.chunks(writer.shape.fanout() as usize) {
@@ -146,9 +146,9 @@ fn level_above(writer: &mut Writer<'_>, level: usize, below: &[Box<[u8]>]) -> Re
 }
 
 /// Nodes buffered for writing.
-struct Writer<'d> {
+struct BulkLoadWriter<'d> {
     device: &'d dyn Device,
-    shape: Shape,
+    shape: PdamShape,
     id: u64,
     /// The order of entries in a leaf, and in a node above.
     orders: [VanEmdeBoas; 2],
@@ -156,20 +156,20 @@ struct Writer<'d> {
     nodes: u64,
     /// The offset of the next write, its buffer, and the used length of the buffer.
     offset: u64,
-    buffer: Buffer,
+    buffer: AlignedBuffer,
     used: usize,
 }
 
-impl<'d> Writer<'d> {
-    fn new(device: &'d dyn Device, shape: Shape, id: u64) -> Result<Writer<'d>> {
+impl<'d> BulkLoadWriter<'d> {
+    fn new(device: &'d dyn Device, shape: PdamShape, id: u64) -> Result<BulkLoadWriter<'d>> {
         let order = |level| VanEmdeBoas::of(shape.node_entries(level)).expect("a node has entries, and few");
         let len = WRITTEN_TOGETHER.next_multiple_of(shape.node_bytes());
-        let buffer = Buffer::try_zeroed(len as usize).ok_or(Error::Full {
+        let buffer = AlignedBuffer::try_zeroed(len as usize).ok_or(Error::Full {
             wanted: len,
             free: 0,
             reserve: false,
         })?;
-        Ok(Writer {
+        Ok(BulkLoadWriter {
             device,
             shape,
             id,
@@ -221,16 +221,16 @@ impl<'d> Writer<'d> {
             return Ok(());
         }
         self.device.grow(self.offset + self.used as u64)?;
-        let mut batch = Batch::with_capacity(1);
+        let mut batch = IoBatch::with_capacity(1);
         if self.used == self.buffer.len() {
-            let empty = Buffer::zeroed(BLOCK as usize);
+            let empty = AlignedBuffer::zeroed(BLOCK as usize);
             let full = std::mem::replace(&mut self.buffer, empty);
             batch.write(self.offset, full, Purpose::Other);
             self.buffer = self.device.run(batch)?.remove(0);
         } else {
             batch.write(
                 self.offset,
-                Buffer::padded(&self.buffer[..self.used]),
+                AlignedBuffer::padded(&self.buffer[..self.used]),
                 Purpose::Other,
             );
             self.device.run(batch)?;

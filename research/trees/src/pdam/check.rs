@@ -1,7 +1,7 @@
 //! Reads every block of a tree, and reports damage.
 
-use super::Tree;
-use super::layout::Layout;
+use super::PdamTree;
+use super::layout::PdamLayout;
 use super::scan::{at_rank, check_node};
 use alluvium_base::Purpose;
 use alluvium_storage::{Error, Result};
@@ -9,7 +9,7 @@ use alluvium_storage::{Error, Result};
 /// The result of a check.
 #[derive(Debug, Default)]
 #[non_exhaustive]
-pub struct Examined {
+pub struct PdamCheckReport {
     /// The number of nodes read.
     pub nodes: u64,
     /// The number of keys in the leaves among them.
@@ -22,9 +22,9 @@ pub struct Examined {
 const MOST_LISTED: usize = 1000;
 
 /// Reads all nodes, leaves first.
-pub(super) fn check(tree: &Tree) -> Result<Examined> {
+pub(super) fn check(tree: &PdamTree) -> Result<PdamCheckReport> {
     let layout = &tree.layout;
-    let mut examined = Examined::default();
+    let mut examined = PdamCheckReport::default();
     // The first key of each node of the level below, if it could be read.
     let mut below: Vec<Option<Box<[u8]>>> = Vec::new();
     for level in 0..layout.levels.len() {
@@ -54,7 +54,7 @@ pub(super) fn check(tree: &Tree) -> Result<Examined> {
 
 /// Returns the first keys of a node's children; for a leaf there are none.
 fn below_of<'b>(
-    layout: &Layout,
+    layout: &PdamLayout,
     level: usize,
     node: u64,
     below: &'b [Option<Box<[u8]>>],
@@ -70,12 +70,12 @@ fn below_of<'b>(
 /// Checks that the keys of a node ascend, also relative to the previous node, and that each key
 /// of an inner node is the first key of a child.
 fn entries(
-    layout: &Layout,
+    layout: &PdamLayout,
     (level, node): (usize, u64),
     bytes: &[u8],
     last: &mut Option<Box<[u8]>>,
     children: &[Option<Box<[u8]>>],
-    examined: &mut Examined,
+    examined: &mut PdamCheckReport,
 ) {
     let place = || layout.place(layout.number(level, node), 0);
     for rank in 0..layout.entries(level, node) {
@@ -100,12 +100,12 @@ fn entries(
     }
 }
 
-fn key<'n>(layout: &Layout, level: usize, node: &'n [u8], rank: u64) -> &'n [u8] {
+fn key<'n>(layout: &PdamLayout, level: usize, node: &'n [u8], rank: u64) -> &'n [u8] {
     let entry = at_rank(layout, level, node, rank);
     &entry[..layout.shape.key_bytes() as usize]
 }
 
-fn note(examined: &mut Examined, error: Error) {
+fn note(examined: &mut PdamCheckReport, error: Error) {
     if examined.damage.len() < MOST_LISTED {
         examined.damage.push(error);
     }

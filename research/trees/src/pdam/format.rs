@@ -26,10 +26,10 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::shape::Shape;
-use alluvium_base::bytes::{Reader, Truncated, Writer};
+use super::shape::PdamShape;
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::checksum::{checksum, seeded};
-use alluvium_storage::{Error, Place, Result};
+use alluvium_storage::{DiskLocation, Error, Result};
 
 const MAGIC: &[u8; 8] = b"alvpdam\0";
 const VERSION: u32 = 1;
@@ -45,21 +45,21 @@ const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The decoded contents of the first block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct PdamHeader {
     /// The sizes of blocks, nodes and entries.
-    pub shape: Shape,
+    pub shape: PdamShape,
     /// The number that distinguishes the tree's blocks from those of other trees.
     pub id: u64,
     /// The number of keys.
     pub keys: u64,
 }
 
-impl Header {
+impl PdamHeader {
     /// Encodes the header.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER);
-        Writer::new(&mut out)
+        ByteWriter::new(&mut out)
             .bytes(MAGIC)
             .u32(VERSION)
             .u32(self.shape.block_bytes())
@@ -70,7 +70,7 @@ impl Header {
             .u64(self.id)
             .u64(self.keys);
         let sum = checksum(&out);
-        Writer::new(&mut out).u64(sum);
+        ByteWriter::new(&mut out).u64(sum);
         debug_assert_eq!(out.len(), HEADER, "as the table says");
         out
     }
@@ -79,10 +79,10 @@ impl Header {
     ///
     /// # Errors
     /// [`Error::Corrupt`] at `place`, or [`Error::NewerFormat`].
-    pub fn decode(bytes: &[u8], place: &Place) -> Result<Header> {
+    pub fn decode(bytes: &[u8], place: &DiskLocation) -> Result<PdamHeader> {
         let bad = |expected: &str, found: String| Error::corrupt(place.clone(), expected, found);
-        let cut = |cut: Truncated| bad("the header of a tree", cut.to_string());
-        let mut reader = Reader::new(bytes);
+        let cut = |cut: TruncatedInput| bad("the header of a tree", cut.to_string());
+        let mut reader = ByteReader::new(bytes);
         let magic = reader.take(MAGIC.len()).map_err(cut)?;
         if magic != MAGIC {
             return Err(bad("the header of a tree", format!("{}", magic.escape_ascii())));
@@ -110,9 +110,9 @@ impl Header {
             let found = format!("version {version}, reserved bytes {zero}");
             return Err(bad("version 1, reserved bytes 0", found));
         }
-        let shape =
-            Shape::new(block, nodes, key, value).map_err(|why| bad("sizes of a tree", why.to_string()))?;
-        Ok(Header { shape, id, keys })
+        let shape = PdamShape::new(block, nodes, key, value)
+            .map_err(|why| bad("sizes of a tree", why.to_string()))?;
+        Ok(PdamHeader { shape, id, keys })
     }
 }
 
@@ -131,7 +131,7 @@ pub fn seal(block: &mut [u8], id: u64, number: u64) {
 ///
 /// # Errors
 /// [`Error::Corrupt`] at `place` unless it is the block with this number of the tree (PD3).
-pub fn entries(block: &[u8], id: u64, number: u64, place: impl FnOnce() -> Place) -> Result<&[u8]> {
+pub fn entries(block: &[u8], id: u64, number: u64, place: impl FnOnce() -> DiskLocation) -> Result<&[u8]> {
     let Some((head, entries)) = block.split_first_chunk::<BLOCK_HEAD>() else {
         let found = format!("{} bytes", block.len());
         return Err(Error::corrupt(place(), "a block", found));
@@ -154,15 +154,15 @@ pub fn entry(entries: &[u8], index: usize, bytes: usize) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alluvium_storage::Structure;
+    use alluvium_storage::OnDiskObject;
 
-    fn place() -> Place {
-        Place::new(Structure::Node, "tree", 512)
+    fn place() -> DiskLocation {
+        DiskLocation::new(OnDiskObject::Node, "tree", 512)
     }
 
-    fn example() -> Header {
-        Header {
-            shape: Shape::new(4096, 8, 16, 100).unwrap(),
+    fn example() -> PdamHeader {
+        PdamHeader {
+            shape: PdamShape::new(4096, 8, 16, 100).unwrap(),
             id: 0x0102_0304_0506_0708,
             keys: 1000,
         }
@@ -174,7 +174,7 @@ mod tests {
         let start = b"alvpdam\0\x01\0\0\0\0\x10\0\0\x08\0\0\0\x10\0\0\0\x64\0\0\0\0\0\0\0\x08\x07\x06\x05\x04\x03\x02\x01\xe8\x03\0\0\0\0\0\0";
         assert_eq!(&bytes[..48], start);
         assert_eq!(bytes[48..], checksum(start).to_le_bytes());
-        assert_eq!(Header::decode(&bytes, &place()).unwrap(), example());
+        assert_eq!(PdamHeader::decode(&bytes, &place()).unwrap(), example());
         let mut block = [0; 16];
         block[8..].copy_from_slice(b"ABCDEFGH");
         seal(&mut block, 7, 1);
@@ -191,15 +191,15 @@ mod tests {
     fn damage_is_an_error_with_the_place() {
         let bytes = example().encode();
         for len in 0..HEADER {
-            assert!(Header::decode(&bytes[..len], &place()).is_err(), "{len}");
+            assert!(PdamHeader::decode(&bytes[..len], &place()).is_err(), "{len}");
             let mut damaged = bytes.clone();
             damaged[len] ^= 0x10;
-            let error = Header::decode(&damaged, &place()).unwrap_err().to_string();
+            let error = PdamHeader::decode(&damaged, &place()).unwrap_err().to_string();
             assert!(error.contains("tree") && error.contains("offset 512"), "{error}");
         }
         let mut newer = bytes.clone();
         newer[8] = 2;
-        let found = Header::decode(&newer, &place());
+        let found = PdamHeader::decode(&newer, &place());
         assert!(matches!(found, Err(Error::NewerFormat { found: 2, .. })));
         let mut block = [3; 512];
         seal(&mut block, 1, 9);

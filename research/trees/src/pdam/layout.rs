@@ -1,13 +1,13 @@
 //! The location of levels, nodes and entries, computed from the number of keys alone (PD1).
 
-use super::format::Header;
-use super::shape::Shape;
-use alluvium_storage::{Place, Structure};
+use super::format::PdamHeader;
+use super::shape::PdamShape;
+use alluvium_storage::{DiskLocation, OnDiskObject};
 use research_models::pdam::VanEmdeBoas;
 
 /// One level of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Level {
+pub(super) struct LevelLayout {
     /// The number of its first node; nodes are numbered across all levels.
     pub(super) first: u64,
     /// The number of its nodes.
@@ -18,12 +18,12 @@ pub(super) struct Level {
 
 /// The layout of a tree's entries.
 #[derive(Clone, Debug)]
-pub(super) struct Layout {
-    pub(super) shape: Shape,
+pub(super) struct PdamLayout {
+    pub(super) shape: PdamShape,
     pub(super) id: u64,
     pub(super) keys: u64,
     /// The levels, leaves first.
-    pub(super) levels: Vec<Level>,
+    pub(super) levels: Vec<LevelLayout>,
     /// The order of entries in a leaf, and in an inner node.
     orders: [VanEmdeBoas; 2],
     /// The name of the file, for error messages.
@@ -32,17 +32,17 @@ pub(super) struct Layout {
 
 /// The location of an entry within its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slot {
+pub(super) struct EntryLocation {
     /// The index of the block in the node.
     pub(super) block: u64,
     /// The index of the entry in the block.
     pub(super) entry: usize,
 }
 
-impl Layout {
+impl PdamLayout {
     /// Returns the layout for a header; `None` if the tree would exceed the maximum size of a
     /// file.
-    pub(super) fn new(header: &Header, file: &str) -> Option<Layout> {
+    pub(super) fn new(header: &PdamHeader, file: &str) -> Option<PdamLayout> {
         let shape = header.shape;
         let order = |level| {
             let order = VanEmdeBoas::of(shape.node_entries(level));
@@ -53,7 +53,7 @@ impl Layout {
         bytes
             .checked_add(u64::from(shape.block_bytes()))
             .filter(|&bytes| i64::try_from(bytes).is_ok())?;
-        Some(Layout {
+        Some(PdamLayout {
             shape,
             id: header.id,
             keys: header.keys,
@@ -70,7 +70,7 @@ impl Layout {
 
     /// Returns the number of entries in a node of a level.
     pub(super) fn entries(&self, level: usize, node: u64) -> u64 {
-        let Level { nodes, below, .. } = self.levels[level];
+        let LevelLayout { nodes, below, .. } = self.levels[level];
         assert!(node < nodes, "PD1: node {node} of {nodes}");
         if level == 0 {
             let each = self.shape.node_entries(0);
@@ -86,12 +86,12 @@ impl Layout {
     }
 
     /// Returns the location of a position of the binary search tree within a node.
-    pub(super) fn slot(&self, level: usize, position: u64) -> Slot {
+    pub(super) fn slot(&self, level: usize, position: u64) -> EntryLocation {
         let place = self.order(level).place(position);
         let each = self.shape.block_entries(level);
         let block = place / each;
         debug_assert!(block < u64::from(self.shape.node_blocks()), "PD1");
-        Slot {
+        EntryLocation {
             block,
             entry: (place % each) as usize,
         }
@@ -120,25 +120,25 @@ impl Layout {
     }
 
     /// Returns the location of a block for error messages.
-    pub(super) fn place(&self, number: u64, block: u64) -> Place {
-        Place::new(Structure::Node, &*self.file, self.offset(number, block))
+    pub(super) fn place(&self, number: u64, block: u64) -> DiskLocation {
+        DiskLocation::new(OnDiskObject::Node, &*self.file, self.offset(number, block))
     }
 }
 
 /// Returns the number of nodes in the levels.
-fn count(levels: &[Level]) -> u64 {
+fn count(levels: &[LevelLayout]) -> u64 {
     levels.last().map_or(0, |top| top.first + top.nodes)
 }
 
 /// Returns the levels for a number of keys; `None` if there would be too many nodes.
-fn levels(shape: &Shape, keys: u64) -> Option<Vec<Level>> {
-    let mut levels: Vec<Level> = Vec::new();
+fn levels(shape: &PdamShape, keys: u64) -> Option<Vec<LevelLayout>> {
+    let mut levels: Vec<LevelLayout> = Vec::new();
     let (mut below, mut each) = (keys, shape.node_entries(0));
     while below > 0 {
         let first = levels.last().map_or(0, |level| level.first + level.nodes);
         let nodes = below.div_ceil(each);
         first.checked_add(nodes)?;
-        levels.push(Level { first, nodes, below });
+        levels.push(LevelLayout { first, nodes, below });
         if nodes == 1 {
             break;
         }
@@ -151,9 +151,9 @@ fn levels(shape: &Shape, keys: u64) -> Option<Vec<Level>> {
 mod tests {
     use super::*;
 
-    fn layout(keys: u64) -> Layout {
-        let shape = Shape::new(512, 2, 100, 20).unwrap();
-        Layout::new(&Header { shape, id: 1, keys }, "tree").unwrap()
+    fn layout(keys: u64) -> PdamLayout {
+        let shape = PdamShape::new(512, 2, 100, 20).unwrap();
+        PdamLayout::new(&PdamHeader { shape, id: 1, keys }, "tree").unwrap()
     }
 
     #[test]
@@ -184,9 +184,9 @@ mod tests {
 
     #[test]
     fn trees_larger_than_any_file_have_no_layout() {
-        let shape = Shape::new(512, 8, 8, 8).unwrap();
-        let header = |keys| Header { shape, id: 1, keys };
-        assert!(Layout::new(&header(u64::MAX), "tree").is_none());
-        assert!(Layout::new(&header(1 << 58), "tree").is_some());
+        let shape = PdamShape::new(512, 8, 8, 8).unwrap();
+        let header = |keys| PdamHeader { shape, id: 1, keys };
+        assert!(PdamLayout::new(&header(u64::MAX), "tree").is_none());
+        assert!(PdamLayout::new(&header(1 << 58), "tree").is_some());
     }
 }

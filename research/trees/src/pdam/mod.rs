@@ -22,7 +22,7 @@
 //! was interrupted has no header, and is not a tree.
 //!
 //! *Read in this order*: `shape.rs` (sizes), `layout.rs` (places), `format.rs` (bytes), `build.rs`,
-//! `walk.rs` (one search), `readers.rs` (many, step by step), `scan.rs`, `check.rs`.
+//! `descent.rs` (one search), `readers.rs` (many, step by step), `scan.rs`, `check.rs`.
 //!
 //! Invariants:
 //!
@@ -37,24 +37,24 @@
 
 mod build;
 mod check;
+mod descent;
 pub mod format;
 mod layout;
-mod readers;
+mod reader_scheduler;
 mod scan;
 mod shape;
 #[cfg(test)]
 mod tests;
-mod walk;
 
-pub use check::Examined;
-pub use readers::{Answer, ReadAhead, Readers, Remainder, Run};
-pub use scan::Scan;
-pub use shape::Shape;
+pub use check::PdamCheckReport;
+pub use reader_scheduler::{BlockRun, ReadAhead, ReaderAnswer, ReaderScheduler, RemainderPolicy};
+pub use scan::LeafScan;
+pub use shape::PdamShape;
 
 use alluvium_base::Purpose;
-use alluvium_device::{Buffer, Device};
+use alluvium_device::{AlignedBuffer, Device};
 use alluvium_storage::Result;
-use layout::Layout;
+use layout::PdamLayout;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -65,21 +65,21 @@ use std::sync::Arc;
 /// use research_trees::pdam::{Shape, Tree};
 /// let file = MemoryDirectory::new().create("tree", FileOptions::DIRECT)?;
 /// // Eight blocks of 512 bytes in a node, keys and values of eight bytes.
-/// let shape = Shape::new(512, 8, 8, 8)?;
+/// let shape = PdamShape::new(512, 8, 8, 8)?;
 /// let records = (0..10_000_u64).map(|key| (key.to_be_bytes(), (key * key).to_be_bytes()));
-/// Tree::build(file.clone(), shape, 1, records)?;
-/// let tree = Tree::open(file)?;
+/// PdamTree::build(file.clone(), shape, 1, records)?;
+/// let tree = PdamTree::open(file)?;
 /// assert_eq!(tree.get(&12_u64.to_be_bytes())?.as_deref(), Some(&144_u64.to_be_bytes()[..]));
 /// assert_eq!(tree.get(&10_000_u64.to_be_bytes())?, None);
 /// # Ok::<(), alluvium_storage::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Tree {
+pub struct PdamTree {
     device: Arc<dyn Device>,
-    layout: Layout,
+    layout: PdamLayout,
 }
 
-impl Tree {
+impl PdamTree {
     /// Loads records in ascending key order into an empty file, and makes them durable. The
     /// random number `id` distinguishes the tree's blocks from those of other trees.
     ///
@@ -91,29 +91,29 @@ impl Tree {
     /// contains no tree.
     pub fn build<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         device: Arc<dyn Device>,
-        shape: Shape,
+        shape: PdamShape,
         id: u64,
         records: impl IntoIterator<Item = (K, V)>,
-    ) -> Result<Tree> {
+    ) -> Result<PdamTree> {
         let layout = build::build(&*device, shape, id, records)?;
-        Ok(Tree { device, layout })
+        Ok(PdamTree { device, layout })
     }
 
     /// Opens a tree.
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) with the location, or I/O errors.
-    pub fn open(device: Arc<dyn Device>) -> Result<Tree> {
+    pub fn open(device: Arc<dyn Device>) -> Result<PdamTree> {
         let header = build::read_header(&*device)?;
-        let layout = Layout::new(&header, device.name());
+        let layout = PdamLayout::new(&header, device.name());
         let layout = layout.ok_or_else(|| build::too_large(&*device, &header))?;
         build::check_length(&*device, &layout)?;
-        Ok(Tree { device, layout })
+        Ok(PdamTree { device, layout })
     }
 
     /// Returns the sizes of blocks and nodes.
     #[must_use]
-    pub fn shape(&self) -> &Shape {
+    pub fn shape(&self) -> &PdamShape {
         &self.layout.shape
     }
 
@@ -136,7 +136,7 @@ impl Tree {
     /// length of the key is not that of the tree's keys; or I/O errors.
     pub fn get(&self, key: &[u8]) -> Result<Option<Box<[u8]>>> {
         let slots = self.layout.shape.node_blocks();
-        let mut readers = Readers::new(self, ReadAhead::Shared, slots, Remainder::InTurn)?;
+        let mut readers = ReaderScheduler::new(self, ReadAhead::Shared, slots, RemainderPolicy::InTurn)?;
         readers.seek(0, key)?;
         loop {
             if let Some((_, value)) = readers.step()?.pop() {
@@ -149,8 +149,8 @@ impl Tree {
     /// step as `slots` blocks hold, and at least one.
     ///
     /// # Errors
-    /// The errors of [`get`](Tree::get). Later errors are items of the scan.
-    pub fn scan(&self, from: &[u8], slots: u32) -> Result<Scan<'_>> {
+    /// The errors of [`get`](PdamTree::get). Later errors are items of the scan.
+    pub fn scan(&self, from: &[u8], slots: u32) -> Result<LeafScan<'_>> {
         scan::begin(self, from, slots)
     }
 
@@ -158,12 +158,12 @@ impl Tree {
     ///
     /// # Errors
     /// I/O errors. Damage is part of the report.
-    pub fn check(&self) -> Result<Examined> {
+    pub fn check(&self) -> Result<PdamCheckReport> {
         check::check(self)
     }
 
     /// Reads a range of blocks of a node.
-    fn read(&self, node: u64, blocks: Range<u64>, purpose: Purpose) -> Result<Buffer> {
+    fn read(&self, node: u64, blocks: Range<u64>, purpose: Purpose) -> Result<AlignedBuffer> {
         let layout = &self.layout;
         let len = (blocks.end - blocks.start) * u64::from(layout.shape.block_bytes());
         let offset = layout.offset(node, blocks.start);

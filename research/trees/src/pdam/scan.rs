@@ -1,23 +1,23 @@
 //! Scans of records in key order, which read contiguous whole leaves.
 
-use super::Tree;
+use super::PdamTree;
+use super::descent::{DescentGoal, DescentProgress, PdamDescent};
 use super::format::{BLOCK_HEAD, entries, entry};
-use super::layout::Layout;
-use super::walk::{Progress, Until, Walk};
+use super::layout::PdamLayout;
 use alluvium_base::Purpose;
-use alluvium_device::Buffer;
+use alluvium_device::AlignedBuffer;
 use alluvium_storage::Result;
 
 /// The maximum size of a request in bytes, unless a single leaf is larger.
 const MOST_TOGETHER: u64 = 16 << 20;
 
 /// A key and its value.
-type Record = (Box<[u8]>, Box<[u8]>);
+type ScanPair = (Box<[u8]>, Box<[u8]>);
 
 /// An iterator over records from a key on. It ends after an error.
 #[derive(Debug)]
-pub struct Scan<'t> {
-    tree: &'t Tree,
+pub struct LeafScan<'t> {
+    tree: &'t PdamTree,
     /// The number of leaves per request.
     together: u64,
     /// The key at which the scan begins.
@@ -26,28 +26,28 @@ pub struct Scan<'t> {
     leaf: u64,
     rank: u64,
     /// The buffered leaves: the number of the first, and their bytes.
-    read: Option<(u64, Buffer)>,
+    read: Option<(u64, AlignedBuffer)>,
     /// Whether the blocks of the current leaf have been verified (PD3).
     is_checked: bool,
     has_ended: bool,
 }
 
 /// Finds the leaf at which a scan begins.
-pub(super) fn begin<'t>(tree: &'t Tree, from: &[u8], slots: u32) -> Result<Scan<'t>> {
+pub(super) fn begin<'t>(tree: &'t PdamTree, from: &[u8], slots: u32) -> Result<LeafScan<'t>> {
     let layout = &tree.layout;
-    let mut walk = Walk::new(layout, from, Until::Leaf)?;
+    let mut walk = PdamDescent::new(layout, from, DescentGoal::Leaf)?;
     let leaf = loop {
         match walk.advance(layout)? {
-            Progress::Leaf(leaf) => break leaf,
-            Progress::Found(_) => break 0,
-            Progress::Wants { node, .. } => {
+            DescentProgress::Leaf(leaf) => break leaf,
+            DescentProgress::Found(_) => break 0,
+            DescentProgress::Wants { node, .. } => {
                 // A search with a single client, which reads one node per step.
                 let blocks = 0..u64::from(layout.shape.node_blocks());
                 walk.supply(0, tree.read(node, blocks, Purpose::Scan)?);
             }
         }
     };
-    Ok(Scan {
+    Ok(LeafScan {
         tree,
         together: u64::from(slots / layout.shape.node_blocks())
             .min(MOST_TOGETHER / layout.shape.node_bytes())
@@ -61,9 +61,9 @@ pub(super) fn begin<'t>(tree: &'t Tree, from: &[u8], slots: u32) -> Result<Scan<
     })
 }
 
-impl Scan<'_> {
+impl LeafScan<'_> {
     /// Returns the next record, starting at the first key of the scan.
-    fn record(&mut self) -> Result<Option<Record>> {
+    fn record(&mut self) -> Result<Option<ScanPair>> {
         let layout = &self.tree.layout;
         let leaves = layout.levels.first().map_or(0, |level| level.nodes);
         loop {
@@ -92,7 +92,7 @@ impl Scan<'_> {
     fn load(&mut self, leaves: u64) -> Result<()> {
         let (layout, leaf) = (&self.tree.layout, self.leaf);
         let bytes = layout.shape.node_bytes();
-        let covers = |(first, blocks): &(u64, Buffer)| leaf - first < blocks.len() as u64 / bytes;
+        let covers = |(first, blocks): &(u64, AlignedBuffer)| leaf - first < blocks.len() as u64 / bytes;
         if !self.read.as_ref().is_some_and(covers) {
             let count = self.together.min(leaves - leaf);
             let blocks = 0..count * u64::from(layout.shape.node_blocks());
@@ -109,10 +109,10 @@ impl Scan<'_> {
     }
 }
 
-impl Iterator for Scan<'_> {
-    type Item = Result<Record>;
+impl Iterator for LeafScan<'_> {
+    type Item = Result<ScanPair>;
 
-    fn next(&mut self) -> Option<Result<Record>> {
+    fn next(&mut self) -> Option<Result<ScanPair>> {
         if self.has_ended {
             return None;
         }
@@ -123,7 +123,7 @@ impl Iterator for Scan<'_> {
 }
 
 /// Verifies all blocks of a node.
-pub(super) fn check_node(layout: &Layout, level: usize, node: u64, bytes: &[u8]) -> Result<()> {
+pub(super) fn check_node(layout: &PdamLayout, level: usize, node: u64, bytes: &[u8]) -> Result<()> {
     let number = layout.number(level, node);
     let blocks = bytes.chunks(layout.shape.block_bytes() as usize);
     assert_eq!(blocks.len(), layout.shape.node_blocks() as usize, "a whole node");
@@ -135,7 +135,7 @@ pub(super) fn check_node(layout: &Layout, level: usize, node: u64, bytes: &[u8])
 }
 
 /// Returns the entry with a given rank in a node whose blocks have been verified.
-pub(super) fn at_rank<'n>(layout: &Layout, level: usize, node: &'n [u8], rank: u64) -> &'n [u8] {
+pub(super) fn at_rank<'n>(layout: &PdamLayout, level: usize, node: &'n [u8], rank: u64) -> &'n [u8] {
     let slot = layout.slot(level, layout.order(level).position(rank));
     let bytes = layout.shape.block_bytes() as usize;
     let block = &node[slot.block as usize * bytes..][..bytes];

@@ -5,7 +5,7 @@ use alluvium_storage::{Error, Result};
 
 /// The sizes of blocks, nodes and entries of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct PdamShape {
     block_bytes: u32,
     node_blocks: u32,
     key_bytes: u32,
@@ -17,14 +17,14 @@ const MOST_BLOCK: u32 = 1 << 20;
 const MOST_NODE: u64 = 16 << 20;
 const MOST_PART: u32 = 64 << 10;
 
-impl Shape {
+impl PdamShape {
     /// Creates a shape with blocks of `block_bytes`, nodes of `node_blocks` blocks, and records
     /// with fixed-length keys and values.
     ///
     /// # Errors
     /// [`Error::BadOption`] unless blocks are 512 bytes to 1 MiB in steps of 512, a node has at
     /// least one block and at most 16 MiB, keys are not empty, and a block holds two records.
-    pub fn new(block_bytes: u32, node_blocks: u32, key_bytes: u32, value_bytes: u32) -> Result<Shape> {
+    pub fn new(block_bytes: u32, node_blocks: u32, key_bytes: u32, value_bytes: u32) -> Result<PdamShape> {
         let refuse = |option, why: String| Err(Error::BadOption { option, why });
         let sector = alluvium_device::BLOCK as u32;
         if block_bytes == 0 || !block_bytes.is_multiple_of(sector) || block_bytes > MOST_BLOCK {
@@ -51,7 +51,7 @@ impl Shape {
             );
             return refuse("value_bytes", why);
         }
-        Ok(Shape {
+        Ok(PdamShape {
             block_bytes,
             node_blocks,
             key_bytes,
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn shapes_that_are_none_are_refused_with_the_option() {
-        let refused = |block, nodes, key, value| match Shape::new(block, nodes, key, value) {
+        let refused = |block, nodes, key, value| match PdamShape::new(block, nodes, key, value) {
             Err(Error::BadOption { option, .. }) => option,
             other => panic!("{other:?}"),
         };
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(refused(512, 1, u32::MAX, u32::MAX), "key_bytes");
         assert_eq!(refused(512, 1, 8, u32::MAX), "value_bytes");
         assert_eq!(refused(512, 1, 126, 127), "value_bytes");
-        let shape = Shape::new(512, 8, 126, 126).unwrap();
+        let shape = PdamShape::new(512, 8, 126, 126).unwrap();
         assert_eq!((shape.block_entries(0), shape.block_entries(1)), (2, 4));
         assert_eq!(
             (shape.node_entries(0), shape.fanout(), shape.node_bytes()),

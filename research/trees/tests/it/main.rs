@@ -2,28 +2,28 @@
 //! bin, and a flush takes all bytes buffered for one child. The tests compare the rates of
 //! policies with the simulation and with the bounds of `research_models::recycling`.
 
-use alluvium_model::{Alias, Popularity, Random};
-use alluvium_trees::tiered::policy::{Child, Shape, Victim, flush};
-use research_models::recycling::{Choice, Game, bounds};
+use alluvium_model::{AliasTable, Popularity, SplitMix64};
+use alluvium_trees::tiered::policy::{ChildView, TrunkShape, VictimPolicy, flush};
+use research_models::recycling::{BinChoice, RecyclingGame, bounds};
 
 /// A node of eight children that holds 1600 balls.
-const SHAPE: Shape = Shape {
+const SHAPE: TrunkShape = TrunkShape {
     fanout: 8,
     memtable: 200,
 };
 
-const POLICIES: [(Victim, Choice); 3] = [
-    (Victim::Fullest, Choice::FullestBin),
-    (Victim::RandomMessage, Choice::RandomBall),
-    (Victim::RoundRobin, Choice::GoldenGate),
+const POLICIES: [(VictimPolicy, BinChoice); 3] = [
+    (VictimPolicy::Fullest, BinChoice::FullestBin),
+    (VictimPolicy::RandomMessage, BinChoice::RandomBall),
+    (VictimPolicy::RoundRobin, BinChoice::GoldenGate),
 ];
 
 /// Throws balls onto children, `batch` at a time, flushes as the tree does, and returns the mean
 /// number of balls per flush.
-fn rate(victim: Victim, weights: &[f64], batch: u64, flushes: u64) -> f64 {
-    let bins = Alias::new(weights).unwrap();
-    let mut children = vec![Child { bytes: 0, runs: 1 }; weights.len()];
-    let mut random = Random::from_seed(3);
+fn rate(victim: VictimPolicy, weights: &[f64], batch: u64, flushes: u64) -> f64 {
+    let bins = AliasTable::new(weights).unwrap();
+    let mut children = vec![ChildView { bytes: 0, runs: 1 }; weights.len()];
+    let mut random = SplitMix64::from_seed(3);
     let (warm_up, mut turn, mut taken) = (flushes / 10, 0, 0);
     while turn < warm_up + flushes {
         for _ in 0..batch {
@@ -39,8 +39,8 @@ fn rate(victim: Victim, weights: &[f64], batch: u64, flushes: u64) -> f64 {
     taken as f64 / (turn - warm_up) as f64
 }
 
-fn simulated(choice: Choice, weights: &[f64], balls: u64) -> f64 {
-    let game = Game::new(weights, balls as usize, choice).unwrap();
+fn simulated(choice: BinChoice, weights: &[f64], balls: u64) -> f64 {
+    let game = RecyclingGame::new(weights, balls as usize, choice).unwrap();
     game.play(2000, 20_000, 4).unwrap().rate
 }
 
@@ -63,7 +63,7 @@ fn even_children_are_flushed_as_in_the_simulation() {
             found < most(&even, balls) * 1.005,
             "Lemma 26: {victim:?}: {found}"
         );
-        if victim != Victim::RandomMessage {
+        if victim != VictimPolicy::RandomMessage {
             let least = bounds::even_least(8.0, balls as f64).unwrap();
             assert!(found > least * 0.99, "Theorem 7: {victim:?}: {found} {least}");
         }

@@ -16,7 +16,7 @@ mod recorded;
 mod work;
 
 use anyhow::{Context, Result, bail, ensure};
-use recorded::Recorded;
+use recorded::InstructionCounts;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -26,7 +26,7 @@ const TOLERANCE: f64 = 0.03;
 fn main() -> ExitCode {
     let verb = std::env::args().nth(1);
     let done = match verb.as_deref() {
-        Some("work") => work::all(work::Sizes::of(std::env::args().nth(2).as_deref())),
+        Some("work") => work::all(work::WorkSizes::of(std::env::args().nth(2).as_deref())),
         Some("check") => check(),
         Some("record") => record(),
         _ => Err(anyhow::anyhow!("say check, record, or work")),
@@ -46,7 +46,7 @@ fn file() -> PathBuf {
 }
 
 fn record() -> Result<()> {
-    let recorded = Recorded {
+    let recorded = InstructionCounts {
         machine: machine()?,
         counts: count()?,
     };
@@ -59,7 +59,7 @@ fn record() -> Result<()> {
 fn check() -> Result<()> {
     let file = file();
     let text = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
-    let recorded: Recorded = text.parse().with_context(|| file.display().to_string())?;
+    let recorded: InstructionCounts = text.parse().with_context(|| file.display().to_string())?;
     let machine = machine()?;
     if machine != recorded.machine {
         println!(
@@ -141,7 +141,7 @@ fn count_in(place: &Path) -> Result<Vec<(String, f64)>> {
         .output()
         .context("starting callgrind_annotate, which comes with valgrind")?;
     let table = String::from_utf8_lossy(&said.stdout);
-    let parts = work::Sizes::of(None).parts();
+    let parts = work::WorkSizes::of(None).parts();
     parts
         .iter()
         .map(|part| {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 /// Instructions per operation, and the environment in which they were counted.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Recorded {
+pub(super) struct InstructionCounts {
     pub(super) machine: String,
     pub(super) counts: Vec<(String, f64)>,
 }
@@ -14,7 +14,7 @@ pub(super) struct Recorded {
 const HEAD: &str = "# Instructions for each operation, by callgrind: `cargo run --release -p alluvium-bench --bin instructions -- record` writes this file.";
 const MACHINE: &str = "# counted with: ";
 
-impl fmt::Display for Recorded {
+impl fmt::Display for InstructionCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{HEAD}\n{MACHINE}{}", self.machine)?;
         for (name, count) in &self.counts {
@@ -24,10 +24,10 @@ impl fmt::Display for Recorded {
     }
 }
 
-impl FromStr for Recorded {
+impl FromStr for InstructionCounts {
     type Err = anyhow::Error;
 
-    fn from_str(text: &str) -> Result<Recorded> {
+    fn from_str(text: &str) -> Result<InstructionCounts> {
         let machine = text
             .lines()
             .find_map(|line| line.strip_prefix(MACHINE))
@@ -47,7 +47,7 @@ impl FromStr for Recorded {
                 Ok((name.to_owned(), count))
             })
             .collect::<Result<_>>()?;
-        Ok(Recorded {
+        Ok(InstructionCounts {
             machine: machine.to_owned(),
             counts,
         })
@@ -77,14 +77,21 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again() {
-        let recorded = Recorded {
+        let recorded = InstructionCounts {
             machine: "rustc 1.95.0, x86_64".into(),
             counts: vec![("put".into(), 1234.5), ("get, cached pages".into(), 99.0)],
         };
-        assert_eq!(recorded.to_string().parse::<Recorded>().unwrap(), recorded);
-        assert!("put: 3".parse::<Recorded>().is_err());
-        assert!("# counted with: x\nput: many".parse::<Recorded>().is_err());
-        assert!("# counted with: x\nput: 0".parse::<Recorded>().is_err());
+        assert_eq!(
+            recorded.to_string().parse::<InstructionCounts>().unwrap(),
+            recorded
+        );
+        assert!("put: 3".parse::<InstructionCounts>().is_err());
+        assert!(
+            "# counted with: x\nput: many"
+                .parse::<InstructionCounts>()
+                .is_err()
+        );
+        assert!("# counted with: x\nput: 0".parse::<InstructionCounts>().is_err());
     }
 
     #[test]

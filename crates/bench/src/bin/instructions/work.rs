@@ -1,9 +1,9 @@
 //! The measured work: the same operations on an in-memory store, by one thread without workers.
 
-use alluvium::simulation::OpenIn as _;
+use alluvium::simulation::DirectoryOpener as _;
 use alluvium::{Db, Keyspace, Options, WriteBatch};
-use alluvium_bench::workload::keys::{Key, Keys};
-use alluvium_bench::workload::values::Values;
+use alluvium_bench::workload::keys::{KeyOrdering, RecordKey};
+use alluvium_bench::workload::values::ValueGenerator;
 use alluvium_device::memory::MemoryDirectory;
 use anyhow::{Context, Result, ensure};
 use std::hint::black_box;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// The amount of work.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sizes {
+pub(super) struct WorkSizes {
     /// Number of records in the store.
     records: u64,
     /// Number of times that all records are put before they are compacted.
@@ -20,7 +20,7 @@ pub(super) struct Sizes {
 
 /// A measured part.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
+pub(super) struct MeasuredPart {
     pub(super) name: &'static str,
     /// The function that contains the measured work and nothing else.
     pub(super) function: &'static str,
@@ -29,16 +29,16 @@ pub(super) struct Part {
 
 const MEMORY: u64 = 256 << 20;
 
-impl Sizes {
+impl WorkSizes {
     /// Returns the sizes; `tiny` is for tests.
-    pub(super) fn of(word: Option<&str>) -> Sizes {
+    pub(super) fn of(word: Option<&str>) -> WorkSizes {
         if word == Some("tiny") {
-            Sizes {
+            WorkSizes {
                 records: 500,
                 rounds: 2,
             }
         } else {
-            Sizes {
+            WorkSizes {
                 records: 20_000,
                 rounds: 4,
             }
@@ -46,8 +46,8 @@ impl Sizes {
     }
 
     /// Returns the parts in order.
-    pub(super) fn parts(self) -> [Part; 8] {
-        let part = |name, function, operations| Part {
+    pub(super) fn parts(self) -> [MeasuredPart; 8] {
+        let part = |name, function, operations| MeasuredPart {
             name,
             function,
             operations,
@@ -67,14 +67,14 @@ impl Sizes {
 }
 
 /// Executes all work. The functions called `measured_…` are counted.
-pub(super) fn all(sizes: Sizes) -> Result<()> {
+pub(super) fn all(sizes: WorkSizes) -> Result<()> {
     // No record cache, so that the tree is measured.
     let options = Options::new().memory(MEMORY).record_memory(0).workers(0);
     let db = options.open_in(Arc::new(MemoryDirectory::new()))?;
     let keyspace = db.keyspace("usertable")?;
     // Keys and values are created before counting starts. The last hundred records create state
     // that the others reuse: thread-local buffers and handles.
-    let all: Vec<Record> = (0..sizes.records + 100).map(record).collect();
+    let all: Vec<KeyValueRecord> = (0..sizes.records + 100).map(record).collect();
     let (data, first) = all.split_at(sizes.records as usize);
     put(&keyspace, first)?;
     get(&keyspace, first)?;
@@ -103,23 +103,23 @@ pub(super) fn all(sizes: Sizes) -> Result<()> {
 }
 
 /// A key and its value.
-type Record = (Key, [u8; 100]);
+type KeyValueRecord = (RecordKey, [u8; 100]);
 
-fn record(number: u64) -> Record {
-    let key = Keys::default().of(number);
+fn record(number: u64) -> KeyValueRecord {
+    let key = KeyOrdering::default().of(number);
     let mut value = [0; 100];
-    Values::fill(&mut value, &key, number);
+    ValueGenerator::fill(&mut value, &key, number);
     (key, value)
 }
 
-fn put(keyspace: &Keyspace, data: &[Record]) -> Result<()> {
+fn put(keyspace: &Keyspace, data: &[KeyValueRecord]) -> Result<()> {
     for (key, value) in data {
         keyspace.put(key, value)?;
     }
     Ok(())
 }
 
-fn get(keyspace: &Keyspace, data: &[Record]) -> Result<()> {
+fn get(keyspace: &Keyspace, data: &[KeyValueRecord]) -> Result<()> {
     for (key, _) in data {
         let value = keyspace.get(key)?.context("it was put")?;
         black_box(&value);
@@ -130,7 +130,7 @@ fn get(keyspace: &Keyspace, data: &[Record]) -> Result<()> {
 /// Number of writes per batch and per transaction.
 const TOGETHER: usize = 100;
 
-fn batches(db: &Db, keyspace: &Keyspace, data: &[Record]) -> Result<()> {
+fn batches(db: &Db, keyspace: &Keyspace, data: &[KeyValueRecord]) -> Result<()> {
     for some in data.chunks(TOGETHER) {
         let mut batch = WriteBatch::new();
         for (key, value) in some {
@@ -141,7 +141,7 @@ fn batches(db: &Db, keyspace: &Keyspace, data: &[Record]) -> Result<()> {
     Ok(())
 }
 
-fn transactions(db: &Db, keyspace: &Keyspace, data: &[Record]) -> Result<()> {
+fn transactions(db: &Db, keyspace: &Keyspace, data: &[KeyValueRecord]) -> Result<()> {
     for some in data.chunks(TOGETHER) {
         let mut transaction = db.begin();
         for (key, value) in some {
@@ -154,13 +154,13 @@ fn transactions(db: &Db, keyspace: &Keyspace, data: &[Record]) -> Result<()> {
 
 #[inline(never)]
 #[unsafe(no_mangle)]
-fn measured_put(keyspace: &Keyspace, data: &[Record]) -> Result<()> {
+fn measured_put(keyspace: &Keyspace, data: &[KeyValueRecord]) -> Result<()> {
     put(keyspace, data)
 }
 
 #[inline(never)]
 #[unsafe(no_mangle)]
-fn measured_get_memtable(keyspace: &Keyspace, data: &[Record]) -> Result<()> {
+fn measured_get_memtable(keyspace: &Keyspace, data: &[KeyValueRecord]) -> Result<()> {
     // A distinct statement, because the linker would otherwise merge this function with the other
     // get.
     black_box("memtable");
@@ -175,7 +175,7 @@ fn measured_checkpoint(db: &Db) -> Result<()> {
 
 #[inline(never)]
 #[unsafe(no_mangle)]
-fn measured_get_cached_pages(keyspace: &Keyspace, data: &[Record]) -> Result<()> {
+fn measured_get_cached_pages(keyspace: &Keyspace, data: &[KeyValueRecord]) -> Result<()> {
     black_box("pages");
     get(keyspace, data)
 }
@@ -200,13 +200,13 @@ fn measured_compaction(db: &Db) -> Result<()> {
 
 #[inline(never)]
 #[unsafe(no_mangle)]
-fn measured_batches(db: &Db, keyspace: &Keyspace, data: &[Record]) -> Result<()> {
+fn measured_batches(db: &Db, keyspace: &Keyspace, data: &[KeyValueRecord]) -> Result<()> {
     batches(db, keyspace, data)
 }
 
 #[inline(never)]
 #[unsafe(no_mangle)]
-fn measured_transactions(db: &Db, keyspace: &Keyspace, data: &[Record]) -> Result<()> {
+fn measured_transactions(db: &Db, keyspace: &Keyspace, data: &[KeyValueRecord]) -> Result<()> {
     transactions(db, keyspace, data)
 }
 
@@ -216,6 +216,6 @@ mod tests {
 
     #[test]
     fn a_tiny_round_of_it_works() {
-        all(Sizes::of(Some("tiny"))).unwrap();
+        all(WorkSizes::of(Some("tiny"))).unwrap();
     }
 }

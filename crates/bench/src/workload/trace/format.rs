@@ -20,8 +20,8 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::{Head, Operation};
-use crate::workload::mix::Kind;
+use super::{TraceHeader, TraceOperation};
+use crate::workload::mix::OperationKind;
 use anyhow::{Result, bail, ensure};
 
 /// Length of the header in bytes.
@@ -31,16 +31,16 @@ pub(super) const OPERATION_BYTES: usize = 16;
 
 const MAGIC: &[u8; 8] = b"allvtrce";
 
-const KINDS: [Kind; 6] = [
-    Kind::Read,
-    Kind::Update,
-    Kind::Insert,
-    Kind::Scan,
-    Kind::ReadModifyWrite,
-    Kind::MultiGet,
+const KINDS: [OperationKind; 6] = [
+    OperationKind::Read,
+    OperationKind::Update,
+    OperationKind::Insert,
+    OperationKind::Scan,
+    OperationKind::ReadModifyWrite,
+    OperationKind::MultiGet,
 ];
 
-pub(super) fn encode_head(head: Head) -> [u8; HEAD_BYTES] {
+pub(super) fn encode_head(head: TraceHeader) -> [u8; HEAD_BYTES] {
     let mut bytes = [0; HEAD_BYTES];
     let parts = [*MAGIC, head.records.to_le_bytes(), head.operations.to_le_bytes()];
     for (place, part) in bytes.iter_mut().zip(parts.as_flattened()) {
@@ -49,18 +49,18 @@ pub(super) fn encode_head(head: Head) -> [u8; HEAD_BYTES] {
     bytes
 }
 
-pub(super) fn decode_head(bytes: &[u8; HEAD_BYTES]) -> Result<Head> {
+pub(super) fn decode_head(bytes: &[u8; HEAD_BYTES]) -> Result<TraceHeader> {
     ensure!(
         bytes.starts_with(MAGIC),
         "it is no trace: `alluvium bench trace record` writes them"
     );
-    Ok(Head {
+    Ok(TraceHeader {
         records: number(bytes, 8),
         operations: number(bytes, 16),
     })
 }
 
-pub(super) fn encode(operation: Operation) -> [u8; OPERATION_BYTES] {
+pub(super) fn encode(operation: TraceOperation) -> [u8; OPERATION_BYTES] {
     let kind = KINDS.iter().position(|kind| *kind == operation.kind);
     let kind = kind.expect("every kind is in the list") as u8;
     let first = u64::from(operation.length) << 32 | u64::from(kind);
@@ -72,14 +72,14 @@ pub(super) fn encode(operation: Operation) -> [u8; OPERATION_BYTES] {
     bytes
 }
 
-pub(super) fn decode(bytes: &[u8; OPERATION_BYTES]) -> Result<Operation> {
+pub(super) fn decode(bytes: &[u8; OPERATION_BYTES]) -> Result<TraceOperation> {
     let Some(&kind) = KINDS.get(usize::from(bytes[0])) else {
         bail!(
             "the trace has an operation of the kind {}, which there is not",
             bytes[0]
         );
     };
-    Ok(Operation {
+    Ok(TraceOperation {
         kind,
         record: number(bytes, 8),
         length: (number(bytes, 0) >> 32) as u32,
@@ -98,15 +98,15 @@ mod tests {
 
     #[test]
     fn the_bytes_are_these() {
-        let head = Head {
+        let head = TraceHeader {
             records: 0x0102,
             operations: 3,
         };
         let bytes = encode_head(head);
         assert_eq!(&bytes, b"allvtrce\x02\x01\0\0\0\0\0\0\x03\0\0\0\0\0\0\0");
         assert_eq!(decode_head(&bytes).unwrap(), head);
-        let operation = Operation {
-            kind: Kind::Scan,
+        let operation = TraceOperation {
+            kind: OperationKind::Scan,
             record: 0x0506,
             length: 0x0708,
         };
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn every_kind_comes_back_and_others_are_refused() {
         for kind in KINDS {
-            let operation = Operation {
+            let operation = TraceOperation {
                 kind,
                 record: 1,
                 length: 0,

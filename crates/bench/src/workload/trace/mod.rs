@@ -13,12 +13,12 @@
 mod format;
 mod summary;
 
-pub use summary::{PARTS, Part, Summary, summarise, summary};
+pub use summary::{PARTS, TracePart, TraceSummary, summarise, summary};
 
-use super::choose::Chooser;
+use super::choose::RecordChooser;
 use super::keys::scatter;
-use super::mix::Kind;
-use super::phase::{Phase, Task};
+use super::mix::OperationKind;
+use super::phase::{PhaseTask, WorkloadPhase};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -27,9 +27,9 @@ use std::path::Path;
 
 /// One operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Operation {
+pub struct TraceOperation {
     /// Kind of the operation.
-    pub kind: Kind,
+    pub kind: OperationKind,
     /// Number of the record.
     pub record: u64,
     /// Number of records that a scan reads.
@@ -38,7 +38,7 @@ pub struct Operation {
 
 /// The header of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct TraceHeader {
     /// Number of records loaded before the trace.
     pub records: u64,
     /// Number of operations.
@@ -49,29 +49,29 @@ pub struct Head {
 ///
 /// # Errors
 /// If the phase is not a mix of operations, or I/O errors.
-pub fn record(path: &Path, phase: &Phase, head: Head, seed: u64) -> Result<()> {
-    let Task::Mix { mix, distribution } = phase.task else {
+pub fn record(path: &Path, phase: &WorkloadPhase, head: TraceHeader, seed: u64) -> Result<()> {
+    let PhaseTask::Mix { mix, distribution } = phase.task else {
         bail!("a trace is drawn from one of the workloads a to f or m; the load is implied");
     };
     let what = || format!("writing the trace {}", path.display());
     let mut file = BufWriter::new(File::create(path).with_context(what)?);
     let mut random = fastrand::Rng::with_seed(scatter(seed));
-    let mut chooser = Chooser::new(distribution, head.records);
+    let mut chooser = RecordChooser::new(distribution, head.records);
     let mut next = head.records;
     file.write_all(&format::encode_head(head)).with_context(what)?;
     for _ in 0..head.operations {
         let kind = mix.draw(&mut random);
-        let record = if kind == Kind::Insert {
+        let record = if kind == OperationKind::Insert {
             next += 1;
             next - 1
         } else {
             chooser.draw(&mut random, next)
         };
         let length = match kind {
-            Kind::Scan => phase.scan.draw(&mut random) as u32,
+            OperationKind::Scan => phase.scan.draw(&mut random) as u32,
             _ => 0,
         };
-        let operation = Operation { kind, record, length };
+        let operation = TraceOperation { kind, record, length };
         file.write_all(&format::encode(operation)).with_context(what)?;
     }
     file.flush().with_context(what)
@@ -81,7 +81,7 @@ pub fn record(path: &Path, phase: &Phase, head: Head, seed: u64) -> Result<()> {
 ///
 /// # Errors
 /// If the file is not a trace or is truncated, or I/O errors.
-pub fn head(path: &Path) -> Result<Head> {
+pub fn head(path: &Path) -> Result<TraceHeader> {
     let what = || format!("reading the trace {}", path.display());
     let mut file = File::open(path).with_context(what)?;
     let mut bytes = [0; format::HEAD_BYTES];
@@ -103,7 +103,7 @@ pub fn head(path: &Path) -> Result<Head> {
 
 /// The operations of one of several threads: a contiguous part of the trace.
 #[derive(Debug)]
-pub struct Replay {
+pub struct TraceReplay {
     file: BufReader<File>,
     left: u64,
     since_advice: u64,
@@ -112,18 +112,18 @@ pub struct Replay {
 /// Number of operations between drops of the page cache.
 const ADVISE_EVERY: u64 = 1 << 16;
 
-impl Replay {
+impl TraceReplay {
     /// Opens the part of a thread.
     ///
     /// # Errors
     /// As [`head`].
-    pub fn open(path: &Path, thread: usize, threads: usize) -> Result<Replay> {
+    pub fn open(path: &Path, thread: usize, threads: usize) -> Result<TraceReplay> {
         let all = head(path)?.operations;
         let at = |thread: usize| all * thread as u64 / threads as u64;
         let mut file = File::open(path)?;
         let start = format::HEAD_BYTES as u64 + at(thread) * format::OPERATION_BYTES as u64;
         file.seek(SeekFrom::Start(start))?;
-        Ok(Replay {
+        Ok(TraceReplay {
             file: BufReader::with_capacity(1 << 16, file),
             left: at(thread + 1) - at(thread),
             since_advice: 0,
@@ -134,7 +134,7 @@ impl Replay {
     ///
     /// # Errors
     /// I/O errors, or if an operation is invalid.
-    pub fn next_operation(&mut self) -> Result<Option<Operation>> {
+    pub fn next_operation(&mut self) -> Result<Option<TraceOperation>> {
         if self.left == 0 {
             return Ok(None);
         }
@@ -156,22 +156,22 @@ impl Replay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::phase::{Amount, Defaults};
+    use crate::workload::phase::{PhaseDefaults, WindowLength};
 
-    fn phase(text: &str) -> Phase {
-        let nothing = Amount::Operations(0);
-        let defaults = Defaults {
+    fn phase(text: &str) -> WorkloadPhase {
+        let nothing = WindowLength::Operations(0);
+        let defaults = PhaseDefaults {
             warm: nothing,
             run: nothing,
             rate: None,
         };
-        Phase::parse(text, defaults).unwrap()
+        WorkloadPhase::parse(text, defaults).unwrap()
     }
 
-    fn replayed(path: &Path, threads: usize) -> Vec<Operation> {
+    fn replayed(path: &Path, threads: usize) -> Vec<TraceOperation> {
         let mut all = Vec::new();
         for thread in 0..threads {
-            let mut replay = Replay::open(path, thread, threads).unwrap();
+            let mut replay = TraceReplay::open(path, thread, threads).unwrap();
             while let Some(operation) = replay.next_operation().unwrap() {
                 all.push(operation);
             }
@@ -183,7 +183,7 @@ mod tests {
     fn any_number_of_threads_replays_all_of_it_in_order() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("trace");
-        let head = Head {
+        let head = TraceHeader {
             records: 100,
             operations: 1001,
         };
@@ -194,18 +194,21 @@ mod tests {
         assert_eq!(replayed(&path, 3), all);
         let inserts: Vec<u64> = all
             .iter()
-            .filter(|operation| operation.kind == Kind::Insert)
+            .filter(|operation| operation.kind == OperationKind::Insert)
             .map(|operation| operation.record)
             .collect();
         assert!(inserts.len() > 20 && inserts.iter().copied().eq(100..100 + inserts.len() as u64));
-        assert!(all.iter().all(|one| (one.kind == Kind::Scan) == (one.length > 0)));
+        assert!(
+            all.iter()
+                .all(|one| (one.kind == OperationKind::Scan) == (one.length > 0))
+        );
     }
 
     #[test]
     fn a_trace_that_was_cut_off_is_refused() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("trace");
-        let head = Head {
+        let head = TraceHeader {
             records: 10,
             operations: 10,
         };

@@ -1,7 +1,7 @@
 //! Statistics of a trace: frequencies of operations, and skew.
 
-use super::{Head, format};
-use crate::workload::mix::Kind;
+use super::{TraceHeader, format};
+use crate::workload::mix::OperationKind;
 use alluvium_model::observed;
 use anyhow::{Context, Result, ensure};
 use std::fs::File;
@@ -15,7 +15,7 @@ const SAMPLES: u64 = 128;
 
 /// The frequencies of operations in a part of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Part {
+pub struct TracePart {
     /// Reads, including batched reads and reads before a write.
     pub reads: u64,
     /// Writes of existing records.
@@ -28,23 +28,23 @@ pub struct Part {
     pub scanned: u64,
 }
 
-impl Part {
+impl TracePart {
     /// Returns the number of single-record operations and scans.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.reads + self.updates + self.inserts + self.scans
     }
 
-    fn add(&mut self, kind: Kind, length: u32) {
+    fn add(&mut self, kind: OperationKind, length: u32) {
         match kind {
-            Kind::Read | Kind::MultiGet => self.reads += 1,
-            Kind::Update => self.updates += 1,
-            Kind::Insert => self.inserts += 1,
-            Kind::ReadModifyWrite => {
+            OperationKind::Read | OperationKind::MultiGet => self.reads += 1,
+            OperationKind::Update => self.updates += 1,
+            OperationKind::Insert => self.inserts += 1,
+            OperationKind::ReadModifyWrite => {
                 self.reads += 1;
                 self.updates += 1;
             }
-            Kind::Scan => {
+            OperationKind::Scan => {
                 self.scans += 1;
                 self.scanned += u64::from(length);
             }
@@ -54,18 +54,18 @@ impl Part {
 
 /// The statistics of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Summary {
+pub struct TraceSummary {
     /// Header of the trace.
-    pub head: Head,
+    pub head: TraceHeader,
     /// Parts of the trace in order, with equal numbers of operations.
-    pub parts: Vec<Part>,
+    pub parts: Vec<TracePart>,
     /// Number of sampled records.
     pub samples: u64,
     /// Number of pairs of samples with the same record.
     pub same_pairs: u64,
 }
 
-impl Summary {
+impl TraceSummary {
     /// Returns the number of records at the end of the trace.
     #[must_use]
     pub fn keys(&self) -> u64 {
@@ -78,7 +78,7 @@ impl Summary {
 ///
 /// # Errors
 /// If the file is not a trace or is truncated, if an operation is invalid, or I/O errors.
-pub fn summary(path: &Path) -> Result<Summary> {
+pub fn summary(path: &Path) -> Result<TraceSummary> {
     let what = || format!("reading the trace {}", path.display());
     super::head(path)?;
     let file = File::open(path).with_context(what)?;
@@ -89,7 +89,7 @@ pub fn summary(path: &Path) -> Result<Summary> {
 ///
 /// # Errors
 /// As [`summary`].
-pub fn summarise(mut from: impl Read) -> Result<Summary> {
+pub fn summarise(mut from: impl Read) -> Result<TraceSummary> {
     let mut bytes = [0; format::HEAD_BYTES];
     from.read_exact(&mut bytes)
         .context("it is too short for the head of a trace")?;
@@ -104,15 +104,15 @@ pub fn summarise(mut from: impl Read) -> Result<Summary> {
             .with_context(|| format!("the operation {number} of {} is missing", head.operations))?;
         let operation = format::decode(&bytes).with_context(|| format!("the operation {number}"))?;
         if number % in_part == 0 {
-            parts.push(Part::default());
+            parts.push(TracePart::default());
         }
         let part = parts.last_mut().context("a part was begun")?;
         part.add(operation.kind, operation.length);
-        if number % every == 0 && operation.kind != Kind::Scan {
+        if number % every == 0 && operation.kind != OperationKind::Scan {
             samples.push(operation.record);
         }
     }
-    Ok(Summary {
+    Ok(TraceSummary {
         head,
         parts,
         samples: samples.len() as u64,
@@ -122,18 +122,18 @@ pub fn summarise(mut from: impl Read) -> Result<Summary> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Operation, record};
+    use super::super::{TraceOperation, record};
     use super::*;
-    use crate::workload::phase::{Amount, Defaults, Phase};
+    use crate::workload::phase::{PhaseDefaults, WindowLength, WorkloadPhase};
 
-    fn encoded(operations: &[(Kind, u64, u32)]) -> Vec<u8> {
-        let head = Head {
+    fn encoded(operations: &[(OperationKind, u64, u32)]) -> Vec<u8> {
+        let head = TraceHeader {
             records: 50,
             operations: operations.len() as u64,
         };
         let mut bytes = format::encode_head(head).to_vec();
         for &(kind, record, length) in operations {
-            bytes.extend(format::encode(Operation { kind, record, length }));
+            bytes.extend(format::encode(TraceOperation { kind, record, length }));
         }
         bytes
     }
@@ -141,25 +141,25 @@ mod tests {
     #[test]
     fn operations_are_counted_by_what_they_cost() {
         let bytes = encoded(&[
-            (Kind::Read, 1, 0),
-            (Kind::ReadModifyWrite, 1, 0),
-            (Kind::Insert, 50, 0),
-            (Kind::Scan, 3, 20),
-            (Kind::Update, 2, 0),
+            (OperationKind::Read, 1, 0),
+            (OperationKind::ReadModifyWrite, 1, 0),
+            (OperationKind::Insert, 50, 0),
+            (OperationKind::Scan, 3, 20),
+            (OperationKind::Update, 2, 0),
         ]);
         let summary = summarise(&bytes[..]).unwrap();
         assert_eq!((summary.parts.len(), summary.keys()), (5, 51));
-        let of = |count: fn(&Part) -> u64| summary.parts.iter().map(count).sum::<u64>();
+        let of = |count: fn(&TracePart) -> u64| summary.parts.iter().map(count).sum::<u64>();
         assert_eq!(of(|part| part.reads), 2);
         assert_eq!(of(|part| part.updates), 2);
         assert_eq!((of(|part| part.scans), of(|part| part.scanned)), (1, 20));
         assert_eq!((summary.samples, summary.same_pairs), (4, 1));
-        assert_eq!(of(Part::total), 6);
+        assert_eq!(of(TracePart::total), 6);
     }
 
     #[test]
     fn a_damaged_trace_is_refused_with_the_place() {
-        let whole = encoded(&[(Kind::Read, 1, 0), (Kind::Read, 2, 0)]);
+        let whole = encoded(&[(OperationKind::Read, 1, 0), (OperationKind::Read, 2, 0)]);
         let error = |bytes: &[u8]| format!("{:#}", summarise(bytes).unwrap_err());
         assert!(error(&whole[..format::HEAD_BYTES - 1]).contains("too short"));
         assert!(error(&whole[..whole.len() - 1]).contains("the operation 1 of 2 is missing"));
@@ -182,17 +182,17 @@ mod tests {
     fn the_skew_of_a_recorded_workload_is_found_again() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("trace");
-        let nothing = Amount::Operations(0);
-        let defaults = Defaults {
+        let nothing = WindowLength::Operations(0);
+        let defaults = PhaseDefaults {
             warm: nothing,
             run: nothing,
             rate: None,
         };
-        let head = Head {
+        let head = TraceHeader {
             records: 100_000,
             operations: 20_000,
         };
-        record(&path, &Phase::parse("a", defaults).unwrap(), head, 5).unwrap();
+        record(&path, &WorkloadPhase::parse("a", defaults).unwrap(), head, 5).unwrap();
         let summary = summary(&path).unwrap();
         assert_eq!(summary.parts.len() as u64, PARTS);
         let skew = observed::skew(summary.same_pairs, summary.samples, summary.keys()).unwrap();

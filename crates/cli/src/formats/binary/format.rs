@@ -32,7 +32,7 @@ pub const END_LEN: usize = 12;
 
 /// The header of a record, or the end marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Head {
+pub enum BinaryFrameHeader {
     /// A record, with the lengths of its key and its value.
     Record(usize, usize),
     /// The end, with the number of records before it.
@@ -58,15 +58,18 @@ pub fn encode_end(records: u64) -> [u8; END_LEN] {
 
 /// Decodes a header or the end marker. Returns `None` if more bytes are needed.
 #[must_use]
-pub fn decode_head(bytes: &[u8]) -> Option<Head> {
+pub fn decode_head(bytes: &[u8]) -> Option<BinaryFrameHeader> {
     let (key, rest) = bytes.split_first_chunk::<4>()?;
     let key = u32::from_le_bytes(*key);
     if key == END {
         let (records, _) = rest.split_first_chunk::<8>()?;
-        return Some(Head::End(u64::from_le_bytes(*records)));
+        return Some(BinaryFrameHeader::End(u64::from_le_bytes(*records)));
     }
     let (value, _) = rest.split_first_chunk::<4>()?;
-    Some(Head::Record(key as usize, u32::from_le_bytes(*value) as usize))
+    Some(BinaryFrameHeader::Record(
+        key as usize,
+        u32::from_le_bytes(*value) as usize,
+    ))
 }
 
 #[cfg(test)]
@@ -82,8 +85,11 @@ mod tests {
 
     #[test]
     fn what_is_encoded_is_decoded_and_what_is_short_is_nothing() {
-        assert_eq!(decode_head(&encode_head(3, 258)), Some(Head::Record(3, 258)));
-        assert_eq!(decode_head(&encode_end(7)), Some(Head::End(7)));
+        assert_eq!(
+            decode_head(&encode_head(3, 258)),
+            Some(BinaryFrameHeader::Record(3, 258))
+        );
+        assert_eq!(decode_head(&encode_end(7)), Some(BinaryFrameHeader::End(7)));
         assert_eq!(decode_head(&encode_end(7)[..11]), None);
         assert_eq!(decode_head(&[1, 2, 3]), None);
     }

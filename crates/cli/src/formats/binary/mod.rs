@@ -8,28 +8,28 @@
 
 pub mod format;
 
-use super::{Changes, Next, ReadRows, Source, WriteRows, broken};
+use super::{InputSource, NextRow, ReadRows, RowChanges, WriteRows, broken};
 use alluvium::{MAX_KEY, MAX_VALUE};
-use format::{END_LEN, HEAD, Head, MAGIC, decode_head, encode_end, encode_head};
+use format::{BinaryFrameHeader, END_LEN, HEAD, MAGIC, decode_head, encode_end, encode_head};
 use std::io::{self, Write};
 
 /// A reader and writer of the binary format.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Binary {
+pub struct BinaryFormat {
     records: u64,
 }
 
-impl Binary {
+impl BinaryFormat {
     /// Creates a reader or writer at the beginning of a stream.
     #[must_use]
-    pub fn new() -> Binary {
-        Binary::default()
+    pub fn new() -> BinaryFormat {
+        BinaryFormat::default()
     }
 
     /// Creates a reader positioned after a number of records.
     #[must_use]
-    pub fn behind(records: u64) -> Binary {
-        Binary { records }
+    pub fn behind(records: u64) -> BinaryFormat {
+        BinaryFormat { records }
     }
 }
 
@@ -39,8 +39,13 @@ fn cut_short(records: u64) -> io::Error {
     ))
 }
 
-impl ReadRows for Binary {
-    fn next(&mut self, source: &mut Source, row: &mut usize, changes: &mut Changes) -> io::Result<Next> {
+impl ReadRows for BinaryFormat {
+    fn next(
+        &mut self,
+        source: &mut InputSource,
+        row: &mut usize,
+        changes: &mut RowChanges,
+    ) -> io::Result<NextRow> {
         let mut at = 0;
         if source.offset() == 0 {
             at = MAGIC.len();
@@ -52,17 +57,17 @@ impl ReadRows for Binary {
         let found = decode_head(&source.at_least(at + END_LEN)?[at..]);
         match found {
             None => Err(cut_short(self.records)),
-            Some(Head::End(records)) if records == self.records => {
+            Some(BinaryFrameHeader::End(records)) if records == self.records => {
                 *row = at + END_LEN;
-                Ok(Next::End)
+                Ok(NextRow::End)
             }
-            Some(Head::End(records)) => {
+            Some(BinaryFrameHeader::End(records)) => {
                 let here = self.records;
                 Err(broken(format!(
                     "the input says that it has {records} records, but there are {here}: export it again"
                 )))
             }
-            Some(Head::Record(key, value)) => {
+            Some(BinaryFrameHeader::Record(key, value)) => {
                 self.records += 1;
                 if key > MAX_KEY || value > MAX_VALUE {
                     return Err(broken(format!(
@@ -78,13 +83,13 @@ impl ReadRows for Binary {
                 let (key, value) = record.split_at(key);
                 changes.put(key, value);
                 *row = start + record.len();
-                Ok(Next::Row)
+                Ok(NextRow::Row)
             }
         }
     }
 }
 
-impl WriteRows for Binary {
+impl WriteRows for BinaryFormat {
     fn begin(&mut self, out: &mut dyn Write) -> io::Result<()> {
         out.write_all(&MAGIC)
     }

@@ -19,14 +19,14 @@ pub use read::CsvReader;
 pub use write::CsvWriter;
 
 use super::mark::MARK;
-use super::template::Template;
-use super::{Source, broken};
-use parse::{Fields, Found};
+use super::template::KeyTemplate;
+use super::{InputSource, broken};
+use parse::{RowFields, ScannedRow};
 use std::io;
 
 /// The value made from a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum CsvValueSource {
     /// The content of a column.
     Column(String),
     /// The row without changes, so that it can be exported byte for byte.
@@ -37,14 +37,14 @@ pub enum Value {
 
 /// How rows are converted to keys and values.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct CsvOptions {
     /// The field separator.
     pub separator: u8,
     /// The template of the key.
-    pub key: Template,
+    pub key: KeyTemplate,
     /// The value. Defaults to the other column of a table with two columns, and otherwise to the
     /// whole row.
-    pub value: Option<Value>,
+    pub value: Option<CsvValueSource>,
 }
 
 /// The end of a row.
@@ -86,7 +86,7 @@ impl LineEnd {
 
 /// The layout of a table, from its first row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Head {
+pub struct TableLayout {
     /// The header without its line end; `None` if the first row is data.
     pub header: Option<Vec<u8>>,
     /// Number of columns.
@@ -99,13 +99,13 @@ pub struct Head {
 ///
 /// # Errors
 /// Errors of the source, or a missing header.
-pub fn header(source: &mut Source, separator: u8) -> io::Result<Head> {
+pub fn header(source: &mut InputSource, separator: u8) -> io::Result<TableLayout> {
     let mark = if source.take_mark()? { MARK } else { b"" };
-    let (mut fields, mut fault) = (Fields::default(), 0);
+    let (mut fields, mut fault) = (RowFields::default(), 0);
     match parse::row(separator, source, &mut fields, &mut fault)? {
-        Found::Row(bytes) => {
+        ScannedRow::Row(bytes) => {
             let rest = source.rest();
-            let head = Head {
+            let head = TableLayout {
                 header: Some([mark, &rest[fields.row.clone()]].concat()),
                 columns: fields.len(),
                 line_end: LineEnd::of(&rest[fields.row.end..bytes]).unwrap_or_default(),
@@ -113,8 +113,8 @@ pub fn header(source: &mut Source, separator: u8) -> io::Result<Head> {
             source.take(bytes);
             Ok(head)
         }
-        Found::Bad(_, why) => Err(broken(format!("the header cannot be read: {why}"))),
-        Found::End(_) => Err(broken(
+        ScannedRow::Bad(_, why) => Err(broken(format!("the header cannot be read: {why}"))),
+        ScannedRow::End(_) => Err(broken(
             "the input is empty: a header with the columns' names was expected, or --no-header",
         )),
     }
@@ -125,25 +125,25 @@ pub fn header(source: &mut Source, separator: u8) -> io::Result<Head> {
 ///
 /// # Errors
 /// Errors of the source.
-pub fn first_row(source: &mut Source, separator: u8) -> io::Result<Head> {
+pub fn first_row(source: &mut InputSource, separator: u8) -> io::Result<TableLayout> {
     source.take_mark()?;
-    let (mut fields, mut fault) = (Fields::default(), 0);
+    let (mut fields, mut fault) = (RowFields::default(), 0);
     let found = parse::row(separator, source, &mut fields, &mut fault)?;
     Ok(match found {
-        Found::Row(bytes) => Head {
+        ScannedRow::Row(bytes) => TableLayout {
             header: None,
             columns: fields.len(),
             line_end: LineEnd::of(&source.rest()[fields.row.end..bytes]).unwrap_or_default(),
         },
-        Found::Bad(_, why) => return Err(broken(format!("the first row cannot be read: {why}"))),
-        Found::End(_) => Head::default(),
+        ScannedRow::Bad(_, why) => return Err(broken(format!("the first row cannot be read: {why}"))),
+        ScannedRow::End(_) => TableLayout::default(),
     })
 }
 
 /// Returns the names in a header.
 fn names(header: &[u8], separator: u8) -> io::Result<Vec<String>> {
     let header = header.strip_prefix(MARK).unwrap_or(header);
-    let mut fields = Fields::default();
+    let mut fields = RowFields::default();
     parse::whole(separator, header, &mut fields).map_err(broken)?;
     let name = |index| {
         let name = std::str::from_utf8(&fields.get(header, index)).map(str::to_owned);
@@ -154,18 +154,18 @@ fn names(header: &[u8], separator: u8) -> io::Result<Vec<String>> {
 
 /// Bytes that a CSV writer produces.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rows {
+pub enum CsvContent {
     /// Keys and values, with the header `key,value`.
     Pairs,
     /// One column of values, with this name.
     Fields(String, LineEnd),
     /// Values that are whole rows with this separator, with the layout of their table.
-    Table(u8, Head),
+    Table(u8, TableLayout),
 }
 
 /// Whether a header is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Header {
+pub enum HeaderPolicy {
     /// It is written.
     Written,
     /// It is omitted.

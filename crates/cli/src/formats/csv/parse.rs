@@ -1,34 +1,34 @@
 //! Parses one row of CSV: its end, and its fields.
 
-use super::{Source, broken};
+use super::{InputSource, broken};
 use std::borrow::Cow;
 use std::io;
 use std::ops::Range;
 
 /// The fields of a row, as ranges of the parsed bytes.
 #[derive(Debug, Default)]
-pub(super) struct Fields {
-    fields: Vec<Field>,
+pub(super) struct RowFields {
+    fields: Vec<FieldSpan>,
     /// The row without preceding blank lines and its line end.
     pub(super) row: Range<usize>,
 }
 
 #[derive(Clone, Debug)]
-struct Field {
+struct FieldSpan {
     /// The content, without the enclosing quotes.
     place: Range<usize>,
     /// Whether it contains doubled quotes.
     is_doubled: bool,
 }
 
-impl Fields {
+impl RowFields {
     pub(super) fn len(&self) -> usize {
         self.fields.len()
     }
 
     /// Returns a field of the row at the beginning of the bytes.
     pub(super) fn get<'a>(&self, bytes: &'a [u8], index: usize) -> Cow<'a, [u8]> {
-        let Field { place, is_doubled } = &self.fields[index];
+        let FieldSpan { place, is_doubled } = &self.fields[index];
         let field = &bytes[place.clone()];
         if !is_doubled {
             return Cow::Borrowed(field);
@@ -47,13 +47,13 @@ impl Fields {
     }
 
     fn push(&mut self, place: Range<usize>, is_doubled: bool) {
-        self.fields.push(Field { place, is_doubled });
+        self.fields.push(FieldSpan { place, is_doubled });
     }
 }
 
 /// The beginning of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum ScannedRow {
     /// A row and its length in bytes, including preceding blank lines and the line end.
     Row(usize),
     /// A malformed row, its length in bytes, and the error.
@@ -63,7 +63,7 @@ pub(super) enum Found {
 }
 
 /// A buffer that can be extended at its end.
-pub(super) trait Window {
+pub(super) trait InputWindow {
     /// Returns the buffered bytes.
     fn rest(&self) -> &[u8];
 
@@ -71,17 +71,17 @@ pub(super) trait Window {
     fn fill(&mut self) -> io::Result<bool>;
 }
 
-impl Window for Source {
+impl InputWindow for InputSource {
     fn rest(&self) -> &[u8] {
-        Source::rest(self)
+        InputSource::rest(self)
     }
 
     fn fill(&mut self) -> io::Result<bool> {
-        Source::fill(self)
+        InputSource::fill(self)
     }
 }
 
-impl Window for &[u8] {
+impl InputWindow for &[u8] {
     fn rest(&self) -> &[u8] {
         self
     }
@@ -91,7 +91,7 @@ impl Window for &[u8] {
     }
 }
 
-fn byte(window: &mut impl Window, at: usize) -> io::Result<Option<u8>> {
+fn byte(window: &mut impl InputWindow, at: usize) -> io::Result<Option<u8>> {
     while window.rest().len() <= at {
         if !window.fill()? {
             return Ok(None);
@@ -102,7 +102,7 @@ fn byte(window: &mut impl Window, at: usize) -> io::Result<Option<u8>> {
 
 /// Returns the first position from `at` on that `find` accepts.
 fn place(
-    window: &mut impl Window,
+    window: &mut impl InputWindow,
     mut at: usize,
     find: impl Fn(&[u8]) -> Option<usize>,
 ) -> io::Result<Option<usize>> {
@@ -119,7 +119,7 @@ fn place(
 
 /// Fast path: finds a row that is completely buffered, has no quotes and ends with `\n`. Returns
 /// its length, or `None` if the row needs the general parser.
-pub(super) fn plain(separator: u8, rest: &[u8], fields: &mut Fields) -> Option<usize> {
+pub(super) fn plain(separator: u8, rest: &[u8], fields: &mut RowFields) -> Option<usize> {
     let end = memchr::memchr(b'\n', rest).filter(|&end| end > 0)?;
     let line = &rest[..end];
     if memchr::memchr2(b'"', b'\r', line).is_some() {
@@ -139,17 +139,17 @@ pub(super) fn plain(separator: u8, rest: &[u8], fields: &mut Fields) -> Option<u
 /// quote.
 pub(super) fn row(
     separator: u8,
-    window: &mut impl Window,
-    fields: &mut Fields,
+    window: &mut impl InputWindow,
+    fields: &mut RowFields,
     fault: &mut usize,
-) -> io::Result<Found> {
+) -> io::Result<ScannedRow> {
     fields.fields.clear();
     let mut at = 0;
     while let Some(b'\r' | b'\n') = byte(window, at)? {
         at += 1;
     }
     if byte(window, at)?.is_none() {
-        return Ok(Found::End(at));
+        return Ok(ScannedRow::End(at));
     }
     let start = at;
     loop {
@@ -171,7 +171,7 @@ pub(super) fn row(
                     "text stands behind the closing quote of column {}: inside quotes, a quote is written twice",
                     fields.len()
                 );
-                return Ok(Found::Bad(end, why));
+                return Ok(ScannedRow::Bad(end, why));
             }
         }
     }
@@ -182,14 +182,14 @@ pub(super) fn row(
     if byte(window, at)? == Some(b'\n') {
         at += 1;
     }
-    Ok(Found::Row(at))
+    Ok(ScannedRow::Row(at))
 }
 
 /// Returns the position after the closing quote of the quoted field at `at`.
 fn quoted(
-    window: &mut impl Window,
+    window: &mut impl InputWindow,
     opening: usize,
-    fields: &mut Fields,
+    fields: &mut RowFields,
     fault: &mut usize,
 ) -> io::Result<usize> {
     let (mut at, mut is_doubled) = (opening + 1, false);
@@ -218,12 +218,12 @@ fn quoted(
 ///
 /// # Errors
 /// A description of the content if it is not one row.
-pub(super) fn whole(separator: u8, mut bytes: &[u8], fields: &mut Fields) -> Result<(), String> {
+pub(super) fn whole(separator: u8, mut bytes: &[u8], fields: &mut RowFields) -> Result<(), String> {
     let all = bytes.len();
     match row(separator, &mut bytes, fields, &mut 0) {
-        Ok(Found::Row(_)) if fields.row == (0..all) => Ok(()),
-        Ok(Found::Row(_) | Found::End(_)) => Err("it is not one row".to_owned()),
-        Ok(Found::Bad(_, why)) => Err(why),
+        Ok(ScannedRow::Row(_)) if fields.row == (0..all) => Ok(()),
+        Ok(ScannedRow::Row(_) | ScannedRow::End(_)) => Err("it is not one row".to_owned()),
+        Ok(ScannedRow::Bad(_, why)) => Err(why),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -233,9 +233,9 @@ mod tests {
     use super::*;
 
     fn fields(row_bytes: &[u8]) -> Vec<Vec<u8>> {
-        let mut fields = Fields::default();
+        let mut fields = RowFields::default();
         let found = row(b',', &mut &row_bytes[..], &mut fields, &mut 0).unwrap();
-        assert!(matches!(found, Found::Row(_)), "{found:?}");
+        assert!(matches!(found, ScannedRow::Row(_)), "{found:?}");
         (0..fields.len())
             .map(|index| fields.get(row_bytes, index).into_owned())
             .collect()
@@ -254,26 +254,26 @@ mod tests {
 
     #[test]
     fn a_line_end_of_two_bytes_is_one() {
-        let mut fields = Fields::default();
+        let mut fields = RowFields::default();
         for (bytes, taken) in [(&b"a\r\nb"[..], 3), (b"a\rb", 2), (b"a\nb", 2), (b"\n\na\n\n", 4)] {
             let mut rest = bytes;
             assert_eq!(
                 row(b',', &mut rest, &mut fields, &mut 0).unwrap(),
-                Found::Row(taken)
+                ScannedRow::Row(taken)
             );
         }
         assert_eq!(
             row(b',', &mut &b"\r\n\n"[..], &mut fields, &mut 0).unwrap(),
-            Found::End(3)
+            ScannedRow::End(3)
         );
     }
 
     #[test]
     fn a_quote_that_is_never_closed_is_named_by_its_place() {
-        let (mut fields, mut fault) = (Fields::default(), 0);
+        let (mut fields, mut fault) = (RowFields::default(), 0);
         row(b',', &mut &b"a,\"b\nc\n"[..], &mut fields, &mut fault).unwrap_err();
         assert_eq!(fault, 2);
         let found = row(b',', &mut &b"\"b\nc\" d,e\nf\n"[..], &mut fields, &mut fault).unwrap();
-        assert!(matches!(found, Found::Bad(10, _)), "{found:?}");
+        assert!(matches!(found, ScannedRow::Bad(10, _)), "{found:?}");
     }
 }

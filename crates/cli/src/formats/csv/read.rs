@@ -1,20 +1,20 @@
 //! Reads rows of CSV as keys and values.
 
-use super::super::template::Part;
-use super::super::{Changes, Next, ReadRows};
-use super::parse::{self, Fields, Found};
-use super::{Head, Options, Source, Value, broken, names};
+use super::super::template::TemplatePart;
+use super::super::{NextRow, ReadRows, RowChanges};
+use super::parse::{self, RowFields, ScannedRow};
+use super::{CsvOptions, CsvValueSource, InputSource, TableLayout, broken, names};
 use std::io;
 
 /// A part of a key, with the index of its column.
 #[derive(Clone, Debug)]
-enum Piece {
+enum KeyComponent {
     Text(Vec<u8>),
     Column(usize),
 }
 
 #[derive(Clone, Debug)]
-enum Wanted {
+enum ValueSelector {
     Column(usize),
     Row,
     Json,
@@ -24,10 +24,10 @@ enum Wanted {
 #[derive(Debug)]
 pub struct CsvReader {
     separator: u8,
-    fields: Fields,
+    fields: RowFields,
     names: Vec<String>,
-    key: Vec<Piece>,
-    value: Wanted,
+    key: Vec<KeyComponent>,
+    value: ValueSelector,
     scratch: Vec<u8>,
 }
 
@@ -37,7 +37,7 @@ impl CsvReader {
     ///
     /// # Errors
     /// A named column does not exist.
-    pub fn new(options: &Options, head: &Head) -> io::Result<CsvReader> {
+    pub fn new(options: &CsvOptions, head: &TableLayout) -> io::Result<CsvReader> {
         let names = match &head.header {
             Some(header) => names(header, options.separator)?,
             None => (1..=head.columns).map(|number| number.to_string()).collect(),
@@ -56,19 +56,19 @@ impl CsvReader {
         let mut key = Vec::new();
         for part in options.key.parts() {
             key.push(match part {
-                Part::Text(text) => Piece::Text(text.clone()),
-                Part::Field(name) => Piece::Column(find(name)?),
+                TemplatePart::Text(text) => KeyComponent::Text(text.clone()),
+                TemplatePart::Field(name) => KeyComponent::Column(find(name)?),
             });
         }
         let value = match (&options.value, &key[..]) {
-            (Some(Value::Column(name)), _) => Wanted::Column(find(name)?),
-            (Some(Value::Json), _) => Wanted::Json,
-            (None, &[Piece::Column(column)]) if names.len() == 2 => Wanted::Column(1 - column),
-            (Some(Value::Row) | None, _) => Wanted::Row,
+            (Some(CsvValueSource::Column(name)), _) => ValueSelector::Column(find(name)?),
+            (Some(CsvValueSource::Json), _) => ValueSelector::Json,
+            (None, &[KeyComponent::Column(column)]) if names.len() == 2 => ValueSelector::Column(1 - column),
+            (Some(CsvValueSource::Row) | None, _) => ValueSelector::Row,
         };
         Ok(CsvReader {
             separator: options.separator,
-            fields: Fields::default(),
+            fields: RowFields::default(),
             names,
             key,
             value,
@@ -80,9 +80,9 @@ impl CsvReader {
     #[must_use]
     pub fn value_column(&self) -> Option<&str> {
         match self.value {
-            Wanted::Column(column) => Some(self.names.get(column).map_or("value", String::as_str)),
-            Wanted::Json => Some("value"),
-            Wanted::Row => None,
+            ValueSelector::Column(column) => Some(self.names.get(column).map_or("value", String::as_str)),
+            ValueSelector::Json => Some("value"),
+            ValueSelector::Row => None,
         }
     }
 
@@ -106,53 +106,58 @@ impl CsvReader {
 }
 
 impl ReadRows for CsvReader {
-    fn next(&mut self, source: &mut Source, row: &mut usize, changes: &mut Changes) -> io::Result<Next> {
+    fn next(
+        &mut self,
+        source: &mut InputSource,
+        row: &mut usize,
+        changes: &mut RowChanges,
+    ) -> io::Result<NextRow> {
         let found = match parse::plain(self.separator, source.rest(), &mut self.fields) {
-            Some(bytes) => Found::Row(bytes),
+            Some(bytes) => ScannedRow::Row(bytes),
             None => parse::row(self.separator, source, &mut self.fields, row)?,
         };
         match found {
-            Found::Row(bytes) => *row = bytes,
-            Found::Bad(bytes, why) => {
+            ScannedRow::Row(bytes) => *row = bytes,
+            ScannedRow::Bad(bytes, why) => {
                 *row = bytes;
-                return Ok(Next::Bad(why));
+                return Ok(NextRow::Bad(why));
             }
-            Found::End(bytes) => {
+            ScannedRow::End(bytes) => {
                 *row = bytes;
-                return Ok(Next::End);
+                return Ok(NextRow::End);
             }
         }
         if self.fields.len() != self.names.len() {
             let (there, wanted) = (self.fields.len(), self.names.len());
-            return Ok(Next::Bad(format!("{there} columns instead of {wanted}")));
+            return Ok(NextRow::Bad(format!("{there} columns instead of {wanted}")));
         }
         let bytes = source.rest();
-        if let Wanted::Json = self.value
+        if let ValueSelector::Json = self.value
             && let Err(why) = self.json(bytes)
         {
-            return Ok(Next::Bad(why));
+            return Ok(NextRow::Bad(why));
         }
         let column;
         let value = match self.value {
-            Wanted::Column(index) => {
+            ValueSelector::Column(index) => {
                 column = self.fields.get(bytes, index);
                 &column[..]
             }
-            Wanted::Row => &bytes[self.fields.row.clone()],
-            Wanted::Json => &self.scratch,
+            ValueSelector::Row => &bytes[self.fields.row.clone()],
+            ValueSelector::Json => &self.scratch,
         };
-        if let [Piece::Column(column)] = self.key[..] {
+        if let [KeyComponent::Column(column)] = self.key[..] {
             changes.put(&self.fields.get(bytes, column), value);
-            return Ok(Next::Row);
+            return Ok(NextRow::Row);
         }
         let mut key = Vec::new();
         for piece in &self.key {
             match piece {
-                Piece::Text(text) => key.extend_from_slice(text),
-                Piece::Column(column) => key.extend_from_slice(&self.fields.get(bytes, *column)),
+                KeyComponent::Text(text) => key.extend_from_slice(text),
+                KeyComponent::Column(column) => key.extend_from_slice(&self.fields.get(bytes, *column)),
             }
         }
         changes.put(&key, value);
-        Ok(Next::Row)
+        Ok(NextRow::Row)
     }
 }

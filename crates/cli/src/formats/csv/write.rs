@@ -1,19 +1,19 @@
 //! Writes keys and values as rows of CSV.
 
 use super::super::WriteRows;
-use super::super::mark::{MARK, Opening};
-use super::parse::{self, Fields};
-use super::{Head, Header, LineEnd, Rows, broken, names};
+use super::super::mark::{BomWriter, MARK};
+use super::parse::{self, RowFields};
+use super::{CsvContent, HeaderPolicy, LineEnd, TableLayout, broken, names};
 use std::io::{self, Write};
 
 /// A writer of CSV.
 #[derive(Debug)]
 pub struct CsvWriter {
     separator: u8,
-    rows: Rows,
-    header: Header,
-    fields: Fields,
-    opening: Opening,
+    rows: CsvContent,
+    header: HeaderPolicy,
+    fields: RowFields,
+    opening: BomWriter,
 }
 
 impl CsvWriter {
@@ -21,10 +21,10 @@ impl CsvWriter {
     ///
     /// # Errors
     /// The header of a table is not a valid row.
-    pub fn new(separator: u8, rows: Rows, header: Header) -> io::Result<CsvWriter> {
-        if let Rows::Table(
+    pub fn new(separator: u8, rows: CsvContent, header: HeaderPolicy) -> io::Result<CsvWriter> {
+        if let CsvContent::Table(
             from,
-            Head {
+            TableLayout {
                 header: Some(header), ..
             },
         ) = &rows
@@ -35,21 +35,23 @@ impl CsvWriter {
             separator,
             rows,
             header,
-            fields: Fields::default(),
-            opening: Opening::default(),
+            fields: RowFields::default(),
+            opening: BomWriter::default(),
         })
     }
 
     fn line_end(&self) -> &'static [u8] {
         match &self.rows {
-            Rows::Pairs => LineEnd::Lf.bytes(),
-            Rows::Fields(_, line_end) | Rows::Table(_, Head { line_end, .. }) => line_end.bytes(),
+            CsvContent::Pairs => LineEnd::Lf.bytes(),
+            CsvContent::Fields(_, line_end) | CsvContent::Table(_, TableLayout { line_end, .. }) => {
+                line_end.bytes()
+            }
         }
     }
 
     /// Writes a row of a table, unchanged or with another separator.
     fn table(&mut self, out: &mut dyn Write, key: &[u8], row: &[u8]) -> io::Result<()> {
-        let Rows::Table(from, head) = &self.rows else {
+        let CsvContent::Table(from, head) = &self.rows else {
             unreachable!("only tables have rows");
         };
         let (from, columns) = (*from, head.columns);
@@ -106,25 +108,25 @@ fn write_field(out: &mut dyn Write, separator: u8, field: &[u8], fields: usize) 
 
 impl WriteRows for CsvWriter {
     fn begin(&mut self, out: &mut dyn Write) -> io::Result<()> {
-        if self.header == Header::Left {
+        if self.header == HeaderPolicy::Left {
             return Ok(());
         }
         // With a header, a leading mark belongs to the header or is quoted.
-        let is_bare = matches!(&self.rows, Rows::Table(_, Head { header: None, .. }));
+        let is_bare = matches!(&self.rows, CsvContent::Table(_, TableLayout { header: None, .. }));
         if !is_bare {
             self.opening.written();
         }
         match self.rows.clone() {
-            Rows::Pairs => {
+            CsvContent::Pairs => {
                 out.write_all(b"key")?;
                 out.write_all(&[self.separator])?;
                 out.write_all(b"value")?;
             }
-            Rows::Fields(name, _) => write_field(out, self.separator, name.as_bytes(), 1)?,
-            Rows::Table(_, Head { header: None, .. }) => return Ok(()),
-            Rows::Table(
+            CsvContent::Fields(name, _) => write_field(out, self.separator, name.as_bytes(), 1)?,
+            CsvContent::Table(_, TableLayout { header: None, .. }) => return Ok(()),
+            CsvContent::Table(
                 from,
-                Head {
+                TableLayout {
                     header: Some(header), ..
                 },
             ) => {
@@ -139,13 +141,13 @@ impl WriteRows for CsvWriter {
 
     fn row(&mut self, out: &mut dyn Write, key: &[u8], value: &[u8]) -> io::Result<()> {
         match self.rows {
-            Rows::Pairs => {
+            CsvContent::Pairs => {
                 write_field(out, self.separator, key, 2)?;
                 out.write_all(&[self.separator])?;
                 write_field(out, self.separator, value, 2)?;
             }
-            Rows::Fields(..) => write_field(out, self.separator, value, 1)?,
-            Rows::Table(..) => self.table(out, key, value)?,
+            CsvContent::Fields(..) => write_field(out, self.separator, value, 1)?,
+            CsvContent::Table(..) => self.table(out, key, value)?,
         }
         out.write_all(self.line_end())
     }

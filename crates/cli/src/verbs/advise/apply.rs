@@ -1,15 +1,15 @@
 //! `advise --apply`: makes the process that has the store open apply a change and observe its
 //! effect.
 
-use super::seen::Seen;
-use super::{Advise, SAW_NOTHING};
-use crate::context::Context;
+use super::observed_workload::ObservedWorkload;
+use super::{AdviseCommand, SAW_NOTHING};
+use crate::context::CommandContext;
 use crate::jobs::stop;
-use crate::store::{Holder, Store};
-use crate::terminal::exit::{Exit, failure};
+use crate::store::{StoreHandle, StoreOwner};
+use crate::terminal::exit::{CommandExit, failure};
 use crate::terminal::screen;
-use crate::terminal::screen::{BOLD, Output};
-use alluvium_server::control::Request;
+use crate::terminal::screen::{BOLD, ScreenOutput};
+use alluvium_server::control::ManagementRequest;
 use anyhow::Result;
 use serde_json::Value;
 use std::io::Write;
@@ -33,29 +33,31 @@ pub(super) fn share(text: &str) -> Result<u32, String> {
     }
 }
 
-impl Advise {
+impl AdviseCommand {
     /// Applies the store's own advice, or the share on the command line.
-    pub(super) fn apply(&self, context: &Context) -> Result<Exit> {
+    pub(super) fn apply(&self, context: &CommandContext) -> Result<CommandExit> {
         if self.asks_what_if() {
             let text =
                 "--apply changes the store as it is: leave out what describes another workload or machine";
-            return Err(failure(Exit::Usage, text));
+            return Err(failure(CommandExit::Usage, text));
         }
         let store = context.open_to_read()?;
-        if store.holder() == Holder::Us {
+        if store.holder() == StoreOwner::Us {
             store.close()?;
             let text = "no other process has the store open, and what is changed while it is open ends with its closing: \
                         start `alluvium serve`, or open it with another `Options::record_memory`";
-            return Err(failure(Exit::Usage, text));
+            return Err(failure(CommandExit::Usage, text));
         }
-        if self.records.is_none() && Seen::of(&store.json(&Request::Stats)?, None).is_none() {
+        if self.records.is_none()
+            && ObservedWorkload::of(&store.json(&ManagementRequest::Stats)?, None).is_none()
+        {
             store.close()?;
             let text = format!(
                 "{SAW_NOTHING}, so there is no advice to apply: ask again once it has served some, or say --records"
             );
-            return Err(failure(Exit::NotFound, text));
+            return Err(failure(CommandExit::NotFound, text));
         }
-        let request = Request::ApplyAdvice {
+        let request = ManagementRequest::ApplyAdvice {
             record_permille: self.records,
         };
         let change = store.json(&request)?;
@@ -70,7 +72,7 @@ impl Advise {
 
 /// Waits until the change is kept or reverted, or for Ctrl-C. The store continues to observe by
 /// itself.
-fn watched(context: &Context, store: &Store, mut change: Value) -> Result<Value> {
+fn watched(context: &CommandContext, store: &StoreHandle, mut change: Value) -> Result<Value> {
     if !context.is_json() {
         screen::note(&format!(
             "{}; it is watched for up to a minute, and taken back if lookups read more than that: Ctrl-C ends the waiting alone",
@@ -79,7 +81,7 @@ fn watched(context: &Context, store: &Store, mut change: Value) -> Result<Value>
     }
     while change["is_watched"] == true && !stop::asked() {
         std::thread::sleep(LOOK);
-        let all = store.json(&Request::Trials)?;
+        let all = store.json(&ManagementRequest::Trials)?;
         let began = &change["began_ms"];
         let found = all.as_array().and_then(|all| {
             let ours = all.iter().rev().find(|one| one["began_ms"] == *began);
@@ -106,8 +108,8 @@ fn words(change: &Value) -> String {
     )
 }
 
-fn show(context: &Context, change: &Value) -> Result<Exit> {
-    let mut out = Output::new();
+fn show(context: &CommandContext, change: &Value) -> Result<CommandExit> {
+    let mut out = ScreenOutput::new();
     if context.is_json() {
         out.json(change)?;
     } else if change.is_null() {
@@ -127,7 +129,7 @@ fn show(context: &Context, change: &Value) -> Result<Exit> {
         out.line(&outcome)?;
     }
     out.flush()?;
-    Ok(Exit::Done)
+    Ok(CommandExit::Done)
 }
 
 #[cfg(test)]

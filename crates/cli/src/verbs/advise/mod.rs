@@ -11,21 +11,21 @@
 //! verdict), `show.rs` (output), `apply.rs` (changes to a running server).
 
 mod apply;
+mod observed_workload;
 mod rank;
-mod seen;
 mod show;
 
 pub(super) use show::moment;
 
-use crate::context::Context;
-use crate::terminal::exit::{Exit, failure};
-use crate::terminal::screen::Output;
-use crate::verbs::model::question::{Question, number};
-use alluvium_model::structures::{Machine, Workload};
-use alluvium_server::control::Request;
+use crate::context::CommandContext;
+use crate::terminal::exit::{CommandExit, failure};
+use crate::terminal::screen::ScreenOutput;
+use crate::verbs::model::question::{CostModelArgs, number};
+use alluvium_model::structures::{MachineProfile, WorkloadProfile};
+use alluvium_server::control::ManagementRequest;
 use anyhow::Result;
 use clap::Args;
-use seen::Seen;
+use observed_workload::ObservedWorkload;
 use serde_json::Value;
 use std::io::Write;
 use std::path::PathBuf;
@@ -48,9 +48,9 @@ const SAW_NOTHING: &str = "the store has seen no request since it was opened";
 /// Rank structures and settings by what they would cost for what the store has seen.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Advise {
+pub struct AdviseCommand {
     #[command(flatten)]
-    pub question: Question,
+    pub question: CostModelArgs,
     /// Look at this keyspace alone [default: that with the most requests; the hashed keys of a
     /// server's databases count as one, `redis.keys.*`].
     #[arg(long, value_name = "NAME")]
@@ -84,13 +84,15 @@ fn factor(text: &str) -> Result<f64, String> {
     }
 }
 
-impl Advise {
-    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+impl AdviseCommand {
+    pub(crate) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         if self.apply {
             return self.apply(context);
         }
         let mut seen = self.seen(context)?;
-        let base = seen.as_ref().map_or_else(Workload::default, Seen::workload);
+        let base = seen
+            .as_ref()
+            .map_or_else(WorkloadProfile::default, ObservedWorkload::workload);
         let mut workload = self.question.workload(base)?;
         let memory = match (context.memory, &seen) {
             (Some(bytes), _) => bytes as f64,
@@ -99,7 +101,7 @@ impl Advise {
         };
         workload.keys = (workload.keys * self.data.unwrap_or(1.0)).max(2.0);
         let memory = memory * self.memory_factor.unwrap_or(1.0);
-        let machine: Machine = self.question.machine(&context.path, memory)?;
+        let machine: MachineProfile = self.question.machine(&context.path, memory)?;
         let drifts = seen
             .as_ref()
             .map(|seen| seen.drifts(&workload))
@@ -109,13 +111,13 @@ impl Advise {
             seen.iter_mut().for_each(|seen| seen.beside.clear());
         }
         let advice = rank::of(&workload, &machine, &drifts)?;
-        let mut out = Output::new();
+        let mut out = ScreenOutput::new();
         match context.is_json() {
             true => out.json(&show::json_of(&workload, &machine, seen.as_ref(), &advice))?,
             false => show::print(&mut out, &workload, &machine, seen.as_ref(), &advice)?,
         }
         out.flush()?;
-        Ok(Exit::Done)
+        Ok(CommandExit::Done)
     }
 
     /// Returns whether the command line describes a hypothetical workload or machine.
@@ -138,32 +140,32 @@ impl Advise {
             return Ok(());
         };
         let mut names = keyspaces.as_array().into_iter().flatten().map(|one| &one["name"]);
-        let is_there = match seen::is_sum(wanted) {
-            true => names.any(|name| name.as_str().is_some_and(seen::is_of_sum)),
+        let is_there = match observed_workload::is_sum(wanted) {
+            true => names.any(|name| name.as_str().is_some_and(observed_workload::is_of_sum)),
             false => names.any(|name| *name == **wanted),
         };
         if is_there {
             return Ok(());
         }
         let text = format!("there is no keyspace {wanted:?}: `alluvium keyspaces list` says which there are");
-        Err(failure(Exit::NotFound, text))
+        Err(failure(CommandExit::NotFound, text))
     }
 
     /// Returns the observed workload, unless the command line specifies everything.
-    fn seen(&self, context: &Context) -> Result<Option<Seen>> {
+    fn seen(&self, context: &CommandContext) -> Result<Option<ObservedWorkload>> {
         if let Some(trace) = &self.trace {
-            return Seen::of_trace(trace).map(Some);
+            return ObservedWorkload::of_trace(trace).map(Some);
         }
         let says_all = self.question.mix.is_some() && self.question.keys.is_some();
         if says_all && self.keyspace.is_none() {
             return Ok(None);
         }
         let store = context.open_to_read()?;
-        let numbers = store.json(&Request::Stats)?;
-        let keyspaces = store.json(&Request::Keyspaces)?;
+        let numbers = store.json(&ManagementRequest::Stats)?;
+        let keyspaces = store.json(&ManagementRequest::Keyspaces)?;
         store.close()?;
         self.require_keyspace(&keyspaces)?;
-        let seen = Seen::of(&numbers, self.keyspace.as_deref());
+        let seen = ObservedWorkload::of(&numbers, self.keyspace.as_deref());
         if seen.is_none() && self.question.mix.is_none() {
             let text = match &self.keyspace {
                 Some(name) => {
@@ -173,7 +175,7 @@ impl Advise {
                     "{SAW_NOTHING}: ask while a server has it open, or say --mix, as in updates=30,hits=70"
                 ),
             };
-            return Err(failure(Exit::NotFound, text));
+            return Err(failure(CommandExit::NotFound, text));
         }
         Ok(seen)
     }

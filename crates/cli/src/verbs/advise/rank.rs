@@ -2,13 +2,13 @@
 //! change is worthwhile.
 
 use crate::verbs::model::question::refused;
-use alluvium_model::structures::{Cost, Machine, Structure, Workload};
+use alluvium_model::structures::{MachineProfile, StructureCost, StructureModel, WorkloadProfile};
 use anyhow::Result;
 
 /// A choice of structure and settings.
 #[derive(Clone, Debug)]
-pub(super) struct Choice {
-    pub(super) cost: Cost,
+pub(super) struct RankedChoice {
+    pub(super) cost: StructureCost,
     /// Largest relative excess over the best choice, over all hours of the workload.
     pub(super) regret: f64,
     /// Whether it is the default of a store.
@@ -17,9 +17,9 @@ pub(super) struct Choice {
 
 /// The advice.
 #[derive(Clone, Debug)]
-pub(super) struct Advice {
+pub(super) struct StructureAdvice {
     /// All choices, cheapest first.
-    pub(super) choices: Vec<Choice>,
+    pub(super) choices: Vec<RankedChoice>,
     pub(super) verdict: String,
     /// Whether the advice is to change nothing.
     pub(super) leaves_it: bool,
@@ -27,11 +27,15 @@ pub(super) struct Advice {
 
 /// Ranks all choices for a workload. Unordered structures are included only if no observed workload
 /// has scans.
-pub(super) fn of(workload: &Workload, machine: &Machine, drifts: &[Workload]) -> Result<Advice> {
+pub(super) fn of(
+    workload: &WorkloadProfile,
+    machine: &MachineProfile,
+    drifts: &[WorkloadProfile],
+) -> Result<StructureAdvice> {
     let mut all = drifts.iter().chain([workload]);
     let needs_order = all.any(|workload| workload.operations.scans > 0.0);
-    let costs = |workload: &Workload| -> Result<Vec<Cost>> {
-        let costs = Structure::CHOICES
+    let costs = |workload: &WorkloadProfile| -> Result<Vec<StructureCost>> {
+        let costs = StructureModel::CHOICES
             .iter()
             .filter(|choice| choice.is_ordered() || !needs_order)
             .map(|choice| choice.cost(workload, machine));
@@ -50,8 +54,8 @@ pub(super) fn of(workload: &Workload, machine: &Machine, drifts: &[Workload]) ->
         }
     }
     let choices = now.into_iter().zip(regrets).enumerate();
-    let mut choices: Vec<Choice> = choices
-        .map(|(place, (cost, regret))| Choice {
+    let mut choices: Vec<RankedChoice> = choices
+        .map(|(place, (cost, regret))| RankedChoice {
             cost,
             regret,
             is_usual: place == 0,
@@ -63,7 +67,7 @@ pub(super) fn of(workload: &Workload, machine: &Machine, drifts: &[Workload]) ->
         .find(|choice| choice.is_usual)
         .expect("it is one of them");
     let (leaves_it, verdict) = verdict(&choices[0], usual);
-    Ok(Advice {
+    Ok(StructureAdvice {
         leaves_it,
         verdict,
         choices,
@@ -73,7 +77,7 @@ pub(super) fn of(workload: &Workload, machine: &Machine, drifts: &[Workload]) ->
 /// Decides whether to change nothing, and why. A change is advised only if the 90th percentile of
 /// the best choice's predicted cost is below the middle estimate of the default's, and its regret
 /// is not larger.
-fn verdict(best: &Choice, usual: &Choice) -> (bool, String) {
+fn verdict(best: &RankedChoice, usual: &RankedChoice) -> (bool, String) {
     if best.is_usual {
         return (
             true,
@@ -117,16 +121,16 @@ fn verdict(best: &Choice, usual: &Choice) -> (bool, String) {
 mod tests {
     use super::*;
 
-    fn choice(p10: f64, middle: f64, p90: f64, regret: f64, is_usual: bool) -> Choice {
-        let workload = Workload {
+    fn choice(p10: f64, middle: f64, p90: f64, regret: f64, is_usual: bool) -> RankedChoice {
+        let workload = WorkloadProfile {
             keys: 1e5,
-            ..Workload::default()
+            ..WorkloadProfile::default()
         };
-        let mut cost = Structure::CHOICES[3]
-            .cost(&workload, &Machine::default())
+        let mut cost = StructureModel::CHOICES[3]
+            .cost(&workload, &MachineProfile::default())
             .unwrap();
         (cost.total_ns.p10, cost.total_ns.middle, cost.total_ns.p90) = (p10, middle, p90);
-        Choice {
+        RankedChoice {
             cost,
             regret,
             is_usual,
@@ -136,7 +140,7 @@ mod tests {
     #[test]
     fn a_gain_within_the_band_is_none() {
         let usual = choice(90.0, 100.0, 110.0, 0.1, true);
-        let says = |best: &Choice| verdict(best, &usual);
+        let says = |best: &RankedChoice| verdict(best, &usual);
         assert!(says(&usual).0);
         assert!(
             says(&choice(60.0, 80.0, 101.0, 0.0, false))
@@ -161,16 +165,16 @@ mod tests {
 
     #[test]
     fn choices_are_in_the_order_of_their_costs_and_each_has_its_regret() {
-        let workload = Workload {
+        let workload = WorkloadProfile {
             keys: 1e6,
-            ..Workload::default()
+            ..WorkloadProfile::default()
         };
-        let machine = Machine {
+        let machine = MachineProfile {
             memory_bytes: 64.0 * 1024.0 * 1024.0,
-            ..Machine::default()
+            ..MachineProfile::default()
         };
-        let drift = Workload {
-            operations: alluvium_model::structures::Operations {
+        let drift = WorkloadProfile {
+            operations: alluvium_model::structures::OperationRates {
                 updates: 0.0,
                 ..workload.operations
             },
@@ -182,16 +186,16 @@ mod tests {
             .iter()
             .map(|choice| choice.cost.total_ns.middle)
             .collect();
-        assert!(totals.is_sorted() && totals.len() == Structure::CHOICES.len());
+        assert!(totals.is_sorted() && totals.len() == StructureModel::CHOICES.len());
         assert!(advice.choices.iter().all(|choice| choice.regret >= 0.0));
         assert_eq!(advice.choices.iter().filter(|choice| choice.is_usual).count(), 1);
-        let has_hashed = |advice: &Advice| {
+        let has_hashed = |advice: &StructureAdvice| {
             let mut names = advice.choices.iter().map(|choice| &choice.cost.name);
             names.any(|name| name.starts_with("hashed"))
         };
         assert!(has_hashed(&advice));
-        let scanned = Workload {
-            operations: alluvium_model::structures::Operations {
+        let scanned = WorkloadProfile {
+            operations: alluvium_model::structures::OperationRates {
                 scans: 1.0,
                 ..workload.operations
             },

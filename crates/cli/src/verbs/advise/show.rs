@@ -1,10 +1,10 @@
 //! Advice as text and as JSON.
 
-use super::rank::Advice;
-use super::seen::{Seen, Source};
-use crate::terminal::screen::{BOLD, Output};
+use super::observed_workload::{ObservedWorkload, WorkloadSource};
+use super::rank::StructureAdvice;
+use crate::terminal::screen::{BOLD, ScreenOutput};
 use crate::verbs::model::table;
-use alluvium_model::structures::{Cost, Machine, Workload};
+use alluvium_model::structures::{MachineProfile, StructureCost, WorkloadProfile};
 use serde_json::{Value, json};
 use std::io;
 
@@ -28,16 +28,16 @@ pub(crate) fn moment(ms: u64) -> String {
 }
 
 /// Describes the hours over which a store was observed.
-fn hours(seen: &Seen) -> String {
+fn hours(seen: &ObservedWorkload) -> String {
     let name = match &seen.source {
-        Source::Trace(file) => {
+        WorkloadSource::Trace(file) => {
             return format!(
                 "trace {file}, {:.0} operations, in {} parts",
                 seen.total.total(),
                 seen.hours.len()
             );
         }
-        Source::Keyspace(name) => name,
+        WorkloadSource::Keyspace(name) => name,
     };
     match (seen.hours.first(), seen.hours.last()) {
         (Some((first, _)), Some((last, _))) => format!(
@@ -51,11 +51,11 @@ fn hours(seen: &Seen) -> String {
 }
 
 pub(super) fn print(
-    out: &mut Output,
-    workload: &Workload,
-    machine: &Machine,
-    seen: Option<&Seen>,
-    advice: &Advice,
+    out: &mut ScreenOutput,
+    workload: &WorkloadProfile,
+    machine: &MachineProfile,
+    seen: Option<&ObservedWorkload>,
+    advice: &StructureAdvice,
 ) -> io::Result<()> {
     match seen {
         Some(seen) => {
@@ -86,7 +86,7 @@ pub(super) fn print(
             row.measured
         ))?;
     }
-    let costs: Vec<Cost> = advice.choices.iter().map(|choice| choice.cost.clone()).collect();
+    let costs: Vec<StructureCost> = advice.choices.iter().map(|choice| choice.cost.clone()).collect();
     table::print(out, &costs)?;
     for choice in advice.choices.iter().filter(|choice| choice.regret > 0.0) {
         out.line(&format!(
@@ -99,7 +99,12 @@ pub(super) fn print(
     out.line(&verdict)
 }
 
-pub(super) fn json_of(workload: &Workload, machine: &Machine, seen: Option<&Seen>, advice: &Advice) -> Value {
+pub(super) fn json_of(
+    workload: &WorkloadProfile,
+    machine: &MachineProfile,
+    seen: Option<&ObservedWorkload>,
+    advice: &StructureAdvice,
+) -> Value {
     let choices: Vec<Value> = (advice.choices.iter())
         .map(|choice| {
             let mut cost = table::json_of(&choice.cost);
@@ -119,12 +124,12 @@ pub(super) fn json_of(workload: &Workload, machine: &Machine, seen: Option<&Seen
         "question": table::question_json(workload, machine),
         "seen": seen.map(|seen| json!({
             "keyspace": match &seen.source {
-                Source::Keyspace(name) => Some(name),
-                Source::Trace(_) => None,
+                WorkloadSource::Keyspace(name) => Some(name),
+                WorkloadSource::Trace(_) => None,
             },
             "trace": match &seen.source {
-                Source::Trace(file) => Some(file),
-                Source::Keyspace(_) => None,
+                WorkloadSource::Trace(file) => Some(file),
+                WorkloadSource::Keyspace(_) => None,
             },
             "began_ms": seen.hours.first().map(|hour| hour.0),
             "hours": seen.hours.len(),

@@ -1,12 +1,14 @@
 //! `bench ceiling`: the best hit rate of a cache of a given number of records.
 
 use super::usage;
-use crate::context::Context;
-use crate::terminal::exit::Exit;
-use crate::terminal::screen::Output;
+use crate::context::CommandContext;
+use crate::terminal::exit::CommandExit;
+use crate::terminal::screen::ScreenOutput;
 use crate::values::sizes::count;
-use alluvium_bench::workload::ceiling::{Draws, ceilings};
-use alluvium_bench::workload::phase::{Amount, Defaults, Phase, parse_count, parse_records};
+use alluvium_bench::workload::ceiling::{CeilingDraws, ceilings};
+use alluvium_bench::workload::phase::{
+    PhaseDefaults, WindowLength, WorkloadPhase, parse_count, parse_records,
+};
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
@@ -25,7 +27,7 @@ what is asked for changes. `recent` keeps what was asked for or written last. `e
 /// workload.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Verb {
+pub struct CeilingCommand {
     /// The phases, separated by commas: a, b, c, d and f, with the distributions of
     /// `bench ycsb --phases`.
     #[arg(long, value_name = "PHASES", value_delimiter = ',', default_value = "c")]
@@ -47,14 +49,14 @@ pub struct Verb {
     seed: u64,
 }
 
-impl Verb {
-    pub(super) fn run(&self, context: &Context) -> Result<Exit> {
-        let nothing = Defaults {
-            warm: Amount::Operations(0),
-            run: Amount::Operations(0),
+impl CeilingCommand {
+    pub(super) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
+        let nothing = PhaseDefaults {
+            warm: WindowLength::Operations(0),
+            run: WindowLength::Operations(0),
             rate: None,
         };
-        let draws = Draws {
+        let draws = CeilingDraws {
             records: self.records,
             warm: self.warm,
             run: self.run,
@@ -62,7 +64,7 @@ impl Verb {
         };
         let (mut rows, mut objects) = (Vec::new(), Vec::new());
         for text in &self.phases {
-            let phase = Phase::parse(text, nothing).map_err(usage)?;
+            let phase = WorkloadPhase::parse(text, nothing).map_err(usage)?;
             for ceiling in ceilings(&phase, draws, &self.kept).map_err(usage)? {
                 let share = |share: f64| format!("{share:.3}");
                 rows.push(vec![
@@ -75,7 +77,7 @@ impl Verb {
                 objects.push(json!({ "phase": text, "reads_per_op": ceiling }));
             }
         }
-        let mut out = Output::new();
+        let mut out = ScreenOutput::new();
         if context.is_json() {
             out.json(&objects.into())?;
         } else {
@@ -83,6 +85,6 @@ impl Verb {
             out.table(&head, &rows)?;
         }
         out.flush()?;
-        Ok(Exit::Done)
+        Ok(CommandExit::Done)
     }
 }

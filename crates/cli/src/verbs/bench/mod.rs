@@ -14,21 +14,23 @@ mod sweep;
 mod trace;
 mod transactions;
 
-use crate::context::Context;
+use crate::context::CommandContext;
 use crate::jobs::stop;
-use crate::terminal::exit::{Exit, failure};
-use crate::terminal::screen::{self, Output};
-use crate::values::sizes::{self, Bytes, count, human};
+use crate::terminal::exit::{CommandExit, failure};
+use crate::terminal::screen::{self, ScreenOutput};
+use crate::values::sizes::{self, ByteSize, count, human};
 use alluvium_bench::cgroup;
-use alluvium_bench::engine::{EngineOption, Log, kind_of, parse_engine, require_once};
+use alluvium_bench::engine::{EngineOption, WriteLogging, kind_of, parse_engine, require_once};
 use alluvium_bench::engines::OWN;
-use alluvium_bench::report::{Report, machine::Machine, script as over_time, table};
+use alluvium_bench::report::{BenchReport, machine::MachineInfo, script as over_time, table};
 use alluvium_bench::run::{
-    self, Cap, Event, Failure, Files, Flow, Groups, Job, Listener, Loads, Orders, Outcome, Runner,
+    self, BenchOutcome, BenchRunner, CapMethod, ChildEvent, EngineJob, FileRetention, GroupPaths,
+    LoadFrequency, PhaseFlow, RepetitionFailure, RunListener, RunPlan,
 };
-use alluvium_bench::workload::keys::Keys;
+use alluvium_bench::workload::keys::KeyOrdering;
 use alluvium_bench::workload::phase::{
-    Amount, Defaults, Phase, Task, parse_amount, parse_count, parse_records, parse_threads,
+    PhaseDefaults, PhaseTask, WindowLength, WorkloadPhase, parse_amount, parse_count, parse_records,
+    parse_threads,
 };
 use alluvium_bench::workload::script;
 use anyhow::{Context as _, Result};
@@ -50,34 +52,34 @@ Engines other than alluvium are in a program of their own, alluvium-rivals:
 /// Measure Alluvium, and other engines beside it.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Bench {
+pub struct BenchCommand {
     /// What is measured.
     #[command(subcommand)]
-    pub what: What,
+    pub what: BenchAction,
 }
 
 /// What is measured.
 #[derive(Debug, Subcommand)]
-pub enum What {
+pub enum BenchAction {
     /// YCSB's workloads: load, and a to f as published.
-    Ycsb(Box<Ycsb>),
+    Ycsb(Box<YcsbCommand>),
     /// One thing changes from point to point: the order of the load, threads, lengths of scans,
     /// sizes of values, memory, records.
-    Sweep(Box<sweep::Verb>),
+    Sweep(Box<sweep::SweepCommand>),
     /// Operations in a file: recorded from a workload, replayed by any engine.
-    Trace(Box<trace::Verb>),
+    Trace(Box<trace::TraceCommand>),
     /// Transactions: commits a second, how long one takes and how often one is run again, by many
     /// clients at once.
-    Transactions(Box<transactions::Verb>),
+    Transactions(Box<transactions::BenchTransactionsCommand>),
     /// The server, and Redis and memcached beside it: sets and gets by many connections.
-    Server(Box<server::Verb>),
+    Server(Box<server::BenchServerCommand>),
     /// What a cache of a number of records can answer at best: the wall in front of every skewed
     /// workload.
-    Ceiling(Box<ceiling::Verb>),
+    Ceiling(Box<ceiling::CeilingCommand>),
     /// Two reports: what became slower or dearer.
-    Compare(reports::Compare),
+    Compare(reports::CompareCommand),
     /// Reports as one table in Markdown, for a page.
-    Table(reports::Table),
+    Table(reports::TableCommand),
     /// One engine in this process, as told on standard input: what `bench` starts.
     #[command(hide = true)]
     Child,
@@ -89,7 +91,7 @@ pub enum What {
 /// What all measurements have in common. `--memory` is the cap: what a process may take in all,
 /// page cache included [default: a quarter of the data, at least 64 MiB].
 #[derive(Args, Debug)]
-pub struct Common {
+pub struct BenchOptions {
     /// The engines, separated by commas: alluvium, rocksdb (through the page cache),
     /// rocksdb-direct, rocksdb-universal, leveldb, lmdb, sqlite, fjall, redb, bf-tree, splinterdb;
     /// none, which costs nothing. A label behind a colon measures one several times, with other
@@ -115,17 +117,17 @@ pub struct Common {
     pub load_once: bool,
     /// What is done before a phase is measured: operations, as in 20M, or a time, as in 8s.
     #[arg(long, value_name = "AMOUNT", default_value = "8s", value_parser = parse_amount)]
-    pub warm: Amount,
+    pub warm: WindowLength,
     /// What is measured of a phase.
     #[arg(long, value_name = "AMOUNT", default_value = "8s", value_parser = parse_amount)]
-    pub run: Amount,
+    pub run: WindowLength,
     /// Operations a second that are meant to begin, of all threads together; latencies count from
     /// then [default: as many as can].
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub rate: Option<u64>,
     /// How long an engine may go on by itself after the load, at most.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_amount)]
-    pub settle: Amount,
+    pub settle: WindowLength,
     /// What the draws follow from.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -139,7 +141,7 @@ pub struct Common {
     /// The memory that engines are told to use, instead of what they or their documentation make of
     /// the cap.
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
-    pub engine_memory: Option<Bytes>,
+    pub engine_memory: Option<ByteSize>,
     /// An option of an engine, as in rocksdb.background-jobs=4; may be repeated. Options that an
     /// engine does not know are refused with those that it knows. With a label it is
     /// alluvium:hashed.structure=hashed.
@@ -166,7 +168,7 @@ pub struct Common {
 /// YCSB's workloads.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Ycsb {
+pub struct YcsbCommand {
     /// The phases, separated by commas: load; a to f; m, reads of 64 keys at once. Behind a colon,
     /// joined by +: uniform, zipf, ycsb (the skew of the published client), latest; absent, reads
     /// of keys that are not there; warm=, run=, rate=; scan= and exactly=, the lengths of scans.
@@ -182,55 +184,55 @@ pub struct Ycsb {
     #[arg(long, value_name = "SCRIPT", conflicts_with_all = ["phases", "load_once"])]
     pub script: Option<String>,
     #[command(flatten)]
-    pub common: Common,
+    pub common: BenchOptions,
 }
 
 /// The program with the other engines.
 const RIVALS: &str = "alluvium-rivals";
 
-impl Bench {
-    pub(crate) fn run(self, context: &Context) -> Result<Exit> {
+impl BenchCommand {
+    pub(crate) fn run(self, context: &CommandContext) -> Result<CommandExit> {
         // A run that only counts in memory needs no cleanup and ends at once.
         if !matches!(
             self.what,
-            What::Child | What::TransactionsChild | What::Ceiling(_)
+            BenchAction::Child | BenchAction::TransactionsChild | BenchAction::Ceiling(_)
         ) {
             stop::listen()?;
         }
         match self.what {
-            What::Child => Ok(run_child()),
-            What::TransactionsChild => Ok(ended(alluvium_bench::transactions::child(
+            BenchAction::Child => Ok(run_child()),
+            BenchAction::TransactionsChild => Ok(ended(alluvium_bench::transactions::child(
                 &alluvium_bench::transactions::OWN,
             ))),
-            What::Transactions(verb) => verb.run(context),
-            What::Ycsb(verb) => verb.run(context),
-            What::Sweep(verb) => verb.run(context),
-            What::Trace(verb) => verb.run(context),
-            What::Server(verb) => verb.run(context),
-            What::Ceiling(verb) => verb.run(context),
-            What::Compare(verb) => verb.run(context),
-            What::Table(verb) => verb.run(),
+            BenchAction::Transactions(verb) => verb.run(context),
+            BenchAction::Ycsb(verb) => verb.run(context),
+            BenchAction::Sweep(verb) => verb.run(context),
+            BenchAction::Trace(verb) => verb.run(context),
+            BenchAction::Server(verb) => verb.run(context),
+            BenchAction::Ceiling(verb) => verb.run(context),
+            BenchAction::Compare(verb) => verb.run(context),
+            BenchAction::Table(verb) => verb.run(),
         }
     }
 }
 
 /// Runs the job on standard input with one of Alluvium's own engines.
 #[must_use]
-pub fn run_child() -> Exit {
+pub fn run_child() -> CommandExit {
     ended(run::child(&OWN))
 }
 
 /// Converts the exit code of a child.
-fn ended(code: ExitCode) -> Exit {
+fn ended(code: ExitCode) -> CommandExit {
     if code == ExitCode::SUCCESS {
-        Exit::Done
+        CommandExit::Done
     } else {
-        Exit::Failed
+        CommandExit::Failed
     }
 }
 
-impl Ycsb {
-    fn run(&self, context: &Context) -> Result<Exit> {
+impl YcsbCommand {
+    fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         if let Some(text) = &self.script {
             return self.run_script(context, text);
         }
@@ -238,14 +240,14 @@ impl Ycsb {
         let phases = self
             .phases
             .iter()
-            .map(|text| Phase::parse(text, defaults).map_err(usage))
+            .map(|text| WorkloadPhase::parse(text, defaults).map_err(usage))
             .collect::<Result<Vec<_>>>()?;
         let orders = self.common.orders(context, phases)?;
         let report = measure(&orders)?;
         publish(context, self.common.file.as_deref(), &report)
     }
 
-    fn run_script(&self, context: &Context, text: &str) -> Result<Exit> {
+    fn run_script(&self, context: &CommandContext, text: &str) -> Result<CommandExit> {
         let phases = script::parse(text, self.common.defaults().rate).map_err(usage)?;
         if script::deletes(&phases) && (self.common.keep || self.common.reuse) {
             return Err(usage(
@@ -254,7 +256,7 @@ impl Ycsb {
             ));
         }
         let mut orders = self.common.orders(context, phases)?;
-        orders.job.flow = Flow::Continuous;
+        orders.job.flow = PhaseFlow::Continuous;
         let report = measure(&orders)?;
         publish(context, self.common.file.as_deref(), &report)
     }
@@ -268,12 +270,12 @@ fn default_cap(data: u64) -> u64 {
 /// Returns an error of the command line.
 #[must_use]
 pub fn usage(error: impl std::fmt::Display) -> anyhow::Error {
-    failure(Exit::Usage, format!("{error:#}"))
+    failure(CommandExit::Usage, format!("{error:#}"))
 }
 
-impl Common {
-    fn defaults(&self) -> Defaults {
-        Defaults {
+impl BenchOptions {
+    fn defaults(&self) -> PhaseDefaults {
+        PhaseDefaults {
             warm: self.warm,
             run: self.run,
             rate: self.rate.map(|rate| rate as f64),
@@ -298,14 +300,14 @@ impl Common {
     }
 
     /// Returns the memory cap of processes.
-    fn cap(&self, bytes: u64) -> Cap {
+    fn cap(&self, bytes: u64) -> CapMethod {
         if self.no_cap {
-            return Cap::None;
+            return CapMethod::None;
         }
         cap_or_none(bytes)
     }
 
-    fn orders(&self, context: &Context, phases: Vec<Phase>) -> Result<Orders> {
+    fn orders(&self, context: &CommandContext, phases: Vec<WorkloadPhase>) -> Result<RunPlan> {
         let positive = [
             ("--records", self.records),
             ("--threads", self.threads as u64),
@@ -324,10 +326,10 @@ impl Common {
         }
         require_short(self.value_bytes)?;
         require_once("--engines", &self.engines).map_err(usage)?;
-        let Amount::Milliseconds(settle_ms) = self.settle else {
+        let WindowLength::Milliseconds(settle_ms) = self.settle else {
             return Err(usage("--settle is a time, as in 60s"));
         };
-        let is_load = |phase: &Phase| phase.task == Task::Load;
+        let is_load = |phase: &WorkloadPhase| phase.task == PhaseTask::Load;
         if self.reuse && phases.iter().any(is_load) {
             return Err(usage(
                 "--reuse: the records are there already, leave the phase load out",
@@ -336,37 +338,45 @@ impl Common {
         let data = self.records * (24 + self.value_bytes as u64);
         let bytes = context.memory.unwrap_or(default_cap(data));
         let cap = self.cap(bytes);
-        let job = Job {
+        let job = EngineJob {
             engine: String::new(),
             repetition: 0,
             directory: self.directory.clone(),
             records: self.records,
-            keys: Keys::default(),
+            keys: KeyOrdering::default(),
             value_bytes: self.value_bytes,
             threads: self.threads,
             phases,
-            flow: Flow::Separate,
+            flow: PhaseFlow::Separate,
             is_loaded: self.reuse,
             seed: self.seed,
-            log: if self.without_log { Log::Off } else { Log::On },
+            log: if self.without_log {
+                WriteLogging::Off
+            } else {
+                WriteLogging::On
+            },
             cap: bytes,
             memory: self.engine_memory.map(|memory| memory.0),
             options: self.options()?,
             settle_ms,
             verify_every: 8,
             interval_ms: 100,
-            groups: Groups::default(),
+            groups: GroupPaths::default(),
         };
-        Ok(Orders {
+        Ok(RunPlan {
             engines: self.engines.clone(),
             repetitions: self.repetitions,
-            loads: if self.load_once { Loads::Once } else { Loads::Each },
+            loads: if self.load_once {
+                LoadFrequency::Once
+            } else {
+                LoadFrequency::Each
+            },
             job,
             cap,
             files: if self.keep || self.reuse {
-                Files::Kept
+                FileRetention::Kept
             } else {
-                Files::Removed
+                FileRetention::Removed
             },
         })
     }
@@ -385,21 +395,21 @@ fn require_short(value_bytes: usize) -> Result<()> {
 
 /// Returns a cap by a control group, or none, with a note, if control groups are not available.
 #[must_use]
-pub fn cap_or_none(bytes: u64) -> Cap {
+pub fn cap_or_none(bytes: u64) -> CapMethod {
     match cgroup::try_cap(bytes) {
-        Ok(()) => Cap::Group,
+        Ok(()) => CapMethod::Group,
         Err(why) => {
             screen::note(&format!(
                 "measuring without a memory cap, so the page cache takes what there is: {why:#}"
             ));
-            Cap::None
+            CapMethod::None
         }
     }
 }
 
 /// Writes the report to its destination.
-fn publish(context: &Context, file: Option<&Path>, report: &Report) -> Result<Exit> {
-    let mut out = Output::new();
+fn publish(context: &CommandContext, file: Option<&Path>, report: &BenchReport) -> Result<CommandExit> {
+    let mut out = ScreenOutput::new();
     if context.is_json() && file.is_none() {
         out.json(&serde_json::to_value(report)?)?;
     } else {
@@ -415,24 +425,24 @@ fn publish(context: &Context, file: Option<&Path>, report: &Report) -> Result<Ex
         report.write(file)?;
     }
     if report.failures.is_empty() {
-        return Ok(Exit::Done);
+        return Ok(CommandExit::Done);
     }
-    let failures: Vec<String> = report.failures.iter().map(Failure::to_string).collect();
+    let failures: Vec<String> = report.failures.iter().map(RepetitionFailure::to_string).collect();
     Err(failure(
-        Exit::Failed,
+        CommandExit::Failed,
         format!("what failed is missing from the report: {}", failures.join("; ")),
     ))
 }
 
 /// Runs the measurements.
-fn measure(orders: &Orders) -> Result<Report> {
+fn measure(orders: &RunPlan) -> Result<BenchReport> {
     for engine in &orders.engines {
         // Check that all engines are available before the first is measured.
-        Screen.command(engine)?;
+        ScreenRunner.command(engine)?;
     }
     report(&orders.job.directory, described(orders), orders.files, || {
-        run::try_options(orders, &Screen).map_err(|why| usage(format!("--engine-option: {why:#}")))?;
-        run::run(orders, &Screen)
+        run::try_options(orders, &ScreenRunner).map_err(|why| usage(format!("--engine-option: {why:#}")))?;
+        run::run(orders, &ScreenRunner)
     })
 }
 
@@ -440,28 +450,28 @@ fn measure(orders: &Orders) -> Result<Report> {
 fn report(
     directory: &Path,
     described: Vec<(&'static str, String)>,
-    files: Files,
-    run: impl FnOnce() -> Result<Outcome>,
-) -> Result<Report> {
+    files: FileRetention,
+    run: impl FnOnce() -> Result<BenchOutcome>,
+) -> Result<BenchReport> {
     let was_there = directory.exists();
     std::fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
-    let machine = Machine::here(directory);
+    let machine = MachineInfo::here(directory);
     for (name, text) in machine.lines().iter().chain(&described) {
         screen::note(&format!("{name}: {text}"));
     }
     let outcome = run();
-    if files == Files::Removed && !was_there {
+    if files == FileRetention::Removed && !was_there {
         // Succeeds only if the directory is empty.
         let _ = std::fs::remove_dir(directory);
     }
     let outcome = outcome?;
     if outcome.was_stopped {
         if !outcome.rows.is_empty() {
-            let so_far = Report::new(machine, Vec::new(), outcome);
+            let so_far = BenchReport::new(machine, Vec::new(), outcome);
             screen::note(&table::table(&so_far));
         }
         return Err(failure(
-            Exit::Interrupted,
+            CommandExit::Interrupted,
             "stopped; processes, control groups, and files that are not to be kept, are gone",
         ));
     }
@@ -469,11 +479,11 @@ fn report(
         .into_iter()
         .map(|(name, text)| (name.to_owned(), text))
         .collect();
-    Ok(Report::new(machine, described, outcome))
+    Ok(BenchReport::new(machine, described, outcome))
 }
 
 /// Describes the orders for people.
-fn described(orders: &Orders) -> Vec<(&'static str, String)> {
+fn described(orders: &RunPlan) -> Vec<(&'static str, String)> {
     let job = &orders.job;
     let data = job.records * job.record_bytes();
     let phases: Vec<&str> = job.phases.iter().map(|phase| phase.name.as_str()).collect();
@@ -490,8 +500,8 @@ fn described(orders: &Orders) -> Vec<(&'static str, String)> {
         (
             "cap",
             match orders.cap {
-                Cap::Group => format!("{}, page cache included", human(job.cap)),
-                Cap::None => format!("none; engines are told {}", human(job.cap)),
+                CapMethod::Group => format!("{}, page cache included", human(job.cap)),
+                CapMethod::None => format!("none; engines are told {}", human(job.cap)),
             },
         ),
         ("threads", job.threads.to_string()),
@@ -499,8 +509,8 @@ fn described(orders: &Orders) -> Vec<(&'static str, String)> {
         (
             "loads",
             match orders.loads {
-                Loads::Each => "one for each repetition".to_owned(),
-                Loads::Once => "one; each repetition works on a copy of it".to_owned(),
+                LoadFrequency::Each => "one for each repetition".to_owned(),
+                LoadFrequency::Once => "one; each repetition works on a copy of it".to_owned(),
             },
         ),
         (
@@ -513,9 +523,9 @@ fn described(orders: &Orders) -> Vec<(&'static str, String)> {
 
 /// A runner on a terminal: prints progress, and finds the program that measures an engine.
 #[derive(Debug)]
-pub struct Screen;
+pub struct ScreenRunner;
 
-impl Runner for Screen {
+impl BenchRunner for ScreenRunner {
     fn command(&self, engine: &str) -> Result<Command> {
         let engine = kind_of(engine);
         CHILDREN.command(engine, OWN.iter().any(|own| own.name == engine))
@@ -529,26 +539,26 @@ impl Runner for Screen {
 }
 
 /// The arguments by which a program lists its engines and runs as the child of one.
-struct Children {
+struct ChildArguments {
     what: &'static str,
     engines: &'static str,
     child: &'static str,
 }
 
-const CHILDREN: Children = Children {
+const CHILDREN: ChildArguments = ChildArguments {
     what: "engine",
     engines: "engines",
     child: "child",
 };
 
 /// The arguments of studies, none of which is built into this program.
-const STUDIES: Children = Children {
+const STUDIES: ChildArguments = ChildArguments {
     what: "study",
     engines: "studies",
     child: "study",
 };
 
-impl Children {
+impl ChildArguments {
     /// Returns the program of an engine: this program for its own engines.
     fn command(&self, engine: &str, is_own: bool) -> Result<Command> {
         if is_own {
@@ -583,27 +593,27 @@ impl Children {
     }
 }
 
-impl Listener for Screen {
+impl RunListener for ScreenRunner {
     fn is_stopped(&self) -> bool {
         stop::asked()
     }
 
-    fn hear(&self, engine: &str, repetition: usize, event: &Event) {
+    fn on_event(&self, engine: &str, repetition: usize, event: &ChildEvent) {
         match event {
-            Event::Opened { settings } if repetition == 1 => {
+            ChildEvent::Opened { settings } if repetition == 1 => {
                 let settings: Vec<String> = settings
                     .iter()
                     .map(|(name, value)| format!("{name} {value}"))
                     .collect();
                 screen::note(&format!("{engine}: {}", settings.join(", ")));
             }
-            Event::Measured(row) if row.operations > 0 => screen::note(&format!(
+            ChildEvent::Measured(row) if row.operations > 0 => screen::note(&format!(
                 "{engine}: {}: {:.1} k/s, {:.2} us of processor time each",
                 row.phase,
                 row.ops_per_s / 1e3,
                 row.cpu_us_per_op
             )),
-            Event::Progress {
+            ChildEvent::Progress {
                 phase,
                 operations,
                 seconds,
@@ -619,7 +629,7 @@ impl Listener for Screen {
         }
     }
 
-    fn fail(&self, failure: &Failure) {
+    fn fail(&self, failure: &RepetitionFailure) {
         screen::note(&format!("failed: {failure}"));
     }
 }

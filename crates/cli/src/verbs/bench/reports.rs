@@ -1,11 +1,11 @@
 //! `bench compare` and `bench table`: work on existing reports.
 
 use super::usage;
-use crate::context::Context;
-use crate::terminal::exit::Exit;
-use crate::terminal::screen::{self, Output};
+use crate::context::CommandContext;
+use crate::terminal::exit::CommandExit;
+use crate::terminal::screen::{self, ScreenOutput};
 use alluvium_bench::report::compare::compare;
-use alluvium_bench::report::{Report, table};
+use alluvium_bench::report::{BenchReport, table};
 use anyhow::Result;
 use clap::Args;
 use std::io::Write;
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 /// Two reports.
 #[derive(Args, Debug)]
 #[command(after_help = COMPARE_EXAMPLES)]
-pub struct Compare {
+pub struct CompareCommand {
     /// The report from before.
     #[arg(value_name = "BEFORE")]
     pub before: PathBuf,
@@ -36,7 +36,7 @@ It exits with 1 when something is worse, and with 0 when nothing is.";
 /// Reports.
 #[derive(Args, Debug)]
 #[command(after_help = TABLE_EXAMPLES)]
-pub struct Table {
+pub struct TableCommand {
     /// The reports: of several engines, or of several numbers of threads. An engine that two of
     /// them have measured alike has a column for each, the later ones with the file's name.
     #[arg(value_name = "REPORT", required = true)]
@@ -47,12 +47,12 @@ const TABLE_EXAMPLES: &str = "\
 Examples:
   alluvium bench table alluvium.json rocksdb.json > table.md";
 
-impl Compare {
-    pub(super) fn run(&self, context: &Context) -> Result<Exit> {
-        let (before, after) = (Report::read(&self.before)?, Report::read(&self.after)?);
+impl CompareCommand {
+    pub(super) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
+        let (before, after) = (BenchReport::read(&self.before)?, BenchReport::read(&self.after)?);
         let found = compare(&before, &after, self.by / 100.0);
         let is_worse = found.iter().any(|difference| difference.worse > 0.0);
-        let mut out = Output::new();
+        let mut out = ScreenOutput::new();
         if context.is_json() {
             out.json(&serde_json::to_value(&found)?)?;
         } else {
@@ -64,24 +64,28 @@ impl Compare {
         if found.is_empty() {
             screen::note(&format!("nothing differs by more than {} %", self.by));
         }
-        Ok(if is_worse { Exit::NotFound } else { Exit::Done })
+        Ok(if is_worse {
+            CommandExit::NotFound
+        } else {
+            CommandExit::Done
+        })
     }
 }
 
-impl Table {
-    pub(super) fn run(&self) -> Result<Exit> {
+impl TableCommand {
+    pub(super) fn run(&self) -> Result<CommandExit> {
         let (first, others) = self
             .reports
             .split_first()
             .ok_or_else(|| usage("there is no report to show"))?;
-        let mut whole = Report::read(first)?;
+        let mut whole = BenchReport::read(first)?;
         for file in others {
             let name = file.file_stem().unwrap_or_default().to_string_lossy();
-            whole.join(Report::read(file)?, &name);
+            whole.join(BenchReport::read(file)?, &name);
         }
-        let mut out = Output::new();
+        let mut out = ScreenOutput::new();
         out.write_all(table::markdown(&whole).as_bytes())?;
         out.flush()?;
-        Ok(Exit::Done)
+        Ok(CommandExit::Done)
     }
 }

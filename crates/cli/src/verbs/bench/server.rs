@@ -1,15 +1,15 @@
 //! `bench server`: sets and gets over many connections, on Alluvium's server and on the servers
 //! that it is compared with.
 
-use super::{Screen, publish, report, usage};
-use crate::context::Context;
-use crate::terminal::exit::Exit;
+use super::{ScreenRunner, publish, report, usage};
+use crate::context::CommandContext;
+use crate::terminal::exit::CommandExit;
 use crate::values::sizes::{count, human};
 use alluvium_bench::engine::require_once;
-use alluvium_bench::run::Files;
-use alluvium_bench::servers::{self, Orders};
+use alluvium_bench::run::FileRetention;
+use alluvium_bench::servers::{self, ServerPlan};
 use alluvium_bench::workload::keys::KEY_BYTES;
-use alluvium_bench::workload::phase::{Amount, parse_amount, parse_records, parse_threads};
+use alluvium_bench::workload::phase::{WindowLength, parse_amount, parse_records, parse_threads};
 use alluvium_bench::workload::values;
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -28,7 +28,7 @@ Redis and memcached are looked for in PATH: apt-get install redis-server memcach
 /// [default: four times the data, at least 1 GiB].
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Verb {
+pub struct BenchServerCommand {
     /// The servers, separated by commas: alluvium and alluvium-memcached, by either protocol;
     /// alluvium-cache, in memory, by memcached's; redis; redis-aof, which logs and syncs every
     /// second; memcached.
@@ -59,13 +59,13 @@ pub struct Verb {
     pub repetitions: usize,
     /// For how long a server is left alone before each phase.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_amount)]
-    pub settle: Amount,
+    pub settle: WindowLength,
     /// What is done before a phase is measured: requests, as in 2M, or a time, as in 8s.
     #[arg(long, value_name = "AMOUNT", default_value = "1s", value_parser = parse_amount)]
-    pub warm: Amount,
+    pub warm: WindowLength,
     /// What is measured of a phase.
     #[arg(long, value_name = "AMOUNT", default_value = "4s", value_parser = parse_amount)]
-    pub run: Amount,
+    pub run: WindowLength,
     /// What the draws follow from.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -87,18 +87,21 @@ const MOST_DEPTH: usize = 1 << 16;
 /// Smallest default for the memory of servers.
 const LEAST_MEMORY: u64 = 1 << 30;
 
-impl Verb {
-    pub(super) fn run(&self, context: &Context) -> Result<Exit> {
+impl BenchServerCommand {
+    pub(super) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         let orders = self.orders(context)?;
-        let report = report(&self.directory, described(&orders), Files::Removed, || {
-            servers::run(&orders, &Screen)
-        })?;
+        let report = report(
+            &self.directory,
+            described(&orders),
+            FileRetention::Removed,
+            || servers::run(&orders, &ScreenRunner),
+        )?;
         publish(context, self.file.as_deref(), &report)
     }
 
-    fn orders(&self, context: &Context) -> Result<Orders> {
+    fn orders(&self, context: &CommandContext) -> Result<ServerPlan> {
         for name in &self.servers {
-            servers::Kind::find(name).map_err(usage)?;
+            servers::ServerKind::find(name).map_err(usage)?;
         }
         let positive = [
             ("--records", self.records as usize),
@@ -132,11 +135,11 @@ impl Verb {
                 "{name} {number}: at most {most} are measured, write fewer"
             )));
         }
-        let Amount::Milliseconds(settle_ms) = self.settle else {
+        let WindowLength::Milliseconds(settle_ms) = self.settle else {
             return Err(usage("--settle is a time, as in 1s"));
         };
         let data = self.records * (KEY_BYTES + self.value_bytes) as u64;
-        Ok(Orders {
+        Ok(ServerPlan {
             servers: self.servers.clone(),
             repetitions: self.repetitions,
             depths: self.depths.clone(),
@@ -156,7 +159,7 @@ impl Verb {
 }
 
 /// Describes the orders for people.
-fn described(orders: &Orders) -> Vec<(&'static str, String)> {
+fn described(orders: &ServerPlan) -> Vec<(&'static str, String)> {
     let record = (KEY_BYTES + orders.value_bytes) as u64;
     let depths: Vec<String> = orders.depths.iter().map(usize::to_string).collect();
     vec![

@@ -1,13 +1,13 @@
 //! `bench sweep`: varies one parameter from point to point.
 
-use super::{Common, measure, publish, usage};
-use crate::context::Context;
+use super::{BenchOptions, measure, publish, usage};
+use crate::context::CommandContext;
 use crate::jobs::stop;
-use crate::terminal::exit::Exit;
+use crate::terminal::exit::CommandExit;
 use crate::terminal::screen;
-use alluvium_bench::report::Report;
+use alluvium_bench::report::BenchReport;
 use alluvium_bench::run::sweep;
-use alluvium_bench::run::{Failure, Orders};
+use alluvium_bench::run::{RepetitionFailure, RunPlan};
 use alluvium_bench::workload::phase::parse_count;
 use anyhow::Result;
 use clap::Args;
@@ -15,17 +15,17 @@ use clap::Args;
 /// One thing that changes.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Verb {
+pub struct SweepCommand {
     /// What changes: sequential (how many of a hundred records are loaded in order), threads, scan
     /// (records of a scan), value (bytes of a value), memory (a hundredth of the data), records
     /// (with as much memory for each).
     #[arg(value_name = "WHAT", value_parser = sweep)]
-    pub what: sweep::Sweep,
+    pub what: sweep::ParameterSweep,
     /// The points, separated by commas [default: those of the literature].
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',', value_parser = parse_count)]
     pub points: Vec<u64>,
     #[command(flatten)]
-    pub common: Common,
+    pub common: BenchOptions,
 }
 
 const EXAMPLES: &str = "\
@@ -34,7 +34,7 @@ Examples:
   alluvium bench sweep threads --points 1,2,4,8 --engines alluvium,rocksdb --json threads.json
   alluvium bench sweep scan --records 5M";
 
-fn sweep(text: &str) -> Result<sweep::Sweep, String> {
+fn sweep(text: &str) -> Result<sweep::ParameterSweep, String> {
     let found = sweep::SWEEPS.iter().find(|(name, _, _)| *name == text);
     found.map(|(_, sweep, _)| *sweep).ok_or_else(|| {
         let names: Vec<&str> = sweep::SWEEPS.iter().map(|(name, _, _)| *name).collect();
@@ -42,8 +42,8 @@ fn sweep(text: &str) -> Result<sweep::Sweep, String> {
     })
 }
 
-impl Verb {
-    pub(super) fn run(&self, context: &Context) -> Result<Exit> {
+impl SweepCommand {
+    pub(super) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         let job = self.common.orders(context, Vec::new())?;
         let known = sweep::SWEEPS.iter().find(|(_, sweep, _)| *sweep == self.what);
         let points = match known {
@@ -52,10 +52,10 @@ impl Verb {
         };
         let points = self.what.points(points, &job.job, self.common.defaults());
         let points = points.map_err(usage)?;
-        let mut whole: Option<Report> = None;
+        let mut whole: Option<BenchReport> = None;
         for point in points {
             screen::note(&format!("-- {}", point.name));
-            let orders = Orders {
+            let orders = RunPlan {
                 job: point.job,
                 ..job.clone()
             };
@@ -63,7 +63,7 @@ impl Verb {
                 (Ok(report), Some(whole)) => whole.add(report),
                 (Ok(report), None) => whole = Some(report),
                 // Keep the measurements of the points before.
-                (Err(error), Some(whole)) if !stop::asked() => whole.failures.push(Failure {
+                (Err(error), Some(whole)) if !stop::asked() => whole.failures.push(RepetitionFailure {
                     engine: point.name,
                     repetition: 1,
                     why: format!("{error:#}"),

@@ -1,12 +1,12 @@
 //! `bench trace`: operations recorded in a file.
 
-use super::{Common, default_cap, measure, publish, usage};
-use crate::context::Context;
-use crate::terminal::exit::Exit;
+use super::{BenchOptions, default_cap, measure, publish, usage};
+use crate::context::CommandContext;
+use crate::terminal::exit::CommandExit;
 use crate::terminal::screen;
 use crate::values::sizes::count;
 use alluvium_bench::workload::phase::{
-    Amount, Defaults, MOST_RECORDS, Phase, Task, parse_count, parse_records,
+    MOST_RECORDS, PhaseDefaults, PhaseTask, WindowLength, WorkloadPhase, parse_count, parse_records,
 };
 use alluvium_bench::workload::trace;
 use anyhow::Result;
@@ -16,10 +16,10 @@ use std::path::PathBuf;
 /// Operations in a file.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Verb {
+pub struct TraceCommand {
     /// What is done with it.
     #[command(subcommand)]
-    pub what: What,
+    pub what: TraceAction,
 }
 
 const EXAMPLES: &str = "\
@@ -29,7 +29,7 @@ Examples:
 
 /// What is done with a trace.
 #[derive(Debug, Subcommand)]
-pub enum What {
+pub enum TraceAction {
     /// Draw operations from a workload and write them down.
     Record {
         /// The file.
@@ -54,27 +54,27 @@ pub enum What {
         #[arg(value_name = "TRACE")]
         trace: PathBuf,
         #[command(flatten)]
-        common: Box<Common>,
+        common: Box<BenchOptions>,
     },
 }
 
-impl Verb {
-    pub(super) fn run(&self, context: &Context) -> Result<Exit> {
+impl TraceCommand {
+    pub(super) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         match &self.what {
-            What::Record {
+            TraceAction::Record {
                 trace,
                 phase,
                 records,
                 operations,
                 seed,
             } => {
-                let nothing = Defaults {
-                    warm: Amount::Operations(0),
-                    run: Amount::Operations(0),
+                let nothing = PhaseDefaults {
+                    warm: WindowLength::Operations(0),
+                    run: WindowLength::Operations(0),
                     rate: None,
                 };
-                let phase = Phase::parse(phase, nothing).map_err(usage)?;
-                let head = trace::Head {
+                let phase = WorkloadPhase::parse(phase, nothing).map_err(usage)?;
+                let head = trace::TraceHeader {
                     records: *records,
                     operations: *operations,
                 };
@@ -85,9 +85,9 @@ impl Verb {
                     count(*records),
                     trace.display()
                 ));
-                Ok(Exit::Done)
+                Ok(CommandExit::Done)
             }
-            What::Replay { trace, common } => {
+            TraceAction::Replay { trace, common } => {
                 let head = trace::head(trace)?;
                 if head.records > MOST_RECORDS {
                     return Err(usage(format!(
@@ -96,10 +96,10 @@ impl Verb {
                         head.records
                     )));
                 }
-                let load = Phase::parse("load", common.defaults())?;
-                let replay = Phase {
+                let load = WorkloadPhase::parse("load", common.defaults())?;
+                let replay = WorkloadPhase {
                     name: "trace".into(),
-                    task: Task::Trace {
+                    task: PhaseTask::Trace {
                         file: std::path::absolute(trace)?,
                     },
                     ..load.clone()

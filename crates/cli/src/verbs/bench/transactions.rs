@@ -1,15 +1,17 @@
 //! `bench transactions`: concurrent transactions of many clients, on Alluvium and on the engines
 //! that it is compared with.
 
-use super::{Children, Screen, cap_or_none, publish, report, usage};
-use crate::context::Context;
-use crate::terminal::exit::Exit;
+use super::{ChildArguments, ScreenRunner, cap_or_none, publish, report, usage};
+use crate::context::CommandContext;
+use crate::terminal::exit::CommandExit;
 use crate::values::sizes::{count, human};
 use alluvium_bench::engine::require_once;
-use alluvium_bench::run::{Cap, Event, Failure, Files, Groups, Listener, Runner};
-use alluvium_bench::transactions::phase::{DEFAULT, Phase};
-use alluvium_bench::transactions::{self, Job, OWN, Orders};
-use alluvium_bench::workload::phase::{Amount, parse_amount, parse_records};
+use alluvium_bench::run::{
+    BenchRunner, CapMethod, ChildEvent, FileRetention, GroupPaths, RepetitionFailure, RunListener,
+};
+use alluvium_bench::transactions::phase::{DEFAULT, TransactionPhase};
+use alluvium_bench::transactions::{self, OWN, TransactionJob, TransactionPlan};
+use alluvium_bench::workload::phase::{WindowLength, parse_amount, parse_records};
 use anyhow::Result;
 use clap::Args;
 use std::path::PathBuf;
@@ -28,7 +30,7 @@ Engines other than alluvium are in a program of their own, alluvium-rivals:
 /// [default: 1 GiB].
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Verb {
+pub struct BenchTransactionsCommand {
     /// The engines, separated by commas: alluvium (serializable, optimistic), alluvium-locking,
     /// alluvium-snapshot, rocksdb (locking), rocksdb-optimistic, fjall (optimistic), redb and
     /// sqlite (one writer).
@@ -49,10 +51,10 @@ pub struct Verb {
     pub repetitions: usize,
     /// What is done before a phase is measured: transactions, as in 20k, or a time, as in 1s.
     #[arg(long, value_name = "AMOUNT", default_value = "1s", value_parser = parse_amount)]
-    pub warm: Amount,
+    pub warm: WindowLength,
     /// What is measured of a phase.
     #[arg(long, value_name = "AMOUNT", default_value = "4s", value_parser = parse_amount)]
-    pub run: Amount,
+    pub run: WindowLength,
     /// What the draws follow from.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -71,21 +73,24 @@ pub struct Verb {
 /// Default memory cap: the thesis gave all engines a cache of this size.
 const MEMORY: u64 = 1 << 30;
 
-impl Verb {
-    pub(super) fn run(&self, context: &Context) -> Result<Exit> {
+impl BenchTransactionsCommand {
+    pub(super) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         let orders = self.orders(context)?;
-        let runner = Transactional(Screen);
+        let runner = TransactionRunner(ScreenRunner);
         for engine in &orders.engines {
             // Check that all engines are available before the first is measured.
             runner.command(engine)?;
         }
-        let report = report(&self.directory, described(&orders), Files::Removed, || {
-            transactions::run(&orders, &runner)
-        })?;
+        let report = report(
+            &self.directory,
+            described(&orders),
+            FileRetention::Removed,
+            || transactions::run(&orders, &runner),
+        )?;
         publish(context, self.file.as_deref(), &report)
     }
 
-    fn orders(&self, context: &Context) -> Result<Orders> {
+    fn orders(&self, context: &CommandContext) -> Result<TransactionPlan> {
         let positive = [
             ("--counters", self.counters),
             ("--repetitions", self.repetitions as u64),
@@ -95,13 +100,20 @@ impl Verb {
             return Err(usage(format!("{name} 0: there would be nothing to measure")));
         }
         require_once("--engines", &self.engines).map_err(usage)?;
-        let phases = self.phases.iter().map(|text| Phase::parse(text).map_err(usage));
+        let phases = self
+            .phases
+            .iter()
+            .map(|text| TransactionPhase::parse(text).map_err(usage));
         let cap = context.memory.unwrap_or(MEMORY);
-        Ok(Orders {
+        Ok(TransactionPlan {
             engines: self.engines.clone(),
             repetitions: self.repetitions,
-            cap: if self.no_cap { Cap::None } else { cap_or_none(cap) },
-            job: Job {
+            cap: if self.no_cap {
+                CapMethod::None
+            } else {
+                cap_or_none(cap)
+            },
+            job: TransactionJob {
                 engine: String::new(),
                 repetition: 0,
                 directory: self.directory.clone(),
@@ -113,22 +125,22 @@ impl Verb {
                 cap,
                 memory: None,
                 interval_ms: 100,
-                groups: Groups::default(),
+                groups: GroupPaths::default(),
             },
         })
     }
 }
 
 /// Describes the orders for people.
-fn described(orders: &Orders) -> Vec<(&'static str, String)> {
+fn described(orders: &TransactionPlan) -> Vec<(&'static str, String)> {
     let job = &orders.job;
     let phases: Vec<&str> = job.phases.iter().map(|phase| phase.name.as_str()).collect();
     vec![
         (
             "cap",
             match orders.cap {
-                Cap::Group => format!("{}, page cache included", human(job.cap)),
-                Cap::None => format!("none; engines are told {}", human(job.cap)),
+                CapMethod::Group => format!("{}, page cache included", human(job.cap)),
+                CapMethod::None => format!("none; engines are told {}", human(job.cap)),
             },
         ),
         ("phases", phases.join(", ")),
@@ -139,31 +151,31 @@ fn described(orders: &Orders) -> Vec<(&'static str, String)> {
 }
 
 /// The arguments of this kind of run.
-const CHILDREN: Children = Children {
+const CHILDREN: ChildArguments = ChildArguments {
     what: "engine",
     engines: "transactional-engines",
     child: "transactions-child",
 };
 
 /// A runner that prints progress and finds the programs of engines.
-struct Transactional(Screen);
+struct TransactionRunner(ScreenRunner);
 
-impl Runner for Transactional {
+impl BenchRunner for TransactionRunner {
     fn command(&self, engine: &str) -> Result<Command> {
         CHILDREN.command(engine, OWN.iter().any(|own| own.name == engine))
     }
 }
 
-impl Listener for Transactional {
+impl RunListener for TransactionRunner {
     fn is_stopped(&self) -> bool {
         self.0.is_stopped()
     }
 
-    fn hear(&self, engine: &str, repetition: usize, event: &Event) {
-        self.0.hear(engine, repetition, event);
+    fn on_event(&self, engine: &str, repetition: usize, event: &ChildEvent) {
+        self.0.on_event(engine, repetition, event);
     }
 
-    fn fail(&self, failure: &Failure) {
+    fn fail(&self, failure: &RepetitionFailure) {
         self.0.fail(failure);
     }
 }

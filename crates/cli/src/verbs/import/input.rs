@@ -1,25 +1,25 @@
 //! The input of an import: a file, a device or standard input.
 
-use super::Import;
-use crate::formats::Source;
-use crate::import::Saved;
-use crate::terminal::exit::{Exit, failure};
+use super::ImportCommand;
+use crate::formats::InputSource;
+use crate::import::ImportProgress;
+use crate::terminal::exit::{CommandExit, failure};
 use anyhow::{Context as _, Result};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
-impl Import {
+impl ImportCommand {
     /// Opens the input. Returns it with its length, if known, and its name for the stored progress.
-    pub(super) fn input(&self) -> Result<(Input, Option<u64>, String)> {
+    pub(super) fn input(&self) -> Result<(ImportInput, Option<u64>, String)> {
         if self.file.as_os_str() == "-" {
-            return Ok((Input::Pipe, None, "-".to_owned()));
+            return Ok((ImportInput::Pipe, None, "-".to_owned()));
         }
         let what = || format!("opening {}", self.file.display());
         let file = File::open(&self.file).with_context(what)?;
         let metadata = file.metadata().with_context(what)?;
         if metadata.is_dir() {
             return Err(failure(
-                Exit::Failed,
+                CommandExit::Failed,
                 format!("{} is a directory: name a file", self.file.display()),
             ));
         }
@@ -30,27 +30,27 @@ impl Import {
             .to_string_lossy()
             .into_owned();
         if metadata.is_file() {
-            return Ok((Input::File(file), Some(metadata.len()), name));
+            return Ok((ImportInput::File(file), Some(metadata.len()), name));
         }
-        Ok((Input::Device(file), None, name))
+        Ok((ImportInput::Device(file), None, name))
     }
 }
 
 /// The source of the bytes.
-pub(super) enum Input {
+pub(super) enum ImportInput {
     Pipe,
     Device(File),
     File(File),
 }
 
-impl Input {
+impl ImportInput {
     /// Positions the stream after the imported part, if its content is the same.
-    pub(super) fn at(self, saved: &Saved) -> Result<Source> {
+    pub(super) fn at(self, saved: &ImportProgress) -> Result<InputSource> {
         let before = saved.offset - saved.tail_bytes.min(saved.offset);
         let mut reader: Box<dyn Read + Send> = match self {
-            Input::Pipe => Box::new(io::stdin()),
-            Input::Device(file) => Box::new(file),
-            Input::File(mut file) => {
+            ImportInput::Pipe => Box::new(io::stdin()),
+            ImportInput::Device(file) => Box::new(file),
+            ImportInput::File(mut file) => {
                 file.seek(SeekFrom::Start(before))?;
                 return checked(Box::new(file), saved);
             }
@@ -60,11 +60,11 @@ impl Input {
     }
 }
 
-fn checked(mut reader: Box<dyn Read + Send>, saved: &Saved) -> Result<Source> {
+fn checked(mut reader: Box<dyn Read + Send>, saved: &ImportProgress) -> Result<InputSource> {
     let mut tail = Vec::new();
     (&mut reader).take(saved.tail_bytes).read_to_end(&mut tail)?;
     if saved.offset > 0 {
         saved.continues(&tail)?;
     }
-    Ok(Source::new(reader, saved.offset))
+    Ok(InputSource::new(reader, saved.offset))
 }

@@ -10,22 +10,25 @@
 mod input;
 mod sort;
 
-use crate::context::Context;
-use crate::formats::binary::Binary;
+use crate::context::CommandContext;
+use crate::formats::binary::BinaryFormat;
 use crate::formats::csv::{self, CsvReader, LineEnd};
-use crate::formats::json::{JsonReader, Shape};
-use crate::formats::lines::{Lines, Parts};
-use crate::formats::redis::Redis;
-use crate::formats::{Format, ReadRows, Source, Template};
-use crate::import::{End, Identity, Job, Kept, Layout, PROGRESS, Parser, Rejects, Saved, To, Uniqueness};
+use crate::formats::json::{JsonMapping, JsonReader};
+use crate::formats::lines::{LineFormat, LineParts};
+use crate::formats::redis::RedisFormat;
+use crate::formats::{FileFormat, InputSource, KeyTemplate, ReadRows};
+use crate::import::{
+    ImportIdentity, ImportJob, ImportLayout, ImportOutcome, ImportProgress, ImportTarget, KeyUniqueness,
+    PROGRESS, RejectsFile, RowParser, RowRetention,
+};
 use crate::jobs::{progress, stop};
-use crate::store::Store;
-use crate::store::typed::Database;
+use crate::store::StoreHandle;
+use crate::store::typed::RedisDatabaseArgs;
 use crate::terminal::confirm::Consent;
-use crate::terminal::exit::{Exit, failure};
-use crate::terminal::screen::{self, Output};
+use crate::terminal::exit::{CommandExit, failure};
+use crate::terminal::screen::{self, ScreenOutput};
 use crate::values::sizes;
-use alluvium_server::control::Request;
+use alluvium_server::control::ManagementRequest;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -55,20 +58,20 @@ were is said. A row may be as long as --memory. The exit code is 4 if there were
 /// takes them: SET, SETEX, PSETEX, MSET, DEL, UNLINK; all commands on keys with --redis-db).
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Import {
+pub struct ImportCommand {
     /// The file; `-` for standard input.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// The format; what the file's name says, if not chosen.
     #[arg(short, long, value_enum)]
-    pub format: Option<Format>,
+    pub format: Option<FileFormat>,
     /// The keyspace, created if it is not there.
     #[arg(short, long, default_value = "default", value_name = "NAME")]
     pub keyspace: String,
     /// The column or field that is the key, or a template of several: '{country}/{city}' [default:
     /// key].
-    #[arg(long, value_name = "COLUMN", value_parser = Template::parse)]
-    pub key: Option<Template>,
+    #[arg(long, value_name = "COLUMN", value_parser = KeyTemplate::parse)]
+    pub key: Option<KeyTemplate>,
     /// The column or field that is the value [default: the other of two columns; the row or line as
     /// it stands of more].
     #[arg(long, value_name = "COLUMN", conflicts_with = "value_as")]
@@ -92,9 +95,9 @@ pub struct Import {
     #[arg(long)]
     pub restart: bool,
     #[command(flatten)]
-    pub sort: sort::Sort,
+    pub sort: sort::ImportSortArgs,
     #[command(flatten)]
-    pub database: Database,
+    pub database: RedisDatabaseArgs,
     #[command(flatten)]
     pub consent: Consent,
 }
@@ -109,26 +112,26 @@ pub enum ValueAs {
 }
 
 /// Returns the field separator, one byte.
-pub(crate) fn field_separator(format: Format, chosen: Option<&str>) -> Result<u8> {
+pub(crate) fn field_separator(format: FileFormat, chosen: Option<&str>) -> Result<u8> {
     match (chosen.map(str::as_bytes), format) {
         (Some([byte]), _) if !matches!(byte, b'"' | b'\n' | b'\r') => Ok(*byte),
         (Some(_), _) => Err(failure(
-            Exit::Usage,
+            CommandExit::Usage,
             "--separator of csv and tsv is one byte and neither a quote nor a line end",
         )),
-        (None, Format::Tsv) => Ok(b'\t'),
+        (None, FileFormat::Tsv) => Ok(b'\t'),
         (None, _) => Ok(b','),
     }
 }
 
 /// Returns the chosen format, or the one of the file name.
-pub(crate) fn format_of(chosen: Option<Format>, file: &Path) -> Result<Format> {
-    chosen.or_else(|| Format::of_file(file)).ok_or_else(|| {
+pub(crate) fn format_of(chosen: Option<FileFormat>, file: &Path) -> Result<FileFormat> {
+    chosen.or_else(|| FileFormat::of_file(file)).ok_or_else(|| {
         let text = format!(
             "what format {} has is not clear: choose one with --format",
             file.display()
         );
-        failure(Exit::Usage, text)
+        failure(CommandExit::Usage, text)
     })
 }
 
@@ -141,29 +144,29 @@ const LEAST_ROW: u64 = 16 << 20;
 const MEMORY: u64 = 256 << 20;
 
 /// The keyspaces that an import has created.
-struct Created {
+struct CreatedKeyspaces {
     keyspace: Option<String>,
     has_places: bool,
 }
 
-impl Created {
+impl CreatedKeyspaces {
     /// Creates what an import writes to, unless it exists.
-    fn for_import(store: &Store, to: &To) -> Result<Created> {
+    fn for_import(store: &StoreHandle, to: &ImportTarget) -> Result<CreatedKeyspaces> {
         let keyspace = match to {
-            To::Keyspace(name) => store.wanted(name)?.then(|| name.clone()),
-            To::Database(_) => None,
+            ImportTarget::Keyspace(name) => store.ensure_keyspace(name)?.then(|| name.clone()),
+            ImportTarget::Database(_) => None,
         };
-        let has_places = store.wanted(PROGRESS)?;
-        Ok(Created { keyspace, has_places })
+        let has_places = store.ensure_keyspace(PROGRESS)?;
+        Ok(CreatedKeyspaces { keyspace, has_places })
     }
 
     /// Drops what was created for an import that has not imported any row.
-    fn undo(&self, store: &Store) -> Result<()> {
+    fn undo(&self, store: &StoreHandle) -> Result<()> {
         if let Some(name) = &self.keyspace {
-            store.change(&Request::DropKeyspace(name.clone()))?;
+            store.change(&ManagementRequest::DropKeyspace(name.clone()))?;
         }
         if self.has_places {
-            store.change(&Request::DropKeyspace(PROGRESS.to_owned()))?;
+            store.change(&ManagementRequest::DropKeyspace(PROGRESS.to_owned()))?;
         }
         Ok(())
     }
@@ -171,39 +174,39 @@ impl Created {
 
 /// Ensures that no other import of the same input is running, including a killed one whose last
 /// rows another process may still be writing.
-fn claim(store: &Store, identity: &Identity) -> Result<()> {
-    match store.is_changed(&Request::Claim(identity.key()))? {
+fn claim(store: &StoreHandle, identity: &ImportIdentity) -> Result<()> {
+    match store.is_changed(&ManagementRequest::Claim(identity.key()))? {
         true => Ok(()),
         false => Err(failure(
-            Exit::Failed,
+            CommandExit::Failed,
             "another import of the same input into the same place is under way: wait until it has ended",
         )),
     }
 }
 
 /// Returns the memory for keys of earlier rows.
-fn seen_bytes(store: &Store, context: &Context) -> usize {
+fn seen_bytes(store: &StoreHandle, context: &CommandContext) -> usize {
     let memory = store.memory().or(context.memory).unwrap_or(MEMORY);
     usize::try_from(memory / SEEN).unwrap_or(usize::MAX)
 }
 
 /// Returns the exit code, with a note if the import was stopped.
-fn told_exit(end: End, saved: &Saved) -> Exit {
+fn told_exit(end: ImportOutcome, saved: &ImportProgress) -> CommandExit {
     match end {
-        End::Stopped => {
+        ImportOutcome::Stopped => {
             screen::complain(match saved.rows {
                 0 => "stopped before the first row: nothing is imported",
                 _ => "stopped; the same command goes on from here",
             });
-            Exit::Interrupted
+            CommandExit::Interrupted
         }
-        End::Complete if saved.rejected > 0 => Exit::BadRows,
-        End::Complete => Exit::Done,
+        ImportOutcome::Complete if saved.rejected > 0 => CommandExit::BadRows,
+        ImportOutcome::Complete => CommandExit::Done,
     }
 }
 
-impl Import {
-    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+impl ImportCommand {
+    pub(crate) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         let format = format_of(self.format, &self.file)?;
         self.check(format)?;
         let (reader, total, input) = self.input()?;
@@ -218,9 +221,9 @@ impl Import {
         let first = self.earlier(store.as_ref(), &identity, format)?;
         // A sorted input is read from its beginning, and the progress counts keys.
         let mut saved = match self.sort.sort {
-            true => Saved {
+            true => ImportProgress {
                 options: first.options.clone(),
-                ..Saved::default()
+                ..ImportProgress::default()
             },
             false => first.clone(),
         };
@@ -235,8 +238,8 @@ impl Import {
             Some(store) => store,
             None => context.open_or_create()?,
         };
-        let created = Created::for_import(&store, &to)?;
-        let first = Saved {
+        let created = CreatedKeyspaces::for_import(&store, &to)?;
+        let first = ImportProgress {
             layout: saved.layout.clone(),
             ..first
         };
@@ -247,20 +250,20 @@ impl Import {
             None => seen_bytes(&store, context),
         };
         let (name, read_from) = ((self.file.display().to_string(), format), saved.offset);
-        let mut parser = Parser::new(source, rows, rejects, saved, name, memory);
+        let mut parser = RowParser::new(source, rows, rejects, saved, name, memory);
         parser.keeps_lines = self.unique || self.database.redis_db.is_some();
         let started = Instant::now();
         let bar = progress::bytes_from("importing", total, read_from);
         let (saved, ended) = match &sorting {
             Some(sorting) => {
                 bar.set_message("sorting");
-                parser.kept = Kept::Nothing;
+                parser.kept = RowRetention::Nothing;
                 job.run_sorted(parser, sorting, &first, &bar)
             }
             None => job.run(parser, |offset| bar.set_position(offset)),
         };
         bar.finish_and_clear();
-        let is_complete = matches!(ended, Ok(End::Complete));
+        let is_complete = matches!(ended, Ok(ImportOutcome::Complete));
         let undone = match saved.rows == 0 && (!is_complete || saved.rejected > 0) {
             true => created.undo(&store),
             false => Ok(()),
@@ -269,7 +272,7 @@ impl Import {
         let closed = store.close();
         let end = ended?;
         undone.and(closed)?;
-        let first = Saved {
+        let first = ImportProgress {
             offset: read_from,
             ..first
         };
@@ -278,22 +281,31 @@ impl Import {
     }
 
     /// Returns the target, and the identity of the import.
-    fn target(&self, input: String) -> (To, Identity) {
+    fn target(&self, input: String) -> (ImportTarget, ImportIdentity) {
         let (to, keyspace) = match self.database.redis_db {
-            Some(database) => (To::Database(database), format!("--redis-db {database}")),
-            None => (To::Keyspace(self.keyspace.clone()), self.keyspace.clone()),
+            Some(database) => (ImportTarget::Database(database), format!("--redis-db {database}")),
+            None => (
+                ImportTarget::Keyspace(self.keyspace.clone()),
+                self.keyspace.clone(),
+            ),
         };
-        (to, Identity { keyspace, input })
+        (to, ImportIdentity { keyspace, input })
     }
 
     /// Reports the result of an import. This run imported the difference between the two states in
     /// `done`.
-    fn tell(&self, context: &Context, end: End, done: (&Saved, &Saved), took: Duration) -> Result<()> {
+    fn tell(
+        &self,
+        context: &CommandContext,
+        end: ImportOutcome,
+        done: (&ImportProgress, &ImportProgress),
+        took: Duration,
+    ) -> Result<()> {
         let (first, saved) = done;
         if context.is_json() {
-            let mut out = Output::new();
+            let mut out = ScreenOutput::new();
             out.json(&json!({
-                "is_complete": end == End::Complete,
+                "is_complete": end == ImportOutcome::Complete,
                 "rows": saved.rows,
                 "rows_of_this_run": saved.rows - first.rows,
                 "rejected": saved.rejected,
@@ -325,12 +337,12 @@ impl Import {
     }
 
     /// Refuses options that do not apply to a format.
-    fn check(&self, format: Format) -> Result<()> {
-        let is_table = matches!(format, Format::Csv | Format::Tsv);
-        let is_json = format == Format::Jsonl;
+    fn check(&self, format: FileFormat) -> Result<()> {
+        let is_table = matches!(format, FileFormat::Csv | FileFormat::Tsv);
+        let is_json = format == FileFormat::Jsonl;
         if self.unique && self.database.redis_db.is_some() {
             let text = "--unique means nothing with --redis-db: leave one of them out";
-            return Err(failure(Exit::Usage, text));
+            return Err(failure(CommandExit::Usage, text));
         }
         let wrong = [
             ("--key", self.key.is_some(), is_table || is_json),
@@ -344,7 +356,7 @@ impl Import {
             (
                 "--separator",
                 self.separator.is_some(),
-                is_table || format == Format::Lines,
+                is_table || format == FileFormat::Lines,
             ),
         ];
         for (option, is_given, is_known) in wrong {
@@ -353,21 +365,21 @@ impl Import {
                     "{option} means nothing for the format {}: leave it out",
                     format.name()
                 );
-                return Err(failure(Exit::Usage, text));
+                return Err(failure(CommandExit::Usage, text));
             }
         }
         Ok(())
     }
 
     /// Returns all options that determine the meaning of rows, as on the command line.
-    fn options(&self, format: Format) -> String {
+    fn options(&self, format: FileFormat) -> String {
         let mut text = format!("--format {}", format.name());
         let value_as = self.value_as.map(|value| match value {
             ValueAs::Row => "row",
             ValueAs::Json => "json",
         });
         for (flag, value) in [
-            ("--key", self.key.as_ref().map(Template::text)),
+            ("--key", self.key.as_ref().map(KeyTemplate::text)),
             ("--value", self.value.as_deref()),
             ("--value-as", value_as),
             ("--separator", self.separator.as_deref()),
@@ -391,11 +403,16 @@ impl Import {
 
     /// Returns the progress of an earlier import of the same input. An earlier one without rows is
     /// ignored.
-    fn earlier(&self, store: Option<&Store>, identity: &Identity, format: Format) -> Result<Saved> {
+    fn earlier(
+        &self,
+        store: Option<&StoreHandle>,
+        identity: &ImportIdentity,
+        format: FileFormat,
+    ) -> Result<ImportProgress> {
         let options = self.options(format);
-        let begun = Saved {
+        let begun = ImportProgress {
             options,
-            ..Saved::default()
+            ..ImportProgress::default()
         };
         let Some(store) = store.filter(|_| !self.restart) else {
             return Ok(begun);
@@ -407,7 +424,7 @@ impl Import {
         let Some(saved) = store.value(PROGRESS, &identity.key())? else {
             return Ok(begun);
         };
-        let saved = Saved::decode(&saved)?.settled(store, &self.keyspace)?;
+        let saved = ImportProgress::decode(&saved)?.settled(store, &self.keyspace)?;
         if saved.rows == 0 {
             return Ok(begun);
         }
@@ -420,36 +437,42 @@ impl Import {
         Ok(saved)
     }
 
-    fn job<'a>(&self, store: &'a Store, to: &To, identity: Identity, saved: &Saved) -> Job<'a> {
+    fn job<'a>(
+        &self,
+        store: &'a StoreHandle,
+        to: &ImportTarget,
+        identity: ImportIdentity,
+        saved: &ImportProgress,
+    ) -> ImportJob<'a> {
         let uniqueness = match self.unique {
-            true => Uniqueness::Refused,
-            false => Uniqueness::Replaced,
+            true => KeyUniqueness::Refused,
+            false => KeyUniqueness::Replaced,
         };
         let layout = match to {
-            To::Keyspace(_) => saved.layout.clone(),
+            ImportTarget::Keyspace(_) => saved.layout.clone(),
             // Values of Redis clients are not rows of a table.
-            To::Database(_) => None,
+            ImportTarget::Database(_) => None,
         };
-        Job::new(store, to.clone(), identity, layout, uniqueness)
+        ImportJob::new(store, to.clone(), identity, layout, uniqueness)
     }
 
     /// Opens the file of rejects, if requested. `first` is the progress of an earlier import,
     /// `saved` the position where reading begins.
-    fn rejects(&self, first: &Saved, saved: &Saved) -> Result<Option<Rejects>> {
+    fn rejects(&self, first: &ImportProgress, saved: &ImportProgress) -> Result<Option<RejectsFile>> {
         let Some(path) = self.rejects.as_deref() else {
             return Ok(None);
         };
         if let Ok(metadata) = path.metadata() {
             if path.canonicalize().ok() == self.file.canonicalize().ok() {
                 let text = "--rejects names the input itself: name another file";
-                return Err(failure(Exit::Usage, text));
+                return Err(failure(CommandExit::Usage, text));
             }
             if metadata.is_file() && metadata.len() > 0 && first.rows == 0 {
                 let loss = format!("{} is there already and would be replaced", path.display());
                 self.consent.ask(&loss)?;
             }
         }
-        let mut rejects = Rejects::open(path, saved.rejects_bytes)?;
+        let mut rejects = RejectsFile::open(path, saved.rejects_bytes)?;
         if let Some(head) = saved.layout.as_ref().map(|layout| &layout.head)
             && let Some(header) = &head.header
         {
@@ -460,38 +483,44 @@ impl Import {
 
     fn reader(
         &self,
-        format: Format,
-        source: &mut Source,
-        saved: &mut Saved,
+        format: FileFormat,
+        source: &mut InputSource,
+        saved: &mut ImportProgress,
     ) -> Result<Box<dyn ReadRows + Send>> {
-        if matches!(format, Format::Jsonl | Format::Lines | Format::Redis) {
+        if matches!(format, FileFormat::Jsonl | FileFormat::Lines | FileFormat::Redis) {
             source.take_mark()?;
         }
         Ok(match format {
-            Format::Csv | Format::Tsv => Box::new(self.csv(format, source, saved)?),
-            Format::Jsonl => Box::new(JsonReader::new(match &self.key {
-                Some(key) => Shape::Fields(key.clone(), self.value.clone()),
-                None => Shape::Pairs,
+            FileFormat::Csv | FileFormat::Tsv => Box::new(self.csv(format, source, saved)?),
+            FileFormat::Jsonl => Box::new(JsonReader::new(match &self.key {
+                Some(key) => JsonMapping::Fields(key.clone(), self.value.clone()),
+                None => JsonMapping::Pairs,
             })),
-            Format::Lines => Box::new(Lines::new(match &self.separator {
+            FileFormat::Lines => Box::new(LineFormat::new(match &self.separator {
                 Some(separator) if separator.is_empty() => {
                     return Err(failure(
-                        Exit::Usage,
+                        CommandExit::Usage,
                         "--separator is empty: write the text between key and value",
                     ));
                 }
-                Some(separator) => Parts::Both(separator.clone().into_bytes()),
-                None => Parts::Key,
+                Some(separator) => LineParts::Both(separator.clone().into_bytes()),
+                None => LineParts::Key,
             })),
-            Format::Binary => Box::new(Binary::behind(saved.rows + saved.rejected)),
-            Format::Redis if self.database.redis_db.is_some() => Box::new(Redis::of_commands()),
-            Format::Redis => Box::new(Redis::new()),
+            FileFormat::Binary => Box::new(BinaryFormat::behind(saved.rows + saved.rejected)),
+            FileFormat::Redis if self.database.redis_db.is_some() => Box::new(RedisFormat::of_commands()),
+            FileFormat::Redis => Box::new(RedisFormat::new()),
         })
     }
 
-    fn csv(&self, format: Format, source: &mut Source, saved: &mut Saved) -> Result<CsvReader> {
+    fn csv(
+        &self,
+        format: FileFormat,
+        source: &mut InputSource,
+        saved: &mut ImportProgress,
+    ) -> Result<CsvReader> {
         let separator = field_separator(format, self.separator.as_deref())?;
-        let wrong = |error: io::Error| failure(Exit::Usage, format!("{}: {error}", self.file.display()));
+        let wrong =
+            |error: io::Error| failure(CommandExit::Usage, format!("{}: {error}", self.file.display()));
         let kept = saved.layout.take();
         let head = match &kept {
             Some(layout) => layout.head.clone(),
@@ -505,17 +534,17 @@ impl Import {
             }
         };
         let value = match (&self.value, self.value_as) {
-            (Some(column), _) => Some(csv::Value::Column(column.clone())),
-            (None, Some(ValueAs::Row)) => Some(csv::Value::Row),
-            (None, Some(ValueAs::Json)) => Some(csv::Value::Json),
+            (Some(column), _) => Some(csv::CsvValueSource::Column(column.clone())),
+            (None, Some(ValueAs::Row)) => Some(csv::CsvValueSource::Row),
+            (None, Some(ValueAs::Json)) => Some(csv::CsvValueSource::Json),
             (None, None) => None,
         };
         let first = if self.no_header { "1" } else { "key" };
         let key = match &self.key {
             Some(key) => key.clone(),
-            None => Template::parse(first).map_err(|why| failure(Exit::Usage, why))?,
+            None => KeyTemplate::parse(first).map_err(|why| failure(CommandExit::Usage, why))?,
         };
-        let options = csv::Options {
+        let options = csv::CsvOptions {
             separator,
             key,
             value,
@@ -527,9 +556,12 @@ impl Import {
             } else {
                 ""
             };
-            failure(Exit::Usage, format!("{}: {error}{hint}", self.file.display()))
+            failure(
+                CommandExit::Usage,
+                format!("{}: {error}{hint}", self.file.display()),
+            )
         })?;
-        saved.layout = Some(kept.unwrap_or_else(|| Layout {
+        saved.layout = Some(kept.unwrap_or_else(|| ImportLayout {
             format,
             separator,
             head,

@@ -1,12 +1,12 @@
 //! The writing subcommands: `build`, `update`, `convert`.
 
-use super::{Kind, place, records, told};
-use crate::context::Context;
+use super::{IndexKindArg, place, records, told};
+use crate::context::CommandContext;
 use crate::jobs::{progress, stop};
-use crate::terminal::exit::{Exit, failure};
-use crate::terminal::screen::{self, Output};
-use crate::values::sizes::{self, Bytes};
-use alluvium_hashes::index::{Builder, Index, Options, Updater, reindex};
+use crate::terminal::exit::{CommandExit, failure};
+use crate::terminal::screen::{self, ScreenOutput};
+use crate::values::sizes::{self, ByteSize};
+use alluvium_hashes::index::{IndexUpdater, StaticIndex, StaticIndexBuilder, StaticIndexOptions, reindex};
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
@@ -17,13 +17,13 @@ use std::time::Instant;
 /// Default memory for sorting.
 const MEMORY: u64 = 512 << 20;
 
-fn memory(context: &Context) -> usize {
+fn memory(context: &CommandContext) -> usize {
     usize::try_from(context.memory.unwrap_or(MEMORY)).unwrap_or(usize::MAX)
 }
 
 /// Build an index of the records of files.
 #[derive(Args, Debug)]
-pub struct Build {
+pub struct IndexBuildCommand {
     /// The index.
     pub index: PathBuf,
     /// The files of records; `-` for standard input.
@@ -37,10 +37,10 @@ pub struct Build {
     pub value_bytes: u32,
     /// How records are found.
     #[arg(long, value_enum, default_value = "dense")]
-    pub kind: Kind,
+    pub kind: IndexKindArg,
     /// Bytes of a block, which a lookup reads [default: 4K, or as many as a record needs].
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
-    pub block: Option<Bytes>,
+    pub block: Option<ByteSize>,
     /// Keys of a trie on average: more take less memory and more time.
     #[arg(long, value_name = "N", default_value = "256")]
     pub keys_per_trie: u32,
@@ -49,10 +49,10 @@ pub struct Build {
     pub seed: u64,
 }
 
-impl Build {
-    pub(super) fn run(&self, context: &Context) -> Result<Exit> {
+impl IndexBuildCommand {
+    pub(super) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         let (directory, name) = place(&self.index)?;
-        let mut options = Options::new(self.key_bytes, self.value_bytes);
+        let mut options = StaticIndexOptions::new(self.key_bytes, self.value_bytes);
         options.kind = self.kind.into();
         options.seed = self.seed;
         options.keys_per_bucket = self.keys_per_trie;
@@ -62,7 +62,7 @@ impl Build {
         }
         stop::listen()?;
         let started = Instant::now();
-        let mut builder = Builder::new(directory, &name, options).map_err(told)?;
+        let mut builder = StaticIndexBuilder::new(directory, &name, options).map_err(told)?;
         let bar = progress::bytes("reading", None);
         for file in &self.files {
             records::each(file, options.shape.record_bytes(), &bar, |record| {
@@ -79,7 +79,7 @@ impl Build {
 
 /// Add, replace and delete records.
 #[derive(Args, Debug)]
-pub struct Update {
+pub struct IndexUpdateCommand {
     /// The index.
     pub index: PathBuf,
     /// Files of records that are added, or replace those with their keys.
@@ -90,17 +90,20 @@ pub struct Update {
     pub delete: Vec<PathBuf>,
 }
 
-impl Update {
-    pub(super) fn run(&self, context: &Context) -> Result<Exit> {
+impl IndexUpdateCommand {
+    pub(super) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         if self.put.is_empty() && self.delete.is_empty() {
             let text = "there is nothing to change: name files with --put or --delete";
-            return Err(failure(Exit::Usage, text));
+            return Err(failure(CommandExit::Usage, text));
         }
         let (directory, name) = place(&self.index)?;
-        let shape = Index::open(&*directory, &name).map_err(told)?.options().shape;
+        let shape = StaticIndex::open(&*directory, &name)
+            .map_err(told)?
+            .options()
+            .shape;
         stop::listen()?;
         let started = Instant::now();
-        let mut updater = Updater::new(directory, &name, memory(context)).map_err(told)?;
+        let mut updater = IndexUpdater::new(directory, &name, memory(context)).map_err(told)?;
         let bar = progress::bytes("reading", None);
         for file in &self.put {
             records::each(file, shape.record_bytes(), &bar, |record| {
@@ -122,16 +125,16 @@ impl Update {
 
 /// Make another kind of index of the same records.
 #[derive(Args, Debug)]
-pub struct Convert {
+pub struct IndexConvertCommand {
     /// The index.
     pub index: PathBuf,
     /// How records are to be found.
     #[arg(long, value_enum)]
-    pub kind: Kind,
+    pub kind: IndexKindArg,
 }
 
-impl Convert {
-    pub(super) fn run(&self, context: &Context) -> Result<Exit> {
+impl IndexConvertCommand {
+    pub(super) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         let (directory, name) = place(&self.index)?;
         let started = Instant::now();
         let records = reindex(directory, &name, self.kind.into()).map_err(told)?;
@@ -140,10 +143,10 @@ impl Convert {
 }
 
 /// Reports the result.
-fn say(context: &Context, what: &str, records: u64, started: Instant) -> Result<Exit> {
+fn say(context: &CommandContext, what: &str, records: u64, started: Instant) -> Result<CommandExit> {
     let took = started.elapsed();
     if context.is_json() {
-        let mut out = Output::new();
+        let mut out = ScreenOutput::new();
         out.json(&json!({ "records": records, "seconds": took.as_secs_f64() }))?;
         out.flush()?;
     }
@@ -152,5 +155,5 @@ fn say(context: &Context, what: &str, records: u64, started: Instant) -> Result<
         sizes::count(records),
         sizes::count(progress::per_second(records, 0, took))
     ));
-    Ok(Exit::Done)
+    Ok(CommandExit::Done)
 }

@@ -11,10 +11,10 @@ mod change;
 mod read;
 mod records;
 
-use crate::context::Context;
-use crate::terminal::exit::{Exit, failure};
+use crate::context::CommandContext;
+use crate::terminal::exit::{CommandExit, failure};
 use alluvium_device::file::FileDirectory;
-use alluvium_hashes::index::{Error as IndexError, Kind as IndexKind};
+use alluvium_hashes::index::{Error as IndexError, StaticIndexKind as IndexKind};
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -34,29 +34,29 @@ records in the order of their hashes, under the same name with a number behind. 
 /// Build and use an index of records at rest: one read a lookup, below 3 bits of memory a key.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Index {
+pub struct IndexCommand {
     #[command(subcommand)]
-    pub what: What,
+    pub what: IndexAction,
 }
 
 /// What is done with an index.
 #[derive(Debug, Subcommand)]
-pub enum What {
+pub enum IndexAction {
     /// Build an index of the records of files.
-    Build(change::Build),
+    Build(change::IndexBuildCommand),
     /// Print the values of keys.
-    Get(read::Get),
+    Get(read::IndexGetCommand),
     /// Add, replace and delete records.
-    Update(change::Update),
+    Update(change::IndexUpdateCommand),
     /// Say what an index takes, and whether it is sound.
-    Stat(read::Stat),
+    Stat(read::IndexStatCommand),
     /// Make another kind of index of the same records.
-    Convert(change::Convert),
+    Convert(change::IndexConvertCommand),
 }
 
 /// How records are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
+pub enum IndexKindArg {
     /// Tries that lead to a record: 2.5 bits a key.
     Dense,
     /// Tries that lead to a block: below 1 bit a key, where blocks have 16 records or more.
@@ -65,24 +65,24 @@ pub enum Kind {
     Blocks,
 }
 
-impl From<Kind> for IndexKind {
-    fn from(kind: Kind) -> IndexKind {
+impl From<IndexKindArg> for IndexKind {
+    fn from(kind: IndexKindArg) -> IndexKind {
         match kind {
-            Kind::Dense => IndexKind::Dense,
-            Kind::Sparse => IndexKind::Sparse,
-            Kind::Blocks => IndexKind::Blocks,
+            IndexKindArg::Dense => IndexKind::Dense,
+            IndexKindArg::Sparse => IndexKind::Sparse,
+            IndexKindArg::Blocks => IndexKind::Blocks,
         }
     }
 }
 
-impl Index {
-    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+impl IndexCommand {
+    pub(crate) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         match &self.what {
-            What::Build(build) => build.run(context),
-            What::Get(get) => get.run(context),
-            What::Update(update) => update.run(context),
-            What::Stat(stat) => stat.run(context),
-            What::Convert(convert) => convert.run(context),
+            IndexAction::Build(build) => build.run(context),
+            IndexAction::Get(get) => get.run(context),
+            IndexAction::Update(update) => update.run(context),
+            IndexAction::Stat(stat) => stat.run(context),
+            IndexAction::Convert(convert) => convert.run(context),
         }
     }
 }
@@ -92,7 +92,7 @@ fn place(path: &Path) -> Result<(Arc<FileDirectory>, String)> {
     let name = path.file_name().and_then(|name| name.to_str());
     let Some(name) = name else {
         let text = format!("{} is no name of an index: name a file", path.display());
-        return Err(failure(Exit::Usage, text));
+        return Err(failure(CommandExit::Usage, text));
     };
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
@@ -105,16 +105,16 @@ fn place(path: &Path) -> Result<(Arc<FileDirectory>, String)> {
 /// Converts an error of an index to one with an exit code.
 fn told(error: IndexError) -> anyhow::Error {
     match error {
-        error if error.is_full() => failure(Exit::Full, error.to_string()),
-        error if error.is_damage() => failure(Exit::Damaged, error.to_string()),
+        error if error.is_full() => failure(CommandExit::Full, error.to_string()),
+        error if error.is_damage() => failure(CommandExit::Damaged, error.to_string()),
         IndexError::Sort(error) => crate::jobs::sorting::told(error, "--memory"),
         IndexError::Device(error @ alluvium_device::Error::NotFound { .. }) => {
             let text = format!("{error}: `alluvium index build` makes an index");
-            failure(Exit::NotFound, text)
+            failure(CommandExit::NotFound, text)
         }
         IndexError::Device(alluvium_device::Error::Locked { .. }) => {
             let text = "the index is being changed by another process: wait for it, and try again";
-            failure(Exit::Busy, text)
+            failure(CommandExit::Busy, text)
         }
         IndexError::BadOption { option, why } => {
             let flag = match option {
@@ -123,9 +123,9 @@ fn told(error: IndexError) -> anyhow::Error {
                 "keys_per_bucket" => "--keys-per-trie",
                 _ => "--memory",
             };
-            failure(Exit::Usage, format!("{flag}: {why}"))
+            failure(CommandExit::Usage, format!("{flag}: {why}"))
         }
-        IndexError::Length { .. } => failure(Exit::Usage, error.to_string()),
+        IndexError::Length { .. } => failure(CommandExit::Usage, error.to_string()),
         error => error.into(),
     }
 }

@@ -1,12 +1,12 @@
 //! The reading subcommands: `get`, `stat`.
 
 use super::{place, told};
-use crate::context::Context;
-use crate::terminal::exit::Exit;
-use crate::terminal::screen::{Output, complain};
-use crate::values::bytes::Encoding;
+use crate::context::CommandContext;
+use crate::terminal::exit::CommandExit;
+use crate::terminal::screen::{ScreenOutput, complain};
+use crate::values::bytes::ByteEncoding;
 use crate::values::sizes;
-use alluvium_hashes::index::{Index, Kind};
+use alluvium_hashes::index::{StaticIndex, StaticIndexKind};
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
@@ -16,27 +16,27 @@ use std::path::PathBuf;
 
 /// Print the values of keys.
 #[derive(Args, Debug)]
-pub struct Get {
+pub struct IndexGetCommand {
     /// The index.
     pub index: PathBuf,
     /// The keys.
     #[arg(value_name = "KEY", required = true)]
     pub keys: Vec<OsString>,
     #[command(flatten)]
-    pub encoding: Encoding,
+    pub encoding: ByteEncoding,
 }
 
-impl Get {
-    pub(super) fn run(&self, context: &Context) -> Result<Exit> {
+impl IndexGetCommand {
+    pub(super) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         let (directory, name) = place(&self.index)?;
-        let index = Index::open(&*directory, &name).map_err(told)?;
-        let mut out = Output::new();
-        let mut exit = Exit::Done;
+        let index = StaticIndex::open(&*directory, &name).map_err(told)?;
+        let mut out = ScreenOutput::new();
+        let mut exit = CommandExit::Done;
         for typed in &self.keys {
             let key = self.encoding.read(typed)?;
             let value = index.get(&key).map_err(told)?;
             if value.is_none() {
-                exit = Exit::NotFound;
+                exit = CommandExit::NotFound;
                 if !context.is_json() {
                     complain(&format!("the key {} is not there", self.encoding.show(&key)));
                 }
@@ -59,7 +59,7 @@ impl Get {
 
 /// Say what an index takes, and whether it is sound.
 #[derive(Args, Debug)]
-pub struct Stat {
+pub struct IndexStatCommand {
     /// The index.
     pub index: PathBuf,
     /// Read every record, and compare it with the index.
@@ -67,20 +67,20 @@ pub struct Stat {
     pub check: bool,
 }
 
-impl Stat {
-    pub(super) fn run(&self, context: &Context) -> Result<Exit> {
+impl IndexStatCommand {
+    pub(super) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         let (directory, name) = place(&self.index)?;
-        let index = Index::open(&*directory, &name).map_err(told)?;
+        let index = StaticIndex::open(&*directory, &name).map_err(told)?;
         let stat = index.stat();
         if self.check {
             index.check().map_err(told)?;
         }
         let kind = match stat.kind {
-            Kind::Dense => "dense",
-            Kind::Sparse => "sparse",
-            Kind::Blocks => "blocks",
+            StaticIndexKind::Dense => "dense",
+            StaticIndexKind::Sparse => "sparse",
+            StaticIndexKind::Blocks => "blocks",
         };
-        let mut out = Output::new();
+        let mut out = ScreenOutput::new();
         if context.is_json() {
             out.json(&json!({
                 "kind": kind,
@@ -113,6 +113,6 @@ impl Stat {
             out.table(&["what", "value"], &rows)?;
         }
         out.flush()?;
-        Ok(Exit::Done)
+        Ok(CommandExit::Done)
     }
 }

@@ -1,7 +1,7 @@
 //! Files of fixed-length records.
 
 use crate::jobs::stop;
-use crate::terminal::exit::{Exit, failure};
+use crate::terminal::exit::{CommandExit, failure};
 use anyhow::{Context as _, Result};
 use indicatif::ProgressBar;
 use std::fs::File;
@@ -38,14 +38,17 @@ pub(super) fn each(
                 "{}: {got} bytes are left behind {records} records of {bytes}: are --key-bytes and --value-bytes right?",
                 path.display()
             );
-            return Err(failure(Exit::Failed, text));
+            return Err(failure(CommandExit::Failed, text));
         }
         take(&record)?;
         records += 1;
         if records.is_multiple_of(LOOK) {
             bar.inc(LOOK * bytes as u64);
             if stop::asked() {
-                return Err(failure(Exit::Interrupted, "stopped: the index is as it was"));
+                return Err(failure(
+                    CommandExit::Interrupted,
+                    "stopped: the index is as it was",
+                ));
             }
         }
     }

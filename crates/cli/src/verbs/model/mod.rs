@@ -9,13 +9,13 @@
 pub(super) mod question;
 pub(super) mod table;
 
-use crate::context::Context;
-use crate::terminal::exit::Exit;
-use crate::terminal::screen::Output;
-use alluvium_model::structures::{Structure, Workload};
+use crate::context::CommandContext;
+use crate::terminal::exit::CommandExit;
+use crate::terminal::screen::ScreenOutput;
+use alluvium_model::structures::{StructureModel, WorkloadProfile};
 use anyhow::Result;
 use clap::Args;
-use question::Question;
+use question::CostModelArgs;
 use serde_json::json;
 use std::io::Write;
 
@@ -31,23 +31,23 @@ written, with a constant of 1 and without a log.";
 /// Say what structures would cost for a workload: bytes written, reads, memory, space, time.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Model {
+pub struct ModelCommand {
     #[command(flatten)]
-    pub question: Question,
+    pub question: CostModelArgs,
 }
 
-impl Model {
-    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        let workload = self.question.workload(Workload::default())?;
+impl ModelCommand {
+    pub(crate) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
+        let workload = self.question.workload(WorkloadProfile::default())?;
         let memory = context.memory.unwrap_or_else(alluvium::default_memory) as f64;
         let machine = self.question.machine(&context.path, memory)?;
         let has_scans = workload.operations.scans > 0.0;
-        let costs = Structure::ALL
+        let costs = StructureModel::ALL
             .iter()
             .filter(|structure| structure.is_ordered() || !has_scans)
             .map(|structure| structure.cost(&workload, &machine));
         let costs = costs.collect::<Result<Vec<_>, _>>().map_err(question::refused)?;
-        let mut out = Output::new();
+        let mut out = ScreenOutput::new();
         if context.is_json() {
             let costs: Vec<_> = costs.iter().map(table::json_of).collect();
             let question = table::question_json(&workload, &machine);
@@ -59,6 +59,6 @@ impl Model {
             table::print(&mut out, &costs)?;
         }
         out.flush()?;
-        Ok(Exit::Done)
+        Ok(CommandExit::Done)
     }
 }

@@ -1,19 +1,19 @@
 //! The workload and the machine on the command line.
 
-use crate::terminal::exit::{Exit, failure};
-use crate::values::sizes::{self, Bytes};
+use crate::terminal::exit::{CommandExit, failure};
+use crate::values::sizes::{self, ByteSize};
 use crate::verbs::probe;
 use alluvium_model::BadParameter;
 use alluvium_model::presets::PROFILES;
-use alluvium_model::probe::Conclusions;
-use alluvium_model::structures::{Machine, Operations, Workload};
+use alluvium_model::probe::ProbeConclusions;
+use alluvium_model::structures::{MachineProfile, OperationRates, WorkloadProfile};
 use anyhow::{Error, Result};
 use clap::Args;
 use std::path::Path;
 
 /// What a store holds and is asked, and what it works with.
 #[derive(Args, Clone, Debug)]
-pub struct Question {
+pub struct CostModelArgs {
     /// How many keys there are.
     #[arg(long, value_name = "N", value_parser = number)]
     pub keys: Option<f64>,
@@ -29,7 +29,7 @@ pub struct Question {
     /// How often each operation is, as in updates=30,hits=60,misses=10; also inserts, deletes,
     /// scans.
     #[arg(long, value_name = "MIX", value_parser = mix)]
-    pub mix: Option<Operations>,
+    pub mix: Option<OperationRates>,
     /// Records that a scan returns.
     #[arg(long, value_name = "N", value_parser = number)]
     pub scan_records: Option<f64>,
@@ -39,7 +39,7 @@ pub struct Question {
     pub device: Option<String>,
     /// Bytes that may be written to the device before it is worn, as in 600T.
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
-    pub endurance: Option<Bytes>,
+    pub endurance: Option<ByteSize>,
 }
 
 /// Parses a number.
@@ -49,8 +49,8 @@ pub(crate) fn number(text: &str) -> Result<f64, String> {
     parsed.filter(|number| number.is_finite()).ok_or_else(wrong)
 }
 
-fn mix(text: &str) -> Result<Operations, String> {
-    let mut operations = Operations {
+fn mix(text: &str) -> Result<OperationRates, String> {
+    let mut operations = OperationRates {
         inserts: 0.0,
         updates: 0.0,
         deletes: 0.0,
@@ -85,10 +85,10 @@ fn mix(text: &str) -> Result<Operations, String> {
     Ok(operations)
 }
 
-impl Question {
+impl CostModelArgs {
     /// Returns the workload: values from the command line, and otherwise those of `seen`.
-    pub(crate) fn workload(&self, seen: Workload) -> Result<Workload> {
-        let workload = Workload {
+    pub(crate) fn workload(&self, seen: WorkloadProfile) -> Result<WorkloadProfile> {
+        let workload = WorkloadProfile {
             keys: self.keys.unwrap_or(seen.keys),
             key_bytes: self.key_bytes.unwrap_or(seen.key_bytes),
             value_bytes: self.value_bytes.unwrap_or(seen.value_bytes),
@@ -101,9 +101,9 @@ impl Question {
     }
 
     /// Returns the machine: values from the command line, and otherwise those of a store.
-    pub(crate) fn machine(&self, store: &Path, memory_bytes: f64) -> Result<Machine> {
-        let usual = Machine::default();
-        let machine = Machine {
+    pub(crate) fn machine(&self, store: &Path, memory_bytes: f64) -> Result<MachineProfile> {
+        let usual = MachineProfile::default();
+        let machine = MachineProfile {
             memory_bytes,
             device: match &self.device {
                 Some(name) => device(name)?,
@@ -119,7 +119,7 @@ impl Question {
 
 /// Converts a refused parameter to an error of the command line.
 pub(crate) fn refused(bad: BadParameter) -> Error {
-    failure(Exit::Usage, bad.to_string())
+    failure(CommandExit::Usage, bad.to_string())
 }
 
 /// Returns the profile of a device, by its name or from a file of measurements.
@@ -129,9 +129,12 @@ fn device(name: &str) -> Result<alluvium::DeviceProfile> {
         return Ok(*profile);
     }
     let measured = probe::read_kept(Path::new(name))?;
-    Conclusions::of(&measured)
-        .reliable_profile()
-        .map_err(|why| failure(Exit::Damaged, format!("{name} says nothing reliable: {why}")))
+    ProbeConclusions::of(&measured).reliable_profile().map_err(|why| {
+        failure(
+            CommandExit::Damaged,
+            format!("{name} says nothing reliable: {why}"),
+        )
+    })
 }
 
 #[cfg(test)]
@@ -161,6 +164,10 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         std::fs::write(place.path().join("probe.txt"), "damaged").unwrap();
         let error = device(&place.path().to_string_lossy()).unwrap_err();
-        assert_eq!(crate::terminal::exit::classify(&error), Exit::Damaged, "{error}");
+        assert_eq!(
+            crate::terminal::exit::classify(&error),
+            CommandExit::Damaged,
+            "{error}"
+        );
     }
 }

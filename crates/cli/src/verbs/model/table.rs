@@ -1,12 +1,12 @@
 //! Costs as a table and as JSON.
 
-use crate::terminal::screen::{BOLD, Output};
-use alluvium_model::structures::{Band, Cost, Machine, Workload};
+use crate::terminal::screen::{BOLD, ScreenOutput};
+use alluvium_model::structures::{CostBand, MachineProfile, StructureCost, WorkloadProfile};
 use serde_json::{Value, json};
 use std::io;
 
 /// Describes the question.
-pub(crate) fn asked(workload: &Workload, machine: &Machine) -> Vec<String> {
+pub(crate) fn asked(workload: &WorkloadProfile, machine: &MachineProfile) -> Vec<String> {
     let all = &workload.operations;
     let percent = |count: f64| 100.0 * count / all.total();
     let named = [
@@ -46,12 +46,12 @@ pub(crate) fn size(bytes: f64) -> String {
     crate::values::sizes::human(bytes.clamp(0.0, 1.8e19) as u64)
 }
 
-fn band(band: &Band) -> String {
+fn band(band: &CostBand) -> String {
     format!("{:.2} ({:.2}–{:.2})", band.middle, band.p10, band.p90)
 }
 
 /// Prints costs in order.
-pub(crate) fn print(out: &mut Output, costs: &[Cost]) -> io::Result<()> {
+pub(crate) fn print(out: &mut ScreenOutput, costs: &[StructureCost]) -> io::Result<()> {
     let title = format!(
         "{:22} {:>20} {:>9} {:>18} {:>18} {:>8} {:>6} {:>20}  {}",
         "structure",
@@ -68,7 +68,7 @@ pub(crate) fn print(out: &mut Output, costs: &[Cost]) -> io::Result<()> {
     out.line(&title)?;
     for cost in costs {
         let us = |ns: f64| ns / 1000.0;
-        let total = Band {
+        let total = CostBand {
             p10: us(cost.total_ns.p10),
             middle: us(cost.total_ns.middle),
             p90: us(cost.total_ns.p90),
@@ -96,12 +96,12 @@ pub(crate) fn print(out: &mut Output, costs: &[Cost]) -> io::Result<()> {
     Ok(())
 }
 
-fn band_json(band: &Band) -> Value {
+fn band_json(band: &CostBand) -> Value {
     json!({ "p10": band.p10, "predicted": band.middle, "p90": band.p90 })
 }
 
 /// Returns a cost as JSON.
-pub(crate) fn json_of(cost: &Cost) -> Value {
+pub(crate) fn json_of(cost: &StructureCost) -> Value {
     json!({
         "structure": cost.name,
         "write_amplification": band_json(&cost.write_amplification),
@@ -120,7 +120,7 @@ pub(crate) fn json_of(cost: &Cost) -> Value {
 }
 
 /// Returns the question as JSON.
-pub(crate) fn question_json(workload: &Workload, machine: &Machine) -> Value {
+pub(crate) fn question_json(workload: &WorkloadProfile, machine: &MachineProfile) -> Value {
     let all = &workload.operations;
     json!({
         "keys": workload.keys,

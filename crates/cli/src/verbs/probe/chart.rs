@@ -1,27 +1,27 @@
 //! Bar charts of characters: measurements, with a mark at the value of the fit.
 
 use crate::verbs::probe::plural;
-use alluvium_base::measured::{Issue, Measured, Order, Point};
-use alluvium_model::probe::{Conclusions, Costs, Parallelism};
+use alluvium_base::measurements::{DeviceMeasurements, IssueMode, OffsetOrder, ProbePoint};
+use alluvium_model::probe::{DeviceParallelism, ProbeConclusions, RequestCosts};
 
 /// Length of the longest bar in characters.
 const WIDTH: f64 = 48.0;
 
 /// A bar chart.
-pub(super) struct Chart {
+pub(super) struct BarChart {
     pub(super) title: String,
-    pub(super) bars: Vec<Bar>,
+    pub(super) bars: Vec<ChartBar>,
 }
 
 /// A bar: its name, the measurement, and the value of the fit.
-pub(super) struct Bar {
+pub(super) struct ChartBar {
     pub(super) name: String,
     pub(super) value: f64,
     pub(super) fit: Option<f64>,
 }
 
 /// Returns the charts of reads and of writes: throughput by size, and by queue depth.
-pub(super) fn charts(measured: &Measured, conclusions: &Conclusions) -> Vec<Chart> {
+pub(super) fn charts(measured: &DeviceMeasurements, conclusions: &ProbeConclusions) -> Vec<BarChart> {
     let mut charts = Vec::new();
     for costs in [&conclusions.reads, &conclusions.writes] {
         charts.push(over_size(measured, costs));
@@ -35,37 +35,37 @@ const MIB: f64 = 1024.0 * 1024.0;
 
 /// Returns the mean of `of` over all rounds, for each wanted point.
 fn means(
-    measured: &Measured,
-    is_wanted: impl Fn(Point) -> bool,
-    of: impl Fn(&alluvium_base::measured::Window) -> f64,
-) -> Vec<(Point, f64)> {
-    let first = measured.windows.iter().filter(|window| window.round == 0);
+    measured: &DeviceMeasurements,
+    is_wanted: impl Fn(ProbePoint) -> bool,
+    of: impl Fn(&alluvium_base::measurements::ProbeSample) -> f64,
+) -> Vec<(ProbePoint, f64)> {
+    let first = measured.samples.iter().filter(|window| window.round == 0);
     let points = first.map(|window| window.point).filter(|point| is_wanted(*point));
     points
         .map(|point| {
-            let all: Vec<f64> = measured.at(point).map(&of).collect();
+            let all: Vec<f64> = measured.samples_of(point).map(&of).collect();
             (point, all.iter().sum::<f64>() / all.len() as f64)
         })
         .collect()
 }
 
-fn is_steady(point: Point, costs: &Costs) -> bool {
-    point.kind == costs.kind && point.order == Order::Random && point.issue == Issue::Steady
+fn is_steady(point: ProbePoint, costs: &RequestCosts) -> bool {
+    point.kind == costs.kind && point.order == OffsetOrder::Random && point.issue == IssueMode::Steady
 }
 
-fn over_size(measured: &Measured, costs: &Costs) -> Chart {
+fn over_size(measured: &DeviceMeasurements, costs: &RequestCosts) -> BarChart {
     let seconds = means(
         measured,
         |point| is_steady(point, costs) && point.depth == 1,
         |window| window.typical_ns as f64 / 1e9,
     );
     let fit = costs.affine.as_ref().ok().map(|fitted| fitted.fit);
-    let mut bars: Vec<(u64, Bar)> = seconds
+    let mut bars: Vec<(u64, ChartBar)> = seconds
         .into_iter()
         .filter(|(_, seconds)| *seconds > 0.0)
         .map(|(point, seconds)| {
             let bytes = point.bytes as f64;
-            let bar = Bar {
+            let bar = ChartBar {
                 name: short(point.bytes),
                 value: bytes / seconds / MIB,
                 fit: fit.map(|fit| bytes / fit.seconds(bytes) / MIB),
@@ -74,7 +74,7 @@ fn over_size(measured: &Measured, costs: &Costs) -> Chart {
         })
         .collect();
     bars.sort_by_key(|&(bytes, _)| bytes);
-    Chart {
+    BarChart {
         title: format!(
             "random {}, one at a time: MiB/s by size (│ affine model)",
             plural(costs.kind)
@@ -83,7 +83,7 @@ fn over_size(measured: &Measured, costs: &Costs) -> Chart {
     }
 }
 
-fn over_depth(measured: &Measured, costs: &Costs) -> Chart {
+fn over_depth(measured: &DeviceMeasurements, costs: &RequestCosts) -> BarChart {
     let rates = means(
         measured,
         |point| is_steady(point, costs) && point.bytes == alluvium_device::probe::STEP,
@@ -94,15 +94,15 @@ fn over_depth(measured: &Measured, costs: &Costs) -> Chart {
     let of_fit = |depth: f64| {
         let fit = fit?;
         match costs.parallelism {
-            Parallelism::Knee(knee) => Some(fit.plateau * depth.min(knee) / knee),
-            Parallelism::Beyond(_) => Some(fit.per_request * depth),
-            Parallelism::One | Parallelism::Unknown => None,
+            DeviceParallelism::Knee(knee) => Some(fit.plateau * depth.min(knee) / knee),
+            DeviceParallelism::Beyond(_) => Some(fit.per_request * depth),
+            DeviceParallelism::One | DeviceParallelism::Unknown => None,
         }
     };
-    let mut bars: Vec<(u32, Bar)> = rates
+    let mut bars: Vec<(u32, ChartBar)> = rates
         .into_iter()
         .map(|(point, rate)| {
-            let bar = Bar {
+            let bar = ChartBar {
                 name: point.depth.to_string(),
                 value: rate,
                 fit: of_fit(f64::from(point.depth)),
@@ -111,7 +111,7 @@ fn over_depth(measured: &Measured, costs: &Costs) -> Chart {
         })
         .collect();
     bars.sort_by_key(|&(depth, _)| depth);
-    Chart {
+    BarChart {
         title: format!(
             "random {} of 64 KiB: MiB/s by requests under way (│ PDAM)",
             plural(costs.kind)
@@ -129,11 +129,11 @@ fn short(bytes: u64) -> String {
 }
 
 /// Returns the lines of a chart without its title.
-pub(super) fn lines(chart: &Chart) -> Vec<String> {
+pub(super) fn lines(chart: &BarChart) -> Vec<String> {
     let values = chart.bars.iter().flat_map(|bar| [Some(bar.value), bar.fit]);
     let most = values.flatten().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
     let names = chart.bars.iter().map(|bar| bar.name.len()).max().unwrap_or(0);
-    let line = |bar: &Bar| {
+    let line = |bar: &ChartBar| {
         let cells = bar.value / most * WIDTH;
         let mark = bar.fit.map(|fit| (fit / most * WIDTH).round() as usize);
         let mut text = String::new();
@@ -166,12 +166,12 @@ mod tests {
 
     #[test]
     fn bars_are_as_long_as_their_values_and_the_mark_stands_at_the_fit() {
-        let bar = |name: &str, value, fit| Bar {
+        let bar = |name: &str, value, fit| ChartBar {
             name: name.to_owned(),
             value,
             fit,
         };
-        let chart = Chart {
+        let chart = BarChart {
             title: String::new(),
             bars: vec![
                 bar("4K", 25.0, Some(50.0)),

@@ -2,14 +2,16 @@
 
 use alluvium_base::DeviceProfile;
 use alluvium_base::cost::AccessKind;
-use alluvium_base::measured::{Issue, Measured, Medium, Order, Slice, Window};
-use alluvium_model::fit::Goodness;
-use alluvium_model::probe::{Advice, Conclusions, Costs, Parallelism, SHARES};
+use alluvium_base::measurements::{
+    DeviceMeasurements, IssueMode, Medium, OffsetOrder, ProbeSample, TransferSlice,
+};
+use alluvium_model::fit::FitQuality;
+use alluvium_model::probe::{DeviceAdvice, DeviceParallelism, ProbeConclusions, RequestCosts, SHARES};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
 /// Returns all conclusions and samples.
-pub(super) fn of(path: &Path, measured: &Measured, conclusions: &Conclusions) -> Value {
+pub(super) fn of(path: &Path, measured: &DeviceMeasurements, conclusions: &ProbeConclusions) -> Value {
     let processor = conclusions.processor;
     json!({
         "path": path.display().to_string(),
@@ -40,7 +42,7 @@ pub(super) fn of(path: &Path, measured: &Measured, conclusions: &Conclusions) ->
         "is_reliable": conclusions.reliable_profile().is_ok(),
         "warnings": conclusions.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "notes": measured.notes,
-        "samples": measured.windows.iter().map(window).collect::<Vec<_>>(),
+        "samples": measured.samples.iter().map(window).collect::<Vec<_>>(),
         "filled": slices(&measured.filled),
         "sustained": slices(&measured.sustained),
     })
@@ -56,7 +58,7 @@ fn of_profile(profile: &DeviceProfile) -> Value {
     })
 }
 
-fn of_advice(advice: &Advice) -> Value {
+fn of_advice(advice: &DeviceAdvice) -> Value {
     json!({
         "page_bytes": advice.page_bytes,
         "read_ahead_bytes": advice.read_ahead_bytes,
@@ -66,7 +68,7 @@ fn of_advice(advice: &Advice) -> Value {
     })
 }
 
-fn goodness(of: &Goodness, unit: &str) -> Value {
+fn goodness(of: &FitQuality, unit: &str) -> Value {
     let mut value = Map::new();
     value.insert("r_squared".to_owned(), json!(of.r_squared));
     value.insert(format!("rms_{unit}"), json!(of.rms));
@@ -74,7 +76,7 @@ fn goodness(of: &Goodness, unit: &str) -> Value {
     Value::Object(value)
 }
 
-fn costs(costs: &Costs) -> Value {
+fn costs(costs: &RequestCosts) -> Value {
     let affine = match &costs.affine {
         Err(why) => json!({ "error": why.to_string() }),
         Ok(fitted) => {
@@ -104,10 +106,10 @@ fn costs(costs: &Costs) -> Value {
         }),
     };
     let parallelism = match costs.parallelism {
-        Parallelism::Unknown => Value::Null,
-        Parallelism::One => json!(1),
-        Parallelism::Knee(knee) => json!(knee),
-        Parallelism::Beyond(depth) => json!({ "at_least": depth }),
+        DeviceParallelism::Unknown => Value::Null,
+        DeviceParallelism::One => json!(1),
+        DeviceParallelism::Knee(knee) => json!(knee),
+        DeviceParallelism::Beyond(depth) => json!({ "at_least": depth }),
     };
     json!({
         "affine": affine,
@@ -127,7 +129,7 @@ fn costs(costs: &Costs) -> Value {
     })
 }
 
-fn window(window: &Window) -> Value {
+fn window(window: &ProbeSample) -> Value {
     let point = window.point;
     json!({
         "kind": match point.kind {
@@ -135,13 +137,13 @@ fn window(window: &Window) -> Value {
             AccessKind::Write => "write",
         },
         "order": match point.order {
-            Order::Random => "random",
-            Order::Sequential => "sequential",
-            Order::Near => "near",
+            OffsetOrder::Random => "random",
+            OffsetOrder::Sequential => "sequential",
+            OffsetOrder::Near => "near",
         },
         "issue": match point.issue {
-            Issue::Steady => "steady",
-            Issue::Batch => "batch",
+            IssueMode::Steady => "steady",
+            IssueMode::Batch => "batch",
         },
         "bytes": point.bytes,
         "depth": point.depth,
@@ -153,6 +155,6 @@ fn window(window: &Window) -> Value {
     })
 }
 
-fn slices(slices: &[Slice]) -> Vec<f64> {
-    slices.iter().map(Slice::bytes_per_s).collect()
+fn slices(slices: &[TransferSlice]) -> Vec<f64> {
+    slices.iter().map(TransferSlice::bytes_per_s).collect()
 }

@@ -10,25 +10,27 @@
 //! `text.rs`, `chart.rs` and `svg.rs` (for people), `json.rs` (for programs).
 
 mod chart;
-mod ground;
 mod json;
 mod keep;
+mod location;
 mod svg;
 #[cfg(test)]
 mod tests;
 mod text;
 
-use crate::context::Context;
+use crate::context::CommandContext;
 use crate::jobs::{progress, stop};
 use crate::store::private;
-use crate::terminal::exit::{Exit, failure};
-use crate::terminal::screen::{self, Output};
-use crate::values::sizes::{self, Bytes};
+use crate::terminal::exit::{CommandExit, failure};
+use crate::terminal::screen::{self, ScreenOutput};
+use crate::values::sizes::{self, ByteSize};
 use alluvium_base::cost::AccessKind;
-use alluvium_base::measured::{Measured, Order, Point};
+use alluvium_base::measurements::{DeviceMeasurements, OffsetOrder, ProbePoint};
 use alluvium_device::file::FileDirectory;
-use alluvium_device::probe::{self, Failure, Flow, Part, Plan, ProcessWatch, Progress};
-use alluvium_model::probe::Conclusions;
+use alluvium_device::probe::{
+    self, ProbeControl, ProbeFailure, ProbePart, ProbePlan, ProbeProgress, ProcessClock,
+};
+use alluvium_model::probe::ProbeConclusions;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use std::io::Write;
@@ -49,7 +51,7 @@ and the probe disturbs what else it does.";
 /// serves at a time, and what follows for a store.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Probe {
+pub struct ProbeCommand {
     /// The directory [default: the store's].
     pub path: Option<PathBuf>,
     /// How long it may take, in seconds.
@@ -57,7 +59,7 @@ pub struct Probe {
     pub seconds: u64,
     /// How large the file is, as in 512M or 8G [default: 1G, or a tenth of what is free].
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
-    pub space: Option<Bytes>,
+    pub space: Option<ByteSize>,
     /// Draw the costs into a file, as SVG.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
@@ -81,7 +83,7 @@ pub(super) fn is_kept(store: &Path) -> bool {
 }
 
 /// Reads stored samples from a directory or a file.
-pub(super) fn read_kept(path: &Path) -> Result<Measured> {
+pub(super) fn read_kept(path: &Path) -> Result<DeviceMeasurements> {
     let is_file = path.is_file();
     let directory = path.parent().filter(|_| is_file).unwrap_or(path);
     match is_file && !path.ends_with(alluvium_model::probe::format::FILE) {
@@ -90,15 +92,15 @@ pub(super) fn read_kept(path: &Path) -> Result<Measured> {
     }
 }
 
-impl Probe {
-    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+impl ProbeCommand {
+    pub(crate) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         let path = self.path.as_deref().unwrap_or(&context.path);
         let measured = match self.stored {
             true => keep::read(path)?,
             false => self.measure(path)?,
         };
-        let conclusions = Conclusions::of(&measured);
-        let mut out = Output::new();
+        let conclusions = ProbeConclusions::of(&measured);
+        let mut out = ScreenOutput::new();
         match context.is_json() {
             true => out.json(&json::of(path, &measured, &conclusions))?,
             false => text::print(&mut out, path, &measured, &conclusions)?,
@@ -111,39 +113,39 @@ impl Probe {
             let svg = svg::draw(&measured, &conclusions)?;
             private::write(file, svg.as_bytes()).with_context(|| format!("--svg {}", file.display()))?;
         }
-        Ok(Exit::Done)
+        Ok(CommandExit::Done)
     }
 
-    fn measure(&self, path: &Path) -> Result<Measured> {
-        let ground = ground::look(path, self.network, self.space)?;
+    fn measure(&self, path: &Path) -> Result<DeviceMeasurements> {
+        let ground = location::look(path, self.network, self.space)?;
         let keeps = !self.no_store && (self.store || keep::is_store(path));
-        let directory = FileDirectory::open(path).map_err(|error| ground::refused(path, error))?;
-        let plan = Plan {
+        let directory = FileDirectory::open(path).map_err(|error| location::refused(path, error))?;
+        let plan = ProbePlan {
             budget_ns: self.seconds * 1_000_000_000,
             space_bytes: ground.space_bytes,
-            rounds: Plan::ROUNDS,
+            rounds: ProbePlan::ROUNDS,
             seed: 1,
         };
         stop::listen()?;
         let bar = progress::milliseconds(self.seconds * 1000);
-        let mut follow = |progress: Progress| {
+        let mut follow = |progress: ProbeProgress| {
             bar.set_position(progress.elapsed_ns / 1_000_000);
             bar.set_message(doing(progress.part));
             match stop::asked() {
-                true => Flow::Stop,
-                false => Flow::GoOn,
+                true => ProbeControl::Stop,
+                false => ProbeControl::Continue,
             }
         };
-        let watch = ProcessWatch::new();
+        let watch = ProcessClock::new();
         let measured = probe::measure(&directory, &ground.place, &plan, &watch, &mut follow);
         bar.finish_and_clear();
         let measured = measured.map_err(|error| match error {
-            Failure::Stopped => failure(
-                Exit::Interrupted,
+            ProbeFailure::Stopped => failure(
+                CommandExit::Interrupted,
                 "stopped: nothing was measured, and nothing is left",
             ),
-            Failure::NoSpace { free } => ground::full(path, free),
-            Failure::Device(error) => ground::refused(path, error),
+            ProbeFailure::NoSpace { free } => location::full(path, free),
+            ProbeFailure::Device(error) => location::refused(path, error),
         })?;
         if keeps {
             keep::write(path, &measured)?;
@@ -153,21 +155,21 @@ impl Probe {
 }
 
 /// Returns the message of the bar for a part of the measurement.
-fn doing(part: Part) -> String {
+fn doing(part: ProbePart) -> String {
     match part {
-        Part::Fill => "writing the file".to_owned(),
-        Part::Syncs => "syncs".to_owned(),
-        Part::Lasting => "reading as fast as can be".to_owned(),
-        Part::Point(point) => named(point),
+        ProbePart::Fill => "writing the file".to_owned(),
+        ProbePart::Syncs => "syncs".to_owned(),
+        ProbePart::Lasting => "reading as fast as can be".to_owned(),
+        ProbePart::Point(point) => named(point),
     }
 }
 
 /// Describes a kind of request.
-fn named(point: Point) -> String {
+fn named(point: ProbePoint) -> String {
     let order = match point.order {
-        Order::Random => "random ",
-        Order::Sequential => "",
-        Order::Near => "near ",
+        OffsetOrder::Random => "random ",
+        OffsetOrder::Sequential => "",
+        OffsetOrder::Near => "near ",
     };
     let depth = match point.depth {
         1 => String::new(),

@@ -2,8 +2,8 @@
 
 use super::plural;
 use alluvium_base::cost::AccessKind;
-use alluvium_base::measured::{Issue, Measured, Order};
-use alluvium_model::probe::{Conclusions, Costs, Parallelism};
+use alluvium_base::measurements::{DeviceMeasurements, IssueMode, OffsetOrder};
+use alluvium_model::probe::{DeviceParallelism, ProbeConclusions, RequestCosts};
 use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -11,7 +11,7 @@ use plotters::prelude::*;
 const SIZE: (u32, u32) = (960, 400);
 const FONT: &str = "sans-serif";
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type PlotArea<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 fn wrong(error: impl std::fmt::Display) -> anyhow::Error {
     anyhow!("drawing the costs: {error}")
@@ -25,7 +25,7 @@ fn colour(kind: AccessKind) -> RGBColor {
 }
 
 /// The data of reads or of writes: samples as circles, and a line for the fit.
-struct Series {
+struct CostSeries {
     kind: AccessKind,
     samples: Vec<(f64, f64)>,
     line: Vec<(f64, f64)>,
@@ -35,7 +35,7 @@ struct Series {
 ///
 /// # Errors
 /// Drawing fails, which happens only without measurements.
-pub(super) fn draw(measured: &Measured, conclusions: &Conclusions) -> Result<String> {
+pub(super) fn draw(measured: &DeviceMeasurements, conclusions: &ProbeConclusions) -> Result<String> {
     let both = [&conclusions.reads, &conclusions.writes];
     let mut svg = String::new();
     {
@@ -51,12 +51,12 @@ pub(super) fn draw(measured: &Measured, conclusions: &Conclusions) -> Result<Str
     Ok(svg)
 }
 
-fn over_size(measured: &Measured, costs: &Costs) -> Series {
-    let windows = measured.windows.iter().filter(|window| {
+fn over_size(measured: &DeviceMeasurements, costs: &RequestCosts) -> CostSeries {
+    let windows = measured.samples.iter().filter(|window| {
         let point = window.point;
         point.kind == costs.kind
-            && point.order == Order::Random
-            && point.issue == Issue::Steady
+            && point.order == OffsetOrder::Random
+            && point.issue == IssueMode::Steady
             && point.depth == 1
     });
     let samples: Vec<(f64, f64)> = windows
@@ -64,19 +64,19 @@ fn over_size(measured: &Measured, costs: &Costs) -> Series {
         .collect();
     let fit = costs.affine.as_ref().ok().map(|fitted| fitted.fit);
     let line = fit.map(|fit| along(&samples, |kib| fit.seconds(kib * 1024.0) * 1e6));
-    Series {
+    CostSeries {
         kind: costs.kind,
         samples,
         line: line.unwrap_or_default(),
     }
 }
 
-fn over_depth(measured: &Measured, costs: &Costs) -> Series {
-    let windows = measured.windows.iter().filter(|window| {
+fn over_depth(measured: &DeviceMeasurements, costs: &RequestCosts) -> CostSeries {
+    let windows = measured.samples.iter().filter(|window| {
         let point = window.point;
         point.kind == costs.kind
-            && point.order == Order::Random
-            && point.issue == Issue::Steady
+            && point.order == OffsetOrder::Random
+            && point.issue == IssueMode::Steady
             && point.bytes == alluvium_device::probe::STEP
     });
     let samples: Vec<(f64, f64)> = windows
@@ -86,10 +86,12 @@ fn over_depth(measured: &Measured, costs: &Costs) -> Series {
         })
         .collect();
     let line = match (&costs.parallel, costs.parallelism) {
-        (Ok(fit), Parallelism::Knee(knee)) => along(&samples, |depth| fit.plateau * depth.min(knee) / knee),
+        (Ok(fit), DeviceParallelism::Knee(knee)) => {
+            along(&samples, |depth| fit.plateau * depth.min(knee) / knee)
+        }
         _ => Vec::new(),
     };
-    Series {
+    CostSeries {
         kind: costs.kind,
         samples,
         line,
@@ -116,7 +118,7 @@ fn range(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64)> {
 }
 
 /// Draws series on logarithmic axes.
-fn chart(area: &Area<'_>, title: &str, series: &[Series; 2]) -> Result<()> {
+fn chart(area: &PlotArea<'_>, title: &str, series: &[CostSeries; 2]) -> Result<()> {
     let points = || {
         series
             .iter()

@@ -1,21 +1,23 @@
 //! The whole probe, from requests to conclusions, on simulated devices with known costs.
 
 use super::{chart, json, svg};
-use alluvium_base::cost::{Access, CostClock, CostFault};
-use alluvium_base::measured::{Issue, Measured, Order};
+use alluvium_base::cost::{CostClock, CostFault, DeviceAccess};
+use alluvium_base::measurements::{DeviceMeasurements, IssueMode, OffsetOrder};
 use alluvium_device::ThrottledDirectory;
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::probe::{self, Flow, LEAST_SPACE, Place, Plan, ProcessWatch, Watch};
+use alluvium_device::probe::{
+    self, FileSystemInfo, LEAST_SPACE, ProbeClock, ProbeControl, ProbePlan, ProcessClock,
+};
 use alluvium_device::simulated::SimDirectory;
-use alluvium_model::Affine;
+use alluvium_model::AffineClock;
 use alluvium_model::presets::{HITACHI_1TB_2009, HardDisk};
-use alluvium_model::probe::{Conclusions, Parallelism};
+use alluvium_model::probe::{DeviceParallelism, ProbeConclusions};
 use std::path::Path;
 use std::sync::Arc;
 
 struct Simulated(SimDirectory);
 
-impl Watch for Simulated {
+impl ProbeClock for Simulated {
     fn now_ns(&self) -> u64 {
         self.0.now_ns()
     }
@@ -47,7 +49,7 @@ impl Noisy {
 }
 
 impl CostClock for Noisy {
-    fn charge(&mut self, now_ns: u64, access: &Access) -> Result<u64, CostFault> {
+    fn charge(&mut self, now_ns: u64, access: &DeviceAccess) -> Result<u64, CostFault> {
         let took_ns = (self.setup_ns + self.byte_ps * access.len as f64 / 1e3) * self.noise();
         let free = self.free_ns.iter_mut().min().expect("there are servers");
         *free = (*free).max(now_ns) + took_ns as u64;
@@ -55,16 +57,16 @@ impl CostClock for Noisy {
     }
 }
 
-fn plan(budget_ms: u64) -> Plan {
-    Plan {
+fn plan(budget_ms: u64) -> ProbePlan {
+    ProbePlan {
         budget_ns: budget_ms * 1_000_000,
         space_bytes: LEAST_SPACE,
-        rounds: Plan::ROUNDS,
+        rounds: ProbePlan::ROUNDS,
         seed: 1,
     }
 }
 
-fn simulated(servers: usize, setup_ns: f64, byte_ps: f64, budget_ms: u64) -> Measured {
+fn simulated(servers: usize, setup_ns: f64, byte_ps: f64, budget_ms: u64) -> DeviceMeasurements {
     let seed = servers as u64;
     let directory = SimDirectory::new(seed);
     directory.set_clock(Box::new(Noisy {
@@ -76,10 +78,10 @@ fn simulated(servers: usize, setup_ns: f64, byte_ps: f64, budget_ms: u64) -> Mea
     let watch = Simulated(directory.clone());
     probe::measure(
         &directory,
-        &Place::memory(),
+        &FileSystemInfo::memory(),
         &plan(budget_ms),
         &watch,
-        &mut |_| Flow::GoOn,
+        &mut |_| ProbeControl::Continue,
     )
     .unwrap()
 }
@@ -87,7 +89,7 @@ fn simulated(servers: usize, setup_ns: f64, byte_ps: f64, budget_ms: u64) -> Mea
 #[test]
 fn a_simulated_ssd_is_found_again_behind_noise_of_three_percent() {
     let (servers, setup_ns, byte_ps) = (5, 65_000.0, 500.0);
-    let found = Conclusions::of(&simulated(servers, setup_ns, byte_ps, 3_000));
+    let found = ProbeConclusions::of(&simulated(servers, setup_ns, byte_ps, 3_000));
     for costs in [&found.reads, &found.writes] {
         let fit = costs.affine.as_ref().unwrap().fit;
         let setup = fit.setup_s * 1e9 / setup_ns;
@@ -97,7 +99,7 @@ fn a_simulated_ssd_is_found_again_behind_noise_of_three_percent() {
             "{fit:?}"
         );
         assert!(fit.goodness.r_squared > 0.99, "{fit:?}");
-        let Parallelism::Knee(knee) = costs.parallelism else {
+        let DeviceParallelism::Knee(knee) = costs.parallelism else {
             panic!("{:?}", costs.parallelism)
         };
         assert!((knee - servers as f64).abs() <= 0.2, "{knee}, not {servers}");
@@ -108,17 +110,19 @@ fn a_simulated_ssd_is_found_again_behind_noise_of_three_percent() {
     }
 }
 
-fn throttled(disk: &HardDisk) -> Conclusions {
-    let affine = Affine::new(disk.setup_ns, disk.transfer_ns, 4096);
+fn throttled(disk: &HardDisk) -> ProbeConclusions {
+    let affine = AffineClock::new(disk.setup_ns, disk.transfer_ns, 4096);
     let directory = ThrottledDirectory::new(Arc::new(MemoryDirectory::new()), Box::new(affine));
-    let plan = Plan {
+    let plan = ProbePlan {
         rounds: 1,
         // The shortest time: the essential measurements still take theirs.
         ..plan(1)
     };
-    let watch = ProcessWatch::new();
-    let measured = probe::measure(&directory, &Place::memory(), &plan, &watch, &mut |_| Flow::GoOn);
-    Conclusions::of(&measured.unwrap())
+    let watch = ProcessClock::new();
+    let measured = probe::measure(&directory, &FileSystemInfo::memory(), &plan, &watch, &mut |_| {
+        ProbeControl::Continue
+    });
+    ProbeConclusions::of(&measured.unwrap())
 }
 
 #[test]
@@ -131,7 +135,7 @@ fn a_throttled_disk_is_found_again() {
         let found = throttled(&disk);
         let fitted = found.reads.affine.as_ref().unwrap();
         let alpha = fitted.fit.alpha(4096) / disk.alpha();
-        assert_eq!(found.reads.parallelism, Parallelism::One);
+        assert_eq!(found.reads.parallelism, DeviceParallelism::One);
         if (alpha - 1.0).abs() < 0.05 && fitted.fit.goodness.r_squared > 0.99 {
             return;
         }
@@ -143,7 +147,7 @@ fn a_throttled_disk_is_found_again() {
 #[test]
 fn conclusions_are_drawn_and_told() {
     let measured = simulated(5, 65_000.0, 500.0, 1_000);
-    let conclusions = Conclusions::of(&measured);
+    let conclusions = ProbeConclusions::of(&measured);
     let charts = chart::charts(&measured, &conclusions);
     assert_eq!(charts.len(), 4);
     for chart in &charts {
@@ -153,10 +157,9 @@ fn conclusions_are_drawn_and_told() {
     }
     let svg = svg::draw(&measured, &conclusions).unwrap();
     assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
-    let random = measured
-        .windows
-        .iter()
-        .filter(|window| window.point.order == Order::Random && window.point.issue == Issue::Steady);
+    let random = measured.samples.iter().filter(|window| {
+        window.point.order == OffsetOrder::Random && window.point.issue == IssueMode::Steady
+    });
     let shown = random.map(|window| {
         let is_step = window.point.bytes == probe::STEP;
         usize::from(window.point.depth == 1) + usize::from(is_step)
@@ -166,5 +169,5 @@ fn conclusions_are_drawn_and_told() {
     assert_eq!(json["is_reliable"], false, "it is memory");
     let knee = json["reads"]["parallelism"].as_f64().unwrap();
     assert!((knee - 5.0).abs() < 0.3, "{knee}");
-    assert_eq!(json["samples"].as_array().unwrap().len(), measured.windows.len());
+    assert_eq!(json["samples"].as_array().unwrap().len(), measured.samples.len());
 }

@@ -2,20 +2,20 @@
 
 use super::chart::{self, figures};
 use super::plural;
-use crate::terminal::screen::{BOLD, Output};
+use crate::terminal::screen::{BOLD, ScreenOutput};
 use crate::values::sizes::human;
-use alluvium_base::measured::Measured;
-use alluvium_model::probe::{Advice, Conclusions, Costs, Parallelism, SHARES};
+use alluvium_base::measurements::DeviceMeasurements;
+use alluvium_model::probe::{DeviceAdvice, DeviceParallelism, ProbeConclusions, RequestCosts, SHARES};
 use std::io;
 use std::path::Path;
 
 pub(super) fn print(
-    out: &mut Output,
+    out: &mut ScreenOutput,
     path: &Path,
-    measured: &Measured,
-    conclusions: &Conclusions,
+    measured: &DeviceMeasurements,
+    conclusions: &ProbeConclusions,
 ) -> io::Result<()> {
-    let rounds = measured.windows.iter().map(|window| window.round + 1).max();
+    let rounds = measured.samples.iter().map(|window| window.round + 1).max();
     out.line(&format!(
         "{} on {}: a file of {}, {:.1} s, {} rounds",
         path.display(),
@@ -45,7 +45,7 @@ pub(super) fn print(
 }
 
 /// Prints lines with a name before the first.
-fn section(out: &mut Output, name: &str, lines: &[String]) -> io::Result<()> {
+fn section(out: &mut ScreenOutput, name: &str, lines: &[String]) -> io::Result<()> {
     for (at, line) in lines.iter().enumerate() {
         let name = if at == 0 { name } else { "" };
         let name = out.styled(BOLD, &format!("{name:10}"));
@@ -58,7 +58,7 @@ fn microseconds(seconds: f64) -> String {
     format!("{} µs", figures(seconds * 1e6))
 }
 
-fn of_costs(costs: &Costs) -> Vec<String> {
+fn of_costs(costs: &RequestCosts) -> Vec<String> {
     let mut lines = Vec::new();
     match &costs.affine {
         Err(why) => lines.push(format!("no affine model: {why}")),
@@ -105,18 +105,18 @@ fn of_costs(costs: &Costs) -> Vec<String> {
     lines
 }
 
-fn of_parallel(costs: &Costs) -> Vec<String> {
+fn of_parallel(costs: &RequestCosts) -> Vec<String> {
     let interval = costs.parallelism_interval().map_or(String::new(), |(low, high)| {
         format!(" ({low:.1} to {high:.1} in nine of ten draws)")
     });
     let head = match costs.parallelism {
-        Parallelism::Unknown => "P unknown".to_owned(),
-        Parallelism::One => "P 1: further requests add nothing".to_owned(),
-        Parallelism::Knee(knee) => format!("P {knee:.2}{interval}"),
-        Parallelism::Beyond(depth) => format!("P beyond {depth}: the throughput grew to the end"),
+        DeviceParallelism::Unknown => "P unknown".to_owned(),
+        DeviceParallelism::One => "P 1: further requests add nothing".to_owned(),
+        DeviceParallelism::Knee(knee) => format!("P {knee:.2}{interval}"),
+        DeviceParallelism::Beyond(depth) => format!("P beyond {depth}: the throughput grew to the end"),
     };
     let mut lines = vec![match (&costs.parallel, costs.parallelism) {
-        (_, Parallelism::One) => head,
+        (_, DeviceParallelism::One) => head,
         (Err(why), _) => format!("{head}: {why}"),
         (Ok(fit), _) => format!(
             "{head}: each adds {} MiB/s up to {} MiB/s, R² {:.4}, RMS {} MiB/s",
@@ -138,8 +138,8 @@ fn of_parallel(costs: &Costs) -> Vec<String> {
     lines
 }
 
-fn of_sync(conclusions: &Conclusions) -> Vec<String> {
-    let of = |sync: alluvium_model::probe::Sync| {
+fn of_sync(conclusions: &ProbeConclusions) -> Vec<String> {
+    let of = |sync: alluvium_model::probe::SyncLatencies| {
         format!(
             "{} in the middle, nine of ten within {} (of {})",
             microseconds(sync.median_ns as f64 / 1e9),
@@ -150,7 +150,7 @@ fn of_sync(conclusions: &Conclusions) -> Vec<String> {
     conclusions.sync.map(of).into_iter().collect()
 }
 
-fn of_processor(conclusions: &Conclusions) -> Vec<String> {
+fn of_processor(conclusions: &ProbeConclusions) -> Vec<String> {
     let processor = conclusions.processor;
     let us = |ns: u64| microseconds(ns as f64 / 1e9);
     let alone = processor
@@ -166,7 +166,7 @@ fn of_processor(conclusions: &Conclusions) -> Vec<String> {
     }
 }
 
-fn of_advice(advice: &Advice) -> Vec<String> {
+fn of_advice(advice: &DeviceAdvice) -> Vec<String> {
     let mut lines = vec![format!(
         "pages of {}, read-ahead of {}, {} requests under way",
         human(advice.page_bytes),
@@ -183,7 +183,7 @@ fn of_advice(advice: &Advice) -> Vec<String> {
     lines
 }
 
-fn of_profile(conclusions: &Conclusions) -> String {
+fn of_profile(conclusions: &ProbeConclusions) -> String {
     let Some(profile) = conclusions.profile else {
         return "none".to_owned();
     };

@@ -1,8 +1,8 @@
 //! Limits for clients of a server, as flags of `serve`.
 
-use crate::terminal::exit::{Exit, failure};
-use crate::values::sizes::{self, Bytes};
-use alluvium_server::{Limits, ServerOptions};
+use crate::terminal::exit::{CommandExit, failure};
+use crate::values::sizes::{self, ByteSize};
+use alluvium_server::{ServerLimits, ServerOptions};
 use anyhow::Result;
 use clap::Args;
 use std::time::Duration;
@@ -18,13 +18,13 @@ pub struct ClientLimits {
     /// have not taken, transactions. The slowest readers are closed when it is used up [default: a
     /// quarter of --memory, 8M at least].
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
-    pub client_memory: Option<Bytes>,
+    pub client_memory: Option<ByteSize>,
     /// Clients at once.
     #[arg(long, value_name = "COUNT", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_clients: u32,
     /// Bytes of replies that a client may leave untaken; a client that leaves more is closed.
     #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = sizes::parse)]
-    pub client_output_limit: Bytes,
+    pub client_output_limit: ByteSize,
     /// How long a client may be idle, as in 15m; 0 for ever.
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = sizes::parse_duration)]
     pub client_timeout: Duration,
@@ -53,17 +53,17 @@ impl ClientLimits {
                 _ => String::new(),
             };
             if !text.is_empty() {
-                return Err(failure(Exit::Usage, text));
+                return Err(failure(CommandExit::Usage, text));
             }
         }
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let time = |time: Duration| (!time.is_zero()).then_some(time);
         Ok(ServerOptions {
-            limits: Limits {
+            limits: ServerLimits {
                 connections: self.max_clients as usize,
                 output: size(self.client_output_limit.0).max(1),
                 memory: client_memory.map(size),
-                ..Limits::default()
+                ..ServerLimits::default()
             },
             idle_timeout: time(self.client_timeout),
             login_timeout: time(self.login_timeout).unwrap_or(Duration::MAX),

@@ -11,22 +11,23 @@ pub mod clients;
 mod panics;
 mod users;
 
-use crate::context::Context;
+use crate::context::CommandContext;
 use crate::jobs::stop;
 use crate::remote::password;
-use crate::terminal::exit::{Exit, failure};
+use crate::terminal::exit::{CommandExit, failure};
 use crate::terminal::log;
-use crate::terminal::screen::{self, Output};
-use crate::values::sizes::{self, Bytes};
+use crate::terminal::screen::{self, ScreenOutput};
+use crate::values::sizes::{self, ByteSize};
 use alluvium::Durability;
 use alluvium_server::{
-    CacheMemory, CacheServer, DatagramOptions, Exposure, KeyLayout, Policy, Server, ServerOptions, Tls,
+    CacheEvictionPolicy, CacheMemory, CacheServer, DatagramOptions, Exposure, KeyLayout, Server,
+    ServerOptions, TlsOptions,
 };
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use clients::ClientLimits;
 use serde_json::json;
-use users::Users;
+use users::AclFile;
 
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -53,16 +54,16 @@ const LOOK: Duration = Duration::from_millis(50);
 /// shows it.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Serve {
+pub struct ServeCommand {
     /// Where the Redis protocol is spoken; `off` for nowhere, port 0 for any that is free.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6379", value_parser = address)]
-    pub redis: Listen,
+    pub redis: ListenAddress,
     /// Where the memcached protocol is spoken; `off` for nowhere, port 0 for any that is free.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:11211", value_parser = address)]
-    pub memcached: Listen,
+    pub memcached: ListenAddress,
     /// Where the web page is; `off` for nowhere, port 0 for any that is free.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7070", value_parser = address)]
-    pub web: Listen,
+    pub web: ListenAddress,
     /// A name by which browsers may ask for the web page, besides IP addresses and localhost. May
     /// be given more than once.
     #[arg(long, value_name = "HOST")]
@@ -72,18 +73,18 @@ pub struct Serve {
     /// evicted.
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
     #[arg(conflicts_with_all = ["durability", "hashed", "users", "backup_dir", "web", "web_name", "copy_hot"])]
-    pub cache: Option<Bytes>,
+    pub cache: Option<ByteSize>,
     /// What the cache evicts first.
-    #[arg(long, value_enum, default_value_t = Eviction::S3Fifo, requires = "cache")]
-    pub cache_eviction: Eviction,
+    #[arg(long, value_enum, default_value_t = EvictionArg::S3Fifo, requires = "cache")]
+    pub cache_eviction: EvictionArg,
     /// Bytes that a key and its value in the cache have on average: they decide how much of the
     /// memory is index.
     #[arg(long, value_name = "SIZE", default_value = "96", value_parser = sizes::parse, requires = "cache")]
-    pub cache_item: Bytes,
+    pub cache_item: ByteSize,
     /// Where the cache is served by datagrams as well: the first of as many ports as there are
     /// processors. Others than this machine are served only with --datagram-key-file.
     #[arg(long, value_name = "ADDR", requires = "cache", value_parser = address)]
-    pub datagrams: Option<Listen>,
+    pub datagrams: Option<ListenAddress>,
     /// A file whose first line is the key that clients of datagrams share.
     #[arg(long, value_name = "FILE", requires = "datagrams")]
     pub datagram_key_file: Option<PathBuf>,
@@ -96,10 +97,10 @@ pub struct Serve {
     /// What copies may take of the first directory of a store with several tiers: pages that are
     /// read again and again from slower ones. They make way for all else.
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
-    pub copy_hot: Option<Bytes>,
+    pub copy_hot: Option<ByteSize>,
     /// When a write is acknowledged.
-    #[arg(long, value_enum, default_value_t = Word::Process)]
-    pub durability: Word,
+    #[arg(long, value_enum, default_value_t = DurabilityArg::Process)]
+    pub durability: DurabilityArg,
     /// The password of the user `default`: what Redis clients say to AUTH, memcached clients as the
     /// first `set`, whose value is `default TEXT`, and browsers. Other users of this machine see it
     /// in the list of processes: prefer --password-file, or the environment variable
@@ -146,27 +147,27 @@ pub struct Serve {
 }
 
 /// Rephrases an error of the server in terms of flags.
-fn in_flags(serve: &Serve, error: alluvium_server::Error) -> anyhow::Error {
+fn in_flags(serve: &ServeCommand, error: alluvium_server::Error) -> anyhow::Error {
     match error {
         alluvium_server::Error::Unprotected { address } => failure(
-            Exit::Usage,
+            CommandExit::Usage,
             format!(
                 "{}{address} can be reached from other machines, and nothing keeps them out: set --password-file, or --users with a password for the user default, or --tls-client-ca \
                  with --tls-certificate and --tls-key (TLS alone lets every client in), or say --unprotected if that is meant",
                 serve.flag_of(address)
             ),
         ),
-        alluvium_server::Error::Users { why } => failure(Exit::Usage, format!("--users: {why}")),
+        alluvium_server::Error::Users { why } => failure(CommandExit::Usage, format!("--users: {why}")),
         alluvium_server::Error::Socket { path, cause } => {
             let flag = match serve.socket.as_ref() == Some(&path) {
                 true => "--socket",
                 false => "--memcached-socket",
             };
-            failure(Exit::Failed, format!("{flag} {}: {cause}", path.display()))
+            failure(CommandExit::Failed, format!("{flag} {}: {cause}", path.display()))
         }
-        alluvium_server::Error::Cache { why } => failure(Exit::Usage, format!("--cache: {why}")),
+        alluvium_server::Error::Cache { why } => failure(CommandExit::Usage, format!("--cache: {why}")),
         alluvium_server::Error::SnapshotInOrder { name } => failure(
-            Exit::Usage,
+            CommandExit::Usage,
             format!(
                 "--hashed: the snapshot {name:?} of this store has keys in order, and could not be read any more. Leave --hashed out, or drop the snapshot (`SNAPSHOT DROP {name}`)"
             ),
@@ -174,18 +175,18 @@ fn in_flags(serve: &Serve, error: alluvium_server::Error) -> anyhow::Error {
         alluvium_server::Error::InOrder {
             keyspace: "memcached",
         } => failure(
-            Exit::Usage,
+            CommandExit::Usage,
             "--hashed: this store keeps the items of memcached's clients in order, and they cannot be hashed afterwards. Leave --hashed out, or remove the items with `flush_all` first",
         ),
         alluvium_server::Error::InOrder { keyspace } => failure(
-            Exit::Usage,
+            CommandExit::Usage,
             format!(
                 "--hashed: this store keeps the keys of the keyspace {keyspace:?} in order, and they cannot be hashed afterwards. Leave --hashed out, or serve a new store \
                  with --hashed and copy the keys of each database N: `alluvium export N.redis --redis-db N` of this one, `alluvium import N.redis --redis-db N` into the new one while it is served"
             ),
         ),
         alluvium_server::Error::BackupDirectory { why } => {
-            failure(Exit::Usage, format!("--backup-dir: {why}"))
+            failure(CommandExit::Usage, format!("--backup-dir: {why}"))
         }
         other => other.into(),
     }
@@ -195,27 +196,27 @@ fn in_flags(serve: &Serve, error: alluvium_server::Error) -> anyhow::Error {
 fn in_flags_of_datagrams(error: alluvium_server::Error) -> anyhow::Error {
     match error {
         alluvium_server::Error::Unprotected { address } => failure(
-            Exit::Usage,
+            CommandExit::Usage,
             format!(
                 "--datagrams {address} can be reached from other machines, and nothing keeps them out: set --datagram-key-file, or say --unprotected if that is meant"
             ),
         ),
-        alluvium_server::Error::Cache { why } => failure(Exit::Usage, format!("--datagrams: {why}")),
+        alluvium_server::Error::Cache { why } => failure(CommandExit::Usage, format!("--datagrams: {why}")),
         other => other.into(),
     }
 }
 
 /// A listening address, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listen(pub Option<SocketAddr>);
+pub struct ListenAddress(pub Option<SocketAddr>);
 
-fn address(text: &str) -> Result<Listen, String> {
+fn address(text: &str) -> Result<ListenAddress, String> {
     if text == "off" {
-        return Ok(Listen(None));
+        return Ok(ListenAddress(None));
     }
     let found = text.to_socket_addrs().ok().and_then(|mut all| all.next());
     found
-        .map(|address| Listen(Some(address)))
+        .map(|address| ListenAddress(Some(address)))
         .ok_or_else(|| "this is no address: write a host and a port, as in 127.0.0.1:6379, or off".to_owned())
 }
 
@@ -228,7 +229,7 @@ fn mode(text: &str) -> Result<u32, String> {
 
 /// Durability as it is typed.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Word {
+pub enum DurabilityArg {
     /// At once.
     Memory,
     /// When it survives the death of the process; the loss of power costs at most a second.
@@ -237,19 +238,19 @@ pub enum Word {
     Disk,
 }
 
-impl From<Word> for Durability {
-    fn from(word: Word) -> Durability {
+impl From<DurabilityArg> for Durability {
+    fn from(word: DurabilityArg) -> Durability {
         match word {
-            Word::Memory => Durability::Memory,
-            Word::Process => Durability::Process,
-            Word::Disk => Durability::Disk,
+            DurabilityArg::Memory => Durability::Memory,
+            DurabilityArg::Process => Durability::Process,
+            DurabilityArg::Disk => Durability::Disk,
         }
     }
 }
 
 /// What is evicted, as it is typed.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Eviction {
+pub enum EvictionArg {
     /// The oldest.
     Fifo,
     /// What was not asked for the longest.
@@ -260,13 +261,13 @@ pub enum Eviction {
     S3Fifo,
 }
 
-impl From<Eviction> for Policy {
-    fn from(word: Eviction) -> Policy {
+impl From<EvictionArg> for CacheEvictionPolicy {
+    fn from(word: EvictionArg) -> CacheEvictionPolicy {
         match word {
-            Eviction::Fifo => Policy::Fifo,
-            Eviction::Lru => Policy::Lru,
-            Eviction::ApproximateLru => Policy::ApproximateLru,
-            Eviction::S3Fifo => Policy::S3Fifo,
+            EvictionArg::Fifo => CacheEvictionPolicy::Fifo,
+            EvictionArg::Lru => CacheEvictionPolicy::Lru,
+            EvictionArg::ApproximateLru => CacheEvictionPolicy::ApproximateLru,
+            EvictionArg::S3Fifo => CacheEvictionPolicy::S3Fifo,
         }
     }
 }
@@ -281,8 +282,8 @@ fn manage(server: &Server, directory: &Path) {
     }
 }
 
-impl Serve {
-    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+impl ServeCommand {
+    pub(crate) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         panics::are_brief();
         let options = self.options(context)?;
         if let Some(bytes) = self.cache {
@@ -293,7 +294,7 @@ impl Serve {
         let db = context
             .options()
             .durability(self.durability.into())
-            .copy_hot(self.copy_hot.map_or(0, |Bytes(bytes)| bytes))
+            .copy_hot(self.copy_hot.map_or(0, |ByteSize(bytes)| bytes))
             .open(&context.path)
             .with_context(|| format!("opening the store in {}", context.path.display()))?;
         let server = Server::start(&db, options).map_err(|error| in_flags(self, error))?;
@@ -328,15 +329,20 @@ impl Serve {
         served?;
         closed?;
         screen::note("closed in order");
-        Ok(Exit::Done)
+        Ok(CommandExit::Done)
     }
 
     /// Serves a cache until a signal arrives.
-    fn run_cache(&self, context: &Context, bytes: Bytes, options: ServerOptions) -> Result<Exit> {
+    fn run_cache(
+        &self,
+        context: &CommandContext,
+        bytes: ByteSize,
+        options: ServerOptions,
+    ) -> Result<CommandExit> {
         self.check_cache(context)?;
         // Read the key before waiting for signals: it may come from a pipe that never delivers it.
         let datagrams = match self.datagrams {
-            Some(Listen(Some(address))) => Some(self.datagram_options(address)?),
+            Some(ListenAddress(Some(address))) => Some(self.datagram_options(address)?),
             _ => None,
         };
         let memory = CacheMemory {
@@ -370,32 +376,32 @@ impl Serve {
         server.stop();
         server.join();
         screen::note("closed in order");
-        Ok(Exit::Done)
+        Ok(CommandExit::Done)
     }
 
     /// Refuses options that do not apply to a cache, and a cache that no client could reach.
-    fn check_cache(&self, context: &Context) -> Result<()> {
+    fn check_cache(&self, context: &CommandContext) -> Result<()> {
         let of_stores = [
             ("--tier", !context.tiers.is_empty()),
             ("--measured-device", context.takes_measured),
         ];
         if let Some((flag, _)) = of_stores.iter().find(|(_, is_given)| *is_given) {
             return Err(failure(
-                Exit::Usage,
+                CommandExit::Usage,
                 format!("{flag}: a cache has no store, leave it out"),
             ));
         }
         if self.cache_item.0 == 0 {
             let text = "--cache-item 0: say how many bytes a key and its value have on average";
-            return Err(failure(Exit::Usage, text));
+            return Err(failure(CommandExit::Usage, text));
         }
-        let datagrams = self.datagrams.unwrap_or(Listen(None));
+        let datagrams = self.datagrams.unwrap_or(ListenAddress(None));
         let has_port = [self.redis, self.memcached, datagrams]
             .iter()
             .any(|listen| listen.0.is_some());
         if !has_port && self.socket.is_none() && self.memcached_socket.is_none() {
             let text = "--redis and --memcached are off, and there is neither --socket nor --datagrams: no client could connect";
-            return Err(failure(Exit::Usage, text));
+            return Err(failure(CommandExit::Usage, text));
         }
         Ok(())
     }
@@ -427,20 +433,20 @@ impl Serve {
         found.map_or("", |(flag, _)| flag)
     }
 
-    fn options(&self, context: &Context) -> Result<ServerOptions> {
+    fn options(&self, context: &CommandContext) -> Result<ServerOptions> {
         let has_socket = self.socket.is_some() || self.memcached_socket.is_some();
         let has_port = [self.redis, self.memcached, self.web]
             .iter()
             .any(|listen| listen.0.is_some());
         if !has_port && !has_socket {
             return Err(failure(
-                Exit::Usage,
+                CommandExit::Usage,
                 "--redis, --memcached and --web are all off, and there is no --socket: no client could connect",
             ));
         }
         let read = |path: &Path| std::fs::read(path).with_context(|| format!("reading {}", path.display()));
         let tls = match (&self.tls_certificate, &self.tls_key) {
-            (Some(certificate), Some(key)) => Some(Tls {
+            (Some(certificate), Some(key)) => Some(TlsOptions {
                 certificate: read(certificate)?,
                 key: read(key)?,
                 client_authority: self.tls_client_ca.as_deref().map(read).transpose()?,
@@ -458,7 +464,10 @@ impl Serve {
                 false => KeyLayout::AsStored,
             },
             password,
-            users: self.users.as_deref().map(|path| Arc::new(Users::new(path)) as _),
+            users: self
+                .users
+                .as_deref()
+                .map(|path| Arc::new(AclFile::new(path)) as _),
             redis_socket: self.socket.clone(),
             memcached_socket: self.memcached_socket.clone(),
             socket_mode: self.socket_mode,
@@ -477,14 +486,14 @@ impl Serve {
     /// Prints the addresses, once clients can connect.
     fn announce(
         &self,
-        context: &Context,
+        context: &CommandContext,
         (redis, memcached): (Option<SocketAddr>, Option<SocketAddr>),
         web: Option<String>,
         place: &str,
     ) -> Result<()> {
         let text = |address: Option<SocketAddr>| address.map(|address| address.to_string());
         if context.is_json() {
-            let mut out = Output::new();
+            let mut out = ScreenOutput::new();
             let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
             out.json(&json!({
                 "redis": text(redis),

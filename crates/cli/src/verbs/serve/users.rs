@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 
 /// The path of the file.
 #[derive(Debug)]
-pub(crate) struct Users(PathBuf);
+pub(crate) struct AclFile(PathBuf);
 
-impl Users {
-    pub(crate) fn new(path: &Path) -> Users {
-        Users(path.to_owned())
+impl AclFile {
+    pub(crate) fn new(path: &Path) -> AclFile {
+        AclFile(path.to_owned())
     }
 }
 
-impl UserFile for Users {
+impl UserFile for AclFile {
     fn place(&self) -> String {
         self.0.display().to_string()
     }
@@ -58,7 +58,7 @@ mod tests {
     fn the_file_is_replaced_and_keeps_its_mode() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("users");
-        let users = Users::new(&path);
+        let users = AclFile::new(&path);
         assert!(users.read().is_err());
         let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
         users.write(b"one").unwrap();

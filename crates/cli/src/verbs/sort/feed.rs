@@ -1,10 +1,10 @@
 //! Reads the inputs of a sort into chunks of records.
 
 use super::open;
-use crate::jobs::sorting::Chunks;
+use crate::jobs::sorting::ChunkFiller;
 use crate::jobs::stop;
-use crate::terminal::exit::{Exit, failure};
-use alluvium_storage::limiter::Limiter;
+use crate::terminal::exit::{CommandExit, failure};
+use alluvium_storage::limiter::RateLimiter;
 use anyhow::{Context as _, Result};
 use indicatif::ProgressBar;
 use std::io::{self, Read};
@@ -16,32 +16,36 @@ use std::time::Instant;
 const AT_ONCE: usize = 1 << 20;
 
 /// A reader of inputs.
-pub(super) struct Feed<'b> {
+pub(super) struct SortInputReader<'b> {
     record_bytes: Option<usize>,
-    limiter: Option<Limiter>,
+    limiter: Option<RateLimiter>,
     started: Instant,
     bar: &'b ProgressBar,
 }
 
-impl<'b> Feed<'b> {
-    pub(super) fn new(record_bytes: Option<u32>, rate: Option<u64>, bar: &'b ProgressBar) -> Feed<'b> {
-        Feed {
+impl<'b> SortInputReader<'b> {
+    pub(super) fn new(
+        record_bytes: Option<u32>,
+        rate: Option<u64>,
+        bar: &'b ProgressBar,
+    ) -> SortInputReader<'b> {
+        SortInputReader {
             record_bytes: record_bytes.map(|bytes| bytes as usize),
-            limiter: rate.map(|rate| Limiter::new(rate, rate / 10)),
+            limiter: rate.map(|rate| RateLimiter::new(rate, rate / 10)),
             started: Instant::now(),
             bar,
         }
     }
 
     /// Reads all inputs in order.
-    pub(super) fn all(mut self, files: &[PathBuf], chunks: &mut Chunks<'_>) -> Result<()> {
+    pub(super) fn all(mut self, files: &[PathBuf], chunks: &mut ChunkFiller<'_>) -> Result<()> {
         for file in files {
             self.one(file, chunks)?;
         }
         Ok(())
     }
 
-    fn one(&mut self, file: &Path, chunks: &mut Chunks<'_>) -> Result<()> {
+    fn one(&mut self, file: &Path, chunks: &mut ChunkFiller<'_>) -> Result<()> {
         let mut reader = open(file)?;
         let longest = chunks.longest();
         let mut buffer = vec![0; AT_ONCE.max(self.record_bytes.unwrap_or(0))];
@@ -54,7 +58,7 @@ impl<'b> Feed<'b> {
                         file.display(),
                         records + 1
                     );
-                    return Err(failure(Exit::Failed, text));
+                    return Err(failure(CommandExit::Failed, text));
                 }
                 buffer.resize(filled * 2, 0);
             }
@@ -78,7 +82,7 @@ impl<'b> Feed<'b> {
             // The last line needs no line end.
             None => chunks.push_line(&buffer[..filled]),
             Some(bytes) => Err(failure(
-                Exit::Failed,
+                CommandExit::Failed,
                 format!(
                     "{}: {filled} bytes are left behind {records} records of {bytes}: is --record-bytes right?",
                     file.display()
@@ -95,7 +99,7 @@ impl<'b> Feed<'b> {
         seen: usize,
         end: usize,
         records: &mut u64,
-        chunks: &mut Chunks<'_>,
+        chunks: &mut ChunkFiller<'_>,
     ) -> Result<usize> {
         let mut at = 0;
         if let Some(bytes) = self.record_bytes {
@@ -121,7 +125,7 @@ impl<'b> Feed<'b> {
             thread::sleep(limiter.take(self.started.elapsed(), bytes as u64));
         }
         if stop::asked() {
-            return Err(failure(Exit::Interrupted, "stopped: nothing was written"));
+            return Err(failure(CommandExit::Interrupted, "stopped: nothing was written"));
         }
         Ok(())
     }

@@ -9,15 +9,15 @@
 
 mod feed;
 
-use crate::context::Context;
+use crate::context::CommandContext;
 use crate::jobs::sorting::{self, told};
 use crate::jobs::{progress, stop};
 use crate::store::private;
-use crate::terminal::exit::{Exit, failure};
+use crate::terminal::exit::{CommandExit, failure};
 use crate::terminal::screen;
-use crate::values::sizes::{self, Bytes};
+use crate::values::sizes::{self, ByteSize};
 use alluvium_device::file::FileDirectory;
-use alluvium_storage::sort::{Equal, Layout, Options, Spool};
+use alluvium_storage::sort::{EqualKeyPolicy, SortOptions, SortRecordLayout, SortSpool};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use std::fs::{self, File};
@@ -48,7 +48,7 @@ const NAME: &str = "alluvium-sort";
 /// Sort lines, or records of one length, that need not fit into memory.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Sort {
+pub struct SortCommand {
     /// The files; `-` for standard input.
     #[arg(value_name = "FILE", default_value = "-")]
     pub files: Vec<PathBuf>,
@@ -74,7 +74,7 @@ pub struct Sort {
     pub temporary: Option<PathBuf>,
     /// Read at most this many bytes a second, to leave the device to others.
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
-    pub rate: Option<Bytes>,
+    pub rate: Option<ByteSize>,
 }
 
 fn parse_key(text: &str) -> Result<(u32, u32), String> {
@@ -86,30 +86,30 @@ fn parse_key(text: &str) -> Result<(u32, u32), String> {
         .ok_or_else(|| format!("{text:?} is no key: write its first byte and its length, as in 8,16"))
 }
 
-impl Sort {
-    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+impl SortCommand {
+    pub(crate) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         let threads = self
             .threads
             .unwrap_or_else(|| available_parallelism().map_or(1, usize::from));
         let threads = threads.clamp(1, MOST_THREADS);
         let memory = context.memory.unwrap_or(MEMORY) / threads as u64;
-        let options = Options {
+        let options = SortOptions {
             equal: if self.unique {
-                Equal::KeepFirst
+                EqualKeyPolicy::KeepFirst
             } else {
-                Equal::KeepAll
+                EqualKeyPolicy::KeepAll
             },
             memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX),
-            ..Options::new(self.layout())
+            ..SortOptions::new(self.layout())
         };
         let directory = self.directory()?;
         let spool =
-            Spool::new(Arc::new(directory), NAME, options).map_err(|error| told(error, MEMORY_FLAG))?;
+            SortSpool::new(Arc::new(directory), NAME, options).map_err(|error| told(error, MEMORY_FLAG))?;
         stop::listen()?;
         let started = Instant::now();
         let bar = progress::bytes("sorting", self.total());
-        let feed = feed::Feed::new(self.record_bytes, self.rate.map(|rate| rate.0), &bar);
-        let job = sorting::Job {
+        let feed = feed::SortInputReader::new(self.record_bytes, self.rate.map(|rate| rate.0), &bar);
+        let job = sorting::SortJob {
             spool: &spool,
             threads,
             is_lines: self.record_bytes.is_none(),
@@ -134,15 +134,15 @@ impl Sort {
             sizes::human(bytes),
             sizes::human(progress::per_second(bytes, 0, took))
         ));
-        Ok(Exit::Done)
+        Ok(CommandExit::Done)
     }
 
-    fn layout(&self) -> Layout {
+    fn layout(&self) -> SortRecordLayout {
         match self.record_bytes {
-            None => Layout::Variable,
+            None => SortRecordLayout::Variable,
             Some(record_bytes) => {
                 let (key_offset, key_bytes) = self.key.unwrap_or((0, record_bytes));
-                Layout::Fixed {
+                SortRecordLayout::Fixed {
                     record_bytes,
                     key_offset,
                     key_bytes,
@@ -222,7 +222,7 @@ fn open(path: &Path) -> Result<Box<dyn Read>> {
     let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
     if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
         let text = format!("{} is a directory: name a file", path.display());
-        return Err(failure(Exit::Failed, text));
+        return Err(failure(CommandExit::Failed, text));
     }
     Ok(Box::new(file))
 }

@@ -1,14 +1,14 @@
 //! The parts of `stats` that are not lists of numbers: predictions next to measurements, choices,
 //! and changes made since the store was opened.
 
-use crate::terminal::screen::{BOLD, Output};
+use crate::terminal::screen::{BOLD, ScreenOutput};
 use crate::verbs::advise::moment;
 use serde_json::Value;
 use std::io;
 
 /// Prints a group of `stats` that is not a list of numbers. Returns whether the group is one of
 /// these.
-pub(super) fn print(out: &mut Output, group: &str, said: &Value) -> io::Result<bool> {
+pub(super) fn print(out: &mut ScreenOutput, group: &str, said: &Value) -> io::Result<bool> {
     match group {
         "forecast" => forecast(out, said)?,
         "chosen" => chosen(out, said)?,
@@ -18,7 +18,7 @@ pub(super) fn print(out: &mut Output, group: &str, said: &Value) -> io::Result<b
     Ok(true)
 }
 
-fn title(out: &mut Output, text: &str) -> io::Result<()> {
+fn title(out: &mut ScreenOutput, text: &str) -> io::Result<()> {
     let title = out.styled(BOLD, text);
     out.line(&title)
 }
@@ -43,7 +43,7 @@ fn row(of: &Value) -> Option<String> {
     ))
 }
 
-fn forecast(out: &mut Output, said: &Value) -> io::Result<()> {
+fn forecast(out: &mut ScreenOutput, said: &Value) -> io::Result<()> {
     let Some(keyspace) = said["keyspace"].as_str() else {
         return Ok(());
     };
@@ -65,7 +65,7 @@ fn forecast(out: &mut Output, said: &Value) -> io::Result<()> {
     Ok(())
 }
 
-fn chosen(out: &mut Output, said: &Value) -> io::Result<()> {
+fn chosen(out: &mut ScreenOutput, said: &Value) -> io::Result<()> {
     title(out, "chosen")?;
     for (name, choice) in said.as_object().into_iter().flatten() {
         let of = |part: &str| choice[part].as_str().unwrap_or_default();
@@ -74,7 +74,7 @@ fn chosen(out: &mut Output, said: &Value) -> io::Result<()> {
     Ok(())
 }
 
-fn changes(out: &mut Output, said: &Value) -> io::Result<()> {
+fn changes(out: &mut ScreenOutput, said: &Value) -> io::Result<()> {
     let all = said.as_array().filter(|all| !all.is_empty());
     let Some(all) = all else {
         return Ok(());

@@ -10,13 +10,13 @@
 mod forecast;
 mod watch;
 
-use crate::context::Context;
+use crate::context::CommandContext;
 use crate::import::PROGRESS;
-use crate::remote::{Elsewhere, Remote};
-use crate::terminal::exit::Exit;
-use crate::terminal::screen::{BOLD, Output};
+use crate::remote::{RemoteServer, RemoteServerArgs};
+use crate::terminal::exit::CommandExit;
+use crate::terminal::screen::{BOLD, ScreenOutput};
 use crate::values::sizes::{count, human};
-use alluvium_server::control::Request;
+use alluvium_server::control::ManagementRequest;
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ Examples:
 /// A server elsewhere is asked through its web page.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Stats {
+pub struct StatsCommand {
     /// Show what is being done, again and again, until Ctrl-C.
     #[arg(short, long)]
     pub watch: bool,
@@ -46,7 +46,7 @@ pub struct Stats {
     #[arg(short = 'n', long, value_name = "COUNT", requires = "watch")]
     pub count: Option<u64>,
     #[command(flatten)]
-    pub elsewhere: Elsewhere,
+    pub elsewhere: RemoteServerArgs,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -57,24 +57,24 @@ fn seconds(text: &str) -> Result<f64, String> {
     seconds.ok_or_else(|| "write a number of seconds, from 0.05 to 3600".to_owned())
 }
 
-impl Stats {
-    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+impl StatsCommand {
+    pub(crate) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         if let Some(server) = self.elsewhere.remote()? {
             return match self.watch {
-                true => watch::run(self, &watch::Watched::Server(server)),
+                true => watch::run(self, &watch::FiguresSource::Server(server)),
                 false => served(context, &server),
             };
         }
         let store = context.open_to_read()?;
         if self.watch {
-            let watched = watch::Watched::Store(store);
+            let watched = watch::FiguresSource::Store(store);
             let shown = watch::run(self, &watched);
-            if let watch::Watched::Store(store) = watched {
+            if let watch::FiguresSource::Store(store) = watched {
                 store.close()?;
             }
             return shown;
         }
-        let mut numbers = store.json(&Request::Stats)?;
+        let mut numbers = store.json(&ManagementRequest::Stats)?;
         if store.has_keyspace(PROGRESS)? {
             let others = numbers["store"]["keyspaces"].as_u64().unwrap_or(1) - 1;
             numbers["store"]["keyspaces"] = others.into();
@@ -84,8 +84,8 @@ impl Stats {
     }
 }
 
-fn print(context: &Context, numbers: &Value) -> Result<Exit> {
-    let mut out = Output::new();
+fn print(context: &CommandContext, numbers: &Value) -> Result<CommandExit> {
+    let mut out = ScreenOutput::new();
     if context.is_json() {
         out.json(numbers)?;
     } else {
@@ -109,11 +109,11 @@ fn print(context: &Context, numbers: &Value) -> Result<Exit> {
         }
     }
     out.flush()?;
-    Ok(Exit::Done)
+    Ok(CommandExit::Done)
 }
 
 /// Prints the workload of each keyspace: a sample since the store was opened.
-fn print_workload(out: &mut Output, seen: &Value) -> Result<()> {
+fn print_workload(out: &mut ScreenOutput, seen: &Value) -> Result<()> {
     let seen = seen.as_object().into_iter().flatten();
     for (number, (keyspace, what)) in seen.enumerate() {
         if number == 0 {
@@ -136,7 +136,7 @@ fn print_workload(out: &mut Output, seen: &Value) -> Result<()> {
 }
 
 /// Prints the figures of a server's store in the same groups.
-fn served(context: &Context, server: &Remote) -> Result<Exit> {
+fn served(context: &CommandContext, server: &RemoteServer) -> Result<CommandExit> {
     let said = server.json("/api/stats")?;
     let figure = |name: &str| said["figures"][name].as_f64().unwrap_or_default() as u64;
     let figures = said["figures"].as_object().into_iter().flatten();

@@ -1,13 +1,13 @@
 //! `stats --watch`: displays the activity of a store periodically.
 
-use super::Stats;
+use super::StatsCommand;
 use crate::jobs::stop;
-use crate::remote::Remote;
-use crate::store::{Holder, Store};
-use crate::terminal::exit::Exit;
-use crate::terminal::screen::{BOLD, DIM, Output};
+use crate::remote::RemoteServer;
+use crate::store::{StoreHandle, StoreOwner};
+use crate::terminal::exit::CommandExit;
+use crate::terminal::screen::{BOLD, DIM, ScreenOutput};
 use crate::values::sizes::{count, human};
-use alluvium_server::control::Request;
+use alluvium_server::control::ManagementRequest;
 use anyhow::Result;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -22,18 +22,18 @@ const NAP: Duration = Duration::from_millis(50);
 const BAR: usize = 24;
 
 /// A snapshot of all figures.
-struct Look {
+struct FiguresSnapshot {
     at: Instant,
     figures: BTreeMap<String, f64>,
     /// Latencies of the last second, if a server counts them.
     recent: Value,
-    levels: Vec<Level>,
+    levels: Vec<TrunkLevel>,
     title: String,
 }
 
 /// A level of the trunk, the root first.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Level {
+struct TrunkLevel {
     nodes: u64,
     pivots: u64,
     bundles: u64,
@@ -44,16 +44,16 @@ struct Level {
 }
 
 /// The source of the figures.
-pub(super) enum Watched {
+pub(super) enum FiguresSource {
     /// The store in the directory.
-    Store(Store),
+    Store(StoreHandle),
     /// A remote server.
-    Server(Remote),
+    Server(RemoteServer),
 }
 
-pub(super) fn run(verb: &Stats, watched: &Watched) -> Result<Exit> {
+pub(super) fn run(verb: &StatsCommand, watched: &FiguresSource) -> Result<CommandExit> {
     stop::listen()?;
-    let mut out = Output::new();
+    let mut out = ScreenOutput::new();
     let is_page = out.is_terminal();
     if is_page {
         // Switch to the alternate screen and hide the cursor.
@@ -65,13 +65,13 @@ pub(super) fn run(verb: &Stats, watched: &Watched) -> Result<Exit> {
     }
     out.flush()?;
     shown?;
-    Ok(Exit::Done)
+    Ok(CommandExit::Done)
 }
 
-fn show(verb: &Stats, watched: &Watched, out: &mut Output, is_page: bool) -> Result<()> {
+fn show(verb: &StatsCommand, watched: &FiguresSource, out: &mut ScreenOutput, is_page: bool) -> Result<()> {
     let look = || match watched {
-        Watched::Store(store) => of_store(store),
-        Watched::Server(server) => of_server(server),
+        FiguresSource::Store(store) => of_store(store),
+        FiguresSource::Server(server) => of_server(server),
     };
     let mut before = look()?;
     let mut left = verb.count.unwrap_or(u64::MAX);
@@ -102,21 +102,21 @@ fn show(verb: &Stats, watched: &Watched, out: &mut Output, is_page: bool) -> Res
     Ok(())
 }
 
-fn of_store(store: &Store) -> Result<Look> {
-    let said = store.json(&Request::Figures)?;
+fn of_store(store: &StoreHandle) -> Result<FiguresSnapshot> {
+    let said = store.json(&ManagementRequest::Figures)?;
     let number = |value: &Value| value.as_u64().unwrap_or_default();
     let mut levels = Vec::new();
     add_up(&said["root"], 0, &mut levels);
     let title = match store.holder() {
-        Holder::Us => "no server has the store open".to_owned(),
-        Holder::Others => format!(
+        StoreOwner::Us => "no server has the store open".to_owned(),
+        StoreOwner::Others => format!(
             "process {} · {} connections · {} commands",
             number(&said["process_id"]),
             count(number(&said["server"]["connections"])),
             count(number(&said["server"]["commands"]))
         ),
     };
-    Ok(Look {
+    Ok(FiguresSnapshot {
         at: Instant::now(),
         figures: figures(&said["figures"]),
         recent: Value::Null,
@@ -132,12 +132,12 @@ fn figures(of: &Value) -> BTreeMap<String, f64> {
         .collect()
 }
 
-fn of_server(server: &Remote) -> Result<Look> {
+fn of_server(server: &RemoteServer) -> Result<FiguresSnapshot> {
     let (stats, tree) = (server.json("/api/stats")?, server.json("/api/tree")?);
     let mut levels = Vec::new();
     add_up(&tree["root"], 0, &mut levels);
     let number = |value: &Value| value.as_u64().unwrap_or_default();
-    Ok(Look {
+    Ok(FiguresSnapshot {
         at: Instant::now(),
         figures: figures(&stats["figures"]),
         recent: stats["recent"].clone(),
@@ -153,9 +153,9 @@ fn of_server(server: &Remote) -> Result<Look> {
     })
 }
 
-fn add_up(node: &Value, depth: usize, levels: &mut Vec<Level>) {
+fn add_up(node: &Value, depth: usize, levels: &mut Vec<TrunkLevel>) {
     if levels.len() == depth {
-        levels.push(Level::default());
+        levels.push(TrunkLevel::default());
     }
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let bytes = |layers: &Value| {
@@ -185,17 +185,17 @@ fn add_up(node: &Value, depth: usize, levels: &mut Vec<Level>) {
 }
 
 /// Two snapshots, for differences between them.
-struct Between<'a> {
-    before: &'a Look,
-    now: &'a Look,
+struct FiguresDelta<'a> {
+    before: &'a FiguresSnapshot,
+    now: &'a FiguresSnapshot,
     seconds: f64,
-    out: &'a Output,
+    out: &'a ScreenOutput,
     page: String,
 }
 
 /// Renders the page.
-fn frame(before: &Look, now: &Look, out: &Output) -> String {
-    let mut between = Between {
+fn frame(before: &FiguresSnapshot, now: &FiguresSnapshot, out: &ScreenOutput) -> String {
+    let mut between = FiguresDelta {
         before,
         now,
         seconds: now.at.duration_since(before.at).as_secs_f64().max(1e-3),
@@ -215,7 +215,7 @@ fn frame(before: &Look, now: &Look, out: &Output) -> String {
     between.page
 }
 
-impl Between<'_> {
+impl FiguresDelta<'_> {
     fn line(&mut self, text: &str) {
         let _ = writeln!(self.page, "{text}");
     }
@@ -329,7 +329,7 @@ impl Between<'_> {
         );
         self.title("tree", &rest);
         let levels = &self.now.levels;
-        let held = |level: &Level| level.own_bytes + level.pending_bytes;
+        let held = |level: &TrunkLevel| level.own_bytes + level.pending_bytes;
         let most = levels.iter().map(held).fold(1.0, f64::max);
         for (depth, level) in levels.iter().enumerate() {
             let name = if depth + 1 == levels.len() {
@@ -377,7 +377,7 @@ fn duration(ns: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::remote::Login;
+    use crate::remote::RemoteCredentials;
 
     #[test]
     fn levels_of_a_server_and_of_a_store_are_the_same() {
@@ -393,15 +393,16 @@ mod tests {
                 .expect("there is room");
         }
         db.checkpoint().expect("there is room");
-        let own = of_store(&Store::own(db.clone())).expect("it answers");
+        let own = of_store(&StoreHandle::own(db.clone())).expect("it answers");
         let options = alluvium_server::ServerOptions {
             web: Some("127.0.0.1:0".parse().expect("an address")),
             ..alluvium_server::ServerOptions::default()
         };
         let server = alluvium_server::Server::start(&db, options).expect("it starts");
         let url = format!("http://{}", server.web_addr().expect("it has a page"));
-        let served = of_server(&Remote::at(&url, Login::default()).expect("an address")).expect("it answers");
-        let bytes = |look: &Look| {
+        let served = of_server(&RemoteServer::at(&url, RemoteCredentials::default()).expect("an address"))
+            .expect("it answers");
+        let bytes = |look: &FiguresSnapshot| {
             look.levels
                 .iter()
                 .map(|level| level.own_bytes + level.pending_bytes)
@@ -409,7 +410,7 @@ mod tests {
         };
         assert!(bytes(&own) > 1e6 && bytes(&own) <= bytes(&served));
         assert_eq!(own.levels.len(), served.levels.len());
-        let page = frame(&own, &served, &Output::new());
+        let page = frame(&own, &served, &ScreenOutput::new());
         for word in [
             "throughput",
             "latency",

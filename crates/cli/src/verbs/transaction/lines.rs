@@ -1,6 +1,6 @@
 //! Reading of the lines of a script.
 
-use crate::terminal::exit::{Exit, failure};
+use crate::terminal::exit::{CommandExit, failure};
 use alluvium::{MAX_KEY, MAX_VALUE};
 use anyhow::{Context as _, Result};
 use std::fs::File;
@@ -11,16 +11,16 @@ use std::path::Path;
 const LONGEST: usize = (MAX_KEY + MAX_VALUE) * 4 + (1 << 16);
 
 /// The numbered lines of a script.
-pub(super) struct Lines {
+pub(super) struct ScriptReader {
     reader: Box<dyn BufRead>,
     name: String,
     is_file: bool,
     number: u64,
 }
 
-impl Lines {
+impl ScriptReader {
     /// Opens a script; `-` is standard input.
-    pub(super) fn open(path: &Path) -> Result<Lines> {
+    pub(super) fn open(path: &Path) -> Result<ScriptReader> {
         let is_input = path == Path::new("-");
         let name = match is_input {
             true => "standard input".to_owned(),
@@ -34,7 +34,7 @@ impl Lines {
             let is_file = file.metadata().with_context(what)?.is_file();
             (Box::new(BufReader::new(file)), is_file)
         };
-        Ok(Lines {
+        Ok(ScriptReader {
             reader,
             name,
             is_file,
@@ -62,7 +62,7 @@ impl Lines {
                 "line {} of {} is longer than a key and a value can be: {LONGEST} bytes",
                 self.number, self.name
             );
-            return Err(failure(Exit::Usage, text));
+            return Err(failure(CommandExit::Usage, text));
         }
         Ok(Some((self.number, line)))
     }

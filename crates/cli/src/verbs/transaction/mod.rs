@@ -5,27 +5,28 @@
 //! *Does not know*: how a transaction works, and which process has the store open.
 //!
 //! *Read in this order*: this file, `script.rs` (parsing of lines), `lines.rs` (reading of lines),
-//! `said.rs` (output).
+//! `script_output.rs` (output).
 
 mod lines;
-mod said;
 mod script;
+mod script_output;
 
-use crate::context::Context;
-use crate::store::Store;
+use crate::context::CommandContext;
+use crate::store::StoreHandle;
 use crate::terminal::confirm::Consent;
-use crate::terminal::exit::{Exit, classify, failure};
+use crate::terminal::exit::{CommandExit, classify, failure};
 use crate::terminal::screen;
-use crate::values::bytes::Encoding;
-use crate::verbs::serve::Word;
+use crate::values::bytes::ByteEncoding;
+use crate::verbs::serve::DurabilityArg;
 use alluvium_server::control::{
-    Acknowledged, IsolationLevel, Mechanism, NewTransaction, Reply, Request, Step,
+    CommitDurability, IsolationLevel, ManagementReply, ManagementRequest, NewTransaction,
+    TransactionConcurrency, TransactionStep,
 };
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use lines::Lines;
-use said::Saying;
-use script::Line;
+use lines::ScriptReader;
+use script::ScriptLine;
+use script_output::ScriptOutput;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -57,32 +58,32 @@ The lines of a file are all read before the first is done; those of a pipe as th
 /// Run a script of operations as a transaction: all of it takes effect, or nothing.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct RunScript {
+pub struct TransactionCommand {
     /// The script; `-` for standard input.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// What it may see of other transactions.
-    #[arg(long, value_enum, default_value_t = Level::Serializable)]
-    pub isolation: Level,
+    #[arg(long, value_enum, default_value_t = IsolationArg::Serializable)]
+    pub isolation: IsolationArg,
     /// Lock what is read and written, and wait for the locks of others, in the place of finding
     /// conflicts at the commit.
     #[arg(long)]
     pub locking: bool,
     /// When a commit is acknowledged [default: as the store does it].
     #[arg(long, value_enum)]
-    pub durability: Option<Word>,
+    pub durability: Option<DurabilityArg>,
     /// The keyspace of lines that name none, until the first `use`.
     #[arg(short, long, default_value = "default", value_name = "NAME")]
     pub keyspace: String,
     #[command(flatten)]
-    pub encoding: Encoding,
+    pub encoding: ByteEncoding,
     #[command(flatten)]
     pub consent: Consent,
 }
 
 /// The same as [`IsolationLevel`], for the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Level {
+pub enum IsolationArg {
     /// As if all transactions had run one after the other.
     Serializable,
     /// The moment of its begin; write skew is possible.
@@ -90,10 +91,10 @@ pub enum Level {
 }
 
 /// The state of a script in execution.
-struct Running<'a> {
-    store: &'a Store,
+struct ScriptExecution<'a> {
+    store: &'a StoreHandle,
     new: NewTransaction,
-    encoding: Encoding,
+    encoding: ByteEncoding,
     consent: Consent,
     keyspace: String,
     /// The number of the open transaction.
@@ -101,14 +102,14 @@ struct Running<'a> {
     has_committed: bool,
 }
 
-impl RunScript {
-    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        let mut lines = Lines::open(&self.file)?;
+impl TransactionCommand {
+    pub(crate) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
+        let mut lines = ScriptReader::open(&self.file)?;
         if lines.can_be_read_twice() {
-            self.check(Lines::open(&self.file)?)?;
+            self.check(ScriptReader::open(&self.file)?)?;
         }
         let store = context.open()?;
-        let mut running = Running {
+        let mut running = ScriptExecution {
             store: &store,
             new: self.options(),
             encoding: self.encoding,
@@ -117,48 +118,48 @@ impl RunScript {
             open: None,
             has_committed: false,
         };
-        let mut saying = Saying::new(context, self.encoding);
+        let mut saying = ScriptOutput::new(context, self.encoding);
         let ran = running.all(&mut lines, &mut saying);
         // Report what was done, whatever happened after it.
         saying.flush()?;
         ran?;
         store.close()?;
-        Ok(Exit::Done)
+        Ok(CommandExit::Done)
     }
 
     fn options(&self) -> NewTransaction {
         NewTransaction {
             isolation: match self.isolation {
-                Level::Serializable => IsolationLevel::Serializable,
-                Level::Snapshot => IsolationLevel::Snapshot,
+                IsolationArg::Serializable => IsolationLevel::Serializable,
+                IsolationArg::Snapshot => IsolationLevel::Snapshot,
             },
             mechanism: match self.locking {
-                true => Mechanism::Locking,
-                false => Mechanism::Optimistic,
+                true => TransactionConcurrency::Locking,
+                false => TransactionConcurrency::Optimistic,
             },
             durability: self.durability.map(|word| match word {
-                Word::Memory => Acknowledged::AtOnce,
-                Word::Process => Acknowledged::AfterProcess,
-                Word::Disk => Acknowledged::AfterDisk,
+                DurabilityArg::Memory => CommitDurability::AtOnce,
+                DurabilityArg::Process => CommitDurability::AfterProcess,
+                DurabilityArg::Disk => CommitDurability::AfterDisk,
             }),
         }
     }
 
     /// Parses all lines first, so that nothing is executed if one is invalid.
-    fn check(&self, mut lines: Lines) -> Result<()> {
+    fn check(&self, mut lines: ScriptReader) -> Result<()> {
         while let Some((number, line)) = lines.next()? {
             if let Err(why) = script::parse(&line, self.encoding, &self.keyspace) {
                 let text = format!("line {number}: {why}; nothing was done");
-                return Err(failure(Exit::Usage, text));
+                return Err(failure(CommandExit::Usage, text));
             }
         }
         Ok(())
     }
 }
 
-impl Running<'_> {
+impl ScriptExecution<'_> {
     /// Executes all lines. Rolls back a transaction that is open at the end.
-    fn all(&mut self, lines: &mut Lines, saying: &mut Saying) -> Result<()> {
+    fn all(&mut self, lines: &mut ScriptReader, saying: &mut ScriptOutput) -> Result<()> {
         let mut last = 0;
         while let Some((number, line)) = lines.next()? {
             last = number;
@@ -169,37 +170,37 @@ impl Running<'_> {
             }
         }
         if self.open.is_some() {
-            self.end(&Step::Rollback)?;
+            self.end(&TransactionStep::Rollback)?;
             saying.unfinished(last)?;
             screen::note("the script ended without a commit: its last transaction was rolled back");
         }
         Ok(())
     }
 
-    fn line(&mut self, number: u64, line: &[u8], saying: &mut Saying) -> Result<()> {
+    fn line(&mut self, number: u64, line: &[u8], saying: &mut ScriptOutput) -> Result<()> {
         let read = script::parse(line, self.encoding, &self.keyspace);
-        match read.map_err(|why| failure(Exit::Usage, why))? {
-            Line::Blank => Ok(()),
-            Line::Use(name) => {
-                self.store.existing(&name)?;
+        match read.map_err(|why| failure(CommandExit::Usage, why))? {
+            ScriptLine::Blank => Ok(()),
+            ScriptLine::Use(name) => {
+                self.store.require_keyspace(&name)?;
                 saying.used(number, &name)?;
                 self.keyspace = name;
                 Ok(())
             }
-            Line::Step(step) => self.step(number, step, saying),
+            ScriptLine::Step(step) => self.step(number, step, saying),
         }
     }
 
-    fn step(&mut self, number: u64, step: Step, saying: &mut Saying) -> Result<()> {
-        if matches!(step, Step::Commit | Step::Rollback) {
+    fn step(&mut self, number: u64, step: TransactionStep, saying: &mut ScriptOutput) -> Result<()> {
+        if matches!(step, TransactionStep::Commit | TransactionStep::Rollback) {
             let Some(ended) = self.open else {
                 let text = "there is no open transaction: an operation before it begins one";
-                return Err(failure(Exit::Usage, text));
+                return Err(failure(CommandExit::Usage, text));
             };
             self.end(&step)?;
             return saying.ended(number, &step, ended);
         }
-        if let Step::DeleteRange { keyspace, from, to } = &step
+        if let TransactionStep::DeleteRange { keyspace, from, to } = &step
             && from.is_empty()
             && to.is_none()
         {
@@ -207,16 +208,25 @@ impl Running<'_> {
             self.consent.ask(&loss)?;
         }
         if self.open.is_none() {
-            self.open = Some(self.store.number(&Request::BeginTransaction(self.new))?);
+            self.open = Some(
+                self.store
+                    .number(&ManagementRequest::BeginTransaction(self.new))?,
+            );
         }
-        let request = Request::InTransaction(step);
+        let request = ManagementRequest::InTransaction(step);
         let mut keys = 0;
         self.store.ask(&request, &mut |reply| match (&request, reply) {
-            (Request::InTransaction(Step::Get { keyspace, key, .. }), Reply::Values(values)) => {
+            (
+                ManagementRequest::InTransaction(TransactionStep::Get { keyspace, key, .. }),
+                ManagementReply::Values(values),
+            ) => {
                 let value = values.first().and_then(Option::as_deref);
                 saying.value(number, keyspace, key, value)
             }
-            (Request::InTransaction(Step::Scan(scan)), Reply::Pairs(pairs)) => {
+            (
+                ManagementRequest::InTransaction(TransactionStep::Scan(scan)),
+                ManagementReply::Pairs(pairs),
+            ) => {
                 keys += pairs.len() as u64;
                 let mut each = pairs.iter();
                 each.try_for_each(|(key, value)| saying.pair(number, &scan.keyspace, key, value))
@@ -224,16 +234,16 @@ impl Running<'_> {
             _ => Ok(()),
         })?;
         match &request {
-            Request::InTransaction(step) => saying.done(number, step, keys),
+            ManagementRequest::InTransaction(step) => saying.done(number, step, keys),
             _ => Ok(()),
         }
     }
 
     /// Ends the open transaction. It has ended even if this fails.
-    fn end(&mut self, step: &Step) -> Result<()> {
+    fn end(&mut self, step: &TransactionStep) -> Result<()> {
         self.open = None;
-        let request = Request::InTransaction(step.clone());
-        if matches!(step, Step::Rollback) {
+        let request = ManagementRequest::InTransaction(step.clone());
+        if matches!(step, TransactionStep::Rollback) {
             return self.store.ask(&request, &mut |_| Ok(()));
         }
         self.store.change(&request)?;

@@ -1,7 +1,7 @@
 //! Parsing of the lines of a script.
 
-use crate::values::bytes::{Encoding, unescape};
-use alluvium_server::control::{Direction, ReadPurpose, Scan, Step, What};
+use crate::values::bytes::{ByteEncoding, unescape};
+use alluvium_server::control::{ReadPurpose, ScanContent, ScanOrder, ScanRequest, TransactionStep};
 
 /// The operations, for messages.
 const OPERATIONS: &str = "use, get, get-for-update, put, delete, delete-range, scan, savepoint, rollback-to, \
@@ -9,20 +9,20 @@ const OPERATIONS: &str = "use, get, get-for-update, put, delete, delete-range, s
 
 /// A parsed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum ScriptLine {
     /// An empty line or a comment.
     Blank,
     /// Sets the default keyspace of later lines.
     Use(String),
     /// An operation.
-    Step(Step),
+    Step(TransactionStep),
 }
 
 /// Parses a line. `keyspace` is the default keyspace.
-pub(super) fn parse(line: &[u8], encoding: Encoding, keyspace: &str) -> Result<Line, String> {
+pub(super) fn parse(line: &[u8], encoding: ByteEncoding, keyspace: &str) -> Result<ScriptLine, String> {
     let words = split(line)?;
     let Some((first, rest)) = words.split_first() else {
-        return Ok(Line::Blank);
+        return Ok(ScriptLine::Blank);
     };
     if let Some(read) = operation(first, rest, encoding, keyspace) {
         return read;
@@ -33,7 +33,7 @@ pub(super) fn parse(line: &[u8], encoding: Encoding, keyspace: &str) -> Result<L
         read.transpose()
     });
     match named {
-        Some(Ok(Line::Use(_))) | None => Err(format!(
+        Some(Ok(ScriptLine::Use(_))) | None => Err(format!(
             "{:?} is no operation: there are {OPERATIONS}; a keyspace may stand before them",
             first.escape_ascii().to_string()
         )),
@@ -45,12 +45,12 @@ pub(super) fn parse(line: &[u8], encoding: Encoding, keyspace: &str) -> Result<L
 fn operation(
     word: &[u8],
     rest: &[Vec<u8>],
-    encoding: Encoding,
+    encoding: ByteEncoding,
     keyspace: &str,
-) -> Option<Result<Line, String>> {
+) -> Option<Result<ScriptLine, String>> {
     let keyspace = keyspace.to_owned();
     let bytes = |word: &Vec<u8>| decoded(encoding, word);
-    let step = |step: Result<Step, String>| step.map(Line::Step);
+    let step = |step: Result<TransactionStep, String>| step.map(ScriptLine::Step);
     let wanted = |words: &str| {
         let said = String::from_utf8_lossy(word).into_owned();
         Err(format!(
@@ -59,27 +59,27 @@ fn operation(
         ))
     };
     let get = |keyspace, key: &Vec<u8>, purpose| {
-        step(bytes(key).map(|key| Step::Get {
+        step(bytes(key).map(|key| TransactionStep::Get {
             keyspace,
             key,
             purpose,
         }))
     };
     Some(match (word, rest) {
-        (b"use", [word]) => name(word).map(Line::Use),
+        (b"use", [word]) => name(word).map(ScriptLine::Use),
         (b"use", _) => wanted("KEYSPACE"),
         (b"get", [key]) => get(keyspace, key, ReadPurpose::Value),
         (b"get-for-update", [key]) => get(keyspace, key, ReadPurpose::Update),
         (b"get" | b"get-for-update", _) => wanted("KEY"),
         (b"put", [key, value]) => step(bytes(key).and_then(|key| {
-            Ok(Step::Put {
+            Ok(TransactionStep::Put {
                 keyspace,
                 key,
                 value: bytes(value)?,
             })
         })),
         (b"put", _) => wanted("KEY VALUE"),
-        (b"delete", [key]) => step(bytes(key).map(|key| Step::Delete { keyspace, key })),
+        (b"delete", [key]) => step(bytes(key).map(|key| TransactionStep::Delete { keyspace, key })),
         (b"delete", _) => wanted("KEY"),
         (b"delete-range", [from, to @ ..]) if to.len() <= 1 => {
             step(bounds(Some(from), to.first(), bytes).map(|range| deleted(keyspace, range)))
@@ -89,31 +89,31 @@ fn operation(
             step(bounds(words.first(), words.get(1), bytes).map(|range| scanned(keyspace, range)))
         }
         (b"scan", _) => wanted("[FROM [TO]]"),
-        (b"savepoint", [word]) => step(name(word).map(Step::Savepoint)),
-        (b"rollback-to", [word]) => step(name(word).map(Step::RollbackTo)),
+        (b"savepoint", [word]) => step(name(word).map(TransactionStep::Savepoint)),
+        (b"rollback-to", [word]) => step(name(word).map(TransactionStep::RollbackTo)),
         (b"savepoint" | b"rollback-to", _) => wanted("NAME"),
-        (b"commit", []) => Ok(Line::Step(Step::Commit)),
-        (b"rollback", []) => Ok(Line::Step(Step::Rollback)),
+        (b"commit", []) => Ok(ScriptLine::Step(TransactionStep::Commit)),
+        (b"rollback", []) => Ok(ScriptLine::Step(TransactionStep::Rollback)),
         (b"commit" | b"rollback", _) => wanted(""),
         _ => return None,
     })
 }
 
 /// The first key of a range, and its exclusive end.
-type Bounds = (Vec<u8>, Option<Vec<u8>>);
+type ScriptRange = (Vec<u8>, Option<Vec<u8>>);
 
-fn deleted(keyspace: String, (from, to): Bounds) -> Step {
-    Step::DeleteRange { keyspace, from, to }
+fn deleted(keyspace: String, (from, to): ScriptRange) -> TransactionStep {
+    TransactionStep::DeleteRange { keyspace, from, to }
 }
 
-fn scanned(keyspace: String, (from, to): Bounds) -> Step {
-    Step::Scan(Scan {
+fn scanned(keyspace: String, (from, to): ScriptRange) -> TransactionStep {
+    TransactionStep::Scan(ScanRequest {
         keyspace,
         from,
         to,
-        direction: Direction::Forward,
+        direction: ScanOrder::Forward,
         limit: None,
-        what: What::Pairs,
+        what: ScanContent::Pairs,
     })
 }
 
@@ -121,7 +121,7 @@ fn bounds(
     from: Option<&Vec<u8>>,
     to: Option<&Vec<u8>>,
     bytes: impl Fn(&Vec<u8>) -> Result<Vec<u8>, String>,
-) -> Result<Bounds, String> {
+) -> Result<ScriptRange, String> {
     let from = from.map(&bytes).transpose()?.unwrap_or_default();
     let to = to.map(&bytes).transpose()?;
     match &to {
@@ -130,7 +130,7 @@ fn bounds(
     }
 }
 
-fn decoded(encoding: Encoding, word: &[u8]) -> Result<Vec<u8>, String> {
+fn decoded(encoding: ByteEncoding, word: &[u8]) -> Result<Vec<u8>, String> {
     encoding.decode(word).map_err(|error| error.to_string())
 }
 
@@ -180,12 +180,12 @@ fn closing(text: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn read(line: &str) -> Result<Line, String> {
-        parse(line.as_bytes(), Encoding::default(), "default")
+    fn read(line: &str) -> Result<ScriptLine, String> {
+        parse(line.as_bytes(), ByteEncoding::default(), "default")
     }
 
-    fn put(keyspace: &str, key: &[u8], value: &[u8]) -> Result<Line, String> {
-        Ok(Line::Step(Step::Put {
+    fn put(keyspace: &str, key: &[u8], value: &[u8]) -> Result<ScriptLine, String> {
+        Ok(ScriptLine::Step(TransactionStep::Put {
             keyspace: keyspace.to_owned(),
             key: key.to_vec(),
             value: value.to_vec(),
@@ -201,22 +201,22 @@ mod tests {
         );
         assert_eq!(read(r#"put a\x00\n """#), put("default", b"a\0\n", b""));
         assert_eq!(read("put a#1 b"), put("default", b"a#1", b"b"));
-        assert_eq!(read("   # nothing"), Ok(Line::Blank));
-        assert_eq!(read(""), Ok(Line::Blank));
+        assert_eq!(read("   # nothing"), Ok(ScriptLine::Blank));
+        assert_eq!(read(""), Ok(ScriptLine::Blank));
     }
 
     #[test]
     fn a_keyspace_stands_before_an_operation_or_is_used_from_then_on() {
         assert_eq!(read("rivers put Elbe 1"), put("rivers", b"Elbe", b"1"));
         assert_eq!(read("\"my rivers\" put Elbe 1"), put("my rivers", b"Elbe", b"1"));
-        assert_eq!(read("use get"), Ok(Line::Use("get".to_owned())));
+        assert_eq!(read("use get"), Ok(ScriptLine::Use("get".to_owned())));
         // The first word is interpreted as an operation if possible.
         assert!(read("get put a b").is_err());
     }
 
     #[test]
     fn bytes_are_typed_as_chosen() {
-        let hex = Encoding {
+        let hex = ByteEncoding {
             hex: true,
             base64: false,
         };
@@ -261,7 +261,7 @@ mod tests {
                 .flat_map(|_| parts[random.usize(..parts.len())].to_vec())
                 .collect();
             // Accepted or refused, without a panic.
-            let _ = parse(&line, Encoding::default(), "default");
+            let _ = parse(&line, ByteEncoding::default(), "default");
         }
     }
 }

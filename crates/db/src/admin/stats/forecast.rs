@@ -1,13 +1,13 @@
 //! Predictions as figures.
 
-use super::{Figure, Nature, Unit};
-use crate::advise::forecast::{Comparison, Forecast, Quantity};
+use super::{StatsMetric, StatsMetricKind, StatsMetricUnit};
+use crate::advise::forecast::{CostComparison, CostQuantity, Forecast};
 
-fn unit(of: Quantity) -> Unit {
+fn unit(of: CostQuantity) -> StatsMetricUnit {
     match of {
-        Quantity::MemoryPerKey => Unit::Bytes,
-        Quantity::ProcessorTime => Unit::Nanoseconds,
-        _ => Unit::Ratio,
+        CostQuantity::MemoryPerKey => StatsMetricUnit::Bytes,
+        CostQuantity::ProcessorTime => StatsMetricUnit::Nanoseconds,
+        _ => StatsMetricUnit::Ratio,
     }
 }
 
@@ -15,11 +15,11 @@ impl Forecast {
     /// Returns the current forecast as figures named `forecast.`, the quantity, and `p10`,
     /// `predicted`, `p90` or `measured`.
     #[must_use]
-    pub fn list(&self) -> Vec<Figure> {
-        let figure = |row: &Comparison, name: &str, value: f64| Figure {
+    pub fn list(&self) -> Vec<StatsMetric> {
+        let figure = |row: &CostComparison, name: &str, value: f64| StatsMetric {
             name: format!("forecast.{}.{name}", row.what.name()),
             unit: unit(row.what),
-            nature: Nature::Gauge,
+            nature: StatsMetricKind::Gauge,
             help: match name {
                 "measured" => "What was measured of it.",
                 "predicted" => "What the model predicts of it.",

@@ -1,7 +1,7 @@
 //! The statistics as a list, for exporters, and as a table, for people.
 
 use super::Stats;
-use super::register::{self, FigureRow, Nature, Unit};
+use super::register::{self, MetricRow, StatsMetricKind, StatsMetricUnit};
 use super::tiers::TierStats;
 use alluvium_base::Purpose;
 use alluvium_storage::CopyStats;
@@ -10,13 +10,13 @@ use std::fmt;
 /// One number of [`Stats`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Figure {
+pub struct StatsMetric {
     /// Name: words and dots, such as `device.lookup.reads`. Names are stable.
     pub name: String,
     /// Unit of the value.
-    pub unit: Unit,
+    pub unit: StatsMetricUnit,
     /// Whether the figure only grows.
-    pub nature: Nature,
+    pub nature: StatsMetricKind,
     /// Meaning of the figure, in a sentence.
     pub help: &'static str,
     /// The value. Counts are exact up to 2^53.
@@ -25,11 +25,18 @@ pub struct Figure {
 
 /// A list of figures under construction.
 #[derive(Default)]
-struct List(Vec<Figure>);
+struct MetricList(Vec<StatsMetric>);
 
-impl List {
-    fn push(&mut self, name: String, unit: Unit, nature: Nature, help: &'static str, value: f64) {
-        self.0.push(Figure {
+impl MetricList {
+    fn push(
+        &mut self,
+        name: String,
+        unit: StatsMetricUnit,
+        nature: StatsMetricKind,
+        help: &'static str,
+        value: f64,
+    ) {
+        self.0.push(StatsMetric {
             name,
             unit,
             nature,
@@ -38,7 +45,7 @@ impl List {
         });
     }
 
-    fn rows(&mut self, rows: &[FigureRow], stats: &Stats) {
+    fn rows(&mut self, rows: &[MetricRow], stats: &Stats) {
         for row in rows {
             if let Some(value) = (row.read)(stats) {
                 self.push(row.name.to_owned(), row.unit, row.nature, row.help, value);
@@ -48,12 +55,20 @@ impl List {
 }
 
 /// The counters of each device purpose, in the order of `DeviceCounts`.
-const DEVICE: [(&str, Unit, &str); 5] = [
-    ("reads", Unit::Count, "Reads of the device."),
-    ("writes", Unit::Count, "Writes to the device."),
-    ("syncs", Unit::Count, "Syncs of the device."),
-    ("read_bytes", Unit::Bytes, "Bytes read from the device."),
-    ("written_bytes", Unit::Bytes, "Bytes written to the device."),
+const DEVICE: [(&str, StatsMetricUnit, &str); 5] = [
+    ("reads", StatsMetricUnit::Count, "Reads of the device."),
+    ("writes", StatsMetricUnit::Count, "Writes to the device."),
+    ("syncs", StatsMetricUnit::Count, "Syncs of the device."),
+    (
+        "read_bytes",
+        StatsMetricUnit::Bytes,
+        "Bytes read from the device.",
+    ),
+    (
+        "written_bytes",
+        StatsMetricUnit::Bytes,
+        "Bytes written to the device.",
+    ),
 ];
 
 impl Stats {
@@ -70,8 +85,8 @@ impl Stats {
     /// # Ok::<(), alluvium::Error>(())
     /// ```
     #[must_use]
-    pub fn list(&self) -> Vec<Figure> {
-        let mut list = List::default();
+    pub fn list(&self) -> Vec<StatsMetric> {
+        let mut list = MetricList::default();
         list.rows(register::OPERATIONS, self);
         self.list_latencies(&mut list);
         list.rows(register::AMPLIFICATION, self);
@@ -85,7 +100,7 @@ impl Stats {
         list.0
     }
 
-    fn list_device(&self, list: &mut List) {
+    fn list_device(&self, list: &mut MetricList) {
         for purpose in Purpose::ALL {
             let counts = self.device.of(purpose);
             let numbers = [
@@ -97,12 +112,12 @@ impl Stats {
             ];
             for ((name, unit, help), value) in DEVICE.into_iter().zip(numbers) {
                 let name = format!("device.{}.{name}", purpose.name());
-                list.push(name, unit, Nature::Counter, help, value as f64);
+                list.push(name, unit, StatsMetricKind::Counter, help, value as f64);
             }
         }
     }
 
-    fn list_latencies(&self, list: &mut List) {
+    fn list_latencies(&self, list: &mut MetricList) {
         let all = &self.latencies;
         for (of, latency) in [
             ("get", &all.get),
@@ -114,8 +129,8 @@ impl Stats {
             let timed = latency.timed as f64;
             list.push(
                 name("timed"),
-                Unit::Count,
-                Nature::Counter,
+                StatsMetricUnit::Count,
+                StatsMetricKind::Counter,
                 "Operations that were timed.",
                 timed,
             );
@@ -135,20 +150,26 @@ impl Stats {
                 ),
                 ("longest", "The longest time.", latency.longest_ns as f64),
             ] {
-                list.push(name(what), Unit::Nanoseconds, Nature::Gauge, help, value);
+                list.push(
+                    name(what),
+                    StatsMetricUnit::Nanoseconds,
+                    StatsMetricKind::Gauge,
+                    help,
+                    value,
+                );
             }
         }
     }
 
     /// Adds the figures of each tier, if the store has several, and of the copies between them.
-    fn list_tiers(&self, list: &mut List) {
+    fn list_tiers(&self, list: &mut MetricList) {
         if self.tiers.len() < 2 {
             return;
         }
         for (number, tier) in self.tiers.iter().enumerate() {
             for (name, nature, help, read) in TIER {
                 let name = format!("tiers.{number}.{name}");
-                list.push(name, Unit::Bytes, *nature, help, read(tier) as f64);
+                list.push(name, StatsMetricUnit::Bytes, *nature, help, read(tier) as f64);
             }
         }
         for (name, unit, nature, help, read) in COPIES {
@@ -159,40 +180,46 @@ impl Stats {
 }
 
 /// A figure of a tier, in bytes.
-type OfTier = (&'static str, Nature, &'static str, fn(&TierStats) -> u64);
+type TierMetric = (&'static str, StatsMetricKind, &'static str, fn(&TierStats) -> u64);
 
 #[rustfmt::skip]
-const TIER: &[OfTier] = &[
-    ("capacity_bytes", Nature::Gauge, "Bytes that the tier may have.", |tier| tier.capacity_bytes),
-    ("available_bytes", Nature::Gauge, "Bytes that it can still take.", |tier| tier.available_bytes),
-    ("file_bytes", Nature::Gauge, "Length of its data file.", |tier| tier.space.file_bytes),
-    ("live_bytes", Nature::Gauge, "Bytes that something refers to.", |tier| tier.space.live_bytes),
-    ("dead_bytes", Nature::Gauge, "Bytes that will be free.", |tier| tier.space.dead_bytes),
-    ("read_bytes", Nature::Counter, "Bytes read from it.", |tier| tier.device.total().read_bytes),
-    ("written_bytes", Nature::Counter, "Bytes written to it.", |tier| tier.device.total().written_bytes),
+const TIER: &[TierMetric] = &[
+    ("capacity_bytes", StatsMetricKind::Gauge, "Bytes that the tier may have.", |tier| tier.capacity_bytes),
+    ("available_bytes", StatsMetricKind::Gauge, "Bytes that it can still take.", |tier| tier.available_bytes),
+    ("file_bytes", StatsMetricKind::Gauge, "Length of its data file.", |tier| tier.space.file_bytes),
+    ("live_bytes", StatsMetricKind::Gauge, "Bytes that something refers to.", |tier| tier.space.live_bytes),
+    ("dead_bytes", StatsMetricKind::Gauge, "Bytes that will be free.", |tier| tier.space.dead_bytes),
+    ("read_bytes", StatsMetricKind::Counter, "Bytes read from it.", |tier| tier.device.total().read_bytes),
+    ("written_bytes", StatsMetricKind::Counter, "Bytes written to it.", |tier| tier.device.total().written_bytes),
 ];
 
 /// A figure of the copies on the first tier.
-type OfCopies = (&'static str, Unit, Nature, &'static str, fn(&CopyStats) -> u64);
+type CopyMetric = (
+    &'static str,
+    StatsMetricUnit,
+    StatsMetricKind,
+    &'static str,
+    fn(&CopyStats) -> u64,
+);
 
 #[rustfmt::skip]
-const COPIES: &[OfCopies] = &[
-    ("bytes", Unit::Bytes, Nature::Gauge, "Bytes copied to the first tier.", |copies| copies.bytes),
-    ("memory_bytes", Unit::Bytes, Nature::Gauge, "Memory that tells of copies.", |copies| copies.memory_bytes),
-    ("copies", Unit::Count, Nature::Gauge, "Nodes copied to the first tier.", |copies| copies.copies),
-    ("made", Unit::Count, Nature::Counter, "Copies that were made.", |copies| copies.made),
-    ("hits", Unit::Count, Nature::Counter, "Reads that a copy answered.", |copies| copies.hits),
-    ("refused", Unit::Count, Nature::Counter, "Copies that were not made.", |copies| copies.refused),
+const COPIES: &[CopyMetric] = &[
+    ("bytes", StatsMetricUnit::Bytes, StatsMetricKind::Gauge, "Bytes copied to the first tier.", |copies| copies.bytes),
+    ("memory_bytes", StatsMetricUnit::Bytes, StatsMetricKind::Gauge, "Memory that tells of copies.", |copies| copies.memory_bytes),
+    ("copies", StatsMetricUnit::Count, StatsMetricKind::Gauge, "Nodes copied to the first tier.", |copies| copies.copies),
+    ("made", StatsMetricUnit::Count, StatsMetricKind::Counter, "Copies that were made.", |copies| copies.made),
+    ("hits", StatsMetricUnit::Count, StatsMetricKind::Counter, "Reads that a copy answered.", |copies| copies.hits),
+    ("refused", StatsMetricUnit::Count, StatsMetricKind::Counter, "Copies that were not made.", |copies| copies.refused),
 ];
 
-impl fmt::Display for Figure {
+impl fmt::Display for StatsMetric {
     /// Writes the value with its unit, in readable form.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let steps: (&[&str], f64) = match self.unit {
-            Unit::Count => (&["", " k", " M", " G", " T"], 1000.0),
-            Unit::Bytes => (&[" B", " KiB", " MiB", " GiB", " TiB"], 1024.0),
-            Unit::Nanoseconds => (&[" ns", " µs", " ms", " s"], 1000.0),
-            Unit::Ratio => return write!(f, "{:.3}", self.value),
+            StatsMetricUnit::Count => (&["", " k", " M", " G", " T"], 1000.0),
+            StatsMetricUnit::Bytes => (&[" B", " KiB", " MiB", " GiB", " TiB"], 1024.0),
+            StatsMetricUnit::Nanoseconds => (&[" ns", " µs", " ms", " s"], 1000.0),
+            StatsMetricUnit::Ratio => return write!(f, "{:.3}", self.value),
         };
         let (words, step) = steps;
         let (mut value, mut word) = (self.value, 0);

@@ -19,25 +19,25 @@ mod register;
 mod tier_outline;
 mod tiers;
 
-pub use list::Figure;
-pub use register::{Nature, Unit};
+pub use list::StatsMetric;
+pub use register::{StatsMetricKind, StatsMetricUnit};
 pub use tier_outline::{TierOutline, TierRun};
 pub use tiers::TierStats;
 
 use crate::db::Db;
-use crate::engine::distribution::Distributions;
-use crate::engine::latencies::{Latencies, Recorders};
-use crate::engine::{Cause, Engine, MemoryUse, RecordStats, Tally, TransactionStats};
+use crate::engine::distribution::LatencyDistributions;
+use crate::engine::latencies::{LatencyRecorders, OperationLatencies};
+use crate::engine::{Engine, EngineCounter, MemoryUse, RecordStats, ThrottleCause, TransactionStats};
 use crate::error::Result;
 use alluvium_base::Purpose;
-use alluvium_device::Snapshot as DeviceStats;
+use alluvium_device::DeviceStats;
 use alluvium_hashes::hashed::HashedStats;
 use alluvium_storage::extents::TierUsage as SpaceUsage;
 use alluvium_storage::log::LogUsage;
 use alluvium_storage::{CacheStats, CopyStats};
 use alluvium_trees::levels::LevelsStats;
 use alluvium_trees::paged::PagedStats;
-use alluvium_trees::tiered::{Debt as TreeDebt, Stats as TreeStats};
+use alluvium_trees::tiered::{TreeDebt, TreeStats};
 use std::sync::atomic::Ordering;
 
 /// Space on the file system that holds the store.
@@ -53,7 +53,7 @@ pub struct DiskSpace {
 /// Counts of user operations by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Operations {
+pub struct OperationCounts {
     /// Commits: batches and single writes.
     pub commits: u64,
     /// Puts in commits.
@@ -87,14 +87,14 @@ pub struct Operations {
 /// Time for which writers were throttled, in microseconds, by the dominant cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Delays {
+pub struct WriteDelays {
     /// Lookups had to search too many runs.
     pub runs_us: u64,
     /// Too much memory waited for a flush.
     pub memtables_us: u64,
 }
 
-impl Delays {
+impl WriteDelays {
     /// Returns the sum over all causes, in microseconds.
     pub fn total_us(&self) -> u64 {
         self.runs_us + self.memtables_us
@@ -107,9 +107,9 @@ impl Delays {
 #[non_exhaustive]
 pub struct Stats {
     /// Counts of user operations.
-    pub operations: Operations,
+    pub operations: OperationCounts,
     /// Latencies of user operations.
-    pub latencies: Latencies,
+    pub latencies: OperationLatencies,
     /// Acknowledged writes: puts, deletes, merges, range deletes.
     pub writes: u64,
     /// Bytes of those writes: keys, values and headers.
@@ -119,7 +119,7 @@ pub struct Stats {
     /// Number of times that a writer stalled until background work caught up.
     pub waits: u64,
     /// Time for which writers were throttled, in small steps, to avoid stalls.
-    pub delays: Delays,
+    pub delays: WriteDelays,
     /// Time in microseconds that compactions paused because of the caps of
     /// [`Background`](crate::Background).
     pub capped_us: u64,
@@ -217,37 +217,37 @@ impl Stats {
 
 impl Engine {
     /// Collects the statistics.
-    pub(crate) fn stats(&self, recorders: &Recorders) -> Stats {
+    pub(crate) fn stats(&self, recorders: &LatencyRecorders) -> Stats {
         let (usage, log) = self.store.usage();
-        let tallies = &self.tallies;
+        let tallies = &self.counters;
         let of = |tally| tallies.of(tally);
         let delayed = |cause| tallies.delayed_us[cause as usize].load(Ordering::Relaxed);
-        let operations = Operations {
-            commits: of(Tally::Commits),
-            puts: of(Tally::Puts),
-            deletes: of(Tally::Deletes),
-            merges: of(Tally::Merges),
-            range_deletes: of(Tally::RangeDeletes),
-            gets: of(Tally::Gets),
-            multi_gets: of(Tally::MultiGets),
-            multi_get_keys: of(Tally::MultiGetKeys),
-            scans: of(Tally::Scans),
-            scanned: of(Tally::Scanned),
-            found: of(Tally::Found),
-            found_reads: of(Tally::FoundReads),
-            absent: of(Tally::Absent),
-            absent_reads: of(Tally::AbsentReads),
+        let operations = OperationCounts {
+            commits: of(EngineCounter::Commits),
+            puts: of(EngineCounter::Puts),
+            deletes: of(EngineCounter::Deletes),
+            merges: of(EngineCounter::Merges),
+            range_deletes: of(EngineCounter::RangeDeletes),
+            gets: of(EngineCounter::Gets),
+            multi_gets: of(EngineCounter::MultiGets),
+            multi_get_keys: of(EngineCounter::MultiGetKeys),
+            scans: of(EngineCounter::Scans),
+            scanned: of(EngineCounter::Scanned),
+            found: of(EngineCounter::Found),
+            found_reads: of(EngineCounter::FoundReads),
+            absent: of(EngineCounter::Absent),
+            absent_reads: of(EngineCounter::AbsentReads),
         };
         Stats {
             operations,
             latencies: recorders.latencies(),
             writes: operations.puts + operations.deletes + operations.merges + operations.range_deletes,
-            written_bytes: of(Tally::WrittenBytes),
+            written_bytes: of(EngineCounter::WrittenBytes),
             checkpoints: tallies.checkpoints.load(Ordering::Relaxed),
             waits: tallies.waits.load(Ordering::Relaxed),
-            delays: Delays {
-                runs_us: delayed(Cause::Runs),
-                memtables_us: delayed(Cause::Memtables),
+            delays: WriteDelays {
+                runs_us: delayed(ThrottleCause::Runs),
+                memtables_us: delayed(ThrottleCause::Memtables),
             },
             capped_us: tallies.capped_us.load(Ordering::Relaxed),
             cap_yields: tallies.cap_yields.load(Ordering::Relaxed),
@@ -303,7 +303,7 @@ impl Db {
     /// [`Db::stats`]. The difference of two results gives the percentiles of the interval between
     /// them.
     #[must_use]
-    pub fn distributions(&self) -> Distributions {
+    pub fn distributions(&self) -> LatencyDistributions {
         self.shared().recorders.distributions()
     }
 }

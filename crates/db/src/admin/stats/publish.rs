@@ -1,6 +1,6 @@
 //! Export of the statistics to the `metrics` crate.
 
-use super::{Nature, Stats, Unit};
+use super::{Stats, StatsMetricKind, StatsMetricUnit};
 
 impl Stats {
     /// Sets a counter or a gauge of the [`metrics`] crate for every figure of the
@@ -20,8 +20,8 @@ impl Stats {
             let name = format!("alluvium.{}", figure.name);
             let labels = [("store", store.to_owned())];
             match figure.nature {
-                Nature::Counter => metrics::counter!(name, &labels).absolute(figure.value as u64),
-                Nature::Gauge => metrics::gauge!(name, &labels).set(figure.value),
+                StatsMetricKind::Counter => metrics::counter!(name, &labels).absolute(figure.value as u64),
+                StatsMetricKind::Gauge => metrics::gauge!(name, &labels).set(figure.value),
             }
         }
     }
@@ -32,13 +32,13 @@ impl Stats {
         for figure in self.list() {
             let name = format!("alluvium.{}", figure.name);
             let unit = match figure.unit {
-                Unit::Bytes => metrics::Unit::Bytes,
-                Unit::Nanoseconds => metrics::Unit::Nanoseconds,
-                Unit::Count | Unit::Ratio => metrics::Unit::Count,
+                StatsMetricUnit::Bytes => metrics::Unit::Bytes,
+                StatsMetricUnit::Nanoseconds => metrics::Unit::Nanoseconds,
+                StatsMetricUnit::Count | StatsMetricUnit::Ratio => metrics::Unit::Count,
             };
             match figure.nature {
-                Nature::Counter => metrics::describe_counter!(name, unit, figure.help),
-                Nature::Gauge => metrics::describe_gauge!(name, unit, figure.help),
+                StatsMetricKind::Counter => metrics::describe_counter!(name, unit, figure.help),
+                StatsMetricKind::Gauge => metrics::describe_gauge!(name, unit, figure.help),
             }
         }
     }

@@ -8,7 +8,7 @@ use super::Stats;
 /// Unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Unit {
+pub enum StatsMetricUnit {
     /// A plain count.
     Count,
     /// Bytes.
@@ -21,7 +21,7 @@ pub enum Unit {
 
 /// Whether a figure only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Nature {
+pub enum StatsMetricKind {
     /// Accumulated since the store was opened.
     Counter,
     /// A current value.
@@ -29,39 +29,39 @@ pub enum Nature {
 }
 
 /// A row of the register.
-pub(super) struct FigureRow {
+pub(super) struct MetricRow {
     pub(super) name: &'static str,
-    pub(super) unit: Unit,
-    pub(super) nature: Nature,
+    pub(super) unit: StatsMetricUnit,
+    pub(super) nature: StatsMetricKind,
     pub(super) help: &'static str,
     /// Reads the value; `None` if it does not apply.
     pub(super) read: fn(&Stats) -> Option<f64>,
 }
 
 /// A number as stored in [`Stats`].
-trait FigureValue {
+trait MetricValue {
     fn number(self) -> Option<f64>;
 }
 
-impl FigureValue for u64 {
+impl MetricValue for u64 {
     fn number(self) -> Option<f64> {
         Some(self as f64)
     }
 }
 
-impl FigureValue for usize {
+impl MetricValue for usize {
     fn number(self) -> Option<f64> {
         Some(self as f64)
     }
 }
 
-impl FigureValue for u8 {
+impl MetricValue for u8 {
     fn number(self) -> Option<f64> {
         Some(f64::from(self))
     }
 }
 
-impl FigureValue for Option<f64> {
+impl MetricValue for Option<f64> {
     fn number(self) -> Option<f64> {
         self
     }
@@ -70,10 +70,10 @@ impl FigureValue for Option<f64> {
 /// Builds rows from `"name", Unit, Nature, read, "help";`.
 macro_rules! rows {
     ($($name:literal, $unit:ident, $nature:ident, |$stats:ident| $read:expr, $help:literal;)*) => {
-        &[$(FigureRow {
+        &[$(MetricRow {
             name: $name,
-            unit: Unit::$unit,
-            nature: Nature::$nature,
+            unit: StatsMetricUnit::$unit,
+            nature: StatsMetricKind::$nature,
             help: $help,
             read: |$stats| $read.number(),
         }),*]
@@ -81,7 +81,7 @@ macro_rules! rows {
 }
 
 /// User operations and transactions.
-pub(super) const OPERATIONS: &[FigureRow] = rows! {
+pub(super) const OPERATIONS: &[MetricRow] = rows! {
     "operations.commits", Count, Counter, |s| s.operations.commits,
         "Commits: batches, and writes outside of any.";
     "operations.puts", Count, Counter, |s| s.operations.puts, "Puts in commits.";
@@ -123,7 +123,7 @@ pub(super) const OPERATIONS: &[FigureRow] = rows! {
 };
 
 /// Amplification factors.
-pub(super) const AMPLIFICATION: &[FigureRow] = rows! {
+pub(super) const AMPLIFICATION: &[MetricRow] = rows! {
     "amplification.write", Ratio, Gauge, |s| s.write_amplification(),
         "Bytes written to the device for each byte of users' writes.";
     "amplification.read", Ratio, Gauge, |s| s.read_amplification(),
@@ -133,7 +133,7 @@ pub(super) const AMPLIFICATION: &[FigureRow] = rows! {
 };
 
 /// Caches and memory.
-pub(super) const CACHES: &[FigureRow] = rows! {
+pub(super) const CACHES: &[MetricRow] = rows! {
     "cache.pages.hit_rate", Ratio, Gauge, |s| s.page_hit_rate(),
         "Share of node reads that the page cache answered.";
     "cache.pages.hits", Count, Counter, |s| s.cache.hits, "Node reads that the page cache answered.";
@@ -160,12 +160,12 @@ pub(super) const CACHES: &[FigureRow] = rows! {
     "memory.records", Bytes, Gauge, |s| s.memory.records, "Memory of the record cache.";
     "memory.tree", Bytes, Gauge, |s| s.memory.tree, "Memory of structures: trunks, filters, indexes.";
     "memory.tables", Bytes, Gauge, |s| s.memory.tables, "Memory of tables: extents, catalog, locks.";
-    "memory.beside", Bytes, Gauge, |s| s.memory.beside, "Memory that the program takes beside the store, as it has said.";
+    "memory.beside", Bytes, Gauge, |s| s.memory.external, "Memory that the program takes beside the store, as it has said.";
     "memory.transactions", Bytes, Gauge, |s| s.memory.transactions, "Memory of open transactions.";
 };
 
 /// Space of the data files.
-pub(super) const SPACE: &[FigureRow] = rows! {
+pub(super) const SPACE: &[MetricRow] = rows! {
     "space.file_bytes", Bytes, Gauge, |s| s.space.file_bytes, "Length of the data files, holes included.";
     "space.live_extent_bytes", Bytes, Gauge, |s| s.space.live_extent_bytes, "Bytes of extents in use.";
     "space.live_bytes", Bytes, Gauge, |s| s.space.live_bytes, "Bytes that something refers to.";
@@ -177,7 +177,7 @@ pub(super) const SPACE: &[FigureRow] = rows! {
 };
 
 /// The log.
-pub(super) const LOG: &[FigureRow] = rows! {
+pub(super) const LOG: &[MetricRow] = rows! {
     "log.limit_bytes", Bytes, Gauge, |s| s.log.limit_bytes, "Bytes that the log may have.";
     "log.live_bytes", Bytes, Gauge, |s| s.log.live_bytes, "Bytes of the log that are not released.";
     "log.disk_bytes", Bytes, Gauge, |s| s.log.disk_bytes, "Bytes of the files of the log.";
@@ -187,7 +187,7 @@ pub(super) const LOG: &[FigureRow] = rows! {
 };
 
 /// Levels, the hashed structure, and pages that are updated in place.
-pub(super) const STRUCTURES: &[FigureRow] = rows! {
+pub(super) const STRUCTURES: &[MetricRow] = rows! {
     "levels.levels", Count, Gauge, |s| s.levels.as_ref().map(|levels| levels.levels as f64),
         "Levels of runs.";
     "levels.runs", Count, Gauge, |s| s.levels.as_ref().map(|levels| levels.runs as f64), "Runs in levels.";
@@ -233,7 +233,7 @@ pub(super) const STRUCTURES: &[FigureRow] = rows! {
 };
 
 /// Background work, completed and pending.
-pub(super) const WORK: &[FigureRow] = rows! {
+pub(super) const WORK: &[MetricRow] = rows! {
     "work.waits", Count, Counter, |s| s.waits,
         "Times that a writer stopped because background work was behind.";
     "work.cap_yields", Count, Counter, |s| s.cap_yields,

@@ -2,7 +2,7 @@
 
 use super::TierStats;
 use crate::engine::Engine;
-use alluvium_trees::whereabouts::{RunName, RunPlace};
+use alluvium_trees::run_locations::{RunName, RunPlace};
 use std::fmt;
 
 /// A tier and the runs on it.

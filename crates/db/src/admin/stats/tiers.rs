@@ -1,7 +1,7 @@
 //! Statistics of each tier: space, state and I/O.
 
 use crate::engine::Engine;
-use alluvium_device::Snapshot as DeviceStats;
+use alluvium_device::DeviceStats;
 use alluvium_storage::extents::TierUsage as SpaceUsage;
 
 /// Statistics of a tier, which is a directory of the store.

@@ -15,9 +15,9 @@
 //! - **D1** No directory of a store is inside another one.
 //! - **D2** All directories are validated before anything is created or changed in one of them.
 
-mod places;
+mod locations;
 
-pub(crate) use places::{Places, check, existing, is_store, new, of_copy, overlaid, settled};
+pub(crate) use locations::{TierLocations, check, existing, is_store, new, of_copy, overlaid, resolve_path};
 
 use crate::options::{Options, TierOptions};
 use alluvium_storage::extents::{ExtentOptions, TierLimits};
@@ -51,7 +51,7 @@ impl Options {
     }
 
     /// Returns these options with the recorded limits of the store's tiers.
-    pub(crate) fn limited(&self, places: &Places) -> Options {
+    pub(crate) fn limited(&self, places: &TierLocations) -> Options {
         Options {
             tier_limits: places.limits.clone(),
             ..self.clone()

@@ -1,15 +1,15 @@
 //! The choice of the record cache's share.
 
-use super::super::forecast::Question;
+use super::super::forecast::ModelQuery;
 use crate::error::{Error, Result};
-use alluvium_model::structures::{Cost, Setting, Structure};
+use alluvium_model::structures::{StructureCost, StructureModel, TieredSettings};
 
 /// Maximum share of the record cache.
 const MOST: f64 = 0.75;
 
 /// A share of the caches' memory for the record cache, with the predicted device reads per lookup.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Advice {
+pub struct CacheAdvice {
     /// The record cache's share of both caches, from 0 to 0.75.
     pub record_share: f64,
     /// 10th percentile of the device reads per lookup, over stores like this one.
@@ -20,7 +20,7 @@ pub struct Advice {
     pub p90: f64,
 }
 
-impl Advice {
+impl CacheAdvice {
     /// Fails unless all numbers are valid.
     pub(crate) fn check(&self) -> Result<()> {
         let bad = |why| {
@@ -47,9 +47,9 @@ impl Advice {
 
     /// Returns the advice for a share with this cost, if the fraction `found` of lookups finds a
     /// value.
-    fn of(record_share: f64, cost: &Cost, found: f64) -> Advice {
+    fn of(record_share: f64, cost: &StructureCost, found: f64) -> CacheAdvice {
         let mix = |hit: f64, miss: f64| found * hit + (1.0 - found) * miss;
-        Advice {
+        CacheAdvice {
             record_share,
             p10: mix(cost.hit_reads.p10, cost.miss_reads.p10),
             predicted: mix(cost.hit_reads.middle, cost.miss_reads.middle),
@@ -58,21 +58,21 @@ impl Advice {
     }
 }
 
-impl Question {
+impl ModelQuery {
     /// Returns the answer for another share of the record cache. Only the tiered tree has a model
     /// with such a share.
-    pub(crate) fn at_share(&self, records_share: f64) -> Option<(Advice, Cost)> {
-        let Structure::Tiered(setting) = self.structure else {
+    pub(crate) fn at_share(&self, records_share: f64) -> Option<(CacheAdvice, StructureCost)> {
+        let StructureModel::Tiered(setting) = self.structure else {
             return None;
         };
-        let setting = Setting {
+        let setting = TieredSettings {
             records_share,
             ..setting
         };
-        let cost = self.with(Structure::Tiered(setting)).cost()?;
+        let cost = self.with(StructureModel::Tiered(setting)).cost()?;
         let all = &self.workload.operations;
         let found = all.hits / all.lookups().max(f64::MIN_POSITIVE);
-        Some((Advice::of(records_share, &cost, found), cost))
+        Some((CacheAdvice::of(records_share, &cost, found), cost))
     }
 }
 
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn only_shares_and_bands_that_are_some_can_be_applied() {
-        let good = Advice {
+        let good = CacheAdvice {
             record_share: 0.5,
             p10: 0.1,
             predicted: 0.2,
@@ -90,12 +90,12 @@ mod tests {
         };
         assert!(good.check().is_ok());
         for record_share in [-0.1, 0.76, f64::NAN] {
-            let error = Advice { record_share, ..good }.check().unwrap_err();
+            let error = CacheAdvice { record_share, ..good }.check().unwrap_err();
             assert!(error.to_string().contains("share"), "{error}");
         }
         for p90 in [0.15, f64::INFINITY, f64::NAN] {
-            assert!(Advice { p90, ..good }.check().is_err(), "{p90}");
+            assert!(CacheAdvice { p90, ..good }.check().is_err(), "{p90}");
         }
-        assert!(Advice { p10: -1.0, ..good }.check().is_err());
+        assert!(CacheAdvice { p10: -1.0, ..good }.check().is_err());
     }
 }

@@ -24,14 +24,14 @@
 mod choice;
 pub(crate) mod watch;
 
-pub use choice::Advice;
+pub use choice::CacheAdvice;
 
 use crate::error::Error;
 use crate::options::store::RecordShare;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
-use watch::{Counted, Watch};
+use watch::{LookupCounters, TrialWatch};
 
 /// Number of changes that are remembered.
 pub(crate) const KEPT: usize = 16;
@@ -39,7 +39,7 @@ pub(crate) const KEPT: usize = 16;
 /// The outcome of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum TrialOutcome {
     /// It is being observed.
     Watched,
     /// The measurement was within the predicted band. The change lasts until the store is closed.
@@ -52,13 +52,13 @@ pub enum Outcome {
     TooFewLookups,
 }
 
-impl Outcome {
+impl TrialOutcome {
     /// Returns whether the change was reverted.
     #[must_use]
     pub fn is_rolled_back(self) -> bool {
         match self {
-            Outcome::Watched | Outcome::Kept => false,
-            Outcome::AboveBand | Outcome::WorseThanBefore | Outcome::TooFewLookups => true,
+            TrialOutcome::Watched | TrialOutcome::Kept => false,
+            TrialOutcome::AboveBand | TrialOutcome::WorseThanBefore | TrialOutcome::TooFewLookups => true,
         }
     }
 
@@ -66,11 +66,11 @@ impl Outcome {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Outcome::Watched => "watched",
-            Outcome::Kept => "kept",
-            Outcome::AboveBand => "rolled back: above the band",
-            Outcome::WorseThanBefore => "rolled back: worse than before",
-            Outcome::TooFewLookups => "rolled back: too few lookups to tell",
+            TrialOutcome::Watched => "watched",
+            TrialOutcome::Kept => "kept",
+            TrialOutcome::AboveBand => "rolled back: above the band",
+            TrialOutcome::WorseThanBefore => "rolled back: worse than before",
+            TrialOutcome::TooFewLookups => "rolled back: too few lookups to tell",
         }
     }
 }
@@ -80,7 +80,7 @@ impl Outcome {
 #[non_exhaustive]
 pub struct Trial {
     /// The advice that was applied.
-    pub advice: Advice,
+    pub advice: CacheAdvice,
     /// The record cache's share of both caches before the change.
     pub share_before: f64,
     /// When it was made, in milliseconds since 1970.
@@ -93,33 +93,33 @@ pub struct Trial {
     /// Device reads per lookup in the last complete interval after the change.
     pub measured: Option<f64>,
     /// The outcome.
-    pub outcome: Outcome,
+    pub outcome: TrialOutcome,
 }
 
 /// The change being observed.
 #[derive(Debug)]
-pub(crate) struct Open {
-    pub(crate) watch: Watch,
+pub(crate) struct OpenTrial {
+    pub(crate) watch: TrialWatch,
     pub(crate) before: RecordShare,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct State {
-    pub(crate) open: Option<Open>,
+pub(crate) struct TrialState {
+    pub(crate) open: Option<OpenTrial>,
     /// Oldest first. The last one may still be being observed.
     pub(crate) trials: VecDeque<Trial>,
     /// The counters at the end of the last change.
-    pub(crate) since: Counted,
+    pub(crate) since: LookupCounters,
 }
 
 /// The changes made while the store is open.
 #[derive(Debug, Default)]
-pub(crate) struct Trials {
-    pub(crate) state: Mutex<State>,
+pub(crate) struct TrialHistory {
+    pub(crate) state: Mutex<TrialState>,
     pub(crate) is_watching: AtomicBool,
 }
 
-impl Trials {
+impl TrialHistory {
     /// Returns the last changes, oldest first.
     pub(crate) fn list(&self) -> Vec<Trial> {
         self.state.lock().trials.iter().copied().collect()

@@ -8,7 +8,7 @@
 //! 60 s            the last interval decides; without any, an hour passes → taken back
 //! ```
 
-use super::{Advice, Outcome};
+use super::{CacheAdvice, TrialOutcome};
 
 /// Milliseconds after a change in which the caches fill and nothing is measured.
 const SETTLE_MS: u64 = 10_000;
@@ -27,7 +27,7 @@ const CLOSE: f64 = 0.02;
 
 /// Counter values at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counted {
+pub(crate) struct LookupCounters {
     pub(crate) at_ms: u64,
     /// Number of keys looked up.
     pub(crate) lookups: u64,
@@ -35,10 +35,10 @@ pub(crate) struct Counted {
     pub(crate) reads: u64,
 }
 
-impl Counted {
+impl LookupCounters {
     /// Returns the reads per lookup since an earlier moment. Returns `None` if there were too few
     /// lookups.
-    pub(crate) fn since(&self, before: &Counted) -> Option<f64> {
+    pub(crate) fn since(&self, before: &LookupCounters) -> Option<f64> {
         let lookups = self.lookups.saturating_sub(before.lookups);
         let reads = self.reads.saturating_sub(before.reads);
         (lookups >= LOOKUPS).then(|| reads as f64 / lookups as f64)
@@ -47,29 +47,29 @@ impl Counted {
 
 /// What to do with the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum TrialDecision {
     Wait,
-    End(Outcome),
+    End(TrialOutcome),
 }
 
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct TrialWatch {
     /// Upper bound of the reads per lookup according to the predicted band.
     most: f64,
     before: Option<f64>,
     began_ms: u64,
     /// The counters at the start of the interval.
-    from: Counted,
+    from: LookupCounters,
     measured: Option<f64>,
     outside: u32,
     within: u32,
-    last: Outcome,
+    last: TrialOutcome,
 }
 
-impl Watch {
+impl TrialWatch {
     /// Starts to observe. `before` is the number of reads per lookup before the change.
-    pub(crate) fn new(advice: &Advice, before: Option<f64>, now: Counted) -> Watch {
-        Watch {
+    pub(crate) fn new(advice: &CacheAdvice, before: Option<f64>, now: LookupCounters) -> TrialWatch {
+        TrialWatch {
             most: advice.p90 + CLOSE,
             before,
             began_ms: now.at_ms,
@@ -77,7 +77,7 @@ impl Watch {
             measured: None,
             outside: 0,
             within: 0,
-            last: Outcome::TooFewLookups,
+            last: TrialOutcome::TooFewLookups,
         }
     }
 
@@ -87,11 +87,11 @@ impl Watch {
     }
 
     /// Evaluates the current counters.
-    pub(crate) fn look(&mut self, now: Counted) -> Step {
+    pub(crate) fn look(&mut self, now: LookupCounters) -> TrialDecision {
         let age_ms = now.at_ms.saturating_sub(self.began_ms);
         if age_ms < SETTLE_MS {
             self.from = now;
-            return Step::Wait;
+            return TrialDecision::Wait;
         }
         let took_ms = now.at_ms.saturating_sub(self.from.at_ms);
         if took_ms >= INTERVAL_MS
@@ -101,11 +101,11 @@ impl Watch {
             self.from = now;
         }
         if self.outside >= OUTSIDE || self.within >= WITHIN || self.measured.is_some() && age_ms >= LONG_MS {
-            return Step::End(self.last);
+            return TrialDecision::End(self.last);
         }
         match age_ms >= LONGEST_MS {
-            true => Step::End(Outcome::TooFewLookups),
-            false => Step::Wait,
+            true => TrialDecision::End(TrialOutcome::TooFewLookups),
+            false => TrialDecision::Wait,
         }
     }
 
@@ -113,14 +113,14 @@ impl Watch {
         self.measured = Some(reads);
         let is_worse = |before: f64| reads > before * (1.0 + CLOSE) + CLOSE;
         self.last = if reads > self.most {
-            Outcome::AboveBand
+            TrialOutcome::AboveBand
         } else if self.before.is_some_and(is_worse) {
-            Outcome::WorseThanBefore
+            TrialOutcome::WorseThanBefore
         } else {
-            Outcome::Kept
+            TrialOutcome::Kept
         };
         (self.outside, self.within) = match self.last {
-            Outcome::Kept => (0, self.within + 1),
+            TrialOutcome::Kept => (0, self.within + 1),
             _ => (self.outside + 1, 0),
         };
     }
@@ -130,7 +130,7 @@ impl Watch {
 mod tests {
     use super::*;
 
-    const ADVICE: Advice = Advice {
+    const ADVICE: CacheAdvice = CacheAdvice {
         record_share: 0.5,
         p10: 0.2,
         predicted: 0.3,
@@ -139,18 +139,18 @@ mod tests {
 
     /// Observes a change with lookups at an even rate that read as much as `reads` returns, in
     /// steps of a second. Returns the outcome and the number of seconds.
-    fn watched(before: Option<f64>, rate: u64, reads: impl Fn(u64) -> f64) -> (Outcome, u64) {
-        let mut now = Counted {
+    fn watched(before: Option<f64>, rate: u64, reads: impl Fn(u64) -> f64) -> (TrialOutcome, u64) {
+        let mut now = LookupCounters {
             at_ms: 1_000_000,
             lookups: 77,
             reads: 5,
         };
-        let mut watch = Watch::new(&ADVICE, before, now);
+        let mut watch = TrialWatch::new(&ADVICE, before, now);
         for second in 1.. {
             now.at_ms += 1000;
             now.lookups += rate;
             now.reads += (reads(second) * rate as f64) as u64;
-            if let Step::End(outcome) = watch.look(now) {
+            if let TrialDecision::End(outcome) = watch.look(now) {
                 return (outcome, second);
             }
         }
@@ -159,13 +159,16 @@ mod tests {
 
     #[test]
     fn what_lies_within_the_band_is_kept_and_what_does_not_is_taken_back() {
-        assert_eq!(watched(Some(0.5), 1000, |_| 0.3), (Outcome::Kept, 29));
-        assert_eq!(watched(Some(0.5), 1000, |_| 0.45), (Outcome::AboveBand, 19));
-        assert_eq!(watched(None, 1000, |_| 0.39), (Outcome::Kept, 29));
-        assert_eq!(watched(Some(0.25), 1000, |_| 0.3), (Outcome::WorseThanBefore, 19));
+        assert_eq!(watched(Some(0.5), 1000, |_| 0.3), (TrialOutcome::Kept, 29));
+        assert_eq!(watched(Some(0.5), 1000, |_| 0.45), (TrialOutcome::AboveBand, 19));
+        assert_eq!(watched(None, 1000, |_| 0.39), (TrialOutcome::Kept, 29));
+        assert_eq!(
+            watched(Some(0.25), 1000, |_| 0.3),
+            (TrialOutcome::WorseThanBefore, 19)
+        );
         assert_eq!(
             watched(Some(0.5), 1000, |_| 0.05),
-            (Outcome::Kept, 29),
+            (TrialOutcome::Kept, 29),
             "better is no harm"
         );
     }
@@ -173,29 +176,32 @@ mod tests {
     #[test]
     fn caches_have_time_to_fill_and_one_interval_alone_decides_nothing() {
         let filling = |second| if second < 10 { 2.0 } else { 0.3 };
-        assert_eq!(watched(Some(0.5), 1000, filling), (Outcome::Kept, 29));
+        assert_eq!(watched(Some(0.5), 1000, filling), (TrialOutcome::Kept, 29));
         let burst = |second| if (10..15).contains(&second) { 2.0 } else { 0.3 };
-        assert_eq!(watched(Some(0.5), 1000, burst).0, Outcome::Kept);
+        assert_eq!(watched(Some(0.5), 1000, burst).0, TrialOutcome::Kept);
         // Every other interval is outside the band: the last one decides after approximately a
         // minute.
         let waves = |second| if second / 5 % 2 == 0 { 2.0 } else { 0.3 };
         let (outcome, seconds) = watched(Some(0.5), 1000, waves);
         assert!(
-            outcome != Outcome::TooFewLookups && seconds <= 61,
+            outcome != TrialOutcome::TooFewLookups && seconds <= 61,
             "{outcome:?} {seconds}"
         );
     }
 
     #[test]
     fn without_lookups_nothing_is_claimed() {
-        assert_eq!(watched(Some(0.5), 0, |_| 0.0), (Outcome::TooFewLookups, 3600));
+        assert_eq!(
+            watched(Some(0.5), 0, |_| 0.0),
+            (TrialOutcome::TooFewLookups, 3600)
+        );
         assert_eq!(
             watched(Some(0.5), 20, |_| 0.3).0,
-            Outcome::Kept,
+            TrialOutcome::Kept,
             "a few at a time"
         );
         let (outcome, seconds) = watched(Some(0.5), 20, |_| 0.9);
-        assert_eq!(outcome, Outcome::AboveBand);
+        assert_eq!(outcome, TrialOutcome::AboveBand);
         assert!(seconds <= 110, "{seconds}");
     }
 }

@@ -1,11 +1,11 @@
 //! Past hours since opening: model inputs and counters at the beginning of each.
 
-use super::question::Question;
-use super::truth::Truth;
+use super::measurement::ForecastSample;
+use super::question::ModelQuery;
 use super::{PastHour, compared};
-use crate::options::kind::Structure;
+use crate::options::kind::StructureKind;
 use alluvium_dictionary::contract::DistinctKeys;
-use alluvium_model::structures::Cost;
+use alluvium_model::structures::StructureCost;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,30 +19,30 @@ const HOURS: usize = 48;
 
 /// The beginning of an hour.
 #[derive(Clone, Debug)]
-struct Noted {
+struct HourStart {
     at_ms: u64,
-    truth: Truth,
+    truth: ForecastSample,
     /// `None` if no requests were observed by then.
-    question: Option<Question>,
+    question: Option<ModelQuery>,
     /// The model's answer, once computed.
-    cost: Option<Arc<Cost>>,
+    cost: Option<Arc<StructureCost>>,
 }
 
 /// The history of an open store: at most [`HOURS`] hours, of a few hundred bytes each.
 #[derive(Debug)]
-pub(crate) struct Forecasts {
-    opened: Truth,
+pub(crate) struct ForecastHistory {
+    opened: ForecastSample,
     /// One entry more than hours, because each hour ends where the next begins.
-    noted: Mutex<VecDeque<Noted>>,
+    noted: Mutex<VecDeque<HourStart>>,
     /// Written bytes, recorded at each doubling: a few dozen entries at most.
-    marks: Mutex<Vec<Mark>>,
+    marks: Mutex<Vec<WriteMark>>,
     /// The last count of distinct keys in each structure's data files.
-    counted: Mutex<BTreeMap<Structure, Counted>>,
+    counted: Mutex<BTreeMap<StructureKind, KeyCount>>,
 }
 
 /// A count of the distinct keys in data files.
 #[derive(Clone, Copy, Debug)]
-struct Counted {
+struct KeyCount {
     /// Number of writes before the count.
     writes: u64,
     distinct: DistinctKeys,
@@ -56,14 +56,14 @@ const COUNTED_TO: f64 = 0.03;
 /// Counters at a moment: bytes written by users and to the device, the number of writes, and the
 /// number of keys in data files.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Mark {
+pub(crate) struct WriteMark {
     pub(crate) user_bytes: u64,
     pub(crate) device_bytes: u64,
     pub(crate) writes: u64,
     pub(crate) keys: f64,
 }
 
-impl Mark {
+impl WriteMark {
     /// Returns the fraction of writes since the mark that were to new keys, given the current
     /// number of writes and keys. If there were few writes since, returns the fraction of all
     /// writes.
@@ -79,17 +79,17 @@ impl Mark {
     }
 }
 
-impl Forecasts {
+impl ForecastHistory {
     /// Returns the history of a store that is opened now.
-    pub(crate) fn new(now_ms: u64) -> Forecasts {
-        let opened = Truth::at_opening();
-        let first = Noted {
+    pub(crate) fn new(now_ms: u64) -> ForecastHistory {
+        let opened = ForecastSample::at_opening();
+        let first = HourStart {
             at_ms: now_ms,
             truth: opened,
             question: None,
             cost: None,
         };
-        Forecasts {
+        ForecastHistory {
             opened,
             noted: Mutex::new(VecDeque::from([first])),
             marks: Mutex::default(),
@@ -98,8 +98,8 @@ impl Forecasts {
     }
 
     /// Records a mark if the user bytes have doubled since the last one.
-    pub(crate) fn mark(&self, user_bytes: u64, mark: impl FnOnce() -> Mark) {
-        let is_due = |marks: &[Mark]| {
+    pub(crate) fn mark(&self, user_bytes: u64, mark: impl FnOnce() -> WriteMark) {
+        let is_due = |marks: &[WriteMark]| {
             let last = marks.last().map_or(LEAST_MARK / 2, |mark| mark.user_bytes);
             user_bytes / 2 >= last
         };
@@ -110,14 +110,14 @@ impl Forecasts {
         let mark = mark();
         let mut marks = self.marks.lock();
         if is_due(&marks) {
-            marks.push(Mark { user_bytes, ..mark });
+            marks.push(WriteMark { user_bytes, ..mark });
         }
     }
 
     /// Returns the newest mark before which at most half of all user bytes were written. Write
     /// amplification grows with the data. The models compute it for the present amount of data, and
     /// a store that was filled since its opening had a lower one at first.
-    pub(crate) fn half(&self, user_bytes: u64) -> Mark {
+    pub(crate) fn half(&self, user_bytes: u64) -> WriteMark {
         let marks = self.marks.lock();
         let before = marks.iter().rev().find(|mark| mark.user_bytes <= user_bytes / 2);
         before.copied().unwrap_or_default()
@@ -128,22 +128,22 @@ impl Forecasts {
     /// `None` if counting fails.
     pub(crate) fn distinct_keys(
         &self,
-        structure: Structure,
+        structure: StructureKind,
         writes: u64,
         count: impl FnOnce() -> Option<DistinctKeys>,
     ) -> Option<DistinctKeys> {
         let mut counted = self.counted.lock();
-        let is_near = |last: &&Counted| writes.abs_diff(last.writes) <= last.writes / RECOUNT;
+        let is_near = |last: &&KeyCount| writes.abs_diff(last.writes) <= last.writes / RECOUNT;
         if let Some(last) = counted.get(&structure).filter(is_near) {
             return Some(last.distinct);
         }
         let distinct = count()?;
-        counted.insert(structure, Counted { writes, distinct });
+        counted.insert(structure, KeyCount { writes, distinct });
         Some(distinct)
     }
 
     /// Returns the counters at opening.
-    pub(crate) fn opened(&self) -> Truth {
+    pub(crate) fn opened(&self) -> ForecastSample {
         self.opened
     }
 
@@ -156,7 +156,7 @@ impl Forecasts {
     }
 
     /// Records the beginning of an hour, unless another thread has done so.
-    pub(crate) fn note(&self, now_ms: u64, truth: Truth, question: Option<Question>) {
+    pub(crate) fn note(&self, now_ms: u64, truth: ForecastSample, question: Option<ModelQuery>) {
         if !self.is_due(now_ms) {
             return;
         }
@@ -164,7 +164,7 @@ impl Forecasts {
         if noted.len() > HOURS {
             noted.pop_front();
         }
-        noted.push_back(Noted {
+        noted.push_back(HourStart {
             at_ms: now_ms,
             truth,
             question,
@@ -176,7 +176,7 @@ impl Forecasts {
     /// Returns the past hours that have a prediction.
     pub(crate) fn past(&self) -> Vec<PastHour> {
         // The models take a while: compute without the lock.
-        let mut noted: Vec<Noted> = self.noted.lock().iter().cloned().collect();
+        let mut noted: Vec<HourStart> = self.noted.lock().iter().cloned().collect();
         for hour in &mut noted {
             if hour.cost.is_none() {
                 hour.cost = hour.question.and_then(|question| question.cost()).map(Arc::new);
@@ -206,12 +206,12 @@ mod tests {
 
     #[test]
     fn the_newer_half_of_what_was_written_counts() {
-        let forecasts = Forecasts::new(0);
-        assert_eq!(forecasts.half(1 << 30), Mark::default());
+        let forecasts = ForecastHistory::new(0);
+        assert_eq!(forecasts.half(1 << 30), WriteMark::default());
         for mib in 0..100u64 {
-            forecasts.mark(mib << 20, || Mark {
+            forecasts.mark(mib << 20, || WriteMark {
                 device_bytes: 3 * (mib << 20),
-                ..Mark::default()
+                ..WriteMark::default()
             });
         }
         let marks = forecasts.marks.lock().clone();
@@ -219,15 +219,15 @@ mod tests {
         assert_eq!(mib, [1, 2, 4, 8, 16, 32, 64]);
         assert_eq!(forecasts.half(100 << 20), marks[5]);
         assert_eq!(forecasts.half(128 << 20), marks[6]);
-        assert_eq!(forecasts.half(1 << 20), Mark::default());
+        assert_eq!(forecasts.half(1 << 20), WriteMark::default());
     }
 
     #[test]
     fn new_keys_are_those_that_came_since_a_mark() {
-        let mark = Mark {
+        let mark = WriteMark {
             writes: 1_000_000,
             keys: 1e6,
-            ..Mark::default()
+            ..WriteMark::default()
         };
         assert_eq!(mark.new_keys(2_000_000, 1.02e6), 0.0, "a count is not exact");
         assert_eq!(mark.new_keys(2_000_000, 1.5e6), 0.5);
@@ -236,16 +236,16 @@ mod tests {
             (mark.new_keys(1_010_000, 1.01e6) - 1.0).abs() < 1e-6,
             "few writes"
         );
-        assert_eq!(Mark::default().new_keys(4_000_000, 1e6), 0.25);
+        assert_eq!(WriteMark::default().new_keys(4_000_000, 1e6), 0.25);
     }
 
     #[test]
     fn an_hour_is_noted_once_and_the_oldest_are_forgotten() {
-        let forecasts = Forecasts::new(HOUR_MS - 1);
+        let forecasts = ForecastHistory::new(HOUR_MS - 1);
         assert!(!forecasts.is_due(HOUR_MS - 1) && forecasts.is_due(HOUR_MS));
         for hour in 1..=100 {
             for moment in [0, 5] {
-                forecasts.note(hour * HOUR_MS + moment, Truth::default(), None);
+                forecasts.note(hour * HOUR_MS + moment, ForecastSample::default(), None);
             }
         }
         let noted = forecasts.noted.lock();

@@ -6,7 +6,7 @@
 //!
 //! *Does not know*: how costs are computed (`alluvium_model`), who asks, how it is displayed.
 //!
-//! *Read in this order*: `question.rs` (model inputs), `truth.rs` (measurements), `history.rs`
+//! *Read in this order*: `question.rs` (model inputs), `measurement.rs` (measurements), `history.rs`
 //! (past hours), this file (comparison).
 //!
 //! `engine/forecast.rs` passes in what the engine counts.
@@ -20,19 +20,19 @@
 //! - **N11** At most 48 hours are kept.
 
 mod history;
+pub(crate) mod measurement;
 pub(crate) mod question;
-pub(crate) mod truth;
 
-pub(crate) use history::{Forecasts, Mark};
-pub(crate) use question::Question;
+pub(crate) use history::{ForecastHistory, WriteMark};
+pub(crate) use question::ModelQuery;
 
-use alluvium_model::structures::Cost;
-use truth::Truth;
+use alluvium_model::structures::StructureCost;
+use measurement::ForecastSample;
 
 /// A quantity that is predicted and measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum Quantity {
+pub enum CostQuantity {
     /// Bytes written to the device per byte written by users. Only the synced part of the log is
     /// counted: the system may drop the rest before it is written.
     WriteAmplification,
@@ -50,39 +50,39 @@ pub enum Quantity {
     ProcessorTime,
 }
 
-impl Quantity {
+impl CostQuantity {
     /// All quantities, in the order of output.
-    pub const ALL: [Quantity; 6] = [
-        Quantity::WriteAmplification,
-        Quantity::HitReads,
-        Quantity::MissReads,
-        Quantity::MemoryPerKey,
-        Quantity::SpaceAmplification,
-        Quantity::ProcessorTime,
+    pub const ALL: [CostQuantity; 6] = [
+        CostQuantity::WriteAmplification,
+        CostQuantity::HitReads,
+        CostQuantity::MissReads,
+        CostQuantity::MemoryPerKey,
+        CostQuantity::SpaceAmplification,
+        CostQuantity::ProcessorTime,
     ];
 
     /// Returns the name for machine-readable output.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Quantity::WriteAmplification => "write_amplification",
-            Quantity::HitReads => "reads_hit",
-            Quantity::MissReads => "reads_miss",
-            Quantity::MemoryPerKey => "memory_bytes_per_key",
-            Quantity::SpaceAmplification => "space_amplification",
-            Quantity::ProcessorTime => "processor_ns",
+            CostQuantity::WriteAmplification => "write_amplification",
+            CostQuantity::HitReads => "reads_hit",
+            CostQuantity::MissReads => "reads_miss",
+            CostQuantity::MemoryPerKey => "memory_bytes_per_key",
+            CostQuantity::SpaceAmplification => "space_amplification",
+            CostQuantity::ProcessorTime => "processor_ns",
         }
     }
 
     /// Returns the 10th percentile, the prediction and the 90th percentile from a model's answer.
-    fn of(self, cost: &Cost) -> [f64; 3] {
+    fn of(self, cost: &StructureCost) -> [f64; 3] {
         let band = match self {
-            Quantity::WriteAmplification => &cost.write_amplification,
-            Quantity::HitReads => &cost.hit_reads,
-            Quantity::MissReads => &cost.miss_reads,
-            Quantity::MemoryPerKey => &cost.memory_per_key_band,
-            Quantity::SpaceAmplification => &cost.space_amplification,
-            Quantity::ProcessorTime => &cost.processor_ns,
+            CostQuantity::WriteAmplification => &cost.write_amplification,
+            CostQuantity::HitReads => &cost.hit_reads,
+            CostQuantity::MissReads => &cost.miss_reads,
+            CostQuantity::MemoryPerKey => &cost.memory_per_key_band,
+            CostQuantity::SpaceAmplification => &cost.space_amplification,
+            CostQuantity::ProcessorTime => &cost.processor_ns,
         };
         [band.p10, band.middle, band.p90]
     }
@@ -94,9 +94,9 @@ const CLOSE: f64 = 0.02;
 /// A prediction and the corresponding measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Comparison {
+pub struct CostComparison {
     /// The quantity.
-    pub what: Quantity,
+    pub what: CostQuantity,
     /// 10th percentile of the quantity, over stores like this one.
     pub p10: f64,
     /// The prediction.
@@ -107,7 +107,7 @@ pub struct Comparison {
     pub measured: Option<f64>,
 }
 
-impl Comparison {
+impl CostComparison {
     /// Returns whether the measurement is within the band. Returns `None` without a measurement.
     #[must_use]
     pub fn holds(&self) -> Option<bool> {
@@ -126,7 +126,7 @@ pub struct PastHour {
     /// When it ended, in milliseconds since 1970.
     pub ended_ms: u64,
     /// The quantities that were measured.
-    pub was: Vec<Comparison>,
+    pub was: Vec<CostComparison>,
 }
 
 /// Predicted and measured costs of a store. The prediction is for the keyspace with the most
@@ -160,7 +160,7 @@ pub struct Forecast {
     pub skew: f64,
     /// All quantities since the store was opened. Write amplification is measured over the newer
     /// half of the bytes written since then.
-    pub now: Vec<Comparison>,
+    pub now: Vec<CostComparison>,
     /// Past hours since opening, oldest first. At most 48 are kept, in memory only.
     pub past: Vec<PastHour>,
 }
@@ -168,16 +168,20 @@ pub struct Forecast {
 impl Forecast {
     /// Returns the current comparison of a quantity.
     #[must_use]
-    pub fn of(&self, what: Quantity) -> Option<&Comparison> {
+    pub fn of(&self, what: CostQuantity) -> Option<&CostComparison> {
         self.now.iter().find(|row| row.what == what)
     }
 }
 
 /// Compares predictions with the measurements between two moments.
-pub(crate) fn compared(cost: &Cost, before: &Truth, after: &Truth) -> Vec<Comparison> {
-    let rows = Quantity::ALL.into_iter().map(|what| {
+pub(crate) fn compared(
+    cost: &StructureCost,
+    before: &ForecastSample,
+    after: &ForecastSample,
+) -> Vec<CostComparison> {
+    let rows = CostQuantity::ALL.into_iter().map(|what| {
         let [p10, predicted, p90] = what.of(cost);
-        Comparison {
+        CostComparison {
             what,
             p10,
             predicted,

@@ -1,21 +1,23 @@
 //! The observed workload of a keyspace, as input to a model.
 
-use crate::advise::workload::KeyspaceSeen;
+use crate::advise::workload::KeyspaceRequests;
 use crate::options::HashedForm;
 use crate::options::structure;
-use crate::schema::catalog::Definition;
+use crate::schema::catalog::KeyspaceDefinition;
 use alluvium_dictionary::contract::DistinctKeys;
 use alluvium_hashes::hashed::IndexKind;
-use alluvium_model::structures::{Cost, HashIndex, Machine, Operations, Setting, Structure, Workload};
-use alluvium_trees::levels::Policy;
-use alluvium_trees::tiered::Holdings;
+use alluvium_model::structures::{
+    HashIndex, MachineProfile, OperationRates, StructureCost, StructureModel, TieredSettings, WorkloadProfile,
+};
+use alluvium_trees::levels::MergePolicy;
+use alluvium_trees::tiered::RangeHoldings;
 
 /// Model inputs, and the contents of the keyspace.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Question {
-    pub(crate) structure: Structure,
-    pub(crate) workload: Workload,
-    pub(crate) machine: Machine,
+pub(crate) struct ModelQuery {
+    pub(crate) structure: StructureModel,
+    pub(crate) workload: WorkloadProfile,
+    pub(crate) machine: MachineProfile,
     pub(crate) held: Held,
 }
 
@@ -32,48 +34,50 @@ pub(crate) struct Held {
     pub(crate) guide_bytes: f64,
 }
 
-impl Question {
+impl ModelQuery {
     /// Returns the model's answer, if there is a model.
-    pub(crate) fn cost(&self) -> Option<Cost> {
+    pub(crate) fn cost(&self) -> Option<StructureCost> {
         self.structure.cost(&self.workload, &self.machine).ok()
     }
 
     /// Returns the same question for another structure.
-    pub(crate) fn with(&self, structure: Structure) -> Question {
-        Question { structure, ..*self }
+    pub(crate) fn with(&self, structure: StructureModel) -> ModelQuery {
+        ModelQuery { structure, ..*self }
     }
 }
 
 /// Returns the number of distinct keys in a range of the tree with these contents, if a record
 /// stands for the same number of keys everywhere. The oldest runs of a range contain no key twice.
-pub(crate) fn different(held: &Holdings, everything: DistinctKeys) -> f64 {
+pub(crate) fn different(held: &RangeHoldings, everything: DistinctKeys) -> f64 {
     let each = everything.keys / everything.records.max(1.0);
     let (oldest, all) = (held.oldest_records as f64, held.records as f64);
     (all * each).clamp(oldest.min(all), all)
 }
 
 /// Returns the model of a keyspace's structure, if there is one.
-pub(crate) fn model_of(definition: &Definition, setting: Setting) -> Option<Structure> {
+pub(crate) fn model_of(definition: &KeyspaceDefinition, setting: TieredSettings) -> Option<StructureModel> {
     match &definition.options.structure {
-        structure::Structure::Tiered => Some(Structure::Tiered(setting)),
+        structure::Structure::Tiered => Some(StructureModel::Tiered(setting)),
         structure::Structure::Levels(options) => match &options.policy {
-            Policy::Samt(fanouts) => fanouts.first().map(|fanout| Structure::Samt { k: fanout.runs }),
-            Policy::Cola { ratio } => Some(Structure::Cola { ratio: *ratio }),
-            Policy::Leveled { ratio } => Some(Structure::Levelled { ratio: *ratio }),
-            Policy::Never => None,
+            MergePolicy::Samt(fanouts) => fanouts
+                .first()
+                .map(|fanout| StructureModel::Samt { k: fanout.runs }),
+            MergePolicy::Cola { ratio } => Some(StructureModel::Cola { ratio: *ratio }),
+            MergePolicy::Leveled { ratio } => Some(StructureModel::Levelled { ratio: *ratio }),
+            MergePolicy::Never => None,
         },
         structure::Structure::Hashed(options) => Some(match options.form {
-            HashedForm::Silt => Structure::Hashed {
+            HashedForm::Silt => StructureModel::Hashed {
                 index: match options.index {
                     IndexKind::PaCHash => HashIndex::PaCHash,
                     IndexKind::Trie => HashIndex::Trie,
                 },
             },
-            HashedForm::Boa { lambda, refined } => Structure::Boa {
+            HashedForm::Boa { lambda, refined } => StructureModel::Boa {
                 lambda: lambda.into(),
                 refined,
             },
-            HashedForm::Bot { lambda } => Structure::Bot {
+            HashedForm::Bot { lambda } => StructureModel::Bot {
                 lambda: lambda.into(),
             },
         }),
@@ -82,15 +86,15 @@ pub(crate) fn model_of(definition: &Definition, setting: Setting) -> Option<Stru
 }
 
 /// Converts observations to the workload of a model.
-pub(crate) fn workload(seen: &KeyspaceSeen) -> Workload {
+pub(crate) fn workload(seen: &KeyspaceRequests) -> WorkloadProfile {
     let total = seen.total();
     let puts = total.puts as f64;
-    Workload {
+    WorkloadProfile {
         keys: (seen.keys as f64).max(2.0),
         key_bytes: seen.key_bytes.max(1.0),
         value_bytes: seen.value_bytes,
         skew: seen.skew(),
-        operations: Operations {
+        operations: OperationRates {
             inserts: puts * seen.new_keys,
             updates: puts * (1.0 - seen.new_keys),
             deletes: total.deletes as f64,
@@ -99,7 +103,7 @@ pub(crate) fn workload(seen: &KeyspaceSeen) -> Workload {
             scans: total.scans as f64,
         },
         scan_records: total.scanned as f64 / total.scans.max(1) as f64,
-        ..Workload::default()
+        ..WorkloadProfile::default()
     }
 }
 
@@ -107,11 +111,11 @@ pub(crate) fn workload(seen: &KeyspaceSeen) -> Workload {
 mod tests {
     use super::*;
 
-    fn held(oldest: u64, records: u64) -> Holdings {
-        Holdings {
+    fn held(oldest: u64, records: u64) -> RangeHoldings {
+        RangeHoldings {
             records,
             oldest_records: oldest,
-            ..Holdings::default()
+            ..RangeHoldings::default()
         }
     }
 

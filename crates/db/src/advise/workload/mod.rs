@@ -14,18 +14,18 @@
 //!
 //! - **N1** No thread waits to record a request, and the memory for a keyspace is bounded.
 
-mod watch;
+mod keyspace_monitor;
 
-use crate::schema::catalog::Catalog;
-use crate::schema::format::{self, Write};
-use alluvium_base::Kind;
-use alluvium_dictionary::key::Key;
+use crate::schema::catalog::KeyspaceCatalog;
+use crate::schema::format::{self, LogWrite};
+use alluvium_base::MessageKind;
+use alluvium_dictionary::key::LookupKey;
 use alluvium_model::observed;
+use keyspace_monitor::KeyspaceMonitor;
 use parking_lot::Mutex;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
-use watch::Watch;
 
 /// Average interval between sampled requests.
 const SAMPLED: u32 = 64;
@@ -35,7 +35,7 @@ const MOST: usize = 1024;
 /// Requests to a keyspace within an hour. All counts are estimates from a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct HourSeen {
+pub struct HourlyRequests {
     /// Start of the hour in milliseconds since 1970.
     pub began_ms: u64,
     /// Puts and merges.
@@ -52,7 +52,7 @@ pub struct HourSeen {
     pub scanned: u64,
 }
 
-impl HourSeen {
+impl HourlyRequests {
     /// Returns the number of all requests.
     #[must_use]
     pub fn total(&self) -> u64 {
@@ -63,11 +63,11 @@ impl HourSeen {
 /// Requests to a keyspace since the store was opened.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct KeyspaceSeen {
+pub struct KeyspaceRequests {
     /// Name of the keyspace.
     pub keyspace: String,
     /// Retained hours with requests, oldest first.
-    pub hours: Vec<HourSeen>,
+    pub hours: Vec<HourlyRequests>,
     /// Mean key length in bytes.
     pub key_bytes: f64,
     /// Mean value length in bytes.
@@ -85,7 +85,7 @@ pub struct KeyspaceSeen {
     pub new_keys: f64,
 }
 
-impl KeyspaceSeen {
+impl KeyspaceRequests {
     /// Returns the skew of the requests: the exponent of the Zipf distribution with this expected
     /// number of pairs for the same key. Zero for uniform requests, or for too few.
     #[must_use]
@@ -95,10 +95,10 @@ impl KeyspaceSeen {
 
     /// Returns the sum over all hours, with the start of the first.
     #[must_use]
-    pub fn total(&self) -> HourSeen {
-        let mut sum = HourSeen {
+    pub fn total(&self) -> HourlyRequests {
+        let mut sum = HourlyRequests {
             began_ms: self.hours.first().map_or(0, |hour| hour.began_ms),
-            ..HourSeen::default()
+            ..HourlyRequests::default()
         };
         for hour in &self.hours {
             sum.puts += hour.puts;
@@ -140,18 +140,18 @@ fn drawn(left: u32) -> u32 {
 
 /// The statistics of all keyspaces.
 #[derive(Default)]
-pub(crate) struct Watches(Mutex<BTreeMap<u32, Watch>>);
+pub(crate) struct WorkloadMonitor(Mutex<BTreeMap<u32, KeyspaceMonitor>>);
 
-impl fmt::Debug for Watches {
+impl fmt::Debug for WorkloadMonitor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watches").finish_non_exhaustive()
     }
 }
 
-impl Watches {
+impl WorkloadMonitor {
     /// Records a lookup, if it is sampled.
     #[inline]
-    pub(crate) fn looked_up(&self, key: Key<'_>, found: Option<usize>, now_ms: u64) {
+    pub(crate) fn looked_up(&self, key: LookupKey<'_>, found: Option<usize>, now_ms: u64) {
         if sampled(1).is_some() {
             self.note(key.bytes(), now_ms, |watch, user| {
                 watch.looked_up(user, key.hash(), found);
@@ -167,17 +167,17 @@ impl Watches {
         writes: impl FnOnce() -> E,
         now_ms: impl FnOnce() -> u64,
     ) where
-        E: Iterator<Item = Result<Write<'w>, String>>,
+        E: Iterator<Item = Result<LogWrite<'w>, String>>,
     {
         let Some(place) = sampled(count) else {
             return;
         };
-        if let Some(Ok(Write::One {
+        if let Some(Ok(LogWrite::One {
             key, kind, operand, ..
         })) = writes().nth((place % DECODED) as usize)
         {
-            let value = (kind != Kind::Delete).then_some(operand.len());
-            let hash = Key::new(key).hash();
+            let value = (kind != MessageKind::Delete).then_some(operand.len());
+            let hash = LookupKey::new(key).hash();
             self.note(key, now_ms(), |watch, user| watch.wrote(user, hash, value));
         }
     }
@@ -190,7 +190,7 @@ impl Watches {
     }
 
     #[cold]
-    fn note(&self, key: &[u8], now_ms: u64, note: impl FnOnce(&mut Watch, &[u8])) {
+    fn note(&self, key: &[u8], now_ms: u64, note: impl FnOnce(&mut KeyspaceMonitor, &[u8])) {
         let Some((len, keyspace)) = format::split(key) else {
             return;
         };
@@ -205,7 +205,7 @@ impl Watches {
     }
 
     /// Returns the statistics of each existing keyspace.
-    pub(crate) fn seen(&self, catalog: &Catalog) -> Vec<KeyspaceSeen> {
+    pub(crate) fn seen(&self, catalog: &KeyspaceCatalog) -> Vec<KeyspaceRequests> {
         let watches = self.0.lock();
         let named = catalog.names().into_iter().filter_map(|name| {
             let definition = catalog.get(&name)?;

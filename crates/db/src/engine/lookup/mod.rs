@@ -5,7 +5,7 @@
 //!
 //! *Does not know*: how a dictionary finds a key, and who waits for the device.
 //!
-//! *Read in this order*: this file (the steps), `waiting.rs` (blocking lookups, single and
+//! *Read in this order*: this file (the steps), `blocking.rs` (blocking lookups, single and
 //! batched), `polled.rs` (non-blocking lookups).
 //!
 //! # One lookup
@@ -25,59 +25,59 @@
 //! A key is hashed once, when its lookup begins. Memtables, record cache and dictionary use this
 //! hash.
 
+mod blocking;
 mod polled;
-mod waiting;
 
-pub(crate) use polled::Polled;
+pub(crate) use polled::PolledRead;
 
 use super::Engine;
-use super::queue::Slot;
+use super::queue::MemtableSlot;
 use crate::error::Result;
-use alluvium_base::Sequence;
-use alluvium_base::message::LAST;
-use alluvium_dictionary::found::Found;
-use alluvium_dictionary::gather::Gather;
-use alluvium_dictionary::key::Key;
+use alluvium_base::SequenceNumber;
+use alluvium_base::message::MAX_SEQUENCE;
+use alluvium_dictionary::key::LookupKey;
+use alluvium_dictionary::lookup_state::LookupState;
+use alluvium_dictionary::pinned_value::PinnedValue;
 use alluvium_dictionary::rules::KeyspaceRules;
 use std::sync::Arc;
 
 /// The read position of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum At {
+pub(crate) enum ReadPosition {
     /// The newest visible commit when the read begins.
     Now,
     /// A sequence number that is pinned for the reader.
-    Kept(Sequence),
+    Pinned(SequenceNumber),
     /// Everything in the memtables: for a writer that holds the locks of the keys that it reads.
     Newest,
 }
 
 /// The sequence number and the time of a lookup.
 #[derive(Clone, Copy, Debug)]
-struct Moment {
-    at: At,
+struct ReadView {
+    at: ReadPosition,
     /// The newest commit that it sees.
-    sequence: Sequence,
+    sequence: SequenceNumber,
     /// Puts that expire at or before this time are invisible, in milliseconds since 1970.
     now_ms: u64,
 }
 
-impl Moment {
+impl ReadView {
     /// Returns the same moment with another clock.
-    fn by_clock(self, now_ms: u64) -> Moment {
-        Moment { now_ms, ..self }
+    fn by_clock(self, now_ms: u64) -> ReadView {
+        ReadView { now_ms, ..self }
     }
 }
 
 impl Engine {
     /// Returns the moment of a read that begins now.
-    fn moment(&self, at: At) -> Moment {
+    fn moment(&self, at: ReadPosition) -> ReadView {
         let sequence = match at {
-            At::Now => self.visible.at(),
-            At::Kept(sequence) => sequence,
-            At::Newest => LAST,
+            ReadPosition::Now => self.visible.at(),
+            ReadPosition::Pinned(sequence) => sequence,
+            ReadPosition::Newest => MAX_SEQUENCE,
         };
-        Moment {
+        ReadView {
             at,
             sequence,
             now_ms: self.now_ms(),
@@ -87,8 +87,8 @@ impl Engine {
     /// Returns whether versions that the reader needs may have been dropped since: a compaction has
     /// begun to merge versions up to a later sequence number (E3). The reader must then take a new
     /// moment. This cannot happen to pinned sequence numbers.
-    fn is_forgotten(&self, moment: &Moment) -> bool {
-        moment.at == At::Now && self.dictionaries.horizon().sequence() > moment.sequence
+    fn is_forgotten(&self, moment: &ReadView) -> bool {
+        moment.at == ReadPosition::Now && self.dictionaries.horizon().sequence() > moment.sequence
     }
 
     /// Feeds a lookup from the memtables and the record cache. Skips the memtables that are already
@@ -97,11 +97,11 @@ impl Engine {
     #[inline]
     fn begin(
         &self,
-        gather: &mut Gather<'_>,
-        key: Key<'_>,
-        moment: &Moment,
-        slots: &[Arc<Slot>],
-        cut: Sequence,
+        gather: &mut LookupState<'_>,
+        key: LookupKey<'_>,
+        moment: &ReadView,
+        slots: &[Arc<MemtableSlot>],
+        cut: SequenceNumber,
         rules: &KeyspaceRules,
     ) -> bool {
         for slot in slots.iter().filter(|slot| slot.base() >= cut) {
@@ -112,7 +112,7 @@ impl Engine {
         }
         // The record cache answers only readers of the latest version. It keeps no records of
         // keyspaces with a compaction filter, because these change without commits.
-        if moment.at != At::Now || rules.filter.is_some() {
+        if moment.at != ReadPosition::Now || rules.filter.is_some() {
             return false;
         }
         // The sequence number up to which there are no further messages of the key above the
@@ -132,12 +132,12 @@ impl Engine {
     #[inline]
     fn finish(
         &self,
-        gather: Gather<'_>,
+        gather: LookupState<'_>,
         offers: bool,
-        key: Key<'_>,
-        moment: &Moment,
+        key: LookupKey<'_>,
+        moment: &ReadView,
         reads: Option<u64>,
-    ) -> Result<Option<Found>> {
+    ) -> Result<Option<PinnedValue>> {
         let offers = offers && !gather.expires() && !gather.leaves_out_long_values();
         let answer = gather
             .found()
@@ -147,9 +147,9 @@ impl Engine {
         }
         let found = answer.as_deref().map(<[u8]>::len);
         if let Some(reads) = reads {
-            self.tallies.looked_up(found.is_some(), reads);
+            self.counters.looked_up(found.is_some(), reads);
         }
-        self.watches.looked_up(key, found, moment.now_ms);
+        self.workload_monitor.looked_up(key, found, moment.now_ms);
         Ok(answer)
     }
 }

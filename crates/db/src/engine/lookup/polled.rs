@@ -5,67 +5,70 @@
 //! read starts over, at the same sequence number, or at a newer one if the versions that it needs
 //! may have been merged (E3). Most of the nodes that it needs are in the cache then.
 
-use super::{At, Moment};
+use super::{ReadPosition, ReadView};
 use crate::engine::Engine;
-use crate::engine::queue::Slot;
-use crate::engine::readers::{Reader, Search};
-use crate::engine::structures::Dictionaries;
+use crate::engine::queue::MemtableSlot;
+use crate::engine::readers::{StructureReader, StructureSearch};
+use crate::engine::structures::DictionarySet;
 use crate::error::{Error, Result};
-use crate::options::kind::Structure;
-use crate::schema::catalog::Definition;
+use crate::options::kind::StructureKind;
+use crate::schema::catalog::KeyspaceDefinition;
 use crate::schema::format::TreeKey;
 use alluvium_base::Purpose;
-use alluvium_dictionary::contract::Reader as _;
+use alluvium_dictionary::contract::LookupReader as _;
 use alluvium_dictionary::fetch;
-use alluvium_dictionary::found::Found;
-use alluvium_dictionary::key::Key;
-use alluvium_dictionary::lookup::Course;
-use alluvium_storage::{NodePointer, Pending, Residence, Watched};
+use alluvium_dictionary::key::LookupKey;
+use alluvium_dictionary::lookup::LookupCursor;
+use alluvium_dictionary::pinned_value::PinnedValue;
+use alluvium_storage::{CacheRetention, NodePointer, PendingReads, WatchedRead};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 /// Keys that are read together, at one read position.
 #[derive(Debug)]
-pub(crate) struct Polled {
-    at: At,
+pub(crate) struct PolledRead {
+    at: ReadPosition,
     /// The moment of the read. `None` until it begins.
-    moment: Option<Moment>,
-    keys: SmallVec<[OneKey; 1]>,
+    moment: Option<ReadView>,
+    keys: SmallVec<[PolledKey; 1]>,
     /// Number of keys without an answer.
     open: usize,
-    pending: Option<Pending>,
+    pending: Option<PendingReads>,
 }
 
 #[derive(Debug)]
-struct OneKey {
+struct PolledKey {
     key: TreeKey,
     hash: u64,
-    definition: Arc<Definition>,
-    course: Course<Search>,
+    definition: Arc<KeyspaceDefinition>,
+    course: LookupCursor<StructureSearch>,
     /// Whether the answer shall be offered to the record cache.
     offers: bool,
     /// Number of nodes that it has waited for.
     reads: u64,
-    answer: Option<Option<Found>>,
+    answer: Option<Option<PinnedValue>>,
 }
 
-impl Polled {
+impl PolledRead {
     /// Creates a read. It starts at the first poll.
-    pub(crate) fn new(keys: impl IntoIterator<Item = (TreeKey, Arc<Definition>)>, at: At) -> Polled {
-        let keys: SmallVec<[OneKey; 1]> = keys
+    pub(crate) fn new(
+        keys: impl IntoIterator<Item = (TreeKey, Arc<KeyspaceDefinition>)>,
+        at: ReadPosition,
+    ) -> PolledRead {
+        let keys: SmallVec<[PolledKey; 1]> = keys
             .into_iter()
-            .map(|(key, definition)| OneKey {
-                hash: Key::new(&key).hash(),
+            .map(|(key, definition)| PolledKey {
+                hash: LookupKey::new(&key).hash(),
                 key,
-                course: Course::default(),
+                course: LookupCursor::default(),
                 definition,
                 offers: false,
                 reads: 0,
                 answer: None,
             })
             .collect();
-        Polled {
+        PolledRead {
             at,
             moment: None,
             open: keys.len(),
@@ -75,7 +78,7 @@ impl Polled {
     }
 
     /// Returns the answers in the order of the keys. Every key must have an answer.
-    pub(crate) fn take(&mut self) -> impl Iterator<Item = Option<Found>> {
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = Option<PinnedValue>> {
         let keys = std::mem::take(&mut self.keys);
         keys.into_iter()
             .map(|key| key.answer.expect("it is taken when everything is known"))
@@ -83,12 +86,12 @@ impl Polled {
 
     /// Returns whether the requested nodes have been read, without a query to the device.
     pub(crate) fn has_arrived(&mut self) -> bool {
-        self.pending.as_mut().is_none_or(Pending::settle)
+        self.pending.as_mut().is_none_or(PendingReads::settle)
     }
 
     /// The same, after a query to the device.
     pub(crate) fn asks_device(&mut self) -> bool {
-        self.pending.as_mut().is_none_or(Pending::poll)
+        self.pending.as_mut().is_none_or(PendingReads::poll)
     }
 
     /// Waits until the device has completed some reads: these, or others of the same batch.
@@ -110,7 +113,7 @@ impl Polled {
     }
 
     /// Notes that the missing nodes were requested.
-    pub(crate) fn asked(&mut self, pending: Pending) {
+    pub(crate) fn asked(&mut self, pending: PendingReads) {
         for key in self.keys.iter_mut().filter(|key| key.answer.is_none()) {
             key.reads += key.course.missing().len() as u64;
             key.course.asked(&pending);
@@ -130,19 +133,19 @@ impl Polled {
 }
 
 /// One reader for each structure that a read needs.
-struct Readers<'e> {
-    dictionaries: &'e Dictionaries,
+struct ReaderSet<'e> {
+    dictionaries: &'e DictionarySet,
     /// Indexed by structure.
-    all: [Option<Reader<'e>>; Structure::ALL.len()],
+    all: [Option<StructureReader<'e>>; StructureKind::ALL.len()],
 }
 
-impl<'e> Readers<'e> {
+impl<'e> ReaderSet<'e> {
     /// Creates the readers for all keys without an answer at once. The list of memtables must be
     /// loaded before.
-    fn of(engine: &'e Engine, polled: &Polled) -> Readers<'e> {
-        let mut readers = Readers {
+    fn of(engine: &'e Engine, polled: &PolledRead) -> ReaderSet<'e> {
+        let mut readers = ReaderSet {
             dictionaries: &engine.dictionaries,
-            all: [const { None }; Structure::ALL.len()],
+            all: [const { None }; StructureKind::ALL.len()],
         };
         for key in polled.keys.iter().filter(|key| key.answer.is_none()) {
             readers.of_key(key);
@@ -150,7 +153,7 @@ impl<'e> Readers<'e> {
         readers
     }
 
-    fn of_key(&mut self, key: &OneKey) -> &mut Reader<'e> {
+    fn of_key(&mut self, key: &PolledKey) -> &mut StructureReader<'e> {
         let (dictionaries, structure) = (self.dictionaries, key.definition.structure);
         self.all[structure as usize].get_or_insert_with(|| dictionaries.reader(structure))
     }
@@ -161,9 +164,9 @@ impl Engine {
     /// can progress, provided that a thread waits for each handle that `watch` receives.
     pub(crate) fn poll(
         &self,
-        polled: &mut Polled,
+        polled: &mut PolledRead,
         waker: &Waker,
-        mut watch: impl FnMut(Watched),
+        mut watch: impl FnMut(WatchedRead),
     ) -> Poll<Result<()>> {
         loop {
             if let Some(pending) = &mut polled.pending
@@ -179,19 +182,19 @@ impl Engine {
     }
 
     /// Requests the missing nodes of one read.
-    pub(crate) fn request(&self, polled: &mut Polled) -> Result<()> {
+    pub(crate) fn request(&self, polled: &mut PolledRead) -> Result<()> {
         let missing = polled.missing();
         let cache = self.store.cache();
-        polled.asked(cache.request(&missing, Purpose::Lookup, Residence::Keep)?);
+        polled.asked(cache.request(&missing, Purpose::Lookup, CacheRetention::Keep)?);
         Ok(())
     }
 
     /// Requests the missing nodes of many reads in one batch.
-    pub(crate) fn request_each(&self, all: &mut [&mut Polled]) -> Result<()> {
+    pub(crate) fn request_each(&self, all: &mut [&mut PolledRead]) -> Result<()> {
         let missing: Vec<_> = all.iter().map(|polled| polled.missing()).collect();
         let wanted: Vec<&[NodePointer]> = missing.iter().map(|missing| &missing[..]).collect();
         let cache = self.store.cache();
-        let pending = cache.request_each(&wanted, Purpose::Lookup, Residence::Keep)?;
+        let pending = cache.request_each(&wanted, Purpose::Lookup, CacheRetention::Keep)?;
         for (polled, pending) in all.iter_mut().zip(pending) {
             polled.asked(pending);
         }
@@ -199,19 +202,19 @@ impl Engine {
     }
 
     /// Continues a read as far as possible from memory. The requested nodes must have been read.
-    pub(crate) fn advance(&self, polled: &mut Polled) -> Poll<Result<()>> {
+    pub(crate) fn advance(&self, polled: &mut PolledRead) -> Poll<Result<()>> {
         polled.pending = None;
         loop {
             let moment = polled.moment.unwrap_or_else(|| self.moment(polled.at));
-            let mut readers = Readers::of(self, polled);
-            let is_new = |key: &OneKey, readers: &mut Readers<'_>| {
+            let mut readers = ReaderSet::of(self, polled);
+            let is_new = |key: &PolledKey, readers: &mut ReaderSet<'_>| {
                 key.answer.is_none() && !key.course.is_of(readers.of_key(key))
             };
             if polled.keys.iter().any(|key| is_new(key, &mut readers)) {
                 // Load the memtables before the version (E2).
                 drop(readers);
                 let slots = self.queue.slots();
-                readers = Readers::of(self, polled);
+                readers = ReaderSet::of(self, polled);
                 self.is_open()?;
                 if self.is_forgotten(&moment) {
                     polled.begin_again();
@@ -229,7 +232,7 @@ impl Engine {
             self.is_open()?;
             for key in polled.keys.iter_mut().filter(|key| key.answer.is_none()) {
                 let reader = readers.of_key(key);
-                if let Poll::Ready(done) = self.go_on(key, reader, &moment) {
+                if let Poll::Ready(done) = self.continue_search(key, reader, &moment) {
                     done?;
                     polled.open -= 1;
                 }
@@ -244,15 +247,15 @@ impl Engine {
     /// Begins the lookup of a key in the reader's state.
     fn begin_one(
         &self,
-        key: &mut OneKey,
-        reader: &Reader<'_>,
-        slots: &[Arc<Slot>],
-        moment: &Moment,
+        key: &mut PolledKey,
+        reader: &StructureReader<'_>,
+        slots: &[Arc<MemtableSlot>],
+        moment: &ReadView,
     ) -> Result<()> {
         key.course.begin(reader, moment.sequence, moment.now_ms);
         let rules = &key.definition.rules;
         let mut gather = key.course.resume(rules.operator.as_deref()).holding();
-        let name = Key::hashed(&key.key, key.hash);
+        let name = LookupKey::hashed(&key.key, key.hash);
         key.offers = self.begin(&mut gather, name, moment, slots, reader.cut(), rules);
         if gather.is_decided() {
             key.answer = Some(self.finish(gather, key.offers, name, moment, Some(key.reads))?);
@@ -263,9 +266,14 @@ impl Engine {
     }
 
     /// Continues the search in the dictionary as far as possible from memory.
-    fn go_on(&self, key: &mut OneKey, reader: &Reader<'_>, moment: &Moment) -> Poll<Result<()>> {
+    fn continue_search(
+        &self,
+        key: &mut PolledKey,
+        reader: &StructureReader<'_>,
+        moment: &ReadView,
+    ) -> Poll<Result<()>> {
         let mut gather = key.course.resume(key.definition.rules.operator.as_deref());
-        let name = Key::hashed(&key.key, key.hash);
+        let name = LookupKey::hashed(&key.key, key.hash);
         let before = fetch::waited();
         let advanced = key.course.advance(reader, name, &mut gather);
         key.reads += fetch::waited().wrapping_sub(before);

@@ -6,10 +6,10 @@ const ROOM: u64 = 4096;
 
 #[test]
 fn a_full_memtable_is_sealed_at_an_exact_cut() {
-    let queue = Queue::new(ROOM, 100);
+    let queue = MemtableQueue::new(ROOM, 100);
     let mut seals = 0;
-    let places: Vec<Place> = (0..10).map(|_| queue.assign(3, 1000, || seals += 1)).collect();
-    let firsts: Vec<Sequence> = places.iter().map(|place| place.first).collect();
+    let places: Vec<SequenceAssignment> = (0..10).map(|_| queue.assign(3, 1000, || seals += 1)).collect();
+    let firsts: Vec<SequenceNumber> = places.iter().map(|place| place.first).collect();
     assert_eq!(firsts, [101, 104, 107, 110, 113, 116, 119, 122, 125, 128]);
     assert_eq!(seals, 2, "four fit into each");
     let bounds: Vec<_> = queue
@@ -27,8 +27,8 @@ fn a_full_memtable_is_sealed_at_an_exact_cut() {
 
 #[test]
 fn what_is_written_out_of_the_oldest_is_not_counted() {
-    let queue = Queue::new(ROOM, 0);
-    let fill = |slot: &Slot| {
+    let queue = MemtableQueue::new(ROOM, 0);
+    let fill = |slot: &MemtableSlot| {
         for sequence in 1..=8 {
             let message = alluvium_base::Message::put(sequence, b"value");
             slot.memtable.insert(&[sequence as u8], message).unwrap();
@@ -50,7 +50,7 @@ fn what_is_written_out_of_the_oldest_is_not_counted() {
 
 #[test]
 fn memtables_that_only_readers_have_are_counted_as_long_as_they_have_them() {
-    let queue = Queue::new(ROOM, 0);
+    let queue = MemtableQueue::new(ROOM, 0);
     let readers: Vec<MemtableList> = (1..=20)
         .map(|sequence| {
             let message = alluvium_base::Message::put(sequence, &[7; 100]);
@@ -78,7 +78,7 @@ fn small_memtables_take_no_huge_pages() {
 
 #[test]
 fn memory_that_waits_too_long_for_the_next_memtable_is_given_back() {
-    let queue = Queue::new(ROOM, 0);
+    let queue = MemtableQueue::new(ROOM, 0);
     let write_one_out = || {
         let message = alluvium_base::Message::put(1, &[7; 100]);
         let slot = queue.assign(1, ROOM, || ()).slot;
@@ -90,23 +90,23 @@ fn memory_that_waits_too_long_for_the_next_memtable_is_given_back() {
     };
     let waits = write_one_out();
     for _ in 0..2 {
-        queue.give_back(2);
+        queue.free_retired(2);
         assert_eq!(queue.memory_bytes(), waits);
     }
     // The next memtable reuses it, and its count of rounds starts over.
     write_one_out();
     write_one_out();
     let waits = queue.memory_bytes();
-    queue.give_back(2);
-    queue.give_back(2);
+    queue.free_retired(2);
+    queue.free_retired(2);
     assert_eq!(queue.memory_bytes(), waits);
-    queue.give_back(2);
+    queue.free_retired(2);
     assert!(queue.memory_bytes() < waits);
 }
 
 #[test]
 fn a_writer_who_stalls_while_the_numbers_of_memtables_come_round_writes_to_the_newest() {
-    let queue = Queue::new(ROOM, 0);
+    let queue = MemtableQueue::new(ROOM, 0);
     let stalled = Arc::clone(&queue.slots()[0]);
     assert!(stalled.reserve(100));
     for seal in 1..=256 {
@@ -115,18 +115,18 @@ fn a_writer_who_stalls_while_the_numbers_of_memtables_come_round_writes_to_the_n
         queue.remove(&queue.oldest_sealed().unwrap());
     }
     assert_eq!(queue.slots()[0].number, stalled.number);
-    let place = queue.settle(&stalled, 3, 100).unwrap();
+    let place = queue.assign_reserved(&stalled, 3, 100).unwrap();
     assert_eq!(place.first, 257);
     assert!(Arc::ptr_eq(&place.slot, &queue.slots()[0]));
     assert_eq!(place.slot.reserved.load(Ordering::Relaxed), 100);
     // A writer that stalls for fewer seals starts over.
     queue.seal();
-    assert!(queue.settle(&place.slot, 1, 100).is_none());
+    assert!(queue.assign_reserved(&place.slot, 1, 100).is_none());
 }
 
 #[test]
 fn what_is_large_has_a_memtable_to_itself() {
-    let queue = Queue::new(ROOM, 0);
+    let queue = MemtableQueue::new(ROOM, 0);
     queue.assign(1, 100, || ());
     let alone = queue.assign(5, 1 << 20, || ());
     let after = queue.assign(1, 100, || ());
@@ -149,8 +149,8 @@ fn what_is_large_has_a_memtable_to_itself() {
 
 #[test]
 fn many_writers_get_dense_numbers_of_the_right_memtables() {
-    let queue = Queue::new(ROOM, 0);
-    let mut firsts: Vec<Sequence> = std::thread::scope(|scope| {
+    let queue = MemtableQueue::new(ROOM, 0);
+    let mut firsts: Vec<SequenceNumber> = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..4)
             .map(|_| {
                 scope.spawn(|| {

@@ -12,7 +12,7 @@ pub(super) const GHOST_BYTES: usize = size_of::<u32>();
 
 /// Buckets of ghosts, newest first. A new ghost pushes out the oldest of its bucket.
 #[derive(Debug, Default)]
-pub(super) struct Ghosts {
+pub(super) struct GhostTable {
     buckets: Box<[[u32; GHOSTS]]>,
 }
 
@@ -22,17 +22,17 @@ fn tag(hash: u64) -> u32 {
     (hash as u32).max(1)
 }
 
-impl Ghosts {
+impl GhostTable {
     /// Creates a table for at least `keys` keys.
-    pub(super) fn new(keys: usize) -> Ghosts {
-        Ghosts {
+    pub(super) fn new(keys: usize) -> GhostTable {
+        GhostTable {
             buckets: vec![[0; GHOSTS]; keys.div_ceil(GHOSTS)].into_boxed_slice(),
         }
     }
 
     /// Returns a table for at least `keys` keys that contains the newest ghosts of this one.
-    pub(super) fn resized(&self, keys: usize) -> Ghosts {
-        let mut ghosts = Ghosts::new(keys);
+    pub(super) fn resized(&self, keys: usize) -> GhostTable {
+        let mut ghosts = GhostTable::new(keys);
         for bucket in &self.buckets {
             for &ghost in bucket.iter().rev().filter(|&&ghost| ghost != 0) {
                 ghosts.note(u64::from(ghost));
@@ -85,18 +85,18 @@ mod tests {
 
     #[test]
     fn the_oldest_ghost_goes_first() {
-        let mut ghosts = Ghosts::new(8);
+        let mut ghosts = GhostTable::new(8);
         for key in 1..10u64 {
             ghosts.note(key);
         }
         assert!(!ghosts.take(1));
         assert!((2..10).all(|key| ghosts.take(key) && !ghosts.take(key)));
-        assert!(!Ghosts::new(0).take(0));
+        assert!(!GhostTable::new(0).take(0));
     }
 
     #[test]
     fn ghosts_are_known_whatever_size_they_take_on() {
-        let mut ghosts = Ghosts::new(8000);
+        let mut ghosts = GhostTable::new(8000);
         let hashes: Vec<u64> = (0..4000u64).map(|key| checksum(&key.to_le_bytes())).collect();
         hashes.iter().for_each(|&hash| ghosts.note(hash));
         for keys in [9_000, 7_500, 20_000] {
@@ -105,6 +105,6 @@ mod tests {
         }
         let known = hashes.iter().filter(|&&hash| ghosts.take(hash)).count();
         assert!(known > 3900, "{known} of 4,000");
-        assert_eq!(Ghosts::new(8).resized(0).keys(), 0);
+        assert_eq!(GhostTable::new(8).resized(0).keys(), 0);
     }
 }

@@ -12,7 +12,7 @@
 //!
 //! *Read in this order*: `shard.rs` (a part of the cache under one lock) with `ring.rs` (storage of
 //! records), `table.rs` (hash table) and `ghosts.rs` (admission), `forget.rs` (invalidation by a
-//! memtable), `share.rs` (size of the cache).
+//! memtable), `sizing.rs` (size of the cache).
 //!
 //! # What makes an answer right
 //!
@@ -89,22 +89,22 @@
 //! - **Y3** The memory of all shards (rings, tables, ghosts) is within the budget once `set_budget`
 //!   has returned.
 
-mod forget;
 mod ghosts;
+mod invalidate;
 #[cfg(all(test, alluvium_model_check))]
 mod model_check;
 mod ring;
 mod shard;
-pub(crate) mod share;
+pub(crate) mod sizing;
 mod sync;
 mod table;
 
-pub(crate) use forget::Forgetting;
+pub(crate) use invalidate::CacheInvalidation;
 
-use alluvium_base::Sequence;
-use alluvium_dictionary::key::Key;
+use alluvium_base::SequenceNumber;
+use alluvium_dictionary::key::LookupKey;
 use crossbeam_utils::CachePadded;
-use shard::Shard;
+use shard::CacheShard;
 use std::fmt;
 use sync::{AtomicU64, Mutex, Ordering};
 
@@ -138,14 +138,14 @@ pub struct RecordStats {
     pub ghost_bytes: u64,
 }
 
-pub(crate) struct Records {
-    shards: Box<[CachePadded<Mutex<Shard>>]>,
+pub(crate) struct RecordCache {
+    shards: Box<[CachePadded<Mutex<CacheShard>>]>,
     /// The cut of the newest memtable whose flush has begun.
     begun: AtomicU64,
     budget: AtomicU64,
 }
 
-impl fmt::Debug for Records {
+impl fmt::Debug for RecordCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Records")
             .field("stats", &self.stats())
@@ -153,12 +153,12 @@ impl fmt::Debug for Records {
     }
 }
 
-impl Records {
+impl RecordCache {
     /// Creates an empty cache for a tree with this cut.
-    pub(crate) fn new(budget: u64, cut: Sequence) -> Records {
+    pub(crate) fn new(budget: u64, cut: SequenceNumber) -> RecordCache {
         let count = (budget / SHARD_BYTES).clamp(LEAST_SHARDS, MOST_SHARDS);
-        let shards = (0..count).map(|_| CachePadded::new(Mutex::new(Shard::default())));
-        let records = Records {
+        let shards = (0..count).map(|_| CachePadded::new(Mutex::new(CacheShard::default())));
+        let records = RecordCache {
             shards: shards.collect(),
             begun: AtomicU64::new(cut),
             budget: AtomicU64::new(0),
@@ -182,13 +182,13 @@ impl Records {
     }
 
     #[inline]
-    fn shard(&self, hash: u64) -> &Mutex<Shard> {
+    fn shard(&self, hash: u64) -> &Mutex<CacheShard> {
         &self.shards[table::pick(hash >> 32, self.shards.len())]
     }
 
     /// Prefetches the table slot of a key's record, for batched lookups.
     #[inline]
-    pub(crate) fn prefetch(&self, key: Key<'_>) {
+    pub(crate) fn prefetch(&self, key: LookupKey<'_>) {
         if !self.is_off() {
             self.shard(key.hash()).lock().prefetch(key.hash());
         }
@@ -196,7 +196,7 @@ impl Records {
 
     /// Prefetches the record itself, some time after [`Records::prefetch`].
     #[inline]
-    pub(crate) fn prefetch_record(&self, key: Key<'_>) {
+    pub(crate) fn prefetch_record(&self, key: LookupKey<'_>) {
         if !self.is_off() {
             self.shard(key.hash()).lock().prefetch_record(key.hash());
         }
@@ -205,7 +205,7 @@ impl Records {
     /// Appends the value of a key if it is kept. The reader has seen, in memtables, every message
     /// of the key above the tree's version and up to `seen`. Returns whether the value was found.
     #[inline]
-    pub(crate) fn get(&self, key: Key<'_>, seen: Sequence, value: &mut Vec<u8>) -> bool {
+    pub(crate) fn get(&self, key: LookupKey<'_>, seen: SequenceNumber, value: &mut Vec<u8>) -> bool {
         if self.is_off() {
             return false;
         }
@@ -216,7 +216,7 @@ impl Records {
 
     /// Offers the tree's value of a key. The reader knows that there is no message of the key above
     /// its version and up to `seen`. The cache may keep the value.
-    pub(crate) fn offer(&self, key: Key<'_>, value: &[u8], seen: Sequence) {
+    pub(crate) fn offer(&self, key: LookupKey<'_>, value: &[u8], seen: SequenceNumber) {
         if self.is_off() {
             return;
         }
@@ -229,18 +229,18 @@ impl Records {
 
     /// Notes that the memtable with this cut is about to be flushed. Its keys must be invalidated
     /// after this call and before publication.
-    fn raise(&self, cut: Sequence) {
+    fn raise(&self, cut: SequenceNumber) {
         self.begun.fetch_max(cut, Ordering::AcqRel);
     }
 
-    fn forget(&self, key: Key<'_>) {
+    fn forget(&self, key: LookupKey<'_>) {
         let (key, hash) = (key.bytes(), key.hash());
         self.shard(hash).lock().forget(hash, key);
     }
 
     /// Replaces the kept value of a key with its next value in the tree. If the key is not kept, it
     /// may be admitted if `may_keep` allows it; otherwise an `is_hot` key is remembered as a ghost.
-    fn renew(&self, key: Key<'_>, value: &[u8], is_hot: bool, may_keep: impl FnOnce() -> bool) {
+    fn renew(&self, key: LookupKey<'_>, value: &[u8], is_hot: bool, may_keep: impl FnOnce() -> bool) {
         let (key, hash) = (key.bytes(), key.hash());
         let mut shard = self.shard(hash).lock();
         if shard.renew(hash, key, value, is_hot) {

@@ -1,10 +1,10 @@
 //! A ring buffer of records, in the order of their arrival. Each record starts with the lengths of
 //! key and value, two bytes each.
 
-use alluvium_storage::memory::Bytes;
+use alluvium_storage::memory::ZeroedBuffer;
 
 /// Offset of a record in the ring.
-pub(super) type Place = u32;
+pub(super) type RingOffset = u32;
 
 /// Bytes before a record's key.
 const HEADER: usize = 4;
@@ -12,8 +12,8 @@ const HEADER: usize = 4;
 /// The ring buffer. Records are contiguous: a record that does not fit before the end is stored at
 /// the start.
 #[derive(Debug, Default)]
-pub(super) struct Ring {
-    bytes: Bytes,
+pub(super) struct RecordRing {
+    bytes: ZeroedBuffer,
     /// `tail` is the offset of the oldest record, `head` the end of the newest.
     tail: usize,
     head: usize,
@@ -25,11 +25,11 @@ pub(super) struct Ring {
     filled: usize,
 }
 
-impl Ring {
-    pub(super) fn new(bytes: usize) -> Ring {
-        Ring {
-            bytes: Bytes::zeroed(bytes.min(u32::MAX as usize)),
-            ..Ring::default()
+impl RecordRing {
+    pub(super) fn new(bytes: usize) -> RecordRing {
+        RecordRing {
+            bytes: ZeroedBuffer::zeroed(bytes.min(u32::MAX as usize)),
+            ..RecordRing::default()
         }
     }
 
@@ -70,37 +70,37 @@ impl Ring {
     }
 
     /// Returns the lengths of a record's key and value.
-    fn lengths(&self, place: Place) -> (usize, usize) {
+    fn lengths(&self, place: RingOffset) -> (usize, usize) {
         let header = &self.bytes[place as usize..][..HEADER];
         let length = |at: usize| usize::from(header[at]) | usize::from(header[at + 1]) << 8;
         (length(0), length(2))
     }
 
-    fn len_of(&self, place: Place) -> usize {
+    fn len_of(&self, place: RingOffset) -> usize {
         let (key_len, value_len) = self.lengths(place);
         HEADER + key_len + value_len
     }
 
-    pub(super) fn key(&self, place: Place) -> &[u8] {
+    pub(super) fn key(&self, place: RingOffset) -> &[u8] {
         let (key_len, _) = self.lengths(place);
         &self.bytes[place as usize + HEADER..][..key_len]
     }
 
-    pub(super) fn value(&self, place: Place) -> &[u8] {
+    pub(super) fn value(&self, place: RingOffset) -> &[u8] {
         let (key_len, value_len) = self.lengths(place);
         &self.bytes[place as usize + HEADER + key_len..][..value_len]
     }
 
     /// Prefetches the first cache lines of a record.
     #[inline]
-    pub(super) fn prefetch(&self, place: Place) {
+    pub(super) fn prefetch(&self, place: RingOffset) {
         let bytes = &self.bytes[place as usize..];
         alluvium_base::prefetch(bytes, 0);
         alluvium_base::prefetch(bytes, 64);
     }
 
     /// Overwrites a record's value, if the new value has the same length. Returns whether it has.
-    pub(super) fn overwrite(&mut self, place: Place, value: &[u8]) -> bool {
+    pub(super) fn overwrite(&mut self, place: RingOffset, value: &[u8]) -> bool {
         let (key_len, value_len) = self.lengths(place);
         let is_as_long = value.len() == value_len;
         if is_as_long {
@@ -121,7 +121,7 @@ impl Ring {
         }
     }
 
-    fn take(&mut self, at: usize, len: usize) -> Place {
+    fn take(&mut self, at: usize, len: usize) -> RingOffset {
         if self.records == 0 {
             self.tail = at;
         } else if at < self.head {
@@ -130,12 +130,12 @@ impl Ring {
         self.head = at + len;
         self.records += 1;
         self.filled += len;
-        at as Place
+        at as RingOffset
     }
 
-    /// Appends a record, if it fits. The record must not be longer than [`Ring::longest`].
-    pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Option<Place> {
-        let len = Ring::taken_by(key, value);
+    /// Appends a record, if it fits. The record must not be longer than [`RecordRing::longest`].
+    pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Option<RingOffset> {
+        let len = RecordRing::taken_by(key, value);
         let at = self.room(len)?;
         let (header, rest) = self.bytes[at..at + len].split_at_mut(HEADER);
         let low_and_high = |len: usize| [len as u8, (len >> 8) as u8];
@@ -147,11 +147,11 @@ impl Ring {
     }
 
     /// Removes the oldest record. Its bytes remain readable until they are overwritten.
-    pub(super) fn pop(&mut self) -> Option<Place> {
+    pub(super) fn pop(&mut self) -> Option<RingOffset> {
         if self.records == 0 {
             return None;
         }
-        let place = self.tail as Place;
+        let place = self.tail as RingOffset;
         let len = self.len_of(place);
         let was_cut = self.head <= self.tail;
         self.tail += len;
@@ -164,7 +164,7 @@ impl Ring {
     }
 
     /// Appends a record that was just removed, if it fits.
-    pub(super) fn push_again(&mut self, place: Place) -> Option<Place> {
+    pub(super) fn reinsert(&mut self, place: RingOffset) -> Option<RingOffset> {
         let len = self.len_of(place);
         let at = self.room(len)?;
         let from = place as usize;
@@ -181,8 +181,8 @@ mod tests {
     #[test]
     fn records_of_every_length_stay_whole_while_the_ring_turns() {
         let mut random = fastrand::Rng::with_seed(1);
-        let mut ring = Ring::new(1000);
-        let mut reference: VecDeque<(Place, Vec<u8>, Vec<u8>)> = VecDeque::new();
+        let mut ring = RecordRing::new(1000);
+        let mut reference: VecDeque<(RingOffset, Vec<u8>, Vec<u8>)> = VecDeque::new();
         let (mut again, mut most, mut empty) = (0, 0, 0);
         for turn in 0..20_000u32 {
             let key = turn.to_string().into_bytes();
@@ -195,7 +195,7 @@ mod tests {
                         let (place, key, value) = reference.pop_front().unwrap();
                         assert_eq!(old, place);
                         if random.u8(..) < 60
-                            && let Some(place) = ring.push_again(old)
+                            && let Some(place) = ring.reinsert(old)
                         {
                             again += 1;
                             reference.push_back((place, key, value));

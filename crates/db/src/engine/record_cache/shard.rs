@@ -1,9 +1,9 @@
 //! A shard of the cache under one lock: the ring of records, the table that finds them, and the
 //! ghosts of rejected and evicted keys.
 
-use super::ghosts::{GHOST_BYTES, Ghosts};
-use super::ring::Ring;
-use super::table::{MOST_HEAT, SLOT_BYTES, Table};
+use super::ghosts::{GHOST_BYTES, GhostTable};
+use super::ring::RecordRing;
+use super::table::{MOST_HEAT, RecordTable, SLOT_BYTES};
 use alluvium_base::checksum;
 
 /// A shard with a smaller budget keeps nothing.
@@ -51,26 +51,26 @@ const MOST_AGAIN: usize = 32;
 const _: () = assert!(LEAST_LOAD_PERCENT < LOAD_PERCENT && LOAD_PERCENT < MOST_LOAD_PERCENT);
 
 #[derive(Debug, Default)]
-pub(super) struct Shard {
-    table: Table,
-    ring: Ring,
-    ghosts: Ghosts,
+pub(super) struct CacheShard {
+    table: RecordTable,
+    ring: RecordRing,
+    ghosts: GhostTable,
     budget: usize,
     pub(super) hits: u64,
     pub(super) misses: u64,
     /// Offered records whose key was read or evicted recently.
     pub(super) ghost_hits: u64,
-    fresh: Fresh,
+    fresh: AdmissionSamples,
 }
 
 /// Usage statistics of keys that are kept when they are flushed, before they are read.
 #[derive(Clone, Copy, Debug, Default)]
-struct Fresh {
+struct AdmissionSamples {
     samples: u32,
     used: u32,
 }
 
-impl Fresh {
+impl AdmissionSamples {
     fn begin(&mut self) {
         if self.samples == MOST_SAMPLES {
             (self.samples, self.used) = (self.samples / 2, self.used / 2);
@@ -85,7 +85,7 @@ impl Fresh {
     }
 }
 
-impl Shard {
+impl CacheShard {
     /// Returns the allotted bytes; untouched memory is not resident.
     pub(super) fn bytes(&self) -> usize {
         self.table.bytes() + self.ring.bytes() + self.ghosts.bytes()
@@ -93,7 +93,7 @@ impl Shard {
 
     /// Returns the bytes in use.
     pub(super) fn used_bytes(&self) -> usize {
-        self.ring.filled() + self.len() * (Shard::bytes_of(0))
+        self.ring.filled() + self.len() * (CacheShard::bytes_of(0))
     }
 
     /// Returns the number of kept records.
@@ -108,7 +108,7 @@ impl Shard {
 
     /// Returns the additional bytes needed to keep the records that the ghosts stand for.
     pub(super) fn ghost_bytes(&self) -> usize {
-        self.ghosts.keys() * self.ring.mean().map_or(FIRST_RECORD_BYTES, Shard::bytes_of)
+        self.ghosts.keys() * self.ring.mean().map_or(FIRST_RECORD_BYTES, CacheShard::bytes_of)
     }
 
     /// Returns the memory of a record that occupies `in_ring` bytes of the ring: with its share of
@@ -132,7 +132,7 @@ impl Shard {
     /// Appends the value of a key, if it is kept. Returns whether it is.
     #[inline]
     pub(super) fn get(&mut self, hash: u64, key: &[u8], value: &mut Vec<u8>) -> bool {
-        let Shard { table, ring, .. } = self;
+        let CacheShard { table, ring, .. } = self;
         let found = table.find(hash, |place| ring.key(place) == key);
         match found {
             Some(slot) => {
@@ -153,7 +153,7 @@ impl Shard {
 
     /// Admits a record if the ring has space, or if its key was read or evicted recently.
     pub(super) fn offer(&mut self, hash: u64, key: &[u8], value: &[u8]) {
-        let Shard { table, ring, .. } = self;
+        let CacheShard { table, ring, .. } = self;
         let len = key.len() + value.len();
         if len > ring.longest() || table.find(hash, |place| ring.key(place) == key).is_some() {
             return;
@@ -185,7 +185,7 @@ impl Shard {
 
     /// Replaces the value of a key, if it is kept. Returns whether it is.
     pub(super) fn renew(&mut self, hash: u64, key: &[u8], value: &[u8], is_hot: bool) -> bool {
-        let Shard { table, ring, .. } = self;
+        let CacheShard { table, ring, .. } = self;
         let Some(slot) = table.find(hash, |place| ring.key(place) == key) else {
             return false;
         };
@@ -209,14 +209,14 @@ impl Shard {
 
     /// Admits such a key.
     pub(super) fn keep_fresh(&mut self, hash: u64, key: &[u8], value: &[u8]) {
-        let Shard { table, ring, .. } = self;
+        let CacheShard { table, ring, .. } = self;
         let is_here = table.find(hash, |place| ring.key(place) == key).is_some();
         if is_here || key.len() + value.len() > ring.longest() {
             return;
         }
         self.keep(hash, key, value, 0);
         if is_sampled(hash) {
-            let Shard { table, ring, .. } = self;
+            let CacheShard { table, ring, .. } = self;
             if let Some(slot) = table.find(hash, |place| ring.key(place) == key) {
                 slot.begin_sample();
                 self.fresh.begin();
@@ -244,7 +244,7 @@ impl Shard {
         };
         if slot.heat() > 0
             && *again < MOST_AGAIN
-            && let Some(place) = self.ring.push_again(oldest)
+            && let Some(place) = self.ring.reinsert(oldest)
         {
             *again += 1;
             slot.place = place;
@@ -268,13 +268,13 @@ impl Shard {
 
     /// Removes a key.
     pub(super) fn forget(&mut self, hash: u64, key: &[u8]) {
-        let Shard { table, ring, .. } = self;
+        let CacheShard { table, ring, .. } = self;
         table.remove(hash, |place| ring.key(place) == key);
     }
 
     /// Removes all keys for which `is` is true.
     pub(super) fn forget_all(&mut self, is: impl Fn(&[u8]) -> bool) {
-        let Shard { table, ring, .. } = self;
+        let CacheShard { table, ring, .. } = self;
         table.remove_all(|place| is(ring.key(place)));
     }
 
@@ -288,11 +288,11 @@ impl Shard {
         if budget < LEAST_BYTES {
             return;
         }
-        let records = budget / old.ring.mean().map_or(FIRST_RECORD_BYTES, Shard::bytes_of);
-        self.table = Table::new((records * 100 / LOAD_PERCENT).max(1));
+        let records = budget / old.ring.mean().map_or(FIRST_RECORD_BYTES, CacheShard::bytes_of);
+        self.table = RecordTable::new((records * 100 / LOAD_PERCENT).max(1));
         self.ghosts = old.ghosts.resized(records / 2);
         let beside = self.table.bytes() + self.ghosts.bytes();
-        self.ring = Ring::new(budget.saturating_sub(beside));
+        self.ring = RecordRing::new(budget.saturating_sub(beside));
         while let Some(place) = old.ring.pop() {
             let key = old.ring.key(place);
             let hash = checksum(key);
@@ -303,7 +303,7 @@ impl Shard {
             if key.len() + value.len() > self.ring.longest() {
                 continue;
             }
-            let with_all = self.ring.filled() + Ring::taken_by(key, value) + old.ring.filled();
+            let with_all = self.ring.filled() + RecordRing::taken_by(key, value) + old.ring.filled();
             if heat == 0 && with_all > self.ring.bytes() {
                 self.ghosts.note(hash);
                 continue;
@@ -328,17 +328,17 @@ fn is_sampled(hash: u64) -> bool {
 mod tests {
     use super::*;
 
-    fn shard(budget: usize) -> Shard {
-        let mut shard = Shard::default();
+    fn shard(budget: usize) -> CacheShard {
+        let mut shard = CacheShard::default();
         shard.reshape(budget);
         shard
     }
 
-    fn offer(shard: &mut Shard, key: &[u8], value: &[u8]) {
+    fn offer(shard: &mut CacheShard, key: &[u8], value: &[u8]) {
         shard.offer(checksum(key), key, value);
     }
 
-    fn get(shard: &mut Shard, key: &[u8]) -> Option<Vec<u8>> {
+    fn get(shard: &mut CacheShard, key: &[u8]) -> Option<Vec<u8>> {
         let mut value = Vec::new();
         shard.get(checksum(key), key, &mut value).then_some(value)
     }
@@ -347,7 +347,7 @@ mod tests {
     fn what_is_used_stays_while_what_is_asked_for_now_and_then_passes_by() {
         let mut random = fastrand::Rng::with_seed(3);
         let mut shard = shard(64 << 10);
-        let ask = |shard: &mut Shard, key: String| {
+        let ask = |shard: &mut CacheShard, key: String| {
             let found = get(shard, key.as_bytes()).is_some();
             if !found {
                 offer(shard, key.as_bytes(), &[1; 100]);
@@ -388,7 +388,7 @@ mod tests {
         let key = |number: u32| format!("key {number:03}").into_bytes();
         (0..400).for_each(|number| offer(&mut shard, &key(number), &[1; 100]));
         let all = shard.len();
-        let is_here = |shard: &mut Shard, number| get(shard, &key(number)).is_some();
+        let is_here = |shard: &mut CacheShard, number| get(shard, &key(number)).is_some();
         let used: Vec<u32> = (0..150).filter(|&number| is_here(&mut shard, number)).collect();
         assert!(used.len() > 100 && all > 300);
         shard.reshape(40 << 10);

@@ -1,7 +1,7 @@
 //! The hash table from a key's hash to its record, in buckets of eight slots. An insertion into a
 //! full bucket replaces the least used slot.
 
-use super::ring::Place;
+use super::ring::RingOffset;
 use alluvium_base::prefetch_line;
 
 /// Slots per bucket.
@@ -13,8 +13,8 @@ pub(super) const MOST_HEAT: u8 = 3;
 /// A record's offset and a mark: part of its hash, in the lowest two bits the use count since the
 /// ring last reached the record, and in the next bit whether it is an unused sample.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Slot {
-    pub(super) place: Place,
+pub(super) struct RecordSlot {
+    pub(super) place: RingOffset,
     /// Zero if the slot is empty.
     mark: u32,
 }
@@ -24,7 +24,7 @@ const SAMPLE: u32 = 4;
 const TAG: u32 = !(HEAT | SAMPLE);
 const _: () = assert!(MOST_HEAT as u32 <= HEAT);
 
-impl Slot {
+impl RecordSlot {
     pub(super) fn heat(self) -> u8 {
         (self.mark & HEAT) as u8
     }
@@ -54,18 +54,18 @@ impl Slot {
 }
 
 /// Bytes of a slot.
-pub(super) const SLOT_BYTES: usize = size_of::<Slot>();
+pub(super) const SLOT_BYTES: usize = size_of::<RecordSlot>();
 
 /// A bucket fills one cache line.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
-struct Bucket([Slot; SLOTS]);
+struct SlotBucket([RecordSlot; SLOTS]);
 
-const _: () = assert!(size_of::<Bucket>() == 64);
+const _: () = assert!(size_of::<SlotBucket>() == 64);
 
 #[derive(Debug, Default)]
-pub(super) struct Table {
-    buckets: Box<[Bucket]>,
+pub(super) struct RecordTable {
+    buckets: Box<[SlotBucket]>,
     used: usize,
 }
 
@@ -79,11 +79,11 @@ pub(super) fn pick(hash: u64, count: usize) -> usize {
     (((hash & u64::from(u32::MAX)) * count as u64) >> 32) as usize
 }
 
-impl Table {
+impl RecordTable {
     /// Creates a table of at least `slots` slots.
-    pub(super) fn new(slots: usize) -> Table {
-        Table {
-            buckets: vec![Bucket::default(); slots.div_ceil(SLOTS)].into_boxed_slice(),
+    pub(super) fn new(slots: usize) -> RecordTable {
+        RecordTable {
+            buckets: vec![SlotBucket::default(); slots.div_ceil(SLOTS)].into_boxed_slice(),
             used: 0,
         }
     }
@@ -101,7 +101,7 @@ impl Table {
         self.used
     }
 
-    fn bucket(&mut self, hash: u64) -> &mut [Slot] {
+    fn bucket(&mut self, hash: u64) -> &mut [RecordSlot] {
         match self.buckets.len() {
             0 => &mut [],
             count => &mut self.buckets[pick(hash, count)].0,
@@ -118,7 +118,7 @@ impl Table {
 
     /// Returns the offset of a record that may have this hash, judging by its slot.
     #[inline]
-    pub(super) fn likely(&self, hash: u64) -> Option<Place> {
+    pub(super) fn likely(&self, hash: u64) -> Option<RingOffset> {
         let bucket = self.buckets.get(pick(hash, self.buckets.len()))?;
         let slot = bucket.0.iter().find(|slot| slot.is_of(tag(hash)))?;
         Some(slot.place)
@@ -126,7 +126,7 @@ impl Table {
 
     /// Returns the slot of a hash for whose offset `is` is true.
     #[inline]
-    pub(super) fn find(&mut self, hash: u64, is: impl Fn(Place) -> bool) -> Option<&mut Slot> {
+    pub(super) fn find(&mut self, hash: u64, is: impl Fn(RingOffset) -> bool) -> Option<&mut RecordSlot> {
         let tag = tag(hash);
         self.bucket(hash)
             .iter_mut()
@@ -134,31 +134,31 @@ impl Table {
     }
 
     /// Adds a record. Its key must not have a slot yet.
-    pub(super) fn add(&mut self, hash: u64, place: Place, heat: u8) {
-        let rank = |slot: &Slot| if slot.is_empty() { 0 } else { 1 + slot.heat() };
+    pub(super) fn add(&mut self, hash: u64, place: RingOffset, heat: u8) {
+        let rank = |slot: &RecordSlot| if slot.is_empty() { 0 } else { 1 + slot.heat() };
         let Some(slot) = self.bucket(hash).iter_mut().min_by_key(|slot| rank(slot)) else {
             return;
         };
         let was_empty = slot.is_empty();
         let mark = tag(hash) | u32::from(heat);
-        *slot = Slot { place, mark };
+        *slot = RecordSlot { place, mark };
         self.used += usize::from(was_empty);
     }
 
     /// Removes the slot of a hash for whose offset `is` is true. Returns its use count.
-    pub(super) fn remove(&mut self, hash: u64, is: impl Fn(Place) -> bool) -> Option<u8> {
+    pub(super) fn remove(&mut self, hash: u64, is: impl Fn(RingOffset) -> bool) -> Option<u8> {
         let slot = self.find(hash, is)?;
         let heat = slot.heat();
-        *slot = Slot::default();
+        *slot = RecordSlot::default();
         self.used -= 1;
         Some(heat)
     }
 
     /// Removes all slots for whose offset `is` is true.
-    pub(super) fn remove_all(&mut self, is: impl Fn(Place) -> bool) {
+    pub(super) fn remove_all(&mut self, is: impl Fn(RingOffset) -> bool) {
         let slots = self.buckets.iter_mut().flat_map(|bucket| &mut bucket.0);
         for slot in slots.filter(|slot| !slot.is_empty() && is(slot.place)) {
-            *slot = Slot::default();
+            *slot = RecordSlot::default();
             self.used -= 1;
         }
     }
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_bucket_that_is_full_loses_what_was_used_least() {
-        let mut table = Table::new(1);
+        let mut table = RecordTable::new(1);
         for place in 0..8u32 {
             let heat = if place == 5 { 0 } else { 2 };
             table.add(u64::from(place) << 40, place, heat);

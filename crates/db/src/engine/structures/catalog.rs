@@ -2,8 +2,8 @@
 //! leaf that holds the first copy.
 
 use crate::schema::format;
-use alluvium_base::Sequence;
-use alluvium_base::message::Kind;
+use alluvium_base::SequenceNumber;
+use alluvium_base::message::MessageKind;
 use alluvium_dictionary::memtable::Memtable;
 use alluvium_dictionary::memtables::{MemtableList, above};
 use alluvium_dictionary::range::KeyRange;
@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The catalog's records: keys as in the tree, and values.
-pub(in crate::engine) type Records = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(in crate::engine) type CatalogRecords = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// The second copy of the catalog, as of the cut of the dictionaries. The lock `publishing` must be
 /// held to update it with a memtable or to read it for a generation.
@@ -21,17 +21,17 @@ pub(in crate::engine) type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 pub(in crate::engine) struct SecondCatalog {
     /// `None` while a store without a second copy is being opened; it is then made from the first
     /// copy.
-    records: Mutex<Option<Records>>,
+    records: Mutex<Option<CatalogRecords>>,
     /// Whether reads use this copy because the first one is damaged.
     is_used: AtomicBool,
 }
 
 impl SecondCatalog {
-    pub(in crate::engine) fn set(&self, records: Option<Records>) {
+    pub(in crate::engine) fn set(&self, records: Option<CatalogRecords>) {
         *self.records.lock() = records;
     }
 
-    pub(in crate::engine) fn get(&self) -> Option<Records> {
+    pub(in crate::engine) fn get(&self) -> Option<CatalogRecords> {
         self.records.lock().clone()
     }
 
@@ -49,20 +49,25 @@ impl SecondCatalog {
     }
 
     /// Makes reads use the first copy again, after it was rewritten.
-    pub(in crate::engine) fn first_is_back(&self) {
+    pub(in crate::engine) fn use_first_copy(&self) {
         self.is_used.store(false, Relaxed);
     }
 
     /// Applies a memtable that the dictionaries have published.
     pub(super) fn take(&self, memtable: &Memtable) {
         if let Some(records) = &mut *self.records.lock() {
-            apply(records, memtable, Sequence::MAX);
+            apply(records, memtable, SequenceNumber::MAX);
         }
     }
 
     /// Returns the records as of commit `at`, which must not be below the cut. Returns `None` if
     /// there is no second copy.
-    pub(in crate::engine) fn at(&self, list: &MemtableList, cut: Sequence, at: Sequence) -> Option<Records> {
+    pub(in crate::engine) fn at(
+        &self,
+        list: &MemtableList,
+        cut: SequenceNumber,
+        at: SequenceNumber,
+    ) -> Option<CatalogRecords> {
         let mut records = self.get()?;
         let newest_first: Vec<_> = above(Some(list), cut, at).collect();
         for memtable in newest_first.into_iter().rev() {
@@ -82,14 +87,14 @@ pub(in crate::engine) fn range() -> KeyRange {
 }
 
 /// Applies a memtable's catalog messages up to a commit.
-fn apply(records: &mut Records, memtable: &Memtable, at: Sequence) {
+fn apply(records: &mut CatalogRecords, memtable: &Memtable, at: SequenceNumber) {
     let range = range();
     let mut cursor = memtable.cursor();
     cursor.seek(&range.low);
     while let Some(key) = cursor.key().filter(|key| range.contains(key)) {
         let newest = cursor.versions(at).next();
         match newest.map(|message| (message.kind, message.operand)) {
-            Some((Kind::Put, value)) => {
+            Some((MessageKind::Put, value)) => {
                 records.insert(key.to_vec(), value.to_vec());
             }
             Some(_) => {

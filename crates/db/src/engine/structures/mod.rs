@@ -7,12 +7,12 @@
 //! *Does not know*: how a structure stores its keys, and when memtables are sealed.
 //!
 //! *Read in this order*: this file (fields and access), `open.rs` (creation, opening and salvage),
-//! `mend.rs` (damaged leaves), `place.rs` (assignment of keyspaces), `aside.rs` (pages in which
-//! damage was met), `take.rs` (flushes and attachment of loads), `cut.rs` (checkpoints),
+//! `repair.rs` (damaged leaves), `placement.rs` (assignment of keyspaces), `aside.rs` (pages in which
+//! damage was met), `incorporate.rs` (flushes and attachment of loads), `cut.rs` (checkpoints),
 //! `catalog.rs` (the second copy of the catalog), `held.rs` (files outside the extents),
 //! `volatile.rs` (writes that are not logged).
 //!
-//! To add a structure: add a field, an arm in `Dictionaries::get`, in `place.rs` and in `open.rs`,
+//! To add a structure: add a field, an arm in `DictionarySet::get`, in `placement.rs` and in `open.rs`,
 //! and a variant in `readers.rs`. Its numbers and names are in `crate::options::kind`.
 //!
 //! Invariants:
@@ -20,64 +20,64 @@
 //! - **X1** Dictionary 0 is the tree. A store has at most one dictionary of each structure.
 //! - **X2** At every cut, a commit is in all dictionaries that it writes to, or in none.
 
-mod aside;
 pub(super) mod catalog;
-mod cut;
-mod held;
-mod mend;
+mod checkpoint;
+mod incorporate;
 mod open;
-mod place;
-mod take;
+mod placement;
+mod quarantine;
+mod repair;
+mod side_files;
 mod volatile;
 
-pub(super) use aside::Held as HeldWrites;
-pub(super) use cut::Begun;
-pub(super) use open::How;
-pub(super) use take::Taking;
-pub(super) use volatile::Kept;
+pub(super) use checkpoint::PendingCheckpoint;
+pub(super) use incorporate::DictionaryFlush;
+pub(super) use open::DictionaryOptions;
+pub(super) use quarantine::BacklogReplay as HeldWrites;
+pub(super) use volatile::LoggedPart;
 
 use crate::error::Result;
-use crate::options::kind::Structure;
+use crate::options::kind::StructureKind;
 use crate::schema::format::KeyspaceId;
-use crate::schema::manifest::{Entry, Keeper};
-use alluvium_base::Sequence;
-use alluvium_dictionary::contract::{Dictionary, Ingest};
-use alluvium_dictionary::horizon::Horizon;
-use alluvium_dictionary::rules::Schema;
-use alluvium_hashes::hashed::{Hashed, HashedOptions, HashedStats};
-use alluvium_storage::extents::Class;
-use alluvium_trees::levels::{Levels, LevelsOptions};
-use alluvium_trees::map::{Home, Map};
-use alluvium_trees::paged::Paged;
-use alluvium_trees::tiered::Tree;
+use crate::schema::manifest::{DictionaryEntry, ManifestWriter};
+use alluvium_base::SequenceNumber;
+use alluvium_dictionary::contract::{BulkIngest, Dictionary};
+use alluvium_dictionary::horizon::GcHorizon;
+use alluvium_dictionary::rules::KeyspaceSchema;
+use alluvium_hashes::hashed::{HashedOptions, HashedStats, HashedStructure};
+use alluvium_storage::extents::AllocationClass;
+use alluvium_trees::levels::{LevelsDictionary, LevelsOptions};
+use alluvium_trees::map::{OrderedMap, StructureContext};
+use alluvium_trees::paged::PagedDictionary;
+use alluvium_trees::tiered::TieredTree;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-use super::readers::{Reader, StructureRef};
-use aside::SetAside;
+use super::readers::{StructureReader, StructureRef};
 use catalog::SecondCatalog;
-use held::Left;
-use volatile::Volatile;
+use quarantine::QuarantinedPages;
+use side_files::UnusedPages;
+use volatile::VolatileMap;
 
 #[derive(Debug)]
-pub(crate) struct Dictionaries {
-    home: Home,
+pub(crate) struct DictionarySet {
+    home: StructureContext,
     /// Contains the catalog and every keyspace that is not in another structure.
-    pub(crate) tree: Tree,
+    pub(crate) tree: TieredTree,
     /// Created for its first keyspace.
-    map: OnceLock<Map>,
+    map: OnceLock<OrderedMap>,
     /// Created for their first keyspace.
-    levels: OnceLock<Levels>,
+    levels: OnceLock<LevelsDictionary>,
     /// Created for its first keyspace.
-    hashed: OnceLock<Hashed>,
-    volatile: OnceLock<Volatile>,
-    paged: OnceLock<Paged>,
+    hashed: OnceLock<HashedStructure>,
+    volatile: OnceLock<VolatileMap>,
+    paged: OnceLock<PagedDictionary>,
     /// Memory of the buffer of `paged`, in bytes.
     paged_bytes: usize,
     /// The pages that are set aside and accept no writes, and whether there are any.
-    aside: Mutex<Option<SetAside>>,
+    aside: Mutex<Option<QuarantinedPages>>,
     has_aside: AtomicBool,
     /// Whether the durable generation lists damaged pages that no keyspace uses.
     pub(in crate::engine) has_left_damage: bool,
@@ -85,13 +85,13 @@ pub(crate) struct Dictionaries {
     /// has made a memtable of them.
     held: Mutex<Option<HeldWrites>>,
     /// State of pages that no keyspace uses.
-    left: Mutex<Left>,
+    left: Mutex<UnusedPages>,
     /// Options of the levels, except those set by their first keyspace.
     levels_options: LevelsOptions,
     /// Options of the hashed structure, except the form, index and seed set for its first keyspace.
     hashed_options: HashedOptions,
     /// Structures of the keyspaces that are not in the tree.
-    placed: RwLock<BTreeMap<KeyspaceId, Structure>>,
+    placed: RwLock<BTreeMap<KeyspaceId, StructureKind>>,
     /// Held while all dictionaries publish a memtable one after the other, and while a checkpoint
     /// takes their cuts.
     publishing: Mutex<()>,
@@ -100,61 +100,61 @@ pub(crate) struct Dictionaries {
     /// The latest reading time when the durable generation was made.
     pub(in crate::engine) time_ms: u64,
     /// Writes the manifest at every checkpoint.
-    pub(in crate::engine) manifest: Keeper,
+    pub(in crate::engine) manifest: ManifestWriter,
     /// Dictionaries in the durable manifest that this version cannot open, with a keyspace in each.
     /// If there are any, opening fails.
-    unknown: Vec<(Entry, Option<KeyspaceId>)>,
+    unknown: Vec<(DictionaryEntry, Option<KeyspaceId>)>,
 }
 
-impl Dictionaries {
+impl DictionarySet {
     /// Returns a structure, if it exists.
     #[inline]
-    fn get(&self, structure: Structure) -> Option<StructureRef<'_>> {
+    fn get(&self, structure: StructureKind) -> Option<StructureRef<'_>> {
         Some(match structure {
-            Structure::Tiered => StructureRef::Tiered(&self.tree),
-            Structure::Map => StructureRef::Map(self.map.get()?),
-            Structure::Levels => StructureRef::Levels(self.levels.get()?),
-            Structure::Hashed => StructureRef::Hashed(self.hashed.get()?),
-            Structure::Paged => StructureRef::Paged(self.paged.get()?),
-            Structure::Volatile => StructureRef::Map(&self.volatile.get()?.map),
+            StructureKind::Tiered => StructureRef::Tiered(&self.tree),
+            StructureKind::Map => StructureRef::Map(self.map.get()?),
+            StructureKind::Levels => StructureRef::Levels(self.levels.get()?),
+            StructureKind::Hashed => StructureRef::Hashed(self.hashed.get()?),
+            StructureKind::Paged => StructureRef::Paged(self.paged.get()?),
+            StructureKind::Volatile => StructureRef::Map(&self.volatile.get()?.map),
         })
     }
 
     /// Returns a structure that has at least one keyspace.
     #[inline]
-    pub(in crate::engine) fn structure(&self, structure: Structure) -> StructureRef<'_> {
+    pub(in crate::engine) fn structure(&self, structure: StructureKind) -> StructureRef<'_> {
         self.get(structure).expect("it was made for its first keyspace")
     }
 
-    pub(in crate::engine) fn of(&self, structure: Structure) -> &dyn Dictionary {
+    pub(in crate::engine) fn of(&self, structure: StructureKind) -> &dyn Dictionary {
         self.structure(structure).dictionary()
     }
 
     /// Returns all dictionaries, the tree first.
-    pub(in crate::engine) fn all(&self) -> impl Iterator<Item = (Structure, &dyn Dictionary)> {
-        let all = Structure::ALL.into_iter();
+    pub(in crate::engine) fn all(&self) -> impl Iterator<Item = (StructureKind, &dyn Dictionary)> {
+        let all = StructureKind::ALL.into_iter();
         all.filter_map(|structure| Some((structure, self.get(structure)?.dictionary())))
     }
 
     /// Returns the levels, which must have a keyspace.
-    pub(crate) fn levels(&self) -> &Levels {
+    pub(crate) fn levels(&self) -> &LevelsDictionary {
         self.levels
             .get()
             .expect("they were made for their first keyspace")
     }
 
     /// Returns the hashed structure, which must have a keyspace.
-    pub(crate) fn hashed(&self) -> &Hashed {
+    pub(crate) fn hashed(&self) -> &HashedStructure {
         self.hashed.get().expect("it was made for its first keyspace")
     }
 
     /// Returns the pages, which must have a keyspace.
-    pub(crate) fn paged(&self) -> &Paged {
+    pub(crate) fn paged(&self) -> &PagedDictionary {
         self.paged.get().expect("they were made for their first keyspace")
     }
 
     /// Sets the space class that maintenance allocates from.
-    pub(in crate::engine) fn set_space_class(&self, class: Class) {
+    pub(in crate::engine) fn set_space_class(&self, class: AllocationClass) {
         self.all()
             .for_each(|(_, dictionary)| dictionary.set_space_class(class));
     }
@@ -167,13 +167,15 @@ impl Dictionaries {
     /// Returns the approximate free space needed by a compaction that frees space, in addition to a
     /// few memtables.
     pub(in crate::engine) fn freeing_bytes(&self) -> u64 {
-        self.hashed.get().map_or(0, Hashed::merge_bytes)
+        self.hashed.get().map_or(0, HashedStructure::merge_bytes)
     }
 
     /// Makes merges of hashed keyspaces include pending deletes. Returns whether there are deletes
     /// that no merge was yet asked to include.
     pub(in crate::engine) fn want_deletes_merged(&self) -> bool {
-        self.hashed.get().is_some_and(Hashed::want_deletes_merged)
+        self.hashed
+            .get()
+            .is_some_and(HashedStructure::want_deletes_merged)
     }
 
     /// Limits the memory that all scans together hold between calls. It is divided evenly between
@@ -201,41 +203,47 @@ impl Dictionaries {
 
     /// Returns the statistics of the hashed structure, if it exists.
     pub(crate) fn hashed_stats(&self) -> Option<HashedStats> {
-        self.hashed.get().map(Hashed::stats)
+        self.hashed.get().map(HashedStructure::stats)
     }
 
     /// Returns the last commit up to which all commits are in all dictionaries.
-    pub(crate) fn cut(&self) -> Sequence {
+    pub(crate) fn cut(&self) -> SequenceNumber {
         let tree = self.tree.cut();
         self.live()
             .fold(tree, |cut, (_, dictionary)| cut.min(dictionary.cut()))
     }
 
     /// Returns the horizon below which versions may be discarded.
-    pub(crate) fn horizon(&self) -> &Horizon {
+    pub(crate) fn horizon(&self) -> &GcHorizon {
         &self.home.horizon
     }
 
     /// Returns the record rules of each keyspace.
-    pub(in crate::engine) fn schema(&self) -> &Arc<dyn Schema> {
+    pub(in crate::engine) fn schema(&self) -> &Arc<dyn KeyspaceSchema> {
         &self.home.schema
     }
 
     /// Returns the memory of all dictionaries in bytes.
     pub(in crate::engine) fn memory_bytes(&self) -> u64 {
         self.all()
-            .map(|(_, dictionary)| dictionary.load().memory_bytes)
+            .map(|(_, dictionary)| dictionary.pending_work().memory_bytes)
             .sum()
     }
 
     /// Returns the number of steps due or running.
     pub(in crate::engine) fn steps(&self) -> u64 {
-        self.live().map(|(_, dictionary)| dictionary.load().steps).sum()
+        self.live()
+            .map(|(_, dictionary)| dictionary.pending_work().steps)
+            .sum()
     }
 
     /// Begins an ingest into a structure.
-    pub(in crate::engine) fn ingest(&self, structure: Structure, class: Class) -> Result<Box<dyn Ingest>> {
-        if structure == Structure::Paged {
+    pub(in crate::engine) fn ingest(
+        &self,
+        structure: StructureKind,
+        class: AllocationClass,
+    ) -> Result<Box<dyn BulkIngest>> {
+        if structure == StructureKind::Paged {
             self.require_pages(|| "of this ingest".to_owned())?;
         }
         Ok(self.of(structure).ingest(class)?)
@@ -244,7 +252,7 @@ impl Dictionaries {
     /// Returns a reader of the current state of a structure. A read that includes memtables must
     /// load their list first.
     #[inline]
-    pub(in crate::engine) fn reader(&self, structure: Structure) -> Reader<'_> {
+    pub(in crate::engine) fn reader(&self, structure: StructureKind) -> StructureReader<'_> {
         self.structure(structure).reader()
     }
 }

@@ -1,48 +1,48 @@
 //! Creation, opening and salvage of a store's dictionaries.
 
 use super::catalog::{self, SecondCatalog};
-use super::{Dictionaries, HeldWrites};
+use super::{DictionarySet, HeldWrites};
 use crate::error::{Error, Result};
-use crate::options::kind::Structure;
+use crate::options::kind::StructureKind;
 use crate::schema::format::{self, KeyspaceId};
-use crate::schema::manifest::files::{Surveyed, lost};
-use crate::schema::manifest::{Keeper, Manifest};
-use alluvium_base::Sequence;
-use alluvium_dictionary::horizon::Horizon;
+use crate::schema::manifest::reachability::{DamageSurvey, lost};
+use crate::schema::manifest::{Manifest, ManifestWriter};
+use alluvium_base::SequenceNumber;
+use alluvium_dictionary::horizon::GcHorizon;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::rules::Schema;
-use alluvium_hashes::hashed::{Hashed, HashedOptions};
+use alluvium_dictionary::rules::KeyspaceSchema;
+use alluvium_hashes::hashed::{HashedOptions, HashedStructure};
 use alluvium_storage::store::Store;
-use alluvium_storage::{PageSize, Place, Structure as Kind};
-use alluvium_trees::levels::{Filters, Levels, LevelsOptions};
-use alluvium_trees::map::{Home, Map};
-use alluvium_trees::paged::{LostKeys, Paged, PagedOptions};
-use alluvium_trees::tiered::{Lost, Shape, Tree, TreeOptions};
+use alluvium_storage::{DiskLocation, OnDiskObject as Kind, PageSize};
+use alluvium_trees::levels::{FilterSource, LevelsDictionary, LevelsOptions};
+use alluvium_trees::map::{OrderedMap, StructureContext};
+use alluvium_trees::paged::{LostKeys, PagedDictionary, PagedOptions};
+use alluvium_trees::tiered::{LostRange, TieredTree, TreeOptions, TrunkShape};
 use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 /// Options for opening the dictionaries.
 #[derive(Debug)]
-pub(in crate::engine) struct How {
-    pub(in crate::engine) shape: Shape,
+pub(in crate::engine) struct DictionaryOptions {
+    pub(in crate::engine) shape: TrunkShape,
     /// The kind of filters in levels.
-    pub(in crate::engine) filters: Filters,
-    pub(in crate::engine) schema: Arc<dyn Schema>,
+    pub(in crate::engine) filters: FilterSource,
+    pub(in crate::engine) schema: Arc<dyn KeyspaceSchema>,
     /// Memory for the buffer of in-place pages, once there are any.
     pub(in crate::engine) paged_bytes: usize,
 }
 
-impl How {
-    fn home(&self, store: &Arc<Store>) -> Home {
-        Home {
+impl DictionaryOptions {
+    fn home(&self, store: &Arc<Store>) -> StructureContext {
+        StructureContext {
             store: Arc::clone(store),
             schema: Arc::clone(&self.schema),
-            horizon: Arc::new(Horizon::default()),
+            horizon: Arc::new(GcHorizon::default()),
         }
     }
 
-    fn tree(&self, home: &Home) -> TreeOptions {
+    fn tree(&self, home: &StructureContext) -> TreeOptions {
         TreeOptions {
             shape: self.shape,
             schema: Arc::clone(&self.schema),
@@ -71,50 +71,50 @@ impl How {
     }
 }
 
-impl Dictionaries {
+impl DictionarySet {
     /// Creates the dictionaries of a new store.
-    pub(in crate::engine) fn create(store: &Arc<Store>, how: &How) -> Dictionaries {
+    pub(in crate::engine) fn create(store: &Arc<Store>, how: &DictionaryOptions) -> DictionarySet {
         let home = how.home(store);
-        let tree = Tree::create(Arc::clone(store), how.tree(&home));
-        Dictionaries::assemble(home, tree, Keeper::default(), how)
+        let tree = TieredTree::create(Arc::clone(store), how.tree(&home));
+        DictionarySet::assemble(home, tree, ManifestWriter::default(), how)
     }
 
     /// Opens the dictionaries listed in the durable manifest, as far as this version supports them:
-    /// see [`Dictionaries::require_known`].
-    pub(in crate::engine) fn open(store: &Arc<Store>, how: &How) -> Result<Dictionaries> {
-        let (keeper, manifest) = Keeper::open(store)?;
+    /// see [`DictionarySet::require_known`].
+    pub(in crate::engine) fn open(store: &Arc<Store>, how: &DictionaryOptions) -> Result<DictionarySet> {
+        let (keeper, manifest) = ManifestWriter::open(store)?;
         let (home, cut) = (how.home(store), store.superblock().cut);
-        let tree = match root_of(&manifest, Structure::Tiered)? {
-            Some(root) => Tree::open(Arc::clone(store), how.tree(&home), root, cut)?,
-            None => Tree::create(Arc::clone(store), how.tree(&home)),
+        let tree = match root_of(&manifest, StructureKind::Tiered)? {
+            Some(root) => TieredTree::open(Arc::clone(store), how.tree(&home), root, cut)?,
+            None => TieredTree::create(Arc::clone(store), how.tree(&home)),
         };
-        let mut dictionaries = Dictionaries::assemble(home, tree, keeper, how);
+        let mut dictionaries = DictionarySet::assemble(home, tree, keeper, how);
         dictionaries.second_catalog.set(manifest.catalog.clone());
         dictionaries.time_ms = manifest.time_ms;
-        dictionaries.with_others(&manifest, cut, &Surveyed::default())
+        dictionaries.with_others(&manifest, cut, &DamageSurvey::default())
     }
 
-    /// Like [`Dictionaries::open`], for damaged dictionaries. Also returns the lost key ranges and
+    /// Like [`DictionarySet::open`], for damaged dictionaries. Also returns the lost key ranges and
     /// a description of the repairs.
     pub(in crate::engine) fn open_salvaged(
         store: &Arc<Store>,
-        how: &How,
-        mut surveyed: Surveyed,
-    ) -> Result<(Dictionaries, Vec<Lost>, Vec<String>)> {
-        let (keeper, manifest) = Keeper::open(store)?;
+        how: &DictionaryOptions,
+        mut surveyed: DamageSurvey,
+    ) -> Result<(DictionarySet, Vec<LostRange>, Vec<String>)> {
+        let (keeper, manifest) = ManifestWriter::open(store)?;
         let (home, cut) = (how.home(store), store.superblock().cut);
-        let root = root_of(&manifest, Structure::Tiered)?;
+        let root = root_of(&manifest, StructureKind::Tiered)?;
         let (tree, mut lost, mut mended) = match (surveyed.tree.take(), root) {
             (Some(salvage), root) => {
                 let root = root.expect("what is salvaged has a root");
-                Tree::open_salvaged(store, how.tree(&home), salvage, root, cut)?
+                TieredTree::open_salvaged(store, how.tree(&home), salvage, root, cut)?
             }
             (None, Some(root)) => {
-                let tree = Tree::open(Arc::clone(store), how.tree(&home), root, cut)?;
+                let tree = TieredTree::open(Arc::clone(store), how.tree(&home), root, cut)?;
                 (tree, Vec::new(), Vec::new())
             }
             (None, None) => {
-                let tree = Tree::create(Arc::clone(store), how.tree(&home));
+                let tree = TieredTree::create(Arc::clone(store), how.tree(&home));
                 (tree, Vec::new(), Vec::new())
             }
         };
@@ -127,7 +127,7 @@ impl Dictionaries {
                 .chain(&surveyed.hashed_runs)
                 .cloned(),
         );
-        let mut dictionaries = Dictionaries::assemble(home, tree, keeper, how);
+        let mut dictionaries = DictionarySet::assemble(home, tree, keeper, how);
         dictionaries.second_catalog.set(manifest.catalog.clone());
         dictionaries.time_ms = manifest.time_ms;
         if lost
@@ -152,8 +152,13 @@ impl Dictionaries {
         Ok((dictionaries, lost, mended))
     }
 
-    fn assemble(home: Home, tree: Tree, manifest: Keeper, how: &How) -> Dictionaries {
-        Dictionaries {
+    fn assemble(
+        home: StructureContext,
+        tree: TieredTree,
+        manifest: ManifestWriter,
+        how: &DictionaryOptions,
+    ) -> DictionarySet {
+        DictionarySet {
             home,
             tree,
             map: OnceLock::new(),
@@ -183,31 +188,31 @@ impl Dictionaries {
     fn with_others(
         mut self,
         manifest: &Manifest,
-        cut: Sequence,
-        surveyed: &Surveyed,
-    ) -> Result<Dictionaries> {
+        cut: SequenceNumber,
+        surveyed: &DamageSurvey,
+    ) -> Result<DictionarySet> {
         // Discarded levels are created again for their first keyspace.
-        if let Some(root) = root_of(manifest, Structure::Levels)?.filter(|_| surveyed.levels.is_empty()) {
-            let levels = Levels::open(self.home.clone(), &self.levels_options, root, cut)?;
+        if let Some(root) = root_of(manifest, StructureKind::Levels)?.filter(|_| surveyed.levels.is_empty()) {
+            let levels = LevelsDictionary::open(self.home.clone(), &self.levels_options, root, cut)?;
             self.levels.set(levels).expect("they were not made before");
         }
         self.open_hashed(manifest, cut, surveyed)?;
         self.open_pages(manifest, cut, surveyed)?;
-        if root_of(manifest, Structure::Paged)?.is_none() {
+        if root_of(manifest, StructureKind::Paged)?.is_none() {
             self.note_unlisted_pages()?;
         }
-        if let Some(root) = root_of(manifest, Structure::Map)? {
+        if let Some(root) = root_of(manifest, StructureKind::Map)? {
             let map = match surveyed.map.is_empty() {
-                true => Map::open(self.home.clone(), root, cut)?,
-                false => Map::create(self.home.clone(), cut),
+                true => OrderedMap::open(self.home.clone(), root, cut)?,
+                false => OrderedMap::create(self.home.clone(), cut),
             };
             self.map.set(map).expect("it was not made before");
         }
         let placed = self.placed.get_mut();
         for (&keyspace, &id) in &manifest.keyspaces {
-            match Structure::of_dictionary(id) {
+            match StructureKind::of_dictionary(id) {
                 // Keyspaces in the tree are usually not listed.
-                Some(Structure::Tiered) => {}
+                Some(StructureKind::Tiered) => {}
                 Some(structure)
                     if manifest
                         .entry(id)
@@ -228,7 +233,7 @@ impl Dictionaries {
         let unknown = manifest
             .dictionaries
             .iter()
-            .filter(|entry| Structure::of(entry.kind).is_none());
+            .filter(|entry| StructureKind::of(entry.kind).is_none());
         self.unknown = unknown
             .map(|entry| (entry.clone(), keyspace_in(entry.id)))
             .collect();
@@ -236,35 +241,41 @@ impl Dictionaries {
     }
 
     /// Opens the pages, unless they were discarded or already salvaged.
-    fn open_pages(&mut self, manifest: &Manifest, cut: Sequence, surveyed: &Surveyed) -> Result<()> {
-        if let Some(root) = root_of(manifest, Structure::Paged)?
+    fn open_pages(
+        &mut self,
+        manifest: &Manifest,
+        cut: SequenceNumber,
+        surveyed: &DamageSurvey,
+    ) -> Result<()> {
+        if let Some(root) = root_of(manifest, StructureKind::Paged)?
             && !surveyed.has_lost_pages
             && self.paged.get().is_none()
         {
-            let paged = Paged::open(self.home.clone(), &self.pages(), root, own_cut(manifest, cut))?;
+            let paged =
+                PagedDictionary::open(self.home.clone(), &self.pages(), root, own_cut(manifest, cut))?;
             self.paged.set(paged).expect("they were not made before");
             self.stays_aside(manifest, cut);
         }
-        if let Some(behind) = manifest.behind.get(&Structure::Paged.dictionary()) {
+        if let Some(behind) = manifest.behind.get(&StructureKind::Paged.dictionary()) {
             *self.held.get_mut() = Some(HeldWrites {
                 behind: behind.clone(),
                 cut,
-                is_aside: self.has_aside(),
+                is_aside: self.has_quarantined_pages(),
             });
         }
         Ok(())
     }
 
     /// Opens the hashed structure without its unreadable runs.
-    fn open_hashed(&self, manifest: &Manifest, cut: Sequence, surveyed: &Surveyed) -> Result<()> {
-        let root = root_of(manifest, Structure::Hashed)?;
+    fn open_hashed(&self, manifest: &Manifest, cut: SequenceNumber, surveyed: &DamageSurvey) -> Result<()> {
+        let root = root_of(manifest, StructureKind::Hashed)?;
         let Some(root) = root.filter(|_| surveyed.hashed.is_empty()) else {
             return Ok(());
         };
         let (home, options) = (self.home.clone(), &self.hashed_options);
         let hashed = match surveyed.hashed_runs.is_empty() && surveyed.hashed_filters == 0 {
-            true => Hashed::open(home, options, root, cut)?,
-            false => Hashed::open_salvaged(home, options, root, cut)?,
+            true => HashedStructure::open(home, options, root, cut)?,
+            false => HashedStructure::open_salvaged(home, options, root, cut)?,
         };
         self.hashed.set(hashed).expect("it was not made before");
         Ok(())
@@ -280,20 +291,20 @@ impl Dictionaries {
 
     /// Opens damaged pages as far as possible. If that is impossible, new pages are created for
     /// their first keyspace. Returns the lost ranges, and whether the pages are lost entirely.
-    fn salvage_pages(&self, manifest: &Manifest, cut: Sequence) -> Result<(Vec<Lost>, bool)> {
-        let Some(root) = root_of(manifest, Structure::Paged)? else {
+    fn salvage_pages(&self, manifest: &Manifest, cut: SequenceNumber) -> Result<(Vec<LostRange>, bool)> {
+        let Some(root) = root_of(manifest, StructureKind::Paged)? else {
             return Ok((Vec::new(), false));
         };
-        match Paged::open_salvaged(self.home.clone(), &self.pages(), root, own_cut(manifest, cut)) {
+        match PagedDictionary::open_salvaged(self.home.clone(), &self.pages(), root, own_cut(manifest, cut)) {
             Ok((paged, lost)) => {
                 self.paged.set(paged).expect("they were not made before");
                 let lost = lost
                     .into_iter()
-                    .map(|LostKeys { range, what }| Lost { range, what });
+                    .map(|LostKeys { range, what }| LostRange { range, what });
                 Ok((lost.collect(), false))
             }
             Err(error @ alluvium_storage::Error::Corrupt { .. }) => {
-                let entry = manifest.entry(Structure::Paged.dictionary());
+                let entry = manifest.entry(StructureKind::Paged.dictionary());
                 let entry = entry.expect("it has a root");
                 Ok((lost(manifest, entry, &error), true))
             }
@@ -322,21 +333,21 @@ impl Dictionaries {
 }
 
 /// Returns the last commit that the pages contain.
-fn own_cut(manifest: &Manifest, cut: Sequence) -> Sequence {
-    let behind = manifest.behind.get(&Structure::Paged.dictionary());
+fn own_cut(manifest: &Manifest, cut: SequenceNumber) -> SequenceNumber {
+    let behind = manifest.behind.get(&StructureKind::Paged.dictionary());
     behind.map_or(cut, |behind| behind.cut.min(cut))
 }
 
 /// Splits a lost range by the paged keyspaces that it affects.
-fn in_pages(manifest: &Manifest, lost: &Lost) -> Vec<Lost> {
-    let id = Structure::Paged.dictionary();
+fn in_pages(manifest: &Manifest, lost: &LostRange) -> Vec<LostRange> {
+    let id = StructureKind::Paged.dictionary();
     let own = manifest.keyspaces.iter().filter(|(_, of)| **of == id);
     let ranges = own.map(|(&keyspace, _)| {
         let all = KeyRange::new(&format::prefix(keyspace), Some(&format::prefix(keyspace + 1)));
         lost.range.intersect(&all)
     });
     let some = ranges.filter(|range| !range.is_empty());
-    some.map(|range| Lost {
+    some.map(|range| LostRange {
         range,
         what: lost.what.clone(),
     })
@@ -344,7 +355,7 @@ fn in_pages(manifest: &Manifest, lost: &Lost) -> Vec<Lost> {
 }
 
 /// Returns the root of a structure, or `None` if the manifest does not list it.
-fn root_of(manifest: &Manifest, structure: Structure) -> Result<Option<&[u8]>> {
+fn root_of(manifest: &Manifest, structure: StructureKind) -> Result<Option<&[u8]>> {
     let id = structure.dictionary();
     let kind = structure.kind();
     let mut of_kind = manifest.dictionaries.iter().filter(|entry| entry.kind == kind);
@@ -354,10 +365,10 @@ fn root_of(manifest: &Manifest, structure: Structure) -> Result<Option<&[u8]>> {
     }
     match manifest.entry(id) {
         Some(entry) if entry.kind == kind => Ok(Some(&entry.root)),
-        None if structure == Structure::Tiered && !manifest.dictionaries.is_empty() => {
+        None if structure == StructureKind::Tiered && !manifest.dictionaries.is_empty() => {
             corrupt("a tree as dictionary 0".to_owned(), "none".to_owned())
         }
-        Some(other) if structure == Structure::Tiered => corrupt(
+        Some(other) if structure == StructureKind::Tiered => corrupt(
             "a tree as dictionary 0".to_owned(),
             format!("kind {}", other.kind),
         ),
@@ -366,6 +377,6 @@ fn root_of(manifest: &Manifest, structure: Structure) -> Result<Option<&[u8]>> {
 }
 
 pub(super) fn corrupt<T>(expected: String, found: String) -> Result<T> {
-    let place = Place::new(Kind::Superblock, "the manifest", 0);
+    let place = DiskLocation::new(Kind::Superblock, "the manifest", 0);
     Err(alluvium_storage::Error::corrupt(place, expected, found).into())
 }

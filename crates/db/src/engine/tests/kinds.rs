@@ -1,16 +1,16 @@
 //! Stores with structures that were added by a newer version and are unknown to this one.
 
 use super::engine;
-use crate::admin::simulation::{OpenIn as _, Simulated as _};
+use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _};
 use crate::db::Db;
-use crate::engine::Commit;
+use crate::engine::CommitRecord;
 use crate::error::Error;
-use crate::options::kind::Structure;
+use crate::options::kind::StructureKind;
 use crate::options::{Durability, KeyspaceOptions, Options};
-use crate::schema::catalog::Owners;
+use crate::schema::catalog::CommitKeyspaces;
 use crate::schema::format;
-use crate::schema::manifest::{Entry, Manifest};
-use alluvium_base::Kind;
+use crate::schema::manifest::{DictionaryEntry, Manifest};
+use alluvium_base::MessageKind;
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
 use std::sync::Arc;
@@ -43,10 +43,10 @@ fn a_keyspace_of_an_unknown_kind_is_refused_by_its_name() {
         let db = options().open_in(Arc::clone(&directory)).unwrap();
         let known = db.keyspace("known").unwrap();
         known.put("key", "value").unwrap();
-        let mut commit = Commit::default();
+        let mut commit = CommitRecord::default();
         let value = format::encode_keyspace(NUMBER, LATER, &KeyspaceOptions::new());
-        commit.add(&[], &format::keyspace_key("rivers"), Kind::Put, 0, &value);
-        let committed = engine(&known).commit(&commit, Owners::Catalog, Durability::Disk);
+        commit.add(&[], &format::keyspace_key("rivers"), MessageKind::Put, 0, &value);
+        let committed = engine(&known).commit(&commit, CommitKeyspaces::Catalog, Durability::Disk);
         committed.unwrap();
         if is_checkpointed {
             db.checkpoint().unwrap();
@@ -78,15 +78,15 @@ fn listed(keyspaces: &[u32]) -> Arc<dyn Directory> {
     known.put("key", "value").unwrap();
     let engine = engine(&known);
     let (begun, payload, at) = {
-        let tree = engine.dictionaries.tree.stand().unwrap();
-        let entry = |id, kind, root: &[u8]| Entry {
+        let tree = engine.dictionaries.tree.checkpoint_root().unwrap();
+        let entry = |id, kind, root: &[u8]| DictionaryEntry {
             id,
             kind,
             root: root.to_vec(),
         };
         let manifest = Manifest {
             dictionaries: vec![
-                entry(0, Structure::Tiered.kind(), &tree.root),
+                entry(0, StructureKind::Tiered.kind(), &tree.root),
                 entry(5, LATER, b"what it is opened from"),
             ],
             keyspaces: keyspaces.iter().map(|keyspace| (*keyspace, 5)).collect(),

@@ -47,7 +47,7 @@ mod sync;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
 
-use queue::{Outcome, State};
+use queue::{LockOutcome, LockState};
 use std::fmt;
 use std::time::{Duration, Instant};
 use sync::{AtomicU64, Monitor, Ordering};
@@ -60,40 +60,40 @@ const HELD_BACK: Duration = Duration::from_millis(50);
 
 /// Lock mode of a key or range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Mode {
+pub(crate) enum RangeLockMode {
     /// Reading; compatible with other readers.
     Shared,
     /// Writing; conflicts with readers and writers.
     Exclusive,
 }
 
-impl Mode {
-    fn excludes(self, other: Mode) -> bool {
-        self.max(other) == Mode::Exclusive
+impl RangeLockMode {
+    fn excludes(self, other: RangeLockMode) -> bool {
+        self.max(other) == RangeLockMode::Exclusive
     }
 }
 
 /// Owner of locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
+pub(crate) enum LockOwner {
     /// A transaction, which holds locks until it ends.
     Transaction(u64),
     /// A commit outside locking transactions; it retries after a rejection.
     Commit(u64),
 }
 
-impl Owner {
+impl LockOwner {
     /// Returns the owner's number. Owners created later have higher numbers.
     pub(crate) fn number(self) -> u64 {
         match self {
-            Owner::Transaction(number) | Owner::Commit(number) => number,
+            LockOwner::Transaction(number) | LockOwner::Commit(number) => number,
         }
     }
 }
 
 /// Reason why a lock is not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum LockRefusal {
     /// The owner was chosen as the victim of a deadlock. Lists the owners of the cycle, each with
     /// the key that it waits for; the next owner holds that key.
     Deadlock(Vec<(u64, Vec<u8>)>),
@@ -103,14 +103,14 @@ pub(crate) enum Refused {
 
 /// The locks of a store.
 pub(crate) struct LockManager {
-    state: Monitor<State>,
+    state: Monitor<LockState>,
     next: AtomicU64,
 }
 
 impl Default for LockManager {
     fn default() -> LockManager {
         LockManager {
-            state: Monitor::new(State::default()),
+            state: Monitor::new(LockState::default()),
             next: AtomicU64::new(1),
         }
     }
@@ -135,39 +135,39 @@ impl LockManager {
     /// [`Refused`]. The owner keeps the locks that it already holds.
     pub(crate) fn lock(
         &self,
-        owner: Owner,
+        owner: LockOwner,
         low: &[u8],
         high: Option<&[u8]>,
-        mode: Mode,
+        mode: RangeLockMode,
         timeout: Duration,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), LockRefusal> {
         debug_assert!(high.is_none_or(|high| low < high), "a lock has keys");
         self.hold_back(owner);
         let asked = self.change(|state| state.ask(owner, low, high, mode));
-        let queue::Asked::Waits(ticket) = asked else {
+        let queue::LockAnswer::Waits(ticket) = asked else {
             return Ok(());
         };
         let deadline = Instant::now().checked_add(timeout);
         let outcome = self.state.wait(ticket, deadline, |state| state.outcome(ticket));
         match outcome {
-            Some(Outcome::Granted) => Ok(()),
-            Some(Outcome::Refused(cycle)) => Err(Refused::Deadlock(cycle)),
+            Some(LockOutcome::Granted) => Ok(()),
+            Some(LockOutcome::Refused(cycle)) => Err(LockRefusal::Deadlock(cycle)),
             None => {
                 match self.change(|state| state.give_up(ticket)) {
                     // The request was decided just after the timeout.
-                    Ok(Outcome::Granted) => Ok(()),
-                    Ok(Outcome::Refused(cycle)) => Err(Refused::Deadlock(cycle)),
-                    Err(holders) => Err(Refused::TimedOut(holders)),
+                    Ok(LockOutcome::Granted) => Ok(()),
+                    Ok(LockOutcome::Refused(cycle)) => Err(LockRefusal::Deadlock(cycle)),
+                    Err(holders) => Err(LockRefusal::TimedOut(holders)),
                 }
             }
         }
     }
 
     /// Delays an owner without locks while requests wait and locks are still being released.
-    fn hold_back(&self, owner: Owner) {
+    fn hold_back(&self, owner: LockOwner) {
         let mut began = None;
         loop {
-            let crowd = |state: &State| state.is_crowded_for(owner.number()).then(|| state.released());
+            let crowd = |state: &LockState| state.is_crowded_for(owner.number()).then(|| state.released());
             let Some(released) = self.state.with(|state| crowd(state)) else {
                 return;
             };
@@ -175,7 +175,7 @@ impl LockManager {
             if now.duration_since(*began.get_or_insert(now)) >= HELD_BACK {
                 return;
             }
-            let is_over = |state: &State| crowd(state).is_none();
+            let is_over = |state: &LockState| crowd(state).is_none();
             let ended = self.state.wait_for_calm(now + STANDSTILL, is_over);
             if ended || self.state.with(|state| state.released()) == released {
                 return;
@@ -195,7 +195,7 @@ impl LockManager {
     }
 
     /// Changes the state, and wakes the owners of requests that this has decided.
-    fn change<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
+    fn change<R>(&self, act: impl FnOnce(&mut LockState) -> R) -> R {
         let (result, decided) = self.state.with(|state| {
             let result = act(state);
             (result, state.take_decided())

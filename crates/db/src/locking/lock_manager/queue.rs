@@ -1,35 +1,35 @@
 //! The queue of waiting requests, and deadlock detection.
 
-use super::segments::Segments;
-use super::{Mode, Owner};
-use crate::locking::fault::{Fault, is_planted};
-use crate::locking::ranges::Key;
+use super::segments::LockSegments;
+use super::{LockOwner, RangeLockMode};
+use crate::locking::fault::{IsolationFault, is_planted};
+use crate::locking::ranges::InlineKey;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 /// A request that cannot be granted yet.
 #[derive(Debug)]
-struct Waiter {
-    owner: Owner,
-    low: Key,
-    high: Option<Key>,
-    mode: Mode,
+struct LockRequest {
+    owner: LockOwner,
+    low: InlineKey,
+    high: Option<InlineKey>,
+    mode: RangeLockMode,
 }
 
-impl Waiter {
-    fn overlaps(&self, other: &Waiter) -> bool {
+impl LockRequest {
+    fn overlaps(&self, other: &LockRequest) -> bool {
         self.touches(&other.low, other.high.as_ref())
     }
 
     /// Returns whether the request overlaps a range.
-    fn touches(&self, low: &Key, high: Option<&Key>) -> bool {
+    fn touches(&self, low: &InlineKey, high: Option<&InlineKey>) -> bool {
         high.is_none_or(|high| self.low < *high) && self.high.as_ref().is_none_or(|end| low < end)
     }
 }
 
 /// Result of a request that has waited.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum LockOutcome {
     Granted,
     /// The owner was chosen as the victim of this cycle.
     Refused(Vec<(u64, Vec<u8>)>),
@@ -37,7 +37,7 @@ pub(super) enum Outcome {
 
 /// Immediate result of a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum LockAnswer {
     Granted,
     /// The request waits under this ticket, or was already rejected.
     Waits(u64),
@@ -45,13 +45,13 @@ pub(super) enum Asked {
 
 /// Held locks and waiting requests.
 #[derive(Debug, Default)]
-pub(super) struct State {
-    segments: Segments,
+pub(super) struct LockState {
+    segments: LockSegments,
     /// Locks of each owner, as requested.
-    held: HashMap<u64, Vec<(Key, Option<Key>)>>,
+    held: HashMap<u64, Vec<(InlineKey, Option<InlineKey>)>>,
     /// Waiting requests by ticket; tickets ascend.
-    queue: BTreeMap<u64, Waiter>,
-    outcomes: HashMap<u64, Outcome>,
+    queue: BTreeMap<u64, LockRequest>,
+    outcomes: HashMap<u64, LockOutcome>,
     /// Tickets of decided requests whose owners must be woken.
     decided: Vec<u64>,
     next: u64,
@@ -59,30 +59,36 @@ pub(super) struct State {
     released: u64,
 }
 
-impl State {
+impl LockState {
     /// Grants a request or enqueues it.
-    pub(super) fn ask(&mut self, owner: Owner, low: &[u8], high: Option<&[u8]>, mode: Mode) -> Asked {
+    pub(super) fn ask(
+        &mut self,
+        owner: LockOwner,
+        low: &[u8],
+        high: Option<&[u8]>,
+        mode: RangeLockMode,
+    ) -> LockAnswer {
         if self.segments.covers(owner.number(), low, high, mode) {
-            return Asked::Granted;
+            return LockAnswer::Granted;
         }
-        let waiter = Waiter {
+        let waiter = LockRequest {
             owner,
-            low: Key::from_slice(low),
-            high: high.map(Key::from_slice),
+            low: InlineKey::from_slice(low),
+            high: high.map(InlineKey::from_slice),
             mode,
         };
         let ticket = self.next;
         self.next += 1;
         if self.blockers(ticket, &waiter).is_empty() {
             self.grant(&waiter);
-            return Asked::Granted;
+            return LockAnswer::Granted;
         }
         self.queue.insert(ticket, waiter);
-        self.end_circles(owner.number());
-        Asked::Waits(ticket)
+        self.break_cycles(owner.number());
+        LockAnswer::Waits(ticket)
     }
 
-    fn grant(&mut self, waiter: &Waiter) {
+    fn grant(&mut self, waiter: &LockRequest) {
         let owner = waiter.owner.number();
         self.segments
             .add(owner, &waiter.low, waiter.high.as_deref(), waiter.mode);
@@ -92,11 +98,13 @@ impl State {
 
     /// Returns the owners that a request waits for: holders that conflict with it, and owners of
     /// earlier conflicting requests that do not wait for its owner themselves.
-    fn blockers(&self, ticket: u64, waiter: &Waiter) -> Vec<u64> {
+    fn blockers(&self, ticket: u64, waiter: &LockRequest) -> Vec<u64> {
         let owner = waiter.owner.number();
         let (low, high) = (&waiter.low[..], waiter.high.as_deref());
         let mut blockers = self.segments.excluded(owner, low, high, waiter.mode);
-        if is_planted(Fault::UpgradesIgnoreReaders) && self.segments.covers(owner, low, high, Mode::Shared) {
+        if is_planted(IsolationFault::UpgradesIgnoreReaders)
+            && self.segments.covers(owner, low, high, RangeLockMode::Shared)
+        {
             blockers.clear();
         }
         for earlier in self.queue.range(..ticket).map(|(_, earlier)| earlier) {
@@ -118,7 +126,7 @@ impl State {
     ///
     /// Other requests stay blocked, except further requests of an owner that was granted one: they
     /// now overtake earlier requests that wait for this owner.
-    fn advance(&mut self, freed: &[(Key, Option<Key>)]) -> bool {
+    fn advance(&mut self, freed: &[(InlineKey, Option<InlineKey>)]) -> bool {
         let tickets: Vec<u64> = self.queue.keys().copied().collect();
         let mut granted: Vec<u64> = Vec::new();
         for ticket in tickets {
@@ -128,14 +136,14 @@ impl State {
             if is_affected && self.blockers(ticket, waiter).is_empty() {
                 let waiter = self.queue.remove(&ticket).expect("it is in the queue");
                 self.grant(&waiter);
-                self.decide(ticket, Outcome::Granted);
+                self.decide(ticket, LockOutcome::Granted);
                 granted.push(waiter.owner.number());
             }
         }
         !granted.is_empty()
     }
 
-    fn decide(&mut self, ticket: u64, outcome: Outcome) {
+    fn decide(&mut self, ticket: u64, outcome: LockOutcome) {
         self.outcomes.insert(ticket, outcome);
         self.decided.push(ticket);
     }
@@ -174,7 +182,7 @@ impl State {
     }
 
     /// Rejects owners until no cycle contains `owner` (L4).
-    fn end_circles(&mut self, owner: u64) {
+    fn break_cycles(&mut self, owner: u64) {
         if !self.may_be_waited_for(owner) {
             return;
         }
@@ -185,12 +193,12 @@ impl State {
             };
             let waiting = circle.iter().filter_map(|(number, _)| of(number));
             let victim = waiting.max_by_key(|(_, waiter)| {
-                let starts_over = matches!(waiter.owner, Owner::Commit(_));
+                let starts_over = matches!(waiter.owner, LockOwner::Commit(_));
                 (starts_over, waiter.owner.number())
             });
             let Some((&ticket, _)) = victim else { return };
             let refused = self.queue.remove(&ticket).expect("it is in the queue");
-            self.decide(ticket, Outcome::Refused(circle));
+            self.decide(ticket, LockOutcome::Refused(circle));
             self.advance(&[(refused.low, refused.high)]);
         }
     }
@@ -223,13 +231,13 @@ impl State {
     }
 
     /// Removes and returns the result of a request, if it is decided.
-    pub(super) fn outcome(&mut self, ticket: u64) -> Option<Outcome> {
+    pub(super) fn outcome(&mut self, ticket: u64) -> Option<LockOutcome> {
         self.outcomes.remove(&ticket)
     }
 
     /// Removes a request from the queue. Returns its blockers, or its result if it was decided in
     /// the meantime.
-    pub(super) fn give_up(&mut self, ticket: u64) -> Result<Outcome, Vec<u64>> {
+    pub(super) fn give_up(&mut self, ticket: u64) -> Result<LockOutcome, Vec<u64>> {
         if let Some(outcome) = self.outcome(ticket) {
             return Ok(outcome);
         }
@@ -281,12 +289,12 @@ impl State {
         let Some(held) = self.held.get_mut(&owner) else {
             return;
         };
-        let lies_within = |(start, end): &(Key, Option<Key>)| {
+        let lies_within = |(start, end): &(InlineKey, Option<InlineKey>)| {
             let ends = high.is_none_or(|high| end.as_deref().is_some_and(|end| end <= high));
             **start >= *low && ends
         };
         held.retain(|interval| !lies_within(interval));
-        held.push((Key::from_slice(low), high.map(Key::from_slice)));
+        held.push((InlineKey::from_slice(low), high.map(InlineKey::from_slice)));
     }
 
     #[cfg(all(test, not(alluvium_model_check)))]

@@ -1,35 +1,35 @@
 //! The held locks, as an ordered map of segments of the key space.
 
-use super::Mode;
-use crate::locking::ranges::Key;
+use super::RangeLockMode;
+use crate::locking::ranges::InlineKey;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 /// Holders of a segment, each once with its strongest mode.
-type Holders = SmallVec<[(u64, Mode); 2]>;
+type SegmentHolders = SmallVec<[(u64, RangeLockMode); 2]>;
 
 #[derive(Clone, Debug)]
-struct Segment {
+struct LockSegment {
     /// Upper bound, exclusive; `None` if unbounded.
-    high: Option<Key>,
-    holders: Holders,
+    high: Option<InlineKey>,
+    holders: SegmentHolders,
 }
 
 /// The segments by their lower bounds (L2).
 #[derive(Debug, Default)]
-pub(super) struct Segments {
-    map: BTreeMap<Key, Segment>,
+pub(super) struct LockSegments {
+    map: BTreeMap<InlineKey, LockSegment>,
 }
 
 /// Returns whether a segment with upper bound `high` ends at or before a key.
-fn ends_by(high: Option<&Key>, key: &[u8]) -> bool {
+fn ends_by(high: Option<&InlineKey>, key: &[u8]) -> bool {
     high.is_some_and(|high| **high <= *key)
 }
 
-impl Segments {
+impl LockSegments {
     /// Returns the segments that overlap a range, in order.
-    fn within(&self, low: &[u8], high: Option<&[u8]>) -> impl Iterator<Item = (&Key, &Segment)> {
+    fn within(&self, low: &[u8], high: Option<&[u8]>) -> impl Iterator<Item = (&InlineKey, &LockSegment)> {
         let mut before = self
             .map
             .range::<[u8], _>((Bound::Unbounded, Bound::Excluded(low)));
@@ -42,7 +42,13 @@ impl Segments {
     }
 
     /// Returns the owners that conflict with a request, each once.
-    pub(super) fn excluded(&self, owner: u64, low: &[u8], high: Option<&[u8]>, mode: Mode) -> Vec<u64> {
+    pub(super) fn excluded(
+        &self,
+        owner: u64,
+        low: &[u8],
+        high: Option<&[u8]>,
+        mode: RangeLockMode,
+    ) -> Vec<u64> {
         let mut excluded = Vec::new();
         for (_, segment) in self.within(low, high) {
             for &(holder, held) in &segment.holders {
@@ -55,17 +61,23 @@ impl Segments {
     }
 
     /// Returns whether an owner holds a key of a range in a mode that conflicts with another.
-    pub(super) fn holds_against(&self, owner: u64, low: &[u8], high: Option<&[u8]>, mode: Mode) -> bool {
-        let excludes = |&(holder, held): &(u64, Mode)| holder == owner && held.excludes(mode);
+    pub(super) fn holds_against(
+        &self,
+        owner: u64,
+        low: &[u8],
+        high: Option<&[u8]>,
+        mode: RangeLockMode,
+    ) -> bool {
+        let excludes = |&(holder, held): &(u64, RangeLockMode)| holder == owner && held.excludes(mode);
         self.within(low, high)
             .any(|(_, segment)| segment.holders.iter().any(excludes))
     }
 
     /// Returns whether an owner holds a whole range in this mode or a stronger one.
-    pub(super) fn covers(&self, owner: u64, low: &[u8], high: Option<&[u8]>, mode: Mode) -> bool {
+    pub(super) fn covers(&self, owner: u64, low: &[u8], high: Option<&[u8]>, mode: RangeLockMode) -> bool {
         let mut next = low;
         for (start, segment) in self.within(low, high) {
-            let holds = |&(holder, held): &(u64, Mode)| holder == owner && held >= mode;
+            let holds = |&(holder, held): &(u64, RangeLockMode)| holder == owner && held >= mode;
             if **start > *next || !segment.holders.iter().any(holds) {
                 return false;
             }
@@ -89,17 +101,17 @@ impl Segments {
         }
         let (start, behind) = (start.clone(), segment.clone());
         let first = self.map.get_mut(&start).expect("it was just found");
-        first.high = Some(Key::from_slice(at));
-        self.map.insert(Key::from_slice(at), behind);
+        first.high = Some(InlineKey::from_slice(at));
+        self.map.insert(InlineKey::from_slice(at), behind);
     }
 
     /// Adds a lock of an owner on a range. The caller has checked for conflicts (L1).
-    pub(super) fn add(&mut self, owner: u64, low: &[u8], high: Option<&[u8]>, mode: Mode) {
+    pub(super) fn add(&mut self, owner: u64, low: &[u8], high: Option<&[u8]>, mode: RangeLockMode) {
         self.split(low);
         if let Some(high) = high {
             self.split(high);
         }
-        let mut next = Some(Key::from_slice(low));
+        let mut next = Some(InlineKey::from_slice(low));
         while let Some(start) = next.filter(|start| high.is_none_or(|high| **start < *high)) {
             let following = self
                 .map
@@ -115,7 +127,10 @@ impl Segments {
                     }
                     debug_assert!(
                         segment.holders.len() == 1
-                            || segment.holders.iter().all(|&(_, held)| held == Mode::Shared),
+                            || segment
+                                .holders
+                                .iter()
+                                .all(|&(_, held)| held == RangeLockMode::Shared),
                         "L1: {:?}",
                         segment.holders
                     );
@@ -124,12 +139,12 @@ impl Segments {
                 following => {
                     // Fills the gap up to the next segment or the end of the range.
                     let end = match (following, high) {
-                        (Some(found), Some(high)) => Some(found.min(Key::from_slice(high))),
+                        (Some(found), Some(high)) => Some(found.min(InlineKey::from_slice(high))),
                         (Some(found), None) => Some(found),
-                        (None, high) => high.map(Key::from_slice),
+                        (None, high) => high.map(InlineKey::from_slice),
                     };
                     let holders = SmallVec::from_slice(&[(owner, mode)]);
-                    let segment = Segment {
+                    let segment = LockSegment {
                         high: end.clone(),
                         holders,
                     };
@@ -142,7 +157,7 @@ impl Segments {
 
     /// Removes the locks of an owner on a range.
     pub(super) fn remove(&mut self, owner: u64, low: &[u8], high: Option<&[u8]>) {
-        let starts: Vec<Key> = self.within(low, high).map(|(start, _)| start.clone()).collect();
+        let starts: Vec<InlineKey> = self.within(low, high).map(|(start, _)| start.clone()).collect();
         for start in starts {
             let segment = self.map.get_mut(&start).expect("it was just found");
             segment.holders.retain(|(holder, _)| *holder != owner);
@@ -156,7 +171,7 @@ impl Segments {
 
     /// Merges a segment with its predecessor if they are adjacent and have the same holders;
     /// otherwise a long-held range would become fragmented.
-    fn join_before(&mut self, start: &Key) {
+    fn join_before(&mut self, start: &InlineKey) {
         let mut before = self
             .map
             .range::<[u8], _>((Bound::Unbounded, Bound::Excluded(&start[..])));
@@ -181,7 +196,7 @@ impl Segments {
     /// Panics if an invariant is violated.
     #[cfg(all(test, not(alluvium_model_check)))]
     pub(super) fn check(&self) {
-        let mut last: Option<Option<Key>> = Some(Some(Key::new()));
+        let mut last: Option<Option<InlineKey>> = Some(Some(InlineKey::new()));
         for (start, segment) in &self.map {
             let ended = last.flatten().expect("L2: nothing follows what has no end");
             assert!(ended <= *start, "L2: {ended:?} {start:?}");
@@ -190,7 +205,10 @@ impl Segments {
                 segment.high.as_ref().is_none_or(|high| high > start),
                 "L2: {start:?}"
             );
-            let exclusive = segment.holders.iter().any(|&(_, mode)| mode == Mode::Exclusive);
+            let exclusive = segment
+                .holders
+                .iter()
+                .any(|&(_, mode)| mode == RangeLockMode::Exclusive);
             assert!(
                 !exclusive || segment.holders.len() == 1,
                 "L1: {:?}",

@@ -1,26 +1,32 @@
 //! Locks that are granted and rejected without waiting, compared with a plain list; and threads
 //! that wait.
 
-use super::queue::{Asked, Outcome, State};
-use super::{LockManager, Mode, Owner, Refused};
+use super::queue::{LockAnswer, LockOutcome, LockState};
+use super::{LockManager, LockOwner, LockRefusal, RangeLockMode};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-const S: Mode = Mode::Shared;
-const X: Mode = Mode::Exclusive;
+const S: RangeLockMode = RangeLockMode::Shared;
+const X: RangeLockMode = RangeLockMode::Exclusive;
 
-fn ask(state: &mut State, owner: u64, low: &[u8], high: Option<&[u8]>, mode: Mode) -> Option<u64> {
-    let asked = state.ask(Owner::Transaction(owner), low, high, mode);
+fn ask(
+    state: &mut LockState,
+    owner: u64,
+    low: &[u8],
+    high: Option<&[u8]>,
+    mode: RangeLockMode,
+) -> Option<u64> {
+    let asked = state.ask(LockOwner::Transaction(owner), low, high, mode);
     state.check();
     match asked {
-        Asked::Granted => None,
-        Asked::Waits(ticket) => Some(ticket),
+        LockAnswer::Granted => None,
+        LockAnswer::Waits(ticket) => Some(ticket),
     }
 }
 
 #[test]
 fn a_range_excludes_every_key_in_it_whether_it_is_there_or_not() {
-    let mut state = State::default();
+    let mut state = LockState::default();
     assert_eq!(ask(&mut state, 1, b"b", Some(b"d"), S), None);
     for (key, is_free) in [(b"a", true), (b"b", false), (b"c", false), (b"d", true)] {
         let waits = ask(&mut state, 2, key, Some(&[key[0], 0]), X);
@@ -38,7 +44,7 @@ fn a_range_excludes_every_key_in_it_whether_it_is_there_or_not() {
 
 #[test]
 fn readers_do_not_overtake_a_writer_that_waits_and_a_holder_does() {
-    let mut state = State::default();
+    let mut state = LockState::default();
     assert_eq!(ask(&mut state, 1, b"a", Some(b"c"), S), None);
     let writer = ask(&mut state, 2, b"b", Some(b"d"), X).unwrap();
     let reader = ask(&mut state, 3, b"b", Some(b"c"), S).unwrap();
@@ -52,15 +58,15 @@ fn readers_do_not_overtake_a_writer_that_waits_and_a_holder_does() {
     assert_eq!(state.waits_for(3), [2]);
     assert!(state.release(1));
     state.check();
-    assert_eq!(state.outcome(writer), Some(Outcome::Granted));
+    assert_eq!(state.outcome(writer), Some(LockOutcome::Granted));
     assert_eq!(state.outcome(reader), None);
     assert!(state.release(2));
-    assert_eq!(state.outcome(reader), Some(Outcome::Granted));
+    assert_eq!(state.outcome(reader), Some(LockOutcome::Granted));
 }
 
 #[test]
 fn owners_without_locks_are_held_back_while_others_wait() {
-    let mut state = State::default();
+    let mut state = LockState::default();
     assert_eq!(ask(&mut state, 1, b"a", Some(b"b"), X), None);
     assert_eq!(ask(&mut state, 2, b"c", Some(b"d"), X), None);
     assert!(!state.is_crowded_for(3), "none waits");
@@ -77,7 +83,7 @@ fn owners_without_locks_are_held_back_while_others_wait() {
 fn an_owner_that_stands_still_does_not_keep_others_out() {
     let locks = LockManager::default();
     let lock = |owner, key: u8| {
-        let owner = Owner::Transaction(owner);
+        let owner = LockOwner::Transaction(owner);
         locks.lock(owner, &[key], Some(&[key + 1]), X, Duration::from_secs(600))
     };
     lock(1, b'a').unwrap();
@@ -95,20 +101,20 @@ fn an_owner_that_stands_still_does_not_keep_others_out() {
 
 #[test]
 fn one_that_upgrades_waits_for_other_readers_and_two_are_a_deadlock() {
-    let mut state = State::default();
+    let mut state = LockState::default();
     for owner in [1, 2] {
         assert_eq!(ask(&mut state, owner, b"a", Some(b"b"), S), None);
     }
     let first = ask(&mut state, 1, b"a", Some(b"b"), X).unwrap();
     assert_eq!(state.outcome(first), None);
     let second = ask(&mut state, 2, b"a", Some(b"b"), X).unwrap();
-    let Some(Outcome::Refused(mut circle)) = state.outcome(second) else {
+    let Some(LockOutcome::Refused(mut circle)) = state.outcome(second) else {
         panic!("the youngest is refused")
     };
     circle.sort();
     assert_eq!(circle, [(1, b"a".to_vec()), (2, b"a".to_vec())]);
     assert!(state.release(2));
-    assert_eq!(state.outcome(first), Some(Outcome::Granted));
+    assert_eq!(state.outcome(first), Some(LockOutcome::Granted));
     assert_eq!(
         ask(&mut state, 1, b"a", Some(b"b"), S),
         None,
@@ -118,41 +124,41 @@ fn one_that_upgrades_waits_for_other_readers_and_two_are_a_deadlock() {
 
 #[test]
 fn of_a_circle_a_commit_gives_way_before_a_younger_transaction() {
-    let mut state = State::default();
+    let mut state = LockState::default();
     assert_eq!(ask(&mut state, 9, b"a", Some(b"b"), X), None);
-    let commit = Owner::Commit(3);
-    assert_eq!(state.ask(commit, b"b", Some(b"c"), X), Asked::Granted);
-    let Asked::Waits(waits) = state.ask(commit, b"a", Some(b"b"), X) else {
+    let commit = LockOwner::Commit(3);
+    assert_eq!(state.ask(commit, b"b", Some(b"c"), X), LockAnswer::Granted);
+    let LockAnswer::Waits(waits) = state.ask(commit, b"a", Some(b"b"), X) else {
         panic!("it is held")
     };
     let young = ask(&mut state, 9, b"b", Some(b"c"), X).unwrap();
-    assert!(matches!(state.outcome(waits), Some(Outcome::Refused(_))));
+    assert!(matches!(state.outcome(waits), Some(LockOutcome::Refused(_))));
     assert_eq!(
         state.outcome(young),
         None,
         "until the commit has released what it has"
     );
     assert!(state.release(3));
-    assert_eq!(state.outcome(young), Some(Outcome::Granted));
+    assert_eq!(state.outcome(young), Some(LockOutcome::Granted));
 }
 
 #[test]
 fn one_that_gives_up_lets_those_behind_it_on() {
-    let mut state = State::default();
+    let mut state = LockState::default();
     assert_eq!(ask(&mut state, 1, b"a", None, S), None);
     let writer = ask(&mut state, 2, b"a", None, X).unwrap();
     let reader = ask(&mut state, 3, b"a", None, S).unwrap();
     assert_eq!(state.give_up(writer), Err(vec![1]));
     state.check();
-    assert_eq!(state.outcome(reader), Some(Outcome::Granted));
+    assert_eq!(state.outcome(reader), Some(LockOutcome::Granted));
 }
 
 /// The strongest mode in which each owner holds each key.
 #[derive(Default)]
-struct Model(BTreeMap<(u64, u8), Mode>);
+struct Model(BTreeMap<(u64, u8), RangeLockMode>);
 
 impl Model {
-    fn excludes(&self, owner: u64, low: u8, high: u8, mode: Mode) -> bool {
+    fn excludes(&self, owner: u64, low: u8, high: u8, mode: RangeLockMode) -> bool {
         let mut held = self.0.iter();
         held.any(|(&(other, key), &held)| other != owner && (low..high).contains(&key) && held.max(mode) == X)
     }
@@ -162,7 +168,7 @@ impl Model {
 fn what_is_granted_is_what_a_list_of_keys_would_grant() {
     for seed in 0..300 {
         let mut random = fastrand::Rng::with_seed(seed);
-        let (mut state, mut model) = (State::default(), Model::default());
+        let (mut state, mut model) = (LockState::default(), Model::default());
         for _ in 0..60 {
             let owner = random.u64(1..5);
             if random.u32(0..6) == 0 {
@@ -209,8 +215,8 @@ fn threads_in_random_orders_all_come_through() {
                 while done < 200 {
                     let number = locks.next_number();
                     let owner = match random.bool() {
-                        true => Owner::Transaction(number),
-                        false => Owner::Commit(number),
+                        true => LockOwner::Transaction(number),
+                        false => LockOwner::Commit(number),
                     };
                     let got = (0..3).try_for_each(|_| {
                         let low = random.u8(0..8);
@@ -220,7 +226,7 @@ fn threads_in_random_orders_all_come_through() {
                     });
                     locks.release(number);
                     done += usize::from(got.is_ok());
-                    assert!(!matches!(got, Err(Refused::TimedOut(_))));
+                    assert!(!matches!(got, Err(LockRefusal::TimedOut(_))));
                 }
             });
         }

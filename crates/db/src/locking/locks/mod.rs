@@ -24,7 +24,7 @@ mod tests;
 use alluvium_base::checksum::seeded;
 use smallvec::SmallVec;
 use std::fmt;
-use sync::{AtomicU32, AtomicUsize, Gate, Ordering, PAUSES, fence, pause, spin_loop};
+use sync::{AtomicU32, AtomicUsize, Ordering, PAUSES, WakeupGate, fence, pause, spin_loop};
 
 /// Number of attempts on a stripe before the waiter sleeps.
 const SPINS: u32 = if cfg!(alluvium_model_check) { 1 } else { 64 };
@@ -79,7 +79,7 @@ impl LockMode {
 }
 
 /// A few stripes are stored inline, because sets are moved.
-type Stripes = SmallVec<[(u32, LockMode); FEW]>;
+type StripeList = SmallVec<[(u32, LockMode); FEW]>;
 const FEW: usize = 4;
 
 /// A set of keys to be locked together.
@@ -130,8 +130,8 @@ impl LockSet {
 
     /// Returns the stripes in order, each once with the strongest requested mode.
     #[inline]
-    fn into_stripes(self, count: u32) -> Stripes {
-        let mut stripes = Stripes::new();
+    fn into_stripes(self, count: u32) -> StripeList {
+        let mut stripes = StripeList::new();
         if self.keys.len() > FEW {
             stripes.reserve_exact(self.keys.len());
         }
@@ -175,7 +175,7 @@ pub struct LockTable {
     stripes: Box<[AtomicU32]>,
     /// Number of threads that sleep until a stripe is released.
     sleepers: AtomicUsize,
-    gate: Gate,
+    gate: WakeupGate,
 }
 
 impl fmt::Debug for LockTable {
@@ -192,7 +192,7 @@ impl fmt::Debug for LockTable {
 pub struct HeldLocks<'t> {
     table: &'t LockTable,
     /// The stripes of the set, in order, and the number of those acquired.
-    stripes: Stripes,
+    stripes: StripeList,
     taken: usize,
 }
 
@@ -211,7 +211,7 @@ impl LockTable {
         LockTable {
             stripes: (0..stripes).map(|_| AtomicU32::new(FREE)).collect(),
             sleepers: AtomicUsize::new(0),
-            gate: Gate::default(),
+            gate: WakeupGate::default(),
         }
     }
 

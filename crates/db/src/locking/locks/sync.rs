@@ -24,12 +24,12 @@ mod real {
 
     /// Threads sleep here until the state changes.
     #[derive(Debug, Default)]
-    pub(crate) struct Gate {
+    pub(crate) struct WakeupGate {
         lock: Mutex<()>,
         changed: Condvar,
     }
 
-    impl Gate {
+    impl WakeupGate {
         /// Sleeps until `is_done` returns true; checks it after each wake-up.
         pub(crate) fn wait_until(&self, mut is_done: impl FnMut() -> bool) {
             let mut lock = self.lock.lock();
@@ -68,7 +68,7 @@ mod checked {
         is_deaf: AtomicBool,
     }
 
-    impl Gate {
+    impl WakeupGate {
         pub(crate) fn wait_until(&self, mut is_done: impl FnMut() -> bool) {
             let mut lock = self.lock.lock().unwrap();
             while !is_done() {

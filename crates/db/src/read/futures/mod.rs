@@ -6,7 +6,7 @@
 //! *Does not know*: how a key is found (`engine/lookup/`), and which thread commits
 //! (`write/async_commit.rs`).
 //!
-//! *Read in this order*: `read.rs` ([`Get`] and [`MultiGet`]), `write.rs` ([`Write`]).
+//! *Read in this order*: `read.rs` ([`GetFuture`] and [`MultiGetFuture`]), `write.rs` ([`WriteFuture`]).
 //!
 //! `background/reactor.rs` waits for the device while tasks sleep.
 //!
@@ -19,5 +19,5 @@
 mod read;
 mod write;
 
-pub use read::{Get, MultiGet};
-pub use write::Write;
+pub use read::{GetFuture, MultiGetFuture};
+pub use write::WriteFuture;

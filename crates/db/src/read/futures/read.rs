@@ -1,25 +1,25 @@
 //! The futures of reads.
 
-use crate::engine::{At, Polled, Tally};
+use crate::engine::{EngineCounter, PolledRead, ReadPosition};
 use crate::error::Result;
-use crate::read::pin::Pinned;
+use crate::read::pin::SnapshotPin;
 use crate::read::value::Value;
-use crate::shared::{OpenKeyspace, Shared};
+use crate::shared::{OpenKeyspace, SharedStore};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// State of a read future.
-struct Asked {
+struct ReadState {
     /// `None` once the future is ready or dropped.
-    shared: Option<Arc<Shared>>,
-    polled: Polled,
+    shared: Option<Arc<SharedStore>>,
+    polled: PolledRead,
     /// Pins the sequence number that the future reads at.
-    _pinned: Option<Arc<Pinned>>,
+    _pinned: Option<Arc<SnapshotPin>>,
 }
 
-impl Asked {
+impl ReadState {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
         let shared = self
             .shared
@@ -36,12 +36,12 @@ impl Asked {
     /// Releases the reference to the store.
     fn let_go(&mut self) {
         if let Some(shared) = self.shared.take() {
-            shared.let_go();
+            shared.release_in_background();
         }
     }
 }
 
-impl Drop for Asked {
+impl Drop for ReadState {
     fn drop(&mut self) {
         self.let_go();
     }
@@ -52,8 +52,8 @@ impl Drop for Asked {
 /// It works in any executor and may be dropped at any time. It must not be polled again after it
 /// was ready.
 #[must_use = "futures do nothing unless they are polled"]
-pub struct Get {
-    asked: Asked,
+pub struct GetFuture {
+    asked: ReadState,
     error: Option<crate::error::Error>,
 }
 
@@ -62,54 +62,58 @@ pub struct Get {
 ///
 /// Like [`Get`], with all device reads submitted together.
 #[must_use = "futures do nothing unless they are polled"]
-pub struct MultiGet {
-    asked: Asked,
+pub struct MultiGetFuture {
+    asked: ReadState,
     error: Option<crate::error::Error>,
 }
 
 fn asked<'k>(
     keyspace: &OpenKeyspace,
     keys: impl Iterator<Item = &'k [u8]>,
-    pinned: Result<Option<Arc<Pinned>>>,
-) -> (Asked, Option<crate::error::Error>) {
+    pinned: Result<Option<Arc<SnapshotPin>>>,
+) -> (ReadState, Option<crate::error::Error>) {
     let alive = keyspace.definition.alive();
     let (pinned, error) = match alive.and(pinned) {
         Ok(pinned) => (pinned, None),
         Err(error) => (None, Some(error)),
     };
-    let at = pinned
-        .as_ref()
-        .map_or(At::Now, |pinned| At::Kept(pinned.sequence()));
-    let asked = Asked {
+    let at = pinned.as_ref().map_or(ReadPosition::Now, |pinned| {
+        ReadPosition::Pinned(pinned.sequence())
+    });
+    let asked = ReadState {
         shared: Some(Arc::clone(&keyspace.shared)),
-        polled: Polled::new(keys.map(|key| keyspace.asked_key(key)), at),
+        polled: PolledRead::new(keys.map(|key| keyspace.asked_key(key)), at),
         _pinned: pinned,
     };
     (asked, error)
 }
 
-impl Get {
-    pub(crate) fn new(keyspace: &OpenKeyspace, key: &[u8], pinned: Result<Option<Arc<Pinned>>>) -> Get {
+impl GetFuture {
+    pub(crate) fn new(
+        keyspace: &OpenKeyspace,
+        key: &[u8],
+        pinned: Result<Option<Arc<SnapshotPin>>>,
+    ) -> GetFuture {
         let (asked, error) = asked(keyspace, std::iter::once(key), pinned);
-        keyspace.shared.engine.tallies.add([(Tally::Gets, 1)]);
-        Get { asked, error }
+        keyspace.shared.engine.counters.add([(EngineCounter::Gets, 1)]);
+        GetFuture { asked, error }
     }
 }
 
-impl MultiGet {
+impl MultiGetFuture {
     pub(crate) fn new<K: AsRef<[u8]>>(
         keyspace: &OpenKeyspace,
         keys: impl IntoIterator<Item = K>,
-        pinned: Result<Option<Arc<Pinned>>>,
-    ) -> MultiGet {
+        pinned: Result<Option<Arc<SnapshotPin>>>,
+    ) -> MultiGetFuture {
         let keys: Vec<K> = keys.into_iter().collect();
         let (asked, error) = asked(keyspace, keys.iter().map(AsRef::as_ref), pinned);
         keyspace.shared.count_multi_get(keys.len());
-        MultiGet { asked, error }
+        MultiGetFuture { asked, error }
     }
 }
 
-impl Future for Get {
+impl Future for GetFuture {
     type Output = Result<Option<Value>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -124,7 +128,7 @@ impl Future for Get {
     }
 }
 
-impl Future for MultiGet {
+impl Future for MultiGetFuture {
     type Output = Result<Vec<Option<Value>>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -139,7 +143,7 @@ impl Future for MultiGet {
     }
 }
 
-impl fmt::Debug for Get {
+impl fmt::Debug for GetFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Get")
             .field("polled", &self.asked.polled)
@@ -147,7 +151,7 @@ impl fmt::Debug for Get {
     }
 }
 
-impl fmt::Debug for MultiGet {
+impl fmt::Debug for MultiGetFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MultiGet")
             .field("polled", &self.asked.polled)

@@ -2,10 +2,10 @@
 
 use crate::error::{Error, Result};
 use crate::options::Durability;
-use crate::shared::Shared;
-use crate::write::async_commit::{Job, Outcome};
+use crate::shared::SharedStore;
+use crate::write::async_commit::{CommitJob, SubmittedWrite};
 use crate::write::batch::WriteBatch;
-use alluvium_base::Sequence;
+use alluvium_base::SequenceNumber;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,24 +17,24 @@ use std::task::{Context, Poll};
 /// is dropped after that, a write that the thread has already started still takes effect; any other
 /// is discarded and its memory freed. The future must not be polled again after it was ready.
 #[must_use = "futures do nothing unless they are polled"]
-pub struct Write {
-    stage: Stage,
+pub struct WriteFuture {
+    stage: WriteFutureStage,
 }
 
-enum Stage {
+enum WriteFutureStage {
     Refused(Error),
-    New(Arc<Shared>, Box<Job>),
+    New(Arc<SharedStore>, Box<CommitJob>),
     /// Keeps the store open until the write is done.
-    Handed(Arc<Shared>, Arc<Outcome>),
+    Handed(Arc<SharedStore>, Arc<SubmittedWrite>),
     Done,
 }
 
-impl Write {
-    pub(crate) fn new(shared: &Arc<Shared>, batch: Result<WriteBatch>) -> Write {
-        Write {
+impl WriteFuture {
+    pub(crate) fn new(shared: &Arc<SharedStore>, batch: Result<WriteBatch>) -> WriteFuture {
+        WriteFuture {
             stage: match batch {
-                Ok(batch) => Stage::New(Arc::clone(shared), Box::new(Job::Batch(batch))),
-                Err(error) => Stage::Refused(error),
+                Ok(batch) => WriteFutureStage::New(Arc::clone(shared), Box::new(CommitJob::Batch(batch))),
+                Err(error) => WriteFutureStage::Refused(error),
             },
         }
     }
@@ -42,62 +42,62 @@ impl Write {
     /// Returns a future that calls `run` with a durability, followed by a sync if `durability` is
     /// [`Durability::Disk`]. `run` must not hold a handle of the store.
     pub(crate) fn deferred(
-        shared: &Arc<Shared>,
+        shared: &Arc<SharedStore>,
         durability: Durability,
-        run: impl FnOnce(Durability) -> Result<Sequence> + Send + 'static,
-    ) -> Write {
-        let job = Job::Deferred {
+        run: impl FnOnce(Durability) -> Result<SequenceNumber> + Send + 'static,
+    ) -> WriteFuture {
+        let job = CommitJob::Deferred {
             durability,
             run: Box::new(run),
         };
-        Write {
-            stage: Stage::New(Arc::clone(shared), Box::new(job)),
+        WriteFuture {
+            stage: WriteFutureStage::New(Arc::clone(shared), Box::new(job)),
         }
     }
 }
 
-impl Future for Write {
+impl Future for WriteFuture {
     type Output = Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        match std::mem::replace(&mut self.stage, Stage::Done) {
-            Stage::Refused(error) => Poll::Ready(Err(error)),
-            Stage::New(shared, job) => {
+        match std::mem::replace(&mut self.stage, WriteFutureStage::Done) {
+            WriteFutureStage::Refused(error) => Poll::Ready(Err(error)),
+            WriteFutureStage::New(shared, job) => {
                 if let Err(error) = shared.healthy() {
-                    shared.let_go();
+                    shared.release_in_background();
                     return Poll::Ready(Err(error));
                 }
                 let outcome = shared.committer.submit(job, context.waker());
-                self.stage = Stage::Handed(shared, outcome);
+                self.stage = WriteFutureStage::Handed(shared, outcome);
                 Poll::Pending
             }
-            Stage::Handed(shared, outcome) => {
+            WriteFutureStage::Handed(shared, outcome) => {
                 let polled = outcome.poll(context.waker());
                 match polled.is_ready() {
-                    true => shared.let_go(),
-                    false => self.stage = Stage::Handed(shared, outcome),
+                    true => shared.release_in_background(),
+                    false => self.stage = WriteFutureStage::Handed(shared, outcome),
                 }
                 polled
             }
-            Stage::Done => unreachable!("a future is not polled after it was ready"),
+            WriteFutureStage::Done => unreachable!("a future is not polled after it was ready"),
         }
     }
 }
 
-impl Drop for Write {
+impl Drop for WriteFuture {
     fn drop(&mut self) {
-        match std::mem::replace(&mut self.stage, Stage::Done) {
-            Stage::New(shared, _) => shared.let_go(),
-            Stage::Handed(shared, outcome) => {
+        match std::mem::replace(&mut self.stage, WriteFutureStage::Done) {
+            WriteFutureStage::New(shared, _) => shared.release_in_background(),
+            WriteFutureStage::Handed(shared, outcome) => {
                 outcome.leave();
-                shared.let_go();
+                shared.release_in_background();
             }
-            Stage::Refused(_) | Stage::Done => {}
+            WriteFutureStage::Refused(_) | WriteFutureStage::Done => {}
         }
     }
 }
 
-impl fmt::Debug for Write {
+impl fmt::Debug for WriteFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Write").finish_non_exhaustive()
     }

@@ -15,7 +15,7 @@
 //! A tuple is the concatenation of its parts.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::{BadKey, DecodePart, EncodePart, Parts};
+use super::{BadKey, DecodePart, EncodePart, KeyDecoder};
 
 macro_rules! integers {
     ($($type:ty, $flip:expr, $expected:literal;)+) => {$(
@@ -26,7 +26,7 @@ macro_rules! integers {
         }
 
         impl DecodePart for $type {
-            fn decode_part(key: &mut Parts<'_>) -> Result<$type, BadKey> {
+            fn decode_part(key: &mut KeyDecoder<'_>) -> Result<$type, BadKey> {
                 let bytes = key.take(size_of::<$type>(), $expected)?;
                 let bytes = bytes.try_into().expect("as many were taken");
                 Ok(<$type>::from_be_bytes(bytes) ^ $flip)
@@ -57,7 +57,7 @@ macro_rules! floats {
         }
 
         impl DecodePart for $type {
-            fn decode_part(key: &mut Parts<'_>) -> Result<$type, BadKey> {
+            fn decode_part(key: &mut KeyDecoder<'_>) -> Result<$type, BadKey> {
                 let turned = <$bits>::decode_part(key)?;
                 let bits = if turned & $sign == 0 { !turned } else { turned ^ $sign };
                 Ok(<$type>::from_bits(bits))
@@ -78,7 +78,7 @@ impl EncodePart for bool {
 }
 
 impl DecodePart for bool {
-    fn decode_part(key: &mut Parts<'_>) -> Result<bool, BadKey> {
+    fn decode_part(key: &mut KeyDecoder<'_>) -> Result<bool, BadKey> {
         let expected = "a truth value";
         let bad = key.bad(expected);
         match key.take(1, expected)? {
@@ -108,7 +108,7 @@ impl EncodePart for Vec<u8> {
 }
 
 impl DecodePart for Vec<u8> {
-    fn decode_part(key: &mut Parts<'_>) -> Result<Vec<u8>, BadKey> {
+    fn decode_part(key: &mut KeyDecoder<'_>) -> Result<Vec<u8>, BadKey> {
         let expected = "bytes with an end";
         let mut bytes = Vec::new();
         loop {
@@ -141,7 +141,7 @@ impl EncodePart for String {
 }
 
 impl DecodePart for String {
-    fn decode_part(key: &mut Parts<'_>) -> Result<String, BadKey> {
+    fn decode_part(key: &mut KeyDecoder<'_>) -> Result<String, BadKey> {
         let bad = key.bad("text");
         String::from_utf8(Vec::decode_part(key)?).map_err(|_| bad)
     }
@@ -157,7 +157,7 @@ impl<T: EncodePart> EncodePart for Option<T> {
 }
 
 impl<T: DecodePart> DecodePart for Option<T> {
-    fn decode_part(key: &mut Parts<'_>) -> Result<Option<T>, BadKey> {
+    fn decode_part(key: &mut KeyDecoder<'_>) -> Result<Option<T>, BadKey> {
         bool::decode_part(key)?.then(|| T::decode_part(key)).transpose()
     }
 }

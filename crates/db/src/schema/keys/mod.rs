@@ -45,21 +45,21 @@ pub trait DecodePart: Sized {
     ///
     /// # Errors
     /// [`BadKey`] if the bytes are not an encoding of the type.
-    fn decode_part(key: &mut Parts<'_>) -> Result<Self, BadKey>;
+    fn decode_part(key: &mut KeyDecoder<'_>) -> Result<Self, BadKey>;
 }
 
 /// A cursor over a key that is decoded part by part.
 #[derive(Clone, Debug)]
-pub struct Parts<'a> {
+pub struct KeyDecoder<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> KeyDecoder<'a> {
     /// Starts at the beginning of a key.
     #[must_use]
-    pub fn new(key: &'a [u8]) -> Parts<'a> {
-        Parts { bytes: key, at: 0 }
+    pub fn new(key: &'a [u8]) -> KeyDecoder<'a> {
+        KeyDecoder { bytes: key, at: 0 }
     }
 
     /// Returns the next `len` bytes and advances.
@@ -101,7 +101,7 @@ pub fn encode(key: &impl EncodePart) -> Vec<u8> {
 /// # Errors
 /// [`BadKey`] if the key is not an encoding of `K`, or if bytes are left over.
 pub fn decode<K: DecodePart>(key: &[u8]) -> Result<K, BadKey> {
-    let mut parts = Parts::new(key);
+    let mut parts = KeyDecoder::new(key);
     let decoded = K::decode_part(&mut parts)?;
     if parts.rest().is_empty() {
         Ok(decoded)
@@ -125,7 +125,7 @@ macro_rules! tuples {
         }
 
         impl<$($part: DecodePart),+> DecodePart for ($($part,)+) {
-            fn decode_part(key: &mut Parts<'_>) -> Result<Self, BadKey> {
+            fn decode_part(key: &mut KeyDecoder<'_>) -> Result<Self, BadKey> {
                 Ok(($($part::decode_part(key)?,)+))
             }
         }

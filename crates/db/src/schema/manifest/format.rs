@@ -35,9 +35,9 @@
 
 use crate::options::kind::DictionaryId;
 use crate::schema::format::{CATALOG, KeyspaceId};
-use alluvium_base::bytes::{Reader, Truncated, Writer};
-use alluvium_dictionary::values::ValuePointer;
-use alluvium_storage::{Error, PageSize, Place, Result};
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
+use alluvium_dictionary::value_log::ValuePointer;
+use alluvium_storage::{DiskLocation, Error, PageSize, Result};
 use std::collections::BTreeMap;
 
 const VERSION: u8 = 3;
@@ -47,7 +47,7 @@ const APART: u8 = 1;
 
 /// Entry of a dictionary.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct DictionaryEntry {
     /// Number of the dictionary.
     pub id: DictionaryId,
     /// Kind of the structure.
@@ -60,7 +60,7 @@ pub struct Entry {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
     /// The dictionaries, sorted by number.
-    pub dictionaries: Vec<Entry>,
+    pub dictionaries: Vec<DictionaryEntry>,
     /// Dictionary of each keyspace. Keyspaces that are not listed are in dictionary 0.
     pub keyspaces: BTreeMap<KeyspaceId, DictionaryId>,
     /// A copy of the catalog's records, which are in dictionary 0; `None` in a manifest of version
@@ -70,12 +70,12 @@ pub struct Manifest {
     /// catalog's records.
     pub time_ms: u64,
     /// Dictionaries that lack some of the commits before the cut.
-    pub behind: BTreeMap<DictionaryId, Behind>,
+    pub behind: BTreeMap<DictionaryId, DictionaryBacklog>,
 }
 
 /// Writes before a cut that a dictionary has not received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Behind {
+pub struct DictionaryBacklog {
     /// Sequence number of the last commit that the dictionary holds.
     pub cut: u64,
     /// Number of missing writes.
@@ -84,19 +84,19 @@ pub struct Behind {
     pub writes: Vec<u8>,
 }
 
-impl Behind {
+impl DictionaryBacklog {
     /// Returns an empty list for a dictionary that holds every commit up to `cut`.
     #[must_use]
-    pub fn new(cut: u64) -> Behind {
-        Behind {
+    pub fn new(cut: u64) -> DictionaryBacklog {
+        DictionaryBacklog {
             cut,
-            ..Behind::default()
+            ..DictionaryBacklog::default()
         }
     }
 
     /// Appends a write in the encoding of a log record.
     pub fn push(&mut self, sequence: u64, record: &[u8]) {
-        Writer::new(&mut self.writes)
+        ByteWriter::new(&mut self.writes)
             .varint(sequence)
             .varint(record.len() as u64)
             .bytes(record);
@@ -105,36 +105,36 @@ impl Behind {
 
     /// Returns each write with its sequence number; ends with an error if one cannot be decoded.
     pub fn each(&self) -> impl Iterator<Item = std::result::Result<(u64, &[u8]), String>> {
-        let mut reader = Reader::new(&self.writes);
+        let mut reader = ByteReader::new(&self.writes);
         let mut one = move || {
             let sequence = reader.varint()?;
             let len = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
             Ok((sequence, reader.take(len)?))
         };
-        (0..self.count).map(move |_| one().map_err(|error: Truncated| error.to_string()))
+        (0..self.count).map(move |_| one().map_err(|error: TruncatedInput| error.to_string()))
     }
 }
 
 /// Decoded payload of a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Payload {
+pub enum SuperblockPayload {
     /// The manifest itself.
-    Here(Manifest),
+    Inline(Manifest),
     /// Location of the manifest.
-    Apart(ValuePointer),
+    External(ValuePointer),
 }
 
-impl Payload {
+impl SuperblockPayload {
     /// Encodes the payload.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         match self {
-            Payload::Here(manifest) => {
+            SuperblockPayload::Inline(manifest) => {
                 out.push(HERE);
                 out.extend_from_slice(&manifest.encode());
             }
-            Payload::Apart(pointer) => {
+            SuperblockPayload::External(pointer) => {
                 out.push(APART);
                 pointer.encode(&mut out);
             }
@@ -146,9 +146,9 @@ impl Payload {
     ///
     /// # Errors
     /// [`Error::Corrupt`] or [`Error::NewerFormat`] at `place`.
-    pub fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Payload> {
-        let mut reader = Reader::new(bytes);
-        let cut = |error: Truncated| Error::corrupt(place.clone(), "a manifest", error.to_string());
+    pub fn decode(bytes: &[u8], place: &DiskLocation, page_size: PageSize) -> Result<SuperblockPayload> {
+        let mut reader = ByteReader::new(bytes);
+        let cut = |error: TruncatedInput| Error::corrupt(place.clone(), "a manifest", error.to_string());
         let (version, form) = (reader.u8().map_err(cut)?, reader.u8().map_err(cut)?);
         if version > VERSION {
             return Err(Error::NewerFormat {
@@ -157,12 +157,12 @@ impl Payload {
                 supported: u32::from(VERSION),
             });
         }
-        let rest = reader.take(reader.left()).map_err(cut)?;
+        let rest = reader.take(reader.remaining()).map_err(cut)?;
         match (version, form) {
-            (FIRST_VERSION..=VERSION, HERE) => Ok(Payload::Here(Manifest::decode(rest, place)?)),
-            (FIRST_VERSION..=VERSION, APART) => {
-                Ok(Payload::Apart(ValuePointer::decode(rest, place, page_size)?))
-            }
+            (FIRST_VERSION..=VERSION, HERE) => Ok(SuperblockPayload::Inline(Manifest::decode(rest, place)?)),
+            (FIRST_VERSION..=VERSION, APART) => Ok(SuperblockPayload::External(ValuePointer::decode(
+                rest, place, page_size,
+            )?)),
             _ => {
                 let found = format!("version {version}, form {form}");
                 Err(Error::corrupt(
@@ -180,32 +180,32 @@ impl Manifest {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        Writer::new(&mut out).varint(self.dictionaries.len() as u64);
-        for Entry { id, kind, root } in &self.dictionaries {
-            Writer::new(&mut out)
+        ByteWriter::new(&mut out).varint(self.dictionaries.len() as u64);
+        for DictionaryEntry { id, kind, root } in &self.dictionaries {
+            ByteWriter::new(&mut out)
                 .varint(u64::from(*id))
                 .u8(*kind)
                 .varint(root.len() as u64)
                 .bytes(root);
         }
-        Writer::new(&mut out).varint(self.keyspaces.len() as u64);
+        ByteWriter::new(&mut out).varint(self.keyspaces.len() as u64);
         for (keyspace, dictionary) in &self.keyspaces {
-            Writer::new(&mut out)
+            ByteWriter::new(&mut out)
                 .varint(u64::from(*keyspace))
                 .varint(u64::from(*dictionary));
         }
         let Some(catalog) = &self.catalog else {
             return out;
         };
-        Writer::new(&mut out).varint(catalog.len() as u64);
+        ByteWriter::new(&mut out).varint(catalog.len() as u64);
         for part in catalog.iter().flat_map(|(key, value)| [key, value]) {
-            Writer::new(&mut out).varint(part.len() as u64).bytes(part);
+            ByteWriter::new(&mut out).varint(part.len() as u64).bytes(part);
         }
-        Writer::new(&mut out)
+        ByteWriter::new(&mut out)
             .varint(self.time_ms)
             .varint(self.behind.len() as u64);
         for (id, behind) in &self.behind {
-            Writer::new(&mut out)
+            ByteWriter::new(&mut out)
                 .varint(u64::from(*id))
                 .varint(behind.cut)
                 .varint(behind.count)
@@ -219,12 +219,12 @@ impl Manifest {
     ///
     /// # Errors
     /// [`Error::Corrupt`] at `place`.
-    pub fn decode(bytes: &[u8], place: &Place) -> Result<Manifest> {
+    pub fn decode(bytes: &[u8], place: &DiskLocation) -> Result<Manifest> {
         let bad = |found: String| Error::corrupt(place.clone(), "a manifest", found);
-        let mut reader = Reader::new(bytes);
+        let mut reader = ByteReader::new(bytes);
         let manifest = read(&mut reader).map_err(|error| bad(error.to_string()))?;
-        if reader.left() > 0 {
-            return Err(bad(format!("{} bytes behind it", reader.left())));
+        if reader.remaining() > 0 {
+            return Err(bad(format!("{} bytes behind it", reader.remaining())));
         }
         let manifest =
             manifest.ok_or_else(|| bad("numbers that are out of order or out of their bounds".to_owned()))?;
@@ -239,14 +239,14 @@ impl Manifest {
 
     /// Returns the dictionary with a number.
     #[must_use]
-    pub fn entry(&self, id: DictionaryId) -> Option<&Entry> {
+    pub fn entry(&self, id: DictionaryId) -> Option<&DictionaryEntry> {
         let found = self.dictionaries.binary_search_by_key(&id, |entry| entry.id);
         found.ok().and_then(|at| self.dictionaries.get(at))
     }
 }
 
 /// Decodes a manifest; `None` if its numbers do not ascend.
-fn read(reader: &mut Reader<'_>) -> std::result::Result<Option<Manifest>, Truncated> {
+fn read(reader: &mut ByteReader<'_>) -> std::result::Result<Option<Manifest>, TruncatedInput> {
     let mut manifest = Manifest::default();
     let mut sound = true;
     // A wrong count ends at the last byte, because each item has at least one byte.
@@ -260,7 +260,7 @@ fn read(reader: &mut Reader<'_>) -> std::result::Result<Option<Manifest>, Trunca
             .is_none_or(|last| u64::from(last.id) < id);
         sound &= id <= u64::from(DictionaryId::MAX);
         let id = id as DictionaryId;
-        manifest.dictionaries.push(Entry { id, kind, root });
+        manifest.dictionaries.push(DictionaryEntry { id, kind, root });
     }
     for _ in 0..reader.varint()? {
         let (keyspace, id) = (reader.varint()?, reader.varint()?);
@@ -274,7 +274,7 @@ fn read(reader: &mut Reader<'_>) -> std::result::Result<Option<Manifest>, Trunca
             .keyspaces
             .insert(keyspace as KeyspaceId, id as DictionaryId);
     }
-    if reader.left() > 0 {
+    if reader.remaining() > 0 {
         let mut catalog = BTreeMap::new();
         for _ in 0..reader.varint()? {
             let (key, value) = (part(reader)?, part(reader)?);
@@ -282,7 +282,7 @@ fn read(reader: &mut Reader<'_>) -> std::result::Result<Option<Manifest>, Trunca
             catalog.insert(key, value);
         }
         manifest.catalog = Some(catalog);
-        if reader.left() > 0 {
+        if reader.remaining() > 0 {
             manifest.time_ms = reader.varint()?;
             for _ in 0..reader.varint()? {
                 let id = reader.varint()?;
@@ -293,7 +293,7 @@ fn read(reader: &mut Reader<'_>) -> std::result::Result<Option<Manifest>, Trunca
                     .last_key_value()
                     .is_none_or(|(last, _)| u64::from(*last) < id);
                 sound &= id <= u64::from(DictionaryId::MAX) && count <= writes.len() as u64;
-                let behind = Behind { cut, count, writes };
+                let behind = DictionaryBacklog { cut, count, writes };
                 manifest.behind.insert(id as DictionaryId, behind);
             }
         }
@@ -302,7 +302,7 @@ fn read(reader: &mut Reader<'_>) -> std::result::Result<Option<Manifest>, Trunca
 }
 
 /// Decodes bytes that are preceded by their length.
-fn part(reader: &mut Reader<'_>) -> std::result::Result<Vec<u8>, Truncated> {
+fn part(reader: &mut ByteReader<'_>) -> std::result::Result<Vec<u8>, TruncatedInput> {
     let len = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
     Ok(reader.take(len)?.to_vec())
 }
@@ -310,14 +310,14 @@ fn part(reader: &mut Reader<'_>) -> std::result::Result<Vec<u8>, Truncated> {
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests {
     use super::*;
-    use alluvium_storage::{Codec, NodePointer, Structure};
+    use alluvium_storage::{NodeCodec, NodePointer, OnDiskObject};
 
-    fn place() -> Place {
-        Place::new(Structure::Superblock, "superblock", 0)
+    fn place() -> DiskLocation {
+        DiskLocation::new(OnDiskObject::Superblock, "superblock", 0)
     }
 
     fn example() -> Manifest {
-        let entry = |id, kind, root: &[u8]| Entry {
+        let entry = |id, kind, root: &[u8]| DictionaryEntry {
             id,
             kind,
             root: root.to_vec(),
@@ -334,8 +334,8 @@ mod tests {
         }
     }
 
-    fn behind() -> Behind {
-        let mut behind = Behind::new(7);
+    fn behind() -> DictionaryBacklog {
+        let mut behind = DictionaryBacklog::new(7);
         behind.push(9, b"put");
         behind.push(400, b"");
         behind
@@ -345,27 +345,27 @@ mod tests {
     const SECOND: &[u8] = b"\x02\x00\x02\x00\x01\x04root\xac\x02\x4d\x00\x02\x05\xac\x02\xe8\x07\x00\x02\x05\0kone\x06record\x02\0n\x00";
     const BYTES: &[u8] = b"\x03\x00\x02\x00\x01\x04root\xac\x02\x4d\x00\x02\x05\xac\x02\xe8\x07\x00\x02\x05\0kone\x06record\x02\0n\x00\xac\x02\x01\xac\x02\x07\x02\x08\x09\x03put\x90\x03\x00";
 
-    fn decode(bytes: &[u8]) -> Result<Payload> {
-        Payload::decode(bytes, &place(), PageSize::MIN)
+    fn decode(bytes: &[u8]) -> Result<SuperblockPayload> {
+        SuperblockPayload::decode(bytes, &place(), PageSize::MIN)
     }
 
     #[test]
     fn the_bytes_of_version_3_do_not_change_and_those_of_versions_1_and_2_are_read() {
-        assert_eq!(Payload::Here(example()).encode(), BYTES);
-        assert_eq!(decode(BYTES).unwrap(), Payload::Here(example()));
+        assert_eq!(SuperblockPayload::Inline(example()).encode(), BYTES);
+        assert_eq!(decode(BYTES).unwrap(), SuperblockPayload::Inline(example()));
         let before = Manifest {
             time_ms: 0,
             behind: BTreeMap::new(),
             ..example()
         };
-        assert_eq!(decode(SECOND).unwrap(), Payload::Here(before));
+        assert_eq!(decode(SECOND).unwrap(), SuperblockPayload::Inline(before));
         let before = Manifest {
             catalog: None,
             time_ms: 0,
             behind: BTreeMap::new(),
             ..example()
         };
-        assert_eq!(decode(FIRST).unwrap(), Payload::Here(before));
+        assert_eq!(decode(FIRST).unwrap(), SuperblockPayload::Inline(before));
         let node = NodePointer {
             offset: 8192,
             birth: 3,
@@ -373,9 +373,9 @@ mod tests {
             encoded_len: 4096,
             tier: 1,
             pages: 1,
-            codec: Codec::None,
+            codec: NodeCodec::None,
         };
-        let pointer = Payload::Apart(ValuePointer {
+        let pointer = SuperblockPayload::External(ValuePointer {
             node,
             at: 0,
             len: 4000,
@@ -399,7 +399,7 @@ mod tests {
         let refused = |change: &dyn Fn(&mut Manifest)| {
             let mut manifest = example();
             change(&mut manifest);
-            decode(&Payload::Here(manifest).encode()).is_err()
+            decode(&SuperblockPayload::Inline(manifest).encode()).is_err()
         };
         assert!(!refused(&|_| ()));
         assert!(refused(&|manifest| manifest.dictionaries.swap(0, 1)));
@@ -416,7 +416,7 @@ mod tests {
         let behind = behind();
         let all: Vec<_> = behind.each().collect();
         assert_eq!(all, [Ok((9, &b"put"[..])), Ok((400, &b""[..]))]);
-        let short = Behind { count: 3, ..behind };
+        let short = DictionaryBacklog { count: 3, ..behind };
         assert!(short.each().last().unwrap().is_err());
     }
 

@@ -1,7 +1,7 @@
 //! Transactions and expiring values, with a clock controlled by the test.
 
 use super::driver::scale;
-use crate::admin::simulation::OpenIn as _;
+use crate::admin::simulation::DirectoryOpener as _;
 use crate::options::Options;
 use crate::transaction::Transaction;
 use alluvium_device::memory::MemoryDirectory;

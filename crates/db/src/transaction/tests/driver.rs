@@ -2,7 +2,7 @@
 
 use super::history::{Committed, History, LISTS, Op, REGISTERS, State};
 use super::slow::{SlowDirectory, slowly};
-use crate::admin::simulation::{OpenIn as _, Scale, Simulated as _};
+use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _, StoreScale};
 use crate::db::Db;
 use crate::error::{ErrorKind, Result};
 use crate::keyspace::Keyspace;
@@ -92,8 +92,8 @@ pub(super) struct Driver<'p> {
 }
 
 /// Returns the sizes of a store that flushes its memtables often.
-pub(super) fn scale() -> Scale {
-    Scale::small(0x7a, 4 << 10, 96 << 10)
+pub(super) fn scale() -> StoreScale {
+    StoreScale::small(0x7a, 4 << 10, 96 << 10)
 }
 
 fn open(directory: &Arc<dyn Directory>) -> (Db, Keyspace, Keyspace) {

@@ -2,14 +2,14 @@
 
 use super::driver::{Plan, Trouble};
 use super::{driver, findings};
-use crate::locking::fault::{self, Fault};
+use crate::locking::fault::{self, IsolationFault};
 use crate::options::{Concurrency, Isolation};
 
 /// Number of histories to try.
 const SEEDS: u64 = 400;
 
 /// Returns whether the checkers find a fault in histories of a kind, or the store panics.
-fn is_found(fault: Fault, isolation: Isolation, concurrency: Concurrency) -> bool {
+fn is_found(fault: IsolationFault, isolation: Isolation, concurrency: Concurrency) -> bool {
     let troubles = Trouble::ALL.into_iter().cycle();
     (1..=SEEDS).zip(troubles).any(|(seed, trouble)| {
         let plan = Plan {
@@ -30,45 +30,49 @@ fn every_planted_mistake_is_found() {
     use Concurrency::{Locking, Optimistic};
     use Isolation::{Serializable, Snapshot};
     let faults = [
-        (Fault::PointsAreNotValidated, Serializable, Optimistic),
-        (Fault::RangesAreNotValidated, Serializable, Optimistic),
-        (Fault::DictionaryIsNotAsked, Serializable, Optimistic),
-        (Fault::RangeDeletesAreNotSeen, Serializable, Optimistic),
-        (Fault::FirstCommitterLoses, Snapshot, Optimistic),
-        (Fault::FirstCommitterLoses, Snapshot, Locking),
-        (Fault::UpdatesAreReads, Snapshot, Optimistic),
-        (Fault::UpdatesAreReads, Snapshot, Locking),
-        (Fault::ReadsAreNotRepeatable, Snapshot, Optimistic),
-        (Fault::ReadsAreNotRepeatable, Serializable, Optimistic),
-        (Fault::OwnWritesAreHidden, Serializable, Optimistic),
-        (Fault::MultiGetIsUntracked, Serializable, Optimistic),
-        (Fault::MultiGetIsUntracked, Serializable, Locking),
-        (Fault::EndOfWalkIsUntracked, Serializable, Optimistic),
-        (Fault::BackwardWalkIsUntracked, Serializable, Optimistic),
-        (Fault::PartOfWalkIsUntracked, Serializable, Optimistic),
-        (Fault::SavepointKeepsWrites, Serializable, Optimistic),
-        (Fault::KeyspaceIsLeftOut, Snapshot, Optimistic),
-        (Fault::WritesLockShared, Serializable, Locking),
-        (Fault::WritesLockShared, Snapshot, Locking),
-        (Fault::GapsAreNotLocked, Serializable, Locking),
-        (Fault::LocksAreReleasedEarly, Serializable, Locking),
-        (Fault::WritesIgnoreLocks, Serializable, Locking),
-        (Fault::FirstCommitIsNotSeen, Serializable, Optimistic),
-        (Fault::SavepointForgetsReads, Serializable, Optimistic),
-        (Fault::CompareAndSetIsUntracked, Serializable, Optimistic),
-        (Fault::CompareAndSetIsUntracked, Serializable, Locking),
-        (Fault::MergesHideTheStore, Serializable, Locking),
-        (Fault::DeletedRangesAreRead, Snapshot, Optimistic),
-        (Fault::UpgradesIgnoreReaders, Serializable, Locking),
-        (Fault::BeginIsStale, Serializable, Optimistic),
-        (Fault::BeginIsStale, Snapshot, Locking),
-        (Fault::DeletedRangesAreNoWrites, Snapshot, Optimistic),
-        (Fault::WalksMissOwnWrites, Snapshot, Locking),
-        (Fault::EndOfWalkIsNotLocked, Serializable, Locking),
-        (Fault::SpilledWritesAreHidden, Serializable, Optimistic),
-        (Fault::SpilledWritesAreHidden, Snapshot, Locking),
-        (Fault::SavepointKeepsSpilledWrites, Serializable, Optimistic),
-        (Fault::SpilledWritesAreNotValidated, Snapshot, Optimistic),
+        (IsolationFault::PointsAreNotValidated, Serializable, Optimistic),
+        (IsolationFault::RangesAreNotValidated, Serializable, Optimistic),
+        (IsolationFault::DictionaryIsNotAsked, Serializable, Optimistic),
+        (IsolationFault::RangeDeletesAreNotSeen, Serializable, Optimistic),
+        (IsolationFault::FirstCommitterLoses, Snapshot, Optimistic),
+        (IsolationFault::FirstCommitterLoses, Snapshot, Locking),
+        (IsolationFault::UpdatesAreReads, Snapshot, Optimistic),
+        (IsolationFault::UpdatesAreReads, Snapshot, Locking),
+        (IsolationFault::ReadsAreNotRepeatable, Snapshot, Optimistic),
+        (IsolationFault::ReadsAreNotRepeatable, Serializable, Optimistic),
+        (IsolationFault::OwnWritesAreHidden, Serializable, Optimistic),
+        (IsolationFault::MultiGetIsUntracked, Serializable, Optimistic),
+        (IsolationFault::MultiGetIsUntracked, Serializable, Locking),
+        (IsolationFault::EndOfWalkIsUntracked, Serializable, Optimistic),
+        (IsolationFault::BackwardWalkIsUntracked, Serializable, Optimistic),
+        (IsolationFault::PartOfWalkIsUntracked, Serializable, Optimistic),
+        (IsolationFault::SavepointKeepsWrites, Serializable, Optimistic),
+        (IsolationFault::KeyspaceIsLeftOut, Snapshot, Optimistic),
+        (IsolationFault::WritesLockShared, Serializable, Locking),
+        (IsolationFault::WritesLockShared, Snapshot, Locking),
+        (IsolationFault::GapsAreNotLocked, Serializable, Locking),
+        (IsolationFault::LocksAreReleasedEarly, Serializable, Locking),
+        (IsolationFault::WritesIgnoreLocks, Serializable, Locking),
+        (IsolationFault::FirstCommitIsNotSeen, Serializable, Optimistic),
+        (IsolationFault::SavepointForgetsReads, Serializable, Optimistic),
+        (IsolationFault::CompareAndSetIsUntracked, Serializable, Optimistic),
+        (IsolationFault::CompareAndSetIsUntracked, Serializable, Locking),
+        (IsolationFault::MergesHideTheStore, Serializable, Locking),
+        (IsolationFault::DeletedRangesAreRead, Snapshot, Optimistic),
+        (IsolationFault::UpgradesIgnoreReaders, Serializable, Locking),
+        (IsolationFault::BeginIsStale, Serializable, Optimistic),
+        (IsolationFault::BeginIsStale, Snapshot, Locking),
+        (IsolationFault::DeletedRangesAreNoWrites, Snapshot, Optimistic),
+        (IsolationFault::WalksMissOwnWrites, Snapshot, Locking),
+        (IsolationFault::EndOfWalkIsNotLocked, Serializable, Locking),
+        (IsolationFault::SpilledWritesAreHidden, Serializable, Optimistic),
+        (IsolationFault::SpilledWritesAreHidden, Snapshot, Locking),
+        (
+            IsolationFault::SavepointKeepsSpilledWrites,
+            Serializable,
+            Optimistic,
+        ),
+        (IsolationFault::SpilledWritesAreNotValidated, Snapshot, Optimistic),
     ];
     let missed: Vec<_> = faults
         .into_iter()

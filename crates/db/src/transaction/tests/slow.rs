@@ -9,7 +9,7 @@ use crate::locking::fault;
 use alluvium_base::Purpose;
 use alluvium_device::forward::{ForwardDevice, ForwardDirectory};
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::{Batch, Device, Directory, FileOptions, Request, Ticket};
+use alluvium_device::{Device, Directory, FileOptions, IoBatch, IoRequest, Ticket};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -83,17 +83,17 @@ impl ForwardDevice for SlowFile {
 
     /// Stops before background writes take effect. Other requests must not stop: readers of a page
     /// wait for a read of it, and commits wait for log writes, so nothing else could run.
-    fn submit(&self, batch: Batch) -> Ticket {
+    fn submit(&self, batch: IoBatch) -> Ticket {
         let requests = batch.into_requests();
-        let is_background = |request: &Request| {
-            let is_read = matches!(request, Request::Read { .. });
+        let is_background = |request: &IoRequest| {
+            let is_read = matches!(request, IoRequest::Read { .. });
             let purpose = request.purpose();
             !is_read && matches!(purpose, Purpose::Incorporate | Purpose::Compact | Purpose::Trunk)
         };
         if requests.iter().any(is_background) {
             stop();
         }
-        let mut batch = Batch::new();
+        let mut batch = IoBatch::new();
         for request in requests {
             batch.push(request);
         }
@@ -103,7 +103,7 @@ impl ForwardDevice for SlowFile {
 
 #[test]
 fn something_else_is_done_during_each_operation() {
-    use alluvium_device::Buffer;
+    use alluvium_device::AlignedBuffer;
     let directory = SlowDirectory(MemoryDirectory::new());
     let file = Directory::create(&directory, "a", FileOptions::DIRECT).unwrap();
     file.grow(4096).unwrap();
@@ -111,8 +111,10 @@ fn something_else_is_done_during_each_operation() {
     let read = || file.read_at(0, 512, Purpose::Compact).unwrap()[0];
     slowly(
         || {
-            file.write_at(0, Buffer::padded(&[7]), Purpose::Compact).unwrap();
-            file.write_at(0, Buffer::padded(&[8]), Purpose::Compact).unwrap();
+            file.write_at(0, AlignedBuffer::padded(&[7]), Purpose::Compact)
+                .unwrap();
+            file.write_at(0, AlignedBuffer::padded(&[8]), Purpose::Compact)
+                .unwrap();
         },
         || {
             turns += 1;

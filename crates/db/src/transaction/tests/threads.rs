@@ -4,11 +4,11 @@
 use super::cycles;
 use super::driver::scale;
 use super::history::{Committed, History, LISTS, Op, State};
-use crate::admin::simulation::OpenIn as _;
+use crate::admin::simulation::DirectoryOpener as _;
 use crate::db::Db;
 use crate::error::{ErrorKind, Result};
 use crate::keyspace::Keyspace;
-use crate::locking::fault::{self, Fault};
+use crate::locking::fault::{self, IsolationFault};
 use crate::options::{Concurrency, Isolation, KeyspaceOptions, Options, TransactionOptions};
 use crate::write::batch::WriteBatch;
 use alluvium_device::memory::MemoryDirectory;
@@ -207,7 +207,7 @@ fn sees_half_of_a_batch(seed: u64, do_writers_ignore_locks: bool) -> bool {
                     batch.put(pairs, "one", value).unwrap();
                     batch.put(pairs, "two", value).unwrap();
                     match do_writers_ignore_locks {
-                        true => fault::with(Fault::WritesIgnoreLocks, || db.write(&batch)).unwrap(),
+                        true => fault::with(IsolationFault::WritesIgnoreLocks, || db.write(&batch)).unwrap(),
                         false => db.write(&batch).unwrap(),
                     };
                 }
@@ -215,7 +215,7 @@ fn sees_half_of_a_batch(seed: u64, do_writers_ignore_locks: bool) -> bool {
         }
         threads.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                engine.locks.spare();
+                engine.locks.disable_if_idle();
                 std::thread::yield_now();
             }
         });
@@ -250,20 +250,20 @@ fn writes_leave_the_locks_alone_once_no_locking_transaction_is_open() {
     let pairs = db.keyspace("pairs").unwrap();
     let locks = &pairs.shared().engine.locks;
     let locking = TransactionOptions::new().concurrency(Concurrency::Locking);
-    assert!(!locks.are_wanted());
+    assert!(!locks.are_required());
     let open = db.begin_with(&locking);
     for _ in 0..3 {
-        locks.spare();
-        assert!(locks.are_wanted(), "one is open");
+        locks.disable_if_idle();
+        assert!(locks.are_required(), "one is open");
     }
     open.rollback();
-    locks.spare();
-    assert!(locks.are_wanted(), "one was open a moment ago");
+    locks.disable_if_idle();
+    assert!(locks.are_required(), "one was open a moment ago");
     db.begin_with(&locking).rollback();
-    locks.spare();
-    assert!(locks.are_wanted(), "one was begun meanwhile");
-    locks.spare();
-    assert!(!locks.are_wanted());
+    locks.disable_if_idle();
+    assert!(locks.are_required(), "one was begun meanwhile");
+    locks.disable_if_idle();
+    assert!(!locks.are_required());
     drop(db.begin_with(&locking));
-    assert!(locks.are_wanted());
+    assert!(locks.are_required());
 }

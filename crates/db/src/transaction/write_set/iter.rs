@@ -1,10 +1,10 @@
 //! Iterators over the store, overlaid with the writes of a set.
 
-use super::write::{OwnWrite, Write};
-use super::{Bounds, WriteSet};
+use super::write::{KeyWrite, OwnWrite};
+use super::{UserKeyBounds, WriteSet};
 use crate::error::Result;
 use crate::keyspace::Keyspace;
-use crate::locking::ranges::Key;
+use crate::locking::ranges::InlineKey;
 use crate::read::iter::Iter;
 use crate::read::value::Value;
 use alluvium_dictionary::batch::LongValues;
@@ -14,10 +14,10 @@ use std::fmt;
 use std::ops::Bound;
 
 /// A key and its value.
-type Pair = (Vec<u8>, Value);
+type KeyValuePair = (Vec<u8>, Value);
 
 /// An iterator that can omit long values.
-pub(crate) trait BaseWalk: DoubleEndedIterator<Item = Result<Pair>> {
+pub(crate) trait BaseWalk: DoubleEndedIterator<Item = Result<KeyValuePair>> {
     /// Returns long values as empty values from now on, and reads none outside leaves.
     fn leave_out_long_values(&mut self);
 }
@@ -29,15 +29,15 @@ impl BaseWalk for Iter {
 }
 
 /// An iterator that can peek at both ends.
-struct Ends<I: DoubleEndedIterator> {
+struct PeekableEnds<I: DoubleEndedIterator> {
     iter: I,
     front: Option<I::Item>,
     back: Option<I::Item>,
 }
 
-impl<I: DoubleEndedIterator> Ends<I> {
-    fn new(iter: I) -> Ends<I> {
-        Ends {
+impl<I: DoubleEndedIterator> PeekableEnds<I> {
+    fn new(iter: I) -> PeekableEnds<I> {
+        PeekableEnds {
             iter,
             front: None,
             back: None,
@@ -46,13 +46,13 @@ impl<I: DoubleEndedIterator> Ends<I> {
 
     /// Removes the next element of an end. The last remaining element may have been peeked from the
     /// other end.
-    fn take(&mut self, end: End) -> Option<I::Item> {
+    fn take(&mut self, end: IterEnd) -> Option<I::Item> {
         match end {
-            End::Front => {
+            IterEnd::Front => {
                 let next = self.front.take().or_else(|| self.iter.next());
                 next.or_else(|| self.back.take())
             }
-            End::Back => {
+            IterEnd::Back => {
                 let next = self.back.take().or_else(|| self.iter.next_back());
                 next.or_else(|| self.front.take())
             }
@@ -60,11 +60,11 @@ impl<I: DoubleEndedIterator> Ends<I> {
     }
 
     /// Returns the next element of an end without removing it.
-    fn peek(&mut self, end: End) -> Option<&I::Item> {
+    fn peek(&mut self, end: IterEnd) -> Option<&I::Item> {
         let next = self.take(end);
         let place = match end {
-            End::Front => &mut self.front,
-            End::Back => &mut self.back,
+            IterEnd::Front => &mut self.front,
+            IterEnd::Back => &mut self.back,
         };
         *place = next;
         place.as_ref()
@@ -73,39 +73,39 @@ impl<I: DoubleEndedIterator> Ends<I> {
 
 /// An end of an iterator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum IterEnd {
     Front,
     Back,
 }
 
 /// Writes that overlay a lower level, in key order.
-pub(crate) trait Upper {
+pub(crate) trait OverlayLayer {
     /// Returns long values as empty values from now on.
     fn leave_out_long_values(&mut self);
 
     /// Returns the next key of an end without removing it.
-    fn peek(&mut self, end: End) -> Result<Option<&[u8]>>;
+    fn peek(&mut self, end: IterEnd) -> Result<Option<&[u8]>>;
 
     /// Removes the next key of an end and returns it with its value applied to `below`, if it has
     /// one.
-    fn take(&mut self, end: End, below: Option<Value>) -> Result<Option<(Vec<u8>, Option<Value>)>>;
+    fn take(&mut self, end: IterEnd, below: Option<Value>) -> Result<Option<(Vec<u8>, Option<Value>)>>;
 
     /// Returns whether a deleted range hides a key of the lower level.
     fn hides(&self, key: &[u8]) -> bool;
 }
 
 /// The writes of a set within bounds.
-pub(crate) struct Own<'w> {
+pub(crate) struct WriteSetLayer<'w> {
     set: &'w WriteSet,
     /// `None` if the bounds exclude all keys.
-    writes: Option<Ends<btree_map::Range<'w, Key, Write>>>,
+    writes: Option<PeekableEnds<btree_map::Range<'w, InlineKey, KeyWrite>>>,
     long_values: LongValues,
 }
 
-impl<'w> Own<'w> {
-    pub(crate) fn new(set: &'w WriteSet, bounds: Bounds<'_>) -> Own<'w> {
-        let range = |set: &'w WriteSet| Ends::new(set.writes.by_key().range::<[u8], _>(bounds));
-        Own {
+impl<'w> WriteSetLayer<'w> {
+    pub(crate) fn new(set: &'w WriteSet, bounds: UserKeyBounds<'_>) -> WriteSetLayer<'w> {
+        let range = |set: &'w WriteSet| PeekableEnds::new(set.writes.by_key().range::<[u8], _>(bounds));
+        WriteSetLayer {
             set,
             writes: has_keys(bounds).then(|| range(set)),
             long_values: LongValues::Read,
@@ -113,17 +113,17 @@ impl<'w> Own<'w> {
     }
 }
 
-impl Upper for Own<'_> {
+impl OverlayLayer for WriteSetLayer<'_> {
     fn leave_out_long_values(&mut self) {
         self.long_values = LongValues::LeftOut;
     }
 
-    fn peek(&mut self, end: End) -> Result<Option<&[u8]>> {
+    fn peek(&mut self, end: IterEnd) -> Result<Option<&[u8]>> {
         let next = self.writes.as_mut().and_then(|writes| writes.peek(end));
         Ok(next.map(|(key, _)| &key[..]))
     }
 
-    fn take(&mut self, end: End, below: Option<Value>) -> Result<Option<(Vec<u8>, Option<Value>)>> {
+    fn take(&mut self, end: IterEnd, below: Option<Value>) -> Result<Option<(Vec<u8>, Option<Value>)>> {
         let Some((key, write)) = self.writes.as_mut().and_then(|writes| writes.take(end)) else {
             return Ok(None);
         };
@@ -144,13 +144,13 @@ impl Upper for Own<'_> {
 /// A double-ended iterator over keys and values: the store, overlaid with the writes of a
 /// [`WriteSet`].
 pub struct WriteSetIter<'w> {
-    overlay: Overlay<Iter, Own<'w>>,
+    overlay: OverlayIter<Iter, WriteSetLayer<'w>>,
     set: &'w WriteSet,
 }
 
 impl<'w> WriteSetIter<'w> {
-    pub(super) fn new(set: &'w WriteSet, bounds: Bounds<'_>, base: Iter) -> WriteSetIter<'w> {
-        let overlay = Overlay::new(Some(Own::new(set, bounds)), base);
+    pub(super) fn new(set: &'w WriteSet, bounds: UserKeyBounds<'_>, base: Iter) -> WriteSetIter<'w> {
+        let overlay = OverlayIter::new(Some(WriteSetLayer::new(set, bounds)), base);
         WriteSetIter { overlay, set }
     }
 }
@@ -162,16 +162,16 @@ impl fmt::Debug for WriteSetIter<'_> {
 }
 
 /// An iterator over `base`, overlaid with writes if there are any.
-pub(crate) struct Overlay<B: DoubleEndedIterator, U> {
-    base: Ends<B>,
+pub(crate) struct OverlayIter<B: DoubleEndedIterator, U> {
+    base: PeekableEnds<B>,
     upper: Option<U>,
     long_values: LongValues,
 }
 
-impl<B: BaseWalk, U: Upper> Overlay<B, U> {
-    pub(crate) fn new(upper: Option<U>, base: B) -> Overlay<B, U> {
-        Overlay {
-            base: Ends::new(base),
+impl<B: BaseWalk, U: OverlayLayer> OverlayIter<B, U> {
+    pub(crate) fn new(upper: Option<U>, base: B) -> OverlayIter<B, U> {
+        OverlayIter {
+            base: PeekableEnds::new(base),
             upper,
             long_values: LongValues::Read,
         }
@@ -187,7 +187,7 @@ impl<B: BaseWalk, U: Upper> Overlay<B, U> {
     }
 
     /// Returns the next key of the base that no deleted range hides (A5).
-    fn peek_base(&mut self, end: End) -> Result<Option<&[u8]>> {
+    fn peek_base(&mut self, end: IterEnd) -> Result<Option<&[u8]>> {
         while let Some(Ok((key, _))) = self.base.peek(end)
             && self.upper.as_ref().is_some_and(|upper| upper.hides(key))
         {
@@ -204,7 +204,7 @@ impl<B: BaseWalk, U: Upper> Overlay<B, U> {
     }
 
     /// Compares the next keys of both levels: `Less` if the key of the base is lower.
-    fn compare(&mut self, end: End) -> Result<Option<Ordering>> {
+    fn compare(&mut self, end: IterEnd) -> Result<Option<Ordering>> {
         self.peek_base(end)?;
         let base = self.base.peek(end);
         let base = base.and_then(|next| next.as_ref().ok()).map(|(key, _)| &key[..]);
@@ -217,19 +217,19 @@ impl<B: BaseWalk, U: Upper> Overlay<B, U> {
             (Some(_), None) => Some(Ordering::Less),
             (None, Some(_)) => Some(Ordering::Greater),
             (Some(base), Some(own)) => Some(match end {
-                End::Front => base.cmp(own),
-                End::Back => own.cmp(base),
+                IterEnd::Front => base.cmp(own),
+                IterEnd::Back => own.cmp(base),
             }),
         })
     }
 
-    fn step(&mut self, end: End) -> Result<Option<Pair>> {
+    fn step(&mut self, end: IterEnd) -> Result<Option<KeyValuePair>> {
         let next = self.step_over(end)?;
         let long_values = self.long_values;
         Ok(next.map(|(key, value)| (key, value.shown(long_values))))
     }
 
-    fn step_over(&mut self, end: End) -> Result<Option<Pair>> {
+    fn step_over(&mut self, end: IterEnd) -> Result<Option<KeyValuePair>> {
         loop {
             let Some(order) = self.compare(end)? else {
                 return Ok(None);
@@ -252,7 +252,7 @@ impl<B: BaseWalk, U: Upper> Overlay<B, U> {
     }
 }
 
-impl<B: BaseWalk, U: Upper> BaseWalk for Overlay<B, U> {
+impl<B: BaseWalk, U: OverlayLayer> BaseWalk for OverlayIter<B, U> {
     fn leave_out_long_values(&mut self) {
         self.long_values = LongValues::LeftOut;
         self.base.iter.leave_out_long_values();
@@ -263,7 +263,7 @@ impl<B: BaseWalk, U: Upper> BaseWalk for Overlay<B, U> {
 }
 
 /// Returns whether the bounds admit keys. A map panics on bounds in the wrong order.
-fn has_keys(bounds: Bounds<'_>) -> bool {
+fn has_keys(bounds: UserKeyBounds<'_>) -> bool {
     match bounds {
         (Bound::Included(start), Bound::Included(end)) => start <= end,
         (Bound::Included(start) | Bound::Excluded(start), Bound::Excluded(end))
@@ -272,17 +272,17 @@ fn has_keys(bounds: Bounds<'_>) -> bool {
     }
 }
 
-impl<B: BaseWalk, U: Upper> Iterator for Overlay<B, U> {
-    type Item = Result<Pair>;
+impl<B: BaseWalk, U: OverlayLayer> Iterator for OverlayIter<B, U> {
+    type Item = Result<KeyValuePair>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.step(End::Front).transpose()
+        self.step(IterEnd::Front).transpose()
     }
 }
 
-impl<B: BaseWalk, U: Upper> DoubleEndedIterator for Overlay<B, U> {
+impl<B: BaseWalk, U: OverlayLayer> DoubleEndedIterator for OverlayIter<B, U> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.step(End::Back).transpose()
+        self.step(IterEnd::Back).transpose()
     }
 }
 
@@ -297,7 +297,7 @@ impl<'w> WriteSetIter<'w> {
 }
 
 impl Iterator for WriteSetIter<'_> {
-    type Item = Result<Pair>;
+    type Item = Result<KeyValuePair>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.overlay.next()

@@ -1,38 +1,38 @@
 //! Undo journal of a write set.
 
 use super::WriteSet;
-use super::write::Write;
-use crate::locking::ranges::{Joined, Key};
+use super::write::KeyWrite;
+use crate::locking::ranges::{InlineKey, RangeUndo};
 
 /// Undo record of one change.
 #[derive(Clone, Debug)]
-pub(super) enum Undo {
+pub(super) enum UndoRecord {
     /// The previous write of a key, if any.
-    Write(Key, Option<Write>),
+    Write(InlineKey, Option<KeyWrite>),
     /// The previous state of the ranges that a new deleted range replaced.
-    Range(Joined),
+    Range(RangeUndo),
 }
 
-impl Undo {
+impl UndoRecord {
     fn memory(&self) -> usize {
         match self {
-            Undo::Write(key, before) => {
-                size_of::<Undo>() + before.as_ref().map_or(key.len(), |write| write.taken(key))
+            UndoRecord::Write(key, before) => {
+                size_of::<UndoRecord>() + before.as_ref().map_or(key.len(), |write| write.taken(key))
             }
-            Undo::Range(joined) => size_of::<Undo>() + joined.memory(),
+            UndoRecord::Range(joined) => size_of::<UndoRecord>() + joined.memory(),
         }
     }
 }
 
 /// Changes since the first mark, oldest first; disabled while there is no mark.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Journal {
+pub(super) struct UndoJournal {
     is_on: bool,
-    undos: Vec<Undo>,
+    undos: Vec<UndoRecord>,
     memory: usize,
 }
 
-impl Journal {
+impl UndoJournal {
     pub(super) fn is_on(&self) -> bool {
         self.is_on
     }
@@ -41,13 +41,13 @@ impl Journal {
         self.memory
     }
 
-    pub(super) fn note(&mut self, undo: Undo) {
+    pub(super) fn note(&mut self, undo: UndoRecord) {
         debug_assert!(self.is_on, "nothing is noted before the first mark");
         self.memory += undo.memory();
         self.undos.push(undo);
     }
 
-    fn pop_above(&mut self, mark: usize) -> Option<Undo> {
+    fn pop_above(&mut self, mark: usize) -> Option<UndoRecord> {
         let undo = (self.undos.len() > mark).then(|| self.undos.pop()).flatten()?;
         self.memory -= undo.memory();
         Some(undo)
@@ -66,8 +66,8 @@ impl WriteSet {
     pub(crate) fn undo_to(&mut self, mark: usize) {
         while let Some(undo) = self.journal.pop_above(mark) {
             match undo {
-                Undo::Write(key, before) => self.replace(&key, before),
-                Undo::Range(joined) => {
+                UndoRecord::Write(key, before) => self.replace(&key, before),
+                UndoRecord::Range(joined) => {
                     self.memory -= self.deleted.memory();
                     self.deleted.undo(joined);
                     self.memory += self.deleted.memory();
@@ -77,7 +77,7 @@ impl WriteSet {
     }
 
     /// Restores the previous write of a key, or removes the key.
-    fn replace(&mut self, key: &Key, before: Option<Write>) {
+    fn replace(&mut self, key: &InlineKey, before: Option<KeyWrite>) {
         let writes = self.writes.by_key_mut(&mut self.memory);
         self.memory += before.as_ref().map_or(0, |write| write.taken(key));
         let now = match before {
@@ -89,6 +89,6 @@ impl WriteSet {
 
     /// Removes all marks and disables the journal.
     pub(crate) fn forget_marks(&mut self) {
-        self.journal = Journal::default();
+        self.journal = UndoJournal::default();
     }
 }

@@ -6,7 +6,7 @@
 //! *Does not know*: locks, conflicts, and commits; a [`WriteBatch`] commits the writes.
 //!
 //! *Read in this order*: [`WriteSet`], `write.rs` (one write), `writes.rs` (all writes),
-//! `journal.rs` (undo), `iter.rs` (iterators), `pour.rs` (spilling to runs).
+//! `journal.rs` (undo), `iter.rs` (iterators), `spill.rs` (spilling to runs).
 //!
 //! Invariants:
 //!
@@ -16,33 +16,33 @@
 
 mod iter;
 mod journal;
-mod pour;
+mod spill;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
 mod write;
 mod writes;
 
 pub use iter::WriteSetIter;
-pub(crate) use iter::{BaseWalk, End, Overlay, Own, Upper};
+pub(crate) use iter::{BaseWalk, IterEnd, OverlayIter, OverlayLayer, WriteSetLayer};
 pub use write::OwnWrite;
 
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
 use crate::keyspace::snapshot::Snapshot;
-use crate::locking::fault::{Fault, is_planted};
-use crate::locking::ranges::{Key, Ranges};
+use crate::locking::fault::{IsolationFault, is_planted};
+use crate::locking::ranges::{InlineKey, RangeSet};
 use crate::read::value::Value;
 use crate::write::batch::{WriteBatch, expiry_ms};
-use alluvium_dictionary::merge::{BadOperand, Operator};
-use journal::{Journal, Undo};
+use alluvium_dictionary::merge::{BadOperand, MergeOperator};
+use journal::{UndoJournal, UndoRecord};
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use write::Write;
-use writes::Writes;
+use write::KeyWrite;
+use writes::WriteBuffer;
 
 /// Lower and upper bound of a range of user keys.
-pub(crate) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+pub(crate) type UserKeyBounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 /// Uncommitted writes to one keyspace. Reads through the set see its writes overlaid on the store;
 /// other readers see none of them.
@@ -82,13 +82,13 @@ pub(crate) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 #[derive(Clone)]
 pub struct WriteSet {
     keyspace: Keyspace,
-    writes: Writes,
+    writes: WriteBuffer,
     /// Deleted ranges, which apply before `writes` (A5).
-    deleted: Ranges,
+    deleted: RangeSet,
     /// Memory used by `writes` and `deleted`, in bytes.
     memory: usize,
     /// Undo information, recorded while there is a mark.
-    journal: Journal,
+    journal: UndoJournal,
     /// Time of the set's readers in milliseconds since 1970: puts of the set that expire at or
     /// before it are hidden from them.
     now_ms: u64,
@@ -110,10 +110,10 @@ impl WriteSet {
     pub fn new(keyspace: &Keyspace) -> WriteSet {
         WriteSet {
             keyspace: keyspace.clone(),
-            writes: Writes::new(keyspace.definition().prefix.len()),
-            deleted: Ranges::default(),
+            writes: WriteBuffer::new(keyspace.definition().prefix.len()),
+            deleted: RangeSet::default(),
             memory: 0,
-            journal: Journal::default(),
+            journal: UndoJournal::default(),
             now_ms: 0,
         }
     }
@@ -151,27 +151,27 @@ impl WriteSet {
 
     /// Removes all writes.
     pub fn clear(&mut self) {
-        self.writes = Writes::new(self.keyspace.definition().prefix.len());
-        self.deleted = Ranges::default();
+        self.writes = WriteBuffer::new(self.keyspace.definition().prefix.len());
+        self.deleted = RangeSet::default();
         self.memory = 0;
-        self.journal = Journal::default();
+        self.journal = UndoJournal::default();
     }
 
     /// Sets the value of a key. [`WriteSet::add_to`] checks the lengths.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl Into<Vec<u8>>) {
         let value = value.into();
-        self.insert(key.as_ref(), Write::Put { value, expires_ms: 0 });
+        self.insert(key.as_ref(), KeyWrite::Put { value, expires_ms: 0 });
     }
 
     /// Sets the value of a key until `expires`: see [`Keyspace::put_until`].
     pub fn put_until(&mut self, key: impl AsRef<[u8]>, value: impl Into<Vec<u8>>, expires: SystemTime) {
         let (value, expires_ms) = (value.into(), expiry_ms(expires));
-        self.insert(key.as_ref(), Write::Put { value, expires_ms });
+        self.insert(key.as_ref(), KeyWrite::Put { value, expires_ms });
     }
 
     /// Deletes a key.
     pub fn delete(&mut self, key: impl AsRef<[u8]>) {
-        self.insert(key.as_ref(), Write::Delete);
+        self.insert(key.as_ref(), KeyWrite::Delete);
     }
 
     /// Deletes all keys from `start` (inclusive) to `end` (exclusive); without an end, all keys
@@ -186,7 +186,7 @@ impl WriteSet {
             end.map_or(Bound::Unbounded, Bound::Excluded),
         );
         let writes = self.writes.by_key_mut(&mut self.memory);
-        let hidden: Vec<Key> = writes
+        let hidden: Vec<InlineKey> = writes
             .range::<[u8], _>(within)
             .map(|(key, _)| key.clone())
             .collect();
@@ -194,7 +194,7 @@ impl WriteSet {
             if let Some(write) = writes.remove(&key) {
                 self.memory -= write.taken(&key);
                 if self.journal.is_on() {
-                    self.journal.note(Undo::Write(key, Some(write)));
+                    self.journal.note(UndoRecord::Write(key, Some(write)));
                 }
             }
         }
@@ -202,7 +202,7 @@ impl WriteSet {
         let joined = self.deleted.insert(start, end);
         self.memory += self.deleted.memory();
         if self.journal.is_on() {
-            self.journal.note(Undo::Range(joined));
+            self.journal.note(UndoRecord::Range(joined));
         }
     }
 
@@ -233,8 +233,8 @@ impl WriteSet {
         let operator = rules.operator.as_deref().expect("it was asked about the operand");
         let write = match self.writes.by_key().get(key) {
             Some(before) => before.merged(operand, operator),
-            None if self.hides(key) => Write::Delete.merged(operand, operator),
-            None => Write::Merge {
+            None if self.hides(key) => KeyWrite::Delete.merged(operand, operator),
+            None => KeyWrite::Merge {
                 operand: operand.to_vec(),
             },
         };
@@ -252,7 +252,7 @@ impl WriteSet {
             self.memory += taken;
             return;
         }
-        self.insert(key, Write::of(value, expires_ms));
+        self.insert(key, KeyWrite::of(value, expires_ms));
     }
 
     /// Discards overwritten writes.
@@ -260,13 +260,14 @@ impl WriteSet {
         self.writes.by_key_mut(&mut self.memory);
     }
 
-    fn insert(&mut self, key: &[u8], write: Write) {
+    fn insert(&mut self, key: &[u8], write: KeyWrite) {
         let writes = self.writes.by_key_mut(&mut self.memory);
         self.memory += write.taken(key);
-        let before = writes.insert(Key::from_slice(key), write);
+        let before = writes.insert(InlineKey::from_slice(key), write);
         self.memory -= before.as_ref().map_or(0, |before| before.taken(key));
         if self.journal.is_on() {
-            self.journal.note(Undo::Write(Key::from_slice(key), before));
+            self.journal
+                .note(UndoRecord::Write(InlineKey::from_slice(key), before));
         }
     }
 
@@ -320,15 +321,15 @@ impl WriteSet {
         read: impl FnOnce() -> Result<Option<Value>>,
     ) -> Result<Option<Value>> {
         match self.writes.by_key().get(key) {
-            Some(write) if is_planted(Fault::MergesHideTheStore) => self.read_over(key, write, None),
+            Some(write) if is_planted(IsolationFault::MergesHideTheStore) => self.read_over(key, write, None),
             Some(write) => self.read_over(key, write, write::base_of(write, read)?),
-            None if self.hides(key) && !is_planted(Fault::DeletedRangesAreRead) => Ok(None),
+            None if self.hides(key) && !is_planted(IsolationFault::DeletedRangesAreRead) => Ok(None),
             None => read(),
         }
     }
 
     /// Returns the result of a write on a key whose value in the store is `base`.
-    fn read_over(&self, key: &[u8], write: &Write, base: Option<Value>) -> Result<Option<Value>> {
+    fn read_over(&self, key: &[u8], write: &KeyWrite, base: Option<Value>) -> Result<Option<Value>> {
         let read = write.over(base, self.now_ms, self.keyspace.operator());
         read.map_err(|bad| bad_base(&self.keyspace, key, bad))
     }
@@ -393,14 +394,14 @@ impl WriteSet {
         }
         for (key, write) in self.writes.by_key() {
             match write {
-                Write::Put { value, expires_ms } => self.add_put(batch, key, value, *expires_ms)?,
-                Write::Delete => {
+                KeyWrite::Put { value, expires_ms } => self.add_put(batch, key, value, *expires_ms)?,
+                KeyWrite::Delete => {
                     batch.delete(&self.keyspace, key)?;
                 }
-                Write::Merge { operand } => {
+                KeyWrite::Merge { operand } => {
                     batch.merge(&self.keyspace, key, operand)?;
                 }
-                Write::MergeUpon {
+                KeyWrite::MergeUpon {
                     operand,
                     value,
                     expires_ms,
@@ -435,7 +436,7 @@ impl WriteSet {
 }
 
 /// Converts bounds to slices of their keys.
-pub(crate) fn slices<'r, K: AsRef<[u8]> + 'r>(range: &'r impl RangeBounds<K>) -> Bounds<'r> {
+pub(crate) fn slices<'r, K: AsRef<[u8]> + 'r>(range: &'r impl RangeBounds<K>) -> UserKeyBounds<'r> {
     let slice = |bound: Bound<&'r K>| bound.map(AsRef::as_ref);
     (slice(range.start_bound()), slice(range.end_bound()))
 }
@@ -448,7 +449,7 @@ pub(crate) fn merged_over(
     base: Option<Value>,
 ) -> Result<Option<Value>> {
     // A merge alone does not depend on the time.
-    let read = Write::Merge { operand }.over(base, 0, keyspace.operator());
+    let read = KeyWrite::Merge { operand }.over(base, 0, keyspace.operator());
     read.map_err(|bad| bad_base(keyspace, key, bad))
 }
 
@@ -458,7 +459,7 @@ pub(crate) fn bad_base(keyspace: &Keyspace, key: &[u8], bad: BadOperand) -> Erro
     Error::BadBase {
         keyspace: keyspace.name(),
         key: key.to_vec(),
-        operator: keyspace.operator().map_or("", Operator::name).to_owned(),
+        operator: keyspace.operator().map_or("", MergeOperator::name).to_owned(),
         why: bad.why,
     }
 }

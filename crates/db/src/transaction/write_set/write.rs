@@ -1,13 +1,13 @@
 //! One write of a set, and its effect on the store's value.
 
 use crate::error::Result;
-use crate::locking::ranges::Key;
+use crate::locking::ranges::InlineKey;
 use crate::read::value::Value;
-use alluvium_dictionary::merge::{BadOperand, Operator};
+use alluvium_dictionary::merge::{BadOperand, MergeOperator};
 
 /// The net effect of the set's writes on a key.
 #[derive(Clone, Debug)]
-pub(super) enum Write {
+pub(super) enum KeyWrite {
     Put {
         value: Vec<u8>,
         expires_ms: u64,
@@ -58,7 +58,7 @@ fn is_over(expires_ms: u64, now_ms: u64) -> bool {
 fn folded(
     base: Option<Vec<u8>>,
     operand: &[u8],
-    operator: &dyn Operator,
+    operator: &dyn MergeOperator,
 ) -> std::result::Result<Vec<u8>, BadOperand> {
     let Some(mut value) = base else {
         return Ok(operand.to_vec());
@@ -68,13 +68,13 @@ fn folded(
     Ok(value)
 }
 
-impl Write {
+impl KeyWrite {
     /// Approximate overhead of a write beyond its bytes: its entry in the map.
-    pub(super) const PER_WRITE: usize = size_of::<Key>() + size_of::<Write>();
+    pub(super) const PER_WRITE: usize = size_of::<InlineKey>() + size_of::<KeyWrite>();
 
     /// Returns a put, or a delete if there is no value.
-    pub(super) fn of(value: Option<&[u8]>, expires_ms: u64) -> Write {
-        value.map_or(Write::Delete, |value| Write::Put {
+    pub(super) fn of(value: Option<&[u8]>, expires_ms: u64) -> KeyWrite {
+        value.map_or(KeyWrite::Delete, |value| KeyWrite::Put {
             value: value.to_vec(),
             expires_ms,
         })
@@ -83,42 +83,42 @@ impl Write {
     /// Returns the memory used by the write and its key, in bytes.
     pub(super) fn taken(&self, key: &[u8]) -> usize {
         let bytes = match self {
-            Write::Put { value, .. } => value.len(),
-            Write::Delete => 0,
-            Write::Merge { operand } => operand.len(),
-            Write::MergeUpon { operand, value, .. } => operand.len() + value.len(),
+            KeyWrite::Put { value, .. } => value.len(),
+            KeyWrite::Delete => 0,
+            KeyWrite::Merge { operand } => operand.len(),
+            KeyWrite::MergeUpon { operand, value, .. } => operand.len() + value.len(),
         };
-        Write::PER_WRITE + key.len() + bytes
+        KeyWrite::PER_WRITE + key.len() + bytes
     }
 
     /// Returns the write with an operand merged into it.
-    pub(super) fn merged(&self, newer: &[u8], operator: &dyn Operator) -> Write {
+    pub(super) fn merged(&self, newer: &[u8], operator: &dyn MergeOperator) -> KeyWrite {
         match self {
-            Write::Delete => Write::Put {
+            KeyWrite::Delete => KeyWrite::Put {
                 value: newer.to_vec(),
                 expires_ms: 0,
             },
-            Write::Put { value, expires_ms } => match folded(Some(value.clone()), newer, operator) {
-                Ok(value) if *expires_ms == 0 => Write::Put { value, expires_ms: 0 },
-                _ => Write::MergeUpon {
+            KeyWrite::Put { value, expires_ms } => match folded(Some(value.clone()), newer, operator) {
+                Ok(value) if *expires_ms == 0 => KeyWrite::Put { value, expires_ms: 0 },
+                _ => KeyWrite::MergeUpon {
                     operand: newer.to_vec(),
                     value: value.clone(),
                     expires_ms: *expires_ms,
                 },
             },
-            Write::Merge { operand } => {
+            KeyWrite::Merge { operand } => {
                 let mut operand = operand.clone();
                 operator.fold(&mut operand, newer);
-                Write::Merge { operand }
+                KeyWrite::Merge { operand }
             }
-            Write::MergeUpon {
+            KeyWrite::MergeUpon {
                 operand,
                 value,
                 expires_ms,
             } => {
                 let mut operand = operand.clone();
                 operator.fold(&mut operand, newer);
-                Write::MergeUpon {
+                KeyWrite::MergeUpon {
                     operand,
                     value: value.clone(),
                     expires_ms: *expires_ms,
@@ -130,16 +130,16 @@ impl Write {
     /// Returns the effect of the write without the store's value.
     pub(super) fn own(&self, now_ms: u64) -> OwnWrite<'_> {
         match self {
-            Write::Put { expires_ms, .. } if is_over(*expires_ms, now_ms) => OwnWrite::Deleted,
-            Write::Put { value, .. } => OwnWrite::Put(value),
-            Write::Delete => OwnWrite::Deleted,
-            Write::Merge { operand } | Write::MergeUpon { operand, .. } => OwnWrite::Merged(operand),
+            KeyWrite::Put { expires_ms, .. } if is_over(*expires_ms, now_ms) => OwnWrite::Deleted,
+            KeyWrite::Put { value, .. } => OwnWrite::Put(value),
+            KeyWrite::Delete => OwnWrite::Deleted,
+            KeyWrite::Merge { operand } | KeyWrite::MergeUpon { operand, .. } => OwnWrite::Merged(operand),
         }
     }
 
     /// Returns whether the value depends on the store.
     pub(super) fn asks_store(&self) -> bool {
-        matches!(self, Write::Merge { .. })
+        matches!(self, KeyWrite::Merge { .. })
     }
 
     /// Returns the value that a reader sees if the store has `base`; fails if the operator cannot
@@ -148,14 +148,14 @@ impl Write {
         &self,
         base: Option<Value>,
         now_ms: u64,
-        operator: Option<&dyn Operator>,
+        operator: Option<&dyn MergeOperator>,
     ) -> std::result::Result<Option<Value>, BadOperand> {
         let value = match (self, operator) {
-            (Write::Merge { operand }, Some(operator)) => {
+            (KeyWrite::Merge { operand }, Some(operator)) => {
                 Some(folded(base.map(Value::into_vec), operand, operator)?)
             }
             (
-                Write::MergeUpon {
+                KeyWrite::MergeUpon {
                     operand,
                     value,
                     expires_ms,
@@ -172,7 +172,10 @@ impl Write {
 }
 
 /// Returns the store's value of a key, if the write depends on it.
-pub(super) fn base_of(write: &Write, read: impl FnOnce() -> Result<Option<Value>>) -> Result<Option<Value>> {
+pub(super) fn base_of(
+    write: &KeyWrite,
+    read: impl FnOnce() -> Result<Option<Value>>,
+) -> Result<Option<Value>> {
     match write.asks_store() {
         true => read(),
         false => Ok(None),

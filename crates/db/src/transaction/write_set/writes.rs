@@ -4,34 +4,34 @@
 //! like the record of the commit, which uses them without conversion. With the list a transaction
 //! of 100 puts needs 1.14 times the instructions of a batch; with a map it needed 1.69 times.
 
-use super::write::Write;
-use crate::engine::Commit;
-use crate::locking::ranges::Key;
+use super::write::KeyWrite;
+use crate::engine::CommitRecord;
+use crate::locking::ranges::InlineKey;
 use crate::schema::format;
-use alluvium_base::Kind;
+use alluvium_base::MessageKind;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 /// The newest write of each key.
-pub(super) type ByKey = BTreeMap<Key, Write>;
+pub(super) type WriteMap = BTreeMap<InlineKey, KeyWrite>;
 
 /// The writes of a set.
 #[derive(Clone, Debug)]
-pub(super) struct Writes {
+pub(super) struct WriteBuffer {
     /// Length of the keyspace prefix of tree keys, in bytes.
     prefix: usize,
     /// Puts and deletes in write order. Nothing is appended after the map is built; the next change
     /// of the map frees the list.
-    listed: Commit<'static>,
-    by_key: OnceLock<ByKey>,
+    listed: CommitRecord<'static>,
+    by_key: OnceLock<WriteMap>,
 }
 
-impl Writes {
+impl WriteBuffer {
     /// Returns an empty list for a keyspace whose prefix has `prefix` bytes.
-    pub(super) fn new(prefix: usize) -> Writes {
-        Writes {
+    pub(super) fn new(prefix: usize) -> WriteBuffer {
+        WriteBuffer {
             prefix,
-            listed: Commit::default(),
+            listed: CommitRecord::default(),
             by_key: OnceLock::new(),
         }
     }
@@ -43,7 +43,7 @@ impl Writes {
     }
 
     /// Returns the writes in write order; `None` once the map is built.
-    pub(super) fn listed(&self) -> Option<&Commit<'static>> {
+    pub(super) fn listed(&self) -> Option<&CommitRecord<'static>> {
         self.by_key.get().is_none().then_some(&self.listed)
     }
 
@@ -60,18 +60,22 @@ impl Writes {
             return None;
         }
         debug_assert_eq!(prefix.len(), self.prefix, "all keys are of one keyspace");
-        let kind = if value.is_some() { Kind::Put } else { Kind::Delete };
+        let kind = if value.is_some() {
+            MessageKind::Put
+        } else {
+            MessageKind::Delete
+        };
         let value = value.unwrap_or_default();
         self.listed.add(prefix, key, kind, expires_ms, value);
-        Some(Write::PER_WRITE + key.len() + value.len())
+        Some(KeyWrite::PER_WRITE + key.len() + value.len())
     }
 
     /// Returns the newest write of each key.
-    pub(super) fn by_key(&self) -> &ByKey {
+    pub(super) fn by_key(&self) -> &WriteMap {
         self.by_key.get_or_init(|| {
-            let mut by_key = ByKey::new();
+            let mut by_key = WriteMap::new();
             self.visit(|key, value, expires_ms| {
-                by_key.insert(Key::from_slice(key), Write::of(value, expires_ms));
+                by_key.insert(InlineKey::from_slice(key), KeyWrite::of(value, expires_ms));
             });
             by_key
         })
@@ -79,11 +83,11 @@ impl Writes {
 
     /// Returns the map from keys to their newest writes for a change. `memory` is set to the memory
     /// of the writes, which shrinks if keys were overwritten in the list.
-    pub(super) fn by_key_mut(&mut self, memory: &mut usize) -> &mut ByKey {
+    pub(super) fn by_key_mut(&mut self, memory: &mut usize) -> &mut WriteMap {
         self.by_key();
         let by_key = self.by_key.get_mut().expect("it was made just now");
         if self.listed.count > 0 {
-            self.listed = Commit::default();
+            self.listed = CommitRecord::default();
             *memory = by_key.iter().map(|(key, write)| write.taken(key)).sum();
         }
         by_key
@@ -101,7 +105,7 @@ impl Writes {
     /// expiry time.
     fn visit(&self, mut visit: impl FnMut(&[u8], Option<&[u8]>, u64)) {
         for write in self.listed.writes() {
-            let format::Write::One {
+            let format::LogWrite::One {
                 key,
                 kind,
                 expires_ms,
@@ -112,7 +116,7 @@ impl Writes {
             };
             visit(
                 &key[self.prefix..],
-                (kind == Kind::Put).then_some(operand),
+                (kind == MessageKind::Put).then_some(operand),
                 expires_ms,
             );
         }

@@ -4,10 +4,10 @@
 use super::model::Pair;
 use super::reading::show;
 use super::world::{DAMAGED, Outcome, World, directories, told};
-use alluvium::simulation::{OpenIn as _, Simulated as _};
+use alluvium::simulation::{DirectoryOpener as _, SimulationOperations as _};
 use alluvium::{Db, Value};
 use alluvium_base::Purpose;
-use alluvium_device::simulated::{Corruption, SimDirectory, Survival};
+use alluvium_device::simulated::{Corruption, CrashSurvival, SimDirectory};
 use alluvium_device::{Directory as _, FileOptions};
 
 const BLOCK: u64 = 512;
@@ -82,7 +82,7 @@ impl World<'_> {
         if !self.checkpoint()? {
             return Ok(());
         }
-        let disks = self.disks.iter().map(|disk| disk.image(Survival::All, seed));
+        let disks = self.disks.iter().map(|disk| disk.image(CrashSurvival::All, seed));
         let disks: Vec<SimDirectory> = disks.collect();
         let disk = &disks[seed as usize % disks.len()];
         let flips = (0..FLIPS).map(|number| flip(disk, seed.wrapping_add(number)));

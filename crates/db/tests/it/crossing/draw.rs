@@ -7,7 +7,7 @@ use super::ops::{
 };
 use super::plan::{Operator, StorePlan};
 use alluvium::{Concurrency, Durability, Isolation};
-use alluvium_device::simulated::Survival;
+use alluvium_device::simulated::CrashSurvival;
 use fastrand::Rng;
 
 /// Draws the operations of a history.
@@ -260,7 +260,7 @@ impl<'p> Draw<'p> {
                 0 => Ending::Dropped,
                 1 => Ending::Closed,
                 _ => {
-                    let survivals = Survival::ALL;
+                    let survivals = CrashSurvival::ALL;
                     let survival = survivals[self.random.usize(..survivals.len())];
                     Ending::Crashed(survival, self.random.u64(..))
                 }

@@ -1,9 +1,9 @@
 //! Options of a store that must not affect any answer.
 
 use super::ops::Operation;
-use alluvium::simulation::Filters;
+use alluvium::simulation::FilterSource;
 use alluvium::{DeviceProfile, Durability, Options};
-use alluvium_storage::log::Access;
+use alluvium_storage::log::SegmentAccess;
 
 /// Options of a store that must not affect any answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,13 +15,13 @@ pub(crate) struct NeutralOptions {
     /// Children of a node of the tiered tree.
     pub(crate) fanout: usize,
     /// Filter type of the levels.
-    pub(crate) filters: Filters,
+    pub(crate) filters: FilterSource,
     /// Bytes of the log.
     pub(crate) log: u64,
     /// Lanes of the log.
     pub(crate) lanes: usize,
     /// How the log is accessed.
-    pub(crate) access: Access,
+    pub(crate) access: SegmentAccess,
     /// Bytes of a page.
     pub(crate) page_size: u32,
     /// The cost profile of the device.
@@ -44,10 +44,10 @@ impl Default for NeutralOptions {
             cache: 1 << 20,
             record_memory: 64 << 10,
             fanout: 4,
-            filters: Filters::default(),
+            filters: FilterSource::default(),
             log: 384 << 10,
             lanes: 2,
-            access: Access::Written,
+            access: SegmentAccess::Written,
             page_size: 4 << 10,
             device: DeviceProfile::SSD,
             planned: 64 << 10,

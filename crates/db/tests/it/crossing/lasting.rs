@@ -6,11 +6,11 @@ use super::ops::{Ending, KeyspaceNumber};
 use super::plan::KeyspacePlan;
 use super::reading;
 use super::world::{LOST, MOST_HELD, Outcome, World, told};
-use alluvium::simulation::{OpenIn as _, Simulated as _};
+use alluvium::simulation::{DirectoryOpener as _, SimulationOperations as _};
 use alluvium::{Db, Durability};
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::simulated::Survival;
-use alluvium_storage::Directories;
+use alluvium_device::simulated::CrashSurvival;
+use alluvium_storage::TierDirectories;
 use std::sync::Arc;
 
 impl World<'_> {
@@ -61,7 +61,7 @@ impl World<'_> {
             Ending::Dropped => drop(db),
             Ending::Crashed(survival, seed) => {
                 let before = match survival {
-                    Survival::Process => &mut self.before_kill,
+                    CrashSurvival::Process => &mut self.before_kill,
                     _ => &mut self.before_loss,
                 };
                 candidates = std::mem::take(before);
@@ -126,9 +126,10 @@ impl World<'_> {
     pub(super) fn back_up(&mut self) -> Outcome {
         let [copy, restored] = [(); 2].map(|()| {
             let all = (1..self.plan.tiers).map(|_| MemoryDirectory::new());
-            all.fold(Directories::from(Arc::new(MemoryDirectory::new())), |all, one| {
-                all.and(Arc::new(one))
-            })
+            all.fold(
+                TierDirectories::from(Arc::new(MemoryDirectory::new())),
+                |all, one| all.and(Arc::new(one)),
+            )
         });
         let copied = self.db().checkpoint_to_in(&copy, |_| ());
         if self.done("a backup", copied)?.is_none() {

@@ -3,7 +3,7 @@
 //! test.
 
 use alluvium::{Concurrency, Durability, Isolation};
-use alluvium_device::simulated::Survival;
+use alluvium_device::simulated::CrashSurvival;
 
 /// The index of a keyspace in the plan of its store.
 pub(crate) type KeyspaceNumber = usize;
@@ -91,7 +91,7 @@ pub(crate) enum Ending {
     Closed,
     Dropped,
     /// The machine crashes; the seed draws the details.
-    Crashed(Survival, u64),
+    Crashed(CrashSurvival, u64),
 }
 
 /// A step of a transaction.

@@ -2,7 +2,7 @@
 //! so that each structure becomes a neighbour of each other one. All sizes are small.
 
 use super::knobs::NeutralOptions;
-use alluvium::simulation::{Scale, Simulated as _};
+use alluvium::simulation::{SimulationOperations as _, StoreScale};
 use alluvium::{Compression, Db, Keyspace, KeyspaceOptions};
 
 /// The merge operator of a keyspace.
@@ -185,9 +185,9 @@ impl StorePlan {
         }
     }
 
-    pub(crate) fn scale(&self) -> Scale {
+    pub(crate) fn scale(&self) -> StoreScale {
         let knobs = &self.knobs;
-        let mut scale = Scale::small(0xc405, self.memtable, knobs.log);
+        let mut scale = StoreScale::small(0xc405, self.memtable, knobs.log);
         scale.extents.planned_bytes = (self.tiers > 1).then_some(knobs.planned);
         scale.cache = knobs.cache;
         scale.shape.fanout = knobs.fanout;

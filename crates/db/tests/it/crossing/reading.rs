@@ -4,7 +4,7 @@ use super::model::{Model, ModelKeyspace, Pair};
 use super::ops::{Edge, KeyNumber, KeyspaceNumber, Read, View, Walk, Way};
 use super::plan::KeyspacePlan;
 use super::world::{Outcome, World, told};
-use alluvium::{Iter, Keyspace, Snapshot, Unordered, Value};
+use alluvium::{Iter, Keyspace, Snapshot, UnorderedScan, Value};
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
 
@@ -128,7 +128,7 @@ impl Range {
 #[derive(Debug)]
 enum HeldWalk {
     Ordered(Iter),
-    Unordered(Unordered),
+    Unordered(UnorderedScan),
 }
 
 /// A held iterator and the pairs that existed when it was created. Keys whose values may expire are

@@ -7,9 +7,9 @@
 use super::knobs::NeutralOptions;
 use super::ops::Operation;
 use super::plan::{HASHED, KeyspacePlan, LEVELS, MAP, NODES, Operator, PAGED, StorePlan, VOLATILE};
-use alluvium::simulation::Filters;
+use alluvium::simulation::FilterSource;
 use alluvium::{Compression, DeviceProfile, Durability, devices};
-use alluvium_storage::log::Access;
+use alluvium_storage::log::SegmentAccess;
 use fastrand::Rng;
 
 /// The keyspace whose ranges cover all keys, because some structures have no key order.
@@ -107,11 +107,11 @@ fn knobs(random: &mut Rng, tiers: usize) -> NeutralOptions {
         cache: pick(random, &[256, 512, 2048]) * u64::from(page_size),
         record_memory: pick(random, &[0, 4 << 10, 64 << 10, 1 << 20]),
         fanout: pick(random, &[2, 3, 4, 8, 16]),
-        filters: pick(random, &[Filters::Merged, Filters::Rehashed]),
+        filters: pick(random, &[FilterSource::Merged, FilterSource::Rehashed]),
         // Each segment, a twelfth of the log, consists of whole blocks.
         log: pick(random, &[384 << 10, 768 << 10, 3 << 20]),
         lanes: pick(random, &[1, 2, 3]),
-        access: pick(random, &[Access::Written, Access::Mapped]),
+        access: pick(random, &[SegmentAccess::Written, SegmentAccess::Mapped]),
         page_size,
         device: pick(random, &[DeviceProfile::SSD, devices::HARD_DISK]),
         planned: pick(random, &[0, 64 << 10, 1 << 20]),

@@ -5,12 +5,12 @@ use super::model::{Change, Model, Rule};
 use super::ops::{Bytes, Edge, Expected, KeyNumber, KeyspaceNumber, Operation, View, Write};
 use super::plan::{KeyspacePlan, StorePlan};
 use super::reading::Held;
-use alluvium::simulation::{OpenIn as _, Simulated as _};
+use alluvium::simulation::{DirectoryOpener as _, SimulationOperations as _};
 use alluvium::{Db, Durability, Error, ErrorKind, Keyspace, Options, Snapshot};
 use alluvium_device::Directory;
 use alluvium_device::simulated::SimDirectory;
 use alluvium_sim::Coverage;
-use alluvium_storage::Directories;
+use alluvium_storage::TierDirectories;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -65,11 +65,14 @@ pub(super) fn moment(at_ms: u64) -> SystemTime {
 }
 
 /// Returns the disks as the directories of the tiers.
-pub(super) fn directories(disks: &[SimDirectory]) -> Directories {
+pub(super) fn directories(disks: &[SimDirectory]) -> TierDirectories {
     let all = disks[1..]
         .iter()
         .map(|disk| -> Arc<dyn Directory> { Arc::new(disk.clone()) });
-    all.fold(Directories::from(Arc::new(disks[0].clone())), Directories::and)
+    all.fold(
+        TierDirectories::from(Arc::new(disks[0].clone())),
+        TierDirectories::and,
+    )
 }
 
 /// The ending process writes nothing more.

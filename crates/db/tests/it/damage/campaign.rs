@@ -2,9 +2,9 @@
 //! a repair.
 
 use super::*;
-use alluvium::simulation::{OpenIn as _, Simulated as _};
+use alluvium::simulation::{DirectoryOpener as _, SimulationOperations as _};
 use alluvium::{Error, RepairReport};
-use alluvium_device::Buffer;
+use alluvium_device::AlignedBuffer;
 use alluvium_device::simulated::Corruption;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -107,7 +107,7 @@ fn damage(world: &World, damaged: &SimDirectory, kind: Kind, file: &str, block: 
 fn put_block(damaged: &SimDirectory, file: &str, from: u64, bytes: &[u8]) -> bool {
     let file = shared(damaged).open(file, FileOptions::BUFFERED).unwrap();
     let before = file.read_at(from, bytes.len(), Purpose::Other).unwrap();
-    file.write_at(from, Buffer::padded(bytes), Purpose::Other)
+    file.write_at(from, AlignedBuffer::padded(bytes), Purpose::Other)
         .unwrap();
     before[..] != bytes[..]
 }
@@ -189,7 +189,7 @@ fn damage_is_noticed_and_what_is_intact_is_saved() {
                 (file, block) = of_file[random.usize(..of_file.len())].clone();
             }
         }
-        let damaged = world.directory.image(Survival::Process, case as u64);
+        let damaged = world.directory.image(CrashSurvival::Process, case as u64);
         if !damage(world, &damaged, kind, &file, block, case as u64) {
             continue;
         }

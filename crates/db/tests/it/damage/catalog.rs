@@ -28,7 +28,7 @@ fn store(left: Left) -> SimDirectory {
     match left {
         Left::Killed => {
             db.sync().unwrap();
-            let died = directory.image(Survival::Process, 2);
+            let died = directory.image(CrashSurvival::Process, 2);
             db.abandon();
             return died;
         }
@@ -57,7 +57,7 @@ fn no_damaged_page_takes_the_names_away() {
         pages.dedup();
         for page in pages {
             let what = format!("{left:?}, page at {page}");
-            let damaged = whole.image(Survival::Process, 3);
+            let damaged = whole.image(CrashSurvival::Process, 3);
             let offset = page + 100;
             let flip = Corruption::FlipBit { offset, bit: 3 };
             assert!(damaged.corrupt("tier-0.data", &flip).unwrap(), "{what}");

@@ -2,7 +2,7 @@
 //! damage.
 
 use super::*;
-use alluvium::simulation::{OpenIn as _, Simulated as _};
+use alluvium::simulation::{DirectoryOpener as _, SimulationOperations as _};
 use alluvium_device::simulated::Corruption;
 
 #[test]
@@ -76,7 +76,7 @@ fn of_a_killed_log_only_the_last_record_can_go_unseen() {
     (0..PUT / 2).for_each(put);
     db.sync().unwrap();
     (PUT / 2..PUT).for_each(put);
-    let killed = directory.image(Survival::Process, 3);
+    let killed = directory.image(CrashSurvival::Process, 3);
     db.abandon();
     let (mut refused, mut cut, mut whole) = (0, 0, 0);
     let blocks = used_blocks(&killed);

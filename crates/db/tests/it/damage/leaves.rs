@@ -73,7 +73,7 @@ fn pages(whole: &SimDirectory) -> Vec<u64> {
 /// the report must list every key that changed. Returns the number of changed keys, and the report.
 fn repaired(whole: &SimDirectory, contents: &Contents, pages: &[u64]) -> (u32, RepairReport) {
     let what = format!("pages at {pages:?}");
-    let damaged = whole.image(Survival::Process, 3);
+    let damaged = whole.image(CrashSurvival::Process, 3);
     for page in pages {
         let offset = page + 100;
         let flip = Corruption::FlipBit { offset, bit: 3 };

@@ -2,10 +2,10 @@
 //! usable, in the process that encounters it and after the store is reopened.
 
 use super::small;
-use alluvium::simulation::OpenIn as _;
+use alluvium::simulation::DirectoryOpener as _;
 use alluvium::{Db, ErrorKind, Keyspace, KeyspaceOptions};
 use alluvium_base::Purpose;
-use alluvium_device::simulated::{Corruption, SimDirectory, Survival};
+use alluvium_device::simulated::{Corruption, CrashSurvival, SimDirectory};
 use alluvium_device::{Directory as _, FileOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -183,9 +183,9 @@ fn pages_in_which_damage_is_met_are_set_aside_and_the_store_lives_on_without_the
         let (ill, well) = (keyspace(&db, "ill", structure), keyspace(&db, "well", "tiered"));
         live_on_beside_pages(&db, &ill, &well, &mut known, 1);
         assert!(known.refused > 0 && !known.pairs.is_empty(), "{structure}");
-        let killed_before = world.image(Survival::Process, 1);
+        let killed_before = world.image(CrashSurvival::Process, 1);
         db.checkpoint().unwrap();
-        let killed_behind = world.image(Survival::None, 1);
+        let killed_behind = world.image(CrashSurvival::None, 1);
         let found = db.check().unwrap();
         assert!(
             found.iter().any(|finding| finding.contains("set aside")),

@@ -2,9 +2,9 @@
 //! so its damage loses no data.
 
 use super::*;
-use alluvium::simulation::OpenIn as _;
-use alluvium_device::simulated::{Corruption, Fault};
-use alluvium_device::{Buffer, Operation};
+use alluvium::simulation::DirectoryOpener as _;
+use alluvium_device::simulated::{Corruption, InjectedFault};
+use alluvium_device::{AlignedBuffer, DeviceOperation};
 
 /// Returns the name of the only map file.
 fn map_of(world: &SimDirectory) -> String {
@@ -85,7 +85,7 @@ fn a_store_whose_extent_map_is_damaged_loses_nothing() {
             },
         ]);
         for (number, damage) in damages.iter().enumerate() {
-            let damaged = world.directory.image(Survival::Process, number as u64);
+            let damaged = world.directory.image(CrashSurvival::Process, number as u64);
             let what = format!("{:?}, {damage:?}", world.left);
             if matches!(damage, Corruption::Swap { .. }) {
                 // Replaces the map, but not the data, with that of an older generation.
@@ -94,7 +94,7 @@ fn a_store_whose_extent_map_is_damaged_loses_nothing() {
                 assert!(damaged.corrupt(&map, damage).unwrap(), "{what}");
             }
             if small()
-                .open_existing_in(shared(&damaged.image(Survival::Process, 1)))
+                .open_existing_in(shared(&damaged.image(CrashSurvival::Process, 1)))
                 .is_ok()
             {
                 // The flipped bit is after the prefix that the superblock names, or in a snapshot
@@ -115,7 +115,8 @@ fn replace_by_older(world: &World, damaged: &SimDirectory, map: &str) {
     directory.remove(map).unwrap();
     let file = directory.create(map, FileOptions::BUFFERED).unwrap();
     file.grow(bytes.len() as u64).unwrap();
-    file.write_at(0, Buffer::padded(&bytes), Purpose::Other).unwrap();
+    file.write_at(0, AlignedBuffer::padded(&bytes), Purpose::Other)
+        .unwrap();
 }
 
 #[test]
@@ -123,15 +124,17 @@ fn a_repair_that_is_killed_leaves_a_store_that_can_be_repaired() {
     let world = world(Left::Killed);
     let map = map_of(&world.directory);
     for step in 0..60 {
-        let damaged = world.directory.image(Survival::Process, step);
+        let damaged = world.directory.image(CrashSurvival::Process, step);
         damaged
             .corrupt(&map, &Corruption::FlipBit { offset: 49, bit: 2 })
             .unwrap();
-        let fault = Fault::failing(Operation::Write).at(step + 1).sticky();
+        let fault = InjectedFault::failing(DeviceOperation::Write)
+            .at(step + 1)
+            .sticky();
         damaged.inject(fault);
         let first = small().repair_in(shared(&damaged));
         damaged.clear_faults();
-        let left = damaged.image(Survival::Process, 1);
+        let left = damaged.image(CrashSurvival::Process, 1);
         if first.is_err() {
             let report = small().repair_in(shared(&left)).unwrap();
             assert!(report.is_whole(), "{step}: {report}");

@@ -3,7 +3,7 @@
 use super::ops::KEYSPACES;
 use super::{Pairs, System, trouble};
 use alluvium_base::checksum;
-use alluvium_sim::{Durability, Trouble, World, Write};
+use alluvium_sim::{ModelWrite, PromisedDurability, StoryEnvironment, StoryError};
 
 /// Background slices that run immediately after a removal.
 const BEHIND: u32 = 100;
@@ -13,7 +13,7 @@ const KEPT: u8 = b's';
 
 /// Returns the ledger entries of a named snapshot: one key per keyspace, whose value holds the
 /// commit at which the snapshot was made and a digest of its contents.
-pub(super) fn kept(name: &str, at: u64, pairs: &Pairs) -> Vec<Write> {
+pub(super) fn kept(name: &str, at: u64, pairs: &Pairs) -> Vec<ModelWrite> {
     let digest = |letter: u8| {
         let own = pairs.iter().filter(|(key, _)| key[0] == letter);
         own.fold((0, 0), |(sum, count), (key, value)| {
@@ -22,7 +22,7 @@ pub(super) fn kept(name: &str, at: u64, pairs: &Pairs) -> Vec<Write> {
     };
     let write = |letter| {
         let (sum, count) = digest(letter);
-        Write {
+        ModelWrite {
             key: [&[KEPT, letter], name.as_bytes()].concat(),
             value: Some(format!("at {at}: {count} pairs, {sum:016x}").into_bytes()),
         }
@@ -33,7 +33,7 @@ pub(super) fn kept(name: &str, at: u64, pairs: &Pairs) -> Vec<Write> {
 impl System {
     /// Creates a named snapshot or removes the first one. The ledger records the contents of each,
     /// so they are compared after every crash.
-    pub(super) fn toggle_named(&mut self, world: &World) -> Result<(), Trouble> {
+    pub(super) fn toggle_named(&mut self, world: &StoryEnvironment) -> Result<(), StoryError> {
         let there = self.db.snapshots();
         let at = self.db.sequence();
         if there.is_empty() || there.len() < 2 && !at.is_multiple_of(3) {
@@ -46,7 +46,7 @@ impl System {
                 }
             };
             let writes = kept(&name, at, &self.everything()?);
-            self.commit(&writes, Durability::Process, world, |system| {
+            self.commit(&writes, PromisedDurability::Process, world, |system| {
                 let snapshot = system.db.create_snapshot(&name)?;
                 Ok(snapshot.sequence() == at)
             })?;
@@ -56,12 +56,12 @@ impl System {
         let (name, at) = &there[0];
         let mut writes = kept(name, *at, &Pairs::new());
         writes.iter_mut().for_each(|write| write.value = None);
-        self.commit(&writes, Durability::Process, world, |system| {
+        self.commit(&writes, PromisedDurability::Process, world, |system| {
             system.db.remove_snapshot(name).map(|()| true)
         })?;
         // Compactions may discard the versions that the snapshot held, and checkpoints persist
         // their output. The name may still reappear after a crash.
-        world.ledger.amid(Some("crash behind a removed snapshot"));
+        world.ledger.set_activity(Some("crash behind a removed snapshot"));
         for _ in 0..BEHIND {
             if !self.db.work().map_err(trouble)? {
                 break;
@@ -76,12 +76,12 @@ impl System {
     }
 
     /// Returns the ledger entries of all named snapshots that exist now.
-    pub(super) fn kept_now(&self) -> Result<Vec<Write>, Trouble> {
+    pub(super) fn kept_now(&self) -> Result<Vec<ModelWrite>, StoryError> {
         let mut all = Vec::new();
         for (name, at) in self.db.snapshots() {
             let snapshot = self.db.open_snapshot(&name).map_err(trouble)?;
             if snapshot.sequence() != at {
-                return Err(Trouble::wrong(format!(
+                return Err(StoryError::wrong(format!(
                     "snapshot {name} is at {}, not at {at}",
                     snapshot.sequence()
                 )));

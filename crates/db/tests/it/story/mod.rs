@@ -5,15 +5,18 @@
 mod kept;
 mod ops;
 
-use alluvium::simulation::{self, OpenIn as _, Scale, Simulated as _};
+use alluvium::simulation::{self, DirectoryOpener as _, SimulationOperations as _, StoreScale};
 use alluvium::{
     Compression, Concurrency, Db, Error, HashedForm, HashedOptions, Iter, Keyspace, KeyspaceOptions, Options,
-    Snapshot, Structure, Transaction, TransactionOptions, Unordered, WriteBatch,
+    Snapshot, Structure, Transaction, TransactionOptions, UnorderedScan, WriteBatch,
 };
 use alluvium_base::ErrorKind;
-use alluvium_sim::ops::{Op, outcome};
-use alluvium_sim::{Cause, Contents, Durability, Part, Step, Story, Trouble, World, Write};
-use alluvium_storage::{Directories, log};
+use alluvium_sim::ops::{WriteOp, outcome};
+use alluvium_sim::{
+    ModelWrite, PrefixDirectory, PromisedDurability, RunStep, StoreContents, Story, StoryEnvironment,
+    StoryError, StoryErrorKind,
+};
+use alluvium_storage::{TierDirectories, log};
 use kept::kept;
 use ops::{Action, HASHED, KEYSPACES};
 // The sibling module `kinds` decides the structure of each keyspace.
@@ -29,7 +32,7 @@ const EVERYTHING: u64 = 6;
 /// The story and its variations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Whole {
-    pub(crate) access: log::Access,
+    pub(crate) access: log::SegmentAccess,
     pub(crate) lanes: usize,
     /// Number of tiers: 1, or 2 with most of the compaction output on the second.
     pub(crate) tiers: u8,
@@ -64,19 +67,19 @@ impl Drop for System {
 }
 
 /// Converts an error to the form in which the simulator's caller sees it.
-fn trouble(error: Error) -> Trouble {
+fn trouble(error: Error) -> StoryError {
     if simulation::failing_tier(&error).is_some() {
-        return Trouble::new(Cause::Part, error);
+        return StoryError::new(StoryErrorKind::Part, error);
     }
     let kind = simulation::storage_kind(&error).unwrap_or(ErrorKind::Refused);
-    Trouble::of(kind, error)
+    StoryError::of(kind, error)
 }
 
-fn word(durability: Durability) -> alluvium::Durability {
+fn word(durability: PromisedDurability) -> alluvium::Durability {
     match durability {
-        Durability::Memory => alluvium::Durability::Memory,
-        Durability::Process => alluvium::Durability::Process,
-        Durability::Disk => alluvium::Durability::Disk,
+        PromisedDurability::Memory => alluvium::Durability::Memory,
+        PromisedDurability::Process => alluvium::Durability::Process,
+        PromisedDurability::Disk => alluvium::Durability::Disk,
     }
 }
 
@@ -89,10 +92,10 @@ fn range_of<'o>(start: &'o [u8], end: &'o [u8]) -> (&'o [u8], Option<&'o [u8]>) 
 impl Whole {
     fn options(&self) -> Options {
         let memtable = match self.access {
-            log::Access::Mapped => 6 << 10,
-            log::Access::Written => 4 << 10,
+            log::SegmentAccess::Mapped => 6 << 10,
+            log::SegmentAccess::Written => 4 << 10,
         };
-        let mut scale = Scale::small(0xa11, memtable, 96 << 10);
+        let mut scale = StoreScale::small(0xa11, memtable, 96 << 10);
         scale.log.lanes = self.lanes;
         scale.log.access = self.access;
         scale.extents.planned_bytes = Some(u64::from(self.lanes as u32 - 1) * (512 << 10));
@@ -100,22 +103,22 @@ impl Whole {
     }
 
     /// Returns the form of hashed keyspaces in this run.
-    fn form(&self, world: &World) -> HashedForm {
+    fn form(&self, world: &StoryEnvironment) -> HashedForm {
         self.forms[(world.seed % self.forms.len() as u64) as usize]
     }
 
     /// Returns the directories of the tiers. With two tiers, each is a part of the directory that
     /// crashes.
-    fn directories(&self, world: &World) -> Directories {
+    fn directories(&self, world: &StoryEnvironment) -> TierDirectories {
         match self.tiers {
             1 => (&world.directory).into(),
-            _ => Directories::from(Arc::new(Part::of(&world.directory, "one.")))
-                .and(Arc::new(Part::of(&world.directory, "two."))),
+            _ => TierDirectories::from(Arc::new(PrefixDirectory::of(&world.directory, "one.")))
+                .and(Arc::new(PrefixDirectory::of(&world.directory, "two."))),
         }
     }
 
     /// Opens or creates the missing keyspaces.
-    fn open_keyspaces(db: &Db, form: HashedForm, keyspaces: &mut Vec<Keyspace>) -> Result<(), Trouble> {
+    fn open_keyspaces(db: &Db, form: HashedForm, keyspaces: &mut Vec<Keyspace>) -> Result<(), StoryError> {
         for &letter in &KEYSPACES[keyspaces.len()..] {
             let options = match letter {
                 b'b' => KeyspaceOptions::new()
@@ -133,7 +136,7 @@ impl Whole {
         Ok(())
     }
 
-    fn system(&self, db: Db, world: &World) -> Result<System, Trouble> {
+    fn system(&self, db: Db, world: &StoryEnvironment) -> Result<System, StoryError> {
         let mut keyspaces = Vec::new();
         let form = self.form(world);
         Self::open_keyspaces(&db, form, &mut keyspaces)?;
@@ -157,7 +160,7 @@ impl System {
         &self.keyspaces[index.expect("every key names its keyspace")]
     }
 
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Trouble> {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoryError> {
         let found = self.keyspace(key).get(&key[1..]).map_err(trouble)?;
         Ok(found.map(Vec::from))
     }
@@ -168,12 +171,15 @@ impl System {
         iter: impl Iterator<Item = <Iter as Iterator>::Item>,
         order: Ordering,
         pairs: &mut Pairs,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), StoryError> {
         let mut last: Option<Vec<u8>> = None;
         for pair in iter {
             let (key, value) = pair.map_err(trouble)?;
             if last.is_some_and(|last| last.cmp(&key) != order) {
-                return Err(Trouble::wrong(format!("{} is out of order", key.escape_ascii())));
+                return Err(StoryError::wrong(format!(
+                    "{} is out of order",
+                    key.escape_ascii()
+                )));
             }
             last = Some(key.clone());
             pairs.insert([&[letter], &key[..]].concat(), value.into_vec());
@@ -182,19 +188,19 @@ impl System {
     }
 
     /// Adds the pairs of an unordered walk as story keys, and checks that each key appears once.
-    fn all(letter: u8, walk: Unordered, pairs: &mut Pairs) -> Result<(), Trouble> {
+    fn all(letter: u8, walk: UnorderedScan, pairs: &mut Pairs) -> Result<(), StoryError> {
         for pair in walk {
             let (key, value) = pair.map_err(trouble)?;
             let key = [&[letter], &key[..]].concat();
             if pairs.insert(key.clone(), value.into_vec()).is_some() {
-                return Err(Trouble::wrong(format!("{} comes twice", key.escape_ascii())));
+                return Err(StoryError::wrong(format!("{} comes twice", key.escape_ascii())));
             }
         }
         Ok(())
     }
 
     /// Reads all pairs, from the front or from the back in turn.
-    fn everything(&self) -> Result<Pairs, Trouble> {
+    fn everything(&self) -> Result<Pairs, StoryError> {
         let mut pairs = Pairs::new();
         for (keyspace, letter) in self.keyspaces.iter().zip(KEYSPACES) {
             if letter == HASHED {
@@ -208,7 +214,7 @@ impl System {
         Ok(pairs)
     }
 
-    fn everything_at(&self, snapshot: &Snapshot) -> Result<Pairs, Trouble> {
+    fn everything_at(&self, snapshot: &Snapshot) -> Result<Pairs, StoryError> {
         let mut pairs = Pairs::new();
         for (keyspace, letter) in self.keyspaces.iter().zip(KEYSPACES) {
             match letter {
@@ -219,14 +225,14 @@ impl System {
         Ok(pairs)
     }
 
-    fn batch(&self, ops: &[Op], durability: Durability) -> Result<WriteBatch, Error> {
+    fn batch(&self, ops: &[WriteOp], durability: PromisedDurability) -> Result<WriteBatch, Error> {
         let mut batch = WriteBatch::new().durability(word(durability));
         for op in ops {
             match op {
-                Op::Put { key, value } => batch.put(self.keyspace(key), &key[1..], value)?,
-                Op::Delete { key } => batch.delete(self.keyspace(key), &key[1..])?,
-                Op::Merge { key, operand } => batch.merge(self.keyspace(key), &key[1..], operand)?,
-                Op::DeleteRange { start, end } => {
+                WriteOp::Put { key, value } => batch.put(self.keyspace(key), &key[1..], value)?,
+                WriteOp::Delete { key } => batch.delete(self.keyspace(key), &key[1..])?,
+                WriteOp::Merge { key, operand } => batch.merge(self.keyspace(key), &key[1..], operand)?,
+                WriteOp::DeleteRange { start, end } => {
                     let (from, to) = range_of(start, end);
                     batch.delete_range(self.keyspace(start), from, to)?
                 }
@@ -238,10 +244,10 @@ impl System {
     /// Writes through a batch or through one of the two kinds of transaction.
     fn write(
         &mut self,
-        ops: &[Op],
-        durability: Durability,
+        ops: &[WriteOp],
+        durability: PromisedDurability,
         number: usize,
-        world: &World,
+        world: &StoryEnvironment,
     ) -> Result<(), Error> {
         let concurrency = match number % 4 {
             0 => Concurrency::Optimistic,
@@ -262,7 +268,9 @@ impl System {
         }
         transaction.rollback_to(&savepoint)?;
         if spills {
-            world.ledger.amid(Some("crash in a transaction that spills"));
+            world
+                .ledger
+                .set_activity(Some("crash in a transaction that spills"));
         }
         for op in ops {
             self.add(&mut transaction, op)?;
@@ -285,10 +293,10 @@ impl System {
         };
         let mut forgotten = self.db.begin_with(&options);
         for op in ops {
-            let (Op::Put { key, .. }
-            | Op::Delete { key }
-            | Op::Merge { key, .. }
-            | Op::DeleteRange { start: key, .. }) = op;
+            let (WriteOp::Put { key, .. }
+            | WriteOp::Delete { key }
+            | WriteOp::Merge { key, .. }
+            | WriteOp::DeleteRange { start: key, .. }) = op;
             // The put may spill while the disk is full or failing. The next commit detects the
             // condition.
             if forgotten.put(self.keyspace(key), &key[1..], "forgotten").is_err() {
@@ -300,15 +308,15 @@ impl System {
     }
 
     /// Adds a write to a transaction.
-    fn add(&self, transaction: &mut Transaction, op: &Op) -> Result<(), Error> {
+    fn add(&self, transaction: &mut Transaction, op: &WriteOp) -> Result<(), Error> {
         match op {
-            Op::Put { key, value } => {
+            WriteOp::Put { key, value } => {
                 transaction.get(self.keyspace(key), &key[1..])?;
                 transaction.put(self.keyspace(key), &key[1..], value)
             }
-            Op::Delete { key } => transaction.delete(self.keyspace(key), &key[1..]),
-            Op::Merge { key, operand } => transaction.merge(self.keyspace(key), &key[1..], operand),
-            Op::DeleteRange { start, end } => {
+            WriteOp::Delete { key } => transaction.delete(self.keyspace(key), &key[1..]),
+            WriteOp::Merge { key, operand } => transaction.merge(self.keyspace(key), &key[1..], operand),
+            WriteOp::DeleteRange { start, end } => {
                 let (from, to) = range_of(start, end);
                 transaction.delete_range(self.keyspace(start), from, to)
             }
@@ -316,7 +324,7 @@ impl System {
     }
 
     /// Returns the effect of a commit's writes, as entries for the ledger.
-    fn outcome(&self, ops: &[Op]) -> Result<Vec<Write>, Trouble> {
+    fn outcome(&self, ops: &[WriteOp]) -> Result<Vec<ModelWrite>, StoryError> {
         let keys = |start: &[u8], end: &[u8]| {
             let mut found = Pairs::new();
             let keyspace = self.keyspace(start);
@@ -334,39 +342,47 @@ impl System {
     /// Records a commit in the ledger, executes it and records its result.
     fn commit(
         &mut self,
-        writes: &[Write],
-        durability: Durability,
-        world: &World,
+        writes: &[ModelWrite],
+        durability: PromisedDurability,
+        world: &StoryEnvironment,
         act: impl FnOnce(&mut System) -> Result<bool, Error>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), StoryError> {
         let number = world.ledger.begin(writes);
         let answer = match act(self) {
             Ok(true) => Ok(()),
             Ok(false) => {
                 world.ledger.withdraw(number);
-                return Err(Trouble::wrong("a condition that holds was refused"));
+                return Err(StoryError::wrong("a condition that holds was refused"));
             }
             Err(error) => Err(trouble(error)),
         };
         world.ledger.answer(number, durability, answer)
     }
 
-    fn swap(&mut self, key: &[u8], new: Option<&[u8]>, right: bool, world: &World) -> Result<(), Trouble> {
+    fn swap(
+        &mut self,
+        key: &[u8],
+        new: Option<&[u8]>,
+        right: bool,
+        world: &StoryEnvironment,
+    ) -> Result<(), StoryError> {
         let found = self.get(key)?;
         if !right {
             let wrong = [found.as_deref().unwrap_or_default(), b"!"].concat();
             let keyspace = self.keyspace(key);
             return match keyspace.compare_and_set(&key[1..], Some(&wrong), new) {
                 Ok(false) => Ok(()),
-                Ok(true) => Err(Trouble::wrong("a condition that does not hold was let through")),
+                Ok(true) => Err(StoryError::wrong(
+                    "a condition that does not hold was let through",
+                )),
                 Err(error) => Err(trouble(error)),
             };
         }
-        let write = Write {
+        let write = ModelWrite {
             key: key.to_vec(),
             value: new.map(<[u8]>::to_vec),
         };
-        self.commit(&[write], Durability::Process, world, |system| {
+        self.commit(&[write], PromisedDurability::Process, world, |system| {
             system
                 .keyspace(key)
                 .compare_and_set(&key[1..], found.as_deref(), new)
@@ -375,14 +391,17 @@ impl System {
 
     /// Drops a keyspace and creates another with the same name. A batch filled before the drop must
     /// have no effect.
-    fn drop_keyspace(&mut self, letter: u8, world: &World) -> Result<(), Trouble> {
+    fn drop_keyspace(&mut self, letter: u8, world: &StoryEnvironment) -> Result<(), StoryError> {
         // The snapshot reads through a handle that fails after the drop.
         self.snapshot = None;
         let mut gone = Pairs::new();
         let index = KEYSPACES.iter().position(|&of| of == letter);
         let index = index.expect("there is one with the letter");
         Self::all(letter, self.keyspaces[index].unordered(), &mut gone)?;
-        let mut writes: Vec<Write> = gone.into_keys().map(|key| Write { key, value: None }).collect();
+        let mut writes: Vec<ModelWrite> = gone
+            .into_keys()
+            .map(|key| ModelWrite { key, value: None })
+            .collect();
         for (name, at) in self.db.snapshots() {
             // The keyspace that now has the name was empty when the snapshot was made.
             writes.extend(
@@ -398,7 +417,7 @@ impl System {
                 .map_err(trouble)?;
         }
         let name = char::from(letter).to_string();
-        self.commit(&writes, Durability::Process, world, |system| {
+        self.commit(&writes, PromisedDurability::Process, world, |system| {
             system.db.drop_keyspace(&name).map(|()| true)
         })?;
         world.coverage.hit("keyspace dropped");
@@ -406,7 +425,7 @@ impl System {
             Err(Error::KeyspaceDropped { .. }) => {}
             Err(error) => return Err(trouble(error)),
             Ok(()) => {
-                return Err(Trouble::wrong(
+                return Err(StoryError::wrong(
                     "a batch for a keyspace that was dropped is acknowledged",
                 ));
             }
@@ -421,8 +440,8 @@ impl System {
         &mut self,
         records: &[(Vec<u8>, Vec<u8>)],
         finishes: bool,
-        world: &World,
-    ) -> Result<(), Trouble> {
+        world: &StoryEnvironment,
+    ) -> Result<(), StoryError> {
         let Some((first, _)) = records.first() else {
             return Ok(());
         };
@@ -431,34 +450,34 @@ impl System {
             ingest.put(&key[1..], value).map_err(trouble)?;
         }
         if !matches!(ingest.put(&first[1..], "again"), Err(Error::Unsorted { .. })) {
-            return Err(Trouble::wrong("a key was taken twice"));
+            return Err(StoryError::wrong("a key was taken twice"));
         }
         if !finishes {
             world.coverage.hit("ingest given up");
             return Ok(());
         }
-        let writes: Vec<Write> = records
+        let writes: Vec<ModelWrite> = records
             .iter()
-            .map(|(key, value)| Write {
+            .map(|(key, value)| ModelWrite {
                 key: key.clone(),
                 value: Some(value.clone()),
             })
             .collect();
-        world.ledger.amid(Some("crash in an ingest"));
-        self.commit(&writes, Durability::Disk, world, |_| {
+        world.ledger.set_activity(Some("crash in an ingest"));
+        self.commit(&writes, PromisedDurability::Disk, world, |_| {
             ingest.finish().map(|_| true)
         })?;
-        world.ledger.cover(world.ledger.newest());
+        world.ledger.mark_durable(world.ledger.newest());
         world.coverage.hit("ingest");
         Ok(())
     }
 
-    fn toggle_snapshot(&mut self, world: &World) -> Result<(), Trouble> {
+    fn toggle_snapshot(&mut self, world: &StoryEnvironment) -> Result<(), StoryError> {
         match self.snapshot.take() {
             None => self.snapshot = Some((self.db.snapshot(), self.everything()?)),
             Some((snapshot, before)) => {
                 if self.everything_at(&snapshot)? != before {
-                    return Err(Trouble::wrong(
+                    return Err(StoryError::wrong(
                         "a snapshot reads otherwise than when it was taken",
                     ));
                 }
@@ -468,7 +487,7 @@ impl System {
         Ok(())
     }
 
-    fn work(&self, slices: u32) -> Result<(), Trouble> {
+    fn work(&self, slices: u32) -> Result<(), StoryError> {
         for _ in 0..1 + slices % 6 {
             if !self.db.work().map_err(trouble)? {
                 break;
@@ -486,31 +505,36 @@ impl Story for Whole {
         match (self.access, self.lanes) {
             _ if self.tiers > 1 && self.forms.contains(&HashedForm::Silt) => "whole-on-two-tiers",
             _ if self.tiers > 1 => "whole-on-two-tiers-bundles",
-            (log::Access::Mapped, 1) => "whole-mapped",
-            (log::Access::Mapped, _) => "whole-lanes",
-            (log::Access::Written, _) => "whole-written",
+            (log::SegmentAccess::Mapped, 1) => "whole-mapped",
+            (log::SegmentAccess::Mapped, _) => "whole-lanes",
+            (log::SegmentAccess::Written, _) => "whole-written",
         }
     }
 
-    fn steps(&self, seed: u64, count: usize) -> Vec<Step<Action>> {
+    fn steps(&self, seed: u64, count: usize) -> Vec<RunStep<Action>> {
         ops::steps(seed, count)
     }
 
-    fn create(&self, world: &World) -> Result<System, Trouble> {
+    fn create(&self, world: &StoryEnvironment) -> Result<System, StoryError> {
         log::write_as(0);
         let directories = self.directories(world);
         let db = self.options().create_in(directories).map_err(trouble)?;
         self.system(db, world)
     }
 
-    fn open(&self, world: &World) -> Result<System, Trouble> {
+    fn open(&self, world: &StoryEnvironment) -> Result<System, StoryError> {
         log::write_as(0);
         let directories = self.directories(world);
         let db = self.options().open_existing_in(directories).map_err(trouble)?;
         self.system(db, world)
     }
 
-    fn apply(&self, system: &mut System, action: &Action, world: &World) -> Result<(), Trouble> {
+    fn apply(
+        &self,
+        system: &mut System,
+        action: &Action,
+        world: &StoryEnvironment,
+    ) -> Result<(), StoryError> {
         Whole::open_keyspaces(&system.db, system.form, &mut system.keyspaces)?;
         let newest = world.ledger.newest();
         log::write_as(newest % 5);
@@ -523,25 +547,25 @@ impl Story for Whole {
                 })?;
                 if system.is_attached {
                     // The spilled writes and everything before them are durable.
-                    world.ledger.cover(world.ledger.newest());
+                    world.ledger.mark_durable(world.ledger.newest());
                 }
                 Ok(())
             }
             Action::Swap { key, new, right } => system.swap(key, new.as_deref(), *right, world),
             Action::Sync => {
                 system.db.sync().map_err(trouble)?;
-                world.ledger.cover(newest);
+                world.ledger.mark_durable(newest);
                 Ok(())
             }
             Action::Checkpoint => {
-                world.ledger.amid(Some("crash in a checkpoint"));
+                world.ledger.set_activity(Some("crash in a checkpoint"));
                 system.db.checkpoint().map_err(trouble)?;
                 world.coverage.hit("checkpoint");
-                world.ledger.cover(newest);
+                world.ledger.mark_durable(newest);
                 Ok(())
             }
             Action::Work(slices) => {
-                world.ledger.amid(Some("crash in the background"));
+                world.ledger.set_activity(Some("crash in the background"));
                 system.work(*slices)
             }
             Action::Get(key) => {
@@ -553,13 +577,15 @@ impl Story for Whole {
             Action::Drop(letter) => system.drop_keyspace(*letter, world),
             Action::Ingest { records, finishes } => system.ingest(records, *finishes, world),
             Action::Compact => {
-                world.ledger.amid(Some("crash in a compaction of everything"));
+                world
+                    .ledger
+                    .set_activity(Some("crash in a compaction of everything"));
                 system.db.compact().map_err(trouble)?;
-                world.ledger.cover(newest);
+                world.ledger.mark_durable(newest);
                 Ok(())
             }
         };
-        world.ledger.amid(None);
+        world.ledger.set_activity(None);
         let stats = system.db.stats();
         world.coverage.add(
             "incorporation",
@@ -578,19 +604,19 @@ impl Story for Whole {
         result
     }
 
-    fn contents(&self, system: &mut System) -> Result<Contents, Trouble> {
-        let mut contents = Contents::new();
+    fn contents(&self, system: &mut System) -> Result<StoreContents, StoryError> {
+        let mut contents = StoreContents::new();
         for (key, value) in system.everything()? {
             contents.add(&key, &value).expect("a map has each key once");
         }
-        for Write { key, value } in system.kept_now()? {
+        for ModelWrite { key, value } in system.kept_now()? {
             let value = value.expect("it is there");
             contents.add(&key, &value).expect("a name is there once");
         }
         Ok(contents)
     }
 
-    fn check(&self, system: &mut System) -> Result<Vec<String>, Trouble> {
+    fn check(&self, system: &mut System) -> Result<Vec<String>, StoryError> {
         let found = if system.db.sequence().is_multiple_of(EVERYTHING) {
             system.db.check()
         } else {
@@ -599,9 +625,9 @@ impl Story for Whole {
         found.map_err(trouble)
     }
 
-    fn close(&self, system: System, world: &World) -> Result<(), Trouble> {
+    fn close(&self, system: System, world: &StoryEnvironment) -> Result<(), StoryError> {
         system.db.clone().close().map_err(trouble)?;
-        world.ledger.cover(world.ledger.newest());
+        world.ledger.mark_durable(world.ledger.newest());
         Ok(())
     }
 }

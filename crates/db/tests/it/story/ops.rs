@@ -1,16 +1,16 @@
 //! Operations of users and of background work, drawn from a seed.
 
-use alluvium_sim::generate::{Action as Plain, Mix};
-use alluvium_sim::ops::Op;
-use alluvium_sim::{Durability, Step};
+use alluvium_sim::generate::{ActionMix, WorkloadAction as Plain};
+use alluvium_sim::ops::WriteOp;
+use alluvium_sim::{PromisedDurability, RunStep};
 
 /// A step of the story. The first byte of a key names its keyspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// A batch across keyspaces.
     Commit {
-        ops: Vec<Op>,
-        durability: Durability,
+        ops: Vec<WriteOp>,
+        durability: PromisedDurability,
     },
     /// A conditional write that expects either the present value or another.
     Swap {
@@ -47,8 +47,8 @@ pub(crate) const HASHED: u8 = b'd';
 /// The keyspaces that are dropped occasionally.
 const DROPPED: [u8; 2] = [b'c', HASHED];
 
-fn mix() -> Mix {
-    Mix {
+fn mix() -> ActionMix {
+    ActionMix {
         put: 20,
         delete: 8,
         batch: 30,
@@ -61,7 +61,7 @@ fn mix() -> Mix {
         batch_len: 3..=20,
         value_len: 0..=400,
         large_every: 80,
-        ..Mix::default()
+        ..ActionMix::default()
     }
 }
 
@@ -80,7 +80,7 @@ fn ingest(choice: u32) -> Action {
     let count = 1 << random.usize(0..9);
     let mut records = std::collections::BTreeMap::new();
     for write in mix().steps(u64::from(choice), count) {
-        let Step::Do(Plain::Commit { writes, .. }) = write else {
+        let RunStep::Do(Plain::Commit { writes, .. }) = write else {
             continue;
         };
         for write in writes {
@@ -98,13 +98,13 @@ fn ingest(choice: u32) -> Action {
 
 /// Draws the steps of a run. Some puts of the mix become merges, some deletes become range deletes,
 /// and some reads become rarer operations.
-pub(crate) fn steps(seed: u64, count: usize) -> Vec<Step<Action>> {
+pub(crate) fn steps(seed: u64, count: usize) -> Vec<RunStep<Action>> {
     let mut random = fastrand::Rng::with_seed(!seed);
     let plain = mix().steps(seed, count);
     let steps = plain.into_iter().map(|step| match step {
-        Step::Do(Plain::Commit { writes, durability }) => {
+        RunStep::Do(Plain::Commit { writes, durability }) => {
             let single = writes.len() == 1;
-            let ops: Vec<Op> = writes
+            let ops: Vec<WriteOp> = writes
                 .into_iter()
                 .map(|write| {
                     let key = placed(&write.key);
@@ -113,39 +113,41 @@ pub(crate) fn steps(seed: u64, count: usize) -> Vec<Step<Action>> {
                     match (write.value, random.u32(0..16)) {
                         (Some(mut value), _) if merges => {
                             value.truncate(9);
-                            Op::Merge { key, operand: value }
+                            WriteOp::Merge { key, operand: value }
                         }
-                        (Some(value), _) => Op::Put { key, value },
-                        (None, 0) if key[0] == HASHED => Op::DeleteRange {
+                        (Some(value), _) => WriteOp::Put { key, value },
+                        (None, 0) if key[0] == HASHED => WriteOp::DeleteRange {
                             start: vec![HASHED],
                             end: vec![HASHED + 1],
                         },
                         (None, 0..3) if key[0] != HASHED => {
                             let mut end = key[..random.usize(1..=key.len().min(8))].to_vec();
                             end.push(0xff);
-                            Op::DeleteRange { start: key, end }
+                            WriteOp::DeleteRange { start: key, end }
                         }
-                        (None, _) => Op::Delete { key },
+                        (None, _) => WriteOp::Delete { key },
                     }
                 })
                 .collect();
             match &ops[..] {
-                [Op::Put { key, value }] if single && random.u32(0..5) == 0 => Step::Do(Action::Swap {
-                    key: key.clone(),
-                    new: Some(value.clone()),
-                    right: random.bool(),
-                }),
-                [Op::Delete { key }] if single && random.bool() => Step::Do(Action::Swap {
+                [WriteOp::Put { key, value }] if single && random.u32(0..5) == 0 => {
+                    RunStep::Do(Action::Swap {
+                        key: key.clone(),
+                        new: Some(value.clone()),
+                        right: random.bool(),
+                    })
+                }
+                [WriteOp::Delete { key }] if single && random.bool() => RunStep::Do(Action::Swap {
                     key: key.clone(),
                     new: None,
                     right: true,
                 }),
-                _ => Step::Do(Action::Commit { ops, durability }),
+                _ => RunStep::Do(Action::Commit { ops, durability }),
             }
         }
-        Step::Do(Plain::Sync) => Step::Do(Action::Sync),
-        Step::Do(Plain::Checkpoint) => Step::Do(Action::Checkpoint),
-        Step::Do(Plain::Background(choice)) => Step::Do(match choice % 64 {
+        RunStep::Do(Plain::Sync) => RunStep::Do(Action::Sync),
+        RunStep::Do(Plain::Checkpoint) => RunStep::Do(Action::Checkpoint),
+        RunStep::Do(Plain::Background(choice)) => RunStep::Do(match choice % 64 {
             0 | 1 => Action::Snapshot,
             2 | 3 | 8..11 => Action::NamedSnapshot,
             4 if choice % 5 == 0 => Action::Drop(DROPPED[(choice >> 6) as usize % DROPPED.len()]),
@@ -153,9 +155,9 @@ pub(crate) fn steps(seed: u64, count: usize) -> Vec<Step<Action>> {
             6 | 7 if choice % 3 == 0 => ingest(choice),
             _ => Action::Work(choice >> 6),
         }),
-        Step::Do(Plain::Get(key)) => Step::Do(Action::Get(placed(&key))),
-        Step::Reopen => Step::Reopen,
-        Step::Crash(survival) => Step::Crash(survival),
+        RunStep::Do(Plain::Get(key)) => RunStep::Do(Action::Get(placed(&key))),
+        RunStep::Reopen => RunStep::Reopen,
+        RunStep::Crash(survival) => RunStep::Crash(survival),
     });
     steps.collect()
 }

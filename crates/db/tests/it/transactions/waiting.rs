@@ -1,12 +1,12 @@
 //! Commits that wait for a device whose sync duration the test controls.
 
 use super::kinds;
-use alluvium::simulation::OpenIn as _;
+use alluvium::simulation::DirectoryOpener as _;
 use alluvium::{Durability, Options};
 use alluvium_device::forward::{ForwardDevice, ForwardDirectory};
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::{
-    Batch, Device, Directory, Error, FileOptions, Mapping, Operation, Request, Result, Ticket,
+    Device, DeviceOperation, Directory, Error, FileMapping, FileOptions, IoBatch, IoRequest, Result, Ticket,
 };
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex};
@@ -67,10 +67,10 @@ impl ForwardDevice for SlowFile {
         &*self.inner
     }
 
-    fn submit(&self, batch: Batch) -> Ticket {
-        let mut passed_on = Batch::new();
+    fn submit(&self, batch: IoBatch) -> Ticket {
+        let mut passed_on = IoBatch::new();
         for request in batch.into_requests() {
-            if matches!(request, Request::Sync { .. }) {
+            if matches!(request, IoRequest::Sync { .. }) {
                 self.gate.pass();
             }
             passed_on.push(request);
@@ -79,9 +79,9 @@ impl ForwardDevice for SlowFile {
     }
 
     /// Without mapping, the log writes and syncs through requests.
-    fn map(&self, _range: Range<u64>) -> Result<Mapping> {
+    fn map(&self, _range: Range<u64>) -> Result<FileMapping> {
         Err(Error::Unsupported {
-            operation: Operation::Map,
+            operation: DeviceOperation::Map,
             file: self.inner.name().to_owned(),
             why: "a test".to_owned(),
         })

@@ -1,7 +1,7 @@
 //! Survival in individual examples, and crash points.
 
 use super::*;
-use crate::{Error, Operation};
+use crate::{DeviceOperation, Error};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 
@@ -13,10 +13,10 @@ fn after_none_only_what_was_synced_is_there() {
     file.sync(Purpose::Other).expect("no fault");
     write(&file, 512, 1024, 2);
     file.grow(8192).expect("room");
-    let image = directory.image(Survival::None, 5);
+    let image = directory.image(CrashSurvival::None, 5);
     assert_eq!(sectors(&image, "a"), [1, 1, 0, 0, 0, 0, 0, 0]);
     assert_ne!(image.boot_id(), directory.boot_id());
-    let everything = directory.image(Survival::All, 5);
+    let everything = directory.image(CrashSurvival::All, 5);
     assert_eq!(sectors(&everything, "a")[..4], [1, 2, 2, 0]);
     assert_eq!(sectors(&everything, "a").len(), 16);
 }
@@ -26,17 +26,17 @@ fn a_killed_process_leaves_its_writes_no_more_durable_than_they_were() {
     let directory = SimDirectory::new(2);
     let file = durable_file(&directory, "a", 512, FileOptions::DIRECT);
     write(&file, 0, 512, 9);
-    let killed = directory.image(Survival::Process, 1);
+    let killed = directory.image(CrashSurvival::Process, 1);
     assert_eq!(killed.boot_id(), directory.boot_id());
     assert_eq!(sectors(&killed, "a"), [9]);
     assert_eq!(
-        sectors(&killed.image(Survival::None, 1), "a"),
+        sectors(&killed.image(CrashSurvival::None, 1), "a"),
         [0],
         "power was lost after the kill"
     );
     let again = killed.open("a", FileOptions::DIRECT).expect("it exists");
     again.sync(Purpose::Other).expect("no fault");
-    assert_eq!(sectors(&killed.image(Survival::None, 1), "a"), [9]);
+    assert_eq!(sectors(&killed.image(CrashSurvival::None, 1), "a"), [9]);
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn random_images_tear_writes_and_reach_every_subset() {
     let directory = SimDirectory::new(3);
     let file = durable_file(&directory, "a", 2048, FileOptions::DIRECT);
     write(&file, 0, 2048, 7);
-    let found: BTreeSet<Vec<u8>> = images(&directory, Survival::Random, 600)
+    let found: BTreeSet<Vec<u8>> = images(&directory, CrashSurvival::Random, 600)
         .map(|image| sectors(&image, "a"))
         .collect();
     assert_eq!(found.len(), 16, "four sectors, each old or new: {found:?}");
@@ -57,7 +57,7 @@ fn any_unsynced_version_of_a_sector_may_be_the_one_that_survives() {
     for byte in 1..4 {
         write(&file, 0, 512, byte);
     }
-    for survival in [Survival::Random, Survival::Reordered] {
+    for survival in [CrashSurvival::Random, CrashSurvival::Reordered] {
         let found: BTreeSet<u8> = images(&directory, survival, 200)
             .map(|image| sectors(&image, "a")[0])
             .collect();
@@ -74,12 +74,14 @@ fn names_are_durable_only_after_a_sync_of_the_directory() {
     temporary.sync(Purpose::Other).expect("no fault");
     directory.rename("new.tmp", "new").expect("it exists");
     let names = |image: SimDirectory| image.list().expect("a list");
-    assert!(names(directory.image(Survival::None, 1)).is_empty());
-    let found: BTreeSet<Vec<String>> = images(&directory, Survival::Random, 100).map(names).collect();
+    assert!(names(directory.image(CrashSurvival::None, 1)).is_empty());
+    let found: BTreeSet<Vec<String>> = images(&directory, CrashSurvival::Random, 100)
+        .map(names)
+        .collect();
     let expected = [vec![], vec!["new".to_owned()], vec!["new.tmp".to_owned()]];
     assert_eq!(found, BTreeSet::from(expected));
     directory.sync().expect("no fault");
-    for image in images(&directory, Survival::Reordered, 50) {
+    for image in images(&directory, CrashSurvival::Reordered, 50) {
         assert_eq!(names(image.clone()), ["new"]);
         assert_eq!(sectors(&image, "new"), [4]);
     }
@@ -92,7 +94,7 @@ fn reordered_images_show_names_without_contents_and_lengths_without_bytes() {
     file.grow(512).expect("room");
     write(&file, 0, 512, 8);
     directory.rename("a.tmp", "a").expect("it exists");
-    let states: BTreeSet<Option<Vec<u8>>> = images(&directory, Survival::Reordered, 300)
+    let states: BTreeSet<Option<Vec<u8>>> = images(&directory, CrashSurvival::Reordered, 300)
         .map(|image| {
             image
                 .list()
@@ -117,11 +119,11 @@ fn a_removed_file_may_come_back_until_the_directory_is_synced() {
     file.sync(Purpose::Other).expect("no fault");
     drop(file);
     directory.remove("a").expect("it exists");
-    assert_eq!(sectors(&directory.image(Survival::None, 1), "a"), [3]);
+    assert_eq!(sectors(&directory.image(CrashSurvival::None, 1), "a"), [3]);
     directory.sync().expect("no fault");
     assert!(
         directory
-            .image(Survival::None, 1)
+            .image(CrashSurvival::None, 1)
             .open("a", FileOptions::DIRECT)
             .is_err()
     );
@@ -137,7 +139,7 @@ fn the_hook_runs_before_every_operation_and_before_its_effect() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&seen);
     directory.on_operation(move |point| {
-        let killed = point.image(Survival::Process, point.index);
+        let killed = point.image(CrashSurvival::Process, point.index);
         let len = killed.open("a", FileOptions::DIRECT).map_or(0, |file| file.len());
         log.lock()
             .push((point.index, point.operation, point.file.to_owned(), len));
@@ -153,16 +155,16 @@ fn the_hook_runs_before_every_operation_and_before_its_effect() {
     assert_eq!(directory.operations(), 10);
     let (a, b) = ("a".to_owned(), "b".to_owned());
     let expected = [
-        (0, Operation::Create, a.clone(), 0),
-        (1, Operation::Grow, a.clone(), 0),
-        (2, Operation::Sync, a.clone(), 512),
-        (3, Operation::SyncDirectory, String::new(), 512),
-        (4, Operation::Write, a.clone(), 512),
-        (5, Operation::Grow, a.clone(), 512),
-        (6, Operation::PunchHole, a.clone(), 512),
-        (7, Operation::Truncate, a.clone(), 512),
-        (8, Operation::Rename, a, 0),
-        (9, Operation::Remove, b, 0),
+        (0, DeviceOperation::Create, a.clone(), 0),
+        (1, DeviceOperation::Grow, a.clone(), 0),
+        (2, DeviceOperation::Sync, a.clone(), 512),
+        (3, DeviceOperation::SyncDirectory, String::new(), 512),
+        (4, DeviceOperation::Write, a.clone(), 512),
+        (5, DeviceOperation::Grow, a.clone(), 512),
+        (6, DeviceOperation::PunchHole, a.clone(), 512),
+        (7, DeviceOperation::Truncate, a.clone(), 512),
+        (8, DeviceOperation::Rename, a, 0),
+        (9, DeviceOperation::Remove, b, 0),
     ];
     assert_eq!(*seen.lock(), expected);
     directory.clear_hook();
@@ -177,10 +179,10 @@ fn a_hook_may_work_on_images_hook_them_and_crash_the_world() {
     let nested = Arc::new(Mutex::new(0));
     let count = Arc::clone(&nested);
     directory.on_operation(move |point| {
-        let image = point.image(Survival::Random, point.index);
+        let image = point.image(CrashSurvival::Random, point.index);
         let count = Arc::clone(&count);
         image.on_operation(move |inner| {
-            drop(inner.image(Survival::None, 1));
+            drop(inner.image(CrashSurvival::None, 1));
             *count.lock() += 1;
         });
         let file = image.open("a", FileOptions::DIRECT).expect("it exists");
@@ -190,7 +192,7 @@ fn a_hook_may_work_on_images_hook_them_and_crash_the_world() {
         assert!(on_itself.is_ok(), "the hook itself is not hooked");
         point.directory.crash();
     });
-    let failure = file.write_at(512, Buffer::padded(&[5; 512]), Purpose::Other);
+    let failure = file.write_at(512, AlignedBuffer::padded(&[5; 512]), Purpose::Other);
     assert!(matches!(failure, Err(Error::Crashed { .. })), "{failure:?}");
     assert_eq!(*nested.lock(), 2);
     assert!(directory.is_crashed());
@@ -202,10 +204,10 @@ fn after_a_crash_every_operation_fails_and_images_show_that_moment() {
     let file = durable_file(&directory, "a", 1024, FileOptions::BUFFERED);
     write(&file, 0, 512, 1);
     let mapping = file.map(0..1024).expect("a buffered file");
-    let mut batch = crate::Batch::new();
-    batch.write(512, Buffer::padded(&[2; 512]), Purpose::Other);
+    let mut batch = crate::IoBatch::new();
+    batch.write(512, AlignedBuffer::padded(&[2; 512]), Purpose::Other);
     let ticket = file.submit(batch);
-    let before: Vec<u64> = images(&directory, Survival::Process, 20)
+    let before: Vec<u64> = images(&directory, CrashSurvival::Process, 20)
         .map(|i| i.content_hash())
         .collect();
     directory.crash();
@@ -231,7 +233,7 @@ fn after_a_crash_every_operation_fails_and_images_show_that_moment() {
     crashed(directory.list().map(|_| ()));
     crashed(directory.space().map(|_| ()));
     crashed(directory.lock("lock").map(|_| ()));
-    let after: Vec<u64> = images(&directory, Survival::Process, 20)
+    let after: Vec<u64> = images(&directory, CrashSurvival::Process, 20)
         .map(|i| i.content_hash())
         .collect();
     assert_eq!(before, after);
@@ -244,7 +246,7 @@ fn equal_seeds_and_calls_give_equal_traces_orders_and_images() {
     let run = |seed: u64, watched: bool| {
         let directory = shuffled(seed);
         if watched {
-            directory.on_operation(|point| drop(point.image(Survival::Random, 1)));
+            directory.on_operation(|point| drop(point.image(CrashSurvival::Random, 1)));
         }
         let file = durable_file(&directory, "a", 1 << 16, FileOptions::BUFFERED);
         let mapping = file.map(0..8192).expect("a buffered file");
@@ -252,10 +254,10 @@ fn equal_seeds_and_calls_give_equal_traces_orders_and_images() {
         for round in 0..20u64 {
             let tickets: Vec<_> = (0..4)
                 .map(|index| {
-                    let mut batch = crate::Batch::new();
+                    let mut batch = crate::IoBatch::new();
                     batch.write(
                         8192 + (round * 4 + index) * 512,
-                        Buffer::padded(&[round as u8; 512]),
+                        AlignedBuffer::padded(&[round as u8; 512]),
                         Purpose::Other,
                     );
                     file.submit(batch)
@@ -268,7 +270,7 @@ fn equal_seeds_and_calls_give_equal_traces_orders_and_images() {
             }
         }
         let images: Vec<u64> = (0..30)
-            .map(|seed| directory.image(Survival::Random, seed).content_hash())
+            .map(|seed| directory.image(CrashSurvival::Random, seed).content_hash())
             .collect();
         (directory.trace_hash(), order, directory.operations(), images)
     };
@@ -306,5 +308,5 @@ fn content_hashes_tell_contents_lengths_and_names_apart() {
         before,
         "zeros over a hole change nothing"
     );
-    assert_eq!(directory.image(Survival::Process, 3).content_hash(), before);
+    assert_eq!(directory.image(CrashSurvival::Process, 3).content_hash(), before);
 }

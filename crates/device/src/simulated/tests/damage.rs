@@ -16,7 +16,7 @@ fn two_versions() -> SimDirectory {
         write(&file, sector * 512, 512, sector as u8 + 1);
     }
     file.sync(Purpose::Other).expect("no fault");
-    directory.image(Survival::None, 1)
+    directory.image(CrashSurvival::None, 1)
 }
 
 fn corrupt(directory: &SimDirectory, corruption: &Corruption) -> bool {
@@ -88,12 +88,15 @@ fn files_are_cut_stretched_swapped_and_removed() {
     assert!(corrupt(&directory, &Corruption::Remove));
     let gone = directory.corrupt("a", &Corruption::Remove);
     assert!(matches!(gone, Err(Error::NotFound { .. })));
-    assert_eq!(directory.image(Survival::None, 0).list().expect("a list"), ["b"]);
+    assert_eq!(
+        directory.image(CrashSurvival::None, 0).list().expect("a list"),
+        ["b"]
+    );
 }
 
 #[test]
 fn damage_survives_a_crash() {
-    for survival in Survival::ALL {
+    for survival in CrashSurvival::ALL {
         let directory = two_versions();
         assert!(corrupt(&directory, &Corruption::Zero { range: 0..512 }));
         assert_eq!(sectors(&directory.image(survival, 3), "a")[..2], [0, 2]);

@@ -2,7 +2,7 @@
 //! and name; and `None`, `All` and `Process` give exactly the documented states.
 
 use super::*;
-use crate::{Batch, Ticket};
+use crate::{IoBatch, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
 
 const SECTORS: usize = 40;
@@ -254,7 +254,7 @@ impl Model {
                 file.complete(Op::Punch(from..to));
             }
             4 => {
-                let mut batch = Batch::new();
+                let mut batch = IoBatch::new();
                 batch.sync(Purpose::Other);
                 let covers = file.completed;
                 file.flights.push((device.submit(batch), Err(covers)));
@@ -278,7 +278,7 @@ impl Model {
         if file.in_flight().any(busy) {
             return; // Two writes of one sector in flight together have no order.
         }
-        let mut buffer = Buffer::zeroed(count * 512);
+        let mut buffer = AlignedBuffer::zeroed(count * 512);
         let mut tags = Vec::new();
         for sector in buffer.chunks_mut(512) {
             self.tag += 1;
@@ -287,43 +287,43 @@ impl Model {
                 place.copy_from_slice(&self.tag.to_le_bytes());
             }
         }
-        let mut batch = Batch::new();
+        let mut batch = IoBatch::new();
         batch.write(at as u64 * 512, buffer, Purpose::Other);
         file.flights
             .push((device.submit(batch), Ok(Op::Write { at, tags })));
     }
 
     fn check(&mut self, seed: u64) {
-        for survival in Survival::ALL {
+        for survival in CrashSurvival::ALL {
             let image = self.directory.image(survival, seed);
             let names = names_of(&image);
             self.check_names(survival, &names);
             for (name, id) in &names {
                 self.check_file(survival, *id, &tags_of(&image, name));
             }
-            if survival == Survival::Process {
-                let lost = image.image(Survival::None, seed);
+            if survival == CrashSurvival::Process {
+                let lost = image.image(CrashSurvival::None, seed);
                 assert_eq!(
                     names_of(&lost),
                     self.durable,
                     "after a kill, then a loss of power"
                 );
                 for (name, id) in &self.durable.clone() {
-                    self.check_file(Survival::None, *id, &tags_of(&lost, name));
+                    self.check_file(CrashSurvival::None, *id, &tags_of(&lost, name));
                 }
             }
         }
         assert_eq!(
-            self.directory.image(Survival::Random, seed).content_hash(),
-            self.directory.image(Survival::Random, seed).content_hash()
+            self.directory.image(CrashSurvival::Random, seed).content_hash(),
+            self.directory.image(CrashSurvival::Random, seed).content_hash()
         );
     }
 
-    fn check_names(&self, survival: Survival, names: &BTreeMap<String, usize>) {
+    fn check_names(&self, survival: CrashSurvival, names: &BTreeMap<String, usize>) {
         match survival {
-            Survival::None => assert_eq!(*names, self.durable),
-            Survival::All | Survival::Process => assert_eq!(*names, self.current),
-            Survival::Random => {
+            CrashSurvival::None => assert_eq!(*names, self.durable),
+            CrashSurvival::All | CrashSurvival::Process => assert_eq!(*names, self.current),
+            CrashSurvival::Random => {
                 let mut state = self.durable.clone();
                 let is_prefix = *names == state
                     || self.pending.iter().any(|op| {
@@ -332,7 +332,7 @@ impl Model {
                     });
                 assert!(is_prefix, "{names:?} was never the directory");
             }
-            Survival::Reordered => {
+            CrashSurvival::Reordered => {
                 for (name, file) in names {
                     let given = self.pending.iter().any(|op| op.gives(name) == Some(*file));
                     assert!(
@@ -348,22 +348,22 @@ impl Model {
         }
     }
 
-    fn check_file(&mut self, survival: Survival, id: usize, tags: &[u32]) {
+    fn check_file(&mut self, survival: CrashSurvival, id: usize, tags: &[u32]) {
         let file = &self.files[id];
         let exactly = match survival {
-            Survival::None => Some(file.durable.clone()),
-            Survival::All => {
+            CrashSurvival::None => Some(file.durable.clone()),
+            CrashSurvival::All => {
                 let mut all = file.current.clone();
                 file.in_flight().for_each(|op| op.apply(&mut all));
                 Some(all)
             }
-            Survival::Process | Survival::Random | Survival::Reordered => None,
+            CrashSurvival::Process | CrashSurvival::Random | CrashSurvival::Reordered => None,
         };
         if let Some(exactly) = exactly {
             assert_eq!(tags, exactly, "{survival:?} of file {id}");
             return;
         }
-        if survival == Survival::Process {
+        if survival == CrashSurvival::Process {
             assert_eq!(tags.len(), file.current.len());
             for (sector, (tag, current)) in tags.iter().zip(&file.current).enumerate() {
                 let flying = file.in_flight().any(|op| op.value(sector) == Some(*tag));
@@ -432,7 +432,7 @@ fn every_image_of_a_random_history_is_a_legal_outcome() {
                 model.check(seed << 32 | step);
             }
         }
-        let (all, now) = (model.directory.image(Survival::All, 0), &model.directory);
+        let (all, now) = (model.directory.image(CrashSurvival::All, 0), &model.directory);
         if now.in_flight() == 0 {
             assert_eq!(all.content_hash(), now.content_hash());
         }
@@ -451,7 +451,7 @@ fn an_images_incremental_hash_is_that_of_its_bytes() {
         let mut by_content: BTreeMap<String, u64> = BTreeMap::new();
         let mut by_hash: BTreeMap<u64, String> = BTreeMap::new();
         for image_seed in 0..40 {
-            let image = model.directory.image(Survival::Random, image_seed);
+            let image = model.directory.image(CrashSurvival::Random, image_seed);
             let names = names_of(&image);
             let content: Vec<_> = names.keys().map(|name| (name, tags_of(&image, name))).collect();
             let content = format!("{content:?}");

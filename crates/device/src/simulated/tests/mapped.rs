@@ -1,10 +1,10 @@
 //! Stores through mappings.
 
 use super::*;
-use crate::{Error, Mapping};
+use crate::{Error, FileMapping};
 use std::collections::BTreeSet;
 
-fn store(mapping: &Mapping, at: usize, bytes: &[u8]) {
+fn store(mapping: &FileMapping, at: usize, bytes: &[u8]) {
     // SAFETY: these tests use a mapping from one thread, between other uses of the file.
     unsafe { mapping.write(at, bytes) }
 }
@@ -16,9 +16,9 @@ fn stores_are_read_at_once_and_survive_the_process_not_the_machine() {
     let mapping = file.map(0..8192).expect("a buffered file");
     store(&mapping, 512, &[4; 512]);
     assert_eq!(sectors(&directory, "log")[..3], [0, 4, 0]);
-    assert_eq!(sectors(&directory.image(Survival::Process, 0), "log")[1], 4);
-    assert_eq!(sectors(&directory.image(Survival::All, 0), "log")[1], 4);
-    assert_eq!(sectors(&directory.image(Survival::None, 0), "log")[1], 0);
+    assert_eq!(sectors(&directory.image(CrashSurvival::Process, 0), "log")[1], 4);
+    assert_eq!(sectors(&directory.image(CrashSurvival::All, 0), "log")[1], 4);
+    assert_eq!(sectors(&directory.image(CrashSurvival::None, 0), "log")[1], 0);
     write(&file, 0, 512, 5);
     let mut seen = [0; 1];
     // SAFETY: inside the mapping, nothing else uses it.
@@ -26,7 +26,7 @@ fn stores_are_read_at_once_and_survive_the_process_not_the_machine() {
     assert_eq!(seen, [5], "a write is seen through the mapping");
     mapping.sync(0..8192, Purpose::Log).expect("no fault");
     assert_eq!(
-        sectors(&directory.image(Survival::None, 0), "log")[..3],
+        sectors(&directory.image(CrashSurvival::None, 0), "log")[..3],
         [5, 4, 0]
     );
 }
@@ -42,9 +42,9 @@ fn a_sync_of_a_range_covers_its_pages_only() {
     mapping.sync(4096..4097, Purpose::Log).expect("no fault");
     let first_bytes =
         |image: &SimDirectory| -> Vec<u8> { sectors(image, "log").into_iter().step_by(8).collect() };
-    assert_eq!(first_bytes(&directory.image(Survival::None, 0)), [0, 2, 0]);
+    assert_eq!(first_bytes(&directory.image(CrashSurvival::None, 0)), [0, 2, 0]);
     file.sync(Purpose::Log).expect("no fault");
-    assert_eq!(first_bytes(&directory.image(Survival::None, 0)), [1, 2, 3]);
+    assert_eq!(first_bytes(&directory.image(CrashSurvival::None, 0)), [1, 2, 3]);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a_range_synced_after_a_hole_does_not_bring_back_what_the_hole_took() {
     let mapping = file.map(4096..8192).expect("a buffered file");
     store(&mapping, 0, &[2]);
     mapping.sync(0..1, Purpose::Log).expect("no fault");
-    for survival in Survival::ALL {
+    for survival in CrashSurvival::ALL {
         for image in images(&directory, survival, 50) {
             let sectors = sectors(&image, "log");
             assert_eq!((sectors[0], sectors[8]), (0, 2), "{survival:?}");
@@ -71,7 +71,7 @@ fn pages_survive_independently_of_each_other_and_of_their_order() {
     let mapping = file.map(0..2 * 4096).expect("a buffered file");
     store(&mapping, 0, &[1; 512]);
     store(&mapping, 4096, &[1; 512]);
-    let found: BTreeSet<(u8, u8)> = images(&directory, Survival::Random, 200)
+    let found: BTreeSet<(u8, u8)> = images(&directory, CrashSurvival::Random, 200)
         .map(|image| sectors(&image, "log"))
         .map(|sectors| (sectors[0], sectors[8]))
         .collect();
@@ -91,7 +91,7 @@ fn the_seed_writes_pages_back_at_moments_of_its_own() {
             write(&other, 0, 512, 7);
         }
         store(&mapping, 0, &[2; 512]);
-        images(&directory, Survival::Random, 60).any(|image| sectors(&image, "log")[0] == 1)
+        images(&directory, CrashSurvival::Random, 60).any(|image| sectors(&image, "log")[0] == 1)
     };
     let found: BTreeSet<bool> = (0..20).map(middle_survives).collect();
     assert_eq!(
@@ -153,7 +153,7 @@ fn truncation_and_holes_reach_the_mapped_memory() {
     let mut expected = [0; 16];
     expected[8] = 1;
     assert_eq!(sectors(&directory, "log"), expected);
-    assert_eq!(sectors(&directory.image(Survival::All, 0), "log"), expected);
+    assert_eq!(sectors(&directory.image(CrashSurvival::All, 0), "log"), expected);
 }
 
 #[test]
@@ -190,9 +190,9 @@ impl Model {
     }
 
     fn check(&self, directory: &SimDirectory, seed: u64) {
-        for survival in Survival::ALL {
+        for survival in CrashSurvival::ALL {
             let found = sectors(&directory.image(survival, seed), "log");
-            if matches!(survival, Survival::All | Survival::Process) {
+            if matches!(survival, CrashSurvival::All | CrashSurvival::Process) {
                 assert_eq!(found, self.current, "{survival:?}");
             }
             for (sector, value) in found.iter().enumerate() {

@@ -1,13 +1,13 @@
 //! Requests in flight, D1 to D6, faults and a full disk.
 
 use super::*;
-use crate::simulated::Fault;
-use crate::{Batch, Error, Operation, Ticket};
+use crate::simulated::InjectedFault;
+use crate::{DeviceOperation, Error, IoBatch, Ticket};
 use std::collections::BTreeSet;
 
 fn submit_write(file: &Arc<dyn Device>, offset: u64, byte: u8) -> Ticket {
-    let mut batch = Batch::new();
-    batch.write(offset, Buffer::padded(&[byte; 512]), Purpose::Other);
+    let mut batch = IoBatch::new();
+    batch.write(offset, AlignedBuffer::padded(&[byte; 512]), Purpose::Other);
     file.submit(batch)
 }
 
@@ -41,18 +41,18 @@ fn a_sync_covers_what_was_complete_when_it_was_submitted_and_nothing_else() {
     let file = durable_file(&directory, "a", 1024, FileOptions::DIRECT);
     write(&file, 0, 512, 1);
     let late = submit_write(&file, 512, 2);
-    let mut batch = Batch::new();
+    let mut batch = IoBatch::new();
     batch.sync(Purpose::Other);
     let sync = file.submit(batch);
     file.wait(&late);
     file.wait(&sync);
-    assert_eq!(sectors(&directory.image(Survival::None, 1), "a"), [1, 0]);
-    let mut both = Batch::new();
-    both.write(0, Buffer::padded(&[3; 512]), Purpose::Other)
+    assert_eq!(sectors(&directory.image(CrashSurvival::None, 1), "a"), [1, 0]);
+    let mut both = IoBatch::new();
+    both.write(0, AlignedBuffer::padded(&[3; 512]), Purpose::Other)
         .sync(Purpose::Other);
     file.run(both).expect("no fault");
     assert_eq!(
-        sectors(&directory.image(Survival::None, 1), "a"),
+        sectors(&directory.image(CrashSurvival::None, 1), "a"),
         [1, 2],
         "one batch is no order (D3)"
     );
@@ -62,17 +62,21 @@ fn a_sync_covers_what_was_complete_when_it_was_submitted_and_nothing_else() {
 fn a_request_in_flight_may_be_done_wholly_in_part_or_not_at_all() {
     let directory = shuffled(2);
     let file = durable_file(&directory, "a", 2048, FileOptions::DIRECT);
-    let mut batch = Batch::new();
-    batch.write(0, Buffer::padded(&[1; 2048]), Purpose::Other);
+    let mut batch = IoBatch::new();
+    batch.write(0, AlignedBuffer::padded(&[1; 2048]), Purpose::Other);
     let ticket = file.submit(batch);
-    for survival in [Survival::Process, Survival::Random, Survival::Reordered] {
+    for survival in [
+        CrashSurvival::Process,
+        CrashSurvival::Random,
+        CrashSurvival::Reordered,
+    ] {
         let found: BTreeSet<Vec<u8>> = images(&directory, survival, 600)
             .map(|image| sectors(&image, "a"))
             .collect();
         assert_eq!(found.len(), 16, "{survival:?}");
     }
-    assert_eq!(sectors(&directory.image(Survival::None, 0), "a"), [0; 4]);
-    assert_eq!(sectors(&directory.image(Survival::All, 0), "a"), [1; 4]);
+    assert_eq!(sectors(&directory.image(CrashSurvival::None, 0), "a"), [0; 4]);
+    assert_eq!(sectors(&directory.image(CrashSurvival::All, 0), "a"), [1; 4]);
     assert_eq!(directory.in_flight(), 1);
     file.wait(&ticket);
     assert_eq!(directory.in_flight(), 0);
@@ -87,15 +91,13 @@ fn in_order_batches_have_their_later_requests_in_flight_at_each_crash_point() {
     directory.on_operation(move |point| {
         for seed in 0..40 {
             seen.lock()
-                .insert(sectors(&point.image(Survival::Process, seed), "a"));
+                .insert(sectors(&point.image(CrashSurvival::Process, seed), "a"));
         }
     });
-    let mut batch = Batch::new();
-    batch.write(0, Buffer::padded(&[1; 512]), Purpose::Other).write(
-        512,
-        Buffer::padded(&[1; 512]),
-        Purpose::Other,
-    );
+    let mut batch = IoBatch::new();
+    batch
+        .write(0, AlignedBuffer::padded(&[1; 512]), Purpose::Other)
+        .write(512, AlignedBuffer::padded(&[1; 512]), Purpose::Other);
     file.run(batch).expect("no fault");
     assert_eq!(found.lock().len(), 4, "{:?}", found.lock());
 }
@@ -121,12 +123,15 @@ fn a_failed_sync_poisons_what_was_open_and_no_later_sync_brings_its_writes_back(
     let file = durable_file(&directory, "a", 4096, FileOptions::BUFFERED);
     let mapping = file.map(0..4096).expect("a buffered file");
     write(&file, 0, 4096, 1);
-    directory.inject(Fault::failing(Operation::Sync).on("a"));
+    directory.inject(InjectedFault::failing(DeviceOperation::Sync).on("a"));
     assert!(matches!(file.sync(Purpose::Other), Err(Error::Io { .. })));
     let poisoned =
         |result: crate::Result<()>| assert!(matches!(result, Err(Error::Poisoned { .. })), "{result:?}");
     poisoned(file.sync(Purpose::Other));
-    poisoned(file.write_at(0, Buffer::zeroed(512), Purpose::Other).map(|_| ()));
+    poisoned(
+        file.write_at(0, AlignedBuffer::zeroed(512), Purpose::Other)
+            .map(|_| ()),
+    );
     poisoned(file.grow(1 << 20));
     poisoned(file.map(0..512).map(|_| ()));
     poisoned(mapping.sync(0..512, Purpose::Other));
@@ -139,11 +144,11 @@ fn a_failed_sync_poisons_what_was_open_and_no_later_sync_brings_its_writes_back(
             let directory = SimDirectory::new(seed);
             let file = durable_file(&directory, "a", 4096, FileOptions::DIRECT);
             write(&file, 0, 4096, 1);
-            directory.inject(Fault::failing(Operation::Sync));
+            directory.inject(InjectedFault::failing(DeviceOperation::Sync));
             assert!(file.sync(Purpose::Other).is_err());
             let again = directory.open("a", FileOptions::DIRECT).expect("it exists");
             again.sync(Purpose::Other).expect("the fault was one");
-            sectors(&directory.image(Survival::None, 0), "a")
+            sectors(&directory.image(CrashSurvival::None, 0), "a")
         })
         .collect();
     assert!(
@@ -152,13 +157,13 @@ fn a_failed_sync_poisons_what_was_open_and_no_later_sync_brings_its_writes_back(
     );
     write(&again, 0, 4096, 2);
     again.sync(Purpose::Other).expect("no fault");
-    assert_eq!(sectors(&directory.image(Survival::None, 0), "a"), [2; 8]);
+    assert_eq!(sectors(&directory.image(CrashSurvival::None, 0), "a"), [2; 8]);
 }
 
 #[test]
 fn a_failed_sync_of_the_directory_poisons_names_until_it_is_reopened() {
     let directory = SimDirectory::new(6);
-    directory.inject(Fault::failing(Operation::SyncDirectory));
+    directory.inject(InjectedFault::failing(DeviceOperation::SyncDirectory));
     assert!(matches!(directory.sync(), Err(Error::Io { .. })));
     assert!(matches!(directory.sync(), Err(Error::Poisoned { .. })));
     let refused = directory.create("a", FileOptions::DIRECT);
@@ -174,33 +179,34 @@ fn every_operation_can_be_made_to_fail() {
     let directory = SimDirectory::new(7);
     let file = durable_file(&directory, "a", 4096, FileOptions::BUFFERED);
     let failing = |operation, call: &dyn Fn() -> crate::Result<()>| {
-        directory.inject(Fault::failing(operation));
+        directory.inject(InjectedFault::failing(operation));
         let result = call();
         assert!(matches!(result, Err(Error::Io { .. })), "{operation}: {result:?}");
         call().expect("the fault was one");
     };
-    failing(Operation::Read, &|| {
+    failing(DeviceOperation::Read, &|| {
         file.read_at(0, 512, Purpose::Other).map(|_| ())
     });
-    failing(Operation::Write, &|| {
-        file.write_at(0, Buffer::zeroed(512), Purpose::Other).map(|_| ())
+    failing(DeviceOperation::Write, &|| {
+        file.write_at(0, AlignedBuffer::zeroed(512), Purpose::Other)
+            .map(|_| ())
     });
-    failing(Operation::Grow, &|| file.grow(8192));
-    failing(Operation::Truncate, &|| file.truncate(4096));
-    failing(Operation::PunchHole, &|| file.punch_hole(0..4096));
-    failing(Operation::Map, &|| file.map(0..4096).map(|_| ()));
-    failing(Operation::Open, &|| {
+    failing(DeviceOperation::Grow, &|| file.grow(8192));
+    failing(DeviceOperation::Truncate, &|| file.truncate(4096));
+    failing(DeviceOperation::PunchHole, &|| file.punch_hole(0..4096));
+    failing(DeviceOperation::Map, &|| file.map(0..4096).map(|_| ()));
+    failing(DeviceOperation::Open, &|| {
         directory.open("a", FileOptions::DIRECT).map(|_| ())
     });
-    failing(Operation::List, &|| directory.list().map(|_| ()));
-    failing(Operation::Create, &|| {
+    failing(DeviceOperation::List, &|| directory.list().map(|_| ()));
+    failing(DeviceOperation::Create, &|| {
         directory.create("b", FileOptions::DIRECT).map(|_| ())
     });
-    failing(Operation::Rename, &|| directory.rename("b", "c"));
-    failing(Operation::Remove, &|| directory.remove("c"));
-    failing(Operation::Lock, &|| directory.lock("lock").map(|_| ()));
+    failing(DeviceOperation::Rename, &|| directory.rename("b", "c"));
+    failing(DeviceOperation::Remove, &|| directory.remove("c"));
+    failing(DeviceOperation::Lock, &|| directory.lock("lock").map(|_| ()));
     assert_eq!(directory.faults_hit(), 12);
-    directory.inject(Fault::failing(Operation::Read).sticky());
+    directory.inject(InjectedFault::failing(DeviceOperation::Read).sticky());
     assert!(file.read_at(0, 512, Purpose::Other).is_err());
     assert!(file.read_at(0, 512, Purpose::Other).is_err());
     directory.clear_faults();
@@ -213,9 +219,9 @@ fn a_failed_write_leaves_each_sector_old_or_new() {
         .map(|seed| {
             let directory = SimDirectory::new(seed);
             let file = durable_file(&directory, "a", 1024, FileOptions::DIRECT);
-            directory.inject(Fault::failing(Operation::Write));
+            directory.inject(InjectedFault::failing(DeviceOperation::Write));
             assert!(
-                file.write_at(0, Buffer::padded(&[1; 1024]), Purpose::Other)
+                file.write_at(0, AlignedBuffer::padded(&[1; 1024]), Purpose::Other)
                     .is_err()
             );
             sectors(&directory, "a")
@@ -228,7 +234,7 @@ fn a_failed_write_leaves_each_sector_old_or_new() {
 fn flipped_bits_are_in_the_answer_and_not_on_the_disk() {
     let directory = SimDirectory::new(8);
     let file = durable_file(&directory, "a", 4096, FileOptions::DIRECT);
-    directory.inject(Fault::flipped_bits(1));
+    directory.inject(InjectedFault::flipped_bits(1));
     let ones = |bytes: &[u8]| bytes.iter().map(|byte| byte.count_ones()).sum::<u32>();
     let read = || file.read_at(0, 4096, Purpose::Other).expect("inside the file");
     assert_eq!(ones(&read()), 1);
@@ -256,10 +262,10 @@ fn a_full_disk_changes_nothing_and_goes_on_once_there_is_room() {
     assert_eq!(directory.space().expect("a size").free, 5 * 4096);
     let other = directory.create("b", FileOptions::DIRECT).expect("new");
     other.grow(5 * 4096).expect("the hole's room");
-    let into_hole = file.write_at(0, Buffer::zeroed(4096), Purpose::Other);
+    let into_hole = file.write_at(0, AlignedBuffer::zeroed(4096), Purpose::Other);
     assert!(into_hole.is_err_and(|error| error.is_disk_full()));
     assert!(file.allocate(0..4096).is_err_and(|error| error.is_disk_full()));
-    file.write_at(3 * 4096, Buffer::zeroed(4096), Purpose::Other)
+    file.write_at(3 * 4096, AlignedBuffer::zeroed(4096), Purpose::Other)
         .expect("what is allocated is not full");
     directory.remove("b").expect("it exists");
     assert!(file.allocate(0..4096).is_err(), "an open file keeps its space");
@@ -269,7 +275,7 @@ fn a_full_disk_changes_nothing_and_goes_on_once_there_is_room() {
     assert!(file.allocate(4096..8192).is_err());
     directory.set_capacity(1 << 20);
     file.allocate(4096..8192).expect("more room");
-    directory.inject(Fault::full(Operation::Grow).at(2));
+    directory.inject(InjectedFault::full(DeviceOperation::Grow).at(2));
     file.grow(1 << 16).expect("the first");
     assert!(file.grow(1 << 17).is_err_and(|error| error.is_disk_full()));
     file.grow(1 << 17).expect("once");
@@ -280,12 +286,12 @@ fn requests_are_counted_once_under_their_purpose() {
     let directory = shuffled(10);
     let file = durable_file(&directory, "a", 4096, FileOptions::DIRECT);
     let before = directory.counters().snapshot();
-    let mut batch = Batch::new();
+    let mut batch = IoBatch::new();
     batch
-        .write(0, Buffer::zeroed(1024), Purpose::Log)
-        .read(0, Buffer::zeroed(512), Purpose::Log)
+        .write(0, AlignedBuffer::zeroed(1024), Purpose::Log)
+        .read(0, AlignedBuffer::zeroed(512), Purpose::Log)
         .sync(Purpose::Log)
-        .read(1 << 30, Buffer::zeroed(512), Purpose::Log);
+        .read(1 << 30, AlignedBuffer::zeroed(512), Purpose::Log);
     let ticket = file.submit(batch);
     file.wait(&ticket);
     assert!(matches!(ticket.take()[3].result, Err(Error::PastEnd { .. })));
@@ -304,7 +310,7 @@ fn a_lock_is_exclusive_and_does_not_survive_the_process() {
     let directory = SimDirectory::new(11);
     let held = directory.lock("lock").expect("free");
     assert!(matches!(directory.lock("lock"), Err(Error::Locked { .. })));
-    assert!(directory.image(Survival::Process, 0).lock("lock").is_ok());
+    assert!(directory.image(CrashSurvival::Process, 0).lock("lock").is_ok());
     drop(held);
     assert!(directory.lock("lock").is_ok());
     assert_eq!(directory.list().expect("a list"), ["lock"]);
@@ -320,7 +326,10 @@ fn what_waits_for_a_sync_too_long_is_written_back_oldest_first() {
     for sector in 0..5 {
         write(&file, sector * 512, 512, 1);
     }
-    assert_eq!(sectors(&directory.image(Survival::None, 0), "a"), [1, 1, 0, 0, 0]);
+    assert_eq!(
+        sectors(&directory.image(CrashSurvival::None, 0), "a"),
+        [1, 1, 0, 0, 0]
+    );
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Virtual time.
 
 use super::*;
-use crate::{Batch, Ticket};
-use alluvium_base::cost::{Access, AccessKind, CostClock, CostFault};
+use crate::{IoBatch, Ticket};
+use alluvium_base::cost::{AccessKind, CostClock, CostFault, DeviceAccess};
 use std::collections::BTreeSet;
 
 /// A device with two slots of 100 ns per step, in which a write excludes other accesses to its
@@ -15,7 +15,7 @@ struct TwoSlots {
 }
 
 impl CostClock for TwoSlots {
-    fn charge(&mut self, now_ns: u64, access: &Access) -> Result<u64, CostFault> {
+    fn charge(&mut self, now_ns: u64, access: &DeviceAccess) -> Result<u64, CostFault> {
         let now = now_ns / 100;
         if now > self.step || self.used == 2 {
             self.step = now.max(self.step + 1);
@@ -31,7 +31,7 @@ impl CostClock for TwoSlots {
     }
 }
 
-fn timed(completion: Completion) -> (SimDirectory, Arc<dyn Device>) {
+fn timed(completion: CompletionOrder) -> (SimDirectory, Arc<dyn Device>) {
     let directory = SimDirectory::with(SimOptions {
         completion,
         ..SimOptions::new(1)
@@ -41,17 +41,17 @@ fn timed(completion: Completion) -> (SimDirectory, Arc<dyn Device>) {
     (directory, file)
 }
 
-fn reads(count: u64) -> Batch {
-    let mut batch = Batch::new();
+fn reads(count: u64) -> IoBatch {
+    let mut batch = IoBatch::new();
     for block in 0..count {
-        batch.read(block * 512, Buffer::zeroed(512), Purpose::Other);
+        batch.read(block * 512, AlignedBuffer::zeroed(512), Purpose::Other);
     }
     batch
 }
 
 #[test]
 fn a_batch_is_issued_at_one_moment_and_waiting_moves_time_to_its_end() {
-    for completion in [Completion::InOrder, Completion::Shuffled] {
+    for completion in [CompletionOrder::InOrder, CompletionOrder::Shuffled] {
         let (directory, file) = timed(completion);
         let ticket = file.submit(reads(5));
         assert_eq!((directory.now_ns(), directory.in_flight()), (0, 5));
@@ -69,7 +69,7 @@ fn a_batch_is_issued_at_one_moment_and_waiting_moves_time_to_its_end() {
 
 #[test]
 fn a_poll_completes_what_is_due_and_else_moves_to_the_next_completion() {
-    let (directory, file) = timed(Completion::InOrder);
+    let (directory, file) = timed(CompletionOrder::InOrder);
     let tickets: Vec<Ticket> = (0..6).map(|_| file.submit(reads(1))).collect();
     directory.advance(250);
     assert!(file.poll(&tickets[3]), "due at 200");
@@ -81,11 +81,11 @@ fn a_poll_completes_what_is_due_and_else_moves_to_the_next_completion() {
 
 #[test]
 fn a_write_takes_effect_when_its_time_has_come() {
-    let (directory, file) = timed(Completion::InOrder);
-    let mut batch = Batch::new();
-    batch.write(0, Buffer::padded(&[1; 512]), Purpose::Other);
+    let (directory, file) = timed(CompletionOrder::InOrder);
+    let mut batch = IoBatch::new();
+    batch.write(0, AlignedBuffer::padded(&[1; 512]), Purpose::Other);
     let ticket = file.submit(batch);
-    let kept = |seed| sectors(&directory.image(Survival::Process, seed), "a")[0];
+    let kept = |seed| sectors(&directory.image(CrashSurvival::Process, seed), "a")[0];
     assert_eq!(
         (0..40).map(kept).collect::<BTreeSet<u8>>().len(),
         2,
@@ -94,7 +94,7 @@ fn a_write_takes_effect_when_its_time_has_come() {
     file.wait(&ticket);
     assert_eq!((0..40).map(kept).collect::<BTreeSet<u8>>(), BTreeSet::from([1]));
     assert_eq!(
-        directory.image(Survival::None, 0).now_ns(),
+        directory.image(CrashSurvival::None, 0).now_ns(),
         0,
         "an image has its own time and no clock"
     );
@@ -103,17 +103,17 @@ fn a_write_takes_effect_when_its_time_has_come() {
 #[test]
 #[should_panic(expected = "one of them a write; issue the one after the other is complete")]
 fn two_writes_of_one_block_in_one_step_are_a_bug_of_the_caller() {
-    let (_directory, file) = timed(Completion::InOrder);
-    let mut batch = Batch::new();
+    let (_directory, file) = timed(CompletionOrder::InOrder);
+    let mut batch = IoBatch::new();
     for _ in 0..2 {
-        batch.write(512, Buffer::zeroed(512), Purpose::Other);
+        batch.write(512, AlignedBuffer::zeroed(512), Purpose::Other);
     }
     file.submit(batch);
 }
 
 #[test]
 fn a_mapped_sync_is_charged_as_a_write_of_its_range() {
-    let (directory, _) = timed(Completion::InOrder);
+    let (directory, _) = timed(CompletionOrder::InOrder);
     let file = directory.open("a", FileOptions::BUFFERED).expect("it exists");
     let mapping = file.map(0..4096).expect("a buffered file");
     mapping.sync(0..4096, Purpose::Other).expect("no fault");

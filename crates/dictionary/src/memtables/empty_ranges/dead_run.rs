@@ -1,8 +1,8 @@
 //! State of a scan about the consecutive keys without a value that it passes.
 
-use super::{EmptyRange, EmptyRanges, Moment};
-use crate::memtables::Memtables;
-use crate::merge::Direction;
+use super::{EmptyRange, EmptyRanges, ReadPoint};
+use crate::memtables::MemtableOwner;
+use crate::merge::MergeDirection;
 use crate::range::KeyRange;
 
 /// Number of consecutive keys without a value after which a scan looks for a range to skip.
@@ -33,7 +33,7 @@ std::thread_local! {
 /// The keys without a value that a scan has passed since the last key with a value.
 #[derive(Debug)]
 pub struct DeadRun {
-    direction: Direction,
+    direction: MergeDirection,
     /// Whether the scan began at an end of its range and found no key with a value yet.
     is_fresh: bool,
     /// Start, in scan direction, of the part that is passed key by key; `None` before it begins.
@@ -58,7 +58,7 @@ fn behind(key: &[u8]) -> Vec<u8> {
 impl DeadRun {
     /// Creates the state of a scan that begins at an end of its range.
     #[must_use]
-    pub fn new(direction: Direction) -> DeadRun {
+    pub fn new(direction: MergeDirection) -> DeadRun {
         DeadRun {
             direction,
             is_fresh: true,
@@ -92,13 +92,13 @@ impl DeadRun {
         PASSED.with(|passed| passed.set(passed.get() + 1));
         if self.from.is_none() {
             let edge = match self.direction {
-                Direction::Forward => Some(&*range.low),
-                Direction::Backward => range.high.as_deref(),
+                MergeDirection::Forward => Some(&*range.low),
+                MergeDirection::Backward => range.high.as_deref(),
             };
             let edge = edge.filter(|_| self.is_fresh).map(<[u8]>::to_vec);
             self.from = Some(edge.unwrap_or_else(|| match self.direction {
-                Direction::Forward => key.to_vec(),
-                Direction::Backward => behind(key),
+                MergeDirection::Forward => key.to_vec(),
+                MergeDirection::Backward => behind(key),
             }));
         }
         self.last.clear();
@@ -115,7 +115,7 @@ impl DeadRun {
     }
 
     /// Returns the range around the last key passed, if it can be skipped.
-    pub fn leap(&mut self, empty: &EmptyRanges, moment: Moment) -> Option<EmptyRange> {
+    pub fn leap(&mut self, empty: &EmptyRanges, moment: ReadPoint) -> Option<EmptyRange> {
         let range = empty.around(&self.last, moment)?;
         self.leapt(&range);
         Some(range)
@@ -124,8 +124,8 @@ impl DeadRun {
     /// Records that the scan skips a range.
     pub fn leapt(&mut self, range: &EmptyRange) {
         let (near, far) = match self.direction {
-            Direction::Forward => (&range.start, &range.end),
-            Direction::Backward => (&range.end, &range.start),
+            MergeDirection::Forward => (&range.start, &range.end),
+            MergeDirection::Backward => (&range.end, &range.start),
         };
         if let Some(from) = self.from.take()
             && let Some(part) = self.part(from, near)
@@ -140,15 +140,15 @@ impl DeadRun {
     /// Returns the keys between two positions in scan direction; `None` if there are none.
     fn part(&self, from: Vec<u8>, to: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
         let (start, end) = match self.direction {
-            Direction::Forward => (from, to.to_vec()),
-            Direction::Backward => (to.to_vec(), from),
+            MergeDirection::Forward => (from, to.to_vec()),
+            MergeDirection::Backward => (to.to_vec(), from),
         };
         (start < end).then_some((start, end))
     }
 
     /// Ends the run at a key with a value.
     #[inline]
-    pub fn end(&mut self, memtables: Option<&dyn Memtables>, moment: Moment) {
+    pub fn end(&mut self, memtables: Option<&dyn MemtableOwner>, moment: ReadPoint) {
         if self.from.is_some() {
             self.note(memtables, moment);
             self.clear();
@@ -157,7 +157,7 @@ impl DeadRun {
     }
 
     /// Records the keys passed as a range, if there are enough of them. The scan may continue.
-    pub fn note(&mut self, memtables: Option<&dyn Memtables>, (at, now_ms): Moment) {
+    pub fn note(&mut self, memtables: Option<&dyn MemtableOwner>, (at, now_ms): ReadPoint) {
         let least = if self.leaps > 0 { NOTED_BESIDE } else { NOTED };
         if self.passed < least && self.leaps < JOINED {
             return;
@@ -171,8 +171,8 @@ impl DeadRun {
         {
             // The first position after the passed keys in scan direction.
             let to = match self.direction {
-                Direction::Forward => behind(&self.last),
-                Direction::Backward => self.last.clone(),
+                MergeDirection::Forward => behind(&self.last),
+                MergeDirection::Backward => self.last.clone(),
             };
             self.from = Some(to.clone());
             self.parts.extend(self.part(from, &to));

@@ -40,12 +40,12 @@ pub use dead_run::DeadRun;
 pub use dead_run::PASSED;
 pub use table::EmptyRange;
 
-use crate::memtables::Memtables;
+use crate::memtables::MemtableOwner;
 use crate::sync::{AtomicU64, AtomicUsize, Ordering, fence};
-use alluvium_base::Sequence;
+use alluvium_base::SequenceNumber;
 use parking_lot::RwLock;
 use std::ops::Range;
-use table::{Claim, Table};
+use table::{EmptyRangeClaim, EmptyRangeTable};
 
 /// Ranges in which scans have found no key with a value.
 ///
@@ -71,13 +71,13 @@ use table::{Claim, Table};
 pub struct EmptyRanges {
     /// Number of ranges and claims, so that writers need to read only one word.
     count: AtomicUsize,
-    table: RwLock<Table>,
+    table: RwLock<EmptyRangeTable>,
     /// Last commit of the newest memtable that has left the list of memtables.
     written_out: AtomicU64,
 }
 
 /// Position of a reader: sequence number, and time in milliseconds.
-pub type Moment = (Sequence, u64);
+pub type ReadPoint = (SequenceNumber, u64);
 
 impl EmptyRanges {
     /// Creates a table that occupies up to `bytes` bytes.
@@ -85,14 +85,14 @@ impl EmptyRanges {
     pub fn new(bytes: usize) -> EmptyRanges {
         EmptyRanges {
             count: AtomicUsize::new(0),
-            table: RwLock::new(Table::new(bytes)),
+            table: RwLock::new(EmptyRangeTable::new(bytes)),
             written_out: AtomicU64::new(0),
         }
     }
 
     /// Records that a memtable with commits up to `cut` is about to leave the list of memtables.
     /// Also drops ranges that have not been used for several calls.
-    pub fn memtable_leaves(&self, cut: Sequence) {
+    pub fn memtable_leaves(&self, cut: SequenceNumber) {
         self.written_out.fetch_max(cut, Ordering::Release);
         self.drop_unused();
     }
@@ -106,7 +106,7 @@ impl EmptyRanges {
 
     /// Returns the range that contains a key, if one is valid for a reader at `moment`.
     #[must_use]
-    pub fn around(&self, key: &[u8], moment: Moment) -> Option<EmptyRange> {
+    pub fn around(&self, key: &[u8], moment: ReadPoint) -> Option<EmptyRange> {
         if self.is_empty() {
             return None;
         }
@@ -116,7 +116,7 @@ impl EmptyRanges {
     /// Returns the range that contains the keys just below `end`, if one is valid for a reader at
     /// `moment`.
     #[must_use]
-    pub fn below(&self, end: &[u8], moment: Moment) -> Option<EmptyRange> {
+    pub fn below(&self, end: &[u8], moment: ReadPoint) -> Option<EmptyRange> {
         if self.is_empty() {
             return None;
         }
@@ -127,7 +127,7 @@ impl EmptyRanges {
     /// and an exclusive end. A range is cut off before the first key that has a newer message in
     /// `memtables`, the memtables above the dictionary. The reader must see every commit up to its
     /// sequence number.
-    pub fn note(&self, ranges: &[(Vec<u8>, Vec<u8>)], moment: Moment, memtables: &dyn Memtables) {
+    pub fn note(&self, ranges: &[(Vec<u8>, Vec<u8>)], moment: ReadPoint, memtables: &dyn MemtableOwner) {
         let Some(claims) = self.claim(ranges, moment) else {
             return;
         };
@@ -135,7 +135,7 @@ impl EmptyRanges {
     }
 
     /// Claims ranges, which writes cut from now on. Returns the numbers of the claims.
-    fn claim(&self, ranges: &[(Vec<u8>, Vec<u8>)], (at, _): Moment) -> Option<Range<u64>> {
+    fn claim(&self, ranges: &[(Vec<u8>, Vec<u8>)], (at, _): ReadPoint) -> Option<Range<u64>> {
         let mut table = self.table.write();
         let claims = table.claim(ranges, at);
         self.count.store(table.len(), Ordering::Release);
@@ -147,7 +147,7 @@ impl EmptyRanges {
     }
 
     /// Makes claims valid up to their first key with a newer message.
-    fn settle(&self, claims: Range<u64>, moment: Moment, memtables: &dyn Memtables) {
+    fn settle(&self, claims: Range<u64>, moment: ReadPoint, memtables: &dyn MemtableOwner) {
         let list = memtables.newest_first();
         // Newer commits that are not in these memtables are in the dictionaries, which are not
         // checked here. The oldest memtable alone is no evidence, because it may stay in the list
@@ -162,7 +162,7 @@ impl EmptyRanges {
         };
         let mut found = Vec::new();
         if is_known {
-            let news = |claim: Claim| (claim.number, first_news(&claim.start, &claim.end));
+            let news = |claim: EmptyRangeClaim| (claim.number, first_news(&claim.start, &claim.end));
             found.extend(claimed.into_iter().map(news));
         }
         let mut table = self.table.write();
@@ -200,7 +200,7 @@ impl EmptyRanges {
 
     /// Drops all ranges and claims, and rejects ranges recorded by readers below `last`: commits up
     /// to `last` bypass the memtables.
-    pub fn forget(&self, last: Sequence) {
+    pub fn forget(&self, last: SequenceNumber) {
         let mut table = self.table.write();
         table.forget(last);
         self.count.store(table.len(), Ordering::Release);

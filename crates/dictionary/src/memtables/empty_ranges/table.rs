@@ -1,7 +1,7 @@
 //! The table of ranges, ordered by start key, and the claims.
 
-use super::Moment;
-use alluvium_base::Sequence;
+use super::ReadPoint;
+use alluvium_base::SequenceNumber;
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -20,11 +20,11 @@ pub struct EmptyRange {
 
 /// A range in the table; its start is the key of the map.
 #[derive(Debug)]
-struct Known {
+struct EmptyRangeEntry {
     end: Box<[u8]>,
     /// Oldest sequence number and time at which the range is valid.
-    since: Moment,
-    /// Number of calls of [`Table::drop_unused`] that the range survives without use.
+    since: ReadPoint,
+    /// Number of calls of [`EmptyRangeTable::drop_unused`] that the range survives without use.
     credit: AtomicU8,
 }
 
@@ -32,15 +32,15 @@ struct Known {
 const NEW: u8 = 1;
 const USED: u8 = 4;
 
-impl Known {
-    fn holds_for(&self, (at, now_ms): Moment) -> bool {
+impl EmptyRangeEntry {
+    fn holds_for(&self, (at, now_ms): ReadPoint) -> bool {
         self.since.0 <= at && self.since.1 <= now_ms
     }
 }
 
 /// A range that a reader has found empty but has not finished checking.
 #[derive(Clone, Debug)]
-pub(super) struct Claim {
+pub(super) struct EmptyRangeClaim {
     pub(super) number: u64,
     pub(super) start: Box<[u8]>,
     pub(super) end: Box<[u8]>,
@@ -48,25 +48,25 @@ pub(super) struct Claim {
 
 /// All ranges and claims. Ranges do not overlap.
 #[derive(Debug)]
-pub(super) struct Table {
-    ranges: BTreeMap<Box<[u8]>, Known>,
-    claims: Vec<Claim>,
+pub(super) struct EmptyRangeTable {
+    ranges: BTreeMap<Box<[u8]>, EmptyRangeEntry>,
+    claims: Vec<EmptyRangeClaim>,
     next_claim: u64,
     bytes: usize,
     most_bytes: usize,
     /// Position of the CLOCK hand in the search for unused ranges.
     hand: Box<[u8]>,
     /// Readers below this commit cannot claim ranges.
-    floor: Sequence,
+    floor: SequenceNumber,
 }
 
 fn bytes(start: &[u8], end: &[u8]) -> usize {
     OVERHEAD + start.len() + end.len()
 }
 
-impl Table {
-    pub(super) fn new(most_bytes: usize) -> Table {
-        Table {
+impl EmptyRangeTable {
+    pub(super) fn new(most_bytes: usize) -> EmptyRangeTable {
+        EmptyRangeTable {
             ranges: BTreeMap::new(),
             claims: Vec::new(),
             next_claim: 0,
@@ -87,18 +87,18 @@ impl Table {
     }
 
     /// Returns the range that contains a key, whether or not it is valid for a given reader.
-    fn range_of(&self, key: &[u8]) -> Option<(&[u8], &Known)> {
+    fn range_of(&self, key: &[u8]) -> Option<(&[u8], &EmptyRangeEntry)> {
         let upto = (Bound::Unbounded, Bound::Included(key));
         let (start, known) = self.ranges.range::<[u8], _>(upto).next_back()?;
         (*key < *known.end).then_some((&**start, known))
     }
 
-    pub(super) fn around(&self, key: &[u8], moment: Moment) -> Option<EmptyRange> {
+    pub(super) fn around(&self, key: &[u8], moment: ReadPoint) -> Option<EmptyRange> {
         let (start, known) = self.range_of(key)?;
         used(start, known, moment)
     }
 
-    pub(super) fn below(&self, end: &[u8], moment: Moment) -> Option<EmptyRange> {
+    pub(super) fn below(&self, end: &[u8], moment: ReadPoint) -> Option<EmptyRange> {
         let below = (Bound::Unbounded, Bound::Excluded(end));
         let (start, known) = self.ranges.range::<[u8], _>(below).next_back()?;
         (*end <= *known.end).then(|| used(start, known, moment)).flatten()
@@ -131,16 +131,16 @@ impl Table {
         debug_assert!(!self.holds(key), "N2: what is written is in no range");
     }
 
-    fn remove(&mut self, start: &[u8]) -> Known {
+    fn remove(&mut self, start: &[u8]) -> EmptyRangeEntry {
         let known = self.ranges.remove(start).expect("it was just found");
         self.bytes -= bytes(start, &known.end);
         known
     }
 
-    fn insert(&mut self, start: Box<[u8]>, end: Box<[u8]>, since: Moment, credit: u8) {
+    fn insert(&mut self, start: Box<[u8]>, end: Box<[u8]>, since: ReadPoint, credit: u8) {
         assert!(start < end, "a range has keys");
         self.bytes += bytes(&start, &end);
-        let known = Known {
+        let known = EmptyRangeEntry {
             end,
             since,
             credit: AtomicU8::new(credit),
@@ -150,16 +150,16 @@ impl Table {
     }
 
     /// Claims ranges for a reader at `at`. Returns the numbers of the claims.
-    pub(super) fn claim(&mut self, ranges: &[(Vec<u8>, Vec<u8>)], at: Sequence) -> Option<Range<u64>> {
+    pub(super) fn claim(&mut self, ranges: &[(Vec<u8>, Vec<u8>)], at: SequenceNumber) -> Option<Range<u64>> {
         let wanted: usize = ranges.iter().map(|(start, end)| bytes(start, end)).sum();
         if at < self.floor || wanted > self.most_bytes / 2 {
             return None;
         }
-        self.make_way(wanted);
+        self.evict_ranges(wanted);
         let first = self.next_claim;
         for (start, end) in ranges {
             self.bytes += bytes(start, end);
-            self.claims.push(Claim {
+            self.claims.push(EmptyRangeClaim {
                 number: self.next_claim,
                 start: start[..].into(),
                 end: end[..].into(),
@@ -171,7 +171,7 @@ impl Table {
 
     /// Evicts ranges that were not used recently (CLOCK) until `wanted` more bytes are available
     /// (N3).
-    fn make_way(&mut self, wanted: usize) {
+    fn evict_ranges(&mut self, wanted: usize) {
         while self.bytes + wanted > self.most_bytes && !self.ranges.is_empty() {
             let behind = (Bound::Excluded(&*self.hand), Bound::Unbounded);
             let Some((start, known)) = self.ranges.range::<[u8], _>(behind).next() else {
@@ -190,13 +190,13 @@ impl Table {
     }
 
     /// Returns the current state of those claims that still exist.
-    pub(super) fn claimed(&self, numbers: &Range<u64>) -> Vec<Claim> {
+    pub(super) fn claimed(&self, numbers: &Range<u64>) -> Vec<EmptyRangeClaim> {
         let own = self.claims.iter().filter(|claim| numbers.contains(&claim.number));
         own.cloned().collect()
     }
 
     /// Makes a claim valid up to `news`, its first key with a newer message.
-    pub(super) fn settle(&mut self, number: u64, news: Option<Box<[u8]>>, since: Moment) {
+    pub(super) fn settle(&mut self, number: u64, news: Option<Box<[u8]>>, since: ReadPoint) {
         let Some(claim) = self.claims.iter().find(|claim| claim.number == number) else {
             return;
         };
@@ -208,7 +208,7 @@ impl Table {
     }
 
     /// Adds a range, joined with the ranges that it touches.
-    fn join(&mut self, mut start: Box<[u8]>, mut end: Box<[u8]>, mut since: Moment) {
+    fn join(&mut self, mut start: Box<[u8]>, mut end: Box<[u8]>, mut since: ReadPoint) {
         let mut credit = NEW;
         loop {
             let upto = (Bound::Unbounded, Bound::Included(&*end));
@@ -237,7 +237,7 @@ impl Table {
         self.bytes -= freed;
     }
 
-    pub(super) fn forget(&mut self, last: Sequence) {
+    pub(super) fn forget(&mut self, last: SequenceNumber) {
         self.floor = self.floor.max(last);
         self.ranges.clear();
         self.claims.clear();
@@ -258,14 +258,14 @@ impl Table {
     }
 }
 
-impl Claim {
+impl EmptyRangeClaim {
     fn holds(&self, key: &[u8]) -> bool {
         *self.start <= *key && *key < *self.end
     }
 }
 
 /// Returns the range if it is valid at `moment`, and renews its credit.
-fn used(start: &[u8], known: &Known, moment: Moment) -> Option<EmptyRange> {
+fn used(start: &[u8], known: &EmptyRangeEntry, moment: ReadPoint) -> Option<EmptyRange> {
     if !known.holds_for(moment) {
         return None;
     }

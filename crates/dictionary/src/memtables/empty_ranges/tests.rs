@@ -1,18 +1,18 @@
 //! Tests of ranges against a reference, and of events between a claim and its end.
 
 use super::*;
-use crate::key::Key;
+use crate::key::LookupKey;
 use crate::memtable::Memtable;
 use crate::memtables::{MemtableEntry, MemtableList};
-use crate::merge::Direction;
+use crate::merge::MergeDirection;
 use crate::range::KeyRange;
-use alluvium_base::{Kind, Message};
+use alluvium_base::{Message, MessageKind};
 use std::sync::Arc;
 
 #[derive(Debug)]
-struct One(Arc<Memtable>, Sequence);
+struct One(Arc<Memtable>, SequenceNumber);
 
-impl Memtables for One {
+impl MemtableOwner for One {
     fn newest_first(&self) -> MemtableList {
         let memtable = Arc::clone(&self.0);
         Arc::new(vec![MemtableEntry {
@@ -22,7 +22,7 @@ impl Memtables for One {
     }
 }
 
-fn one(base: Sequence) -> One {
+fn one(base: SequenceNumber) -> One {
     One(Arc::new(Memtable::new(1 << 20)), base)
 }
 
@@ -30,7 +30,7 @@ fn range(start: &[u8], end: &[u8]) -> (Vec<u8>, Vec<u8>) {
     (start.to_vec(), end.to_vec())
 }
 
-fn around(empty: &EmptyRanges, key: &[u8], moment: Moment) -> Option<(Vec<u8>, Vec<u8>)> {
+fn around(empty: &EmptyRanges, key: &[u8], moment: ReadPoint) -> Option<(Vec<u8>, Vec<u8>)> {
     let found = empty.around(key, moment)?;
     Some((found.start.into_vec(), found.end.into_vec()))
 }
@@ -206,7 +206,7 @@ fn walk(
 #[derive(Debug)]
 struct Noting<'e>(&'e EmptyRanges);
 
-impl Memtables for Noting<'_> {
+impl MemtableOwner for Noting<'_> {
     fn newest_first(&self) -> MemtableList {
         MemtableList::default()
     }
@@ -218,11 +218,11 @@ impl Memtables for Noting<'_> {
 
 #[test]
 fn a_walk_notes_long_runs_and_passes_few_keys_the_next_time() {
-    for direction in [Direction::Forward, Direction::Backward] {
+    for direction in [MergeDirection::Forward, MergeDirection::Backward] {
         let keys = |upto: u8| -> Box<dyn Iterator<Item = u8>> {
             match direction {
-                Direction::Forward => Box::new(1..upto),
-                Direction::Backward => Box::new((250 - upto..249).rev()),
+                MergeDirection::Forward => Box::new(1..upto),
+                MergeDirection::Backward => Box::new((250 - upto..249).rev()),
             }
         };
         let empty = EmptyRanges::new(1 << 16);
@@ -239,8 +239,8 @@ fn a_walk_notes_long_runs_and_passes_few_keys_the_next_time() {
             assert_eq!(empty.len(), 1);
         }
         let edge = match direction {
-            Direction::Forward => empty.around(&[0], (5, 0)),
-            Direction::Backward => empty.below(&[250], (5, 0)),
+            MergeDirection::Forward => empty.around(&[0], (5, 0)),
+            MergeDirection::Backward => empty.below(&[250], (5, 0)),
         };
         assert!(edge.is_some(), "it reaches to where the walks begin");
         // Writes that were deleted again leave pieces, which are joined.
@@ -289,8 +289,8 @@ fn writers_and_readers_at_once_never_hide_a_key() {
                 loop {
                     let at = visible.load(Ordering::Acquire);
                     let live = |key: &[u8]| {
-                        let newest = memtables.0.get(Key::new(key), at).next();
-                        newest.is_some_and(|message| message.kind != Kind::Delete)
+                        let newest = memtables.0.get(LookupKey::new(key), at).next();
+                        newest.is_some_and(|message| message.kind != MessageKind::Delete)
                     };
                     for key in [[10_u8], [11]] {
                         let found = empty.around(&key, (at, 0));

@@ -1,4 +1,4 @@
-//! Tests of `Merged::gallop`.
+//! Tests of `MergingIter::gallop`.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn winners_that_gallop_leave_the_order_as_it_is() {
     for seed in 0..400 {
         let mut random = fastrand::Rng::with_seed(seed);
         let dense = random.bool();
-        for direction in [Direction::Forward, Direction::Backward] {
+        for direction in [MergeDirection::Forward, MergeDirection::Backward] {
             let list = |random: &mut fastrand::Rng, most: usize| -> Vec<Vec<u8>> {
                 let mut keys: Vec<Vec<u8>> = (0..random.usize(..most))
                     .map(|_| match dense {
@@ -18,7 +18,7 @@ fn winners_that_gallop_leave_the_order_as_it_is() {
                     .collect();
                 keys.sort();
                 keys.dedup();
-                if direction == Direction::Backward {
+                if direction == MergeDirection::Backward {
                     keys.reverse();
                 }
                 keys
@@ -29,15 +29,15 @@ fn winners_that_gallop_leave_the_order_as_it_is() {
                 .map(|keys| Keys { keys, at: 0 })
                 .collect();
             let wanted = in_order(&sources, direction);
-            let mut merged = Merged::new(sources, direction);
+            let mut merged = MergingIter::new(sources, direction);
             let mut found: Vec<(Vec<u8>, usize)> = Vec::new();
             while let Some(winner) = merged.winner() {
                 let most = random.usize(..12);
                 let count = merged.gallop(|source, bound| {
                     let is_before = |key: &Vec<u8>| match (bound, direction) {
                         (None, _) => true,
-                        (Some(bound), Direction::Forward) => **key < *bound,
-                        (Some(bound), Direction::Backward) => **key > *bound,
+                        (Some(bound), MergeDirection::Forward) => **key < *bound,
+                        (Some(bound), MergeDirection::Backward) => **key > *bound,
                     };
                     let rest = &source.keys[source.at..];
                     let taken = rest.iter().take(most).take_while(|key| is_before(key)).count();

@@ -4,11 +4,11 @@
 use super::*;
 
 /// Generates a rule with several readers, one of which is the horizon.
-fn rule_of_readers(random: &mut fastrand::Rng, older: Older) -> Rule {
-    let mut readers: Vec<Sequence> = (0..random.usize(1..7)).map(|_| random.u64(..22)).collect();
+fn rule_of_readers(random: &mut fastrand::Rng, older: OlderData) -> FoldRule {
+    let mut readers: Vec<SequenceNumber> = (0..random.usize(1..7)).map(|_| random.u64(..22)).collect();
     readers.sort_unstable();
     readers.dedup();
-    Rule {
+    FoldRule {
         horizon: readers[0],
         readers: readers.into(),
         older,
@@ -23,9 +23,9 @@ fn folding_between_snapshots_changes_nothing_that_any_of_them_reads() {
         let history = history(&mut random);
         let taken = random.usize(..=history.0.len());
         let older = if taken == history.0.len() && random.bool() {
-            Older::None
+            OlderData::None
         } else {
-            Older::Elsewhere
+            OlderData::Elsewhere
         };
         let rule = rule_of_readers(&mut random, older);
         let filter = (round % 4 == 0).then_some(&filter);
@@ -41,7 +41,7 @@ fn folding_between_snapshots_changes_nothing_that_any_of_them_reads() {
 #[test]
 fn a_snapshot_that_is_missing_among_the_readers_is_noticed() {
     assert!(is_noticed(|random, history| {
-        let mut rule = rule_of_readers(random, Older::Elsewhere);
+        let mut rule = rule_of_readers(random, OlderData::Elsewhere);
         let missing = rule.readers[random.usize(..rule.readers.len())];
         rule.readers = rule.readers.iter().copied().filter(|&at| at != missing).collect();
         if missing == rule.horizon {
@@ -54,7 +54,7 @@ fn a_snapshot_that_is_missing_among_the_readers_is_noticed() {
 #[test]
 fn a_reader_that_counts_as_one_place_later_is_noticed() {
     assert!(is_noticed(|random, history| {
-        let mut rule = rule_of_readers(random, Older::Elsewhere);
+        let mut rule = rule_of_readers(random, OlderData::Elsewhere);
         let which = random.usize(..rule.readers.len());
         let at = rule.readers[which];
         rule.readers = rule
@@ -69,15 +69,15 @@ fn a_reader_that_counts_as_one_place_later_is_noticed() {
 
 #[test]
 fn of_a_key_that_is_overwritten_one_version_remains_for_each_reader() {
-    let rule = Rule {
+    let rule = FoldRule {
         horizon: 10,
         readers: [10, 500, 90_000].into(),
-        older: Older::Elsewhere,
+        older: OlderData::Elsewhere,
         now_ms: 0,
     };
     let mut left = Vec::new();
     let versions = (1..100_000u64).rev().map(|sequence| Message::put(sequence, b"v"));
-    Folder::new(&rule, None).fold(versions, |_| None, |kept| left.push(kept.sequence));
+    MessageFolder::new(&rule, None).fold(versions, |_| None, |kept| left.push(kept.sequence));
     assert_eq!(left.split_off(left.len() - 3), [90_000, 500, 10]);
     assert!(left.iter().all(|&sequence| sequence > 90_000) && left.len() == 9_999);
 }
@@ -86,9 +86,9 @@ fn of_a_key_that_is_overwritten_one_version_remains_for_each_reader() {
 fn folding_above_the_oldest_snapshot_is_noticed() {
     assert!(is_noticed(|random, history| {
         let oldest_snapshot = random.u64(..20);
-        let rule = Rule {
+        let rule = FoldRule {
             horizon: oldest_snapshot + 1,
-            older: Older::Elsewhere,
+            older: OlderData::Elsewhere,
             now_ms: NOW_MS,
             readers: Arc::default(),
         };
@@ -100,9 +100,9 @@ fn folding_above_the_oldest_snapshot_is_noticed() {
 fn a_sequence_number_zeroed_over_a_snapshot_is_noticed() {
     assert!(is_noticed(|random, history| {
         let oldest_snapshot = random.u64(..20);
-        let rule = Rule {
+        let rule = FoldRule {
             horizon: oldest_snapshot + 2,
-            older: Older::None,
+            older: OlderData::None,
             now_ms: NOW_MS,
             readers: Arc::default(),
         };

@@ -6,7 +6,7 @@ use super::*;
 #[derive(Debug)]
 struct Fussy;
 
-impl Operator for Fussy {
+impl MergeOperator for Fussy {
     fn name(&self) -> &'static str {
         "fussy"
     }
@@ -31,7 +31,11 @@ impl Operator for Fussy {
 }
 
 /// Result of a read: the value, or an error about a bad base.
-fn read(history: &(Vec<Owned>, Vec<Sequence>), at: Sequence, now_ms: u64) -> Result<Option<Vec<u8>>, ()> {
+fn read(
+    history: &(Vec<Owned>, Vec<SequenceNumber>),
+    at: SequenceNumber,
+    now_ms: u64,
+) -> Result<Option<Vec<u8>>, ()> {
     let (messages, deletes) = history;
     let (mut operands, mut base) = (Vec::new(), None);
     for Owned(sequence, kind, expires_ms, value) in messages.iter().filter(|message| message.0 <= at) {
@@ -39,12 +43,12 @@ fn read(history: &(Vec<Owned>, Vec<Sequence>), at: Sequence, now_ms: u64) -> Res
         let is_expired = *expires_ms != 0 && *expires_ms <= now_ms;
         match kind {
             _ if is_deleted || is_expired => break,
-            Kind::Delete => break,
-            Kind::Put => {
+            MessageKind::Delete => break,
+            MessageKind::Put => {
                 base = Some(value.clone());
                 break;
             }
-            Kind::Merge => operands.push(value.clone()),
+            MessageKind::Merge => operands.push(value.clone()),
         }
     }
     if base.as_ref().is_some_and(|base| base.starts_with(b"b")) && !operands.is_empty() {
@@ -60,24 +64,24 @@ fn a_value_that_is_refused_and_the_operands_upon_it_are_kept_as_they_are() {
     for _ in 0..100_000 {
         let mut history = history(&mut random);
         for message in &mut history.0 {
-            if message.1 == Kind::Put && random.bool() {
+            if message.1 == MessageKind::Put && random.bool() {
                 message.3 = b"bad".to_vec();
             }
         }
         let taken = random.usize(..=history.0.len());
         let everything = taken == history.0.len() && random.bool();
         let horizon = random.u64(..22);
-        let rule = Rule {
+        let rule = FoldRule {
             horizon,
             readers: (horizon..22).filter(|_| random.u8(..4) == 0).collect(),
-            older: [Older::Elsewhere, Older::None][usize::from(everything)],
+            older: [OlderData::Elsewhere, OlderData::None][usize::from(everything)],
             now_ms: NOW_MS,
         };
         let (messages, deletes) = &history;
-        let counted = |sequence: &Sequence| *sequence <= rule.horizon;
-        let deleted = |at: Sequence| deletes.iter().copied().filter(|&delete| delete <= at).max();
+        let counted = |sequence: &SequenceNumber| *sequence <= rule.horizon;
+        let deleted = |at: SequenceNumber| deletes.iter().copied().filter(|&delete| delete <= at).max();
         let mut after: Vec<Owned> = Vec::new();
-        let mut folder = Folder::new(&rule, Some(&Fussy));
+        let mut folder = MessageFolder::new(&rule, Some(&Fussy));
         folder.fold(messages[..taken].iter().map(Owned::message), deleted, |kept| {
             after.push(Owned(
                 kept.sequence,
@@ -93,7 +97,7 @@ fn a_value_that_is_refused_and_the_operands_upon_it_are_kept_as_they_are() {
         remaining.retain(|sequence| !everything || !counted(sequence));
         let folded = (after, remaining);
         let newest = rule.readers.last().copied().unwrap_or(horizon);
-        let is_read = |at: &Sequence| *at == horizon || *at > newest || rule.readers.contains(at);
+        let is_read = |at: &SequenceNumber| *at == horizon || *at > newest || rule.readers.contains(at);
         for at in (horizon..=21).filter(is_read) {
             for now_ms in (NOW_MS..NOW_MS + 12).step_by(3) {
                 let (wanted, found) = (read(&history, at, now_ms), read(&folded, at, now_ms));

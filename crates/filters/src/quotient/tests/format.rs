@@ -2,8 +2,8 @@
 //! changelog entry.
 
 use crate::quotient::format::*;
-use crate::quotient::{Builder, Geometry, Shape};
-use crate::{Entry, Error, Fingerprint};
+use crate::quotient::{FilterBuilder, FilterGeometry, FilterShape};
+use crate::{Error, FilterEntry, Fingerprint};
 use proptest::prelude::*;
 
 /// Returns lines of 16 bytes with their offsets, omitting lines equal to the previous one.
@@ -21,9 +21,9 @@ fn dump(bytes: &[u8]) -> String {
     text
 }
 
-fn build(geometry: Geometry, entries: &[(Entry, u32)]) -> Vec<u8> {
+fn build(geometry: FilterGeometry, entries: &[(FilterEntry, u32)]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut builder = Builder::new(geometry, |page: &[u8]| -> Result<(), Error> {
+    let mut builder = FilterBuilder::new(geometry, |page: &[u8]| -> Result<(), Error> {
         bytes.extend_from_slice(page);
         Ok(())
     });
@@ -36,8 +36,8 @@ fn build(geometry: Geometry, entries: &[(Entry, u32)]) -> Vec<u8> {
 
 #[test]
 fn the_bytes_of_a_filter_are_these() {
-    let geometry = Geometry::with_pages(2, Shape::new(24, 4)).unwrap();
-    let entry = |number, value| Entry::new(Fingerprint::of_number(number, 24), value);
+    let geometry = FilterGeometry::with_pages(2, FilterShape::new(24, 4)).unwrap();
+    let entry = |number, value| FilterEntry::new(Fingerprint::of_number(number, 24), value);
     let mut entries = vec![
         (entry(0, 9), 1),
         (entry(0, 3), 2),
@@ -56,11 +56,11 @@ fn the_bytes_of_a_filter_are_these() {
 
 #[test]
 fn the_bytes_of_a_geometry_are_these() {
-    let geometry = Geometry::with_pages(
+    let geometry = FilterGeometry::with_pages(
         0x0403,
-        Shape {
+        FilterShape {
             page_bytes: 8192,
-            ..Shape::new(36, 5)
+            ..FilterShape::new(36, 5)
         },
     )
     .unwrap();
@@ -104,7 +104,7 @@ proptest! {
 
     #[test]
     fn packed_slots_are_read_back(words in proptest::collection::vec(any::<u64>(), 1..200), value_bits in 0u32..=16, pages in 1u32..3000) {
-        let geometry = Geometry::with_pages(pages, Shape::new(34, value_bits)).unwrap();
+        let geometry = FilterGeometry::with_pages(pages, FilterShape::new(34, value_bits)).unwrap();
         let mut page = vec![0; 4096];
         let words: Vec<u64> =
             words.into_iter().take(geometry.capacity as usize).map(|word| word & ((1 << geometry.slot_bits) - 1)).collect();

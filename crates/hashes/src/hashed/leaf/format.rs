@@ -20,11 +20,11 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use alluvium_base::bytes::{Reader, Truncated, Writer};
-use alluvium_base::{Kind, Sequence};
-use alluvium_dictionary::record::{Record, Value};
-use alluvium_dictionary::values::ValuePointer;
-use alluvium_storage::{Error, PageSize, Place, Result};
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
+use alluvium_base::{MessageKind, SequenceNumber};
+use alluvium_dictionary::record::{RecordValue, StoredRecord};
+use alluvium_dictionary::value_log::ValuePointer;
+use alluvium_storage::{DiskLocation, Error, PageSize, Result};
 
 /// Bytes before the first record.
 pub const HEADER_BYTES: usize = 8;
@@ -53,7 +53,7 @@ pub enum KeyAt<'l> {
 
 /// A record of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'l> {
+pub struct HashLeafEntry<'l> {
     /// The key.
     pub key: KeyAt<'l>,
     /// Whether the key is the same as in the previous record.
@@ -61,7 +61,7 @@ pub struct Entry<'l> {
     /// The newest earlier run of the level that contains a key with the same prefix.
     pub previous: Option<u8>,
     /// The message; its sequence number is relative to the base of its run.
-    pub record: Record<'l>,
+    pub record: StoredRecord<'l>,
 }
 
 /// A key to be written, inline or separately.
@@ -86,7 +86,7 @@ pub enum ValuePart<'v> {
 
 /// Offsets of pointers that must be filled in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gaps {
+pub struct PointerOffsets {
     /// Offset of the pointer to the key.
     pub key: Option<usize>,
     /// Offset of the pointer to the value.
@@ -95,12 +95,12 @@ pub struct Gaps {
 
 /// A leaf being filled.
 #[derive(Debug, Default)]
-pub struct Draft {
+pub struct HashLeafBuilder {
     bytes: Vec<u8>,
     records: u16,
 }
 
-impl Draft {
+impl HashLeafBuilder {
     /// Returns whether the leaf has no record.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -113,15 +113,15 @@ impl Draft {
         &mut self,
         key: KeyPart<'_>,
         previous: Option<u8>,
-        (sequence, kind, expires_ms): (Sequence, Kind, u64),
+        (sequence, kind, expires_ms): (SequenceNumber, MessageKind, u64),
         value: ValuePart<'_>,
         most: usize,
-    ) -> Option<Gaps> {
+    ) -> Option<PointerOffsets> {
         if self.bytes.is_empty() {
             self.bytes.resize(HEADER_BYTES, 0);
         }
         let before = self.bytes.len();
-        let mut gaps = Gaps::default();
+        let mut gaps = PointerOffsets::default();
         // The previous run is stored only with the first record of a key.
         let previous = previous.filter(|_| !matches!(key, KeyPart::Same));
         let mut head = kind as u8;
@@ -135,7 +135,7 @@ impl Draft {
         ] {
             head |= if is_set { bit } else { 0 };
         }
-        let mut out = Writer::new(&mut self.bytes);
+        let mut out = ByteWriter::new(&mut self.bytes);
         out.u8(head);
         if let Some(previous) = previous {
             out.u8(previous);
@@ -150,7 +150,7 @@ impl Draft {
                 gaps.key = Some(self.bytes.len() - ValuePointer::BYTES);
             }
         }
-        let mut out = Writer::new(&mut self.bytes);
+        let mut out = ByteWriter::new(&mut self.bytes);
         if sequence != 0 {
             out.varint(sequence);
         }
@@ -185,7 +185,7 @@ impl Draft {
     /// Returns the page, and starts the next one.
     pub fn finish(&mut self, page_size: PageSize) -> Vec<u8> {
         let mut head = Vec::with_capacity(HEADER_BYTES);
-        Writer::new(&mut head)
+        ByteWriter::new(&mut head)
             .u16(self.records)
             .u16(0)
             .u32(self.bytes.len() as u32);
@@ -200,28 +200,32 @@ impl Draft {
 
 /// Iterator over the records of a leaf.
 #[derive(Clone, Debug)]
-pub struct Entries<'l> {
-    reader: Reader<'l>,
+pub struct LeafEntryIter<'l> {
+    reader: ByteReader<'l>,
     left: u16,
     last: Option<(KeyAt<'l>, Option<u8>)>,
     page_size: PageSize,
 }
 
-impl<'l> Entries<'l> {
+impl<'l> LeafEntryIter<'l> {
     /// Opens a leaf.
     ///
     /// # Errors
     /// [`Error::Corrupt`] at `place`.
-    pub fn open(leaf: &'l [u8], place: impl Fn() -> Place, page_size: PageSize) -> Result<Entries<'l>> {
+    pub fn open(
+        leaf: &'l [u8],
+        place: impl Fn() -> DiskLocation,
+        page_size: PageSize,
+    ) -> Result<LeafEntryIter<'l>> {
         let bad = |found: String| Error::corrupt(place(), "a leaf of records by hash", found);
-        let mut reader = Reader::new(leaf);
-        let mut read = || -> std::result::Result<_, Truncated> {
+        let mut reader = ByteReader::new(leaf);
+        let mut read = || -> std::result::Result<_, TruncatedInput> {
             Ok((reader.u16()?, reader.u16()?, reader.u32()? as usize))
         };
         let (records, zero, end) = read().map_err(|cut| bad(cut.to_string()))?;
         match leaf.get(HEADER_BYTES..end) {
-            Some(bytes) if zero == 0 => Ok(Entries {
-                reader: Reader::new(bytes),
+            Some(bytes) if zero == 0 => Ok(LeafEntryIter {
+                reader: ByteReader::new(bytes),
                 left: records,
                 last: None,
                 page_size,
@@ -235,9 +239,9 @@ impl<'l> Entries<'l> {
     /// # Errors
     /// [`Error::Corrupt`] at `place`.
     #[inline]
-    pub fn next(&mut self, place: impl Fn() -> Place) -> Result<Option<Entry<'l>>> {
+    pub fn next(&mut self, place: impl Fn() -> DiskLocation) -> Result<Option<HashLeafEntry<'l>>> {
         if self.left == 0 {
-            let left = self.reader.left();
+            let left = self.reader.remaining();
             let found = || format!("{left} bytes behind the last record");
             return match left {
                 0 => Ok(None),
@@ -248,28 +252,32 @@ impl<'l> Entries<'l> {
         match self.read(&place) {
             Ok(Some(entry)) => Ok(Some(entry)),
             Ok(None) => Err(self.broken(&place, "a record that cannot be")),
-            Err(Bad::Cut(cut)) => Err(self.broken(&place, &cut.to_string())),
-            Err(Bad::Pointer(error)) => Err(*error),
+            Err(LeafEntryError::Cut(cut)) => Err(self.broken(&place, &cut.to_string())),
+            Err(LeafEntryError::Pointer(error)) => Err(*error),
         }
     }
 
     #[cold]
-    fn broken(&self, place: impl Fn() -> Place, found: &str) -> Error {
+    fn broken(&self, place: impl Fn() -> DiskLocation, found: &str) -> Error {
         let found = format!("{found} before byte {}", HEADER_BYTES + self.reader.position());
         Error::corrupt(place(), "a leaf of records by hash", found)
     }
 
     #[inline]
-    fn read(&mut self, place: &impl Fn() -> Place) -> std::result::Result<Option<Entry<'l>>, Bad> {
+    fn read(
+        &mut self,
+        place: &impl Fn() -> DiskLocation,
+    ) -> std::result::Result<Option<HashLeafEntry<'l>>, LeafEntryError> {
         let page_size = self.page_size;
         let reader = &mut self.reader;
-        let pointer = |reader: &mut Reader<'l>| {
+        let pointer = |reader: &mut ByteReader<'l>| {
             let bytes = reader.take(ValuePointer::BYTES)?;
-            ValuePointer::decode(bytes, &place(), page_size).map_err(|error| Bad::Pointer(Box::new(error)))
+            ValuePointer::decode(bytes, &place(), page_size)
+                .map_err(|error| LeafEntryError::Pointer(Box::new(error)))
         };
         let head = reader.u8()?;
         let has = |bit: u8| head & bit != 0;
-        let Ok(kind) = Kind::try_from(head & KIND) else {
+        let Ok(kind) = MessageKind::try_from(head & KIND) else {
             return Ok(None);
         };
         if has(SAME_KEY) && (has(KEY_APART) || has(HAS_PREVIOUS)) {
@@ -296,15 +304,15 @@ impl<'l> Entries<'l> {
         let sequence = if has(HAS_SEQUENCE) { reader.varint()? } else { 0 };
         let expires_ms = if has(HAS_EXPIRY) { reader.varint()? } else { 0 };
         let value = match has(VALUE_APART) {
-            true => Value::Separate(pointer(reader)?),
-            false => Value::Inline(part(reader)?),
+            true => RecordValue::Separate(pointer(reader)?),
+            false => RecordValue::Inline(part(reader)?),
         };
         self.last = Some((key, previous));
-        Ok(Some(Entry {
+        Ok(Some(HashLeafEntry {
             key,
             is_same_key: has(SAME_KEY),
             previous,
-            record: Record {
+            record: StoredRecord {
                 sequence,
                 kind,
                 expires_ms,
@@ -315,19 +323,19 @@ impl<'l> Entries<'l> {
 }
 
 /// Reason why a record is invalid.
-enum Bad {
-    Cut(Truncated),
+enum LeafEntryError {
+    Cut(TruncatedInput),
     Pointer(Box<Error>),
 }
 
-impl From<Truncated> for Bad {
-    fn from(cut: Truncated) -> Bad {
-        Bad::Cut(cut)
+impl From<TruncatedInput> for LeafEntryError {
+    fn from(cut: TruncatedInput) -> LeafEntryError {
+        LeafEntryError::Cut(cut)
     }
 }
 
 #[inline]
-fn part<'l>(reader: &mut Reader<'l>) -> std::result::Result<&'l [u8], Truncated> {
+fn part<'l>(reader: &mut ByteReader<'l>) -> std::result::Result<&'l [u8], TruncatedInput> {
     let len = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
     reader.take(len)
 }
@@ -335,10 +343,10 @@ fn part<'l>(reader: &mut Reader<'l>) -> std::result::Result<&'l [u8], Truncated>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alluvium_storage::{Codec, NodePointer, Structure};
+    use alluvium_storage::{NodeCodec, NodePointer, OnDiskObject};
 
-    fn place() -> Place {
-        Place::new(Structure::Node, "a leaf", 0)
+    fn place() -> DiskLocation {
+        DiskLocation::new(OnDiskObject::Node, "a leaf", 0)
     }
 
     fn pointer() -> ValuePointer {
@@ -349,7 +357,7 @@ mod tests {
             encoded_len: 4096,
             tier: 0,
             pages: 1,
-            codec: Codec::None,
+            codec: NodeCodec::None,
         };
         ValuePointer {
             node,
@@ -359,9 +367,9 @@ mod tests {
     }
 
     fn example() -> Vec<u8> {
-        let mut draft = Draft::default();
+        let mut draft = HashLeafBuilder::default();
         let most = PageSize::MIN.bytes();
-        let put = (0, Kind::Put, 0);
+        let put = (0, MessageKind::Put, 0);
         draft
             .push(KeyPart::Here(b"Elbe"), None, put, ValuePart::Here(b"1094"), most)
             .unwrap();
@@ -369,13 +377,19 @@ mod tests {
             .push(
                 KeyPart::Same,
                 None,
-                (300, Kind::Merge, 5),
+                (300, MessageKind::Merge, 5),
                 ValuePart::Here(b""),
                 most,
             )
             .unwrap();
         let gaps = draft
-            .push(KeyPart::Apart(7), None, (1, Kind::Put, 0), ValuePart::Apart, most)
+            .push(
+                KeyPart::Apart(7),
+                None,
+                (1, MessageKind::Put, 0),
+                ValuePart::Apart,
+                most,
+            )
             .unwrap();
         draft.fill(gaps.key.unwrap(), &pointer());
         draft.fill(gaps.value.unwrap(), &pointer());
@@ -400,20 +414,20 @@ mod tests {
         assert_eq!(leaf[..expected.len()], expected);
         assert_eq!(expected.len(), 0x82);
         assert!(leaf[expected.len()..].iter().all(|&byte| byte == 0));
-        let mut entries = Entries::open(&leaf, place, PageSize::MIN).unwrap();
+        let mut entries = LeafEntryIter::open(&leaf, place, PageSize::MIN).unwrap();
         let first = entries.next(place).unwrap().unwrap();
         assert_eq!((first.key, first.is_same_key), (KeyAt::Here(b"Elbe"), false));
-        assert_eq!(first.record.value, Value::Inline(b"1094"));
+        assert_eq!(first.record.value, RecordValue::Inline(b"1094"));
         let second = entries.next(place).unwrap().unwrap();
         assert_eq!((second.key, second.is_same_key), (KeyAt::Here(b"Elbe"), true));
         let record = second.record;
         assert_eq!(
             (record.sequence, record.kind, record.expires_ms),
-            (300, Kind::Merge, 5)
+            (300, MessageKind::Merge, 5)
         );
         let third = entries.next(place).unwrap().unwrap();
         assert_eq!(third.key.hash(0), 7);
-        assert_eq!(third.record.value, Value::Separate(pointer()));
+        assert_eq!(third.record.value, RecordValue::Separate(pointer()));
         for is_same_key in [false, true] {
             let entry = entries.next(place).unwrap().unwrap();
             assert_eq!(
@@ -429,7 +443,7 @@ mod tests {
     fn no_change_of_a_byte_makes_a_leaf_panic_and_a_shorter_one_is_refused() {
         let leaf = example();
         let read = |leaf: &[u8]| -> Result<usize> {
-            let mut entries = Entries::open(leaf, place, PageSize::MIN)?;
+            let mut entries = LeafEntryIter::open(leaf, place, PageSize::MIN)?;
             let mut count = 0;
             while entries.next(place)?.is_some() {
                 count += 1;

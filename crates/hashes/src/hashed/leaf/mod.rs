@@ -13,7 +13,7 @@
 
 pub mod format;
 
-pub use format::{Draft, Entries, Entry, KeyAt};
+pub use format::{HashLeafBuilder, HashLeafEntry, KeyAt, LeafEntryIter};
 
 use alluvium_filters::hash;
 

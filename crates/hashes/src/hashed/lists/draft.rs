@@ -1,10 +1,10 @@
 //! A page of sketches being filled.
 
-use alluvium_filters::golomb::{BitWriter, Delta, Rice};
+use alluvium_filters::golomb::{DeltaCoder, RiceCode, StreamBitWriter};
 
 /// A prefix with a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Sketch {
+pub struct PrefixSketch {
     /// The prefix.
     pub prefix: u64,
     /// Payload: a run or a child, and characters; or the rest of a hash.
@@ -13,7 +13,7 @@ pub struct Sketch {
 
 /// Encoding parameters of sketches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Coding {
+pub struct SketchEncoding {
     /// Length of a prefix in bits.
     pub prefix_bits: u8,
     /// Length of a payload in bits.
@@ -22,10 +22,10 @@ pub struct Coding {
     pub parameter: u8,
 }
 
-impl Coding {
-    pub(super) fn delta(&self, base: u64) -> Delta {
-        Delta::new(
-            Rice::with_parameter(self.parameter.into(), self.prefix_bits.into()),
+impl SketchEncoding {
+    pub(super) fn delta(&self, base: u64) -> DeltaCoder {
+        DeltaCoder::new(
+            RiceCode::with_parameter(self.parameter.into(), self.prefix_bits.into()),
             base,
         )
     }
@@ -39,25 +39,25 @@ const MOST_ONES: u64 = 90;
 
 /// A page being filled.
 #[derive(Debug)]
-pub struct Draft {
-    pub(super) coding: Coding,
+pub struct SketchPageBuilder {
+    pub(super) coding: SketchEncoding,
     /// First prefix and bit offset of each group.
     pub(super) groups: Vec<(u64, u32)>,
-    pub(super) bits: BitWriter,
+    pub(super) bits: StreamBitWriter,
     pub(super) entries: u32,
-    delta: Delta,
+    delta: DeltaCoder,
     last: u64,
     in_group: u32,
 }
 
-impl Draft {
+impl SketchPageBuilder {
     /// Starts a page.
     #[must_use]
-    pub fn new(coding: Coding) -> Draft {
-        Draft {
+    pub fn new(coding: SketchEncoding) -> SketchPageBuilder {
+        SketchPageBuilder {
             coding,
             groups: Vec::new(),
-            bits: BitWriter::new(),
+            bits: StreamBitWriter::new(),
             entries: 0,
             delta: coding.delta(0),
             last: 0,
@@ -81,7 +81,7 @@ impl Draft {
     ///
     /// # Panics
     /// If the prefix is less than the previous one.
-    pub fn push(&mut self, sketch: Sketch, page: usize) -> bool {
+    pub fn push(&mut self, sketch: PrefixSketch, page: usize) -> bool {
         assert!(
             self.is_empty() || sketch.prefix >= self.last,
             "prefixes ascend (L1)"

@@ -25,12 +25,12 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::draft::{Coding, Draft, Sketch};
-use super::{Listing, MOST_PREFIX_BITS};
-use crate::hashed::pages::{self, Bad, Pages};
-use alluvium_base::bytes::{Reader, Truncated, Writer};
+use super::draft::{PrefixSketch, SketchEncoding, SketchPageBuilder};
+use super::{MOST_PREFIX_BITS, PageListing};
+use crate::hashed::pages::{self, DescriptionError, PageList};
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_filters::golomb::BitReader;
-use alluvium_storage::{Error, PageSize, Place, Result};
+use alluvium_storage::{DiskLocation, Error, PageSize, Result};
 
 const PAGE_HEADER_BYTES: usize = 16;
 const GROUP_BYTES: usize = 12;
@@ -40,34 +40,36 @@ pub(super) fn sketch_page_bytes(groups: usize, bits: u64) -> usize {
     PAGE_HEADER_BYTES + GROUP_BYTES * groups + bits.div_ceil(8) as usize
 }
 
-impl Listing {
+impl PageListing {
     /// Appends the encoded listing.
     pub(in crate::hashed) fn encode(&self, out: &mut Vec<u8>) {
         self.pages.encode(out);
         for &first in &self.firsts {
-            Writer::new(out).u64(first);
+            ByteWriter::new(out).u64(first);
         }
         pages::encode_extents(&self.extents, out);
     }
 
     /// Decodes a listing. `has_sketches` is set if its pages contain sketches.
     pub(in crate::hashed) fn decode(
-        reader: &mut Reader<'_>,
-        place: &Place,
+        reader: &mut ByteReader<'_>,
+        place: &DiskLocation,
         page_size: PageSize,
         has_sketches: bool,
-    ) -> std::result::Result<Listing, Bad> {
-        let pages = Pages::decode(reader, page_size, 4)?;
+    ) -> std::result::Result<PageListing, DescriptionError> {
+        let pages = PageList::decode(reader, page_size, 4)?;
         let mut firsts: Vec<u64> = Vec::new();
         if has_sketches {
             for _ in 0..pages.len() {
                 firsts.push(reader.u64()?);
             }
             if !firsts.is_sorted() {
-                return Err(Bad::Other("pages of sketches out of order".to_owned()));
+                return Err(DescriptionError::Other(
+                    "pages of sketches out of order".to_owned(),
+                ));
             }
         }
-        Ok(Listing {
+        Ok(PageListing {
             pages,
             firsts: firsts.into(),
             extents: pages::decode_extents(reader, place)?,
@@ -75,14 +77,14 @@ impl Listing {
     }
 }
 
-impl Draft {
+impl SketchPageBuilder {
     /// Returns the page, and starts the next one.
     #[must_use]
     pub fn finish(&mut self, page_size: PageSize) -> Vec<u8> {
         let coding = self.coding;
-        let full = std::mem::replace(self, Draft::new(coding));
+        let full = std::mem::replace(self, SketchPageBuilder::new(coding));
         let mut page = Vec::with_capacity(page_size.bytes());
-        let mut out = Writer::new(&mut page);
+        let mut out = ByteWriter::new(&mut page);
         out.u16(full.groups.len() as u16)
             .u8(coding.prefix_bits)
             .u8(coding.payload_bits)
@@ -102,25 +104,25 @@ impl Draft {
 
 /// The sketches of a page.
 #[derive(Clone, Debug)]
-pub struct Sketches<'p> {
-    coding: Coding,
+pub struct SketchPage<'p> {
+    coding: SketchEncoding,
     groups: &'p [u8],
     bits: &'p [u8],
     end: u64,
     entries: u32,
 }
 
-impl<'p> Sketches<'p> {
+impl<'p> SketchPage<'p> {
     /// Opens a page.
     ///
     /// # Errors
     /// [`Error::Corrupt`] at `place`.
-    pub fn open(page: &'p [u8], place: &Place) -> Result<Sketches<'p>> {
+    pub fn open(page: &'p [u8], place: &DiskLocation) -> Result<SketchPage<'p>> {
         let bad = |found: String| Error::corrupt(place.clone(), "a page of sketches", found);
-        let mut reader = Reader::new(page);
-        let mut head = || -> std::result::Result<_, Truncated> {
+        let mut reader = ByteReader::new(page);
+        let mut head = || -> std::result::Result<_, TruncatedInput> {
             let groups = reader.u16()?;
-            let coding = Coding {
+            let coding = SketchEncoding {
                 prefix_bits: reader.u8()?,
                 payload_bits: reader.u8()?,
                 parameter: reader.u8()?,
@@ -138,7 +140,7 @@ impl<'p> Sketches<'p> {
         if zeros != [0; 3] || !is_coded {
             return Err(bad(format!("{coding:?}, {zeros:?}")));
         }
-        Ok(Sketches {
+        Ok(SketchPage {
             coding,
             groups,
             bits,
@@ -149,7 +151,7 @@ impl<'p> Sketches<'p> {
 
     /// Returns the encoding parameters.
     #[must_use]
-    pub fn coding(&self) -> Coding {
+    pub fn coding(&self) -> SketchEncoding {
         self.coding
     }
 
@@ -170,14 +172,14 @@ impl<'p> Sketches<'p> {
     }
 
     /// Returns the first prefix and the bit offset of a group.
-    fn group(&self, number: usize) -> std::result::Result<(u64, u64), Truncated> {
+    fn group(&self, number: usize) -> std::result::Result<(u64, u64), TruncatedInput> {
         let bytes = self.groups.get(number * GROUP_BYTES..).unwrap_or_default();
-        let mut reader = Reader::new(bytes);
+        let mut reader = ByteReader::new(bytes);
         Ok((reader.u64()?, reader.u32()?.into()))
     }
 
     /// Returns the first group that may contain a prefix.
-    fn first_with(&self, prefix: u64) -> std::result::Result<usize, Truncated> {
+    fn first_with(&self, prefix: u64) -> std::result::Result<usize, TruncatedInput> {
         let (mut low, mut high) = (0, self.groups());
         while low < high {
             let middle = low.midpoint(high);
@@ -195,8 +197,13 @@ impl<'p> Sketches<'p> {
     ///
     /// # Errors
     /// [`Error::Corrupt`] at `place`.
-    pub fn each_from(&self, prefix: u64, place: &Place, visit: &mut dyn FnMut(Sketch) -> bool) -> Result<()> {
-        let cut = |cut: Truncated| Error::corrupt(place.clone(), "a page of sketches", cut.to_string());
+    pub fn each_from(
+        &self,
+        prefix: u64,
+        place: &DiskLocation,
+        visit: &mut dyn FnMut(PrefixSketch) -> bool,
+    ) -> Result<()> {
+        let cut = |cut: TruncatedInput| Error::corrupt(place.clone(), "a page of sketches", cut.to_string());
         let coded = |error: alluvium_filters::Error| {
             Error::corrupt(place.clone(), "a page of sketches", error.to_string())
         };
@@ -222,7 +229,7 @@ impl<'p> Sketches<'p> {
                 let at = delta.read(&mut bits, most).map_err(coded)?;
                 let payload = bits.get(payload_bits).map_err(coded)?;
                 last = at;
-                if !visit(Sketch { prefix: at, payload }) {
+                if !visit(PrefixSketch { prefix: at, payload }) {
                     return Ok(());
                 }
             }
@@ -235,26 +242,26 @@ impl<'p> Sketches<'p> {
 mod tests {
     use super::*;
     use alluvium_base::checksum;
-    use alluvium_storage::Structure;
+    use alluvium_storage::OnDiskObject;
 
-    fn place() -> Place {
-        Place::new(Structure::Node, "a page", 0)
+    fn place() -> DiskLocation {
+        DiskLocation::new(OnDiskObject::Node, "a page", 0)
     }
 
-    const CODING: Coding = Coding {
+    const CODING: SketchEncoding = SketchEncoding {
         prefix_bits: 20,
         payload_bits: 8,
         parameter: 4,
     };
 
-    fn example() -> (Vec<u8>, Vec<Sketch>) {
-        let mut draft = Draft::new(CODING);
-        let sketches = (0..300u64).map(|number| Sketch {
+    fn example() -> (Vec<u8>, Vec<PrefixSketch>) {
+        let mut draft = SketchPageBuilder::new(CODING);
+        let sketches = (0..300u64).map(|number| PrefixSketch {
             // Some prefixes are frequent, some are far from the previous one.
             prefix: number / 3 * 7 + if number > 200 { 900_000 } else { 0 },
             payload: number % 256,
         });
-        let all: Vec<Sketch> = sketches.collect();
+        let all: Vec<PrefixSketch> = sketches.collect();
         for &sketch in &all {
             assert!(draft.push(sketch, 4096));
         }
@@ -262,8 +269,8 @@ mod tests {
         (draft.finish(PageSize::MIN), all)
     }
 
-    fn read_all(page: &[u8], from: u64) -> Result<Vec<Sketch>> {
-        let sketches = Sketches::open(page, &place())?;
+    fn read_all(page: &[u8], from: u64) -> Result<Vec<PrefixSketch>> {
+        let sketches = SketchPage::open(page, &place())?;
         let mut found = Vec::new();
         sketches.each_from(from, &place(), &mut |sketch| {
             found.push(sketch);
@@ -286,7 +293,7 @@ mod tests {
             0, 1, 7, 8, 210, 462, 463, 500_000, 900_469, 900_470, 900_693, 900_694,
         ] {
             let found = read_all(&page, from).unwrap();
-            let wanted: Vec<Sketch> = all
+            let wanted: Vec<PrefixSketch> = all
                 .iter()
                 .copied()
                 .filter(|sketch| sketch.prefix >= from)
@@ -307,10 +314,10 @@ mod tests {
 
     #[test]
     fn a_page_takes_what_fits_and_no_more() {
-        let mut draft = Draft::new(CODING);
+        let mut draft = SketchPageBuilder::new(CODING);
         let mut count = 0u64;
         while draft.push(
-            Sketch {
+            PrefixSketch {
                 prefix: count * 11,
                 payload: 3,
             },

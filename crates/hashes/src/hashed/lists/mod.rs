@@ -18,19 +18,19 @@ pub mod format;
 mod read;
 mod write;
 
-pub use draft::{Coding, Draft, Sketch};
-pub(in crate::hashed) use read::{Cursor, Origin, PageCursor};
+pub use draft::{PrefixSketch, SketchEncoding, SketchPageBuilder};
+pub(in crate::hashed) use read::{PageCursor, PageSource, SketchCursor};
 pub(in crate::hashed) use write::SketchWriter;
-pub use write::Written;
+pub use write::WrittenList;
 
-use super::pages::{Described, Pages};
+use super::pages::{PageList, StoredDescription};
 use alluvium_base::Purpose;
-use alluvium_dictionary::fetch::Fetch;
-use alluvium_dictionary::read::Files;
-use alluvium_dictionary::values::ValuePointer;
+use alluvium_dictionary::fetch::NodeFetch;
+use alluvium_dictionary::read::DataFiles;
+use alluvium_dictionary::value_log::ValuePointer;
 use alluvium_storage::extents::Extent;
-use alluvium_storage::{Error, NodePointer, PageSize, Place, Result};
-use format::Sketches;
+use alluvium_storage::{DiskLocation, Error, NodePointer, PageSize, Result};
+use format::SketchPage;
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
@@ -39,8 +39,8 @@ pub(in crate::hashed) const MOST_PREFIX_BITS: u8 = 40;
 
 /// Pages of a list, and their extents.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listing {
-    pub(in crate::hashed) pages: Pages,
+pub struct PageListing {
+    pub(in crate::hashed) pages: PageList,
     /// First prefix of each page of sketches.
     pub(in crate::hashed) firsts: Box<[u64]>,
     /// All extents except those of the description, with their live bytes.
@@ -48,7 +48,7 @@ pub struct Listing {
 }
 
 /// The description of a list, which includes a listing of its pages.
-pub trait Description: Sized {
+pub trait PagedDescription: Sized {
     /// Name of the described object, for errors.
     const NAME: &'static str;
 
@@ -60,10 +60,10 @@ pub trait Description: Sized {
     ///
     /// # Errors
     /// [`Error::Corrupt`] at `place`, or [`Error::NewerFormat`].
-    fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Self>;
+    fn decode(bytes: &[u8], place: &DiskLocation, page_size: PageSize) -> Result<Self>;
 
     /// Returns the listing of its pages.
-    fn listing(&self) -> &Listing;
+    fn listing(&self) -> &PageListing;
 
     /// Returns the lengths of a prefix and of a payload in bits.
     fn entry_bits(&self) -> (u32, u32);
@@ -74,20 +74,20 @@ pub trait Description: Sized {
 
 /// A list on the device.
 #[derive(Clone, Debug)]
-pub struct Stored<M> {
+pub struct StoredList<M> {
     pub(in crate::hashed) meta: Arc<M>,
-    described: Described,
+    described: StoredDescription,
 }
 
-impl<M: Description> Stored<M> {
+impl<M: PagedDescription> StoredList<M> {
     /// Reads the description of a list, bypassing the cache.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if it is damaged; I/O errors.
-    pub fn open(files: Files<'_>, pointer: &ValuePointer, purpose: Purpose) -> Result<Stored<M>> {
-        let (bytes, described) = Described::read(files, pointer, purpose)?;
+    pub fn open(files: DataFiles<'_>, pointer: &ValuePointer, purpose: Purpose) -> Result<StoredList<M>> {
+        let (bytes, described) = StoredDescription::read(files, pointer, purpose)?;
         let meta = M::decode(&bytes, &described.place(), files.page_size)?;
-        Ok(Stored {
+        Ok(StoredList {
             meta: Arc::new(meta),
             described,
         })
@@ -97,7 +97,7 @@ impl<M: Description> Stored<M> {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if no extent is in use there.
-    pub fn mapped(mut self, holding: impl Fn(u8, u64) -> Option<Extent>) -> Result<Stored<M>> {
+    pub fn mapped(mut self, holding: impl Fn(u8, u64) -> Option<Extent>) -> Result<StoredList<M>> {
         self.described = self.described.mapped(holding)?;
         Ok(self)
     }
@@ -116,7 +116,7 @@ impl<M: Description> Stored<M> {
 
     /// Returns its location, for errors.
     #[must_use]
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> DiskLocation {
         self.described.place()
     }
 
@@ -130,7 +130,7 @@ impl<M: Description> Stored<M> {
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let listing = self.meta.listing();
-        let own = size_of::<M>() + size_of::<Stored<M>>();
+        let own = size_of::<M>() + size_of::<StoredList<M>>();
         let lists = size_of_val(&*listing.firsts) + size_of_val(&*listing.extents);
         listing.pages.memory_bytes() + self.described.memory_bytes() + (own + lists) as u64
     }
@@ -159,7 +159,7 @@ impl<M: Description> Stored<M> {
     ///
     /// # Errors
     /// I/O errors; damage.
-    pub fn each_payload<F: Fetch>(
+    pub fn each_payload<F: NodeFetch>(
         &self,
         prefix: u64,
         fetch: &F,
@@ -185,8 +185,8 @@ impl<M: Description> Stored<M> {
     }
 
     /// Opens a page, and checks that its encoding matches the description.
-    fn sketches<'p>(&self, page: &'p [u8], place: &Place) -> Result<Sketches<'p>> {
-        let sketches = Sketches::open(page, place)?;
+    fn sketches<'p>(&self, page: &'p [u8], place: &DiskLocation) -> Result<SketchPage<'p>> {
+        let sketches = SketchPage::open(page, place)?;
         let coding = sketches.coding();
         let found = (u32::from(coding.prefix_bits), u32::from(coding.payload_bits));
         let expected = self.meta.entry_bits();

@@ -1,28 +1,28 @@
 //! Sequential reads of pages, bypassing the cache.
 
-use super::{Description, Sketch, Stored};
+use super::{PagedDescription, PrefixSketch, StoredList};
 use alluvium_base::Purpose;
-use alluvium_dictionary::read::Files;
+use alluvium_dictionary::read::DataFiles;
 use alluvium_storage::node::read_nodes;
 use alluvium_storage::store::Store;
-use alluvium_storage::{Error, NodePointer, PageSize, Result, Tiers};
+use alluvium_storage::{Error, NodePointer, PageSize, Result, TierFiles};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Source of pages.
 #[derive(Clone, Debug)]
-pub(in crate::hashed) enum Origin<'f> {
+pub(in crate::hashed) enum PageSource<'f> {
     /// An open store.
     Store(Arc<Store>),
     /// Data files of a store.
-    Files(Files<'f>),
+    Files(DataFiles<'f>),
 }
 
-impl Origin<'_> {
-    fn tiers(&self) -> (&Tiers, PageSize) {
+impl PageSource<'_> {
+    fn tiers(&self) -> (&TierFiles, PageSize) {
         match self {
-            Origin::Store(store) => (store.tiers(), store.page_size()),
-            Origin::Files(files) => (files.tiers, files.page_size),
+            PageSource::Store(store) => (store.tiers(), store.page_size()),
+            PageSource::Files(files) => (files.tiers, files.page_size),
         }
     }
 }
@@ -30,8 +30,8 @@ impl Origin<'_> {
 /// Iterator over pages.
 #[derive(Debug)]
 pub(in crate::hashed) struct PageCursor<'f, M> {
-    from: Origin<'f>,
-    of: Stored<M>,
+    from: PageSource<'f>,
+    of: StoredList<M>,
     purpose: Purpose,
     /// Number of pages read together.
     ahead: u64,
@@ -39,8 +39,13 @@ pub(in crate::hashed) struct PageCursor<'f, M> {
     ready: VecDeque<Vec<u8>>,
 }
 
-impl<'f, M: Description + Clone> PageCursor<'f, M> {
-    pub(in crate::hashed) fn new(from: Origin<'f>, of: &Stored<M>, purpose: Purpose, ahead: u64) -> Self {
+impl<'f, M: PagedDescription + Clone> PageCursor<'f, M> {
+    pub(in crate::hashed) fn new(
+        from: PageSource<'f>,
+        of: &StoredList<M>,
+        purpose: Purpose,
+        ahead: u64,
+    ) -> Self {
         assert!(ahead > 0, "at least a page is read");
         PageCursor {
             from,
@@ -80,18 +85,23 @@ impl<'f, M: Description + Clone> PageCursor<'f, M> {
 
 /// Iterator over sketches.
 #[derive(Debug)]
-pub(in crate::hashed) struct Cursor<'f, M> {
+pub(in crate::hashed) struct SketchCursor<'f, M> {
     pages: PageCursor<'f, M>,
     /// Number of the next page.
     page: u64,
-    sketches: std::vec::IntoIter<Sketch>,
+    sketches: std::vec::IntoIter<PrefixSketch>,
     last: u64,
     count: u64,
 }
 
-impl<'f, M: Description + Clone> Cursor<'f, M> {
-    pub(in crate::hashed) fn new(from: Origin<'f>, of: &Stored<M>, purpose: Purpose, ahead: u64) -> Self {
-        Cursor {
+impl<'f, M: PagedDescription + Clone> SketchCursor<'f, M> {
+    pub(in crate::hashed) fn new(
+        from: PageSource<'f>,
+        of: &StoredList<M>,
+        purpose: Purpose,
+        ahead: u64,
+    ) -> Self {
+        SketchCursor {
             pages: PageCursor::new(from, of, purpose, ahead),
             page: 0,
             sketches: Vec::new().into_iter(),
@@ -101,12 +111,12 @@ impl<'f, M: Description + Clone> Cursor<'f, M> {
     }
 
     /// Returns the list being read.
-    pub(in crate::hashed) fn of(&self) -> &Stored<M> {
+    pub(in crate::hashed) fn of(&self) -> &StoredList<M> {
         &self.pages.of
     }
 
     /// Returns the next sketch; `None` after the last.
-    pub(in crate::hashed) fn next(&mut self) -> Result<Option<Sketch>> {
+    pub(in crate::hashed) fn next(&mut self) -> Result<Option<PrefixSketch>> {
         loop {
             if let Some(sketch) = self.sketches.next() {
                 self.last = sketch.prefix;
@@ -135,7 +145,7 @@ impl<'f, M: Description + Clone> Cursor<'f, M> {
             all.push(sketch);
             true
         })?;
-        let first = all.first().map(|sketch: &Sketch| sketch.prefix);
+        let first = all.first().map(|sketch: &PrefixSketch| sketch.prefix);
         let listed = of.meta.listing().firsts.get(self.page as usize).copied();
         if first.is_none() || first != listed || first < Some(self.last) {
             let expected = format!("a page that begins with {listed:?}, behind {}", self.last);

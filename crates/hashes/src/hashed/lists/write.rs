@@ -1,8 +1,8 @@
 //! Writing sketches page by page, and the description of a list.
 
-use super::{Coding, Description, Draft, Listing, Sketch, Stored};
-use crate::hashed::pages::{Claimed, Described, PageWriter};
-use alluvium_filters::golomb::Rice;
+use super::{PageListing, PagedDescription, PrefixSketch, SketchEncoding, SketchPageBuilder, StoredList};
+use crate::hashed::pages::{ClaimedExtents, PageWriter, StoredDescription};
+use alluvium_filters::golomb::RiceCode;
 use alluvium_storage::node::WriterOptions;
 use alluvium_storage::store::Store;
 use alluvium_storage::{PageSize, Result};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub(in crate::hashed) struct SketchWriter {
     pages: PageWriter,
     page_size: PageSize,
-    draft: Draft,
+    draft: SketchPageBuilder,
     firsts: Vec<u64>,
     entries: u64,
 }
@@ -29,11 +29,11 @@ impl SketchWriter {
         (prefix_bits, payload_bits): (u32, u32),
         expected: u64,
     ) -> Result<SketchWriter> {
-        let rice = Rice::new(expected, prefix_bits);
+        let rice = RiceCode::new(expected, prefix_bits);
         Ok(SketchWriter {
             pages: PageWriter::new(store, options)?,
             page_size: store.page_size(),
-            draft: Draft::new(Coding {
+            draft: SketchPageBuilder::new(SketchEncoding {
                 prefix_bits: prefix_bits as u8,
                 payload_bits: payload_bits as u8,
                 parameter: rice.parameter() as u8,
@@ -52,7 +52,7 @@ impl SketchWriter {
     ///
     /// # Errors
     /// A full disk; I/O errors.
-    pub(in crate::hashed) fn push(&mut self, sketch: Sketch) -> Result<()> {
+    pub(in crate::hashed) fn push(&mut self, sketch: PrefixSketch) -> Result<()> {
         if !self.draft.push(sketch, self.page_size.bytes()) {
             self.write()?;
             let is_in = self.draft.push(sketch, self.page_size.bytes());
@@ -71,14 +71,14 @@ impl SketchWriter {
     }
 
     /// Writes the remaining data. The extents of the listing are claimed, and must be passed to
-    /// [`Written::describe`].
+    /// [`WrittenList::describe`].
     ///
     /// # Errors
     /// A full disk; I/O errors.
-    pub(in crate::hashed) fn finish(mut self) -> Result<Listing> {
+    pub(in crate::hashed) fn finish(mut self) -> Result<PageListing> {
         self.write()?;
         let (pages, extents) = self.pages.finish()?;
-        Ok(Listing {
+        Ok(PageListing {
             pages,
             firsts: self.firsts.into(),
             extents: extents.into(),
@@ -88,12 +88,12 @@ impl SketchWriter {
 
 /// A list that is written but not yet part of a structure. If it is dropped, its extents are freed.
 #[derive(Debug)]
-pub struct Written<M> {
-    claimed: Claimed,
-    stored: Stored<M>,
+pub struct WrittenList<M> {
+    claimed: ClaimedExtents,
+    stored: StoredList<M>,
 }
 
-impl<M: Description> Written<M> {
+impl<M: PagedDescription> WrittenList<M> {
     /// Writes the description of a list whose pages are written.
     ///
     /// # Errors
@@ -102,26 +102,26 @@ impl<M: Description> Written<M> {
         store: &Arc<Store>,
         options: WriterOptions,
         meta: M,
-    ) -> Result<Written<M>> {
-        let mut claimed = Claimed::none(store);
+    ) -> Result<WrittenList<M>> {
+        let mut claimed = ClaimedExtents::none(store);
         claimed.extents.extend(&meta.listing().extents);
-        let described = Described::write(store, &meta.encode(), options)?;
+        let described = StoredDescription::write(store, &meta.encode(), options)?;
         claimed.extents.extend(described.extents.iter());
-        let stored = Stored {
+        let stored = StoredList {
             meta: Arc::new(meta),
             described,
         };
-        Ok(Written { claimed, stored })
+        Ok(WrittenList { claimed, stored })
     }
 
     /// Returns the list.
     #[must_use]
-    pub fn stored(&self) -> &Stored<M> {
+    pub fn stored(&self) -> &StoredList<M> {
         &self.stored
     }
 
     /// Installs the extents in the generation in progress.
-    pub fn install(self) -> Stored<M> {
+    pub fn install(self) -> StoredList<M> {
         self.claimed.install();
         self.stored
     }

@@ -17,22 +17,26 @@
 mod records;
 
 use crate::hashed::options::{HashedForm, IndexKind};
-use crate::hashed::policy::Choice;
-use crate::hashed::routing::{self, Shape};
+use crate::hashed::policy::MergeChoice;
+use crate::hashed::routing::{self, RoutingFilterShape};
 use crate::hashed::rules::RulesCache;
-use crate::hashed::run::{Builder, Cursor, Records, Run, RunOptions, Written};
-use crate::hashed::state::{Age, Job, Level, LevelRun, Part, Version, Young};
-use crate::hashed::structure::Hashed;
-use crate::hashed::trees::{self, Cut, Growing, Grown, LeafWriter};
+use crate::hashed::run::{
+    HashRecordBuffer, HashRun, HashRunBuilder, HashRunCursor, RunOptions, WrittenHashRun,
+};
+use crate::hashed::state::{
+    ActiveMerge, HashPartition, HashStore, HashStoreAge, HashedVersion, LevelRun, PartitionLevel,
+};
+use crate::hashed::structure::HashedStructure;
+use crate::hashed::trees::{self, HashLayout, LeafWriter, RoutingTree, RoutingTreeBuilder};
 use alluvium_base::Purpose;
-use alluvium_dictionary::contract::{Progress, Step};
-use alluvium_dictionary::deletes::Draft;
-use alluvium_dictionary::merge::Older;
+use alluvium_dictionary::contract::{MaintenanceStep, StepProgress};
+use alluvium_dictionary::merge::OlderData;
 use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::range_tombstones::RangeTombstoneBuilder;
 use alluvium_storage::Result;
-use alluvium_storage::extents::{Class, UNIT};
+use alluvium_storage::extents::{AllocationClass, UNIT};
 use alluvium_storage::node::WriterOptions;
-use records::Merging;
+use records::HashMerger;
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -40,30 +44,30 @@ use std::sync::atomic::Ordering;
 /// A merge in progress. If it is dropped, its output is discarded.
 #[derive(Debug)]
 pub struct MergeStep {
-    hashed: Hashed,
-    job: Job,
-    choice: Choice,
+    hashed: HashedStructure,
+    job: ActiveMerge,
+    choice: MergeChoice,
     /// Whether a user has requested it.
     is_wanted: bool,
-    phase: Phase,
+    phase: MergeStepPhase,
 }
 
 #[derive(Debug)]
-enum Phase {
+enum MergeStepPhase {
     Due,
-    Merging(Box<Merging>),
+    Merging(Box<HashMerger>),
     /// The run is written; the rest of its level's filter is being copied.
-    Routing(Box<Written>, Box<routing::Builder>),
+    Routing(Box<WrittenHashRun>, Box<routing::RoutingFilterBuilder>),
     /// The run is written; it is being added to the trees of its part as a leaf.
-    Growing(Box<Written>, Box<Growing>),
+    Growing(Box<WrittenHashRun>, Box<RoutingTreeBuilder>),
     Over,
 }
 
 /// Filter or trees above a run.
-enum Above {
+enum RunRouting {
     None,
-    Filter(routing::Written),
-    Trees(Grown),
+    Filter(routing::WrittenRoutingFilter),
+    Trees(RoutingTree),
 }
 
 /// Number of prefixes or sketches of a filter that are copied per slice.
@@ -83,36 +87,36 @@ const ENDS: u64 = 4 * UNIT;
 /// Approximate maximum bytes of a filter per record.
 const RECORD_BYTES: u64 = 4;
 
-impl Hashed {
+impl HashedStructure {
     /// Starts the merge that is due, if any.
     pub(super) fn next_merge(&self) -> Option<MergeStep> {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
         let choice = self.due(&mut kept, &version)?;
-        let job = Job {
+        let job = ActiveMerge {
             number: kept.next_job,
         };
         kept.next_job += 1;
         kept.job = Some(job);
         let is_wanted = match choice {
-            Choice::Part { part, .. } => {
+            MergeChoice::Part { part, .. } => {
                 // A shrunken part is moved to another tier only once.
                 kept.shrunk.remove(&part);
                 std::mem::take(&mut kept.wanted[part])
             }
-            Choice::Join { .. } => false,
+            MergeChoice::Join { .. } => false,
         };
         Some(MergeStep {
             hashed: self.clone(),
             job,
             choice,
             is_wanted,
-            phase: Phase::Due,
+            phase: MergeStepPhase::Due,
         })
     }
 
     /// Requests the rewrite of all parts.
-    pub(super) fn want_all(&self) {
+    pub(super) fn request_full_rewrite(&self) {
         self.shared.kept.lock().wanted.fill(true);
     }
 
@@ -142,7 +146,7 @@ impl Hashed {
     #[must_use]
     pub fn merge_bytes(&self) -> u64 {
         let version = self.version();
-        let of = |part: &Arc<Part>| {
+        let of = |part: &Arc<HashPartition>| {
             let waiting = version.young.iter().filter(|young| young.age >= part.upto);
             let waiting: u64 = waiting.map(|young| young.run.device_bytes()).sum();
             let own: u64 = part.runs().map(|run| run.run.device_bytes()).sum();
@@ -161,19 +165,19 @@ impl Hashed {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
         let is_due = self.due(&mut kept, &version).is_some();
-        kept.job.is_some() || (is_due && !kept.is_cramped)
+        kept.job.is_some() || (is_due && !kept.lacks_merge_space)
     }
 }
 
 impl MergeStep {
-    fn class(&self) -> Class {
+    fn class(&self) -> AllocationClass {
         let shared = &self.hashed.shared;
         match shared.is_scarce.load(Ordering::Relaxed) {
-            true if self.is_wanted => Class::Freeing,
-            true => Class::Essential,
+            true if self.is_wanted => AllocationClass::Freeing,
+            true => AllocationClass::Essential,
             // The reserve is used only if no tier has enough space.
-            false if self.is_wanted && !self.has_space() => Class::Freeing,
-            false => Class::Normal,
+            false if self.is_wanted && !self.has_space() => AllocationClass::Freeing,
+            false => AllocationClass::Normal,
         }
     }
 
@@ -182,13 +186,13 @@ impl MergeStep {
         let store = &self.hashed.shared.home.store;
         let version = self.hashed.version();
         let bytes = match self.choice {
-            Choice::Part { part, .. } => {
+            MergeChoice::Part { part, .. } => {
                 let own = version.parts[part].runs().map(|run| &run.run);
                 let young = version.young.iter().map(|young| &young.run);
                 let runs = own.chain(young);
                 runs.map(|run| self.own(run, run.device_bytes())).sum::<u64>()
             }
-            Choice::Join { .. } => 0,
+            MergeChoice::Join { .. } => 0,
         };
         // The input is counted twice, for partly filled extents and a filter.
         store.tiers().count() > 1 && store.has_space_for(2 * bytes + SLACK)
@@ -196,47 +200,47 @@ impl MergeStep {
 
     /// Returns the estimated fraction of `number`, a property of a run, that belongs to one part.
     /// Hash stores have records of all parts.
-    fn own(&self, run: &Run, number: u64) -> u64 {
+    fn own(&self, run: &HashRun, number: u64) -> u64 {
         match run.has_filter() {
             true => (number >> self.hashed.shared.options.parts_log) + 1,
             false => number,
         }
     }
 
-    fn begin(&self) -> Result<Merging> {
+    fn begin(&self) -> Result<HashMerger> {
         let version = self.hashed.version();
         match self.choice {
-            Choice::Part {
+            MergeChoice::Part {
                 part,
                 upto,
                 take,
                 into,
             } => self.begin_part(&version, part, upto, (take, into)),
-            Choice::Join { oldest, newest } => self.begin_join(&version, oldest, newest),
+            MergeChoice::Join { oldest, newest } => self.begin_join(&version, oldest, newest),
         }
     }
 
     /// Starts merging hash stores and the newest levels of a part.
     fn begin_part(
         &self,
-        version: &Version,
+        version: &HashedVersion,
         number: usize,
-        upto: Age,
+        upto: HashStoreAge,
         (take, into): (usize, usize),
-    ) -> Result<Merging> {
+    ) -> Result<HashMerger> {
         let options = &self.hashed.shared.options;
         let part = &version.parts[number];
         let wanted = part.upto..upto;
         let young = version.young.iter().filter(|young| wanted.contains(&young.age));
         let (above, below) = part.levels.split_at(take.min(part.levels.len()));
         let above = above.iter().flat_map(|level| level.runs.iter().rev());
-        let runs: Vec<Run> = young
+        let runs: Vec<HashRun> = young
             .map(|young| young.run.clone())
             .chain(above.map(|run| run.run.clone()))
             .collect();
         let older = match below.iter().all(|level| level.runs.is_empty()) {
-            true => Older::None,
-            false => Older::Elsewhere,
+            true => OlderData::None,
+            false => OlderData::Elsewhere,
         };
         let bytes = runs.iter().map(|run| self.own(run, run.device_bytes())).sum();
         let tier = self.hashed.part_tier(version, number, into, bytes);
@@ -244,7 +248,7 @@ impl MergeStep {
         let leaf = self.leaf(part, &runs, take)?.map(Box::new);
         let form = (options.index, None);
         let merging = self.begin_with(runs, options.hashes_of(number), form, older, tier)?;
-        Ok(Merging {
+        Ok(HashMerger {
             filter,
             leaf,
             ..merging
@@ -252,19 +256,24 @@ impl MergeStep {
     }
 
     /// Starts joining hash stores. Older data may exist for all of their keys.
-    fn begin_join(&self, version: &Version, oldest: Age, newest: Age) -> Result<Merging> {
+    fn begin_join(
+        &self,
+        version: &HashedVersion,
+        oldest: HashStoreAge,
+        newest: HashStoreAge,
+    ) -> Result<HashMerger> {
         let young = version.young.iter();
         let young = young.filter(|young| (oldest..=newest).contains(&young.age));
         let ages = young.clone().map(|young| young.age).collect();
         let upto = version.parts.iter().map(|part| part.upto).collect();
-        let runs: Vec<Run> = young.map(|young| young.run.clone()).collect();
+        let runs: Vec<HashRun> = young.map(|young| young.run.clone()).collect();
         let tier = self
             .hashed
-            .incoming_tier(runs.iter().map(Run::device_bytes).sum());
+            .incoming_tier(runs.iter().map(HashRun::device_bytes).sum());
         let form = (IndexKind::PaCHash, Some(self.hashed.shared.options.filter_bits));
-        let merging = self.begin_with(runs, (0, u64::MAX), form, Older::Elsewhere, tier)?;
+        let merging = self.begin_with(runs, (0, u64::MAX), form, OlderData::Elsewhere, tier)?;
         let taken = Some((upto, ages));
-        Ok(Merging {
+        Ok(HashMerger {
             taken,
             asks_filters: false,
             ..merging
@@ -274,12 +283,12 @@ impl MergeStep {
     /// Starts merging the records of a range of hashes from runs, newest first.
     fn begin_with(
         &self,
-        runs: Vec<Run>,
+        runs: Vec<HashRun>,
         hashes: (u64, u64),
         (index, filter_bits): (IndexKind, Option<u8>),
-        older: Older,
+        older: OlderData,
         tier: u8,
-    ) -> Result<Merging> {
+    ) -> Result<HashMerger> {
         let shared = &self.hashed.shared;
         let rule = shared.home.horizon.rule(older);
         let options = RunOptions {
@@ -290,22 +299,25 @@ impl MergeStep {
             class: self.class(),
             tier,
         };
-        let most = runs.iter().map(Run::records).sum();
-        let mut builder = Builder::new(&shared.home.store, &options, most)?;
+        let most = runs.iter().map(HashRun::records).sum();
+        let mut builder = HashRunBuilder::new(&shared.home.store, &options, most)?;
         let deletes: Vec<_> = runs.iter().map(|run| Arc::clone(run.range_deletes())).collect();
-        if older == Older::Elsewhere {
+        if older == OlderData::Elsewhere {
             let everything = KeyRange::everything();
             let all: Vec<_> = deletes.iter().map(|deletes| (&**deletes, &everything)).collect();
-            let mut all = Draft::merged(&all);
+            let mut all = RangeTombstoneBuilder::merged(&all);
             all.fold(&[rule.horizon]);
             builder.delete_ranges(Arc::new(all.finish()));
         }
         let count = runs.len();
-        let open = |run| Cursor::open_among(count, &shared.home.store, run, hashes, Purpose::Compact);
-        let sources = runs.into_iter().map(open).collect::<Result<Vec<Cursor>>>()?;
+        let open = |run| HashRunCursor::open_among(count, &shared.home.store, run, hashes, Purpose::Compact);
+        let sources = runs
+            .into_iter()
+            .map(open)
+            .collect::<Result<Vec<HashRunCursor>>>()?;
         let heads = sources.iter().enumerate();
         let heads = heads.filter_map(|(number, source)| Some(Reverse((source.hash()?, number))));
-        Ok(Merging {
+        Ok(HashMerger {
             heads: heads.collect(),
             sources,
             deletes,
@@ -317,14 +329,14 @@ impl MergeStep {
             builder,
             filter: None,
             leaf: None,
-            group: Records::default(),
+            group: HashRecordBuffer::default(),
         })
     }
 
     /// Returns the approximate number of a part's records in runs. Hash stores have records of all
     /// parts.
-    fn expected(&self, runs: &[Run]) -> u64 {
-        let of = |run: &Run| match run.has_filter() {
+    fn expected(&self, runs: &[HashRun]) -> u64 {
+        let of = |run: &HashRun| match run.has_filter() {
             true => (run.records() >> self.hashed.shared.options.parts_log) + 1,
             false => run.records(),
         };
@@ -332,14 +344,14 @@ impl MergeStep {
     }
 
     /// Starts the list of hashes of a leaf in a bundle of trees, or of a settled run.
-    fn leaf(&self, part: &Part, runs: &[Run], take: usize) -> Result<Option<LeafWriter>> {
+    fn leaf(&self, part: &HashPartition, runs: &[HashRun], take: usize) -> Result<Option<LeafWriter>> {
         let shared = &self.hashed.shared;
         let HashedForm::Bot { .. } = shared.options.form else {
             return Ok(None);
         };
         let (skipped, bits) = (shared.options.parts_log, shared.options.form.character_bits());
         let records = self.expected(runs);
-        let cut = Cut::of_leaf(skipped, bits, records);
+        let cut = HashLayout::of_leaf(skipped, bits, records);
         let store = &shared.home.store;
         let options = store.writer_options(Purpose::Compact, self.class());
         let is_settled = take > 0;
@@ -348,37 +360,39 @@ impl MergeStep {
     }
 
     /// Starts the next phase after all records of the run are written.
-    fn end_run(&mut self, merging: Merging) -> Result<Progress> {
+    fn end_run(&mut self, merging: HashMerger) -> Result<StepProgress> {
         let Some(written) = merging.builder.finish()? else {
-            self.install(None, Above::None);
-            return Ok(Progress::Done);
+            self.install(None, RunRouting::None);
+            return Ok(StepProgress::Done);
         };
         match (merging.filter, merging.leaf, self.choice) {
-            (Some(filter), _, _) => self.phase = Phase::Routing(Box::new(written), filter),
-            (None, Some(leaf), Choice::Part { part, .. }) if !leaf.is_settled() => {
+            (Some(filter), _, _) => self.phase = MergeStepPhase::Routing(Box::new(written), filter),
+            (None, Some(leaf), MergeChoice::Part { part, .. }) if !leaf.is_settled() => {
                 let (shared, version) = (&self.hashed.shared, self.hashed.version());
                 let (store, digest) = (&shared.home.store, leaf.finish()?);
                 let options = store.writer_options(Purpose::Compact, self.class());
-                let growing = Growing::new(store, options, &version.parts[part].levels, digest)?;
-                self.phase = Phase::Growing(Box::new(written), Box::new(growing));
+                let growing = RoutingTreeBuilder::new(store, options, &version.parts[part].levels, digest)?;
+                self.phase = MergeStepPhase::Growing(Box::new(written), Box::new(growing));
             }
             (None, leaf, _) => {
                 let node = leaf.map(|leaf| leaf.finish()).transpose()?;
-                let above = node.map_or(Above::None, |node| Above::Trees(Grown::settled(node)));
+                let above = node.map_or(RunRouting::None, |node| {
+                    RunRouting::Trees(RoutingTree::settled(node))
+                });
                 self.install(Some(written), above);
-                return Ok(Progress::Done);
+                return Ok(StepProgress::Done);
             }
         }
-        Ok(Progress::More)
+        Ok(StepProgress::More)
     }
 
     /// Starts the filter of the level of the result.
     fn filter(
         &self,
-        part: &Part,
-        runs: &[Run],
+        part: &HashPartition,
+        runs: &[HashRun],
         (take, into): (usize, usize),
-    ) -> Result<Option<routing::Builder>> {
+    ) -> Result<Option<routing::RoutingFilterBuilder>> {
         let shared = &self.hashed.shared;
         let HashedForm::Boa { refined, .. } = shared.options.form else {
             return Ok(None);
@@ -393,27 +407,27 @@ impl MergeStep {
         let (skipped, bits) = (shared.options.parts_log, shared.options.form.character_bits());
         let shape = match (old, refined) {
             (Some(old), _) => old.shape(),
-            (None, true) => Shape::refined(skipped, bits, records, into + 1),
-            (None, false) => Shape::plain(skipped, bits, records),
+            (None, true) => RoutingFilterShape::refined(skipped, bits, records, into + 1),
+            (None, false) => RoutingFilterShape::plain(skipped, bits, records),
         };
         let store = &shared.home.store;
         // Filters are placed with the newest data, because every lookup reads them.
-        let bytes = old.map_or(0, routing::Routing::device_bytes) + records * RECORD_BYTES;
+        let bytes = old.map_or(0, routing::RoutingFilter::device_bytes) + records * RECORD_BYTES;
         let options = WriterOptions {
             tier: self.hashed.incoming_tier(bytes),
             ..store.writer_options(Purpose::Compact, self.class())
         };
-        let builder = routing::Builder::new(store, options, shape, old, before as u8, records)?;
+        let builder = routing::RoutingFilterBuilder::new(store, options, shape, old, before as u8, records)?;
         Ok(Some(builder))
     }
 
-    fn go_on(&mut self, records: usize) -> Result<Progress> {
-        match std::mem::replace(&mut self.phase, Phase::Over) {
-            Phase::Due => {
-                self.phase = Phase::Merging(Box::new(self.begin()?));
-                Ok(Progress::More)
+    fn go_on(&mut self, records: usize) -> Result<StepProgress> {
+        match std::mem::replace(&mut self.phase, MergeStepPhase::Over) {
+            MergeStepPhase::Due => {
+                self.phase = MergeStepPhase::Merging(Box::new(self.begin()?));
+                Ok(StepProgress::More)
             }
-            Phase::Merging(mut merging) => {
+            MergeStepPhase::Merging(mut merging) => {
                 let mut left = records.max(1);
                 merging.rules.clear();
                 while left > 0 {
@@ -422,50 +436,50 @@ impl MergeStep {
                     };
                     left = left.saturating_sub(taken);
                 }
-                self.phase = Phase::Merging(merging);
-                Ok(Progress::More)
+                self.phase = MergeStepPhase::Merging(merging);
+                Ok(StepProgress::More)
             }
-            Phase::Routing(written, mut filter) => {
+            MergeStepPhase::Routing(written, mut filter) => {
                 if !filter.go_on(TAKEN_OVER.max(records as u64))? {
-                    self.phase = Phase::Routing(written, filter);
-                    return Ok(Progress::More);
+                    self.phase = MergeStepPhase::Routing(written, filter);
+                    return Ok(StepProgress::More);
                 }
                 let filter = filter.finish()?;
-                self.install(Some(*written), Above::Filter(filter));
-                Ok(Progress::Done)
+                self.install(Some(*written), RunRouting::Filter(filter));
+                Ok(StepProgress::Done)
             }
-            Phase::Growing(written, mut growing) => {
+            MergeStepPhase::Growing(written, mut growing) => {
                 match growing.go_on(records.max(1).saturating_mul(ENTRIES))? {
                     Some(grown) => {
-                        self.install(Some(*written), Above::Trees(grown));
-                        Ok(Progress::Done)
+                        self.install(Some(*written), RunRouting::Trees(grown));
+                        Ok(StepProgress::Done)
                     }
                     None => {
-                        self.phase = Phase::Growing(written, growing);
-                        Ok(Progress::More)
+                        self.phase = MergeStepPhase::Growing(written, growing);
+                        Ok(StepProgress::More)
                     }
                 }
             }
-            Phase::Over => Ok(Progress::Done),
+            MergeStepPhase::Over => Ok(StepProgress::Done),
         }
     }
 
     /// Replaces the input by the result.
-    fn install(&self, written: Option<Written>, above: Above) {
+    fn install(&self, written: Option<WrittenHashRun>, above: RunRouting) {
         let mut kept = self.hashed.shared.kept.lock();
         assert_eq!(kept.job, Some(self.job), "one merge runs at a time (W4)");
-        let written_run = written.as_ref().map(Written::run);
-        let records = written_run.map_or(0, Run::records);
-        let bytes = written_run.map_or(0, Run::device_bytes);
+        let written_run = written.as_ref().map(WrittenHashRun::run);
+        let records = written_run.map_or(0, HashRun::records);
+        let bytes = written_run.map_or(0, HashRun::device_bytes);
         kept.merged = (kept.merged.0 + 1, kept.merged.1 + records);
-        if let Above::Trees(grown) = &above {
+        if let RunRouting::Trees(grown) = &above {
             kept.entries += grown.entries();
         }
         let version = self.hashed.version();
         let (mut young, mut parts) = (version.young.clone(), version.parts.clone());
-        let run = written.map(Written::install);
+        let run = written.map(WrittenHashRun::install);
         match self.choice {
-            Choice::Part {
+            MergeChoice::Part {
                 part,
                 upto,
                 take,
@@ -477,14 +491,14 @@ impl MergeStep {
                 if 2 * bytes <= taken {
                     kept.shrunk.insert(part);
                 }
-                levels.resize_with(levels.len().max(into + 1), Level::default);
-                levels[..take.min(into + 1)].fill_with(Level::default);
+                levels.resize_with(levels.len().max(into + 1), PartitionLevel::default);
+                levels[..take.min(into + 1)].fill_with(PartitionLevel::default);
                 match (run.map(|run| LevelRun { upto, run }), above) {
-                    (Some(run), Above::Trees(grown)) => levels = trees::install(&levels, run, grown),
+                    (Some(run), RunRouting::Trees(grown)) => levels = trees::install(&levels, run, grown),
                     (Some(run), above) => {
                         levels[into].runs.push(run);
                         levels[into].filter = match above {
-                            Above::Filter(filter) => Some(filter.install()),
+                            RunRouting::Filter(filter) => Some(filter.install()),
                             _ => None,
                         };
                     }
@@ -494,49 +508,49 @@ impl MergeStep {
                     let has_room = levels[into].runs.len() < usize::from(lambda);
                     assert!(has_room, "a level has fewer than λ runs (U3)");
                 }
-                let mut changed = Part { levels, upto };
+                let mut changed = HashPartition { levels, upto };
                 changed.trim();
                 parts[part] = Arc::new(changed);
             }
-            Choice::Join { oldest, newest } => {
+            MergeChoice::Join { oldest, newest } => {
                 let at = young.partition_point(|young| young.age > newest);
                 young.retain(|young| !(oldest..=newest).contains(&young.age));
-                let joined = run.map(|run| Arc::new(Young { age: newest, run }));
+                let joined = run.map(|run| Arc::new(HashStore { age: newest, run }));
                 young.splice(at..at, joined);
                 kept.joins += 1;
             }
         }
-        let version = Version {
+        let version = HashedVersion {
             stamp: version.stamp.changed(version.stamp.cut),
             young,
             parts,
             next_age: version.next_age,
         };
         self.hashed.publish(&mut kept, version);
-        kept.is_cramped = false;
+        kept.lacks_merge_space = false;
         kept.job = None;
     }
 
     /// Discards output that was not installed.
-    fn give_up(&mut self) {
-        self.phase = Phase::Over;
+    fn discard_output(&mut self) {
+        self.phase = MergeStepPhase::Over;
         let mut kept = self.hashed.shared.kept.lock();
         if kept.job == Some(self.job) {
             kept.job = None;
-            if let Choice::Part { part, .. } = self.choice {
+            if let MergeChoice::Part { part, .. } = self.choice {
                 kept.wanted[part] |= self.is_wanted;
             }
         }
     }
 }
 
-impl Step for MergeStep {
-    fn poll(&mut self, records: usize) -> Result<Progress> {
+impl MaintenanceStep for MergeStep {
+    fn poll(&mut self, records: usize) -> Result<StepProgress> {
         let result = self.go_on(records);
-        let result = self.hashed.judge(result);
+        let result = self.hashed.poison_on_error(result);
         if let Err(error) = &result {
-            self.hashed.shared.kept.lock().is_cramped |= error.is_full();
-            self.give_up();
+            self.hashed.shared.kept.lock().lacks_merge_space |= error.is_full();
+            self.discard_output();
         }
         result
     }
@@ -548,6 +562,6 @@ impl Step for MergeStep {
 
 impl Drop for MergeStep {
     fn drop(&mut self) {
-        self.give_up();
+        self.discard_output();
     }
 }

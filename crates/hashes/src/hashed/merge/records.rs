@@ -5,13 +5,13 @@ use super::TAKEN_OVER;
 use crate::hashed::options::HashedOptions;
 use crate::hashed::routing;
 use crate::hashed::rules::RulesCache;
-use crate::hashed::run::{Builder, Cursor, Message, Records};
-use crate::hashed::state::Age;
+use crate::hashed::run::{HashRecordBuffer, HashRunBuilder, HashRunCursor, RunMessage};
+use crate::hashed::state::HashStoreAge;
 use crate::hashed::trees::LeafWriter;
-use alluvium_base::message::LAST;
-use alluvium_base::{Message as Said, Sequence};
-use alluvium_dictionary::deletes::RangeDeletes;
-use alluvium_dictionary::merge::{Folded, Folder, Older, Rule};
+use alluvium_base::message::MAX_SEQUENCE;
+use alluvium_base::{Message as Said, SequenceNumber};
+use alluvium_dictionary::merge::{FoldRule, FoldedMessage, MessageFolder, OlderData};
+use alluvium_dictionary::range_tombstones::RangeTombstoneIndex;
 use alluvium_storage::Result;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -24,30 +24,30 @@ const COUNTED: usize = 64;
 
 /// Sources and output of a merge.
 #[derive(Debug)]
-pub(super) struct Merging {
+pub(super) struct HashMerger {
     /// Sources, newest first.
-    pub(super) sources: Vec<Cursor>,
+    pub(super) sources: Vec<HashRunCursor>,
     /// Next hash of each source that has one, with the index of the source. The lowest hash comes
     /// first, and of equal hashes the newest source.
     pub(super) heads: BinaryHeap<Reverse<(u64, usize)>>,
     /// Range deletes of the sources, newest source first.
-    pub(super) deletes: Vec<Arc<RangeDeletes>>,
+    pub(super) deletes: Vec<Arc<RangeTombstoneIndex>>,
     pub(super) options: HashedOptions,
     /// For a join of hash stores, the age up to which each part has merged them, and the ages of
     /// the sources.
-    pub(super) taken: Option<(Vec<Age>, Vec<Age>)>,
-    pub(super) rule: Rule,
+    pub(super) taken: Option<(Vec<HashStoreAge>, Vec<HashStoreAge>)>,
+    pub(super) rule: FoldRule,
     pub(super) rules: RulesCache,
     pub(super) asks_filters: bool,
-    pub(super) builder: Builder,
-    pub(super) filter: Option<Box<routing::Builder>>,
+    pub(super) builder: HashRunBuilder,
+    pub(super) filter: Option<Box<routing::RoutingFilterBuilder>>,
     /// In a bundle of trees, the list of the run's hashes.
     pub(super) leaf: Option<Box<LeafWriter>>,
     /// Records with the current hash.
-    pub(super) group: Records,
+    pub(super) group: HashRecordBuffer,
 }
 
-impl Merging {
+impl HashMerger {
     /// Merges the records of the next hash. Returns the number of records processed; `None` at the
     /// end.
     pub(super) fn next(&mut self) -> Result<Option<usize>> {
@@ -78,7 +78,7 @@ impl Merging {
     }
 
     /// Collects the records of the next hash from the sources, newest source first.
-    fn take_into(&mut self, group: &mut Records, hash: u64) -> Result<()> {
+    fn take_into(&mut self, group: &mut HashRecordBuffer, hash: u64) -> Result<()> {
         let part = self.options.part_of(hash);
         while let Some(mut head) = self.heads.peek_mut()
             && head.0.0 == hash
@@ -102,13 +102,13 @@ impl Merging {
     }
 
     /// Folds the messages of a key, a range of records in `group`, and writes those that remain.
-    fn fold(&mut self, hash: u64, group: &Records, numbers: Range<usize>) -> Result<()> {
+    fn fold(&mut self, hash: u64, group: &HashRecordBuffer, numbers: Range<usize>) -> Result<()> {
         let Some(record) = group.get(numbers.start) else {
             return Ok(());
         };
         let key = record.key;
         let rules = self.rules.of(key);
-        let mut folder = Folder::new(&self.rule, rules.operator.as_deref());
+        let mut folder = MessageFolder::new(&self.rule, rules.operator.as_deref());
         if let Some(filter) = rules.filter.as_deref().filter(|_| self.asks_filters) {
             folder = folder.filtered(filter, self.rules.user_key(key));
         }
@@ -119,7 +119,7 @@ impl Merging {
                 .is_sorted_by(|newer, older| newer.sequence >= older.sequence),
             "messages of a key come newest first"
         );
-        let is_oldest = self.rule.older == Older::None;
+        let is_oldest = self.rule.older == OlderData::None;
         let ranges = || self.deletes.iter().filter(|deletes| !deletes.is_empty());
         // The run inherits the deleted ranges, so only records hidden by them are dropped.
         let deleted = |at| match is_oldest {
@@ -128,9 +128,9 @@ impl Merging {
         };
         let (builder, filter, mut pushed) = (&mut self.builder, &mut self.filter, Ok(()));
         let leaf = &mut self.leaf;
-        let push = |folded: Folded<'_>| {
+        let push = |folded: FoldedMessage<'_>| {
             if pushed.is_ok() {
-                let message = Message {
+                let message = RunMessage {
                     sequence: folded.sequence,
                     kind: folded.kind,
                     expires_ms: folded.expires_ms,
@@ -159,8 +159,12 @@ impl Merging {
 
 /// Returns the sequence numbers of range deletes that cover a key, newest first, down to the first
 /// one that every reader sees.
-fn covering(deletes: &RangeDeletes, key: &[u8], horizon: Sequence) -> impl Iterator<Item = Sequence> {
-    let mut at = Some(LAST);
+fn covering(
+    deletes: &RangeTombstoneIndex,
+    key: &[u8],
+    horizon: SequenceNumber,
+) -> impl Iterator<Item = SequenceNumber> {
+    let mut at = Some(MAX_SEQUENCE);
     std::iter::from_fn(move || {
         let sequence = deletes.covering(key, at?)?;
         at = (sequence > horizon).then(|| sequence - 1);

@@ -17,25 +17,25 @@
 //! Extents: their number (varint), then for each the extent (12) and its live bytes (varint).
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::{Pages, Segment};
-use alluvium_base::bytes::{Reader, Truncated, Writer};
+use super::{PageList, PageSegment};
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_storage::extents::Extent;
-use alluvium_storage::{Error, PageSize, Place, Result};
+use alluvium_storage::{DiskLocation, Error, PageSize, Result};
 
 /// Reason why a description is invalid.
 #[derive(Debug)]
-pub(in crate::hashed) enum Bad {
+pub(in crate::hashed) enum DescriptionError {
     /// It is truncated.
-    Cut(Truncated),
+    Cut(TruncatedInput),
     /// It has invalid values.
     Other(String),
     /// It contains an invalid extent.
     Extent(Box<Error>),
 }
 
-impl From<Truncated> for Bad {
-    fn from(cut: Truncated) -> Bad {
-        Bad::Cut(cut)
+impl From<TruncatedInput> for DescriptionError {
+    fn from(cut: TruncatedInput) -> DescriptionError {
+        DescriptionError::Cut(cut)
     }
 }
 
@@ -46,10 +46,10 @@ impl From<Truncated> for Bad {
 /// [`Error::Corrupt`] at `place`; [`Error::NewerFormat`] if its version is above `version`.
 pub(in crate::hashed) fn decode<M>(
     bytes: &[u8],
-    place: &Place,
+    place: &DiskLocation,
     name: &str,
     (magic, version): ([u8; 4], u8),
-    read: impl FnOnce(&mut Reader<'_>) -> std::result::Result<M, Bad>,
+    read: impl FnOnce(&mut ByteReader<'_>) -> std::result::Result<M, DescriptionError>,
 ) -> Result<M> {
     let bad = |found: String| Error::corrupt(place.clone(), format!("the description of {name}"), found);
     if let Some(&found) = bytes.get(4)
@@ -62,13 +62,13 @@ pub(in crate::hashed) fn decode<M>(
             supported: version.into(),
         });
     }
-    let mut reader = Reader::new(bytes);
+    let mut reader = ByteReader::new(bytes);
     let meta = read(&mut reader).map_err(|error| match error {
-        Bad::Cut(cut) => bad(cut.to_string()),
-        Bad::Other(found) => bad(found),
-        Bad::Extent(error) => *error,
+        DescriptionError::Cut(cut) => bad(cut.to_string()),
+        DescriptionError::Other(found) => bad(found),
+        DescriptionError::Extent(error) => *error,
     })?;
-    match reader.left() {
+    match reader.remaining() {
         0 => Ok(meta),
         left => Err(bad(format!("{left} bytes behind its end"))),
     }
@@ -76,30 +76,31 @@ pub(in crate::hashed) fn decode<M>(
 
 /// Appends extents with their live bytes.
 pub(in crate::hashed) fn encode_extents(extents: &[(Extent, u64)], out: &mut Vec<u8>) {
-    Writer::new(out).varint(extents.len() as u64);
+    ByteWriter::new(out).varint(extents.len() as u64);
     for (extent, live) in extents {
         extent.encode(out);
-        Writer::new(out).varint(*live);
+        ByteWriter::new(out).varint(*live);
     }
 }
 
 /// Decodes extents. Live bytes are limited to the length of the extent.
 pub(in crate::hashed) fn decode_extents(
-    reader: &mut Reader<'_>,
-    place: &Place,
-) -> std::result::Result<Box<[(Extent, u64)]>, Bad> {
+    reader: &mut ByteReader<'_>,
+    place: &DiskLocation,
+) -> std::result::Result<Box<[(Extent, u64)]>, DescriptionError> {
     let mut extents = Vec::new();
     for _ in 0..reader.varint()? {
-        let extent = Extent::decode(reader, place).map_err(|error| Bad::Extent(Box::new(error)))?;
+        let extent =
+            Extent::decode(reader, place).map_err(|error| DescriptionError::Extent(Box::new(error)))?;
         extents.push((extent, reader.varint()?.min(extent.bytes())));
     }
     Ok(extents.into())
 }
 
-impl Pages {
+impl PageList {
     /// Appends the encoded list.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let mut writer = Writer::new(out);
+        let mut writer = ByteWriter::new(out);
         writer.u64(self.checksums.len() as u64);
         for &sum in &self.checksums {
             writer.u32(sum);
@@ -117,16 +118,16 @@ impl Pages {
     /// Decodes a list with `width` bytes per checksum: 4, or 8 of which half are used.
     ///
     /// # Errors
-    /// [`Bad`] if the bytes are invalid.
+    /// [`DescriptionError`] if the bytes are invalid.
     pub(in crate::hashed) fn decode(
-        reader: &mut Reader<'_>,
+        reader: &mut ByteReader<'_>,
         page_size: PageSize,
         width: usize,
-    ) -> std::result::Result<Pages, Bad> {
+    ) -> std::result::Result<PageList, DescriptionError> {
         let pages = reader.u64()?;
         // A false count cannot cause large allocations: every element occupies some bytes.
         let sums = reader.take(usize::try_from(pages).unwrap_or(usize::MAX).saturating_mul(width))?;
-        let mut sums = Reader::new(sums);
+        let mut sums = ByteReader::new(sums);
         let mut checksums = Vec::new();
         for _ in 0..pages {
             checksums.push(sums.u32()?);
@@ -139,9 +140,9 @@ impl Pages {
                 .checked_mul(page_size.bytes() as u64)
                 .and_then(|len| offset.checked_add(len));
             if count == 0 || end.is_none() || !offset.is_multiple_of(page_size.bytes() as u64) {
-                return Err(Bad::Other(format!("{count} pages at {offset}")));
+                return Err(DescriptionError::Other(format!("{count} pages at {offset}")));
             }
-            segments.push(Segment {
+            segments.push(PageSegment {
                 first,
                 pages: count,
                 tier,
@@ -151,12 +152,14 @@ impl Pages {
             first = first.saturating_add(count);
         }
         match first == pages {
-            true => Ok(Pages {
+            true => Ok(PageList {
                 page_size,
                 segments: segments.into(),
                 checksums: checksums.into(),
             }),
-            false => Err(Bad::Other(format!("segments of {first} pages of {pages}"))),
+            false => Err(DescriptionError::Other(format!(
+                "segments of {first} pages of {pages}"
+            ))),
         }
     }
 }
@@ -167,9 +170,9 @@ mod tests {
 
     #[test]
     fn the_bytes_of_a_list_do_not_change_and_wrong_ones_are_refused() {
-        let pages = Pages {
+        let pages = PageList {
             page_size: PageSize::MIN,
-            segments: [Segment {
+            segments: [PageSegment {
                 first: 0,
                 pages: 2,
                 tier: 1,
@@ -184,7 +187,7 @@ mod tests {
         let expected = b"\x02\0\0\0\0\0\0\0\x05\0\0\0\x06\0\0\0\
             \x01\x02\x01\0\x20\0\0\0\0\0\0\x03\0\0\0\0\0\0\0";
         assert_eq!(bytes, expected);
-        let decode = |bytes: &[u8]| Pages::decode(&mut Reader::new(bytes), PageSize::MIN, 4);
+        let decode = |bytes: &[u8]| PageList::decode(&mut ByteReader::new(bytes), PageSize::MIN, 4);
         assert_eq!(decode(&bytes).unwrap(), pages);
         for len in 0..bytes.len() {
             assert!(decode(&bytes[..len]).is_err(), "{len} bytes");
@@ -204,7 +207,7 @@ mod tests {
         let mut whole = bytes.clone();
         whole.splice(12..12, [7; 4]);
         whole.splice(20..20, [9; 4]);
-        let decoded = Pages::decode(&mut Reader::new(&whole), PageSize::MIN, 8);
+        let decoded = PageList::decode(&mut ByteReader::new(&whole), PageSize::MIN, 8);
         assert_eq!(decoded.unwrap(), pages);
     }
 }

@@ -5,26 +5,26 @@
 //!
 //! *Does not know*: the contents of the pages.
 //!
-//! *Read in this order*: this file, `format.rs`, `write.rs`, `described.rs`.
+//! *Read in this order*: this file, `format.rs`, `write.rs`, `stored_description.rs`.
 //!
 //! Invariants:
 //!
 //! - **P1** A page is verified with the checksum computed when it was written.
 //! - **P2** Claimed extents are either installed or freed.
 
-mod described;
 mod format;
+mod stored_description;
 mod write;
 
-pub use described::Described;
-pub(in crate::hashed) use format::{Bad, decode, decode_extents, encode_extents};
-pub use write::{Claimed, PageWriter};
+pub(in crate::hashed) use format::{DescriptionError, decode, decode_extents, encode_extents};
+pub use stored_description::StoredDescription;
+pub use write::{ClaimedExtents, PageWriter};
 
-use alluvium_storage::{Codec, NodePointer, PageSize};
+use alluvium_storage::{NodeCodec, NodePointer, PageSize};
 
 /// Contiguous pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
+pub struct PageSegment {
     /// Number of the first page.
     pub first: u64,
     /// Number of pages.
@@ -39,18 +39,18 @@ pub struct Segment {
 
 /// Locations and checksums of numbered pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pages {
+pub struct PageList {
     pub(in crate::hashed) page_size: PageSize,
-    pub(in crate::hashed) segments: Box<[Segment]>,
+    pub(in crate::hashed) segments: Box<[PageSegment]>,
     /// Lower half of each page's checksum.
     pub(in crate::hashed) checksums: Box<[u32]>,
 }
 
-impl Pages {
+impl PageList {
     /// Creates an empty list.
     #[must_use]
-    pub fn none(page_size: PageSize) -> Pages {
-        Pages {
+    pub fn none(page_size: PageSize) -> PageList {
+        PageList {
             page_size,
             segments: Box::default(),
             checksums: Box::default(),
@@ -84,7 +84,7 @@ impl Pages {
             encoded_len: page as u32,
             tier: segment.tier,
             pages: 1,
-            codec: Codec::None,
+            codec: NodeCodec::None,
         })
     }
 

@@ -1,6 +1,6 @@
 //! Sequential writing of pages.
 
-use super::{Pages, Segment};
+use super::{PageList, PageSegment};
 use alluvium_storage::extents::Extent;
 use alluvium_storage::node::{NodeWriter, WriterOptions};
 use alluvium_storage::store::Store;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub struct PageWriter {
     nodes: NodeWriter,
     page_size: PageSize,
-    segments: Vec<Segment>,
+    segments: Vec<PageSegment>,
     checksums: Vec<u32>,
 }
 
@@ -45,7 +45,7 @@ impl PageWriter {
             {
                 last.pages += 1;
             }
-            _ => self.segments.push(Segment {
+            _ => self.segments.push(PageSegment {
                 first: self.checksums.len() as u64,
                 pages: 1,
                 tier: pointer.tier,
@@ -61,9 +61,9 @@ impl PageWriter {
     ///
     /// # Errors
     /// I/O errors; the extents are freed then.
-    pub fn finish(self) -> Result<(Pages, Vec<(Extent, u64)>)> {
+    pub fn finish(self) -> Result<(PageList, Vec<(Extent, u64)>)> {
         let written = self.nodes.finish()?;
-        let pages = Pages {
+        let pages = PageList {
             page_size: self.page_size,
             segments: self.segments.into(),
             checksums: self.checksums.into(),
@@ -74,16 +74,16 @@ impl PageWriter {
 
 /// Claimed extents, which are freed on drop unless they are installed (P2).
 #[derive(Debug)]
-pub struct Claimed {
+pub struct ClaimedExtents {
     pub(in crate::hashed) store: Arc<Store>,
     pub(in crate::hashed) extents: Vec<(Extent, u64)>,
 }
 
-impl Claimed {
+impl ClaimedExtents {
     /// Creates an empty list.
     #[must_use]
-    pub fn none(store: &Arc<Store>) -> Claimed {
-        Claimed {
+    pub fn none(store: &Arc<Store>) -> ClaimedExtents {
+        ClaimedExtents {
             store: Arc::clone(store),
             extents: Vec::new(),
         }
@@ -96,7 +96,7 @@ impl Claimed {
     }
 }
 
-impl Drop for Claimed {
+impl Drop for ClaimedExtents {
     fn drop(&mut self) {
         for (extent, _) in self.extents.drain(..) {
             self.store.extents().abandon(extent);

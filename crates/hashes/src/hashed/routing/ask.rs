@@ -1,15 +1,15 @@
 //! Queries of a routing filter.
 
-use super::Meta;
+use super::RoutingFilterDescription;
 use super::build::latest;
-use crate::hashed::lists::Stored;
-use alluvium_dictionary::fetch::Fetch;
+use crate::hashed::lists::StoredList;
+use alluvium_dictionary::fetch::NodeFetch;
 use alluvium_storage::{Error, Result};
 use std::task::{Poll, ready};
 
 /// The runs of a level that may contain a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Candidates {
+pub enum CandidateRuns {
     /// All runs, because the level has no filter.
     All,
     /// The newest run that contains the prefix; its records name the others (U4).
@@ -18,15 +18,15 @@ pub enum Candidates {
     Some([u64; 4]),
 }
 
-impl Candidates {
+impl CandidateRuns {
     /// Returns whether a run must be read next.
     #[must_use]
     #[inline]
     pub fn has(&self, run: usize) -> bool {
         match self {
-            Candidates::All => true,
-            Candidates::Latest(latest) => latest.map(usize::from) == Some(run),
-            Candidates::Some(runs) => runs.get(run / 64).is_some_and(|bits| bits >> (run % 64) & 1 > 0),
+            CandidateRuns::All => true,
+            CandidateRuns::Latest(latest) => latest.map(usize::from) == Some(run),
+            CandidateRuns::Some(runs) => runs.get(run / 64).is_some_and(|bits| bits >> (run % 64) & 1 > 0),
         }
     }
 
@@ -34,26 +34,26 @@ impl Candidates {
     #[must_use]
     pub fn count(&self) -> u32 {
         match self {
-            Candidates::All => u32::MAX,
-            Candidates::Latest(latest) => u32::from(latest.is_some()),
-            Candidates::Some(runs) => runs.iter().map(|bits| bits.count_ones()).sum(),
+            CandidateRuns::All => u32::MAX,
+            CandidateRuns::Latest(latest) => u32::from(latest.is_some()),
+            CandidateRuns::Some(runs) => runs.iter().map(|bits| bits.count_ones()).sum(),
         }
     }
 }
 
-impl Stored<Meta> {
+impl StoredList<RoutingFilterDescription> {
     /// Returns the runs that may contain a hash. Pending if a page is missing.
     ///
     /// # Errors
     /// I/O errors; damage.
-    pub fn ask<F: Fetch>(&self, hash: u64, fetch: &F) -> Poll<Result<Candidates>> {
+    pub fn find_candidates<F: NodeFetch>(&self, hash: u64, fetch: &F) -> Poll<Result<CandidateRuns>> {
         match self.shape().is_refined() {
             true => self.sketched(hash, fetch),
             false => self.latest(hash, fetch),
         }
     }
 
-    fn latest<F: Fetch>(&self, hash: u64, fetch: &F) -> Poll<Result<Candidates>> {
+    fn latest<F: NodeFetch>(&self, hash: u64, fetch: &F) -> Poll<Result<CandidateRuns>> {
         let (latest, prefix) = (latest(self.shape())?, self.shape().prefix(hash));
         let place = latest.place(prefix);
         let page_bytes = self.meta.listing.pages.page_size.bytes() as u64;
@@ -72,11 +72,11 @@ impl Stored<Meta> {
             Some(run) if run >= u32::from(self.runs()) => {
                 Poll::Ready(Err(self.out_of_range("a run", run.into())))
             }
-            run => Poll::Ready(Ok(Candidates::Latest(run.map(|run| run as u8)))),
+            run => Poll::Ready(Ok(CandidateRuns::Latest(run.map(|run| run as u8)))),
         }
     }
 
-    fn sketched<F: Fetch>(&self, hash: u64, fetch: &F) -> Poll<Result<Candidates>> {
+    fn sketched<F: NodeFetch>(&self, hash: u64, fetch: &F) -> Poll<Result<CandidateRuns>> {
         let shape = self.shape();
         let (prefix, check) = (shape.prefix(hash), u64::from(shape.check(hash)));
         let mask = (1u64 << shape.character_bits) - 1;
@@ -92,7 +92,7 @@ impl Stored<Meta> {
         }))?;
         match wrong {
             Some(run) => Poll::Ready(Err(self.out_of_range("a run", run))),
-            None => Poll::Ready(Ok(Candidates::Some(runs))),
+            None => Poll::Ready(Ok(CandidateRuns::Some(runs))),
         }
     }
 

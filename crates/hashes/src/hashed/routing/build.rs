@@ -1,11 +1,11 @@
 //! Rewriting the filter of a level with an additional run, while a merge writes the run.
 
-use super::characters::{AT_ONCE, Characters, Fault};
-use super::{Meta, Routing, Shape, Written};
-use crate::hashed::lists::{Cursor, Listing, Origin, Sketch, SketchWriter};
+use super::characters::{AT_ONCE, CharacterReadError, CharacterReader};
+use super::{RoutingFilter, RoutingFilterDescription, RoutingFilterShape, WrittenRoutingFilter};
+use crate::hashed::lists::{PageListing, PageSource, PrefixSketch, SketchCursor, SketchWriter};
 use crate::hashed::pages::PageWriter;
 use alluvium_base::Purpose;
-use alluvium_filters::routing::{Latest, Update};
+use alluvium_filters::routing::{RoutingArray, RoutingUpdate};
 use alluvium_storage::node::WriterOptions;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Result};
@@ -16,20 +16,20 @@ const MOST_COPIED: u64 = 1 << 16;
 
 /// Writer of a filter. If it is dropped unfinished, its space is freed.
 #[derive(Debug)]
-pub struct Builder {
+pub struct RoutingFilterBuilder {
     store: Arc<Store>,
     options: WriterOptions,
-    shape: Shape,
+    shape: RoutingFilterShape,
     /// Index of the new run.
     run: u8,
-    old: Option<Routing>,
-    form: Form,
+    old: Option<RoutingFilter>,
+    form: RoutingFormWriter,
 }
 
 #[derive(Debug)]
-enum Form {
+enum RoutingFormWriter {
     Latest {
-        update: Box<Update<Characters<'static>>>,
+        update: Box<RoutingUpdate<CharacterReader<'static>>>,
         pages: Box<PageWriter>,
         /// First prefix not yet written.
         next: u64,
@@ -38,22 +38,22 @@ enum Form {
         /// Number of prefixes that have a run.
         entries: u64,
     },
-    Sketches(Box<Sketching>),
+    Sketches(Box<SketchFilterWriter>),
 }
 
 /// State of a filter of sketches being written.
 #[derive(Debug)]
-struct Sketching {
-    old: Option<Cursor<'static, Meta>>,
+struct SketchFilterWriter {
+    old: Option<SketchCursor<'static, RoutingFilterDescription>>,
     /// Next sketch of the old filter.
-    head: Option<Sketch>,
+    head: Option<PrefixSketch>,
     /// Current prefix of the new run, and a bit mask of its check characters.
     prefix: Option<u64>,
     checks: [u64; 4],
     writer: SketchWriter,
 }
 
-impl Builder {
+impl RoutingFilterBuilder {
     /// Starts a filter with the contents of `old` and the hashes of run number `run`, which has
     /// about `records` records.
     ///
@@ -62,11 +62,11 @@ impl Builder {
     pub fn new(
         store: &Arc<Store>,
         options: WriterOptions,
-        shape: Shape,
-        old: Option<&Routing>,
+        shape: RoutingFilterShape,
+        old: Option<&RoutingFilter>,
         run: u8,
         records: u64,
-    ) -> Result<Builder> {
+    ) -> Result<RoutingFilterBuilder> {
         shape.validate()?;
         assert!(
             old.is_none_or(|old| old.shape() == shape),
@@ -76,12 +76,12 @@ impl Builder {
             u32::from(run) + 1 < 1 << shape.character_bits,
             "a level has fewer than λ runs (U3)"
         );
-        let from = || Origin::Store(Arc::clone(store));
+        let from = || PageSource::Store(Arc::clone(store));
         let form = if shape.is_refined() {
-            let expected = old.map_or(0, Routing::entries) + records;
+            let expected = old.map_or(0, RoutingFilter::entries) + records;
             let bits = (shape.prefix_bits.into(), shape.sketch_bits().into());
-            Form::Sketches(Box::new(Sketching {
-                old: old.map(|old| Cursor::new(from(), old, Purpose::Compact, AT_ONCE)),
+            RoutingFormWriter::Sketches(Box::new(SketchFilterWriter {
+                old: old.map(|old| SketchCursor::new(from(), old, Purpose::Compact, AT_ONCE)),
                 head: None,
                 prefix: None,
                 checks: [0; 4],
@@ -89,16 +89,16 @@ impl Builder {
             }))
         } else {
             let latest = latest(shape)?;
-            let characters = old.map(|old| Characters::new(from(), old, Purpose::Compact));
-            Form::Latest {
-                update: Box::new(Update::new(latest, characters, run.into())),
+            let characters = old.map(|old| CharacterReader::new(from(), old, Purpose::Compact));
+            RoutingFormWriter::Latest {
+                update: Box::new(RoutingUpdate::new(latest, characters, run.into())),
                 pages: Box::new(PageWriter::new(store, options)?),
                 next: 0,
                 page: Vec::new(),
-                entries: old.map_or(0, Routing::entries),
+                entries: old.map_or(0, RoutingFilter::entries),
             }
         };
-        Ok(Builder {
+        Ok(RoutingFilterBuilder {
             store: Arc::clone(store),
             options,
             shape,
@@ -120,7 +120,7 @@ impl Builder {
 
     fn copy_to(&mut self, prefix: u64, most: u64) -> Result<bool> {
         match &mut self.form {
-            Form::Latest {
+            RoutingFormWriter::Latest {
                 update, next, page, ..
             } => {
                 if *next < prefix {
@@ -133,8 +133,8 @@ impl Builder {
                 self.write_full()?;
                 Ok(is_there)
             }
-            Form::Sketches(_) => {
-                let Form::Sketches(sketching) = &mut self.form else {
+            RoutingFormWriter::Sketches(_) => {
+                let RoutingFormWriter::Sketches(sketching) = &mut self.form else {
                     unreachable!("it was matched")
                 };
                 if sketching.prefix.is_some_and(|now| now < prefix) {
@@ -155,7 +155,7 @@ impl Builder {
         let check = self.shape.check(hash);
         while !self.copy_to(prefix, u64::MAX)? {}
         match &mut self.form {
-            Form::Latest {
+            RoutingFormWriter::Latest {
                 update,
                 next,
                 page,
@@ -180,7 +180,7 @@ impl Builder {
                 }
                 Ok(previous.map(|previous| previous as u8))
             }
-            Form::Sketches(sketching) => {
+            RoutingFormWriter::Sketches(sketching) => {
                 assert!(
                     sketching.prefix.is_none_or(|now| now == prefix),
                     "what came before was written"
@@ -201,13 +201,13 @@ impl Builder {
         self.copy_to(self.shape.last_prefix() + 1, most)
     }
 
-    /// Writes the remaining data and the description. [`Builder::go_on`] must have returned true.
+    /// Writes the remaining data and the description. [`RoutingFilterBuilder::go_on`] must have returned true.
     ///
     /// # Errors
     /// A full disk; I/O errors.
-    pub fn finish(self) -> Result<Written> {
+    pub fn finish(self) -> Result<WrittenRoutingFilter> {
         let (entries, listing) = match self.form {
-            Form::Latest {
+            RoutingFormWriter::Latest {
                 update,
                 mut pages,
                 mut page,
@@ -222,14 +222,14 @@ impl Builder {
                     pages.add(&part)?;
                 }
                 let (pages, extents) = pages.finish()?;
-                let listing = Listing {
+                let listing = PageListing {
                     pages,
                     firsts: [].into(),
                     extents: extents.into(),
                 };
                 (entries, listing)
             }
-            Form::Sketches(sketching) => {
+            RoutingFormWriter::Sketches(sketching) => {
                 assert!(
                     sketching.prefix.is_none() && sketching.head.is_none(),
                     "all was taken over"
@@ -237,18 +237,18 @@ impl Builder {
                 (sketching.writer.entries(), sketching.writer.finish()?)
             }
         };
-        let meta = Meta {
+        let meta = RoutingFilterDescription {
             shape: self.shape,
             runs: u16::from(self.run) + 1,
             entries,
             listing,
         };
-        Written::describe(&self.store, self.options, meta)
+        WrittenRoutingFilter::describe(&self.store, self.options, meta)
     }
 
     /// Writes the full pages of characters.
     fn write_full(&mut self) -> Result<()> {
-        let Form::Latest { pages, page, .. } = &mut self.form else {
+        let RoutingFormWriter::Latest { pages, page, .. } = &mut self.form else {
             return Ok(());
         };
         let bytes = self.store.page_size().bytes();
@@ -263,7 +263,7 @@ impl Builder {
     /// Copies up to `most` sketches of the old filter with prefixes less than `prefix`.
     fn copy_sketches(&mut self, prefix: u64, most: u64) -> Result<bool> {
         for _ in 0..most {
-            let Form::Sketches(sketching) = &mut self.form else {
+            let RoutingFormWriter::Sketches(sketching) = &mut self.form else {
                 return Ok(true);
             };
             if sketching.head.is_none() {
@@ -289,7 +289,7 @@ impl Builder {
 
     /// Writes the sketches of the current prefix, after those of earlier runs.
     fn flush(&mut self) -> Result<()> {
-        let Form::Sketches(sketching) = &mut self.form else {
+        let RoutingFormWriter::Sketches(sketching) = &mut self.form else {
             return Ok(());
         };
         let Some(prefix) = sketching.prefix.take() else {
@@ -300,31 +300,35 @@ impl Builder {
         let character_bits = u32::from(self.shape.character_bits);
         for check in (0..256u32).filter(|check| checks[*check as usize / 64] >> (check % 64) & 1 > 0) {
             let payload = u64::from(self.run) << character_bits | u64::from(check);
-            self.put(Sketch { prefix, payload })?;
+            self.put(PrefixSketch { prefix, payload })?;
         }
         Ok(())
     }
 
-    fn put(&mut self, sketch: Sketch) -> Result<()> {
+    fn put(&mut self, sketch: PrefixSketch) -> Result<()> {
         match &mut self.form {
-            Form::Latest { .. } => Ok(()),
-            Form::Sketches(sketching) => sketching.writer.push(sketch),
+            RoutingFormWriter::Latest { .. } => Ok(()),
+            RoutingFormWriter::Sketches(sketching) => sketching.writer.push(sketch),
         }
     }
 }
 
 /// Returns the array layout of latest runs for a shape.
-pub(super) fn latest(shape: Shape) -> Result<Latest> {
-    Latest::new(shape.prefix_bits.into(), shape.character_bits.into()).map_err(|error| Error::BadOption {
-        option: "routing filter",
-        why: error.to_string(),
+pub(super) fn latest(shape: RoutingFilterShape) -> Result<RoutingArray> {
+    RoutingArray::new(shape.prefix_bits.into(), shape.character_bits.into()).map_err(|error| {
+        Error::BadOption {
+            option: "routing filter",
+            why: error.to_string(),
+        }
     })
 }
 
-fn of(fault: Fault, old: Option<&Routing>) -> Error {
+fn of(fault: CharacterReadError, old: Option<&RoutingFilter>) -> Error {
     match (fault, old) {
         (fault, Some(old)) => fault.of(old),
-        (Fault::Device(error), None) => error,
-        (Fault::Bits(error), None) => unreachable!("bits of a filter that there is not: {error}"),
+        (CharacterReadError::Device(error), None) => error,
+        (CharacterReadError::Bits(error), None) => {
+            unreachable!("bits of a filter that there is not: {error}")
+        }
     }
 }

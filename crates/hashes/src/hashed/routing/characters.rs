@@ -1,9 +1,9 @@
 //! Sequential reads of a filter of latest runs.
 
-use super::{Meta, Routing};
-use crate::hashed::lists::{Origin, PageCursor};
+use super::{RoutingFilter, RoutingFilterDescription};
+use crate::hashed::lists::{PageCursor, PageSource};
 use alluvium_base::Purpose;
-use alluvium_filters::golomb::Source;
+use alluvium_filters::golomb::ByteSource;
 use alluvium_storage::Error;
 
 /// Number of pages read together.
@@ -11,15 +11,15 @@ pub(super) const AT_ONCE: u64 = 16;
 
 /// The encoded characters of a filter of latest runs, as bytes.
 #[derive(Debug)]
-pub(super) struct Characters<'f> {
-    pages: PageCursor<'f, Meta>,
+pub(super) struct CharacterReader<'f> {
+    pages: PageCursor<'f, RoutingFilterDescription>,
     page: std::vec::IntoIter<u8>,
 }
 
-impl<'f> Characters<'f> {
-    pub(super) fn new(from: Origin<'f>, filter: &Routing, purpose: Purpose) -> Characters<'f> {
+impl<'f> CharacterReader<'f> {
+    pub(super) fn new(from: PageSource<'f>, filter: &RoutingFilter, purpose: Purpose) -> CharacterReader<'f> {
         assert!(!filter.shape().is_refined(), "it names latest runs (U4)");
-        Characters {
+        CharacterReader {
             pages: PageCursor::new(from, filter, purpose, AT_ONCE),
             page: Vec::new().into_iter(),
         }
@@ -28,37 +28,39 @@ impl<'f> Characters<'f> {
 
 /// Error of reading or decoding characters.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum CharacterReadError {
     Device(Error),
     Bits(alluvium_filters::Error),
 }
 
-impl From<alluvium_filters::Error> for Fault {
-    fn from(error: alluvium_filters::Error) -> Fault {
-        Fault::Bits(error)
+impl From<alluvium_filters::Error> for CharacterReadError {
+    fn from(error: alluvium_filters::Error) -> CharacterReadError {
+        CharacterReadError::Bits(error)
     }
 }
 
-impl Fault {
+impl CharacterReadError {
     /// Converts the error into that of a store.
-    pub(super) fn of(self, filter: &Routing) -> Error {
+    pub(super) fn of(self, filter: &RoutingFilter) -> Error {
         match self {
-            Fault::Device(error) => error,
-            Fault::Bits(error) => Error::corrupt(filter.place(), "a routing filter", error.to_string()),
+            CharacterReadError::Device(error) => error,
+            CharacterReadError::Bits(error) => {
+                Error::corrupt(filter.place(), "a routing filter", error.to_string())
+            }
         }
     }
 }
 
-impl Source for Characters<'_> {
-    type Error = Fault;
+impl ByteSource for CharacterReader<'_> {
+    type Error = CharacterReadError;
 
     #[inline]
-    fn byte(&mut self) -> Result<Option<u8>, Fault> {
+    fn byte(&mut self) -> Result<Option<u8>, CharacterReadError> {
         loop {
             if let Some(byte) = self.page.next() {
                 return Ok(Some(byte));
             }
-            match self.pages.next().map_err(Fault::Device)? {
+            match self.pages.next().map_err(CharacterReadError::Device)? {
                 Some(page) => self.page = page.into_iter(),
                 None => return Ok(None),
             }

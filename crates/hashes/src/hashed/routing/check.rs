@@ -1,13 +1,13 @@
 //! Check of a filter against the runs of its level; reads all of them.
 
-use super::characters::{AT_ONCE, Characters};
-use super::{Meta, Routing, Shape};
-use crate::hashed::leaf::Entries;
-use crate::hashed::lists::{Cursor, Origin, Sketch, Stored};
-use crate::hashed::run::Run;
+use super::characters::{AT_ONCE, CharacterReader};
+use super::{RoutingFilter, RoutingFilterDescription, RoutingFilterShape};
+use crate::hashed::leaf::LeafEntryIter;
+use crate::hashed::lists::{PageSource, PrefixSketch, SketchCursor, StoredList};
+use crate::hashed::run::HashRun;
 use alluvium_base::Purpose;
-use alluvium_dictionary::read::Files;
-use alluvium_filters::golomb::{BitReader, Source};
+use alluvium_dictionary::read::DataFiles;
+use alluvium_filters::golomb::{BitReader, ByteSource};
 use alluvium_storage::{Error, NodePointer, Result};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -17,20 +17,20 @@ const LEAVES_AT_ONCE: u64 = 8;
 const MOST_TOLD: usize = 20;
 
 /// Hash of a record, and the earlier run that the record names.
-type Said = (u64, Option<u8>);
+type RecordLink = (u64, Option<u8>);
 
 /// Iterator over the hashes of a run.
-struct Hashes<'c> {
-    files: Files<'c>,
-    run: &'c Run,
-    shape: Shape,
+struct RecordLinkCursor<'c> {
+    files: DataFiles<'c>,
+    run: &'c HashRun,
+    shape: RoutingFilterShape,
     next: u64,
-    ready: VecDeque<Said>,
+    ready: VecDeque<RecordLink>,
     /// Records in leaves that lookups of their prefix do not read.
     wrong: Vec<String>,
 }
 
-impl Hashes<'_> {
+impl RecordLinkCursor<'_> {
     fn fill(&mut self) -> Result<()> {
         while self.ready.is_empty() && self.next < self.run.leaves() {
             let end = self.run.leaves().min(self.next + LEAVES_AT_ONCE);
@@ -45,7 +45,7 @@ impl Hashes<'_> {
                 }
                 let place = || pointers[index].place();
                 failed = leaf.and_then(|leaf| {
-                    let mut entries = Entries::open(&leaf, place, run.page_size())?;
+                    let mut entries = LeafEntryIter::open(&leaf, place, run.page_size())?;
                     while let Some(entry) = entries.next(place)? {
                         let hash = entry.key.hash(run.seed());
                         let (group, leaf) = (shape.group(hash), first + index as u64);
@@ -74,15 +74,15 @@ impl Hashes<'_> {
 /// Data of the runs of a level for one prefix: the runs named by the records of each run, and the
 /// sketches.
 #[derive(Default)]
-struct Prefix {
+struct PrefixContents {
     named: Vec<(usize, BTreeSet<Option<u8>>)>,
     sketches: BTreeSet<u64>,
 }
 
 /// Iterator over the characters of a filter of latest runs.
 struct LatestRuns<'c> {
-    filter: &'c Routing,
-    bits: BitReader<Characters<'c>>,
+    filter: &'c RoutingFilter,
+    bits: BitReader<CharacterReader<'c>>,
     /// Prefix of the next character.
     next: u64,
 }
@@ -112,18 +112,18 @@ impl LatestRuns<'_> {
 }
 
 /// Receives a prefix with its data in the runs, and adds errors.
-type Visit<'v> = &'v mut dyn FnMut(u64, Prefix, &mut Vec<String>) -> Result<()>;
+type PrefixVisitor<'v> = &'v mut dyn FnMut(u64, PrefixContents, &mut Vec<String>) -> Result<()>;
 
-impl Stored<Meta> {
+impl StoredList<RoutingFilterDescription> {
     /// Returns whether all pages are readable and belong to a filter.
-    pub(in crate::hashed) fn is_readable(&self, files: Files<'_>) -> Result<bool> {
+    pub(in crate::hashed) fn is_readable(&self, files: DataFiles<'_>) -> Result<bool> {
         let read = match self.shape().is_refined() {
             true => {
-                let mut all = Cursor::new(Origin::Files(files), self, Purpose::Check, AT_ONCE);
+                let mut all = SketchCursor::new(PageSource::Files(files), self, Purpose::Check, AT_ONCE);
                 std::iter::from_fn(|| all.next().transpose()).try_for_each(|sketch| sketch.map(|_| ()))
             }
             false => {
-                let mut all = Characters::new(Origin::Files(files), self, Purpose::Check);
+                let mut all = CharacterReader::new(PageSource::Files(files), self, Purpose::Check);
                 let bytes = std::iter::from_fn(|| all.byte().transpose());
                 let mut bytes = bytes.map(|byte| byte.map_err(|fault| fault.of(self)));
                 bytes.try_for_each(|byte| byte.map(|_| ()))
@@ -137,7 +137,7 @@ impl Stored<Meta> {
     }
 
     /// Compares the filter with the runs of its level, oldest first (U4 to U6).
-    pub(in crate::hashed) fn check(&self, files: Files<'_>, runs: &[Run]) -> Vec<String> {
+    pub(in crate::hashed) fn check(&self, files: DataFiles<'_>, runs: &[HashRun]) -> Vec<String> {
         if runs.len() != usize::from(self.runs()) {
             return vec![format!("of {} runs, where there are {}", self.runs(), runs.len())];
         }
@@ -156,15 +156,15 @@ impl Stored<Meta> {
     /// Passes every prefix that occurs in the runs to `visit`, ascending.
     fn each_prefix(
         &self,
-        files: Files<'_>,
-        runs: &[Run],
+        files: DataFiles<'_>,
+        runs: &[HashRun],
         found: &mut Vec<String>,
-        visit: Visit<'_>,
+        visit: PrefixVisitor<'_>,
     ) -> Result<()> {
         let shape = self.shape();
-        let mut all: Vec<Hashes<'_>> = runs
+        let mut all: Vec<RecordLinkCursor<'_>> = runs
             .iter()
-            .map(|run| Hashes {
+            .map(|run| RecordLinkCursor {
                 files,
                 run,
                 shape,
@@ -182,7 +182,7 @@ impl Stored<Meta> {
                 };
             }
             let Some(least) = least else { break };
-            let mut said = Prefix::default();
+            let mut said = PrefixContents::default();
             for (number, hashes) in all.iter_mut().enumerate() {
                 let mut named = BTreeSet::new();
                 while hashes.prefix()? == Some(least) {
@@ -205,10 +205,14 @@ impl Stored<Meta> {
         Ok(())
     }
 
-    fn check_latest(&self, files: Files<'_>, runs: &[Run], found: &mut Vec<String>) -> Result<()> {
+    fn check_latest(&self, files: DataFiles<'_>, runs: &[HashRun], found: &mut Vec<String>) -> Result<()> {
         let mut latest = LatestRuns {
             filter: self,
-            bits: BitReader::new(Characters::new(Origin::Files(files), self, Purpose::Check)),
+            bits: BitReader::new(CharacterReader::new(
+                PageSource::Files(files),
+                self,
+                Purpose::Check,
+            )),
             next: 0,
         };
         let mut entries = 0;
@@ -241,13 +245,13 @@ impl Stored<Meta> {
         Ok(())
     }
 
-    fn check_sketches(&self, files: Files<'_>, runs: &[Run], found: &mut Vec<String>) -> Result<()> {
-        let mut all = Cursor::new(Origin::Files(files), self, Purpose::Check, AT_ONCE);
+    fn check_sketches(&self, files: DataFiles<'_>, runs: &[HashRun], found: &mut Vec<String>) -> Result<()> {
+        let mut all = SketchCursor::new(PageSource::Files(files), self, Purpose::Check, AT_ONCE);
         let mut entries = 0;
         self.each_prefix(files, runs, found, &mut |prefix, said, found| {
             for payload in said.sketches {
                 entries += 1;
-                let (expected, next) = (Sketch { prefix, payload }, all.next()?);
+                let (expected, next) = (PrefixSketch { prefix, payload }, all.next()?);
                 if next != Some(expected) {
                     found.push(format!("{next:?}, where {expected:?} is expected (U5)"));
                     return Ok(());

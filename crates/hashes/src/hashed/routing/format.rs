@@ -21,22 +21,22 @@
 //! `crates/filters/src/routing/latest.rs`. Pages of sketches: `hashed/lists/format.rs`.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::{Meta, Shape};
-use crate::hashed::lists::{Description, Listing};
-use crate::hashed::pages::{self, Bad};
-use alluvium_base::bytes::{Reader, Writer};
-use alluvium_filters::routing::Latest;
-use alluvium_storage::{PageSize, Place, Result};
+use super::{RoutingFilterDescription, RoutingFilterShape};
+use crate::hashed::lists::{PageListing, PagedDescription};
+use crate::hashed::pages::{self, DescriptionError};
+use alluvium_base::bytes::{ByteReader, ByteWriter};
+use alluvium_filters::routing::RoutingArray;
+use alluvium_storage::{DiskLocation, PageSize, Result};
 
 const MAGIC: [u8; 4] = *b"AHRF";
 const VERSION: u8 = 1;
 
-impl Description for Meta {
+impl PagedDescription for RoutingFilterDescription {
     const NAME: &'static str = "a routing filter";
 
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        Writer::new(&mut out)
+        ByteWriter::new(&mut out)
             .bytes(&MAGIC)
             .u8(VERSION)
             .u8(self.shape.skipped_bits)
@@ -51,13 +51,13 @@ impl Description for Meta {
         out
     }
 
-    fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Meta> {
+    fn decode(bytes: &[u8], place: &DiskLocation, page_size: PageSize) -> Result<RoutingFilterDescription> {
         pages::decode(bytes, place, Self::NAME, (MAGIC, VERSION), |reader| {
             read(reader, place, page_size)
         })
     }
 
-    fn listing(&self) -> &Listing {
+    fn listing(&self) -> &PageListing {
         &self.listing
     }
 
@@ -70,9 +70,13 @@ impl Description for Meta {
     }
 }
 
-fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::result::Result<Meta, Bad> {
+fn read(
+    reader: &mut ByteReader<'_>,
+    place: &DiskLocation,
+    page_size: PageSize,
+) -> std::result::Result<RoutingFilterDescription, DescriptionError> {
     let (magic, version) = (reader.take(MAGIC.len())?, reader.u8()?);
-    let shape = Shape {
+    let shape = RoutingFilterShape {
         skipped_bits: reader.u8()?,
         prefix_bits: reader.u8()?,
         character_bits: reader.u8()?,
@@ -80,25 +84,29 @@ fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::res
     };
     let (zero, runs, zeros) = (reader.u8()?, reader.u16()?, reader.u32()?);
     if magic != MAGIC || version != VERSION || zero != 0 || zeros != 0 {
-        return Err(Bad::Other(format!("{magic:02x?} {version} {zero} {zeros}")));
+        return Err(DescriptionError::Other(format!(
+            "{magic:02x?} {version} {zero} {zeros}"
+        )));
     }
-    shape.validate().map_err(|error| Bad::Other(error.to_string()))?;
+    shape
+        .validate()
+        .map_err(|error| DescriptionError::Other(error.to_string()))?;
     if runs == 0 || u32::from(runs) >= 1 << shape.character_bits {
-        return Err(Bad::Other(format!("{runs} runs of a level")));
+        return Err(DescriptionError::Other(format!("{runs} runs of a level")));
     }
     let entries = reader.u64()?;
-    let listing = Listing::decode(reader, place, page_size, shape.is_refined())?;
+    let listing = PageListing::decode(reader, place, page_size, shape.is_refined())?;
     if !shape.is_refined() {
-        let latest = Latest::new(shape.prefix_bits.into(), shape.character_bits.into());
+        let latest = RoutingArray::new(shape.prefix_bits.into(), shape.character_bits.into());
         let bytes = latest.map_or(0, |latest| latest.bytes());
         let pages = listing.pages.len();
         if pages != bytes.div_ceil(page_size.bytes() as u64) {
-            return Err(Bad::Other(format!(
+            return Err(DescriptionError::Other(format!(
                 "{pages} pages of {bytes} bytes of characters"
             )));
         }
     }
-    Ok(Meta {
+    Ok(RoutingFilterDescription {
         shape,
         runs,
         entries,
@@ -109,19 +117,19 @@ fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hashed::pages::{Pages, Segment};
+    use crate::hashed::pages::{PageList, PageSegment};
     use alluvium_base::checksum;
     use alluvium_storage::extents::Extent;
-    use alluvium_storage::{Error, Structure};
+    use alluvium_storage::{Error, OnDiskObject};
 
-    fn place() -> Place {
-        Place::new(Structure::Node, "a filter", 0)
+    fn place() -> DiskLocation {
+        DiskLocation::new(OnDiskObject::Node, "a filter", 0)
     }
 
-    fn meta(check_level: u8) -> Meta {
-        let pages = Pages {
+    fn meta(check_level: u8) -> RoutingFilterDescription {
+        let pages = PageList {
             page_size: PageSize::MIN,
-            segments: [Segment {
+            segments: [PageSegment {
                 first: 0,
                 pages: 1,
                 tier: 0,
@@ -136,8 +144,8 @@ mod tests {
             start: 1,
             units: 2,
         };
-        Meta {
-            shape: Shape {
+        RoutingFilterDescription {
+            shape: RoutingFilterShape {
                 skipped_bits: 4,
                 prefix_bits: 10,
                 character_bits: 4,
@@ -145,7 +153,7 @@ mod tests {
             },
             runs: 3,
             entries: 77,
-            listing: Listing {
+            listing: PageListing {
                 pages,
                 firsts: if check_level > 0 { [9].into() } else { [].into() },
                 extents: [(extent, 8192)].into(),
@@ -174,7 +182,7 @@ mod tests {
         for level in [0, 2] {
             let meta = meta(level);
             let bytes = meta.encode();
-            let decode = |bytes: &[u8]| Meta::decode(bytes, &place(), PageSize::MIN);
+            let decode = |bytes: &[u8]| RoutingFilterDescription::decode(bytes, &place(), PageSize::MIN);
             assert_eq!(decode(&bytes).unwrap(), meta);
             for len in 0..bytes.len() {
                 assert!(decode(&bytes[..len]).is_err(), "{len} bytes");

@@ -31,37 +31,37 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-pub use ask::Candidates;
-pub use build::Builder;
-pub use shape::Shape;
+pub use ask::CandidateRuns;
+pub use build::RoutingFilterBuilder;
+pub use shape::RoutingFilterShape;
 
-use super::lists::{self, Listing, Stored};
+use super::lists::{self, PageListing, StoredList};
 use alluvium_storage::{Error, Result};
 
 /// Description of a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Meta {
+pub struct RoutingFilterDescription {
     /// Kind of filter, and the bits of a hash that it uses.
-    pub shape: Shape,
+    pub shape: RoutingFilterShape,
     /// Number of runs of its level.
     pub runs: u16,
     /// Number of prefixes that have a run, or of sketches.
     pub entries: u64,
-    pub(super) listing: Listing,
+    pub(super) listing: PageListing,
 }
 
 /// The filter of a level.
-pub type Routing = Stored<Meta>;
+pub type RoutingFilter = StoredList<RoutingFilterDescription>;
 /// A filter that is written but not yet part of a structure.
-pub type Written = lists::Written<Meta>;
+pub type WrittenRoutingFilter = lists::WrittenList<RoutingFilterDescription>;
 
-impl Stored<Meta> {
+impl StoredList<RoutingFilterDescription> {
     /// Checks that the filter is that of a level of `runs` runs, in a part whose hashes have
     /// `skipped_bits` common first bits.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if it is not.
-    pub fn required(self, runs: usize, skipped_bits: u8) -> Result<Routing> {
+    pub fn required(self, runs: usize, skipped_bits: u8) -> Result<RoutingFilter> {
         let found = (usize::from(self.meta.runs), self.meta.shape.skipped_bits);
         match found == (runs, skipped_bits) {
             true => Ok(self),
@@ -74,7 +74,7 @@ impl Stored<Meta> {
 
     /// Returns the shape.
     #[must_use]
-    pub fn shape(&self) -> Shape {
+    pub fn shape(&self) -> RoutingFilterShape {
         self.meta.shape
     }
 

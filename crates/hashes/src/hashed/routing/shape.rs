@@ -1,7 +1,7 @@
 //! Shape of a routing filter: its kind, and the bits of a hash that it uses.
 
 use crate::hashed::lists::MOST_PREFIX_BITS;
-use crate::hashed::run::Group;
+use crate::hashed::run::HashPrefixRange;
 use alluvium_storage::{Error, Result};
 
 /// The bits of a hash that are the prefix and the check character of a level.
@@ -9,14 +9,14 @@ use alluvium_storage::{Error, Result};
 /// ```
 /// use alluvium_hashes::hashed::routing::Shape;
 /// // λ = 16, of a level that a run of 1000 records opens, in one of four parts.
-/// let shape = Shape::plain(2, 4, 1000);
+/// let shape = RoutingFilterShape::plain(2, 4, 1000);
 /// assert_eq!(shape.prefix_bits, 10 + 4);
 /// assert_eq!(shape.prefix(0x4008_0000_0000_0000), 8);
-/// let refined = Shape::refined(2, 4, 1000, 3);
+/// let refined = RoutingFilterShape::refined(2, 4, 1000, 3);
 /// assert_eq!(refined.check(0xa00), 0xa, "the third character from the end");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct RoutingFilterShape {
     /// Number of first bits of a hash, which are the same for the whole part.
     pub skipped_bits: u8,
     /// Length of the prefix, which follows, in bits.
@@ -28,14 +28,14 @@ pub struct Shape {
     pub check_level: u8,
 }
 
-impl Shape {
+impl RoutingFilterShape {
     /// Returns the shape of a filter of latest runs, for a level whose first run has `records`
     /// records: β = λ prefixes per record.
     #[must_use]
-    pub fn plain(skipped_bits: u8, character_bits: u8, records: u64) -> Shape {
+    pub fn plain(skipped_bits: u8, character_bits: u8, records: u64) -> RoutingFilterShape {
         let log = (64 - records.max(1).saturating_sub(1).leading_zeros()) as u8;
         let most = MOST_PREFIX_BITS.min(64 - skipped_bits - character_bits);
-        Shape {
+        RoutingFilterShape {
             skipped_bits,
             prefix_bits: (log + character_bits).clamp(1, most),
             character_bits,
@@ -46,10 +46,10 @@ impl Shape {
     /// Returns the shape of a filter of sketches for level `level`, counted from one. Each level
     /// has its own check character, as long as the hash is long enough.
     #[must_use]
-    pub fn refined(skipped_bits: u8, character_bits: u8, records: u64, level: usize) -> Shape {
-        let plain = Shape::plain(skipped_bits, character_bits, records);
+    pub fn refined(skipped_bits: u8, character_bits: u8, records: u64, level: usize) -> RoutingFilterShape {
+        let plain = RoutingFilterShape::plain(skipped_bits, character_bits, records);
         let free = (64 - plain.skipped_bits - plain.prefix_bits) / character_bits;
-        Shape {
+        RoutingFilterShape {
             check_level: (level.min(usize::from(free)) as u8).max(1),
             ..plain
         }
@@ -98,11 +98,11 @@ impl Shape {
     /// Returns the hashes of the part with the same prefix as `hash`.
     #[must_use]
     #[inline]
-    pub fn group(&self, hash: u64) -> Group {
+    pub fn group(&self, hash: u64) -> HashPrefixRange {
         let behind = u64::MAX
             .checked_shr(u32::from(self.skipped_bits + self.prefix_bits))
             .unwrap_or(0);
-        Group {
+        HashPrefixRange {
             first: hash & !behind,
             last: hash | behind,
         }
@@ -134,26 +134,26 @@ mod tests {
             for character in 1..=8u8 {
                 for records in [0, 1, 2, 1000, 1 << 30, u64::MAX] {
                     for level in [1, 2, 9, 60] {
-                        let shape = Shape::refined(skipped, character, records, level);
+                        let shape = RoutingFilterShape::refined(skipped, character, records, level);
                         shape.validate().unwrap();
                         assert!(shape.is_refined());
-                        let plain = Shape::plain(skipped, character, records);
+                        let plain = RoutingFilterShape::plain(skipped, character, records);
                         plain.validate().unwrap();
                         assert_eq!(plain.prefix_bits, shape.prefix_bits);
                     }
                 }
             }
         }
-        let bad = Shape {
+        let bad = RoutingFilterShape {
             check_level: 7,
-            ..Shape::refined(4, 8, 1 << 20, 1)
+            ..RoutingFilterShape::refined(4, 8, 1 << 20, 1)
         };
         assert!(bad.validate().is_err(), "a character of the prefix");
     }
 
     #[test]
     fn a_group_has_all_hashes_with_a_prefix() {
-        let shape = Shape::plain(4, 2, 100);
+        let shape = RoutingFilterShape::plain(4, 2, 100);
         let hash = 0x5abc_def0_1234_5678;
         let group = shape.group(hash);
         assert_eq!(shape.prefix(group.first), shape.prefix(hash));

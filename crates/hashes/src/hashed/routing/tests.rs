@@ -1,11 +1,11 @@
 //! Tests of filters against lists of the contents of each run.
 
-use super::{Builder, Candidates, Routing, Shape};
+use super::{CandidateRuns, RoutingFilter, RoutingFilterBuilder, RoutingFilterShape};
 use alluvium_base::Purpose;
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_dictionary::fetch::{Blocking, found};
-use alluvium_dictionary::read::Files;
-use alluvium_storage::extents::Class;
+use alluvium_dictionary::fetch::{BlockingFetch, unwrap_ready};
+use alluvium_dictionary::read::DataFiles;
+use alluvium_storage::extents::AllocationClass;
 use alluvium_storage::store::{Store, StoreOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,27 +15,27 @@ fn store() -> Arc<Store> {
     Arc::new(store.unwrap())
 }
 
-fn ask(store: &Store, filter: &Routing, hash: u64) -> Candidates {
+fn ask(store: &Store, filter: &RoutingFilter, hash: u64) -> CandidateRuns {
     let guard = store.epochs().pin();
-    let fetch = Blocking {
+    let fetch = BlockingFetch {
         cache: store.cache(),
         guard: &guard,
         purpose: Purpose::Lookup,
     };
-    found(filter.ask(hash, &fetch)).unwrap()
+    unwrap_ready(filter.find_candidates(hash, &fetch)).unwrap()
 }
 
 /// A level: the hashes of each run, and the filter.
 struct Level {
     store: Arc<Store>,
-    shape: Shape,
+    shape: RoutingFilterShape,
     runs: Vec<Vec<u64>>,
-    filter: Option<Routing>,
+    filter: Option<RoutingFilter>,
     random: fastrand::Rng,
 }
 
 impl Level {
-    fn new(shape: Shape, seed: u64) -> Level {
+    fn new(shape: RoutingFilterShape, seed: u64) -> Level {
         Level {
             store: store(),
             shape,
@@ -48,10 +48,13 @@ impl Level {
     /// Adds a run, and checks that its records name the previous runs correctly.
     fn arrive(&mut self, mut hashes: Vec<u64>) {
         hashes.sort_unstable();
-        let options = self.store.writer_options(Purpose::Compact, Class::Normal);
+        let options = self
+            .store
+            .writer_options(Purpose::Compact, AllocationClass::Normal);
         let (number, records) = (self.runs.len() as u8, hashes.len() as u64);
         let old = self.filter.as_ref();
-        let mut builder = Builder::new(&self.store, options, self.shape, old, number, records).unwrap();
+        let mut builder =
+            RoutingFilterBuilder::new(&self.store, options, self.shape, old, number, records).unwrap();
         let mut latest: BTreeMap<u64, u8> = BTreeMap::new();
         for (run, hashes) in (0..).zip(&self.runs) {
             latest.extend(hashes.iter().map(|hash| (self.shape.prefix(*hash), run)));
@@ -66,7 +69,7 @@ impl Level {
         while !builder.go_on(self.random.u64(1..3000)).unwrap() {}
         let filter = builder.finish().unwrap().install();
         // The stored filter equals the one written.
-        let read = Routing::open(Files::of(&self.store), filter.pointer(), Purpose::Check).unwrap();
+        let read = RoutingFilter::open(DataFiles::of(&self.store), filter.pointer(), Purpose::Check).unwrap();
         assert_eq!(read.meta, filter.meta);
         self.filter = Some(filter);
         self.runs.push(hashes);
@@ -89,17 +92,17 @@ impl Level {
                 }
             } else {
                 let latest = self.runs.iter().rposition(has);
-                assert_eq!(named, Candidates::Latest(latest.map(|run| run as u8)));
+                assert_eq!(named, CandidateRuns::Latest(latest.map(|run| run as u8)));
             }
         }
     }
 }
 
-fn shapes(skipped: u8, records: u64) -> Vec<Shape> {
+fn shapes(skipped: u8, records: u64) -> Vec<RoutingFilterShape> {
     let mut all = Vec::new();
     for bits in [1, 2, 3, 4, 8] {
-        all.push(Shape::plain(skipped, bits, records));
-        all.push(Shape::refined(skipped, bits, records, 2));
+        all.push(RoutingFilterShape::plain(skipped, bits, records));
+        all.push(RoutingFilterShape::refined(skipped, bits, records, 2));
     }
     all
 }
@@ -144,7 +147,7 @@ fn runs_whose_keys_are_all_equal_have_one_prefix() {
 #[test]
 fn filters_of_many_pages_are_read_page_by_page() {
     // Sketches of a few bits each fill several pages, and one prefix occupies more than a page.
-    let shape = Shape {
+    let shape = RoutingFilterShape {
         skipped_bits: 0,
         prefix_bits: 10,
         character_bits: 8,
@@ -169,7 +172,7 @@ fn filters_of_many_pages_are_read_page_by_page() {
 }
 
 /// Returns the mean number of runs that a lookup of an absent hash reads in a full level.
-fn false_positives(shape: Shape, records: u64) -> f64 {
+fn false_positives(shape: RoutingFilterShape, records: u64) -> f64 {
     let mut level = Level::new(shape, 77);
     let runs = (1usize << shape.character_bits) - 1;
     for _ in 0..runs {
@@ -186,13 +189,13 @@ fn false_positives(shape: Shape, records: u64) -> f64 {
     for _ in 0..asked {
         let hash = level.random.u64(..);
         read += match ask(&level.store, &filter, hash) {
-            Candidates::Some(_) => ask(&level.store, &filter, hash).count(),
+            CandidateRuns::Some(_) => ask(&level.store, &filter, hash).count(),
             // The chain visits every run that contains the prefix.
-            Candidates::Latest(_) => prefixes
+            CandidateRuns::Latest(_) => prefixes
                 .iter()
                 .filter(|run| run.contains(&shape.prefix(hash)))
                 .count() as u32,
-            Candidates::All => panic!("a level with a filter"),
+            CandidateRuns::All => panic!("a level with a filter"),
         };
     }
     f64::from(read) / f64::from(asked)
@@ -204,7 +207,7 @@ fn false_positives_follow_lambda_over_beta_and_check_characters_divide_them_by_l
     // (λ − 1) n / 2^bits of them, and 2^bits is from λ n to 2 λ n.
     for (bits, records) in [(2, 1000), (4, 300)] {
         let lambda = f64::from(1 << bits);
-        let plain = Shape::plain(0, bits, records);
+        let plain = RoutingFilterShape::plain(0, bits, records);
         let density = (lambda - 1.0) * records as f64 / (1u64 << plain.prefix_bits) as f64;
         assert!((0.35..=1.0).contains(&density));
         let found = false_positives(plain, records);
@@ -213,13 +216,13 @@ fn false_positives_follow_lambda_over_beta_and_check_characters_divide_them_by_l
             "λ {lambda}: {found}, {density} expected"
         );
         assert!(found <= 1.0, "at most λ/β (Lemma 5)");
-        let wider = Shape {
+        let wider = RoutingFilterShape {
             prefix_bits: plain.prefix_bits + 2,
             ..plain
         };
         let fewer = false_positives(wider, records);
         assert!((4.0 * fewer / density - 1.0).abs() < 0.3, "β is 4 λ: {fewer}");
-        let refined = false_positives(Shape::refined(0, bits, records, 3), records);
+        let refined = false_positives(RoutingFilterShape::refined(0, bits, records, 3), records);
         let expected = density / lambda;
         assert!(
             (refined / expected - 1.0).abs() < 0.3,
@@ -237,14 +240,16 @@ fn a_builder_that_is_dropped_leaves_nothing() {
             continue;
         }
         let before = level.store.extents().usage().total().live_bytes;
-        let options = level.store.writer_options(Purpose::Compact, Class::Normal);
+        let options = level
+            .store
+            .writer_options(Purpose::Compact, AllocationClass::Normal);
         let old = level.filter.as_ref();
-        let mut builder = Builder::new(&level.store, options, shape, old, 1, 1000).unwrap();
+        let mut builder = RoutingFilterBuilder::new(&level.store, options, shape, old, 1, 1000).unwrap();
         for hash in 0..500u64 {
             builder.push(hash << 50).unwrap();
         }
         drop(builder);
-        let mut builder = Builder::new(&level.store, options, shape, old, 1, 1000).unwrap();
+        let mut builder = RoutingFilterBuilder::new(&level.store, options, shape, old, 1, 1000).unwrap();
         while !builder.go_on(100).unwrap() {}
         drop(builder.finish().unwrap());
         assert_eq!(level.store.extents().usage().total().live_bytes, before);

@@ -1,18 +1,18 @@
 //! Writing a run from records in hash order.
 
-use super::gathered::Gathered;
-use super::{Meta, Run};
-use crate::hashed::index::{Hashes, Index};
-use crate::hashed::leaf::Draft;
-use crate::hashed::leaf::format::{Gaps, HEADER_BYTES, KeyPart, ValuePart};
+use super::hash_deltas::HashDeltas;
+use super::{HashRun, RunDescription};
+use crate::hashed::index::{LeafIndex, LeafIndexInput};
+use crate::hashed::leaf::HashLeafBuilder;
+use crate::hashed::leaf::format::{HEADER_BYTES, KeyPart, PointerOffsets, ValuePart};
 use crate::hashed::options::IndexKind;
-use crate::hashed::pages::{Claimed, Described, PageWriter, Pages};
-use alluvium_base::{Kind, Purpose, Sequence};
-use alluvium_dictionary::deletes::RangeDeletes;
-use alluvium_dictionary::placement::{self, Demand};
+use crate::hashed::pages::{ClaimedExtents, PageList, PageWriter, StoredDescription};
+use alluvium_base::{MessageKind, Purpose, SequenceNumber};
+use alluvium_dictionary::placement::{self, PlacementRequest};
+use alluvium_dictionary::range_tombstones::RangeTombstoneIndex;
 use alluvium_dictionary::rules::KeyspaceRules;
-use alluvium_dictionary::values::{Placed, Slot, ValuePointer, ValueWriter};
-use alluvium_storage::extents::{Class, Extent};
+use alluvium_dictionary::value_log::{PointerSlot, ValuePlacement, ValuePointer, ValueWriter};
+use alluvium_storage::extents::{AllocationClass, Extent};
 use alluvium_storage::node::WriterOptions;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, PageSize, Result};
@@ -30,7 +30,7 @@ pub struct RunOptions {
     /// Purpose that writes are accounted to.
     pub purpose: Purpose,
     /// Space class, which determines whether the reserve may be used.
-    pub class: Class,
+    pub class: AllocationClass,
     /// Tier of the leaves and of separate values and keys. The description, which contains the
     /// index and the filter, is placed with the newest data.
     pub tier: u8,
@@ -47,18 +47,18 @@ impl RunOptions {
 
 /// A run that is written but not yet part of a structure. If it is dropped, its extents are freed.
 #[derive(Debug)]
-pub struct Written {
+pub struct WrittenHashRun {
     store: Arc<Store>,
-    run: Option<Run>,
+    run: Option<HashRun>,
 }
 
 /// A message to be written about a key.
 #[derive(Clone, Copy, Debug)]
-pub struct Message<'m> {
+pub struct RunMessage<'m> {
     /// Commit sequence number, relative to the base of the run.
-    pub sequence: Sequence,
+    pub sequence: SequenceNumber,
     /// Kind of the message.
-    pub kind: Kind,
+    pub kind: MessageKind,
     /// Expiry time; 0 means never.
     pub expires_ms: u64,
     /// Value or operand.
@@ -67,14 +67,14 @@ pub struct Message<'m> {
 
 /// Writer of a run. If it is dropped unfinished, its space is freed.
 #[derive(Debug)]
-pub struct Builder {
+pub struct HashRunBuilder {
     store: Arc<Store>,
     options: RunOptions,
     page_size: PageSize,
     leaves: PageWriter,
     /// Writer of separate values and keys; created for the first one.
     apart: Option<ValueWriter>,
-    draft: Draft,
+    draft: HashLeafBuilder,
     /// The last key and its hash.
     key: Vec<u8>,
     hash: u64,
@@ -86,34 +86,34 @@ pub struct Builder {
     /// All distinct hashes, if a trie is to be built.
     hashes: Vec<u64>,
     /// Hashes for the filter.
-    gathered: Option<Gathered>,
-    meta: Meta,
+    gathered: Option<HashDeltas>,
+    meta: RunDescription,
 }
 
-impl Builder {
+impl HashRunBuilder {
     /// Starts a run of at most `most` records.
     ///
     /// # Errors
     /// If the store accepts no changes.
-    pub fn new(store: &Arc<Store>, options: &RunOptions, most: u64) -> Result<Builder> {
-        let gathered = options.filter_bits.map(|bits| Gathered::new(bits, most));
-        Ok(Builder {
+    pub fn new(store: &Arc<Store>, options: &RunOptions, most: u64) -> Result<HashRunBuilder> {
+        let gathered = options.filter_bits.map(|bits| HashDeltas::new(bits, most));
+        Ok(HashRunBuilder {
             gathered: gathered.transpose().map_err(|error| unfit(&error))?,
             leaves: PageWriter::new(store, options.writer(store, options.tier))?,
             store: Arc::clone(store),
             options: *options,
             page_size: store.page_size(),
             apart: None,
-            draft: Draft::default(),
+            draft: HashLeafBuilder::default(),
             key: Vec::new(),
             hash: 0,
             bounds: (0, 0),
             hashes_of_leaves: Vec::new(),
             is_open: true,
             hashes: Vec::new(),
-            meta: Meta {
-                pages: Pages::none(store.page_size()),
-                index: Index::PaCHash(Box::default()),
+            meta: RunDescription {
+                pages: PageList::none(store.page_size()),
+                index: LeafIndex::PaCHash(Box::default()),
                 filter: None,
                 deletes: Arc::default(),
                 extents: Box::default(),
@@ -127,7 +127,7 @@ impl Builder {
     }
 
     /// Sets the range deletes of the run.
-    pub fn delete_ranges(&mut self, deletes: Arc<RangeDeletes>) {
+    pub fn delete_ranges(&mut self, deletes: Arc<RangeTombstoneIndex>) {
         self.meta.deletes = deletes;
     }
 
@@ -141,11 +141,17 @@ impl Builder {
     ///
     /// # Errors
     /// A full disk; I/O errors.
-    pub fn push(&mut self, hash: u64, key: &[u8], message: Message<'_>, rules: &KeyspaceRules) -> Result<()> {
+    pub fn push(
+        &mut self,
+        hash: u64,
+        key: &[u8],
+        message: RunMessage<'_>,
+        rules: &KeyspaceRules,
+    ) -> Result<()> {
         self.push_after(None, hash, key, message, rules)
     }
 
-    /// As [`Builder::push`], for a record whose prefix also occurs in an earlier run of its level.
+    /// As [`HashRunBuilder::push`], for a record whose prefix also occurs in an earlier run of its level.
     ///
     /// # Errors
     /// A full disk; I/O errors.
@@ -154,7 +160,7 @@ impl Builder {
         previous: Option<u8>,
         hash: u64,
         key: &[u8],
-        message: Message<'_>,
+        message: RunMessage<'_>,
         rules: &KeyspaceRules,
     ) -> Result<()> {
         let is_first = self.meta.records == 0;
@@ -193,7 +199,7 @@ impl Builder {
             self.bounds.0 = hash;
         }
         self.bounds.1 = hash;
-        self.put_apart(gaps, key, message.operand, rules)?;
+        self.write_out_of_line(gaps, key, message.operand, rules)?;
         if is_first || self.hash != hash {
             self.meta.hashes += 1;
             if self.options.index == IndexKind::Trie {
@@ -204,7 +210,7 @@ impl Builder {
             }
         }
         self.meta.records += 1;
-        self.meta.tombstones += u64::from(message.kind == Kind::Delete);
+        self.meta.tombstones += u64::from(message.kind == MessageKind::Delete);
         self.meta.bytes += (key.len() + message.operand.len()) as u64;
         self.meta.newest = self.meta.newest.max(message.sequence);
         if !is_same {
@@ -217,7 +223,13 @@ impl Builder {
     }
 
     /// Writes the separate parts of a record.
-    fn put_apart(&mut self, gaps: Gaps, key: &[u8], value: &[u8], rules: &KeyspaceRules) -> Result<()> {
+    fn write_out_of_line(
+        &mut self,
+        gaps: PointerOffsets,
+        key: &[u8],
+        value: &[u8],
+        rules: &KeyspaceRules,
+    ) -> Result<()> {
         let parts = [(gaps.key, key), (gaps.value, value)];
         for (gap, bytes) in parts {
             let Some(gap) = gap else { continue };
@@ -229,13 +241,13 @@ impl Builder {
                 }
             };
             let draft = &mut self.draft;
-            let mut fill = |slot: Slot, pointer: ValuePointer| draft.fill(slot.at, &pointer);
+            let mut fill = |slot: PointerSlot, pointer: ValuePointer| draft.fill(slot.at, &pointer);
             if apart.is_full_for(bytes.len()) {
                 apart.close(&mut fill)?;
             }
             apart.nodes().set_codec(rules.codec);
-            let slot = Slot { leaf: 0, at: gap };
-            if let Placed::Long(pointer) = apart.add(bytes, slot, &mut |_| ())? {
+            let slot = PointerSlot { leaf: 0, at: gap };
+            if let ValuePlacement::Long(pointer) = apart.add(bytes, slot, &mut |_| ())? {
                 fill(slot, pointer);
             }
         }
@@ -264,24 +276,24 @@ impl Builder {
     ///
     /// # Errors
     /// A full disk; I/O errors.
-    pub fn finish(mut self) -> Result<Option<Written>> {
+    pub fn finish(mut self) -> Result<Option<WrittenHashRun>> {
         if self.meta.records == 0 && self.meta.deletes.is_empty() {
             return Ok(None);
         }
         self.end_leaf()?;
-        let hashes = Hashes {
+        let hashes = LeafIndexInput {
             leaves: &self.hashes_of_leaves,
             all: &self.hashes,
         };
         if self.meta.records > 0 {
             let page_bytes = self.page_size.bytes() as u32;
             self.meta.index =
-                Index::build(self.options.index, hashes, page_bytes).map_err(|error| unfit(&error))?;
+                LeafIndex::build(self.options.index, hashes, page_bytes).map_err(|error| unfit(&error))?;
             let gathered = self.gathered.take();
             let filter = gathered.map(|gathered| gathered.filter());
             self.meta.filter = filter.transpose().map_err(|error| unfit(&error))?;
         }
-        let mut claimed = Claimed::none(&self.store);
+        let mut claimed = ClaimedExtents::none(&self.store);
         let (pages, extents) = self.leaves.finish()?;
         claimed.extents.extend(extents);
         if let Some(apart) = self.apart.take() {
@@ -290,17 +302,17 @@ impl Builder {
         self.meta.pages = pages;
         self.meta.extents = claimed.extents.clone().into();
         let description = self.meta.encode();
-        let tier = placement::tier(&self.store, &Demand::newest(description.len() as u64));
+        let tier = placement::tier(&self.store, &PlacementRequest::newest(description.len() as u64));
         let options = self.options.writer(&self.store, tier);
-        let described = Described::write(&self.store, &description, options)?;
+        let described = StoredDescription::write(&self.store, &description, options)?;
         claimed.extents.clear();
-        let run = Run {
+        let run = HashRun {
             meta: Arc::new(self.meta),
             base: 0,
             seed: self.options.seed,
             described,
         };
-        Ok(Some(Written {
+        Ok(Some(WrittenHashRun {
             store: self.store,
             run: Some(run),
         }))
@@ -316,13 +328,13 @@ fn unfit(error: &alluvium_filters::Error) -> Error {
     }
 }
 
-impl Written {
+impl WrittenHashRun {
     /// Returns the run.
     ///
     /// # Panics
     /// If it was installed.
     #[must_use]
-    pub fn run(&self) -> &Run {
+    pub fn run(&self) -> &HashRun {
         self.run.as_ref().expect("it was not installed")
     }
 
@@ -330,7 +342,7 @@ impl Written {
     ///
     /// # Panics
     /// If it was installed before.
-    pub fn install(mut self) -> Run {
+    pub fn install(mut self) -> HashRun {
         let run = self.run.take().expect("it was not installed");
         let extents: Vec<(Extent, u64)> = run.extents().collect();
         self.store.extents().install(&extents);
@@ -338,12 +350,12 @@ impl Written {
     }
 }
 
-impl Drop for Written {
+impl Drop for WrittenHashRun {
     fn drop(&mut self) {
         let Some(run) = self.run.take() else { return };
         for number in 0..run.leaves() {
             if let Ok(pointer) = run.leaf(number) {
-                self.store.cache().forget(&pointer);
+                self.store.cache().discard(&pointer);
             }
         }
         for (extent, _) in run.extents() {

@@ -1,12 +1,12 @@
 //! Check of a run: reads all data that a reader could reach, and reports all errors.
 
 use super::cursor::read_leaf;
-use super::{Owned, Run};
-use crate::hashed::leaf::{Entries, KeyAt};
-use alluvium_base::{Kind, Purpose};
-use alluvium_dictionary::nodes::Direct;
-use alluvium_dictionary::read::{Amounts, Files};
-use alluvium_dictionary::record::Value;
+use super::{HashRun, OwnedHashRecord};
+use crate::hashed::leaf::{KeyAt, LeafEntryIter};
+use alluvium_base::{MessageKind, Purpose};
+use alluvium_dictionary::nodes::DirectNodeReader;
+use alluvium_dictionary::read::{CheckReadTotals, DataFiles};
+use alluvium_dictionary::record::RecordValue;
 use alluvium_storage::NodePointer;
 
 /// Number of leaves read together.
@@ -14,24 +14,24 @@ const AT_ONCE: u64 = 64;
 
 /// The last record read by a check, and its counters.
 #[derive(Default)]
-struct Seen {
-    last: Option<Owned>,
+struct RunCheckProgress {
+    last: Option<OwnedHashRecord>,
     records: u64,
     tombstones: u64,
     hashes: u64,
 }
 
-impl Run {
+impl HashRun {
     /// Checks that the leaves are intact and in order (N1), contain only hashes from `hashes.0` to
     /// `hashes.1`, and that index and filter contain each hash (N3).
     pub(in crate::hashed) fn check(
         &self,
-        files: Files<'_>,
+        files: DataFiles<'_>,
         hashes: (u64, u64),
-        read: &mut Amounts,
+        read: &mut CheckReadTotals,
     ) -> Vec<String> {
         let mut found = self.meta.index_errors();
-        let mut seen = Seen::default();
+        let mut seen = RunCheckProgress::default();
         let mut next = 0;
         while next < self.leaves() && found.len() < 100 {
             let end = self.leaves().min(next + AT_ONCE);
@@ -64,18 +64,18 @@ impl Run {
     #[allow(clippy::too_many_arguments)]
     fn check_leaf(
         &self,
-        files: Files<'_>,
+        files: DataFiles<'_>,
         number: u64,
         leaf: &[u8],
         hashes: (u64, u64),
-        seen: &mut Seen,
-        read: &mut Amounts,
+        seen: &mut RunCheckProgress,
+        read: &mut CheckReadTotals,
         found: &mut Vec<String>,
     ) {
         let Some(pointer) = self.meta.leaf(number) else {
             return;
         };
-        let direct = Direct {
+        let direct = DirectNodeReader {
             tiers: files.tiers,
             page_size: files.page_size,
             purpose: Purpose::Check,
@@ -87,9 +87,9 @@ impl Run {
                 found.push(format!("leaf {number}: {wrong}"));
             }
             seen.records += 1;
-            seen.tombstones += u64::from(record.kind == Kind::Delete);
+            seen.tombstones += u64::from(record.kind == MessageKind::Delete);
             seen.hashes += u64::from(seen.last.as_ref().is_none_or(|last| last.hash != record.hash));
-            seen.last = Some(Owned {
+            seen.last = Some(OwnedHashRecord {
                 operand: Box::default(),
                 ..record
             });
@@ -102,9 +102,15 @@ impl Run {
     }
 
     /// Returns what is wrong with the record that follows those in `seen`.
-    fn wrong(&self, record: &Owned, leaf: u64, hashes: (u64, u64), seen: &Seen) -> Option<String> {
+    fn wrong(
+        &self,
+        record: &OwnedHashRecord,
+        leaf: u64,
+        hashes: (u64, u64),
+        seen: &RunCheckProgress,
+    ) -> Option<String> {
         let name = record.key.escape_ascii();
-        let after = |last: &Owned| {
+        let after = |last: &OwnedHashRecord| {
             let place = (last.hash, &last.key).cmp(&(record.hash, &record.key));
             place.is_lt() || (place.is_eq() && last.sequence > record.sequence)
         };
@@ -130,13 +136,13 @@ impl Run {
     }
 
     /// Counts the nodes of separate values and keys of a leaf's records.
-    fn count_apart(&self, pointer: &NodePointer, leaf: &[u8], read: &mut Amounts) {
+    fn count_apart(&self, pointer: &NodePointer, leaf: &[u8], read: &mut CheckReadTotals) {
         let place = || pointer.place();
-        let Ok(mut entries) = Entries::open(leaf, place, self.page_size()) else {
+        let Ok(mut entries) = LeafEntryIter::open(leaf, place, self.page_size()) else {
             return;
         };
         while let Ok(Some(entry)) = entries.next(place) {
-            if let Value::Separate(pointer) = entry.record.value {
+            if let RecordValue::Separate(pointer) = entry.record.value {
                 read.values.add(&pointer.node);
                 read.values_apart += 1;
             }
@@ -147,7 +153,7 @@ impl Run {
     }
 }
 
-impl super::Meta {
+impl super::RunDescription {
     /// Returns the internal errors of index and filter.
     fn index_errors(&self) -> Vec<String> {
         if self.pages.is_empty() {
@@ -158,14 +164,14 @@ impl super::Meta {
             .check()
             .into_iter()
             .map(|what| format!("index: {what}"));
-        let filter = self.filter.iter().flat_map(super::Filter::check);
+        let filter = self.filter.iter().flat_map(super::HashRunFilter::check);
         index
             .chain(filter.map(|what| format!("filter: {what}")))
             .collect()
     }
 }
 
-impl super::Filter {
+impl super::HashRunFilter {
     fn check(&self) -> Vec<String> {
         match self.whole() {
             Some(all) => all.check().iter().map(ToString::to_string).collect(),

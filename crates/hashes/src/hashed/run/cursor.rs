@@ -1,12 +1,12 @@
 //! Sequential reads of runs, for merges and scans.
 
-use super::Run;
-use super::records::{Record, Records};
-use crate::hashed::leaf::{Entries, KeyAt};
+use super::HashRun;
+use super::records::{HashRecord, HashRecordBuffer};
+use crate::hashed::leaf::{KeyAt, LeafEntryIter};
 use alluvium_base::Purpose;
-use alluvium_dictionary::nodes::{Direct, Nodes};
-use alluvium_dictionary::record::Value;
-use alluvium_dictionary::values::{ValuePointer, read_from};
+use alluvium_dictionary::nodes::{DirectNodeReader, NodeReader};
+use alluvium_dictionary::record::RecordValue;
+use alluvium_dictionary::value_log::{ValuePointer, read_from};
 use alluvium_storage::store::Store;
 use alluvium_storage::{NodePointer, Result};
 use std::sync::Arc;
@@ -16,16 +16,16 @@ const AT_ONCE: u64 = 32;
 /// Maximum number of leaves of several runs read together.
 const MOST_TOGETHER: u64 = 4096;
 
-/// Passes the records of a leaf to `visit`, without loading separate values.
+/// Passes the records of a leaf to `visit`, without loading separate value_log.
 ///
 /// # Errors
 /// I/O errors; damage; errors of `visit`.
 pub(super) fn read_leaf(
-    run: &Run,
+    run: &HashRun,
     pointer: &NodePointer,
     leaf: &[u8],
-    nodes: &dyn Nodes,
-    visit: &mut dyn FnMut(Record<'_>) -> Result<()>,
+    nodes: &dyn NodeReader,
+    visit: &mut dyn FnMut(HashRecord<'_>) -> Result<()>,
 ) -> Result<()> {
     let mut long = LongKey::default();
     read_entries(run, pointer, leaf, &mut |record, key_apart| {
@@ -45,10 +45,10 @@ impl LongKey {
     /// consecutive.
     pub(super) fn complete<'r>(
         &'r mut self,
-        record: Record<'r>,
+        record: HashRecord<'r>,
         key_apart: Option<&ValuePointer>,
-        nodes: &dyn Nodes,
-    ) -> Result<Record<'r>> {
+        nodes: &dyn NodeReader,
+    ) -> Result<HashRecord<'r>> {
         let Some(pointer) = key_apart else {
             return Ok(record);
         };
@@ -57,7 +57,7 @@ impl LongKey {
             read_from(nodes, pointer, &mut self.key)?;
             self.pointer = Some(*pointer);
         }
-        Ok(Record {
+        Ok(HashRecord {
             key: &self.key,
             ..record
         })
@@ -67,13 +67,13 @@ impl LongKey {
 /// Passes the records of a leaf to `visit`, without loading separate values and keys. For a
 /// separate key, the record's key is empty and `visit` receives the pointer.
 pub(super) fn read_entries(
-    run: &Run,
+    run: &HashRun,
     pointer: &NodePointer,
     leaf: &[u8],
-    visit: &mut dyn FnMut(Record<'_>, Option<ValuePointer>) -> Result<()>,
+    visit: &mut dyn FnMut(HashRecord<'_>, Option<ValuePointer>) -> Result<()>,
 ) -> Result<()> {
     let place = || pointer.place();
-    let mut entries = Entries::open(leaf, place, run.page_size())?;
+    let mut entries = LeafEntryIter::open(leaf, place, run.page_size())?;
     // The last key, inline or as a pointer.
     let (mut hash, mut here, mut elsewhere) = (0, &[][..], None);
     while let Some(entry) = entries.next(place)? {
@@ -83,10 +83,10 @@ pub(super) fn read_entries(
             KeyAt::Apart { hash: own, pointer } => (hash, here, elsewhere) = (own, &[], Some(pointer)),
         }
         let (operand, apart) = match entry.record.value {
-            Value::Inline(value) => (value, None),
-            Value::Separate(pointer) => (&[][..], Some(pointer)),
+            RecordValue::Inline(value) => (value, None),
+            RecordValue::Separate(pointer) => (&[][..], Some(pointer)),
         };
-        let record = Record {
+        let record = HashRecord {
             hash,
             key: here,
             sequence: entry.record.sequence + run.base(),
@@ -102,9 +102,9 @@ pub(super) fn read_entries(
 
 /// Reads the records of a range of hashes of a run in order, bypassing the cache.
 #[derive(Debug)]
-pub struct Cursor {
+pub struct HashRunCursor {
     store: Arc<Store>,
-    run: Run,
+    run: HashRun,
     purpose: Purpose,
     /// First and last hash.
     hashes: (u64, u64),
@@ -112,7 +112,7 @@ pub struct Cursor {
     end: u64,
     /// Number of leaves read together.
     ahead: u64,
-    records: Records,
+    records: HashRecordBuffer,
     /// Pointer to the separate key of each record. The key is read only when its record is
     /// consumed, so that the keys of many leaves are not in memory together.
     keys_apart: Vec<Option<ValuePointer>>,
@@ -121,16 +121,21 @@ pub struct Cursor {
     long_key: LongKey,
 }
 
-impl Cursor {
+impl HashRunCursor {
     /// Opens a cursor at the first record with a hash from `hashes.0` to `hashes.1`.
     ///
     /// # Errors
     /// I/O errors; damage.
-    pub fn open(store: &Arc<Store>, run: Run, hashes: (u64, u64), purpose: Purpose) -> Result<Cursor> {
-        Cursor::open_among(1, store, run, hashes, purpose)
+    pub fn open(
+        store: &Arc<Store>,
+        run: HashRun,
+        hashes: (u64, u64),
+        purpose: Purpose,
+    ) -> Result<HashRunCursor> {
+        HashRunCursor::open_among(1, store, run, hashes, purpose)
     }
 
-    /// As [`Cursor::open`], for one of `runs` runs that are read concurrently. Their total memory
+    /// As [`HashRunCursor::open`], for one of `runs` runs that are read concurrently. Their total memory
     /// is bounded.
     ///
     /// # Errors
@@ -138,17 +143,17 @@ impl Cursor {
     pub fn open_among(
         runs: usize,
         store: &Arc<Store>,
-        run: Run,
+        run: HashRun,
         hashes: (u64, u64),
         purpose: Purpose,
-    ) -> Result<Cursor> {
+    ) -> Result<HashRunCursor> {
         let next = run.leaves_of(hashes.0)?.start;
         // A trie has no result for an absent hash.
         let end = match run.leaves_of(hashes.1)?.end {
             0 => run.leaves(),
             end => end,
         };
-        let mut cursor = Cursor {
+        let mut cursor = HashRunCursor {
             store: Arc::clone(store),
             end,
             ahead: (MOST_TOGETHER / runs.max(1) as u64).clamp(1, AT_ONCE),
@@ -156,7 +161,7 @@ impl Cursor {
             purpose,
             hashes,
             next,
-            records: Records::default(),
+            records: HashRecordBuffer::default(),
             keys_apart: Vec::new(),
             at: 0,
             long_key: LongKey::default(),
@@ -175,11 +180,11 @@ impl Cursor {
     ///
     /// # Errors
     /// I/O errors; damage.
-    pub fn take_into(&mut self, others: &mut Records) -> Result<()> {
+    pub fn take_into(&mut self, others: &mut HashRecordBuffer) -> Result<()> {
         let Some(record) = self.records.get(self.at) else {
             return Ok(());
         };
-        let nodes = Direct {
+        let nodes = DirectNodeReader {
             tiers: self.store.tiers(),
             page_size: self.store.page_size(),
             purpose: self.purpose,
@@ -191,7 +196,7 @@ impl Cursor {
             Some(pointer) => {
                 let mut operand = Vec::new();
                 read_from(&nodes, &pointer, &mut operand)?;
-                others.push(&Record {
+                others.push(&HashRecord {
                     operand: &operand,
                     apart: None,
                     ..record
@@ -240,7 +245,7 @@ impl Cursor {
         alluvium_storage::node::read_nodes(tiers, &pointers, page_size, self.purpose, &mut |index, leaf| {
             if failed.is_ok() {
                 failed = leaf.and_then(|leaf| {
-                    let keep = &mut |record: Record<'_>, key_apart| {
+                    let keep = &mut |record: HashRecord<'_>, key_apart| {
                         records.push(&record);
                         keys_apart.push(key_apart);
                         Ok(())

@@ -1,18 +1,18 @@
 //! Lookup of a key in a run, and of the keys whose hashes have the same prefix.
 
-use super::Run;
-use crate::hashed::leaf::{Entries, Entry, KeyAt};
-use alluvium_dictionary::fetch::Fetch;
-use alluvium_dictionary::found::Room;
-use alluvium_dictionary::record::Record;
-use alluvium_dictionary::values::fetch_value;
+use super::HashRun;
+use crate::hashed::leaf::{HashLeafEntry, KeyAt, LeafEntryIter};
+use alluvium_dictionary::fetch::NodeFetch;
+use alluvium_dictionary::pinned_value::ValueDestination;
+use alluvium_dictionary::record::StoredRecord;
+use alluvium_dictionary::value_log::fetch_value;
 use alluvium_storage::Result;
 use std::ops::ControlFlow;
 use std::task::{Poll, ready};
 
 /// A key to look up, with its hash under the seed of the runs.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'k> {
+pub struct RunLookupKey<'k> {
     /// The key.
     pub bytes: &'k [u8],
     /// Its hash.
@@ -21,7 +21,7 @@ pub struct Wanted<'k> {
 
 /// The hashes with a common prefix, as an inclusive range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Group {
+pub struct HashPrefixRange {
     /// The first hash.
     pub first: u64,
     /// The last hash.
@@ -29,10 +29,10 @@ pub struct Group {
 }
 
 /// Receives the records of a key, newest first, until it breaks.
-type Visit<'v> = &'v mut dyn FnMut(Record<'_>) -> Poll<Result<ControlFlow<()>>>;
+type KeyRecordVisitor<'v> = &'v mut dyn FnMut(StoredRecord<'_>) -> Poll<Result<ControlFlow<()>>>;
 
 /// Returns whether an entry belongs to a key.
-fn is_about<F: Fetch>(entry: &Entry<'_>, key: Wanted<'_>, fetch: &F) -> Poll<Result<bool>> {
+fn is_about<F: NodeFetch>(entry: &HashLeafEntry<'_>, key: RunLookupKey<'_>, fetch: &F) -> Poll<Result<bool>> {
     match entry.key {
         KeyAt::Here(bytes) => Poll::Ready(Ok(bytes == key.bytes)),
         KeyAt::Apart { hash, pointer } => {
@@ -40,7 +40,7 @@ fn is_about<F: Fetch>(entry: &Entry<'_>, key: Wanted<'_>, fetch: &F) -> Poll<Res
                 return Poll::Ready(Ok(false));
             }
             let mut bytes = Vec::new();
-            let room = Room {
+            let room = ValueDestination {
                 bytes: &mut bytes,
                 part: None,
             };
@@ -56,14 +56,19 @@ fn is_about<F: Fetch>(entry: &Entry<'_>, key: Wanted<'_>, fetch: &F) -> Poll<Res
 ///
 /// # Errors
 /// I/O errors; damage.
-pub fn find<F: Fetch>(run: &Run, key: Wanted<'_>, fetch: &F, visit: Visit<'_>) -> Poll<Result<()>> {
+pub fn find<F: NodeFetch>(
+    run: &HashRun,
+    key: RunLookupKey<'_>,
+    fetch: &F,
+    visit: KeyRecordVisitor<'_>,
+) -> Poll<Result<()>> {
     let leaves = run.leaves_of(key.hash)?;
     let mut is_found = false;
     for number in leaves.clone() {
         let pointer = run.leaf(number)?;
         let node = ready!(fetch.node(&pointer))?;
         let place = || pointer.place();
-        let mut entries = Entries::open(&node, place, run.page_size())?;
+        let mut entries = LeafEntryIter::open(&node, place, run.page_size())?;
         let (mut was_it, mut last) = (false, None);
         while let Some(entry) = entries.next(place)? {
             last = Some(entry.key);
@@ -95,12 +100,12 @@ pub fn find<F: Fetch>(run: &Run, key: Wanted<'_>, fetch: &F, visit: Visit<'_>) -
 ///
 /// # Errors
 /// I/O errors; damage.
-pub fn find_in_group<F: Fetch>(
-    run: &Run,
-    key: Wanted<'_>,
-    group: Group,
+pub fn find_in_group<F: NodeFetch>(
+    run: &HashRun,
+    key: RunLookupKey<'_>,
+    group: HashPrefixRange,
     fetch: &F,
-    visit: Visit<'_>,
+    visit: KeyRecordVisitor<'_>,
 ) -> Poll<Result<Option<Option<u8>>>> {
     debug_assert!(
         (group.first..=group.last).contains(&key.hash),
@@ -111,7 +116,7 @@ pub fn find_in_group<F: Fetch>(
         let pointer = run.leaf(number)?;
         let node = ready!(fetch.node(&pointer))?;
         let place = || pointer.place();
-        let mut entries = Entries::open(&node, place, run.page_size())?;
+        let mut entries = LeafEntryIter::open(&node, place, run.page_size())?;
         let mut was_it = false;
         while let Some(entry) = entries.next(place)? {
             let is_it = match entry.is_same_key {
@@ -139,8 +144,8 @@ pub fn find_in_group<F: Fetch>(
 }
 
 /// Returns a record with its absolute sequence number.
-fn numbered<'l>(run: &Run, entry: &Entry<'l>) -> Record<'l> {
-    Record {
+fn numbered<'l>(run: &HashRun, entry: &HashLeafEntry<'l>) -> StoredRecord<'l> {
+    StoredRecord {
         sequence: entry.record.sequence + run.base(),
         ..entry.record
     }

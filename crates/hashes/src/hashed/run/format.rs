@@ -26,14 +26,14 @@
 //! geometry (24), the length (varint), the pages. Version 1 has 8 bytes of checksum for each leaf.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::{Filter, Meta};
-use crate::hashed::index::Index;
-use crate::hashed::pages::{self, Bad, Pages};
-use alluvium_base::bytes::{Reader, Truncated, Writer};
-use alluvium_dictionary::deletes::{List, RangeDeletes};
-use alluvium_filters::{Chunk, Geometry, Image, listed};
-use alluvium_storage::memory::Bytes;
-use alluvium_storage::{PageSize, Place, Result};
+use super::{HashRunFilter, RunDescription};
+use crate::hashed::index::LeafIndex;
+use crate::hashed::pages::{self, DescriptionError, PageList};
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
+use alluvium_dictionary::range_tombstones::{RangeTombstoneIndex, RangeTombstoneList};
+use alluvium_filters::{EntryChunk, FilterGeometry, FilterImage, listed};
+use alluvium_storage::memory::ZeroedBuffer;
+use alluvium_storage::{DiskLocation, PageSize, Result};
 use std::sync::Arc;
 
 const MAGIC: [u8; 4] = *b"AHRN";
@@ -45,16 +45,16 @@ const QUOTIENTS: u8 = 2;
 const PACHASH: u8 = 0;
 const TRIE: u8 = 1;
 
-impl Meta {
+impl RunDescription {
     /// Encodes the description.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(256 + self.memory_bytes() as usize);
         let (kind, index, starts) = match &self.index {
-            Index::PaCHash(bytes) => (PACHASH, bytes, &[][..]),
-            Index::Trie(bytes, starts) => (TRIE, bytes, &**starts),
+            LeafIndex::PaCHash(bytes) => (PACHASH, bytes, &[][..]),
+            LeafIndex::Trie(bytes, starts) => (TRIE, bytes, &**starts),
         };
-        Writer::new(&mut out)
+        ByteWriter::new(&mut out)
             .bytes(&MAGIC)
             .u8(VERSION)
             .u8(kind)
@@ -67,23 +67,23 @@ impl Meta {
             self.bytes,
             self.newest,
         ] {
-            Writer::new(&mut out).u64(number);
+            ByteWriter::new(&mut out).u64(number);
         }
         self.pages.encode(&mut out);
         pages::encode_extents(&self.extents, &mut out);
-        Writer::new(&mut out).varint(index.len() as u64).bytes(index);
+        ByteWriter::new(&mut out).varint(index.len() as u64).bytes(index);
         for &start in starts {
-            Writer::new(&mut out).u32(start);
+            ByteWriter::new(&mut out).u32(start);
         }
         if let Some(filter) = &self.filter {
             let all = filter.whole().expect("a run is described with all of its filter");
-            Writer::new(&mut out)
+            ByteWriter::new(&mut out)
                 .varint(all.bytes().len() as u64)
                 .bytes(all.bytes());
         }
-        Writer::new(&mut out).varint(self.deletes.len() as u64);
+        ByteWriter::new(&mut out).varint(self.deletes.len() as u64);
         self.deletes.each(|start, end, sequence| {
-            Writer::new(&mut out)
+            ByteWriter::new(&mut out)
                 .varint(start.len() as u64)
                 .bytes(start)
                 .varint(end.len() as u64)
@@ -98,39 +98,43 @@ impl Meta {
     /// # Errors
     /// [`alluvium_storage::Error::Corrupt`] at `place`, or
     /// [`alluvium_storage::Error::NewerFormat`].
-    pub fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Meta> {
+    pub fn decode(bytes: &[u8], place: &DiskLocation, page_size: PageSize) -> Result<RunDescription> {
         pages::decode(bytes, place, "a run", (MAGIC, VERSION), |reader| {
             read(reader, place, page_size)
         })
     }
 }
 
-fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::result::Result<Meta, Bad> {
+fn read(
+    reader: &mut ByteReader<'_>,
+    place: &DiskLocation,
+    page_size: PageSize,
+) -> std::result::Result<RunDescription, DescriptionError> {
     let magic = reader.take(MAGIC.len())?;
     let (version, kind, has_filter, zero) = (reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?);
     if magic != MAGIC || !(OLDEST..=VERSION).contains(&version) || kind > TRIE || has_filter > 1 || zero != 0
     {
-        return Err(Bad::Other(format!(
+        return Err(DescriptionError::Other(format!(
             "{magic:02x?} {version} {kind} {has_filter} {zero}"
         )));
     }
     let (records, tombstones, hashes) = (reader.u64()?, reader.u64()?, reader.u64()?);
     let (data, newest) = (reader.u64()?, reader.u64()?);
-    let pages = Pages::decode(reader, page_size, if version == OLDEST { 8 } else { 4 })?;
+    let pages = PageList::decode(reader, page_size, if version == OLDEST { 8 } else { 4 })?;
     let leaves = pages.len();
     let extents = pages::decode_extents(reader, place)?;
     let index = part(reader)?.into();
     let index = match kind {
-        PACHASH => Index::PaCHash(index),
+        PACHASH => LeafIndex::PaCHash(index),
         _ => {
             let mut starts = Vec::new();
             for _ in 0..leaves {
                 starts.push(reader.u32()?);
             }
             if !starts.is_sorted() {
-                return Err(Bad::Other("leaves whose ranks fall".to_owned()));
+                return Err(DescriptionError::Other("leaves whose ranks fall".to_owned()));
             }
-            Index::Trie(index, starts.into())
+            LeafIndex::Trie(index, starts.into())
         }
     };
     let filter = match has_filter {
@@ -138,7 +142,7 @@ fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::res
         _ if version <= QUOTIENTS => Some(of_quotients(reader)?),
         _ => Some(filter(reader)?),
     };
-    Ok(Meta {
+    Ok(RunDescription {
         pages,
         index,
         filter,
@@ -152,34 +156,37 @@ fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::res
     })
 }
 
-fn filter(reader: &mut Reader<'_>) -> std::result::Result<Filter, Bad> {
+fn filter(reader: &mut ByteReader<'_>) -> std::result::Result<HashRunFilter, DescriptionError> {
     let stored = part(reader)?;
-    let mut bytes = Bytes::zeroed(stored.len());
+    let mut bytes = ZeroedBuffer::zeroed(stored.len());
     bytes.copy_from_slice(stored);
-    match listed::Filter::open(bytes)? {
-        all if all.is_whole() => Ok(Filter::of(all)),
-        part => Err(Bad::Other(format!("pages {:?} of a filter", part.pages()))),
+    match listed::ListedFilter::open(bytes)? {
+        all if all.is_whole() => Ok(HashRunFilter::of(all)),
+        part => Err(DescriptionError::Other(format!(
+            "pages {:?} of a filter",
+            part.pages()
+        ))),
     }
 }
 
 /// Decodes a quotient filter and lists its fingerprints, which are prefixes of hashes. The false
 /// positive rate does not change.
-fn of_quotients(reader: &mut Reader<'_>) -> std::result::Result<Filter, Bad> {
-    let geometry = Geometry::decode(reader.take(Geometry::BYTES)?)?;
-    let image = Image::new(&geometry, part(reader)?)?;
+fn of_quotients(reader: &mut ByteReader<'_>) -> std::result::Result<HashRunFilter, DescriptionError> {
+    let geometry = FilterGeometry::decode(reader.take(FilterGeometry::BYTES)?)?;
+    let image = FilterImage::new(&geometry, part(reader)?)?;
     let counted = fingerprints(&image).try_fold(0u64, |count, each| each.map(|_| count + 1));
     let (count, known) = (counted?, geometry.fingerprint_bits());
     let bits = known.saturating_sub(count.max(1).ilog2());
-    let shape = listed::Shape::new(count, bits.clamp(1, listed::MOST_BITS))?;
+    let shape = listed::ListedShape::new(count, bits.clamp(1, listed::MOST_BITS))?;
     // The image was read without errors when the fingerprints were counted.
     let hashes = fingerprints(&image).map_while(alluvium_filters::Result::ok);
-    Ok(Filter::build(hashes, shape.knowing(known))?)
+    Ok(HashRunFilter::build(hashes, shape.knowing(known))?)
 }
 
 /// Iterates over the fingerprints of a quotient filter in order, as hashes padded with zeros, until
 /// an error occurs.
-fn fingerprints(image: &Image<'_>) -> impl Iterator<Item = alluvium_filters::Result<u64>> {
-    let (mut source, mut chunk, mut at) = (image.source(), Chunk::new(), 0);
+fn fingerprints(image: &FilterImage<'_>) -> impl Iterator<Item = alluvium_filters::Result<u64>> {
+    let (mut source, mut chunk, mut at) = (image.source(), EntryChunk::new(), 0);
     std::iter::from_fn(move || {
         loop {
             if let Some(entry) = chunk.entries().get(at) {
@@ -196,28 +203,28 @@ fn fingerprints(image: &Image<'_>) -> impl Iterator<Item = alluvium_filters::Res
     })
 }
 
-impl From<alluvium_filters::Error> for Bad {
-    fn from(error: alluvium_filters::Error) -> Bad {
-        Bad::Other(error.to_string())
+impl From<alluvium_filters::Error> for DescriptionError {
+    fn from(error: alluvium_filters::Error) -> DescriptionError {
+        DescriptionError::Other(error.to_string())
     }
 }
 
-fn deletes(reader: &mut Reader<'_>) -> std::result::Result<RangeDeletes, Bad> {
-    let mut list = List::default();
+fn deletes(reader: &mut ByteReader<'_>) -> std::result::Result<RangeTombstoneIndex, DescriptionError> {
+    let mut list = RangeTombstoneList::default();
     for _ in 0..reader.varint()? {
         let (start, end) = (part(reader)?, part(reader)?);
         let sequence = reader.varint()?;
         if start >= end {
-            return Err(Bad::Other(
+            return Err(DescriptionError::Other(
                 "a deleted range that ends before it begins".to_owned(),
             ));
         }
         list.push(start, end, sequence);
     }
-    Ok(RangeDeletes::of(&list))
+    Ok(RangeTombstoneIndex::of(&list))
 }
 
-fn part<'b>(reader: &mut Reader<'b>) -> std::result::Result<&'b [u8], Truncated> {
+fn part<'b>(reader: &mut ByteReader<'b>) -> std::result::Result<&'b [u8], TruncatedInput> {
     let len = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
     reader.take(len)
 }
@@ -225,29 +232,29 @@ fn part<'b>(reader: &mut Reader<'b>) -> std::result::Result<&'b [u8], Truncated>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hashed::index::Hashes;
+    use crate::hashed::index::LeafIndexInput;
     use crate::hashed::options::IndexKind;
-    use crate::hashed::pages::Segment;
+    use crate::hashed::pages::PageSegment;
     use alluvium_base::checksum;
     use alluvium_storage::Error;
-    use alluvium_storage::Structure;
+    use alluvium_storage::OnDiskObject;
     use alluvium_storage::extents::Extent;
 
-    fn place() -> Place {
-        Place::new(Structure::Node, "a run", 0)
+    fn place() -> DiskLocation {
+        DiskLocation::new(OnDiskObject::Node, "a run", 0)
     }
 
-    fn example(kind: IndexKind) -> Meta {
+    fn example(kind: IndexKind) -> RunDescription {
         let all = [1 << 60, 3 << 60, 9 << 60];
         let leaves = [(all[0], all[1]), (all[2], all[2])];
-        let hashes = Hashes {
+        let hashes = LeafIndexInput {
             leaves: &leaves,
             all: &all,
         };
-        Meta {
-            pages: Pages {
+        RunDescription {
+            pages: PageList {
                 page_size: PageSize::MIN,
-                segments: [Segment {
+                segments: [PageSegment {
                     first: 0,
                     pages: 2,
                     tier: 0,
@@ -257,9 +264,11 @@ mod tests {
                 .into(),
                 checksums: [5, 6].into(),
             },
-            index: Index::build(kind, hashes, 4096).unwrap(),
-            filter: Some(Filter::build(all.iter().copied(), listed::Shape::new(3, 12).unwrap()).unwrap()),
-            deletes: Arc::new(RangeDeletes::new(&[(b"a".to_vec(), b"c".to_vec(), 9)])),
+            index: LeafIndex::build(kind, hashes, 4096).unwrap(),
+            filter: Some(
+                HashRunFilter::build(all.iter().copied(), listed::ListedShape::new(3, 12).unwrap()).unwrap(),
+            ),
+            deletes: Arc::new(RangeTombstoneIndex::new(&[(b"a".to_vec(), b"c".to_vec(), 9)])),
             extents: [(
                 Extent {
                     tier: 0,
@@ -297,20 +306,22 @@ mod tests {
 
     /// Encodes the example as in version 2, with a quotient filter of 14 bits per hash.
     fn version_2(kind: IndexKind) -> Vec<u8> {
-        use alluvium_filters::{Builder, Entry, Fingerprint, Shape};
-        let geometry = Geometry::for_entries(3, Shape::new(14, 0)).unwrap();
+        use alluvium_filters::{FilterBuilder, FilterEntry, FilterShape, Fingerprint};
+        let geometry = FilterGeometry::for_entries(3, FilterShape::new(14, 0)).unwrap();
         let mut filter = Vec::new();
         geometry.encode(&mut filter);
-        Writer::new(&mut filter).varint(geometry.bytes());
-        let mut builder = Builder::new(geometry, |page: &[u8]| -> alluvium_filters::Result<()> {
+        ByteWriter::new(&mut filter).varint(geometry.bytes());
+        let mut builder = FilterBuilder::new(geometry, |page: &[u8]| -> alluvium_filters::Result<()> {
             filter.extend_from_slice(page);
             Ok(())
         });
         for hash in [1 << 60, 3 << 60, 9 << 60] {
-            builder.push(Entry::new(Fingerprint::of(hash, 14), 0), 1).unwrap();
+            builder
+                .push(FilterEntry::new(Fingerprint::of(hash, 14), 0), 1)
+                .unwrap();
         }
         builder.finish().unwrap();
-        let rest = Meta {
+        let rest = RunDescription {
             filter: None,
             ..example(kind)
         };
@@ -323,10 +334,10 @@ mod tests {
     }
 
     /// Returns the example with the filter converted from a quotient filter.
-    fn with_listed(kind: IndexKind) -> Meta {
-        let shape = listed::Shape::new(3, 13).unwrap().knowing(14);
-        let filter = Filter::build([1 << 60, 3 << 60, 9 << 60].into_iter(), shape).unwrap();
-        Meta {
+    fn with_listed(kind: IndexKind) -> RunDescription {
+        let shape = listed::ListedShape::new(3, 13).unwrap().knowing(14);
+        let filter = HashRunFilter::build([1 << 60, 3 << 60, 9 << 60].into_iter(), shape).unwrap();
+        RunDescription {
             filter: Some(filter),
             ..example(kind)
         }
@@ -342,7 +353,7 @@ mod tests {
         );
         for kind in [IndexKind::PaCHash, IndexKind::Trie] {
             let bytes = version_2(kind);
-            let meta = Meta::decode(&bytes, &place(), PageSize::MIN).unwrap();
+            let meta = RunDescription::decode(&bytes, &place(), PageSize::MIN).unwrap();
             assert_eq!(meta, with_listed(kind));
             let filter = meta.filter.as_ref().unwrap();
             for sixteenth in 0..16 {
@@ -350,13 +361,13 @@ mod tests {
                 assert_eq!(filter.may_hold(sixteenth << 60).unwrap(), is_there);
             }
             assert_eq!(
-                Meta::decode(&meta.encode(), &place(), PageSize::MIN).unwrap(),
+                RunDescription::decode(&meta.encode(), &place(), PageSize::MIN).unwrap(),
                 meta
             );
             for at in bytes.len() - 4150..bytes.len() {
                 let mut damaged = bytes.clone();
                 damaged[at] ^= 0x41;
-                let _ = Meta::decode(&damaged, &place(), PageSize::MIN);
+                let _ = RunDescription::decode(&damaged, &place(), PageSize::MIN);
             }
         }
     }
@@ -368,7 +379,7 @@ mod tests {
         // The upper halves of the checksums; older versions stored whole checksums.
         bytes.splice(60..60, [7; 4]);
         bytes.splice(68..68, [9; 4]);
-        let meta = Meta::decode(&bytes, &place(), PageSize::MIN).unwrap();
+        let meta = RunDescription::decode(&bytes, &place(), PageSize::MIN).unwrap();
         assert_eq!(meta, with_listed(IndexKind::PaCHash));
     }
 
@@ -377,7 +388,7 @@ mod tests {
         for kind in [IndexKind::PaCHash, IndexKind::Trie] {
             let meta = example(kind);
             let bytes = meta.encode();
-            let decode = |bytes: &[u8]| Meta::decode(bytes, &place(), PageSize::MIN);
+            let decode = |bytes: &[u8]| RunDescription::decode(bytes, &place(), PageSize::MIN);
             assert_eq!(decode(&bytes).unwrap(), meta);
             for len in 0..bytes.len() {
                 assert!(decode(&bytes[..len]).is_err(), "{len} bytes");

@@ -5,7 +5,7 @@
 //!
 //! *Does not know*: the runs of a structure and their order of age.
 //!
-//! *Read in this order*: this file, `format.rs`, `build.rs`, `gathered.rs`, `find.rs`,
+//! *Read in this order*: this file, `format.rs`, `build.rs`, `hash_deltas.rs`, `find.rs`,
 //! `records.rs`, `cursor.rs`, `window.rs`, `check.rs`.
 //!
 //! Invariants:
@@ -21,48 +21,48 @@ mod check;
 mod cursor;
 mod find;
 mod format;
-mod gathered;
+mod hash_deltas;
 mod records;
 mod window;
 
-pub use build::{Builder, Message, RunOptions, Written};
-pub use cursor::Cursor;
-pub use find::{Group, Wanted, find, find_in_group};
-pub use records::{Owned, Records};
+pub use build::{HashRunBuilder, RunMessage, RunOptions, WrittenHashRun};
+pub use cursor::HashRunCursor;
+pub use find::{HashPrefixRange, RunLookupKey, find, find_in_group};
+pub use records::{HashRecordBuffer, OwnedHashRecord};
 pub use window::{read_keys, read_window, window_end};
 
-use super::index::Index;
-use super::pages::{Described, Pages};
-use alluvium_base::{Purpose, Sequence};
-use alluvium_dictionary::deletes::RangeDeletes;
+use super::index::LeafIndex;
+use super::pages::{PageList, StoredDescription};
+use alluvium_base::{Purpose, SequenceNumber};
 use alluvium_dictionary::key::SEED;
-use alluvium_dictionary::read::Files;
-use alluvium_dictionary::values::ValuePointer;
+use alluvium_dictionary::range_tombstones::RangeTombstoneIndex;
+use alluvium_dictionary::read::DataFiles;
+use alluvium_dictionary::value_log::ValuePointer;
 use alluvium_filters::listed;
 use alluvium_storage::extents::Extent;
-use alluvium_storage::memory::Bytes;
-use alluvium_storage::{Error, NodePointer, PageSize, Place, Result};
+use alluvium_storage::memory::ZeroedBuffer;
+use alluvium_storage::{DiskLocation, Error, NodePointer, PageSize, Result};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Filter of a run, which excludes most hashes that the run does not contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Filter {
+pub struct HashRunFilter {
     /// Disjoint parts; a complete filter is a single part. Large parts are mapped instead of being
     /// allocated on the heap: several megabytes come and go, and an allocator would retain a
     /// multiple of the memory in use.
-    parts: Arc<[listed::Filter<Bytes>]>,
+    parts: Arc<[listed::ListedFilter<ZeroedBuffer>]>,
 }
 
 /// Description of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Meta {
+pub struct RunDescription {
     /// Leaves of the run.
-    pages: Pages,
-    pub(super) index: Index,
-    pub(super) filter: Option<Filter>,
+    pages: PageList,
+    pub(super) index: LeafIndex,
+    pub(super) filter: Option<HashRunFilter>,
     /// Range deletes of the run.
-    pub(super) deletes: Arc<RangeDeletes>,
+    pub(super) deletes: Arc<RangeTombstoneIndex>,
     /// All extents except those of the description, with their live bytes.
     extents: Box<[(Extent, u64)]>,
     pub(super) records: u64,
@@ -70,44 +70,44 @@ pub struct Meta {
     pub(super) hashes: u64,
     /// Bytes of keys and values.
     pub(super) bytes: u64,
-    newest: Sequence,
+    newest: SequenceNumber,
 }
 
 /// A run on the device.
 #[derive(Clone, Debug)]
-pub struct Run {
-    meta: Arc<Meta>,
+pub struct HashRun {
+    meta: Arc<RunDescription>,
     /// Base of the sequence numbers in its leaves.
-    base: Sequence,
+    base: SequenceNumber,
     /// Seed of key hashes.
     seed: u64,
     /// Location of its description.
-    described: Described,
+    described: StoredDescription,
 }
 
-impl Filter {
+impl HashRunFilter {
     /// Builds the filter of ascending hashes.
     ///
     /// # Errors
     /// The same as [`listed::write`].
     pub(super) fn build(
         hashes: impl Iterator<Item = u64>,
-        shape: listed::Shape,
-    ) -> alluvium_filters::Result<Filter> {
-        let mut bytes = Bytes::zeroed(shape.most_bytes());
+        shape: listed::ListedShape,
+    ) -> alluvium_filters::Result<HashRunFilter> {
+        let mut bytes = ZeroedBuffer::zeroed(shape.most_bytes());
         let len = listed::write(shape, hashes, &mut bytes)?;
         bytes.truncate(len);
-        Ok(Filter::of(listed::Filter::open(bytes)?))
+        Ok(HashRunFilter::of(listed::ListedFilter::open(bytes)?))
     }
 
-    fn of(all: listed::Filter<Bytes>) -> Filter {
-        Filter {
+    fn of(all: listed::ListedFilter<ZeroedBuffer>) -> HashRunFilter {
+        HashRunFilter {
             parts: Arc::new([all]),
         }
     }
 
     /// Returns the whole filter; `None` if some pages were dropped.
-    fn whole(&self) -> Option<&listed::Filter<Bytes>> {
+    fn whole(&self) -> Option<&listed::ListedFilter<ZeroedBuffer>> {
         self.parts.first().filter(|part| part.is_whole())
     }
 
@@ -128,7 +128,7 @@ impl Filter {
 
     /// Returns the filter with only the pages needed for some hashes, given as ascending inclusive
     /// ranges. `None` if no page would be dropped.
-    fn trimmed(&self, hashes: &[(u64, u64)]) -> Option<Filter> {
+    fn trimmed(&self, hashes: &[(u64, u64)]) -> Option<HashRunFilter> {
         let shape = self.parts.first()?.shape();
         let mut ranges: Vec<Range<u32>> = Vec::new();
         for &(first, last) in hashes {
@@ -145,10 +145,10 @@ impl Filter {
         }
         let cut = |range: &Range<u32>| {
             let mut parts = self.parts.iter();
-            parts.find_map(|part| part.part(range.clone(), Bytes::zeroed))
+            parts.find_map(|part| part.part(range.clone(), ZeroedBuffer::zeroed))
         };
         let parts: Option<Vec<_>> = ranges.iter().map(cut).collect();
-        Some(Filter { parts: parts?.into() })
+        Some(HashRunFilter { parts: parts?.into() })
     }
 
     fn memory_bytes(&self) -> usize {
@@ -157,7 +157,7 @@ impl Filter {
     }
 }
 
-impl Meta {
+impl RunDescription {
     /// Returns the number of leaves.
     pub(super) fn leaves(&self) -> u64 {
         self.pages.len()
@@ -172,21 +172,26 @@ impl Meta {
 
     /// Returns the memory used, in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
-        let filter = self.filter.as_ref().map_or(0, Filter::memory_bytes);
-        let rest = size_of_val(&*self.extents) + self.deletes.memory_bytes() + size_of::<Meta>();
+        let filter = self.filter.as_ref().map_or(0, HashRunFilter::memory_bytes);
+        let rest = size_of_val(&*self.extents) + self.deletes.memory_bytes() + size_of::<RunDescription>();
         self.index.memory_bytes() + self.pages.memory_bytes() + (filter + rest) as u64
     }
 }
 
-impl Run {
+impl HashRun {
     /// Reads the description of a run, bypassing the cache.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if it is damaged; I/O errors.
-    pub fn open(files: Files<'_>, pointer: &ValuePointer, base: Sequence, purpose: Purpose) -> Result<Run> {
-        let (bytes, described) = Described::read(files, pointer, purpose)?;
-        let meta = Meta::decode(&bytes, &pointer.node.place(), files.page_size)?;
-        Ok(Run {
+    pub fn open(
+        files: DataFiles<'_>,
+        pointer: &ValuePointer,
+        base: SequenceNumber,
+        purpose: Purpose,
+    ) -> Result<HashRun> {
+        let (bytes, described) = StoredDescription::read(files, pointer, purpose)?;
+        let meta = RunDescription::decode(&bytes, &pointer.node.place(), files.page_size)?;
+        Ok(HashRun {
             meta: Arc::new(meta),
             base,
             seed: SEED,
@@ -198,14 +203,14 @@ impl Run {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if no extent is in use there.
-    pub fn mapped(mut self, holding: impl Fn(u8, u64) -> Option<Extent>) -> Result<Run> {
+    pub fn mapped(mut self, holding: impl Fn(u8, u64) -> Option<Extent>) -> Result<HashRun> {
         self.described = self.described.mapped(holding)?;
         Ok(self)
     }
 
     /// Sets the seed of key hashes.
     #[must_use]
-    pub fn seeded(mut self, seed: u64) -> Run {
+    pub fn seeded(mut self, seed: u64) -> HashRun {
         self.seed = seed;
         self
     }
@@ -219,20 +224,20 @@ impl Run {
 
     /// Sets the base of sequence numbers.
     #[must_use]
-    pub fn based(mut self, base: Sequence) -> Run {
+    pub fn based(mut self, base: SequenceNumber) -> HashRun {
         self.base = base;
         self
     }
 
     /// Returns the run with its filter reduced to some hashes, given as ascending inclusive ranges.
     /// `None` if the filter would not change.
-    pub(super) fn trimmed(&self, hashes: &[(u64, u64)]) -> Option<Run> {
+    pub(super) fn trimmed(&self, hashes: &[(u64, u64)]) -> Option<HashRun> {
         let filter = self.meta.filter.as_ref()?.trimmed(hashes)?;
-        let meta = Meta {
+        let meta = RunDescription {
             filter: Some(filter),
-            ..Meta::clone(&self.meta)
+            ..RunDescription::clone(&self.meta)
         };
-        Some(Run {
+        Some(HashRun {
             meta: Arc::new(meta),
             ..self.clone()
         })
@@ -240,7 +245,7 @@ impl Run {
 
     /// Returns the base of sequence numbers.
     #[must_use]
-    pub fn base(&self) -> Sequence {
+    pub fn base(&self) -> SequenceNumber {
         self.base
     }
 
@@ -252,7 +257,7 @@ impl Run {
 
     /// Returns its location, for errors.
     #[must_use]
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> DiskLocation {
         self.described.place()
     }
 
@@ -268,7 +273,7 @@ impl Run {
 
     /// Returns the newest sequence number in the run.
     #[must_use]
-    pub fn newest(&self) -> Sequence {
+    pub fn newest(&self) -> SequenceNumber {
         let deleted = self.meta.deletes.sequences().next_back().unwrap_or(0);
         match self.meta.records {
             0 => deleted,
@@ -302,14 +307,14 @@ impl Run {
 
     /// Returns the range deletes of the run.
     #[must_use]
-    pub fn range_deletes(&self) -> &Arc<RangeDeletes> {
+    pub fn range_deletes(&self) -> &Arc<RangeTombstoneIndex> {
         &self.meta.deletes
     }
 
     /// Returns the memory used, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        self.meta.memory_bytes() + self.described.memory_bytes() + size_of::<Run>() as u64
+        self.meta.memory_bytes() + self.described.memory_bytes() + size_of::<HashRun>() as u64
     }
 
     /// Returns the live bytes in its extents.
@@ -383,8 +388,8 @@ mod tests {
     #[test]
     fn a_filter_that_is_trimmed_says_the_same_of_hashes_that_are_asked() {
         let hashes = hashes(30_000);
-        let shape = listed::Shape::new(hashes.len() as u64, 12).unwrap();
-        let filter = Filter::build(hashes.iter().copied(), shape).unwrap();
+        let shape = listed::ListedShape::new(hashes.len() as u64, 12).unwrap();
+        let filter = HashRunFilter::build(hashes.iter().copied(), shape).unwrap();
         let quarter = u64::MAX / 4;
         let kept = [(0, quarter), (quarter * 3, u64::MAX)];
         let trimmed = filter.trimmed(&kept).expect("half of its pages go");

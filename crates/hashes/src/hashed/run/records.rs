@@ -1,22 +1,22 @@
 //! Records read from leaves: borrowed, owned, or several in a reusable buffer.
 
-use alluvium_base::{Kind, Message, Sequence};
-use alluvium_dictionary::nodes::Nodes;
-use alluvium_dictionary::values::{ValuePointer, read_from};
+use alluvium_base::{Message, MessageKind, SequenceNumber};
+use alluvium_dictionary::nodes::NodeReader;
+use alluvium_dictionary::value_log::{ValuePointer, read_from};
 use alluvium_storage::Result;
 use std::ops::Range;
 
 /// A record that borrows its key and value.
 #[derive(Clone, Copy, Debug)]
-pub struct Record<'r> {
+pub struct HashRecord<'r> {
     /// The hash of the key.
     pub hash: u64,
     /// The key.
     pub key: &'r [u8],
     /// Commit sequence number; 0 if no reader can see an older version.
-    pub sequence: Sequence,
+    pub sequence: SequenceNumber,
     /// Kind of the message.
-    pub kind: Kind,
+    pub kind: MessageKind,
     /// Expiry time; 0 means never.
     pub expires_ms: u64,
     /// Value or operand; empty if it is separate and not loaded.
@@ -25,7 +25,7 @@ pub struct Record<'r> {
     pub apart: Option<ValuePointer>,
 }
 
-impl<'r> Record<'r> {
+impl<'r> HashRecord<'r> {
     /// Returns the message.
     #[must_use]
     pub fn message(&self) -> Message<'r> {
@@ -39,8 +39,8 @@ impl<'r> Record<'r> {
 
     /// Returns an owned copy.
     #[must_use]
-    pub fn to_owned(self) -> Owned {
-        Owned {
+    pub fn to_owned(self) -> OwnedHashRecord {
+        OwnedHashRecord {
             hash: self.hash,
             key: self.key.into(),
             sequence: self.sequence,
@@ -54,15 +54,15 @@ impl<'r> Record<'r> {
 
 /// A record that owns its key and value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owned {
+pub struct OwnedHashRecord {
     /// The hash of the key.
     pub hash: u64,
     /// The key.
     pub key: Box<[u8]>,
     /// Commit sequence number; 0 if no reader can see an older version.
-    pub sequence: Sequence,
+    pub sequence: SequenceNumber,
     /// Kind of the message.
-    pub kind: Kind,
+    pub kind: MessageKind,
     /// Expiry time; 0 means never.
     pub expires_ms: u64,
     /// Value or operand; empty if it is separate and not loaded.
@@ -71,12 +71,12 @@ pub struct Owned {
     pub apart: Option<ValuePointer>,
 }
 
-impl Owned {
+impl OwnedHashRecord {
     /// Loads the operand.
     ///
     /// # Errors
     /// I/O errors; damage.
-    pub fn load(&mut self, nodes: &dyn Nodes) -> Result<()> {
+    pub fn load(&mut self, nodes: &dyn NodeReader) -> Result<()> {
         if let Some(pointer) = self.apart.take() {
             let mut value = Vec::new();
             read_from(nodes, &pointer, &mut value)?;
@@ -97,37 +97,37 @@ impl Owned {
     }
 }
 
-/// Maximum buffer size retained by [`Records::clear`]; a long value may have enlarged it.
+/// Maximum buffer size retained by [`HashRecordBuffer::clear`]; a long value may have enlarged it.
 const KEPT: usize = 1 << 20;
 
 /// Records in one contiguous buffer. A merge processes millions of short records, each of which
 /// would otherwise need three allocations.
 #[derive(Debug, Default)]
-pub struct Records {
+pub struct HashRecordBuffer {
     bytes: Vec<u8>,
-    all: Vec<Placed>,
+    all: Vec<BufferedRecord>,
 }
 
 /// A record whose key begins at `start`, followed by its operand.
 #[derive(Clone, Copy, Debug)]
-struct Placed {
+struct BufferedRecord {
     hash: u64,
     start: usize,
     key_bytes: usize,
     operand_bytes: usize,
-    sequence: Sequence,
-    kind: Kind,
+    sequence: SequenceNumber,
+    kind: MessageKind,
     expires_ms: u64,
     apart: Option<ValuePointer>,
 }
 
-impl Placed {
+impl BufferedRecord {
     fn key<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         &bytes[self.start..self.start + self.key_bytes]
     }
 }
 
-impl Records {
+impl HashRecordBuffer {
     /// Returns the number of records.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -144,11 +144,11 @@ impl Records {
     }
 
     /// Appends a record.
-    pub fn push(&mut self, record: &Record<'_>) {
+    pub fn push(&mut self, record: &HashRecord<'_>) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(record.key);
         self.bytes.extend_from_slice(record.operand);
-        self.all.push(Placed {
+        self.all.push(BufferedRecord {
             hash: record.hash,
             start,
             key_bytes: record.key.len(),
@@ -162,10 +162,10 @@ impl Records {
 
     /// Returns a record by index.
     #[must_use]
-    pub fn get(&self, number: usize) -> Option<Record<'_>> {
+    pub fn get(&self, number: usize) -> Option<HashRecord<'_>> {
         let placed = self.all.get(number)?;
         let operand = placed.start + placed.key_bytes;
-        Some(Record {
+        Some(HashRecord {
             hash: placed.hash,
             key: placed.key(&self.bytes),
             sequence: placed.sequence,
@@ -208,12 +208,12 @@ impl Records {
 mod tests {
     use super::*;
 
-    fn record<'r>(key: &'r [u8], operand: &'r [u8], sequence: Sequence) -> Record<'r> {
-        Record {
+    fn record<'r>(key: &'r [u8], operand: &'r [u8], sequence: SequenceNumber) -> HashRecord<'r> {
+        HashRecord {
             hash: 7,
             key,
             sequence,
-            kind: Kind::Put,
+            kind: MessageKind::Put,
             expires_ms: 0,
             operand,
             apart: None,
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn records_come_back_in_the_order_of_keys_and_those_of_one_key_as_they_came() {
-        let mut records = Records::default();
+        let mut records = HashRecordBuffer::default();
         for (key, sequence) in [(b"b", 9), (b"a", 8), (b"b", 7), (b"c", 6), (b"a", 5)] {
             records.push(&record(key, &[sequence as u8; 3], sequence));
         }
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_long_value_is_not_kept_for_good() {
-        let mut records = Records::default();
+        let mut records = HashRecordBuffer::default();
         records.push(&record(b"short", b"value", 1));
         records.clear();
         assert!(records.bytes.capacity() > 0, "memory is used again");

@@ -1,13 +1,13 @@
 //! Reading a few leaves of a run through the cache.
 
 use super::cursor::{LongKey, read_entries};
-use super::{Owned, Run};
-use crate::hashed::leaf::{Entries, KeyAt};
+use super::{HashRun, OwnedHashRecord};
+use crate::hashed::leaf::{KeyAt, LeafEntryIter};
 use alluvium_base::Purpose;
-use alluvium_dictionary::nodes::{Cached, Nodes};
-use alluvium_dictionary::values::read_from;
+use alluvium_dictionary::nodes::{CachedNodeReader, NodeReader};
+use alluvium_dictionary::value_log::read_from;
 use alluvium_storage::store::Store;
-use alluvium_storage::{Residence, Result};
+use alluvium_storage::{CacheRetention, Result};
 use std::ops::ControlFlow;
 
 /// Returns the last hash of a window of `leaves` leaves, starting with the leaf in which the
@@ -16,14 +16,14 @@ use std::ops::ControlFlow;
 ///
 /// # Errors
 /// I/O errors; damage.
-pub fn window_end(run: &Run, first: u64, leaves: u64, nodes: &dyn Nodes) -> Result<u64> {
+pub fn window_end(run: &HashRun, first: u64, leaves: u64, nodes: &dyn NodeReader) -> Result<u64> {
     assert!(leaves > 0, "a window has leaves");
     for number in run.leaves_of(first)?.start + leaves - 1..run.leaves() {
         let pointer = run.leaf(number)?;
         let mut last = 0;
         nodes.each(&[pointer], &mut |leaf| {
             let place = || pointer.place();
-            let mut entries = Entries::open(leaf, place, run.page_size())?;
+            let mut entries = LeafEntryIter::open(leaf, place, run.page_size())?;
             let mut key = None;
             while let Some(entry) = entries.next(place)? {
                 key = Some(entry.key);
@@ -47,10 +47,10 @@ const TOGETHER: u64 = 64;
 /// # Errors
 /// I/O errors; damage.
 pub fn read_window(
-    run: &Run,
+    run: &HashRun,
     hashes: (u64, u64),
-    nodes: &dyn Nodes,
-    visit: &mut dyn FnMut(Owned) -> ControlFlow<()>,
+    nodes: &dyn NodeReader,
+    visit: &mut dyn FnMut(OwnedHashRecord) -> ControlFlow<()>,
 ) -> Result<()> {
     let mut is_over = false;
     let mut next = run.leaves_of(hashes.0)?.start;
@@ -84,18 +84,18 @@ pub fn read_window(
 ///
 /// # Errors
 /// I/O errors; damage.
-pub fn read_keys(store: &Store, run: &Run, leaf: u64, visit: &mut dyn FnMut(&[u8])) -> Result<()> {
+pub fn read_keys(store: &Store, run: &HashRun, leaf: u64, visit: &mut dyn FnMut(&[u8])) -> Result<()> {
     let guard = store.epochs().pin();
-    let nodes = Cached {
+    let nodes = CachedNodeReader {
         cache: store.cache(),
         guard: &guard,
         purpose: Purpose::Other,
-        residence: Residence::PassThrough,
+        residence: CacheRetention::PassThrough,
     };
     let pointer = run.leaf(leaf)?;
     nodes.each(&[pointer], &mut |leaf| {
         let place = || pointer.place();
-        let mut entries = Entries::open(leaf, place, run.page_size())?;
+        let mut entries = LeafEntryIter::open(leaf, place, run.page_size())?;
         while let Some(entry) = entries.next(place)? {
             match entry.key {
                 KeyAt::Here(key) => visit(key),

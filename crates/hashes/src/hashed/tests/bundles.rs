@@ -2,17 +2,18 @@
 //! handling of damaged filters.
 
 use super::{
-    Append, Class, Dictionary, Files, Gather, Hashed, Home, Key, Lookup, Memtable, Message, Progress, Share,
-    Story, bundle, home, lookup,
+    AllocationClass, AppendOperator, DataFiles, Dictionary, HashedStructure, LookupKey, LookupState,
+    Memtable, MemtableSlice, Message, PointLookup, StepProgress, Story, StructureContext, bundle, home,
+    lookup,
 };
-use crate::hashed::routing::Candidates;
-use crate::hashed::state::Level;
+use crate::hashed::routing::CandidateRuns;
+use crate::hashed::state::PartitionLevel;
 use crate::hashed::{HashedForm, HashedOptions, check_files, survey};
 use alluvium_base::Purpose;
-use alluvium_base::message::LAST;
+use alluvium_base::message::MAX_SEQUENCE;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::{Directory, FileOptions};
-use alluvium_dictionary::fetch::{Blocking, found};
+use alluvium_dictionary::fetch::{BlockingFetch, unwrap_ready};
 use alluvium_dictionary::rules::OneKeyspace;
 use alluvium_storage::extents::{ExtentOptions, UNIT};
 use alluvium_storage::store::{Store, StoreOptions};
@@ -23,7 +24,10 @@ fn key(number: u64) -> [u8; 8] {
 }
 
 /// Writes records with these numbers as one hash store.
-pub(super) fn put(hashed: &Hashed, numbers: impl Iterator<Item = u64>) -> alluvium_storage::Result<()> {
+pub(super) fn put(
+    hashed: &HashedStructure,
+    numbers: impl Iterator<Item = u64>,
+) -> alluvium_storage::Result<()> {
     let memtable = Memtable::new(1 << 20);
     let mut at = hashed.cut();
     for number in numbers {
@@ -32,32 +36,35 @@ pub(super) fn put(hashed: &Hashed, numbers: impl Iterator<Item = u64>) -> alluvi
             .insert(&key(number), Message::put(at, &number.to_le_bytes()))
             .unwrap();
     }
-    let mut taking = hashed.incorporate(Share::whole(Arc::new(memtable), at), Class::Normal)?;
-    while taking.poll(1000)? == Progress::More {}
+    let mut taking = hashed.incorporate(
+        MemtableSlice::whole(Arc::new(memtable), at),
+        AllocationClass::Normal,
+    )?;
+    while taking.poll(1000)? == StepProgress::More {}
     taking.publish()
 }
 
-pub(super) fn merge(hashed: &Hashed) -> alluvium_storage::Result<()> {
+pub(super) fn merge(hashed: &HashedStructure) -> alluvium_storage::Result<()> {
     while let Some(mut step) = hashed.next_step()? {
-        while step.poll(300)? == Progress::More {}
+        while step.poll(300)? == StepProgress::More {}
     }
     Ok(())
 }
 
-pub(super) fn get(hashed: &Hashed, number: u64) -> alluvium_storage::Result<Option<Vec<u8>>> {
-    let mut gather = Gather::new(LAST, 0, Some(&Append));
-    lookup::gather(&hashed.reader(), Key::new(&key(number)), &mut gather)?;
+pub(super) fn get(hashed: &HashedStructure, number: u64) -> alluvium_storage::Result<Option<Vec<u8>>> {
+    let mut gather = LookupState::new(MAX_SEQUENCE, 0, Some(&AppendOperator));
+    lookup::gather(&hashed.reader(), LookupKey::new(&key(number)), &mut gather)?;
     Ok(gather.finish())
 }
 
-pub(super) fn check(home: &Home, hashed: &Hashed) -> Vec<String> {
-    let root = hashed.stand().unwrap().root.clone();
-    let findings = check_files(Files::of(&home.store), &root, 0, &mut |_| Ok(())).unwrap();
+pub(super) fn check(home: &StructureContext, hashed: &HashedStructure) -> Vec<String> {
+    let root = hashed.checkpoint_root().unwrap().root.clone();
+    let findings = check_files(DataFiles::of(&home.store), &root, 0, &mut |_| Ok(())).unwrap();
     findings.into_sentences()
 }
 
 /// Returns the number of runs in each level of a part.
-fn runs(hashed: &Hashed, part: usize) -> Vec<usize> {
+fn runs(hashed: &HashedStructure, part: usize) -> Vec<usize> {
     let version = hashed.version();
     let levels = version.parts[part].levels.iter();
     levels.map(|level| level.runs.len()).collect()
@@ -72,7 +79,7 @@ fn runs_of_levels_are_the_digits_of_a_counter() {
             parts_log: 1,
             ..bundle(lambda, refined)
         };
-        let hashed = Hashed::create(home.clone(), options, 0).unwrap();
+        let hashed = HashedStructure::create(home.clone(), options, 0).unwrap();
         for round in 1..=20usize {
             for store in 0..u64::from(lambda) {
                 put(
@@ -82,7 +89,7 @@ fn runs_of_levels_are_the_digits_of_a_counter() {
                 .unwrap();
             }
             merge(&hashed).unwrap();
-            assert_eq!(hashed.young(), 0, "λ hash stores are one round");
+            assert_eq!(hashed.hash_store_count(), 0, "λ hash stores are one round");
             for part in 0..2 {
                 let mut left = round;
                 for (level, runs) in runs(&hashed, part).into_iter().enumerate() {
@@ -110,17 +117,17 @@ fn runs_of_levels_are_the_digits_of_a_counter() {
 }
 
 /// Returns the number of runs that the filter of a level names for a key.
-fn reads(home: &Home, hashed: &Hashed, level: &Level, number: u64) -> u32 {
+fn reads(home: &StructureContext, hashed: &HashedStructure, level: &PartitionLevel, number: u64) -> u32 {
     let guard = home.store.epochs().pin();
-    let fetch = Blocking {
+    let fetch = BlockingFetch {
         cache: home.store.cache(),
         guard: &guard,
         purpose: Purpose::Lookup,
     };
-    let hash = hashed.hash_of(Key::new(&key(number)));
+    let hash = hashed.hash_of(LookupKey::new(&key(number)));
     let filter = level.filter.as_ref().expect("a level has a filter");
-    match found(filter.ask(hash, &fetch)).unwrap() {
-        Candidates::All => panic!("a level has a filter"),
+    match unwrap_ready(filter.find_candidates(hash, &fetch)).unwrap() {
+        CandidateRuns::All => panic!("a level has a filter"),
         some => some.count(),
     }
 }
@@ -134,7 +141,7 @@ fn an_absent_key_costs_a_run_in_few_levels_and_a_check_character_makes_them_fewe
             parts_log: 0,
             ..bundle(4, refined)
         };
-        let hashed = Hashed::create(home.clone(), options, 0).unwrap();
+        let hashed = HashedStructure::create(home.clone(), options, 0).unwrap();
         for store in 0..4 * 11u64 {
             put(&hashed, 500 * store..500 * (store + 1)).unwrap();
             merge(&hashed).unwrap();
@@ -173,7 +180,7 @@ fn a_chain_goes_on_where_a_prefix_has_records_in_two_leaves() {
         parts_log: 0,
         ..bundle(4, false)
     };
-    let hashed = Hashed::create(home, options, 0).unwrap();
+    let hashed = HashedStructure::create(home, options, 0).unwrap();
     for (store, records) in [(0..4u64, 125), (4..12, 2000)] {
         for store in store {
             put(&hashed, 10_000 * store..10_000 * store + records).unwrap();
@@ -199,9 +206,9 @@ fn a_filter_is_told_from_one_of_other_runs() {
             story.merge(100_000);
         }
         let version = story.hashed.version();
-        let files = Files::of(&story.home.store);
-        let levels: Vec<&Level> = version.parts.iter().map(|part| &part.levels[0]).collect();
-        let of = |level: &Level| level.runs.iter().map(|run| run.run.clone()).collect::<Vec<_>>();
+        let files = DataFiles::of(&story.home.store);
+        let levels: Vec<&PartitionLevel> = version.parts.iter().map(|part| &part.levels[0]).collect();
+        let of = |level: &PartitionLevel| level.runs.iter().map(|run| run.run.clone()).collect::<Vec<_>>();
         for (at, level) in levels.iter().enumerate() {
             let filter = level.filter.as_ref().unwrap();
             assert_eq!(filter.check(files, &of(level)), Vec::<String>::new());
@@ -221,19 +228,19 @@ fn damaged_filters_are_told_and_a_salvaged_structure_does_without_them() {
     for refined in [false, true] {
         let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
         let store = Store::create(Arc::clone(&directory), &StoreOptions::default(), b"").unwrap();
-        let home = Home {
+        let home = StructureContext {
             store: Arc::new(store),
             schema: Arc::new(OneKeyspace::default()),
             horizon: Arc::default(),
         };
         let options = bundle(4, refined);
-        let hashed = Hashed::create(home.clone(), options.clone(), 0).unwrap();
+        let hashed = HashedStructure::create(home.clone(), options.clone(), 0).unwrap();
         for store in 0..24u64 {
             put(&hashed, 200 * store..200 * store + 300).unwrap();
             merge(&hashed).unwrap();
         }
         let (root, at) = {
-            let cut = hashed.stand().unwrap();
+            let cut = hashed.checkpoint_root().unwrap();
             (cut.root.clone(), cut.at)
         };
         let flip = |offset: u64| {
@@ -249,21 +256,21 @@ fn damaged_filters_are_told_and_a_salvaged_structure_does_without_them() {
         flip(page.offset);
         let found = check(&home, &hashed);
         assert!(found.iter().any(|what| what.contains("filter of")), "{found:?}");
-        let fresh = || Hashed::open(home.clone(), &options, &root, at);
-        home.store.cache().forget(&page);
+        let fresh = || HashedStructure::open(home.clone(), &options, &root, at);
+        home.store.cache().discard(&page);
         let failed = (0..5000).filter(|&number| get(&fresh().unwrap(), number).is_err());
         assert!(failed.count() > 0, "damage is an error");
         flip(page.offset);
         // Damage in the description: the structure can be opened only without the filter.
         flip(filter.pointer().node.offset);
         assert!(fresh().is_err());
-        let survey = survey(Files::of(&home.store), &root).unwrap();
+        let survey = survey(DataFiles::of(&home.store), &root).unwrap();
         assert_eq!(
             (&survey.lost[..], survey.filters),
             (&[][..], 1),
             "nothing is lost"
         );
-        let salvaged = Hashed::open_salvaged(home.clone(), &options, &root, at).unwrap();
+        let salvaged = HashedStructure::open_salvaged(home.clone(), &options, &root, at).unwrap();
         assert!(salvaged.version().parts[1].levels[0].filter.is_none());
         for number in 0..4900 {
             assert_eq!(
@@ -301,7 +308,7 @@ fn a_full_disk_in_a_cascade_changes_nothing() {
             ..StoreOptions::default()
         };
         let store = Store::create(Arc::new(MemoryDirectory::new()), &store, b"").unwrap();
-        let home = Home {
+        let home = StructureContext {
             store: Arc::new(store),
             schema: Arc::new(OneKeyspace::default()),
             horizon: Arc::default(),
@@ -311,7 +318,7 @@ fn a_full_disk_in_a_cascade_changes_nothing() {
             parts_log: 1,
             ..bundle(2, refined)
         };
-        let hashed = Hashed::create(home.clone(), options, 0).unwrap();
+        let hashed = HashedStructure::create(home.clone(), options, 0).unwrap();
         let (mut next, mut full) = (0u64, 0);
         for _ in 0..400 {
             match put(&hashed, next..next + 400) {
@@ -322,8 +329,8 @@ fn a_full_disk_in_a_cascade_changes_nothing() {
             if let Some(mut step) = hashed.next_step().unwrap() {
                 let result = loop {
                     match step.poll(50) {
-                        Ok(Progress::More) => {}
-                        Ok(Progress::Done) => break Ok(()),
+                        Ok(StepProgress::More) => {}
+                        Ok(StepProgress::Done) => break Ok(()),
                         Err(error) => break Err(error),
                     }
                 };
@@ -358,7 +365,7 @@ fn half_as_many_deletes_make_one_run() {
         parts_log: 0,
         ..bundle(4, false)
     };
-    let hashed = Hashed::create(home.clone(), options, 0).unwrap();
+    let hashed = HashedStructure::create(home.clone(), options, 0).unwrap();
     for store in 0..16u64 {
         put(&hashed, 100 * store..100 * (store + 1)).unwrap();
         merge(&hashed).unwrap();
@@ -373,9 +380,9 @@ fn half_as_many_deletes_make_one_run() {
                 .insert(&key(100 * store + number), Message::delete(at))
                 .unwrap();
         }
-        let share = Share::whole(Arc::new(memtable), cut + 100);
-        let mut taking = hashed.incorporate(share, Class::Normal).unwrap();
-        while taking.poll(1000).unwrap() == Progress::More {}
+        let share = MemtableSlice::whole(Arc::new(memtable), cut + 100);
+        let mut taking = hashed.incorporate(share, AllocationClass::Normal).unwrap();
+        while taking.poll(1000).unwrap() == StepProgress::More {}
         taking.publish().unwrap();
         merge(&hashed).unwrap();
     }

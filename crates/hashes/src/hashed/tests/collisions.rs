@@ -1,7 +1,10 @@
 //! Different keys with equal hashes. An adversary can construct them: for 16 bytes, XXH3 multiplies
 //! one half with the other, so if one half cancels its constant, the other is only added.
 
-use super::{Append, Gather, Key, KeyRange, List, MemtableList, Scan, Story, forms, lookup};
+use super::{
+    AppendOperator, DictionaryScan, KeyRange, List, LookupKey, LookupState, MemtableList, Story, forms,
+    lookup,
+};
 use alluvium_base::Message;
 use alluvium_dictionary::contract::Dictionary;
 use alluvium_dictionary::memtable::Memtable;
@@ -28,9 +31,9 @@ fn pair(number: u64, seed: u64) -> [Vec<u8>; 2] {
 }
 
 fn get(story: &Story, key: &[u8], at: u64) -> Option<Vec<u8>> {
-    let mut gather = Gather::new(at, 0, Some(&Append));
-    use super::Lookup as _;
-    lookup::gather(&story.hashed.reader(), Key::new(key), &mut gather).unwrap();
+    let mut gather = LookupState::new(at, 0, Some(&AppendOperator));
+    use super::PointLookup as _;
+    lookup::gather(&story.hashed.reader(), LookupKey::new(key), &mut gather).unwrap();
     gather.finish()
 }
 

@@ -2,10 +2,11 @@
 //! form.
 
 use super::{
-    Append, Class, Dictionary, Gather, Hashed, HashedOptions, Home, Key, LAST, Lookup, Memtable, Message,
-    Progress, Share, Story, bundle, grove, lookup,
+    AllocationClass, AppendOperator, Dictionary, HashedOptions, HashedStructure, LookupKey, LookupState,
+    MAX_SEQUENCE, Memtable, MemtableSlice, Message, PointLookup, StepProgress, Story, StructureContext,
+    bundle, grove, lookup,
 };
-use alluvium_dictionary::contract::Scan;
+use alluvium_dictionary::contract::DictionaryScan;
 use alluvium_dictionary::range::KeyRange;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use std::sync::Arc;
 const WRITES: usize = 500;
 
 struct Long {
-    home: Home,
-    hashed: Hashed,
+    home: StructureContext,
+    hashed: HashedStructure,
     options: HashedOptions,
     random: fastrand::Rng,
     model: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -64,34 +65,34 @@ impl Long {
     fn fill(&mut self) {
         let memtable = Memtable::new(4 << 20);
         (0..WRITES).for_each(|_| self.say(&memtable));
-        let share = Share::whole(Arc::new(memtable), self.at);
-        let mut taking = self.hashed.incorporate(share, Class::Normal).unwrap();
-        while taking.poll(1000).unwrap() == Progress::More {}
+        let share = MemtableSlice::whole(Arc::new(memtable), self.at);
+        let mut taking = self.hashed.incorporate(share, AllocationClass::Normal).unwrap();
+        while taking.poll(1000).unwrap() == StepProgress::More {}
         taking.publish().unwrap();
         self.home.horizon.raise(self.at);
         while let Some(mut step) = self.hashed.next_step().unwrap() {
             let slice = self.random.usize(1..400);
-            while step.poll(slice).unwrap() == Progress::More {}
+            while step.poll(slice).unwrap() == StepProgress::More {}
         }
     }
 
     fn ask(&mut self) {
         let key = self.key();
-        let mut gather = Gather::new(LAST, 0, Some(&Append));
-        lookup::gather(&self.hashed.reader(), Key::new(&key), &mut gather).unwrap();
+        let mut gather = LookupState::new(MAX_SEQUENCE, 0, Some(&AppendOperator));
+        lookup::gather(&self.hashed.reader(), LookupKey::new(&key), &mut gather).unwrap();
         let found = gather.finish();
         assert_eq!(found.as_ref(), self.model.get(&key), "{}", key.escape_ascii());
     }
 
     fn reopen(&mut self) {
         let (root, at) = {
-            let cut = self.hashed.stand().unwrap();
+            let cut = self.hashed.checkpoint_root().unwrap();
             (cut.root.clone(), cut.at)
         };
-        let files = super::Files::of(&self.home.store);
+        let files = super::DataFiles::of(&self.home.store);
         let found = super::check_files(files, &root, 0, &mut |_| Ok(())).unwrap();
         assert_eq!(found.into_sentences(), Vec::<String>::new());
-        self.hashed = Hashed::open(self.home.clone(), &self.options, &root, at).unwrap();
+        self.hashed = HashedStructure::open(self.home.clone(), &self.options, &root, at).unwrap();
         let list = Arc::new(super::List(super::MemtableList::default()));
         let mut walk = self.hashed.walk(list, KeyRange::everything(), self.at, 0);
         let mut count = 0;

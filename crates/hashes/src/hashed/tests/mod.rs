@@ -15,40 +15,40 @@ mod tiers;
 mod trees;
 mod walks;
 
-use super::{Hashed, HashedForm, HashedOptions, IndexKind, check_files, reached};
-use alluvium_base::{Message, message::LAST};
+use super::{HashedForm, HashedOptions, HashedStructure, IndexKind, check_files, reached};
+use alluvium_base::{Message, message::MAX_SEQUENCE};
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_dictionary::contract::{Dictionary, Lookup, Progress, Scan, Step};
-use alluvium_dictionary::findings::Depth;
-use alluvium_dictionary::gather::Gather;
-use alluvium_dictionary::home::Home;
-use alluvium_dictionary::key::Key;
+use alluvium_dictionary::check_report::CheckLevel;
+use alluvium_dictionary::contract::{Dictionary, DictionaryScan, MaintenanceStep, PointLookup, StepProgress};
+use alluvium_dictionary::key::LookupKey;
 use alluvium_dictionary::lookup;
+use alluvium_dictionary::lookup_state::LookupState;
 use alluvium_dictionary::memtable::Memtable;
-use alluvium_dictionary::memtables::{MemtableEntry, MemtableList, Memtables};
-use alluvium_dictionary::merge::{Append, Direction};
+use alluvium_dictionary::memtable_slice::MemtableSlice;
+use alluvium_dictionary::memtables::{MemtableEntry, MemtableList, MemtableOwner};
+use alluvium_dictionary::merge::{AppendOperator, MergeDirection};
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::read::Files;
+use alluvium_dictionary::read::DataFiles;
 use alluvium_dictionary::rules::{KeyspaceRules, OneKeyspace};
-use alluvium_dictionary::share::Share;
-use alluvium_storage::Directories;
-use alluvium_storage::extents::Class;
+use alluvium_dictionary::structure_context::StructureContext;
+use alluvium_storage::TierDirectories;
+use alluvium_storage::extents::AllocationClass;
 use alluvium_storage::store::{Store, StoreOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-fn home() -> Home {
+fn home() -> StructureContext {
     home_in(Arc::new(MemoryDirectory::new()), &StoreOptions::default())
 }
 
-fn home_in(directories: impl Into<Directories>, options: &StoreOptions) -> Home {
+fn home_in(directories: impl Into<TierDirectories>, options: &StoreOptions) -> StructureContext {
     let store = Store::create(directories, options, b"").unwrap();
     let rules = KeyspaceRules {
-        operator: Some(Arc::new(Append)),
+        operator: Some(Arc::new(AppendOperator)),
         value_threshold: Some(200),
         ..KeyspaceRules::default()
     };
-    Home {
+    StructureContext {
         store: Arc::new(store),
         schema: Arc::new(OneKeyspace::new(rules)),
         horizon: Arc::default(),
@@ -152,14 +152,14 @@ impl Model {
 }
 
 struct Story {
-    home: Home,
-    hashed: Hashed,
+    home: StructureContext,
+    hashed: HashedStructure,
     model: Model,
     random: fastrand::Rng,
     options: HashedOptions,
     now_ms: u64,
     snapshot: u64,
-    steps: Vec<Box<dyn Step>>,
+    steps: Vec<Box<dyn MaintenanceStep>>,
     /// Number of merges that have joined hash stores, before the last opening.
     joins: u64,
 }
@@ -167,7 +167,7 @@ struct Story {
 #[derive(Debug)]
 struct List(MemtableList);
 
-impl Memtables for List {
+impl MemtableOwner for List {
     fn newest_first(&self) -> MemtableList {
         Arc::clone(&self.0)
     }
@@ -178,9 +178,9 @@ impl Story {
         Story::on(home(), options, seed)
     }
 
-    fn on(home: Home, options: HashedOptions, seed: u64) -> Story {
+    fn on(home: StructureContext, options: HashedOptions, seed: u64) -> Story {
         Story {
-            hashed: Hashed::create(home.clone(), options.clone(), 0).unwrap(),
+            hashed: HashedStructure::create(home.clone(), options.clone(), 0).unwrap(),
             home,
             model: Model::default(),
             random: fastrand::Rng::with_seed(seed),
@@ -256,9 +256,9 @@ impl Story {
         let cut = self.model.said.len() as u64;
         let mut taking = self
             .hashed
-            .incorporate(Share::whole(memtable, cut), Class::Normal)
+            .incorporate(MemtableSlice::whole(memtable, cut), AllocationClass::Normal)
             .unwrap();
-        while taking.poll(self.random.usize(1..50)).unwrap() == Progress::More {}
+        while taking.poll(self.random.usize(1..50)).unwrap() == StepProgress::More {}
         taking.publish().unwrap();
     }
 
@@ -268,15 +268,15 @@ impl Story {
                 self.steps.extend(self.hashed.next_step().unwrap());
             }
             let Some(step) = self.steps.last_mut() else { return };
-            if step.poll(self.random.usize(1..80)).unwrap() == Progress::Done {
+            if step.poll(self.random.usize(1..80)).unwrap() == StepProgress::Done {
                 self.steps.clear();
             }
         }
     }
 
     fn get(&self, key: &[u8], at: u64) -> Option<Vec<u8>> {
-        let mut gather = Gather::new(at, self.now_ms, Some(&Append));
-        lookup::gather(&self.hashed.reader(), Key::new(key), &mut gather).unwrap();
+        let mut gather = LookupState::new(at, self.now_ms, Some(&AppendOperator));
+        lookup::gather(&self.hashed.reader(), LookupKey::new(key), &mut gather).unwrap();
         gather.finish()
     }
 
@@ -299,7 +299,7 @@ impl Story {
     /// Checks that a scan returns every key once, in hash order, also after a restart.
     fn walk(&mut self, memtables: &Arc<List>, at: u64) {
         let expected = self.model.at(at, self.now_ms);
-        let memtables: Arc<dyn Memtables> = memtables.clone();
+        let memtables: Arc<dyn MemtableOwner> = memtables.clone();
         let begin = || {
             self.hashed
                 .walk(Arc::clone(&memtables), KeyRange::everything(), at, self.now_ms)
@@ -309,7 +309,7 @@ impl Story {
         let mut count = 0;
         while let Some((key, value)) = walk.next().unwrap() {
             let (key, value) = (key.to_vec(), value.to_vec());
-            let place = (self.hashed.hash_of(Key::new(&key)), key.clone());
+            let place = (self.hashed.hash_of(LookupKey::new(&key)), key.clone());
             assert!(
                 last.as_ref().is_none_or(|last| *last < place),
                 "keys ascend by hash"
@@ -335,10 +335,10 @@ impl Story {
     }
 
     fn check(&mut self) {
-        let steps: Vec<&dyn Step> = self.steps.iter().map(|step| &**step).collect();
+        let steps: Vec<&dyn MaintenanceStep> = self.steps.iter().map(|step| &**step).collect();
         let examined = self
             .hashed
-            .examine(Depth::Everything, &steps, None, &mut |_| Ok(()))
+            .check(CheckLevel::Everything, &steps, None, &mut |_| Ok(()))
             .unwrap();
         assert_eq!(examined.findings.into_sentences(), Vec::<String>::new());
         if steps.is_empty() {
@@ -351,10 +351,10 @@ impl Story {
         self.steps.clear();
         self.joins += self.hashed.shared.kept.lock().joins;
         let (root, at) = {
-            let cut = self.hashed.stand().unwrap();
+            let cut = self.hashed.checkpoint_root().unwrap();
             (cut.root.clone(), cut.at)
         };
-        let files = Files::of(&self.home.store);
+        let files = DataFiles::of(&self.home.store);
         let found = check_files(files, &root, 0, &mut |_| Ok(())).unwrap();
         assert_eq!(found.into_sentences(), Vec::<String>::new());
         let live: u64 = reached(files, &root)
@@ -362,8 +362,8 @@ impl Story {
             .iter()
             .map(|reached| reached.live)
             .sum();
-        assert!(live > 0 || self.model.said.is_empty() || self.hashed.young() == 0);
-        self.hashed = Hashed::open(self.home.clone(), &self.options, &root, at).unwrap();
+        assert!(live > 0 || self.model.said.is_empty() || self.hashed.hash_store_count() == 0);
+        self.hashed = HashedStructure::open(self.home.clone(), &self.options, &root, at).unwrap();
     }
 }
 
@@ -448,24 +448,27 @@ fn nothing_remains(mut story: Story) {
     story.merge(100_000);
     story.compare();
     story.check();
-    assert_eq!(story.hashed.young(), 0);
+    assert_eq!(story.hashed.hash_store_count(), 0);
     assert_eq!(story.hashed.sorted_records(), 0);
     let examined = story
         .hashed
-        .examine(Depth::Trunk, &[], None, &mut |_| Ok(()))
+        .check(CheckLevel::Trunk, &[], None, &mut |_| Ok(()))
         .unwrap();
     assert!(examined.reachable.is_empty(), "{:?}", examined.reachable);
 }
 
 /// The keys of layers are returned in order, in both directions.
-fn walks_of_layers(ingest: &dyn alluvium_dictionary::contract::Ingest) {
-    for (direction, first) in [(Direction::Forward, b"a0040"), (Direction::Backward, b"a0079")] {
+fn walks_of_layers(ingest: &dyn alluvium_dictionary::contract::BulkIngest) {
+    for (direction, first) in [
+        (MergeDirection::Forward, b"a0040"),
+        (MergeDirection::Backward, b"a0079"),
+    ] {
         let mut walk = ingest.walk(&KeyRange::new(b"a0040", Some(b"a0080")), direction);
-        let (mut count, mut gather) = (0, Gather::new(LAST, 0, Some(&Append)));
+        let (mut count, mut gather) = (0, LookupState::new(MAX_SEQUENCE, 0, Some(&AppendOperator)));
         while let Some(key) = walk.next(&mut gather).unwrap() {
             assert!(count > 0 || key == first);
             count += 1;
-            gather.reset(LAST, 0, Some(&Append));
+            gather.reset(MAX_SEQUENCE, 0, Some(&AppendOperator));
         }
         assert_eq!(count, 40);
         assert!(walk.is_deleted(b"a0055") && !walk.is_deleted(b"a0060"));
@@ -473,10 +476,10 @@ fn walks_of_layers(ingest: &dyn alluvium_dictionary::contract::Ingest) {
 }
 
 /// A key that a layer's deleted range covers is decided, with or without operands above.
-fn ranges_decide_what_they_cover(ingest: &dyn alluvium_dictionary::contract::Ingest) {
+fn ranges_decide_what_they_cover(ingest: &dyn alluvium_dictionary::contract::BulkIngest) {
     let is_decided = |key: &[u8]| {
-        let mut gather = Gather::new(LAST, 0, Some(&Append));
-        ingest.gather(Key::new(key), &mut gather).unwrap();
+        let mut gather = LookupState::new(MAX_SEQUENCE, 0, Some(&AppendOperator));
+        ingest.gather(LookupKey::new(key), &mut gather).unwrap();
         gather.is_decided()
     };
     assert!(
@@ -494,7 +497,7 @@ fn layers_are_seen_before_and_after_they_are_attached() {
 }
 
 fn layers_are_seen(mut story: Story) {
-    let mut ingest = story.hashed.ingest(Class::Normal).unwrap();
+    let mut ingest = story.hashed.ingest(AllocationClass::Normal).unwrap();
     for number in 0..200u32 {
         let key = format!("a{number:04}");
         ingest.push(key.as_bytes(), Message::put(0, b"old")).unwrap();
@@ -513,8 +516,8 @@ fn layers_are_seen(mut story: Story) {
     ingest.keep(3);
     assert_eq!((ingest.layers(), ingest.records()), (3, 203));
     let value = |key: &[u8]| {
-        let mut gather = Gather::new(LAST, 0, Some(&Append));
-        ingest.gather(Key::new(key), &mut gather).unwrap();
+        let mut gather = LookupState::new(MAX_SEQUENCE, 0, Some(&AppendOperator));
+        ingest.gather(LookupKey::new(key), &mut gather).unwrap();
         gather.finish()
     };
     let expected: [(&[u8], Option<&[u8]>); 6] = [
@@ -557,7 +560,7 @@ fn layers_are_seen(mut story: Story) {
     assert!(
         story
             .hashed
-            .ingest(Class::Normal)
+            .ingest(AllocationClass::Normal)
             .is_ok_and(|ingest| ingest.layers() == 0)
     );
     story.check();

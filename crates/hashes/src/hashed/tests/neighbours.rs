@@ -2,11 +2,11 @@
 
 use super::{Story, forms};
 use alluvium_base::Message;
-use alluvium_dictionary::contract::{Dictionary, Progress};
+use alluvium_dictionary::contract::{Dictionary, StepProgress};
 use alluvium_dictionary::memtable::Memtable;
+use alluvium_dictionary::memtable_slice::MemtableSlice;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::share::Share;
-use alluvium_storage::extents::Class;
+use alluvium_storage::extents::AllocationClass;
 use std::sync::Arc;
 
 #[test]
@@ -25,9 +25,9 @@ fn a_deleted_range_stays_beside_another(story: &Story, is_seen: bool) {
         .map(|(low, high)| KeyRange::new(low, Some(high)))
         .into();
     let take = |memtable: Memtable, cut| {
-        let share = Share::new(Arc::new(memtable), cut, Arc::clone(&keys));
-        let mut taking = story.hashed.incorporate(share, Class::Normal).unwrap();
-        while taking.poll(100).unwrap() == Progress::More {}
+        let share = MemtableSlice::new(Arc::new(memtable), cut, Arc::clone(&keys));
+        let mut taking = story.hashed.incorporate(share, AllocationClass::Normal).unwrap();
+        while taking.poll(100).unwrap() == StepProgress::More {}
         taking.publish().unwrap();
     };
     let written = Memtable::new(1 << 20);

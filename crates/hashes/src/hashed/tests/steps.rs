@@ -1,9 +1,12 @@
 //! Discarded merges, and lookups that are pending in the middle.
 
-use super::{Append, Class, Gather, IndexKind, Key, LAST, Lookup, Memtable, Message, Progress, Story, forms};
-use alluvium_dictionary::contract::{Dictionary, Reader};
-use alluvium_dictionary::fetch::{Brought, Peeking};
-use alluvium_dictionary::share::Share;
+use super::{
+    AllocationClass, AppendOperator, IndexKind, LookupKey, LookupState, MAX_SEQUENCE, Memtable, Message,
+    PointLookup, StepProgress, Story, forms,
+};
+use alluvium_dictionary::contract::{Dictionary, LookupReader};
+use alluvium_dictionary::fetch::{FetchedNodes, NonBlockingFetch};
+use alluvium_dictionary::memtable_slice::MemtableSlice;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -23,13 +26,13 @@ fn given_up(mut story: Story) {
         let mut step = story.hashed.next_step().unwrap().expect("a merge is due");
         assert!(story.hashed.next_step().unwrap().is_none(), "one at a time (W4)");
         for _ in 0..polls {
-            assert_eq!(step.poll(5).unwrap(), Progress::More);
+            assert_eq!(step.poll(5).unwrap(), StepProgress::More);
         }
         drop(step);
         assert!(story.hashed.may_merge());
     }
     story.merge(100_000);
-    assert_eq!(story.hashed.young(), 0);
+    assert_eq!(story.hashed.hash_store_count(), 0);
     story.compare();
     story.check();
 }
@@ -47,14 +50,14 @@ fn wanted(mut story: Story) {
     story.hashed.compact_part(b"").unwrap();
     story.merge(100_000);
     let before = story.hashed.stats().merges;
-    assert_eq!(story.hashed.young(), 0);
+    assert_eq!(story.hashed.hash_store_count(), 0);
     // Nothing is new: that its parts are written again is only wanted.
     assert!(story.hashed.next_step().unwrap().is_none());
     story.hashed.compact_part(b"").unwrap();
     for polls in [0, 1] {
         let mut step = story.hashed.next_step().unwrap().expect("it is wanted");
         for _ in 0..polls {
-            assert_eq!(step.poll(1).unwrap(), Progress::More);
+            assert_eq!(step.poll(1).unwrap(), StepProgress::More);
         }
     }
     story.merge(100_000);
@@ -81,9 +84,12 @@ fn takes_nothing_twice(mut story: Story) {
     }
     let mut taking = story
         .hashed
-        .incorporate(Share::whole(Arc::new(memtable), 3), Class::Normal)
+        .incorporate(
+            MemtableSlice::whole(Arc::new(memtable), 3),
+            AllocationClass::Normal,
+        )
         .unwrap();
-    while taking.poll(100).unwrap() == Progress::More {}
+    while taking.poll(100).unwrap() == StepProgress::More {}
     taking.publish().unwrap();
     drop(taking);
     assert!(
@@ -94,7 +100,10 @@ fn takes_nothing_twice(mut story: Story) {
     // number.
     story.hashed.compact_part(b"").unwrap();
     story.merge(100_000);
-    assert_eq!((story.hashed.young(), story.hashed.sorted_records()), (0, 3));
+    assert_eq!(
+        (story.hashed.hash_store_count(), story.hashed.sorted_records()),
+        (0, 3)
+    );
     assert!(
         waits(&story, &long) > 1,
         "it waited for the leaf, and for the value"
@@ -105,13 +114,16 @@ fn takes_nothing_twice(mut story: Story) {
 /// operands.
 fn waits(story: &Story, long: &[u8]) -> u32 {
     let reader = story.hashed.reader();
-    let (mut search, mut gather) = (reader.new_search(), Gather::new(LAST, 0, Some(&Append)));
+    let (mut search, mut gather) = (
+        reader.new_search(),
+        LookupState::new(MAX_SEQUENCE, 0, Some(&AppendOperator)),
+    );
     let mut waits = 0;
     loop {
-        let mut brought = Brought::default();
+        let mut brought = FetchedNodes::default();
         let missing = {
-            let peeking = Peeking::new(reader.nodes(), &brought);
-            match reader.search(Key::new(b"key"), &mut gather, &mut search, &peeking) {
+            let peeking = NonBlockingFetch::new(reader.nodes(), &brought);
+            match reader.search(LookupKey::new(b"key"), &mut gather, &mut search, &peeking) {
                 Poll::Ready(found) => {
                     found.unwrap();
                     break;
@@ -141,7 +153,7 @@ fn hash_stores_that_are_joined_leave_out_what_parts_have_taken() {
             story.hashed.compact_part(b"").unwrap();
             for part in 0..2 {
                 let mut step = story.hashed.next_step().unwrap().expect("all parts are wanted");
-                while step.poll(1000).unwrap() == Progress::More {}
+                while step.poll(1000).unwrap() == StepProgress::More {}
                 assert_eq!(story.hashed.stats().merges, part + 1);
             }
             story.hashed.shared.kept.lock().wanted.fill(false);
@@ -165,7 +177,7 @@ fn hash_stores_that_are_joined_leave_out_what_parts_have_taken() {
         .next_step()
         .unwrap()
         .expect("six are joined, two of them");
-    while step.poll(1000).unwrap() == Progress::More {}
+    while step.poll(1000).unwrap() == StepProgress::More {}
     drop(step);
     let version = story.hashed.version();
     assert_eq!(version.young.len(), 5);
@@ -177,7 +189,7 @@ fn hash_stores_that_are_joined_leave_out_what_parts_have_taken() {
     story.compare();
     story.hashed.compact_part(b"").unwrap();
     story.merge(100_000);
-    assert_eq!(story.hashed.young(), 0);
+    assert_eq!(story.hashed.hash_store_count(), 0);
     story.compare();
 }
 
@@ -207,7 +219,7 @@ fn a_deleted_range_that_a_part_has_taken_does_not_come_back_by_a_join() {
     story.hashed.compact_part(b"").unwrap();
     for _ in 0..2 {
         let mut step = story.hashed.next_step().unwrap().expect("all parts are wanted");
-        while step.poll(1000).unwrap() == Progress::More {}
+        while step.poll(1000).unwrap() == StepProgress::More {}
     }
     story.hashed.shared.kept.lock().wanted.fill(false);
     for round in 0..8 {

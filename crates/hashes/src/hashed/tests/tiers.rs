@@ -1,19 +1,20 @@
 //! Several tiers: placement of data, and its movement.
 
 use super::{
-    Class, Dictionary, Hashed, HashedForm, HashedOptions, Home, IndexKind, MemoryDirectory, Memtable,
-    Message, Progress, Share, StoreOptions, Story, bundle, forms, home_in, says_what_its_model_does, small,
+    AllocationClass, Dictionary, HashedForm, HashedOptions, HashedStructure, IndexKind, MemoryDirectory,
+    Memtable, MemtableSlice, Message, StepProgress, StoreOptions, Story, StructureContext, bundle, forms,
+    home_in, says_what_its_model_does, small,
 };
-use alluvium_storage::Directories;
+use alluvium_storage::TierDirectories;
 use alluvium_storage::extents::{ExtentOptions, TierLimits, UNIT};
 use std::sync::Arc;
 
-fn directories() -> Directories {
-    Directories::from(Arc::new(MemoryDirectory::new())).and(Arc::new(MemoryDirectory::new()))
+fn directories() -> TierDirectories {
+    TierDirectories::from(Arc::new(MemoryDirectory::new())).and(Arc::new(MemoryDirectory::new()))
 }
 
 /// Creates a store on two tiers, the first of which has this planned capacity in bytes.
-fn two_tiers(planned_bytes: u64) -> Home {
+fn two_tiers(planned_bytes: u64) -> StructureContext {
     let options = StoreOptions {
         extents: ExtentOptions {
             planned_bytes: Some(planned_bytes),
@@ -26,7 +27,7 @@ fn two_tiers(planned_bytes: u64) -> Home {
 
 /// Writes records with these numbers as hash stores of a thousand records each, and runs the merges
 /// that are due.
-fn put(hashed: &Hashed, numbers: std::ops::Range<u64>, value: Option<&[u8]>) {
+fn put(hashed: &HashedStructure, numbers: std::ops::Range<u64>, value: Option<&[u8]>) {
     let numbers: Vec<u64> = numbers.collect();
     for some in numbers.chunks(1000) {
         let memtable = Memtable::new(8 << 20);
@@ -41,24 +42,27 @@ fn put(hashed: &Hashed, numbers: std::ops::Range<u64>, value: Option<&[u8]>) {
         }
         hashed.shared.home.horizon.raise(at);
         let mut taking = hashed
-            .incorporate(Share::whole(Arc::new(memtable), at), Class::Normal)
+            .incorporate(
+                MemtableSlice::whole(Arc::new(memtable), at),
+                AllocationClass::Normal,
+            )
             .unwrap();
-        while taking.poll(1000).unwrap() == Progress::More {}
+        while taking.poll(1000).unwrap() == StepProgress::More {}
         taking.publish().unwrap();
         merge(hashed);
     }
 }
 
-fn merge(hashed: &Hashed) {
+fn merge(hashed: &HashedStructure) {
     while let Some(mut step) = hashed.next_step().unwrap() {
-        while step.poll(500).unwrap() == Progress::More {}
+        while step.poll(500).unwrap() == StepProgress::More {}
     }
 }
 
 /// Returns the tiers of the leaves of each part.
-fn tiers_of_parts(hashed: &Hashed) -> Vec<Vec<u8>> {
+fn tiers_of_parts(hashed: &HashedStructure) -> Vec<Vec<u8>> {
     let version = hashed.version();
-    let of_part = |part: &Arc<super::super::state::Part>| {
+    let of_part = |part: &Arc<super::super::state::HashPartition>| {
         let leaves = part
             .runs()
             .flat_map(|run| (0..run.run.leaves()).map(move |leaf| run.run.leaf(leaf).unwrap().tier));
@@ -74,7 +78,7 @@ fn tiers_of_parts(hashed: &Hashed) -> Vec<Vec<u8>> {
 fn what_merges_write_lies_on_the_second_tier_and_what_lookups_ask_first_on_the_first() {
     for options in forms() {
         let home = two_tiers(0);
-        let hashed = Hashed::create(home.clone(), options, 0).unwrap();
+        let hashed = HashedStructure::create(home.clone(), options, 0).unwrap();
         put(&hashed, 0..20_000, Some(&[7; 300]));
         hashed.compact_part(b"").unwrap();
         merge(&hashed);
@@ -113,7 +117,7 @@ fn a_first_tier_has_as_many_parts_as_it_is_planned_to_have() {
             ..small(IndexKind::PaCHash)
         };
         let home = two_tiers(4 << 20);
-        let hashed = Hashed::create(home.clone(), options, 0).unwrap();
+        let hashed = HashedStructure::create(home.clone(), options, 0).unwrap();
         // About eight mebibytes.
         put(&hashed, 0..40_000, Some(&[7; 190]));
         for _ in 0..2 {
@@ -136,7 +140,7 @@ fn what_has_shrunk_comes_back_to_the_first_tier() {
     for options in [small(IndexKind::PaCHash), bundle(4, true), bundle(2, false)] {
         // The extents of a run have half a mebibyte, however few records it has.
         let home = two_tiers(6 << 20);
-        let hashed = Hashed::create(home.clone(), options, 0).unwrap();
+        let hashed = HashedStructure::create(home.clone(), options, 0).unwrap();
         put(&hashed, 0..20_000, Some(&[7; 600]));
         hashed.compact_part(b"").unwrap();
         merge(&hashed);
@@ -181,7 +185,7 @@ fn a_first_tier_without_space_is_passed_over() {
     };
     for options_of in [small(IndexKind::PaCHash), bundle(4, true)] {
         let home = home_in(directories(), &options);
-        let hashed = Hashed::create(home.clone(), options_of, 0).unwrap();
+        let hashed = HashedStructure::create(home.clone(), options_of, 0).unwrap();
         put(&hashed, 0..40_000, Some(&[7; 290]));
         let used = |tier: usize| home.store.extents().usage().tiers[tier].live_extent_bytes;
         assert!(

@@ -2,14 +2,16 @@
 //! handling of damaged lists.
 
 use super::bundles::{check, get, merge, put};
-use super::{Dictionary, Files, Hashed, Home, Key, Progress, bundle, grove, home};
-use crate::hashed::state::Level;
-use crate::hashed::trees::{Child, Cut, Descent, List, Tree};
+use super::{
+    DataFiles, Dictionary, HashedStructure, LookupKey, StepProgress, StructureContext, bundle, grove, home,
+};
+use crate::hashed::state::PartitionLevel;
+use crate::hashed::trees::{HashLayout, RoutingChild, RoutingList, RoutingNode, TreeDescent};
 use crate::hashed::{HashedOptions, survey};
 use alluvium_base::Purpose;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::{Directory, FileOptions};
-use alluvium_dictionary::fetch::{Blocking, found};
+use alluvium_dictionary::fetch::{BlockingFetch, unwrap_ready};
 use alluvium_dictionary::rules::OneKeyspace;
 use alluvium_storage::store::{Store, StoreOptions};
 use std::sync::Arc;
@@ -23,21 +25,21 @@ fn one_part(lambda: u16) -> HashedOptions {
 }
 
 /// Creates a structure of some leaves, each with `each` records of new keys.
-fn planted(home: &Home, lambda: u16, leaves: u64, each: u64) -> Hashed {
-    let hashed = Hashed::create(home.clone(), one_part(lambda), 0).unwrap();
+fn planted(home: &StructureContext, lambda: u16, leaves: u64, each: u64) -> HashedStructure {
+    let hashed = HashedStructure::create(home.clone(), one_part(lambda), 0).unwrap();
     let stores = u64::from(lambda).min(4);
     for store in 0..leaves * stores {
         let count = each / stores;
         put(&hashed, count * store..count * (store + 1)).unwrap();
         merge(&hashed).unwrap();
     }
-    assert_eq!(hashed.young(), 0, "all became leaves");
+    assert_eq!(hashed.hash_store_count(), 0, "all became leaves");
     hashed
 }
 
-fn roots(hashed: &Hashed) -> Vec<usize> {
+fn roots(hashed: &HashedStructure) -> Vec<usize> {
     let version = hashed.version();
-    let degree = |level: &Level| level.tree.as_ref().map_or(0, |tree| tree.root.children.len());
+    let degree = |level: &PartitionLevel| level.tree.as_ref().map_or(0, |tree| tree.root.children.len());
     version.parts[0].levels.iter().map(degree).collect()
 }
 
@@ -45,7 +47,7 @@ fn roots(hashed: &Hashed) -> Vec<usize> {
 fn degrees_of_roots_are_the_digits_of_a_counter_and_no_record_is_written_again() {
     for lambda in [2u16, 4] {
         let home = home();
-        let hashed = Hashed::create(home.clone(), one_part(lambda), 0).unwrap();
+        let hashed = HashedStructure::create(home.clone(), one_part(lambda), 0).unwrap();
         for round in 1..=40usize {
             for store in 0..u64::from(lambda) {
                 put(
@@ -70,16 +72,16 @@ fn degrees_of_roots_are_the_digits_of_a_counter_and_no_record_is_written_again()
 }
 
 /// Result of searching a level for a hash: the leaves, and the number of lists read.
-fn searched(home: &Home, level: &Level, hash: u64) -> (Vec<usize>, u32) {
+fn searched(home: &StructureContext, level: &PartitionLevel, hash: u64) -> (Vec<usize>, u32) {
     let guard = home.store.epochs().pin();
-    let fetch = Blocking {
+    let fetch = BlockingFetch {
         cache: home.store.cache(),
         guard: &guard,
         purpose: Purpose::Lookup,
     };
     let tree = level.tree.as_ref().expect("a level has a tree");
-    let (mut descent, mut leaves) = (Descent::default(), Vec::new());
-    while let Some(leaf) = found(descent.next(&tree.root, hash, &fetch)).unwrap() {
+    let (mut descent, mut leaves) = (TreeDescent::default(), Vec::new());
+    while let Some(leaf) = unwrap_ready(descent.next(&tree.root, hash, &fetch)).unwrap() {
         assert!(
             leaves.last().is_none_or(|newer| *newer > leaf),
             "the newest first"
@@ -106,7 +108,7 @@ fn false_positives_of_a_level_are_one_in_lambda_for_each_of_its_heights() {
             let root = &level.tree.as_ref().unwrap().root;
             let (mut read, mut lists) = (0, 0);
             for number in 1_000_000..1_000_000 + asked {
-                let hash = hashed.hash_of(Key::new(&number.to_be_bytes()));
+                let hash = hashed.hash_of(LookupKey::new(&number.to_be_bytes()));
                 let (leaves, nodes) = searched(&home, level, hash);
                 read += leaves.len();
                 lists += nodes;
@@ -145,7 +147,7 @@ fn inserts_cost_what_the_theorem_says_and_lookups_a_leaf() {
         let factor = f64::from(lambda);
         let heights = (leaves as f64 + 1.0).log(factor).round();
         let written = stats.merged_entries as f64 / records as f64;
-        let beta = Cut::of_leaf(0, lambda.ilog2() as u8, each).beta();
+        let beta = HashLayout::of_leaf(0, lambda.ilog2() as u8, each).beta();
         // (λ + 1) / 2 on each height; one digest of the leaf, and one per β heights.
         let theorem = heights * (factor + 1.0) / 2.0 + 1.0 + (heights / f64::from(beta)).floor();
         let bits = 3.0 * factor.log2() + 3.0;
@@ -171,11 +173,11 @@ fn inserts_cost_what_the_theorem_says_and_lookups_a_leaf() {
 }
 
 /// Returns the average number of leaves and lists that successful lookups read.
-fn found_in(home: &Home, hashed: &Hashed, records: u64) -> (f64, f64) {
+fn found_in(home: &StructureContext, hashed: &HashedStructure, records: u64) -> (f64, f64) {
     let version = hashed.version();
     let (mut leaves, mut lists, mut asked) = (0, 0, 0);
     for number in (0..records).step_by(61) {
-        let hash = hashed.hash_of(Key::new(&number.to_be_bytes()));
+        let hash = hashed.hash_of(LookupKey::new(&number.to_be_bytes()));
         for level in version.parts[0]
             .levels
             .iter()
@@ -196,7 +198,7 @@ fn found_in(home: &Home, hashed: &Hashed, records: u64) -> (f64, f64) {
 #[test]
 fn a_third_of_dead_records_makes_a_part_settle_and_it_goes_on_from_there() {
     let home = home();
-    let hashed = Hashed::create(home.clone(), one_part(4), 0).unwrap();
+    let hashed = HashedStructure::create(home.clone(), one_part(4), 0).unwrap();
     let mut settled = 0;
     for round in 0..120u64 {
         // The same keys are written repeatedly, which the lists reveal without reading records.
@@ -245,7 +247,7 @@ fn keys_that_come_once_are_not_taken_for_dead() {
 #[test]
 fn a_leaf_far_larger_than_the_first_makes_a_part_settle() {
     let home = home();
-    let hashed = Hashed::create(home.clone(), one_part(2), 0).unwrap();
+    let hashed = HashedStructure::create(home.clone(), one_part(2), 0).unwrap();
     for store in 0..8u64 {
         put(&hashed, 10 * store..10 * store + 10).unwrap();
         merge(&hashed).unwrap();
@@ -260,16 +262,16 @@ fn a_leaf_far_larger_than_the_first_makes_a_part_settle() {
     assert_eq!(check(&home, &hashed), Vec::<String>::new());
 }
 
-fn lists(tree: &Tree) -> Vec<List> {
+fn lists(tree: &RoutingNode) -> Vec<RoutingList> {
     let mut all = Vec::new();
     tree.each_list(&mut |list| all.push(list.clone()));
     all
 }
 
 /// Creates a directory with a structure of 21 leaves of 4 hash stores: levels of heights 1 to 3.
-fn grown(directory: &Arc<dyn Directory>) -> (Home, Hashed) {
+fn grown(directory: &Arc<dyn Directory>) -> (StructureContext, HashedStructure) {
     let store = Store::create(Arc::clone(directory), &StoreOptions::default(), b"").unwrap();
-    let home = Home {
+    let home = StructureContext {
         store: Arc::new(store),
         schema: Arc::new(OneKeyspace::default()),
         horizon: Arc::default(),
@@ -286,12 +288,12 @@ fn flip(directory: &Arc<dyn Directory>, offset: u64) {
     file.write_at(offset, bytes, Purpose::Check).unwrap();
 }
 
-fn opened(hashed: &Hashed) -> (Vec<u8>, u64) {
-    let cut = hashed.stand().unwrap();
+fn opened(hashed: &HashedStructure) -> (Vec<u8>, u64) {
+    let cut = hashed.checkpoint_root().unwrap();
     (cut.root.clone(), cut.at)
 }
 
-fn all_lists(hashed: &Hashed) -> Vec<List> {
+fn all_lists(hashed: &HashedStructure) -> Vec<RoutingList> {
     let version = hashed.version();
     let trees = version.parts[0].levels.iter();
     let trees = trees.filter_map(|level| level.tree.as_ref());
@@ -315,13 +317,13 @@ fn a_damaged_list_costs_reads_and_no_key() {
         let without = if number % 2 == 0 {
             let page = list.page(0).unwrap();
             flip(&directory, page.offset);
-            home.store.cache().forget(&page);
+            home.store.cache().discard(&page);
             let found = check(&home, &hashed);
             assert!(
                 found.iter().any(|what| what.contains("list of a tree")),
                 "{found:?}"
             );
-            let report = hashed.mend().unwrap();
+            let report = hashed.repair().unwrap();
             assert_eq!(
                 (report.filters, report.runs, &report.gone[..]),
                 (1, 0, &[][..]),
@@ -330,14 +332,14 @@ fn a_damaged_list_costs_reads_and_no_key() {
             hashed
         } else {
             flip(&directory, list.pointer().node.offset);
-            assert!(Hashed::open(home.clone(), &one_part(4), &root, at).is_err());
-            let survey = survey(Files::of(&home.store), &root).unwrap();
+            assert!(HashedStructure::open(home.clone(), &one_part(4), &root, at).is_err());
+            let survey = survey(DataFiles::of(&home.store), &root).unwrap();
             assert_eq!(
                 (&survey.lost[..], survey.filters),
                 (&[][..], 1),
                 "nothing is lost"
             );
-            Hashed::open_salvaged(home.clone(), &one_part(4), &root, at).unwrap()
+            HashedStructure::open_salvaged(home.clone(), &one_part(4), &root, at).unwrap()
         };
         assert_eq!(all_lists(&without).len(), count - 1);
         assert!(check(&home, &without).is_empty(), "it goes without the list");
@@ -359,9 +361,9 @@ fn a_forest_without_lists_grows_on_and_is_whole_again_once_it_is_rebuilt() {
     for list in all_lists(&hashed) {
         let page = list.page(0).unwrap();
         flip(&directory, page.offset);
-        home.store.cache().forget(&page);
+        home.store.cache().discard(&page);
     }
-    assert!(hashed.mend().unwrap().filters >= 12);
+    assert!(hashed.repair().unwrap().filters >= 12);
     for store in 84..84 + 200u64 {
         put(&hashed, 64 * store..64 * (store + 1)).unwrap();
         merge(&hashed).unwrap();
@@ -390,9 +392,9 @@ fn a_run_that_is_lost_leaves_the_rest_of_its_tree() {
         let version = hashed.version();
         let run = &version.parts[0].levels[level].runs[number].run;
         flip(&directory, run.pointer().node.offset);
-        let survey = survey(Files::of(&home.store), &root).unwrap();
+        let survey = survey(DataFiles::of(&home.store), &root).unwrap();
         assert_eq!((survey.lost.len(), survey.filters), (1, 0), "{:?}", survey.lost);
-        let salvaged = Hashed::open_salvaged(home.clone(), &one_part(4), &root, at).unwrap();
+        let salvaged = HashedStructure::open_salvaged(home.clone(), &one_part(4), &root, at).unwrap();
         assert_eq!(salvaged.stats().runs, 20);
         assert_eq!(check(&home, &salvaged), Vec::<String>::new());
         let left = (0..21 * 256).filter(|&key| get(&salvaged, key).unwrap().is_some());
@@ -412,10 +414,10 @@ fn a_list_is_told_from_one_of_other_runs() {
     let home = home();
     let hashed = planted(&home, 4, 21, 256);
     let version = hashed.version();
-    let files = Files::of(&home.store);
+    let files = DataFiles::of(&home.store);
     let level = &version.parts[0].levels[1];
     let tree = level.tree.as_ref().unwrap();
-    let Child::Node(below) = &tree.root.children[0] else {
+    let RoutingChild::Node(below) = &tree.root.children[0] else {
         panic!("a tree of height 2")
     };
     let runs: Vec<_> = level.runs.iter().map(|run| (run.run.clone(), 0)).collect();
@@ -450,7 +452,7 @@ fn a_cascade_is_done_in_slices() {
     }
     let mut step = hashed.next_step().unwrap().expect("a leaf is due");
     let mut slices = 1u64;
-    while step.poll(50).unwrap() == Progress::More {
+    while step.poll(50).unwrap() == StepProgress::More {
         slices += 1;
     }
     // 256 hashes are added to a root with three times as many, and so on; 400 entries per slice.
@@ -465,7 +467,7 @@ fn a_cascade_is_done_in_slices() {
 fn a_routing_filter_does_not_outlive_a_run_that_was_mended() {
     let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
     let store = Store::create(Arc::clone(&directory), &StoreOptions::default(), b"").unwrap();
-    let home = Home {
+    let home = StructureContext {
         store: Arc::new(store),
         schema: Arc::new(OneKeyspace::default()),
         horizon: Arc::default(),
@@ -475,7 +477,7 @@ fn a_routing_filter_does_not_outlive_a_run_that_was_mended() {
             parts_log: 0,
             ..bundle(4, refined)
         };
-        let hashed = Hashed::create(home.clone(), options, 0).unwrap();
+        let hashed = HashedStructure::create(home.clone(), options, 0).unwrap();
         for store in 0..8u64 {
             put(&hashed, 300 * store..300 * (store + 1)).unwrap();
             merge(&hashed).unwrap();
@@ -486,8 +488,8 @@ fn a_routing_filter_does_not_outlive_a_run_that_was_mended() {
         // The newer run loses a leaf. Older records of its keys are found through it.
         let leaf = level.runs[1].run.leaf(1).unwrap();
         flip(&directory, leaf.offset);
-        home.store.cache().forget(&leaf);
-        let report = hashed.mend().unwrap();
+        home.store.cache().discard(&leaf);
+        let report = hashed.repair().unwrap();
         assert_eq!((report.runs, report.gone.len()), (1, 1), "{report:?}");
         let version = hashed.version();
         assert!(version.parts[0].levels[0].filter.is_none(), "refined: {refined}");

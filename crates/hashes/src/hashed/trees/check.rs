@@ -1,11 +1,11 @@
 //! Check of a list against the runs below it; reads all of them.
 
-use super::{Cursor, List, Meta};
-use crate::hashed::leaf::Entries;
-use crate::hashed::lists::{Origin, Sketch, Stored};
-use crate::hashed::run::Run;
+use super::{RoutingList, RoutingListCursor, RoutingListDescription};
+use crate::hashed::leaf::LeafEntryIter;
+use crate::hashed::lists::{PageSource, PrefixSketch, StoredList};
+use crate::hashed::run::HashRun;
 use alluvium_base::Purpose;
-use alluvium_dictionary::read::Files;
+use alluvium_dictionary::read::DataFiles;
 use alluvium_storage::{Error, NodePointer, Result};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -16,9 +16,9 @@ const MOST_TOLD: usize = 20;
 const AHEAD: u64 = 256;
 
 /// Iterator over the distinct hashes of a run.
-struct OfRun<'c> {
-    files: Files<'c>,
-    run: &'c Run,
+struct DistinctHashIter<'c> {
+    files: DataFiles<'c>,
+    run: &'c HashRun,
     child: usize,
     next: u64,
     ahead: u64,
@@ -26,7 +26,7 @@ struct OfRun<'c> {
     last: Option<u64>,
 }
 
-impl OfRun<'_> {
+impl DistinctHashIter<'_> {
     fn next(&mut self) -> Result<Option<u64>> {
         while self.ready.is_empty() && self.next < self.run.leaves() {
             self.fill()?;
@@ -45,7 +45,7 @@ impl OfRun<'_> {
             }
             let place = || pointers[index].place();
             failed = leaf.and_then(|leaf| {
-                let mut entries = Entries::open(&leaf, place, run.page_size())?;
+                let mut entries = LeafEntryIter::open(&leaf, place, run.page_size())?;
                 while let Some(entry) = entries.next(place)? {
                     let hash = entry.key.hash(run.seed());
                     if last.replace(hash) != Some(hash) {
@@ -62,17 +62,21 @@ impl OfRun<'_> {
 }
 
 /// Iterator over the expected entries of a list, computed from the runs below it (V2, V3).
-struct Wanted<'c> {
-    runs: Vec<OfRun<'c>>,
+struct ExpectedEntries<'c> {
+    runs: Vec<DistinctHashIter<'c>>,
     next: BinaryHeap<Reverse<(u64, usize, u64)>>,
-    list: &'c List,
+    list: &'c RoutingList,
     count: u64,
 }
 
-impl<'c> Wanted<'c> {
-    fn new(files: Files<'c>, list: &'c List, runs: &'c [(Run, usize)]) -> Result<Wanted<'c>> {
+impl<'c> ExpectedEntries<'c> {
+    fn new(
+        files: DataFiles<'c>,
+        list: &'c RoutingList,
+        runs: &'c [(HashRun, usize)],
+    ) -> Result<ExpectedEntries<'c>> {
         let ahead = (AHEAD / runs.len().max(1) as u64).clamp(1, 8);
-        let of_run = |(run, child): &'c (Run, usize)| OfRun {
+        let of_run = |(run, child): &'c (HashRun, usize)| DistinctHashIter {
             files,
             run,
             child: *child,
@@ -81,7 +85,7 @@ impl<'c> Wanted<'c> {
             ready: VecDeque::new(),
             last: None,
         };
-        let mut wanted = Wanted {
+        let mut wanted = ExpectedEntries {
             runs: runs.iter().map(of_run).collect(),
             next: BinaryHeap::new(),
             list,
@@ -102,7 +106,7 @@ impl<'c> Wanted<'c> {
         Ok(())
     }
 
-    fn next(&mut self) -> Result<Option<Sketch>> {
+    fn next(&mut self) -> Result<Option<PrefixSketch>> {
         let Some(Reverse((_, run, hash))) = self.next.pop() else {
             return Ok(None);
         };
@@ -112,10 +116,10 @@ impl<'c> Wanted<'c> {
     }
 }
 
-impl Stored<Meta> {
+impl StoredList<RoutingListDescription> {
     /// Returns whether all pages are readable and belong to a list.
-    pub(in crate::hashed) fn is_readable(&self, files: Files<'_>) -> Result<bool> {
-        let mut all = Cursor::new(Origin::Files(files), self, Purpose::Check, 16);
+    pub(in crate::hashed) fn is_readable(&self, files: DataFiles<'_>) -> Result<bool> {
+        let mut all = RoutingListCursor::new(PageSource::Files(files), self, Purpose::Check, 16);
         loop {
             match all.next() {
                 Ok(Some(_)) => {}
@@ -127,7 +131,7 @@ impl Stored<Meta> {
     }
 
     /// Compares the list with the runs below it, oldest first, each with its child (V2 to V4).
-    pub(in crate::hashed) fn check(&self, files: Files<'_>, runs: &[(Run, usize)]) -> Vec<String> {
+    pub(in crate::hashed) fn check(&self, files: DataFiles<'_>, runs: &[(HashRun, usize)]) -> Vec<String> {
         let mut found = Vec::new();
         if let Err(error) = self.compare(files, runs, &mut found) {
             found.push(error.to_string());
@@ -135,9 +139,14 @@ impl Stored<Meta> {
         found
     }
 
-    fn compare(&self, files: Files<'_>, runs: &[(Run, usize)], found: &mut Vec<String>) -> Result<()> {
-        let mut all = Cursor::new(Origin::Files(files), self, Purpose::Check, 16);
-        let mut wanted = Wanted::new(files, self, runs)?;
+    fn compare(
+        &self,
+        files: DataFiles<'_>,
+        runs: &[(HashRun, usize)],
+        found: &mut Vec<String>,
+    ) -> Result<()> {
+        let mut all = RoutingListCursor::new(PageSource::Files(files), self, Purpose::Check, 16);
+        let mut wanted = ExpectedEntries::new(files, self, runs)?;
         let mut next = wanted.next()?;
         let children = u64::from(self.head().children);
         let child_bits = 2 * self.head().cut.character_bits;

@@ -39,27 +39,27 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::names::{ChildName, NodeName, TreeName};
-use super::{Cut, Head, Meta};
-use crate::hashed::lists::{Description, Listing};
-use crate::hashed::pages::{self, Bad};
-use alluvium_base::bytes::{Reader, Truncated, Writer};
-use alluvium_dictionary::values::ValuePointer;
-use alluvium_storage::{PageSize, Place, Result};
+use super::{HashLayout, ListHeader, RoutingListDescription};
+use crate::hashed::lists::{PageListing, PagedDescription};
+use crate::hashed::pages::{self, DescriptionError};
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
+use alluvium_dictionary::value_log::ValuePointer;
+use alluvium_storage::{DiskLocation, PageSize, Result};
 
 const MAGIC: [u8; 4] = *b"AHTL";
 const VERSION: u8 = 1;
 
-impl Description for Meta {
+impl PagedDescription for RoutingListDescription {
     const NAME: &'static str = "a list of a routing tree";
 
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        let Head {
+        let ListHeader {
             cut,
             height,
             children,
         } = self.head;
-        Writer::new(&mut out)
+        ByteWriter::new(&mut out)
             .bytes(&MAGIC)
             .u8(VERSION)
             .u8(cut.skipped_bits)
@@ -75,13 +75,13 @@ impl Description for Meta {
         out
     }
 
-    fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Meta> {
+    fn decode(bytes: &[u8], place: &DiskLocation, page_size: PageSize) -> Result<RoutingListDescription> {
         pages::decode(bytes, place, Self::NAME, (MAGIC, VERSION), |reader| {
             read(reader, place, page_size)
         })
     }
 
-    fn listing(&self) -> &Listing {
+    fn listing(&self) -> &PageListing {
         &self.listing
     }
 
@@ -94,41 +94,48 @@ impl Description for Meta {
     }
 }
 
-fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::result::Result<Meta, Bad> {
+fn read(
+    reader: &mut ByteReader<'_>,
+    place: &DiskLocation,
+    page_size: PageSize,
+) -> std::result::Result<RoutingListDescription, DescriptionError> {
     let (magic, version) = (reader.take(MAGIC.len())?, reader.u8()?);
-    let cut = Cut {
+    let cut = HashLayout {
         skipped_bits: reader.u8()?,
         base_bits: reader.u8()?,
         character_bits: reader.u8()?,
     };
     let (height, zero, children, zeros) = (reader.u8()?, reader.u8()?, reader.u16()?, reader.u32()?);
     if magic != MAGIC || version != VERSION || zero != 0 || zeros != 0 {
-        return Err(Bad::Other(format!("{magic:02x?} {version} {zero} {zeros}")));
+        return Err(DescriptionError::Other(format!(
+            "{magic:02x?} {version} {zero} {zeros}"
+        )));
     }
-    let head = Head {
+    let head = ListHeader {
         cut,
         height,
         children,
     };
-    head.validate().map_err(|error| Bad::Other(error.to_string()))?;
+    head.validate()
+        .map_err(|error| DescriptionError::Other(error.to_string()))?;
     let (entries, hidden) = (reader.u64()?, reader.u64()?);
     if hidden > entries {
-        return Err(Bad::Other(format!("{hidden} of {entries} entries")));
+        return Err(DescriptionError::Other(format!("{hidden} of {entries} entries")));
     }
-    Ok(Meta {
+    Ok(RoutingListDescription {
         head,
         entries,
         hidden,
-        listing: Listing::decode(reader, place, page_size, true)?,
+        listing: PageListing::decode(reader, place, page_size, true)?,
     })
 }
 
 /// Decoder of optional pointers in a structure's contents.
-pub(in crate::hashed) type Pointers<'p, E> =
-    dyn Fn(&mut Reader<'_>) -> std::result::Result<Option<ValuePointer>, E> + 'p;
+pub(in crate::hashed) type PointerDecoder<'p, E> =
+    dyn Fn(&mut ByteReader<'_>) -> std::result::Result<Option<ValuePointer>, E> + 'p;
 
 fn put(pointer: Option<&ValuePointer>, out: &mut Vec<u8>) {
-    Writer::new(out).u8(u8::from(pointer.is_some()));
+    ByteWriter::new(out).u8(u8::from(pointer.is_some()));
     if let Some(pointer) = pointer {
         pointer.encode(out);
     }
@@ -138,7 +145,7 @@ impl NodeName {
     fn encode(&self, out: &mut Vec<u8>) {
         put(self.node.as_ref(), out);
         put(self.digest.as_ref(), out);
-        Writer::new(out).varint(self.children.len() as u64);
+        ByteWriter::new(out).varint(self.children.len() as u64);
         for child in &self.children {
             match child {
                 ChildName::Leaf(digest) => put(digest.as_ref(), out),
@@ -147,11 +154,11 @@ impl NodeName {
         }
     }
 
-    fn decode<E: From<Truncated> + From<String>>(
-        reader: &mut Reader<'_>,
+    fn decode<E: From<TruncatedInput> + From<String>>(
+        reader: &mut ByteReader<'_>,
         height: u8,
         most: u64,
-        pointer: &Pointers<'_, E>,
+        pointer: &PointerDecoder<'_, E>,
     ) -> std::result::Result<NodeName, E> {
         let (node, digest, count) = (pointer(reader)?, pointer(reader)?, reader.varint()?);
         if count > most {
@@ -175,7 +182,7 @@ impl NodeName {
 impl TreeName {
     /// Appends the encoded tree.
     pub(in crate::hashed) fn encode(&self, out: &mut Vec<u8>) {
-        Writer::new(out)
+        ByteWriter::new(out)
             .u8(u8::from(self.is_settled))
             .u8(self.base_bits)
             .u8(self.height);
@@ -183,14 +190,14 @@ impl TreeName {
     }
 
     /// Decodes the tree of `runs` runs (V1).
-    pub(in crate::hashed) fn decode<E: From<Truncated> + From<String>>(
-        reader: &mut Reader<'_>,
+    pub(in crate::hashed) fn decode<E: From<TruncatedInput> + From<String>>(
+        reader: &mut ByteReader<'_>,
         (skipped_bits, character_bits): (u8, u8),
         runs: usize,
-        pointer: &Pointers<'_, E>,
+        pointer: &PointerDecoder<'_, E>,
     ) -> std::result::Result<TreeName, E> {
         let (settled, base_bits, height) = (reader.u8()?, reader.u8()?, reader.u8()?);
-        let cut = Cut {
+        let cut = HashLayout {
             skipped_bits,
             base_bits,
             character_bits,
@@ -215,19 +222,19 @@ impl TreeName {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hashed::pages::{Pages, Segment};
+    use crate::hashed::pages::{PageList, PageSegment};
     use alluvium_base::checksum;
     use alluvium_storage::extents::Extent;
-    use alluvium_storage::{Codec, Error, NodePointer, Structure};
+    use alluvium_storage::{Error, NodeCodec, NodePointer, OnDiskObject};
 
-    fn place() -> Place {
-        Place::new(Structure::Node, "a list", 0)
+    fn place() -> DiskLocation {
+        DiskLocation::new(OnDiskObject::Node, "a list", 0)
     }
 
-    fn meta(height: u8, children: u16) -> Meta {
-        let pages = Pages {
+    fn meta(height: u8, children: u16) -> RoutingListDescription {
+        let pages = PageList {
             page_size: PageSize::MIN,
-            segments: [Segment {
+            segments: [PageSegment {
                 first: 0,
                 pages: 2,
                 tier: 0,
@@ -242,15 +249,15 @@ mod tests {
             start: 1,
             units: 2,
         };
-        Meta {
-            head: Head {
-                cut: Cut::of_leaf(4, 4, 1000),
+        RoutingListDescription {
+            head: ListHeader {
+                cut: HashLayout::of_leaf(4, 4, 1000),
                 height,
                 children,
             },
             entries: 77,
             hidden: 7,
-            listing: Listing {
+            listing: PageListing {
                 pages,
                 firsts: [9, 12].into(),
                 extents: [(extent, 8192)].into(),
@@ -283,7 +290,7 @@ mod tests {
                     0
                 ]
             );
-            let decode = |bytes: &[u8]| Meta::decode(bytes, &place(), PageSize::MIN);
+            let decode = |bytes: &[u8]| RoutingListDescription::decode(bytes, &place(), PageSize::MIN);
             assert_eq!(decode(&bytes).unwrap(), meta);
             for len in 0..bytes.len() {
                 assert!(decode(&bytes[..len]).is_err(), "{len} bytes");
@@ -322,17 +329,17 @@ mod tests {
     }
 
     #[derive(Debug)]
-    struct Refused(#[allow(dead_code, reason = "it is shown")] String);
+    struct DecodeRejection(#[allow(dead_code, reason = "it is shown")] String);
 
-    impl From<Truncated> for Refused {
-        fn from(cut: Truncated) -> Refused {
-            Refused(cut.to_string())
+    impl From<TruncatedInput> for DecodeRejection {
+        fn from(cut: TruncatedInput) -> DecodeRejection {
+            DecodeRejection(cut.to_string())
         }
     }
 
-    impl From<String> for Refused {
-        fn from(why: String) -> Refused {
-            Refused(why)
+    impl From<String> for DecodeRejection {
+        fn from(why: String) -> DecodeRejection {
+            DecodeRejection(why)
         }
     }
 
@@ -345,7 +352,7 @@ mod tests {
             encoded_len: 4096,
             tier: 0,
             pages: 1,
-            codec: Codec::None,
+            codec: NodeCodec::None,
         };
         let pointer = ValuePointer {
             node,
@@ -370,15 +377,15 @@ mod tests {
         let mut bytes = Vec::new();
         tree.encode(&mut bytes);
         let decode = |bytes: &[u8], runs| {
-            let read = |reader: &mut Reader<'_>| match reader.u8()? {
+            let read = |reader: &mut ByteReader<'_>| match reader.u8()? {
                 0 => Ok(None),
                 _ => {
                     let bytes = reader.take(ValuePointer::BYTES)?;
                     let pointer = ValuePointer::decode(bytes, &place(), PageSize::MIN);
-                    Ok(Some(pointer.map_err(|error| Refused(error.to_string()))?))
+                    Ok(Some(pointer.map_err(|error| DecodeRejection(error.to_string()))?))
                 }
             };
-            TreeName::decode::<Refused>(&mut Reader::new(bytes), (1, 2), runs, &read)
+            TreeName::decode::<DecodeRejection>(&mut ByteReader::new(bytes), (1, 2), runs, &read)
         };
         assert_eq!(bytes[..5], [0, 9, 2, 0, 1]);
         assert_eq!(bytes.len(), 3 + 1 + 41 + 1 + 2 * (41 + 1 + 1) + 7 * 41);

@@ -1,7 +1,7 @@
 //! Merges the hashes of several digests, ordered by prefix, then in log order.
 
-use super::{Cursor, Head, List};
-use crate::hashed::lists::Origin;
+use super::{ListHeader, RoutingList, RoutingListCursor};
+use crate::hashed::lists::PageSource;
 use alluvium_base::Purpose;
 use alluvium_storage::Result;
 use alluvium_storage::store::Store;
@@ -14,12 +14,12 @@ const AHEAD: u64 = 1024;
 
 /// A merge of digests, oldest first.
 #[derive(Debug)]
-pub(super) struct Hashes {
-    sources: Vec<Source>,
+pub(super) struct DigestMerger {
+    sources: Vec<DigestSource>,
     /// Next prefix of each source. Of equal prefixes, that of the older source comes first.
     next: BinaryHeap<Reverse<(u64, usize)>>,
     /// Kind of the sources.
-    head: Head,
+    head: ListHeader,
     /// Length in bits of the prefixes by which hashes are returned.
     prefix_bits: u32,
     /// Hashes with the same source prefix, in reverse order.
@@ -27,16 +27,16 @@ pub(super) struct Hashes {
 }
 
 #[derive(Debug)]
-struct Source {
-    cursor: Cursor<'static>,
+struct DigestSource {
+    cursor: RoutingListCursor<'static>,
     /// The hash whose prefix is in the heap.
     hash: u64,
 }
 
-impl Hashes {
+impl DigestMerger {
     /// Starts a merge of digests of the same kind. The digests of trees must be ordered by prefixes
     /// no longer than `prefix_bits`.
-    pub(super) fn new(store: &Arc<Store>, digests: &[List], prefix_bits: u32) -> Result<Hashes> {
+    pub(super) fn new(store: &Arc<Store>, digests: &[RoutingList], prefix_bits: u32) -> Result<DigestMerger> {
         let head = digests.first().expect("a tree has leaves").head();
         assert!(
             digests.iter().all(|digest| digest.head() == head),
@@ -47,11 +47,16 @@ impl Hashes {
             "hashes of one prefix are those of shorter ones"
         );
         let ahead = (AHEAD / digests.len() as u64).clamp(1, 16);
-        let open = |digest| Source {
-            cursor: Cursor::new(Origin::Store(Arc::clone(store)), digest, Purpose::Compact, ahead),
+        let open = |digest| DigestSource {
+            cursor: RoutingListCursor::new(
+                PageSource::Store(Arc::clone(store)),
+                digest,
+                Purpose::Compact,
+                ahead,
+            ),
             hash: 0,
         };
-        let mut hashes = Hashes {
+        let mut hashes = DigestMerger {
             sources: digests.iter().map(open).collect(),
             next: BinaryHeap::new(),
             head,

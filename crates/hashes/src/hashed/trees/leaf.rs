@@ -1,9 +1,9 @@
 //! Writing the hashes of a run while a merge writes the run: the digest of a leaf, or the node
 //! above a settled run.
 
-use super::tree::{Planted, Tree};
-use super::{Cut, Head, Writer, Written};
-use crate::hashed::state::Level;
+use super::tree::{LevelTree, RoutingNode};
+use super::{HashLayout, ListHeader, RoutingListWriter, WrittenRoutingList};
+use crate::hashed::state::PartitionLevel;
 use alluvium_storage::Result;
 use alluvium_storage::node::WriterOptions;
 use alluvium_storage::store::Store;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Writer of distinct, ascending hashes.
 #[derive(Debug)]
 pub(in crate::hashed) struct LeafWriter {
-    writer: Writer,
+    writer: RoutingListWriter,
     last: Option<u64>,
 }
 
@@ -21,25 +21,25 @@ impl LeafWriter {
     pub(in crate::hashed) fn new(
         store: &Arc<Store>,
         options: WriterOptions,
-        levels: &[Level],
+        levels: &[PartitionLevel],
         is_settled: bool,
-        cut: Cut,
+        cut: HashLayout,
         records: u64,
     ) -> Result<LeafWriter> {
         let head = match is_settled {
-            true => Head {
+            true => ListHeader {
                 cut,
                 height: 1,
                 children: 1,
             },
-            false => Head {
+            false => ListHeader {
                 cut: growing_cut(levels).unwrap_or(cut),
                 height: 0,
                 children: 0,
             },
         };
         Ok(LeafWriter {
-            writer: Writer::new(store, options, head, records)?,
+            writer: RoutingListWriter::new(store, options, head, records)?,
             last: None,
         })
     }
@@ -59,32 +59,32 @@ impl LeafWriter {
         self.writer.push(entry)
     }
 
-    pub(in crate::hashed) fn finish(self) -> Result<Written> {
+    pub(in crate::hashed) fn finish(self) -> Result<WrittenRoutingList> {
         self.writer.finish(0)
     }
 }
 
 /// Returns the roots of a part's trees that accept leaves, starting with height 1.
-fn growing(levels: &[Level]) -> impl Iterator<Item = Option<&Tree>> {
+fn growing(levels: &[PartitionLevel]) -> impl Iterator<Item = Option<&RoutingNode>> {
     let trees = levels.iter().map(|level| level.tree.as_ref());
     let growing = trees.take_while(|tree| tree.is_none_or(|tree| !tree.is_settled));
-    growing.map(|tree| tree.map(|tree: &Planted| &tree.root))
+    growing.map(|tree| tree.map(|tree: &LevelTree| &tree.root))
 }
 
 /// Returns the cut of the trees that accept leaves, if there are any.
-fn growing_cut(levels: &[Level]) -> Option<Cut> {
+fn growing_cut(levels: &[PartitionLevel]) -> Option<HashLayout> {
     growing(levels).flatten().map(|root| root.cut).next()
 }
 
 /// Returns whether the trees cannot accept another leaf of about `records` records, because hashes
 /// are too short for another level, or leaves were much smaller when the first one was added.
-pub(in crate::hashed) fn is_spent(levels: &[Level], records: u64) -> bool {
+pub(in crate::hashed) fn is_spent(levels: &[PartitionLevel], records: u64) -> bool {
     let Some(cut) = growing_cut(levels) else {
         return false;
     };
     let most = u64::from(cut.lambda()) << cut.base_bits;
     let is_full =
-        |root: Option<&Tree>| root.is_some_and(|root| root.children.len() as u32 + 1 >= cut.lambda());
+        |root: Option<&RoutingNode>| root.is_some_and(|root| root.children.len() as u32 + 1 >= cut.lambda());
     let full = growing(levels).take_while(|root| is_full(*root)).count();
     records > most || !cut.fits(full as u8 + 1)
 }

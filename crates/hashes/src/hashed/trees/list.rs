@@ -1,8 +1,8 @@
 //! Writing a list: the sketches of a node, or the hashes of a leaf or a tree.
 
-use super::cut::MOST_PREFIX_BITS;
-use super::{Cut, Meta, Written};
-use crate::hashed::lists::{Sketch, SketchWriter};
+use super::hash_layout::MOST_PREFIX_BITS;
+use super::{HashLayout, RoutingListDescription, WrittenRoutingList};
+use crate::hashed::lists::{PrefixSketch, SketchWriter};
 use alluvium_storage::Result;
 use alluvium_storage::node::WriterOptions;
 use alluvium_storage::store::Store;
@@ -10,16 +10,16 @@ use std::sync::Arc;
 
 /// Kind of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct ListHeader {
     /// How its hashes are cut.
-    pub cut: Cut,
+    pub cut: HashLayout,
     /// Height of its tree; 0 for the digest of a leaf.
     pub height: u8,
     /// Number of children of a node; 0 for a digest.
     pub children: u16,
 }
 
-impl Head {
+impl ListHeader {
     /// Returns whether the list is a node's.
     #[must_use]
     pub fn is_node(&self) -> bool {
@@ -65,40 +65,45 @@ impl Head {
 
     /// Returns the entry of a hash. For a node, `child` is the child that contains the hash.
     #[must_use]
-    pub fn entry(&self, hash: u64, child: usize) -> Sketch {
+    pub fn entry(&self, hash: u64, child: usize) -> PrefixSketch {
         let prefix = self.cut.first(hash, self.prefix_bits());
         let payload = match self.is_node() {
             true => self.cut.sketch(hash, self.height) | (child as u64) << (2 * self.cut.character_bits),
             false => hash & ((1 << self.payload_bits()) - 1),
         };
-        Sketch { prefix, payload }
+        PrefixSketch { prefix, payload }
     }
 
     /// Returns the hash of a digest's entry, without the skipped bits.
     #[must_use]
-    pub fn hash(&self, entry: Sketch) -> u64 {
+    pub fn hash(&self, entry: PrefixSketch) -> u64 {
         entry.prefix << self.payload_bits() | entry.payload
     }
 }
 
 /// Writer of a list. If it is dropped unfinished, its space is freed.
 #[derive(Debug)]
-pub struct Writer {
+pub struct RoutingListWriter {
     store: Arc<Store>,
     options: WriterOptions,
-    head: Head,
+    head: ListHeader,
     sketches: SketchWriter,
 }
 
-impl Writer {
+impl RoutingListWriter {
     /// Starts a list of about `expected` entries.
     ///
     /// # Errors
     /// If the store accepts no changes.
-    pub fn new(store: &Arc<Store>, options: WriterOptions, head: Head, expected: u64) -> Result<Writer> {
+    pub fn new(
+        store: &Arc<Store>,
+        options: WriterOptions,
+        head: ListHeader,
+        expected: u64,
+    ) -> Result<RoutingListWriter> {
         head.validate()?;
         let bits = (head.prefix_bits(), head.payload_bits());
-        Ok(Writer {
+        Ok(RoutingListWriter {
             store: Arc::clone(store),
             options,
             head,
@@ -108,7 +113,7 @@ impl Writer {
 
     /// Returns the kind of the list.
     #[must_use]
-    pub fn head(&self) -> Head {
+    pub fn head(&self) -> ListHeader {
         self.head
     }
 
@@ -122,7 +127,7 @@ impl Writer {
     ///
     /// # Errors
     /// A full disk; I/O errors.
-    pub fn push(&mut self, entry: Sketch) -> Result<()> {
+    pub fn push(&mut self, entry: PrefixSketch) -> Result<()> {
         self.sketches.push(entry)
     }
 
@@ -130,14 +135,14 @@ impl Writer {
     ///
     /// # Errors
     /// A full disk; I/O errors.
-    pub fn finish(self, hidden: u64) -> Result<Written> {
+    pub fn finish(self, hidden: u64) -> Result<WrittenRoutingList> {
         let entries = self.sketches.entries();
-        let meta = Meta {
+        let meta = RoutingListDescription {
             head: self.head,
             entries,
             hidden: hidden.min(entries),
             listing: self.sketches.finish()?,
         };
-        Written::describe(&self.store, self.options, meta)
+        WrittenRoutingList::describe(&self.store, self.options, meta)
     }
 }

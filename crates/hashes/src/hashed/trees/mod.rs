@@ -12,7 +12,7 @@
 //! hashes.
 //!
 //! *Read in this order*: `cut.rs`, this file, `format.rs`, `list.rs` (writing), `hashes.rs`
-//! (digests in log order), `tree.rs`, `grow.rs`, `leaf.rs`, `search.rs`, `names.rs`, `check.rs`.
+//! (digests in log order), `tree.rs`, `tree_builder.rs`, `leaf.rs`, `search.rs`, `names.rs`, `check.rs`.
 //!
 //! Conway, "Understanding Dictionaries at the Intersection of Theory and Practice" (2020), §2.5 and
 //! §2.7. Lists are read through the page cache and occupy memory only while they are used.
@@ -40,9 +40,8 @@
 //! - A node that cannot be read is dropped; the search then visits all of its children.
 
 mod check;
-mod cut;
 pub mod format;
-mod grow;
+mod hash_layout;
 mod hashes;
 mod leaf;
 mod list;
@@ -51,46 +50,47 @@ mod search;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod tree_builder;
 
-pub use cut::Cut;
-pub(super) use grow::{Growing, Grown, install};
+pub use hash_layout::HashLayout;
 pub(super) use leaf::{LeafWriter, is_spent};
-pub use list::{Head, Writer};
-pub(super) use search::Descent;
-pub(super) use tree::Planted;
+pub use list::{ListHeader, RoutingListWriter};
+pub(super) use search::TreeDescent;
+pub(super) use tree::LevelTree;
 #[cfg(test)]
-pub(super) use tree::{Child, Tree};
+pub(super) use tree::{RoutingChild, RoutingNode};
+pub(super) use tree_builder::{RoutingTree, RoutingTreeBuilder, install};
 
-use super::lists::{self, Listing, Stored};
-use alluvium_dictionary::fetch::Fetch;
+use super::lists::{self, PageListing, StoredList};
+use alluvium_dictionary::fetch::NodeFetch;
 use alluvium_storage::{Error, Result};
 use std::task::{Poll, ready};
 
 /// Description of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Meta {
+pub struct RoutingListDescription {
     /// Kind of the list.
-    pub head: Head,
+    pub head: ListHeader,
     /// Number of entries.
     pub entries: u64,
     /// Number of entries whose keys probably have a record in a newer leaf below.
     pub hidden: u64,
-    pub(super) listing: Listing,
+    pub(super) listing: PageListing,
 }
 
 /// A node or a digest.
-pub type List = Stored<Meta>;
+pub type RoutingList = StoredList<RoutingListDescription>;
 /// A list that is written but not yet part of a structure.
-pub type Written = lists::Written<Meta>;
+pub type WrittenRoutingList = lists::WrittenList<RoutingListDescription>;
 /// Iterator over the entries of a list.
-pub(super) type Cursor<'f> = lists::Cursor<'f, Meta>;
+pub(super) type RoutingListCursor<'f> = lists::SketchCursor<'f, RoutingListDescription>;
 
-impl Stored<Meta> {
+impl StoredList<RoutingListDescription> {
     /// Checks that this is the expected list.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if it is not.
-    pub fn required(self, head: Head) -> Result<List> {
+    pub fn required(self, head: ListHeader) -> Result<RoutingList> {
         match self.meta.head == head {
             true => Ok(self),
             false => {
@@ -102,7 +102,7 @@ impl Stored<Meta> {
 
     /// Returns the kind of the list.
     #[must_use]
-    pub fn head(&self) -> Head {
+    pub fn head(&self) -> ListHeader {
         self.meta.head
     }
 
@@ -116,7 +116,7 @@ impl Stored<Meta> {
     ///
     /// # Errors
     /// I/O errors; damage.
-    pub fn payloads<F: Fetch>(&self, prefix: u64, fetch: &F) -> Poll<Result<Vec<u64>>> {
+    pub fn payloads<F: NodeFetch>(&self, prefix: u64, fetch: &F) -> Poll<Result<Vec<u64>>> {
         let mut found = Vec::new();
         ready!(self.each_payload(prefix, fetch, &mut |payload| found.push(payload)))?;
         Poll::Ready(Ok(found))

@@ -1,8 +1,8 @@
 //! Trees as represented in the contents of a structure.
 
-use super::tree::{Child, Planted, Tree};
-use super::{Cut, Head, List};
-use alluvium_dictionary::values::ValuePointer;
+use super::tree::{LevelTree, RoutingChild, RoutingNode};
+use super::{HashLayout, ListHeader, RoutingList};
+use alluvium_dictionary::value_log::ValuePointer;
 use alluvium_storage::Result;
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub enum ChildName {
 #[derive(Clone, Debug)]
 pub(in crate::hashed) struct ListName {
     pub(in crate::hashed) pointer: ValuePointer,
-    pub(in crate::hashed) head: Head,
+    pub(in crate::hashed) head: ListHeader,
     /// Indexes of the runs below it in the level, each with the child that contains it.
     pub(in crate::hashed) runs: Vec<(usize, usize)>,
     /// Whether it is useless if one of these runs is lost.
@@ -51,17 +51,18 @@ pub(in crate::hashed) struct ListName {
 }
 
 /// Opens or drops a list in the contents.
-pub(in crate::hashed) type Opening<'o> = dyn FnMut(&ValuePointer, Head) -> Result<Option<List>> + 'o;
+pub(in crate::hashed) type ListOpener<'o> =
+    dyn FnMut(&ValuePointer, ListHeader) -> Result<Option<RoutingList>> + 'o;
 
-fn pointer(list: &Option<List>) -> Option<ValuePointer> {
+fn pointer(list: &Option<RoutingList>) -> Option<ValuePointer> {
     list.as_ref().map(|list| *list.pointer())
 }
 
 impl NodeName {
-    fn of(tree: &Tree) -> NodeName {
-        let child = |child: &Child| match child {
-            Child::Leaf(digest) => ChildName::Leaf(pointer(digest)),
-            Child::Node(tree) => ChildName::Node(NodeName::of(tree)),
+    fn of(tree: &RoutingNode) -> NodeName {
+        let child = |child: &RoutingChild| match child {
+            RoutingChild::Leaf(digest) => ChildName::Leaf(pointer(digest)),
+            RoutingChild::Node(tree) => ChildName::Node(NodeName::of(tree)),
         };
         NodeName {
             node: pointer(&tree.node),
@@ -80,17 +81,17 @@ impl NodeName {
         self.children.iter().map(leaves).sum()
     }
 
-    fn head(&self, cut: Cut, height: u8) -> Head {
-        Head {
+    fn head(&self, cut: HashLayout, height: u8) -> ListHeader {
+        ListHeader {
             cut,
             height,
             children: self.children.len() as u16,
         }
     }
 
-    fn open(&self, cut: Cut, height: u8, open: &mut Opening<'_>) -> Result<Tree> {
+    fn open(&self, cut: HashLayout, height: u8, open: &mut ListOpener<'_>) -> Result<RoutingNode> {
         let head = self.head(cut, height);
-        let digest = Head { children: 0, ..head };
+        let digest = ListHeader { children: 0, ..head };
         let mut opened = |pointer: &Option<ValuePointer>, head| match pointer {
             Some(pointer) => open(pointer, head),
             None => Ok(None),
@@ -99,29 +100,31 @@ impl NodeName {
         let mut children = Vec::new();
         for child in &self.children {
             children.push(match child {
-                ChildName::Leaf(pointer) => Child::Leaf(opened(pointer, Head { height: 0, ..digest })?),
+                ChildName::Leaf(pointer) => {
+                    RoutingChild::Leaf(opened(pointer, ListHeader { height: 0, ..digest })?)
+                }
                 ChildName::Node(node) => {
-                    Child::Node(Arc::new(node.open(cut, height - 1, &mut |pointer, head| {
+                    RoutingChild::Node(Arc::new(node.open(cut, height - 1, &mut |pointer, head| {
                         opened(&Some(*pointer), head)
                     })?))
                 }
             });
         }
-        Ok(Tree {
+        Ok(RoutingNode {
             digest: own,
-            ..Tree::new(cut, height, node, children)
+            ..RoutingNode::new(cut, height, node, children)
         })
     }
 
     /// Appends the lists of the node and of those below. `first` is the index of its first run.
-    fn lists(&self, cut: Cut, height: u8, first: usize, all: &mut Vec<ListName>) {
+    fn lists(&self, cut: HashLayout, height: u8, first: usize, all: &mut Vec<ListName>) {
         let (mut runs, mut next) = (Vec::new(), first);
         for (number, child) in self.children.iter().enumerate() {
             let leaves = match child {
                 ChildName::Leaf(digest) => {
                     all.extend(digest.map(|pointer| ListName {
                         pointer,
-                        head: Head {
+                        head: ListHeader {
                             cut,
                             height: 0,
                             children: 0,
@@ -140,7 +143,10 @@ impl NodeName {
             next += leaves;
         }
         let head = self.head(cut, height);
-        let heads = [(self.node, head), (self.digest, Head { children: 0, ..head })];
+        let heads = [
+            (self.node, head),
+            (self.digest, ListHeader { children: 0, ..head }),
+        ];
         for (pointer, head) in heads {
             all.extend(pointer.map(|pointer| ListName {
                 pointer,
@@ -154,7 +160,7 @@ impl NodeName {
 }
 
 impl TreeName {
-    pub(in crate::hashed) fn of(planted: &Planted) -> TreeName {
+    pub(in crate::hashed) fn of(planted: &LevelTree) -> TreeName {
         let root = &planted.root;
         TreeName {
             is_settled: planted.is_settled,
@@ -164,8 +170,8 @@ impl TreeName {
         }
     }
 
-    fn cut(&self, skipped_bits: u8, character_bits: u8) -> Cut {
-        Cut {
+    fn cut(&self, skipped_bits: u8, character_bits: u8) -> HashLayout {
+        HashLayout {
             skipped_bits,
             base_bits: self.base_bits,
             character_bits,
@@ -177,8 +183,8 @@ impl TreeName {
         &self,
         skipped_bits: u8,
         character_bits: u8,
-        open: &mut Opening<'_>,
-    ) -> Result<Tree> {
+        open: &mut ListOpener<'_>,
+    ) -> Result<RoutingNode> {
         self.root
             .open(self.cut(skipped_bits, character_bits), self.height, open)
     }

@@ -6,15 +6,15 @@
 //! alive if the parent's entry is alive and its own check character matches. The parent passes down
 //! dead entries as well, because otherwise the lists would not align.
 
-use super::Cut;
-use super::tree::{Child, Tree};
-use alluvium_dictionary::fetch::Fetch;
+use super::HashLayout;
+use super::tree::{RoutingChild, RoutingNode};
+use alluvium_dictionary::fetch::NodeFetch;
 use alluvium_storage::{Error, Result};
 use std::task::{Poll, ready};
 
 /// A node on the search path.
 #[derive(Debug)]
-struct Frame {
+struct SearchFrame {
     /// Index of the node among its parent's children.
     number: usize,
     /// Number of children not visited yet, which are the oldest ones.
@@ -24,7 +24,7 @@ struct Frame {
     entries: Option<Vec<(usize, bool)>>,
 }
 
-impl Frame {
+impl SearchFrame {
     /// Returns the newest unvisited child that may contain the hash.
     fn next(&self) -> Option<usize> {
         match &self.entries {
@@ -48,15 +48,15 @@ impl Frame {
 
 /// Position of a search. Valid only with one tree and one hash.
 #[derive(Debug, Default)]
-pub(in crate::hashed) struct Descent {
+pub(in crate::hashed) struct TreeDescent {
     /// Search path, from the root down.
-    frames: Vec<Frame>,
+    frames: Vec<SearchFrame>,
     is_begun: bool,
     /// Number of nodes whose lists were read.
     nodes: u32,
 }
 
-impl Descent {
+impl TreeDescent {
     /// Returns the number of lists read.
     #[cfg(test)]
     pub(in crate::hashed) fn nodes(&self) -> u32 {
@@ -65,9 +65,9 @@ impl Descent {
 
     /// Returns the index of the next leaf that may contain the hash; `None` after the last. Pending
     /// if a page is missing.
-    pub(in crate::hashed) fn next<F: Fetch>(
+    pub(in crate::hashed) fn next<F: NodeFetch>(
         &mut self,
-        root: &Tree,
+        root: &RoutingNode,
         hash: u64,
         fetch: &F,
     ) -> Poll<Result<Option<usize>>> {
@@ -85,12 +85,12 @@ impl Descent {
                 self.frames.pop();
                 continue;
             };
-            let before = tree.children.iter().take(number).map(Child::leaves);
+            let before = tree.children.iter().take(number).map(RoutingChild::leaves);
             let leaf = first + before.sum::<usize>();
             let below = match tree.children.get(number) {
                 None => return Poll::Ready(Err(no_child(tree, number))),
-                Some(Child::Leaf(_)) => None,
-                Some(Child::Node(below)) => {
+                Some(RoutingChild::Leaf(_)) => None,
+                Some(RoutingChild::Node(below)) => {
                     let flags = frame.flags(number);
                     Some(ready!(self.enter(below, number, flags.as_deref(), hash, fetch))?)
                 }
@@ -105,13 +105,13 @@ impl Descent {
     }
 
     /// Returns the current tree, and the index of its first leaf.
-    fn place<'t>(&self, root: &'t Tree) -> Option<(&'t Tree, usize)> {
+    fn place<'t>(&self, root: &'t RoutingNode) -> Option<(&'t RoutingNode, usize)> {
         let (mut tree, mut first) = (root, 0);
         let (_, below) = self.frames.split_first()?;
         for frame in below {
-            let before = tree.children.iter().take(frame.number).map(Child::leaves);
+            let before = tree.children.iter().take(frame.number).map(RoutingChild::leaves);
             first += before.sum::<usize>();
-            let Some(Child::Node(child)) = tree.children.get(frame.number) else {
+            let Some(RoutingChild::Node(child)) = tree.children.get(frame.number) else {
                 unreachable!("a search goes down to nodes")
             };
             tree = child;
@@ -120,16 +120,16 @@ impl Descent {
     }
 
     /// Reads the entries of a node.
-    fn enter<F: Fetch>(
+    fn enter<F: NodeFetch>(
         &mut self,
-        tree: &Tree,
+        tree: &RoutingNode,
         number: usize,
         parent: Option<&[bool]>,
         hash: u64,
         fetch: &F,
-    ) -> Poll<Result<Frame>> {
+    ) -> Poll<Result<SearchFrame>> {
         let Some(node) = &tree.node else {
-            return Poll::Ready(Ok(Frame {
+            return Poll::Ready(Ok(SearchFrame {
                 number,
                 left: tree.children.len(),
                 entries: None,
@@ -143,7 +143,7 @@ impl Descent {
             let expected = format!("as many entries of a prefix as its parent's {parent} (V2)");
             return Poll::Ready(Err(Error::corrupt(node.place(), expected, "another number")));
         };
-        Poll::Ready(Ok(Frame {
+        Poll::Ready(Ok(SearchFrame {
             number,
             left: tree.children.len(),
             entries: Some(entries),
@@ -154,7 +154,7 @@ impl Descent {
 /// Returns the entries of a node with their flags; `None` if their number differs from that of the
 /// parent's entries.
 fn alive(
-    cut: Cut,
+    cut: HashLayout,
     height: u8,
     hash: u64,
     payloads: &[u64],
@@ -181,7 +181,7 @@ fn alive(
 }
 
 #[cold]
-fn no_child(tree: &Tree, number: usize) -> Error {
+fn no_child(tree: &RoutingNode, number: usize) -> Error {
     let place = tree.node.as_ref().expect("it names children").place();
     let expected = format!("a child of {}", tree.children.len());
     Error::corrupt(place, expected, format!("child {number}"))
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn entries_that_are_not_alive_keep_lists_aligned() {
-        let cut = Cut::of_leaf(0, 2, 100);
+        let cut = HashLayout::of_leaf(0, 2, 100);
         // At height 2, the check character is the second from the end: 1. The next character is 3.
         let hash = u64::from(0b11u8) << (62 - cut.prefix_bits(2)) | 0b0110;
         assert_eq!((cut.check(hash, 2), cut.next(hash, 2)), (1, 3));

@@ -1,11 +1,11 @@
 //! Tests of merged digests and growing roots against lists in memory.
 
-use super::hashes::Hashes;
-use super::{Cursor, Cut, Head, List, Writer, Written};
-use crate::hashed::lists::{Origin, Sketch};
+use super::hashes::DigestMerger;
+use super::{HashLayout, ListHeader, RoutingList, RoutingListCursor, RoutingListWriter, WrittenRoutingList};
+use crate::hashed::lists::{PageSource, PrefixSketch};
 use alluvium_base::Purpose;
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_storage::extents::Class;
+use alluvium_storage::extents::AllocationClass;
 use alluvium_storage::store::{Store, StoreOptions};
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ fn store() -> Arc<Store> {
     Arc::new(Store::create(directory, &StoreOptions::default(), b"").unwrap())
 }
 
-fn written(store: &Arc<Store>, head: Head, hashes: &[u64]) -> Written {
-    let options = store.writer_options(Purpose::Compact, Class::Normal);
-    let mut writer = Writer::new(store, options, head, hashes.len() as u64).unwrap();
+fn written(store: &Arc<Store>, head: ListHeader, hashes: &[u64]) -> WrittenRoutingList {
+    let options = store.writer_options(Purpose::Compact, AllocationClass::Normal);
+    let mut writer = RoutingListWriter::new(store, options, head, hashes.len() as u64).unwrap();
     for &hash in hashes {
         writer.push(head.entry(hash, 0)).unwrap();
     }
     writer.finish(0).unwrap()
 }
 
-fn digest(cut: Cut, height: u8) -> Head {
-    Head {
+fn digest(cut: HashLayout, height: u8) -> ListHeader {
+    ListHeader {
         cut,
         height,
         children: 0,
@@ -32,17 +32,17 @@ fn digest(cut: Cut, height: u8) -> Head {
 }
 
 /// Sorts hashes stably by a prefix.
-fn sorted(cut: Cut, mut hashes: Vec<u64>, bits: u32) -> Vec<u64> {
+fn sorted(cut: HashLayout, mut hashes: Vec<u64>, bits: u32) -> Vec<u64> {
     hashes.sort_by_key(|&hash| cut.first(hash, bits));
     hashes
 }
 
-fn all(mut merged: Hashes) -> Vec<u64> {
+fn all(mut merged: DigestMerger) -> Vec<u64> {
     std::iter::from_fn(|| merged.next().unwrap()).collect()
 }
 
 /// Generates leaves with many equal hashes, and some with equal prefixes.
-fn leaves(cut: Cut, count: usize) -> Vec<Vec<u64>> {
+fn leaves(cut: HashLayout, count: usize) -> Vec<Vec<u64>> {
     let mut random = fastrand::Rng::with_seed(7);
     let leaf = |_| {
         let mut hash = || match random.u32(..4) {
@@ -63,29 +63,29 @@ fn leaves(cut: Cut, count: usize) -> Vec<Vec<u64>> {
 fn digests_are_merged_by_prefix_and_then_in_the_order_of_the_log() {
     let store = store();
     for (skipped, bits) in [(0, 1), (4, 2), (12, 4)] {
-        let cut = Cut::of_leaf(skipped, bits, 300);
+        let cut = HashLayout::of_leaf(skipped, bits, 300);
         let leaves = leaves(cut, 24);
-        let digests: Vec<Written> = leaves
+        let digests: Vec<WrittenRoutingList> = leaves
             .iter()
             .map(|leaf| written(&store, digest(cut, 0), leaf))
             .collect();
-        let lists = |digests: &[Written]| -> Vec<List> {
+        let lists = |digests: &[WrittenRoutingList]| -> Vec<RoutingList> {
             digests.iter().map(|digest| digest.stored().clone()).collect()
         };
         // From leaves, in the order of height 2.
         let of_height = |height| cut.prefix_bits(height);
-        let merged = all(Hashes::new(&store, &lists(&digests), of_height(2)).unwrap());
+        let merged = all(DigestMerger::new(&store, &lists(&digests), of_height(2)).unwrap());
         assert_eq!(merged, sorted(cut, leaves.concat(), of_height(2)));
         // Groups of six become digests of height 1, in the order of height 2. These are then merged
         // into the order of height 4.
-        let higher: Vec<Written> = digests
+        let higher: Vec<WrittenRoutingList> = digests
             .chunks(6)
             .map(|some| {
-                let hashes = all(Hashes::new(&store, &lists(some), of_height(2)).unwrap());
+                let hashes = all(DigestMerger::new(&store, &lists(some), of_height(2)).unwrap());
                 written(&store, digest(cut, 1), &hashes)
             })
             .collect();
-        let merged = Hashes::new(&store, &lists(&higher), of_height(4)).unwrap();
+        let merged = DigestMerger::new(&store, &lists(&higher), of_height(4)).unwrap();
         assert_eq!(merged.len(), leaves.concat().len() as u64);
         assert_eq!(all(merged), sorted(cut, leaves.concat(), of_height(4)));
     }
@@ -94,17 +94,17 @@ fn digests_are_merged_by_prefix_and_then_in_the_order_of_the_log() {
 #[test]
 fn a_list_is_read_back_and_its_payloads_are_found() {
     let store = store();
-    let cut = Cut::of_leaf(0, 4, 300);
+    let cut = HashLayout::of_leaf(0, 4, 300);
     let hashes = sorted(cut, leaves(cut, 30).concat(), cut.prefix_bits(2));
-    let head = Head {
+    let head = ListHeader {
         cut,
         height: 2,
         children: 1,
     };
     let list = written(&store, head, &hashes);
-    let entries: Vec<Sketch> = hashes.iter().map(|&hash| head.entry(hash, 0)).collect();
-    let mut read = Cursor::new(
-        Origin::Store(Arc::clone(&store)),
+    let entries: Vec<PrefixSketch> = hashes.iter().map(|&hash| head.entry(hash, 0)).collect();
+    let mut read = RoutingListCursor::new(
+        PageSource::Store(Arc::clone(&store)),
         list.stored(),
         Purpose::Compact,
         3,
@@ -115,7 +115,7 @@ fn a_list_is_read_back_and_its_payloads_are_found() {
     assert_eq!(read.next().unwrap(), None);
     assert!(list.stored().pages() > 3, "{} pages", list.stored().pages());
     let guard = store.epochs().pin();
-    let fetch = alluvium_dictionary::fetch::Blocking {
+    let fetch = alluvium_dictionary::fetch::BlockingFetch {
         cache: store.cache(),
         guard: &guard,
         purpose: Purpose::Lookup,
@@ -126,7 +126,7 @@ fn a_list_is_read_back_and_its_payloads_are_found() {
     for prefix in prefixes.into_iter().step_by(5) {
         let of_prefix = entries.iter().filter(|entry| entry.prefix == prefix);
         let expected: Vec<u64> = of_prefix.map(|entry| entry.payload).collect();
-        let found = alluvium_dictionary::fetch::found(list.stored().payloads(prefix, &fetch)).unwrap();
+        let found = alluvium_dictionary::fetch::unwrap_ready(list.stored().payloads(prefix, &fetch)).unwrap();
         assert_eq!(found, expected, "{prefix:x}");
     }
 }

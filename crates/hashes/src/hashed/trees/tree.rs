@@ -1,29 +1,32 @@
 //! Trees: their lists, and the runs of a level below each.
 
-use super::{Cut, List};
+use super::{HashLayout, RoutingList};
 use crate::hashed::state::LevelRun;
-use alluvium_dictionary::read::Files;
+use alluvium_dictionary::read::DataFiles;
 use alluvium_storage::Result;
 use std::sync::Arc;
 
 /// A child of a node.
 #[derive(Clone, Debug)]
-pub(in crate::hashed) enum Child {
+pub(in crate::hashed) enum RoutingChild {
     /// A run, with the digest of its hashes until a tree above has rewritten them.
-    Leaf(Option<List>),
-    Node(Arc<Tree>),
+    Leaf(Option<RoutingList>),
+    Node(Arc<RoutingNode>),
 }
 
-impl Child {
+impl RoutingChild {
     pub(in crate::hashed) fn leaves(&self) -> usize {
         match self {
-            Child::Leaf(_) => 1,
-            Child::Node(tree) => tree.leaves,
+            RoutingChild::Leaf(_) => 1,
+            RoutingChild::Node(tree) => tree.leaves,
         }
     }
 }
 
-fn keep(list: &Option<List>, keeps: &mut dyn FnMut(&List) -> Result<bool>) -> Result<Option<List>> {
+fn keep(
+    list: &Option<RoutingList>,
+    keeps: &mut dyn FnMut(&RoutingList) -> Result<bool>,
+) -> Result<Option<RoutingList>> {
     match list {
         Some(list) if keeps(list)? => Ok(Some(list.clone())),
         _ => Ok(None),
@@ -32,53 +35,58 @@ fn keep(list: &Option<List>, keeps: &mut dyn FnMut(&List) -> Result<bool>) -> Re
 
 /// A tree. Its leaves are consecutive runs of a level, oldest first.
 #[derive(Clone, Debug)]
-pub(in crate::hashed) struct Tree {
-    pub(in crate::hashed) cut: Cut,
+pub(in crate::hashed) struct RoutingNode {
+    pub(in crate::hashed) cut: HashLayout,
     pub(in crate::hashed) height: u8,
     /// List of the root node; `None` if it could not be read, in which case all children are
     /// searched.
-    pub(in crate::hashed) node: Option<List>,
+    pub(in crate::hashed) node: Option<RoutingList>,
     /// Digest of all leaves, once the hashes were rewritten.
-    pub(in crate::hashed) digest: Option<List>,
+    pub(in crate::hashed) digest: Option<RoutingList>,
     /// Children, oldest first.
-    pub(in crate::hashed) children: Vec<Child>,
+    pub(in crate::hashed) children: Vec<RoutingChild>,
     pub(in crate::hashed) leaves: usize,
 }
 
-impl Tree {
-    pub(in crate::hashed) fn new(cut: Cut, height: u8, node: Option<List>, children: Vec<Child>) -> Tree {
-        Tree {
+impl RoutingNode {
+    pub(in crate::hashed) fn new(
+        cut: HashLayout,
+        height: u8,
+        node: Option<RoutingList>,
+        children: Vec<RoutingChild>,
+    ) -> RoutingNode {
+        RoutingNode {
             cut,
             height,
             node,
             digest: None,
-            leaves: children.iter().map(Child::leaves).sum(),
+            leaves: children.iter().map(RoutingChild::leaves).sum(),
             children,
         }
     }
 
     /// Passes every list to `visit`.
-    pub(in crate::hashed) fn each_list<'t>(&'t self, visit: &mut dyn FnMut(&'t List)) {
+    pub(in crate::hashed) fn each_list<'t>(&'t self, visit: &mut dyn FnMut(&'t RoutingList)) {
         self.node.iter().chain(&self.digest).for_each(&mut *visit);
         for child in &self.children {
             match child {
-                Child::Leaf(digest) => digest.iter().for_each(&mut *visit),
-                Child::Node(tree) => tree.each_list(visit),
+                RoutingChild::Leaf(digest) => digest.iter().for_each(&mut *visit),
+                RoutingChild::Node(tree) => tree.each_list(visit),
             }
         }
     }
 
     /// Returns the tree without the lists for which `keeps` returns false.
-    fn filtered(&self, keeps: &mut dyn FnMut(&List) -> Result<bool>) -> Result<Tree> {
+    fn filtered(&self, keeps: &mut dyn FnMut(&RoutingList) -> Result<bool>) -> Result<RoutingNode> {
         let (node, digest) = (keep(&self.node, keeps)?, keep(&self.digest, keeps)?);
         let mut children = Vec::with_capacity(self.children.len());
         for child in &self.children {
             children.push(match child {
-                Child::Leaf(digest) => Child::Leaf(keep(digest, keeps)?),
-                Child::Node(tree) => Child::Node(Arc::new(tree.filtered(keeps)?)),
+                RoutingChild::Leaf(digest) => RoutingChild::Leaf(keep(digest, keeps)?),
+                RoutingChild::Node(tree) => RoutingChild::Node(Arc::new(tree.filtered(keeps)?)),
             });
         }
-        Ok(Tree {
+        Ok(RoutingNode {
             node,
             digest,
             children,
@@ -87,7 +95,7 @@ impl Tree {
     }
 
     /// Returns the tree without unreadable lists, and their number.
-    pub(in crate::hashed) fn readable(&self, files: Files<'_>) -> Result<(Tree, u64)> {
+    pub(in crate::hashed) fn readable(&self, files: DataFiles<'_>) -> Result<(RoutingNode, u64)> {
         let mut left = 0;
         let tree = self.filtered(&mut |list| {
             let is_readable = list.is_readable(files)?;
@@ -98,14 +106,14 @@ impl Tree {
     }
 
     /// Returns the tree without digests, because a tree above has the hashes.
-    pub(super) fn without_digests(&self) -> Tree {
+    pub(super) fn without_digests(&self) -> RoutingNode {
         let all = self.filtered(&mut |list| Ok(list.head().is_node()));
         all.expect("nothing is read")
     }
 
     /// Returns the tree without a leaf whose run is lost. The node above it is dropped, since it
     /// refers to its children by number. Other nodes keep entries of lost hashes (V4).
-    pub(in crate::hashed) fn without_leaf(&self, leaf: usize) -> Tree {
+    pub(in crate::hashed) fn without_leaf(&self, leaf: usize) -> RoutingNode {
         assert!(leaf < self.leaves, "a leaf of the tree");
         let (mut changed, mut first) = (self.clone(), 0);
         changed.leaves -= 1;
@@ -113,12 +121,13 @@ impl Tree {
             let end = first + child.leaves();
             if leaf < end {
                 match child {
-                    Child::Leaf(_) => {
+                    RoutingChild::Leaf(_) => {
                         changed.children.remove(number);
                         changed.node = None;
                     }
-                    Child::Node(tree) => {
-                        changed.children[number] = Child::Node(Arc::new(tree.without_leaf(leaf - first)));
+                    RoutingChild::Node(tree) => {
+                        changed.children[number] =
+                            RoutingChild::Node(Arc::new(tree.without_leaf(leaf - first)));
                     }
                 }
                 break;
@@ -129,15 +138,15 @@ impl Tree {
     }
 
     /// Returns the digests at a height below, oldest first; `None` if one is missing.
-    pub(super) fn digests(&self, height: u8) -> Option<Vec<List>> {
+    pub(super) fn digests(&self, height: u8) -> Option<Vec<RoutingList>> {
         if self.height == height {
             return self.digest.clone().map(|digest| vec![digest]);
         }
         let mut all = Vec::new();
         for child in &self.children {
             match child {
-                Child::Leaf(digest) => all.push(digest.clone()?),
-                Child::Node(tree) => all.extend(tree.digests(height)?),
+                RoutingChild::Leaf(digest) => all.push(digest.clone()?),
+                RoutingChild::Node(tree) => all.extend(tree.digests(height)?),
             }
         }
         // A tree that has lost all of its runs has no hashes to pass up.
@@ -147,26 +156,26 @@ impl Tree {
     /// Returns the number of entries of the root node that probably belong to older records of a
     /// key.
     pub(in crate::hashed) fn hidden(&self) -> u64 {
-        self.node.as_ref().map_or(0, List::hidden)
+        self.node.as_ref().map_or(0, RoutingList::hidden)
     }
 }
 
 /// The tree above a level's runs.
 #[derive(Clone, Debug)]
-pub(in crate::hashed) struct Planted {
-    pub(in crate::hashed) root: Tree,
+pub(in crate::hashed) struct LevelTree {
+    pub(in crate::hashed) root: RoutingNode,
     /// Whether its run was written by a rebuild; such a tree accepts no further leaf.
     pub(in crate::hashed) is_settled: bool,
     /// Indexes of the runs with range deletes, ascending.
     pub(in crate::hashed) deleting: Box<[usize]>,
 }
 
-impl Planted {
-    pub(in crate::hashed) fn new(root: Tree, is_settled: bool, runs: &[LevelRun]) -> Planted {
+impl LevelTree {
+    pub(in crate::hashed) fn new(root: RoutingNode, is_settled: bool, runs: &[LevelRun]) -> LevelTree {
         assert_eq!(root.leaves, runs.len(), "each run of a level is a leaf (V1)");
         let numbered = runs.iter().enumerate();
         let deleting = numbered.filter(|(_, run)| !run.run.range_deletes().is_empty());
-        Planted {
+        LevelTree {
             root,
             is_settled,
             deleting: deleting.map(|(number, _)| number).collect(),

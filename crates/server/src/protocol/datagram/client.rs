@@ -1,10 +1,13 @@
 //! A client that retransmits lost requests.
 
-use super::direct::Direction;
-use super::format::{self, Datagram, Directory, Header, Operation, Outcome, SharedKey, Way};
+use super::format::{
+    self, Datagram, DatagramDirection, DatagramHeader, DatagramOperation, DatagramOutcome, PortDirectory,
+    SharedKey,
+};
+use super::routing::PortRouting;
 use super::server::MOST_DATAGRAM;
 use alluvium_base::checksum::seeded;
-use alluvium_device::datagrams::{Burst, receive_trains};
+use alluvium_device::datagrams::{DatagramBurst, receive_trains};
 use std::io::{Error, ErrorKind, Result};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -32,14 +35,14 @@ pub enum DatagramRequest<'a> {
 }
 
 /// The content of a request: operation, key, value, time to live.
-pub(super) type Parts<'a> = (Operation, &'a [u8], &'a [u8], Option<Duration>);
+pub(super) type RequestParts<'a> = (DatagramOperation, &'a [u8], &'a [u8], Option<Duration>);
 
 impl<'a> DatagramRequest<'a> {
-    pub(super) fn parts(&self) -> Parts<'a> {
+    pub(super) fn parts(&self) -> RequestParts<'a> {
         match *self {
-            DatagramRequest::Get(key) => (Operation::Get, key, &[][..], None),
-            DatagramRequest::Set(key, value, time) => (Operation::Set, key, value, time),
-            DatagramRequest::Delete(key) => (Operation::Delete, key, &[][..], None),
+            DatagramRequest::Get(key) => (DatagramOperation::Get, key, &[][..], None),
+            DatagramRequest::Set(key, value, time) => (DatagramOperation::Set, key, value, time),
+            DatagramRequest::Delete(key) => (DatagramOperation::Delete, key, &[][..], None),
         }
     }
 }
@@ -58,13 +61,13 @@ pub enum DatagramAnswer {
 /// Returns the answers to `count` requests, which `exchange` delivers in any order.
 pub(super) fn collect(
     count: usize,
-    exchange: impl FnOnce(&mut dyn FnMut(usize, Outcome, &[u8])) -> Result<()>,
+    exchange: impl FnOnce(&mut dyn FnMut(usize, DatagramOutcome, &[u8])) -> Result<()>,
 ) -> Result<Vec<DatagramAnswer>> {
     let mut answers: Vec<Option<DatagramAnswer>> = vec![None; count];
     exchange(&mut |index, outcome, value| {
         answers[index] = Some(match outcome {
-            Outcome::Done => DatagramAnswer::Done(value.to_vec()),
-            Outcome::Missing => DatagramAnswer::Missing,
+            DatagramOutcome::Done => DatagramAnswer::Done(value.to_vec()),
+            DatagramOutcome::Missing => DatagramAnswer::Missing,
             _ => DatagramAnswer::TooLarge,
         });
     })?;
@@ -73,7 +76,7 @@ pub(super) fn collect(
 }
 
 /// An outstanding request.
-struct Sent {
+struct OutstandingRequest {
     index: usize,
     hash: u64,
     at: Instant,
@@ -87,7 +90,7 @@ const KEY_BITS: usize = 1 << 16;
 /// The outstanding requests.
 struct UnderWay {
     /// By request number modulo the number of slots.
-    slots: Vec<Option<(u32, Sent)>>,
+    slots: Vec<Option<(u32, OutstandingRequest)>>,
     count: usize,
     /// The next request to send for the first time.
     next: usize,
@@ -117,7 +120,7 @@ impl UnderWay {
         self.keys[bit / 64] >> (bit % 64) & 1 == 1
     }
 
-    fn put(&mut self, number: u32, sent: Sent) {
+    fn put(&mut self, number: u32, sent: OutstandingRequest) {
         let bit = sent.hash as usize % KEY_BITS;
         self.keys[bit / 64] |= 1 << (bit % 64);
         self.slots[number as usize % WINDOW] = Some((number, sent));
@@ -125,7 +128,7 @@ impl UnderWay {
     }
 
     /// Removes and returns the outstanding request with this number.
-    fn take(&mut self, number: u32) -> Option<Sent> {
+    fn take(&mut self, number: u32) -> Option<OutstandingRequest> {
         let slot = &mut self.slots[number as usize % WINDOW];
         let (_, sent) = slot.take_if(|(found, _)| *found == number)?;
         let bit = sent.hash as usize % KEY_BITS;
@@ -153,13 +156,13 @@ impl UnderWay {
 pub struct DatagramClient {
     socket: UdpSocket,
     server: SocketAddr,
-    directory: Directory,
-    direction: Direction,
+    directory: PortDirectory,
+    direction: PortRouting,
     key: Option<SharedKey>,
     client: u64,
     sequence: u32,
     since: Instant,
-    burst: Burst,
+    burst: DatagramBurst,
 }
 
 impl DatagramClient {
@@ -175,20 +178,20 @@ impl DatagramClient {
         let mut client = DatagramClient {
             socket,
             server,
-            directory: Directory {
+            directory: PortDirectory {
                 seed: 0,
                 ports: vec![server.port()],
             },
-            direction: Direction::Client,
+            direction: PortRouting::Client,
             key: key.map(SharedKey::new),
             client: fastrand::u64(..),
             sequence: fastrand::u32(..),
             since: Instant::now(),
-            burst: Burst::new(BURST, MOST_DATAGRAM),
+            burst: DatagramBurst::new(BURST, MOST_DATAGRAM),
         };
         let mut told = None;
-        let asked = |index| (index == 0).then_some((Operation::Directory, &b""[..], &b""[..], None));
-        client.ask(&asked, |_, _, value| told = Directory::decode(value))?;
+        let asked = |index| (index == 0).then_some((DatagramOperation::Directory, &b""[..], &b""[..], None));
+        client.ask(&asked, |_, _, value| told = PortDirectory::decode(value))?;
         client.directory = told.ok_or_else(|| {
             Error::new(
                 ErrorKind::InvalidData,
@@ -198,9 +201,9 @@ impl DatagramClient {
         Ok(client)
     }
 
-    /// Sets who routes requests. With [`Direction::Software`] the client sends requests to
+    /// Sets who routes requests. With [`PortRouting::Software`] the client sends requests to
     /// arbitrary ports, and the server forwards them.
-    pub fn set_direction(&mut self, direction: Direction) {
+    pub fn set_direction(&mut self, direction: PortRouting) {
         self.direction = direction;
     }
 
@@ -222,7 +225,7 @@ impl DatagramClient {
     pub fn exchange(
         &mut self,
         requests: &[DatagramRequest<'_>],
-        respond: impl FnMut(usize, Outcome, &[u8]),
+        respond: impl FnMut(usize, DatagramOutcome, &[u8]),
     ) -> Result<()> {
         self.ask(&|index| requests.get(index).map(DatagramRequest::parts), respond)
     }
@@ -230,8 +233,8 @@ impl DatagramClient {
     /// Sends the requests returned by `asked` and delivers their replies.
     fn ask<'a>(
         &mut self,
-        asked: &dyn Fn(usize) -> Option<Parts<'a>>,
-        mut respond: impl FnMut(usize, Outcome, &[u8]),
+        asked: &dyn Fn(usize) -> Option<RequestParts<'a>>,
+        mut respond: impl FnMut(usize, DatagramOutcome, &[u8]),
     ) -> Result<()> {
         let mut way = UnderWay::default();
         let mut looked = Instant::now();
@@ -247,7 +250,7 @@ impl DatagramClient {
             };
             for index in 0..count {
                 let bytes = self.burst.bytes(index);
-                if let Some((sequence, outcome, value)) = self.understand(bytes)?
+                if let Some((sequence, outcome, value)) = self.decode_reply(bytes)?
                     && let Some(done) = way.take(sequence)
                 {
                     respond(done.index, outcome, value);
@@ -262,11 +265,11 @@ impl DatagramClient {
     }
 
     /// Decodes a reply. Returns `None` if it does not belong to this client.
-    fn understand<'b>(&self, bytes: &'b [u8]) -> Result<Option<(u32, Outcome, &'b [u8])>> {
+    fn decode_reply<'b>(&self, bytes: &'b [u8]) -> Result<Option<(u32, DatagramOutcome, &'b [u8])>> {
         let Some(Datagram { header, value, .. }) = format::read(bytes) else {
             return Ok(None);
         };
-        let Way::Reply(outcome) = header.way else {
+        let DatagramDirection::Reply(outcome) = header.way else {
             return Ok(None);
         };
         if header.client != self.client {
@@ -274,18 +277,18 @@ impl DatagramClient {
         }
         // A server cannot authenticate a denial to a client with another key, so denials are
         // accepted without a valid tag.
-        if outcome != Outcome::Denied && self.key.as_ref().is_some_and(|key| !key.admits(bytes)) {
+        if outcome != DatagramOutcome::Denied && self.key.as_ref().is_some_and(|key| !key.admits(bytes)) {
             return Ok(None);
         }
         match outcome {
-            Outcome::Done | Outcome::Missing | Outcome::TooLarge => {
+            DatagramOutcome::Done | DatagramOutcome::Missing | DatagramOutcome::TooLarge => {
                 Ok(Some((header.sequence, outcome, value)))
             }
-            Outcome::Denied => {
+            DatagramOutcome::Denied => {
                 let why = "the server has another shared key";
                 Err(Error::new(ErrorKind::PermissionDenied, why))
             }
-            Outcome::WrongPort | Outcome::Bad => {
+            DatagramOutcome::WrongPort | DatagramOutcome::Bad => {
                 let why = "the server has other ports than its directory said: connect again";
                 Err(Error::new(ErrorKind::InvalidData, why))
             }
@@ -295,9 +298,9 @@ impl DatagramClient {
     /// Sends new requests, up to the first whose key has an outstanding request.
     fn send_next<'a>(
         &mut self,
-        asked: &dyn Fn(usize) -> Option<Parts<'a>>,
+        asked: &dyn Fn(usize) -> Option<RequestParts<'a>>,
         way: &mut UnderWay,
-        respond: &mut impl FnMut(usize, Outcome, &[u8]),
+        respond: &mut impl FnMut(usize, DatagramOutcome, &[u8]),
     ) -> Result<()> {
         let (mut count, now) = (0, Instant::now());
         while let Some(parts) = asked(way.next) {
@@ -310,11 +313,11 @@ impl DatagramClient {
             let index = way.next;
             way.next += 1;
             if !self.put(count, &parts, (hash, number), now) {
-                respond(index, Outcome::TooLarge, &[]);
+                respond(index, DatagramOutcome::TooLarge, &[]);
                 continue;
             }
             let (at, tries) = (now, 1);
-            let sent = Sent {
+            let sent = OutstandingRequest {
                 index,
                 hash,
                 at,
@@ -333,7 +336,7 @@ impl DatagramClient {
     /// Retransmits requests whose replies are overdue.
     fn send_again<'a>(
         &mut self,
-        asked: &dyn Fn(usize) -> Option<Parts<'a>>,
+        asked: &dyn Fn(usize) -> Option<RequestParts<'a>>,
         way: &mut UnderWay,
     ) -> Result<()> {
         let (mut count, now) = (0, Instant::now());
@@ -357,15 +360,15 @@ impl DatagramClient {
     fn put(
         &mut self,
         place: usize,
-        &(operation, key, value, time): &Parts<'_>,
+        &(operation, key, value, time): &RequestParts<'_>,
         (hash, sequence): (u64, u32),
         now: Instant,
     ) -> bool {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
         let age = now.saturating_duration_since(self.since);
-        let header = Header {
+        let header = DatagramHeader {
             operation,
-            way: Way::Request,
+            way: DatagramDirection::Request,
             sequence,
             client: self.client,
             hash,
@@ -382,9 +385,9 @@ impl DatagramClient {
         }
         let mut address = self.server;
         let port = match self.direction {
-            Direction::Client => self.directory.place(hash),
+            PortRouting::Client => self.directory.place(hash),
             // Other bits of the hash select an arbitrary port.
-            Direction::Software => self.directory.place(hash << 48),
+            PortRouting::Software => self.directory.place(hash << 48),
         };
         address.set_port(self.directory.ports[port]);
         self.burst.set_length(place, length);
@@ -405,8 +408,8 @@ fn may_come_later(error: &Error) -> bool {
 mod tests {
     use super::*;
 
-    fn sent(index: usize, hash: u64) -> Sent {
-        Sent {
+    fn sent(index: usize, hash: u64) -> OutstandingRequest {
+        OutstandingRequest {
             index,
             hash,
             at: Instant::now(),

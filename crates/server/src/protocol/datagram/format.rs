@@ -42,7 +42,7 @@ const REPLY: u8 = 1 << 7;
 
 /// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub enum DatagramOperation {
     /// Read the value of a key.
     Get,
     /// Set a key.
@@ -55,7 +55,7 @@ pub enum Operation {
 
 /// The outcome of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Outcome {
+pub enum DatagramOutcome {
     /// The request succeeded. The reply to a get contains the value.
     #[default]
     Done,
@@ -71,47 +71,47 @@ pub enum Outcome {
     Denied,
 }
 
-impl Operation {
+impl DatagramOperation {
     fn code(self) -> u8 {
         match self {
-            Operation::Get => 1,
-            Operation::Set => 2,
-            Operation::Delete => 3,
-            Operation::Directory => 4,
+            DatagramOperation::Get => 1,
+            DatagramOperation::Set => 2,
+            DatagramOperation::Delete => 3,
+            DatagramOperation::Directory => 4,
         }
     }
 
-    fn of(code: u8) -> Option<Operation> {
+    fn of(code: u8) -> Option<DatagramOperation> {
         let all = [
-            Operation::Get,
-            Operation::Set,
-            Operation::Delete,
-            Operation::Directory,
+            DatagramOperation::Get,
+            DatagramOperation::Set,
+            DatagramOperation::Delete,
+            DatagramOperation::Directory,
         ];
         all.into_iter().find(|operation| operation.code() == code)
     }
 }
 
-impl Outcome {
+impl DatagramOutcome {
     fn code(self) -> u8 {
         match self {
-            Outcome::Done => 0,
-            Outcome::Missing => 1,
-            Outcome::TooLarge => 2,
-            Outcome::WrongPort => 3,
-            Outcome::Bad => 4,
-            Outcome::Denied => 5,
+            DatagramOutcome::Done => 0,
+            DatagramOutcome::Missing => 1,
+            DatagramOutcome::TooLarge => 2,
+            DatagramOutcome::WrongPort => 3,
+            DatagramOutcome::Bad => 4,
+            DatagramOutcome::Denied => 5,
         }
     }
 
-    fn of(code: u8) -> Option<Outcome> {
+    fn of(code: u8) -> Option<DatagramOutcome> {
         let all = [
-            Outcome::Done,
-            Outcome::Missing,
-            Outcome::TooLarge,
-            Outcome::WrongPort,
-            Outcome::Bad,
-            Outcome::Denied,
+            DatagramOutcome::Done,
+            DatagramOutcome::Missing,
+            DatagramOutcome::TooLarge,
+            DatagramOutcome::WrongPort,
+            DatagramOutcome::Bad,
+            DatagramOutcome::Denied,
         ];
         all.into_iter().find(|outcome| outcome.code() == code)
     }
@@ -119,20 +119,20 @@ impl Outcome {
 
 /// The direction of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum DatagramDirection {
     /// From a client.
     Request,
     /// To a client.
-    Reply(Outcome),
+    Reply(DatagramOutcome),
 }
 
 /// The header of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct DatagramHeader {
     /// The operation.
-    pub operation: Operation,
+    pub operation: DatagramOperation,
     /// Whether it is a request or its reply.
-    pub way: Way,
+    pub way: DatagramDirection,
     /// The sequence number of the request, counted by its client.
     pub sequence: u32,
     /// The number of the client.
@@ -149,7 +149,7 @@ pub struct Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
     /// The header.
-    pub header: Header,
+    pub header: DatagramHeader,
     /// The key; empty in replies.
     pub key: &'a [u8],
     /// The value.
@@ -207,10 +207,10 @@ pub fn write(datagram: &Datagram<'_>, into: &mut [u8]) -> Option<usize> {
     Some(length)
 }
 
-fn write_header(header: &Header, key_len: u16, value_len: u32, into: &mut [u8]) -> Option<()> {
+fn write_header(header: &DatagramHeader, key_len: u16, value_len: u32, into: &mut [u8]) -> Option<()> {
     let (operation, outcome) = match header.way {
-        Way::Request => (header.operation.code(), 0),
-        Way::Reply(outcome) => (header.operation.code() | REPLY, outcome.code()),
+        DatagramDirection::Request => (header.operation.code(), 0),
+        DatagramDirection::Reply(outcome) => (header.operation.code() | REPLY, outcome.code()),
     };
     let mut at = 0;
     let mut put = |bytes: &[u8]| {
@@ -231,18 +231,24 @@ fn write_header(header: &Header, key_len: u16, value_len: u32, into: &mut [u8]) 
 }
 
 /// Overwrites a request with its reply, and returns the length of the reply. If the value does not
-/// fit, the outcome becomes [`Outcome::TooLarge`].
+/// fit, the outcome becomes [`DatagramOutcome::TooLarge`].
 #[must_use]
-pub fn reply(request: &Header, outcome: Outcome, expires_in_ms: u64, value: &[u8], into: &mut [u8]) -> usize {
-    let mut header = Header {
-        way: Way::Reply(outcome),
+pub fn reply(
+    request: &DatagramHeader,
+    outcome: DatagramOutcome,
+    expires_in_ms: u64,
+    value: &[u8],
+    into: &mut [u8],
+) -> usize {
+    let mut header = DatagramHeader {
+        way: DatagramDirection::Reply(outcome),
         expires_in_ms,
         ..*request
     };
     let key = &[][..];
     let whole = Datagram { header, key, value };
     write(&whole, into).unwrap_or_else(|| {
-        header.way = Way::Reply(Outcome::TooLarge);
+        header.way = DatagramDirection::Reply(DatagramOutcome::TooLarge);
         let short = Datagram {
             header,
             key,
@@ -270,12 +276,12 @@ pub fn read(bytes: &[u8]) -> Option<Datagram<'_>> {
         return None;
     }
     let way = match operation & REPLY {
-        0 if outcome == 0 => Way::Request,
+        0 if outcome == 0 => DatagramDirection::Request,
         0 => return None,
-        _ => Way::Reply(Outcome::of(outcome)?),
+        _ => DatagramDirection::Reply(DatagramOutcome::of(outcome)?),
     };
-    let header = Header {
-        operation: Operation::of(operation & !REPLY)?,
+    let header = DatagramHeader {
+        operation: DatagramOperation::of(operation & !REPLY)?,
         way,
         sequence: u32::from_le_bytes(*sequence),
         client: u64::from_le_bytes(*client),
@@ -291,14 +297,14 @@ pub fn read(bytes: &[u8]) -> Option<Datagram<'_>> {
 
 /// The assignment of keys to ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Directory {
+pub struct PortDirectory {
     /// The seed of key hashes.
     pub seed: u64,
     /// The ports, in the order of their hash ranges.
     pub ports: Vec<u16>,
 }
 
-impl Directory {
+impl PortDirectory {
     /// Encodes the directory as the value of a reply.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -311,11 +317,11 @@ impl Directory {
 
     /// Decodes the value of a reply. Returns `None` if it is not a directory.
     #[must_use]
-    pub fn decode(bytes: &[u8]) -> Option<Directory> {
+    pub fn decode(bytes: &[u8]) -> Option<PortDirectory> {
         let (seed, ports) = bytes.split_first_chunk()?;
         let (ports, rest) = ports.as_chunks::<2>();
         let is_whole = rest.is_empty() && !ports.is_empty();
-        is_whole.then(|| Directory {
+        is_whole.then(|| PortDirectory {
             seed: u64::from_le_bytes(*seed),
             ports: ports.iter().map(|port| u16::from_le_bytes(*port)).collect(),
         })
@@ -338,9 +344,9 @@ pub fn place(hash: u64, ports: usize) -> usize {
 mod tests {
     use super::*;
 
-    const HEAD: Header = Header {
-        operation: Operation::Set,
-        way: Way::Request,
+    const HEAD: DatagramHeader = DatagramHeader {
+        operation: DatagramOperation::Set,
+        way: DatagramDirection::Request,
         sequence: 0x0102_0304,
         client: 5,
         hash: 6,
@@ -367,14 +373,14 @@ mod tests {
         key.seal(&mut bytes[..72]);
         let tag: String = bytes[48..64].iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(tag, "0c5185714c4945aadf1c095543e8db7d");
-        let length = reply(&HEAD, Outcome::Missing, 0, b"", &mut bytes);
+        let length = reply(&HEAD, DatagramOutcome::Missing, 0, b"", &mut bytes);
         assert_eq!((length, &bytes[3..8]), (64, &[0x82, 1, 0, 0, 0][..]));
-        let directory = Directory {
+        let directory = PortDirectory {
             seed: 1,
             ports: vec![2, 0x0304],
         };
         assert_eq!(directory.encode(), b"\x01\0\0\0\0\0\0\0\x02\0\x04\x03");
-        assert_eq!(Directory::decode(&directory.encode()), Some(directory));
+        assert_eq!(PortDirectory::decode(&directory.encode()), Some(directory));
     }
 
     #[test]
@@ -398,7 +404,7 @@ mod tests {
             bytes[at] ^= 1;
         }
         assert!(write(&datagram, &mut [0; 71]).is_none());
-        assert!(Directory::decode(&[0; 8]).is_none() && Directory::decode(&[0; 11]).is_none());
+        assert!(PortDirectory::decode(&[0; 8]).is_none() && PortDirectory::decode(&[0; 11]).is_none());
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Frames in memory, from any source, in which a request is replaced by its reply.
 
-use alluvium_device::datagrams::Burst;
-use alluvium_hashes::mica::Answerer;
+use alluvium_device::datagrams::DatagramBurst;
+use alluvium_hashes::mica::RingResponder;
 
 /// A batch of requests that a port executes together.
-pub(super) trait Frames {
+pub(super) trait FrameBatch {
     /// Returns the datagram in a frame.
     fn bytes(&self, index: usize) -> &[u8];
 
@@ -15,23 +15,23 @@ pub(super) trait Frames {
     fn set_length(&mut self, index: usize, bytes: usize);
 }
 
-impl Frames for Burst {
+impl FrameBatch for DatagramBurst {
     fn bytes(&self, index: usize) -> &[u8] {
-        Burst::bytes(self, index)
+        DatagramBurst::bytes(self, index)
     }
 
     fn buffer(&mut self, index: usize) -> &mut [u8] {
-        Burst::buffer(self, index)
+        DatagramBurst::buffer(self, index)
     }
 
     fn set_length(&mut self, index: usize, bytes: usize) {
-        Burst::set_length(self, index, bytes);
+        DatagramBurst::set_length(self, index, bytes);
     }
 }
 
-impl Frames for Answerer {
+impl FrameBatch for RingResponder {
     fn bytes(&self, index: usize) -> &[u8] {
-        Answerer::bytes(self, index)
+        RingResponder::bytes(self, index)
     }
 
     fn buffer(&mut self, index: usize) -> &mut [u8] {

@@ -7,7 +7,7 @@
 //! *Does not know*: streams, sessions; the layout of items in memory (`crate::cache`).
 //!
 //! *Read in this order*: `format.rs`, `frames.rs`, `port.rs` (execution of a datagram),
-//! `repeats.rs` (duplicates), `direct.rs` (routing to the owning port), `server.rs` (sockets and
+//! `deduplication.rs` (duplicates), `routing.rs` (routing to the owning port), `server.rs` (sockets and
 //! threads), `client.rs`, `rings.rs` (the same without a network).
 //!
 //! A client requests the directory once, and then sends each request to the port that owns the key.
@@ -22,17 +22,17 @@
 //! - **S29** The port that owns a key executes its requests, whichever port has received them.
 
 mod client;
-mod direct;
+mod deduplication;
 pub mod format;
 mod frames;
 mod port;
-mod repeats;
 mod rings;
+mod routing;
 mod server;
 
 pub use client::{DatagramAnswer, DatagramClient, DatagramRequest};
-pub use direct::Direction;
-pub(crate) use rings::Rings;
+pub(crate) use rings::RingServer;
 pub use rings::{RingClient, RingOptions};
-pub(crate) use server::Datagrams;
+pub use routing::PortRouting;
+pub(crate) use server::DatagramServer;
 pub use server::{DatagramOptions, MOST_DATAGRAM, PortFigures};

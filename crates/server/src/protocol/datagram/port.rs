@@ -1,38 +1,41 @@
 //! Execution of the datagrams that a port receives.
 
-use super::format::{self, Datagram, Directory, Header, Operation, Outcome, SharedKey, Way};
-use super::frames::Frames;
-use super::repeats::{Repeats, Seen};
-use crate::cache::{Content, Head};
+use super::deduplication::{RequestDeduplicator, RequestStatus};
+use super::format::{
+    self, Datagram, DatagramDirection, DatagramHeader, DatagramOperation, DatagramOutcome, PortDirectory,
+    SharedKey,
+};
+use super::frames::FrameBatch;
+use crate::cache::{CachedItemHeader, ItemCache};
 use alluvium::cache::MAX_KEY_BYTES;
 use std::sync::Arc;
 
 /// A port of a cache. It owns the keys in one range of hashes.
-pub(super) struct Port {
-    pub(super) directory: Arc<Directory>,
+pub(super) struct DatagramPort {
+    pub(super) directory: Arc<PortDirectory>,
     /// Its index in the directory.
     pub(super) place: usize,
     pub(super) key: Option<SharedKey>,
-    repeats: Repeats,
+    repeats: RequestDeduplicator,
     /// Buffer for the item that is read or written.
     stored: Vec<u8>,
 }
 
-impl Port {
-    pub(super) fn new(directory: &Arc<Directory>, place: usize, key: Option<SharedKey>) -> Port {
+impl DatagramPort {
+    pub(super) fn new(directory: &Arc<PortDirectory>, place: usize, key: Option<SharedKey>) -> DatagramPort {
         assert!(place < directory.ports.len(), "the directory has the port");
-        Port {
+        DatagramPort {
             directory: Arc::clone(directory),
             place,
             key,
-            repeats: Repeats::default(),
+            repeats: RequestDeduplicator::default(),
             stored: Vec::new(),
         }
     }
 
     /// Executes the first `count` requests of a burst and overwrites each with its reply. A
     /// datagram that is not a valid request gets length 0.
-    pub(super) fn execute(&mut self, content: &Content, burst: &mut impl Frames, count: usize) {
+    pub(super) fn execute(&mut self, content: &ItemCache, burst: &mut impl FrameBatch, count: usize) {
         let now_ms = content.now_ms();
         let keys = (0..count).filter_map(|index| format::read(burst.bytes(index)));
         content.prefetch(keys.map(|datagram| datagram.key));
@@ -43,8 +46,8 @@ impl Port {
                 continue;
             };
             let value = match has_value {
-                true if header.operation == Operation::Directory => &self.stored[..],
-                true => &self.stored[Head::length(&self.stored)..],
+                true if header.operation == DatagramOperation::Directory => &self.stored[..],
+                true => &self.stored[CachedItemHeader::length(&self.stored)..],
                 false => &[],
             };
             let buffer = burst.buffer(index);
@@ -60,62 +63,62 @@ impl Port {
     /// a value; `None` if there is no reply.
     fn answer(
         &mut self,
-        content: &Content,
+        content: &ItemCache,
         bytes: &[u8],
         now_ms: u64,
-    ) -> Option<(Header, Outcome, u64, bool)> {
+    ) -> Option<(DatagramHeader, DatagramOutcome, u64, bool)> {
         let datagram = format::read(bytes)?;
         let header = datagram.header;
         // Never answer a reply, or two servers could answer each other forever.
-        if header.way != Way::Request {
+        if header.way != DatagramDirection::Request {
             return None;
         }
         let short = |outcome| Some((header, outcome, 0, false));
         if self.key.as_ref().is_some_and(|key| !key.admits(bytes)) {
-            return short(Outcome::Denied);
+            return short(DatagramOutcome::Denied);
         }
-        if header.operation == Operation::Directory {
+        if header.operation == DatagramOperation::Directory {
             self.stored = self.directory.encode();
-            return Some((header, Outcome::Done, 0, true));
+            return Some((header, DatagramOutcome::Done, 0, true));
         }
         if self.directory.place(header.hash) != self.place {
-            return short(Outcome::WrongPort);
+            return short(DatagramOutcome::WrongPort);
         }
         if datagram.key.len() > MAX_KEY_BYTES {
-            return short(Outcome::TooLarge);
+            return short(DatagramOutcome::TooLarge);
         }
-        if header.operation == Operation::Get {
+        if header.operation == DatagramOperation::Get {
             return match content.read(datagram.key, &mut self.stored) {
                 Some(found) => {
                     let left = found.expires_ms.saturating_sub(now_ms);
-                    Some((header, Outcome::Done, left, true))
+                    Some((header, DatagramOutcome::Done, left, true))
                 }
-                None => short(Outcome::Missing),
+                None => short(DatagramOutcome::Missing),
             };
         }
         match self.repeats.look(header.client, header.sequence) {
-            Seen::Never => {}
-            Seen::Before(outcome) => return short(outcome),
-            Seen::TooOld => return None,
+            RequestStatus::Never => {}
+            RequestStatus::Before(outcome) => return short(outcome),
+            RequestStatus::TooOld => return None,
         }
         let outcome = self.change(content, &datagram, now_ms);
         self.repeats.note(header.client, header.sequence, outcome);
         short(outcome)
     }
 
-    fn change(&mut self, content: &Content, datagram: &Datagram<'_>, now_ms: u64) -> Outcome {
+    fn change(&mut self, content: &ItemCache, datagram: &Datagram<'_>, now_ms: u64) -> DatagramOutcome {
         let Datagram { header, key, value } = datagram;
         let _locked = content.lock(key);
-        if header.operation == Operation::Delete {
+        if header.operation == DatagramOperation::Delete {
             return match content.delete(key) {
-                true => Outcome::Done,
-                false => Outcome::Missing,
+                true => DatagramOutcome::Done,
+                false => DatagramOutcome::Missing,
             };
         }
         self.stored.clear();
-        let head = Head {
+        let head = CachedItemHeader {
             cas: content.next_cas(),
-            ..Head::default()
+            ..CachedItemHeader::default()
         };
         head.write(&mut self.stored);
         self.stored.extend_from_slice(value);
@@ -124,8 +127,8 @@ impl Port {
             left => now_ms.saturating_add(left),
         };
         match content.write(key, &self.stored, expires_ms) {
-            Ok(()) => Outcome::Done,
-            Err(_) => Outcome::TooLarge,
+            Ok(()) => DatagramOutcome::Done,
+            Err(_) => DatagramOutcome::TooLarge,
         }
     }
 }
@@ -134,12 +137,12 @@ impl Port {
 mod tests {
     use super::*;
     use crate::cache::CacheMemory;
-    use alluvium_device::datagrams::Burst;
+    use alluvium_device::datagrams::DatagramBurst;
 
-    fn header(operation: Operation, sequence: u32) -> Header {
-        Header {
+    fn header(operation: DatagramOperation, sequence: u32) -> DatagramHeader {
+        DatagramHeader {
             operation,
-            way: Way::Request,
+            way: DatagramDirection::Request,
             sequence,
             client: 1,
             hash: 0,
@@ -148,27 +151,32 @@ mod tests {
         }
     }
 
-    struct Fixture {
-        content: Content,
-        port: Port,
-        burst: Burst,
+    struct PortFixture {
+        content: ItemCache,
+        port: DatagramPort,
+        burst: DatagramBurst,
     }
 
-    impl Fixture {
-        fn new(key: Option<SharedKey>) -> Fixture {
-            let directory = Directory {
+    impl PortFixture {
+        fn new(key: Option<SharedKey>) -> PortFixture {
+            let directory = PortDirectory {
                 seed: 3,
                 ports: vec![1, 2],
             };
-            Fixture {
-                content: Content::new(CacheMemory::new(4 << 20), 1).unwrap(),
-                port: Port::new(&Arc::new(directory), 0, key),
-                burst: Burst::new(4, 512),
+            PortFixture {
+                content: ItemCache::new(CacheMemory::new(4 << 20), 1).unwrap(),
+                port: DatagramPort::new(&Arc::new(directory), 0, key),
+                burst: DatagramBurst::new(4, 512),
             }
         }
 
         /// Executes a request and returns its outcome and value, or `None` if there is no reply.
-        fn ask(&mut self, header: Header, key: &[u8], value: &[u8]) -> Option<(Outcome, Vec<u8>)> {
+        fn ask(
+            &mut self,
+            header: DatagramHeader,
+            key: &[u8],
+            value: &[u8],
+        ) -> Option<(DatagramOutcome, Vec<u8>)> {
             let datagram = Datagram { header, key, value };
             let length = format::write(&datagram, self.burst.buffer(0)).unwrap();
             self.burst.set_length(0, length);
@@ -176,29 +184,29 @@ mod tests {
             let reply = format::read(self.burst.bytes(0))?;
             assert_eq!((reply.header.echo, reply.key), (77, &b""[..]));
             match reply.header.way {
-                Way::Reply(outcome) => Some((outcome, reply.value.to_vec())),
-                Way::Request => panic!("a reply"),
+                DatagramDirection::Reply(outcome) => Some((outcome, reply.value.to_vec())),
+                DatagramDirection::Request => panic!("a reply"),
             }
         }
     }
 
     #[test]
     fn a_request_is_executed_once_and_its_reply_repeated() {
-        let mut fixture = Fixture::new(None);
-        let (get, set) = (Operation::Get, Operation::Set);
-        let done = Some((Outcome::Done, Vec::new()));
+        let mut fixture = PortFixture::new(None);
+        let (get, set) = (DatagramOperation::Get, DatagramOperation::Set);
+        let done = Some((DatagramOutcome::Done, Vec::new()));
         assert_eq!(fixture.ask(header(set, 1), b"k", b"one"), done);
         assert_eq!(fixture.ask(header(set, 2), b"k", b"two"), done);
         assert_eq!(fixture.ask(header(set, 1), b"k", b"one"), done, "a late copy");
-        let two = Some((Outcome::Done, b"two".to_vec()));
+        let two = Some((DatagramOutcome::Done, b"two".to_vec()));
         assert_eq!(fixture.ask(header(get, 3), b"k", b""), two);
-        assert_eq!(fixture.ask(header(Operation::Delete, 4), b"k", b""), done);
+        assert_eq!(fixture.ask(header(DatagramOperation::Delete, 4), b"k", b""), done);
         assert_eq!(
-            fixture.ask(header(Operation::Delete, 4), b"k", b""),
+            fixture.ask(header(DatagramOperation::Delete, 4), b"k", b""),
             done,
             "as before"
         );
-        let missing = Some((Outcome::Missing, Vec::new()));
+        let missing = Some((DatagramOutcome::Missing, Vec::new()));
         assert_eq!(fixture.ask(header(get, 5), b"k", b""), missing);
         assert_eq!(fixture.ask(header(set, 3000), b"k", b"new"), done);
         assert_eq!(fixture.ask(header(set, 1500), b"k", b"old"), None);
@@ -206,47 +214,59 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_refused_by_rule() {
-        let mut fixture = Fixture::new(None);
-        let mut other = header(Operation::Get, 1);
+        let mut fixture = PortFixture::new(None);
+        let mut other = header(DatagramOperation::Get, 1);
         other.hash = u64::MAX;
         let said = |outcome| Some((outcome, Vec::new()));
-        assert_eq!(fixture.ask(other, b"k", b""), said(Outcome::WrongPort));
-        let long = header(Operation::Set, 2);
-        fixture.burst = Burst::new(1, 4096);
-        assert_eq!(fixture.ask(long, &[7; 2000], b"v"), said(Outcome::TooLarge));
+        assert_eq!(fixture.ask(other, b"k", b""), said(DatagramOutcome::WrongPort));
+        let long = header(DatagramOperation::Set, 2);
+        fixture.burst = DatagramBurst::new(1, 4096);
         assert_eq!(
-            fixture.ask(header(Operation::Set, 3), b"", b""),
-            said(Outcome::Done)
+            fixture.ask(long, &[7; 2000], b"v"),
+            said(DatagramOutcome::TooLarge)
         );
         assert_eq!(
-            fixture.ask(header(Operation::Get, 4), b"", b""),
-            said(Outcome::Done)
+            fixture.ask(header(DatagramOperation::Set, 3), b"", b""),
+            said(DatagramOutcome::Done)
+        );
+        assert_eq!(
+            fixture.ask(header(DatagramOperation::Get, 4), b"", b""),
+            said(DatagramOutcome::Done)
         );
         let value = vec![1; 3900];
         assert_eq!(
-            fixture.ask(header(Operation::Set, 5), b"k", &value),
-            said(Outcome::Done)
+            fixture.ask(header(DatagramOperation::Set, 5), b"k", &value),
+            said(DatagramOutcome::Done)
         );
-        fixture.burst = Burst::new(1, 512);
+        fixture.burst = DatagramBurst::new(1, 512);
         assert_eq!(
-            fixture.ask(header(Operation::Get, 6), b"k", b""),
-            said(Outcome::TooLarge)
+            fixture.ask(header(DatagramOperation::Get, 6), b"k", b""),
+            said(DatagramOutcome::TooLarge)
         );
-        let mut reply = header(Operation::Get, 7);
-        reply.way = Way::Reply(Outcome::Done);
+        let mut reply = header(DatagramOperation::Get, 7);
+        reply.way = DatagramDirection::Reply(DatagramOutcome::Done);
         assert_eq!(fixture.ask(reply, b"", b""), None, "a reply has no reply");
-        let directory = fixture.ask(header(Operation::Directory, 8), b"", b"").unwrap().1;
-        assert_eq!(Directory::decode(&directory).unwrap(), *fixture.port.directory);
+        let directory = fixture
+            .ask(header(DatagramOperation::Directory, 8), b"", b"")
+            .unwrap()
+            .1;
+        assert_eq!(
+            PortDirectory::decode(&directory).unwrap(),
+            *fixture.port.directory
+        );
     }
 
     #[test]
     fn a_time_to_live_counts_from_the_request() {
-        let mut fixture = Fixture::new(None);
-        let mut set = header(Operation::Set, 1);
+        let mut fixture = PortFixture::new(None);
+        let mut set = header(DatagramOperation::Set, 1);
         set.expires_in_ms = 600_000;
-        assert_eq!(fixture.ask(set, b"k", b"v"), Some((Outcome::Done, Vec::new())));
-        let found = fixture.ask(header(Operation::Get, 2), b"k", b"");
-        assert_eq!(found, Some((Outcome::Done, b"v".to_vec())));
+        assert_eq!(
+            fixture.ask(set, b"k", b"v"),
+            Some((DatagramOutcome::Done, Vec::new()))
+        );
+        let found = fixture.ask(header(DatagramOperation::Get, 2), b"k", b"");
+        assert_eq!(found, Some((DatagramOutcome::Done, b"v".to_vec())));
         let reply = format::read(fixture.burst.bytes(0)).unwrap();
         assert!((1..=600_000).contains(&reply.header.expires_in_ms));
     }
@@ -254,11 +274,11 @@ mod tests {
     #[test]
     fn with_a_shared_key_only_those_who_have_it_are_served() {
         let key = SharedKey::new(b"secret");
-        let mut fixture = Fixture::new(Some(key.clone()));
-        let denied = Some((Outcome::Denied, Vec::new()));
-        assert_eq!(fixture.ask(header(Operation::Set, 1), b"k", b"v"), denied);
+        let mut fixture = PortFixture::new(Some(key.clone()));
+        let denied = Some((DatagramOutcome::Denied, Vec::new()));
+        assert_eq!(fixture.ask(header(DatagramOperation::Set, 1), b"k", b"v"), denied);
         assert!(key.admits(fixture.burst.bytes(0)), "replies are sealed");
-        let (header, key_bytes, value) = (header(Operation::Set, 2), &b"k"[..], &b"v"[..]);
+        let (header, key_bytes, value) = (header(DatagramOperation::Set, 2), &b"k"[..], &b"v"[..]);
         let datagram = Datagram {
             header,
             key: key_bytes,
@@ -270,7 +290,7 @@ mod tests {
         fixture.burst.set_length(0, 0);
         fixture.port.execute(&fixture.content, &mut fixture.burst, 2);
         let reply = format::read(fixture.burst.bytes(1)).unwrap();
-        assert_eq!(reply.header.way, Way::Reply(Outcome::Done));
+        assert_eq!(reply.header.way, DatagramDirection::Reply(DatagramOutcome::Done));
         assert!(
             fixture.burst.bytes(0).is_empty(),
             "what is no datagram has no reply"

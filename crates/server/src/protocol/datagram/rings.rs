@@ -2,13 +2,13 @@
 //! show the cost of requests without that of the operating system.
 
 use super::client::{DatagramAnswer, DatagramRequest, collect};
-use super::direct::{BURST, Bell, Direction, Handovers, pause};
-use super::format::{self, Datagram, Directory, Header, Outcome, Way};
-use super::port::Port;
-use crate::cache::Cached;
+use super::format::{self, Datagram, DatagramDirection, DatagramHeader, DatagramOutcome, PortDirectory};
+use super::port::DatagramPort;
+use super::routing::{BURST, PortForwarder, PortRouting, PortWaker, pause};
+use crate::cache::CacheContext;
 use crate::error::{Error, Result};
 use alluvium_base::checksum::seeded;
-use alluvium_hashes::mica::{Answerer, Asker, ring};
+use alluvium_hashes::mica::{RingRequester, RingResponder, ring};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const MOST: usize = 256;
 
 /// Largest number of outstanding requests of a client whose requests may be reordered: the request
 /// numbers that a port remembers.
-const MOST_UNDER_WAY: usize = super::repeats::KNOWN as usize;
+const MOST_UNDER_WAY: usize = super::deduplication::KNOWN as usize;
 
 /// Idle turns after which a port sleeps between turns, and the length of a sleep.
 const IDLE_TURNS: u32 = 20_000;
@@ -44,7 +44,7 @@ pub struct RingOptions {
     /// Largest request or reply in bytes, including 64 bytes of header.
     pub frame_bytes: usize,
     /// Who routes requests to the port of their key.
-    pub direction: Direction,
+    pub direction: PortRouting,
 }
 
 impl RingOptions {
@@ -56,7 +56,7 @@ impl RingOptions {
             clients,
             frames: 128,
             frame_bytes: 2048,
-            direction: Direction::default(),
+            direction: PortRouting::default(),
         }
     }
 
@@ -74,7 +74,7 @@ impl RingOptions {
             ));
         }
         let under_way = self.frames * self.ports;
-        if self.direction == Direction::Software && under_way > MOST_UNDER_WAY {
+        if self.direction == PortRouting::Software && under_way > MOST_UNDER_WAY {
             return refuse(format!(
                 "{under_way} frames of a client, in {} rings: ports that hand over take {MOST_UNDER_WAY}",
                 self.ports
@@ -92,32 +92,35 @@ impl RingOptions {
 }
 
 /// Ports that serve rings until they are stopped.
-pub(crate) struct Rings {
+pub(crate) struct RingServer {
     is_stopping: Arc<AtomicBool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-impl Rings {
+impl RingServer {
     /// Starts the ports and returns the clients' ends.
     ///
     /// # Errors
     /// [`Error::Cache`] for invalid options; I/O errors.
-    pub(crate) fn start(cached: &Arc<Cached>, options: &RingOptions) -> Result<(Rings, Vec<RingClient>)> {
+    pub(crate) fn start(
+        cached: &Arc<CacheContext>,
+        options: &RingOptions,
+    ) -> Result<(RingServer, Vec<RingClient>)> {
         options.check()?;
-        let directory = Arc::new(Directory {
+        let directory = Arc::new(PortDirectory {
             seed: fastrand::u64(..),
             ports: (0..options.ports as u16).collect(),
         });
         let mut clients: Vec<RingClient> = (0..options.clients)
             .map(|_| RingClient::new(&directory, options.direction))
             .collect();
-        let bells: Vec<Bell> = (0..options.ports).map(|_| Bell::new(None)).collect();
+        let bells: Vec<PortWaker> = (0..options.ports).map(|_| PortWaker::new(None)).collect();
         let mut ways = match options.direction {
-            Direction::Client => Vec::new(),
-            Direction::Software => Handovers::between(&bells, options.frame_bytes),
+            PortRouting::Client => Vec::new(),
+            PortRouting::Software => PortForwarder::between(&bells, options.frame_bytes),
         }
         .into_iter();
-        let rings = Rings {
+        let rings = RingServer {
             is_stopping: Arc::default(),
             threads: Mutex::default(),
         };
@@ -129,8 +132,8 @@ impl Rings {
                 client.waiting.push(VecDeque::with_capacity(options.frames));
                 answerers.push(answerer);
             }
-            let served = Served {
-                port: Port::new(&directory, place, None),
+            let served = RingPort {
+                port: DatagramPort::new(&directory, place, None),
                 others: ways.next(),
                 answerers,
             };
@@ -144,7 +147,7 @@ impl Rings {
     }
 }
 
-impl Drop for Rings {
+impl Drop for RingServer {
     fn drop(&mut self) {
         self.is_stopping.store(true, Ordering::Release);
         for thread in self.threads.lock().drain(..) {
@@ -156,15 +159,15 @@ impl Drop for Rings {
 }
 
 /// A port and the rings that it serves.
-struct Served {
-    port: Port,
-    others: Option<Handovers>,
-    answerers: Vec<Answerer>,
+struct RingPort {
+    port: DatagramPort,
+    others: Option<PortForwarder>,
+    answerers: Vec<RingResponder>,
 }
 
-impl Served {
+impl RingPort {
     /// Serves requests until the server stops.
-    fn run(mut self, cached: &Cached, is_stopping: &AtomicBool) {
+    fn run(mut self, cached: &CacheContext, is_stopping: &AtomicBool) {
         let mut turns = 0;
         while !is_stopping.load(Ordering::Acquire) {
             let mut has_served = false;
@@ -192,7 +195,7 @@ impl Served {
                 turns = 0;
                 continue;
             }
-            self.answerers.retain(|answerer| !answerer.is_left());
+            self.answerers.retain(|answerer| !answerer.is_disconnected());
             pause(&mut turns);
             if turns > IDLE_TURNS {
                 std::thread::sleep(SLEEP);
@@ -215,17 +218,17 @@ impl Served {
 /// ```
 #[derive(Debug)]
 pub struct RingClient {
-    ways: Vec<Asker>,
+    ways: Vec<RingRequester>,
     /// Outstanding requests of each ring, oldest first. A ring returns replies in order.
     waiting: Vec<VecDeque<usize>>,
-    directory: Arc<Directory>,
-    direction: Direction,
+    directory: Arc<PortDirectory>,
+    direction: PortRouting,
     client: u64,
     sequence: u32,
 }
 
 impl RingClient {
-    fn new(directory: &Arc<Directory>, direction: Direction) -> RingClient {
+    fn new(directory: &Arc<PortDirectory>, direction: PortRouting) -> RingClient {
         RingClient {
             ways: Vec::new(),
             waiting: Vec::new(),
@@ -253,7 +256,7 @@ impl RingClient {
     pub fn exchange(
         &mut self,
         requests: &[DatagramRequest<'_>],
-        mut respond: impl FnMut(usize, Outcome, &[u8]),
+        mut respond: impl FnMut(usize, DatagramOutcome, &[u8]),
     ) -> std::io::Result<()> {
         let (mut next, mut done, mut turns) = (0, 0, 0);
         while done < requests.len() {
@@ -262,24 +265,24 @@ impl RingClient {
                 && let Some(fits) = self.write(request, next)
             {
                 if !fits {
-                    respond(next, Outcome::TooLarge, &[]);
+                    respond(next, DatagramOutcome::TooLarge, &[]);
                     done += 1;
                 }
                 next += 1;
             }
-            self.ways.iter_mut().for_each(Asker::send);
+            self.ways.iter_mut().for_each(RingRequester::send);
             for (way, waiting) in self.ways.iter_mut().zip(&mut self.waiting) {
                 let count = way.poll();
                 for at in 0..count {
                     let index = waiting.pop_front().expect("what was answered was asked");
-                    let (outcome, value) = understand(way.reply(at))?;
+                    let (outcome, value) = decode_reply(way.reply(at))?;
                     respond(index, outcome, value);
                 }
                 way.take(count);
                 done += count;
             }
             if before == (next, done) {
-                if self.ways.iter().any(Asker::is_left) {
+                if self.ways.iter().any(RingRequester::is_disconnected) {
                     return Err(stopped());
                 }
                 pause(&mut turns);
@@ -296,16 +299,16 @@ impl RingClient {
         let (operation, key, value, time) = request.parts();
         let hash = seeded(self.directory.seed, key);
         let place = match self.direction {
-            Direction::Client => self.directory.place(hash),
+            PortRouting::Client => self.directory.place(hash),
             // An arbitrary port, but always the same for a key, which keeps its requests in order.
-            Direction::Software => self.directory.place(hash << 48),
+            PortRouting::Software => self.directory.place(hash << 48),
         };
         let frame = self.ways[place].next_frame()?;
         self.sequence = self.sequence.wrapping_add(1);
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
-        let header = Header {
+        let header = DatagramHeader {
             operation,
-            way: Way::Request,
+            way: DatagramDirection::Request,
             sequence: self.sequence,
             client: self.client,
             hash,
@@ -318,7 +321,7 @@ impl RingClient {
             self.waiting[place].push_back(index);
             return Some(true);
         }
-        self.ways[place].unwrite();
+        self.ways[place].cancel_frame();
         Some(false)
     }
 }
@@ -329,16 +332,23 @@ fn stopped() -> std::io::Error {
 }
 
 /// Decodes a reply.
-fn understand(bytes: &[u8]) -> std::io::Result<(Outcome, &[u8])> {
+fn decode_reply(bytes: &[u8]) -> std::io::Result<(DatagramOutcome, &[u8])> {
     match format::read(bytes) {
         Some(Datagram {
-            header: Header {
-                way: Way::Reply(outcome),
-                ..
-            },
+            header:
+                DatagramHeader {
+                    way: DatagramDirection::Reply(outcome),
+                    ..
+                },
             value,
             ..
-        }) if matches!(outcome, Outcome::Done | Outcome::Missing | Outcome::TooLarge) => Ok((outcome, value)),
+        }) if matches!(
+            outcome,
+            DatagramOutcome::Done | DatagramOutcome::Missing | DatagramOutcome::TooLarge
+        ) =>
+        {
+            Ok((outcome, value))
+        }
         // A port omits a reply only when it stops, and never refuses requests of this client.
         _ => Err(stopped()),
     }

@@ -1,12 +1,12 @@
 //! Datagram ports and their threads.
 
-use super::direct::{BURST, Bell, Direction, Handovers};
-use super::format::{Directory, SharedKey};
-use super::port::Port;
-use crate::cache::Cached;
+use super::format::{PortDirectory, SharedKey};
+use super::port::DatagramPort;
+use super::routing::{BURST, PortForwarder, PortRouting, PortWaker};
+use crate::cache::CacheContext;
 use crate::error::{Error, Result};
 use crate::options::Exposure;
-use alluvium_device::datagrams::{Burst, receive_trains};
+use alluvium_device::datagrams::{DatagramBurst, receive_trains};
 use parking_lot::Mutex;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -42,7 +42,7 @@ pub struct DatagramOptions {
     /// Whether clients on other machines are served without a key.
     pub exposure: Exposure,
     /// Who routes requests to the port of their key.
-    pub direction: Direction,
+    pub direction: PortRouting,
 }
 
 impl DatagramOptions {
@@ -54,7 +54,7 @@ impl DatagramOptions {
             ports: std::thread::available_parallelism().map_or(1, usize::from),
             key: None,
             exposure: Exposure::default(),
-            direction: Direction::default(),
+            direction: PortRouting::default(),
         }
     }
 }
@@ -71,25 +71,25 @@ pub struct PortFigures {
 
 /// The live counters of a port.
 #[derive(Default)]
-struct Counted {
+struct PortCounters {
     bursts: AtomicU64,
     datagrams: AtomicU64,
 }
 
 /// Ports that receive datagrams until they are stopped.
-pub(crate) struct Datagrams {
+pub(crate) struct DatagramServer {
     pub(crate) address: SocketAddr,
-    counted: Vec<Arc<Counted>>,
+    counted: Vec<Arc<PortCounters>>,
     is_stopping: Arc<AtomicBool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-impl Datagrams {
+impl DatagramServer {
     /// Listens at all ports.
     ///
     /// # Errors
     /// [`Error::Unprotected`], [`Error::Listen`], [`Error::Cache`] for an invalid number of ports.
-    pub(crate) fn start(cached: &Arc<Cached>, options: &DatagramOptions) -> Result<Datagrams> {
+    pub(crate) fn start(cached: &Arc<CacheContext>, options: &DatagramOptions) -> Result<DatagramServer> {
         let address = options.address;
         if options.key.is_none() && options.exposure == Exposure::Protected && !address.ip().is_loopback() {
             return Err(Error::Unprotected { address });
@@ -104,29 +104,29 @@ impl Datagrams {
         }
         let sockets = bind(address, options.ports)?;
         let ports = sockets.iter().map(|(_, address)| address.port()).collect();
-        let directory = Arc::new(Directory {
+        let directory = Arc::new(PortDirectory {
             seed: fastrand::u64(..),
             ports,
         });
         let key = options.key.as_deref().map(SharedKey::new);
         let first = sockets[0].1;
-        let datagrams = Datagrams {
+        let datagrams = DatagramServer {
             address: first,
             counted: sockets.iter().map(|_| Arc::default()).collect(),
             is_stopping: Arc::new(AtomicBool::new(false)),
             threads: Mutex::default(),
         };
-        let bells: Vec<Bell> = sockets
+        let bells: Vec<PortWaker> = sockets
             .iter()
-            .map(|(_, address)| Bell::new(Some(reachable(*address))))
+            .map(|(_, address)| PortWaker::new(Some(reachable(*address))))
             .collect();
         let ways = match options.direction {
-            Direction::Client => Vec::new(),
-            Direction::Software => Handovers::between(&bells, MOST_DATAGRAM),
+            PortRouting::Client => Vec::new(),
+            PortRouting::Software => PortForwarder::between(&bells, MOST_DATAGRAM),
         };
         let mut ways = ways.into_iter().zip(bells);
         for (place, (socket, _)) in sockets.into_iter().enumerate() {
-            let port = Port::new(&directory, place, key.clone());
+            let port = DatagramPort::new(&directory, place, key.clone());
             let others = ways.next();
             let (cached, is_stopping) = (Arc::clone(cached), Arc::clone(&datagrams.is_stopping));
             let counted = Arc::clone(&datagrams.counted[place]);
@@ -157,7 +157,7 @@ impl Datagrams {
     }
 }
 
-impl Drop for Datagrams {
+impl Drop for DatagramServer {
     fn drop(&mut self) {
         self.stop();
     }
@@ -203,13 +203,13 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
 /// `others` exist.
 fn run(
     socket: &UdpSocket,
-    mut port: Port,
-    mut others: Option<(Handovers, Bell)>,
-    cached: &Cached,
-    counted: &Counted,
+    mut port: DatagramPort,
+    mut others: Option<(PortForwarder, PortWaker)>,
+    cached: &CacheContext,
+    counted: &PortCounters,
     is_stopping: &AtomicBool,
 ) {
-    let mut burst = Burst::new(BURST, MOST_DATAGRAM);
+    let mut burst = DatagramBurst::new(BURST, MOST_DATAGRAM);
     let counters = &cached.common.counters;
     while !is_stopping.load(Ordering::Acquire) {
         if let Some((handovers, bell)) = &mut others {

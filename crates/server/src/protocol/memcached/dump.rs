@@ -1,11 +1,11 @@
 //! `lru_crawler metadump`: one line per item, in pages that are written as the client reads them.
 
-use super::request::{Request, number};
-use crate::error::Failure;
-use crate::net::waits;
-use crate::store::Store;
+use super::request::{MemcachedRequest, number};
+use crate::error::CommandError;
+use crate::net::wait_hooks;
+use crate::store::ServerStore;
 use crate::store::model::format;
-use alluvium::Unordered;
+use alluvium::UnorderedScan;
 
 /// Approximate size of a page in bytes.
 const PAGE: usize = 64 << 10;
@@ -15,31 +15,34 @@ const LAST_CLASS: u32 = 63;
 
 /// Returns whether the requested classes (`all`, `hash`, or numbers) include the items, all of
 /// which are in class 1.
-fn wants_all(classes: &[u8]) -> Result<bool, Failure> {
+fn wants_all(classes: &[u8]) -> Result<bool, CommandError> {
     if matches!(classes, b"all" | b"hash") {
         return Ok(true);
     }
     let class = |word: &[u8]| number::<u32>(word).filter(|class| (1..=LAST_CLASS).contains(class));
     let classes: Option<Vec<u32>> = classes.split(|&byte| byte == b',').map(class).collect();
-    let classes = classes.ok_or(Failure::say("BADCLASS invalid class id"))?;
+    let classes = classes.ok_or(CommandError::say("BADCLASS invalid class id"))?;
     Ok(classes.contains(&1))
 }
 
 /// A walk over a snapshot of all items.
-pub(super) struct Dump {
-    items: Option<Unordered>,
+pub(super) struct MetadataDump {
+    items: Option<UnorderedScan>,
     now_ms: u64,
 }
 
-impl Dump {
+impl MetadataDump {
     /// Begins the dump of a request.
-    pub(super) fn new(request: &Request<'_>, store: &Store) -> Result<Dump, Failure> {
+    pub(super) fn new(
+        request: &MemcachedRequest<'_>,
+        store: &ServerStore,
+    ) -> Result<MetadataDump, CommandError> {
         let classes = match request.words.len() {
             3 => request.word(2),
-            _ => return Err(Failure::say("ERROR")),
+            _ => return Err(CommandError::say("ERROR")),
         };
         let items = wants_all(classes)?.then(|| store.items.unordered());
-        Ok(Dump {
+        Ok(MetadataDump {
             items,
             now_ms: store.now_ms(),
         })
@@ -50,8 +53,8 @@ impl Dump {
     /// # Errors
     /// The store cannot be read. A part of the reply has been sent, so the connection must be
     /// closed.
-    pub(super) fn write(&mut self, output: &mut Vec<u8>) -> Result<bool, Failure> {
-        let _may_wait = waits::may_wait();
+    pub(super) fn write(&mut self, output: &mut Vec<u8>) -> Result<bool, CommandError> {
+        let _may_wait = wait_hooks::may_wait();
         let start = output.len();
         while let Some(items) = &mut self.items {
             if output.len() - start > PAGE {
@@ -98,18 +101,18 @@ fn write_encoded(output: &mut Vec<u8>, key: &[u8]) {
 
 /// Answers the subcommands of `lru_crawler` other than `metadump`. There is no crawler, so they
 /// have no effect.
-pub(super) fn crawler(request: &Request<'_>) -> Result<&'static str, Failure> {
-    const BAD_LINE: Failure = Failure::say("CLIENT_ERROR bad command line format");
+pub(super) fn crawler(request: &MemcachedRequest<'_>) -> Result<&'static str, CommandError> {
+    const BAD_LINE: CommandError = CommandError::say("CLIENT_ERROR bad command line format");
     match (request.word(1), request.words.len()) {
         (b"enable" | b"disable", 2) => Ok("OK"),
         (b"crawl", 3) => wants_all(request.word(2)).map(|_| "OK"),
         (b"tocrawl", 3) => number::<u32>(request.word(2)).map(|_| "OK").ok_or(BAD_LINE),
         (b"sleep", 3) => match number::<u32>(request.word(2)) {
             Some(0..=1_000_000) => Ok("OK"),
-            Some(_) => Err(Failure::say("CLIENT_ERROR sleep must be one second or less")),
+            Some(_) => Err(CommandError::say("CLIENT_ERROR sleep must be one second or less")),
             None => Err(BAD_LINE),
         },
-        _ => Err(Failure::say("ERROR")),
+        _ => Err(CommandError::say("ERROR")),
     }
 }
 

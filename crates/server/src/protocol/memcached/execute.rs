@@ -1,18 +1,18 @@
 //! Dispatch of item requests to their functions.
 
-use super::items::Items;
-use super::request::Request;
+use super::items::ItemStore;
+use super::request::MemcachedRequest;
 use super::{meta, text};
-use crate::error::Failure;
-use crate::shared::Counters;
+use crate::error::CommandError;
+use crate::shared::ServerCounters;
 
 /// Executes an item request.
 pub(super) fn execute(
-    request: &Request<'_>,
-    items: &mut impl Items,
-    counters: &Counters,
+    request: &MemcachedRequest<'_>,
+    items: &mut impl ItemStore,
+    counters: &ServerCounters,
     output: &mut Vec<u8>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     match request.word(0) {
         b"get" | b"gets" | b"gat" | b"gats" => text::get(request, items, counters, output),
         b"incr" | b"decr" => text::arithmetic(request, items, &counters.items, output),
@@ -28,28 +28,28 @@ pub(super) fn execute(
 }
 
 /// Refuses a meta command without a key.
-pub(super) fn check(request: &Request<'_>) -> Result<(), Failure> {
+pub(super) fn check(request: &MemcachedRequest<'_>) -> Result<(), CommandError> {
     let is_bare = request.words.len() == 1 && matches!(request.word(0), b"mg" | b"md" | b"ma");
     if is_bare {
-        return Err(Failure::say("ERROR"));
+        return Err(CommandError::say("ERROR"));
     }
     Ok(())
 }
 
 /// Appends the reply for a failure, unless the client has asked for no replies.
-pub(super) fn refuse(failure: &Failure, request: &Request<'_>, output: &mut Vec<u8>) {
-    if request.is_quiet() && matches!(failure, Failure::Refused(_)) {
+pub(super) fn refuse(failure: &CommandError, request: &MemcachedRequest<'_>, output: &mut Vec<u8>) {
+    if request.is_quiet() && matches!(failure, CommandError::Refused(_)) {
         return;
     }
     let text = match failure {
-        Failure::Refused(text) => text.to_string(),
-        Failure::NoRoom { bytes } => {
+        CommandError::Refused(text) => text.to_string(),
+        CommandError::NoRoom { bytes } => {
             format!("SERVER_ERROR out of memory storing object: it needs {bytes} bytes, see --client-memory")
         }
-        Failure::Store(error) if error.is_full() => {
+        CommandError::Store(error) if error.is_full() => {
             format!("SERVER_ERROR out of memory storing object: {error}")
         }
-        Failure::Store(error) => format!("SERVER_ERROR {error}"),
+        CommandError::Store(error) => format!("SERVER_ERROR {error}"),
     };
     output.extend_from_slice(text.replace(['\r', '\n'], " ").as_bytes());
     output.extend_from_slice(b"\r\n");

@@ -1,8 +1,8 @@
 //! Access of requests in a run to items.
 
-use crate::error::Failure;
-use crate::store::model::format::{self, Item};
-use crate::store::{Mode, Store, Wanted, Working};
+use crate::error::CommandError;
+use crate::store::model::format::{self, MemcachedItem};
+use crate::store::{KeyLockRequest, Mode, ServerStore, WorkingMemory};
 use alluvium::{Durability, Value, WriteBatch};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ pub(super) const CLAIMED: u8 = 2;
 
 /// The access of a request to an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
+pub(super) enum ItemAccess {
     /// Reads the item.
     Reads,
     /// Writes the item without reading it.
@@ -39,40 +39,40 @@ pub(super) enum Access {
 
 /// An item that was read from the store or written by this run.
 #[derive(Debug)]
-pub(super) enum Kept {
+pub(super) enum StoreItemHandle {
     Read(Value),
     Own(Vec<u8>),
 }
 
-impl Keeps for Kept {
-    fn item(&self) -> Result<Item<'_>, Failure> {
+impl ItemHandle for StoreItemHandle {
+    fn item(&self) -> Result<MemcachedItem<'_>, CommandError> {
         let stored = match self {
-            Kept::Read(value) => &value[..],
-            Kept::Own(stored) => stored,
+            StoreItemHandle::Read(value) => &value[..],
+            StoreItemHandle::Own(stored) => stored,
         };
         Ok(format::decode_item(stored)?)
     }
 }
 
 /// A change of an item.
-pub(super) enum Change {
+pub(super) enum ItemChange {
     Nothing,
     Delete,
     Put(Vec<u8>),
 }
 
 /// An item that outlives its lookup.
-pub(crate) trait Keeps {
+pub(crate) trait ItemHandle {
     /// Returns the item.
-    fn item(&self) -> Result<Item<'_>, Failure>;
+    fn item(&self) -> Result<MemcachedItem<'_>, CommandError>;
 }
 
 /// Access to items, in a store or in a cache.
-pub(crate) trait Items: Sized {
+pub(crate) trait ItemStore: Sized {
     /// An item that was read.
-    type Kept: Keeps;
+    type ReadItem: ItemHandle;
     /// The memory charge of a change.
-    type Memory;
+    type ChangeMemory;
 
     /// Returns the time for all operations, in milliseconds since 1970.
     fn now_ms(&self) -> u64;
@@ -88,28 +88,28 @@ pub(crate) trait Items: Sized {
     fn is_careful(&mut self) -> bool;
 
     /// Returns an item.
-    fn get(&mut self, key: &[u8]) -> Result<Option<Self::Kept>, Failure>;
+    fn get(&mut self, key: &[u8]) -> Result<Option<Self::ReadItem>, CommandError>;
 
     /// Changes an item as `decide` specifies, atomically.
     fn change<T>(
         &mut self,
         key: &[u8],
-        decide: impl FnOnce(&Self, Option<Item<'_>>) -> Result<(Change, T), Failure>,
-    ) -> Result<T, Failure>;
+        decide: impl FnOnce(&Self, Option<MemcachedItem<'_>>) -> Result<(ItemChange, T), CommandError>,
+    ) -> Result<T, CommandError>;
 
     /// Stores an item, whatever the key held.
-    fn put(&mut self, key: &[u8], stored: Vec<u8>) -> Result<(), Failure>;
+    fn put(&mut self, key: &[u8], stored: Vec<u8>) -> Result<(), CommandError>;
 
     /// Charges memory for an item that grows to this size, as for a `set` of that size.
-    fn room_to_grow(&self, bytes: usize) -> Result<Self::Memory, Failure>;
+    fn room_to_grow(&self, bytes: usize) -> Result<Self::ChangeMemory, CommandError>;
 
     /// Obtains memory for reading and rewriting an item of this size. Other commands wait for it,
     /// and caches release memory.
-    fn room_to_touch(&self, bytes: usize) -> Option<Self::Memory>;
+    fn room_to_touch(&self, bytes: usize) -> Option<Self::ChangeMemory>;
 
     /// Commits the writes so far if they use much memory. A request that changes several items is
     /// atomic for each item, not as a whole.
-    fn relieve(&mut self) -> Result<(), Failure>;
+    fn relieve(&mut self) -> Result<(), CommandError>;
 
     /// Returns the expiry time of an item for an expiry given in seconds; 0 for never.
     fn expiry(&self, seconds: i64) -> u64 {
@@ -137,7 +137,7 @@ pub(crate) trait Items: Sized {
 }
 
 /// A key of an item.
-pub(super) type Key = SmallVec<[u8; 32]>;
+pub(super) type ItemKey = SmallVec<[u8; 32]>;
 
 /// Number of prefetched items after the expected position in which a lookup searches.
 const AHEAD: usize = 16;
@@ -145,18 +145,18 @@ const AHEAD: usize = 16;
 /// The items of a store, for a run of requests: prefetched items, and writes that are not committed
 /// yet. The caller holds the locks of changed items.
 pub(super) struct StoredItems<'s> {
-    pub(super) store: &'s Store,
+    pub(super) store: &'s ServerStore,
     pub(super) now_ms: u64,
     /// Whether reading commands may change stale items, because their locks are held.
     pub(super) is_careful: bool,
     /// Whether a change was skipped because its lock is not held.
     pub(super) wants_care: bool,
-    read: Vec<(Key, Option<Value>)>,
+    read: Vec<(ItemKey, Option<Value>)>,
     /// Expected position of the next lookup in `read`.
     next: usize,
     /// Whether any request reads, so that writes must be visible before the commit.
     is_read: bool,
-    own: HashMap<Key, Option<Vec<u8>>>,
+    own: HashMap<ItemKey, Option<Vec<u8>>>,
     batch: WriteBatch,
     /// The largest size of a reply to reads.
     pub(super) reply_room: usize,
@@ -172,7 +172,7 @@ pub(super) struct StoredItems<'s> {
 impl<'s> StoredItems<'s> {
     /// Creates the access. If `is_read` is false, no request reads, and writes are not visible
     /// before they are committed.
-    pub(super) fn new(store: &'s Store, is_read: bool, is_careful: bool) -> StoredItems<'s> {
+    pub(super) fn new(store: &'s ServerStore, is_read: bool, is_careful: bool) -> StoredItems<'s> {
         StoredItems {
             store,
             now_ms: store.now_ms(),
@@ -192,16 +192,16 @@ impl<'s> StoredItems<'s> {
     }
 
     /// Adds the lock that a request needs for an item.
-    pub(super) fn lock(wanted: &mut Wanted, key: &[u8], access: Access) {
+    pub(super) fn lock(wanted: &mut KeyLockRequest, key: &[u8], access: ItemAccess) {
         match access {
-            Access::Reads => {}
-            Access::Overwrites => wanted.key(ITEMS, key, Mode::Blind),
-            Access::Changes => wanted.key(ITEMS, key, Mode::Exclusive),
+            ItemAccess::Reads => {}
+            ItemAccess::Overwrites => wanted.key(ITEMS, key, Mode::Blind),
+            ItemAccess::Changes => wanted.key(ITEMS, key, Mode::Exclusive),
         }
     }
 
     /// Stores prefetched items, in the order in which they will be looked up.
-    pub(super) fn has_read(&mut self, keys: Vec<Key>, values: Vec<Option<Value>>) {
+    pub(super) fn has_read(&mut self, keys: Vec<ItemKey>, values: Vec<Option<Value>>) {
         for value in values.iter().flatten() {
             self.store.sizes.note_kept(value.len());
         }
@@ -209,7 +209,7 @@ impl<'s> StoredItems<'s> {
         self.next = 0;
     }
 
-    fn alive(&self, found: Option<Kept>) -> Result<Option<Kept>, Failure> {
+    fn alive(&self, found: Option<StoreItemHandle>) -> Result<Option<StoreItemHandle>, CommandError> {
         let Some(kept) = found else {
             return Ok(None);
         };
@@ -218,16 +218,16 @@ impl<'s> StoredItems<'s> {
     }
 
     /// Returns an item as this run sees it.
-    fn lookup(&mut self, key: &[u8]) -> Result<Option<Kept>, Failure> {
+    fn lookup(&mut self, key: &[u8]) -> Result<Option<StoreItemHandle>, CommandError> {
         let found = match self.own.get(key) {
-            Some(own) => own.clone().map(Kept::Own),
-            None => self.find(key)?.map(Kept::Read),
+            Some(own) => own.clone().map(StoreItemHandle::Own),
+            None => self.find(key)?.map(StoreItemHandle::Read),
         };
         self.alive(found)
     }
 
     /// Returns the stored item. Reads it if it was not prefetched.
-    fn find(&mut self, key: &[u8]) -> Result<Option<Value>, Failure> {
+    fn find(&mut self, key: &[u8]) -> Result<Option<Value>, CommandError> {
         let ahead = self.read.iter().skip(self.next).take(AHEAD);
         match ahead.into_iter().position(|(name, _)| **name == *key) {
             Some(step) => {
@@ -240,12 +240,12 @@ impl<'s> StoredItems<'s> {
 
     fn note(&mut self, key: &[u8], stored: Option<Vec<u8>>) {
         if self.is_read {
-            self.own.insert(Key::from_slice(key), stored);
+            self.own.insert(ItemKey::from_slice(key), stored);
         }
     }
 
     /// Deletes an item without reading it.
-    pub(super) fn delete(&mut self, key: &[u8]) -> Result<(), Failure> {
+    pub(super) fn delete(&mut self, key: &[u8]) -> Result<(), CommandError> {
         self.batch.delete(&self.store.items, key)?;
         self.bytes += key.len();
         self.note(key, None);
@@ -253,7 +253,7 @@ impl<'s> StoredItems<'s> {
     }
 
     /// Commits the writes so far. Returns whether there were any.
-    pub(super) fn commit(&mut self) -> Result<bool, Failure> {
+    pub(super) fn commit(&mut self) -> Result<bool, CommandError> {
         let has_written = std::mem::take(&mut self.has_written);
         if self.batch.is_empty() {
             return Ok(has_written);
@@ -268,9 +268,9 @@ impl<'s> StoredItems<'s> {
     }
 }
 
-impl<'s> Items for StoredItems<'s> {
-    type Kept = Kept;
-    type Memory = Working<'s>;
+impl<'s> ItemStore for StoredItems<'s> {
+    type ReadItem = StoreItemHandle;
+    type ChangeMemory = WorkingMemory<'s>;
 
     fn now_ms(&self) -> u64 {
         self.now_ms
@@ -289,33 +289,33 @@ impl<'s> Items for StoredItems<'s> {
         self.is_careful
     }
 
-    fn get(&mut self, key: &[u8]) -> Result<Option<Kept>, Failure> {
+    fn get(&mut self, key: &[u8]) -> Result<Option<StoreItemHandle>, CommandError> {
         self.lookup(key)
     }
 
     fn change<T>(
         &mut self,
         key: &[u8],
-        decide: impl FnOnce(&Self, Option<Item<'_>>) -> Result<(Change, T), Failure>,
-    ) -> Result<T, Failure> {
+        decide: impl FnOnce(&Self, Option<MemcachedItem<'_>>) -> Result<(ItemChange, T), CommandError>,
+    ) -> Result<T, CommandError> {
         let kept = self.lookup(key)?;
-        let item = kept.as_ref().map(Kept::item).transpose()?;
+        let item = kept.as_ref().map(StoreItemHandle::item).transpose()?;
         let (change, result) = decide(self, item)?;
         match change {
-            Change::Nothing => {}
-            Change::Delete => self.delete(key)?,
-            Change::Put(stored) => self.put(key, stored)?,
+            ItemChange::Nothing => {}
+            ItemChange::Delete => self.delete(key)?,
+            ItemChange::Put(stored) => self.put(key, stored)?,
         }
         Ok(result)
     }
 
-    fn room_to_grow(&self, bytes: usize) -> Result<Working<'s>, Failure> {
-        let mut working = Working::new(self.store);
+    fn room_to_grow(&self, bytes: usize) -> Result<WorkingMemory<'s>, CommandError> {
+        let mut working = WorkingMemory::new(self.store);
         working.add(bytes.saturating_mul(COPIES))?;
         Ok(working)
     }
 
-    fn put(&mut self, key: &[u8], stored: Vec<u8>) -> Result<(), Failure> {
+    fn put(&mut self, key: &[u8], stored: Vec<u8>) -> Result<(), CommandError> {
         let expires_ms = format::decode_item(&stored)?.expires_ms;
         self.store.sizes.note_kept(stored.len());
         let until = UNIX_EPOCH.checked_add(Duration::from_millis(expires_ms));
@@ -335,11 +335,12 @@ impl<'s> Items for StoredItems<'s> {
         Ok(())
     }
 
-    fn room_to_touch(&self, bytes: usize) -> Option<Working<'s>> {
-        (bytes > COMMITTED_AT_ONCE).then(|| Working::of_buffer(self.store, bytes.saturating_mul(COPIES)))
+    fn room_to_touch(&self, bytes: usize) -> Option<WorkingMemory<'s>> {
+        (bytes > COMMITTED_AT_ONCE)
+            .then(|| WorkingMemory::of_buffer(self.store, bytes.saturating_mul(COPIES)))
     }
 
-    fn relieve(&mut self) -> Result<(), Failure> {
+    fn relieve(&mut self) -> Result<(), CommandError> {
         if self.bytes > COMMITTED_AT_ONCE {
             self.has_written |= self.commit()?;
             // The writes are in the store now, and prefetched items may be out of date.
@@ -354,8 +355,8 @@ impl<'s> Items for StoredItems<'s> {
 
 /// Deletes all items while holding all locks. No request that read an item earlier can write it
 /// back.
-pub(super) fn flush(store: &Store) -> Result<(), Failure> {
-    let mut wanted = Wanted::default();
+pub(super) fn flush(store: &ServerStore) -> Result<(), CommandError> {
+    let mut wanted = KeyLockRequest::default();
     wanted.everything();
     let _held = store.locks.lock(wanted);
     store.items.delete_range(b"", None)?;
@@ -364,7 +365,7 @@ pub(super) fn flush(store: &Store) -> Result<(), Failure> {
 
 /// Returns the staleness of an item after arithmetic: if the value has grown, memcached creates a
 /// new item.
-pub(super) fn staleness_after(old: &Item<'_>, value: &[u8]) -> u8 {
+pub(super) fn staleness_after(old: &MemcachedItem<'_>, value: &[u8]) -> u8 {
     if value.len() > old.value.len() {
         0
     } else {

@@ -4,38 +4,38 @@ mod arithmetic;
 
 pub(super) use arithmetic::arithmetic;
 
-use super::items::{Access, CLAIMED, Change, Items, Keeps, STALE};
-use super::request::{Request, number};
+use super::items::{CLAIMED, ItemAccess, ItemChange, ItemHandle, ItemStore, STALE};
+use super::request::{MemcachedRequest, number};
 use super::text::{BAD_LINE, key};
-use crate::error::Failure;
-use crate::observe::item_counts::{Counts, count};
-use crate::shared::Counters;
-use crate::store::model::format::{Item, encode_item};
+use crate::error::CommandError;
+use crate::observe::item_counts::{ItemCounters, count};
+use crate::shared::ServerCounters;
+use crate::store::model::format::{MemcachedItem, encode_item};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
-type Done = Result<(), Failure>;
+type CommandResult = Result<(), CommandError>;
 
-const BAD_TOKEN: Failure = Failure::say("CLIENT_ERROR bad token in command line format");
-const BAD_DELTA: Failure = Failure::say("CLIENT_ERROR invalid numeric delta value");
+const BAD_TOKEN: CommandError = CommandError::say("CLIENT_ERROR bad token in command line format");
+const BAD_DELTA: CommandError = CommandError::say("CLIENT_ERROR invalid numeric delta value");
 /// Longest opaque token, including its letter.
 const MAX_OPAQUE: usize = 32;
 
-const BAD_INITIAL: Failure = Failure::say("CLIENT_ERROR invalid numeric initial value");
+const BAD_INITIAL: CommandError = CommandError::say("CLIENT_ERROR invalid numeric initial value");
 
 /// The valid flags. Every meta command accepts all of them, even if they have no meaning for it.
 const LETTERS: &[u8] = b"MILOPbcfhklqstuvx";
 
 /// The flags of a meta command with their tokens.
-struct Flags<'a> {
+struct MetaFlags<'a> {
     words: &'a [&'a [u8]],
 }
 
-impl<'a> Flags<'a> {
-    fn new(request: &'a Request<'_>, from: usize) -> Flags<'a> {
-        Flags {
+impl<'a> MetaFlags<'a> {
+    fn new(request: &'a MemcachedRequest<'_>, from: usize) -> MetaFlags<'a> {
+        MetaFlags {
             words: request.words.get(from..).unwrap_or_default(),
         }
     }
@@ -51,7 +51,7 @@ impl<'a> Flags<'a> {
         self.value(letter).is_some()
     }
 
-    fn number<T: std::str::FromStr>(&self, letter: u8) -> Result<Option<T>, Failure> {
+    fn number<T: std::str::FromStr>(&self, letter: u8) -> Result<Option<T>, CommandError> {
         match self.value(letter) {
             None => Ok(None),
             Some(text) => number(text).map(Some).ok_or(BAD_TOKEN),
@@ -59,14 +59,14 @@ impl<'a> Flags<'a> {
     }
 
     /// Refuses unknown and duplicate flags, and invalid tokens.
-    fn check(&self) -> Done {
+    fn check(&self) -> CommandResult {
         for (index, word) in self.words.iter().enumerate() {
             let letter = word.first().copied().unwrap_or_default();
             if self.words[..index]
                 .iter()
                 .any(|other| other.first() == Some(&letter))
             {
-                return Err(Failure::say("CLIENT_ERROR duplicate flag"));
+                return Err(CommandError::say("CLIENT_ERROR duplicate flag"));
             }
             match letter {
                 b'C' | b'E' => drop(self.number::<u64>(letter)?),
@@ -75,42 +75,48 @@ impl<'a> Flags<'a> {
                 b'D' => drop(self.number::<u64>(letter).map_err(|_| BAD_DELTA)?),
                 b'J' => drop(self.number::<u64>(letter).map_err(|_| BAD_INITIAL)?),
                 b'O' if word.len() > MAX_OPAQUE => {
-                    return Err(Failure::say("CLIENT_ERROR opaque token too long"));
+                    return Err(CommandError::say("CLIENT_ERROR opaque token too long"));
                 }
                 b'M' if word.len() != 2 => {
-                    return Err(Failure::say("CLIENT_ERROR incorrect length for M token"));
+                    return Err(CommandError::say("CLIENT_ERROR incorrect length for M token"));
                 }
                 _ if LETTERS.contains(&letter) => {}
-                _ => return Err(Failure::say("CLIENT_ERROR invalid flag")),
+                _ => return Err(CommandError::say("CLIENT_ERROR invalid flag")),
             }
         }
         Ok(())
     }
 
     /// Like `check`, for commands with a less specific error.
-    fn check_briefly(&self) -> Done {
+    fn check_briefly(&self) -> CommandResult {
         self.check()
-            .map_err(|_| Failure::say("CLIENT_ERROR invalid or duplicate flag"))
+            .map_err(|_| CommandError::say("CLIENT_ERROR invalid or duplicate flag"))
     }
 }
 
 /// Returns the key, which may be encoded in base64.
-fn meta_key<'a>(request: &Request<'a>, flags: &Flags<'_>) -> Result<Cow<'a, [u8]>, Failure> {
+fn meta_key<'a>(
+    request: &MemcachedRequest<'a>,
+    flags: &MetaFlags<'_>,
+) -> Result<Cow<'a, [u8]>, CommandError> {
     let word = key(request.word(1))?;
     if !flags.has(b'b') {
         return Ok(Cow::Borrowed(word));
     }
     let decoded = BASE64.decode(word);
-    let decoded = decoded.map_err(|_| Failure::say("CLIENT_ERROR error decoding key"))?;
+    let decoded = decoded.map_err(|_| CommandError::say("CLIENT_ERROR error decoding key"))?;
     key(&decoded)?;
     Ok(Cow::Owned(decoded))
 }
 
 /// Returns the item of a request and its access, as [`run::accesses`](super::run::accesses) defines
 /// it.
-pub(super) fn access<'a>(request: &Request<'a>, careful: bool) -> Option<(Cow<'a, [u8]>, Access)> {
+pub(super) fn access<'a>(
+    request: &MemcachedRequest<'a>,
+    careful: bool,
+) -> Option<(Cow<'a, [u8]>, ItemAccess)> {
     let from = if request.word(0) == b"ms" { 3 } else { 2 };
-    let flags = Flags::new(request, from);
+    let flags = MetaFlags::new(request, from);
     let key = meta_key(request, &flags).ok()?;
     let only_reads = match request.word(0) {
         b"me" => true,
@@ -120,16 +126,21 @@ pub(super) fn access<'a>(request: &Request<'a>, careful: bool) -> Option<(Cow<'a
     Some((
         key,
         if only_reads {
-            Access::Reads
+            ItemAccess::Reads
         } else {
-            Access::Changes
+            ItemAccess::Changes
         },
     ))
 }
 
 /// Appends the flags `k`, `O` and `b` in the order of the request, and what `own` returns for other
 /// flags.
-fn echo(request: &Request<'_>, flags: &Flags<'_>, output: &mut Vec<u8>, own: impl Fn(u8) -> Option<String>) {
+fn echo(
+    request: &MemcachedRequest<'_>,
+    flags: &MetaFlags<'_>,
+    output: &mut Vec<u8>,
+    own: impl Fn(u8) -> Option<String>,
+) {
     for word in flags.words {
         match word.first() {
             Some(b'k') => {
@@ -154,8 +165,8 @@ fn echo(request: &Request<'_>, flags: &Flags<'_>, output: &mut Vec<u8>, own: imp
 fn line(
     output: &mut Vec<u8>,
     code: &str,
-    request: &Request<'_>,
-    flags: &Flags<'_>,
+    request: &MemcachedRequest<'_>,
+    flags: &MetaFlags<'_>,
     own: impl Fn(u8) -> Option<String>,
 ) {
     output.extend_from_slice(code.as_bytes());
@@ -164,7 +175,7 @@ fn line(
 }
 
 /// The result of a get.
-struct Got {
+struct MetaGetResult {
     flags: u32,
     cas: u64,
     expires_ms: u64,
@@ -177,9 +188,9 @@ struct Got {
     is_new: bool,
 }
 
-impl Got {
-    fn new(items: &impl Items, item: &Item<'_>, wants_value: bool) -> Got {
-        Got {
+impl MetaGetResult {
+    fn new(items: &impl ItemStore, item: &MemcachedItem<'_>, wants_value: bool) -> MetaGetResult {
+        MetaGetResult {
             flags: item.flags,
             cas: item.cas,
             expires_ms: item.expires_ms,
@@ -191,7 +202,7 @@ impl Got {
         }
     }
 
-    fn letter(&self, items: &impl Items, letter: u8) -> Option<String> {
+    fn letter(&self, items: &impl ItemStore, letter: u8) -> Option<String> {
         Some(match letter {
             b'c' => self.cas.to_string(),
             b'f' => self.flags.to_string(),
@@ -206,17 +217,17 @@ impl Got {
 
 /// Returns how a get changes the item: its winner flag and its expiry time.
 fn look(
-    items: &impl Items,
-    old: Option<Item<'_>>,
-    flags: &Flags<'_>,
+    items: &impl ItemStore,
+    old: Option<MemcachedItem<'_>>,
+    flags: &MetaFlags<'_>,
     (vivify, recache, touch): (Option<i64>, Option<i64>, Option<i64>),
-) -> Result<(Change, Option<Got>), Failure> {
+) -> Result<(ItemChange, Option<MetaGetResult>), CommandError> {
     let wants_value = flags.has(b'v');
     let Some(mut item) = old else {
         let Some(seconds) = vivify else {
-            return Ok((Change::Nothing, None));
+            return Ok((ItemChange::Nothing, None));
         };
-        let item = Item {
+        let item = MemcachedItem {
             flags: 0,
             cas: items.next_cas(),
             expires_ms: items.expiry(seconds),
@@ -224,11 +235,11 @@ fn look(
             staleness: CLAIMED,
             value: b"",
         };
-        let mut got = Got::new(items, &item, wants_value);
+        let mut got = MetaGetResult::new(items, &item, wants_value);
         (got.marks, got.is_new) = (" W", true);
-        return Ok((Change::Put(encode_item(&item)), Some(got)));
+        return Ok((ItemChange::Put(encode_item(&item)), Some(got)));
     };
-    let mut got = Got::new(items, &item, wants_value);
+    let mut got = MetaGetResult::new(items, &item, wants_value);
     let left = items.seconds_left(item.expires_ms);
     let is_stale = item.staleness & STALE != 0;
     let is_late = recache.is_some_and(|seconds| left >= 0 && left < seconds);
@@ -243,22 +254,22 @@ fn look(
         got.expires_ms = item.expires_ms;
     }
     item.touched = items.now_s();
-    Ok((Change::Put(encode_item(&item)), Some(got)))
+    Ok((ItemChange::Put(encode_item(&item)), Some(got)))
 }
 
 pub(super) fn get(
-    request: &Request<'_>,
-    items: &mut impl Items,
-    counters: &Counters,
+    request: &MemcachedRequest<'_>,
+    items: &mut impl ItemStore,
+    counters: &ServerCounters,
     output: &mut Vec<u8>,
-) -> Done {
-    let flags = Flags::new(request, 2);
+) -> CommandResult {
+    let flags = MetaFlags::new(request, 2);
     flags.check()?;
     let key = meta_key(request, &flags)?;
     let changes = (flags.number(b'N')?, flags.number(b'R')?, flags.number(b'T')?);
     let found = if changes == (None, None, None) && !flags.has(b'l') && !flags.has(b'h') {
         let kept = items.get(&key)?;
-        let item = kept.as_ref().map(Keeps::item).transpose()?;
+        let item = kept.as_ref().map(ItemHandle::item).transpose()?;
         match item {
             // Record which client is asked to renew the item, so that only one is. This needs the
             // item's lock.
@@ -269,7 +280,7 @@ pub(super) fn get(
                 items.change(&key, |items, old| look(items, old, &flags, changes))?
             }
             Some(item) => {
-                let mut got = Got::new(items, &item, flags.has(b'v'));
+                let mut got = MetaGetResult::new(items, &item, flags.has(b'v'));
                 if item.staleness & CLAIMED != 0 {
                     got.marks = " Z";
                 }
@@ -309,7 +320,7 @@ pub(super) fn get(
 }
 
 /// The flags of a set.
-struct Setting {
+struct MetaSetFlags {
     wanted: Option<u64>,
     given: Option<u64>,
     seconds: i64,
@@ -319,8 +330,8 @@ struct Setting {
     invalidates: bool,
 }
 
-impl Setting {
-    fn new(flags: &Flags<'_>) -> Result<Setting, Failure> {
+impl MetaSetFlags {
+    fn new(flags: &MetaFlags<'_>) -> Result<MetaSetFlags, CommandError> {
         flags.check()?;
         let mode = flags
             .value(b'M')
@@ -328,9 +339,9 @@ impl Setting {
             .unwrap_or(b'S');
         let mode = mode.to_ascii_uppercase();
         if !b"EAPRS".contains(&mode) {
-            return Err(Failure::say("CLIENT_ERROR invalid mode for ms M token"));
+            return Err(CommandError::say("CLIENT_ERROR invalid mode for ms M token"));
         }
-        Ok(Setting {
+        Ok(MetaSetFlags {
             wanted: flags.number(b'C')?,
             given: flags.number(b'E')?,
             seconds: flags.number(b'T')?.unwrap_or(0),
@@ -346,7 +357,7 @@ impl Setting {
     }
 
     /// Returns the error if the item must not be set, or else its staleness.
-    fn verdict(&self, old: Option<&Item<'_>>) -> Result<u8, &'static str> {
+    fn verdict(&self, old: Option<&MemcachedItem<'_>>) -> Result<u8, &'static str> {
         let mut staleness = 0;
         match (self.wanted, old) {
             (None, _) => {}
@@ -368,8 +379,8 @@ impl Setting {
     /// Returns the stored form of the item.
     fn stored(
         &self,
-        items: &impl Items,
-        old: Option<Item<'_>>,
+        items: &impl ItemStore,
+        old: Option<MemcachedItem<'_>>,
         block: &[u8],
         staleness: u8,
         cas: u64,
@@ -383,7 +394,7 @@ impl Setting {
                 };
                 let value = &value[..];
                 let staleness = 0;
-                encode_item(&Item {
+                encode_item(&MemcachedItem {
                     cas,
                     value,
                     staleness,
@@ -391,7 +402,7 @@ impl Setting {
                 })
             }
             // An item that is set as stale expires when the item it replaces would have expired.
-            Some(old) if staleness & STALE != 0 => encode_item(&Item {
+            Some(old) if staleness & STALE != 0 => encode_item(&MemcachedItem {
                 flags: self.flags,
                 cas,
                 touched: items.now_s(),
@@ -399,7 +410,7 @@ impl Setting {
                 value: block,
                 ..old
             }),
-            _ => encode_item(&Item {
+            _ => encode_item(&MemcachedItem {
                 flags: self.flags,
                 cas,
                 expires_ms: items.expiry(self.vivify.filter(|_| self.joins()).unwrap_or(self.seconds)),
@@ -412,20 +423,20 @@ impl Setting {
 }
 
 pub(super) fn set(
-    request: &Request<'_>,
-    items: &mut impl Items,
-    counters: &Counters,
+    request: &MemcachedRequest<'_>,
+    items: &mut impl ItemStore,
+    counters: &ServerCounters,
     output: &mut Vec<u8>,
-) -> Done {
-    let flags = Flags::new(request, 3);
-    let setting = Setting::new(&flags)?;
+) -> CommandResult {
+    let flags = MetaFlags::new(request, 3);
+    let setting = MetaSetFlags::new(&flags)?;
     let key = meta_key(request, &flags)?;
     counters.items_set.fetch_add(1, Ordering::Relaxed);
     count(&counters.items.meta);
     let (code, cas) = items.change(&key, |items, old| {
         let staleness = match setting.verdict(old.as_ref()) {
             Ok(staleness) => staleness,
-            Err(code) => return Ok((Change::Nothing, (code, 0))),
+            Err(code) => return Ok((ItemChange::Nothing, (code, 0))),
         };
         let cas = setting.given.unwrap_or_else(|| items.next_cas());
         let grown = old.as_ref().filter(|_| setting.joins());
@@ -433,7 +444,7 @@ pub(super) fn set(
             .map(|old| items.room_to_grow(old.value.len() + request.block.len()))
             .transpose()?;
         let stored = setting.stored(items, old, request.block, staleness, cas);
-        Ok((Change::Put(stored), ("HD", cas)))
+        Ok((ItemChange::Put(stored), ("HD", cas)))
     })?;
     if setting.wanted.is_some() {
         counters.items.compared(code != "NF", code == "HD");
@@ -453,12 +464,12 @@ pub(super) fn set(
 }
 
 pub(super) fn delete(
-    request: &Request<'_>,
-    items: &mut impl Items,
-    counts: &Counts,
+    request: &MemcachedRequest<'_>,
+    items: &mut impl ItemStore,
+    counts: &ItemCounters,
     output: &mut Vec<u8>,
-) -> Done {
-    let flags = Flags::new(request, 2);
+) -> CommandResult {
+    let flags = MetaFlags::new(request, 2);
     flags.check_briefly()?;
     let key = meta_key(request, &flags)?;
     let wanted: Option<u64> = flags.number(b'C')?;
@@ -466,15 +477,15 @@ pub(super) fn delete(
     let seconds: Option<i64> = flags.number(b'T')?;
     let code = items.change(&key, |items, old| {
         let Some(old) = old else {
-            return Ok((Change::Nothing, "NF"));
+            return Ok((ItemChange::Nothing, "NF"));
         };
         if wanted.is_some_and(|wanted| wanted != old.cas) {
-            return Ok((Change::Nothing, "EX"));
+            return Ok((ItemChange::Nothing, "EX"));
         }
         if !flags.has(b'I') && !flags.has(b'x') {
-            return Ok((Change::Delete, "HD"));
+            return Ok((ItemChange::Delete, "HD"));
         }
-        let mut item = Item {
+        let mut item = MemcachedItem {
             cas: given.unwrap_or_else(|| items.next_cas()),
             ..old
         };
@@ -488,7 +499,7 @@ pub(super) fn delete(
         if let Some(seconds) = seconds {
             item.expires_ms = items.expiry(seconds);
         }
-        Ok((Change::Put(encode_item(&item)), "HD"))
+        Ok((ItemChange::Put(encode_item(&item)), "HD"))
     })?;
     count(&counts.meta);
     counts.deleted(code == "HD");
@@ -498,11 +509,15 @@ pub(super) fn delete(
     Ok(())
 }
 
-pub(super) fn describe(request: &Request<'_>, items: &mut impl Items, output: &mut Vec<u8>) -> Done {
+pub(super) fn describe(
+    request: &MemcachedRequest<'_>,
+    items: &mut impl ItemStore,
+    output: &mut Vec<u8>,
+) -> CommandResult {
     if request.words.len() < 2 {
         return Err(BAD_LINE);
     }
-    let flags = Flags::new(request, 2);
+    let flags = MetaFlags::new(request, 2);
     let key = meta_key(request, &flags)?;
     let kept = items.get(&key)?;
     let Some(kept) = kept else {

@@ -28,4 +28,4 @@ mod stats;
 mod text;
 
 pub(crate) use cached::CachedSession;
-pub(crate) use session::Session;
+pub(crate) use session::MemcachedSession;

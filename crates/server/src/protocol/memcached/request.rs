@@ -14,17 +14,17 @@ const MAX_WORDS: usize = 24;
 
 /// The content at the beginning of a buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found<'a> {
+pub enum ParsedInput<'a> {
     /// An incomplete request.
     Nothing,
     /// A request and its length in bytes.
-    Request(Request<'a>, usize),
+    Request(MemcachedRequest<'a>, usize),
     /// An invalid request: the error, and the number of bytes to skip, which may not have arrived
     /// yet.
     Bad(&'static str, usize),
     /// A request whose block is too long, without the block, and the number of bytes to skip, which
     /// may not have arrived yet.
-    TooLarge(Request<'a>, usize),
+    TooLarge(MemcachedRequest<'a>, usize),
     /// A line that is too long. The connection must be closed.
     Endless,
     /// A line of HTTP. The connection must be closed without a reply.
@@ -35,14 +35,14 @@ pub enum Found<'a> {
 
 /// A parsed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request<'a> {
+pub struct MemcachedRequest<'a> {
     /// The words of its line.
     pub words: SmallVec<[&'a [u8]; 8]>,
     /// The data block; empty if there is none.
     pub block: &'a [u8],
 }
 
-impl<'a> Request<'a> {
+impl<'a> MemcachedRequest<'a> {
     /// Returns a word; empty if there are fewer words.
     #[must_use]
     pub fn word(&self, index: usize) -> &'a [u8] {
@@ -104,15 +104,17 @@ pub fn announced(buffer: &[u8], most: usize) -> usize {
 
 /// Parses the request at the beginning of a buffer. Blocks longer than `most` bytes are refused.
 #[must_use]
-pub fn read(buffer: &[u8], most: usize) -> Found<'_> {
+pub fn read(buffer: &[u8], most: usize) -> ParsedInput<'_> {
     if buffer.first() == Some(&BINARY) {
-        return buffer.get(..BINARY_HEADER).map_or(Found::Nothing, Found::Binary);
+        return buffer
+            .get(..BINARY_HEADER)
+            .map_or(ParsedInput::Nothing, ParsedInput::Binary);
     }
     let Some(end) = buffer.iter().take(MAX_LINE).position(|&byte| byte == b'\n') else {
         return if buffer.len() >= MAX_LINE {
-            Found::Endless
+            ParsedInput::Endless
         } else {
-            Found::Nothing
+            ParsedInput::Nothing
         };
     };
     let line = buffer.get(..end).unwrap_or_default();
@@ -124,18 +126,18 @@ pub fn read(buffer: &[u8], most: usize) -> Found<'_> {
     let taken = end + 1;
     let command = words.first().copied().unwrap_or_default();
     if is_http(&words) {
-        return Found::Http;
+        return ParsedInput::Http;
     }
     let is_get = matches!(command, b"get" | b"gets" | b"gat" | b"gats");
     if words.len() > MAX_WORDS && !is_get {
-        return Found::Bad("ERROR", taken);
+        return ParsedInput::Bad("ERROR", taken);
     }
     let Some(at) = block_word(command) else {
-        return Found::Request(Request { words, block: &[] }, taken);
+        return ParsedInput::Request(MemcachedRequest { words, block: &[] }, taken);
     };
     let Some(length) = words.get(at) else {
         let has_key = command == b"ms" && words.len() > 1;
-        return Found::Bad(if has_key { BAD_LINE } else { "ERROR" }, taken);
+        return ParsedInput::Bad(if has_key { BAD_LINE } else { "ERROR" }, taken);
     };
     // If a line with a block length is refused, the block is skipped: it contains the client's data
     // and no requests.
@@ -144,7 +146,7 @@ pub fn read(buffer: &[u8], most: usize) -> Found<'_> {
     let all = taken.saturating_add(usize::try_from(block).unwrap_or(usize::MAX));
     let is_cas = command == b"cas";
     if is_cas && words.len() < 6 {
-        return Found::Bad("ERROR", all);
+        return ParsedInput::Bad("ERROR", all);
     }
     let is_key = words.get(1).is_some_and(|key| key.len() <= MAX_KEY);
     let fits = command == b"ms"
@@ -153,23 +155,23 @@ pub fn read(buffer: &[u8], most: usize) -> Found<'_> {
             && (!is_cas || words.get(5).copied().and_then(number::<u64>).is_some());
     let length = length.and_then(|length| usize::try_from(length).ok());
     let (Some(length), true) = (length, is_key && fits) else {
-        return Found::Bad(BAD_LINE, all);
+        return ParsedInput::Bad(BAD_LINE, all);
     };
     if length > most {
-        return Found::TooLarge(Request { words, block: &[] }, all);
+        return ParsedInput::TooLarge(MemcachedRequest { words, block: &[] }, all);
     }
     let rest = buffer.get(taken..).unwrap_or_default();
     let (Some(block), Some(end)) = (rest.get(..length), rest.get(length..length + 2)) else {
-        return Found::Nothing;
+        return ParsedInput::Nothing;
     };
     if end != b"\r\n" {
         // As in memcached, skip everything up to the next line.
         let mut after = rest.iter().skip(length);
         let skipped = after.position(|&byte| byte == b'\n');
         let skipped = skipped.map_or(rest.len() - length, |at| at + 1);
-        return Found::Bad(BAD_BLOCK, taken + length + skipped);
+        return ParsedInput::Bad(BAD_BLOCK, taken + length + skipped);
     }
-    Found::Request(Request { words, block }, taken + length + 2)
+    ParsedInput::Request(MemcachedRequest { words, block }, taken + length + 2)
 }
 
 /// Returns whether a line belongs to HTTP: a request line, which ends in the protocol version, or
@@ -222,9 +224,9 @@ mod tests {
 
     #[test]
     fn lines_of_http_are_known() {
-        assert_eq!(read(b"POST / HTTP/1.1\r\nset a 0 0 1\r\n", 10), Found::Http);
-        assert_eq!(read(b"Host: x\r\n", 10), Found::Http);
-        assert!(matches!(read(b"get HTTP/1.1\r\n", 10), Found::Request(..)));
+        assert_eq!(read(b"POST / HTTP/1.1\r\nset a 0 0 1\r\n", 10), ParsedInput::Http);
+        assert_eq!(read(b"Host: x\r\n", 10), ParsedInput::Http);
+        assert!(matches!(read(b"get HTTP/1.1\r\n", 10), ParsedInput::Request(..)));
     }
 
     #[test]
@@ -232,9 +234,9 @@ mod tests {
         let mut request = vec![0x80, 0x0a];
         request.resize(12, 0);
         request.extend_from_slice(&[1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(read(&request, 10), Found::Nothing);
+        assert_eq!(read(&request, 10), ParsedInput::Nothing);
         request.push(0);
-        let Found::Binary(header) = read(&request, 10) else {
+        let ParsedInput::Binary(header) = read(&request, 10) else {
             panic!("a request of the binary protocol")
         };
         let refusal = binary_refusal(header);
@@ -245,44 +247,53 @@ mod tests {
 
     #[test]
     fn requests_are_lines_with_blocks() {
-        let Found::Request(request, taken) = read(b"get a  b\r\nrest", 10) else {
+        let ParsedInput::Request(request, taken) = read(b"get a  b\r\nrest", 10) else {
             panic!("a request")
         };
         assert_eq!((&request.words[..], taken), (&[&b"get"[..], b"a", b"b"][..], 10));
-        let Found::Request(request, taken) = read(b"set k 0 0 3 noreply\r\na\nb\r\nx", 10) else {
+        let ParsedInput::Request(request, taken) = read(b"set k 0 0 3 noreply\r\na\nb\r\nx", 10) else {
             panic!("a request")
         };
         assert!(request.is_quiet());
         assert_eq!((request.block, taken), (&b"a\nb"[..], 26));
         let whole = b"ms k 2 T0\r\nab\r\n";
         for end in 0..whole.len() {
-            assert_eq!(read(&whole[..end], 10), Found::Nothing, "{end}");
+            assert_eq!(read(&whole[..end], 10), ParsedInput::Nothing, "{end}");
         }
     }
 
     #[test]
     fn what_is_no_request_is_skipped() {
-        assert_eq!(read(b"set k 0 0\r\n", 10), Found::Bad("ERROR", 11));
-        assert_eq!(read(b"set k 0 0 x\r\n", 10), Found::Bad(BAD_LINE, 13));
-        assert_eq!(read(b"set k 0 0 -1\r\n", 10), Found::Bad(BAD_LINE, 14));
-        assert_eq!(read(b"set k x 0 1\r\na\r\n", 10), Found::Bad(BAD_LINE, 16));
-        assert_eq!(read(b"cas k 0 0 1\r\na\r\n", 10), Found::Bad("ERROR", 16));
+        assert_eq!(read(b"set k 0 0\r\n", 10), ParsedInput::Bad("ERROR", 11));
+        assert_eq!(read(b"set k 0 0 x\r\n", 10), ParsedInput::Bad(BAD_LINE, 13));
+        assert_eq!(read(b"set k 0 0 -1\r\n", 10), ParsedInput::Bad(BAD_LINE, 14));
+        assert_eq!(read(b"set k x 0 1\r\na\r\n", 10), ParsedInput::Bad(BAD_LINE, 16));
+        assert_eq!(read(b"cas k 0 0 1\r\na\r\n", 10), ParsedInput::Bad("ERROR", 16));
         let long = [b"set ", &[b'k'; MAX_KEY + 1][..], b" 0 0 11\r\nflush_all\r\n\r\n"].concat();
-        assert_eq!(read(&long, 20), Found::Bad(BAD_LINE, long.len()));
-        assert_eq!(read(b"ms\r\n", 10), Found::Bad("ERROR", 4));
-        assert_eq!(read(b"ms k x\r\n", 10), Found::Bad(BAD_LINE, 8));
-        assert!(matches!(read(b"set k 0 0 11\r\n", 10), Found::TooLarge(_, 27)));
+        assert_eq!(read(&long, 20), ParsedInput::Bad(BAD_LINE, long.len()));
+        assert_eq!(read(b"ms\r\n", 10), ParsedInput::Bad("ERROR", 4));
+        assert_eq!(read(b"ms k x\r\n", 10), ParsedInput::Bad(BAD_LINE, 8));
+        assert!(matches!(
+            read(b"set k 0 0 11\r\n", 10),
+            ParsedInput::TooLarge(_, 27)
+        ));
         assert!(matches!(
             read(b"set k 0 0 99999999999\r\n", 10),
-            Found::TooLarge(_, 100_000_000_024)
+            ParsedInput::TooLarge(_, 100_000_000_024)
         ));
         let longest = read(b"set k 0 0 18446744073709551615\r\n", 10);
-        assert!(matches!(longest, Found::TooLarge(_, usize::MAX)), "{longest:?}");
+        assert!(
+            matches!(longest, ParsedInput::TooLarge(_, usize::MAX)),
+            "{longest:?}"
+        );
         assert!(matches!(
             read(b"set k 4294967296 0 1\r\na\r\n", 10),
-            Found::Request(_, 25)
+            ParsedInput::Request(_, 25)
         ));
-        assert_eq!(read(b"set k 0 0 1\r\nabc\r\nget", 10), Found::Bad(BAD_BLOCK, 18));
-        assert_eq!(read(&[b'a'; MAX_LINE], 10), Found::Endless);
+        assert_eq!(
+            read(b"set k 0 0 1\r\nabc\r\nget", 10),
+            ParsedInput::Bad(BAD_BLOCK, 18)
+        );
+        assert_eq!(read(&[b'a'; MAX_LINE], 10), ParsedInput::Endless);
     }
 }

@@ -1,9 +1,9 @@
 //! Splitting of a pipeline into runs of requests that are executed together, and the access of each
 //! request to items.
 
-use super::items::Access;
+use super::items::ItemAccess;
 use super::meta;
-use super::request::{self, Found, Request};
+use super::request::{self, MemcachedRequest, ParsedInput};
 use super::text::key;
 use std::borrow::Cow;
 
@@ -11,22 +11,22 @@ use std::borrow::Cow;
 const MOST_BYTES: usize = 1 << 20;
 
 /// The next work in a buffer, with its length in bytes.
-pub(super) enum Next<'a> {
+pub(super) enum NextWork<'a> {
     /// An incomplete request.
     Nothing,
     /// Requests to execute together.
-    Run(Vec<Request<'a>>, usize),
+    Run(Vec<MemcachedRequest<'a>>, usize),
     /// A request to execute alone.
-    Alone(Request<'a>, usize),
-    /// As [`Found::Bad`].
+    Alone(MemcachedRequest<'a>, usize),
+    /// As [`ParsedInput::Bad`].
     Bad(&'static str, usize),
-    /// As [`Found::TooLarge`].
-    TooLarge(Request<'a>, usize),
-    /// As [`Found::Endless`].
+    /// As [`ParsedInput::TooLarge`].
+    TooLarge(MemcachedRequest<'a>, usize),
+    /// As [`ParsedInput::Endless`].
     Endless,
-    /// As [`Found::Http`].
+    /// As [`ParsedInput::Http`].
     Http,
-    /// As [`Found::Binary`].
+    /// As [`ParsedInput::Binary`].
     Binary(&'a [u8]),
 }
 
@@ -35,17 +35,17 @@ const READ_AHEAD: usize = 64;
 
 /// Limits on the requests of a run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Most {
+pub(super) struct RunLimits {
     /// All requests.
     pub(super) requests: usize,
     /// Requests that only read.
     pub(super) reads: usize,
 }
 
-impl Most {
+impl RunLimits {
     /// Limits only the total number of requests.
-    pub(super) fn requests(requests: usize) -> Most {
-        Most {
+    pub(super) fn requests(requests: usize) -> RunLimits {
+        RunLimits {
             requests,
             reads: usize::MAX,
         }
@@ -54,12 +54,12 @@ impl Most {
 
 /// Returns the next run or single request in a buffer. Blocks longer than `most_block` bytes are
 /// refused.
-pub(super) fn next(buffer: &[u8], most_block: usize, most: Most) -> Next<'_> {
+pub(super) fn next(buffer: &[u8], most_block: usize, most: RunLimits) -> NextWork<'_> {
     let mut requests = Vec::new();
     let (mut taken, mut reads) = (0, 0);
     while requests.len() < most.requests && reads < most.reads && taken < MOST_BYTES {
         match request::read(&buffer[taken..], most_block) {
-            Found::Request(request, bytes) if is_of_items(request.word(0)) => {
+            ParsedInput::Request(request, bytes) if is_of_items(request.word(0)) => {
                 reads += usize::from(matches!(
                     request.word(0),
                     b"get" | b"gets" | b"gat" | b"gats" | b"mg"
@@ -69,19 +69,19 @@ pub(super) fn next(buffer: &[u8], most_block: usize, most: Most) -> Next<'_> {
             }
             // Anything else is handled after this run.
             _ if !requests.is_empty() => break,
-            Found::Request(request, bytes) => return Next::Alone(request, bytes),
-            Found::Nothing => return Next::Nothing,
-            Found::Bad(error, bytes) => return Next::Bad(error, bytes),
-            Found::TooLarge(request, bytes) => return Next::TooLarge(request, bytes),
-            Found::Endless => return Next::Endless,
-            Found::Http => return Next::Http,
-            Found::Binary(header) => return Next::Binary(header),
+            ParsedInput::Request(request, bytes) => return NextWork::Alone(request, bytes),
+            ParsedInput::Nothing => return NextWork::Nothing,
+            ParsedInput::Bad(error, bytes) => return NextWork::Bad(error, bytes),
+            ParsedInput::TooLarge(request, bytes) => return NextWork::TooLarge(request, bytes),
+            ParsedInput::Endless => return NextWork::Endless,
+            ParsedInput::Http => return NextWork::Http,
+            ParsedInput::Binary(header) => return NextWork::Binary(header),
         }
     }
     if requests.is_empty() {
-        Next::Nothing
+        NextWork::Nothing
     } else {
-        Next::Run(requests, taken)
+        NextWork::Run(requests, taken)
     }
 }
 
@@ -112,13 +112,13 @@ fn is_of_items(command: &[u8]) -> bool {
 }
 
 /// Returns an upper bound of the bytes that requests write from their blocks.
-pub(super) fn written_bytes(requests: &[Request<'_>]) -> usize {
+pub(super) fn written_bytes(requests: &[MemcachedRequest<'_>]) -> usize {
     requests.iter().map(|request| request.block.len()).sum()
 }
 
 /// Returns the key that a refused oversized request would have replaced. As in memcached, its old
 /// value is deleted, so that a client that meant to replace it does not read it.
-pub(super) fn outdated<'a>(request: &'a Request<'_>) -> Option<Cow<'a, [u8]>> {
+pub(super) fn outdated<'a>(request: &'a MemcachedRequest<'_>) -> Option<Cow<'a, [u8]>> {
     match request.word(0) {
         b"set" => key(request.word(1)).ok().map(Cow::Borrowed),
         b"ms" => meta::access(request, true).map(|(key, _)| key),
@@ -128,16 +128,20 @@ pub(super) fn outdated<'a>(request: &'a Request<'_>) -> Option<Cow<'a, [u8]>> {
 
 /// Calls `each` with every item that a request may access. Invalid parts are skipped; the request
 /// is refused when it is executed. With `careful`, a `mg` may change an item that it finds stale.
-pub(super) fn accesses(request: &Request<'_>, careful: bool, mut each: impl FnMut(&[u8], Access)) {
-    let mut words = |from: usize, most: usize, access: Access| {
+pub(super) fn accesses(
+    request: &MemcachedRequest<'_>,
+    careful: bool,
+    mut each: impl FnMut(&[u8], ItemAccess),
+) {
+    let mut words = |from: usize, most: usize, access: ItemAccess| {
         let words = request.words.iter().skip(from).take(most);
         words
             .filter(|word| key(word).is_ok())
             .for_each(|word| each(word, access));
     };
     match request.word(0) {
-        b"get" | b"gets" => words(1, READ_AHEAD, Access::Reads),
-        b"gat" | b"gats" => words(2, usize::MAX, Access::Changes),
+        b"get" | b"gets" => words(1, READ_AHEAD, ItemAccess::Reads),
+        b"gat" | b"gats" => words(2, usize::MAX, ItemAccess::Changes),
         b"mg" | b"ms" | b"md" | b"ma" | b"me" => {
             if let Some((key, access)) = meta::access(request, careful) {
                 each(&key, access);
@@ -147,9 +151,9 @@ pub(super) fn accesses(request: &Request<'_>, careful: bool, mut each: impl FnMu
             let word = request.word(1);
             if key(word).is_ok() {
                 let access = if command == b"set" {
-                    Access::Overwrites
+                    ItemAccess::Overwrites
                 } else {
-                    Access::Changes
+                    ItemAccess::Changes
                 };
                 each(word, access);
             }
@@ -164,31 +168,31 @@ mod tests {
     #[test]
     fn a_run_ends_where_something_else_comes() {
         let text = b"get a b\r\nset c 0 0 1\r\nx\r\nstats\r\nget d\r\nget";
-        let Next::Run(requests, taken) = next(text, 10, Most::requests(100)) else {
+        let NextWork::Run(requests, taken) = next(text, 10, RunLimits::requests(100)) else {
             panic!("a run")
         };
         assert_eq!((requests.len(), taken), (2, 25));
         assert!(matches!(
-            next(&text[taken..], 10, Most::requests(100)),
-            Next::Alone(_, 7)
+            next(&text[taken..], 10, RunLimits::requests(100)),
+            NextWork::Alone(_, 7)
         ));
-        let Next::Run(requests, taken) = next(&text[32..], 10, Most::requests(100)) else {
+        let NextWork::Run(requests, taken) = next(&text[32..], 10, RunLimits::requests(100)) else {
             panic!("a run")
         };
         assert_eq!((requests.len(), taken), (1, 7));
         assert!(matches!(
-            next(&text[39..], 10, Most::requests(100)),
-            Next::Nothing
+            next(&text[39..], 10, RunLimits::requests(100)),
+            NextWork::Nothing
         ));
-        let Next::Run(requests, taken) = next(text, 10, Most::requests(1)) else {
+        let NextWork::Run(requests, taken) = next(text, 10, RunLimits::requests(1)) else {
             panic!("a run")
         };
         assert_eq!((requests.len(), taken), (1, 9));
-        let most = Most {
+        let most = RunLimits {
             requests: 10,
             reads: 2,
         };
-        let Next::Run(requests, _) = next(b"set a 0 0 1\r\nx\r\nget a\r\nget b\r\nget c\r\n", 10, most)
+        let NextWork::Run(requests, _) = next(b"set a 0 0 1\r\nx\r\nget a\r\nget b\r\nget c\r\n", 10, most)
         else {
             panic!("a run")
         };
@@ -198,7 +202,7 @@ mod tests {
     #[test]
     fn what_requests_do_with_items() {
         let of = |text: &str, careful: bool| {
-            let Found::Request(request, _) = request::read(text.as_bytes(), 10) else {
+            let ParsedInput::Request(request, _) = request::read(text.as_bytes(), 10) else {
                 panic!("a request: {text:?}")
             };
             let mut all = Vec::new();
@@ -206,17 +210,20 @@ mod tests {
             all
         };
         let one = |key: &str, access| vec![(key.as_bytes().to_vec(), access)];
-        assert_eq!(of("get a\r\n", false), one("a", Access::Reads));
+        assert_eq!(of("get a\r\n", false), one("a", ItemAccess::Reads));
         assert_eq!(of("gets a b\r\n", false).len(), 2);
-        assert_eq!(of("gat 5 a\r\n", false), one("a", Access::Changes));
-        assert_eq!(of("set a 0 0 1\r\nx\r\n", false), one("a", Access::Overwrites));
-        assert_eq!(of("add a 0 0 1\r\nx\r\n", false), one("a", Access::Changes));
-        assert_eq!(of("incr a 1\r\n", false), one("a", Access::Changes));
-        assert_eq!(of("mg a v\r\n", false), one("a", Access::Reads));
-        assert_eq!(of("mg a v\r\n", true), one("a", Access::Changes));
-        assert_eq!(of("mg a t T30\r\n", false), one("a", Access::Changes));
-        assert_eq!(of("mg YQ== b v\r\n", false), one("a", Access::Reads));
-        assert_eq!(of("ms a 1\r\nx\r\n", false), one("a", Access::Changes));
+        assert_eq!(of("gat 5 a\r\n", false), one("a", ItemAccess::Changes));
+        assert_eq!(
+            of("set a 0 0 1\r\nx\r\n", false),
+            one("a", ItemAccess::Overwrites)
+        );
+        assert_eq!(of("add a 0 0 1\r\nx\r\n", false), one("a", ItemAccess::Changes));
+        assert_eq!(of("incr a 1\r\n", false), one("a", ItemAccess::Changes));
+        assert_eq!(of("mg a v\r\n", false), one("a", ItemAccess::Reads));
+        assert_eq!(of("mg a v\r\n", true), one("a", ItemAccess::Changes));
+        assert_eq!(of("mg a t T30\r\n", false), one("a", ItemAccess::Changes));
+        assert_eq!(of("mg YQ== b v\r\n", false), one("a", ItemAccess::Reads));
+        assert_eq!(of("ms a 1\r\nx\r\n", false), one("a", ItemAccess::Changes));
         assert_eq!(of("get\r\n", false), []);
         assert_eq!(of("mg ! b\r\n", false), []);
     }

@@ -2,21 +2,21 @@
 
 mod refuse;
 
-use super::dump::{self, Dump};
+use super::dump::{self, MetadataDump};
 use super::execute::{check, execute, refuse};
-use super::items::{self, Access, Key, StoredItems};
-use super::outcome::{Done, Executed, Ran};
-use super::permission::{Identified, Pause, Paused};
-use super::request::{self, Found, Request};
-use super::run::{self, Most, Next};
+use super::items::{self, ItemAccess, ItemKey, StoredItems};
+use super::outcome::{ExecutionProgress, RequestRunOutcome, RunProgress};
+use super::permission::{AuthDelay, AuthDelayState, AuthOutcome};
+use super::request::{self, MemcachedRequest, ParsedInput};
+use super::run::{self, NextWork, RunLimits};
 use super::text::TOO_LARGE;
 use super::{stats, text};
-use crate::access::User;
-use crate::error::Failure;
-use crate::net::{HIGH_WATER, Input, Protocol, Served};
-use crate::shared::{Client, Shared};
-use crate::store::{Reading, Store, Wanted};
-use alluvium::{MultiGet, Value};
+use crate::access::AclUser;
+use crate::error::CommandError;
+use crate::net::{HIGH_WATER, ProtocolSession, ReceiveBuffer, ServeOutcome};
+use crate::shared::{ClientHandle, StoreContext};
+use crate::store::{KeyLockRequest, ReadReservation, ServerStore};
+use alluvium::{MultiGetFuture, Value};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,34 +38,34 @@ const FIRST: usize = 16;
 const MOST: usize = 64;
 
 /// The state of one connection.
-pub(crate) struct Session {
-    pub(super) shared: Arc<Shared>,
-    pub(super) client: Arc<Client>,
-    pub(super) user: Arc<User>,
+pub(crate) struct MemcachedSession {
+    pub(super) shared: Arc<StoreContext>,
+    pub(super) client: Arc<ClientHandle>,
+    pub(super) user: Arc<AclUser>,
     /// Whether the client has authenticated or need not.
-    pub(super) is_known: bool,
+    pub(super) is_authenticated: bool,
     /// Number of wrong passwords.
-    pub(super) strikes: u32,
-    pub(super) pause: Option<Pause>,
+    pub(super) failed_logins: u32,
+    pub(super) pause: Option<AuthDelay>,
     /// Bytes of a refused block that are still to be skipped.
     skipping: usize,
     wants_sync: bool,
-    waiting: Option<Waiting>,
+    waiting: Option<PendingRun>,
     /// Number of reading requests in the next run. Long items lower it.
     reads: usize,
     /// Whether requests for memory are refused, because they have waited too long.
     refuses: bool,
     /// The current `lru_crawler metadump`.
-    dump: Option<Dump>,
+    dump: Option<MetadataDump>,
 }
 
 /// A run that waits for a read.
-struct Waiting {
+struct PendingRun {
     /// Its number of requests; more may have arrived since.
     requests: usize,
-    reading: MultiGet,
+    reading: MultiGetFuture,
     /// The memory charge of the read.
-    _room: Reading,
+    _room: ReadReservation,
 }
 
 /// The items of a completed read.
@@ -73,19 +73,19 @@ type ReadResult = alluvium::Result<Vec<Option<Value>>>;
 
 /// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum RequestOutcome {
     Replied,
     Quit,
 }
 
-impl Session {
-    pub(crate) fn new(shared: &Arc<Shared>, client: &Arc<Client>) -> Session {
-        Session {
+impl MemcachedSession {
+    pub(crate) fn new(shared: &Arc<StoreContext>, client: &Arc<ClientHandle>) -> MemcachedSession {
+        MemcachedSession {
             shared: Arc::clone(shared),
             client: Arc::clone(client),
             user: shared.access.default_user(),
-            is_known: shared.access.is_open(),
-            strikes: 0,
+            is_authenticated: shared.access.is_open(),
+            failed_logins: 0,
             pause: None,
             skipping: 0,
             wants_sync: false,
@@ -100,30 +100,30 @@ impl Session {
     /// requests, or the reason for executing none.
     fn serve_run(
         &mut self,
-        requests: &[Request<'_>],
+        requests: &[MemcachedRequest<'_>],
         read: Option<ReadResult>,
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
-    ) -> Result<usize, Served> {
+    ) -> Result<usize, ServeOutcome> {
         let start = output.len();
         match self.run(requests, read, output, context) {
-            Executed::Waits(reading) => {
+            ExecutionProgress::Waits(reading) => {
                 let (reading, room) = *reading;
-                self.waiting = Some(Waiting {
+                self.waiting = Some(PendingRun {
                     requests: requests.len(),
                     reading,
                     _room: room,
                 });
-                Err(Served::Wait)
+                Err(ServeOutcome::Wait)
             }
-            Executed::Full => Err(Served::Full),
-            Executed::All => {
+            ExecutionProgress::Full => Err(ServeOutcome::Full),
+            ExecutionProgress::All => {
                 let bytes = output.len().saturating_sub(start);
                 self.shared.store.sizes.note(bytes / requests.len().max(1));
                 self.reads = (2 * self.reads).min(MOST);
                 Ok(requests.len())
             }
-            Executed::Part(executed) => {
+            ExecutionProgress::Part(executed) => {
                 self.reads = executed.max(1);
                 Ok(executed)
             }
@@ -134,28 +134,28 @@ impl Session {
     /// anything. The completed read is passed in the next time.
     fn run(
         &mut self,
-        requests: &[Request<'_>],
+        requests: &[MemcachedRequest<'_>],
         read: Option<ReadResult>,
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
-    ) -> Executed {
+    ) -> ExecutionProgress {
         let shared = Arc::clone(&self.shared);
         let _turn = shared.store.turn_to_write(run::written_bytes(requests));
         let refuses = std::mem::take(&mut self.refuses);
-        let mut done = Done::at(0, output.len());
+        let mut done = RunProgress::at(0, output.len());
         let mut ran = self.try_run(requests, read, Some(context), output, &mut done);
-        if matches!(ran, Ok(Ran::WantsCare)) {
+        if matches!(ran, Ok(RequestRunOutcome::WantsCare)) {
             ran = self.try_run(requests, None, None, output, &mut done);
         }
         let mut executed = requests.len();
         match ran {
-            Ok(Ran::Waits(reading)) => return Executed::Waits(reading),
-            Ok(Ran::Full) if refuses => {
+            Ok(RequestRunOutcome::Waits(reading)) => return ExecutionProgress::Waits(reading),
+            Ok(RequestRunOutcome::Full) if refuses => {
                 self.refuse_to_read(&requests[0], output);
                 executed = 1;
             }
-            Ok(Ran::Full) => return Executed::Full,
-            Ok(Ran::Part(part)) => executed = part,
+            Ok(RequestRunOutcome::Full) => return ExecutionProgress::Full,
+            Ok(RequestRunOutcome::Part(part)) => executed = part,
             Ok(_) => {}
             Err(failure) => {
                 // The rest is undone.
@@ -172,16 +172,16 @@ impl Session {
         let counters = &self.shared.counters;
         counters.commands.fetch_add(executed as u64, Ordering::Relaxed);
         if executed < requests.len() {
-            return Executed::Part(executed);
+            return ExecutionProgress::Part(executed);
         }
-        Executed::All
+        ExecutionProgress::All
     }
 
     /// Executes requests one by one after a failure of an unknown one of them. Waits for their
     /// reads.
-    fn run_one_by_one(&mut self, requests: &[Request<'_>], output: &mut Vec<u8>) {
+    fn run_one_by_one(&mut self, requests: &[MemcachedRequest<'_>], output: &mut Vec<u8>) {
         for request in requests {
-            let mut done = Done::at(0, output.len());
+            let mut done = RunProgress::at(0, output.len());
             if let Err(failure) = self.try_run(std::slice::from_ref(request), None, None, output, &mut done) {
                 output.truncate(done.position);
                 self.refuse(&failure, request, output);
@@ -192,25 +192,25 @@ impl Session {
     /// Executes the rest of a run. Without a context it blocks on reads, and locks all items.
     fn try_run(
         &mut self,
-        requests: &[Request<'_>],
+        requests: &[MemcachedRequest<'_>],
         read: Option<ReadResult>,
         context: Option<&mut Context<'_>>,
         output: &mut Vec<u8>,
-        done: &mut Done,
-    ) -> Result<Ran, Failure> {
+        done: &mut RunProgress,
+    ) -> Result<RequestRunOutcome, CommandError> {
         let shared = Arc::clone(&self.shared);
         let store = &*shared.store;
         self.flush_if_due()?;
         let is_careful = context.is_none();
-        let mut wanted = Wanted::default();
-        let mut keys: Vec<Key> = Vec::new();
+        let mut wanted = KeyLockRequest::default();
+        let mut keys: Vec<ItemKey> = Vec::new();
         // Further items are read one by one.
         let most_read = store.sizes.most();
         for request in &requests[done.requests..] {
             run::accesses(request, is_careful, |key, access| {
                 StoredItems::lock(&mut wanted, key, access);
-                if access != Access::Overwrites && keys.len() < most_read {
-                    keys.push(Key::from_slice(key));
+                if access != ItemAccess::Overwrites && keys.len() < most_read {
+                    keys.push(ItemKey::from_slice(key));
                 }
             });
         }
@@ -229,10 +229,10 @@ impl Session {
         for (index, request) in requests.iter().enumerate().skip(done.requests) {
             if output.len().saturating_sub(before) > HIGH_WATER {
                 self.commit(&mut items)?;
-                return Ok(Ran::Part(index));
+                return Ok(RequestRunOutcome::Part(index));
             }
             let start = output.len();
-            let here = Done::at(index, start);
+            let here = RunProgress::at(index, start);
             if items.bytes > most_bytes {
                 self.commit(&mut items)?;
                 *done = here;
@@ -246,16 +246,16 @@ impl Session {
                 // Commit the requests before this one, so that none is executed or counted twice.
                 self.commit(&mut items)?;
                 *done = here;
-                return Ok(Ran::WantsCare);
+                return Ok(RequestRunOutcome::WantsCare);
             }
         }
         self.commit(&mut items)?;
-        Ok(Ran::Whole)
+        Ok(RequestRunOutcome::Whole)
     }
 
     /// Refuses a reply longer than `most`, the memory that was available to clients when the run
     /// began. Replies with items have stopped at that size.
-    fn bound(&self, request: &Request<'_>, start: usize, most: usize, output: &mut Vec<u8>) {
+    fn bound(&self, request: &MemcachedRequest<'_>, start: usize, most: usize, output: &mut Vec<u8>) {
         let only_reads = matches!(request.word(0), b"get" | b"gets" | b"mg");
         if !only_reads || output.len().saturating_sub(start) <= most {
             return;
@@ -268,7 +268,7 @@ impl Session {
         output.extend_from_slice(b"SERVER_ERROR out of memory writing get response (--client-memory)\r\n");
     }
 
-    fn commit(&mut self, items: &mut StoredItems<'_>) -> Result<(), Failure> {
+    fn commit(&mut self, items: &mut StoredItems<'_>) -> Result<(), CommandError> {
         let has_written = items.commit()?;
         self.wants_sync |= has_written && self.shared.store.waits_for_disk();
         Ok(())
@@ -276,32 +276,36 @@ impl Session {
 
     fn execute(
         &self,
-        request: &Request<'_>,
+        request: &MemcachedRequest<'_>,
         items: &mut StoredItems<'_>,
         output: &mut Vec<u8>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandError> {
         check(request)?;
         self.permit_items(request)?;
         execute(request, items, &self.shared.counters, output)
     }
 
-    fn refuse(&self, failure: &Failure, request: &Request<'_>, output: &mut Vec<u8>) {
+    fn refuse(&self, failure: &CommandError, request: &MemcachedRequest<'_>, output: &mut Vec<u8>) {
         self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
         refuse(failure, request, output);
     }
 
     /// Executes a request that is not about individual items.
-    fn run_alone(&mut self, request: &Request<'_>, output: &mut Vec<u8>) -> End {
+    fn run_alone(&mut self, request: &MemcachedRequest<'_>, output: &mut Vec<u8>) -> RequestOutcome {
         let start = output.len();
         self.shared.counters.commands.fetch_add(1, Ordering::Relaxed);
         self.dispatch_alone(request, output).unwrap_or_else(|failure| {
             output.truncate(start);
             self.refuse(&failure, request, output);
-            End::Replied
+            RequestOutcome::Replied
         })
     }
 
-    fn dispatch_alone(&mut self, request: &Request<'_>, output: &mut Vec<u8>) -> Result<End, Failure> {
+    fn dispatch_alone(
+        &mut self,
+        request: &MemcachedRequest<'_>,
+        output: &mut Vec<u8>,
+    ) -> Result<RequestOutcome, CommandError> {
         self.flush_if_due()?;
         self.permit_alone(request)?;
         match request.word(0) {
@@ -315,22 +319,22 @@ impl Session {
             }
             b"stats" => stats::stats(request, &self.shared, output)?,
             b"lru_crawler" if request.word(1) == b"metadump" => {
-                self.dump = Some(Dump::new(request, &self.shared.store)?);
+                self.dump = Some(MetadataDump::new(request, &self.shared.store)?);
             }
             b"lru_crawler" => {
                 output.extend_from_slice(dump::crawler(request)?.as_bytes());
                 output.extend_from_slice(b"\r\n");
             }
-            b"quit" => return Ok(End::Quit),
+            b"quit" => return Ok(RequestOutcome::Quit),
             b"mn" => output.extend_from_slice(b"MN\r\n"),
-            b"shutdown" => return Err(Failure::say("ERROR: shutdown not enabled")),
-            _ => return Err(Failure::say("ERROR")),
+            b"shutdown" => return Err(CommandError::say("ERROR: shutdown not enabled")),
+            _ => return Err(CommandError::say("ERROR")),
         }
-        Ok(End::Replied)
+        Ok(RequestOutcome::Replied)
     }
 
     /// Deletes all items if a requested delay has passed.
-    fn flush_if_due(&mut self) -> Result<(), Failure> {
+    fn flush_if_due(&mut self) -> Result<(), CommandError> {
         let shared = &self.shared;
         let due = shared.flush_at.load(Ordering::Acquire);
         if due == 0 || due > shared.store.now_ms() {
@@ -349,35 +353,40 @@ impl Session {
     /// Serves one request of an unauthenticated client. As in memcached, this is a `set` of any
     /// key, whose value is the user's name, a blank and the password. Returns `None` if another
     /// request may follow.
-    fn log_in(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Option<Served> {
+    fn log_in(
+        &mut self,
+        input: &mut ReceiveBuffer,
+        output: &mut Vec<u8>,
+        waker: &Waker,
+    ) -> Option<ServeOutcome> {
         let arrived = input.len();
         let (text, taken) = match request::read(input.bytes(), MOST_CREDENTIALS) {
-            Found::Nothing if arrived > UNKNOWN_INPUT => return Some(Served::Close),
-            Found::Nothing => return Some(Served::All),
-            Found::Http => return Some(Served::Close),
-            Found::Binary(header) => {
+            ParsedInput::Nothing if arrived > UNKNOWN_INPUT => return Some(ServeOutcome::Close),
+            ParsedInput::Nothing => return Some(ServeOutcome::All),
+            ParsedInput::Http => return Some(ServeOutcome::Close),
+            ParsedInput::Binary(header) => {
                 output.extend_from_slice(&request::binary_refusal(header));
-                return Some(Served::Close);
+                return Some(ServeOutcome::Close);
             }
-            Found::Endless => return Some(Served::Close),
-            Found::Bad(error, taken) => (error, taken),
-            Found::TooLarge(_, taken) => (TOO_LARGE, taken),
-            Found::Request(request, taken) if taken > UNKNOWN_INPUT || request.word(0) == b"quit" => {
-                return Some(Served::Close);
+            ParsedInput::Endless => return Some(ServeOutcome::Close),
+            ParsedInput::Bad(error, taken) => (error, taken),
+            ParsedInput::TooLarge(_, taken) => (TOO_LARGE, taken),
+            ParsedInput::Request(request, taken) if taken > UNKNOWN_INPUT || request.word(0) == b"quit" => {
+                return Some(ServeOutcome::Close);
             }
-            Found::Request(request, taken) if request.word(0) == b"set" => {
+            ParsedInput::Request(request, taken) if request.word(0) == b"set" => {
                 match self.identify(request.block, waker) {
-                    Identified::Yes => ("STORED", taken),
-                    Identified::No => {
+                    AuthOutcome::Yes => ("STORED", taken),
+                    AuthOutcome::No => {
                         self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
                         self.skipping = taken;
-                        return Some(Served::Wait);
+                        return Some(ServeOutcome::Wait);
                     }
                 }
             }
-            Found::Request(_, taken) => ("CLIENT_ERROR unauthenticated", taken),
+            ParsedInput::Request(_, taken) => ("CLIENT_ERROR unauthenticated", taken),
         };
-        if !self.is_known {
+        if !self.is_authenticated {
             self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
         }
         output.extend_from_slice(text.as_bytes());
@@ -387,7 +396,7 @@ impl Session {
     }
 
     /// Consumes skipped bytes of a refused block.
-    fn skip(&mut self, input: &mut Input) {
+    fn skip(&mut self, input: &mut ReceiveBuffer) {
         let skipped = self.skipping.min(input.len());
         input.consume(skipped);
         self.skipping -= skipped;
@@ -403,26 +412,26 @@ pub(super) fn no_room(limit: usize) -> String {
 
 /// Closes a connection that sends HTTP, because a web page could make a browser send commands in
 /// the body of a request.
-pub(super) fn drop_http() -> Served {
+pub(super) fn drop_http() -> ServeOutcome {
     tracing::warn!(
         "closed: a client of the memcached port spoke HTTP; a web page may have tried to send commands"
     );
-    Served::Close
+    ServeOutcome::Close
 }
 
-impl Session {
+impl MemcachedSession {
     /// Returns the limits of the next run, and the completed read if the run had to wait; `None`
     /// while it must still wait.
-    fn resume(&mut self, left: usize, context: &mut Context<'_>) -> Option<(Most, Option<ReadResult>)> {
+    fn resume(&mut self, left: usize, context: &mut Context<'_>) -> Option<(RunLimits, Option<ReadResult>)> {
         let Some(mut waiting) = self.waiting.take() else {
-            let most = Most {
+            let most = RunLimits {
                 requests: left,
                 reads: self.reads.min(self.shared.store.sizes.most()),
             };
             return Some((most, None));
         };
         match Pin::new(&mut waiting.reading).poll(context) {
-            Poll::Ready(result) => Some((Most::requests(waiting.requests), Some(result))),
+            Poll::Ready(result) => Some((RunLimits::requests(waiting.requests), Some(result))),
             Poll::Pending => {
                 self.waiting = Some(waiting);
                 None
@@ -432,45 +441,49 @@ impl Session {
 }
 
 /// Closes a connection because of invalid input, with an error in the client's protocol.
-pub(super) fn ended(next: &Next<'_>, output: &mut Vec<u8>) -> Served {
+pub(super) fn ended(next: &NextWork<'_>, output: &mut Vec<u8>) -> ServeOutcome {
     match next {
-        Next::Http => return drop_http(),
-        Next::Endless => output.extend_from_slice(b"CLIENT_ERROR line too long\r\n"),
-        Next::Binary(header) => output.extend_from_slice(&request::binary_refusal(header)),
-        Next::Nothing | Next::Run(..) | Next::Alone(..) | Next::Bad(..) | Next::TooLarge(..) => {
+        NextWork::Http => return drop_http(),
+        NextWork::Endless => output.extend_from_slice(b"CLIENT_ERROR line too long\r\n"),
+        NextWork::Binary(header) => output.extend_from_slice(&request::binary_refusal(header)),
+        NextWork::Nothing
+        | NextWork::Run(..)
+        | NextWork::Alone(..)
+        | NextWork::Bad(..)
+        | NextWork::TooLarge(..) => {
             unreachable!("what can be answered ends no connection")
         }
     }
-    Served::Close
+    ServeOutcome::Close
 }
 
-impl Session {
+impl MemcachedSession {
     /// Writes the next page of `lru_crawler metadump`.
-    fn write_dump(&mut self, output: &mut Vec<u8>) -> Served {
+    fn write_dump(&mut self, output: &mut Vec<u8>) -> ServeOutcome {
         let Some(mut dump) = self.dump.take() else {
-            return Served::Some;
+            return ServeOutcome::Some;
         };
         match dump.write(output) {
             Ok(true) => {}
             Ok(false) => self.dump = Some(dump),
             Err(error) => {
                 tracing::warn!(client = self.client.id, %error, "closed: the items could not be told to the end");
-                return Served::Close;
+                return ServeOutcome::Close;
             }
         }
-        Served::Some
+        ServeOutcome::Some
     }
 }
 
 /// Reads keys, or returns what to wait for: the device or memory. Values read before the locks were
 /// acquired are read again, from memory.
 fn read_keys(
-    store: &Store,
-    keys: &[Key],
+    store: &ServerStore,
+    keys: &[ItemKey],
     read: Option<ReadResult>,
     needs_locks: bool,
     context: Option<&mut Context<'_>>,
-) -> Result<Result<Vec<Option<Value>>, Ran>, Failure> {
+) -> Result<Result<Vec<Option<Value>>, RequestRunOutcome>, CommandError> {
     let context = match (read, context) {
         (Some(values), _) if !needs_locks => return Ok(Ok(values?)),
         (Some(Err(error)), _) => return Err(error.into()),
@@ -481,23 +494,23 @@ fn read_keys(
         return Ok(Ok(values));
     }
     let Some(memory) = store.room_to_read(keys.len()) else {
-        return Ok(Err(Ran::Full));
+        return Ok(Err(RequestRunOutcome::Full));
     };
     let mut reading = store.items.multi_get_async(keys);
     match Pin::new(&mut reading).poll(context) {
         Poll::Ready(values) => Ok(Ok(values?)),
-        Poll::Pending => Ok(Err(Ran::Waits(Box::new((reading, memory))))),
+        Poll::Pending => Ok(Err(RequestRunOutcome::Waits(Box::new((reading, memory))))),
     }
 }
 
-impl Protocol for Session {
-    fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served {
+impl ProtocolSession for MemcachedSession {
+    fn serve(&mut self, input: &mut ReceiveBuffer, output: &mut Vec<u8>, waker: &Waker) -> ServeOutcome {
         let (most_block, mut left) = (self.shared.config.limits.request, self.shared.config.limits.batch);
         let mut context = Context::from_waker(waker);
         match self.paused() {
-            Paused::Over(reply) => output.extend_from_slice(reply.as_bytes()),
-            Paused::StillOn => return Served::Wait,
-            Paused::Ends => return Served::Close,
+            AuthDelayState::Over(reply) => output.extend_from_slice(reply.as_bytes()),
+            AuthDelayState::StillOn => return ServeOutcome::Wait,
+            AuthDelayState::Ends => return ServeOutcome::Close,
         }
         let before = output.len();
         while left > 0 {
@@ -508,47 +521,47 @@ impl Protocol for Session {
                 return self.write_dump(output);
             }
             if input.len() == 0 {
-                return Served::All;
+                return ServeOutcome::All;
             }
             if output.len().saturating_sub(before) > HIGH_WATER {
-                return Served::Some;
+                return ServeOutcome::Some;
             }
-            if !self.is_known {
+            if !self.is_authenticated {
                 match self.log_in(input, output, waker) {
                     Some(served) => return served,
                     None => continue,
                 }
             }
             let Some((most, read)) = self.resume(left, &mut context) else {
-                return Served::Wait;
+                return ServeOutcome::Wait;
             };
             let bytes: &[u8] = input.bytes();
             self.skipping = match run::next(bytes, most_block, most) {
-                Next::Nothing => return Served::All,
-                Next::Run(requests, taken) => {
+                NextWork::Nothing => return ServeOutcome::All,
+                NextWork::Run(requests, taken) => {
                     let executed = match self.serve_run(&requests, read, output, &mut context) {
                         Ok(executed) => executed,
                         Err(served) => return served,
                     };
                     left = left.saturating_sub(executed);
-                    match run::next(bytes, most_block, Most::requests(executed)) {
-                        Next::Run(_, part) if executed < requests.len() => part,
+                    match run::next(bytes, most_block, RunLimits::requests(executed)) {
+                        NextWork::Run(_, part) if executed < requests.len() => part,
                         _ => taken,
                     }
                 }
-                Next::Alone(request, taken) => {
-                    if self.run_alone(&request, output) == End::Quit {
-                        return Served::Close;
+                NextWork::Alone(request, taken) => {
+                    if self.run_alone(&request, output) == RequestOutcome::Quit {
+                        return ServeOutcome::Close;
                     }
                     left -= 1;
                     taken
                 }
-                Next::Bad(error, taken) => {
+                NextWork::Bad(error, taken) => {
                     self.refuse_unread(error.as_bytes(), output);
                     left -= 1;
                     taken
                 }
-                Next::TooLarge(request, taken) => {
+                NextWork::TooLarge(request, taken) => {
                     self.refuse_too_large(&request, output);
                     left -= 1;
                     taken
@@ -559,18 +572,18 @@ impl Protocol for Session {
         self.skip(input);
         match self.dump {
             Some(_) => self.write_dump(output),
-            None => Served::Some,
+            None => ServeOutcome::Some,
         }
     }
 
-    fn announced(&mut self, input: &mut Input) -> usize {
+    fn announced(&mut self, input: &mut ReceiveBuffer) -> usize {
         match self.skipping {
             0 => request::announced(input.bytes(), self.shared.config.limits.request),
             _ => 0,
         }
     }
 
-    fn refuse_announced(&mut self, input: &mut Input, output: &mut Vec<u8>) {
+    fn refuse_announced(&mut self, input: &mut ReceiveBuffer, output: &mut Vec<u8>) {
         self.skipping = self.announced(input).max(input.len());
         self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
         output.extend_from_slice(no_room(self.shared.budget.limit()).as_bytes());
@@ -589,11 +602,11 @@ impl Protocol for Session {
         std::mem::take(&mut self.wants_sync)
     }
 
-    fn is_known(&self) -> bool {
-        self.is_known
+    fn is_authenticated(&self) -> bool {
+        self.is_authenticated
     }
 
-    fn lost(&mut self, output: &mut Vec<u8>, why: &str) {
+    fn report_sync_failure(&mut self, output: &mut Vec<u8>, why: &str) {
         output.extend_from_slice(format!("SERVER_ERROR not durable: {why}\r\n").as_bytes());
     }
 }

@@ -1,10 +1,10 @@
 //! `stats`: statistics of the server with memcached's names.
 
-use super::request::{Request, number};
-use crate::error::Failure;
-use crate::net::{Language, waits};
+use super::request::{MemcachedRequest, number};
+use crate::error::CommandError;
+use crate::net::{WireProtocol, wait_hooks};
 use crate::observe::process;
-use crate::shared::{Common, Shared};
+use crate::shared::{ServerContext, StoreContext};
 use crate::store::model::format;
 use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,19 +41,19 @@ const NOTHING: [&str; 17] = [
 
 /// The lines of a reply.
 #[derive(Default)]
-pub(super) struct Lines(String);
+pub(super) struct StatsLines(String);
 
-impl Lines {
+impl StatsLines {
     pub(super) fn line(&mut self, name: &str, value: impl Display) {
         let _ = write!(self.0, "STAT {name} {value}\r\n");
     }
 
     /// Adds a description of all connections.
-    pub(super) fn connections(&mut self, shared: &Common) {
+    pub(super) fn connections(&mut self, shared: &ServerContext) {
         let clients = shared.clients.list();
         for client in clients
             .iter()
-            .filter(|client| client.language == Language::Memcached)
+            .filter(|client| client.language == WireProtocol::Memcached)
         {
             let number = client.descriptor.load(Ordering::Relaxed);
             let age_ms = client.since.elapsed().as_millis() as u64;
@@ -72,7 +72,7 @@ impl Lines {
 }
 
 /// Returns the counters that `stats` shows and `stats reset` resets.
-pub(super) fn counted(shared: &Common) -> [(&'static str, &AtomicU64); 9] {
+pub(super) fn counted(shared: &ServerContext) -> [(&'static str, &AtomicU64); 9] {
     let counters = &shared.counters;
     [
         ("total_connections", &counters.connections),
@@ -87,9 +87,13 @@ pub(super) fn counted(shared: &Common) -> [(&'static str, &AtomicU64); 9] {
     ]
 }
 
-pub(super) fn stats(request: &Request<'_>, shared: &Shared, output: &mut Vec<u8>) -> Result<(), Failure> {
-    let _may_wait = waits::may_wait();
-    let mut lines = Lines::default();
+pub(super) fn stats(
+    request: &MemcachedRequest<'_>,
+    shared: &StoreContext,
+    output: &mut Vec<u8>,
+) -> Result<(), CommandError> {
+    let _may_wait = wait_hooks::may_wait();
+    let mut lines = StatsLines::default();
     match request.word(1) {
         b"" => general(shared, &mut lines)?,
         b"reset" => {
@@ -108,13 +112,13 @@ pub(super) fn stats(request: &Request<'_>, shared: &Shared, output: &mut Vec<u8>
         b"sizes" => lines.line("sizes_status", "disabled"),
         b"conns" => lines.connections(shared),
         b"cachedump" => return dump(request, shared, output),
-        _ => return Err(Failure::say("ERROR")),
+        _ => return Err(CommandError::say("ERROR")),
     }
     lines.end(output);
     Ok(())
 }
 
-fn general(shared: &Shared, lines: &mut Lines) -> Result<(), Failure> {
+fn general(shared: &StoreContext, lines: &mut StatsLines) -> Result<(), CommandError> {
     let counters = &shared.counters;
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let times = process::processor_time();
@@ -122,7 +126,7 @@ fn general(shared: &Shared, lines: &mut Lines) -> Result<(), Failure> {
     let clients = shared.clients.list();
     let mine = clients
         .iter()
-        .filter(|client| client.language == Language::Memcached);
+        .filter(|client| client.language == WireProtocol::Memcached);
     let mine = mine.count();
     let (items, bytes) = content(shared)?;
     lines.line("pid", std::process::id());
@@ -153,7 +157,7 @@ fn general(shared: &Shared, lines: &mut Lines) -> Result<(), Failure> {
 
 /// Returns the number of items, and the size of their keys and values: counted if there are few,
 /// otherwise estimated from the first items.
-fn content(shared: &Shared) -> Result<(u64, u64), Failure> {
+fn content(shared: &StoreContext) -> Result<(u64, u64), CommandError> {
     let store = &shared.store;
     let now_ms = store.now_ms();
     let (mut looked_at, mut found, mut bytes) = (0u64, 0u64, 0u64);
@@ -174,7 +178,7 @@ fn content(shared: &Shared) -> Result<(u64, u64), Failure> {
     Ok((share(found), share(bytes)))
 }
 
-fn settings(shared: &Shared, lines: &mut Lines) {
+fn settings(shared: &StoreContext, lines: &mut StatsLines) {
     let yes = |is: bool| if is { "yes" } else { "no" };
     lines.line("maxbytes", shared.store.db.stats().memory.budget);
     lines.line("maxconns", shared.config.max_clients());
@@ -201,7 +205,7 @@ fn settings(shared: &Shared, lines: &mut Lines) {
 }
 
 /// All items are reported as one slab class.
-fn items(shared: &Shared, lines: &mut Lines) -> Result<(), Failure> {
+fn items(shared: &StoreContext, lines: &mut StatsLines) -> Result<(), CommandError> {
     let (items, bytes) = content(shared)?;
     if items == 0 {
         return Ok(());
@@ -224,8 +228,12 @@ fn items(shared: &Shared, lines: &mut Lines) -> Result<(), Failure> {
 }
 
 /// `stats cachedump 1 count`: lists some items. All are in class 1.
-fn dump(request: &Request<'_>, shared: &Shared, output: &mut Vec<u8>) -> Result<(), Failure> {
-    let bad = Failure::say("CLIENT_ERROR bad command line format");
+fn dump(
+    request: &MemcachedRequest<'_>,
+    shared: &StoreContext,
+    output: &mut Vec<u8>,
+) -> Result<(), CommandError> {
+    let bad = CommandError::say("CLIENT_ERROR bad command line format");
     let (Some(class), Some(most)) = (number::<u32>(request.word(2)), number::<u32>(request.word(3))) else {
         return Err(bad);
     };

@@ -1,32 +1,33 @@
 //! The text commands.
 
-use super::items::{self, Change, Items, Keeps, StoredItems};
-use super::request::{MAX_KEY, Request, flags, number};
-use crate::error::Failure;
-use crate::observe::item_counts::{Counts, Direction, count};
-use crate::shared::{Counters, Shared};
-use crate::store::model::format::{Item, encode_item};
+use super::items::{self, ItemChange, ItemHandle, ItemStore, StoredItems};
+use super::request::{MAX_KEY, MemcachedRequest, flags, number};
+use crate::error::CommandError;
+use crate::observe::item_counts::{ArithmeticDirection, ItemCounters, count};
+use crate::shared::{ServerCounters, StoreContext};
+use crate::store::model::format::{MemcachedItem, encode_item};
 use std::sync::atomic::Ordering;
 
-type Done = Result<(), Failure>;
+type CommandResult = Result<(), CommandError>;
 
-pub(super) const BAD_LINE: Failure = Failure::say("CLIENT_ERROR bad command line format");
-const BAD_EXPIRY: Failure = Failure::say("CLIENT_ERROR invalid exptime argument");
-const ERROR: Failure = Failure::say("ERROR");
-const NO_ROOM: Failure = Failure::say("SERVER_ERROR out of memory writing get response (--client-memory)");
+pub(super) const BAD_LINE: CommandError = CommandError::say("CLIENT_ERROR bad command line format");
+const BAD_EXPIRY: CommandError = CommandError::say("CLIENT_ERROR invalid exptime argument");
+const ERROR: CommandError = CommandError::say("ERROR");
+const NO_ROOM: CommandError =
+    CommandError::say("SERVER_ERROR out of memory writing get response (--client-memory)");
 
 /// The error for an item that is too long.
 pub(super) const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
 
 /// Checks that a key is valid for memcached.
-pub(super) fn key(word: &[u8]) -> Result<&[u8], Failure> {
+pub(super) fn key(word: &[u8]) -> Result<&[u8], CommandError> {
     if word.is_empty() || word.len() > MAX_KEY {
         return Err(BAD_LINE);
     }
     Ok(word)
 }
 
-pub(super) fn say(request: &Request<'_>, output: &mut Vec<u8>, text: &str) {
+pub(super) fn say(request: &MemcachedRequest<'_>, output: &mut Vec<u8>, text: &str) {
     if !request.is_quiet() {
         output.extend_from_slice(text.as_bytes());
         output.extend_from_slice(b"\r\n");
@@ -34,11 +35,11 @@ pub(super) fn say(request: &Request<'_>, output: &mut Vec<u8>, text: &str) {
 }
 
 pub(super) fn get(
-    request: &Request<'_>,
-    items: &mut impl Items,
-    counters: &Counters,
+    request: &MemcachedRequest<'_>,
+    items: &mut impl ItemStore,
+    counters: &ServerCounters,
     output: &mut Vec<u8>,
-) -> Done {
+) -> CommandResult {
     let command = request.word(0);
     let touches = command.starts_with(b"gat");
     let from = if touches { 2 } else { 1 };
@@ -101,11 +102,11 @@ pub(super) fn get(
 }
 
 pub(super) fn store(
-    request: &Request<'_>,
-    items: &mut impl Items,
-    counters: &Counters,
+    request: &MemcachedRequest<'_>,
+    items: &mut impl ItemStore,
+    counters: &ServerCounters,
     output: &mut Vec<u8>,
-) -> Done {
+) -> CommandResult {
     let command = request.word(0);
     let word = key(request.word(1))?;
     let flags = flags(request.word(2)).ok_or(BAD_LINE)?;
@@ -115,7 +116,7 @@ pub(super) fn store(
     let wanted = wanted.transpose()?;
     counters.items_set.fetch_add(1, Ordering::Relaxed);
     if command == b"set" {
-        let item = Item {
+        let item = MemcachedItem {
             flags,
             cas: items.next_cas(),
             expires_ms: items.expiry(seconds),
@@ -136,7 +137,7 @@ pub(super) fn store(
             _ => None,
         };
         if let Some(refusal) = refusal {
-            return Ok((Change::Nothing, refusal));
+            return Ok((ItemChange::Nothing, refusal));
         }
         let cas = items.next_cas();
         let (joined, _working);
@@ -148,14 +149,14 @@ pub(super) fn store(
                 } else {
                     [request.block, old.value].concat()
                 };
-                Item {
+                MemcachedItem {
                     cas,
                     value: &joined,
                     staleness: 0,
                     ..old
                 }
             }
-            _ => Item {
+            _ => MemcachedItem {
                 flags,
                 cas,
                 expires_ms: items.expiry(seconds),
@@ -164,7 +165,7 @@ pub(super) fn store(
                 value: request.block,
             },
         };
-        Ok((Change::Put(encode_item(&new)), "STORED"))
+        Ok((ItemChange::Put(encode_item(&new)), "STORED"))
     })?;
     counters.items.has_said(command, said);
     say(request, output, said);
@@ -172,52 +173,56 @@ pub(super) fn store(
 }
 
 pub(super) fn arithmetic(
-    request: &Request<'_>,
-    items: &mut impl Items,
-    counts: &Counts,
+    request: &MemcachedRequest<'_>,
+    items: &mut impl ItemStore,
+    counts: &ItemCounters,
     output: &mut Vec<u8>,
-) -> Done {
+) -> CommandResult {
     if !(3..=4).contains(&request.words.len()) {
         return Err(ERROR);
     }
     let adds = request.word(0) == b"incr";
     let word = key(request.word(1))?;
     let delta = number::<u64>(request.word(2));
-    let delta = delta.ok_or(Failure::say("CLIENT_ERROR invalid numeric delta argument"))?;
+    let delta = delta.ok_or(CommandError::say("CLIENT_ERROR invalid numeric delta argument"))?;
     let said = items.change(word, |items, old| {
-        let direction = if adds { Direction::Up } else { Direction::Down };
+        let direction = if adds {
+            ArithmeticDirection::Up
+        } else {
+            ArithmeticDirection::Down
+        };
         counts.changed(direction, old.is_some());
         let Some(old) = old else {
-            return Ok((Change::Nothing, "NOT_FOUND".to_owned()));
+            return Ok((ItemChange::Nothing, "NOT_FOUND".to_owned()));
         };
-        let (new, value) = items::arithmetic(old.value, delta, adds).ok_or(Failure::say(
+        let (new, value) = items::arithmetic(old.value, delta, adds).ok_or(CommandError::say(
             "CLIENT_ERROR cannot increment or decrement non-numeric value",
         ))?;
-        let item = Item {
+        let item = MemcachedItem {
             cas: items.next_cas(),
             staleness: items::staleness_after(&old, &value),
             value: &value,
             ..old
         };
-        Ok((Change::Put(encode_item(&item)), new.to_string()))
+        Ok((ItemChange::Put(encode_item(&item)), new.to_string()))
     })?;
     say(request, output, &said);
     Ok(())
 }
 
 /// Touches an item. Returns whether it existed.
-fn touch_one(items: &mut impl Items, word: &[u8], seconds: i64) -> Result<bool, Failure> {
+fn touch_one(items: &mut impl ItemStore, word: &[u8], seconds: i64) -> Result<bool, CommandError> {
     items.change(word, |items, old| {
         let Some(old) = old else {
-            return Ok((Change::Nothing, false));
+            return Ok((ItemChange::Nothing, false));
         };
-        Ok((Change::Put(touched(items, old, seconds)), true))
+        Ok((ItemChange::Put(touched(items, old, seconds)), true))
     })
 }
 
 /// Returns the stored form of an item after a touch.
-fn touched(items: &impl Items, item: Item<'_>, seconds: i64) -> Vec<u8> {
-    encode_item(&Item {
+fn touched(items: &impl ItemStore, item: MemcachedItem<'_>, seconds: i64) -> Vec<u8> {
+    encode_item(&MemcachedItem {
         expires_ms: items.expiry(seconds),
         touched: items.now_s(),
         ..item
@@ -225,11 +230,11 @@ fn touched(items: &impl Items, item: Item<'_>, seconds: i64) -> Vec<u8> {
 }
 
 pub(super) fn touch(
-    request: &Request<'_>,
-    items: &mut impl Items,
-    counters: &Counters,
+    request: &MemcachedRequest<'_>,
+    items: &mut impl ItemStore,
+    counters: &ServerCounters,
     output: &mut Vec<u8>,
-) -> Done {
+) -> CommandResult {
     if !(3..=4).contains(&request.words.len()) {
         return Err(ERROR);
     }
@@ -243,11 +248,11 @@ pub(super) fn touch(
 }
 
 pub(super) fn delete(
-    request: &Request<'_>,
-    items: &mut impl Items,
-    counts: &Counts,
+    request: &MemcachedRequest<'_>,
+    items: &mut impl ItemStore,
+    counts: &ItemCounters,
     output: &mut Vec<u8>,
-) -> Done {
+) -> CommandResult {
     let is_usual = match request.words.len() {
         2 => true,
         3 => request.is_quiet() || request.word(2) == b"0",
@@ -255,14 +260,14 @@ pub(super) fn delete(
         _ => return Err(ERROR),
     };
     if !is_usual {
-        return Err(Failure::say(
+        return Err(CommandError::say(
             "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]",
         ));
     }
     let said = items.change(key(request.word(1))?, |_, old| {
         Ok(match old {
-            Some(_) => (Change::Delete, "DELETED"),
-            None => (Change::Nothing, "NOT_FOUND"),
+            Some(_) => (ItemChange::Delete, "DELETED"),
+            None => (ItemChange::Nothing, "NOT_FOUND"),
         })
     })?;
     counts.deleted(said == "DELETED");
@@ -271,7 +276,7 @@ pub(super) fn delete(
 }
 
 /// Returns the delay of a `flush_all` in seconds.
-pub(super) fn flush_delay(request: &Request<'_>) -> Result<i64, Failure> {
+pub(super) fn flush_delay(request: &MemcachedRequest<'_>) -> Result<i64, CommandError> {
     let words = request.words.len() - usize::from(request.is_quiet());
     match words {
         1 => Ok(0),
@@ -280,7 +285,11 @@ pub(super) fn flush_delay(request: &Request<'_>) -> Result<i64, Failure> {
 }
 
 /// Deletes all items, now or after a delay. Returns whether anything was written.
-pub(super) fn flush(request: &Request<'_>, shared: &Shared, output: &mut Vec<u8>) -> Result<bool, Failure> {
+pub(super) fn flush(
+    request: &MemcachedRequest<'_>,
+    shared: &StoreContext,
+    output: &mut Vec<u8>,
+) -> Result<bool, CommandError> {
     let delay = flush_delay(request)?;
     shared.counters.item_flushes.fetch_add(1, Ordering::Relaxed);
     if delay > 0 {
@@ -293,7 +302,7 @@ pub(super) fn flush(request: &Request<'_>, shared: &Shared, output: &mut Vec<u8>
     Ok(delay <= 0)
 }
 
-pub(super) fn verbosity(request: &Request<'_>, output: &mut Vec<u8>) -> Done {
+pub(super) fn verbosity(request: &MemcachedRequest<'_>, output: &mut Vec<u8>) -> CommandResult {
     if request.words.len() < 2 {
         return Err(ERROR);
     }

@@ -7,23 +7,23 @@ const DIGITS: u32 = 16;
 /// The magnitude of a number: a mantissa times a power of two, plus a small remainder if digits
 /// were dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hexadecimal {
+pub(super) struct HexFloat {
     mantissa: u64,
     exponent: i64,
     /// Whether a non-zero digit was dropped after the mantissa.
     has_more: bool,
 }
 
-impl Hexadecimal {
+impl HexFloat {
     /// Parses the text after `0x`: digits with at most one point, then optionally `p` and a power
     /// of two.
-    pub(super) fn read(text: &[u8]) -> Option<Hexadecimal> {
+    pub(super) fn read(text: &[u8]) -> Option<HexFloat> {
         let end = text.iter().position(|byte| matches!(byte, b'p' | b'P'));
         let (digits, power) = match end {
             Some(at) => (text.get(..at)?, Some(text.get(at + 1..)?)),
             None => (text, None),
         };
-        let mut number = Hexadecimal {
+        let mut number = HexFloat {
             mantissa: 0,
             exponent: 0,
             has_more: false,
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     fn double(text: &str) -> Option<f64> {
-        Hexadecimal::read(text.as_bytes()).map(Hexadecimal::to_double)
+        HexFloat::read(text.as_bytes()).map(HexFloat::to_double)
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn scaled_numbers_are_the_nearest_integers() {
-        let scaled = |text: &str| Hexadecimal::read(text.as_bytes()).unwrap().scaled(1000);
+        let scaled = |text: &str| HexFloat::read(text.as_bytes()).unwrap().scaled(1000);
         assert_eq!(scaled("1.8"), Some(1500));
         assert_eq!(scaled("1p-4"), Some(62), "of 62 and 63 the even one");
         assert_eq!(scaled("1p-2000"), Some(0));

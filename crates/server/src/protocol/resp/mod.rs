@@ -21,6 +21,6 @@ pub mod number;
 pub mod parse;
 pub mod reply;
 
-pub use parse::{Args, BadRequest, Limits, Parser, Requests};
-pub(crate) use reply::{Progress, Tail};
-pub use reply::{Reply, Version};
+pub use parse::{Args, BadRequest, ParsedRequests, RequestLimits, RequestParser};
+pub(crate) use reply::{ReplyProgress, ReplyTail};
+pub use reply::{ReplyWriter, RespVersion};

@@ -1,6 +1,6 @@
 //! Parsing and formatting of numbers as in Redis.
 
-use super::hexadecimal::Hexadecimal;
+use super::hexadecimal::HexFloat;
 
 /// Parses an integer as Redis does: decimal, without blanks, plus sign or leading zeros.
 #[must_use]
@@ -41,7 +41,7 @@ pub fn double(text: &[u8]) -> Option<f64> {
         return Some(sign * f64::INFINITY);
     }
     let value: f64 = match behind_mark(rest.as_bytes()) {
-        Some(digits) => Hexadecimal::read(digits)?.to_double(),
+        Some(digits) => HexFloat::read(digits)?.to_double(),
         None if rest.starts_with(|first: char| first.is_ascii_digit() || first == '.') => {
             rest.parse().ok()?
         }
@@ -96,7 +96,7 @@ pub fn bound(text: &[u8]) -> Option<f64> {
             _ => (1.0, text),
         };
         if let Some(digits) = behind_mark(rest) {
-            return Some(sign * Hexadecimal::read(digits)?.to_double());
+            return Some(sign * HexFloat::read(digits)?.to_double());
         }
         let is_number = text.last()?.is_ascii_digit() && text.iter().all(|&byte| is_of_number(byte));
         let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
@@ -197,7 +197,7 @@ fn fixed(text: &[u8]) -> Option<i128> {
         _ => (false, text),
     };
     if let Some(digits) = behind_mark(digits) {
-        let value = Hexadecimal::read(digits)?.scaled(ONE as u64)?;
+        let value = HexFloat::read(digits)?.scaled(ONE as u64)?;
         let value = i128::try_from(value).ok().filter(|&value| value < MOST_FIXED)?;
         return Some(if is_negative { -value } else { value });
     }

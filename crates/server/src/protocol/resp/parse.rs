@@ -7,7 +7,7 @@ use std::ops::Range;
 
 /// Limits on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct RequestLimits {
     /// Bytes of all its arguments.
     pub bytes: usize,
     /// Bytes of one argument.
@@ -19,9 +19,9 @@ pub struct Limits {
     pub line: usize,
 }
 
-impl Limits {
+impl RequestLimits {
     /// Limits for unauthenticated clients.
-    pub const STRANGER: Limits = Limits {
+    pub const STRANGER: RequestLimits = RequestLimits {
         bytes: 64 << 10,
         argument: 16 << 10,
         arguments: 10,
@@ -71,7 +71,7 @@ impl fmt::Display for BadRequest {
 
 /// An incomplete request.
 #[derive(Clone, Copy, Debug, Default)]
-struct Begun {
+struct IncompleteRequest {
     /// Number of arguments that are missing.
     missing: usize,
     /// Position of the next argument, relative to the request.
@@ -81,7 +81,7 @@ struct Begun {
 
 /// A refused request whose bytes are being skipped.
 #[derive(Clone, Copy, Debug, Default)]
-struct Skip {
+struct SkippedRequest {
     /// Bytes to skip before the next argument's length.
     left: usize,
     /// Arguments whose length has not arrived yet.
@@ -90,9 +90,9 @@ struct Skip {
 
 /// A parser of requests in a growing buffer.
 #[derive(Debug, Default)]
-pub struct Parser {
-    begun: Option<Begun>,
-    skip: Option<Skip>,
+pub struct RequestParser {
+    begun: Option<IncompleteRequest>,
+    skip: Option<SkippedRequest>,
     /// Total size of the incomplete request, as far as it is known.
     announced: usize,
     /// Position up to which the end of a line was searched, relative to the request.
@@ -101,7 +101,7 @@ pub struct Parser {
 
 /// Parsed requests, as positions in the buffer.
 #[derive(Debug, Default)]
-pub struct Requests {
+pub struct ParsedRequests {
     places: Vec<(usize, usize)>,
     ends: Vec<usize>,
     consumed: usize,
@@ -188,7 +188,7 @@ impl<'a> Args<'a> {
     }
 }
 
-impl Requests {
+impl ParsedRequests {
     /// Returns the number of complete requests.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -251,14 +251,14 @@ const AT_ONCE: usize = 16 << 10;
 const KEPT_PLACES: usize = 4096;
 
 /// The result of a parsing step.
-enum Step {
+enum ParseStep {
     /// Complete, with its length.
     Done(usize),
     /// Incomplete.
     Wait,
 }
 
-impl Parser {
+impl RequestParser {
     /// Parses complete requests until there are `most`. Quoted words are decoded in place.
     ///
     /// # Errors
@@ -266,8 +266,8 @@ impl Parser {
     pub fn parse(
         &mut self,
         buffer: &mut [u8],
-        requests: &mut Requests,
-        limits: &Limits,
+        requests: &mut ParsedRequests,
+        limits: &RequestLimits,
         most: usize,
     ) -> Result<(), BadRequest> {
         self.announced = 0;
@@ -285,7 +285,7 @@ impl Parser {
             } else {
                 self.inline(buffer, start, requests, limits)?
             };
-            let Step::Done(taken) = step else {
+            let ParseStep::Done(taken) = step else {
                 return Ok(());
             };
             self.begun = None;
@@ -307,11 +307,11 @@ impl Parser {
 
     /// Refuses the incomplete request: its parsed part is discarded, and the rest is skipped as it
     /// arrives. Returns whether there was one.
-    pub fn refuse(&mut self, requests: &mut Requests) -> bool {
+    pub fn refuse(&mut self, requests: &mut ParsedRequests) -> bool {
         let Some(begun) = self.begun.take() else {
             return false;
         };
-        self.skip = Some(Skip {
+        self.skip = Some(SkippedRequest {
             left: begun.at,
             missing: begun.missing,
         });
@@ -326,8 +326,8 @@ impl Parser {
     fn pass_over(
         &mut self,
         buffer: &[u8],
-        requests: &mut Requests,
-        limits: &Limits,
+        requests: &mut ParsedRequests,
+        limits: &RequestLimits,
     ) -> Result<bool, BadRequest> {
         while let Some(mut skip) = self.skip {
             let rest = buffer.get(requests.consumed..).unwrap_or_default();
@@ -350,7 +350,7 @@ impl Parser {
             };
             let length = length(rest.get(..end).unwrap_or_default(), limits)?;
             requests.consumed += body;
-            self.skip = Some(Skip {
+            self.skip = Some(SkippedRequest {
                 left: length + 2,
                 missing: skip.missing - 1,
             });
@@ -407,9 +407,9 @@ impl Parser {
         &mut self,
         buffer: &[u8],
         start: usize,
-        requests: &mut Requests,
-        limits: &Limits,
-    ) -> Result<Step, BadRequest> {
+        requests: &mut ParsedRequests,
+        limits: &RequestLimits,
+    ) -> Result<ParseStep, BadRequest> {
         let request = &buffer[start..];
         let mut begun = match self.begun {
             Some(begun) => begun,
@@ -419,18 +419,18 @@ impl Parser {
                     None => {
                         let Some((end, next)) = self.line(request, 0, limits.line, "mbulk count string")?
                         else {
-                            return Ok(Step::Wait);
+                            return Ok(ParseStep::Wait);
                         };
                         (integer(&request[1..end]).ok_or(BadRequest::Count)?, next)
                     }
                 };
                 if count <= 0 {
-                    return Ok(Step::Done(next));
+                    return Ok(ParseStep::Done(next));
                 }
                 if count as u64 > limits.arguments as u64 {
                     return Err(refusal(limits, "multibulk", BadRequest::Count));
                 }
-                Begun {
+                IncompleteRequest {
                     missing: count as usize,
                     at: next,
                     bytes: 0,
@@ -448,7 +448,7 @@ impl Parser {
                     self.begun = Some(begun);
                     let Some((end, body)) = self.line(request, begun.at, limits.line, "bulk count string")?
                     else {
-                        return Ok(Step::Wait);
+                        return Ok(ParseStep::Wait);
                     };
                     let header = request.get(begun.at..end).unwrap_or_default();
                     (length(header, limits)?, body)
@@ -461,14 +461,14 @@ impl Parser {
                 // The line is parsed again when more bytes arrive.
                 (self.begun, self.searched) = (Some(begun), begun.at);
                 self.announced = body + length + 2;
-                return Ok(Step::Wait);
+                return Ok(ParseStep::Wait);
             }
             requests.places.push((start + body, start + body + length));
             begun.missing -= 1;
             begun.at = body + length + 2;
             begun.bytes += length;
         }
-        Ok(Step::Done(begun.at))
+        Ok(ParseStep::Done(begun.at))
     }
 
     #[allow(clippy::indexing_slicing, reason = "a request begins within the buffer")]
@@ -476,11 +476,11 @@ impl Parser {
         &mut self,
         buffer: &mut [u8],
         start: usize,
-        requests: &mut Requests,
-        limits: &Limits,
-    ) -> Result<Step, BadRequest> {
+        requests: &mut ParsedRequests,
+        limits: &RequestLimits,
+    ) -> Result<ParseStep, BadRequest> {
         let Some((end, next)) = self.line(&buffer[start..], 0, limits.line, "inline request")? else {
-            return Ok(Step::Wait);
+            return Ok(ParseStep::Wait);
         };
         let mut at = start;
         let end = start + end;
@@ -488,7 +488,7 @@ impl Parser {
             requests.places.push((from, to));
             at = behind;
         }
-        Ok(Step::Done(next))
+        Ok(ParseStep::Done(next))
     }
 }
 
@@ -496,9 +496,9 @@ impl Parser {
 const USUAL_DIGITS: usize = 9;
 
 /// Fast path: parses a complete line that begins with `mark` and has the form that clients usually
-/// send. Returns the number and the length of the line. `Parser::line` handles all other lines.
+/// send. Returns the number and the length of the line. `RequestParser::line` handles all other lines.
 #[inline]
-fn usual_header(line: &[u8], mark: u8, limits: &Limits) -> Option<(usize, usize)> {
+fn usual_header(line: &[u8], mark: u8, limits: &RequestLimits) -> Option<(usize, usize)> {
     let (&first, digits) = line.split_first()?;
     if first != mark || limits.line < USUAL_DIGITS + 3 {
         return None;
@@ -516,7 +516,7 @@ fn usual_header(line: &[u8], mark: u8, limits: &Limits) -> Option<(usize, usize)
 }
 
 /// Parses the length of an argument from its header line.
-fn length(header: &[u8], limits: &Limits) -> Result<usize, BadRequest> {
+fn length(header: &[u8], limits: &RequestLimits) -> Result<usize, BadRequest> {
     let length = match header.split_first() {
         Some((b'$', digits)) => integer(digits).ok_or(BadRequest::Length)?,
         Some((&other, _)) => return Err(BadRequest::NoLength(other)),
@@ -529,8 +529,8 @@ fn length(header: &[u8], limits: &Limits) -> Result<usize, BadRequest> {
     Ok(length)
 }
 
-fn refusal(limits: &Limits, what: &'static str, otherwise: BadRequest) -> BadRequest {
-    if *limits == Limits::STRANGER {
+fn refusal(limits: &RequestLimits, what: &'static str, otherwise: BadRequest) -> BadRequest {
+    if *limits == RequestLimits::STRANGER {
         BadRequest::Stranger(what)
     } else {
         otherwise

@@ -1,12 +1,12 @@
 //! Encoding of replies in the client's protocol version.
 
 use super::number::{write_double, write_integer};
-use crate::error::Failure;
+use crate::error::CommandError;
 use std::fmt;
 
 /// A protocol version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Version {
+pub enum RespVersion {
     /// RESP2.
     #[default]
     Two,
@@ -16,14 +16,14 @@ pub enum Version {
 
 /// The progress of a long reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum ReplyProgress {
     /// More parts follow.
     More,
     Whole,
 }
 
 /// The rest of a long reply, which is written in parts as the client reads them.
-pub(crate) trait Tail: Send {
+pub(crate) trait ReplyTail: Send {
     /// Takes a snapshot: later writes do not affect the reply. The caller holds the locks of the
     /// data.
     fn begin(&mut self);
@@ -33,26 +33,26 @@ pub(crate) trait Tail: Send {
     /// # Errors
     /// The reply cannot be completed. Its beginning has been sent, so the connection must be
     /// closed.
-    fn write(&mut self, reply: &mut Reply<'_>) -> Result<Progress, Failure>;
+    fn write(&mut self, reply: &mut ReplyWriter<'_>) -> Result<ReplyProgress, CommandError>;
 }
 
 /// How long replies are written.
-enum Length {
+enum LongReplyMode {
     /// As a whole.
     Whole,
     /// In parts, with a tail for the rest.
-    Parts(Option<Box<dyn Tail>>),
+    Parts(Option<Box<dyn ReplyTail>>),
 }
 
 /// Appends replies to a buffer.
-pub struct Reply<'o> {
+pub struct ReplyWriter<'o> {
     out: &'o mut Vec<u8>,
-    version: Version,
+    version: RespVersion,
     most: usize,
-    length: Length,
+    length: LongReplyMode,
 }
 
-impl fmt::Debug for Reply<'_> {
+impl fmt::Debug for ReplyWriter<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reply")
             .field("version", &self.version)
@@ -61,48 +61,48 @@ impl fmt::Debug for Reply<'_> {
     }
 }
 
-impl<'o> Reply<'o> {
+impl<'o> ReplyWriter<'o> {
     /// Creates a reply at the end of a buffer.
     #[inline]
-    pub fn new(out: &'o mut Vec<u8>, version: Version) -> Reply<'o> {
-        Reply {
+    pub fn new(out: &'o mut Vec<u8>, version: RespVersion) -> ReplyWriter<'o> {
+        ReplyWriter {
             out,
             version,
             most: usize::MAX,
-            length: Length::Whole,
+            length: LongReplyMode::Whole,
         }
     }
 
-    /// Allows a long reply to be written in parts: see [`Reply::go_on`].
+    /// Allows a long reply to be written in parts: see [`Reply::set_tail`].
     #[inline]
     #[must_use]
-    pub(crate) fn in_parts(self) -> Reply<'o> {
+    pub(crate) fn in_parts(self) -> ReplyWriter<'o> {
         // Rebuild the value field by field, which avoids drop code: a new reply has nothing to
         // drop.
-        Reply {
+        ReplyWriter {
             out: self.out,
             version: self.version,
             most: self.most,
-            length: Length::Parts(None),
+            length: LongReplyMode::Parts(None),
         }
     }
 
     /// Returns whether a long reply may be written in parts.
-    pub(crate) fn may_go_on(&self) -> bool {
-        matches!(self.length, Length::Parts(None))
+    pub(crate) fn accepts_tail(&self) -> bool {
+        matches!(self.length, LongReplyMode::Parts(None))
     }
 
     /// Sets the tail that writes the rest of the reply.
-    pub(crate) fn go_on(&mut self, tail: Box<dyn Tail>) {
-        self.length = Length::Parts(Some(tail));
+    pub(crate) fn set_tail(&mut self, tail: Box<dyn ReplyTail>) {
+        self.length = LongReplyMode::Parts(Some(tail));
     }
 
     /// Returns the tail, if there is one.
     #[inline]
-    pub(crate) fn into_tail(self) -> Option<Box<dyn Tail>> {
+    pub(crate) fn into_tail(self) -> Option<Box<dyn ReplyTail>> {
         match self.length {
-            Length::Whole => None,
-            Length::Parts(tail) => tail,
+            LongReplyMode::Whole => None,
+            LongReplyMode::Parts(tail) => tail,
         }
     }
 
@@ -110,7 +110,7 @@ impl<'o> Reply<'o> {
     /// written.
     #[inline]
     #[must_use]
-    pub fn at_most(mut self, most: usize) -> Reply<'o> {
+    pub fn at_most(mut self, most: usize) -> ReplyWriter<'o> {
         self.most = most;
         self
     }
@@ -123,7 +123,7 @@ impl<'o> Reply<'o> {
 
     /// Returns the protocol version.
     #[must_use]
-    pub fn version(&self) -> Version {
+    pub fn version(&self) -> RespVersion {
         self.version
     }
 
@@ -206,7 +206,7 @@ impl<'o> Reply<'o> {
 
     /// Writes text for people.
     pub fn verbatim(&mut self, text: &str) {
-        if self.version == Version::Two {
+        if self.version == RespVersion::Two {
             return self.bulk(text.as_bytes());
         }
         self.header(b'=', text.len() as i64 + 4);
@@ -220,24 +220,24 @@ impl<'o> Reply<'o> {
         let mut text = Vec::with_capacity(24);
         write_double(&mut text, value);
         match self.version {
-            Version::Two => self.bulk(&text),
-            Version::Three => self.line(b',', &text),
+            RespVersion::Two => self.bulk(&text),
+            RespVersion::Three => self.line(b',', &text),
         }
     }
 
     /// Writes null in place of a bulk string.
     pub fn null(&mut self) {
         self.out.extend_from_slice(match self.version {
-            Version::Two => b"$-1\r\n",
-            Version::Three => b"_\r\n",
+            RespVersion::Two => b"$-1\r\n",
+            RespVersion::Three => b"_\r\n",
         });
     }
 
     /// Writes null in place of an array.
     pub fn null_array(&mut self) {
         self.out.extend_from_slice(match self.version {
-            Version::Two => b"*-1\r\n",
-            Version::Three => b"_\r\n",
+            RespVersion::Two => b"*-1\r\n",
+            RespVersion::Three => b"_\r\n",
         });
     }
 
@@ -249,16 +249,16 @@ impl<'o> Reply<'o> {
     /// Writes the header of a map of `count` pairs.
     pub fn map(&mut self, count: usize) {
         match self.version {
-            Version::Two => self.array(2 * count),
-            Version::Three => self.header(b'%', count as i64),
+            RespVersion::Two => self.array(2 * count),
+            RespVersion::Three => self.header(b'%', count as i64),
         }
     }
 
     /// Writes the header of a set of `count` distinct replies.
     pub fn set(&mut self, count: usize) {
         match self.version {
-            Version::Two => self.array(count),
-            Version::Three => self.header(b'~', count as i64),
+            RespVersion::Two => self.array(count),
+            RespVersion::Three => self.header(b'~', count as i64),
         }
     }
 
@@ -272,9 +272,9 @@ impl<'o> Reply<'o> {
 mod tests {
     use super::*;
 
-    fn written(version: Version) -> String {
+    fn written(version: RespVersion) -> String {
         let mut out = Vec::new();
-        let mut reply = Reply::new(&mut out, version);
+        let mut reply = ReplyWriter::new(&mut out, version);
         reply.ok();
         reply.error("ERR two\r\nlines");
         reply.integer(-5);
@@ -291,13 +291,13 @@ mod tests {
     #[test]
     fn version_two_knows_arrays_and_strings_only() {
         let expected = "+OK\r\n-ERR two  lines\r\n:-5\r\n$3\r\na\0b\r\n$-1\r\n*-1\r\n*2\r\n*2\r\n$3\r\n1.5\r\n$4\r\ntext\r\n";
-        assert_eq!(written(Version::Two), expected);
+        assert_eq!(written(RespVersion::Two), expected);
     }
 
     #[test]
     fn version_three_says_what_it_means() {
         let expected =
             "+OK\r\n-ERR two  lines\r\n:-5\r\n$3\r\na\0b\r\n_\r\n_\r\n%1\r\n~2\r\n,1.5\r\n=8\r\ntxt:text\r\n";
-        assert_eq!(written(Version::Three), expected);
+        assert_eq!(written(RespVersion::Three), expected);
     }
 }

@@ -1,26 +1,28 @@
 //! The commands of a cache, and the functions that execute them.
 
 use super::super::args::is;
-use super::super::table::Command;
+use super::super::table::CommandSpec;
 use super::session::CachedSession;
-use super::texts::{CachedTexts, fits};
+use super::string_store::{CachedTexts, fits};
 use super::{connection, info, server};
-use crate::cache::Content;
-use crate::error::Failure;
-use crate::protocol::resp::{Args, Reply};
+use crate::cache::ItemCache;
+use crate::error::CommandError;
+use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::commands::{expiry, keys, strings};
 use alluvium::cache::MAX_KEY_BYTES;
 
-type Done = Result<(), Failure>;
+type CommandResult = Result<(), CommandError>;
 
 /// Executes a command on keys.
-pub(super) type OnTexts = fn(&mut CachedTexts<'_>, Args<'_>, &mut Reply<'_>) -> Done;
+pub(super) type CachedStringHandler =
+    fn(&mut CachedTexts<'_>, Args<'_>, &mut ReplyWriter<'_>) -> CommandResult;
 
 /// Executes any other command.
-pub(super) type OnSession = fn(&mut CachedSession, Args<'_>, &mut Reply<'_>) -> Done;
+pub(super) type CachedSessionHandler =
+    fn(&mut CachedSession, Args<'_>, &mut ReplyWriter<'_>) -> CommandResult;
 
 /// Returns the function of a command on strings, if a cache supports it.
-pub(super) fn on_texts(name: &str) -> Option<OnTexts> {
+pub(super) fn on_texts(name: &str) -> Option<CachedStringHandler> {
     Some(match name {
         "get" => |t, a, r| strings::get(t, a, r),
         "set" => |t, a, r| strings::set(t, a, r),
@@ -59,7 +61,7 @@ pub(super) fn on_texts(name: &str) -> Option<OnTexts> {
 }
 
 /// Returns the function of another command, if a cache supports it.
-pub(super) fn on_session(name: &str) -> Option<OnSession> {
+pub(super) fn on_session(name: &str) -> Option<CachedSessionHandler> {
     Some(match name {
         "ping" => connection::ping,
         "echo" => connection::echo,
@@ -85,14 +87,14 @@ pub(super) fn has(name: &str) -> bool {
 }
 
 /// Refuses keys and values that are too long for a cache, before any is stored (S11).
-pub(super) fn check(content: &Content, command: &Command, args: Args<'_>) -> Done {
+pub(super) fn check(content: &ItemCache, command: &CommandSpec, args: Args<'_>) -> CommandResult {
     // Anything short enough for a key is also short enough for a value.
     if args.iter().all(|arg| arg.len() <= MAX_KEY_BYTES) {
         return Ok(());
     }
     for key in command.keys(args) {
         if key.len() > MAX_KEY_BYTES {
-            return Err(Failure::Refused(
+            return Err(CommandError::Refused(
                 format!(
                     "ERR a key of {} bytes is too long: in cache mode {MAX_KEY_BYTES} are possible",
                     key.len()

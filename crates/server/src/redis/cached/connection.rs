@@ -1,20 +1,24 @@
 //! The connection itself: authentication, protocol version, properties.
 
-use super::super::args::{Options, integer, is, wrong_number};
+use super::super::args::{OptionParser, integer, is, wrong_number};
 use super::session::CachedSession;
-use crate::access::Login;
-use crate::error::Failure;
-use crate::net::Language;
-use crate::protocol::resp::{Args, Reply, Version};
+use crate::access::LoginResult;
+use crate::error::CommandError;
+use crate::net::WireProtocol;
+use crate::protocol::resp::{Args, ReplyWriter, RespVersion};
 use crate::redis::commands::clients::line;
-use crate::redis::commands::connection::{Greeting, check_name};
+use crate::redis::commands::connection::{HelloRequest, check_name};
 use crate::redis::subcommands::unknown_subcommand;
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
-type Done = Result<(), Failure>;
+type CommandResult = Result<(), CommandError>;
 
-pub(super) fn ping(_session: &mut CachedSession, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn ping(
+    _session: &mut CachedSession,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     match args.len() {
         1 => reply.simple("PONG"),
         2 => reply.bulk(args.at(1)),
@@ -23,16 +27,24 @@ pub(super) fn ping(_session: &mut CachedSession, args: Args<'_>, reply: &mut Rep
     Ok(())
 }
 
-pub(super) fn echo(_session: &mut CachedSession, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn echo(
+    _session: &mut CachedSession,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     reply.bulk(args.at(1));
     Ok(())
 }
 
-pub(super) fn select(_session: &mut CachedSession, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn select(
+    _session: &mut CachedSession,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     match integer(args.at(1))? {
         0 => reply.ok(),
         _ => {
-            return Err(Failure::say(
+            return Err(CommandError::say(
                 "ERR DB index is out of range: in cache mode there is database 0 alone",
             ));
         }
@@ -41,45 +53,58 @@ pub(super) fn select(_session: &mut CachedSession, args: Args<'_>, reply: &mut R
 }
 
 /// Authenticates the connection. The reply to a wrong password is delayed.
-fn identify(session: &mut CachedSession, user: &[u8], password: &[u8]) -> Done {
+fn identify(session: &mut CachedSession, user: &[u8], password: &[u8]) -> CommandResult {
     let access = &session.cached.common.access;
-    match access.log_in(session.client.peer.place(), &mut session.strikes, user, password) {
-        Login::Yes(user) => {
+    match access.log_in(
+        session.client.peer.place(),
+        &mut session.failed_logins,
+        user,
+        password,
+    ) {
+        LoginResult::Yes(user) => {
             *session.client.user.lock() = user;
-            session.is_known = true;
+            session.is_authenticated = true;
             Ok(())
         }
-        Login::No(time) => {
+        LoginResult::No(time) => {
             session.hold = Some(time);
-            Err(Failure::say(
+            Err(CommandError::say(
                 "WRONGPASS invalid username-password pair or user is disabled.",
             ))
         }
     }
 }
 
-pub(super) fn auth(session: &mut CachedSession, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn auth(
+    session: &mut CachedSession,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     match args.len() {
         2 if session.cached.common.access.default_needs_no_password() => {
-            return Err(Failure::say(
+            return Err(CommandError::say(
                 "ERR AUTH <password> called without any password configured for the default user. \
                  Are you sure your configuration is correct?",
             ));
         }
         2 => identify(session, b"default", args.at(1))?,
         3 => identify(session, args.at(1), args.at(2))?,
-        _ => return Err(Failure::SYNTAX),
+        _ => return Err(CommandError::SYNTAX),
     }
     reply.ok();
     Ok(())
 }
 
-pub(super) fn hello(session: &mut CachedSession, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let greeting = Greeting::read(args, session.version)?;
+pub(super) fn hello(
+    session: &mut CachedSession,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    let greeting = HelloRequest::read(args, session.version)?;
     if let Some((user, password)) = greeting.login {
         identify(session, user, password)?;
     }
-    greeting.check(session.is_known)?;
+    greeting.check(session.is_authenticated)?;
     if let Some(name) = greeting.name {
         set_name(session, name)?;
     }
@@ -88,21 +113,29 @@ pub(super) fn hello(session: &mut CachedSession, args: Args<'_>, reply: &mut Rep
     Ok(())
 }
 
-fn set_name(session: &CachedSession, name: &[u8]) -> Done {
+fn set_name(session: &CachedSession, name: &[u8]) -> CommandResult {
     check_name(name)?;
     *session.client.name.lock() = String::from_utf8_lossy(name).into_owned();
     Ok(())
 }
 
-pub(super) fn quit(session: &mut CachedSession, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn quit(
+    session: &mut CachedSession,
+    _args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     session.is_ending = true;
     reply.ok();
     Ok(())
 }
 
-pub(super) fn reset(session: &mut CachedSession, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    session.version = Version::Two;
-    session.is_known = session.cached.common.access.is_open();
+pub(super) fn reset(
+    session: &mut CachedSession,
+    _args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    session.version = RespVersion::Two;
+    session.is_authenticated = session.cached.common.access.is_open();
     *session.client.user.lock() = session.cached.common.access.default_user();
     session.client.name.lock().clear();
     session.client.version.store(2, Ordering::Relaxed);
@@ -111,7 +144,11 @@ pub(super) fn reset(session: &mut CachedSession, _args: Args<'_>, reply: &mut Re
 }
 
 /// CLIENT, to the extent that client libraries use it.
-pub(super) fn client(session: &mut CachedSession, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn client(
+    session: &mut CachedSession,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let verb = args.at(1).to_ascii_uppercase();
     match (&verb[..], args.len()) {
         (b"ID", 2) => reply.integer(session.client.id as i64),
@@ -133,7 +170,7 @@ pub(super) fn client(session: &mut CachedSession, args: Args<'_>, reply: &mut Re
                 word => {
                     let word = String::from_utf8_lossy(word);
                     let text = format!("ERR Unrecognized option '{word}'");
-                    return Err(Failure::Refused(Cow::Owned(text)));
+                    return Err(CommandError::Refused(Cow::Owned(text)));
                 }
             }
             reply.ok();
@@ -141,15 +178,15 @@ pub(super) fn client(session: &mut CachedSession, args: Args<'_>, reply: &mut Re
         (b"INFO", 2) => reply.verbatim(&(line(&session.client) + "\n")),
         (b"LIST", 2) => {
             let mut all = session.cached.common.clients.list();
-            all.retain(|client| client.language == Language::Redis);
+            all.retain(|client| client.language == WireProtocol::Redis);
             let lines: String = all.iter().map(|client| line(client) + "\n").collect();
             reply.verbatim(&lines);
         }
         (b"NO-EVICT" | b"NO-TOUCH", 3) => {
-            let mut options = Options::new(args, 2);
+            let mut options = OptionParser::new(args, 2);
             let word = options.value()?;
             if !is(word, "ON") && !is(word, "OFF") {
-                return Err(Failure::SYNTAX);
+                return Err(CommandError::SYNTAX);
             }
             if verb == b"NO-EVICT" {
                 let stays = &session.client.load.stays;

@@ -2,18 +2,18 @@
 
 use super::super::args::is;
 use super::session::CachedSession;
-use crate::cache::Cached;
-use crate::error::Failure;
-use crate::net::Language;
+use crate::cache::CacheContext;
+use crate::error::CommandError;
+use crate::net::WireProtocol;
 use crate::observe::process;
-use crate::protocol::resp::{Args, Reply};
+use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::commands::info::{REDIS_VERSION, human, line};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-type Section = (&'static str, fn(&Cached, &mut String));
+type CacheInfoSection = (&'static str, fn(&CacheContext, &mut String));
 
-static SECTIONS: [Section; 8] = [
+static SECTIONS: [CacheInfoSection; 8] = [
     ("Server", server),
     ("Clients", clients),
     ("Memory", memory),
@@ -30,8 +30,8 @@ static SECTIONS: [Section; 8] = [
 pub(super) fn info(
     session: &mut CachedSession,
     args: Args<'_>,
-    reply: &mut Reply<'_>,
-) -> Result<(), Failure> {
+    reply: &mut ReplyWriter<'_>,
+) -> Result<(), CommandError> {
     let mut text = String::new();
     for (name, write) in &SECTIONS {
         let mut words = args.from(1).iter();
@@ -52,8 +52,8 @@ pub(super) fn info(
     Ok(())
 }
 
-fn server(cached: &Cached, text: &mut String) {
-    let Cached { common, content } = cached;
+fn server(cached: &CacheContext, text: &mut String) {
+    let CacheContext { common, content } = cached;
     let uptime = common.since.elapsed().as_secs();
     line(text, "redis_version", REDIS_VERSION);
     line(text, "redis_mode", "standalone");
@@ -68,15 +68,19 @@ fn server(cached: &Cached, text: &mut String) {
     line(text, "uptime_in_days", uptime / 86_400);
 }
 
-fn clients(cached: &Cached, text: &mut String) {
+fn clients(cached: &CacheContext, text: &mut String) {
     let all = cached.common.clients.list();
     let spoken = |language| all.iter().filter(|client| client.language == language).count();
-    line(text, "connected_clients", spoken(Language::Redis));
+    line(text, "connected_clients", spoken(WireProtocol::Redis));
     line(text, "maxclients", cached.common.config.max_clients());
-    line(text, "alluvium_memcached_clients", spoken(Language::Memcached));
+    line(
+        text,
+        "alluvium_memcached_clients",
+        spoken(WireProtocol::Memcached),
+    );
 }
 
-fn memory(cached: &Cached, text: &mut String) {
+fn memory(cached: &CacheContext, text: &mut String) {
     let figures = cached.content.figures();
     let bytes = cached.content.memory.bytes;
     line(text, "used_memory", figures.item_bytes);
@@ -92,7 +96,7 @@ fn memory(cached: &Cached, text: &mut String) {
     line(text, "mem_clients_normal", cached.common.client_bytes());
 }
 
-fn stats(cached: &Cached, text: &mut String) {
+fn stats(cached: &CacheContext, text: &mut String) {
     let counters = &cached.common.counters;
     let figures = cached.content.figures();
     for (name, counter) in [
@@ -110,7 +114,7 @@ fn stats(cached: &Cached, text: &mut String) {
     line(text, "evicted_keys", figures.evictions);
 }
 
-fn processor(_cached: &Cached, text: &mut String) {
+fn processor(_cached: &CacheContext, text: &mut String) {
     let times = process::processor_time();
     let seconds = |us: u64| format!("{}.{:06}", us / 1_000_000, us % 1_000_000);
     line(text, "used_cpu_sys", seconds(times.system_us));
@@ -118,7 +122,7 @@ fn processor(_cached: &Cached, text: &mut String) {
 }
 
 /// Items set by memcached clients count as keys, too.
-fn keyspace(cached: &Cached, text: &mut String) {
+fn keyspace(cached: &CacheContext, text: &mut String) {
     let items = cached.content.figures().items;
     if items > 0 {
         line(text, "db0", format_args!("keys={items},expires=0,avg_ttl=0"));

@@ -4,7 +4,7 @@
 //!
 //! *Does not know*: sockets; the layout of an item in memory (`crate::cache`).
 //!
-//! *Read in this order*: `commands.rs`, `session.rs` (one connection), `texts.rs` (strings in the
+//! *Read in this order*: `commands.rs`, `session.rs` (one connection), `string_store.rs` (strings in the
 //! cache), `connection.rs`, `server.rs`, `info.rs`.
 
 mod commands;
@@ -12,6 +12,6 @@ mod connection;
 mod info;
 mod server;
 mod session;
-mod texts;
+mod string_store;
 
 pub(crate) use session::CachedSession;

@@ -4,19 +4,23 @@ use super::super::args::integer;
 use super::commands::{has, verb};
 use super::session::CachedSession;
 use crate::access::glob;
-use crate::cache::Cached;
-use crate::error::Failure;
-use crate::protocol::resp::{Args, Reply};
+use crate::cache::CacheContext;
+use crate::error::CommandError;
+use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::commands::{describe, keys};
 use crate::redis::subcommands::unknown_subcommand;
 use crate::redis::{names, table};
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
-type Done = Result<(), Failure>;
+type CommandResult = Result<(), CommandError>;
 
-pub(super) fn command(_session: &mut CachedSession, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let all: Vec<&table::Command> = table::all().filter(|command| has(command.name)).collect();
+pub(super) fn command(
+    _session: &mut CachedSession,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    let all: Vec<&table::CommandSpec> = table::all().filter(|command| has(command.name)).collect();
     if args.len() == 1 || args.len() == 2 && verb(args, "INFO") {
         reply.array(all.len());
         all.iter().for_each(|command| describe::describe(command, reply));
@@ -52,8 +56,8 @@ pub(super) fn command(_session: &mut CachedSession, args: Args<'_>, reply: &mut 
 }
 
 /// Returns the settings by name.
-fn settings(cached: &Cached) -> Vec<(&'static str, String)> {
-    let Cached { common, content } = cached;
+fn settings(cached: &CacheContext) -> Vec<(&'static str, String)> {
+    let CacheContext { common, content } = cached;
     vec![
         ("appendonly", "no".to_owned()),
         ("databases", "1".to_owned()),
@@ -69,7 +73,11 @@ fn settings(cached: &Cached) -> Vec<(&'static str, String)> {
 }
 
 /// CONFIG: the settings that clients read at startup, and those that can change.
-pub(super) fn config(session: &mut CachedSession, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn config(
+    session: &mut CachedSession,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let common = &session.cached.common;
     if verb(args, "GET") && args.len() > 2 {
         let wanted = |name: &str| {
@@ -86,7 +94,7 @@ pub(super) fn config(session: &mut CachedSession, args: Args<'_>, reply: &mut Re
     } else if verb(args, "SET") && args.len() == 4 {
         let number = || {
             let number = integer(args.at(3))?;
-            u64::try_from(number).map_err(|_| Failure::NOT_INTEGER)
+            u64::try_from(number).map_err(|_| CommandError::NOT_INTEGER)
         };
         match &args.at(2).to_ascii_lowercase()[..] {
             b"maxclients" => common.config.set_max_clients((number()?.max(1)) as usize),
@@ -94,7 +102,7 @@ pub(super) fn config(session: &mut CachedSession, args: Args<'_>, reply: &mut Re
             b"tcp-keepalive" => common.config.set_keepalive(number()?),
             name => {
                 let name = String::from_utf8_lossy(name);
-                return Err(Failure::Refused(Cow::Owned(format!(
+                return Err(CommandError::Refused(Cow::Owned(format!(
                     "ERR CONFIG SET {name}: in cache mode maxclients, timeout and tcp-keepalive can be changed"
                 ))));
             }
@@ -117,19 +125,31 @@ pub(super) fn config(session: &mut CachedSession, args: Args<'_>, reply: &mut Re
     Ok(())
 }
 
-pub(super) fn size(session: &mut CachedSession, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn size(
+    session: &mut CachedSession,
+    _args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     reply.count(session.cached.content.items() as usize);
     Ok(())
 }
 
-pub(super) fn flush(session: &mut CachedSession, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn flush(
+    session: &mut CachedSession,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     keys::flush_mode(args)?;
     session.cached.content.clear();
     reply.ok();
     Ok(())
 }
 
-pub(super) fn time(session: &mut CachedSession, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn time(
+    session: &mut CachedSession,
+    _args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let now_ms = session.cached.content.now_ms();
     reply.array(2);
     reply.bulk((now_ms / 1000).to_string().as_bytes());

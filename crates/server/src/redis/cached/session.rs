@@ -1,13 +1,15 @@
 //! One connection: parses and executes requests. Consecutive GETs are looked up together.
 
 use super::super::args::{is, wrong_number};
-use super::super::{names, subcommands, table::Command};
-use super::commands::{self, OnTexts};
-use super::texts::CachedTexts;
-use crate::cache::{Cached, Head};
-use crate::net::{HIGH_WATER, Input, Protocol, Served};
-use crate::protocol::resp::{self, Args, BadRequest, Parser, Reply, Requests, Version};
-use crate::shared::Client;
+use super::super::{names, subcommands, table::CommandSpec};
+use super::commands::{self, CachedStringHandler};
+use super::string_store::CachedTexts;
+use crate::cache::{CacheContext, CachedItemHeader};
+use crate::net::{HIGH_WATER, ProtocolSession, ReceiveBuffer, ServeOutcome};
+use crate::protocol::resp::{
+    self, Args, BadRequest, ParsedRequests, ReplyWriter, RequestParser, RespVersion,
+};
+use crate::shared::ClientHandle;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,18 +24,18 @@ const LONG: usize = 16 << 10;
 
 /// The state of one connection.
 pub(crate) struct CachedSession {
-    pub(super) cached: Arc<Cached>,
-    pub(super) client: Arc<Client>,
-    pub(super) version: Version,
+    pub(super) cached: Arc<CacheContext>,
+    pub(super) client: Arc<ClientHandle>,
+    pub(super) version: RespVersion,
     /// Whether the client has authenticated or need not.
-    pub(super) is_known: bool,
+    pub(super) is_authenticated: bool,
     /// Number of wrong passwords.
-    pub(super) strikes: u32,
+    pub(super) failed_logins: u32,
     /// Time at which the reply to a wrong password is due.
     pub(super) hold: Option<Duration>,
     pub(super) is_ending: bool,
-    parser: Parser,
-    requests: Requests,
+    parser: RequestParser,
+    requests: ParsedRequests,
     /// A parse error after the requests that were parsed.
     bad: Option<BadRequest>,
     /// Index of the next request to execute.
@@ -48,7 +50,7 @@ pub(crate) struct CachedSession {
 }
 
 /// How execution continues.
-enum Next {
+enum CachedExecutionFlow {
     Done,
     /// After the replies have been sent.
     Send,
@@ -59,17 +61,17 @@ enum Next {
 }
 
 impl CachedSession {
-    pub(crate) fn new(cached: &Arc<Cached>, client: &Arc<Client>) -> CachedSession {
+    pub(crate) fn new(cached: &Arc<CacheContext>, client: &Arc<ClientHandle>) -> CachedSession {
         CachedSession {
             cached: Arc::clone(cached),
             client: Arc::clone(client),
-            version: Version::Two,
-            is_known: cached.common.access.is_open(),
-            strikes: 0,
+            version: RespVersion::Two,
+            is_authenticated: cached.common.access.is_open(),
+            failed_logins: 0,
             hold: None,
             is_ending: false,
-            parser: Parser::default(),
-            requests: Requests::default(),
+            parser: RequestParser::default(),
+            requests: ParsedRequests::default(),
             bad: None,
             next: 0,
             pause: None,
@@ -79,7 +81,13 @@ impl CachedSession {
     }
 
     /// Executes requests in order.
-    fn execute(&mut self, requests: &Requests, buffer: &[u8], output: &mut Vec<u8>, waker: &Waker) -> Next {
+    fn execute(
+        &mut self,
+        requests: &ParsedRequests,
+        buffer: &[u8],
+        output: &mut Vec<u8>,
+        waker: &Waker,
+    ) -> CachedExecutionFlow {
         let cached = Arc::clone(&self.cached);
         let mut texts = CachedTexts::new(&cached.content, cached.content.now_ms());
         let before = output.len();
@@ -90,18 +98,18 @@ impl CachedSession {
         }
         while self.next < requests.len() && !self.is_ending {
             if output.len() - before > HIGH_WATER {
-                return Next::Send;
+                return CachedExecutionFlow::Send;
             }
             if self.must_wait(requests.get(self.next, buffer)) {
                 if !std::mem::take(&mut self.refuses) {
-                    return Next::Full;
+                    return CachedExecutionFlow::Full;
                 }
                 self.next += 1;
                 let text = super::super::paging::no_room("the reply", &cached.common.budget);
                 self.refuse(&text, output);
                 continue;
             }
-            let gets = match self.is_known {
+            let gets = match self.is_authenticated {
                 true => plain_gets(requests, self.next, self.at_once, buffer),
                 false => SmallVec::new(),
             };
@@ -113,12 +121,14 @@ impl CachedSession {
             self.next += 1;
             let start = output.len();
             match self.admit(args) {
-                Ok(Action::Texts(command, run)) => self.run(&mut texts, (command, run), args, output),
-                Ok(Action::Session(run)) => {
-                    let done = run(self, args, &mut Reply::new(output, self.version));
+                Ok(CachedRequestAction::Texts(command, run)) => {
+                    self.run(&mut texts, (command, run), args, output)
+                }
+                Ok(CachedRequestAction::Session(run)) => {
+                    let done = run(self, args, &mut ReplyWriter::new(output, self.version));
                     if let Some(hold) = self.hold.take() {
                         self.hold_up(hold, output.split_off(start), done, waker);
-                        return Next::Wait;
+                        return CachedExecutionFlow::Wait;
                     }
                     if let Err(failure) = done {
                         output.truncate(start);
@@ -132,14 +142,14 @@ impl CachedSession {
                 Err(text) => self.refuse(&text, output),
             }
         }
-        Next::Done
+        CachedExecutionFlow::Done
     }
 
     /// Executes a command on strings under the locks it needs.
     fn run(
         &self,
         texts: &mut CachedTexts<'_>,
-        (command, run): (&Command, OnTexts),
+        (command, run): (&CommandSpec, CachedStringHandler),
         args: Args<'_>,
         output: &mut Vec<u8>,
     ) {
@@ -148,7 +158,11 @@ impl CachedSession {
         let done = commands::check(content, command, args).and_then(|()| {
             let _locked = command.writes().then(|| content.lock_all(command.keys(args)));
             let most = self.cached.common.config.max_output();
-            run(texts, args, &mut Reply::new(output, self.version).at_most(most))
+            run(
+                texts,
+                args,
+                &mut ReplyWriter::new(output, self.version).at_most(most),
+            )
         });
         if let Err(failure) = done {
             output.truncate(start);
@@ -172,12 +186,12 @@ impl CachedSession {
                 return;
             }
             done += 1;
-            let mut reply = Reply::new(output, version);
+            let mut reply = ReplyWriter::new(output, version);
             match stored {
                 Some(stored) => {
                     hits += 1;
                     longest = longest.max(stored.len());
-                    reply.bulk(&stored[Head::length(stored)..]);
+                    reply.bulk(&stored[CachedItemHeader::length(stored)..]);
                 }
                 None => reply.null(),
             }
@@ -190,7 +204,7 @@ impl CachedSession {
     }
 
     /// Returns the action of a request, or the reason for its refusal.
-    fn admit(&self, args: Args<'_>) -> Result<Action, String> {
+    fn admit(&self, args: Args<'_>) -> Result<CachedRequestAction, String> {
         let found = names::find(args.at(0)).filter(|command| commands::has(command.name));
         let Some(command) = found else {
             return Err(commands::unknown(args.at(0)));
@@ -199,14 +213,14 @@ impl CachedSession {
             return Err(wrong_number(command.name).to_string());
         }
         subcommands::check(command.name, args)?;
-        if !self.is_known && !command.is_for_strangers() {
+        if !self.is_authenticated && !command.allowed_before_auth() {
             return Err("NOAUTH Authentication required.".to_owned());
         }
         if let Some(run) = commands::on_texts(command.name) {
-            return Ok(Action::Texts(command, run));
+            return Ok(CachedRequestAction::Texts(command, run));
         }
         let run = commands::on_session(command.name).expect("a cache has the command");
-        Ok(Action::Session(run))
+        Ok(CachedRequestAction::Session(run))
     }
 
     /// Suspends the connection until the reply to a wrong password is due.
@@ -214,7 +228,7 @@ impl CachedSession {
         &mut self,
         until: Duration,
         reply: Vec<u8>,
-        done: Result<(), crate::error::Failure>,
+        done: Result<(), crate::error::CommandError>,
         waker: &Waker,
     ) {
         let mut said = Vec::new();
@@ -228,33 +242,33 @@ impl CachedSession {
 
     fn refuse(&self, text: &str, output: &mut Vec<u8>) {
         self.cached.common.count_error(text);
-        Reply::new(output, self.version).error(text);
+        ReplyWriter::new(output, self.version).error(text);
     }
 
     /// Returns how this turn ends if a login delay is still in force.
-    fn resume(&mut self, output: &mut Vec<u8>) -> Option<Served> {
+    fn resume(&mut self, output: &mut Vec<u8>) -> Option<ServeOutcome> {
         let (until, reply) = self.pause.take()?;
         let delays = &self.cached.common.access.delays;
         if delays.is_over() {
-            return Some(Served::Close);
+            return Some(ServeOutcome::Close);
         }
         if delays.clock().now() < until {
             self.pause = Some((until, reply));
-            return Some(Served::Wait);
+            return Some(ServeOutcome::Wait);
         }
         output.extend_from_slice(&reply);
         None
     }
 
-    fn limits(&self) -> resp::Limits {
-        match self.is_known {
+    fn limits(&self) -> resp::RequestLimits {
+        match self.is_authenticated {
             true => self.cached.common.config.limits.of_requests(),
-            false => resp::Limits::STRANGER,
+            false => resp::RequestLimits::STRANGER,
         }
     }
 
     /// Updates the properties that other connections see.
-    fn note(&self, requests: &Requests, buffer: &[u8]) {
+    fn note(&self, requests: &ParsedRequests, buffer: &[u8]) {
         let Some(last) = requests.len().checked_sub(1) else {
             return;
         };
@@ -272,14 +286,14 @@ impl CachedSession {
 }
 
 /// The action of a request.
-enum Action {
-    Texts(&'static Command, OnTexts),
-    Session(commands::OnSession),
+enum CachedRequestAction {
+    Texts(&'static CommandSpec, CachedStringHandler),
+    Session(commands::CachedSessionHandler),
 }
 
 /// Returns the keys of the next requests as long as they are valid GETs.
 fn plain_gets<'a>(
-    requests: &'a Requests,
+    requests: &'a ParsedRequests,
     from: usize,
     most: usize,
     buffer: &'a [u8],
@@ -292,8 +306,8 @@ fn plain_gets<'a>(
         .collect()
 }
 
-impl Protocol for CachedSession {
-    fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served {
+impl ProtocolSession for CachedSession {
+    fn serve(&mut self, input: &mut ReceiveBuffer, output: &mut Vec<u8>, waker: &Waker) -> ServeOutcome {
         if let Some(served) = self.resume(output) {
             return served;
         }
@@ -307,18 +321,18 @@ impl Protocol for CachedSession {
         }
         let next = self.execute(&requests, input.bytes(), output, waker);
         match next {
-            Next::Done => {}
-            Next::Send => {
+            CachedExecutionFlow::Done => {}
+            CachedExecutionFlow::Send => {
                 self.requests = requests;
-                return Served::Some;
+                return ServeOutcome::Some;
             }
-            Next::Wait => {
+            CachedExecutionFlow::Wait => {
                 self.requests = requests;
-                return Served::Wait;
+                return ServeOutcome::Wait;
             }
-            Next::Full => {
+            CachedExecutionFlow::Full => {
                 self.requests = requests;
-                return Served::Full;
+                return ServeOutcome::Full;
             }
         }
         let is_full = requests.len() >= most;
@@ -334,17 +348,17 @@ impl Protocol for CachedSession {
             self.is_ending = true;
         }
         match (self.is_ending, is_full && input.len() > 0) {
-            (true, _) => Served::Close,
-            (false, true) => Served::Some,
-            (false, false) => Served::All,
+            (true, _) => ServeOutcome::Close,
+            (false, true) => ServeOutcome::Some,
+            (false, false) => ServeOutcome::All,
         }
     }
 
-    fn announced(&mut self, _input: &mut Input) -> usize {
+    fn announced(&mut self, _input: &mut ReceiveBuffer) -> usize {
         self.parser.announced()
     }
 
-    fn refuse_announced(&mut self, _input: &mut Input, output: &mut Vec<u8>) {
+    fn refuse_announced(&mut self, _input: &mut ReceiveBuffer, output: &mut Vec<u8>) {
         let refused = self.parser.refuse(&mut self.requests);
         self.is_ending |= !refused;
         let text = super::super::paging::no_room("the request", &self.cached.common.budget);
@@ -363,11 +377,11 @@ impl Protocol for CachedSession {
         false
     }
 
-    fn is_known(&self) -> bool {
-        self.is_known
+    fn is_authenticated(&self) -> bool {
+        self.is_authenticated
     }
 
-    fn lost(&mut self, _output: &mut Vec<u8>, why: &str) {
+    fn report_sync_failure(&mut self, _output: &mut Vec<u8>, why: &str) {
         unreachable!("nothing of a cache waits for the disk: {why}");
     }
 }

@@ -1,19 +1,19 @@
 //! ACL: users, their permissions, and the log of denials.
 
-use crate::access::{Denied, Reason, Selector, User, describe, hex};
-use crate::error::Failure;
-use crate::protocol::resp::{Args, Reply};
+use crate::access::{AccessDenial, AclSelector, AclUser, DenialReason, describe, hex};
+use crate::error::CommandError;
+use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::args::integer;
-use crate::redis::catalog::{Asked, CATALOG};
-use crate::redis::classes::{self, Classes};
+use crate::redis::catalog::{AccessRequest, CATALOG};
+use crate::redis::classes::{self, CommandClasses};
 use crate::redis::names;
-use crate::redis::permission::Own;
-use crate::redis::session::Session;
+use crate::redis::permission::OwnConnectionPolicy;
+use crate::redis::session::RedisSession;
 use crate::redis::subcommands::unknown_subcommand;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-type Done = Result<(), Failure>;
+type CommandResult = Result<(), CommandError>;
 
 /// Largest password that GENPASS generates, in bits.
 const MOST_BITS: i64 = 4096;
@@ -46,11 +46,11 @@ const HELP: [&str; 24] = [
 ];
 
 /// Returns an error with a formatted text.
-fn refused(text: impl std::fmt::Display) -> Failure {
-    Failure::Refused(Cow::Owned(format!("ERR {text}")))
+fn refused(text: impl std::fmt::Display) -> CommandError {
+    CommandError::Refused(Cow::Owned(format!("ERR {text}")))
 }
 
-pub(crate) fn acl(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn acl(session: &mut RedisSession, args: Args<'_>, reply: &mut ReplyWriter<'_>) -> CommandResult {
     let verb = args.at(1).to_ascii_uppercase();
     let shared = Arc::clone(&session.shared);
     let access = &shared.access;
@@ -104,7 +104,12 @@ pub(crate) fn acl(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) 
 }
 
 /// Executes the subcommands that change users.
-fn change(session: &mut Session, verb: &[u8], args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+fn change(
+    session: &mut RedisSession,
+    verb: &[u8],
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let shared = Arc::clone(&session.shared);
     let access = &shared.access;
     match (verb, args.len()) {
@@ -112,25 +117,25 @@ fn change(session: &mut Session, verb: &[u8], args: Args<'_>, reply: &mut Reply<
             let ended = access
                 .set_user(args.at(2), args.from(3).iter())
                 .map_err(refused)?;
-            session.end_connections_of(ended.as_slice(), Own::Stays);
+            session.end_connections_of(ended.as_slice(), OwnConnectionPolicy::Stays);
             reply.ok();
         }
         (b"DELUSER", 3..) => {
             let deleted = access
                 .delete(&args.from(2).iter().collect::<Vec<_>>())
                 .map_err(refused)?;
-            session.end_connections_of(&deleted, Own::Ends);
+            session.end_connections_of(&deleted, OwnConnectionPolicy::Ends);
             reply.count(deleted.len());
         }
         (b"LOAD" | b"SAVE", 2) if !access.has_file() => {
-            return Err(Failure::say(
+            return Err(CommandError::say(
                 "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL \
                  SETUSER command, and to start the server with --users FILE in order to store them.",
             ));
         }
         (b"LOAD", 2) => {
             let ended = access.load().map_err(refused)?;
-            session.end_connections_of(&ended, Own::Ends);
+            session.end_connections_of(&ended, OwnConnectionPolicy::Ends);
             reply.ok();
         }
         (b"SAVE", 2) => {
@@ -143,7 +148,7 @@ fn change(session: &mut Session, verb: &[u8], args: Args<'_>, reply: &mut Reply<
 }
 
 /// Replies with the properties of a user for GETUSER.
-fn show(user: &User, reply: &mut Reply<'_>) {
+fn show(user: &AclUser, reply: &mut ReplyWriter<'_>) {
     let shown = user.shown();
     reply.map(6);
     reply.bulk(b"flags");
@@ -163,7 +168,7 @@ fn show(user: &User, reply: &mut Reply<'_>) {
 }
 
 /// Replies with the three fields of a selector.
-fn show_selector(selector: &Selector, reply: &mut Reply<'_>) {
+fn show_selector(selector: &AclSelector, reply: &mut ReplyWriter<'_>) {
     let parts = [
         ("commands", selector.commands()),
         ("keys", selector.keys()),
@@ -175,12 +180,12 @@ fn show_selector(selector: &Selector, reply: &mut Reply<'_>) {
     }
 }
 
-fn cat(name: &[u8], reply: &mut Reply<'_>) -> Done {
-    let class = Classes::named(name).ok_or_else(|| {
+fn cat(name: &[u8], reply: &mut ReplyWriter<'_>) -> CommandResult {
+    let class = CommandClasses::named(name).ok_or_else(|| {
         let name = String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned();
         refused(format_args!("Unknown category '{name}'"))
     })?;
-    let is_in = |entry: &&crate::redis::catalog::Entry| entry.classes.has(class);
+    let is_in = |entry: &&crate::redis::catalog::CatalogEntry| entry.classes.has(class);
     reply.array(CATALOG.entries.iter().filter(is_in).count());
     let found = CATALOG.entries.iter().filter(is_in);
     found.for_each(|entry| reply.bulk(entry.name.as_bytes()));
@@ -188,29 +193,29 @@ fn cat(name: &[u8], reply: &mut Reply<'_>) -> Done {
 }
 
 /// Generates a password of this many bits, in hexadecimal.
-fn password(bits: usize) -> Result<String, Failure> {
+fn password(bits: usize) -> Result<String, CommandError> {
     let digits = bits.div_ceil(4);
     let mut bytes = vec![0; digits.div_ceil(2)];
     let filled = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bytes);
-    filled.map_err(|_| Failure::say("ERR the system gives no random bytes"))?;
+    filled.map_err(|_| CommandError::say("ERR the system gives no random bytes"))?;
     let mut text = hex(&bytes);
     text.truncate(digits);
     Ok(text)
 }
 
-fn log(session: &Session, most: usize, reply: &mut Reply<'_>) {
+fn log(session: &RedisSession, most: usize, reply: &mut ReplyWriter<'_>) {
     let now_ms = session.shared.store.now_ms();
     let entries = session.shared.access.denied.newest(most);
     reply.array(entries.len());
     for entry in entries {
         let reason = match entry.reason {
-            Reason::Command => "command",
-            Reason::Key => "key",
-            Reason::Auth => "auth",
+            DenialReason::Command => "command",
+            DenialReason::Key => "key",
+            DenialReason::Auth => "auth",
         };
         let context = match entry.context {
-            crate::access::Context::TopLevel => "toplevel",
-            crate::access::Context::Multi => "multi",
+            crate::access::DenialContext::TopLevel => "toplevel",
+            crate::access::DenialContext::Multi => "multi",
         };
         reply.map(7);
         reply.bulk(b"count");
@@ -232,7 +237,7 @@ fn log(session: &Session, most: usize, reply: &mut Reply<'_>) {
     }
 }
 
-fn dry_run(session: &Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+fn dry_run(session: &RedisSession, args: Args<'_>, reply: &mut ReplyWriter<'_>) -> CommandResult {
     let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
     let user = session.shared.access.find(args.at(2));
     let user = user.ok_or_else(|| refused(format_args!("User '{}' not found", text(args.at(2)))))?;
@@ -242,18 +247,19 @@ fn dry_run(session: &Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     if !command.takes(asked.len()) {
         return Err(crate::redis::args::wrong_number(command.name));
     }
-    crate::redis::subcommands::check(command.name, asked).map_err(|why| Failure::Refused(Cow::Owned(why)))?;
-    let asked = Asked::of(command, asked);
+    crate::redis::subcommands::check(command.name, asked)
+        .map_err(|why| CommandError::Refused(Cow::Owned(why)))?;
+    let asked = AccessRequest::of(command, asked);
     match user.check(&asked) {
         Ok(()) => reply.ok(),
-        Err(Denied::Command) => reply.bulk(
+        Err(AccessDenial::Command) => reply.bulk(
             format!(
                 "This user has no permissions to run the '{}' command",
                 asked.name()
             )
             .as_bytes(),
         ),
-        Err(Denied::Key(key)) => reply.bulk(
+        Err(AccessDenial::Key(key)) => reply.bulk(
             &[
                 b"This user has no permissions to access the '",
                 &key[..],

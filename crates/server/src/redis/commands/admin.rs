@@ -2,15 +2,15 @@
 
 use super::limits;
 use crate::access::glob;
-use crate::error::Failure;
-use crate::net::waits;
+use crate::error::CommandError;
+use crate::net::wait_hooks;
 use crate::observe::log_level::LogLevel;
-use crate::protocol::resp::{Args, Reply, number};
+use crate::protocol::resp::{Args, ReplyWriter, number};
 use crate::redis::args::{double, integer};
-use crate::redis::session::Session;
+use crate::redis::session::RedisSession;
 use crate::redis::subcommands::unknown_subcommand;
-use crate::shared::Shared;
-use crate::store::Waits;
+use crate::shared::StoreContext;
+use crate::store::WriteDurability;
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -18,41 +18,41 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-type Done = Result<(), Failure>;
+type CommandResult = Result<(), CommandError>;
 
 /// A setting: its name, how it is read, and how it is changed, if it can be.
-struct Setting {
+struct ConfigParameter {
     name: &'static str,
-    read: fn(&Shared) -> String,
-    change: Option<fn(&Shared, &[u8]) -> Done>,
+    read: fn(&StoreContext) -> String,
+    change: Option<fn(&StoreContext, &[u8]) -> CommandResult>,
 }
 
-const fn fixed(name: &'static str, read: fn(&Shared) -> String) -> Setting {
+const fn fixed(name: &'static str, read: fn(&StoreContext) -> String) -> ConfigParameter {
     let change = None;
-    Setting { name, read, change }
+    ConfigParameter { name, read, change }
 }
 
 const fn setting(
     name: &'static str,
-    read: fn(&Shared) -> String,
-    change: fn(&Shared, &[u8]) -> Done,
-) -> Setting {
+    read: fn(&StoreContext) -> String,
+    change: fn(&StoreContext, &[u8]) -> CommandResult,
+) -> ConfigParameter {
     let change = Some(change);
-    Setting { name, read, change }
+    ConfigParameter { name, read, change }
 }
 
 #[rustfmt::skip]
-static SETTINGS: &[Setting] = &[
+static SETTINGS: &[ConfigParameter] = &[
     setting("acllog-max-len", |shared| shared.access.denied.kept().to_string(), |shared, text| {
-        shared.access.denied.keep(usize::try_from(integer(text)?).map_err(|_| Failure::NOT_INTEGER)?);
+        shared.access.denied.keep(usize::try_from(integer(text)?).map_err(|_| CommandError::NOT_INTEGER)?);
         Ok(())
     }),
     fixed("appendonly", |_| "yes".to_owned()),
     setting("appendfsync", |shared| if shared.store.waits_for_disk() { "always" } else { "everysec" }.to_owned(), |shared, text| {
         let waits = match text.to_ascii_lowercase().as_slice() {
-            b"always" => Waits::ForDisk,
-            b"everysec" => Waits::ForProcess,
-            _ => return Err(Failure::say("argument must be one of the following: always, everysec")),
+            b"always" => WriteDurability::ForDisk,
+            b"everysec" => WriteDurability::ForProcess,
+            _ => return Err(CommandError::say("argument must be one of the following: always, everysec")),
         };
         shared.store.set_waits(waits);
         Ok(())
@@ -62,29 +62,29 @@ static SETTINGS: &[Setting] = &[
     fixed("dbfilename", |_| crate::redis::backups::NAME.to_owned()),
     setting("dir", |shared| shared.backups.directory().map_or_else(String::new, |path| path.display().to_string()), |shared, text| {
         let path = Path::new(OsStr::from_bytes(text));
-        shared.backups.set_directory(path).map_err(|why| Failure::Refused(Cow::Owned(why)))
+        shared.backups.set_directory(path).map_err(|why| CommandError::Refused(Cow::Owned(why)))
     }),
     setting("latency-monitor-threshold", |shared| shared.latencies.threshold_ms.load(Ordering::Relaxed).to_string(), |shared, text| {
-        let threshold = u64::try_from(integer(text)?).map_err(|_| Failure::NOT_INTEGER)?;
+        let threshold = u64::try_from(integer(text)?).map_err(|_| CommandError::NOT_INTEGER)?;
         shared.latencies.threshold_ms.store(threshold, Ordering::Relaxed);
         Ok(())
     }),
     setting("loglevel", |shared| shared.log_level.as_ref().map_or("notice", LogLevel::name).to_owned(), |shared, text| match &shared.log_level {
-        None => Err(Failure::say("the program that runs the server decides what is logged")),
+        None => Err(CommandError::say("the program that runs the server decides what is logged")),
         Some(level) if level.set(text) => Ok(()),
-        Some(_) => Err(Failure::say("argument must be one of the following: debug, verbose, notice, warning")),
+        Some(_) => Err(CommandError::say("argument must be one of the following: debug, verbose, notice, warning")),
     }),
     setting("maxclients", |shared| shared.config.max_clients().to_string(), |shared, text| {
-        let most = usize::try_from(integer(text)?).map_err(|_| Failure::NOT_INTEGER)?;
+        let most = usize::try_from(integer(text)?).map_err(|_| CommandError::NOT_INTEGER)?;
         if most == 0 {
-            return Err(Failure::say("argument must be between 1 and 4294967295 inclusive"));
+            return Err(CommandError::say("argument must be between 1 and 4294967295 inclusive"));
         }
         shared.config.set_max_clients(most);
         Ok(())
     }),
     setting("maxmemory", |shared| shared.store.db.stats().memory.budget.to_string(), |shared, text| {
-        let bytes = u64::try_from(limits::memory(text)?).map_err(|_| Failure::NOT_INTEGER)?;
-        shared.store.db.set_memory(bytes).map_err(|error| Failure::Refused(Cow::Owned(error.to_string())))?;
+        let bytes = u64::try_from(limits::memory(text)?).map_err(|_| CommandError::NOT_INTEGER)?;
+        shared.store.db.set_memory(bytes).map_err(|error| CommandError::Refused(Cow::Owned(error.to_string())))?;
         shared.fit_client_memory();
         Ok(())
     }),
@@ -93,7 +93,7 @@ static SETTINGS: &[Setting] = &[
     fixed("port", |shared| shared.redis_port.to_string()),
     fixed("proto-max-bulk-len", |shared| shared.config.limits.request.to_string()),
     setting("requirepass", |shared| shared.access.given_password().map_or_else(String::new, |word| word.to_string()), |shared, text| {
-        let text = std::str::from_utf8(text).map_err(|_| Failure::say("the password must be UTF-8"))?;
+        let text = std::str::from_utf8(text).map_err(|_| CommandError::say("the password must be UTF-8"))?;
         shared.access.set_password(Some(text).filter(|text| !text.is_empty()));
         Ok(())
     }),
@@ -103,7 +103,7 @@ static SETTINGS: &[Setting] = &[
         Ok(())
     }),
     setting("slowlog-max-len", |shared| shared.config.slow_entries.load(Ordering::Relaxed).to_string(), |shared, text| {
-        let most = usize::try_from(integer(text)?).map_err(|_| Failure::NOT_INTEGER)?;
+        let most = usize::try_from(integer(text)?).map_err(|_| CommandError::NOT_INTEGER)?;
         shared.config.slow_entries.store(most, Ordering::Relaxed);
         Ok(())
     }),
@@ -111,17 +111,21 @@ static SETTINGS: &[Setting] = &[
     setting("timeout", limits::idle_timeout, limits::set_idle_timeout),
 ];
 
-pub(crate) fn config(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn config(
+    session: &mut RedisSession,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let verb = args.at(1).to_ascii_uppercase();
     match (&verb[..], args.len()) {
         (b"GET", 3..) => {
-            let fits = |setting: &&Setting| {
+            let fits = |setting: &&ConfigParameter| {
                 let name = setting.name.as_bytes();
                 args.from(2)
                     .iter()
                     .any(|pattern| glob::fits(&pattern.to_ascii_lowercase(), name))
             };
-            let found: Vec<&Setting> = SETTINGS.iter().filter(fits).collect();
+            let found: Vec<&ConfigParameter> = SETTINGS.iter().filter(fits).collect();
             reply.map(found.len());
             for setting in found {
                 reply.bulk(setting.name.as_bytes());
@@ -169,7 +173,7 @@ pub(crate) fn config(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_
             lines.iter().for_each(|line| reply.simple(line));
         }
         (b"REWRITE", 2) => {
-            return Err(Failure::say(
+            return Err(CommandError::say(
                 "ERR The server is running without a config file: what CONFIG SET has changed lasts until it ends. Start it with the flags of \
                  `alluvium serve` that say the same, such as --durability, --memory and --backup-dir",
             ));
@@ -180,8 +184,8 @@ pub(crate) fn config(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_
 }
 
 /// Changes all settings or none: if one is refused, the earlier ones are restored.
-fn change_all(shared: &Shared, args: Args<'_>) -> Done {
-    let mut before: Vec<(&Setting, String)> = Vec::new();
+fn change_all(shared: &StoreContext, args: Args<'_>) -> CommandResult {
+    let mut before: Vec<(&ConfigParameter, String)> = Vec::new();
     for index in (0..args.len()).step_by(2) {
         let name = args.at(index).to_ascii_lowercase();
         let old = SETTINGS
@@ -201,26 +205,30 @@ fn change_all(shared: &Shared, args: Args<'_>) -> Done {
     Ok(())
 }
 
-fn change(shared: &Shared, name: &[u8], value: &[u8]) -> Done {
+fn change(shared: &StoreContext, name: &[u8], value: &[u8]) -> CommandResult {
     let lower = name.to_ascii_lowercase();
     let shown = String::from_utf8_lossy(name);
     let Some(setting) = SETTINGS.iter().find(|setting| setting.name.as_bytes() == lower) else {
-        return Err(Failure::Refused(Cow::Owned(format!(
+        return Err(CommandError::Refused(Cow::Owned(format!(
             "ERR Unknown option or number of arguments for CONFIG SET - '{shown}'"
         ))));
     };
     let result = match setting.change {
         Some(change) => change(shared, value),
-        None => Err(Failure::say("can't set immutable config")),
+        None => Err(CommandError::say("can't set immutable config")),
     };
     result.map_err(|failure| {
-        Failure::Refused(Cow::Owned(format!(
+        CommandError::Refused(Cow::Owned(format!(
             "ERR CONFIG SET failed (possibly related to argument '{shown}') - {failure}"
         )))
     })
 }
 
-pub(crate) fn time(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn time(
+    session: &mut RedisSession,
+    _args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let now_ms = session.shared.store.now_ms();
     reply.array(2);
     reply.bulk((now_ms / 1000).to_string().as_bytes());
@@ -228,20 +236,28 @@ pub(crate) fn time(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>
     Ok(())
 }
 
-pub(crate) fn debug(_session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn debug(
+    _session: &mut RedisSession,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     // Redis crashes. Here only the connection is closed, as after any panic in a command.
     assert!(args.len() != 2 || !args.is(1, "PANIC"), "DEBUG PANIC");
     if args.len() != 3 || !args.is(1, "SLEEP") {
         return Err(unknown_subcommand("debug", args));
     }
     let seconds = double(args.at(2))?.clamp(0.0, 3600.0);
-    waits::about_to_wait();
+    wait_hooks::about_to_wait();
     std::thread::sleep(Duration::from_secs_f64(seconds));
     reply.ok();
     Ok(())
 }
 
-pub(crate) fn slowlog(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn slowlog(
+    session: &mut RedisSession,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let verb = args.at(1).to_ascii_uppercase();
     let slow = &session.shared.slow;
     match (&verb[..], args.len()) {
@@ -253,7 +269,9 @@ pub(crate) fn slowlog(session: &mut Session, args: Args<'_>, reply: &mut Reply<'
         (b"GET", 2 | 3) => {
             let most = args.get(2).map_or(Some(10), number::integer);
             let most = most.filter(|&most| most >= -1);
-            let most = most.ok_or(Failure::say("ERR count should be greater than or equal to -1"))?;
+            let most = most.ok_or(CommandError::say(
+                "ERR count should be greater than or equal to -1",
+            ))?;
             // Minus one requests all entries.
             let entries = slow.newest(usize::try_from(most).unwrap_or(usize::MAX));
             reply.array(entries.len());

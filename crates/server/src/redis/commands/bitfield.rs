@@ -1,23 +1,23 @@
 //! BITFIELD and BITFIELD_RO: integers of arbitrary width within strings.
 
 use super::strings::to_change;
-use crate::error::Failure;
-use crate::protocol::resp::{Args, Reply};
-use crate::redis::args::{Options, integer, is, name};
-use crate::redis::texts::fits;
-use crate::store::Transaction;
+use crate::error::CommandError;
+use crate::protocol::resp::{Args, ReplyWriter};
+use crate::redis::args::{OptionParser, integer, is, name};
+use crate::redis::string_store::fits;
+use crate::store::CommandTransaction;
 
-type Done = Result<(), Failure>;
+type CommandResult = Result<(), CommandError>;
 
-const BAD_TYPE: Failure = Failure::say(
+const BAD_TYPE: CommandError = CommandError::say(
     "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is.",
 );
-const BAD_OFFSET: Failure = Failure::say("ERR bit offset is not an integer or out of range");
-const READ_ONLY: Failure = Failure::say("ERR BITFIELD_RO only supports the GET subcommand");
+const BAD_OFFSET: CommandError = CommandError::say("ERR bit offset is not an integer or out of range");
+const READ_ONLY: CommandError = CommandError::say("ERR BITFIELD_RO only supports the GET subcommand");
 
 /// How to treat a result that overflows the integer.
 #[derive(Clone, Copy)]
-enum Overflow {
+enum OverflowPolicy {
     /// Keep the low bits.
     Wrap,
     /// Use the nearest representable value.
@@ -28,15 +28,15 @@ enum Overflow {
 
 /// An integer within a string.
 #[derive(Clone, Copy)]
-struct Field {
+struct BitField {
     is_signed: bool,
     bits: u32,
     /// Index of its first bit.
     offset: u64,
 }
 
-impl Field {
-    fn read(kind: &[u8], offset: &[u8]) -> Result<Field, Failure> {
+impl BitField {
+    fn read(kind: &[u8], offset: &[u8]) -> Result<BitField, CommandError> {
         let (is_signed, most) = match kind.first() {
             Some(b'i') => (true, 64),
             Some(b'u') => (false, 63),
@@ -51,7 +51,7 @@ impl Field {
         };
         let number = u64::try_from(integer(digits).map_err(|_| BAD_OFFSET)?).map_err(|_| BAD_OFFSET)?;
         let offset = number.checked_mul(unit).ok_or(BAD_OFFSET)?;
-        let field = Field {
+        let field = BitField {
             is_signed,
             bits,
             offset,
@@ -61,7 +61,7 @@ impl Field {
     }
 
     /// Returns the length of the shortest string that contains the field.
-    fn end(&self) -> Result<usize, Failure> {
+    fn end(&self) -> Result<usize, CommandError> {
         let bits = self.offset.checked_add(u64::from(self.bits)).ok_or(BAD_OFFSET)?;
         usize::try_from(bits.div_ceil(8)).map_err(|_| BAD_OFFSET)
     }
@@ -105,71 +105,75 @@ impl Field {
     }
 
     /// Returns the value to store after overflow handling, or `None` to store nothing.
-    fn fitted(&self, value: i128, overflow: Overflow) -> Option<i128> {
+    fn fitted(&self, value: i128, overflow: OverflowPolicy) -> Option<i128> {
         let (least, most) = self.range();
         if (least..=most).contains(&value) {
             return Some(value);
         }
         match overflow {
-            Overflow::Wrap => {
+            OverflowPolicy::Wrap => {
                 let mask = (1i128 << self.bits) - 1;
                 Some(self.with_sign((value & mask) as u64))
             }
-            Overflow::Saturate => Some(value.clamp(least, most)),
-            Overflow::Fail => None,
+            OverflowPolicy::Saturate => Some(value.clamp(least, most)),
+            OverflowPolicy::Fail => None,
         }
     }
 }
 
 /// An operation on a field.
 #[derive(Clone, Copy)]
-enum Act {
+enum BitFieldOperation {
     Get,
     Set(i64),
     Add(i64),
 }
 
 /// Parses all operations in order.
-fn steps(args: Args<'_>) -> Result<Vec<(Field, Act, Overflow)>, Failure> {
-    let (mut steps, mut overflow) = (Vec::new(), Overflow::Wrap);
-    let mut options = Options::new(args, 2);
+fn steps(args: Args<'_>) -> Result<Vec<(BitField, BitFieldOperation, OverflowPolicy)>, CommandError> {
+    let (mut steps, mut overflow) = (Vec::new(), OverflowPolicy::Wrap);
+    let mut options = OptionParser::new(args, 2);
     while let Some(word) = options.next() {
         let (left, is_set, is_add) = (options.left(), is(word, "SET"), is(word, "INCRBY"));
         if is(word, "OVERFLOW") && left >= 1 {
             overflow = match options.value()? {
-                word if is(word, "WRAP") => Overflow::Wrap,
-                word if is(word, "SAT") => Overflow::Saturate,
-                word if is(word, "FAIL") => Overflow::Fail,
-                _ => return Err(Failure::say("ERR Invalid OVERFLOW type specified")),
+                word if is(word, "WRAP") => OverflowPolicy::Wrap,
+                word if is(word, "SAT") => OverflowPolicy::Saturate,
+                word if is(word, "FAIL") => OverflowPolicy::Fail,
+                _ => return Err(CommandError::say("ERR Invalid OVERFLOW type specified")),
             };
         } else if is(word, "GET") && left >= 2 {
             steps.push((
-                Field::read(options.value()?, options.value()?)?,
-                Act::Get,
+                BitField::read(options.value()?, options.value()?)?,
+                BitFieldOperation::Get,
                 overflow,
             ));
         } else if (is_set || is_add) && left >= 3 {
-            let field = Field::read(options.value()?, options.value()?)?;
+            let field = BitField::read(options.value()?, options.value()?)?;
             let number = integer(options.value()?)?;
             let act = if is_set {
-                Act::Set(number)
+                BitFieldOperation::Set(number)
             } else {
-                Act::Add(number)
+                BitFieldOperation::Add(number)
             };
             steps.push((field, act, overflow));
         } else {
-            return Err(Failure::SYNTAX);
+            return Err(CommandError::SYNTAX);
         }
     }
     Ok(steps)
 }
 
-pub(crate) fn bit_field(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn bit_field(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let steps = steps(args)?;
     let key = name(args.at(1))?;
     let mut end = 0;
     for (field, act, _) in &steps {
-        if !matches!(act, Act::Get) {
+        if !matches!(act, BitFieldOperation::Get) {
             end = end.max(field.end()?);
         }
     }
@@ -184,20 +188,24 @@ pub(crate) fn bit_field(transaction: &mut Transaction<'_>, args: Args<'_>, reply
     for (field, act, overflow) in steps {
         let old = field.get(text);
         let wanted = match act {
-            Act::Get => {
+            BitFieldOperation::Get => {
                 reply.integer(old as i64);
                 continue;
             }
             // As in Redis, a negative number is reinterpreted for an unsigned field.
-            Act::Set(number) if field.is_signed => i128::from(number),
-            Act::Set(number) => i128::from(number as u64),
-            Act::Add(number) => old + i128::from(number),
+            BitFieldOperation::Set(number) if field.is_signed => i128::from(number),
+            BitFieldOperation::Set(number) => i128::from(number as u64),
+            BitFieldOperation::Add(number) => old + i128::from(number),
         };
         let Some(new) = field.fitted(wanted, overflow) else {
             reply.null();
             continue;
         };
-        let told = if matches!(act, Act::Set(_)) { old } else { new };
+        let told = if matches!(act, BitFieldOperation::Set(_)) {
+            old
+        } else {
+            new
+        };
         reply.integer(told as i64);
         is_changed |= new != old;
         field.set(text, new);
@@ -208,9 +216,16 @@ pub(crate) fn bit_field(transaction: &mut Transaction<'_>, args: Args<'_>, reply
     Ok(())
 }
 
-pub(crate) fn bit_field_ro(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn bit_field_ro(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let steps = steps(args)?;
-    if steps.iter().any(|(_, act, _)| !matches!(act, Act::Get)) {
+    if steps
+        .iter()
+        .any(|(_, act, _)| !matches!(act, BitFieldOperation::Get))
+    {
         return Err(READ_ONLY);
     }
     read_all(transaction, args.at(1), &steps, reply)
@@ -218,15 +233,19 @@ pub(crate) fn bit_field_ro(transaction: &mut Transaction<'_>, args: Args<'_>, re
 
 /// Returns whether the command only reads.
 pub(crate) fn only_reads(args: Args<'_>) -> bool {
-    steps(args).is_ok_and(|steps| steps.iter().all(|(_, act, _)| matches!(act, Act::Get)))
+    steps(args).is_ok_and(|steps| {
+        steps
+            .iter()
+            .all(|(_, act, _)| matches!(act, BitFieldOperation::Get))
+    })
 }
 
 fn read_all(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut CommandTransaction<'_>,
     key: &[u8],
-    steps: &[(Field, Act, Overflow)],
-    reply: &mut Reply<'_>,
-) -> Done {
+    steps: &[(BitField, BitFieldOperation, OverflowPolicy)],
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let text = transaction.text(key)?;
     reply.array(steps.len());
     for (field, _, _) in steps {
@@ -244,14 +263,14 @@ mod tests {
         for is_signed in [true, false] {
             for bits in 1..=if is_signed { 64 } else { 63 } {
                 for offset in 0..9 {
-                    let field = Field {
+                    let field = BitField {
                         is_signed,
                         bits,
                         offset,
                     };
                     let (least, most) = field.range();
                     for value in [least, -1, 0, 1, most / 3, most] {
-                        let Some(value) = field.fitted(value, Overflow::Fail) else {
+                        let Some(value) = field.fitted(value, OverflowPolicy::Fail) else {
                             continue;
                         };
                         let mut text = vec![0xa5; 10];
@@ -270,13 +289,18 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_wraps_or_stops_or_is_refused() {
-        let field = |is_signed, bits| Field {
+        let field = |is_signed, bits| BitField {
             is_signed,
             bits,
             offset: 0,
         };
-        let all = |field: Field, value| {
-            [Overflow::Wrap, Overflow::Saturate, Overflow::Fail].map(|how| field.fitted(value, how))
+        let all = |field: BitField, value| {
+            [
+                OverflowPolicy::Wrap,
+                OverflowPolicy::Saturate,
+                OverflowPolicy::Fail,
+            ]
+            .map(|how| field.fitted(value, how))
         };
         assert_eq!(all(field(false, 8), 257), [Some(1), Some(255), None]);
         assert_eq!(all(field(false, 8), -1), [Some(255), Some(0), None]);

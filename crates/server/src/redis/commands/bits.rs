@@ -1,22 +1,22 @@
 //! Bit operations on strings. The first bit is the most significant bit of the first byte.
 
 use super::strings::to_change;
-use crate::error::Failure;
-use crate::protocol::resp::{Args, Reply};
-use crate::redis::args::{Options, integer, is, name};
-use crate::redis::texts::{fits, room_to_grow};
-use crate::store::{Transaction, Working};
+use crate::error::CommandError;
+use crate::protocol::resp::{Args, ReplyWriter};
+use crate::redis::args::{OptionParser, integer, is, name};
+use crate::redis::string_store::{fits, room_to_grow};
+use crate::store::{CommandTransaction, WorkingMemory};
 
-type Done = Result<(), Failure>;
+type CommandResult = Result<(), CommandError>;
 
-const BAD_OFFSET: Failure = Failure::say("ERR bit offset is not an integer or out of range");
-const BAD_BIT: Failure = Failure::say("ERR bit is not an integer or out of range");
+const BAD_OFFSET: CommandError = CommandError::say("ERR bit offset is not an integer or out of range");
+const BAD_BIT: CommandError = CommandError::say("ERR bit is not an integer or out of range");
 
 /// Longest string in Redis. Bits up to its end may be read, although strings here are shorter.
 const MOST_BYTES_OF_REDIS: usize = 512 << 20;
 
 /// Parses a bit index that may be read, and returns the byte and the mask.
-fn readable_place(text: &[u8]) -> Result<(usize, u8), Failure> {
+fn readable_place(text: &[u8]) -> Result<(usize, u8), CommandError> {
     let number = integer(text).map_err(|_| BAD_OFFSET)?;
     let number = u64::try_from(number).map_err(|_| BAD_OFFSET)?;
     let byte = usize::try_from(number / 8)
@@ -26,13 +26,17 @@ fn readable_place(text: &[u8]) -> Result<(usize, u8), Failure> {
 }
 
 /// Parses a bit index that may be written.
-fn place(text: &[u8]) -> Result<(usize, u8), Failure> {
+fn place(text: &[u8]) -> Result<(usize, u8), CommandError> {
     let (byte, mask) = readable_place(text)?;
     fits(byte.saturating_add(1)).map_err(|_| BAD_OFFSET)?;
     Ok((byte, mask))
 }
 
-pub(crate) fn get_bit(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn get_bit(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let (byte, mask) = readable_place(args.at(2))?;
     let text = transaction.text(args.at(1))?;
     let byte = text.and_then(|text| text.get(byte).copied()).unwrap_or(0);
@@ -40,7 +44,11 @@ pub(crate) fn get_bit(transaction: &mut Transaction<'_>, args: Args<'_>, reply: 
     Ok(())
 }
 
-pub(crate) fn set_bit(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn set_bit(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let key = name(args.at(1))?;
     let (byte, mask) = place(args.at(2))?;
     let on = match args.at(3) {
@@ -65,33 +73,33 @@ pub(crate) fn set_bit(transaction: &mut Transaction<'_>, args: Args<'_>, reply: 
 
 /// A half-open range of bits within a string.
 #[derive(Clone, Copy)]
-struct Span {
+struct BitRange {
     start: u64,
     end: u64,
 }
 
 /// The unit of a range.
 #[derive(Clone, Copy)]
-enum Unit {
+enum BitRangeUnit {
     Byte,
     Bit,
 }
 
-fn unit(word: Option<&[u8]>) -> Result<Unit, Failure> {
+fn unit(word: Option<&[u8]>) -> Result<BitRangeUnit, CommandError> {
     match word {
-        None => Ok(Unit::Byte),
-        Some(word) if is(word, "BYTE") => Ok(Unit::Byte),
-        Some(word) if is(word, "BIT") => Ok(Unit::Bit),
-        Some(_) => Err(Failure::SYNTAX),
+        None => Ok(BitRangeUnit::Byte),
+        Some(word) if is(word, "BYTE") => Ok(BitRangeUnit::Byte),
+        Some(word) if is(word, "BIT") => Ok(BitRangeUnit::Bit),
+        Some(_) => Err(CommandError::SYNTAX),
     }
 }
 
 /// Returns the bits between two positions, of which negative ones count from the end; `None` if the
 /// range is empty.
-fn span(start: i64, end: i64, unit: Unit, bytes: usize) -> Option<Span> {
+fn span(start: i64, end: i64, unit: BitRangeUnit, bytes: usize) -> Option<BitRange> {
     let width = match unit {
-        Unit::Byte => 8,
-        Unit::Bit => 1,
+        BitRangeUnit::Byte => 8,
+        BitRangeUnit::Bit => 1,
     };
     let total = bytes as i64 * 8 / width;
     if start < 0 && end < 0 && start > end {
@@ -102,7 +110,7 @@ fn span(start: i64, end: i64, unit: Unit, bytes: usize) -> Option<Span> {
         index => index,
     };
     let (start, end) = (from_end(start), from_end(end).min(total - 1));
-    (start <= end).then(|| Span {
+    (start <= end).then(|| BitRange {
         start: (start * width) as u64,
         end: ((end + 1) * width) as u64,
     })
@@ -112,7 +120,7 @@ fn span(start: i64, end: i64, unit: Unit, bytes: usize) -> Option<Span> {
 /// Bits outside of the range are replaced by `filler`.
 fn bytes_of<T>(
     text: &[u8],
-    span: Span,
+    span: BitRange,
     filler: bool,
     mut each: impl FnMut(u64, u8) -> Option<T>,
 ) -> Option<T> {
@@ -134,20 +142,24 @@ fn bytes_of<T>(
     None
 }
 
-pub(crate) fn bit_count(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn bit_count(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     // As in Redis, an invalid range is an error only if the string exists.
     let Some(text) = transaction.text(args.at(1))? else {
         reply.integer(0);
         return Ok(());
     };
     let (start, end, unit) = match args.len() {
-        2 => (0, -1, Unit::Byte),
+        2 => (0, -1, BitRangeUnit::Byte),
         4 | 5 => match (integer(args.at(2))?, integer(args.at(3))?) {
             // The range is empty in any unit, so the unit is not parsed.
-            (start, end) if start < 0 && end < 0 && start > end => (start, end, Unit::Byte),
+            (start, end) if start < 0 && end < 0 && start > end => (start, end, BitRangeUnit::Byte),
             (start, end) => (start, end, unit(args.get(4))?),
         },
-        _ => return Err(Failure::SYNTAX),
+        _ => return Err(CommandError::SYNTAX),
     };
     let mut count = 0;
     if let Some(span) = span(start, end, unit, text.len()) {
@@ -160,11 +172,15 @@ pub(crate) fn bit_count(transaction: &mut Transaction<'_>, args: Args<'_>, reply
     Ok(())
 }
 
-pub(crate) fn bit_pos(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn bit_pos(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let wanted = match integer(args.at(2))? {
         0 => false,
         1 => true,
-        _ => return Err(Failure::say("ERR The bit argument must be 1 or 0.")),
+        _ => return Err(CommandError::say("ERR The bit argument must be 1 or 0.")),
     };
     // As for BITCOUNT.
     let Some(text) = transaction.text(args.at(1))? else {
@@ -173,7 +189,7 @@ pub(crate) fn bit_pos(transaction: &mut Transaction<'_>, args: Args<'_>, reply: 
         return Ok(());
     };
     if args.len() > 6 {
-        return Err(Failure::SYNTAX);
+        return Err(CommandError::SYNTAX);
     }
     let start = args.get(3).map(integer).transpose()?.unwrap_or(0);
     let unit = unit(args.get(5))?;
@@ -199,24 +215,28 @@ pub(crate) fn bit_pos(transaction: &mut Transaction<'_>, args: Args<'_>, reply: 
     Ok(())
 }
 
-pub(crate) fn bit_op(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn bit_op(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let join: fn(u8, u8) -> u8 = match args.at(1).to_ascii_uppercase().as_slice() {
         b"AND" => |one, other| one & other,
         b"OR" => |one, other| one | other,
         b"XOR" => |one, other| one ^ other,
         b"NOT" if args.len() == 4 => |one, _| !one,
         b"NOT" => {
-            return Err(Failure::say(
+            return Err(CommandError::say(
                 "ERR BITOP NOT must be called with a single source key.",
             ));
         }
-        _ => return Err(Failure::SYNTAX),
+        _ => return Err(CommandError::SYNTAX),
     };
     let key = name(args.at(2))?;
     // Read one source at a time, so that a string named several times is in memory once.
     let mut made = Vec::new();
     let store = transaction.store;
-    let mut _working = Working::new(store);
+    let mut _working = WorkingMemory::new(store);
     for (index, source) in args.from(3).iter().enumerate() {
         let source = transaction.text(source)?;
         let bytes = source.as_deref().unwrap_or_default();
@@ -250,9 +270,13 @@ pub(crate) fn bit_op(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &
 /// Largest table of LCS in cells of four bytes.
 const MOST_CELLS: usize = 64 << 20;
 
-pub(crate) fn lcs(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn lcs(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let (mut length_alone, mut places, mut with_lengths, mut least) = (false, false, false, 0);
-    let mut options = Options::new(args, 3);
+    let mut options = OptionParser::new(args, 3);
     while let Some(word) = options.next() {
         if is(word, "LEN") {
             length_alone = true;
@@ -263,38 +287,38 @@ pub(crate) fn lcs(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut
         } else if is(word, "MINMATCHLEN") && options.left() >= 1 {
             least = usize::try_from(integer(options.value()?)?.max(0)).unwrap_or(0);
         } else {
-            return Err(Failure::SYNTAX);
+            return Err(CommandError::SYNTAX);
         }
     }
     if length_alone && places {
-        return Err(Failure::say(
+        return Err(CommandError::say(
             "ERR If you want both the length and indexes, please just use IDX.",
         ));
     }
-    const NOT_TEXT: Failure = Failure::say("ERR The specified keys must contain string values");
-    let mut working = Working::new(transaction.store);
+    const NOT_TEXT: CommandError = CommandError::say("ERR The specified keys must contain string values");
+    let mut working = WorkingMemory::new(transaction.store);
     let mut text = |key: &[u8]| match transaction.text(key) {
         Ok(None) => Ok(Vec::new()),
         Ok(Some(text)) => {
             working.add(2 * text.len())?;
             Ok(text.to_vec())
         }
-        Err(Failure::Refused(_)) => Err(NOT_TEXT),
+        Err(CommandError::Refused(_)) => Err(NOT_TEXT),
         Err(other) => Err(other),
     };
     let (one, other) = (text(args.at(1))?, text(args.at(2))?);
     let cells = (one.len() + 1).saturating_mul(other.len() + 1);
     if cells > MOST_CELLS {
-        return Err(Failure::say("ERR String too long for LCS"));
+        return Err(CommandError::say("ERR String too long for LCS"));
     }
     working.add(cells * size_of::<u32>())?;
-    let found = Common::of(&one, &other);
+    let found = CommonSubsequence::of(&one, &other);
     if length_alone {
         reply.count(found.text.len());
     } else if !places {
         reply.bulk(&found.text);
     } else {
-        let shown: Vec<&Match> = found
+        let shown: Vec<&SubstringMatch> = found
             .matches
             .iter()
             .filter(|found| found.length >= least)
@@ -320,20 +344,20 @@ pub(crate) fn lcs(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut
 }
 
 /// A common substring, with its position in each string.
-struct Match {
+struct SubstringMatch {
     one: usize,
     other: usize,
     length: usize,
 }
 
 /// The longest common subsequence of two strings, and its substrings, the last one first.
-struct Common {
+struct CommonSubsequence {
     text: Vec<u8>,
-    matches: Vec<Match>,
+    matches: Vec<SubstringMatch>,
 }
 
-impl Common {
-    fn of(one: &[u8], other: &[u8]) -> Common {
+impl CommonSubsequence {
+    fn of(one: &[u8], other: &[u8]) -> CommonSubsequence {
         let width = other.len() + 1;
         let mut table = vec![0u32; (one.len() + 1) * width];
         for (row, a) in one.iter().enumerate() {
@@ -346,7 +370,7 @@ impl Common {
                 };
             }
         }
-        let (mut text, mut matches): (Vec<u8>, Vec<Match>) = (Vec::new(), Vec::new());
+        let (mut text, mut matches): (Vec<u8>, Vec<SubstringMatch>) = (Vec::new(), Vec::new());
         let (mut row, mut column) = (one.len(), other.len());
         while row > 0 && column > 0 {
             if one[row - 1] == other[column - 1] {
@@ -357,7 +381,7 @@ impl Common {
                         (last.one, last.other) = (row, column);
                         last.length += 1;
                     }
-                    _ => matches.push(Match {
+                    _ => matches.push(SubstringMatch {
                         one: row,
                         other: column,
                         length: 1,
@@ -370,7 +394,7 @@ impl Common {
             }
         }
         text.reverse();
-        Common { text, matches }
+        CommonSubsequence { text, matches }
     }
 }
 
@@ -380,7 +404,7 @@ mod tests {
 
     #[test]
     fn the_longest_common_subsequence_has_its_stretches_from_the_end() {
-        let found = Common::of(b"ohmytext", b"mynewtext");
+        let found = CommonSubsequence::of(b"ohmytext", b"mynewtext");
         assert_eq!(found.text, b"mytext");
         let places: Vec<_> = found
             .matches
@@ -395,7 +419,7 @@ mod tests {
         let text = [0b1111_0000, 0b1010_1010, 0xff];
         for start in 0..24i64 {
             for end in start..24 {
-                let span = span(start, end, Unit::Bit, text.len()).unwrap();
+                let span = span(start, end, BitRangeUnit::Bit, text.len()).unwrap();
                 let mut count = 0;
                 bytes_of(&text, span, false, |_, byte| {
                     count += byte.count_ones();

@@ -1,21 +1,21 @@
 //! CLIENT: information about connections, and operations on them.
 
 use super::connection::set_name;
-use crate::access::{Access, User};
-use crate::error::Failure;
-use crate::net::Language;
-use crate::protocol::resp::{Args, Reply};
+use crate::access::{AclUser, UserRegistry};
+use crate::error::CommandError;
+use crate::net::WireProtocol;
+use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::args::{integer, is};
-use crate::redis::pause::Scope;
-use crate::redis::session::{ReplyMode, Session};
+use crate::redis::pause::PauseScope;
+use crate::redis::session::{RedisSession, ReplyMode};
 use crate::redis::subcommands::unknown_subcommand;
-use crate::shared::Client;
+use crate::shared::ClientHandle;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-type Done = Result<(), Failure>;
+type CommandResult = Result<(), CommandError>;
 
 /// The flag of CLIENT LIST for a connection without any other.
 const NO_FLAG: &str = "N";
@@ -40,7 +40,11 @@ const HELP: [&str; 17] = [
     "HELP -- this text.",
 ];
 
-pub(crate) fn client(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn client(
+    session: &mut RedisSession,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let verb = args.at(1).to_ascii_uppercase();
     match (&verb[..], args.len()) {
         (b"ID", 2) => reply.integer(session.client.id as i64),
@@ -65,7 +69,7 @@ pub(crate) fn client(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_
             }
             reply.ok();
         }
-        (b"NO-EVICT" | b"NO-TOUCH", 3) => return Err(Failure::SYNTAX),
+        (b"NO-EVICT" | b"NO-TOUCH", 3) => return Err(CommandError::SYNTAX),
         (b"KILL", 3..) => kill(session, args, reply)?,
         (b"PAUSE", 3 | 4) => pause(session, args, reply)?,
         (b"UNPAUSE", 2) => {
@@ -74,7 +78,7 @@ pub(crate) fn client(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_
         }
         (b"UNBLOCK", 3 | 4) => {
             if args.len() == 4 && !args.is(3, "TIMEOUT") && !args.is(3, "ERROR") {
-                return Err(Failure::say(
+                return Err(CommandError::say(
                     "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR",
                 ));
             }
@@ -94,11 +98,11 @@ pub(crate) fn client(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_
         }
         (b"TRACKING", 3) if args.is(2, "OFF") => reply.ok(),
         (b"TRACKING", 3..) if args.is(2, "ON") => {
-            return Err(Failure::say("ERR keys are not tracked by this server"));
+            return Err(CommandError::say("ERR keys are not tracked by this server"));
         }
-        (b"TRACKING", 3..) => return Err(Failure::SYNTAX),
+        (b"TRACKING", 3..) => return Err(CommandError::SYNTAX),
         (b"CACHING", 3) => {
-            return Err(Failure::say(
+            return Err(CommandError::say(
                 "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
             ));
         }
@@ -112,7 +116,7 @@ pub(crate) fn client(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_
 }
 
 /// Formats a connection as one line.
-pub(crate) fn line(client: &Client) -> String {
+pub(crate) fn line(client: &ClientHandle) -> String {
     let age_ms = client.age_ms();
     let idle_ms = age_ms.saturating_sub(client.last_ms.load(Ordering::Relaxed));
     let queued = client.queued.load(Ordering::Relaxed);
@@ -164,14 +168,14 @@ pub(crate) fn line(client: &Client) -> String {
 }
 
 /// Returns the connections with the Redis protocol.
-fn redis_clients(session: &Session) -> Vec<Arc<Client>> {
+fn redis_clients(session: &RedisSession) -> Vec<Arc<ClientHandle>> {
     let mut all = session.shared.clients.list();
-    all.retain(|client| client.language == Language::Redis);
+    all.retain(|client| client.language == WireProtocol::Redis);
     all
 }
 
 /// Returns whether a TYPE argument selects the existing connections, all of which are normal.
-fn means_normal(word: &[u8]) -> Result<bool, Failure> {
+fn means_normal(word: &[u8]) -> Result<bool, CommandError> {
     if is(word, "normal") {
         return Ok(true);
     }
@@ -179,13 +183,13 @@ fn means_normal(word: &[u8]) -> Result<bool, Failure> {
     if others.iter().any(|other| is(word, other)) {
         return Ok(false);
     }
-    Err(Failure::Refused(Cow::Owned(format!(
+    Err(CommandError::Refused(Cow::Owned(format!(
         "ERR Unknown client type '{}'",
         String::from_utf8_lossy(word)
     ))))
 }
 
-fn list(session: &Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+fn list(session: &RedisSession, args: Args<'_>, reply: &mut ReplyWriter<'_>) -> CommandResult {
     let mut all = redis_clients(session);
     if args.len() == 4 && args.is(2, "TYPE") {
         if !means_normal(args.at(3))? {
@@ -194,22 +198,22 @@ fn list(session: &Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     } else if args.len() > 3 && args.is(2, "ID") {
         let mut wanted = Vec::new();
         for text in args.from(3).iter() {
-            wanted.push(integer(text).map_err(|_| Failure::say("ERR Invalid client ID"))?);
+            wanted.push(integer(text).map_err(|_| CommandError::say("ERR Invalid client ID"))?);
         }
         let found = |id: &i64| all.iter().find(|client| client.id as i64 == *id).cloned();
         all = wanted.iter().filter_map(found).collect();
     } else if args.len() != 2 {
-        return Err(Failure::SYNTAX);
+        return Err(CommandError::SYNTAX);
     }
     let lines: String = all.iter().map(|client| line(client) + "\n").collect();
     reply.verbatim(&lines);
     Ok(())
 }
 
-fn set_info(session: &Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+fn set_info(session: &RedisSession, args: Args<'_>, reply: &mut ReplyWriter<'_>) -> CommandResult {
     let value = args.at(3);
     if !value.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
-        return Err(Failure::Refused(Cow::Owned(format!(
+        return Err(CommandError::Refused(Cow::Owned(format!(
             "ERR {} cannot contain spaces, newlines or special characters.",
             String::from_utf8_lossy(args.at(2)).to_ascii_lowercase()
         ))));
@@ -221,7 +225,7 @@ fn set_info(session: &Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     } else if args.is(2, "LIB-VER") {
         library.1 = value;
     } else {
-        return Err(Failure::Refused(Cow::Owned(format!(
+        return Err(CommandError::Refused(Cow::Owned(format!(
             "ERR Unrecognized option '{}'",
             String::from_utf8_lossy(args.at(2))
         ))));
@@ -230,7 +234,7 @@ fn set_info(session: &Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     Ok(())
 }
 
-fn choose_replies(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+fn choose_replies(session: &mut RedisSession, args: Args<'_>, reply: &mut ReplyWriter<'_>) -> CommandResult {
     if args.is(2, "ON") {
         session.settings.reply_mode = ReplyMode::On;
         reply.ok();
@@ -241,40 +245,40 @@ fn choose_replies(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) 
             session.settings.reply_mode = ReplyMode::SkipNext;
         }
     } else {
-        return Err(Failure::SYNTAX);
+        return Err(CommandError::SYNTAX);
     }
     Ok(())
 }
 
-fn pause(session: &Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+fn pause(session: &RedisSession, args: Args<'_>, reply: &mut ReplyWriter<'_>) -> CommandResult {
     let scope = match args.get(3) {
-        None => Scope::All,
-        Some(word) if is(word, "ALL") => Scope::All,
-        Some(word) if is(word, "WRITE") => Scope::Writes,
-        Some(_) => return Err(Failure::say("ERR CLIENT PAUSE mode must be WRITE or ALL")),
+        None => PauseScope::All,
+        Some(word) if is(word, "ALL") => PauseScope::All,
+        Some(word) if is(word, "WRITE") => PauseScope::Writes,
+        Some(_) => return Err(CommandError::say("ERR CLIENT PAUSE mode must be WRITE or ALL")),
     };
-    let length =
-        integer(args.at(2)).map_err(|_| Failure::say("ERR timeout is not an integer or out of range"))?;
-    let length = u64::try_from(length).map_err(|_| Failure::say("ERR timeout is negative"))?;
+    let length = integer(args.at(2))
+        .map_err(|_| CommandError::say("ERR timeout is not an integer or out of range"))?;
+    let length = u64::try_from(length).map_err(|_| CommandError::say("ERR timeout is negative"))?;
     session.shared.pause.begin(Duration::from_millis(length), scope);
     reply.ok();
     Ok(())
 }
 
 /// The filters of KILL.
-struct Victims {
+struct KillFilter {
     id: Option<i64>,
     peer: Option<String>,
     local: Option<String>,
-    user: Option<Arc<User>>,
+    user: Option<Arc<AclUser>>,
     is_of_type: bool,
     skips_itself: bool,
 }
 
-impl Victims {
-    fn read(access: &Access, args: Args<'_>) -> Result<Victims, Failure> {
+impl KillFilter {
+    fn read(access: &UserRegistry, args: Args<'_>) -> Result<KillFilter, CommandError> {
         let text = |index: usize| String::from_utf8_lossy(args.at(index)).into_owned();
-        let mut victims = Victims {
+        let mut victims = KillFilter {
             id: None,
             peer: None,
             local: None,
@@ -287,10 +291,10 @@ impl Victims {
             return Ok(victims);
         }
         for at in (2..args.len()).step_by(2) {
-            let value = args.get(at + 1).ok_or(Failure::SYNTAX)?;
+            let value = args.get(at + 1).ok_or(CommandError::SYNTAX)?;
             if args.is(at, "ID") {
                 let id = integer(value).ok().filter(|&id| id > 0);
-                let why = Failure::say("ERR client-id should be greater than 0");
+                let why = CommandError::say("ERR client-id should be greater than 0");
                 victims.id = Some(id.ok_or(why)?);
             } else if args.is(at, "ADDR") {
                 victims.peer = Some(text(at + 1));
@@ -301,7 +305,7 @@ impl Victims {
             } else if args.is(at, "USER") {
                 let found = access.find(value).ok_or_else(|| {
                     let name = String::from_utf8_lossy(value);
-                    Failure::Refused(Cow::Owned(format!("ERR No such user '{name}'")))
+                    CommandError::Refused(Cow::Owned(format!("ERR No such user '{name}'")))
                 });
                 victims.user = Some(found?);
             } else if args.is(at, "SKIPME") && is(value, "YES") {
@@ -309,13 +313,13 @@ impl Victims {
             } else if args.is(at, "SKIPME") && is(value, "NO") {
                 victims.skips_itself = false;
             } else {
-                return Err(Failure::SYNTAX);
+                return Err(CommandError::SYNTAX);
             }
         }
         Ok(victims)
     }
 
-    fn has(&self, client: &Client) -> bool {
+    fn has(&self, client: &ClientHandle) -> bool {
         self.is_of_type
             && self.id.is_none_or(|id| client.id as i64 == id)
             && self
@@ -333,8 +337,8 @@ impl Victims {
     }
 }
 
-fn kill(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let victims = Victims::read(&session.shared.access, args)?;
+fn kill(session: &mut RedisSession, args: Args<'_>, reply: &mut ReplyWriter<'_>) -> CommandResult {
+    let victims = KillFilter::read(&session.shared.access, args)?;
     let mut count = 0;
     for client in redis_clients(session).iter().filter(|client| victims.has(client)) {
         let is_itself = client.id == session.client.id;
@@ -354,7 +358,7 @@ fn kill(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
         wake();
     }
     match (args.len(), count) {
-        (3, 0) => return Err(Failure::say("ERR No such client")),
+        (3, 0) => return Err(CommandError::say("ERR No such client")),
         (3, _) => reply.ok(),
         _ => reply.count(count),
     }

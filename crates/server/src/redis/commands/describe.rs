@@ -1,17 +1,17 @@
 //! COMMAND and OBJECT: descriptions of commands, and of the encoding of values.
 
 use crate::access::glob;
-use crate::error::Failure;
-use crate::protocol::resp::{Args, Reply, number};
+use crate::error::CommandError;
+use crate::protocol::resp::{Args, ReplyWriter, number};
 use crate::redis::args::is;
-use crate::redis::session::Session;
+use crate::redis::session::RedisSession;
 use crate::redis::subcommands::unknown_subcommand;
-use crate::redis::table::{self, Action, Command};
+use crate::redis::table::{self, CommandHandler, CommandSpec};
 use crate::redis::{catalog, names, subcommands};
-use crate::store::model::{Collection, Entry, Kind, format};
-use crate::store::{Direction, Transaction};
+use crate::store::model::{CollectionHeader, CollectionKind, TypedValue, format};
+use crate::store::{CommandTransaction, WalkDirection};
 
-type Done = Result<(), Failure>;
+type CommandResult = Result<(), CommandError>;
 
 const HELP: [&str; 9] = [
     "COMMAND [<subcommand> [<arg> [value] [opt] ...]]. Subcommands are:",
@@ -25,7 +25,11 @@ const HELP: [&str; 9] = [
     "HELP -- this text.",
 ];
 
-pub(crate) fn command(_session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn command(
+    _session: &mut RedisSession,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let verb = args.at(1).to_ascii_uppercase();
     match (&verb[..], args.len()) {
         (b"", 1) => all(reply),
@@ -55,10 +59,10 @@ pub(crate) fn command(_session: &mut Session, args: Args<'_>, reply: &mut Reply<
 }
 
 /// A subcommand and its arity.
-type Part = (&'static str, i32);
+type SubcommandArity = (&'static str, i32);
 
 /// Returns the command of a name, or of `command|subcommand`.
-fn named(name: &[u8]) -> Option<(&'static Command, Option<&'static Part>)> {
+fn named(name: &[u8]) -> Option<(&'static CommandSpec, Option<&'static SubcommandArity>)> {
     let Some(at) = name.iter().position(|&byte| byte == b'|') else {
         return Some((names::find(name)?, None));
     };
@@ -69,7 +73,7 @@ fn named(name: &[u8]) -> Option<(&'static Command, Option<&'static Part>)> {
 }
 
 /// The filter of COMMAND LIST.
-enum Filter<'a> {
+enum CommandFilter<'a> {
     None,
     Category(&'a [u8]),
     Pattern(Vec<u8>),
@@ -77,23 +81,25 @@ enum Filter<'a> {
     Nothing,
 }
 
-fn list(args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+fn list(args: Args<'_>, reply: &mut ReplyWriter<'_>) -> CommandResult {
     let filter = match args.len() {
-        2 => Filter::None,
-        5 if args.is(2, "FILTERBY") && args.is(3, "MODULE") => Filter::Nothing,
-        5 if args.is(2, "FILTERBY") && args.is(3, "ACLCAT") => Filter::Category(args.at(4)),
+        2 => CommandFilter::None,
+        5 if args.is(2, "FILTERBY") && args.is(3, "MODULE") => CommandFilter::Nothing,
+        5 if args.is(2, "FILTERBY") && args.is(3, "ACLCAT") => CommandFilter::Category(args.at(4)),
         5 if args.is(2, "FILTERBY") && args.is(3, "PATTERN") => {
-            Filter::Pattern(args.at(4).to_ascii_lowercase())
+            CommandFilter::Pattern(args.at(4).to_ascii_lowercase())
         }
-        _ => return Err(Failure::SYNTAX),
+        _ => return Err(CommandError::SYNTAX),
     };
     let mut names = Vec::new();
     for command in table::all() {
         let fits = |name: &str| match &filter {
-            Filter::None => true,
-            Filter::Nothing => false,
-            Filter::Category(wanted) => catalog::classes_of(name).iter().any(|class| is(wanted, class)),
-            Filter::Pattern(pattern) => glob::fits(pattern, name.as_bytes()),
+            CommandFilter::None => true,
+            CommandFilter::Nothing => false,
+            CommandFilter::Category(wanted) => {
+                catalog::classes_of(name).iter().any(|class| is(wanted, class))
+            }
+            CommandFilter::Pattern(pattern) => glob::fits(pattern, name.as_bytes()),
         };
         if fits(command.name) {
             names.push(command.name.to_owned());
@@ -110,10 +116,10 @@ fn list(args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     Ok(())
 }
 
-fn docs(args: Args<'_>, reply: &mut Reply<'_>) {
+fn docs(args: Args<'_>, reply: &mut ReplyWriter<'_>) {
     let is_wanted =
-        |command: &&Command| args.len() == 2 || args.from(2).iter().any(|name| is(name, command.name));
-    let found: Vec<&Command> = table::all().filter(is_wanted).collect();
+        |command: &&CommandSpec| args.len() == 2 || args.from(2).iter().any(|name| is(name, command.name));
+    let found: Vec<&CommandSpec> = table::all().filter(is_wanted).collect();
     reply.map(found.len());
     for command in found {
         let parts = subcommands::names(command.name);
@@ -142,8 +148,8 @@ const KEY_OF_SUBCOMMAND: u32 = 2;
 
 /// Returns the command that the arguments begin with, and its keys. Errors are detected in Redis'
 /// order: the name, whether the command can have keys, the number of arguments, the keys.
-fn keys_of<'a>(args: Args<'a>) -> Result<(&'static Command, Vec<&'a [u8]>), Failure> {
-    const UNKNOWN: Failure = Failure::say("ERR Invalid command specified");
+fn keys_of<'a>(args: Args<'a>) -> Result<(&'static CommandSpec, Vec<&'a [u8]>), CommandError> {
+    const UNKNOWN: CommandError = CommandError::say("ERR Invalid command specified");
     let command = names::find(args.at(0)).ok_or(UNKNOWN)?;
     let (mut arity, mut has_keys) = (command.arity, command.may_have_keys());
     let parts = subcommands::names(command.name);
@@ -154,28 +160,28 @@ fn keys_of<'a>(args: Args<'a>) -> Result<(&'static Command, Vec<&'a [u8]>), Fail
         has_keys &= least.unsigned_abs() > KEY_OF_SUBCOMMAND;
     }
     if !has_keys {
-        return Err(Failure::say("ERR The command has no key arguments"));
+        return Err(CommandError::say("ERR The command has no key arguments"));
     }
     if !subcommands::fits(arity, args.len()) {
-        return Err(Failure::say(
+        return Err(CommandError::say(
             "ERR Invalid number of arguments specified for command",
         ));
     }
     let keys: Vec<&[u8]> = command.keys(args).collect();
     if keys.is_empty() {
-        return Err(Failure::say("ERR Invalid arguments specified for command"));
+        return Err(CommandError::say("ERR Invalid arguments specified for command"));
     }
     Ok((command, keys))
 }
 
-fn get_keys(args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+fn get_keys(args: Args<'_>, reply: &mut ReplyWriter<'_>) -> CommandResult {
     let (_, keys) = keys_of(args)?;
     reply.array(keys.len());
     keys.iter().for_each(|key| reply.bulk(key));
     Ok(())
 }
 
-fn get_keys_and_flags(args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+fn get_keys_and_flags(args: Args<'_>, reply: &mut ReplyWriter<'_>) -> CommandResult {
     let (command, keys) = keys_of(args)?;
     let flags: &[&str] = match command.name {
         "set" | "setex" | "psetex" | "mset" => &["OW", "update"],
@@ -193,13 +199,13 @@ fn get_keys_and_flags(args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     Ok(())
 }
 
-fn all(reply: &mut Reply<'_>) {
+fn all(reply: &mut ReplyWriter<'_>) {
     reply.array(table::all().count());
     table::all().for_each(|command| describe(command, reply));
 }
 
-fn flags(command: &Command) -> Vec<&'static str> {
-    let is_data = matches!(command.action, Action::Data(_));
+fn flags(command: &CommandSpec) -> Vec<&'static str> {
+    let is_data = matches!(command.action, CommandHandler::Data(_));
     let mut flags = Vec::new();
     match (is_data, command.writes()) {
         (true, true) => flags.push("write"),
@@ -212,7 +218,7 @@ fn flags(command: &Command) -> Vec<&'static str> {
     if command.is_fast() {
         flags.push("fast");
     }
-    if command.is_for_strangers() {
+    if command.allowed_before_auth() {
         flags.push("no_auth");
     }
     if command.is_refused_in_multi() {
@@ -224,7 +230,7 @@ fn flags(command: &Command) -> Vec<&'static str> {
     flags
 }
 
-pub(crate) fn describe(command: &Command, reply: &mut Reply<'_>) {
+pub(crate) fn describe(command: &CommandSpec, reply: &mut ReplyWriter<'_>) {
     begin(command, command.name, command.arity, reply);
     let parts = subcommands::names(command.name);
     reply.set(parts.len());
@@ -233,13 +239,13 @@ pub(crate) fn describe(command: &Command, reply: &mut Reply<'_>) {
     }
 }
 
-fn describe_part(command: &Command, (word, arity): &Part, reply: &mut Reply<'_>) {
+fn describe_part(command: &CommandSpec, (word, arity): &SubcommandArity, reply: &mut ReplyWriter<'_>) {
     begin(command, &format!("{}|{word}", command.name), *arity, reply);
     reply.set(0);
 }
 
 /// Writes a description except for the subcommands.
-fn begin(command: &Command, name: &str, arity: i32, reply: &mut Reply<'_>) {
+fn begin(command: &CommandSpec, name: &str, arity: i32, reply: &mut ReplyWriter<'_>) {
     let flags = flags(command);
     reply.array(10);
     reply.bulk(name.as_bytes());
@@ -265,18 +271,22 @@ const LISTPACK_ELEMENTS: u64 = 128;
 const LISTPACK_BYTES: usize = 64;
 const INTSET_ELEMENTS: u64 = 512;
 
-pub(crate) fn object(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn object(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let verb = args.at(1).to_ascii_uppercase();
     match (&verb[..], args.len()) {
         (b"ENCODING", 3) => {
             let name = match transaction.entry(args.at(2))? {
                 None => None,
-                Some(Entry::Text(text)) => Some(match text.len() {
+                Some(TypedValue::Text(text)) => Some(match text.len() {
                     _ if number::integer(&text).is_some() => "int",
                     0..=44 => "embstr",
                     _ => "raw",
                 }),
-                Some(Entry::Collection(collection)) => Some(encoding(transaction, &collection)?),
+                Some(TypedValue::Collection(collection)) => Some(encoding(transaction, &collection)?),
             };
             reply.bulk_or_null(name.map(str::as_bytes));
         }
@@ -291,7 +301,7 @@ pub(crate) fn object(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &
         }
         (b"FREQ", 3) if transaction.entry(args.at(2))?.is_none() => reply.null(),
         (b"FREQ", 3) => {
-            return Err(Failure::say(
+            return Err(CommandError::say(
                 "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
                  switching between policies at runtime LRU and LFU data will take some time to adjust.",
             ));
@@ -312,24 +322,29 @@ pub(crate) fn object(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &
 }
 
 /// Returns the encoding that Redis would use for a collection. Here all are stored alike.
-fn encoding(transaction: &Transaction<'_>, collection: &Collection) -> Result<&'static str, Failure> {
+fn encoding(
+    transaction: &CommandTransaction<'_>,
+    collection: &CollectionHeader,
+) -> Result<&'static str, CommandError> {
     let (small, large, most) = match collection.kind {
-        Kind::List => return Ok("quicklist"),
-        Kind::Set => ("intset", "hashtable", INTSET_ELEMENTS),
-        Kind::Hash => ("listpack", "hashtable", LISTPACK_ELEMENTS),
-        Kind::SortedSet => ("listpack", "skiplist", LISTPACK_ELEMENTS),
+        CollectionKind::List => return Ok("quicklist"),
+        CollectionKind::Set => ("intset", "hashtable", INTSET_ELEMENTS),
+        CollectionKind::Hash => ("listpack", "hashtable", LISTPACK_ELEMENTS),
+        CollectionKind::SortedSet => ("listpack", "skiplist", LISTPACK_ELEMENTS),
     };
     if collection.count > most {
         return Ok(large);
     }
     let start = format::elements(transaction.database, collection.number);
     let end = format::behind(&start);
-    let mut scan = transaction.scan(start, end, Direction::Forward);
+    let mut scan = transaction.scan(start, end, WalkDirection::Forward);
     while let Some((key, value)) = scan.next()? {
         let is_small = match collection.kind {
-            Kind::Set => number::integer(format::member_of(&key).1).is_some(),
-            Kind::Hash => format::member_of(&key).1.len().max(value.len()) <= LISTPACK_BYTES,
-            Kind::SortedSet | Kind::List => format::sorted_member_of(&key).1.len() <= LISTPACK_BYTES,
+            CollectionKind::Set => number::integer(format::member_of(&key).1).is_some(),
+            CollectionKind::Hash => format::member_of(&key).1.len().max(value.len()) <= LISTPACK_BYTES,
+            CollectionKind::SortedSet | CollectionKind::List => {
+                format::sorted_member_of(&key).1.len() <= LISTPACK_BYTES
+            }
         };
         if !is_small {
             return Ok(large);

@@ -7,12 +7,12 @@
 //! of the collection. If a large part of a collection is wanted, it is walked once, and each
 //! element is selected with its probability of being among those still wanted.
 
-use crate::error::Failure;
-use crate::protocol::resp::Reply;
+use crate::error::CommandError;
+use crate::protocol::resp::ReplyWriter;
 use crate::redis::args::check_room;
 use crate::store::model::format::{self, InnerKey};
-use crate::store::model::{Collection, Kind};
-use crate::store::{Direction, Pair, Transaction};
+use crate::store::model::{CollectionHeader, CollectionKind};
+use crate::store::{CommandTransaction, OwnedPair, WalkDirection};
 use std::collections::BTreeSet;
 
 /// Average number of elements in a window, and a bound that is practically never exceeded.
@@ -30,9 +30,9 @@ const TRIES: usize = 200;
 const WALKED: u64 = 256;
 
 /// Returns the key range of the elements to draw from. For a sorted set these are its member keys.
-fn whole(transaction: &Transaction<'_>, collection: &Collection) -> (InnerKey, InnerKey) {
+fn whole(transaction: &CommandTransaction<'_>, collection: &CollectionHeader) -> (InnerKey, InnerKey) {
     let (database, number) = (transaction.database, collection.number);
-    if collection.kind == Kind::SortedSet {
+    if collection.kind == CollectionKind::SortedSet {
         let start = format::sorted_place_key(database, number, 0);
         return (start, format::sorted_members_end(database, number));
     }
@@ -42,19 +42,22 @@ fn whole(transaction: &Transaction<'_>, collection: &Collection) -> (InnerKey, I
 }
 
 /// Returns the smallest key of elements with this hash or a larger one.
-fn at(transaction: &Transaction<'_>, collection: &Collection, place: u64) -> InnerKey {
+fn at(transaction: &CommandTransaction<'_>, collection: &CollectionHeader, place: u64) -> InnerKey {
     match collection.kind {
-        Kind::SortedSet => format::sorted_place_key(transaction.database, collection.number, place),
+        CollectionKind::SortedSet => format::sorted_place_key(transaction.database, collection.number, place),
         _ => format::place_key(transaction.database, collection.number, place),
     }
 }
 
 /// Draws one element, possibly one that was drawn before. Returns its key and value.
-fn one(transaction: &Transaction<'_>, collection: &Collection) -> Result<Option<Pair>, Failure> {
+fn one(
+    transaction: &CommandTransaction<'_>,
+    collection: &CollectionHeader,
+) -> Result<Option<OwnedPair>, CommandError> {
     let (whole, end) = whole(transaction, collection);
     let at = |place| at(transaction, collection, place);
     if collection.count <= SMALL {
-        let mut scan = transaction.scan(whole, end, Direction::Forward);
+        let mut scan = transaction.scan(whole, end, WalkDirection::Forward);
         for _ in 0..fastrand::u64(..collection.count.max(1)) {
             scan.next()?;
         }
@@ -70,7 +73,7 @@ fn one(transaction: &Transaction<'_>, collection: &Collection) -> Result<Option<
         } else {
             at(start + width)
         };
-        let mut scan = transaction.scan(at(start), end, Direction::Forward);
+        let mut scan = transaction.scan(at(start), end, WalkDirection::Forward);
         let mut next = scan.next()?;
         for _ in 0..fastrand::u64(..MOST) {
             if next.is_none() {
@@ -82,20 +85,20 @@ fn one(transaction: &Transaction<'_>, collection: &Collection) -> Result<Option<
             return Ok(next);
         }
     }
-    let mut behind = transaction.scan(at(fastrand::u64(..)), end.clone(), Direction::Forward);
+    let mut behind = transaction.scan(at(fastrand::u64(..)), end.clone(), WalkDirection::Forward);
     match behind.next()? {
         Some(pair) => Ok(Some(pair)),
-        None => transaction.scan(whole, end, Direction::Forward).next(),
+        None => transaction.scan(whole, end, WalkDirection::Forward).next(),
     }
 }
 
 /// Calls `each` with `count` elements, with repetitions.
 pub(super) fn with_repetitions(
-    transaction: &Transaction<'_>,
-    collection: &Collection,
+    transaction: &CommandTransaction<'_>,
+    collection: &CollectionHeader,
     count: u64,
-    mut each: impl FnMut(&Pair) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    mut each: impl FnMut(&OwnedPair) -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
     if count > 1 && collection.count <= SMALL {
         let all = all(transaction, collection)?;
         for _ in 0..count {
@@ -114,7 +117,10 @@ pub(super) fn with_repetitions(
     Ok(())
 }
 
-fn all(transaction: &Transaction<'_>, collection: &Collection) -> Result<Vec<Pair>, Failure> {
+fn all(
+    transaction: &CommandTransaction<'_>,
+    collection: &CollectionHeader,
+) -> Result<Vec<OwnedPair>, CommandError> {
     let mut all = Vec::new();
     walk(transaction, collection, |pair| {
         all.push(pair);
@@ -124,12 +130,12 @@ fn all(transaction: &Transaction<'_>, collection: &Collection) -> Result<Vec<Pai
 }
 
 fn walk(
-    transaction: &Transaction<'_>,
-    collection: &Collection,
-    mut each: impl FnMut(Pair) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    transaction: &CommandTransaction<'_>,
+    collection: &CollectionHeader,
+    mut each: impl FnMut(OwnedPair) -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
     let (start, end) = whole(transaction, collection);
-    let mut scan = transaction.scan(start, end, Direction::Forward);
+    let mut scan = transaction.scan(start, end, WalkDirection::Forward);
     while let Some(pair) = scan.next()? {
         each(pair)?;
     }
@@ -138,11 +144,11 @@ fn walk(
 
 /// Calls `each` with `count` distinct elements, or with all if there are fewer.
 pub(crate) fn different(
-    transaction: &Transaction<'_>,
-    collection: &Collection,
+    transaction: &CommandTransaction<'_>,
+    collection: &CollectionHeader,
     count: u64,
-    mut each: impl FnMut(&Pair) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    mut each: impl FnMut(&OwnedPair) -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
     let mut wanted = count.min(collection.count);
     if wanted == 1 {
         return with_repetitions(transaction, collection, 1, each);
@@ -176,7 +182,7 @@ pub(crate) fn different(
 }
 
 /// Fails early if a reply of this many elements would be too long in any case.
-pub(super) fn check_count(reply: &Reply<'_>, count: u64) -> Result<(), Failure> {
+pub(super) fn check_count(reply: &ReplyWriter<'_>, count: u64) -> Result<(), CommandError> {
     /// The shortest element of a reply.
     const LEAST: u64 = b"$0\r\n\r\n".len() as u64;
     if count.saturating_mul(LEAST) > reply.most() as u64 {

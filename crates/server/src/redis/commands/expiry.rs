@@ -1,31 +1,31 @@
 //! Expiry of keys.
 
-use crate::error::Failure;
-use crate::protocol::resp::{Args, Reply};
-use crate::redis::args::{Options, integer, is};
-use crate::redis::texts::Texts;
-use crate::store::model::Entry;
+use crate::error::CommandError;
+use crate::protocol::resp::{Args, ReplyWriter};
+use crate::redis::args::{OptionParser, integer, is};
+use crate::redis::string_store::StringStore;
+use crate::store::model::TypedValue;
 use std::borrow::Cow;
 
-type Done = Result<(), Failure>;
+type CommandResult = Result<(), CommandError>;
 
 /// The unit and reference of an expiry time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
+pub(crate) enum ExpiryUnit {
     InSeconds,
     InMilliseconds,
     AtSecond,
     AtMillisecond,
 }
 
-impl Unit {
+impl ExpiryUnit {
     /// Returns the unit of an option of SET or GETEX.
-    pub(super) fn of_option(word: &[u8]) -> Option<Unit> {
+    pub(super) fn of_option(word: &[u8]) -> Option<ExpiryUnit> {
         [
-            ("EX", Unit::InSeconds),
-            ("PX", Unit::InMilliseconds),
-            ("EXAT", Unit::AtSecond),
-            ("PXAT", Unit::AtMillisecond),
+            ("EX", ExpiryUnit::InSeconds),
+            ("PX", ExpiryUnit::InMilliseconds),
+            ("EXAT", ExpiryUnit::AtSecond),
+            ("PXAT", ExpiryUnit::AtMillisecond),
         ]
         .into_iter()
         .find_map(|(name, unit)| is(word, name).then_some(unit))
@@ -35,22 +35,27 @@ impl Unit {
     fn moment(self, value: i64, now_ms: u64) -> Option<i64> {
         let now_ms = i64::try_from(now_ms).ok()?;
         match self {
-            Unit::InSeconds => value.checked_mul(1000)?.checked_add(now_ms),
-            Unit::InMilliseconds => value.checked_add(now_ms),
-            Unit::AtSecond => value.checked_mul(1000),
-            Unit::AtMillisecond => Some(value),
+            ExpiryUnit::InSeconds => value.checked_mul(1000)?.checked_add(now_ms),
+            ExpiryUnit::InMilliseconds => value.checked_add(now_ms),
+            ExpiryUnit::AtSecond => value.checked_mul(1000),
+            ExpiryUnit::AtMillisecond => Some(value),
         }
     }
 }
 
-fn invalid(command: &str) -> Failure {
-    Failure::Refused(Cow::Owned(format!(
+fn invalid(command: &str) -> CommandError {
+    CommandError::Refused(Cow::Owned(format!(
         "ERR invalid expire time in '{command}' command"
     )))
 }
 
 /// Returns the expiry time for a new value. The number must be positive.
-pub(crate) fn moment(value: &[u8], unit: Unit, now_ms: u64, command: &str) -> Result<u64, Failure> {
+pub(crate) fn moment(
+    value: &[u8],
+    unit: ExpiryUnit,
+    now_ms: u64,
+    command: &str,
+) -> Result<u64, CommandError> {
     let value = integer(value)?;
     let moment = unit.moment(value, now_ms).filter(|_| value > 0);
     moment
@@ -60,16 +65,16 @@ pub(crate) fn moment(value: &[u8], unit: Unit, now_ms: u64, command: &str) -> Re
 
 /// The conditions of EXPIRE.
 #[derive(Default)]
-struct Conditions {
+struct ExpiryConditions {
     if_never: bool,
     if_ever: bool,
     if_later: bool,
     if_earlier: bool,
 }
 
-fn conditions(args: Args<'_>) -> Result<Conditions, Failure> {
-    let mut conditions = Conditions::default();
-    let mut options = Options::new(args, 3);
+fn conditions(args: Args<'_>) -> Result<ExpiryConditions, CommandError> {
+    let mut conditions = ExpiryConditions::default();
+    let mut options = OptionParser::new(args, 3);
     while let Some(word) = options.next() {
         let flag = if is(word, "NX") {
             &mut conditions.if_never
@@ -81,26 +86,26 @@ fn conditions(args: Args<'_>) -> Result<Conditions, Failure> {
             &mut conditions.if_earlier
         } else {
             let word = String::from_utf8_lossy(word);
-            return Err(Failure::Refused(Cow::Owned(format!(
+            return Err(CommandError::Refused(Cow::Owned(format!(
                 "ERR Unsupported option {word}"
             ))));
         };
         *flag = true;
     }
     if conditions.if_never && (conditions.if_ever || conditions.if_later || conditions.if_earlier) {
-        return Err(Failure::say(
+        return Err(CommandError::say(
             "ERR NX and XX, GT or LT options at the same time are not compatible",
         ));
     }
     if conditions.if_later && conditions.if_earlier {
-        return Err(Failure::say(
+        return Err(CommandError::say(
             "ERR GT and LT options at the same time are not compatible",
         ));
     }
     Ok(conditions)
 }
 
-impl Conditions {
+impl ExpiryConditions {
     /// Returns whether the conditions hold for a key that expires at `now` (0 for never) and is to
     /// expire at `then`.
     fn hold(&self, now: u64, then: i64) -> bool {
@@ -114,12 +119,12 @@ impl Conditions {
 }
 
 fn set_expiry(
-    transaction: &mut impl Texts,
+    transaction: &mut impl StringStore,
     args: Args<'_>,
-    reply: &mut Reply<'_>,
-    unit: Unit,
+    reply: &mut ReplyWriter<'_>,
+    unit: ExpiryUnit,
     command: &str,
-) -> Done {
+) -> CommandResult {
     // Errors are detected in Redis' order.
     let conditions = conditions(args)?;
     let value = integer(args.at(2))?;
@@ -140,23 +145,43 @@ fn set_expiry(
     Ok(())
 }
 
-pub(crate) fn expire(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    set_expiry(transaction, args, reply, Unit::InSeconds, "expire")
+pub(crate) fn expire(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    set_expiry(transaction, args, reply, ExpiryUnit::InSeconds, "expire")
 }
 
-pub(crate) fn pexpire(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    set_expiry(transaction, args, reply, Unit::InMilliseconds, "pexpire")
+pub(crate) fn pexpire(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    set_expiry(transaction, args, reply, ExpiryUnit::InMilliseconds, "pexpire")
 }
 
-pub(crate) fn expire_at(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    set_expiry(transaction, args, reply, Unit::AtSecond, "expireat")
+pub(crate) fn expire_at(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    set_expiry(transaction, args, reply, ExpiryUnit::AtSecond, "expireat")
 }
 
-pub(crate) fn pexpire_at(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    set_expiry(transaction, args, reply, Unit::AtMillisecond, "pexpireat")
+pub(crate) fn pexpire_at(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    set_expiry(transaction, args, reply, ExpiryUnit::AtMillisecond, "pexpireat")
 }
 
-pub(crate) fn persist(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn persist(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let expires = transaction
         .entry(args.at(1))?
         .is_some_and(|entry| entry.expires_ms() != 0);
@@ -169,13 +194,17 @@ pub(crate) fn persist(transaction: &mut impl Texts, args: Args<'_>, reply: &mut 
 
 /// Replies to TTL and related commands: -2 without a key, -1 without an expiry time.
 fn report(
-    transaction: &mut impl Texts,
+    transaction: &mut impl StringStore,
     args: Args<'_>,
-    reply: &mut Reply<'_>,
+    reply: &mut ReplyWriter<'_>,
     shown: impl Fn(i64, i64) -> i64,
-) -> Done {
+) -> CommandResult {
     let now_ms = transaction.now_ms() as i64;
-    let value = match transaction.entry(args.at(1))?.as_ref().map(Entry::expires_ms) {
+    let value = match transaction
+        .entry(args.at(1))?
+        .as_ref()
+        .map(TypedValue::expires_ms)
+    {
         None => -2,
         Some(0) => -1,
         Some(expires_ms) => shown(i64::try_from(expires_ms).unwrap_or(i64::MAX), now_ms),
@@ -184,20 +213,36 @@ fn report(
     Ok(())
 }
 
-pub(crate) fn ttl(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn ttl(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     report(transaction, args, reply, |then, now| (then - now + 500) / 1000)
 }
 
-pub(crate) fn pttl(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn pttl(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     report(transaction, args, reply, |then, now| then - now)
 }
 
-pub(crate) fn expire_time(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn expire_time(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     report(transaction, args, reply, |then, _| {
         (then.saturating_add(500)) / 1000
     })
 }
 
-pub(crate) fn pexpire_time(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn pexpire_time(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     report(transaction, args, reply, |then, _| then)
 }

@@ -1,30 +1,37 @@
 //! Hashes: one record per field.
 
 use super::draw;
+use super::scan_commands::{self, ScanOptions};
 use super::strings::float_sum;
-use super::walks::{self, Wish};
-use crate::error::Failure;
-use crate::protocol::resp::{Args, Reply, Version, number};
-use crate::redis::args::{Options, check_room, integer, is, name, wrong_number};
-use crate::redis::pages::{self, Show, Stretch};
-use crate::redis::texts::AT_ONCE;
+use crate::error::CommandError;
+use crate::protocol::resp::{Args, ReplyWriter, RespVersion, number};
+use crate::redis::args::{OptionParser, check_room, integer, is, name, wrong_number};
+use crate::redis::pages::{self, ElementProjection, ElementRange};
+use crate::redis::string_store::AT_ONCE;
 use crate::store::model::format::{self, InnerKey};
-use crate::store::model::{Collection, Kind};
-use crate::store::{Pair, Transaction};
+use crate::store::model::{CollectionHeader, CollectionKind};
+use crate::store::{CommandTransaction, OwnedPair};
 use smallvec::SmallVec;
 
-type Done = Result<(), Failure>;
+type CommandResult = Result<(), CommandError>;
 
-fn hash(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<Option<Collection>, Failure> {
-    transaction.collection(key, Kind::Hash)
+fn hash(
+    transaction: &mut CommandTransaction<'_>,
+    key: &[u8],
+) -> Result<Option<CollectionHeader>, CommandError> {
+    transaction.collection(key, CollectionKind::Hash)
 }
 
-fn place(transaction: &Transaction<'_>, hash: &Collection, field: &[u8]) -> InnerKey {
+fn place(transaction: &CommandTransaction<'_>, hash: &CollectionHeader, field: &[u8]) -> InnerKey {
     format::member_key(transaction.database, hash.number, field)
 }
 
 /// Sets fields and returns the number of new ones.
-fn set_all(transaction: &mut Transaction<'_>, args: Args<'_>, command: &str) -> Result<u64, Failure> {
+fn set_all(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    command: &str,
+) -> Result<u64, CommandError> {
     if !args.len().is_multiple_of(2) {
         return Err(wrong_number(command));
     }
@@ -32,7 +39,7 @@ fn set_all(transaction: &mut Transaction<'_>, args: Args<'_>, command: &str) -> 
     for index in (2..args.len()).step_by(2) {
         name(args.at(index))?;
     }
-    let mut hash = transaction.collection_or_new(key, Kind::Hash)?;
+    let mut hash = transaction.collection_or_new(key, CollectionKind::Hash)?;
     let places: SmallVec<[InnerKey; 1]> = (2..args.len())
         .step_by(2)
         .map(|index| place(transaction, &hash, args.at(index)))
@@ -57,13 +64,21 @@ fn set_all(transaction: &mut Transaction<'_>, args: Args<'_>, command: &str) -> 
     Ok(count)
 }
 
-pub(crate) fn hset(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn hset(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let count = set_all(transaction, args, "hset")?;
     reply.integer(count as i64);
     Ok(())
 }
 
-pub(crate) fn hmset(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn hmset(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     set_all(transaction, args, "hmset")?;
     reply.ok();
     Ok(())
@@ -71,10 +86,10 @@ pub(crate) fn hmset(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &m
 
 /// Returns a hash and the value of one of its fields.
 fn field(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut CommandTransaction<'_>,
     key: &[u8],
     field: &[u8],
-) -> Result<(Option<Collection>, Option<Vec<u8>>), Failure> {
+) -> Result<(Option<CollectionHeader>, Option<Vec<u8>>), CommandError> {
     let Some(hash) = hash(transaction, key)? else {
         return Ok((None, None));
     };
@@ -85,15 +100,15 @@ fn field(
 
 /// Sets one field of a hash, which is created if necessary.
 fn set_one(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut CommandTransaction<'_>,
     key: &[u8],
     name: &[u8],
-    (hash, old): (Option<Collection>, Option<&[u8]>),
+    (hash, old): (Option<CollectionHeader>, Option<&[u8]>),
     value: Vec<u8>,
-) -> Done {
+) -> CommandResult {
     let mut hash = match hash {
         Some(hash) => hash,
-        None => transaction.new_collection(Kind::Hash)?,
+        None => transaction.new_collection(CollectionKind::Hash)?,
     };
     hash.count += u64::from(old.is_none());
     let place = place(transaction, &hash, name);
@@ -102,7 +117,11 @@ fn set_one(
     Ok(())
 }
 
-pub(crate) fn hset_nx(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn hset_nx(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let (key, wanted) = (name(args.at(1))?, name(args.at(2))?);
     let (hash, old) = field(transaction, key, wanted)?;
     reply.truth(old.is_none());
@@ -112,25 +131,41 @@ pub(crate) fn hset_nx(transaction: &mut Transaction<'_>, args: Args<'_>, reply: 
     Ok(())
 }
 
-pub(crate) fn hget(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn hget(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let (_, value) = field(transaction, args.at(1), args.at(2))?;
     reply.bulk_or_null(value.as_deref());
     Ok(())
 }
 
-pub(crate) fn hexists(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn hexists(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let (_, value) = field(transaction, args.at(1), args.at(2))?;
     reply.truth(value.is_some());
     Ok(())
 }
 
-pub(crate) fn hstrlen(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn hstrlen(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let (_, value) = field(transaction, args.at(1), args.at(2))?;
     reply.count(value.map_or(0, |value| value.len()));
     Ok(())
 }
 
-pub(crate) fn hmget(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn hmget(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let fields = args.from(2);
     reply.array(fields.len());
     let Some(hash) = hash(transaction, args.at(1))? else {
@@ -153,42 +188,73 @@ pub(crate) fn hmget(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &m
     Ok(())
 }
 
-pub(crate) fn hlen(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn hlen(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let count = hash(transaction, args.at(1))?.map_or(0, |hash| hash.count);
     reply.integer(count as i64);
     Ok(())
 }
 
 /// Writes `what` of all fields.
-fn write_all(transaction: &Transaction<'_>, reply: &mut Reply<'_>, hash: &Collection, what: Show) -> Done {
-    let whole = Stretch::whole(transaction.database, hash.number, hash.count);
+fn write_all(
+    transaction: &CommandTransaction<'_>,
+    reply: &mut ReplyWriter<'_>,
+    hash: &CollectionHeader,
+    what: ElementProjection,
+) -> CommandResult {
+    let whole = ElementRange::whole(transaction.database, hash.number, hash.count);
     pages::write(transaction, reply, whole, what)
 }
 
 /// Returns the number of fields for a reply.
-fn count(hash: Option<&Collection>) -> usize {
+fn count(hash: Option<&CollectionHeader>) -> usize {
     hash.map_or(0, |hash| usize::try_from(hash.count).unwrap_or(usize::MAX))
 }
 
-pub(crate) fn hgetall(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn hgetall(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let hash = hash(transaction, args.at(1))?;
     reply.map(count(hash.as_ref()));
-    hash.map_or(Ok(()), |hash| write_all(transaction, reply, &hash, Show::Pair))
+    hash.map_or(Ok(()), |hash| {
+        write_all(transaction, reply, &hash, ElementProjection::Pair)
+    })
 }
 
-pub(crate) fn hkeys(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn hkeys(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let hash = hash(transaction, args.at(1))?;
     reply.array(count(hash.as_ref()));
-    hash.map_or(Ok(()), |hash| write_all(transaction, reply, &hash, Show::Member))
+    hash.map_or(Ok(()), |hash| {
+        write_all(transaction, reply, &hash, ElementProjection::Member)
+    })
 }
 
-pub(crate) fn hvals(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn hvals(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let hash = hash(transaction, args.at(1))?;
     reply.array(count(hash.as_ref()));
-    hash.map_or(Ok(()), |hash| write_all(transaction, reply, &hash, Show::Value))
+    hash.map_or(Ok(()), |hash| {
+        write_all(transaction, reply, &hash, ElementProjection::Value)
+    })
 }
 
-pub(crate) fn hdel(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn hdel(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let Some(mut hash) = hash(transaction, args.at(1))? else {
         reply.integer(0);
         return Ok(());
@@ -208,17 +274,21 @@ pub(crate) fn hdel(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
     Ok(())
 }
 
-pub(crate) fn hincr_by(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn hincr_by(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let by = integer(args.at(3))?;
     let (key, wanted) = (name(args.at(1))?, name(args.at(2))?);
     let (hash, old) = field(transaction, key, wanted)?;
     let value = match &old {
         None => 0,
-        Some(text) => number::integer(text).ok_or(Failure::say("ERR hash value is not an integer"))?,
+        Some(text) => number::integer(text).ok_or(CommandError::say("ERR hash value is not an integer"))?,
     };
     let sum = value
         .checked_add(by)
-        .ok_or(Failure::say("ERR increment or decrement would overflow"))?;
+        .ok_or(CommandError::say("ERR increment or decrement would overflow"))?;
     let text = sum.to_string().into_bytes();
     set_one(transaction, key, wanted, (hash, old.as_deref()), text)?;
     reply.integer(sum);
@@ -226,36 +296,41 @@ pub(crate) fn hincr_by(transaction: &mut Transaction<'_>, args: Args<'_>, reply:
 }
 
 pub(crate) fn hincr_by_float(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut CommandTransaction<'_>,
     args: Args<'_>,
-    reply: &mut Reply<'_>,
-) -> Done {
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     if crate::redis::args::double(args.at(3))?.is_infinite() {
-        return Err(Failure::say("ERR value is NaN or Infinity"));
+        return Err(CommandError::say("ERR value is NaN or Infinity"));
     }
     let (key, wanted) = (name(args.at(1))?, name(args.at(2))?);
     let (hash, old) = field(transaction, key, wanted)?;
     if old.as_ref().is_some_and(|text| number::double(text).is_none()) {
-        return Err(Failure::say("ERR hash value is not a float"));
+        return Err(CommandError::say("ERR hash value is not a float"));
     }
     let sum = float_sum(old.as_deref().unwrap_or(b"0"), args.at(3))?;
     reply.bulk(&sum);
     set_one(transaction, key, wanted, (hash, old.as_deref()), sum)
 }
 
-pub(crate) fn hscan(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let cursor = walks::cursor(args.at(2))?;
+pub(crate) fn hscan(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    let cursor = scan_commands::cursor(args.at(2))?;
     // As in Redis, options are parsed only if the key exists.
     let Some(hash) = hash(transaction, args.at(1))? else {
-        walks::begin(reply, 0, 0);
+        scan_commands::begin(reply, 0, 0);
         return Ok(());
     };
-    let wish = Wish::new(args, 3)?;
+    let wish = ScanOptions::new(args, 3)?;
     let start = format::place_key(transaction.database, hash.number, cursor);
     let end = format::behind(&format::elements(transaction.database, hash.number));
-    let (next, found) = walks::some_elements(transaction, (start, end), wish.count, format::member_of)?;
+    let (next, found) =
+        scan_commands::some_elements(transaction, (start, end), wish.count, format::member_of)?;
     let found: Vec<_> = found.into_iter().filter(|(field, _)| wish.fits(field)).collect();
-    walks::begin(reply, next, 2 * found.len());
+    scan_commands::begin(reply, next, 2 * found.len());
     for (field, value) in &found {
         reply.bulk(field);
         reply.bulk(value);
@@ -263,17 +338,21 @@ pub(crate) fn hscan(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &m
     Ok(())
 }
 
-pub(crate) fn hrandfield(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let mut options = Options::new(args, 2);
+pub(crate) fn hrandfield(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    let mut options = OptionParser::new(args, 2);
     let count = options.next().map(random_count).transpose()?;
     let with_values = match options.next() {
         None => false,
         Some(word) if is(word, "WITHVALUES") && options.left() == 0 => true,
-        Some(_) => return Err(Failure::SYNTAX),
+        Some(_) => return Err(CommandError::SYNTAX),
     };
     // Redis counts fields and values together in one integer.
     if with_values && count.is_some_and(|count| count.unsigned_abs() > i64::MAX as u64 / 2) {
-        return Err(Failure::OUT_OF_RANGE);
+        return Err(CommandError::OUT_OF_RANGE);
     }
     let hash = hash(transaction, args.at(1))?;
     let (hash, count) = match (hash, count) {
@@ -293,10 +372,10 @@ pub(crate) fn hrandfield(transaction: &mut Transaction<'_>, args: Args<'_>, repl
             });
         }
     };
-    let nests = with_values && reply.version() == Version::Three;
+    let nests = with_values && reply.version() == RespVersion::Three;
     let replies = if with_values && !nests { 2 } else { 1 };
     let head = |count: u64| usize::try_from(count.saturating_mul(replies)).unwrap_or(usize::MAX);
-    let write = |reply: &mut Reply<'_>, (key, value): &Pair| {
+    let write = |reply: &mut ReplyWriter<'_>, (key, value): &OwnedPair| {
         if nests {
             reply.array(2);
         }
@@ -313,13 +392,17 @@ pub(crate) fn hrandfield(transaction: &mut Transaction<'_>, args: Args<'_>, repl
         return draw::with_repetitions(transaction, &hash, wanted, |pair| write(reply, pair));
     }
     if wanted >= hash.count && !nests {
-        let what = if with_values { Show::Pair } else { Show::Member };
+        let what = if with_values {
+            ElementProjection::Pair
+        } else {
+            ElementProjection::Member
+        };
         reply.array(head(hash.count));
         return write_all(transaction, reply, &hash, what);
     }
     // The number of elements is known only after drawing.
     let mut body = Vec::new();
-    let mut drawn = Reply::new(&mut body, reply.version()).at_most(reply.most());
+    let mut drawn = ReplyWriter::new(&mut body, reply.version()).at_most(reply.most());
     let mut many = 0;
     draw::different(transaction, &hash, wanted, |pair| {
         many += 1;
@@ -331,9 +414,9 @@ pub(crate) fn hrandfield(transaction: &mut Transaction<'_>, args: Args<'_>, repl
 }
 
 /// Parses the number of elements to draw; negative if repetitions are allowed.
-pub(super) fn random_count(text: &[u8]) -> Result<i64, Failure> {
+pub(super) fn random_count(text: &[u8]) -> Result<i64, CommandError> {
     match integer(text)? {
-        i64::MIN => Err(Failure::OUT_OF_RANGE),
+        i64::MIN => Err(CommandError::OUT_OF_RANGE),
         count => Ok(count),
     }
 }

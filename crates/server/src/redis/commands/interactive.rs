@@ -1,32 +1,32 @@
 //! BEGIN, COMMIT and ABORT: interactive transactions, in which each command is answered at once.
 
-use crate::error::Failure;
-use crate::protocol::resp::{Args, Reply};
-use crate::redis::args::{Options, integer, is};
-use crate::redis::asked::AskedCommands;
-use crate::redis::batch::Length;
-use crate::redis::catalog::Asked;
+use crate::error::CommandError;
+use crate::protocol::resp::{Args, ReplyWriter};
+use crate::redis::args::{OptionParser, integer, is};
+use crate::redis::batch::ReplyDelivery;
+use crate::redis::catalog::AccessRequest;
 use crate::redis::paging::no_room;
-use crate::redis::session::Session;
-use crate::redis::table::Command;
-use crate::store::{Dependence, Interactive, Lookups, Outcome, explained};
+use crate::redis::session::RedisSession;
+use crate::redis::table::CommandSpec;
+use crate::redis::write_access_log::WriteAccessLog;
+use crate::store::{CommitOutcome, InteractiveTransaction, LookupCounts, ReadTracking, explained};
 use alluvium::{Isolation, TransactionOptions};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-type Done = Result<(), Failure>;
+type CommandResult = Result<(), CommandError>;
 
 /// Default and largest timeout of a transaction in milliseconds.
 const TIMEOUT_MS: u64 = 60_000;
 const MOST_TIMEOUT_MS: u64 = 600_000;
 
 /// Parses the options of BEGIN.
-fn options(args: Args<'_>) -> Result<TransactionOptions, Failure> {
+fn options(args: Args<'_>) -> Result<TransactionOptions, CommandError> {
     let mut chosen = TransactionOptions::new().timeout(Duration::from_millis(TIMEOUT_MS));
     let (mut has_isolation, mut has_concurrency, mut has_timeout) = (false, false, false);
-    let mut options = Options::new(args, 1);
+    let mut options = OptionParser::new(args, 1);
     while let Some(word) = options.next() {
         let has = if is(word, "SERIALIZABLE") {
             &mut has_isolation
@@ -36,7 +36,7 @@ fn options(args: Args<'_>) -> Result<TransactionOptions, Failure> {
         } else if is(word, "OPTIMISTIC") {
             &mut has_concurrency
         } else if is(word, "LOCKING") {
-            return Err(Failure::say(
+            return Err(CommandError::say(
                 "ERR BEGIN LOCKING is not possible: a client that waits for a lock would hold up others. Use OPTIMISTIC, \
                  and run a transaction again that met a conflict",
             ));
@@ -44,84 +44,96 @@ fn options(args: Args<'_>) -> Result<TransactionOptions, Failure> {
             chosen = chosen.timeout(timeout(options.value()?)?);
             &mut has_timeout
         } else {
-            return Err(Failure::SYNTAX);
+            return Err(CommandError::SYNTAX);
         };
         if std::mem::replace(has, true) {
-            return Err(Failure::SYNTAX);
+            return Err(CommandError::SYNTAX);
         }
     }
     Ok(chosen)
 }
 
-fn timeout(text: &[u8]) -> Result<Duration, Failure> {
+fn timeout(text: &[u8]) -> Result<Duration, CommandError> {
     let milliseconds = u64::try_from(integer(text)?).unwrap_or(0);
     match milliseconds {
         1..=MOST_TIMEOUT_MS => Ok(Duration::from_millis(milliseconds)),
-        _ => Err(Failure::say("ERR TIMEOUT is 1 to 600000 milliseconds")),
+        _ => Err(CommandError::say("ERR TIMEOUT is 1 to 600000 milliseconds")),
     }
 }
 
 /// A transaction begun with BEGIN.
-pub(crate) struct Begun {
-    interactive: Interactive,
+pub(crate) struct SessionTransaction {
+    interactive: InteractiveTransaction,
     /// The commands that have written in it, with the permissions they needed.
-    asked: AskedCommands,
+    asked: WriteAccessLog,
     /// Whether a command was refused, which makes COMMIT fail.
     has_failed: bool,
 }
 
-impl Begun {
+impl SessionTransaction {
     /// Records that a command was refused.
     pub(crate) fn fail(&mut self) {
         self.has_failed = true;
     }
 }
 
-pub(crate) fn begin(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn begin(
+    session: &mut RedisSession,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     if session.interactive.is_some() {
-        return Err(Failure::say(
+        return Err(CommandError::say(
             "ERR BEGIN calls can not be nested: COMMIT or ABORT first",
         ));
     }
     let options = options(args)?.max_write_bytes(session.shared.config.limits.transaction);
     let dependence = match options.isolation {
-        Isolation::Serializable => Dependence::Tracked,
-        Isolation::Snapshot => Dependence::None,
+        Isolation::Serializable => ReadTracking::Tracked,
+        Isolation::Snapshot => ReadTracking::None,
     };
-    let begun = Interactive::begin(&session.shared.store, &options, dependence);
-    session.interactive = Some(Box::new(Begun {
+    let begun = InteractiveTransaction::begin(&session.shared.store, &options, dependence);
+    session.interactive = Some(Box::new(SessionTransaction {
         interactive: begun,
-        asked: AskedCommands::default(),
+        asked: WriteAccessLog::default(),
         has_failed: false,
     }));
     reply.ok();
     Ok(())
 }
 
-pub(crate) fn commit(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn commit(
+    session: &mut RedisSession,
+    _args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let Some(begun) = session.interactive.take() else {
-        return Err(Failure::say("ERR COMMIT without BEGIN"));
+        return Err(CommandError::say("ERR COMMIT without BEGIN"));
     };
     if let Some(denied) = session.first_denied(&begun.asked) {
-        return Err(Failure::Refused(Cow::Owned(denied)));
+        return Err(CommandError::Refused(Cow::Owned(denied)));
     }
     if begun.has_failed {
-        return Err(Failure::say(
+        return Err(CommandError::say(
             "ABORTED a command of the transaction was refused: nothing is written",
         ));
     }
     let store = Arc::clone(&session.shared.store);
     let waits = store.waits_for_disk();
-    if begun.interactive.commit(&store)? == Outcome::Committed {
+    if begun.interactive.commit(&store)? == CommitOutcome::Committed {
         session.wants_sync |= waits;
     }
     reply.ok();
     Ok(())
 }
 
-pub(crate) fn abort(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn abort(
+    session: &mut RedisSession,
+    _args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     if session.interactive.take().is_none() {
-        return Err(Failure::say("ERR ABORT without BEGIN"));
+        return Err(CommandError::say("ERR ABORT without BEGIN"));
     }
     reply.ok();
     Ok(())
@@ -129,7 +141,7 @@ pub(crate) fn abort(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_
 
 /// Returns whether a command is allowed between BEGIN and COMMIT: its reads and writes must all go
 /// through the transaction.
-fn runs_within(command: &Command) -> bool {
+fn runs_within(command: &CommandSpec) -> bool {
     match command.group {
         "string" | "bitmap" | "hash" | "list" | "set" | "sorted-set" => true,
         "server" => command.name == "dbsize",
@@ -163,7 +175,7 @@ fn runs_within(command: &Command) -> bool {
     }
 }
 
-impl Session {
+impl RedisSession {
     /// Returns the memory of the transaction in bytes.
     pub(crate) fn within_held(&self) -> usize {
         self.interactive
@@ -181,7 +193,7 @@ impl Session {
 
     /// Ends the transaction whose EXEC or COMMIT was refused, as Redis does, and returns the error
     /// for the client.
-    pub(in crate::redis) fn refused_end(&mut self, command: &Command, why: &str) -> Option<String> {
+    pub(in crate::redis) fn refused_end(&mut self, command: &CommandSpec, why: &str) -> Option<String> {
         match command.name {
             "exec" => {
                 super::connection::forget(self);
@@ -203,7 +215,7 @@ impl Session {
     /// was refused before execution, COMMIT will fail.
     pub(in crate::redis) fn run_within(
         &mut self,
-        command: &'static Command,
+        command: &'static CommandSpec,
         args: Args<'_>,
         output: &mut Vec<u8>,
     ) {
@@ -218,18 +230,18 @@ impl Session {
             let text = failure.to_string();
             self.shared.count_error(&text);
             self.shared.tally.of(counted_as).failed();
-            Reply::new(output, self.settings.version).error(&text);
+            ReplyWriter::new(output, self.settings.version).error(&text);
         }
         let took = began.elapsed();
-        Lookups::tell(&self.shared.store);
+        LookupCounts::publish_counts(&self.shared.store);
         self.shared.tally.of(counted_as).called(1, took);
         self.note_slow(command, args, took);
         self.settings.reply_mode.apply(before, output, start);
     }
 
-    fn try_within(&mut self, command: &Command, args: Args<'_>, output: &mut Vec<u8>) -> Done {
+    fn try_within(&mut self, command: &CommandSpec, args: Args<'_>, output: &mut Vec<u8>) -> CommandResult {
         if !runs_within(command) {
-            return Err(Failure::Refused(Cow::Owned(format!(
+            return Err(CommandError::Refused(Cow::Owned(format!(
                 "ERR '{}' is not possible between BEGIN and COMMIT, as it does not go through the transaction: use MULTI",
                 command.name
             ))));
@@ -238,7 +250,7 @@ impl Session {
             let counters = &self.shared.counters;
             counters.memory_refusals.fetch_add(1, Ordering::Relaxed);
             let text = no_room("the transaction", &self.shared.budget);
-            return Err(Failure::Refused(Cow::Owned(text)));
+            return Err(CommandError::Refused(Cow::Owned(text)));
         }
         // A command that panics destroys the transaction.
         let mut begun = self.interactive.take().expect("BEGIN has begun it");
@@ -246,7 +258,9 @@ impl Session {
         let done = self.apply_within(command, args, &mut begun.interactive, output);
         begun.has_failed |= self.paging.refusals != refusals;
         if command.writes() && done.is_ok() {
-            begun.asked.note(&self.identity.user, &Asked::of(command, args));
+            begun
+                .asked
+                .note(&self.identity.user, &AccessRequest::of(command, args));
         }
         self.interactive = Some(begun);
         done
@@ -254,20 +268,20 @@ impl Session {
 
     fn apply_within(
         &mut self,
-        command: &Command,
+        command: &CommandSpec,
         args: Args<'_>,
-        interactive: &mut Interactive,
+        interactive: &mut InteractiveTransaction,
         output: &mut Vec<u8>,
-    ) -> Done {
+    ) -> CommandResult {
         let store = Arc::clone(&self.shared.store);
         interactive.note_reads(command.keys(args).count());
         let mut part = interactive.part(&store, self.settings.database);
         part.client = self.client.id;
         let refuses = std::mem::replace(&mut self.paging.refuses, true);
-        let applied = self.apply(command, args, &mut part, output, Length::Whole);
+        let applied = self.apply(command, args, &mut part, output, ReplyDelivery::Whole);
         self.paging.refuses = refuses;
         let tail = applied.map_err(|failure| match failure {
-            Failure::Store(error) => explained(error),
+            CommandError::Store(error) => explained(error),
             other => other,
         })?;
         assert!(tail.is_none(), "a reply that is needed whole has no parts");

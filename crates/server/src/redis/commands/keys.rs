@@ -1,15 +1,19 @@
 //! Commands on keys of any type.
 
-use crate::error::Failure;
-use crate::protocol::resp::{Args, Reply};
-use crate::redis::args::{Options, integer, is, name};
-use crate::redis::texts::Texts;
-use crate::store::model::{Collection, Entry, Kind, format};
-use crate::store::{Counting, DATABASES, Direction, Staging, Transaction};
+use crate::error::CommandError;
+use crate::protocol::resp::{Args, ReplyWriter};
+use crate::redis::args::{OptionParser, integer, is, name};
+use crate::redis::string_store::StringStore;
+use crate::store::model::{CollectionHeader, CollectionKind, TypedValue, format};
+use crate::store::{ChunkCounter, CommandTransaction, DATABASES, StagingWriter, WalkDirection};
 
-type Done = Result<(), Failure>;
+type CommandResult = Result<(), CommandError>;
 
-pub(crate) fn del(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn del(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     transaction.fetch_records(args.from(1).iter())?;
     let mut count = 0;
     for key in args.from(1).iter() {
@@ -19,7 +23,11 @@ pub(crate) fn del(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Repl
     Ok(())
 }
 
-pub(crate) fn exists(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn exists(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     transaction.fetch_records(args.from(1).iter())?;
     let mut count = 0;
     for key in args.from(1).iter() {
@@ -29,32 +37,44 @@ pub(crate) fn exists(transaction: &mut impl Texts, args: Args<'_>, reply: &mut R
     Ok(())
 }
 
-pub(crate) fn type_of(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn type_of(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let entry = transaction.entry(args.at(1))?;
     reply.simple(entry.map_or("none", |entry| entry.type_name()));
     Ok(())
 }
 
 /// The content of a key, independent of the transaction's borrow.
-enum Held {
+enum OwnedTypedValue {
     Text(Vec<u8>, u64),
-    Collection(Collection),
+    Collection(CollectionHeader),
 }
 
-fn held(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<Option<Held>, Failure> {
+fn held(
+    transaction: &mut CommandTransaction<'_>,
+    key: &[u8],
+) -> Result<Option<OwnedTypedValue>, CommandError> {
     Ok(transaction.entry(key)?.map(|entry| match entry {
-        Entry::Text(text) => Held::Text(text.to_vec(), text.expires_ms),
-        Entry::Collection(collection) => Held::Collection(collection),
+        TypedValue::Text(text) => OwnedTypedValue::Text(text.to_vec(), text.expires_ms),
+        TypedValue::Collection(collection) => OwnedTypedValue::Collection(collection),
     }))
 }
 
-fn move_to(transaction: &mut Transaction<'_>, from: &[u8], to: &[u8], held: Held) -> Done {
+fn move_to(
+    transaction: &mut CommandTransaction<'_>,
+    from: &[u8],
+    to: &[u8],
+    held: OwnedTypedValue,
+) -> CommandResult {
     transaction.remove(to)?;
     transaction.delete(format::record_key(transaction.database, from));
     transaction.touch(from);
     match held {
-        Held::Text(text, expires_ms) => transaction.overwrite_text(to, &[&text], expires_ms),
-        Held::Collection(mut collection) => {
+        OwnedTypedValue::Text(text, expires_ms) => transaction.overwrite_text(to, &[&text], expires_ms),
+        OwnedTypedValue::Collection(mut collection) => {
             // The elements stay under the collection's number. The reaper, which deletes them at
             // expiry, must find the new key.
             let expires_ms = collection.expires_ms;
@@ -67,9 +87,13 @@ fn move_to(transaction: &mut Transaction<'_>, from: &[u8], to: &[u8], held: Held
     Ok(())
 }
 
-pub(crate) fn rename(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn rename(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let (from, to) = (args.at(1), name(args.at(2))?);
-    let held = held(transaction, from)?.ok_or(Failure::NO_SUCH_KEY)?;
+    let held = held(transaction, from)?.ok_or(CommandError::NO_SUCH_KEY)?;
     if from != to {
         move_to(transaction, from, to, held)?;
     }
@@ -77,9 +101,13 @@ pub(crate) fn rename(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &
     Ok(())
 }
 
-pub(crate) fn rename_nx(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn rename_nx(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let (from, to) = (args.at(1), name(args.at(2))?);
-    let held = held(transaction, from)?.ok_or(Failure::NO_SUCH_KEY)?;
+    let held = held(transaction, from)?.ok_or(CommandError::NO_SUCH_KEY)?;
     let is_free = transaction.entry(to)?.is_none();
     if is_free {
         move_to(transaction, from, to, held)?;
@@ -88,22 +116,28 @@ pub(crate) fn rename_nx(transaction: &mut Transaction<'_>, args: Args<'_>, reply
     Ok(())
 }
 
-pub(crate) fn copy(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn copy(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let (from, to) = (args.at(1), name(args.at(2))?);
     let here = transaction.database;
     let (mut there, mut replaces) = (here, false);
-    let mut options = Options::new(args, 3);
+    let mut options = OptionParser::new(args, 3);
     while let Some(word) = options.next() {
         if is(word, "REPLACE") {
             replaces = true;
         } else if is(word, "DB") {
             there = transaction.number_of(database(options.value()?)?);
         } else {
-            return Err(Failure::SYNTAX);
+            return Err(CommandError::SYNTAX);
         }
     }
     if from == to && here == there {
-        return Err(Failure::say("ERR source and destination objects are the same"));
+        return Err(CommandError::say(
+            "ERR source and destination objects are the same",
+        ));
     }
     let source = held(transaction, from)?;
     transaction.database = there;
@@ -116,7 +150,7 @@ pub(crate) fn copy(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
 /// Returns whether a COPY command targets a database other than `here`. Invalid arguments are left
 /// to COPY itself.
 pub(crate) fn copies_beyond(args: Args<'_>, here: u8) -> bool {
-    let mut options = Options::new(args, 3);
+    let mut options = OptionParser::new(args, 3);
     while let Some(word) = options.next() {
         let there = is(word, "DB").then(|| options.value().and_then(database));
         if matches!(there, Some(Ok(there)) if there != here) {
@@ -127,12 +161,18 @@ pub(crate) fn copies_beyond(args: Args<'_>, here: u8) -> bool {
 }
 
 /// MOVE: moves a key to another database, unless the key exists there.
-pub(crate) fn move_key(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn move_key(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let key = args.at(1);
     let here = transaction.database;
     let there = transaction.number_of(database(args.at(2))?);
     if here == there {
-        return Err(Failure::say("ERR source and destination objects are the same"));
+        return Err(CommandError::say(
+            "ERR source and destination objects are the same",
+        ));
     }
     let source = held(transaction, key)?;
     transaction.database = there;
@@ -147,10 +187,14 @@ pub(crate) fn move_key(transaction: &mut Transaction<'_>, args: Args<'_>, reply:
 }
 
 /// SWAPDB: swaps two databases for all clients at once.
-pub(crate) fn swap_db(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn swap_db(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let number = |index, which: &'static str| match integer(args.at(index)) {
         Ok(_) => database(args.at(index)),
-        Err(_) => Err(Failure::say(which)),
+        Err(_) => Err(CommandError::say(which)),
     };
     let one = number(1, "ERR invalid first DB index")?;
     let other = number(2, "ERR invalid second DB index")?;
@@ -162,12 +206,12 @@ pub(crate) fn swap_db(transaction: &mut Transaction<'_>, args: Args<'_>, reply: 
 }
 
 fn copy_to(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut CommandTransaction<'_>,
     here: u8,
     to: &[u8],
-    source: Option<Held>,
+    source: Option<OwnedTypedValue>,
     replaces: bool,
-) -> Result<bool, Failure> {
+) -> Result<bool, CommandError> {
     let Some(source) = source else {
         return Ok(false);
     };
@@ -175,11 +219,11 @@ fn copy_to(
         return Ok(false);
     }
     match source {
-        Held::Text(text, expires_ms) => {
+        OwnedTypedValue::Text(text, expires_ms) => {
             transaction.remove(to)?;
             transaction.overwrite_text(to, &[&text], expires_ms);
         }
-        Held::Collection(old) => {
+        OwnedTypedValue::Collection(old) => {
             let mut new = transaction.new_collection(old.kind)?;
             (new.count, new.head) = (old.count, old.head);
             copy_elements(transaction, here, &old, &mut new)?;
@@ -192,20 +236,20 @@ fn copy_to(
 }
 
 fn copy_elements(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut CommandTransaction<'_>,
     here: u8,
-    old: &Collection,
-    new: &mut Collection,
-) -> Done {
+    old: &CollectionHeader,
+    new: &mut CollectionHeader,
+) -> CommandResult {
     let there = transaction.database;
-    let mut staging = Staging::new(transaction, there, new.number);
-    let mut counting = Counting::new(old.count);
+    let mut staging = StagingWriter::new(transaction, there, new.number);
+    let mut counting = ChunkCounter::new(old.count);
     let start = format::elements(here, old.number);
     let end = format::behind(&start);
     let (counts, scores) = (format::chunks(here, old.number), format::scores(here, old.number));
-    let mut scan = transaction.scan(start, end, Direction::Forward);
+    let mut scan = transaction.scan(start, end, WalkDirection::Forward);
     while let Some((key, value)) = scan.next()? {
-        if old.kind == Kind::SortedSet {
+        if old.kind == CollectionKind::SortedSet {
             if (&counts.0[..]..&counts.1[..]).contains(&&key[..]) {
                 continue;
             }
@@ -219,35 +263,43 @@ fn copy_elements(
     }
     drop(scan);
     staging.finish(transaction)?;
-    if old.kind == Kind::SortedSet {
+    if old.kind == CollectionKind::SortedSet {
         transaction.adopt_order(new, counting)?;
     }
     Ok(())
 }
 
 /// Parses a database number.
-pub(crate) fn database(text: &[u8]) -> Result<u8, Failure> {
+pub(crate) fn database(text: &[u8]) -> Result<u8, CommandError> {
     let number = integer(text)?;
     let number = u8::try_from(number).ok().filter(|&number| number < DATABASES);
-    number.ok_or(Failure::say("ERR DB index is out of range"))
+    number.ok_or(CommandError::say("ERR DB index is out of range"))
 }
 
-pub(crate) fn flush_mode(args: Args<'_>) -> Done {
+pub(crate) fn flush_mode(args: Args<'_>) -> CommandResult {
     match args.len() {
         1 => Ok(()),
         2 if args.is(1, "SYNC") || args.is(1, "ASYNC") => Ok(()),
-        _ => Err(Failure::SYNTAX),
+        _ => Err(CommandError::SYNTAX),
     }
 }
 
-pub(crate) fn flush_db(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn flush_db(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     flush_mode(args)?;
     transaction.empty(transaction.database)?;
     reply.ok();
     Ok(())
 }
 
-pub(crate) fn flush_all(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn flush_all(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     flush_mode(args)?;
     for database in 0..DATABASES {
         transaction.empty(database)?;

@@ -1,18 +1,18 @@
 //! LATENCY: slow events, and latency histograms of commands.
 
-use crate::error::Failure;
-use crate::observe::latency::{Event, Sample};
-use crate::protocol::resp::{Args, Reply};
+use crate::error::CommandError;
+use crate::observe::latency::{LatencyHistory, LatencySample};
+use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::args::is;
-use crate::redis::session::Session;
+use crate::redis::session::RedisSession;
 use crate::redis::subcommands::unknown_subcommand;
 use crate::redis::table::counted_names;
-use crate::shared::Shared;
+use crate::shared::StoreContext;
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-type Done = Result<(), Failure>;
+type CommandResult = Result<(), CommandError>;
 
 const HELP: [&str; 8] = [
     "LATENCY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -25,7 +25,11 @@ const HELP: [&str; 8] = [
     "HELP -- this text.",
 ];
 
-pub(crate) fn latency(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn latency(
+    session: &mut RedisSession,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let verb = args.at(1).to_ascii_uppercase();
     let shared = &session.shared;
     match (&verb[..], args.len()) {
@@ -34,7 +38,7 @@ pub(crate) fn latency(session: &mut Session, args: Args<'_>, reply: &mut Reply<'
             reply.array(all.len());
             for (name, event) in &all {
                 let last = event.samples.back().copied();
-                let last = last.unwrap_or(Sample { at_s: 0, took_ms: 0 });
+                let last = last.unwrap_or(LatencySample { at_s: 0, took_ms: 0 });
                 reply.array(4);
                 reply.bulk(name.as_bytes());
                 reply.integer(last.at_s as i64);
@@ -58,7 +62,7 @@ pub(crate) fn latency(session: &mut Session, args: Args<'_>, reply: &mut Reply<'
         }
         (b"GRAPH", 3) => {
             let Some(event) = event(shared, args.at(2)) else {
-                return Err(Failure::Refused(Cow::Owned(format!(
+                return Err(CommandError::Refused(Cow::Owned(format!(
                     "ERR No samples available for event '{}'",
                     String::from_utf8_lossy(args.at(2))
                 ))));
@@ -76,7 +80,7 @@ pub(crate) fn latency(session: &mut Session, args: Args<'_>, reply: &mut Reply<'
     Ok(())
 }
 
-fn event(shared: &Shared, name: &[u8]) -> Option<Event> {
+fn event(shared: &StoreContext, name: &[u8]) -> Option<LatencyHistory> {
     let all = shared.latencies.all();
     let found = all.into_iter().find(|(known, _)| is(name, known));
     found.map(|(_, event)| event)
@@ -84,7 +88,7 @@ fn event(shared: &Shared, name: &[u8]) -> Option<Event> {
 
 /// Replies with the latency histograms of commands that were called: all, or the named ones. A name
 /// includes its subcommands.
-fn histogram(shared: &Shared, args: Args<'_>, reply: &mut Reply<'_>) {
+fn histogram(shared: &StoreContext, args: Args<'_>, reply: &mut ReplyWriter<'_>) {
     let is_wanted = |name: &str| {
         args.len() == 2
             || args.from(2).iter().any(|wanted| {
@@ -116,7 +120,7 @@ fn histogram(shared: &Shared, args: Args<'_>, reply: &mut Reply<'_>) {
 }
 
 /// Draws the samples of an event as bars from oldest to newest, each with its duration and age.
-fn graph(event: &Event, now_s: u64) -> String {
+fn graph(event: &LatencyHistory, now_s: u64) -> String {
     const WIDTH: u64 = 40;
     let most = event
         .samples
@@ -137,7 +141,7 @@ fn graph(event: &Event, now_s: u64) -> String {
 }
 
 /// Returns the slow events with advice.
-fn doctor(shared: &Shared) -> String {
+fn doctor(shared: &StoreContext) -> String {
     let threshold = shared.latencies.threshold_ms.load(Ordering::Relaxed);
     if threshold == 0 {
         return "Nothing is noted: CONFIG SET latency-monitor-threshold <milliseconds> says from when on a command is slow. \

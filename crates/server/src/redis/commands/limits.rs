@@ -1,21 +1,22 @@
 //! Client limits, as settings of CONFIG.
 
-use crate::error::Failure;
+use crate::error::CommandError;
 use crate::net::LEAST_BUDGET;
 use crate::redis::args::integer;
-use crate::shared::Shared;
+use crate::shared::StoreContext;
 
-type Done = Result<(), Failure>;
+type CommandResult = Result<(), CommandError>;
 
-const BAD_MEMORY: Failure =
-    Failure::say("argument must be a memory value of 1mb or more, or a percentage of maxmemory such as 25%");
-const BAD_CLASS: Failure = Failure::say(
+const BAD_MEMORY: CommandError = CommandError::say(
+    "argument must be a memory value of 1mb or more, or a percentage of maxmemory such as 25%",
+);
+const BAD_CLASS: CommandError = CommandError::say(
     "argument must be normal, a memory value and 0 0: there are no other clients than normal ones, and no soft limit",
 );
-const BAD_SECONDS: Failure = Failure::say("argument must be a number of seconds, or 0 for never");
+const BAD_SECONDS: CommandError = CommandError::say("argument must be a number of seconds, or 0 for never");
 
 /// Parses a size in bytes as in the settings of Redis: a number with an optional unit.
-pub(super) fn memory(text: &[u8]) -> Result<i64, Failure> {
+pub(super) fn memory(text: &[u8]) -> Result<i64, CommandError> {
     let lower = text.to_ascii_lowercase();
     let digits = lower.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let unit = match &lower[digits..] {
@@ -26,20 +27,20 @@ pub(super) fn memory(text: &[u8]) -> Result<i64, Failure> {
         b"mb" => 1 << 20,
         b"g" => 1_000_000_000,
         b"gb" => 1 << 30,
-        _ => return Err(Failure::say("argument must be a memory value")),
+        _ => return Err(CommandError::say("argument must be a memory value")),
     };
     integer(&lower[..digits])?
         .checked_mul(unit)
-        .ok_or(Failure::NOT_INTEGER)
+        .ok_or(CommandError::NOT_INTEGER)
 }
 
 /// Returns the memory limit of all connections.
-pub(crate) fn client_memory(shared: &Shared) -> String {
+pub(crate) fn client_memory(shared: &StoreContext) -> String {
     shared.budget.limit().to_string()
 }
 
 /// Sets the memory limit: a size, a percentage of the store's memory, or 0 for the default.
-pub(crate) fn set_client_memory(shared: &Shared, text: &[u8]) -> Done {
+pub(crate) fn set_client_memory(shared: &StoreContext, text: &[u8]) -> CommandResult {
     let bytes = match text.strip_suffix(b"%") {
         Some(digits) => {
             let percent = integer(digits).ok().filter(|percent| (1..=100).contains(percent));
@@ -57,14 +58,14 @@ pub(crate) fn set_client_memory(shared: &Shared, text: &[u8]) -> Done {
 }
 
 /// Returns the limit on unread output of a connection, in Redis' syntax.
-pub(super) fn client_output(shared: &Shared) -> String {
+pub(super) fn client_output(shared: &StoreContext) -> String {
     format!(
         "normal {} 0 0 slave 0 0 0 pubsub 0 0 0",
         shared.config.max_output()
     )
 }
 
-pub(super) fn set_client_output(shared: &Shared, text: &[u8]) -> Done {
+pub(super) fn set_client_output(shared: &StoreContext, text: &[u8]) -> CommandResult {
     let words: Vec<&[u8]> = text
         .split(u8::is_ascii_whitespace)
         .filter(|word| !word.is_empty())
@@ -83,7 +84,7 @@ pub(super) fn set_client_output(shared: &Shared, text: &[u8]) -> Done {
     Ok(())
 }
 
-fn seconds(text: &[u8]) -> Result<u64, Failure> {
+fn seconds(text: &[u8]) -> Result<u64, CommandError> {
     let seconds = integer(text)
         .ok()
         .filter(|seconds| (0..=i64::from(i32::MAX)).contains(seconds));
@@ -91,24 +92,24 @@ fn seconds(text: &[u8]) -> Result<u64, Failure> {
 }
 
 /// Returns the idle timeout in seconds.
-pub(crate) fn idle_timeout(shared: &Shared) -> String {
+pub(crate) fn idle_timeout(shared: &StoreContext) -> String {
     shared.config.idle_timeout().as_secs().to_string()
 }
 
-pub(crate) fn set_idle_timeout(shared: &Shared, text: &[u8]) -> Done {
+pub(crate) fn set_idle_timeout(shared: &StoreContext, text: &[u8]) -> CommandResult {
     shared.config.set_idle_timeout(seconds(text)?);
     // Wake the keeper, which sleeps until the next connection could have been idle for long enough.
-    shared.budget.call();
+    shared.budget.wake_reaper();
     Ok(())
 }
 
 /// Returns the silence before TCP keepalive probes in seconds. It applies to connections accepted
 /// from now on.
-pub(crate) fn keepalive(shared: &Shared) -> String {
+pub(crate) fn keepalive(shared: &StoreContext) -> String {
     shared.config.keepalive().as_secs().to_string()
 }
 
-pub(crate) fn set_keepalive(shared: &Shared, text: &[u8]) -> Done {
+pub(crate) fn set_keepalive(shared: &StoreContext, text: &[u8]) -> CommandResult {
     shared.config.set_keepalive(seconds(text)?);
     Ok(())
 }

@@ -1,16 +1,16 @@
 //! MEMORY: memory usage of keys and of the store.
 
-use crate::error::Failure;
+use crate::error::CommandError;
 use crate::observe::process;
-use crate::protocol::resp::{Args, Reply};
+use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::args::{integer, is};
-use crate::redis::session::Session;
+use crate::redis::session::RedisSession;
 use crate::redis::subcommands::unknown_subcommand;
-use crate::shared::Shared;
-use crate::store::model::{Collection, Entry, Kind, format};
-use crate::store::{DATABASES, Direction, Transaction};
+use crate::shared::StoreContext;
+use crate::store::model::{CollectionHeader, CollectionKind, TypedValue, format};
+use crate::store::{CommandTransaction, DATABASES, WalkDirection};
 
-type Done = Result<(), Failure>;
+type CommandResult = Result<(), CommandError>;
 
 /// Default number of elements that MEMORY USAGE samples.
 const SAMPLES: u64 = 5;
@@ -25,7 +25,11 @@ const HELP: [&str; 7] = [
     "HELP -- this text.",
 ];
 
-pub(crate) fn memory(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn memory(
+    session: &mut RedisSession,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let verb = args.at(1).to_ascii_uppercase();
     match (&verb[..], args.len()) {
         (b"USAGE", 3..) => usage(session, args, reply)?,
@@ -42,23 +46,23 @@ pub(crate) fn memory(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_
     Ok(())
 }
 
-fn usage(session: &Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+fn usage(session: &RedisSession, args: Args<'_>, reply: &mut ReplyWriter<'_>) -> CommandResult {
     let mut samples = SAMPLES;
     match args.len() {
         3 => {}
         5 if is(args.at(3), "SAMPLES") => {
-            samples = u64::try_from(integer(args.at(4))?).map_err(|_| Failure::SYNTAX)?;
+            samples = u64::try_from(integer(args.at(4))?).map_err(|_| CommandError::SYNTAX)?;
         }
-        _ => return Err(Failure::SYNTAX),
+        _ => return Err(CommandError::SYNTAX),
     }
     let store = &session.shared.store;
     let database = store.databases.number_of(session.settings.database);
-    let mut transaction = Transaction::new(store, database);
+    let mut transaction = CommandTransaction::new(store, database);
     let name = format::record_key(database, args.at(2)).len();
     let bytes = match transaction.entry(args.at(2))? {
         None => None,
-        Some(Entry::Text(text)) => Some((name + text.record_len()) as u64),
-        Some(Entry::Collection(collection)) => {
+        Some(TypedValue::Text(text)) => Some((name + text.record_len()) as u64),
+        Some(TypedValue::Collection(collection)) => {
             let record = format::encode_collection(&collection).len();
             Some((name + record) as u64 + elements(&transaction, &collection, samples)?)
         }
@@ -72,20 +76,24 @@ fn usage(session: &Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
 
 /// Returns the size of a collection's elements in bytes, estimated from the first `samples` ones,
 /// or computed from all if that is 0.
-fn elements(transaction: &Transaction<'_>, collection: &Collection, samples: u64) -> Result<u64, Failure> {
+fn elements(
+    transaction: &CommandTransaction<'_>,
+    collection: &CollectionHeader,
+    samples: u64,
+) -> Result<u64, CommandError> {
     let start = format::elements(transaction.database, collection.number);
     let end = format::behind(&start);
     // A sorted set has two records per member: by member and by score.
     let places = match collection.kind {
-        Kind::SortedSet => 2,
-        Kind::List | Kind::Set | Kind::Hash => 1,
+        CollectionKind::SortedSet => 2,
+        CollectionKind::List | CollectionKind::Set | CollectionKind::Hash => 1,
     };
     let most = match samples {
         0 => u64::MAX,
         _ => samples.saturating_mul(places),
     };
     let (mut seen, mut bytes) = (0, 0);
-    let mut scan = transaction.scan(start, end, Direction::Forward);
+    let mut scan = transaction.scan(start, end, WalkDirection::Forward);
     while seen < most
         && let Some((key, value)) = scan.next()?
     {
@@ -99,7 +107,7 @@ fn elements(transaction: &Transaction<'_>, collection: &Collection, samples: u64
     Ok(u64::try_from(u128::from(bytes) * all / u128::from(seen)).unwrap_or(u64::MAX))
 }
 
-fn stats(shared: &Shared, reply: &mut Reply<'_>) {
+fn stats(shared: &StoreContext, reply: &mut ReplyWriter<'_>) {
     let used = shared.used_memory();
     let resident = process::resident_bytes().unwrap_or(used);
     let clients = shared.client_bytes();
@@ -151,7 +159,7 @@ fn stats(shared: &Shared, reply: &mut Reply<'_>) {
 }
 
 /// Returns the memory of the parts of the store, one per line.
-fn parts(shared: &Shared) -> String {
+fn parts(shared: &StoreContext) -> String {
     let stats = shared.store.db.stats();
     let memory = &stats.memory;
     let lines = [

@@ -1,54 +1,61 @@
 //! Sets: one record without a value per member.
 
-use super::combine::{self, Combination, Sum, member};
 use super::draw;
 use super::hashes::random_count;
-use super::walks::{self, Wish};
-use crate::error::Failure;
-use crate::protocol::resp::{Args, Reply};
+use super::scan_commands::{self, ScanOptions};
+use super::set_operations::{self, SetOperation, SetOperationState, member};
+use crate::error::CommandError;
+use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::args::{check_room, integer, name, too_long};
-use crate::redis::pages::{self, PAGE, Show, Stretch};
+use crate::redis::pages::{self, ElementProjection, ElementRange, PAGE};
 use crate::store::model::format::{self, InnerKey};
-use crate::store::model::{Collection, Kind};
-use crate::store::{Staging, Transaction, Working};
+use crate::store::model::{CollectionHeader, CollectionKind};
+use crate::store::{CommandTransaction, StagingWriter, WorkingMemory};
 use smallvec::SmallVec;
 
-type Done = Result<(), Failure>;
-type Members = Vec<Vec<u8>>;
+type CommandResult = Result<(), CommandError>;
+type MemberList = Vec<Vec<u8>>;
 
 /// Memory of a drawn member: copies of its bytes (here, in the reply, and for removal in the
 /// transaction and its batch), and overhead.
 const COPIES: usize = 4;
 const PER_MEMBER: usize = 192;
 
-fn set(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<Option<Collection>, Failure> {
-    transaction.collection(key, Kind::Set)
+fn set(
+    transaction: &mut CommandTransaction<'_>,
+    key: &[u8],
+) -> Result<Option<CollectionHeader>, CommandError> {
+    transaction.collection(key, CollectionKind::Set)
 }
 
-fn place(transaction: &Transaction<'_>, set: &Collection, member: &[u8]) -> InnerKey {
+fn place(transaction: &CommandTransaction<'_>, set: &CollectionHeader, member: &[u8]) -> InnerKey {
     format::member_key(transaction.database, set.number, member)
 }
 
-fn has(transaction: &mut Transaction<'_>, set: &Collection, member: &[u8]) -> Result<bool, Failure> {
+fn has(
+    transaction: &mut CommandTransaction<'_>,
+    set: &CollectionHeader,
+    member: &[u8],
+) -> Result<bool, CommandError> {
     let place = place(transaction, set, member);
     Ok(transaction.get(&place)?.is_some())
 }
 
 /// Returns which of some members a set has.
 fn which<'a>(
-    transaction: &mut Transaction<'_>,
-    set: &Collection,
+    transaction: &mut CommandTransaction<'_>,
+    set: &CollectionHeader,
     members: impl Iterator<Item = &'a [u8]>,
-) -> Result<Vec<bool>, Failure> {
+) -> Result<Vec<bool>, CommandError> {
     let places: Vec<InnerKey> = members.map(|member| place(transaction, set, member)).collect();
     Ok(transaction.are_there(&places)?.into_vec())
 }
 
 fn add<'a>(
-    transaction: &mut Transaction<'_>,
-    set: &mut Collection,
+    transaction: &mut CommandTransaction<'_>,
+    set: &mut CollectionHeader,
     members: impl Iterator<Item = &'a [u8]>,
-) -> Result<u64, Failure> {
+) -> Result<u64, CommandError> {
     let places: SmallVec<[InnerKey; 1]> = members.map(|member| place(transaction, set, member)).collect();
     let there = match set.count {
         0 => SmallVec::new(),
@@ -68,12 +75,16 @@ fn add<'a>(
     Ok(count)
 }
 
-pub(crate) fn sadd(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn sadd(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let key = name(args.at(1))?;
     for member in args.from(2).iter() {
         name(member)?;
     }
-    let mut set = transaction.collection_or_new(key, Kind::Set)?;
+    let mut set = transaction.collection_or_new(key, CollectionKind::Set)?;
     let count = add(transaction, &mut set, args.from(2).iter())?;
     if count > 0 {
         transaction.save(key, &set);
@@ -82,7 +93,11 @@ pub(crate) fn sadd(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
     Ok(())
 }
 
-pub(crate) fn srem(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn srem(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let Some(mut set) = set(transaction, args.at(1))? else {
         reply.integer(0);
         return Ok(());
@@ -102,13 +117,21 @@ pub(crate) fn srem(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
     Ok(())
 }
 
-pub(crate) fn scard(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn scard(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let count = set(transaction, args.at(1))?.map_or(0, |set| set.count);
     reply.integer(count as i64);
     Ok(())
 }
 
-pub(crate) fn sismember(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn sismember(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let is_there = match set(transaction, args.at(1))? {
         None => false,
         Some(set) => has(transaction, &set, args.at(2))?,
@@ -117,7 +140,11 @@ pub(crate) fn sismember(transaction: &mut Transaction<'_>, args: Args<'_>, reply
     Ok(())
 }
 
-pub(crate) fn smismember(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn smismember(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let members = args.from(2);
     let there = match set(transaction, args.at(1))? {
         None => vec![false; members.len()],
@@ -128,7 +155,11 @@ pub(crate) fn smismember(transaction: &mut Transaction<'_>, args: Args<'_>, repl
     Ok(())
 }
 
-pub(crate) fn smembers(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn smembers(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let Some(set) = set(transaction, args.at(1))? else {
         reply.set(0);
         return Ok(());
@@ -138,17 +169,25 @@ pub(crate) fn smembers(transaction: &mut Transaction<'_>, args: Args<'_>, reply:
 }
 
 /// Writes all members.
-fn write_all(transaction: &Transaction<'_>, reply: &mut Reply<'_>, set: &Collection) -> Done {
-    let whole = Stretch::whole(transaction.database, set.number, set.count);
-    pages::write(transaction, reply, whole, Show::Member)
+fn write_all(
+    transaction: &CommandTransaction<'_>,
+    reply: &mut ReplyWriter<'_>,
+    set: &CollectionHeader,
+) -> CommandResult {
+    let whole = ElementRange::whole(transaction.database, set.number, set.count);
+    pages::write(transaction, reply, whole, ElementProjection::Member)
 }
 
-fn reply_set(reply: &mut Reply<'_>, members: &[Vec<u8>]) {
+fn reply_set(reply: &mut ReplyWriter<'_>, members: &[Vec<u8>]) {
     reply.set(members.len());
     members.iter().for_each(|member| reply.bulk(member));
 }
 
-pub(crate) fn smove(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn smove(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let (from, to, member) = (args.at(1), name(args.at(2))?, name(args.at(3))?);
     let Some(mut source) = set(transaction, from)? else {
         reply.integer(0);
@@ -166,7 +205,7 @@ pub(crate) fn smove(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &m
     transaction.save(from, &source);
     let mut target = match target {
         Some(target) => target,
-        None => transaction.new_collection(Kind::Set)?,
+        None => transaction.new_collection(CollectionKind::Set)?,
     };
     // Watchers of the target are notified only if it has changed.
     if add(transaction, &mut target, std::iter::once(member))? > 0 {
@@ -177,13 +216,13 @@ pub(crate) fn smove(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &m
 
 /// Draws distinct members, as many as fit into a reply.
 fn drawn<'s>(
-    transaction: &Transaction<'s>,
-    set: &Collection,
+    transaction: &CommandTransaction<'s>,
+    set: &CollectionHeader,
     count: u64,
-    reply: &Reply<'_>,
-) -> Result<(Members, Working<'s>), Failure> {
-    let mut working = Working::new(transaction.store);
-    let (mut members, mut bytes) = (Members::new(), reply.position());
+    reply: &ReplyWriter<'_>,
+) -> Result<(MemberList, WorkingMemory<'s>), CommandError> {
+    let mut working = WorkingMemory::new(transaction.store);
+    let (mut members, mut bytes) = (MemberList::new(), reply.position());
     draw::different(transaction, set, count, |(key, _)| {
         let member = format::member_of(key).1;
         bytes += member.len();
@@ -198,15 +237,19 @@ fn drawn<'s>(
 }
 
 /// Parses a number that must not be negative.
-pub(crate) fn positive(text: &[u8]) -> Result<u64, Failure> {
-    const ERROR: Failure = Failure::say("ERR value is out of range, must be positive");
+pub(crate) fn positive(text: &[u8]) -> Result<u64, CommandError> {
+    const ERROR: CommandError = CommandError::say("ERR value is out of range, must be positive");
     let number = integer(text).map_err(|_| ERROR)?;
     u64::try_from(number).map_err(|_| ERROR)
 }
 
-pub(crate) fn spop(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn spop(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     if args.len() > 3 {
-        return Err(Failure::SYNTAX);
+        return Err(CommandError::SYNTAX);
     }
     let count = args.get(2).map(positive).transpose()?;
     let Some(mut set) = set(transaction, args.at(1))? else {
@@ -232,9 +275,13 @@ pub(crate) fn spop(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
     Ok(())
 }
 
-pub(crate) fn srandmember(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn srandmember(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     if args.len() > 3 {
-        return Err(Failure::SYNTAX);
+        return Err(CommandError::SYNTAX);
     }
     let count = args.get(2).map(random_count).transpose()?;
     let set = set(transaction, args.at(1))?;
@@ -267,49 +314,63 @@ pub(crate) fn srandmember(transaction: &mut Transaction<'_>, args: Args<'_>, rep
     Ok(())
 }
 
-pub(crate) fn sscan(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let cursor = walks::cursor(args.at(2))?;
+pub(crate) fn sscan(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    let cursor = scan_commands::cursor(args.at(2))?;
     // As in Redis, options are parsed only if the key exists.
     let Some(set) = set(transaction, args.at(1))? else {
-        walks::begin(reply, 0, 0);
+        scan_commands::begin(reply, 0, 0);
         return Ok(());
     };
-    let wish = Wish::new(args, 3)?;
+    let wish = ScanOptions::new(args, 3)?;
     let start = format::place_key(transaction.database, set.number, cursor);
     let end = format::behind(&format::elements(transaction.database, set.number));
-    let (next, found) = walks::some_elements(transaction, (start, end), wish.count, format::member_of)?;
+    let (next, found) =
+        scan_commands::some_elements(transaction, (start, end), wish.count, format::member_of)?;
     let found: Vec<_> = found
         .into_iter()
         .filter(|(member, _)| wish.fits(member))
         .collect();
-    walks::begin(reply, next, found.len());
+    scan_commands::begin(reply, next, found.len());
     found.iter().for_each(|(member, _)| reply.bulk(member));
     Ok(())
 }
 
-fn combination(transaction: &mut Transaction<'_>, keys: Args<'_>, sum: Sum) -> Result<Combination, Failure> {
+fn combination(
+    transaction: &mut CommandTransaction<'_>,
+    keys: Args<'_>,
+    sum: SetOperation,
+) -> Result<SetOperationState, CommandError> {
     let mut sets = Vec::with_capacity(keys.len());
     for key in keys.iter() {
         sets.push(set(transaction, key)?);
     }
-    Ok(Combination::new(sum, transaction.database, &sets))
+    Ok(SetOperationState::new(sum, transaction.database, &sets))
 }
 
 /// Replies with the result of a set operation. The number of members must be known first: if they
 /// exceed a page, they are computed twice, to count and to send them.
-fn show(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>, sum: Sum) -> Done {
+fn show(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+    sum: SetOperation,
+) -> CommandResult {
     let from_start = combination(transaction, args.from(1), sum)?;
     let mut walk = from_start.clone();
-    let (mut listed, mut bytes, mut count) = (Members::new(), 0, 0);
+    let (mut listed, mut bytes, mut count) = (MemberList::new(), 0, 0);
     while let Some(page) = walk.next_page(&*transaction)? {
         count += page.len();
         for part in page {
             bytes += part.len() + size_of::<Vec<u8>>();
-            if bytes <= PAGE || !reply.may_go_on() {
+            if bytes <= PAGE || !reply.accepts_tail() {
                 listed.push(member(&part).to_vec());
             }
         }
-        if !reply.may_go_on() && bytes > reply.most() {
+        if !reply.accepts_tail() && bytes > reply.most() {
             return Err(too_long(reply.most()));
         }
     }
@@ -317,17 +378,22 @@ fn show(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>
         reply_set(reply, &listed);
     } else {
         reply.set(count);
-        reply.go_on(combine::tail(transaction.store, from_start));
+        reply.set_tail(set_operations::tail(transaction.store, from_start));
     }
     Ok(())
 }
 
-fn keep(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>, sum: Sum) -> Done {
+fn keep(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+    sum: SetOperation,
+) -> CommandResult {
     let key = name(args.at(1))?;
     let mut walk = combination(transaction, args.from(2), sum)?;
     let database = transaction.database;
-    let mut set = transaction.new_collection(Kind::Set)?;
-    let mut staging = Staging::new(transaction, database, set.number);
+    let mut set = transaction.new_collection(CollectionKind::Set)?;
+    let mut staging = StagingWriter::new(transaction, database, set.number);
     while let Some(page) = walk.next_page(&*transaction)? {
         set.count += page.len() as u64;
         for part in page {
@@ -345,26 +411,50 @@ fn keep(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>
     Ok(())
 }
 
-pub(crate) fn sunion(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    show(transaction, args, reply, Sum::Union)
+pub(crate) fn sunion(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    show(transaction, args, reply, SetOperation::Union)
 }
 
-pub(crate) fn sinter(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    show(transaction, args, reply, Sum::Intersection)
+pub(crate) fn sinter(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    show(transaction, args, reply, SetOperation::Intersection)
 }
 
-pub(crate) fn sdiff(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    show(transaction, args, reply, Sum::Difference)
+pub(crate) fn sdiff(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    show(transaction, args, reply, SetOperation::Difference)
 }
 
-pub(crate) fn sunion_store(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    keep(transaction, args, reply, Sum::Union)
+pub(crate) fn sunion_store(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    keep(transaction, args, reply, SetOperation::Union)
 }
 
-pub(crate) fn sinter_store(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    keep(transaction, args, reply, Sum::Intersection)
+pub(crate) fn sinter_store(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    keep(transaction, args, reply, SetOperation::Intersection)
 }
 
-pub(crate) fn sdiff_store(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    keep(transaction, args, reply, Sum::Difference)
+pub(crate) fn sdiff_store(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    keep(transaction, args, reply, SetOperation::Difference)
 }

@@ -1,14 +1,18 @@
 //! Minor commands that tools send: ROLE, WAIT, MODULE, LOLWUT.
 
-use crate::error::Failure;
-use crate::protocol::resp::{Args, Reply};
+use crate::error::CommandError;
+use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::args::integer;
-use crate::redis::session::Session;
+use crate::redis::session::RedisSession;
 use crate::redis::subcommands::unknown_subcommand;
 
-type Done = Result<(), Failure>;
+type CommandResult = Result<(), CommandError>;
 
-pub(crate) fn role(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn role(
+    session: &mut RedisSession,
+    _args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     reply.array(3);
     reply.bulk(b"master");
     reply.integer(session.shared.store.db.sequence() as i64);
@@ -17,23 +21,31 @@ pub(crate) fn role(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>
 }
 
 /// There are no replicas, so WAIT returns at once.
-pub(crate) fn wait(_session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn wait(
+    _session: &mut RedisSession,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     integer(args.at(1))?;
-    let timeout =
-        integer(args.at(2)).map_err(|_| Failure::say("ERR timeout is not an integer or out of range"))?;
+    let timeout = integer(args.at(2))
+        .map_err(|_| CommandError::say("ERR timeout is not an integer or out of range"))?;
     if timeout < 0 {
-        return Err(Failure::say("ERR timeout is negative"));
+        return Err(CommandError::say("ERR timeout is negative"));
     }
     reply.integer(0);
     Ok(())
 }
 
-pub(crate) fn module(_session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn module(
+    _session: &mut RedisSession,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let verb = args.at(1).to_ascii_uppercase();
     match (&verb[..], args.len()) {
         (b"LIST", 2) => reply.array(0),
         (b"LOAD" | b"LOADEX" | b"UNLOAD", _) => {
-            return Err(Failure::say("ERR this server takes no modules"));
+            return Err(CommandError::say("ERR this server takes no modules"));
         }
         (b"HELP", 2) => {
             let lines = [
@@ -50,7 +62,11 @@ pub(crate) fn module(_session: &mut Session, args: Args<'_>, reply: &mut Reply<'
 }
 
 /// Layers of sediment, drawn from random numbers.
-pub(crate) fn lolwut(_session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn lolwut(
+    _session: &mut RedisSession,
+    _args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     const WIDTH: usize = 60;
     let mut text = String::new();
     for (depth, grain) in [" ", ".", ":", "~", "=", "%", "#"].iter().enumerate() {

@@ -2,17 +2,17 @@
 //! of other keys.
 
 use super::lists;
-use crate::error::Failure;
-use crate::protocol::resp::{Args, Reply, number};
-use crate::redis::args::{Options, check_room, integer, is, name};
-use crate::redis::texts::AT_ONCE;
+use crate::error::CommandError;
+use crate::protocol::resp::{Args, ReplyWriter, number};
+use crate::redis::args::{OptionParser, check_room, integer, is, name};
+use crate::redis::string_store::AT_ONCE;
 use crate::store::model::format::{self, InnerKey};
-use crate::store::model::{Collection, Entry, Found, Kind};
-use crate::store::{Direction, Staging, Transaction, Working};
+use crate::store::model::{CollectionHeader, CollectionKind, RecordBytes, TypedValue};
+use crate::store::{CommandTransaction, StagingWriter, WalkDirection, WorkingMemory};
 use std::cmp::Ordering;
 use std::ops::{ControlFlow, Range};
 
-type Done = Result<(), Failure>;
+type CommandResult = Result<(), CommandError>;
 
 /// Memory of an element besides its bytes: its entries here and in the order, an allocation, and
 /// its frame in the reply.
@@ -20,14 +20,14 @@ const PER_ELEMENT: usize = 160;
 
 /// Whether a command may store its result.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Use {
+enum SortAccess {
     Stores,
     OnlyReads,
 }
 
 /// A pattern of BY or GET.
 #[derive(Clone, Copy)]
-enum Pattern<'a> {
+enum SortPattern<'a> {
     /// The element itself.
     Element,
     /// The value of a key or of a hash's field. The element is inserted between two parts of the
@@ -41,23 +41,23 @@ enum Pattern<'a> {
     Nothing,
 }
 
-impl<'a> Pattern<'a> {
-    fn read(text: &'a [u8]) -> Pattern<'a> {
+impl<'a> SortPattern<'a> {
+    fn read(text: &'a [u8]) -> SortPattern<'a> {
         if text == b"#" {
-            return Pattern::Element;
+            return SortPattern::Element;
         }
         let Some(star) = text.iter().position(|&byte| byte == b'*') else {
-            return Pattern::Nothing;
+            return SortPattern::Nothing;
         };
         let (before, behind) = (&text[..star], &text[star + 1..]);
         let arrow = behind.windows(2).position(|two| two == b"->");
         match arrow.filter(|&arrow| arrow + 2 < behind.len()) {
-            Some(arrow) => Pattern::Key {
+            Some(arrow) => SortPattern::Key {
                 before,
                 behind: &behind[..arrow],
                 field: Some(&behind[arrow + 2..]),
             },
-            None => Pattern::Key {
+            None => SortPattern::Key {
                 before,
                 behind,
                 field: None,
@@ -67,22 +67,22 @@ impl<'a> Pattern<'a> {
 }
 
 /// The arguments of the command.
-struct Wish<'a> {
+struct SortRequest<'a> {
     /// The sort key, if it is not the element itself.
-    by: Option<Pattern<'a>>,
+    by: Option<SortPattern<'a>>,
     /// Whether elements keep their order.
     is_unsorted: bool,
     is_text: bool,
     is_backward: bool,
     /// Number of elements to skip, and to return; all if negative.
     limit: (i64, i64),
-    gets: Vec<Pattern<'a>>,
+    gets: Vec<SortPattern<'a>>,
     stored: Option<&'a [u8]>,
 }
 
-impl<'a> Wish<'a> {
-    fn read(args: Args<'a>, what_for: Use) -> Result<Wish<'a>, Failure> {
-        let mut wish = Wish {
+impl<'a> SortRequest<'a> {
+    fn read(args: Args<'a>, what_for: SortAccess) -> Result<SortRequest<'a>, CommandError> {
+        let mut wish = SortRequest {
             by: None,
             is_unsorted: false,
             is_text: false,
@@ -91,7 +91,7 @@ impl<'a> Wish<'a> {
             gets: Vec::new(),
             stored: None,
         };
-        let mut options = Options::new(args, 2);
+        let mut options = OptionParser::new(args, 2);
         while let Some(word) = options.next() {
             let left = options.left();
             if is(word, "ASC") {
@@ -102,16 +102,16 @@ impl<'a> Wish<'a> {
                 wish.is_text = true;
             } else if is(word, "LIMIT") && left >= 2 {
                 wish.limit = (integer(options.value()?)?, integer(options.value()?)?);
-            } else if is(word, "STORE") && left >= 1 && what_for == Use::Stores {
+            } else if is(word, "STORE") && left >= 1 && what_for == SortAccess::Stores {
                 wish.stored = Some(options.value()?);
             } else if is(word, "BY") && left >= 1 {
                 let text = options.value()?;
                 wish.is_unsorted |= !text.contains(&b'*');
-                wish.by = Some(Pattern::read(text));
+                wish.by = Some(SortPattern::read(text));
             } else if is(word, "GET") && left >= 1 {
-                wish.gets.push(Pattern::read(options.value()?));
+                wish.gets.push(SortPattern::read(options.value()?));
             } else {
-                return Err(Failure::SYNTAX);
+                return Err(CommandError::SYNTAX);
             }
         }
         Ok(wish)
@@ -130,54 +130,55 @@ impl<'a> Wish<'a> {
 
 /// Returns the key in which a command stores its result.
 pub(crate) fn stored_key<'a>(args: Args<'a>) -> Option<&'a [u8]> {
-    Wish::read(args, Use::Stores).ok()?.stored
+    SortRequest::read(args, SortAccess::Stores).ok()?.stored
 }
 
 /// Returns whether a command reads keys that are not among its arguments.
 pub(crate) fn reads_other_keys(args: Args<'_>) -> bool {
-    let is_key = |pattern: &Pattern<'_>| matches!(pattern, Pattern::Key { .. });
-    Wish::read(args, Use::Stores)
+    let is_key = |pattern: &SortPattern<'_>| matches!(pattern, SortPattern::Key { .. });
+    SortRequest::read(args, SortAccess::Stores)
         .is_ok_and(|wish| wish.by.as_ref().is_some_and(is_key) || wish.gets.iter().any(is_key))
 }
 
 /// The sort key of an element.
-enum Weight {
+enum SortKey {
     Number(f64),
     Text(Option<Vec<u8>>),
     /// The element itself, as text.
     Itself,
 }
 
-impl Weight {
-    fn number(text: Option<&[u8]>) -> Result<Weight, Failure> {
-        const ERROR: Failure = Failure::say("ERR One or more scores can't be converted into double");
+impl SortKey {
+    fn number(text: Option<&[u8]>) -> Result<SortKey, CommandError> {
+        const ERROR: CommandError =
+            CommandError::say("ERR One or more scores can't be converted into double");
         let number = text.map_or(Some(0.0), number::bound);
-        Ok(Weight::Number(number.ok_or(ERROR)?))
+        Ok(SortKey::Number(number.ok_or(ERROR)?))
     }
 }
 
 /// Compares two elements. Elements with equal numbers are compared themselves.
-fn compare((one, one_weight): &(Vec<u8>, Weight), (other, other_weight): &(Vec<u8>, Weight)) -> Ordering {
+fn compare((one, one_weight): &(Vec<u8>, SortKey), (other, other_weight): &(Vec<u8>, SortKey)) -> Ordering {
     match (one_weight, other_weight) {
-        (Weight::Number(one_number), Weight::Number(other_number)) => one_number
+        (SortKey::Number(one_number), SortKey::Number(other_number)) => one_number
             .partial_cmp(other_number)
             .unwrap_or(Ordering::Equal)
             .then_with(|| one.cmp(other)),
-        (Weight::Text(one), Weight::Text(other)) => one.cmp(other),
+        (SortKey::Text(one), SortKey::Text(other)) => one.cmp(other),
         _ => one.cmp(other),
     }
 }
 
 /// Evaluates a pattern for some elements.
 fn look_up(
-    transaction: &Transaction<'_>,
-    pattern: &Pattern<'_>,
+    transaction: &CommandTransaction<'_>,
+    pattern: &SortPattern<'_>,
     elements: &[&[u8]],
-) -> Result<Vec<Option<Vec<u8>>>, Failure> {
+) -> Result<Vec<Option<Vec<u8>>>, CommandError> {
     let (before, behind, field) = match *pattern {
-        Pattern::Element => return Ok(elements.iter().map(|&element| Some(element.to_vec())).collect()),
-        Pattern::Nothing => return Ok(vec![None; elements.len()]),
-        Pattern::Key {
+        SortPattern::Element => return Ok(elements.iter().map(|&element| Some(element.to_vec())).collect()),
+        SortPattern::Nothing => return Ok(vec![None; elements.len()]),
+        SortPattern::Key {
             before,
             behind,
             field,
@@ -190,12 +191,12 @@ fn look_up(
     let mut fields = Vec::new();
     for (index, record) in transaction.multi_get(&keys)?.into_iter().enumerate() {
         let entry = match &record {
-            Some(record) => Entry::read(Found::Borrowed(record), transaction.now_ms)?,
+            Some(record) => TypedValue::read(RecordBytes::Borrowed(record), transaction.now_ms)?,
             None => None,
         };
         found.push(match (entry, field) {
-            (Some(Entry::Text(text)), None) => Some(text.to_vec()),
-            (Some(Entry::Collection(hash)), Some(field)) if hash.kind == Kind::Hash => {
+            (Some(TypedValue::Text(text)), None) => Some(text.to_vec()),
+            (Some(TypedValue::Collection(hash)), Some(field)) if hash.kind == CollectionKind::Hash => {
                 fields.push((index, format::member_key(database, hash.number, field)));
                 None
             }
@@ -213,13 +214,13 @@ fn look_up(
 }
 
 /// Collected elements with their memory charge.
-struct Gathered<'s> {
+struct CollectedElements<'s> {
     elements: Vec<Vec<u8>>,
-    working: Working<'s>,
+    working: WorkingMemory<'s>,
 }
 
-impl Gathered<'_> {
-    fn push(&mut self, element: &[u8]) -> Done {
+impl CollectedElements<'_> {
+    fn push(&mut self, element: &[u8]) -> CommandResult {
         self.working.add(2 * element.len() + PER_ELEMENT)?;
         self.elements.push(element.to_vec());
         Ok(())
@@ -228,19 +229,19 @@ impl Gathered<'_> {
 
 /// Collects the elements of a range of a collection, in its order.
 fn gather<'s>(
-    transaction: &Transaction<'s>,
-    collection: &Collection,
+    transaction: &CommandTransaction<'s>,
+    collection: &CollectionHeader,
     indexes: Range<u64>,
-    direction: Direction,
-) -> Result<Gathered<'s>, Failure> {
-    let mut gathered = Gathered {
+    direction: WalkDirection,
+) -> Result<CollectedElements<'s>, CommandError> {
+    let mut gathered = CollectedElements {
         elements: Vec::new(),
-        working: Working::new(transaction.store),
+        working: WorkingMemory::new(transaction.store),
     };
-    if collection.kind == Kind::List {
+    if collection.kind == CollectionKind::List {
         let indexes = match direction {
-            Direction::Forward => indexes,
-            Direction::Backward => collection.count - indexes.end..collection.count - indexes.start,
+            WalkDirection::Forward => indexes,
+            WalkDirection::Backward => collection.count - indexes.end..collection.count - indexes.start,
         };
         lists::visit(transaction, collection, indexes, direction, |_, element| {
             gathered.push(&element)?;
@@ -250,7 +251,7 @@ fn gather<'s>(
     }
     let (database, number) = (transaction.database, collection.number);
     let (start, end) = match collection.kind {
-        Kind::SortedSet => format::scores(database, number),
+        CollectionKind::SortedSet => format::scores(database, number),
         _ => {
             let start = format::elements(database, number);
             (start.clone(), format::behind(&start))
@@ -263,7 +264,7 @@ fn gather<'s>(
     for _ in indexes {
         let Some((key, _)) = scan.next()? else { break };
         gathered.push(match collection.kind {
-            Kind::SortedSet => format::scored_member_of(&key).1,
+            CollectionKind::SortedSet => format::scored_member_of(&key).1,
             _ => format::member_of(&key).1,
         })?;
     }
@@ -271,7 +272,11 @@ fn gather<'s>(
 }
 
 /// Sorts the elements.
-fn order(transaction: &Transaction<'_>, wish: &Wish<'_>, gathered: &mut Gathered<'_>) -> Done {
+fn order(
+    transaction: &CommandTransaction<'_>,
+    wish: &SortRequest<'_>,
+    gathered: &mut CollectedElements<'_>,
+) -> CommandResult {
     let elements = std::mem::take(&mut gathered.elements);
     let mut weighed = Vec::with_capacity(elements.len());
     match &wish.by {
@@ -284,9 +289,9 @@ fn order(transaction: &Transaction<'_>, wish: &Wish<'_>, gathered: &mut Gathered
                 for (element, value) in some.into_iter().zip(values) {
                     let weight = if wish.is_text {
                         gathered.working.add(value.as_ref().map_or(0, Vec::len))?;
-                        Weight::Text(value)
+                        SortKey::Text(value)
                     } else {
-                        Weight::number(value.as_deref())?
+                        SortKey::number(value.as_deref())?
                     };
                     weighed.push((element, weight));
                 }
@@ -295,9 +300,9 @@ fn order(transaction: &Transaction<'_>, wish: &Wish<'_>, gathered: &mut Gathered
         None => {
             for element in elements {
                 let weight = if wish.is_text {
-                    Weight::Itself
+                    SortKey::Itself
                 } else {
-                    Weight::number(Some(&element))?
+                    SortKey::number(Some(&element))?
                 };
                 weighed.push((element, weight));
             }
@@ -312,17 +317,17 @@ fn order(transaction: &Transaction<'_>, wish: &Wish<'_>, gathered: &mut Gathered
 }
 
 /// Returns the number of elements to look up at once.
-fn at_once(transaction: &Transaction<'_>) -> usize {
+fn at_once(transaction: &CommandTransaction<'_>) -> usize {
     AT_ONCE.min(transaction.store.sizes.most())
 }
 
 /// Calls `each` with the results of all GET patterns for some elements, in order.
 fn results(
-    transaction: &Transaction<'_>,
-    gets: &[Pattern<'_>],
+    transaction: &CommandTransaction<'_>,
+    gets: &[SortPattern<'_>],
     elements: &[Vec<u8>],
-    mut each: impl FnMut(Option<&[u8]>) -> Done,
-) -> Done {
+    mut each: impl FnMut(Option<&[u8]>) -> CommandResult,
+) -> CommandResult {
     if gets.is_empty() {
         return elements.iter().try_for_each(|element| each(Some(element)));
     }
@@ -355,14 +360,14 @@ fn results(
 
 /// Stores the results as a list. Returns their number.
 fn store(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut CommandTransaction<'_>,
     key: &[u8],
-    gets: &[Pattern<'_>],
+    gets: &[SortPattern<'_>],
     elements: &[Vec<u8>],
-) -> Result<u64, Failure> {
-    let mut list = transaction.new_collection(Kind::List)?;
+) -> Result<u64, CommandError> {
+    let mut list = transaction.new_collection(CollectionKind::List)?;
     let database = transaction.database;
-    let mut staging = Staging::new(transaction, database, list.number);
+    let mut staging = StagingWriter::new(transaction, database, list.number);
     results(transaction, gets, elements, |value| {
         let place = format::position_key(database, list.number, list.tail());
         list.count += 1;
@@ -376,16 +381,23 @@ fn store(
     Ok(list.count)
 }
 
-fn run(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>, what_for: Use) -> Done {
-    let mut wish = Wish::read(args, what_for)?;
+fn run(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+    what_for: SortAccess,
+) -> CommandResult {
+    let mut wish = SortRequest::read(args, what_for)?;
     let stored = wish.stored.map(name).transpose()?;
     let collection = match transaction.entry(args.at(1))? {
         None => None,
-        Some(Entry::Collection(collection)) if collection.kind != Kind::Hash => Some(collection),
-        Some(_) => return Err(Failure::WRONG_TYPE),
+        Some(TypedValue::Collection(collection)) if collection.kind != CollectionKind::Hash => {
+            Some(collection)
+        }
+        Some(_) => return Err(CommandError::WRONG_TYPE),
     };
     if let Some(collection) = &collection
-        && (wish.is_unsorted && stored.is_some() && collection.kind == Kind::Set)
+        && (wish.is_unsorted && stored.is_some() && collection.kind == CollectionKind::Set)
     {
         // A set has no order that a stored list could keep, so its elements are sorted.
         (wish.is_unsorted, wish.is_text, wish.by) = (false, true, None);
@@ -395,15 +407,15 @@ fn run(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>,
         Some(collection) => {
             let window = wish.window(collection.count);
             if wish.is_unsorted {
-                let direction = match wish.is_backward && collection.kind != Kind::Set {
-                    true => Direction::Backward,
-                    false => Direction::Forward,
+                let direction = match wish.is_backward && collection.kind != CollectionKind::Set {
+                    true => WalkDirection::Backward,
+                    false => WalkDirection::Forward,
                 };
                 let gathered = gather(transaction, collection, window, direction)?;
                 return finish(transaction, &wish, stored, &gathered.elements, reply);
             }
             let whole = 0..collection.count;
-            let mut gathered = gather(transaction, collection, whole, Direction::Forward)?;
+            let mut gathered = gather(transaction, collection, whole, WalkDirection::Forward)?;
             order(transaction, &wish, &mut gathered)?;
             let found = gathered.elements.len() as u64;
             let (start, end) = (window.start.min(found), window.end.min(found));
@@ -416,12 +428,12 @@ fn run(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>,
 
 /// Replies with the results, or stores them.
 fn finish(
-    transaction: &mut Transaction<'_>,
-    wish: &Wish<'_>,
+    transaction: &mut CommandTransaction<'_>,
+    wish: &SortRequest<'_>,
     stored: Option<&[u8]>,
     elements: &[Vec<u8>],
-    reply: &mut Reply<'_>,
-) -> Done {
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     if let Some(key) = stored {
         let count = store(transaction, key, &wish.gets, elements)?;
         reply.integer(i64::try_from(count).unwrap_or(i64::MAX));
@@ -434,12 +446,20 @@ fn finish(
     })
 }
 
-pub(crate) fn sort(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    run(transaction, args, reply, Use::Stores)
+pub(crate) fn sort(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    run(transaction, args, reply, SortAccess::Stores)
 }
 
-pub(crate) fn sort_ro(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    run(transaction, args, reply, Use::OnlyReads)
+pub(crate) fn sort_ro(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    run(transaction, args, reply, SortAccess::OnlyReads)
 }
 
 #[cfg(test)]
@@ -448,14 +468,14 @@ mod tests {
 
     #[test]
     fn patterns_name_keys_and_fields() {
-        let parts = |text: &'static str| match Pattern::read(text.as_bytes()) {
-            Pattern::Key {
+        let parts = |text: &'static str| match SortPattern::read(text.as_bytes()) {
+            SortPattern::Key {
                 before,
                 behind,
                 field,
             } => [before, behind, field.unwrap_or(b"none")].map(|part| std::str::from_utf8(part).unwrap()),
-            Pattern::Element => ["element"; 3],
-            Pattern::Nothing => ["nothing"; 3],
+            SortPattern::Element => ["element"; 3],
+            SortPattern::Nothing => ["nothing"; 3],
         };
         assert_eq!(parts("w_*"), ["w_", "", "none"]);
         assert_eq!(parts("w_*_x->f"), ["w_", "_x", "f"]);
@@ -469,7 +489,7 @@ mod tests {
     #[test]
     fn a_window_lies_within_what_there_is() {
         let window = |limit| {
-            let mut wish = Wish::read(Args::new(b"", &[]), Use::Stores).unwrap();
+            let mut wish = SortRequest::read(Args::new(b"", &[]), SortAccess::Stores).unwrap();
             wish.limit = limit;
             wish.window(10)
         };

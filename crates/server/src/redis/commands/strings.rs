@@ -1,16 +1,16 @@
 //! Strings.
 
-use super::expiry::{Unit, moment};
-use crate::error::Failure;
-use crate::protocol::resp::{Args, Reply, number};
-use crate::redis::args::{Options, check_room, double, integer, is, name, wrong_number};
-use crate::redis::texts::{Texts, fits};
-use crate::store::model::Entry;
+use super::expiry::{ExpiryUnit, moment};
+use crate::error::CommandError;
+use crate::protocol::resp::{Args, ReplyWriter, number};
+use crate::redis::args::{OptionParser, check_room, double, integer, is, name, wrong_number};
+use crate::redis::string_store::{StringStore, fits};
+use crate::store::model::TypedValue;
 
-type Done = Result<(), Failure>;
+type CommandResult = Result<(), CommandError>;
 
 /// A string that a command changes; empty if it does not exist.
-pub(super) struct Changed<M> {
+pub(super) struct StringUpdate<M> {
     pub(crate) text: Vec<u8>,
     pub(crate) expires_ms: u64,
     /// The memory charge of the new value.
@@ -19,30 +19,38 @@ pub(super) struct Changed<M> {
 
 /// Copies the string of a key, with a memory charge for the new value. `grown` computes the new
 /// length from the old one.
-pub(super) fn to_change<T: Texts>(
+pub(super) fn to_change<T: StringStore>(
     transaction: &mut T,
     key: &[u8],
     grown: impl FnOnce(usize) -> usize,
-) -> Result<Changed<T::Memory>, Failure> {
+) -> Result<StringUpdate<T::ChangeMemory>, CommandError> {
     let memory = transaction.memory();
     let old = transaction.text(key)?;
     let old_len = old.as_ref().map_or(0, |text| text.len());
     // Charge before copying.
     let working = T::room_to_grow(memory, grown(old_len).max(old_len))?;
-    Ok(Changed {
+    Ok(StringUpdate {
         expires_ms: old.as_ref().map_or(0, |text| text.expires_ms),
         text: old.map_or_else(Vec::new, |text| text.to_vec()),
         _working: working,
     })
 }
 
-pub(crate) fn get(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn get(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let text = transaction.text(args.at(1))?;
     reply.bulk_or_null(text.as_deref());
     Ok(())
 }
 
-pub(crate) fn mget(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn mget(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     reply.array(args.len() - 1);
     let at_once = transaction.at_once();
     let mut start = 1;
@@ -56,7 +64,7 @@ pub(crate) fn mget(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Rep
         }
         for key in keys {
             match transaction.entry(key)? {
-                Some(Entry::Text(text)) => reply.bulk(&text),
+                Some(TypedValue::Text(text)) => reply.bulk(&text),
                 _ => reply.null(),
             }
         }
@@ -70,7 +78,7 @@ pub(crate) fn mget(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Rep
 
 /// The options of SET.
 #[derive(Default)]
-struct How {
+struct SetCommandOptions {
     if_absent: bool,
     if_present: bool,
     returns_old: bool,
@@ -78,10 +86,10 @@ struct How {
     expires_ms: u64,
 }
 
-fn how(args: Args<'_>, now_ms: u64) -> Result<How, Failure> {
-    let mut how = How::default();
+fn parse_set_options(args: Args<'_>, now_ms: u64) -> Result<SetCommandOptions, CommandError> {
+    let mut how = SetCommandOptions::default();
     let mut expiry = None;
-    let mut options = Options::new(args, 3);
+    let mut options = OptionParser::new(args, 3);
     while let Some(word) = options.next() {
         let has_expiry = how.keeps_expiry || expiry.is_some();
         if is(word, "NX") && !how.if_present {
@@ -92,12 +100,12 @@ fn how(args: Args<'_>, now_ms: u64) -> Result<How, Failure> {
             how.returns_old = true;
         } else if is(word, "KEEPTTL") && expiry.is_none() {
             how.keeps_expiry = true;
-        } else if let Some(unit) = Unit::of_option(word)
+        } else if let Some(unit) = ExpiryUnit::of_option(word)
             && !has_expiry
         {
             expiry = Some((unit, options.value()?));
         } else {
-            return Err(Failure::SYNTAX);
+            return Err(CommandError::SYNTAX);
         }
     }
     if let Some((unit, value)) = expiry {
@@ -106,7 +114,11 @@ fn how(args: Args<'_>, now_ms: u64) -> Result<How, Failure> {
     Ok(how)
 }
 
-pub(crate) fn set(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn set(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let (key, value) = (name(args.at(1))?, args.at(2));
     fits(value.len())?;
     if args.len() == 3 {
@@ -114,7 +126,7 @@ pub(crate) fn set(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Repl
         reply.ok();
         return Ok(());
     }
-    let mut how = how(args, transaction.now_ms())?;
+    let mut how = parse_set_options(args, transaction.now_ms())?;
     let reads = how.if_absent || how.if_present || how.returns_old || how.keeps_expiry;
     if !reads {
         transaction.set_text(key, &[value], how.expires_ms)?;
@@ -124,12 +136,12 @@ pub(crate) fn set(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Repl
     let old = transaction.entry(key)?;
     let is_there = old.is_some();
     if how.keeps_expiry {
-        how.expires_ms = old.as_ref().map_or(0, Entry::expires_ms);
+        how.expires_ms = old.as_ref().map_or(0, TypedValue::expires_ms);
     }
     let sets = if is_there { !how.if_absent } else { !how.if_present };
     match (&old, how.returns_old) {
-        (Some(Entry::Collection(_)), true) => return Err(Failure::WRONG_TYPE),
-        (Some(Entry::Text(text)), true) => reply.bulk(text),
+        (Some(TypedValue::Collection(_)), true) => return Err(CommandError::WRONG_TYPE),
+        (Some(TypedValue::Text(text)), true) => reply.bulk(text),
         (None, true) => reply.null(),
         (_, false) if sets => reply.ok(),
         (_, false) => reply.null(),
@@ -141,7 +153,11 @@ pub(crate) fn set(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Repl
     Ok(())
 }
 
-pub(crate) fn set_nx(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn set_nx(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     fits(args.at(2).len())?;
     let sets = transaction.entry(name(args.at(1))?)?.is_none();
     if sets {
@@ -152,12 +168,12 @@ pub(crate) fn set_nx(transaction: &mut impl Texts, args: Args<'_>, reply: &mut R
 }
 
 fn set_until(
-    transaction: &mut impl Texts,
+    transaction: &mut impl StringStore,
     args: Args<'_>,
-    reply: &mut Reply<'_>,
-    unit: Unit,
+    reply: &mut ReplyWriter<'_>,
+    unit: ExpiryUnit,
     command: &str,
-) -> Done {
+) -> CommandResult {
     fits(args.at(3).len())?;
     let expires_ms = moment(args.at(2), unit, transaction.now_ms(), command)?;
     transaction.set_text(name(args.at(1))?, &[args.at(3)], expires_ms)?;
@@ -165,19 +181,27 @@ fn set_until(
     Ok(())
 }
 
-pub(crate) fn set_ex(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    set_until(transaction, args, reply, Unit::InSeconds, "setex")
+pub(crate) fn set_ex(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    set_until(transaction, args, reply, ExpiryUnit::InSeconds, "setex")
 }
 
-pub(crate) fn pset_ex(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    set_until(transaction, args, reply, Unit::InMilliseconds, "psetex")
+pub(crate) fn pset_ex(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    set_until(transaction, args, reply, ExpiryUnit::InMilliseconds, "psetex")
 }
 
 /// A key and its new value.
-type Assignment<'a> = (&'a [u8], &'a [u8]);
+type StringAssignment<'a> = (&'a [u8], &'a [u8]);
 
 /// Returns the pairs of MSET and MSETNX.
-fn pairs<'a>(args: Args<'a>, command: &str) -> Result<Vec<Assignment<'a>>, Failure> {
+fn pairs<'a>(args: Args<'a>, command: &str) -> Result<Vec<StringAssignment<'a>>, CommandError> {
     if args.len().is_multiple_of(2) {
         return Err(wrong_number(command));
     }
@@ -189,7 +213,11 @@ fn pairs<'a>(args: Args<'a>, command: &str) -> Result<Vec<Assignment<'a>>, Failu
     Ok(pairs)
 }
 
-pub(crate) fn mset(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn mset(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     for (key, value) in pairs(args, "mset")? {
         transaction.set_text(key, &[value], 0)?;
     }
@@ -197,7 +225,11 @@ pub(crate) fn mset(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Rep
     Ok(())
 }
 
-pub(crate) fn mset_nx(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn mset_nx(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let pairs = pairs(args, "msetnx")?;
     transaction.fetch_records(pairs.iter().map(|(key, _)| *key))?;
     for (key, _) in &pairs {
@@ -213,7 +245,11 @@ pub(crate) fn mset_nx(transaction: &mut impl Texts, args: Args<'_>, reply: &mut 
     Ok(())
 }
 
-pub(crate) fn get_set(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn get_set(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     fits(args.at(2).len())?;
     let key = name(args.at(1))?;
     reply.bulk_or_null(transaction.text(key)?.as_deref());
@@ -221,7 +257,11 @@ pub(crate) fn get_set(transaction: &mut impl Texts, args: Args<'_>, reply: &mut 
     Ok(())
 }
 
-pub(crate) fn get_del(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn get_del(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let text = transaction.text(args.at(1))?;
     reply.bulk_or_null(text.as_deref());
     if text.is_some() {
@@ -231,18 +271,22 @@ pub(crate) fn get_del(transaction: &mut impl Texts, args: Args<'_>, reply: &mut 
     Ok(())
 }
 
-pub(crate) fn get_ex(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let mut options = Options::new(args, 2);
+pub(crate) fn get_ex(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    let mut options = OptionParser::new(args, 2);
     let expires = match options.next() {
         None => None,
         Some(word) if is(word, "PERSIST") => Some(None),
         Some(word) => {
-            let unit = Unit::of_option(word).ok_or(Failure::SYNTAX)?;
+            let unit = ExpiryUnit::of_option(word).ok_or(CommandError::SYNTAX)?;
             Some(Some((unit, options.value()?)))
         }
     };
     if options.left() > 0 {
-        return Err(Failure::SYNTAX);
+        return Err(CommandError::SYNTAX);
     }
     let now_ms = transaction.now_ms();
     let Some(text) = transaction.text(args.at(1))? else {
@@ -268,12 +312,20 @@ pub(crate) fn get_ex(transaction: &mut impl Texts, args: Args<'_>, reply: &mut R
     Ok(())
 }
 
-pub(crate) fn strlen(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn strlen(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     reply.count(transaction.text(args.at(1))?.map_or(0, |text| text.len()));
     Ok(())
 }
 
-pub(crate) fn append(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn append(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let key = name(args.at(1))?;
     let more = args.at(2);
     let old = to_change(transaction, key, |length| length + more.len())?;
@@ -282,7 +334,11 @@ pub(crate) fn append(transaction: &mut impl Texts, args: Args<'_>, reply: &mut R
     Ok(())
 }
 
-pub(crate) fn get_range(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn get_range(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let (start, end) = (integer(args.at(2))?, integer(args.at(3))?);
     let Some(text) = transaction.text(args.at(1))? else {
         reply.bulk(b"");
@@ -310,10 +366,14 @@ pub(crate) fn get_range(transaction: &mut impl Texts, args: Args<'_>, reply: &mu
     Ok(())
 }
 
-pub(crate) fn set_range(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn set_range(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let (key, part) = (name(args.at(1))?, args.at(3));
     let offset = integer(args.at(2))?;
-    let offset = usize::try_from(offset).map_err(|_| Failure::say("ERR offset is out of range"))?;
+    let offset = usize::try_from(offset).map_err(|_| CommandError::say("ERR offset is out of range"))?;
     if part.is_empty() {
         reply.count(transaction.text(key)?.map_or(0, |text| text.len()));
         return Ok(());
@@ -329,14 +389,19 @@ pub(crate) fn set_range(transaction: &mut impl Texts, args: Args<'_>, reply: &mu
     Ok(())
 }
 
-fn add(transaction: &mut impl Texts, key: &[u8], by: i64, reply: &mut Reply<'_>) -> Done {
+fn add(
+    transaction: &mut impl StringStore,
+    key: &[u8],
+    by: i64,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let (old, expires_ms) = match transaction.text(name(key)?)? {
         Some(text) => (integer(&text)?, text.expires_ms),
         None => (0, 0),
     };
     let new = old
         .checked_add(by)
-        .ok_or(Failure::say("ERR increment or decrement would overflow"))?;
+        .ok_or(CommandError::say("ERR increment or decrement would overflow"))?;
     let mut text = Vec::with_capacity(20);
     number::write_integer(&mut text, new);
     transaction.overwrite_text(key, &[&text], expires_ms)?;
@@ -344,33 +409,53 @@ fn add(transaction: &mut impl Texts, key: &[u8], by: i64, reply: &mut Reply<'_>)
     Ok(())
 }
 
-pub(crate) fn incr(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn incr(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     add(transaction, args.at(1), 1, reply)
 }
 
-pub(crate) fn decr(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn decr(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     add(transaction, args.at(1), -1, reply)
 }
 
-pub(crate) fn incr_by(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn incr_by(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     add(transaction, args.at(1), integer(args.at(2))?, reply)
 }
 
-pub(crate) fn decr_by(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn decr_by(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let by = integer(args.at(2))?
         .checked_neg()
-        .ok_or(Failure::say("ERR decrement would overflow"))?;
+        .ok_or(CommandError::say("ERR decrement would overflow"))?;
     add(transaction, args.at(1), by, reply)
 }
 
 /// Returns the sum of two decimal numbers, or an error.
-pub(super) fn float_sum(old: &[u8], by: &[u8]) -> Result<Vec<u8>, Failure> {
+pub(super) fn float_sum(old: &[u8], by: &[u8]) -> Result<Vec<u8>, CommandError> {
     double(by)?;
     double(old)?;
-    number::add_floats(old, by).ok_or(Failure::say("ERR increment would produce NaN or Infinity"))
+    number::add_floats(old, by).ok_or(CommandError::say("ERR increment would produce NaN or Infinity"))
 }
 
-pub(crate) fn incr_by_float(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn incr_by_float(
+    transaction: &mut impl StringStore,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let key = name(args.at(1))?;
     let (sum, expires_ms) = match transaction.text(key)? {
         Some(text) => (float_sum(&text, args.at(2))?, text.expires_ms),

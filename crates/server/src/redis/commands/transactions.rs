@@ -16,36 +16,36 @@
 //! concurrency: the locks already order the commands of all clients.
 
 use super::keys;
-use crate::error::Failure;
-use crate::protocol::resp::{Args, Reply};
-use crate::redis::batch::Length;
+use crate::error::CommandError;
+use crate::protocol::resp::{Args, ReplyWriter};
+use crate::redis::batch::ReplyDelivery;
 use crate::redis::paging::no_room;
-use crate::redis::session::Session;
-use crate::redis::table::{Action, Command};
-use crate::store::{Lookups, Mode, Store, Transaction, Wanted, Working};
+use crate::redis::session::RedisSession;
+use crate::redis::table::{CommandHandler, CommandSpec};
+use crate::store::{CommandTransaction, KeyLockRequest, LookupCounts, Mode, ServerStore, WorkingMemory};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-type Done = Result<(), Failure>;
+type CommandResult = Result<(), CommandError>;
 
 /// A command queued by MULTI.
-struct Queued {
-    command: &'static Command,
+struct QueuedCommand {
+    command: &'static CommandSpec,
     bytes: Vec<u8>,
     places: Vec<(usize, usize)>,
 }
 
-impl Queued {
-    fn new(command: &'static Command, args: Args<'_>) -> Queued {
+impl QueuedCommand {
+    fn new(command: &'static CommandSpec, args: Args<'_>) -> QueuedCommand {
         let (mut bytes, mut places) = (Vec::new(), Vec::with_capacity(args.len()));
         for arg in args.iter() {
             places.push((bytes.len(), bytes.len() + arg.len()));
             bytes.extend_from_slice(arg);
         }
-        Queued {
+        QueuedCommand {
             command,
             bytes,
             places,
@@ -62,8 +62,8 @@ const PER_WATCH: usize = 200;
 
 /// The state of MULTI and WATCH for a connection.
 #[derive(Default)]
-pub(crate) struct Multi {
-    queue: Option<Vec<Queued>>,
+pub(crate) struct MultiState {
+    queue: Option<Vec<QueuedCommand>>,
     bytes: usize,
     has_failed: bool,
     /// Whether EXEC is executing the queued commands.
@@ -75,7 +75,7 @@ pub(crate) struct Multi {
     is_touched: Arc<AtomicBool>,
 }
 
-impl Multi {
+impl MultiState {
     pub(crate) fn is_begun(&self) -> bool {
         self.queue.is_some()
     }
@@ -94,13 +94,18 @@ impl Multi {
         self.has_failed |= self.is_begun();
     }
 
-    pub(crate) fn push(&mut self, command: &'static Command, args: Args<'_>, most: usize) -> Done {
-        let queued = Queued::new(command, args);
+    pub(crate) fn push(
+        &mut self,
+        command: &'static CommandSpec,
+        args: Args<'_>,
+        most: usize,
+    ) -> CommandResult {
+        let queued = QueuedCommand::new(command, args);
         let places = queued.places.len() * size_of::<(usize, usize)>();
-        self.bytes += queued.bytes.len() + places + size_of::<Queued>();
+        self.bytes += queued.bytes.len() + places + size_of::<QueuedCommand>();
         if self.bytes > most {
             self.has_failed = true;
-            return Err(Failure::say("ERR transaction exceeds the limit of its size"));
+            return Err(CommandError::say("ERR transaction exceeds the limit of its size"));
         }
         if let Some(queue) = &mut self.queue {
             queue.push(queued);
@@ -109,14 +114,14 @@ impl Multi {
     }
 
     /// Ends MULTI and WATCH.
-    pub(crate) fn end(&mut self, store: &Store) {
+    pub(crate) fn end(&mut self, store: &ServerStore) {
         self.queue = None;
         self.bytes = 0;
         self.has_failed = false;
         self.unwatch(store);
     }
 
-    fn unwatch(&mut self, store: &Store) {
+    fn unwatch(&mut self, store: &ServerStore) {
         for (database, key) in std::mem::take(&mut self.watched).into_keys() {
             store.locks.unwatch(database, &key, &self.is_touched);
         }
@@ -132,14 +137,18 @@ impl Multi {
     }
 }
 
-pub(crate) fn multi(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn multi(
+    session: &mut RedisSession,
+    _args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     if session.interactive.is_some() {
-        return Err(Failure::say(
+        return Err(CommandError::say(
             "ERR MULTI after BEGIN is not allowed: COMMIT or ABORT first",
         ));
     }
     if session.multi.is_begun() {
-        return Err(Failure::say("ERR MULTI calls can not be nested"));
+        return Err(CommandError::say("ERR MULTI calls can not be nested"));
     }
     session.multi.queue = Some(Vec::new());
     session.client.queued.store(0, Ordering::Relaxed);
@@ -147,23 +156,31 @@ pub(crate) fn multi(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_
     Ok(())
 }
 
-pub(crate) fn discard(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn discard(
+    session: &mut RedisSession,
+    _args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     if !session.multi.is_begun() {
-        return Err(Failure::say("ERR DISCARD without MULTI"));
+        return Err(CommandError::say("ERR DISCARD without MULTI"));
     }
     super::connection::forget(session);
     reply.ok();
     Ok(())
 }
 
-pub(crate) fn watch(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn watch(
+    session: &mut RedisSession,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     if session.interactive.is_some() {
-        return Err(Failure::say(
+        return Err(CommandError::say(
             "ERR WATCH after BEGIN is not allowed: what a transaction reads is watched",
         ));
     }
     if session.multi.is_begun() {
-        return Err(Failure::say("ERR WATCH inside MULTI is not allowed"));
+        return Err(CommandError::say("ERR WATCH inside MULTI is not allowed"));
     }
     let store = Arc::clone(&session.shared.store);
     for key in args.from(1).iter() {
@@ -179,13 +196,13 @@ pub(crate) fn watch(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>
                 .counters
                 .memory_refusals
                 .fetch_add(1, Ordering::Relaxed);
-            return Err(Failure::Refused(Cow::Owned(text)));
+            return Err(CommandError::Refused(Cow::Owned(text)));
         }
         // Watch first, then read: a write in between is noticed.
         let number = watch_locked(&store, database, key, &session.multi.is_touched);
         session.multi.watched_bytes += PER_WATCH + key.len();
         session.multi.watched.insert(place.clone(), 0);
-        let mut transaction = Transaction::new(&store, number);
+        let mut transaction = CommandTransaction::new(&store, number);
         let expires_ms = transaction.entry(key)?.map_or(0, |entry| entry.expires_ms());
         session.multi.watched.insert(place, expires_ms);
     }
@@ -194,10 +211,10 @@ pub(crate) fn watch(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>
 }
 
 /// Watches a key under its lock. Returns the stored number of its database.
-fn watch_locked(store: &Store, database: u8, key: &[u8], is_touched: &Arc<AtomicBool>) -> u8 {
+fn watch_locked(store: &ServerStore, database: u8, key: &[u8], is_touched: &Arc<AtomicBool>) -> u8 {
     loop {
         let number = store.databases.number_of(database);
-        let mut wanted = Wanted::default();
+        let mut wanted = KeyLockRequest::default();
         wanted.key(number, key, Mode::Shared);
         let _held = store.locks.lock(wanted);
         // The database may have been swapped before the lock was acquired (S24).
@@ -208,21 +225,29 @@ fn watch_locked(store: &Store, database: u8, key: &[u8], is_touched: &Arc<Atomic
     }
 }
 
-pub(crate) fn unwatch(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn unwatch(
+    session: &mut RedisSession,
+    _args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     session.multi.unwatch(&Arc::clone(&session.shared.store));
     reply.ok();
     Ok(())
 }
 
-pub(crate) fn exec(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn exec(
+    session: &mut RedisSession,
+    _args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let store = Arc::clone(&session.shared.store);
     let Some(queue) = session.multi.queue.take() else {
-        return Err(Failure::say("ERR EXEC without MULTI"));
+        return Err(CommandError::say("ERR EXEC without MULTI"));
     };
     session.client.queued.store(-1, Ordering::Relaxed);
     if session.multi.has_failed {
         session.multi.end(&store);
-        return Err(Failure::say(
+        return Err(CommandError::say(
             "EXECABORT Transaction discarded because of previous errors.",
         ));
     }
@@ -233,7 +258,12 @@ pub(crate) fn exec(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>
     result
 }
 
-fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut Reply<'_>) -> Done {
+fn execute(
+    session: &mut RedisSession,
+    store: &ServerStore,
+    queue: &[QueuedCommand],
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let held = loop {
         let numbers = store.databases.numbers();
         let held = store.locks.lock(wanted(session, queue, &numbers));
@@ -242,13 +272,14 @@ fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut R
             break held;
         }
     };
-    let mut transaction = Transaction::new(store, store.databases.number_of(session.settings.database));
+    let mut transaction =
+        CommandTransaction::new(store, store.databases.number_of(session.settings.database));
     transaction.client = session.client.id;
     if session.multi.is_stale(transaction.now_ms) {
         reply.null_array();
         return Ok(());
     }
-    let (mut output, mut working) = (Vec::new(), Working::new(store));
+    let (mut output, mut working) = (Vec::new(), WorkingMemory::new(store));
     // The queued commands are charged already, and most of the written data comes from them.
     let (sent, mut charged) = (queue.iter().map(|queued| queued.bytes.len()).sum::<usize>(), 0);
     for queued in queue {
@@ -256,28 +287,28 @@ fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut R
         if let Some(text) = session.no_longer_allowed(command, args) {
             session.shared.tally.of(command.counted_as(args)).rejected();
             session.shared.count_error(&text);
-            Reply::new(&mut output, session.settings.version).error(&text);
+            ReplyWriter::new(&mut output, session.settings.version).error(&text);
             continue;
         }
         let began = Instant::now();
         session.show(command, args);
-        session.apply(command, args, &mut transaction, &mut output, Length::Whole)?;
+        session.apply(command, args, &mut transaction, &mut output, ReplyDelivery::Whole)?;
         let took = began.elapsed();
         session.shared.tally.of(command.counted_as(args)).called(1, took);
         session.note_slow(command, args, took);
         if transaction.bytes() > session.shared.config.limits.transaction {
-            return Err(Failure::say("ERR transaction exceeds the limit of its size"));
+            return Err(CommandError::say("ERR transaction exceeds the limit of its size"));
         }
         let beyond = transaction.bytes().saturating_sub(sent);
         working.add(beyond.saturating_sub(charged))?;
         charged = charged.max(beyond);
         if output.len() > session.reply_room() {
             let text = no_room("what the transaction replies", &session.shared.budget);
-            return Err(Failure::Refused(Cow::Owned(text)));
+            return Err(CommandError::Refused(Cow::Owned(text)));
         }
         transaction.database = transaction.number_of(session.settings.database);
     }
-    Lookups::tell(store);
+    LookupCounts::publish_counts(store);
     session.commit(&mut transaction, &held)?;
     reply.array(queue.len());
     reply.raw(&output);
@@ -286,9 +317,9 @@ fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut R
 
 /// Returns the locks for all queued and watched keys, given the stored numbers of databases. Reads
 /// are locked, too, because the reads of a transaction must be consistent.
-fn wanted(session: &Session, queue: &[Queued], numbers: &[u8]) -> Wanted {
+fn wanted(session: &RedisSession, queue: &[QueuedCommand], numbers: &[u8]) -> KeyLockRequest {
     let number_of = |database: u8| numbers[usize::from(database)];
-    let mut wanted = Wanted::default();
+    let mut wanted = KeyLockRequest::default();
     let mut database = session.settings.database;
     for (database, key) in session.multi.watched.keys() {
         wanted.key(number_of(*database), key, Mode::Shared);
@@ -301,7 +332,7 @@ fn wanted(session: &Session, queue: &[Queued], numbers: &[u8]) -> Wanted {
         let mode = command.mode().unwrap_or(Mode::Shared);
         command.each_key(args, |key| wanted.key(number_of(database), key, mode));
         if command.name == "select"
-            && matches!(command.action, Action::Session(_))
+            && matches!(command.action, CommandHandler::Session(_))
             && let Ok(chosen) = keys::database(args.at(1))
         {
             database = chosen;

@@ -4,16 +4,16 @@ use std::time::Instant;
 
 /// The times of a connection's last batch.
 #[derive(Default)]
-pub(in crate::redis) struct Activity {
+pub(in crate::redis) struct SessionActivity {
     /// Start of the current batch, which may be suspended in between.
     began: Option<Instant>,
     /// End of the last batch, until it is published.
     ended: Option<Instant>,
-    /// Whether activity was published since the last [`Activity::take_noted`].
+    /// Whether activity was published since the last [`SessionActivity::take_noted`].
     has_noted: bool,
 }
 
-impl Activity {
+impl SessionActivity {
     /// Returns the start of the current batch, which is now unless the batch was suspended.
     pub(in crate::redis) fn begin(&mut self) -> Instant {
         *self.began.get_or_insert_with(Instant::now)

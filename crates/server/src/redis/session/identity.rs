@@ -1,23 +1,23 @@
 //! Authentication of a connection.
 
-use crate::access::{Access, Login, Peer, User};
+use crate::access::{AclUser, ClientOrigin, LoginResult, UserRegistry};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The user of a connection.
-pub(in crate::redis) struct Identity {
+pub(in crate::redis) struct SessionIdentity {
     /// Whether the client has authenticated or need not.
     pub(in crate::redis) is_authenticated: bool,
-    pub(in crate::redis) user: Arc<User>,
+    pub(in crate::redis) user: Arc<AclUser>,
     failed_logins: u32,
     /// Time at which the reply to a wrong password is due, until the session takes it.
     delay: Option<Duration>,
 }
 
-impl Identity {
+impl SessionIdentity {
     /// Returns the identity of a new connection.
-    pub(in crate::redis) fn new(access: &Access) -> Identity {
-        Identity {
+    pub(in crate::redis) fn new(access: &UserRegistry) -> SessionIdentity {
+        SessionIdentity {
             is_authenticated: access.is_open(),
             user: access.default_user(),
             failed_logins: 0,
@@ -29,13 +29,13 @@ impl Identity {
     /// delayed.
     pub(in crate::redis) fn check(
         &mut self,
-        access: &Access,
-        peer: Peer,
+        access: &UserRegistry,
+        peer: ClientOrigin,
         (name, password): (&[u8], &[u8]),
-    ) -> Option<Arc<User>> {
+    ) -> Option<Arc<AclUser>> {
         match access.log_in(peer, &mut self.failed_logins, name, password) {
-            Login::Yes(user) => Some(user),
-            Login::No(time) => {
+            LoginResult::Yes(user) => Some(user),
+            LoginResult::No(time) => {
                 self.delay = Some(time);
                 None
             }

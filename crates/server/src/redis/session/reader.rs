@@ -1,13 +1,13 @@
 //! Parsing of a connection's input into requests.
 
 use crate::options;
-use crate::protocol::resp::{BadRequest, Limits, Parser, Requests};
+use crate::protocol::resp::{BadRequest, ParsedRequests, RequestLimits, RequestParser};
 
 /// The parsed requests of a connection, and the state of the parser.
 pub(in crate::redis) struct RequestReader {
-    parser: Parser,
+    parser: RequestParser,
     /// `None` while they are executed.
-    requests: Option<Requests>,
+    requests: Option<ParsedRequests>,
     /// The parse error after these requests.
     error: Option<BadRequest>,
 }
@@ -15,8 +15,8 @@ pub(in crate::redis) struct RequestReader {
 impl Default for RequestReader {
     fn default() -> RequestReader {
         RequestReader {
-            parser: Parser::default(),
-            requests: Some(Requests::default()),
+            parser: RequestParser::default(),
+            requests: Some(ParsedRequests::default()),
             error: None,
         }
     }
@@ -24,18 +24,24 @@ impl Default for RequestReader {
 
 impl RequestReader {
     /// Takes the requests for execution.
-    pub(super) fn take(&mut self) -> Requests {
+    pub(super) fn take(&mut self) -> ParsedRequests {
         self.requests.take().unwrap_or_default()
     }
 
     /// Puts the requests back after execution.
-    pub(super) fn put_back(&mut self, requests: Requests) {
+    pub(super) fn put_back(&mut self, requests: ParsedRequests) {
         debug_assert!(self.requests.is_none(), "requests are taken out once");
         self.requests = Some(requests);
     }
 
     /// Parses up to `most` requests.
-    pub(super) fn read(&mut self, input: &mut [u8], requests: &mut Requests, limits: &Limits, most: usize) {
+    pub(super) fn read(
+        &mut self,
+        input: &mut [u8],
+        requests: &mut ParsedRequests,
+        limits: &RequestLimits,
+        most: usize,
+    ) {
         self.error = self.parser.parse(input, requests, limits, most).err();
     }
 
@@ -59,14 +65,14 @@ impl RequestReader {
 
     /// Returns the memory of the requests in bytes.
     pub(super) fn memory(&self) -> usize {
-        self.requests.as_ref().map_or(0, Requests::memory)
+        self.requests.as_ref().map_or(0, ParsedRequests::memory)
     }
 }
 
-impl options::Limits {
+impl options::ServerLimits {
     /// Returns the limits for the parser of the Redis protocol.
-    pub(crate) fn of_requests(&self) -> Limits {
-        Limits {
+    pub(crate) fn of_requests(&self) -> RequestLimits {
+        RequestLimits {
             bytes: self.request,
             argument: self.request,
             arguments: self.arguments,

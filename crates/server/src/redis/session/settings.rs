@@ -1,25 +1,25 @@
 //! Per-connection settings that a client chooses.
 
 use super::reply_mode::ReplyMode;
-use crate::protocol::resp::Version;
+use crate::protocol::resp::RespVersion;
 
 /// The settings of a client. RESET restores the defaults.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::redis) struct Settings {
+pub(in crate::redis) struct SessionSettings {
     /// The selected database.
     pub(in crate::redis) database: u8,
     /// The protocol version chosen with HELLO.
-    pub(in crate::redis) version: Version,
+    pub(in crate::redis) version: RespVersion,
     pub(in crate::redis) reply_mode: ReplyMode,
     /// Whether reads count as uses of keys, as set by CLIENT NO-TOUCH.
     pub(in crate::redis) touches_keys: bool,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for SessionSettings {
+    fn default() -> SessionSettings {
+        SessionSettings {
             database: 0,
-            version: Version::Two,
+            version: RespVersion::Two,
             reply_mode: ReplyMode::On,
             touches_keys: true,
         }

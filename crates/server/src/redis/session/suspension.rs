@@ -1,8 +1,8 @@
 //! The reasons for which a connection suspends the execution of requests.
 
-use super::{Flow, Session};
-use crate::protocol::resp::{Progress, Reply, Tail};
-use crate::redis::batch::{Awaited, ReadResult};
+use super::{ExecutionFlow, RedisSession};
+use crate::protocol::resp::{ReplyProgress, ReplyTail, ReplyWriter};
+use crate::redis::batch::{PendingRead, ReadResult};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -20,25 +20,25 @@ pub(super) enum Suspension {
     /// A batch of `count` requests waits for a read. When it is resumed, its number may differ,
     /// because users' rules may have changed.
     Read {
-        awaited: Box<Awaited>,
+        awaited: Box<PendingRead>,
         next: usize,
         count: usize,
     },
     /// The client has not read the written part of a long reply.
-    PartialReply { tail: Box<dyn Tail>, next: usize },
+    PartialReply { tail: Box<dyn ReplyTail>, next: usize },
 }
 
 /// Where a session continues: the next request; and after a suspended batch, its number of requests
 /// and the completed read.
-pub(super) type Resumed = (usize, Option<(usize, ReadResult)>);
+pub(super) type ResumePoint = (usize, Option<(usize, ReadResult)>);
 
-impl Session {
+impl RedisSession {
     /// Returns where to continue after a suspension, or the reason to keep waiting.
     pub(super) fn resume(
         &mut self,
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
-    ) -> Result<Resumed, Flow> {
+    ) -> Result<ResumePoint, ExecutionFlow> {
         let first = self.paging.begin(output.len());
         match self.suspension.take() {
             None => Ok((first, None)),
@@ -47,11 +47,11 @@ impl Session {
                 let delays = &self.shared.access.delays;
                 if delays.is_over() {
                     self.is_ending = true;
-                    return Err(Flow::Done);
+                    return Err(ExecutionFlow::Done);
                 }
                 if delays.clock().now() < until {
                     self.suspension = Some(Suspension::LoginDelay { until, reply, next });
-                    return Err(Flow::Wait);
+                    return Err(ExecutionFlow::Wait);
                 }
                 output.extend_from_slice(&reply);
                 Ok((next, None))
@@ -62,17 +62,17 @@ impl Session {
                 count,
             }) => match Pin::new(&mut awaited.reading).poll(context) {
                 Poll::Ready(values) => {
-                    let Awaited { memory, number, .. } = *awaited;
+                    let PendingRead { memory, number, .. } = *awaited;
                     self.reservation = Some(memory);
                     Ok((next, Some((count, ReadResult { values, number }))))
                 }
                 Poll::Pending => {
                     self.suspension = Some(Suspension::Read { awaited, next, count });
-                    Err(Flow::Wait)
+                    Err(ExecutionFlow::Wait)
                 }
             },
             Some(Suspension::PartialReply { tail, next }) => match self.write_part(tail, next, output) {
-                Flow::Done => Ok((next, None)),
+                ExecutionFlow::Done => Ok((next, None)),
                 other => Err(other),
             },
         }
@@ -80,16 +80,21 @@ impl Session {
 
     /// Writes the next part of a long reply. If the reply cannot be completed, the connection is
     /// closed, because its first part has been sent already.
-    fn write_part(&mut self, mut tail: Box<dyn Tail>, next: usize, output: &mut Vec<u8>) -> Flow {
-        match tail.write(&mut Reply::new(output, self.settings.version)) {
-            Ok(Progress::Whole) => return Flow::Done,
-            Ok(Progress::More) => self.suspension = Some(Suspension::PartialReply { tail, next }),
+    fn write_part(
+        &mut self,
+        mut tail: Box<dyn ReplyTail>,
+        next: usize,
+        output: &mut Vec<u8>,
+    ) -> ExecutionFlow {
+        match tail.write(&mut ReplyWriter::new(output, self.settings.version)) {
+            Ok(ReplyProgress::Whole) => return ExecutionFlow::Done,
+            Ok(ReplyProgress::More) => self.suspension = Some(Suspension::PartialReply { tail, next }),
             Err(error) => {
                 tracing::warn!(client = self.client.id, %error, "closed: a long reply could not be completed");
                 self.is_ending = true;
             }
         }
-        Flow::PartialReply
+        ExecutionFlow::PartialReply
     }
 
     /// Suspends execution until the reply to a wrong password is due.
@@ -99,20 +104,20 @@ impl Session {
         reply: Vec<u8>,
         next: usize,
         context: &Context<'_>,
-    ) -> Flow {
+    ) -> ExecutionFlow {
         let clock = self.shared.access.delays.clock();
         clock.wake_at(until, context.waker());
         self.suspend(Suspension::LoginDelay { until, reply, next })
     }
 
     /// Suspends execution.
-    pub(super) fn suspend(&mut self, suspension: Suspension) -> Flow {
+    pub(super) fn suspend(&mut self, suspension: Suspension) -> ExecutionFlow {
         assert!(
             self.suspension.is_none(),
             "a session waits for one thing at a time"
         );
         self.suspension = Some(suspension);
-        Flow::Wait
+        ExecutionFlow::Wait
     }
 
     /// Returns whether a long reply is written only in part.

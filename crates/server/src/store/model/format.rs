@@ -64,7 +64,7 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::{Collection, Kind};
+use super::{CollectionHeader, CollectionKind};
 use smallvec::SmallVec;
 use std::fmt;
 use twox_hash::XxHash3_64;
@@ -101,12 +101,12 @@ pub(crate) const ELEMENT_PREFIX: usize = 10;
 
 /// A record that does not decode in this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Damaged {
+pub(crate) struct DamagedRecord {
     what: &'static str,
     bytes: usize,
 }
 
-impl fmt::Display for Damaged {
+impl fmt::Display for DamagedRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -118,9 +118,9 @@ impl fmt::Display for Damaged {
 
 /// A decoded record.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Record {
+pub(crate) enum DecodedRecord {
     Text { expires_ms: u64, skip: usize },
-    Collection(Collection),
+    Collection(CollectionHeader),
 }
 
 /// Returns the key of a user key's record.
@@ -323,7 +323,7 @@ pub(crate) fn encode_score(score: f64) -> [u8; 8] {
 }
 
 /// Decodes the value of a sorted set's 'm'.
-pub(crate) fn decode_score(value: &[u8]) -> Result<f64, Damaged> {
+pub(crate) fn decode_score(value: &[u8]) -> Result<f64, DamagedRecord> {
     Ok(f64::from_bits(decode_number(value)?))
 }
 
@@ -425,8 +425,8 @@ pub(crate) fn encode_number(number: u64) -> [u8; 8] {
     number.to_le_bytes()
 }
 
-pub(crate) fn decode_number(value: &[u8]) -> Result<u64, Damaged> {
-    let bytes = value.try_into().map_err(|_| Damaged {
+pub(crate) fn decode_number(value: &[u8]) -> Result<u64, DamagedRecord> {
+    let bytes = value.try_into().map_err(|_| DamagedRecord {
         what: "a number",
         bytes: value.len(),
     })?;
@@ -459,12 +459,12 @@ pub(crate) fn write_text(out: &mut Vec<u8>, parts: &[&[u8]], expires_ms: u64) {
 }
 
 /// Encodes the record of a collection.
-pub(crate) fn encode_collection(collection: &Collection) -> Vec<u8> {
+pub(crate) fn encode_collection(collection: &CollectionHeader) -> Vec<u8> {
     let kind = match collection.kind {
-        Kind::List => 1,
-        Kind::Set => 2,
-        Kind::SortedSet => 3,
-        Kind::Hash => 4,
+        CollectionKind::List => 1,
+        CollectionKind::Set => 2,
+        CollectionKind::SortedSet => 3,
+        CollectionKind::Hash => 4,
     };
     let kind = if collection.is_counted {
         kind | COUNTED
@@ -475,21 +475,21 @@ pub(crate) fn encode_collection(collection: &Collection) -> Vec<u8> {
     encode_head(&mut out, kind, collection.expires_ms);
     out.extend_from_slice(&collection.number.to_le_bytes());
     out.extend_from_slice(&collection.count.to_le_bytes());
-    if collection.kind == Kind::List {
+    if collection.kind == CollectionKind::List {
         out.extend_from_slice(&collection.head.to_le_bytes());
     }
     out
 }
 
 /// Decodes the record of a key.
-pub(crate) fn decode_record(record: &[u8]) -> Result<Record, Damaged> {
-    decode(record).ok_or(Damaged {
+pub(crate) fn decode_record(record: &[u8]) -> Result<DecodedRecord, DamagedRecord> {
+    decode(record).ok_or(DamagedRecord {
         what: "the record of a key",
         bytes: record.len(),
     })
 }
 
-fn decode(record: &[u8]) -> Option<Record> {
+fn decode(record: &[u8]) -> Option<DecodedRecord> {
     let (&first, mut rest) = record.split_first()?;
     let mut next = || {
         let (bytes, behind) = rest.split_first_chunk::<8>()?;
@@ -501,24 +501,24 @@ fn decode(record: &[u8]) -> Option<Record> {
     let kind = match first & !EXPIRES {
         0 => {
             let skip = if expires_ms == 0 { 1 } else { 9 };
-            return Some(Record::Text { expires_ms, skip });
+            return Some(DecodedRecord::Text { expires_ms, skip });
         }
-        1 => Kind::List,
-        2 => Kind::Set,
-        3 => Kind::SortedSet,
-        4 => Kind::Hash,
+        1 => CollectionKind::List,
+        2 => CollectionKind::Set,
+        3 => CollectionKind::SortedSet,
+        4 => CollectionKind::Hash,
         67 => {
             is_counted = true;
-            Kind::SortedSet
+            CollectionKind::SortedSet
         }
         _ => return None,
     };
-    let collection = Collection {
+    let collection = CollectionHeader {
         kind,
         expires_ms,
         number: next()?,
         count: next()?,
-        head: if kind == Kind::List {
+        head: if kind == CollectionKind::List {
             next()?.cast_signed()
         } else {
             0
@@ -526,12 +526,12 @@ fn decode(record: &[u8]) -> Option<Record> {
         is_counted,
         is_new: false,
     };
-    rest.is_empty().then_some(Record::Collection(collection))
+    rest.is_empty().then_some(DecodedRecord::Collection(collection))
 }
 
 /// An item of memcached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Item<'v> {
+pub(crate) struct MemcachedItem<'v> {
     pub(crate) flags: u32,
     pub(crate) cas: u64,
     pub(crate) expires_ms: u64,
@@ -541,7 +541,7 @@ pub(crate) struct Item<'v> {
 }
 
 /// Encodes an item.
-pub(crate) fn encode_item(item: &Item<'_>) -> Vec<u8> {
+pub(crate) fn encode_item(item: &MemcachedItem<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(25 + item.value.len());
     out.extend_from_slice(&item.flags.to_le_bytes());
     out.extend_from_slice(&item.cas.to_le_bytes());
@@ -553,14 +553,14 @@ pub(crate) fn encode_item(item: &Item<'_>) -> Vec<u8> {
 }
 
 /// Decodes an item.
-pub(crate) fn decode_item(stored: &[u8]) -> Result<Item<'_>, Damaged> {
+pub(crate) fn decode_item(stored: &[u8]) -> Result<MemcachedItem<'_>, DamagedRecord> {
     let item = || {
         let (flags, rest) = stored.split_first_chunk()?;
         let (cas, rest) = rest.split_first_chunk()?;
         let (expires_ms, rest) = rest.split_first_chunk()?;
         let (touched, rest) = rest.split_first_chunk()?;
         let (&staleness, value) = rest.split_first()?;
-        Some(Item {
+        Some(MemcachedItem {
             flags: u32::from_le_bytes(*flags),
             cas: u64::from_le_bytes(*cas),
             expires_ms: u64::from_le_bytes(*expires_ms),
@@ -569,7 +569,7 @@ pub(crate) fn decode_item(stored: &[u8]) -> Result<Item<'_>, Damaged> {
             value,
         })
     };
-    item().ok_or(Damaged {
+    item().ok_or(DamagedRecord {
         what: "an item",
         bytes: stored.len(),
     })
@@ -605,8 +605,8 @@ mod tests {
         assert_eq!(record_key(3, b"key")[..], *b"\x03kkey");
         assert_eq!(encode_text(&[b"va", b"lue"], 0), b"\0value");
         assert_eq!(encode_text(&[b"v"], 0x0102), b"\x80\x02\x01\0\0\0\0\0\0v");
-        let list = Collection {
-            kind: Kind::List,
+        let list = CollectionHeader {
+            kind: CollectionKind::List,
             expires_ms: 0,
             number: 7,
             count: 2,
@@ -620,7 +620,7 @@ mod tests {
         ]
         .concat();
         assert_eq!(encode_collection(&list), bytes);
-        assert_eq!(decode_record(&bytes), Ok(Record::Collection(list)));
+        assert_eq!(decode_record(&bytes), Ok(DecodedRecord::Collection(list)));
         assert_eq!(
             position_key(0, 1, -1)[..],
             [&b"\0e\0\0\0\0\0\0\0\x01\x7f"[..], &[255; 7]].concat()
@@ -635,15 +635,15 @@ mod tests {
             expiry_key(2, 258, 1)[..],
             *b"\x02x\0\0\0\0\0\0\x01\x02\0\0\0\0\0\0\0\x01"
         );
-        let counted = Collection {
-            kind: Kind::SortedSet,
+        let counted = CollectionHeader {
+            kind: CollectionKind::SortedSet,
             is_counted: true,
             head: 0,
             ..list
         };
         let bytes = encode_collection(&counted);
         assert_eq!(bytes[..9], [67, 7, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(decode_record(&bytes), Ok(Record::Collection(counted)));
+        assert_eq!(decode_record(&bytes), Ok(DecodedRecord::Collection(counted)));
         assert_eq!(chunk_key(0, 1, b"ab")[..], *b"\0e\0\0\0\0\0\0\0\x01oab");
         assert_eq!(collection_key(2, 258)[..], *b"\x02c\0\0\0\0\0\0\x01\x02");
         assert_eq!(staged_key(2, 258)[..], *b"\x02g\0\0\0\0\0\0\x01\x02");
@@ -654,7 +654,7 @@ mod tests {
         assert_eq!(encode_databases(&numbers), numbers);
         assert_eq!(decode_databases(&numbers), Some(numbers));
         assert_eq!(decode_databases(&[3; 16]), None);
-        let item = Item {
+        let item = MemcachedItem {
             flags: 1,
             cas: 2,
             expires_ms: 3,
@@ -692,8 +692,8 @@ mod tests {
 
     #[test]
     fn records_that_are_cut_short_are_damaged() {
-        let collection = Collection {
-            kind: Kind::Hash,
+        let collection = CollectionHeader {
+            kind: CollectionKind::Hash,
             expires_ms: 5,
             number: 7,
             count: 2,

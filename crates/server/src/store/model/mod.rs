@@ -20,14 +20,14 @@
 
 pub(crate) mod format;
 
-use crate::error::Failure;
+use crate::error::CommandError;
 use alluvium::Value;
 use std::borrow::Cow;
 use std::ops::Deref;
 
 /// The type of a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum CollectionKind {
     List,
     Set,
     SortedSet,
@@ -36,8 +36,8 @@ pub(crate) enum Kind {
 
 /// The header of a collection, without its elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Collection {
-    pub(crate) kind: Kind,
+pub(crate) struct CollectionHeader {
+    pub(crate) kind: CollectionKind,
     /// Expiry time in milliseconds since 1970; 0 for never.
     pub(crate) expires_ms: u64,
     /// Number that prefixes the keys of its elements.
@@ -52,7 +52,7 @@ pub(crate) struct Collection {
     pub(crate) is_new: bool,
 }
 
-impl Collection {
+impl CollectionHeader {
     /// Returns the position after a list's last element.
     pub(crate) fn tail(&self) -> i64 {
         self.head.wrapping_add_unsigned(self.count)
@@ -61,51 +61,51 @@ impl Collection {
 
 /// The bytes of a record, borrowed or owned.
 #[derive(Debug)]
-pub(crate) enum Found<'t> {
+pub(crate) enum RecordBytes<'t> {
     /// Memory held by the transaction.
     Borrowed(&'t [u8]),
     /// A value read for the caller.
     Owned(Value),
 }
 
-impl Deref for Found<'_> {
+impl Deref for RecordBytes<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         match self {
-            Found::Borrowed(bytes) => bytes,
-            Found::Owned(value) => value,
+            RecordBytes::Borrowed(bytes) => bytes,
+            RecordBytes::Owned(value) => value,
         }
     }
 }
 
 /// The value of a string.
 #[derive(Debug)]
-pub(crate) struct Text<'t> {
-    record: Found<'t>,
+pub(crate) struct StringValue<'t> {
+    record: RecordBytes<'t>,
     skip: usize,
     pub(crate) expires_ms: u64,
 }
 
-impl<'t> Text<'t> {
+impl<'t> StringValue<'t> {
     /// Returns a string in memory that has no record.
-    pub(crate) fn of(bytes: &'t [u8], expires_ms: u64) -> Text<'t> {
-        Text {
-            record: Found::Borrowed(bytes),
+    pub(crate) fn of(bytes: &'t [u8], expires_ms: u64) -> StringValue<'t> {
+        StringValue {
+            record: RecordBytes::Borrowed(bytes),
             skip: 0,
             expires_ms,
         }
     }
 }
 
-impl Text<'_> {
+impl StringValue<'_> {
     /// Returns the length of its record in bytes.
     pub(crate) fn record_len(&self) -> usize {
         self.record.len()
     }
 }
 
-impl Deref for Text<'_> {
+impl Deref for StringValue<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -115,21 +115,24 @@ impl Deref for Text<'_> {
 
 /// The content of a key.
 #[derive(Debug)]
-pub(crate) enum Entry<'t> {
-    Text(Text<'t>),
-    Collection(Collection),
+pub(crate) enum TypedValue<'t> {
+    Text(StringValue<'t>),
+    Collection(CollectionHeader),
 }
 
-impl<'t> Entry<'t> {
+impl<'t> TypedValue<'t> {
     /// Decodes a record. Returns `None` if it has expired.
-    pub(crate) fn read(record: Found<'t>, now_ms: u64) -> Result<Option<Entry<'t>>, format::Damaged> {
+    pub(crate) fn read(
+        record: RecordBytes<'t>,
+        now_ms: u64,
+    ) -> Result<Option<TypedValue<'t>>, format::DamagedRecord> {
         let entry = match format::decode_record(&record)? {
-            format::Record::Text { expires_ms, skip } => Entry::Text(Text {
+            format::DecodedRecord::Text { expires_ms, skip } => TypedValue::Text(StringValue {
                 record,
                 skip,
                 expires_ms,
             }),
-            format::Record::Collection(collection) => Entry::Collection(collection),
+            format::DecodedRecord::Collection(collection) => TypedValue::Collection(collection),
         };
         let expires_ms = entry.expires_ms();
         Ok(if expires_ms != 0 && expires_ms <= now_ms {
@@ -142,27 +145,27 @@ impl<'t> Entry<'t> {
     /// Returns the expiry time in milliseconds since 1970; 0 for never.
     pub(crate) fn expires_ms(&self) -> u64 {
         match self {
-            Entry::Text(text) => text.expires_ms,
-            Entry::Collection(collection) => collection.expires_ms,
+            TypedValue::Text(text) => text.expires_ms,
+            TypedValue::Collection(collection) => collection.expires_ms,
         }
     }
 
     /// Returns the type name for TYPE.
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
-            Entry::Text(_) => "string",
-            Entry::Collection(collection) => match collection.kind {
-                Kind::List => "list",
-                Kind::Set => "set",
-                Kind::SortedSet => "zset",
-                Kind::Hash => "hash",
+            TypedValue::Text(_) => "string",
+            TypedValue::Collection(collection) => match collection.kind {
+                CollectionKind::List => "list",
+                CollectionKind::Set => "set",
+                CollectionKind::SortedSet => "zset",
+                CollectionKind::Hash => "hash",
             },
         }
     }
 }
 
-impl From<format::Damaged> for Failure {
-    fn from(damaged: format::Damaged) -> Failure {
-        Failure::Refused(Cow::Owned(format!("ERR {damaged}")))
+impl From<format::DamagedRecord> for CommandError {
+    fn from(damaged: format::DamagedRecord) -> CommandError {
+        CommandError::Refused(Cow::Owned(format!("ERR {damaged}")))
     }
 }

@@ -1,21 +1,21 @@
 //! A cache of the orders of sorted sets, as committed in the store.
 
-use super::chunks::Chunks;
+use super::chunks::ChunkIndex;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A cached order.
 #[derive(Debug)]
-struct Kept {
-    chunks: Arc<Chunks>,
+struct CachedOrder {
+    chunks: Arc<ChunkIndex>,
     /// The reference bit: set on access, cleared by the hand.
     is_used: bool,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    kept: BTreeMap<u64, Kept>,
+struct OrderCacheState {
+    kept: BTreeMap<u64, CachedOrder>,
     bytes: usize,
     /// The collection that the hand has passed last.
     hand: u64,
@@ -24,21 +24,21 @@ struct State {
 /// A CLOCK cache of orders by the numbers of their collections. For a caller that holds a set's
 /// lock, the cache has the committed order or nothing.
 #[derive(Debug)]
-pub(crate) struct Orders {
-    state: Mutex<State>,
+pub(crate) struct OrderCache {
+    state: Mutex<OrderCacheState>,
     most: usize,
 }
 
-impl Orders {
-    pub(crate) fn new(most: usize) -> Orders {
-        Orders {
+impl OrderCache {
+    pub(crate) fn new(most: usize) -> OrderCache {
+        OrderCache {
             state: Mutex::default(),
             most,
         }
     }
 
     /// Returns the order of a collection for reading.
-    pub(super) fn get(&self, number: u64) -> Option<Arc<Chunks>> {
+    pub(super) fn get(&self, number: u64) -> Option<Arc<ChunkIndex>> {
         let mut state = self.state.lock();
         let kept = state.kept.get_mut(&number)?;
         kept.is_used = true;
@@ -46,7 +46,7 @@ impl Orders {
     }
 
     /// Removes and returns the order of a collection for changing. The caller puts it back.
-    pub(super) fn take(&self, number: u64) -> Option<Arc<Chunks>> {
+    pub(super) fn take(&self, number: u64) -> Option<Arc<ChunkIndex>> {
         let mut state = self.state.lock();
         let kept = state.kept.remove(&number)?;
         state.bytes -= kept.chunks.bytes();
@@ -54,13 +54,13 @@ impl Orders {
     }
 
     /// Caches a committed order and evicts others for it.
-    pub(super) fn put(&self, number: u64, chunks: Arc<Chunks>) {
+    pub(super) fn put(&self, number: u64, chunks: Arc<ChunkIndex>) {
         let mut state = self.state.lock();
         let bytes = chunks.bytes();
         if bytes > self.most {
             return;
         }
-        let kept = Kept {
+        let kept = CachedOrder {
             chunks,
             is_used: true,
         };
@@ -74,7 +74,7 @@ impl Orders {
     }
 }
 
-impl State {
+impl OrderCacheState {
     /// Evicts an order that was not used since the hand passed it.
     fn evict(&mut self) {
         loop {
@@ -107,8 +107,8 @@ impl State {
 mod tests {
     use super::*;
 
-    fn chunks(count: u32) -> Arc<Chunks> {
-        let mut chunks = Chunks::default();
+    fn chunks(count: u32) -> Arc<ChunkIndex> {
+        let mut chunks = ChunkIndex::default();
         chunks.push(b"", count);
         Arc::new(chunks)
     }
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn there_are_no_more_orders_than_there_is_room_for() {
         let one = chunks(1).bytes();
-        let orders = Orders::new(10 * one);
+        let orders = OrderCache::new(10 * one);
         for number in 0..100 {
             orders.put(number, chunks(number as u32));
             orders.get(3);
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(orders.take(99).unwrap().count(0), 99);
         assert!(orders.get(99).is_none());
         assert_eq!(orders.state.lock().bytes, 9 * one);
-        let none = Orders::new(one - 1);
+        let none = OrderCache::new(one - 1);
         none.put(1, chunks(1));
         assert!(none.get(1).is_none());
     }

@@ -20,7 +20,7 @@ pub(super) fn limit(count: u64) -> u64 {
 
 /// What to do with a chunk after an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Advice {
+pub(super) enum ChunkAction {
     Nothing,
     /// The chunk is too large: split it.
     Split(usize),
@@ -28,7 +28,7 @@ pub(super) enum Advice {
 
 /// The chunks of an order, sorted by start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Chunks {
+pub(super) struct ChunkIndex {
     starts: Vec<Box<[u8]>>,
     /// The first bytes of each start, which decide most comparisons.
     heads: Vec<u64>,
@@ -50,7 +50,7 @@ pub(super) fn separator<'r>(left: &[u8], right: &'r [u8]) -> &'r [u8] {
     &right[..right.len().min(common + 1)]
 }
 
-impl Chunks {
+impl ChunkIndex {
     /// Appends a chunk.
     pub(super) fn push(&mut self, start: &[u8], count: u32) {
         let at = self.counts.len();
@@ -117,14 +117,14 @@ impl Chunks {
     }
 
     /// Counts a new element at a position.
-    pub(super) fn add(&mut self, place: &[u8], limit: u64) -> Advice {
+    pub(super) fn add(&mut self, place: &[u8], limit: u64) -> ChunkAction {
         let at = self.find(place);
         self.counts[at] += 1;
         self.is_changed[at] = true;
         if u64::from(self.counts[at]) > limit {
-            Advice::Split(at)
+            ChunkAction::Split(at)
         } else {
-            Advice::Nothing
+            ChunkAction::Nothing
         }
     }
 
@@ -205,8 +205,8 @@ mod tests {
     }
 
     /// Splits as the store does, after reading the elements.
-    fn add(chunks: &mut Chunks, model: &BTreeSet<Vec<u8>>, place: &[u8], limit: u64) {
-        if let Advice::Split(at) = chunks.add(place, limit) {
+    fn add(chunks: &mut ChunkIndex, model: &BTreeSet<Vec<u8>>, place: &[u8], limit: u64) {
+        if let ChunkAction::Split(at) = chunks.add(place, limit) {
             let of_chunk: Vec<&Vec<u8>> = model.iter().filter(|place| chunks.find(place) == at).collect();
             let half = of_chunk.len() / 2;
             chunks.split(at, separator(of_chunk[half - 1], of_chunk[half]), half as u32);
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn ranks_are_those_of_a_plain_set_and_what_is_stored_is_the_same() {
         let mut random = fastrand::Rng::with_seed(3);
-        let mut chunks = Chunks::default();
+        let mut chunks = ChunkIndex::default();
         chunks.push(b"", 0);
         chunks.change_all();
         let mut model: BTreeSet<Vec<u8>> = BTreeSet::new();

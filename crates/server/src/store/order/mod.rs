@@ -25,14 +25,14 @@
 mod cache;
 mod chunks;
 
-pub(crate) use cache::Orders;
+pub(crate) use cache::OrderCache;
 
-use super::model::Collection;
+use super::model::CollectionHeader;
 use super::model::format::{self, InnerKey};
-use super::transaction::Transaction;
-use super::{Direction, Pair, Store};
-use crate::error::Failure;
-use chunks::{Advice, Chunks, LEAST_LIMIT, limit, separator};
+use super::transaction::CommandTransaction;
+use super::{OwnedPair, ServerStore, WalkDirection};
+use crate::error::CommandError;
+use chunks::{ChunkAction, ChunkIndex, LEAST_LIMIT, limit, separator};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -44,16 +44,16 @@ const COUNTED_TO: u64 = COUNTED_FROM / 4;
 
 /// An order that a transaction has read or changed.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenOrder {
     database: u8,
     number: u64,
-    chunks: Arc<Chunks>,
+    chunks: Arc<ChunkIndex>,
     is_changed: bool,
 }
 
 /// The range of a walk that reaches an element of a given rank.
 #[derive(Debug)]
-pub(crate) struct Beginning {
+pub(crate) struct RankRange {
     pub(crate) start: InnerKey,
     pub(crate) end: InnerKey,
     /// Number of elements to skip first.
@@ -61,8 +61,8 @@ pub(crate) struct Beginning {
 }
 
 /// Counts the elements of a set that are supplied in order.
-pub(crate) struct Counting {
-    chunks: Chunks,
+pub(crate) struct ChunkCounter {
+    chunks: ChunkIndex,
     /// Elements per chunk, below the limit so that chunks can grow.
     full: u64,
     start: InnerKey,
@@ -70,11 +70,11 @@ pub(crate) struct Counting {
     last: InnerKey,
 }
 
-impl Counting {
+impl ChunkCounter {
     /// Starts counting a set of about `count` members.
-    pub(crate) fn new(count: u64) -> Counting {
-        Counting {
-            chunks: Chunks::default(),
+    pub(crate) fn new(count: u64) -> ChunkCounter {
+        ChunkCounter {
+            chunks: ChunkIndex::default(),
             full: limit(count) * 3 / 4,
             start: InnerKey::new(),
             count: 0,
@@ -95,21 +95,21 @@ impl Counting {
         self.last.extend_from_slice(place);
     }
 
-    fn into_chunks(mut self) -> Chunks {
+    fn into_chunks(mut self) -> ChunkIndex {
         self.chunks.push(&self.start, self.count);
         self.chunks.change_all();
         self.chunks
     }
 }
 
-fn miscounted(set: &Collection) -> Failure {
-    Failure::Refused(Cow::Owned(format!(
+fn miscounted(set: &CollectionHeader) -> CommandError {
+    CommandError::Refused(Cow::Owned(format!(
         "ERR the counts of sorted set {} are damaged: check the store",
         set.number
     )))
 }
 
-impl Store {
+impl ServerStore {
     /// Drops the cached orders of sets that a client's transaction has changed. The caller holds
     /// the locks of their keys.
     pub(super) fn forget_orders<'a>(&self, numbers: impl IntoIterator<Item = &'a u64>) {
@@ -119,13 +119,13 @@ impl Store {
     }
 }
 
-impl Transaction<'_> {
-    fn scores(&self, set: &Collection) -> (InnerKey, InnerKey) {
+impl CommandTransaction<'_> {
+    fn scores(&self, set: &CollectionHeader) -> (InnerKey, InnerKey) {
         format::scores(self.database, set.number)
     }
 
     /// Returns the index of a set's order in `orders`, after reading it if necessary.
-    fn open_order(&mut self, set: &Collection) -> Result<usize, Failure> {
+    fn open_order(&mut self, set: &CollectionHeader) -> Result<usize, CommandError> {
         if let Some(index) = self.orders.iter().position(|open| open.number == set.number) {
             return Ok(index);
         }
@@ -138,7 +138,7 @@ impl Transaction<'_> {
             Some(chunks) => chunks,
             None => Arc::new(self.read_order(set)?),
         };
-        self.orders.push(Open {
+        self.orders.push(OpenOrder {
             database: self.database,
             number: set.number,
             chunks,
@@ -147,10 +147,10 @@ impl Transaction<'_> {
         Ok(self.orders.len() - 1)
     }
 
-    fn read_order(&self, set: &Collection) -> Result<Chunks, Failure> {
+    fn read_order(&self, set: &CollectionHeader) -> Result<ChunkIndex, CommandError> {
         let (start, end) = format::chunks(self.database, set.number);
-        let mut chunks = Chunks::default();
-        let mut scan = self.scan(start, end, Direction::Forward);
+        let mut chunks = ChunkIndex::default();
+        let mut scan = self.scan(start, end, WalkDirection::Forward);
         while let Some((key, value)) = scan.next()? {
             let count = u32::try_from(format::decode_number(&value)?);
             chunks.push(format::chunk_start(&key), count.map_err(|_| miscounted(set))?);
@@ -161,7 +161,7 @@ impl Transaction<'_> {
         Ok(chunks)
     }
 
-    fn change_order(&mut self, set: &Collection) -> Result<&mut Chunks, Failure> {
+    fn change_order(&mut self, set: &CollectionHeader) -> Result<&mut ChunkIndex, CommandError> {
         let index = self.open_order(set)?;
         let open = &mut self.orders[index];
         if !open.is_changed {
@@ -175,20 +175,28 @@ impl Transaction<'_> {
 
     /// Counts a member that was added at a position. The element is written already, but
     /// `set.count` is still the old one.
-    pub(crate) fn count_added(&mut self, set: &Collection, inner: &InnerKey) -> Result<(), Failure> {
+    pub(crate) fn count_added(
+        &mut self,
+        set: &CollectionHeader,
+        inner: &InnerKey,
+    ) -> Result<(), CommandError> {
         if !set.is_counted {
             return Ok(());
         }
         let limit = limit(set.count);
         let advice = self.change_order(set)?.add(format::score_place(inner), limit);
         match advice {
-            Advice::Nothing => Ok(()),
-            Advice::Split(at) => self.split(set, at, inner),
+            ChunkAction::Nothing => Ok(()),
+            ChunkAction::Split(at) => self.split(set, at, inner),
         }
     }
 
     /// Counts a member that was removed at a position.
-    pub(crate) fn count_removed(&mut self, set: &Collection, inner: &InnerKey) -> Result<(), Failure> {
+    pub(crate) fn count_removed(
+        &mut self,
+        set: &CollectionHeader,
+        inner: &InnerKey,
+    ) -> Result<(), CommandError> {
         if !set.is_counted {
             return Ok(());
         }
@@ -199,7 +207,7 @@ impl Transaction<'_> {
     }
 
     /// Splits a chunk after an element was added to it.
-    fn split(&mut self, set: &Collection, at: usize, added: &InnerKey) -> Result<(), Failure> {
+    fn split(&mut self, set: &CollectionHeader, at: usize, added: &InnerKey) -> Result<(), CommandError> {
         let index = self.open_order(set)?;
         let chunks = &self.orders[index].chunks;
         let count = chunks.count(at);
@@ -208,7 +216,7 @@ impl Transaction<'_> {
         let mut pair = None;
         if at + 1 == chunks.len() {
             // A client that only appends leaves full chunks.
-            let mut scan = self.scan(start.clone(), end.clone(), Direction::Backward);
+            let mut scan = self.scan(start.clone(), end.clone(), WalkDirection::Backward);
             let last = scan.next()?;
             if last.as_ref().is_some_and(|(key, _)| key[..] == added[..]) {
                 left = count - 1;
@@ -216,7 +224,7 @@ impl Transaction<'_> {
             }
         }
         if pair.is_none() {
-            let mut scan = self.scan(start, end, Direction::Forward);
+            let mut scan = self.scan(start, end, WalkDirection::Forward);
             for _ in 1..left {
                 scan.next()?;
             }
@@ -225,7 +233,7 @@ impl Transaction<'_> {
                 None => None,
             };
         }
-        let Some(((before, _), (behind, _))): Option<(Pair, Pair)> = pair else {
+        let Some(((before, _), (behind, _))): Option<(OwnedPair, OwnedPair)> = pair else {
             return Err(miscounted(set));
         };
         let start = separator(format::score_place(&before), format::score_place(&behind));
@@ -234,7 +242,7 @@ impl Transaction<'_> {
     }
 
     /// Returns the range of a chunk.
-    fn chunk_bounds(&self, set: &Collection, chunks: &Chunks, at: usize) -> (InnerKey, InnerKey) {
+    fn chunk_bounds(&self, set: &CollectionHeader, chunks: &ChunkIndex, at: usize) -> (InnerKey, InnerKey) {
         let (start, end) = self.scores(set);
         let place = |from: &[u8]| {
             let mut inner = start.clone();
@@ -248,7 +256,7 @@ impl Transaction<'_> {
 
     /// Adds counts to a set that has grown, and removes them from one that has shrunk. The caller
     /// saves the set.
-    pub(crate) fn settle_order(&mut self, set: &mut Collection) -> Result<(), Failure> {
+    pub(crate) fn settle_order(&mut self, set: &mut CollectionHeader) -> Result<(), CommandError> {
         if !set.is_counted && set.count > COUNTED_FROM {
             self.count_all(set)?;
         } else if set.is_counted && set.count < COUNTED_TO {
@@ -267,10 +275,10 @@ impl Transaction<'_> {
     }
 
     /// Counts all elements of a set.
-    fn count_all(&mut self, set: &mut Collection) -> Result<(), Failure> {
-        let mut counting = Counting::new(set.count);
+    fn count_all(&mut self, set: &mut CollectionHeader) -> Result<(), CommandError> {
+        let mut counting = ChunkCounter::new(set.count);
         let (start, end) = self.scores(set);
-        let mut scan = self.scan(start, end, Direction::Forward);
+        let mut scan = self.scan(start, end, WalkDirection::Forward);
         while let Some((key, _)) = scan.next()? {
             counting.add(&key);
         }
@@ -279,20 +287,24 @@ impl Transaction<'_> {
     }
 
     /// Adds counts to a new set if it is large enough. The caller saves the set.
-    pub(crate) fn adopt_order(&mut self, set: &mut Collection, counting: Counting) -> Result<(), Failure> {
+    pub(crate) fn adopt_order(
+        &mut self,
+        set: &mut CollectionHeader,
+        counting: ChunkCounter,
+    ) -> Result<(), CommandError> {
         if set.count > COUNTED_FROM {
             self.adopt(set, counting)?;
         }
         Ok(())
     }
 
-    fn adopt(&mut self, set: &mut Collection, counting: Counting) -> Result<(), Failure> {
+    fn adopt(&mut self, set: &mut CollectionHeader, counting: ChunkCounter) -> Result<(), CommandError> {
         let chunks = counting.into_chunks();
         if chunks.total() != set.count {
             return Err(miscounted(set));
         }
         set.is_counted = true;
-        self.orders.push(Open {
+        self.orders.push(OpenOrder {
             database: self.database,
             number: set.number,
             chunks: Arc::new(chunks),
@@ -303,7 +315,11 @@ impl Transaction<'_> {
 
     /// Makes ranks of a set fast to find: adds counts to a set that was written before counts
     /// existed.
-    pub(crate) fn ensure_counted(&mut self, key: &[u8], set: &mut Collection) -> Result<(), Failure> {
+    pub(crate) fn ensure_counted(
+        &mut self,
+        key: &[u8],
+        set: &mut CollectionHeader,
+    ) -> Result<(), CommandError> {
         if !set.is_counted && set.count > COUNTED_FROM {
             self.count_all(set)?;
             let record = format::encode_collection(set);
@@ -313,7 +329,7 @@ impl Transaction<'_> {
     }
 
     /// Returns the number of elements before a position in score order.
-    pub(crate) fn rank(&mut self, set: &Collection, place: &InnerKey) -> Result<u64, Failure> {
+    pub(crate) fn rank(&mut self, set: &CollectionHeader, place: &InnerKey) -> Result<u64, CommandError> {
         let (mut start, end) = self.scores(set);
         if *place >= end {
             return Ok(set.count);
@@ -326,7 +342,7 @@ impl Transaction<'_> {
             before = chunks.before(at);
             start = self.chunk_bounds(set, chunks, at).0;
         }
-        let mut scan = self.scan(start, place.clone(), Direction::Forward);
+        let mut scan = self.scan(start, place.clone(), WalkDirection::Forward);
         while scan.next()?.is_some() {
             before += 1;
         }
@@ -336,17 +352,17 @@ impl Transaction<'_> {
     /// Returns a walk whose first element has a rank, counted from the lowest.
     pub(crate) fn beginning(
         &mut self,
-        set: &Collection,
+        set: &CollectionHeader,
         rank: u64,
-        direction: Direction,
-    ) -> Result<Beginning, Failure> {
+        direction: WalkDirection,
+    ) -> Result<RankRange, CommandError> {
         let (start, end) = self.scores(set);
         let before = match direction {
-            Direction::Forward => rank,
-            Direction::Backward => set.count.saturating_sub(rank + 1),
+            WalkDirection::Forward => rank,
+            WalkDirection::Backward => set.count.saturating_sub(rank + 1),
         };
         if !set.is_counted || before == 0 {
-            return Ok(Beginning {
+            return Ok(RankRange {
                 start,
                 end,
                 skip: before,
@@ -357,12 +373,12 @@ impl Transaction<'_> {
         let (at, within) = chunks.seek(rank).ok_or_else(|| miscounted(set))?;
         let bounds = self.chunk_bounds(set, chunks, at);
         Ok(match direction {
-            Direction::Forward => Beginning {
+            WalkDirection::Forward => RankRange {
                 start: bounds.0,
                 end,
                 skip: within,
             },
-            Direction::Backward => Beginning {
+            WalkDirection::Backward => RankRange {
                 start,
                 end: bounds.1,
                 skip: u64::from(chunks.count(at)) - 1 - within,

@@ -3,16 +3,16 @@
 
 use super::*;
 use crate::options::KeyLayout;
-use crate::store::model::Kind;
-use crate::store::{Mode, Store, Wanted};
-use alluvium::simulation::Simulated as _;
+use crate::store::model::CollectionKind;
+use crate::store::{KeyLockRequest, Mode, ServerStore};
+use alluvium::simulation::SimulationOperations as _;
 use alluvium::{Db, Options};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-fn open(place: &Path) -> (Db, Store) {
+fn open(place: &Path) -> (Db, ServerStore) {
     let db = Options::new().memory(64 << 20).open(place).unwrap();
-    let store = Store::open(&db, KeyLayout::AsStored).unwrap();
+    let store = ServerStore::open(&db, KeyLayout::AsStored).unwrap();
     (db, store)
 }
 
@@ -26,8 +26,15 @@ fn member(random: &mut fastrand::Rng) -> Vec<u8> {
 }
 
 /// Changes a set as ZADD and ZREM do.
-fn change(transaction: &mut Transaction<'_>, model: &mut Model, random: &mut fastrand::Rng, grows: bool) {
-    let mut set = transaction.collection_or_new(KEY, Kind::SortedSet).unwrap();
+fn change(
+    transaction: &mut CommandTransaction<'_>,
+    model: &mut Model,
+    random: &mut fastrand::Rng,
+    grows: bool,
+) {
+    let mut set = transaction
+        .collection_or_new(KEY, CollectionKind::SortedSet)
+        .unwrap();
     for _ in 0..random.usize(1..1_200) {
         let member = member(random);
         let place = |score| format::score_key(0, set.number, score, &member);
@@ -58,9 +65,9 @@ fn change(transaction: &mut Transaction<'_>, model: &mut Model, random: &mut fas
 
 /// Checks that every count equals the number of elements up to the next one (S17). Returns whether
 /// there are any.
-fn check(store: &Store, model: &Model) -> bool {
-    let mut transaction = Transaction::new(store, 0);
-    let Some(set) = transaction.collection(KEY, Kind::SortedSet).unwrap() else {
+fn check(store: &ServerStore, model: &Model) -> bool {
+    let mut transaction = CommandTransaction::new(store, 0);
+    let Some(set) = transaction.collection(KEY, CollectionKind::SortedSet).unwrap() else {
         assert!(model.is_empty());
         return false;
     };
@@ -87,8 +94,8 @@ fn check(store: &Store, model: &Model) -> bool {
         let (score, member) = ranks[rank];
         let place = format::score_key(0, set.number, f64::from_bits(score), member);
         assert_eq!(transaction.rank(&set, &place).unwrap(), rank as u64);
-        for direction in [Direction::Forward, Direction::Backward] {
-            let Beginning { start, end, skip } = transaction.beginning(&set, rank as u64, direction).unwrap();
+        for direction in [WalkDirection::Forward, WalkDirection::Backward] {
+            let RankRange { start, end, skip } = transaction.beginning(&set, rank as u64, direction).unwrap();
             assert!(skip <= limit(set.count));
             let mut scan = transaction.scan(start, end, direction);
             for _ in 0..skip {
@@ -110,10 +117,10 @@ fn counts_are_those_of_the_elements_whatever_happens() {
     for turn in 0..120 {
         let grows = turn % 60 < 30;
         let mut next = model.clone();
-        let mut wanted = Wanted::default();
+        let mut wanted = KeyLockRequest::default();
         wanted.key(0, KEY, Mode::Exclusive);
         let held = store.locks.lock(wanted);
-        let mut transaction = Transaction::new(&store, 0);
+        let mut transaction = CommandTransaction::new(&store, 0);
         for _ in 0..random.usize(1..3) {
             change(&mut transaction, &mut next, &mut random, grows);
         }
@@ -142,9 +149,11 @@ fn counts_are_those_of_the_elements_whatever_happens() {
 fn a_set_without_counts_gets_them_when_a_rank_is_asked_for() {
     let place = tempfile::tempdir().unwrap();
     let (db, store) = open(&place.path().join("store"));
-    let held = store.locks.lock(Wanted::default());
-    let mut transaction = Transaction::new(&store, 0);
-    let mut set = transaction.collection_or_new(KEY, Kind::SortedSet).unwrap();
+    let held = store.locks.lock(KeyLockRequest::default());
+    let mut transaction = CommandTransaction::new(&store, 0);
+    let mut set = transaction
+        .collection_or_new(KEY, CollectionKind::SortedSet)
+        .unwrap();
     for index in 0..2 * COUNTED_FROM {
         let place = format::score_key(0, set.number, index as f64, b"m");
         transaction.put(place, Vec::new(), 0);
@@ -153,21 +162,27 @@ fn a_set_without_counts_gets_them_when_a_rank_is_asked_for() {
     transaction.save(KEY, &set);
     transaction.commit(&held).unwrap();
     drop(transaction);
-    let mut transaction = Transaction::new(&store, 0);
-    let mut set = transaction.collection(KEY, Kind::SortedSet).unwrap().unwrap();
+    let mut transaction = CommandTransaction::new(&store, 0);
+    let mut set = transaction
+        .collection(KEY, CollectionKind::SortedSet)
+        .unwrap()
+        .unwrap();
     assert!(!set.is_counted);
     transaction.ensure_counted(KEY, &mut set).unwrap();
     let place = format::score_key(0, set.number, 5000.0, b"m");
     assert_eq!(transaction.rank(&set, &place).unwrap(), 5000);
     transaction.commit(&held).unwrap();
     drop(transaction);
-    let set = Transaction::new(&store, 0)
-        .collection(KEY, Kind::SortedSet)
+    let set = CommandTransaction::new(&store, 0)
+        .collection(KEY, CollectionKind::SortedSet)
         .unwrap()
         .unwrap();
     assert!(set.is_counted);
     assert_eq!(
-        Transaction::new(&store, 0).read_order(&set).unwrap().total(),
+        CommandTransaction::new(&store, 0)
+            .read_order(&set)
+            .unwrap()
+            .total(),
         set.count
     );
     drop(held);

@@ -11,7 +11,7 @@
 //!     32     …  pairs: key length (4), value length + 1, or 0 for a delete (4), key, value
 //! ```
 
-use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::checksum::seeded;
 
 pub(crate) const HEADER: usize = 32;
@@ -33,21 +33,21 @@ pub(crate) fn encode(kind: Kind, block: &Block) -> Vec<u8> {
     let mut pairs = Vec::new();
     for (key, value) in &block.pairs {
         let len = value.as_ref().map_or(0, |value| value.len() as u32 + 1);
-        Writer::new(&mut pairs)
+        ByteWriter::new(&mut pairs)
             .u32(key.len() as u32)
             .u32(len)
             .bytes(key)
             .bytes(value.as_deref().unwrap_or(&[]));
     }
     let mut body = Vec::new();
-    Writer::new(&mut body)
+    ByteWriter::new(&mut body)
         .u64(block.generation)
         .u64(block.sequence)
         .u32(block.pairs.len() as u32)
         .u32(pairs.len() as u32)
         .bytes(&pairs);
     let mut bytes = Vec::new();
-    Writer::new(&mut bytes)
+    ByteWriter::new(&mut bytes)
         .u64(seeded(kind as u64, &body))
         .bytes(&body);
     bytes
@@ -56,9 +56,9 @@ pub(crate) fn encode(kind: Kind, block: &Block) -> Vec<u8> {
 /// Decodes the block at the start of `bytes`. Returns it with its length, or `None` if there is no
 /// valid block.
 pub(crate) fn decode(kind: Kind, bytes: &[u8]) -> Option<(Block, usize)> {
-    let len = HEADER + Reader::new(bytes.get(28..)?).u32().ok()? as usize;
+    let len = HEADER + ByteReader::new(bytes.get(28..)?).u32().ok()? as usize;
     let bytes = bytes.get(..len)?;
-    let mut reader = Reader::new(bytes);
+    let mut reader = ByteReader::new(bytes);
     let sum = reader.u64().ok()?;
     if sum != seeded(kind as u64, &bytes[8..]) {
         return None;
@@ -66,7 +66,7 @@ pub(crate) fn decode(kind: Kind, bytes: &[u8]) -> Option<(Block, usize)> {
     read_block(&mut reader).ok().map(|block| (block, len))
 }
 
-fn read_block(reader: &mut Reader<'_>) -> Result<Block, Truncated> {
+fn read_block(reader: &mut ByteReader<'_>) -> Result<Block, TruncatedInput> {
     let (generation, sequence, count, _) = (reader.u64()?, reader.u64()?, reader.u32()?, reader.u32()?);
     let mut pairs = Vec::new();
     for _ in 0..count {

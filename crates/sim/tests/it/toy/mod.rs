@@ -10,9 +10,12 @@
 mod format;
 
 use alluvium_base::Purpose;
-use alluvium_device::{Buffer, Device, Directory, FileOptions};
-use alluvium_sim::generate::{Action, Mix};
-use alluvium_sim::{Cause, Contents, Durability, Step, Story, Trouble, World, Write};
+use alluvium_device::{AlignedBuffer, Device, Directory, FileOptions};
+use alluvium_sim::generate::{ActionMix, WorkloadAction};
+use alluvium_sim::{
+    ModelWrite, PromisedDurability, RunStep, StoreContents, Story, StoryEnvironment, StoryError,
+    StoryErrorKind,
+};
 use format::{Block, Kind, decode, encode};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,12 +65,12 @@ pub(crate) struct Toy {
     poisoned: bool,
 }
 
-fn not_a_store() -> Trouble {
-    Trouble::new(Cause::NotAStore, "no slot holds a snapshot")
+fn not_a_store() -> StoryError {
+    StoryError::new(StoryErrorKind::NotAStore, "no slot holds a snapshot")
 }
 
 impl Toy {
-    fn files(flaw: Flaw, directory: &dyn Directory) -> Result<Toy, Trouble> {
+    fn files(flaw: Flaw, directory: &dyn Directory) -> Result<Toy, StoryError> {
         let open = |name| {
             directory
                 .open(name, FileOptions::DIRECT)
@@ -90,7 +93,7 @@ impl Toy {
         })
     }
 
-    fn create(flaw: Flaw, directory: &dyn Directory) -> Result<Toy, Trouble> {
+    fn create(flaw: Flaw, directory: &dyn Directory) -> Result<Toy, StoryError> {
         for name in directory.list()? {
             directory.remove(&name)?;
         }
@@ -105,7 +108,7 @@ impl Toy {
                 pairs: Vec::new(),
             },
         );
-        slots.write_at(SLOT, Buffer::padded(&empty), Purpose::Other)?;
+        slots.write_at(SLOT, AlignedBuffer::padded(&empty), Purpose::Other)?;
         slots.sync(Purpose::Other)?;
         directory.rename("slots.new", "slots")?;
         let mut toy = Toy::files(flaw, directory)?;
@@ -115,7 +118,7 @@ impl Toy {
         Ok(toy)
     }
 
-    fn open(flaw: Flaw, directory: &dyn Directory) -> Result<Toy, Trouble> {
+    fn open(flaw: Flaw, directory: &dyn Directory) -> Result<Toy, StoryError> {
         let mut toy = Toy::files(flaw, directory)?;
         let mut newest: Option<Block> = None;
         if toy.slots.len() < 2 * SLOT || toy.journal.len() < JOURNAL {
@@ -157,7 +160,7 @@ impl Toy {
         }
     }
 
-    fn replay(&mut self) -> Result<(), Trouble> {
+    fn replay(&mut self) -> Result<(), StoryError> {
         let bytes = self.journal.read_at(0, JOURNAL as usize, Purpose::Recovery)?;
         while let Some((record, len)) = decode(Kind::Record, &bytes[self.tail as usize..]) {
             let generation = record.generation == self.generation || self.flaw == Flaw::ForgetsGenerations;
@@ -173,7 +176,7 @@ impl Toy {
         Ok(())
     }
 
-    fn checkpoint(&mut self) -> Result<(), Trouble> {
+    fn checkpoint(&mut self) -> Result<(), StoryError> {
         let pairs = self
             .map
             .iter()
@@ -191,9 +194,10 @@ impl Toy {
         assert!(bytes.len() as u64 <= SLOT, "the toy is full");
         let slot = next % 2 * SLOT;
         self.slots
-            .write_at(slot, Buffer::padded(&bytes), Purpose::Other)?;
+            .write_at(slot, AlignedBuffer::padded(&bytes), Purpose::Other)?;
         if self.flaw == Flaw::JournalFirst {
-            self.journal.write_at(0, Buffer::zeroed(512), Purpose::Other)?;
+            self.journal
+                .write_at(0, AlignedBuffer::zeroed(512), Purpose::Other)?;
         }
         self.slots.sync(Purpose::Other)?;
         self.generation = next;
@@ -202,7 +206,7 @@ impl Toy {
         Ok(())
     }
 
-    fn records(&self, writes: &[Write]) -> Vec<Vec<u8>> {
+    fn records(&self, writes: &[ModelWrite]) -> Vec<Vec<u8>> {
         let kept = writes
             .iter()
             .filter(|write| self.flaw != Flaw::ForgetsDeletes || write.value.is_some());
@@ -224,7 +228,7 @@ impl Toy {
             .collect()
     }
 
-    fn commit(&mut self, writes: &[Write], durability: Durability) -> Result<(), Trouble> {
+    fn commit(&mut self, writes: &[ModelWrite], durability: PromisedDurability) -> Result<(), StoryError> {
         self.sequence += 1;
         let records = self.records(writes);
         self.apply(
@@ -234,17 +238,17 @@ impl Toy {
                 .collect(),
         );
         self.waiting.extend(records);
-        if durability == Durability::Memory {
+        if durability == PromisedDurability::Memory {
             return Ok(());
         }
         self.write_waiting()?;
-        if durability == Durability::Disk && self.flaw != Flaw::AcknowledgesEarly {
+        if durability == PromisedDurability::Disk && self.flaw != Flaw::AcknowledgesEarly {
             self.journal.sync(Purpose::Log)?;
         }
         Ok(())
     }
 
-    fn write_waiting(&mut self) -> Result<(), Trouble> {
+    fn write_waiting(&mut self) -> Result<(), StoryError> {
         let wanted: usize = self
             .waiting
             .iter()
@@ -255,7 +259,7 @@ impl Toy {
             return self.checkpoint();
         }
         for record in std::mem::take(&mut self.waiting) {
-            let buffer = Buffer::padded(&record);
+            let buffer = AlignedBuffer::padded(&record);
             let len = buffer.len() as u64;
             self.journal.write_at(self.tail, buffer, Purpose::Log)?;
             self.tail += len;
@@ -264,9 +268,12 @@ impl Toy {
     }
 
     /// Runs `work`, unless a previous call has failed: after a failure nothing is accepted.
-    fn guarded<T>(&mut self, work: impl FnOnce(&mut Toy) -> Result<T, Trouble>) -> Result<T, Trouble> {
+    fn guarded<T>(&mut self, work: impl FnOnce(&mut Toy) -> Result<T, StoryError>) -> Result<T, StoryError> {
         if self.poisoned && self.flaw != Flaw::IgnoresErrors {
-            return Err(Trouble::new(Cause::Poisoned, "an earlier write failed"));
+            return Err(StoryError::new(
+                StoryErrorKind::Poisoned,
+                "an earlier write failed",
+            ));
         }
         let result = work(self);
         self.poisoned |= result.is_err();
@@ -275,35 +282,40 @@ impl Toy {
 }
 
 impl Story for ToyStory {
-    type Action = Action;
+    type Action = WorkloadAction;
     type System = Toy;
 
     fn name(&self) -> &'static str {
         "toy"
     }
 
-    fn steps(&self, seed: u64, count: usize) -> Vec<Step<Action>> {
-        let mix = Mix {
+    fn steps(&self, seed: u64, count: usize) -> Vec<RunStep<WorkloadAction>> {
+        let mix = ActionMix {
             circles: [4, 20, 100],
             large_every: 40,
             large_len: 800..=2000,
-            ..Mix::default()
+            ..ActionMix::default()
         };
         mix.steps(seed, count)
     }
 
-    fn create(&self, world: &World) -> Result<Toy, Trouble> {
+    fn create(&self, world: &StoryEnvironment) -> Result<Toy, StoryError> {
         Toy::create(self.flaw, &*world.directory)
     }
 
-    fn open(&self, world: &World) -> Result<Toy, Trouble> {
+    fn open(&self, world: &StoryEnvironment) -> Result<Toy, StoryError> {
         Toy::open(self.flaw, &*world.directory)
     }
 
-    fn apply(&self, toy: &mut Toy, action: &Action, world: &World) -> Result<(), Trouble> {
+    fn apply(
+        &self,
+        toy: &mut Toy,
+        action: &WorkloadAction,
+        world: &StoryEnvironment,
+    ) -> Result<(), StoryError> {
         let ledger = &world.ledger;
         match action {
-            Action::Commit { writes, durability } => {
+            WorkloadAction::Commit { writes, durability } => {
                 let number = ledger.begin(writes);
                 let before = toy.generation;
                 let refused = toy.poisoned;
@@ -324,43 +336,43 @@ impl Story for ToyStory {
                 }
                 if toy.generation > before {
                     world.coverage.hit("the journal was full");
-                    ledger.cover(number);
+                    ledger.mark_durable(number);
                 }
                 Ok(())
             }
-            Action::Sync => {
+            WorkloadAction::Sync => {
                 toy.guarded(|toy| {
                     toy.write_waiting()?;
                     Ok(toy.journal.sync(Purpose::Log)?)
                 })?;
-                ledger.cover(ledger.newest());
+                ledger.mark_durable(ledger.newest());
                 Ok(())
             }
-            Action::Checkpoint => {
+            WorkloadAction::Checkpoint => {
                 toy.guarded(Toy::checkpoint)?;
                 world.coverage.hit("checkpoint");
-                ledger.cover(ledger.newest());
+                ledger.mark_durable(ledger.newest());
                 Ok(())
             }
-            Action::Background(_) => Ok(()),
-            Action::Get(key) => match ledger.reads(key, toy.map.get(key).map(|value| &value[..])) {
+            WorkloadAction::Background(_) => Ok(()),
+            WorkloadAction::Get(key) => match ledger.reads(key, toy.map.get(key).map(|value| &value[..])) {
                 true => Ok(()),
-                false => Err(Trouble::wrong(format!("a read of {}", key.escape_ascii()))),
+                false => Err(StoryError::wrong(format!("a read of {}", key.escape_ascii()))),
             },
         }
     }
 
-    fn contents(&self, toy: &mut Toy) -> Result<Contents, Trouble> {
-        let mut contents = Contents::new();
+    fn contents(&self, toy: &mut Toy) -> Result<StoreContents, StoryError> {
+        let mut contents = StoreContents::new();
         for (key, value) in &toy.map {
             contents
                 .add(key, value)
-                .map_err(|_| Trouble::wrong("a key appears twice"))?;
+                .map_err(|_| StoryError::wrong("a key appears twice"))?;
         }
         Ok(contents)
     }
 
-    fn check(&self, toy: &mut Toy) -> Result<Vec<String>, Trouble> {
+    fn check(&self, toy: &mut Toy) -> Result<Vec<String>, StoryError> {
         let wrong = toy.tail > JOURNAL;
         Ok(wrong
             .then(|| "the tail is behind the journal's end".to_owned())
@@ -368,9 +380,9 @@ impl Story for ToyStory {
             .collect())
     }
 
-    fn close(&self, mut toy: Toy, world: &World) -> Result<(), Trouble> {
+    fn close(&self, mut toy: Toy, world: &StoryEnvironment) -> Result<(), StoryError> {
         toy.guarded(Toy::checkpoint)?;
-        world.ledger.cover(world.ledger.newest());
+        world.ledger.mark_durable(world.ledger.newest());
         Ok(())
     }
 }

@@ -2,10 +2,10 @@ use super::*;
 
 const _: () = {
     const fn is_handle<T: Clone + Send + Sync + 'static>() {}
-    is_handle::<Cache>();
+    is_handle::<NodeCache>();
     is_handle::<FrameRef>();
     is_handle::<Epochs>();
-    is_handle::<crate::Hold>();
+    is_handle::<crate::EpochHold>();
 };
 
 #[test]
@@ -32,13 +32,13 @@ fn nodes_of_every_size_and_codec_come_back_as_they_were_written() {
     let mut store = Store::new(2);
     let mut pointers = Vec::new();
     for pages in 1..=16 {
-        for codec in [Codec::None, Codec::Lz4, Codec::Zstd] {
+        for codec in [NodeCodec::None, NodeCodec::Lz4, NodeCodec::Zstd] {
             for tier in 0..2 {
                 pointers.push(store.write(tier, 3, pages, codec));
             }
         }
     }
-    assert!(pointers.iter().any(|pointer| pointer.codec == Codec::Zstd));
+    assert!(pointers.iter().any(|pointer| pointer.codec == NodeCodec::Zstd));
     let cache = store.cache(32 * MIB);
     let guard = cache.epochs().pin();
     for _ in 0..2 {
@@ -57,14 +57,14 @@ fn nodes_of_every_size_and_codec_come_back_as_they_were_written() {
 fn every_page_size_works() {
     for page_size in [8 << 10, 16 << 10, 64 << 10] {
         let directory = MemoryDirectory::new();
-        let tiers = Arc::new(Tiers::create(&[&directory]).unwrap());
+        let tiers = Arc::new(TierFiles::create(&[&directory]).unwrap());
         let page_size = PageSize::new(page_size).unwrap();
-        let budget = Cache::least_budget(page_size);
-        let cache = Cache::new(Arc::clone(&tiers), Epochs::new(), page_size, budget).unwrap();
+        let budget = NodeCache::least_budget(page_size);
+        let cache = NodeCache::new(Arc::clone(&tiers), Epochs::new(), page_size, budget).unwrap();
         let mut offset = 0;
         let mut pointers = Vec::new();
         for pages in (1..=16).chain(1..=16) {
-            let node = Buffer::padded(&vec![pages; page_size.node_bytes(pages)]);
+            let node = AlignedBuffer::padded(&vec![pages; page_size.node_bytes(pages)]);
             pointers.push(NodePointer {
                 offset,
                 birth: 1,
@@ -72,7 +72,7 @@ fn every_page_size_works() {
                 encoded_len: node.len() as u32,
                 tier: 0,
                 pages,
-                codec: Codec::None,
+                codec: NodeCodec::None,
             });
             let file = tiers.get(0).unwrap();
             file.grow(offset + node.len() as u64).unwrap();
@@ -95,12 +95,12 @@ fn every_page_size_works() {
 #[test]
 fn another_birth_or_checksum_at_the_same_place_is_another_node() {
     let mut store = Store::new(1);
-    let old = store.write(0, 1, 1, Codec::None);
+    let old = store.write(0, 1, 1, NodeCodec::None);
     let cache = store.cache(MIB);
     let guard = cache.epochs().pin();
     assert_content(&old, &cache.get(&old, &guard, Purpose::Lookup).unwrap());
     store.ends[0] = 0;
-    let new = store.write(0, 2, 1, Codec::None);
+    let new = store.write(0, 2, 1, NodeCodec::None);
     assert_eq!(old.offset, new.offset);
     assert_content(&new, &cache.get(&new, &guard, Purpose::Lookup).unwrap());
     assert_content(&old, &cache.peek(&old, &guard).unwrap());
@@ -115,14 +115,14 @@ fn another_birth_or_checksum_at_the_same_place_is_another_node() {
 #[test]
 fn what_was_inserted_is_found_and_what_was_forgotten_is_read_again() {
     let mut store = Store::new(1);
-    let pointer = store.write(0, 1, 3, Codec::Lz4);
+    let pointer = store.write(0, 1, 3, NodeCodec::Lz4);
     let cache = store.cache(MIB);
     cache.insert(&pointer, &content(pointer.offset, 1, 3));
     cache.insert(&pointer, &content(pointer.offset, 1, 3));
     let guard = cache.epochs().pin();
     assert_content(&pointer, &cache.peek(&pointer, &guard).unwrap());
     assert_eq!((store.reads(), cache.stats().resident_bytes), (0, 3 * PAGE));
-    cache.forget(&pointer);
+    cache.discard(&pointer);
     assert!(cache.peek(&pointer, &guard).is_none());
     assert_content(&pointer, &cache.get(&pointer, &guard, Purpose::Lookup).unwrap());
     assert_eq!(store.reads(), 1);
@@ -184,7 +184,7 @@ fn a_frame_ref_outlives_guards_and_keeps_its_frame() {
 #[test]
 fn a_frame_ref_outlives_the_cache() {
     let mut store = Store::new(1);
-    let pointer = store.write(0, 1, 1, Codec::None);
+    let pointer = store.write(0, 1, 1, NodeCodec::None);
     let cache = store.cache(MIB);
     let guard = cache.epochs().pin();
     let kept = cache.get(&pointer, &guard, Purpose::Lookup).unwrap().retain();
@@ -230,7 +230,7 @@ fn when_every_frame_is_pinned_reads_are_served_from_private_memory() {
 #[should_panic(expected = "of other epochs")]
 fn a_guard_of_other_epochs_is_refused() {
     let mut store = Store::new(1);
-    let pointer = store.write(0, 1, 1, Codec::None);
+    let pointer = store.write(0, 1, 1, NodeCodec::None);
     let cache = store.cache(MIB);
     let guard = Epochs::new().pin();
     let _ = cache.peek(&pointer, &guard);

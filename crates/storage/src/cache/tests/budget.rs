@@ -1,6 +1,6 @@
 use super::*;
 
-fn look_up(cache: &Cache, pointers: &[NodePointer]) {
+fn look_up(cache: &NodeCache, pointers: &[NodePointer]) {
     for pointer in pointers {
         let guard = cache.epochs().pin();
         assert!(is_content_of(
@@ -15,7 +15,7 @@ fn look_up(cache: &Cache, pointers: &[NodePointer]) {
 #[test]
 fn impossible_budgets_are_refused_with_what_would_be_possible() {
     let store = Store::new(1);
-    let refused = Cache::new(Arc::clone(&store.tiers), Epochs::new(), PageSize::MIN, 1000).unwrap_err();
+    let refused = NodeCache::new(Arc::clone(&store.tiers), Epochs::new(), PageSize::MIN, 1000).unwrap_err();
     assert_eq!(
         refused.to_string(),
         "option cache budget: 1000 bytes are less than 1048576"
@@ -78,8 +78,8 @@ fn a_budget_shrinks_and_grows_while_nodes_stay_readable() {
     }
     assert_content(&pointers[7], &kept);
     drop(kept);
-    cache.tend();
-    cache.tend();
+    cache.maintain();
+    cache.maintain();
     look_up(&cache, &pointers[..500]);
     assert_eq!(cache.stats().draining_chunks, 0);
     assert_sound(&cache);
@@ -141,7 +141,7 @@ fn a_guard_delays_a_smaller_budget_and_its_nodes_stay_valid() {
     drop(nodes);
     drop(guard);
     for _ in 0..4 {
-        cache.tend();
+        cache.maintain();
     }
     let stats = cache.stats();
     assert!(
@@ -187,7 +187,7 @@ fn chunks_move_to_the_node_size_that_needs_them() {
 fn every_node_size_gets_frames_in_the_smallest_cache() {
     let mut store = Store::new(1);
     let pointers: Vec<_> = (0..2000)
-        .map(|i| store.write(0, 1, (i * 7 % 16) as u8 + 1, Codec::None))
+        .map(|i| store.write(0, 1, (i * 7 % 16) as u8 + 1, NodeCodec::None))
         .collect();
     let cache = store.cache(MIB);
     for pointer in &pointers {
@@ -224,14 +224,14 @@ fn a_full_cache_lends_a_sixteenth_of_its_budget_and_no_more() {
     let mut store = Store::new(1);
     let pointers = store.write_many(6000, 1);
     let cache = store.cache(16 * MIB);
-    assert!(cache.lend(MIB).is_none(), "there is room for what is read");
+    assert!(cache.try_reserve(MIB).is_none(), "there is room for what is read");
     look_up(&cache, &pointers);
-    assert!(cache.lend(MIB + 1).is_none());
-    let half = cache.lend(MIB / 2).unwrap();
-    assert!(cache.lend(MIB / 2 + 1).is_none(), "half of it is in use");
-    let other = cache.lend(MIB / 2).unwrap();
+    assert!(cache.try_reserve(MIB + 1).is_none());
+    let half = cache.try_reserve(MIB / 2).unwrap();
+    assert!(cache.try_reserve(MIB / 2 + 1).is_none(), "half of it is in use");
+    let other = cache.try_reserve(MIB / 2).unwrap();
     assert_eq!(cache.stats().working_bytes, MIB);
-    assert!(cache.lend(1).is_none());
+    assert!(cache.try_reserve(1).is_none());
     // Loans are part of the budget: nodes are evicted for them while others are read.
     for pointer in &pointers {
         let guard = cache.epochs().pin();
@@ -241,8 +241,8 @@ fn a_full_cache_lends_a_sixteenth_of_its_budget_and_no_more() {
     assert!(stats.charged_bytes <= stats.budget_bytes, "{stats:?}");
     drop((half, other));
     assert_eq!(cache.stats().working_bytes, 0);
-    assert!(cache.lend(MIB).is_none(), "there is room again");
+    assert!(cache.try_reserve(MIB).is_none(), "there is room again");
     look_up(&cache, &pointers);
-    assert!(cache.lend(MIB).is_some());
+    assert!(cache.try_reserve(MIB).is_some());
     assert_sound(&cache);
 }

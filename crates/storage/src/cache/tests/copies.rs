@@ -16,20 +16,20 @@ fn place(number: u32) -> Extent {
     }
 }
 
-fn read(cache: &Cache, pointer: &NodePointer) {
+fn read(cache: &NodeCache, pointer: &NodePointer) {
     let guard = cache.epochs().pin();
     let node = cache.get(pointer, &guard, Purpose::Lookup).unwrap();
     assert_content(pointer, &node);
 }
 
 /// Writes the collected nodes to an extent, as the store's background step does.
-fn copy(store: &Store, cache: &Cache, extent: Extent) -> usize {
+fn copy(store: &Store, cache: &NodeCache, extent: Extent) -> usize {
     let Some(collected) = cache.copies().take_collected(0) else {
         return 0;
     };
     let file = store.tiers.get(0).unwrap();
     file.grow(file.len().max(extent.range().end)).unwrap();
-    let buffer = Buffer::padded(&collected.bytes);
+    let buffer = AlignedBuffer::padded(&collected.bytes);
     file.write_at(extent.offset(), buffer, Purpose::Other).unwrap();
     let count = collected.hashes.len();
     cache.copies().publish(extent, collected);
@@ -39,14 +39,18 @@ fn copy(store: &Store, cache: &Cache, extent: Extent) -> usize {
 /// Overwrites a part of a tier with other data.
 fn spoil(store: &Store, tier: u8, offset: u64, len: u64) {
     let file = store.tiers.get(tier).unwrap();
-    file.write_at(offset, Buffer::padded(&vec![9; len as usize]), Purpose::Other)
-        .unwrap();
+    file.write_at(
+        offset,
+        AlignedBuffer::padded(&vec![9; len as usize]),
+        Purpose::Other,
+    )
+    .unwrap();
 }
 
 /// Returns a cache that has missed each node several times, with copies of most of them.
-fn copied() -> (Store, Cache, Vec<NodePointer>, u32) {
+fn copied() -> (Store, NodeCache, Vec<NodePointer>, u32) {
     let mut store = Store::new(2);
-    let codecs = [Codec::None, Codec::Lz4];
+    let codecs = [NodeCodec::None, NodeCodec::Lz4];
     let pointers: Vec<NodePointer> = (0..NODES)
         .map(|number| store.write(1, 1, 1, codecs[number % 2]))
         .collect();
@@ -103,7 +107,7 @@ fn a_node_in_the_place_of_one_that_was_copied_is_read_as_itself() {
     let (mut store, cache, old, _) = copied();
     // The next generation reuses the tier's space.
     store.ends[1] = 0;
-    let codecs = [Codec::None, Codec::Lz4];
+    let codecs = [NodeCodec::None, NodeCodec::Lz4];
     let new: Vec<NodePointer> = (0..NODES)
         .map(|number| store.write(1, 2, 1, codecs[number % 2]))
         .collect();
@@ -120,7 +124,7 @@ fn reads_of_many_at_once_take_what_is_copied_from_there() {
     for some in pointers.chunks(40) {
         let guard = cache.epochs().pin();
         let nodes = cache
-            .get_many(some, &guard, Purpose::Lookup, Residence::Keep)
+            .get_many(some, &guard, Purpose::Lookup, CacheRetention::Keep)
             .unwrap();
         for (pointer, node) in some.iter().zip(&nodes) {
             assert_content(pointer, node);
@@ -132,13 +136,15 @@ fn reads_of_many_at_once_take_what_is_copied_from_there() {
 #[test]
 fn walks_collect_nothing() {
     let mut store = Store::new(2);
-    let pointers: Vec<NodePointer> = (0..NODES).map(|_| store.write(1, 1, 1, Codec::None)).collect();
+    let pointers: Vec<NodePointer> = (0..NODES)
+        .map(|_| store.write(1, 1, 1, NodeCodec::None))
+        .collect();
     let cache = store.cache(MIB);
     cache.copies().set_budget(64 * MIB);
     for _ in 0..3 {
         for pointer in &pointers {
             let pending = cache
-                .request(&[*pointer], Purpose::Scan, Residence::PassThrough)
+                .request(&[*pointer], Purpose::Scan, CacheRetention::PassThrough)
                 .unwrap();
             drop(pending);
             cache.finish_arrived();
@@ -146,7 +152,9 @@ fn walks_collect_nothing() {
     }
     assert!(cache.copies().take_collected(0).is_none());
     // Nodes of the first tier are not copied either, because there is no faster tier.
-    let near: Vec<NodePointer> = (0..NODES).map(|_| store.write(0, 1, 1, Codec::None)).collect();
+    let near: Vec<NodePointer> = (0..NODES)
+        .map(|_| store.write(0, 1, 1, NodeCodec::None))
+        .collect();
     for _ in 0..3 {
         near.iter().for_each(|pointer| read(&cache, pointer));
     }

@@ -1,9 +1,9 @@
 //! A device whose reads wait until they are released, and which can be told to fail or return wrong
 //! data.
 
-use alluvium_device::batch::InFlight;
+use alluvium_device::batch::BatchCompletion;
 use alluvium_device::forward::ForwardDevice;
-use alluvium_device::{Batch, Device, Error, Operation, Outcome, Request, Ticket};
+use alluvium_device::{Device, DeviceOperation, Error, IoBatch, IoOutcome, IoRequest, Ticket};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(super) enum Lie {
 struct State {
     open: bool,
     lie: Lie,
-    waiting: Vec<(Arc<InFlight>, Vec<Request>)>,
+    waiting: Vec<(Arc<BatchCompletion>, Vec<IoRequest>)>,
     batches: Vec<usize>,
 }
 
@@ -81,12 +81,12 @@ impl Gated {
         }
     }
 
-    fn perform_one(&self, request: Request, lie: Lie) -> Outcome {
+    fn perform_one(&self, request: IoRequest, lie: Lie) -> IoOutcome {
         let read = match &request {
-            Request::Read { offset, buffer, .. } => Some(*offset..offset + buffer.len() as u64),
+            IoRequest::Read { offset, buffer, .. } => Some(*offset..offset + buffer.len() as u64),
             _ => None,
         };
-        let mut batch = Batch::new();
+        let mut batch = IoBatch::new();
         batch.push(request);
         let mut outcome = self.inner.submit(batch).take().remove(0);
         if let (Some(read), Some(buffer)) = (read, &mut outcome.buffer) {
@@ -97,7 +97,7 @@ impl Gated {
                 Lie::Zero => buffer.fill(0),
                 Lie::Fail | Lie::FailAt(_) => {
                     outcome.result = Err(Error::Io {
-                        operation: Operation::Read,
+                        operation: DeviceOperation::Read,
                         file: self.inner.name().to_owned(),
                         offset: 0,
                         len: buffer.len() as u64,
@@ -115,14 +115,14 @@ impl ForwardDevice for Gated {
         &*self.inner
     }
 
-    fn submit(&self, batch: Batch) -> Ticket {
+    fn submit(&self, batch: IoBatch) -> Ticket {
         let requests = batch.into_requests();
-        let in_flight = InFlight::new(requests.len());
+        let in_flight = BatchCompletion::new(requests.len());
         let ticket = in_flight.ticket();
         let mut state = self.state.lock();
         if requests
             .iter()
-            .any(|request| matches!(request, Request::Read { .. }))
+            .any(|request| matches!(request, IoRequest::Read { .. }))
         {
             state.batches.push(requests.len());
             assert!(state.lie != Lie::Panic, "the device panics, as this test wants");

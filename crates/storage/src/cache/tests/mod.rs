@@ -10,10 +10,10 @@ mod scans;
 mod stress;
 
 use super::*;
-use crate::Codec;
+use crate::NodeCodec;
 use alluvium_base::checksum;
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::{Buffer, Device, Directory};
+use alluvium_device::{AlignedBuffer, Device, Directory};
 use device::Gated;
 
 const MIB: u64 = 1 << 20;
@@ -27,14 +27,14 @@ const FILLER: u64 = 0x0707_0707_0707_0707;
 struct Store {
     directory: MemoryDirectory,
     files: Vec<Arc<Gated>>,
-    tiers: Arc<Tiers>,
+    tiers: Arc<TierFiles>,
     ends: Vec<u64>,
 }
 
 impl Store {
     fn new(tiers: usize) -> Store {
         let directory = MemoryDirectory::new();
-        let plain = Tiers::create(&vec![&directory as &dyn Directory; tiers]).unwrap();
+        let plain = TierFiles::create(&vec![&directory as &dyn Directory; tiers]).unwrap();
         let files: Vec<_> = (0..tiers)
             .map(|tier| Gated::new(Arc::clone(plain.get(tier as u8).unwrap())))
             .collect();
@@ -45,19 +45,19 @@ impl Store {
         Store {
             directory,
             files,
-            tiers: Arc::new(Tiers::of(devices)),
+            tiers: Arc::new(TierFiles::of(devices)),
             ends: vec![0; tiers],
         }
     }
 
     /// Writes a node after the last one of its tier.
-    fn write(&mut self, tier: u8, birth: u64, pages: u8, codec: Codec) -> NodePointer {
+    fn write(&mut self, tier: u8, birth: u64, pages: u8, codec: NodeCodec) -> NodePointer {
         let end = &mut self.ends[usize::from(tier)];
         let offset = *end;
         let node = content(offset, birth, pages);
         let mut encoded = Vec::new();
         let codec = codec.encode(&node, &mut encoded);
-        let encoded = if codec == Codec::None { node } else { encoded };
+        let encoded = if codec == NodeCodec::None { node } else { encoded };
         let pointer = NodePointer {
             offset,
             birth,
@@ -70,17 +70,19 @@ impl Store {
         *end = (offset + pointer.read_len() as u64).next_multiple_of(PAGE);
         let file = self.tiers.get(tier).unwrap();
         file.grow(*end).unwrap();
-        file.write_at(offset, Buffer::padded(&encoded), Purpose::Other)
+        file.write_at(offset, AlignedBuffer::padded(&encoded), Purpose::Other)
             .unwrap();
         pointer
     }
 
     fn write_many(&mut self, count: usize, pages: u8) -> Vec<NodePointer> {
-        (0..count).map(|_| self.write(0, 1, pages, Codec::None)).collect()
+        (0..count)
+            .map(|_| self.write(0, 1, pages, NodeCodec::None))
+            .collect()
     }
 
-    fn cache(&self, budget: u64) -> Cache {
-        Cache::new(Arc::clone(&self.tiers), Epochs::new(), PageSize::MIN, budget).unwrap()
+    fn cache(&self, budget: u64) -> NodeCache {
+        NodeCache::new(Arc::clone(&self.tiers), Epochs::new(), PageSize::MIN, budget).unwrap()
     }
 
     /// Returns the number of nodes read so far.
@@ -124,11 +126,11 @@ fn assert_content(pointer: &NodePointer, node: &[u8]) {
 }
 
 /// Asserts that the cache has no violations, now and after all epochs have passed.
-fn assert_sound(cache: &Cache) {
+fn assert_sound(cache: &NodeCache) {
     for _ in 0..2 {
         assert_eq!(cache.check(), []);
         for _ in 0..3 {
-            cache.tend();
+            cache.maintain();
         }
     }
 }

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 /// Waits until `count` lookups have joined reads of other calls.
-fn wait_for_joins(cache: &Cache, count: u64) {
+fn wait_for_joins(cache: &NodeCache, count: u64) {
     while cache.stats().joined < count {
         thread::sleep(Duration::from_millis(1));
     }
@@ -14,7 +14,7 @@ fn wait_for_joins(cache: &Cache, count: u64) {
 #[test]
 fn many_threads_that_miss_one_node_read_it_once() {
     let mut store = Store::new(1);
-    let pointer = store.write(0, 1, 2, Codec::Lz4);
+    let pointer = store.write(0, 1, 2, NodeCodec::Lz4);
     let cache = store.cache(MIB);
     store.files[0].close();
     thread::scope(|scope| {
@@ -35,7 +35,7 @@ fn many_threads_that_miss_one_node_read_it_once() {
 #[test]
 fn a_failed_read_wakes_everyone_with_an_error_and_caches_nothing() {
     let mut store = Store::new(1);
-    let pointer = store.write(0, 1, 1, Codec::None);
+    let pointer = store.write(0, 1, 1, NodeCodec::None);
     let cache = store.cache(MIB);
     for lie in [Lie::Fail, Lie::Flip, Lie::Zero] {
         let joined = cache.stats().joined;
@@ -75,12 +75,12 @@ fn a_failed_read_wakes_everyone_with_an_error_and_caches_nothing() {
 #[test]
 fn a_compressed_node_that_verifies_but_does_not_decode_is_corrupt() {
     let mut store = Store::new(1);
-    let good = store.write(0, 1, 4, Codec::Zstd);
+    let good = store.write(0, 1, 4, NodeCodec::Zstd);
     let cache = store.cache(MIB);
     let guard = cache.epochs().pin();
     for pointer in [
         NodePointer {
-            codec: Codec::Lz4,
+            codec: NodeCodec::Lz4,
             ..good
         },
         NodePointer { pages: 5, ..good },
@@ -97,7 +97,7 @@ fn a_compressed_node_that_verifies_but_does_not_decode_is_corrupt() {
 #[test]
 fn pointers_that_cannot_be_one_are_errors_and_never_panics() {
     let mut store = Store::new(1);
-    let good = store.write(0, 1, 1, Codec::None);
+    let good = store.write(0, 1, 1, NodeCodec::None);
     let cache = store.cache(MIB);
     let guard = cache.epochs().pin();
     let bad = [
@@ -126,12 +126,12 @@ fn pointers_that_cannot_be_one_are_errors_and_never_panics() {
         );
         assert!(
             cache
-                .get_many(&[good, pointer], &guard, Purpose::Scan, Residence::Keep)
+                .get_many(&[good, pointer], &guard, Purpose::Scan, CacheRetention::Keep)
                 .is_err()
         );
         assert!(
             cache
-                .request(&[good, pointer], Purpose::Scan, Residence::Keep)
+                .request(&[good, pointer], Purpose::Scan, CacheRetention::Keep)
                 .is_err()
         );
     }
@@ -150,13 +150,15 @@ fn pointers_that_cannot_be_one_are_errors_and_never_panics() {
 #[test]
 fn all_misses_of_a_tier_go_to_the_device_together() {
     let mut store = Store::new(2);
-    let pointers: Vec<_> = (0..100).map(|i| store.write(i % 2, 1, 1, Codec::None)).collect();
+    let pointers: Vec<_> = (0..100)
+        .map(|i| store.write(i % 2, 1, 1, NodeCodec::None))
+        .collect();
     let cache = store.cache(MIB);
     let guard = cache.epochs().pin();
     cache.get(&pointers[4], &guard, Purpose::Lookup).unwrap();
     let twice: Vec<_> = pointers.iter().chain(&pointers[..10]).copied().collect();
     let nodes = cache
-        .get_many(&twice, &guard, Purpose::Lookup, Residence::Keep)
+        .get_many(&twice, &guard, Purpose::Lookup, CacheRetention::Keep)
         .unwrap();
     for (pointer, node) in twice.iter().zip(&nodes) {
         assert_content(pointer, node);
@@ -174,7 +176,7 @@ fn an_error_among_many_is_reported_after_all_reads_are_settled() {
     let cache = store.cache(MIB);
     let guard = cache.epochs().pin();
     let error = cache
-        .get_many(&pointers, &guard, Purpose::Lookup, Residence::Keep)
+        .get_many(&pointers, &guard, Purpose::Lookup, CacheRetention::Keep)
         .unwrap_err();
     assert!(matches!(error, Error::Corrupt { place, .. } if place == pointers[7].place()));
     assert_eq!(cache.shared.flights.len(), 0);
@@ -186,7 +188,7 @@ fn an_error_among_many_is_reported_after_all_reads_are_settled() {
 #[test]
 fn a_node_that_cannot_be_read_does_not_fail_its_neighbours() {
     let mut store = Store::new(1);
-    let mut pointers: Vec<_> = [Codec::None, Codec::Lz4]
+    let mut pointers: Vec<_> = [NodeCodec::None, NodeCodec::Lz4]
         .into_iter()
         .flat_map(|codec| [codec; 5])
         .map(|codec| store.write(0, 1, 2, codec))
@@ -196,7 +198,7 @@ fn a_node_that_cannot_be_read_does_not_fail_its_neighbours() {
     store.files[0].lie(Lie::FailAt(bad.offset));
     let all: Vec<_> = pointers.iter().copied().chain([bad]).collect();
     cache
-        .request(&all, Purpose::Scan, Residence::PassThrough)
+        .request(&all, Purpose::Scan, CacheRetention::PassThrough)
         .unwrap()
         .wait();
     let guard = cache.epochs().pin();
@@ -219,7 +221,7 @@ fn requested_nodes_are_hits_once_the_request_is_finished() {
     let cache = store.cache(MIB);
     store.files[0].close();
     let mut pending = cache
-        .request(&pointers, Purpose::Scan, Residence::PassThrough)
+        .request(&pointers, Purpose::Scan, CacheRetention::PassThrough)
         .unwrap();
     assert!(!pending.poll());
     let held = cache.epochs().current();
@@ -244,7 +246,7 @@ fn a_lookup_joins_a_request_and_an_abandoned_request_is_finished_by_the_cache() 
     let pointers = store.write_many(10, 1);
     let cache = store.cache(MIB);
     let mut first = cache
-        .request(&pointers[..5], Purpose::Scan, Residence::Keep)
+        .request(&pointers[..5], Purpose::Scan, CacheRetention::Keep)
         .unwrap();
     let guard = cache.epochs().pin();
     assert_content(
@@ -256,13 +258,13 @@ fn a_lookup_joins_a_request_and_an_abandoned_request_is_finished_by_the_cache() 
     store.files[0].close();
     drop(
         cache
-            .request(&pointers[5..], Purpose::Scan, Residence::Keep)
+            .request(&pointers[5..], Purpose::Scan, CacheRetention::Keep)
             .unwrap(),
     );
-    cache.tend();
+    cache.maintain();
     assert_eq!(cache.shared.flights.len(), 5);
     store.files[0].open();
-    cache.tend();
+    cache.maintain();
     assert_eq!(cache.shared.flights.len(), 0);
     assert_eq!(store.files[0].batches(), [1, 1]);
     assert_sound(&cache);
@@ -276,19 +278,19 @@ fn requests_read_ahead_only_a_part_of_the_cache() {
     store.files[0].close();
     let mut all = Vec::new();
     for some in pointers.chunks(20) {
-        all.push(cache.request(some, Purpose::Scan, Residence::Keep).unwrap());
+        all.push(cache.request(some, Purpose::Scan, CacheRetention::Keep).unwrap());
     }
-    let skipped: usize = all.iter().map(Pending::skipped).sum();
+    let skipped: usize = all.iter().map(PendingReads::skipped).sum();
     assert!((900..1000).contains(&skipped), "{skipped} of 1000 were skipped");
     store.files[0].open();
-    all.iter_mut().for_each(Pending::wait);
+    all.iter_mut().for_each(PendingReads::wait);
     assert_sound(&cache);
 }
 
 #[test]
 fn a_thread_that_panics_in_the_device_does_not_leave_others_waiting() {
     let mut store = Store::new(1);
-    let pointer = store.write(0, 1, 1, Codec::None);
+    let pointer = store.write(0, 1, 1, NodeCodec::None);
     let cache = store.cache(MIB);
     store.files[0].lie(Lie::Panic);
     let start = Barrier::new(2);
@@ -313,7 +315,11 @@ fn the_cache_may_be_dropped_while_reads_are_in_flight() {
     let pointers = store.write_many(10, 1);
     let cache = store.cache(MIB);
     store.files[0].close();
-    drop(cache.request(&pointers, Purpose::Scan, Residence::Keep).unwrap());
+    drop(
+        cache
+            .request(&pointers, Purpose::Scan, CacheRetention::Keep)
+            .unwrap(),
+    );
     drop(cache);
     store.files[0].open();
 }

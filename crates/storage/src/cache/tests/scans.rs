@@ -1,7 +1,7 @@
 use super::*;
 
 /// Looks up every node, each under a new guard.
-fn look_up(cache: &Cache, pointers: &[NodePointer]) {
+fn look_up(cache: &NodeCache, pointers: &[NodePointer]) {
     for pointer in pointers {
         let guard = cache.epochs().pin();
         assert!(is_content_of(
@@ -11,11 +11,11 @@ fn look_up(cache: &Cache, pointers: &[NodePointer]) {
     }
 }
 
-fn resident(cache: &Cache, pointers: &[NodePointer]) -> usize {
+fn resident(cache: &NodeCache, pointers: &[NodePointer]) -> usize {
     let guard = cache.epochs().pin();
     let is_there = |pointer: &&NodePointer| {
-        let key = Key::of(pointer);
-        cache.shared.look(&key, key.hash(), &guard).is_some()
+        let key = NodeKey::of(pointer);
+        cache.shared.find_frame(&key, key.hash(), &guard).is_some()
     };
     pointers.iter().filter(is_there).count()
 }
@@ -33,7 +33,7 @@ fn a_scan_of_ten_times_the_cache_leaves_the_hot_set_where_it_is() {
     for some in scanned.chunks(32) {
         let guard = cache.epochs().pin();
         let nodes = cache
-            .get_many(some, &guard, Purpose::Scan, Residence::PassThrough)
+            .get_many(some, &guard, Purpose::Scan, CacheRetention::PassThrough)
             .unwrap();
         for (pointer, node) in some.iter().zip(&nodes) {
             assert!(is_content_of(pointer, node));
@@ -59,18 +59,18 @@ fn a_scan_with_read_ahead_leaves_the_hot_set_too_and_hits_what_it_read_ahead() {
     look_up(&cache, &hot);
     let before = cache.stats();
     let mut ahead = cache
-        .request(&scanned[..16], Purpose::Scan, Residence::PassThrough)
+        .request(&scanned[..16], Purpose::Scan, CacheRetention::PassThrough)
         .unwrap();
     for (i, some) in scanned.chunks(16).enumerate() {
         let next = scanned.chunks(16).nth(i + 1).unwrap_or_default();
         let next = cache
-            .request(next, Purpose::Scan, Residence::PassThrough)
+            .request(next, Purpose::Scan, CacheRetention::PassThrough)
             .unwrap();
         ahead.wait();
         ahead = next;
         let guard = cache.epochs().pin();
         cache
-            .get_many(some, &guard, Purpose::Scan, Residence::PassThrough)
+            .get_many(some, &guard, Purpose::Scan, CacheRetention::PassThrough)
             .unwrap();
     }
     let hits = cache.stats().hits - before.hits;
@@ -90,12 +90,12 @@ fn a_read_whose_reader_stays_away_does_not_keep_frames_from_others() {
     let cache = store.cache(4 * MIB);
     let (left, others) = (store.write_many(16, 1), store.write_many(8192, 1));
     let pending = cache
-        .request(&left, Purpose::Scan, Residence::PassThrough)
+        .request(&left, Purpose::Scan, CacheRetention::PassThrough)
         .unwrap();
     let mut skipped = 0;
     for some in others.chunks(16) {
         let mut pending = cache
-            .request(some, Purpose::Scan, Residence::PassThrough)
+            .request(some, Purpose::Scan, CacheRetention::PassThrough)
             .unwrap();
         skipped += pending.skipped();
         pending.wait();
@@ -117,14 +117,14 @@ fn a_scanned_node_that_is_looked_up_stays() {
     let scanned = store.write_many(5000, 1);
     let guard = cache.epochs().pin();
     cache
-        .get_many(&used, &guard, Purpose::Scan, Residence::PassThrough)
+        .get_many(&used, &guard, Purpose::Scan, CacheRetention::PassThrough)
         .unwrap();
     drop(guard);
     look_up(&cache, &used);
     for some in scanned.chunks(32) {
         let guard = cache.epochs().pin();
         cache
-            .get_many(some, &guard, Purpose::Scan, Residence::PassThrough)
+            .get_many(some, &guard, Purpose::Scan, CacheRetention::PassThrough)
             .unwrap();
     }
     let after = resident(&cache, &used);
@@ -177,7 +177,7 @@ fn many_misses_under_one_guard_degrade_to_private_memory() {
     let pointers = store.write_many(2000, 1);
     let guard = cache.epochs().pin();
     let nodes = cache
-        .get_many(&pointers, &guard, Purpose::Scan, Residence::PassThrough)
+        .get_many(&pointers, &guard, Purpose::Scan, CacheRetention::PassThrough)
         .unwrap();
     for (pointer, node) in pointers.iter().zip(&nodes) {
         assert_content(pointer, node);
@@ -233,7 +233,7 @@ fn what_is_offered_is_kept_where_what_is_written_is_to_be() {
         |pointer: &NodePointer| cache.offer(pointer, &content(pointer.offset, pointer.birth, pointer.pages));
     alive.iter().for_each(offer);
     assert_eq!(resident(&cache, &alive), 0, "it is full");
-    cache.keep_written(true);
+    cache.set_admit_written(true);
     alive.iter().for_each(offer);
     let misses = cache.stats().misses;
     look_up(&cache, &alive);
@@ -250,7 +250,7 @@ fn a_node_marked_to_be_evicted_first_goes_before_all_others_and_is_there_until_t
         look_up(&cache, &others);
         look_up(&cache, &marked);
     }
-    marked.iter().for_each(|pointer| cache.evict_first(pointer));
+    marked.iter().for_each(|pointer| cache.demote(pointer));
     let misses = cache.stats().misses;
     look_up(&cache, &marked);
     assert_eq!(
@@ -266,7 +266,7 @@ fn a_node_marked_to_be_evicted_first_goes_before_all_others_and_is_there_until_t
     );
     assert!(left < 200, "{left} of 400 are left");
     // The nodes that are now in their frames are not marked.
-    marked.iter().for_each(|pointer| cache.evict_first(pointer));
-    cache.evict_first(&store.write_many(1, 1)[0]);
+    marked.iter().for_each(|pointer| cache.demote(pointer));
+    cache.demote(&store.write_many(1, 1)[0]);
     assert_sound(&cache);
 }

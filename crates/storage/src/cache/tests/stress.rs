@@ -10,7 +10,7 @@ struct Run {
 }
 
 /// The random operations of one thread. Every node returned is compared with its pointer.
-fn operate(cache: &Cache, pointers: &[NodePointer], random: &mut fastrand::Rng) {
+fn operate(cache: &NodeCache, pointers: &[NodePointer], random: &mut fastrand::Rng) {
     let mut choose = |n: usize| -> Vec<NodePointer> {
         // Two thirds of the choices fall on a quarter of the nodes.
         let one = |random: &mut fastrand::Rng| {
@@ -32,9 +32,9 @@ fn operate(cache: &Cache, pointers: &[NodePointer], random: &mut fastrand::Rng) 
         )),
         50..65 => {
             let residence = if random.bool() {
-                Residence::Keep
+                CacheRetention::Keep
             } else {
-                Residence::PassThrough
+                CacheRetention::PassThrough
             };
             let nodes = cache.get_many(&some, &guard, Purpose::Scan, residence).unwrap();
             assert!(
@@ -45,7 +45,7 @@ fn operate(cache: &Cache, pointers: &[NodePointer], random: &mut fastrand::Rng) 
         }
         65..75 => {
             let mut pending = cache
-                .request(&some, Purpose::Scan, Residence::PassThrough)
+                .request(&some, Purpose::Scan, CacheRetention::PassThrough)
                 .unwrap();
             if random.bool() {
                 pending.poll();
@@ -69,8 +69,8 @@ fn operate(cache: &Cache, pointers: &[NodePointer], random: &mut fastrand::Rng) 
             assert!(is_content_of(&one, &node.clone()));
         }
         85..92 => cache.insert(&one, &content(one.offset, one.birth, one.pages)),
-        92..98 => cache.forget(&one),
-        _ => cache.tend(),
+        92..98 => cache.discard(&one),
+        _ => cache.maintain(),
     }
 }
 
@@ -81,7 +81,7 @@ fn run(run: &Run) {
         .map(|_| {
             let pages = *random.choice([1, 1, 1, 1, 2, 4, 5, 16].iter()).unwrap();
             let codec = *random
-                .choice([Codec::None, Codec::None, Codec::Lz4].iter())
+                .choice([NodeCodec::None, NodeCodec::None, NodeCodec::Lz4].iter())
                 .unwrap();
             store.write(random.u8(..2), random.u64(..9), pages, codec)
         })
@@ -123,7 +123,7 @@ fn run(run: &Run) {
         "samples in which the budget was exceeded"
     );
     while cache.shared.flights.len() > 0 {
-        cache.tend();
+        cache.maintain();
     }
     assert_sound(&cache);
     let stats = cache.stats();
@@ -156,7 +156,7 @@ fn threads_with_random_operations_see_only_what_pointers_mean() {
 fn the_budget_may_change_under_threads_at_work() {
     let mut store = Store::new(2);
     let pointers: Vec<_> = (0..1500)
-        .map(|i| store.write(i as u8 % 2, 1, 1 + i as u8 % 3, Codec::None))
+        .map(|i| store.write(i as u8 % 2, 1, 1 + i as u8 % 3, NodeCodec::None))
         .collect();
     let cache = store.cache(2 * MIB);
     let stop = AtomicBool::new(false);
@@ -178,7 +178,7 @@ fn the_budget_may_change_under_threads_at_work() {
         stop.store(true, Ordering::Relaxed);
     });
     while cache.shared.flights.len() > 0 {
-        cache.tend();
+        cache.maintain();
     }
     cache.set_budget(MIB).unwrap();
     assert_sound(&cache);

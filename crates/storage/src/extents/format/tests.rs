@@ -4,8 +4,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn entry(start: u32, units: u32, now: Option<(u32, u64)>) -> Entry {
-    Entry {
+fn entry(start: u32, units: u32, now: Option<(u32, u64)>) -> MapEntry {
+    MapEntry {
         start,
         units,
         now,
@@ -14,13 +14,13 @@ fn entry(start: u32, units: u32, now: Option<(u32, u64)>) -> Entry {
     }
 }
 
-const HEADER_OF_RECORD: RecordHeader = RecordHeader {
+const HEADER_OF_RECORD: MapRecordHeader = MapRecordHeader {
     file: 3,
     generation: 0x0102,
     tier: 1,
 };
 
-fn entries() -> Vec<Entry> {
+fn entries() -> Vec<MapEntry> {
     vec![
         entry(0, 8, Some((1, 8 * UNIT))),
         entry(8, 8, Some((1, 8 * UNIT))),
@@ -33,7 +33,7 @@ fn entries() -> Vec<Entry> {
 
 #[test]
 fn the_bytes_of_version_1_do_not_change() {
-    let mut builder = RecordBuilder::default();
+    let mut builder = MapRecordBuilder::default();
     entries().iter().for_each(|entry| builder.push(entry));
     let (record, sum) = builder.seal(&HEADER_OF_RECORD, first_link(3));
     assert_eq!(record.len() as u64, BLOCK);
@@ -65,14 +65,14 @@ fn the_bytes_of_version_1_do_not_change() {
                     100000000800000002000000";
     assert_eq!(hex(&bytes), expected);
     assert_eq!(bytes.len(), MapPointer::BYTES + Extent::BYTES);
-    let mut reader = Reader::new(&bytes);
+    let mut reader = ByteReader::new(&bytes);
     assert_eq!(MapPointer::decode(&mut reader, &place(3, 0)).unwrap(), pointer);
     assert_eq!(Extent::decode(&mut reader, &place(3, 0)).unwrap().start, 0x10);
 }
 
 #[test]
 fn entries_are_read_back_alike_ones_together() {
-    let mut builder = RecordBuilder::default();
+    let mut builder = MapRecordBuilder::default();
     entries().iter().for_each(|entry| builder.push(entry));
     let (record, sum) = builder.seal(&HEADER_OF_RECORD, first_link(3));
     let mut read = Vec::new();
@@ -116,7 +116,7 @@ fn random_entries_are_read_back() {
                 random.u32(1..=MAX_REFERENCES)
             };
             let gone = random.u8(..4) == 0;
-            written.push(Entry {
+            written.push(MapEntry {
                 start: at,
                 units,
                 now: (!gone).then_some((references, live)),
@@ -125,12 +125,12 @@ fn random_entries_are_read_back() {
             });
             at += units;
         }
-        let mut builder = RecordBuilder::default();
+        let mut builder = MapRecordBuilder::default();
         written.iter().for_each(|entry| builder.push(entry));
         let (record, _) = builder.seal(&HEADER_OF_RECORD, 1);
         let mut read = Vec::new();
-        let visit = |_, entry: Entry| {
-            let one = |repeat| Entry {
+        let visit = |_, entry: MapEntry| {
+            let one = |repeat| MapEntry {
                 start: entry.start + repeat * entry.units,
                 repeats: 0,
                 ..entry

@@ -1,8 +1,8 @@
 //! `check` reports nothing on a sound store, and names every violation.
 
 use super::*;
-use crate::extents::state::{Head, Life};
-use crate::extents::tier::Tier;
+use crate::extents::state::{ExtentPhase, ExtentState};
+use crate::extents::tier::TierExtents;
 
 /// A store with two extents, one of them with two references.
 fn sample() -> (Bed, Extent, Extent) {
@@ -19,7 +19,7 @@ fn what_is_reachable_must_be_exactly_what_is_live() {
     assert_eq!(check(&[(one, 1), (two, 1), (two, 1)]), []);
     assert_eq!(
         check(&[(two, 2)]),
-        [Violation::Leaked {
+        [ExtentViolation::Leaked {
             extent: one,
             references: 1
         }]
@@ -27,12 +27,12 @@ fn what_is_reachable_must_be_exactly_what_is_live() {
     assert_eq!(
         check(&[(one, 3), (two, 1)]),
         [
-            Violation::References {
+            ExtentViolation::References {
                 extent: one,
                 counted: 1,
                 reachable: 3
             },
-            Violation::References {
+            ExtentViolation::References {
                 extent: two,
                 counted: 2,
                 reachable: 1
@@ -43,12 +43,12 @@ fn what_is_reachable_must_be_exactly_what_is_live() {
     let found = check(&[(one, 1), (two, 2), (half, 1)]);
     assert_eq!(
         found[0],
-        Violation::Overlap {
+        ExtentViolation::Overlap {
             first: half,
             second: two
         }
     );
-    assert!(matches!(found[1], Violation::NotLive { extent, .. } if extent == half));
+    assert!(matches!(found[1], ExtentViolation::NotLive { extent, .. } if extent == half));
     for wrong in [
         Extent { start: 100, ..one },
         Extent { tier: 7, ..one },
@@ -59,18 +59,18 @@ fn what_is_reachable_must_be_exactly_what_is_live() {
     ] {
         let found = check(&[(one, 1), (two, 2), (wrong, 1)]);
         assert!(
-            matches!(found[..], [Violation::NotLive { extent, .. }] if extent == wrong),
+            matches!(found[..], [ExtentViolation::NotLive { extent, .. }] if extent == wrong),
             "{found:?}"
         );
     }
-    let provisional = bed.extents.allocate(0, 1, Class::Normal).unwrap();
+    let provisional = bed.extents.allocate(0, 1, AllocationClass::Normal).unwrap();
     let found = check(&[(one, 1), (two, 2), (provisional, 1)]);
     assert!(found[0].to_string().contains("Provisional"), "{found:?}");
 }
 
 #[test]
 fn bookkeeping_that_contradicts_itself_is_named() {
-    type Damage = fn(&mut Tier, Extent);
+    type Damage = fn(&mut TierExtents, Extent);
     let damages: [(&str, Damage); 12] = [
         ("live bytes", |tier, extent| {
             edit(tier, extent, |head| head.live = extent.bytes() + 1);
@@ -79,7 +79,7 @@ fn bookkeeping_that_contradicts_itself_is_named() {
             edit(tier, extent, |head| head.references = 0);
         }),
         ("provisional and in the map", |tier, extent| {
-            edit(tier, extent, |head| head.life = Life::Provisional);
+            edit(tier, extent, |head| head.life = ExtentPhase::Provisional);
         }),
         ("counted", |tier, _| tier.counts.live_bytes += 1),
         ("changed extents", |tier, _| _ = tier.dirty.pop()),
@@ -112,7 +112,7 @@ fn bookkeeping_that_contradicts_itself_is_named() {
     }
 }
 
-fn edit(tier: &mut Tier, extent: Extent, edit: impl FnOnce(&mut Head)) {
+fn edit(tier: &mut TierExtents, extent: Extent, edit: impl FnOnce(&mut ExtentState)) {
     let mut head = tier.find(extent).unwrap();
     edit(&mut head);
     tier.states.update(extent.start, &head);
@@ -130,7 +130,7 @@ fn a_map_that_differs_from_memory_is_named() {
     assert_eq!(bed.extents.check_map(bed.directory.as_ref(), &old).unwrap(), []);
     bed.checkpoint(2);
     let found = bed.extents.check_map(bed.directory.as_ref(), &old).unwrap();
-    let differs = |extent, on_disk, in_memory| Violation::Map {
+    let differs = |extent, on_disk, in_memory| ExtentViolation::Map {
         extent,
         on_disk,
         in_memory,

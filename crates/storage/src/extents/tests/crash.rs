@@ -4,8 +4,8 @@
 
 use super::*;
 use alluvium_base::Purpose;
-use alluvium_device::simulated::{SimDirectory, SimOptions, Survival};
-use alluvium_device::{BLOCK, Buffer, FileOptions};
+use alluvium_device::simulated::{CrashSurvival, SimDirectory, SimOptions};
+use alluvium_device::{AlignedBuffer, BLOCK, FileOptions};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -42,14 +42,14 @@ struct Story {
     named: Arc<Mutex<Named>>,
 }
 
-fn tiers(simulated: &SimDirectory) -> Arc<Tiers> {
-    Arc::new(Tiers::open(&[simulated as &dyn Directory; 2], FileOptions::DIRECT).unwrap())
+fn tiers(simulated: &SimDirectory) -> Arc<TierFiles> {
+    Arc::new(TierFiles::open(&[simulated as &dyn Directory; 2], FileOptions::DIRECT).unwrap())
 }
 
 impl Story {
     fn begin(seed: u64, bug: Bug) -> Story {
         let simulated = SimDirectory::with(SimOptions::new(seed));
-        drop(Tiers::create(&[&simulated as &dyn Directory; 2]).unwrap());
+        drop(TierFiles::create(&[&simulated as &dyn Directory; 2]).unwrap());
         let directory: Arc<dyn Directory> = Arc::new(simulated.clone());
         let tiers = tiers(&simulated);
         let extents = Extents::create(Arc::clone(&tiers), ExtentOptions::default()).unwrap();
@@ -126,9 +126,13 @@ impl Story {
             self.random.u32(1..4)
         };
         let tier = self.random.u8(..2);
-        let extent = self.bed.extents.allocate(tier, units, Class::Normal).unwrap();
+        let extent = self
+            .bed
+            .extents
+            .allocate(tier, units, AllocationClass::Normal)
+            .unwrap();
         self.stamp += 1;
-        let block = Buffer::padded(&self.stamp.to_le_bytes());
+        let block = AlignedBuffer::padded(&self.stamp.to_le_bytes());
         let file = self.bed.tiers.get(tier).unwrap();
         let block = file.write_at(extent.offset(), block, Purpose::Other).unwrap();
         file.write_at(extent.range().end - BLOCK, block, Purpose::Other)
@@ -221,7 +225,7 @@ fn crash_everywhere(mut story: Story, steps: usize, stride: u64, depth: u32, poi
             return;
         }
         let named = named.lock().clone();
-        for (index, survival) in Survival::ALL.into_iter().enumerate() {
+        for (index, survival) in CrashSurvival::ALL.into_iter().enumerate() {
             let seed = operation * 8 + index as u64 + u64::from(depth) * 1000;
             let image = point.image(survival, seed);
             let mut story = Story::recover(&image, &named, bug, seed);
@@ -239,7 +243,12 @@ fn crash_everywhere(mut story: Story, steps: usize, stride: u64, depth: u32, poi
                     "{names:?}"
                 );
                 let named = story.named.lock().clone();
-                Story::recover(&story.simulated.image(Survival::None, seed), &named, bug, seed);
+                Story::recover(
+                    &story.simulated.image(CrashSurvival::None, seed),
+                    &named,
+                    bug,
+                    seed,
+                );
             }
         }
     });

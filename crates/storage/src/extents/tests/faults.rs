@@ -1,10 +1,12 @@
 //! Damage to the map: always found, never a panic.
 
 use super::*;
-use crate::extents::format::{Entry, RecordBuilder, RecordHeader, decode_record, first_link, record_len};
-use alluvium_base::bytes::Reader;
+use crate::extents::format::{
+    MapEntry, MapRecordBuilder, MapRecordHeader, decode_record, first_link, record_len,
+};
+use alluvium_base::bytes::ByteReader;
 use alluvium_base::{Purpose, checksum};
-use alluvium_device::{BLOCK, Buffer, FileOptions};
+use alluvium_device::{AlignedBuffer, BLOCK, FileOptions};
 
 /// A store with a map of one snapshot and several deltas.
 struct Sample {
@@ -65,7 +67,8 @@ impl Sample {
             .unwrap();
         file.grow(bytes.len() as u64).unwrap();
         if !bytes.is_empty() {
-            file.write_at(0, Buffer::padded(bytes), Purpose::Other).unwrap();
+            file.write_at(0, AlignedBuffer::padded(bytes), Purpose::Other)
+                .unwrap();
         }
         Extents::open(
             &directory,
@@ -246,7 +249,7 @@ fn no_bytes_make_opening_panic() {
         let (bytes, pointer) = resealed(&sample.bytes, &sample.pointer, &mut random);
         if let Ok(extents) = sample.open(&bytes, &pointer) {
             let violations = extents.check(std::iter::empty());
-            let leaked = |violation: &Violation| matches!(violation, Violation::Leaked { .. });
+            let leaked = |violation: &ExtentViolation| matches!(violation, ExtentViolation::Leaked { .. });
             assert!(violations.iter().all(leaked), "{violations:?}");
             opened += 1;
         }
@@ -259,21 +262,21 @@ fn no_bytes_make_opening_panic() {
         let link = first_link(random.u64(..));
         let place = format::place(1, 0);
         assert!(decode_record(&bytes, link, &place, |_, _| Ok(())).is_err());
-        let _ = MapPointer::decode(&mut Reader::new(&bytes), &place);
-        let _ = Extent::decode(&mut Reader::new(&bytes), &place);
+        let _ = MapPointer::decode(&mut ByteReader::new(&bytes), &place);
+        let _ = Extent::decode(&mut ByteReader::new(&bytes), &place);
     }
 }
 
 #[test]
 fn an_entry_for_a_whole_tier_costs_no_more_than_the_file_has() {
     let sample = sample();
-    let header = RecordHeader {
+    let header = MapRecordHeader {
         file: 9,
         generation: 1,
         tier: 0,
     };
-    let mut builder = RecordBuilder::default();
-    builder.push(&Entry {
+    let mut builder = MapRecordBuilder::default();
+    builder.push(&MapEntry {
         start: 0,
         units: 1,
         now: Some((1, 0)),

@@ -4,14 +4,14 @@
 use super::*;
 use alluvium_base::{MIB, Purpose};
 use alluvium_device::file::FileDirectory;
-use alluvium_device::simulated::{Fault, SimDirectory};
-use alluvium_device::{Buffer, Operation};
+use alluvium_device::simulated::{InjectedFault, SimDirectory};
+use alluvium_device::{AlignedBuffer, DeviceOperation};
 
 fn simulated(capacity: u64) -> (SimDirectory, Bed) {
     let simulated = SimDirectory::new(1);
     simulated.set_capacity(capacity);
     let directory: Arc<dyn Directory> = Arc::new(simulated.clone());
-    let tiers = Arc::new(Tiers::create(&[directory.as_ref()]).unwrap());
+    let tiers = Arc::new(TierFiles::create(&[directory.as_ref()]).unwrap());
     let extents = Extents::create(Arc::clone(&tiers), ExtentOptions::default()).unwrap();
     (
         simulated,
@@ -30,14 +30,14 @@ impl Bed {
         let file = self.tiers.get(extent.tier).unwrap();
         file.write_at(
             extent.offset(),
-            Buffer::zeroed(extent.bytes() as usize),
+            AlignedBuffer::zeroed(extent.bytes() as usize),
             Purpose::Other,
         )
         .unwrap();
     }
 
     /// Allocates and fills extents until no space is left.
-    fn exhaust(&self, class: Class) -> Vec<Extent> {
+    fn exhaust(&self, class: AllocationClass) -> Vec<Extent> {
         let mut taken = Vec::new();
         loop {
             match self.extents.allocate_between(0, 1..=8, class, None) {
@@ -63,10 +63,10 @@ impl Bed {
 fn the_reserve_is_for_the_essential_and_what_is_handed_out_can_be_written() {
     for capacity in [3 * MIB, 10 * MIB, 33 * MIB + 5000, 200 * MIB] {
         let (simulated, bed) = simulated(capacity);
-        let mut owned = bed.exhaust(Class::Normal);
-        let error = bed.extents.allocate(0, 1, Class::Normal).unwrap_err();
+        let mut owned = bed.exhaust(AllocationClass::Normal);
+        let error = bed.extents.allocate(0, 1, AllocationClass::Normal).unwrap_err();
         assert!(matches!(error, Error::Full { reserve: true, .. }), "{error}");
-        let [essential, freeing] = [Class::Essential, Class::Freeing].map(|class| {
+        let [essential, freeing] = [AllocationClass::Essential, AllocationClass::Freeing].map(|class| {
             let extents = bed.exhaust(class);
             let units: u32 = extents.iter().map(|extent| extent.units).sum();
             owned.extend(extents);
@@ -82,7 +82,7 @@ fn the_reserve_is_for_the_essential_and_what_is_handed_out_can_be_written() {
         );
         assert!(capacity - simulated.used() < UNIT, "all of the disk was used");
         assert!(matches!(
-            bed.extents.allocate(0, 1, Class::Freeing),
+            bed.extents.allocate(0, 1, AllocationClass::Freeing),
             Err(Error::Full { reserve: false, .. })
         ));
         bed.check(&owned);
@@ -92,9 +92,9 @@ fn the_reserve_is_for_the_essential_and_what_is_handed_out_can_be_written() {
 #[test]
 fn work_goes_on_by_itself_once_there_is_space() {
     let (simulated, bed) = simulated(20 * MIB);
-    let mut owned = bed.exhaust(Class::Normal);
+    let mut owned = bed.exhaust(AllocationClass::Normal);
     simulated.set_capacity(40 * MIB);
-    let more = bed.exhaust(Class::Normal);
+    let more = bed.exhaust(AllocationClass::Normal);
     assert!(more.len() as u64 * 8 * UNIT >= 19 * MIB);
     owned.extend(more);
     // On the full disk a checkpoint still works, and dead extents become free.
@@ -104,7 +104,7 @@ fn work_goes_on_by_itself_once_there_is_space() {
     }
     bed.checkpoint(2);
     while bed.extents.reclaim(1, ReclaimLimit::default()).unwrap().more {}
-    owned.extend(bed.exhaust(Class::Normal));
+    owned.extend(bed.exhaust(AllocationClass::Normal));
     assert!(owned.len() > 20);
     bed.check(&owned);
 }
@@ -112,7 +112,7 @@ fn work_goes_on_by_itself_once_there_is_space() {
 #[test]
 fn checkpoints_go_on_when_the_disk_is_full_to_the_last_byte() {
     let (simulated, bed) = simulated(64 * MIB);
-    let mut owned = bed.exhaust(Class::Normal);
+    let mut owned = bed.exhaust(AllocationClass::Normal);
     simulated.set_capacity(simulated.used());
     bed.checkpoint(1);
     for generation in 2..200 {
@@ -133,17 +133,21 @@ fn checkpoints_go_on_when_the_disk_is_full_to_the_last_byte() {
     bed.checkpoint(201);
     let pointer = bed.checkpoint(202);
     let opened = bed.reopen(&pointer).unwrap();
-    let extent = opened.allocate(0, last.units, Class::Freeing).unwrap();
+    let extent = opened.allocate(0, last.units, AllocationClass::Freeing).unwrap();
     bed.fill(extent);
 }
 
 #[test]
 fn a_disk_that_is_full_at_any_request_changes_nothing() {
-    for operation in [Operation::Grow, Operation::Create, Operation::Write] {
+    for operation in [
+        DeviceOperation::Grow,
+        DeviceOperation::Create,
+        DeviceOperation::Write,
+    ] {
         for sticky in [true, false] {
             for call in 1.. {
                 let (simulated, bed) = simulated(1 << 40);
-                let fault = Fault::full(operation).at(call);
+                let fault = InjectedFault::full(operation).at(call);
                 simulated.inject(if sticky { fault.sticky() } else { fault });
                 let owned = churn(&bed);
                 let hits = simulated.faults_hit();
@@ -167,7 +171,10 @@ fn churn(bed: &Bed) -> Vec<Extent> {
     for generation in 1..6 {
         for step in 0..24 {
             let before = bed.extents.usage().total().provisional_bytes;
-            match bed.extents.allocate(0, 1 + (step * 7) % 40, Class::Normal) {
+            match bed
+                .extents
+                .allocate(0, 1 + (step * 7) % 40, AllocationClass::Normal)
+            {
                 Ok(extent) => {
                     bed.extents.install(&[(extent, 1)]);
                     owned.push(extent);
@@ -209,7 +216,7 @@ fn a_limit_is_kept_and_space_that_is_freed_returns_to_the_file_system() {
         ..ExtentOptions::default()
     };
     let bed = bed(1, options);
-    let mut owned = bed.exhaust(Class::Normal);
+    let mut owned = bed.exhaust(AllocationClass::Normal);
     let usage = bed.extents.usage();
     assert_eq!(
         (usage.occupied_bytes, usage.total().live_extent_bytes),
@@ -256,7 +263,7 @@ fn a_limit_is_kept_and_space_that_is_freed_returns_to_the_file_system() {
         "{usage:?}"
     );
     bed.check(&owned);
-    owned.extend(bed.exhaust(Class::Normal));
+    owned.extend(bed.exhaust(AllocationClass::Normal));
     assert_eq!(bed.extents.usage().occupied_bytes, 32 * MIB);
     bed.check(&owned);
 }
@@ -265,7 +272,7 @@ fn a_limit_is_kept_and_space_that_is_freed_returns_to_the_file_system() {
 fn on_a_real_file_system_space_comes_back_too() {
     let folder = tempfile::tempdir().unwrap();
     let directory: Arc<dyn Directory> = Arc::new(FileDirectory::create(folder.path()).unwrap());
-    let tiers = Arc::new(Tiers::create(&[directory.as_ref()]).unwrap());
+    let tiers = Arc::new(TierFiles::create(&[directory.as_ref()]).unwrap());
     let extents = Extents::create(Arc::clone(&tiers), ExtentOptions::default()).unwrap();
     let bed = Bed {
         directory,
@@ -287,7 +294,7 @@ fn on_a_real_file_system_space_comes_back_too() {
     bed.check(&[kept]);
     let opened = bed.reopen(&pointer).unwrap();
     assert_eq!(opened.check([(kept, 1)].into_iter()), []);
-    let again = opened.allocate(0, 8, Class::Normal).unwrap();
+    let again = opened.allocate(0, 8, AllocationClass::Normal).unwrap();
     assert!(!again.overlaps(&kept));
     bed.fill(again);
 }

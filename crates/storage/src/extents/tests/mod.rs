@@ -12,14 +12,14 @@ use alluvium_device::memory::MemoryDirectory;
 
 struct Bed {
     directory: Arc<dyn Directory>,
-    tiers: Arc<Tiers>,
+    tiers: Arc<TierFiles>,
     extents: Extents,
     options: ExtentOptions,
 }
 
 fn bed(count: usize, options: ExtentOptions) -> Bed {
     let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
-    let tiers = Arc::new(Tiers::create(&vec![directory.as_ref(); count]).unwrap());
+    let tiers = Arc::new(TierFiles::create(&vec![directory.as_ref(); count]).unwrap());
     let extents = Extents::create(Arc::clone(&tiers), options).unwrap();
     Bed {
         directory,
@@ -31,7 +31,10 @@ fn bed(count: usize, options: ExtentOptions) -> Bed {
 
 impl Bed {
     fn live(&self, tier: u8, units: u32, live: u64) -> Extent {
-        let extent = self.extents.allocate(tier, units, Class::Normal).unwrap();
+        let extent = self
+            .extents
+            .allocate(tier, units, AllocationClass::Normal)
+            .unwrap();
         self.extents.install(&[(extent, live)]);
         extent
     }
@@ -60,7 +63,7 @@ fn a_map_is_opened_as_it_was_frozen() {
     let gone = bed.live(0, 3, 5);
     bed.checkpoint(1);
     assert!(bed.extents.release(gone, 1));
-    let provisional = bed.extents.allocate(0, 2, Class::Normal).unwrap();
+    let provisional = bed.extents.allocate(0, 2, AllocationClass::Normal).unwrap();
     let pointer = bed.checkpoint(2);
     let late = bed.live(0, 1, 1);
     let opened = bed.reopen(&pointer).unwrap();
@@ -91,7 +94,10 @@ fn space_is_reused_only_after_the_generation_and_the_epoch() {
         "epoch 7 is not safe"
     );
     assert_eq!(bed.extents.reclaim(8, limit).unwrap().freed_bytes, 8 * UNIT);
-    assert_eq!(bed.extents.allocate(0, 8, Class::Normal).unwrap(), first);
+    assert_eq!(
+        bed.extents.allocate(0, 8, AllocationClass::Normal).unwrap(),
+        first
+    );
 }
 
 #[test]
@@ -107,16 +113,16 @@ fn an_extent_in_use_is_found_by_any_place_in_it() {
         let step = UNIT * ((range.end - range.start) / UNIT / 61).max(1);
         for offset in range.step_by(step as usize) {
             for inside in [0, 1, UNIT - 1] {
-                assert_eq!(bed.extents.holding(1, offset + inside), Some(*extent));
+                assert_eq!(bed.extents.extent_at(1, offset + inside), Some(*extent));
             }
         }
     }
-    let provisional = bed.extents.allocate(1, 4, Class::Normal).unwrap();
+    let provisional = bed.extents.allocate(1, 4, AllocationClass::Normal).unwrap();
     bed.extents.release(extents[2], 1);
     for gone in [provisional, extents[2]] {
-        assert_eq!(bed.extents.holding(1, gone.offset() + UNIT), None);
+        assert_eq!(bed.extents.extent_at(1, gone.offset() + UNIT), None);
     }
-    assert_eq!(bed.extents.holding(0, extents[0].offset()), None);
-    assert_eq!(bed.extents.holding(7, 0), None);
-    assert_eq!(bed.extents.holding(1, u64::MAX), None);
+    assert_eq!(bed.extents.extent_at(0, extents[0].offset()), None);
+    assert_eq!(bed.extents.extent_at(7, 0), None);
+    assert_eq!(bed.extents.extent_at(1, u64::MAX), None);
 }

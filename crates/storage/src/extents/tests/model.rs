@@ -110,9 +110,9 @@ impl Model {
         };
         let least = random.u32(1..=most);
         let class = match random.u8(..8) {
-            0 => Class::Essential,
-            1 => Class::Freeing,
-            _ => Class::Normal,
+            0 => AllocationClass::Essential,
+            1 => AllocationClass::Freeing,
+            _ => AllocationClass::Normal,
         };
         let near = random.choice(self.installed.keys()).copied();
         match self

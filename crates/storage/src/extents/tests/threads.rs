@@ -33,7 +33,9 @@ fn threads_share_the_space_without_sharing_a_unit() {
                         if random.bool() {
                             let most = random.u32(1..20);
                             let near = live.last().copied();
-                            if let Ok(extent) = bed.extents.allocate_between(0, 1..=most, Class::Normal, near)
+                            if let Ok(extent) =
+                                bed.extents
+                                    .allocate_between(0, 1..=most, AllocationClass::Normal, near)
                             {
                                 claim(extent, 0, number);
                                 bed.extents.install(&[(extent, 1)]);

@@ -43,7 +43,7 @@ fn a_record_of_version_2_does_not_change() {
         first: 100,
         synced: 98,
         complete: 97,
-        kind: Kind::Data,
+        kind: RecordKind::Data,
     };
     let bytes = header.encode(HEADER.seed(), 512, b"hello");
     assert_eq!(
@@ -60,12 +60,12 @@ fn records_without_payload_say_as_much_in_as_many_bytes() {
         first: 100,
         synced: 98,
         complete: 99,
-        kind: Kind::Void,
+        kind: RecordKind::Void,
     };
     let seal = RecordHeader {
         count: 0,
         complete: 1 << 50,
-        kind: Kind::Seal,
+        kind: RecordKind::Seal,
         ..void
     };
     for header in [void, seal] {
@@ -90,7 +90,7 @@ fn records_without_payload_say_as_much_in_as_many_bytes() {
 
 #[test]
 fn the_mark_of_version_3_does_not_change_and_one_copy_is_enough() {
-    let mark = Mark {
+    let mark = LogMark {
         closed: true,
         incarnation: 3,
         generation: 5,
@@ -118,43 +118,49 @@ fn the_mark_of_version_3_does_not_change_and_one_copy_is_enough() {
     before[336..344].fill(0);
     let sum = checksum(&before[..504]);
     before[504..].copy_from_slice(&sum.to_le_bytes());
-    let known = Mark {
+    let known = LogMark {
         time_ms: 0,
         ..mark.clone()
     };
-    assert_eq!(Mark::decode(&before.repeat(2)), Ok(known), "version 2 is read");
+    assert_eq!(LogMark::decode(&before.repeat(2)), Ok(known), "version 2 is read");
     for bit in 0..bytes.len() * 8 {
         let mut bad = bytes.clone();
         bad[bit / 8] ^= 1 << (bit % 8);
-        assert_eq!(Mark::decode(&bad), Ok(mark.clone()), "bit {bit}");
+        assert_eq!(LogMark::decode(&bad), Ok(mark.clone()), "bit {bit}");
         bad[(bit / 8 + 512) % 1024] ^= 4;
-        assert!(Mark::decode(&bad).is_err(), "bit {bit} and one of the other copy");
+        assert!(
+            LogMark::decode(&bad).is_err(),
+            "bit {bit} and one of the other copy"
+        );
     }
-    assert!(Mark::decode(&[0; 2 * BLOCK_BYTES]).is_err(), "zeros are no mark");
-    let newer = Mark {
+    assert!(
+        LogMark::decode(&[0; 2 * BLOCK_BYTES]).is_err(),
+        "zeros are no mark"
+    );
+    let newer = LogMark {
         turn: 13,
         ..mark.clone()
     };
     let torn = [&bytes[..512], &newer.encode()[512..]].concat();
-    assert_eq!(Mark::decode(&torn), Ok(newer), "the newer copy of two");
+    assert_eq!(LogMark::decode(&torn), Ok(newer), "the newer copy of two");
 }
 
 #[test]
 fn every_flipped_bit_of_a_header_block_is_found() {
     let block = HEADER.encode();
-    assert_eq!(SegmentHeader::decode(&block), Decoded::Segment(HEADER));
+    assert_eq!(SegmentHeader::decode(&block), DecodedHeader::Segment(HEADER));
     for bit in 0..block.len() * 8 {
         let mut bad = block.clone();
         bad[bit / 8] ^= 1 << (bit % 8);
         assert!(
-            matches!(SegmentHeader::decode(&bad), Decoded::Damaged(_)),
+            matches!(SegmentHeader::decode(&bad), DecodedHeader::Damaged(_)),
             "bit {bit}"
         );
     }
-    assert_eq!(SegmentHeader::decode(&[0; BLOCK_BYTES]), Decoded::Empty);
+    assert_eq!(SegmentHeader::decode(&[0; BLOCK_BYTES]), DecodedHeader::Empty);
     assert!(matches!(
         SegmentHeader::decode(&block[..511]),
-        Decoded::Damaged(_)
+        DecodedHeader::Damaged(_)
     ));
 }
 
@@ -165,7 +171,10 @@ fn a_sound_block_of_another_version_is_named_as_such() {
         block[8] = version;
         let sum = checksum(&block[..CHECKSUM_AT]);
         block[CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
-        assert_eq!(SegmentHeader::decode(&block), Decoded::Other(u32::from(version)));
+        assert_eq!(
+            SegmentHeader::decode(&block),
+            DecodedHeader::Other(u32::from(version))
+        );
     }
 }
 
@@ -177,7 +186,7 @@ fn a_record_verifies_only_at_its_own_place() {
         first: 9,
         synced: 0,
         complete: 8,
-        kind: Kind::Data,
+        kind: RecordKind::Data,
     };
     let mut bytes = header.encode(HEADER.seed(), 1024, b"hello").to_vec();
     bytes.extend_from_slice(b"hello");
@@ -211,7 +220,7 @@ proptest! {
     #[test]
     fn no_bytes_make_the_decoders_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
         let _ = SegmentHeader::decode(&bytes);
-        let _ = Mark::decode(&bytes);
+        let _ = LogMark::decode(&bytes);
         if let Some(header) = RecordHeader::decode(&bytes) {
             let _ = header.verify(1, 512, &bytes);
         }
@@ -226,7 +235,7 @@ proptest! {
         lag in 1u64..1 << 32,
     ) {
         let (count, complete) = (u64::from(count), first.saturating_sub(lag));
-        let header = RecordHeader { len, count, first, synced, complete, kind: Kind::Data };
+        let header = RecordHeader { len, count, first, synced, complete, kind: RecordKind::Data };
         let payload = vec![7; len as usize];
         let mut bytes = header.encode(3, 512, &payload).to_vec();
         bytes.extend_from_slice(&payload);
@@ -237,9 +246,9 @@ proptest! {
     #[test]
     fn an_impossibly_high_number_is_not_read(number in IMPOSSIBLE..) {
         let complete = number - 1;
-        let record = RecordHeader { len: 0, count: 1, first: number, synced: 0, complete, kind: Kind::Void };
+        let record = RecordHeader { len: 0, count: 1, first: number, synced: 0, complete, kind: RecordKind::Void };
         prop_assert_eq!(RecordHeader::decode(&record.encode(3, 512, b"")), None);
         let segment = SegmentHeader { incarnation: number, ..HEADER };
-        prop_assert!(matches!(SegmentHeader::decode(&segment.encode()), Decoded::Damaged(_)));
+        prop_assert!(matches!(SegmentHeader::decode(&segment.encode()), DecodedHeader::Damaged(_)));
     }
 }

@@ -5,16 +5,17 @@ use super::{memory, reopen, small};
 
 #[test]
 fn what_was_appended_is_replayed_with_both_ways_of_writing() {
-    for access in [Access::Mapped, Access::Written] {
+    for access in [SegmentAccess::Mapped, SegmentAccess::Written] {
         let directory = memory();
         let options = LogOptions { access, ..small() };
-        let log = Log::create(&directory, options, 1).unwrap();
+        let log = WriteAheadLog::create(&directory, options, 1).unwrap();
         let mut expected = Vec::new();
         let mut next = 1;
         for turn in 0..100u32 {
             let payload = vec![turn as u8; (turn as usize * 37) % 700];
             let count = turn % 3 + 1;
-            let durability = [Durability::Memory, Durability::Process, Durability::Disk][turn as usize % 3];
+            let durability =
+                [LogDurability::Memory, LogDurability::Process, LogDurability::Disk][turn as usize % 3];
             log.append(next, count, &payload, durability).unwrap();
             expected.push((next, count, payload));
             next += u64::from(count);

@@ -4,7 +4,7 @@
 use super::super::*;
 use super::story::{Crash, Model, Story, open_image};
 use super::{growing, small};
-use alluvium_device::simulated::{SimDirectory, Survival};
+use alluvium_device::simulated::{CrashSurvival, SimDirectory};
 use fastrand::Rng;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Number of images opened, by depth.
 static IMAGES: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 
-fn survivals(rng: &mut Rng) -> Survival {
-    Survival::ALL[rng.usize(..Survival::ALL.len())]
+fn survivals(rng: &mut Rng) -> CrashSurvival {
+    CrashSurvival::ALL[rng.usize(..CrashSurvival::ALL.len())]
 }
 
 /// Opens an image and checks it against the model, crashes the opening at some of its operations,
@@ -121,7 +121,7 @@ fn run(seed: u64, options: LogOptions, steps: usize, rarity: u32, depth: usize) 
 fn every_crash_leaves_what_was_told_and_nothing_else() {
     let count = std::env::var("ALLUVIUM_LOG_SEEDS").map_or(12, |count| count.parse().unwrap());
     for seed in 0..count {
-        let access = [Access::Mapped, Access::Written][seed as usize % 2];
+        let access = [SegmentAccess::Mapped, SegmentAccess::Written][seed as usize % 2];
         let sizes = if seed % 4 < 2 { small() } else { growing() };
         let options = LogOptions {
             access,
@@ -142,15 +142,15 @@ fn every_crash_leaves_what_was_told_and_nothing_else() {
 fn what_an_opening_left_that_lost_power_is_not_taken_for_what_the_next_one_wrote() {
     let mut opened = 0;
     for seed in 0..4 {
-        let access = [Access::Mapped, Access::Written][seed as usize % 2];
+        let access = [SegmentAccess::Mapped, SegmentAccess::Written][seed as usize % 2];
         let options = LogOptions { access, ..small() };
         let mut story = Story::new(seed, options);
         for _ in 0..40 {
             story.step().unwrap();
         }
         let model = story.model.lock().clone();
-        let killed = story.directory.image(Survival::Process, seed);
-        let images = |image: &SimDirectory, survivals: Vec<(Survival, u64)>| {
+        let killed = story.directory.image(CrashSurvival::Process, seed);
+        let images = |image: &SimDirectory, survivals: Vec<(CrashSurvival, u64)>| {
             let images = Arc::new(Mutex::new(Vec::new()));
             let taken = Arc::clone(&images);
             image.on_operation(move |point| {
@@ -165,9 +165,9 @@ fn what_an_opening_left_that_lost_power_is_not_taken_for_what_the_next_one_wrote
             drop(log.unwrap());
             std::mem::take(&mut *images.lock())
         };
-        let random = (0..6).map(|seed| (Survival::Random, seed)).collect();
+        let random = (0..6).map(|seed| (CrashSurvival::Random, seed)).collect();
         for (lost, first) in images(&killed, random) {
-            for (image, second) in images(&lost, vec![(Survival::Process, 0)]) {
+            for (image, second) in images(&lost, vec![(CrashSurvival::Process, 0)]) {
                 opened += 1;
                 if let Err(error) = open_image(&image, options, &model) {
                     panic!("seed {seed}: power lost before {first}, killed before {second}: {error}");

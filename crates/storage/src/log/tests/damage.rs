@@ -6,8 +6,8 @@ use super::super::*;
 use super::story::{Crash, Model, Story, open_image};
 use super::{Replayed, memory, reopen, small};
 use alluvium_base::Purpose;
-use alluvium_device::simulated::{Corruption, SimDirectory, Survival};
-use alluvium_device::{Buffer, FileOptions};
+use alluvium_device::simulated::{Corruption, CrashSurvival, SimDirectory};
+use alluvium_device::{AlignedBuffer, FileOptions};
 use fastrand::Rng;
 use proptest::prelude::*;
 
@@ -23,7 +23,7 @@ fn lived(seed: u64, options: LogOptions, steps: usize, close: bool) -> (SimDirec
     } else {
         story.log().sync_all().unwrap();
         // The background step writes the synced watermark to the mark.
-        while story.log().prepare().unwrap() == Progress::Worked {}
+        while story.log().prepare().unwrap() == PrepareProgress::Worked {}
         story.log = None;
     }
     let mut model = story.model.lock().clone();
@@ -99,15 +99,15 @@ fn random_damage(rng: &mut Rng, files: &[(String, u64)]) -> (String, Corruption)
 fn damage_anywhere_in_a_closed_log_is_found_or_has_no_effect() {
     let mut counts = (0, 0);
     for seed in 0..6 {
-        let access = [Access::Mapped, Access::Written][seed as usize % 2];
+        let access = [SegmentAccess::Mapped, SegmentAccess::Written][seed as usize % 2];
         let options = LogOptions { access, ..small() };
         let (directory, model) = lived(seed, options, 60, true);
-        let (log, intact) = open_image(&directory.image(Survival::Process, 0), options, &model).unwrap();
+        let (log, intact) = open_image(&directory.image(CrashSurvival::Process, 0), options, &model).unwrap();
         model.judge(Crash::Process, &intact, log.completed(), "intact");
         let mut rng = Rng::with_seed(seed);
         let files = files(&directory);
         for case in 0..250 {
-            let survival = [Survival::Process, Survival::None][case % 2];
+            let survival = [CrashSurvival::Process, CrashSurvival::None][case % 2];
             let image = directory.image(survival, 0);
             let (name, corruption) = random_damage(&mut rng, &files);
             let context = format!("seed {seed} case {case} {survival:?}: {corruption:?} of {name}");
@@ -127,12 +127,12 @@ fn damage_anywhere_in_a_closed_log_is_found_or_has_no_effect() {
 fn damage_below_the_synced_watermark_is_found_without_a_close_too() {
     for seed in 10..14 {
         let (directory, model) = lived(seed, small(), 60, false);
-        let power = directory.image(Survival::All, 0);
-        let (_, intact) = open_image(&power.image(Survival::All, 0), small(), &model).unwrap();
+        let power = directory.image(CrashSurvival::All, 0);
+        let (_, intact) = open_image(&power.image(CrashSurvival::All, 0), small(), &model).unwrap();
         let mut rng = Rng::with_seed(seed);
         let files = files(&directory);
         for case in 0..250 {
-            let image = directory.image(Survival::All, case);
+            let image = directory.image(CrashSurvival::All, case);
             let (name, corruption) = random_damage(&mut rng, &files);
             let context = format!("seed {seed} case {case}: {corruption:?} of {name}");
             if image.corrupt(&name, &corruption).unwrap() {
@@ -152,11 +152,11 @@ fn damage_below_the_synced_watermark_is_found_without_a_close_too() {
 fn every_bit_of_a_small_closed_log_is_guarded() {
     let directory: Arc<dyn Directory> = memory();
     let options = LogOptions { lanes: 1, ..small() };
-    let log = Log::create(&directory, options, 1).unwrap();
+    let log = WriteAheadLog::create(&directory, options, 1).unwrap();
     let mut expected = Vec::new();
     for sequence in 1..=5u64 {
         let payload = vec![sequence as u8; 30 + sequence as usize];
-        log.append(sequence, 1, &payload, Durability::Process).unwrap();
+        log.append(sequence, 1, &payload, LogDurability::Process).unwrap();
         expected.push((sequence, 1, payload));
     }
     log.close().unwrap();
@@ -203,7 +203,7 @@ fn write_all(directory: &Arc<dyn Directory>, files: &[(String, Vec<u8>)]) {
     for (name, bytes) in files {
         let file = directory.create(name, FileOptions::BUFFERED).unwrap();
         if !bytes.is_empty() {
-            let buffer = Buffer::padded(bytes);
+            let buffer = AlignedBuffer::padded(bytes);
             file.grow(buffer.len() as u64).unwrap();
             file.write_at(0, buffer, Purpose::Other).unwrap();
         }
@@ -215,8 +215,8 @@ fn a_segment_of_another_store_is_refused_by_name() {
     let (one, other) = (memory(), memory());
     for (directory, identity) in [(&one, 1), (&other, 2)] {
         let options = LogOptions { identity, ..small() };
-        let log = Log::create(directory, options, 1).unwrap();
-        log.append(1, 1, b"mine", Durability::Disk).unwrap();
+        let log = WriteAheadLog::create(directory, options, 1).unwrap();
+        log.append(1, 1, b"mine", LogDurability::Disk).unwrap();
         log.close().unwrap();
     }
     match reopen(
@@ -239,7 +239,10 @@ fn a_segment_of_another_store_is_refused_by_name() {
 fn another_format_is_named() {
     for version in [1, 3] {
         let directory = memory();
-        Log::create(&directory, small(), 1).unwrap().close().unwrap();
+        WriteAheadLog::create(&directory, small(), 1)
+            .unwrap()
+            .close()
+            .unwrap();
         let mut files = read_all(&directory);
         let (_, log) = files.iter_mut().find(|(name, _)| name == "log-0").unwrap();
         log[8] = version;
@@ -262,9 +265,9 @@ fn a_log_without_files_is_damaged_and_can_be_repaired() {
         reopen(&directory, small(), 0, 1),
         Err(Error::Corrupt { .. })
     ));
-    let (log, report) = Log::repair(&directory, small(), 0, 1, &mut |_| Ok(())).unwrap();
+    let (log, report) = WriteAheadLog::repair(&directory, small(), 0, 1, &mut |_| Ok(())).unwrap();
     assert_eq!(report.replayed_records, 0);
-    log.append(1, 1, b"again", Durability::Disk).unwrap();
+    log.append(1, 1, b"again", LogDurability::Disk).unwrap();
     drop(log);
     assert_eq!(reopen(&directory, small(), 0, 1).unwrap().1.len(), 1);
 }
@@ -272,24 +275,25 @@ fn a_log_without_files_is_damaged_and_can_be_repaired() {
 #[test]
 fn a_repair_replays_everything_that_is_sound_and_says_what_is_not() {
     let (directory, model) = lived(77, small(), 60, true);
-    let (_, intact) = open_image(&directory.image(Survival::Process, 0), small(), &model).unwrap();
+    let (_, intact) = open_image(&directory.image(CrashSurvival::Process, 0), small(), &model).unwrap();
     let mut rng = Rng::with_seed(77);
     let files = files(&directory);
     for case in 0..150 {
-        let image = directory.image(Survival::None, 0);
+        let image = directory.image(CrashSurvival::None, 0);
         let (name, corruption) = random_damage(&mut rng, &files);
         let context = format!("case {case}: {corruption:?} of {name}");
         if !image.corrupt(&name, &corruption).unwrap() {
             continue;
         }
-        let damaged = open_image(&image.image(Survival::All, 0), small(), &model).is_err();
+        let damaged = open_image(&image.image(CrashSurvival::All, 0), small(), &model).is_err();
         let shared: Arc<dyn Directory> = Arc::new(image.clone());
         let mut seen = Replayed::new();
-        let mut keep = |record: Record<'_>| {
+        let mut keep = |record: LogRecord<'_>| {
             seen.push((record.first, record.count, record.payload.to_vec()));
             Ok(())
         };
-        let (log, report) = Log::repair(&shared, small(), model.from, model.generation, &mut keep).unwrap();
+        let (log, report) =
+            WriteAheadLog::repair(&shared, small(), model.from, model.generation, &mut keep).unwrap();
         let mut rest = intact.iter();
         assert!(
             seen.iter().all(|record| rest.any(|known| known == record)),
@@ -302,10 +306,10 @@ fn a_repair_replays_everything_that_is_sound_and_says_what_is_not() {
         // Afterwards the log is sound and contains the replayed records.
         assert_eq!(log.check().unwrap(), [], "{context}");
         let next = log.completed() + 1;
-        log.append(next, 1, b"after the repair", Durability::Disk)
+        log.append(next, 1, b"after the repair", LogDurability::Disk)
             .unwrap();
         drop(log);
-        let (_, again) = open_image(&image.image(Survival::None, 0), small(), &model)
+        let (_, again) = open_image(&image.image(CrashSurvival::None, 0), small(), &model)
             .unwrap_or_else(|error| panic!("{context}: {error}"));
         assert_eq!(again[..again.len() - 1], seen[..], "{context}");
     }
@@ -341,11 +345,11 @@ proptest! {
                 let mut at = 512;
                 while at + 300 < len && rng.u8(..8) > 0 {
                     let payload = vec![1; rng.usize(..200)];
-                    let kind = [Kind::Data, Kind::Void, Kind::Note][rng.usize(..3)];
-                    let payload = if kind == Kind::Data { &payload[..] } else { &[] };
+                    let kind = [RecordKind::Data, RecordKind::Void, RecordKind::Note][rng.usize(..3)];
+                    let payload = if kind == RecordKind::Data { &payload[..] } else { &[] };
                     let record = RecordHeader {
                         len: payload.len() as u32,
-                        count: if kind == Kind::Note { 0 } else { rng.u64(1..4) },
+                        count: if kind == RecordKind::Note { 0 } else { rng.u64(1..4) },
                         first: [rng.u64(..10), 1 << 61, u64::MAX - 3][rng.usize(..11).saturating_sub(8)],
                         synced: rng.u64(..3),
                         complete: 0,
@@ -359,11 +363,11 @@ proptest! {
             contents.push((format!("log-{slot}"), bytes));
         }
         write_all(&directory, &contents);
-        let known = check::Known { identity: 7, ..check::Known::default() };
+        let known = check::LogExpectation { identity: 7, ..check::LogExpectation::default() };
         let _ = check::check(&directory, known);
         let copy = memory();
         write_all(&copy, &contents);
-        let _ = Log::repair(&copy, small(), 0, 1, &mut |_| Ok(()));
+        let _ = WriteAheadLog::repair(&copy, small(), 0, 1, &mut |_| Ok(()));
         let _ = reopen(&directory, small(), 0, 1);
     }
 }

@@ -3,20 +3,20 @@
 use super::super::*;
 use super::story::{Crash, Story, open_image};
 use super::{reopen, small};
-use alluvium_device::Operation;
-use alluvium_device::simulated::{Fault, SimDirectory, Survival};
+use alluvium_device::DeviceOperation;
+use alluvium_device::simulated::{CrashSurvival, InjectedFault, SimDirectory};
 
 /// A log on a simulated machine.
-fn simulated(options: LogOptions) -> (SimDirectory, Log) {
+fn simulated(options: LogOptions) -> (SimDirectory, WriteAheadLog) {
     let directory = SimDirectory::new(1);
     let shared: Arc<dyn Directory> = Arc::new(directory.clone());
-    let log = Log::create(&shared, options, 1).unwrap();
+    let log = WriteAheadLog::create(&shared, options, 1).unwrap();
     (directory, log)
 }
 
 /// Runs a story until a call fails, and checks the state from then on. Returns whether any call
 /// failed.
-fn live_with(seed: u64, options: LogOptions, fault: &Fault) -> bool {
+fn live_with(seed: u64, options: LogOptions, fault: &InjectedFault) -> bool {
     let mut story = Story::new(seed, options);
     story.directory.inject(fault.clone());
     let context = format!("seed {seed}, {fault:?}");
@@ -39,8 +39,8 @@ fn live_with(seed: u64, options: LogOptions, fault: &Fault) -> bool {
         let (synced, next) = (log.synced(), log.completed() + 1);
         story.directory.clear_faults();
         for refused in [
-            log.append(next, 1, b"no more", Durability::Process),
-            log.append(next, 1, b"no more", Durability::Disk),
+            log.append(next, 1, b"no more", LogDurability::Process),
+            log.append(next, 1, b"no more", LogDurability::Disk),
             log.sync_all().map(|_| ()),
             log.note_generation(1 << 40),
             log.release(0),
@@ -60,7 +60,7 @@ fn live_with(seed: u64, options: LogOptions, fault: &Fault) -> bool {
     }
     story.directory.clear_faults();
     let model = story.model.lock().clone();
-    for survival in [Survival::Process, Survival::None, Survival::Random] {
+    for survival in [CrashSurvival::Process, CrashSurvival::None, CrashSurvival::Random] {
         let image = story.directory.image(survival, seed);
         let (log, replayed) =
             open_image(&image, options, &model).unwrap_or_else(|error| panic!("{context}: {error}"));
@@ -71,13 +71,26 @@ fn live_with(seed: u64, options: LogOptions, fault: &Fault) -> bool {
 
 #[test]
 fn a_failed_sync_at_every_index_poisons_and_loses_nothing_told() {
-    for (seed, access) in [(1, Access::Mapped), (2, Access::Written), (3, Access::Mapped)] {
+    for (seed, access) in [
+        (1, SegmentAccess::Mapped),
+        (2, SegmentAccess::Written),
+        (3, SegmentAccess::Mapped),
+    ] {
         let options = LogOptions { access, ..small() };
-        let hits =
-            (1..60).take_while(|&call| live_with(seed, options, &Fault::failing(Operation::Sync).at(call)));
+        let hits = (1..60).take_while(|&call| {
+            live_with(
+                seed,
+                options,
+                &InjectedFault::failing(DeviceOperation::Sync).at(call),
+            )
+        });
         assert!(hits.count() > 15);
         for call in 1..8 {
-            live_with(seed, options, &Fault::failing(Operation::SyncDirectory).at(call));
+            live_with(
+                seed,
+                options,
+                &InjectedFault::failing(DeviceOperation::SyncDirectory).at(call),
+            );
         }
     }
 }
@@ -85,19 +98,23 @@ fn a_failed_sync_at_every_index_poisons_and_loses_nothing_told() {
 #[test]
 fn a_failed_write_or_other_change_at_every_index_poisons_and_loses_nothing_told() {
     let options = LogOptions {
-        access: Access::Written,
+        access: SegmentAccess::Written,
         ..small()
     };
     let mut hits = 0;
     for operation in [
-        Operation::Write,
-        Operation::Grow,
-        Operation::PunchHole,
-        Operation::Create,
-        Operation::Remove,
+        DeviceOperation::Write,
+        DeviceOperation::Grow,
+        DeviceOperation::PunchHole,
+        DeviceOperation::Create,
+        DeviceOperation::Remove,
     ] {
         for call in 1..40 {
-            hits += usize::from(live_with(call, options, &Fault::failing(operation).at(call)));
+            hits += usize::from(live_with(
+                call,
+                options,
+                &InjectedFault::failing(operation).at(call),
+            ));
         }
     }
     assert!(hits > 40, "{hits}");
@@ -113,8 +130,8 @@ fn a_failed_read_while_opening_is_an_error_and_changes_nothing() {
     let model = story.model.lock().clone();
     let mut failures = 0;
     for call in 1..60 {
-        let image = story.directory.image(Survival::None, 0);
-        image.inject(Fault::failing(Operation::Read).at(call));
+        let image = story.directory.image(CrashSurvival::None, 0);
+        image.inject(InjectedFault::failing(DeviceOperation::Read).at(call));
         if let Err(error) = open_image(&image, small(), &model) {
             assert!(matches!(error, Error::Device(_)), "{error}");
             failures += 1;
@@ -135,10 +152,10 @@ fn bits_flipped_on_the_way_from_the_device_are_found() {
     story.settle().unwrap();
     story.log.take().unwrap().close().unwrap();
     let model = story.model.lock().clone();
-    let (_, intact) = open_image(&story.directory.image(Survival::All, 0), small(), &model).unwrap();
+    let (_, intact) = open_image(&story.directory.image(CrashSurvival::All, 0), small(), &model).unwrap();
     for call in 1..40 {
-        let image = story.directory.image(Survival::All, call);
-        image.inject(Fault::flipped_bits(3).at(call));
+        let image = story.directory.image(CrashSurvival::All, call);
+        image.inject(InjectedFault::flipped_bits(3).at(call));
         match open_image(&image, small(), &model) {
             Ok((_, replayed)) => assert!(replayed == intact, "call {call}"),
             Err(error) => assert!(matches!(error, Error::Corrupt { .. }), "call {call}: {error}"),
@@ -148,14 +165,14 @@ fn bits_flipped_on_the_way_from_the_device_are_found() {
 
 #[test]
 fn a_full_disk_is_an_error_before_anything_changes_and_passes() {
-    for access in [Access::Mapped, Access::Written] {
+    for access in [SegmentAccess::Mapped, SegmentAccess::Written] {
         let options = LogOptions { access, ..small() };
         let (directory, log) = simulated(options);
-        while log.prepare().unwrap() == Progress::Worked {}
+        while log.prepare().unwrap() == PrepareProgress::Worked {}
         directory.set_capacity(directory.used());
         let mut next = 1;
         let full = loop {
-            match log.append(next, 1, &[7; 500], Durability::Process) {
+            match log.append(next, 1, &[7; 500], LogDurability::Process) {
                 Ok(()) => next += 1,
                 Err(error) => break error,
             }
@@ -165,37 +182,47 @@ fn a_full_disk_is_an_error_before_anything_changes_and_passes() {
             "{full}"
         );
         // Deletes continue with the reserve, and so do the notes of checkpoints.
-        log.append_as(next, 1, b"a delete", Durability::Disk, Importance::Essential)
-            .unwrap();
+        log.append_as(
+            next,
+            1,
+            b"a delete",
+            LogDurability::Disk,
+            AppendPriority::Essential,
+        )
+        .unwrap();
         next += 1;
         log.note_generation(2).unwrap();
         // A checkpoint frees log space without using disk space.
         log.release(next - 1).unwrap();
         for _ in 0..20 {
-            log.append(next, 1, &[8; 100], Durability::Disk).unwrap();
+            log.append(next, 1, &[8; 100], LogDurability::Disk).unwrap();
             next += 1;
         }
         assert_eq!(log.check().unwrap(), []);
         // The log opens without any free disk space.
         drop(log);
-        let image = directory.image(Survival::None, 0);
+        let image = directory.image(CrashSurvival::None, 0);
         image.set_capacity(0);
         let shared: Arc<dyn Directory> = Arc::new(image);
         let (log, seen) = reopen(&shared, options, next - 21, 2).unwrap();
         assert_eq!(seen.len(), 20);
-        log.append_as(next, 1, b"on", Durability::Disk, Importance::Essential)
+        log.append_as(next, 1, b"on", LogDurability::Disk, AppendPriority::Essential)
             .unwrap();
     }
 }
 
 #[test]
 fn a_disk_that_fills_up_at_any_moment_loses_nothing_told() {
-    for access in [Access::Mapped, Access::Written] {
+    for access in [SegmentAccess::Mapped, SegmentAccess::Written] {
         let options = LogOptions { access, ..small() };
-        for operation in [Operation::Grow, Operation::Write, Operation::Create] {
+        for operation in [
+            DeviceOperation::Grow,
+            DeviceOperation::Write,
+            DeviceOperation::Create,
+        ] {
             for call in 1..25 {
                 let mut story = Story::new(call, options);
-                story.directory.inject(Fault::full(operation).at(call));
+                story.directory.inject(InjectedFault::full(operation).at(call));
                 let context = format!("{access:?} {operation:?} {call}");
                 let mut errors = 0;
                 for _ in 0..80 {
@@ -210,7 +237,7 @@ fn a_disk_that_fills_up_at_any_moment_loses_nothing_told() {
                 }
                 assert!(errors <= 1, "{context}: one fault, {errors} errors");
                 let model = story.model.lock().clone();
-                let image = story.directory.image(Survival::Process, call);
+                let image = story.directory.image(CrashSurvival::Process, call);
                 let (log, replayed) = open_image(&image, options, &model).unwrap();
                 model.judge(Crash::Process, &replayed, log.completed(), &context);
             }

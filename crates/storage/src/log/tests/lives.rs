@@ -4,8 +4,8 @@
 use super::super::*;
 use super::story::{Crash, Model, Story, open_image};
 use super::{Replayed, reopen, small};
-use alluvium_device::simulated::{Corruption, Fault, SimDirectory, Survival};
-use alluvium_device::{BootId, Operation};
+use alluvium_device::simulated::{Corruption, CrashSurvival, InjectedFault, SimDirectory};
+use alluvium_device::{BootId, DeviceOperation};
 use fastrand::Rng;
 
 /// Returns the number of simulated worlds for each test.
@@ -13,17 +13,17 @@ fn worlds() -> u64 {
     std::env::var("ALLUVIUM_LOG_WORLDS").map_or(40, |count| count.parse().unwrap())
 }
 
-const ALL: [Durability; 3] = [Durability::Memory, Durability::Process, Durability::Disk];
+const ALL: [LogDurability; 3] = [LogDurability::Memory, LogDurability::Process, LogDurability::Disk];
 
-fn log_in(directory: &SimDirectory, options: LogOptions) -> Result<(Log, Replayed)> {
+fn log_in(directory: &SimDirectory, options: LogOptions) -> Result<(WriteAheadLog, Replayed)> {
     let shared: Arc<dyn Directory> = Arc::new(directory.reopen());
     reopen(&shared, options, 0, 1)
 }
 
-fn created(seed: u64, options: LogOptions) -> (SimDirectory, Log) {
+fn created(seed: u64, options: LogOptions) -> (SimDirectory, WriteAheadLog) {
     let directory = SimDirectory::new(seed);
     let shared: Arc<dyn Directory> = Arc::new(directory.clone());
-    let log = Log::create(&shared, options, 1).unwrap();
+    let log = WriteAheadLog::create(&shared, options, 1).unwrap();
     (directory, log)
 }
 
@@ -31,7 +31,7 @@ fn created(seed: u64, options: LogOptions) -> (SimDirectory, Log) {
 fn acknowledge_and_lose_power(
     directory: &SimDirectory,
     options: LogOptions,
-    durability: Durability,
+    durability: LogDurability,
     seed: u64,
 ) {
     let context = format!("seed {seed} {:?} {durability:?}", options.access);
@@ -39,9 +39,9 @@ fn acknowledge_and_lose_power(
     let next = log.completed() + 1;
     log.append(next, 1, b"second life", durability).unwrap();
     let synced = log.synced();
-    assert!(durability != Durability::Disk || synced == next);
+    assert!(durability != LogDurability::Disk || synced == next);
     drop(log);
-    let survivals = Survival::POWER_LOSS;
+    let survivals = CrashSurvival::POWER_LOSS;
     let image = directory.image(survivals[seed as usize % survivals.len()], seed);
     let (log, replayed) = log_in(&image, options).unwrap_or_else(|error| panic!("{context}: {error}"));
     assert!(
@@ -57,16 +57,17 @@ fn acknowledge_and_lose_power(
 #[test]
 fn what_is_acknowledged_after_a_failed_sync_and_a_reopening_survives() {
     for seed in 0..worlds() {
-        for access in [Access::Mapped, Access::Written] {
+        for access in [SegmentAccess::Mapped, SegmentAccess::Written] {
             for durability in ALL {
                 let options = LogOptions { access, ..small() };
                 let (directory, log) = created(seed, options);
-                log.append(1, 1, b"one", Durability::Disk).unwrap();
+                log.append(1, 1, b"one", LogDurability::Disk).unwrap();
                 for sequence in 2..12 {
-                    log.append(sequence, 1, &[2; 300], Durability::Process).unwrap();
+                    log.append(sequence, 1, &[2; 300], LogDurability::Process)
+                        .unwrap();
                 }
-                directory.inject(Fault::failing(Operation::Sync).at(1 + seed % 3));
-                let failed = log.append(12, 1, b"lost", Durability::Disk);
+                directory.inject(InjectedFault::failing(DeviceOperation::Sync).at(1 + seed % 3));
+                let failed = log.append(12, 1, b"lost", LogDurability::Disk);
                 directory.clear_faults();
                 assert!(seed % 3 > 0 || failed.is_err());
                 drop(log);
@@ -79,24 +80,25 @@ fn what_is_acknowledged_after_a_failed_sync_and_a_reopening_survives() {
 #[test]
 fn a_log_on_a_full_disk_opens_as_it_is_and_takes_nothing_before_there_is_room() {
     for seed in 0..worlds() {
-        for access in [Access::Mapped, Access::Written] {
+        for access in [SegmentAccess::Mapped, SegmentAccess::Written] {
             let options = LogOptions { access, ..small() };
             let (directory, log) = created(seed, options);
             for sequence in 1..=5 {
-                log.append(sequence, 1, &[1; 100], Durability::Process).unwrap();
+                log.append(sequence, 1, &[1; 100], LogDurability::Process)
+                    .unwrap();
             }
             drop(log);
             for _ in 0..2 {
-                directory.inject(Fault::full(Operation::Write).sticky());
+                directory.inject(InjectedFault::full(DeviceOperation::Write).sticky());
                 let (log, replayed) = log_in(&directory, options).unwrap();
                 assert_eq!((replayed.len(), log.completed()), (5, 5));
-                let refused = log.append(6, 1, b"no", Durability::Process);
+                let refused = log.append(6, 1, b"no", LogDurability::Process);
                 assert!(refused.unwrap_err().is_full());
                 assert!(log.sync_all().unwrap_err().is_full());
                 drop(log);
                 directory.clear_faults();
             }
-            acknowledge_and_lose_power(&directory, options, Durability::Disk, seed);
+            acknowledge_and_lose_power(&directory, options, LogDurability::Disk, seed);
         }
     }
 }
@@ -104,12 +106,13 @@ fn a_log_on_a_full_disk_opens_as_it_is_and_takes_nothing_before_there_is_room() 
 #[test]
 fn another_boot_id_over_the_same_page_cache_makes_nothing_durable() {
     for seed in 0..worlds() {
-        for access in [Access::Mapped, Access::Written] {
+        for access in [SegmentAccess::Mapped, SegmentAccess::Written] {
             for durability in ALL {
                 let options = LogOptions { access, ..small() };
                 let (directory, log) = created(seed, options);
                 for sequence in 1..=5 {
-                    log.append(sequence, 1, &[1; 100], Durability::Process).unwrap();
+                    log.append(sequence, 1, &[1; 100], LogDurability::Process)
+                        .unwrap();
                 }
                 drop(log);
                 directory.set_boot_id(BootId([seed as u8 | 1; 16]));
@@ -131,10 +134,11 @@ fn a_page_cache_that_is_lost_on_the_same_boot_leaves_a_prefix_or_an_error() {
         let (directory, log) = created(seed, options);
         for sequence in 1..=20 {
             write_as((sequence + seed) as usize % 3);
-            log.append(sequence, 1, &[1; 100], Durability::Process).unwrap();
+            log.append(sequence, 1, &[1; 100], LogDurability::Process)
+                .unwrap();
         }
         drop(log);
-        let image = directory.image(Survival::Random, seed);
+        let image = directory.image(CrashSurvival::Random, seed);
         image.set_boot_id(directory.boot_id());
         match log_in(&image, options) {
             Ok((log, replayed)) => {
@@ -149,7 +153,7 @@ fn a_page_cache_that_is_lost_on_the_same_boot_leaves_a_prefix_or_an_error() {
             }
         }
         // It opens on another boot, and where the mount distinguishes the two.
-        let image = directory.image(Survival::Random, seed);
+        let image = directory.image(CrashSurvival::Random, seed);
         log_in(&image, options).unwrap();
     }
     assert!(opened > 0 && refused > 0, "{opened} opened, {refused} refused");
@@ -166,7 +170,7 @@ fn killed(seed: u64, sync: bool, idle: bool) -> (SimDirectory, Model) {
     if sync {
         story.log().sync_all().unwrap();
     }
-    while idle && story.log().prepare().unwrap() == Progress::Worked {}
+    while idle && story.log().prepare().unwrap() == PrepareProgress::Worked {}
     story.log = None;
     let model = story.model.lock().clone();
     (story.directory.clone(), model)
@@ -191,8 +195,9 @@ fn the_mark_follows_a_busy_log_and_is_no_reason_to_prepare_again() {
         ..small()
     };
     let (directory, log) = created(1, options);
-    log.append(1, 1, b"takes a segment", Durability::Process).unwrap();
-    while log.prepare().unwrap() == Progress::Worked {}
+    log.append(1, 1, b"takes a segment", LogDurability::Process)
+        .unwrap();
+    while log.prepare().unwrap() == PrepareProgress::Worked {}
     let mark = || {
         let file = directory.open("log-mark", alluvium_device::FileOptions::BUFFERED);
         let file = file.unwrap();
@@ -202,8 +207,8 @@ fn the_mark_follows_a_busy_log_and_is_no_reason_to_prepare_again() {
     };
     for number in 2..=20 {
         let before = mark();
-        log.append(number, 1, b"record", Durability::Process).unwrap();
-        assert_eq!(log.prepare().unwrap(), Progress::Idle, "record {number}");
+        log.append(number, 1, b"record", LogDurability::Process).unwrap();
+        assert_eq!(log.prepare().unwrap(), PrepareProgress::Idle, "record {number}");
         assert_ne!(mark(), before, "record {number} is named");
     }
 }
@@ -215,9 +220,10 @@ fn a_deleted_segment_of_a_killed_log_is_never_silence() {
     for seed in 0..worlds() / 4 {
         for (sync, idle) in [(false, false), (true, false), (false, true)] {
             let (directory, model) = killed(seed, sync, idle);
-            let (_, intact) = open_image(&directory.image(Survival::Process, 0), options, &model).unwrap();
+            let (_, intact) =
+                open_image(&directory.image(CrashSurvival::Process, 0), options, &model).unwrap();
             for (name, _) in names(&directory) {
-                let image = directory.image(Survival::Process, 0);
+                let image = directory.image(CrashSurvival::Process, 0);
                 image.corrupt(&name, &Corruption::Remove).unwrap();
                 removed += 1;
                 match open_image(&image, options, &model) {
@@ -237,10 +243,10 @@ fn a_zeroed_block_below_what_was_synced_or_marked_is_never_silence() {
     let (mut zeroed, mut found) = (0, 0);
     for seed in 0..worlds() / 4 {
         for (sync, survival) in [
-            (true, Survival::Process),
-            (false, Survival::Process),
+            (true, CrashSurvival::Process),
+            (false, CrashSurvival::Process),
             // Records acknowledged by a sync are protected after a power failure too.
-            (true, Survival::None),
+            (true, CrashSurvival::None),
         ] {
             let (directory, model) = killed(seed, sync, !sync);
             let (_, intact) = open_image(&directory.image(survival, 0), options, &model).unwrap();
@@ -272,7 +278,7 @@ fn a_copied_directory_opens_wherever_it_is() {
         let options = LogOptions { lanes: 3, ..small() };
         let (directory, model) = killed(seed, seed % 2 == 0, false);
         for boot in [directory.boot_id(), BootId([9; 16])] {
-            let copy = directory.image(Survival::All, seed);
+            let copy = directory.image(CrashSurvival::All, seed);
             copy.set_boot_id(boot);
             let (log, replayed) = open_image(&copy, options, &model).unwrap();
             model.judge(Crash::Process, &replayed, log.completed(), "a copy");
@@ -284,18 +290,18 @@ fn a_copied_directory_opens_wherever_it_is() {
 fn a_void_that_found_no_room_goes_before_what_is_appended_later() {
     let options = LogOptions { lanes: 1, ..small() };
     let (directory, log) = created(1, options);
-    while log.prepare().unwrap() == Progress::Worked {}
+    while log.prepare().unwrap() == PrepareProgress::Worked {}
     directory.set_capacity(directory.used());
     let mut next = 1;
-    let claim = Importance::Essential;
+    let claim = AppendPriority::Essential;
     while log
-        .append_as(next, 1, &[7; 300], Durability::Process, claim)
+        .append_as(next, 1, &[7; 300], LogDurability::Process, claim)
         .is_ok()
     {
         next += 1;
     }
     // Not even a record of this size fits any more.
-    while log.append_as(next, 1, b"", Durability::Process, claim).is_ok() {
+    while log.append_as(next, 1, b"", LogDurability::Process, claim).is_ok() {
         next += 1;
     }
     let refused = loop {
@@ -306,10 +312,10 @@ fn a_void_that_found_no_room_goes_before_what_is_appended_later() {
     };
     assert!(refused.is_full(), "{refused}");
     directory.set_capacity(u64::MAX);
-    log.append(next + 1, 1, b"above", Durability::Process).unwrap();
+    log.append(next + 1, 1, b"above", LogDurability::Process).unwrap();
     assert_eq!(log.completed(), next + 1, "the void went first");
     log.void(next, 1).unwrap();
-    let image = directory.image(Survival::Process, 1);
+    let image = directory.image(CrashSurvival::Process, 1);
     let (log, replayed) = log_in(&image, options).unwrap();
     assert_eq!(log.completed(), next + 1);
     assert_eq!(replayed.last().unwrap().0, next + 1);
@@ -317,16 +323,16 @@ fn a_void_that_found_no_room_goes_before_what_is_appended_later() {
 
 #[test]
 fn a_repair_over_a_crafted_gap_writes_little() {
-    use super::super::format::{Kind, RecordHeader, SegmentHeader};
+    use super::super::format::{RecordHeader, RecordKind, SegmentHeader};
     use alluvium_base::Purpose;
-    use alluvium_device::{Buffer, FileOptions};
+    use alluvium_device::{AlignedBuffer, FileOptions};
     let options = LogOptions { lanes: 1, ..small() };
     let (directory, log) = created(1, options);
-    log.append(1, 1, b"one", Durability::Disk).unwrap();
+    log.append(1, 1, b"one", LogDurability::Disk).unwrap();
     drop(log);
     let file = directory.open("log-0", FileOptions::BUFFERED).unwrap();
     let mut bytes = file.read_at(0, 4096, Purpose::Other).unwrap().to_vec();
-    let format::Decoded::Segment(header) = SegmentHeader::decode(&bytes[..512]) else {
+    let format::DecodedHeader::Segment(header) = SegmentHeader::decode(&bytes[..512]) else {
         panic!("a header");
     };
     let record = RecordHeader {
@@ -335,26 +341,27 @@ fn a_repair_over_a_crafted_gap_writes_little() {
         first: 1 << 61,
         synced: 1,
         complete: (1 << 61) - 65_536,
-        kind: Kind::Data,
+        kind: RecordKind::Data,
     };
     // The position after the note and the first record.
     let at = 512 + 40 + 48;
     assert!(bytes[at..at + 40].iter().all(|&byte| byte == 0));
     bytes[at..at + 40].copy_from_slice(&record.encode(header.seed(), at as u64, b""));
-    file.write_at(0, Buffer::padded(&bytes), Purpose::Other).unwrap();
+    file.write_at(0, AlignedBuffer::padded(&bytes), Purpose::Other)
+        .unwrap();
     drop(file);
-    match log_in(&directory.image(Survival::Process, 1), options) {
+    match log_in(&directory.image(CrashSurvival::Process, 1), options) {
         Err(Error::Corrupt { .. }) => {}
         other => panic!("{other:?}"),
     }
-    let (log, _) = log_in(&directory.image(Survival::All, 1), options).unwrap();
+    let (log, _) = log_in(&directory.image(CrashSurvival::All, 1), options).unwrap();
     assert_eq!(log.completed(), 1, "another boot cuts there");
-    let image = directory.image(Survival::Process, 1);
+    let image = directory.image(CrashSurvival::Process, 1);
     let shared: Arc<dyn Directory> = Arc::new(image.clone());
-    let (log, report) = Log::repair(&shared, options, 0, 1, &mut |_| Ok(())).unwrap();
+    let (log, report) = WriteAheadLog::repair(&shared, options, 0, 1, &mut |_| Ok(())).unwrap();
     assert_eq!(report.missing, [(2, (1 << 61) - 1)]);
     assert!(image.used() <= options.limit_bytes, "{} bytes", image.used());
-    log.append(log.completed() + 1, 1, b"on", Durability::Disk)
+    log.append(log.completed() + 1, 1, b"on", LogDurability::Disk)
         .unwrap();
     drop(log);
     assert_eq!(log_in(&image, options).unwrap().1.len(), 3);
@@ -364,7 +371,7 @@ fn a_repair_over_a_crafted_gap_writes_little() {
 fn stories_survive_a_fault_a_reopening_and_the_loss_of_power() {
     let mut hits = 0;
     for seed in 0..worlds() * 2 {
-        let access = [Access::Mapped, Access::Written][seed as usize % 2];
+        let access = [SegmentAccess::Mapped, SegmentAccess::Written][seed as usize % 2];
         let options = LogOptions {
             access,
             lanes: 1 + seed as usize % 3,
@@ -372,10 +379,14 @@ fn stories_survive_a_fault_a_reopening_and_the_loss_of_power() {
         };
         let mut rng = Rng::with_seed(seed);
         let mut story = Story::new(seed, options);
-        let operation = [Operation::Sync, Operation::Write, Operation::Grow][rng.usize(..3)];
+        let operation = [
+            DeviceOperation::Sync,
+            DeviceOperation::Write,
+            DeviceOperation::Grow,
+        ][rng.usize(..3)];
         story
             .directory
-            .inject(Fault::failing(operation).at(rng.u64(1..25)));
+            .inject(InjectedFault::failing(operation).at(rng.u64(1..25)));
         let failed = (0..60).any(|_| story.step().is_err());
         story.directory.clear_faults();
         hits += u64::from(failed);
@@ -387,7 +398,7 @@ fn stories_survive_a_fault_a_reopening_and_the_loss_of_power() {
             for _ in 0..rng.usize(1..15) {
                 story.step().unwrap_or_else(|error| panic!("{context}: {error}"));
             }
-            let survival = Survival::ALL[rng.usize(..Survival::ALL.len())];
+            let survival = CrashSurvival::ALL[rng.usize(..CrashSurvival::ALL.len())];
             let image = story.directory.image(survival, rng.u64(..));
             let model = story.model.lock().clone();
             let (log, replayed) =

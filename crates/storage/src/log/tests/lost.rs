@@ -3,7 +3,7 @@
 
 use super::super::*;
 use super::{Replayed, reopen, small};
-use alluvium_device::simulated::{Corruption, SimDirectory, Survival};
+use alluvium_device::simulated::{Corruption, CrashSurvival, SimDirectory};
 use alluvium_device::{BootId, FileOptions};
 
 const RECORDS: u64 = 60;
@@ -19,16 +19,16 @@ fn one_lane() -> LogOptions {
 fn killed() -> SimDirectory {
     let directory = SimDirectory::new(52);
     let shared: Arc<dyn Directory> = Arc::new(directory.clone());
-    let log = Log::create(&shared, one_lane(), 1).unwrap();
+    let log = WriteAheadLog::create(&shared, one_lane(), 1).unwrap();
     for sequence in 1..=RECORDS {
-        log.append(sequence, 1, &[sequence as u8; 333], Durability::Process)
+        log.append(sequence, 1, &[sequence as u8; 333], LogDurability::Process)
             .unwrap();
     }
     drop(log);
     directory
 }
 
-fn open(image: &SimDirectory) -> Result<(Log, Replayed)> {
+fn open(image: &SimDirectory) -> Result<(WriteAheadLog, Replayed)> {
     let shared: Arc<dyn Directory> = Arc::new(image.reopen());
     reopen(&shared, one_lane(), 0, 1)
 }
@@ -42,7 +42,7 @@ fn segments(directory: &SimDirectory) -> Vec<String> {
         let block = file
             .read_at(0, format::BLOCK_BYTES, alluvium_base::Purpose::Other)
             .unwrap();
-        if let format::Decoded::Segment(header) = format::SegmentHeader::decode(&block) {
+        if let format::DecodedHeader::Segment(header) = format::SegmentHeader::decode(&block) {
             assert_eq!(header.slot, slot);
             all.push((header.number, name));
         }
@@ -79,7 +79,7 @@ fn what_is_missing_before_sound_records_is_refused_by_its_boot_and_named_by_anot
     {
         for boot in [directory.boot_id(), BootId([9; 16])] {
             let context = format!("{damage:?} of {name}, boot {boot:?}");
-            let image = directory.image(Survival::All, 0);
+            let image = directory.image(CrashSurvival::All, 0);
             image.set_boot_id(boot);
             image.corrupt(name, &damage).unwrap();
             let (log, replayed) = match open(&image) {
@@ -120,7 +120,7 @@ fn what_is_missing_before_sound_records_is_refused_by_its_boot_and_named_by_anot
 #[test]
 fn nothing_is_named_where_nothing_is_missing() {
     let directory = killed();
-    for survival in [Survival::Process, Survival::All] {
+    for survival in [CrashSurvival::Process, CrashSurvival::All] {
         let image = directory.image(survival, 0);
         image.set_boot_id(BootId([9; 16]));
         for _ in 0..3 {

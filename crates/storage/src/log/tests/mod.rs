@@ -26,7 +26,7 @@ fn small() -> LogOptions {
         segment_bytes: 4096,
         reserve_bytes: 4096,
         lanes: 2,
-        access: Access::Mapped,
+        access: SegmentAccess::Mapped,
         starts_small: false,
         stored_bytes: 0,
         identity: 7,
@@ -52,9 +52,9 @@ fn reopen(
     options: LogOptions,
     from: u64,
     generation: u64,
-) -> Result<(Log, Replayed)> {
+) -> Result<(WriteAheadLog, Replayed)> {
     let mut seen = Vec::new();
-    let log = Log::open(directory, options, from, generation, 0, &mut |record| {
+    let log = WriteAheadLog::open(directory, options, from, generation, 0, &mut |record| {
         seen.push((record.first, record.count, record.payload.to_vec()));
         Ok(())
     })?;

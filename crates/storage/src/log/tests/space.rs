@@ -4,12 +4,12 @@ use super::super::*;
 use super::{memory, reopen, small};
 use crate::watermark::WINDOW;
 use alluvium_base::Purpose;
-use alluvium_device::simulated::{SimDirectory, Survival};
-use alluvium_device::{Buffer, FileOptions};
+use alluvium_device::simulated::{CrashSurvival, SimDirectory};
+use alluvium_device::{AlignedBuffer, FileOptions};
 
-fn fill(log: &Log, next: &mut u64, len: usize) -> Error {
+fn fill(log: &WriteAheadLog, next: &mut u64, len: usize) -> Error {
     loop {
-        match log.append(*next, 1, &vec![*next as u8; len], Durability::Process) {
+        match log.append(*next, 1, &vec![*next as u8; len], LogDurability::Process) {
             Ok(()) => *next += 1,
             Err(error) => return error,
         }
@@ -19,7 +19,7 @@ fn fill(log: &Log, next: &mut u64, len: usize) -> Error {
 #[test]
 fn the_limit_is_kept_and_a_release_makes_room() {
     let directory = memory();
-    let log = Log::create(&directory, small(), 1).unwrap();
+    let log = WriteAheadLog::create(&directory, small(), 1).unwrap();
     let mut next = 1;
     for generation in 2..40 {
         let error = fill(&log, &mut next, 300);
@@ -29,14 +29,20 @@ fn the_limit_is_kept_and_a_release_makes_room() {
         assert!(usage.disk_bytes <= usage.limit_bytes + 2 * 4096, "{usage:?}");
         assert!(usage.resident_bytes >= usage.live_bytes);
         // The sequences that did not fit are still open.
-        log.append_as(next, 1, b"essential", Durability::Process, Importance::Essential)
-            .unwrap();
+        log.append_as(
+            next,
+            1,
+            b"essential",
+            LogDurability::Process,
+            AppendPriority::Essential,
+        )
+        .unwrap();
         next += 1;
         log.note_generation(generation).unwrap();
         log.release(next - 1).unwrap();
         assert!(log.usage().live_bytes <= 2 * 4096, "{:?}", log.usage());
         if generation % 3 == 0 {
-            while log.prepare().unwrap() == Progress::Worked {}
+            while log.prepare().unwrap() == PrepareProgress::Worked {}
         }
         assert_eq!(log.check().unwrap(), []);
     }
@@ -48,13 +54,13 @@ fn the_limit_is_kept_and_a_release_makes_room() {
 #[test]
 fn a_record_longer_than_the_limit_is_taken_while_half_of_the_limit_is_free() {
     let directory = memory();
-    let log = Log::create(&directory, small(), 1).unwrap();
+    let log = WriteAheadLog::create(&directory, small(), 1).unwrap();
     let long = vec![7; small().limit_bytes as usize * 2];
     let mut next = 1;
     for _ in 0..3 {
-        log.append(next, 1, &long, Durability::Process).unwrap();
+        log.append(next, 1, &long, LogDurability::Process).unwrap();
         next += 1;
-        let refused = log.append(next, 1, &long, Durability::Process).unwrap_err();
+        let refused = log.append(next, 1, &long, LogDurability::Process).unwrap_err();
         assert!(matches!(refused, Error::LogFull { .. }), "{refused}");
         // No other record exceeds the limit until this one is released.
         let refused = fill(&log, &mut next, 300);
@@ -67,7 +73,7 @@ fn a_record_longer_than_the_limit_is_taken_while_half_of_the_limit_is_free() {
     let first = next;
     let refused = fill(&log, &mut next, 300);
     assert!(matches!(refused, Error::LogFull { .. }), "{refused}");
-    assert!(log.append(next, 1, &long, Durability::Process).is_err());
+    assert!(log.append(next, 1, &long, LogDurability::Process).is_err());
     assert_eq!(log.check().unwrap(), []);
     drop(log);
     let (_, replayed) = reopen(&directory, small(), first - 1, 1).unwrap();
@@ -77,11 +83,17 @@ fn a_record_longer_than_the_limit_is_taken_while_half_of_the_limit_is_free() {
 #[test]
 fn the_reserve_ends_too_and_notes_still_find_room() {
     let directory = memory();
-    let log = Log::create(&directory, small(), 1).unwrap();
+    let log = WriteAheadLog::create(&directory, small(), 1).unwrap();
     let mut next = 1;
     fill(&log, &mut next, 300);
     let exhausted = loop {
-        match log.append_as(next, 1, &[1; 300], Durability::Process, Importance::Essential) {
+        match log.append_as(
+            next,
+            1,
+            &[1; 300],
+            LogDurability::Process,
+            AppendPriority::Essential,
+        ) {
             Ok(()) => next += 1,
             Err(error) => break error,
         }
@@ -96,20 +108,27 @@ fn the_reserve_ends_too_and_notes_still_find_room() {
         log.note_generation(generation).unwrap();
     }
     let error = log
-        .append_as(next, 1, &[1; 300], Durability::Process, Importance::Essential)
+        .append_as(
+            next,
+            1,
+            &[1; 300],
+            LogDurability::Process,
+            AppendPriority::Essential,
+        )
         .unwrap_err();
     assert!(error.is_full(), "what notes got is theirs: {error}");
     log.release(next - 1).unwrap();
-    log.append(next, 1, &[1; 300], Durability::Disk).unwrap();
+    log.append(next, 1, &[1; 300], LogDurability::Disk).unwrap();
 }
 
 #[test]
 fn what_a_checkpoint_has_overtaken_is_never_synced() {
     let directory = SimDirectory::new(1);
     let shared: Arc<dyn Directory> = Arc::new(directory.clone());
-    let log = Log::create(&shared, small(), 1).unwrap();
+    let log = WriteAheadLog::create(&shared, small(), 1).unwrap();
     for sequence in 1..=30 {
-        log.append(sequence, 1, &[1; 400], Durability::Process).unwrap();
+        log.append(sequence, 1, &[1; 400], LogDurability::Process)
+            .unwrap();
     }
     assert_eq!(log.synced(), 0);
     log.note_generation(2).unwrap();
@@ -118,14 +137,14 @@ fn what_a_checkpoint_has_overtaken_is_never_synced() {
     assert_eq!(log.synced(), 30, "the checkpoint holds it");
     assert_eq!(log.sync_all().unwrap(), 30);
     assert_eq!(log.usage().syncs, before);
-    log.append(31, 1, b"new", Durability::Disk).unwrap();
+    log.append(31, 1, b"new", LogDurability::Disk).unwrap();
     assert_eq!(log.usage().syncs, before + 1, "one segment, one sync");
 }
 
 #[test]
 fn idle_slots_are_punched_and_used_again() {
     let directory = memory();
-    let log = Log::create(&directory, small(), 1).unwrap();
+    let log = WriteAheadLog::create(&directory, small(), 1).unwrap();
     let mut next = 1;
     fill(&log, &mut next, 300);
     log.note_generation(2).unwrap();
@@ -147,11 +166,11 @@ fn idle_slots_are_punched_and_used_again() {
 fn a_record_longer_than_a_segment_gets_one_of_its_own() {
     let directory = memory();
     let options = LogOptions::with_limit(64 << 20);
-    let log = Log::create(&directory, options, 1).unwrap();
+    let log = WriteAheadLog::create(&directory, options, 1).unwrap();
     let large: Vec<u8> = (0..16 << 20).map(|at: u32| (at ^ at >> 8) as u8).collect();
-    log.append(1, 1, b"before", Durability::Process).unwrap();
-    log.append(2, 7, &large, Durability::Disk).unwrap();
-    log.append(9, 1, b"after", Durability::Process).unwrap();
+    log.append(1, 1, b"before", LogDurability::Process).unwrap();
+    log.append(2, 7, &large, LogDurability::Disk).unwrap();
+    log.append(9, 1, b"after", LogDurability::Process).unwrap();
     let files = directory.list().unwrap().len();
     drop(log);
     let (log, seen) = reopen(&directory, options, 0, 1).unwrap();
@@ -161,7 +180,7 @@ fn a_record_longer_than_a_segment_gets_one_of_its_own() {
     log.release(9).unwrap();
     assert!(directory.list().unwrap().len() <= files, "its file is gone");
     let huge = vec![0; MAX_PAYLOAD as usize + 1];
-    let error = log.append(10, 1, &huge, Durability::Process).unwrap_err();
+    let error = log.append(10, 1, &huge, LogDurability::Process).unwrap_err();
     assert!(
         matches!(
             error,
@@ -172,7 +191,7 @@ fn a_record_longer_than_a_segment_gets_one_of_its_own() {
         ),
         "{error}"
     );
-    log.append(10, 1, b"still open", Durability::Disk).unwrap();
+    log.append(10, 1, b"still open", LogDurability::Disk).unwrap();
 }
 
 /// Returns a log with three records and a gap: 1, 2, then 4 in the other lane. 3 was never
@@ -180,15 +199,15 @@ fn a_record_longer_than_a_segment_gets_one_of_its_own() {
 fn with_a_gap() -> SimDirectory {
     let directory = SimDirectory::new(3);
     let shared: Arc<dyn Directory> = Arc::new(directory.clone());
-    let log = Log::create(&shared, small(), 1).unwrap();
-    log.append(1, 1, b"one", Durability::Process).unwrap();
-    log.append(2, 1, b"two", Durability::Disk).unwrap();
-    log.append(4, 1, b"four", Durability::Process).unwrap();
+    let log = WriteAheadLog::create(&shared, small(), 1).unwrap();
+    log.append(1, 1, b"one", LogDurability::Process).unwrap();
+    log.append(2, 1, b"two", LogDurability::Disk).unwrap();
+    log.append(4, 1, b"four", LogDurability::Process).unwrap();
     assert_eq!((log.completed(), log.synced()), (2, 2));
     directory
 }
 
-fn sequences(directory: &SimDirectory, from: u64) -> Result<(Log, Vec<u64>)> {
+fn sequences(directory: &SimDirectory, from: u64) -> Result<(WriteAheadLog, Vec<u64>)> {
     let shared: Arc<dyn Directory> = Arc::new(directory.clone());
     let (log, seen) = reopen(&shared, small(), from, 1)?;
     Ok((log, seen.into_iter().map(|(first, ..)| first).collect()))
@@ -197,7 +216,7 @@ fn sequences(directory: &SimDirectory, from: u64) -> Result<(Log, Vec<u64>)> {
 #[test]
 fn a_gap_above_all_watermarks_ends_the_log_on_any_boot() {
     let directory = with_a_gap();
-    for survival in [Survival::Process, Survival::All] {
+    for survival in [CrashSurvival::Process, CrashSurvival::All] {
         let image = directory.image(survival, 1);
         // Cutting off the end uses no space.
         image.set_capacity(image.used());
@@ -206,9 +225,9 @@ fn a_gap_above_all_watermarks_ends_the_log_on_any_boot() {
         image.set_capacity(u64::MAX);
         // Records that were cut off never reappear, on this boot or another, even though their
         // sequences are reused.
-        log.append(3, 1, b"another three", Durability::Disk).unwrap();
+        log.append(3, 1, b"another three", LogDurability::Disk).unwrap();
         drop(log);
-        for later in [Survival::Process, Survival::All, Survival::None] {
+        for later in [CrashSurvival::Process, CrashSurvival::All, CrashSurvival::None] {
             let (log, seen) = sequences(&image.image(later, 3), 0).unwrap();
             assert_eq!(
                 (seen, log.completed()),
@@ -222,9 +241,9 @@ fn a_gap_above_all_watermarks_ends_the_log_on_any_boot() {
 #[test]
 fn a_gap_below_the_synced_watermark_is_damage_that_is_named() {
     let directory = with_a_gap();
-    for (survival, known) in [(Survival::Process, 3), (Survival::All, 4)] {
+    for (survival, known) in [(CrashSurvival::Process, 3), (CrashSurvival::All, 4)] {
         let shared: Arc<dyn Directory> = Arc::new(directory.image(survival, 1));
-        let opened = Log::open(&shared, small(), 0, 1, known, &mut |_| Ok(()));
+        let opened = WriteAheadLog::open(&shared, small(), 0, 1, known, &mut |_| Ok(()));
         match opened {
             Err(error @ Error::Corrupt { .. }) => {
                 let text = error.to_string();
@@ -240,22 +259,23 @@ fn a_record_that_was_being_written_at_the_kill_is_no_damage() {
     let directory = SimDirectory::new(3);
     let shared: Arc<dyn Directory> = Arc::new(directory.clone());
     let options = LogOptions { lanes: 1, ..small() };
-    let log = Log::create(&shared, options, 1).unwrap();
-    log.append(1, 1, &[1; 60], Durability::Process).unwrap();
-    log.append(2, 1, &[2; 60], Durability::Process).unwrap();
+    let log = WriteAheadLog::create(&shared, options, 1).unwrap();
+    log.append(1, 1, &[1; 60], LogDurability::Process).unwrap();
+    log.append(2, 1, &[2; 60], LogDurability::Process).unwrap();
     drop(log);
     // The last record begins at 512 + 40 + 104, and its payload 40 bytes later.
     for torn in (656..756).step_by(3) {
-        let image = directory.image(Survival::Process, 1);
+        let image = directory.image(CrashSurvival::Process, 1);
         let file = image.open("log-0", FileOptions::BUFFERED).unwrap();
         let mut bytes = file.read_at(0, 1024, Purpose::Other).unwrap().to_vec();
         bytes[torn..].fill(0);
-        file.write_at(0, Buffer::padded(&bytes), Purpose::Other).unwrap();
+        file.write_at(0, AlignedBuffer::padded(&bytes), Purpose::Other)
+            .unwrap();
         drop(file);
         let shared: Arc<dyn Directory> = Arc::new(image);
         let (log, seen) = reopen(&shared, options, 0, 1).unwrap();
         assert_eq!((seen.len(), log.completed()), (1, 1), "torn at {torn}");
-        log.append(2, 1, b"again", Durability::Disk).unwrap();
+        log.append(2, 1, b"again", LogDurability::Disk).unwrap();
         drop(log);
         assert_eq!(reopen(&shared, options, 0, 1).unwrap().1[1].2, b"again");
     }
@@ -264,8 +284,8 @@ fn a_record_that_was_being_written_at_the_kill_is_no_damage() {
 #[test]
 fn an_older_superblock_than_the_log_has_seen_is_refused() {
     let directory = memory();
-    let log = Log::create(&directory, small(), 3).unwrap();
-    log.append(1, 1, b"one", Durability::Disk).unwrap();
+    let log = WriteAheadLog::create(&directory, small(), 3).unwrap();
+    log.append(1, 1, b"one", LogDurability::Disk).unwrap();
     log.note_generation(4).unwrap();
     drop(log);
     let refused = reopen(&directory, small(), 0, 3);
@@ -280,7 +300,7 @@ fn an_older_superblock_than_the_log_has_seen_is_refused() {
         fill(&log, &mut next, 200);
         log.note_generation(generation).unwrap();
         log.release(next - 1).unwrap();
-        while log.prepare().unwrap() == Progress::Worked {}
+        while log.prepare().unwrap() == PrepareProgress::Worked {}
         let refused = {
             let names = directory.list().unwrap();
             let copy = memory();
@@ -304,22 +324,22 @@ fn an_older_superblock_than_the_log_has_seen_is_refused() {
 fn records_at_or_below_the_checkpoint_are_not_replayed() {
     let directory = SimDirectory::new(9);
     let shared: Arc<dyn Directory> = Arc::new(directory.clone());
-    let log = Log::create(&shared, small(), 1).unwrap();
+    let log = WriteAheadLog::create(&shared, small(), 1).unwrap();
     for sequence in 1..=20 {
-        log.append(sequence, 1, &[1; 100], Durability::Disk).unwrap();
+        log.append(sequence, 1, &[1; 100], LogDurability::Disk).unwrap();
     }
     drop(log);
     for from in 0..=20 {
-        let (log, seen) = sequences(&directory.image(Survival::None, from), from).unwrap();
+        let (log, seen) = sequences(&directory.image(CrashSurvival::None, from), from).unwrap();
         assert_eq!(seen, (from + 1..=20).collect::<Vec<_>>());
         assert_eq!(log.completed(), 20);
         // The superblock or the mark of the last sync contains this watermark.
         assert!(log.synced() >= from.max(19), "{}", log.synced());
     }
     // A checkpoint beyond the log's end, as after a release of all segments.
-    let (log, seen) = sequences(&directory.image(Survival::None, 1), 25).unwrap();
+    let (log, seen) = sequences(&directory.image(CrashSurvival::None, 1), 25).unwrap();
     assert_eq!((seen, log.completed()), (vec![], 25));
-    log.append(26, 1, b"next", Durability::Disk).unwrap();
+    log.append(26, 1, b"next", LogDurability::Disk).unwrap();
 }
 
 #[test]
@@ -327,7 +347,7 @@ fn an_error_of_the_replay_leaves_the_log_as_it_was() {
     let directory = with_a_gap();
     for stop in [1, 2] {
         let shared: Arc<dyn Directory> = Arc::new(directory.clone());
-        let failed = Log::open(&shared, small(), 0, 1, 0, &mut |record| {
+        let failed = WriteAheadLog::open(&shared, small(), 0, 1, 0, &mut |record| {
             if record.first == stop {
                 let cause = "no".to_owned();
                 return Err(Error::Poisoned { cause });
@@ -351,9 +371,9 @@ pub(super) mod unmapped {
         fn inner(&self) -> &dyn Device {
             &*self.0
         }
-        fn map(&self, _range: std::ops::Range<u64>) -> Result<Mapping> {
+        fn map(&self, _range: std::ops::Range<u64>) -> Result<FileMapping> {
             Err(Error::Unsupported {
-                operation: Operation::Map,
+                operation: DeviceOperation::Map,
                 file: self.0.name().to_owned(),
                 why: "a test".to_owned(),
             })
@@ -386,9 +406,10 @@ pub(super) mod unmapped {
 #[test]
 fn where_files_cannot_be_mapped_write_calls_are_used() {
     let directory: Arc<dyn Directory> = Arc::new(unmapped::Place::of(memory()));
-    let log = Log::create(&directory, small(), 1).unwrap();
+    let log = WriteAheadLog::create(&directory, small(), 1).unwrap();
     for sequence in 1..=50 {
-        log.append(sequence, 1, &[5; 200], Durability::Process).unwrap();
+        log.append(sequence, 1, &[5; 200], LogDurability::Process)
+            .unwrap();
     }
     assert_eq!(log.usage().resident_bytes, WINDOW * 8);
     drop(log);
@@ -399,9 +420,9 @@ fn where_files_cannot_be_mapped_write_calls_are_used() {
 fn a_note_does_not_keep_the_segment_of_a_long_record() {
     let directory = memory();
     let options = LogOptions { lanes: 1, ..small() };
-    let log = Log::create(&directory, options, 1).unwrap();
+    let log = WriteAheadLog::create(&directory, options, 1).unwrap();
     let long = vec![7; options.segment_bytes as usize * 5];
-    log.append(1, 1, &long, Durability::Process).unwrap();
+    log.append(1, 1, &long, LogDurability::Process).unwrap();
     let before = log.usage().live_bytes;
     log.note_generation(2).unwrap();
     log.release(1).unwrap();
@@ -412,7 +433,7 @@ fn a_note_does_not_keep_the_segment_of_a_long_record() {
         "nothing needs the log, {after} bytes are live"
     );
     // Later records can use the whole log again, and the note is found.
-    log.append(2, 1, &long, Durability::Process).unwrap();
+    log.append(2, 1, &long, LogDurability::Process).unwrap();
     drop(log);
     let (_, replayed) = reopen(&directory, options, 1, 2).unwrap();
     assert_eq!(replayed.len(), 1);
@@ -426,15 +447,15 @@ fn a_log_that_starts_small_takes_about_what_it_holds_and_grows_to_whole_segments
     };
     assert_eq!(options.segment_bytes, 1 << 20);
     let directory = memory();
-    let prepared = |log: &Log| while log.prepare().unwrap() == Progress::Worked {};
+    let prepared = |log: &WriteAheadLog| while log.prepare().unwrap() == PrepareProgress::Worked {};
     let lengths = || -> Vec<u64> {
         let names = directory.list().unwrap();
         let segments = names.iter().filter(|name| slot_of(name).is_some());
         let opened = segments.map(|name| directory.open(name, FileOptions::BUFFERED).unwrap());
         opened.map(|file| file.len()).collect()
     };
-    let log = Log::create(&directory, options, 1).unwrap();
-    log.append(1, 1, b"one", Durability::Disk).unwrap();
+    let log = WriteAheadLog::create(&directory, options, 1).unwrap();
+    log.append(1, 1, b"one", LogDurability::Disk).unwrap();
     prepared(&log);
     assert!(lengths().iter().sum::<u64>() <= 6 * (16 << 10), "{:?}", lengths());
     drop(log);
@@ -442,7 +463,7 @@ fn a_log_that_starts_small_takes_about_what_it_holds_and_grows_to_whole_segments
     for next in 2..20 {
         let (log, replayed) = reopen(&directory, options, next - 2, next - 1).unwrap();
         assert_eq!(replayed.len(), 1);
-        log.append(next, 1, &[1; 500], Durability::Disk).unwrap();
+        log.append(next, 1, &[1; 500], LogDurability::Disk).unwrap();
         prepared(&log);
         log.note_generation(next).unwrap();
         log.release(next - 1).unwrap();
@@ -454,14 +475,15 @@ fn a_log_that_starts_small_takes_about_what_it_holds_and_grows_to_whole_segments
     );
     let (log, _) = reopen(&directory, options, 18, 19).unwrap();
     for next in 20..6000 {
-        log.append(next, 1, &[2; 2000], Durability::Process).unwrap();
+        log.append(next, 1, &[2; 2000], LogDurability::Process).unwrap();
         prepared(&log);
     }
     assert!(lengths().contains(&(1 << 20)), "{:?}", lengths());
     let usage = log.usage();
     assert!(usage.disk_bytes <= 2 * usage.live_bytes, "{usage:?}");
     // A record longer than the existing segments gets its own segment.
-    log.append(6000, 1, &[3; 900 << 10], Durability::Process).unwrap();
+    log.append(6000, 1, &[3; 900 << 10], LogDurability::Process)
+        .unwrap();
     log.note_generation(20).unwrap();
     log.release(6000).unwrap();
     drop(log);
@@ -471,7 +493,7 @@ fn a_log_that_starts_small_takes_about_what_it_holds_and_grows_to_whole_segments
         ..options
     };
     let (log, _) = reopen(&directory, large, 6000, 20).unwrap();
-    log.append(6001, 1, b"next", Durability::Process).unwrap();
+    log.append(6001, 1, b"next", LogDurability::Process).unwrap();
     prepared(&log);
     assert!(log.usage().disk_bytes >= 6 << 20, "{:?}", log.usage());
     drop(log);

@@ -3,7 +3,7 @@
 
 use super::super::*;
 use super::Replayed;
-use alluvium_device::simulated::{SimDirectory, Survival};
+use alluvium_device::simulated::{CrashSurvival, SimDirectory};
 use fastrand::Rng;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -41,9 +41,9 @@ pub(super) enum Crash {
 }
 
 impl Crash {
-    pub(super) fn of(survival: Survival) -> Crash {
+    pub(super) fn of(survival: CrashSurvival) -> Crash {
         match survival {
-            Survival::Process => Crash::Process,
+            CrashSurvival::Process => Crash::Process,
             _ => Crash::Power,
         }
     }
@@ -109,7 +109,7 @@ impl Model {
     }
 
     /// Returns the model of a recovered log.
-    pub(super) fn recovered(&self, replayed: &Replayed, log: &Log) -> Model {
+    pub(super) fn recovered(&self, replayed: &Replayed, log: &WriteAheadLog) -> Model {
         let mut records: BTreeMap<u64, Known> = BTreeMap::new();
         let mut next = self.from + 1;
         let void = |records: &mut BTreeMap<u64, Known>, next: u64, until: u64| {
@@ -145,7 +145,7 @@ impl Model {
 pub(super) struct Story {
     pub(super) directory: SimDirectory,
     pub(super) options: LogOptions,
-    pub(super) log: Option<Log>,
+    pub(super) log: Option<WriteAheadLog>,
     pub(super) model: Arc<Mutex<Model>>,
     pub(super) rng: Rng,
     /// Sequences that are assigned but not appended yet.
@@ -158,7 +158,7 @@ pub(super) fn open_image(
     directory: &SimDirectory,
     options: LogOptions,
     model: &Model,
-) -> Result<(Log, Replayed)> {
+) -> Result<(WriteAheadLog, Replayed)> {
     let directory: Arc<dyn Directory> = Arc::new(directory.reopen());
     super::reopen(&directory, options, model.from, model.generation)
 }
@@ -167,14 +167,14 @@ impl Story {
     pub(super) fn new(seed: u64, options: LogOptions) -> Story {
         let directory = SimDirectory::new(seed);
         let shared: Arc<dyn Directory> = Arc::new(directory.clone());
-        let log = Log::create(&shared, options, 1).unwrap();
+        let log = WriteAheadLog::create(&shared, options, 1).unwrap();
         Story::of(directory, options, log, Model::new(), Rng::with_seed(seed))
     }
 
     pub(super) fn of(
         directory: SimDirectory,
         options: LogOptions,
-        log: Log,
+        log: WriteAheadLog,
         model: Model,
         rng: Rng,
     ) -> Story {
@@ -189,7 +189,7 @@ impl Story {
         }
     }
 
-    pub(super) fn log(&self) -> &Log {
+    pub(super) fn log(&self) -> &WriteAheadLog {
         self.log.as_ref().expect("the log is open")
     }
 
@@ -209,7 +209,7 @@ impl Story {
         (first, count)
     }
 
-    fn append(&mut self, first: u64, count: u32, durability: Durability) -> Result<()> {
+    fn append(&mut self, first: u64, count: u32, durability: LogDurability) -> Result<()> {
         let len = match self.rng.u8(..20) {
             0 => self.rng.usize(3000..9000),
             1..4 => self.rng.usize(200..1500),
@@ -225,7 +225,7 @@ impl Story {
         self.log().append(first, count, &payload, durability)?;
         let mut model = self.model.lock();
         model.told = self.log().completed();
-        if durability == Durability::Disk {
+        if durability == LogDurability::Disk {
             model.synced = model.synced.max(last);
         }
         Ok(())
@@ -237,7 +237,7 @@ impl Story {
             self.did("late");
             if self.rng.bool() {
                 self.give_up(first, count)?;
-            } else if let Err(error) = self.append(first, count, Durability::Process) {
+            } else if let Err(error) = self.append(first, count, LogDurability::Process) {
                 self.full(error)?;
                 self.give_up(first, count)?;
             }
@@ -302,16 +302,16 @@ impl Story {
         match self.rng.u8(..100) {
             0..70 => {
                 let durability = match self.rng.u8(..10) {
-                    0 => Durability::Disk,
-                    1..4 => Durability::Memory,
-                    _ => Durability::Process,
+                    0 => LogDurability::Disk,
+                    1..4 => LogDurability::Memory,
+                    _ => LogDurability::Process,
                 };
                 let (first, count) = self.assign();
-                if durability != Durability::Disk && self.rng.u8(..8) == 0 {
+                if durability != LogDurability::Disk && self.rng.u8(..8) == 0 {
                     self.late.push((first, count));
                     return Ok(());
                 }
-                if durability == Durability::Disk {
+                if durability == LogDurability::Disk {
                     self.settle()?;
                 }
                 if let Err(error) = self.append(first, count, durability) {

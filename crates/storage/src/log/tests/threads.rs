@@ -1,6 +1,6 @@
 //! Many concurrent threads.
 
-use super::super::commit::Commit;
+use super::super::commit::GroupCommit;
 use super::super::*;
 use super::{memory, reopen, small};
 use crate::watermark::WINDOW;
@@ -11,14 +11,14 @@ use std::time::Duration;
 fn what_many_threads_append_is_replayed_in_order() {
     const THREADS: u64 = 4;
     const EACH: u64 = 3_000;
-    for access in [Access::Mapped, Access::Written] {
+    for access in [SegmentAccess::Mapped, SegmentAccess::Written] {
         let directory = memory();
         let options = LogOptions {
             access,
             lanes: 3,
             ..LogOptions::with_limit(32 << 20)
         };
-        let log = Log::create(&directory, options, 1).unwrap();
+        let log = WriteAheadLog::create(&directory, options, 1).unwrap();
         let next = AtomicU64::new(1);
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -38,12 +38,12 @@ fn what_many_threads_append_is_replayed_in_order() {
                             let first = next.fetch_add(u64::from(count), Ordering::Relaxed);
                             let payload = vec![first as u8; rng.usize(..300)];
                             let durability = match turn % 50 {
-                                0 => Durability::Disk,
-                                1..10 => Durability::Memory,
-                                _ => Durability::Process,
+                                0 => LogDurability::Disk,
+                                1..10 => LogDurability::Memory,
+                                _ => LogDurability::Process,
                             };
                             log.append(first, count, &payload, durability).unwrap();
-                            if durability == Durability::Disk {
+                            if durability == LogDurability::Disk {
                                 assert!(log.synced() >= first + u64::from(count) - 1);
                             }
                         }
@@ -72,7 +72,7 @@ fn what_many_threads_append_is_replayed_in_order() {
 #[test]
 fn appends_go_on_while_checkpoints_release_and_slots_are_recycled() {
     let directory = memory();
-    let log = Log::create(&directory, small(), 1).unwrap();
+    let log = WriteAheadLog::create(&directory, small(), 1).unwrap();
     let next = AtomicU64::new(1);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -82,7 +82,7 @@ fn appends_go_on_while_checkpoints_release_and_slots_are_recycled() {
                 generation += 1;
                 log.note_generation(generation).unwrap();
                 log.release(log.completed()).unwrap();
-                while log.prepare().unwrap() == Progress::Worked {}
+                while log.prepare().unwrap() == PrepareProgress::Worked {}
                 std::thread::yield_now();
             }
         });
@@ -92,7 +92,7 @@ fn appends_go_on_while_checkpoints_release_and_slots_are_recycled() {
                     for _ in 0..4_000 {
                         let sequence = next.fetch_add(1, Ordering::Relaxed);
                         while let Err(error) =
-                            log.append(sequence, 1, &[sequence as u8; 100], Durability::Process)
+                            log.append(sequence, 1, &[sequence as u8; 100], LogDurability::Process)
                         {
                             assert!(error.is_full(), "{error}");
                             std::thread::yield_now();
@@ -112,7 +112,7 @@ fn appends_go_on_while_checkpoints_release_and_slots_are_recycled() {
 fn sixteen_committers_share_their_syncs() {
     const COMMITTERS: u64 = 16;
     const EACH: u64 = 60;
-    let (commit, next, completed) = (Commit::new(0), AtomicU64::new(1), AtomicU64::new(0));
+    let (commit, next, completed) = (GroupCommit::new(0), AtomicU64::new(1), AtomicU64::new(0));
     let syncs = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for _ in 0..COMMITTERS {
@@ -146,7 +146,7 @@ fn sixteen_committers_share_their_syncs() {
 
 #[test]
 fn a_failed_sync_fails_everybody_who_waits_for_it() {
-    let (commit, begun) = (Commit::new(0), AtomicBool::new(false));
+    let (commit, begun) = (GroupCommit::new(0), AtomicBool::new(false));
     let sync = |_| {
         begun.store(true, Ordering::SeqCst);
         std::thread::sleep(Duration::from_millis(30));
@@ -176,16 +176,16 @@ fn a_failed_sync_fails_everybody_who_waits_for_it() {
 #[test]
 fn a_commit_waits_for_lower_sequences_and_no_longer() {
     let directory = memory();
-    let log = Log::create(&directory, small(), 1).unwrap();
+    let log = WriteAheadLog::create(&directory, small(), 1).unwrap();
     let acknowledged = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            log.append(2, 1, b"second", Durability::Disk).unwrap();
+            log.append(2, 1, b"second", LogDurability::Disk).unwrap();
             acknowledged.store(true, Ordering::SeqCst);
         });
         std::thread::sleep(Duration::from_millis(30));
         assert!(!acknowledged.load(Ordering::SeqCst), "the first is missing");
-        log.append(1, 1, b"first", Durability::Process).unwrap();
+        log.append(1, 1, b"first", LogDurability::Process).unwrap();
     });
     assert_eq!(log.synced(), 2);
 }
@@ -193,12 +193,12 @@ fn a_commit_waits_for_lower_sequences_and_no_longer() {
 #[test]
 fn a_writer_too_far_ahead_waits_for_the_lowest() {
     let directory = memory();
-    let log = Log::create(&directory, small(), 1).unwrap();
+    let log = WriteAheadLog::create(&directory, small(), 1).unwrap();
     let far = WINDOW + 1;
     let appended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            log.append(far, 1, b"far", Durability::Process).unwrap();
+            log.append(far, 1, b"far", LogDurability::Process).unwrap();
             appended.store(true, Ordering::SeqCst);
         });
         std::thread::sleep(Duration::from_millis(30));
@@ -211,11 +211,11 @@ fn a_writer_too_far_ahead_waits_for_the_lowest() {
 #[test]
 fn a_failure_wakes_who_waits_for_the_lowest() {
     let directory = memory();
-    let log = Log::create(&directory, small(), 1).unwrap();
+    let log = WriteAheadLog::create(&directory, small(), 1).unwrap();
     std::thread::scope(|scope| {
         let waiters = [
-            scope.spawn(|| log.append(2, 1, b"second", Durability::Disk)),
-            scope.spawn(|| log.append(WINDOW + 9, 1, b"far", Durability::Process)),
+            scope.spawn(|| log.append(2, 1, b"second", LogDurability::Disk)),
+            scope.spawn(|| log.append(WINDOW + 9, 1, b"far", LogDurability::Process)),
         ];
         std::thread::sleep(Duration::from_millis(30));
         log.shared.commit.poison("a test");

@@ -2,28 +2,28 @@ use super::*;
 use crate::extents::ExtentOptions;
 use crate::node::{read_node, read_nodes};
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::simulated::{Completion, Fault, SimDirectory, SimOptions};
-use alluvium_device::{Directory, Operation};
+use alluvium_device::simulated::{CompletionOrder, InjectedFault, SimDirectory, SimOptions};
+use alluvium_device::{DeviceOperation, Directory};
 
 struct Bed {
-    tiers: Arc<Tiers>,
+    tiers: Arc<TierFiles>,
     extents: Arc<Extents>,
 }
 
 fn bed(options: ExtentOptions) -> Bed {
-    let tiers = Arc::new(Tiers::create(&[&MemoryDirectory::new()]).unwrap());
+    let tiers = Arc::new(TierFiles::create(&[&MemoryDirectory::new()]).unwrap());
     let extents = Arc::new(Extents::create(Arc::clone(&tiers), options).unwrap());
     Bed { tiers, extents }
 }
 
-fn options(codec: Codec, page_size: PageSize) -> WriterOptions {
+fn options(codec: NodeCodec, page_size: PageSize) -> WriterOptions {
     WriterOptions {
         tier: 0,
         page_size,
         codec,
         birth: 3,
         purpose: Purpose::Compact,
-        class: Class::Normal,
+        class: AllocationClass::Normal,
         extent_units: WriterOptions::EXTENT_UNITS,
     }
 }
@@ -53,10 +53,10 @@ fn node(random: &mut fastrand::Rng, len: usize) -> Vec<u8> {
 fn every_node_is_read_back_and_live_bytes_are_exact() {
     let mut random = fastrand::Rng::with_seed(5);
     for (codec, page) in [
-        (Codec::None, 4096),
-        (Codec::None, 16384),
-        (Codec::Lz4, 4096),
-        (Codec::Zstd, 65536),
+        (NodeCodec::None, 4096),
+        (NodeCodec::None, 16384),
+        (NodeCodec::Lz4, 4096),
+        (NodeCodec::Zstd, 65536),
     ] {
         let page_size = PageSize::new(page).unwrap();
         let bed = bed(ExtentOptions::default());
@@ -101,11 +101,11 @@ fn every_node_is_read_back_and_live_bytes_are_exact() {
 #[test]
 fn neighbours_are_read_together_whatever_is_wrong_with_one() {
     let directory = MemoryDirectory::new();
-    let tiers = Arc::new(Tiers::create(&[&directory]).unwrap());
+    let tiers = Arc::new(TierFiles::create(&[&directory]).unwrap());
     let extents = Arc::new(Extents::create(Arc::clone(&tiers), ExtentOptions::default()).unwrap());
     let mut random = fastrand::Rng::with_seed(17);
     let page_size = PageSize::MIN;
-    let options = options(Codec::None, page_size);
+    let options = options(NodeCodec::None, page_size);
     let mut writer = NodeWriter::new(Arc::clone(&extents), Arc::clone(&tiers), options);
     let nodes: Vec<Vec<u8>> = (0..100)
         .map(|_| node(&mut random, page_size.node_bytes(1)))
@@ -141,7 +141,7 @@ fn a_node_alone_in_its_extent_is_written_whatever_it_compresses_to() {
     let mut random = fastrand::Rng::with_seed(11);
     for page in [4096, 8192, 16384, 32768, 65536] {
         let page_size = PageSize::new(page).unwrap();
-        for codec in [Codec::None, Codec::Lz4, Codec::Zstd] {
+        for codec in [NodeCodec::None, NodeCodec::Lz4, NodeCodec::Zstd] {
             let bed = bed(ExtentOptions::default());
             for pages in 1..=MAX_PAGES {
                 // The share of noise determines the compressed size: from almost nothing to
@@ -166,7 +166,7 @@ fn a_node_alone_in_its_extent_is_written_whatever_it_compresses_to() {
 fn what_lies_between_nodes_is_zero_although_buffers_are_used_again() {
     let bed = bed(ExtentOptions::default());
     let mut random = fastrand::Rng::with_seed(6);
-    let mut writer = bed.writer(options(Codec::Lz4, PageSize::MIN));
+    let mut writer = bed.writer(options(NodeCodec::Lz4, PageSize::MIN));
     let mut pointers = Vec::new();
     for _ in 0..2000 {
         let node = node(&mut random, 8192);
@@ -190,7 +190,7 @@ fn what_lies_between_nodes_is_zero_although_buffers_are_used_again() {
 #[test]
 fn a_short_run_takes_no_more_units_than_it_needs() {
     let bed = bed(ExtentOptions::default());
-    let mut writer = bed.writer(options(Codec::None, PageSize::MIN));
+    let mut writer = bed.writer(options(NodeCodec::None, PageSize::MIN));
     for _ in 0..33 {
         writer.add(&[1; 4096]).unwrap();
     }
@@ -213,7 +213,7 @@ fn a_short_run_takes_no_more_units_than_it_needs() {
 #[test]
 fn the_last_node_can_name_every_extent_its_own_included() {
     let bed = bed(ExtentOptions::default());
-    let options = options(Codec::None, PageSize::MIN);
+    let options = options(NodeCodec::None, PageSize::MIN);
     let per_extent = (u64::from(options.extent_units) * UNIT) as usize / 4096;
     for pages in [
         0,
@@ -249,7 +249,7 @@ fn the_last_node_can_name_every_extent_its_own_included() {
 #[test]
 fn a_writer_tells_which_extents_are_full_and_how_far_the_next_is() {
     let bed = bed(ExtentOptions::default());
-    let options = options(Codec::None, PageSize::MIN);
+    let options = options(NodeCodec::None, PageSize::MIN);
     let per_extent = (u64::from(options.extent_units) * UNIT) as usize / 4096;
     let mut writer = bed.writer(options);
     assert_eq!((writer.written(), writer.filling()), (&[][..], None));
@@ -269,17 +269,17 @@ fn a_writer_tells_which_extents_are_full_and_how_far_the_next_is() {
 #[test]
 fn an_extent_that_was_begun_for_nothing_is_given_up() {
     let bed = bed(ExtentOptions::default());
-    let mut writer = bed.writer(options(Codec::None, PageSize::MIN));
+    let mut writer = bed.writer(options(NodeCodec::None, PageSize::MIN));
     assert_eq!(writer.extents_ending_with(1).unwrap().len(), 1);
-    assert_eq!(writer.finish().unwrap(), Written::default());
+    assert_eq!(writer.finish().unwrap(), WriterOutput::default());
     assert_eq!(bed.extents.usage().total().provisional_bytes, 0);
 }
 
 #[test]
 fn extents_of_one_writer_follow_each_other() {
     let bed = bed(ExtentOptions::default());
-    let mut writer = bed.writer(options(Codec::None, PageSize::MIN));
-    let hole = bed.extents.allocate(0, 8, Class::Normal).unwrap();
+    let mut writer = bed.writer(options(NodeCodec::None, PageSize::MIN));
+    let hole = bed.extents.allocate(0, 8, AllocationClass::Normal).unwrap();
     for _ in 0..1024 {
         writer.add(&[1; 4096]).unwrap();
         if writer.bytes() == 4096 {
@@ -300,7 +300,7 @@ fn extents_of_one_writer_follow_each_other() {
 fn a_dropped_writer_gives_its_extents_up() {
     let bed = bed(ExtentOptions::default());
     let before = bed.extents.usage().total().free_bytes;
-    let mut writer = bed.writer(options(Codec::None, PageSize::MIN));
+    let mut writer = bed.writer(options(NodeCodec::None, PageSize::MIN));
     for _ in 0..600 {
         writer.add(&[1; 4096]).unwrap();
     }
@@ -317,7 +317,7 @@ fn a_full_store_is_an_error_and_what_was_taken_can_still_be_finished() {
         ..ExtentOptions::default()
     };
     let bed = bed(limit);
-    let mut writer = bed.writer(options(Codec::None, PageSize::MIN));
+    let mut writer = bed.writer(options(NodeCodec::None, PageSize::MIN));
     let mut pointers = Vec::new();
     let error = loop {
         match writer.add(&[9; 65536]) {
@@ -333,8 +333,8 @@ fn a_full_store_is_an_error_and_what_was_taken_can_still_be_finished() {
         read_node(&bed.tiers, pointer, PageSize::MIN, Purpose::Check).unwrap();
     }
     let mut essential = bed.writer(WriterOptions {
-        class: Class::Freeing,
-        ..options(Codec::None, PageSize::MIN)
+        class: AllocationClass::Freeing,
+        ..options(NodeCodec::None, PageSize::MIN)
     });
     essential.add(&[9; 65536]).unwrap();
     assert_eq!(essential.finish().unwrap().extents.len(), 1);
@@ -375,7 +375,7 @@ fn no_pointer_makes_reading_panic() {
             encoded_len: if random.bool() { 4096 } else { random.u32(..) },
             tier: random.u8(..3),
             pages: random.u8(..20),
-            codec: [Codec::None, Codec::Lz4, Codec::Zstd][random.usize(..3)],
+            codec: [NodeCodec::None, NodeCodec::Lz4, NodeCodec::Zstd][random.usize(..3)],
         };
         assert!(read_node(&bed.tiers, &pointer, PageSize::MIN, Purpose::Check).is_err());
     }
@@ -384,11 +384,11 @@ fn no_pointer_makes_reading_panic() {
 /// Returns a store on a simulated machine that completes requests in random order.
 fn shuffled(seed: u64) -> (SimDirectory, Bed) {
     let options = SimOptions {
-        completion: Completion::Shuffled,
+        completion: CompletionOrder::Shuffled,
         ..SimOptions::new(seed)
     };
     let directory = SimDirectory::with(options);
-    let tiers = Arc::new(Tiers::create(&[&directory]).unwrap());
+    let tiers = Arc::new(TierFiles::create(&[&directory]).unwrap());
     let extents = Arc::new(Extents::create(Arc::clone(&tiers), ExtentOptions::default()).unwrap());
     (directory, Bed { tiers, extents })
 }
@@ -399,7 +399,7 @@ fn writes_are_in_flight_together_and_may_complete_in_any_order() {
         let (directory, bed) = shuffled(seed);
         let mut writer = bed.writer(WriterOptions {
             extent_units: 1,
-            ..options(Codec::None, PageSize::MIN)
+            ..options(NodeCodec::None, PageSize::MIN)
         });
         let (mut pointers, mut most) = (Vec::new(), 0);
         for index in 0..640u32 {
@@ -420,10 +420,10 @@ fn writes_are_in_flight_together_and_may_complete_in_any_order() {
 fn a_failed_write_is_an_error_wherever_it_happens_and_gives_the_extents_up() {
     for call in 1..=20 {
         let (directory, bed) = shuffled(call);
-        directory.inject(Fault::failing(Operation::Write).at(call));
+        directory.inject(InjectedFault::failing(DeviceOperation::Write).at(call));
         let mut writer = bed.writer(WriterOptions {
             extent_units: 1,
-            ..options(Codec::None, PageSize::MIN)
+            ..options(NodeCodec::None, PageSize::MIN)
         });
         let added = (0..640u32).find_map(|index| writer.add(&[index as u8; 4096]).err());
         if let Some(error) = &added {
@@ -441,7 +441,7 @@ fn a_dropped_writer_waits_for_its_writes_before_it_gives_their_extents_up() {
     let (directory, bed) = shuffled(1);
     let mut writer = bed.writer(WriterOptions {
         extent_units: 1,
-        ..options(Codec::None, PageSize::MIN)
+        ..options(NodeCodec::None, PageSize::MIN)
     });
     for _ in 0..100 {
         writer.add(&[3; 4096]).unwrap();
@@ -462,7 +462,7 @@ fn damage_to_a_node_is_always_found() {
     let mut random = fastrand::Rng::with_seed(15);
     let bed = bed(ExtentOptions::default());
     let mut cases = 0;
-    for codec in [Codec::None, Codec::Lz4, Codec::Zstd] {
+    for codec in [NodeCodec::None, NodeCodec::Lz4, NodeCodec::Zstd] {
         let mut writer = bed.writer(options(codec, PageSize::MIN));
         let nodes: Vec<Vec<u8>> = (0..40).map(|_| node(&mut random, 8192)).collect();
         let pointers: Vec<NodePointer> = nodes.iter().map(|node| writer.add(node).unwrap()).collect();
@@ -491,13 +491,13 @@ fn damage_to_a_node_is_always_found() {
                 if bytes == good {
                     continue;
                 }
-                file.write_at(pointer.offset, Buffer::padded(&bytes), Purpose::Other)
+                file.write_at(pointer.offset, AlignedBuffer::padded(&bytes), Purpose::Other)
                     .unwrap();
                 let error = read_node(&bed.tiers, pointer, PageSize::MIN, Purpose::Check).unwrap_err();
                 assert!(matches!(error, Error::Corrupt { .. }), "{error}");
                 cases += 1;
             }
-            file.write_at(pointer.offset, Buffer::padded(&good), Purpose::Other)
+            file.write_at(pointer.offset, AlignedBuffer::padded(&good), Purpose::Other)
                 .unwrap();
             assert_eq!(
                 read_node(&bed.tiers, pointer, PageSize::MIN, Purpose::Check).unwrap(),

@@ -1,8 +1,8 @@
 //! Devices that fail, are full, or return flipped bits; and leftovers of a crash.
 
 use super::*;
-use alluvium_device::Operation;
-use alluvium_device::simulated::{Fault, SimDirectory, Survival};
+use alluvium_device::DeviceOperation;
+use alluvium_device::simulated::{CrashSurvival, InjectedFault, SimDirectory};
 
 fn names(directory: &dyn Directory) -> Vec<String> {
     directory.list().unwrap()
@@ -11,7 +11,7 @@ fn names(directory: &dyn Directory) -> Vec<String> {
 fn sort_on(directory: &SimDirectory, pairs: &Pairs) -> Result<Pairs> {
     sorted(
         Arc::new(directory.clone()),
-        options(Layout::Variable, Equal::KeepAll),
+        options(SortRecordLayout::Variable, EqualKeyPolicy::KeepAll),
         pairs,
     )
 }
@@ -19,20 +19,20 @@ fn sort_on(directory: &SimDirectory, pairs: &Pairs) -> Result<Pairs> {
 #[test]
 fn a_failure_of_any_operation_is_an_error_and_leaves_nothing() {
     let pairs = pairs(11, 9000, 30);
-    let wanted = expected(pairs.clone(), Equal::KeepAll);
+    let wanted = expected(pairs.clone(), EqualKeyPolicy::KeepAll);
     let operations = [
-        Operation::Create,
-        Operation::Remove,
-        Operation::Grow,
-        Operation::Write,
-        Operation::Read,
-        Operation::List,
+        DeviceOperation::Create,
+        DeviceOperation::Remove,
+        DeviceOperation::Grow,
+        DeviceOperation::Write,
+        DeviceOperation::Read,
+        DeviceOperation::List,
     ];
     for operation in operations {
         let mut hit = 0;
-        for call in (1..).step_by(if operation == Operation::Read { 5 } else { 1 }) {
+        for call in (1..).step_by(if operation == DeviceOperation::Read { 5 } else { 1 }) {
             let directory = SimDirectory::new(call);
-            directory.inject(Fault::failing(operation).at(call));
+            directory.inject(InjectedFault::failing(operation).at(call));
             let outcome = sort_on(&directory, &pairs);
             if directory.faults_hit() == 0 {
                 assert!(outcome.unwrap() == wanted);
@@ -52,7 +52,7 @@ fn a_failure_of_any_operation_is_an_error_and_leaves_nothing() {
 #[test]
 fn a_full_disk_is_found_before_a_run_is_written() {
     let pairs = pairs(12, 9000, 30);
-    let wanted = expected(pairs.clone(), Equal::KeepAll);
+    let wanted = expected(pairs.clone(), EqualKeyPolicy::KeepAll);
     let mut full = 0;
     for capacity in (0..).step_by(96 << 10) {
         let directory = SimDirectory::new(1);
@@ -75,11 +75,11 @@ fn a_full_disk_is_found_before_a_run_is_written() {
 #[test]
 fn flipped_bits_are_found() {
     let pairs = pairs(13, 6000, 30);
-    let wanted = expected(pairs.clone(), Equal::KeepAll);
+    let wanted = expected(pairs.clone(), EqualKeyPolicy::KeepAll);
     let mut found = 0;
     for call in 1.. {
         let directory = SimDirectory::new(call);
-        directory.inject(Fault::flipped_bits(1).at(call));
+        directory.inject(InjectedFault::flipped_bits(1).at(call));
         let outcome = sort_on(&directory, &pairs);
         if directory.faults_hit() == 0 {
             break;
@@ -101,17 +101,17 @@ fn flipped_bits_are_found() {
 #[test]
 fn what_a_crash_leaves_is_removed_by_the_next_opening() {
     let pairs = pairs(14, 6000, 30);
-    let options = options(Layout::Variable, Equal::KeepAll);
+    let options = options(SortRecordLayout::Variable, EqualKeyPolicy::KeepAll);
     let directory = SimDirectory::new(3);
-    let mut sorter = Sorter::new(Arc::new(directory.clone()), "test", options).unwrap();
+    let mut sorter = ExternalSorter::new(Arc::new(directory.clone()), "test", options).unwrap();
     for (at, (key, value)) in pairs.iter().enumerate() {
         sorter.push(key, value).unwrap();
         if !at.is_multiple_of(400) {
             continue;
         }
-        for survival in [Survival::None, Survival::Process] {
+        for survival in [CrashSurvival::None, CrashSurvival::Process] {
             let image = directory.image(survival, at as u64);
-            Spool::new(Arc::new(image.clone()), "test", options).unwrap();
+            SortSpool::new(Arc::new(image.clone()), "test", options).unwrap();
             assert_eq!(names(&image), Vec::<String>::new());
             assert_eq!(image.used(), 0);
         }
@@ -122,21 +122,21 @@ fn what_a_crash_leaves_is_removed_by_the_next_opening() {
     for name in ["test.7.sorting", "test.x.sorting", "test.7", "tests.7.sorting"] {
         other.create(name, alluvium_device::FileOptions::DIRECT).unwrap();
     }
-    Spool::new(Arc::new(other.clone()), "test", options).unwrap();
+    SortSpool::new(Arc::new(other.clone()), "test", options).unwrap();
     assert_eq!(names(&other), ["test.7", "test.x.sorting", "tests.7.sorting"]);
 }
 
 #[test]
 fn chunks_may_be_sorted_and_written_in_any_order_by_several_threads() {
     let pairs = pairs(15, 20_000, 5);
-    let options = options(Layout::Variable, Equal::KeepAll);
-    let spool = Spool::new(Arc::new(MemoryDirectory::new()), "test", options).unwrap();
+    let options = options(SortRecordLayout::Variable, EqualKeyPolicy::KeepAll);
+    let spool = SortSpool::new(Arc::new(MemoryDirectory::new()), "test", options).unwrap();
     let mut chunks = vec![spool.chunk()];
     for (key, value) in &pairs {
         let last = chunks.last_mut().unwrap();
-        if last.push(key, value).unwrap() == Pushed::Full {
+        if last.push(key, value).unwrap() == PushOutcome::Full {
             let mut next = spool.chunk();
-            assert_eq!(next.push(key, value).unwrap(), Pushed::Taken);
+            assert_eq!(next.push(key, value).unwrap(), PushOutcome::Taken);
             chunks.push(next);
         }
     }
@@ -146,7 +146,7 @@ fn chunks_may_be_sorted_and_written_in_any_order_by_several_threads() {
     let inputs = std::thread::scope(|scope| {
         let workers = [chunks, half].map(|chunks| {
             scope.spawn(move || {
-                let sort = |chunk: Chunk| Spooled::Run(spool.write(chunk.sort()).unwrap());
+                let sort = |chunk: SortChunk| SortedInput::Run(spool.write(chunk.sort()).unwrap());
                 chunks.into_iter().map(sort).collect::<Vec<_>>()
             })
         });
@@ -163,15 +163,15 @@ fn chunks_may_be_sorted_and_written_in_any_order_by_several_threads() {
         groups += 1;
     }
     assert!(groups > 0, "several passes");
-    assert!(drain(passes.finish().unwrap()).unwrap() == expected(pairs, Equal::KeepAll));
+    assert!(drain(passes.finish().unwrap()).unwrap() == expected(pairs, EqualKeyPolicy::KeepAll));
 }
 
 #[test]
 fn impossible_options_and_records_are_refused() {
-    let good = options(Layout::Variable, Equal::KeepAll);
-    let open = |options| Spool::new(Arc::new(MemoryDirectory::new()), "test", options);
-    let fixed = |record_bytes, key_offset, key_bytes| Options {
-        layout: Layout::Fixed {
+    let good = options(SortRecordLayout::Variable, EqualKeyPolicy::KeepAll);
+    let open = |options| SortSpool::new(Arc::new(MemoryDirectory::new()), "test", options);
+    let fixed = |record_bytes, key_offset, key_bytes| SortOptions {
+        layout: SortRecordLayout::Fixed {
             record_bytes,
             key_offset,
             key_bytes,
@@ -179,15 +179,15 @@ fn impossible_options_and_records_are_refused() {
         ..good
     };
     for bad in [
-        Options {
+        SortOptions {
             memory_bytes: 100,
             ..good
         },
-        Options {
+        SortOptions {
             frame_bytes: Some(5000),
             ..good
         },
-        Options {
+        SortOptions {
             frame_bytes: Some(16 << 10),
             ..good
         },

@@ -1,14 +1,14 @@
 //! A full disk at every step of a checkpoint, and operation after a failed sync.
 
 use super::*;
-use crate::log::Access as LogAccess;
+use crate::log::SegmentAccess as LogAccess;
 
 /// Runs a checkpoint whose root replaces the caller's current one, whether or not that is durable.
 /// Returns the new root.
 fn checkpoint_after(store: &Store, before: &NodePointer, text: &str) -> (Option<NodePointer>, Result<u64>) {
     let options = WriterOptions {
         extent_units: 1,
-        ..store.writer_options(Purpose::Trunk, Class::Freeing)
+        ..store.writer_options(Purpose::Trunk, AllocationClass::Freeing)
     };
     let mut node = vec![0; store.page_size().bytes()];
     node[..text.len()].copy_from_slice(text.as_bytes());
@@ -35,10 +35,14 @@ fn checkpoint_after(store: &Store, before: &NodePointer, text: &str) -> (Option<
 fn a_full_disk_at_any_step_of_a_checkpoint_leaves_a_known_generation() {
     let (mut at_superblock, mut at_note) = (0, 0);
     for access in [LogAccess::Mapped, LogAccess::Written] {
-        for operation in [Operation::Write, Operation::Grow, Operation::Create] {
+        for operation in [
+            DeviceOperation::Write,
+            DeviceOperation::Grow,
+            DeviceOperation::Create,
+        ] {
             for file in ["tier-", "extents-", "superblock", "log-"] {
                 for nth in 1..4 {
-                    let fault = Fault::full(operation).on_files_starting(file).at(nth);
+                    let fault = InjectedFault::full(operation).on_files_starting(file).at(nth);
                     let (durable, refused) = checkpoint_with(fault, access, nth);
                     at_superblock += u32::from(refused && file == "superblock" && durable == "before");
                     at_note += u32::from(refused && durable == "now");
@@ -51,7 +55,7 @@ fn a_full_disk_at_any_step_of_a_checkpoint_leaves_a_known_generation() {
 
 /// Runs one checkpoint with a fault, after which the store continues, and opens the state after a
 /// crash. Returns the durable text, and whether the checkpoint failed.
-fn checkpoint_with(fault: Fault, access: LogAccess, seed: u64) -> (String, bool) {
+fn checkpoint_with(fault: InjectedFault, access: LogAccess, seed: u64) -> (String, bool) {
     let said = format!("{fault:?} {access:?}");
     let sim = SimDirectory::new(seed);
     let options = StoreOptions {
@@ -72,7 +76,7 @@ fn checkpoint_with(fault: Fault, access: LogAccess, seed: u64) -> (String, bool)
         Err(error) => assert!(error.is_full(), "{said}: {error}"),
     }
     store.health().unwrap();
-    for survival in Survival::POWER_LOSS {
+    for survival in CrashSurvival::POWER_LOSS {
         let image: Arc<dyn Directory> = Arc::new(sim.image(survival, seed));
         let (again, _) = open(&image).unwrap();
         let found = text(&again);
@@ -83,7 +87,7 @@ fn checkpoint_with(fault: Fault, access: LogAccess, seed: u64) -> (String, bool)
     let (_, later) = checkpoint_after(&store, &now.unwrap_or(before), "after");
     later.unwrap();
     assert_eq!(check(&store), Vec::<String>::new(), "{said}");
-    let image: Arc<dyn Directory> = Arc::new(sim.image(Survival::None, seed));
+    let image: Arc<dyn Directory> = Arc::new(sim.image(CrashSurvival::None, seed));
     assert_eq!(text(&open(&image).unwrap().0), "after");
     (durable, finished.is_err())
 }
@@ -100,7 +104,11 @@ fn nothing_of_an_earlier_life_counts_as_synced_after_a_failed_sync() {
                 let sim = SimDirectory::new(seed);
                 let store = Store::create(Arc::new(sim.clone()), &options(), b"").unwrap();
                 checkpoint(&store, "sound", 0).unwrap();
-                sim.inject(Fault::failing(Operation::Sync).on_files_starting(file).at(nth));
+                sim.inject(
+                    InjectedFault::failing(DeviceOperation::Sync)
+                        .on_files_starting(file)
+                        .at(nth),
+                );
                 let failed = (0..4).find_map(|round| checkpoint(&store, &format!("never {round}"), 0).err());
                 assert!(failed.is_some_and(|error| !error.is_full()));
                 drop(store);
@@ -112,7 +120,7 @@ fn nothing_of_an_earlier_life_counts_as_synced_after_a_failed_sync() {
                 reopened_ahead += u32::from(text(&store) != "sound");
                 // The log is released up to the superblock's cut, and the power fails.
                 drop(store);
-                let image: Arc<dyn Directory> = Arc::new(again.image(Survival::None, seed));
+                let image: Arc<dyn Directory> = Arc::new(again.image(CrashSurvival::None, seed));
                 let (store, _) = open(&image).unwrap_or_else(|error| panic!("{file} {nth} {seed}: {error}"));
                 assert_eq!(store.superblock().generation, found, "{file} {nth} {seed}");
                 assert_eq!(check(&store), Vec::<String>::new(), "{file} {nth} {seed}");

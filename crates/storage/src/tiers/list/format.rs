@@ -27,10 +27,10 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::{Listed, TierList};
+use super::{TierEntry, TierList};
 use crate::tiers::MAX_TIERS;
-use crate::{Error, Place, Result};
-use alluvium_base::bytes::{Reader, Truncated, Writer};
+use crate::{DiskLocation, Error, Result};
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::checksum;
 
 /// The newest format version that can be read, and the one that is written.
@@ -74,7 +74,7 @@ impl TierList {
                 path.len()
             );
             before = listed.tier;
-            Writer::new(&mut entries)
+            ByteWriter::new(&mut entries)
                 .u8(listed.tier)
                 .u8(u8::from(listed.is_drained))
                 .u16(path.len() as u16)
@@ -82,7 +82,7 @@ impl TierList {
                 .bytes(path);
         }
         let mut out = Vec::new();
-        Writer::new(&mut out)
+        ByteWriter::new(&mut out)
             .bytes(MAGIC)
             .u32(FORMAT_VERSION)
             .u32(entries.len() as u32)
@@ -93,7 +93,7 @@ impl TierList {
             0,
         );
         let sum = checksum(&out);
-        Writer::new(&mut out).u64(sum);
+        ByteWriter::new(&mut out).u64(sum);
         debug_assert!(out.len() <= MAX_BYTES, "{} bytes of a list", out.len());
         out
     }
@@ -102,22 +102,22 @@ impl TierList {
     ///
     /// # Errors
     /// [`Error::NewerFormat`]; [`Error::Corrupt`] if it is not a list.
-    pub fn decode(bytes: &[u8], place: &Place) -> Result<TierList> {
+    pub fn decode(bytes: &[u8], place: &DiskLocation) -> Result<TierList> {
         let bad = |expected: &str, found: String| Error::corrupt(place.clone(), expected, found);
-        let short = |error: Truncated| bad("a list of tiers", error.to_string());
+        let short = |error: TruncatedInput| bad("a list of tiers", error.to_string());
         let len = bytes.len();
         if !(PAGE..=MAX_BYTES).contains(&len) || !len.is_multiple_of(PAGE) {
             let expected = format!("a multiple of {PAGE} bytes, at most {MAX_BYTES}");
             return Err(bad(&expected, format!("{len} bytes")));
         }
         let (body, sum) = bytes.split_at(len - CHECKSUM_BYTES);
-        let mut reader = Reader::new(body);
+        let mut reader = ByteReader::new(body);
         let magic = reader.take(MAGIC.len()).map_err(short)?;
         if magic != MAGIC {
             let found = format!("{:?}", String::from_utf8_lossy(magic));
             return Err(bad("the magic \"ALLULIST\"", found));
         }
-        let (written, found) = (Reader::new(sum).u64().map_err(short)?, checksum(body));
+        let (written, found) = (ByteReader::new(sum).u64().map_err(short)?, checksum(body));
         if written != found {
             return Err(bad(&format!("checksum {written:016x}"), format!("{found:016x}")));
         }
@@ -131,7 +131,7 @@ impl TierList {
         }
         let (entries, store) = (reader.u32().map_err(short)?, reader.u128().map_err(short)?);
         let entries = reader.take(entries as usize).map_err(short)?;
-        let rest = reader.take(reader.left()).map_err(short)?;
+        let rest = reader.take(reader.remaining()).map_err(short)?;
         if version != FORMAT_VERSION || rest.iter().any(|&byte| byte != 0) {
             return Err(bad("a list of tiers", format!("version {version}")));
         }
@@ -141,11 +141,11 @@ impl TierList {
 }
 
 /// Decodes the entries. The error describes the damage.
-fn read_entries(bytes: &[u8]) -> std::result::Result<Vec<Listed>, String> {
-    let mut reader = Reader::new(bytes);
-    let mut tiers: Vec<Listed> = Vec::new();
-    while reader.left() > 0 {
-        let mut read = || -> std::result::Result<_, Truncated> {
+fn read_entries(bytes: &[u8]) -> std::result::Result<Vec<TierEntry>, String> {
+    let mut reader = ByteReader::new(bytes);
+    let mut tiers: Vec<TierEntry> = Vec::new();
+    while reader.remaining() > 0 {
+        let mut read = || -> std::result::Result<_, TruncatedInput> {
             let (tier, drained, len, most) = (reader.u8()?, reader.u8()?, reader.u16()?, reader.u64()?);
             Ok((tier, drained, most, reader.take(usize::from(len))?))
         };
@@ -159,7 +159,7 @@ fn read_entries(bytes: &[u8]) -> std::result::Result<Vec<Listed>, String> {
             ));
         }
         let path = std::str::from_utf8(path).map_err(|error| format!("a path: {error}"))?;
-        tiers.push(Listed {
+        tiers.push(TierEntry {
             tier,
             path: path.to_owned(),
             max_bytes: Some(most).filter(|&most| most != UNLIMITED),
@@ -172,10 +172,10 @@ fn read_entries(bytes: &[u8]) -> std::result::Result<Vec<Listed>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Structure;
+    use crate::OnDiskObject;
 
     fn list() -> TierList {
-        let listed = |tier, path: &str, max_bytes| Listed {
+        let listed = |tier, path: &str, max_bytes| TierEntry {
             tier,
             path: path.to_owned(),
             max_bytes,
@@ -188,14 +188,14 @@ mod tests {
     }
 
     fn decode(bytes: &[u8]) -> Result<TierList> {
-        TierList::decode(bytes, &Place::new(Structure::TierList, "tiers", 0))
+        TierList::decode(bytes, &DiskLocation::new(OnDiskObject::TierList, "tiers", 0))
     }
 
     /// Returns the bytes with a recomputed checksum.
     fn signed(mut bytes: Vec<u8>) -> Vec<u8> {
         bytes.truncate(bytes.len() - CHECKSUM_BYTES);
         let sum = checksum(&bytes);
-        Writer::new(&mut bytes).u64(sum);
+        ByteWriter::new(&mut bytes).u64(sum);
         bytes
     }
 
@@ -229,7 +229,7 @@ mod tests {
         let longest = TierList {
             store: 7,
             tiers: (1..8)
-                .map(|tier| Listed {
+                .map(|tier| TierEntry {
                     tier,
                     path: "x".repeat(MAX_PATH),
                     max_bytes: None,

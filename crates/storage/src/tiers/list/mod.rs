@@ -16,9 +16,9 @@
 
 pub mod format;
 
-use crate::{Error, Place, Result, Structure};
+use crate::{DiskLocation, Error, OnDiskObject, Result};
 use alluvium_base::Purpose;
-use alluvium_device::{Buffer, Directory, FileOptions};
+use alluvium_device::{AlignedBuffer, Directory, FileOptions};
 
 /// Name of the list.
 pub const LIST_FILE: &str = "tiers";
@@ -27,7 +27,7 @@ pub const NEW_LIST_FILE: &str = "tiers.new";
 
 /// The entry of a further tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct TierEntry {
     /// The tier: 1 to 7.
     pub tier: u8,
     /// The path of its directory.
@@ -44,7 +44,7 @@ pub struct TierList {
     /// The identity of the store.
     pub store: u128,
     /// The further tiers, ordered by number.
-    pub tiers: Vec<Listed>,
+    pub tiers: Vec<TierEntry>,
 }
 
 impl TierList {
@@ -58,7 +58,7 @@ impl TierList {
             Err(alluvium_device::Error::NotFound { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let place = Place::new(Structure::TierList, LIST_FILE, 0);
+        let place = DiskLocation::new(OnDiskObject::TierList, LIST_FILE, 0);
         let len = file.len();
         if len == 0 || len > format::MAX_BYTES as u64 || !len.is_multiple_of(alluvium_device::BLOCK) {
             let expected = format!("a list of at most {} bytes", format::MAX_BYTES);
@@ -80,7 +80,7 @@ impl TierList {
         let bytes = self.encode();
         let file = directory.create(NEW_LIST_FILE, FileOptions::DIRECT)?;
         file.grow(bytes.len() as u64)?;
-        file.write_at(0, Buffer::padded(&bytes), Purpose::Superblock)?;
+        file.write_at(0, AlignedBuffer::padded(&bytes), Purpose::Superblock)?;
         file.sync(Purpose::Superblock)?;
         directory.sync()?;
         directory.rename(NEW_LIST_FILE, LIST_FILE)?;
@@ -89,7 +89,7 @@ impl TierList {
 
     /// Returns the entry of a tier, if it is listed.
     #[must_use]
-    pub fn get(&self, tier: u8) -> Option<&Listed> {
+    pub fn get(&self, tier: u8) -> Option<&TierEntry> {
         debug_assert!(
             self.tiers.is_sorted_by_key(|listed| listed.tier),
             "they ascend (T4)"
@@ -104,7 +104,7 @@ mod tests {
     use alluvium_device::memory::MemoryDirectory;
 
     fn list(paths: &[&str]) -> TierList {
-        let listed = (1..).zip(paths).map(|(tier, path)| Listed {
+        let listed = (1..).zip(paths).map(|(tier, path)| TierEntry {
             tier,
             path: (*path).to_owned(),
             max_bytes: None,
@@ -138,7 +138,7 @@ mod tests {
         assert!(empty.to_string().contains("tiers"), "{empty}");
         list(&["/a"]).write(&directory).unwrap();
         let file = directory.open(LIST_FILE, FileOptions::DIRECT).unwrap();
-        file.write_at(0, Buffer::padded(&[0; 512]), Purpose::Other)
+        file.write_at(0, AlignedBuffer::padded(&[0; 512]), Purpose::Other)
             .unwrap();
         assert!(matches!(TierList::read(&directory), Err(Error::Corrupt { .. })));
     }

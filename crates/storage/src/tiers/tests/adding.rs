@@ -30,7 +30,7 @@ fn a_tier_is_added_and_holds_data_after_the_next_opening() {
     checkpoint(&store, SECOND).unwrap();
     assert_eq!(check(&store), [""; 0]);
     drop(store);
-    let images = crashed(&all, Survival::None);
+    let images = crashed(&all, CrashSurvival::None);
     let store = open(directories(&images)).unwrap();
     let expected = [0, 1, 2].map(|tier| format!("{SECOND} on tier {tier}"));
     assert_eq!(texts(&store), expected);
@@ -46,10 +46,10 @@ fn a_tier_is_added_and_holds_data_after_the_next_opening() {
 fn a_crash_at_any_operation_leaves_the_store_with_the_tier_or_without() {
     let (mut with, mut without) = (0, 0);
     for survival in [
-        Survival::None,
-        Survival::All,
-        Survival::Random,
-        Survival::Reordered,
+        CrashSurvival::None,
+        CrashSurvival::All,
+        CrashSurvival::Random,
+        CrashSurvival::Reordered,
     ] {
         for call in 0.. {
             let all = machines(2);
@@ -71,7 +71,8 @@ fn a_crash_at_any_operation_leaves_the_store_with_the_tier_or_without() {
             let Some(images) = images.lock().unwrap().take() else {
                 break;
             };
-            let superblock = superblock::SuperblockFile::open(&images[0], alluvium_device::Access::ReadOnly);
+            let superblock =
+                superblock::SuperblockFile::open(&images[0], alluvium_device::FileAccessMode::ReadOnly);
             let count = usize::from(superblock.unwrap().durable().tiers);
             *[&mut without, &mut with][count - 1] += 1;
             let store = open(directories(&images[..count])).unwrap();
@@ -95,14 +96,14 @@ fn an_addition_that_fails_leaves_the_store_as_it_was() {
     let store = Store::create(directories(&all[..1]), &options(1), b"").unwrap();
     checkpoint(&store, FIRST).unwrap();
     for operation in [
-        Operation::Create,
-        Operation::Write,
-        Operation::Sync,
-        Operation::SyncDirectory,
+        DeviceOperation::Create,
+        DeviceOperation::Write,
+        DeviceOperation::Sync,
+        DeviceOperation::SyncDirectory,
     ] {
         let broken = SimDirectory::new(9);
         let directory: Arc<dyn Directory> = Arc::new(broken.clone());
-        broken.inject(Fault::failing(operation).at(1));
+        broken.inject(InjectedFault::failing(operation).at(1));
         store.begin_adding(&directory, TierLimits::default()).unwrap_err();
         assert_eq!(store.tiers().count(), 1, "{operation:?}");
     }

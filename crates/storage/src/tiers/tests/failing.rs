@@ -8,14 +8,18 @@ fn failing(store: &Store) -> [bool; 3] {
 
 #[test]
 fn a_tier_that_fails_takes_nothing_new_and_checkpoints_go_on_without_it() {
-    for operation in [Operation::Write, Operation::Sync, Operation::Grow] {
+    for operation in [
+        DeviceOperation::Write,
+        DeviceOperation::Sync,
+        DeviceOperation::Grow,
+    ] {
         let machines = machines(3);
         let store = Store::create(directories(&machines), &options(1), b"").unwrap();
         checkpoint(&store, "first").unwrap();
-        machines[2].inject(Fault::failing(operation).sticky());
+        machines[2].inject(InjectedFault::failing(operation).sticky());
         let error = (0..256).find_map(|_| write(&store, 2, "lost").err()).unwrap();
         let text = error.to_string();
-        assert_eq!(error.failing_tier(), Some((2, Access::Writing)), "{text}");
+        assert_eq!(error.failing_tier(), Some((2, FailedAccess::Writing)), "{text}");
         assert!(
             text.contains("tier 2 in a simulated directory") && text.contains("tier-2.data"),
             "{text}"
@@ -30,7 +34,7 @@ fn a_tier_that_fails_takes_nothing_new_and_checkpoints_go_on_without_it() {
         store.reclaim(crate::extents::ReclaimLimit::default()).unwrap();
         // Readmission is refused while the tier fails.
         let elsewhere = || Ok(Arc::new(machines[2].clone()) as _);
-        assert!(operation != Operation::Sync || store.readmit_tier(2, elsewhere).is_err());
+        assert!(operation != DeviceOperation::Sync || store.readmit_tier(2, elsewhere).is_err());
         machines[2].clear_faults();
         store
             .readmit_tier(2, || unreachable!("its directory is there"))
@@ -45,7 +49,7 @@ fn what_lies_on_a_further_tier_is_durable_before_anything_refers_to_it() {
     let machines = machines(2);
     let store = Store::create(directories(&machines), &options(1), b"").unwrap();
     let pointer = write(&store, 1, "durable").unwrap();
-    let left = machines[1].image(Survival::None, 7);
+    let left = machines[1].image(CrashSurvival::None, 7);
     let file = left
         .open(&tier_file(1), FileOptions::DIRECT)
         .unwrap()
@@ -68,7 +72,7 @@ fn a_directory_that_has_lost_its_mark_or_a_part_of_its_file_is_not_used_again() 
     assert!(refused.unwrap_err().to_string().contains("holds no tier"));
     machines[1].rename("elsewhere", MARK_FILE).unwrap();
     // Another directory with the right mark, but a shorter file.
-    let other = machines[1].image(Survival::Process, 3);
+    let other = machines[1].image(CrashSurvival::Process, 3);
     let file = other.open(&tier_file(1), FileOptions::DIRECT).unwrap();
     file.truncate(0).unwrap();
     machines[1].rename(&tier_file(1), "elsewhere").unwrap();
@@ -91,12 +95,16 @@ fn a_tier_that_comes_back_in_another_directory_is_looked_for_there_alone() {
     // More rounds than there can be tiers.
     for round in 1..12 {
         // The file system that the store had opened is gone and was mounted again.
-        let again = own.image(Survival::Process, round);
-        for operation in [Operation::List, Operation::Open, Operation::Read] {
-            own.inject(Fault::failing(operation).sticky());
+        let again = own.image(CrashSurvival::Process, round);
+        for operation in [
+            DeviceOperation::List,
+            DeviceOperation::Open,
+            DeviceOperation::Read,
+        ] {
+            own.inject(InjectedFault::failing(operation).sticky());
         }
         let said = check(&store);
-        let tells = |said: &String| Error::tells_of_unreadable_tier(said);
+        let tells = |said: &String| Error::reports_unreadable_tier(said);
         assert!(!said.is_empty() && said.iter().all(tells), "{said:?}");
         assert!(store.tiers().fails(1), "what a check meets is remembered");
         store
@@ -118,8 +126,12 @@ fn checkpoint_now(store: &Store) {
 fn the_first_tier_is_none_that_fails_by_itself() {
     let machines = machines(2);
     let store = Store::create(directories(&machines), &options(1), b"").unwrap();
-    machines[0].inject(Fault::failing(Operation::Write).on(&tier_file(0)).sticky());
-    let error = store.judge(write(&store, 0, "lost")).unwrap_err();
+    machines[0].inject(
+        InjectedFault::failing(DeviceOperation::Write)
+            .on(&tier_file(0))
+            .sticky(),
+    );
+    let error = store.poison_on_error(write(&store, 0, "lost")).unwrap_err();
     assert_eq!(error.failing_tier(), None, "{error}");
     assert!(!store.tiers().fails(0) && store.health().is_err());
     assert!(store.tiers().failure(0).is_none());

@@ -3,17 +3,17 @@
 
 use super::*;
 
-const OPERATIONS: [Operation; 10] = [
-    Operation::Write,
-    Operation::Sync,
-    Operation::Grow,
-    Operation::Create,
-    Operation::Rename,
-    Operation::SyncDirectory,
-    Operation::Read,
-    Operation::Open,
-    Operation::PunchHole,
-    Operation::Truncate,
+const OPERATIONS: [DeviceOperation; 10] = [
+    DeviceOperation::Write,
+    DeviceOperation::Sync,
+    DeviceOperation::Grow,
+    DeviceOperation::Create,
+    DeviceOperation::Rename,
+    DeviceOperation::SyncDirectory,
+    DeviceOperation::Read,
+    DeviceOperation::Open,
+    DeviceOperation::PunchHole,
+    DeviceOperation::Truncate,
 ];
 
 /// Returns the texts on all tiers once `text` is durable.
@@ -29,7 +29,7 @@ fn what_was_acknowledged_after_a_fault_on_any_tier_survives_the_loss_of_power() 
         .flat_map(|operation| (0..3).map(move |tier| (operation, tier)))
         .flat_map(|(operation, tier)| (1..8).map(move |nth| (operation, tier, nth)))
     {
-        for fault in [Fault::failing, Fault::full, Fault::short] {
+        for fault in [InjectedFault::failing, InjectedFault::full, InjectedFault::short] {
             let said = format!("{operation:?} {nth} on tier {tier}: {:?}", fault(operation));
             let first = machines(3);
             let store = Store::create(directories(&first), &options(1), b"").unwrap();
@@ -43,7 +43,7 @@ fn what_was_acknowledged_after_a_fault_on_any_tier_survives_the_loss_of_power() 
             }
             met += first[tier].faults_hit();
             // The process dies. The machine continues with the contents of its page cache.
-            let next = crashed(&first, Survival::Process);
+            let next = crashed(&first, CrashSurvival::Process);
             drop(store);
             let store = open(directories(&next)).unwrap_or_else(|error| panic!("{said}: {error}"));
             let found = texts(&store);
@@ -57,7 +57,7 @@ fn what_was_acknowledged_after_a_fault_on_any_tier_survives_the_loss_of_power() 
             );
             assert_eq!(check(&store), [""; 0], "{said}");
             checkpoint(&store, "acknowledged").unwrap();
-            for survival in Survival::POWER_LOSS {
+            for survival in CrashSurvival::POWER_LOSS {
                 let again = open(directories(&crashed(&next, survival))).unwrap();
                 assert_eq!(texts(&again), expected("acknowledged", 3), "{said}, {survival:?}");
                 assert_eq!(check(&again), [""; 0], "{said}, {survival:?}");
@@ -80,16 +80,16 @@ fn an_opening_that_fails_on_any_tier_changes_nothing_that_the_next_one_needs() {
         let store = Store::create(directories(&first), &options(1), b"").unwrap();
         checkpoint(&store, "durable").unwrap();
         drop(store);
-        first[tier].inject(Fault::failing(operation).at(nth));
+        first[tier].inject(InjectedFault::failing(operation).at(nth));
         let opened = open(directories(&first));
         first[tier].clear_faults();
         met += first[tier].faults_hit();
         drop(opened);
-        let next = crashed(&first, Survival::Process);
+        let next = crashed(&first, CrashSurvival::Process);
         let store = open(directories(&next)).unwrap_or_else(|error| panic!("{said}: {error}"));
         assert_eq!(texts(&store), expected("durable", 3), "{said}");
         checkpoint(&store, "acknowledged").unwrap();
-        for survival in Survival::POWER_LOSS {
+        for survival in CrashSurvival::POWER_LOSS {
             let again = open(directories(&crashed(&next, survival))).unwrap();
             assert_eq!(texts(&again), expected("acknowledged", 3), "{said}, {survival:?}");
         }
@@ -103,15 +103,15 @@ fn a_tier_of_an_earlier_moment_or_cut_short_is_damage_and_never_an_answer() {
     let store = Store::create(directories(&first), &options(1), b"").unwrap();
     checkpoint(&store, "early").unwrap();
     store.close().unwrap();
-    let early = crashed(&first, Survival::None);
+    let early = crashed(&first, CrashSurvival::None);
     let store = open(directories(&first)).unwrap();
     for round in 0..6 {
         checkpoint(&store, &format!("round {round}")).unwrap();
     }
     store.close().unwrap();
-    let mut damaged = vec![(crashed(&first, Survival::None)[0].clone(), early[1].clone())];
+    let mut damaged = vec![(crashed(&first, CrashSurvival::None)[0].clone(), early[1].clone())];
     for len in [0, 512, UNIT] {
-        let images = crashed(&first, Survival::None);
+        let images = crashed(&first, CrashSurvival::None);
         images[1]
             .corrupt(&tier_file(1), &Corruption::Truncate { len })
             .unwrap();
@@ -139,21 +139,21 @@ fn a_tier_of_an_earlier_moment_or_cut_short_is_damage_and_never_an_answer() {
 fn a_creation_takes_nothing_from_the_tiers_of_a_store_that_holds_anything() {
     // A creation that ended without its last step; the store was opened and written to since.
     let first = machines(2);
-    first[1].inject(Fault::failing(Operation::Rename).sticky());
+    first[1].inject(InjectedFault::failing(DeviceOperation::Rename).sticky());
     assert!(Store::create(directories(&first), &options(1), b"").is_err());
     assert!(
         open(directories(&first)).is_err(),
         "the mark has not got its name"
     );
     first[1].clear_faults();
-    let next = crashed(&first, Survival::Process);
+    let next = crashed(&first, CrashSurvival::Process);
     let store = open(directories(&next)).unwrap();
     checkpoint(&store, "kept").unwrap();
     drop(store);
     let other = [SimDirectory::new(5), next[1].clone()];
     let refused = Store::create(directories(&other), &options(2), b"").unwrap_err();
     assert!(matches!(refused, Error::WrongTier { tier: 1, .. }), "{refused}");
-    for survival in Survival::POWER_LOSS {
+    for survival in CrashSurvival::POWER_LOSS {
         let again = open(directories(&crashed(&next, survival))).unwrap();
         assert_eq!(texts(&again), expected("kept", 2), "{survival:?}");
     }

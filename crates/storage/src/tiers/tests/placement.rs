@@ -6,14 +6,14 @@ use super::*;
 fn what_is_on_several_tiers_is_there_again_after_every_crash() {
     let machines = machines(3);
     let store = Store::create(directories(&machines), &options(1), b"").unwrap();
-    for survival in Survival::ALL {
+    for survival in CrashSurvival::ALL {
         let created = open(directories(&crashed(&machines, survival))).unwrap();
         assert_eq!(texts(&created), Vec::<String>::new());
     }
     checkpoint(&store, "first").unwrap();
     checkpoint(&store, "second").unwrap();
     write(&store, 1, "lost").unwrap();
-    for survival in Survival::ALL {
+    for survival in CrashSurvival::ALL {
         let again = open(directories(&crashed(&machines, survival))).unwrap();
         let expected = [0, 1, 2].map(|tier| format!("second on tier {tier}"));
         assert_eq!(texts(&again), expected, "{survival:?}");
@@ -26,21 +26,21 @@ fn what_is_on_several_tiers_is_there_again_after_every_crash() {
 fn a_creation_that_fails_anywhere_leaves_a_store_or_what_the_next_one_removes() {
     let mut finished = 0;
     for operation in [
-        Operation::Create,
-        Operation::Write,
-        Operation::Sync,
-        Operation::Grow,
-        Operation::Rename,
-        Operation::SyncDirectory,
+        DeviceOperation::Create,
+        DeviceOperation::Write,
+        DeviceOperation::Sync,
+        DeviceOperation::Grow,
+        DeviceOperation::Rename,
+        DeviceOperation::SyncDirectory,
     ] {
         for (at, nth) in (0..2).flat_map(|at| (1..8).map(move |nth| (at, nth))) {
             let machines = machines(2);
-            machines[at].inject(Fault::failing(operation).at(nth));
+            machines[at].inject(InjectedFault::failing(operation).at(nth));
             let created = Store::create(directories(&machines), &options(1), b"");
             if created.is_ok() {
                 continue;
             }
-            for survival in Survival::POWER_LOSS {
+            for survival in CrashSurvival::POWER_LOSS {
                 let images = crashed(&machines, survival);
                 let said = format!("{operation:?} {nth} of tier {at}, {survival:?}");
                 match open(directories(&images)) {
@@ -72,8 +72,8 @@ fn a_full_tier_refuses_what_comes_to_it_and_no_other_does() {
         .find_map(Result::err)
         .unwrap();
     assert!(error.is_full(), "{error}");
-    assert!(!store.extents().has_room(1, Class::Normal));
-    assert!(store.extents().has_room(0, Class::Normal));
+    assert!(!store.extents().has_space(1, AllocationClass::Normal));
+    assert!(store.extents().has_space(0, AllocationClass::Normal));
     write(&store, 0, "fits").unwrap();
     store.health().unwrap();
     store
@@ -81,7 +81,7 @@ fn a_full_tier_refuses_what_comes_to_it_and_no_other_does() {
         .unwrap()
         .finish(&store.superblock().payload, 0)
         .unwrap();
-    let again = open(directories(&crashed(&machines, Survival::None))).unwrap();
+    let again = open(directories(&crashed(&machines, CrashSurvival::None))).unwrap();
     assert_eq!(texts(&again), ["before on tier 0", "before on tier 1"]);
 }
 
@@ -142,12 +142,16 @@ fn a_tier_that_fails_to_read_damages_no_read_of_another() {
     let machines = machines(2);
     let store = Store::create(directories(&machines), &options(1), b"").unwrap();
     checkpoint(&store, "sound").unwrap();
-    let again = open(directories(&crashed(&machines, Survival::None))).unwrap();
+    let again = open(directories(&crashed(&machines, CrashSurvival::None))).unwrap();
     drop(again);
     drop(store);
     let store = open(directories(&machines)).unwrap();
     let nodes = nodes(&store.superblock());
-    machines[1].inject(Fault::failing(Operation::Read).on("tier-1.data").sticky());
+    machines[1].inject(
+        InjectedFault::failing(DeviceOperation::Read)
+            .on("tier-1.data")
+            .sticky(),
+    );
     assert_eq!(text(&store, &nodes[0]).unwrap(), "sound on tier 0");
     let error = text(&store, &nodes[1]).unwrap_err();
     assert!(error.to_string().contains("tier-1.data"), "{error}");
@@ -163,12 +167,12 @@ fn a_failed_sync_of_any_tier_loses_nothing_durable_and_of_the_first_one_stops_th
         let store = Store::create(directories(&machines), &options(1), b"").unwrap();
         checkpoint(&store, "durable").unwrap();
         let file = tier_file(tier);
-        machines[usize::from(tier)].inject(Fault::failing(Operation::Sync).on(&file));
+        machines[usize::from(tier)].inject(InjectedFault::failing(DeviceOperation::Sync).on(&file));
         let error = checkpoint(&store, "never").unwrap_err();
         assert!(error.to_string().contains(&file), "{error}");
         let is_stopped = matches!(store.health(), Err(Error::Poisoned { .. }));
         assert_eq!(is_stopped, tier == 0, "{file}");
-        for survival in Survival::POWER_LOSS {
+        for survival in CrashSurvival::POWER_LOSS {
             let again = open(directories(&crashed(&machines, survival))).unwrap();
             assert!(texts(&again)[0].starts_with("durable"), "{file}: {survival:?}");
             assert_eq!(check(&again), Vec::<String>::new());
@@ -181,7 +185,7 @@ fn a_copy_has_every_tier_under_an_identity_of_its_own() {
     let machines = machines(2);
     let store = Store::create(directories(&machines), &options(1), b"").unwrap();
     checkpoint(&store, "copied").unwrap();
-    let kept = store.keep(&options(1)).unwrap();
+    let kept = store.pin_durable(&options(1)).unwrap();
     checkpoint(&store, "later").unwrap();
     let targets = super::machines(2);
     let alone = kept.copy_to(Arc::new(targets[0].clone()), 9, &mut |_| Ok(()));
@@ -202,9 +206,9 @@ fn a_copy_has_every_tier_under_an_identity_of_its_own() {
         assert_eq!(target.list().unwrap(), [LOCK_FILE]);
     }
     kept.copy_to(directories(&targets), 9, &mut |_| Ok(())).unwrap();
-    let copy = Copy::open(directories(&targets)).unwrap();
+    let copy = StoreCopy::open(directories(&targets)).unwrap();
     assert_eq!(copy.findings(), Vec::<String>::new());
-    let images = crashed(&targets, Survival::None);
+    let images = crashed(&targets, CrashSurvival::None);
     let copied = open(directories(&images)).unwrap();
     assert_eq!(texts(&copied), ["copied on tier 0", "copied on tier 1"]);
     assert_eq!(check(&copied), Vec::<String>::new());
@@ -236,7 +240,7 @@ fn the_map_of_every_tier_is_rebuilt_from_what_is_reached() {
     assert!(opening.map_damage().is_some());
     let reached: Vec<_> = nodes(opening.superblock())
         .iter()
-        .map(|node| crate::extents::Reached {
+        .map(|node| crate::extents::ReachableExtent {
             extent: extent_of(node),
             references: 1,
             live: node.read_len() as u64,

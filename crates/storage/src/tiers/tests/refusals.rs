@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn refused(directories: Directories) -> Error {
+fn refused(directories: TierDirectories) -> Error {
     match open(directories) {
         Ok(_) => panic!("it opened"),
         Err(error) => error,
@@ -27,7 +27,7 @@ fn three(id: u128) -> Vec<SimDirectory> {
     machines
 }
 
-fn chosen(machines: &[SimDirectory], order: &[usize]) -> Directories {
+fn chosen(machines: &[SimDirectory], order: &[usize]) -> TierDirectories {
     let chosen: Vec<_> = order.iter().map(|&at| machines[at].clone()).collect();
     directories(&chosen)
 }
@@ -99,7 +99,7 @@ fn a_store_is_created_in_empty_directories_only() {
     let error = Store::create(directories(&old[1..]), &options(2), b"").unwrap_err();
     assert!(matches!(error, Error::NotAStore { .. }), "{error}");
     let one: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
-    let twice = Directories::from(Arc::clone(&one)).and(Arc::clone(&one));
+    let twice = TierDirectories::from(Arc::clone(&one)).and(Arc::clone(&one));
     let said = Store::create(twice, &options(2), b"").unwrap_err().to_string();
     assert!(said.contains("for tier 0 and for tier 1"), "{said}");
     let said = Store::create(directories(&machines(9)), &options(2), b"").unwrap_err();
@@ -140,7 +140,7 @@ fn a_damaged_or_lost_mark_is_named_and_mended_only_by_a_repair() {
         let opening = Store::open_without_map(directories(&machines), &options(0)).unwrap();
         let (store, _) = opening.repair(&mut |_| Ok(())).unwrap();
         store.close().unwrap();
-        let again = open(directories(&crashed(&machines, Survival::None))).unwrap();
+        let again = open(directories(&crashed(&machines, CrashSurvival::None))).unwrap();
         assert_eq!(texts(&again)[1], "whole on tier 1");
     }
 }
@@ -163,7 +163,8 @@ fn a_mark_from_a_newer_version_is_refused() {
     bytes[8] = 2;
     let sum = alluvium_base::checksum(&bytes);
     bytes.extend_from_slice(&sum.to_le_bytes());
-    file.write_at(0, Buffer::padded(&bytes), Purpose::Other).unwrap();
+    file.write_at(0, AlignedBuffer::padded(&bytes), Purpose::Other)
+        .unwrap();
     for opened in [
         Store::open(directories(&machines), &options(0)),
         Store::open_without_map(directories(&machines), &options(0)),

@@ -17,9 +17,9 @@
 //! payload of the superblock: nothing for an empty tree, else the place of the root
 //! ```
 
-use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_storage::extents::Extent;
-use alluvium_storage::{Error, NodePointer, PageSize, Place, Result, Structure};
+use alluvium_storage::{DiskLocation, Error, NodePointer, OnDiskObject, PageSize, Result};
 
 pub(crate) type Pairs = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
@@ -30,7 +30,7 @@ pub(crate) struct Placed {
     pub(crate) extent: Extent,
 }
 
-fn bad(place: &Place, error: &Truncated) -> Error {
+fn bad(place: &DiskLocation, error: &TruncatedInput) -> Error {
     Error::corrupt(place.clone(), "pairs or leaves", error.to_string())
 }
 
@@ -43,10 +43,10 @@ pub(crate) fn encode_pairs<'a>(
     pairs: impl ExactSizeIterator<Item = (&'a [u8], Option<&'a [u8]>)>,
 ) -> Vec<u8> {
     let mut bytes = Vec::new();
-    Writer::new(&mut bytes).u32(pairs.len() as u32);
+    ByteWriter::new(&mut bytes).u32(pairs.len() as u32);
     for (key, value) in pairs {
         let len = value.map_or(0, |value| value.len() as u32 + 1);
-        Writer::new(&mut bytes)
+        ByteWriter::new(&mut bytes)
             .u16(key.len() as u16)
             .u32(len)
             .bytes(key)
@@ -55,9 +55,9 @@ pub(crate) fn encode_pairs<'a>(
     bytes
 }
 
-pub(crate) fn decode_pairs(bytes: &[u8], place: &Place) -> Result<Pairs> {
-    let mut reader = Reader::new(bytes);
-    let mut read = || -> std::result::Result<Pairs, Truncated> {
+pub(crate) fn decode_pairs(bytes: &[u8], place: &DiskLocation) -> Result<Pairs> {
+    let mut reader = ByteReader::new(bytes);
+    let mut read = || -> std::result::Result<Pairs, TruncatedInput> {
         let mut pairs = Vec::new();
         for _ in 0..reader.u32()? {
             let (key, value) = (reader.u16()?, reader.u32()?);
@@ -78,7 +78,11 @@ pub(crate) fn encode_place(placed: &Placed, out: &mut Vec<u8>) {
     placed.extent.encode(out);
 }
 
-pub(crate) fn decode_place(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> Result<Placed> {
+pub(crate) fn decode_place(
+    reader: &mut ByteReader<'_>,
+    place: &DiskLocation,
+    page_size: PageSize,
+) -> Result<Placed> {
     let pointer = NodePointer::decode(reader, place, page_size)?;
     Ok(Placed {
         pointer,
@@ -90,8 +94,8 @@ pub(crate) fn decode_payload(payload: &[u8], page_size: PageSize) -> Result<Opti
     if payload.is_empty() {
         return Ok(None);
     }
-    let place = Place::new(Structure::Superblock, "superblock", 0);
-    decode_place(&mut Reader::new(payload), &place, page_size).map(Some)
+    let place = DiskLocation::new(OnDiskObject::Superblock, "superblock", 0);
+    decode_place(&mut ByteReader::new(payload), &place, page_size).map(Some)
 }
 
 /// The leaves by their first keys, and the extents of ballast, which hold no data.
@@ -99,18 +103,18 @@ pub(crate) type Root = (Vec<(Vec<u8>, Placed)>, Vec<Extent>);
 
 pub(crate) fn encode_root(leaves: &[(Vec<u8>, Placed)], ballast: &[Extent]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    Writer::new(&mut bytes).u32(leaves.len() as u32);
+    ByteWriter::new(&mut bytes).u32(leaves.len() as u32);
     for (first, placed) in leaves {
-        Writer::new(&mut bytes).u16(first.len() as u16).bytes(first);
+        ByteWriter::new(&mut bytes).u16(first.len() as u16).bytes(first);
         encode_place(placed, &mut bytes);
     }
-    Writer::new(&mut bytes).u32(ballast.len() as u32);
+    ByteWriter::new(&mut bytes).u32(ballast.len() as u32);
     ballast.iter().for_each(|extent| extent.encode(&mut bytes));
     bytes
 }
 
-pub(crate) fn decode_root(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Root> {
-    let mut reader = Reader::new(bytes);
+pub(crate) fn decode_root(bytes: &[u8], place: &DiskLocation, page_size: PageSize) -> Result<Root> {
+    let mut reader = ByteReader::new(bytes);
     let count = reader.u32().map_err(|error| bad(place, &error))?;
     let mut leaves = Vec::new();
     for _ in 0..count {
@@ -133,7 +137,7 @@ fn pairs_are_read_back() {
     let borrowed = pairs.iter().map(|(key, value)| (&key[..], value.as_deref()));
     let mut bytes = encode_pairs(borrowed);
     bytes.extend_from_slice(&[0; 100]);
-    let place = Place::new(Structure::Node, "test", 0);
+    let place = DiskLocation::new(OnDiskObject::Node, "test", 0);
     assert_eq!(decode_pairs(&bytes, &place).unwrap(), pairs);
     assert!(decode_pairs(&bytes[..10], &place).is_err());
 }

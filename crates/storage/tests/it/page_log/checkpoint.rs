@@ -6,9 +6,9 @@ use super::flaw::Flaw;
 use super::mini::{Mini, Tree};
 use alluvium_base::Purpose;
 use alluvium_sim::Coverage;
-use alluvium_storage::extents::{Class, Extent, ReclaimLimit};
-use alluvium_storage::node::{MAX_PAGES, NodeWriter, WriterOptions, Written};
-use alluvium_storage::{Codec, NodePointer, Result};
+use alluvium_storage::extents::{AllocationClass, Extent, ReclaimLimit};
+use alluvium_storage::node::{MAX_PAGES, NodeWriter, WriterOptions, WriterOutput};
+use alluvium_storage::{NodeCodec, NodePointer, Result};
 use std::collections::BTreeMap;
 
 /// Maximum bytes of a leaf with more than one pair.
@@ -91,7 +91,7 @@ impl Mini {
         }
         let options = WriterOptions {
             extent_units: 1,
-            class: Class::Freeing,
+            class: AllocationClass::Freeing,
             ..self.writer_options(generation)
         };
         let mut writer = self.store.node_writer(options)?;
@@ -121,7 +121,7 @@ impl Mini {
         let options = self.writer_options(generation);
         let mut writer = self.store.node_writer(options)?;
         let fresh = self.write_leaves(&mut writer, changes)?;
-        let written = self.store.judge(writer.finish())?;
+        let written = self.store.poison_on_error(writer.finish())?;
         let leaves = place_leaves(fresh.leaves, &written);
         let mut extents = written.extents;
         let (ballast, dropped) = self.next_ballast(generation, &mut extents);
@@ -166,14 +166,14 @@ impl Mini {
     }
 
     fn writer_options(&self, generation: u64) -> WriterOptions {
-        let codecs = [Codec::None, Codec::Lz4, Codec::None, Codec::Zstd];
+        let codecs = [NodeCodec::None, NodeCodec::Lz4, NodeCodec::None, NodeCodec::Zstd];
         WriterOptions {
             tier: self.leaf_tier(),
             page_size: self.store.page_size(),
             codec: codecs[generation as usize % codecs.len()],
             birth: generation + 1,
             purpose: Purpose::Incorporate,
-            class: Class::Freeing,
+            class: AllocationClass::Freeing,
             extent_units: 1 + u32::from(generation.is_multiple_of(5)),
         }
     }
@@ -182,7 +182,7 @@ impl Mini {
         let mut writer = self.store.node_writer(options)?;
         let bytes = encode_root(&tree.leaves, &tree.ballast);
         let pointer = writer.add(&padded(bytes, self.store.page_size().bytes()))?;
-        let written = self.store.judge(writer.finish())?;
+        let written = self.store.poison_on_error(writer.finish())?;
         Ok((
             Placed {
                 pointer,
@@ -203,10 +203,10 @@ impl Mini {
         if !generation.is_multiple_of(3) {
             return (ballast, None);
         }
-        if let Ok(extent) = self
-            .store
-            .extents()
-            .allocate(self.leaf_tier(), BALLAST_UNITS, Class::Normal)
+        if let Ok(extent) =
+            self.store
+                .extents()
+                .allocate(self.leaf_tier(), BALLAST_UNITS, AllocationClass::Normal)
         {
             extents.push((extent, 0));
             ballast.push(extent);
@@ -328,7 +328,7 @@ fn extent_of(pointer: &NodePointer, extents: &[(Extent, u64)]) -> Extent {
 }
 
 /// Assigns to each written leaf its extent.
-fn place_leaves(leaves: Vec<(Vec<u8>, Leaf)>, written: &Written) -> Vec<(Vec<u8>, Placed)> {
+fn place_leaves(leaves: Vec<(Vec<u8>, Leaf)>, written: &WriterOutput) -> Vec<(Vec<u8>, Placed)> {
     let placed = leaves.into_iter().map(|(first, leaf)| match leaf {
         Leaf::Kept(placed) => (first, placed),
         Leaf::Written(pointer) => {

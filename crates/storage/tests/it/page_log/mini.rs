@@ -8,11 +8,11 @@
 use super::bytes::{Placed, decode_pairs, decode_payload, decode_root, encode_pairs};
 use super::flaw::Flaw;
 use alluvium_base::Purpose;
-use alluvium_sim::{Contents, Coverage, Durability, Trouble, Write};
+use alluvium_sim::{Coverage, ModelWrite, PromisedDurability, StoreContents, StoryError};
 use alluvium_storage::extents::Extent;
 use alluvium_storage::node::read_node;
 use alluvium_storage::store::{Store, StoreOptions};
-use alluvium_storage::{Directories, Hold, NodePointer, Result, log};
+use alluvium_storage::{EpochHold, NodePointer, Result, TierDirectories, log};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The tree at one moment: the location of its root, and the leaves by their first keys.
@@ -26,7 +26,7 @@ pub(crate) struct Tree {
 
 /// A tree that a reader still uses, regardless of later writes.
 pub(crate) struct Snapshot {
-    _hold: Hold,
+    _hold: EpochHold,
     tree: Tree,
     hash: u64,
 }
@@ -50,16 +50,16 @@ pub(crate) struct Mini {
 /// Lanes of the log.
 pub(crate) const LANES: usize = 3;
 
-fn word(durability: Durability) -> log::Durability {
+fn word(durability: PromisedDurability) -> log::LogDurability {
     match durability {
-        Durability::Memory => log::Durability::Memory,
-        Durability::Process => log::Durability::Process,
-        Durability::Disk => log::Durability::Disk,
+        PromisedDurability::Memory => log::LogDurability::Memory,
+        PromisedDurability::Process => log::LogDurability::Process,
+        PromisedDurability::Disk => log::LogDurability::Disk,
     }
 }
 
 impl Mini {
-    pub(crate) fn create(directories: Directories, options: &StoreOptions, flaw: Flaw) -> Result<Mini> {
+    pub(crate) fn create(directories: TierDirectories, options: &StoreOptions, flaw: Flaw) -> Result<Mini> {
         let store = Store::create(directories, options, b"")?;
         Ok(Self::assemble(store, BTreeMap::new(), 1, flaw))
     }
@@ -79,7 +79,7 @@ impl Mini {
     }
 
     /// Reads the superblock, the log from the cut, and the root. Leaves are read on demand.
-    pub(crate) fn open(directories: Directories, options: &StoreOptions, flaw: Flaw) -> Result<Mini> {
+    pub(crate) fn open(directories: TierDirectories, options: &StoreOptions, flaw: Flaw) -> Result<Mini> {
         let opening = Store::open(directories, options)?;
         let superblock = opening.superblock().clone();
         let mut memtable = BTreeMap::new();
@@ -124,9 +124,9 @@ impl Mini {
     }
 
     /// Appends one record per commit, with one sequence number per write.
-    pub(crate) fn commit(&mut self, writes: &[Write], durability: Durability) -> Result<()> {
+    pub(crate) fn commit(&mut self, writes: &[ModelWrite], durability: PromisedDurability) -> Result<()> {
         let durability = match self.flaw {
-            Flaw::AcknowledgesEarly if durability == Durability::Disk => Durability::Process,
+            Flaw::AcknowledgesEarly if durability == PromisedDurability::Disk => PromisedDurability::Process,
             _ => durability,
         };
         let first = self.next;
@@ -163,7 +163,7 @@ impl Mini {
         self.store.health()?;
         if let Some((first, count)) = self.open {
             let result = self.store.log().void(first, count);
-            self.store.judge(result)?;
+            self.store.poison_on_error(result)?;
             self.open = None;
         }
         Ok(())
@@ -171,7 +171,11 @@ impl Mini {
 
     /// Performs two concurrent commits, of which the later one is written first, as threads may.
     /// Returns for each whether it is in effect.
-    pub(crate) fn commit_two(&mut self, writes: [&[Write]; 2], durability: Durability) -> Result<[bool; 2]> {
+    pub(crate) fn commit_two(
+        &mut self,
+        writes: [&[ModelWrite]; 2],
+        durability: PromisedDurability,
+    ) -> Result<[bool; 2]> {
         let first = self.next;
         let second = first + writes[0].len() as u64;
         match self.append(second, writes[1], durability) {
@@ -198,7 +202,7 @@ impl Mini {
         Ok([held, told])
     }
 
-    fn append(&self, first: u64, writes: &[Write], durability: Durability) -> Result<()> {
+    fn append(&self, first: u64, writes: &[ModelWrite], durability: PromisedDurability) -> Result<()> {
         let pairs = writes
             .iter()
             .map(|write| (&write.key[..], write.value.as_deref()));
@@ -209,7 +213,7 @@ impl Mini {
             .store
             .log()
             .append(first, writes.len() as u32, &record, word(durability));
-        self.store.judge(result)
+        self.store.poison_on_error(result)
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
@@ -233,16 +237,19 @@ impl Mini {
         tree: &Tree,
         memtable: &BTreeMap<Vec<u8>, Option<Vec<u8>>>,
         read: impl Fn(&NodePointer) -> Result<Vec<u8>>,
-    ) -> std::result::Result<Contents, Trouble> {
-        let mut contents = Contents::new();
-        let twice = |key: Vec<u8>| Trouble::wrong(format!("{} appears twice", key.escape_ascii()));
+    ) -> std::result::Result<StoreContents, StoryError> {
+        let mut contents = StoreContents::new();
+        let twice = |key: Vec<u8>| StoryError::wrong(format!("{} appears twice", key.escape_ascii()));
         let mut last: Option<Vec<u8>> = None;
         for (_, leaf) in &tree.leaves {
             let bytes = read(&leaf.pointer).map_err(super::trouble)?;
             let pairs = decode_pairs(&bytes, &leaf.pointer.place()).map_err(super::trouble)?;
             for (key, value) in pairs {
                 if last.as_ref().is_some_and(|last| *last >= key) {
-                    return Err(Trouble::wrong(format!("{} is out of order", key.escape_ascii())));
+                    return Err(StoryError::wrong(format!(
+                        "{} is out of order",
+                        key.escape_ascii()
+                    )));
                 }
                 if let (false, Some(value)) = (memtable.contains_key(&key), &value) {
                     contents.add(&key, value).map_err(twice)?;
@@ -258,7 +265,7 @@ impl Mini {
         Ok(contents)
     }
 
-    pub(crate) fn contents(&self) -> std::result::Result<Contents, Trouble> {
+    pub(crate) fn contents(&self) -> std::result::Result<StoreContents, StoryError> {
         self.scan(&self.tree, &self.memtable, |pointer| {
             self.read(pointer, Purpose::Scan)
         })
@@ -266,7 +273,7 @@ impl Mini {
 
     /// Begins or ends a read of the present tree. The tree must be unchanged at the end, even if
     /// space was freed in between.
-    pub(crate) fn toggle_snapshot(&mut self) -> std::result::Result<bool, Trouble> {
+    pub(crate) fn toggle_snapshot(&mut self) -> std::result::Result<bool, StoryError> {
         if self.snapshots.is_empty() {
             let hash = self
                 .scan(&self.tree, &BTreeMap::new(), |pointer| {
@@ -287,10 +294,10 @@ impl Mini {
         });
         match now {
             Ok(found) if found.hash() == snapshot.hash => Ok(true),
-            Ok(_) => Err(Trouble::wrong(
+            Ok(_) => Err(StoryError::wrong(
                 "a snapshot reads otherwise than when it was taken",
             )),
-            Err(trouble) => Err(Trouble::wrong(format!(
+            Err(trouble) => Err(StoryError::wrong(format!(
                 "a snapshot cannot be read any more: {trouble}"
             ))),
         }
@@ -315,6 +322,6 @@ impl Mini {
     }
 }
 
-fn superblock_place() -> alluvium_storage::Place {
-    alluvium_storage::Place::new(alluvium_storage::Structure::LogRecord, "log", 0)
+fn superblock_place() -> alluvium_storage::DiskLocation {
+    alluvium_storage::DiskLocation::new(alluvium_storage::OnDiskObject::LogRecord, "log", 0)
 }

@@ -9,28 +9,31 @@ pub(crate) use flaw::Flaw;
 pub(crate) use mini::Mini;
 
 use alluvium_device::Directory;
-use alluvium_sim::generate::{Action, Mix};
-use alluvium_sim::{Cause, Contents, Durability, Part, Step, Story, Trouble, World, Write};
+use alluvium_sim::generate::{ActionMix, WorkloadAction};
+use alluvium_sim::{
+    ModelWrite, PrefixDirectory, PromisedDurability, RunStep, StoreContents, Story, StoryEnvironment,
+    StoryError, StoryErrorKind,
+};
 use alluvium_storage::extents::{ExtentOptions, ReclaimLimit, UNIT};
 use alluvium_storage::store::StoreOptions;
-use alluvium_storage::{Directories, Error, log};
+use alluvium_storage::{Error, TierDirectories, log};
 use std::sync::Arc;
 
 /// The story and its variations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageLog {
-    pub(crate) access: log::Access,
+    pub(crate) access: log::SegmentAccess,
     pub(crate) flaw: Flaw,
     /// Number of tiers: 1, or 2 with the leaves on the second.
     pub(crate) tiers: u8,
 }
 
 /// Converts an error to the form in which the simulator's caller sees it.
-pub(crate) fn trouble(error: Error) -> Trouble {
+pub(crate) fn trouble(error: Error) -> StoryError {
     if error.failing_tier().is_some() {
-        return Trouble::new(Cause::Part, error);
+        return StoryError::new(StoryErrorKind::Part, error);
     }
-    Trouble::of(error.kind(), error)
+    StoryError::of(error.kind(), error)
 }
 
 impl PageLog {
@@ -61,36 +64,36 @@ impl PageLog {
 
     /// Returns the directories of the tiers. With two tiers, each is a part of the directory that
     /// crashes.
-    fn directories(&self, directory: &Arc<dyn Directory>) -> Directories {
+    fn directories(&self, directory: &Arc<dyn Directory>) -> TierDirectories {
         match self.tiers {
             1 => Arc::clone(directory).into(),
-            _ => Directories::from(Arc::new(Part::of(directory, "one.")))
-                .and(Arc::new(Part::of(directory, "two."))),
+            _ => TierDirectories::from(Arc::new(PrefixDirectory::of(directory, "one.")))
+                .and(Arc::new(PrefixDirectory::of(directory, "two."))),
         }
     }
 
-    pub(crate) fn create_on(&self, directory: &Arc<dyn Directory>) -> Result<Mini, Trouble> {
+    pub(crate) fn create_on(&self, directory: &Arc<dyn Directory>) -> Result<Mini, StoryError> {
         let directories = self.directories(directory);
         Mini::create(directories, &self.options(), self.flaw).map_err(trouble)
     }
 
-    pub(crate) fn open_on(&self, directory: &Arc<dyn Directory>) -> Result<Mini, Trouble> {
+    pub(crate) fn open_on(&self, directory: &Arc<dyn Directory>) -> Result<Mini, StoryError> {
         let directories = self.directories(directory);
         Mini::open(directories, &self.options(), self.flaw).map_err(trouble)
     }
 
-    fn checkpoint(mini: &mut Mini, world: &World) -> Result<(), Trouble> {
+    fn checkpoint(mini: &mut Mini, world: &StoryEnvironment) -> Result<(), StoryError> {
         mini.checkpoint(&world.coverage).map_err(trouble)?;
-        world.ledger.cover(world.ledger.newest());
+        world.ledger.mark_durable(world.ledger.newest());
         Ok(())
     }
 
     fn commit(
         mini: &mut Mini,
-        writes: &[Write],
-        durability: Durability,
-        world: &World,
-    ) -> Result<(), Trouble> {
+        writes: &[ModelWrite],
+        durability: PromisedDurability,
+        world: &StoryEnvironment,
+    ) -> Result<(), StoryError> {
         mini.settle().map_err(trouble)?;
         let ledger = &world.ledger;
         let number = ledger.begin(writes);
@@ -100,7 +103,7 @@ impl PageLog {
             // A checkpoint releases log space. It contains everything but this commit.
             world.coverage.hit("log full");
             result = mini.checkpoint(&world.coverage).and_then(|()| {
-                ledger.cover(number - 1);
+                ledger.mark_durable(number - 1);
                 mini.commit(writes, durability)
             });
         }
@@ -113,10 +116,10 @@ impl PageLog {
     /// Performs two concurrent commits: the halves of a batch.
     fn commit_two(
         mini: &mut Mini,
-        writes: [&[Write]; 2],
-        durability: Durability,
-        world: &World,
-    ) -> Result<(), Trouble> {
+        writes: [&[ModelWrite]; 2],
+        durability: PromisedDurability,
+        world: &StoryEnvironment,
+    ) -> Result<(), StoryError> {
         mini.settle().map_err(trouble)?;
         let numbers = writes.map(|writes| world.ledger.begin(writes));
         let segments = mini.store.log().usage().segments;
@@ -133,7 +136,7 @@ impl PageLog {
         result.map(|_| ()).map_err(trouble)
     }
 
-    fn background(mini: &mut Mini, choice: u32, world: &World) -> Result<(), Trouble> {
+    fn background(mini: &mut Mini, choice: u32, world: &StoryEnvironment) -> Result<(), StoryError> {
         match choice % 8 {
             0..5 => {
                 let limit = ReclaimLimit {
@@ -150,7 +153,7 @@ impl PageLog {
             }
             5..7 => {
                 let result = mini.store.log().prepare();
-                mini.store.judge(result).map_err(trouble)?;
+                mini.store.poison_on_error(result).map_err(trouble)?;
             }
             _ => world
                 .coverage
@@ -161,78 +164,85 @@ impl PageLog {
 }
 
 impl Story for PageLog {
-    type Action = Action;
+    type Action = WorkloadAction;
     type System = Mini;
 
     fn name(&self) -> &'static str {
         match (self.access, self.tiers) {
             (_, 2) => "page-log-on-two-tiers",
-            (log::Access::Mapped, _) => "page-log-mapped",
-            (log::Access::Written, _) => "page-log-written",
+            (log::SegmentAccess::Mapped, _) => "page-log-mapped",
+            (log::SegmentAccess::Written, _) => "page-log-written",
         }
     }
 
-    fn steps(&self, seed: u64, count: usize) -> Vec<Step<Action>> {
-        let mix = Mix {
+    fn steps(&self, seed: u64, count: usize) -> Vec<RunStep<WorkloadAction>> {
+        let mix = ActionMix {
             checkpoint: 10,
             background: 20,
             circles: [6, 40, 2000],
             large_every: 60,
             value_len: 0..=400,
-            ..Mix::default()
+            ..ActionMix::default()
         };
         mix.steps(seed, count)
     }
 
-    fn create(&self, world: &World) -> Result<Mini, Trouble> {
+    fn create(&self, world: &StoryEnvironment) -> Result<Mini, StoryError> {
         self.create_on(&world.directory)
     }
 
-    fn open(&self, world: &World) -> Result<Mini, Trouble> {
+    fn open(&self, world: &StoryEnvironment) -> Result<Mini, StoryError> {
         self.open_on(&world.directory)
     }
 
-    fn apply(&self, mini: &mut Mini, action: &Action, world: &World) -> Result<(), Trouble> {
+    fn apply(
+        &self,
+        mini: &mut Mini,
+        action: &WorkloadAction,
+        world: &StoryEnvironment,
+    ) -> Result<(), StoryError> {
         match action {
             // A commit that waits for the disk also waits for all earlier ones, so it cannot be
             // written first.
-            Action::Commit { writes, durability } if writes.len() > 4 && *durability < Durability::Disk => {
+            WorkloadAction::Commit { writes, durability }
+                if writes.len() > 4 && *durability < PromisedDurability::Disk =>
+            {
                 let (first, second) = writes.split_at(writes.len() / 2);
                 Self::commit_two(mini, [first, second], *durability, world)
             }
-            Action::Commit { writes, durability } => Self::commit(mini, writes, *durability, world),
-            Action::Sync => {
+            WorkloadAction::Commit { writes, durability } => Self::commit(mini, writes, *durability, world),
+            WorkloadAction::Sync => {
                 mini.settle().map_err(trouble)?;
                 let result = mini.store.log().sync_all();
-                let synced = mini.store.judge(result).map_err(trouble)?;
+                let synced = mini.store.poison_on_error(result).map_err(trouble)?;
                 assert_eq!(synced, mini.last(), "everything is complete");
-                world.ledger.cover(world.ledger.newest());
+                world.ledger.mark_durable(world.ledger.newest());
                 Ok(())
             }
-            Action::Checkpoint => Self::checkpoint(mini, world),
-            Action::Background(choice) => Self::background(mini, *choice, world),
-            Action::Get(key) => {
+            WorkloadAction::Checkpoint => Self::checkpoint(mini, world),
+            WorkloadAction::Background(choice) => Self::background(mini, *choice, world),
+            WorkloadAction::Get(key) => {
                 let value = mini.get(key).map_err(trouble)?;
                 world.ledger.expect(key, value.as_deref())
             }
         }
     }
 
-    fn contents(&self, mini: &mut Mini) -> Result<Contents, Trouble> {
+    fn contents(&self, mini: &mut Mini) -> Result<StoreContents, StoryError> {
         mini.contents()
     }
 
-    fn check(&self, mini: &mut Mini) -> Result<Vec<String>, Trouble> {
+    fn check(&self, mini: &mut Mini) -> Result<Vec<String>, StoryError> {
         let mut found = mini.store.check(mini.reachable().into_iter()).map_err(trouble)?;
         found.extend(mini.store.cache().check().iter().map(ToString::to_string));
         Ok(found)
     }
 
-    fn close(&self, mini: Mini, world: &World) -> Result<(), Trouble> {
+    fn close(&self, mini: Mini, world: &StoryEnvironment) -> Result<(), StoryError> {
         let Mini { store, snapshots, .. } = mini;
         drop(snapshots);
         store.close().map_err(trouble)?;
-        world.ledger.cover(world.ledger.newest());
+        world.ledger.mark_durable(world.ledger.newest());
         Ok(())
     }
 }

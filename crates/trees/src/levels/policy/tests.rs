@@ -5,7 +5,7 @@ use super::*;
 
 const UNIT: u64 = 1;
 
-fn view(text: &str) -> View {
+fn view(text: &str) -> LevelsView {
     let run = |word: &str| RunView {
         bytes: word.trim_end_matches(['*', '!']).parse().unwrap(),
         is_busy: word.ends_with(['*', '!']),
@@ -14,18 +14,18 @@ fn view(text: &str) -> View {
     let levels = text
         .split('|')
         .map(|level| level.split_whitespace().map(run).collect());
-    View {
+    LevelsView {
         unit_bytes: UNIT,
         levels: levels.collect(),
         wants_all: false,
     }
 }
 
-fn said(merge: Option<Merge>) -> String {
+fn said(merge: Option<LevelMergePlan>) -> String {
     match merge {
         None => "nothing".to_owned(),
         Some(merge) => {
-            let Merge {
+            let LevelMergePlan {
                 from, runs, to, into, ..
             } = merge;
             let behind = match merge.skips {
@@ -85,7 +85,7 @@ fn levels_of_one_run_pass_on_what_is_too_much_for_them() {
 fn without_a_policy_runs_stay_until_all_of_them_are_to_become_one() {
     assert_eq!(chosen("never", "1 1 1 1 1 1 1 1 1"), "nothing");
     let all = |policy: &str, text| {
-        let view = View {
+        let view = LevelsView {
             wants_all: true,
             ..view(text)
         };
@@ -100,9 +100,9 @@ fn without_a_policy_runs_stay_until_all_of_them_are_to_become_one() {
 
 #[test]
 fn what_few_bytes_remain_of_a_merge_stays_where_they_were() {
-    let policy: Policy = "samt,k=4".parse().unwrap();
+    let policy: MergePolicy = "samt,k=4".parse().unwrap();
     let into = |level, bytes| {
-        let merge = Merge {
+        let merge = LevelMergePlan {
             from: level,
             runs: 4,
             skips: 0,
@@ -113,7 +113,7 @@ fn what_few_bytes_remain_of_a_merge_stays_where_they_were() {
     };
     assert_eq!((into(0, 2), into(0, 3), into(0, 4)), (0, 1, 1));
     assert_eq!((into(1, 8), into(1, 9)), (1, 2));
-    let tiers: Policy = "samt,k=4x2/8x1/16".parse().unwrap();
+    let tiers: MergePolicy = "samt,k=4x2/8x1/16".parse().unwrap();
     let tiers: Vec<Option<u8>> = (0..6).map(|level| tier(&tiers, level)).collect();
     assert_eq!(tiers, [0, 0, 1, 2, 2, 2].map(Some));
     assert_eq!(tier(&"samt,k=4".parse().unwrap(), 3), None, "it goes by space");
@@ -159,7 +159,7 @@ fn what_shrank_rises_past_empty_levels_to_the_first_that_it_half_fills() {
 /// Writes `shares` memtables of one byte. Returns the bytes written, and the largest number of runs
 /// after a share was settled.
 fn write(policy: &str, shares: u64) -> (u64, usize) {
-    let policy: Policy = policy.parse().unwrap();
+    let policy: MergePolicy = policy.parse().unwrap();
     let mut view = view("");
     let (mut written, mut most) = (0, 0);
     for _ in 0..shares {
@@ -266,15 +266,15 @@ fn leaves_are_taken_over_where_more_than_the_threshold_come_in_a_row() {
         next: Some(b"file 3, page 5"),
         name: 0,
     };
-    let chooses = |stitching: Stitching, leaves| stitching.chooses(&view(leaves));
-    let of = |threshold| Stitching {
+    let chooses = |stitching: StitchPolicy, leaves| stitching.chooses(&view(leaves));
+    let of = |threshold| StitchPolicy {
         threshold,
-        ..Stitching::default()
+        ..StitchPolicy::default()
     };
     assert!(chooses(of(0), 1) && !chooses(of(1), 1) && chooses(of(1), 2));
-    assert!(!chooses(Stitching::default(), u64::MAX) && !Stitching::default().is_on());
+    assert!(!chooses(StitchPolicy::default(), u64::MAX) && !StitchPolicy::default().is_on());
     // Pages of one file stay together, unless they are many.
-    let together = Stitching {
+    let together = StitchPolicy {
         same_scan: Some(SameScan::Prefix(6)),
         always: 8,
         ..of(0)
@@ -320,7 +320,7 @@ fn what_is_newer_than_runs_that_cannot_be_read_is_merged_without_them() {
     assert_eq!(chosen("leveled,r=2", "1 1 1 | 5 | 15!"), "2 of 0 to 0 into 0");
     assert_eq!(chosen("never", "1! 1 1 1 1"), "nothing");
     // A merge of everything that cannot be done at present must not block other merges.
-    let all = View {
+    let all = LevelsView {
         wants_all: true,
         ..view("1 1 1 | 2!")
     };

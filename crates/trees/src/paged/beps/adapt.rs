@@ -7,12 +7,12 @@
 //! allowed.
 
 use super::BepsTree;
-use crate::paged::buffer::{Exclusive, PageBuffer};
-use crate::paged::core::Counters;
+use crate::paged::buffer::{PageBuffer, PageWriteGuard};
+use crate::paged::core::TreeCounters;
 
 impl<B: PageBuffer> BepsTree<B> {
     /// Returns the number of pivots for which a node has space, and the number that it should have.
-    fn pivots_wanted(&self, node: &Exclusive<'_>) -> Option<(usize, usize)> {
+    fn pivots_wanted(&self, node: &PageWriteGuard<'_>) -> Option<(usize, usize)> {
         let watch = self.core.watch.as_ref()?;
         let shape = &self.core.shape;
         let now = shape.pivots_of(node).capacity();
@@ -20,16 +20,16 @@ impl<B: PageBuffer> BepsTree<B> {
         Some((now, watch.wanted(node.number(), now, b)))
     }
 
-    fn divide(&self, node: &mut Exclusive<'_>, now: usize, wanted: usize) {
+    fn divide(&self, node: &mut PageWriteGuard<'_>, now: usize, wanted: usize) {
         let n = self.core.shape.nearest(node, wanted);
         if n != now {
             self.core.shape.divide_node(node, n);
-            Counters::add(&self.core.counters.divisions, 1);
+            TreeCounters::add(&self.core.counters.divisions, 1);
         }
     }
 
     /// Gives a full node a larger buffer, if its counts ask for one.
-    pub(super) fn widen_buffer(&self, node: &mut Exclusive<'_>) {
+    pub(super) fn widen_buffer(&self, node: &mut PageWriteGuard<'_>) {
         if let Some((now, wanted)) = self.pivots_wanted(node)
             && wanted < now
         {
@@ -38,7 +38,7 @@ impl<B: PageBuffer> BepsTree<B> {
     }
 
     /// Gives a node that has flushed space for more pivots, if its counts ask for it.
-    pub(super) fn widen_pivots(&self, node: &mut Exclusive<'_>) {
+    pub(super) fn widen_pivots(&self, node: &mut PageWriteGuard<'_>) {
         if let Some((now, wanted)) = self.pivots_wanted(node)
             && wanted > now
         {
@@ -47,7 +47,7 @@ impl<B: PageBuffer> BepsTree<B> {
     }
 
     /// Divides a half of a split node as its counts ask.
-    pub(super) fn adapt(&self, node: &mut Exclusive<'_>) {
+    pub(super) fn adapt(&self, node: &mut PageWriteGuard<'_>) {
         if let Some((now, wanted)) = self.pivots_wanted(node) {
             self.divide(node, now, wanted);
             let (pivots, addressed) = (
@@ -62,7 +62,7 @@ impl<B: PageBuffer> BepsTree<B> {
     }
 
     /// Returns how many messages a node should keep in a flush.
-    pub(super) fn messages_wanted(&self, node: &Exclusive<'_>) -> usize {
+    pub(super) fn messages_wanted(&self, node: &PageWriteGuard<'_>) -> usize {
         let b = self.core.shape.buffer_of(node).capacity();
         match self.pivots_wanted(node) {
             Some((now, wanted)) if wanted > now => self.core.shape.messages_beside(wanted).min(b),
@@ -71,7 +71,7 @@ impl<B: PageBuffer> BepsTree<B> {
     }
 
     /// Counts messages that leave a node.
-    pub(super) fn note_passed(&self, node: &Exclusive<'_>, messages: usize) {
+    pub(super) fn note_passed(&self, node: &PageWriteGuard<'_>, messages: usize) {
         if let Some(watch) = &self.core.watch {
             watch.passed(node.number(), messages);
         }

@@ -2,10 +2,10 @@
 //! Several threads can do parts of the work concurrently (thesis, section 8.3).
 
 use super::BepsTree;
-use crate::paged::buffer::{Exclusive, PageBuffer};
+use crate::paged::buffer::{PageBuffer, PageWriteGuard};
 use crate::paged::core::RESERVED;
-use crate::paged::node::{Kind, Messages, child_at, child_index, kind, level};
-use crate::paged::read::Bounds;
+use crate::paged::node::{MessageList, PageContentKind, child_at, child_index, kind, level};
+use crate::paged::read::ScanBounds;
 use alluvium_storage::Result;
 
 impl<B: PageBuffer> BepsTree<B> {
@@ -51,7 +51,7 @@ impl<B: PageBuffer> BepsTree<B> {
     ///
     /// # Errors
     /// The errors of [`BepsTree::insert`].
-    pub fn flush_within(&self, bounds: Bounds) -> Result<()> {
+    pub fn flush_within(&self, bounds: ScanBounds) -> Result<()> {
         let mut next = Some(bounds.from.unwrap_or_default());
         while let Some(key) = next {
             if bounds.below.as_deref().is_some_and(|below| below <= &key[..]) {
@@ -98,7 +98,9 @@ impl<B: PageBuffer> BepsTree<B> {
             // A block may split the child, and the next step down may split it again.
             if is_root && self.core.shape.pivots_of(&node).free(&node) < 2 {
                 match kind(&node) {
-                    Some(Kind::Buffered) => self.core.divide_root(&mut node, Kind::Buffered)?,
+                    Some(PageContentKind::Buffered) => {
+                        self.core.divide_root(&mut node, PageContentKind::Buffered)?
+                    }
                     _ => self.grow(&mut node)?,
                 }
                 continue;
@@ -126,12 +128,12 @@ impl<B: PageBuffer> BepsTree<B> {
     }
 
     /// Moves a block of messages to a child. The node must have a free pivot.
-    fn push_down(&self, node: &mut Exclusive<'_>, at: usize) -> Result<()> {
+    fn push_down(&self, node: &mut PageWriteGuard<'_>, at: usize) -> Result<()> {
         assert!(
             self.core.shape.pivots_of(node).free(node) > 0,
             "the child may be split (PE3)"
         );
-        let (page, block) = self.take_block(node, at, &Messages::new(), &mut []);
+        let (page, block) = self.take_block(node, at, &MessageList::new(), &mut []);
         if block.is_empty() {
             return Ok(());
         }
@@ -144,9 +146,9 @@ impl<B: PageBuffer> BepsTree<B> {
 
     /// Moves the messages of a node to its children, until it has no messages or no free pivot for
     /// a split of a child.
-    pub(super) fn empty(&self, node: &mut Exclusive<'_>) -> Result<()> {
+    pub(super) fn empty(&self, node: &mut PageWriteGuard<'_>) -> Result<()> {
         let shape = &self.core.shape;
-        assert_eq!(kind(node), Some(Kind::Buffered), "it has a buffer");
+        assert_eq!(kind(node), Some(PageContentKind::Buffered), "it has a buffer");
         loop {
             let (pivots, buffer) = (shape.pivots_of(node), shape.buffer_of(node));
             if buffer.is_empty(node) || pivots.free(node) == 0 {
@@ -163,15 +165,15 @@ impl<B: PageBuffer> BepsTree<B> {
     /// each block may split the child.
     fn drain_to_child<'b>(
         &'b self,
-        mut node: Exclusive<'b>,
+        mut node: PageWriteGuard<'b>,
         key: &[u8],
         high: &mut Option<Vec<u8>>,
-    ) -> Result<(Exclusive<'b>, bool)> {
+    ) -> Result<(PageWriteGuard<'b>, bool)> {
         let shape = &self.core.shape;
         let pivots = shape.pivots_of(&node);
         assert!(pivots.free(&node) >= 2, "a child may be split twice (PE3)");
         let mut left = match kind(&node) {
-            Some(Kind::Buffered) => self.waiting(&node, key),
+            Some(PageContentKind::Buffered) => self.waiting(&node, key),
             _ => 0,
         };
         while left > 0 && pivots.free(&node) >= 2 {

@@ -1,34 +1,34 @@
 //! Moves blocks of messages to children (thesis, listing 5.6, corrected).
 
 use super::BepsTree;
-use super::plan::{Block, Need};
-use crate::paged::buffer::{Exclusive, PageBuffer};
-use crate::paged::core::Counters;
-use crate::paged::node::{Messages, level};
+use super::plan::{MessageBlock, RequiredAction};
+use crate::paged::buffer::{PageBuffer, PageWriteGuard};
+use crate::paged::core::TreeCounters;
+use crate::paged::node::{MessageList, level};
 use alluvium_storage::Result;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 /// A latched node and the blocks that leave it.
-pub(super) type Task<'b> = (Exclusive<'b>, Vec<Block>);
+pub(super) type FlushTask<'b> = (PageWriteGuard<'b>, Vec<MessageBlock>);
 
 impl<B: PageBuffer> BepsTree<B> {
     /// Returns whether a child must be split before messages are added to it.
-    pub(super) fn must_split(&self, child: &Exclusive<'_>, messages: &Messages) -> bool {
+    pub(super) fn must_split(&self, child: &PageWriteGuard<'_>, messages: &MessageList) -> bool {
         if level(child) == 0 {
             return !self.core.leaf_takes(child, messages);
         }
-        matches!(self.need(child, messages), Need::Split)
+        matches!(self.need(child, messages), RequiredAction::Split)
     }
 
     /// Adds messages to a child. The parent must have a free pivot if the child must be split.
     /// Blocks that leave the child become a task.
     pub(super) fn receive<'b>(
         &'b self,
-        parent: &mut Exclusive<'_>,
-        mut child: Exclusive<'b>,
-        messages: &Messages,
-        tasks: &mut Vec<Task<'b>>,
+        parent: &mut PageWriteGuard<'_>,
+        mut child: PageWriteGuard<'b>,
+        messages: &MessageList,
+        tasks: &mut Vec<FlushTask<'b>>,
     ) -> Result<()> {
         if level(&child) == 0 {
             return self.receive_in_leaf(parent, child, messages);
@@ -37,7 +37,7 @@ impl<B: PageBuffer> BepsTree<B> {
             self.widen_buffer(&mut child);
         }
         match self.need(&child, messages) {
-            Need::Split => {}
+            RequiredAction::Split => {}
             need => return self.keep(child, messages, &need, tasks),
         }
         let (pivot, mut right) = self.core.split_node(parent, &mut child)?;
@@ -52,9 +52,9 @@ impl<B: PageBuffer> BepsTree<B> {
 
     fn receive_in_leaf(
         &self,
-        parent: &mut Exclusive<'_>,
-        mut leaf: Exclusive<'_>,
-        messages: &Messages,
+        parent: &mut PageWriteGuard<'_>,
+        mut leaf: PageWriteGuard<'_>,
+        messages: &MessageList,
     ) -> Result<()> {
         assert!(!messages.is_empty(), "a block has a message");
         if self.core.leaf_takes(&leaf, messages) {
@@ -81,16 +81,16 @@ impl<B: PageBuffer> BepsTree<B> {
     /// Adds messages to a node's buffer, and takes out the blocks of the plan if there is one.
     fn keep<'b>(
         &'b self,
-        mut node: Exclusive<'b>,
-        messages: &Messages,
-        need: &Need,
-        tasks: &mut Vec<Task<'b>>,
+        mut node: PageWriteGuard<'b>,
+        messages: &MessageList,
+        need: &RequiredAction,
+        tasks: &mut Vec<FlushTask<'b>>,
     ) -> Result<()> {
         assert!(
-            !matches!(need, Need::Split),
+            !matches!(need, RequiredAction::Split),
             "one split suffices for a flush (PE3)"
         );
-        if let Need::Flush(plan) = need {
+        if let RequiredAction::Flush(plan) = need {
             let blocks = self.take_or_break(&mut node, messages, plan)?;
             tasks.push((node, blocks));
             return Ok(());
@@ -101,7 +101,7 @@ impl<B: PageBuffer> BepsTree<B> {
     }
 
     /// Runs tasks and all further tasks that result from them. A failure loses messages (PE5).
-    pub(super) fn run<'b>(&'b self, tasks: Vec<Task<'b>>) -> Result<()> {
+    pub(super) fn run<'b>(&'b self, tasks: Vec<FlushTask<'b>>) -> Result<()> {
         let result = if self.path.goes_by_level {
             self.by_level(tasks)
         } else {
@@ -112,12 +112,12 @@ impl<B: PageBuffer> BepsTree<B> {
 
     fn note(&self, moved: usize, held: usize) {
         let counters = &self.core.counters;
-        Counters::add(&counters.flushes, 1);
-        Counters::add(&counters.moved, moved);
+        TreeCounters::add(&counters.flushes, 1);
+        TreeCounters::add(&counters.moved, moved);
         counters.most_held.fetch_max(held as u64, Ordering::Relaxed);
     }
 
-    fn by_level<'b>(&'b self, tasks: Vec<Task<'b>>) -> Result<()> {
+    fn by_level<'b>(&'b self, tasks: Vec<FlushTask<'b>>) -> Result<()> {
         let mut queue = VecDeque::from(tasks);
         let mut next = Vec::new();
         while let Some((mut node, blocks)) = queue.pop_front() {
@@ -134,7 +134,7 @@ impl<B: PageBuffer> BepsTree<B> {
         Ok(())
     }
 
-    fn by_depth<'b>(&'b self, (mut node, blocks): Task<'b>, depth: usize) -> Result<()> {
+    fn by_depth<'b>(&'b self, (mut node, blocks): FlushTask<'b>, depth: usize) -> Result<()> {
         let moved = blocks.iter().map(|(_, block)| block.len()).sum();
         for (page, block) in blocks {
             let child = self.core.exclusive(page, level(&node))?;

@@ -1,16 +1,16 @@
 //! Growth of a root without a buffer: its children move to many new nodes.
 
 use super::BepsTree;
-use crate::paged::buffer::{Exclusive, PageBuffer};
-use crate::paged::core::{Counters, MOST_LEVELS};
-use crate::paged::node::{Kind, add_pivot, child_at, level, set_first_child, set_head};
+use crate::paged::buffer::{PageBuffer, PageWriteGuard};
+use crate::paged::core::{MOST_LEVELS, TreeCounters};
+use crate::paged::node::{PageContentKind, add_pivot, child_at, level, set_first_child, set_head};
 use alluvium_storage::Result;
 
 impl<B: PageBuffer> BepsTree<B> {
     /// Moves the children of a full root to new nodes of the second level, with empty buffers
     /// (thesis, section 5.5). There are enough new nodes that each has free pivots for a flush
     /// without a split.
-    pub(super) fn grow(&self, root: &mut Exclusive<'_>) -> Result<()> {
+    pub(super) fn grow(&self, root: &mut PageWriteGuard<'_>) -> Result<()> {
         let shape = &self.core.shape;
         let table = shape.wide;
         let (children, old_level) = (table.len(root) + 1, level(root));
@@ -24,7 +24,7 @@ impl<B: PageBuffer> BepsTree<B> {
             let (from, to) = (node * children / nodes, (node + 1) * children / nodes);
             match self.core.buffer.allocate() {
                 Ok(mut page) => {
-                    set_head(&mut page, Kind::Buffered, old_level);
+                    set_head(&mut page, PageContentKind::Buffered, old_level);
                     set_first_child(&mut page, child_at(&table, root, from));
                     for at in from + 1..to {
                         add_pivot(
@@ -54,13 +54,13 @@ impl<B: PageBuffer> BepsTree<B> {
             .skip(1)
             .map(|(from, _)| table.key(root, from - 1).to_vec())
             .collect();
-        set_head(root, Kind::Wide, old_level + 1);
+        set_head(root, PageContentKind::Wide, old_level + 1);
         set_first_child(root, pages[0].1);
         for (pivot, (_, page)) in pivots.iter().zip(&pages[1..]) {
             add_pivot(shape, root, pivot, *page);
         }
         assert_eq!(table.len(root) + 1, nodes, "every new node is a child");
-        Counters::add(&self.core.counters.growths, 1);
+        TreeCounters::add(&self.core.counters.growths, 1);
         Ok(())
     }
 }

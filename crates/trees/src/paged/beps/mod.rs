@@ -37,10 +37,10 @@ mod plan;
 mod write;
 
 use super::buffer::PageBuffer;
-use super::core::Core;
-use super::merge::Merging;
-use super::node::{Epsilon, Last, Message, Operator, Shape, TreeSizes};
-use super::store::Sort;
+use super::core::TreeCore;
+use super::merge::UnderfullPolicy;
+use super::node::{EpsilonMode, NodeMessage, NodeShape, ReplaceOperator, TreeSizes, UpdateOperator};
+use super::store::StoredTreeKind;
 use super::tree::{PagedTree, WritePath};
 use alluvium_storage::Result;
 use std::sync::Arc;
@@ -70,52 +70,52 @@ pub enum FlushOrder {
 
 /// Options of a tree.
 #[derive(Clone, Debug)]
-pub struct TreeOptions {
+pub struct BepsOptions {
     /// Limits of keys and values, and ε; stored with the tree.
     pub sizes: TreeSizes,
     /// Whether each node has its own ε in place of that of `sizes`; stored with the tree.
-    pub epsilon: Epsilon,
+    pub epsilon: EpsilonMode,
     /// The kind of root; stored with the tree.
     pub root: RootStyle,
     /// The order in which nodes flush; not stored.
     pub order: FlushOrder,
     /// The treatment of nodes that deletes leave under-full; stored with the tree.
-    pub merging: Merging,
+    pub merging: UnderfullPolicy,
     /// The operator that applies updates to values. It must be the same at each opening.
-    pub operator: Arc<dyn Operator>,
+    pub operator: Arc<dyn UpdateOperator>,
 }
 
-impl TreeOptions {
+impl BepsOptions {
     /// Returns options with these limits for keys and values, ε = 0.6, and updates that replace
     /// values.
     #[must_use]
-    pub fn new(key_limit: usize, value_limit: usize) -> TreeOptions {
-        TreeOptions {
+    pub fn new(key_limit: usize, value_limit: usize) -> BepsOptions {
+        BepsOptions {
             sizes: TreeSizes {
                 key_limit,
                 value_limit,
                 epsilon_percent: 60,
             },
-            epsilon: Epsilon::Fixed,
+            epsilon: EpsilonMode::Fixed,
             root: RootStyle::Separate,
             order: FlushOrder::Automatic,
-            merging: Merging::Never,
-            operator: Arc::new(Last),
+            merging: UnderfullPolicy::Never,
+            operator: Arc::new(ReplaceOperator),
         }
     }
 
     /// Computes the shape of nodes for pages with `content_bytes` bytes of content.
-    pub(super) fn shape(&self, content_bytes: usize) -> Result<Shape> {
+    pub(super) fn shape(&self, content_bytes: usize) -> Result<NodeShape> {
         match self.epsilon {
-            Epsilon::Fixed => Shape::new(content_bytes, self.sizes),
-            Epsilon::Adaptive => Shape::adaptive(content_bytes, self.sizes),
+            EpsilonMode::Fixed => NodeShape::new(content_bytes, self.sizes),
+            EpsilonMode::Adaptive => NodeShape::adaptive(content_bytes, self.sizes),
         }
     }
 }
 
 /// Counters of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TreeStatistics {
+pub struct BepsStatistics {
     /// Writes that latched the root exclusively, after an attempt with a shared latch.
     pub retries: u64,
     /// Flushes of nodes.
@@ -149,7 +149,7 @@ pub struct TreeStatistics {
 /// ```
 /// use alluvium_trees::paged::beps::{BepsTree, TreeOptions};
 /// use alluvium_trees::paged::buffer::Arena;
-/// let tree = BepsTree::create(Arena::new(4096)?, TreeOptions::new(16, 32))?;
+/// let tree = BepsTree::create(Arena::new(4096)?, BepsOptions::new(16, 32))?;
 /// tree.insert(b"river", b"Elbe")?;
 /// tree.insert(b"lake", b"Como")?;
 /// tree.delete(b"lake")?;
@@ -157,26 +157,26 @@ pub struct TreeStatistics {
 /// assert_eq!(tree.get(b"lake")?, None);
 /// # Ok::<(), alluvium_storage::Error>(())
 /// ```
-pub type BepsTree<B> = PagedTree<B, Beps>;
+pub type BepsTree<B> = PagedTree<B, BepsWritePath>;
 
 /// The write path of a Bε-tree.
 #[derive(Debug)]
-pub struct Beps {
+pub struct BepsWritePath {
     style: RootStyle,
     goes_by_level: bool,
 }
 
-impl WritePath for Beps {
+impl WritePath for BepsWritePath {
     const HAS_BUFFERS: bool = true;
 
-    fn write<B: PageBuffer>(tree: &BepsTree<B>, message: Message<'_>) -> Result<()> {
+    fn write<B: PageBuffer>(tree: &BepsTree<B>, message: NodeMessage<'_>) -> Result<()> {
         tree.write(message)
     }
 
-    fn sort(&self) -> Sort {
+    fn sort(&self) -> StoredTreeKind {
         match self.style {
-            RootStyle::Separate => Sort::Beps,
-            RootStyle::Buffered => Sort::BepsBufferedRoot,
+            RootStyle::Separate => StoredTreeKind::Beps,
+            RootStyle::Buffered => StoredTreeKind::BepsBufferedRoot,
         }
     }
 }
@@ -186,34 +186,34 @@ impl<B: PageBuffer> BepsTree<B> {
     ///
     /// # Errors
     /// Sizes that do not fit; a full disk.
-    pub fn create(buffer: B, options: TreeOptions) -> Result<BepsTree<B>> {
+    pub fn create(buffer: B, options: BepsOptions) -> Result<BepsTree<B>> {
         let shape = options.shape(buffer.content_bytes())?;
-        let mut core = Core::create(buffer, shape, options.operator)?;
+        let mut core = TreeCore::create(buffer, shape, options.operator)?;
         core.merging = options.merging;
         Ok(BepsTree::of(core, options.root, options.order))
     }
 
-    pub(super) fn of(core: Core<B>, style: RootStyle, order: FlushOrder) -> BepsTree<B> {
+    pub(super) fn of(core: TreeCore<B>, style: RootStyle, order: FlushOrder) -> BepsTree<B> {
         // A flush by level may pin all addressed children of the nodes of two levels.
         let frontier = core.shape.most_addressed() + 4;
         let is_ample = core.buffer.frames().is_none_or(|frames| frames >= 32 * frontier);
         assert!(frontier > 4, "a flush addresses a child");
         let goes_by_level = order == FlushOrder::Level || (order == FlushOrder::Automatic && is_ample);
-        let path = Beps { style, goes_by_level };
+        let path = BepsWritePath { style, goes_by_level };
         PagedTree { core, path }
     }
 
     /// Returns the layout of the tree's pages.
     #[must_use]
-    pub fn shape(&self) -> &Shape {
+    pub fn shape(&self) -> &NodeShape {
         &self.core.shape
     }
 
     /// Returns the counters of the tree.
     #[must_use]
-    pub fn statistics(&self) -> TreeStatistics {
+    pub fn statistics(&self) -> BepsStatistics {
         let counters = &self.core.counters;
-        TreeStatistics {
+        BepsStatistics {
             retries: counters.retries.load(Ordering::Relaxed),
             flushes: counters.flushes.load(Ordering::Relaxed),
             moved: counters.moved.load(Ordering::Relaxed),

@@ -2,13 +2,13 @@
 //! smallest buffer, b (thesis, listing 5.5).
 
 use super::BepsTree;
-use crate::paged::buffer::{Exclusive, PageBuffer};
-use crate::paged::node::{Message, Messages, child_at, child_index};
+use crate::paged::buffer::{PageBuffer, PageWriteGuard};
+use crate::paged::node::{MessageList, NodeMessage, child_at, child_index};
 use alluvium_storage::Result;
 
 /// The messages that leave a node in a flush.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(super) struct FlushPlan {
     /// The indexes of the addressed children, ascending.
     pub(super) children: Vec<usize>,
     /// The indexes of incoming messages whose keys are not yet in the buffer.
@@ -17,17 +17,17 @@ pub(super) struct Plan {
 
 /// The action that a node needs before it can accept incoming messages.
 #[derive(Debug)]
-pub(super) enum Need {
+pub(super) enum RequiredAction {
     /// None: the messages fit.
     Nothing,
     /// A flush of other messages.
-    Flush(Plan),
+    Flush(FlushPlan),
     /// A split: it has too few free pivots for the splits that a flush may cause.
     Split,
 }
 
 /// Messages on their way to a child, with the page of the child.
-pub(super) type Block = (u64, Messages);
+pub(super) type MessageBlock = (u64, MessageList);
 
 /// Selects the largest blocks until `need` messages leave. A block has at most `most` messages
 /// (PE2).
@@ -60,7 +60,7 @@ fn movable(sizes: &[usize], most: usize) -> usize {
 
 impl<B: PageBuffer> BepsTree<B> {
     /// Returns whether messages fit into a node's buffer without a flush.
-    pub(super) fn fits(&self, node: &[u8], messages: &Messages) -> bool {
+    pub(super) fn fits(&self, node: &[u8], messages: &MessageList) -> bool {
         let buffer = self.core.shape.buffer_of(node);
         let free = buffer.free(node);
         free >= messages.len() || {
@@ -72,20 +72,20 @@ impl<B: PageBuffer> BepsTree<B> {
     }
 
     /// Decides what a node with a buffer must do to accept incoming messages. Changes nothing.
-    pub(super) fn need(&self, node: &Exclusive<'_>, incoming: &Messages) -> Need {
+    pub(super) fn need(&self, node: &PageWriteGuard<'_>, incoming: &MessageList) -> RequiredAction {
         if self.fits(node, incoming) {
-            return Need::Nothing;
+            return RequiredAction::Nothing;
         }
         let plan = self.plan(node, incoming);
         assert!(!plan.children.is_empty(), "a full node passes messages on");
         if self.core.shape.pivots_of(node).free(node) < plan.children.len() {
-            return Need::Split;
+            return RequiredAction::Split;
         }
-        Need::Flush(plan)
+        RequiredAction::Flush(plan)
     }
 
     /// Plans the flush that makes space for incoming messages. Changes nothing.
-    fn plan(&self, node: &Exclusive<'_>, incoming: &Messages) -> Plan {
+    fn plan(&self, node: &PageWriteGuard<'_>, incoming: &MessageList) -> FlushPlan {
         let shape = &self.core.shape;
         let (buffer, pivots) = (shape.buffer_of(node), shape.pivots_of(node));
         let (b, own, most) = (buffer.capacity(), buffer.len(node), shape.most_moved());
@@ -115,16 +115,16 @@ impl<B: PageBuffer> BepsTree<B> {
                 children.sort_unstable();
             }
         }
-        Plan { children, fresh }
+        FlushPlan { children, fresh }
     }
 
     /// Takes the blocks of a plan out of a node, and adds the remaining incoming messages to it.
     pub(super) fn take(
         &self,
-        node: &mut Exclusive<'_>,
-        incoming: &Messages,
-        plan: &Plan,
-    ) -> Result<Vec<Block>> {
+        node: &mut PageWriteGuard<'_>,
+        incoming: &MessageList,
+        plan: &FlushPlan,
+    ) -> Result<Vec<MessageBlock>> {
         let buffer = self.core.shape.buffer_of(node);
         let mut is_fresh = vec![false; incoming.len()];
         plan.fresh.iter().for_each(|at| is_fresh[*at] = true);
@@ -148,11 +148,11 @@ impl<B: PageBuffer> BepsTree<B> {
     /// incoming messages. Clears the marks of the latter.
     pub(super) fn take_block(
         &self,
-        node: &mut Exclusive<'_>,
+        node: &mut PageWriteGuard<'_>,
         child: usize,
-        incoming: &Messages,
+        incoming: &MessageList,
         stays: &mut [bool],
-    ) -> Block {
+    ) -> MessageBlock {
         let (buffer, pivots) = (self.core.shape.buffer_of(node), self.core.shape.pivots_of(node));
         let (last, most) = (pivots.len(node), self.core.shape.most_moved());
         let own_from = if child == 0 {
@@ -176,7 +176,7 @@ impl<B: PageBuffer> BepsTree<B> {
             incoming.below(pivots.key(node, child))
         };
         let page = child_at(&pivots, node, child);
-        let mut block = Messages::new();
+        let mut block = MessageList::new();
         let mut own = own_from;
         let mut new = (new_from..new_to)
             .filter(|at| stays[*at])
@@ -184,7 +184,7 @@ impl<B: PageBuffer> BepsTree<B> {
             .into_iter()
             .peekable();
         while block.len() < most {
-            let next_own: Option<Message<'_>> = (own < own_to).then(|| buffer.message(node, own));
+            let next_own: Option<NodeMessage<'_>> = (own < own_to).then(|| buffer.message(node, own));
             let next_new = new.peek().map(|at| incoming.get(*at));
             match (next_own, next_new) {
                 (Some(message), None) => {

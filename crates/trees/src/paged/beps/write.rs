@@ -1,16 +1,16 @@
 //! Writes of messages to the tree (thesis, section 5.5 and listing 5.4).
 
-use super::plan::{Block, Need, Plan};
+use super::plan::{FlushPlan, MessageBlock, RequiredAction};
 use super::{BepsTree, RootStyle};
-use crate::paged::buffer::{Exclusive, PageBuffer};
-use crate::paged::core::{Counters, RESERVED};
-use crate::paged::node::{Kind, Message, Messages, child, kind, level};
-use crate::paged::read::Coupling;
+use crate::paged::buffer::{PageBuffer, PageWriteGuard};
+use crate::paged::core::{RESERVED, TreeCounters};
+use crate::paged::node::{MessageList, NodeMessage, PageContentKind, child, kind, level};
+use crate::paged::read::LatchCoupling;
 use alluvium_storage::Result;
 
 /// Returns a list of one message.
-fn alone(message: Message<'_>) -> Messages {
-    let mut messages = Messages::new();
+fn alone(message: NodeMessage<'_>) -> MessageList {
+    let mut messages = MessageList::new();
     messages.push(message);
     assert_eq!(messages.len(), 1, "it is alone");
     messages
@@ -18,7 +18,7 @@ fn alone(message: Message<'_>) -> Messages {
 
 impl<B: PageBuffer> BepsTree<B> {
     /// Writes a message to the tree.
-    pub(in crate::paged) fn write(&self, message: Message<'_>) -> Result<()> {
+    pub(in crate::paged) fn write(&self, message: NodeMessage<'_>) -> Result<()> {
         self.core.writable(message)?;
         let _writing = self.core.gate.read();
         self.write_at_root(message)?;
@@ -31,7 +31,7 @@ impl<B: PageBuffer> BepsTree<B> {
         self.core.merge_noted(&|node| self.empty(node))
     }
 
-    fn write_at_root(&self, message: Message<'_>) -> Result<()> {
+    fn write_at_root(&self, message: NodeMessage<'_>) -> Result<()> {
         if self.path.style == RootStyle::Separate {
             let is_done = self
                 .core
@@ -45,11 +45,11 @@ impl<B: PageBuffer> BepsTree<B> {
         let mut root = self.core.buffer.pin_exclusive(self.core.root)?;
         loop {
             root = match kind(&root) {
-                Some(Kind::Wide) => match self.write_exclusive(root, message)? {
+                Some(PageContentKind::Wide) => match self.write_exclusive(root, message)? {
                     Some(grown) => grown,
                     None => return Ok(()),
                 },
-                Some(Kind::Buffered) => return self.write_in_root(root, message),
+                Some(PageContentKind::Buffered) => return self.write_in_root(root, message),
                 _ => match self.write_in_leaf(root, message)? {
                     Some(grown) => grown,
                     None => return Ok(()),
@@ -60,7 +60,7 @@ impl<B: PageBuffer> BepsTree<B> {
 
     /// Tries to write a message under a shared latch of the root. Returns `Some(false)` if the root
     /// has a buffer or is a leaf, or if a child must be split.
-    fn write_shared(&self, message: Message<'_>, coupling: Coupling) -> Result<Option<bool>> {
+    fn write_shared(&self, message: NodeMessage<'_>, coupling: LatchCoupling) -> Result<Option<bool>> {
         let root = self.core.begin(coupling)?;
         if root.leaf().is_some() {
             return Ok(Some(false));
@@ -68,7 +68,7 @@ impl<B: PageBuffer> BepsTree<B> {
         let Some(look) = self.core.look(&root, message.key, &mut Vec::new()) else {
             return Ok(None);
         };
-        if look.kind != Some(Kind::Wide) {
+        if look.kind != Some(PageContentKind::Wide) {
             return Ok(Some(false));
         }
         // The root's latch is not needed below.
@@ -77,13 +77,13 @@ impl<B: PageBuffer> BepsTree<B> {
         };
         let is_done = self.write_below(node, message)?;
         if !is_done {
-            Counters::add(&self.core.counters.retries, 1);
+            TreeCounters::add(&self.core.counters.retries, 1);
         }
         Ok(Some(is_done))
     }
 
     /// Writes a message to a node below the root. Returns `false` if the node must be split first.
-    fn write_below<'b>(&'b self, mut node: Exclusive<'b>, message: Message<'_>) -> Result<bool> {
+    fn write_below<'b>(&'b self, mut node: PageWriteGuard<'b>, message: NodeMessage<'_>) -> Result<bool> {
         if level(&node) == 0 {
             let takes = self.core.leaf_takes_one(&node, message);
             if takes {
@@ -102,7 +102,7 @@ impl<B: PageBuffer> BepsTree<B> {
             return Ok(true);
         }
         let messages = alone(message);
-        let Need::Flush(plan) = self.need(&node, &messages) else {
+        let RequiredAction::Flush(plan) = self.need(&node, &messages) else {
             return Ok(false);
         };
         self.core.buffer.reserve(RESERVED)?;
@@ -114,10 +114,10 @@ impl<B: PageBuffer> BepsTree<B> {
     /// Takes the blocks of a plan out of a node. A failure in the middle loses messages (PE5).
     pub(super) fn take_or_break(
         &self,
-        node: &mut Exclusive<'_>,
-        messages: &Messages,
-        plan: &Plan,
-    ) -> Result<Vec<Block>> {
+        node: &mut PageWriteGuard<'_>,
+        messages: &MessageList,
+        plan: &FlushPlan,
+    ) -> Result<Vec<MessageBlock>> {
         assert!(!plan.children.is_empty(), "a full node passes messages on");
         let blocks = self.take(node, messages, plan);
         blocks.inspect_err(|error| self.core.break_down(error))
@@ -127,9 +127,9 @@ impl<B: PageBuffer> BepsTree<B> {
     /// split, it grows and is returned for another attempt.
     fn write_exclusive<'b>(
         &'b self,
-        mut root: Exclusive<'b>,
-        message: Message<'_>,
-    ) -> Result<Option<Exclusive<'b>>> {
+        mut root: PageWriteGuard<'b>,
+        message: NodeMessage<'_>,
+    ) -> Result<Option<PageWriteGuard<'b>>> {
         let messages = alone(message);
         let page = child(&self.core.shape, &root, message.key);
         let node = self.core.exclusive(page, level(&root))?;
@@ -148,7 +148,7 @@ impl<B: PageBuffer> BepsTree<B> {
     }
 
     /// Writes a message to a root with a buffer.
-    fn write_in_root(&self, mut root: Exclusive<'_>, message: Message<'_>) -> Result<()> {
+    fn write_in_root(&self, mut root: PageWriteGuard<'_>, message: NodeMessage<'_>) -> Result<()> {
         if !self.core.has_place(&root, message) {
             self.widen_buffer(&mut root);
         }
@@ -157,8 +157,8 @@ impl<B: PageBuffer> BepsTree<B> {
         }
         let messages = alone(message);
         self.core.buffer.reserve(RESERVED)?;
-        let Need::Flush(plan) = self.need(&root, &messages) else {
-            self.core.divide_root(&mut root, Kind::Buffered)?;
+        let RequiredAction::Flush(plan) = self.need(&root, &messages) else {
+            self.core.divide_root(&mut root, PageContentKind::Buffered)?;
             assert!(
                 self.core.has_place(&root, message),
                 "a divided root has an empty buffer"
@@ -173,17 +173,17 @@ impl<B: PageBuffer> BepsTree<B> {
     /// returned for another attempt.
     fn write_in_leaf<'b>(
         &'b self,
-        mut root: Exclusive<'b>,
-        message: Message<'_>,
-    ) -> Result<Option<Exclusive<'b>>> {
+        mut root: PageWriteGuard<'b>,
+        message: NodeMessage<'_>,
+    ) -> Result<Option<PageWriteGuard<'b>>> {
         if self.core.leaf_takes_one(&root, message) {
             self.core.apply_one(&mut root, message)?;
             return Ok(None);
         }
         self.core.buffer.reserve(RESERVED)?;
         let kind = match self.path.style {
-            RootStyle::Separate => Kind::Wide,
-            RootStyle::Buffered => Kind::Buffered,
+            RootStyle::Separate => PageContentKind::Wide,
+            RootStyle::Buffered => PageContentKind::Buffered,
         };
         self.core.raise_leaf(&mut root, kind)?;
         Ok(Some(root))

@@ -14,10 +14,10 @@
 mod write;
 
 use super::buffer::PageBuffer;
-use super::core::Core;
-use super::merge::Merging;
-use super::node::{Message, Operator, Shape, TreeSizes};
-use super::store::Sort;
+use super::core::TreeCore;
+use super::merge::UnderfullPolicy;
+use super::node::{NodeMessage, NodeShape, TreeSizes, UpdateOperator};
+use super::store::StoredTreeKind;
 use super::tree::{PagedTree, WritePath};
 use alluvium_storage::Result;
 use std::sync::Arc;
@@ -35,21 +35,21 @@ use std::sync::Arc;
 /// assert_eq!(tree.get(b"river")?.as_deref(), Some(&b"Labe"[..]));
 /// # Ok::<(), alluvium_storage::Error>(())
 /// ```
-pub type BplusTree<B> = PagedTree<B, Bplus>;
+pub type BplusTree<B> = PagedTree<B, BplusWritePath>;
 
 /// The write path of a B⁺-tree.
 #[derive(Debug)]
-pub struct Bplus;
+pub struct BplusWritePath;
 
-impl WritePath for Bplus {
+impl WritePath for BplusWritePath {
     const HAS_BUFFERS: bool = false;
 
-    fn write<B: PageBuffer>(tree: &BplusTree<B>, message: Message<'_>) -> Result<()> {
+    fn write<B: PageBuffer>(tree: &BplusTree<B>, message: NodeMessage<'_>) -> Result<()> {
         tree.write(message)
     }
 
-    fn sort(&self) -> Sort {
-        Sort::Bplus
+    fn sort(&self) -> StoredTreeKind {
+        StoredTreeKind::Bplus
     }
 }
 
@@ -72,9 +72,9 @@ impl<B: PageBuffer> BplusTree<B> {
         buffer: B,
         key_limit: usize,
         value_limit: usize,
-        operator: Arc<dyn Operator>,
+        operator: Arc<dyn UpdateOperator>,
     ) -> Result<BplusTree<B>> {
-        Self::create_merging(buffer, (key_limit, value_limit), operator, Merging::Never)
+        Self::create_merging(buffer, (key_limit, value_limit), operator, UnderfullPolicy::Never)
     }
 
     /// Creates an empty tree with the given treatment of under-full nodes.
@@ -86,7 +86,7 @@ impl<B: PageBuffer> BplusTree<B> {
     /// use alluvium_trees::paged::node::Last;
     /// use std::sync::Arc;
     /// let arena = Arena::new(512)?;
-    /// let tree = BplusTree::create_merging(arena, (8, 8), Arc::new(Last), Merging::UnderFull)?;
+    /// let tree = BplusTree::create_merging(arena, (8, 8), Arc::new(Last), UnderfullPolicy::UnderFull)?;
     /// for number in 0..1000u64 {
     ///     tree.insert(&number.to_be_bytes(), b"value")?;
     /// }
@@ -102,17 +102,20 @@ impl<B: PageBuffer> BplusTree<B> {
     pub fn create_merging(
         buffer: B,
         (key_limit, value_limit): (usize, usize),
-        operator: Arc<dyn Operator>,
-        merging: Merging,
+        operator: Arc<dyn UpdateOperator>,
+        merging: UnderfullPolicy,
     ) -> Result<BplusTree<B>> {
-        let shape = Shape::new(buffer.content_bytes(), sizes(key_limit, value_limit))?;
+        let shape = NodeShape::new(buffer.content_bytes(), sizes(key_limit, value_limit))?;
         assert!(shape.key_limit == key_limit, "the shape is as asked");
-        let mut core = Core::create(buffer, shape, operator)?;
+        let mut core = TreeCore::create(buffer, shape, operator)?;
         core.merging = merging;
         Ok(BplusTree::of(core))
     }
 
-    pub(super) fn of(core: Core<B>) -> BplusTree<B> {
-        PagedTree { core, path: Bplus }
+    pub(super) fn of(core: TreeCore<B>) -> BplusTree<B> {
+        PagedTree {
+            core,
+            path: BplusWritePath,
+        }
     }
 }

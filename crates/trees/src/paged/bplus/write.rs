@@ -1,19 +1,19 @@
 //! Writes: first with shared latches down to the leaf, then, if necessary, with splits on the way.
 
 use super::BplusTree;
-use crate::paged::buffer::{Exclusive, PageBuffer};
-use crate::paged::core::{Counters, RESERVED};
-use crate::paged::node::{Kind, Message, Messages, child, level};
-use crate::paged::read::Coupling;
+use crate::paged::buffer::{PageBuffer, PageWriteGuard};
+use crate::paged::core::{RESERVED, TreeCounters};
+use crate::paged::node::{MessageList, NodeMessage, PageContentKind, child, level};
+use crate::paged::read::LatchCoupling;
 use alluvium_storage::Result;
 
 impl<B: PageBuffer> BplusTree<B> {
     /// Writes a message to the tree.
-    pub(in crate::paged) fn write(&self, message: Message<'_>) -> Result<()> {
+    pub(in crate::paged) fn write(&self, message: NodeMessage<'_>) -> Result<()> {
         self.core.writable(message)?;
         let _writing = self.core.gate.read();
         if !self.write_in_leaf(message)? {
-            Counters::add(&self.core.counters.retries, 1);
+            TreeCounters::add(&self.core.counters.retries, 1);
             self.write_with_splits(message)?;
         }
         self.merge_noted()
@@ -27,11 +27,11 @@ impl<B: PageBuffer> BplusTree<B> {
 
     /// Applies a message to its leaf, with shared latches on the nodes above, and returns whether
     /// the leaf had space. Returns `false` if the root is a leaf.
-    fn write_in_leaf(&self, message: Message<'_>) -> Result<bool> {
+    fn write_in_leaf(&self, message: NodeMessage<'_>) -> Result<bool> {
         self.core.descend(|coupling| self.try_in_leaf(message, coupling))
     }
 
-    fn try_in_leaf(&self, message: Message<'_>, coupling: Coupling) -> Result<Option<bool>> {
+    fn try_in_leaf(&self, message: NodeMessage<'_>, coupling: LatchCoupling) -> Result<Option<bool>> {
         let mut node = self.core.begin(coupling)?;
         if node.leaf().is_some() {
             return Ok(Some(false));
@@ -61,17 +61,17 @@ impl<B: PageBuffer> BplusTree<B> {
 
     /// Applies a message to its leaf, and splits full nodes on the way down, so that each has a
     /// free pivot for a split of its child.
-    fn write_with_splits(&self, message: Message<'_>) -> Result<()> {
+    fn write_with_splits(&self, message: NodeMessage<'_>) -> Result<()> {
         self.core.buffer.reserve(RESERVED)?;
         let mut node = self.core.buffer.pin_exclusive(self.core.root)?;
         if level(&node) == 0 {
             if self.core.leaf_takes_one(&node, message) {
                 return self.core.apply_one(&mut node, message);
             }
-            self.core.raise_leaf(&mut node, Kind::Wide)?;
+            self.core.raise_leaf(&mut node, PageContentKind::Wide)?;
         }
         if self.core.shape.wide.free(&node) == 0 {
-            self.core.divide_root(&mut node, Kind::Wide)?;
+            self.core.divide_root(&mut node, PageContentKind::Wide)?;
         }
         while level(&node) > 1 {
             node = self.child_with_space(node, message.key)?;
@@ -83,7 +83,7 @@ impl<B: PageBuffer> BplusTree<B> {
             self.core.note_leaf(&leaf, message.key);
             return Ok(());
         }
-        let mut messages = Messages::new();
+        let mut messages = MessageList::new();
         messages.push(message);
         let (median, mut right) = self.core.split_leaf(&mut node, &mut leaf, &messages)?;
         let target = if message.key < &median[..] {
@@ -99,7 +99,11 @@ impl<B: PageBuffer> BplusTree<B> {
     }
 
     /// Latches the child of a key, and splits it if it is full. The node must have a free pivot.
-    fn child_with_space<'b>(&'b self, mut node: Exclusive<'b>, key: &[u8]) -> Result<Exclusive<'b>> {
+    fn child_with_space<'b>(
+        &'b self,
+        mut node: PageWriteGuard<'b>,
+        key: &[u8],
+    ) -> Result<PageWriteGuard<'b>> {
         let shape = &self.core.shape;
         assert!(shape.wide.free(&node) > 0, "a full node was split above");
         let mut next = self.core.exclusive(child(shape, &node, key), level(&node))?;

@@ -3,9 +3,9 @@
 
 use super::PageBuffer;
 use super::format::PAGE_HEADER;
-use super::frame::{Exclusive, Frame, Pin, Shared, Waiters};
+use super::frame::{FramePin, FrameWaiters, PageFrame, PageReadGuard, PageWriteGuard};
 #[cfg(feature = "couplings")]
-use super::lending::Loans;
+use super::lending::LoanPool;
 use crate::paged::error::{damaged_page, too_many_pages};
 use alluvium_storage::{Error, Result};
 use parking_lot::Mutex;
@@ -34,32 +34,32 @@ const _: () = assert!(
 /// assert_eq!(arena.pin_shared(number)?[0], 7);
 /// # Ok::<(), alluvium_storage::Error>(())
 /// ```
-pub struct Arena {
+pub struct PageArena {
     page_bytes: usize,
-    chunks: [OnceLock<Box<[OnceLock<Frame>]>>; CHUNKS],
+    chunks: [OnceLock<Box<[OnceLock<PageFrame>]>>; CHUNKS],
     pages: AtomicU64,
     free: Mutex<Vec<u64>>,
     #[cfg(feature = "couplings")]
-    pub(super) loans: Loans,
-    waiters: Waiters,
+    pub(super) loans: LoanPool,
+    waiters: FrameWaiters,
     poison: OnceLock<String>,
 }
 
-impl Arena {
+impl PageArena {
     /// Returns an arena without pages.
     ///
     /// # Errors
     /// [`Error::BadOption`] when the page size is invalid.
-    pub fn new(page_bytes: usize) -> Result<Arena> {
+    pub fn new(page_bytes: usize) -> Result<PageArena> {
         super::pool::check_page_bytes(page_bytes)?;
-        Ok(Arena {
+        Ok(PageArena {
             page_bytes,
             chunks: [const { OnceLock::new() }; CHUNKS],
             pages: AtomicU64::new(0),
             free: Mutex::default(),
             #[cfg(feature = "couplings")]
-            loans: Loans::new(page_bytes - PAGE_HEADER),
-            waiters: Waiters::default(),
+            loans: LoanPool::new(page_bytes - PAGE_HEADER),
+            waiters: FrameWaiters::default(),
             poison: OnceLock::new(),
         })
     }
@@ -86,31 +86,31 @@ impl Arena {
         (chunk as usize, len, (shifted - len) as usize)
     }
 
-    pub(super) fn find(&self, page: u64) -> Option<&Frame> {
+    pub(super) fn find(&self, page: u64) -> Option<&PageFrame> {
         let (chunk, _, at) = Self::place(page.min(u64::MAX / 2));
         self.chunks.get(chunk)?.get()?.get(at)?.get()
     }
 
-    fn frame(&self, page: u64) -> Result<&Frame> {
+    fn frame(&self, page: u64) -> Result<&PageFrame> {
         self.find(page)
             .ok_or_else(|| damaged_page("memory", page, 0, "a page in use", "none"))
     }
 }
 
-impl PageBuffer for Arena {
-    fn pin_shared(&self, page: u64) -> Result<Shared<'_>> {
+impl PageBuffer for PageArena {
+    fn pin_shared(&self, page: u64) -> Result<PageReadGuard<'_>> {
         let frame = self.frame(page)?;
-        let pin = Pin::new(frame, &self.waiters);
-        Ok(Shared::new(frame.latch.read(), pin))
+        let pin = FramePin::new(frame, &self.waiters);
+        Ok(PageReadGuard::new(frame.latch.read(), pin))
     }
 
-    fn pin_exclusive(&self, page: u64) -> Result<Exclusive<'_>> {
+    fn pin_exclusive(&self, page: u64) -> Result<PageWriteGuard<'_>> {
         let frame = self.frame(page)?;
-        let pin = Pin::new(frame, &self.waiters);
-        Ok(Exclusive::new(frame.latch.write(), pin))
+        let pin = FramePin::new(frame, &self.waiters);
+        Ok(PageWriteGuard::new(frame.latch.write(), pin))
     }
 
-    fn allocate(&self) -> Result<Exclusive<'_>> {
+    fn allocate(&self) -> Result<PageWriteGuard<'_>> {
         let again = self.free.lock().pop();
         if let Some(page) = again {
             let mut page = self.pin_exclusive(page)?;
@@ -123,14 +123,14 @@ impl PageBuffer for Arena {
             return Err(too_many_pages(page));
         };
         let frames = chunk.get_or_init(|| (0..len).map(|_| OnceLock::new()).collect());
-        let frame = frames[at].get_or_init(|| Frame::new(self.page_bytes, page));
-        let pin = Pin::new(frame, &self.waiters);
+        let frame = frames[at].get_or_init(|| PageFrame::new(self.page_bytes, page));
+        let pin = FramePin::new(frame, &self.waiters);
         let latched = frame.latch.write();
         assert_eq!(latched.number, page, "a page is at its place (PB1)");
-        Ok(Exclusive::new(latched, pin))
+        Ok(PageWriteGuard::new(latched, pin))
     }
 
-    fn free(&self, page: Exclusive<'_>) {
+    fn free(&self, page: PageWriteGuard<'_>) {
         let number = page.number();
         drop(page);
         let mut free = self.free.lock();
@@ -160,7 +160,7 @@ impl PageBuffer for Arena {
     }
 }
 
-impl fmt::Debug for Arena {
+impl fmt::Debug for PageArena {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Arena")
             .field("page_bytes", &self.page_bytes)
@@ -180,7 +180,7 @@ mod tests {
             expected.extend((0..FIRST_CHUNK << chunk).map(|at| (chunk, at as usize)));
         }
         for (page, (chunk, at)) in expected.into_iter().enumerate() {
-            let (found, len, place) = Arena::place(page as u64);
+            let (found, len, place) = PageArena::place(page as u64);
             assert_eq!((found, place), (chunk, at), "page {page}");
             assert!((place as u64) < len);
         }
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn pages_keep_what_was_written_and_come_back_as_zeros() {
-        let arena = Arena::new(512).unwrap();
+        let arena = PageArena::new(512).unwrap();
         for number in 0..1000u64 {
             let mut page = arena.allocate().unwrap();
             assert_eq!(page.number(), number);
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn threads_never_get_the_same_page() {
-        let arena = Arena::new(512).unwrap();
+        let arena = PageArena::new(512).unwrap();
         let mut all: Vec<u64> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8)
                 .map(|_| {

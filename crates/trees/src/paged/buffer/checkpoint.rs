@@ -3,17 +3,17 @@
 use super::PageBuffer;
 use super::evict::WRITTEN_TOGETHER;
 use super::format::{
-    HostedMeta, MOST_META, Overwrites, Refusal, SUPERBLOCK, Superblock, VERSION, is_later, read_free,
-    seal_lost,
+    HostedMeta, MOST_META, OverwriteState, PageFileSuperblock, SUPERBLOCK, SuperblockError, VERSION,
+    is_later, read_free, seal_lost,
 };
-use super::frame::{Frame, NO_PAGE};
-use super::journal::{Journal, RolledBack};
-use super::pool::{FIRST_PAGE, Pool, PoolOptions, Validate, check_page_bytes};
-use super::segments::{FIRST_SEGMENT, Segments};
+use super::frame::{NO_PAGE, PageFrame};
+use super::journal::{PageJournal, RolledBack};
+use super::pool::{FIRST_PAGE, PagePool, PageValidator, PoolOptions, check_page_bytes};
+use super::segments::{FIRST_SEGMENT, FileSegments};
 use crate::paged::error::{damaged_page, no_tree};
 use alluvium_base::Purpose;
-use alluvium_device::{Buffer, Device, Directory, FileOptions};
-use alluvium_storage::{Error, Place, Result, Structure};
+use alluvium_device::{AlignedBuffer, Device, Directory, FileOptions};
+use alluvium_storage::{DiskLocation, Error, OnDiskObject, Result};
 use parking_lot::RwLockWriteGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -50,18 +50,18 @@ pub enum FreeLists {
 #[derive(Debug)]
 pub(super) struct FoundSuperblock {
     /// The newer superblock.
-    pub(super) superblock: Superblock,
+    pub(super) superblock: PageFileSuperblock,
     /// Whether the other one is intact, or was never written.
     pub(super) is_other_whole: bool,
 }
 
 impl FoundSuperblock {
     /// Returns whether pages of a root may have been overwritten since.
-    pub(super) fn overwrites_since(&self, root: &Superblock) -> Overwrites {
+    pub(super) fn overwrites_since(&self, root: &PageFileSuperblock) -> OverwriteState {
         let meta = HostedMeta::decode(&self.superblock.meta);
         match meta {
             Some(meta) if self.is_other_whole && self.superblock.epoch == root.epoch => meta.overwrites,
-            _ => Overwrites::Possible,
+            _ => OverwriteState::Possible,
         }
     }
 }
@@ -74,27 +74,27 @@ pub(super) fn read_superblock(device: &dyn Device) -> Result<FoundSuperblock> {
         return Err(refused("it is shorter than two superblocks"));
     }
     let bytes = device.read_at(0, FIRST_PAGE as usize, Purpose::Superblock)?;
-    let order = |superblock: &Superblock| {
+    let order = |superblock: &PageFileSuperblock| {
         let hosted = HostedMeta::decode(&superblock.meta);
-        let is_noted = hosted.is_some_and(|hosted| hosted.overwrites == Overwrites::Possible);
+        let is_noted = hosted.is_some_and(|hosted| hosted.overwrites == OverwriteState::Possible);
         (superblock.epoch, is_noted)
     };
-    let mut newest: Option<Superblock> = None;
+    let mut newest: Option<PageFileSuperblock> = None;
     let mut reasons = Vec::new();
     let mut is_other_whole = true;
     for half in bytes.chunks_exact(SUPERBLOCK) {
-        match Superblock::decode(half) {
+        match PageFileSuperblock::decode(half) {
             Ok(found) if newest.as_ref().is_none_or(|newest| order(newest) < order(&found)) => {
                 newest = Some(found);
             }
             Ok(_) => {}
-            Err(Refusal::Wrong(why)) => {
+            Err(SuperblockError::Wrong(why)) => {
                 is_other_whole &= half.iter().all(|byte| *byte == 0);
                 reasons.push(why);
             }
-            Err(Refusal::Newer(found)) => {
+            Err(SuperblockError::Newer(found)) => {
                 return Err(Error::NewerFormat {
-                    place: Place::new(Structure::Node, device.name(), 0),
+                    place: DiskLocation::new(OnDiskObject::Node, device.name(), 0),
                     found,
                     supported: VERSION,
                 });
@@ -109,7 +109,7 @@ pub(super) fn read_superblock(device: &dyn Device) -> Result<FoundSuperblock> {
     newest.ok_or_else(|| refused(&format!("its superblocks have {}", reasons.join(", and "))))
 }
 
-impl Pool {
+impl PagePool {
     /// Creates a page file and its journal in a directory. They are durable and empty when this
     /// returns. `identity` must be unique among stores.
     ///
@@ -120,15 +120,15 @@ impl Pool {
         name: &str,
         identity: u128,
         options: PoolOptions,
-        validate: Arc<Validate>,
-    ) -> Result<Pool> {
+        validate: Arc<PageValidator>,
+    ) -> Result<PagePool> {
         check_page_bytes(options.page_bytes)?;
         let device = directory.create(name, FileOptions::DIRECT)?;
         let journal = directory.create(&journal_name(name), FileOptions::DIRECT)?;
         device.grow(FIRST_PAGE)?;
-        let journal = Journal::new(vec![journal], options.page_bytes, 0, 0);
-        let segments = Segments::new(FIRST_SEGMENT);
-        let pool = Pool::over(device, journal, identity, options, segments, 0, validate)?;
+        let journal = PageJournal::new(vec![journal], options.page_bytes, 0, 0);
+        let segments = FileSegments::new(FIRST_SEGMENT);
+        let pool = PagePool::over(device, journal, identity, options, segments, 0, validate)?;
         pool.checkpoint(&[])?;
         directory.sync()?;
         assert_eq!(
@@ -148,33 +148,33 @@ impl Pool {
         directory: &dyn Directory,
         name: &str,
         mut options: PoolOptions,
-        validate: Arc<Validate>,
-    ) -> Result<(Pool, Vec<u8>)> {
+        validate: Arc<PageValidator>,
+    ) -> Result<(PagePool, Vec<u8>)> {
         let device = directory.open(name, FileOptions::DIRECT)?;
         let superblock = read_superblock(&*device)?.superblock;
         options.page_bytes = superblock.page_bytes as usize;
         check_page_bytes(options.page_bytes)?;
-        let Some(segments) = Segments::of(&superblock, pages_in(&*device, options.page_bytes)) else {
+        let Some(segments) = FileSegments::of(&superblock, pages_in(&*device, options.page_bytes)) else {
             let (last, bytes) = (superblock.high_water, device.len());
             let expected = format!("{last} pages");
             return Err(damaged_page(name, last, 0, expected, format!("{bytes} bytes")));
         };
         let journal = directory.open(&journal_name(name), FileOptions::DIRECT)?;
         let pages = segments.high_water();
-        let journal = Journal::new(vec![journal], options.page_bytes, superblock.epoch, pages);
+        let journal = PageJournal::new(vec![journal], options.page_bytes, superblock.epoch, pages);
         let (identity, epoch) = (superblock.identity, superblock.epoch);
-        let pool = Pool::over(device, journal, identity, options, segments, epoch, validate)?;
-        pool.recover(epoch, pages, Overwrites::Possible)?;
+        let pool = PagePool::over(device, journal, identity, options, segments, epoch, validate)?;
+        pool.recover(epoch, pages, OverwriteState::Possible)?;
         pool.read_free_lists(&superblock, FreeLists::Whole)?;
         Ok((pool, superblock.meta))
     }
 
     /// Restores the pages of the checkpoint by writing the journal's images back. A page that was
     /// overwritten, but has no image in the journal, is marked as lost.
-    pub(super) fn recover(&self, epoch: u64, pages: u64, overwrites: Overwrites) -> Result<()> {
+    pub(super) fn recover(&self, epoch: u64, pages: u64, overwrites: OverwriteState) -> Result<()> {
         let write = |page, bytes: &[u8]| -> Result<()> {
             self.device
-                .write_at(self.offset(page), Buffer::padded(bytes), Purpose::Recovery)?;
+                .write_at(self.offset(page), AlignedBuffer::padded(bytes), Purpose::Recovery)?;
             Ok(())
         };
         let rolled_back = self.journal.roll_back(self.identity, epoch, pages, write)?;
@@ -183,8 +183,8 @@ impl Pool {
             "images are of pages of the checkpoint"
         );
         let lost = match overwrites {
-            Overwrites::None => 0,
-            Overwrites::Possible => self.mark_lost(epoch, pages, &rolled_back, write)?,
+            OverwriteState::None => 0,
+            OverwriteState::Possible => self.mark_lost(epoch, pages, &rolled_back, write)?,
         };
         if lost > 0 || !rolled_back.images.is_empty() {
             // The pages must be durable before the space of the journal is reused.
@@ -226,7 +226,7 @@ impl Pool {
     }
 
     /// Walks the free list of each segment.
-    pub(super) fn read_free_lists(&self, superblock: &Superblock, lists: FreeLists) -> Result<()> {
+    pub(super) fn read_free_lists(&self, superblock: &PageFileSuperblock, lists: FreeLists) -> Result<()> {
         for (segment, (head, len)) in superblock.free.iter().enumerate() {
             match (self.read_free_list(segment, *head, *len), lists) {
                 (Err(Error::Corrupt { .. }), FreeLists::Salvaged) => {}
@@ -335,7 +335,7 @@ impl Pool {
             // Once this is granted, the writes of evicting threads are complete. An evicting thread
             // may have skipped a page whose latch was held.
             let alone = self.writing.write();
-            let is_dirty = |frame: &Frame| frame.is_dirty.load(Ordering::Acquire);
+            let is_dirty = |frame: &PageFrame| frame.is_dirty.load(Ordering::Acquire);
             if !self.frames.made().any(is_dirty) {
                 return Ok(alone);
             }
@@ -345,9 +345,9 @@ impl Pool {
     }
 
     /// Returns the superblock for a checkpoint of the present pages.
-    pub(super) fn superblock(&self, epoch: u64, meta: &[u8]) -> Superblock {
+    pub(super) fn superblock(&self, epoch: u64, meta: &[u8]) -> PageFileSuperblock {
         let segments = self.segments.lock();
-        Superblock {
+        PageFileSuperblock {
             page_bytes: self.options.page_bytes as u32,
             identity: self.identity,
             epoch,
@@ -359,11 +359,14 @@ impl Pool {
     }
 
     /// Makes a superblock durable, after the pages that it describes.
-    fn install(&self, superblock: &Superblock) -> Result<()> {
+    fn install(&self, superblock: &PageFileSuperblock) -> Result<()> {
         self.device.sync(Purpose::Incorporate)?;
         let place = place_of(superblock.epoch);
-        self.device
-            .write_at(place, Buffer::padded(&superblock.encode()), Purpose::Superblock)?;
+        self.device.write_at(
+            place,
+            AlignedBuffer::padded(&superblock.encode()),
+            Purpose::Superblock,
+        )?;
         self.device.sync(Purpose::Superblock)?;
         Ok(())
     }

@@ -8,13 +8,13 @@
 //! ```
 
 use super::checkpoint::place_of;
-use super::format::Superblock;
+use super::format::PageFileSuperblock;
 use super::hosted::{journals, own};
-use super::pool::{FIRST_PAGE, Pool};
-use super::segments::Segments;
+use super::pool::{FIRST_PAGE, PagePool};
+use super::segments::FileSegments;
 use crate::paged::error::not_these_pages;
 use alluvium_base::Purpose;
-use alluvium_device::{Buffer, Directory, FileOptions};
+use alluvium_device::{AlignedBuffer, Directory, FileOptions};
 use alluvium_storage::Result;
 
 /// The number of bytes that are copied while no page is written. A thread that evicts a dirty page
@@ -22,14 +22,14 @@ use alluvium_storage::Result;
 const STEP: u64 = 4 << 20;
 const _: () = assert!(STEP.is_multiple_of(64 << 10), "pages are copied whole");
 
-impl Pool {
+impl PagePool {
     /// Keeps the images of every checkpoint to which the pages can be rolled back, until
-    /// [`Pool::release`]. The journal grows with each page that is overwritten in this time.
+    /// [`PagePool::release`]. The journal grows with each page that is overwritten in this time.
     pub fn hold(&self) {
         self.journal.hold();
     }
 
-    /// Ends a hold of [`Pool::hold`].
+    /// Ends a hold of [`PagePool::hold`].
     pub fn release(&self) {
         self.journal.release();
     }
@@ -41,7 +41,7 @@ impl Pool {
     }
 
     /// Writes the pages of a root to a file of the same name in another directory. The caller must
-    /// have called [`Pool::hold`] before the root was handed out, or while it was the durable one.
+    /// have called [`PagePool::hold`] before the root was handed out, or while it was the durable one.
     /// `wrote` receives the number of bytes after each step, and can end the copy by returning an
     /// error.
     ///
@@ -78,11 +78,11 @@ impl Pool {
         let rolled_back = self
             .journal
             .roll_back(self.identity, epoch, pages, |page, image| {
-                target.write_at(self.offset(page), Buffer::padded(image), Purpose::Check)?;
+                target.write_at(self.offset(page), AlignedBuffer::padded(image), Purpose::Check)?;
                 Ok(())
             })?;
         self.journal.require_all(&rolled_back, epoch, pages)?;
-        let superblock = Buffer::padded(&own(&root, root.epoch).encode());
+        let superblock = AlignedBuffer::padded(&own(&root, root.epoch).encode());
         target.write_at(place_of(root.epoch), superblock, Purpose::Check)?;
         target.sync(Purpose::Check)?;
         for journal in journals(name) {
@@ -92,12 +92,12 @@ impl Pool {
     }
 
     /// Decodes a root of this file.
-    fn named(&self, root: &[u8]) -> Result<Superblock> {
+    fn named(&self, root: &[u8]) -> Result<PageFileSuperblock> {
         let refused = |why: String| not_these_pages(self.device.name(), why);
-        let root = Superblock::decode_short(root)
+        let root = PageFileSuperblock::decode_short(root)
             .map_err(|refusal| refused(format!("the root that names it has {refusal:?}")))?;
         let is_own = root.identity == self.identity && root.page_bytes as usize == self.options.page_bytes;
-        if Segments::of(&root, u64::MAX).is_none() || !is_own {
+        if FileSegments::of(&root, u64::MAX).is_none() || !is_own {
             return Err(refused("the root is that of other pages".to_owned()));
         }
         Ok(root)

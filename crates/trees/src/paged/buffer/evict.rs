@@ -2,11 +2,11 @@
 
 use super::PageBuffer;
 use super::format::seal_page;
-use super::frame::Pin;
-use super::pool::Pool;
-use super::shard::{State, Writing};
+use super::frame::FramePin;
+use super::pool::PagePool;
+use super::shard::{ShardState, WritePhase};
 use alluvium_base::Purpose;
-use alluvium_device::{Batch, Buffer};
+use alluvium_device::{AlignedBuffer, IoBatch};
 use alluvium_storage::{Error, Result};
 use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
@@ -14,13 +14,13 @@ use std::sync::atomic::Ordering;
 /// The most pages that an eviction writes: they share a sync of the journal.
 pub(super) const WRITTEN_TOGETHER: usize = 32;
 
-impl Pool {
+impl PagePool {
     /// Frees a frame, or writes dirty pages so that the next call can. Returns whether the caller
     /// should try again at once. On `false` every frame is pinned or being written, and the caller
     /// waits.
-    pub(super) fn make_space(&self, mut state: MutexGuard<'_, State>) -> Result<bool> {
+    pub(super) fn make_space(&self, mut state: MutexGuard<'_, ShardState>) -> Result<bool> {
         let is_idle =
-            |state: &State, frame: usize| !self.frames[frame].is_pinned() && !state.is_written(frame);
+            |state: &ShardState, frame: usize| !self.frames[frame].is_pinned() && !state.is_written(frame);
         let mut references = state.len();
         let first = loop {
             let Some(first) = state.victims(1, |frame| is_idle(&state, frame)).pop() else {
@@ -64,7 +64,7 @@ impl Pool {
 
     /// Removes a page from its frame. Returns `false` if the page is pinned or dirty, which it may
     /// have become without the mutex.
-    pub(super) fn evict(&self, state: &mut State, frame: usize) -> bool {
+    pub(super) fn evict(&self, state: &mut ShardState, frame: usize) -> bool {
         let of = &self.frames[frame];
         if !of.close() {
             return false;
@@ -80,7 +80,7 @@ impl Pool {
 
     /// Frees a frame although no page can be written because of `error`: a frame with a clean page,
     /// or a spare one.
-    fn make_space_unwritten(&self, mut state: MutexGuard<'_, State>, error: Error) -> Result<bool> {
+    fn make_space_unwritten(&self, mut state: MutexGuard<'_, ShardState>, error: Error) -> Result<bool> {
         let is_clean = |frame: usize| {
             let of = &self.frames[frame];
             !of.is_pinned() && !state.is_written(frame) && !of.is_dirty.load(Ordering::Acquire)
@@ -95,22 +95,22 @@ impl Pool {
 
     /// Marks frames of one shard as being written, which prevents other threads from writing or
     /// evicting them.
-    pub(super) fn begin_writing(&self, state: &mut State, frames: &[usize]) -> Vec<Pin<'_>> {
+    pub(super) fn begin_writing(&self, state: &mut ShardState, frames: &[usize]) -> Vec<FramePin<'_>> {
         let mut pins = Vec::with_capacity(frames.len());
         for &frame in frames {
-            state.note_written(frame, Writing::Begins);
-            pins.push(Pin::new(&self.frames[frame], &self.waiters));
+            state.note_written(frame, WritePhase::Begins);
+            pins.push(FramePin::new(&self.frames[frame], &self.waiters));
         }
         pins
     }
 
-    pub(super) fn end_writing(&self, frames: &[usize], pins: Vec<Pin<'_>>) {
+    pub(super) fn end_writing(&self, frames: &[usize], pins: Vec<FramePin<'_>>) {
         let Some(one) = frames.first() else {
             return;
         };
         let mut state = self.shard_of_frame(*one).lock();
         for &frame in frames {
-            state.note_written(frame, Writing::Ends);
+            state.note_written(frame, WritePhase::Ends);
         }
         drop(pins);
         drop(state);
@@ -118,10 +118,10 @@ impl Pool {
     }
 
     /// Writes the dirty ones of the frames, except those whose latch a writer holds. The caller
-    /// holds `writing`, and has called [`Pool::begin_writing`] for the frames.
+    /// holds `writing`, and has called [`PagePool::begin_writing`] for the frames.
     pub(super) fn write_back(&self, frames: &[usize]) -> Result<()> {
         let epoch = self.epoch.load(Ordering::Acquire);
-        let mut copies: Vec<(usize, u64, Buffer)> = Vec::with_capacity(frames.len());
+        let mut copies: Vec<(usize, u64, AlignedBuffer)> = Vec::with_capacity(frames.len());
         for &frame in frames {
             // An evicting thread that waits for a latch could deadlock, so latched pages are
             // skipped.
@@ -131,13 +131,13 @@ impl Pool {
             // The mark is cleared under the latch and before the copy, so that a later write sets
             // it again (PB4).
             if self.frames[frame].is_dirty.swap(false, Ordering::AcqRel) {
-                copies.push((frame, page.number, Buffer::padded(page.bytes())));
+                copies.push((frame, page.number, AlignedBuffer::padded(page.bytes())));
             }
         }
         let numbers: Vec<u64> = copies.iter().map(|(_, number, _)| *number).collect();
         let mut written: Vec<usize> = copies.iter().map(|(frame, ..)| *frame).collect();
         let result = self.keep_images(&numbers).and_then(|()| {
-            let mut batch = Batch::with_capacity(copies.len());
+            let mut batch = IoBatch::with_capacity(copies.len());
             for (_, number, mut copy) in copies {
                 seal_page(&mut copy, number, self.identity, epoch + 1);
                 batch.write(self.offset(number), copy, Purpose::Incorporate);

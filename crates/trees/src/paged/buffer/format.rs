@@ -56,7 +56,7 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::checksum::seeded;
 
 pub(super) const VERSION: u32 = 1;
@@ -83,7 +83,7 @@ const _: () = assert!(
 
 /// The contents of a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Superblock {
+pub(super) struct PageFileSuperblock {
     pub(super) page_bytes: u32,
     pub(super) identity: u128,
     pub(super) epoch: u64,
@@ -96,23 +96,23 @@ pub(super) struct Superblock {
 
 /// The reason why bytes are not a valid superblock.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum SuperblockError {
     Wrong(String),
     Newer(u32),
 }
 
-impl From<Truncated> for Refusal {
-    fn from(cut: Truncated) -> Refusal {
-        Refusal::Wrong(cut.to_string())
+impl From<TruncatedInput> for SuperblockError {
+    fn from(cut: TruncatedInput) -> SuperblockError {
+        SuperblockError::Wrong(cut.to_string())
     }
 }
 
-impl Superblock {
+impl PageFileSuperblock {
     /// Returns the encoded superblock.
     pub(super) fn encode(&self) -> Vec<u8> {
         assert!(self.meta.len() <= MOST_META, "what the owner keeps fits (PB6)");
         let mut body = Vec::with_capacity(SUPERBLOCK);
-        let mut writer = Writer::new(&mut body);
+        let mut writer = ByteWriter::new(&mut body);
         writer
             .u64(MAGIC)
             .u32(VERSION)
@@ -129,7 +129,7 @@ impl Superblock {
         writer.bytes(&self.meta);
         body.resize(SUPERBLOCK - 8, 0);
         let mut out = Vec::with_capacity(SUPERBLOCK);
-        Writer::new(&mut out)
+        ByteWriter::new(&mut out)
             .u64(seeded(SUPERBLOCK_SEED, &body))
             .bytes(&body);
         assert_eq!(out.len(), SUPERBLOCK, "a superblock has its size");
@@ -137,33 +137,35 @@ impl Superblock {
     }
 
     /// Decodes a superblock.
-    pub(super) fn decode(bytes: &[u8]) -> Result<Superblock, Refusal> {
-        let mut reader = Reader::new(bytes);
+    pub(super) fn decode(bytes: &[u8]) -> Result<PageFileSuperblock, SuperblockError> {
+        let mut reader = ByteReader::new(bytes);
         let sum = reader.u64()?;
         let body = bytes.get(8..SUPERBLOCK).unwrap_or_default();
         if body.is_empty() || seeded(SUPERBLOCK_SEED, body) != sum {
-            return Err(Refusal::Wrong("a wrong checksum".to_owned()));
+            return Err(SuperblockError::Wrong("a wrong checksum".to_owned()));
         }
         if reader.u64()? != MAGIC {
-            return Err(Refusal::Wrong("another kind of file".to_owned()));
+            return Err(SuperblockError::Wrong("another kind of file".to_owned()));
         }
         let version = reader.u32()?;
         if version != VERSION {
-            return Err(Refusal::Newer(version));
+            return Err(SuperblockError::Newer(version));
         }
         let page_bytes = reader.u32()?;
         let identity = reader.u128()?;
         let (epoch, high_water, first_segment) = (reader.u64()?, reader.u64()?, reader.u64()?);
         let (segments, meta) = (reader.u32()? as usize, reader.u32()? as usize);
         if segments > super::segments::MOST_SEGMENTS || meta > MOST_META {
-            return Err(Refusal::Wrong(format!("{segments} segments and {meta} bytes")));
+            return Err(SuperblockError::Wrong(format!(
+                "{segments} segments and {meta} bytes"
+            )));
         }
         let mut free = Vec::with_capacity(segments);
         for _ in 0..segments {
             free.push((reader.u64()?.checked_sub(1), reader.u64()?));
         }
         let meta = reader.take(meta)?.to_vec();
-        Ok(Superblock {
+        Ok(PageFileSuperblock {
             page_bytes,
             identity,
             epoch,
@@ -175,7 +177,7 @@ impl Superblock {
     }
 }
 
-impl Superblock {
+impl PageFileSuperblock {
     /// Returns the encoded superblock without the zeros at the end, for a root that the host
     /// stores.
     pub(super) fn encode_short(&self) -> Vec<u8> {
@@ -185,23 +187,23 @@ impl Superblock {
     }
 
     /// Decodes such a root.
-    pub(super) fn decode_short(bytes: &[u8]) -> Result<Superblock, Refusal> {
+    pub(super) fn decode_short(bytes: &[u8]) -> Result<PageFileSuperblock, SuperblockError> {
         let mut whole = bytes.to_vec();
         if whole.len() > SUPERBLOCK {
-            return Err(Refusal::Wrong(format!("{} bytes", whole.len())));
+            return Err(SuperblockError::Wrong(format!("{} bytes", whole.len())));
         }
         whole.resize(SUPERBLOCK, 0);
-        let superblock = Superblock::decode(&whole)?;
+        let superblock = PageFileSuperblock::decode(&whole)?;
         match FIXED + 16 * superblock.free.len() + superblock.meta.len() == bytes.len() {
             true => Ok(superblock),
-            false => Err(Refusal::Wrong(format!("{} bytes", bytes.len()))),
+            false => Err(SuperblockError::Wrong(format!("{} bytes", bytes.len()))),
         }
     }
 }
 
 /// Whether pages of the last checkpoint may have been overwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Overwrites {
+pub(super) enum OverwriteState {
     /// No page was overwritten.
     None,
     /// Pages may have been overwritten; the journal has their old images.
@@ -213,26 +215,26 @@ pub(super) enum Overwrites {
 pub(super) struct HostedMeta {
     /// The oldest checkpoint to which the file can be rolled back.
     pub(super) oldest: u64,
-    pub(super) overwrites: Overwrites,
+    pub(super) overwrites: OverwriteState,
 }
 
 impl HostedMeta {
     /// Returns the encoded data.
     pub(super) fn encode(self) -> Vec<u8> {
         let mut out = Vec::with_capacity(9);
-        Writer::new(&mut out)
+        ByteWriter::new(&mut out)
             .u64(self.oldest)
-            .u8(u8::from(self.overwrites == Overwrites::Possible));
+            .u8(u8::from(self.overwrites == OverwriteState::Possible));
         out
     }
 
     /// Decodes the data.
     pub(super) fn decode(meta: &[u8]) -> Option<HostedMeta> {
-        let mut reader = Reader::new(meta);
+        let mut reader = ByteReader::new(meta);
         let oldest = reader.u64().ok()?;
-        let overwrites = match (reader.left(), reader.u8()) {
-            (0, _) | (1, Ok(1)) => Overwrites::Possible,
-            (1, Ok(0)) => Overwrites::None,
+        let overwrites = match (reader.remaining(), reader.u8()) {
+            (0, _) | (1, Ok(1)) => OverwriteState::Possible,
+            (1, Ok(0)) => OverwriteState::None,
             _ => return None,
         };
         Some(HostedMeta { oldest, overwrites })
@@ -378,19 +380,19 @@ pub(in crate::paged) fn reread(bytes: &[u8], node: &dyn Fn(&[u8]) -> bool) -> us
     block.resize(SUPERBLOCK, 0);
     let sum = seeded(SUPERBLOCK_SEED, block.get(8..).unwrap_or_default());
     put(&mut block, 0, &sum.to_le_bytes());
-    if let Ok(superblock) = Superblock::decode(&block) {
-        let again = Superblock::decode(&superblock.encode());
+    if let Ok(superblock) = PageFileSuperblock::decode(&block) {
+        let again = PageFileSuperblock::decode(&superblock.encode());
         assert_eq!(
             again.as_ref(),
             Ok(&superblock),
             "a superblock is written as it was read"
         );
-        let short = Superblock::decode_short(&superblock.encode_short());
+        let short = PageFileSuperblock::decode_short(&superblock.encode_short());
         assert_eq!(short.as_ref(), Ok(&superblock), "and so is a root");
         let hosted = HostedMeta::decode(&superblock.meta);
         let is_same = |hosted: HostedMeta| HostedMeta::decode(&hosted.encode()) == Some(hosted);
         assert!(hosted.is_none_or(is_same), "and so are the owner's bytes");
-        let segments = super::segments::Segments::of(&superblock, u64::MAX);
+        let segments = super::segments::FileSegments::of(&superblock, u64::MAX);
         assert!(segments.is_none_or(|segments| segments.high_water() <= segments.pages()));
         found += 1;
     }
@@ -419,7 +421,7 @@ pub(in crate::paged) fn reread(bytes: &[u8], node: &dyn Fn(&[u8]) -> bool) -> us
 
 /// Returns examples of a superblock, a root, a page and a record.
 pub(in crate::paged) fn examples() -> Vec<Vec<u8>> {
-    let superblock = Superblock {
+    let superblock = PageFileSuperblock {
         page_bytes: 512,
         identity: 0x0102,
         epoch: 7,
@@ -428,7 +430,7 @@ pub(in crate::paged) fn examples() -> Vec<Vec<u8>> {
         free: vec![(Some(3), 2), (None, 0)],
         meta: HostedMeta {
             oldest: 6,
-            overwrites: Overwrites::None,
+            overwrites: OverwriteState::None,
         }
         .encode(),
     };
@@ -448,8 +450,8 @@ mod tests {
     use super::*;
     use alluvium_base::checksum;
 
-    fn superblock() -> Superblock {
-        Superblock {
+    fn superblock() -> PageFileSuperblock {
+        PageFileSuperblock {
             page_bytes: 16384,
             identity: 0x0102,
             epoch: 7,
@@ -482,15 +484,18 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read() {
-        assert_eq!(Superblock::decode(&superblock().encode()), Ok(superblock()));
+        assert_eq!(
+            PageFileSuperblock::decode(&superblock().encode()),
+            Ok(superblock())
+        );
         let short = superblock().encode_short();
         assert_eq!(short.len(), FIXED + 32 + 4);
-        assert_eq!(Superblock::decode_short(&short), Ok(superblock()));
+        assert_eq!(PageFileSuperblock::decode_short(&short), Ok(superblock()));
         for len in 0..short.len() {
-            assert!(Superblock::decode_short(&short[..len]).is_err(), "{len}");
+            assert!(PageFileSuperblock::decode_short(&short[..len]).is_err(), "{len}");
         }
-        assert!(Superblock::decode_short(&[&short[..], &[0]].concat()).is_err());
-        for overwrites in [Overwrites::None, Overwrites::Possible] {
+        assert!(PageFileSuperblock::decode_short(&[&short[..], &[0]].concat()).is_err());
+        for overwrites in [OverwriteState::None, OverwriteState::Possible] {
             let hosted = HostedMeta {
                 oldest: 0x0102,
                 overwrites,
@@ -499,7 +504,7 @@ mod tests {
         }
         let earlier = HostedMeta::decode(b"\x02\x01\0\0\0\0\0\0");
         let earlier = earlier.map(|earlier| (earlier.oldest, earlier.overwrites));
-        assert_eq!(earlier, Some((0x0102, Overwrites::Possible)));
+        assert_eq!(earlier, Some((0x0102, OverwriteState::Possible)));
         assert_eq!(HostedMeta::decode(b"root"), None);
         assert_eq!(HostedMeta::decode(b"\x02\x01\0\0\0\0\0\0\x02"), None);
         let mut page = vec![0; 512];
@@ -516,7 +521,7 @@ mod tests {
         for at in 0..FIXED + 40 {
             let mut wrong = bytes.clone();
             wrong[at] ^= 1;
-            assert!(Superblock::decode(&wrong).is_err(), "{at}");
+            assert!(PageFileSuperblock::decode(&wrong).is_err(), "{at}");
         }
         let mut page = vec![0; 512];
         seal_page(&mut page, 9, 5, 8);
@@ -560,7 +565,10 @@ mod tests {
         bytes[16] = 2;
         let sum = seeded(SUPERBLOCK_SEED, &bytes[8..]);
         bytes[..8].copy_from_slice(&sum.to_le_bytes());
-        assert_eq!(Superblock::decode(&bytes), Err(Refusal::Newer(2)));
-        assert!(matches!(Superblock::decode(&bytes[..70]), Err(Refusal::Wrong(_))));
+        assert_eq!(PageFileSuperblock::decode(&bytes), Err(SuperblockError::Newer(2)));
+        assert!(matches!(
+            PageFileSuperblock::decode(&bytes[..70]),
+            Err(SuperblockError::Wrong(_))
+        ));
     }
 }

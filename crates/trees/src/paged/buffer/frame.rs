@@ -1,9 +1,9 @@
 //! The memory of one page, with its latch and pins, and the guards that give access to it.
 
 use super::format::PAGE_HEADER;
-use super::lending::{Lent, Loans};
+use super::lending::{FrameLoans, LoanPool};
 use crate::sync::AtomicU64;
-use alluvium_device::Buffer;
+use alluvium_device::AlignedBuffer;
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -17,14 +17,14 @@ const CLOSED: u32 = 1 << 31;
 
 /// The data protected by a frame's latch.
 #[derive(Debug)]
-pub(super) struct Page {
+pub(super) struct FramePage {
     /// `None` before the frame's first page.
-    pub(super) buffer: Option<Buffer>,
+    pub(super) buffer: Option<AlignedBuffer>,
     /// The number of the page; [`NO_PAGE`] after a failed read.
     pub(super) number: u64,
 }
 
-impl Page {
+impl FramePage {
     /// Returns the bytes of the page; empty before the frame's first page.
     pub(super) fn bytes(&self) -> &[u8] {
         self.buffer.as_deref().unwrap_or_default()
@@ -37,8 +37,8 @@ impl Page {
 
 /// The memory of one page.
 #[derive(Debug)]
-pub(super) struct Frame {
-    pub(super) latch: RwLock<Page>,
+pub(super) struct PageFrame {
+    pub(super) latch: RwLock<FramePage>,
     /// The number of threads that use the page or wait for its latch, or [`CLOSED`].
     pub(super) pins: AtomicU32,
     /// The page in the frame, for threads without the buffer's mutex. It is set while the latch is
@@ -48,35 +48,35 @@ pub(super) struct Frame {
     pub(super) is_touched: AtomicBool,
     /// The number of pins without the mutex.
     pub(super) quick_hits: AtomicU64,
-    pub(super) lent: Lent,
+    pub(super) lent: FrameLoans,
     /// Whether the page was changed since it was last written to the device. Set under the
     /// exclusive latch, cleared under a shared one.
     pub(super) is_dirty: AtomicBool,
 }
 
-impl Frame {
+impl PageFrame {
     /// Returns a frame with an empty page.
-    pub(super) fn new(page_bytes: usize, number: u64) -> Frame {
+    pub(super) fn new(page_bytes: usize, number: u64) -> PageFrame {
         assert!(page_bytes > PAGE_HEADER, "a page has content");
-        let page = Page {
-            buffer: Some(Buffer::zeroed(page_bytes)),
+        let page = FramePage {
+            buffer: Some(AlignedBuffer::zeroed(page_bytes)),
             number,
         };
-        Frame::of(page, Lent::new(0, 1))
+        PageFrame::of(page, FrameLoans::new(0, 1))
     }
 
     /// Returns a frame without memory for a page.
-    pub(super) fn unused(lent: Lent) -> Frame {
-        let page = Page {
+    pub(super) fn unused(lent: FrameLoans) -> PageFrame {
+        let page = FramePage {
             buffer: None,
             number: NO_PAGE,
         };
-        Frame::of(page, lent)
+        PageFrame::of(page, lent)
     }
 
-    pub(super) fn of(page: Page, lent: Lent) -> Frame {
+    pub(super) fn of(page: FramePage, lent: FrameLoans) -> PageFrame {
         let number = page.number;
-        Frame {
+        PageFrame {
             latch: RwLock::new(page),
             pins: AtomicU32::new(0),
             owner: AtomicU64::new(number),
@@ -97,7 +97,7 @@ impl Frame {
 
     /// Removes the page from the frame, and takes back the items lent to it. The caller holds the
     /// buffer's mutex, and either the frame is closed, or the caller holds its latch exclusively.
-    pub(super) fn leave(&self, loans: &Loans) {
+    pub(super) fn leave(&self, loans: &LoanPool) {
         // The version is raised first, so that a reader detects later changes by a writer of
         // another frame.
         self.lent.raise();
@@ -115,14 +115,14 @@ impl Frame {
     }
 
     /// Refuses further pins. Returns `false`, with no effect, if the frame is pinned. The caller
-    /// holds the buffer's mutex until it calls [`Frame::reopen`].
+    /// holds the buffer's mutex until it calls [`PageFrame::reopen`].
     pub(super) fn close(&self) -> bool {
         self.pins
             .compare_exchange(0, CLOSED, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
     }
 
-    /// Accepts pins again after [`Frame::close`].
+    /// Accepts pins again after [`PageFrame::close`].
     pub(super) fn reopen(&self) {
         let before = self.pins.swap(0, Ordering::AcqRel);
         assert!(before == CLOSED, "no pin is added to a closed frame (PB2)");
@@ -131,13 +131,13 @@ impl Frame {
 
 /// Threads that wait for a frame without pins.
 #[derive(Debug, Default)]
-pub(super) struct Waiters {
+pub(super) struct FrameWaiters {
     count: AtomicUsize,
     lock: Mutex<()>,
     wake: Condvar,
 }
 
-impl Waiters {
+impl FrameWaiters {
     /// Waits until a frame may have become free, at most for `most`.
     pub(super) fn wait(&self, most: Duration) {
         self.count.fetch_add(1, Ordering::SeqCst);
@@ -158,17 +158,17 @@ impl Waiters {
 
 /// Keeps a page in its frame (PB2).
 #[derive(Debug)]
-pub(super) struct Pin<'b> {
-    pub(super) frame: &'b Frame,
-    waiters: &'b Waiters,
+pub(super) struct FramePin<'b> {
+    pub(super) frame: &'b PageFrame,
+    waiters: &'b FrameWaiters,
 }
 
-impl<'b> Pin<'b> {
+impl<'b> FramePin<'b> {
     /// Adds a pin. The caller must hold the buffer's mutex or another pin.
-    pub(super) fn new(frame: &'b Frame, waiters: &'b Waiters) -> Pin<'b> {
+    pub(super) fn new(frame: &'b PageFrame, waiters: &'b FrameWaiters) -> FramePin<'b> {
         let before = frame.pins.fetch_add(1, Ordering::AcqRel);
         debug_assert!(before < CLOSED, "a frame is closed under the mutex only (PB2)");
-        Pin { frame, waiters }
+        FramePin { frame, waiters }
     }
 
     /// Adds a pin to the frame of a page. Returns `None` if the frame has another page or is being
@@ -176,19 +176,23 @@ impl<'b> Pin<'b> {
     ///
     /// The owner is checked after the pin is added: a page is evicted only while its frame is
     /// closed, so the owner cannot change any more.
-    pub(super) fn optimistic(frame: &'b Frame, page: u64, waiters: &'b Waiters) -> Option<Pin<'b>> {
+    pub(super) fn optimistic(
+        frame: &'b PageFrame,
+        page: u64,
+        waiters: &'b FrameWaiters,
+    ) -> Option<FramePin<'b>> {
         assert!(page != NO_PAGE, "the page has a number");
         let add = |pins: u32| (pins < CLOSED).then_some(pins + 1);
         frame
             .pins
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, add)
             .ok()?;
-        let pin = Pin { frame, waiters };
+        let pin = FramePin { frame, waiters };
         (frame.owner.load(Ordering::Acquire) == page).then_some(pin)
     }
 }
 
-impl Drop for Pin<'_> {
+impl Drop for FramePin<'_> {
     fn drop(&mut self) {
         let before = self.frame.pins.fetch_sub(1, Ordering::AcqRel);
         assert!((1..CLOSED).contains(&before), "a pin is taken back once (PB2)");
@@ -199,24 +203,24 @@ impl Drop for Pin<'_> {
 }
 
 /// A page that may be read: pinned, with a shared latch.
-pub struct Shared<'b> {
+pub struct PageReadGuard<'b> {
     // Fields are dropped in this order: the latch is released before the pin.
-    pub(super) page: RwLockReadGuard<'b, Page>,
+    pub(super) page: RwLockReadGuard<'b, FramePage>,
     /// Held only to be dropped, unless a reader releases the latch earlier.
     #[cfg_attr(not(feature = "couplings"), expect(dead_code))]
-    pub(super) pin: Pin<'b>,
+    pub(super) pin: FramePin<'b>,
 }
 
 /// A page that may be written: pinned, with an exclusive latch.
-pub struct Exclusive<'b> {
-    page: RwLockWriteGuard<'b, Page>,
-    pin: Pin<'b>,
+pub struct PageWriteGuard<'b> {
+    page: RwLockWriteGuard<'b, FramePage>,
+    pin: FramePin<'b>,
 }
 
-impl<'b> Shared<'b> {
-    pub(super) fn new(page: RwLockReadGuard<'b, Page>, pin: Pin<'b>) -> Shared<'b> {
+impl<'b> PageReadGuard<'b> {
+    pub(super) fn new(page: RwLockReadGuard<'b, FramePage>, pin: FramePin<'b>) -> PageReadGuard<'b> {
         debug_assert!(pin.frame.is_pinned(), "what is latched is pinned");
-        Shared { page, pin }
+        PageReadGuard { page, pin }
     }
 
     /// Returns the page's number.
@@ -226,14 +230,14 @@ impl<'b> Shared<'b> {
     }
 }
 
-impl<'b> Exclusive<'b> {
-    pub(super) fn new(page: RwLockWriteGuard<'b, Page>, pin: Pin<'b>) -> Exclusive<'b> {
+impl<'b> PageWriteGuard<'b> {
+    pub(super) fn new(page: RwLockWriteGuard<'b, FramePage>, pin: FramePin<'b>) -> PageWriteGuard<'b> {
         debug_assert!(pin.frame.is_pinned(), "what is latched is pinned");
         // The version is raised under the latch before any change. A thread that later reads a
         // change, after latching any page changed together with this one, also sees the new
         // version.
         pin.frame.lent.raise();
-        Exclusive { page, pin }
+        PageWriteGuard { page, pin }
     }
 
     /// Returns the page's number.
@@ -242,32 +246,32 @@ impl<'b> Exclusive<'b> {
         self.page.number
     }
 
-    pub(super) fn page_mut(&mut self) -> &mut Page {
+    pub(super) fn page_mut(&mut self) -> &mut FramePage {
         &mut self.page
     }
 
     /// Turns the exclusive latch into a shared one.
     #[must_use]
-    pub fn downgrade(self) -> Shared<'b> {
-        Shared::new(RwLockWriteGuard::downgrade(self.page), self.pin)
+    pub fn downgrade(self) -> PageReadGuard<'b> {
+        PageReadGuard::new(RwLockWriteGuard::downgrade(self.page), self.pin)
     }
 }
 
-impl Deref for Shared<'_> {
+impl Deref for PageReadGuard<'_> {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         &self.page.bytes()[PAGE_HEADER..]
     }
 }
 
-impl Deref for Exclusive<'_> {
+impl Deref for PageWriteGuard<'_> {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         &self.page.bytes()[PAGE_HEADER..]
     }
 }
 
-impl DerefMut for Exclusive<'_> {
+impl DerefMut for PageWriteGuard<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
         // Only the holder of the exclusive latch sets the mark, and it is read only after the latch
         // is released.
@@ -276,13 +280,13 @@ impl DerefMut for Exclusive<'_> {
     }
 }
 
-impl fmt::Debug for Shared<'_> {
+impl fmt::Debug for PageReadGuard<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Shared(page {})", self.page.number)
     }
 }
 
-impl fmt::Debug for Exclusive<'_> {
+impl fmt::Debug for PageWriteGuard<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Exclusive(page {})", self.page.number)
     }
@@ -294,8 +298,8 @@ mod tests {
 
     #[test]
     fn writing_makes_a_page_dirty_and_reading_does_not() {
-        let (frame, waiters) = (Frame::new(512, 3), Waiters::default());
-        let page = Exclusive::new(frame.latch.write(), Pin::new(&frame, &waiters));
+        let (frame, waiters) = (PageFrame::new(512, 3), FrameWaiters::default());
+        let page = PageWriteGuard::new(frame.latch.write(), FramePin::new(&frame, &waiters));
         assert_eq!((page.number(), page.len()), (3, 512 - PAGE_HEADER));
         assert!(!frame.is_dirty.load(Ordering::Relaxed));
         let mut page = page;
@@ -309,22 +313,22 @@ mod tests {
 
     #[test]
     fn a_closed_frame_and_that_of_another_page_take_no_pin() {
-        let (frame, waiters) = (Frame::new(512, 3), Waiters::default());
-        assert!(Pin::optimistic(&frame, 4, &waiters).is_none());
+        let (frame, waiters) = (PageFrame::new(512, 3), FrameWaiters::default());
+        assert!(FramePin::optimistic(&frame, 4, &waiters).is_none());
         assert!(frame.close());
-        assert!(Pin::optimistic(&frame, 3, &waiters).is_none());
+        assert!(FramePin::optimistic(&frame, 3, &waiters).is_none());
         frame.reopen();
-        let pin = Pin::optimistic(&frame, 3, &waiters).unwrap();
+        let pin = FramePin::optimistic(&frame, 3, &waiters).unwrap();
         assert!(frame.is_pinned() && !frame.close(), "a pinned page stays (PB2)");
         drop(pin);
         assert!(frame.close());
         frame.owner.store(NO_PAGE, Ordering::Release);
         frame.reopen();
-        assert!(Pin::optimistic(&frame, 3, &waiters).is_none());
+        assert!(FramePin::optimistic(&frame, 3, &waiters).is_none());
     }
 
     #[test]
     fn a_wait_ends() {
-        Waiters::default().wait(Duration::from_millis(1));
+        FrameWaiters::default().wait(Duration::from_millis(1));
     }
 }

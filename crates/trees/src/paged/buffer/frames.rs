@@ -1,7 +1,7 @@
 //! The frames of a pool. They are allocated in chunks on first use, and never move.
 
-use super::frame::Frame;
-use super::lending::Lent;
+use super::frame::PageFrame;
+use super::lending::FrameLoans;
 use std::ops::Index;
 use std::sync::OnceLock;
 
@@ -10,17 +10,17 @@ const CHUNK: usize = 64;
 
 /// Frames by number.
 #[derive(Debug)]
-pub(super) struct Frames {
-    chunks: Box<[OnceLock<Box<[Frame]>>]>,
+pub(super) struct FrameTable {
+    chunks: Box<[OnceLock<Box<[PageFrame]>>]>,
     len: usize,
 }
 
-impl Frames {
+impl FrameTable {
     /// Returns `len` frames, none of which is allocated yet.
-    pub(super) fn new(len: usize) -> Frames {
+    pub(super) fn new(len: usize) -> FrameTable {
         assert!(len > 0, "a pool has frames");
         let chunks = (0..len.div_ceil(CHUNK)).map(|_| OnceLock::new());
-        Frames {
+        FrameTable {
             chunks: chunks.collect(),
             len,
         }
@@ -31,25 +31,25 @@ impl Frames {
     }
 
     /// Returns a frame, if its chunk is allocated.
-    pub(super) fn get(&self, number: usize) -> Option<&Frame> {
+    pub(super) fn get(&self, number: usize) -> Option<&PageFrame> {
         self.chunks.get(number / CHUNK)?.get()?.get(number % CHUNK)
     }
 
     /// Returns all allocated frames.
-    pub(super) fn made(&self) -> impl Iterator<Item = &Frame> {
+    pub(super) fn made(&self) -> impl Iterator<Item = &PageFrame> {
         self.chunks.iter().filter_map(OnceLock::get).flatten()
     }
 }
 
-impl Index<usize> for Frames {
-    type Output = Frame;
+impl Index<usize> for FrameTable {
+    type Output = PageFrame;
 
-    fn index(&self, number: usize) -> &Frame {
+    fn index(&self, number: usize) -> &PageFrame {
         assert!(number < self.len, "frame {number} of {}", self.len);
         let first = number / CHUNK * CHUNK;
         let frames = self.chunks[number / CHUNK].get_or_init(|| {
             let numbers = first..self.len.min(first + CHUNK);
-            let made = numbers.map(|number| Frame::unused(Lent::new(number, self.len)));
+            let made = numbers.map(|number| PageFrame::unused(FrameLoans::new(number, self.len)));
             made.collect()
         });
         &frames[number - first]
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn frames_are_made_once_they_are_used_and_stay() {
-        let frames = Frames::new(200);
+        let frames = FrameTable::new(200);
         assert!(frames.len() == 200 && frames.made().count() == 0 && frames.get(199).is_none());
         let one = std::ptr::from_ref(&frames[199]);
         assert_eq!(frames.made().count(), 200 - 192);
@@ -75,6 +75,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "frame 200 of 200")]
     fn there_is_no_frame_behind_the_last() {
-        let _ = &Frames::new(200)[200];
+        let _ = &FrameTable::new(200)[200];
     }
 }

@@ -16,19 +16,19 @@ const _: () = assert!(PLACES > 1, "most pages in memory have a place of their ow
 
 /// A hint stored with a reference: the frame in which the referenced page was last found.
 #[derive(Debug)]
-pub struct Way(AtomicU32);
+pub struct FrameHint(AtomicU32);
 
-impl Default for Way {
-    fn default() -> Way {
-        Way::new()
+impl Default for FrameHint {
+    fn default() -> FrameHint {
+        FrameHint::new()
     }
 }
 
-impl Way {
+impl FrameHint {
     /// Returns an empty hint.
     #[must_use]
-    pub fn new() -> Way {
-        Way(AtomicU32::new(NONE))
+    pub fn new() -> FrameHint {
+        FrameHint(AtomicU32::new(NONE))
     }
 
     /// Returns the frame that may have the page.
@@ -49,33 +49,33 @@ const PLACES_TOGETHER: usize = 256;
 
 /// A hash table of hints by page.
 #[derive(Debug)]
-pub(super) struct Hints {
+pub(super) struct FrameHintTable {
     /// The number of hints: a power of two, or 0.
     count: usize,
-    chunks: Box<[OnceLock<Box<[Way]>>]>,
+    chunks: Box<[OnceLock<Box<[FrameHint]>>]>,
 }
 
-impl Hints {
+impl FrameHintTable {
     /// The most memory for each frame, in bytes.
-    pub(super) const FRAME_BYTES: usize = 2 * PLACES * size_of::<Way>();
+    pub(super) const FRAME_BYTES: usize = 2 * PLACES * size_of::<FrameHint>();
 
     /// Returns hints for a number of frames. With 0 frames there are no hints, so that every pin
     /// locks the mutex.
-    pub(super) fn new(frames: usize) -> Hints {
+    pub(super) fn new(frames: usize) -> FrameHintTable {
         assert!(frames < NONE as usize, "frames are numbered");
         let count = match frames {
             0 => 0,
             _ => (PLACES * frames).next_power_of_two(),
         };
         let chunks = count.div_ceil(PLACES_TOGETHER);
-        Hints {
+        FrameHintTable {
             count,
             chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
         }
     }
 
     /// Returns the chunk of a page's hint, and the index in it.
-    fn place(&self, page: u64) -> Option<(&OnceLock<Box<[Way]>>, usize)> {
+    fn place(&self, page: u64) -> Option<(&OnceLock<Box<[FrameHint]>>, usize)> {
         // Fibonacci hashing (Knuth 6.4) spreads neighbouring pages.
         let mixed = page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let place = mixed as usize & self.count.checked_sub(1)?;
@@ -92,7 +92,7 @@ impl Hints {
     /// Stores the frame of a page.
     pub(super) fn set(&self, page: u64, frame: usize) {
         if let Some((chunk, at)) = self.place(page) {
-            let places = chunk.get_or_init(|| (0..PLACES_TOGETHER).map(|_| Way::new()).collect());
+            let places = chunk.get_or_init(|| (0..PLACES_TOGETHER).map(|_| FrameHint::new()).collect());
             places[at].set(frame);
         }
     }
@@ -104,12 +104,12 @@ mod tests {
 
     #[test]
     fn most_pages_in_memory_have_a_place_of_their_own() {
-        let hints = Hints::new(1000);
+        let hints = FrameHintTable::new(1000);
         (0..1000).for_each(|frame| hints.set(frame as u64 * 7, frame));
         let own = (0..1000).filter(|frame| hints.of(*frame as u64 * 7) == Some(*frame));
         assert!(own.count() > 800);
-        assert_eq!(Hints::new(8).of(5), None);
-        let none = Hints::new(0);
+        assert_eq!(FrameHintTable::new(8).of(5), None);
+        let none = FrameHintTable::new(0);
         none.set(5, 1);
         assert_eq!(none.of(5), None, "the mutex tells");
     }

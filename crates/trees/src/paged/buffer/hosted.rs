@@ -16,13 +16,13 @@
 
 use super::PageBuffer;
 use super::checkpoint::{FreeLists, pages_in, place_of, read_superblock};
-use super::format::{HostedMeta, Overwrites, SUPERBLOCK, Superblock};
-use super::journal::{Journal, State};
-use super::pool::{FIRST_PAGE, FRAME_BYTES, Pool, PoolOptions, Validate, check_page_bytes};
-use super::segments::{FIRST_SEGMENT, Segments};
+use super::format::{HostedMeta, OverwriteState, PageFileSuperblock, SUPERBLOCK};
+use super::journal::{JournalState, PageJournal};
+use super::pool::{FIRST_PAGE, FRAME_BYTES, PagePool, PageValidator, PoolOptions, check_page_bytes};
+use super::segments::{FIRST_SEGMENT, FileSegments};
 use crate::paged::error::{foreign_page, not_these_pages};
 use alluvium_base::Purpose;
-use alluvium_device::{Buffer, Device, Directory, Error as DeviceError, FileOptions};
+use alluvium_device::{AlignedBuffer, Device, Directory, Error as DeviceError, FileOptions};
 use alluvium_storage::Result;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -56,19 +56,19 @@ fn memory_of_pages(options: &PoolOptions) -> usize {
 
 /// Returns the superblock of the file itself, as long as no page of the checkpoint is overwritten.
 /// Its owner data has the oldest root to which the file can be rolled back.
-pub(super) fn own(superblock: &Superblock, oldest: u64) -> Superblock {
+pub(super) fn own(superblock: &PageFileSuperblock, oldest: u64) -> PageFileSuperblock {
     let meta = HostedMeta {
         oldest,
-        overwrites: Overwrites::None,
+        overwrites: OverwriteState::None,
     };
-    Superblock {
+    PageFileSuperblock {
         meta: meta.encode(),
         ..superblock.clone()
     }
 }
 
 /// Refuses a file that cannot be rolled back to the checkpoint named by the store, with the reason.
-fn reaches(found: &Superblock, root: &Superblock) -> std::result::Result<(), String> {
+fn reaches(found: &PageFileSuperblock, root: &PageFileSuperblock) -> std::result::Result<(), String> {
     let oldest = HostedMeta::decode(&found.meta).map(|meta| meta.oldest);
     let holds = oldest.is_some_and(|oldest| (oldest..=found.epoch).contains(&root.epoch));
     if holds && found.page_bytes == root.page_bytes {
@@ -80,7 +80,7 @@ fn reaches(found: &Superblock, root: &Superblock) -> std::result::Result<(), Str
     ))
 }
 
-impl Pool {
+impl PagePool {
     /// Creates a page file and the two files of its journal. Existing files of these names are
     /// removed.
     ///
@@ -91,8 +91,8 @@ impl Pool {
         name: &str,
         identity: u128,
         mut options: PoolOptions,
-        validate: Arc<Validate>,
-    ) -> Result<Pool> {
+        validate: Arc<PageValidator>,
+    ) -> Result<PagePool> {
         check_page_bytes(options.page_bytes)?;
         options.memory_bytes = memory_of_pages(&options);
         let there = directory.list()?;
@@ -107,9 +107,9 @@ impl Pool {
         let journal = vec![fresh(&first)?, fresh(&second)?];
         device.grow(FIRST_PAGE)?;
         directory.sync()?;
-        let journal = Journal::new(journal, options.page_bytes, 0, 0);
-        let segments = Segments::new(FIRST_SEGMENT);
-        let pool = Pool::over(device, journal, identity, options, segments, 0, validate)?;
+        let journal = PageJournal::new(journal, options.page_bytes, 0, 0);
+        let segments = FileSegments::new(FIRST_SEGMENT);
+        let pool = PagePool::over(device, journal, identity, options, segments, 0, validate)?;
         assert!(pool.statistics().pages == 0, "the pages begin with none");
         Ok(pool)
     }
@@ -119,7 +119,7 @@ impl Pool {
     ///
     /// # Errors
     /// I/O errors. After any error except a full disk, changes are refused.
-    pub fn stand(&self, meta: &[u8], last: LastRoot) -> Result<Vec<u8>> {
+    pub fn write_root(&self, meta: &[u8], last: LastRoot) -> Result<Vec<u8>> {
         let alone = self.write_all()?;
         let epoch = self.epoch.load(Ordering::Acquire) + 1;
         let superblock = self.superblock(epoch, meta);
@@ -129,7 +129,10 @@ impl Pool {
         assert!(oldest < epoch, "an earlier root can be gone back to (PB8)");
         let stood = self
             .write_own(&own(&superblock, oldest), place_of(epoch))
-            .and_then(|()| self.journal.stand(epoch, superblock.high_water, is_durable));
+            .and_then(|()| {
+                self.journal
+                    .start_checkpoint(epoch, superblock.high_water, is_durable)
+            });
         if let Err(error) = stood {
             // It is not known whether the superblock was written, but its contents are true in both
             // cases.
@@ -146,14 +149,14 @@ impl Pool {
     /// Records that pages of the last checkpoint may be overwritten, so that an opening that misses
     /// an image checks all pages. The superblock is written to the other place, so that the one
     /// written by the checkpoint stays intact.
-    pub(super) fn note_overwrites(&self, state: &mut State) -> Result<()> {
+    pub(super) fn note_overwrites(&self, state: &mut JournalState) -> Result<()> {
         let Some(superblock) = &mut state.still else {
             return Ok(());
         };
         let oldest = HostedMeta::decode(&superblock.meta).map_or(superblock.epoch, |meta| meta.oldest);
         let meta = HostedMeta {
             oldest,
-            overwrites: Overwrites::Possible,
+            overwrites: OverwriteState::Possible,
         };
         superblock.meta = meta.encode();
         self.write_own(superblock, place_of(superblock.epoch + 1))?;
@@ -161,11 +164,11 @@ impl Pool {
         Ok(())
     }
 
-    fn write_own(&self, superblock: &Superblock, place: u64) -> Result<()> {
+    fn write_own(&self, superblock: &PageFileSuperblock, place: u64) -> Result<()> {
         let bytes = superblock.encode();
         assert!(place + SUPERBLOCK as u64 <= FIRST_PAGE, "pages come behind it");
         self.device
-            .write_at(place, Buffer::padded(&bytes), Purpose::Superblock)?;
+            .write_at(place, AlignedBuffer::padded(&bytes), Purpose::Superblock)?;
         self.device.sync(Purpose::Superblock)?;
         Ok(())
     }
@@ -180,11 +183,11 @@ impl Pool {
         name: &str,
         root: &[u8],
         mut options: PoolOptions,
-        validate: Arc<Validate>,
+        validate: Arc<PageValidator>,
         lists: FreeLists,
-    ) -> Result<(Pool, Vec<u8>)> {
+    ) -> Result<(PagePool, Vec<u8>)> {
         let refused = |why: String| not_these_pages(name, why);
-        let root = Superblock::decode_short(root)
+        let root = PageFileSuperblock::decode_short(root)
             .map_err(|refusal| refused(format!("the root that names it has {refusal:?}")))?;
         let open = |name: &str| match directory.open(name, FileOptions::DIRECT) {
             Err(DeviceError::NotFound { file }) => Err(refused(format!("there is no file {file}"))),
@@ -199,7 +202,7 @@ impl Pool {
         options.page_bytes = root.page_bytes as usize;
         check_page_bytes(options.page_bytes)?;
         options.memory_bytes = memory_of_pages(&options);
-        let Some(segments) = Segments::of(&root, pages_in(&*device, options.page_bytes)) else {
+        let Some(segments) = FileSegments::of(&root, pages_in(&*device, options.page_bytes)) else {
             return Err(refused(format!(
                 "it has {} bytes, and pages are missing",
                 device.len()
@@ -210,8 +213,8 @@ impl Pool {
             .map(|name| open(name))
             .collect::<Result<_>>()?;
         let pages = segments.high_water();
-        let journal = Journal::new(files, options.page_bytes, root.epoch, pages);
-        let pool = Pool::over(
+        let journal = PageJournal::new(files, options.page_bytes, root.epoch, pages);
+        let pool = PagePool::over(
             device,
             journal,
             root.identity,
@@ -223,7 +226,7 @@ impl Pool {
         let overwrites = found.overwrites_since(&root);
         pool.recover(root.epoch, pages, overwrites)?;
         pool.journal.empty(root.identity)?;
-        if overwrites == Overwrites::None {
+        if overwrites == OverwriteState::None {
             pool.journal.begin_still(found.superblock);
         }
         pool.read_free_lists(&root, lists)?;
@@ -243,11 +246,11 @@ impl Pool {
         self.reserve_for(pages, 0)
     }
 
-    /// Does the same as [`Pool::reserve_all`], and makes sure that `images` more pages can be
+    /// Does the same as [`PagePool::reserve_all`], and makes sure that `images` more pages can be
     /// overwritten.
     ///
     /// # Errors
-    /// The errors of [`Pool::reserve_all`].
+    /// The errors of [`PagePool::reserve_all`].
     pub fn reserve_for(&self, pages: u64, images: u64) -> Result<()> {
         // The journal is first, so that pages do not use space that the journal needs.
         self.writable()?;

@@ -6,11 +6,11 @@
 //! its image. To roll back to a checkpoint, each page gets its oldest image of that checkpoint or a
 //! later one.
 
-use super::format::{RECORD_HEADER, Superblock, names_of, open_record, seal_record};
-use super::pool::Pool;
+use super::format::{PageFileSuperblock, RECORD_HEADER, names_of, open_record, seal_record};
+use super::pool::PagePool;
 use crate::paged::error::damaged_page;
 use alluvium_base::{ErrorKind, Purpose};
-use alluvium_device::{Batch, Buffer, Device};
+use alluvium_device::{AlignedBuffer, Device, IoBatch};
 use alluvium_storage::{Error, Result};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,16 +24,16 @@ const _: () = assert!(LEAST_GROWTH >= READ_TOGETHER, "a read lies in the file");
 
 /// The journal of a page file.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(super) struct PageJournal {
     /// One file, or two that are used in turn.
     files: Vec<Arc<dyn Device>>,
     page_bytes: usize,
-    state: Mutex<State>,
+    state: Mutex<JournalState>,
 }
 
 /// The images kept since a checkpoint.
 #[derive(Debug, Default)]
-struct Span {
+struct CheckpointImages {
     /// The epoch of the checkpoint.
     epoch: u64,
     /// The number of pages in the checkpoint.
@@ -43,10 +43,10 @@ struct Span {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct JournalState {
     /// One for each checkpoint to which the pages can be rolled back, the oldest first; never
     /// empty.
-    spans: Vec<Span>,
+    spans: Vec<CheckpointImages>,
     /// The index of the file in use.
     current: usize,
     /// The number of records in that file.
@@ -57,11 +57,11 @@ pub(super) struct State {
     holds: u32,
     /// The superblock of a hosted file as the last checkpoint wrote it, until the first page is
     /// overwritten.
-    pub(super) still: Option<Superblock>,
+    pub(super) still: Option<PageFileSuperblock>,
 }
 
-impl State {
-    fn last(&mut self) -> &mut Span {
+impl JournalState {
+    fn last(&mut self) -> &mut CheckpointImages {
         let last = self.spans.last_mut();
         last.expect("a journal begins behind a checkpoint (PB6)")
     }
@@ -69,7 +69,7 @@ impl State {
 
 /// A record that was read.
 #[derive(Clone, Copy, Debug)]
-struct Found {
+struct JournalRecord {
     epoch: u64,
     page: u64,
     file: usize,
@@ -78,11 +78,11 @@ struct Found {
 
 /// The result of reading a record.
 #[derive(Clone, Copy, Debug)]
-enum Read {
+enum RecordRead {
     /// A valid record.
-    Genuine(Found),
+    Genuine(JournalRecord),
     /// A record with a wrong checksum, and the page that it names.
-    Damaged(Found),
+    Damaged(JournalRecord),
     /// No record of this store, at this index.
     Nothing(u64),
 }
@@ -105,28 +105,28 @@ impl RolledBack {
     }
 }
 
-impl Journal {
+impl PageJournal {
     /// Returns a journal without records, for a checkpoint of `checkpointed` pages.
     pub(super) fn new(
         files: Vec<Arc<dyn Device>>,
         page_bytes: usize,
         epoch: u64,
         checkpointed: u64,
-    ) -> Journal {
+    ) -> PageJournal {
         assert!(
             page_bytes.is_multiple_of(RECORD_HEADER) && !files.is_empty(),
             "records are written directly"
         );
-        let span = Span {
+        let span = CheckpointImages {
             epoch,
             checkpointed,
-            ..Span::default()
+            ..CheckpointImages::default()
         };
-        let state = State {
+        let state = JournalState {
             spans: vec![span],
-            ..State::default()
+            ..JournalState::default()
         };
-        Journal {
+        PageJournal {
             files,
             page_bytes,
             state: Mutex::new(state),
@@ -134,7 +134,7 @@ impl Journal {
     }
 
     /// Keeps the file's own superblock until a page of its checkpoint is overwritten.
-    pub(super) fn begin_still(&self, superblock: Superblock) {
+    pub(super) fn begin_still(&self, superblock: PageFileSuperblock) {
         let mut state = self.state.lock();
         assert!(state.last().kept.is_empty(), "no page was written over (PB6)");
         state.still = Some(superblock);
@@ -144,7 +144,7 @@ impl Journal {
         self.state.lock().images
     }
 
-    /// Keeps all images until [`Journal::release`].
+    /// Keeps all images until [`PageJournal::release`].
     pub(super) fn hold(&self) {
         let mut state = self.state.lock();
         state.holds += 1;
@@ -177,10 +177,10 @@ impl Journal {
             state.last().checkpointed <= checkpointed,
             "pages stay, used or free (PB7)"
         );
-        state.spans = vec![Span {
+        state.spans = vec![CheckpointImages {
             epoch,
             checkpointed,
-            ..Span::default()
+            ..CheckpointImages::default()
         }];
         state.records = 0;
         self.shrink(0)
@@ -194,7 +194,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns the oldest checkpoint to which the pages can be rolled back after a call of `stand`
+    /// Returns the oldest checkpoint to which the pages can be rolled back after a call of `start_checkpoint`
     /// with the same `is_durable`.
     pub(super) fn oldest(&self, is_durable: bool) -> u64 {
         let state = self.state.lock();
@@ -212,7 +212,7 @@ impl Journal {
     ///
     /// # Errors
     /// I/O errors.
-    pub(super) fn stand(&self, epoch: u64, checkpointed: u64, is_durable: bool) -> Result<()> {
+    pub(super) fn start_checkpoint(&self, epoch: u64, checkpointed: u64, is_durable: bool) -> Result<()> {
         let mut state = self.state.lock();
         assert!(state.last().epoch < epoch, "checkpoints are counted (PB8)");
         assert!(
@@ -228,10 +228,10 @@ impl Journal {
                 self.shrink(state.current)?;
             }
         }
-        state.spans.push(Span {
+        state.spans.push(CheckpointImages {
             epoch,
             checkpointed,
-            ..Span::default()
+            ..CheckpointImages::default()
         });
         Ok(())
     }
@@ -252,7 +252,7 @@ impl Journal {
         self.grow(&state, wanted)
     }
 
-    fn grow(&self, state: &State, records: u64) -> Result<()> {
+    fn grow(&self, state: &JournalState, records: u64) -> Result<()> {
         let (bytes, file) = (self.record_bytes(), &self.files[state.current]);
         if records * bytes > file.len() {
             let more = (state.records / 4).max(LEAST_GROWTH);
@@ -262,14 +262,19 @@ impl Journal {
     }
 
     /// Appends images to the journal and syncs it.
-    fn append(&self, state: &mut State, images: Vec<(u64, Buffer)>, identity: u128) -> Result<()> {
+    fn append(
+        &self,
+        state: &mut JournalState,
+        images: Vec<(u64, AlignedBuffer)>,
+        identity: u128,
+    ) -> Result<()> {
         let bytes = self.record_bytes();
         self.grow(state, state.records + images.len() as u64)?;
         let epoch = state.last().epoch;
         let numbers: Vec<u64> = images.iter().map(|(page, _)| *page).collect();
-        let mut batch = Batch::with_capacity(images.len());
+        let mut batch = IoBatch::with_capacity(images.len());
         for (index, (page, image)) in (state.records..).zip(images) {
-            let mut record = Buffer::zeroed(bytes as usize);
+            let mut record = AlignedBuffer::zeroed(bytes as usize);
             record[RECORD_HEADER..].copy_from_slice(&image);
             seal_record(&mut record, index, identity, epoch, page);
             batch.write(index * bytes, record, Purpose::Log);
@@ -293,7 +298,12 @@ impl Journal {
     /// being written at a crash were not relied upon, and a page whose record is damaged is
     /// detected later. Records of earlier uses of the file belong to checkpoints that can no longer
     /// be named.
-    fn read(&self, file: usize, identity: u128, tell: &mut dyn FnMut(Read) -> Result<()>) -> Result<()> {
+    fn read(
+        &self,
+        file: usize,
+        identity: u128,
+        tell: &mut dyn FnMut(RecordRead) -> Result<()>,
+    ) -> Result<()> {
         let bytes = self.record_bytes();
         let device = &self.files[file];
         let total = device.len() / bytes;
@@ -302,18 +312,18 @@ impl Journal {
             let together = READ_TOGETHER.min(total - index);
             let read = device.read_at(index * bytes, (together * bytes) as usize, Purpose::Recovery)?;
             for record in read.chunks_exact(bytes as usize) {
-                let found = |epoch, page| Found {
+                let found = |epoch, page| JournalRecord {
                     epoch,
                     page,
                     file,
                     index,
                 };
                 if let Some((epoch, page, _)) = open_record(record, index, identity) {
-                    tell(Read::Genuine(found(epoch, page)))?;
+                    tell(RecordRead::Genuine(found(epoch, page)))?;
                 } else if let Some((epoch, page)) = names_of(record, identity) {
-                    tell(Read::Damaged(found(epoch, page)))?;
+                    tell(RecordRead::Damaged(found(epoch, page)))?;
                 } else {
-                    tell(Read::Nothing(index))?;
+                    tell(RecordRead::Nothing(index))?;
                 }
                 index += 1;
             }
@@ -331,13 +341,13 @@ impl Journal {
         mut write: impl FnMut(u64, &[u8]) -> Result<()>,
     ) -> Result<RolledBack> {
         let mut rolled_back = RolledBack::default();
-        let mut oldest: BTreeMap<u64, Found> = BTreeMap::new();
+        let mut oldest: BTreeMap<u64, JournalRecord> = BTreeMap::new();
         for file in 0..self.files.len() {
             let mut unknown = None;
             self.read(file, identity, &mut |read| {
                 let found = match read {
-                    Read::Genuine(found) => found,
-                    Read::Damaged(found) => {
+                    RecordRead::Genuine(found) => found,
+                    RecordRead::Damaged(found) => {
                         let at = found.index * self.record_bytes();
                         if found.epoch >= epoch {
                             rolled_back.suspects.entry(found.page).or_insert((file, at));
@@ -345,7 +355,7 @@ impl Journal {
                         unknown = unknown.or(Some((file, at)));
                         return Ok(());
                     }
-                    Read::Nothing(index) => {
+                    RecordRead::Nothing(index) => {
                         unknown = unknown.or(Some((file, index * self.record_bytes())));
                         return Ok(());
                     }
@@ -415,7 +425,7 @@ impl Journal {
         for file in 0..self.files.len() {
             let mut first = 0;
             self.read(file, identity, &mut |read| {
-                if let Read::Genuine(found) = read {
+                if let RecordRead::Genuine(found) = read {
                     first = first.max(found.epoch);
                 }
                 Ok(())
@@ -435,7 +445,7 @@ impl Journal {
     }
 }
 
-impl Pool {
+impl PagePool {
     /// Keeps the images of pages that are about to be overwritten (PB6).
     pub(super) fn keep_images(&self, pages: &[u64]) -> Result<()> {
         let mut state = self.journal.state.lock();
@@ -445,11 +455,11 @@ impl Pool {
         if wanted.is_empty() {
             return Ok(());
         }
-        let mut batch = Batch::with_capacity(wanted.len());
+        let mut batch = IoBatch::with_capacity(wanted.len());
         for page in &wanted {
             batch.read(
                 self.offset(*page),
-                Buffer::zeroed(self.options.page_bytes),
+                AlignedBuffer::zeroed(self.options.page_bytes),
                 Purpose::Log,
             );
         }

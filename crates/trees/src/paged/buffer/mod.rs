@@ -60,44 +60,44 @@ mod slab;
 #[cfg(test)]
 mod tests;
 
-pub use arena::Arena;
+pub use arena::PageArena;
 pub use checkpoint::FreeLists;
 pub use format::PAGE_HEADER;
 pub(in crate::paged) use format::{examples, reread};
-pub use frame::{Exclusive, Shared};
-pub use hints::Way;
+pub use frame::{PageReadGuard, PageWriteGuard};
+pub use hints::FrameHint;
 pub use hosted::LastRoot;
-pub use lending::Lending;
+pub use lending::LatchFreeAccess;
 #[cfg(feature = "couplings")]
-pub(in crate::paged) use lending::Unlatched;
+pub(in crate::paged) use lending::UnlatchedPage;
 #[cfg(feature = "couplings")]
-pub use lending::{Peek, PinPolicy};
+pub use lending::{OptimisticPage, PinPolicy};
 pub(in crate::paged) use pool::{FRAME_BYTES, check_page_bytes};
-pub use pool::{Pool, PoolOptions, PoolStatistics, Validate};
+pub use pool::{PagePool, PageValidator, PoolOptions, PoolStatistics};
 pub use queue::QueuePolicy;
 pub use segments::FIRST_SEGMENT;
 
 use alluvium_storage::Result;
 
 /// A buffer of pages by number, which are pinned and latched while they are used.
-pub trait PageBuffer: Lending + Send + Sync + 'static {
+pub trait PageBuffer: LatchFreeAccess + Send + Sync + 'static {
     /// Pins a page and latches it for reading.
     ///
     /// # Errors
     /// I/O errors; damage; every frame is pinned.
-    fn pin_shared(&self, page: u64) -> Result<Shared<'_>>;
+    fn pin_shared(&self, page: u64) -> Result<PageReadGuard<'_>>;
 
     /// Pins a page and latches it for writing.
     ///
     /// # Errors
     /// The errors of [`PageBuffer::pin_shared`].
-    fn pin_exclusive(&self, page: u64) -> Result<Exclusive<'_>>;
+    fn pin_exclusive(&self, page: u64) -> Result<PageWriteGuard<'_>>;
 
     /// Does the same as [`PageBuffer::pin_shared`], with a hint to the page's frame.
     ///
     /// # Errors
     /// The errors of [`PageBuffer::pin_shared`].
-    fn pin_shared_by(&self, page: u64, _way: Option<&Way>) -> Result<Shared<'_>> {
+    fn pin_shared_by(&self, page: u64, _way: Option<&FrameHint>) -> Result<PageReadGuard<'_>> {
         self.pin_shared(page)
     }
 
@@ -105,7 +105,7 @@ pub trait PageBuffer: Lending + Send + Sync + 'static {
     ///
     /// # Errors
     /// The errors of [`PageBuffer::pin_shared`].
-    fn pin_exclusive_by(&self, page: u64, _way: Option<&Way>) -> Result<Exclusive<'_>> {
+    fn pin_exclusive_by(&self, page: u64, _way: Option<&FrameHint>) -> Result<PageWriteGuard<'_>> {
         self.pin_exclusive(page)
     }
 
@@ -113,10 +113,10 @@ pub trait PageBuffer: Lending + Send + Sync + 'static {
     ///
     /// # Errors
     /// A full disk, with nothing changed; every frame is pinned.
-    fn allocate(&self) -> Result<Exclusive<'_>>;
+    fn allocate(&self) -> Result<PageWriteGuard<'_>>;
 
     /// Frees a page. Nothing may refer to it any more.
-    fn free(&self, page: Exclusive<'_>);
+    fn free(&self, page: PageWriteGuard<'_>);
 
     /// Makes sure that `pages` pages can be allocated without growing the file.
     ///

@@ -1,21 +1,21 @@
 //! A page buffer over a file: assigns frames to pages (thesis, section 5.3).
 
 use super::format::{PAGE_HEADER, PageFault, check_page, write_free};
-use super::frame::{Exclusive, Frame, NO_PAGE, Page, Pin, Shared, Waiters};
-use super::frames::Frames;
-use super::hints::Hints;
-use super::journal::Journal;
-use super::lending::Loans;
+use super::frame::{FramePage, FramePin, FrameWaiters, NO_PAGE, PageFrame, PageReadGuard, PageWriteGuard};
+use super::frames::FrameTable;
+use super::hints::FrameHintTable;
+use super::journal::PageJournal;
+use super::lending::LoanPool;
 #[cfg(feature = "couplings")]
 use super::lending::PinPolicy;
 use super::queue::QueuePolicy;
-use super::segments::Segments;
-use super::shard::State;
+use super::segments::FileSegments;
+use super::shard::ShardState;
 use super::slab::PageMemory;
-use super::{PageBuffer, Way};
+use super::{FrameHint, PageBuffer};
 use crate::paged::error::{all_pinned, damaged_page, foreign_page};
 use alluvium_base::Purpose;
-use alluvium_device::{BLOCK, Batch, Device};
+use alluvium_device::{BLOCK, Device, IoBatch};
 use alluvium_storage::{Error, Result};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
@@ -39,10 +39,11 @@ const _: () = assert!(FIRST_PAGE.is_multiple_of(BLOCK), "pages are read directly
 /// The number that means no frame.
 pub(super) const NO_FRAME: u32 = u32::MAX;
 /// Overhead of a frame in bytes, in addition to its page, including the pool's tables.
-pub(in crate::paged) const FRAME_BYTES: usize = size_of::<Frame>() + Hints::FRAME_BYTES + State::FRAME_BYTES;
+pub(in crate::paged) const FRAME_BYTES: usize =
+    size_of::<PageFrame>() + FrameHintTable::FRAME_BYTES + ShardState::FRAME_BYTES;
 
 /// Checks that the content of a page is valid for its owner. The error is the reason.
-pub type Validate = dyn Fn(&[u8]) -> std::result::Result<(), String> + Send + Sync;
+pub type PageValidator = dyn Fn(&[u8]) -> std::result::Result<(), String> + Send + Sync;
 
 /// Options of a pool.
 #[derive(Clone, Copy, Debug)]
@@ -99,39 +100,39 @@ pub struct PoolStatistics {
 /// A hit needs no mutex: a hint gives the frame, which is checked after it is pinned. The queues
 /// are updated when the page is about to be evicted. No I/O is done under a mutex (PB3). A thread
 /// that needs a frame while all are pinned waits for a bounded time and then fails.
-pub struct Pool {
+pub struct PagePool {
     pub(super) device: Arc<dyn Device>,
-    pub(super) journal: Journal,
+    pub(super) journal: PageJournal,
     pub(super) identity: u128,
     pub(super) options: PoolOptions,
     /// The frames of all shards in order, each shard's followed by its spare ones.
-    pub(super) frames: Frames,
+    pub(super) frames: FrameTable,
     pub(super) memory: PageMemory,
     /// The number of frames of a shard within the memory budget.
     pub(super) counted: usize,
-    pub(super) shards: Box<[Mutex<State>]>,
-    pub(super) hints: Hints,
-    pub(super) loans: Loans,
-    pub(super) waiters: Waiters,
-    pub(super) segments: Mutex<Segments>,
+    pub(super) shards: Box<[Mutex<ShardState>]>,
+    pub(super) hints: FrameHintTable,
+    pub(super) loans: LoanPool,
+    pub(super) waiters: FrameWaiters,
+    pub(super) segments: Mutex<FileSegments>,
     /// Pages that were free at the last checkpoint.
     pub(super) free_before: Mutex<BTreeSet<u64>>,
     /// The epoch of the last checkpoint.
     pub(super) epoch: AtomicU64,
     /// Held shared by threads that write pages, and exclusively while a checkpoint becomes durable.
     pub(super) writing: RwLock<()>,
-    validate: Arc<Validate>,
+    validate: Arc<PageValidator>,
     poison: OnceLock<String>,
     reads: AtomicU64,
     pub(super) writes: AtomicU64,
 }
 
 /// A frame that was pinned for a page.
-enum Found<'b> {
+enum PinnedFrame<'b> {
     /// It has the page, or another thread is reading the page into it.
-    There(Pin<'b>),
+    There(FramePin<'b>),
     /// It is empty, and latched to be filled.
-    Empty(Exclusive<'b>),
+    Empty(PageWriteGuard<'b>),
 }
 
 /// Checks that a page may have this size.
@@ -145,17 +146,17 @@ pub(in crate::paged) fn check_page_bytes(page_bytes: usize) -> Result<()> {
     })
 }
 
-impl Pool {
+impl PagePool {
     /// Builds the pool; common to `create` and `open`.
     pub(super) fn over(
         device: Arc<dyn Device>,
-        journal: Journal,
+        journal: PageJournal,
         identity: u128,
         options: PoolOptions,
-        segments: Segments,
+        segments: FileSegments,
         epoch: u64,
-        validate: Arc<Validate>,
-    ) -> Result<Pool> {
+        validate: Arc<PageValidator>,
+    ) -> Result<PagePool> {
         check_page_bytes(options.page_bytes)?;
         let frames = options.memory_bytes / (options.page_bytes + options.bytes_beside());
         let counted = frames.checked_div(options.shards).unwrap_or_default();
@@ -170,21 +171,21 @@ impl Pool {
             });
         }
         let all = counted + SPARE_FRAMES;
-        let state = |shard| State::new(shard, counted, SPARE_FRAMES, &options);
-        Ok(Pool {
+        let state = |shard| ShardState::new(shard, counted, SPARE_FRAMES, &options);
+        Ok(PagePool {
             device,
             journal,
             identity,
             options,
-            frames: Frames::new(all * options.shards),
+            frames: FrameTable::new(all * options.shards),
             memory: PageMemory::new(options.page_bytes),
             counted,
             shards: (0..options.shards)
                 .map(|shard| Mutex::new(state(shard)))
                 .collect(),
             hints: options.hints(frames),
-            loans: Loans::of_pool(&options, frames),
-            waiters: Waiters::default(),
+            loans: LoanPool::of_pool(&options, frames),
+            waiters: FrameWaiters::default(),
             segments: Mutex::new(segments),
             free_before: Mutex::default(),
             epoch: AtomicU64::new(epoch),
@@ -257,27 +258,27 @@ impl Pool {
         damaged_page(self.device.name(), page, offset, expected, found)
     }
 
-    fn shard_of(&self, page: u64) -> &Mutex<State> {
+    fn shard_of(&self, page: u64) -> &Mutex<ShardState> {
         &self.shards[(page % self.shards.len() as u64) as usize]
     }
 
-    pub(super) fn shard_of_frame(&self, frame: usize) -> &Mutex<State> {
+    pub(super) fn shard_of_frame(&self, frame: usize) -> &Mutex<ShardState> {
         &self.shards[frame / (self.counted + SPARE_FRAMES)]
     }
 
     /// Pins the frame of a page in memory without the mutex. On `None` the caller must search under
     /// the mutex.
-    fn find_quickly(&self, page: u64, way: Option<&Way>) -> Option<Pin<'_>> {
-        let number = way.and_then(Way::get).or_else(|| self.hints.of(page))?;
+    fn find_quickly(&self, page: u64, way: Option<&FrameHint>) -> Option<FramePin<'_>> {
+        let number = way.and_then(FrameHint::get).or_else(|| self.hints.of(page))?;
         let frame = self.frames.get(number)?;
-        let pin = Pin::optimistic(frame, page, &self.waiters)?;
+        let pin = FramePin::optimistic(frame, page, &self.waiters)?;
         frame.quick_hits.fetch_add(1, Ordering::Relaxed);
         frame.touch();
         Some(pin)
     }
 
     /// Stores hints to the frame of a page.
-    fn note(&self, page: u64, frame: usize, way: Option<&Way>) {
+    fn note(&self, page: u64, frame: usize, way: Option<&FrameHint>) {
         self.hints.set(page, frame);
         if let Some(way) = way {
             way.set(frame);
@@ -285,9 +286,9 @@ impl Pool {
     }
 
     /// Pins the frame of a page, or an empty frame for it, which is then latched.
-    fn find(&self, page: u64, way: Option<&Way>) -> Result<Found<'_>> {
+    fn find(&self, page: u64, way: Option<&FrameHint>) -> Result<PinnedFrame<'_>> {
         if let Some(pin) = self.find_quickly(page, way) {
-            return Ok(Found::There(pin));
+            return Ok(PinnedFrame::There(pin));
         }
         let mut since = None;
         loop {
@@ -296,24 +297,27 @@ impl Pool {
                 state.hits += 1;
                 state.touch(frame);
                 self.note(page, frame, way);
-                return Ok(Found::There(Pin::new(&self.frames[frame], &self.waiters)));
+                return Ok(PinnedFrame::There(FramePin::new(
+                    &self.frames[frame],
+                    &self.waiters,
+                )));
             }
             let is_idle = |frame: usize| !self.frames[frame].is_pinned();
             if let Some(number) = state.take_free(is_idle) {
                 state.install(page, number);
                 let frame = &self.frames[number];
-                let pin = Pin::new(frame, &self.waiters);
+                let pin = FramePin::new(frame, &self.waiters);
                 // The frame had no pin, so no thread holds its latch. Other threads that want the
                 // page wait for it.
                 let latched = frame.latch.try_write();
                 let latched = latched.expect("a frame without a pin is not latched (PB2)");
-                let mut empty = Exclusive::new(latched, pin);
+                let mut empty = PageWriteGuard::new(latched, pin);
                 // Threads without the mutex now wait for the latch, too.
                 frame.owner.store(page, Ordering::Release);
                 self.note(page, number, way);
                 let buffer = &mut empty.page_mut().buffer;
                 buffer.get_or_insert_with(|| self.memory.take());
-                return Ok(Found::Empty(empty));
+                return Ok(PinnedFrame::Empty(empty));
             }
             if !self.make_space(state)? {
                 if since.get_or_insert_with(Instant::now).elapsed() > self.options.longest_wait {
@@ -327,9 +331,9 @@ impl Pool {
 
     /// Pins a page, and reads it if it is not in memory. A thread that waited for another thread's
     /// read must check the page's number, because the read may have failed.
-    fn fetch(&self, page: u64, way: Option<&Way>) -> Result<Found<'_>> {
+    fn fetch(&self, page: u64, way: Option<&FrameHint>) -> Result<PinnedFrame<'_>> {
         let found = self.find(page, way)?;
-        let Found::Empty(mut empty) = found else {
+        let PinnedFrame::Empty(mut empty) = found else {
             return Ok(found);
         };
         let read = match self.read(page, empty.page_mut()) {
@@ -343,12 +347,12 @@ impl Pool {
             self.forget(page);
             return Err(error);
         }
-        Ok(Found::Empty(empty))
+        Ok(PinnedFrame::Empty(empty))
     }
 
     /// Frees the frame of a page. If the page's read failed, other threads may have pinned the
     /// frame; they check the number once they have the latch.
-    pub(super) fn detach(&self, state: &mut State, frame: usize) {
+    pub(super) fn detach(&self, state: &mut ShardState, frame: usize) {
         self.frames[frame].leave(&self.loans);
         state.detach(frame);
         assert!(state.page_of(frame) == NO_PAGE, "the frame has no page (PB1)");
@@ -365,14 +369,14 @@ impl Pool {
     }
 
     /// Reads a page and checks it (PB5).
-    fn read(&self, page: u64, into: &mut Page) -> Result<()> {
+    fn read(&self, page: u64, into: &mut FramePage) -> Result<()> {
         let high_water = self.segments.lock().high_water();
         if page >= high_water {
             return Err(self.corrupt(page, format!("a page below {high_water}"), "a pointer to it"));
         }
         self.reads.fetch_add(1, Ordering::Relaxed);
         let buffer = into.buffer.take().unwrap_or_else(|| self.memory.take());
-        let mut batch = Batch::with_capacity(1);
+        let mut batch = IoBatch::with_capacity(1);
         batch.read(self.offset(page), buffer, Purpose::Lookup);
         let outcome = self.device.perform(batch).pop();
         let outcome = outcome.expect("a batch of one request has one outcome");
@@ -402,7 +406,7 @@ impl Pool {
         (self.validate)(content).map_err(|found| self.corrupt(page, "a page of a tree", found))
     }
 
-    fn number_of(&self, segments: &mut Segments) -> Result<u64> {
+    fn number_of(&self, segments: &mut FileSegments) -> Result<u64> {
         loop {
             let Some(page) = segments.take() else {
                 self.grow(segments, 1)?;
@@ -419,7 +423,7 @@ impl Pool {
     }
 
     /// Allocates space for pages that may have none.
-    fn back(&self, segments: &mut Segments, pages: Range<u64>) -> Result<()> {
+    fn back(&self, segments: &mut FileSegments, pages: Range<u64>) -> Result<()> {
         self.device
             .allocate(self.offset(pages.start)..self.offset(pages.end))?;
         segments.fill_holes(pages);
@@ -428,7 +432,7 @@ impl Pool {
 
     /// Grows the file by the rest of a segment, or by `wanted` pages if the disk has no space for
     /// that.
-    fn grow(&self, segments: &mut Segments, wanted: u64) -> Result<()> {
+    fn grow(&self, segments: &mut FileSegments, wanted: u64) -> Result<()> {
         let is_cut = segments.backed() < segments.pages();
         let end = match is_cut {
             true => segments.pages(),
@@ -452,12 +456,12 @@ impl Pool {
 
     /// Latches a frame for a page that is being allocated: an empty frame, or the one that has the
     /// page.
-    fn claim(&self, number: u64) -> Result<Exclusive<'_>> {
+    fn claim(&self, number: u64) -> Result<PageWriteGuard<'_>> {
         let mut page = match self.find(number, None)? {
-            Found::Empty(empty) => empty,
-            Found::There(pin) => {
+            PinnedFrame::Empty(empty) => empty,
+            PinnedFrame::There(pin) => {
                 let frame = pin.frame;
-                Exclusive::new(frame.latch.write(), pin)
+                PageWriteGuard::new(frame.latch.write(), pin)
             }
         };
         page.page_mut().number = number;
@@ -466,7 +470,7 @@ impl Pool {
     }
 
     /// Latches a page without reading it, and clears it.
-    pub(in crate::paged) fn take_over(&self, page: u64) -> Result<Exclusive<'_>> {
+    pub(in crate::paged) fn take_over(&self, page: u64) -> Result<PageWriteGuard<'_>> {
         assert!(
             page < self.segments.lock().high_water(),
             "page {page} is in use (PB7)"
@@ -497,53 +501,53 @@ impl Pool {
     }
 }
 
-impl PageBuffer for Pool {
-    fn pin_shared(&self, page: u64) -> Result<Shared<'_>> {
+impl PageBuffer for PagePool {
+    fn pin_shared(&self, page: u64) -> Result<PageReadGuard<'_>> {
         self.pin_shared_by(page, None)
     }
 
-    fn pin_exclusive(&self, page: u64) -> Result<Exclusive<'_>> {
+    fn pin_exclusive(&self, page: u64) -> Result<PageWriteGuard<'_>> {
         self.pin_exclusive_by(page, None)
     }
 
-    fn pin_shared_by(&self, page: u64, way: Option<&Way>) -> Result<Shared<'_>> {
+    fn pin_shared_by(&self, page: u64, way: Option<&FrameHint>) -> Result<PageReadGuard<'_>> {
         loop {
             match self.fetch(page, way)? {
-                Found::There(pin) => {
+                PinnedFrame::There(pin) => {
                     let frame = pin.frame;
                     let latched = frame.latch.read();
                     if latched.number == page {
-                        return Ok(Shared::new(latched, pin));
+                        return Ok(PageReadGuard::new(latched, pin));
                     }
                 }
-                Found::Empty(filled) => return Ok(filled.downgrade()),
+                PinnedFrame::Empty(filled) => return Ok(filled.downgrade()),
             }
         }
     }
 
-    fn pin_exclusive_by(&self, page: u64, way: Option<&Way>) -> Result<Exclusive<'_>> {
+    fn pin_exclusive_by(&self, page: u64, way: Option<&FrameHint>) -> Result<PageWriteGuard<'_>> {
         loop {
             match self.fetch(page, way)? {
-                Found::There(pin) => {
+                PinnedFrame::There(pin) => {
                     let frame = pin.frame;
                     let latched = frame.latch.write();
                     if latched.number == page {
-                        return Ok(Exclusive::new(latched, pin));
+                        return Ok(PageWriteGuard::new(latched, pin));
                     }
                 }
-                Found::Empty(filled) => return Ok(filled),
+                PinnedFrame::Empty(filled) => return Ok(filled),
             }
         }
     }
 
-    fn allocate(&self) -> Result<Exclusive<'_>> {
+    fn allocate(&self) -> Result<PageWriteGuard<'_>> {
         self.writable()?;
         let number = self.number_of(&mut self.segments.lock())?;
         self.claim(number)
             .inspect_err(|_| self.segments.lock().give_up(number))
     }
 
-    fn free(&self, mut page: Exclusive<'_>) {
+    fn free(&self, mut page: PageWriteGuard<'_>) {
         let mut segments = self.segments.lock();
         let next = segments.give_back(page.number());
         assert!(next != Some(page.number()), "a page is given back once (PB7)");
@@ -592,7 +596,7 @@ impl PageBuffer for Pool {
     }
 }
 
-impl fmt::Debug for Pool {
+impl fmt::Debug for PagePool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
             .field("file", &self.device.name())

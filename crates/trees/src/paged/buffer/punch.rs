@@ -7,7 +7,7 @@
 //! is allocated, which is where a full disk is detected.
 
 use super::format::read_free;
-use super::pool::Pool;
+use super::pool::PagePool;
 use super::{PAGE_HEADER, PageBuffer};
 use alluvium_storage::Result;
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ const KEPT: usize = 512;
 const KEPT_PART: u64 = 16;
 const _: () = assert!(KEPT > 0 && KEPT_PART > 0, "what is written next has pages");
 
-impl Pool {
+impl PagePool {
     /// Returns whether pages are larger than the block that they keep.
     pub(super) fn gives_space_back(&self) -> bool {
         self.options.page_bytes > BLOCK

@@ -17,34 +17,34 @@ pub enum QueuePolicy {
 
 /// The queue of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Which {
+enum QueueKind {
     Neither,
     Fifo,
     Lru,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Node {
+struct QueueNode {
     next: u32,
     previous: u32,
-    which: Which,
+    which: QueueKind,
 }
 
 /// A frame that is in neither queue.
-const NEITHER: Node = Node {
+const NEITHER: QueueNode = QueueNode {
     next: NONE,
     previous: NONE,
-    which: Which::Neither,
+    which: QueueKind::Neither,
 };
 
 #[derive(Clone, Copy, Debug)]
-struct List {
+struct FrameList {
     first: u32,
     last: u32,
     len: usize,
 }
 
-const EMPTY: List = List {
+const EMPTY: FrameList = FrameList {
     first: NONE,
     last: NONE,
     len: 0,
@@ -53,24 +53,24 @@ const EMPTY: List = List {
 /// Both queues, as linked lists of frame numbers. Every operation takes constant time, except the
 /// search for a victim.
 #[derive(Debug)]
-pub(super) struct Queues {
+pub(super) struct EvictionQueues {
     /// A quarter of the number of frames, for the policy.
     quarter: usize,
     /// The list nodes of all frames that were used.
-    nodes: Vec<Node>,
-    fifo: List,
-    lru: List,
+    nodes: Vec<QueueNode>,
+    fifo: FrameList,
+    lru: FrameList,
     policy: QueuePolicy,
 }
 
-impl Queues {
+impl EvictionQueues {
     /// Memory for each frame in bytes.
-    pub(super) const FRAME_BYTES: usize = size_of::<Node>();
+    pub(super) const FRAME_BYTES: usize = size_of::<QueueNode>();
 
     /// Returns empty queues. The policy counts `frames` frames.
-    pub(super) fn new(frames: usize, policy: QueuePolicy) -> Queues {
+    pub(super) fn new(frames: usize, policy: QueuePolicy) -> EvictionQueues {
         assert!(frames < NONE as usize, "frames are numbered");
-        Queues {
+        EvictionQueues {
             quarter: frames / 4,
             nodes: Vec::new(),
             fifo: EMPTY,
@@ -86,11 +86,11 @@ impl Queues {
             self.nodes.resize(frame + 1, NEITHER);
         }
         match self.nodes[frame].which {
-            Which::Neither => self.push(frame, Which::Fifo),
-            Which::Lru if self.lru.last as usize == frame => {}
-            Which::Fifo | Which::Lru => {
+            QueueKind::Neither => self.push(frame, QueueKind::Fifo),
+            QueueKind::Lru if self.lru.last as usize == frame => {}
+            QueueKind::Fifo | QueueKind::Lru => {
                 self.remove(frame);
-                self.push(frame, Which::Lru);
+                self.push(frame, QueueKind::Lru);
             }
         }
     }
@@ -101,9 +101,9 @@ impl Queues {
             return;
         };
         let list = match node.which {
-            Which::Neither => return,
-            Which::Fifo => &mut self.fifo,
-            Which::Lru => &mut self.lru,
+            QueueKind::Neither => return,
+            QueueKind::Fifo => &mut self.fifo,
+            QueueKind::Lru => &mut self.lru,
         };
         assert!(list.len > 0, "a frame in a queue is counted");
         list.len -= 1;
@@ -115,17 +115,17 @@ impl Queues {
             NONE => list.last = node.previous,
             next => self.nodes[next as usize].previous = node.previous,
         }
-        self.nodes[frame].which = Which::Neither;
+        self.nodes[frame].which = QueueKind::Neither;
     }
 
-    fn push(&mut self, frame: usize, which: Which) {
+    fn push(&mut self, frame: usize, which: QueueKind) {
         assert!(
-            self.nodes[frame].which == Which::Neither,
+            self.nodes[frame].which == QueueKind::Neither,
             "a frame is in one queue"
         );
         let list = match which {
-            Which::Lru => &mut self.lru,
-            Which::Fifo | Which::Neither => &mut self.fifo,
+            QueueKind::Lru => &mut self.lru,
+            QueueKind::Fifo | QueueKind::Neither => &mut self.fifo,
         };
         let previous = std::mem::replace(&mut list.last, frame as u32);
         list.len += 1;
@@ -134,7 +134,7 @@ impl Queues {
         } else {
             self.nodes[previous as usize].next = frame as u32;
         }
-        self.nodes[frame] = Node {
+        self.nodes[frame] = QueueNode {
             next: NONE,
             previous,
             which,
@@ -165,13 +165,13 @@ impl Queues {
 mod tests {
     use super::*;
 
-    fn victim(queues: &Queues) -> Option<usize> {
+    fn victim(queues: &EvictionQueues) -> Option<usize> {
         queues.victims(1, |_| true).first().copied()
     }
 
     #[test]
     fn frames_touched_once_go_first_in_their_order() {
-        let mut queues = Queues::new(8, QueuePolicy::Fifo);
+        let mut queues = EvictionQueues::new(8, QueuePolicy::Fifo);
         for frame in [3, 1, 2, 1, 0] {
             queues.touch(frame);
         }
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn a_scan_evicts_no_frame_that_was_touched_twice() {
         for policy in [QueuePolicy::Fifo, QueuePolicy::Quarter] {
-            let mut queues = Queues::new(16, policy);
+            let mut queues = EvictionQueues::new(16, policy);
             for frame in (0..8).chain(0..8) {
                 queues.touch(frame);
             }
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn with_a_quarter_for_new_pages_the_working_set_can_change() {
-        let mut queues = Queues::new(8, QueuePolicy::Quarter);
+        let mut queues = EvictionQueues::new(8, QueuePolicy::Quarter);
         for frame in (0..8).chain(0..8) {
             queues.touch(frame);
         }
@@ -208,7 +208,7 @@ mod tests {
         queues.remove(first);
         queues.touch(first);
         assert_ne!(victim(&queues), Some(first), "it may be touched again first");
-        let mut thesis = Queues::new(8, QueuePolicy::Fifo);
+        let mut thesis = EvictionQueues::new(8, QueuePolicy::Fifo);
         for frame in (0..8).chain(0..8).chain([]) {
             thesis.touch(frame);
         }
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn the_queues_agree_with_vectors() {
         let mut rng = fastrand::Rng::with_seed(5);
-        let mut queues = Queues::new(12, QueuePolicy::Fifo);
+        let mut queues = EvictionQueues::new(12, QueuePolicy::Fifo);
         let (mut fifo, mut lru): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
         for _ in 0..20_000 {
             let frame = rng.usize(..12);

@@ -1,6 +1,6 @@
 //! The pages of a file: segments that grow by a quarter, each with a free list (thesis, 5.2).
 
-use super::format::Superblock;
+use super::format::PageFileSuperblock;
 use crate::paged::error::too_many_pages;
 use alluvium_storage::Result;
 use std::collections::BTreeSet;
@@ -13,9 +13,9 @@ pub(super) const MOST_SEGMENTS: usize = 120;
 const _: () = assert!(FIRST_SEGMENT >= 4, "a segment is longer than the one before");
 
 /// The segments of a file, and its free pages. This type does no I/O: the buffer grows the file to
-/// [`Segments::pages`] pages before they are used.
+/// [`FileSegments::pages`] pages before they are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Segments {
+pub(super) struct FileSegments {
     first: u64,
     /// For each segment, the number of the first page after it.
     ends: Vec<u64>,
@@ -34,11 +34,11 @@ pub(super) struct Segments {
     holes: BTreeSet<u64>,
 }
 
-impl Segments {
+impl FileSegments {
     /// Returns the segments of an empty file.
-    pub(super) fn new(first: u64) -> Segments {
+    pub(super) fn new(first: u64) -> FileSegments {
         assert!(first >= 4, "a segment is longer than the one before");
-        Segments {
+        FileSegments {
             first,
             ends: Vec::new(),
             free: Vec::new(),
@@ -53,11 +53,11 @@ impl Segments {
     /// Returns the segments of a file with this superblock, which is long enough for `backed`
     /// pages. The free lists are still empty. Returns `None` if the superblock does not fit the
     /// file.
-    pub(super) fn of(superblock: &Superblock, backed: u64) -> Option<Segments> {
+    pub(super) fn of(superblock: &PageFileSuperblock, backed: u64) -> Option<FileSegments> {
         if superblock.first_segment < 4 || superblock.first_segment > 1 << 32 {
             return None;
         }
-        let mut segments = Segments::new(superblock.first_segment);
+        let mut segments = FileSegments::new(superblock.first_segment);
         for _ in 0..superblock.free.len() {
             segments.ends.push(segments.next_end()?);
             segments.free.push(Vec::new());
@@ -199,13 +199,13 @@ impl Segments {
     }
 
     /// Records a page that was allocated but got no frame. It is allocated next, or returned by
-    /// [`Segments::take_returned`] before a checkpoint.
+    /// [`FileSegments::take_returned`] before a checkpoint.
     pub(super) fn give_up(&mut self, page: u64) {
         assert!(page < self.high_water, "the page was taken");
         self.returned.push(page);
     }
 
-    /// Returns a page recorded by [`Segments::give_up`], and removes it.
+    /// Returns a page recorded by [`FileSegments::give_up`], and removes it.
     pub(super) fn take_returned(&mut self) -> Option<u64> {
         self.returned.pop()
     }
@@ -276,8 +276,8 @@ impl Segments {
 mod tests {
     use super::*;
 
-    fn grown(pages: u64) -> (Segments, usize) {
-        let mut segments = Segments::new(FIRST_SEGMENT);
+    fn grown(pages: u64) -> (FileSegments, usize) {
+        let mut segments = FileSegments::new(FIRST_SEGMENT);
         let mut growths = 0;
         for expected in 0..pages {
             let page = segments.take().unwrap_or_else(|| {
@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn there_is_a_last_segment() {
-        let mut segments = Segments::new(FIRST_SEGMENT);
+        let mut segments = FileSegments::new(FIRST_SEGMENT);
         while let Ok(end) = segments.grown() {
             segments.add(end);
         }

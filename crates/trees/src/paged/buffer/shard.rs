@@ -5,12 +5,12 @@
 
 use super::frame::NO_PAGE;
 use super::pool::{NO_FRAME, PoolOptions};
-use super::queue::Queues;
+use super::queue::EvictionQueues;
 use std::ops::Range;
 
 /// The table and the queues of a shard. Frame numbers are those of the pool.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct ShardState {
     /// The number of the first frame.
     first: usize,
     /// The number of shards. A page belongs to the shard of its number modulo this.
@@ -31,21 +31,22 @@ pub(super) struct State {
     used: usize,
     /// Frames that are used once pages can no longer be written.
     spare: Vec<u32>,
-    queues: Queues,
+    queues: EvictionQueues,
     pub(super) hits: u64,
 }
 
-impl State {
+impl ShardState {
     /// The most memory for each frame in bytes: its page, the page's entry in the table, its node
     /// in a queue, and its entry in the list of empty frames.
-    pub(super) const FRAME_BYTES: usize = 2 * size_of::<u64>() + Queues::FRAME_BYTES + 2 * size_of::<u32>();
+    pub(super) const FRAME_BYTES: usize =
+        2 * size_of::<u64>() + EvictionQueues::FRAME_BYTES + 2 * size_of::<u32>();
 
     /// Returns the state of a shard with `counted` frames, followed by `spare` ones.
-    pub(super) fn new(shard: usize, counted: usize, spare: usize, options: &PoolOptions) -> State {
+    pub(super) fn new(shard: usize, counted: usize, spare: usize, options: &PoolOptions) -> ShardState {
         assert!(shard < options.shards && counted > 0, "shards are numbered");
         let first = shard * (counted + spare);
         let numbers = |from: usize, to: usize| (from as u32..to as u32).rev().collect();
-        State {
+        ShardState {
             first,
             shards: options.shards as u64,
             table: Vec::new(),
@@ -56,7 +57,7 @@ impl State {
             fresh: first as u32..(first + counted) as u32,
             used: 0,
             spare: numbers(first + counted, first + counted + spare),
-            queues: Queues::new(counted, options.policy),
+            queues: EvictionQueues::new(counted, options.policy),
             hits: 0,
         }
     }
@@ -89,13 +90,13 @@ impl State {
     }
 
     /// Records that the writing of a frame begins or ends.
-    pub(super) fn note_written(&mut self, frame: usize, begins: Writing) {
+    pub(super) fn note_written(&mut self, frame: usize, begins: WritePhase) {
         let is_written = &mut self.is_written[frame - self.first];
         assert!(
-            *is_written == (begins == Writing::Ends),
+            *is_written == (begins == WritePhase::Ends),
             "a page is written by one thread (PB4)"
         );
-        *is_written = begins == Writing::Begins;
+        *is_written = begins == WritePhase::Begins;
     }
 
     /// Records a reference to a frame.
@@ -171,7 +172,7 @@ impl State {
 
 /// Whether the writing of a page begins or ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Writing {
+pub(super) enum WritePhase {
     Begins,
     Ends,
 }
@@ -180,17 +181,17 @@ pub(super) enum Writing {
 mod tests {
     use super::*;
 
-    fn state(shard: usize) -> State {
+    fn state(shard: usize) -> ShardState {
         let options = PoolOptions {
             shards: 3,
             ..PoolOptions::default()
         };
-        State::new(shard, 4, 2, &options)
+        ShardState::new(shard, 4, 2, &options)
     }
 
     #[test]
     fn each_shard_has_frames_and_pages_of_its_own() {
-        let mut states: Vec<State> = (0..3).map(state).collect();
+        let mut states: Vec<ShardState> = (0..3).map(state).collect();
         let mut frames = std::collections::BTreeSet::new();
         for page in 0..12u64 {
             let state = &mut states[page as usize % 3];
@@ -217,8 +218,8 @@ mod tests {
         let mut state = state(1);
         let used = [6, 7].map(|_| state.take_free(|_| true));
         assert_eq!(used, [Some(6), Some(7)]);
-        state.note_written(7, Writing::Begins);
+        state.note_written(7, WritePhase::Begins);
         assert!(state.is_written(7));
-        state.note_written(7, Writing::Begins);
+        state.note_written(7, WritePhase::Begins);
     }
 }

@@ -1,7 +1,7 @@
 //! Memory for pages. A separate buffer is aligned to [`BUFFER_ALIGNMENT`], which wastes memory for
 //! shorter pages, so these are parts of slabs.
 
-use alluvium_device::{BLOCK, BUFFER_ALIGNMENT, Buffer};
+use alluvium_device::{AlignedBuffer, BLOCK, BUFFER_ALIGNMENT};
 use parking_lot::Mutex;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ const SLAB: usize = 4 * BUFFER_ALIGNMENT;
 #[derive(Debug)]
 pub(super) struct PageMemory {
     page_bytes: usize,
-    free: Mutex<Vec<Buffer>>,
+    free: Mutex<Vec<AlignedBuffer>>,
 }
 
 impl PageMemory {
@@ -30,9 +30,9 @@ impl PageMemory {
     }
 
     /// Returns memory for a page, with arbitrary content.
-    pub(super) fn take(&self) -> Buffer {
+    pub(super) fn take(&self) -> AlignedBuffer {
         if self.page_bytes >= BUFFER_ALIGNMENT {
-            return Buffer::zeroed(self.page_bytes);
+            return AlignedBuffer::zeroed(self.page_bytes);
         }
         let mut free = self.free.lock();
         if free.is_empty() {
@@ -44,7 +44,7 @@ impl PageMemory {
 
     /// Takes memory back for reuse.
     #[cfg(feature = "couplings")]
-    pub(super) fn give_back(&self, buffer: Buffer) {
+    pub(super) fn give_back(&self, buffer: AlignedBuffer) {
         if self.page_bytes < BUFFER_ALIGNMENT {
             self.free.lock().push(buffer);
         }
@@ -52,12 +52,12 @@ impl PageMemory {
 }
 
 /// Divides a new slab into pieces of `len` bytes.
-fn pieces(len: usize) -> Vec<Buffer> {
+fn pieces(len: usize) -> Vec<AlignedBuffer> {
     assert!(
         len > 0 && (len as u64).is_multiple_of(BLOCK) && len <= SLAB,
         "pieces begin at blocks"
     );
-    let mut slab = Buffer::zeroed(SLAB);
+    let mut slab = AlignedBuffer::zeroed(SLAB);
     let start = NonNull::new(slab.as_mut_ptr()).expect("memory has an address");
     let keeper = Arc::new(slab);
     (0..SLAB / len)
@@ -65,7 +65,7 @@ fn pieces(len: usize) -> Vec<Buffer> {
             // SAFETY: the slab is initialised memory that the keeper keeps alive. It begins at a
             // multiple of the alignment, so its pieces begin at blocks. They do not overlap, and
             // nothing else uses the slab: the keeper is only dropped.
-            unsafe { Buffer::from_region(start.add(piece * len), len, keeper.clone()) }
+            unsafe { AlignedBuffer::from_region(start.add(piece * len), len, keeper.clone()) }
         })
         .collect()
 }
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn pages_shorter_than_the_alignment_share_slabs_and_nothing_else() {
         let memory = PageMemory::new(512);
-        let mut all: Vec<Buffer> = (0..100).map(|_| memory.take()).collect();
+        let mut all: Vec<AlignedBuffer> = (0..100).map(|_| memory.take()).collect();
         for (number, page) in all.iter_mut().enumerate() {
             assert_eq!((page.len(), page.as_ptr() as usize % 512), (512, 0));
             page.fill(number as u8);

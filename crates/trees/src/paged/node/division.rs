@@ -7,10 +7,10 @@
 //! each of them, and the counting argument for splits holds for each node with its own n.
 
 use super::format::{
-    HEADER, Kind, Table, child_at, kind, level, own_pivots, set_first_child, set_head, set_own_pivots,
-    table_bytes,
+    HEADER, NodeArray, PageContentKind, child_at, kind, level, own_pivots, set_first_child, set_head,
+    set_own_pivots, table_bytes,
 };
-use super::layout::{CHILD, Shape, TreeSizes};
+use super::layout::{CHILD, NodeShape, TreeSizes};
 use alluvium_storage::Result;
 
 /// The bounds for the number of pivots of a node. Both are odd.
@@ -24,7 +24,7 @@ pub struct PivotBounds {
 
 /// How the nodes of a tree are divided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Epsilon {
+pub enum EpsilonMode {
     /// All alike, by the ε of the tree.
     #[default]
     Fixed,
@@ -33,14 +33,14 @@ pub enum Epsilon {
 }
 
 /// The arrays of a node with a buffer: pivots and messages.
-pub(super) type Arrays = (Table, Table);
+pub(super) type BufferedNodeArrays = (NodeArray, NodeArray);
 
 /// ε in hundredths for the least number of pivots, and for new nodes.
 const LEAST_EPSILON: u32 = 50;
 const FIRST_EPSILON: u32 = 60;
 const _: () = assert!(LEAST_EPSILON <= FIRST_EPSILON, "nodes begin between the bounds");
 
-impl Shape {
+impl NodeShape {
     /// Returns how many messages fit into a node with space for `n` pivots.
     pub(in crate::paged) fn messages_beside(&self, n: usize) -> usize {
         let pivot = table_bytes(1, self.key_limit, CHILD);
@@ -54,20 +54,20 @@ impl Shape {
     /// Computes the shape of a tree with adaptive nodes.
     ///
     /// # Errors
-    /// The errors of [`Shape::new`].
-    pub fn adaptive(content_bytes: usize, sizes: TreeSizes) -> Result<Shape> {
+    /// The errors of [`NodeShape::new`].
+    pub fn adaptive(content_bytes: usize, sizes: TreeSizes) -> Result<NodeShape> {
         let of = |epsilon_percent| {
             let sizes = TreeSizes {
                 epsilon_percent,
                 ..sizes
             };
-            Shape::new(content_bytes, sizes)
+            NodeShape::new(content_bytes, sizes)
         };
         let n = of(FIRST_EPSILON)?.pivots.capacity();
         let bounds = of(LEAST_EPSILON)?.bounds();
         let n = n.min(bounds.most);
         let b = of(LEAST_EPSILON)?.messages_beside(n);
-        Shape::of(content_bytes, sizes.key_limit, sizes.value_limit, n, b)?.divided_by_nodes()
+        NodeShape::of(content_bytes, sizes.key_limit, sizes.value_limit, n, b)?.divided_by_nodes()
     }
 
     /// Returns the bounds for adaptive nodes, if this shape has the least number of pivots.
@@ -85,29 +85,29 @@ impl Shape {
     /// Returns the same shape, but for adaptive nodes.
     ///
     /// # Errors
-    /// The errors of [`Shape::new`].
-    pub fn divided_by_nodes(self) -> Result<Shape> {
+    /// The errors of [`NodeShape::new`].
+    pub fn divided_by_nodes(self) -> Result<NodeShape> {
         let sizes = TreeSizes {
             key_limit: self.key_limit,
             value_limit: self.value_limit,
             epsilon_percent: LEAST_EPSILON,
         };
-        let bounds = Shape::new(self.content_bytes, sizes)?.bounds();
-        Ok(Shape {
+        let bounds = NodeShape::new(self.content_bytes, sizes)?.bounds();
+        Ok(NodeShape {
             own: Some(bounds),
             ..self
         })
     }
 
     /// Returns the arrays of a node with `n` pivots; `None` if `n` is outside the bounds.
-    pub(super) fn divided(&self, n: usize) -> Option<Arrays> {
+    pub(super) fn divided(&self, n: usize) -> Option<BufferedNodeArrays> {
         let bounds = self.own?;
         if n.is_multiple_of(2) || n < bounds.least || n > bounds.most {
             return None;
         }
-        let pivots = Table::primary(n, self.key_limit, CHILD);
+        let pivots = NodeArray::primary(n, self.key_limit, CHILD);
         let b = self.messages_beside(n);
-        let buffer = Table::secondary(b, self.key_limit, self.value_limit, pivots.end());
+        let buffer = NodeArray::secondary(b, self.key_limit, self.value_limit, pivots.end());
         debug_assert!(
             b > 0 && buffer.end() <= self.content_bytes,
             "a node fits into its page (PN4)"
@@ -116,7 +116,7 @@ impl Shape {
     }
 
     /// Returns the arrays of a node with a buffer.
-    pub(super) fn arrays_of(&self, node: &[u8]) -> Arrays {
+    pub(super) fn arrays_of(&self, node: &[u8]) -> BufferedNodeArrays {
         match own_pivots(node) {
             0 => (self.pivots, self.buffer),
             n => self.divided(n).unwrap_or((self.pivots, self.buffer)),
@@ -125,7 +125,7 @@ impl Shape {
 
     /// Returns the array of messages of a node with a buffer.
     #[must_use]
-    pub fn buffer_of(&self, node: &[u8]) -> Table {
+    pub fn buffer_of(&self, node: &[u8]) -> NodeArray {
         self.arrays_of(node).1
     }
 
@@ -164,7 +164,7 @@ impl Shape {
         let (pivots, buffer) = self.arrays_of(node);
         let divided = self.divided(n);
         assert!(
-            kind(node) == Some(Kind::Buffered) && divided.is_some(),
+            kind(node) == Some(PageContentKind::Buffered) && divided.is_some(),
             "a node with a buffer may have {n} pivots"
         );
         let Some((new_pivots, new_buffer)) = divided.filter(|of| *of != (pivots, buffer)) else {
@@ -175,7 +175,7 @@ impl Shape {
             "what the node holds fits"
         );
         let old = node.to_vec();
-        set_head(node, Kind::Buffered, level(&old));
+        set_head(node, PageContentKind::Buffered, level(&old));
         set_own_pivots(node, n);
         set_first_child(node, child_at(&pivots, &old, 0));
         for (from, to) in [(&pivots, &new_pivots), (&buffer, &new_buffer)] {
@@ -195,7 +195,7 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::super::format::add_pivot;
-    use super::super::message::Action;
+    use super::super::message::MessageAction;
     use super::*;
 
     fn sizes(key_limit: usize, value_limit: usize) -> TreeSizes {
@@ -208,12 +208,12 @@ mod tests {
 
     #[test]
     fn bounds_leave_half_of_the_messages() {
-        let shape = Shape::adaptive((16 << 10) - 40, sizes(8, 100)).unwrap();
+        let shape = NodeShape::adaptive((16 << 10) - 40, sizes(8, 100)).unwrap();
         assert_eq!(shape.own, Some(PivotBounds { least: 7, most: 267 }));
         let of = |n| shape.divided(n).unwrap().1.capacity();
         assert_eq!((of(7), of(267), shape.most_moved()), (130, 65, 65));
         for (page, key, value) in [(512, 8, 8), (512, 16, 40), (4096, 64, 128), (65536, 69, 128)] {
-            let shape = Shape::adaptive(page - 40, sizes(key, value)).unwrap();
+            let shape = NodeShape::adaptive(page - 40, sizes(key, value)).unwrap();
             let bounds = shape.own.unwrap();
             for n in (bounds.least..=bounds.most).step_by(2) {
                 let (pivots, buffer) = shape.divided(n).unwrap();
@@ -225,16 +225,16 @@ mod tests {
             assert!(shape.divided(bounds.most + 2).is_none() && shape.divided(bounds.least + 1).is_none());
             assert!(shape.divided(bounds.least - 2).is_none());
         }
-        assert!(Shape::adaptive(472, sizes(8, 120)).is_err());
+        assert!(NodeShape::adaptive(472, sizes(8, 120)).is_err());
     }
 
     #[test]
     fn a_node_keeps_what_it_holds_however_it_is_divided() {
-        let shape = Shape::adaptive(2008, sizes(8, 8)).unwrap();
+        let shape = NodeShape::adaptive(2008, sizes(8, 8)).unwrap();
         let bounds = shape.own.unwrap();
         let mut rng = fastrand::Rng::with_seed(5);
         let mut node = vec![0; shape.content_bytes];
-        set_head(&mut node, Kind::Buffered, 2);
+        set_head(&mut node, PageContentKind::Buffered, 2);
         set_first_child(&mut node, 50);
         assert_eq!(shape.pivots_of(&node), shape.pivots, "zero is the first division");
         for at in 0..5u8 {
@@ -247,7 +247,7 @@ mod tests {
                 usize::from(at),
                 &[at * 9],
                 &[at; 3],
-                Action::of(at % 3 + 1),
+                MessageAction::of(at % 3 + 1),
             );
         }
         let all = |node: &[u8]| {
@@ -285,7 +285,7 @@ mod tests {
             );
         }
         set_own_pivots(&mut node, bounds.most);
-        let fixed = Shape::new(2008, sizes(8, 8)).unwrap();
+        let fixed = NodeShape::new(2008, sizes(8, 8)).unwrap();
         assert!(fixed.validate(&node).unwrap_err().contains("none may have"));
     }
 }

@@ -24,8 +24,8 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::layout::{CHILD, Shape};
-use super::message::{Action, Message};
+use super::layout::{CHILD, NodeShape};
+use super::message::{MessageAction, NodeMessage};
 
 /// Size of a node's header in bytes.
 pub(super) const HEADER: usize = 16;
@@ -41,7 +41,7 @@ const _: () = assert!(
 
 /// The content of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum PageContentKind {
     /// A leaf: pairs.
     Leaf,
     /// An inner node with a buffer: pivots, children and messages.
@@ -61,7 +61,7 @@ pub(super) fn table_bytes(capacity: usize, key_limit: usize, value_limit: usize)
 
 /// The position and the sizes of an array in a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Table {
+pub struct NodeArray {
     count_at: usize,
     at: usize,
     capacity: usize,
@@ -102,10 +102,10 @@ fn head_of(key: &[u8]) -> u64 {
     }
 }
 
-impl Table {
+impl NodeArray {
     /// Returns the array of pairs or pivots.
-    pub(super) fn primary(capacity: usize, key_limit: usize, value_limit: usize) -> Table {
-        Table {
+    pub(super) fn primary(capacity: usize, key_limit: usize, value_limit: usize) -> NodeArray {
+        NodeArray {
             count_at: COUNT_AT,
             at: HEADER,
             capacity,
@@ -115,9 +115,9 @@ impl Table {
     }
 
     /// Returns the array of messages, which begins at `at`.
-    pub(super) fn secondary(capacity: usize, key_limit: usize, value_limit: usize, at: usize) -> Table {
+    pub(super) fn secondary(capacity: usize, key_limit: usize, value_limit: usize, at: usize) -> NodeArray {
         assert!(at >= HEADER, "arrays are behind the header");
-        Table {
+        NodeArray {
             count_at: BUFFERED_AT,
             at,
             capacity,
@@ -215,20 +215,20 @@ impl Table {
 
     /// Returns the action of an entry; pairs and pivots count as inserts.
     #[must_use]
-    pub fn action(&self, node: &[u8], at: usize) -> Action {
-        self.tag(node, at).unwrap_or(Action::Insert)
+    pub fn action(&self, node: &[u8], at: usize) -> MessageAction {
+        self.tag(node, at).unwrap_or(MessageAction::Insert)
     }
 
     /// Returns the action of a message; `None` for pairs and pivots.
-    pub(super) fn tag(&self, node: &[u8], at: usize) -> Option<Action> {
+    pub(super) fn tag(&self, node: &[u8], at: usize) -> Option<MessageAction> {
         let number = node.get(self.slot(node, at) + 4).copied().unwrap_or_default();
-        Action::of(number)
+        MessageAction::of(number)
     }
 
     /// Returns an entry as a message.
     #[must_use]
-    pub fn message<'n>(&self, node: &'n [u8], at: usize) -> Message<'n> {
-        Message {
+    pub fn message<'n>(&self, node: &'n [u8], at: usize) -> NodeMessage<'n> {
+        NodeMessage {
             key: self.key(node, at),
             action: self.action(node, at),
             operand: self.value(node, at),
@@ -271,8 +271,8 @@ impl Table {
 
     /// Returns the number of entries for each child, in one pass over both arrays.
     #[must_use]
-    pub fn runs(&self, pivots: &Table, node: &[u8]) -> Vec<usize> {
-        let of = |table: &Table| {
+    pub fn runs(&self, pivots: &NodeArray, node: &[u8]) -> Vec<usize> {
+        let of = |table: &NodeArray| {
             let directory = node.get(table.at..table.entry(table.len(node)));
             directory.unwrap_or_default().as_chunks::<ENTRY>().0
         };
@@ -316,7 +316,14 @@ impl Table {
     }
 
     /// Inserts an entry at index `at`.
-    pub fn insert(&self, node: &mut [u8], at: usize, key: &[u8], value: &[u8], action: Option<Action>) {
+    pub fn insert(
+        &self,
+        node: &mut [u8],
+        at: usize,
+        key: &[u8],
+        value: &[u8],
+        action: Option<MessageAction>,
+    ) {
         let len = self.len(node);
         assert!(
             at <= len && len < self.capacity,
@@ -335,7 +342,7 @@ impl Table {
     }
 
     /// Replaces the value and the action of an entry.
-    pub fn replace(&self, node: &mut [u8], at: usize, value: &[u8], action: Option<Action>) {
+    pub fn replace(&self, node: &mut [u8], at: usize, value: &[u8], action: Option<MessageAction>) {
         assert!(
             at < self.len(node) && value.len() <= self.value_limit,
             "the entry exists, the value fits"
@@ -419,13 +426,13 @@ impl Table {
 }
 
 /// Returns the kind of a node; `None` for an unknown byte.
-pub(in crate::paged) fn kind(node: &[u8]) -> Option<Kind> {
+pub(in crate::paged) fn kind(node: &[u8]) -> Option<PageContentKind> {
     match node.first()? {
-        1 => Some(Kind::Leaf),
-        2 => Some(Kind::Buffered),
-        3 => Some(Kind::Wide),
-        4 => Some(Kind::Apart),
-        255 => Some(Kind::Free),
+        1 => Some(PageContentKind::Leaf),
+        2 => Some(PageContentKind::Buffered),
+        3 => Some(PageContentKind::Wide),
+        4 => Some(PageContentKind::Apart),
+        255 => Some(PageContentKind::Free),
         _ => None,
     }
 }
@@ -445,14 +452,17 @@ pub(super) fn set_own_pivots(node: &mut [u8], n: usize) {
 }
 
 /// Initialises an empty node.
-pub(in crate::paged) fn set_head(node: &mut [u8], kind: Kind, level: u8) {
-    assert!((kind == Kind::Leaf) == (level == 0), "leaves are at level 0");
+pub(in crate::paged) fn set_head(node: &mut [u8], kind: PageContentKind, level: u8) {
+    assert!(
+        (kind == PageContentKind::Leaf) == (level == 0),
+        "leaves are at level 0"
+    );
     let number = match kind {
-        Kind::Leaf => 1,
-        Kind::Buffered => 2,
-        Kind::Wide => 3,
-        Kind::Apart => 4,
-        Kind::Free => 255,
+        PageContentKind::Leaf => 1,
+        PageContentKind::Buffered => 2,
+        PageContentKind::Wide => 3,
+        PageContentKind::Apart => 4,
+        PageContentKind::Free => 255,
     };
     clear(node);
     put(node, 0, &[number, level]);
@@ -481,12 +491,12 @@ pub(in crate::paged) fn set_first_child(node: &mut [u8], child: u64) {
     assert!(u64_at(node, HEADER - CHILD) == child, "the child is there");
 }
 
-impl Shape {
+impl NodeShape {
     /// Returns the array of pivots of a node.
     #[must_use]
-    pub fn pivots_of(&self, node: &[u8]) -> Table {
+    pub fn pivots_of(&self, node: &[u8]) -> NodeArray {
         match kind(node) {
-            Some(Kind::Buffered) => self.arrays_of(node).0,
+            Some(PageContentKind::Buffered) => self.arrays_of(node).0,
             _ => self.wide,
         }
     }
@@ -500,7 +510,7 @@ impl Shape {
             return Err(format!("{} bytes", node.len()));
         }
         let level = level(node);
-        let inner = |table: &Table| {
+        let inner = |table: &NodeArray| {
             table.validate(node, "pivots")?;
             let is_child = |at: usize| table.value(node, at).len() == CHILD;
             if level == 0 || !(0..table.len(node)).all(is_child) {
@@ -509,10 +519,10 @@ impl Shape {
             Ok(())
         };
         match kind(node) {
-            Some(Kind::Free) => Ok(()),
-            Some(Kind::Leaf) if level == 0 => self.pairs.validate(node, "pairs"),
-            Some(Kind::Wide) => inner(&self.wide),
-            Some(Kind::Buffered) => {
+            Some(PageContentKind::Free) => Ok(()),
+            Some(PageContentKind::Leaf) if level == 0 => self.pairs.validate(node, "pairs"),
+            Some(PageContentKind::Wide) => inner(&self.wide),
+            Some(PageContentKind::Buffered) => {
                 let n = own_pivots(node);
                 if n != 0 && self.divided(n).is_none() {
                     return Err(format!("a node with {n} pivots, which none may have"));
@@ -529,12 +539,12 @@ impl Shape {
 }
 
 /// Returns the index of the child of a key (PN2): the number of pivots at or below the key.
-pub(in crate::paged) fn child_index(table: &Table, node: &[u8], key: &[u8]) -> usize {
+pub(in crate::paged) fn child_index(table: &NodeArray, node: &[u8], key: &[u8]) -> usize {
     table.find(node, key).map_or_else(|at| at, |at| at + 1)
 }
 
 /// Returns the child at an index.
-pub(in crate::paged) fn child_at(table: &Table, node: &[u8], at: usize) -> u64 {
+pub(in crate::paged) fn child_at(table: &NodeArray, node: &[u8], at: usize) -> u64 {
     assert!(
         at <= table.len(node),
         "a node has one child more than pivots (PN2)"
@@ -546,13 +556,13 @@ pub(in crate::paged) fn child_at(table: &Table, node: &[u8], at: usize) -> u64 {
 }
 
 /// Returns the child of a key.
-pub(in crate::paged) fn child(shape: &Shape, node: &[u8], key: &[u8]) -> u64 {
+pub(in crate::paged) fn child(shape: &NodeShape, node: &[u8], key: &[u8]) -> u64 {
     let table = shape.pivots_of(node);
     child_at(&table, node, child_index(&table, node, key))
 }
 
 /// Adds a pivot and its child.
-pub(in crate::paged) fn add_pivot(shape: &Shape, node: &mut [u8], key: &[u8], child: u64) {
+pub(in crate::paged) fn add_pivot(shape: &NodeShape, node: &mut [u8], key: &[u8], child: u64) {
     let table = shape.pivots_of(node);
     let place = table.find(node, key);
     assert!(place.is_err(), "pivots differ (PN2)");
@@ -564,9 +574,9 @@ pub(in crate::paged) fn add_pivot(shape: &Shape, node: &mut [u8], key: &[u8], ch
 mod look;
 #[cfg(feature = "couplings")]
 mod words;
-pub(in crate::paged) use look::{Look, Reference, look, reference_at};
+pub(in crate::paged) use look::{ChildLookup, ChildReference, look, reference_at};
 #[cfg(feature = "couplings")]
-pub(in crate::paged) use words::{Words, look_at};
+pub(in crate::paged) use words::{NodeWords, look_at};
 
 #[cfg(test)]
 mod tests;

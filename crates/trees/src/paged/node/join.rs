@@ -1,18 +1,20 @@
 //! Joins two neighbours into one node, or balances them so that each has about half.
 
-use super::format::{Kind, Table, child_at, kind, level, set_first_child, set_head, value_of_child};
-use super::layout::Shape;
+use super::format::{
+    NodeArray, PageContentKind, child_at, kind, level, set_first_child, set_head, value_of_child,
+};
+use super::layout::NodeShape;
 
 /// Returns the most entries of a joined node. A node that is nearly full would soon be split again
 /// by inserts.
-fn most_joined(table: &Table) -> usize {
+fn most_joined(table: &NodeArray) -> usize {
     table.capacity() * 3 / 4
 }
 
 /// Returns the array whose length decides whether a node is under-full: pairs or pivots.
-fn measured(shape: &Shape, node: &[u8]) -> Table {
+fn measured(shape: &NodeShape, node: &[u8]) -> NodeArray {
     match kind(node) {
-        Some(Kind::Leaf) => shape.pairs,
+        Some(PageContentKind::Leaf) => shape.pairs,
         _ => shape.pivots_of(node),
     }
 }
@@ -23,27 +25,27 @@ fn measured(shape: &Shape, node: &[u8]) -> Table {
 /// A split leaves half of a leaf, so a leaf is under-full below a quarter. A split before a flush
 /// leaves a quarter of the pivots (PE3), so an inner node is under-full below an eighth; with three
 /// pivots a split may leave none.
-fn least(shape: &Shape, node: &[u8]) -> usize {
+fn least(shape: &NodeShape, node: &[u8]) -> usize {
     let capacity = match (kind(node), shape.own) {
         // The bound rather than the node's own number, so that a new division makes no node
         // under-full.
-        (Some(Kind::Buffered), Some(bounds)) => bounds.least,
+        (Some(PageContentKind::Buffered), Some(bounds)) => bounds.least,
         _ => measured(shape, node).capacity(),
     };
     match kind(node) {
-        Some(Kind::Leaf) => (capacity / 4).max(1),
-        Some(Kind::Buffered) if capacity < 5 => 0,
+        Some(PageContentKind::Leaf) => (capacity / 4).max(1),
+        Some(PageContentKind::Buffered) if capacity < 5 => 0,
         _ => (capacity / 8).max(1),
     }
 }
 
 /// Returns whether a node other than the root is under-full.
-pub(in crate::paged) fn is_under_full(shape: &Shape, node: &[u8]) -> bool {
+pub(in crate::paged) fn is_under_full(shape: &NodeShape, node: &[u8]) -> bool {
     measured(shape, node).len(node) < least(shape, node)
 }
 
 /// Appends the first entries of a node to its left neighbour.
-fn to_left(table: &Table, left: &mut [u8], right: &mut [u8], count: usize) {
+fn to_left(table: &NodeArray, left: &mut [u8], right: &mut [u8], count: usize) {
     assert!(count <= table.len(right), "the entries are there");
     for at in 0..count {
         let (key, value, tag) = (table.key(right, at), table.value(right, at), table.tag(right, at));
@@ -54,7 +56,7 @@ fn to_left(table: &Table, left: &mut [u8], right: &mut [u8], count: usize) {
 }
 
 /// Moves the entries of a node from index `from` on to the beginning of its right neighbour.
-fn to_right(table: &Table, left: &mut [u8], from: usize, right: &mut [u8]) {
+fn to_right(table: &NodeArray, left: &mut [u8], from: usize, right: &mut [u8]) {
     for at in (from..table.len(left)).rev() {
         let (key, value, tag) = (table.key(left, at), table.value(left, at), table.tag(left, at));
         table.insert(right, 0, key, value, tag);
@@ -68,7 +70,7 @@ fn to_right(table: &Table, left: &mut [u8], from: usize, right: &mut [u8]) {
 /// node is now empty. `pivot` is the pivot between them before. Their messages must fit into one
 /// buffer.
 pub(in crate::paged) fn join(
-    shape: &Shape,
+    shape: &NodeShape,
     left: &mut [u8],
     pivot: &[u8],
     right: &mut [u8],
@@ -77,14 +79,14 @@ pub(in crate::paged) fn join(
         kind(left) == kind(right) && level(left) == level(right),
         "neighbours are of one kind"
     );
-    if kind(left) == Some(Kind::Leaf) {
+    if kind(left) == Some(PageContentKind::Leaf) {
         join_leaves(&shape.pairs, left, right)
     } else {
         join_inner(shape, left, pivot, right)
     }
 }
 
-fn join_leaves(pairs: &Table, left: &mut [u8], right: &mut [u8]) -> Option<Vec<u8>> {
+fn join_leaves(pairs: &NodeArray, left: &mut [u8], right: &mut [u8]) -> Option<Vec<u8>> {
     let (own, total) = (pairs.len(left), pairs.len(left) + pairs.len(right));
     if total <= most_joined(pairs) {
         pairs.move_to(right, 0, left);
@@ -100,9 +102,9 @@ fn join_leaves(pairs: &Table, left: &mut [u8], right: &mut [u8]) -> Option<Vec<u
     Some(pairs.key(right, 0).to_vec())
 }
 
-fn join_inner(shape: &Shape, left: &mut [u8], pivot: &[u8], right: &mut [u8]) -> Option<Vec<u8>> {
+fn join_inner(shape: &NodeShape, left: &mut [u8], pivot: &[u8], right: &mut [u8]) -> Option<Vec<u8>> {
     let (pivots, buffer) = (shape.pivots_of(left), shape.buffer_of(left));
-    let is_buffered = kind(left) == Some(Kind::Buffered);
+    let is_buffered = kind(left) == Some(PageContentKind::Buffered);
     assert!(
         pivots == shape.pivots_of(right),
         "neighbours are divided alike (PM2)"
@@ -156,13 +158,13 @@ fn join_inner(shape: &Shape, left: &mut [u8], pivot: &[u8], right: &mut [u8]) ->
 
 /// Turns an empty page into a node without a buffer, with the pivots and children of a node whose
 /// buffer is empty.
-pub(in crate::paged) fn without_buffer(shape: &Shape, from: &[u8], to: &mut [u8]) {
+pub(in crate::paged) fn without_buffer(shape: &NodeShape, from: &[u8], to: &mut [u8]) {
     assert!(
-        kind(from) == Some(Kind::Buffered) && shape.buffer_of(from).is_empty(from),
+        kind(from) == Some(PageContentKind::Buffered) && shape.buffer_of(from).is_empty(from),
         "no message is lost"
     );
     let pivots = shape.pivots_of(from);
-    set_head(to, Kind::Wide, level(from));
+    set_head(to, PageContentKind::Wide, level(from));
     set_first_child(to, child_at(&pivots, from, 0));
     for at in 0..pivots.len(from) {
         shape

@@ -1,7 +1,7 @@
 //! The division of a page between pivots and messages (thesis, section 5.4).
 
 use super::division::PivotBounds;
-use super::format::{HEADER, Table, table_bytes};
+use super::format::{HEADER, NodeArray, table_bytes};
 use crate::paged::error::{key_too_long, value_too_long};
 use alluvium_storage::{Error, Result};
 
@@ -52,7 +52,7 @@ pub struct TreeSizes {
 
 /// The positions and capacities of the arrays in each kind of node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct NodeShape {
     /// Bytes of a page that are available for its node.
     pub content_bytes: usize,
     /// The longest key in bytes.
@@ -60,25 +60,25 @@ pub struct Shape {
     /// The longest value in bytes.
     pub value_limit: usize,
     /// s: the pairs of a leaf.
-    pub pairs: Table,
+    pub pairs: NodeArray,
     /// The pivots of a node without a buffer.
-    pub wide: Table,
+    pub wide: NodeArray,
     /// n: the pivots of a node with a buffer.
-    pub pivots: Table,
+    pub pivots: NodeArray,
     /// b: the messages of a node with a buffer.
-    pub buffer: Table,
+    pub buffer: NodeArray,
     /// The bounds within which each node chooses its own n; `None` if all nodes have the same. With
     /// bounds, n and b above are those of new nodes.
     pub own: Option<PivotBounds>,
 }
 
-impl Shape {
+impl NodeShape {
     /// Computes the shape for pages with `content_bytes` bytes for nodes.
     ///
     /// # Errors
     /// [`Error::BadOption`] when four pairs, or one message and three pivots, do not fit into a
     /// page.
-    pub fn new(content_bytes: usize, sizes: TreeSizes) -> Result<Shape> {
+    pub fn new(content_bytes: usize, sizes: TreeSizes) -> Result<NodeShape> {
         let TreeSizes {
             key_limit,
             value_limit,
@@ -101,7 +101,7 @@ impl Shape {
             return Err(Self::too_large(content_bytes, key_limit, value_limit));
         };
         let (pivots, messages) = divide(left, epsilon_percent, pivot, message);
-        Shape::of(content_bytes, key_limit, value_limit, pivots, messages)
+        NodeShape::of(content_bytes, key_limit, value_limit, pivots, messages)
     }
 
     /// Returns the shape with `n` pivots and `b` messages in a node.
@@ -114,19 +114,19 @@ impl Shape {
         value_limit: usize,
         n: usize,
         b: usize,
-    ) -> Result<Shape> {
+    ) -> Result<NodeShape> {
         if key_limit == 0 || key_limit > content_bytes || value_limit > content_bytes {
             return Err(Self::too_large(content_bytes, key_limit, value_limit));
         }
         let space = content_bytes.saturating_sub(HEADER);
-        let pairs = Table::primary(
+        let pairs = NodeArray::primary(
             space / table_bytes(1, key_limit, value_limit),
             key_limit,
             value_limit,
         );
-        let wide = Table::primary(space / table_bytes(1, key_limit, CHILD), key_limit, CHILD);
-        let pivots = Table::primary(n, key_limit, CHILD);
-        let buffer = Table::secondary(b, key_limit, value_limit, pivots.end());
+        let wide = NodeArray::primary(space / table_bytes(1, key_limit, CHILD), key_limit, CHILD);
+        let pivots = NodeArray::primary(n, key_limit, CHILD);
+        let buffer = NodeArray::secondary(b, key_limit, value_limit, pivots.end());
         let fits = pairs.capacity() >= LEAST_PAIRS && wide.capacity() >= 3 && buffer.end() <= content_bytes;
         let counted = n >= 3 && !n.is_multiple_of(2) && b >= 1 && b <= pairs.capacity();
         if !fits || !counted || content_bytes > usize::from(u16::MAX) {
@@ -136,7 +136,7 @@ impl Shape {
             pairs.end() <= content_bytes && wide.end() <= content_bytes,
             "nodes fit into a page (PN4)"
         );
-        Ok(Shape {
+        Ok(NodeShape {
             content_bytes,
             key_limit,
             value_limit,
@@ -221,7 +221,7 @@ mod tests {
                         value_limit: value,
                         epsilon_percent,
                     };
-                    let Ok(shape) = Shape::new(page - 40, sizes) else {
+                    let Ok(shape) = NodeShape::new(page - 40, sizes) else {
                         assert!(page <= 4096 && key + value > 100, "{page} {sizes:?}");
                         continue;
                     };
@@ -245,7 +245,7 @@ mod tests {
                 value_limit: 100,
                 epsilon_percent,
             };
-            let shape = Shape::new((16 << 10) - 40, sizes).unwrap();
+            let shape = NodeShape::new((16 << 10) - 40, sizes).unwrap();
             (
                 shape.pivots.capacity(),
                 shape.buffer.capacity(),
@@ -264,11 +264,11 @@ mod tests {
             value_limit,
             epsilon_percent,
         };
-        assert!(Shape::new(472, sizes(8, 120, 50)).is_err());
-        assert!(Shape::new(472, sizes(0, 8, 50)).is_err());
-        assert!(Shape::new(472, sizes(8, 8, 101)).is_err());
-        assert!(Shape::of(4056, 8, 8, 4, 10).is_err(), "n is odd");
-        let shape = Shape::new(4056, sizes(8, 8, 50)).unwrap();
+        assert!(NodeShape::new(472, sizes(8, 120, 50)).is_err());
+        assert!(NodeShape::new(472, sizes(0, 8, 50)).is_err());
+        assert!(NodeShape::new(472, sizes(8, 8, 101)).is_err());
+        assert!(NodeShape::of(4056, 8, 8, 4, 10).is_err(), "n is odd");
+        let shape = NodeShape::new(4056, sizes(8, 8, 50)).unwrap();
         let refused = |key: &[u8], value: &[u8]| shape.check(key, value).unwrap_err().to_string();
         assert!(refused(&[0; 9], &[]).contains("a key of 9 bytes exceeds the limit of 8"));
         assert!(refused(&[0; 8], &[0; 9]).contains("a value of 9 bytes exceeds the limit of 8"));

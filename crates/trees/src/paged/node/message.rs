@@ -5,7 +5,7 @@ use std::fmt;
 /// The effect of a message on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Action {
+pub enum MessageAction {
     /// Sets the value.
     Insert = 1,
     /// Combines the value with an operand, if the key has a value.
@@ -14,13 +14,17 @@ pub enum Action {
     Delete = 3,
 }
 
-impl Action {
+impl MessageAction {
     /// Returns the action with this number.
     #[must_use]
-    pub fn of(number: u8) -> Option<Action> {
-        [Action::Insert, Action::Update, Action::Delete]
-            .into_iter()
-            .find(|action| *action as u8 == number)
+    pub fn of(number: u8) -> Option<MessageAction> {
+        [
+            MessageAction::Insert,
+            MessageAction::Update,
+            MessageAction::Delete,
+        ]
+        .into_iter()
+        .find(|action| *action as u8 == number)
     }
 }
 
@@ -30,7 +34,7 @@ impl Action {
 /// each other before they are applied to the value. A result must not be longer than the tree's
 /// limit for values. If it is, the write is refused; in the middle of a flush, all writes are
 /// refused until the tree is reopened.
-pub trait Operator: Send + Sync + fmt::Debug {
+pub trait UpdateOperator: Send + Sync + fmt::Debug {
     /// Writes the combination of an older and a younger value to `into`, which is empty.
     fn combine(&self, older: &[u8], younger: &[u8], into: &mut Vec<u8>);
 
@@ -41,9 +45,9 @@ pub trait Operator: Send + Sync + fmt::Debug {
 
 /// An operator whose updates replace the value of an existing key.
 #[derive(Clone, Copy, Debug)]
-pub struct Last;
+pub struct ReplaceOperator;
 
-impl Operator for Last {
+impl UpdateOperator for ReplaceOperator {
     fn combine(&self, _older: &[u8], younger: &[u8], into: &mut Vec<u8>) {
         into.extend_from_slice(younger);
     }
@@ -52,20 +56,20 @@ impl Operator for Last {
 /// Merges an older and a younger message about a key: writes the operand to `into`, and returns the
 /// action.
 pub fn merge(
-    operator: &dyn Operator,
-    older: (Action, &[u8]),
-    younger: (Action, &[u8]),
+    operator: &dyn UpdateOperator,
+    older: (MessageAction, &[u8]),
+    younger: (MessageAction, &[u8]),
     into: &mut Vec<u8>,
-) -> Action {
+) -> MessageAction {
     into.clear();
     match (older.0, younger.0) {
         // The delete must be kept, because it also hides older states further down.
-        (_, Action::Delete) | (Action::Delete, Action::Update) => Action::Delete,
-        (_, Action::Insert) => {
+        (_, MessageAction::Delete) | (MessageAction::Delete, MessageAction::Update) => MessageAction::Delete,
+        (_, MessageAction::Insert) => {
             into.extend_from_slice(younger.1);
-            Action::Insert
+            MessageAction::Insert
         }
-        (Action::Insert | Action::Update, Action::Update) => {
+        (MessageAction::Insert | MessageAction::Update, MessageAction::Update) => {
             operator.combine(older.1, younger.1, into);
             older.0
         }
@@ -74,45 +78,47 @@ pub fn merge(
 
 /// Applies a message to the value of a key, and returns whether the key has a value afterwards.
 pub(in crate::paged) fn fold(
-    operator: &dyn Operator,
+    operator: &dyn UpdateOperator,
     value: Option<&[u8]>,
-    message: (Action, &[u8]),
+    message: (MessageAction, &[u8]),
     into: &mut Vec<u8>,
 ) -> bool {
-    let base = value.map_or((Action::Delete, &[][..]), |value| (Action::Insert, value));
+    let base = value.map_or((MessageAction::Delete, &[][..]), |value| {
+        (MessageAction::Insert, value)
+    });
     let action = merge(operator, base, message, into);
-    assert!(action != Action::Update, "a state is a value or none");
-    action == Action::Insert
+    assert!(action != MessageAction::Update, "a state is a value or none");
+    action == MessageAction::Insert
 }
 
 /// A message about a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Message<'a> {
+pub struct NodeMessage<'a> {
     /// The key.
     pub key: &'a [u8],
     /// The action.
-    pub action: Action,
+    pub action: MessageAction,
     /// The value or the operand of an update; empty for a delete.
     pub operand: &'a [u8],
 }
 
 /// A list of messages in key order, at most one for each key, in its own memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Messages {
+pub struct MessageList {
     bytes: Vec<u8>,
     /// For each message the start in `bytes`, the lengths of key and operand, and the action.
-    items: Vec<(u32, u16, u16, Action)>,
+    items: Vec<(u32, u16, u16, MessageAction)>,
 }
 
-impl Messages {
+impl MessageList {
     /// Returns an empty list.
     #[must_use]
-    pub fn new() -> Messages {
-        Messages::default()
+    pub fn new() -> MessageList {
+        MessageList::default()
     }
 
     /// Appends a message. Its key must be above all others.
-    pub fn push(&mut self, message: Message<'_>) {
+    pub fn push(&mut self, message: NodeMessage<'_>) {
         debug_assert!(
             self.last().is_none_or(|last| last.key < message.key),
             "messages are in key order"
@@ -136,7 +142,7 @@ impl Messages {
         self.items.is_empty()
     }
 
-    fn last(&self) -> Option<Message<'_>> {
+    fn last(&self) -> Option<NodeMessage<'_>> {
         self.len().checked_sub(1).map(|at| self.get(at))
     }
 
@@ -145,11 +151,11 @@ impl Messages {
     /// # Panics
     /// When the index is out of bounds.
     #[must_use]
-    pub fn get(&self, at: usize) -> Message<'_> {
+    pub fn get(&self, at: usize) -> NodeMessage<'_> {
         assert!(at < self.items.len(), "message {at} of {}", self.items.len());
         let (start, key, operand, action) = self.items[at];
         let (start, key, operand) = (start as usize, usize::from(key), usize::from(operand));
-        Message {
+        NodeMessage {
             key: &self.bytes[start..start + key],
             action,
             operand: &self.bytes[start + key..start + key + operand],
@@ -157,7 +163,7 @@ impl Messages {
     }
 
     /// Returns the messages in key order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Message<'_>> + DoubleEndedIterator {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = NodeMessage<'_>> + DoubleEndedIterator {
         (0..self.len()).map(|at| self.get(at))
     }
 
@@ -178,9 +184,9 @@ impl Messages {
 
     /// Splits the list into the messages with keys below `key`, and the others.
     #[must_use]
-    pub fn split(&self, key: &[u8]) -> [Messages; 2] {
+    pub fn split(&self, key: &[u8]) -> [MessageList; 2] {
         let at = self.below(key);
-        let mut parts = [Messages::new(), Messages::new()];
+        let mut parts = [MessageList::new(), MessageList::new()];
         for (place, message) in self.iter().enumerate() {
             parts[usize::from(place >= at)].push(message);
         }
@@ -195,9 +201,9 @@ mod tests {
 
     /// Updates append: associative, not commutative.
     #[derive(Debug)]
-    struct Append;
+    struct ConcatUpdates;
 
-    impl Operator for Append {
+    impl UpdateOperator for ConcatUpdates {
         fn combine(&self, older: &[u8], younger: &[u8], into: &mut Vec<u8>) {
             into.extend_from_slice(older);
             into.extend_from_slice(younger);
@@ -206,9 +212,9 @@ mod tests {
 
     /// Updates are maps x → a x + b modulo 251: the younger one is applied to the older.
     #[derive(Debug)]
-    struct Affine;
+    struct AffineOperator;
 
-    impl Operator for Affine {
+    impl UpdateOperator for AffineOperator {
         fn combine(&self, older: &[u8], younger: &[u8], into: &mut Vec<u8>) {
             let of = |bytes: &[u8], at: usize| u32::from(bytes[at]);
             let a = of(older, 0) * of(younger, 0) % 251;
@@ -219,7 +225,7 @@ mod tests {
 
     #[test]
     fn the_nine_cases_of_table_5_1() {
-        use Action::{Delete, Insert, Update};
+        use MessageAction::{Delete, Insert, Update};
         let cases = [
             (Insert, Insert, Insert, "w"),
             (Insert, Update, Insert, "vw"),
@@ -233,7 +239,7 @@ mod tests {
         ];
         for (older, younger, expected, operand) in cases {
             let mut into = b"before".to_vec();
-            let action = merge(&Append, (older, b"v"), (younger, b"w"), &mut into);
+            let action = merge(&ConcatUpdates, (older, b"v"), (younger, b"w"), &mut into);
             assert_eq!(
                 (action, &into[..]),
                 (expected, operand.as_bytes()),
@@ -243,10 +249,10 @@ mod tests {
     }
 
     fn folded(
-        operator: &dyn Operator,
-        list: &[(Action, Vec<u8>)],
+        operator: &dyn UpdateOperator,
+        list: &[(MessageAction, Vec<u8>)],
         rng: &mut fastrand::Rng,
-    ) -> (Action, Vec<u8>) {
+    ) -> (MessageAction, Vec<u8>) {
         if let [only] = list {
             return only.clone();
         }
@@ -264,13 +270,17 @@ mod tests {
     fn messages_folded_in_any_order_give_what_they_give_one_by_one() {
         let mut rng = fastrand::Rng::with_seed(11);
         for round in 0..20_000 {
-            let operator: &dyn Operator = if round % 2 == 0 { &Append } else { &Affine };
+            let operator: &dyn UpdateOperator = if round % 2 == 0 {
+                &ConcatUpdates
+            } else {
+                &AffineOperator
+            };
             let mut draw = || vec![rng.u8(..251), rng.u8(..251)];
             let (first, operands) = (draw(), (0..6).map(|_| draw()).collect::<Vec<_>>());
-            let list: Vec<(Action, Vec<u8>)> = operands
+            let list: Vec<(MessageAction, Vec<u8>)> = operands
                 .into_iter()
                 .take(rng.usize(1..=6))
-                .map(|operand| (Action::of(rng.u8(1..=3)).unwrap(), operand))
+                .map(|operand| (MessageAction::of(rng.u8(1..=3)).unwrap(), operand))
                 .collect();
             let mut state = rng.bool().then_some(first);
             let at_once = folded(operator, &list, &mut rng);
@@ -288,10 +298,10 @@ mod tests {
 
     #[test]
     fn messages_are_kept_and_divided() {
-        let mut messages = Messages::new();
+        let mut messages = MessageList::new();
         for number in 0..20u8 {
-            let action = Action::of(number % 3 + 1).unwrap();
-            messages.push(Message {
+            let action = MessageAction::of(number % 3 + 1).unwrap();
+            messages.push(NodeMessage {
                 key: &[number * 2],
                 action,
                 operand: &vec![number; usize::from(number)],
@@ -301,9 +311,9 @@ mod tests {
         for key in 0..41u8 {
             let [left, right] = messages.split(&[key]);
             assert_eq!(left.len(), usize::from(key.div_ceil(2)).min(20));
-            let all: Vec<Message<'_>> = left.iter().chain(right.iter()).collect();
+            let all: Vec<NodeMessage<'_>> = left.iter().chain(right.iter()).collect();
             assert_eq!(all, messages.iter().collect::<Vec<_>>());
         }
-        assert_eq!(Action::of(0), None);
+        assert_eq!(MessageAction::of(0), None);
     }
 }

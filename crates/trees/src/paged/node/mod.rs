@@ -30,16 +30,16 @@ mod layout;
 mod message;
 mod split;
 
-pub use division::{Epsilon, PivotBounds};
-pub use format::{Kind, Table, child_of_value, value_of_child};
+pub use division::{EpsilonMode, PivotBounds};
 pub(in crate::paged) use format::{
-    Look, Reference, add_pivot, child, child_at, child_index, kind, level, look, reference_at,
+    ChildLookup, ChildReference, add_pivot, child, child_at, child_index, kind, level, look, reference_at,
     set_first_child, set_head,
 };
+pub use format::{NodeArray, PageContentKind, child_of_value, value_of_child};
 #[cfg(feature = "couplings")]
-pub(in crate::paged) use format::{Words, look_at};
+pub(in crate::paged) use format::{NodeWords, look_at};
 pub(in crate::paged) use join::{is_under_full, join, without_buffer};
-pub use layout::{Shape, TreeSizes, divide};
+pub use layout::{NodeShape, TreeSizes, divide};
 pub(in crate::paged) use message::fold;
-pub use message::{Action, Last, Message, Messages, Operator, merge};
+pub use message::{MessageAction, MessageList, NodeMessage, ReplaceOperator, UpdateOperator, merge};
 pub(in crate::paged) use split::{move_node, split_inner, split_leaf, union_median};

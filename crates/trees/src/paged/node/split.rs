@@ -1,16 +1,16 @@
 //! Splits of nodes.
 
 use super::format::{
-    Kind, Table, child_at, child_of_value, clear, kind, level, own_pivots, set_first_child, set_head,
-    set_own_pivots,
+    NodeArray, PageContentKind, child_at, child_of_value, clear, kind, level, own_pivots, set_first_child,
+    set_head, set_own_pivots,
 };
-use super::layout::Shape;
-use super::message::Messages;
+use super::layout::NodeShape;
+use super::message::MessageList;
 
 /// Returns the median of a leaf's keys and those of messages (thesis, section 5.7). The content
 /// below the median and the content above it each fit into a leaf, if there are at most as many
 /// messages as pairs in a full leaf.
-pub(in crate::paged) fn union_median(pairs: &Table, leaf: &[u8], messages: &Messages) -> Vec<u8> {
+pub(in crate::paged) fn union_median(pairs: &NodeArray, leaf: &[u8], messages: &MessageList) -> Vec<u8> {
     let (own, new) = (pairs.len(leaf), messages.len());
     assert!(
         own + new > 1 && new <= pairs.capacity(),
@@ -34,8 +34,8 @@ pub(in crate::paged) fn union_median(pairs: &Table, leaf: &[u8], messages: &Mess
 }
 
 /// Moves the pairs from `key` on to an empty page.
-pub(in crate::paged) fn split_leaf(shape: &Shape, left: &mut [u8], right: &mut [u8], key: &[u8]) {
-    set_head(right, Kind::Leaf, 0);
+pub(in crate::paged) fn split_leaf(shape: &NodeShape, left: &mut [u8], right: &mut [u8], key: &[u8]) {
+    set_head(right, PageContentKind::Leaf, 0);
     let from = shape.pairs.below(left, key);
     shape.pairs.move_to(left, from, right);
     assert!(shape.pairs.len(left) == from, "pairs below the median stay");
@@ -43,10 +43,10 @@ pub(in crate::paged) fn split_leaf(shape: &Shape, left: &mut [u8], right: &mut [
 
 /// Moves the pivots after the middle one to an empty page, with their children and messages.
 /// Returns the middle pivot, which separates the two nodes.
-pub(in crate::paged) fn split_inner(shape: &Shape, left: &mut [u8], right: &mut [u8]) -> Vec<u8> {
-    let of = kind(left).unwrap_or(Kind::Leaf);
+pub(in crate::paged) fn split_inner(shape: &NodeShape, left: &mut [u8], right: &mut [u8]) -> Vec<u8> {
+    let of = kind(left).unwrap_or(PageContentKind::Leaf);
     assert!(
-        matches!(of, Kind::Buffered | Kind::Wide),
+        matches!(of, PageContentKind::Buffered | PageContentKind::Wide),
         "leaves are split at a key"
     );
     set_head(right, of, level(left));
@@ -57,7 +57,7 @@ pub(in crate::paged) fn split_inner(shape: &Shape, left: &mut [u8], right: &mut 
     set_first_child(right, child_of_value(table.value(left, middle)));
     table.move_to(left, middle + 1, right);
     table.truncate(left, middle);
-    if of == Kind::Buffered {
+    if of == PageContentKind::Buffered {
         let buffer = shape.buffer_of(left);
         let from = buffer.below(left, &pivot);
         buffer.move_to(left, from, right);
@@ -66,18 +66,18 @@ pub(in crate::paged) fn split_inner(shape: &Shape, left: &mut [u8], right: &mut 
 }
 
 /// Moves the whole content of a node to an empty page.
-pub(in crate::paged) fn move_node(shape: &Shape, from: &mut [u8], to: &mut [u8]) {
-    let of = kind(from).unwrap_or(Kind::Free);
-    assert!(of != Kind::Free, "a node is moved");
+pub(in crate::paged) fn move_node(shape: &NodeShape, from: &mut [u8], to: &mut [u8]) {
+    let of = kind(from).unwrap_or(PageContentKind::Free);
+    assert!(of != PageContentKind::Free, "a node is moved");
     set_head(to, of, level(from));
     set_own_pivots(to, own_pivots(from));
-    if of == Kind::Leaf {
+    if of == PageContentKind::Leaf {
         shape.pairs.move_to(from, 0, to);
     } else {
         let table = shape.pivots_of(from);
         set_first_child(to, child_at(&table, from, 0));
         table.move_to(from, 0, to);
-        if of == Kind::Buffered {
+        if of == PageContentKind::Buffered {
             shape.buffer_of(from).move_to(from, 0, to);
         }
     }
@@ -88,24 +88,24 @@ pub(in crate::paged) fn move_node(shape: &Shape, from: &mut [u8], to: &mut [u8])
 mod tests {
     use super::super::format::add_pivot;
     use super::super::layout::TreeSizes;
-    use super::super::message::{Action, Message};
+    use super::super::message::{MessageAction, NodeMessage};
     use super::*;
 
-    fn shape() -> Shape {
+    fn shape() -> NodeShape {
         let sizes = TreeSizes {
             key_limit: 4,
             value_limit: 4,
             epsilon_percent: 60,
         };
-        Shape::new(472, sizes).unwrap()
+        NodeShape::new(472, sizes).unwrap()
     }
 
-    fn messages(keys: &[u8]) -> Messages {
-        let mut messages = Messages::new();
+    fn messages(keys: &[u8]) -> MessageList {
+        let mut messages = MessageList::new();
         for key in keys {
-            messages.push(Message {
+            messages.push(NodeMessage {
                 key: &[*key],
-                action: Action::Insert,
+                action: MessageAction::Insert,
                 operand: b"",
             });
         }
@@ -119,7 +119,7 @@ mod tests {
         let mut rng = fastrand::Rng::with_seed(2);
         for _ in 0..2000 {
             let mut left = vec![0; shape.content_bytes];
-            set_head(&mut left, Kind::Leaf, 0);
+            set_head(&mut left, PageContentKind::Leaf, 0);
             let mut keys: Vec<u8> = (0..=255).collect();
             rng.shuffle(&mut keys);
             let mut own = keys[..s].to_vec();
@@ -139,7 +139,7 @@ mod tests {
             let median = union_median(&shape.pairs, &left, &new);
             let mut right = vec![0; shape.content_bytes];
             split_leaf(&shape, &mut left, &mut right, &median);
-            let fresh = |leaf: &[u8], part: &Messages| {
+            let fresh = |leaf: &[u8], part: &MessageList| {
                 let fresh = part
                     .iter()
                     .filter(|message| shape.pairs.find(leaf, message.key).is_err());
@@ -156,7 +156,7 @@ mod tests {
         let shape = shape();
         let n = shape.pivots.capacity();
         let mut left = vec![0; shape.content_bytes];
-        set_head(&mut left, Kind::Buffered, 3);
+        set_head(&mut left, PageContentKind::Buffered, 3);
         set_first_child(&mut left, 100);
         (0..n as u8).for_each(|at| add_pivot(&shape, &mut left, &[at * 10 + 10], 101 + u64::from(at)));
         for at in 0..shape.buffer.capacity() {
@@ -164,7 +164,7 @@ mod tests {
             let place = shape.buffer.below(&left, &key);
             shape
                 .buffer
-                .insert(&mut left, place, &key, b"v", Some(Action::Delete));
+                .insert(&mut left, place, &key, b"v", Some(MessageAction::Delete));
         }
         let mut right = vec![0; shape.content_bytes];
         let pivot = split_inner(&shape, &mut left, &mut right);

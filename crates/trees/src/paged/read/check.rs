@@ -1,15 +1,15 @@
 //! Checks all nodes of a tree.
 
 use crate::paged::buffer::PageBuffer;
-use crate::paged::core::Core;
-use crate::paged::merge::Merging;
-use crate::paged::node::{Action, Kind, Table, child_at, is_under_full, kind, level};
+use crate::paged::core::TreeCore;
+use crate::paged::merge::UnderfullPolicy;
+use crate::paged::node::{MessageAction, NodeArray, PageContentKind, child_at, is_under_full, kind, level};
 use alluvium_storage::Result;
 use std::collections::BTreeSet;
 
 /// The result of a walk over a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Examined {
+pub struct TreeWalkReport {
     /// The errors that were found, one sentence each.
     pub found: Vec<String>,
     /// The pages reachable from the root.
@@ -44,20 +44,20 @@ pub struct LevelFigures {
 
 /// The key range of a node.
 #[derive(Clone, Default)]
-struct Fence {
+struct NodeFence {
     low: Option<Vec<u8>>,
     high: Option<Vec<u8>>,
 }
 
-impl Fence {
+impl NodeFence {
     fn contains(&self, key: &[u8]) -> bool {
         self.low.as_deref().is_none_or(|low| low <= key) && self.high.as_deref().is_none_or(|high| key < high)
     }
 }
 
-impl<B: PageBuffer> Core<B> {
+impl<B: PageBuffer> TreeCore<B> {
     /// Counts a node whose pairs or pivots are in `table`, and reports it if it is under-full.
-    fn weigh(&self, (page, node): (u64, &[u8]), table: &Table, examined: &mut Examined) {
+    fn weigh(&self, (page, node): (u64, &[u8]), table: &NodeArray, examined: &mut TreeWalkReport) {
         let at = usize::from(level(node));
         if examined.levels.len() <= at {
             examined.levels.resize_with(at + 1, LevelFigures::default);
@@ -66,7 +66,7 @@ impl<B: PageBuffer> Core<B> {
         of.nodes += 1;
         of.entries += table.len(node) as u64;
         of.most_entries += table.capacity() as u64;
-        if kind(node) == Some(Kind::Buffered) {
+        if kind(node) == Some(PageContentKind::Buffered) {
             let buffer = self.shape.buffer_of(node);
             of.messages += buffer.len(node) as u64;
             of.most_messages += buffer.capacity() as u64;
@@ -75,7 +75,7 @@ impl<B: PageBuffer> Core<B> {
             true => at > 0 && table.is_empty(node),
             false => is_under_full(&self.shape, node),
         };
-        if self.merging == Merging::UnderFull && is_under_full {
+        if self.merging == UnderfullPolicy::UnderFull && is_under_full {
             let text = format!(
                 "page {page}: {} entries at level {at} are too few, and were not merged (PM1)",
                 table.len(node)
@@ -85,19 +85,19 @@ impl<B: PageBuffer> Core<B> {
     }
 
     /// Checks the tree while no writer is in it.
-    pub(in crate::paged) fn examine(&self) -> Result<Examined> {
+    pub(in crate::paged) fn examine(&self) -> Result<TreeWalkReport> {
         self.examine_each(&mut |_| ())
     }
 
-    /// Checks the tree as [`Core::examine`] does, and calls `tell` with every value in a leaf or in
+    /// Checks the tree as [`TreeCore::examine`] does, and calls `tell` with every value in a leaf or in
     /// an insert.
-    pub(in crate::paged) fn examine_each(&self, tell: &mut dyn FnMut(&[u8])) -> Result<Examined> {
+    pub(in crate::paged) fn examine_each(&self, tell: &mut dyn FnMut(&[u8])) -> Result<TreeWalkReport> {
         let _alone = self.gate.write();
-        let mut examined = Examined {
+        let mut examined = TreeWalkReport {
             height: u32::from(self.height()?) + 1,
-            ..Examined::default()
+            ..TreeWalkReport::default()
         };
-        let mut todo = vec![(self.root, None, Fence::default())];
+        let mut todo = vec![(self.root, None, NodeFence::default())];
         while let Some((page, above, fence)) = todo.pop() {
             if !examined.pages.insert(page) {
                 examined.found.push(format!("page {page} is reached twice"));
@@ -111,7 +111,7 @@ impl<B: PageBuffer> Core<B> {
                 examined.found.push(format!("page {page}: {wrong}"));
                 continue;
             }
-            let mut inside = |table: &Table, name: &str| {
+            let mut inside = |table: &NodeArray, name: &str| {
                 let outside = (0..table.len(&node)).filter(|at| !fence.contains(table.key(&node, *at)));
                 let outside = outside.count();
                 if outside > 0 {
@@ -120,7 +120,7 @@ impl<B: PageBuffer> Core<B> {
                 }
                 table.len(&node) as u64
             };
-            if kind(&node) == Some(Kind::Leaf) {
+            if kind(&node) == Some(PageContentKind::Leaf) {
                 examined.pairs += inside(&self.shape.pairs, "pairs");
                 let pairs = &self.shape.pairs;
                 self.weigh((page, &node[..]), pairs, &mut examined);
@@ -129,11 +129,11 @@ impl<B: PageBuffer> Core<B> {
             }
             let pivots = self.shape.pivots_of(&node);
             let children = inside(&pivots, "pivots") as usize + 1;
-            if kind(&node) == Some(Kind::Buffered) {
+            if kind(&node) == Some(PageContentKind::Buffered) {
                 let buffer = self.shape.buffer_of(&node);
                 examined.messages += inside(&buffer, "messages");
                 let inserts = (0..buffer.len(&node)).map(|at| buffer.message(&node, at));
-                let inserts = inserts.filter(|message| message.action == Action::Insert);
+                let inserts = inserts.filter(|message| message.action == MessageAction::Insert);
                 inserts.for_each(|message| tell(message.operand));
             }
             examined.inner += 1;

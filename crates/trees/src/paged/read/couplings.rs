@@ -3,15 +3,19 @@
 //!
 //! Replaces `descent.rs` with the feature `couplings`.
 
-use crate::paged::buffer::{Exclusive, PageBuffer, Peek, Shared, Unlatched, Way};
-use crate::paged::core::{Core, Counters};
-use crate::paged::node::{Kind, Look, Reference, Words, kind, level, look, look_at};
+use crate::paged::buffer::{
+    FrameHint, OptimisticPage, PageBuffer, PageReadGuard, PageWriteGuard, UnlatchedPage,
+};
+use crate::paged::core::{TreeCore, TreeCounters};
+use crate::paged::node::{
+    ChildLookup, ChildReference, NodeWords, PageContentKind, kind, level, look, look_at,
+};
 use crate::paged::tree::{PagedTree, WritePath};
 use alluvium_storage::Result;
 
 /// How readers, and writers above the node that they change, step from a node to its child.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Coupling {
+pub enum LatchCoupling {
     /// Latch the child before releasing the node, as in the thesis. While a thread waits for the
     /// child, others wait for the node.
     #[default]
@@ -31,57 +35,57 @@ pub enum Coupling {
 const ATTEMPTS: usize = 4;
 
 /// The current node of a descent.
-pub(in crate::paged) enum Stop<'b> {
+pub(in crate::paged) enum DescentNode<'b> {
     /// A latched node.
-    Latched(Shared<'b>),
+    Latched(PageReadGuard<'b>),
     /// A snapshot of an inner node.
-    Seen(Peek<'b>),
+    Seen(OptimisticPage<'b>),
 }
 
-impl Words for Peek<'_> {
+impl NodeWords for OptimisticPage<'_> {
     fn word(&self, at: usize) -> u64 {
-        Peek::word(self, at)
+        OptimisticPage::word(self, at)
     }
 }
 
 /// A node that a descent has released, and whose version it may validate.
-enum Left<'b> {
-    Pinned(Unlatched<'b>),
-    Seen(Peek<'b>),
+enum ReleasedNode<'b> {
+    Pinned(UnlatchedPage<'b>),
+    Seen(OptimisticPage<'b>),
 }
 
-impl<'b> Stop<'b> {
+impl<'b> DescentNode<'b> {
     /// Returns the node if it is a leaf.
     pub(in crate::paged) fn leaf(&self) -> Option<&[u8]> {
         match self {
-            Stop::Latched(node) if kind(node) == Some(Kind::Leaf) => Some(node),
-            Stop::Latched(_) | Stop::Seen(_) => None,
+            DescentNode::Latched(node) if kind(node) == Some(PageContentKind::Leaf) => Some(node),
+            DescentNode::Latched(_) | DescentNode::Seen(_) => None,
         }
     }
 
     /// Returns the node's page number.
     pub(in crate::paged) fn number(&self) -> u64 {
         match self {
-            Stop::Latched(node) => node.number(),
-            Stop::Seen(node) => node.number(),
+            DescentNode::Latched(node) => node.number(),
+            DescentNode::Seen(node) => node.number(),
         }
     }
 
     /// Releases the latch of the node.
-    fn leave(self) -> Left<'b> {
+    fn leave(self) -> ReleasedNode<'b> {
         match self {
-            Stop::Latched(node) => Left::Pinned(node.unlatch()),
-            Stop::Seen(node) => Left::Seen(node),
+            DescentNode::Latched(node) => ReleasedNode::Pinned(node.unlatch()),
+            DescentNode::Seen(node) => ReleasedNode::Seen(node),
         }
     }
 }
 
-impl Left<'_> {
+impl ReleasedNode<'_> {
     /// Returns `below`, unless a writer has changed the node since it was released.
     fn proven<T>(&self, below: Result<T>) -> Result<Option<T>> {
         let is_unchanged = match self {
-            Left::Pinned(node) => node.is_unchanged(),
-            Left::Seen(node) => node.is_unchanged(),
+            ReleasedNode::Pinned(node) => node.is_unchanged(),
+            ReleasedNode::Seen(node) => node.is_unchanged(),
         };
         // If the node was changed, the page may be anything by now, so even an error is ignored.
         if is_unchanged { below.map(Some) } else { Ok(None) }
@@ -91,8 +95,8 @@ impl Left<'_> {
 impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
     /// Sets how threads step from a node to its child. The setting is not stored with the tree.
     #[must_use]
-    pub fn coupled_by(mut self, coupling: Coupling) -> PagedTree<B, W> {
-        if coupling == Coupling::Versions {
+    pub fn coupled_by(mut self, coupling: LatchCoupling) -> PagedTree<B, W> {
+        if coupling == LatchCoupling::Versions {
             self.core.buffer.keep_snapshots();
         }
         self.core.coupling = coupling;
@@ -100,46 +104,52 @@ impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
     }
 }
 
-impl<B: PageBuffer> Core<B> {
+impl<B: PageBuffer> TreeCore<B> {
     /// Walks from the root until `walk` returns a result. If a step failed its validation, `walk`
     /// returns `None` and is called again.
     pub(in crate::paged) fn descend<T>(
         &self,
-        mut walk: impl FnMut(Coupling) -> Result<Option<T>>,
+        mut walk: impl FnMut(LatchCoupling) -> Result<Option<T>>,
     ) -> Result<T> {
-        if self.coupling != Coupling::Latched {
+        if self.coupling != LatchCoupling::Latched {
             for _ in 0..ATTEMPTS {
                 if let Some(found) = walk(self.coupling)? {
                     return Ok(found);
                 }
-                Counters::add(&self.counters.restarts, 1);
+                TreeCounters::add(&self.counters.restarts, 1);
             }
         }
-        let found = walk(Coupling::Latched)?;
+        let found = walk(LatchCoupling::Latched)?;
         Ok(found.expect("a node stays as it is while its child is latched (PR1)"))
     }
 
     /// Begins at the root.
-    pub(in crate::paged) fn begin(&self, coupling: Coupling) -> Result<Stop<'_>> {
+    pub(in crate::paged) fn begin(&self, coupling: LatchCoupling) -> Result<DescentNode<'_>> {
         let way = Some(&self.root_way);
-        if coupling == Coupling::Versions
+        if coupling == LatchCoupling::Versions
             && let Some(peek) = self.buffer.peek(self.root, way)
         {
-            return Ok(Stop::Seen(peek));
+            return Ok(DescentNode::Seen(peek));
         }
-        Ok(Stop::Latched(self.buffer.pin_shared_by(self.root, way)?))
+        Ok(DescentNode::Latched(self.buffer.pin_shared_by(self.root, way)?))
     }
 
     /// Searches a key in an inner node; the operand of its message is copied into `operand`.
     /// Returns `None` if the node was changed during the search.
-    pub(in crate::paged) fn look(&self, stop: &Stop<'_>, key: &[u8], operand: &mut Vec<u8>) -> Option<Look> {
+    pub(in crate::paged) fn look(
+        &self,
+        stop: &DescentNode<'_>,
+        key: &[u8],
+        operand: &mut Vec<u8>,
+    ) -> Option<ChildLookup> {
         match stop {
-            Stop::Latched(node) => Some(look(&self.shape, node, key, operand)),
-            Stop::Seen(peek) => {
+            DescentNode::Latched(node) => Some(look(&self.shape, node, key, operand)),
+            DescentNode::Seen(peek) => {
                 let look = look_at(&self.shape, peek, key, operand);
                 let is_proven = peek.is_unchanged();
                 assert!(
-                    !is_proven || matches!(look.kind, Some(Kind::Wide | Kind::Buffered)),
+                    !is_proven
+                        || matches!(look.kind, Some(PageContentKind::Wide | PageContentKind::Buffered)),
                     "nodes with children have snapshots"
                 );
                 is_proven.then_some(look)
@@ -151,21 +161,21 @@ impl<B: PageBuffer> Core<B> {
     /// changed the node before the child was latched or its version was read.
     pub(in crate::paged) fn go<'b>(
         &'b self,
-        stop: Stop<'b>,
-        look: Look,
-        coupling: Coupling,
-    ) -> Result<Option<Stop<'b>>> {
+        stop: DescentNode<'b>,
+        look: ChildLookup,
+        coupling: LatchCoupling,
+    ) -> Result<Option<DescentNode<'b>>> {
         let (to, above) = (look.to, look.level);
         let stop = match (stop, coupling) {
-            (Stop::Latched(node), Coupling::Latched) => {
-                return Ok(self.step(node, to, coupling)?.map(Stop::Latched));
+            (DescentNode::Latched(node), LatchCoupling::Latched) => {
+                return Ok(self.step(node, to, coupling)?.map(DescentNode::Latched));
             }
             (stop, _) => stop,
         };
         self.note_read(&stop, coupling);
         let way = self.way(&stop, to);
         let left = stop.leave();
-        if coupling == Coupling::Versions
+        if coupling == LatchCoupling::Versions
             && above > 1
             && let Some(next) = self.buffer.peek(to.page, way)
             // Any other page is read under a latch, which reports the error.
@@ -173,22 +183,22 @@ impl<B: PageBuffer> Core<B> {
         {
             // The node is validated after the child's version was read: messages in the child that
             // were moved before that are noticed.
-            return left.proven(Ok(Stop::Seen(next)));
+            return left.proven(Ok(DescentNode::Seen(next)));
         }
-        left.proven(self.shared_by(to.page, way, above).map(Stop::Latched))
+        left.proven(self.shared_by(to.page, way, above).map(DescentNode::Latched))
     }
 
-    /// Steps from a node to the child found by `look`, for writing. Returns `None` as [`Core::go`]
+    /// Steps from a node to the child found by `look`, for writing. Returns `None` as [`TreeCore::go`]
     /// does.
     pub(in crate::paged) fn go_exclusive<'b>(
         &'b self,
-        stop: Stop<'b>,
-        look: Look,
-        coupling: Coupling,
-    ) -> Result<Option<Exclusive<'b>>> {
+        stop: DescentNode<'b>,
+        look: ChildLookup,
+        coupling: LatchCoupling,
+    ) -> Result<Option<PageWriteGuard<'b>>> {
         let (to, above) = (look.to, look.level);
         let stop = match (stop, coupling) {
-            (Stop::Latched(node), Coupling::Latched) => {
+            (DescentNode::Latched(node), LatchCoupling::Latched) => {
                 let child = self.exclusive_by(to.page, self.buffer.way(&node, to.place), above)?;
                 drop(node);
                 return Ok(Some(child));
@@ -202,16 +212,16 @@ impl<B: PageBuffer> Core<B> {
     }
 
     /// Returns the hint to the child's frame that is stored with the node's reference to the child.
-    fn way(&self, stop: &Stop<'_>, to: Reference) -> Option<&Way> {
+    fn way(&self, stop: &DescentNode<'_>, to: ChildReference) -> Option<&FrameHint> {
         match stop {
-            Stop::Latched(node) => self.buffer.way(node, to.place),
-            Stop::Seen(node) => self.buffer.way_seen(node, to.place),
+            DescentNode::Latched(node) => self.buffer.way(node, to.place),
+            DescentNode::Seen(node) => self.buffer.way_seen(node, to.place),
         }
     }
 
     /// Offers a latched node for a snapshot, if it is read often.
-    fn note_read(&self, stop: &Stop<'_>, coupling: Coupling) {
-        if let (Stop::Latched(node), Coupling::Versions) = (stop, coupling) {
+    fn note_read(&self, stop: &DescentNode<'_>, coupling: LatchCoupling) {
+        if let (DescentNode::Latched(node), LatchCoupling::Versions) = (stop, coupling) {
             self.buffer.offer(node);
         }
     }
@@ -224,30 +234,30 @@ impl<B: PageBuffer> Core<B> {
     /// version.
     pub(in crate::paged) fn step<'b>(
         &'b self,
-        node: Shared<'b>,
-        to: Reference,
-        coupling: Coupling,
-    ) -> Result<Option<Shared<'b>>> {
+        node: PageReadGuard<'b>,
+        to: ChildReference,
+        coupling: LatchCoupling,
+    ) -> Result<Option<PageReadGuard<'b>>> {
         let (above, way) = (level(&node), self.buffer.way(&node, to.place));
         assert!(above > 0, "a leaf has no child");
-        if coupling == Coupling::Latched {
+        if coupling == LatchCoupling::Latched {
             let child = self.shared_by(to.page, way, above)?;
             drop(node);
             return Ok(Some(child));
         }
-        let left = Left::Pinned(node.unlatch());
+        let left = ReleasedNode::Pinned(node.unlatch());
         left.proven(self.shared_by(to.page, way, above))
     }
 
     /// Latches a child of a node at level `above` for reading, with the hint to the child's frame.
-    fn shared_by(&self, page: u64, way: Option<&Way>, above: u8) -> Result<Shared<'_>> {
+    fn shared_by(&self, page: u64, way: Option<&FrameHint>, above: u8) -> Result<PageReadGuard<'_>> {
         let child = self.buffer.pin_shared_by(page, way)?;
         Self::check_child(page, above, &child)?;
         Ok(child)
     }
 
     /// Latches a child of a node at level `above` for writing, with the hint to the child's frame.
-    fn exclusive_by(&self, page: u64, way: Option<&Way>, above: u8) -> Result<Exclusive<'_>> {
+    fn exclusive_by(&self, page: u64, way: Option<&FrameHint>, above: u8) -> Result<PageWriteGuard<'_>> {
         let child = self.buffer.pin_exclusive_by(page, way)?;
         Self::check_child(page, above, &child)?;
         Ok(child)

@@ -1,12 +1,12 @@
 //! Point lookups (thesis, section 5.8 and listing 5.7, corrected).
 
 use crate::paged::buffer::PageBuffer;
-use crate::paged::core::{Core, Counters};
-use crate::paged::node::{Action, Kind};
-use crate::paged::read::Coupling;
+use crate::paged::core::{TreeCore, TreeCounters};
+use crate::paged::node::{MessageAction, PageContentKind};
+use crate::paged::read::LatchCoupling;
 use alluvium_storage::Result;
 
-impl<B: PageBuffer> Core<B> {
+impl<B: PageBuffer> TreeCore<B> {
     /// Copies the value of a key into `value`, and returns whether the key has one.
     ///
     /// The walk ends at the first insert or delete of the key, because everything below is older.
@@ -16,7 +16,7 @@ impl<B: PageBuffer> Core<B> {
         self.descend(|coupling| self.try_get(key, value, coupling))
     }
 
-    fn try_get(&self, key: &[u8], value: &mut Vec<u8>, coupling: Coupling) -> Result<Option<bool>> {
+    fn try_get(&self, key: &[u8], value: &mut Vec<u8>, coupling: LatchCoupling) -> Result<Option<bool>> {
         let mut updates: Option<Vec<u8>> = None;
         let mut stop = self.begin(coupling)?;
         let mut visited = 1;
@@ -32,13 +32,13 @@ impl<B: PageBuffer> Core<B> {
             let Some(look) = self.look(&stop, key, value) else {
                 return Ok(None);
             };
-            if look.kind == Some(Kind::Buffered) {
+            if look.kind == Some(PageContentKind::Buffered) {
                 self.watch.iter().for_each(|watch| watch.looked_up(stop.number()));
             }
             match look.action {
-                Some(Action::Insert) => break true,
-                Some(Action::Delete) => break false,
-                Some(Action::Update) => updates = Some(self.combined(value, updates)),
+                Some(MessageAction::Insert) => break true,
+                Some(MessageAction::Delete) => break false,
+                Some(MessageAction::Update) => updates = Some(self.combined(value, updates)),
                 None => {}
             }
             let Some(next) = self.go(stop, look, coupling)? else {
@@ -54,7 +54,7 @@ impl<B: PageBuffer> Core<B> {
             self.operator.combine(&base, &updates, value);
         }
         assert!(value.is_empty() || exists, "an absent key has no value");
-        Counters::add(&self.counters.visited, visited);
+        TreeCounters::add(&self.counters.visited, visited);
         Ok(Some(exists))
     }
 

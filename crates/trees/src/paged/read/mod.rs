@@ -21,9 +21,9 @@ mod descent;
 mod lookup;
 mod scan;
 
-pub use check::{Examined, LevelFigures};
+pub use check::{LevelFigures, TreeWalkReport};
 #[cfg(feature = "couplings")]
-pub use couplings::Coupling;
+pub use couplings::LatchCoupling;
 #[cfg(not(feature = "couplings"))]
-pub(in crate::paged) use descent::Coupling;
-pub use scan::{Bounds, Scan};
+pub(in crate::paged) use descent::LatchCoupling;
+pub use scan::{PagedTreeScan, ScanBounds};

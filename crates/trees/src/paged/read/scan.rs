@@ -1,25 +1,25 @@
 //! Range scans in both directions, one leaf at a time.
 
 use crate::paged::buffer::PageBuffer;
-use crate::paged::core::Core;
-use crate::paged::node::{Kind, Messages, child_index, fold, kind, reference_at};
-use crate::paged::read::Coupling;
+use crate::paged::core::TreeCore;
+use crate::paged::node::{MessageList, PageContentKind, child_index, fold, kind, reference_at};
+use crate::paged::read::LatchCoupling;
 use alluvium_storage::Result;
 use std::fmt;
 
 /// A key and its value.
-type Pair = (Vec<u8>, Vec<u8>);
+type LeafKeyValue = (Vec<u8>, Vec<u8>);
 
 /// The key range of a scan: keys at or above `from` and below `below`. `None` means no bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Bounds {
+pub struct ScanBounds {
     /// The inclusive lower bound.
     pub from: Option<Vec<u8>>,
     /// The exclusive upper bound.
     pub below: Option<Vec<u8>>,
 }
 
-impl Bounds {
+impl ScanBounds {
     fn contain(&self, key: &[u8]) -> bool {
         self.from.as_deref().is_none_or(|from| from <= key)
             && self.below.as_deref().is_none_or(|below| key < below)
@@ -28,7 +28,7 @@ impl Bounds {
 
 /// The leaf to read.
 #[derive(Clone, Copy, Debug)]
-enum Want<'k> {
+enum LeafTarget<'k> {
     /// The leaf of a key.
     At(&'k [u8]),
     /// The leaf of the keys just below this one; `None` for the last leaf.
@@ -37,31 +37,31 @@ enum Want<'k> {
 
 /// The pairs of one leaf after all messages on the path are applied, and the leaf's key range.
 #[derive(Debug, Default)]
-struct View {
-    pairs: Vec<Pair>,
+struct MergedLeaf {
+    pairs: Vec<LeafKeyValue>,
     low: Option<Vec<u8>>,
     high: Option<Vec<u8>>,
 }
 
-impl<B: PageBuffer> Core<B> {
+impl<B: PageBuffer> TreeCore<B> {
     /// Reads the range of one leaf. On the way down, the messages of each buffer for the chosen
     /// child are collected; they are applied once the leaf is reached, the oldest first.
-    fn view(&self, want: Want<'_>) -> Result<View> {
+    fn view(&self, want: LeafTarget<'_>) -> Result<MergedLeaf> {
         self.readable()?;
         self.descend(|coupling| self.try_view(want, coupling))
     }
 
-    fn try_view(&self, want: Want<'_>, coupling: Coupling) -> Result<Option<View>> {
+    fn try_view(&self, want: LeafTarget<'_>, coupling: LatchCoupling) -> Result<Option<MergedLeaf>> {
         let shape = &self.shape;
-        let mut view = View::default();
-        let mut above: Vec<Messages> = Vec::new();
+        let mut view = MergedLeaf::default();
+        let mut above: Vec<MessageList> = Vec::new();
         let mut node = self.buffer.pin_shared_by(self.root, Some(&self.root_way))?;
-        while kind(&node) != Some(Kind::Leaf) {
+        while kind(&node) != Some(PageContentKind::Leaf) {
             let table = shape.pivots_of(&node);
             let at = match want {
-                Want::At(key) => child_index(&table, &node, key),
-                Want::Below(Some(key)) => table.below(&node, key),
-                Want::Below(None) => table.len(&node),
+                LeafTarget::At(key) => child_index(&table, &node, key),
+                LeafTarget::Below(Some(key)) => table.below(&node, key),
+                LeafTarget::Below(None) => table.len(&node),
             };
             if at > 0 {
                 view.low = Some(table.key(&node, at - 1).to_vec());
@@ -69,13 +69,13 @@ impl<B: PageBuffer> Core<B> {
             if at < table.len(&node) {
                 view.high = Some(table.key(&node, at).to_vec());
             }
-            if kind(&node) == Some(Kind::Buffered) {
+            if kind(&node) == Some(PageContentKind::Buffered) {
                 self.watch.iter().for_each(|watch| watch.looked_up(node.number()));
                 let buffer = shape.buffer_of(&node);
                 let from = view.low.as_deref().map_or(0, |low| buffer.below(&node, low));
                 let to = view.high.as_deref();
                 let to = to.map_or(buffer.len(&node), |high| buffer.below(&node, high));
-                let mut messages = Messages::new();
+                let mut messages = MessageList::new();
                 (from..to).for_each(|at| messages.push(buffer.message(&node, at)));
                 above.push(messages);
             }
@@ -99,7 +99,7 @@ impl<B: PageBuffer> Core<B> {
     }
 
     /// Applies messages to pairs, both in key order.
-    fn applied(&self, pairs: Vec<Pair>, messages: &Messages) -> Vec<Pair> {
+    fn applied(&self, pairs: Vec<LeafKeyValue>, messages: &MessageList) -> Vec<LeafKeyValue> {
         if messages.is_empty() {
             return pairs;
         }
@@ -133,19 +133,19 @@ impl<B: PageBuffer> Core<B> {
 /// An iterator over the pairs of a range, from both ends.
 ///
 /// All pairs of one leaf come from one state of it. Between leaves the tree may change.
-pub struct Scan<'t, B> {
-    core: &'t Core<B>,
-    bounds: Bounds,
+pub struct PagedTreeScan<'t, B> {
+    core: &'t TreeCore<B>,
+    bounds: ScanBounds,
     /// Pairs that were read but not yet returned: `front` has those of the least leaf, `back` those
     /// of the greatest.
-    front: std::vec::IntoIter<Pair>,
-    back: Vec<Pair>,
+    front: std::vec::IntoIter<LeafKeyValue>,
+    back: Vec<LeafKeyValue>,
     is_done: bool,
 }
 
-impl<'t, B: PageBuffer> Scan<'t, B> {
-    pub(in crate::paged) fn new(core: &'t Core<B>, bounds: Bounds) -> Scan<'t, B> {
-        Scan {
+impl<'t, B: PageBuffer> PagedTreeScan<'t, B> {
+    pub(in crate::paged) fn new(core: &'t TreeCore<B>, bounds: ScanBounds) -> PagedTreeScan<'t, B> {
+        PagedTreeScan {
             core,
             bounds,
             front: Vec::new().into_iter(),
@@ -158,7 +158,7 @@ impl<'t, B: PageBuffer> Scan<'t, B> {
     ///
     /// # Errors
     /// I/O errors; damage. The next call tries again.
-    pub fn next_pair(&mut self) -> Result<Option<Pair>> {
+    pub fn next_pair(&mut self) -> Result<Option<LeafKeyValue>> {
         loop {
             if let Some(pair) = self.front.next() {
                 return Ok(Some(pair));
@@ -168,7 +168,7 @@ impl<'t, B: PageBuffer> Scan<'t, B> {
             }
             let view = self
                 .core
-                .view(Want::At(self.bounds.from.as_deref().unwrap_or_default()))?;
+                .view(LeafTarget::At(self.bounds.from.as_deref().unwrap_or_default()))?;
             let inside = view.pairs.into_iter().filter(|(key, _)| self.bounds.contain(key));
             self.front = inside.collect::<Vec<_>>().into_iter();
             self.is_done = view.high.is_none();
@@ -181,7 +181,7 @@ impl<'t, B: PageBuffer> Scan<'t, B> {
     ///
     /// # Errors
     /// The errors of [`Scan::next_pair`].
-    pub fn next_back(&mut self) -> Result<Option<Pair>> {
+    pub fn next_back(&mut self) -> Result<Option<LeafKeyValue>> {
         loop {
             if let Some(pair) = self.back.pop() {
                 return Ok(Some(pair));
@@ -189,7 +189,7 @@ impl<'t, B: PageBuffer> Scan<'t, B> {
             if self.is_done || self.is_empty() {
                 return Ok(self.front.next_back());
             }
-            let view = self.core.view(Want::Below(self.bounds.below.as_deref()))?;
+            let view = self.core.view(LeafTarget::Below(self.bounds.below.as_deref()))?;
             let inside = view.pairs.into_iter().filter(|(key, _)| self.bounds.contain(key));
             self.back = inside.collect();
             self.is_done = view.low.is_none();
@@ -204,20 +204,20 @@ impl<'t, B: PageBuffer> Scan<'t, B> {
     }
 }
 
-impl<B: PageBuffer> Iterator for Scan<'_, B> {
-    type Item = Result<Pair>;
-    fn next(&mut self) -> Option<Result<Pair>> {
+impl<B: PageBuffer> Iterator for PagedTreeScan<'_, B> {
+    type Item = Result<LeafKeyValue>;
+    fn next(&mut self) -> Option<Result<LeafKeyValue>> {
         self.next_pair().transpose()
     }
 }
 
-impl<B: PageBuffer> DoubleEndedIterator for Scan<'_, B> {
-    fn next_back(&mut self) -> Option<Result<Pair>> {
-        Scan::next_back(self).transpose()
+impl<B: PageBuffer> DoubleEndedIterator for PagedTreeScan<'_, B> {
+    fn next_back(&mut self) -> Option<Result<LeafKeyValue>> {
+        PagedTreeScan::next_back(self).transpose()
     }
 }
 
-impl<B> fmt::Debug for Scan<'_, B> {
+impl<B> fmt::Debug for PagedTreeScan<'_, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scan")
             .field("bounds", &self.bounds)

@@ -17,9 +17,9 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use crate::paged::Merging;
-use crate::paged::node::Epsilon;
-use alluvium_base::bytes::{Reader, Truncated, Writer};
+use crate::paged::UnderfullPolicy;
+use crate::paged::node::EpsilonMode;
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 
 const VERSION: u8 = 1;
 const MERGES: u8 = 128;
@@ -30,7 +30,7 @@ const _: () = assert!(MOST_OWN <= u16::MAX as usize, "their number has two bytes
 
 /// The kind of tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sort {
+pub enum StoredTreeKind {
     /// A Bε-tree.
     Beps,
     /// A Bε-tree whose root has a buffer.
@@ -41,10 +41,10 @@ pub enum Sort {
 
 /// The metadata from which a tree is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Meta {
-    pub(super) sort: Sort,
-    pub(super) merging: Merging,
-    pub(super) epsilon: Epsilon,
+pub(super) struct TreeMetadata {
+    pub(super) sort: StoredTreeKind,
+    pub(super) merging: UnderfullPolicy,
+    pub(super) epsilon: EpsilonMode,
     pub(super) key_limit: u16,
     pub(super) value_limit: u16,
     pub(super) n: u16,
@@ -53,25 +53,25 @@ pub(super) struct Meta {
     pub(super) own: Vec<u8>,
 }
 
-impl Meta {
+impl TreeMetadata {
     /// Returns the encoded metadata.
     pub(super) fn encode(&self) -> Vec<u8> {
         assert!(self.own.len() <= MOST_OWN, "what the owner keeps fits");
         let sort = match self.sort {
-            Sort::Beps => 1,
-            Sort::BepsBufferedRoot => 2,
-            Sort::Bplus => 3,
+            StoredTreeKind::Beps => 1,
+            StoredTreeKind::BepsBufferedRoot => 2,
+            StoredTreeKind::Bplus => 3,
         };
         let merges = match self.merging {
-            Merging::Never => 0,
-            Merging::UnderFull => MERGES,
+            UnderfullPolicy::Never => 0,
+            UnderfullPolicy::UnderFull => MERGES,
         };
         let adapts = match self.epsilon {
-            Epsilon::Fixed => 0,
-            Epsilon::Adaptive => ADAPTS,
+            EpsilonMode::Fixed => 0,
+            EpsilonMode::Adaptive => ADAPTS,
         };
         let mut out = Vec::with_capacity(20 + self.own.len());
-        let mut writer = Writer::new(&mut out);
+        let mut writer = ByteWriter::new(&mut out);
         writer
             .u8(VERSION)
             .u8(sort | merges | adapts)
@@ -83,33 +83,33 @@ impl Meta {
     }
 
     /// Decodes metadata. Returns `None` for other bytes.
-    pub(super) fn decode(bytes: &[u8]) -> Option<Meta> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<TreeMetadata> {
         Self::read(bytes).ok().flatten()
     }
 
-    fn read(bytes: &[u8]) -> Result<Option<Meta>, Truncated> {
-        let mut reader = Reader::new(bytes);
+    fn read(bytes: &[u8]) -> Result<Option<TreeMetadata>, TruncatedInput> {
+        let mut reader = ByteReader::new(bytes);
         let (version, sort) = (reader.u8()?, reader.u8()?);
         let merging = match sort & MERGES {
-            0 => Merging::Never,
-            _ => Merging::UnderFull,
+            0 => UnderfullPolicy::Never,
+            _ => UnderfullPolicy::UnderFull,
         };
         let epsilon = match sort & ADAPTS {
-            0 => Epsilon::Fixed,
-            _ => Epsilon::Adaptive,
+            0 => EpsilonMode::Fixed,
+            _ => EpsilonMode::Adaptive,
         };
         let sort = match (version, sort & !(MERGES | ADAPTS)) {
-            (VERSION, 1) => Sort::Beps,
-            (VERSION, 2) => Sort::BepsBufferedRoot,
-            (VERSION, 3) => Sort::Bplus,
+            (VERSION, 1) => StoredTreeKind::Beps,
+            (VERSION, 2) => StoredTreeKind::BepsBufferedRoot,
+            (VERSION, 3) => StoredTreeKind::Bplus,
             _ => return Ok(None),
         };
         let (key_limit, value_limit, n, b) = (reader.u16()?, reader.u16()?, reader.u16()?, reader.u16()?);
         let root = reader.u64()?;
         let len = usize::from(reader.u16()?);
         let own = reader.take(len)?.to_vec();
-        let is_whole = reader.left() == 0 && len <= MOST_OWN;
-        Ok(is_whole.then_some(Meta {
+        let is_whole = reader.remaining() == 0 && len <= MOST_OWN;
+        Ok(is_whole.then_some(TreeMetadata {
             sort,
             merging,
             epsilon,
@@ -126,7 +126,7 @@ impl Meta {
 /// Decodes bytes as metadata, and returns 1 if they are valid and 0 otherwise. Valid metadata is
 /// encoded again and compared.
 pub(in crate::paged) fn reread(bytes: &[u8]) -> usize {
-    let meta = Meta::decode(bytes);
+    let meta = TreeMetadata::decode(bytes);
     assert!(
         meta.as_ref().is_none_or(|meta| meta.encode() == bytes),
         "it is written as it was read"
@@ -136,10 +136,10 @@ pub(in crate::paged) fn reread(bytes: &[u8]) -> usize {
 
 /// Returns an example of encoded metadata.
 pub(in crate::paged) fn example() -> Vec<u8> {
-    let meta = Meta {
-        sort: Sort::Beps,
-        merging: Merging::UnderFull,
-        epsilon: Epsilon::Adaptive,
+    let meta = TreeMetadata {
+        sort: StoredTreeKind::Beps,
+        merging: UnderfullPolicy::UnderFull,
+        epsilon: EpsilonMode::Adaptive,
         key_limit: 12,
         value_limit: 30,
         n: 5,
@@ -154,11 +154,11 @@ pub(in crate::paged) fn example() -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn meta() -> Meta {
-        Meta {
-            sort: Sort::BepsBufferedRoot,
-            merging: Merging::Never,
-            epsilon: Epsilon::Fixed,
+    fn meta() -> TreeMetadata {
+        TreeMetadata {
+            sort: StoredTreeKind::BepsBufferedRoot,
+            merging: UnderfullPolicy::Never,
+            epsilon: EpsilonMode::Fixed,
             key_limit: 8,
             value_limit: 100,
             n: 23,
@@ -174,21 +174,21 @@ mod tests {
             1, 2, 8, 0, 100, 0, 23, 0, 126, 0, 5, 0, 0, 0, 0, 0, 0, 0, 3, 0, b'c', b'u', b't',
         ];
         assert_eq!(meta().encode(), expected);
-        assert_eq!(Meta::decode(&expected), Some(meta()));
+        assert_eq!(TreeMetadata::decode(&expected), Some(meta()));
         for (byte, merging, epsilon) in [
-            (130, Merging::UnderFull, Epsilon::Fixed),
-            (66, Merging::Never, Epsilon::Adaptive),
-            (194, Merging::UnderFull, Epsilon::Adaptive),
+            (130, UnderfullPolicy::UnderFull, EpsilonMode::Fixed),
+            (66, UnderfullPolicy::Never, EpsilonMode::Adaptive),
+            (194, UnderfullPolicy::UnderFull, EpsilonMode::Adaptive),
         ] {
             let mut bytes = expected;
             bytes[1] = byte;
-            let meta = Meta {
+            let meta = TreeMetadata {
                 merging,
                 epsilon,
                 ..meta()
             };
             assert_eq!(meta.encode(), bytes);
-            assert_eq!(Meta::decode(&bytes), Some(meta));
+            assert_eq!(TreeMetadata::decode(&bytes), Some(meta));
         }
     }
 
@@ -196,12 +196,12 @@ mod tests {
     fn other_bytes_are_none() {
         let bytes = meta().encode();
         for len in 0..bytes.len() {
-            assert_eq!(Meta::decode(&bytes[..len]), None);
+            assert_eq!(TreeMetadata::decode(&bytes[..len]), None);
         }
         for (at, wrong) in [(0, 2), (1, 0), (1, 4), (1, 132), (18, 2)] {
             let mut bytes = bytes.clone();
             bytes[at] = wrong;
-            assert_eq!(Meta::decode(&bytes), None);
+            assert_eq!(TreeMetadata::decode(&bytes), None);
         }
     }
 }

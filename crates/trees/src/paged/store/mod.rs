@@ -13,25 +13,25 @@
 mod format;
 mod hosted;
 
-pub(super) use format::{Sort, example, reread};
+pub(super) use format::{StoredTreeKind, example, reread};
 
-use super::beps::{BepsTree, FlushOrder, RootStyle, TreeOptions};
+use super::beps::{BepsOptions, BepsTree, FlushOrder, RootStyle};
 use super::bplus::{self, BplusTree};
-use super::buffer::{PAGE_HEADER, Pool, PoolOptions, Validate};
-use super::core::Core;
+use super::buffer::{PAGE_HEADER, PagePool, PageValidator, PoolOptions};
+use super::core::TreeCore;
 use super::error::no_tree;
-use super::merge::Merging;
-use super::node::{Epsilon, Kind, Operator, Shape, kind};
-use super::read::Examined;
+use super::merge::UnderfullPolicy;
+use super::node::{EpsilonMode, NodeShape, PageContentKind, UpdateOperator, kind};
+use super::read::TreeWalkReport;
 use super::tree::WritePath;
 use alluvium_device::Directory;
 use alluvium_storage::{Error, Result};
-use format::{MOST_OWN, Meta};
+use format::{MOST_OWN, TreeMetadata};
 use std::sync::{Arc, OnceLock};
 
 /// The location of a tree.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'d> {
+pub struct TreeLocation<'d> {
     /// The directory.
     pub directory: &'d dyn Directory,
     /// The file's name. The name of the journal has the suffix `.journal`.
@@ -43,18 +43,18 @@ fn content_bytes(pool: &PoolOptions) -> usize {
     pool.page_bytes.saturating_sub(PAGE_HEADER)
 }
 
-impl Core<Pool> {
+impl TreeCore<PagePool> {
     fn create_in(
-        place: Place<'_>,
+        place: TreeLocation<'_>,
         identity: u128,
         pool: PoolOptions,
-        shape: Shape,
-        operator: Arc<dyn Operator>,
-        (sort, merging): (Sort, Merging),
-    ) -> Result<Core<Pool>> {
+        shape: NodeShape,
+        operator: Arc<dyn UpdateOperator>,
+        (sort, merging): (StoredTreeKind, UnderfullPolicy),
+    ) -> Result<TreeCore<PagePool>> {
         let validate = Arc::new(move |content: &[u8]| shape.validate(content));
-        let pool = Pool::create(place.directory, place.name, identity, pool, validate)?;
-        let mut core = Core::create(pool, shape, operator)?;
+        let pool = PagePool::create(place.directory, place.name, identity, pool, validate)?;
+        let mut core = TreeCore::create(pool, shape, operator)?;
         core.merging = merging;
         core.checkpoint(sort, &[])?;
         assert!(core.height()? == 0, "a tree begins as a leaf");
@@ -63,50 +63,51 @@ impl Core<Pool> {
 
     /// Opens the tree of the last checkpoint, and returns its metadata.
     fn open_in(
-        place: Place<'_>,
+        place: TreeLocation<'_>,
         pool: PoolOptions,
-        operator: Arc<dyn Operator>,
-    ) -> Result<(Core<Pool>, Meta)> {
+        operator: Arc<dyn UpdateOperator>,
+    ) -> Result<(TreeCore<PagePool>, TreeMetadata)> {
         Self::open_by(place.name, operator, |validate| {
-            Pool::open(place.directory, place.name, pool, validate)
+            PagePool::open(place.directory, place.name, pool, validate)
         })
     }
 
     /// Opens the tree whose pages and metadata `open` returns.
     fn open_by(
         name: &str,
-        operator: Arc<dyn Operator>,
-        open: impl FnOnce(Arc<Validate>) -> Result<(Pool, Vec<u8>)>,
-    ) -> Result<(Core<Pool>, Meta)> {
-        let shape: Arc<OnceLock<Shape>> = Arc::default();
+        operator: Arc<dyn UpdateOperator>,
+        open: impl FnOnce(Arc<PageValidator>) -> Result<(PagePool, Vec<u8>)>,
+    ) -> Result<(TreeCore<PagePool>, TreeMetadata)> {
+        let shape: Arc<OnceLock<NodeShape>> = Arc::default();
         let known = Arc::clone(&shape);
         // Until the shape is known, only the free lists are walked.
         let validate = Arc::new(move |content: &[u8]| match known.get() {
             Some(shape) => hosted::validate(shape, content),
-            None if kind(content) == Some(Kind::Free) => Ok(()),
+            None if kind(content) == Some(PageContentKind::Free) => Ok(()),
             None => Err("a page that is not free".to_owned()),
         });
         let (pool, meta) = open(validate)?;
         let refused = |why: String| no_tree(name, why);
-        let meta = Meta::decode(&meta).ok_or_else(|| refused("its creation was not finished".to_owned()))?;
+        let meta =
+            TreeMetadata::decode(&meta).ok_or_else(|| refused("its creation was not finished".to_owned()))?;
         let limits = (usize::from(meta.key_limit), usize::from(meta.value_limit));
         let counts = (usize::from(meta.n), usize::from(meta.b));
         let content = super::buffer::PageBuffer::content_bytes(&pool);
-        let of = Shape::of(content, limits.0, limits.1, counts.0, counts.1);
+        let of = NodeShape::of(content, limits.0, limits.1, counts.0, counts.1);
         let of = of.and_then(|shape| match meta.epsilon {
-            Epsilon::Fixed => Ok(shape),
-            Epsilon::Adaptive => shape.divided_by_nodes(),
+            EpsilonMode::Fixed => Ok(shape),
+            EpsilonMode::Adaptive => shape.divided_by_nodes(),
         });
         let of = of.map_err(|error| refused(format!("its shape does not fit: {error}")))?;
         shape.get_or_init(|| of);
-        let mut core = Core::of(pool, of, meta.root, operator);
+        let mut core = TreeCore::of(pool, of, meta.root, operator);
         core.merging = meta.merging;
         core.height()?;
         assert!(core.shape == of, "nodes are checked by the tree's shape (PB5)");
         Ok((core, meta))
     }
 
-    pub(super) fn checkpoint(&self, sort: Sort, own: &[u8]) -> Result<()> {
+    pub(super) fn checkpoint(&self, sort: StoredTreeKind, own: &[u8]) -> Result<()> {
         if own.len() > MOST_OWN {
             return Err(Error::BadOption {
                 option: "own",
@@ -120,14 +121,14 @@ impl Core<Pool> {
         self.buffer.checkpoint(&self.meta(sort, own).encode())
     }
 
-    fn meta(&self, sort: Sort, own: &[u8]) -> Meta {
+    fn meta(&self, sort: StoredTreeKind, own: &[u8]) -> TreeMetadata {
         let shape = &self.shape;
-        let meta = Meta {
+        let meta = TreeMetadata {
             sort,
             merging: self.merging,
             epsilon: match shape.own {
-                None => Epsilon::Fixed,
-                Some(_) => Epsilon::Adaptive,
+                None => EpsilonMode::Fixed,
+                Some(_) => EpsilonMode::Adaptive,
             },
             key_limit: shape.key_limit as u16,
             value_limit: shape.value_limit as u16,
@@ -144,7 +145,7 @@ impl Core<Pool> {
     }
 
     /// Walks the tree, and reports pages that are neither reachable nor free.
-    pub(super) fn check(&self) -> Result<Examined> {
+    pub(super) fn check(&self) -> Result<TreeWalkReport> {
         let mut examined = self.examine()?;
         let free = self.buffer.free_pages();
         let pages = self.buffer.statistics().pages;
@@ -158,7 +159,7 @@ impl Core<Pool> {
     }
 }
 
-impl BepsTree<Pool> {
+impl BepsTree<PagePool> {
     /// Creates a tree in a file. It is durable and empty when this returns. `identity` must be
     /// unique among stores.
     ///
@@ -169,7 +170,7 @@ impl BepsTree<Pool> {
     /// use alluvium_trees::paged::buffer::PoolOptions;
     /// let directory = MemoryDirectory::new();
     /// let place = Place { directory: &directory, name: "rivers" };
-    /// let (pool, options) = (PoolOptions::default(), TreeOptions::new(16, 32));
+    /// let (pool, options) = (PoolOptions::default(), BepsOptions::new(16, 32));
     /// let operator = options.operator.clone();
     /// let tree = BepsTree::create_in(place, 7, pool, options)?;
     /// tree.insert(b"river", b"Elbe")?;
@@ -185,18 +186,18 @@ impl BepsTree<Pool> {
     /// # Errors
     /// Files of that name exist; sizes that do not fit; I/O errors.
     pub fn create_in(
-        place: Place<'_>,
+        place: TreeLocation<'_>,
         identity: u128,
         pool: PoolOptions,
-        options: TreeOptions,
-    ) -> Result<BepsTree<Pool>> {
+        options: BepsOptions,
+    ) -> Result<BepsTree<PagePool>> {
         let sort = match options.root {
-            RootStyle::Separate => Sort::Beps,
-            RootStyle::Buffered => Sort::BepsBufferedRoot,
+            RootStyle::Separate => StoredTreeKind::Beps,
+            RootStyle::Buffered => StoredTreeKind::BepsBufferedRoot,
         };
         let kept = (sort, options.merging);
         let shape = options.shape(content_bytes(&pool))?;
-        let core = Core::create_in(place, identity, pool, shape, options.operator, kept)?;
+        let core = TreeCore::create_in(place, identity, pool, shape, options.operator, kept)?;
         Ok(BepsTree::of(core, options.root, options.order))
     }
 
@@ -205,16 +206,16 @@ impl BepsTree<Pool> {
     /// # Errors
     /// No such tree; damage; I/O errors.
     pub fn open_in(
-        place: Place<'_>,
+        place: TreeLocation<'_>,
         pool: PoolOptions,
         order: FlushOrder,
-        operator: Arc<dyn Operator>,
-    ) -> Result<(BepsTree<Pool>, Vec<u8>)> {
-        let (core, meta) = Core::open_in(place, pool, operator)?;
+        operator: Arc<dyn UpdateOperator>,
+    ) -> Result<(BepsTree<PagePool>, Vec<u8>)> {
+        let (core, meta) = TreeCore::open_in(place, pool, operator)?;
         let style = match meta.sort {
-            Sort::Beps => RootStyle::Separate,
-            Sort::BepsBufferedRoot => RootStyle::Buffered,
-            Sort::Bplus => {
+            StoredTreeKind::Beps => RootStyle::Separate,
+            StoredTreeKind::BepsBufferedRoot => RootStyle::Buffered,
+            StoredTreeKind::Bplus => {
                 return Err(no_tree(place.name, "it holds a B⁺-tree"));
             }
         };
@@ -224,20 +225,20 @@ impl BepsTree<Pool> {
     }
 }
 
-impl BplusTree<Pool> {
+impl BplusTree<PagePool> {
     /// Creates a tree in a file. It is durable and empty when this returns. `identity` must be
     /// unique among stores.
     ///
     /// # Errors
     /// Files of that name exist; sizes that do not fit; I/O errors.
     pub fn create_in(
-        place: Place<'_>,
+        place: TreeLocation<'_>,
         identity: u128,
         pool: PoolOptions,
         limits: (usize, usize),
-        operator: Arc<dyn Operator>,
-    ) -> Result<BplusTree<Pool>> {
-        Self::create_merging_in(place, identity, pool, limits, operator, Merging::Never)
+        operator: Arc<dyn UpdateOperator>,
+    ) -> Result<BplusTree<PagePool>> {
+        Self::create_merging_in(place, identity, pool, limits, operator, UnderfullPolicy::Never)
     }
 
     /// Creates a tree as [`BplusTree::create_in`] does, with the given treatment of under-full
@@ -246,16 +247,23 @@ impl BplusTree<Pool> {
     /// # Errors
     /// The errors of [`BplusTree::create_in`].
     pub fn create_merging_in(
-        place: Place<'_>,
+        place: TreeLocation<'_>,
         identity: u128,
         pool: PoolOptions,
         (key_limit, value_limit): (usize, usize),
-        operator: Arc<dyn Operator>,
-        merging: Merging,
-    ) -> Result<BplusTree<Pool>> {
+        operator: Arc<dyn UpdateOperator>,
+        merging: UnderfullPolicy,
+    ) -> Result<BplusTree<PagePool>> {
         let sizes = bplus::sizes(key_limit, value_limit);
-        let shape = Shape::new(content_bytes(&pool), sizes)?;
-        let core = Core::create_in(place, identity, pool, shape, operator, (Sort::Bplus, merging))?;
+        let shape = NodeShape::new(content_bytes(&pool), sizes)?;
+        let core = TreeCore::create_in(
+            place,
+            identity,
+            pool,
+            shape,
+            operator,
+            (StoredTreeKind::Bplus, merging),
+        )?;
         Ok(BplusTree::of(core))
     }
 
@@ -264,12 +272,12 @@ impl BplusTree<Pool> {
     /// # Errors
     /// No such tree; damage; I/O errors.
     pub fn open_in(
-        place: Place<'_>,
+        place: TreeLocation<'_>,
         pool: PoolOptions,
-        operator: Arc<dyn Operator>,
-    ) -> Result<(BplusTree<Pool>, Vec<u8>)> {
-        let (core, meta) = Core::open_in(place, pool, operator)?;
-        if meta.sort != Sort::Bplus {
+        operator: Arc<dyn UpdateOperator>,
+    ) -> Result<(BplusTree<PagePool>, Vec<u8>)> {
+        let (core, meta) = TreeCore::open_in(place, pool, operator)?;
+        if meta.sort != StoredTreeKind::Bplus {
             return Err(no_tree(place.name, "it holds a Bε-tree"));
         }
         Ok((BplusTree::of(core), meta.own))

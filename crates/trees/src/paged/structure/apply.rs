@@ -1,19 +1,19 @@
 //! Changes of the pages: memtables, ingests and rewrites. Each is applied in slices.
 
-use super::format::{self, Entry, Value};
-use super::messages::Place;
-use super::{Paged, Tree, Writer};
-use crate::map::{Attach, Layer, newest_first};
+use super::format::{self, PageValue, PagedEntry};
+use super::messages::MessagePlace;
+use super::{AnyTree, PagedDictionary, PagedWriterState};
+use crate::map::{MemoryLayer, MemoryLayerTarget, newest_first};
 use crate::paged::buffer::PageBuffer;
 use crate::paged::error::key_too_long;
-use crate::paged::read::{Bounds, Scan};
-use alluvium_base::message::LAST;
-use alluvium_base::{Kind, Message, Sequence};
-use alluvium_dictionary::contract::{self, Progress};
-use alluvium_dictionary::merge::{Folder, Older, Rule};
+use crate::paged::read::{PagedTreeScan, ScanBounds};
+use alluvium_base::message::MAX_SEQUENCE;
+use alluvium_base::{Message, MessageKind, SequenceNumber};
+use alluvium_dictionary::contract::{self, StepProgress};
+use alluvium_dictionary::memtable_slice::MemtableSlice;
+use alluvium_dictionary::merge::{FoldRule, MessageFolder, OlderData};
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::share::Share;
-use alluvium_storage::extents::Class;
+use alluvium_storage::extents::AllocationClass;
 use alluvium_storage::{Error, Result};
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -29,7 +29,7 @@ const MESSAGE_BYTES: usize = 32;
 
 /// Whether compaction filters are applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Filters {
+enum FilterMode {
     Asked,
     Silent,
 }
@@ -59,41 +59,47 @@ pub(super) fn joined(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
 
 /// The share of a memtable that is being incorporated into the pages.
 #[derive(Debug)]
-pub(super) struct Incorporation {
-    pub(super) paged: Paged,
-    pub(super) share: Share,
+pub(super) struct PagedIncorporation {
+    pub(super) paged: PagedDictionary,
+    pub(super) share: MemtableSlice,
     /// The space class, which determines how much of the reserve it may use.
-    pub(super) class: Class,
+    pub(super) class: AllocationClass,
 }
 
 /// A rewrite of the whole tree: drops obsolete messages and applies compaction filters.
 #[derive(Debug)]
-pub(super) struct Rewrite {
-    paged: Paged,
+pub(super) struct PagedRewrite {
+    paged: PagedDictionary,
     /// The first key not yet rewritten.
     at: Vec<u8>,
-    filters: Filters,
+    filters: FilterMode,
 }
 
-impl Paged {
+impl PagedDictionary {
     /// Folds messages, newest first. Each remaining message keeps its own sequence number (PV2):
     /// its previous one, or that of the newest message that was folded into it.
-    fn folded(&self, key: &[u8], messages: &[Message<'_>], rule: &Rule, filters: Filters) -> Vec<Entry> {
+    fn folded(
+        &self,
+        key: &[u8],
+        messages: &[Message<'_>],
+        rule: &FoldRule,
+        filters: FilterMode,
+    ) -> Vec<PagedEntry> {
         let home = &self.shared.home;
         let rules = home.schema.rules(key);
-        let mut folder = Folder::new(rule, rules.operator.as_deref());
-        if let Some(filter) = rules.filter.as_deref().filter(|_| filters == Filters::Asked) {
+        let mut folder = MessageFolder::new(rule, rules.operator.as_deref());
+        if let Some(filter) = rules.filter.as_deref().filter(|_| filters == FilterMode::Asked) {
             folder = folder.filtered(filter, &key[home.schema.prefix_len(key)..]);
         }
         let mut seen = messages.iter().map(|message| message.sequence);
         let newest_hidden = seen.find(|sequence| *sequence <= rule.horizon).unwrap_or(0);
-        let mut left: Vec<Entry> = Vec::new();
+        let mut left: Vec<PagedEntry> = Vec::new();
         folder.fold(
             messages.iter().copied(),
             |_| None,
             |folded| {
                 let own = folded.number.and_then(|number| messages.get(number));
-                left.push(Entry {
+                left.push(PagedEntry {
                     // The folder returns sequence number zero for the message at the end of a key.
                     sequence: match folded.sequence {
                         0 => own.map_or(newest_hidden, |message| message.sequence),
@@ -113,7 +119,7 @@ impl Paged {
     }
 
     /// Returns the messages of a key up to the cut.
-    fn older(&self, key: &[u8]) -> Result<Vec<Entry>> {
+    fn older(&self, key: &[u8]) -> Result<Vec<PagedEntry>> {
         let mut value = Vec::new();
         if !self.core().get(key, &mut value)? {
             return Ok(Vec::new());
@@ -125,34 +131,34 @@ impl Paged {
     }
 
     /// Adds newer messages to those of a key (PV3).
-    pub(super) fn put_before(&self, key: &[u8], newer: &[Message<'_>], rule: &Rule) -> Result<()> {
-        let above = Rule {
-            older: Older::Elsewhere,
+    pub(super) fn put_before(&self, key: &[u8], newer: &[Message<'_>], rule: &FoldRule) -> Result<()> {
+        let above = FoldRule {
+            older: OlderData::Elsewhere,
             ..rule.clone()
         };
-        let mut left = self.folded(key, newer, &above, Filters::Silent);
+        let mut left = self.folded(key, newer, &above, FilterMode::Silent);
         let hides = left
             .last()
-            .is_some_and(|last| last.kind != Kind::Merge && last.sequence <= rule.horizon);
+            .is_some_and(|last| last.kind != MessageKind::Merge && last.sequence <= rule.horizon);
         if hides {
-            left.pop_if(|last| last.kind == Kind::Delete);
+            left.pop_if(|last| last.kind == MessageKind::Delete);
         } else {
             let older = self.older(key)?;
-            let messages: Vec<Message<'_>> = older.iter().map(Entry::message).collect();
-            left.extend(self.folded(key, &messages, rule, Filters::Silent));
+            let messages: Vec<Message<'_>> = older.iter().map(PagedEntry::message).collect();
+            left.extend(self.folded(key, &messages, rule, FilterMode::Silent));
         }
         self.keep(key, &left)
     }
 
     /// Replaces the messages of a key by `entries`.
-    fn keep(&self, key: &[u8], entries: &[Entry]) -> Result<()> {
+    fn keep(&self, key: &[u8], entries: &[PagedEntry]) -> Result<()> {
         if entries.is_empty() {
             return self.shared.tree.write(key, None);
         }
         let expire = entries.iter().filter(|entry| entry.expires_ms > 0);
         expire.for_each(|entry| self.shared.expiring.note(entry.expires_ms));
         let messages = format::encode(entries);
-        let here = Value::Here(&messages).encode();
+        let here = PageValue::Inline(&messages).encode();
         if here.len() <= self.core().shape.value_limit {
             return self.shared.tree.write(key, Some(&here));
         }
@@ -163,13 +169,13 @@ impl Paged {
         self.shared
             .tree
             .write(key, Some(&value))
-            .inspect_err(|_| self.shared.dropped.0.lock().extend(Place::of(&value)))
+            .inspect_err(|_| self.shared.dropped.0.lock().extend(MessagePlace::of(&value)))
     }
 
     /// Applies a change to keys in slices, while readers wait (PV1).
     pub(super) fn in_slices<K>(
         &self,
-        writer: &mut Writer,
+        writer: &mut PagedWriterState,
         keys: &[K],
         mut change: impl FnMut(&K) -> Result<()>,
     ) -> Result<()> {
@@ -188,15 +194,15 @@ impl Paged {
                 }
                 self.free_dropped()
             });
-            self.judge(applied)?;
+            self.poison_on_error(applied)?;
         }
         Ok(())
     }
 
     /// Moves messages about the keys from `low` up to, but not including, `high` to their leaves,
     /// in slices.
-    fn settle(&self, writer: &mut Writer, low: &[u8], high: Option<&[u8]>) -> Result<()> {
-        let Tree::Beps(tree) = &self.shared.tree else {
+    fn settle(&self, writer: &mut PagedWriterState, low: &[u8], high: Option<&[u8]>) -> Result<()> {
+        let AnyTree::Beps(tree) = &self.shared.tree else {
             return Ok(());
         };
         let mut at = Some(low.to_vec());
@@ -214,18 +220,18 @@ impl Paged {
                 }
                 self.free_dropped().map(|()| Some(from))
             });
-            at = self.judge(moved)?;
+            at = self.poison_on_error(moved)?;
         }
         Ok(())
     }
 
     /// Returns up to `most` keys of a range that are in the pages.
     fn keys_within(&self, range: &KeyRange, most: usize) -> Result<Vec<Vec<u8>>> {
-        let bounds = Bounds {
+        let bounds = ScanBounds {
             from: Some(range.low.to_vec()),
             below: range.high.as_ref().map(|high| high.to_vec()),
         };
-        let scan = Scan::new(self.core(), bounds);
+        let scan = PagedTreeScan::new(self.core(), bounds);
         scan.take(most).map(|pair| Ok(pair?.0)).collect()
     }
 
@@ -253,9 +259,9 @@ impl Paged {
     }
 
     /// Begins a rewrite, if one was requested or enough values have expired.
-    pub(super) fn rewrite_due(&self) -> Option<Rewrite> {
+    pub(super) fn rewrite_due(&self) -> Option<PagedRewrite> {
         let shared = &self.shared;
-        let rule = shared.home.horizon.rule(Older::None);
+        let rule = shared.home.horizon.rule(OlderData::None);
         let counted = self.statistics();
         let have_expired = shared
             .expiring
@@ -264,34 +270,34 @@ impl Paged {
         if is_due {
             shared.deletes.store(0, Ordering::Relaxed);
         }
-        is_due.then(|| Rewrite {
+        is_due.then(|| PagedRewrite {
             paged: self.clone(),
             at: Vec::new(),
             filters: match self.shared.home.horizon.asks_filters() {
-                true => Filters::Asked,
-                false => Filters::Silent,
+                true => FilterMode::Asked,
+                false => FilterMode::Silent,
             },
         })
     }
 }
 
-impl Paged {
+impl PagedDictionary {
     /// Returns how many pages and page images a change of this class must leave to other classes.
     /// So a full disk is detected while acknowledged writes and deletes still have space.
-    fn left_by(&self, class: Class) -> u64 {
+    fn left_by(&self, class: AllocationClass) -> u64 {
         let counted = self.statistics();
         let frames = self.core().buffer.frames().unwrap_or_default() as u64;
         let reserve = (2 * SPARE + frames / 2).min((counted.pages - counted.free) / 8);
         match class {
-            Class::Normal => reserve,
-            Class::Essential => reserve / 2,
-            Class::Unblocking => reserve / 4,
-            Class::Freeing => 0,
+            AllocationClass::Normal => reserve,
+            AllocationClass::Essential => reserve / 2,
+            AllocationClass::Unblocking => reserve / 4,
+            AllocationClass::Freeing => 0,
         }
     }
 }
 
-impl Incorporation {
+impl PagedIncorporation {
     /// Returns the most pages that the share may need.
     fn wanted(&self) -> u64 {
         let core = self.paged.core();
@@ -301,8 +307,8 @@ impl Incorporation {
         let mut cursor = self.share.first();
         while cursor.key().is_some() {
             for message in cursor
-                .versions(LAST)
-                .filter(|message| message.kind != Kind::Delete)
+                .versions(MAX_SEQUENCE)
+                .filter(|message| message.kind != MessageKind::Delete)
             {
                 let len = message.operand.len();
                 match len {
@@ -331,7 +337,9 @@ impl Incorporation {
                 ranges.push(KeyRange::new(start, Some(end)));
             });
             for range in &joined(ranges) {
-                let covered = self.paged.judge(self.paged.keys_within(range, usize::MAX))?;
+                let covered = self
+                    .paged
+                    .poison_on_error(self.paged.keys_within(range, usize::MAX))?;
                 touched.extend(covered);
             }
         }
@@ -339,13 +347,13 @@ impl Incorporation {
     }
 }
 
-impl contract::Incorporate for Incorporation {
-    fn poll(&mut self, _records: usize) -> Result<Progress> {
+impl contract::MemtableIncorporation for PagedIncorporation {
+    fn poll(&mut self, _records: usize) -> Result<StepProgress> {
         let paged = &self.paged;
         // All checks that may refuse the share are made here.
         let mut cursor = self.share.first();
         while let Some(key) = cursor.key() {
-            paged.judge(paged.require_fitting([key].into_iter()))?;
+            paged.poison_on_error(paged.require_fitting([key].into_iter()))?;
             self.share.next(&mut cursor);
         }
         let pages = self.wanted();
@@ -353,21 +361,21 @@ impl contract::Incorporate for Incorporation {
         let buffer = &paged.core().buffer;
         let frames = buffer.frames().unwrap_or_default() as u64;
         let reserved = buffer.reserve_for(SPARE + pages + left, left.min(frames / 2));
-        paged.judge(reserved)?;
-        Ok(Progress::Done)
+        paged.poison_on_error(reserved)?;
+        Ok(StepProgress::Done)
     }
 
     fn publish(&mut self) -> Result<()> {
         let paged = &self.paged;
         let mut writer = paged.shared.writer.lock();
         assert!(self.share.cut >= paged.at(), "shares come in commit order");
-        let rule = paged.shared.home.horizon.rule(Older::None);
+        let rule = paged.shared.home.horizon.rule(OlderData::None);
         let keys = self.touched()?;
         let is_begun = Cell::new(false);
         let applied = paged.in_slices(&mut writer, &keys, |key| {
             is_begun.set(true);
             let newer = newest_first(&self.share.memtable, key, &rule);
-            let deletes = newer.iter().filter(|message| message.kind == Kind::Delete);
+            let deletes = newer.iter().filter(|message| message.kind == MessageKind::Delete);
             paged
                 .shared
                 .deletes
@@ -394,7 +402,7 @@ impl contract::Incorporate for Incorporation {
 /// Returns the pages that the messages of layers may need, and the images of pages that may be
 /// overwritten: for each message a slot in nodes that are a quarter full, separate pages for a long
 /// value, and the nodes above.
-fn pages_for(layers: &[Arc<Layer>], content: usize, slot: usize, inline: usize) -> (u64, u64) {
+fn pages_for(layers: &[Arc<MemoryLayer>], content: usize, slot: usize, inline: usize) -> (u64, u64) {
     let (mut pages, mut messages) = (2 * SPARE, 0);
     for entry in layers.iter().flat_map(|layer| layer.messages.values()) {
         messages += 1;
@@ -410,16 +418,16 @@ fn pages_for(layers: &[Arc<Layer>], content: usize, slot: usize, inline: usize) 
     )
 }
 
-impl Attach for Paged {
-    fn prepare(&self, layers: &[Arc<Layer>]) -> Result<()> {
+impl MemoryLayerTarget for PagedDictionary {
+    fn prepare(&self, layers: &[Arc<MemoryLayer>]) -> Result<()> {
         let _writer = self.shared.writer.lock();
         let core = self.core();
         let (content, inline) = (core.buffer.content_bytes(), core.shape.value_limit);
         let (pages, images) = pages_for(layers, content, core.shape.key_limit + inline, inline);
-        self.judge(core.buffer.reserve_for(pages, images))
+        self.poison_on_error(core.buffer.reserve_for(pages, images))
     }
 
-    fn attach(&self, layers: &[Arc<Layer>], first: Sequence) -> Result<()> {
+    fn attach(&self, layers: &[Arc<MemoryLayer>], first: SequenceNumber) -> Result<()> {
         let mut writer = self.shared.writer.lock();
         assert_eq!(
             self.at() + 1,
@@ -427,8 +435,8 @@ impl Attach for Paged {
             "an ingest is attached behind all that was written before"
         );
         let keys = layers.iter().flat_map(|layer| layer.messages.keys());
-        self.judge(self.require_fitting(keys.map(|key| &**key)))?;
-        let rule = self.shared.home.horizon.rule(Older::None);
+        self.poison_on_error(self.require_fitting(keys.map(|key| &**key)))?;
+        let rule = self.shared.home.horizon.rule(OlderData::None);
         let mut touched: BTreeSet<Vec<u8>> = BTreeSet::new();
         let mut deleted = Vec::new();
         for layer in layers {
@@ -436,7 +444,7 @@ impl Attach for Paged {
             deleted.extend(layer.deleted.iter().cloned());
         }
         for range in &joined(deleted) {
-            touched.extend(self.judge(self.keys_within(range, usize::MAX))?);
+            touched.extend(self.poison_on_error(self.keys_within(range, usize::MAX))?);
         }
         let keys: Vec<Vec<u8>> = touched.into_iter().collect();
         let is_begun = Cell::new(false);
@@ -461,7 +469,11 @@ impl Attach for Paged {
             let cause = error.to_string();
             return match is_begun.get() {
                 false => Err(error),
-                true => self.shared.home.store.judge(Err(Error::Poisoned { cause })),
+                true => self
+                    .shared
+                    .home
+                    .store
+                    .poison_on_error(Err(Error::Poisoned { cause })),
             };
         }
         self.raise(first + (layers.len() as u64).max(1) - 1);
@@ -469,22 +481,22 @@ impl Attach for Paged {
     }
 }
 
-impl contract::Step for Rewrite {
-    fn poll(&mut self, records: usize) -> Result<Progress> {
+impl contract::MaintenanceStep for PagedRewrite {
+    fn poll(&mut self, records: usize) -> Result<StepProgress> {
         let paged = self.paged.clone();
         let mut writer = paged.shared.writer.lock();
         if writer.stopped.is_some() {
             // Messages above the cut must be written again first (PV3).
-            return Ok(Progress::More);
+            return Ok(StepProgress::More);
         }
         let range = KeyRange::new(&self.at, None);
         let most = records.clamp(SLICE, 64 * SLICE);
-        let keys = paged.judge(paged.keys_within(&range, most))?;
-        let rule = paged.shared.home.horizon.rule(Older::None);
+        let keys = paged.poison_on_error(paged.keys_within(&range, most))?;
+        let rule = paged.shared.home.horizon.rule(OlderData::None);
         let filters = self.filters;
         paged.in_slices(&mut writer, &keys, |key| {
             let older = paged.older(key)?;
-            let messages: Vec<Message<'_>> = older.iter().map(Entry::message).collect();
+            let messages: Vec<Message<'_>> = older.iter().map(PagedEntry::message).collect();
             let left = paged.folded(key, &messages, &rule, filters);
             match left == older {
                 true => Ok(()),
@@ -500,9 +512,9 @@ impl contract::Step for Rewrite {
         match next {
             Some(next) => {
                 self.at = next;
-                Ok(Progress::More)
+                Ok(StepProgress::More)
             }
-            None => Ok(Progress::Done),
+            None => Ok(StepProgress::Done),
         }
     }
 

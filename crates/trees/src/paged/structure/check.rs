@@ -1,21 +1,21 @@
 //! Reads every page, and reports all errors.
 
-use super::format::{SharedPage, Value};
-use super::{Paged, messages};
-use crate::paged::buffer::{PageBuffer, Pool};
-use crate::paged::core::Core;
-use alluvium_dictionary::findings::{Checked, Depth, Examined, Findings};
+use super::format::{PageValue, SharedPage};
+use super::{PagedDictionary, messages};
+use crate::paged::buffer::{PageBuffer, PagePool};
+use crate::paged::core::TreeCore;
+use alluvium_dictionary::check_report::{CheckFindings, CheckLevel, CheckProgress, StructureCheckReport};
 use alluvium_storage::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Walks the tree and the pages of long values, and accounts for every page.
-fn walk(core: &Core<Pool>) -> Result<(Vec<String>, u64, u64)> {
+fn walk(core: &TreeCore<PagePool>) -> Result<(Vec<String>, u64, u64)> {
     let (mut found, mut apart, mut slots) = (Vec::new(), Vec::new(), Vec::new());
     let mut bad = 0u64;
-    let examined = core.examine_each(&mut |value| match Value::decode(value) {
-        Ok(Value::Apart(pointer)) => apart.push(pointer),
-        Ok(Value::Shared(slot)) => slots.push(slot),
-        Ok(Value::Here(messages)) => bad += u64::from(super::format::decode(messages).is_err()),
+    let examined = core.examine_each(&mut |value| match PageValue::decode(value) {
+        Ok(PageValue::Separate(pointer)) => apart.push(pointer),
+        Ok(PageValue::Shared(slot)) => slots.push(slot),
+        Ok(PageValue::Inline(messages)) => bad += u64::from(super::format::decode(messages).is_err()),
         Err(_) => bad += 1,
     })?;
     found.extend(examined.found);
@@ -83,7 +83,7 @@ fn walk(core: &Core<Pool>) -> Result<(Vec<String>, u64, u64)> {
 ///
 /// # Errors
 /// I/O errors. Damage is reported, not returned.
-pub(super) fn report(core: &Core<Pool>, findings: &mut Findings) -> Result<()> {
+pub(super) fn report(core: &TreeCore<PagePool>, findings: &mut CheckFindings) -> Result<()> {
     match walk(core) {
         Ok((found, pages, pairs)) => {
             findings
@@ -100,14 +100,14 @@ pub(super) fn report(core: &Core<Pool>, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-impl Paged {
+impl PagedDictionary {
     pub(super) fn examine_all(
         &self,
-        depth: Depth,
-        tell: &mut dyn FnMut(Checked) -> Result<()>,
-    ) -> Result<Examined> {
-        let mut examined = Examined::default();
-        if depth != Depth::Everything {
+        depth: CheckLevel,
+        tell: &mut dyn FnMut(CheckProgress) -> Result<()>,
+    ) -> Result<StructureCheckReport> {
+        let mut examined = StructureCheckReport::default();
+        if depth != CheckLevel::Everything {
             return Ok(examined);
         }
         let _writer = self.shared.writer.lock();
@@ -115,7 +115,7 @@ impl Paged {
         report(self.core(), findings)?;
         findings.bound();
         let done_bytes = findings.read.bytes();
-        tell(Checked {
+        tell(CheckProgress {
             done_bytes,
             total_bytes: done_bytes,
         })?;

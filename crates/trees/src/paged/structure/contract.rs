@@ -1,35 +1,35 @@
 //! Implements the store's interface to dictionaries for trees in pages: see
 //! `alluvium_dictionary::contract`.
 
-use super::Paged;
-use super::apply::Incorporation;
-use super::scan::Iter;
-use crate::map::Ingest;
-use crate::paged::read::{Bounds, Scan};
-use alluvium_base::Sequence;
-use alluvium_dictionary::contract::{self, Dictionary, Load, Ordered};
-use alluvium_dictionary::cut::Cut;
-use alluvium_dictionary::findings::{Checked, Depth, Examined};
-use alluvium_dictionary::memtables::Memtables;
-use alluvium_dictionary::merge::Direction;
+use super::PagedDictionary;
+use super::apply::PagedIncorporation;
+use super::scan::PagedIter;
+use crate::map::MemoryIngest;
+use crate::paged::read::{PagedTreeScan, ScanBounds};
+use alluvium_base::SequenceNumber;
+use alluvium_dictionary::check_report::{CheckLevel, CheckProgress, StructureCheckReport};
+use alluvium_dictionary::checkpoint_root::CheckpointRoot;
+use alluvium_dictionary::contract::{self, Dictionary, OrderedDictionary, PendingWork};
+use alluvium_dictionary::memtable_slice::MemtableSlice;
+use alluvium_dictionary::memtables::MemtableOwner;
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::share::Share;
 use alluvium_storage::Result;
-use alluvium_storage::extents::Class;
+use alluvium_storage::extents::AllocationClass;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-impl Paged {
+impl PagedDictionary {
     /// Returns the number of keys in a range, and the approximate bytes that they occupy.
     fn weigh(&self, range: &KeyRange) -> Result<(u64, u64)> {
         let _inside = self.shared.gate.read();
-        let bounds = Bounds {
+        let bounds = ScanBounds {
             from: Some(range.low.to_vec()),
             below: range.high.as_ref().map(|high| high.to_vec()),
         };
-        let mut scan = Scan::new(self.core(), bounds);
+        let mut scan = PagedTreeScan::new(self.core(), bounds);
         let (mut keys, mut bytes) = (0, 0);
-        while let Some((key, value)) = self.judge(scan.next_pair())? {
+        while let Some((key, value)) = self.poison_on_error(scan.next_pair())? {
             keys += 1;
             bytes += (key.len() + value.len()) as u64;
         }
@@ -37,32 +37,36 @@ impl Paged {
     }
 }
 
-impl Dictionary for Paged {
-    fn cut(&self) -> Sequence {
+impl Dictionary for PagedDictionary {
+    fn cut(&self) -> SequenceNumber {
         self.at()
     }
 
-    fn advance(&self, cut: Sequence) -> Result<()> {
+    fn advance(&self, cut: SequenceNumber) -> Result<()> {
         let _writer = self.shared.writer.lock();
         self.raise(cut);
         Ok(())
     }
 
-    fn incorporate(&self, share: Share, class: Class) -> Result<Box<dyn contract::Incorporate>> {
-        Ok(Box::new(Incorporation {
+    fn incorporate(
+        &self,
+        share: MemtableSlice,
+        class: AllocationClass,
+    ) -> Result<Box<dyn contract::MemtableIncorporation>> {
+        Ok(Box::new(PagedIncorporation {
             paged: self.clone(),
             share,
             class,
         }))
     }
 
-    fn ingest(&self, _class: Class) -> Result<Box<dyn contract::Ingest>> {
-        Ok(Box::new(Ingest::new(Box::new(self.clone()))))
+    fn ingest(&self, _class: AllocationClass) -> Result<Box<dyn contract::BulkIngest>> {
+        Ok(Box::new(MemoryIngest::new(Box::new(self.clone()))))
     }
 
-    fn next_step(&self) -> Result<Option<Box<dyn contract::Step>>> {
+    fn next_step(&self) -> Result<Option<Box<dyn contract::MaintenanceStep>>> {
         let step = self.rewrite_due();
-        Ok(step.map(|step| Box::new(step) as Box<dyn contract::Step>))
+        Ok(step.map(|step| Box::new(step) as Box<dyn contract::MaintenanceStep>))
     }
 
     fn compact_part(&self, _key: &[u8]) -> Result<()> {
@@ -71,25 +75,25 @@ impl Dictionary for Paged {
     }
 
     fn prepare(&self) -> Result<()> {
-        self.judge(self.core().buffer.write_dirty())
+        self.poison_on_error(self.core().buffer.write_dirty())
     }
 
-    fn stand(&self) -> Result<Cut<'_>> {
-        self.cut_here()
+    fn checkpoint_root(&self) -> Result<CheckpointRoot<'_>> {
+        self.write_checkpoint_root()
     }
 
-    fn examine(
+    fn check(
         &self,
-        depth: Depth,
-        _steps: &[&dyn contract::Step],
+        depth: CheckLevel,
+        _steps: &[&dyn contract::MaintenanceStep],
         _durable: Option<&[u8]>,
-        tell: &mut dyn FnMut(Checked) -> Result<()>,
-    ) -> Result<Examined> {
+        tell: &mut dyn FnMut(CheckProgress) -> Result<()>,
+    ) -> Result<StructureCheckReport> {
         self.examine_all(depth, tell)
     }
 
-    fn load(&self) -> Load {
-        Load {
+    fn pending_work(&self) -> PendingWork {
+        PendingWork {
             memory_bytes: self.core().buffer.memory_bytes(),
             steps: u64::from(self.shared.is_stale.load(Ordering::Acquire)),
         }
@@ -104,17 +108,17 @@ impl Dictionary for Paged {
     }
 }
 
-impl Ordered for Paged {
-    type Scan = Iter;
+impl OrderedDictionary for PagedDictionary {
+    type Scan = PagedIter;
 
     fn scan(
         &self,
-        memtables: Arc<dyn Memtables>,
+        memtables: Arc<dyn MemtableOwner>,
         range: KeyRange,
-        direction: Direction,
-        at: Sequence,
+        direction: MergeDirection,
+        at: SequenceNumber,
         now_ms: u64,
-    ) -> Iter {
-        Iter::new(self, memtables, range, direction, at, now_ms)
+    ) -> PagedIter {
+        PagedIter::new(self, memtables, range, direction, at, now_ms)
     }
 }

@@ -4,7 +4,7 @@
 //! Written values are counted by their expiry. Values written before the last opening are not
 //! known; scans count those that they skip.
 
-use alluvium_base::Sequence;
+use alluvium_base::SequenceNumber;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ const _: () = assert!(MOST > 1 && TOGETHER < 64, "moments are told apart");
 
 /// Counts values that expire.
 #[derive(Debug, Default)]
-pub(super) struct Expiring {
+pub(super) struct PagedExpiryCounts {
     moments: Mutex<BTreeMap<u64, u64>>,
     /// Expired values that scans have skipped.
     passed: AtomicU64,
@@ -25,7 +25,7 @@ pub(super) struct Expiring {
     folded_to: AtomicU64,
 }
 
-impl Expiring {
+impl PagedExpiryCounts {
     /// Counts a value that expires.
     pub(super) fn note(&self, expires_ms: u64) {
         // The end of the interval that has the expiry.
@@ -48,7 +48,7 @@ impl Expiring {
 
     /// Returns whether as many values have expired as there are pages, so that a rewrite is due,
     /// which can fold up to `horizon`. Resets the counts in this case.
-    pub(super) fn is_due(&self, now_ms: u64, horizon: Sequence, pages: u64) -> bool {
+    pub(super) fn is_due(&self, now_ms: u64, horizon: SequenceNumber, pages: u64) -> bool {
         let mut moments = self.moments.lock();
         let now = now_ms >> TOGETHER;
         let over: u64 = moments.range(..=now).map(|(_, count)| count).sum();
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_rewrite_is_due_once_as_many_have_expired_as_there_are_pages() {
-        let expiring = Expiring::default();
+        let expiring = PagedExpiryCounts::default();
         (0..10).for_each(|number| expiring.note(5000 + number));
         assert!(!expiring.is_due(5000, 1, 10), "none of them has expired");
         assert!(!expiring.is_due(9000, 1, 11));
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn moments_far_away_count_as_one() {
-        let expiring = Expiring::default();
+        let expiring = PagedExpiryCounts::default();
         (0..10_000u64).for_each(|number| expiring.note(number << 20));
         assert_eq!(expiring.moments.lock().len(), MOST);
         assert!(expiring.is_due(u64::MAX, 1, 10_000));

@@ -1,6 +1,6 @@
 //! Statistics of the pages of a store and of their buffer.
 
-use super::Paged;
+use super::PagedDictionary;
 
 /// Statistics of pages that are updated in place, and of their buffer. All zeros without such a
 /// keyspace.
@@ -25,7 +25,7 @@ pub struct PagedStats {
     pub images: u64,
 }
 
-impl Paged {
+impl PagedDictionary {
     /// Returns the statistics of the pages and of their buffer.
     #[must_use]
     pub fn figures(&self) -> PagedStats {

@@ -41,8 +41,8 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use alluvium_base::bytes::{Reader, Truncated, Writer};
-use alluvium_base::{Kind, Message, Sequence};
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
+use alluvium_base::{Message, MessageKind, SequenceNumber};
 
 /// The first byte of a page of messages.
 const APART: u8 = 4;
@@ -51,14 +51,14 @@ pub(super) const APART_HEADER: usize = 12;
 
 /// A message of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) sequence: Sequence,
-    pub(super) kind: Kind,
+pub(super) struct PagedEntry {
+    pub(super) sequence: SequenceNumber,
+    pub(super) kind: MessageKind,
     pub(super) expires_ms: u64,
     pub(super) operand: Box<[u8]>,
 }
 
-impl Entry {
+impl PagedEntry {
     pub(super) fn message(&self) -> Message<'_> {
         Message {
             sequence: self.sequence,
@@ -71,18 +71,18 @@ impl Entry {
 
 /// The value of a key in a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Value<'v> {
+pub(super) enum PageValue<'v> {
     /// The encoded messages.
-    Here(&'v [u8]),
+    Inline(&'v [u8]),
     /// A pointer to separate pages with the messages.
-    Apart(Pointer),
+    Separate(MessagePointer),
     /// The slot of a shared page with the messages.
-    Shared(Slot),
+    Shared(SharedSlot),
 }
 
 /// The place of messages in a shared page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slot {
+pub(super) struct SharedSlot {
     pub(super) page: u64,
     /// The index of the slot in the page.
     pub(super) number: u8,
@@ -92,40 +92,42 @@ pub(super) struct Slot {
 
 /// The place of messages in separate pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pointer {
+pub(super) struct MessagePointer {
     /// The first page.
     pub(super) page: u64,
     /// Length of the messages in bytes.
     pub(super) len: u64,
 }
 
-impl Value<'_> {
+impl PageValue<'_> {
     /// Returns the encoded value.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        let mut writer = Writer::new(&mut out);
+        let mut writer = ByteWriter::new(&mut out);
         match self {
-            Value::Here(messages) => writer.u8(0).bytes(messages),
-            Value::Apart(Pointer { page, len }) => writer.u8(1).varint(*page).varint(*len),
-            Value::Shared(Slot { page, number, len }) => writer.u8(2).varint(*page).u8(*number).varint(*len),
+            PageValue::Inline(messages) => writer.u8(0).bytes(messages),
+            PageValue::Separate(MessagePointer { page, len }) => writer.u8(1).varint(*page).varint(*len),
+            PageValue::Shared(SharedSlot { page, number, len }) => {
+                writer.u8(2).varint(*page).u8(*number).varint(*len)
+            }
         };
         out
     }
 
     /// Decodes a value.
-    pub(super) fn decode(bytes: &[u8]) -> Result<Value<'_>, String> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<PageValue<'_>, String> {
         let (Some(tag), Some(rest)) = (bytes.first(), bytes.get(1..)) else {
             return Err("a value without bytes".to_owned());
         };
-        let mut reader = Reader::new(rest);
-        let read = |reader: &mut Reader<'_>| -> Result<Value<'_>, Truncated> {
+        let mut reader = ByteReader::new(rest);
+        let read = |reader: &mut ByteReader<'_>| -> Result<PageValue<'_>, TruncatedInput> {
             let page = reader.varint()?;
             Ok(match tag {
-                1 => Value::Apart(Pointer {
+                1 => PageValue::Separate(MessagePointer {
                     page,
                     len: reader.varint()?,
                 }),
-                _ => Value::Shared(Slot {
+                _ => PageValue::Shared(SharedSlot {
                     page,
                     number: reader.u8()?,
                     len: reader.varint()?,
@@ -133,12 +135,12 @@ impl Value<'_> {
             })
         };
         match tag {
-            0 => return Ok(Value::Here(rest)),
+            0 => return Ok(PageValue::Inline(rest)),
             1 | 2 => {}
             other => return Err(format!("a value of kind {other}")),
         }
         let value = read(&mut reader).map_err(|cut| cut.to_string())?;
-        match reader.left() {
+        match reader.remaining() {
             0 => Ok(value),
             left => Err(format!("{left} bytes behind a pointer")),
         }
@@ -146,14 +148,14 @@ impl Value<'_> {
 }
 
 /// Returns encoded messages. They must be ordered newest first.
-pub(super) fn encode(entries: &[Entry]) -> Vec<u8> {
+pub(super) fn encode(entries: &[PagedEntry]) -> Vec<u8> {
     assert!(
         entries.is_sorted_by(|newer, older| newer.sequence > older.sequence),
         "the messages of a key are newest first (PV2)"
     );
     let mut out = Vec::new();
     for entry in entries {
-        Writer::new(&mut out)
+        ByteWriter::new(&mut out)
             .varint(entry.sequence)
             .u8(entry.kind as u8)
             .varint(entry.expires_ms)
@@ -164,10 +166,10 @@ pub(super) fn encode(entries: &[Entry]) -> Vec<u8> {
 }
 
 /// Decodes messages.
-pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Entry>, String> {
-    let mut reader = Reader::new(bytes);
-    let mut entries: Vec<Entry> = Vec::new();
-    while reader.left() > 0 {
+pub(super) fn decode(bytes: &[u8]) -> Result<Vec<PagedEntry>, String> {
+    let mut reader = ByteReader::new(bytes);
+    let mut entries: Vec<PagedEntry> = Vec::new();
+    while reader.remaining() > 0 {
         let entry = read(&mut reader).map_err(|cut| cut.to_string())?;
         let entry = entry.ok_or_else(|| "a message of an unknown kind".to_owned())?;
         let mut entry = entry;
@@ -175,7 +177,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Entry>, String> {
             && newer.sequence <= entry.sequence
         {
             // Written by an earlier version: see the header of this file.
-            let is_base = newer.kind == Kind::Merge && entry.kind == Kind::Put && reader.left() == 0;
+            let is_base =
+                newer.kind == MessageKind::Merge && entry.kind == MessageKind::Put && reader.remaining() == 0;
             if !is_base || newer.sequence != entry.sequence || entry.sequence < 2 {
                 return Err("messages out of order".to_owned());
             }
@@ -189,13 +192,13 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Entry>, String> {
     Ok(entries)
 }
 
-fn read(reader: &mut Reader<'_>) -> Result<Option<Entry>, Truncated> {
+fn read(reader: &mut ByteReader<'_>) -> Result<Option<PagedEntry>, TruncatedInput> {
     let sequence = reader.varint()?;
-    let kind = Kind::try_from(reader.u8()?);
+    let kind = MessageKind::try_from(reader.u8()?);
     let expires_ms = reader.varint()?;
     let len = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
     let operand = reader.take(len)?.into();
-    Ok(kind.ok().map(|kind| Entry {
+    Ok(kind.ok().map(|kind| PagedEntry {
         sequence,
         kind,
         expires_ms,
@@ -210,7 +213,7 @@ pub(super) fn write_apart(content: &mut [u8], piece: &[u8], next: Option<u64>) {
         "a piece fits into a page"
     );
     let mut header = Vec::with_capacity(APART_HEADER);
-    Writer::new(&mut header)
+    ByteWriter::new(&mut header)
         .u8(APART)
         .u8(0)
         .u16(piece.len() as u16)
@@ -224,7 +227,7 @@ pub(super) fn write_apart(content: &mut [u8], piece: &[u8], next: Option<u64>) {
 
 /// Returns the piece in a page, and the next page; `None` if the content is something else.
 pub(super) fn read_apart(content: &[u8]) -> Option<(&[u8], Option<u64>)> {
-    let mut reader = Reader::new(content);
+    let mut reader = ByteReader::new(content);
     let (tag, zero) = (reader.u8().ok()?, reader.u8().ok()?);
     let len = usize::from(reader.u16().ok()?);
     let next = reader.u64().ok()?;
@@ -261,7 +264,7 @@ impl SharedPage {
 
     /// Reads the header of a page; `None` if the content is something else.
     pub(super) fn read(content: &[u8]) -> Option<SharedPage> {
-        let mut reader = Reader::new(content);
+        let mut reader = ByteReader::new(content);
         let (tag, one) = (reader.u8().ok()?, reader.u8().ok()?);
         let (slots, used) = (reader.u16().ok()?, reader.u64().ok()?);
         let fits = (FEWEST..=64).contains(&slots) && used <= u64::MAX >> (64 - u32::from(slots).min(64));
@@ -271,7 +274,7 @@ impl SharedPage {
     /// Writes the header to the content of a page.
     pub(super) fn write(self, content: &mut [u8]) {
         let mut header = Vec::with_capacity(APART_HEADER);
-        Writer::new(&mut header)
+        ByteWriter::new(&mut header)
             .u8(APART)
             .u8(1)
             .u16(self.slots)
@@ -328,16 +331,16 @@ fn slot_bytes(content_bytes: usize, slots: u16) -> usize {
 /// Decodes bytes as a value, and returns 1 if they are valid and 0 otherwise. A valid value is
 /// encoded again and compared.
 pub(in crate::paged) fn reread_value(bytes: &[u8]) -> usize {
-    let Ok(value) = Value::decode(bytes) else {
+    let Ok(value) = PageValue::decode(bytes) else {
         return 0;
     };
     let again = value.encode();
     assert_eq!(
-        Value::decode(&again),
+        PageValue::decode(&again),
         Ok(value),
         "a value is written as it was read"
     );
-    if let Value::Here(messages) = value
+    if let PageValue::Inline(messages) = value
         && let Ok(entries) = decode(messages)
     {
         assert_eq!(decode(&encode(&entries)), Ok(entries), "and so are messages");
@@ -347,17 +350,17 @@ pub(in crate::paged) fn reread_value(bytes: &[u8]) -> usize {
 
 /// Returns examples of encoded values and of pages of messages.
 pub(in crate::paged) fn examples() -> Vec<Vec<u8>> {
-    let entries = [Entry {
+    let entries = [PagedEntry {
         sequence: 7,
-        kind: Kind::Put,
+        kind: MessageKind::Put,
         expires_ms: 0,
         operand: b"1094"[..].into(),
     }];
     let messages = encode(&entries);
     let mut page = vec![0; APART_HEADER + messages.len()];
     write_apart(&mut page, &messages, Some(6));
-    let pointer = Value::Apart(Pointer { page: 6, len: 9 });
-    let slot = Value::Shared(Slot {
+    let pointer = PageValue::Separate(MessagePointer { page: 6, len: 9 });
+    let slot = PageValue::Shared(SharedSlot {
         page: 6,
         number: 3,
         len: 9,
@@ -366,7 +369,7 @@ pub(in crate::paged) fn examples() -> Vec<Vec<u8>> {
     let header = SharedPage { slots: 8, used: 1 };
     header.fill(&mut shared, 3, &messages);
     vec![
-        Value::Here(&messages).encode(),
+        PageValue::Inline(&messages).encode(),
         pointer.encode(),
         slot.encode(),
         page,
@@ -378,8 +381,8 @@ pub(in crate::paged) fn examples() -> Vec<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn entry(sequence: Sequence, kind: Kind, expires_ms: u64, operand: &[u8]) -> Entry {
-        Entry {
+    fn entry(sequence: SequenceNumber, kind: MessageKind, expires_ms: u64, operand: &[u8]) -> PagedEntry {
+        PagedEntry {
             sequence,
             kind,
             expires_ms,
@@ -391,15 +394,18 @@ mod tests {
 
     #[test]
     fn the_bytes_of_version_1_do_not_change() {
-        let entries = [entry(300, Kind::Merge, 0, b"+"), entry(7, Kind::Put, 5, b"1094")];
+        let entries = [
+            entry(300, MessageKind::Merge, 0, b"+"),
+            entry(7, MessageKind::Put, 5, b"1094"),
+        ];
         assert_eq!(encode(&entries), BYTES);
         assert_eq!(decode(BYTES).unwrap(), entries);
-        let here = Value::Here(BYTES).encode();
+        let here = PageValue::Inline(BYTES).encode();
         assert_eq!(here, [&[0], BYTES].concat());
-        assert_eq!(Value::decode(&here), Ok(Value::Here(BYTES)));
-        let pointer = Value::Apart(Pointer { page: 300, len: 9 });
+        assert_eq!(PageValue::decode(&here), Ok(PageValue::Inline(BYTES)));
+        let pointer = PageValue::Separate(MessagePointer { page: 300, len: 9 });
         assert_eq!(pointer.encode(), [1, 0xac, 2, 9]);
-        assert_eq!(Value::decode(&pointer.encode()), Ok(pointer));
+        assert_eq!(PageValue::decode(&pointer.encode()), Ok(pointer));
         let mut page = [9; 16];
         write_apart(&mut page, b"Elb", Some(6));
         assert_eq!(page, *b"\x04\0\x03\0\x07\0\0\0\0\0\0\0Elb\x09");
@@ -408,13 +414,13 @@ mod tests {
 
     #[test]
     fn slots_of_a_shared_page_hold_what_was_written_and_nothing_of_each_other() {
-        let slot = Value::Shared(Slot {
+        let slot = PageValue::Shared(SharedSlot {
             page: 300,
             number: 5,
             len: 9,
         });
         assert_eq!(slot.encode(), [2, 0xac, 2, 5, 9]);
-        assert_eq!(Value::decode(&slot.encode()), Ok(slot));
+        assert_eq!(PageValue::decode(&slot.encode()), Ok(slot));
         for content_bytes in [472, 984, 4056, 16344, 65496] {
             let most = (content_bytes - APART_HEADER) / 2;
             assert_eq!(SharedPage::division(content_bytes, most), Some(2));
@@ -451,7 +457,7 @@ mod tests {
 
     #[test]
     fn what_is_cut_or_out_of_order_is_refused() {
-        assert!(decode(b"").is_err() && Value::decode(b"").is_err());
+        assert!(decode(b"").is_err() && PageValue::decode(b"").is_err());
         for len in (1..BYTES.len()).filter(|len| *len != 6) {
             assert!(decode(&BYTES[..len]).is_err(), "{len} bytes");
         }
@@ -468,7 +474,10 @@ mod tests {
         let twice = decode(b"\x07\x02\x00\x01x\x07\x00\x05\x01v").unwrap();
         assert_eq!(
             twice,
-            [entry(7, Kind::Merge, 0, b"x"), entry(6, Kind::Put, 5, b"v")],
+            [
+                entry(7, MessageKind::Merge, 0, b"x"),
+                entry(6, MessageKind::Put, 5, b"v")
+            ],
             "a base that earlier versions numbered as the merge above it"
         );
         for bytes in [
@@ -479,9 +488,9 @@ mod tests {
         ] {
             assert!(decode(bytes).is_err(), "{bytes:?}");
         }
-        assert!(Value::decode(&[3, 1]).is_err() && Value::decode(&[1, 1]).is_err());
-        assert!(Value::decode(&[2, 1, 1]).is_err() && Value::decode(&[2, 1, 1, 1, 1]).is_err());
-        assert!(Value::decode(&[1, 1, 1, 1]).is_err());
+        assert!(PageValue::decode(&[3, 1]).is_err() && PageValue::decode(&[1, 1]).is_err());
+        assert!(PageValue::decode(&[2, 1, 1]).is_err() && PageValue::decode(&[2, 1, 1, 1, 1]).is_err());
+        assert!(PageValue::decode(&[1, 1, 1, 1]).is_err());
         let mut page = [0; 16];
         write_apart(&mut page, b"Elbe", None);
         assert_eq!(read_apart(&page), Some((&b"Elbe"[..], None)));

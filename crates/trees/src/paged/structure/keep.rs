@@ -1,23 +1,23 @@
 //! Copies of the pages of a root, and checks of pages that are not open.
 
-use super::{Dropped, FILE, Paged, PagedOptions, check};
+use super::{DroppedValues, FILE, PagedDictionary, PagedOptions, check};
 use crate::paged::buffer::FreeLists;
-use crate::paged::core::Core;
-use crate::paged::store::Place;
+use crate::paged::core::TreeCore;
+use crate::paged::store::TreeLocation;
 use alluvium_device::{Directory, OverlayDirectory};
-use alluvium_dictionary::findings::Findings;
-use alluvium_storage::store::Beside;
+use alluvium_dictionary::check_report::CheckFindings;
+use alluvium_storage::store::SideFiles;
 use alluvium_storage::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
 
 /// A hold on the checkpoints of pages, so that any of them can be copied. Until it is dropped, the
 /// journal grows with each page that is overwritten.
-pub struct Held {
-    paged: Paged,
+pub struct CheckpointHold {
+    paged: PagedDictionary,
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for CheckpointHold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.paged.fmt(f)
     }
@@ -26,27 +26,27 @@ impl fmt::Debug for Held {
 /// The pages of one root, to be copied.
 #[derive(Debug)]
 pub struct KeptPages {
-    held: Held,
+    held: CheckpointHold,
     root: Vec<u8>,
 }
 
-impl Paged {
+impl PagedDictionary {
     /// Holds the durable checkpoint and all later ones. A caller must take this hold first, and
     /// then keep the generation of the store whose root is copied.
     #[must_use]
-    pub fn hold(&self) -> Held {
+    pub fn hold(&self) -> CheckpointHold {
         self.core().buffer.hold();
-        Held { paged: self.clone() }
+        CheckpointHold { paged: self.clone() }
     }
 }
 
-impl Drop for Held {
+impl Drop for CheckpointHold {
     fn drop(&mut self) {
         self.paged.core().buffer.release();
     }
 }
 
-impl Held {
+impl CheckpointHold {
     /// Returns the pages of a root that was durable when the hold was taken, or that became durable
     /// later.
     #[must_use]
@@ -59,7 +59,7 @@ impl Held {
     }
 }
 
-impl Beside for KeptPages {
+impl SideFiles for KeptPages {
     fn bytes(&self) -> u64 {
         self.held.paged.core().buffer.copied_bytes()
     }
@@ -74,16 +74,16 @@ impl Beside for KeptPages {
 ///
 /// # Errors
 /// I/O errors. Damage is reported, not returned.
-pub fn check_files(directory: &Arc<dyn Directory>, root: &[u8]) -> Result<Findings> {
+pub fn check_files(directory: &Arc<dyn Directory>, root: &[u8]) -> Result<CheckFindings> {
     let above = OverlayDirectory::new(Arc::clone(directory))?;
-    let place = Place {
+    let place = TreeLocation {
         directory: &above,
         name: FILE,
     };
-    let dropped: Arc<Dropped> = Arc::default();
+    let dropped: Arc<DroppedValues> = Arc::default();
     let options = PagedOptions::default().pool();
-    let mut findings = Findings::default();
-    match Core::open_hosted(place, root, options, dropped, FreeLists::Whole) {
+    let mut findings = CheckFindings::default();
+    match TreeCore::open_hosted(place, root, options, dropped, FreeLists::Whole) {
         Ok((core, _)) => check::report(&core, &mut findings)?,
         Err(error @ Error::Device(_)) => return Err(error),
         Err(error) => findings.found.push(format!("paged: {error}")),

@@ -1,9 +1,9 @@
 //! The storage of a key's messages: in its node, or in separate pages.
 
-use super::Paged;
-use super::format::{self, APART_HEADER, Entry, Pointer, SharedPage, Slot, Value};
-use crate::paged::buffer::{PageBuffer, Pool};
-use crate::paged::core::Core;
+use super::PagedDictionary;
+use super::format::{self, APART_HEADER, MessagePointer, PageValue, PagedEntry, SharedPage, SharedSlot};
+use crate::paged::buffer::{PageBuffer, PagePool};
+use crate::paged::core::TreeCore;
 use crate::paged::error::damaged_page;
 use alluvium_storage::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,11 @@ pub(super) fn damaged(page: u64, expected: &str, found: String) -> Error {
 }
 
 /// Calls `tell` with each separate page of messages.
-pub(super) fn pieces(core: &Core<Pool>, pointer: Pointer, tell: &mut dyn FnMut(u64, &[u8])) -> Result<()> {
+pub(super) fn pieces(
+    core: &TreeCore<PagePool>,
+    pointer: MessagePointer,
+    tell: &mut dyn FnMut(u64, &[u8]),
+) -> Result<()> {
     let (mut at, mut left) = (Some(pointer.page), pointer.len);
     while let Some(page) = at {
         let content = core.buffer.pin_shared(page)?;
@@ -39,18 +43,18 @@ pub(super) fn pieces(core: &Core<Pool>, pointer: Pointer, tell: &mut dyn FnMut(u
 
 /// The place of messages that are not in a node.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
-    Pages(Pointer),
-    Slot(Slot),
+pub(super) enum MessagePlace {
+    Pages(MessagePointer),
+    Slot(SharedSlot),
 }
 
-impl Place {
+impl MessagePlace {
     /// Returns the place in a value; `None` if its messages are in the node.
-    pub(super) fn of(value: &[u8]) -> Option<Place> {
-        match Value::decode(value).ok()? {
-            Value::Here(_) => None,
-            Value::Apart(pointer) => Some(Place::Pages(pointer)),
-            Value::Shared(slot) => Some(Place::Slot(slot)),
+    pub(super) fn of(value: &[u8]) -> Option<MessagePlace> {
+        match PageValue::decode(value).ok()? {
+            PageValue::Inline(_) => None,
+            PageValue::Separate(pointer) => Some(MessagePlace::Pages(pointer)),
+            PageValue::Shared(slot) => Some(MessagePlace::Slot(slot)),
         }
     }
 }
@@ -61,7 +65,7 @@ impl Place {
 pub(super) struct SharedPages(BTreeMap<u16, BTreeSet<u64>>);
 
 /// Returns the messages in a slot.
-pub(super) fn in_slot(core: &Core<Pool>, slot: Slot) -> Result<Vec<u8>> {
+pub(super) fn in_slot(core: &TreeCore<PagePool>, slot: SharedSlot) -> Result<Vec<u8>> {
     let content = core.buffer.pin_shared(slot.page)?;
     let page = SharedPage::read(&content);
     let messages = page.and_then(|page| page.slot(&content, slot.number, slot.len));
@@ -71,21 +75,21 @@ pub(super) fn in_slot(core: &Core<Pool>, slot: Slot) -> Result<Vec<u8>> {
     })
 }
 
-impl Paged {
+impl PagedDictionary {
     /// Reads the messages of a value.
-    pub(super) fn entries(&self, value: &[u8]) -> Result<Vec<Entry>> {
+    pub(super) fn entries(&self, value: &[u8]) -> Result<Vec<PagedEntry>> {
         let root = self.core().root;
         let bad = |found| damaged(root, "messages of a key", found);
-        match Value::decode(value).map_err(bad)? {
-            Value::Here(messages) => format::decode(messages).map_err(bad),
-            Value::Apart(pointer) => {
+        match PageValue::decode(value).map_err(bad)? {
+            PageValue::Inline(messages) => format::decode(messages).map_err(bad),
+            PageValue::Separate(pointer) => {
                 let mut bytes = Vec::new();
                 pieces(self.core(), pointer, &mut |_, piece| {
                     bytes.extend_from_slice(piece);
                 })?;
                 format::decode(&bytes).map_err(|found| damaged(pointer.page, "messages of a key", found))
             }
-            Value::Shared(slot) => format::decode(&in_slot(self.core(), slot)?)
+            PageValue::Shared(slot) => format::decode(&in_slot(self.core(), slot)?)
                 .map_err(|found| damaged(slot.page, "messages of a key", found)),
         }
     }
@@ -94,14 +98,14 @@ impl Paged {
     pub(super) fn write_out(&self, messages: &[u8]) -> Result<Vec<u8>> {
         let content = self.core().buffer.content_bytes();
         let value = match SharedPage::division(content, messages.len()) {
-            Some(slots) => Value::Shared(self.write_slot(slots, messages)?),
-            None => Value::Apart(self.write_apart(messages)?),
+            Some(slots) => PageValue::Shared(self.write_slot(slots, messages)?),
+            None => PageValue::Separate(self.write_apart(messages)?),
         };
         Ok(value.encode())
     }
 
     /// Writes messages into a slot of a page with `slots` slots.
-    fn write_slot(&self, slots: u16, messages: &[u8]) -> Result<Slot> {
+    fn write_slot(&self, slots: u16, messages: &[u8]) -> Result<SharedSlot> {
         let buffer = &self.core().buffer;
         let len = messages.len() as u64;
         let mut shared = self.shared.shared_pages.lock();
@@ -114,21 +118,21 @@ impl Paged {
                 continue;
             };
             header.fill(&mut content, number, messages);
-            return Ok(Slot { page, number, len });
+            return Ok(SharedSlot { page, number, len });
         }
         let mut content = buffer.allocate()?;
         let page = content.number();
         SharedPage { slots, used: 0 }.fill(&mut content, 0, messages);
         open.insert(page);
-        Ok(Slot { page, number: 0, len })
+        Ok(SharedSlot { page, number: 0, len })
     }
 
     /// Frees a slot, and its page once all slots are free.
-    fn free_slot(&self, slot: Slot) -> Result<()> {
+    fn free_slot(&self, slot: SharedSlot) -> Result<()> {
         let buffer = &self.core().buffer;
         let mut shared = self.shared.shared_pages.lock();
         let pinned = buffer.pin_exclusive(slot.page);
-        let mut content = pinned.inspect_err(|_| self.free_later(Place::Slot(slot)))?;
+        let mut content = pinned.inspect_err(|_| self.free_later(MessagePlace::Slot(slot)))?;
         let bit = SharedPage::bit(slot.number);
         let header = SharedPage::read(&content).filter(|header| header.used & bit != 0);
         let Some(mut header) = header else {
@@ -162,7 +166,7 @@ impl Paged {
     }
 
     /// Writes messages to separate pages.
-    pub(super) fn write_apart(&self, messages: &[u8]) -> Result<Pointer> {
+    pub(super) fn write_apart(&self, messages: &[u8]) -> Result<MessagePointer> {
         let buffer = &self.core().buffer;
         let most = buffer.content_bytes() - APART_HEADER;
         assert!(most > 0 && !messages.is_empty(), "a page holds some bytes");
@@ -178,7 +182,7 @@ impl Paged {
             format::write_apart(&mut page, piece, next);
             next = Some(page.number());
         }
-        Ok(Pointer {
+        Ok(MessagePointer {
             page: next.expect("there is a piece"),
             len: messages.len() as u64,
         })
@@ -189,7 +193,7 @@ impl Paged {
         let buffer = &self.core().buffer;
         let mut at = Some(first);
         while let Some(page) = at {
-            let left = Place::Pages(Pointer { page, len: 0 });
+            let left = MessagePlace::Pages(MessagePointer { page, len: 0 });
             let content = buffer
                 .pin_exclusive(page)
                 .inspect_err(|_| self.free_later(left))?;
@@ -207,19 +211,19 @@ impl Paged {
     pub(super) fn free_dropped(&self) -> Result<()> {
         while let Some(place) = self.next_dropped() {
             match place {
-                Place::Pages(pointer) => self.free_apart(pointer.page)?,
-                Place::Slot(slot) => self.free_slot(slot)?,
+                MessagePlace::Pages(pointer) => self.free_apart(pointer.page)?,
+                MessagePlace::Slot(slot) => self.free_slot(slot)?,
             }
         }
         Ok(())
     }
 
-    fn next_dropped(&self) -> Option<Place> {
+    fn next_dropped(&self) -> Option<MessagePlace> {
         self.shared.dropped.0.lock().pop()
     }
 
-    /// Records messages that the tree no longer has. The next [`Paged::free_dropped`] frees them.
-    fn free_later(&self, place: Place) {
+    /// Records messages that the tree no longer has. The next [`PagedDictionary::free_dropped`] frees them.
+    fn free_later(&self, place: MessagePlace) {
         self.shared.dropped.0.lock().push(place);
     }
 }

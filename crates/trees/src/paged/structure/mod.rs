@@ -52,28 +52,28 @@ mod scan;
 mod tests;
 
 pub use figures::PagedStats;
-pub use keep::{Held, KeptPages, check_files};
+pub use keep::{CheckpointHold, KeptPages, check_files};
 pub use outline::PagedOutline;
-pub use read::Reader;
+pub use read::PagedReader;
 pub use salvage::LostKeys;
-pub use scan::Iter;
+pub use scan::PagedIter;
 
 use super::beps::{BepsTree, FlushOrder, RootStyle};
 use super::bplus::BplusTree;
-use super::buffer::{FRAME_BYTES, FreeLists, LastRoot, PageBuffer, Pool, PoolOptions, PoolStatistics};
-use super::core::Core;
-use super::merge::Merging;
-use super::node::{Action, Epsilon, Message as Node, Operator, Shape, TreeSizes};
-use super::store::{Place, Sort};
+use super::buffer::{FRAME_BYTES, FreeLists, LastRoot, PageBuffer, PagePool, PoolOptions, PoolStatistics};
+use super::core::TreeCore;
+use super::merge::UnderfullPolicy;
+use super::node::{EpsilonMode, MessageAction, NodeMessage as Node, NodeShape, TreeSizes, UpdateOperator};
+use super::store::{StoredTreeKind, TreeLocation};
 use super::tree::WritePath;
-use alluvium_base::Sequence;
-use alluvium_device::{Error as DeviceError, Operation};
-use alluvium_dictionary::cut::Cut;
-use alluvium_dictionary::home::Home;
-use alluvium_storage::{Error, Place as Where, Result};
-use expiring::Expiring;
+use alluvium_base::SequenceNumber;
+use alluvium_device::{DeviceOperation, Error as DeviceError};
+use alluvium_dictionary::checkpoint_root::CheckpointRoot;
+use alluvium_dictionary::structure_context::StructureContext;
+use alluvium_storage::{DiskLocation as Where, Error, Result};
+use expiring::PagedExpiryCounts;
 pub(in crate::paged) use format::{examples, is_apart, reread_value};
-use messages::{Place as MessagePlace, SharedPages};
+use messages::{MessagePlace, SharedPages};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -104,9 +104,9 @@ pub struct PagedOptions {
     /// ε in hundredths. Ignored if each node has its own.
     pub epsilon_percent: u32,
     /// Whether each node of a Bε-tree has its own ε.
-    pub epsilon: Epsilon,
+    pub epsilon: EpsilonMode,
     /// The treatment of nodes that deletes leave under-full.
-    pub merging: Merging,
+    pub merging: UnderfullPolicy,
     /// The longest key in bytes, including the prefix of its keyspace.
     pub key_bytes: usize,
     /// The most bytes of a key's messages that are stored in a node; longer ones are in separate
@@ -123,8 +123,8 @@ impl Default for PagedOptions {
             kind: TreeKind::Beps,
             node_bytes: 16 << 10,
             epsilon_percent: 80,
-            epsilon: Epsilon::Fixed,
-            merging: Merging::Never,
+            epsilon: EpsilonMode::Fixed,
+            merging: UnderfullPolicy::Never,
             key_bytes: 64,
             value_bytes: 128,
             buffer_bytes: 4 << 20,
@@ -152,11 +152,11 @@ impl PagedOptions {
         }
     }
 
-    fn shape(&self) -> Result<Shape> {
+    fn shape(&self) -> Result<NodeShape> {
         let content = self.node_bytes.saturating_sub(super::buffer::PAGE_HEADER);
         match (self.kind, self.epsilon) {
-            (TreeKind::Beps, Epsilon::Adaptive) => Shape::adaptive(content, self.sizes()),
-            _ => Shape::new(content, self.sizes()),
+            (TreeKind::Beps, EpsilonMode::Adaptive) => NodeShape::adaptive(content, self.sizes()),
+            _ => NodeShape::new(content, self.sizes()),
         }
     }
 
@@ -191,47 +191,49 @@ impl PagedOptions {
 
 /// Either kind of tree.
 #[derive(Debug)]
-enum Tree {
-    Beps(BepsTree<Pool>),
-    Bplus(BplusTree<Pool>),
+enum AnyTree {
+    Beps(BepsTree<PagePool>),
+    Bplus(BplusTree<PagePool>),
 }
 
-impl Tree {
-    fn of(core: Core<Pool>, sort: Sort) -> Tree {
+impl AnyTree {
+    fn of(core: TreeCore<PagePool>, sort: StoredTreeKind) -> AnyTree {
         match sort {
-            Sort::Beps => Tree::Beps(BepsTree::of(core, RootStyle::Separate, FlushOrder::Automatic)),
-            Sort::BepsBufferedRoot => {
-                Tree::Beps(BepsTree::of(core, RootStyle::Buffered, FlushOrder::Automatic))
+            StoredTreeKind::Beps => {
+                AnyTree::Beps(BepsTree::of(core, RootStyle::Separate, FlushOrder::Automatic))
             }
-            Sort::Bplus => Tree::Bplus(BplusTree::of(core)),
+            StoredTreeKind::BepsBufferedRoot => {
+                AnyTree::Beps(BepsTree::of(core, RootStyle::Buffered, FlushOrder::Automatic))
+            }
+            StoredTreeKind::Bplus => AnyTree::Bplus(BplusTree::of(core)),
         }
     }
 
-    fn core(&self) -> &Core<Pool> {
+    fn core(&self) -> &TreeCore<PagePool> {
         match self {
-            Tree::Beps(tree) => &tree.core,
-            Tree::Bplus(tree) => &tree.core,
+            AnyTree::Beps(tree) => &tree.core,
+            AnyTree::Bplus(tree) => &tree.core,
         }
     }
 
-    fn sort(&self) -> Sort {
+    fn sort(&self) -> StoredTreeKind {
         match self {
-            Tree::Beps(tree) => tree.path.sort(),
-            Tree::Bplus(tree) => tree.path.sort(),
+            AnyTree::Beps(tree) => tree.path.sort(),
+            AnyTree::Bplus(tree) => tree.path.sort(),
         }
     }
 
     /// Sets the value of a key, or deletes the key.
     fn write(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         let action = match value {
-            Some(_) => Action::Insert,
-            None => Action::Delete,
+            Some(_) => MessageAction::Insert,
+            None => MessageAction::Delete,
         };
         let operand = value.unwrap_or_default();
         let message = Node { key, action, operand };
         match self {
-            Tree::Beps(tree) => tree.write(message),
-            Tree::Bplus(tree) => tree.write(message),
+            AnyTree::Beps(tree) => tree.write(message),
+            AnyTree::Bplus(tree) => tree.write(message),
         }
     }
 
@@ -239,17 +241,17 @@ impl Tree {
     fn merge_noted(&self) -> Result<()> {
         let _writing = self.core().gate.read();
         match self {
-            Tree::Beps(tree) => tree.merge_noted(),
-            Tree::Bplus(tree) => tree.merge_noted(),
+            AnyTree::Beps(tree) => tree.merge_noted(),
+            AnyTree::Bplus(tree) => tree.merge_noted(),
         }
     }
 }
 
 /// Places of values that the tree no longer has.
 #[derive(Debug, Default)]
-struct Dropped(Mutex<Vec<MessagePlace>>);
+struct DroppedValues(Mutex<Vec<MessagePlace>>);
 
-impl Operator for Dropped {
+impl UpdateOperator for DroppedValues {
     fn combine(&self, _older: &[u8], younger: &[u8], into: &mut Vec<u8>) {
         into.extend_from_slice(younger);
     }
@@ -261,7 +263,7 @@ impl Operator for Dropped {
 
 /// The state of the writer.
 #[derive(Debug, Default)]
-struct Writer {
+struct PagedWriterState {
     /// The last root that was handed out, and the durable generation of the store at that time.
     root: Option<(Vec<u8>, u64)>,
     /// Whether the pages are in the state of that root.
@@ -272,14 +274,14 @@ struct Writer {
 
 /// A tree in pages. All methods may be called from any thread.
 #[derive(Clone)]
-pub struct Paged {
-    shared: Arc<Shared>,
+pub struct PagedDictionary {
+    shared: Arc<PagedInner>,
 }
 
-struct Shared {
-    home: Home,
-    tree: Tree,
-    dropped: Arc<Dropped>,
+struct PagedInner {
+    home: StructureContext,
+    tree: AnyTree,
+    dropped: Arc<DroppedValues>,
     shared_pages: Mutex<SharedPages>,
     /// Memory for pages in bytes.
     buffer_bytes: u64,
@@ -288,17 +290,17 @@ struct Shared {
     cut: AtomicU64,
     /// The number of slices applied so far.
     state: AtomicU64,
-    writer: Mutex<Writer>,
+    writer: Mutex<PagedWriterState>,
     /// Whether a rewrite of the whole tree was requested.
     is_stale: AtomicBool,
     /// The damage for which the tree was set aside, if any: place, expected, found.
     aside: OnceLock<(Where, String, String)>,
-    expiring: Expiring,
+    expiring: PagedExpiryCounts,
     /// Deletes since the last rewrite began.
     deletes: AtomicU64,
 }
 
-impl fmt::Debug for Paged {
+impl fmt::Debug for PagedDictionary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Paged")
             .field("tree", &self.shared.tree.sort())
@@ -307,7 +309,7 @@ impl fmt::Debug for Paged {
     }
 }
 
-impl Paged {
+impl PagedDictionary {
     /// Creates an empty tree at the cut `cut`: no commit up to it is about the tree's keys.
     ///
     /// ```
@@ -333,7 +335,7 @@ impl Paged {
     /// };
     /// let paged = Paged::create(home, PagedOptions::default(), 0)?;
     /// let memtable = Memtable::new(1 << 20);
-    /// memtable.insert(b"Elbe", Message::put(1, b"1094 km")).unwrap();
+    /// memtable.insert(b"Elbe", NodeMessage::put(1, b"1094 km")).unwrap();
     /// let mut taking = paged.incorporate(Share::whole(Arc::new(memtable), 1), Class::Normal)?;
     /// taking.poll(usize::MAX)?;
     /// taking.publish()?;
@@ -345,24 +347,34 @@ impl Paged {
     ///
     /// # Errors
     /// Options that do not fit; a full disk; I/O errors.
-    pub fn create(home: Home, options: PagedOptions, cut: Sequence) -> Result<Paged> {
+    pub fn create(
+        home: StructureContext,
+        options: PagedOptions,
+        cut: SequenceNumber,
+    ) -> Result<PagedDictionary> {
         options.validate()?;
-        let dropped: Arc<Dropped> = Arc::default();
+        let dropped: Arc<DroppedValues> = Arc::default();
         let directory = Arc::clone(home.store.directory());
-        let place = Place {
+        let place = TreeLocation {
             directory: &*directory,
             name: FILE,
         };
         let sort = match options.kind {
-            TreeKind::Beps => Sort::Beps,
-            TreeKind::Bplus => Sort::Bplus,
+            TreeKind::Beps => StoredTreeKind::Beps,
+            TreeKind::Bplus => StoredTreeKind::Bplus,
         };
         let identity = home.store.superblock().store;
         let (shape, merging) = (options.shape()?, options.merging);
-        let core = Core::create_hosted(place, identity, options.pool(), shape, dropped.clone(), merging);
-        let core = home.store.judge(core)?;
-        let writer = Writer::default();
-        Ok(Self::assemble(home, Tree::of(core, sort), dropped, cut, writer))
+        let core = TreeCore::create_hosted(place, identity, options.pool(), shape, dropped.clone(), merging);
+        let core = home.store.poison_on_error(core)?;
+        let writer = PagedWriterState::default();
+        Ok(Self::assemble(
+            home,
+            AnyTree::of(core, sort),
+            dropped,
+            cut,
+            writer,
+        ))
     }
 
     /// Opens the tree of this root, with every commit up to `cut`. Of `options` only the size of
@@ -370,41 +382,58 @@ impl Paged {
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or I/O errors.
-    pub fn open(home: Home, options: &PagedOptions, root: &[u8], cut: Sequence) -> Result<Paged> {
+    pub fn open(
+        home: StructureContext,
+        options: &PagedOptions,
+        root: &[u8],
+        cut: SequenceNumber,
+    ) -> Result<PagedDictionary> {
         Self::open_with(home, options, (root, cut), FreeLists::Whole)
     }
 
     fn open_with(
-        home: Home,
+        home: StructureContext,
         options: &PagedOptions,
-        (root, cut): (&[u8], Sequence),
+        (root, cut): (&[u8], SequenceNumber),
         lists: FreeLists,
-    ) -> Result<Paged> {
-        let dropped: Arc<Dropped> = Arc::default();
+    ) -> Result<PagedDictionary> {
+        let dropped: Arc<DroppedValues> = Arc::default();
         let directory = Arc::clone(home.store.directory());
-        let place = Place {
+        let place = TreeLocation {
             directory: &*directory,
             name: FILE,
         };
-        let (core, sort) = Core::open_hosted(place, root, options.pool(), dropped.clone(), lists)?;
-        let writer = Writer {
+        let (core, sort) = TreeCore::open_hosted(place, root, options.pool(), dropped.clone(), lists)?;
+        let writer = PagedWriterState {
             // This root is durable: with 0 here, every generation of the store is later.
             root: Some((root.to_vec(), 0)),
             is_current: true,
             stopped: None,
         };
-        Ok(Self::assemble(home, Tree::of(core, sort), dropped, cut, writer))
+        Ok(Self::assemble(
+            home,
+            AnyTree::of(core, sort),
+            dropped,
+            cut,
+            writer,
+        ))
     }
 
-    fn assemble(home: Home, tree: Tree, dropped: Arc<Dropped>, cut: Sequence, writer: Writer) -> Paged {
+    fn assemble(
+        home: StructureContext,
+        tree: AnyTree,
+        dropped: Arc<DroppedValues>,
+        cut: SequenceNumber,
+        writer: PagedWriterState,
+    ) -> PagedDictionary {
         let node_bytes = tree.core().shape.content_bytes + super::buffer::PAGE_HEADER;
         let frames = tree.core().buffer.frames().unwrap_or(0);
         assert!(
             writer.is_current == writer.root.is_some(),
             "pages are current by a root (PV4)"
         );
-        Paged {
-            shared: Arc::new(Shared {
+        PagedDictionary {
+            shared: Arc::new(PagedInner {
                 home,
                 tree,
                 dropped,
@@ -416,13 +445,13 @@ impl Paged {
                 writer: Mutex::new(writer),
                 is_stale: AtomicBool::new(false),
                 aside: OnceLock::new(),
-                expiring: Expiring::default(),
+                expiring: PagedExpiryCounts::default(),
                 deletes: AtomicU64::new(0),
             }),
         }
     }
 
-    fn core(&self) -> &Core<Pool> {
+    fn core(&self) -> &TreeCore<PagePool> {
         self.shared.tree.core()
     }
 
@@ -456,14 +485,14 @@ impl Paged {
         let shape = &self.core().shape;
         let options = PagedOptions {
             kind: match self.shared.tree.sort() {
-                Sort::Beps | Sort::BepsBufferedRoot => TreeKind::Beps,
-                Sort::Bplus => TreeKind::Bplus,
+                StoredTreeKind::Beps | StoredTreeKind::BepsBufferedRoot => TreeKind::Beps,
+                StoredTreeKind::Bplus => TreeKind::Bplus,
             },
             node_bytes: shape.content_bytes + super::buffer::PAGE_HEADER,
             epsilon_percent: 0,
             epsilon: match shape.own {
-                None => Epsilon::Fixed,
-                Some(_) => Epsilon::Adaptive,
+                None => EpsilonMode::Fixed,
+                Some(_) => EpsilonMode::Adaptive,
             },
             merging: self.core().merging,
             key_bytes: shape.key_limit,
@@ -484,20 +513,20 @@ impl Paged {
     #[must_use]
     pub fn is_built_as(&self, options: &PagedOptions) -> bool {
         let is_sort = match self.shared.tree.sort() {
-            Sort::Beps | Sort::BepsBufferedRoot => options.kind == TreeKind::Beps,
-            Sort::Bplus => options.kind == TreeKind::Bplus,
+            StoredTreeKind::Beps | StoredTreeKind::BepsBufferedRoot => options.kind == TreeKind::Beps,
+            StoredTreeKind::Bplus => options.kind == TreeKind::Bplus,
         };
         let core = self.core();
         is_sort && options.merging == core.merging && options.shape().is_ok_and(|shape| shape == core.shape)
     }
 
     /// The last commit that the structure holds.
-    fn at(&self) -> Sequence {
+    fn at(&self) -> SequenceNumber {
         self.shared.cut.load(Ordering::Acquire)
     }
 
     /// Raises the cut while no reader is inside.
-    fn raise(&self, cut: Sequence) {
+    fn raise(&self, cut: SequenceNumber) {
         assert!(cut >= self.at(), "a structure does not forget commits");
         let _alone = self.shared.gate.write();
         self.shared.cut.store(cut, Ordering::Release);
@@ -505,7 +534,7 @@ impl Paged {
 
     /// Ends reading and writing until the store is reopened: a change has met this damage, so that
     /// only a part of it is in the pages.
-    pub fn set_aside(&self, damage: &Error) {
+    pub fn quarantine(&self, damage: &Error) {
         if let Error::Corrupt {
             place,
             expected,
@@ -526,15 +555,15 @@ impl Paged {
     }
 
     /// Reports an error to the store. Damage is not reported, because it affects these pages only.
-    fn judge<T>(&self, result: Result<T>) -> Result<T> {
+    fn poison_on_error<T>(&self, result: Result<T>) -> Result<T> {
         if let Some(damage) = self.damage() {
             return Err(damage);
         }
-        alluvium_dictionary::home::judge(&self.shared.home.store, result)
+        alluvium_dictionary::structure_context::poison_on_error(&self.shared.home.store, result)
     }
 
     /// Writes the pages unless they are in the state of the last root. The guard prevents changes.
-    fn stand_still(&self) -> Result<MutexGuard<'_, Writer>> {
+    fn write_pages_if_changed(&self) -> Result<MutexGuard<'_, PagedWriterState>> {
         let mut writer = self.shared.writer.lock();
         if let Some(stopped) = &writer.stopped {
             // A part of a memtable is in the pages: the rest must be applied first (PV4).
@@ -552,7 +581,7 @@ impl Paged {
             _ => LastRoot::Unknown,
         };
         self.free_left()?;
-        let root = self.judge(self.core().stand(self.shared.tree.sort(), last))?;
+        let root = self.poison_on_error(self.core().write_root(self.shared.tree.sort(), last))?;
         assert!(!root.is_empty(), "a root says what it is of");
         writer.root = Some((root, generation));
         writer.is_current = true;
@@ -577,7 +606,7 @@ impl Paged {
                 source: std::io::Error::new(source.kind(), source.to_string()),
             },
             _ => DeviceError::DiskFull {
-                operation: Operation::Grow,
+                operation: DeviceOperation::Grow,
                 file: FILE.to_owned(),
                 wanted: self.core().shape.content_bytes as u64,
             },
@@ -591,13 +620,13 @@ impl Paged {
             return Ok(());
         }
         let _alone = self.shared.gate.write();
-        self.judge(self.free_dropped())
+        self.poison_on_error(self.free_dropped())
     }
 
-    fn cut_here(&self) -> Result<Cut<'_>> {
-        let writer = self.stand_still()?;
+    fn write_checkpoint_root(&self) -> Result<CheckpointRoot<'_>> {
+        let writer = self.write_pages_if_changed()?;
         assert!(writer.is_current, "the pages are as the root says");
         let (root, _) = writer.root.as_ref().expect("it was just written");
-        Ok(Cut::new(root.clone(), self.at(), writer))
+        Ok(CheckpointRoot::new(root.clone(), self.at(), writer))
     }
 }

@@ -1,6 +1,6 @@
 //! An outline of the tree in pages, by level.
 
-use super::{Paged, TreeKind};
+use super::{PagedDictionary, TreeKind};
 use crate::paged::read::LevelFigures;
 use alluvium_storage::Result;
 use std::fmt;
@@ -27,14 +27,14 @@ pub struct PagedOutline {
     pub free_pages: u64,
 }
 
-impl Paged {
+impl PagedDictionary {
     /// Reads every node, and returns the use of the pages. Changes wait until it is done.
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or I/O errors.
     pub fn outline(&self) -> Result<PagedOutline> {
         let _writer = self.shared.writer.lock();
-        let examined = self.judge(self.core().examine())?;
+        let examined = self.poison_on_error(self.core().examine())?;
         let counted = self.statistics();
         let nodes = examined.pages.len() as u64;
         debug_assert_eq!(

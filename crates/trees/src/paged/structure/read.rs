@@ -1,27 +1,27 @@
 //! Point lookups. A lookup waits for pages that are not in memory.
 
-use super::Paged;
-use alluvium_base::{Purpose, Sequence};
+use super::PagedDictionary;
+use alluvium_base::{Purpose, SequenceNumber};
 use alluvium_dictionary::contract;
-use alluvium_dictionary::fetch::{Blocking, Fetch};
-use alluvium_dictionary::gather::Gather;
-use alluvium_dictionary::key::Key;
-use alluvium_storage::{Guard, Result};
+use alluvium_dictionary::fetch::{BlockingFetch, NodeFetch};
+use alluvium_dictionary::key::LookupKey;
+use alluvium_dictionary::lookup_state::LookupState;
+use alluvium_storage::{EpochGuard, Result};
 use parking_lot::RwLockReadGuard;
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 /// A reader of one state of a tree in pages. Changes wait for it, so it should be short-lived.
-pub struct Reader<'p> {
-    paged: &'p Paged,
-    cut: Sequence,
+pub struct PagedReader<'p> {
+    paged: &'p PagedDictionary,
+    cut: SequenceNumber,
     state: u64,
-    guard: Guard,
+    guard: EpochGuard,
     _inside: RwLockReadGuard<'p, ()>,
 }
 
-impl fmt::Debug for Reader<'_> {
+impl fmt::Debug for PagedReader<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reader")
             .field("cut", &self.cut)
@@ -29,12 +29,12 @@ impl fmt::Debug for Reader<'_> {
     }
 }
 
-impl contract::Lookup for Paged {
-    type Reader<'p> = Reader<'p>;
+impl contract::PointLookup for PagedDictionary {
+    type Reader<'p> = PagedReader<'p>;
 
-    fn reader(&self) -> Reader<'_> {
+    fn reader(&self) -> PagedReader<'_> {
         let inside = self.shared.gate.read();
-        Reader {
+        PagedReader {
             paged: self,
             cut: self.at(),
             state: self.shared.state.load(Ordering::Acquire),
@@ -44,8 +44,8 @@ impl contract::Lookup for Paged {
     }
 }
 
-impl Reader<'_> {
-    fn feed(&self, key: &[u8], gather: &mut Gather<'_>) -> Result<()> {
+impl PagedReader<'_> {
+    fn feed(&self, key: &[u8], gather: &mut LookupState<'_>) -> Result<()> {
         let mut value = Vec::new();
         if !self.paged.core().get(key, &mut value)? {
             return Ok(());
@@ -61,11 +61,11 @@ impl Reader<'_> {
     }
 }
 
-impl contract::Reader for Reader<'_> {
+impl contract::LookupReader for PagedReader<'_> {
     /// A search completes in its first step, so it has no state.
     type Search = ();
 
-    fn cut(&self) -> Sequence {
+    fn cut(&self) -> SequenceNumber {
         self.cut
     }
 
@@ -73,8 +73,8 @@ impl contract::Reader for Reader<'_> {
         self.state
     }
 
-    fn nodes(&self) -> Blocking<'_> {
-        Blocking {
+    fn nodes(&self) -> BlockingFetch<'_> {
+        BlockingFetch {
             cache: self.paged.shared.home.store.cache(),
             guard: &self.guard,
             purpose: Purpose::Lookup,
@@ -83,13 +83,13 @@ impl contract::Reader for Reader<'_> {
 
     fn new_search(&self) {}
 
-    fn search<F: Fetch>(
+    fn search<F: NodeFetch>(
         &self,
-        key: Key<'_>,
-        gather: &mut Gather<'_>,
+        key: LookupKey<'_>,
+        gather: &mut LookupState<'_>,
         _search: &mut (),
         _fetch: &F,
     ) -> Poll<Result<()>> {
-        Poll::Ready(self.paged.judge(self.feed(key.bytes(), gather)))
+        Poll::Ready(self.paged.poison_on_error(self.feed(key.bytes(), gather)))
     }
 }

@@ -5,13 +5,13 @@
 //! whole range below. A value whose pages cannot be read is lost alone. Pages that are no longer
 //! reachable are freed.
 
-use super::format::{self, SharedPage, Value};
-use super::{Paged, PagedOptions, Tree, messages};
+use super::format::{self, PageValue, SharedPage};
+use super::{AnyTree, PagedDictionary, PagedOptions, messages};
 use crate::paged::buffer::{FreeLists, PageBuffer};
-use crate::paged::node::{Action, Kind, child_at, kind, level, set_first_child, set_head};
-use alluvium_base::Sequence;
-use alluvium_dictionary::home::Home;
+use crate::paged::node::{MessageAction, PageContentKind, child_at, kind, level, set_first_child, set_head};
+use alluvium_base::SequenceNumber;
 use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::structure_context::StructureContext;
 use alluvium_storage::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ pub struct LostKeys {
 }
 
 /// A node to visit.
-struct Visit {
+struct NodeVisit {
     page: u64,
     /// The level of the parent; `None` for the root.
     above: Option<u8>,
@@ -34,7 +34,7 @@ struct Visit {
 
 /// The result of a walk over the tree.
 #[derive(Default)]
-struct Walked {
+struct SalvageScan {
     /// The pages reachable from the root.
     used: BTreeSet<u64>,
     lost: Vec<LostKeys>,
@@ -48,24 +48,24 @@ fn is_damage(error: &Error) -> bool {
     matches!(error, Error::Corrupt { .. })
 }
 
-impl Paged {
+impl PagedDictionary {
     /// Opens damaged pages as far as they can be read, and repairs them. Returns the losses.
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when the root cannot be read; I/O
     /// errors.
     pub fn open_salvaged(
-        home: Home,
+        home: StructureContext,
         options: &PagedOptions,
         root: &[u8],
-        cut: Sequence,
-    ) -> Result<(Paged, Vec<LostKeys>)> {
-        let paged = Paged::open_with(home, options, (root, cut), FreeLists::Salvaged)?;
-        let lost = paged.judge(paged.mend())?;
+        cut: SequenceNumber,
+    ) -> Result<(PagedDictionary, Vec<LostKeys>)> {
+        let paged = PagedDictionary::open_with(home, options, (root, cut), FreeLists::Salvaged)?;
+        let lost = paged.poison_on_error(paged.repair())?;
         Ok((paged, lost))
     }
 
-    fn mend(&self) -> Result<Vec<LostKeys>> {
+    fn repair(&self) -> Result<Vec<LostKeys>> {
         let mut writer = self.shared.writer.lock();
         let _alone = self.shared.gate.write();
         let core = self.core();
@@ -85,7 +85,7 @@ impl Paged {
             self.shared.tree.merge_noted()?;
             walked = self.walk_down()?;
         }
-        let Walked { used, slots, .. } = walked;
+        let SalvageScan { used, slots, .. } = walked;
         for (page, slots) in slots {
             writer.is_current &= !self.keep_slots(page, slots)?;
         }
@@ -103,17 +103,17 @@ impl Paged {
     /// Deletes a key without reading its value.
     fn forget(&self, key: &[u8]) -> Result<()> {
         self.shared.tree.write(key, None)?;
-        if let Tree::Beps(tree) = &self.shared.tree {
+        if let AnyTree::Beps(tree) = &self.shared.tree {
             tree.drain_at(key)?;
         }
         self.shared.dropped.0.lock().clear();
         Ok(())
     }
 
-    fn walk_down(&self) -> Result<Walked> {
+    fn walk_down(&self) -> Result<SalvageScan> {
         let core = self.core();
-        let mut walked = Walked::default();
-        let mut todo = vec![Visit {
+        let mut walked = SalvageScan::default();
+        let mut todo = vec![NodeVisit {
             page: core.root,
             above: None,
             range: KeyRange::new(&[], None),
@@ -148,19 +148,25 @@ impl Paged {
         Ok(walked)
     }
 
-    fn look_at(&self, node: &[u8], visit: &Visit, walked: &mut Walked, todo: &mut Vec<Visit>) -> Result<()> {
+    fn look_at(
+        &self,
+        node: &[u8],
+        visit: &NodeVisit,
+        walked: &mut SalvageScan,
+        todo: &mut Vec<NodeVisit>,
+    ) -> Result<()> {
         let shape = &self.core().shape;
-        if kind(node) == Some(Kind::Leaf) {
+        if kind(node) == Some(PageContentKind::Leaf) {
             for at in 0..shape.pairs.len(node) {
                 self.read_value(shape.pairs.key(node, at), shape.pairs.value(node, at), walked)?;
             }
             return Ok(());
         }
-        if kind(node) == Some(Kind::Buffered) {
+        if kind(node) == Some(PageContentKind::Buffered) {
             let buffer = shape.buffer_of(node);
             for at in 0..buffer.len(node) {
                 let message = buffer.message(node, at);
-                if message.action == Action::Insert {
+                if message.action == MessageAction::Insert {
                     self.read_value(message.key, message.operand, walked)?;
                 }
             }
@@ -174,7 +180,7 @@ impl Paged {
             if at < pivots.len(node) {
                 range.high = Some(pivots.key(node, at).into());
             }
-            todo.push(Visit {
+            todo.push(NodeVisit {
                 page: child_at(&pivots, node, at),
                 above: Some(level(node)),
                 range,
@@ -188,12 +194,12 @@ impl Paged {
         let (buffer, inner) = (
             &self.core().buffer,
             match &self.shared.tree {
-                Tree::Beps(_) => Kind::Buffered,
-                Tree::Bplus(_) => Kind::Wide,
+                AnyTree::Beps(_) => PageContentKind::Buffered,
+                AnyTree::Bplus(_) => PageContentKind::Wide,
             },
         );
         let head = |node: &mut [u8], level: u8, child: Option<u64>| match child {
-            None => set_head(node, Kind::Leaf, level),
+            None => set_head(node, PageContentKind::Leaf, level),
             Some(child) => {
                 set_head(node, inner, level);
                 set_first_child(node, child);
@@ -212,11 +218,11 @@ impl Paged {
     }
 
     /// Records the pages of a value, or its key if the value cannot be read.
-    fn read_value(&self, key: &[u8], value: &[u8], walked: &mut Walked) -> Result<()> {
+    fn read_value(&self, key: &[u8], value: &[u8], walked: &mut SalvageScan) -> Result<()> {
         let (mut pages, mut slot_of) = (Vec::new(), None);
-        let readable = match Value::decode(value) {
-            Ok(Value::Here(messages)) => format::decode(messages).is_ok(),
-            Ok(Value::Apart(pointer)) => {
+        let readable = match PageValue::decode(value) {
+            Ok(PageValue::Inline(messages)) => format::decode(messages).is_ok(),
+            Ok(PageValue::Separate(pointer)) => {
                 let mut bytes = Vec::new();
                 let read = messages::pieces(self.core(), pointer, &mut |page, piece| {
                     pages.push(page);
@@ -228,7 +234,7 @@ impl Paged {
                     Err(error) => return Err(error),
                 }
             }
-            Ok(Value::Shared(slot)) => match messages::in_slot(self.core(), slot) {
+            Ok(PageValue::Shared(slot)) => match messages::in_slot(self.core(), slot) {
                 Ok(messages) => {
                     slot_of = Some(slot);
                     format::decode(&messages).is_ok()

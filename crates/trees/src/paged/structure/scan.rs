@@ -1,19 +1,19 @@
 //! Scans, merged with the memtables above the pages. Pairs are read in batches: the state at one
 //! sequence number does not change between them.
 
-use super::Paged;
-use super::format::Entry;
+use super::PagedDictionary;
+use super::format::PagedEntry;
 use crate::map::in_memtable;
-use crate::paged::read::{Bounds, Scan};
-use alluvium_base::Sequence;
+use crate::paged::read::{PagedTreeScan, ScanBounds};
+use alluvium_base::SequenceNumber;
 use alluvium_dictionary::batch::LongValues;
 use alluvium_dictionary::contract;
-use alluvium_dictionary::gather::Known;
-use alluvium_dictionary::key::Key;
+use alluvium_dictionary::key::LookupKey;
+use alluvium_dictionary::lookup_state::KeyState;
 use alluvium_dictionary::memtable::Memtable;
 use alluvium_dictionary::memtables::empty_ranges::DeadRun;
-use alluvium_dictionary::memtables::{Memtables, above};
-use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::memtables::{MemtableOwner, above};
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Result;
 use std::collections::VecDeque;
@@ -26,28 +26,28 @@ const TOGETHER: usize = 64;
 /// The size in bytes after which a batch ends.
 const BYTES: usize = 64 << 10;
 
-type Pair = (Vec<u8>, Vec<u8>);
+type PagedPair = (Vec<u8>, Vec<u8>);
 
 /// An iterator over the keys of a range that have a value, for a reader at one sequence number.
-pub struct Iter {
-    paged: Paged,
-    memtables: Arc<dyn Memtables>,
+pub struct PagedIter {
+    paged: PagedDictionary,
+    memtables: Arc<dyn MemtableOwner>,
     /// The part of the range not yet visited.
     range: KeyRange,
     whole: KeyRange,
-    direction: Direction,
-    at: Sequence,
+    direction: MergeDirection,
+    at: SequenceNumber,
     now_ms: u64,
-    known: Known,
-    found: VecDeque<Pair>,
-    current: Pair,
+    known: KeyState,
+    found: VecDeque<PagedPair>,
+    current: PagedPair,
     is_done: bool,
     /// The current row of keys without a value.
     dead_run: DeadRun,
     long_values: LongValues,
 }
 
-impl fmt::Debug for Iter {
+impl fmt::Debug for PagedIter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Iter")
             .field("range", &self.range)
@@ -56,16 +56,16 @@ impl fmt::Debug for Iter {
     }
 }
 
-impl Iter {
+impl PagedIter {
     pub(super) fn new(
-        paged: &Paged,
-        memtables: Arc<dyn Memtables>,
+        paged: &PagedDictionary,
+        memtables: Arc<dyn MemtableOwner>,
         range: KeyRange,
-        direction: Direction,
-        at: Sequence,
+        direction: MergeDirection,
+        at: SequenceNumber,
         now_ms: u64,
-    ) -> Iter {
-        Iter {
+    ) -> PagedIter {
+        PagedIter {
             paged: paged.clone(),
             memtables,
             whole: range.clone(),
@@ -73,9 +73,9 @@ impl Iter {
             direction,
             at,
             now_ms,
-            known: Known::default(),
+            known: KeyState::default(),
             found: VecDeque::new(),
-            current: Pair::default(),
+            current: PagedPair::default(),
             is_done: false,
             dead_run: DeadRun::new(direction),
             long_values: LongValues::default(),
@@ -86,8 +86,8 @@ impl Iter {
     fn pass(&mut self, key: &[u8]) {
         assert!(self.range.contains(key), "a walk does not go back");
         match self.direction {
-            Direction::Forward => self.range.low = [key, &[0]].concat().into(),
-            Direction::Backward => self.range.high = Some(key.into()),
+            MergeDirection::Forward => self.range.low = [key, &[0]].concat().into(),
+            MergeDirection::Backward => self.range.high = Some(key.into()),
         }
     }
 
@@ -98,15 +98,15 @@ impl Iter {
         };
         let moment = (self.at, self.now_ms);
         let found = match (self.direction, &self.range.high) {
-            (Direction::Forward, _) => empty.around(&self.range.low, moment),
-            (Direction::Backward, Some(high)) => empty.below(high, moment),
-            (Direction::Backward, None) => None,
+            (MergeDirection::Forward, _) => empty.around(&self.range.low, moment),
+            (MergeDirection::Backward, Some(high)) => empty.below(high, moment),
+            (MergeDirection::Backward, None) => None,
         };
         if let Some(found) = found {
             self.dead_run.leapt(&found);
             match self.direction {
-                Direction::Forward => self.range.low = found.end,
-                Direction::Backward => self.range.high = Some(found.start),
+                MergeDirection::Forward => self.range.low = found.end,
+                MergeDirection::Backward => self.range.high = Some(found.start),
             }
         }
     }
@@ -133,14 +133,14 @@ impl Iter {
         let _inside = paged.shared.gate.read();
         let cut = paged.at();
         let memtables: Vec<&Arc<Memtable>> = above(Some(&list), cut, self.at).collect();
-        let mut scan = Scan::new(
+        let mut scan = PagedTreeScan::new(
             paged.core(),
-            Bounds {
+            ScanBounds {
                 from: Some(self.range.low.to_vec()),
                 below: self.range.high.as_ref().map(|high| high.to_vec()),
             },
         );
-        let mut own = paged.judge(step(&mut scan, self.direction))?;
+        let mut own = paged.poison_on_error(step(&mut scan, self.direction))?;
         let mut bytes = 0;
         for _ in 0..4 * TOGETHER {
             if self.found.len() >= TOGETHER || bytes >= BYTES {
@@ -155,7 +155,7 @@ impl Iter {
             };
             let value = match own.take_if(|(own, _)| *own == key) {
                 Some((_, value)) => {
-                    own = paged.judge(step(&mut scan, self.direction))?;
+                    own = paged.poison_on_error(step(&mut scan, self.direction))?;
                     Some(value)
                 }
                 None => None,
@@ -182,7 +182,7 @@ impl Iter {
     }
 
     /// The next key that the pages or a memtable have.
-    fn next_key(&self, own: Option<&Pair>, memtables: &[&Arc<Memtable>]) -> Option<Vec<u8>> {
+    fn next_key(&self, own: Option<&PagedPair>, memtables: &[&Arc<Memtable>]) -> Option<Vec<u8>> {
         if self.range.is_empty() {
             return None;
         }
@@ -196,8 +196,8 @@ impl Iter {
             .filter_map(|memtable| in_memtable(memtable, [low, high], self.direction));
         let all = own.map(|(key, _)| key.clone()).into_iter().chain(others);
         match self.direction {
-            Direction::Forward => all.min(),
-            Direction::Backward => all.max(),
+            MergeDirection::Forward => all.min(),
+            MergeDirection::Backward => all.max(),
         }
     }
 
@@ -206,18 +206,18 @@ impl Iter {
         key: &[u8],
         own: Option<&[u8]>,
         memtables: &[&Arc<Memtable>],
-        cut: Sequence,
+        cut: SequenceNumber,
     ) -> Result<Option<Vec<u8>>> {
         let rules = self.paged.shared.home.schema.rules(key);
         let operator = rules.operator.as_deref();
         self.known.reset(self.at, self.now_ms);
-        let hashed = Key::new(key);
+        let hashed = LookupKey::new(key);
         for memtable in memtables {
             self.known.memtable(memtable, hashed, operator);
         }
         if let Some(own) = own.filter(|_| !self.known.is_decided()) {
-            let entries = self.paged.judge(self.paged.entries(own))?;
-            let has_expired = |entry: &Entry| entry.expires_ms != 0 && entry.expires_ms <= self.now_ms;
+            let entries = self.paged.poison_on_error(self.paged.entries(own))?;
+            let has_expired = |entry: &PagedEntry| entry.expires_ms != 0 && entry.expires_ms <= self.now_ms;
             if entries.iter().any(has_expired) {
                 self.paged.shared.expiring.note_passed(1);
             }
@@ -233,22 +233,25 @@ impl Iter {
     }
 }
 
-fn step(scan: &mut Scan<'_, crate::paged::buffer::Pool>, direction: Direction) -> Result<Option<Pair>> {
+fn step(
+    scan: &mut PagedTreeScan<'_, crate::paged::buffer::PagePool>,
+    direction: MergeDirection,
+) -> Result<Option<PagedPair>> {
     match direction {
-        Direction::Forward => scan.next_pair(),
-        Direction::Backward => scan.next_back(),
+        MergeDirection::Forward => scan.next_pair(),
+        MergeDirection::Backward => scan.next_back(),
     }
 }
 
-impl contract::Scan for Iter {
+impl contract::DictionaryScan for PagedIter {
     fn seek(&mut self, key: &[u8]) {
         self.found.clear();
         self.dead_run.leave();
         self.is_done = false;
         self.range = self.whole.clone();
         match self.direction {
-            Direction::Forward if *key > *self.range.low => self.range.low = key.into(),
-            Direction::Backward if !self.range.ends_before(key) => {
+            MergeDirection::Forward if *key > *self.range.low => self.range.low = key.into(),
+            MergeDirection::Backward if !self.range.ends_before(key) => {
                 self.range.high = Some([key, &[0]].concat().into());
             }
             _ => {}

@@ -7,24 +7,26 @@ mod versions;
 
 use super::*;
 use alluvium_base::Message;
-use alluvium_base::message::LAST;
+use alluvium_base::message::MAX_SEQUENCE;
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::simulated::{SimDirectory, Survival};
-use alluvium_dictionary::contract::{Dictionary, Lookup, Ordered, Progress, Scan as _};
-use alluvium_dictionary::findings::Depth;
-use alluvium_dictionary::gather::Gather;
-use alluvium_dictionary::horizon::Horizon;
-use alluvium_dictionary::key::Key;
+use alluvium_device::simulated::{CrashSurvival, SimDirectory};
+use alluvium_dictionary::check_report::CheckLevel;
+use alluvium_dictionary::contract::{
+    Dictionary, DictionaryScan as _, OrderedDictionary, PointLookup, StepProgress,
+};
+use alluvium_dictionary::horizon::GcHorizon;
+use alluvium_dictionary::key::LookupKey;
 use alluvium_dictionary::lookup;
+use alluvium_dictionary::lookup_state::LookupState;
 use alluvium_dictionary::memtable::Memtable;
-use alluvium_dictionary::memtables::{MemtableEntry, MemtableList, Memtables};
-use alluvium_dictionary::merge::{Append, Direction};
+use alluvium_dictionary::memtable_slice::MemtableSlice;
+use alluvium_dictionary::memtables::{MemtableEntry, MemtableList, MemtableOwner};
+use alluvium_dictionary::merge::{AppendOperator, MergeDirection};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::rules::{KeyspaceRules, OneKeyspace};
-use alluvium_dictionary::share::Share;
 use alluvium_sim::environment::{number, points};
-use alluvium_storage::extents::Class;
+use alluvium_storage::extents::AllocationClass;
 use alluvium_storage::log::LogOptions;
 use alluvium_storage::store::{Store, StoreOptions};
 use std::collections::BTreeMap;
@@ -32,13 +34,13 @@ use std::sync::atomic::AtomicU64;
 use versions::rewrite;
 
 /// The kind of tree, the treatment of its under-full nodes, and the division of its nodes.
-type Sort = (TreeKind, Merging, Epsilon);
+type Sort = (TreeKind, UnderfullPolicy, EpsilonMode);
 
-const BEPS: Sort = (TreeKind::Beps, Merging::Never, Epsilon::Fixed);
+const BEPS: Sort = (TreeKind::Beps, UnderfullPolicy::Never, EpsilonMode::Fixed);
 const KINDS: [Sort; 3] = [
     BEPS,
-    (TreeKind::Bplus, Merging::UnderFull, Epsilon::Fixed),
-    (TreeKind::Beps, Merging::UnderFull, Epsilon::Adaptive),
+    (TreeKind::Bplus, UnderfullPolicy::UnderFull, EpsilonMode::Fixed),
+    (TreeKind::Beps, UnderfullPolicy::UnderFull, EpsilonMode::Adaptive),
 ];
 
 fn options((kind, merging, epsilon): Sort) -> PagedOptions {
@@ -54,15 +56,15 @@ fn options((kind, merging, epsilon): Sort) -> PagedOptions {
     }
 }
 
-fn home_of(store: Store) -> Home {
+fn home_of(store: Store) -> StructureContext {
     let rules = KeyspaceRules {
-        operator: Some(Arc::new(Append)),
+        operator: Some(Arc::new(AppendOperator)),
         ..KeyspaceRules::default()
     };
-    Home {
+    StructureContext {
         store: Arc::new(store),
         schema: Arc::new(OneKeyspace::new(rules)),
-        horizon: Arc::new(Horizon::default()),
+        horizon: Arc::new(GcHorizon::default()),
     }
 }
 
@@ -74,25 +76,25 @@ fn store_options() -> StoreOptions {
     }
 }
 
-fn home(directory: Arc<dyn Directory>) -> Home {
+fn home(directory: Arc<dyn Directory>) -> StructureContext {
     home_of(Store::create(directory, &store_options(), b"").unwrap())
 }
 
 /// Opens the root in a store's superblock.
-fn reopen(directory: Arc<dyn Directory>, kind: Sort) -> Option<Paged> {
+fn reopen(directory: Arc<dyn Directory>, kind: Sort) -> Option<PagedDictionary> {
     let opening = Store::open(directory, &store_options()).unwrap();
     let home = home_of(opening.replay(&mut |_| Ok(())).unwrap());
     let superblock = home.store.superblock();
     if superblock.payload.is_empty() {
         return None;
     }
-    Some(Paged::open(home, &options(kind), &superblock.payload, superblock.cut).unwrap())
+    Some(PagedDictionary::open(home, &options(kind), &superblock.payload, superblock.cut).unwrap())
 }
 
-fn checkpoint(paged: &Paged) {
+fn checkpoint(paged: &PagedDictionary) {
     let store = &paged.shared.home.store;
     paged.prepare().unwrap();
-    let cut = paged.stand().unwrap();
+    let cut = paged.checkpoint_root().unwrap();
     let checkpoint = store.begin_checkpoint().unwrap();
     let (root, at) = (cut.root.clone(), cut.at);
     drop(cut);
@@ -104,27 +106,27 @@ type State = BTreeMap<Vec<u8>, Vec<u8>>;
 #[derive(Debug)]
 struct List(MemtableList);
 
-impl Memtables for List {
+impl MemtableOwner for List {
     fn newest_first(&self) -> MemtableList {
         Arc::clone(&self.0)
     }
 }
 
-fn no_memtables() -> Arc<dyn Memtables> {
+fn no_memtables() -> Arc<dyn MemtableOwner> {
     Arc::new(List(Arc::default()))
 }
 
-fn get(paged: &Paged, key: &[u8], at: Sequence) -> Option<Vec<u8>> {
-    let mut gather = Gather::new(at, 0, Some(&Append));
-    lookup::gather(&paged.reader(), Key::new(key), &mut gather).unwrap();
+fn get(paged: &PagedDictionary, key: &[u8], at: SequenceNumber) -> Option<Vec<u8>> {
+    let mut gather = LookupState::new(at, 0, Some(&AppendOperator));
+    lookup::gather(&paged.reader(), LookupKey::new(key), &mut gather).unwrap();
     gather.finish()
 }
 
 fn walk(
-    paged: &Paged,
-    memtables: Arc<dyn Memtables>,
-    direction: Direction,
-    at: Sequence,
+    paged: &PagedDictionary,
+    memtables: Arc<dyn MemtableOwner>,
+    direction: MergeDirection,
+    at: SequenceNumber,
 ) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut scan = paged.scan(memtables, KeyRange::everything(), direction, at, 0);
     let mut pairs = Vec::new();
@@ -134,21 +136,21 @@ fn walk(
     pairs
 }
 
-fn require(paged: &Paged, memtables: &Arc<dyn Memtables>, at: Sequence, state: &State) {
-    let mut pairs = walk(paged, Arc::clone(memtables), Direction::Forward, at);
+fn require(paged: &PagedDictionary, memtables: &Arc<dyn MemtableOwner>, at: SequenceNumber, state: &State) {
+    let mut pairs = walk(paged, Arc::clone(memtables), MergeDirection::Forward, at);
     let wanted: Vec<(Vec<u8>, Vec<u8>)> = state.clone().into_iter().collect();
     assert_eq!(pairs, wanted, "at {at}");
     pairs.reverse();
     assert_eq!(
-        walk(paged, Arc::clone(memtables), Direction::Backward, at),
+        walk(paged, Arc::clone(memtables), MergeDirection::Backward, at),
         pairs,
         "at {at}"
     );
 }
 
-fn sound(paged: &Paged) {
+fn sound(paged: &PagedDictionary) {
     let examined = paged
-        .examine(Depth::Everything, &[], None, &mut |_| Ok(()))
+        .check(CheckLevel::Everything, &[], None, &mut |_| Ok(()))
         .unwrap();
     assert_eq!(examined.findings.found, [""; 0]);
 }
@@ -156,10 +158,10 @@ fn sound(paged: &Paged) {
 /// The model: messages and the resulting states.
 struct World {
     rng: fastrand::Rng,
-    sequence: Sequence,
+    sequence: SequenceNumber,
     state: State,
     /// The states that snapshots see.
-    snapshots: BTreeMap<Sequence, State>,
+    snapshots: BTreeMap<SequenceNumber, State>,
 }
 
 impl World {
@@ -211,7 +213,7 @@ impl World {
     }
 
     /// Takes or drops a snapshot, and raises the horizon accordingly.
-    fn snapshots(&mut self, horizon: &Horizon) {
+    fn snapshots(&mut self, horizon: &GcHorizon) {
         match self.rng.u8(..4) {
             0 => {
                 self.snapshots.insert(self.sequence, self.state.clone());
@@ -224,22 +226,22 @@ impl World {
         horizon.raise_past(self.snapshots.keys().copied(), self.sequence);
     }
 
-    fn take(&self, paged: &Paged, memtable: &Arc<Memtable>) {
-        let share = Share::whole(Arc::clone(memtable), self.sequence);
-        let mut taking = paged.incorporate(share, Class::Normal).unwrap();
-        assert_eq!(taking.poll(100).unwrap(), Progress::Done);
+    fn take(&self, paged: &PagedDictionary, memtable: &Arc<Memtable>) {
+        let share = MemtableSlice::whole(Arc::clone(memtable), self.sequence);
+        let mut taking = paged.incorporate(share, AllocationClass::Normal).unwrap();
+        assert_eq!(taking.poll(100).unwrap(), StepProgress::Done);
         taking.publish().unwrap();
     }
 
-    fn require(&mut self, paged: &Paged) {
+    fn require(&mut self, paged: &PagedDictionary) {
         let none = no_memtables();
         for (at, state) in &self.snapshots {
             require(paged, &none, *at, state);
         }
-        require(paged, &none, LAST, &self.state);
+        require(paged, &none, MAX_SEQUENCE, &self.state);
         for _ in 0..20 {
             let key = self.key();
-            assert_eq!(get(paged, &key, LAST), self.state.get(&key).cloned());
+            assert_eq!(get(paged, &key, MAX_SEQUENCE), self.state.get(&key).cloned());
         }
     }
 }
@@ -248,7 +250,7 @@ impl World {
 fn what_a_tree_was_made_with_is_read_from_its_file() {
     for kind in KINDS {
         let directory: Arc<dyn Directory> = Arc::new(SimDirectory::new(3));
-        let paged = Paged::create(home(Arc::clone(&directory)), options(kind), 0).unwrap();
+        let paged = PagedDictionary::create(home(Arc::clone(&directory)), options(kind), 0).unwrap();
         checkpoint(&paged);
         drop(paged);
         let opening = Store::open(directory, &store_options()).unwrap();
@@ -256,7 +258,7 @@ fn what_a_tree_was_made_with_is_read_from_its_file() {
         let superblock = home.store.superblock();
         // The options at opening determine the memory only, not the tree.
         let others = PagedOptions::default();
-        let paged = Paged::open(home, &others, &superblock.payload, superblock.cut).unwrap();
+        let paged = PagedDictionary::open(home, &others, &superblock.payload, superblock.cut).unwrap();
         assert!(paged.is_built_as(&options(kind)), "{kind:?}");
         let found = paged.options();
         assert_eq!((found.kind, found.merging, found.epsilon), kind);
@@ -267,7 +269,7 @@ fn what_a_tree_was_made_with_is_read_from_its_file() {
 fn every_snapshot_reads_what_it_saw() {
     for (kind, seed) in KINDS.into_iter().cycle().zip(1..5) {
         let directory = Arc::new(MemoryDirectory::new());
-        let mut paged = Paged::create(home(directory.clone()), options(kind), 0).unwrap();
+        let mut paged = PagedDictionary::create(home(directory.clone()), options(kind), 0).unwrap();
         let mut world = World::new(seed);
         for round in 0..24 {
             let memtable = world.memtable(60);
@@ -276,11 +278,11 @@ fn every_snapshot_reads_what_it_saw() {
                 memtable: Arc::clone(&memtable),
                 base: paged.cut(),
             };
-            let above: Arc<dyn Memtables> = Arc::new(List(Arc::new(vec![entry])));
-            require(&paged, &above, LAST, &world.state);
+            let above: Arc<dyn MemtableOwner> = Arc::new(List(Arc::new(vec![entry])));
+            require(&paged, &above, MAX_SEQUENCE, &world.state);
             world.snapshots(&paged.shared.home.horizon);
             world.take(&paged, &memtable);
-            require(&paged, &above, LAST, &world.state);
+            require(&paged, &above, MAX_SEQUENCE, &world.state);
             world.require(&paged);
             if round % 3 == 0 {
                 rewrite(&paged);
@@ -313,7 +315,8 @@ fn every_snapshot_reads_what_it_saw() {
 #[test]
 fn readers_between_two_slices_see_neither_more_nor_less() {
     for kind in KINDS {
-        let paged = Paged::create(home(Arc::new(MemoryDirectory::new())), options(kind), 0).unwrap();
+        let paged =
+            PagedDictionary::create(home(Arc::new(MemoryDirectory::new())), options(kind), 0).unwrap();
         let mut world = World::new(70);
         let first = world.memtable(300);
         world.take(&paged, &first);
@@ -328,14 +331,14 @@ fn readers_between_two_slices_see_neither_more_nor_less() {
                 memtable: Arc::clone(&memtable),
                 base: paged.cut(),
             };
-            let above: Arc<dyn Memtables> = Arc::new(List(Arc::new(vec![entry])));
+            let above: Arc<dyn MemtableOwner> = Arc::new(List(Arc::new(vec![entry])));
             let running = AtomicBool::new(true);
             let walks = AtomicU64::new(0);
             std::thread::scope(|scope| {
                 let reader = scope.spawn(|| {
                     while running.load(Ordering::Acquire) || walks.load(Ordering::Acquire) < 2 {
                         require(&paged, &above, at, &before);
-                        require(&paged, &above, LAST, &world.state);
+                        require(&paged, &above, MAX_SEQUENCE, &world.state);
                         walks.fetch_add(1, Ordering::AcqRel);
                     }
                 });
@@ -352,7 +355,8 @@ fn readers_between_two_slices_see_neither_more_nor_less() {
 #[test]
 fn a_change_that_is_half_done_shows_nowhere_and_is_done_again() {
     for kind in KINDS {
-        let paged = Paged::create(home(Arc::new(MemoryDirectory::new())), options(kind), 0).unwrap();
+        let paged =
+            PagedDictionary::create(home(Arc::new(MemoryDirectory::new())), options(kind), 0).unwrap();
         let mut world = World::new(40);
         let first = world.memtable(300);
         world.take(&paged, &first);
@@ -368,7 +372,7 @@ fn a_change_that_is_half_done_shows_nowhere_and_is_done_again() {
             cursor.next();
         }
         keys.truncate(keys.len() / 2);
-        let rule = horizon.rule(alluvium_dictionary::merge::Older::None);
+        let rule = horizon.rule(alluvium_dictionary::merge::OlderData::None);
         let change = |key: &Vec<u8>| {
             let newer = crate::map::newest_first(&memtable, key, &rule);
             paged.put_before(key, &newer, &rule)
@@ -380,14 +384,14 @@ fn a_change_that_is_half_done_shows_nowhere_and_is_done_again() {
             memtable: Arc::clone(&memtable),
             base: paged.cut(),
         };
-        let above: Arc<dyn Memtables> = Arc::new(List(Arc::new(vec![entry])));
+        let above: Arc<dyn MemtableOwner> = Arc::new(List(Arc::new(vec![entry])));
         require(&paged, &above, at, &before);
-        require(&paged, &above, LAST, &world.state);
+        require(&paged, &above, MAX_SEQUENCE, &world.state);
         for key in &keys {
             // Like a lookup that is not decided in the memtable.
-            let mut gather = Gather::new(LAST, 0, Some(&Append));
-            gather.memtable(&memtable, Key::new(key));
-            lookup::gather(&paged.reader(), Key::new(key), &mut gather).unwrap();
+            let mut gather = LookupState::new(MAX_SEQUENCE, 0, Some(&AppendOperator));
+            gather.memtable(&memtable, LookupKey::new(key));
+            lookup::gather(&paged.reader(), LookupKey::new(key), &mut gather).unwrap();
             assert_eq!(gather.finish(), world.state.get(key).cloned());
         }
         world.take(&paged, &memtable);
@@ -400,13 +404,14 @@ fn a_change_that_is_half_done_shows_nowhere_and_is_done_again() {
 #[test]
 fn a_load_becomes_part_of_it_at_once() {
     for kind in KINDS {
-        let paged = Paged::create(home(Arc::new(MemoryDirectory::new())), options(kind), 0).unwrap();
+        let paged =
+            PagedDictionary::create(home(Arc::new(MemoryDirectory::new())), options(kind), 0).unwrap();
         let mut world = World::new(3);
         let memtable = world.memtable(200);
         world.take(&paged, &memtable);
         let (before, at) = (world.state.clone(), world.sequence);
         paged.shared.home.horizon.raise(at);
-        let mut load = paged.ingest(Class::Normal).unwrap();
+        let mut load = paged.ingest(AllocationClass::Normal).unwrap();
         for number in 40..90 {
             let key = format!("{number:03}");
             load.push(key.as_bytes(), Message::put(0, b"loaded")).unwrap();
@@ -422,7 +427,7 @@ fn a_load_becomes_part_of_it_at_once() {
         wanted.extend((40..90).map(|number| (format!("{number:03}").into_bytes(), b"loaded".to_vec())));
         wanted.retain(|key, _| &**key < b"060" || &**key >= b"070");
         wanted.insert(b"050".to_vec(), b"loaded!".to_vec());
-        require(&paged, &no_memtables(), LAST, &wanted);
+        require(&paged, &no_memtables(), MAX_SEQUENCE, &wanted);
         sound(&paged);
     }
 }
@@ -431,8 +436,8 @@ fn a_load_becomes_part_of_it_at_once() {
 /// superblock's cut. Returns the number of operations.
 fn crashes(kind: Sort, seed: u64, each: u64) -> u64 {
     let directory = SimDirectory::new(seed);
-    let paged = Paged::create(home(Arc::new(directory.clone())), options(kind), 0).unwrap();
-    let states: Arc<Mutex<BTreeMap<Sequence, State>>> = Arc::default();
+    let paged = PagedDictionary::create(home(Arc::new(directory.clone())), options(kind), 0).unwrap();
+    let states: Arc<Mutex<BTreeMap<SequenceNumber, State>>> = Arc::default();
     let points = Arc::new(AtomicU64::new(0));
     let (known, counted) = (Arc::clone(&states), Arc::clone(&points));
     directory.on_operation(move |point| {
@@ -440,11 +445,11 @@ fn crashes(kind: Sort, seed: u64, each: u64) -> u64 {
         if !number.is_multiple_of(each) {
             return;
         }
-        let survival = Survival::ALL[(number / each) as usize % Survival::ALL.len()];
+        let survival = CrashSurvival::ALL[(number / each) as usize % CrashSurvival::ALL.len()];
         let image = point.image(survival, seed ^ point.index);
         if let Some(paged) = reopen(Arc::new(image), kind) {
             let wanted = known.lock()[&paged.cut()].clone();
-            require(&paged, &no_memtables(), LAST, &wanted);
+            require(&paged, &no_memtables(), MAX_SEQUENCE, &wanted);
             sound(&paged);
         }
     });
@@ -456,7 +461,7 @@ fn crashes(kind: Sort, seed: u64, each: u64) -> u64 {
         world.take(&paged, &memtable);
         if round % 3 == 1 {
             // A root that never becomes durable.
-            drop(paged.stand().unwrap());
+            drop(paged.checkpoint_root().unwrap());
         } else {
             checkpoint(&paged);
         }
@@ -488,7 +493,9 @@ fn options_and_keys_that_do_not_fit_are_refused_before_anything_is_written() {
     let of = |change: &dyn Fn(&mut PagedOptions)| {
         let mut options = PagedOptions::default();
         change(&mut options);
-        Paged::create(home.clone(), options, 0).unwrap_err().to_string()
+        PagedDictionary::create(home.clone(), options, 0)
+            .unwrap_err()
+            .to_string()
     };
     for (why, error) in [
         ("give 0 to 1", of(&|options| options.epsilon_percent = 101)),
@@ -500,17 +507,20 @@ fn options_and_keys_that_do_not_fit_are_refused_before_anything_is_written() {
         assert!(error.contains(why), "{error}");
     }
     assert_eq!(directory.list().unwrap(), before);
-    let paged = Paged::create(home, options(BEPS), 0).unwrap();
+    let paged = PagedDictionary::create(home, options(BEPS), 0).unwrap();
     let memtable = Memtable::new(1 << 20);
     memtable.insert(b"a", Message::put(1, b"1")).unwrap();
     memtable.insert(&[b'b'; 17], Message::put(2, b"2")).unwrap();
     let mut taking = paged
-        .incorporate(Share::whole(Arc::new(memtable), 2), Class::Normal)
+        .incorporate(
+            MemtableSlice::whole(Arc::new(memtable), 2),
+            AllocationClass::Normal,
+        )
         .unwrap();
     let error = taking.poll(1).unwrap_err().to_string();
     assert!(error.contains("17 bytes exceeds the limit of 16"), "{error}");
-    assert_eq!(get(&paged, b"a", LAST), None);
-    let memory = paged.load().memory_bytes;
+    assert_eq!(get(&paged, b"a", MAX_SEQUENCE), None);
+    let memory = paged.pending_work().memory_bytes;
     assert!((1 << 10..=24 << 10).contains(&memory), "few pages: {memory}");
 }
 
@@ -518,7 +528,7 @@ fn options_and_keys_that_do_not_fit_are_refused_before_anything_is_written() {
 fn a_full_disk_aborts_before_anything_is_there_and_damage_is_found() {
     for kind in KINDS {
         let directory = SimDirectory::new(7);
-        let paged = Paged::create(home(Arc::new(directory.clone())), options(kind), 0).unwrap();
+        let paged = PagedDictionary::create(home(Arc::new(directory.clone())), options(kind), 0).unwrap();
         let mut world = World::new(9);
         let memtable = world.memtable(300);
         world.take(&paged, &memtable);
@@ -529,9 +539,9 @@ fn a_full_disk_aborts_before_anything_is_there_and_damage_is_found() {
         let mut waiting = Vec::new();
         for _ in 0..60 {
             let memtable = world.memtable(100);
-            let share = Share::whole(Arc::clone(&memtable), world.sequence);
+            let share = MemtableSlice::whole(Arc::clone(&memtable), world.sequence);
             waiting.push((memtable, world.sequence));
-            let mut taking = paged.incorporate(share, Class::Normal).unwrap();
+            let mut taking = paged.incorporate(share, AllocationClass::Normal).unwrap();
             let taken = taking.poll(1).and_then(|_| taking.publish());
             if let Err(full) = taken {
                 error = Some(full);
@@ -544,7 +554,7 @@ fn a_full_disk_aborts_before_anything_is_there_and_damage_is_found() {
         directory.set_capacity(u64::MAX);
         for (memtable, cut) in waiting {
             let mut taking = paged
-                .incorporate(Share::whole(memtable, cut), Class::Normal)
+                .incorporate(MemtableSlice::whole(memtable, cut), AllocationClass::Normal)
                 .unwrap();
             taking.poll(1).unwrap();
             taking.publish().unwrap();
@@ -553,7 +563,7 @@ fn a_full_disk_aborts_before_anything_is_there_and_damage_is_found() {
         sound(&paged);
         drop(paged);
         let paged = reopen(Arc::new(directory.clone()), kind).unwrap();
-        require(&paged, &no_memtables(), LAST, &before);
+        require(&paged, &no_memtables(), MAX_SEQUENCE, &before);
         checkpoint(&paged);
         drop(paged);
         damage(&directory, kind);
@@ -568,7 +578,7 @@ fn damage(directory: &SimDirectory, kind: Sort) {
     for page in 0..6 {
         let at = 8192 + page * 1024;
         assert!(at < len, "the file has page {page}");
-        let image = directory.image(Survival::ALL[0], page);
+        let image = directory.image(CrashSurvival::ALL[0], page);
         let file = image.open(FILE, FileOptions::DIRECT).unwrap();
         let mut bytes = file.read_at(at, 1024, Purpose::Check).unwrap();
         bytes[300] ^= 4;
@@ -576,11 +586,11 @@ fn damage(directory: &SimDirectory, kind: Sort) {
         let opening = Store::open(Arc::new(image) as Arc<dyn Directory>, &store_options()).unwrap();
         let home = home_of(opening.replay(&mut |_| Ok(())).unwrap());
         let superblock = home.store.superblock();
-        let found = match Paged::open(home, &options(kind), &superblock.payload, superblock.cut) {
+        let found = match PagedDictionary::open(home, &options(kind), &superblock.payload, superblock.cut) {
             Err(error) => error.to_string(),
             Ok(paged) => {
                 let examined = paged
-                    .examine(Depth::Everything, &[], None, &mut |_| Ok(()))
+                    .check(CheckLevel::Everything, &[], None, &mut |_| Ok(()))
                     .unwrap();
                 examined.findings.found.concat()
             }

@@ -1,28 +1,28 @@
 //! Adaptive nodes: lookups and messages determine their division.
 
 use super::*;
-use crate::paged::node::{Kind, kind};
+use crate::paged::node::{PageContentKind, kind};
 
 fn scrambled(number: u64) -> [u8; 8] {
     key(number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-fn tree(page_bytes: usize, merging: Merging) -> BepsTree<Arena> {
-    let options = TreeOptions {
+fn tree(page_bytes: usize, merging: UnderfullPolicy) -> BepsTree<PageArena> {
+    let options = BepsOptions {
         merging,
-        epsilon: Epsilon::Adaptive,
+        epsilon: EpsilonMode::Adaptive,
         ..options(0, RootStyle::Separate, FlushOrder::Level, Arc::new(Sum))
     };
-    BepsTree::create(Arena::new(page_bytes).unwrap(), options).unwrap()
+    BepsTree::create(PageArena::new(page_bytes).unwrap(), options).unwrap()
 }
 
 /// Returns the average number of pivots for which nodes with buffers have space.
-fn places(tree: &BepsTree<Arena>) -> f64 {
+fn places(tree: &BepsTree<PageArena>) -> f64 {
     let pages = tree.examine().unwrap().pages;
     let (mut nodes, mut places) = (0, 0);
     for page in pages {
         let node = tree.buffer().pin_shared(page).unwrap();
-        if kind(&node) == Some(Kind::Buffered) {
+        if kind(&node) == Some(PageContentKind::Buffered) {
             nodes += 1;
             places += tree.shape().pivots_of(&node).capacity();
         }
@@ -32,7 +32,7 @@ fn places(tree: &BepsTree<Arena>) -> f64 {
 }
 
 /// Writes keys, and looks up `lookups` for each of them.
-fn work(tree: &BepsTree<Arena>, from: u64, to: u64, lookups: u64) {
+fn work(tree: &BepsTree<PageArena>, from: u64, to: u64, lookups: u64) {
     let mut rng = fastrand::Rng::with_seed(to);
     for number in from..to {
         tree.insert(&scrambled(number), &number.to_le_bytes()).unwrap();
@@ -46,7 +46,7 @@ fn work(tree: &BepsTree<Arena>, from: u64, to: u64, lookups: u64) {
 
 #[test]
 fn writers_ask_for_buffers_and_readers_for_pivots() {
-    for merging in [Merging::Never, Merging::UnderFull] {
+    for merging in [UnderfullPolicy::Never, UnderfullPolicy::UnderFull] {
         let (written, read) = (tree(2048, merging), tree(2048, merging));
         let bounds = written.shape().own.unwrap();
         work(&written, 0, 16_000, 0);
@@ -67,11 +67,11 @@ fn writers_ask_for_buffers_and_readers_for_pivots() {
 
 #[test]
 fn nodes_follow_when_what_passes_them_changes() {
-    let tree = tree(2048, Merging::Never);
+    let tree = tree(2048, UnderfullPolicy::Never);
     let bounds = tree.shape().own.unwrap();
     work(&tree, 0, 12_000, 12);
     let of_readers = places(&tree);
-    let messages = |tree: &BepsTree<Arena>| {
+    let messages = |tree: &BepsTree<PageArena>| {
         let (flushes, moved) = (tree.statistics().flushes, tree.statistics().moved);
         (flushes, moved)
     };
@@ -86,7 +86,7 @@ fn nodes_follow_when_what_passes_them_changes() {
     assert!(after.1 - before.1 > after.0 - before.0, "blocks have messages");
     assert!(tree.statistics().divisions > 50, "{:?}", tree.statistics());
     assert!(tree.examine().unwrap().found.is_empty());
-    let tree = self::tree(2048, Merging::Never);
+    let tree = self::tree(2048, UnderfullPolicy::Never);
     work(&tree, 0, 12_000, 0);
     let of_writers = places(&tree);
     work(&tree, 12_000, 24_000, 12);
@@ -96,7 +96,7 @@ fn nodes_follow_when_what_passes_them_changes() {
 
 #[test]
 fn a_lookup_divides_no_node() {
-    let tree = tree(1024, Merging::UnderFull);
+    let tree = tree(1024, UnderfullPolicy::UnderFull);
     work(&tree, 0, 5000, 0);
     let pages = tree.examine().unwrap().pages;
     let bytes = || -> Vec<Vec<u8>> {
@@ -107,6 +107,6 @@ fn a_lookup_divides_no_node() {
     for number in 0..20_000 {
         assert!(tree.get(&scrambled(number % 5000)).unwrap().is_some());
     }
-    assert_eq!(tree.scan(Bounds::default()).rev().count(), 5000);
+    assert_eq!(tree.scan(ScanBounds::default()).rev().count(), 5000);
     assert!(before == bytes() && tree.statistics().divisions == divisions);
 }

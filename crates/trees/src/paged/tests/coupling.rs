@@ -2,18 +2,18 @@
 //! between.
 
 use super::*;
-use crate::paged::buffer::{Exclusive, Shared};
+use crate::paged::buffer::{PageReadGuard, PageWriteGuard};
 use crate::paged::node::{child_at, level};
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Called with a page that is about to be pinned. Returns whether it should be called again.
-type Hook = Box<dyn FnMut(&Arena, u64) -> bool + Send>;
+type Hook = Box<dyn FnMut(&PageArena, u64) -> bool + Send>;
 
 /// Pages in memory that call a hook before they are pinned.
 pub(super) struct Watched {
-    pub(super) arena: Arena,
+    pub(super) arena: PageArena,
     /// The number of latches.
     pub(super) latches: AtomicU64,
     hook: Mutex<Option<Hook>>,
@@ -22,13 +22,13 @@ pub(super) struct Watched {
 impl Watched {
     pub(super) fn new() -> Watched {
         Watched {
-            arena: Arena::new(512).unwrap(),
+            arena: PageArena::new(512).unwrap(),
             latches: AtomicU64::new(0),
             hook: Mutex::default(),
         }
     }
 
-    pub(super) fn watch(&self, hook: impl FnMut(&Arena, u64) -> bool + Send + 'static) {
+    pub(super) fn watch(&self, hook: impl FnMut(&PageArena, u64) -> bool + Send + 'static) {
         *self.hook.lock().unwrap() = Some(Box::new(hook));
     }
 
@@ -43,20 +43,20 @@ impl Watched {
 }
 
 impl PageBuffer for Watched {
-    fn pin_shared(&self, page: u64) -> Result<Shared<'_>> {
+    fn pin_shared(&self, page: u64) -> Result<PageReadGuard<'_>> {
         self.tell(page);
         self.latches.fetch_add(1, Ordering::Relaxed);
         self.arena.pin_shared(page)
     }
-    fn pin_exclusive(&self, page: u64) -> Result<Exclusive<'_>> {
+    fn pin_exclusive(&self, page: u64) -> Result<PageWriteGuard<'_>> {
         self.tell(page);
         self.latches.fetch_add(1, Ordering::Relaxed);
         self.arena.pin_exclusive(page)
     }
-    fn allocate(&self) -> Result<Exclusive<'_>> {
+    fn allocate(&self) -> Result<PageWriteGuard<'_>> {
         self.arena.allocate()
     }
-    fn free(&self, page: Exclusive<'_>) {
+    fn free(&self, page: PageWriteGuard<'_>) {
         self.arena.free(page);
     }
     fn reserve(&self, pages: u64) -> Result<()> {
@@ -108,24 +108,24 @@ fn use_it(tree: &dyn Subject) {
             tree.insert(&at(number / 3), &number.to_le_bytes()).unwrap();
         }
     }
-    assert_eq!(tree.pairs(Bounds::default(), false).len(), 2500);
-    assert_eq!(tree.pairs(Bounds::default(), true).len(), 2500);
+    assert_eq!(tree.pairs(ScanBounds::default(), false).len(), 2500);
+    assert_eq!(tree.pairs(ScanBounds::default(), true).len(), 2500);
     tree.flush_all().unwrap();
     (0..2400).for_each(|number| tree.delete(&at(number)).unwrap());
-    assert_eq!(tree.pairs(Bounds::default(), true).len(), 100);
+    assert_eq!(tree.pairs(ScanBounds::default(), true).len(), 100);
     tree.flush_all().unwrap();
 }
 
 #[test]
 fn a_child_is_latched_before_its_parent_is_left() {
-    let operator: Arc<dyn Operator> = Arc::new(Sum);
+    let operator: Arc<dyn UpdateOperator> = Arc::new(Sum);
     for (epsilon, root, order) in [
         (0, RootStyle::Separate, FlushOrder::Level),
         (60, RootStyle::Separate, FlushOrder::Depth),
         (60, RootStyle::Buffered, FlushOrder::Level),
     ] {
-        for merging in [Merging::Never, Merging::UnderFull] {
-            let options = TreeOptions {
+        for merging in [UnderfullPolicy::Never, UnderfullPolicy::UnderFull] {
+            let options = BepsOptions {
                 merging,
                 ..options(epsilon, root, order, Arc::clone(&operator))
             };
@@ -134,10 +134,11 @@ fn a_child_is_latched_before_its_parent_is_left() {
             use_it(&tree);
             assert_eq!(leaps.load(Ordering::Relaxed), 0, "{epsilon} {root:?} {order:?}");
             let merges = tree.statistics().merges;
-            assert_eq!(merges > 0, merging == Merging::UnderFull, "{merges}");
+            assert_eq!(merges > 0, merging == UnderfullPolicy::UnderFull, "{merges}");
         }
     }
-    let tree = BplusTree::create_merging(Watched::new(), (8, 8), operator, Merging::UnderFull).unwrap();
+    let tree =
+        BplusTree::create_merging(Watched::new(), (8, 8), operator, UnderfullPolicy::UnderFull).unwrap();
     let leaps = count_leaps(tree.buffer(), tree.core.root);
     use_it(&tree);
     assert_eq!(leaps.load(Ordering::Relaxed), 0, "B⁺");
@@ -164,7 +165,7 @@ fn ranks(tree: &BplusTree<Watched>) -> HashMap<u64, (u8, usize)> {
 
 #[test]
 fn neighbours_are_latched_from_the_left_to_the_right() {
-    let merging = Merging::UnderFull;
+    let merging = UnderfullPolicy::UnderFull;
     let tree = BplusTree::create_merging(Watched::new(), (8, 8), Arc::new(Sum), merging).unwrap();
     (0..800).for_each(|number| tree.insert(&key(number), b"12345678").unwrap());
     let mut order: Vec<u64> = (0..800).collect();

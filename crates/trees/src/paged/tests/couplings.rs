@@ -2,17 +2,17 @@
 
 use super::coupling::{Watched, count_leaps};
 use super::*;
-use crate::paged::buffer::{Lending, Peek, Shared, Way};
+use crate::paged::buffer::{FrameHint, LatchFreeAccess, OptimisticPage, PageReadGuard};
 use std::sync::atomic::Ordering;
 
-impl Lending for Watched {
+impl LatchFreeAccess for Watched {
     fn keep_snapshots(&self) {
         self.arena.keep_snapshots();
     }
-    fn offer(&self, page: &Shared<'_>) {
+    fn offer(&self, page: &PageReadGuard<'_>) {
         self.arena.offer(page);
     }
-    fn peek(&self, page: u64, way: Option<&Way>) -> Option<Peek<'_>> {
+    fn peek(&self, page: u64, way: Option<&FrameHint>) -> Option<OptimisticPage<'_>> {
         self.tell(page);
         self.arena.peek(page, way)
     }
@@ -23,13 +23,13 @@ fn a_reader_with_one_latch_at_a_time_leaves_a_node_first() {
     let tree = BplusTree::create(Watched::new(), 8, 8, Arc::new(Sum)).unwrap();
     (0..2500).for_each(|number| tree.insert(&key(number), b"12345678").unwrap());
     let leaps = count_leaps(tree.buffer(), tree.core.root);
-    let tree = tree.coupled_by(Coupling::Optimistic);
+    let tree = tree.coupled_by(LatchCoupling::Optimistic);
     tree.get(&key(5)).unwrap();
     assert!(leaps.load(Ordering::Relaxed) > 0);
 }
 
 /// Reads keys while their messages move to the leaves, between a node and its child.
-fn read_while_messages_move(coupling: Coupling) {
+fn read_while_messages_move(coupling: LatchCoupling) {
     let options = options(50, RootStyle::Separate, FlushOrder::Level, Arc::new(Sum));
     let tree = BepsTree::create(Watched::new(), options).unwrap();
     let tree = Arc::new(tree.coupled_by(coupling));
@@ -63,7 +63,7 @@ fn read_while_messages_move(coupling: Coupling) {
                 Some(before + 1000),
                 "{read}"
             );
-            let range = Bounds {
+            let range = ScanBounds {
                 from: Some(at(read).to_vec()),
                 below: None,
             };
@@ -79,14 +79,14 @@ fn read_while_messages_move(coupling: Coupling) {
 
 #[test]
 fn a_reader_that_left_a_node_sees_messages_that_moved_once() {
-    read_while_messages_move(Coupling::Optimistic);
-    read_while_messages_move(Coupling::Versions);
+    read_while_messages_move(LatchCoupling::Optimistic);
+    read_while_messages_move(LatchCoupling::Versions);
 }
 
 #[test]
 fn nodes_with_snapshots_are_neither_latched_nor_pinned() {
     let tree = BplusTree::create(Watched::new(), 8, 8, Arc::new(Sum)).unwrap();
-    let tree = tree.coupled_by(Coupling::Versions);
+    let tree = tree.coupled_by(LatchCoupling::Versions);
     (0..3000).for_each(|number| tree.insert(&key(number), &number.to_le_bytes()).unwrap());
     let latches = || tree.buffer().latches.load(Ordering::Relaxed);
     let read_all = || {
@@ -113,10 +113,10 @@ fn nodes_with_snapshots_are_neither_latched_nor_pinned() {
 #[test]
 fn what_a_node_said_before_it_was_changed_does_not_count() {
     let tree = BplusTree::create(Watched::new(), 8, 8, Arc::new(Sum)).unwrap();
-    let tree = tree.coupled_by(Coupling::Versions);
+    let tree = tree.coupled_by(LatchCoupling::Versions);
     (0..300).for_each(|number| tree.insert(&key(number), &number.to_le_bytes()).unwrap());
     (0..40).for_each(|_| drop(tree.get(&key(5)).unwrap()));
-    let root = tree.core.begin(Coupling::Versions).unwrap();
+    let root = tree.core.begin(LatchCoupling::Versions).unwrap();
     let look = || tree.core.look(&root, &key(5), &mut Vec::new());
     assert!(look().is_some());
     drop(tree.buffer().pin_exclusive(tree.core.root).unwrap());
@@ -125,7 +125,11 @@ fn what_a_node_said_before_it_was_changed_does_not_count() {
 
 #[test]
 fn descents_by_references_that_remember_take_no_mutex() {
-    for coupling in [Coupling::Latched, Coupling::Optimistic, Coupling::Versions] {
+    for coupling in [
+        LatchCoupling::Latched,
+        LatchCoupling::Optimistic,
+        LatchCoupling::Versions,
+    ] {
         let means = Means::of(PinPolicy::Swizzled, coupling, 1);
         let tree = BplusTree::create(pool(1024, 400, 100, means), 8, 8, Arc::new(Sum)).unwrap();
         let tree = tree.coupled_by(coupling);
@@ -135,7 +139,7 @@ fn descents_by_references_that_remember_take_no_mutex() {
                 let found = tree.get(&key(number)).unwrap();
                 assert_eq!(found.as_deref(), Some(&number.to_le_bytes()[..]));
             }
-            assert_eq!(tree.pairs(Bounds::default(), true).len(), 3000);
+            assert_eq!(tree.pairs(ScanBounds::default(), true).len(), 3000);
         };
         use_all();
         use_all();
@@ -172,7 +176,7 @@ fn split_under_writers<T: Subject + Send + 'static>(
     }
     let examined = tree.examine();
     assert_eq!(examined.found, [""; 0]);
-    for (number, (found, held)) in tree.pairs(Bounds::default(), false).into_iter().enumerate() {
+    for (number, (found, held)) in tree.pairs(ScanBounds::default(), false).into_iter().enumerate() {
         let (group, at) = (number as u64 / 80, number as u64 % 80);
         assert_eq!((&found[..], &held[..]), (&near(group, at)[..], &value(at)[..]));
     }
@@ -186,7 +190,7 @@ fn split_under_writers<T: Subject + Send + 'static>(
 
 #[test]
 fn a_writer_that_left_a_node_whose_child_was_split_begins_again() {
-    for coupling in [Coupling::Optimistic, Coupling::Versions] {
+    for coupling in [LatchCoupling::Optimistic, LatchCoupling::Versions] {
         for epsilon in [0, 60] {
             let options = options(epsilon, RootStyle::Separate, FlushOrder::Level, Arc::new(Sum));
             let tree = BepsTree::create(Watched::new(), options).unwrap();
@@ -232,7 +236,7 @@ fn read_what_is_merged<T: Subject + Send + 'static>(
         assert_eq!(found.as_deref(), Some(&read.to_le_bytes()[..]), "{read}");
         buffer(&tree).watch(|_, _| false);
         merges += before - tree.used();
-        assert_eq!(tree.pairs(Bounds::default(), false).len() % 1199, 1, "{read}");
+        assert_eq!(tree.pairs(ScanBounds::default(), false).len() % 1199, 1, "{read}");
     }
     assert_eq!(tree.examine().found, [""; 0]);
     merges
@@ -240,10 +244,10 @@ fn read_what_is_merged<T: Subject + Send + 'static>(
 
 #[test]
 fn a_reader_whose_node_was_merged_away_begins_again() {
-    let operator: Arc<dyn Operator> = Arc::new(Sum);
-    let merging = Merging::UnderFull;
+    let operator: Arc<dyn UpdateOperator> = Arc::new(Sum);
+    let merging = UnderfullPolicy::UnderFull;
     for epsilon in [0, 60] {
-        let options = TreeOptions {
+        let options = BepsOptions {
             merging,
             ..options(
                 epsilon,
@@ -253,10 +257,10 @@ fn a_reader_whose_node_was_merged_away_begins_again() {
             )
         };
         let tree = BepsTree::create(Watched::new(), options).unwrap();
-        let (root, tree) = (tree.core.root, tree.coupled_by(Coupling::Optimistic));
+        let (root, tree) = (tree.core.root, tree.coupled_by(LatchCoupling::Optimistic));
         assert!(read_what_is_merged(tree, BepsTree::buffer, root) > 1000);
     }
     let tree = BplusTree::create_merging(Watched::new(), (8, 8), operator, merging).unwrap();
-    let (root, tree) = (tree.core.root, tree.coupled_by(Coupling::Optimistic));
+    let (root, tree) = (tree.core.root, tree.coupled_by(LatchCoupling::Optimistic));
     assert!(read_what_is_merged(tree, BplusTree::buffer, root) > 1000);
 }

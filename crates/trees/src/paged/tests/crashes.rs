@@ -8,10 +8,10 @@
 //! ```
 
 use super::*;
-use crate::paged::store::Place;
+use crate::paged::store::TreeLocation;
 use alluvium_base::ErrorKind;
-use alluvium_device::Operation;
-use alluvium_device::simulated::{Failure, Fault, SimDirectory, Survival};
+use alluvium_device::DeviceOperation;
+use alluvium_device::simulated::{CrashSurvival, InjectedFailure, InjectedFault, SimDirectory};
 use alluvium_sim::environment::{number, points};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -23,15 +23,15 @@ type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 /// The kind of tree.
 #[derive(Clone, Copy, Debug)]
 enum Sort {
-    Beps(u32, RootStyle, Merging),
-    Adaptive(Merging),
-    Bplus(Merging),
+    Beps(u32, RootStyle, UnderfullPolicy),
+    Adaptive(UnderfullPolicy),
+    Bplus(UnderfullPolicy),
 }
 
 /// A tree in a file.
 enum Stored {
-    Beps(BepsTree<Pool>),
-    Bplus(BplusTree<Pool>),
+    Beps(BepsTree<PagePool>),
+    Bplus(BplusTree<PagePool>),
 }
 
 fn pool_options() -> PoolOptions {
@@ -44,8 +44,8 @@ fn pool_options() -> PoolOptions {
     }
 }
 
-fn place(directory: &SimDirectory) -> Place<'_> {
-    Place {
+fn place(directory: &SimDirectory) -> TreeLocation<'_> {
+    TreeLocation {
         directory,
         name: "tree",
     }
@@ -67,7 +67,7 @@ impl Stored {
         let place = place(directory);
         match sort {
             Sort::Beps(epsilon, root, merging) => {
-                let options = TreeOptions {
+                let options = BepsOptions {
                     merging,
                     ..options(epsilon, root, FlushOrder::Depth, Arc::new(Append))
                 };
@@ -75,9 +75,9 @@ impl Stored {
                 Ok(Stored::Beps(means.couple(tree)))
             }
             Sort::Adaptive(merging) => {
-                let options = TreeOptions {
+                let options = BepsOptions {
                     merging,
-                    epsilon: Epsilon::Adaptive,
+                    epsilon: EpsilonMode::Adaptive,
                     ..options(0, RootStyle::Separate, FlushOrder::Depth, Arc::new(Append))
                 };
                 let tree = BepsTree::create_in(place, 5, pool, options)?;
@@ -136,7 +136,10 @@ impl Stored {
     }
 
     fn contents(&self) -> Model {
-        self.tree().pairs(Bounds::default(), false).into_iter().collect()
+        self.tree()
+            .pairs(ScanBounds::default(), false)
+            .into_iter()
+            .collect()
     }
 }
 
@@ -201,7 +204,7 @@ fn story(seed: u64, sort: Sort, means: Means, operations: u64) -> u64 {
     let (seen, counted) = (Arc::clone(&known), Arc::clone(&points));
     directory.on_operation(move |point| {
         let at = counted.fetch_add(1, Ordering::Relaxed);
-        let survival = Survival::ALL[at as usize % Survival::ALL.len()];
+        let survival = CrashSurvival::ALL[at as usize % CrashSurvival::ALL.len()];
         let image = point.image(survival, seed ^ at << 8);
         survive(&image, sort, seed, &seen.lock().unwrap(), at.is_multiple_of(16));
     });
@@ -222,7 +225,7 @@ fn story(seed: u64, sort: Sort, means: Means, operations: u64) -> u64 {
     directory.clear_hook();
     let merges = match sort {
         Sort::Beps(_, _, merging) | Sort::Bplus(merging) | Sort::Adaptive(merging) => {
-            merging == Merging::UnderFull
+            merging == UnderfullPolicy::UnderFull
         }
     };
     assert_eq!(tree.merges() > 0, merges, "{sort:?}: {} merges", tree.merges());
@@ -232,13 +235,13 @@ fn story(seed: u64, sort: Sort, means: Means, operations: u64) -> u64 {
 #[test]
 fn a_crash_at_every_moment_leaves_a_checkpoint_of_each_tree() {
     let sorts = [
-        Sort::Beps(0, RootStyle::Separate, Merging::Never),
-        Sort::Beps(90, RootStyle::Separate, Merging::Never),
-        Sort::Beps(60, RootStyle::Buffered, Merging::UnderFull),
-        Sort::Bplus(Merging::UnderFull),
-        Sort::Beps(90, RootStyle::Separate, Merging::UnderFull),
-        Sort::Bplus(Merging::Never),
-        Sort::Adaptive(Merging::UnderFull),
+        Sort::Beps(0, RootStyle::Separate, UnderfullPolicy::Never),
+        Sort::Beps(90, RootStyle::Separate, UnderfullPolicy::Never),
+        Sort::Beps(60, RootStyle::Buffered, UnderfullPolicy::UnderFull),
+        Sort::Bplus(UnderfullPolicy::UnderFull),
+        Sort::Beps(90, RootStyle::Separate, UnderfullPolicy::UnderFull),
+        Sort::Bplus(UnderfullPolicy::Never),
+        Sort::Adaptive(UnderfullPolicy::UnderFull),
     ];
     let (wanted, mut seed) = (points(5000), number("ALLUVIUM_SIM_SEED", 1));
     let mut points = 0;
@@ -255,14 +258,14 @@ fn a_crash_at_every_moment_leaves_a_checkpoint_of_each_tree() {
 #[test]
 fn a_crash_during_creation_leaves_an_empty_tree_or_none() {
     for sort in [
-        Sort::Beps(50, RootStyle::Separate, Merging::Never),
-        Sort::Bplus(Merging::UnderFull),
+        Sort::Beps(50, RootStyle::Separate, UnderfullPolicy::Never),
+        Sort::Bplus(UnderfullPolicy::UnderFull),
     ] {
         let directory = SimDirectory::new(1);
         let outcomes = Arc::new(Mutex::new((0, 0)));
         let counted = Arc::clone(&outcomes);
         directory.on_operation(move |point| {
-            for survival in Survival::ALL {
+            for survival in CrashSurvival::ALL {
                 let mut counted = counted.lock().unwrap();
                 match Stored::open(&point.image(survival, point.index), sort) {
                     Ok((tree, 0)) => {
@@ -290,21 +293,21 @@ fn a_crash_during_creation_leaves_an_empty_tree_or_none() {
 #[test]
 fn failures_of_the_device_lose_nothing_that_a_checkpoint_has() {
     for (operation, failure) in [
-        (Operation::Read, Failure::Io),
-        (Operation::Write, Failure::Io),
-        (Operation::Sync, Failure::Io),
-        (Operation::Grow, Failure::Full),
-        (Operation::Read, Failure::FlippedBits(2)),
+        (DeviceOperation::Read, InjectedFailure::Io),
+        (DeviceOperation::Write, InjectedFailure::Io),
+        (DeviceOperation::Sync, InjectedFailure::Io),
+        (DeviceOperation::Grow, InjectedFailure::Full),
+        (DeviceOperation::Read, InjectedFailure::FlippedBits(2)),
     ] {
         for at in 1..25 {
             let directory = SimDirectory::new(at);
-            let merging = [Merging::Never, Merging::UnderFull][at as usize % 2];
+            let merging = [UnderfullPolicy::Never, UnderfullPolicy::UnderFull][at as usize % 2];
             let sort = Sort::Beps(50, RootStyle::Separate, merging);
             let tree = Stored::create(&directory, sort).unwrap();
             (0..600).for_each(|number| operate(tree.tree(), number, 1).unwrap());
             tree.checkpoint(600).unwrap();
             let expected = tree.contents();
-            directory.inject(Fault::new(operation, failure).at(at));
+            directory.inject(InjectedFault::new(operation, failure).at(at));
             let failed = (600..1400).find_map(|number| operate(tree.tree(), number, 1).err());
             let failed = failed.or_else(|| tree.checkpoint(1400).err());
             directory.clear_faults();
@@ -327,10 +330,14 @@ fn a_merge_that_fails_is_made_up_for_by_the_next_write() {
     fastrand::Rng::with_seed(2).shuffle(&mut order);
     for at in (300..700).step_by(7) {
         let directory = SimDirectory::new(at);
-        let tree = Stored::create(&directory, Sort::Bplus(Merging::UnderFull)).unwrap();
+        let tree = Stored::create(&directory, Sort::Bplus(UnderfullPolicy::UnderFull)).unwrap();
         let subject = tree.tree();
         (0..1200).for_each(|number| subject.insert(&key(number), b"12345678").unwrap());
-        directory.inject(Fault::new(Operation::Read, Failure::Io).at(at).sticky());
+        directory.inject(
+            InjectedFault::new(DeviceOperation::Read, InjectedFailure::Io)
+                .at(at)
+                .sticky(),
+        );
         let failed = order
             .iter()
             .position(|number| subject.delete(&key(*number)).is_err());
@@ -349,7 +356,7 @@ fn a_merge_that_fails_is_made_up_for_by_the_next_write() {
 #[test]
 fn a_tree_is_opened_as_what_it_is() {
     let directory = SimDirectory::new(1);
-    drop(Stored::create(&directory, Sort::Bplus(Merging::Never)).unwrap());
+    drop(Stored::create(&directory, Sort::Bplus(UnderfullPolicy::Never)).unwrap());
     let refused = BepsTree::open_in(
         place(&directory),
         pool_options(),
@@ -358,11 +365,17 @@ fn a_tree_is_opened_as_what_it_is() {
     );
     assert!(refused.unwrap_err().to_string().contains("it holds a B⁺-tree"));
     let other = SimDirectory::new(1);
-    drop(Stored::create(&other, Sort::Beps(50, RootStyle::Separate, Merging::Never)).unwrap());
+    drop(
+        Stored::create(
+            &other,
+            Sort::Beps(50, RootStyle::Separate, UnderfullPolicy::Never),
+        )
+        .unwrap(),
+    );
     let refused = BplusTree::open_in(place(&other), pool_options(), Arc::new(Append));
     assert!(refused.unwrap_err().to_string().contains("it holds a Bε-tree"));
     assert!(
-        Stored::create(&other, Sort::Bplus(Merging::Never)).is_err(),
+        Stored::create(&other, Sort::Bplus(UnderfullPolicy::Never)).is_err(),
         "the file exists"
     );
 }

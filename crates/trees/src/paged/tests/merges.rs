@@ -8,7 +8,7 @@ fn scrambled(number: u64) -> [u8; 8] {
     key(number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-fn sound(name: &str, tree: &dyn Subject) -> Examined {
+fn sound(name: &str, tree: &dyn Subject) -> TreeWalkReport {
     let examined = tree.examine();
     assert_eq!(examined.found, [""; 0], "{name}");
     assert_eq!(tree.pinned(), 0, "{name}");
@@ -29,7 +29,7 @@ fn orders(count: u64) -> Vec<Vec<u64>> {
 
 #[test]
 fn deleting_all_keys_gives_the_pages_back() {
-    let operator: Arc<dyn Operator> = Arc::new(Sum);
+    let operator: Arc<dyn UpdateOperator> = Arc::new(Sum);
     for (name, tree) in merging_subjects(&operator) {
         for order in orders(2000) {
             (0..2000).for_each(|number| tree.insert(&key(number), b"12345678").unwrap());
@@ -40,7 +40,7 @@ fn deleting_all_keys_gives_the_pages_back() {
             }
             tree.flush_all().unwrap();
             let examined = sound(&name, &*tree);
-            assert_eq!(tree.pairs(Bounds::default(), false), [], "{name}");
+            assert_eq!(tree.pairs(ScanBounds::default(), false), [], "{name}");
             assert_eq!(
                 (examined.height, examined.pages.len()),
                 (1, 1),
@@ -52,7 +52,7 @@ fn deleting_all_keys_gives_the_pages_back() {
 
 #[test]
 fn without_the_option_pages_stay() {
-    let operator: Arc<dyn Operator> = Arc::new(Sum);
+    let operator: Arc<dyn UpdateOperator> = Arc::new(Sum);
     for (name, tree) in subjects(&operator) {
         (0..2000).for_each(|number| tree.insert(&key(number), b"12345678").unwrap());
         let before = tree.examine().height;
@@ -68,7 +68,7 @@ fn without_the_option_pages_stay() {
 
 #[test]
 fn a_tree_that_shrinks_and_grows_has_nodes_that_are_well_filled() {
-    let operator: Arc<dyn Operator> = Arc::new(Sum);
+    let operator: Arc<dyn UpdateOperator> = Arc::new(Sum);
     for (name, tree) in merging_subjects(&operator) {
         let mut rng = fastrand::Rng::with_seed(7);
         let mut left: Vec<u64> = Vec::new();
@@ -101,8 +101,8 @@ fn a_tree_that_shrinks_and_grows_has_nodes_that_are_well_filled() {
 
 #[test]
 fn every_path_of_a_merge_is_taken() {
-    let mut all = TreeOptions::new(8, 8);
-    all.merging = Merging::UnderFull;
+    let mut all = BepsOptions::new(8, 8);
+    all.merging = UnderfullPolicy::UnderFull;
     for (epsilon, root) in [
         (0, RootStyle::Separate),
         (75, RootStyle::Separate),
@@ -110,7 +110,7 @@ fn every_path_of_a_merge_is_taken() {
     ] {
         let mut options = all.clone();
         (options.sizes.epsilon_percent, options.root) = (epsilon, root);
-        let tree = BepsTree::create(Arena::new(512).unwrap(), options).unwrap();
+        let tree = BepsTree::create(PageArena::new(512).unwrap(), options).unwrap();
         (0..10_000).for_each(|number| tree.insert(&scrambled(number), b"12345678").unwrap());
         (0..9_900).for_each(|number| tree.delete(&scrambled(number)).unwrap());
         tree.flush_all().unwrap();
@@ -125,7 +125,7 @@ fn every_path_of_a_merge_is_taken() {
 
 #[test]
 fn threads_fill_and_empty_a_tree_while_others_read() {
-    let operator: Arc<dyn Operator> = Arc::new(Sum);
+    let operator: Arc<dyn UpdateOperator> = Arc::new(Sum);
     for (name, tree) in merging_subjects(&operator) {
         let steady: Vec<[u8; 8]> = (0..60).map(|at: u64| key(at << 55 | 1)).collect();
         for steady in &steady {
@@ -142,7 +142,7 @@ fn threads_fill_and_empty_a_tree_while_others_read() {
                         let found = tree.get(wanted).unwrap();
                         assert_eq!(found.as_deref(), Some(&7u64.to_le_bytes()[..]), "{name}");
                         if rng.u8(..60) == 0 {
-                            let pairs = tree.pairs(Bounds::default(), reader == 0);
+                            let pairs = tree.pairs(ScanBounds::default(), reader == 0);
                             let seen = pairs.iter().filter(|(key, _)| key[7] == 1);
                             assert_eq!(seen.count(), 60, "{name}");
                         }

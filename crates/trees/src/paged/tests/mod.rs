@@ -18,16 +18,16 @@ mod model;
 mod shapes;
 mod threads;
 
-use super::beps::{BepsTree, FlushOrder, RootStyle, TreeOptions};
+use super::beps::{BepsOptions, BepsTree, FlushOrder, RootStyle};
 use super::bplus::BplusTree;
 #[cfg(feature = "couplings")]
 use super::buffer::PinPolicy;
-use super::buffer::{Arena, PAGE_HEADER, PageBuffer, Pool, PoolOptions, QueuePolicy};
-use super::merge::Merging;
-use super::node::{Epsilon, Operator, Shape, TreeSizes};
+use super::buffer::{PAGE_HEADER, PageArena, PageBuffer, PagePool, PoolOptions, QueuePolicy};
+use super::merge::UnderfullPolicy;
+use super::node::{EpsilonMode, NodeShape, TreeSizes, UpdateOperator};
 #[cfg(feature = "couplings")]
-use super::read::Coupling;
-use super::read::{Bounds, Examined};
+use super::read::LatchCoupling;
+use super::read::{ScanBounds, TreeWalkReport};
 use super::tree::{PagedTree, WritePath};
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_storage::Result;
@@ -38,7 +38,7 @@ use std::time::Duration;
 #[derive(Debug)]
 struct Append;
 
-impl Operator for Append {
+impl UpdateOperator for Append {
     fn combine(&self, older: &[u8], younger: &[u8], into: &mut Vec<u8>) {
         into.extend_from_slice(older);
         into.extend_from_slice(younger);
@@ -50,7 +50,7 @@ impl Operator for Append {
 #[derive(Debug)]
 struct Sum;
 
-impl Operator for Sum {
+impl UpdateOperator for Sum {
     fn combine(&self, older: &[u8], younger: &[u8], into: &mut Vec<u8>) {
         let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
         into.extend((number(older) + number(younger)).to_le_bytes());
@@ -63,9 +63,9 @@ trait Subject: Sync {
     fn update(&self, key: &[u8], operand: &[u8]) -> Result<()>;
     fn delete(&self, key: &[u8]) -> Result<()>;
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;
-    fn pairs(&self, bounds: Bounds, backwards: bool) -> Vec<(Vec<u8>, Vec<u8>)>;
+    fn pairs(&self, bounds: ScanBounds, backwards: bool) -> Vec<(Vec<u8>, Vec<u8>)>;
     fn flush_all(&self) -> Result<()>;
-    fn examine(&self) -> Examined;
+    fn examine(&self) -> TreeWalkReport;
     fn pinned(&self) -> usize;
     fn used(&self) -> u64;
 }
@@ -77,7 +77,7 @@ trait Counted: PageBuffer {
     fn pages(&self) -> u64;
 }
 
-impl Counted for Pool {
+impl Counted for PagePool {
     fn count(&self) -> usize {
         self.pinned()
     }
@@ -87,7 +87,7 @@ impl Counted for Pool {
     }
 }
 
-impl Counted for Arena {
+impl Counted for PageArena {
     fn count(&self) -> usize {
         0
     }
@@ -109,7 +109,7 @@ impl<B: Counted> Subject for BepsTree<B> {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         BepsTree::get(self, key)
     }
-    fn pairs(&self, bounds: Bounds, backwards: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
+    fn pairs(&self, bounds: ScanBounds, backwards: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
         let scan = self.scan(bounds);
         let pairs: Result<Vec<_>> = if backwards {
             scan.rev().collect()
@@ -121,7 +121,7 @@ impl<B: Counted> Subject for BepsTree<B> {
     fn flush_all(&self) -> Result<()> {
         BepsTree::flush_all(self)
     }
-    fn examine(&self) -> Examined {
+    fn examine(&self) -> TreeWalkReport {
         BepsTree::examine(self).unwrap()
     }
     fn pinned(&self) -> usize {
@@ -145,7 +145,7 @@ impl<B: Counted> Subject for BplusTree<B> {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         BplusTree::get(self, key)
     }
-    fn pairs(&self, bounds: Bounds, backwards: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
+    fn pairs(&self, bounds: ScanBounds, backwards: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
         let scan = self.scan(bounds);
         let pairs: Result<Vec<_>> = if backwards {
             scan.rev().collect()
@@ -157,7 +157,7 @@ impl<B: Counted> Subject for BplusTree<B> {
     fn flush_all(&self) -> Result<()> {
         Ok(())
     }
-    fn examine(&self) -> Examined {
+    fn examine(&self) -> TreeWalkReport {
         BplusTree::examine(self).unwrap()
     }
     fn pinned(&self) -> usize {
@@ -180,14 +180,14 @@ fn options(
     epsilon_percent: u32,
     root: RootStyle,
     order: FlushOrder,
-    operator: Arc<dyn Operator>,
-) -> TreeOptions {
-    TreeOptions {
+    operator: Arc<dyn UpdateOperator>,
+) -> BepsOptions {
+    BepsOptions {
         sizes: sizes(epsilon_percent),
-        epsilon: Epsilon::Fixed,
+        epsilon: EpsilonMode::Fixed,
         root,
         order,
-        merging: Merging::Never,
+        merging: UnderfullPolicy::Never,
         operator,
     }
 }
@@ -200,12 +200,12 @@ struct Means {
     #[cfg(feature = "couplings")]
     pins: PinPolicy,
     #[cfg(feature = "couplings")]
-    coupling: Coupling,
+    coupling: LatchCoupling,
 }
 
 impl Means {
     #[cfg(feature = "couplings")]
-    const fn of(pins: PinPolicy, coupling: Coupling, shards: usize) -> Means {
+    const fn of(pins: PinPolicy, coupling: LatchCoupling, shards: usize) -> Means {
         Means {
             shards,
             pins,
@@ -229,12 +229,12 @@ impl Means {
 /// Every option, and combinations of options.
 #[cfg(feature = "couplings")]
 const MEANS: &[Means] = &[
-    Means::of(PinPolicy::Locked, Coupling::Latched, 1),
-    Means::of(PinPolicy::Optimistic, Coupling::Optimistic, 1),
-    Means::of(PinPolicy::Optimistic, Coupling::Versions, 1),
-    Means::of(PinPolicy::Swizzled, Coupling::Latched, 1),
-    Means::of(PinPolicy::Locked, Coupling::Latched, 3),
-    Means::of(PinPolicy::Swizzled, Coupling::Versions, 2),
+    Means::of(PinPolicy::Locked, LatchCoupling::Latched, 1),
+    Means::of(PinPolicy::Optimistic, LatchCoupling::Optimistic, 1),
+    Means::of(PinPolicy::Optimistic, LatchCoupling::Versions, 1),
+    Means::of(PinPolicy::Swizzled, LatchCoupling::Latched, 1),
+    Means::of(PinPolicy::Locked, LatchCoupling::Latched, 3),
+    Means::of(PinPolicy::Swizzled, LatchCoupling::Versions, 2),
 ];
 #[cfg(not(feature = "couplings"))]
 const MEANS: &[Means] = &[Means::of(1), Means::of(3)];
@@ -253,13 +253,13 @@ const fn means(number: usize) -> Means {
 }
 
 /// Returns a pool in memory that checks its pages as those of a tree.
-fn pool(page_bytes: usize, frames: usize, epsilon_percent: u32, means: Means) -> Pool {
-    let shape = Shape::new(page_bytes - PAGE_HEADER, sizes(epsilon_percent)).unwrap();
+fn pool(page_bytes: usize, frames: usize, epsilon_percent: u32, means: Means) -> PagePool {
+    let shape = NodeShape::new(page_bytes - PAGE_HEADER, sizes(epsilon_percent)).unwrap();
     pool_of(shape, frames, means)
 }
 
 /// Returns a pool in memory that checks its pages as those of a tree with a shape.
-fn pool_of(shape: Shape, frames: usize, means: Means) -> Pool {
+fn pool_of(shape: NodeShape, frames: usize, means: Means) -> PagePool {
     let page_bytes = shape.content_bytes + PAGE_HEADER;
     let options = PoolOptions {
         page_bytes,
@@ -271,11 +271,11 @@ fn pool_of(shape: Shape, frames: usize, means: Means) -> Pool {
         shards: means.shards,
     };
     let validate = Arc::new(move |content: &[u8]| shape.validate(content));
-    Pool::create(&MemoryDirectory::new(), "tree", 77, options, validate).unwrap()
+    PagePool::create(&MemoryDirectory::new(), "tree", 77, options, validate).unwrap()
 }
 
 /// Returns trees of every kind and option, small enough to take every path.
-fn subjects(operator: &Arc<dyn Operator>) -> Vec<(String, Box<dyn Subject>)> {
+fn subjects(operator: &Arc<dyn UpdateOperator>) -> Vec<(String, Box<dyn Subject>)> {
     let mut all: Vec<(String, Box<dyn Subject>)> = Vec::new();
     for (epsilon, root, order) in [
         (0, RootStyle::Separate, FlushOrder::Level),
@@ -293,7 +293,7 @@ fn subjects(operator: &Arc<dyn Operator>) -> Vec<(String, Box<dyn Subject>)> {
         let is_chosen = [30, 60].contains(&epsilon);
         let some = |all: &'static [Means]| all.iter().take(if is_chosen { all.len() } else { 1 });
         for means in some(MEANS_IN_MEMORY) {
-            let tree = BepsTree::create(Arena::new(512).unwrap(), options()).unwrap();
+            let tree = BepsTree::create(PageArena::new(512).unwrap(), options()).unwrap();
             let name = name(&format!("arena {means:?}"));
             all.push((name, Box::new(means.couple(tree))));
         }
@@ -306,7 +306,7 @@ fn subjects(operator: &Arc<dyn Operator>) -> Vec<(String, Box<dyn Subject>)> {
         }
     }
     for means in MEANS_IN_MEMORY {
-        let tree = BplusTree::create(Arena::new(512).unwrap(), 8, 8, Arc::clone(operator)).unwrap();
+        let tree = BplusTree::create(PageArena::new(512).unwrap(), 8, 8, Arc::clone(operator)).unwrap();
         let name = format!("B⁺ arena {means:?}");
         all.push((name, Box::new(means.couple(tree))));
     }
@@ -316,31 +316,34 @@ fn subjects(operator: &Arc<dyn Operator>) -> Vec<(String, Box<dyn Subject>)> {
         all.push((name, Box::new(means.couple(tree))));
     }
     all.extend(merging_subjects(operator));
-    all.extend(adaptive_subjects(operator, Merging::Never));
+    all.extend(adaptive_subjects(operator, UnderfullPolicy::Never));
     all
 }
 
 /// Returns trees with adaptive nodes.
-fn adaptive_subjects(operator: &Arc<dyn Operator>, merging: Merging) -> Vec<(String, Box<dyn Subject>)> {
+fn adaptive_subjects(
+    operator: &Arc<dyn UpdateOperator>,
+    merging: UnderfullPolicy,
+) -> Vec<(String, Box<dyn Subject>)> {
     let mut all: Vec<(String, Box<dyn Subject>)> = Vec::new();
     for (page_bytes, root, order, means) in [
         (512, RootStyle::Separate, FlushOrder::Level, means(0)),
         (1024, RootStyle::Separate, FlushOrder::Depth, means(5)),
         (1024, RootStyle::Buffered, FlushOrder::Level, means(0)),
     ] {
-        let options = || TreeOptions {
+        let options = || BepsOptions {
             merging,
-            epsilon: Epsilon::Adaptive,
+            epsilon: EpsilonMode::Adaptive,
             ..options(0, root, order, Arc::clone(operator))
         };
         let merges = match merging {
-            Merging::Never => "",
-            Merging::UnderFull => "merging ",
+            UnderfullPolicy::Never => "",
+            UnderfullPolicy::UnderFull => "merging ",
         };
         let name = |buffer: &str| format!("{merges}adaptive Bε {page_bytes} {root:?} {order:?} {buffer}");
-        let tree = BepsTree::create(Arena::new(page_bytes).unwrap(), options()).unwrap();
+        let tree = BepsTree::create(PageArena::new(page_bytes).unwrap(), options()).unwrap();
         all.push((name("arena"), Box::new(means.couple(tree))));
-        let shape = Shape::adaptive(page_bytes - PAGE_HEADER, sizes(0)).unwrap();
+        let shape = NodeShape::adaptive(page_bytes - PAGE_HEADER, sizes(0)).unwrap();
         let tree = BepsTree::create(pool_of(shape, 96, means), options()).unwrap();
         all.push((name("pool"), Box::new(means.couple(tree))));
     }
@@ -348,7 +351,7 @@ fn adaptive_subjects(operator: &Arc<dyn Operator>, merging: Merging) -> Vec<(Str
 }
 
 /// Returns trees with merges of under-full nodes, of every kind and option.
-fn merging_subjects(operator: &Arc<dyn Operator>) -> Vec<(String, Box<dyn Subject>)> {
+fn merging_subjects(operator: &Arc<dyn UpdateOperator>) -> Vec<(String, Box<dyn Subject>)> {
     let mut all: Vec<(String, Box<dyn Subject>)> = Vec::new();
     for (epsilon, root, order, means) in [
         (0, RootStyle::Separate, FlushOrder::Level, means(0)),
@@ -357,19 +360,19 @@ fn merging_subjects(operator: &Arc<dyn Operator>) -> Vec<(String, Box<dyn Subjec
         (0, RootStyle::Buffered, FlushOrder::Depth, means(0)),
         (70, RootStyle::Buffered, FlushOrder::Level, means(2)),
     ] {
-        let options = || TreeOptions {
-            merging: Merging::UnderFull,
+        let options = || BepsOptions {
+            merging: UnderfullPolicy::UnderFull,
             ..options(epsilon, root, order, Arc::clone(operator))
         };
         let name = |buffer: &str| format!("merging Bε {epsilon} {root:?} {order:?} {buffer}");
-        let tree = BepsTree::create(Arena::new(512).unwrap(), options()).unwrap();
+        let tree = BepsTree::create(PageArena::new(512).unwrap(), options()).unwrap();
         all.push((name("arena"), Box::new(means.couple(tree))));
         let tree = BepsTree::create(pool(512, 96, epsilon, means), options()).unwrap();
         all.push((name("pool"), Box::new(means.couple(tree))));
     }
     for means in [means(0), means(1), means(5)] {
-        let (limits, merging) = ((8, 8), Merging::UnderFull);
-        let arena = Arena::new(512).unwrap();
+        let (limits, merging) = ((8, 8), UnderfullPolicy::UnderFull);
+        let arena = PageArena::new(512).unwrap();
         let tree = BplusTree::create_merging(arena, limits, Arc::clone(operator), merging).unwrap();
         all.push((
             format!("merging B⁺ {means:?} arena"),
@@ -379,7 +382,7 @@ fn merging_subjects(operator: &Arc<dyn Operator>) -> Vec<(String, Box<dyn Subjec
         let tree = BplusTree::create_merging(pool, limits, Arc::clone(operator), merging).unwrap();
         all.push((format!("merging B⁺ {means:?} pool"), Box::new(means.couple(tree))));
     }
-    all.extend(adaptive_subjects(operator, Merging::UnderFull));
+    all.extend(adaptive_subjects(operator, UnderfullPolicy::UnderFull));
     all
 }
 

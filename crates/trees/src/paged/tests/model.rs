@@ -8,7 +8,7 @@
 //! ```
 
 use super::*;
-use crate::paged::node::{Action, merge};
+use crate::paged::node::{MessageAction, merge};
 use alluvium_sim::environment::number;
 use std::collections::BTreeMap;
 
@@ -20,20 +20,26 @@ fn draw_key(rng: &mut fastrand::Rng, keys: u64) -> Vec<u8> {
     number.to_be_bytes()[..(number % 4 + 5) as usize].to_vec()
 }
 
-fn bounds(rng: &mut fastrand::Rng, keys: u64) -> Bounds {
+fn bounds(rng: &mut fastrand::Rng, keys: u64) -> ScanBounds {
     let mut bound = || (rng.u8(..4) > 0).then(|| draw_key(rng, keys));
-    Bounds {
+    ScanBounds {
         from: bound(),
         below: bound(),
     }
 }
 
-fn apply(model: &mut Model, operator: &dyn Operator, key: &[u8], action: Action, operand: &[u8]) {
-    let older = model
-        .get(key)
-        .map_or((Action::Delete, &[][..]), |value| (Action::Insert, value));
+fn apply(
+    model: &mut Model,
+    operator: &dyn UpdateOperator,
+    key: &[u8],
+    action: MessageAction,
+    operand: &[u8],
+) {
+    let older = model.get(key).map_or((MessageAction::Delete, &[][..]), |value| {
+        (MessageAction::Insert, value)
+    });
     let mut value = Vec::new();
-    if merge(operator, older, (action, operand), &mut value) == Action::Insert {
+    if merge(operator, older, (action, operand), &mut value) == MessageAction::Insert {
         model.insert(key.to_vec(), value);
     } else {
         model.remove(key);
@@ -56,7 +62,7 @@ fn compare(name: &str, tree: &dyn Subject, model: &Model, rng: &mut fastrand::Rn
     );
 }
 
-fn check(name: &str, tree: &dyn Subject) -> Examined {
+fn check(name: &str, tree: &dyn Subject) -> TreeWalkReport {
     let examined = tree.examine();
     assert_eq!(examined.found, [""; 0], "{name}");
     assert_eq!(tree.pinned(), 0, "{name}");
@@ -64,18 +70,25 @@ fn check(name: &str, tree: &dyn Subject) -> Examined {
 }
 
 /// Compares one tree with a map. The seed determines how keys and actions are drawn.
-fn run(name: &str, tree: &dyn Subject, operator: &dyn Operator, seed: u64, operations: usize, keys: u64) {
+fn run(
+    name: &str,
+    tree: &dyn Subject,
+    operator: &dyn UpdateOperator,
+    seed: u64,
+    operations: usize,
+    keys: u64,
+) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut model = Model::new();
     for step in 0..operations {
         let key = draw_key(&mut rng, keys);
         let operand: Vec<u8> = (0..rng.usize(..=4)).map(|_| rng.u8(..)).collect();
         let action = match rng.u8(..16) {
-            0..7 => Action::Insert,
-            7..10 => Action::Update,
+            0..7 => MessageAction::Insert,
+            7..10 => MessageAction::Update,
             // Phases with many deletes empty leaves.
-            10..12 => Action::Delete,
-            _ if step / 3000 % 3 == 2 => Action::Delete,
+            10..12 => MessageAction::Delete,
+            _ if step / 3000 % 3 == 2 => MessageAction::Delete,
             _ => {
                 assert_eq!(
                     tree.get(&key).unwrap(),
@@ -86,9 +99,9 @@ fn run(name: &str, tree: &dyn Subject, operator: &dyn Operator, seed: u64, opera
             }
         };
         match action {
-            Action::Insert => tree.insert(&key, &operand).unwrap(),
-            Action::Update => tree.update(&key, &operand).unwrap(),
-            Action::Delete => tree.delete(&key).unwrap(),
+            MessageAction::Insert => tree.insert(&key, &operand).unwrap(),
+            MessageAction::Update => tree.update(&key, &operand).unwrap(),
+            MessageAction::Delete => tree.delete(&key).unwrap(),
         }
         apply(&mut model, operator, &key, action, &operand);
         if step % 2500 == 0 {
@@ -114,7 +127,7 @@ fn run(name: &str, tree: &dyn Subject, operator: &dyn Operator, seed: u64, opera
 
 #[test]
 fn every_tree_agrees_with_a_map() {
-    let operator: Arc<dyn Operator> = Arc::new(Append);
+    let operator: Arc<dyn UpdateOperator> = Arc::new(Append);
     for (at, (name, tree)) in subjects(&operator).into_iter().enumerate() {
         run(&name, &*tree, &Append, at as u64, 24_000, 3000);
     }
@@ -127,7 +140,7 @@ fn trees_with_large_nodes_agree_with_a_map() {
         for means in MEANS_IN_MEMORY {
             let mut options = options(epsilon, RootStyle::Separate, FlushOrder::Level, Arc::new(Append));
             options.sizes.value_limit = value_limit;
-            let tree = BepsTree::create(Arena::new(page_bytes).unwrap(), options).unwrap();
+            let tree = BepsTree::create(PageArena::new(page_bytes).unwrap(), options).unwrap();
             let tree = means.couple(tree);
             run("large nodes", &tree, &Append, 300 + seed as u64, 40_000, 30_000);
             let counted = tree.statistics();
@@ -141,7 +154,7 @@ fn trees_with_large_nodes_agree_with_a_map() {
 
 #[test]
 fn few_keys_are_written_again_and_again() {
-    let operator: Arc<dyn Operator> = Arc::new(Append);
+    let operator: Arc<dyn UpdateOperator> = Arc::new(Append);
     for (at, (name, tree)) in subjects(&operator).into_iter().enumerate() {
         run(&name, &*tree, &Append, 100 + at as u64, 4000, 40);
     }
@@ -151,7 +164,7 @@ fn few_keys_are_written_again_and_again() {
 fn a_longer_run_is_asked_for_by_a_variable() {
     let (operations, seed) = (operations(1000), number("ALLUVIUM_PAGED_SEED", 500));
     let only = std::env::var("ALLUVIUM_PAGED_ONLY").unwrap_or_default();
-    let operator: Arc<dyn Operator> = Arc::new(Append);
+    let operator: Arc<dyn UpdateOperator> = Arc::new(Append);
     for (at, (name, tree)) in subjects(&operator).into_iter().enumerate() {
         if name.contains(&only) {
             let keys = 20_000.min(operations.max(400));
@@ -187,7 +200,7 @@ fn adversarial(kind: u32, step: u64) -> u64 {
 
 #[test]
 fn adversarial_orders_leave_every_tree_in_order() {
-    let operator: Arc<dyn Operator> = Arc::new(Sum);
+    let operator: Arc<dyn UpdateOperator> = Arc::new(Sum);
     for kind in 0..4 {
         for (name, tree) in subjects(&operator) {
             for step in 0..5000 {
@@ -195,7 +208,7 @@ fn adversarial_orders_leave_every_tree_in_order() {
             }
             check(&name, &*tree);
             assert_eq!(
-                tree.pairs(Bounds::default(), kind == 1).len(),
+                tree.pairs(ScanBounds::default(), kind == 1).len(),
                 5000,
                 "{name} {kind}"
             );
@@ -207,7 +220,7 @@ fn adversarial_orders_leave_every_tree_in_order() {
                 tree.delete(&key(adversarial(kind, step))).unwrap();
             }
             check(&name, &*tree);
-            assert_eq!(tree.pairs(Bounds::default(), false), [], "{name} {kind}");
+            assert_eq!(tree.pairs(ScanBounds::default(), false), [], "{name} {kind}");
         }
     }
 }

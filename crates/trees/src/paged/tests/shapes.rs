@@ -3,9 +3,9 @@
 use super::*;
 use alluvium_storage::Error;
 
-fn tree(page_bytes: usize, epsilon: u32, root: RootStyle) -> BepsTree<Arena> {
+fn tree(page_bytes: usize, epsilon: u32, root: RootStyle) -> BepsTree<PageArena> {
     let options = options(epsilon, root, FlushOrder::Level, Arc::new(Sum));
-    BepsTree::create(Arena::new(page_bytes).unwrap(), options).unwrap()
+    BepsTree::create(PageArena::new(page_bytes).unwrap(), options).unwrap()
 }
 
 fn scrambled(number: u64) -> [u8; 8] {
@@ -106,7 +106,7 @@ fn reading_changes_no_byte() {
         );
     }
     assert_eq!(
-        tree.scan(Bounds::default()).count() + tree.scan(Bounds::default()).rev().count(),
+        tree.scan(ScanBounds::default()).count() + tree.scan(ScanBounds::default()).rev().count(),
         10_000
     );
     assert!(before == bytes());
@@ -117,7 +117,7 @@ fn a_scan_is_taken_from_both_ends() {
     let tree = tree(512, 60, RootStyle::Separate);
     (0..2000).for_each(|number| tree.insert(&key(number), &number.to_le_bytes()).unwrap());
     for chosen in [1, 3, 700] {
-        let mut scan = tree.scan(Bounds::default());
+        let mut scan = tree.scan(ScanBounds::default());
         let mut seen = Vec::new();
         let mut rng = fastrand::Rng::with_seed(chosen);
         loop {
@@ -145,7 +145,7 @@ fn what_is_too_long_is_refused_and_changes_nothing() {
     assert!(refused(&[1; 9], b"").contains("a key of 9 bytes exceeds the limit of 8"));
     assert!(refused(b"a", &[1; 9]).contains("a value of 9 bytes exceeds the limit of 8"));
     assert!(tree.get(&[1; 9]).unwrap().is_none());
-    assert_eq!(tree.scan(Bounds::default()).count(), 0);
+    assert_eq!(tree.scan(ScanBounds::default()).count(), 0);
     tree.insert(b"", b"the least").unwrap_err();
     tree.insert(b"", b"least").unwrap();
     assert_eq!(tree.get(b"").unwrap().as_deref(), Some(&b"least"[..]));
@@ -155,7 +155,7 @@ fn what_is_too_long_is_refused_and_changes_nothing() {
 #[derive(Debug)]
 struct Endless;
 
-impl Operator for Endless {
+impl UpdateOperator for Endless {
     fn combine(&self, older: &[u8], younger: &[u8], into: &mut Vec<u8>) {
         into.extend_from_slice(older);
         into.extend_from_slice(younger);
@@ -165,7 +165,7 @@ impl Operator for Endless {
 #[test]
 fn an_operator_whose_results_are_too_long_refuses_the_write() {
     let options = options(50, RootStyle::Separate, FlushOrder::Level, Arc::new(Endless));
-    let tree = BepsTree::create(Arena::new(512).unwrap(), options).unwrap();
+    let tree = BepsTree::create(PageArena::new(512).unwrap(), options).unwrap();
     tree.insert(b"key", b"12345").unwrap();
     let refused = tree.update(b"key", b"6789").unwrap_err().to_string();
     assert!(refused.contains("a value of 9 bytes"), "{refused}");
@@ -176,7 +176,7 @@ fn an_operator_whose_results_are_too_long_refuses_the_write() {
 #[test]
 fn a_lost_message_ends_reading_and_writing() {
     let options = options(50, RootStyle::Separate, FlushOrder::Level, Arc::new(Endless));
-    let tree = BepsTree::create(Arena::new(512).unwrap(), options).unwrap();
+    let tree = BepsTree::create(PageArena::new(512).unwrap(), options).unwrap();
     (0..5000).for_each(|number| tree.insert(&scrambled(number), b"12345").unwrap());
     tree.flush_all().unwrap();
     // Each update fits alone, but not combined with the value in the leaf.
@@ -185,5 +185,5 @@ fn a_lost_message_ends_reading_and_writing() {
     assert!(failed.contains("a value of "), "{failed}");
     assert!(matches!(tree.get(&scrambled(1)), Err(Error::Poisoned { .. })));
     assert!(matches!(tree.insert(b"a", b"b"), Err(Error::Poisoned { .. })));
-    assert!(tree.scan(Bounds::default()).next().unwrap().is_err());
+    assert!(tree.scan(ScanBounds::default()).next().unwrap().is_err());
 }

@@ -76,7 +76,7 @@ fn add_up(name: &str, tree: &dyn Subject, rounds: u64) {
 
 #[test]
 fn threads_lose_no_message_on_any_tree() {
-    let operator: Arc<dyn Operator> = Arc::new(Sum);
+    let operator: Arc<dyn UpdateOperator> = Arc::new(Sum);
     let only = std::env::var("ALLUVIUM_PAGED_ONLY").unwrap_or_default();
     for (name, tree) in subjects(&operator) {
         if name.contains(&only) {
@@ -87,7 +87,7 @@ fn threads_lose_no_message_on_any_tree() {
 
 #[test]
 fn readers_see_each_key_while_messages_move() {
-    let operator: Arc<dyn Operator> = Arc::new(Sum);
+    let operator: Arc<dyn UpdateOperator> = Arc::new(Sum);
     for (name, tree) in subjects(&operator) {
         let steady: Vec<[u8; 8]> = (0..500).map(|at: u64| key(at * 0x9e37_79b9_7f4a)).collect();
         for steady in &steady {
@@ -105,7 +105,7 @@ fn readers_see_each_key_while_messages_move() {
                         if rng.u8(..100) == 0 {
                             let from = Some(steady[100].to_vec());
                             let below = Some(steady[160].to_vec());
-                            let pairs = tree.pairs(Bounds { from, below }, reader == 0);
+                            let pairs = tree.pairs(ScanBounds { from, below }, reader == 0);
                             let seen = pairs.iter().filter(|(_, value)| value[..] == 7u64.to_le_bytes());
                             assert_eq!(seen.count(), 60, "{name}");
                         }
@@ -169,7 +169,7 @@ fn several_threads_flush_ranges_while_others_write_and_read() {
         let tree = means.couple(tree);
         let at = |number: u64| key(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         (0..6000).for_each(|number| tree.insert(&at(number), &number.to_le_bytes()).unwrap());
-        let quarters = |quarter: u64| Bounds {
+        let quarters = |quarter: u64| ScanBounds {
             from: (quarter > 0).then(|| key(quarter << 62).to_vec()),
             below: (quarter < 3).then(|| key((quarter + 1) << 62).to_vec()),
         };

@@ -1,9 +1,9 @@
 //! Leaves that are full but not written yet.
 
-use crate::run::index::{LeafKeys, Sums};
+use crate::run::index::{LeafKeys, SubtreeSums};
 use crate::run::units::ValueUnits;
-use alluvium_dictionary::values::ValuePointer;
-use alluvium_storage::Codec;
+use alluvium_dictionary::value_log::ValuePointer;
+use alluvium_storage::NodeCodec;
 use std::collections::VecDeque;
 
 /// A leaf that is full but not written yet.
@@ -14,7 +14,7 @@ pub(in crate::run) struct ClosedLeaf {
     pub(super) values_at: usize,
     pub(super) separator: Vec<u8>,
     /// Without the bytes of its nodes.
-    pub(super) sums: Sums,
+    pub(super) sums: SubtreeSums,
     /// Whether the previous leaf has newer records of the first key.
     pub(super) is_begun: bool,
     /// Number of values whose locations are not known yet.
@@ -22,7 +22,7 @@ pub(in crate::run) struct ClosedLeaf {
     pub(super) units: ValueUnits,
     /// First and last key, for the index.
     pub(super) keys: Option<LeafKeys>,
-    pub(super) codec: Codec,
+    pub(super) codec: NodeCodec,
 }
 
 impl ClosedLeaf {

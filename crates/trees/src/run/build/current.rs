@@ -1,11 +1,11 @@
 //! The leaf that is being filled.
 
 use super::closed::ClosedLeaf;
-use crate::run::index::{LeafKeys, Sums};
-use crate::run::leaf::{Entry, LeafBuilder};
+use crate::run::index::{LeafKeys, SubtreeSums};
+use crate::run::leaf::{LeafBuilder, LeafCell};
 use crate::run::units::ValueUnits;
-use alluvium_dictionary::values::ValuePointer;
-use alluvium_storage::Codec;
+use alluvium_dictionary::value_log::ValuePointer;
+use alluvium_storage::NodeCodec;
 
 /// Leaf bounds (first and last key) are stored in the index only while they occupy at most one part
 /// in this many of the leaf's bytes. Longer keys would make the index as large as the leaves.
@@ -16,9 +16,9 @@ const SHARE_OF_KEYS: usize = 8;
 pub(in crate::run) struct CurrentLeaf {
     records: LeafBuilder,
     /// Maximum size in bytes.
-    room: usize,
+    max_bytes: usize,
     /// Codec of the leaf.
-    codec: Codec,
+    codec: NodeCodec,
     /// Whether the leaf is closed to further records, because the next ones belong to another
     /// keyspace.
     is_over: bool,
@@ -34,10 +34,10 @@ pub(in crate::run) struct CurrentLeaf {
 }
 
 impl CurrentLeaf {
-    pub(super) fn new(codec: Codec) -> CurrentLeaf {
+    pub(super) fn new(codec: NodeCodec) -> CurrentLeaf {
         CurrentLeaf {
             records: LeafBuilder::default(),
-            room: 0,
+            max_bytes: 0,
             codec,
             is_over: false,
             separator: Vec::new(),
@@ -72,13 +72,13 @@ impl CurrentLeaf {
 
     /// Adds a record, and returns whether the leaf accepted it. A full or closed leaf does not.
     #[inline]
-    pub(super) fn add(&mut self, key: &[u8], new: bool, entry: &Entry<'_>) -> bool {
-        self.has_records() && !self.is_over && self.records.add(key, new, entry, self.room)
+    pub(super) fn add(&mut self, key: &[u8], new: bool, entry: &LeafCell<'_>) -> bool {
+        self.has_records() && !self.is_over && self.records.add(key, new, entry, self.max_bytes)
     }
 
     /// Adds the first record.
-    pub(super) fn add_first(&mut self, key: &[u8], new: bool, entry: &Entry<'_>) {
-        self.records.add(key, new, entry, self.room);
+    pub(super) fn add_first(&mut self, key: &[u8], new: bool, entry: &LeafCell<'_>) {
+        self.records.add(key, new, entry, self.max_bytes);
         debug_assert_eq!(self.records.records(), 1, "a new leaf takes its record");
     }
 
@@ -127,11 +127,11 @@ impl CurrentLeaf {
         separator: &[u8],
         first_key: Option<&[u8]>,
         is_begun: bool,
-        (codec, room): (Codec, usize),
+        (codec, room): (NodeCodec, usize),
     ) {
         separator.clone_into(&mut self.separator);
         first_key.unwrap_or_default().clone_into(&mut self.first_key);
-        (self.codec, self.room, self.is_over) = (codec, room, false);
+        (self.codec, self.max_bytes, self.is_over) = (codec, room, false);
         self.clear(is_begun);
     }
 
@@ -154,7 +154,7 @@ impl CurrentLeaf {
         );
         closed.values_at = closed.bytes.len() - self.records.value_bytes();
         self.separator.clone_into(&mut closed.separator);
-        closed.sums = Sums {
+        closed.sums = SubtreeSums {
             bytes: self.separate_bytes,
             records: self.records.records() as u64,
             tombstones: self.records.tombstones(),
@@ -162,7 +162,7 @@ impl CurrentLeaf {
         closed.is_begun = self.records.is_begun();
         closed.awaited = self.awaited;
         closed.units.clone_from(&self.units);
-        let fits = |last: &&[u8]| SHARE_OF_KEYS * (self.first_key.len() + last.len()) <= self.room;
+        let fits = |last: &&[u8]| SHARE_OF_KEYS * (self.first_key.len() + last.len()) <= self.max_bytes;
         closed.keys = last_key.filter(fits).map(|last| LeafKeys {
             first: self.first_key.clone(),
             last: last.to_vec(),

@@ -14,21 +14,21 @@ mod current;
 mod nodes;
 mod values;
 
-use super::index::{Child, Full, IndexBuilder, LeafKeys};
-use super::leaf::Entry;
+use super::index::{FullIndexNode, IndexBuilder, IndexChild, LeafKeys};
+use super::leaf::LeafCell;
 use super::options::RunOptions;
 use super::spans::rounded_down;
 use super::units::ValueUnits;
-use super::{Run, Summary, separator};
-use alluvium_base::{Kind, MIB, Sequence};
-use alluvium_dictionary::deletes::{List, RangeDeletes};
-use alluvium_dictionary::key::Key;
+use super::{IndexedRun, RunSummary, separator};
+use alluvium_base::{MIB, MessageKind, SequenceNumber};
+use alluvium_dictionary::key::LookupKey;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::record::{MAX_KEY, Record, Value};
-use alluvium_dictionary::values::{self as stored, MAX_VALUE, Placed, Slot, ValuePointer};
+use alluvium_dictionary::range_tombstones::{RangeTombstoneIndex, RangeTombstoneList};
+use alluvium_dictionary::record::{MAX_KEY, RecordValue, StoredRecord};
+use alluvium_dictionary::value_log::{self as stored, MAX_VALUE, PointerSlot, ValuePlacement, ValuePointer};
 use alluvium_storage::node::WriterOptions;
 use alluvium_storage::store::Store;
-use alluvium_storage::{Codec, PageSize, Result};
+use alluvium_storage::{NodeCodec, PageSize, Result};
 use closed::ClosedLeaves;
 use current::CurrentLeaf;
 use nodes::NodeOutput;
@@ -51,7 +51,7 @@ const MAX_WAITING: u64 = MIB;
 /// use std::ops::ControlFlow;
 /// use std::sync::Arc;
 /// let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
-/// let mut builder = Builder::new(&store, &RunOptions::new(Purpose::Incorporate))?;
+/// let mut builder = RunBuilder::new(&store, &RunOptions::new(Purpose::Incorporate))?;
 /// builder.push(b"lake", Message::put(3, b"Como").into())?;
 /// builder.push(b"river", Message::put(2, b"Oder").into())?;
 /// builder.push(b"river", Message::put(1, b"Elbe").into())?;
@@ -63,7 +63,7 @@ const MAX_WAITING: u64 = MIB;
 /// let guard = store.epochs().pin();
 /// let mut found = Vec::new();
 /// run.find(b"river", 9, store.cache(), &guard, Purpose::Lookup, |record| {
-///     if let Value::Inline(value) = record.value {
+///     if let RecordValue::Inline(value) = record.value {
 ///         found.push((record.sequence, value.to_vec()));
 ///     }
 ///     Ok(ControlFlow::Continue(()))
@@ -74,7 +74,7 @@ const MAX_WAITING: u64 = MIB;
 /// # Ok::<(), alluvium_storage::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Builder {
+pub struct RunBuilder {
     pub(super) options: RunOptions,
     /// Number of bytes that the device transfers in the latency of one I/O.
     half_bandwidth: u64,
@@ -86,14 +86,14 @@ pub struct Builder {
     pub(super) adopted: AdoptedLeaves,
     pub(super) deletes: TakenDeletes,
     pub(super) keys: TakenKeys,
-    pub(super) summary: Summary,
+    pub(super) summary: RunSummary,
 }
 
 /// The lowest level of the index.
 #[derive(Debug)]
 pub(super) struct IndexLevel {
     current: IndexBuilder,
-    pub(super) full: Vec<Full>,
+    pub(super) full: Vec<FullIndexNode>,
     /// Total size of the full nodes once written, in bytes.
     full_bytes: u64,
 }
@@ -111,9 +111,9 @@ pub(super) struct AdoptedLeaves {
 /// The range deletes of the run.
 #[derive(Debug, Default)]
 pub(super) struct TakenDeletes {
-    pub(super) list: List,
+    pub(super) list: RangeTombstoneList,
     /// Range deletes that were handed over already indexed.
-    pub(super) indexed: Arc<RangeDeletes>,
+    pub(super) indexed: Arc<RangeTombstoneIndex>,
 }
 
 /// The keys added so far.
@@ -123,7 +123,7 @@ pub(super) struct TakenKeys {
     pub(super) first: Vec<u8>,
     pub(super) last: Vec<u8>,
     /// Sequence number of the last record.
-    last_sequence: Sequence,
+    last_sequence: SequenceNumber,
     /// One hash per key that was not adopted.
     pub(super) hashes: Vec<u64>,
 }
@@ -134,7 +134,7 @@ impl IndexLevel {
     pub(super) fn add(
         &mut self,
         separator: &[u8],
-        child: &Child,
+        child: &IndexChild,
         known: (&ValueUnits, Option<&LeafKeys>),
         page_size: PageSize,
     ) {
@@ -155,14 +155,14 @@ impl IndexLevel {
     }
 }
 
-impl Builder {
+impl RunBuilder {
     /// Creates an empty builder.
     ///
     /// # Errors
     /// [`Error::BadOption`](alluvium_storage::Error::BadOption) if the options are invalid or the
     /// store has no such tier; [`Error::Poisoned`](alluvium_storage::Error::Poisoned) if the store
     /// refuses changes.
-    pub fn new(store: &Store, options: &RunOptions) -> Result<Builder> {
+    pub fn new(store: &Store, options: &RunOptions) -> Result<RunBuilder> {
         let page_size = store.page_size();
         let threshold = options.threshold(page_size)?;
         let writer_options = WriterOptions {
@@ -178,7 +178,7 @@ impl Builder {
         // The value writer is created with the first value, which would be too late to reject the
         // tier.
         drop(store.node_writer(value_options)?);
-        Ok(Builder {
+        Ok(RunBuilder {
             options: *options,
             half_bandwidth: store.device().half_bandwidth(),
             nodes,
@@ -193,7 +193,7 @@ impl Builder {
             adopted: AdoptedLeaves::default(),
             deletes: TakenDeletes::default(),
             keys: TakenKeys::default(),
-            summary: Summary::default(),
+            summary: RunSummary::default(),
         })
     }
 
@@ -204,7 +204,7 @@ impl Builder {
     /// Permits passing on values of `run` by pointer, for keys within `range`. The extents of `run`
     /// are then needed as long as this run. Its extents outside of `range` are not used, because
     /// they may have been released and reused already.
-    pub fn inherit_from(&mut self, run: &Run, range: &KeyRange) {
+    pub fn inherit_from(&mut self, run: &IndexedRun, range: &KeyRange) {
         let extents = run.extents_for(range).map(|(_, used)| used.extent);
         self.values.inherited.extend(extents);
     }
@@ -214,8 +214,8 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::BadOption`](alluvium_storage::Error::BadOption), and the errors of
-    /// [`Builder::push`].
-    pub fn begin_keyspace(&mut self, codec: Codec, value_threshold: Option<usize>) -> Result<()> {
+    /// [`RunBuilder::push`].
+    pub fn begin_keyspace(&mut self, codec: NodeCodec, value_threshold: Option<usize>) -> Result<()> {
         self.close_values()?;
         self.options.codec = codec;
         self.options.value_threshold = value_threshold;
@@ -227,16 +227,16 @@ impl Builder {
     }
 
     /// Adds a record. A separate value is passed on by its pointer; its run must have been passed
-    /// to [`Builder::inherit_from`].
+    /// to [`RunBuilder::inherit_from`].
     ///
     /// # Errors
-    /// [`Error::Full`](alluvium_storage::Error::Full) if the store is full; I/O errors. Afterwards
+    /// [`Error::FullIndexNode`](alluvium_storage::Error::Full) if the store is full; I/O errors. Afterwards
     /// the builder can only be dropped.
     ///
     /// # Panics
     /// If the record is out of order (keys ascending, the records of a key newest first), or if the
     /// key or value is too long.
-    pub fn push(&mut self, key: &[u8], record: Record<'_>) -> Result<()> {
+    pub fn push(&mut self, key: &[u8], record: StoredRecord<'_>) -> Result<()> {
         let first = self.summary.records == 0;
         let new = first || self.keys.last != key;
         if new {
@@ -247,7 +247,7 @@ impl Builder {
                 self.keys.last.escape_ascii()
             );
             assert!(key.len() <= MAX_KEY, "a key of {} bytes", key.len());
-            self.keys.hashes.push(Key::new(key).hash());
+            self.keys.hashes.push(LookupKey::new(key).hash());
             self.summary.keys += 1;
         } else {
             assert!(
@@ -258,11 +258,11 @@ impl Builder {
             );
         }
         match record.value {
-            Value::Inline(value) if value.len() > self.values.threshold => {
-                self.push_separate(key, new, &record, value)?;
+            RecordValue::Inline(value) if value.len() > self.values.threshold => {
+                self.write_out_of_line(key, new, &record, value)?;
             }
-            Value::Inline(value) => self.add(key, new, &record, value, None)?,
-            Value::Separate(pointer) => self.push_inherited(key, new, &record, &pointer)?,
+            RecordValue::Inline(value) => self.add(key, new, &record, value, None)?,
+            RecordValue::Separate(pointer) => self.push_inherited(key, new, &record, &pointer)?,
         }
         self.note(&record);
         self.keys.last_sequence = record.sequence;
@@ -275,12 +275,12 @@ impl Builder {
 
     /// Updates the summary for a record.
     #[inline]
-    fn note(&mut self, record: &Record<'_>) {
+    fn note(&mut self, record: &StoredRecord<'_>) {
         let summary = &mut self.summary;
         note_sequence(summary, record.sequence, record.sequence);
         summary.records += 1;
-        summary.tombstones += u64::from(record.kind == Kind::Delete);
-        summary.merges += u64::from(record.kind == Kind::Merge);
+        summary.tombstones += u64::from(record.kind == MessageKind::Delete);
+        summary.merges += u64::from(record.kind == MessageKind::Merge);
         summary.value_bytes += record.value.len() as u64;
         if record.expires_ms != 0 {
             summary.earliest_expiry_ms = match summary.earliest_expiry_ms {
@@ -292,21 +292,27 @@ impl Builder {
 
     /// Adds a record whose value goes to a value extent. The pointer is filled in when the value's
     /// node is written.
-    fn push_separate(&mut self, key: &[u8], new: bool, record: &Record<'_>, value: &[u8]) -> Result<()> {
+    fn write_out_of_line(
+        &mut self,
+        key: &[u8],
+        new: bool,
+        record: &StoredRecord<'_>,
+        value: &[u8],
+    ) -> Result<()> {
         assert!(value.len() <= MAX_VALUE, "a value of {} bytes", value.len());
         if self.values.is_full_for(value.len()) {
             self.close_values()?;
             self.write_closed(None)?;
         }
         self.add(key, new, record, &[0; ValuePointer::BYTES], Some(value.len()))?;
-        let slot = Slot {
+        let slot = PointerSlot {
             leaf: self.closed.next_number(),
             at: self.current.last_value_at(),
         };
         let units = &mut self.current.units;
         match self.values.add((key, value), slot, &self.nodes, units)? {
-            Placed::Long(pointer) => self.current.fill_in(slot.at, &pointer),
-            Placed::Waits => self.current.await_value(),
+            ValuePlacement::Long(pointer) => self.current.fill_in(slot.at, &pointer),
+            ValuePlacement::Waits => self.current.await_value(),
         }
         Ok(())
     }
@@ -326,7 +332,7 @@ impl Builder {
         &mut self,
         key: &[u8],
         new: bool,
-        record: &Record<'_>,
+        record: &StoredRecord<'_>,
         pointer: &ValuePointer,
     ) -> Result<()> {
         let mut bytes = Vec::with_capacity(ValuePointer::BYTES);
@@ -354,11 +360,11 @@ impl Builder {
         &mut self,
         key: &[u8],
         new: bool,
-        record: &Record<'_>,
+        record: &StoredRecord<'_>,
         value: &[u8],
         separate: Option<usize>,
     ) -> Result<()> {
-        let entry = Entry {
+        let entry = LeafCell {
             sequence: record.sequence,
             kind: record.kind,
             expires_ms: record.expires_ms,
@@ -444,7 +450,7 @@ impl Builder {
                 leaf.sums.bytes += len;
                 self.nodes.spans.add(node, &leaf.separator, high, len);
             }
-            let child = Child {
+            let child = IndexChild {
                 pointer: written.head,
                 sums: leaf.sums,
                 begun: leaf.is_begun,
@@ -465,13 +471,13 @@ impl Builder {
 
     /// Deletes every key in `start..end` as of `sequence`. May be called in any order and at any
     /// time. The caller folds range deletes before, because all of them become part of the run.
-    pub fn delete_range(&mut self, start: &[u8], end: &[u8], sequence: Sequence) {
+    pub fn delete_range(&mut self, start: &[u8], end: &[u8], sequence: SequenceNumber) {
         self.deletes.list.push(start, end, sequence);
     }
 
     /// Adds indexed range deletes, and shares their memory with the caller if no others are added.
     /// May be called at most once.
-    pub(crate) fn delete_ranges(&mut self, deletes: Arc<RangeDeletes>) {
+    pub(crate) fn delete_ranges(&mut self, deletes: Arc<RangeTombstoneIndex>) {
         assert!(
             self.deletes.indexed.is_empty(),
             "range deletes are handed over once"
@@ -494,7 +500,7 @@ impl Builder {
     }
 }
 
-pub(super) fn note_sequence(summary: &mut Summary, lowest: Sequence, highest: Sequence) {
+pub(super) fn note_sequence(summary: &mut RunSummary, lowest: SequenceNumber, highest: SequenceNumber) {
     let first = summary.records == 0 && summary.highest_sequence == 0 && summary.lowest_sequence == 0;
     summary.lowest_sequence = if first {
         lowest

@@ -1,24 +1,24 @@
 //! The output of a run's nodes.
 
 use crate::run::format::encode_long;
-use crate::run::spans::Spans;
-use alluvium_dictionary::nodes::Direct;
-use alluvium_dictionary::values::{largest, pages_for};
+use crate::run::spans::UnitSpans;
+use alluvium_dictionary::nodes::DirectNodeReader;
+use alluvium_dictionary::value_log::{largest, pages_for};
 use alluvium_storage::extents::Extents;
 use alluvium_storage::node::{NodeWriter, WriterOptions};
 use alluvium_storage::store::Store;
-use alluvium_storage::{Cache, NodePointer, PageSize, Result, Tiers};
+use alluvium_storage::{NodeCache, NodePointer, PageSize, Result, TierFiles};
 use std::sync::Arc;
 
 /// The location of a written leaf or index node: its parts, if it is long, and the node that
 /// pointers refer to.
 #[derive(Debug)]
-pub(in crate::run) struct Nodes {
+pub(in crate::run) struct NodeAddress {
     pub(in crate::run) parts: Vec<NodePointer>,
     pub(in crate::run) head: NodePointer,
 }
 
-impl Nodes {
+impl NodeAddress {
     pub(in crate::run) fn all(&self) -> impl Iterator<Item = &NodePointer> {
         self.parts.iter().chain([&self.head])
     }
@@ -28,12 +28,12 @@ impl Nodes {
 #[derive(Debug)]
 pub(in crate::run) struct NodeOutput {
     pub(in crate::run) options: WriterOptions,
-    pub(in crate::run) cache: Cache,
+    pub(in crate::run) cache: NodeCache,
     pub(in crate::run) extents: Arc<Extents>,
-    tiers: Arc<Tiers>,
+    tiers: Arc<TierFiles>,
     pub(in crate::run) writer: NodeWriter,
     /// The key ranges that need the nodes.
-    pub(in crate::run) spans: Spans,
+    pub(in crate::run) spans: UnitSpans,
 }
 
 impl NodeOutput {
@@ -44,7 +44,7 @@ impl NodeOutput {
             extents: Arc::clone(store.extents()),
             tiers: Arc::clone(store.tiers()),
             writer: store.node_writer(options)?,
-            spans: Spans::default(),
+            spans: UnitSpans::default(),
         })
     }
 
@@ -70,8 +70,8 @@ impl NodeOutput {
     }
 
     /// Returns a source of nodes written by other runs.
-    pub(super) fn direct(&self) -> Direct<'_> {
-        Direct {
+    pub(super) fn direct(&self) -> DirectNodeReader<'_> {
+        DirectNodeReader {
             tiers: &self.tiers,
             page_size: self.options.page_size,
             purpose: self.options.purpose,
@@ -80,7 +80,7 @@ impl NodeOutput {
 
     /// Writes a leaf or an index node, padded to whole pages. A node that is too long is written in
     /// parts.
-    pub(in crate::run) fn write(&mut self, node: &mut Vec<u8>) -> Result<Nodes> {
+    pub(in crate::run) fn write(&mut self, node: &mut Vec<u8>) -> Result<NodeAddress> {
         assert!(!node.is_empty(), "a node has bytes");
         let page_size = self.page_size();
         let largest = largest(page_size);
@@ -89,7 +89,7 @@ impl NodeOutput {
             fill(node);
             let head = self.writer.add(node)?;
             let parts = Vec::new();
-            return Ok(Nodes { parts, head });
+            return Ok(NodeAddress { parts, head });
         }
         let mut parts = Vec::new();
         for part in node.chunks(largest) {
@@ -102,6 +102,6 @@ impl NodeOutput {
         encode_long(node.len(), &parts, &mut head);
         fill(&mut head);
         let head = self.writer.add(&head)?;
-        Ok(Nodes { parts, head })
+        Ok(NodeAddress { parts, head })
     }
 }

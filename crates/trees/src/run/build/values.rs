@@ -1,12 +1,12 @@
 //! The separate values of a run.
 
 use super::nodes::NodeOutput;
-use crate::run::spans::Spans;
+use crate::run::spans::UnitSpans;
 use crate::run::units::ValueUnits;
-use alluvium_dictionary::values::{Placed, Slot, ValuePointer, ValueWriter};
+use alluvium_dictionary::value_log::{PointerSlot, ValuePlacement, ValuePointer, ValueWriter};
 use alluvium_storage::extents::Extent;
-use alluvium_storage::node::Written;
-use alluvium_storage::{Codec, PageSize, Result};
+use alluvium_storage::node::WriterOutput;
+use alluvium_storage::{NodeCodec, PageSize, Result};
 
 /// The separate values of a run, and the extents of values inherited from other runs.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(in crate::run) struct SeparateValues {
     /// Created with the first value.
     writer: Option<ValueWriter>,
     /// The key ranges that need the nodes of values.
-    pub(in crate::run) spans: Spans,
+    pub(in crate::run) spans: UnitSpans,
     /// The first and last key whose values wait for their node.
     waiting: (Vec<u8>, Vec<u8>),
     /// Extents of runs whose values may be passed on.
@@ -32,14 +32,14 @@ impl SeparateValues {
             tier,
             page_size,
             writer: None,
-            spans: Spans::default(),
+            spans: UnitSpans::default(),
             waiting: (Vec::new(), Vec::new()),
             inherited: Vec::new(),
         }
     }
 
     /// Sets the codec and threshold of the next values. No value may be waiting.
-    pub(super) fn set_keyspace(&mut self, codec: Codec, threshold: usize) {
+    pub(super) fn set_keyspace(&mut self, codec: NodeCodec, threshold: usize) {
         self.threshold = threshold;
         if let Some(writer) = &mut self.writer {
             writer.nodes().set_codec(codec);
@@ -56,10 +56,10 @@ impl SeparateValues {
     pub(super) fn add(
         &mut self,
         (key, value): (&[u8], &[u8]),
-        slot: Slot,
+        slot: PointerSlot,
         nodes: &NodeOutput,
         units: &mut ValueUnits,
-    ) -> Result<Placed> {
+    ) -> Result<ValuePlacement> {
         let writer = match &mut self.writer {
             Some(writer) => writer,
             none => none.insert(ValueWriter::new(nodes.another_on(self.tier), self.page_size)),
@@ -69,7 +69,7 @@ impl SeparateValues {
             spans.add(node, key, key, node.read_len() as u64);
             units.add(node, node.read_len() as u64);
         })?;
-        if let Placed::Waits = placed {
+        if let ValuePlacement::Waits = placed {
             let (first, last) = &mut self.waiting;
             if is_first {
                 key.clone_into(first);
@@ -79,9 +79,9 @@ impl SeparateValues {
         Ok(placed)
     }
 
-    /// Writes the node of the waiting values. Calls `place` with each value's location and its
+    /// Writes the node of the waiting value_log. Calls `place` with each value's location and its
     /// share of the node in bytes.
-    pub(super) fn close(&mut self, mut place: impl FnMut(Slot, &ValuePointer, u64)) -> Result<()> {
+    pub(super) fn close(&mut self, mut place: impl FnMut(PointerSlot, &ValuePointer, u64)) -> Result<()> {
         let Some(writer) = &mut self.writer else {
             return Ok(());
         };
@@ -99,7 +99,7 @@ impl SeparateValues {
     }
 
     /// Completes the writer, if there were any values.
-    pub(in crate::run) fn finish(&mut self) -> Result<Option<Written>> {
+    pub(in crate::run) fn finish(&mut self) -> Result<Option<WriterOutput>> {
         self.writer.take().map(ValueWriter::finish).transpose()
     }
 }

@@ -5,22 +5,22 @@
 //!
 //! *Read in this order*: this file, `apart.rs` (separate values).
 
-mod apart;
+mod separate_values;
 
 use super::find::record_of;
-use super::footer::Footer;
-use super::leaf::Layout;
+use super::footer::RunFooter;
+use super::leaf::LeafLayout;
 use super::load::{assemble, is_long, load_from};
-use super::spans::{Spans, rounded_up};
+use super::spans::{UnitSpans, rounded_up};
 use super::units::ValueUnits;
-use super::{Bad, DamagedNode, Holds, Run, Summary, Violation, format, index};
-use alluvium_base::{Kind, Purpose, Sequence};
-use alluvium_dictionary::nodes::Direct;
+use super::{DamagedNode, IndexedRun, MalformedNode, NodeContents, RunSummary, RunViolation, format, index};
+use alluvium_base::{MessageKind, Purpose, SequenceNumber};
+use alluvium_dictionary::nodes::DirectNodeReader;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::read::{Amounts, Files};
-use alluvium_dictionary::record::Record;
-use alluvium_dictionary::record::Value;
-use alluvium_dictionary::values::{self, ValuePointer};
+use alluvium_dictionary::read::{CheckReadTotals, DataFiles};
+use alluvium_dictionary::record::RecordValue;
+use alluvium_dictionary::record::StoredRecord;
+use alluvium_dictionary::value_log::{self, ValuePointer};
 use alluvium_storage::extents::UNIT;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodePointer};
@@ -29,7 +29,7 @@ use std::collections::{HashMap, HashSet};
 /// The keys that a node may have: from `low`, below `high`. If `goes_on`, `high` itself as well,
 /// because the next node continues its records.
 #[derive(Clone, Debug)]
-struct Fences {
+struct NodeFences {
     low: Vec<u8>,
     high: Option<Vec<u8>>,
     begun: bool,
@@ -37,9 +37,9 @@ struct Fences {
 }
 
 /// A child of an index node, its possible keys, and the units that hold its values.
-struct Wanted {
-    child: index::Child,
-    own: Fences,
+struct FencedChild {
+    child: index::IndexChild,
+    own: NodeFences,
     units: ValueUnits,
     keys: Option<index::LeafKeys>,
 }
@@ -51,29 +51,29 @@ const INDEX_AT_ONCE: usize = 8;
 const MOST_SEEN: usize = 4096;
 
 /// Callback for each key that readers can reach.
-pub(crate) type Keys<'k> = &'k mut dyn FnMut(&[u8]);
+pub(crate) type KeyCallback<'k> = &'k mut dyn FnMut(&[u8]);
 
-struct Checker<'a> {
-    run: &'a Run,
-    nodes: Direct<'a>,
-    files: Files<'a>,
+struct RunChecker<'a> {
+    run: &'a IndexedRun,
+    nodes: DirectNodeReader<'a>,
+    files: DataFiles<'a>,
     /// The ranges in which readers read the run. Nothing else is touched, because it may have been
     /// released.
     within: &'a [KeyRange],
     /// Whether the ranges cover the whole run.
     whole: bool,
-    keys: Keys<'a>,
-    read: &'a mut Amounts,
-    violations: Vec<Violation>,
-    found: Summary,
+    keys: KeyCallback<'a>,
+    read: &'a mut CheckReadTotals,
+    violations: Vec<RunViolation>,
+    found: RunSummary,
     /// Number of leaves that another run wrote.
     adopted: u64,
-    spans: Spans,
+    spans: UnitSpans,
     /// The units that hold values of the current leaf.
     units: ValueUnits,
     /// Key and sequence number of the last record. `None` at the start, and after a leaf that was
     /// skipped.
-    last: Option<(Vec<u8>, Sequence)>,
+    last: Option<(Vec<u8>, SequenceNumber)>,
     /// Whether a leaf was skipped since the last record.
     left_out: bool,
     /// Nodes of values that were read recently.
@@ -82,16 +82,16 @@ struct Checker<'a> {
     damaged: HashMap<NodePointer, Vec<usize>>,
 }
 
-impl Run {
+impl IndexedRun {
     /// Reads every node of the run from the device, and returns all violations.
     #[must_use]
-    pub fn check(&self, store: &Store) -> Vec<Violation> {
+    pub fn check(&self, store: &Store) -> Vec<RunViolation> {
         let everything = [KeyRange::everything()];
         self.check_within(
-            Files::of(store),
+            DataFiles::of(store),
             &everything,
             &mut |_| (),
-            &mut Amounts::default(),
+            &mut CheckReadTotals::default(),
         )
     }
 
@@ -100,15 +100,15 @@ impl Run {
     /// `keys` with each reachable key, and adds the amounts read to `read`.
     pub(crate) fn check_within(
         &self,
-        files: Files<'_>,
+        files: DataFiles<'_>,
         within: &[KeyRange],
-        keys: Keys<'_>,
-        read: &mut Amounts,
-    ) -> Vec<Violation> {
+        keys: KeyCallback<'_>,
+        read: &mut CheckReadTotals,
+    ) -> Vec<RunViolation> {
         let whole = |range: &KeyRange| range.contains(self.low()) && range.contains(self.high());
-        let mut checker = Checker {
+        let mut checker = RunChecker {
             run: self,
-            nodes: Direct {
+            nodes: DirectNodeReader {
                 tiers: files.tiers,
                 page_size: files.page_size,
                 purpose: Purpose::Check,
@@ -119,9 +119,9 @@ impl Run {
             keys,
             read,
             violations: Vec::new(),
-            found: Summary::default(),
+            found: RunSummary::default(),
             adopted: 0,
-            spans: Spans::default(),
+            spans: UnitSpans::default(),
             units: ValueUnits::default(),
             last: None,
             left_out: false,
@@ -133,7 +133,7 @@ impl Run {
     }
 }
 
-impl Checker<'_> {
+impl RunChecker<'_> {
     fn check(&mut self) {
         let inner = &*self.run.inner;
         if let Err(error) = self.footer() {
@@ -141,7 +141,7 @@ impl Checker<'_> {
         }
         if let Some((layout, root)) = &inner.root {
             let low = layout.separator(root, 0).unwrap_or_default();
-            let fences = Fences {
+            let fences = NodeFences {
                 low,
                 high: None,
                 begun: false,
@@ -160,14 +160,14 @@ impl Checker<'_> {
     }
 
     fn unreadable(&mut self, error: &Error) {
-        self.violations.push(Violation::Unreadable {
+        self.violations.push(RunViolation::Unreadable {
             why: error.to_string(),
             node: None,
         });
     }
 
     /// Reports an unreadable leaf or index node.
-    fn unreadable_child(&mut self, error: &Error, child: &Wanted, level: u8) {
+    fn unreadable_child(&mut self, error: &Error, child: &FencedChild, level: u8) {
         let fences = &child.own;
         let high = fences.high.as_deref().unwrap_or(&self.run.inner.last);
         let is_damaged = matches!(error, Error::Corrupt { .. });
@@ -181,12 +181,16 @@ impl Checker<'_> {
                 pointer: child.child.pointer,
                 range: KeyRange::new(&fences.low, Some(&behind)),
                 high: high.into(),
-                holds: if level == 0 { Holds::Records } else { Holds::Nodes },
+                holds: if level == 0 {
+                    NodeContents::Records
+                } else {
+                    NodeContents::Nodes
+                },
                 records: child.child.sums.records,
                 why: error.to_string(),
             })
         });
-        self.violations.push(Violation::Unreadable {
+        self.violations.push(RunViolation::Unreadable {
             why: format!(
                 "keys from \"{}\" to \"{}\", each behind the number of its keyspace: {error}",
                 fences.low.escape_ascii(),
@@ -197,7 +201,7 @@ impl Checker<'_> {
     }
 
     fn order(&mut self, pointer: &NodePointer, what: impl Into<String>) {
-        self.violations.push(Violation::Order {
+        self.violations.push(RunViolation::Order {
             place: pointer.place(),
             what: what.into(),
         });
@@ -207,11 +211,11 @@ impl Checker<'_> {
     fn footer(&mut self) -> Result<(), Error> {
         let inner = &*self.run.inner;
         let bytes = load_from(&self.nodes, &inner.pointer)?;
-        let footer = Footer::decode(&bytes, &inner.pointer.place(), inner.page_size);
+        let footer = RunFooter::decode(&bytes, &inner.pointer.place(), inner.page_size);
         let mut nodes = vec![inner.pointer];
-        if let Footer::Apart { pointer, .. } = footer.map_err(|bad| bad.at(&inner.pointer))? {
-            nodes.extend(values::nodes_of(&self.nodes, &pointer)?);
-            values::read_from(&self.nodes, &pointer, &mut Vec::new())?;
+        if let RunFooter::Apart { pointer, .. } = footer.map_err(|bad| bad.at(&inner.pointer))? {
+            nodes.extend(value_log::nodes_of(&self.nodes, &pointer)?);
+            value_log::read_from(&self.nodes, &pointer, &mut Vec::new())?;
         }
         for node in nodes {
             self.read.footers.add(&node);
@@ -225,7 +229,7 @@ impl Checker<'_> {
     /// bytes and its size on the device.
     fn whole_of(
         &mut self,
-        child: &Wanted,
+        child: &FencedChild,
         first: Result<Vec<u8>, Error>,
         level: u8,
     ) -> Result<(Vec<u8>, u64), Error> {
@@ -257,12 +261,18 @@ impl Checker<'_> {
     }
 
     /// Checks an index node and its subtree, and returns the sums of its leaves.
-    fn index(&mut self, bytes: &[u8], pointer: &NodePointer, level: u8, fences: &Fences) -> index::Sums {
+    fn index(
+        &mut self,
+        bytes: &[u8],
+        pointer: &NodePointer,
+        level: u8,
+        fences: &NodeFences,
+    ) -> index::SubtreeSums {
         match self.children(bytes, pointer, level, fences) {
             Ok(sums) => sums,
             Err(bad) => {
                 self.unreadable(&bad.at(pointer));
-                index::Sums::default()
+                index::SubtreeSums::default()
             }
         }
     }
@@ -272,17 +282,17 @@ impl Checker<'_> {
         bytes: &[u8],
         pointer: &NodePointer,
         level: u8,
-        fences: &Fences,
-    ) -> Result<index::Sums, Bad> {
-        let layout = index::Layout::of(bytes)?;
+        fences: &NodeFences,
+    ) -> Result<index::SubtreeSums, MalformedNode> {
+        let layout = index::IndexLayout::of(bytes)?;
         if layout.level != level {
             self.order(pointer, format!("level {}, not {level}", layout.level));
-            return Ok(index::Sums::default());
+            return Ok(index::SubtreeSums::default());
         }
         let mut wanted = Vec::new();
         for number in 0..layout.children {
             let child = layout.child(bytes, number, self.nodes.page_size)?;
-            let mut own = Fences {
+            let mut own = NodeFences {
                 low: layout.separator(bytes, number)?,
                 begun: child.begun,
                 ..fences.clone()
@@ -299,7 +309,7 @@ impl Checker<'_> {
             if !ordered || !first {
                 self.order(pointer, format!("the separator of child {number}"));
             }
-            wanted.push(Wanted {
+            wanted.push(FencedChild {
                 child,
                 own,
                 units: layout.units(bytes, number)?,
@@ -310,10 +320,10 @@ impl Checker<'_> {
     }
 
     /// Checks the children that readers can reach, and returns their sums.
-    fn below(&mut self, children: &[Wanted], level: u8) -> index::Sums {
-        let mut sums = index::Sums::default();
+    fn below(&mut self, children: &[FencedChild], level: u8) -> index::SubtreeSums {
+        let mut sums = index::SubtreeSums::default();
         for some in children.chunks(if level > 0 { INDEX_AT_ONCE } else { LEAVES_AT_ONCE }) {
-            let reached: Vec<&Wanted> = some.iter().filter(|child| self.reaches(&child.own)).collect();
+            let reached: Vec<&FencedChild> = some.iter().filter(|child| self.reaches(&child.own)).collect();
             let pointers: Vec<NodePointer> = reached.iter().map(|child| child.child.pointer).collect();
             let mut read = Vec::with_capacity(pointers.len());
             self.files.nodes(&pointers, &mut |_, node| read.push(node));
@@ -332,13 +342,13 @@ impl Checker<'_> {
     }
 
     /// Returns whether a reader may need the keys between these fences.
-    fn reaches(&self, fences: &Fences) -> bool {
+    fn reaches(&self, fences: &NodeFences) -> bool {
         let high = fences.high.as_deref().unwrap_or(&self.run.inner.last);
         self.whole || self.within.iter().any(|range| range.overlaps(&fences.low, high))
     }
 
     /// Checks a child whose first node was read.
-    fn child(&mut self, child: &Wanted, node: Result<Vec<u8>, Error>, level: u8) -> index::Sums {
+    fn child(&mut self, child: &FencedChild, node: Result<Vec<u8>, Error>, level: u8) -> index::SubtreeSums {
         let pointer = child.child.pointer;
         let said = child.child.sums;
         let (bytes, len) = match self.whole_of(child, node, level) {
@@ -353,9 +363,9 @@ impl Checker<'_> {
         let found = if level > 0 {
             self.index(&bytes, &pointer, level, &child.own)
         } else {
-            let mut sums = index::Sums {
+            let mut sums = index::SubtreeSums {
                 bytes: len,
-                ..index::Sums::default()
+                ..index::SubtreeSums::default()
             };
             self.found.leaves += 1;
             self.adopted += u64::from(self.is_inherited(&pointer));
@@ -366,7 +376,7 @@ impl Checker<'_> {
             sums
         };
         if found != said && self.violations.len() == before {
-            self.violations.push(Violation::Sums {
+            self.violations.push(RunViolation::Sums {
                 place: pointer.place(),
                 what: format!("{said:?} are said, {found:?} found"),
             });
@@ -376,12 +386,12 @@ impl Checker<'_> {
     }
 
     /// Compares the listed units of a leaf's values with the actual ones (I3).
-    fn compare_units(&mut self, child: &Wanted, level: u8) {
+    fn compare_units(&mut self, child: &FencedChild, level: u8) {
         self.units.settle();
         let is_known = level == 0 && self.whole && !child.units.is_empty();
         if is_known && self.violations.is_empty() && self.units != child.units {
             let (said, found) = (&child.units, &self.units);
-            self.violations.push(Violation::Sums {
+            self.violations.push(RunViolation::Sums {
                 place: child.child.pointer.place(),
                 what: format!("values in {said:?} are said, {found:?} found"),
             });
@@ -389,10 +399,15 @@ impl Checker<'_> {
     }
 
     /// Checks a leaf, and adds it to the sums.
-    fn leaf(&mut self, bytes: &[u8], child: &Wanted, sums: &mut index::Sums) -> Result<(), Error> {
+    fn leaf(
+        &mut self,
+        bytes: &[u8],
+        child: &FencedChild,
+        sums: &mut index::SubtreeSums,
+    ) -> Result<(), Error> {
         let (pointer, fences) = (&child.child.pointer, &child.own);
-        let bad = |bad: Bad| bad.at(pointer);
-        let layout = Layout::of(bytes).map_err(bad)?;
+        let bad = |bad: MalformedNode| bad.at(pointer);
+        let layout = LeafLayout::of(bytes).map_err(bad)?;
         let mut apart = Vec::new();
         if layout.begun != fences.begun || layout.goes_on != fences.goes_on {
             self.order(
@@ -433,7 +448,7 @@ impl Checker<'_> {
                 }
                 before = Some(record.sequence);
                 sums.records += 1;
-                sums.tombstones += u64::from(record.kind == Kind::Delete);
+                sums.tombstones += u64::from(record.kind == MessageKind::Delete);
                 if let Some(pointer) = self.note(&record, sums).filter(|_| reached) {
                     apart.push((pointer, number));
                 }
@@ -455,7 +470,7 @@ impl Checker<'_> {
     }
 
     /// Counts a record, and returns the pointer to its value if that is separate.
-    fn note(&mut self, record: &Record<'_>, sums: &mut index::Sums) -> Option<ValuePointer> {
+    fn note(&mut self, record: &StoredRecord<'_>, sums: &mut index::SubtreeSums) -> Option<ValuePointer> {
         self.read.records += 1;
         let found = &mut self.found;
         found.lowest_sequence = match found.records {
@@ -464,8 +479,8 @@ impl Checker<'_> {
         };
         found.highest_sequence = found.highest_sequence.max(record.sequence);
         found.records += 1;
-        found.tombstones += u64::from(record.kind == Kind::Delete);
-        found.merges += u64::from(record.kind == Kind::Merge);
+        found.tombstones += u64::from(record.kind == MessageKind::Delete);
+        found.merges += u64::from(record.kind == MessageKind::Merge);
         found.value_bytes += record.value.len() as u64;
         if record.expires_ms != 0 {
             let earliest = found.earliest_expiry_ms;
@@ -474,7 +489,7 @@ impl Checker<'_> {
                 earliest => earliest.min(record.expires_ms),
             };
         }
-        let Value::Separate(pointer) = record.value else {
+        let RecordValue::Separate(pointer) = record.value else {
             return None;
         };
         found.separate += 1;
@@ -520,7 +535,7 @@ impl Checker<'_> {
         }
         found.range_deletes = deletes.count_distinct() as u64;
         if *said != found {
-            self.violations.push(Violation::Summary {
+            self.violations.push(RunViolation::Summary {
                 what: format!("{said:?} is said, {found:?} found"),
             });
         }
@@ -529,7 +544,7 @@ impl Checker<'_> {
             && *rounded_up(last) != *self.run.inner.last
             && (self.adopted == 0 || **last > *self.run.inner.last)
         {
-            self.violations.push(Violation::Summary {
+            self.violations.push(RunViolation::Summary {
                 what: "the last key".to_owned(),
             });
         }
@@ -563,7 +578,7 @@ impl Checker<'_> {
         if let Some((tier, unit)) = self.spans.left_over() {
             wrong.push(format!("unit {unit} of tier {tier} is needed and not listed"));
         }
-        let wrong = wrong.into_iter().map(|what| Violation::Extents { what });
+        let wrong = wrong.into_iter().map(|what| RunViolation::Extents { what });
         self.violations.extend(wrong);
     }
 }

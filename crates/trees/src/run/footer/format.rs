@@ -35,40 +35,40 @@
 //! footer ends, and the footer's bytes are live in addition to the listed live bytes.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::{Details, Footer, Summary};
+use super::{RunFooter, RunMetadata, RunSummary};
 use crate::run::format::{FOOTER, VERSION};
-use crate::run::{Bad, Use};
-use alluvium_base::bytes::{Reader, Truncated, Writer};
-use alluvium_dictionary::deletes::RangeDeletes;
-use alluvium_dictionary::values::ValuePointer;
+use crate::run::{ExtentUse, MalformedNode};
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
+use alluvium_dictionary::range_tombstones::RangeTombstoneIndex;
+use alluvium_dictionary::value_log::ValuePointer;
 use alluvium_storage::extents::{Extent, MAX_EXTENT_UNITS, MAX_TIER_UNITS};
-use alluvium_storage::{PageSize, Place};
+use alluvium_storage::{DiskLocation, PageSize};
 
 /// Number of bytes before the details.
 pub(super) const HEADER: usize = 8;
 
-impl Footer {
+impl RunFooter {
     /// Appends the encoded footer.
     pub(in crate::run) fn encode(&self, out: &mut Vec<u8>) {
         let (apart, len) = match self {
-            Footer::Whole { details, .. } => (0, details.len()),
-            Footer::Apart { pointer, .. } => (1, pointer.len as usize),
+            RunFooter::Whole { details, .. } => (0, details.len()),
+            RunFooter::Apart { pointer, .. } => (1, pointer.len as usize),
         };
         assert!(
             u32::try_from(len).is_ok(),
             "details of {len} bytes are counted in 32 bits"
         );
-        Writer::new(out)
+        ByteWriter::new(out)
             .u8(FOOTER)
             .u8(VERSION)
             .u8(u8::from(self.is_in_last()))
             .u8(apart)
             .u32(len as u32);
         match self {
-            Footer::Whole { details, .. } => out.extend_from_slice(details),
-            Footer::Apart { pointer, extents, .. } => {
+            RunFooter::Whole { details, .. } => out.extend_from_slice(details),
+            RunFooter::Apart { pointer, extents, .. } => {
                 pointer.encode(out);
-                Writer::new(out).u32(extents.len() as u32);
+                ByteWriter::new(out).u32(extents.len() as u32);
                 for (extent, live) in extents {
                     put_extent(out, extent, *live);
                 }
@@ -77,10 +77,14 @@ impl Footer {
     }
 
     /// Decodes a footer.
-    pub(in crate::run) fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Footer, Bad> {
-        let bad = |_| Bad("a footer's header");
-        let mut reader = Reader::new(bytes);
-        let mut read = || -> Result<_, Truncated> {
+    pub(in crate::run) fn decode(
+        bytes: &[u8],
+        place: &DiskLocation,
+        page_size: PageSize,
+    ) -> Result<RunFooter, MalformedNode> {
+        let bad = |_| MalformedNode("a footer's header");
+        let mut reader = ByteReader::new(bytes);
+        let mut read = || -> Result<_, TruncatedInput> {
             Ok((
                 reader.u8()?,
                 reader.u8()?,
@@ -91,25 +95,25 @@ impl Footer {
         };
         let (kind, version, in_last, apart, len) = read().map_err(bad)?;
         if kind != FOOTER || version != VERSION || in_last > 1 || apart > 1 {
-            return Err(Bad("a footer of version 3"));
+            return Err(MalformedNode("a footer of version 3"));
         }
         let in_last = in_last == 1;
         if apart == 0 {
             let details = reader.take(len as usize).map_err(bad)?.to_vec();
-            return Ok(Footer::Whole { in_last, details });
+            return Ok(RunFooter::Whole { in_last, details });
         }
         let pointer = reader.take(ValuePointer::BYTES).map_err(bad)?;
         let pointer = ValuePointer::decode(pointer, place, page_size);
-        let pointer = pointer.map_err(|_| Bad("a pointer to a footer's details"))?;
+        let pointer = pointer.map_err(|_| MalformedNode("a pointer to a footer's details"))?;
         let count = reader.u32().map_err(bad)?;
         let mut extents = Vec::new();
         for _ in 0..count {
             extents.push(read_extent(&mut reader)?);
         }
         if pointer.len != len {
-            return Err(Bad("one length of a footer's details"));
+            return Err(MalformedNode("one length of a footer's details"));
         }
-        Ok(Footer::Apart {
+        Ok(RunFooter::Apart {
             in_last,
             pointer,
             extents,
@@ -117,7 +121,7 @@ impl Footer {
     }
 }
 
-impl Details {
+impl RunMetadata {
     /// Passes the encoded details to `piece` in pieces.
     pub(in crate::run) fn encode<E>(&self, mut piece: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let mut head = Vec::new();
@@ -132,25 +136,25 @@ impl Details {
             "a run's keys lie from its lowest to its highest"
         );
         for number in numbers(&self.summary) {
-            Writer::new(out).u64(number);
+            ByteWriter::new(out).u64(number);
         }
         for key in [&self.low, &self.high, &self.last] {
             put_key(out, key);
         }
         put_key(out, &self.root);
-        Writer::new(out).u32(self.uses.len() as u32);
+        ByteWriter::new(out).u32(self.uses.len() as u32);
         for used in &self.uses {
             put_extent(out, &used.extent, used.live);
-            Writer::new(out).u8(u8::from(used.inherited));
+            ByteWriter::new(out).u8(u8::from(used.inherited));
             put_key(out, &used.low);
             put_key(out, &used.high);
         }
     }
 
     /// Decodes details.
-    pub(in crate::run) fn decode(bytes: &[u8]) -> Result<Details, Bad> {
-        let mut reader = Reader::new(bytes);
-        let bad = |_| Bad("a footer's details to their end");
+    pub(in crate::run) fn decode(bytes: &[u8]) -> Result<RunMetadata, MalformedNode> {
+        let mut reader = ByteReader::new(bytes);
+        let bad = |_| MalformedNode("a footer's details to their end");
         let mut numbers = [0; NUMBERS];
         for number in &mut numbers {
             *number = reader.u64().map_err(bad)?;
@@ -163,9 +167,9 @@ impl Details {
             let inherited = reader.u8().map_err(bad)?;
             let (low, high) = (read_key(&mut reader)?, read_key(&mut reader)?);
             if inherited > 1 || low > high {
-                return Err(Bad("an extent with the keys that need it"));
+                return Err(MalformedNode("an extent with the keys that need it"));
             }
-            uses.push(Use {
+            uses.push(ExtentUse {
                 extent,
                 low,
                 high,
@@ -173,11 +177,11 @@ impl Details {
                 live,
             });
         }
-        let range_deletes = RangeDeletes::decode(&mut reader).map_err(Bad)?;
-        if reader.left() > 0 || low > high || last > high {
-            return Err(Bad("a footer's details"));
+        let range_deletes = RangeTombstoneIndex::decode(&mut reader).map_err(MalformedNode)?;
+        if reader.remaining() > 0 || low > high || last > high {
+            return Err(MalformedNode("a footer's details"));
         }
-        Ok(Details {
+        Ok(RunMetadata {
             summary: summary(numbers),
             low,
             high,
@@ -191,7 +195,7 @@ impl Details {
 
 const NUMBERS: usize = 12;
 
-fn numbers(summary: &Summary) -> [u64; NUMBERS] {
+fn numbers(summary: &RunSummary) -> [u64; NUMBERS] {
     [
         summary.records,
         summary.keys,
@@ -208,7 +212,7 @@ fn numbers(summary: &Summary) -> [u64; NUMBERS] {
     ]
 }
 
-fn summary(numbers: [u64; NUMBERS]) -> Summary {
+fn summary(numbers: [u64; NUMBERS]) -> RunSummary {
     let [
         records,
         keys,
@@ -226,7 +230,7 @@ fn summary(numbers: [u64; NUMBERS]) -> Summary {
         leaves,
         earliest_expiry_ms,
     ] = numbers;
-    Summary {
+    RunSummary {
         records,
         keys,
         tombstones,
@@ -243,35 +247,35 @@ fn summary(numbers: [u64; NUMBERS]) -> Summary {
 }
 
 fn put_key(out: &mut Vec<u8>, key: &[u8]) {
-    Writer::new(out).u32(key.len() as u32).bytes(key);
+    ByteWriter::new(out).u32(key.len() as u32).bytes(key);
 }
 
-fn read_key(reader: &mut Reader<'_>) -> Result<Box<[u8]>, Bad> {
-    let bad = |_| Bad("a key inside the footer's details");
+fn read_key(reader: &mut ByteReader<'_>) -> Result<Box<[u8]>, MalformedNode> {
+    let bad = |_| MalformedNode("a key inside the footer's details");
     let len = reader.u32().map_err(bad)?;
     Ok(reader.take(len as usize).map_err(bad)?.into())
 }
 
 fn put_extent(out: &mut Vec<u8>, extent: &Extent, live: u64) {
-    Writer::new(out)
+    ByteWriter::new(out)
         .u8(extent.tier)
         .u32(extent.start)
         .u32(extent.units)
         .u64(live);
 }
 
-fn read_extent(reader: &mut Reader<'_>) -> Result<(Extent, u64), Bad> {
-    let mut read = || -> Result<_, Truncated> {
+fn read_extent(reader: &mut ByteReader<'_>) -> Result<(Extent, u64), MalformedNode> {
+    let mut read = || -> Result<_, TruncatedInput> {
         let (tier, start, units) = (reader.u8()?, reader.u32()?, reader.u32()?);
         Ok((Extent { tier, start, units }, reader.u64()?))
     };
-    let (extent, live) = read().map_err(|_| Bad("an extent inside the footer's details"))?;
+    let (extent, live) = read().map_err(|_| MalformedNode("an extent inside the footer's details"))?;
     let Extent { start, units, .. } = extent;
     let possible = (1..=MAX_EXTENT_UNITS).contains(&units) && start <= MAX_TIER_UNITS - units;
     if possible && live <= extent.bytes() {
         Ok((extent, live))
     } else {
-        Err(Bad(
+        Err(MalformedNode(
             "an extent that a tier can have, and no more live bytes than its bytes",
         ))
     }

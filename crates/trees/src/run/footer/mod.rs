@@ -8,15 +8,15 @@
 
 mod format;
 
-use super::{Summary, Use};
-use alluvium_dictionary::deletes::RangeDeletes;
-use alluvium_dictionary::values::ValuePointer;
+use super::{ExtentUse, RunSummary};
+use alluvium_dictionary::range_tombstones::RangeTombstoneIndex;
+use alluvium_dictionary::value_log::ValuePointer;
 use alluvium_storage::extents::Extent;
 use std::sync::Arc;
 
 /// A footer node: its details, or the pointer to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Footer {
+pub(super) enum RunFooter {
     Whole {
         /// Whether the footer is in the extent that is listed last, not in a separate one.
         in_last: bool,
@@ -32,8 +32,8 @@ pub(super) enum Footer {
 
 /// The metadata of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Details {
-    pub(super) summary: Summary,
+pub(super) struct RunMetadata {
+    pub(super) summary: RunSummary,
     /// The smallest key touched.
     pub(super) low: Box<[u8]>,
     /// The largest key touched, including the end of range deletes.
@@ -42,11 +42,11 @@ pub(super) struct Details {
     pub(super) last: Box<[u8]>,
     /// The root's bytes; empty without records.
     pub(super) root: Vec<u8>,
-    pub(super) uses: Vec<Use>,
-    pub(super) range_deletes: Arc<RangeDeletes>,
+    pub(super) uses: Vec<ExtentUse>,
+    pub(super) range_deletes: Arc<RangeTombstoneIndex>,
 }
 
-impl Footer {
+impl RunFooter {
     /// Returns the footer's length with inline details of `len` bytes, before padding to whole
     /// pages.
     pub(super) fn bytes_with(len: usize) -> usize {
@@ -55,13 +55,13 @@ impl Footer {
 
     pub(super) fn set_in_last(&mut self, is_in_last: bool) {
         match self {
-            Footer::Whole { in_last, .. } | Footer::Apart { in_last, .. } => *in_last = is_in_last,
+            RunFooter::Whole { in_last, .. } | RunFooter::Apart { in_last, .. } => *in_last = is_in_last,
         }
     }
 
     pub(super) fn is_in_last(&self) -> bool {
         match self {
-            Footer::Whole { in_last, .. } | Footer::Apart { in_last, .. } => *in_last,
+            RunFooter::Whole { in_last, .. } | RunFooter::Apart { in_last, .. } => *in_last,
         }
     }
 }

@@ -1,36 +1,36 @@
 use super::*;
-use alluvium_dictionary::values::ValuePointer;
-use alluvium_storage::{Codec, NodePointer, PageSize, Place, Structure};
+use alluvium_dictionary::value_log::ValuePointer;
+use alluvium_storage::{DiskLocation, NodeCodec, NodePointer, OnDiskObject, PageSize};
 
-fn details() -> Details {
+fn details() -> RunMetadata {
     let extent = Extent {
         tier: 0,
         start: 8,
         units: 3,
     };
-    Details {
-        summary: Summary {
+    RunMetadata {
+        summary: RunSummary {
             records: 2,
             keys: 1,
             highest_sequence: 9,
-            ..Summary::default()
+            ..RunSummary::default()
         },
         low: b"a"[..].into(),
         high: b"z"[..].into(),
         last: b"y"[..].into(),
         root: vec![1, 2, 3],
-        uses: vec![Use {
+        uses: vec![ExtentUse {
             extent,
             low: b"b"[..].into(),
             high: b"c"[..].into(),
             inherited: true,
             live: 77,
         }],
-        range_deletes: RangeDeletes::new(&[(b"d".to_vec(), b"e".to_vec(), 5)]).into(),
+        range_deletes: RangeTombstoneIndex::new(&[(b"d".to_vec(), b"e".to_vec(), 5)]).into(),
     }
 }
 
-fn encoded(details: &Details) -> Vec<u8> {
+fn encoded(details: &RunMetadata) -> Vec<u8> {
     let mut bytes = Vec::new();
     let piece = |piece: &[u8]| -> Result<(), ()> {
         bytes.extend_from_slice(piece);
@@ -40,7 +40,7 @@ fn encoded(details: &Details) -> Vec<u8> {
     bytes
 }
 
-fn apart() -> Footer {
+fn apart() -> RunFooter {
     let node = NodePointer {
         offset: 8192,
         birth: 3,
@@ -48,10 +48,10 @@ fn apart() -> Footer {
         encoded_len: 4096,
         tier: 0,
         pages: 1,
-        codec: Codec::None,
+        codec: NodeCodec::None,
     };
     let extent = details().uses[0].extent;
-    Footer::Apart {
+    RunFooter::Apart {
         in_last: true,
         pointer: ValuePointer {
             node,
@@ -73,7 +73,7 @@ fn the_bytes_of_version_3_do_not_change() {
     let rest = "010000006101000000 7a0100000079 03000000010203 01000000 00 08000000 03000000 4d00000000000000 01 \
                 0100000062 0100000063 02 06 000164 000165 01 000105";
     assert_eq!(hex(&bytes), [numbers.concat(), rest.replace(' ', "")].concat());
-    let footer = Footer::Whole {
+    let footer = RunFooter::Whole {
         in_last: false,
         details: vec![9, 8],
     };
@@ -91,22 +91,22 @@ fn the_bytes_of_version_3_do_not_change() {
 
 #[test]
 fn footers_come_back_and_wrong_ones_are_refused() {
-    let place = Place::new(Structure::Node, "test", 0);
+    let place = DiskLocation::new(OnDiskObject::Node, "test", 0);
     let bytes = encoded(&details());
-    assert_eq!(Details::decode(&bytes), Ok(details()));
+    assert_eq!(RunMetadata::decode(&bytes), Ok(details()));
     for end in 0..bytes.len() {
-        assert!(Details::decode(&bytes[..end]).is_err());
+        assert!(RunMetadata::decode(&bytes[..end]).is_err());
     }
     for footer in [
         apart(),
-        Footer::Whole {
+        RunFooter::Whole {
             in_last: true,
             details: bytes,
         },
     ] {
         let mut bytes = Vec::new();
         footer.encode(&mut bytes);
-        let decode = |bytes: &[u8]| Footer::decode(bytes, &place, PageSize::MIN);
+        let decode = |bytes: &[u8]| RunFooter::decode(bytes, &place, PageSize::MIN);
         assert_eq!(decode(&bytes), Ok(footer));
         for end in 0..bytes.len() {
             assert!(decode(&bytes[..end]).is_err());

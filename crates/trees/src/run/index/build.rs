@@ -1,8 +1,8 @@
 //! Collects children until an index node is full.
 
 use super::format::{self, COLUMNS};
-use super::keys::{Keys, LeafKeys};
-use super::{Child, Sums, ValueUnits};
+use super::keys::{LeafKeyList, LeafKeys};
+use super::{IndexChild, SubtreeSums, ValueUnits};
 use crate::run::common_prefix;
 
 /// Maximum number of children of a node.
@@ -18,24 +18,24 @@ pub(in crate::run) struct IndexBuilder {
     level: u8,
     separators: Vec<u8>,
     ends: Vec<u32>,
-    children: Vec<Child>,
+    children: Vec<IndexChild>,
     /// The units that hold values of each child.
     lists: Vec<ValueUnits>,
     /// Total number of these units.
     units: usize,
     /// The first and last key of each child, if they are stored.
-    keys: Keys,
+    keys: LeafKeyList,
     prefix: usize,
     range: [(u64, u64); COLUMNS],
 }
 
 /// A full index node that is not written yet.
 #[derive(Debug)]
-pub(in crate::run) struct Full {
+pub(in crate::run) struct FullIndexNode {
     pub(in crate::run) bytes: Vec<u8>,
     /// The separator of the first child.
     pub(in crate::run) separator: Vec<u8>,
-    pub(in crate::run) sums: Sums,
+    pub(in crate::run) sums: SubtreeSums,
     pub(in crate::run) begun: bool,
 }
 
@@ -49,7 +49,7 @@ impl IndexBuilder {
             children: Vec::new(),
             lists: Vec::new(),
             units: 0,
-            keys: Keys::default(),
+            keys: LeafKeyList::default(),
             prefix: 0,
             range: [(u64::MAX, 0); COLUMNS],
         }
@@ -61,7 +61,7 @@ impl IndexBuilder {
     pub(in crate::run) fn add(
         &mut self,
         separator: &[u8],
-        child: &Child,
+        child: &IndexChild,
         (units, keys): (&ValueUnits, Option<&LeafKeys>),
         room: usize,
     ) -> bool {
@@ -104,7 +104,7 @@ impl IndexBuilder {
     }
 
     /// Returns the completed node, and resets the builder.
-    pub(in crate::run) fn take(&mut self) -> Full {
+    pub(in crate::run) fn take(&mut self) -> FullIndexNode {
         assert!(!self.children.is_empty(), "an index node has children");
         let mut bytes = Vec::new();
         format::encode(
@@ -120,9 +120,9 @@ impl IndexBuilder {
             usize::try_from(self.ends[self.ends.len() - 1]).is_ok_and(|end| end == self.separators.len()),
             "the last separator ends them"
         );
-        let mut sums = Sums::default();
+        let mut sums = SubtreeSums::default();
         self.children.iter().for_each(|child| sums += child.sums);
-        let full = Full {
+        let full = FullIndexNode {
             bytes,
             separator: self.separators[..self.ends[0] as usize].to_vec(),
             sums,

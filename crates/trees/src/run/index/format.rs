@@ -45,16 +45,16 @@
 //! column 7 is 1, it equals the previous child's last key.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::keys::{Keys, LeafKeys};
-use super::{Child, Layout, ValueUnit, ValueUnits};
-use crate::run::Bad;
+use super::keys::{LeafKeyList, LeafKeys};
+use super::{IndexChild, IndexLayout, ValueUnit, ValueUnits};
+use crate::run::MalformedNode;
 use crate::run::format::{self, INDEX, get, u16_at, u32_at};
-use crate::run::strings::{Ends, Strings};
-use alluvium_base::bytes::Writer;
+use crate::run::strings::{StringEnds, StringTable};
+use alluvium_base::bytes::ByteWriter;
 use alluvium_device::BLOCK;
 use alluvium_storage::extents::MAX_TIER_UNITS;
 use alluvium_storage::node::MAX_PAGES;
-use alluvium_storage::{Codec, NodePointer, PageSize};
+use alluvium_storage::{NodeCodec, NodePointer, PageSize};
 
 /// Number of bytes before the common prefix of the separators.
 pub(super) const HEADER: usize = 88;
@@ -84,7 +84,7 @@ pub(super) const TOMBSTONES: usize = 6;
 const BEGUN: usize = 7;
 
 /// Returns a child's numbers in the order of the columns.
-pub(super) fn columns(child: &Child) -> [u64; COLUMNS] {
+pub(super) fn columns(child: &IndexChild) -> [u64; COLUMNS] {
     let pointer = &child.pointer;
     let shape =
         u64::from(pointer.tier) << 16 | u64::from(pointer.pages) << 8 | u64::from(pointer.codec.number());
@@ -133,8 +133,8 @@ pub(super) fn encode(
     level: u8,
     (separators, ends): (&[u8], &[u32]),
     prefix: usize,
-    children: &[Child],
-    (lists, keys): (&[ValueUnits], &Keys),
+    children: &[IndexChild],
+    (lists, keys): (&[ValueUnits], &LeafKeyList),
     range: &[(u64, u64); COLUMNS],
     out: &mut Vec<u8>,
 ) {
@@ -147,18 +147,18 @@ pub(super) fn encode(
     let rest = separators.len() - children.len() * prefix;
     let widths = range.map(|(low, high)| format::width(high - low));
     let end_width = end_width(rest);
-    Writer::new(out)
+    ByteWriter::new(out)
         .u8(INDEX)
         .u8(level)
         .u16(children.len() as u16)
         .u32(prefix as u32)
         .bytes(&widths.map(|width| width as u8));
     for (base, _) in range {
-        Writer::new(out).u64(*base);
+        ByteWriter::new(out).u64(*base);
     }
     let has_lists = lists.iter().any(|units| !units.is_empty());
     let has_keys = keys.size().bytes() > 0;
-    Writer::new(out)
+    ByteWriter::new(out)
         .u8(end_width as u8)
         .u8(u8::from(has_lists))
         .u8(if has_keys { keys.size().width() as u8 } else { 0 })
@@ -174,7 +174,7 @@ pub(super) fn encode(
         }
     }
     for child in children {
-        Writer::new(out).u64(child.pointer.checksum);
+        ByteWriter::new(out).u64(child.pointer.checksum);
     }
     let mut start = 0;
     for &end in ends {
@@ -192,13 +192,16 @@ pub(super) fn encode(
 /// Appends the units that hold the values of each child.
 fn encode_lists(lists: &[ValueUnits], out: &mut Vec<u8>) {
     for units in lists {
-        Writer::new(out).u16(units.records);
+        ByteWriter::new(out).u16(units.records);
     }
     for units in lists {
-        Writer::new(out).u16(units.list().len() as u16);
+        ByteWriter::new(out).u16(units.list().len() as u16);
     }
     for listed in lists.iter().flat_map(ValueUnits::list) {
-        Writer::new(out).u8(listed.tier).u32(listed.unit).u32(listed.live);
+        ByteWriter::new(out)
+            .u8(listed.tier)
+            .u32(listed.unit)
+            .u32(listed.live);
     }
 }
 
@@ -207,9 +210,9 @@ fn encode_lists(lists: &[ValueUnits], out: &mut Vec<u8>) {
     clippy::indexing_slicing,
     reason = "ends of keys rise to their length, and each key begins with the prefix"
 )]
-fn encode_keys(keys: &Keys, out: &mut Vec<u8>) {
+fn encode_keys(keys: &LeafKeyList, out: &mut Vec<u8>) {
     let size = keys.size();
-    Writer::new(out)
+    ByteWriter::new(out)
         .u32(size.prefix as u32)
         .bytes(&keys.bytes[..size.prefix]);
     let (mut start, mut end) = (0, 0);
@@ -233,12 +236,12 @@ fn encode_keys(keys: &Keys, out: &mut Vec<u8>) {
 
 /// Returns the common prefix of the leaf keys and the remaining parts, in a node whose keys start
 /// at `at`. `None` if they exceed the node.
-fn find_keys(bytes: &[u8], at: usize, children: usize) -> Option<(&[u8], Strings)> {
+fn find_keys(bytes: &[u8], at: usize, children: usize) -> Option<(&[u8], StringTable)> {
     let begin = at + PREFIX_LEN;
     let listed = begin + get(bytes, at, PREFIX_LEN)? as usize;
     let width = usize::from(*bytes.get(KEY_ENDS)?);
-    let (ends, count) = (Ends::Listed { at: listed, width }, 2 * children);
-    let strings = Strings {
+    let (ends, count) = (StringEnds::Listed { at: listed, width }, 2 * children);
+    let strings = StringTable {
         count,
         at: listed + count * width,
         len: ends.total(bytes, count)?,
@@ -249,9 +252,11 @@ fn find_keys(bytes: &[u8], at: usize, children: usize) -> Option<(&[u8], Strings
 
 /// Decodes the layout of an index node, and checks that all parts are within it.
 #[inline]
-pub(super) fn decode(bytes: &[u8]) -> Result<Layout, Bad> {
+pub(super) fn decode(bytes: &[u8]) -> Result<IndexLayout, MalformedNode> {
     format::expect(bytes, INDEX)?;
-    let header: &[u8; HEADER] = bytes.first_chunk().ok_or(Bad("an index node's header"))?;
+    let header: &[u8; HEADER] = bytes
+        .first_chunk()
+        .ok_or(MalformedNode("an index node's header"))?;
     let (level, children) = (header[1], usize::from(u16_at(header, 2)));
     let widths: [u8; COLUMNS] =
         std::array::from_fn(|column| header.get(8 + column).map_or(u8::MAX, |&width| width));
@@ -264,11 +269,13 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Layout, Bad> {
         && (end_width == 2 || end_width == 4)
         && matches!(key_ends, 0 | 2 | 4);
     if level == 0 || children == 0 || !zero || !packed {
-        return Err(Bad("a level, children, and integers of at most 8 bytes"));
+        return Err(MalformedNode(
+            "a level, children, and integers of at most 8 bytes",
+        ));
     }
     // No sum overflows: counts have 16 bits, lengths 32.
     let prefix = HEADER..HEADER + u32_at(header, 4) as usize;
-    let ends = Ends::Listed {
+    let ends = StringEnds::Listed {
         at: prefix.end,
         width: end_width,
     };
@@ -279,8 +286,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Layout, Bad> {
         start
     });
     let checksums_at = at;
-    let outside = Bad("an index node inside its node");
-    let separators = Strings {
+    let outside = MalformedNode("an index node inside its node");
+    let separators = StringTable {
         count: children,
         at: checksums_at + children * 8,
         len: ends.total(bytes, children).ok_or(outside)?,
@@ -298,7 +305,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Layout, Bad> {
     if keys_at.is_some_and(|at| find_keys(bytes, at, children).is_none()) {
         return Err(outside);
     }
-    Ok(Layout {
+    Ok(IndexLayout {
         level,
         children,
         prefix,
@@ -316,27 +323,27 @@ fn count_at(bytes: &[u8], at: usize, children: usize, child: usize) -> Option<us
     get(bytes, at + 2 * (children + child), 2).map(|count| count as usize)
 }
 
-impl Layout {
+impl IndexLayout {
     /// Returns a number of a child.
     #[inline]
     #[allow(clippy::indexing_slicing, reason = "a column is one of the constants")]
-    pub(super) fn number(&self, bytes: &[u8], column: usize, child: usize) -> Result<u64, Bad> {
+    pub(super) fn number(&self, bytes: &[u8], column: usize, child: usize) -> Result<u64, MalformedNode> {
         let width = usize::from(self.widths[column]);
         let above = get(bytes, self.columns_at[column] + child * width, width);
         let base = get(bytes, BASES + 8 * column, 8);
         let number = base.zip(above).and_then(|(base, above)| base.checked_add(above));
-        number.ok_or(Bad("columns that fit 64 bits"))
+        number.ok_or(MalformedNode("columns that fit 64 bits"))
     }
 
     /// Returns whether the previous child has newer records of the child's first key.
     #[inline]
-    pub(in crate::run) fn is_begun(&self, bytes: &[u8], child: usize) -> Result<bool, Bad> {
+    pub(in crate::run) fn is_begun(&self, bytes: &[u8], child: usize) -> Result<bool, MalformedNode> {
         Ok(self.number(bytes, BEGUN, child)? != 0)
     }
 
     /// Returns the units that hold a child's values.
-    pub(in crate::run) fn units(&self, bytes: &[u8], child: usize) -> Result<ValueUnits, Bad> {
-        let bad = Bad("units that hold values");
+    pub(in crate::run) fn units(&self, bytes: &[u8], child: usize) -> Result<ValueUnits, MalformedNode> {
+        let bad = MalformedNode("units that hold values");
         let Some(at) = self.lists_at else {
             return Ok(ValueUnits::default());
         };
@@ -359,11 +366,11 @@ impl Layout {
     }
 
     /// Returns the first and last key of a leaf, if the node stores them.
-    pub(in crate::run) fn keys(&self, bytes: &[u8], child: usize) -> Result<Option<LeafKeys>, Bad> {
+    pub(in crate::run) fn keys(&self, bytes: &[u8], child: usize) -> Result<Option<LeafKeys>, MalformedNode> {
         let Some(at) = self.keys_at else {
             return Ok(None);
         };
-        let (prefix, strings) = find_keys(bytes, at, self.children).ok_or(Bad("keys of leaves"))?;
+        let (prefix, strings) = find_keys(bytes, at, self.children).ok_or(MalformedNode("keys of leaves"))?;
         let whole = |rest: &[u8]| [prefix, rest].concat();
         let first = whole(strings.get(bytes, 2 * child)?);
         let last = match strings.get(bytes, 2 * child + 1)? {
@@ -371,7 +378,7 @@ impl Layout {
             rest => whole(rest),
         };
         if first > last {
-            return Err(Bad("a first key that is not above the last"));
+            return Err(MalformedNode("a first key that is not above the last"));
         }
         Ok(Some(LeafKeys { first, last }))
     }
@@ -383,8 +390,8 @@ impl Layout {
         bytes: &[u8],
         child: usize,
         page_size: PageSize,
-    ) -> Result<NodePointer, Bad> {
-        let bad = Bad("pointers to nodes");
+    ) -> Result<NodePointer, MalformedNode> {
+        let bad = MalformedNode("pointers to nodes");
         let shape = self.number(bytes, SHAPE, child)?;
         let checksum = get(bytes, self.checksums_at + child * 8, 8).ok_or(bad)?;
         let len = self.number(bytes, LEN, child)?;
@@ -396,12 +403,12 @@ impl Layout {
             encoded_len: u32::try_from(len).map_err(|_| bad)?,
             tier: u8::try_from(shape >> 16).map_err(|_| bad)?,
             pages: (shape >> 8) as u8,
-            codec: Codec::from_number(shape as u8).ok_or(bad)?,
+            codec: NodeCodec::from_number(shape as u8).ok_or(bad)?,
         };
         let decoded = page_size.node_bytes(pointer.pages) as u64;
         let plausible = match pointer.codec {
-            Codec::None => len == decoded && offset.is_multiple_of(page_size.bytes() as u64),
-            Codec::Lz4 | Codec::Zstd => len > 0 && len < decoded,
+            NodeCodec::None => len == decoded && offset.is_multiple_of(page_size.bytes() as u64),
+            NodeCodec::Lz4 | NodeCodec::Zstd => len > 0 && len < decoded,
         };
         let inside = offset.checked_add(len.next_multiple_of(BLOCK)).is_some();
         if plausible && inside && (1..=MAX_PAGES).contains(&pointer.pages) {

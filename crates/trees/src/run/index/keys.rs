@@ -13,18 +13,18 @@ pub(in crate::run) struct LeafKeys {
 
 /// The keys of the leaves of the node being filled: of all leaves, or of none.
 #[derive(Debug, Default)]
-pub(super) struct Keys {
+pub(super) struct LeafKeyList {
     /// The first and last key of each leaf; the last key is omitted if it equals the first.
     pub(super) bytes: Vec<u8>,
     pub(super) ends: Vec<u32>,
-    size: Size,
+    size: LeafKeySizes,
     /// Whether the keys of some leaf are unknown, so that none are stored.
     is_off: bool,
 }
 
 /// The sizes of a node's leaf keys.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Size {
+pub(super) struct LeafKeySizes {
     /// Length of the common prefix.
     pub(super) prefix: usize,
     /// Number of stored keys: one or two per leaf.
@@ -35,7 +35,7 @@ pub(super) struct Size {
     ends: usize,
 }
 
-impl Size {
+impl LeafKeySizes {
     /// Returns the size of all keys without the common prefix, in bytes.
     pub(super) fn rest(&self) -> usize {
         self.keys - self.count * self.prefix
@@ -59,14 +59,14 @@ impl Size {
     }
 }
 
-impl Keys {
+impl LeafKeyList {
     /// Returns the sizes after adding the keys of one more leaf.
-    pub(super) fn with(&self, keys: Option<&LeafKeys>) -> Size {
+    pub(super) fn with(&self, keys: Option<&LeafKeys>) -> LeafKeySizes {
         let Some(LeafKeys { first, last }) = keys.filter(|_| !self.is_off) else {
-            return Size::default();
+            return LeafKeySizes::default();
         };
         debug_assert!(first <= last, "the first key of a leaf is not above its last");
-        let Size {
+        let LeafKeySizes {
             prefix,
             count,
             keys,
@@ -75,7 +75,7 @@ impl Keys {
         let is_one = first == last;
         // Keys ascend, so the common prefix of the first and the last key is common to all.
         let lowest = if ends == 0 { first } else { &self.bytes[..prefix] };
-        Size {
+        LeafKeySizes {
             prefix: common_prefix(lowest, last),
             count: count + if is_one { 1 } else { 2 },
             keys: keys + first.len() + if is_one { 0 } else { last.len() },
@@ -101,7 +101,7 @@ impl Keys {
         debug_assert_eq!(self.bytes.len(), self.size.keys, "all keys are counted");
     }
 
-    pub(super) fn size(&self) -> Size {
+    pub(super) fn size(&self) -> LeafKeySizes {
         self.size
     }
 }

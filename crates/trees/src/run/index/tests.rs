@@ -1,8 +1,8 @@
 use super::*;
-use alluvium_storage::Codec;
+use alluvium_storage::NodeCodec;
 
-fn child(number: u64) -> Child {
-    Child {
+fn child(number: u64) -> IndexChild {
+    IndexChild {
         pointer: NodePointer {
             offset: 4096 * (number + 3),
             birth: 9,
@@ -10,9 +10,9 @@ fn child(number: u64) -> Child {
             encoded_len: 4096,
             tier: 0,
             pages: 1,
-            codec: Codec::None,
+            codec: NodeCodec::None,
         },
-        sums: Sums {
+        sums: SubtreeSums {
             bytes: 4096,
             records: 30 + number,
             tombstones: number % 2,
@@ -55,9 +55,9 @@ fn children_come_back_and_are_found() {
             .collect();
         separators.sort();
         separators.dedup();
-        let children: Vec<Child> = (0..separators.len() as u64)
-            .map(|number| Child {
-                sums: Sums {
+        let children: Vec<IndexChild> = (0..separators.len() as u64)
+            .map(|number| IndexChild {
+                sums: SubtreeSums {
                     bytes: random.u64(..) >> 30,
                     records: random.u64(..1000),
                     tombstones: 0,
@@ -71,7 +71,7 @@ fn children_come_back_and_are_found() {
         }
         let full = builder.take();
         assert_eq!(full.separator, separators[0]);
-        let layout = Layout::of(&full.bytes).unwrap();
+        let layout = IndexLayout::of(&full.bytes).unwrap();
         assert_eq!((layout.level, layout.children), (3, separators.len()));
         for (number, separator) in separators.iter().enumerate() {
             assert_eq!(layout.separator(&full.bytes, number).unwrap(), *separator);
@@ -97,7 +97,7 @@ fn children_come_back_and_are_found() {
 #[test]
 fn a_key_whose_records_began_further_left_is_found_there() {
     let mut builder = IndexBuilder::new(1);
-    let begun = |number| Child {
+    let begun = |number| IndexChild {
         begun: true,
         ..child(number)
     };
@@ -110,7 +110,7 @@ fn a_key_whose_records_began_further_left_is_found_there() {
         builder.add(separator, &child, (&none(), None), 4096);
     }
     let bytes = builder.take().bytes;
-    let layout = Layout::of(&bytes).unwrap();
+    let layout = IndexLayout::of(&bytes).unwrap();
     let at = |key: &[u8]| layout.child_for(&bytes, key).unwrap();
     assert_eq!(
         [at(b""), at(b"b"), at(b"m"), at(b"n"), at(b"p")],
@@ -130,7 +130,7 @@ fn the_bytes_of_version_2_say_where_values_are() {
         assert!(builder.add(separator, &child(number as u64), (list, None), 4096));
     }
     let bytes = builder.take().bytes;
-    let layout = Layout::of(&bytes).unwrap();
+    let layout = IndexLayout::of(&bytes).unwrap();
     for (number, list) in lists.iter().enumerate() {
         assert_eq!(layout.units(&bytes, number).unwrap(), *list);
         assert_eq!(
@@ -143,12 +143,12 @@ fn the_bytes_of_version_2_say_where_values_are() {
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     assert!(hex.ends_with(&lists.replace(' ', "")), "{hex}");
     for len in 0..bytes.len() {
-        assert!(Layout::of(&bytes[..len]).is_err(), "{len} bytes");
+        assert!(IndexLayout::of(&bytes[..len]).is_err(), "{len} bytes");
     }
     for (at, byte) in [(81, 2), (82, 1), (81, 0), (86, 1)] {
         let mut other = bytes.clone();
         other[at] = byte;
-        assert!(Layout::of(&other).is_err(), "byte {at} is {byte}");
+        assert!(IndexLayout::of(&other).is_err(), "byte {at} is {byte}");
     }
 }
 
@@ -189,7 +189,7 @@ fn the_bytes_of_version_3_say_the_first_and_the_last_key_of_each_leaf() {
         assert!(builder.add(separator, &child(number as u64), (&list, Some(keys)), 4096));
     }
     let bytes = builder.take().bytes;
-    let layout = Layout::of(&bytes).unwrap();
+    let layout = IndexLayout::of(&bytes).unwrap();
     for (number, keys) in said.iter().enumerate() {
         assert_eq!(layout.keys(&bytes, number).unwrap().as_ref(), Some(keys));
         assert_eq!(layout.units(&bytes, number).unwrap(), units(&[(0, 7, 9)]));
@@ -199,17 +199,17 @@ fn the_bytes_of_version_3_say_the_first_and_the_last_key_of_each_leaf() {
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     assert!(hex.ends_with(&end.replace(' ', "")), "{hex}");
     for len in 0..bytes.len() {
-        assert!(Layout::of(&bytes[..len]).is_err(), "{len} bytes");
+        assert!(IndexLayout::of(&bytes[..len]).is_err(), "{len} bytes");
     }
     for (at, byte) in [(82, 1), (82, 3), (82, 4), (82, 8), (83, 1)] {
         let mut other = bytes.clone();
         other[at] = byte;
-        assert!(Layout::of(&other).is_err(), "byte {at} is {byte}");
+        assert!(IndexLayout::of(&other).is_err(), "byte {at} is {byte}");
     }
     let mut other = bytes.clone();
     // The last key of the third leaf is now below its first.
     *other.last_mut().unwrap() = b'1';
-    assert!(Layout::of(&other).unwrap().keys(&other, 2).is_err());
+    assert!(IndexLayout::of(&other).unwrap().keys(&other, 2).is_err());
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn keys_of_leaves_come_back_and_fit_into_the_room() {
             .count();
         let bytes = builder.take().bytes;
         assert!(bytes.len() <= 4096, "{} bytes", bytes.len());
-        let layout = Layout::of(&bytes).unwrap();
+        let layout = IndexLayout::of(&bytes).unwrap();
         for (number, keys) in said[..taken].iter().enumerate() {
             assert_eq!(layout.keys(&bytes, number).unwrap().as_ref(), Some(keys));
         }

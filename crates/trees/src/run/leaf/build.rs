@@ -1,7 +1,7 @@
 //! Collects records until a leaf is full.
 
-use super::format::{self, Content, Measure};
-use crate::run::{Kind, Sequence};
+use super::format::{self, LeafContent, LeafMeasure};
+use crate::run::{MessageKind, SequenceNumber};
 
 /// Maximum number of records in a leaf.
 const MAX_RECORDS: usize = 1 << 15;
@@ -9,9 +9,9 @@ const _: () = assert!(MAX_RECORDS <= u16::MAX as usize, "records are counted in 
 
 /// A record as stored in a leaf, with its value or the encoded pointer to it.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::run) struct Entry<'a> {
-    pub(in crate::run) sequence: Sequence,
-    pub(in crate::run) kind: Kind,
+pub(in crate::run) struct LeafCell<'a> {
+    pub(in crate::run) sequence: SequenceNumber,
+    pub(in crate::run) kind: MessageKind,
     pub(in crate::run) expires_ms: u64,
     pub(in crate::run) value: &'a [u8],
     pub(in crate::run) separate: bool,
@@ -24,11 +24,11 @@ pub(in crate::run) struct LeafBuilder {
     key_ends: Vec<u32>,
     values: Vec<u8>,
     value_ends: Vec<u32>,
-    sequences: Vec<Sequence>,
+    sequences: Vec<SequenceNumber>,
     tags: Vec<u8>,
     expiries: Vec<u64>,
     starts: Vec<u16>,
-    measure: Measure,
+    measure: LeafMeasure,
     begun: bool,
     tombstones: u64,
 }
@@ -45,7 +45,7 @@ impl LeafBuilder {
         self.tags.clear();
         self.expiries.clear();
         self.starts.clear();
-        self.measure = Measure::default();
+        self.measure = LeafMeasure::default();
         self.begun = begun;
         self.tombstones = 0;
     }
@@ -53,7 +53,7 @@ impl LeafBuilder {
     /// Returns the measure of the leaf with one more record. `new` means that its key differs from
     /// the last record's key.
     #[inline]
-    fn with(&self, key: &[u8], new: bool, entry: &Entry<'_>) -> Measure {
+    fn with(&self, key: &[u8], new: bool, entry: &LeafCell<'_>) -> LeafMeasure {
         let mut measure = self.measure;
         let first = measure.records == 0;
         measure.records += 1;
@@ -74,7 +74,7 @@ impl LeafBuilder {
         measure.value_len = measure.value_len.filter(|&len| len == entry.value.len());
         measure.lowest = measure.lowest.min(entry.sequence);
         measure.highest = measure.highest.max(entry.sequence);
-        measure.tagged |= entry.kind != Kind::Put || entry.separate;
+        measure.tagged |= entry.kind != MessageKind::Put || entry.separate;
         if entry.expires_ms != 0 {
             let (earliest, latest) = measure.expiry.unwrap_or((entry.expires_ms, entry.expires_ms));
             measure.expiry = Some((earliest.min(entry.expires_ms), latest.max(entry.expires_ms)));
@@ -85,7 +85,7 @@ impl LeafBuilder {
     /// Adds a record, and returns whether it fits into `room` bytes. The first record is always
     /// accepted.
     #[inline]
-    pub(in crate::run) fn add(&mut self, key: &[u8], new: bool, entry: &Entry<'_>, room: usize) -> bool {
+    pub(in crate::run) fn add(&mut self, key: &[u8], new: bool, entry: &LeafCell<'_>, room: usize) -> bool {
         let new = new || self.measure.records == 0;
         let measure = self.with(key, new, entry);
         if self.measure.records > 0 && (measure.bytes() > room || measure.records > MAX_RECORDS) {
@@ -106,7 +106,7 @@ impl LeafBuilder {
         self.sequences.push(entry.sequence);
         self.tags.push(format::tag(entry.kind, entry.separate));
         self.expiries.push(entry.expires_ms);
-        self.tombstones += u64::from(entry.kind == Kind::Delete);
+        self.tombstones += u64::from(entry.kind == MessageKind::Delete);
         debug_assert_eq!(self.sequences.len(), measure.records, "a sequence each");
         debug_assert_eq!(self.key_ends.len(), measure.keys, "an end for each key");
         debug_assert_eq!(self.values.len(), measure.value_bytes, "values are counted");
@@ -185,7 +185,7 @@ impl LeafBuilder {
             "what all keys begin with is in the first (L2)"
         );
         format::encode(
-            &Content {
+            &LeafContent {
                 keys: &self.keys,
                 key_ends: &self.key_ends,
                 values: &self.values,

@@ -37,12 +37,12 @@
 //! Keys ascend, and the records of a key are ordered newest first.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::{Layout, Parts, Placement};
-use crate::run::Bad;
+use super::{LeafLayout, LeafRecordParts, ValueStorage};
+use crate::run::MalformedNode;
 use crate::run::format::{self, LEAF, get, u16_at, u32_at, u64_at};
-use crate::run::strings::{Ends, Strings};
-use alluvium_base::bytes::Writer;
-use alluvium_base::{Kind, Sequence};
+use crate::run::strings::{StringEnds, StringTable};
+use alluvium_base::bytes::ByteWriter;
+use alluvium_base::{MessageKind, SequenceNumber};
 
 /// Number of bytes before the common prefix of the keys.
 pub(super) const HEADER: usize = 28;
@@ -59,23 +59,23 @@ const EXPIRES: u8 = 64;
 
 /// The contents of a leaf to be encoded. Keys and values are concatenated, with the end of each.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Content<'a> {
+pub(super) struct LeafContent<'a> {
     pub(super) keys: &'a [u8],
     pub(super) key_ends: &'a [u32],
     pub(super) values: &'a [u8],
     pub(super) value_ends: &'a [u32],
-    pub(super) sequences: &'a [Sequence],
+    pub(super) sequences: &'a [SequenceNumber],
     pub(super) tags: &'a [u8],
     pub(super) expiries: &'a [u64],
     pub(super) starts: &'a [u16],
-    pub(super) measure: Measure,
+    pub(super) measure: LeafMeasure,
     pub(super) begun: bool,
     pub(super) goes_on: bool,
 }
 
 /// The quantities that determine the encoded size of a leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Measure {
+pub(super) struct LeafMeasure {
     pub(super) records: usize,
     pub(super) keys: usize,
     pub(super) key_bytes: usize,
@@ -85,14 +85,14 @@ pub(super) struct Measure {
     pub(super) key_len: Option<usize>,
     /// The length of all values, while it is the same.
     pub(super) value_len: Option<usize>,
-    pub(super) lowest: Sequence,
-    pub(super) highest: Sequence,
+    pub(super) lowest: SequenceNumber,
+    pub(super) highest: SequenceNumber,
     pub(super) tagged: bool,
     /// The earliest and latest expiry, if any record expires.
     pub(super) expiry: Option<(u64, u64)>,
 }
 
-impl Measure {
+impl LeafMeasure {
     fn suffix_bytes(&self) -> usize {
         self.key_bytes - self.keys * self.prefix
     }
@@ -139,7 +139,7 @@ impl Measure {
 }
 
 /// Returns the tag byte of a record.
-pub(super) fn tag(kind: Kind, separate: bool) -> u8 {
+pub(super) fn tag(kind: MessageKind, separate: bool) -> u8 {
     kind as u8 | u8::from(separate) << 2
 }
 
@@ -148,7 +148,7 @@ pub(super) fn tag(kind: Kind, separate: bool) -> u8 {
     clippy::indexing_slicing,
     reason = "ends of keys rise to their length, and each begins with the prefix"
 )]
-pub(super) fn encode(content: &Content<'_>, out: &mut Vec<u8>) {
+pub(super) fn encode(content: &LeafContent<'_>, out: &mut Vec<u8>) {
     let measure = &content.measure;
     let (prefix, end_width) = (measure.prefix, measure.end_width());
     let (sequence_width, expiry_width) = (measure.sequence_width(), measure.expiry_width());
@@ -161,7 +161,7 @@ pub(super) fn encode(content: &Content<'_>, out: &mut Vec<u8>) {
         | flag(content.goes_on, GOES_ON)
         | flag(measure.tagged, TAGGED)
         | flag(measure.expiry.is_some(), EXPIRES);
-    Writer::new(out)
+    ByteWriter::new(out)
         .u8(LEAF)
         .u8(flags)
         .u16(measure.records as u16)
@@ -173,7 +173,7 @@ pub(super) fn encode(content: &Content<'_>, out: &mut Vec<u8>) {
         .u32(measure.key_len.map_or(0, |len| len - prefix) as u32)
         .u32(measure.value_len.unwrap_or(0) as u32);
     if let Some((earliest, _)) = measure.expiry {
-        Writer::new(out).u64(earliest).u8(expiry_width as u8);
+        ByteWriter::new(out).u64(earliest).u8(expiry_width as u8);
     }
     out.extend_from_slice(&content.keys[..prefix]);
     for sequence in content.sequences {
@@ -200,7 +200,7 @@ pub(super) fn encode(content: &Content<'_>, out: &mut Vec<u8>) {
     }
     if several {
         for &start in content.starts {
-            Writer::new(out).u16(start);
+            ByteWriter::new(out).u16(start);
         }
     }
     let mut start = 0;
@@ -213,19 +213,22 @@ pub(super) fn encode(content: &Content<'_>, out: &mut Vec<u8>) {
 
 /// Decodes the layout of a leaf, and checks that all parts are within it.
 #[inline]
-pub(super) fn decode(bytes: &[u8]) -> Result<Layout, Bad> {
+pub(super) fn decode(bytes: &[u8]) -> Result<LeafLayout, MalformedNode> {
     format::expect(bytes, LEAF)?;
-    let header: &[u8; HEADER] = bytes.first_chunk().ok_or(Bad("a leaf's header"))?;
+    let header: &[u8; HEADER] = bytes.first_chunk().ok_or(MalformedNode("a leaf's header"))?;
     let flags = header[1];
     let (records, keys) = (usize::from(u16_at(header, 2)), usize::from(u16_at(header, 4)));
     let (sequence_width, end_width) = (usize::from(header[6]), usize::from(header[7]));
-    let (earliest, expiry_width, mut at) = expiry_header(bytes, flags).ok_or(Bad("a leaf's header"))?;
+    let (earliest, expiry_width, mut at) =
+        expiry_header(bytes, flags).ok_or(MalformedNode("a leaf's header"))?;
     if sequence_width > 8 || expiry_width > 8 || (end_width != 2 && end_width != 4) {
-        return Err(Bad("packed integers of at most 8 bytes, ends of 2 or 4"));
+        return Err(MalformedNode(
+            "packed integers of at most 8 bytes, ends of 2 or 4",
+        ));
     }
     let several = flags & SEVERAL != 0;
     if keys == 0 || keys > records || several != (keys < records) {
-        return Err(Bad("as many records as keys, or more"));
+        return Err(MalformedNode("as many records as keys, or more"));
     }
     // No sum overflows: counts have 16 bits, lengths 32.
     let mut take = |len: usize| {
@@ -241,26 +244,26 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Layout, Bad> {
     let expiries_at = take(records * expiry_width);
     let mut ends = |equal: u8, len_at: usize, count: usize| {
         if flags & equal != 0 {
-            Ends::Equal(u32_at(header, len_at) as usize)
+            StringEnds::Equal(u32_at(header, len_at) as usize)
         } else {
             let (at, width) = (take(count * end_width), end_width);
-            Ends::Listed { at, width }
+            StringEnds::Listed { at, width }
         }
     };
     let (key_ends, value_ends) = (ends(EQUAL_KEYS, 20, keys), ends(EQUAL_VALUES, 24, records));
     let starts_at = take(if several { 2 * keys } else { 0 });
-    let mut strings = |ends: Ends, count: usize| {
+    let mut strings = |ends: StringEnds, count: usize| {
         let len = ends.total(bytes, count)?;
         let at = take(len);
-        Some(Strings { count, at, len, ends })
+        Some(StringTable { count, at, len, ends })
     };
-    let outside = Bad("a leaf inside its node");
+    let outside = MalformedNode("a leaf inside its node");
     let suffixes = strings(key_ends, keys).ok_or(outside)?;
     let values = strings(value_ends, records).ok_or(outside)?;
     if at > bytes.len() {
         return Err(outside);
     }
-    Ok(Layout {
+    Ok(LeafLayout {
         records,
         keys,
         begun: flags & BEGUN != 0,
@@ -292,10 +295,10 @@ fn expiry_header(bytes: &[u8], flags: u8) -> Option<(u64, usize, usize)> {
     Some((u64_at(more, 0), usize::from(more[8]), HEADER + EXPIRY_HEADER))
 }
 
-impl Layout {
+impl LeafLayout {
     /// Returns the number of a key's first record.
     #[inline]
-    pub(in crate::run) fn start(&self, bytes: &[u8], key: usize) -> Result<usize, Bad> {
+    pub(in crate::run) fn start(&self, bytes: &[u8], key: usize) -> Result<usize, MalformedNode> {
         if !self.several {
             return Ok(key);
         }
@@ -304,43 +307,63 @@ impl Layout {
         }
         match get(bytes, self.starts_at + 2 * key, 2) {
             Some(start) if (start as usize) < self.records => Ok(start as usize),
-            _ => Err(Bad("a key's first record among its leaf's")),
+            _ => Err(MalformedNode("a key's first record among its leaf's")),
         }
     }
 
     /// Returns a record's sequence number.
     #[inline]
-    pub(in crate::run) fn sequence(&self, bytes: &[u8], record: usize) -> Result<Sequence, Bad> {
+    pub(in crate::run) fn sequence(
+        &self,
+        bytes: &[u8],
+        record: usize,
+    ) -> Result<SequenceNumber, MalformedNode> {
         let width = self.sequence_width;
-        let above = get(bytes, self.sequences_at + record * width, width).ok_or(Bad("sequence numbers"))?;
-        self.lowest.checked_add(above).ok_or(Bad("sequence numbers"))
+        let above =
+            get(bytes, self.sequences_at + record * width, width).ok_or(MalformedNode("sequence numbers"))?;
+        self.lowest
+            .checked_add(above)
+            .ok_or(MalformedNode("sequence numbers"))
     }
 
     /// Returns the parts of a record, with the position of its value in the leaf.
     #[inline]
-    pub(in crate::run) fn parts(&self, bytes: &[u8], record: usize) -> Result<Parts, Bad> {
+    pub(in crate::run) fn parts(
+        &self,
+        bytes: &[u8],
+        record: usize,
+    ) -> Result<LeafRecordParts, MalformedNode> {
         let sequence = self.sequence(bytes, record)?;
-        let (mut kind, mut placement) = (Kind::Put, Placement::Inline);
+        let (mut kind, mut placement) = (MessageKind::Put, ValueStorage::Inline);
         if self.tagged {
-            let tag = *bytes.get(self.tags_at + record).ok_or(Bad("what a record is"))?;
-            kind = Kind::try_from(tag & 3).map_err(|_| Bad("the kind of a record"))?;
+            let tag = *bytes
+                .get(self.tags_at + record)
+                .ok_or(MalformedNode("what a record is"))?;
+            kind = MessageKind::try_from(tag & 3).map_err(|_| MalformedNode("the kind of a record"))?;
             match tag >> 2 {
                 0 => {}
-                1 => placement = Placement::Separate,
-                _ => return Err(Bad("where a value is")),
+                1 => placement = ValueStorage::Separate,
+                _ => return Err(MalformedNode("where a value is")),
             }
         }
         let mut expires_ms = 0;
         if self.expires {
             let width = self.expiry_width;
-            let packed = get(bytes, self.expiries_at + record * width, width).ok_or(Bad("expiries"))?;
+            let packed =
+                get(bytes, self.expiries_at + record * width, width).ok_or(MalformedNode("expiries"))?;
             if let Some(later) = packed.checked_sub(1) {
-                expires_ms = self.earliest.checked_add(later).ok_or(Bad("expiries"))?;
+                expires_ms = self
+                    .earliest
+                    .checked_add(later)
+                    .ok_or(MalformedNode("expiries"))?;
             }
         }
-        let (start, end) = self.values.range(bytes, record).ok_or(Bad("values in a row"))?;
+        let (start, end) = self
+            .values
+            .range(bytes, record)
+            .ok_or(MalformedNode("values in a row"))?;
         let value = start..end;
-        Ok(Parts {
+        Ok(LeafRecordParts {
             sequence,
             kind,
             expires_ms,

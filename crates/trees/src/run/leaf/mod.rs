@@ -15,16 +15,16 @@
 mod build;
 mod format;
 
-pub(super) use build::{Entry, LeafBuilder};
+pub(super) use build::{LeafBuilder, LeafCell};
 
-use super::Bad;
-use super::strings::Strings;
-use alluvium_base::{Kind, Sequence};
+use super::MalformedNode;
+use super::strings::StringTable;
+use alluvium_base::{MessageKind, SequenceNumber};
 use std::ops::Range;
 
 /// The positions of all parts of a leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(super) struct LeafLayout {
     pub(super) records: usize,
     pub(super) keys: usize,
     /// Whether the previous leaf has newer records of the first key.
@@ -36,7 +36,7 @@ pub(super) struct Layout {
     several: bool,
     sequence_width: usize,
     expiry_width: usize,
-    lowest: Sequence,
+    lowest: SequenceNumber,
     earliest: u64,
     pub(super) prefix: Range<usize>,
     sequences_at: usize,
@@ -44,44 +44,44 @@ pub(super) struct Layout {
     expiries_at: usize,
     starts_at: usize,
     /// The keys without their common prefix.
-    suffixes: Strings,
-    values: Strings,
+    suffixes: StringTable,
+    values: StringTable,
 }
 
 /// Whether a record's value is in its leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Placement {
+pub(super) enum ValueStorage {
     Inline,
     Separate,
 }
 
 /// A record, with the position of its value, or of the pointer to it, in the leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Parts {
-    pub(super) sequence: Sequence,
-    pub(super) kind: Kind,
+pub(super) struct LeafRecordParts {
+    pub(super) sequence: SequenceNumber,
+    pub(super) kind: MessageKind,
     pub(super) expires_ms: u64,
-    pub(super) placement: Placement,
+    pub(super) placement: ValueStorage,
     pub(super) value: Range<usize>,
 }
 
-impl Layout {
+impl LeafLayout {
     /// Decodes a leaf's layout.
     #[inline]
-    pub(super) fn of(bytes: &[u8]) -> Result<Layout, Bad> {
+    pub(super) fn of(bytes: &[u8]) -> Result<LeafLayout, MalformedNode> {
         format::decode(bytes)
     }
 
     /// Returns the common prefix of all keys.
     #[inline]
-    pub(super) fn prefix<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], Bad> {
+    pub(super) fn prefix<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], MalformedNode> {
         bytes
             .get(self.prefix.clone())
-            .ok_or(Bad("what all keys begin with"))
+            .ok_or(MalformedNode("what all keys begin with"))
     }
 
     /// Returns a complete key.
-    pub(super) fn key(&self, bytes: &[u8], key: usize) -> Result<Vec<u8>, Bad> {
+    pub(super) fn key(&self, bytes: &[u8], key: usize) -> Result<Vec<u8>, MalformedNode> {
         let mut whole = self.prefix(bytes)?.to_vec();
         whole.extend_from_slice(self.suffix(bytes, key)?);
         Ok(whole)
@@ -89,7 +89,7 @@ impl Layout {
 
     /// Returns the number of the first key at or above `key`, and whether it is equal.
     #[inline]
-    pub(super) fn lower_bound(&self, bytes: &[u8], key: &[u8]) -> Result<(usize, bool), Bad> {
+    pub(super) fn lower_bound(&self, bytes: &[u8], key: &[u8]) -> Result<(usize, bool), MalformedNode> {
         let prefix = self.prefix(bytes)?;
         let Some(rest) = key.strip_prefix(prefix) else {
             return Ok(if key < prefix {
@@ -105,7 +105,7 @@ impl Layout {
 
     /// Returns a key without the common prefix.
     #[inline]
-    pub(super) fn suffix<'a>(&self, bytes: &'a [u8], key: usize) -> Result<&'a [u8], Bad> {
+    pub(super) fn suffix<'a>(&self, bytes: &'a [u8], key: usize) -> Result<&'a [u8], MalformedNode> {
         self.suffixes.get(bytes, key)
     }
 
@@ -118,7 +118,7 @@ impl Layout {
 
     /// Returns the value of a record of a plain leaf.
     #[inline]
-    pub(super) fn plain_value<'a>(&self, bytes: &'a [u8], record: usize) -> Result<&'a [u8], Bad> {
+    pub(super) fn plain_value<'a>(&self, bytes: &'a [u8], record: usize) -> Result<&'a [u8], MalformedNode> {
         self.values.get(bytes, record)
     }
 
@@ -129,8 +129,8 @@ impl Layout {
         &self,
         bytes: &[u8],
         records: &Range<usize>,
-        at: Sequence,
-    ) -> Result<usize, Bad> {
+        at: SequenceNumber,
+    ) -> Result<usize, MalformedNode> {
         debug_assert!(!records.is_empty(), "a key has a record (L1)");
         let (mut low, mut high) = (records.start, records.end);
         // It is usually the first.
@@ -151,10 +151,10 @@ impl Layout {
 
     /// Returns the records of a key.
     #[inline]
-    pub(super) fn records_of(&self, bytes: &[u8], key: usize) -> Result<Range<usize>, Bad> {
+    pub(super) fn records_of(&self, bytes: &[u8], key: usize) -> Result<Range<usize>, MalformedNode> {
         let records = self.start(bytes, key)?..self.start(bytes, key + 1)?;
         if records.is_empty() {
-            return Err(Bad("a record for each key"));
+            return Err(MalformedNode("a record for each key"));
         }
         Ok(records)
     }

@@ -1,10 +1,10 @@
-use super::build::Entry;
+use super::build::LeafCell;
 use super::*;
 
-fn entry(sequence: Sequence, value: &[u8]) -> Entry<'_> {
-    Entry {
+fn entry(sequence: SequenceNumber, value: &[u8]) -> LeafCell<'_> {
+    LeafCell {
         sequence,
-        kind: Kind::Put,
+        kind: MessageKind::Put,
         expires_ms: 0,
         value,
         separate: false,
@@ -30,8 +30,8 @@ fn the_bytes_of_version_1_do_not_change() {
             .replace(' ', "")
     );
     builder.restart(true);
-    let merge = Entry {
-        kind: Kind::Merge,
+    let merge = LeafCell {
+        kind: MessageKind::Merge,
         expires_ms: 1000,
         ..entry(300, b"ab")
     };
@@ -64,8 +64,8 @@ fn what_a_leaf_takes_is_as_long_as_it_says() {
             let bits = random.u8(1..20);
             sequence -= random.u64(1..1 << bits);
             let value = vec![7; random.usize(..30)];
-            let entry = Entry {
-                kind: [Kind::Put, Kind::Delete, Kind::Merge][random.usize(..3)],
+            let entry = LeafCell {
+                kind: [MessageKind::Put, MessageKind::Delete, MessageKind::Merge][random.usize(..3)],
                 expires_ms: random.u64(..3) * random.u64(..1 << 40),
                 ..entry(sequence, &value)
             };
@@ -84,7 +84,7 @@ fn what_a_leaf_takes_is_as_long_as_it_says() {
         builder.encode(false, &mut bytes);
         assert_eq!(bytes.len(), builder.bytes());
         assert!(bytes.len() <= 4096);
-        let layout = Layout::of(&bytes).unwrap();
+        let layout = LeafLayout::of(&bytes).unwrap();
         let mut found = Vec::new();
         for number in 0..layout.keys {
             let key = layout.key(&bytes, number).unwrap();
@@ -109,7 +109,7 @@ fn a_bound_lies_where_a_linear_search_finds_it() {
     }
     let mut bytes = Vec::new();
     builder.encode(false, &mut bytes);
-    let layout = Layout::of(&bytes).unwrap();
+    let layout = LeafLayout::of(&bytes).unwrap();
     for probe in [
         &b""[..],
         b"a",

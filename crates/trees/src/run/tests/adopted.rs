@@ -1,8 +1,8 @@
 //! Leaf keys in the index: their values, and that the leaves are the same with and without them.
 
 use super::*;
-use crate::run::adopt::{Leaf, Leaves};
-use alluvium_dictionary::read::{Amounts, Files};
+use crate::run::adopt::{LeafDescriptor, LeafDescriptorIter};
+use alluvium_dictionary::read::{CheckReadTotals, DataFiles};
 
 fn options_with(leaf_keys: bool) -> RunOptions {
     RunOptions {
@@ -20,8 +20,8 @@ fn model(numbers: impl Iterator<Item = u32>) -> Model {
     numbers.map(record).collect()
 }
 
-fn leaves(store: &Store, run: &Run) -> Vec<Leaf> {
-    let mut leaves = Leaves::new(run, store, b"", Purpose::Other).unwrap();
+fn leaves(store: &Store, run: &IndexedRun) -> Vec<LeafDescriptor> {
+    let mut leaves = LeafDescriptorIter::new(run, store, b"", Purpose::Other).unwrap();
     std::iter::from_fn(|| leaves.next().unwrap()).collect()
 }
 
@@ -50,7 +50,7 @@ fn an_index_says_the_keys_of_its_leaves_and_the_leaves_are_those_of_one_that_doe
     assert!(plain[plain.len() - 1].end().is_none() && exact[exact.len() - 1].end().is_some());
     for run in [&without, &with] {
         assert!(run.check(&store).is_empty());
-        assert_eq!(find(&store, run, b"00000003", LAST).unwrap().len(), 1);
+        assert_eq!(find(&store, run, b"00000003", MAX_SEQUENCE).unwrap().len(), 1);
     }
 }
 
@@ -63,7 +63,7 @@ fn leaves_between_each_others_keys_are_taken_over_and_their_keys_are_said_again(
     let runs = models
         .each_ref()
         .map(|model| run_of(&store, &options_with(true), model));
-    let mut all: Vec<(Leaf, &Run)> = Vec::new();
+    let mut all: Vec<(LeafDescriptor, &IndexedRun)> = Vec::new();
     for run in &runs {
         all.extend(leaves(&store, run).into_iter().map(|leaf| (leaf, run)));
     }
@@ -72,7 +72,7 @@ fn leaves_between_each_others_keys_are_taken_over_and_their_keys_are_said_again(
         all.iter().all(|(leaf, _)| leaf.records() == 3),
         "a leaf a stretch"
     );
-    let mut builder = Builder::new(&store, &options_with(true)).unwrap();
+    let mut builder = RunBuilder::new(&store, &options_with(true)).unwrap();
     for run in &runs {
         builder.inherit_from(run, &KeyRange::everything());
     }
@@ -90,7 +90,7 @@ fn leaves_between_each_others_keys_are_taken_over_and_their_keys_are_said_again(
     let both = model(0..300);
     assert!(built.run.check(&store).is_empty());
     for (key, _) in both.keys() {
-        assert_eq!(find(&store, &built.run, key, LAST).unwrap().len(), 1);
+        assert_eq!(find(&store, &built.run, key, MAX_SEQUENCE).unwrap().len(), 1);
     }
     let said = leaves(&store, &built.run);
     for ((was, _), is) in all.iter().zip(&said) {
@@ -106,13 +106,13 @@ fn leaves_whose_keys_are_not_known_are_taken_over_by_their_bounds() {
     let numbers = 0..300;
     let run = run_of(&store, &options_with(false), &model(numbers.clone()));
     let all = leaves(&store, &run);
-    let mut builder = Builder::new(&store, &options_with(true)).unwrap();
+    let mut builder = RunBuilder::new(&store, &options_with(true)).unwrap();
     builder.inherit_from(&run, &KeyRange::everything());
     let (last, others) = all.split_last().unwrap();
     for leaf in others {
         builder.adopt(leaf, &run).unwrap();
     }
-    let adopted: u64 = others.iter().map(Leaf::records).sum();
+    let adopted: u64 = others.iter().map(LeafDescriptor::records).sum();
     numbers
         .take(adopted as usize)
         .for_each(|number| builder.hash_adopted(format!("{number:08}").as_bytes()));
@@ -125,7 +125,7 @@ fn leaves_whose_keys_are_not_known_are_taken_over_by_their_bounds() {
     let said = leaves(&store, &built.run);
     assert_eq!(said.len(), all.len());
     assert!(said[0].last().is_none(), "the run before does not say its keys");
-    assert!(last.records() > 0 && find(&store, &built.run, b"00000299", LAST).unwrap().len() == 1);
+    assert!(last.records() > 0 && find(&store, &built.run, b"00000299", MAX_SEQUENCE).unwrap().len() == 1);
 }
 
 #[test]
@@ -142,8 +142,8 @@ fn long_keys_are_not_said() {
             ..options()
         };
         let run = run_of(&store, &options, &model);
-        let (all, mut read) = ([KeyRange::everything()], Amounts::default());
-        let found = run.check_within(Files::of(&store), &all, &mut |_| (), &mut read);
+        let (all, mut read) = ([KeyRange::everything()], CheckReadTotals::default());
+        let found = run.check_within(DataFiles::of(&store), &all, &mut |_| (), &mut read);
         assert!(found.is_empty(), "{found:?}");
         (run, read.index.bytes)
     });
@@ -155,7 +155,7 @@ fn long_keys_are_not_said() {
 fn a_check_finds_keys_that_are_not_those_of_their_leaf() {
     let store = store();
     let model = model(0..300);
-    let mut builder = Builder::new(&store, &options_with(true)).unwrap();
+    let mut builder = RunBuilder::new(&store, &options_with(true)).unwrap();
     for ((key, Reverse(sequence)), owned) in &model {
         builder.push(key, record(*sequence, owned)).unwrap();
         if **key == *b"00000100" {

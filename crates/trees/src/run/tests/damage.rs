@@ -1,7 +1,7 @@
 //! Damage: an error, never a wrong answer or a panic.
 
 use super::*;
-use alluvium_dictionary::read::Files;
+use alluvium_dictionary::read::DataFiles;
 
 /// Every kind of reader must detect damage to any node of a run.
 #[test]
@@ -24,7 +24,7 @@ fn a_flipped_byte_in_any_node_is_an_error_and_never_a_wrong_answer() {
         put("long key"),
     );
     let run = run_of(&store, &options(), &model);
-    let everything = expected(&model, &KeyRange::everything(), Direction::Forward);
+    let everything = expected(&model, &KeyRange::everything(), MergeDirection::Forward);
     let mut random = fastrand::Rng::with_seed(11);
     let (mut noticed, mut rounds) = (0, 0);
     for used in run.extents() {
@@ -51,7 +51,7 @@ fn a_flipped_byte_in_any_node_is_an_error_and_never_a_wrong_answer() {
             if let Ok(versions) = find(&store, &run, &key, 99) {
                 assert_eq!(versions.len(), 1, "byte {at}");
             }
-            assert!(Run::open(&store, run.pointer(), Purpose::Other).is_ok() || found);
+            assert!(IndexedRun::open(&store, run.pointer(), Purpose::Other).is_ok() || found);
             flip(&store, at);
         }
     }
@@ -79,10 +79,10 @@ fn damaged_nodes_that_are_left_out_are_passed_by_either_way() {
     for damaged in [leaf(b"000000"), index, leaf(b"019999")] {
         flip(&store, damaged.offset + 50);
     }
-    let damaged = run.damaged_within(Files::of(&store), &[KeyRange::everything()]);
+    let damaged = run.damaged_within(DataFiles::of(&store), &[KeyRange::everything()]);
     assert_eq!(
         damaged.iter().map(|node| node.holds).collect::<Vec<_>>(),
-        [Holds::Records, Holds::Nodes, Holds::Records]
+        [NodeContents::Records, NodeContents::Nodes, NodeContents::Records]
     );
     let gone = |key: &[u8]| damaged.iter().any(|node| node.range.contains(key));
     let mut sound = model.clone();

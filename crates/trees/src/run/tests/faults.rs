@@ -1,12 +1,12 @@
 //! Devices that fail, and devices that complete reads late and out of order.
 
 use super::*;
-use alluvium_device::Operation;
-use alluvium_device::simulated::{Completion, Fault, SimDirectory, SimOptions};
+use alluvium_device::DeviceOperation;
+use alluvium_device::simulated::{CompletionOrder, InjectedFault, SimDirectory, SimOptions};
 
 fn shuffled(seed: u64) -> (SimDirectory, Store) {
     let options = SimOptions {
-        completion: Completion::Shuffled,
+        completion: CompletionOrder::Shuffled,
         ..SimOptions::new(seed)
     };
     let directory = SimDirectory::with(options);
@@ -36,7 +36,7 @@ fn a_read_that_fails_is_an_error_and_the_next_one_goes_on() {
                 let range = KeyRange::new(format!("{:08}", random.u32(..12_000)).as_bytes(), None);
                 let wanted = expected(&model, &range, direction);
                 let mut cursor = run.cursor(&store, range, direction, access);
-                directory.inject(Fault::failing(Operation::Read).at(random.u64(1..20)));
+                directory.inject(InjectedFault::failing(DeviceOperation::Read).at(random.u64(1..20)));
                 let found = cursor.start().and_then(|()| drain(&store, &mut cursor));
                 directory.clear_faults();
                 match found {
@@ -59,8 +59,12 @@ fn a_write_that_fails_gives_everything_up() {
     let model = model();
     for at in 1..4 {
         let (directory, store) = shuffled(at);
-        directory.inject(Fault::failing(Operation::Write).on("tier-0.data").at(at));
-        let mut builder = Builder::new(&store, &options()).unwrap();
+        directory.inject(
+            InjectedFault::failing(DeviceOperation::Write)
+                .on("tier-0.data")
+                .at(at),
+        );
+        let mut builder = RunBuilder::new(&store, &options()).unwrap();
         let mut pushed = model
             .iter()
             .map(|((key, Reverse(sequence)), owned)| builder.push(key, record(*sequence, owned)));

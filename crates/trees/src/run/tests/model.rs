@@ -28,11 +28,11 @@ fn random_model(random: &mut fastrand::Rng, records: usize, shape: u8) -> Model 
         let value: Vec<u8> = (0..len).map(|_| random.u8(b'a'..=b'f')).collect();
         let record = match (shape / 9 % 2, random.u8(..8)) {
             (1, 0) => Owned {
-                kind: Kind::Delete,
+                kind: MessageKind::Delete,
                 ..put("")
             },
             (1, 1) => Owned {
-                kind: Kind::Merge,
+                kind: MessageKind::Merge,
                 ..put(value)
             },
             (1, 2) => Owned {
@@ -53,7 +53,7 @@ fn runs_of_every_kind_say_what_the_map_says() {
         let records = [1, 5, 300, 4000][seed as usize % 4];
         let model = random_model(&mut random, records, seed as u8);
         let options = RunOptions {
-            codec: [Codec::None, Codec::Lz4, Codec::Zstd][random.usize(..3)],
+            codec: [NodeCodec::None, NodeCodec::Lz4, NodeCodec::Zstd][random.usize(..3)],
             value_threshold: [None, Some(0), Some(64), Some(16384)][random.usize(..4)],
             leaf_pages: [None, None, Some(1), Some(16)][random.usize(..4)],
             leaf_keys: random.bool(),
@@ -61,7 +61,7 @@ fn runs_of_every_kind_say_what_the_map_says() {
         };
         let store = store_with([4096, 16384, 65536][random.usize(..3)], 32 << 20);
         let run = run_of(&store, &options, &model);
-        let again = Run::open(&store, run.pointer(), Purpose::Other).unwrap();
+        let again = IndexedRun::open(&store, run.pointer(), Purpose::Other).unwrap();
         assert_eq!(again.summary(), run.summary());
         assert_eq!(again.extents(), run.extents());
         assert_eq!((again.low(), again.high()), (run.low(), run.high()));
@@ -86,7 +86,7 @@ fn a_summary_counts_what_was_pushed() {
     assert_eq!(summary.records, model.len() as u64);
     assert_eq!(
         (summary.tombstones, summary.merges),
-        (count(Kind::Delete), count(Kind::Merge))
+        (count(MessageKind::Delete), count(MessageKind::Merge))
     );
     let sequences = model.keys().map(|(_, Reverse(sequence))| *sequence);
     assert_eq!(Some(summary.lowest_sequence), sequences.clone().min());
@@ -169,7 +169,7 @@ fn long_keys_and_empty_ones_are_keys_like_any_other() {
                 ..options()
             };
             let run = run_of(&store, &options, &model);
-            let run = Run::open(&store, run.pointer(), Purpose::Other).unwrap();
+            let run = IndexedRun::open(&store, run.pointer(), Purpose::Other).unwrap();
             compare(&store, &run, &model, &mut random, &format!("long keys {seed}"));
             let epoch = store.epochs().current();
             for used in run.extents() {
@@ -183,19 +183,19 @@ fn long_keys_and_empty_ones_are_keys_like_any_other() {
 fn nothing_pushed_is_no_run_and_range_deletes_alone_are_one() {
     let store = store();
     assert!(
-        Builder::new(&store, &options())
+        RunBuilder::new(&store, &options())
             .unwrap()
             .finish()
             .unwrap()
             .is_none()
     );
-    let mut builder = Builder::new(&store, &options()).unwrap();
+    let mut builder = RunBuilder::new(&store, &options()).unwrap();
     builder.delete_range(b"m", b"p", 9);
     builder.delete_range(b"c", b"n", 4);
     builder.delete_range(b"q", b"q", 1);
     let built = builder.finish().unwrap().unwrap();
     store.extents().install(&built.extents);
-    let run = Run::open(&store, built.run.pointer(), Purpose::Other).unwrap();
+    let run = IndexedRun::open(&store, built.run.pointer(), Purpose::Other).unwrap();
     assert_eq!(run.check(&store), []);
     assert_eq!((run.low(), run.high(), run.height()), (&b"c"[..], &b"p"[..], 0));
     assert_eq!((run.summary().range_deletes, run.summary().records), (2, 0));
@@ -207,19 +207,19 @@ fn nothing_pushed_is_no_run_and_range_deletes_alone_are_one() {
     assert_eq!(run.range_deletes().covering(b"mm", 8), Some(4));
     assert_eq!(find(&store, &run, b"mm", 100).unwrap(), []);
     for direction in BOTH {
-        let mut cursor = run.cursor(&store, KeyRange::everything(), direction, Access::Cached);
+        let mut cursor = run.cursor(&store, KeyRange::everything(), direction, CursorAccess::Cached);
         cursor.start().unwrap();
         assert_eq!(cursor.key(), None);
     }
     let guard = store.epochs().pin();
     let weight = run.weigh(&KeyRange::everything(), store.cache(), &guard, Purpose::Other);
-    assert_eq!(weight.unwrap(), Weight::default());
+    assert_eq!(weight.unwrap(), RangeWeight::default());
 }
 
 #[test]
 fn range_deletes_come_back_with_the_records() {
     let store = store();
-    let mut builder = Builder::new(&store, &options()).unwrap();
+    let mut builder = RunBuilder::new(&store, &options()).unwrap();
     builder.delete_range(b"a", b"c", 7);
     for number in 0..500u32 {
         let key = format!("b{number:05}");
@@ -229,7 +229,7 @@ fn range_deletes_come_back_with_the_records() {
     }
     builder.delete_range(b"b", b"d", 600);
     let run = builder.finish().unwrap().unwrap().run;
-    let run = Run::open(&store, run.pointer(), Purpose::Other).unwrap();
+    let run = IndexedRun::open(&store, run.pointer(), Purpose::Other).unwrap();
     assert_eq!(run.check(&store), []);
     assert_eq!((run.low(), run.high()), (&b"a"[..], &b"d"[..]));
     let mut deletes = Vec::new();
@@ -260,22 +260,22 @@ fn many_cursors_open_together() {
     for direction in BOTH {
         for access in WAYS {
             for key in [None, Some(&b"001000"[..])] {
-                let mut cursors: Vec<Cursor> = runs
+                let mut cursors: Vec<RunRecordCursor> = runs
                     .iter()
                     .map(|run| run.cursor(&store, KeyRange::everything(), direction, access))
                     .collect();
                 open_many(&mut cursors, key).unwrap();
-                let mut merged = alluvium_dictionary::merge::Merged::new(cursors, direction);
+                let mut merged = alluvium_dictionary::merge::MergingIter::new(cursors, direction);
                 let mut found = Vec::new();
                 while let Some(winner) = merged.winner() {
                     let (sequence, owned) = owned(&store, &merged.source(winner).record()).unwrap();
                     found.push((merged.key().unwrap().to_vec(), sequence, owned));
                     merged.advance().unwrap();
                 }
-                let behind = |(found, _, _): &(Vec<u8>, Sequence, Owned)| match (key, direction) {
+                let behind = |(found, _, _): &(Vec<u8>, SequenceNumber, Owned)| match (key, direction) {
                     (None, _) => true,
-                    (Some(key), Direction::Forward) => **found >= *key,
-                    (Some(key), Direction::Backward) => **found <= *key,
+                    (Some(key), MergeDirection::Forward) => **found >= *key,
+                    (Some(key), MergeDirection::Backward) => **found <= *key,
                 };
                 let mut wanted = expected(&model, &KeyRange::everything(), direction);
                 wanted.retain(behind);

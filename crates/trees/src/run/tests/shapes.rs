@@ -2,15 +2,15 @@
 
 use super::*;
 use crate::run::load::load_from;
-use crate::run::path::{Path, Target};
-use alluvium_dictionary::nodes::Direct;
-use alluvium_dictionary::record::Value;
+use crate::run::path::{IndexPath, PathTarget};
+use alluvium_dictionary::nodes::DirectNodeReader;
+use alluvium_dictionary::record::RecordValue;
 
 /// Returns the maximum number of records in a leaf of a run.
-pub(super) fn most_records_in_a_leaf(store: &Store, run: &Run) -> u64 {
+pub(super) fn most_records_in_a_leaf(store: &Store, run: &IndexedRun) -> u64 {
     let guard = store.epochs().pin();
     let (cache, purpose) = (store.cache(), Purpose::Other);
-    let mut path = Path::seek(run, Target::Start, cache, &guard, purpose)
+    let mut path = IndexPath::seek(run, PathTarget::Start, cache, &guard, purpose)
         .unwrap()
         .unwrap();
     let mut most = path.child().unwrap().sums.records;
@@ -49,7 +49,7 @@ fn the_nodes_of_a_run_are_the_same_whenever_it_is_built() {
     let footer = |_| {
         let store = store();
         let run = run_of(&store, &options(), &model);
-        let nodes = Direct {
+        let nodes = DirectNodeReader {
             tiers: store.tiers(),
             page_size: store.page_size(),
             purpose: Purpose::Other,
@@ -63,8 +63,14 @@ fn the_nodes_of_a_run_are_the_same_whenever_it_is_built() {
 #[test]
 fn no_leaf_and_no_node_of_values_holds_records_of_two_keyspaces() {
     let store = store();
-    let mut builder = Builder::new(&store, &options()).unwrap();
-    let codecs = [Codec::None, Codec::Lz4, Codec::Zstd, Codec::None, Codec::Lz4];
+    let mut builder = RunBuilder::new(&store, &options()).unwrap();
+    let codecs = [
+        NodeCodec::None,
+        NodeCodec::Lz4,
+        NodeCodec::Zstd,
+        NodeCodec::None,
+        NodeCodec::Lz4,
+    ];
     let mut keys = Vec::new();
     for (keyspace, codec) in (b'a'..).zip(codecs) {
         builder.begin_keyspace(codec, Some(30)).unwrap();
@@ -80,11 +86,11 @@ fn no_leaf_and_no_node_of_values_holds_records_of_two_keyspaces() {
     store.extents().install(&built.extents);
     let guard = store.epochs().pin();
     let mut owners: BTreeMap<u64, u8> = BTreeMap::new();
-    let mut owned = |node: &NodePointer, key: &[u8], codec: Codec| {
+    let mut owned = |node: &NodePointer, key: &[u8], codec: NodeCodec| {
         assert_eq!(*owners.entry(node.offset).or_insert(key[0]), key[0], "{node:?}");
         // A single page is stored uncompressed if compression saves nothing.
         assert!(
-            node.codec == codec || (node.pages == 1 && codec != Codec::None),
+            node.codec == codec || (node.pages == 1 && codec != NodeCodec::None),
             "{node:?}"
         );
     };
@@ -98,7 +104,7 @@ fn no_leaf_and_no_node_of_values_holds_records_of_two_keyspaces() {
         built
             .run
             .find(key, 1, store.cache(), &guard, Purpose::Other, |record| {
-                if let Value::Separate(pointer) = record.value {
+                if let RecordValue::Separate(pointer) = record.value {
                     owned(&pointer.node, key, *codec);
                 }
                 Ok(ControlFlow::Break(()))
@@ -149,7 +155,7 @@ fn a_tall_run_is_walked_both_ways() {
 #[should_panic(expected = "keys ascend")]
 fn a_key_out_of_order_is_a_bug_of_the_caller() {
     let store = store();
-    let mut builder = Builder::new(&store, &options()).unwrap();
+    let mut builder = RunBuilder::new(&store, &options()).unwrap();
     builder.push(b"b", Message::put(1, b"").into()).unwrap();
     builder.push(b"a", Message::put(2, b"").into()).unwrap();
 }
@@ -158,7 +164,7 @@ fn a_key_out_of_order_is_a_bug_of_the_caller() {
 #[should_panic(expected = "newest first")]
 fn a_version_out_of_order_is_a_bug_of_the_caller() {
     let store = store();
-    let mut builder = Builder::new(&store, &options()).unwrap();
+    let mut builder = RunBuilder::new(&store, &options()).unwrap();
     builder.push(b"b", Message::put(1, b"").into()).unwrap();
     builder.push(b"b", Message::put(1, b"").into()).unwrap();
 }
@@ -181,7 +187,7 @@ fn options_that_cannot_be_followed_are_refused() {
         },
     ] {
         assert!(matches!(
-            Builder::new(&store, &options),
+            RunBuilder::new(&store, &options),
             Err(Error::BadOption { .. })
         ));
     }
@@ -196,7 +202,7 @@ fn runs_and_cursors_go_where_they_are_wanted() {
     let model = Model::from([((b"key".to_vec(), Reverse(1)), put("value"))]);
     let run = free(run_of(&store, &options(), &model));
     for access in WAYS {
-        let mut cursor = free(run.cursor(&store, KeyRange::everything(), Direction::Forward, access));
+        let mut cursor = free(run.cursor(&store, KeyRange::everything(), MergeDirection::Forward, access));
         cursor.start().unwrap();
         let found = std::thread::spawn(move || cursor.key().map(<[u8]>::to_vec)).join();
         assert_eq!(found.unwrap().as_deref(), Some(&b"key"[..]));

@@ -1,7 +1,7 @@
 //! Extents: the keys that need them, their release, and full disks.
 
 use super::*;
-use alluvium_dictionary::record::Value;
+use alluvium_dictionary::record::RecordValue;
 use alluvium_storage::extents::UNIT;
 
 /// Returns ascending keys with values of 100 bytes: a few MiB.
@@ -25,7 +25,7 @@ fn a_range_reads_only_extents_that_it_needs() {
     for round in 0..30 {
         let keys = [(); 2].map(|()| format!("user{:012}", random.u32(..41_000)).into_bytes());
         let range = KeyRange::new(&keys[0], Some(&keys[1]));
-        let needed = |used: &Use| range.overlaps(&used.low, &used.high);
+        let needed = |used: &ExtentUse| range.overlaps(&used.low, &used.high);
         for used in uses.iter().filter(|used| !needed(used)) {
             overwrite(&store, used);
         }
@@ -53,7 +53,7 @@ fn a_range_reads_only_extents_that_it_needs() {
 }
 
 /// Inverts every bit of an extent; a second call restores them.
-fn overwrite(store: &Store, used: &Use) {
+fn overwrite(store: &Store, used: &ExtentUse) {
     let file = store.tiers().get(used.extent.tier).unwrap();
     let len = used.extent.bytes() as usize;
     let mut bytes = file.read_at(used.extent.offset(), len, Purpose::Other).unwrap();
@@ -66,7 +66,7 @@ fn overwrite(store: &Store, used: &Use) {
 fn behind_the_last_record_nothing_is_read() {
     let model = sequential(100);
     let store = store();
-    let mut builder = Builder::new(&store, &options()).unwrap();
+    let mut builder = RunBuilder::new(&store, &options()).unwrap();
     for ((key, Reverse(sequence)), owned) in &model {
         builder.push(key, record(*sequence, owned)).unwrap();
     }
@@ -91,7 +91,7 @@ fn behind_the_last_record_nothing_is_read() {
     assert_eq!(find(&store, &built.run, b"a", 99).unwrap(), []);
     let guard = store.epochs().pin();
     let weight = built.run.weigh(&range, store.cache(), &guard, Purpose::Other);
-    assert_eq!(weight.unwrap(), Weight::default());
+    assert_eq!(weight.unwrap(), RangeWeight::default());
     assert_eq!(reads(), before);
 }
 
@@ -114,7 +114,7 @@ fn a_builder_that_is_dropped_or_abandoned_leaves_nothing_behind() {
     let model = sequential(20_000);
     let store = store();
     let before = store.extents().usage().total().provisional_bytes;
-    let mut builder = Builder::new(&store, &options()).unwrap();
+    let mut builder = RunBuilder::new(&store, &options()).unwrap();
     for ((key, Reverse(sequence)), owned) in &model {
         builder.push(key, record(*sequence, owned)).unwrap();
     }
@@ -155,7 +155,7 @@ fn a_full_store_is_an_error_and_nothing_is_lost() {
     let store = Store::create(directory, &options_of_store, b"").unwrap();
     let model = sequential(100_000);
     for value in [100usize, 3000] {
-        let mut builder = Builder::new(&store, &options()).unwrap();
+        let mut builder = RunBuilder::new(&store, &options()).unwrap();
         let bytes = vec![1; value];
         let mut pushed = model
             .keys()
@@ -171,7 +171,7 @@ fn a_full_store_is_an_error_and_nothing_is_lost() {
 #[test]
 fn a_footer_that_is_long_has_nodes_of_its_own() {
     let store = store();
-    let mut builder = Builder::new(&store, &options()).unwrap();
+    let mut builder = RunBuilder::new(&store, &options()).unwrap();
     for number in 0..5000u64 {
         let key = |number: u64| format!("{number:020}").into_bytes();
         builder.delete_range(&key(2 * number), &key(2 * number + 1), number + 1);
@@ -181,7 +181,7 @@ fn a_footer_that_is_long_has_nodes_of_its_own() {
     }
     let built = builder.finish().unwrap().unwrap();
     store.extents().install(&built.extents);
-    let run = Run::open(&store, built.run.pointer(), Purpose::Other).unwrap();
+    let run = IndexedRun::open(&store, built.run.pointer(), Purpose::Other).unwrap();
     assert_eq!(run.check(&store), []);
     assert_eq!(run.range_deletes().len(), 5000);
     assert_eq!(run.extents(), built.run.extents());
@@ -206,7 +206,7 @@ fn a_cold_lookup_reads_one_node_when_the_index_is_cached() {
     for _ in 0..lookups {
         let key = format!("user{:012}", random.u32(..40_000)).into_bytes();
         let leaf = run.locate(&key, store.cache(), &guard, Purpose::Other).unwrap();
-        store.cache().forget(&leaf.unwrap());
+        store.cache().discard(&leaf.unwrap());
         run.find(&key, u64::MAX, store.cache(), &guard, Purpose::Lookup, |_| {
             found += 1;
             Ok(ControlFlow::Continue(()))
@@ -220,7 +220,7 @@ fn a_cold_lookup_reads_one_node_when_the_index_is_cached() {
 fn the_reserve_may_be_used_by_whom_it_is_for() {
     let store = store();
     let options = RunOptions {
-        class: Class::Essential,
+        class: AllocationClass::Essential,
         ..options()
     };
     let run = run_of(&store, &options, &sequential(10));
@@ -231,7 +231,7 @@ fn the_reserve_may_be_used_by_whom_it_is_for() {
 struct Walked {
     directory: Arc<dyn Directory>,
     store: Store,
-    run: Run,
+    run: IndexedRun,
     per_leaf: usize,
 }
 
@@ -249,7 +249,7 @@ impl Walked {
             leaf_pages: Some(4),
             ..options()
         };
-        let mut builder = Builder::new(&store, &options).unwrap();
+        let mut builder = RunBuilder::new(&store, &options).unwrap();
         for number in 0..Self::RECORDS {
             let value = [number as u8; 1000];
             let message = Message::put(1, &value).into();
@@ -267,22 +267,31 @@ impl Walked {
 
     /// Scans `records` records with a cursor that expects `expected` leaves. Returns the number of
     /// reads, and of pages evicted from the cache.
-    fn walk(&self, direction: Direction, first: usize, records: usize, expected: usize) -> (usize, usize) {
+    fn walk(
+        &self,
+        direction: MergeDirection,
+        first: usize,
+        records: usize,
+        expected: usize,
+    ) -> (usize, usize) {
         let reads = || self.directory.counters().snapshot().of(Purpose::Scan).reads as usize;
         let replaced = || self.store.cache().stats().evictions as usize;
         let before = (reads(), replaced());
-        let mut cursor = self
-            .run
-            .cursor(&self.store, KeyRange::everything(), direction, Access::Cached);
+        let mut cursor = self.run.cursor(
+            &self.store,
+            KeyRange::everything(),
+            direction,
+            CursorAccess::Cached,
+        );
         cursor.expect(expected);
         cursor.seek(&Self::key(first)).unwrap();
         for step in 0..records {
             let number = match direction {
-                Direction::Forward => first + step,
-                Direction::Backward => first - step,
+                MergeDirection::Forward => first + step,
+                MergeDirection::Backward => first - step,
             };
             assert_eq!(cursor.key(), Some(&Self::key(number)[..]));
-            let Value::Inline(value) = cursor.record().value else {
+            let RecordValue::Inline(value) = cursor.record().value else {
                 panic!("a value outside of its leaf")
             };
             assert_eq!(value, [number as u8; 1000]);
@@ -298,8 +307,8 @@ fn long_walks_read_past_a_full_cache_but_for_what_it_holds() {
     let walked = Walked::new();
     let per_leaf = walked.per_leaf;
     // While the cache has free space, scanned leaves stay in it.
-    let (first, _) = walked.walk(Direction::Forward, 0, RECORDS / 4, 1);
-    let (known, _) = walked.walk(Direction::Forward, 0, RECORDS / 4, 1);
+    let (first, _) = walked.walk(MergeDirection::Forward, 0, RECORDS / 4, 1);
+    let (known, _) = walked.walk(MergeDirection::Forward, 0, RECORDS / 4, 1);
     assert!(known * 8 < first, "{known} reads of what was read by {first}");
     for direction in BOTH {
         walked.walk(direction, RECORDS / 2, RECORDS / 3, 1);
@@ -331,14 +340,14 @@ fn what_compactions_have_walked_through_makes_room_in_the_cache() {
     const PART: usize = Walked::RECORDS / 6;
     let walked = Walked::new();
     let mut left = Vec::new();
-    for access in [Access::Streaming, Access::Replacing] {
+    for access in [CursorAccess::Streaming, CursorAccess::Replacing] {
         // The leaves of the first sixth are hot, and a check or a compaction reads them. Then other
         // leaves are looked up once.
         let look_up = |keys: std::ops::Range<usize>| {
             for first in keys.step_by(walked.per_leaf) {
                 let (key, cache) = (Walked::key(first), walked.store.cache());
                 let guard = walked.store.epochs().pin();
-                let found = |_: Record<'_>| Ok(ControlFlow::Continue(()));
+                let found = |_: StoredRecord<'_>| Ok(ControlFlow::Continue(()));
                 walked
                     .run
                     .find(&key, u64::MAX, cache, &guard, Purpose::Lookup, found)
@@ -349,7 +358,7 @@ fn what_compactions_have_walked_through_makes_room_in_the_cache() {
         let range = KeyRange::new(&[], Some(&Walked::key(PART)));
         let mut cursor = walked
             .run
-            .cursor(&walked.store, range, Direction::Forward, access);
+            .cursor(&walked.store, range, MergeDirection::Forward, access);
         cursor.start().unwrap();
         assert_eq!(drain(&walked.store, &mut cursor).unwrap().len(), PART);
         look_up(2 * PART..5 * PART);
@@ -373,20 +382,20 @@ fn long_walks_find_what_was_looked_up() {
     const MIDDLE: usize = Walked::RECORDS / 6 * 5;
     let walked = Walked::new();
     let per_leaf = walked.per_leaf;
-    walked.walk(Direction::Forward, 0, Walked::RECORDS, 1);
+    walked.walk(MergeDirection::Forward, 0, Walked::RECORDS, 1);
     for first in (MIDDLE..MIDDLE + 80 * per_leaf).step_by(per_leaf) {
-        walked.walk(Direction::Forward, first, 2, 1);
-        walked.walk(Direction::Forward, first, 2, 1);
+        walked.walk(MergeDirection::Forward, first, 2, 1);
+        walked.walk(MergeDirection::Forward, first, 2, 1);
     }
-    let (known, _) = walked.walk(Direction::Forward, MIDDLE, 60 * per_leaf, 60);
+    let (known, _) = walked.walk(MergeDirection::Forward, MIDDLE, 60 * per_leaf, 60);
     assert_eq!(known, 0, "reads of what was looked up");
     // Starts within the cached leaves, before them, and just before them, so that some of the first
     // leaves requested are cached.
     for before in [0, 40].into_iter().chain(1..4) {
         let reach = before * per_leaf;
-        walked.walk(Direction::Forward, MIDDLE - reach, 200 * per_leaf, 300);
+        walked.walk(MergeDirection::Forward, MIDDLE - reach, 200 * per_leaf, 300);
         walked.walk(
-            Direction::Backward,
+            MergeDirection::Backward,
             MIDDLE + 80 * per_leaf + reach,
             200 * per_leaf,
             300,

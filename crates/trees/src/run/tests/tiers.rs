@@ -1,11 +1,11 @@
 //! Runs whose leaves and values are on different tiers.
 
 use super::*;
-use alluvium_storage::Directories;
+use alluvium_storage::TierDirectories;
 
 fn store_on_two_tiers() -> Store {
     let directories =
-        Directories::from(Arc::new(MemoryDirectory::new())).and(Arc::new(MemoryDirectory::new()));
+        TierDirectories::from(Arc::new(MemoryDirectory::new())).and(Arc::new(MemoryDirectory::new()));
     let options = StoreOptions {
         cache_bytes: 4 << 20,
         log: LogOptions::with_limit(1 << 20),
@@ -54,7 +54,7 @@ fn leaves_and_values_lie_on_the_tiers_that_the_options_name() {
         }
         assert_eq!(run.pointer().tier, tier);
         let said = format!("{count} records on {tier}, values on {value_tier}");
-        let opened = Run::open(&store, run.pointer(), Purpose::Other).unwrap();
+        let opened = IndexedRun::open(&store, run.pointer(), Purpose::Other).unwrap();
         assert_eq!(opened.extents(), run.extents(), "{said}");
         assert_eq!(opened.check(&store), [], "{said}");
         for direction in BOTH {
@@ -79,13 +79,13 @@ fn a_run_moves_to_another_tier_and_its_values_stay_by_pointer() {
         value_tier: 1,
         ..options()
     };
-    let mut builder = Builder::new(&store, &to_second).unwrap();
+    let mut builder = RunBuilder::new(&store, &to_second).unwrap();
     builder.inherit_from(&first, &KeyRange::everything());
     let mut cursor = first.cursor(
         &store,
         KeyRange::everything(),
-        Direction::Forward,
-        Access::Streaming,
+        MergeDirection::Forward,
+        CursorAccess::Streaming,
     );
     cursor.start().unwrap();
     while let Some(key) = cursor.key() {
@@ -112,7 +112,7 @@ fn a_tier_that_the_store_does_not_have_is_refused_before_the_first_record() {
             value_tier,
             ..options()
         };
-        let said = Builder::new(&store, &options).unwrap_err().to_string();
+        let said = RunBuilder::new(&store, &options).unwrap_err().to_string();
         assert!(said.contains("tiers 0 to 1"), "{said}");
     }
     assert_eq!(store.usage().0.total().provisional_bytes, 0);

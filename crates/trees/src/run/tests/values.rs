@@ -28,7 +28,7 @@ fn long_values() -> Model {
 
 #[test]
 fn values_of_any_length_are_read_back() {
-    for codec in [Codec::None, Codec::Lz4] {
+    for codec in [NodeCodec::None, NodeCodec::Lz4] {
         let store = store_with(4096, 32 << 20);
         let model = long_values();
         let run = run_of(&store, &RunOptions { codec, ..options() }, &model);
@@ -58,14 +58,14 @@ fn a_value_of_many_levels_is_read_back() {
 }
 
 /// Adds every record of a run to another run, with separate values passed on by pointer.
-fn passed_on(store: &Store, run: &Run, keep: impl Fn(&[u8]) -> bool) -> Run {
-    let mut builder = Builder::new(store, &options()).unwrap();
+fn passed_on(store: &Store, run: &IndexedRun, keep: impl Fn(&[u8]) -> bool) -> IndexedRun {
+    let mut builder = RunBuilder::new(store, &options()).unwrap();
     builder.inherit_from(run, &KeyRange::everything());
     let mut cursor = run.cursor(
         store,
         KeyRange::everything(),
-        Direction::Forward,
-        Access::Streaming,
+        MergeDirection::Forward,
+        CursorAccess::Streaming,
     );
     cursor.start().unwrap();
     while let Some(key) = cursor.key() {
@@ -90,10 +90,10 @@ fn values_are_passed_on_only_from_extents_that_the_range_needs() {
     let needed: Vec<Extent> = first.extents_for(&range).map(|(_, used)| used.extent).collect();
     assert!(needed.len() < first.extents().len(), "{:?}", first.extents());
     for (key, is_within) in [(b"key5", true), (b"key8", false)] {
-        let mut builder = Builder::new(&store, &options()).unwrap();
+        let mut builder = RunBuilder::new(&store, &options()).unwrap();
         builder.inherit_from(&first, &range);
         let only = KeyRange::new(key, None);
-        let mut cursor = first.cursor(&store, only, Direction::Forward, Access::Streaming);
+        let mut cursor = first.cursor(&store, only, MergeDirection::Forward, CursorAccess::Streaming);
         cursor.start().unwrap();
         builder.push(key, cursor.record()).unwrap();
         match builder.finish() {
@@ -111,7 +111,7 @@ fn values_are_passed_on_only_from_extents_that_the_range_needs() {
 
 #[test]
 fn values_are_passed_on_by_pointer_and_outlive_the_run_that_wrote_them() {
-    for codec in [Codec::None, Codec::Lz4] {
+    for codec in [NodeCodec::None, NodeCodec::Lz4] {
         let store = store_with(4096, 32 << 20);
         let mut model = long_values();
         let first = run_of(&store, &RunOptions { codec, ..options() }, &model);
@@ -122,7 +122,7 @@ fn values_are_passed_on_by_pointer_and_outlive_the_run_that_wrote_them() {
         for used in first.extents() {
             store.extents().release(used.extent, epoch);
         }
-        let second = Run::open(&store, second.pointer(), Purpose::Other).unwrap();
+        let second = IndexedRun::open(&store, second.pointer(), Purpose::Other).unwrap();
         compare(
             &store,
             &second,
@@ -139,12 +139,12 @@ fn values_are_passed_on_by_pointer_and_outlive_the_run_that_wrote_them() {
             &mut fastrand::Rng::with_seed(1),
             "passed on twice",
         );
-        let live = |run: &Run| -> u64 {
+        let live = |run: &IndexedRun| -> u64 {
             let inherited = run.extents().iter().filter(|used| used.inherited);
             inherited.map(|used| used.live).sum()
         };
         assert!(live(&third) <= live(&second));
-        assert!(live(&third) >= if codec == Codec::None { 5 << 20 } else { 1 });
+        assert!(live(&third) >= if codec == NodeCodec::None { 5 << 20 } else { 1 });
     }
 }
 
@@ -153,8 +153,13 @@ fn a_pointer_to_nowhere_is_refused() {
     let store = store();
     let model = long_values();
     let run = run_of(&store, &options(), &model);
-    let mut builder = Builder::new(&store, &options()).unwrap();
-    let mut cursor = run.cursor(&store, KeyRange::everything(), Direction::Forward, Access::Cached);
+    let mut builder = RunBuilder::new(&store, &options()).unwrap();
+    let mut cursor = run.cursor(
+        &store,
+        KeyRange::everything(),
+        MergeDirection::Forward,
+        CursorAccess::Cached,
+    );
     cursor.seek(b"key3").unwrap();
     builder.push(b"key3", cursor.record()).unwrap();
     assert!(matches!(builder.finish(), Err(Error::Corrupt { .. })));

@@ -1,35 +1,35 @@
 //! The compactor: selects the next step of a tree by priority.
 
-use super::job::{Job, Task};
+use super::job::{CompactionJob, JobSpec};
 use crate::tiered::policy;
 use crate::tiered::trunk::{
-    Claim, JobId, Node, Owned, Part, Stretch, Trunk, Version, WriterState, find, holds, longest_path,
-    neighbours, node_at, replace,
+    JobClaim, JobId, JobInputs, OwnedPart, TreeVersion, Trunk, TrunkNode, TrunkPart, WriterState,
+    find_claimed_pivot, is_claim_valid, longest_path, neighbours, node_at, replace,
 };
-use alluvium_dictionary::contract::Progress;
+use alluvium_dictionary::contract::StepProgress;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Result;
-use alluvium_storage::extents::{Class, Extent};
+use alluvium_storage::extents::{AllocationClass, Extent};
 use std::sync::Arc;
 
 /// A unit of background work, done in slices.
 #[derive(Debug)]
-pub enum Step {
+pub enum TreeStep {
     /// A compaction.
-    Compact(Box<Job>),
+    Compact(Box<CompactionJob>),
     /// A change of shape, which is already complete.
     Reshaped,
 }
 
-impl Step {
+impl TreeStep {
     /// Runs a slice of the work: about `records` records.
     ///
     /// # Errors
     /// See [`Job::poll`].
-    pub fn poll(&mut self, records: usize) -> Result<Progress> {
+    pub fn poll(&mut self, records: usize) -> Result<StepProgress> {
         match self {
-            Step::Compact(job) => job.poll(records),
-            Step::Reshaped => Ok(Progress::Done),
+            TreeStep::Compact(job) => job.poll(records),
+            TreeStep::Reshaped => Ok(StepProgress::Done),
         }
     }
 }
@@ -53,42 +53,43 @@ impl Compactor {
     ///
     /// # Errors
     /// I/O errors, or [`Error::Full`](alluvium_storage::Error::Full).
-    pub(crate) fn next_step(&self) -> Result<Option<Step>> {
+    pub(crate) fn next_step(&self) -> Result<Option<TreeStep>> {
         if let Some(job) = self.next_job()? {
-            return Ok(Some(Step::Compact(Box::new(job))));
+            return Ok(Some(TreeStep::Compact(Box::new(job))));
         }
         if self.merge_neighbours()? {
-            return Ok(Some(Step::Reshaped));
+            return Ok(Some(TreeStep::Reshaped));
         }
         Ok(None)
     }
 
-    /// Returns the next compaction that is due, if any, in the order of `policy::turn`.
+    /// Returns the next compaction that is due, if any, in the order of `policy::priority`.
     ///
     /// # Errors
     /// I/O errors, or [`Error::Full`](alluvium_storage::Error::Full). The compaction then becomes
     /// due again.
-    pub(crate) fn next_job(&self) -> Result<Option<Job>> {
-        let room = self.room();
+    pub(crate) fn next_job(&self) -> Result<Option<CompactionJob>> {
+        let room = self.low_space_headroom();
         let mut writer = self.trunk.lock();
         let version = self.trunk.version();
         let Some(id) = self.due_job(&writer, &version, room) else {
             return Ok(None);
         };
         let claim = writer.inflight.claim(id).expect("it was just found").clone();
-        let (node, index) = find(&version.root, &claim).expect("a job whose pivot is gone was abandoned");
+        let (node, index) =
+            find_claimed_pivot(&version.root, &claim).expect("a job whose pivot is gone was abandoned");
         debug_assert!(
-            holds(&version.root, &claim),
+            is_claim_valid(&version.root, &claim),
             "a job is due while its pivot is as claimed"
         );
         let stretch = writer.stretch(node, index);
         let copied = room.map(|_| writer.uses.sparsest(self.trunk.copied_bytes()));
         let copies = copied.as_ref().is_some_and(|copied| {
-            let copied = |part: &Part| part.lists(copied);
+            let copied = |part: &TrunkPart| part.lists(copied);
             stretch.inputs(node, index).any(copied)
         });
         let frees = copies || room.is_some() && stretch.balance(node, index, &writer.uses).frees();
-        let pins: Arc<[(Part, KeyRange)]> = stretch
+        let pins: Arc<[(TrunkPart, KeyRange)]> = stretch
             .inputs(node, index)
             .filter(|part| part.touches(&claim.range))
             .map(|part| (part.clone(), part.within(&claim.range)))
@@ -105,8 +106,8 @@ impl Compactor {
         sparse.sort_unstable();
         sparse.dedup();
         drop(writer);
-        let task = Task {
-            base: self.base(node, index, &stretch),
+        let task = JobSpec {
+            base: self.select_base_parts(node, index, &stretch),
             whole: stretch.whole(node, index),
             records: stretch.weight(node, index).records,
             bytes: stretch.weight(node, index).bytes,
@@ -116,14 +117,14 @@ impl Compactor {
             sparse,
             frees,
         };
-        Ok(Some(Job::new(&self.trunk, id, task)))
+        Ok(Some(CompactionJob::new(&self.trunk, id, task)))
     }
 
     /// Returns whether a compaction is running, or is due and not known to need more space than is
     /// free.
     #[must_use]
     pub(crate) fn may_compact(&self) -> bool {
-        let room = self.room();
+        let room = self.low_space_headroom();
         let writer = self.trunk.lock();
         let running = writer.inflight.debt().running_jobs;
         running > 0 || self.due_job(&writer, &self.trunk.version(), room).is_some()
@@ -131,15 +132,16 @@ impl Compactor {
 
     /// While space is scarce, returns whether there is any space for a compaction that frees none.
     /// `None` if space is not scarce.
-    fn room(&self) -> Option<bool> {
+    fn low_space_headroom(&self) -> Option<bool> {
         let extents = self.trunk.store.extents();
-        let has_room = |tier: u8| self.trunk.may_compact_to(tier) && extents.has_room(tier, Class::Essential);
+        let has_room =
+            |tier: u8| self.trunk.may_compact_to(tier) && extents.has_space(tier, AllocationClass::Essential);
         let tiers = self.trunk.store.tiers().count() as u8;
         self.trunk.is_scarce().then(|| (0..tiers).any(has_room))
     }
 
-    /// Returns the next job in the order of [`policy::turn`].
-    fn due_job(&self, state: &WriterState, version: &Version, room: Option<bool>) -> Option<JobId> {
+    /// Returns the next job in the order of [`policy::priority`].
+    fn due_job(&self, state: &WriterState, version: &TreeVersion, room: Option<bool>) -> Option<JobId> {
         let crowded = (self.trunk.crowding() > 100).then(|| longest_path(&version.root).1);
         let some_fail = self.trunk.store.tiers().has_unreadable();
         let copied = room.map(|_| state.uses.sparsest(self.trunk.copied_bytes()));
@@ -148,13 +150,13 @@ impl Compactor {
                 return None;
             }
             let scarce = room.map(|has_room| {
-                let (node, index) =
-                    find(&version.root, claim).expect("a job whose pivot is gone was abandoned");
+                let (node, index) = find_claimed_pivot(&version.root, claim)
+                    .expect("a job whose pivot is gone was abandoned");
                 let stretch = state.stretch(node, index);
                 let balance = stretch.balance(node, index, &state.uses);
                 let copied = copied.as_deref().unwrap_or_default();
                 let copies = stretch.inputs(node, index).any(|part| part.lists(copied));
-                policy::Scarce {
+                policy::LowSpace {
                     takes_bytes: balance.takes_bytes,
                     frees: copies || balance.frees(),
                     has_room,
@@ -163,16 +165,17 @@ impl Compactor {
             });
             let crowd = crowded
                 .filter(|key| claim.range.contains(key))
-                .and_then(|_| find(&version.root, claim));
+                .and_then(|_| find_claimed_pivot(&version.root, claim));
             let runs = crowd.map_or(0, |(node, index)| node.runs(index));
-            policy::turn(scarce.as_ref(), runs, claim.height)
+            policy::priority(scarce.as_ref(), runs, claim.height)
         })
     }
 
     /// Returns whether a compaction would read from a tier that is currently unreadable. It stays
     /// queued until the tier is readable again.
-    fn is_out_of_reach(&self, state: &WriterState, version: &Version, claim: &Claim) -> bool {
-        let (node, index) = find(&version.root, claim).expect("a job whose pivot is gone was abandoned");
+    fn is_out_of_reach(&self, state: &WriterState, version: &TreeVersion, claim: &JobClaim) -> bool {
+        let (node, index) =
+            find_claimed_pivot(&version.root, claim).expect("a job whose pivot is gone was abandoned");
         let tiers = self.trunk.store.tiers();
         let stretch = state.stretch(node, index);
         let mut inputs = stretch.inputs(node, index);
@@ -181,14 +184,14 @@ impl Compactor {
     }
 
     /// Returns the newest own parts whose maplets are merged with the new run's.
-    fn base(&self, node: &Node, index: usize, stretch: &Stretch) -> Vec<Owned> {
+    fn select_base_parts(&self, node: &TrunkNode, index: usize, stretch: &JobInputs) -> Vec<OwnedPart> {
         assert!(
             stretch.own.start <= node.pivots[index].own.len(),
             "a stretch of its pivot"
         );
         let before = &node.pivots[index].own[..stretch.own.start];
         let runs: Vec<usize> = before.iter().map(|owned| owned.part.group.runs.len()).collect();
-        let is_ours = |owned: &Owned| owned.part.is_mostly(&owned.weight);
+        let is_ours = |owned: &OwnedPart| owned.part.is_mostly(&owned.weight);
         let shares: Vec<bool> = before.iter().map(is_ours).collect();
         let base = before[policy::maplets_to_merge(&runs, &shares)].to_vec();
         let tiers = self.trunk.store.tiers();
@@ -208,7 +211,7 @@ impl Compactor {
             if !root.is_leaf() && root.pivots.len() == 1 {
                 return Ok(Some(shaper.collapse(root.draft())?));
             }
-            let Some(key) = emptiest(&shaper.shape, root) else {
+            let Some(key) = find_mergeable_node(&shaper.shape, root) else {
                 return Ok(None);
             };
             let (height, low) = key;
@@ -223,10 +226,12 @@ impl Compactor {
 }
 
 /// Returns the height and low key of the lowest node with two children to merge.
-fn emptiest(shape: &policy::Shape, root: &Node) -> Option<(u8, Box<[u8]>)> {
+fn find_mergeable_node(shape: &policy::TrunkShape, root: &TrunkNode) -> Option<(u8, Box<[u8]>)> {
     if root.is_leaf() {
         return None;
     }
-    let below = root.children().find_map(|child| emptiest(shape, child));
+    let below = root
+        .children()
+        .find_map(|child| find_mergeable_node(shape, child));
     below.or_else(|| neighbours(shape, root).map(|_| (root.height, root.range.low.clone())))
 }

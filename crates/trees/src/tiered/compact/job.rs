@@ -1,31 +1,32 @@
 //! A compaction: merges part of one pivot's stack into one run. It runs outside of the trunk
 //! without a lock. Its output replaces the inputs if they have not changed since (T4).
 
-use super::merging::{Adopted, Choice, Merging};
-use crate::fuse::{Plan, Source, Taken};
-use crate::maplet::{self, Merger};
+use super::merging::{AdoptedRun, AdoptionConditions, CompactionMerge};
+use crate::fuse::{InputCounts, RunMergePlan, RunSource};
+use crate::maplet::{self, MapletMerger};
 use crate::merge_memory::merge_bytes;
-use crate::run::{Built, Run, Weight};
+use crate::run::{BuiltRun, IndexedRun, RangeWeight};
 use crate::tiered::policy;
 use crate::tiered::trunk::{
-    Adoption, Claim, Group, JobId, Owned, Part, Reason, Stretch, Trunk, find, holds, replace,
+    AdoptionPolicy, CompactionReason, JobClaim, JobId, JobInputs, MapletGroup, OwnedPart, Trunk, TrunkPart,
+    find_claimed_pivot, is_claim_valid, replace,
 };
 use alluvium_base::Purpose;
-use alluvium_dictionary::contract::Progress;
+use alluvium_dictionary::contract::StepProgress;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_storage::extents::{Class, Extent};
+use alluvium_storage::extents::{AllocationClass, Extent};
 use alluvium_storage::{NodePointer, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The parameters of a job.
-pub(super) struct Task {
-    pub(super) claim: Claim,
-    pub(super) stretch: Stretch,
+pub(super) struct JobSpec {
+    pub(super) claim: JobClaim,
+    pub(super) stretch: JobInputs,
     /// The inputs, which are pinned for the job.
-    pub(super) pins: Arc<[(Part, KeyRange)]>,
+    pub(super) pins: Arc<[(TrunkPart, KeyRange)]>,
     /// The own parts whose maplets are merged with the new run's.
-    pub(super) base: Vec<Owned>,
+    pub(super) base: Vec<OwnedPart>,
     /// The groups whose leaves may be adopted.
     pub(super) whole: Vec<u64>,
     /// Sparsely used extents of the inputs, whose values are copied.
@@ -42,20 +43,20 @@ const FINGERPRINT: u64 = 6;
 
 /// A running compaction. Dropping it discards its output.
 #[derive(Debug)]
-pub struct Job {
+pub struct CompactionJob {
     trunk: Arc<Trunk>,
     id: JobId,
-    claim: Claim,
-    stretch: Stretch,
+    claim: JobClaim,
+    stretch: JobInputs,
     /// The inputs, whose extents must stay until the job ends.
-    pins: Arc<[(Part, KeyRange)]>,
+    pins: Arc<[(TrunkPart, KeyRange)]>,
     /// The own maplets that are merged with the new run's fingerprints, and their runs.
-    base: Vec<Owned>,
+    base: Vec<OwnedPart>,
     /// The groups whose leaves may be adopted.
     whole: Vec<u64>,
     /// Approximate number of the new run's records that supersede records of the leaf.
     renews: u64,
-    phase: Phase,
+    phase: JobPhase,
     /// Approximate number of bytes that the job reads.
     bytes: u64,
     /// The tier for the run.
@@ -67,18 +68,18 @@ pub struct Job {
 }
 
 #[derive(Debug)]
-enum Phase {
+enum JobPhase {
     /// Nothing has been read yet. Contains the sparsely used extents whose values are copied.
     Due(Vec<Extent>),
-    Merging(Merging),
+    Merging(CompactionMerge),
     /// The run is written, and its maplet is being merged.
-    Mapping(Box<Built>, Box<Merger>),
+    Mapping(Box<BuiltRun>, Box<MapletMerger>),
     Over,
 }
 
-impl Job {
+impl CompactionJob {
     /// Creates a job that was marked as running and whose inputs are pinned.
-    pub(super) fn new(trunk: &Arc<Trunk>, id: JobId, task: Task) -> Job {
+    pub(super) fn new(trunk: &Arc<Trunk>, id: JobId, task: JobSpec) -> CompactionJob {
         let pins = &task.pins;
         let runs: usize = pins.iter().map(|(part, within)| part.runs_in(within)).sum();
         let deletes = pins.iter().flat_map(|(part, _)| part.group.runs());
@@ -86,7 +87,7 @@ impl Job {
         let memory = merge_bytes(trunk.store.device(), runs, task.bytes, task.records, deletes);
         let compactions = &trunk.totals.compactions;
         compactions.fetch_add(memory, Ordering::Relaxed);
-        Job {
+        CompactionJob {
             trunk: Arc::clone(trunk),
             id,
             claim: task.claim,
@@ -95,7 +96,7 @@ impl Job {
             base: task.base,
             whole: task.whole,
             renews: 0,
-            phase: Phase::Due(task.sparse),
+            phase: JobPhase::Due(task.sparse),
             bytes: task.bytes,
             tier: 0,
             memory,
@@ -111,25 +112,25 @@ impl Job {
     /// Returns a description of the compaction.
     #[must_use]
     pub fn describe(&self) -> String {
-        let Claim { height, range, .. } = &self.claim;
-        let Stretch { own, bundles, .. } = &self.stretch;
+        let JobClaim { height, range, .. } = &self.claim;
+        let JobInputs { own, bundles, .. } = &self.stretch;
         format!("compaction at height {height} of {range:?}: own parts {own:?} and {bundles} bundles")
     }
 
     /// Returns the space class. A job that frees space by dropping deletes and old versions may use
     /// the whole reserve. While space is scarce, a job that frees none may use part of it.
-    fn class(&self) -> Class {
+    fn class(&self) -> AllocationClass {
         match self.stretch.reason {
-            _ if self.trunk.is_scarce() && self.frees => Class::Freeing,
-            _ if self.trunk.is_scarce() => Class::Essential,
-            Reason::Writes => Class::Normal,
+            _ if self.trunk.is_scarce() && self.frees => AllocationClass::Freeing,
+            _ if self.trunk.is_scarce() => AllocationClass::Essential,
+            CompactionReason::Writes => AllocationClass::Normal,
             // Another tier may have space.
-            _ if self.trunk.store.tiers().count() > 1 => Class::Normal,
-            Reason::Crowd | Reason::Full => Class::Freeing,
+            _ if self.trunk.store.tiers().count() > 1 => AllocationClass::Normal,
+            CompactionReason::Crowd | CompactionReason::Full => AllocationClass::Freeing,
         }
     }
 
-    fn begin(&mut self, mut sparse: Vec<Extent>) -> Result<Merging> {
+    fn begin(&mut self, mut sparse: Vec<Extent>) -> Result<CompactionMerge> {
         self.tier = self.trunk.compacted_tier(self.claim.height, self.bytes);
         let trunk = &self.trunk;
         // A source for each run, newest first.
@@ -138,7 +139,7 @@ impl Job {
             for (_, run) in part.group.runs().rev() {
                 if within.overlaps(run.low(), run.high()) {
                     left.extend(trunk.left_behind(run, self.tier));
-                    sources.push(Source {
+                    sources.push(RunSource {
                         run: run.clone(),
                         range: within.clone(),
                     });
@@ -148,30 +149,30 @@ impl Job {
         let rule = trunk.horizon.rule(self.stretch.older);
         // Adopted leaves stay on their tier.
         let adoption = match left.is_empty() {
-            true => trunk.adoption(self.stretch.reason == Reason::Full),
-            false => Adoption::Never,
+            true => trunk.adoption(self.stretch.reason == CompactionReason::Full),
+            false => AdoptionPolicy::Never,
         };
         sparse.append(&mut left);
         sparse.sort_unstable();
         sparse.dedup();
         let options = trunk.run_options(Purpose::Compact, self.class(), self.tier);
-        let plan = Plan {
+        let plan = RunMergePlan {
             rule,
             schema: &trunk.options.schema,
             asks_filters: trunk.horizon.asks_filters(),
             sparse,
             moves_values: false,
         };
-        let choice = Choice {
+        let choice = AdoptionConditions {
             adoption,
             rewrites: u64::from(self.claim.height) + 1,
             is_whole: &|run| self.whole_group_of(run.pointer()).is_some(),
         };
-        Merging::new(&trunk.store, sources, plan, &options, &choice)
+        CompactionMerge::new(&trunk.store, sources, plan, &options, &choice)
     }
 
     /// Returns the group of a run if its leaves may be adopted.
-    fn whole_group_of(&self, run: &NodePointer) -> Option<&Arc<Group>> {
+    fn whole_group_of(&self, run: &NodePointer) -> Option<&Arc<MapletGroup>> {
         let groups = self.pins.iter().map(|(part, _)| &part.group);
         let mut whole = groups.filter(|group| self.whole.contains(&group.id));
         whole.find(|group| group.runs().any(|(_, other)| other.pointer() == run))
@@ -182,37 +183,37 @@ impl Job {
     /// # Errors
     /// [`Error::Full`](alluvium_storage::Error::Full), and I/O errors. The output is discarded, and
     /// the compaction becomes due again.
-    pub fn poll(&mut self, records: usize) -> Result<Progress> {
+    pub fn poll(&mut self, records: usize) -> Result<StepProgress> {
         if !self.trunk.lock().inflight.is_wanted(self.id) {
             self.give_up();
-            return Ok(Progress::Done);
+            return Ok(StepProgress::Done);
         }
         let result = self.go_on(records);
-        let result = self.trunk.judge(result);
+        let result = self.trunk.poison_on_error(result);
         if result.is_err() {
             self.give_up();
             self.trunk.lock().inflight.failed(self.id);
         }
         match &result {
-            Ok(Progress::Done) => self.trunk.note_space(true),
+            Ok(StepProgress::Done) => self.trunk.note_space(true),
             Err(error) if error.is_full() => self.trunk.note_space(false),
             _ => {}
         }
         result
     }
 
-    fn go_on(&mut self, records: usize) -> Result<Progress> {
-        match std::mem::replace(&mut self.phase, Phase::Over) {
-            Phase::Due(sparse) => {
-                self.phase = Phase::Merging(self.begin(sparse)?);
-                Ok(Progress::More)
+    fn go_on(&mut self, records: usize) -> Result<StepProgress> {
+        match std::mem::replace(&mut self.phase, JobPhase::Over) {
+            JobPhase::Due(sparse) => {
+                self.phase = JobPhase::Merging(self.begin(sparse)?);
+                Ok(StepProgress::More)
             }
-            Phase::Merging(mut merging) => {
-                if merging.step(records)? == Progress::More {
-                    self.phase = Phase::Merging(merging);
-                    return Ok(Progress::More);
+            JobPhase::Merging(mut merging) => {
+                if merging.step(records)? == StepProgress::More {
+                    self.phase = JobPhase::Merging(merging);
+                    return Ok(StepProgress::More);
                 }
-                let has_looked = merging.looks();
+                let has_looked = merging.is_stitching();
                 let (built, taken, adopted) = merging.finish()?;
                 self.note(&taken, built.as_ref());
                 if has_looked {
@@ -222,32 +223,32 @@ impl Job {
                     Some(built) => self.begin_mapping(built, &adopted),
                     None => {
                         self.install(None);
-                        Ok(Progress::Done)
+                        Ok(StepProgress::Done)
                     }
                 }
             }
-            Phase::Mapping(built, mut merger) => match merger.step(records.saturating_mul(4)) {
-                Ok(maplet::Progress::More) => {
-                    self.phase = Phase::Mapping(built, merger);
-                    Ok(Progress::More)
+            JobPhase::Mapping(built, mut merger) => match merger.step(records.saturating_mul(4)) {
+                Ok(maplet::MapletMergeProgress::More) => {
+                    self.phase = JobPhase::Mapping(built, merger);
+                    Ok(StepProgress::More)
                 }
-                Ok(maplet::Progress::Done(written)) => {
+                Ok(maplet::MapletMergeProgress::Done(written)) => {
                     self.install(Some((*built, written)));
-                    Ok(Progress::Done)
+                    Ok(StepProgress::Done)
                 }
                 Err(error) => {
                     built.abandon(&self.trunk.store);
                     Err(error)
                 }
             },
-            Phase::Over => Ok(Progress::Done),
+            JobPhase::Over => Ok(StepProgress::Done),
         }
     }
 
-    fn note(&self, taken: &Taken, built: Option<&Built>) {
+    fn note(&self, taken: &InputCounts, built: Option<&BuiltRun>) {
         let tallies = &self.trunk.tallies;
         tallies.read.fetch_add(taken.records, Ordering::Relaxed);
-        if self.stretch.reason != Reason::Writes {
+        if self.stretch.reason != CompactionReason::Writes {
             tallies.rewritten.fetch_add(taken.records, Ordering::Relaxed);
         }
         if let Some(built) = built {
@@ -263,7 +264,7 @@ impl Job {
         tallies.adopted_leaves.fetch_add(taken.leaves, Ordering::Relaxed);
     }
 
-    fn begin_mapping(&mut self, mut built: Built, adopted: &[Adopted]) -> Result<Progress> {
+    fn begin_mapping(&mut self, mut built: BuiltRun, adopted: &[AdoptedRun]) -> Result<StepProgress> {
         let mut value = 0;
         let mut sources = Vec::new();
         for owned in &self.base {
@@ -271,7 +272,7 @@ impl Job {
             let rewrite = (0..group.runs.len())
                 .map(|run| Some((value + run) as u16))
                 .collect();
-            sources.push(maplet::Source {
+            sources.push(maplet::MapletSource {
                 maplet: group.maplet.clone(),
                 rewrite,
             });
@@ -282,14 +283,14 @@ impl Job {
             "run {value} has a value of its own in the maplet (T6)"
         );
         // The keys of adopted leaves were not read. The maplets of their groups contain them (T6).
-        let mut groups: Vec<&Arc<Group>> = Vec::new();
+        let mut groups: Vec<&Arc<MapletGroup>> = Vec::new();
         for adopted in adopted {
             let group = self
                 .whole_group_of(&adopted.run)
                 .expect("leaves are taken over from groups that are whole");
             if !groups.iter().any(|other| other.id == group.id) {
                 groups.push(group);
-                sources.push(maplet::Source {
+                sources.push(maplet::MapletSource {
                     maplet: group.maplet.clone(),
                     rewrite: vec![Some(value as u16); group.runs.len()].into(),
                 });
@@ -297,15 +298,16 @@ impl Job {
         }
         let hashes = std::mem::take(&mut built.hashes);
         let adopted_records = adopted.iter().map(|adopted| adopted.records).sum();
-        self.renews = self.renews(&hashes) + self.renews_adopted(&groups, adopted_records);
+        self.renews =
+            self.estimate_superseding(&hashes) + self.estimate_superseding_adopted(&groups, adopted_records);
         let tier = self
             .trunk
             .maplet_tier(hashes.len() as u64 * FINGERPRINT, self.tier);
         let spec = self.trunk.maplet_spec(Purpose::Compact, self.class(), tier);
-        match Merger::new(&self.trunk.store, &spec, sources, Some((hashes, value as u16))) {
+        match MapletMerger::new(&self.trunk.store, &spec, sources, Some((hashes, value as u16))) {
             Ok(merger) => {
-                self.phase = Phase::Mapping(Box::new(built), Box::new(merger));
-                Ok(Progress::More)
+                self.phase = JobPhase::Mapping(Box::new(built), Box::new(merger));
+                Ok(StepProgress::More)
             }
             Err(error) => {
                 built.abandon(&self.trunk.store);
@@ -318,16 +320,16 @@ impl Job {
     /// contains. It looks up the keys with the lowest hashes, which are in the first pages of all
     /// maplets. Unreadable maplets count as empty; the result only affects when the leaf is
     /// rewritten.
-    fn renews(&self, hashes: &[u64]) -> u64 {
+    fn estimate_superseding(&self, hashes: &[u64]) -> u64 {
         let count = hashes.len() as u64;
         let highest = (u64::MAX / count.max(1)).saturating_mul(policy::SAMPLE);
         let sample: Vec<u64> = hashes.iter().copied().filter(|&hash| hash <= highest).collect();
-        count * self.held(&sample) / (sample.len() as u64).max(1)
+        count * self.count_held_keys(&sample) / (sample.len() as u64).max(1)
     }
 
     /// Like [`Job::renews`], for `records` records of leaves adopted from these groups. The sample
     /// is the first page of each maplet.
-    fn renews_adopted(&self, groups: &[&Arc<Group>], records: u64) -> u64 {
+    fn estimate_superseding_adopted(&self, groups: &[&Arc<MapletGroup>], records: u64) -> u64 {
         // The result matters only in leaves, and only if there are older parts.
         if self.claim.height > 0 || self.stretch.own.start == 0 || records == 0 {
             return 0;
@@ -346,7 +348,7 @@ impl Job {
             let sample: Vec<u64> = entries
                 .map(|entry| hash(entry.fingerprint().number(bits)))
                 .collect();
-            held += self.held(&sample);
+            held += self.count_held_keys(&sample);
             asked += sample.len() as u64;
         }
         records * held / asked.max(1)
@@ -354,7 +356,7 @@ impl Job {
 
     /// Returns the approximate number of these hashes whose keys are in the older parts of the
     /// leaf.
-    fn held(&self, hashes: &[u64]) -> u64 {
+    fn count_held_keys(&self, hashes: &[u64]) -> u64 {
         hashes.iter().filter(|&&hash| self.holds_older(hash)).count() as u64
     }
 
@@ -366,7 +368,7 @@ impl Job {
         let trunk = &self.trunk;
         let guard = trunk.store.epochs().pin();
         let version = trunk.version();
-        let leaf = find(&version.root, &self.claim).filter(|(node, _)| node.is_leaf());
+        let leaf = find_claimed_pivot(&version.root, &self.claim).filter(|(node, _)| node.is_leaf());
         let older = leaf.and_then(|(node, index)| node.pivots[index].own.get(..self.stretch.own.start));
         older.unwrap_or_default().iter().any(|owned| {
             let maplet = &owned.part.group.maplet;
@@ -376,11 +378,11 @@ impl Job {
     }
 
     /// Replaces the inputs by the result, if the claim still holds.
-    fn install(&mut self, result: Option<(Built, maplet::Written)>) {
+    fn install(&mut self, result: Option<(BuiltRun, maplet::WrittenMaplet)>) {
         let trunk = Arc::clone(&self.trunk);
         let mut writer = trunk.lock();
         let version = trunk.version();
-        if !writer.inflight.is_wanted(self.id) || !holds(&version.root, &self.claim) {
+        if !writer.inflight.is_wanted(self.id) || !is_claim_valid(&version.root, &self.claim) {
             drop(writer);
             if let Some((built, written)) = result {
                 built.abandon(&trunk.store);
@@ -390,7 +392,7 @@ impl Job {
             return;
         }
         let owned = result.map(|(built, written)| self.adopt_result(built, written));
-        let (node, index) = find(&version.root, &self.claim).expect("the claim holds");
+        let (node, index) = find_claimed_pivot(&version.root, &self.claim).expect("the claim holds");
         let mut draft = node.draft();
         let pivot = &mut draft.pivots[index];
         assert!(
@@ -401,7 +403,7 @@ impl Job {
         pivot.own.splice(from..self.stretch.own.end, owned);
         pivot.live.drain(..self.stretch.bundles);
         pivot.first += self.stretch.bundles as u64;
-        if self.stretch.reason == Reason::Full {
+        if self.stretch.reason == CompactionReason::Full {
             writer.full.remove(&self.claim.range.low);
         }
         draft.drop_dead_bundles();
@@ -415,7 +417,7 @@ impl Job {
 
     /// Returns the new run and maplet as a part of the stack. Their extents now belong to the
     /// store.
-    fn adopt_result(&self, built: Built, written: maplet::Written) -> Owned {
+    fn adopt_result(&self, built: BuiltRun, written: maplet::WrittenMaplet) -> OwnedPart {
         let trunk = &self.trunk;
         trunk.install_extents(&built.run, &built.extents, &written.extents);
         let (summary, adopted_bytes) = (*built.run.summary(), built.adopted_bytes);
@@ -423,7 +425,7 @@ impl Job {
             .tallies
             .compacted_bytes
             .fetch_add(written.maplet.bytes(), Ordering::Relaxed);
-        let mut runs: Vec<Option<Run>> = Vec::new();
+        let mut runs: Vec<Option<IndexedRun>> = Vec::new();
         for owned in &self.base {
             runs.extend(owned.part.group.runs.iter().map(|run| run.get().cloned()));
         }
@@ -437,16 +439,16 @@ impl Job {
             "a maplet's values are places of its runs (T6)"
         );
         let base = self.base.iter();
-        let base = base.fold(Weight::default(), |sum, owned| sum + owned.weight);
+        let base = base.fold(RangeWeight::default(), |sum, owned| sum + owned.weight);
         let renews: u64 = self.base.iter().map(|owned| owned.renews).sum();
-        let own = Weight {
+        let own = RangeWeight {
             bytes: summary.bytes + adopted_bytes,
             records: summary.records,
             tombstones: summary.tombstones,
         };
-        Owned {
-            part: Part {
-                group: Arc::new(Group::new(trunk.next_group(), runs, written.maplet)),
+        OwnedPart {
+            part: TrunkPart {
+                group: Arc::new(MapletGroup::new(trunk.next_group(), runs, written.maplet)),
                 clip: None,
             },
             weight: base + own,
@@ -456,7 +458,7 @@ impl Job {
 
     /// Releases the inputs, and discards output that was not installed.
     fn give_up(&mut self) {
-        if let Phase::Mapping(built, _) = std::mem::replace(&mut self.phase, Phase::Over) {
+        if let JobPhase::Mapping(built, _) = std::mem::replace(&mut self.phase, JobPhase::Over) {
             built.abandon(&self.trunk.store);
         }
         let mut writer = self.trunk.lock();
@@ -466,7 +468,7 @@ impl Job {
     }
 }
 
-impl Drop for Job {
+impl Drop for CompactionJob {
     fn drop(&mut self) {
         let compactions = &self.trunk.totals.compactions;
         let before = compactions.fetch_sub(self.memory, Ordering::Relaxed);

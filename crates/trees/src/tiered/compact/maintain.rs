@@ -1,16 +1,18 @@
 //! Maintenance that is not triggered by writes: full compactions of the most worthwhile leaves.
 
 use super::compactor::Compactor;
-use crate::run::Run;
-use crate::tiered::policy::{self, Wish};
-use crate::tiered::trunk::{LeafUses, Node, Part, Rank, Underway, leaf_for, replace, stale_percent};
-use alluvium_base::{DeviceProfile, Sequence};
-use alluvium_dictionary::merge::Older;
+use crate::run::IndexedRun;
+use crate::tiered::policy::{self, CompactionCandidate};
+use crate::tiered::trunk::{
+    CompactionState, LeafUses, NodeRank, TrunkNode, TrunkPart, leaf_for, replace, stale_percent,
+};
+use alluvium_base::{DeviceProfile, SequenceNumber};
+use alluvium_dictionary::merge::OlderData;
 use alluvium_storage::Result;
 
 /// The limits of maintenance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Maintenance {
+pub struct MaintenanceLimits {
     /// Bytes that full compactions may still write.
     pub budget_bytes: u64,
     /// Whether all data fits into the cache, which also keeps written nodes. Rewritten data then
@@ -24,8 +26,8 @@ impl Compactor {
     ///
     /// # Errors
     /// I/O errors.
-    pub(crate) fn maintain(&self, maintenance: &mut Maintenance) -> Result<bool> {
-        let Some((low, bytes)) = self.worst(maintenance) else {
+    pub(crate) fn maintain(&self, maintenance: &mut MaintenanceLimits) -> Result<bool> {
+        let Some((low, bytes)) = self.select_candidate(maintenance) else {
             return Ok(false);
         };
         debug_assert!(bytes <= maintenance.budget_bytes, "what fits is chosen");
@@ -44,8 +46,8 @@ impl Compactor {
             .usage
             .forget(&leaf_for(&self.trunk.version().root, key).range);
         self.trunk.change(None, |state, shaper, root| {
-            let nodes = shaper.flush_path(root.draft(), key, Rank::Root)?;
-            let root = shaper.crown(nodes);
+            let nodes = shaper.flush_path(root.draft(), key, NodeRank::Root)?;
+            let root = shaper.add_root_levels(nodes);
             state.full.insert(leaf_for(&root, key).range.low.clone());
             // The leaf is copied so that it is planned for even if no data was flushed to it.
             let leaf = leaf_for(&root, key).draft();
@@ -56,24 +58,24 @@ impl Compactor {
 
     /// Returns the most worthwhile leaf that the budget allows, and an upper bound of the bytes
     /// that its full compaction writes.
-    fn worst(&self, maintenance: &Maintenance) -> Option<(Box<[u8]>, u64)> {
+    fn select_candidate(&self, maintenance: &MaintenanceLimits) -> Option<(Box<[u8]>, u64)> {
         let version = self.trunk.version();
         let uses = self.trunk.usage.leaves();
         let writer = self.trunk.lock();
-        let horizon = self.trunk.horizon.rule(Older::None).horizon;
+        let horizon = self.trunk.horizon.rule(OlderData::None).horizon;
         let is_scarce = self.trunk.is_scarce();
         let copied = writer.uses.sparsest(self.trunk.copied_bytes());
         let mut best: Option<(u64, Box<[u8]>, u64)> = None;
-        walk(&version.root, &Above::default(), &mut |leaf, above| {
+        walk(&version.root, &AncestorData::default(), &mut |leaf, above| {
             match writer.inflight.underway(0, &leaf.range.low) {
                 None => {}
                 // The queued compaction may lack space, while a compaction of the whole leaf with
                 // all data above it would free some.
-                Some(Underway::Queued)
+                Some(CompactionState::Queued)
                     if is_scarce && (above.runs > 0 || !writer.full.contains(&leaf.range.low)) => {}
                 Some(_) => return,
             }
-            let wish = Wish {
+            let wish = CompactionCandidate {
                 is_scarce,
                 copies: leaf.pivots[0]
                     .own
@@ -81,7 +83,7 @@ impl Compactor {
                     .any(|owned| owned.part.inherits(&copied)),
                 fits_cache: maintenance.fits_cache,
                 device: *self.trunk.store.device(),
-                ..wish(leaf, above, &uses, horizon)
+                ..compaction_candidate(leaf, above, &uses, horizon)
             };
             let worth = policy::full_compaction(&wish);
             if worth > 0
@@ -97,7 +99,7 @@ impl Compactor {
 
 /// The data above a leaf on its path: the leaf's share of it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Above {
+struct AncestorData {
     bytes: u64,
     runs: usize,
     depth: usize,
@@ -105,10 +107,10 @@ struct Above {
     tombstones: u64,
     range_deletes: u64,
     /// Sequence number of the newest message.
-    newest: Sequence,
+    newest: SequenceNumber,
 }
 
-fn walk(node: &Node, above: &Above, visit: &mut dyn FnMut(&Node, &Above)) {
+fn walk(node: &TrunkNode, above: &AncestorData, visit: &mut dyn FnMut(&TrunkNode, &AncestorData)) {
     if node.is_leaf() {
         return visit(node, above);
     }
@@ -117,7 +119,7 @@ fn walk(node: &Node, above: &Above, visit: &mut dyn FnMut(&Node, &Above)) {
         debug_assert_eq!(child.height + 1, node.height, "heights fall by one");
         let share = child.leaves();
         let weight = node.weight(index);
-        let further = Above {
+        let further = AncestorData {
             bytes: above.bytes + weight.bytes / share,
             runs: above.runs + node.runs(index),
             depth: above.depth + node.depth(index),
@@ -131,27 +133,32 @@ fn walk(node: &Node, above: &Above, visit: &mut dyn FnMut(&Node, &Above)) {
 }
 
 /// Returns the number of range deletes in a pivot's stack that touch its range.
-fn range_deletes(node: &Node, index: usize) -> u64 {
+fn range_deletes(node: &TrunkNode, index: usize) -> u64 {
     let range = node.pivot_range(index);
-    let of = |part: &Part| -> u64 {
+    let of = |part: &TrunkPart| -> u64 {
         let within = part.within(&range);
-        let count = |(_, run): (usize, &Run)| run.range_deletes().touching(&within) as u64;
+        let count = |(_, run): (usize, &IndexedRun)| run.range_deletes().touching(&within) as u64;
         part.group.runs().map(count).sum()
     };
     node.stack(index).map(|layer| of(layer.part)).sum()
 }
 
 /// Returns the sequence number of the newest message in a pivot's stack, or an upper bound.
-fn newest(node: &Node, index: usize) -> Sequence {
+fn newest(node: &TrunkNode, index: usize) -> SequenceNumber {
     let runs = node.stack(index).flat_map(|layer| layer.part.group.runs());
     runs.map(|(_, run)| run.newest()).max().unwrap_or(0)
 }
 
-fn wish(leaf: &Node, above: &Above, uses: &LeafUses, horizon: Sequence) -> Wish {
+fn compaction_candidate(
+    leaf: &TrunkNode,
+    above: &AncestorData,
+    uses: &LeafUses,
+    horizon: SequenceNumber,
+) -> CompactionCandidate {
     debug_assert!(leaf.is_leaf() && leaf.pivots.len() == 1, "a leaf has a pivot");
     let weight = leaf.weight(0);
     let used = uses.of(leaf);
-    Wish {
+    CompactionCandidate {
         bytes: above.bytes + weight.bytes,
         runs: above.runs + leaf.runs(0),
         depth: above.depth + leaf.depth(0),
@@ -162,7 +169,7 @@ fn wish(leaf: &Node, above: &Above, uses: &LeafUses, horizon: Sequence) -> Wish 
         stale_percent: stale_percent(&leaf.pivots[0].own),
         scans: used.scans,
         gets: used.gets,
-        waded: uses.waded_in(&leaf.range),
+        skipped_tombstones: uses.waded_in(&leaf.range),
         is_scarce: false,
         copies: false,
         fits_cache: false,

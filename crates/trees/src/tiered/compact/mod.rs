@@ -15,6 +15,6 @@ mod maintain;
 mod merging;
 
 pub(super) use compactor::Compactor;
-pub use compactor::Step;
-pub use job::Job;
-pub use maintain::Maintenance;
+pub use compactor::TreeStep;
+pub use job::CompactionJob;
+pub use maintain::MaintenanceLimits;

@@ -1,10 +1,10 @@
 //! Traverses the tree and reports every violation of an invariant as one sentence.
 
 use super::contents::check_contents;
-use crate::run::Access;
-use crate::tiered::trunk::{JobId, Node, Trunk, TrunkExtents, Uses, WriterState, all_nodes};
-use alluvium_dictionary::findings::{Checked, Depth, Examined, Findings};
-use alluvium_dictionary::merge::Direction;
+use crate::run::CursorAccess;
+use crate::tiered::trunk::{JobId, Trunk, TrunkExtents, TrunkNode, UseCounts, WriterState, all_nodes};
+use alluvium_dictionary::check_report::{CheckFindings, CheckLevel, CheckProgress, StructureCheckReport};
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_storage::Result;
 use alluvium_storage::extents::Extent;
 use alluvium_storage::store::Store;
@@ -20,11 +20,11 @@ use std::sync::Arc;
 /// I/O errors and errors of `tell`. Damage is reported in the result, not returned as an error.
 pub(crate) fn examine(
     trunk: &Trunk,
-    depth: Depth,
+    depth: CheckLevel,
     jobs: &[JobId],
     durable: Option<&[u8]>,
-    tell: &mut dyn FnMut(Checked) -> Result<()>,
-) -> Result<Examined> {
+    tell: &mut dyn FnMut(CheckProgress) -> Result<()>,
+) -> Result<StructureCheckReport> {
     let version = trunk.version();
     let nodes = all_nodes(&version.root);
     let mut found = Vec::new();
@@ -36,7 +36,7 @@ pub(crate) fn examine(
     {
         let state = trunk.lock();
         let pins = jobs.iter().filter_map(|job| state.pins.get(job));
-        let wanted = Uses::of(
+        let wanted = UseCounts::of(
             nodes.iter().map(|node| &**node),
             pins.flat_map(|pins| pins.iter()),
         );
@@ -57,7 +57,7 @@ pub(crate) fn examine(
         check_wishes(&state, &nodes, &mut found);
         reachable = state.uses.reachable();
         // A checkpoint may happen at any time, and a crash after it ends every compaction.
-        let shown = Uses::of(nodes.iter().map(|node| &**node), []).reachable();
+        let shown = UseCounts::of(nodes.iter().map(|node| &**node), []).reachable();
         let hidden = reachable.keys().filter(|extent| !shown.contains_key(extent));
         found.extend(hidden.map(|extent| format!("{extent} is used by compactions alone (T5)")));
         for extent in state.extents.iter() {
@@ -68,16 +68,16 @@ pub(crate) fn examine(
         }
     }
     let mut findings = match depth {
-        Depth::Trunk => Findings::default(),
-        Depth::Everything => check_contents(&trunk.store, &nodes, durable, tell)?,
+        CheckLevel::Trunk => CheckFindings::default(),
+        CheckLevel::Everything => check_contents(&trunk.store, &nodes, durable, tell)?,
     };
     findings.found.splice(..0, found);
     findings.bound();
-    Ok(Examined { findings, reachable })
+    Ok(StructureCheckReport { findings, reachable })
 }
 
 /// Checks the bound on the runs of each pivot (T3).
-fn check_depths(trunk: &Trunk, node: &Node, found: &mut Vec<String>) {
+fn check_depths(trunk: &Trunk, node: &TrunkNode, found: &mut Vec<String>) {
     let most = trunk.options.shape.most_runs();
     for pivot in 0..node.pivots.len() {
         // A leaf cannot flush. Its excess waits for a compaction, however long that takes.
@@ -117,8 +117,8 @@ pub(crate) fn count_records(trunk: &Trunk) -> Result<Vec<(u64, u64)>> {
                         let mut cursor = run.cursor(
                             &trunk.store,
                             within.clone(),
-                            Direction::Forward,
-                            Access::Streaming,
+                            MergeDirection::Forward,
+                            CursorAccess::Streaming,
                         );
                         cursor.start()?;
                         while cursor.key().is_some() {
@@ -138,7 +138,7 @@ pub(crate) fn count_records(trunk: &Trunk) -> Result<Vec<(u64, u64)>> {
 }
 
 /// Returns a description of wrong counts of trunk nodes by extent, if any.
-fn wrong_extents(state: &WriterState, nodes: &[Arc<Node>], store: &Store) -> Option<String> {
+fn wrong_extents(state: &WriterState, nodes: &[Arc<TrunkNode>], store: &Store) -> Option<String> {
     match TrunkExtents::of(nodes.iter().map(|node| &node.stored), store) {
         Ok(found) if found == state.extents => None,
         Ok(found) => Some(format!(
@@ -150,7 +150,7 @@ fn wrong_extents(state: &WriterState, nodes: &[Arc<Node>], store: &Store) -> Opt
 }
 
 /// Checks that every requested full compaction refers to an existing leaf.
-fn check_wishes(state: &WriterState, nodes: &[Arc<Node>], found: &mut Vec<String>) {
+fn check_wishes(state: &WriterState, nodes: &[Arc<TrunkNode>], found: &mut Vec<String>) {
     let leaves = nodes.iter().filter(|node| node.is_leaf());
     let lows: HashSet<&[u8]> = leaves.map(|leaf| &*leaf.range.low).collect();
     let lost = state.full.iter().filter(|low| !lows.contains(&***low));
@@ -160,7 +160,7 @@ fn check_wishes(state: &WriterState, nodes: &[Arc<Node>], found: &mut Vec<String
     }));
 }
 
-fn check_node(node: &Node, found: &mut Vec<String>) {
+fn check_node(node: &TrunkNode, found: &mut Vec<String>) {
     let mut wrong = |what: String| {
         found.push(format!(
             "trunk node at height {} of {:?}: {what}",
@@ -207,7 +207,7 @@ fn check_node(node: &Node, found: &mut Vec<String>) {
     }
 }
 
-fn check_pivot(node: &Node, index: usize, wrong: &mut dyn FnMut(String)) {
+fn check_pivot(node: &TrunkNode, index: usize, wrong: &mut dyn FnMut(String)) {
     let pivot = &node.pivots[index];
     let range = node.pivot_range(index);
     if pivot.first + pivot.live.len() as u64 != node.next {

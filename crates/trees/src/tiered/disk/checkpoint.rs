@@ -1,13 +1,13 @@
 //! Checkpoints of the trunk: writes the changed nodes, children before their parents.
 
-use super::form;
-use super::format::Root;
-use crate::tiered::trunk::{Location, Node, Trunk, TrunkWriter, all_nodes};
+use super::format::TreeRoot;
+use super::stored_node;
+use crate::tiered::trunk::{NodeLocation, Trunk, TrunkNode, TrunkWriter, all_nodes};
 use alluvium_base::Purpose;
-use alluvium_dictionary::cut::Cut;
-use alluvium_dictionary::values::{Placed, Slot, ValuePointer, ValueWriter};
+use alluvium_dictionary::checkpoint_root::CheckpointRoot;
+use alluvium_dictionary::value_log::{PointerSlot, ValuePlacement, ValuePointer, ValueWriter};
 use alluvium_storage::Result;
-use alluvium_storage::extents::{Class, Extent};
+use alluvium_storage::extents::{AllocationClass, Extent};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ const ROUNDS: usize = 4;
 const FEW: usize = 4;
 
 /// Written trunk nodes that are not yet part of the store.
-struct Written {
+struct WrittenNodes {
     /// Nodes with their locations.
-    nodes: Vec<(Arc<Node>, Location)>,
+    nodes: Vec<(Arc<TrunkNode>, NodeLocation)>,
     extents: Vec<(Extent, u64)>,
 }
 
@@ -56,7 +56,7 @@ impl Checkpointer {
                 break;
             }
             let written = self.write_nodes(nodes);
-            let written = self.trunk.judge(written)?;
+            let written = self.trunk.poison_on_error(written)?;
             self.note(&mut self.trunk.lock(), written);
         }
         Ok(())
@@ -68,49 +68,49 @@ impl Checkpointer {
     ///
     /// # Errors
     /// See [`Checkpointer::prepare`].
-    pub(crate) fn stand(&self) -> Result<Cut<'_>> {
+    pub(crate) fn checkpoint_root(&self) -> Result<CheckpointRoot<'_>> {
         let mut writer = self.trunk.lock();
         let version = self.trunk.version();
         let written = self.write_nodes(unwritten(&version.root));
-        let written = self.trunk.judge(written)?;
+        let written = self.trunk.poison_on_error(written)?;
         self.note(&mut writer, written);
-        let root = Root {
+        let root = TreeRoot {
             fingerprint_bits: self.trunk.options.fingerprint_bits,
             next_group: self.trunk.group_numbers(),
             trunk: version.root.stored.at().expect("the root was written"),
         };
-        Ok(Cut::new(root.encode(), version.stamp.cut, writer))
+        Ok(CheckpointRoot::new(root.encode(), version.stamp.cut, writer))
     }
 
     /// Writes nodes, children before their parents. Skips nodes with a child that left the current
     /// version during the write, because then they have left it too.
-    fn write_nodes(&self, mut nodes: Vec<Arc<Node>>) -> Result<Written> {
+    fn write_nodes(&self, mut nodes: Vec<Arc<TrunkNode>>) -> Result<WrittenNodes> {
         if nodes.is_empty() {
-            return Ok(Written {
+            return Ok(WrittenNodes {
                 nodes: Vec::new(),
                 extents: Vec::new(),
             });
         }
         nodes.sort_by_key(|node| node.height);
         let store = &self.trunk.store;
-        let writer = store.node_writer(store.writer_options(Purpose::Trunk, Class::Freeing))?;
+        let writer = store.node_writer(store.writer_options(Purpose::Trunk, AllocationClass::Freeing))?;
         let mut writer = ValueWriter::new(writer, store.page_size());
-        let mut placed: HashMap<*const Node, Location> = HashMap::new();
+        let mut placed: HashMap<*const TrunkNode, NodeLocation> = HashMap::new();
         for level in nodes.chunk_by(|one, other| one.height == other.height) {
             write_level(&mut writer, level, &mut placed)?;
         }
         let extents = writer.finish()?.extents;
-        let with_location = |node: Arc<Node>| {
+        let with_location = |node: Arc<TrunkNode>| {
             let location = placed.remove(&Arc::as_ptr(&node))?;
             Some((node, location))
         };
         let nodes = nodes.into_iter().filter_map(with_location).collect();
         debug_assert!(placed.is_empty(), "what was written is a node of the trunk");
-        Ok(Written { nodes, extents })
+        Ok(WrittenNodes { nodes, extents })
     }
 
     /// Records the new locations of nodes, and releases their previous locations.
-    fn note(&self, writer: &mut TrunkWriter<'_>, written: Written) {
+    fn note(&self, writer: &mut TrunkWriter<'_>, written: WrittenNodes) {
         let nodes = written
             .nodes
             .iter()
@@ -123,7 +123,7 @@ impl Checkpointer {
 
 /// Returns the nodes of a trunk that no checkpoint has written. All descendants of a written node
 /// are written.
-fn unwritten(root: &Arc<Node>) -> Vec<Arc<Node>> {
+fn unwritten(root: &Arc<TrunkNode>) -> Vec<Arc<TrunkNode>> {
     let mut nodes = Vec::new();
     let mut next = vec![root];
     while let Some(node) = next.pop() {
@@ -138,16 +138,16 @@ fn unwritten(root: &Arc<Node>) -> Vec<Arc<Node>> {
 /// Writes nodes of one height, whose children are already written.
 fn write_level(
     writer: &mut ValueWriter,
-    level: &[Arc<Node>],
-    placed: &mut HashMap<*const Node, Location>,
+    level: &[Arc<TrunkNode>],
+    placed: &mut HashMap<*const TrunkNode, NodeLocation>,
 ) -> Result<()> {
-    let mut done: Vec<(usize, Location)> = Vec::new();
-    let short = |pointer: ValuePointer| Location {
+    let mut done: Vec<(usize, NodeLocation)> = Vec::new();
+    let short = |pointer: ValuePointer| NodeLocation {
         pointer,
         nodes: vec![pointer.node],
     };
     for (slot, node) in level.iter().enumerate() {
-        let form = form::form_of(node, &|child| {
+        let form = stored_node::form_of(node, &|child| {
             let written = placed.get(&Arc::as_ptr(child)).map(|location| location.pointer);
             written.or_else(|| child.stored.at())
         });
@@ -157,9 +157,9 @@ fn write_level(
             writer.close(|slot, pointer| done.push((slot.at, short(pointer))))?;
         }
         let mut nodes = Vec::new();
-        let place = Slot { leaf: 0, at: slot };
-        if let Placed::Long(pointer) = writer.add(&blob, place, &mut |node| nodes.push(*node))? {
-            done.push((slot, Location { pointer, nodes }));
+        let place = PointerSlot { leaf: 0, at: slot };
+        if let ValuePlacement::Long(pointer) = writer.add(&blob, place, &mut |node| nodes.push(*node))? {
+            done.push((slot, NodeLocation { pointer, nodes }));
         }
     }
     writer.close(|slot, pointer| done.push((slot.at, short(pointer))))?;

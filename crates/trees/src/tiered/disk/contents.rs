@@ -4,14 +4,14 @@
 //! Memory: the names of all structures, one open run or maplet at a time, and some mebibytes of
 //! nodes.
 
-use super::names::{Names, merged, tell_damage};
+use super::reachable::{ReachableStructures, merged, tell_damage};
 use crate::maplet::Maplet;
-use crate::run::Run;
-use crate::tiered::trunk::{Group, Node};
+use crate::run::IndexedRun;
+use crate::tiered::trunk::{MapletGroup, TrunkNode};
 use alluvium_base::Purpose;
-use alluvium_dictionary::findings::{Checked, Findings};
-use alluvium_dictionary::key::Key;
-use alluvium_dictionary::read::Files;
+use alluvium_dictionary::check_report::{CheckFindings, CheckProgress};
+use alluvium_dictionary::key::LookupKey;
+use alluvium_dictionary::read::DataFiles;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Result};
 use std::collections::HashMap;
@@ -28,14 +28,14 @@ const KEY_BYTES_AT_ONCE: usize = 1 << 20;
 /// # Errors
 /// Errors of `tell`. Unreadable data is reported in the result, not returned as an error.
 pub fn check_files(
-    files: Files<'_>,
+    files: DataFiles<'_>,
     root: &[u8],
     live_bytes: u64,
-    tell: &mut dyn FnMut(Checked) -> Result<()>,
-) -> Result<Findings> {
-    let mut names = Names::default();
+    tell: &mut dyn FnMut(CheckProgress) -> Result<()>,
+) -> Result<CheckFindings> {
+    let mut names = ReachableStructures::default();
     names.read(files, root);
-    let mut check = Contents::new(files, live_bytes, tell);
+    let mut check = TreeContentsChecker::new(files, live_bytes, tell);
     check.all(&mut names, None)?;
     Ok(check.findings)
 }
@@ -43,12 +43,12 @@ pub fn check_files(
 /// Reads everything reachable from the current version and the durable generation.
 pub(super) fn check_contents(
     store: &Store,
-    nodes: &[Arc<Node>],
+    nodes: &[Arc<TrunkNode>],
     durable: Option<&[u8]>,
-    tell: &mut dyn FnMut(Checked) -> Result<()>,
-) -> Result<Findings> {
-    let files = Files::of(store);
-    let mut names = Names::default();
+    tell: &mut dyn FnMut(CheckProgress) -> Result<()>,
+) -> Result<CheckFindings> {
+    let files = DataFiles::of(store);
+    let mut names = ReachableStructures::default();
     let mut groups = HashMap::new();
     for node in nodes {
         names.add_node(node);
@@ -66,30 +66,30 @@ pub(super) fn check_contents(
         names.read_again(files, &pointer);
     }
     let live_bytes = store.extents().usage().total().live_bytes;
-    let mut check = Contents::new(files, live_bytes, tell);
+    let mut check = TreeContentsChecker::new(files, live_bytes, tell);
     check.all(&mut names, Some((store, &groups)))?;
     Ok(check.findings)
 }
 
 /// An open store, and the groups of its current version.
-type Open<'o> = Option<(&'o Store, &'o HashMap<u64, Arc<Group>>)>;
+type OpenGroups<'o> = Option<(&'o Store, &'o HashMap<u64, Arc<MapletGroup>>)>;
 
-struct Contents<'c> {
-    files: Files<'c>,
-    findings: Findings,
+struct TreeContentsChecker<'c> {
+    files: DataFiles<'c>,
+    findings: CheckFindings,
     total_bytes: u64,
-    tell: &'c mut dyn FnMut(Checked) -> Result<()>,
+    tell: &'c mut dyn FnMut(CheckProgress) -> Result<()>,
 }
 
-impl<'c> Contents<'c> {
+impl<'c> TreeContentsChecker<'c> {
     fn new(
-        files: Files<'c>,
+        files: DataFiles<'c>,
         total_bytes: u64,
-        tell: &'c mut dyn FnMut(Checked) -> Result<()>,
-    ) -> Contents<'c> {
-        Contents {
+        tell: &'c mut dyn FnMut(CheckProgress) -> Result<()>,
+    ) -> TreeContentsChecker<'c> {
+        TreeContentsChecker {
             files,
-            findings: Findings::default(),
+            findings: CheckFindings::default(),
             total_bytes,
             tell,
         }
@@ -98,17 +98,17 @@ impl<'c> Contents<'c> {
     fn told(&mut self) -> Result<()> {
         self.findings.bound();
         let done_bytes = self.findings.read.bytes();
-        (self.tell)(Checked {
+        (self.tell)(CheckProgress {
             done_bytes,
             total_bytes: self.total_bytes.max(done_bytes),
         })
     }
 
-    fn all(&mut self, names: &mut Names, open: Open<'_>) -> Result<()> {
+    fn all(&mut self, names: &mut ReachableStructures, open: OpenGroups<'_>) -> Result<()> {
         tell_damage(names, &mut self.findings.found, &mut self.findings.read);
         self.told()?;
         for (pointer, group) in names.maplets.values() {
-            let Findings { found, read, .. } = &mut self.findings;
+            let CheckFindings { found, read, .. } = &mut self.findings;
             // An open maplet is compared with its pages on the device.
             let opened = open.and_then(|(_, groups)| groups.get(group));
             let opened = opened.filter(|group| group.maplet.pointer() == pointer);
@@ -132,10 +132,10 @@ impl<'c> Contents<'c> {
             self.told()?;
         }
         for (pointer, needs) in names.runs.values() {
-            let Findings { found, read, .. } = &mut self.findings;
-            match Run::open_from(self.files, pointer, Purpose::Check) {
+            let CheckFindings { found, read, .. } = &mut self.findings;
+            match IndexedRun::open_from(self.files, pointer, Purpose::Check) {
                 Ok(run) => {
-                    let mut lookups = Lookups::of(open, needs);
+                    let mut lookups = MapletKeyBatch::of(open, needs);
                     let mut tell = |key: &[u8]| lookups.iter_mut().for_each(|one| one.key(key));
                     let said = run.check_within(self.files, &merged(needs), &mut tell, read);
                     let place = pointer.place();
@@ -160,7 +160,7 @@ impl<'c> Contents<'c> {
         }
         let (tell, found) = (&mut self.tell, &self.findings);
         let done_bytes = found.read.bytes();
-        tell(Checked {
+        tell(CheckProgress {
             done_bytes,
             total_bytes: done_bytes,
         })
@@ -169,10 +169,10 @@ impl<'c> Contents<'c> {
 
 /// Keys of a run that its group's maplet must contain (T6). The lookups go through the cache;
 /// another check compares the maplet's pages on the device with their checksums.
-struct Lookups<'l> {
+struct MapletKeyBatch<'l> {
     store: &'l Store,
-    group: &'l Group,
-    need: &'l super::names::Need,
+    group: &'l MapletGroup,
+    need: &'l super::reachable::RunNeed,
     place: u16,
     /// Page, hash, and offset of the key in `keys`.
     pending: Vec<(u64, u64, usize)>,
@@ -185,13 +185,13 @@ struct Lookups<'l> {
 /// Maximum number of keys per run that are reported as missing from the maplet.
 const MOST_MISSED: usize = 8;
 
-impl<'l> Lookups<'l> {
-    fn of(open: Open<'l>, needs: &'l [super::names::Need]) -> Vec<Lookups<'l>> {
+impl<'l> MapletKeyBatch<'l> {
+    fn of(open: OpenGroups<'l>, needs: &'l [super::reachable::RunNeed]) -> Vec<MapletKeyBatch<'l>> {
         let Some((store, groups)) = open else {
             return Vec::new();
         };
         let lookups = needs.iter().filter_map(|need| {
-            Some(Lookups {
+            Some(MapletKeyBatch {
                 store,
                 group: groups.get(&need.group)?,
                 need,
@@ -209,7 +209,7 @@ impl<'l> Lookups<'l> {
         if !self.need.range.contains(key) {
             return;
         }
-        let hash = Key::new(key).hash();
+        let hash = LookupKey::new(key).hash();
         self.pending
             .push((self.group.maplet.page(hash).offset, hash, self.keys.len()));
         self.keys.extend_from_slice(key);

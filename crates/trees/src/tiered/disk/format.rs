@@ -46,12 +46,12 @@
 //! tombstones (varints).
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use crate::run::Weight;
-use alluvium_base::Sequence;
-use alluvium_base::bytes::{Reader, Truncated, Writer};
+use crate::run::RangeWeight;
+use alluvium_base::SequenceNumber;
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::values::ValuePointer;
-use alluvium_storage::{Error, IMPOSSIBLE, NodePointer, PageSize, Place, Result};
+use alluvium_dictionary::value_log::ValuePointer;
+use alluvium_storage::{DiskLocation, Error, IMPOSSIBLE, NodePointer, PageSize, Result};
 
 const VERSION: u8 = 3;
 /// Maximum number of groups, clips, bundles, pivots or parts of a node, far above what a tree
@@ -60,7 +60,7 @@ const MOST: u64 = 1 << 20;
 
 /// The root from which a tree is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Root {
+pub struct TreeRoot {
     /// Fingerprint length in bits.
     pub fingerprint_bits: u8,
     /// The next group number.
@@ -71,7 +71,7 @@ pub struct Root {
 
 /// A trunk node in its stored form: it refers to other structures by name, without opening them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Form {
+pub struct StoredNode {
     /// Zero for leaves.
     pub height: u8,
     /// The number of the next bundle.
@@ -79,38 +79,38 @@ pub struct Form {
     /// The key range of the node.
     pub range: KeyRange,
     /// The groups that the parts refer to.
-    pub groups: Vec<GroupName>,
+    pub groups: Vec<StoredGroup>,
     /// The clips that the parts refer to.
     pub clips: Vec<KeyRange>,
     /// The parts of each bundle, oldest to newest.
-    pub bundles: Vec<Vec<PartName>>,
+    pub bundles: Vec<Vec<StoredPart>>,
     /// The pivots in key order.
-    pub pivots: Vec<PivotForm>,
+    pub pivots: Vec<StoredPivot>,
 }
 
 /// A stored reference to a group: its number, maplet, and runs, oldest to newest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GroupName {
+pub struct StoredGroup {
     /// The group's number, unique in the store.
     pub id: u64,
     /// The maplet's directory.
     pub maplet: NodePointer,
     /// The runs, oldest to newest; `None` for a run that the node does not need.
-    pub runs: Vec<Option<RunName>>,
+    pub runs: Vec<Option<StoredRun>>,
 }
 
 /// A stored reference to a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunName {
+pub struct StoredRun {
     /// The run's footer.
     pub pointer: NodePointer,
     /// The sequence number of all records, if they have none of their own; otherwise 0.
-    pub base: Sequence,
+    pub base: SequenceNumber,
 }
 
 /// A part, by the indices of its group and clip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PartName {
+pub struct StoredPart {
     /// Index in the node's groups.
     pub group: usize,
     /// Index in the node's clips.
@@ -119,23 +119,23 @@ pub struct PartName {
 
 /// A pivot in its stored form.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PivotForm {
+pub struct StoredPivot {
     /// The smallest key of the range.
     pub low: Box<[u8]>,
     /// The child; `None` in a leaf.
     pub child: Option<ValuePointer>,
     /// The own parts and their weights, oldest to newest.
-    pub own: Vec<(PartName, Weight)>,
+    pub own: Vec<(StoredPart, RangeWeight)>,
     /// Weights of the parts of the live bundles, which are the newest bundles of the node.
-    pub live: Vec<Vec<Weight>>,
+    pub live: Vec<Vec<RangeWeight>>,
 }
 
-impl Root {
+impl TreeRoot {
     /// Encodes the root.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        Writer::new(&mut out)
+        ByteWriter::new(&mut out)
             .u8(VERSION)
             .u8(self.fingerprint_bits)
             .u64(self.next_group);
@@ -147,15 +147,15 @@ impl Root {
     ///
     /// # Errors
     /// [`Error::Corrupt`] or [`Error::NewerFormat`] at `place`.
-    pub fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Root> {
-        let mut decoder = Decoder::new(bytes, place, page_size);
+    pub fn decode(bytes: &[u8], place: &DiskLocation, page_size: PageSize) -> Result<TreeRoot> {
+        let mut decoder = TrunkDecoder::new(bytes, place, page_size);
         decoder.version()?;
-        let read = Root {
+        let read = TreeRoot {
             fingerprint_bits: decoder.u8()?,
-            next_group: decoder.read(Reader::u64)?,
+            next_group: decoder.read(ByteReader::u64)?,
             trunk: decoder.pointer()?,
         };
-        if read.next_group >= IMPOSSIBLE || decoder.reader.left() > 0 {
+        if read.next_group >= IMPOSSIBLE || decoder.reader.remaining() > 0 {
             return Err(decoder.bad("the root of a tree"));
         }
         Ok(read)
@@ -164,11 +164,11 @@ impl Root {
 
 fn encode_pointer(pointer: &ValuePointer, out: &mut Vec<u8>) {
     pointer.node.encode(out);
-    Writer::new(out).u32(pointer.at).u32(pointer.len).u32(0);
+    ByteWriter::new(out).u32(pointer.at).u32(pointer.len).u32(0);
 }
 
 fn encode_key(key: &[u8], out: &mut Vec<u8>) {
-    Writer::new(out).varint(key.len() as u64).bytes(key);
+    ByteWriter::new(out).varint(key.len() as u64).bytes(key);
 }
 
 fn encode_range(range: &KeyRange, out: &mut Vec<u8>) {
@@ -182,52 +182,55 @@ fn encode_range(range: &KeyRange, out: &mut Vec<u8>) {
     }
 }
 
-fn encode_weight(weight: &Weight, out: &mut Vec<u8>) {
-    Writer::new(out)
+fn encode_weight(weight: &RangeWeight, out: &mut Vec<u8>) {
+    ByteWriter::new(out)
         .varint(weight.bytes)
         .varint(weight.records)
         .varint(weight.tombstones);
 }
 
-fn encode_run(run: Option<&RunName>, out: &mut Vec<u8>) {
+fn encode_run(run: Option<&StoredRun>, out: &mut Vec<u8>) {
     out.push(run.map_or(0, |run| if run.base == 0 { 1 } else { 2 }));
     if let Some(run) = run {
         run.pointer.encode(out);
         if run.base > 0 {
-            Writer::new(out).u64(run.base);
+            ByteWriter::new(out).u64(run.base);
         }
     }
 }
 
-fn encode_part(part: PartName, out: &mut Vec<u8>) {
+fn encode_part(part: StoredPart, out: &mut Vec<u8>) {
     let clip = part.clip.map_or(0, |clip| clip as u64 + 1);
-    Writer::new(out).varint(part.group as u64).varint(clip);
+    ByteWriter::new(out).varint(part.group as u64).varint(clip);
 }
 
-impl Form {
+impl StoredNode {
     /// Encodes the node.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        Writer::new(&mut out).u8(VERSION).u8(self.height).u64(self.next);
+        ByteWriter::new(&mut out)
+            .u8(VERSION)
+            .u8(self.height)
+            .u64(self.next);
         encode_range(&self.range, &mut out);
-        Writer::new(&mut out).varint(self.groups.len() as u64);
+        ByteWriter::new(&mut out).varint(self.groups.len() as u64);
         for group in &self.groups {
-            Writer::new(&mut out).u64(group.id);
+            ByteWriter::new(&mut out).u64(group.id);
             group.maplet.encode(&mut out);
-            Writer::new(&mut out).varint(group.runs.len() as u64);
+            ByteWriter::new(&mut out).varint(group.runs.len() as u64);
             for run in &group.runs {
                 encode_run(run.as_ref(), &mut out);
             }
         }
-        Writer::new(&mut out).varint(self.clips.len() as u64);
+        ByteWriter::new(&mut out).varint(self.clips.len() as u64);
         self.clips.iter().for_each(|clip| encode_range(clip, &mut out));
-        Writer::new(&mut out).varint(self.bundles.len() as u64);
+        ByteWriter::new(&mut out).varint(self.bundles.len() as u64);
         for parts in &self.bundles {
-            Writer::new(&mut out).varint(parts.len() as u64);
+            ByteWriter::new(&mut out).varint(parts.len() as u64);
             parts.iter().for_each(|part| encode_part(*part, &mut out));
         }
-        Writer::new(&mut out).varint(self.pivots.len() as u64);
+        ByteWriter::new(&mut out).varint(self.pivots.len() as u64);
         for pivot in &self.pivots {
             pivot.encode(&mut out);
         }
@@ -238,15 +241,15 @@ impl Form {
     ///
     /// # Errors
     /// [`Error::Corrupt`] or [`Error::NewerFormat`] at `place`.
-    pub fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Form> {
-        let mut decoder = Decoder::new(bytes, place, page_size);
+    pub fn decode(bytes: &[u8], place: &DiskLocation, page_size: PageSize) -> Result<StoredNode> {
+        let mut decoder = TrunkDecoder::new(bytes, place, page_size);
         decoder.version()?;
-        let mut form = Form {
+        let mut form = StoredNode {
             height: decoder.u8()?,
-            next: decoder.read(Reader::u64)?,
+            next: decoder.read(ByteReader::u64)?,
             range: decoder.range()?,
-            groups: decoder.list(Decoder::group)?,
-            clips: decoder.list(Decoder::range)?,
+            groups: decoder.list(TrunkDecoder::group)?,
+            clips: decoder.list(TrunkDecoder::range)?,
             bundles: Vec::new(),
             pivots: Vec::new(),
         };
@@ -254,7 +257,7 @@ impl Form {
         form.bundles = decoder.list(|decoder| decoder.list(|decoder| decoder.part(groups, clips)))?;
         let bundles: Vec<usize> = form.bundles.iter().map(Vec::len).collect();
         form.pivots = decoder.list(|decoder| decoder.pivot(groups, clips, &bundles))?;
-        let done = decoder.reader.left() == 0;
+        let done = decoder.reader.remaining() == 0;
         if done && form.is_sound() {
             Ok(form)
         } else {
@@ -277,17 +280,17 @@ impl Form {
     }
 }
 
-impl PivotForm {
+impl StoredPivot {
     fn encode(&self, out: &mut Vec<u8>) {
         encode_key(&self.low, out);
         out.push(u8::from(self.child.is_some()));
         self.child.iter().for_each(|child| encode_pointer(child, out));
-        Writer::new(out).varint(self.own.len() as u64);
+        ByteWriter::new(out).varint(self.own.len() as u64);
         for (part, weight) in &self.own {
             encode_part(*part, out);
             encode_weight(weight, out);
         }
-        Writer::new(out).varint(self.live.len() as u64);
+        ByteWriter::new(out).varint(self.live.len() as u64);
         self.live
             .iter()
             .flatten()
@@ -296,16 +299,16 @@ impl PivotForm {
 }
 
 /// Decodes untrusted bytes.
-struct Decoder<'b> {
-    reader: Reader<'b>,
-    place: &'b Place,
+struct TrunkDecoder<'b> {
+    reader: ByteReader<'b>,
+    place: &'b DiskLocation,
     page_size: PageSize,
 }
 
-impl<'b> Decoder<'b> {
-    fn new(bytes: &'b [u8], place: &'b Place, page_size: PageSize) -> Decoder<'b> {
-        Decoder {
-            reader: Reader::new(bytes),
+impl<'b> TrunkDecoder<'b> {
+    fn new(bytes: &'b [u8], place: &'b DiskLocation, page_size: PageSize) -> TrunkDecoder<'b> {
+        TrunkDecoder {
+            reader: ByteReader::new(bytes),
             place,
             page_size,
         }
@@ -318,7 +321,7 @@ impl<'b> Decoder<'b> {
 
     fn read<T>(
         &mut self,
-        read: impl FnOnce(&mut Reader<'b>) -> std::result::Result<T, Truncated>,
+        read: impl FnOnce(&mut ByteReader<'b>) -> std::result::Result<T, TruncatedInput>,
     ) -> Result<T> {
         read(&mut self.reader)
             .map_err(|error| Error::corrupt(self.place.clone(), "more of a trunk node", error.to_string()))
@@ -337,17 +340,17 @@ impl<'b> Decoder<'b> {
     }
 
     fn u8(&mut self) -> Result<u8> {
-        self.read(Reader::u8)
+        self.read(ByteReader::u8)
     }
 
     fn varint(&mut self) -> Result<u64> {
-        self.read(Reader::varint)
+        self.read(ByteReader::varint)
     }
 
     fn count(&mut self) -> Result<usize> {
         let count = self.varint()?;
         // Each counted element occupies at least one byte.
-        if count > MOST.min(self.reader.left() as u64) {
+        if count > MOST.min(self.reader.remaining() as u64) {
             return Err(self.bad("a count of what follows"));
         }
         Ok(count as usize)
@@ -380,17 +383,17 @@ impl<'b> Decoder<'b> {
         let node = self.node_pointer()?;
         let pointer = ValuePointer {
             node,
-            at: self.read(Reader::u32)?,
-            len: self.read(Reader::u32)?,
+            at: self.read(ByteReader::u32)?,
+            len: self.read(ByteReader::u32)?,
         };
-        if self.read(Reader::u32)? != 0 {
+        if self.read(ByteReader::u32)? != 0 {
             return Err(self.bad("zeros"));
         }
         Ok(pointer)
     }
 
-    fn weight(&mut self) -> Result<Weight> {
-        Ok(Weight {
+    fn weight(&mut self) -> Result<RangeWeight> {
+        Ok(RangeWeight {
             bytes: self.varint()?,
             records: self.varint()?,
             tombstones: self.varint()?,
@@ -403,34 +406,34 @@ impl<'b> Decoder<'b> {
         (0..count).map(|_| read(self)).collect()
     }
 
-    fn group(&mut self) -> Result<GroupName> {
-        let (id, maplet) = (self.read(Reader::u64)?, self.node_pointer()?);
-        let runs = self.list(Decoder::run)?;
+    fn group(&mut self) -> Result<StoredGroup> {
+        let (id, maplet) = (self.read(ByteReader::u64)?, self.node_pointer()?);
+        let runs = self.list(TrunkDecoder::run)?;
         if runs.is_empty() {
             return Err(self.bad("a group with a run"));
         }
-        Ok(GroupName { id, maplet, runs })
+        Ok(StoredGroup { id, maplet, runs })
     }
 
-    fn run(&mut self) -> Result<Option<RunName>> {
+    fn run(&mut self) -> Result<Option<StoredRun>> {
         let kind = self.u8()?;
         if kind == 0 {
             return Ok(None);
         }
         let pointer = self.node_pointer()?;
-        let base = if kind == 1 { 0 } else { self.read(Reader::u64)? };
+        let base = if kind == 1 { 0 } else { self.read(ByteReader::u64)? };
         if kind > 2 || base >= IMPOSSIBLE || (kind == 2 && base == 0) {
             return Err(self.bad("a run, with a sequence number or without"));
         }
-        Ok(Some(RunName { pointer, base }))
+        Ok(Some(StoredRun { pointer, base }))
     }
 
-    fn part(&mut self, groups: usize, clips: usize) -> Result<PartName> {
+    fn part(&mut self, groups: usize, clips: usize) -> Result<StoredPart> {
         let (group, clip) = (self.varint()?, self.varint()?);
         if group >= groups as u64 || clip > clips as u64 {
             return Err(self.bad("a group and a clip of this node"));
         }
-        Ok(PartName {
+        Ok(StoredPart {
             group: group as usize,
             clip: (clip as usize).checked_sub(1),
         })
@@ -441,7 +444,7 @@ impl<'b> Decoder<'b> {
         clippy::indexing_slicing,
         reason = "there are at most as many as bundles, asked before"
     )]
-    fn pivot(&mut self, groups: usize, clips: usize, bundles: &[usize]) -> Result<PivotForm> {
+    fn pivot(&mut self, groups: usize, clips: usize, bundles: &[usize]) -> Result<StoredPivot> {
         let low = self.key()?;
         let child = if self.flag()? { Some(self.pointer()?) } else { None };
         let own = self.list(|decoder| Ok((decoder.part(groups, clips)?, decoder.weight()?)))?;
@@ -453,7 +456,7 @@ impl<'b> Decoder<'b> {
         let live = live
             .iter()
             .map(|parts| (0..*parts).map(|_| self.weight()).collect());
-        Ok(PivotForm {
+        Ok(StoredPivot {
             low,
             child,
             own,
@@ -465,7 +468,7 @@ impl<'b> Decoder<'b> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alluvium_storage::{Codec, Structure};
+    use alluvium_storage::{NodeCodec, OnDiskObject};
 
     fn node_at(offset: u64) -> NodePointer {
         NodePointer {
@@ -475,7 +478,7 @@ mod tests {
             encoded_len: 4096,
             tier: 1,
             pages: 1,
-            codec: Codec::None,
+            codec: NodeCodec::None,
         }
     }
 
@@ -487,29 +490,29 @@ mod tests {
         }
     }
 
-    fn place() -> Place {
-        Place::new(Structure::Node, "tier-1.data", 8192)
+    fn place() -> DiskLocation {
+        DiskLocation::new(OnDiskObject::Node, "tier-1.data", 8192)
     }
 
-    fn weight(bytes: u64) -> Weight {
-        Weight {
+    fn weight(bytes: u64) -> RangeWeight {
+        RangeWeight {
             bytes,
             records: 300,
             tombstones: 2,
         }
     }
 
-    fn example() -> Form {
-        let name = |group, clip| PartName { group, clip };
+    fn example() -> StoredNode {
+        let name = |group, clip| StoredPart { group, clip };
         let run = |offset, base| {
             let pointer = node_at(offset);
-            Some(RunName { pointer, base })
+            Some(StoredRun { pointer, base })
         };
-        Form {
+        StoredNode {
             height: 1,
             next: 9,
             range: KeyRange::new(b"a", Some(b"m")),
-            groups: vec![GroupName {
+            groups: vec![StoredGroup {
                 id: 5,
                 maplet: node_at(4096),
                 runs: vec![run(8192, 0), None, run(20480, 0x0506)],
@@ -517,13 +520,13 @@ mod tests {
             clips: vec![KeyRange::new(b"b", None)],
             bundles: vec![vec![name(0, None)], vec![name(0, Some(0)), name(0, None)]],
             pivots: vec![
-                PivotForm {
+                StoredPivot {
                     low: b"a"[..].into(),
                     child: Some(pointer(12288)),
                     own: vec![(name(0, Some(0)), weight(1000))],
                     live: vec![vec![weight(1)], vec![weight(2), weight(3)]],
                 },
-                PivotForm {
+                StoredPivot {
                     low: b"f"[..].into(),
                     child: Some(pointer(16384)),
                     own: Vec::new(),
@@ -548,12 +551,15 @@ mod tests {
         node_at(16384).encode(&mut wanted);
         wanted.extend_from_slice(b"\x21\0\0\0\x05\x03\0\0\0\0\0\0\0\x01\x04\xac\x02\x02\x05\xac\x02\x02");
         assert_eq!(example().encode(), wanted);
-        assert_eq!(Form::decode(&wanted, &place(), PageSize::MIN).unwrap(), example());
+        assert_eq!(
+            StoredNode::decode(&wanted, &place(), PageSize::MIN).unwrap(),
+            example()
+        );
     }
 
     #[test]
     fn the_bytes_of_a_root_do_not_change() {
-        let root = Root {
+        let root = TreeRoot {
             fingerprint_bits: 33,
             next_group: 0x0102,
             trunk: pointer(4096),
@@ -562,7 +568,7 @@ mod tests {
         node_at(4096).encode(&mut wanted);
         wanted.extend_from_slice(b"\x21\0\0\0\x05\x03\0\0\0\0\0\0");
         assert_eq!(root.encode(), wanted);
-        let decode = |bytes: &[u8]| Root::decode(bytes, &place(), PageSize::MIN);
+        let decode = |bytes: &[u8]| TreeRoot::decode(bytes, &place(), PageSize::MIN);
         assert_eq!(decode(&wanted).unwrap(), root);
         assert!((0..wanted.len()).all(|len| decode(&wanted[..len]).is_err()));
         wanted.push(0);
@@ -574,14 +580,14 @@ mod tests {
         let whole = example().encode();
         for len in 0..whole.len() {
             assert!(
-                Form::decode(&whole[..len], &place(), PageSize::MIN).is_err(),
+                StoredNode::decode(&whole[..len], &place(), PageSize::MIN).is_err(),
                 "{len} bytes"
             );
         }
-        let refused = |change: &dyn Fn(&mut Form)| {
+        let refused = |change: &dyn Fn(&mut StoredNode)| {
             let mut form = example();
             change(&mut form);
-            Form::decode(&form.encode(), &place(), PageSize::MIN).is_err()
+            StoredNode::decode(&form.encode(), &place(), PageSize::MIN).is_err()
         };
         assert!(refused(&|form| form.pivots[1].low = b"a"[..].into()));
         assert!(refused(&|form| form.pivots[0].low = b"b"[..].into()));

@@ -4,24 +4,24 @@
 //!
 //! *Does not know*: when a checkpoint is due, and where the root is stored; how versions change.
 //!
-//! *Read in this order*: `format.rs` (the encoding), `form.rs` (conversion of nodes),
-//! `checkpoint.rs`, `names.rs` (the structures that a trunk refers to), `open.rs`, `check.rs` (with
-//! `contents.rs`), `salvage.rs`, `mend.rs` (damaged leaves).
+//! *Read in this order*: `format.rs` (the encoding), `stored_node.rs` (conversion of nodes),
+//! `checkpoint.rs`, `reachable.rs` (the structures that a trunk refers to), `open.rs`, `check.rs` (with
+//! `contents.rs`), `salvage.rs`, `repair.rs` (damaged leaves).
 
 mod check;
 mod checkpoint;
 mod contents;
-mod form;
 pub mod format;
-mod mend;
-mod names;
 mod open;
+mod reachable;
+mod repair;
 mod salvage;
+mod stored_node;
 
 pub(super) use check::{count_records, examine};
 pub(super) use checkpoint::Checkpointer;
 pub use contents::check_files;
-pub(super) use mend::mend;
-pub use names::reached;
 pub(super) use open::open;
-pub use salvage::{Lost, Salvage};
+pub use reachable::reached;
+pub(super) use repair::repair;
+pub use salvage::{LostRange, TreeSalvage};

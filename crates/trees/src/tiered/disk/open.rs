@@ -1,17 +1,18 @@
 //! Opening of a trunk: reads nodes from the root down, and opens what they refer to.
 
-use super::form::{self, Open};
-use super::format::{Form, GroupName, Root};
-use super::names::root_place;
+use super::format::{StoredGroup, StoredNode, TreeRoot};
+use super::reachable::root_place;
+use super::stored_node::{self, NodeResolver};
 use crate::maplet::Maplet;
-use crate::run::Run;
+use crate::run::IndexedRun;
 use crate::tiered::trunk::{
-    Group, Location, Node, Pivot, RunKey, TreeOptions, Trunk, TrunkExtents, all_nodes, key_of,
+    MapletGroup, NodeLocation, RunKey, TreeOptions, Trunk, TrunkExtents, TrunkNode, TrunkPivot, all_nodes,
+    key_of,
 };
-use alluvium_base::{Purpose, Sequence};
+use alluvium_base::{Purpose, SequenceNumber};
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::read::Files;
-use alluvium_dictionary::values::{self, ValuePointer};
+use alluvium_dictionary::read::DataFiles;
+use alluvium_dictionary::value_log::{self, ValuePointer};
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodePointer, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -22,9 +23,14 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::NewerFormat`], or I/O errors.
-pub(crate) fn open(store: Arc<Store>, options: TreeOptions, root: &[u8], cut: Sequence) -> Result<Trunk> {
-    let payload = Root::decode(root, &root_place(), store.page_size())?;
-    let root = Opener::new(&store).root(&payload)?;
+pub(crate) fn open(
+    store: Arc<Store>,
+    options: TreeOptions,
+    root: &[u8],
+    cut: SequenceNumber,
+) -> Result<Trunk> {
+    let payload = TreeRoot::decode(root, &root_place(), store.page_size())?;
+    let root = TrunkOpener::new(&store).root(&payload)?;
     let nodes = all_nodes(&root);
     let extents = TrunkExtents::of(nodes.iter().map(|node| &node.stored), &store)?;
     let options = TreeOptions {
@@ -35,19 +41,19 @@ pub(crate) fn open(store: Arc<Store>, options: TreeOptions, root: &[u8], cut: Se
 }
 
 /// Opens the structures that trunk nodes refer to, each once.
-pub(super) struct Opener<'s> {
+pub(super) struct TrunkOpener<'s> {
     store: &'s Store,
-    groups: HashMap<u64, (NodePointer, Arc<Group>)>,
-    runs: HashMap<RunKey, Run>,
+    groups: HashMap<u64, (NodePointer, Arc<MapletGroup>)>,
+    runs: HashMap<RunKey, IndexedRun>,
     /// In a repair, the runs whose footers are lost.
     gone: Option<&'s HashSet<RunKey>>,
     /// Rebuilt maplets, by the key of the damaged maplet.
     made: BTreeMap<RunKey, Maplet>,
 }
 
-impl<'s> Opener<'s> {
-    fn new(store: &'s Store) -> Opener<'s> {
-        Opener {
+impl<'s> TrunkOpener<'s> {
+    fn new(store: &'s Store) -> TrunkOpener<'s> {
+        TrunkOpener {
             store,
             groups: HashMap::new(),
             runs: HashMap::new(),
@@ -61,16 +67,16 @@ impl<'s> Opener<'s> {
         store: &'s Store,
         gone: &'s HashSet<RunKey>,
         made: BTreeMap<RunKey, Maplet>,
-    ) -> Opener<'s> {
-        Opener {
+    ) -> TrunkOpener<'s> {
+        TrunkOpener {
             gone: Some(gone),
             made,
-            ..Opener::new(store)
+            ..TrunkOpener::new(store)
         }
     }
 
     /// Opens the root of a trunk and all nodes below it.
-    pub(super) fn root(&mut self, root: &Root) -> Result<Arc<Node>> {
+    pub(super) fn root(&mut self, root: &TreeRoot) -> Result<Arc<TrunkNode>> {
         let pointer = &root.trunk;
         let node = self.read(pointer)?;
         if node.range != KeyRange::everything() {
@@ -84,32 +90,32 @@ impl<'s> Opener<'s> {
         Ok(node)
     }
 
-    fn read(&mut self, pointer: &ValuePointer) -> Result<Arc<Node>> {
+    fn read(&mut self, pointer: &ValuePointer) -> Result<Arc<TrunkNode>> {
         let mut bytes = Vec::new();
-        let nodes = values::read_apart(Files::of(self.store), pointer, Purpose::Trunk, &mut bytes)?;
+        let nodes = value_log::read_apart(DataFiles::of(self.store), pointer, Purpose::Trunk, &mut bytes)?;
         let place = pointer.node.place();
-        let form = Form::decode(&bytes, &place, self.store.page_size())?;
-        let node = form::node_of(form, self)?;
-        node.stored.was_read(Location {
+        let form = StoredNode::decode(&bytes, &place, self.store.page_size())?;
+        let node = stored_node::node_of(form, self)?;
+        node.stored.was_read(NodeLocation {
             pointer: *pointer,
             nodes,
         });
         Ok(Arc::new(node))
     }
 
-    fn run(&mut self, pointer: &NodePointer) -> Result<Run> {
+    fn run(&mut self, pointer: &NodePointer) -> Result<IndexedRun> {
         let key = key_of(pointer);
         if let Some(run) = self.runs.get(&key) {
             return Ok(run.clone());
         }
-        let run = Run::open(self.store, pointer, Purpose::Trunk)?;
+        let run = IndexedRun::open(self.store, pointer, Purpose::Trunk)?;
         self.runs.insert(key, run.clone());
         Ok(run)
     }
 }
 
-impl Open for Opener<'_> {
-    fn group(&mut self, name: &GroupName) -> Result<Arc<Group>> {
+impl NodeResolver for TrunkOpener<'_> {
+    fn group(&mut self, name: &StoredGroup) -> Result<Arc<MapletGroup>> {
         let group = match self.groups.get(&name.id) {
             Some((maplet, group)) if *maplet == name.maplet && group.runs.len() == name.runs.len() => {
                 Arc::clone(group)
@@ -123,7 +129,7 @@ impl Open for Opener<'_> {
                     Some(made) => made,
                     None => Maplet::open(self.store, &name.maplet, Purpose::Trunk)?,
                 };
-                let group = Arc::new(Group::new(name.id, name.runs.iter().map(|_| None), maplet));
+                let group = Arc::new(MapletGroup::new(name.id, name.runs.iter().map(|_| None), maplet));
                 self.groups.insert(name.id, (name.maplet, Arc::clone(&group)));
                 group
             }
@@ -143,7 +149,7 @@ impl Open for Opener<'_> {
         Ok(group)
     }
 
-    fn child(&mut self, pointer: ValuePointer, height: u8, range: &KeyRange) -> Result<Arc<Node>> {
+    fn child(&mut self, pointer: ValuePointer, height: u8, range: &KeyRange) -> Result<Arc<TrunkNode>> {
         let node = match self.read(&pointer) {
             Err(Error::Corrupt { .. }) if self.gone.is_some() => Arc::new(empty(height, range)),
             read => read?,
@@ -158,14 +164,14 @@ impl Open for Opener<'_> {
 }
 
 /// Returns an empty subtree.
-fn empty(height: u8, range: &KeyRange) -> Node {
+fn empty(height: u8, range: &KeyRange) -> TrunkNode {
     if height == 0 {
-        return Node::leaf(range.clone());
+        return TrunkNode::leaf(range.clone());
     }
     let below = Arc::new(empty(height - 1, range));
-    Node {
+    TrunkNode {
         height,
-        pivots: vec![Pivot::empty(range.low.clone(), Some(below), 1)],
-        ..Node::leaf(range.clone())
+        pivots: vec![TrunkPivot::empty(range.low.clone(), Some(below), 1)],
+        ..TrunkNode::leaf(range.clone())
     }
 }

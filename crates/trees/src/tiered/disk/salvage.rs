@@ -3,29 +3,29 @@
 //! reported.
 //!
 //! The repair has two steps, because the extents must be known before anything is written.
-//! [`Salvage::survey`] only reads. [`Salvage::open`] writes new maplets next to the existing data.
+//! [`TreeSalvage::survey`] only reads. [`TreeSalvage::open`] writes new maplets next to the existing data.
 //! The next checkpoint writes all trunk nodes again and releases their old space.
 
-use super::format::Root;
-use super::names::{Names, Sums, merged, root_place};
-use super::open::Opener;
-use crate::maplet::{Maplet, MapletSpec, Merger, Progress, Source, Written};
-use crate::run::{Run, Violation};
+use super::format::TreeRoot;
+use super::open::TrunkOpener;
+use super::reachable::{ExtentSums, ReachableStructures, merged, root_place};
+use crate::maplet::{Maplet, MapletMergeProgress, MapletMerger, MapletSource, MapletSpec, WrittenMaplet};
+use crate::run::{IndexedRun, RunViolation};
 use crate::tiered::trunk::{RunKey, TreeOptions, Trunk, TrunkExtents, all_nodes};
-use alluvium_base::{Purpose, Sequence};
+use alluvium_base::{Purpose, SequenceNumber};
 use alluvium_dictionary::blob::extents_of;
-use alluvium_dictionary::key::Key;
+use alluvium_dictionary::key::LookupKey;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::read::{Amounts, Files};
+use alluvium_dictionary::read::{CheckReadTotals, DataFiles};
 use alluvium_storage::Result;
-use alluvium_storage::extents::{Class, Extent, Reached};
+use alluvium_storage::extents::{AllocationClass, Extent, ReachableExtent};
 use alluvium_storage::store::Store;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 /// A range of keys in which data is lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lost {
+pub struct LostRange {
     /// The affected keys.
     pub range: KeyRange,
     /// Description of the lost data and the cause.
@@ -34,30 +34,30 @@ pub struct Lost {
 
 /// The damage to the structures that are needed for opening.
 #[derive(Debug)]
-pub struct Salvage {
-    names: Names,
+pub struct TreeSalvage {
+    names: ReachableStructures,
     maplets: HashSet<RunKey>,
     runs: HashSet<RunKey>,
     nodes: bool,
-    reached: Vec<Reached>,
-    lost: Vec<Lost>,
+    reached: Vec<ReachableExtent>,
+    lost: Vec<LostRange>,
     mended: Vec<String>,
 }
 
-impl Salvage {
+impl TreeSalvage {
     /// Reads the trunk, and every footer and maplet reachable from the root of a tree.
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the root of the trunk is damaged,
     /// because nothing is reachable then.
-    pub fn survey(files: Files<'_>, root: &[u8]) -> Result<Salvage> {
-        let mut names = Names::default();
+    pub fn survey(files: DataFiles<'_>, root: &[u8]) -> Result<TreeSalvage> {
+        let mut names = ReachableStructures::default();
         names.read(files, root);
         let all = KeyRange::everything();
         if let Some(root) = names.damaged.iter().position(|damaged| damaged.range == all) {
             return Err(names.damaged.swap_remove(root).error);
         }
-        let mut salvage = Salvage {
+        let mut salvage = TreeSalvage {
             maplets: HashSet::new(),
             runs: HashSet::new(),
             nodes: !names.damaged.is_empty(),
@@ -70,20 +70,20 @@ impl Salvage {
         Ok(salvage)
     }
 
-    fn look(&mut self, files: Files<'_>) {
-        let mut sums = Sums::default();
+    fn look(&mut self, files: DataFiles<'_>) {
+        let mut sums = ExtentSums::default();
         for damaged in &self.names.damaged {
-            self.lost.push(Lost {
+            self.lost.push(LostRange {
                 range: damaged.range.clone(),
                 what: format!("all but the newest writes ({})", damaged.error),
             });
         }
         for (key, (pointer, needs)) in &self.names.runs {
-            match Run::open_from(files, pointer, Purpose::Recovery) {
+            match IndexedRun::open_from(files, pointer, Purpose::Recovery) {
                 Ok(run) => sums.add_run(&run, needs),
                 Err(error) => {
                     self.runs.insert(*key);
-                    self.lost.extend(merged(needs).into_iter().map(|range| Lost {
+                    self.lost.extend(merged(needs).into_iter().map(|range| LostRange {
                         range,
                         what: format!("the records of one run, so that older ones may show ({error})"),
                     }));
@@ -94,7 +94,7 @@ impl Salvage {
             let wrong = match Maplet::open_from(files, pointer, Purpose::Recovery) {
                 Ok(maplet) => {
                     let wrong = maplet
-                        .check_from(files, &mut Amounts::default())
+                        .check_from(files, &mut CheckReadTotals::default())
                         .into_iter()
                         .next();
                     if wrong.is_none() {
@@ -123,13 +123,13 @@ impl Salvage {
 
     /// Returns the extents that the undamaged structures need, and those of the trunk.
     #[must_use]
-    pub fn reached(&self) -> &[Reached] {
+    pub fn reached(&self) -> &[ReachableExtent] {
         &self.reached
     }
 
     /// Returns the losses.
     #[must_use]
-    pub fn lost(&self) -> &[Lost] {
+    pub fn lost(&self) -> &[LostRange] {
         &self.lost
     }
 
@@ -151,10 +151,10 @@ impl Salvage {
             let spec = MapletSpec {
                 fingerprint_bits: bits,
                 purpose: Purpose::Recovery,
-                class: Class::Freeing,
+                class: AllocationClass::Freeing,
                 tier: if is_there { damaged.tier } else { 0 },
             };
-            let mut whole: Option<Written> = None;
+            let mut whole: Option<WrittenMaplet> = None;
             let mut places = BTreeSet::new();
             for (run_key, (pointer, needs)) in &self.names.runs {
                 let of_group: Vec<_> = needs
@@ -168,20 +168,25 @@ impl Salvage {
                 if self.runs.contains(run_key) {
                     continue;
                 }
-                let run = Run::open(store, pointer, Purpose::Recovery)?;
+                let run = IndexedRun::open(store, pointer, Purpose::Recovery)?;
                 let mut hashes = Vec::new();
-                let mut tell = |key: &[u8]| hashes.push(Key::new(key).hash());
+                let mut tell = |key: &[u8]| hashes.push(LookupKey::new(key).hash());
                 let ranges = merged(&of_group);
-                let wrong = run.check_within(Files::of(store), &ranges, &mut tell, &mut Amounts::default());
+                let wrong = run.check_within(
+                    DataFiles::of(store),
+                    &ranges,
+                    &mut tell,
+                    &mut CheckReadTotals::default(),
+                );
                 // Damaged nodes are reported later, when the run is rewritten without them.
                 let is_told =
-                    |wrong: &Violation| matches!(wrong, Violation::Unreadable { node: Some(_), .. });
+                    |wrong: &RunViolation| matches!(wrong, RunViolation::Unreadable { node: Some(_), .. });
                 let wrong = wrong.iter().find(|wrong| !is_told(wrong));
                 if let (Some(wrong), Some(low)) = (wrong, ranges.first()) {
                     // Lookups do not reach the unreadable records, because their keys are missing
                     // from the new maplet.
                     let high = ranges.last().and_then(|last| last.high.clone());
-                    self.lost.push(Lost {
+                    self.lost.push(LostRange {
                         range: KeyRange {
                             low: low.low.clone(),
                             high,
@@ -212,26 +217,26 @@ impl Salvage {
 fn merge(
     store: &Store,
     spec: &MapletSpec,
-    before: Written,
+    before: WrittenMaplet,
     places: &BTreeSet<u16>,
     fresh: (Vec<u64>, u16),
-) -> Result<Written> {
+) -> Result<WrittenMaplet> {
     let greatest = places.last().copied().unwrap_or(0);
-    let source = Source {
+    let source = MapletSource {
         maplet: before.maplet.clone(),
         rewrite: (0..=greatest).map(Some).collect(),
     };
-    let mut merger = Merger::new(store, spec, vec![source], Some(fresh))?;
+    let mut merger = MapletMerger::new(store, spec, vec![source], Some(fresh))?;
     loop {
-        if let Progress::Done(written) = merger.step(usize::MAX)? {
+        if let MapletMergeProgress::Done(written) = merger.step(usize::MAX)? {
             before.abandon(store);
             return Ok(written);
         }
     }
 }
 
-impl Salvage {
-    /// Opens a damaged trunk, in a store whose extents are those that [`Salvage::reached`] lists.
+impl TreeSalvage {
+    /// Opens a damaged trunk, in a store whose extents are those that [`TreeSalvage::reached`] lists.
     /// The next checkpoint makes the repaired trunk durable. Returns the losses, and descriptions
     /// of the repairs that lost nothing.
     ///
@@ -243,13 +248,13 @@ impl Salvage {
         store: &Arc<Store>,
         options: TreeOptions,
         root: &[u8],
-        cut: Sequence,
-    ) -> Result<(Trunk, Vec<Lost>, Vec<String>)> {
-        let payload = Root::decode(root, &root_place(), store.page_size())?;
+        cut: SequenceNumber,
+    ) -> Result<(Trunk, Vec<LostRange>, Vec<String>)> {
+        let payload = TreeRoot::decode(root, &root_place(), store.page_size())?;
         let made = self.maplets(store, payload.fingerprint_bits);
-        let made = store.judge(made)?;
+        let made = store.poison_on_error(made)?;
         let old: Vec<(Extent, u64)> = extents_of(self.names.trunk.values());
-        let root = Opener::salvaging(store, &self.runs, made).root(&payload)?;
+        let root = TrunkOpener::salvaging(store, &self.runs, made).root(&payload)?;
         let options = TreeOptions {
             fingerprint_bits: payload.fingerprint_bits,
             ..options

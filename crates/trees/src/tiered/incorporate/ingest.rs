@@ -3,18 +3,18 @@
 //! The runs store sequence number 0; the trunk assigns the real numbers in its references to the
 //! runs (T10).
 
-use crate::layers::{How, Layers, Writer};
-use crate::tiered::trunk::{Group, Part, Rank, Trunk};
-use alluvium_base::{Purpose, Sequence};
+use crate::ingest_layers::{IngestRunLayers, LayerOptions, LayerRunWriter};
+use crate::tiered::trunk::{MapletGroup, NodeRank, Trunk, TrunkPart};
+use alluvium_base::{Purpose, SequenceNumber};
 use alluvium_storage::Result;
-use alluvium_storage::extents::Class;
+use alluvium_storage::extents::AllocationClass;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Returns a writer of layers for a tree. `class` selects whether it may use the space reserve.
-pub(crate) fn layer_writer(trunk: &Trunk, class: Class) -> Result<Writer> {
+pub(crate) fn layer_writer(trunk: &Trunk, class: AllocationClass) -> Result<LayerRunWriter> {
     trunk.store.health()?;
-    Ok(Writer::new(How {
+    Ok(LayerRunWriter::new(LayerOptions {
         store: Arc::clone(&trunk.store),
         schema: Arc::clone(&trunk.options.schema),
         run: trunk.run_options(Purpose::Incorporate, class, 0),
@@ -28,17 +28,17 @@ pub(crate) fn layer_writer(trunk: &Trunk, class: Class) -> Result<Writer> {
 /// Attaches layers to the tree as the commits from `first` to `last`, oldest layer first.
 pub(crate) fn attach_layers(
     trunk: &Trunk,
-    layers: &mut Layers,
-    first: Sequence,
-    last: Sequence,
+    layers: &mut IngestRunLayers,
+    first: SequenceNumber,
+    last: SequenceNumber,
 ) -> Result<()> {
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<TrunkPart> = Vec::new();
     for (sequence, (_, pieces)) in (first..).zip(layers.layers()) {
         for piece in pieces {
             let run = piece.built.run.clone().based(sequence);
             let maplet = piece.maplet.maplet.clone();
-            parts.push(Part {
-                group: Arc::new(Group::new(trunk.next_group(), [Some(run)], maplet)),
+            parts.push(TrunkPart {
+                group: Arc::new(MapletGroup::new(trunk.next_group(), [Some(run)], maplet)),
                 clip: None,
             });
         }
@@ -56,8 +56,8 @@ pub(crate) fn attach_layers(
         // lists all parts at once.
         for parts in parts.chunks(at_once) {
             let received = shaper.receive(&root, parts.to_vec())?;
-            let nodes = shaper.settle(received, Rank::Root)?;
-            root = shaper.crown(nodes);
+            let nodes = shaper.flush_and_split(received, NodeRank::Root)?;
+            root = shaper.add_root_levels(nodes);
         }
         // No operation can fail from here on. The extents become part of the generation being
         // built.

@@ -2,38 +2,38 @@
 //! the root.
 
 use crate::maplet::{self, Maplet};
-use crate::run::Built;
-use crate::taking::Taking;
-use crate::tiered::trunk::{Digest, Group, Part, Rank, Trunk};
-use alluvium_base::{Purpose, Sequence};
-use alluvium_dictionary::contract::Progress;
-use alluvium_dictionary::merge::Older;
+use crate::memtable_flush::MemtableRunWriter;
+use crate::run::BuiltRun;
+use crate::tiered::trunk::{MapletGroup, NodeRank, RootFilter, Trunk, TrunkPart};
+use alluvium_base::{Purpose, SequenceNumber};
+use alluvium_dictionary::contract::StepProgress;
+use alluvium_dictionary::memtable_slice::MemtableSlice;
+use alluvium_dictionary::merge::OlderData;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::share::Share;
-use alluvium_storage::extents::Class;
+use alluvium_storage::extents::AllocationClass;
 use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The flush of one memtable. Dropping it unfinished discards its output.
 #[derive(Debug)]
-pub struct Incorporation {
+pub struct TreeIncorporation {
     trunk: Arc<Trunk>,
     /// The cut of the share.
-    cut: Sequence,
-    class: Class,
-    taking: Option<Taking>,
+    cut: SequenceNumber,
+    class: AllocationClass,
+    taking: Option<MemtableRunWriter>,
     taken: usize,
-    state: State,
+    state: FlushState,
 }
 
 /// The progress of an incorporation.
 #[derive(Debug)]
-enum State {
+enum FlushState {
     /// Messages are being read.
-    Taking,
+    Writing,
     /// All messages are written and ready to be published. `None` if there were none.
-    Taken(Option<Box<Bundle>>),
+    Complete(Option<Box<ProvisionalBundle>>),
     /// The messages are visible in the tree.
     Published,
     /// The incorporation failed while it was being published.
@@ -42,79 +42,83 @@ enum State {
 
 /// A run and its maplet that are not in the tree yet.
 #[derive(Debug)]
-struct Bundle {
-    built: Built,
-    written: maplet::Written,
-    digest: Option<Arc<Digest>>,
+struct ProvisionalBundle {
+    built: BuiltRun,
+    written: maplet::WrittenMaplet,
+    digest: Option<Arc<RootFilter>>,
 }
 
-impl Incorporation {
+impl TreeIncorporation {
     /// Starts to flush a share of a sealed memtable, which contains every commit after the cut of
     /// the previous memtable up to its own cut.
     ///
     /// # Errors
     /// A full disk; I/O errors.
-    pub(crate) fn new(trunk: &Arc<Trunk>, share: Share, class: Class) -> Result<Incorporation> {
+    pub(crate) fn new(
+        trunk: &Arc<Trunk>,
+        share: MemtableSlice,
+        class: AllocationClass,
+    ) -> Result<TreeIncorporation> {
         debug_assert!(
             share.cut >= trunk.peek().stamp.cut,
             "a memtable up to {} is newer than the tree (T1)",
             share.cut
         );
-        let rule = trunk.horizon.rule(Older::Elsewhere);
+        let rule = trunk.horizon.rule(OlderData::Elsewhere);
         let tier = trunk.incoming_tier(share.memtable.bytes() as u64);
         let options = trunk.run_options(Purpose::Incorporate, class, tier);
         let (store, schema) = (&trunk.store, &trunk.options.schema);
         let cut = share.cut;
         let root = &trunk.peek().root;
         let touches = |range: &KeyRange| root.touches(range);
-        let taking = Taking::new(store, &options, schema, rule, share, touches)?;
-        Ok(Incorporation {
+        let taking = MemtableRunWriter::new(store, &options, schema, rule, share, touches)?;
+        Ok(TreeIncorporation {
             trunk: Arc::clone(trunk),
             cut,
             class,
             taking: Some(taking),
             taken: 0,
-            state: State::Taking,
+            state: FlushState::Writing,
         })
     }
 
-    /// Runs a slice of the work: about `records` records. When it returns `Progress::Done`, the
+    /// Runs a slice of the work: about `records` records. When it returns `StepProgress::Done`, the
     /// tree contains the messages, and the memtable may be dropped.
     ///
     /// # Errors
     /// [`Error::Full`](alluvium_storage::Error::Full), and I/O errors. The tree is unchanged, and
     /// the caller must start again.
-    pub fn poll(&mut self, records: usize) -> Result<Progress> {
-        if self.take(records)? == Progress::More {
-            return Ok(Progress::More);
+    pub fn poll(&mut self, records: usize) -> Result<StepProgress> {
+        if self.take(records)? == StepProgress::More {
+            return Ok(StepProgress::More);
         }
         self.publish()?;
-        Ok(Progress::Done)
+        Ok(StepProgress::Done)
     }
 
-    /// Like [`Incorporation::poll`], without the publication, which is left to
-    /// [`Incorporation::publish`].
+    /// Like [`TreeIncorporation::poll`], without the publication, which is left to
+    /// [`TreeIncorporation::publish`].
     ///
     /// # Errors
-    /// See [`Incorporation::poll`].
-    pub fn take(&mut self, records: usize) -> Result<Progress> {
-        if !matches!(self.state, State::Taking) {
-            return Ok(Progress::Done);
+    /// See [`TreeIncorporation::poll`].
+    pub fn take(&mut self, records: usize) -> Result<StepProgress> {
+        if !matches!(self.state, FlushState::Writing) {
+            return Ok(StepProgress::Done);
         }
         let result = self.go_on(records);
-        self.trunk.judge(result)
+        self.trunk.poison_on_error(result)
     }
 
     /// Publishes the messages in the tree, after all of them were read.
     ///
     /// # Errors
-    /// See [`Incorporation::poll`].
+    /// See [`TreeIncorporation::poll`].
     ///
     /// # Panics
     /// If messages are left to read.
     pub fn publish(&mut self) -> Result<()> {
         let result = self.install();
-        self.trunk.judge(result)
+        self.trunk.poison_on_error(result)
     }
 
     /// Returns the number of messages read so far.
@@ -123,22 +127,22 @@ impl Incorporation {
         self.taken
     }
 
-    fn go_on(&mut self, records: usize) -> Result<Progress> {
+    fn go_on(&mut self, records: usize) -> Result<StepProgress> {
         let Some(taking) = &mut self.taking else {
             return Err(broken());
         };
         let progress = taking.go_on(records);
         self.taken = taking.taken();
-        if progress? == Progress::More {
-            return Ok(Progress::More);
+        if progress? == StepProgress::More {
+            return Ok(StepProgress::More);
         }
         let bundle = self.finish()?;
-        self.state = State::Taken(bundle.map(Box::new));
-        Ok(Progress::Done)
+        self.state = FlushState::Complete(bundle.map(Box::new));
+        Ok(StepProgress::Done)
     }
 
     /// Completes the run and its maplet. `None` for a share without messages.
-    fn finish(&mut self) -> Result<Option<Bundle>> {
+    fn finish(&mut self) -> Result<Option<ProvisionalBundle>> {
         let trunk = &self.trunk;
         let taking = self.taking.take().expect("it is finished once");
         let Some(mut built) = taking.finish()? else {
@@ -150,7 +154,7 @@ impl Incorporation {
         let tier = trunk.incoming_tier(0);
         let spec = trunk.maplet_spec(Purpose::Incorporate, self.class, tier);
         match Maplet::build(&trunk.store, &spec, hashes, 0) {
-            Ok(written) => Ok(Some(Bundle {
+            Ok(written) => Ok(Some(ProvisionalBundle {
                 built,
                 written,
                 digest,
@@ -164,54 +168,54 @@ impl Incorporation {
 
     fn install(&mut self) -> Result<()> {
         // After an error or a panic before publication, only the memtable contains its messages.
-        let bundle = match std::mem::replace(&mut self.state, State::Broken) {
-            State::Taken(bundle) => bundle,
-            State::Published => {
-                self.state = State::Published;
+        let bundle = match std::mem::replace(&mut self.state, FlushState::Broken) {
+            FlushState::Complete(bundle) => bundle,
+            FlushState::Published => {
+                self.state = FlushState::Published;
                 return Ok(());
             }
-            State::Broken => return Err(broken()),
-            State::Taking => unreachable!("it is published once all of it was taken"),
+            FlushState::Broken => return Err(broken()),
+            FlushState::Writing => unreachable!("it is published once all of it was taken"),
         };
         let (trunk, cut) = (&self.trunk, self.cut);
         let Some(bundle) = bundle else {
             trunk.change(Some(cut), |_, _, root| Ok(Some(root.draft())))?;
-            self.state = State::Published;
+            self.state = FlushState::Published;
             return Ok(());
         };
-        let Bundle {
+        let ProvisionalBundle {
             built,
             written,
             digest,
         } = *bundle;
         let bytes = built.run.summary().bytes + written.maplet.bytes();
-        let group = Group::new(
+        let group = MapletGroup::new(
             trunk.next_group(),
             [Some(built.run.clone())],
             written.maplet.clone(),
         );
         let number = group.id;
-        let part = Part {
+        let part = TrunkPart {
             group: Arc::new(group),
             clip: None,
         };
         let changed = trunk.change(Some(cut), |state, shaper, root| {
             let received = shaper.receive(root, vec![part])?;
-            let nodes = shaper.settle(received, Rank::Root)?;
+            let nodes = shaper.flush_and_split(received, NodeRank::Root)?;
             // No operation can fail from here on. The extents become part of the generation being
             // built.
             trunk.install_extents(&built.run, &built.extents, &written.extents);
             if let Some(digest) = &digest {
                 state.cover(digest, number);
             }
-            Ok(Some(shaper.crown(nodes)))
+            Ok(Some(shaper.add_root_levels(nodes)))
         });
         if let Err(error) = changed {
             built.abandon(&trunk.store);
             written.abandon(&trunk.store);
             return Err(error);
         }
-        self.state = State::Published;
+        self.state = FlushState::Published;
         let tallies = &trunk.tallies;
         tallies.incorporations.fetch_add(1, Ordering::Relaxed);
         tallies.incorporated_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -219,9 +223,9 @@ impl Incorporation {
     }
 }
 
-impl Drop for Incorporation {
+impl Drop for TreeIncorporation {
     fn drop(&mut self) {
-        if let State::Taken(Some(bundle)) = std::mem::replace(&mut self.state, State::Broken) {
+        if let FlushState::Complete(Some(bundle)) = std::mem::replace(&mut self.state, FlushState::Broken) {
             let store = &self.trunk.store;
             bundle.built.abandon(store);
             bundle.written.abandon(store);

@@ -12,4 +12,4 @@ mod ingest;
 mod memtable;
 
 pub(crate) use ingest::{attach_layers, layer_writer};
-pub use memtable::Incorporation;
+pub use memtable::TreeIncorporation;

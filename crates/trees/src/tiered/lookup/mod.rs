@@ -5,15 +5,15 @@
 //! *Does not know*: how a version is made.
 //!
 //! *Read in this order*: `search.rs` (one key in one version), `reader.rs`, `polled.rs`,
-//! `digest.rs` (the filter over the root's bundles).
+//! `root_filter_builder.rs` (the filter over the root's bundles).
 
-mod digest;
 mod polled;
 mod reader;
+mod root_filter_builder;
 mod search;
 
-pub use digest::Digesting;
-pub use polled::Lookup;
-pub use reader::Reader;
+pub use polled::PolledTreeLookup;
+pub use reader::TreeReader;
 pub(crate) use reader::{get, multi_get};
-pub use search::Search;
+pub use root_filter_builder::RootFilterBuilder;
+pub use search::TreeSearch;

@@ -1,15 +1,15 @@
 //! Non-blocking point lookups. A caller can poll many of them on one thread.
 
-use super::reader::Reader;
-use super::search::Search;
+use super::reader::TreeReader;
+use super::search::TreeSearch;
 use crate::tiered::trunk::Trunk;
-use alluvium_base::{Purpose, Sequence};
-use alluvium_dictionary::contract::Reader as _;
-use alluvium_dictionary::gather::Answer;
-use alluvium_dictionary::key::Key;
-use alluvium_dictionary::lookup::Course;
-use alluvium_dictionary::memtables::{Memtables, above};
-use alluvium_storage::{Pending, Residence, Result};
+use alluvium_base::{Purpose, SequenceNumber};
+use alluvium_dictionary::contract::LookupReader as _;
+use alluvium_dictionary::key::LookupKey;
+use alluvium_dictionary::lookup::LookupCursor;
+use alluvium_dictionary::lookup_state::LookupValue;
+use alluvium_dictionary::memtables::{MemtableOwner, above};
+use alluvium_storage::{CacheRetention, PendingReads, Result};
 use std::fmt;
 use std::sync::Arc;
 use std::task::Poll;
@@ -51,17 +51,17 @@ use std::task::Poll;
 /// assert_eq!(found, [b"Elbe".to_vec()]);
 /// # Ok::<(), alluvium_storage::Error>(())
 /// ```
-pub struct Lookup {
+pub struct PolledTreeLookup {
     trunk: Arc<Trunk>,
-    memtables: Option<Arc<dyn Memtables>>,
+    memtables: Option<Arc<dyn MemtableOwner>>,
     key: Vec<u8>,
-    at: Sequence,
+    at: SequenceNumber,
     now_ms: u64,
-    course: Course<Search>,
-    pending: Option<Pending>,
+    course: LookupCursor<TreeSearch>,
+    pending: Option<PendingReads>,
 }
 
-impl fmt::Debug for Lookup {
+impl fmt::Debug for PolledTreeLookup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lookup")
             .field("key", &self.key.escape_ascii().to_string())
@@ -71,29 +71,29 @@ impl fmt::Debug for Lookup {
     }
 }
 
-impl Lookup {
+impl PolledTreeLookup {
     /// Creates a pollable lookup of a key for a reader at `at`, in the memtables, if there are any,
     /// and in the tree below them.
     pub(crate) fn new(
         trunk: &Arc<Trunk>,
-        memtables: Option<Arc<dyn Memtables>>,
+        memtables: Option<Arc<dyn MemtableOwner>>,
         key: &[u8],
-        at: Sequence,
+        at: SequenceNumber,
         now_ms: u64,
-    ) -> Lookup {
-        Lookup {
+    ) -> PolledTreeLookup {
+        PolledTreeLookup {
             trunk: Arc::clone(trunk),
             memtables,
             key: key.to_vec(),
             at,
             now_ms,
-            course: Course::default(),
+            course: LookupCursor::default(),
             pending: None,
         }
     }
 
     /// Starts a lookup of another key and reuses the memory.
-    pub fn reset(&mut self, key: &[u8], at: Sequence, now_ms: u64) {
+    pub fn reset(&mut self, key: &[u8], at: SequenceNumber, now_ms: u64) {
         self.key.clear();
         self.key.extend_from_slice(key);
         (self.at, self.now_ms) = (at, now_ms);
@@ -106,7 +106,7 @@ impl Lookup {
     ///
     /// # Errors
     /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
-    pub fn poll(&mut self) -> Poll<Result<Answer>> {
+    pub fn poll(&mut self) -> Poll<Result<LookupValue>> {
         loop {
             if let Some(pending) = &mut self.pending
                 && !pending.poll()
@@ -126,7 +126,7 @@ impl Lookup {
     ///
     /// # Errors
     /// See [`Lookup::poll`].
-    pub fn wait(&mut self) -> Result<Answer> {
+    pub fn wait(&mut self) -> Result<LookupValue> {
         loop {
             if let Some(pending) = &mut self.pending {
                 pending.wait();
@@ -138,19 +138,19 @@ impl Lookup {
     }
 
     /// Continues the lookup. When it returns pending, the missing nodes have been requested.
-    fn go_on(&mut self) -> Poll<Result<Answer>> {
+    fn go_on(&mut self) -> Poll<Result<LookupValue>> {
         debug_assert!(self.pending.is_none(), "what was asked for is waited for");
         let trunk = Arc::clone(&self.trunk);
         let rules = trunk.options.schema.rules(&self.key);
         let operator = rules.operator.as_deref();
         // Memtables that leave the list after this point are contained in the version.
         let list = self.memtables.as_ref().map(|memtables| memtables.newest_first());
-        let reader = Reader::new(&trunk);
+        let reader = TreeReader::new(&trunk);
         let is_new = !self.course.is_of(&reader);
         if is_new {
             self.course.begin(&reader, self.at, self.now_ms);
         }
-        let key = Key::new(&self.key);
+        let key = LookupKey::new(&self.key);
         let mut gather = self.course.resume(operator);
         if is_new {
             for memtable in above(list.as_ref(), reader.cut(), self.at) {
@@ -163,7 +163,7 @@ impl Lookup {
             Poll::Pending => {
                 self.course.suspend(gather);
                 let cache = trunk.store.cache();
-                let pending = cache.request(self.course.missing(), Purpose::Lookup, Residence::Keep)?;
+                let pending = cache.request(self.course.missing(), Purpose::Lookup, CacheRetention::Keep)?;
                 self.course.asked(&pending);
                 self.pending = Some(pending);
                 Poll::Pending

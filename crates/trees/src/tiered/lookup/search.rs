@@ -3,22 +3,22 @@
 //! read.
 
 use crate::maplet::{self, Maplet};
-use crate::tiered::trunk::{AbsentKeys, Group, Layer, Node, Part, Version};
-use alluvium_dictionary::fetch::Fetch;
-use alluvium_dictionary::gather::Known;
-use alluvium_dictionary::key::Key;
-use alluvium_dictionary::merge::Operator;
-use alluvium_dictionary::values;
-use alluvium_filters::{self as filters, Found};
+use crate::tiered::trunk::{AbsentKeys, MapletGroup, StackEntry, TreeVersion, TrunkNode, TrunkPart};
+use alluvium_dictionary::fetch::NodeFetch;
+use alluvium_dictionary::key::LookupKey;
+use alluvium_dictionary::lookup_state::KeyState;
+use alluvium_dictionary::merge::MergeOperator;
+use alluvium_dictionary::value_log;
+use alluvium_filters::{self as filters, PageLookup};
 use alluvium_storage::{Error, Result};
 use std::ops::ControlFlow;
 use std::task::{Poll, ready};
 
 /// The progress of a search for a key. Valid for one version only.
 #[derive(Debug, Default)]
-pub struct Search {
+pub struct TreeSearch {
     /// Answers of the maplets on the path, for `asked` parts from `first` on.
-    hits: maplet::Answers,
+    hits: maplet::MapletAnswers,
     first: usize,
     asked: usize,
     /// Whether the key is absent from the digest, once the digest was asked.
@@ -34,25 +34,25 @@ pub struct Search {
 /// A key's path from the root to its leaf: the parts that count for it, newest first, and the pages
 /// of their maplets from part `first` on. A batched search runs each step for all keys before the
 /// next step.
-pub(super) struct Way<'v, 'f> {
-    parts: maplet::Path<&'v Part>,
+pub(super) struct LookupPath<'v, 'f> {
+    parts: maplet::PathVec<&'v TrunkPart>,
     /// Number of parts whose maplets are asked: all, or all but the last.
     asked: usize,
     absent: &'v AbsentKeys,
     hash: u64,
-    pages: maplet::Pages<'f>,
+    pages: maplet::PathPages<'f>,
     first: usize,
 }
 
-impl<'v, 'f> Way<'v, 'f> {
+impl<'v, 'f> LookupPath<'v, 'f> {
     /// Returns the path of a key in a version. If the last part is a single run, its maplet is
     /// asked only while absent keys are common.
     pub(super) fn of(
-        version: &'v Version,
-        key: Key<'_>,
-        search: &mut Search,
+        version: &'v TreeVersion,
+        key: LookupKey<'_>,
+        search: &mut TreeSearch,
         absent: &'v AbsentKeys,
-    ) -> Way<'v, 'f> {
+    ) -> LookupPath<'v, 'f> {
         let hash = key.hash();
         let ask = || {
             version
@@ -63,12 +63,12 @@ impl<'v, 'f> Way<'v, 'f> {
         let is_denied = *search.is_denied.get_or_insert_with(ask);
         let parts = path(&version.root, key.bytes(), is_denied);
         let skips = ends_in_one_run(&parts) && !absent.are_common();
-        Way {
+        LookupPath {
             asked: parts.len() - usize::from(skips),
             parts,
             absent,
             hash,
-            pages: maplet::Pages::default(),
+            pages: maplet::PathPages::default(),
             first: 0,
         }
     }
@@ -80,13 +80,13 @@ impl<'v, 'f> Way<'v, 'f> {
     }
 
     /// Determines the maplet pages that a search needs.
-    pub(super) fn locate<F: Fetch>(&mut self, search: &Search, fetch: &F) {
+    pub(super) fn locate<F: NodeFetch>(&mut self, search: &TreeSearch, fetch: &F) {
         if search.layer < self.asked && !search.knows(search.layer) {
             self.locate_from(search.layer, fetch);
         }
     }
 
-    fn locate_from<F: Fetch>(&mut self, first: usize, fetch: &F) {
+    fn locate_from<F: NodeFetch>(&mut self, first: usize, fetch: &F) {
         debug_assert!(first < self.asked && self.pages.are_unknown(), "once");
         self.first = first;
         self.pages
@@ -94,12 +94,12 @@ impl<'v, 'f> Way<'v, 'f> {
     }
 
     /// Prefetches the memory that is needed to find the pages.
-    pub(super) fn approach<F: Fetch>(&self, fetch: &F) {
+    pub(super) fn approach<F: NodeFetch>(&self, fetch: &F) {
         self.pages.approach(fetch);
     }
 
     /// Obtains the pages, and returns whether all of them were available.
-    pub(super) fn take<F: Fetch>(&mut self, fetch: &'f F) -> bool {
+    pub(super) fn take<F: NodeFetch>(&mut self, fetch: &'f F) -> bool {
         self.pages
             .take(maplets(&self.parts[self.first..]), self.hash, fetch)
     }
@@ -107,8 +107,11 @@ impl<'v, 'f> Way<'v, 'f> {
 
 /// Asks the maplets of many paths, whose pages were obtained, in one batch. Afterwards each search
 /// knows the runs of its path that may contain its key.
-pub(super) fn ask_together<'s>(ways: &[Way<'_, '_>], searches: impl Iterator<Item = &'s mut Search>) {
-    let mut searches: Vec<&mut Search> = searches.collect();
+pub(super) fn ask_together<'s>(
+    ways: &[LookupPath<'_, '_>],
+    searches: impl Iterator<Item = &'s mut TreeSearch>,
+) {
+    let mut searches: Vec<&mut TreeSearch> = searches.collect();
     let (mut probes, mut askers) = (Vec::new(), Vec::new());
     for (asker, (way, search)) in ways.iter().zip(&mut searches).enumerate() {
         let pages = way.pages.probes(maplets(&way.parts[way.first..]), way.hash);
@@ -123,24 +126,24 @@ pub(super) fn ask_together<'s>(ways: &[Way<'_, '_>], searches: impl Iterator<Ite
     filters::lookup_many(&probes, |probe, found| {
         debug_assert!(probe < askers.len(), "an asker for each probe");
         let (asker, place) = askers[probe];
-        searches[asker].learn(place, found);
+        searches[asker].store_answer(place, found);
     });
 }
 
 /// Returns whether the oldest part of a path is a single run.
-fn ends_in_one_run(parts: &[&Part]) -> bool {
+fn ends_in_one_run(parts: &[&TrunkPart]) -> bool {
     parts.last().is_some_and(|part| part.group.runs.len() == 1)
 }
 
-fn maplets<'v>(parts: &[&'v Part]) -> impl Iterator<Item = &'v Maplet> {
+fn maplets<'v>(parts: &[&'v TrunkPart]) -> impl Iterator<Item = &'v Maplet> {
     parts.iter().map(|part| &part.group.maplet)
 }
 
 /// Returns the parts of a path that count for a key, newest first. If `is_denied`, it leaves out
 /// the root's bundles.
-fn path<'v>(root: &'v Node, key: &[u8], is_denied: bool) -> maplet::Path<&'v Part> {
-    let (mut node, mut parts) = (root, maplet::Path::new());
-    let mut add = |layer: Layer<'v>| {
+fn path<'v>(root: &'v TrunkNode, key: &[u8], is_denied: bool) -> maplet::PathVec<&'v TrunkPart> {
+    let (mut node, mut parts) = (root, maplet::PathVec::new());
+    let mut add = |layer: StackEntry<'v>| {
         if layer.part.counts_for(key) {
             parts.push(layer.part);
         }
@@ -158,7 +161,7 @@ fn path<'v>(root: &'v Node, key: &[u8], is_denied: bool) -> maplet::Path<&'v Par
     }
 }
 
-impl Search {
+impl TreeSearch {
     /// Restarts the search and reuses its memory.
     pub(super) fn restart(&mut self) {
         (self.asked, self.layer, self.runs, self.records) = (0, 0, 0, 0);
@@ -166,26 +169,26 @@ impl Search {
     }
 
     /// Feeds `known` from the version until the result is decided or the path ends.
-    pub(super) fn go_on<F: Fetch>(
+    pub(super) fn go_on<F: NodeFetch>(
         &mut self,
-        version: &Version,
-        key: Key<'_>,
-        known: &mut Known,
-        operator: Option<&dyn Operator>,
+        version: &TreeVersion,
+        key: LookupKey<'_>,
+        known: &mut KeyState,
+        operator: Option<&dyn MergeOperator>,
         fetch: &F,
         absent: &AbsentKeys,
     ) -> Poll<Result<()>> {
-        let mut way = Way::of(version, key, self, absent);
-        self.go_along(&mut way, key, known, operator, fetch)
+        let mut way = LookupPath::of(version, key, self, absent);
+        self.search_path(&mut way, key, known, operator, fetch)
     }
 
-    /// Like [`Search::go_on`], on a path whose first steps may already have been taken.
-    pub(super) fn go_along<'f, F: Fetch>(
+    /// Like [`TreeSearch::go_on`], on a path whose first steps may already have been taken.
+    pub(super) fn search_path<'f, F: NodeFetch>(
         &mut self,
-        way: &mut Way<'_, 'f>,
-        key: Key<'_>,
-        known: &mut Known,
-        operator: Option<&dyn Operator>,
+        way: &mut LookupPath<'_, 'f>,
+        key: LookupKey<'_>,
+        known: &mut KeyState,
+        operator: Option<&dyn MergeOperator>,
         fetch: &'f F,
     ) -> Poll<Result<()>> {
         debug_assert!(
@@ -216,12 +219,12 @@ impl Search {
 
     /// Stores a maplet's answer. If the answer continues on another page, that maplet and the
     /// following ones are asked again in their turn.
-    fn learn(&mut self, place: usize, found: Found<'_>) {
-        if let Found::Here(values) = found
+    fn store_answer(&mut self, place: usize, found: PageLookup<'_>) {
+        if let PageLookup::InPage(values) = found
             && place == self.asked
         {
             if self.hits.len() <= place {
-                self.hits.resize_with(place + 1, maplet::Hits::default);
+                self.hits.resize_with(place + 1, maplet::MapletHits::default);
             }
             self.hits[place].set(values);
             self.asked += 1;
@@ -231,11 +234,15 @@ impl Search {
     /// Determines which runs of at least the next part may contain the key. If pages must be read,
     /// they are read in one batch for all remaining parts. Otherwise the maplets are asked one at a
     /// time, newest first.
-    fn ask_maplets<'f, F: Fetch>(&mut self, way: &mut Way<'_, 'f>, fetch: &'f F) -> Poll<Result<()>> {
+    fn ask_maplets<'f, F: NodeFetch>(
+        &mut self,
+        way: &mut LookupPath<'_, 'f>,
+        fetch: &'f F,
+    ) -> Poll<Result<()>> {
         self.asked = 0;
         if self.layer == way.asked {
             debug_assert!(ends_in_one_run(&way.parts), "the only run may have the key");
-            self.hits.resize_with(1, maplet::Hits::default);
+            self.hits.resize_with(1, maplet::MapletHits::default);
             self.hits[0].set(std::iter::once(0));
             (self.first, self.asked) = (self.layer, 1);
             return Poll::Ready(Ok(()));
@@ -245,13 +252,13 @@ impl Search {
                 way.locate_from(self.layer, fetch);
             }
             if !way.take(fetch) {
-                let left: maplet::Path<&Maplet> = maplets(&way.parts[self.layer..way.asked]).collect();
+                let left: maplet::PathVec<&Maplet> = maplets(&way.parts[self.layer..way.asked]).collect();
                 ready!(maplet::probe_path(&left, way.hash, fetch, &mut self.hits))?;
                 (self.first, self.asked) = (self.layer, left.len());
                 return Poll::Ready(Ok(()));
             }
         }
-        self.hits.resize_with(1, maplet::Hits::default);
+        self.hits.resize_with(1, maplet::MapletHits::default);
         debug_assert!(
             self.layer >= way.first,
             "layer {} of a way from {} on",
@@ -260,18 +267,18 @@ impl Search {
         );
         let page = way.pages.page(self.layer - way.first);
         let maplet = &way.parts[self.layer].group.maplet;
-        ready!(maplet.ask(page, way.hash, fetch, &mut self.hits[0]))?;
+        ready!(maplet.collect_hits(page, way.hash, fetch, &mut self.hits[0]))?;
         (self.first, self.asked) = (self.layer, 1);
         Poll::Ready(Ok(()))
     }
 
     /// Asks the runs of a group that may contain the key, newest first.
-    fn ask_group<F: Fetch>(
+    fn ask_group<F: NodeFetch>(
         &mut self,
-        group: &Group,
+        group: &MapletGroup,
         key: &[u8],
-        known: &mut Known,
-        operator: Option<&dyn Operator>,
+        known: &mut KeyState,
+        operator: Option<&dyn MergeOperator>,
         fetch: &F,
     ) -> Poll<Result<()>> {
         debug_assert!(self.knows(self.layer), "a group is asked behind its maplet");
@@ -302,13 +309,13 @@ impl Search {
     }
 
     /// Asks one run.
-    fn ask<F: Fetch>(
+    fn ask<F: NodeFetch>(
         &mut self,
-        group: &Group,
+        group: &MapletGroup,
         place: usize,
         key: &[u8],
-        known: &mut Known,
-        operator: Option<&dyn Operator>,
+        known: &mut KeyState,
+        operator: Option<&dyn MergeOperator>,
         fetch: &F,
     ) -> Poll<Result<()>> {
         let Some(run) = group.runs.get(place) else {
@@ -328,7 +335,7 @@ impl Search {
                     return Poll::Ready(Ok(ControlFlow::Continue(())));
                 }
                 let flow = ready!(known.record(&record, operator, |pointer, room| {
-                    values::fetch_value(fetch, pointer, room)
+                    value_log::fetch_value(fetch, pointer, room)
                 }))?;
                 *records += 1;
                 Poll::Ready(Ok(flow))
@@ -344,32 +351,32 @@ impl Search {
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests {
     use super::*;
-    use crate::tiered::{Progress, Tree, TreeOptions};
+    use crate::tiered::{StepProgress, TieredTree, TreeOptions};
     use alluvium_base::Message;
-    use alluvium_base::message::LAST;
+    use alluvium_base::message::MAX_SEQUENCE;
     use alluvium_device::memory::MemoryDirectory;
     use alluvium_dictionary::memtable::Memtable;
-    use alluvium_dictionary::merge::{Append, Direction};
+    use alluvium_dictionary::merge::{AppendOperator, MergeDirection};
     use alluvium_dictionary::range::KeyRange;
     use alluvium_dictionary::rules::{KeyspaceRules, OneKeyspace};
-    use alluvium_storage::extents::Class;
+    use alluvium_storage::extents::AllocationClass;
     use alluvium_storage::store::{Store, StoreOptions};
     use std::sync::Arc;
 
-    fn tree() -> Tree {
+    fn tree() -> TieredTree {
         let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"");
         let rules = KeyspaceRules {
-            operator: Some(Arc::new(Append)),
+            operator: Some(Arc::new(AppendOperator)),
             ..KeyspaceRules::default()
         };
         let options = TreeOptions {
             schema: Arc::new(OneKeyspace::new(rules)),
             ..TreeOptions::default()
         };
-        Tree::create(Arc::new(store.unwrap()), options)
+        TieredTree::create(Arc::new(store.unwrap()), options)
     }
 
-    fn write(tree: &Tree, messages: &[(&[u8], Message<'_>)]) {
+    fn write(tree: &TieredTree, messages: &[(&[u8], Message<'_>)]) {
         let memtable = Memtable::new(1 << 20);
         for (key, message) in messages {
             memtable.insert(key, *message).unwrap();
@@ -380,20 +387,27 @@ mod tests {
             .max()
             .unwrap();
         tree.horizon().raise(cut);
-        let mut step = tree.incorporate(Arc::new(memtable), cut, Class::Normal).unwrap();
-        while step.poll(100).unwrap() == Progress::More {}
+        let mut step = tree
+            .incorporate(Arc::new(memtable), cut, AllocationClass::Normal)
+            .unwrap();
+        while step.poll(100).unwrap() == StepProgress::More {}
     }
 
     /// Looks up a key by every available method.
-    fn found(tree: &Tree, key: &[u8]) -> Option<Vec<u8>> {
-        let found = tree.get(key, LAST, 0).unwrap();
+    fn found(tree: &TieredTree, key: &[u8]) -> Option<Vec<u8>> {
+        let found = tree.get(key, MAX_SEQUENCE, 0).unwrap();
         assert_eq!(
-            tree.multi_get(&[key, key], LAST, 0).unwrap(),
+            tree.multi_get(&[key, key], MAX_SEQUENCE, 0).unwrap(),
             [found.clone(), found.clone()]
         );
-        assert_eq!(tree.lookup(key, LAST, 0).wait().unwrap(), found);
+        assert_eq!(tree.lookup(key, MAX_SEQUENCE, 0).wait().unwrap(), found);
         let behind = [key, &[0]].concat();
-        let mut iter = tree.iter(KeyRange::new(key, Some(&behind)), Direction::Forward, LAST, 0);
+        let mut iter = tree.iter(
+            KeyRange::new(key, Some(&behind)),
+            MergeDirection::Forward,
+            MAX_SEQUENCE,
+            0,
+        );
         assert_eq!(iter.next().unwrap().map(|(_, value)| value.to_vec()), found);
         found
     }
@@ -416,12 +430,17 @@ mod tests {
         );
         let asks = || {
             let (version, absent) = (tree.version(), &tree.trunk.usage.absent);
-            let way = Way::of(&version, Key::new(&keys[7]), &mut Search::default(), absent);
+            let way = LookupPath::of(
+                &version,
+                LookupKey::new(&keys[7]),
+                &mut TreeSearch::default(),
+                absent,
+            );
             (way.asked, way.parts.len())
         };
         assert_eq!(asks(), (1, 2), "of two runs the newer");
         let all_are_there = || {
-            let found = |key: &[u8; 4]| tree.get(key, LAST, 0).unwrap();
+            let found = |key: &[u8; 4]| tree.get(key, MAX_SEQUENCE, 0).unwrap();
             assert!(keys.iter().all(|key| found(key).as_deref() == Some(b"old")));
         };
         all_are_there();
@@ -450,33 +469,36 @@ mod tests {
                 let mut root = root.draft();
                 let bundles = std::mem::take(&mut root.bundles);
                 let parts = bundles.iter().flat_map(|bundle| &bundle.parts);
-                let groups: Vec<&Arc<Group>> = parts.map(|part| &part.group).collect();
-                let sources = groups.iter().enumerate().map(|(place, group)| maplet::Source {
-                    maplet: group.maplet.clone(),
-                    rewrite: [Some(place as u16)].into(),
-                });
+                let groups: Vec<&Arc<MapletGroup>> = parts.map(|part| &part.group).collect();
+                let sources = groups
+                    .iter()
+                    .enumerate()
+                    .map(|(place, group)| maplet::MapletSource {
+                        maplet: group.maplet.clone(),
+                        rewrite: [Some(place as u16)].into(),
+                    });
                 let spec = tree
                     .trunk
-                    .maplet_spec(alluvium_base::Purpose::Other, Class::Normal, 0);
-                let mut merger = maplet::Merger::new(tree.store(), &spec, sources.collect(), None)?;
+                    .maplet_spec(alluvium_base::Purpose::Other, AllocationClass::Normal, 0);
+                let mut merger = maplet::MapletMerger::new(tree.store(), &spec, sources.collect(), None)?;
                 let written = loop {
-                    if let maplet::Progress::Done(written) = merger.step(1000)? {
+                    if let maplet::MapletMergeProgress::Done(written) = merger.step(1000)? {
                         break written;
                     }
                 };
                 tree.store().extents().install(&written.extents);
                 let runs = groups.iter().map(|group| group.runs[0].get().cloned());
-                let group = Group::new(tree.trunk.next_group(), runs, written.maplet.clone());
-                let part = Part {
+                let group = MapletGroup::new(tree.trunk.next_group(), runs, written.maplet.clone());
+                let part = TrunkPart {
                     group: Arc::new(group),
                     clip: None,
                 };
-                root.bundles = vec![Arc::new(crate::tiered::trunk::Bundle {
+                root.bundles = vec![Arc::new(crate::tiered::trunk::TrunkBundle {
                     number: root.next - 1,
                     parts: vec![part],
                 })];
                 let pivot = &mut root.pivots[0];
-                pivot.live = vec![vec![crate::run::Weight::default()]];
+                pivot.live = vec![vec![crate::run::RangeWeight::default()]];
                 pivot.first = root.next - 1;
                 Ok(Some(root))
             })
@@ -492,7 +514,7 @@ mod tests {
         tree.trunk
             .change(None, |_, shaper, _| {
                 let leaves = [KeyRange::new(b"", Some(b"m")), KeyRange::new(b"m", None)];
-                Ok(Some(shaper.crown(leaves.map(Node::leaf).into())))
+                Ok(Some(shaper.add_root_levels(leaves.map(TrunkNode::leaf).into())))
             })
             .unwrap();
         write(
@@ -509,7 +531,7 @@ mod tests {
         let mut others = Vec::new();
         while let Some(mut job) = tree.next_job().unwrap() {
             if job.describe().starts_with("compaction at height 0") {
-                while job.poll(100).unwrap() == Progress::More {}
+                while job.poll(100).unwrap() == StepProgress::More {}
             } else {
                 others.push(job);
             }

@@ -1,20 +1,20 @@
 //! Scans: iterate over a range in key order or in reverse, and decide records in batches.
 
-use super::scans::Scans;
+use super::scan_length::LONG_SCAN;
+use super::scans::ScanContext;
 use super::shares::shares;
-use super::usual::LONG_SCAN;
-use crate::scanning::{Hold, Position, Segment, Taken, Wanted};
-use crate::tiered::trunk::{Node, Trunk, Version};
-use alluvium_base::{Purpose, Sequence};
-use alluvium_dictionary::apart;
-use alluvium_dictionary::batch::{Batch, LongValues};
-use alluvium_dictionary::fetch::Blocking;
-use alluvium_dictionary::gather::Known;
+use crate::segment_scan::{ScanMemoryUse, ScanOutcome, ScanParameters, ScanPosition, ScanSegment};
+use crate::tiered::trunk::{TreeVersion, Trunk, TrunkNode};
+use alluvium_base::{Purpose, SequenceNumber};
+use alluvium_dictionary::batch::{LongValues, ScanBatch};
+use alluvium_dictionary::fetch::BlockingFetch;
+use alluvium_dictionary::lookup_state::KeyState;
 use alluvium_dictionary::memtables::empty_ranges::DeadRun;
-use alluvium_dictionary::memtables::{MemtableList, Memtables, above};
-use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::memtables::{MemtableList, MemtableOwner, above};
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::rules::Keyspace;
+use alluvium_dictionary::rules::KeyspaceCursor;
+use alluvium_dictionary::separate_values;
 use alluvium_storage::Result;
 use std::fmt;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use std::sync::Arc;
 /// Number of consecutive deleted keys after which a scan looks for the end of the range delete that
 /// covers them.
 /// Tuning: `4` since 2026-11-21.
-const PATIENCE: u32 = 4;
+const RANGE_SKIP_AFTER: u32 = 4;
 /// Number of consecutive deleted keys after which a scan requests a compaction of the range.
 /// Tuning: `512` since 2026-11-21.
-const WADING: u32 = 512;
+const COMPACT_AFTER_SKIPS: u32 = 512;
 /// Maximum number of records that are decided ahead of the caller.
 /// Tuning: `128` since 2026-11-23.
 const MAX_AHEAD: usize = 128;
@@ -42,9 +42,9 @@ const NO_END: usize = 8 * LONG_SCAN;
 /// Number of deleted keys after which a scan releases its resources, and seeks to its position
 /// again.
 /// Tuning: `4096` since 2026-11-22.
-const BREATH: u32 = 4096;
+const RELEASE_AFTER: u32 = 4096;
 const _: () = assert!(
-    PATIENCE < WADING && WADING < BREATH,
+    RANGE_SKIP_AFTER < COMPACT_AFTER_SKIPS && COMPACT_AFTER_SKIPS < RELEASE_AFTER,
     "a scan skips before it asks"
 );
 
@@ -54,27 +54,27 @@ const _: () = assert!(
 /// have changed, it seeks to its position again, so it never delays the reuse of memory or extents.
 /// It decides records in batches of growing size. Decided records stay valid, because nothing
 /// changes at or below its sequence number.
-pub struct Iter {
-    scans: Arc<Scans>,
-    memtables: Option<Arc<dyn Memtables>>,
-    wanted: Wanted,
-    segment: Option<Box<Segment>>,
+pub struct TreeIter {
+    scans: Arc<ScanContext>,
+    memtables: Option<Arc<dyn MemtableOwner>>,
+    wanted: ScanParameters,
+    segment: Option<Box<ScanSegment>>,
     /// Accounts for the retained memory, and identifies the segment while it is parked.
-    hold: Hold,
+    hold: ScanMemoryUse,
     /// The position to continue from when there is no segment.
-    position: Position,
+    position: ScanPosition,
     /// Whether the next leaf is the first since the start or a seek.
     enters: bool,
-    batch: Batch,
+    batch: ScanBatch,
     /// Number of records in the next batch.
     ahead: usize,
     /// Number of records in previous batches since the start or a seek.
     taken: usize,
     /// Whether the caller has announced the number of records it will read.
     is_told: bool,
-    known: Known,
+    known: KeyState,
     /// The keyspace of the last key that had to be decided.
-    keyspace: Keyspace,
+    keyspace: KeyspaceCursor,
     /// Number of consecutive keys without a value, and the number of these that are in runs.
     dead: u32,
     waded: u32,
@@ -82,7 +82,7 @@ pub struct Iter {
     dead_run: DeadRun,
 }
 
-impl Drop for Iter {
+impl Drop for TreeIter {
     fn drop(&mut self) {
         self.note_length();
         let held = &self.scans.held;
@@ -92,7 +92,7 @@ impl Drop for Iter {
 }
 
 /// Identifies a leaf by a key.
-enum Probe {
+enum LeafProbe {
     /// The leaf whose range contains the key.
     Holds(Vec<u8>),
     /// The leaf whose range contains the keys just below the key.
@@ -102,13 +102,13 @@ enum Probe {
 }
 
 /// The sources of a batch.
-struct View<'v> {
+struct BatchSources<'v> {
     trunk: &'v Trunk,
-    version: &'v Version,
+    version: &'v TreeVersion,
     list: Option<&'v MemtableList>,
 }
 
-impl fmt::Debug for Iter {
+impl fmt::Debug for TreeIter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Iter")
             .field("wanted", &self.wanted)
@@ -117,22 +117,22 @@ impl fmt::Debug for Iter {
     }
 }
 
-impl Iter {
+impl TreeIter {
     /// Creates an iterator over `range` of the tree, and of the memtables above it, if any, for a
     /// reader at `at`. Puts that expire at or before `now_ms` are invisible.
     pub(crate) fn new(
-        scans: &Arc<Scans>,
-        memtables: Option<Arc<dyn Memtables>>,
+        scans: &Arc<ScanContext>,
+        memtables: Option<Arc<dyn MemtableOwner>>,
         range: KeyRange,
-        direction: Direction,
-        at: Sequence,
+        direction: MergeDirection,
+        at: SequenceNumber,
         now_ms: u64,
-    ) -> Iter {
-        Iter {
-            keyspace: Keyspace::new(&scans.trunk.options.schema),
+    ) -> TreeIter {
+        TreeIter {
+            keyspace: KeyspaceCursor::new(&scans.trunk.options.schema),
             scans: Arc::clone(scans),
             memtables,
-            wanted: Wanted {
+            wanted: ScanParameters {
                 range,
                 direction,
                 at,
@@ -141,14 +141,14 @@ impl Iter {
                 long_values: LongValues::default(),
             },
             segment: None,
-            hold: Hold::default(),
-            position: Position::Start,
+            hold: ScanMemoryUse::default(),
+            position: ScanPosition::Start,
             enters: true,
-            batch: Batch::default(),
+            batch: ScanBatch::default(),
             ahead: 1,
             taken: 0,
             is_told: false,
-            known: Known::default(),
+            known: KeyState::default(),
             dead: 0,
             waded: 0,
             dead_run: DeadRun::new(direction),
@@ -158,7 +158,7 @@ impl Iter {
     /// Positions the iterator before the first key at or after `key`, in the iterator's direction.
     pub fn seek(&mut self, key: &[u8]) {
         self.note_length();
-        self.position = Position::At(key.to_vec());
+        self.position = ScanPosition::At(key.to_vec());
         self.enters = true;
         self.segment = None;
         drop(self.scans.held.take(&mut self.hold));
@@ -218,7 +218,7 @@ impl Iter {
         }
         debug_assert!((1..=MAX_AHEAD).contains(&self.ahead), "{} ahead", self.ahead);
         self.begin_batch();
-        while self.batch.len() == 0 && !matches!(self.position, Position::End) {
+        while self.batch.len() == 0 && !matches!(self.position, ScanPosition::End) {
             let filled = self.fill();
             if let Err(error) = filled {
                 self.dead_run.leave();
@@ -250,7 +250,7 @@ impl Iter {
             self.segment = held.take(&mut self.hold);
         }
         match held.most_ahead() {
-            Some(most) => self.batch.want_little(self.ahead.min(most)),
+            Some(most) => self.batch.limit_memory(self.ahead.min(most)),
             None => self.batch.want(self.ahead),
         }
     }
@@ -263,15 +263,15 @@ impl Iter {
     /// Retains what is useful until the next call, within the shared limit of all scans.
     fn end_batch(&mut self) {
         if self.batch.len() == 0 {
-            self.batch = Batch::default();
+            self.batch = ScanBatch::default();
         }
         let held = &self.scans.held;
         let batch = self.batch.memory_bytes();
-        let segment = self.segment.as_deref().map_or(0, Segment::memory_bytes);
+        let segment = self.segment.as_deref().map_or(0, ScanSegment::memory_bytes);
         if held.keep(&mut self.hold, batch + segment) {
             return;
         }
-        self.known = Known::default();
+        self.known = KeyState::default();
         held.keep(&mut self.hold, batch);
         if let Some(segment) = self.segment.take() {
             held.park(&mut self.hold, segment);
@@ -287,7 +287,7 @@ impl Iter {
         // The guard keeps the data of the version from being freed.
         let guard = trunk.store.epochs().pin();
         let version = trunk.peek();
-        let view = View {
+        let view = BatchSources {
             trunk,
             version: &version,
             list: list.as_ref(),
@@ -300,15 +300,15 @@ impl Iter {
         {
             self.segment = None;
         }
-        let from = Blocking {
+        let from = BlockingFetch {
             cache: trunk.store.cache(),
             guard: &guard,
             purpose: Purpose::Scan,
         };
         let mut filled = self.fill_from(&view, &from);
-        if let Err((key, error)) = apart::bring(&mut self.batch, &from) {
+        if let Err((key, error)) = separate_values::load_values(&mut self.batch, &from) {
             self.segment = None;
-            self.position = Position::At(key);
+            self.position = ScanPosition::At(key);
             filled = Err(error);
         }
         if let Some(segment) = &mut self.segment {
@@ -317,7 +317,7 @@ impl Iter {
         filled
     }
 
-    fn fill_from(&mut self, view: &View<'_>, from: &Blocking<'_>) -> Result<()> {
+    fn fill_from(&mut self, view: &BatchSources<'_>, from: &BlockingFetch<'_>) -> Result<()> {
         let mut breath = 0;
         loop {
             if self.segment.is_none() && !self.open(view)? {
@@ -327,8 +327,8 @@ impl Iter {
             while let Some(segment) = &mut self.segment
                 && let Some(key) = segment.next_key()
             {
-                if self.batch.is_full() || breath >= BREATH {
-                    self.position = Position::At(key.to_vec());
+                if self.batch.is_full() || breath >= RELEASE_AFTER {
+                    self.position = ScanPosition::At(key.to_vec());
                     self.dead_run
                         .note(self.memtables.as_deref(), self.wanted.moment());
                     return Ok(());
@@ -336,7 +336,7 @@ impl Iter {
                 let (wanted, known, batch) = (&self.wanted, &mut self.known, &mut self.batch);
                 let taken = segment.take(wanted, known, &mut self.keyspace, from, batch)?;
                 debug_assert!(self.waded <= self.dead, "what was waded through is dead");
-                if taken == Taken::Live {
+                if taken == ScanOutcome::Live {
                     (self.dead, self.waded) = (0, 0);
                     self.end_dead_run();
                     continue;
@@ -349,27 +349,27 @@ impl Iter {
     }
 
     /// Handles a key without a value. After many of them, the scan skips ahead.
-    fn pass_dead(&mut self, taken: Taken, view: &View<'_>) -> Result<()> {
+    fn pass_dead(&mut self, taken: ScanOutcome, view: &BatchSources<'_>) -> Result<()> {
         let Some(segment) = &mut self.segment else {
             return Ok(());
         };
         let wanted = &self.wanted;
         self.dead += 1;
-        if taken == Taken::Waded {
+        if taken == ScanOutcome::DeadInRun {
             self.waded += 1;
-            if self.waded == WADING {
+            if self.waded == COMPACT_AFTER_SKIPS {
                 view.trunk.usage.note_wading(segment.key());
             }
         }
         self.dead_run
             .pass(segment.key(), self.known.expires(), &wanted.range);
-        let empty = self.memtables.as_deref().and_then(Memtables::empty_ranges);
+        let empty = self.memtables.as_deref().and_then(MemtableOwner::empty_ranges);
         if let Some(empty) = empty.filter(|_| self.dead_run.may_leap())
             && let Some(range) = self.dead_run.leap(empty, wanted.moment())
         {
             segment.leap(&range, wanted.direction)?;
         }
-        if self.dead.is_multiple_of(PATIENCE) {
+        if self.dead.is_multiple_of(RANGE_SKIP_AFTER) {
             segment.skip(wanted)?;
         }
         Ok(())
@@ -381,28 +381,28 @@ impl Iter {
 
     /// Skips a range at the position that contains no live keys.
     fn leap(&mut self) {
-        let empty = self.memtables.as_deref().and_then(Memtables::empty_ranges);
+        let empty = self.memtables.as_deref().and_then(MemtableOwner::empty_ranges);
         if let Some(empty) = empty.filter(|empty| !empty.is_empty())
             && let Some(range) = self.position.empty_range(&self.wanted, empty)
         {
             self.dead_run.leapt(&range);
             self.position = match self.wanted.direction {
-                Direction::Forward => Position::At(range.end.into_vec()),
-                Direction::Backward => Position::Behind(range.start.into_vec()),
+                MergeDirection::Forward => ScanPosition::At(range.end.into_vec()),
+                MergeDirection::Backward => ScanPosition::Behind(range.start.into_vec()),
             };
         }
     }
 
     /// Opens the leaf at the position, and returns whether the range contains one.
-    fn open(&mut self, view: &View<'_>) -> Result<bool> {
+    fn open(&mut self, view: &BatchSources<'_>) -> Result<bool> {
         self.leap();
         let Some(probe) = self.probe() else {
-            self.position = Position::End;
+            self.position = ScanPosition::End;
             return Ok(false);
         };
         let leaf = leaf_of(&view.version.root, &probe);
         if leaf.range.intersect(&self.wanted.range).is_empty() {
-            self.position = Position::End;
+            self.position = ScanPosition::End;
             return Ok(false);
         }
         if std::mem::take(&mut self.enters) {
@@ -410,7 +410,7 @@ impl Iter {
         }
         let range = leaf.range.intersect(&self.wanted.range);
         let shares = shares(view.version, leaf, &range);
-        let segment = Segment::open(
+        let segment = ScanSegment::open(
             &view.trunk.store,
             (view.version.number(), shares),
             range,
@@ -423,26 +423,32 @@ impl Iter {
     }
 
     /// Returns the leaf to open next, or `None` at the end of the range.
-    fn probe(&self) -> Option<Probe> {
+    fn probe(&self) -> Option<LeafProbe> {
         let range = &self.wanted.range;
         let before_the_end = || match &range.high {
-            Some(high) => Probe::Before(high.to_vec()),
-            None => Probe::Last,
+            Some(high) => LeafProbe::Before(high.to_vec()),
+            None => LeafProbe::Last,
         };
         match (&self.position, self.wanted.direction) {
-            (Position::End, _) => None,
-            (Position::Start, Direction::Forward) => Some(Probe::Holds(range.low.to_vec())),
-            (Position::Start, Direction::Backward) => Some(before_the_end()),
-            (Position::At(key) | Position::Behind(key), Direction::Forward) => {
+            (ScanPosition::End, _) => None,
+            (ScanPosition::Start, MergeDirection::Forward) => Some(LeafProbe::Holds(range.low.to_vec())),
+            (ScanPosition::Start, MergeDirection::Backward) => Some(before_the_end()),
+            (ScanPosition::At(key) | ScanPosition::Behind(key), MergeDirection::Forward) => {
                 let key = key.as_slice().max(&range.low);
-                (!range.ends_before(key)).then(|| Probe::Holds(key.to_vec()))
+                (!range.ends_before(key)).then(|| LeafProbe::Holds(key.to_vec()))
             }
-            (Position::At(key) | Position::Behind(key), Direction::Backward) if **key < *range.low => None,
-            (Position::At(key) | Position::Behind(key), Direction::Backward) if range.ends_before(key) => {
+            (ScanPosition::At(key) | ScanPosition::Behind(key), MergeDirection::Backward)
+                if **key < *range.low =>
+            {
+                None
+            }
+            (ScanPosition::At(key) | ScanPosition::Behind(key), MergeDirection::Backward)
+                if range.ends_before(key) =>
+            {
                 Some(before_the_end())
             }
-            (Position::At(key), Direction::Backward) => Some(Probe::Holds(key.clone())),
-            (Position::Behind(key), Direction::Backward) => Some(Probe::Before(key.clone())),
+            (ScanPosition::At(key), MergeDirection::Backward) => Some(LeafProbe::Holds(key.clone())),
+            (ScanPosition::Behind(key), MergeDirection::Backward) => Some(LeafProbe::Before(key.clone())),
         }
     }
 
@@ -452,24 +458,24 @@ impl Iter {
             return;
         };
         self.position = match self.wanted.direction {
-            Direction::Forward => match segment.range.high {
-                Some(high) if !self.wanted.range.ends_before(&high) => Position::At(high.into_vec()),
-                _ => Position::End,
+            MergeDirection::Forward => match segment.range.high {
+                Some(high) if !self.wanted.range.ends_before(&high) => ScanPosition::At(high.into_vec()),
+                _ => ScanPosition::End,
             },
-            Direction::Backward if segment.range.low <= self.wanted.range.low => Position::End,
-            Direction::Backward => Position::Behind(segment.range.low.into_vec()),
+            MergeDirection::Backward if segment.range.low <= self.wanted.range.low => ScanPosition::End,
+            MergeDirection::Backward => ScanPosition::Behind(segment.range.low.into_vec()),
         };
     }
 }
 
 /// Returns the leaf that a scan enters.
-fn leaf_of<'v>(root: &'v Node, probe: &Probe) -> &'v Node {
+fn leaf_of<'v>(root: &'v TrunkNode, probe: &LeafProbe) -> &'v TrunkNode {
     let mut node = root;
     loop {
         let pivot = match probe {
-            Probe::Last => node.pivots.len() - 1,
-            Probe::Holds(key) => node.pivot_for(key),
-            Probe::Before(key) => {
+            LeafProbe::Last => node.pivots.len() - 1,
+            LeafProbe::Holds(key) => node.pivot_for(key),
+            LeafProbe::Before(key) => {
                 let below = node.pivots.partition_point(|pivot| *pivot.low < **key);
                 below.saturating_sub(1)
             }

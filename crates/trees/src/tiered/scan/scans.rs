@@ -1,24 +1,24 @@
 //! The state shared by all scans of a tree.
 
-use super::usual::UsualScan;
-use crate::scanning::Held;
+use super::scan_length::UsualScan;
+use crate::segment_scan::ScanMemory;
 use crate::tiered::trunk::Trunk;
 use std::fmt;
 use std::sync::Arc;
 
 /// The trunk that the scans of a tree read, the memory that they retain, and their average length.
-pub(crate) struct Scans {
+pub(crate) struct ScanContext {
     pub(super) trunk: Arc<Trunk>,
-    pub(super) held: Held,
+    pub(super) held: ScanMemory,
     pub(super) usual: UsualScan,
 }
 
-impl Scans {
+impl ScanContext {
     /// Creates the state for a tree without scans.
-    pub(crate) fn new(trunk: &Arc<Trunk>) -> Scans {
-        Scans {
+    pub(crate) fn new(trunk: &Arc<Trunk>) -> ScanContext {
+        ScanContext {
             trunk: Arc::clone(trunk),
-            held: Held::default(),
+            held: ScanMemory::default(),
             usual: UsualScan::default(),
         }
     }
@@ -35,7 +35,7 @@ impl Scans {
     }
 }
 
-impl fmt::Debug for Scans {
+impl fmt::Debug for ScanContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scans")
             .field("hold_bytes", &self.hold_bytes())

@@ -1,16 +1,16 @@
 //! The runs that count for one leaf of the trunk.
 
-use crate::scanning::Share;
-use crate::tiered::trunk::{Node, Version};
+use crate::segment_scan::RunShare;
+use crate::tiered::trunk::{TreeVersion, TrunkNode};
 use alluvium_dictionary::range::KeyRange;
 
 /// Returns the runs that count for a leaf, newest first.
-pub(super) fn shares(version: &Version, leaf: &Node, range: &KeyRange) -> Vec<Share> {
+pub(super) fn shares(version: &TreeVersion, leaf: &TrunkNode, range: &KeyRange) -> Vec<RunShare> {
     let mut shares = Vec::new();
-    let mut node: &Node = &version.root;
+    let mut node: &TrunkNode = &version.root;
     loop {
         let pivot = node.pivot_for(&leaf.range.low);
-        let shared_by = node.pivots[pivot].child.as_deref().map_or(1, Node::leaves);
+        let shared_by = node.pivots[pivot].child.as_deref().map_or(1, TrunkNode::leaves);
         for layer in node.stack(pivot).rev() {
             let records = layer.weight.records as f64 / shared_by as f64 / layer.part.group.runs.len() as f64;
             let within = layer.part.within(range);

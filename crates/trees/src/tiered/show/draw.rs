@@ -7,10 +7,10 @@
 //! └ leaf ""..   own 2|1 runs, 40 KiB   pending -
 //! ```
 
-use crate::tiered::trunk::{Layer, Node, Version};
+use crate::tiered::trunk::{StackEntry, TreeVersion, TrunkNode};
 use std::fmt::{self, Write as _};
 
-impl fmt::Display for Version {
+impl fmt::Display for TreeVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
@@ -23,7 +23,7 @@ impl fmt::Display for Version {
     }
 }
 
-fn draw(node: &Node, depth: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn draw(node: &TrunkNode, depth: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let indent = "  ".repeat(depth);
     if !node.is_leaf() {
         let (children, bundles) = (node.pivots.len(), node.bundles.len());
@@ -35,7 +35,7 @@ fn draw(node: &Node, depth: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
     for (index, pivot) in node.pivots.iter().enumerate() {
         let range = node.pivot_range(index);
-        let own = describe(pivot.own.iter().map(|owned| Layer {
+        let own = describe(pivot.own.iter().map(|owned| StackEntry {
             part: &owned.part,
             weight: owned.weight,
         }));
@@ -50,7 +50,7 @@ fn draw(node: &Node, depth: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 /// Returns the number of runs of each part of a stack, oldest first, and their total weight.
-fn describe<'a>(layers: impl Iterator<Item = Layer<'a>>) -> String {
+fn describe<'a>(layers: impl Iterator<Item = StackEntry<'a>>) -> String {
     let mut text = String::new();
     let (mut bytes, mut records) = (0, 0);
     for layer in layers {

@@ -2,12 +2,12 @@
 //! No leaf is read.
 
 use crate::maplet::{Maplet, different_keys};
-use crate::run::Weight;
-use crate::tiered::trunk::{Node, Part, Trunk};
+use crate::run::RangeWeight;
+use crate::tiered::trunk::{Trunk, TrunkNode, TrunkPart};
 use alluvium_base::Purpose;
 use alluvium_dictionary::contract::DistinctKeys;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_storage::{Cache, Guard, Result};
+use alluvium_storage::{EpochGuard, NodeCache, Result};
 use std::collections::BTreeMap;
 
 /// Returns the approximate number of bytes, records and deletes in a range, including superseded
@@ -15,10 +15,10 @@ use std::collections::BTreeMap;
 ///
 /// # Errors
 /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
-pub(crate) fn weigh(trunk: &Trunk, range: &KeyRange) -> Result<Weight> {
+pub(crate) fn weigh(trunk: &Trunk, range: &KeyRange) -> Result<RangeWeight> {
     let guard = trunk.store.epochs().pin();
     let version = trunk.peek();
-    let mut sum = Weight::default();
+    let mut sum = RangeWeight::default();
     add_up(
         &version.root,
         range,
@@ -61,7 +61,7 @@ pub(crate) fn approximate_len(trunk: &Trunk, range: &KeyRange) -> Result<u64> {
 
 /// The contents of a range in a tree, by purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Holdings {
+pub struct RangeHoldings {
     /// Bytes of leaves and of separate values.
     pub leaf_bytes: u64,
     /// Bytes of maplets and index nodes, which lookups need in memory to find a leaf without a
@@ -80,16 +80,16 @@ pub struct Holdings {
 ///
 /// # Errors
 /// See [`weigh`].
-pub(crate) fn holdings(trunk: &Trunk, range: &KeyRange) -> Result<Holdings> {
+pub(crate) fn holdings(trunk: &Trunk, range: &KeyRange) -> Result<RangeHoldings> {
     let guard = trunk.store.epochs().pin();
     let from = (trunk.store.cache(), &guard);
     let version = trunk.peek();
-    let (mut sum, mut parts) = (Holdings::default(), Vec::new());
+    let (mut sum, mut parts) = (RangeHoldings::default(), Vec::new());
     walk(&version.root, range, from, &mut |part, weight, age| {
         sum.leaf_bytes += weight.bytes;
         sum.records += weight.records;
         sum.tombstones += weight.tombstones;
-        if age == Age::Oldest {
+        if age == PartAge::Oldest {
             sum.oldest_records += weight.records;
         }
         parts.push((part.clone(), weight.records));
@@ -137,27 +137,27 @@ pub(crate) fn distinct_keys(trunk: &Trunk) -> Result<DistinctKeys> {
 
 /// Whether a part is the oldest of its leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Age {
+enum PartAge {
     Oldest,
     Newer,
 }
 
 /// Calls `tell` with the weight of each part of each stack that overlaps the range.
 fn add_up(
-    node: &Node,
+    node: &TrunkNode,
     range: &KeyRange,
-    from: (&Cache, &Guard),
-    tell: &mut dyn FnMut(&Part, Weight),
+    from: (&NodeCache, &EpochGuard),
+    tell: &mut dyn FnMut(&TrunkPart, RangeWeight),
 ) -> Result<()> {
     walk(node, range, from, &mut |part, weight, _| tell(part, weight))
 }
 
 /// Like [`add_up`], with the age of each part.
 fn walk(
-    node: &Node,
+    node: &TrunkNode,
     range: &KeyRange,
-    from: (&Cache, &Guard),
-    tell: &mut dyn FnMut(&Part, Weight, Age),
+    from: (&NodeCache, &EpochGuard),
+    tell: &mut dyn FnMut(&TrunkPart, RangeWeight, PartAge),
 ) -> Result<()> {
     for index in node.pivot_for(&range.low)..node.pivots.len() {
         let pivot = node.pivot_range(index);
@@ -166,8 +166,8 @@ fn walk(
             break;
         }
         let mut age = match node.is_leaf() {
-            true => Age::Oldest,
-            false => Age::Newer,
+            true => PartAge::Oldest,
+            false => PartAge::Newer,
         };
         for layer in node.stack(index) {
             let weight = if common == pivot {
@@ -176,7 +176,7 @@ fn walk(
                 layer.part.weigh(&common, from.0, from.1, Purpose::Other)?
             };
             tell(layer.part, weight, age);
-            age = Age::Newer;
+            age = PartAge::Newer;
         }
         if let Some(child) = &node.pivots[index].child {
             walk(child, &common, from, tell)?;

@@ -12,7 +12,7 @@ mod estimate;
 mod outline;
 mod places;
 
-pub use estimate::Holdings;
+pub use estimate::RangeHoldings;
 pub(super) use estimate::{approximate_len, distinct_keys, holdings, size_on_disk, weigh};
 pub use outline::{Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun};
 pub(super) use places::places;

@@ -1,8 +1,10 @@
 //! The tree's shape as plain data, for drawing, measuring, and finding a run.
 
-use crate::run::{Summary, Use};
-use crate::tiered::trunk::{Group, Inflight, Layer, Node, Trunk, Underway, Version};
-use alluvium_base::Sequence;
+use crate::run::{ExtentUse, RunSummary};
+use crate::tiered::trunk::{
+    CompactionState, JobTable, MapletGroup, StackEntry, TreeVersion, Trunk, TrunkNode,
+};
+use alluvium_base::SequenceNumber;
 use alluvium_dictionary::range::KeyRange;
 use std::sync::Arc;
 
@@ -13,7 +15,7 @@ pub struct Outline {
     /// The version's number.
     pub version: u64,
     /// The version contains every commit up to this one.
-    pub cut: Sequence,
+    pub cut: SequenceNumber,
     /// The root and everything below it.
     pub root: OutlineNode,
 }
@@ -55,7 +57,7 @@ pub struct OutlinePivot {
     /// Parts that the node received for this pivot and has not compacted, oldest to newest.
     pub pending: Vec<OutlineLayer>,
     /// Progress of the pivot's compaction, if it has one.
-    pub compaction: Option<Underway>,
+    pub compaction: Option<CompactionState>,
     /// The child; a leaf's pivot has none.
     pub child: Option<Box<OutlineNode>>,
 }
@@ -85,7 +87,7 @@ pub struct OutlineLayer {
 #[non_exhaustive]
 pub struct OutlineRun {
     /// Totals of the run.
-    pub summary: Summary,
+    pub summary: RunSummary,
     /// Number of index levels above the leaves.
     pub height: u8,
     /// The smallest key of the run.
@@ -95,7 +97,7 @@ pub struct OutlineRun {
     /// Location of the footer.
     pub footer: String,
     /// Extents that the run uses: its own, then those of earlier runs that hold its values.
-    pub extents: Vec<Use>,
+    pub extents: Vec<ExtentUse>,
 }
 
 impl Outline {
@@ -114,7 +116,7 @@ impl Outline {
 
 impl OutlineRun {
     /// Returns a run of a version, by its group's number and its place in the group.
-    pub(crate) fn of(version: &Version, group: u64, place: usize) -> Option<OutlineRun> {
+    pub(crate) fn of(version: &TreeVersion, group: u64, place: usize) -> Option<OutlineRun> {
         let group = find(&version.root, group)?;
         let run = group.runs.get(place)?.get()?;
         Some(OutlineRun {
@@ -128,7 +130,7 @@ impl OutlineRun {
     }
 }
 
-fn find(node: &Node, id: u64) -> Option<Arc<Group>> {
+fn find(node: &TrunkNode, id: u64) -> Option<Arc<MapletGroup>> {
     let own = node.uses().find(|(part, _)| part.group.id == id);
     match own {
         Some((part, _)) => Some(Arc::clone(&part.group)),
@@ -136,7 +138,7 @@ fn find(node: &Node, id: u64) -> Option<Arc<Group>> {
     }
 }
 
-fn node(from: &Node, inflight: &Inflight) -> OutlineNode {
+fn node(from: &TrunkNode, inflight: &JobTable) -> OutlineNode {
     let pivots: Vec<OutlinePivot> = (0..from.pivots.len())
         .map(|index| pivot(from, index, inflight))
         .collect();
@@ -159,11 +161,11 @@ fn node(from: &Node, inflight: &Inflight) -> OutlineNode {
     }
 }
 
-fn pivot(from: &Node, index: usize, inflight: &Inflight) -> OutlinePivot {
+fn pivot(from: &TrunkNode, index: usize, inflight: &JobTable) -> OutlinePivot {
     let pivot = &from.pivots[index];
     let range = from.pivot_range(index);
     let own = pivot.own.iter().map(|owned| {
-        let layer = Layer {
+        let layer = StackEntry {
             part: &owned.part,
             weight: owned.weight,
         };
@@ -186,7 +188,7 @@ fn pivot(from: &Node, index: usize, inflight: &Inflight) -> OutlinePivot {
     }
 }
 
-fn describe(layer: Layer<'_>, bundle: Option<u64>, range: &KeyRange) -> OutlineLayer {
+fn describe(layer: StackEntry<'_>, bundle: Option<u64>, range: &KeyRange) -> OutlineLayer {
     let within = layer.part.within(range);
     let runs = layer.part.group.runs();
     let touching = runs.filter(|(_, run)| within.overlaps(run.low(), run.high()));

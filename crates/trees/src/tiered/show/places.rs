@@ -1,12 +1,12 @@
 //! The storage tiers of the runs of a tree.
 
-use crate::tiered::trunk::{Group, Node, Version};
-use crate::whereabouts::{RunName, RunPlace};
+use crate::run_locations::{RunName, RunPlace};
+use crate::tiered::trunk::{MapletGroup, TreeVersion, TrunkNode};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Returns the name and tier of each run of a version.
-pub(in crate::tiered) fn places(version: &Version) -> Vec<RunPlace> {
+pub(in crate::tiered) fn places(version: &TreeVersion) -> Vec<RunPlace> {
     let mut groups = BTreeMap::new();
     collect(&version.root, &mut groups);
     let mut places = Vec::new();
@@ -23,7 +23,7 @@ pub(in crate::tiered) fn places(version: &Version) -> Vec<RunPlace> {
     places
 }
 
-fn collect(node: &Node, groups: &mut BTreeMap<u64, Arc<Group>>) {
+fn collect(node: &TrunkNode, groups: &mut BTreeMap<u64, Arc<MapletGroup>>) {
     for (part, _) in node.uses() {
         groups
             .entry(part.group.id)

@@ -5,39 +5,41 @@
 //!
 //! *Does not know*: how records are compacted, looked up or scanned; how nodes are written.
 //!
-//! *Read in this order*: `stored.rs` (the location of a checkpointed node), `node.rs`, `span.rs`,
-//! `inflight.rs` (due and running compactions), `walk.rs`, `uses.rs` (the lifetime of an extent),
-//! `shape.rs` (flush, split, merge), `stretch.rs` (the inputs of a compaction), `digest.rs` (the
-//! filter over the root's bundles), `absent.rs` (the frequency of absent keys), `state.rs`
+//! *Read in this order*: `checkpoint_location.rs` (the location of a checkpointed node), `node.rs`, `span.rs`,
+//! `job_table.rs` (due and running compactions), `walk.rs`, `uses.rs` (the lifetime of an extent),
+//! `shape.rs` (flush, split, merge), `job_inputs.rs` (the inputs of a compaction), `root_filter.rs` (the
+//! filter over the root's bundles), `miss_rate.rs` (the frequency of absent keys), `state.rs`
 //! (versions and the writer's state), `statistics.rs`, `writer.rs` (how a change is published).
 
-mod absent;
-mod digest;
-mod inflight;
+mod checkpoint_location;
+mod job_inputs;
+mod job_table;
+mod miss_rate;
 mod node;
+mod root_filter;
 mod shape;
 mod span;
 mod state;
 mod statistics;
-mod stored;
-mod stretch;
 mod uses;
 mod walk;
 mod writer;
 
-pub(super) use absent::AbsentKeys;
-pub(super) use digest::{Covered, Digest, deletes_ranges, waiting};
-pub(super) use inflight::{Claim, Inflight, JobId};
-pub use inflight::{Debt, Edge, Underway};
-pub(super) use node::{Bundle, Group, Layer, Node, Owned, Part, Pivot};
-pub use shape::Counts;
-pub(super) use shape::{Rank, neighbours, stale_percent};
+pub(super) use checkpoint_location::{CheckpointLocation, NodeLocation, TrunkExtents};
+pub(super) use job_inputs::{CompactionReason, JobInputs};
+pub use job_table::{CompactionState, JobTransition, TreeDebt};
+pub(super) use job_table::{JobClaim, JobId, JobTable};
+pub(super) use miss_rate::AbsentKeys;
+pub(super) use node::{MapletGroup, OwnedPart, StackEntry, TrunkBundle, TrunkNode, TrunkPart, TrunkPivot};
+pub(super) use root_filter::{RootFilter, RootFilterCoverage, deletes_ranges, waiting};
+pub use shape::ReshapeCounts;
+pub(super) use shape::{NodeRank, neighbours, stale_percent};
 pub(super) use state::WriterState;
-pub use state::{Adoption, TreeOptions, Version};
+pub use state::{AdoptionPolicy, TreeOptions, TreeVersion};
 pub(super) use statistics::LeafUses;
-pub use statistics::{Memory, Stats};
-pub(super) use stored::{Location, Stored, TrunkExtents};
-pub(super) use stretch::{Reason, Stretch};
-pub(super) use uses::{RunKey, Uses, key_of};
-pub(super) use walk::{all_nodes, find, holds, leaf_for, longest_path, node_at, replace};
+pub use statistics::{TreeMemory, TreeStats};
+pub(super) use uses::{RunKey, UseCounts, key_of};
+pub(super) use walk::{
+    all_nodes, find_claimed_pivot, is_claim_valid, leaf_for, longest_path, node_at, replace,
+};
 pub(super) use writer::{Trunk, TrunkWriter};

@@ -8,34 +8,38 @@
 //!   pivot t   own ─┘    ░   ░   ░   ░   █
 //! ```
 
-use super::stored::Stored;
+use super::checkpoint_location::CheckpointLocation;
 use crate::maplet::Maplet;
-use crate::run::{Run, Weight};
+use crate::run::{IndexedRun, RangeWeight};
 use alluvium_base::Purpose;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::extents::Extent;
-use alluvium_storage::{Cache, Guard, Result, Tiers};
+use alluvium_storage::{EpochGuard, NodeCache, Result, TierFiles};
 use std::sync::{Arc, OnceLock};
 
 /// Several runs and one maplet over all of them. The maplet's values are indices into `runs` and
 /// identify the runs that may hold a key.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct MapletGroup {
     /// Unique in the store.
     pub id: u64,
     /// Oldest to newest. In a trunk that was read from disk, slots of unneeded runs are empty,
     /// because those runs may have been deleted.
-    pub runs: Box<[OnceLock<Run>]>,
+    pub runs: Box<[OnceLock<IndexedRun>]>,
     /// Covers all keys of all runs.
     pub maplet: Maplet,
 }
 
-impl Group {
+impl MapletGroup {
     /// Creates a group of these runs, oldest to newest.
     #[must_use]
-    pub(crate) fn new(id: u64, runs: impl IntoIterator<Item = Option<Run>>, maplet: Maplet) -> Group {
-        let slot = |run: Option<Run>| run.map_or_else(OnceLock::new, OnceLock::from);
-        Group {
+    pub(crate) fn new(
+        id: u64,
+        runs: impl IntoIterator<Item = Option<IndexedRun>>,
+        maplet: Maplet,
+    ) -> MapletGroup {
+        let slot = |run: Option<IndexedRun>| run.map_or_else(OnceLock::new, OnceLock::from);
+        MapletGroup {
             id,
             runs: runs.into_iter().map(slot).collect(),
             maplet,
@@ -43,7 +47,7 @@ impl Group {
     }
 
     /// Returns the present runs with their places, oldest to newest.
-    pub(crate) fn runs(&self) -> impl DoubleEndedIterator<Item = (usize, &Run)> {
+    pub(crate) fn runs(&self) -> impl DoubleEndedIterator<Item = (usize, &IndexedRun)> {
         let runs = self.runs.iter().enumerate();
         runs.filter_map(|(place, run)| Some((place, run.get()?)))
     }
@@ -52,16 +56,16 @@ impl Group {
 /// A reference from the trunk to a group. Only records in the pivot's range count, and only those
 /// in `clip` if it is set.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
+pub(crate) struct TrunkPart {
     /// The group, shared by all parts that refer to it.
-    pub group: Arc<Group>,
+    pub group: Arc<MapletGroup>,
     /// After a merge of two nodes, parts of either node count only in that node's range: their
     /// records outside of it were compacted or deleted there and must not reappear. An adopted run
     /// is clipped to its own key range.
     pub clip: Option<Arc<KeyRange>>,
 }
 
-impl Part {
+impl TrunkPart {
     /// Returns the subrange of `range` in which this part counts.
     #[must_use]
     pub(crate) fn within(&self, range: &KeyRange) -> KeyRange {
@@ -81,7 +85,7 @@ impl Part {
     #[must_use]
     pub(crate) fn runs_in(&self, range: &KeyRange) -> usize {
         let range = self.within(range);
-        let touches = |(_, run): &(usize, &Run)| range.overlaps(run.low(), run.high());
+        let touches = |(_, run): &(usize, &IndexedRun)| range.overlaps(run.low(), run.high());
         self.group.runs().filter(touches).count()
     }
 
@@ -107,7 +111,7 @@ impl Part {
     /// Returns whether `weight`, the part's weight in some range, is most of its runs' records. If
     /// so, its maplet, which cannot be restricted to a range, may represent the part in that range.
     #[must_use]
-    pub(crate) fn is_mostly(&self, weight: &Weight) -> bool {
+    pub(crate) fn is_mostly(&self, weight: &RangeWeight) -> bool {
         let records = self.group.runs().map(|(_, run)| run.summary().records);
         self.clip.is_none() && weight.records * 4 >= records.sum::<u64>() * 3
     }
@@ -115,12 +119,12 @@ impl Part {
     /// Returns whether `weight`, the part's weight in some range, is at least half of its maplet's
     /// entries. Merging the whole maplet for that range then at most doubles the necessary size.
     #[must_use]
-    pub(crate) fn is_half(&self, weight: &Weight) -> bool {
+    pub(crate) fn is_half(&self, weight: &RangeWeight) -> bool {
         weight.records.saturating_mul(2) >= self.group.maplet.entries()
     }
 
     /// Returns whether a run or the maplet is on a tier that is currently unreadable.
-    pub(crate) fn is_lost(&self, tiers: &Tiers) -> bool {
+    pub(crate) fn is_lost(&self, tiers: &TierFiles) -> bool {
         let runs = self.group.runs().flat_map(|(_, run)| run.extents());
         let mut of_runs = runs.map(|used| used.extent.tier);
         let mut of_maplet = self.group.maplet.extents().map(|(extent, _)| extent.tier);
@@ -131,12 +135,12 @@ impl Part {
     pub(crate) fn weigh(
         &self,
         range: &KeyRange,
-        cache: &Cache,
-        guard: &Guard,
+        cache: &NodeCache,
+        guard: &EpochGuard,
         purpose: Purpose,
-    ) -> Result<Weight> {
+    ) -> Result<RangeWeight> {
         let within = self.within(range);
-        let mut sum = Weight::default();
+        let mut sum = RangeWeight::default();
         for (_, run) in self.group.runs() {
             if within.overlaps(run.low(), run.high()) {
                 sum = sum + run.weigh(&within, cache, guard, purpose)?;
@@ -147,8 +151,8 @@ impl Part {
 
     /// Returns the same part, restricted to `range`.
     #[must_use]
-    pub(super) fn clipped(&self, range: &KeyRange) -> Part {
-        Part {
+    pub(super) fn clipped(&self, range: &KeyRange) -> TrunkPart {
+        TrunkPart {
             group: Arc::clone(&self.group),
             clip: Some(Arc::new(self.within(range))),
         }
@@ -157,19 +161,19 @@ impl Part {
 
 /// The data that a node received in one flush: parts, oldest to newest.
 #[derive(Debug)]
-pub(crate) struct Bundle {
+pub(crate) struct TrunkBundle {
     /// Sequential number within the node.
     pub number: u64,
     /// Oldest to newest.
-    pub parts: Vec<Part>,
+    pub parts: Vec<TrunkPart>,
 }
 
 /// A part and its weight in a pivot's range.
 #[derive(Clone, Debug)]
-pub(crate) struct Owned {
-    pub part: Part,
+pub(crate) struct OwnedPart {
+    pub part: TrunkPart,
     /// An estimate.
-    pub weight: Weight,
+    pub weight: RangeWeight,
     /// Approximate number of its records that supersede records of the parts before it; 0 if
     /// unknown. Not stored on disk.
     pub renews: u64,
@@ -177,73 +181,73 @@ pub(crate) struct Owned {
 
 /// A child's range in its parent, and the data that the parent holds for it.
 #[derive(Clone, Debug)]
-pub(crate) struct Pivot {
+pub(crate) struct TrunkPivot {
     /// The smallest key of the range.
     pub low: Box<[u8]>,
     /// The child; a leaf's only pivot has none.
-    pub child: Option<Arc<Node>>,
+    pub child: Option<Arc<TrunkNode>>,
     /// Parts that were compacted or adopted for this pivot, oldest to newest.
-    pub own: Vec<Owned>,
+    pub own: Vec<OwnedPart>,
     /// The number of the first live bundle.
     pub first: u64,
     /// Weights of the parts of each live bundle in this pivot's range.
-    pub live: Vec<Vec<Weight>>,
+    pub live: Vec<Vec<RangeWeight>>,
 }
 
 /// A node of the trunk.
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(crate) struct TrunkNode {
     /// Zero for leaves.
     pub height: u8,
     /// The key range of the node.
     pub range: KeyRange,
     /// Sorted by key; the first starts at the start of `range`.
-    pub pivots: Vec<Pivot>,
+    pub pivots: Vec<TrunkPivot>,
     /// Bundles that are live for any pivot, oldest to newest, numbered without gaps.
-    pub bundles: Vec<Arc<Bundle>>,
+    pub bundles: Vec<Arc<TrunkBundle>>,
     /// The number of the next bundle.
     pub next: u64,
     /// The node's location in a checkpoint.
-    pub stored: Stored,
+    pub stored: CheckpointLocation,
     /// Depth of each pivot, computed on first use. The node must not change afterwards.
     pub depths: OnceLock<Box<[usize]>>,
 }
 
 /// An entry of a pivot's stack.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Layer<'a> {
-    pub part: &'a Part,
+pub(crate) struct StackEntry<'a> {
+    pub part: &'a TrunkPart,
     /// The part's weight in the pivot's range.
-    pub weight: Weight,
+    pub weight: RangeWeight,
 }
 
-impl Node {
+impl TrunkNode {
     /// Creates an empty leaf.
     #[must_use]
-    pub(crate) fn leaf(range: KeyRange) -> Node {
-        let pivot = Pivot::empty(range.low.clone(), None, 1);
-        Node {
+    pub(crate) fn leaf(range: KeyRange) -> TrunkNode {
+        let pivot = TrunkPivot::empty(range.low.clone(), None, 1);
+        TrunkNode {
             height: 0,
             range,
             pivots: vec![pivot],
             bundles: Vec::new(),
             next: 1,
-            stored: Stored::default(),
+            stored: CheckpointLocation::default(),
             depths: OnceLock::new(),
         }
     }
 
     /// Returns a modifiable copy of the node, which is not stored yet.
     #[must_use]
-    pub(crate) fn draft(&self) -> Node {
+    pub(crate) fn draft(&self) -> TrunkNode {
         debug_assert!(!self.pivots.is_empty(), "a node has a pivot");
-        Node {
+        TrunkNode {
             height: self.height,
             range: self.range.clone(),
             pivots: self.pivots.clone(),
             bundles: self.bundles.clone(),
             next: self.next,
-            stored: Stored::default(),
+            stored: CheckpointLocation::default(),
             depths: OnceLock::new(),
         }
     }
@@ -293,7 +297,7 @@ impl Node {
 
     /// Returns the bundles that are live for a pivot, oldest to newest.
     #[must_use]
-    pub(crate) fn live_bundles(&self, pivot: usize) -> &[Arc<Bundle>] {
+    pub(crate) fn live_bundles(&self, pivot: usize) -> &[Arc<TrunkBundle>] {
         let count = self.pivots[pivot].live.len();
         assert!(
             count <= self.bundles.len(),
@@ -309,13 +313,13 @@ impl Node {
     }
 
     /// Returns a pivot's stack, oldest to newest.
-    pub(crate) fn stack(&self, pivot: usize) -> impl DoubleEndedIterator<Item = Layer<'_>> {
+    pub(crate) fn stack(&self, pivot: usize) -> impl DoubleEndedIterator<Item = StackEntry<'_>> {
         self.own(pivot).chain(self.pending(pivot))
     }
 
     /// Returns a pivot's own parts, oldest to newest.
-    pub(crate) fn own(&self, pivot: usize) -> impl DoubleEndedIterator<Item = Layer<'_>> {
-        self.pivots[pivot].own.iter().map(|owned| Layer {
+    pub(crate) fn own(&self, pivot: usize) -> impl DoubleEndedIterator<Item = StackEntry<'_>> {
+        self.pivots[pivot].own.iter().map(|owned| StackEntry {
             part: &owned.part,
             weight: owned.weight,
         })
@@ -323,7 +327,7 @@ impl Node {
 
     /// Returns the parts of a pivot's live bundles, which are not compacted for it yet, oldest to
     /// newest.
-    pub(crate) fn pending(&self, pivot: usize) -> impl DoubleEndedIterator<Item = Layer<'_>> {
+    pub(crate) fn pending(&self, pivot: usize) -> impl DoubleEndedIterator<Item = StackEntry<'_>> {
         let bundles = self.live_bundles(pivot).iter().zip(&self.pivots[pivot].live);
         bundles.flat_map(|(bundle, weights)| {
             debug_assert_eq!(bundle.parts.len(), weights.len(), "a weight for each part");
@@ -331,15 +335,15 @@ impl Node {
                 .parts
                 .iter()
                 .zip(weights)
-                .map(|(part, &weight)| Layer { part, weight })
+                .map(|(part, &weight)| StackEntry { part, weight })
         })
     }
 
     /// Returns the total weight of a pivot's stack.
     #[must_use]
-    pub(crate) fn weight(&self, pivot: usize) -> Weight {
+    pub(crate) fn weight(&self, pivot: usize) -> RangeWeight {
         self.stack(pivot)
-            .fold(Weight::default(), |sum, layer| sum + layer.weight)
+            .fold(RangeWeight::default(), |sum, layer| sum + layer.weight)
     }
 
     /// Returns the number of runs that overlap a pivot's range, including those side by side.
@@ -352,7 +356,7 @@ impl Node {
     /// Returns every use of a part: for each pivot, the parts of its stack and the range in which
     /// they count. The range may be empty if a clip lies outside of the pivot's range. The part
     /// still counts as used, because the node refers to its group, and its maplet must stay.
-    pub(crate) fn uses(&self) -> impl Iterator<Item = (&Part, KeyRange)> {
+    pub(crate) fn uses(&self) -> impl Iterator<Item = (&TrunkPart, KeyRange)> {
         (0..self.pivots.len()).flat_map(move |pivot| {
             let range = self.pivot_range(pivot);
             self.stack(pivot)
@@ -379,25 +383,33 @@ impl Node {
     pub(crate) fn memory_bytes(&self) -> u64 {
         let key = |key: &[u8]| 16 + key.len();
         let range = |range: &KeyRange| key(&range.low) + range.high.as_deref().map_or(0, key);
-        let clip = |part: &Part| part.clip.as_deref().map_or(0, range);
-        let part = |part: &Part| size_of::<Part>() + clip(part);
-        let owned = |owned: &Owned| size_of::<Owned>() + clip(&owned.part);
-        let live = |weights: &Vec<Weight>| size_of::<Vec<Weight>>() + weights.len() * size_of::<Weight>();
-        let pivot = |pivot: &Pivot| {
+        let clip = |part: &TrunkPart| part.clip.as_deref().map_or(0, range);
+        let part = |part: &TrunkPart| size_of::<TrunkPart>() + clip(part);
+        let owned = |owned: &OwnedPart| size_of::<OwnedPart>() + clip(&owned.part);
+        let live = |weights: &Vec<RangeWeight>| {
+            size_of::<Vec<RangeWeight>>() + weights.len() * size_of::<RangeWeight>()
+        };
+        let pivot = |pivot: &TrunkPivot| {
             let own: usize = pivot.own.iter().map(owned).sum();
             let depth = size_of::<usize>();
-            size_of::<Pivot>() + depth + key(&pivot.low) + own + pivot.live.iter().map(live).sum::<usize>()
+            size_of::<TrunkPivot>()
+                + depth
+                + key(&pivot.low)
+                + own
+                + pivot.live.iter().map(live).sum::<usize>()
         };
-        let bundle = |bundle: &Arc<Bundle>| {
-            size_of::<Arc<Bundle>>() + size_of::<Bundle>() + bundle.parts.iter().map(part).sum::<usize>()
+        let bundle = |bundle: &Arc<TrunkBundle>| {
+            size_of::<Arc<TrunkBundle>>()
+                + size_of::<TrunkBundle>()
+                + bundle.parts.iter().map(part).sum::<usize>()
         };
         let pivots: usize = self.pivots.iter().map(pivot).sum();
         let bundles: usize = self.bundles.iter().map(bundle).sum();
-        (size_of::<Node>() + range(&self.range) + pivots + bundles) as u64
+        (size_of::<TrunkNode>() + range(&self.range) + pivots + bundles) as u64
     }
 
     /// Returns the children in key order.
-    pub(crate) fn children(&self) -> impl Iterator<Item = &Arc<Node>> {
+    pub(crate) fn children(&self) -> impl Iterator<Item = &Arc<TrunkNode>> {
         self.pivots.iter().filter_map(|pivot| pivot.child.as_ref())
     }
 
@@ -426,19 +438,19 @@ impl Node {
 }
 
 /// Returns whether the nodes are adjacent and together cover exactly `range`.
-pub(super) fn tile(nodes: &[Node], range: &KeyRange) -> bool {
-    let meets = |pair: &[Node]| pair[0].range.high.as_ref() == Some(&pair[1].range.low);
+pub(super) fn tile(nodes: &[TrunkNode], range: &KeyRange) -> bool {
+    let meets = |pair: &[TrunkNode]| pair[0].range.high.as_ref() == Some(&pair[1].range.low);
     let begins = nodes.first().is_some_and(|first| first.range.low == range.low);
     let ends = nodes.last().is_some_and(|last| last.range.high == range.high);
     begins && ends && nodes.windows(2).all(meets)
 }
 
-impl Pivot {
+impl TrunkPivot {
     /// Creates a pivot with an empty stack, in a node whose next bundle has the number `next`.
     #[must_use]
-    pub(crate) fn empty(low: Box<[u8]>, child: Option<Arc<Node>>, next: u64) -> Pivot {
+    pub(crate) fn empty(low: Box<[u8]>, child: Option<Arc<TrunkNode>>, next: u64) -> TrunkPivot {
         debug_assert!(next > 0, "bundles are counted from 1");
-        Pivot {
+        TrunkPivot {
             low,
             child,
             own: Vec::new(),

@@ -1,14 +1,14 @@
 //! Changes of the trunk's shape: receiving a bundle, flushes, splits and merges. Every function
 //! takes nodes and returns new ones. Readers see nothing before it is published.
 
-use super::node::{Bundle, Layer, Node, Owned, Part, Pivot, tile};
+use super::node::{OwnedPart, StackEntry, TrunkBundle, TrunkNode, TrunkPart, TrunkPivot, tile};
 use super::span;
-use crate::run::Weight;
-use crate::tiered::policy::{self, Child, Leaf, LeafView, Shape, Victim};
+use crate::run::RangeWeight;
+use crate::tiered::policy::{self, ChildView, LeafAction, LeafView, TrunkShape, VictimPolicy};
 use alluvium_base::Purpose;
 use alluvium_base::checksum::seeded;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_storage::{Cache, Guard, Result};
+use alluvium_storage::{EpochGuard, NodeCache, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,23 +17,23 @@ const GRAIN: usize = 8;
 const _: () = assert!(GRAIN > 1, "a leaf is weighed more finely than it is cut");
 
 /// The context and the results of a change of shape.
-pub(crate) struct Shaper<'a> {
-    pub(crate) shape: Shape,
-    pub(crate) victim: Victim,
-    pub(crate) cache: &'a Cache,
-    pub(crate) guard: &'a Guard,
+pub(crate) struct TrunkShaper<'a> {
+    pub(crate) shape: TrunkShape,
+    pub(crate) victim: VictimPolicy,
+    pub(crate) cache: &'a NodeCache,
+    pub(crate) guard: &'a EpochGuard,
     /// Returns whether a pivot, given its height and low key, has a running compaction.
     pub(crate) is_busy: &'a dyn Fn(u8, &[u8]) -> bool,
     /// Number of flushes so far: the turn for round robin, and the seed for random choices.
-    pub(crate) turn: u64,
+    pub(crate) flush_count: u64,
     /// Pivots that were flushed, by height and range.
     pub(super) flushed: Vec<(u8, KeyRange)>,
-    pub(crate) counts: Counts,
+    pub(crate) counts: ReshapeCounts,
 }
 
 /// Counts of changes of shape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct ReshapeCounts {
     /// Flushes of one pivot to its child.
     pub flushes: u64,
     /// Leaves that were split.
@@ -50,9 +50,9 @@ pub struct Counts {
     pub collapses: u64,
 }
 
-impl Counts {
+impl ReshapeCounts {
     /// Adds another count.
-    pub(crate) fn add(&mut self, other: &Counts) {
+    pub(crate) fn add(&mut self, other: &ReshapeCounts) {
         self.flushes += other.flushes;
         self.leaf_splits += other.leaf_splits;
         self.index_splits += other.index_splits;
@@ -65,19 +65,19 @@ impl Counts {
 
 /// Whether a node is the root, which may have twice as many children, or any other node.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rank {
+pub(crate) enum NodeRank {
     Root,
     Inner,
 }
 
-impl Shaper<'_> {
+impl TrunkShaper<'_> {
     /// Returns a part's weight in a range.
-    pub(crate) fn weigh(&self, part: &Part, range: &KeyRange) -> Result<Weight> {
+    pub(crate) fn weigh(&self, part: &TrunkPart, range: &KeyRange) -> Result<RangeWeight> {
         part.weigh(range, self.cache, self.guard, Purpose::Compact)
     }
 
     /// Returns the node with these parts added as its newest bundle.
-    pub(crate) fn receive(&self, node: &Node, parts: Vec<Part>) -> Result<Node> {
+    pub(crate) fn receive(&self, node: &TrunkNode, parts: Vec<TrunkPart>) -> Result<TrunkNode> {
         debug_assert!(!parts.is_empty(), "a bundle has parts");
         let mut draft = node.draft();
         for index in 0..draft.pivots.len() {
@@ -88,7 +88,7 @@ impl Shaper<'_> {
         }
         let number = draft.next;
         debug_assert!(draft.bundles.last().is_none_or(|last| last.number < number));
-        draft.bundles.push(Arc::new(Bundle { number, parts }));
+        draft.bundles.push(Arc::new(TrunkBundle { number, parts }));
         draft.next += 1;
         debug_assert!(
             (0..draft.pivots.len()).all(|index| !draft.live_bundles(index).is_empty()),
@@ -99,15 +99,15 @@ impl Shaper<'_> {
 
     /// Flushes a node and its descendants until no flush is due, then adopts parts that need no
     /// compaction and splits what is too large. Returns the node, or its pieces in key order.
-    pub(crate) fn settle(&mut self, mut node: Node, rank: Rank) -> Result<Vec<Node>> {
+    pub(crate) fn flush_and_split(&mut self, mut node: TrunkNode, rank: NodeRank) -> Result<Vec<TrunkNode>> {
         if !node.is_leaf() {
             while let Some(index) = self.victim_of(&node) {
                 self.flush(&mut node, index, &mut |shaper, child| {
-                    shaper.settle(child, Rank::Inner)
+                    shaper.flush_and_split(child, NodeRank::Inner)
                 })?;
             }
         }
-        if rank == Rank::Inner {
+        if rank == NodeRank::Inner {
             self.adopt(&mut node);
         }
         node.drop_dead_bundles();
@@ -116,32 +116,32 @@ impl Shaper<'_> {
         } else {
             self.cut_index(node, rank)
         };
-        if rank == Rank::Root && pieces.len() > 1 {
+        if rank == NodeRank::Root && pieces.len() > 1 {
             pieces.iter_mut().for_each(|piece| self.adopt(piece));
         }
         Ok(pieces)
     }
 
-    fn victim_of(&self, node: &Node) -> Option<usize> {
-        let child = |index| Child {
+    fn victim_of(&self, node: &TrunkNode) -> Option<usize> {
+        let child = |index| ChildView {
             bytes: node.weight(index).bytes,
             runs: node.runs(index),
         };
-        let children: Vec<Child> = (0..node.pivots.len()).map(child).collect();
-        let draw = seeded(self.turn, b"a message at random");
-        policy::flush(&self.shape, self.victim, &children, draw, self.turn)
+        let children: Vec<ChildView> = (0..node.pivots.len()).map(child).collect();
+        let draw = seeded(self.flush_count, b"a message at random");
+        policy::flush(&self.shape, self.victim, &children, draw, self.flush_count)
     }
 
     /// Moves the stack of a pivot to its child as one bundle. Reads and writes no records; only
     /// index nodes are read, for the weights. The nodes that `then` returns replace the child.
     pub(crate) fn flush(
         &mut self,
-        node: &mut Node,
+        node: &mut TrunkNode,
         index: usize,
-        then: &mut dyn FnMut(&mut Self, Node) -> Result<Vec<Node>>,
+        then: &mut dyn FnMut(&mut Self, TrunkNode) -> Result<Vec<TrunkNode>>,
     ) -> Result<()> {
         let range = node.pivot_range(index);
-        let parts: Vec<Part> = node
+        let parts: Vec<TrunkPart> = node
             .stack(index)
             .filter(|layer| layer.part.touches(&range))
             .map(|layer| layer.part.clone())
@@ -150,7 +150,7 @@ impl Shaper<'_> {
             .child
             .as_ref()
             .expect("an index node has children");
-        self.turn += 1;
+        self.flush_count += 1;
         debug_assert!(node.height > 0, "only index nodes flush");
         debug_assert_eq!(child.height + 1, node.height, "heights fall by one");
         self.counts.flushes += 1;
@@ -165,7 +165,7 @@ impl Shaper<'_> {
         let next = node.next;
         let pivots = children
             .into_iter()
-            .map(|child| Pivot::empty(child.range.low.clone(), Some(Arc::new(child)), next));
+            .map(|child| TrunkPivot::empty(child.range.low.clone(), Some(Arc::new(child)), next));
         node.pivots.splice(index..=index, pivots);
         Ok(())
     }
@@ -173,7 +173,7 @@ impl Shaper<'_> {
     /// Adopts the oldest pending parts of each pivot while none of their runs overlaps another run
     /// of the stack: a compaction would produce the same records. Adopted parts are clipped to
     /// their own key ranges, so that lookups of other keys skip them.
-    fn adopt(&mut self, node: &mut Node) {
+    fn adopt(&mut self, node: &mut TrunkNode) {
         for index in 0..node.pivots.len() {
             let range = node.pivot_range(index);
             while !node.pivots[index].live.is_empty()
@@ -181,7 +181,7 @@ impl Shaper<'_> {
                 && self.may_adopt(node, index)
             {
                 let bundle = Arc::clone(&node.live_bundles(index)[0]);
-                let reach = |layer: Layer<'_>| {
+                let reach = |layer: StackEntry<'_>| {
                     let spans = node.spans(index, std::iter::once(layer));
                     span::hull(&spans).map(|hull| hull.range())
                 };
@@ -196,7 +196,7 @@ impl Shaper<'_> {
                     if let Some(reach) = reach {
                         debug_assert!(range.covers(&reach), "an adopted part is the pivot's");
                         self.counts.adoptions += 1;
-                        pivot.own.push(Owned {
+                        pivot.own.push(OwnedPart {
                             part: part.clipped(&reach),
                             weight,
                             renews: 0,
@@ -208,7 +208,7 @@ impl Shaper<'_> {
         node.drop_dead_bundles();
     }
 
-    fn may_adopt(&self, node: &Node, index: usize) -> bool {
+    fn may_adopt(&self, node: &TrunkNode, index: usize) -> bool {
         let oldest = node.live_bundles(index)[0].parts.len();
         let own_runs = node.spans(index, node.own(index)).len();
         let mine = node.spans(index, node.pending(index).take(oldest));
@@ -221,8 +221,8 @@ impl Shaper<'_> {
         mine.is_empty() || policy::adopts(&self.shape, overlaps, bytes, mine.len(), own_runs)
     }
 
-    fn cut_index(&mut self, node: Node, rank: Rank) -> Vec<Node> {
-        let count = policy::pieces(&self.shape, node.pivots.len(), rank == Rank::Root);
+    fn cut_index(&mut self, node: TrunkNode, rank: NodeRank) -> Vec<TrunkNode> {
+        let count = policy::pieces(&self.shape, node.pivots.len(), rank == NodeRank::Root);
         if count <= 1 {
             return vec![node];
         }
@@ -251,8 +251,8 @@ impl Shaper<'_> {
 
     /// Splits a leaf that is too large into pieces of about equal weight, unless the pieces would
     /// hardly weigh less: the pieces share the runs, including run leaves that overlap a cut.
-    fn cut_leaf(&mut self, node: Node) -> Result<Vec<Node>> {
-        let Leaf::Split(count) = policy::leaf(&self.shape, &leaf_view(&node)) else {
+    fn cut_leaf(&mut self, node: TrunkNode) -> Result<Vec<TrunkNode>> {
+        let LeafAction::Split(count) = policy::leaf(&self.shape, &leaf_view(&node)) else {
             return Ok(vec![node]);
         };
         let cuts = self.cuts(&node, count)?;
@@ -276,7 +276,7 @@ impl Shaper<'_> {
     }
 
     /// Returns the part of a leaf that lies in `range`, as a leaf.
-    fn piece(&self, leaf: &Node, range: KeyRange) -> Result<Node> {
+    fn piece(&self, leaf: &TrunkNode, range: KeyRange) -> Result<TrunkNode> {
         debug_assert!(
             leaf.is_leaf() && leaf.range.covers(&range),
             "a piece of a leaf lies in it"
@@ -288,7 +288,7 @@ impl Shaper<'_> {
         for owned in own.into_iter().filter(|owned| owned.part.touches(&range)) {
             let weight = self.weigh(&owned.part, &range)?;
             let before = owned.weight.records.max(1);
-            pivot.own.push(Owned {
+            pivot.own.push(OwnedPart {
                 renews: owned.renews.saturating_mul(weight.records) / before,
                 weight,
                 part: owned.part,
@@ -304,7 +304,7 @@ impl Shaper<'_> {
     }
 
     /// Returns the keys that cut a leaf into `count` pieces of about equal weight.
-    fn cuts(&self, leaf: &Node, count: usize) -> Result<Vec<Box<[u8]>>> {
+    fn cuts(&self, leaf: &TrunkNode, count: usize) -> Result<Vec<Box<[u8]>>> {
         let mut marks: BTreeMap<Box<[u8]>, u64> = BTreeMap::new();
         for layer in leaf.stack(0) {
             let within = layer.part.within(&leaf.range);
@@ -340,7 +340,7 @@ impl Shaper<'_> {
     }
 
     /// Adds root levels above several nodes until only one root is left.
-    pub(crate) fn crown(&mut self, mut nodes: Vec<Node>) -> Node {
+    pub(crate) fn add_root_levels(&mut self, mut nodes: Vec<TrunkNode>) -> TrunkNode {
         while nodes.len() > 1 {
             self.counts.growths += 1;
             let height = nodes[0].height + 1;
@@ -348,21 +348,21 @@ impl Shaper<'_> {
             debug_assert!(tile(&nodes, &KeyRange::everything()), "a root has every key");
             let pivots = nodes
                 .into_iter()
-                .map(|node| Pivot::empty(node.range.low.clone(), Some(Arc::new(node)), 1))
+                .map(|node| TrunkPivot::empty(node.range.low.clone(), Some(Arc::new(node)), 1))
                 .collect();
-            let root = Node {
+            let root = TrunkNode {
                 height,
                 pivots,
-                ..Node::leaf(KeyRange::everything())
+                ..TrunkNode::leaf(KeyRange::everything())
             };
-            nodes = self.cut_index(root, Rank::Root);
+            nodes = self.cut_index(root, NodeRank::Root);
         }
         nodes.pop().expect("a trunk has a root")
     }
 
     /// Merges the two children of `node` at `left` and `left + 1`, including the data that the node
     /// holds for them. Data of each child counts only in that child's range.
-    pub(crate) fn merge(&mut self, node: &mut Node, left: usize) -> Result<()> {
+    pub(crate) fn merge(&mut self, node: &mut TrunkNode, left: usize) -> Result<()> {
         for index in [left, left + 1] {
             self.flush(node, index, &mut |_, child| Ok(vec![child]))?;
         }
@@ -376,45 +376,50 @@ impl Shaper<'_> {
         let merged = join(child(left), child(left + 1));
         let range = merged.range.clone();
         self.counts.merges += 1;
-        let children = self.settle(merged, Rank::Inner)?;
+        let children = self.flush_and_split(merged, NodeRank::Inner)?;
         debug_assert!(tile(&children, &range), "a merge keeps the keys of both");
         let next = node.next;
         let pivots = children
             .into_iter()
-            .map(|child| Pivot::empty(child.range.low.clone(), Some(Arc::new(child)), next));
+            .map(|child| TrunkPivot::empty(child.range.low.clone(), Some(Arc::new(child)), next));
         node.pivots.splice(left..=left + 1, pivots);
         Ok(())
     }
 
     /// Flushes all data above a key down to its leaf, then every node on the path that became too
     /// large.
-    pub(crate) fn flush_path(&mut self, mut node: Node, key: &[u8], rank: Rank) -> Result<Vec<Node>> {
+    pub(crate) fn flush_path(
+        &mut self,
+        mut node: TrunkNode,
+        key: &[u8],
+        rank: NodeRank,
+    ) -> Result<Vec<TrunkNode>> {
         debug_assert!(node.range.contains(key), "a path leads to the key's leaf");
         if !node.is_leaf() {
             let index = node.pivot_for(key);
             self.flush(&mut node, index, &mut |shaper, child| {
-                shaper.flush_path(child, key, Rank::Inner)
+                shaper.flush_path(child, key, NodeRank::Inner)
             })?;
         }
-        self.settle(node, rank)
+        self.flush_and_split(node, rank)
     }
 
     /// Replaces a root with a single child by that child, repeatedly.
-    pub(crate) fn collapse(&mut self, mut root: Node) -> Result<Node> {
+    pub(crate) fn collapse(&mut self, mut root: TrunkNode) -> Result<TrunkNode> {
         while !root.is_leaf() && root.pivots.len() == 1 {
             self.flush(&mut root, 0, &mut |_, child| Ok(vec![child]))?;
             let child = root.pivots[0].child.as_ref().expect("an index node has children");
             let child = child.draft();
             self.counts.collapses += 1;
-            let settled = self.settle(child, Rank::Root)?;
-            root = self.crown(settled);
+            let settled = self.flush_and_split(child, NodeRank::Root)?;
+            root = self.add_root_levels(settled);
         }
         Ok(root)
     }
 }
 
 /// Returns the facts about a leaf that a leaf decision uses.
-pub(super) fn leaf_view(leaf: &Node) -> LeafView {
+pub(super) fn leaf_view(leaf: &TrunkNode) -> LeafView {
     LeafView {
         bytes: leaf.weight(0).bytes,
         stale_percent: stale_percent(&leaf.pivots[0].own),
@@ -424,10 +429,10 @@ pub(super) fn leaf_view(leaf: &Node) -> LeafView {
 /// Returns the percentage of a leaf's records that are superseded. The larger of two estimates: the
 /// one from maplets, which have an entry for each run that holds a key, and the one found when the
 /// runs were written.
-pub(crate) fn stale_percent(own: &[Owned]) -> u64 {
+pub(crate) fn stale_percent(own: &[OwnedPart]) -> u64 {
     let (mut entries, mut keys) = (0, 0);
     let (mut records, mut renews) = (0, 0);
-    for Owned {
+    for OwnedPart {
         part,
         weight,
         renews: of_part,
@@ -443,7 +448,7 @@ pub(crate) fn stale_percent(own: &[Owned]) -> u64 {
 }
 
 /// Returns two neighbours merged into one node.
-fn join(left: &Node, right: &Node) -> Node {
+fn join(left: &TrunkNode, right: &TrunkNode) -> TrunkNode {
     debug_assert_eq!(left.height, right.height, "neighbours of one level");
     debug_assert_eq!(left.range.high.as_ref(), Some(&right.range.low), "neighbours");
     let mut joined = left.draft();
@@ -451,7 +456,7 @@ fn join(left: &Node, right: &Node) -> Node {
         low: left.range.low.clone(),
         high: right.range.high.clone(),
     };
-    let clipped = |node: &Node, bundle: &Arc<Bundle>| -> Vec<Part> {
+    let clipped = |node: &TrunkNode, bundle: &Arc<TrunkBundle>| -> Vec<TrunkPart> {
         bundle
             .parts
             .iter()
@@ -463,18 +468,18 @@ fn join(left: &Node, right: &Node) -> Node {
         .into_iter()
         .flatten()
         .zip(1..)
-        .map(|(parts, number)| Arc::new(Bundle { number, parts }))
+        .map(|(parts, number)| Arc::new(TrunkBundle { number, parts }))
         .collect();
     joined.next = joined.bundles.len() as u64 + 1;
-    let nothing = |bundles: &[Arc<Bundle>]| -> Vec<Vec<Weight>> {
+    let nothing = |bundles: &[Arc<TrunkBundle>]| -> Vec<Vec<RangeWeight>> {
         bundles
             .iter()
-            .map(|bundle| vec![Weight::default(); bundle.parts.len()])
+            .map(|bundle| vec![RangeWeight::default(); bundle.parts.len()])
             .collect()
     };
     // A pivot's live bundles are the newest ones. The right node's bundles are placed above the
     // left node's.
-    let of_left = left.pivots.iter().map(|pivot| Pivot {
+    let of_left = left.pivots.iter().map(|pivot| TrunkPivot {
         live: [pivot.live.clone(), nothing(&right.bundles)].concat(),
         ..pivot.clone()
     });
@@ -494,13 +499,13 @@ fn join(left: &Node, right: &Node) -> Node {
     joined
 }
 
-fn join_leaves(left: &Node, right: &Node) -> Pivot {
+fn join_leaves(left: &TrunkNode, right: &TrunkNode) -> TrunkPivot {
     debug_assert!(
         left.pivots.len() == 1 && right.pivots.len() == 1,
         "a leaf has one pivot"
     );
-    let own = |leaf: &Node| -> Vec<Owned> {
-        let clipped = |owned: &Owned| Owned {
+    let own = |leaf: &TrunkNode| -> Vec<OwnedPart> {
+        let clipped = |owned: &OwnedPart| OwnedPart {
             part: owned.part.clipped(&leaf.range),
             weight: owned.weight,
             renews: owned.renews,
@@ -508,7 +513,7 @@ fn join_leaves(left: &Node, right: &Node) -> Pivot {
         leaf.pivots[0].own.iter().map(clipped).collect()
     };
     // A leaf keeps only the bundles that are live for its one pivot.
-    Pivot {
+    TrunkPivot {
         low: left.range.low.clone(),
         child: None,
         own: [own(left), own(right)].concat(),
@@ -518,15 +523,15 @@ fn join_leaves(left: &Node, right: &Node) -> Pivot {
 }
 
 /// Returns the index of the first of two adjacent children that should be merged, if any.
-pub(crate) fn neighbours(shape: &Shape, node: &Node) -> Option<usize> {
+pub(crate) fn neighbours(shape: &TrunkShape, node: &TrunkNode) -> Option<usize> {
     debug_assert!(!node.is_leaf(), "a leaf has no children");
-    let child = |index: usize| -> Child {
+    let child = |index: usize| -> ChildView {
         let child = node.pivots[index]
             .child
             .as_ref()
             .expect("an index node has children");
         let below = (0..child.pivots.len()).map(|pivot| child.weight(pivot).bytes);
-        Child {
+        ChildView {
             bytes: node.weight(index).bytes + below.sum::<u64>(),
             runs: node.runs(index)
                 + (0..child.pivots.len())

@@ -1,34 +1,34 @@
 //! The key spans of runs within a pivot, and the maximum number of spans that overlap at one key.
 
-use super::node::{Layer, Node};
+use super::node::{StackEntry, TrunkNode};
 use alluvium_dictionary::range::KeyRange;
 
 /// The lowest and the highest key that a run may have in a pivot's range. Ordered by the lowest
 /// key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Span<'n> {
+pub(crate) struct KeySpan<'n> {
     low: &'n [u8],
-    high: End<'n>,
+    high: SpanEnd<'n>,
 }
 
 /// The end of a span, exclusive or inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct End<'n> {
+struct SpanEnd<'n> {
     key: &'n [u8],
     with_it: bool,
 }
 
-impl End<'_> {
+impl SpanEnd<'_> {
     /// Returns whether the span ends before `low`.
     fn is_before(&self, low: &[u8]) -> bool {
         self.key < low || self.key == low && !self.with_it
     }
 }
 
-impl Span<'_> {
+impl KeySpan<'_> {
     /// Returns whether the two spans may share a key.
     #[must_use]
-    pub(crate) fn meets(&self, other: &Span<'_>) -> bool {
+    pub(crate) fn meets(&self, other: &KeySpan<'_>) -> bool {
         !self.high.is_before(other.low) && !other.high.is_before(self.low)
     }
 
@@ -42,8 +42,8 @@ impl Span<'_> {
 
 /// Returns the smallest span that contains all of these.
 #[must_use]
-pub(super) fn hull<'n>(spans: &[Span<'n>]) -> Option<Span<'n>> {
-    Some(Span {
+pub(super) fn hull<'n>(spans: &[KeySpan<'n>]) -> Option<KeySpan<'n>> {
+    Some(KeySpan {
         low: spans.iter().map(|span| span.low).min()?,
         high: spans.iter().map(|span| span.high).max()?,
     })
@@ -51,9 +51,9 @@ pub(super) fn hull<'n>(spans: &[Span<'n>]) -> Option<Span<'n>> {
 
 /// Returns the maximum number of spans that overlap at one key.
 #[must_use]
-pub(crate) fn depth(spans: &[Span<'_>]) -> usize {
+pub(crate) fn depth(spans: &[KeySpan<'_>]) -> usize {
     let mut lows: Vec<&[u8]> = spans.iter().map(|span| span.low).collect();
-    let mut highs: Vec<End<'_>> = spans.iter().map(|span| span.high).collect();
+    let mut highs: Vec<SpanEnd<'_>> = spans.iter().map(|span| span.high).collect();
     lows.sort_unstable();
     highs.sort_unstable();
     let mut ended = 0;
@@ -67,27 +67,27 @@ pub(crate) fn depth(spans: &[Span<'_>]) -> usize {
     open.max().unwrap_or(0)
 }
 
-impl Node {
+impl TrunkNode {
     /// Returns the spans of all runs of these layers of a pivot.
     pub(crate) fn spans<'n>(
         &'n self,
         pivot: usize,
-        layers: impl Iterator<Item = Layer<'n>>,
-    ) -> Vec<Span<'n>> {
+        layers: impl Iterator<Item = StackEntry<'n>>,
+    ) -> Vec<KeySpan<'n>> {
         let next = self.pivots.get(pivot + 1).map(|next| &*next.low);
         let high = next.or(self.range.high.as_deref());
         let low = &*self.pivots[pivot].low;
         let mut spans = Vec::new();
-        for Layer { part, .. } in layers {
+        for StackEntry { part, .. } in layers {
             let clip = part.clip.as_deref();
             let lowest = clip.map_or(low, |clip| low.max(&clip.low));
             let ends = [high, clip.and_then(|clip| clip.high.as_deref())];
             for (_, run) in part.group.runs() {
-                let end = |key, with_it| End { key, with_it };
+                let end = |key, with_it| SpanEnd { key, with_it };
                 let ends = ends.iter().flatten().map(|key| end(*key, false));
-                let span = Span {
+                let span = KeySpan {
                     low: lowest.max(run.low()),
-                    high: ends.fold(end(run.high(), true), End::min),
+                    high: ends.fold(end(run.high(), true), SpanEnd::min),
                 };
                 if !span.high.is_before(span.low) {
                     spans.push(span);
@@ -111,17 +111,17 @@ impl Node {
 mod tests {
     use super::*;
 
-    fn span<'n>(low: &'n str, high: &'n str, with_it: bool) -> Span<'n> {
+    fn span<'n>(low: &'n str, high: &'n str, with_it: bool) -> KeySpan<'n> {
         let (low, key) = (low.as_bytes(), high.as_bytes());
-        Span {
+        KeySpan {
             low,
-            high: End { key, with_it },
+            high: SpanEnd { key, with_it },
         }
     }
 
     #[test]
     fn spans_meet_where_both_may_have_a_key() {
-        let meets = |one: Span<'_>, other: Span<'_>| {
+        let meets = |one: KeySpan<'_>, other: KeySpan<'_>| {
             assert_eq!(one.meets(&other), other.meets(&one));
             one.meets(&other)
         };
@@ -152,7 +152,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(7);
         for _ in 0..500 {
             let keys: Vec<String> = (0..10).map(|number| number.to_string()).collect();
-            let spans: Vec<Span<'_>> = (0..random.usize(0..12))
+            let spans: Vec<KeySpan<'_>> = (0..random.usize(0..12))
                 .map(|_| {
                     let low = random.usize(0..10);
                     let high = random.usize(low..10);
@@ -162,7 +162,7 @@ mod tests {
             // There are other keys between any two keys.
             let points = keys.iter().flat_map(|key| [key.clone(), format!("{key}+")]);
             let above = |key: &str| {
-                let inside = |span: &&Span<'_>| span.range().contains(key.as_bytes());
+                let inside = |span: &&KeySpan<'_>| span.range().contains(key.as_bytes());
                 spans.iter().filter(inside).count()
             };
             let deepest = points.map(|key| above(&key)).max().unwrap_or(0);

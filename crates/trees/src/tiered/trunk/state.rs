@@ -1,21 +1,21 @@
 //! A version of the trunk, which readers see, and the state of its single writer.
 
-use super::digest::{Covered, Digest};
-use super::inflight::{Inflight, JobId, Why};
-use super::node::{Node, Part};
-use super::shape::Counts;
-use super::stored::TrunkExtents;
-use super::stretch::Stretch;
-use super::uses::Uses;
-use super::walk::{claim, holds};
-use crate::tiered::policy::{self, Shape, Victim};
-use alluvium_base::Sequence;
-use alluvium_dictionary::horizon::Horizon;
+use super::checkpoint_location::TrunkExtents;
+use super::job_inputs::JobInputs;
+use super::job_table::{AbandonReason, JobId, JobTable};
+use super::node::{TrunkNode, TrunkPart};
+use super::root_filter::{RootFilter, RootFilterCoverage};
+use super::shape::ReshapeCounts;
+use super::uses::UseCounts;
+use super::walk::{claim, is_claim_valid};
+use crate::tiered::policy::{self, TrunkShape, VictimPolicy};
+use alluvium_base::SequenceNumber;
+use alluvium_dictionary::horizon::GcHorizon;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::rules::{OneKeyspace, Schema};
+use alluvium_dictionary::rules::{KeyspaceSchema, OneKeyspace};
 use alluvium_dictionary::versioned::{self, VersionStamp};
 use alluvium_storage::store::Store;
-use alluvium_storage::{Epochs, Hold, Tiers};
+use alluvium_storage::{EpochHold, Epochs, TierFiles};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -23,27 +23,27 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct TreeOptions {
     /// Fan-out, and size of a memtable.
-    pub shape: Shape,
+    pub shape: TrunkShape,
     /// The rule for the child to flush to.
-    pub victim: Victim,
+    pub victim: VictimPolicy,
     /// Fingerprint length in bits. Fixed when the tree is created.
     pub fingerprint_bits: u8,
     /// How the records of each keyspace are stored.
-    pub schema: Arc<dyn Schema>,
+    pub schema: Arc<dyn KeyspaceSchema>,
     /// The horizon below which old versions may be dropped, if shared with other dictionaries. If
     /// absent, the tree creates its own.
-    pub horizon: Option<Arc<Horizon>>,
+    pub horizon: Option<Arc<GcHorizon>>,
     /// The tier to which compactions write runs, their values and maplets; flushed memtables go to
     /// tier 0. If the store has no such tier, the first compaction fails. If absent, the placement
     /// policy selects a tier for each run. The trunk is always on tier 0.
     pub compacted_tier: Option<u8>,
     /// Whether compactions adopt leaves without reading them.
-    pub adoption: Adoption,
+    pub adoption: AdoptionPolicy,
 }
 
 /// Whether compactions adopt leaves of their inputs without reading them, or copy all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Adoption {
+pub enum AdoptionPolicy {
     /// Adopt where it is cheaper on the store's device, by the affine model.
     #[default]
     WhereCheaper,
@@ -56,36 +56,36 @@ pub enum Adoption {
 impl Default for TreeOptions {
     fn default() -> Self {
         TreeOptions {
-            shape: Shape::default(),
-            victim: Victim::default(),
+            shape: TrunkShape::default(),
+            victim: VictimPolicy::default(),
             // 12 bits more than needed for the two million records of a full leaf: 256 MiB with
             // about 120 bytes per record.
             fingerprint_bits: 33,
             schema: Arc::new(OneKeyspace::default()),
             horizon: None,
             compacted_tier: None,
-            adoption: Adoption::default(),
+            adoption: AdoptionPolicy::default(),
         }
     }
 }
 
 /// An immutable state of the whole tree.
 #[derive(Debug)]
-pub struct Version {
+pub struct TreeVersion {
     pub(crate) stamp: VersionStamp,
     /// The root of the trunk.
-    pub(crate) root: Arc<Node>,
+    pub(crate) root: Arc<TrunkNode>,
     /// Covers the keys of the root's bundles, if present.
-    pub(crate) digest: Option<Arc<Digest>>,
+    pub(crate) digest: Option<Arc<RootFilter>>,
 }
 
-impl versioned::Version for Version {
+impl versioned::StructureVersion for TreeVersion {
     fn stamp(&self) -> &VersionStamp {
         &self.stamp
     }
 }
 
-impl Version {
+impl TreeVersion {
     /// Returns the number of earlier versions since the store was opened.
     #[must_use]
     pub fn number(&self) -> u64 {
@@ -94,7 +94,7 @@ impl Version {
 
     /// Returns the cut: the version contains every commit up to it, and none above.
     #[must_use]
-    pub fn cut(&self) -> Sequence {
+    pub fn cut(&self) -> SequenceNumber {
         self.stamp.cut
     }
 }
@@ -102,19 +102,19 @@ impl Version {
 /// The state of the single writer.
 #[derive(Debug)]
 pub(crate) struct WriterState {
-    pub(crate) shape: Shape,
+    pub(crate) shape: TrunkShape,
     /// Tracks which tiers are currently readable.
-    tiers: Arc<Tiers>,
-    pub(crate) uses: Uses,
-    pub(crate) inflight: Inflight,
+    tiers: Arc<TierFiles>,
+    pub(crate) uses: UseCounts,
+    pub(crate) inflight: JobTable,
     /// Inputs of running compactions, by job, until the job ends or is overtaken.
-    pub(crate) pins: HashMap<JobId, Arc<[(Part, KeyRange)]>>,
+    pub(crate) pins: HashMap<JobId, Arc<[(TrunkPart, KeyRange)]>>,
     /// Overtaken compactions that have not stopped yet. Their inputs must not be reused before they
     /// do.
-    pub(crate) overtaken: HashMap<JobId, Hold>,
-    pub(crate) counts: Counts,
+    pub(crate) overtaken: HashMap<JobId, EpochHold>,
+    pub(crate) counts: ReshapeCounts,
     /// Number of flushes so far.
-    pub(crate) turn: u64,
+    pub(crate) flush_count: u64,
     /// Low keys of leaves that are to be compacted fully once nothing above them is left.
     pub(crate) full: BTreeSet<Box<[u8]>>,
     /// Extents of checkpointed nodes.
@@ -124,21 +124,21 @@ pub(crate) struct WriterState {
     /// Number of runs on the longest path of the current version, in percent of the maximum.
     pub(crate) crowding: u64,
     /// The current version's digest.
-    pub(crate) digest: Option<Covered>,
+    pub(crate) digest: Option<RootFilterCoverage>,
 }
 
 impl WriterState {
     /// Creates the state of a trunk without nodes. Its stored nodes will be in `extents`.
-    pub(super) fn new(shape: Shape, tiers: Arc<Tiers>, extents: TrunkExtents) -> WriterState {
+    pub(super) fn new(shape: TrunkShape, tiers: Arc<TierFiles>, extents: TrunkExtents) -> WriterState {
         WriterState {
             shape,
             tiers,
-            uses: Uses::default(),
-            inflight: Inflight::default(),
+            uses: UseCounts::default(),
+            inflight: JobTable::default(),
             pins: HashMap::new(),
             overtaken: HashMap::new(),
-            counts: Counts::default(),
-            turn: 0,
+            counts: ReshapeCounts::default(),
+            flush_count: 0,
             full: BTreeSet::new(),
             extents,
             memory: 0,
@@ -148,16 +148,16 @@ impl WriterState {
     }
 
     /// Returns the inputs of a job for this pivot.
-    pub(crate) fn stretch(&self, node: &Node, index: usize) -> Stretch {
+    pub(crate) fn stretch(&self, node: &TrunkNode, index: usize) -> JobInputs {
         let is_full = node.is_leaf() && self.full.contains(&node.pivots[index].low);
         let some_fail = self.tiers.has_unreadable();
-        let is_lost = |part: &Part| some_fail && part.is_lost(&self.tiers);
-        Stretch::of(node, index, &self.shape, self.crowding, is_full, &is_lost)
+        let is_lost = |part: &TrunkPart| some_fail && part.is_lost(&self.tiers);
+        JobInputs::of(node, index, &self.shape, self.crowding, is_full, &is_lost)
     }
 
     /// Returns the digest for a version with this root if it covers the root's bundles. Otherwise
     /// drops the digest.
-    pub(super) fn digest_for(&mut self, root: &Node) -> Option<Arc<Digest>> {
+    pub(super) fn digest_for(&mut self, root: &TrunkNode) -> Option<Arc<RootFilter>> {
         let digest = self.digest.as_ref()?.digest_for(root);
         if digest.is_none() {
             self.digest = None;
@@ -166,20 +166,20 @@ impl WriterState {
     }
 
     /// Records that a group was added to a digest.
-    pub(crate) fn cover(&mut self, digest: &Arc<Digest>, group: u64) {
+    pub(crate) fn cover(&mut self, digest: &Arc<RootFilter>, group: u64) {
         if let Some(covered) = &mut self.digest {
             covered.add(digest, group);
         }
     }
 
     /// Counts the uses and the memory of a node.
-    pub(super) fn acquire_node(&mut self, node: &Node) {
+    pub(super) fn acquire_node(&mut self, node: &TrunkNode) {
         self.uses.acquire_node(node);
         self.memory += node.memory_bytes();
     }
 
     /// Removes a node that left the current version from the counts.
-    pub(super) fn release_node(&mut self, node: &Node, store: &Store) {
+    pub(super) fn release_node(&mut self, node: &TrunkNode, store: &Store) {
         self.uses.release_node(node);
         let memory = node.memory_bytes();
         assert!(self.memory >= memory, "the memory of each node is counted");
@@ -189,7 +189,7 @@ impl WriterState {
 
     /// Plans a compaction for every pivot of these nodes with pending bundles, except the root's. A
     /// leaf that is to be compacted fully, or that has too many runs, always gets one.
-    pub(super) fn plan(&mut self, nodes: &[Arc<Node>], root: &Arc<Node>) {
+    pub(super) fn plan(&mut self, nodes: &[Arc<TrunkNode>], root: &Arc<TrunkNode>) {
         for node in nodes {
             for (index, pivot) in node.pivots.iter().enumerate() {
                 let wanted = node.is_leaf() && self.full.contains(&pivot.low);
@@ -207,7 +207,7 @@ impl WriterState {
 
     /// Transfers requests for full compaction from leaves that are gone to the leaves that replace
     /// them.
-    pub(super) fn pass_wishes_on(&mut self, gone: &[Arc<Node>], made: &[Arc<Node>]) {
+    pub(super) fn transfer_full_compactions(&mut self, gone: &[Arc<TrunkNode>], made: &[Arc<TrunkNode>]) {
         for leaf in gone.iter().filter(|node| node.is_leaf()) {
             if self.full.remove(&leaf.range.low) {
                 let heirs = made.iter().filter(|node| node.is_leaf());
@@ -220,7 +220,7 @@ impl WriterState {
     /// Counts a running compaction as a user of its inputs. A checkpoint never sees it as the only
     /// user: its output is not durable yet, so after a crash no user would be left to release the
     /// inputs.
-    pub(crate) fn pin(&mut self, job: JobId, pins: Arc<[(Part, KeyRange)]>) {
+    pub(crate) fn pin(&mut self, job: JobId, pins: Arc<[(TrunkPart, KeyRange)]>) {
         for (part, range) in &*pins {
             self.uses.acquire(part, range);
         }
@@ -237,19 +237,30 @@ impl WriterState {
 
     /// Abandons the jobs whose claims no longer hold. Running jobs release their inputs now, but
     /// the inputs are not reused until the jobs stop.
-    pub(super) fn abandon_overtaken(&mut self, root: &Node, flushed: &[(u8, KeyRange)], epochs: &Epochs) {
+    pub(super) fn abandon_overtaken(
+        &mut self,
+        root: &TrunkNode,
+        flushed: &[(u8, KeyRange)],
+        epochs: &Epochs,
+    ) {
         let overtaken: Vec<_> = self
             .inflight
             .claims()
-            .filter(|(_, claim)| !holds(root, claim))
+            .filter(|(_, claim)| !is_claim_valid(root, claim))
             .map(|(job, claim)| (job, claim.clone()))
             .collect();
         for (job, claim) in overtaken {
             let was_flushed = flushed
                 .iter()
                 .any(|(height, range)| *height == claim.height && *range == claim.range);
-            self.inflight
-                .abandon(job, if was_flushed { Why::Flushed } else { Why::Reshaped });
+            self.inflight.abandon(
+                job,
+                if was_flushed {
+                    AbandonReason::Flushed
+                } else {
+                    AbandonReason::Reshaped
+                },
+            );
             if self.pins.contains_key(&job) {
                 let before = self.overtaken.insert(job, epochs.hold());
                 debug_assert!(before.is_none(), "a job is overtaken once");
@@ -257,7 +268,9 @@ impl WriterState {
             }
         }
         debug_assert!(
-            self.inflight.claims().all(|(_, claim)| holds(root, claim)),
+            self.inflight
+                .claims()
+                .all(|(_, claim)| is_claim_valid(root, claim)),
             "what is due is as claimed (T4)"
         );
     }

@@ -1,12 +1,12 @@
 //! Statistics about memory and work, and counts of leaf usage for maintenance.
 
-use super::absent::AbsentKeys;
-use super::inflight::Edge;
-use super::node::Node;
-use super::shape::Counts;
-use super::state::Version;
+use super::job_table::JobTransition;
+use super::miss_rate::AbsentKeys;
+use super::node::TrunkNode;
+use super::shape::ReshapeCounts;
+use super::state::TreeVersion;
 use super::walk::leaf_for;
-use alluvium_dictionary::key::Key;
+use alluvium_dictionary::key::LookupKey;
 use alluvium_dictionary::range::KeyRange;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
@@ -23,7 +23,7 @@ const _: () = assert!(SAMPLE.is_power_of_two(), "its multiples are told by a mas
 /// Memory of a tree in bytes. Excludes pages of runs and maplets, which belong to the cache, and
 /// memtables, which belong to their owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
+pub struct TreeMemory {
     /// Nodes of the trunk.
     pub trunk: u64,
     /// Open runs: their roots, range deletes and lists of extents.
@@ -38,7 +38,7 @@ pub struct Memory {
     pub tables: u64,
 }
 
-impl Memory {
+impl TreeMemory {
     /// Returns the total.
     #[must_use]
     pub fn total(&self) -> u64 {
@@ -48,7 +48,7 @@ impl Memory {
 
 /// Totals that each change of the trunk stores for readers.
 #[derive(Debug, Default)]
-pub(crate) struct Totals {
+pub(crate) struct TrunkTotals {
     pub(crate) trunk: AtomicU64,
     pub(crate) runs: AtomicU64,
     pub(crate) maplets: AtomicU64,
@@ -62,12 +62,12 @@ pub(crate) struct Totals {
     pub(crate) crowding: AtomicU64,
 }
 
-impl Totals {
+impl TrunkTotals {
     /// Returns the memory of the trunk, of the runs and maplets that it refers to, and of running
     /// steps.
-    pub(crate) fn memory(&self) -> Memory {
+    pub(crate) fn memory(&self) -> TreeMemory {
         let read = |total: &AtomicU64| total.load(Ordering::Relaxed);
-        Memory {
+        TreeMemory {
             trunk: read(&self.trunk),
             runs: read(&self.runs),
             maplets: read(&self.maplets),
@@ -80,11 +80,11 @@ impl Totals {
 
 /// Counters since the store was opened.
 #[derive(Clone, Debug, Default)]
-pub struct Stats {
+pub struct TreeStats {
     /// Changes of shape.
-    pub shape: Counts,
+    pub shape: ReshapeCounts,
     /// Number of times that each job state transition occurred.
-    pub edges: BTreeMap<Edge, u64>,
+    pub edges: BTreeMap<JobTransition, u64>,
     /// Memtables that were flushed.
     pub incorporations: u64,
     /// Records that compactions read and wrote.
@@ -102,7 +102,7 @@ pub struct Stats {
 
 /// Counters that steps update without the trunk's lock.
 #[derive(Debug, Default)]
-pub(crate) struct Tallies {
+pub(crate) struct StepCounters {
     pub(crate) incorporations: AtomicU64,
     pub(crate) read: AtomicU64,
     pub(crate) written: AtomicU64,
@@ -122,7 +122,7 @@ pub(crate) const COPYING: u64 = 15;
 
 /// Usage of leaves, as observed by lookups and scans.
 #[derive(Debug, Default)]
-pub(crate) struct Usage {
+pub(crate) struct UsageTracker {
     leaves: Mutex<LeafUses>,
     /// Approximate number of times that lookups asked maplets of the root's bundles without a
     /// digest.
@@ -150,7 +150,7 @@ pub(crate) struct LeafUse {
 }
 
 impl LeafUses {
-    fn used(&mut self, leaf: &Node, count: impl FnOnce(&mut LeafUse)) {
+    fn used(&mut self, leaf: &TrunkNode, count: impl FnOnce(&mut LeafUse)) {
         debug_assert!(leaf.is_leaf(), "the uses of leaves are counted");
         if let Some(uses) = self.leaves.get_mut(&leaf.range.low) {
             count(uses);
@@ -161,7 +161,7 @@ impl LeafUses {
     }
 
     /// Returns the usage of a leaf.
-    pub(crate) fn of(&self, leaf: &Node) -> LeafUse {
+    pub(crate) fn of(&self, leaf: &TrunkNode) -> LeafUse {
         self.leaves.get(&leaf.range.low).copied().unwrap_or_default()
     }
 
@@ -171,9 +171,9 @@ impl LeafUses {
     }
 }
 
-impl Usage {
+impl UsageTracker {
     /// Records that a scan starts in a leaf. Under contention a count may be lost.
-    pub(crate) fn note_scan(&self, leaf: &Node) {
+    pub(crate) fn note_scan(&self, leaf: &TrunkNode) {
         if let Some(mut leaves) = self.leaves.try_lock() {
             leaves.used(leaf, |uses| uses.scans += 1);
         }
@@ -182,7 +182,7 @@ impl Usage {
     /// Records a lookup of a key. Only a sample, selected by hash, is counted, and under contention
     /// a count may be lost.
     #[inline]
-    pub(crate) fn note_get(&self, version: &Version, key: Key<'_>) {
+    pub(crate) fn note_get(&self, version: &TreeVersion, key: LookupKey<'_>) {
         if !key.hash().is_multiple_of(SAMPLE) {
             return;
         }

@@ -6,8 +6,8 @@
 //! until it is overtaken. The counts cover the current version only. A reader of an older version
 //! is protected by its epoch guard; the release of an extent records the epoch.
 
-use super::node::{Node, Part};
-use crate::run::Run;
+use super::node::{TrunkNode, TrunkPart};
+use crate::run::IndexedRun;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::NodePointer;
 use alluvium_storage::extents::{Extent, UNIT};
@@ -25,7 +25,7 @@ pub(crate) fn key_of(pointer: &NodePointer) -> RunKey {
 
 #[derive(Debug)]
 struct RunUses {
-    run: Run,
+    run: IndexedRun,
     /// Number of parts in use that refer to the run, whether they need any of its extents or not.
     parts: u32,
     /// Number of uses that need each of the run's extents.
@@ -45,20 +45,20 @@ impl RunUses {
 
 /// The counts of the current version and of running compactions.
 #[derive(Debug, Default)]
-pub(crate) struct Uses {
+pub(crate) struct UseCounts {
     runs: HashMap<RunKey, RunUses>,
-    groups: HashMap<u64, (Part, u32)>,
+    groups: HashMap<u64, (TrunkPart, u32)>,
     /// Entries whose counts have changed since the last sweep.
     touched_runs: HashSet<RunKey>,
     touched_groups: HashSet<u64>,
     /// The combined need of all runs in use, for each extent that any of them lists.
-    live: HashMap<Extent, Needed>,
-    memory: Held,
+    live: HashMap<Extent, ExtentNeed>,
+    memory: ReferencedMemory,
 }
 
 /// The part of an extent that runs need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Needed {
+struct ExtentNeed {
     /// Number of bytes. A run may need less than one byte: its share of a well compressed node can
     /// round down to zero.
     bytes: u64,
@@ -69,16 +69,16 @@ struct Needed {
 
 /// Memory of all runs and maplets in use, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct ReferencedMemory {
     pub(crate) runs: u64,
     pub(crate) maplets: u64,
     /// Memory of the counts themselves, estimated.
     pub(crate) counts: u64,
 }
 
-impl Uses {
+impl UseCounts {
     /// Counts one use of a part in a range.
-    pub(super) fn acquire(&mut self, part: &Part, range: &KeyRange) {
+    pub(super) fn acquire(&mut self, part: &TrunkPart, range: &KeyRange) {
         self.touch(part);
         for (_, run) in part.group.runs() {
             let (memory, live) = (&mut self.memory, &mut self.live);
@@ -119,7 +119,7 @@ impl Uses {
     }
 
     /// Returns the run's extents of which all runs together need less than half.
-    pub(crate) fn sparse<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = Extent> + 'a {
+    pub(crate) fn sparse<'a>(&'a self, run: &'a IndexedRun) -> impl Iterator<Item = Extent> + 'a {
         let extents = run.extents().iter().map(|used| used.extent);
         extents.filter(|extent| 2 * self.live.get(extent).map_or(0, |needed| needed.bytes) < extent.bytes())
     }
@@ -128,8 +128,8 @@ impl Uses {
     /// `budget`. In each, at least [`UNIT`] bytes and an eighth of the extent are unneeded: more
     /// than the unfilled end of an extent.
     pub(crate) fn sparsest(&self, budget: u64) -> Vec<Extent> {
-        let dead = |extent: &Extent, needed: &Needed| extent.bytes().saturating_sub(needed.bytes);
-        let is_sparse = |(extent, needed): &(&Extent, &Needed)| {
+        let dead = |extent: &Extent, needed: &ExtentNeed| extent.bytes().saturating_sub(needed.bytes);
+        let is_sparse = |(extent, needed): &(&Extent, &ExtentNeed)| {
             let dead = dead(extent, needed);
             dead >= UNIT && 8 * dead >= extent.bytes()
         };
@@ -158,8 +158,8 @@ impl Uses {
     /// Returns the number of bytes that become free when these uses of parts in ranges end: the
     /// size of the extents that no other run lists.
     #[must_use]
-    pub(crate) fn alone<'a>(&self, parts: impl Iterator<Item = (&'a Part, KeyRange)>) -> u64 {
-        let mut groups: HashMap<u64, (&Part, u32)> = HashMap::new();
+    pub(crate) fn freed_bytes<'a>(&self, parts: impl Iterator<Item = (&'a TrunkPart, KeyRange)>) -> u64 {
+        let mut groups: HashMap<u64, (&TrunkPart, u32)> = HashMap::new();
         let mut extents: HashMap<(RunKey, usize), (Extent, u32)> = HashMap::new();
         for (part, range) in parts {
             groups.entry(part.group.id).or_insert((part, 0)).1 += 1;
@@ -187,12 +187,12 @@ impl Uses {
 
     /// Returns the memory of runs, maplets and counts in use.
     #[must_use]
-    pub(crate) fn memory(&self) -> Held {
+    pub(crate) fn memory(&self) -> ReferencedMemory {
         self.memory
     }
 
-    /// Removes one use of a part. [`Uses::sweep`] finds what has no users left.
-    pub(crate) fn release(&mut self, part: &Part, range: &KeyRange) {
+    /// Removes one use of a part. [`UseCounts::sweep`] finds what has no users left.
+    pub(crate) fn release(&mut self, part: &TrunkPart, range: &KeyRange) {
         self.touch(part);
         for (_, run) in part.group.runs() {
             let uses = self
@@ -213,20 +213,20 @@ impl Uses {
     }
 
     /// Removes all uses of a node.
-    pub(super) fn release_node(&mut self, node: &Node) {
+    pub(super) fn release_node(&mut self, node: &TrunkNode) {
         for (part, range) in node.uses() {
             self.release(part, &range);
         }
     }
 
     /// Counts all uses of a node.
-    pub(super) fn acquire_node(&mut self, node: &Node) {
+    pub(super) fn acquire_node(&mut self, node: &TrunkNode) {
         for (part, range) in node.uses() {
             self.acquire(part, &range);
         }
     }
 
-    fn touch(&mut self, part: &Part) {
+    fn touch(&mut self, part: &TrunkPart) {
         self.touched_groups.insert(part.group.id);
         self.touched_runs
             .extend(part.group.runs().map(|(_, run)| key_of(run.pointer())));
@@ -307,10 +307,10 @@ impl Uses {
     /// Returns the uses of these nodes and of the running compactions, for comparison.
     #[must_use]
     pub(crate) fn of<'a>(
-        nodes: impl IntoIterator<Item = &'a Node>,
-        pins: impl IntoIterator<Item = &'a (Part, KeyRange)>,
-    ) -> Uses {
-        let mut uses = Uses::default();
+        nodes: impl IntoIterator<Item = &'a TrunkNode>,
+        pins: impl IntoIterator<Item = &'a (TrunkPart, KeyRange)>,
+    ) -> UseCounts {
+        let mut uses = UseCounts::default();
         for node in nodes {
             uses.acquire_node(node);
         }
@@ -323,7 +323,7 @@ impl Uses {
 
     /// Returns a sentence for each difference between the counts.
     #[must_use]
-    pub(crate) fn differences(&self, other: &Uses) -> Vec<String> {
+    pub(crate) fn differences(&self, other: &UseCounts) -> Vec<String> {
         let mut found = Vec::new();
         if self.live != other.live {
             found.push("what runs need of extents is not what is counted".to_owned());
@@ -335,7 +335,7 @@ impl Uses {
             ));
         }
         for key in self.runs.keys().chain(other.runs.keys()).collect::<BTreeSet<_>>() {
-            let counts = |uses: &Uses| uses.runs.get(key).map(|uses| uses.counts.clone());
+            let counts = |uses: &UseCounts| uses.runs.get(key).map(|uses| uses.counts.clone());
             let (mine, others) = (counts(self), counts(other));
             if mine != others {
                 found.push(format!(
@@ -349,7 +349,7 @@ impl Uses {
             .chain(other.groups.keys())
             .collect::<BTreeSet<_>>()
         {
-            let count = |uses: &Uses| uses.groups.get(id).map_or(0, |(_, count)| *count);
+            let count = |uses: &UseCounts| uses.groups.get(id).map_or(0, |(_, count)| *count);
             if count(self) != count(other) {
                 let (mine, others) = (count(self), count(other));
                 found.push(format!(
@@ -365,13 +365,13 @@ impl Uses {
 mod tests {
     use super::*;
     use crate::maplet::{Maplet, MapletSpec};
-    use crate::run::{Access, Builder, RunOptions};
-    use crate::tiered::trunk::Group;
+    use crate::run::{CursorAccess, RunBuilder, RunOptions};
+    use crate::tiered::trunk::MapletGroup;
     use alluvium_base::{Message, Purpose};
     use alluvium_device::memory::MemoryDirectory;
-    use alluvium_dictionary::merge::Direction;
-    use alluvium_storage::Codec;
-    use alluvium_storage::extents::Class;
+    use alluvium_dictionary::merge::MergeDirection;
+    use alluvium_storage::NodeCodec;
+    use alluvium_storage::extents::AllocationClass;
     use alluvium_storage::store::{Store, StoreOptions};
     use std::sync::Arc;
 
@@ -380,34 +380,34 @@ mod tests {
     }
 
     /// Returns a part with one run, whose records `push` adds.
-    fn part_of(store: &Store, id: u64, push: impl FnOnce(&mut Builder)) -> Part {
+    fn part_of(store: &Store, id: u64, push: impl FnOnce(&mut RunBuilder)) -> TrunkPart {
         let mut options = RunOptions::new(Purpose::Other);
-        (options.codec, options.value_threshold) = (Codec::Zstd, Some(0));
-        let mut builder = Builder::new(store, &options).unwrap();
+        (options.codec, options.value_threshold) = (NodeCodec::Zstd, Some(0));
+        let mut builder = RunBuilder::new(store, &options).unwrap();
         push(&mut builder);
         let built = builder.finish().unwrap().expect("something was pushed");
         store.extents().install(&built.extents);
         let spec = MapletSpec {
             fingerprint_bits: 24,
             purpose: Purpose::Other,
-            class: Class::Normal,
+            class: AllocationClass::Normal,
             tier: 0,
         };
         let written = Maplet::build(store, &spec, built.hashes, 0).unwrap();
         store.extents().install(&written.extents);
-        Part {
-            group: Arc::new(Group::new(id, [Some(built.run)], written.maplet)),
+        TrunkPart {
+            group: Arc::new(MapletGroup::new(id, [Some(built.run)], written.maplet)),
             clip: None,
         }
     }
 
-    fn run_of(part: &Part) -> &Run {
+    fn run_of(part: &TrunkPart) -> &IndexedRun {
         part.group.runs().next().expect("there is one").1
     }
 
     /// Returns a part whose values are in a well compressed node, and a part that refers only to a
     /// tiny value in that node.
-    fn shared(store: &Store) -> (Part, Part) {
+    fn shared(store: &Store) -> (TrunkPart, TrunkPart) {
         let all = part_of(store, 1, |builder| {
             builder.push(b"b", Message::put(1, &[0; 3000]).into()).unwrap();
             builder.push(b"c", Message::put(2, b"x").into()).unwrap();
@@ -415,19 +415,20 @@ mod tests {
         let tiny = part_of(store, 2, |builder| {
             let everything = KeyRange::everything();
             builder.inherit_from(run_of(&all), &everything);
-            let mut cursor = run_of(&all).cursor(store, everything, Direction::Forward, Access::Cached);
+            let mut cursor =
+                run_of(&all).cursor(store, everything, MergeDirection::Forward, CursorAccess::Cached);
             cursor.seek(b"c").unwrap();
             builder.push(b"c", cursor.record()).unwrap();
         });
         (all, tiny)
     }
 
-    fn counted(uses: &Uses, parts: &[&Part]) -> Vec<String> {
-        let pins: Vec<(Part, KeyRange)> = parts
+    fn counted(uses: &UseCounts, parts: &[&TrunkPart]) -> Vec<String> {
+        let pins: Vec<(TrunkPart, KeyRange)> = parts
             .iter()
             .map(|&part| (part.clone(), KeyRange::everything()))
             .collect();
-        uses.differences(&Uses::of([], &pins))
+        uses.differences(&UseCounts::of([], &pins))
     }
 
     #[test]
@@ -438,7 +439,7 @@ mod tests {
         let inherited = inherited.expect("the tiny value is passed on").clone();
         assert_eq!(inherited.live, 0, "its share of the node is less than a byte");
         let everything = KeyRange::everything();
-        let mut uses = Uses::default();
+        let mut uses = UseCounts::default();
         uses.acquire(&all, &everything);
         uses.acquire(&tiny, &everything);
         assert_eq!(counted(&uses, &[&all, &tiny]), Vec::<String>::new());
@@ -452,12 +453,12 @@ mod tests {
         uses.release(&tiny, &everything);
         assert!(uses.sweep().contains(&inherited.extent));
         assert_eq!(counted(&uses, &[]), Vec::<String>::new());
-        assert!(uses.live.is_empty() && uses.memory == Held::default());
+        assert!(uses.live.is_empty() && uses.memory == ReferencedMemory::default());
     }
 
     #[test]
     fn the_emptiest_extents_are_chosen_within_a_budget_and_none_that_gives_little() {
-        let mut uses = Uses::default();
+        let mut uses = UseCounts::default();
         let extent = |number: u32, units: u32| Extent {
             tier: 0,
             start: 64 * number,
@@ -477,7 +478,7 @@ mod tests {
             .map(|(number, (units, _))| extent(number, units))
             .collect();
         for (extent, (_, bytes)) in extents.iter().zip(cases) {
-            uses.live.insert(*extent, Needed { bytes, runs: 1 });
+            uses.live.insert(*extent, ExtentNeed { bytes, runs: 1 });
         }
         let chosen = |budget: u64| -> Vec<usize> {
             let chosen = uses.sparsest(budget);
@@ -496,10 +497,12 @@ mod tests {
         let store = store();
         let (all, tiny) = shared(&store);
         let everything = KeyRange::everything();
-        let mut uses = Uses::default();
+        let mut uses = UseCounts::default();
         uses.acquire(&all, &everything);
-        let alone = |uses: &Uses, part: &Part| uses.alone(std::iter::once((part, everything.clone())));
-        let bytes = |part: &Part, counts: &dyn Fn(&crate::run::Use) -> bool| -> u64 {
+        let alone = |uses: &UseCounts, part: &TrunkPart| {
+            uses.freed_bytes(std::iter::once((part, everything.clone())))
+        };
+        let bytes = |part: &TrunkPart, counts: &dyn Fn(&crate::run::ExtentUse) -> bool| -> u64 {
             let of_run = run_of(part).extents().iter().filter(|used| counts(used));
             let of_maplet = part.group.maplet.extents().map(|(extent, _)| extent.bytes());
             of_run.map(|used| used.extent.bytes()).chain(of_maplet).sum()
@@ -511,7 +514,7 @@ mod tests {
             .iter()
             .find(|used| used.inherited)
             .unwrap();
-        let others = |used: &crate::run::Use| used.extent != inherited.extent;
+        let others = |used: &crate::run::ExtentUse| used.extent != inherited.extent;
         assert_eq!(alone(&uses, &all), bytes(&all, &others));
         assert_eq!(alone(&uses, &tiny), bytes(&tiny, &others));
         uses.release(&all, &everything);

@@ -1,13 +1,13 @@
 //! Traversals of the trunk: all nodes, the nodes of one path, and the difference between two
 //! versions.
 
-use super::inflight::Claim;
-use super::node::Node;
+use super::job_table::JobClaim;
+use super::node::TrunkNode;
 use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Returns the claim of a job for a pivot.
-pub(crate) fn claim(node: &Node, index: usize) -> Claim {
+pub(crate) fn claim(node: &TrunkNode, index: usize) -> JobClaim {
     assert!(index < node.pivots.len(), "pivot {index}");
     debug_assert_eq!(
         node.pivots[index].child.is_none(),
@@ -15,7 +15,7 @@ pub(crate) fn claim(node: &Node, index: usize) -> Claim {
         "only pivots of leaves have no child"
     );
     let pivot = &node.pivots[index];
-    Claim {
+    JobClaim {
         height: node.height,
         range: node.pivot_range(index),
         first: pivot.first,
@@ -24,7 +24,10 @@ pub(crate) fn claim(node: &Node, index: usize) -> Claim {
 }
 
 /// Returns the node and pivot that a claim refers to, if they still exist.
-pub(crate) fn find<'a>(root: &'a Node, claim: &Claim) -> Option<(&'a Node, usize)> {
+pub(crate) fn find_claimed_pivot<'a>(
+    root: &'a TrunkNode,
+    claim: &JobClaim,
+) -> Option<(&'a TrunkNode, usize)> {
     let mut node = root;
     debug_assert!(!root.pivots.is_empty(), "a node has a pivot");
     while node.height > claim.height {
@@ -36,12 +39,12 @@ pub(crate) fn find<'a>(root: &'a Node, claim: &Claim) -> Option<(&'a Node, usize
 }
 
 /// Returns whether a claim still holds (T4).
-pub(crate) fn holds(root: &Node, wanted: &Claim) -> bool {
-    find(root, wanted).is_some_and(|(node, index)| claim(node, index) == *wanted)
+pub(crate) fn is_claim_valid(root: &TrunkNode, wanted: &JobClaim) -> bool {
+    find_claimed_pivot(root, wanted).is_some_and(|(node, index)| claim(node, index) == *wanted)
 }
 
 /// Returns all nodes of a trunk, including the root.
-pub(crate) fn all_nodes(root: &Arc<Node>) -> Vec<Arc<Node>> {
+pub(crate) fn all_nodes(root: &Arc<TrunkNode>) -> Vec<Arc<TrunkNode>> {
     let mut nodes = vec![Arc::clone(root)];
     let mut next = 0;
     while next < nodes.len() {
@@ -54,12 +57,15 @@ pub(crate) fn all_nodes(root: &Arc<Node>) -> Vec<Arc<Node>> {
 
 /// Returns the nodes that only the old trunk has, and those that only the new one has. Shared
 /// subtrees are skipped.
-pub(crate) fn difference(old: &Arc<Node>, new: &Arc<Node>) -> (Vec<Arc<Node>>, Vec<Arc<Node>>) {
+pub(crate) fn difference(
+    old: &Arc<TrunkNode>,
+    new: &Arc<TrunkNode>,
+) -> (Vec<Arc<TrunkNode>>, Vec<Arc<TrunkNode>>) {
     let (mut gone, mut made) = (Vec::new(), Vec::new());
     let (mut olds, mut news) = (vec![Arc::clone(old)], vec![Arc::clone(new)]);
     let top = old.height.max(new.height);
     for height in (0..=top).rev() {
-        let here = |nodes: &[Arc<Node>]| -> Vec<Arc<Node>> {
+        let here = |nodes: &[Arc<TrunkNode>]| -> Vec<Arc<TrunkNode>> {
             nodes
                 .iter()
                 .filter(|node| node.height == height)
@@ -67,8 +73,9 @@ pub(crate) fn difference(old: &Arc<Node>, new: &Arc<Node>) -> (Vec<Arc<Node>>, V
                 .collect()
         };
         let (old_here, new_here) = (here(&olds), here(&news));
-        let addresses =
-            |nodes: &[Arc<Node>]| -> HashSet<*const Node> { nodes.iter().map(Arc::as_ptr).collect() };
+        let addresses = |nodes: &[Arc<TrunkNode>]| -> HashSet<*const TrunkNode> {
+            nodes.iter().map(Arc::as_ptr).collect()
+        };
         let (in_old, in_new) = (addresses(&old_here), addresses(&new_here));
         for node in old_here
             .into_iter()
@@ -89,7 +96,7 @@ pub(crate) fn difference(old: &Arc<Node>, new: &Arc<Node>) -> (Vec<Arc<Node>>, V
 }
 
 /// Returns a root in which `node` replaces the node at `height` that contains `key`.
-pub(crate) fn replace(root: &Node, height: u8, key: &[u8], node: Node) -> Node {
+pub(crate) fn replace(root: &TrunkNode, height: u8, key: &[u8], node: TrunkNode) -> TrunkNode {
     if root.height == height {
         debug_assert!(
             node.height == height && node.range == root.range,
@@ -111,7 +118,7 @@ pub(crate) fn replace(root: &Node, height: u8, key: &[u8], node: Node) -> Node {
 
 /// Returns the path from this node to a leaf with the most runs that a lookup may have to ask: the
 /// number of these runs, and the leaf's low key.
-pub(crate) fn longest_path(node: &Node) -> (usize, &[u8]) {
+pub(crate) fn longest_path(node: &TrunkNode) -> (usize, &[u8]) {
     let paths = node.pivots.iter().enumerate().map(|(index, pivot)| {
         let (below, low) = match pivot.child.as_deref() {
             Some(child) => longest_path(child),
@@ -123,12 +130,12 @@ pub(crate) fn longest_path(node: &Node) -> (usize, &[u8]) {
 }
 
 /// Returns the leaf for a key.
-pub(crate) fn leaf_for<'v>(root: &'v Node, key: &[u8]) -> &'v Node {
+pub(crate) fn leaf_for<'v>(root: &'v TrunkNode, key: &[u8]) -> &'v TrunkNode {
     node_at(root, 0, key)
 }
 
 /// Returns the node at `height` for a key.
-pub(crate) fn node_at<'v>(root: &'v Node, height: u8, key: &[u8]) -> &'v Node {
+pub(crate) fn node_at<'v>(root: &'v TrunkNode, height: u8, key: &[u8]) -> &'v TrunkNode {
     let mut node = root;
     debug_assert!(root.height >= height, "no node of height {height} is below");
     while node.height > height {

@@ -1,23 +1,23 @@
 //! The trunk as shared by readers and writers: its current version, and the publication of a new
 //! one by the single writer.
 
-use super::digest::Covered;
-use super::node::Node;
-use super::shape::{Counts, Shaper};
-use super::state::{Adoption, TreeOptions, Version, WriterState};
-use super::statistics::{COPYING, Stats, Tallies, Totals, Usage};
-use super::stored::TrunkExtents;
+use super::checkpoint_location::TrunkExtents;
+use super::node::TrunkNode;
+use super::root_filter::RootFilterCoverage;
+use super::shape::{ReshapeCounts, TrunkShaper};
+use super::state::{AdoptionPolicy, TreeOptions, TreeVersion, WriterState};
+use super::statistics::{COPYING, StepCounters, TreeStats, TrunkTotals, UsageTracker};
 use super::walk::{all_nodes, difference, longest_path};
 use crate::maplet::MapletSpec;
-use crate::run::{Run, RunOptions};
-use alluvium_base::{Purpose, Sequence};
-use alluvium_dictionary::horizon::Horizon;
-use alluvium_dictionary::placement::{self, Demand};
+use crate::run::{IndexedRun, RunOptions};
+use alluvium_base::{Purpose, SequenceNumber};
+use alluvium_dictionary::horizon::GcHorizon;
+use alluvium_dictionary::placement::{self, PlacementRequest};
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::versioned::{Peeked, VersionStamp, Versioned};
-use alluvium_storage::extents::{Class, Extent, UNIT};
+use alluvium_dictionary::versioned::{VersionCell, VersionGuard, VersionStamp};
+use alluvium_storage::extents::{AllocationClass, Extent, UNIT};
 use alluvium_storage::store::Store;
-use alluvium_storage::{Guard, Result};
+use alluvium_storage::{EpochGuard, Result};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashSet;
 use std::fmt;
@@ -35,14 +35,14 @@ pub struct Trunk {
     pub(crate) store: Arc<Store>,
     pub(crate) options: TreeOptions,
     /// The horizon below which old versions may be dropped.
-    pub(crate) horizon: Arc<Horizon>,
-    pub(crate) versions: Versioned<Version>,
+    pub(crate) horizon: Arc<GcHorizon>,
+    pub(crate) versions: VersionCell<TreeVersion>,
     state: Mutex<WriterState>,
     next_group: AtomicU64,
-    pub(crate) tallies: Tallies,
-    pub(crate) totals: Totals,
+    pub(crate) tallies: StepCounters,
+    pub(crate) totals: TrunkTotals,
     /// Usage of leaves.
-    pub(crate) usage: Usage,
+    pub(crate) usage: UsageTracker,
     /// Whether space is scarce, so that every compaction may use the reserve.
     scarce: AtomicBool,
     /// Number of consecutive compactions that found less space than seemed to be free.
@@ -64,8 +64,8 @@ impl Trunk {
     pub(crate) fn new(
         store: Arc<Store>,
         options: TreeOptions,
-        root: Arc<Node>,
-        cut: Sequence,
+        root: Arc<TrunkNode>,
+        cut: SequenceNumber,
         next_group: u64,
         extents: TrunkExtents,
     ) -> Trunk {
@@ -77,7 +77,7 @@ impl Trunk {
         }
         state.uses.begin();
         state.plan(&nodes, &root);
-        let version = Version {
+        let version = TreeVersion {
             stamp: VersionStamp::first(cut),
             root,
             digest: None,
@@ -87,12 +87,12 @@ impl Trunk {
             store,
             options,
             horizon,
-            versions: Versioned::new(version),
+            versions: VersionCell::new(version),
             state: Mutex::new(state),
             next_group: AtomicU64::new(next_group),
-            tallies: Tallies::default(),
-            totals: Totals::default(),
-            usage: Usage::default(),
+            tallies: StepCounters::default(),
+            totals: TrunkTotals::default(),
+            usage: UsageTracker::default(),
             scarce: AtomicBool::new(false),
             refusals: AtomicU32::new(0),
         };
@@ -104,10 +104,10 @@ impl Trunk {
         trunk
     }
 
-    /// Sets the space class of compactions. Any class except [`Class::Normal`] marks space as
+    /// Sets the space class of compactions. Any class except [`AllocationClass::Normal`] marks space as
     /// scarce. Compactions that free space may then use the whole reserve, and others part of it.
-    pub(crate) fn compact_from(&self, class: Class) {
-        let scarce = class != Class::Normal;
+    pub(crate) fn compact_from(&self, class: AllocationClass) {
+        let scarce = class != AllocationClass::Normal;
         self.scarce.store(scarce, Ordering::Relaxed);
     }
 
@@ -140,22 +140,22 @@ impl Trunk {
 
     /// Returns the current version. The caller must hold a guard that it pinned before the call
     /// (T2).
-    pub(crate) fn version(&self) -> Arc<Version> {
+    pub(crate) fn version(&self) -> Arc<TreeVersion> {
         self.versions.load()
     }
 
     /// Borrows the current version for a short time, without touching a reference count.
     #[inline]
-    pub(crate) fn peek(&self) -> Peeked<Version> {
+    pub(crate) fn peek(&self) -> VersionGuard<TreeVersion> {
         self.versions.peek()
     }
 
     /// Returns the counters since the store was opened.
-    pub(crate) fn stats(&self) -> Stats {
+    pub(crate) fn stats(&self) -> TreeStats {
         let state = self.state.lock();
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let tallies = &self.tallies;
-        Stats {
+        TreeStats {
             shape: state.counts,
             edges: state.inflight.edges().clone(),
             incorporations: read(&tallies.incorporations),
@@ -195,20 +195,20 @@ impl Trunk {
     /// fail.
     pub(crate) fn change(
         &self,
-        cut: Option<Sequence>,
-        change: impl FnOnce(&mut WriterState, &mut Shaper<'_>, &Node) -> Result<Option<Node>>,
+        cut: Option<SequenceNumber>,
+        change: impl FnOnce(&mut WriterState, &mut TrunkShaper<'_>, &TrunkNode) -> Result<Option<TrunkNode>>,
     ) -> Result<bool> {
         let guard = self.store.epochs().pin();
         let mut writer = self.lock();
         let old = self.version();
         let busy: HashSet<(u8, Box<[u8]>)> = writer.inflight.pivots().collect();
         let is_busy = |height: u8, low: &[u8]| busy.contains(&(height, low.into()));
-        let mut shaper = self.shaper(&guard, &is_busy, writer.turn);
+        let mut shaper = self.shaper(&guard, &is_busy, writer.flush_count);
         let Some(root) = change(&mut writer.state, &mut shaper, &old.root)? else {
             return Ok(false);
         };
-        assert!(shaper.turn >= writer.turn, "flushes are counted up");
-        writer.turn = shaper.turn;
+        assert!(shaper.flush_count >= writer.flush_count, "flushes are counted up");
+        writer.flush_count = shaper.flush_count;
         writer.counts.add(&shaper.counts);
         let flushed = std::mem::take(&mut shaper.flushed);
         writer.publish(&old, root, cut.unwrap_or(old.stamp.cut), &flushed);
@@ -217,30 +217,30 @@ impl Trunk {
 
     fn shaper<'a>(
         &'a self,
-        guard: &'a Guard,
+        guard: &'a EpochGuard,
         is_busy: &'a dyn Fn(u8, &[u8]) -> bool,
         turn: u64,
-    ) -> Shaper<'a> {
-        Shaper {
+    ) -> TrunkShaper<'a> {
+        TrunkShaper {
             shape: self.options.shape,
             victim: self.options.victim,
             cache: self.store.cache(),
             guard,
             is_busy,
-            turn,
+            flush_count: turn,
             flushed: Vec::new(),
-            counts: Counts::default(),
+            counts: ReshapeCounts::default(),
         }
     }
 
     /// Returns `result`, and reports a failed write to the store, which then refuses changes. A
     /// failed read has changed nothing, and the work that needed it becomes due again.
-    pub(crate) fn judge<T>(&self, result: Result<T>) -> Result<T> {
-        alluvium_dictionary::home::judge(&self.store, result)
+    pub(crate) fn poison_on_error<T>(&self, result: Result<T>) -> Result<T> {
+        alluvium_dictionary::structure_context::poison_on_error(&self.store, result)
     }
 
     /// Returns the options for runs on a tier.
-    pub(crate) fn run_options(&self, purpose: Purpose, class: Class, tier: u8) -> RunOptions {
+    pub(crate) fn run_options(&self, purpose: Purpose, class: AllocationClass, tier: u8) -> RunOptions {
         RunOptions {
             class,
             tier,
@@ -250,7 +250,7 @@ impl Trunk {
     }
 
     /// Returns the options for maplets on a tier.
-    pub(crate) fn maplet_spec(&self, purpose: Purpose, class: Class, tier: u8) -> MapletSpec {
+    pub(crate) fn maplet_spec(&self, purpose: Purpose, class: AllocationClass, tier: u8) -> MapletSpec {
         MapletSpec {
             fingerprint_bits: self.options.fingerprint_bits,
             purpose,
@@ -263,7 +263,7 @@ impl Trunk {
     pub(crate) fn incoming_tier(&self, bytes: u64) -> u8 {
         match self.options.compacted_tier {
             Some(_) => 0,
-            None => placement::tier(&self.store, &Demand::newest(bytes)),
+            None => placement::tier(&self.store, &PlacementRequest::newest(bytes)),
         }
     }
 
@@ -272,7 +272,7 @@ impl Trunk {
     pub(crate) fn maplet_tier(&self, bytes: u64, beside: u8) -> u8 {
         match self.options.compacted_tier {
             Some(_) => beside,
-            None => placement::tier(&self.store, &Demand::newest(bytes)),
+            None => placement::tier(&self.store, &PlacementRequest::newest(bytes)),
         }
     }
 
@@ -285,9 +285,9 @@ impl Trunk {
     }
 
     /// Returns whether a compaction adopts leaves. `is_rewrite` means that the compaction exists to
-    /// rewrite all data. With [`Adoption::WhereCheaper`], rewrites always copy. After a compaction
+    /// rewrite all data. With [`AdoptionPolicy::WhereCheaper`], rewrites always copy. After a compaction
     /// that found no leaf to adopt, some compactions copy before the next one searches again.
-    pub(crate) fn adoption(&self, is_rewrite: bool) -> Adoption {
+    pub(crate) fn adoption(&self, is_rewrite: bool) -> AdoptionPolicy {
         let copying = &self.tallies.copying;
         let less = |left: u64| left.checked_sub(1);
         let is_copying = || {
@@ -296,7 +296,7 @@ impl Trunk {
                 .is_ok()
         };
         match self.options.adoption {
-            Adoption::WhereCheaper if is_rewrite || is_copying() => Adoption::Never,
+            AdoptionPolicy::WhereCheaper if is_rewrite || is_copying() => AdoptionPolicy::Never,
             adoption => adoption,
         }
     }
@@ -304,7 +304,7 @@ impl Trunk {
     /// Records the number of leaves that a compaction with adoption has adopted.
     pub(crate) fn note_adoption(&self, leaves: u64) {
         assert!(
-            self.options.adoption != Adoption::Never,
+            self.options.adoption != AdoptionPolicy::Never,
             "nothing looks for leaves then"
         );
         let copying = if leaves == 0 { COPYING } else { 0 };
@@ -315,7 +315,7 @@ impl Trunk {
     /// they are on another tier.
     pub(crate) fn left_behind<'r>(
         &self,
-        run: &'r Run,
+        run: &'r IndexedRun,
         tier: u8,
     ) -> impl Iterator<Item = Extent> + use<'r, '_> {
         let places = self.options.compacted_tier.is_none();
@@ -326,7 +326,7 @@ impl Trunk {
     /// Returns the tier for `bytes` bytes written by a compaction at a height.
     pub(crate) fn compacted_tier(&self, height: u8, bytes: u64) -> u8 {
         let fanout = self.options.shape.fanout as u64;
-        let place = |all_bytes| Demand::of_height(height, fanout, all_bytes, bytes);
+        let place = |all_bytes| PlacementRequest::of_height(height, fanout, all_bytes, bytes);
         match self.options.compacted_tier {
             Some(tier) => tier,
             None => placement::tier_among(&self.store, place),
@@ -334,7 +334,7 @@ impl Trunk {
     }
 
     /// Adds the output of a step to the generation being built.
-    pub(crate) fn install_extents(&self, run: &Run, own: &[(Extent, u64)], maplet: &[(Extent, u64)]) {
+    pub(crate) fn install_extents(&self, run: &IndexedRun, own: &[(Extent, u64)], maplet: &[(Extent, u64)]) {
         let extents = self.store.extents();
         extents.install(own);
         extents.install(maplet);
@@ -369,11 +369,17 @@ impl DerefMut for TrunkWriter<'_> {
 impl TrunkWriter<'_> {
     /// Publishes a version with this root in place of `old`: counts the uses of the new nodes,
     /// releases those of the removed nodes, and plans the compactions that are due.
-    pub(crate) fn publish(&mut self, old: &Version, root: Node, cut: Sequence, flushed: &[(u8, KeyRange)]) {
+    pub(crate) fn publish(
+        &mut self,
+        old: &TreeVersion,
+        root: TrunkNode,
+        cut: SequenceNumber,
+        flushed: &[(u8, KeyRange)],
+    ) {
         debug_assert_eq!(root.range, KeyRange::everything(), "the root has every key");
         let (store, state) = (&self.trunk.store, &mut *self.state);
         let root = Arc::new(root);
-        let version = Version {
+        let version = TreeVersion {
             stamp: old.stamp.changed(cut),
             root: Arc::clone(&root),
             digest: state.digest_for(&root),
@@ -385,7 +391,7 @@ impl TrunkWriter<'_> {
         self.trunk.versions.publish(version);
         self.note_crowding(&root);
         let state = &mut *self.state;
-        state.pass_wishes_on(&gone, &made);
+        state.transfer_full_compactions(&gone, &made);
         state.abandon_overtaken(&root, flushed, store.epochs());
         for node in &gone {
             state.release_node(node, store);
@@ -395,8 +401,8 @@ impl TrunkWriter<'_> {
     }
 
     /// Attaches the trunk's digest to `version`, the current version (D1).
-    pub(crate) fn publish_digest(&mut self, version: &Version) {
-        let version = Version {
+    pub(crate) fn publish_digest(&mut self, version: &TreeVersion) {
+        let version = TreeVersion {
             stamp: version.stamp.advanced(version.stamp.cut),
             root: Arc::clone(&version.root),
             digest: self.state.digest_for(&version.root),
@@ -415,7 +421,7 @@ impl TrunkWriter<'_> {
     }
 
     /// Computes and stores the crowding of a root.
-    fn note_crowding(&mut self, root: &Node) {
+    fn note_crowding(&mut self, root: &TrunkNode) {
         let levels = u64::from(root.height) + 1;
         let most = levels * self.trunk.options.shape.most_runs() as u64;
         assert!(most > 0, "a pivot may hold a run (T3)");
@@ -433,7 +439,7 @@ impl TrunkWriter<'_> {
         totals.runs.store(held.runs, Ordering::Relaxed);
         totals.maplets.store(held.maplets, Ordering::Relaxed);
         totals.tables.store(tables, Ordering::Relaxed);
-        let digest = state.digest.as_ref().map_or(0, Covered::bytes);
+        let digest = state.digest.as_ref().map_or(0, RootFilterCoverage::bytes);
         totals.digest.store(digest, Ordering::Relaxed);
         totals.due.store(state.inflight.len() as u64, Ordering::Relaxed);
     }

@@ -1,25 +1,27 @@
 //! Levels that reuse leaves (stitching).
 
 use crate::schema::schema_with;
-use alluvium_base::Sequence;
-use alluvium_dictionary::contract::{Ingest, Scan};
-use alluvium_dictionary::home::Home;
-use alluvium_dictionary::memtables::Memtables;
-use alluvium_dictionary::merge::Direction;
+use alluvium_base::SequenceNumber;
+use alluvium_dictionary::contract::{BulkIngest, DictionaryScan};
+use alluvium_dictionary::memtables::MemtableOwner;
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::rules::Schema;
-use alluvium_sim::Step;
-use alluvium_sim::harness::Crashes;
-use alluvium_sim::saboteur::Sabotage;
-use alluvium_storage::{Codec, Result};
-use alluvium_stories::{Action, Flaw, StructureStory, Subject, crashes, faults, in_order, steps};
-use alluvium_trees::levels::{Levels, LevelsOptions, SameScan, Stitching};
+use alluvium_dictionary::rules::KeyspaceSchema;
+use alluvium_dictionary::structure_context::StructureContext;
+use alluvium_sim::RunStep;
+use alluvium_sim::harness::CrashTests;
+use alluvium_sim::saboteur::PlantedBug;
+use alluvium_storage::{NodeCodec, Result};
+use alluvium_stories::{
+    CallerFlaw, StoryAction, StructureStory, StructureSubject, crashes, faults, in_order, steps,
+};
+use alluvium_trees::levels::{LevelsDictionary, LevelsOptions, SameScan, StitchPolicy};
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug)]
 struct Levelled {
     policy: &'static str,
-    stitching: Stitching,
+    stitching: StitchPolicy,
     /// Values longer than this are separated from their leaves.
     value_threshold: Option<usize>,
 }
@@ -36,41 +38,41 @@ impl Levelled {
     }
 }
 
-impl Subject for Levelled {
-    type Dictionary = Levels;
+impl StructureSubject for Levelled {
+    type Dictionary = LevelsDictionary;
 
-    fn create(&self, home: Home) -> Result<Levels> {
-        Levels::create(home, self.options(), 0)
+    fn create(&self, home: StructureContext) -> Result<LevelsDictionary> {
+        LevelsDictionary::create(home, self.options(), 0)
     }
 
-    fn open(&self, home: Home, root: &[u8], cut: Sequence) -> Result<Levels> {
-        Levels::open(home, &self.options(), root, cut)
+    fn open(&self, home: StructureContext, root: &[u8], cut: SequenceNumber) -> Result<LevelsDictionary> {
+        LevelsDictionary::open(home, &self.options(), root, cut)
     }
 
     fn walk(
         &self,
-        levels: &Levels,
-        memtables: Arc<dyn Memtables>,
+        levels: &LevelsDictionary,
+        memtables: Arc<dyn MemtableOwner>,
         range: KeyRange,
-        direction: Direction,
-        at: Sequence,
-    ) -> Box<dyn Scan> {
+        direction: MergeDirection,
+        at: SequenceNumber,
+    ) -> Box<dyn DictionaryScan> {
         in_order::walk(levels, memtables, range, direction, at)
     }
 
-    fn ingest(&self, levels: &Levels) -> Result<Box<dyn Ingest>> {
+    fn ingest(&self, levels: &LevelsDictionary) -> Result<Box<dyn BulkIngest>> {
         in_order::ingest(levels)
     }
 
-    fn schema(&self) -> Arc<dyn Schema> {
-        schema_with(0, Codec::None, self.value_threshold)
+    fn schema(&self) -> Arc<dyn KeyspaceSchema> {
+        schema_with(0, NodeCodec::None, self.value_threshold)
     }
 
-    fn steps(&self, seed: u64, count: usize) -> Vec<Step<Action>> {
+    fn steps(&self, seed: u64, count: usize) -> Vec<RunStep<StoryAction>> {
         steps::neighbours(seed, count)
     }
 
-    fn figures(&self, levels: &Levels) -> Vec<(&'static str, u64)> {
+    fn figures(&self, levels: &LevelsDictionary) -> Vec<(&'static str, u64)> {
         vec![("leaf taken over", levels.stitched())]
     }
 }
@@ -80,10 +82,10 @@ fn first_four(one: &[u8], other: &[u8]) -> bool {
     one.get(..4) == other.get(..4)
 }
 
-fn stitching(threshold: u32) -> Stitching {
-    Stitching {
+fn stitching(threshold: u32) -> StitchPolicy {
+    StitchPolicy {
         threshold,
-        ..Stitching::default()
+        ..StitchPolicy::default()
     }
 }
 
@@ -102,12 +104,12 @@ fn story() -> StructureStory<Levelled> {
 const APART: Option<usize> = Some(150);
 
 fn stories() -> [StructureStory<Levelled>; 5] {
-    let same_scan = Stitching {
+    let same_scan = StitchPolicy {
         same_scan: Some(SameScan::By(first_four)),
         always: 2,
         ..stitching(0)
     };
-    let moving = Stitching {
+    let moving = StitchPolicy {
         moves_values: true,
         defragment_percent: 100,
         ..stitching(1)
@@ -129,7 +131,7 @@ fn stories() -> [StructureStory<Levelled>; 5] {
     })
 }
 
-fn campaign() -> Crashes {
+fn campaign() -> CrashTests {
     crashes(
         "cargo test -p alluvium-trees --test it -- levels_survive_every_crash --nocapture",
         4000,
@@ -167,16 +169,16 @@ fn the_same_seed_gives_the_same_trace_of_levels() {
 #[test]
 fn every_wrong_use_of_levels_is_found() {
     let flaws = [
-        Flaw::ReusesEarly,
-        Flaw::ReleasesTheLogFirst,
-        Flaw::CutsTooHigh,
-        Flaw::CutsTooLow,
-        Flaw::DropsTheMemtable,
-        Flaw::ForgetsDeletes,
-        Flaw::ForgetsRangeDeletes,
-        Flaw::ReplaysOneLess,
-        Flaw::LeavesIngestsToTheLog,
-        Flaw::AcknowledgesEarly,
+        CallerFlaw::ReusesEarly,
+        CallerFlaw::ReleasesTheLogFirst,
+        CallerFlaw::CutsTooHigh,
+        CallerFlaw::CutsTooLow,
+        CallerFlaw::DropsTheMemtable,
+        CallerFlaw::ForgetsDeletes,
+        CallerFlaw::ForgetsRangeDeletes,
+        CallerFlaw::ReplaysOneLess,
+        CallerFlaw::LeavesIngestsToTheLog,
+        CallerFlaw::AcknowledgesEarly,
     ];
     campaign().find_mistakes(flaws.map(|flaw| story().with_flaw(flaw)));
 }
@@ -184,9 +186,9 @@ fn every_wrong_use_of_levels_is_found() {
 #[test]
 fn what_a_device_forgets_of_levels_is_found() {
     let bugs = [
-        Sabotage::SkipSync("tier"),
-        Sabotage::SkipSync("log"),
-        Sabotage::TearWrites("tier"),
+        PlantedBug::SkipSync("tier"),
+        PlantedBug::SkipSync("log"),
+        PlantedBug::TearWrites("tier"),
     ];
     campaign().find_bugs(&story(), &bugs);
 }

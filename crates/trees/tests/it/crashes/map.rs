@@ -1,44 +1,44 @@
 //! The ordered map in memory.
 
-use alluvium_base::Sequence;
-use alluvium_dictionary::contract::{Ingest, Scan};
-use alluvium_dictionary::home::Home;
-use alluvium_dictionary::memtables::Memtables;
-use alluvium_dictionary::merge::Direction;
+use alluvium_base::SequenceNumber;
+use alluvium_dictionary::contract::{BulkIngest, DictionaryScan};
+use alluvium_dictionary::memtables::MemtableOwner;
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_sim::harness::Crashes;
-use alluvium_sim::saboteur::Sabotage;
+use alluvium_dictionary::structure_context::StructureContext;
+use alluvium_sim::harness::CrashTests;
+use alluvium_sim::saboteur::PlantedBug;
 use alluvium_storage::Result;
-use alluvium_stories::{Flaw, StructureStory, Subject, crashes, faults, in_order};
-use alluvium_trees::map::Map;
+use alluvium_stories::{CallerFlaw, StructureStory, StructureSubject, crashes, faults, in_order};
+use alluvium_trees::map::OrderedMap;
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug)]
 struct Mapped;
 
-impl Subject for Mapped {
-    type Dictionary = Map;
+impl StructureSubject for Mapped {
+    type Dictionary = OrderedMap;
 
-    fn create(&self, home: Home) -> Result<Map> {
-        Ok(Map::create(home, 0))
+    fn create(&self, home: StructureContext) -> Result<OrderedMap> {
+        Ok(OrderedMap::create(home, 0))
     }
 
-    fn open(&self, home: Home, root: &[u8], cut: Sequence) -> Result<Map> {
-        Map::open(home, root, cut)
+    fn open(&self, home: StructureContext, root: &[u8], cut: SequenceNumber) -> Result<OrderedMap> {
+        OrderedMap::open(home, root, cut)
     }
 
     fn walk(
         &self,
-        map: &Map,
-        memtables: Arc<dyn Memtables>,
+        map: &OrderedMap,
+        memtables: Arc<dyn MemtableOwner>,
         range: KeyRange,
-        direction: Direction,
-        at: Sequence,
-    ) -> Box<dyn Scan> {
+        direction: MergeDirection,
+        at: SequenceNumber,
+    ) -> Box<dyn DictionaryScan> {
         in_order::walk(map, memtables, range, direction, at)
     }
 
-    fn ingest(&self, map: &Map) -> Result<Box<dyn Ingest>> {
+    fn ingest(&self, map: &OrderedMap) -> Result<Box<dyn BulkIngest>> {
         in_order::ingest(map)
     }
 }
@@ -47,7 +47,7 @@ fn story() -> StructureStory<Mapped> {
     StructureStory::new("map", Mapped)
 }
 
-fn campaign() -> Crashes {
+fn campaign() -> CrashTests {
     crashes(
         "cargo test -p alluvium-trees --test it -- the_map_survives_every_crash --nocapture",
         2000,
@@ -77,15 +77,15 @@ fn the_same_seed_gives_the_same_trace_of_the_map() {
 #[test]
 fn every_wrong_use_of_the_map_is_found() {
     let flaws = [
-        Flaw::ReleasesTheLogFirst,
-        Flaw::CutsTooHigh,
-        Flaw::CutsTooLow,
-        Flaw::DropsTheMemtable,
-        Flaw::ForgetsDeletes,
-        Flaw::ForgetsRangeDeletes,
-        Flaw::ReplaysOneLess,
-        Flaw::LeavesIngestsToTheLog,
-        Flaw::AcknowledgesEarly,
+        CallerFlaw::ReleasesTheLogFirst,
+        CallerFlaw::CutsTooHigh,
+        CallerFlaw::CutsTooLow,
+        CallerFlaw::DropsTheMemtable,
+        CallerFlaw::ForgetsDeletes,
+        CallerFlaw::ForgetsRangeDeletes,
+        CallerFlaw::ReplaysOneLess,
+        CallerFlaw::LeavesIngestsToTheLog,
+        CallerFlaw::AcknowledgesEarly,
     ];
     campaign().find_mistakes(flaws.map(|flaw| story().with_flaw(flaw)));
 }
@@ -93,9 +93,9 @@ fn every_wrong_use_of_the_map_is_found() {
 #[test]
 fn what_a_device_forgets_of_the_map_is_found() {
     let bugs = [
-        Sabotage::SkipSync("tier"),
-        Sabotage::SkipSync("log"),
-        Sabotage::TearWrites("tier"),
+        PlantedBug::SkipSync("tier"),
+        PlantedBug::SkipSync("log"),
+        PlantedBug::TearWrites("tier"),
     ];
     campaign().find_bugs(&story(), &bugs);
 }

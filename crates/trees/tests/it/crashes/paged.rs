@@ -1,23 +1,23 @@
 //! Trees in pages that are updated in place.
 
-use alluvium_base::Sequence;
-use alluvium_dictionary::contract::{Ingest, Scan};
-use alluvium_dictionary::home::Home;
-use alluvium_dictionary::memtables::Memtables;
-use alluvium_dictionary::merge::Direction;
+use alluvium_base::SequenceNumber;
+use alluvium_dictionary::contract::{BulkIngest, DictionaryScan};
+use alluvium_dictionary::memtables::MemtableOwner;
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_sim::Settings;
-use alluvium_sim::harness::Crashes;
-use alluvium_sim::saboteur::Sabotage;
+use alluvium_dictionary::structure_context::StructureContext;
+use alluvium_sim::RunSettings;
+use alluvium_sim::harness::CrashTests;
+use alluvium_sim::saboteur::PlantedBug;
 use alluvium_storage::Result;
-use alluvium_stories::{Flaw, StructureStory, Subject, crashes, faults, in_order};
-use alluvium_trees::paged::node::Epsilon;
-use alluvium_trees::paged::{Merging, Paged, PagedOptions, TreeKind};
+use alluvium_stories::{CallerFlaw, StructureStory, StructureSubject, crashes, faults, in_order};
+use alluvium_trees::paged::node::EpsilonMode;
+use alluvium_trees::paged::{PagedDictionary, PagedOptions, TreeKind, UnderfullPolicy};
 use std::sync::Arc;
 
 /// The kind of the tree, its merging of underfull nodes, and the division of its nodes.
 #[derive(Clone, Copy, Debug)]
-struct InPages(TreeKind, Merging, Epsilon);
+struct InPages(TreeKind, UnderfullPolicy, EpsilonMode);
 
 impl InPages {
     /// Nodes are small, so that there are many of them, and memory holds only a few.
@@ -36,33 +36,33 @@ impl InPages {
     }
 }
 
-impl Subject for InPages {
-    type Dictionary = Paged;
+impl StructureSubject for InPages {
+    type Dictionary = PagedDictionary;
 
-    fn create(&self, home: Home) -> Result<Paged> {
-        Paged::create(home, self.options(), 0)
+    fn create(&self, home: StructureContext) -> Result<PagedDictionary> {
+        PagedDictionary::create(home, self.options(), 0)
     }
 
-    fn open(&self, home: Home, root: &[u8], cut: Sequence) -> Result<Paged> {
-        Paged::open(home, &self.options(), root, cut)
+    fn open(&self, home: StructureContext, root: &[u8], cut: SequenceNumber) -> Result<PagedDictionary> {
+        PagedDictionary::open(home, &self.options(), root, cut)
     }
 
     fn walk(
         &self,
-        paged: &Paged,
-        memtables: Arc<dyn Memtables>,
+        paged: &PagedDictionary,
+        memtables: Arc<dyn MemtableOwner>,
         range: KeyRange,
-        direction: Direction,
-        at: Sequence,
-    ) -> Box<dyn Scan> {
+        direction: MergeDirection,
+        at: SequenceNumber,
+    ) -> Box<dyn DictionaryScan> {
         in_order::walk(paged, memtables, range, direction, at)
     }
 
-    fn ingest(&self, paged: &Paged) -> Result<Box<dyn Ingest>> {
+    fn ingest(&self, paged: &PagedDictionary) -> Result<Box<dyn BulkIngest>> {
         in_order::ingest(paged)
     }
 
-    fn figures(&self, paged: &Paged) -> Vec<(&'static str, u64)> {
+    fn figures(&self, paged: &PagedDictionary) -> Vec<(&'static str, u64)> {
         let figures = paged.figures();
         vec![("page written", figures.writes), ("old image", figures.images)]
     }
@@ -70,13 +70,23 @@ impl Subject for InPages {
 
 fn stories() -> [StructureStory<InPages>; 3] {
     [
-        ("paged-beps", TreeKind::Beps, Merging::Never, Epsilon::Fixed),
-        ("paged-bplus", TreeKind::Bplus, Merging::UnderFull, Epsilon::Fixed),
+        (
+            "paged-beps",
+            TreeKind::Beps,
+            UnderfullPolicy::Never,
+            EpsilonMode::Fixed,
+        ),
+        (
+            "paged-bplus",
+            TreeKind::Bplus,
+            UnderfullPolicy::UnderFull,
+            EpsilonMode::Fixed,
+        ),
         (
             "paged-adaptive",
             TreeKind::Beps,
-            Merging::UnderFull,
-            Epsilon::Adaptive,
+            UnderfullPolicy::UnderFull,
+            EpsilonMode::Adaptive,
         ),
     ]
     .map(|(name, kind, merging, epsilon)| StructureStory::new(name, InPages(kind, merging, epsilon)))
@@ -84,7 +94,7 @@ fn stories() -> [StructureStory<InPages>; 3] {
 
 /// Each page is an operation of the device, and a recovery writes many of them back, so crash
 /// points are sparser.
-fn campaign() -> Crashes {
+fn campaign() -> CrashTests {
     let crashes = crashes(
         "cargo test -p alluvium-trees --test it -- pages_survive_every_crash --nocapture",
         1800,
@@ -99,8 +109,8 @@ fn campaign() -> Crashes {
             "snapshot read to its end",
         ],
     );
-    Crashes {
-        settings: Settings {
+    CrashTests {
+        settings: RunSettings {
             point_every: 240,
             nested_every: 128,
             ..crashes.settings
@@ -122,15 +132,15 @@ fn the_same_seed_gives_the_same_trace_of_pages() {
 #[test]
 fn every_wrong_use_of_pages_is_found() {
     let flaws = [
-        Flaw::ReleasesTheLogFirst,
-        Flaw::CutsTooHigh,
-        Flaw::CutsTooLow,
-        Flaw::DropsTheMemtable,
-        Flaw::ForgetsDeletes,
-        Flaw::ForgetsRangeDeletes,
-        Flaw::ReplaysOneLess,
-        Flaw::LeavesIngestsToTheLog,
-        Flaw::AcknowledgesEarly,
+        CallerFlaw::ReleasesTheLogFirst,
+        CallerFlaw::CutsTooHigh,
+        CallerFlaw::CutsTooLow,
+        CallerFlaw::DropsTheMemtable,
+        CallerFlaw::ForgetsDeletes,
+        CallerFlaw::ForgetsRangeDeletes,
+        CallerFlaw::ReplaysOneLess,
+        CallerFlaw::LeavesIngestsToTheLog,
+        CallerFlaw::AcknowledgesEarly,
     ];
     let [beps, ..] = stories();
     campaign().find_mistakes(flaws.map(|flaw| beps.with_flaw(flaw)));
@@ -139,9 +149,9 @@ fn every_wrong_use_of_pages_is_found() {
 #[test]
 fn what_a_device_forgets_of_pages_is_found() {
     let bugs = [
-        Sabotage::SkipSync("paged.pages"),
-        Sabotage::SkipSync("log"),
-        Sabotage::TearWrites("paged.pages"),
+        PlantedBug::SkipSync("paged.pages"),
+        PlantedBug::SkipSync("log"),
+        PlantedBug::TearWrites("paged.pages"),
     ];
     let [beps, ..] = stories();
     campaign().find_bugs(&beps, &bugs);

@@ -1,123 +1,128 @@
 //! The tiered tree.
 
 use crate::schema::schema;
-use alluvium_base::Sequence;
-use alluvium_base::message::LAST;
-use alluvium_dictionary::contract::{Ingest, Scan};
-use alluvium_dictionary::home::Home;
-use alluvium_dictionary::memtables::Memtables;
-use alluvium_dictionary::merge::Direction;
+use alluvium_base::SequenceNumber;
+use alluvium_base::message::MAX_SEQUENCE;
+use alluvium_dictionary::contract::{BulkIngest, DictionaryScan};
+use alluvium_dictionary::memtables::MemtableOwner;
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::rules::Schema;
-use alluvium_sim::Settings;
-use alluvium_sim::harness::Crashes;
-use alluvium_sim::saboteur::Sabotage;
+use alluvium_dictionary::rules::KeyspaceSchema;
+use alluvium_dictionary::structure_context::StructureContext;
+use alluvium_sim::RunSettings;
+use alluvium_sim::harness::CrashTests;
+use alluvium_sim::saboteur::PlantedBug;
 use alluvium_storage::extents::UNIT;
-use alluvium_storage::log::Access;
-use alluvium_storage::{Codec, Result};
-use alluvium_stories::{Flaw, Layout, Stack, StructureStory, Subject, crashes, faults, in_order, read};
-use alluvium_trees::tiered::{Adoption, Edge, Maintenance, Shape, Stats, Tree, TreeOptions, Victim};
+use alluvium_storage::log::SegmentAccess;
+use alluvium_storage::{NodeCodec, Result};
+use alluvium_stories::{
+    CallerFlaw, MemtableStack, StoreLayout, StructureStory, StructureSubject, crashes, faults, in_order, read,
+};
+use alluvium_trees::tiered::{
+    AdoptionPolicy, JobTransition, MaintenanceLimits, TieredTree, TreeOptions, TreeStats, TrunkShape,
+    VictimPolicy,
+};
 use std::sync::Arc;
 
 /// A tree whose options depend on the access mode of the log.
 #[derive(Clone, Copy, Debug)]
-struct Tiered(Access);
+struct Tiered(SegmentAccess);
 
 impl Tiered {
     /// Small, so that a run of a few hundred steps has a trunk of several levels; even smaller with
     /// compression.
     fn memtable_bytes(self) -> u64 {
         match self.0 {
-            Access::Mapped => 6 << 10,
-            Access::Written => 3 << 10,
+            SegmentAccess::Mapped => 6 << 10,
+            SegmentAccess::Written => 3 << 10,
         }
     }
 
     /// With two tiers, compaction output goes to the second.
-    fn options(self, home: &Home) -> TreeOptions {
+    fn options(self, home: &StructureContext) -> TreeOptions {
         TreeOptions {
-            shape: Shape {
+            shape: TrunkShape {
                 fanout: 4,
                 memtable: self.memtable_bytes(),
             },
             victim: match self.0 {
-                Access::Mapped => Victim::Fullest,
-                Access::Written => Victim::RandomMessage,
+                SegmentAccess::Mapped => VictimPolicy::Fullest,
+                SegmentAccess::Written => VictimPolicy::RandomMessage,
             },
             fingerprint_bits: 24,
             schema: Arc::clone(&home.schema),
             horizon: Some(Arc::clone(&home.horizon)),
             compacted_tier: Some(home.store.extents().usage().tiers.len() as u8 - 1),
-            adoption: Adoption::Above(0),
+            adoption: AdoptionPolicy::Above(0),
         }
     }
 }
 
-impl Subject for Tiered {
-    type Dictionary = Tree;
+impl StructureSubject for Tiered {
+    type Dictionary = TieredTree;
 
-    fn create(&self, home: Home) -> Result<Tree> {
-        Ok(Tree::create(Arc::clone(&home.store), self.options(&home)))
+    fn create(&self, home: StructureContext) -> Result<TieredTree> {
+        Ok(TieredTree::create(Arc::clone(&home.store), self.options(&home)))
     }
 
-    fn open(&self, home: Home, root: &[u8], cut: Sequence) -> Result<Tree> {
-        Tree::open(Arc::clone(&home.store), self.options(&home), root, cut)
+    fn open(&self, home: StructureContext, root: &[u8], cut: SequenceNumber) -> Result<TieredTree> {
+        TieredTree::open(Arc::clone(&home.store), self.options(&home), root, cut)
     }
 
     fn walk(
         &self,
-        tree: &Tree,
-        memtables: Arc<dyn Memtables>,
+        tree: &TieredTree,
+        memtables: Arc<dyn MemtableOwner>,
         range: KeyRange,
-        direction: Direction,
-        at: Sequence,
-    ) -> Box<dyn Scan> {
+        direction: MergeDirection,
+        at: SequenceNumber,
+    ) -> Box<dyn DictionaryScan> {
         in_order::walk(tree, memtables, range, direction, at)
     }
 
-    fn ingest(&self, tree: &Tree) -> Result<Box<dyn Ingest>> {
+    fn ingest(&self, tree: &TieredTree) -> Result<Box<dyn BulkIngest>> {
         in_order::ingest(tree)
     }
 
-    fn layout(&self) -> Layout {
-        Layout {
+    fn layout(&self) -> StoreLayout {
+        StoreLayout {
             access: self.0,
             memtable_bytes: self.memtable_bytes(),
-            ..Layout::default()
+            ..StoreLayout::default()
         }
     }
 
-    fn schema(&self) -> Arc<dyn Schema> {
+    fn schema(&self) -> Arc<dyn KeyspaceSchema> {
         match self.0 {
-            Access::Mapped => schema(0, Codec::None),
-            Access::Written => schema(1, Codec::None),
+            SegmentAccess::Mapped => schema(0, NodeCodec::None),
+            SegmentAccess::Written => schema(1, NodeCodec::None),
         }
     }
 
-    fn prepare(&self, tree: &Tree, next: Sequence) {
+    fn prepare(&self, tree: &TieredTree, next: SequenceNumber) {
         // The results of scans do not depend on how much they may hold between calls.
         tree.limit_scans([u64::MAX, 0, 20_000][(next % 3) as usize]);
     }
 
-    fn get(&self, tree: &Tree, stack: &Arc<Stack>, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    fn get(&self, tree: &TieredTree, stack: &Arc<MemtableStack>, key: &[u8]) -> Result<Option<Vec<u8>>> {
         if key.len().is_multiple_of(2) {
-            let stack: Arc<dyn Memtables> = Arc::<Stack>::clone(stack);
-            return tree.lookup_with(stack, key, LAST, 0).wait();
+            let stack: Arc<dyn MemtableOwner> = Arc::<MemtableStack>::clone(stack);
+            return tree.lookup_with(stack, key, MAX_SEQUENCE, 0).wait();
         }
         read(tree, stack, key)
     }
 
-    fn request_maintenance(&self, tree: &Tree) -> Result<bool> {
-        let mut maintenance = Maintenance {
+    fn request_maintenance(&self, tree: &TieredTree) -> Result<bool> {
+        let mut maintenance = MaintenanceLimits {
             budget_bytes: 1 << 20,
             fits_cache: false,
         };
         tree.maintain(&mut maintenance)
     }
 
-    fn figures(&self, tree: &Tree) -> Vec<(&'static str, u64)> {
+    fn figures(&self, tree: &TieredTree) -> Vec<(&'static str, u64)> {
         let stats = tree.stats();
-        let edge = |edge| Stats::clone(&stats).edges.get(&edge).copied().unwrap_or(0);
+        let edge = |edge| TreeStats::clone(&stats).edges.get(&edge).copied().unwrap_or(0);
         vec![
             ("flush", stats.shape.flushes),
             ("leaf split", stats.shape.leaf_splits),
@@ -127,33 +132,33 @@ impl Subject for Tiered {
             ("leaf taken over", stats.adopted.0),
             ("new root", stats.shape.growths),
             ("root gone", stats.shape.collapses),
-            ("compaction installed", edge(Edge::Installed)),
+            ("compaction installed", edge(JobTransition::Installed)),
             (
                 "running compaction overtaken by a flush",
-                edge(Edge::RunningFlushed),
+                edge(JobTransition::RunningFlushed),
             ),
             (
                 "running compaction overtaken by a reshaping",
-                edge(Edge::RunningReshaped),
+                edge(JobTransition::RunningReshaped),
             ),
         ]
     }
 }
 
-fn story(access: Access) -> StructureStory<Tiered> {
+fn story(access: SegmentAccess) -> StructureStory<Tiered> {
     let name = match access {
-        Access::Mapped => "tiered-mapped",
-        Access::Written => "tiered-written",
+        SegmentAccess::Mapped => "tiered-mapped",
+        SegmentAccess::Written => "tiered-written",
     };
     StructureStory::new(name, Tiered(access))
 }
 
 fn on_two_tiers() -> StructureStory<Tiered> {
-    story(Access::Written).on_two_tiers("tiered-on-two-tiers")
+    story(SegmentAccess::Written).on_two_tiers("tiered-on-two-tiers")
 }
 
 /// More steps than elsewhere are needed to build a trunk of some size.
-fn campaign() -> Crashes {
+fn campaign() -> CrashTests {
     let crashes = crashes(
         "cargo test -p alluvium-trees --test it -- the_tree_survives_every_crash --nocapture",
         2000,
@@ -172,8 +177,8 @@ fn campaign() -> Crashes {
             "extent reuse",
         ],
     );
-    Crashes {
-        settings: Settings {
+    CrashTests {
+        settings: RunSettings {
             steps: 320,
             ..crashes.settings
         },
@@ -183,12 +188,12 @@ fn campaign() -> Crashes {
 
 #[test]
 fn the_tree_survives_every_crash() {
-    campaign().survive([Access::Mapped, Access::Written].map(story));
+    campaign().survive([SegmentAccess::Mapped, SegmentAccess::Written].map(story));
 }
 
 #[test]
 fn a_tree_that_compacts_to_a_second_tier_survives_every_crash() {
-    let crashes = Crashes {
+    let crashes = CrashTests {
         command: "cargo test -p alluvium-trees --test it -- a_tree_that_compacts_to_a_second_tier_survives --nocapture",
         points: 1000,
         ..campaign()
@@ -198,65 +203,65 @@ fn a_tree_that_compacts_to_a_second_tier_survives_every_crash() {
 
 #[test]
 fn a_second_tier_that_is_not_synced_is_found() {
-    let bugs = [Sabotage::SkipSync("tier-1"), Sabotage::TearWrites("tier-1")];
+    let bugs = [PlantedBug::SkipSync("tier-1"), PlantedBug::TearWrites("tier-1")];
     campaign().find_bugs(&on_two_tiers(), &bugs);
 }
 
 #[test]
 fn the_same_seed_gives_the_same_trace() {
-    campaign().repeat([Access::Mapped, Access::Written].map(story), 2);
+    campaign().repeat([SegmentAccess::Mapped, SegmentAccess::Written].map(story), 2);
 }
 
 /// Incorrect uses of the tree by its caller.
 #[test]
 fn every_wrong_use_of_the_tree_is_found() {
     let flaws = [
-        Flaw::ReusesEarly,
-        Flaw::ReleasesTheLogFirst,
-        Flaw::CutsTooHigh,
-        Flaw::CutsTooLow,
-        Flaw::DropsTheMemtable,
-        Flaw::ForgetsDeletes,
-        Flaw::ForgetsRangeDeletes,
-        Flaw::ReplaysOneLess,
-        Flaw::LeavesIngestsToTheLog,
-        Flaw::AcknowledgesEarly,
+        CallerFlaw::ReusesEarly,
+        CallerFlaw::ReleasesTheLogFirst,
+        CallerFlaw::CutsTooHigh,
+        CallerFlaw::CutsTooLow,
+        CallerFlaw::DropsTheMemtable,
+        CallerFlaw::ForgetsDeletes,
+        CallerFlaw::ForgetsRangeDeletes,
+        CallerFlaw::ReplaysOneLess,
+        CallerFlaw::LeavesIngestsToTheLog,
+        CallerFlaw::AcknowledgesEarly,
     ];
-    campaign().find_mistakes(flaws.map(|flaw| story(Access::Written).with_flaw(flaw)));
+    campaign().find_mistakes(flaws.map(|flaw| story(SegmentAccess::Written).with_flaw(flaw)));
 }
 
 /// Bugs below the tree, simulated at the device.
 #[test]
 fn every_bug_planted_under_the_tree_is_found() {
     let bugs = [
-        Sabotage::SkipSync("tier"),
-        Sabotage::SkipSync("superblock"),
-        Sabotage::SkipSync("log"),
-        Sabotage::SyncAfterWrite {
+        PlantedBug::SkipSync("tier"),
+        PlantedBug::SkipSync("superblock"),
+        PlantedBug::SkipSync("log"),
+        PlantedBug::SyncAfterWrite {
             file: "tier",
             before: "superblock",
         },
-        Sabotage::LoseRewrites("superblock"),
-        Sabotage::WrongSlot {
+        PlantedBug::LoseRewrites("superblock"),
+        PlantedBug::WrongSlot {
             file: "superblock",
             mask: 8 << 10,
         },
-        Sabotage::TearWrites("tier"),
-        Sabotage::PunchWide("tier", UNIT),
+        PlantedBug::TearWrites("tier"),
+        PlantedBug::PunchWide("tier", UNIT),
     ];
-    campaign().find_bugs(&story(Access::Written), &bugs);
+    campaign().find_bugs(&story(SegmentAccess::Written), &bugs);
 }
 
 const FAULTS: &str = "cargo test -p alluvium-trees --test it -- the_tree_survives_every_fault";
 
 #[test]
 fn the_tree_survives_every_fault_with_a_mapped_log() {
-    faults(FAULTS, 23).survive([story(Access::Mapped)]);
+    faults(FAULTS, 23).survive([story(SegmentAccess::Mapped)]);
 }
 
 #[test]
 fn the_tree_survives_every_fault_with_a_written_log() {
-    faults(FAULTS, 23).survive([story(Access::Written)]);
+    faults(FAULTS, 23).survive([story(SegmentAccess::Written)]);
 }
 
 #[test]

@@ -5,11 +5,11 @@ use super::World;
 use super::rules::{ALL, run};
 use crate::schema::schema_with;
 use alluvium_base::Purpose;
+use alluvium_dictionary::check_report::CheckLevel;
 use alluvium_dictionary::contract::Dictionary as _;
-use alluvium_dictionary::findings::Depth;
-use alluvium_storage::Codec;
+use alluvium_storage::NodeCodec;
 use alluvium_storage::extents::ReclaimLimit;
-use alluvium_trees::levels::Stitching;
+use alluvium_trees::levels::StitchPolicy;
 
 const SHORT: usize = 64;
 const SHORT_PART: u64 = 3000;
@@ -37,14 +37,14 @@ fn live(world: &mut World) -> u64 {
 fn compact(world: &mut World) {
     world.levels.compact_part(b"").unwrap();
     world.settle().unwrap();
-    world.check(Depth::Everything).unwrap();
+    world.check(CheckLevel::Everything).unwrap();
     world.compare_scans().unwrap();
 }
 
 /// A structure that separates short values, so that there are many leaves. Extents with few live
 /// bytes are released, and their leaves copied.
-fn with_short_values(stitching: Stitching, seed: u64) -> World {
-    let schema = schema_with(0, Codec::None, Some(SHORT - 1));
+fn with_short_values(stitching: StitchPolicy, seed: u64) -> World {
+    let schema = schema_with(0, NodeCodec::None, Some(SHORT - 1));
     World::of("never", stitching, seed, schema)
 }
 
@@ -75,9 +75,9 @@ fn what_comes_in_order_is_merged_without_reading_leaves_or_values() {
         read < bytes / 8 && written < bytes / 10,
         "{read} and {written} bytes"
     );
-    let moved = Stitching {
+    let moved = StitchPolicy {
         moves_values: true,
-        ..Stitching::default()
+        ..StitchPolicy::default()
     };
     let (leaves, read, written) = merging(moved);
     println!("all copied, values too: {read} bytes read, {written} written");
@@ -91,7 +91,7 @@ fn what_comes_in_order_is_merged_without_reading_leaves_or_values() {
 fn what_holds_values_is_freed_as_soon_as_nothing_reaches_it() {
     for stitching in [
         ALL,
-        Stitching {
+        StitchPolicy {
             moves_values: true,
             ..ALL
         },
@@ -158,16 +158,16 @@ fn a_leaf_with_values_apart_is_found_after_it_was_taken_over_often() {
     assert!(world.levels.stitched() > 100, "{}", world.levels.stitched());
     world.checkpoint().unwrap();
     let mut world = world.reopen().unwrap();
-    world.check(Depth::Everything).unwrap();
+    world.check(CheckLevel::Everything).unwrap();
     world.compare_scans().unwrap();
 }
 
 #[test]
 fn values_that_move_lie_in_order_and_others_stay_where_they_were() {
     let jumps = |moves_values| {
-        let stitching = Stitching {
+        let stitching = StitchPolicy {
             moves_values,
-            ..Stitching::default()
+            ..StitchPolicy::default()
         };
         let mut world = World::stitching("never", stitching, 4);
         for part in 0..4u64 {

@@ -1,19 +1,19 @@
 //! Correctness of levels under every policy, with stitching.
 
 use super::{World, rules};
-use alluvium_base::Kind;
 use alluvium_base::Message;
-use alluvium_base::message::LAST;
-use alluvium_dictionary::blob::Root;
+use alluvium_base::MessageKind;
+use alluvium_base::message::MAX_SEQUENCE;
+use alluvium_dictionary::blob::BlobRoot;
+use alluvium_dictionary::check_report::CheckLevel;
 use alluvium_dictionary::contract::Dictionary as _;
-use alluvium_dictionary::contract::Progress;
-use alluvium_dictionary::findings::Depth;
+use alluvium_dictionary::contract::StepProgress;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::extents::ReclaimLimit;
 use alluvium_storage::extents::UNIT;
-use alluvium_storage::{Place, Structure};
-use alluvium_trees::levels::Stitching;
-use alluvium_trees::levels::format::{Contents, RunName};
+use alluvium_storage::{DiskLocation, OnDiskObject};
+use alluvium_trees::levels::StitchPolicy;
+use alluvium_trees::levels::format::{LevelsContents, StoredLevelRun};
 
 /// Runs one seed. Returns the world, which counts the merges.
 fn run(policy: &str, seed: u64, operations: u64) -> World {
@@ -46,15 +46,15 @@ pub(super) fn run_in(mut world: World, policy: &str, seed: u64, operations: u64)
                 Ok(())
             }
             995 => world.seal(),
-            996 if operation % 5 == 0 => world.check(Depth::Everything),
-            _ => world.check(Depth::Trunk),
+            996 if operation % 5 == 0 => world.check(CheckLevel::Everything),
+            _ => world.check(CheckLevel::Trunk),
         };
         done.unwrap_or_else(|error| panic!("{policy}, seed {seed}, operation {operation} ({draw}): {error}"));
     }
     world.seal().unwrap();
     world.settle().unwrap();
     world.compare_scans().unwrap();
-    world.check(Depth::Everything).unwrap();
+    world.check(CheckLevel::Everything).unwrap();
     world
 }
 
@@ -82,12 +82,12 @@ fn all_of_it_becomes_one_run_when_a_user_wants_it_and_nothing_is_left_of_deletes
         world.seal().unwrap();
         world.settle().unwrap();
         world.levels.compact_part(b"").unwrap();
-        assert!(world.levels.load().steps > 0);
+        assert!(world.levels.pending_work().steps > 0);
         world.settle().unwrap();
         assert_eq!(world.levels.runs().iter().sum::<usize>(), 1, "{policy}");
         world.compare_scans().unwrap();
-        world.check(Depth::Everything).unwrap();
-        let live = world.history.scan(LAST, world.now_ms).len() as u64;
+        world.check(CheckLevel::Everything).unwrap();
+        let live = world.history.scan(MAX_SEQUENCE, world.now_ms).len() as u64;
         let len = world.levels.approximate_len(&KeyRange::everything()).unwrap();
         assert_eq!(len, live, "{policy}: one record for each key that has a value");
         let all = KeyRange::everything();
@@ -101,15 +101,15 @@ fn all_of_it_becomes_one_run_when_a_user_wants_it_and_nothing_is_left_of_deletes
         world.levels.compact_part(b"").unwrap();
         world.settle().unwrap();
         assert_eq!(world.levels.runs().iter().sum::<usize>(), 0, "{policy}");
-        world.check(Depth::Everything).unwrap();
+        world.check(CheckLevel::Everything).unwrap();
         world.compare_scans().unwrap();
     }
 }
 
-fn stitching(threshold: u32) -> Stitching {
-    Stitching {
+fn stitching(threshold: u32) -> StitchPolicy {
+    StitchPolicy {
         threshold,
-        ..Stitching::default()
+        ..StitchPolicy::default()
     }
 }
 
@@ -131,7 +131,7 @@ fn what_is_stitched_reads_like_what_is_copied() {
 }
 
 /// Writes the same data into a structure. Returns the world after all due work.
-fn written(stitching: Stitching) -> World {
+fn written(stitching: StitchPolicy) -> World {
     let mut world = World::stitching("samt,k=4", stitching, 5);
     world.is_plain = true;
     for _ in 0..9000 {
@@ -150,24 +150,24 @@ fn written(stitching: Stitching) -> World {
 fn a_threshold_beyond_all_runs_gives_the_bytes_of_copying_everything() {
     let runs = |stitching| {
         let world = written(stitching);
-        world.check(Depth::Everything).unwrap();
-        let root = world.levels.stand().unwrap().root.clone();
-        let place = Place::new(Structure::Node, "levels", 0);
+        world.check(CheckLevel::Everything).unwrap();
+        let root = world.levels.checkpoint_root().unwrap().root.clone();
+        let place = DiskLocation::new(OnDiskObject::Node, "levels", 0);
         let page_size = world.home.store.page_size();
-        let Root::Here(contents) = Root::decode(&root, &place, page_size).unwrap() else {
+        let BlobRoot::Here(contents) = BlobRoot::decode(&root, &place, page_size).unwrap() else {
             panic!("a few runs fit into a root");
         };
-        let contents = Contents::decode(contents, &place, page_size).unwrap();
+        let contents = LevelsContents::decode(contents, &place, page_size).unwrap();
         (contents.levels, world.levels.stitched())
     };
     // A run's name includes the checksum of its footer, and a footer includes those of everything
     // below it. Indexes list keys where leaves may be reused; the runs are otherwise identical.
-    let plain = runs(Stitching::default());
+    let plain = runs(StitchPolicy::default());
     let copied = runs(stitching(1 << 20));
     assert_eq!((plain.1, copied.1), (0, 0));
     assert_eq!(runs(stitching(u32::MAX - 1)), copied);
-    let ages = |levels: &[Vec<RunName>]| -> Vec<Vec<(u64, u64)>> {
-        let of = |level: &Vec<RunName>| level.iter().map(|name| name.ages).collect();
+    let ages = |levels: &[Vec<StoredLevelRun>]| -> Vec<Vec<(u64, u64)>> {
+        let of = |level: &Vec<StoredLevelRun>| level.iter().map(|name| name.ages).collect();
         levels.iter().map(of).collect()
     };
     assert_eq!(ages(&plain.0), ages(&copied.0));
@@ -204,7 +204,7 @@ fn what_cannot_be_taken_over_is_read_in_long_stretches() {
             bytes / reads >= 32 << 10,
             "f = {threshold}: {bytes} bytes in {reads} reads"
         );
-        world.check(Depth::Everything).unwrap();
+        world.check(CheckLevel::Everything).unwrap();
         world.compare_scans().unwrap();
     }
 }
@@ -223,7 +223,7 @@ fn leaves_that_are_taken_over_are_never_read_and_their_space_is_free_once_nothin
                 world.memtable.insert(key.as_bytes(), message).unwrap();
                 world
                     .history
-                    .add(key.as_bytes(), world.sequence, Kind::Put, 0, &[7; 100]);
+                    .add(key.as_bytes(), world.sequence, MessageKind::Put, 0, &[7; 100]);
                 written += 100;
                 if world.memtable.bytes() > 240 << 10 {
                     world.seal().unwrap();
@@ -242,10 +242,10 @@ fn leaves_that_are_taken_over_are_never_read_and_their_space_is_free_once_nothin
         };
         let before = counters();
         while let Some(mut step) = world.levels.next_step().unwrap() {
-            while step.poll(1000).unwrap() == Progress::More {}
+            while step.poll(1000).unwrap() == StepProgress::More {}
         }
         read.push(counters() - before);
-        world.check(Depth::Everything).unwrap();
+        world.check(CheckLevel::Everything).unwrap();
         if threshold == 0 {
             assert!(world.levels.stitched() > 200, "{}", world.levels.stitched());
             assert!(read[0] < written / 8, "{} bytes read of {written}", read[0]);
@@ -272,7 +272,7 @@ fn leaves_that_are_taken_over_are_never_read_and_their_space_is_free_once_nothin
             .freed_bytes
             > 0
         {}
-        world.check(Depth::Everything).unwrap();
+        world.check(CheckLevel::Everything).unwrap();
         let usage = world.home.store.usage().0.total();
         assert!(usage.live_extent_bytes <= 4 * UNIT, "{usage:?}");
     }

@@ -10,16 +10,16 @@
 
 use super::World;
 use super::cases::run_in;
-use alluvium_base::{Kind, Message};
-use alluvium_dictionary::contract::{Dictionary as _, Ordered as _, Scan as _};
-use alluvium_dictionary::findings::Depth;
-use alluvium_dictionary::memtables::Memtables;
-use alluvium_dictionary::merge::Direction;
+use alluvium_base::{Message, MessageKind};
+use alluvium_dictionary::check_report::CheckLevel;
+use alluvium_dictionary::contract::{Dictionary as _, DictionaryScan as _, OrderedDictionary as _};
+use alluvium_dictionary::memtables::MemtableOwner;
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_sim::environment::number;
 use alluvium_storage::extents::ReclaimLimit;
-use alluvium_stories::Stack;
-use alluvium_trees::levels::{SameScan, Stitching};
+use alluvium_stories::MemtableStack;
+use alluvium_trees::levels::{SameScan, StitchPolicy};
 use std::sync::Arc;
 
 /// Operations between two comparisons.
@@ -81,15 +81,15 @@ fn history(seed: u64, operations: usize) -> Vec<Act> {
 
 pub(super) type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-pub(super) fn pairs(world: &World, direction: Direction, at: u64) -> Pairs {
-    let stack: Arc<dyn Memtables> = Arc::<Stack>::clone(&world.stack);
+pub(super) fn pairs(world: &World, direction: MergeDirection, at: u64) -> Pairs {
+    let stack: Arc<dyn MemtableOwner> = Arc::<MemtableStack>::clone(&world.stack);
     let all = KeyRange::everything();
     let mut scan = world.levels.scan(stack, all, direction, at, world.now_ms);
     let mut pairs = Pairs::new();
     while let Some((key, value)) = scan.next().unwrap() {
         pairs.push((key.to_vec(), value.to_vec()));
     }
-    if direction == Direction::Backward {
+    if direction == MergeDirection::Backward {
         pairs.reverse();
     }
     pairs
@@ -109,9 +109,9 @@ fn apply(world: &mut World, act: &Act) {
         world.history.add(key, at, kind, 0, operand);
     };
     match act {
-        Act::Put(key, byte, len) => add(key, Kind::Put, &vec![*byte; *len]),
-        Act::Delete(key) => add(key, Kind::Delete, &[]),
-        Act::Merge(key, byte) => add(key, Kind::Merge, &[*byte; 3]),
+        Act::Put(key, byte, len) => add(key, MessageKind::Put, &vec![*byte; *len]),
+        Act::Delete(key) => add(key, MessageKind::Delete, &[]),
+        Act::Merge(key, byte) => add(key, MessageKind::Merge, &[*byte; 3]),
         Act::DeleteRange(start, end) => {
             world.sequence = at;
             world.memtable.delete_range(start, end, at).unwrap();
@@ -146,25 +146,25 @@ fn apply(world: &mut World, act: &Act) {
 
 /// Returns the contents of a structure at every snapshot of a history, and the number of leaves
 /// that it reused.
-fn said(policy: &str, stitching: Stitching, seed: u64, acts: &[Act]) -> (Vec<Pairs>, u64) {
+fn said(policy: &str, stitching: StitchPolicy, seed: u64, acts: &[Act]) -> (Vec<Pairs>, u64) {
     let mut world = World::stitching(policy, stitching, seed);
     let mut said = Vec::new();
     for (index, act) in acts.iter().enumerate() {
         apply(&mut world, act);
         if (index + 1) % COMPARED == 0 {
             for at in world.snapshots.clone().into_iter().chain([world.sequence]) {
-                said.push(pairs(&world, Direction::Forward, at));
+                said.push(pairs(&world, MergeDirection::Forward, at));
             }
-            world.check(Depth::Everything).unwrap();
+            world.check(CheckLevel::Everything).unwrap();
         }
     }
     world.seal().unwrap();
     world.settle().unwrap();
-    let forward = pairs(&world, Direction::Forward, world.sequence);
+    let forward = pairs(&world, MergeDirection::Forward, world.sequence);
     assert_eq!(forward, world.history.scan(world.sequence, world.now_ms));
-    assert_eq!(forward, pairs(&world, Direction::Backward, world.sequence));
+    assert_eq!(forward, pairs(&world, MergeDirection::Backward, world.sequence));
     said.push(forward);
-    world.check(Depth::Everything).unwrap();
+    world.check(CheckLevel::Everything).unwrap();
     (said, world.levels.stitched())
 }
 
@@ -173,14 +173,14 @@ fn first_four(one: &[u8], other: &[u8]) -> bool {
     one.get(..4) == other.get(..4)
 }
 
-fn stitchings() -> Vec<Stitching> {
-    let of = |threshold, same_scan, always| Stitching {
+fn stitchings() -> Vec<StitchPolicy> {
+    let of = |threshold, same_scan, always| StitchPolicy {
         threshold,
         same_scan,
         always,
-        ..Stitching::default()
+        ..StitchPolicy::default()
     };
-    let moved = |threshold, defragment_percent| Stitching {
+    let moved = |threshold, defragment_percent| StitchPolicy {
         moves_values: true,
         defragment_percent,
         ..of(threshold, None, u32::MAX)
@@ -196,7 +196,7 @@ fn stitchings() -> Vec<Stitching> {
         of(1, Some(SameScan::Prefix(5)), 4),
         moved(0, 0),
         moved(3, 100),
-        Stitching {
+        StitchPolicy {
             defragment_percent: 100,
             ..of(0, None, never)
         },
@@ -214,7 +214,7 @@ fn levels_read_the_same_however_they_stitch() {
     let mut stitched = vec![0; stitchings().len()];
     for (seed, policy) in (first..).zip(POLICIES.iter().cycle()).take(count) {
         let acts = history(seed, operations / count);
-        let (copied, none) = said(policy, Stitching::default(), seed, &acts);
+        let (copied, none) = said(policy, StitchPolicy::default(), seed, &acts);
         assert_eq!(none, 0, "what copies everything takes nothing over");
         for (place, stitching) in stitchings().into_iter().enumerate() {
             let (said, leaves) = said(policy, stitching, seed, &acts);

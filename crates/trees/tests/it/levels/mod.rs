@@ -11,30 +11,31 @@ mod slices;
 
 use crate::history::History;
 use crate::schema::schema_with;
-use alluvium_base::message::LAST;
-use alluvium_base::{Kind, Message, Sequence};
+use alluvium_base::message::MAX_SEQUENCE;
+use alluvium_base::{Message, MessageKind, SequenceNumber};
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
+use alluvium_dictionary::check_report::CheckLevel;
 use alluvium_dictionary::contract::{
-    Dictionary, Incorporate, Ingest, Lookup, Ordered, Progress, Reader, Scan, Step,
+    BulkIngest, Dictionary, DictionaryScan, LookupReader, MaintenanceStep, MemtableIncorporation,
+    OrderedDictionary, PointLookup, StepProgress,
 };
-use alluvium_dictionary::findings::Depth;
-use alluvium_dictionary::gather::Gather;
-use alluvium_dictionary::horizon::Horizon;
-use alluvium_dictionary::key::Key;
+use alluvium_dictionary::horizon::GcHorizon;
+use alluvium_dictionary::key::LookupKey;
 use alluvium_dictionary::lookup;
+use alluvium_dictionary::lookup_state::LookupState;
 use alluvium_dictionary::memtable::Memtable;
-use alluvium_dictionary::memtables::Memtables;
-use alluvium_dictionary::merge::{Append, Direction};
+use alluvium_dictionary::memtable_slice::MemtableSlice;
+use alluvium_dictionary::memtables::MemtableOwner;
+use alluvium_dictionary::merge::{AppendOperator, MergeDirection};
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::rules::Schema;
-use alluvium_dictionary::share::Share;
-use alluvium_storage::extents::{Class, ExtentOptions, UNIT};
+use alluvium_dictionary::rules::KeyspaceSchema;
+use alluvium_storage::extents::{AllocationClass, ExtentOptions, UNIT};
 use alluvium_storage::store::{Store, StoreOptions};
-use alluvium_storage::{Codec, Result};
-use alluvium_stories::Stack;
-use alluvium_trees::levels::{Filters, Levels, LevelsOptions, Stitching};
-use alluvium_trees::map::Home;
+use alluvium_storage::{NodeCodec, Result};
+use alluvium_stories::MemtableStack;
+use alluvium_trees::levels::{FilterSource, LevelsDictionary, LevelsOptions, StitchPolicy};
+use alluvium_trees::map::StructureContext;
 use std::sync::Arc;
 
 const KEYS: u32 = 1500;
@@ -58,25 +59,30 @@ fn store_options() -> StoreOptions {
 
 /// A memtable being flushed into the structure. It holds the commits above the first number, up to
 /// the second.
-type Sealed = (Arc<Memtable>, Sequence, Sequence, Box<dyn Incorporate>);
+type Sealed = (
+    Arc<Memtable>,
+    SequenceNumber,
+    SequenceNumber,
+    Box<dyn MemtableIncorporation>,
+);
 
 /// A structure with a memtable above it.
 struct World {
     directory: Arc<dyn Directory>,
-    home: Home,
+    home: StructureContext,
     options: LevelsOptions,
     // Unfinished work is dropped before the structure.
-    steps: Vec<Box<dyn Step>>,
+    steps: Vec<Box<dyn MaintenanceStep>>,
     sealed: Option<Sealed>,
-    levels: Levels,
+    levels: LevelsDictionary,
     memtable: Arc<Memtable>,
-    base: Sequence,
-    stack: Arc<Stack>,
+    base: SequenceNumber,
+    stack: Arc<MemtableStack>,
     history: History,
     random: fastrand::Rng,
-    sequence: Sequence,
-    durable: Sequence,
-    snapshots: Vec<Sequence>,
+    sequence: SequenceNumber,
+    durable: SequenceNumber,
+    snapshots: Vec<SequenceNumber>,
     now_ms: u64,
     /// Number of finished merges.
     merges: u64,
@@ -84,48 +90,53 @@ struct World {
     is_plain: bool,
 }
 
-fn home(store: Store) -> Home {
-    Home {
+fn home(store: Store) -> StructureContext {
+    StructureContext {
         store: Arc::new(store),
-        schema: schema_with(0, Codec::None, Some(200)),
-        horizon: Arc::new(Horizon::default()),
+        schema: schema_with(0, NodeCodec::None, Some(200)),
+        horizon: Arc::new(GcHorizon::default()),
     }
 }
 
 impl World {
     fn new(policy: &str, seed: u64) -> World {
-        World::stitching(policy, Stitching::default(), seed)
+        World::stitching(policy, StitchPolicy::default(), seed)
     }
 
-    fn stitching(policy: &str, stitching: Stitching, seed: u64) -> World {
-        World::of(policy, stitching, seed, schema_with(0, Codec::None, Some(200)))
+    fn stitching(policy: &str, stitching: StitchPolicy, seed: u64) -> World {
+        World::of(
+            policy,
+            stitching,
+            seed,
+            schema_with(0, NodeCodec::None, Some(200)),
+        )
     }
 
-    fn of(policy: &str, stitching: Stitching, seed: u64, schema: Arc<dyn Schema>) -> World {
+    fn of(policy: &str, stitching: StitchPolicy, seed: u64, schema: Arc<dyn KeyspaceSchema>) -> World {
         World::with(World::options(policy, stitching), seed, schema)
     }
 
-    fn options(policy: &str, stitching: Stitching) -> LevelsOptions {
+    fn options(policy: &str, stitching: StitchPolicy) -> LevelsOptions {
         LevelsOptions {
             policy: policy.parse().unwrap(),
             unit_bytes: UNIT_BYTES,
             fingerprint_bits: 24,
             stitching,
-            filters: Filters::default(),
+            filters: FilterSource::default(),
         }
     }
 
-    fn with(options: LevelsOptions, seed: u64, schema: Arc<dyn Schema>) -> World {
+    fn with(options: LevelsOptions, seed: u64, schema: Arc<dyn KeyspaceSchema>) -> World {
         let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
         let store = Store::create(Arc::clone(&directory), &store_options(), b"").unwrap();
-        let home = Home {
+        let home = StructureContext {
             schema,
             ..home(store)
         };
         let is_plain = options.stitching.is_on();
         let world = World {
             directory,
-            levels: Levels::create(home.clone(), options.clone(), 0).unwrap(),
+            levels: LevelsDictionary::create(home.clone(), options.clone(), 0).unwrap(),
             home,
             options,
             steps: Vec::new(),
@@ -174,10 +185,10 @@ impl World {
                 self.history.delete_range(&start, &end, at);
                 return Ok(());
             }
-            3..150 => (Kind::Delete, 0, Vec::new()),
-            150..300 => (Kind::Merge, 0, operand[..operand.len().min(3)].to_vec()),
-            300..320 => (Kind::Put, self.now_ms + self.random.u64(..200), operand),
-            _ => (Kind::Put, 0, operand),
+            3..150 => (MessageKind::Delete, 0, Vec::new()),
+            150..300 => (MessageKind::Merge, 0, operand[..operand.len().min(3)].to_vec()),
+            300..320 => (MessageKind::Put, self.now_ms + self.random.u64(..200), operand),
+            _ => (MessageKind::Put, 0, operand),
         };
         let message = Message {
             sequence: at,
@@ -194,7 +205,7 @@ impl World {
     }
 
     /// Puts, or occasionally deletes, a key near those of the last writes.
-    fn write_plain(&mut self, at: Sequence) -> Result<()> {
+    fn write_plain(&mut self, at: SequenceNumber) -> Result<()> {
         let burst = at / 300;
         let number = (burst * 7919 % 50) * 400 + self.random.u64(..400);
         let key = format!("{number:05}").into_bytes();
@@ -219,8 +230,8 @@ impl World {
             let sealed = std::mem::replace(&mut self.memtable, Arc::new(Memtable::new(256 << 10)));
             let base = std::mem::replace(&mut self.base, self.sequence);
             self.raise_horizon();
-            let share = Share::whole(Arc::clone(&sealed), self.sequence);
-            let taking = self.levels.incorporate(share, Class::Normal)?;
+            let share = MemtableSlice::whole(Arc::clone(&sealed), self.sequence);
+            let taking = self.levels.incorporate(share, AllocationClass::Normal)?;
             self.sealed = Some((sealed, base, self.sequence, taking));
         }
         self.restack();
@@ -232,7 +243,7 @@ impl World {
         let Some((_, _, cut, taking)) = &mut self.sealed else {
             return Ok(());
         };
-        if taking.poll(slice)? == Progress::Done {
+        if taking.poll(slice)? == StepProgress::Done {
             taking.publish()?;
             assert_eq!(self.levels.cut(), *cut);
             self.sealed = None;
@@ -261,7 +272,7 @@ impl World {
         }
         if !self.steps.is_empty() {
             let (worker, slice) = (self.random.usize(..self.steps.len()), self.random.usize(1..400));
-            if self.steps[worker].poll(slice)? == Progress::Done {
+            if self.steps[worker].poll(slice)? == StepProgress::Done {
                 drop(self.steps.swap_remove(worker));
                 self.merges += 1;
             }
@@ -279,7 +290,7 @@ impl World {
                 "there is always something to do: {:?}",
                 self.levels
             );
-            if self.levels.load().steps == 0 {
+            if self.levels.pending_work().steps == 0 {
                 assert!(self.steps.is_empty() && self.levels.next_step()?.is_none());
                 return Ok(());
             }
@@ -293,7 +304,7 @@ impl World {
         while self.sealed.is_some() {
             self.poll_incorporation()?;
         }
-        let mut ingest: Box<dyn Ingest> = self.levels.ingest(Class::Normal)?;
+        let mut ingest: Box<dyn BulkIngest> = self.levels.ingest(AllocationClass::Normal)?;
         let mut own = History::default();
         for layer in 1..=self.random.u64(1..4) {
             if self.random.u8(..4) == 0 {
@@ -306,7 +317,7 @@ impl World {
                 for number in (from..KEYS).step_by(1 + self.random.usize(..20)) {
                     let (key, value) = (format!("{number:05}"), [self.random.u8(..); 40]);
                     ingest.push(key.as_bytes(), Message::put(0, &value))?;
-                    own.add(key.as_bytes(), layer, Kind::Put, 0, &value);
+                    own.add(key.as_bytes(), layer, MessageKind::Put, 0, &value);
                 }
             }
             ingest.end_layer()?;
@@ -323,11 +334,11 @@ impl World {
     fn get(&mut self) -> Result<()> {
         let keys: Vec<Vec<u8>> = (0..4).map(|_| self.key()).collect();
         let at = self.snapshots.first().copied().filter(|_| self.random.bool());
-        let at = at.unwrap_or(LAST);
-        let hashed: Vec<Key<'_>> = keys.iter().map(|key| Key::new(key)).collect();
-        let mut gathers: Vec<Gather<'_>> = keys
+        let at = at.unwrap_or(MAX_SEQUENCE);
+        let hashed: Vec<LookupKey<'_>> = keys.iter().map(|key| LookupKey::new(key)).collect();
+        let mut gathers: Vec<LookupState<'_>> = keys
             .iter()
-            .map(|_| Gather::new(at, self.now_ms, Some(&Append)))
+            .map(|_| LookupState::new(at, self.now_ms, Some(&AppendOperator)))
             .collect();
         let list = self.stack.newest_first();
         let reader = self.levels.reader();
@@ -365,8 +376,8 @@ impl World {
                 KeyRange::new(&one, Some(&other))
             };
             expected.retain(|(key, _)| range.contains(key));
-            for direction in [Direction::Forward, Direction::Backward] {
-                let stack: Arc<dyn Memtables> = Arc::<Stack>::clone(&self.stack);
+            for direction in [MergeDirection::Forward, MergeDirection::Backward] {
+                let stack: Arc<dyn MemtableOwner> = Arc::<MemtableStack>::clone(&self.stack);
                 let mut scan = self.levels.scan(stack, range.clone(), direction, at, self.now_ms);
                 let mut found = Vec::new();
                 // Concurrent work does not affect the result.
@@ -376,17 +387,17 @@ impl World {
                         self.poll_step()?;
                     }
                 }
-                if direction == Direction::Backward {
+                if direction == MergeDirection::Backward {
                     found.reverse();
                 }
                 assert!(found == expected, "a scan at {at} of {range:?}, {direction:?}");
                 scan.seek(&one);
                 let after = |(key, _): &&(Vec<u8>, Vec<u8>)| match direction {
-                    Direction::Forward => *key >= one,
-                    Direction::Backward => *key <= one,
+                    MergeDirection::Forward => *key >= one,
+                    MergeDirection::Backward => *key <= one,
                 };
                 let mut after: Vec<_> = expected.iter().filter(after).collect();
-                if direction == Direction::Backward {
+                if direction == MergeDirection::Backward {
                     after.reverse();
                 }
                 let found = scan.next()?.map(|(key, value)| (key.to_vec(), value.to_vec()));
@@ -399,7 +410,7 @@ impl World {
     fn checkpoint(&mut self) -> Result<()> {
         let store = Arc::clone(&self.home.store);
         self.levels.prepare()?;
-        let cut = self.levels.stand()?;
+        let cut = self.levels.checkpoint_root()?;
         let begun = store.begin_checkpoint()?;
         let (root, at) = (cut.root.clone(), cut.at);
         drop(cut);
@@ -419,11 +430,11 @@ impl World {
         self.now_ms += self.random.u64(..20);
     }
 
-    fn check(&self, depth: Depth) -> Result<()> {
+    fn check(&self, depth: CheckLevel) -> Result<()> {
         let payload = self.home.store.superblock().payload;
         let durable = Some(&payload[..]).filter(|payload| !payload.is_empty());
-        let steps: Vec<&dyn Step> = self.steps.iter().map(|step| &**step).collect();
-        let examined = self.levels.examine(depth, &steps, durable, &mut |_| Ok(()))?;
+        let steps: Vec<&dyn MaintenanceStep> = self.steps.iter().map(|step| &**step).collect();
+        let examined = self.levels.check(depth, &steps, durable, &mut |_| Ok(()))?;
         let mut found = self.home.store.check(examined.reachable.into_iter())?;
         found.extend(examined.findings.into_sentences());
         assert_eq!(found, Vec::<String>::new(), "{:?}", self.levels);
@@ -449,11 +460,11 @@ impl World {
         let home = home(store);
         let saved = home.store.superblock();
         let levels = match saved.payload.is_empty() {
-            true => Levels::create(home.clone(), options.clone(), 0)?,
+            true => LevelsDictionary::create(home.clone(), options.clone(), 0)?,
             // The policy is stored in the root.
             false => {
                 let other = options.clone().with_policy("never".parse()?);
-                Levels::open(home.clone(), &other, &saved.payload, saved.cut)?
+                LevelsDictionary::open(home.clone(), &other, &saved.payload, saved.cut)?
             }
         };
         assert_eq!(levels.options(), &options);

@@ -5,21 +5,21 @@ use super::apart::merged;
 use super::cases::run_in;
 use super::rules::{ALL, run};
 use crate::schema::schema_with;
+use alluvium_dictionary::check_report::CheckLevel;
 use alluvium_dictionary::contract::Dictionary as _;
-use alluvium_dictionary::findings::Depth;
-use alluvium_storage::Codec;
-use alluvium_trees::levels::{Filters, LevelsOptions};
+use alluvium_storage::NodeCodec;
+use alluvium_trees::levels::{FilterSource, LevelsOptions};
 
 const PARTS: u64 = 8;
 const PART: u64 = 2000;
 const VALUE: usize = 100;
 
-fn world(policy: &str, filters: Filters, seed: u64) -> World {
+fn world(policy: &str, filters: FilterSource, seed: u64) -> World {
     let options = LevelsOptions {
         filters,
         ..World::options(policy, ALL)
     };
-    World::with(options, seed, schema_with(0, Codec::None, Some(200)))
+    World::with(options, seed, schema_with(0, NodeCodec::None, Some(200)))
 }
 
 #[test]
@@ -36,14 +36,14 @@ fn filters_of_keys_have_merges_read_what_they_take_over() {
         let before = merged(&world);
         world.levels.compact_part(b"").unwrap();
         world.settle().unwrap();
-        world.check(Depth::Everything).unwrap();
+        world.check(CheckLevel::Everything).unwrap();
         world.compare_scans().unwrap();
         let after = merged(&world);
         (world.levels.stitched(), after.0 - before.0, after.1 - before.1)
     };
     let bytes = PARTS * PART * VALUE as u64;
-    let (leaves, read, written) = merging(Filters::Merged);
-    let rehashed = merging(Filters::Rehashed);
+    let (leaves, read, written) = merging(FilterSource::Merged);
+    let rehashed = merging(FilterSource::Rehashed);
     println!("{leaves} leaves, {read} bytes read, {written} written; rehashed: {rehashed:?}");
     assert_eq!(rehashed.0, leaves, "the same leaves are taken over");
     // Merged filters contain copied keys twice.
@@ -58,7 +58,7 @@ fn filters_of_keys_have_merges_read_what_they_take_over() {
 #[test]
 fn filters_of_keys_know_every_key() {
     for policy in ["samt,k=4", "cola,r=3"] {
-        let world = world(policy, Filters::Rehashed, 11);
+        let world = world(policy, FilterSource::Rehashed, 11);
         let world = run_in(world, policy, 11, 8000);
         assert!(world.levels.stitched() > 0, "{policy}");
     }

@@ -3,17 +3,17 @@
 
 use super::World;
 use crate::schema::appending;
-use alluvium_base::{Kind, Message, Purpose};
+use alluvium_base::{Message, MessageKind, Purpose};
+use alluvium_dictionary::check_report::CheckLevel;
 use alluvium_dictionary::contract::Dictionary as _;
-use alluvium_dictionary::findings::Depth;
-use alluvium_dictionary::merge::{Candidate, CompactionFilter, Verdict};
+use alluvium_dictionary::merge::{CompactionFilter, FilterCandidate, FilterVerdict};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::rules::{KeyspaceRules, OneKeyspace};
-use alluvium_storage::Codec;
-use alluvium_trees::levels::Stitching;
+use alluvium_storage::NodeCodec;
+use alluvium_trees::levels::StitchPolicy;
 use std::sync::Arc;
 
-pub(super) const ALL: Stitching = Stitching {
+pub(super) const ALL: StitchPolicy = StitchPolicy {
     threshold: 0,
     same_scan: None,
     always: u32::MAX,
@@ -27,8 +27,8 @@ pub(super) fn run(world: &mut World, numbers: impl IntoIterator<Item = u64>, val
         world.sequence += 1;
         let (key, at) = (format!("{number:08}"), world.sequence);
         let (kind, message) = match value {
-            Some(value) => (Kind::Put, Message::put(at, value)),
-            None => (Kind::Delete, Message::delete(at)),
+            Some(value) => (MessageKind::Put, Message::put(at, value)),
+            None => (MessageKind::Delete, Message::delete(at)),
         };
         world.memtable.insert(key.as_bytes(), message).unwrap();
         world
@@ -68,7 +68,7 @@ fn deletes_are_not_taken_over_where_nothing_lies_below() {
         world.levels.compact_part(b"").unwrap();
         world.settle().unwrap();
         assert!(world.levels.stitched() > 5, "{}", world.levels.stitched());
-        world.check(Depth::Everything).unwrap();
+        world.check(CheckLevel::Everything).unwrap();
         world.compare_scans().unwrap();
         bytes(&world)
     });
@@ -83,7 +83,7 @@ fn leaves_that_are_not_full_are_copied_so_that_runs_do_not_crumble() {
     const NUMBERS: u64 = 4000;
     const APART: u64 = 1000;
     const GENERATIONS: u64 = 50;
-    let sizes = [ALL, Stitching::default()].map(|stitching| {
+    let sizes = [ALL, StitchPolicy::default()].map(|stitching| {
         let mut world = World::stitching("leveled,r=2", stitching, 2);
         run(
             &mut world,
@@ -101,7 +101,7 @@ fn leaves_that_are_not_full_are_copied_so_that_runs_do_not_crumble() {
             world.levels.compact_part(b"").unwrap();
             world.settle().unwrap();
         }
-        world.check(Depth::Everything).unwrap();
+        world.check(CheckLevel::Everything).unwrap();
         world.compare_scans().unwrap();
         assert_eq!(world.levels.stitched() > 1000, stitching == ALL);
         assert_eq!(records(&world), NUMBERS + 60 * GENERATIONS);
@@ -117,10 +117,10 @@ fn leaves_that_are_not_full_are_copied_so_that_runs_do_not_crumble() {
 struct Sieve;
 
 impl CompactionFilter for Sieve {
-    fn decide(&self, candidate: &Candidate<'_>) -> Verdict {
+    fn decide(&self, candidate: &FilterCandidate<'_>) -> FilterVerdict {
         match candidate.value.first() {
-            Some(9) => Verdict::Remove,
-            _ => Verdict::Keep,
+            Some(9) => FilterVerdict::Remove,
+            _ => FilterVerdict::Keep,
         }
     }
 }
@@ -129,7 +129,7 @@ impl CompactionFilter for Sieve {
 fn a_filter_is_asked_about_every_record() {
     let schema = OneKeyspace::new(KeyspaceRules {
         filter: Some(Arc::new(Sieve)),
-        ..appending(Codec::None)
+        ..appending(NodeCodec::None)
     });
     let mut world = World::of("never", ALL, 3, Arc::new(schema));
     for part in 0..6 {
@@ -141,7 +141,7 @@ fn a_filter_is_asked_about_every_record() {
     world.settle().unwrap();
     assert_eq!(records(&world), 3000, "half of all was removed");
     assert_eq!(world.levels.stitched(), 0, "no leaf was taken over unread");
-    world.check(Depth::Everything).unwrap();
+    world.check(CheckLevel::Everything).unwrap();
 }
 
 /// Bytes that merges have written.
@@ -170,7 +170,7 @@ fn what_shrank_moves_back_up_and_not_a_byte_is_written_for_that() {
         assert_eq!(runs.iter().sum::<usize>(), 1, "{policy}: {runs:?}");
         assert!(runs.len() <= 2, "{policy}: it stands on level {}", runs.len() - 1);
         assert!(written < 64 << 10, "{policy}: {written} bytes for 20 records");
-        world.check(Depth::Everything).unwrap();
+        world.check(CheckLevel::Everything).unwrap();
         world.compare_scans().unwrap();
     }
 }

@@ -3,13 +3,13 @@
 use super::World;
 use super::differential::pairs;
 use super::rules::run;
-use alluvium_dictionary::contract::{Dictionary as _, Ordered as _, Scan as _};
-use alluvium_dictionary::findings::Depth;
-use alluvium_dictionary::memtables::Memtables;
-use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::check_report::CheckLevel;
+use alluvium_dictionary::contract::{Dictionary as _, DictionaryScan as _, OrderedDictionary as _};
+use alluvium_dictionary::memtables::MemtableOwner;
+use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_stories::Stack;
-use alluvium_trees::levels::Stitching;
+use alluvium_stories::MemtableStack;
+use alluvium_trees::levels::StitchPolicy;
 use std::sync::Arc;
 
 /// Units that are appended to in turn, like files.
@@ -19,11 +19,11 @@ const PASSES: u64 = 24;
 /// Walks over everything. Returns the number of seeks.
 fn scan(world: &World) -> u64 {
     let before = world.levels.jumps();
-    let stack: Arc<dyn Memtables> = Arc::<Stack>::clone(&world.stack);
+    let stack: Arc<dyn MemtableOwner> = Arc::<MemtableStack>::clone(&world.stack);
     let all = KeyRange::everything();
     let mut scan = world
         .levels
-        .scan(stack, all, Direction::Forward, world.sequence, world.now_ms);
+        .scan(stack, all, MergeDirection::Forward, world.sequence, world.now_ms);
     let mut count = 0;
     while scan.next().unwrap().is_some() {
         count += 1;
@@ -33,7 +33,7 @@ fn scan(world: &World) -> u64 {
 }
 
 /// Appends to every unit in each pass, so at most a few records of each unit are adjacent.
-fn appended(stitching: Stitching, value: usize) -> World {
+fn appended(stitching: StitchPolicy, value: usize) -> World {
     let mut world = World::stitching("samt,k=4", stitching, 5);
     for pass in 0..PASSES {
         let numbers = (0..UNITS).map(|unit| unit * 1000 + pass);
@@ -47,10 +47,10 @@ fn appended(stitching: Stitching, value: usize) -> World {
 fn a_run_in_which_scans_jump_is_written_again_once_they_have_paid() {
     // Separated values stay where they were first written, so a scan seeks for each.
     for value in [1000, 600] {
-        let stitching = Stitching {
+        let stitching = StitchPolicy {
             threshold: 3,
             defragment_percent: 100,
-            ..Stitching::default()
+            ..StitchPolicy::default()
         };
         let mut world = appended(stitching, value);
         assert_eq!(world.levels.defragmented(), (0, 0), "nothing was scanned");
@@ -71,7 +71,7 @@ fn a_run_in_which_scans_jump_is_written_again_once_they_have_paid() {
         let (runs, bytes) = world.levels.defragmented();
         println!("{before} jumps a scan, {after} after {runs} runs, {bytes} bytes, were written again");
         assert!(after < before / 4, "{after} jumps of {before}");
-        world.check(Depth::Everything).unwrap();
+        world.check(CheckLevel::Everything).unwrap();
         world.compare_scans().unwrap();
         // Defragmentation ends.
         let settled = world.levels.defragmented();
@@ -87,10 +87,10 @@ fn a_run_in_which_scans_jump_is_written_again_once_they_have_paid() {
 #[test]
 fn scans_have_nothing_written_that_their_budget_has_not() {
     let written = |percent| {
-        let stitching = Stitching {
+        let stitching = StitchPolicy {
             threshold: 3,
             defragment_percent: percent,
-            ..Stitching::default()
+            ..StitchPolicy::default()
         };
         let mut world = appended(stitching, 1000);
         for _ in 0..30 {
@@ -113,10 +113,10 @@ fn scans_have_nothing_written_that_their_budget_has_not() {
 #[test]
 fn what_is_written_again_keeps_deletes_and_what_snapshots_read() {
     const KEYS: u64 = 3600;
-    let stitching = Stitching {
+    let stitching = StitchPolicy {
         threshold: 3,
         defragment_percent: 100,
-        ..Stitching::default()
+        ..StitchPolicy::default()
     };
     let mut world = World::stitching("samt,k=4", stitching, 7);
     run(&mut world, 0..KEYS, Some(&[9; 190]));
@@ -140,16 +140,16 @@ fn what_is_written_again_keeps_deletes_and_what_snapshots_read() {
     );
     let mut scans = 0;
     while world.levels.defragmented().0 == 0 {
-        pairs(&world, Direction::Forward, world.sequence);
+        pairs(&world, MergeDirection::Forward, world.sequence);
         world.settle().unwrap();
         scans += 1;
         assert!(scans < 100, "scans have paid enough: {}", world.levels.jumps());
     }
     assert_eq!(world.levels.runs(), [1, 2]);
-    world.check(Depth::Everything).unwrap();
+    world.check(CheckLevel::Everything).unwrap();
     for at in world.snapshots.clone().into_iter().chain([world.sequence]) {
         let expected = world.history.scan(at, world.now_ms);
-        let is_same = pairs(&world, Direction::Forward, at) == expected;
+        let is_same = pairs(&world, MergeDirection::Forward, at) == expected;
         assert!(is_same, "as of {at}");
     }
 }
@@ -157,9 +157,9 @@ fn what_is_written_again_keeps_deletes_and_what_snapshots_read() {
 #[test]
 fn what_lies_in_one_piece_is_not_written_again() {
     // Everything is copied, and is therefore in order.
-    let stitching = Stitching {
+    let stitching = StitchPolicy {
         defragment_percent: 100,
-        ..Stitching::default()
+        ..StitchPolicy::default()
     };
     let mut world = World::stitching("samt,k=4", stitching, 6);
     for part in 0..12 {
@@ -167,11 +167,11 @@ fn what_lies_in_one_piece_is_not_written_again() {
         world.settle().unwrap();
     }
     for _ in 0..50 {
-        let stack: Arc<dyn Memtables> = Arc::<Stack>::clone(&world.stack);
+        let stack: Arc<dyn MemtableOwner> = Arc::<MemtableStack>::clone(&world.stack);
         let (all, at) = (KeyRange::everything(), world.sequence);
         let mut scan = world
             .levels
-            .scan(stack, all, Direction::Forward, at, world.now_ms);
+            .scan(stack, all, MergeDirection::Forward, at, world.now_ms);
         while scan.next().unwrap().is_some() {}
         drop(scan);
         world.settle().unwrap();

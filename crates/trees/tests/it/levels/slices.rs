@@ -2,9 +2,9 @@
 //! inputs of a slice.
 
 use super::{World, rules};
+use alluvium_dictionary::check_report::CheckLevel;
 use alluvium_dictionary::contract::Dictionary as _;
-use alluvium_dictionary::findings::Depth;
-use alluvium_storage::extents::{Class, ReclaimLimit};
+use alluvium_storage::extents::{AllocationClass, ReclaimLimit};
 
 /// Makes a checkpoint and frees all space that it releases.
 fn free(world: &mut World) {
@@ -16,20 +16,20 @@ fn free(world: &mut World) {
 /// Merges at most `most` slices while space is scarce. Returns their number.
 fn sweep(world: &mut World, most: u64) -> u64 {
     let before = world.merges;
-    world.levels.set_space_class(Class::Essential);
-    while world.levels.load().steps > 0 && world.merges - before < most {
+    world.levels.set_space_class(AllocationClass::Essential);
+    while world.levels.pending_work().steps > 0 && world.merges - before < most {
         if world.steps.is_empty() {
             free(world);
         }
         world.poll_step().unwrap();
     }
     world.steps.clear();
-    world.levels.set_space_class(Class::Normal);
+    world.levels.set_space_class(AllocationClass::Normal);
     world.merges - before
 }
 
 fn compare(world: &mut World) {
-    world.check(Depth::Everything).unwrap();
+    world.check(CheckLevel::Everything).unwrap();
     for _ in 0..20 {
         world.get().unwrap();
     }
@@ -99,7 +99,7 @@ fn what_was_deleted_is_merged_slice_by_slice_and_reads_are_as_before() {
 fn a_compaction_goes_by_slices_while_space_is_scarce_and_comes_to_an_end() {
     let mut world = written("samt,k=64", 9);
     world.snapshots.clear();
-    let before = world.levels.load().memory_bytes;
+    let before = world.levels.pending_work().memory_bytes;
     world.levels.compact_part(b"").unwrap();
     let slices = sweep(&mut world, u64::MAX);
     assert!(slices > 1, "{slices} slices");
@@ -109,7 +109,7 @@ fn a_compaction_goes_by_slices_while_space_is_scarce_and_comes_to_an_end() {
     world.levels.compact_part(b"").unwrap();
     world.settle().unwrap();
     assert_eq!(world.levels.runs().iter().sum::<usize>(), 1);
-    assert!(world.levels.load().memory_bytes < before);
+    assert!(world.levels.pending_work().memory_bytes < before);
     compare(&mut world);
 }
 

@@ -4,8 +4,8 @@
 mod real;
 
 use alluvium_base::Purpose;
-use alluvium_model::tiered::{Flow, Lengths, Lookups, Records, Shape};
-use alluvium_model::{Popularity, Random};
+use alluvium_model::tiered::{LookupSettings, RecordProfile, TreeShape, ValueLengths, WriteSimulation};
+use alluvium_model::{Popularity, SplitMix64};
 use real::{RECORD, Real, Sizes, VALUE};
 
 /// One configuration.
@@ -46,19 +46,19 @@ const fn case(memtable_kib: u64, fanout: usize, skew: f64, deletes: u64) -> Case
 }
 
 impl Case {
-    fn flow(&self) -> Flow {
-        let shape = Shape {
+    fn flow(&self) -> WriteSimulation {
+        let shape = TreeShape {
             memtable_bytes: self.memtable as f64,
             overhead_bytes: 0.0,
             fanout: self.fanout as u32,
-            ..Shape::default()
+            ..TreeShape::default()
         };
-        let records = Records {
+        let records = RecordProfile {
             key_bytes: (RECORD - VALUE as u64) as f64,
             value_bytes: VALUE as f64,
-            values: Lengths::Equal,
+            values: ValueLengths::Equal,
         };
-        Flow::new(shape, records, self.popularity()).unwrap()
+        WriteSimulation::new(shape, records, self.popularity()).unwrap()
     }
 
     fn popularity(&self) -> Popularity {
@@ -110,7 +110,7 @@ impl Pairs {
 }
 
 /// Runs a phase in both. Returns the bytes of the tree that each has written per user byte.
-fn phase(case: &Case, real: &mut Real, flow: &mut Flow, loads: bool) -> (f64, f64) {
+fn phase(case: &Case, real: &mut Real, flow: &mut WriteSimulation, loads: bool) -> (f64, f64) {
     let before = real.written();
     flow.forget();
     if loads {
@@ -153,7 +153,7 @@ fn what_lookups_read_is_as_predicted() {
         phase(case, &mut real, &mut flow, true);
         phase(case, &mut real, &mut flow, false);
         let requests = case.popularity().requests().unwrap();
-        let mut random = Random::from_seed(5);
+        let mut random = SplitMix64::from_seed(5);
         for cache in [1u64 << 20, 2 << 20, 4 << 20] {
             real.tree.store().cache().set_budget(cache).unwrap();
             let mut some = |count: usize| -> Vec<u64> {
@@ -162,7 +162,7 @@ fn what_lookups_read_is_as_predicted() {
             let (first, then) = (some(20_000), some(10_000));
             real.reads(first.into_iter());
             let measured = real.reads(then.into_iter());
-            let lookups = Lookups {
+            let lookups = LookupSettings {
                 page_cache_bytes: cache as f64,
                 record_cache_bytes: 0.0,
                 misses: 0.0,
@@ -172,7 +172,7 @@ fn what_lookups_read_is_as_predicted() {
             reads.add(format!("{case:?}, {cache} bytes"), predicted.hit, measured);
             let absent = real.reads(KEYS..KEYS + 5000);
             let miss = flow
-                .reads(&Lookups {
+                .reads(&LookupSettings {
                     misses: 1.0,
                     ..lookups
                 })
@@ -193,7 +193,7 @@ fn a_compaction_reads_a_page_of_a_maplet_once() {
     phase(&case, &mut real, &mut case.flow(), true);
     real.tree.store().cache().set_budget(1 << 20).unwrap();
     let before = real.asked;
-    let mut random = Random::from_seed(3);
+    let mut random = SplitMix64::from_seed(3);
     for _ in 0..60 {
         real.reads((0..300).map(|_| random.below(KEYS as usize) as u64));
         real.update(&case.popularity(), 500, 0);

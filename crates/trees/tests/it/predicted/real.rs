@@ -1,15 +1,15 @@
 //! The measured tree: on a device in memory. Its background work is done after each memtable.
 
 use crate::alone::Alone;
-use alluvium_base::message::LAST;
+use alluvium_base::message::MAX_SEQUENCE;
 use alluvium_base::{Message, Purpose, checksum};
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::{Directory, Snapshot};
+use alluvium_device::{DeviceStats, Directory};
 use alluvium_dictionary::memtable::Memtable;
-use alluvium_model::{Popularity, Random};
-use alluvium_storage::extents::{Class, ReclaimLimit};
+use alluvium_model::{Popularity, SplitMix64};
+use alluvium_storage::extents::{AllocationClass, ReclaimLimit};
 use alluvium_storage::store::{Store, StoreOptions};
-use alluvium_trees::tiered::{Progress, Shape, Tree, TreeOptions};
+use alluvium_trees::tiered::{StepProgress, TieredTree, TreeOptions, TrunkShape};
 use std::sync::Arc;
 
 pub(super) type Key = [u8; 24];
@@ -41,7 +41,7 @@ pub(super) fn key(number: u64) -> Key {
 /// A tree and the memtable above it.
 pub(super) struct Real {
     directory: Arc<dyn Directory>,
-    pub(super) tree: Tree,
+    pub(super) tree: TieredTree,
     memtable: Memtable,
     sizes: Sizes,
     sequence: u64,
@@ -59,7 +59,7 @@ impl Real {
         };
         let store = Store::create(Arc::clone(&directory), &options, b"").unwrap();
         let options = TreeOptions {
-            shape: Shape {
+            shape: TrunkShape {
                 memtable: sizes.memtable,
                 fanout: sizes.fanout,
             },
@@ -67,7 +67,7 @@ impl Real {
         };
         Real {
             directory,
-            tree: Tree::create(Arc::new(store), options),
+            tree: TieredTree::create(Arc::new(store), options),
             memtable: empty(sizes.memtable),
             sizes,
             sequence: 0,
@@ -84,7 +84,7 @@ impl Real {
     /// Writes updates of the keys, and deletes among them.
     pub(super) fn update(&mut self, popularity: &Popularity, updates: u64, deletes_percent: u64) {
         let requests = popularity.requests().unwrap();
-        let mut random = Random::from_seed(11);
+        let mut random = SplitMix64::from_seed(11);
         for _ in 0..updates {
             let number = requests.draw(&mut random) as u64;
             if (random.below(100) as u64) < deletes_percent {
@@ -123,13 +123,13 @@ impl Real {
             let sealed = Arc::new(sealed);
             let mut step = self
                 .tree
-                .incorporate(sealed, self.sequence, Class::Normal)
+                .incorporate(sealed, self.sequence, AllocationClass::Normal)
                 .unwrap();
-            while step.poll(1 << 20).unwrap() == Progress::More {}
+            while step.poll(1 << 20).unwrap() == StepProgress::More {}
         }
         let before = self.written().of(Purpose::Lookup).reads;
         while let Some(mut step) = self.tree.next_step().unwrap() {
-            while step.poll(1 << 16).unwrap() == Progress::More {}
+            while step.poll(1 << 16).unwrap() == StepProgress::More {}
         }
         self.asked += self.written().of(Purpose::Lookup).reads - before;
         self.tree.checkpoint().unwrap();
@@ -137,7 +137,7 @@ impl Real {
     }
 
     /// Returns the bytes written so far, by purpose.
-    pub(super) fn written(&self) -> Snapshot {
+    pub(super) fn written(&self) -> DeviceStats {
         self.directory.counters().snapshot()
     }
 
@@ -146,7 +146,7 @@ impl Real {
         let before = self.written().of(Purpose::Lookup).reads;
         let mut count = 0;
         for number in keys {
-            self.tree.get(&key(number), LAST, 0).unwrap();
+            self.tree.get(&key(number), MAX_SEQUENCE, 0).unwrap();
             count += 1;
         }
         (self.written().of(Purpose::Lookup).reads - before) as f64 / f64::from(count)

@@ -18,7 +18,7 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use crate::silt::{Error, Result};
-use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::checksum::seeded;
 
 /// The alignment of records in bytes: 32-bit unit numbers address a log of 64 GiB.
@@ -32,7 +32,7 @@ const CHECKSUM_BYTES: usize = 8;
 
 /// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SiltRecordKind {
     /// The key has the value.
     Put = 1,
     /// The key is deleted.
@@ -41,24 +41,24 @@ pub enum Kind {
 
 /// A record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record<'b> {
+pub struct SiltLogRecord<'b> {
     /// The kind of the record.
-    pub kind: Kind,
+    pub kind: SiltRecordKind,
     /// The key.
     pub key: &'b [u8],
     /// The value; empty for a delete.
     pub value: &'b [u8],
 }
 
-impl<'b> Record<'b> {
+impl<'b> SiltLogRecord<'b> {
     /// Appends the encoded record to the log with the given number.
     ///
     /// ```
     /// use research_hashes::silt::log::{Kind, Record};
-    /// let (mut log, record) = (Vec::new(), Record { kind: Kind::Put, key: b"k", value: b"value" });
+    /// let (mut log, record) = (Vec::new(), Record { kind: SiltRecordKind::Put, key: b"k", value: b"value" });
     /// record.encode(5, &mut log)?;
-    /// assert_eq!(Record::decode(5, &log, 0)?, (record, 32));
-    /// assert!(Record::decode(6, &log, 0).is_err(), "of another log");
+    /// assert_eq!(SiltLogRecord::decode(5, &log, 0)?, (record, 32));
+    /// assert!(SiltLogRecord::decode(6, &log, 0).is_err(), "of another log");
     /// # Ok::<(), research_hashes::silt::Error>(())
     /// ```
     ///
@@ -75,7 +75,7 @@ impl<'b> Record<'b> {
             });
         }
         let mut rest = Vec::with_capacity(HEADER_BYTES + key_bytes + value_bytes);
-        Writer::new(&mut rest)
+        ByteWriter::new(&mut rest)
             .u8(self.kind as u8)
             .u8(0)
             .u16(key_bytes as u16)
@@ -83,7 +83,7 @@ impl<'b> Record<'b> {
             .bytes(self.key)
             .bytes(self.value);
         let end = out.len() + (CHECKSUM_BYTES + rest.len()).next_multiple_of(UNIT as usize);
-        Writer::new(out).u64(seeded(log, &rest)).bytes(&rest);
+        ByteWriter::new(out).u64(seeded(log, &rest)).bytes(&rest);
         out.resize(end, 0);
         Ok(())
     }
@@ -93,7 +93,7 @@ impl<'b> Record<'b> {
     ///
     /// # Errors
     /// [`Error::Corrupt`] when the bytes do not start with a record of this log.
-    pub fn decode(log: u64, bytes: &'b [u8], at: u64) -> Result<(Record<'b>, u64)> {
+    pub fn decode(log: u64, bytes: &'b [u8], at: u64) -> Result<(SiltLogRecord<'b>, u64)> {
         let bad = |what, expected: String, found: String| Error::Corrupt {
             structure: "log record",
             at,
@@ -101,8 +101,8 @@ impl<'b> Record<'b> {
             expected,
             found,
         };
-        let mut reader = Reader::new(bytes);
-        let mut read = || -> std::result::Result<_, Truncated> {
+        let mut reader = ByteReader::new(bytes);
+        let mut read = || -> std::result::Result<_, TruncatedInput> {
             let (sum, kind, zero) = (reader.u64()?, reader.u8()?, reader.u8()?);
             let (key_bytes, value_bytes) = (reader.u16()?, reader.u32()?);
             let (key, value) = (reader.take(key_bytes.into())?, reader.take(value_bytes as usize)?);
@@ -115,8 +115,8 @@ impl<'b> Record<'b> {
             return Err(bad("checksum", format!("{computed:016x}"), format!("{sum:016x}")));
         }
         let kind = match (kind, zero) {
-            (1, 0) => Kind::Put,
-            (2, 0) if value.is_empty() => Kind::Delete,
+            (1, 0) => SiltRecordKind::Put,
+            (2, 0) if value.is_empty() => SiltRecordKind::Delete,
             _ => {
                 return Err(bad(
                     "kind",
@@ -126,7 +126,7 @@ impl<'b> Record<'b> {
             }
         };
         Ok((
-            Record { kind, key, value },
+            SiltLogRecord { kind, key, value },
             end.next_multiple_of(UNIT as usize) as u64,
         ))
     }
@@ -134,17 +134,17 @@ impl<'b> Record<'b> {
 
 /// Reads the records of a log in order, up to its end.
 #[derive(Clone, Debug)]
-pub struct Scan<'b> {
+pub struct SiltLogScan<'b> {
     log: u64,
     bytes: &'b [u8],
     at: u64,
 }
 
-impl<'b> Scan<'b> {
+impl<'b> SiltLogScan<'b> {
     /// Starts at the first record of a log.
     #[must_use]
-    pub fn new(log: u64, bytes: &'b [u8]) -> Scan<'b> {
-        Scan { log, bytes, at: 0 }
+    pub fn new(log: u64, bytes: &'b [u8]) -> SiltLogScan<'b> {
+        SiltLogScan { log, bytes, at: 0 }
     }
 
     /// Returns the offset after the last record read; at the end, this is the end of the log.
@@ -154,13 +154,13 @@ impl<'b> Scan<'b> {
     }
 }
 
-impl<'b> Iterator for Scan<'b> {
+impl<'b> Iterator for SiltLogScan<'b> {
     /// The record, and the unit at which it begins.
-    type Item = (u32, Record<'b>);
+    type Item = (u32, SiltLogRecord<'b>);
 
-    fn next(&mut self) -> Option<(u32, Record<'b>)> {
+    fn next(&mut self) -> Option<(u32, SiltLogRecord<'b>)> {
         let bytes = self.bytes.get(self.at as usize..)?;
-        let (record, len) = Record::decode(self.log, bytes, self.at).ok()?;
+        let (record, len) = SiltLogRecord::decode(self.log, bytes, self.at).ok()?;
         let unit = u32::try_from(self.at / UNIT).ok()?;
         self.at += len;
         Some((unit, record))
@@ -174,8 +174,8 @@ mod tests {
     #[test]
     fn the_bytes_of_a_record_are_these() {
         let mut log = Vec::new();
-        let record = Record {
-            kind: Kind::Put,
+        let record = SiltLogRecord {
+            kind: SiltRecordKind::Put,
             key: b"key",
             value: b"value",
         };
@@ -194,15 +194,15 @@ mod tests {
         let mut ends = Vec::new();
         for (number, key) in keys.iter().enumerate() {
             let (kind, value) = if number % 3 == 0 {
-                (Kind::Delete, &b""[..])
+                (SiltRecordKind::Delete, &b""[..])
             } else {
-                (Kind::Put, &b"value"[..])
+                (SiltRecordKind::Put, &b"value"[..])
             };
-            Record { kind, key, value }.encode(1, &mut log).unwrap();
+            SiltLogRecord { kind, key, value }.encode(1, &mut log).unwrap();
             ends.push(log.len() as u64);
         }
         for len in 0..=log.len() {
-            let mut scan = Scan::new(1, &log[..len]);
+            let mut scan = SiltLogScan::new(1, &log[..len]);
             let read: Vec<&[u8]> = scan.by_ref().map(|(_, record)| record.key).collect();
             // A record is complete even if its padding is missing.
             let whole = read.len();
@@ -215,9 +215,9 @@ mod tests {
             let mut damaged = log.clone();
             let at = random.usize(..log.len());
             damaged[at] ^= 1 << random.u8(0..8);
-            let read: Vec<_> = Scan::new(1, &damaged).collect();
+            let read: Vec<_> = SiltLogScan::new(1, &damaged).collect();
             let before = ends.partition_point(|&end| end <= at as u64);
-            let all = Scan::new(1, &log);
+            let all = SiltLogScan::new(1, &log);
             assert!(
                 read.iter()
                     .zip(all)

@@ -1,18 +1,18 @@
 //! The index of a log's records: an in-memory cuckoo table.
 
 use crate::silt::HashedKey;
-use research_filters::cuckoo::{Shape, Slot, Table, encode};
+use research_filters::cuckoo::{CuckooShape, CuckooSlot, CuckooTable, encode};
 
 /// The index of a log store, which maps hashed keys to the units at which their newest records
 /// begin.
 #[derive(Clone, Debug)]
 pub struct LogIndex {
-    table: Table,
+    table: CuckooTable,
 }
 
 /// The result of adding an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Put {
+pub enum PutOutcome {
     /// The key had no record in the log.
     Added,
     /// The key had a record at this unit.
@@ -25,9 +25,9 @@ pub enum Put {
 impl LogIndex {
     /// Creates an empty index. The seed determines which entries insertions move.
     #[must_use]
-    pub fn new(shape: Shape, seed: u64) -> LogIndex {
+    pub fn new(shape: CuckooShape, seed: u64) -> LogIndex {
         LogIndex {
-            table: Table::new(shape, seed),
+            table: CuckooTable::new(shape, seed),
         }
     }
 
@@ -51,7 +51,7 @@ impl LogIndex {
 
     /// Returns the table's shape.
     #[must_use]
-    pub fn shape(&self) -> Shape {
+    pub fn shape(&self) -> CuckooShape {
         self.table.shape()
     }
 
@@ -78,20 +78,24 @@ impl LogIndex {
         key: HashedKey,
         unit: u32,
         is_key: impl FnMut(u32) -> Result<bool, E>,
-    ) -> Result<Put, E> {
+    ) -> Result<PutOutcome, E> {
         if let Some((slot, before)) = self.slot(key, is_key)? {
             self.table.set(slot, unit);
-            return Ok(Put::Replaced(before));
+            return Ok(PutOutcome::Replaced(before));
         }
         let is_added = self.table.insert(key.tag_hash(), unit).is_ok();
-        Ok(if is_added { Put::Added } else { Put::Full })
+        Ok(if is_added {
+            PutOutcome::Added
+        } else {
+            PutOutcome::Full
+        })
     }
 
     fn slot<E>(
         &self,
         key: HashedKey,
         mut is_key: impl FnMut(u32) -> Result<bool, E>,
-    ) -> Result<Option<(Slot, u32)>, E> {
+    ) -> Result<Option<(CuckooSlot, u32)>, E> {
         for (slot, unit) in self.table.candidates(key.tag_hash()) {
             if is_key(unit)? {
                 return Ok(Some((slot, unit)));
@@ -101,7 +105,7 @@ impl LogIndex {
     }
 
     /// Returns the units of all records in the index, in slot order.
-    pub fn entries(&self) -> impl Iterator<Item = (Slot, u32)> {
+    pub fn entries(&self) -> impl Iterator<Item = (CuckooSlot, u32)> {
         self.table.entries()
     }
 

@@ -9,5 +9,5 @@
 pub mod format;
 mod index;
 
-pub use format::{Kind, Record, Scan, UNIT};
-pub use index::{LogIndex, Put};
+pub use format::{SiltLogRecord, SiltLogScan, SiltRecordKind, UNIT};
+pub use index::{LogIndex, PutOutcome};

@@ -16,7 +16,7 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use crate::silt::{Error, Result};
-use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::checksum::seeded;
 
 const HEADER_BYTES: usize = 16;
@@ -24,7 +24,7 @@ const CHECKSUM_BYTES: usize = 8;
 
 /// The state of a slot's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum SiltSlotState {
     /// The key has the slot's value.
     Value = 1,
     /// The key is deleted, regardless of older stores.
@@ -33,9 +33,9 @@ pub enum State {
 
 /// A non-empty slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot<'b> {
+pub struct SiltSlot<'b> {
     /// The state of the key.
-    pub state: State,
+    pub state: SiltSlotState,
     /// The key.
     pub key: &'b [u8],
     /// The value; empty for a deletion.
@@ -47,7 +47,7 @@ pub struct Slot<'b> {
 /// ```
 /// use research_hashes::silt::slots::{Layout, Slot, State};
 /// let layout = Layout { store: 5, slot_bytes: 64 };
-/// let slot = Slot { state: State::Value, key: b"k", value: b"value" };
+/// let slot = Slot { state: SiltSlotState::Value, key: b"k", value: b"value" };
 /// let mut bytes = Vec::new();
 /// layout.encode(Some(&slot), &mut bytes)?;
 /// layout.encode(None, &mut bytes)?;
@@ -56,14 +56,14 @@ pub struct Slot<'b> {
 /// # Ok::<(), research_hashes::silt::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct SiltSlotLayout {
     /// The number of the store.
     pub store: u64,
     /// The size of a slot in bytes.
     pub slot_bytes: u32,
 }
 
-impl Layout {
+impl SiltSlotLayout {
     /// Returns the offset of a slot in bytes.
     #[must_use]
     pub fn at(&self, slot: u64) -> u64 {
@@ -74,7 +74,7 @@ impl Layout {
     ///
     /// # Errors
     /// [`Error::TooLong`] when the key and value do not fit in a slot.
-    pub fn encode(&self, slot: Option<&Slot<'_>>, out: &mut Vec<u8>) -> Result<()> {
+    pub fn encode(&self, slot: Option<&SiltSlot<'_>>, out: &mut Vec<u8>) -> Result<()> {
         let end = out.len() + self.slot_bytes as usize;
         if let Some(slot) = slot {
             let (key_bytes, value_bytes) = (slot.key.len(), slot.value.len());
@@ -88,7 +88,7 @@ impl Layout {
                 });
             }
             let mut rest = Vec::with_capacity(self.slot_bytes as usize);
-            Writer::new(&mut rest)
+            ByteWriter::new(&mut rest)
                 .u8(slot.state as u8)
                 .u8(0)
                 .u16(key_bytes as u16)
@@ -96,7 +96,7 @@ impl Layout {
                 .bytes(slot.key)
                 .bytes(slot.value);
             rest.resize(self.slot_bytes as usize - CHECKSUM_BYTES, 0);
-            Writer::new(out).u64(seeded(self.store, &rest)).bytes(&rest);
+            ByteWriter::new(out).u64(seeded(self.store, &rest)).bytes(&rest);
         }
         out.resize(end, 0);
         Ok(())
@@ -106,7 +106,7 @@ impl Layout {
     ///
     /// # Errors
     /// [`Error::Corrupt`] when the bytes are not a slot of this store.
-    pub fn decode<'b>(&self, bytes: &'b [u8], at: u64) -> Result<Option<Slot<'b>>> {
+    pub fn decode<'b>(&self, bytes: &'b [u8], at: u64) -> Result<Option<SiltSlot<'b>>> {
         let bad = |what, expected: String, found: String| Error::Corrupt {
             structure: "slot",
             at,
@@ -121,12 +121,12 @@ impl Layout {
         if bytes.iter().all(|&byte| byte == 0) {
             return Ok(None);
         }
-        let mut reader = Reader::new(bytes);
-        let mut read = || -> std::result::Result<_, Truncated> {
+        let mut reader = ByteReader::new(bytes);
+        let mut read = || -> std::result::Result<_, TruncatedInput> {
             let (sum, state, zero) = (reader.u64()?, reader.u8()?, reader.u8()?);
             let (key_bytes, value_bytes) = (reader.u16()?, reader.u32()?);
             let (key, value) = (reader.take(key_bytes.into())?, reader.take(value_bytes as usize)?);
-            let padding = reader.take(reader.left())?;
+            let padding = reader.take(reader.remaining())?;
             Ok((sum, state, zero, key, value, padding))
         };
         let (sum, state, zero, key, value, padding) =
@@ -139,8 +139,8 @@ impl Layout {
             return Err(bad("end", "zeros".into(), format!("{padding:02x?}")));
         }
         let state = match (state, zero) {
-            (1, 0) => State::Value,
-            (2, 0) if value.is_empty() => State::Deleted,
+            (1, 0) => SiltSlotState::Value,
+            (2, 0) if value.is_empty() => SiltSlotState::Deleted,
             _ => {
                 return Err(bad(
                     "state",
@@ -149,7 +149,7 @@ impl Layout {
                 ));
             }
         };
-        Ok(Some(Slot { state, key, value }))
+        Ok(Some(SiltSlot { state, key, value }))
     }
 }
 
@@ -157,15 +157,15 @@ impl Layout {
 mod tests {
     use super::*;
 
-    const LAYOUT: Layout = Layout {
+    const LAYOUT: SiltSlotLayout = SiltSlotLayout {
         store: 3,
         slot_bytes: 32,
     };
 
     #[test]
     fn the_bytes_of_a_slot_are_these() {
-        let slot = Slot {
-            state: State::Value,
+        let slot = SiltSlot {
+            state: SiltSlotState::Value,
             key: b"key",
             value: b"value",
         };
@@ -182,8 +182,8 @@ mod tests {
 
     #[test]
     fn every_changed_byte_of_a_slot_is_noticed_and_none_makes_it_panic() {
-        let slot = Slot {
-            state: State::Deleted,
+        let slot = SiltSlot {
+            state: SiltSlotState::Deleted,
             key: b"a key of 16 byte",
             value: b"",
         };
@@ -203,9 +203,9 @@ mod tests {
             let is_empty = bytes.len() == 32 && bytes.iter().all(|&byte| byte == 0);
             assert!(LAYOUT.decode(&bytes, 0).is_err() || is_empty);
         }
-        let long = Slot {
+        let long = SiltSlot {
             value: b"x",
-            state: State::Value,
+            state: SiltSlotState::Value,
             ..slot
         };
         assert!(matches!(

@@ -8,4 +8,4 @@
 
 pub mod format;
 
-pub use format::{Layout, Slot, State};
+pub use format::{SiltSlot, SiltSlotLayout, SiltSlotState};

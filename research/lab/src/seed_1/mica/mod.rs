@@ -1,27 +1,27 @@
 //! Chapter 5 of Lim's thesis: MICA's in-memory tables, in one process and over loopback.
 //!
 //! *Read in this order*: `requests.rs` (items and the requests for them), `tables.rs` (tables that
-//! serve requests in one process), `modes.rs` (M4, M7, M9, M10: without a network), `ways.rs` (M1,
+//! serve requests in one process), `modes.rs` (M4, M7, M9, M10: without a network), `transports.rs` (M1,
 //! M2, M3, M5, M6, M8, M11: by rings of memory and by datagrams).
 
 mod modes;
 mod requests;
 mod tables;
-mod ways;
+mod transports;
 
-use crate::entry::Procedure;
+use crate::entry::MeasurementProcedure;
 
 /// All procedures of this chapter.
-pub(super) const PROCEDURES: [&Procedure; 11] = [
-    &ways::M1,
-    &ways::M2,
-    &ways::M3,
+pub(super) const PROCEDURES: [&MeasurementProcedure; 11] = [
+    &transports::M1,
+    &transports::M2,
+    &transports::M3,
     &modes::M4,
-    &ways::M5,
-    &ways::M6,
+    &transports::M5,
+    &transports::M6,
     &modes::M7,
-    &ways::M8,
+    &transports::M8,
     &modes::M9,
     &modes::M10,
-    &ways::M11,
+    &transports::M11,
 ];

@@ -1,9 +1,9 @@
 //! M4, M7, M9, M10: in-memory tables without a network, by skew, access mode and kind.
 
-use super::requests::{Mix, Skew, TINY};
-use super::tables::Kind;
-use crate::entry::{Procedure, Work};
-use crate::measured::Measured;
+use super::requests::{RequestMix, RequestSkew, TINY};
+use super::tables::MicaTableKind;
+use crate::entry::{ExperimentMethod, MeasurementProcedure};
+use crate::measurements::MeasurementSet;
 use crate::seed_1::harness::{at_name, line, lines};
 use anyhow::{Result, ensure};
 
@@ -16,20 +16,20 @@ const FULL: u64 = 16 << 20;
 const MOST: u64 = 256 << 20;
 
 /// The document's workloads: popularity, and percentage of gets.
-const WORKLOADS: [(&str, Skew, u32); 4] = [
-    ("uniform, 50 % gets", Skew::Uniform, 50),
-    ("uniform, 95 % gets", Skew::Uniform, 95),
-    ("skewed, 50 % gets", Skew::Zipf, 50),
-    ("skewed, 95 % gets", Skew::Zipf, 95),
+const WORKLOADS: [(&str, RequestSkew, u32); 4] = [
+    ("uniform, 50 % gets", RequestSkew::Uniform, 50),
+    ("uniform, 95 % gets", RequestSkew::Uniform, 95),
+    ("skewed, 50 % gets", RequestSkew::Zipf, 50),
+    ("skewed, 95 % gets", RequestSkew::Zipf, 95),
 ];
 
-pub(super) const M4: Procedure = Procedure {
+pub(super) const M4: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/M4",
     ours: &[
         ("skewed / uniform", |measured| lines(measured, QUOTIENT)),
         ("requests a second", |measured| lines(measured, RATE)),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: QUICK,
         full: FULL,
         most: MOST,
@@ -37,10 +37,10 @@ pub(super) const M4: Procedure = Procedure {
     },
 };
 
-pub(super) const M7: Procedure = Procedure {
+pub(super) const M7: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/M7",
     ours: &[("requests a second", |measured| lines(measured, RATE))],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: QUICK,
         full: FULL,
         most: MOST,
@@ -48,13 +48,13 @@ pub(super) const M7: Procedure = Procedure {
     },
 };
 
-pub(super) const M9: Procedure = Procedure {
+pub(super) const M9: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/M9",
     ours: &[
         ("ordered map / table", |measured| lines(measured, QUOTIENT)),
         ("requests a second", |measured| lines(measured, RATE)),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: QUICK,
         full: FULL,
         most: 64 << 20,
@@ -62,13 +62,13 @@ pub(super) const M9: Procedure = Procedure {
     },
 };
 
-pub(super) const M10: Procedure = Procedure {
+pub(super) const M10: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/M10",
     ours: &[
         ("store / cache", |measured| lines(measured, QUOTIENT)),
         ("requests a second", |measured| lines(measured, RATE)),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: QUICK,
         full: FULL,
         most: MOST,
@@ -77,11 +77,11 @@ pub(super) const M10: Procedure = Procedure {
 };
 
 /// Returns millions of requests per second of a kind of table, for each workload.
-fn rates(kind: Kind, count: u64) -> Result<[f64; 4]> {
+fn rates(kind: MicaTableKind, count: u64) -> Result<[f64; 4]> {
     ensure!(count > 0, "a table has keys");
     let mut rates = [0.0; 4];
     for (rate, (_, skew, get_percent)) in rates.iter_mut().zip(WORKLOADS) {
-        *rate = kind.rate(Mix {
+        *rate = kind.rate(RequestMix {
             items: TINY,
             count,
             skew,
@@ -92,7 +92,7 @@ fn rates(kind: Kind, count: u64) -> Result<[f64; 4]> {
 }
 
 /// Returns the line of a kind's rates.
-fn by_workload(whose: &str, rates: [f64; 4]) -> crate::measured::Line {
+fn by_workload(whose: &str, rates: [f64; 4]) -> crate::measurements::FigureSeries {
     let points = WORKLOADS
         .iter()
         .zip(rates)
@@ -100,63 +100,69 @@ fn by_workload(whose: &str, rates: [f64; 4]) -> crate::measured::Line {
     line(RATE, whose, points.collect())
 }
 
-fn under_skew(count: u64) -> Result<Measured> {
-    let rates = rates(Kind::Exclusive, count)?;
+fn under_skew(count: u64) -> Result<MeasurementSet> {
+    let rates = rates(MicaTableKind::Exclusive, count)?;
     let quotients = vec![
         at_name("50 % gets", rates[2] / rates[0]),
         at_name("95 % gets", rates[3] / rates[1]),
     ];
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts: vec![
             line(QUOTIENT, "alluvium", quotients),
             by_workload("alluvium", rates),
         ],
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 
-fn by_mode(count: u64) -> Result<Measured> {
+fn by_mode(count: u64) -> Result<MeasurementSet> {
     let mut counts = Vec::new();
     for (whose, kind) in [
-        ("EREW", Kind::Exclusive),
-        ("CREW", Kind::OneWrites),
-        ("CRCW", Kind::AllWrite),
+        ("EREW", MicaTableKind::Exclusive),
+        ("CREW", MicaTableKind::OneWrites),
+        ("CRCW", MicaTableKind::AllWrite),
     ] {
         counts.push(by_workload(whose, rates(kind, count)?));
     }
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts,
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 
-fn beside_ordered(count: u64) -> Result<Measured> {
-    let (table, map) = (rates(Kind::Exclusive, count)?, rates(Kind::Ordered, count)?);
+fn beside_ordered(count: u64) -> Result<MeasurementSet> {
+    let (table, map) = (
+        rates(MicaTableKind::Exclusive, count)?,
+        rates(MicaTableKind::Ordered, count)?,
+    );
     let quotients = vec![
         at_name("50 % gets", map[2] / table[2]),
         at_name("95 % gets", map[3] / table[3]),
     ];
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts: vec![
             line(QUOTIENT, "alluvium", quotients),
             by_workload("table", table),
             by_workload("ordered map", map),
         ],
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 
-fn beside_lossless(count: u64) -> Result<Measured> {
-    let (cache, store) = (rates(Kind::Exclusive, count)?, rates(Kind::Lossless, count)?);
+fn beside_lossless(count: u64) -> Result<MeasurementSet> {
+    let (cache, store) = (
+        rates(MicaTableKind::Exclusive, count)?,
+        rates(MicaTableKind::Lossless, count)?,
+    );
     let quotients = WORKLOADS.iter().enumerate();
     let quotients = quotients.map(|(at, workload)| at_name(workload.0, store[at] / cache[at]));
-    Ok(Measured {
+    Ok(MeasurementSet {
         counts: vec![
             line(QUOTIENT, "alluvium", quotients.collect()),
             by_workload("cache", cache),
             by_workload("store", store),
         ],
-        ..Measured::default()
+        ..MeasurementSet::default()
     })
 }
 

@@ -1,6 +1,6 @@
 //! Items of the thesis, and the requests for them.
 
-use alluvium_bench::workload::zipf::Zipf;
+use alluvium_bench::workload::zipf::ZipfGenerator;
 use alluvium_hashes::mica::{HashedKey, partition};
 
 /// Number of requests that arrive together.
@@ -20,34 +20,34 @@ pub(super) const VALUE: [u8; 1024] = [7; 1024];
 
 /// The lengths of the items' keys and values.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Items {
+pub(super) struct ItemSizes {
     pub(super) key_bytes: usize,
     pub(super) value_bytes: usize,
 }
 
-pub(super) const TINY: Items = Items {
+pub(super) const TINY: ItemSizes = ItemSizes {
     key_bytes: 8,
     value_bytes: 8,
 };
-pub(super) const SMALL: Items = Items {
+pub(super) const SMALL: ItemSizes = ItemSizes {
     key_bytes: 16,
     value_bytes: 64,
 };
-pub(super) const LARGE: Items = Items {
+pub(super) const LARGE: ItemSizes = ItemSizes {
     key_bytes: 128,
     value_bytes: 1024,
 };
 
 /// Buffer for one key.
-pub(super) type Key = [u8; 128];
+pub(super) type KeyBuffer = [u8; 128];
 
-impl Items {
+impl ItemSizes {
     pub(super) fn bytes(self) -> usize {
         self.key_bytes + self.value_bytes
     }
 
     /// Writes the key for a number.
-    pub(super) fn write_key(self, number: u64, key: &mut Key) {
+    pub(super) fn write_key(self, number: u64, key: &mut KeyBuffer) {
         key[..8].copy_from_slice(&number.to_le_bytes());
     }
 
@@ -64,7 +64,7 @@ impl Items {
 
 /// The distribution of requests over keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Skew {
+pub(super) enum RequestSkew {
     Uniform,
     /// Zipf with exponent 0.99.
     Zipf,
@@ -72,7 +72,7 @@ pub(super) enum Skew {
 
 /// The assignment of requests to threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Directed {
+pub(super) enum RequestRouting {
     /// To the owner of the key's partition.
     ToOwner,
     /// Sets to the owner; gets to any thread.
@@ -82,7 +82,7 @@ pub(super) enum Directed {
 
 /// A request of a client, with the hash of its key.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Drawn {
+pub(super) struct SampledRequest {
     pub(super) number: u64,
     pub(super) hash: u64,
     pub(super) is_get: bool,
@@ -90,25 +90,25 @@ pub(super) struct Drawn {
 
 /// A workload: the items, their number and popularity, and the percentage of gets.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mix {
-    pub(super) items: Items,
+pub(super) struct RequestMix {
+    pub(super) items: ItemSizes,
     pub(super) count: u64,
-    pub(super) skew: Skew,
+    pub(super) skew: RequestSkew,
     pub(super) get_percent: u32,
 }
 
-impl Mix {
+impl RequestMix {
     /// Draws as many requests as there are items, within bounds.
-    pub(super) fn draw(self) -> impl Iterator<Item = Drawn> {
-        let zipf = Zipf::new(self.count);
+    pub(super) fn draw(self) -> impl Iterator<Item = SampledRequest> {
+        let zipf = ZipfGenerator::new(self.count);
         let mut random = fastrand::Rng::with_seed(SEED);
         (0..self.count.clamp(1, MOST_REQUESTS)).map(move |_| {
             let number = match self.skew {
-                Skew::Uniform => random.u64(..self.count),
+                RequestSkew::Uniform => random.u64(..self.count),
                 // Popular keys are scattered, so that both old and new items are popular.
-                Skew::Zipf => zipf.draw(&mut random).wrapping_mul(0x9E37_79B9_7F4A_7C15) % self.count,
+                RequestSkew::Zipf => zipf.draw(&mut random).wrapping_mul(0x9E37_79B9_7F4A_7C15) % self.count,
             };
-            Drawn {
+            SampledRequest {
                 number,
                 hash: self.items.hash(number),
                 is_get: random.u32(..100) < self.get_percent,
@@ -117,11 +117,11 @@ impl Mix {
     }
 
     /// Draws the requests of each thread.
-    pub(super) fn directed(self, directed: Directed) -> Vec<Vec<Drawn>> {
+    pub(super) fn directed(self, directed: RequestRouting) -> Vec<Vec<SampledRequest>> {
         let mut threads = vec![Vec::new(); THREADS];
         for (at, drawn) in self.draw().enumerate() {
-            let is_owners =
-                directed == Directed::ToOwner || (directed == Directed::SetsToOwner && !drawn.is_get);
+            let is_owners = directed == RequestRouting::ToOwner
+                || (directed == RequestRouting::SetsToOwner && !drawn.is_get);
             let thread = match is_owners {
                 true => partition(drawn.hash, THREADS),
                 false => at % THREADS,
@@ -138,27 +138,30 @@ mod tests {
 
     #[test]
     fn requests_go_to_the_owner_where_it_alone_may_execute_them() {
-        let mix = Mix {
+        let mix = RequestMix {
             items: TINY,
             count: 1000,
-            skew: Skew::Zipf,
+            skew: RequestSkew::Zipf,
             get_percent: 50,
         };
         for (directed, may_be_anywhere) in [
-            (Directed::ToOwner, (|_| false) as fn(&Drawn) -> bool),
-            (Directed::SetsToOwner, |drawn| drawn.is_get),
-            (Directed::ToAny, |_| true),
+            (
+                RequestRouting::ToOwner,
+                (|_| false) as fn(&SampledRequest) -> bool,
+            ),
+            (RequestRouting::SetsToOwner, |drawn| drawn.is_get),
+            (RequestRouting::ToAny, |_| true),
         ] {
             let threads = mix.directed(directed);
             assert_eq!(threads.iter().map(Vec::len).sum::<usize>(), 1000);
-            let is_strange = |thread, drawn: &Drawn| partition(drawn.hash, THREADS) != thread;
+            let is_strange = |thread, drawn: &SampledRequest| partition(drawn.hash, THREADS) != thread;
             for (thread, requests) in threads.iter().enumerate() {
-                let strange: Vec<&Drawn> = requests
+                let strange: Vec<&SampledRequest> = requests
                     .iter()
                     .filter(|drawn| is_strange(thread, drawn))
                     .collect();
                 assert!(strange.iter().all(|drawn| may_be_anywhere(drawn)));
-                assert_eq!(strange.is_empty(), directed == Directed::ToOwner);
+                assert_eq!(strange.is_empty(), directed == RequestRouting::ToOwner);
             }
         }
     }
@@ -167,7 +170,7 @@ mod tests {
     fn skewed_requests_ask_for_few_keys_often() {
         let most = |skew| {
             let mut counts = [0; 1000];
-            let mix = Mix {
+            let mix = RequestMix {
                 items: TINY,
                 count: 1000,
                 skew,
@@ -176,6 +179,6 @@ mod tests {
             mix.draw().for_each(|drawn| counts[drawn.number as usize] += 1);
             counts.into_iter().max().unwrap()
         };
-        assert!(most(Skew::Zipf) > 10 * most(Skew::Uniform));
+        assert!(most(RequestSkew::Zipf) > 10 * most(RequestSkew::Uniform));
     }
 }

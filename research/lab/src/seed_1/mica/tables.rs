@@ -1,10 +1,12 @@
 //! Tables in this process, and threads that serve requests from them.
 
-use super::requests::{BURST, Directed, Drawn, Items, Key, Mix, SEED, THREADS};
-use alluvium_hashes::mica::mode::{Crcw, Crew, Erew, Mode};
+use super::requests::{
+    BURST, ItemSizes, KeyBuffer, RequestMix, RequestRouting, SEED, SampledRequest, THREADS,
+};
+use alluvium_hashes::mica::mode::{ConcurrencyMode, Crcw, Crew, Erew};
 use alluvium_hashes::mica::{
-    Core, Exclusive, HashedKey, Lossless, LosslessOptions, Lossy, LossyOptions, NEVER, Reader, Request,
-    Response, Shared, Writer, partition,
+    BurstRequest, BurstResponse, ExclusiveTable, HashedKey, LosslessOptions, LosslessTable, LossyOptions,
+    LossyTable, NEVER, SharedTable, TableCore, TableReader, TableWriter, partition,
 };
 use anyhow::{Result, ensure};
 use std::collections::BTreeMap;
@@ -17,7 +19,7 @@ const LEAST_HITS: u64 = 95;
 
 /// A kind of table.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum MicaTableKind {
     /// Each thread owns a partition of a cache (EREW).
     Exclusive,
     /// Each thread owns a partition of a store that never evicts (EREW).
@@ -30,42 +32,42 @@ pub(super) enum Kind {
     Ordered,
 }
 
-impl Kind {
+impl MicaTableKind {
     /// Fills a table and serves the requests of a mix. Returns millions of requests per second.
     ///
     /// # Errors
     /// When memory cannot be allocated, or items are missing.
-    pub(super) fn rate(self, mix: Mix) -> Result<f64> {
+    pub(super) fn rate(self, mix: RequestMix) -> Result<f64> {
         match self {
-            Kind::Exclusive => exclusive(mix, lossy::<Erew>),
-            Kind::Lossless => exclusive(mix, |mix| {
+            MicaTableKind::Exclusive => exclusive(mix, lossy::<Erew>),
+            MicaTableKind::Lossless => exclusive(mix, |mix| {
                 let items = (mix.count as usize / THREADS / 100 + 1) * 105 + 1000;
                 let options = LosslessOptions {
                     seed: SEED,
                     ..LosslessOptions::new(items, mix.items.bytes())
                 };
-                Ok(Lossless::<Erew>::new(&options)?)
+                Ok(LosslessTable::<Erew>::new(&options)?)
             }),
-            Kind::OneWrites => one_writes(mix),
-            Kind::AllWrite => all_write(mix),
-            Kind::Ordered => ordered(mix),
+            MicaTableKind::OneWrites => one_writes(mix),
+            MicaTableKind::AllWrite => all_write(mix),
+            MicaTableKind::Ordered => ordered(mix),
         }
     }
 }
 
 /// Returns a partition of a cache, slightly larger than its share of the items.
-fn lossy<M: Mode>(mix: Mix) -> Result<Lossy<M>> {
+fn lossy<M: ConcurrencyMode>(mix: RequestMix) -> Result<LossyTable<M>> {
     let bytes = (mix.count as usize / THREADS / 100 + 1) * (mix.items.bytes() + 4) * 115 + (64 << 10);
     let options = LossyOptions {
         seed: SEED,
         ..LossyOptions::new(bytes, mix.items.bytes())
     };
-    Ok(Lossy::new(&options)?)
+    Ok(LossyTable::new(&options)?)
 }
 
 /// Creates the partitions of a table and stores all items in them.
 fn filled<T>(
-    mix: Mix,
+    mix: RequestMix,
     table: impl Fn() -> Result<T>,
     mut set: impl FnMut(&mut T, HashedKey<'_>) -> Result<()>,
 ) -> Result<Vec<T>> {
@@ -81,10 +83,10 @@ fn filled<T>(
 
 /// Serves each thread's requests from that thread's state. Returns millions of requests per second.
 fn timed<T: Send>(
-    mix: Mix,
-    directed: Directed,
+    mix: RequestMix,
+    directed: RequestRouting,
     mut owned: Vec<T>,
-    serve: impl Fn(&mut T, &[Drawn], &mut Hits) + Sync,
+    serve: impl Fn(&mut T, &[SampledRequest], &mut HitCounter) + Sync,
 ) -> Result<f64> {
     let threads = mix.directed(directed);
     let start = Barrier::new(THREADS);
@@ -96,7 +98,7 @@ fn timed<T: Send>(
             .map(|(own, requests)| {
                 let (start, serve) = (&start, &serve);
                 scope.spawn(move || {
-                    let mut hits = Hits(0);
+                    let mut hits = HitCounter(0);
                     start.wait();
                     let began = Instant::now();
                     for burst in requests.chunks(BURST) {
@@ -127,16 +129,20 @@ fn timed<T: Send>(
 }
 
 /// Counts the values that were found.
-struct Hits(u64);
+struct HitCounter(u64);
 
-impl Hits {
+impl HitCounter {
     fn note(&mut self, value: Option<&[u8]>) {
         self.0 += u64::from(value.is_some_and(|value| black_box(value[0]) > 0));
     }
 }
 
 /// Returns the keys of a burst, with the hashes that clients have sent.
-fn keys<'k>(items: Items, burst: &[Drawn], memory: &'k mut [Key; BURST]) -> [HashedKey<'k>; BURST] {
+fn keys<'k>(
+    items: ItemSizes,
+    burst: &[SampledRequest],
+    memory: &'k mut [KeyBuffer; BURST],
+) -> [HashedKey<'k>; BURST] {
     for (key, drawn) in memory.iter_mut().zip(burst) {
         items.write_key(drawn.number, key);
     }
@@ -146,29 +152,35 @@ fn keys<'k>(items: Items, burst: &[Drawn], memory: &'k mut [Key; BURST]) -> [Has
     })
 }
 
-fn exclusive<C: Core<Mode = Erew> + Send>(mix: Mix, table: impl Fn(Mix) -> Result<C>) -> Result<f64> {
+fn exclusive<C: TableCore<Mode = Erew> + Send>(
+    mix: RequestMix,
+    table: impl Fn(RequestMix) -> Result<C>,
+) -> Result<f64> {
     let items = mix.items;
     let tables = filled(
         mix,
-        || Ok(Exclusive::new(table(mix)?)),
+        || Ok(ExclusiveTable::new(table(mix)?)),
         |table, key| Ok(table.set(key, items.value(), NEVER, 0)?),
     )?;
-    timed(mix, Directed::ToOwner, tables, |table, burst, hits| {
+    timed(mix, RequestRouting::ToOwner, tables, |table, burst, hits| {
         let mut memory = [[0; 128]; BURST];
         let keys = keys(items, burst, &mut memory);
-        let requests: [Request<'_>; BURST] = std::array::from_fn(|at| match burst.get(at) {
-            Some(drawn) if !drawn.is_get => Request::Set(keys[at], items.value(), NEVER),
-            _ => Request::Get(keys[at]),
+        let requests: [BurstRequest<'_>; BURST] = std::array::from_fn(|at| match burst.get(at) {
+            Some(drawn) if !drawn.is_get => BurstRequest::Set(keys[at], items.value(), NEVER),
+            _ => BurstRequest::Get(keys[at]),
         });
         table.burst(&requests[..burst.len()], 0, |_, response| match response {
-            Response::Value(value) => hits.note(value),
-            Response::Set(set) => drop(black_box(set)),
+            BurstResponse::Value(value) => hits.note(value),
+            BurstResponse::Set(set) => drop(black_box(set)),
         });
     })
 }
 
 /// Divides a burst into gets and sets.
-fn parted<'k>(burst: &[Drawn], keys: [HashedKey<'k>; BURST]) -> (Vec<HashedKey<'k>>, Vec<HashedKey<'k>>) {
+fn parted<'k>(
+    burst: &[SampledRequest],
+    keys: [HashedKey<'k>; BURST],
+) -> (Vec<HashedKey<'k>>, Vec<HashedKey<'k>>) {
     let (mut got, mut set) = (Vec::with_capacity(BURST), Vec::with_capacity(BURST));
     for (drawn, key) in burst.iter().zip(keys) {
         if drawn.is_get { &mut got } else { &mut set }.push(key);
@@ -176,41 +188,46 @@ fn parted<'k>(burst: &[Drawn], keys: [HashedKey<'k>; BURST]) -> (Vec<HashedKey<'
     (got, set)
 }
 
-fn one_writes(mix: Mix) -> Result<f64> {
+fn one_writes(mix: RequestMix) -> Result<f64> {
     let items = mix.items;
     let writers = filled(
         mix,
-        || Ok(Writer::new(lossy::<Crew>(mix)?)),
+        || Ok(TableWriter::new(lossy::<Crew>(mix)?)),
         |table, key| Ok(table.set(key, items.value(), NEVER, 0)?),
     )?;
-    let readers: Vec<Reader<Lossy<Crew>>> = writers.iter().map(Writer::reader).collect();
-    timed(mix, Directed::SetsToOwner, writers, |writer, burst, hits| {
-        let mut memory = [[0; 128]; BURST];
-        let (got, set) = parted(burst, keys(items, burst, &mut memory));
-        Reader::get_many_of(&readers, &got, 0, |_, value| hits.note(value));
-        let set: Vec<(HashedKey<'_>, &[u8])> = set.into_iter().map(|key| (key, items.value())).collect();
-        writer.set_many(&set, 0, |_, set| drop(black_box(set)));
-    })
+    let readers: Vec<TableReader<LossyTable<Crew>>> = writers.iter().map(TableWriter::reader).collect();
+    timed(
+        mix,
+        RequestRouting::SetsToOwner,
+        writers,
+        |writer, burst, hits| {
+            let mut memory = [[0; 128]; BURST];
+            let (got, set) = parted(burst, keys(items, burst, &mut memory));
+            TableReader::get_many_of(&readers, &got, 0, |_, value| hits.note(value));
+            let set: Vec<(HashedKey<'_>, &[u8])> = set.into_iter().map(|key| (key, items.value())).collect();
+            writer.set_many(&set, 0, |_, set| drop(black_box(set)));
+        },
+    )
 }
 
-fn all_write(mix: Mix) -> Result<f64> {
+fn all_write(mix: RequestMix) -> Result<f64> {
     let items = mix.items;
     let tables = filled(
         mix,
-        || Ok(Shared::new(lossy::<Crcw>(mix)?)),
+        || Ok(SharedTable::new(lossy::<Crcw>(mix)?)),
         |table, key| Ok(table.set(key, items.value(), NEVER, 0)?),
     )?;
     let each = vec![tables; THREADS];
-    timed(mix, Directed::ToAny, each, |tables, burst, hits| {
+    timed(mix, RequestRouting::ToAny, each, |tables, burst, hits| {
         let mut memory = [[0; 128]; BURST];
         let (got, set) = parted(burst, keys(items, burst, &mut memory));
-        Shared::get_many_of(tables, &got, 0, |_, value| hits.note(value));
+        SharedTable::get_many_of(tables, &got, 0, |_, value| hits.note(value));
         let set: Vec<(HashedKey<'_>, &[u8])> = set.into_iter().map(|key| (key, items.value())).collect();
-        Shared::set_many_of(tables, &set, 0, |_, set| drop(black_box(set)));
+        SharedTable::set_many_of(tables, &set, 0, |_, set| drop(black_box(set)));
     })
 }
 
-fn ordered(mix: Mix) -> Result<f64> {
+fn ordered(mix: RequestMix) -> Result<f64> {
     let items = mix.items;
     let maps = filled(
         mix,
@@ -220,7 +237,7 @@ fn ordered(mix: Mix) -> Result<f64> {
             Ok(())
         },
     )?;
-    timed(mix, Directed::ToOwner, maps, |map, burst, hits| {
+    timed(mix, RequestRouting::ToOwner, maps, |map, burst, hits| {
         let mut memory = [[0; 128]; BURST];
         for (drawn, key) in burst.iter().zip(keys(items, burst, &mut memory)) {
             match map.get_mut(key.bytes()) {

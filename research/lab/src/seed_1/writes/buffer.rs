@@ -1,8 +1,8 @@
 //! A5 and A9: large write buffers, with LevelDB's level sizes and with optimal ones.
 
-use super::{POPULARITIES, Sheet, place, popularity, simulate};
-use crate::entry::{Procedure, Work};
-use crate::measured::Measured;
+use super::{POPULARITIES, SeriesBuilder, place, popularity, simulate};
+use crate::entry::{ExperimentMethod, MeasurementProcedure};
+use crate::measurements::MeasurementSet;
 use alluvium_model::lsm::LevelDb;
 use anyhow::Result;
 
@@ -14,17 +14,17 @@ const SAVED: &str = "saved";
 /// keys.
 const PARTS: [f64; 6] = [0.000_42, 0.001, 0.003, 0.01, 0.03, 0.1];
 
-pub(super) const A5: Procedure = Procedure {
+pub(super) const A5: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/A5",
     ours: &[
         ("write amplification, uniform keys", |measured| {
-            measured.under(UNIFORM)
+            measured.series_with_prefix(UNIFORM)
         }),
         ("write amplification, Zipf 0.99", |measured| {
-            measured.under(SKEWED)
+            measured.series_with_prefix(SKEWED)
         }),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 300_000,
         full: 10_000_000,
         most: super::MOST_SIMULATED,
@@ -42,9 +42,9 @@ fn shape(keys: u64, part: f64) -> Result<LevelDb> {
     Ok(shape)
 }
 
-fn over_buffer(keys: u64) -> Result<Measured> {
+fn over_buffer(keys: u64) -> Result<MeasurementSet> {
     let keys = keys.max(super::FEWEST);
-    let mut sheet = Sheet::default();
+    let mut sheet = SeriesBuilder::default();
     for (name, skew) in POPULARITIES {
         let popularity = popularity(keys, skew)?;
         for part in PARTS {
@@ -56,10 +56,12 @@ fn over_buffer(keys: u64) -> Result<Measured> {
     Ok(sheet.measured())
 }
 
-pub(super) const A9: Procedure = Procedure {
+pub(super) const A9: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/A9",
-    ours: &[("writes saved by the best sizes", |measured| measured.under(SAVED))],
-    work: Work::Here {
+    ours: &[("writes saved by the best sizes", |measured| {
+        measured.series_with_prefix(SAVED)
+    })],
+    work: ExperimentMethod::Here {
         quick: 300_000,
         full: 10_000_000,
         most: super::MOST_SIMULATED,
@@ -67,9 +69,9 @@ pub(super) const A9: Procedure = Procedure {
     },
 };
 
-fn of_optimum(keys: u64) -> Result<Measured> {
+fn of_optimum(keys: u64) -> Result<MeasurementSet> {
     let keys = keys.max(super::FEWEST);
-    let mut sheet = Sheet::default();
+    let mut sheet = SeriesBuilder::default();
     let popularity = popularity(keys, 0.0)?;
     for part in PARTS {
         let standard = LevelDb {

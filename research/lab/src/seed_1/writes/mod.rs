@@ -12,15 +12,15 @@ mod skew;
 mod stages;
 mod unique;
 
-use crate::entry::{At, Procedure};
-use crate::measured::{Line, Measured, Spot};
+use crate::entry::{AxisPosition, MeasurementProcedure};
+use crate::measurements::{FigurePoint, FigureSeries, MeasurementSet};
 use alluvium_model::Popularity;
 use alluvium_model::lsm::LevelDb;
 use anyhow::Result;
-use research_models::leveldb::Rules;
+use research_models::leveldb::CompactionRules;
 
 /// All procedures of this chapter.
-pub(super) const PROCEDURES: [&Procedure; 13] = [
+pub(super) const PROCEDURES: [&MeasurementProcedure; 13] = [
     &rate::A1,
     &unique::A2,
     &skew::A3,
@@ -47,27 +47,27 @@ const MOST_SIMULATED: u64 = 100_000_000;
 
 /// Computed values by line. The name of a line is the measure, a comma, and the series.
 #[derive(Default)]
-struct Sheet {
-    lines: Vec<Line>,
+struct SeriesBuilder {
+    lines: Vec<FigureSeries>,
 }
 
-impl Sheet {
-    fn put(&mut self, what: &str, whose: &str, at: At, value: f64) {
+impl SeriesBuilder {
+    fn put(&mut self, what: &str, whose: &str, at: AxisPosition, value: f64) {
         let name = format!("{what}, {whose}");
-        let spot = Spot { at, value };
+        let spot = FigurePoint { at, value };
         match self.lines.iter_mut().find(|line| line.name == name) {
             Some(line) => line.points.push(spot),
-            None => self.lines.push(Line {
+            None => self.lines.push(FigureSeries {
                 name,
                 points: vec![spot],
             }),
         }
     }
 
-    fn measured(self) -> Measured {
-        Measured {
+    fn measured(self) -> MeasurementSet {
+        MeasurementSet {
             counts: self.lines,
-            ..Measured::default()
+            ..MeasurementSet::default()
         }
     }
 }
@@ -79,10 +79,10 @@ fn popularity(keys: u64, skew: f64) -> Result<Popularity> {
 
 /// Simulates a shape. Returns the writes per insert.
 fn simulate(shape: &LevelDb, popularity: &Popularity) -> Result<f64> {
-    Ok(Rules::new(shape.clone()).run(popularity, 1)?.total())
+    Ok(CompactionRules::new(shape.clone()).run(popularity, 1)?.total())
 }
 
 /// Returns a place at a number of keys or requests.
-fn place(number: f64) -> At {
-    At::Number(number)
+fn place(number: f64) -> AxisPosition {
+    AxisPosition::Number(number)
 }

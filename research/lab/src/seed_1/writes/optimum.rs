@@ -1,8 +1,8 @@
 //! A7, A8 and A10: the level sizes that minimise LevelDB's writes, and the time to compute them.
 
-use super::{POPULARITIES, Sheet, place, popularity, simulate};
-use crate::entry::{Procedure, Work};
-use crate::measured::{Measured, name};
+use super::{POPULARITIES, SeriesBuilder, place, popularity, simulate};
+use crate::entry::{ExperimentMethod, MeasurementProcedure};
+use crate::measurements::{MeasurementSet, name};
 use alluvium_model::lsm::LevelDb;
 use anyhow::Result;
 use std::time::Instant;
@@ -11,10 +11,12 @@ const SAVED: &str = "saved";
 const SECONDS: &str = "seconds";
 const EVALUATIONS: &str = "shapes";
 
-pub(super) const A7: Procedure = Procedure {
+pub(super) const A7: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/A7",
-    ours: &[("writes saved by the best sizes", |measured| measured.under(SAVED))],
-    work: Work::Here {
+    ours: &[("writes saved by the best sizes", |measured| {
+        measured.series_with_prefix(SAVED)
+    })],
+    work: ExperimentMethod::Here {
         quick: 300_000,
         full: 10_000_000,
         most: super::MOST_SIMULATED,
@@ -22,9 +24,9 @@ pub(super) const A7: Procedure = Procedure {
     },
 };
 
-fn saved(keys: u64) -> Result<Measured> {
+fn saved(keys: u64) -> Result<MeasurementSet> {
     let keys = keys.max(super::FEWEST);
-    let mut sheet = Sheet::default();
+    let mut sheet = SeriesBuilder::default();
     let percent = |before: f64, after: f64| 100.0 * (1.0 - after / before);
     for (name, skew) in POPULARITIES {
         for size in [1_000_000, 10_000_000, 100_000_000] {
@@ -44,13 +46,13 @@ fn saved(keys: u64) -> Result<Measured> {
 const UNIFORM: &str = "uniform";
 const SKEWED: &str = "Zipf 0.99";
 
-pub(super) const A8: Procedure = Procedure {
+pub(super) const A8: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/A8",
     ours: &[
-        ("uniform keys", |measured| measured.under(UNIFORM)),
-        ("Zipf 0.99", |measured| measured.under(SKEWED)),
+        ("uniform keys", |measured| measured.series_with_prefix(UNIFORM)),
+        ("Zipf 0.99", |measured| measured.series_with_prefix(SKEWED)),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 100_000_000,
         full: 100_000_000,
         most: 1_000_000_000,
@@ -58,9 +60,9 @@ pub(super) const A8: Procedure = Procedure {
     },
 };
 
-fn over_levels(keys: u64) -> Result<Measured> {
+fn over_levels(keys: u64) -> Result<MeasurementSet> {
     let keys = keys.max(super::FEWEST);
-    let mut sheet = Sheet::default();
+    let mut sheet = SeriesBuilder::default();
     for (name, skew) in POPULARITIES {
         let popularity = popularity(keys, skew)?;
         for levels in 3..=6 {
@@ -79,15 +81,17 @@ fn over_levels(keys: u64) -> Result<Measured> {
     Ok(sheet.measured())
 }
 
-pub(super) const A10: Procedure = Procedure {
+pub(super) const A10: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/A10",
     ours: &[
-        ("time of the search", |measured| measured.under(SECONDS)),
+        ("time of the search", |measured| {
+            measured.series_with_prefix(SECONDS)
+        }),
         ("shapes that were estimated", |measured| {
-            measured.under(EVALUATIONS)
+            measured.series_with_prefix(EVALUATIONS)
         }),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 100_000_000,
         full: 100_000_000,
         most: 1_000_000_000,
@@ -95,9 +99,9 @@ pub(super) const A10: Procedure = Procedure {
     },
 };
 
-fn timed(keys: u64) -> Result<Measured> {
+fn timed(keys: u64) -> Result<MeasurementSet> {
     let keys = keys.max(super::FEWEST);
-    let mut sheet = Sheet::default();
+    let mut sheet = SeriesBuilder::default();
     for (of, skew) in POPULARITIES {
         let began = Instant::now();
         let best = LevelDb::standard(keys as f64)?.optimise(&popularity(keys, skew)?)?;

@@ -1,11 +1,11 @@
 //! A11: the choice of the table and the level to compact first.
 
-use super::{Sheet, popularity};
-use crate::entry::{Procedure, Work};
-use crate::measured::{Measured, name};
+use super::{SeriesBuilder, popularity};
+use crate::entry::{ExperimentMethod, MeasurementProcedure};
+use crate::measurements::{MeasurementSet, name};
 use alluvium_model::lsm::LevelDb;
 use anyhow::Result;
-use research_models::leveldb::{LevelChoice, Rules, TableChoice};
+use research_models::leveldb::{CompactionRules, LevelChoice, TableChoice};
 
 const WRITES: &str = "writes";
 const SAVED: &str = "saved";
@@ -15,13 +15,17 @@ const LARGEST: &str = "largest table, fullest level";
 const STARVED: &str = "cursor, level 0 first";
 const BOTH: &str = "largest table, level 0 first";
 
-pub(super) const A11: Procedure = Procedure {
+pub(super) const A11: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/A11",
     ours: &[
-        ("write amplification", |measured| measured.under(WRITES)),
-        ("saved by the cursor", |measured| measured.under(SAVED)),
+        ("write amplification", |measured| {
+            measured.series_with_prefix(WRITES)
+        }),
+        ("saved by the cursor", |measured| {
+            measured.series_with_prefix(SAVED)
+        }),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 300_000,
         full: 10_000_000,
         most: super::MOST_SIMULATED,
@@ -29,9 +33,9 @@ pub(super) const A11: Procedure = Procedure {
     },
 };
 
-fn measure(keys: u64) -> Result<Measured> {
+fn measure(keys: u64) -> Result<MeasurementSet> {
     let keys = keys.max(super::FEWEST);
-    let mut sheet = Sheet::default();
+    let mut sheet = SeriesBuilder::default();
     let popularity = popularity(keys, 0.0)?;
     let mut least = f64::NAN;
     for (policy, tables, levels) in [
@@ -40,10 +44,10 @@ fn measure(keys: u64) -> Result<Measured> {
         (STARVED, TableChoice::Cursor, LevelChoice::Level0First),
         (BOTH, TableChoice::Largest, LevelChoice::Level0First),
     ] {
-        let rules = Rules {
+        let rules = CompactionRules {
             tables,
             levels,
-            ..Rules::new(LevelDb::standard(keys as f64)?)
+            ..CompactionRules::new(LevelDb::standard(keys as f64)?)
         };
         let writes = rules.run(&popularity, 1)?.total();
         sheet.put(WRITES, "simulation", name(policy), writes);
@@ -62,7 +66,7 @@ mod tests {
     #[test]
     fn the_cursor_writes_a_fifth_less_than_the_largest_table_first() {
         let measured = measure(300_000).unwrap();
-        let saved = &measured.under(SAVED)[0].points[0];
+        let saved = &measured.series_with_prefix(SAVED)[0].points[0];
         assert!(saved.value > 15.0, "{saved:?}");
     }
 }

@@ -1,9 +1,9 @@
 //! A4 and A13: LevelDB's write amplification by number of keys, in total and by level.
 
-use super::{POPULARITIES, Sheet, place, popularity, simulate};
-use crate::entry::{Procedure, Work};
-use crate::measured::Measured;
-use alluvium_model::lsm::{LevelDb, Stage};
+use super::{POPULARITIES, SeriesBuilder, place, popularity, simulate};
+use crate::entry::{ExperimentMethod, MeasurementProcedure};
+use crate::measurements::MeasurementSet;
+use alluvium_model::lsm::{ItemStage, LevelDb};
 use anyhow::Result;
 
 const UNIFORM: &str = "uniform";
@@ -21,17 +21,17 @@ const SIZES: [u64; 7] = [
     1_000_000_000,
 ];
 
-pub(super) const A4: Procedure = Procedure {
+pub(super) const A4: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/A4",
     ours: &[
         ("write amplification, uniform keys", |measured| {
-            measured.under(UNIFORM)
+            measured.series_with_prefix(UNIFORM)
         }),
         ("write amplification, Zipf 0.99", |measured| {
-            measured.under(SKEWED)
+            measured.series_with_prefix(SKEWED)
         }),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 1_000_000,
         full: 10_000_000,
         most: super::MOST_SIMULATED,
@@ -41,9 +41,9 @@ pub(super) const A4: Procedure = Procedure {
 
 /// The model computes all sizes of the figure. The simulation uses `keys`, a third and a tenth of
 /// it.
-fn over_keys(keys: u64) -> Result<Measured> {
+fn over_keys(keys: u64) -> Result<MeasurementSet> {
     let keys = keys.max(super::FEWEST);
-    let mut sheet = Sheet::default();
+    let mut sheet = SeriesBuilder::default();
     for (name, skew) in POPULARITIES {
         for size in SIZES {
             let costs = LevelDb::standard(size as f64)?.estimate(&popularity(size, skew)?)?;
@@ -64,10 +64,12 @@ fn over_keys(keys: u64) -> Result<Measured> {
     Ok(sheet.measured())
 }
 
-pub(super) const A13: Procedure = Procedure {
+pub(super) const A13: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/A13",
-    ours: &[("the most that a level writes", |measured| measured.under(MOST))],
-    work: Work::Here {
+    ours: &[("the most that a level writes", |measured| {
+        measured.series_with_prefix(MOST)
+    })],
+    work: ExperimentMethod::Here {
         quick: 1_000_000_000,
         full: 1_000_000_000,
         most: 10_000_000_000,
@@ -75,14 +77,14 @@ pub(super) const A13: Procedure = Procedure {
     },
 };
 
-fn of_levels(keys: u64) -> Result<Measured> {
+fn of_levels(keys: u64) -> Result<MeasurementSet> {
     let keys = keys.max(super::FEWEST);
-    let mut sheet = Sheet::default();
+    let mut sheet = SeriesBuilder::default();
     for (name, skew) in POPULARITIES {
         for size in SIZES.into_iter().filter(|size| *size < keys).chain([keys]) {
             let shape = LevelDb::standard(size as f64)?;
             let costs = shape.estimate(&popularity(size, skew)?)?;
-            let levels = (1..=shape.levels()).map(|level| costs.stage(Stage::Level(level)));
+            let levels = (1..=shape.levels()).map(|level| costs.stage(ItemStage::Level(level)));
             sheet.put(MOST, name, place(size as f64), levels.fold(0.0, f64::max));
         }
     }

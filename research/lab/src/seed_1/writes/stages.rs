@@ -1,11 +1,11 @@
 //! A6: the writes of each LevelDB stage, with its default level sizes and with optimal ones.
 
-use super::{Sheet, popularity};
-use crate::entry::{Procedure, Work};
-use crate::measured::{Measured, name};
-use alluvium_model::lsm::{LevelDb, Stage};
+use super::{SeriesBuilder, popularity};
+use crate::entry::{ExperimentMethod, MeasurementProcedure};
+use crate::measurements::{MeasurementSet, name};
+use alluvium_model::lsm::{ItemStage, LevelDb};
 use anyhow::Result;
-use research_models::leveldb::Rules;
+use research_models::leveldb::CompactionRules;
 
 const STANDARD: &str = "standard";
 const BEST: &str = "best";
@@ -13,13 +13,15 @@ const NAMES: [&str; 8] = [
     "log", "memtable", "level 1", "level 2", "level 3", "level 4", "level 5", "total",
 ];
 
-pub(super) const A6: Procedure = Procedure {
+pub(super) const A6: MeasurementProcedure = MeasurementProcedure {
     id: "seed-1/A6",
     ours: &[
-        ("LevelDB's sizes", |measured| measured.under(STANDARD)),
-        ("the best sizes", |measured| measured.under(BEST)),
+        ("LevelDB's sizes", |measured| {
+            measured.series_with_prefix(STANDARD)
+        }),
+        ("the best sizes", |measured| measured.series_with_prefix(BEST)),
     ],
-    work: Work::Here {
+    work: ExperimentMethod::Here {
         quick: 300_000,
         full: 10_000_000,
         most: super::MOST_SIMULATED,
@@ -27,9 +29,9 @@ pub(super) const A6: Procedure = Procedure {
     },
 };
 
-fn measure(keys: u64) -> Result<Measured> {
+fn measure(keys: u64) -> Result<MeasurementSet> {
     let keys = keys.max(super::FEWEST);
-    let mut sheet = Sheet::default();
+    let mut sheet = SeriesBuilder::default();
     for (whose, keys, is_simulated) in [
         ("model", 100_000_000, false),
         ("model of as many keys", keys, false),
@@ -40,7 +42,7 @@ fn measure(keys: u64) -> Result<Measured> {
         let best = standard.optimise(&popularity)?.shape;
         for (what, shape) in [(STANDARD, standard), (BEST, best)] {
             let stages = match is_simulated {
-                true => Rules::new(shape).run(&popularity, 1)?.stages,
+                true => CompactionRules::new(shape).run(&popularity, 1)?.stages,
                 false => shape.estimate(&popularity)?.stages,
             };
             put(&mut sheet, what, whose, &stages);
@@ -49,7 +51,7 @@ fn measure(keys: u64) -> Result<Measured> {
     Ok(sheet.measured())
 }
 
-fn put(sheet: &mut Sheet, what: &str, whose: &str, stages: &[(Stage, f64)]) {
+fn put(sheet: &mut SeriesBuilder, what: &str, whose: &str, stages: &[(ItemStage, f64)]) {
     let mut total = 0.0;
     for (at, (_, writes)) in NAMES.into_iter().zip(stages) {
         sheet.put(what, whose, name(at), *writes);

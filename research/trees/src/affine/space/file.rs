@@ -1,12 +1,12 @@
 //! A space in a file. Its commits survive crashes.
 
-use super::book::Book;
-use super::format::{BLOCK, MOST_ROOT, SLOT, Slot, decode_map, encode_map};
-use super::{Extent, Space};
+use super::extent_allocator::ExtentAllocator;
+use super::format::{BLOCK, CommitSlot, MOST_ROOT, SLOT, decode_map, encode_map};
+use super::{NodeSpace, SpaceExtent};
 use crate::affine::error::{Error, Result};
 use alluvium_base::checksum::checksum;
 use alluvium_base::{MIB, Purpose};
-use alluvium_device::{Buffer, Device, Directory, FileOptions};
+use alluvium_device::{AlignedBuffer, Device, Directory, FileOptions};
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -33,13 +33,13 @@ const _: () = assert!(GROWTH.is_multiple_of(BLOCK) && SHARE > 0);
 #[derive(Debug)]
 pub struct FileSpace {
     device: Arc<dyn Device>,
-    inner: RefCell<Inner>,
+    inner: RefCell<FileSpaceState>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    book: Book,
-    durable: Option<Slot>,
+struct FileSpaceState {
+    book: ExtentAllocator,
+    durable: Option<CommitSlot>,
     broken: Option<String>,
 }
 
@@ -53,7 +53,7 @@ impl FileSpace {
         let device = directory.create(name, FileOptions::DIRECT)?;
         device.grow(2 * SLOT + GROWTH)?;
         directory.sync()?;
-        let book = Book::new(BLOCK, 2 * SLOT, device.len());
+        let book = ExtentAllocator::new(BLOCK, 2 * SLOT, device.len());
         Ok(FileSpace::of(device, book, None))
     }
 
@@ -72,12 +72,12 @@ impl FileSpace {
         }
         let slots = read(&*device, 0, 2 * SLOT)?;
         let (first, second) = slots.split_at(SLOT as usize);
-        let newest = [Slot::decode(first)?, Slot::decode(second)?]
+        let newest = [CommitSlot::decode(first)?, CommitSlot::decode(second)?]
             .into_iter()
             .flatten()
             .max_by_key(|slot| slot.generation);
         let slot = newest.ok_or_else(|| missing("neither of its slots is valid"))?;
-        let mut book = Book::new(BLOCK, 2 * SLOT, device.len());
+        let mut book = ExtentAllocator::new(BLOCK, 2 * SLOT, device.len());
         let mut extents = vec![];
         if slot.map.bytes > 0 {
             if slot.map.end().is_none_or(|end| end > device.len()) {
@@ -101,7 +101,7 @@ impl FileSpace {
             extents.push(slot.map);
         }
         for extent in extents {
-            if !book.enter(extent) {
+            if !book.reserve_durable(extent) {
                 let found = format!("{extent:?}");
                 return Err(Error::damaged(
                     extent.at,
@@ -114,8 +114,8 @@ impl FileSpace {
         Ok(FileSpace::of(device, book, Some(slot)))
     }
 
-    fn of(device: Arc<dyn Device>, book: Book, durable: Option<Slot>) -> FileSpace {
-        let inner = Inner {
+    fn of(device: Arc<dyn Device>, book: ExtentAllocator, durable: Option<CommitSlot>) -> FileSpace {
+        let inner = FileSpaceState {
             book,
             durable,
             broken: None,
@@ -139,7 +139,7 @@ impl FileSpace {
     }
 
     /// Records a device failure: the contents of the device are unknown from then on.
-    fn judge<T>(inner: &mut Inner, result: Result<T>) -> Result<T> {
+    fn poison_on_error<T>(inner: &mut FileSpaceState, result: Result<T>) -> Result<T> {
         if let Err(error) = &result {
             inner.broken.get_or_insert_with(|| error.to_string());
         }
@@ -148,7 +148,7 @@ impl FileSpace {
 
     fn put(&self, at: u64, bytes: &[u8]) -> Result<()> {
         let whole = bytes.len().next_multiple_of(BLOCK as usize);
-        let mut buffer = Buffer::zeroed(whole);
+        let mut buffer = AlignedBuffer::zeroed(whole);
         let (head, _) = buffer.split_at_mut(bytes.len());
         head.copy_from_slice(bytes);
         self.device.write_at(at, buffer, Purpose::Trunk)?;
@@ -156,7 +156,7 @@ impl FileSpace {
     }
 
     /// Steps of a commit: the map, a sync, the slot, a sync.
-    fn make_durable(&self, inner: &mut Inner, root: &[u8]) -> Result<Slot> {
+    fn make_durable(&self, inner: &mut FileSpaceState, root: &[u8]) -> Result<CommitSlot> {
         let before = inner.durable.clone();
         let generation = before.as_ref().map_or(0, |slot| slot.generation) + 1;
         if let Some(slot) = before
@@ -166,14 +166,14 @@ impl FileSpace {
         }
         let map = encode_map(inner.book.extents());
         let extent = match map.len() {
-            0 => Extent::default(),
+            0 => SpaceExtent::default(),
             bytes => self.claim(inner, bytes as u64)?,
         };
         if extent.bytes > 0 {
             self.put(extent.at, &map)?;
         }
         self.device.sync(Purpose::Trunk)?;
-        let slot = Slot {
+        let slot = CommitSlot {
             generation,
             map: extent,
             map_sum: checksum(&map),
@@ -184,8 +184,8 @@ impl FileSpace {
         Ok(slot)
     }
 
-    fn claim(&self, inner: &mut Inner, bytes: u64) -> Result<Extent> {
-        if let Some(extent) = inner.book.take(bytes) {
+    fn claim(&self, inner: &mut FileSpaceState, bytes: u64) -> Result<SpaceExtent> {
+        if let Some(extent) = inner.book.allocate_extent(bytes) {
             return Ok(extent);
         }
         let len = self.device.len();
@@ -195,13 +195,13 @@ impl FileSpace {
             .max(len / SHARE / BLOCK * BLOCK);
         self.device.grow(len.saturating_add(more))?;
         inner.book.extend(self.device.len());
-        let extent = inner.book.take(bytes);
+        let extent = inner.book.allocate_extent(bytes);
         Ok(extent.expect("a file has what it grew by"))
     }
 }
 
-impl Inner {
-    fn is_whole(&self) -> Result<()> {
+impl FileSpaceState {
+    fn ensure_usable(&self) -> Result<()> {
         match &self.broken {
             None => Ok(()),
             Some(cause) => Err(Error::Poisoned { cause: cause.clone() }),
@@ -228,14 +228,14 @@ fn read(device: &dyn Device, at: u64, bytes: u64) -> Result<Vec<u8>> {
     Ok(found.unwrap_or_default().to_vec())
 }
 
-impl Space for FileSpace {
-    fn allocate(&self, bytes: u64) -> Result<Extent> {
+impl NodeSpace for FileSpace {
+    fn allocate(&self, bytes: u64) -> Result<SpaceExtent> {
         let inner = &mut *self.inner.borrow_mut();
-        inner.is_whole()?;
+        inner.ensure_usable()?;
         self.claim(inner, bytes.max(1))
     }
 
-    fn release(&self, extent: Extent) {
+    fn release(&self, extent: SpaceExtent) {
         self.inner.borrow_mut().book.release(extent);
     }
 
@@ -243,9 +243,9 @@ impl Space for FileSpace {
         read(&*self.device, at, bytes)
     }
 
-    fn write(&self, extent: Extent, bytes: &[u8]) -> Result<()> {
+    fn write(&self, extent: SpaceExtent, bytes: &[u8]) -> Result<()> {
         let inner = &mut *self.inner.borrow_mut();
-        inner.is_whole()?;
+        inner.ensure_usable()?;
         assert!(
             inner.book.is_fresh(extent),
             "only fresh extents are written (AS1)"
@@ -255,15 +255,15 @@ impl Space for FileSpace {
             "an extent holds what is written"
         );
         let written = self.put(extent.at, bytes);
-        FileSpace::judge(inner, written)
+        FileSpace::poison_on_error(inner, written)
     }
 
     fn commit(&self, root: &[u8]) -> Result<()> {
         assert!(root.len() <= MOST_ROOT, "a root fits a slot");
         let inner = &mut *self.inner.borrow_mut();
-        inner.is_whole()?;
+        inner.ensure_usable()?;
         let made = self.make_durable(inner, root);
-        let slot = FileSpace::judge(inner, made)?;
+        let slot = FileSpace::poison_on_error(inner, made)?;
         inner.durable = Some(slot);
         inner.book.committed();
         Ok(())
@@ -274,7 +274,7 @@ impl Space for FileSpace {
         inner.durable.as_ref().map(|slot| slot.root.clone())
     }
 
-    fn extents(&self) -> Vec<Extent> {
+    fn extents(&self) -> Vec<SpaceExtent> {
         let inner = self.inner.borrow();
         let map = inner.durable.as_ref().map(|slot| slot.map.at);
         let all = inner.book.extents();

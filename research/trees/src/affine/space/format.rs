@@ -22,9 +22,9 @@
 //! the end of the previous extent and the start of this one, and the size in bytes.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::Extent;
+use super::SpaceExtent;
 use crate::affine::error::{Error, Result};
-use alluvium_base::bytes::{Reader, Writer};
+use alluvium_base::bytes::{ByteReader, ByteWriter};
 use alluvium_base::checksum::checksum;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"AAFF");
@@ -39,18 +39,18 @@ const _: () = assert!(50 + MOST_ROOT as u64 <= SLOT && alluvium_device::BLOCK ==
 
 /// The decoded contents of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Slot {
+pub(super) struct CommitSlot {
     pub(super) generation: u64,
-    pub(super) map: Extent,
+    pub(super) map: SpaceExtent,
     pub(super) map_sum: u64,
     pub(super) root: Vec<u8>,
 }
 
-impl Slot {
+impl CommitSlot {
     pub(super) fn encode(&self) -> Vec<u8> {
         assert!(self.root.len() <= MOST_ROOT, "a root fits a slot");
         let mut rest = Vec::with_capacity(SLOT as usize);
-        Writer::new(&mut rest)
+        ByteWriter::new(&mut rest)
             .u32(MAGIC)
             .u32(VERSION)
             .u64(self.generation)
@@ -61,13 +61,13 @@ impl Slot {
             .bytes(&self.root);
         rest.resize(SLOT as usize - 8, 0);
         let mut out = Vec::with_capacity(SLOT as usize);
-        Writer::new(&mut out).u64(checksum(&rest)).bytes(&rest);
+        ByteWriter::new(&mut out).u64(checksum(&rest)).bytes(&rest);
         out
     }
 
     /// Decodes a slot; `None` if it is invalid.
-    pub(super) fn decode(bytes: &[u8]) -> Result<Option<Slot>> {
-        let mut reader = Reader::new(bytes);
+    pub(super) fn decode(bytes: &[u8]) -> Result<Option<CommitSlot>> {
+        let mut reader = ByteReader::new(bytes);
         let sum = reader.u64()?;
         if bytes.len() as u64 != SLOT || checksum(bytes.get(8..).unwrap_or_default()) != sum {
             return Ok(None);
@@ -85,8 +85,8 @@ impl Slot {
             return Err(Error::damaged(48, "the length of the root", MOST_ROOT, len));
         }
         let root = reader.take(len)?.to_vec();
-        let map = Extent { at, bytes };
-        Ok(Some(Slot {
+        let map = SpaceExtent { at, bytes };
+        Ok(Some(CommitSlot {
             generation,
             map,
             map_sum,
@@ -96,9 +96,9 @@ impl Slot {
 }
 
 /// Encodes a map.
-pub(super) fn encode_map(extents: impl Iterator<Item = Extent>) -> Vec<u8> {
+pub(super) fn encode_map(extents: impl Iterator<Item = SpaceExtent>) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut writer = Writer::new(&mut out);
+    let mut writer = ByteWriter::new(&mut out);
     let mut end = 0;
     for extent in extents {
         debug_assert!(extent.at >= end, "extents are in order");
@@ -109,11 +109,11 @@ pub(super) fn encode_map(extents: impl Iterator<Item = Extent>) -> Vec<u8> {
 }
 
 /// Decodes a map.
-pub(super) fn decode_map(bytes: &[u8]) -> Result<Vec<Extent>> {
-    let mut reader = Reader::new(bytes);
+pub(super) fn decode_map(bytes: &[u8]) -> Result<Vec<SpaceExtent>> {
+    let mut reader = ByteReader::new(bytes);
     let mut extents = Vec::new();
     let mut end = 0u64;
-    while reader.left() > 0 {
+    while reader.remaining() > 0 {
         let position = reader.position() as u64;
         let (gap, bytes) = (reader.varint()?, reader.varint()?);
         let at = gap.checked_mul(BLOCK).and_then(|gap| end.checked_add(gap));
@@ -124,7 +124,7 @@ pub(super) fn decode_map(bytes: &[u8]) -> Result<Vec<Extent>> {
             let found = format!("{bytes} bytes {gap} blocks behind {end}");
             return Err(Error::damaged(position, "an extent", "below 2^64", found));
         };
-        extents.push(Extent { at, bytes });
+        extents.push(SpaceExtent { at, bytes });
         end = after;
     }
     Ok(extents)
@@ -133,8 +133,12 @@ pub(super) fn decode_map(bytes: &[u8]) -> Result<Vec<Extent>> {
 /// Decodes bytes as a slot or a map, for fuzzing.
 pub(in crate::affine) fn reread(bytes: &[u8]) -> usize {
     let mut found = 0;
-    if let Ok(Some(slot)) = Slot::decode(bytes) {
-        assert_eq!(Slot::decode(&slot.encode()).ok().flatten(), Some(slot), "a slot");
+    if let Ok(Some(slot)) = CommitSlot::decode(bytes) {
+        assert_eq!(
+            CommitSlot::decode(&slot.encode()).ok().flatten(),
+            Some(slot),
+            "a slot"
+        );
         found += 1;
     }
     if let Ok(extents) = decode_map(bytes) {
@@ -148,16 +152,16 @@ pub(in crate::affine) fn reread(bytes: &[u8]) -> usize {
 /// Returns sample bytes for a slot and a map.
 pub(in crate::affine) fn examples() -> Vec<Vec<u8>> {
     let extents = [
-        Extent { at: 8192, bytes: 700 },
-        Extent {
+        SpaceExtent { at: 8192, bytes: 700 },
+        SpaceExtent {
             at: 10_240,
             bytes: 512,
         },
     ];
     let map = encode_map(extents.into_iter());
-    let slot = Slot {
+    let slot = CommitSlot {
         generation: 7,
-        map: Extent {
+        map: SpaceExtent {
             at: 16_384,
             bytes: map.len() as u64,
         },
@@ -188,11 +192,11 @@ mod tests {
     fn torn_slots_and_impossible_extents_are_refused() {
         let [mut slot, _] = examples().try_into().unwrap();
         slot[100] ^= 1;
-        assert!(Slot::decode(&slot).unwrap().is_none());
-        assert!(Slot::decode(&slot[..4000]).unwrap().is_none());
-        assert!(Slot::decode(&[]).is_err());
+        assert!(CommitSlot::decode(&slot).unwrap().is_none());
+        assert!(CommitSlot::decode(&slot[..4000]).unwrap().is_none());
+        assert!(CommitSlot::decode(&[]).is_err());
         let mut far = Vec::new();
-        Writer::new(&mut far).varint(u64::MAX).varint(1);
+        ByteWriter::new(&mut far).varint(u64::MAX).varint(1);
         let error = decode_map(&far).unwrap_err().to_string();
         assert!(error.contains("an extent"), "{error}");
         assert!(decode_map(&[0x80]).is_err());

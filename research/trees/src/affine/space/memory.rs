@@ -1,15 +1,15 @@
 //! An in-memory space with a meter that counts each byte, fault injection, and simulated crashes.
 
-use super::book::Book;
-use super::meter::{Meter, Request};
-use super::{Extent, Space};
+use super::extent_allocator::ExtentAllocator;
+use super::meter::{RequestMeter, SpaceRequest};
+use super::{NodeSpace, SpaceExtent};
 use crate::affine::error::{Error, Result};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 /// An injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum SpaceFault {
     /// The n-th write or commit from now on fails, and all later ones.
     WritesFrom(u64),
     /// The n-th read from now on fails, and all later ones.
@@ -34,18 +34,18 @@ pub enum Fault {
 /// ```
 #[derive(Clone, Debug)]
 pub struct MemorySpace {
-    inner: RefCell<Inner>,
+    inner: RefCell<MemorySpaceState>,
 }
 
 #[derive(Clone, Debug)]
-struct Inner {
-    book: Book,
+struct MemorySpaceState {
+    book: ExtentAllocator,
     held: BTreeMap<u64, Vec<u8>>,
     root: Option<Vec<u8>>,
     /// The extents that the last commit references.
-    durable: Vec<Extent>,
-    meter: Meter,
-    log: Option<Vec<Request>>,
+    durable: Vec<SpaceExtent>,
+    meter: RequestMeter,
+    log: Option<Vec<SpaceRequest>>,
     writes_left: Option<u64>,
     reads_left: Option<u64>,
 }
@@ -54,12 +54,12 @@ impl MemorySpace {
     /// Creates an empty space of at most `capacity` bytes.
     #[must_use]
     pub fn new(capacity: u64) -> MemorySpace {
-        let inner = Inner {
-            book: Book::new(1, 0, capacity),
+        let inner = MemorySpaceState {
+            book: ExtentAllocator::new(1, 0, capacity),
             held: BTreeMap::new(),
             root: None,
             durable: Vec::new(),
-            meter: Meter::default(),
+            meter: RequestMeter::default(),
             log: None,
             writes_left: None,
             reads_left: None,
@@ -71,13 +71,13 @@ impl MemorySpace {
 
     /// Returns the counts so far.
     #[must_use]
-    pub fn meter(&self) -> Meter {
+    pub fn meter(&self) -> RequestMeter {
         self.inner.borrow().meter
     }
 
     /// Returns the requests since the last call, or since the creation of the space.
     #[must_use]
-    pub fn requests(&self) -> Vec<Request> {
+    pub fn requests(&self) -> Vec<SpaceRequest> {
         self.inner
             .borrow_mut()
             .log
@@ -92,11 +92,11 @@ impl MemorySpace {
     }
 
     /// Injects a fault.
-    pub fn inject(&self, fault: Fault) {
+    pub fn inject(&self, fault: SpaceFault) {
         let mut inner = self.inner.borrow_mut();
         match fault {
-            Fault::WritesFrom(left) => inner.writes_left = Some(left),
-            Fault::ReadsFrom(left) => inner.reads_left = Some(left),
+            SpaceFault::WritesFrom(left) => inner.writes_left = Some(left),
+            SpaceFault::ReadsFrom(left) => inner.reads_left = Some(left),
         }
     }
 
@@ -114,19 +114,22 @@ impl MemorySpace {
     #[must_use]
     pub fn crashed(&self) -> MemorySpace {
         let old = self.inner.borrow();
-        let mut book = Book::new(1, 0, old.book.capacity());
+        let mut book = ExtentAllocator::new(1, 0, old.book.capacity());
         let mut held = BTreeMap::new();
         for extent in &old.durable {
-            assert!(book.enter(*extent), "extents of a commit do not overlap");
+            assert!(
+                book.reserve_durable(*extent),
+                "extents of a commit do not overlap"
+            );
             let bytes = old.held.get(&extent.at);
             held.insert(extent.at, bytes.expect("a commit keeps what it reaches").clone());
         }
-        let inner = Inner {
+        let inner = MemorySpaceState {
             book,
             held,
             root: old.root.clone(),
             durable: old.durable.clone(),
-            meter: Meter::default(),
+            meter: RequestMeter::default(),
             log: None,
             writes_left: None,
             reads_left: None,
@@ -137,8 +140,8 @@ impl MemorySpace {
     }
 }
 
-impl Inner {
-    fn count(&mut self, request: Request) {
+impl MemorySpaceState {
+    fn count(&mut self, request: SpaceRequest) {
         self.meter.count(request);
         if let Some(log) = &mut self.log {
             log.push(request);
@@ -160,18 +163,18 @@ impl Inner {
     }
 }
 
-impl Space for MemorySpace {
-    fn allocate(&self, bytes: u64) -> Result<Extent> {
+impl NodeSpace for MemorySpace {
+    fn allocate(&self, bytes: u64) -> Result<SpaceExtent> {
         let book = &mut self.inner.borrow_mut().book;
         let (used, capacity) = (book.used_bytes(), book.capacity());
-        book.take(bytes.max(1)).ok_or(Error::Full {
+        book.allocate_extent(bytes.max(1)).ok_or(Error::Full {
             bytes,
             used,
             capacity,
         })
     }
 
-    fn release(&self, extent: Extent) {
+    fn release(&self, extent: SpaceExtent) {
         let inner = &mut *self.inner.borrow_mut();
         if inner.book.release(extent) {
             inner.held.remove(&extent.at);
@@ -180,8 +183,8 @@ impl Space for MemorySpace {
 
     fn read(&self, at: u64, bytes: u64) -> Result<Vec<u8>> {
         let inner = &mut *self.inner.borrow_mut();
-        Inner::charge(&mut inner.reads_left, "read", at, bytes)?;
-        inner.count(Request::Read(bytes));
+        MemorySpaceState::charge(&mut inner.reads_left, "read", at, bytes)?;
+        inner.count(SpaceRequest::Read(bytes));
         let found = inner.held.range(..=at).next_back().and_then(|(start, held)| {
             let from = usize::try_from(at - start).ok()?;
             held.get(from..from.checked_add(usize::try_from(bytes).ok()?)?)
@@ -197,7 +200,7 @@ impl Space for MemorySpace {
         found.map(<[u8]>::to_vec)
     }
 
-    fn write(&self, extent: Extent, bytes: &[u8]) -> Result<()> {
+    fn write(&self, extent: SpaceExtent, bytes: &[u8]) -> Result<()> {
         let inner = &mut *self.inner.borrow_mut();
         assert!(
             inner.book.is_fresh(extent),
@@ -207,15 +210,15 @@ impl Space for MemorySpace {
             bytes.len() as u64 <= extent.bytes,
             "an extent holds what is written"
         );
-        Inner::charge(&mut inner.writes_left, "write", extent.at, extent.bytes)?;
-        inner.count(Request::Write(bytes.len() as u64));
+        MemorySpaceState::charge(&mut inner.writes_left, "write", extent.at, extent.bytes)?;
+        inner.count(SpaceRequest::Write(bytes.len() as u64));
         inner.held.insert(extent.at, bytes.to_vec());
         Ok(())
     }
 
     fn commit(&self, root: &[u8]) -> Result<()> {
         let inner = &mut *self.inner.borrow_mut();
-        Inner::charge(&mut inner.writes_left, "commit", 0, root.len() as u64)?;
+        MemorySpaceState::charge(&mut inner.writes_left, "commit", 0, root.len() as u64)?;
         for dead in inner.book.committed() {
             inner.held.remove(&dead.at);
         }
@@ -228,7 +231,7 @@ impl Space for MemorySpace {
         self.inner.borrow().root.clone()
     }
 
-    fn extents(&self) -> Vec<Extent> {
+    fn extents(&self) -> Vec<SpaceExtent> {
         self.inner.borrow().book.extents().collect()
     }
 }

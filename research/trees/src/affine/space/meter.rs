@@ -2,7 +2,7 @@
 
 /// A read or write request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum SpaceRequest {
     /// A read of this many bytes.
     Read(u64),
     /// A write of this many bytes.
@@ -13,13 +13,13 @@ pub enum Request {
 ///
 /// ```
 /// use research_trees::affine::{Meter, Request};
-/// let mut meter = Meter::default();
-/// meter.count(Request::Read(100));
-/// meter.count(Request::Write(300));
+/// let mut meter = RequestMeter::default();
+/// meter.count(SpaceRequest::Read(100));
+/// meter.count(SpaceRequest::Write(300));
 /// assert_eq!(meter.cost(0.01), 6.0); // two setups, and four hundredths of a hundred bytes
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Meter {
+pub struct RequestMeter {
     /// The number of read requests.
     pub reads: u64,
     /// The number of bytes read.
@@ -30,15 +30,15 @@ pub struct Meter {
     pub written_bytes: u64,
 }
 
-impl Meter {
+impl RequestMeter {
     /// Counts a request.
-    pub fn count(&mut self, request: Request) {
+    pub fn count(&mut self, request: SpaceRequest) {
         match request {
-            Request::Read(bytes) => {
+            SpaceRequest::Read(bytes) => {
                 self.reads += 1;
                 self.read_bytes += bytes;
             }
-            Request::Write(bytes) => {
+            SpaceRequest::Write(bytes) => {
                 self.writes += 1;
                 self.written_bytes += bytes;
             }
@@ -55,12 +55,12 @@ impl Meter {
 
     /// Returns the counts since `before`.
     #[must_use]
-    pub fn since(&self, before: Meter) -> Meter {
+    pub fn since(&self, before: RequestMeter) -> RequestMeter {
         assert!(
             before.reads <= self.reads && before.writes <= self.writes,
             "counts only grow"
         );
-        Meter {
+        RequestMeter {
             reads: self.reads - before.reads,
             read_bytes: self.read_bytes - before.read_bytes,
             writes: self.writes - before.writes,
@@ -69,7 +69,7 @@ impl Meter {
     }
 
     /// Adds the counts of another meter.
-    pub fn add(&mut self, other: Meter) {
+    pub fn add(&mut self, other: RequestMeter) {
         self.reads += other.reads;
         self.read_bytes += other.read_bytes;
         self.writes += other.writes;

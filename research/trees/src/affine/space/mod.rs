@@ -5,35 +5,35 @@
 //!
 //! *Does not know*: the contents of an extent; keys, nodes, messages.
 //!
-//! *Read in this order*: this file, `book.rs`, `meter.rs`, `memory.rs`, `file.rs`, `format.rs`.
+//! *Read in this order*: this file, `extent_allocator.rs`, `meter.rs`, `memory.rs`, `file.rs`, `format.rs`.
 //!
 //! - **AS1** Bytes that the last commit references are not overwritten before the next commit is
 //!   durable.
 //! - **AS2** A commit is atomic: after a crash the space is in the state of the last commit.
 //! - **AS3** Each read and each write is one request, and costs one setup.
 
-mod book;
+mod extent_allocator;
 mod file;
 pub(super) mod format;
 mod memory;
 mod meter;
 
 pub use file::FileSpace;
-pub use memory::{Fault, MemorySpace};
-pub use meter::{Meter, Request};
+pub use memory::{MemorySpace, SpaceFault};
+pub use meter::{RequestMeter, SpaceRequest};
 
 use super::error::Result;
 
 /// A range of bytes of a space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Extent {
+pub struct SpaceExtent {
     /// The offset of the first byte.
     pub at: u64,
     /// The length in bytes.
     pub bytes: u64,
 }
 
-impl Extent {
+impl SpaceExtent {
     /// Returns the offset after the last byte; `None` on overflow.
     #[must_use]
     pub fn end(&self) -> Option<u64> {
@@ -44,16 +44,16 @@ impl Extent {
 /// Extents of bytes, and a root from which the caller finds them.
 ///
 /// Any call may fail. A dictionary then refuses work until it is reopened at the last commit.
-pub trait Space {
+pub trait NodeSpace {
     /// Allocates `bytes` unused bytes.
     ///
     /// # Errors
     /// [`Error::Full`](super::Error::Full), or I/O errors.
-    fn allocate(&self, bytes: u64) -> Result<Extent>;
+    fn allocate(&self, bytes: u64) -> Result<SpaceExtent>;
 
     /// Releases an extent. If the last commit references the extent, it is reused only after the
     /// next commit.
-    fn release(&self, extent: Extent);
+    fn release(&self, extent: SpaceExtent);
 
     /// Reads `bytes` bytes at `at` in one request.
     ///
@@ -65,7 +65,7 @@ pub trait Space {
     ///
     /// # Errors
     /// I/O errors.
-    fn write(&self, extent: Extent, bytes: &[u8]) -> Result<()>;
+    fn write(&self, extent: SpaceExtent, bytes: &[u8]) -> Result<()>;
 
     /// Makes all writes durable, with `root` as the new root (AS2).
     ///
@@ -78,5 +78,5 @@ pub trait Space {
 
     /// Returns the extents that are allocated and not released for the dictionary, excluding the
     /// space's own metadata.
-    fn extents(&self) -> Vec<Extent>;
+    fn extents(&self) -> Vec<SpaceExtent>;
 }

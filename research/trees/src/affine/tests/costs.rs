@@ -45,7 +45,7 @@ fn every_query_keeps_the_inequality_of_theorem_9() {
         (8, 20_000, 30_000),
         (16, 32 << 10, 40_000),
     ] {
-        let options = options(Variant::WeightBalanced, node_bytes, fanout, ELEMENT as u32);
+        let options = options(AffineVariant::WeightBalanced, node_bytes, fanout, ELEMENT as u32);
         let (tree, mut random) = aged(options, count, 4000);
         sound(&tree);
         let memory = elements(tree.resident_bytes());
@@ -67,8 +67,8 @@ fn every_query_keeps_the_inequality_of_theorem_9() {
                 let spent: f64 = requests
                     .iter()
                     .map(|request| match request {
-                        Request::Read(bytes) => 1.0 + alpha * elements(*bytes),
-                        Request::Write(_) => panic!("a query writes nothing"),
+                        SpaceRequest::Read(bytes) => 1.0 + alpha * elements(*bytes),
+                        SpaceRequest::Write(_) => panic!("a query writes nothing"),
                     })
                     .sum();
                 let bound = (1.0 + alpha * node / fan + alpha * fan) * levels;
@@ -90,9 +90,9 @@ fn every_query_keeps_the_inequality_of_theorem_9() {
 #[test]
 fn leaf_blocks_of_a_chosen_size_are_read_whatever_the_node() {
     for (variant, node_bytes) in [
-        (Variant::Segmented, 16_000),
-        (Variant::ParentPivots, 32_000),
-        (Variant::WeightBalanced, 64_000),
+        (AffineVariant::Segmented, 16_000),
+        (AffineVariant::ParentPivots, 32_000),
+        (AffineVariant::WeightBalanced, 64_000),
     ] {
         let options = AffineOptions {
             leaf_block_bytes: Some(1200),
@@ -107,7 +107,7 @@ fn leaf_blocks_of_a_chosen_size_are_read_whatever_the_node() {
             let found = tree.get(&key).unwrap();
             assert!(found.is_some_and(|found| found.len() == value.len()));
             let requests = tree.space().requests();
-            if let Some(Request::Read(bytes)) = requests.last() {
+            if let Some(SpaceRequest::Read(bytes)) = requests.last() {
                 (least, most) = (least.min(*bytes), most.max(*bytes));
             }
         }
@@ -124,7 +124,7 @@ fn leaf_blocks_of_a_chosen_size_are_read_whatever_the_node() {
         let _ = tree.space().requests();
         tree.get(&element(5_000_000, ELEMENT).0).unwrap();
         let requests = tree.space().requests();
-        let Some(Request::Read(bytes)) = requests.last() else {
+        let Some(SpaceRequest::Read(bytes)) = requests.last() else {
             panic!("{requests:?}");
         };
         assert!(*bytes > 1200, "a part of F is {bytes} bytes");
@@ -139,7 +139,7 @@ fn inserts_cost_the_same_constant_for_all_nodes_fanouts_and_alphas() {
         (8, 32_000, 40_000),
         (16, 40_000, 50_000),
     ] {
-        let options = options(Variant::ParentPivots, node_bytes, fanout, ELEMENT as u32);
+        let options = options(AffineVariant::ParentPivots, node_bytes, fanout, ELEMENT as u32);
         let (mut tree, mut random) = aged(options, count, count / 3);
         let before = tree.space().meter();
         let inserts = count / 3;
@@ -172,10 +172,10 @@ fn each_step_of_the_ladder_makes_queries_cheaper_and_inserts_no_dearer() {
     let alpha = 4.0 / elements(node_bytes.into());
     let mut rows = Vec::new();
     for variant in [
-        Variant::Naive,
-        Variant::Segmented,
-        Variant::ParentPivots,
-        Variant::WeightBalanced,
+        AffineVariant::Naive,
+        AffineVariant::Segmented,
+        AffineVariant::ParentPivots,
+        AffineVariant::WeightBalanced,
     ] {
         let (mut tree, mut random) = aged(
             options(variant, node_bytes, fanout, ELEMENT as u32),
@@ -198,7 +198,7 @@ fn each_step_of_the_ladder_makes_queries_cheaper_and_inserts_no_dearer() {
         println!("{variant:?}: query {query:.2} in {reads:.2} reads, insert {insert:.3}");
     }
     // αB is 4: a whole node costs 5 setups, a segment 1.25 and its pivots at most another.
-    let per_read = |row: (Variant, f64, f64, f64)| row.1 / row.2;
+    let per_read = |row: (AffineVariant, f64, f64, f64)| row.1 / row.2;
     assert!(per_read(naive) > 2.5, "{rows:?}");
     assert!(
         per_read(parent) < 1.0 + alpha * (elements(node_bytes.into()) / 16.0 + 16.0),
@@ -224,7 +224,7 @@ fn a_segment_of_tokudbs_nodes_is_read_for_a_third_of_a_whole_node() {
         let (cost, reads) = query_cost(&tree, 30_000, alpha * ELEMENT as f64 / 100.0);
         cost / reads
     };
-    let (whole, segment) = (cost(Variant::Naive), cost(Variant::ParentPivots));
+    let (whole, segment) = (cost(AffineVariant::Naive), cost(AffineVariant::ParentPivots));
     assert!(
         (1.3..3.25).contains(&whole) && (1.0..1.2).contains(&segment),
         "{whole} {segment}"
@@ -245,7 +245,7 @@ fn rebuilding_is_a_share_of_the_work_for_every_pattern_of_changes() {
         ("mass deletes", |at| at * 1000, 0.95),
     ];
     for (name, key, most) in patterns {
-        let options = options(Variant::WeightBalanced, 10_000, 8, ELEMENT as u32);
+        let options = options(AffineVariant::WeightBalanced, 10_000, 8, ELEMENT as u32);
         let (mut tree, _) = aged(options, 10_000, 0);
         for at in 0..8000 {
             let (key, value) = element(key(at), ELEMENT);

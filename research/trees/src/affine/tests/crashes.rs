@@ -8,7 +8,7 @@
 //! ```
 
 use super::*;
-use alluvium_device::simulated::{SimDirectory, Survival};
+use alluvium_device::simulated::{CrashSurvival, SimDirectory};
 use alluvium_sim::environment::{number, points};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,7 +50,7 @@ fn compare(image: &SimDirectory, story: &Mutex<Story>) {
     sound(&tree);
 }
 
-fn run(variant: Variant, seed: u64, points: u64) -> u64 {
+fn run(variant: AffineVariant, seed: u64, points: u64) -> u64 {
     let directory = SimDirectory::new(seed);
     let story = Arc::new(Mutex::new(Story::default()));
     story.lock().unwrap().states.push(Model::new());
@@ -58,7 +58,7 @@ fn run(variant: Variant, seed: u64, points: u64) -> u64 {
     let (hook_story, hook_seen) = (Arc::clone(&story), Arc::clone(&seen));
     directory.on_operation(move |point| {
         let at = hook_seen.fetch_add(1, Ordering::Relaxed);
-        let survival = Survival::ALL[(at % 5) as usize];
+        let survival = CrashSurvival::ALL[(at % 5) as usize];
         compare(&point.image(survival, seed ^ at), &hook_story);
     });
     let options = AffineOptions {
@@ -88,7 +88,7 @@ fn run(variant: Variant, seed: u64, points: u64) -> u64 {
     }
     directory.clear_hook();
     assert!(
-        tree.height() > 1 || variant == Variant::BTree,
+        tree.height() > 1 || variant == AffineVariant::BTree,
         "{:?}",
         tree.levels()
     );
@@ -100,7 +100,7 @@ fn affine_dictionaries_survive_every_crash() {
     let points = points(2000);
     let seed = number("ALLUVIUM_SIM_SEED", 1);
     let mut seen = 0;
-    for (at, variant) in (0..).zip(Variant::ALL) {
+    for (at, variant) in (0..).zip(AffineVariant::ALL) {
         seen += run(variant, seed + at, points / 5);
     }
     assert!(seen >= points / 5 * 5, "{seen}");
@@ -108,19 +108,19 @@ fn affine_dictionaries_survive_every_crash() {
 
 #[test]
 fn a_file_survives_failures_of_its_device() {
-    use alluvium_device::Operation;
-    use alluvium_device::simulated::Fault;
+    use alluvium_device::DeviceOperation;
+    use alluvium_device::simulated::InjectedFault;
     for nth in 0..40 {
         let directory = SimDirectory::new(nth);
         let space = FileSpace::create(&directory, "dictionary").unwrap();
-        let options = options(Variant::WeightBalanced, 512, 8, 8);
+        let options = options(AffineVariant::WeightBalanced, 512, 8, 8);
         let mut tree = AffineTree::create(space, options, Arc::new(Append)).unwrap();
         let operation = if nth.is_multiple_of(2) {
-            Operation::Write
+            DeviceOperation::Write
         } else {
-            Operation::Sync
+            DeviceOperation::Sync
         };
-        directory.inject(Fault::failing(operation).at(nth / 2 + 1));
+        directory.inject(InjectedFault::failing(operation).at(nth / 2 + 1));
         let (mut model, mut random) = (Model::new(), fastrand::Rng::with_seed(nth));
         let mut committed = Model::new();
         let mut pending = committed.clone();

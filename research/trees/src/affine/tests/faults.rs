@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn filled(variant: Variant) -> (AffineTree<MemorySpace>, Model) {
+fn filled(variant: AffineVariant) -> (AffineTree<MemorySpace>, Model) {
     let mut tree = created(options(variant, 2048, 8, 24));
     let (mut random, mut model) = (fastrand::Rng::with_seed(3), Model::new());
     for _ in 0..1500 {
@@ -22,10 +22,10 @@ fn reopened(tree: &AffineTree<MemorySpace>) -> AffineTree<MemorySpace> {
 
 #[test]
 fn a_failure_at_any_request_ends_work_until_the_last_commit_is_opened() {
-    for variant in Variant::ALL {
+    for variant in AffineVariant::ALL {
         let (tree, model) = filled(variant);
         for nth in 1..60 {
-            for fault in [Fault::WritesFrom(nth), Fault::ReadsFrom(nth / 2 + 1)] {
+            for fault in [SpaceFault::WritesFrom(nth), SpaceFault::ReadsFrom(nth / 2 + 1)] {
                 let mut tree = reopened(&tree);
                 tree.space().inject(fault);
                 let mut random = fastrand::Rng::with_seed(nth);
@@ -44,7 +44,7 @@ fn a_failure_at_any_request_ends_work_until_the_last_commit_is_opened() {
                 assert!(tree.get(b"a").is_err() && tree.commit(b"").is_err() && tree.check().is_err());
                 let tree = reopened(&tree);
                 sound(&tree);
-                if nth == 1 && fault == Fault::WritesFrom(1) {
+                if nth == 1 && fault == SpaceFault::WritesFrom(1) {
                     assert_eq!(contents(&tree), model, "nothing was committed since");
                 }
             }
@@ -57,7 +57,7 @@ fn a_full_space_ends_work_and_keeps_the_last_commit() {
     let space = MemorySpace::new(60_000);
     let mut tree = AffineTree::create(
         space,
-        options(Variant::WeightBalanced, 2048, 8, 24),
+        options(AffineVariant::WeightBalanced, 2048, 8, 24),
         Arc::new(Append),
     )
     .unwrap();
@@ -79,7 +79,7 @@ fn a_full_space_ends_work_and_keeps_the_last_commit() {
 
 #[test]
 fn no_byte_that_changed_gives_a_wrong_answer() {
-    for variant in Variant::ALL {
+    for variant in AffineVariant::ALL {
         let (tree, model) = filled(variant);
         let (mut random, mut found) = (fastrand::Rng::with_seed(4), 0);
         let extents = tree.space().extents();

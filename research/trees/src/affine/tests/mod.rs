@@ -7,7 +7,7 @@ mod model;
 mod theorems;
 
 use super::*;
-use alluvium_trees::paged::node::{Action, Operator};
+use alluvium_trees::paged::node::{MessageAction, UpdateOperator};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 #[derive(Debug)]
 struct Append;
 
-impl Operator for Append {
+impl UpdateOperator for Append {
     fn combine(&self, older: &[u8], younger: &[u8], into: &mut Vec<u8>) {
         let both = [older, younger].concat();
         into.extend_from_slice(&both[both.len().saturating_sub(16)..]);
     }
 }
 
-fn options(variant: Variant, node_bytes: u32, fanout: u32, element_bytes: u32) -> AffineOptions {
+fn options(variant: AffineVariant, node_bytes: u32, fanout: u32, element_bytes: u32) -> AffineOptions {
     AffineOptions {
         node_bytes,
         fanout,
@@ -40,7 +40,7 @@ fn created(options: AffineOptions) -> AffineTree<MemorySpace> {
     AffineTree::create(MemorySpace::new(1 << 40), options, Arc::new(Append)).unwrap()
 }
 
-fn contents<S: Space>(tree: &AffineTree<S>) -> Model {
+fn contents<S: NodeSpace>(tree: &AffineTree<S>) -> Model {
     let mut found = Model::new();
     tree.scan(b"", None, &mut |key, value| {
         let before = found.insert(key.to_vec(), value.to_vec());
@@ -52,32 +52,32 @@ fn contents<S: Space>(tree: &AffineTree<S>) -> Model {
 }
 
 #[track_caller]
-fn sound<S: Space>(tree: &AffineTree<S>) -> Checked {
+fn sound<S: NodeSpace>(tree: &AffineTree<S>) -> AffineCheckReport {
     let checked = tree.check().unwrap();
     assert!(checked.violations.is_empty(), "{:#?}", checked.violations);
     checked
 }
 
 /// One change, drawn from a small set of keys.
-fn change(random: &mut fastrand::Rng, keys: u32) -> (Vec<u8>, Action, Vec<u8>) {
+fn change(random: &mut fastrand::Rng, keys: u32) -> (Vec<u8>, MessageAction, Vec<u8>) {
     let key = format!("{:06}", random.u32(0..keys)).into_bytes();
     let operand: Vec<u8> = (0..random.usize(0..12)).map(|_| random.u8(b'a'..=b'z')).collect();
     match random.u32(0..10) {
-        0..6 => (key, Action::Insert, operand),
-        6..8 => (key, Action::Update, operand),
-        _ => (key, Action::Delete, Vec::new()),
+        0..6 => (key, MessageAction::Insert, operand),
+        6..8 => (key, MessageAction::Update, operand),
+        _ => (key, MessageAction::Delete, Vec::new()),
     }
 }
 
-fn change_model(model: &mut Model, (key, action, operand): &(Vec<u8>, Action, Vec<u8>)) {
+fn change_model(model: &mut Model, (key, action, operand): &(Vec<u8>, MessageAction, Vec<u8>)) {
     match action {
-        Action::Insert => {
+        MessageAction::Insert => {
             model.insert(key.clone(), operand.clone());
         }
-        Action::Delete => {
+        MessageAction::Delete => {
             model.remove(key);
         }
-        Action::Update => {
+        MessageAction::Update => {
             if let Some(value) = model.get_mut(key) {
                 let mut both = Vec::new();
                 Append.combine(value, operand, &mut both);
@@ -87,14 +87,14 @@ fn change_model(model: &mut Model, (key, action, operand): &(Vec<u8>, Action, Ve
     }
 }
 
-fn change_tree<S: Space>(
+fn change_tree<S: NodeSpace>(
     tree: &mut AffineTree<S>,
-    (key, action, operand): &(Vec<u8>, Action, Vec<u8>),
+    (key, action, operand): &(Vec<u8>, MessageAction, Vec<u8>),
 ) -> Result<()> {
     match action {
-        Action::Insert => tree.insert(key, operand),
-        Action::Update => tree.update(key, operand),
-        Action::Delete => tree.delete(key),
+        MessageAction::Insert => tree.insert(key, operand),
+        MessageAction::Update => tree.update(key, operand),
+        MessageAction::Delete => tree.delete(key),
     }
 }
 

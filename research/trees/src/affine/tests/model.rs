@@ -5,20 +5,20 @@ use super::*;
 /// Variants with sizes that give trees several levels.
 fn shapes() -> Vec<AffineOptions> {
     let mut all = Vec::new();
-    for variant in Variant::ALL {
+    for variant in AffineVariant::ALL {
         all.push(options(variant, 2048, 8, 24));
         all.push(options(variant, 512, 8, 8));
-        if variant != Variant::WeightBalanced {
+        if variant != AffineVariant::WeightBalanced {
             all.push(options(variant, 512, 3, 24));
         }
-        if variant == Variant::BTree {
+        if variant == AffineVariant::BTree {
             all.push(options(variant, 512, 3, 24));
         }
     }
     for (variant, bytes) in [
-        (Variant::Segmented, 96),
-        (Variant::ParentPivots, 2048),
-        (Variant::WeightBalanced, 128),
+        (AffineVariant::Segmented, 96),
+        (AffineVariant::ParentPivots, 2048),
+        (AffineVariant::WeightBalanced, 128),
     ] {
         all.push(AffineOptions {
             leaf_block_bytes: Some(bytes),
@@ -41,7 +41,7 @@ fn history(options: AffineOptions, seed: u64, count: u32, keys: u32) {
         let mut next = change(&mut random, keys);
         if at > count / 2 && random.bool() {
             // The second half of the history shrinks the tree.
-            next = (next.0, Action::Delete, Vec::new());
+            next = (next.0, MessageAction::Delete, Vec::new());
         }
         change_tree(&mut tree, &next).unwrap();
         change_model(&mut model, &next);
@@ -91,7 +91,7 @@ fn any_history_gives_the_answers_of_an_ordered_map() {
 
 #[test]
 fn checks_hold_after_every_operation() {
-    for variant in Variant::ALL {
+    for variant in AffineVariant::ALL {
         let mut random = fastrand::Rng::with_seed(5);
         let mut tree = created(options(variant, 512, 8, 8));
         for _ in 0..900 {
@@ -99,7 +99,7 @@ fn checks_hold_after_every_operation() {
             sound(&tree);
         }
         assert!(
-            tree.height() > 1 || variant == Variant::BTree,
+            tree.height() > 1 || variant == AffineVariant::BTree,
             "{variant:?}: {:?}",
             tree.levels()
         );
@@ -108,7 +108,7 @@ fn checks_hold_after_every_operation() {
 
 #[test]
 fn ordered_inserts_and_mass_deletes_keep_every_invariant() {
-    for variant in Variant::ALL {
+    for variant in AffineVariant::ALL {
         for backwards in [false, true] {
             let mut tree = created(options(variant, 2048, 8, 24));
             let keys: Vec<u32> = if backwards {
@@ -136,7 +136,7 @@ fn ordered_inserts_and_mass_deletes_keep_every_invariant() {
 
 #[test]
 fn one_hot_subtree_keeps_its_weights_in_their_bands() {
-    let mut tree = created(options(Variant::WeightBalanced, 2048, 8, 24));
+    let mut tree = created(options(AffineVariant::WeightBalanced, 2048, 8, 24));
     tree.load_sorted((0..6000u32).map(|key| (format!("{key:06}").into_bytes(), b"0123456789".to_vec())))
         .unwrap();
     sound(&tree);
@@ -151,7 +151,7 @@ fn one_hot_subtree_keeps_its_weights_in_their_bands() {
 
 #[test]
 fn what_is_loaded_sorted_is_there_with_even_weights() {
-    for variant in Variant::ALL {
+    for variant in AffineVariant::ALL {
         for count in [0u64, 1, 30, 500, 5000] {
             let mut tree = created(options(variant, 4096, 8, 60));
             tree.load_sorted((0..count).map(|number| element(number, 60)))
@@ -170,10 +170,14 @@ fn what_is_loaded_sorted_is_there_with_even_weights() {
 
 #[test]
 fn messages_that_are_offered_wait_for_steps() {
-    let mut tree = created(options(Variant::ParentPivots, 2048, 8, 24));
+    let mut tree = created(options(AffineVariant::ParentPivots, 2048, 8, 24));
     for key in 0..400u32 {
-        tree.offer(format!("{key:06}").as_bytes(), Action::Insert, b"0123456789")
-            .unwrap();
+        tree.enqueue_message(
+            format!("{key:06}").as_bytes(),
+            MessageAction::Insert,
+            b"0123456789",
+        )
+        .unwrap();
     }
     let before = tree.space().meter();
     assert!(
@@ -183,7 +187,7 @@ fn messages_that_are_offered_wait_for_steps() {
     assert_eq!(contents(&tree).len(), 400, "they are seen all the same");
     assert_eq!(tree.space().meter().writes, before.writes, "offers write nothing");
     let mut steps = 0;
-    while tree.step().unwrap() == Progress::Moved {
+    while tree.step().unwrap() == FlushProgress::Moved {
         steps += 1;
     }
     assert!(steps >= 1);
@@ -192,7 +196,7 @@ fn messages_that_are_offered_wait_for_steps() {
 
 #[test]
 fn pairs_that_no_segment_takes_are_refused_and_change_nothing() {
-    let mut tree = created(options(Variant::Naive, 2048, 8, 24));
+    let mut tree = created(options(AffineVariant::Naive, 2048, 8, 24));
     let long = vec![b'x'; 2048 / 8];
     let error = tree.insert(b"key", &long).unwrap_err();
     assert!(error.to_string().contains("266 bytes exceeds the 256"), "{error}");

@@ -48,8 +48,8 @@ fn beyond_half_the_bandwidth_queries_grow_with_the_node_or_with_its_root() {
     for fanout in [8u32, 12, 16, 24, 32] {
         let node_bytes = fanout * fanout * SMALL as u32;
         for (variant, points) in [
-            (Variant::BTree, &mut plain),
-            (Variant::ParentPivots, &mut buffered),
+            (AffineVariant::BTree, &mut plain),
+            (AffineVariant::ParentPivots, &mut buffered),
         ] {
             let tree = loaded(options(variant, node_bytes, fanout, SMALL as u32), count);
             let (cost, reads) = read_cost(&tree, count, 1.0);
@@ -65,7 +65,7 @@ fn beyond_half_the_bandwidth_queries_grow_with_the_node_or_with_its_root() {
     for fanout in [8u32, 16, 32] {
         let tree = loaded(
             options(
-                Variant::ParentPivots,
+                AffineVariant::ParentPivots,
                 fanout * fanout * SMALL as u32,
                 fanout,
                 SMALL as u32,
@@ -87,13 +87,13 @@ fn queries_come_close_to_the_best_b_tree_and_inserts_are_faster_by_a_logarithm()
         let fanout = (1.0 / (alpha * (1.0 / alpha).ln())).round().max(3.0) as u32;
         let best = nodes::best_b_tree_node(alpha).unwrap();
         let b_tree = options(
-            Variant::BTree,
+            AffineVariant::BTree,
             (best * SMALL as f64).max(512.0) as u32,
             3,
             SMALL as u32,
         );
         let buffered = options(
-            Variant::ParentPivots,
+            AffineVariant::ParentPivots,
             (fanout * fanout * SMALL as u32).max(512),
             fanout,
             SMALL as u32,
@@ -132,10 +132,10 @@ fn a_b_tree_query_reads_each_level_that_is_not_in_memory() {
     for memory_bytes in [0, 24 << 10, 400 << 10] {
         let options = AffineOptions {
             memory_bytes,
-            ..options(Variant::BTree, 2048, 8, SMALL as u32)
+            ..options(AffineVariant::BTree, 2048, 8, SMALL as u32)
         };
         let mut tree = loaded(options, 12_000);
-        tree.warm().unwrap();
+        tree.load_resident_levels().unwrap();
         let (_, reads) = read_cost(&tree, 12_000, 1.0);
         assert!(
             (reads - f64::from(tree.resident_height())).abs() < 1e-9,
@@ -151,7 +151,7 @@ fn write_amplification_of_a_b_tree_grows_with_its_nodes_and_structural_changes_d
     for node_bytes in [2048u32, 4096, 8192, 16_384] {
         let options = AffineOptions {
             memory_bytes: 1 << 20,
-            ..options(Variant::BTree, node_bytes, 8, SMALL as u32)
+            ..options(AffineVariant::BTree, node_bytes, 8, SMALL as u32)
         };
         let mut tree = loaded(options, 10_000);
         let mut random = fastrand::Rng::with_seed(6);
@@ -182,7 +182,7 @@ fn inserts_of_a_plain_tree_follow_theorem_4() {
     for fanout in [8u32, 12, 16, 24] {
         let mut tree = loaded(
             options(
-                Variant::Naive,
+                AffineVariant::Naive,
                 fanout * fanout * SMALL as u32,
                 fanout,
                 SMALL as u32,
@@ -215,10 +215,10 @@ fn ranges_cost_their_leaves_beside_a_query() {
     // segment above it.
     let (count, fanout, node_bytes) = (20_000u64, 8u32, 8192u32);
     for variant in [
-        Variant::BTree,
-        Variant::Naive,
-        Variant::Segmented,
-        Variant::WeightBalanced,
+        AffineVariant::BTree,
+        AffineVariant::Naive,
+        AffineVariant::Segmented,
+        AffineVariant::WeightBalanced,
     ] {
         let tree = loaded(options(variant, node_bytes, fanout, SMALL as u32), count);
         let (query, _) = read_cost(&tree, count, 0.01);

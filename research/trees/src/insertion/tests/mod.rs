@@ -4,25 +4,25 @@ mod rates;
 
 use super::*;
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::simulated::{Fault, SimDirectory};
-use alluvium_device::{Directory, FileOptions, Operation};
+use alluvium_device::simulated::{InjectedFault, SimDirectory};
+use alluvium_device::{DeviceOperation, Directory, FileOptions};
 
-const POLICIES: [Policy; 5] = [
-    Policy::None,
-    Policy::FullestBin,
-    Policy::RandomBall,
-    Policy::GoldenGate,
-    Policy::RandomWalk,
+const POLICIES: [FlushPolicy; 5] = [
+    FlushPolicy::None,
+    FlushPolicy::FullestBin,
+    FlushPolicy::RandomBall,
+    FlushPolicy::GoldenGate,
+    FlushPolicy::RandomWalk,
 ];
 
 /// A buffer of 60 records in front of leaves of 20, with pages of 1 KiB.
-fn options(policy: Policy) -> Options {
-    Options {
+fn options(policy: FlushPolicy) -> InsertionOptions {
+    InsertionOptions {
         page_bytes: 1024,
         leaf_records: 20,
-        waiting_records: if policy == Policy::None { 0 } else { 60 },
+        waiting_records: if policy == FlushPolicy::None { 0 } else { 60 },
         policy,
-        absorption: Absorption::Off,
+        absorption: AbsorptionMode::Off,
         leaves_in_memory: 0,
         seed: 1,
     }
@@ -34,24 +34,26 @@ fn file() -> Arc<dyn Device> {
         .unwrap()
 }
 
-fn all(tree: &mut Tree) -> Vec<Record> {
+fn all(tree: &mut InsertionTree) -> Vec<LeafRecord> {
     tree.scan(&[], usize::MAX).unwrap()
 }
 
 #[test]
 fn a_tree_answers_like_an_ordered_map_with_every_policy() {
     for policy in POLICIES {
-        for (absorption, leaves_in_memory) in
-            [(Absorption::Off, 0), (Absorption::Off, 7), (Absorption::On, 7)]
-        {
-            let options = Options {
+        for (absorption, leaves_in_memory) in [
+            (AbsorptionMode::Off, 0),
+            (AbsorptionMode::Off, 7),
+            (AbsorptionMode::On, 7),
+        ] {
+            let options = InsertionOptions {
                 absorption,
                 leaves_in_memory,
                 ..options(policy)
             };
-            let mut tree = Tree::new(file(), options).unwrap();
+            let mut tree = InsertionTree::new(file(), options).unwrap();
             let mut plain: BTreeMap<Box<[u8]>, Box<[u8]>> = BTreeMap::new();
-            let mut random = Random::from_seed(3);
+            let mut random = SplitMix64::from_seed(3);
             for step in 0..6000 {
                 // Keys of 0 to 40 bytes, which leaves of 1 KiB also split by bytes.
                 let key: Box<[u8]> = (0..random.below(41))
@@ -72,7 +74,7 @@ fn a_tree_answers_like_an_ordered_map_with_every_policy() {
                     8 => assert_eq!(tree.get(&key).unwrap(), plain.get(&key).cloned()),
                     _ => {
                         let wanted = plain.range(key.clone()..).take(30);
-                        let wanted: Vec<Record> =
+                        let wanted: Vec<LeafRecord> =
                             wanted.map(|(key, value)| (key.clone(), value.clone())).collect();
                         assert_eq!(tree.scan(&key, 30).unwrap(), wanted);
                     }
@@ -84,7 +86,7 @@ fn a_tree_answers_like_an_ordered_map_with_every_policy() {
             }
             assert!(tree.leaves() > 20 && tree.waiting() < 60, "{}", tree.leaves());
             assert!(all(&mut tree).into_iter().eq(plain));
-            tree.settle().unwrap();
+            tree.flush_all().unwrap();
             assert_eq!(tree.waiting(), 0);
             assert!(tree.check().is_empty());
         }
@@ -95,24 +97,24 @@ fn a_tree_answers_like_an_ordered_map_with_every_policy() {
 fn each_page_that_is_read_or_written_is_counted() {
     let directory = MemoryDirectory::new();
     for (policy, leaves_in_memory) in [
-        (Policy::None, 0),
-        (Policy::GoldenGate, 0),
-        (Policy::RandomBall, 9),
+        (FlushPolicy::None, 0),
+        (FlushPolicy::GoldenGate, 0),
+        (FlushPolicy::RandomBall, 9),
     ] {
         let device = directory.create("leaves", FileOptions::DIRECT).unwrap();
-        let options = Options {
+        let options = InsertionOptions {
             leaves_in_memory,
             ..options(policy)
         };
-        let mut tree = Tree::new(device, options).unwrap();
+        let mut tree = InsertionTree::new(device, options).unwrap();
         let before = directory.counters().snapshot();
-        let mut random = Random::from_seed(4);
+        let mut random = SplitMix64::from_seed(4);
         for _ in 0..2000 {
             let key = random.bits().to_be_bytes();
             tree.put(&key, &[0; 10]).unwrap();
             tree.get(&random.bits().to_be_bytes()).unwrap();
         }
-        tree.settle().unwrap();
+        tree.flush_all().unwrap();
         let moved = directory.counters().snapshot().since(&before);
         let counts = tree.counts();
         let moved = moved.total();
@@ -122,7 +124,7 @@ fn each_page_that_is_read_or_written_is_counted() {
             "{policy:?}"
         );
         assert_eq!(counts.changes, 2000);
-        if policy == Policy::None {
+        if policy == FlushPolicy::None {
             assert!(counts.writes >= 2000, "a page for each record: {counts:?}");
         } else {
             assert!(counts.writes < 1500, "{counts:?}");
@@ -134,13 +136,13 @@ fn each_page_that_is_read_or_written_is_counted() {
 #[test]
 fn leaves_in_memory_absorb_what_would_wait() {
     let counts = |absorption| {
-        let options = Options {
+        let options = InsertionOptions {
             absorption,
             leaves_in_memory: 20,
-            ..options(Policy::RandomBall)
+            ..options(FlushPolicy::RandomBall)
         };
-        let mut tree = Tree::new(file(), options).unwrap();
-        let mut random = Random::from_seed(5);
+        let mut tree = InsertionTree::new(file(), options).unwrap();
+        let mut random = SplitMix64::from_seed(5);
         for _ in 0..5000 {
             tree.put(&random.bits().to_be_bytes(), &[0; 10]).unwrap();
             if random.below(4) == 0 {
@@ -156,7 +158,7 @@ fn leaves_in_memory_absorb_what_would_wait() {
         );
         counts
     };
-    let (on, off) = (counts(Absorption::On), counts(Absorption::Off));
+    let (on, off) = (counts(AbsorptionMode::On), counts(AbsorptionMode::Off));
     assert_eq!(off.absorbed, 0);
     assert!(on.absorbed > 1000 && on.flushes < off.flushes, "{on:?} {off:?}");
     assert!(on.reads + on.writes < off.reads + off.writes, "{on:?} {off:?}");
@@ -166,17 +168,17 @@ fn leaves_in_memory_absorb_what_would_wait() {
 fn a_device_that_fails_loses_nothing() {
     let directory = SimDirectory::new(6);
     let device = directory.create("leaves", FileOptions::DIRECT).unwrap();
-    let options = Options {
+    let options = InsertionOptions {
         leaves_in_memory: 3,
-        ..options(Policy::FullestBin)
+        ..options(FlushPolicy::FullestBin)
     };
-    let mut tree = Tree::new(device, options).unwrap();
+    let mut tree = InsertionTree::new(device, options).unwrap();
     let (mut plain, mut errors) = (BTreeMap::new(), 0);
-    let mut random = Random::from_seed(7);
+    let mut random = SplitMix64::from_seed(7);
     for step in 0..3000_u32 {
         if step % 40 == 20 {
-            let operation = [Operation::Read, Operation::Write][random.below(2)];
-            directory.inject(Fault::failing(operation));
+            let operation = [DeviceOperation::Read, DeviceOperation::Write][random.below(2)];
+            directory.inject(InjectedFault::failing(operation));
         }
         let key = (random.below(500) as u32).to_be_bytes();
         errors += u32::from(tree.put(&key, &step.to_be_bytes()).is_err());
@@ -196,7 +198,7 @@ fn a_device_that_fails_loses_nothing() {
 #[test]
 fn damage_is_an_error_with_the_place() {
     let device = file();
-    let mut tree = Tree::new(Arc::clone(&device), options(Policy::GoldenGate)).unwrap();
+    let mut tree = InsertionTree::new(Arc::clone(&device), options(FlushPolicy::GoldenGate)).unwrap();
     for key in 0..400_u32 {
         tree.put(&key.to_be_bytes(), b"value").unwrap();
     }
@@ -221,31 +223,31 @@ fn damage_is_an_error_with_the_place() {
 
 #[test]
 fn options_that_make_no_tree_are_refused() {
-    let refused = |options: Options| match Tree::new(file(), options) {
+    let refused = |options: InsertionOptions| match InsertionTree::new(file(), options) {
         Err(Error::BadOption { option, .. }) => option,
         other => panic!("{other:?}"),
     };
-    let good = options(Policy::RandomWalk);
+    let good = options(FlushPolicy::RandomWalk);
     for page_bytes in [0, 700, 2 << 20] {
-        assert_eq!(refused(Options { page_bytes, ..good }), "page_bytes");
+        assert_eq!(refused(InsertionOptions { page_bytes, ..good }), "page_bytes");
     }
     assert_eq!(
-        refused(Options {
+        refused(InsertionOptions {
             leaf_records: 1,
             ..good
         }),
         "leaf_records"
     );
     assert_eq!(
-        refused(Options {
+        refused(InsertionOptions {
             waiting_records: 0,
             ..good
         }),
         "waiting_records"
     );
-    let none = options(Policy::None);
+    let none = options(FlushPolicy::None);
     assert_eq!(
-        refused(Options {
+        refused(InsertionOptions {
             waiting_records: 9,
             ..none
         }),
@@ -254,12 +256,12 @@ fn options_that_make_no_tree_are_refused() {
     let used = file();
     used.grow(512).unwrap();
     assert!(
-        Tree::new(used, good)
+        InsertionTree::new(used, good)
             .unwrap_err()
             .to_string()
             .contains("name an empty file")
     );
-    let mut tree = Tree::new(file(), good).unwrap();
+    let mut tree = InsertionTree::new(file(), good).unwrap();
     let error = tree.put(b"key", &[0; 1010]).unwrap_err().to_string();
     assert!(error.contains("take larger pages"), "{error}");
     tree.put(b"key", &[0; 1002]).unwrap();

@@ -2,7 +2,7 @@
 //! document (Conway §5.6).
 
 use super::*;
-use research_models::recycling::{Choice, InsertionBuffer, Keys};
+use research_models::recycling::{BinChoice, InsertionBuffer, KeyDistribution};
 
 /// Encodes a number as bytes that sort in numeric order.
 fn bytes(key: f64) -> [u8; 8] {
@@ -19,21 +19,27 @@ struct Size {
 }
 
 /// Inserts keys as the simulation does, and returns the rate over each window.
-fn measured(policy: Policy, keys: Keys, size: Size, inserts: usize, window: usize) -> Vec<(usize, f64)> {
-    let options = Options {
+fn measured(
+    policy: FlushPolicy,
+    keys: KeyDistribution,
+    size: Size,
+    inserts: usize,
+    window: usize,
+) -> Vec<(usize, f64)> {
+    let options = InsertionOptions {
         page_bytes: 4096,
         leaf_records: size.leaf,
         waiting_records: size.waiting,
         policy,
-        absorption: Absorption::Off,
+        absorption: AbsorptionMode::Off,
         leaves_in_memory: 0,
         seed: 5,
     };
-    let mut tree = Tree::new(file(), options).unwrap();
-    let mut random = Random::from_seed(9);
+    let mut tree = InsertionTree::new(file(), options).unwrap();
+    let mut random = SplitMix64::from_seed(9);
     // The simulation draws the seed of its choices first.
     random.bits();
-    let mut before = Counts::default();
+    let mut before = InsertionCounters::default();
     let mut rates = Vec::new();
     for inserted in 1..=inserts {
         tree.put(&bytes(keys.draw(&mut random)), &[]).unwrap();
@@ -45,7 +51,13 @@ fn measured(policy: Policy, keys: Keys, size: Size, inserts: usize, window: usiz
     rates
 }
 
-fn simulated(choice: Choice, keys: Keys, size: Size, inserts: usize, window: usize) -> Vec<(usize, f64)> {
+fn simulated(
+    choice: BinChoice,
+    keys: KeyDistribution,
+    size: Size,
+    inserts: usize,
+    window: usize,
+) -> Vec<(usize, f64)> {
     let buffer = InsertionBuffer {
         keys,
         buffered: size.waiting,
@@ -68,21 +80,21 @@ const SMALL: Size = Size {
 #[test]
 fn rates_are_those_of_the_simulation_for_every_family_of_keys() {
     let families = [
-        Keys::Uniform { below: 1000.0 },
-        Keys::Pareto { alpha: 1.0 },
-        Keys::Normal { deviation: 1000.0 },
+        KeyDistribution::Uniform { below: 1000.0 },
+        KeyDistribution::Pareto { alpha: 1.0 },
+        KeyDistribution::Normal { deviation: 1000.0 },
     ];
     for (policy, choice) in [
-        (Policy::FullestBin, Choice::FullestBin),
-        (Policy::GoldenGate, Choice::GoldenGate),
-        (Policy::RandomBall, Choice::RandomBall),
+        (FlushPolicy::FullestBin, BinChoice::FullestBin),
+        (FlushPolicy::GoldenGate, BinChoice::GoldenGate),
+        (FlushPolicy::RandomBall, BinChoice::RandomBall),
     ] {
         let wanted = simulated(choice, families[0], SMALL, 40_000, 10_000);
         let found = families.map(|keys| measured(policy, keys, SMALL, 40_000, 10_000));
         // Splits are by rank, so the distribution of keys makes no difference.
         assert!(found.iter().all(|family| *family == found[0]), "{policy:?}");
         for (found, wanted) in found[0].iter().zip(&wanted) {
-            if policy == Policy::RandomBall {
+            if policy == FlushPolicy::RandomBall {
                 assert!(
                     (found.1 / wanted.1 - 1.0).abs() < 0.02,
                     "{policy:?}: {found:?} {wanted:?}"
@@ -102,11 +114,17 @@ fn rates_are_the_reference_values() {
         leaf: 160,
     };
     for (policy, wanted) in [
-        (Policy::FullestBin, [8.9, 4.2]),
-        (Policy::RandomBall, [6.9, 3.3]),
-        (Policy::GoldenGate, [7.9, 3.4]),
+        (FlushPolicy::FullestBin, [8.9, 4.2]),
+        (FlushPolicy::RandomBall, [6.9, 3.3]),
+        (FlushPolicy::GoldenGate, [7.9, 3.4]),
     ] {
-        let rates = measured(policy, Keys::Uniform { below: 1000.0 }, size, 200_000, 50_000);
+        let rates = measured(
+            policy,
+            KeyDistribution::Uniform { below: 1000.0 },
+            size,
+            200_000,
+            50_000,
+        );
         for (at, wanted) in [1, 3].into_iter().zip(wanted) {
             assert!((rates[at].1 / wanted - 1.0).abs() < 0.02, "{policy:?}: {rates:?}");
         }
@@ -119,9 +137,17 @@ fn the_random_walk_of_innodb_is_nearly_random_ball_and_golden_gate_is_better() {
         waiting: 1250,
         ..SMALL
     };
-    let rates = |policy| measured(policy, Keys::Uniform { below: 1e6 }, size, 40_000, 10_000);
-    let (walk, ball) = (rates(Policy::RandomWalk), rates(Policy::RandomBall));
-    let gate = rates(Policy::GoldenGate);
+    let rates = |policy| {
+        measured(
+            policy,
+            KeyDistribution::Uniform { below: 1e6 },
+            size,
+            40_000,
+            10_000,
+        )
+    };
+    let (walk, ball) = (rates(FlushPolicy::RandomWalk), rates(FlushPolicy::RandomBall));
+    let gate = rates(FlushPolicy::GoldenGate);
     for (walk, ball) in walk.iter().zip(&ball) {
         assert!((walk.1 / ball.1 - 1.0).abs() < 0.1, "{walk:?} {ball:?}");
     }
@@ -135,16 +161,16 @@ fn updates_of_few_leaves_want_random_ball() {
     // A leaf gets nearly all updates, and the others stand for one now and then (Theorem 6): the
     // fullest bin flushes the first for ever, with one record or two.
     let rate = |policy| {
-        let options = Options {
+        let options = InsertionOptions {
             page_bytes: 16 << 10,
             leaf_records: 400,
             waiting_records: 0,
-            policy: Policy::None,
-            absorption: Absorption::Off,
+            policy: FlushPolicy::None,
+            absorption: AbsorptionMode::Off,
             leaves_in_memory: 0,
             seed: 2,
         };
-        let mut tree = Tree::new(file(), options).unwrap();
+        let mut tree = InsertionTree::new(file(), options).unwrap();
         for key in 0..40_000_u32 {
             tree.put(&key.to_be_bytes(), &[]).unwrap();
         }
@@ -153,9 +179,9 @@ fn updates_of_few_leaves_want_random_ball() {
         // From here on the tree has a buffer.
         tree.options.policy = policy;
         tree.options.waiting_records = 14;
-        tree.fullest = (policy == Policy::FullestBin).then(Fullest::default);
+        tree.fullest = (policy == FlushPolicy::FullestBin).then(FullestLeafIndex::default);
         let before = tree.counts();
-        let mut random = Random::from_seed(3);
+        let mut random = SplitMix64::from_seed(3);
         for _ in 0..20_000 {
             let is_rare = random.below(leaves) == 0;
             let key = if is_rare {
@@ -169,9 +195,9 @@ fn updates_of_few_leaves_want_random_ball() {
         tree.counts().since(&before).rate()
     };
     let (full, ball, gate) = (
-        rate(Policy::FullestBin),
-        rate(Policy::RandomBall),
-        rate(Policy::GoldenGate),
+        rate(FlushPolicy::FullestBin),
+        rate(FlushPolicy::RandomBall),
+        rate(FlushPolicy::GoldenGate),
     );
     assert!(full < 3.0 && ball > 8.0 && gate > 8.0, "{full} {ball} {gate}");
 }

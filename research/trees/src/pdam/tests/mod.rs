@@ -6,14 +6,14 @@ mod steps;
 use super::*;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::{Directory, FileOptions};
-use alluvium_model::Random;
+use alluvium_model::SplitMix64;
 use alluvium_storage::Error;
 use std::collections::BTreeMap;
 
 type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Draws records with keys and values of the shape's lengths.
-fn draw(shape: &Shape, count: usize, random: &mut Random) -> Records {
+fn draw(shape: &PdamShape, count: usize, random: &mut SplitMix64) -> Records {
     let mut part = |bytes: u32| (0..bytes).map(|_| random.bits() as u8).collect::<Vec<u8>>();
     let mut records = Records::new();
     while records.len() < count {
@@ -28,14 +28,14 @@ fn file() -> Arc<dyn Device> {
         .unwrap()
 }
 
-fn build(shape: Shape, records: &Records) -> Arc<dyn Device> {
+fn build(shape: PdamShape, records: &Records) -> Arc<dyn Device> {
     let file = file();
-    Tree::build(Arc::clone(&file), shape, 7, records).unwrap();
+    PdamTree::build(Arc::clone(&file), shape, 7, records).unwrap();
     file
 }
 
-fn shapes() -> [Shape; 5] {
-    let shape = |block, nodes, key, value| Shape::new(block, nodes, key, value).unwrap();
+fn shapes() -> [PdamShape; 5] {
+    let shape = |block, nodes, key, value| PdamShape::new(block, nodes, key, value).unwrap();
     [
         shape(512, 1, 8, 8),
         shape(512, 8, 8, 0),
@@ -47,11 +47,11 @@ fn shapes() -> [Shape; 5] {
 
 #[test]
 fn a_tree_answers_like_an_ordered_map() {
-    let mut random = Random::from_seed(1);
+    let mut random = SplitMix64::from_seed(1);
     for shape in shapes() {
         for count in [0, 1, 2, 17, 300, 2500] {
             let records = draw(&shape, count, &mut random);
-            let tree = Tree::open(build(shape, &records)).unwrap();
+            let tree = PdamTree::open(build(shape, &records)).unwrap();
             assert_eq!(tree.keys(), count as u64);
             let examined = tree.check().unwrap();
             assert_eq!((examined.keys, examined.damage.len()), (count as u64, 0));
@@ -77,13 +77,13 @@ fn a_tree_answers_like_an_ordered_map() {
 
 #[test]
 fn clients_that_search_together_get_each_their_own_answer() {
-    let shape = Shape::new(512, 8, 8, 8).unwrap();
-    let mut random = Random::from_seed(2);
+    let shape = PdamShape::new(512, 8, 8, 8).unwrap();
+    let mut random = SplitMix64::from_seed(2);
     let records = draw(&shape, 20_000, &mut random);
     let keys: Vec<&Vec<u8>> = records.keys().collect();
-    let tree = Tree::open(build(shape, &records)).unwrap();
+    let tree = PdamTree::open(build(shape, &records)).unwrap();
     for ahead in [ReadAhead::None, ReadAhead::Node, ReadAhead::Shared] {
-        let mut readers = Readers::new(&tree, ahead, 8, Remainder::InTurn).unwrap();
+        let mut readers = ReaderScheduler::new(&tree, ahead, 8, RemainderPolicy::InTurn).unwrap();
         let mut asked: BTreeMap<usize, Vec<u8>> = BTreeMap::new();
         let mut answered = 0;
         while answered < 2000 {
@@ -111,12 +111,12 @@ fn clients_that_search_together_get_each_their_own_answer() {
 
 #[test]
 fn what_is_out_of_order_or_of_another_length_is_refused() {
-    let shape = Shape::new(512, 8, 2, 1).unwrap();
+    let shape = PdamShape::new(512, 8, 2, 1).unwrap();
     let refused = |records: &[(&[u8], &[u8])]| {
         let file = file();
-        match Tree::build(Arc::clone(&file), shape, 1, records.iter().copied()) {
+        match PdamTree::build(Arc::clone(&file), shape, 1, records.iter().copied()) {
             Err(Error::BadOption { option, why }) => {
-                assert!(Tree::open(file).is_err(), "PD4: the file holds no tree");
+                assert!(PdamTree::open(file).is_err(), "PD4: the file holds no tree");
                 format!("{option}: {why}")
             }
             other => panic!("{other:?}"),
@@ -131,22 +131,22 @@ fn what_is_out_of_order_or_of_another_length_is_refused() {
     assert!(refused(&[(b"abc", b"1")]).contains("has 3 and 1 bytes"));
     assert!(refused(&[(b"ab", b"")]).contains("has 2 and 0 bytes"));
     let file = file();
-    Tree::build(Arc::clone(&file), shape, 1, [(b"ab", b"1")]).unwrap();
-    let again = Tree::build(Arc::clone(&file), shape, 1, [(b"ab", b"1")]);
+    PdamTree::build(Arc::clone(&file), shape, 1, [(b"ab", b"1")]).unwrap();
+    let again = PdamTree::build(Arc::clone(&file), shape, 1, [(b"ab", b"1")]);
     assert!(again.unwrap_err().to_string().contains("name an empty file"));
-    let tree = Tree::open(file).unwrap();
+    let tree = PdamTree::open(file).unwrap();
     assert!(tree.get(b"a").unwrap_err().to_string().contains("option key"));
     assert!(tree.scan(b"", 8).is_err());
 }
 
 #[test]
 fn slots_that_do_not_suffice_or_do_not_divide_are_refused_with_the_reason() {
-    let shape = Shape::new(512, 8, 8, 0).unwrap();
-    let records = draw(&shape, 3000, &mut Random::from_seed(3));
-    let tree = Tree::open(build(shape, &records)).unwrap();
-    let new = |ahead, slots, remainder| Readers::new(&tree, ahead, slots, remainder);
-    assert!(new(ReadAhead::Shared, 0, Remainder::InTurn).is_err());
-    let whole = new(ReadAhead::Node, 7, Remainder::InTurn)
+    let shape = PdamShape::new(512, 8, 8, 0).unwrap();
+    let records = draw(&shape, 3000, &mut SplitMix64::from_seed(3));
+    let tree = PdamTree::open(build(shape, &records)).unwrap();
+    let new = |ahead, slots, remainder| ReaderScheduler::new(&tree, ahead, slots, remainder);
+    assert!(new(ReadAhead::Shared, 0, RemainderPolicy::InTurn).is_err());
+    let whole = new(ReadAhead::Node, 7, RemainderPolicy::InTurn)
         .unwrap_err()
         .to_string();
     assert!(whole.contains("a step has 7 blocks and a node 8"), "{whole}");
@@ -159,12 +159,12 @@ fn slots_that_do_not_suffice_or_do_not_divide_are_refused_with_the_reason() {
             }
             readers.plan()
         };
-        let runs = plan(Remainder::InTurn).unwrap();
+        let runs = plan(RemainderPolicy::InTurn).unwrap();
         let each = runs.iter().map(|run| run.blocks.end - run.blocks.start);
         assert_eq!(each.clone().sum::<u64>(), 8, "PD2: all slots are used");
         let least = 8 / clients as u64;
         assert!(each.clone().all(|blocks| blocks == least || blocks == least + 1));
-        let refused = plan(Remainder::Refused);
+        let refused = plan(RemainderPolicy::Refused);
         assert_eq!(refused.is_ok(), [1, 2, 4, 8].contains(&clients), "{clients}");
         if let Err(error) = refused {
             let error = error.to_string();
@@ -174,7 +174,7 @@ fn slots_that_do_not_suffice_or_do_not_divide_are_refused_with_the_reason() {
             );
         }
     }
-    let mut readers = new(ReadAhead::Shared, 8, Remainder::InTurn).unwrap();
+    let mut readers = new(ReadAhead::Shared, 8, RemainderPolicy::InTurn).unwrap();
     assert!(
         readers
             .seek(1 << 16, key)

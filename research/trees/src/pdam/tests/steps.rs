@@ -2,26 +2,26 @@
 //! trees that are too large to write.
 
 use super::*;
-use crate::pdam::layout::{Layout, Level};
-use alluvium_device::Buffer;
+use crate::pdam::layout::{LevelLayout, PdamLayout};
+use alluvium_device::AlignedBuffer;
 use alluvium_device::simulated::SimDirectory;
-use alluvium_model::Pdam;
-use research_models::pdam::{Nodes, Tree as Expected};
+use alluvium_model::PdamClock;
+use research_models::pdam::{NodePlacement, PdamTreeModel as Expected};
 
 const SLOTS: u32 = 8;
 
 /// A virtual tree: key k is the number k, and blocks are generated when they are read.
 struct Imagined {
-    tree: Tree,
+    tree: PdamTree,
     /// The rank of each place, for a leaf and for an inner node.
     ranks: [Vec<u64>; 2],
 }
 
 impl Imagined {
     fn new(keys: u64, node_blocks: u32) -> Imagined {
-        let shape = Shape::new(512, node_blocks, 8, 0).unwrap();
-        let header = format::Header { shape, id: 1, keys };
-        let layout = Layout::new(&header, "imagined").unwrap();
+        let shape = PdamShape::new(512, node_blocks, 8, 0).unwrap();
+        let header = format::PdamHeader { shape, id: 1, keys };
+        let layout = PdamLayout::new(&header, "imagined").unwrap();
         let ranks = [0, 1].map(|level| {
             let order = layout.order(level);
             let mut ranks = vec![0; order.count() as usize];
@@ -32,14 +32,14 @@ impl Imagined {
         });
         let device = file();
         Imagined {
-            tree: Tree { device, layout },
+            tree: PdamTree { device, layout },
             ranks,
         }
     }
 
     fn block(&self, number: u64, block: u64) -> Vec<u8> {
         let layout = &self.tree.layout;
-        let holds = |level: &&Level| level.first <= number && number < level.first + level.nodes;
+        let holds = |level: &&LevelLayout| level.first <= number && number < level.first + level.nodes;
         let level = layout.levels.iter().position(|level| holds(&level)).unwrap();
         let node = number - layout.levels[level].first;
         let each = layout.shape.block_entries(level);
@@ -67,10 +67,10 @@ impl Imagined {
 
     /// Returns the steps per query for a number of concurrent clients.
     fn steps(&self, ahead: ReadAhead, clients: usize, queries: usize) -> f64 {
-        let mut readers = Readers::new(&self.tree, ahead, SLOTS, Remainder::InTurn).unwrap();
-        let mut random = Random::from_seed(clients as u64);
+        let mut readers = ReaderScheduler::new(&self.tree, ahead, SLOTS, RemainderPolicy::InTurn).unwrap();
+        let mut random = SplitMix64::from_seed(clients as u64);
         let mut answered = 0;
-        let seek = |readers: &mut Readers<'_>, reader, random: &mut Random| {
+        let seek = |readers: &mut ReaderScheduler<'_>, reader, random: &mut SplitMix64| {
             let key = random.below(self.tree.keys() as usize) as u64;
             readers.seek(reader, &key.to_be_bytes()).unwrap();
         };
@@ -84,7 +84,7 @@ impl Imagined {
                 .map(|run| {
                     let blocks = run.blocks.clone().flat_map(|block| self.block(run.node, block));
                     let bytes: Vec<u8> = blocks.collect();
-                    (run, Buffer::padded(&bytes))
+                    (run, AlignedBuffer::padded(&bytes))
                 })
                 .collect();
             for (reader, value) in readers.supply(read).unwrap() {
@@ -140,7 +140,9 @@ fn the_order_of_van_emde_boas_is_near_the_best_for_every_number_of_clients() {
             .min(large.steps(ReadAhead::Node, clients, 150));
         assert!(shared <= 1.5 * best, "{clients}: {shared} {best}");
         // Blocks of 63 keys: nearly the simulation's steps.
-        let played = expected.play(Nodes::VanEmdeBoas, clients, 600, 1).unwrap();
+        let played = expected
+            .play(NodePlacement::VanEmdeBoas, clients, 600, 1)
+            .unwrap();
         let ratio = shared / played;
         assert!((0.75..1.34).contains(&ratio), "{clients}: {shared} {played}");
     }
@@ -148,17 +150,17 @@ fn the_order_of_van_emde_boas_is_near_the_best_for_every_number_of_clients() {
 
 #[test]
 fn the_device_counts_the_steps_that_were_planned() {
-    let shape = Shape::new(512, SLOTS, 8, 8).unwrap();
-    let records = draw(&shape, 30_000, &mut Random::from_seed(3));
+    let shape = PdamShape::new(512, SLOTS, 8, 8).unwrap();
+    let records = draw(&shape, 30_000, &mut SplitMix64::from_seed(3));
     let keys: Vec<&Vec<u8>> = records.keys().collect();
     let directory = SimDirectory::new(1);
     let file = directory.create("tree", FileOptions::DIRECT).unwrap();
-    let tree = Tree::build(file, shape, 1, &records).unwrap();
-    directory.set_clock(Box::new(Pdam::new(u64::from(SLOTS), 512, 1000)));
+    let tree = PdamTree::build(file, shape, 1, &records).unwrap();
+    directory.set_clock(Box::new(PdamClock::new(u64::from(SLOTS), 512, 1000)));
     for ahead in [ReadAhead::None, ReadAhead::Node, ReadAhead::Shared] {
         for clients in [1, 3, 8, 13] {
-            let mut random = Random::from_seed(4);
-            let mut readers = Readers::new(&tree, ahead, SLOTS, Remainder::InTurn).unwrap();
+            let mut random = SplitMix64::from_seed(4);
+            let mut readers = ReaderScheduler::new(&tree, ahead, SLOTS, RemainderPolicy::InTurn).unwrap();
             let before = directory.now_ns();
             for reader in 0..clients {
                 readers.seek(reader, keys[random.below(keys.len())]).unwrap();
@@ -175,12 +177,12 @@ fn the_device_counts_the_steps_that_were_planned() {
 #[test]
 fn a_scan_moves_p_blocks_in_a_step() {
     for node_blocks in [1, SLOTS] {
-        let shape = Shape::new(512, node_blocks, 8, 8).unwrap();
-        let records = draw(&shape, 20_000, &mut Random::from_seed(5));
+        let shape = PdamShape::new(512, node_blocks, 8, 8).unwrap();
+        let records = draw(&shape, 20_000, &mut SplitMix64::from_seed(5));
         let directory = SimDirectory::new(1);
         let file = directory.create("tree", FileOptions::DIRECT).unwrap();
-        let tree = Tree::build(file, shape, 1, &records).unwrap();
-        directory.set_clock(Box::new(Pdam::new(u64::from(SLOTS), 512, 1000)));
+        let tree = PdamTree::build(file, shape, 1, &records).unwrap();
+        directory.set_clock(Box::new(PdamClock::new(u64::from(SLOTS), 512, 1000)));
         let count = tree.scan(&[0; 8], SLOTS).unwrap().map(Result::unwrap).count();
         assert_eq!(count, 20_000);
         let steps = directory.now_ns() / 1000;

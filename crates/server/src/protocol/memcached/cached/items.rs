@@ -1,23 +1,23 @@
 //! Access of commands to the items of a cache.
 
-use super::super::items::{Change, Items, Keeps};
-use crate::cache::{Content, Head};
-use crate::error::Failure;
-use crate::store::model::format::{Item, decode_item};
+use super::super::items::{ItemChange, ItemHandle, ItemStore};
+use crate::cache::{CachedItemHeader, ItemCache};
+use crate::error::CommandError;
+use crate::store::model::format::{MemcachedItem, decode_item};
 
-const TOO_LARGE: Failure = Failure::say(super::super::text::TOO_LARGE);
+const TOO_LARGE: CommandError = CommandError::say(super::super::text::TOO_LARGE);
 
 /// An item that was read.
 #[derive(Debug)]
-pub(crate) struct Read {
+pub(crate) struct CachedItemHandle {
     stored: Vec<u8>,
     expires_ms: u64,
 }
 
 /// Decodes a stored item.
-fn item(stored: &[u8], expires_ms: u64) -> Item<'_> {
-    let (head, length) = Head::read(stored);
-    Item {
+fn item(stored: &[u8], expires_ms: u64) -> MemcachedItem<'_> {
+    let (head, length) = CachedItemHeader::read(stored);
+    MemcachedItem {
         flags: head.flags,
         cas: head.cas,
         expires_ms,
@@ -27,15 +27,15 @@ fn item(stored: &[u8], expires_ms: u64) -> Item<'_> {
     }
 }
 
-impl Keeps for Read {
-    fn item(&self) -> Result<Item<'_>, Failure> {
+impl ItemHandle for CachedItemHandle {
+    fn item(&self) -> Result<MemcachedItem<'_>, CommandError> {
         Ok(item(&self.stored, self.expires_ms))
     }
 }
 
 /// The items of a cache at one time.
 pub(crate) struct CachedItems<'c> {
-    content: &'c Content,
+    content: &'c ItemCache,
     now_ms: u64,
     reply_room: usize,
     /// Buffer for encoding an item.
@@ -44,7 +44,7 @@ pub(crate) struct CachedItems<'c> {
 
 impl<'c> CachedItems<'c> {
     /// Creates the access. Replies of reads are limited to `reply_room` bytes.
-    pub(crate) fn new(content: &'c Content, now_ms: u64, reply_room: usize) -> CachedItems<'c> {
+    pub(crate) fn new(content: &'c ItemCache, now_ms: u64, reply_room: usize) -> CachedItems<'c> {
         CachedItems {
             content,
             now_ms,
@@ -53,19 +53,19 @@ impl<'c> CachedItems<'c> {
         }
     }
 
-    fn read(&self, key: &[u8]) -> Option<Read> {
+    fn read(&self, key: &[u8]) -> Option<CachedItemHandle> {
         let mut stored = Vec::new();
         let found = self.content.read(key, &mut stored)?;
-        Some(Read {
+        Some(CachedItemHandle {
             stored,
             expires_ms: found.expires_ms,
         })
     }
 
     /// Stores an item. The caller holds the lock of its key.
-    pub(super) fn write(&mut self, key: &[u8], item: &Item<'_>) -> Result<(), Failure> {
+    pub(super) fn write(&mut self, key: &[u8], item: &MemcachedItem<'_>) -> Result<(), CommandError> {
         self.stored.clear();
-        let head = Head {
+        let head = CachedItemHeader {
             flags: item.flags,
             cas: item.cas,
             touched: item.touched,
@@ -82,15 +82,15 @@ impl<'c> CachedItems<'c> {
     }
 
     /// Stores an item, whatever the key held.
-    pub(super) fn set(&mut self, key: &[u8], item: &Item<'_>) -> Result<(), Failure> {
+    pub(super) fn set(&mut self, key: &[u8], item: &MemcachedItem<'_>) -> Result<(), CommandError> {
         let _locked = self.content.lock(key);
         self.write(key, item)
     }
 }
 
-impl Items for CachedItems<'_> {
-    type Kept = Read;
-    type Memory = ();
+impl ItemStore for CachedItems<'_> {
+    type ReadItem = CachedItemHandle;
+    type ChangeMemory = ();
 
     fn now_ms(&self) -> u64 {
         self.now_ms
@@ -108,15 +108,15 @@ impl Items for CachedItems<'_> {
         true
     }
 
-    fn get(&mut self, key: &[u8]) -> Result<Option<Read>, Failure> {
+    fn get(&mut self, key: &[u8]) -> Result<Option<CachedItemHandle>, CommandError> {
         Ok(self.read(key))
     }
 
     fn change<T>(
         &mut self,
         key: &[u8],
-        decide: impl FnOnce(&Self, Option<Item<'_>>) -> Result<(Change, T), Failure>,
-    ) -> Result<T, Failure> {
+        decide: impl FnOnce(&Self, Option<MemcachedItem<'_>>) -> Result<(ItemChange, T), CommandError>,
+    ) -> Result<T, CommandError> {
         let _locked = self.content.lock(key);
         let read = self.read(key);
         let (change, result) = decide(
@@ -124,21 +124,21 @@ impl Items for CachedItems<'_> {
             read.as_ref().map(|read| item(&read.stored, read.expires_ms)),
         )?;
         match change {
-            Change::Nothing => {}
-            Change::Delete => {
+            ItemChange::Nothing => {}
+            ItemChange::Delete => {
                 self.content.delete(key);
             }
-            Change::Put(stored) => self.write(key, &decode_item(&stored)?)?,
+            ItemChange::Put(stored) => self.write(key, &decode_item(&stored)?)?,
         }
         Ok(result)
     }
 
-    fn put(&mut self, key: &[u8], stored: Vec<u8>) -> Result<(), Failure> {
+    fn put(&mut self, key: &[u8], stored: Vec<u8>) -> Result<(), CommandError> {
         let item = decode_item(&stored)?;
         self.set(key, &item)
     }
 
-    fn room_to_grow(&self, bytes: usize) -> Result<(), Failure> {
+    fn room_to_grow(&self, bytes: usize) -> Result<(), CommandError> {
         if bytes > self.content.most_value_bytes() {
             return Err(TOO_LARGE);
         }
@@ -149,7 +149,7 @@ impl Items for CachedItems<'_> {
         None
     }
 
-    fn relieve(&mut self) -> Result<(), Failure> {
+    fn relieve(&mut self) -> Result<(), CommandError> {
         Ok(())
     }
 }

@@ -1,44 +1,44 @@
 //! Authentication of a cache's client, if a password is required.
 
-use super::super::request::{self, Found};
+use super::super::request::{self, ParsedInput};
 use super::super::session::{MOST_CREDENTIALS, UNKNOWN_INPUT};
 use super::super::text::TOO_LARGE;
 use crate::access;
-use crate::net::{Input, Served};
-use crate::shared::{Client, Common};
+use crate::net::{ReceiveBuffer, ServeOutcome};
+use crate::shared::{ClientHandle, ServerContext};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
 
 /// The state of a client's authentication.
-pub(super) struct Login {
+pub(super) struct LoginState {
     /// Whether the client has authenticated or need not.
-    pub(super) is_known: bool,
+    pub(super) is_authenticated: bool,
     /// Number of wrong passwords.
-    strikes: u32,
+    failed_logins: u32,
     /// End of a login delay, and the reply to send then.
     pause: Option<(Duration, &'static str)>,
 }
 
-impl Login {
-    pub(super) fn new(common: &Common) -> Login {
-        Login {
-            is_known: common.access.is_open(),
-            strikes: 0,
+impl LoginState {
+    pub(super) fn new(common: &ServerContext) -> LoginState {
+        LoginState {
+            is_authenticated: common.access.is_open(),
+            failed_logins: 0,
             pause: None,
         }
     }
 
     /// Returns how this turn ends if a login delay is still in force.
-    pub(super) fn resume(&mut self, common: &Common, output: &mut Vec<u8>) -> Option<Served> {
+    pub(super) fn resume(&mut self, common: &ServerContext, output: &mut Vec<u8>) -> Option<ServeOutcome> {
         let (until, reply) = self.pause?;
         let delays = &common.access.delays;
         if delays.is_over() {
-            return Some(Served::Close);
+            return Some(ServeOutcome::Close);
         }
         if delays.clock().now() < until {
-            return Some(Served::Wait);
+            return Some(ServeOutcome::Wait);
         }
         output.extend_from_slice(reply.as_bytes());
         self.pause = None;
@@ -49,33 +49,33 @@ impl Login {
     /// user's name, a blank and the password. Returns the length of the request.
     pub(super) fn serve(
         &mut self,
-        common: &Common,
-        client: &Arc<Client>,
-        input: &mut Input,
+        common: &ServerContext,
+        client: &Arc<ClientHandle>,
+        input: &mut ReceiveBuffer,
         output: &mut Vec<u8>,
         waker: &Waker,
-    ) -> Result<usize, (usize, Served)> {
+    ) -> Result<usize, (usize, ServeOutcome)> {
         let arrived = input.len();
-        let close = Err((0, Served::Close));
+        let close = Err((0, ServeOutcome::Close));
         let (text, taken) = match request::read(input.bytes(), MOST_CREDENTIALS) {
-            Found::Nothing if arrived <= UNKNOWN_INPUT => return Err((0, Served::All)),
-            Found::Nothing | Found::Http | Found::Endless => return close,
-            Found::Binary(header) => {
+            ParsedInput::Nothing if arrived <= UNKNOWN_INPUT => return Err((0, ServeOutcome::All)),
+            ParsedInput::Nothing | ParsedInput::Http | ParsedInput::Endless => return close,
+            ParsedInput::Binary(header) => {
                 output.extend_from_slice(&request::binary_refusal(header));
                 return close;
             }
-            Found::Bad(error, taken) => (error, taken),
-            Found::TooLarge(_, taken) => (TOO_LARGE, taken),
-            Found::Request(request, taken) if taken > UNKNOWN_INPUT || request.word(0) == b"quit" => {
+            ParsedInput::Bad(error, taken) => (error, taken),
+            ParsedInput::TooLarge(_, taken) => (TOO_LARGE, taken),
+            ParsedInput::Request(request, taken) if taken > UNKNOWN_INPUT || request.word(0) == b"quit" => {
                 return close;
             }
-            Found::Request(request, taken) if request.word(0) == b"set" => {
+            ParsedInput::Request(request, taken) if request.word(0) == b"set" => {
                 self.identify(common, client, request.block, taken, waker)?;
                 ("STORED", taken)
             }
-            Found::Request(_, taken) => ("CLIENT_ERROR unauthenticated", taken),
+            ParsedInput::Request(_, taken) => ("CLIENT_ERROR unauthenticated", taken),
         };
-        if !self.is_known {
+        if !self.is_authenticated {
             common.counters.errors.fetch_add(1, Ordering::Relaxed);
         }
         output.extend_from_slice(text.as_bytes());
@@ -85,26 +85,26 @@ impl Login {
 
     fn identify(
         &mut self,
-        common: &Common,
-        client: &Arc<Client>,
+        common: &ServerContext,
+        client: &Arc<ClientHandle>,
         credentials: &[u8],
         taken: usize,
         waker: &Waker,
-    ) -> Result<(), (usize, Served)> {
+    ) -> Result<(), (usize, ServeOutcome)> {
         let mut parts = credentials.splitn(2, |&byte| byte == b' ');
         let (name, password) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         let access = &common.access;
-        match access.log_in(client.peer.place(), &mut self.strikes, name, password) {
-            access::Login::Yes(user) => {
+        match access.log_in(client.peer.place(), &mut self.failed_logins, name, password) {
+            access::LoginResult::Yes(user) => {
                 *client.user.lock() = user;
-                self.is_known = true;
+                self.is_authenticated = true;
                 Ok(())
             }
-            access::Login::No(until) => {
+            access::LoginResult::No(until) => {
                 common.counters.errors.fetch_add(1, Ordering::Relaxed);
                 access.delays.clock().wake_at(until, waker);
                 self.pause = Some((until, "CLIENT_ERROR authentication failure\r\n"));
-                Err((taken, Served::Wait))
+                Err((taken, ServeOutcome::Wait))
             }
         }
     }

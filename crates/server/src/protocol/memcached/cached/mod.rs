@@ -12,19 +12,19 @@ mod login;
 mod stats;
 
 use super::execute::{check, execute, refuse};
-use super::items::Items;
-use super::request::{self, MAX_KEY, Request, number};
+use super::items::ItemStore;
+use super::request::{self, MAX_KEY, MemcachedRequest, number};
 use super::{run, text};
-use crate::cache::{Cached, Head};
-use crate::error::Failure;
-use crate::net::{HIGH_WATER, Input, Protocol, Served};
+use crate::cache::{CacheContext, CachedItemHeader};
+use crate::error::CommandError;
+use crate::net::{HIGH_WATER, ProtocolSession, ReceiveBuffer, ServeOutcome};
 use crate::observe::item_counts::count;
 use crate::protocol::resp::number::write_integer;
-use crate::shared::Client;
-use crate::store::model::format::Item;
+use crate::shared::ClientHandle;
+use crate::store::model::format::MemcachedItem;
 use items::CachedItems;
-use login::Login;
-use run::{Most, Next};
+use login::LoginState;
+use run::{NextWork, RunLimits};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -35,9 +35,9 @@ const AT_ONCE: usize = 64;
 
 /// The state of one connection.
 pub(crate) struct CachedSession {
-    cached: Arc<Cached>,
-    client: Arc<Client>,
-    login: Login,
+    cached: Arc<CacheContext>,
+    client: Arc<ClientHandle>,
+    login: LoginState,
     /// Bytes of a refused block that are still to be skipped.
     skipping: usize,
     /// Number of requests to execute together next.
@@ -49,17 +49,17 @@ pub(crate) struct CachedSession {
 
 /// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum CachedRequestOutcome {
     Replied,
     Quit,
 }
 
 impl CachedSession {
-    pub(crate) fn new(cached: &Arc<Cached>, client: &Arc<Client>) -> CachedSession {
+    pub(crate) fn new(cached: &Arc<CacheContext>, client: &Arc<ClientHandle>) -> CachedSession {
         CachedSession {
             cached: Arc::clone(cached),
             client: Arc::clone(client),
-            login: Login::new(&cached.common),
+            login: LoginState::new(&cached.common),
             skipping: 0,
             at_once: AT_ONCE,
             refuses: false,
@@ -75,16 +75,21 @@ impl CachedSession {
 
     /// Executes at most `left` requests at the beginning of `bytes`. Returns their number and total
     /// length, or how the turn ends.
-    fn step(&mut self, bytes: &[u8], left: usize, output: &mut Vec<u8>) -> Result<(usize, usize), Served> {
+    fn step(
+        &mut self,
+        bytes: &[u8],
+        left: usize,
+        output: &mut Vec<u8>,
+    ) -> Result<(usize, usize), ServeOutcome> {
         let most_block = self.most_block();
         let must_wait = self.must_wait(bytes);
         if must_wait && !self.refuses {
-            return Err(Served::Full);
+            return Err(ServeOutcome::Full);
         }
         let most = if must_wait { 1 } else { left.min(self.at_once) };
-        match run::next(bytes, most_block, Most::requests(most)) {
-            Next::Nothing => Err(Served::All),
-            Next::Run(_, taken) if must_wait => {
+        match run::next(bytes, most_block, RunLimits::requests(most)) {
+            NextWork::Nothing => Err(ServeOutcome::All),
+            NextWork::Run(_, taken) if must_wait => {
                 self.refuses = false;
                 let limit = self.cached.common.budget.limit();
                 let text = format!(
@@ -93,7 +98,7 @@ impl CachedSession {
                 self.refuse_bad(&text, output);
                 Ok((1, taken))
             }
-            Next::Run(requests, taken) => {
+            NextWork::Run(requests, taken) => {
                 let (count, done) = (requests.len(), self.run(&requests, output));
                 if done == count {
                     self.at_once = (2 * self.at_once).min(AT_ONCE);
@@ -102,13 +107,15 @@ impl CachedSession {
                 self.at_once = (done / 4).max(1);
                 Ok((done, bytes_of(bytes, most_block, done)))
             }
-            Next::Alone(request, _) if self.run_alone(&request, output) == End::Quit => Err(Served::Close),
-            Next::Alone(_, taken) => Ok((1, taken)),
-            Next::Bad(error, taken) => {
+            NextWork::Alone(request, _) if self.run_alone(&request, output) == CachedRequestOutcome::Quit => {
+                Err(ServeOutcome::Close)
+            }
+            NextWork::Alone(_, taken) => Ok((1, taken)),
+            NextWork::Bad(error, taken) => {
                 self.refuse_bad(error, output);
                 Ok((1, taken))
             }
-            Next::TooLarge(request, taken) => {
+            NextWork::TooLarge(request, taken) => {
                 self.refuse_too_large(&request, output);
                 Ok((1, taken))
             }
@@ -117,7 +124,7 @@ impl CachedSession {
     }
 
     /// Consumes skipped bytes of a refused block.
-    fn skip(&mut self, input: &mut Input) {
+    fn skip(&mut self, input: &mut ReceiveBuffer) {
         let skipped = self.skipping.min(input.len());
         input.consume(skipped);
         self.skipping -= skipped;
@@ -125,8 +132,8 @@ impl CachedSession {
 
     /// Executes requests in order until their replies become long. Consecutive gets are looked up
     /// together. Returns the number executed.
-    fn run(&self, requests: &[Request<'_>], output: &mut Vec<u8>) -> usize {
-        let Cached { common, content } = &*self.cached;
+    fn run(&self, requests: &[MemcachedRequest<'_>], output: &mut Vec<u8>) -> usize {
+        let CacheContext { common, content } = &*self.cached;
         let mut items = CachedItems::new(content, content.now_ms(), common.budget.reply_room());
         if requests.len() > 1 {
             content.prefetch(requests.iter().map(|request| request.word(1)));
@@ -165,7 +172,7 @@ impl CachedSession {
 
     /// Executes requests that get one item each, until their replies become long. Returns the
     /// number executed.
-    fn get(&self, requests: &[Request<'_>], output: &mut Vec<u8>) -> usize {
+    fn get(&self, requests: &[MemcachedRequest<'_>], output: &mut Vec<u8>) -> usize {
         let keys: SmallVec<[&[u8]; AT_ONCE]> = requests.iter().map(|request| request.word(1)).collect();
         let (mut done, mut hits, before) = (0, 0, output.len());
         self.cached.content.read_many(&keys, |at, stored| {
@@ -175,7 +182,7 @@ impl CachedSession {
             done += 1;
             if let Some(stored) = stored {
                 hits += 1;
-                let (head, length) = Head::read(stored);
+                let (head, length) = CachedItemHeader::read(stored);
                 output.extend_from_slice(b"VALUE ");
                 output.extend_from_slice(keys[at]);
                 output.push(b' ');
@@ -198,7 +205,7 @@ impl CachedSession {
     }
 
     /// Executes a request that is not about individual items.
-    fn run_alone(&self, request: &Request<'_>, output: &mut Vec<u8>) -> End {
+    fn run_alone(&self, request: &MemcachedRequest<'_>, output: &mut Vec<u8>) -> CachedRequestOutcome {
         let start = output.len();
         let counters = &self.cached.common.counters;
         counters.commands.fetch_add(1, Ordering::Relaxed);
@@ -206,11 +213,15 @@ impl CachedSession {
             output.truncate(start);
             counters.errors.fetch_add(1, Ordering::Relaxed);
             refuse(&failure, request, output);
-            End::Replied
+            CachedRequestOutcome::Replied
         })
     }
 
-    fn dispatch_alone(&self, request: &Request<'_>, output: &mut Vec<u8>) -> Result<End, Failure> {
+    fn dispatch_alone(
+        &self,
+        request: &MemcachedRequest<'_>,
+        output: &mut Vec<u8>,
+    ) -> Result<CachedRequestOutcome, CommandError> {
         match request.word(0) {
             b"flush_all" => self.flush(request, output)?,
             b"verbosity" => text::verbosity(request, output)?,
@@ -218,20 +229,20 @@ impl CachedSession {
                 output.extend_from_slice(format!("VERSION {}\r\n", super::stats::VERSION).as_bytes());
             }
             b"stats" => stats::stats(request, &self.cached, output)?,
-            b"quit" => return Ok(End::Quit),
+            b"quit" => return Ok(CachedRequestOutcome::Quit),
             b"mn" => output.extend_from_slice(b"MN\r\n"),
-            b"shutdown" => return Err(Failure::say("ERROR: shutdown not enabled")),
+            b"shutdown" => return Err(CommandError::say("ERROR: shutdown not enabled")),
             b"lru_crawler" | b"lru" | b"slabs" | b"watch" | b"cache_memlimit" => {
-                return Err(Failure::say("ERROR: not in cache mode of alluvium"));
+                return Err(CommandError::say("ERROR: not in cache mode of alluvium"));
             }
-            _ => return Err(Failure::say("ERROR")),
+            _ => return Err(CommandError::say("ERROR")),
         }
-        Ok(End::Replied)
+        Ok(CachedRequestOutcome::Replied)
     }
 
     /// Deletes all items, now or after a delay.
-    fn flush(&self, request: &Request<'_>, output: &mut Vec<u8>) -> Result<(), Failure> {
-        let Cached { common, content } = &*self.cached;
+    fn flush(&self, request: &MemcachedRequest<'_>, output: &mut Vec<u8>) -> Result<(), CommandError> {
+        let CacheContext { common, content } = &*self.cached;
         let delay = text::flush_delay(request)?;
         common.counters.item_flushes.fetch_add(1, Ordering::Relaxed);
         if delay > 0 {
@@ -246,7 +257,7 @@ impl CachedSession {
 
     /// Deletes all items if a requested delay has passed.
     fn flush_if_due(&self) {
-        let Cached { common, content } = &*self.cached;
+        let CacheContext { common, content } = &*self.cached;
         let due = common.flush_at.load(Ordering::Acquire);
         if due == 0 || due > content.now_ms() {
             return;
@@ -268,14 +279,14 @@ impl CachedSession {
     }
 
     /// Refuses an item that is too long, and deletes the item it would have replaced.
-    fn refuse_too_large(&self, request: &Request<'_>, output: &mut Vec<u8>) {
-        let Cached { common, content } = &*self.cached;
+    fn refuse_too_large(&self, request: &MemcachedRequest<'_>, output: &mut Vec<u8>) {
+        let CacheContext { common, content } = &*self.cached;
         common.counters.errors.fetch_add(1, Ordering::Relaxed);
         if let Some(key) = run::outdated(request) {
             let _locked = content.lock(&key);
             content.delete(&key);
         }
-        refuse(&Failure::say(text::TOO_LARGE), request, output);
+        refuse(&CommandError::say(text::TOO_LARGE), request, output);
     }
 
     /// Returns the longest accepted block in bytes. A longer one is refused before it arrives.
@@ -287,30 +298,30 @@ impl CachedSession {
 
 /// Returns the total length of the first requests of a run.
 fn bytes_of(input: &[u8], most_block: usize, requests: usize) -> usize {
-    match run::next(input, most_block, Most::requests(requests)) {
-        Next::Run(found, taken) if found.len() == requests => taken,
+    match run::next(input, most_block, RunLimits::requests(requests)) {
+        NextWork::Run(found, taken) if found.len() == requests => taken,
         _ => unreachable!("requests were read that are there"),
     }
 }
 
 /// Returns whether a request is a valid get of one item.
-fn is_plain_get(request: &Request<'_>) -> bool {
+fn is_plain_get(request: &MemcachedRequest<'_>) -> bool {
     let is_get = request.words.len() == 2 && matches!(request.word(0), b"get" | b"gets");
     is_get && request.word(1).len() <= MAX_KEY
 }
 
 /// Executes a request if it is a valid `set`.
 fn set(
-    request: &Request<'_>,
+    request: &MemcachedRequest<'_>,
     items: &mut CachedItems<'_>,
     output: &mut Vec<u8>,
-) -> Option<Result<(), Failure>> {
+) -> Option<Result<(), CommandError>> {
     let key = request.word(1);
     if request.word(0) != b"set" || key.is_empty() || key.len() > MAX_KEY {
         return None;
     }
     let (flags, seconds) = (number::<u32>(request.word(2))?, number::<i64>(request.word(3))?);
-    let item = Item {
+    let item = MemcachedItem {
         flags,
         cas: items.next_cas(),
         expires_ms: items.expiry(seconds),
@@ -325,8 +336,8 @@ fn set(
     Some(set)
 }
 
-impl Protocol for CachedSession {
-    fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served {
+impl ProtocolSession for CachedSession {
+    fn serve(&mut self, input: &mut ReceiveBuffer, output: &mut Vec<u8>, waker: &Waker) -> ServeOutcome {
         let mut left = self.cached.common.config.limits.batch;
         if let Some(served) = self.login.resume(&self.cached.common, output) {
             return served;
@@ -336,12 +347,12 @@ impl Protocol for CachedSession {
         while left > 0 {
             self.skip(input);
             if input.len() == 0 {
-                return Served::All;
+                return ServeOutcome::All;
             }
             if output.len().saturating_sub(before) > HIGH_WATER {
-                return Served::Some;
+                return ServeOutcome::Some;
             }
-            if !self.login.is_known {
+            if !self.login.is_authenticated {
                 let cached = Arc::clone(&self.cached);
                 let answer = self
                     .login
@@ -364,17 +375,17 @@ impl Protocol for CachedSession {
             }
         }
         self.skip(input);
-        Served::Some
+        ServeOutcome::Some
     }
 
-    fn announced(&mut self, input: &mut Input) -> usize {
+    fn announced(&mut self, input: &mut ReceiveBuffer) -> usize {
         match self.skipping {
             0 => request::announced(input.bytes(), self.most_block()),
             _ => 0,
         }
     }
 
-    fn refuse_announced(&mut self, input: &mut Input, output: &mut Vec<u8>) {
+    fn refuse_announced(&mut self, input: &mut ReceiveBuffer, output: &mut Vec<u8>) {
         self.skipping = self.announced(input).max(input.len());
         let common = &self.cached.common;
         common.counters.errors.fetch_add(1, Ordering::Relaxed);
@@ -394,11 +405,11 @@ impl Protocol for CachedSession {
         false
     }
 
-    fn is_known(&self) -> bool {
-        self.login.is_known
+    fn is_authenticated(&self) -> bool {
+        self.login.is_authenticated
     }
 
-    fn lost(&mut self, _output: &mut Vec<u8>, why: &str) {
+    fn report_sync_failure(&mut self, _output: &mut Vec<u8>, why: &str) {
         unreachable!("nothing of a cache waits for the disk: {why}");
     }
 }

@@ -1,15 +1,19 @@
 //! `stats` for a cache.
 
-use super::super::request::Request;
-use super::super::stats::{Lines, VERSION, counted};
-use crate::cache::Cached;
-use crate::error::Failure;
-use crate::net::Language;
+use super::super::request::MemcachedRequest;
+use super::super::stats::{StatsLines, VERSION, counted};
+use crate::cache::CacheContext;
+use crate::error::CommandError;
+use crate::net::WireProtocol;
 use crate::observe::process;
 use std::sync::atomic::Ordering;
 
-pub(super) fn stats(request: &Request<'_>, cached: &Cached, output: &mut Vec<u8>) -> Result<(), Failure> {
-    let mut lines = Lines::default();
+pub(super) fn stats(
+    request: &MemcachedRequest<'_>,
+    cached: &CacheContext,
+    output: &mut Vec<u8>,
+) -> Result<(), CommandError> {
+    let mut lines = StatsLines::default();
     match request.word(1) {
         b"" => general(cached, &mut lines),
         b"reset" => {
@@ -28,20 +32,20 @@ pub(super) fn stats(request: &Request<'_>, cached: &Cached, output: &mut Vec<u8>
         }
         b"sizes" => lines.line("sizes_status", "disabled"),
         b"conns" => lines.connections(&cached.common),
-        _ => return Err(Failure::say("ERROR")),
+        _ => return Err(CommandError::say("ERROR")),
     }
     lines.end(output);
     Ok(())
 }
 
-fn general(cached: &Cached, lines: &mut Lines) {
-    let Cached { common, content } = cached;
+fn general(cached: &CacheContext, lines: &mut StatsLines) {
+    let CacheContext { common, content } = cached;
     let times = process::processor_time();
     let seconds = |us: u64| format!("{}.{:06}", us / 1_000_000, us % 1_000_000);
     let clients = common.clients.list();
     let mine = clients
         .iter()
-        .filter(|client| client.language == Language::Memcached);
+        .filter(|client| client.language == WireProtocol::Memcached);
     let mine = mine.count();
     let figures = content.figures();
     lines.line("pid", std::process::id());
@@ -71,8 +75,8 @@ fn general(cached: &Cached, lines: &mut Lines) {
     lines.line("evictions", figures.evictions);
 }
 
-fn settings(cached: &Cached, lines: &mut Lines) {
-    let Cached { common, content } = cached;
+fn settings(cached: &CacheContext, lines: &mut StatsLines) {
+    let CacheContext { common, content } = cached;
     let yes = |is: bool| if is { "yes" } else { "no" };
     lines.line("maxbytes", content.memory.bytes);
     lines.line("maxconns", common.config.max_clients());
@@ -90,7 +94,7 @@ fn settings(cached: &Cached, lines: &mut Lines) {
 }
 
 /// All items are reported as one slab class.
-fn items(cached: &Cached, lines: &mut Lines) {
+fn items(cached: &CacheContext, lines: &mut StatsLines) {
     let figures = cached.content.figures();
     if figures.items == 0 {
         return;

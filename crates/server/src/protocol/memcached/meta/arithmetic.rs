@@ -1,14 +1,14 @@
 //! `ma`: arithmetic on items.
 
-use super::super::items::{self, Change, Items};
-use super::super::request::{Request, number};
-use super::{BAD_DELTA, Done, Flags, Got, line, meta_key};
-use crate::error::Failure;
-use crate::observe::item_counts::{Counts, Direction, count};
-use crate::store::model::format::{Item, encode_item};
+use super::super::items::{self, ItemChange, ItemStore};
+use super::super::request::{MemcachedRequest, number};
+use super::{BAD_DELTA, CommandResult, MetaFlags, MetaGetResult, line, meta_key};
+use crate::error::CommandError;
+use crate::observe::item_counts::{ArithmeticDirection, ItemCounters, count};
+use crate::store::model::format::{MemcachedItem, encode_item};
 
 /// The flags of an arithmetic command.
-struct Sum {
+struct MetaArithmeticFlags {
     wanted: Option<u64>,
     given: Option<u64>,
     delta: u64,
@@ -18,19 +18,23 @@ struct Sum {
     adds: bool,
 }
 
-impl Sum {
-    fn direction(&self) -> Direction {
-        if self.adds { Direction::Up } else { Direction::Down }
+impl MetaArithmeticFlags {
+    fn direction(&self) -> ArithmeticDirection {
+        if self.adds {
+            ArithmeticDirection::Up
+        } else {
+            ArithmeticDirection::Down
+        }
     }
 
-    fn new(flags: &Flags<'_>) -> Result<Sum, Failure> {
+    fn new(flags: &MetaFlags<'_>) -> Result<MetaArithmeticFlags, CommandError> {
         flags.check_briefly()?;
         let delta = flags.value(b'D').map_or(Some(1), number);
         let mode = flags
             .value(b'M')
             .and_then(|mode| mode.first().copied())
             .unwrap_or(b'I');
-        Ok(Sum {
+        Ok(MetaArithmeticFlags {
             wanted: flags.number(b'C')?,
             given: flags.number(b'E')?,
             delta: delta.ok_or(BAD_DELTA)?,
@@ -40,23 +44,23 @@ impl Sum {
             adds: match mode.to_ascii_uppercase() {
                 b'I' | b'+' => true,
                 b'D' | b'-' => false,
-                _ => return Err(Failure::say("CLIENT_ERROR invalid mode for ma M token")),
+                _ => return Err(CommandError::say("CLIENT_ERROR invalid mode for ma M token")),
             },
         })
     }
 
     fn apply(
         &self,
-        items: &impl Items,
-        old: Option<Item<'_>>,
-    ) -> Result<(Change, (&'static str, Option<Got>)), Failure> {
+        items: &impl ItemStore,
+        old: Option<MemcachedItem<'_>>,
+    ) -> Result<(ItemChange, (&'static str, Option<MetaGetResult>)), CommandError> {
         let cas = self.given.unwrap_or_else(|| items.next_cas());
         let Some(old) = old else {
             let Some(seconds) = self.vivify else {
-                return Ok((Change::Nothing, ("NF", None)));
+                return Ok((ItemChange::Nothing, ("NF", None)));
             };
             let text = self.initial.to_string();
-            let item = Item {
+            let item = MemcachedItem {
                 flags: 0,
                 cas,
                 expires_ms: items.expiry(seconds),
@@ -64,17 +68,17 @@ impl Sum {
                 staleness: 0,
                 value: text.as_bytes(),
             };
-            let got = Got::new(items, &item, true);
-            return Ok((Change::Put(encode_item(&item)), ("HD", Some(got))));
+            let got = MetaGetResult::new(items, &item, true);
+            return Ok((ItemChange::Put(encode_item(&item)), ("HD", Some(got))));
         };
         if self.wanted.is_some_and(|wanted| wanted != old.cas) {
-            return Ok((Change::Nothing, ("EX", None)));
+            return Ok((ItemChange::Nothing, ("EX", None)));
         }
         let sum = items::arithmetic(old.value, self.delta, self.adds);
-        let (new, value) = sum.ok_or(Failure::say(
+        let (new, value) = sum.ok_or(CommandError::say(
             "CLIENT_ERROR cannot increment or decrement non-numeric value",
         ))?;
-        let item = Item {
+        let item = MemcachedItem {
             cas,
             expires_ms: self
                 .seconds
@@ -83,20 +87,20 @@ impl Sum {
             value: &value,
             ..old
         };
-        let mut got = Got::new(items, &item, false);
+        let mut got = MetaGetResult::new(items, &item, false);
         got.value = Some(new.to_string().into_bytes());
-        Ok((Change::Put(encode_item(&item)), ("HD", Some(got))))
+        Ok((ItemChange::Put(encode_item(&item)), ("HD", Some(got))))
     }
 }
 
 pub(in super::super) fn arithmetic(
-    request: &Request<'_>,
-    items: &mut impl Items,
-    counts: &Counts,
+    request: &MemcachedRequest<'_>,
+    items: &mut impl ItemStore,
+    counts: &ItemCounters,
     output: &mut Vec<u8>,
-) -> Done {
-    let flags = Flags::new(request, 2);
-    let sum = Sum::new(&flags)?;
+) -> CommandResult {
+    let flags = MetaFlags::new(request, 2);
+    let sum = MetaArithmeticFlags::new(&flags)?;
     let key = meta_key(request, &flags)?;
     count(&counts.meta);
     let (code, got) = items.change(&key, |items, old| {

@@ -1,22 +1,22 @@
 //! Refusal of requests that are invalid, too long, or have waited too long for memory.
 
-use super::super::items::{Access, StoredItems};
-use super::super::request::Request;
+use super::super::items::{ItemAccess, StoredItems};
+use super::super::request::MemcachedRequest;
 use super::super::run;
 use super::super::text::TOO_LARGE;
-use super::Session;
-use crate::error::Failure;
-use crate::store::Wanted;
+use super::MemcachedSession;
+use crate::error::CommandError;
+use crate::store::KeyLockRequest;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-impl Session {
+impl MemcachedSession {
     /// Refuses a request that has waited for memory for its reads, or executes it if it does not
     /// read.
-    pub(super) fn refuse_to_read(&mut self, request: &Request<'_>, output: &mut Vec<u8>) {
+    pub(super) fn refuse_to_read(&mut self, request: &MemcachedRequest<'_>, output: &mut Vec<u8>) {
         let mut reads = false;
         run::accesses(request, false, |_, access| {
-            reads |= access != Access::Overwrites;
+            reads |= access != ItemAccess::Overwrites;
         });
         if !reads {
             self.run_one_by_one(std::slice::from_ref(request), output);
@@ -25,7 +25,7 @@ impl Session {
         let counters = &self.shared.counters;
         counters.memory_refusals.fetch_add(1, Ordering::Relaxed);
         let bytes = self.shared.store.sizes.at_worst(1);
-        self.refuse(&Failure::NoRoom { bytes }, request, output);
+        self.refuse(&CommandError::NoRoom { bytes }, request, output);
     }
 
     /// Answers an invalid request.
@@ -36,20 +36,20 @@ impl Session {
     }
 
     /// Refuses an item that is too long, and deletes the item it would have replaced.
-    pub(super) fn refuse_too_large(&mut self, request: &Request<'_>, output: &mut Vec<u8>) {
+    pub(super) fn refuse_too_large(&mut self, request: &MemcachedRequest<'_>, output: &mut Vec<u8>) {
         let outdated = match run::outdated(request) {
             Some(key) => self.permit_items(request).and_then(|()| self.delete(&key)),
             None => Ok(()),
         };
-        let failure = outdated.err().unwrap_or(Failure::say(TOO_LARGE));
+        let failure = outdated.err().unwrap_or(CommandError::say(TOO_LARGE));
         self.refuse(&failure, request, output);
     }
 
     /// Deletes an item without reading it.
-    pub(super) fn delete(&mut self, key: &[u8]) -> Result<(), Failure> {
+    pub(super) fn delete(&mut self, key: &[u8]) -> Result<(), CommandError> {
         let shared = Arc::clone(&self.shared);
-        let mut wanted = Wanted::default();
-        StoredItems::lock(&mut wanted, key, Access::Overwrites);
+        let mut wanted = KeyLockRequest::default();
+        StoredItems::lock(&mut wanted, key, ItemAccess::Overwrites);
         let _held = shared.store.locks.lock(wanted);
         let mut items = StoredItems::new(&shared.store, false, true);
         items.delete(key)?;

@@ -1,18 +1,18 @@
 //! Long values of many clients, which are written one at a time.
 
 use super::*;
-use crate::net::waits::{self, OnWait};
-use crate::net::{Address, Budget, Language};
+use crate::net::wait_hooks::{self, OnWait};
+use crate::net::{ConnectionBudget, EndpointAddress, WireProtocol};
 use crate::options::{KeyLayout, ServerOptions};
 use crate::server;
-use crate::shared::Ports;
+use crate::shared::ListenPorts;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
 /// Ends another client's write once this one waits for it.
 struct Other {
-    budget: Arc<Budget>,
+    budget: Arc<ConnectionBudget>,
     bytes: usize,
     waits: Cell<u32>,
 }
@@ -26,21 +26,21 @@ impl OnWait for Other {
     fn may_wait(&self, _may: bool) {}
 }
 
-fn session_of(db: &alluvium::Db) -> Session {
+fn session_of(db: &alluvium::Db) -> MemcachedSession {
     let options = ServerOptions::default();
-    let store = Arc::new(Store::open(db, KeyLayout::AsStored).unwrap());
+    let store = Arc::new(ServerStore::open(db, KeyLayout::AsStored).unwrap());
     let access = server::access(&options).unwrap();
-    let ports = Ports {
+    let ports = ListenPorts {
         redis: 0,
         memcached: 0,
     };
-    let shared = Arc::new(Shared::new(store, &options, access, ports, 1));
-    let place = || Address::Network("127.0.0.1:1".parse().unwrap());
+    let shared = Arc::new(StoreContext::new(store, &options, access, ports, 1));
+    let place = || EndpointAddress::Network("127.0.0.1:1".parse().unwrap());
     let user = shared.access.default_user();
     let client = shared
         .clients
-        .admit(Language::Memcached, (place(), place()), user, 1);
-    Session::new(&shared, &client.unwrap())
+        .admit(WireProtocol::Memcached, (place(), place()), user, 1);
+    MemcachedSession::new(&shared, &client.unwrap())
 }
 
 #[test]
@@ -49,12 +49,12 @@ fn a_long_set_waits_until_others_are_written_and_a_short_one_does_not() {
     let shared = Arc::clone(&session.shared);
     let mut set = |bytes: usize| {
         let text = format!("set k 0 0 {bytes}\r\n{}\r\n", "x".repeat(bytes));
-        let Found::Request(request, _) = request::read(text.as_bytes(), 1 << 20) else {
+        let ParsedInput::Request(request, _) = request::read(text.as_bytes(), 1 << 20) else {
             panic!("a request")
         };
         let (mut output, mut context) = (Vec::new(), Context::from_waker(Waker::noop()));
         let executed = session.run(&[request], None, &mut output, &mut context);
-        assert!(matches!(executed, Executed::All));
+        assert!(matches!(executed, ExecutionProgress::All));
         assert_eq!(output, b"STORED\r\n");
     };
     let (budget, bytes) = (Arc::clone(&shared.budget), shared.budget.limit());
@@ -64,12 +64,12 @@ fn a_long_set_waits_until_others_are_written_and_a_short_one_does_not() {
         bytes,
         waits: Cell::new(0),
     });
-    waits::on_wait(Some(Rc::clone(&other) as Rc<dyn OnWait>));
+    wait_hooks::on_wait(Some(Rc::clone(&other) as Rc<dyn OnWait>));
     set(1000);
     assert_eq!(other.waits.get(), 0);
     set(300_000);
     assert_eq!(other.waits.get(), 1);
-    waits::on_wait(None);
+    wait_hooks::on_wait(None);
     assert!(
         other.budget.begin_to_write(bytes, Duration::ZERO),
         "its turn has ended"
@@ -77,16 +77,16 @@ fn a_long_set_waits_until_others_are_written_and_a_short_one_does_not() {
 }
 
 /// Executes requests. Returns their number and the replies.
-fn replies(session: &mut Session, text: &str) -> (usize, String) {
-    let Next::Run(requests, _) = run::next(text.as_bytes(), 1 << 20, Most::requests(9)) else {
+fn replies(session: &mut MemcachedSession, text: &str) -> (usize, String) {
+    let NextWork::Run(requests, _) = run::next(text.as_bytes(), 1 << 20, RunLimits::requests(9)) else {
         panic!("requests")
     };
     let (mut output, mut context) = (Vec::new(), Context::from_waker(Waker::noop()));
     let count = match session.run(&requests, None, &mut output, &mut context) {
-        Executed::All => requests.len(),
-        Executed::Part(part) => part,
-        Executed::Full => 0,
-        Executed::Waits(_) => panic!("there is no memory to read with"),
+        ExecutionProgress::All => requests.len(),
+        ExecutionProgress::Part(part) => part,
+        ExecutionProgress::Full => 0,
+        ExecutionProgress::Waits(_) => panic!("there is no memory to read with"),
     };
     (count, String::from_utf8(output).unwrap())
 }
@@ -112,7 +112,7 @@ fn a_lookup_that_has_waited_for_memory_is_refused() {
     let budget = Arc::clone(&session.shared.budget);
     let mut some = budget.limit();
     while some > 0 {
-        if !budget.try_take(some) {
+        if !budget.try_charge(some) {
             some /= 2;
         }
     }

@@ -1,6 +1,6 @@
 use super::*;
 
-const LIMITS: Limits = Limits {
+const LIMITS: RequestLimits = RequestLimits {
     bytes: 100,
     argument: 50,
     arguments: 5,
@@ -16,8 +16,8 @@ fn read(bytes: &[u8], chunk: usize) -> Result<Vec<Vec<Vec<u8>>>, BadRequest> {
     read_within(bytes, chunk, &LIMITS)
 }
 
-fn read_within(bytes: &[u8], chunk: usize, limits: &Limits) -> Result<Vec<Vec<Vec<u8>>>, BadRequest> {
-    let (mut parser, mut requests) = (Parser::default(), Requests::default());
+fn read_within(bytes: &[u8], chunk: usize, limits: &RequestLimits) -> Result<Vec<Vec<Vec<u8>>>, BadRequest> {
+    let (mut parser, mut requests) = (RequestParser::default(), ParsedRequests::default());
     let mut buffer: Vec<u8> = Vec::new();
     let mut all = Vec::new();
     for part in bytes.chunks(chunk) {
@@ -51,7 +51,7 @@ fn bad(bytes: &[u8]) -> String {
 #[test]
 fn headers_that_are_read_in_one_go_mean_what_they_mean_line_by_line() {
     // With this limit on lines, no header uses the fast path.
-    let by_line = Limits {
+    let by_line = RequestLimits {
         line: USUAL_DIGITS + 2,
         ..LIMITS
     };
@@ -126,7 +126,7 @@ fn a_long_line_is_read_if_its_end_has_come_by_the_time_when_it_is_long() {
     }
     let refusal = "Protocol error: too big inline request";
     assert_eq!(bad(&line(most - 1)), refusal);
-    let (mut parser, mut requests) = (Parser::default(), Requests::default());
+    let (mut parser, mut requests) = (RequestParser::default(), ParsedRequests::default());
     let mut parse = |bytes: usize| parser.parse(&mut line(100)[..bytes], &mut requests, &LIMITS, 1);
     assert_eq!(parse(LIMITS.line), Ok(()));
     assert_eq!(parse(LIMITS.line + 1).unwrap_err().to_string(), refusal);
@@ -143,7 +143,7 @@ fn a_line_with_a_zero_byte_has_no_end() {
     ] {
         for chunk in [1, 3, 100] {
             let rest = b"\r\nPING\r\n";
-            let (mut parser, mut requests) = (Parser::default(), Requests::default());
+            let (mut parser, mut requests) = (RequestParser::default(), ParsedRequests::default());
             let mut buffer = Vec::new();
             let bytes = [begin, rest].concat();
             let mut count = 0;
@@ -192,15 +192,15 @@ fn what_is_no_request_is_refused_in_the_words_of_redis() {
 
 #[test]
 fn strangers_may_send_little() {
-    let mut parser = Parser::default();
+    let mut parser = RequestParser::default();
     let mut parse = |bytes: &[u8]| {
         let result = parser.parse(
             &mut bytes.to_vec(),
-            &mut Requests::default(),
-            &Limits::STRANGER,
+            &mut ParsedRequests::default(),
+            &RequestLimits::STRANGER,
             9,
         );
-        parser = Parser::default();
+        parser = RequestParser::default();
         result.unwrap_err().to_string()
     };
     assert_eq!(
@@ -218,8 +218,8 @@ fn a_refused_request_is_passed_over_as_it_comes_and_the_next_one_is_read() {
     let whole = b"*1\r\n$4\r\nPING\r\n*4\r\n$3\r\nSET\r\n$100\r\n";
     let rest = [&[b'*'; 100][..], b"\r\n$1\r\nv\r\n$0\r\n\r\n*1\r\n$4\r\nECHO\r\n"].concat();
     for step in [1, 2, 3, 7, 50, 1000] {
-        let (mut parser, mut requests) = (Parser::default(), Requests::default());
-        let limits = Limits {
+        let (mut parser, mut requests) = (RequestParser::default(), ParsedRequests::default());
+        let limits = RequestLimits {
             bytes: 1000,
             argument: 1000,
             arguments: 10,

@@ -3,10 +3,10 @@
 use super::line;
 use crate::observe::command_stats::CommandFigures;
 use crate::redis::counted_names;
-use crate::shared::Shared;
+use crate::shared::StoreContext;
 
 /// Calls `each` for every command that was called or rejected.
-fn each_used(shared: &Shared, mut each: impl FnMut(&str, &CommandFigures)) {
+fn each_used(shared: &StoreContext, mut each: impl FnMut(&str, &CommandFigures)) {
     for (index, name) in (0..).zip(counted_names()) {
         let figures = shared.tally.of(index).figures();
         if figures.calls + figures.rejected + figures.failed > 0 {
@@ -15,7 +15,7 @@ fn each_used(shared: &Shared, mut each: impl FnMut(&str, &CommandFigures)) {
     }
 }
 
-pub(super) fn commands(shared: &Shared, text: &mut String) {
+pub(super) fn commands(shared: &StoreContext, text: &mut String) {
     each_used(shared, |name, figures| {
         let mean = figures.took_us as f64 / figures.calls.max(1) as f64;
         let value = format_args!(
@@ -26,13 +26,13 @@ pub(super) fn commands(shared: &Shared, text: &mut String) {
     });
 }
 
-pub(super) fn errors(shared: &Shared, text: &mut String) {
+pub(super) fn errors(shared: &StoreContext, text: &mut String) {
     for (kind, count) in shared.tally.errors() {
         line(text, &format!("errorstat_{kind}"), format_args!("count={count}"));
     }
 }
 
-pub(super) fn latencies(shared: &Shared, text: &mut String) {
+pub(super) fn latencies(shared: &StoreContext, text: &mut String) {
     each_used(shared, |name, figures| {
         if figures.calls == 0 {
             return;

@@ -1,9 +1,9 @@
 //! The section Forecast: costs predicted by the model next to measured ones.
 
 use super::line;
-use crate::shared::Shared;
+use crate::shared::StoreContext;
 
-pub(super) fn forecast(shared: &Shared, text: &mut String) {
+pub(super) fn forecast(shared: &StoreContext, text: &mut String) {
     let Some(forecast) = shared.forecasts.of(&shared.store.db) else {
         return;
     };

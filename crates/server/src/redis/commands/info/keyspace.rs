@@ -6,10 +6,10 @@
 //! hashes are independent of the content.
 
 use super::line;
-use crate::redis::commands::walks;
-use crate::shared::Shared;
-use crate::store::model::{Entry, Found, format};
-use crate::store::{DATABASES, Store};
+use crate::redis::commands::scan_commands;
+use crate::shared::StoreContext;
+use crate::store::model::{RecordBytes, TypedValue, format};
+use crate::store::{DATABASES, ServerStore};
 
 /// Number of records up to which all are counted.
 const COUNTED: usize = 1024;
@@ -20,17 +20,17 @@ const AT_EACH: usize = 64;
 
 /// Statistics of some records.
 #[derive(Debug, Default)]
-struct Seen {
+struct KeyspaceSample {
     records: u64,
     keys: u64,
     expires: u64,
     sum_ttl_ms: u128,
 }
 
-impl Seen {
+impl KeyspaceSample {
     fn add(&mut self, record: &[u8], now_ms: u64) {
         self.records += 1;
-        let Ok(Some(entry)) = Entry::read(Found::Borrowed(record), now_ms) else {
+        let Ok(Some(entry)) = TypedValue::read(RecordBytes::Borrowed(record), now_ms) else {
             return;
         };
         self.keys += 1;
@@ -54,7 +54,13 @@ impl Seen {
 }
 
 /// Reads records from a position on. Returns whether there were fewer than `most`.
-fn look(store: &Store, from: &[u8], end: &[u8], most: usize, seen: &mut Seen) -> alluvium::Result<bool> {
+fn look(
+    store: &ServerStore,
+    from: &[u8],
+    end: &[u8],
+    most: usize,
+    seen: &mut KeyspaceSample,
+) -> alluvium::Result<bool> {
     let mut count = 0;
     for pair in store.data.range(from..end).take(most) {
         let (_, record) = pair?;
@@ -65,11 +71,11 @@ fn look(store: &Store, from: &[u8], end: &[u8], most: usize, seen: &mut Seen) ->
 }
 
 /// Like [`count`], for hashed keys.
-fn count_hashed(store: &Store, database: u8) -> alluvium::Result<(u64, u64, u64)> {
+fn count_hashed(store: &ServerStore, database: u8) -> alluvium::Result<(u64, u64, u64)> {
     let Some(space) = store.records.existing(database) else {
         return Ok((0, 0, 0));
     };
-    let mut seen = Seen::default();
+    let mut seen = KeyspaceSample::default();
     for pair in space.unordered().take(COUNTED) {
         seen.add(&pair?.1, store.now_ms());
     }
@@ -81,22 +87,23 @@ fn count_hashed(store: &Store, database: u8) -> alluvium::Result<(u64, u64, u64)
 
 /// Returns the number of keys, the number of expiring keys, and their average time to live in
 /// milliseconds.
-fn count(store: &Store, database: u8) -> alluvium::Result<(u64, u64, u64)> {
+fn count(store: &ServerStore, database: u8) -> alluvium::Result<(u64, u64, u64)> {
     if store.records.are_hashed() {
         return count_hashed(store, database);
     }
     let (start, end) = format::records(database);
-    let mut seen = Seen::default();
+    let mut seen = KeyspaceSample::default();
     if look(store, &start, &end, COUNTED, &mut seen)? {
         return Ok((seen.keys, seen.expires, seen.mean_ttl_ms()));
     }
     let ends = |pair: Option<alluvium::Result<(Vec<u8>, alluvium::Value)>>| pair.transpose();
     let mut range = store.data.range(&start[..]..&end[..]);
     let (first, last) = (ends(range.next())?, ends(range.next_back())?);
-    let mut seen = Seen::default();
+    let mut seen = KeyspaceSample::default();
     if let (Some((first, _)), Some((last, _))) = (first, last) {
         for _ in 0..PLACES {
-            let from = walks::place_between(database, format::user_key(&first), format::user_key(&last));
+            let from =
+                scan_commands::place_between(database, format::user_key(&first), format::user_key(&last));
             look(store, &from, &end, AT_EACH, &mut seen)?;
         }
     }
@@ -104,7 +111,7 @@ fn count(store: &Store, database: u8) -> alluvium::Result<(u64, u64, u64)> {
     Ok(seen.of_all(all))
 }
 
-pub(super) fn keyspace(shared: &Shared, text: &mut String) {
+pub(super) fn keyspace(shared: &StoreContext, text: &mut String) {
     for database in 0..DATABASES {
         if let Ok((keys, expires, ttl_ms)) = count(&shared.store, shared.store.databases.number_of(database))
             && keys > 0

@@ -14,12 +14,12 @@ mod keyspace;
 mod server;
 mod stats;
 
-use crate::error::Failure;
-use crate::net::waits;
-use crate::protocol::resp::{Args, Reply};
+use crate::error::CommandError;
+use crate::net::wait_hooks;
+use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::args::is;
-use crate::redis::session::Session;
-use crate::shared::Shared;
+use crate::redis::session::RedisSession;
+use crate::shared::StoreContext;
 use std::fmt::Write;
 
 /// The Redis version reported to clients: that of the implemented commands.
@@ -27,7 +27,7 @@ pub(crate) const REDIS_VERSION: &str = "7.0.15";
 
 /// When a section is included.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shown {
+enum SectionVisibility {
     /// If no section is requested explicitly.
     ByDefault,
     /// With `all` and `everything`.
@@ -36,47 +36,55 @@ enum Shown {
     WithEverything,
 }
 
-struct Section {
+struct InfoSection {
     name: &'static str,
-    shown: Shown,
-    write: fn(&Shared, &mut String),
+    shown: SectionVisibility,
+    write: fn(&StoreContext, &mut String),
 }
 
-const fn section(name: &'static str, shown: Shown, write: fn(&Shared, &mut String)) -> Section {
-    Section { name, shown, write }
+const fn section(
+    name: &'static str,
+    shown: SectionVisibility,
+    write: fn(&StoreContext, &mut String),
+) -> InfoSection {
+    InfoSection { name, shown, write }
 }
 
-static SECTIONS: [Section; 14] = [
-    section("Server", Shown::ByDefault, server::server),
-    section("Clients", Shown::ByDefault, server::clients),
-    section("Memory", Shown::ByDefault, server::memory),
-    section("Persistence", Shown::ByDefault, server::persistence),
-    section("Stats", Shown::ByDefault, stats::stats),
-    section("Replication", Shown::ByDefault, stats::replication),
-    section("CPU", Shown::ByDefault, stats::processor),
-    section("Modules", Shown::WithEverything, |_, _| {}),
-    section("Commandstats", Shown::WithAll, commands::commands),
-    section("Errorstats", Shown::ByDefault, commands::errors),
-    section("Latencystats", Shown::WithAll, commands::latencies),
-    section("Cluster", Shown::ByDefault, stats::cluster),
-    section("Keyspace", Shown::ByDefault, keyspace::keyspace),
-    section("Forecast", Shown::WithEverything, forecast::forecast),
+static SECTIONS: [InfoSection; 14] = [
+    section("Server", SectionVisibility::ByDefault, server::server),
+    section("Clients", SectionVisibility::ByDefault, server::clients),
+    section("Memory", SectionVisibility::ByDefault, server::memory),
+    section("Persistence", SectionVisibility::ByDefault, server::persistence),
+    section("Stats", SectionVisibility::ByDefault, stats::stats),
+    section("Replication", SectionVisibility::ByDefault, stats::replication),
+    section("CPU", SectionVisibility::ByDefault, stats::processor),
+    section("Modules", SectionVisibility::WithEverything, |_, _| {}),
+    section("Commandstats", SectionVisibility::WithAll, commands::commands),
+    section("Errorstats", SectionVisibility::ByDefault, commands::errors),
+    section("Latencystats", SectionVisibility::WithAll, commands::latencies),
+    section("Cluster", SectionVisibility::ByDefault, stats::cluster),
+    section("Keyspace", SectionVisibility::ByDefault, keyspace::keyspace),
+    section("Forecast", SectionVisibility::WithEverything, forecast::forecast),
 ];
 
 /// Returns whether the arguments of INFO select a section.
-fn is_wanted(section: &Section, args: Args<'_>) -> bool {
-    let by_default = section.shown == Shown::ByDefault;
+fn is_wanted(section: &InfoSection, args: Args<'_>) -> bool {
+    let by_default = section.shown == SectionVisibility::ByDefault;
     args.len() == 1 && by_default
         || args.from(1).iter().any(|word| {
             is(word, section.name)
                 || is(word, "everything")
-                || (is(word, "all") && section.shown != Shown::WithEverything)
+                || (is(word, "all") && section.shown != SectionVisibility::WithEverything)
                 || (is(word, "default") && by_default)
         })
 }
 
-pub(crate) fn info(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Failure> {
-    let _may_wait = waits::may_wait();
+pub(crate) fn info(
+    session: &mut RedisSession,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> Result<(), CommandError> {
+    let _may_wait = wait_hooks::may_wait();
     let mut text = String::new();
     for section in SECTIONS.iter().filter(|section| is_wanted(section, args)) {
         if !text.is_empty() {

@@ -1,12 +1,12 @@
 //! The sections Server, Clients, Memory and Persistence.
 
 use super::{REDIS_VERSION, human, line};
-use crate::net::{Language, Load};
+use crate::net::{ConnectionMemory, WireProtocol};
 use crate::observe::process;
-use crate::shared::Shared;
+use crate::shared::StoreContext;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub(super) fn server(shared: &Shared, text: &mut String) {
+pub(super) fn server(shared: &StoreContext, text: &mut String) {
     let kernel = process::kernel().unwrap_or_default();
     let now_ms = shared.store.now_ms();
     let uptime = shared.since.elapsed().as_secs();
@@ -56,14 +56,14 @@ fn os(kernel: &str) -> String {
     format!("{name} {kernel} {}", std::env::consts::ARCH)
 }
 
-pub(super) fn clients(shared: &Shared, text: &mut String) {
+pub(super) fn clients(shared: &StoreContext, text: &mut String) {
     let all = shared.clients.list();
     let spoken = |language| all.iter().filter(|client| client.language == language).count();
-    let most = |of: fn(&Load) -> &AtomicUsize| {
+    let most = |of: fn(&ConnectionMemory) -> &AtomicUsize| {
         let bytes = all.iter().map(|client| of(&client.load).load(Ordering::Relaxed));
         bytes.max().unwrap_or(0)
     };
-    line(text, "connected_clients", spoken(Language::Redis));
+    line(text, "connected_clients", spoken(WireProtocol::Redis));
     line(text, "cluster_connections", 0);
     line(text, "maxclients", shared.config.max_clients());
     line(
@@ -75,7 +75,11 @@ pub(super) fn clients(shared: &Shared, text: &mut String) {
     line(text, "blocked_clients", 0);
     line(text, "tracking_clients", 0);
     line(text, "clients_in_timeout_table", 0);
-    line(text, "alluvium_memcached_clients", spoken(Language::Memcached));
+    line(
+        text,
+        "alluvium_memcached_clients",
+        spoken(WireProtocol::Memcached),
+    );
     line(
         text,
         "alluvium_clients_waiting_for_memory",
@@ -83,7 +87,7 @@ pub(super) fn clients(shared: &Shared, text: &mut String) {
     );
 }
 
-pub(super) fn memory(shared: &Shared, text: &mut String) {
+pub(super) fn memory(shared: &StoreContext, text: &mut String) {
     let stats = shared.store.db.stats();
     let memory = &stats.memory;
     let used = shared.used_memory();
@@ -148,7 +152,7 @@ pub(super) fn memory(shared: &Shared, text: &mut String) {
     line(text, "alluvium_tables", memory.tables);
 }
 
-pub(super) fn persistence(shared: &Shared, text: &mut String) {
+pub(super) fn persistence(shared: &StoreContext, text: &mut String) {
     let stats = shared.store.db.stats();
     let sequence = shared.store.db.sequence();
     line(text, "loading", 0);

@@ -2,7 +2,7 @@
 
 use super::line;
 use crate::observe::process;
-use crate::shared::Shared;
+use crate::shared::StoreContext;
 use std::sync::atomic::Ordering;
 
 /// Fields of Redis that are always zero here, because the feature does not exist.
@@ -35,7 +35,7 @@ const NOTHING: [&str; 26] = [
     "dump_payload_sanitizations",
 ];
 
-pub(super) fn stats(shared: &Shared, text: &mut String) {
+pub(super) fn stats(shared: &StoreContext, text: &mut String) {
     let counters = &shared.counters;
     let store = &shared.store;
     let rates = shared.samples.rates();
@@ -92,7 +92,7 @@ pub(super) fn stats(shared: &Shared, text: &mut String) {
     }
 }
 
-pub(super) fn replication(shared: &Shared, text: &mut String) {
+pub(super) fn replication(shared: &StoreContext, text: &mut String) {
     line(text, "role", "master");
     line(text, "connected_slaves", 0);
     line(text, "master_failover_state", "no-failover");
@@ -106,7 +106,7 @@ pub(super) fn replication(shared: &Shared, text: &mut String) {
     line(text, "repl_backlog_histlen", 0);
 }
 
-pub(super) fn processor(_shared: &Shared, text: &mut String) {
+pub(super) fn processor(_shared: &StoreContext, text: &mut String) {
     let times = process::processor_time();
     for (name, us) in [
         ("used_cpu_sys", times.system_us),
@@ -118,6 +118,6 @@ pub(super) fn processor(_shared: &Shared, text: &mut String) {
     }
 }
 
-pub(super) fn cluster(_shared: &Shared, text: &mut String) {
+pub(super) fn cluster(_shared: &StoreContext, text: &mut String) {
     line(text, "cluster_enabled", 0);
 }

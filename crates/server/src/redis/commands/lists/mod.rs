@@ -9,42 +9,45 @@
 mod rewrite;
 
 use super::sets::positive;
-use crate::error::Failure;
-use crate::protocol::resp::{Args, Reply};
-use crate::redis::args::{Options, check_room, integer, is, name, span, too_long, wrong_number};
-use crate::redis::pages::{self, Show, Stretch};
+use crate::error::CommandError;
+use crate::protocol::resp::{Args, ReplyWriter};
+use crate::redis::args::{OptionParser, check_room, integer, is, name, span, too_long, wrong_number};
+use crate::redis::pages::{self, ElementProjection, ElementRange};
 use crate::store::model::format::{self, InnerKey};
-use crate::store::model::{Collection, Kind};
-use crate::store::{Direction, Transaction};
+use crate::store::model::{CollectionHeader, CollectionKind};
+use crate::store::{CommandTransaction, WalkDirection};
 use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 
-type Done = Result<(), Failure>;
+type CommandResult = Result<(), CommandError>;
 
 /// An end of a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum ListEnd {
     Left,
     Right,
 }
 
-fn list(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<Option<Collection>, Failure> {
-    transaction.collection(key, Kind::List)
+fn list(
+    transaction: &mut CommandTransaction<'_>,
+    key: &[u8],
+) -> Result<Option<CollectionHeader>, CommandError> {
+    transaction.collection(key, CollectionKind::List)
 }
 
-fn place(transaction: &Transaction<'_>, list: &Collection, position: i64) -> InnerKey {
+fn place(transaction: &CommandTransaction<'_>, list: &CollectionHeader, position: i64) -> InnerKey {
     format::position_key(transaction.database, list.number, position)
 }
 
 /// Returns the elements of a range of indexes as a stretch of keys.
 fn stretch(
-    transaction: &Transaction<'_>,
-    list: &Collection,
+    transaction: &CommandTransaction<'_>,
+    list: &CollectionHeader,
     indexes: Range<u64>,
-    direction: Direction,
-) -> Stretch {
+    direction: WalkDirection,
+) -> ElementRange {
     let at = |index| place(transaction, list, list.head.wrapping_add_unsigned(index));
-    Stretch {
+    ElementRange {
         start: at(indexes.start),
         end: at(indexes.end),
         direction,
@@ -56,12 +59,12 @@ fn stretch(
 /// Calls `each` with the elements of a range of indexes and the number before each, until it
 /// returns false.
 pub(super) fn visit(
-    transaction: &Transaction<'_>,
-    list: &Collection,
+    transaction: &CommandTransaction<'_>,
+    list: &CollectionHeader,
     indexes: Range<u64>,
-    direction: Direction,
-    mut each: impl FnMut(u64, Vec<u8>) -> Result<ControlFlow<()>, Failure>,
-) -> Done {
+    direction: WalkDirection,
+    mut each: impl FnMut(u64, Vec<u8>) -> Result<ControlFlow<()>, CommandError>,
+) -> CommandResult {
     let stretch = stretch(transaction, list, indexes, direction);
     let mut scan = transaction.scan(stretch.start, stretch.end, direction);
     let mut step = 0;
@@ -74,13 +77,18 @@ pub(super) fn visit(
     Ok(())
 }
 
-fn push_one(transaction: &mut Transaction<'_>, list: &mut Collection, element: &[u8], end: End) {
+fn push_one(
+    transaction: &mut CommandTransaction<'_>,
+    list: &mut CollectionHeader,
+    element: &[u8],
+    end: ListEnd,
+) {
     let position = match end {
-        End::Left => {
+        ListEnd::Left => {
             list.head = list.head.wrapping_sub(1);
             list.head
         }
-        End::Right => list.tail(),
+        ListEnd::Right => list.tail(),
     };
     list.count += 1;
     let place = place(transaction, list, position);
@@ -88,12 +96,12 @@ fn push_one(transaction: &mut Transaction<'_>, list: &mut Collection, element: &
 }
 
 fn push(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut CommandTransaction<'_>,
     args: Args<'_>,
-    reply: &mut Reply<'_>,
-    end: End,
+    reply: &mut ReplyWriter<'_>,
+    end: ListEnd,
     only_if_there: bool,
-) -> Done {
+) -> CommandResult {
     let key = name(args.at(1))?;
     let list = list(transaction, key)?;
     let mut list = match list {
@@ -102,7 +110,7 @@ fn push(
             reply.integer(0);
             return Ok(());
         }
-        None => transaction.new_collection(Kind::List)?,
+        None => transaction.new_collection(CollectionKind::List)?,
     };
     for element in args.from(2).iter() {
         push_one(transaction, &mut list, element, end);
@@ -112,20 +120,36 @@ fn push(
     Ok(())
 }
 
-pub(crate) fn lpush(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    push(transaction, args, reply, End::Left, false)
+pub(crate) fn lpush(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    push(transaction, args, reply, ListEnd::Left, false)
 }
 
-pub(crate) fn rpush(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    push(transaction, args, reply, End::Right, false)
+pub(crate) fn rpush(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    push(transaction, args, reply, ListEnd::Right, false)
 }
 
-pub(crate) fn lpushx(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    push(transaction, args, reply, End::Left, true)
+pub(crate) fn lpushx(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    push(transaction, args, reply, ListEnd::Left, true)
 }
 
-pub(crate) fn rpushx(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    push(transaction, args, reply, End::Right, true)
+pub(crate) fn rpushx(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    push(transaction, args, reply, ListEnd::Right, true)
 }
 
 /// Up to this number of elements are deleted one by one; more are deleted as a range.
@@ -134,18 +158,18 @@ const DELETED_SINGLY: u64 = 1000;
 /// Removes elements from an end and passes them to `each` in order of removal. The caller saves the
 /// list.
 fn take(
-    transaction: &mut Transaction<'_>,
-    list: &mut Collection,
+    transaction: &mut CommandTransaction<'_>,
+    list: &mut CollectionHeader,
     count: u64,
-    end: End,
-    mut each: impl FnMut(&[u8]) -> Done,
-) -> Done {
+    end: ListEnd,
+    mut each: impl FnMut(&[u8]) -> CommandResult,
+) -> CommandResult {
     if count == 1 {
         return take_one(transaction, list, end, each);
     }
     let (indexes, direction) = match end {
-        End::Left => (0..count, Direction::Forward),
-        End::Right => (list.count - count..list.count, Direction::Backward),
+        ListEnd::Left => (0..count, WalkDirection::Forward),
+        ListEnd::Right => (list.count - count..list.count, WalkDirection::Backward),
     };
     visit(transaction, list, indexes.clone(), direction, |_, element| {
         each(&element)?;
@@ -161,7 +185,7 @@ fn take(
         }
     }
     list.count -= count;
-    if end == End::Left {
+    if end == ListEnd::Left {
         list.head = list.head.wrapping_add_unsigned(count);
     }
     Ok(())
@@ -170,14 +194,14 @@ fn take(
 /// Removes an element from an end of a non-empty list. Looks it up by key, because it may have been
 /// prefetched with those of neighbouring commands.
 fn take_one(
-    transaction: &mut Transaction<'_>,
-    list: &mut Collection,
-    end: End,
-    each: impl FnOnce(&[u8]) -> Done,
-) -> Done {
+    transaction: &mut CommandTransaction<'_>,
+    list: &mut CollectionHeader,
+    end: ListEnd,
+    each: impl FnOnce(&[u8]) -> CommandResult,
+) -> CommandResult {
     let position = match end {
-        End::Left => list.head,
-        End::Right => list.tail().wrapping_sub(1),
+        ListEnd::Left => list.head,
+        ListEnd::Right => list.tail().wrapping_sub(1),
     };
     let place = place(transaction, list, position);
     match transaction.get(&place)? {
@@ -186,26 +210,26 @@ fn take_one(
     }
     transaction.delete(place);
     list.count -= 1;
-    if end == End::Left {
+    if end == ListEnd::Left {
         list.head = list.head.wrapping_add(1);
     }
     Ok(())
 }
 
-fn miscounted(list: &Collection) -> Failure {
-    Failure::Refused(Cow::Owned(format!(
+fn miscounted(list: &CollectionHeader) -> CommandError {
+    CommandError::Refused(Cow::Owned(format!(
         "ERR the elements of list {} are damaged: check the store",
         list.number
     )))
 }
 
 fn pop(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut CommandTransaction<'_>,
     args: Args<'_>,
-    reply: &mut Reply<'_>,
-    end: End,
+    reply: &mut ReplyWriter<'_>,
+    end: ListEnd,
     command: &str,
-) -> Done {
+) -> CommandResult {
     if args.len() > 3 {
         return Err(wrong_number(command));
     }
@@ -226,13 +250,13 @@ fn pop(
 
 /// Removes elements from an end of a list that has at least as many, and replies with them.
 fn pop_and_show(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut CommandTransaction<'_>,
     key: &[u8],
-    mut list: Collection,
+    mut list: CollectionHeader,
     taken: u64,
-    end: End,
-    reply: &mut Reply<'_>,
-) -> Done {
+    end: ListEnd,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     // The command fails before it has changed anything if the reply becomes too long.
     take(transaction, &mut list, taken, end, |element| {
         reply.bulk(element);
@@ -247,12 +271,12 @@ fn pop_and_show(
 /// Removes up to a number of elements from an end of a list and replies with its key and the
 /// elements. Returns false if the list does not exist.
 pub(super) fn pop_from(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut CommandTransaction<'_>,
     key: &[u8],
     count: u64,
-    end: End,
-    reply: &mut Reply<'_>,
-) -> Result<bool, Failure> {
+    end: ListEnd,
+    reply: &mut ReplyWriter<'_>,
+) -> Result<bool, CommandError> {
     let Some(list) = list(transaction, key)? else {
         return Ok(false);
     };
@@ -264,21 +288,37 @@ pub(super) fn pop_from(
     Ok(true)
 }
 
-pub(crate) fn lpop(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    pop(transaction, args, reply, End::Left, "lpop")
+pub(crate) fn lpop(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    pop(transaction, args, reply, ListEnd::Left, "lpop")
 }
 
-pub(crate) fn rpop(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    pop(transaction, args, reply, End::Right, "rpop")
+pub(crate) fn rpop(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    pop(transaction, args, reply, ListEnd::Right, "rpop")
 }
 
-pub(crate) fn llen(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn llen(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let count = list(transaction, args.at(1))?.map_or(0, |list| list.count);
     reply.integer(count as i64);
     Ok(())
 }
 
-pub(crate) fn lrange(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn lrange(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let (start, end) = (integer(args.at(2))?, integer(args.at(3))?);
     let Some(list) = list(transaction, args.at(1))? else {
         reply.array(0);
@@ -288,14 +328,14 @@ pub(crate) fn lrange(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &
         transaction,
         &list,
         span(start, end, list.count),
-        Direction::Forward,
+        WalkDirection::Forward,
     );
     reply.array(usize::try_from(found.count).unwrap_or(usize::MAX));
-    pages::write(transaction, reply, found, Show::Value)
+    pages::write(transaction, reply, found, ElementProjection::Value)
 }
 
 /// Returns the key of the element at an index, which counts from the end if it is negative.
-fn at_index(transaction: &Transaction<'_>, list: &Collection, index: i64) -> Option<InnerKey> {
+fn at_index(transaction: &CommandTransaction<'_>, list: &CollectionHeader, index: i64) -> Option<InnerKey> {
     let index = if index < 0 {
         index.checked_add_unsigned(list.count)?
     } else {
@@ -305,7 +345,11 @@ fn at_index(transaction: &Transaction<'_>, list: &Collection, index: i64) -> Opt
     Some(place(transaction, list, list.head.wrapping_add_unsigned(index)))
 }
 
-pub(crate) fn lindex(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn lindex(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     // As in Redis, the index is parsed only if the list exists.
     let Some(list) = list(transaction, args.at(1))? else {
         reply.null();
@@ -318,17 +362,25 @@ pub(crate) fn lindex(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &
     Ok(())
 }
 
-pub(crate) fn lset(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let list = list(transaction, args.at(1))?.ok_or(Failure::NO_SUCH_KEY)?;
+pub(crate) fn lset(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    let list = list(transaction, args.at(1))?.ok_or(CommandError::NO_SUCH_KEY)?;
     let place = at_index(transaction, &list, integer(args.at(2))?);
-    let place = place.ok_or(Failure::say("ERR index out of range"))?;
+    let place = place.ok_or(CommandError::say("ERR index out of range"))?;
     transaction.put(place, args.at(3).to_vec(), 0);
     transaction.touch(args.at(1));
     reply.ok();
     Ok(())
 }
 
-pub(crate) fn ltrim(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn ltrim(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let (start, end) = (integer(args.at(2))?, integer(args.at(3))?);
     reply.ok();
     let Some(mut list) = list(transaction, args.at(1))? else {
@@ -346,7 +398,11 @@ pub(crate) fn ltrim(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &m
     Ok(())
 }
 
-pub(crate) fn lrem(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn lrem(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let count = integer(args.at(2))?;
     let Some(list) = list(transaction, args.at(1))? else {
         reply.integer(0);
@@ -357,11 +413,15 @@ pub(crate) fn lrem(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
     Ok(())
 }
 
-pub(crate) fn linsert(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn linsert(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let behind = match (args.is(2, "AFTER"), args.is(2, "BEFORE")) {
         (true, _) => 1,
         (_, true) => 0,
-        _ => return Err(Failure::SYNTAX),
+        _ => return Err(CommandError::SYNTAX),
     };
     let Some(list) = list(transaction, args.at(1))? else {
         reply.integer(0);
@@ -372,7 +432,7 @@ pub(crate) fn linsert(transaction: &mut Transaction<'_>, args: Args<'_>, reply: 
         transaction,
         &list,
         0..list.count,
-        Direction::Forward,
+        WalkDirection::Forward,
         |index, element| {
             Ok(if element == args.at(3) {
                 pivot = Some(index);
@@ -392,29 +452,29 @@ pub(crate) fn linsert(transaction: &mut Transaction<'_>, args: Args<'_>, reply: 
 }
 
 /// The arguments of LPOS.
-struct Search {
+struct LposOptions {
     rank: i64,
     count: Option<usize>,
     most: usize,
 }
 
-fn search(args: Args<'_>) -> Result<Search, Failure> {
-    let mut search = Search {
+fn search(args: Args<'_>) -> Result<LposOptions, CommandError> {
+    let mut search = LposOptions {
         rank: 1,
         count: None,
         most: usize::MAX,
     };
-    let mut options = Options::new(args, 3);
+    let mut options = OptionParser::new(args, 3);
     while let Some(word) = options.next() {
         let value = options.value()?;
         let natural = |error| {
             let number = usize::try_from(integer(value)?);
-            number.map_err(|_| Failure::say(error))
+            number.map_err(|_| CommandError::say(error))
         };
         if is(word, "RANK") {
             search.rank = integer(value)?;
             if search.rank == 0 {
-                return Err(Failure::say(
+                return Err(CommandError::say(
                     "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use \
                      negative to start from the end of the list",
                 ));
@@ -425,13 +485,17 @@ fn search(args: Args<'_>) -> Result<Search, Failure> {
             let most = natural("ERR MAXLEN can't be negative")?;
             search.most = if most == 0 { usize::MAX } else { most };
         } else {
-            return Err(Failure::SYNTAX);
+            return Err(CommandError::SYNTAX);
         }
     }
     Ok(search)
 }
 
-pub(crate) fn lpos(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn lpos(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let search = search(args)?;
     let wanted = match search.count {
         None => 1,
@@ -442,9 +506,9 @@ pub(crate) fn lpos(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
     if let Some(list) = list(transaction, args.at(1))? {
         let most = list.count.min(search.most as u64);
         let (indexes, direction) = if search.rank < 0 {
-            (list.count - most..list.count, Direction::Backward)
+            (list.count - most..list.count, WalkDirection::Backward)
         } else {
-            (0..most, Direction::Forward)
+            (0..most, WalkDirection::Forward)
         };
         let mut skipped = search.rank.unsigned_abs() - 1;
         let room = reply.most() / size_of::<u64>();
@@ -457,8 +521,8 @@ pub(crate) fn lpos(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
                 return Ok(ControlFlow::Continue(()));
             }
             found.push(match direction {
-                Direction::Forward => step,
-                Direction::Backward => list.count - 1 - step,
+                WalkDirection::Forward => step,
+                WalkDirection::Backward => list.count - 1 - step,
             });
             if found.len() > room {
                 return Err(too_long(reply.most()));
@@ -481,22 +545,22 @@ pub(crate) fn lpos(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
     Ok(())
 }
 
-fn end(word: &[u8]) -> Result<End, Failure> {
+fn end(word: &[u8]) -> Result<ListEnd, CommandError> {
     if is(word, "LEFT") {
-        Ok(End::Left)
+        Ok(ListEnd::Left)
     } else if is(word, "RIGHT") {
-        Ok(End::Right)
+        Ok(ListEnd::Right)
     } else {
-        Err(Failure::SYNTAX)
+        Err(CommandError::SYNTAX)
     }
 }
 
 fn move_one(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut CommandTransaction<'_>,
     (from, to): (&[u8], &[u8]),
-    (start, target): (End, End),
-    reply: &mut Reply<'_>,
-) -> Done {
+    (start, target): (ListEnd, ListEnd),
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let Some(mut source) = list(transaction, from)? else {
         reply.null();
         return Ok(());
@@ -519,7 +583,7 @@ fn move_one(
         transaction.save(from, &source);
         let mut other = match other {
             Some(other) => other,
-            None => transaction.new_collection(Kind::List)?,
+            None => transaction.new_collection(CollectionKind::List)?,
         };
         push_one(transaction, &mut other, element, target);
         transaction.save(to, &other);
@@ -528,16 +592,24 @@ fn move_one(
     Ok(())
 }
 
-pub(crate) fn lmove(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn lmove(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let ends = (end(args.at(3))?, end(args.at(4))?);
     move_one(transaction, (args.at(1), args.at(2)), ends, reply)
 }
 
-pub(crate) fn rpoplpush(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn rpoplpush(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     move_one(
         transaction,
         (args.at(1), args.at(2)),
-        (End::Right, End::Left),
+        (ListEnd::Right, ListEnd::Left),
         reply,
     )
 }

@@ -1,10 +1,10 @@
 //! LINSERT and LREM, which move the elements on one side of the place of change. If much would have
 //! to move, the list is rewritten under a new number.
 
-use super::{Done, place, stretch, visit};
-use crate::error::Failure;
-use crate::store::model::{Collection, format};
-use crate::store::{Direction, Staging, Transaction};
+use super::{CommandResult, place, stretch, visit};
+use crate::error::CommandError;
+use crate::store::model::{CollectionHeader, format};
+use crate::store::{CommandTransaction, StagingWriter, WalkDirection};
 use std::ops::{ControlFlow, Range};
 
 /// Largest total size of elements that are moved in place, in bytes.
@@ -15,28 +15,39 @@ const ELEMENT_BYTES: usize = 64;
 
 /// Returns the elements of a range of indexes, unless they are too large to be moved in place.
 fn few(
-    transaction: &Transaction<'_>,
-    list: &Collection,
+    transaction: &CommandTransaction<'_>,
+    list: &CollectionHeader,
     indexes: Range<u64>,
-) -> Result<Option<Vec<Vec<u8>>>, Failure> {
+) -> Result<Option<Vec<Vec<u8>>>, CommandError> {
     if (indexes.end - indexes.start) > (MOVED / ELEMENT_BYTES) as u64 {
         return Ok(None);
     }
     let (mut found, mut bytes) = (Vec::new(), 0);
-    visit(transaction, list, indexes, Direction::Forward, |_, element| {
-        bytes += element.len() + ELEMENT_BYTES;
-        found.push(element);
-        Ok(if bytes > MOVED {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        })
-    })?;
+    visit(
+        transaction,
+        list,
+        indexes,
+        WalkDirection::Forward,
+        |_, element| {
+            bytes += element.len() + ELEMENT_BYTES;
+            found.push(element);
+            Ok(if bytes > MOVED {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            })
+        },
+    )?;
     Ok((bytes <= MOVED).then_some(found))
 }
 
 /// Stores elements at consecutive positions.
-fn put_all(transaction: &mut Transaction<'_>, list: &Collection, position: i64, elements: Vec<Vec<u8>>) {
+fn put_all(
+    transaction: &mut CommandTransaction<'_>,
+    list: &CollectionHeader,
+    position: i64,
+    elements: Vec<Vec<u8>>,
+) {
     let mut position = position;
     for element in elements {
         let place = place(transaction, list, position);
@@ -46,30 +57,38 @@ fn put_all(transaction: &mut Transaction<'_>, list: &Collection, position: i64, 
 }
 
 /// A list that is being rewritten under a new number.
-struct Copy<'s> {
-    staging: Staging<'s>,
-    new: Collection,
+struct ListRewrite<'s> {
+    staging: StagingWriter<'s>,
+    new: CollectionHeader,
     database: u8,
 }
 
-impl<'s> Copy<'s> {
-    fn new(transaction: &mut Transaction<'s>, list: &Collection) -> Result<Copy<'s>, Failure> {
+impl<'s> ListRewrite<'s> {
+    fn new(
+        transaction: &mut CommandTransaction<'s>,
+        list: &CollectionHeader,
+    ) -> Result<ListRewrite<'s>, CommandError> {
         let new = transaction.new_collection(list.kind)?;
-        Ok(Copy {
-            staging: Staging::new(transaction, transaction.database, new.number),
+        Ok(ListRewrite {
+            staging: StagingWriter::new(transaction, transaction.database, new.number),
             new,
             database: transaction.database,
         })
     }
 
-    fn push(&mut self, element: Vec<u8>) -> Done {
+    fn push(&mut self, element: Vec<u8>) -> CommandResult {
         let place = format::position_key(self.database, self.new.number, self.new.tail());
         self.new.count += 1;
         self.staging.put(place, element)
     }
 
     /// Replaces the list of the key by the copy.
-    fn finish(self, transaction: &mut Transaction<'s>, key: &[u8], list: &Collection) -> Done {
+    fn finish(
+        self,
+        transaction: &mut CommandTransaction<'s>,
+        key: &[u8],
+        list: &CollectionHeader,
+    ) -> CommandResult {
         self.staging.finish(transaction)?;
         transaction.replace(key, list, self.new);
         Ok(())
@@ -78,22 +97,22 @@ impl<'s> Copy<'s> {
 
 /// Inserts an element before an index. Returns the new length.
 pub(super) fn insert(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut CommandTransaction<'_>,
     key: &[u8],
-    mut list: Collection,
+    mut list: CollectionHeader,
     at: u64,
     element: &[u8],
-) -> Result<u64, Failure> {
+) -> Result<u64, CommandError> {
     let (before, behind) = (0..at, at..list.count);
     let is_nearer_to_start = at < list.count / 2;
     let side = if is_nearer_to_start { before } else { behind };
     let Some(mut moved) = few(transaction, &list, side)? else {
-        let mut copy = Copy::new(transaction, &list)?;
+        let mut copy = ListRewrite::new(transaction, &list)?;
         visit(
             transaction,
             &list,
             0..list.count,
-            Direction::Forward,
+            WalkDirection::Forward,
             |index, other| {
                 if index == at {
                     copy.push(element.to_vec())?;
@@ -125,27 +144,27 @@ pub(super) fn insert(
 
 /// The elements to remove: those equal to a value, all from an index on or the first ones from
 /// there.
-struct Matches {
+struct ListMatches {
     count: u64,
     first: u64,
 }
 
 /// Finds `count` matches from the beginning, from the end if it is negative, or all if it is 0.
 fn matches(
-    transaction: &Transaction<'_>,
-    list: &Collection,
+    transaction: &CommandTransaction<'_>,
+    list: &CollectionHeader,
     element: &[u8],
     count: i64,
-) -> Result<Option<Matches>, Failure> {
+) -> Result<Option<ListMatches>, CommandError> {
     let most = if count == 0 {
         u64::MAX
     } else {
         count.unsigned_abs()
     };
     let direction = if count < 0 {
-        Direction::Backward
+        WalkDirection::Backward
     } else {
-        Direction::Forward
+        WalkDirection::Forward
     };
     let (mut taken, mut last, mut first) = (0, 0, None);
     visit(transaction, list, 0..list.count, direction, |step, other| {
@@ -165,21 +184,21 @@ fn matches(
     };
     // In a backward search, the last match found has the lowest index.
     let first = match direction {
-        Direction::Forward => first,
-        Direction::Backward => list.count - 1 - last,
+        WalkDirection::Forward => first,
+        WalkDirection::Backward => list.count - 1 - last,
     };
-    Ok(Some(Matches { count: taken, first }))
+    Ok(Some(ListMatches { count: taken, first }))
 }
 
 /// Removes elements equal to a value. Returns their number.
 pub(super) fn remove(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut CommandTransaction<'_>,
     key: &[u8],
-    mut list: Collection,
+    mut list: CollectionHeader,
     element: &[u8],
     count: i64,
-) -> Result<u64, Failure> {
-    let Some(Matches { count: gone, first }) = matches(transaction, &list, element, count)? else {
+) -> Result<u64, CommandError> {
+    let Some(ListMatches { count: gone, first }) = matches(transaction, &list, element, count)? else {
         return Ok(0);
     };
     if let Some(mut rest) = few(transaction, &list, first..list.count)? {
@@ -189,7 +208,7 @@ pub(super) fn remove(
             left -= u64::from(goes);
             !goes
         });
-        let old = stretch(transaction, &list, first..list.count, Direction::Forward);
+        let old = stretch(transaction, &list, first..list.count, WalkDirection::Forward);
         transaction.delete_range(old.start, old.end);
         list.count = first + rest.len() as u64;
         let position = list.head.wrapping_add_unsigned(first);
@@ -197,13 +216,13 @@ pub(super) fn remove(
         transaction.save(key, &list);
         return Ok(gone);
     }
-    let mut copy = Copy::new(transaction, &list)?;
+    let mut copy = ListRewrite::new(transaction, &list)?;
     let mut left = gone;
     visit(
         transaction,
         &list,
         0..list.count,
-        Direction::Forward,
+        WalkDirection::Forward,
         |index, other| {
             if index >= first && left > 0 && other == element {
                 left -= 1;

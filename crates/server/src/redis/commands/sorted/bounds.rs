@@ -1,15 +1,15 @@
 //! Bounds of score ranges and of member ranges.
 
-use crate::error::Failure;
+use crate::error::CommandError;
 use crate::protocol::resp::number;
-use crate::store::Transaction;
-use crate::store::model::Collection;
+use crate::store::CommandTransaction;
+use crate::store::model::CollectionHeader;
 use crate::store::model::format::{self, InnerKey};
 
 /// Returns the keys in score order between two bounds.
 pub(super) fn scores(
-    transaction: &Transaction<'_>,
-    set: &Collection,
+    transaction: &CommandTransaction<'_>,
+    set: &CollectionHeader,
     (low, high): (ScoreEnd, ScoreEnd),
 ) -> (InnerKey, InnerKey) {
     let before = |score| format::score_key(transaction.database, set.number, score, b"");
@@ -35,12 +35,12 @@ pub(super) struct ScoreEnd {
 }
 
 /// Parses a bound: a number, or `(` and a number for an exclusive bound.
-pub(super) fn score_end(text: &[u8]) -> Result<ScoreEnd, Failure> {
+pub(super) fn score_end(text: &[u8]) -> Result<ScoreEnd, CommandError> {
     let (digits, is_open) = match text.split_first() {
         Some((b'(', rest)) => (rest, true),
         _ => (text, false),
     };
-    let score = number::bound(digits).ok_or(Failure::say("ERR min or max is not a float"))?;
+    let score = number::bound(digits).ok_or(CommandError::say("ERR min or max is not a float"))?;
     Ok(ScoreEnd { score, is_open })
 }
 
@@ -54,13 +54,13 @@ pub(super) enum MemberEnd<'a> {
 }
 
 /// Parses a bound: `-`, `+`, `[member` or `(member`.
-pub(super) fn member_end(text: &[u8]) -> Result<MemberEnd<'_>, Failure> {
+pub(super) fn member_end(text: &[u8]) -> Result<MemberEnd<'_>, CommandError> {
     match text.split_first() {
         Some((b'-', [])) => Ok(MemberEnd::Lowest),
         Some((b'+', [])) => Ok(MemberEnd::Highest),
         Some((b'[', member)) => Ok(MemberEnd::At(member)),
         Some((b'(', member)) => Ok(MemberEnd::Beside(member)),
-        _ => Err(Failure::say("ERR min or max not valid string range item")),
+        _ => Err(CommandError::say("ERR min or max not valid string range item")),
     }
 }
 

@@ -2,18 +2,18 @@
 
 use super::super::sets::positive;
 use super::range::reply_scored;
-use super::{Done, Scored, put, remove, save, score, sorted_set};
-use crate::error::Failure;
-use crate::protocol::resp::{Args, Reply, Version};
+use super::{CommandResult, ScoredMember, put, remove, save, score, sorted_set};
+use crate::error::CommandError;
+use crate::protocol::resp::{Args, ReplyWriter, RespVersion};
 use crate::redis::args::{double, is, name, wrong_number};
-use crate::store::model::Kind;
-use crate::store::{Direction, Transaction, Working};
+use crate::store::model::CollectionKind;
+use crate::store::{CommandTransaction, WalkDirection, WorkingMemory};
 
-const NOT_A_NUMBER: Failure = Failure::say("ERR resulting score is not a number (NaN)");
+const NOT_A_NUMBER: CommandError = CommandError::say("ERR resulting score is not a number (NaN)");
 
 /// The options of ZADD.
 #[derive(Default)]
-struct How {
+struct ZaddOptions {
     if_absent: bool,
     if_present: bool,
     if_greater: bool,
@@ -23,8 +23,8 @@ struct How {
 }
 
 /// Parses the options and returns the index of the first score.
-fn how(args: Args<'_>) -> Result<(How, usize), Failure> {
-    let mut how = How::default();
+fn parse_zadd_options(args: Args<'_>) -> Result<(ZaddOptions, usize), CommandError> {
+    let mut how = ZaddOptions::default();
     let mut at = 2;
     while let Some(word) = args.get(at) {
         let flag = if is(word, "NX") {
@@ -47,30 +47,30 @@ fn how(args: Args<'_>) -> Result<(How, usize), Failure> {
     }
     let left = args.len() - at;
     if left == 0 || !left.is_multiple_of(2) {
-        return Err(Failure::SYNTAX);
+        return Err(CommandError::SYNTAX);
     }
     if how.if_absent && how.if_present {
-        return Err(Failure::say(
+        return Err(CommandError::say(
             "ERR XX and NX options at the same time are not compatible",
         ));
     }
     let compares = how.if_greater || how.if_less;
     if (how.if_greater && how.if_less) || (compares && how.if_absent) {
-        return Err(Failure::say(
+        return Err(CommandError::say(
             "ERR GT, LT, and/or NX options at the same time are not compatible",
         ));
     }
     if how.adds && left > 2 {
-        return Err(Failure::say(
+        return Err(CommandError::say(
             "ERR INCR option supports a single increment-element pair",
         ));
     }
     Ok((how, at))
 }
 
-impl How {
+impl ZaddOptions {
     /// Returns the new score of a member, if it is to be set.
-    fn new_score(&self, old: Option<f64>, given: f64) -> Result<Option<f64>, Failure> {
+    fn new_score(&self, old: Option<f64>, given: f64) -> Result<Option<f64>, CommandError> {
         let Some(old) = old else {
             return Ok((!self.if_present).then_some(given));
         };
@@ -86,31 +86,39 @@ impl How {
     }
 }
 
-pub(crate) fn zadd(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let (how, at) = how(args)?;
+pub(crate) fn zadd(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    let (how, at) = parse_zadd_options(args)?;
     let pairs = (at..args.len())
         .step_by(2)
         .map(|index| Ok((double(args.at(index))?, name(args.at(index + 1))?)))
-        .collect::<Result<Vec<_>, Failure>>()?;
+        .collect::<Result<Vec<_>, CommandError>>()?;
     add(transaction, name(args.at(1))?, &how, &pairs, reply)
 }
 
-pub(crate) fn zincr_by(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let how = How {
+pub(crate) fn zincr_by(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    let how = ZaddOptions {
         adds: true,
-        ..How::default()
+        ..ZaddOptions::default()
     };
     let pair = (double(args.at(2))?, name(args.at(3))?);
     add(transaction, name(args.at(1))?, &how, &[pair], reply)
 }
 
 fn add(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut CommandTransaction<'_>,
     key: &[u8],
-    how: &How,
+    how: &ZaddOptions,
     pairs: &[(f64, &[u8])],
-    reply: &mut Reply<'_>,
-) -> Done {
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let mut set = match sorted_set(transaction, key)? {
         Some(set) => set,
         None if how.if_present => {
@@ -121,7 +129,7 @@ fn add(
             }
             return Ok(());
         }
-        None => transaction.new_collection(Kind::SortedSet)?,
+        None => transaction.new_collection(CollectionKind::SortedSet)?,
     };
     let (mut added, mut changed) = (0, 0);
     let mut last = None;
@@ -147,7 +155,11 @@ fn add(
     Ok(())
 }
 
-pub(crate) fn zrem(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn zrem(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let Some(mut set) = sorted_set(transaction, args.at(1))? else {
         reply.integer(0);
         return Ok(());
@@ -167,14 +179,14 @@ pub(crate) fn zrem(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
 
 /// Pops up to a number of members from an end of a sorted set, if it exists.
 pub(crate) fn pop_some<'s>(
-    transaction: &mut Transaction<'s>,
+    transaction: &mut CommandTransaction<'s>,
     key: &[u8],
     count: u64,
-    direction: Direction,
-    reply: &Reply<'_>,
-) -> Result<(Vec<Scored>, Working<'s>), Failure> {
+    direction: WalkDirection,
+    reply: &ReplyWriter<'_>,
+) -> Result<(Vec<ScoredMember>, WorkingMemory<'s>), CommandError> {
     let Some(mut set) = sorted_set(transaction, key)? else {
-        return Ok((Vec::new(), Working::new(transaction.store)));
+        return Ok((Vec::new(), WorkingMemory::new(transaction.store)));
     };
     let (taken, working) = super::range::first(transaction, &set, count, direction, reply)?;
     for (member, score) in &taken {
@@ -187,12 +199,12 @@ pub(crate) fn pop_some<'s>(
 }
 
 fn pop(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut CommandTransaction<'_>,
     args: Args<'_>,
-    reply: &mut Reply<'_>,
-    direction: Direction,
+    reply: &mut ReplyWriter<'_>,
+    direction: WalkDirection,
     command: &str,
-) -> Done {
+) -> CommandResult {
     if args.len() > 3 {
         return Err(wrong_number(command));
     }
@@ -203,7 +215,7 @@ fn pop(
         return Ok(());
     }
     // Without a count, the RESP3 reply is flat.
-    if count.is_none() && reply.version() == Version::Three {
+    if count.is_none() && reply.version() == RespVersion::Three {
         reply.array(2 * taken.len());
         for (member, score) in &taken {
             reply.bulk(member);
@@ -215,10 +227,18 @@ fn pop(
     Ok(())
 }
 
-pub(crate) fn zpopmin(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    pop(transaction, args, reply, Direction::Forward, "zpopmin")
+pub(crate) fn zpopmin(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    pop(transaction, args, reply, WalkDirection::Forward, "zpopmin")
 }
 
-pub(crate) fn zpopmax(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    pop(transaction, args, reply, Direction::Backward, "zpopmax")
+pub(crate) fn zpopmax(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    pop(transaction, args, reply, WalkDirection::Backward, "zpopmax")
 }

@@ -1,25 +1,29 @@
 //! ZRANDMEMBER.
 
 use super::super::draw;
-use super::{Done, sorted_set};
-use crate::error::Failure;
-use crate::protocol::resp::{Args, Reply, Version};
+use super::{CommandResult, sorted_set};
+use crate::error::CommandError;
+use crate::protocol::resp::{Args, ReplyWriter, RespVersion};
 use crate::redis::args::{check_room, integer, is};
 use crate::store::model::format;
-use crate::store::{Pair, Transaction};
+use crate::store::{CommandTransaction, OwnedPair};
 
-pub(crate) fn zrandmember(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn zrandmember(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let count = args.get(2).map(integer).transpose()?;
     let with_scores = match args.len() {
         2 | 3 => false,
         4 if is(args.at(3), "WITHSCORES") => true,
-        _ => return Err(Failure::SYNTAX),
+        _ => return Err(CommandError::SYNTAX),
     };
     // As in Redis: the count must be negatable, and with scores the reply has twice as many
     // elements.
     let least = if with_scores { -(i64::MAX / 2) } else { -i64::MAX };
     if count.is_some_and(|count| count < least || (with_scores && count > i64::MAX / 2)) {
-        return Err(Failure::OUT_OF_RANGE);
+        return Err(CommandError::OUT_OF_RANGE);
     }
     let set = sorted_set(transaction, args.at(1))?;
     let (set, count) = match (set, count) {
@@ -39,10 +43,10 @@ pub(crate) fn zrandmember(transaction: &mut Transaction<'_>, args: Args<'_>, rep
             });
         }
     };
-    let nests = with_scores && reply.version() == Version::Three;
+    let nests = with_scores && reply.version() == RespVersion::Three;
     let replies = if with_scores && !nests { 2 } else { 1 };
     let head = |count: u64| usize::try_from(count.saturating_mul(replies)).unwrap_or(usize::MAX);
-    let write = |reply: &mut Reply<'_>, (key, value): &Pair| {
+    let write = |reply: &mut ReplyWriter<'_>, (key, value): &OwnedPair| {
         if nests {
             reply.array(2);
         }
@@ -60,7 +64,7 @@ pub(crate) fn zrandmember(transaction: &mut Transaction<'_>, args: Args<'_>, rep
     }
     // The number of elements is known only after drawing.
     let mut body = Vec::new();
-    let mut drawn = Reply::new(&mut body, reply.version()).at_most(reply.most());
+    let mut drawn = ReplyWriter::new(&mut body, reply.version()).at_most(reply.most());
     let mut many = 0;
     draw::different(transaction, &set, wanted, |pair| {
         many += 1;

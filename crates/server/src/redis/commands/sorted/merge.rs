@@ -1,11 +1,11 @@
 //! Paged reads of the members of several sets. Members of sets and of sorted sets are both ordered
 //! by hash, so a page begins where the last one ended.
 
-use super::Scored;
-use crate::error::Failure;
+use super::ScoredMember;
+use crate::error::CommandError;
 use crate::store::model::format::{self, InnerKey};
-use crate::store::model::{Collection, Kind};
-use crate::store::{Direction, Transaction};
+use crate::store::model::{CollectionHeader, CollectionKind};
+use crate::store::{CommandTransaction, WalkDirection};
 use std::collections::VecDeque;
 
 /// Memory of all pages together in bytes, and members per page.
@@ -14,7 +14,7 @@ const MEMBERS: usize = 1024;
 
 /// A set operation on sorted sets.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sum {
+pub(super) enum SortedSetOperation {
     Union,
     Intersection,
     Difference,
@@ -22,19 +22,19 @@ pub(super) enum Sum {
 
 /// The aggregation of a member's scores.
 #[derive(Clone, Copy)]
-pub(super) enum Aggregate {
+pub(super) enum ScoreAggregate {
     Sum,
     Least,
     Most,
 }
 
-impl Aggregate {
+impl ScoreAggregate {
     fn of(self, one: f64, other: f64) -> f64 {
         match self {
             // The sum of opposite infinities is NaN and becomes 0.
-            Aggregate::Sum => not_nan(one + other),
-            Aggregate::Least => one.min(other),
-            Aggregate::Most => one.max(other),
+            ScoreAggregate::Sum => not_nan(one + other),
+            ScoreAggregate::Least => one.min(other),
+            ScoreAggregate::Most => one.max(other),
         }
     }
 }
@@ -44,12 +44,12 @@ fn not_nan(score: f64) -> f64 {
 }
 
 /// Sets, some of which may be missing, with the weights of their scores.
-pub(super) type Inputs = Vec<(Option<Collection>, f64)>;
+pub(super) type WeightedSets = Vec<(Option<CollectionHeader>, f64)>;
 
 /// Returns the part of an element key before the hash of the member.
-fn prefix(database: u8, set: &Collection) -> InnerKey {
+fn prefix(database: u8, set: &CollectionHeader) -> InnerKey {
     let mut prefix = format::sorted_place_key(database, set.number, 0);
-    if set.kind == Kind::Set {
+    if set.kind == CollectionKind::Set {
         prefix = format::place_key(database, set.number, 0);
     }
     prefix.truncate(prefix.len() - size_of::<u64>());
@@ -62,29 +62,29 @@ fn member(part: &[u8]) -> &[u8] {
 }
 
 /// Returns the score of an element; 1 for plain sets.
-fn score_of(set: &Collection, value: &[u8]) -> Result<f64, Failure> {
+fn score_of(set: &CollectionHeader, value: &[u8]) -> Result<f64, CommandError> {
     match set.kind {
-        Kind::Set => Ok(1.0),
+        CollectionKind::Set => Ok(1.0),
         _ => Ok(format::decode_score(value)?),
     }
 }
 
 /// A walk over the members of one set, by the part of their keys after the set's number.
-struct Walk {
-    set: Collection,
+struct MemberCursor {
+    set: CollectionHeader,
     weight: f64,
     prefix: InnerKey,
     from: Vec<u8>,
     /// The current page: members with weighted scores.
-    page: VecDeque<Scored>,
+    page: VecDeque<ScoredMember>,
     bytes: usize,
     is_over: bool,
 }
 
-impl Walk {
+impl MemberCursor {
     /// Starts a walk with a memory limit for its page, in bytes.
-    fn new(database: u8, set: Collection, weight: f64, bytes: usize) -> Walk {
-        Walk {
+    fn new(database: u8, set: CollectionHeader, weight: f64, bytes: usize) -> MemberCursor {
+        MemberCursor {
             set,
             weight,
             prefix: prefix(database, &set),
@@ -96,19 +96,19 @@ impl Walk {
     }
 
     /// Reads the next page if the current one is empty.
-    fn fill(&mut self, transaction: &Transaction<'_>) -> Result<(), Failure> {
+    fn fill(&mut self, transaction: &CommandTransaction<'_>) -> Result<(), CommandError> {
         if !self.page.is_empty() || self.is_over {
             return Ok(());
         }
         let mut start = self.prefix.clone();
         start.extend_from_slice(&self.from);
         let mut bytes = 0;
-        let mut scan = transaction.scan(start, format::behind(&self.prefix), Direction::Forward);
+        let mut scan = transaction.scan(start, format::behind(&self.prefix), WalkDirection::Forward);
         self.is_over = true;
         while let Some((key, value)) = scan.next()? {
             let part = key.get(self.prefix.len()..).unwrap_or_default();
             let score = not_nan(self.weight * score_of(&self.set, &value)?);
-            bytes += part.len() + size_of::<Scored>();
+            bytes += part.len() + size_of::<ScoredMember>();
             self.page.push_back((part.to_vec(), score));
             if self.page.len() == MEMBERS || bytes > self.bytes {
                 self.is_over = false;
@@ -124,12 +124,12 @@ impl Walk {
 
 /// Returns the scores of some members in another set.
 fn scores_in(
-    transaction: &Transaction<'_>,
-    set: &Collection,
-    page: &[Scored],
-) -> Result<Vec<Option<f64>>, Failure> {
+    transaction: &CommandTransaction<'_>,
+    set: &CollectionHeader,
+    page: &[ScoredMember],
+) -> Result<Vec<Option<f64>>, CommandError> {
     let prefix = prefix(transaction.database, set);
-    let key = |(part, _): &Scored| {
+    let key = |(part, _): &ScoredMember| {
         let mut key = prefix.clone();
         key.extend_from_slice(part);
         key
@@ -142,30 +142,30 @@ fn scores_in(
 
 /// Calls `each` with the result of a set operation in hash order, until it asks to stop.
 pub(super) fn visit(
-    transaction: &Transaction<'_>,
-    mut sets: Inputs,
-    sum: Sum,
-    aggregate: Aggregate,
-    mut each: impl FnMut(&[u8], f64) -> Result<Next, Failure>,
-) -> Result<(), Failure> {
-    if sum != Sum::Difference {
+    transaction: &CommandTransaction<'_>,
+    mut sets: WeightedSets,
+    sum: SortedSetOperation,
+    aggregate: ScoreAggregate,
+    mut each: impl FnMut(&[u8], f64) -> Result<VisitControl, CommandError>,
+) -> Result<(), CommandError> {
+    if sum != SortedSetOperation::Difference {
         // As in Redis, scores are added from the smallest set to the largest.
         sets.sort_by_key(|(set, _)| set.map_or(0, |set| set.count));
     }
-    if sum == Sum::Union {
+    if sum == SortedSetOperation::Union {
         return union(transaction, &sets, aggregate, each);
     }
     let Some((Some(first), weight)) = sets.first().copied() else {
         return Ok(());
     };
     let others = &sets[1..];
-    if sum == Sum::Intersection && others.iter().any(|(set, _)| set.is_none()) {
+    if sum == SortedSetOperation::Intersection && others.iter().any(|(set, _)| set.is_none()) {
         return Ok(());
     }
-    let mut walk = Walk::new(transaction.database, first, weight, BYTES);
+    let mut walk = MemberCursor::new(transaction.database, first, weight, BYTES);
     loop {
         walk.fill(transaction)?;
-        let mut page: Vec<Scored> = walk.page.drain(..).collect();
+        let mut page: Vec<ScoredMember> = walk.page.drain(..).collect();
         if page.is_empty() {
             return Ok(());
         }
@@ -173,15 +173,15 @@ pub(super) fn visit(
             let Some(set) = set else { continue };
             let mut scores = scores_in(transaction, set, &page)?.into_iter();
             page.retain_mut(|(_, joined)| match (scores.next().flatten(), sum) {
-                (Some(score), Sum::Intersection) => {
+                (Some(score), SortedSetOperation::Intersection) => {
                     *joined = aggregate.of(*joined, not_nan(weight * score));
                     true
                 }
-                (found, _) => found.is_none() && sum == Sum::Difference,
+                (found, _) => found.is_none() && sum == SortedSetOperation::Difference,
             });
         }
         for (part, score) in &page {
-            if each(member(part), *score)? == Next::Stops {
+            if each(member(part), *score)? == VisitControl::Stops {
                 return Ok(());
             }
         }
@@ -190,21 +190,21 @@ pub(super) fn visit(
 
 /// Whether the visitor wants more.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum VisitControl {
     GoesOn,
     Stops,
 }
 
 fn union(
-    transaction: &Transaction<'_>,
-    sets: &Inputs,
-    aggregate: Aggregate,
-    mut each: impl FnMut(&[u8], f64) -> Result<Next, Failure>,
-) -> Result<(), Failure> {
+    transaction: &CommandTransaction<'_>,
+    sets: &WeightedSets,
+    aggregate: ScoreAggregate,
+    mut each: impl FnMut(&[u8], f64) -> Result<VisitControl, CommandError>,
+) -> Result<(), CommandError> {
     let share = BYTES / sets.len().max(1);
     let there = sets.iter().filter_map(|(set, weight)| Some(((*set)?, *weight)));
-    let mut walks: Vec<Walk> = there
-        .map(|(set, weight)| Walk::new(transaction.database, set, weight, share))
+    let mut walks: Vec<MemberCursor> = there
+        .map(|(set, weight)| MemberCursor::new(transaction.database, set, weight, share))
         .collect();
     loop {
         for walk in &mut walks {
@@ -223,7 +223,7 @@ fn union(
             }
         }
         if let Some(score) = joined
-            && each(member(&next), score)? == Next::Stops
+            && each(member(&next), score)? == VisitControl::Stops
         {
             return Ok(());
         }

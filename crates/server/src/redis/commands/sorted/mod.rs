@@ -32,21 +32,28 @@ pub(crate) use read::{zcard, zmscore, zrank, zrev_rank, zscan, zscore};
 pub(crate) use rewrite::{zrem_range_by_lex, zrem_range_by_rank, zrem_range_by_score};
 pub(crate) use store::zrange_store;
 
-use crate::error::Failure;
-use crate::store::Transaction;
-use crate::store::model::{Collection, Kind, format};
+use crate::error::CommandError;
+use crate::store::CommandTransaction;
+use crate::store::model::{CollectionHeader, CollectionKind, format};
 
-type Done = Result<(), Failure>;
+type CommandResult = Result<(), CommandError>;
 
 /// A member with its score.
-type Scored = (Vec<u8>, f64);
+type ScoredMember = (Vec<u8>, f64);
 
-fn sorted_set(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<Option<Collection>, Failure> {
-    transaction.collection(key, Kind::SortedSet)
+fn sorted_set(
+    transaction: &mut CommandTransaction<'_>,
+    key: &[u8],
+) -> Result<Option<CollectionHeader>, CommandError> {
+    transaction.collection(key, CollectionKind::SortedSet)
 }
 
 /// Returns the score of a member.
-fn score(transaction: &mut Transaction<'_>, set: &Collection, member: &[u8]) -> Result<Option<f64>, Failure> {
+fn score(
+    transaction: &mut CommandTransaction<'_>,
+    set: &CollectionHeader,
+    member: &[u8],
+) -> Result<Option<f64>, CommandError> {
     let place = format::sorted_member_key(transaction.database, set.number, member);
     match transaction.get(&place)? {
         None => Ok(None),
@@ -56,12 +63,12 @@ fn score(transaction: &mut Transaction<'_>, set: &Collection, member: &[u8]) -> 
 
 /// Sets the score of a member.
 fn put(
-    transaction: &mut Transaction<'_>,
-    set: &mut Collection,
+    transaction: &mut CommandTransaction<'_>,
+    set: &mut CollectionHeader,
     member: &[u8],
     old: Option<f64>,
     new: f64,
-) -> Done {
+) -> CommandResult {
     let (database, number) = (transaction.database, set.number);
     if let Some(old) = old {
         let place = format::score_key(database, number, old, member);
@@ -79,7 +86,12 @@ fn put(
 }
 
 /// Removes a member, given its current score.
-fn remove(transaction: &mut Transaction<'_>, set: &mut Collection, member: &[u8], score: f64) -> Done {
+fn remove(
+    transaction: &mut CommandTransaction<'_>,
+    set: &mut CollectionHeader,
+    member: &[u8],
+    score: f64,
+) -> CommandResult {
     let (database, number) = (transaction.database, set.number);
     let place = format::score_key(database, number, score, member);
     transaction.delete(place.clone());
@@ -90,7 +102,7 @@ fn remove(transaction: &mut Transaction<'_>, set: &mut Collection, member: &[u8]
 }
 
 /// Saves a set whose members have changed.
-fn save(transaction: &mut Transaction<'_>, key: &[u8], set: &mut Collection) -> Done {
+fn save(transaction: &mut CommandTransaction<'_>, key: &[u8], set: &mut CollectionHeader) -> CommandResult {
     transaction.settle_order(set)?;
     transaction.save(key, set);
     Ok(())

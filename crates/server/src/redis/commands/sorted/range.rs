@@ -2,19 +2,19 @@
 //! located: its position and its length.
 
 use super::bounds::{MemberEnd, ScoreEnd, member_end, score_end, scores};
-use super::{Done, Scored, sorted_set};
-use crate::error::Failure;
-use crate::protocol::resp::{Args, Reply, Version};
-use crate::redis::args::{Options, integer, is, span, too_long};
-use crate::redis::pages::{self, PAGE, Show, Stretch};
-use crate::store::model::Collection;
+use super::{CommandResult, ScoredMember, sorted_set};
+use crate::error::CommandError;
+use crate::protocol::resp::{Args, ReplyWriter, RespVersion};
+use crate::redis::args::{OptionParser, integer, is, span, too_long};
+use crate::redis::pages::{self, ElementProjection, ElementRange, PAGE};
+use crate::store::model::CollectionHeader;
 use crate::store::model::format::{self, InnerKey};
-use crate::store::{Direction, Transaction, Working};
+use crate::store::{CommandTransaction, WalkDirection, WorkingMemory};
 use std::ops::{ControlFlow, Range};
 
 /// Replies with members, or with members and scores.
-pub(super) fn reply_scored(reply: &mut Reply<'_>, found: &[Scored], with_scores: bool) {
-    let nests = with_scores && reply.version() == Version::Three;
+pub(super) fn reply_scored(reply: &mut ReplyWriter<'_>, found: &[ScoredMember], with_scores: bool) {
+    let nests = with_scores && reply.version() == RespVersion::Three;
     reply.array(if with_scores && !nests {
         2 * found.len()
     } else {
@@ -32,28 +32,28 @@ pub(super) fn reply_scored(reply: &mut Reply<'_>, found: &[Scored], with_scores:
 }
 
 /// The members of a range.
-pub(super) enum Found {
+pub(super) enum RangeMembers {
     /// Members that were read: few, or not consecutive.
-    Listed(Vec<Scored>),
+    Listed(Vec<ScoredMember>),
     /// The location of consecutive members.
-    Stretch(Stretch),
+    Stretch(ElementRange),
 }
 
-impl Found {
+impl RangeMembers {
     pub(super) fn len(&self) -> u64 {
         match self {
-            Found::Listed(members) => members.len() as u64,
-            Found::Stretch(stretch) => stretch.count,
+            RangeMembers::Listed(members) => members.len() as u64,
+            RangeMembers::Stretch(stretch) => stretch.count,
         }
     }
 }
 
 /// Calls `each` with the members of a stretch, until it returns false.
 pub(super) fn visit(
-    transaction: &Transaction<'_>,
-    stretch: &Stretch,
+    transaction: &CommandTransaction<'_>,
+    stretch: &ElementRange,
     mut each: impl FnMut(&[u8], f64) -> ControlFlow<()>,
-) -> Done {
+) -> CommandResult {
     let (start, end) = (stretch.start.clone(), stretch.end.clone());
     let mut scan = transaction.scan(start, end, stretch.direction);
     for _ in 0..stretch.skip {
@@ -72,10 +72,13 @@ pub(super) fn visit(
 }
 
 /// Returns the members of a stretch, or `None` if they exceed a page.
-fn few(transaction: &Transaction<'_>, stretch: &Stretch) -> Result<Option<Vec<Scored>>, Failure> {
+fn few(
+    transaction: &CommandTransaction<'_>,
+    stretch: &ElementRange,
+) -> Result<Option<Vec<ScoredMember>>, CommandError> {
     let (mut found, mut bytes) = (Vec::new(), 0);
     visit(transaction, stretch, |member, score| {
-        bytes += member.len() + size_of::<Scored>();
+        bytes += member.len() + size_of::<ScoredMember>();
         found.push((member.to_vec(), score));
         if bytes > PAGE {
             ControlFlow::Break(())
@@ -88,18 +91,18 @@ fn few(transaction: &Transaction<'_>, stretch: &Stretch) -> Result<Option<Vec<Sc
 
 /// Locates members by rank.
 pub(super) fn by_rank(
-    transaction: &mut Transaction<'_>,
-    set: &Collection,
+    transaction: &mut CommandTransaction<'_>,
+    set: &CollectionHeader,
     ranks: Range<u64>,
-    direction: Direction,
-) -> Result<Stretch, Failure> {
+    direction: WalkDirection,
+) -> Result<ElementRange, CommandError> {
     let count = ranks.end.min(set.count).saturating_sub(ranks.start);
     let first = match direction {
-        Direction::Forward => ranks.start,
-        Direction::Backward => set.count.saturating_sub(ranks.start + 1),
+        WalkDirection::Forward => ranks.start,
+        WalkDirection::Backward => set.count.saturating_sub(ranks.start + 1),
     };
     let beginning = transaction.beginning(set, first.min(set.count.saturating_sub(1)), direction)?;
-    Ok(Stretch {
+    Ok(ElementRange {
         start: beginning.start,
         end: beginning.end,
         direction,
@@ -110,14 +113,14 @@ pub(super) fn by_rank(
 
 /// Reads the first members from an end, as many as fit into a reply.
 pub(super) fn first<'s>(
-    transaction: &mut Transaction<'s>,
-    set: &Collection,
+    transaction: &mut CommandTransaction<'s>,
+    set: &CollectionHeader,
     count: u64,
-    direction: Direction,
-    reply: &Reply<'_>,
-) -> Result<(Vec<Scored>, Working<'s>), Failure> {
+    direction: WalkDirection,
+    reply: &ReplyWriter<'_>,
+) -> Result<(Vec<ScoredMember>, WorkingMemory<'s>), CommandError> {
     let stretch = by_rank(transaction, set, 0..count, direction)?;
-    let mut working = Working::new(transaction.store);
+    let mut working = WorkingMemory::new(transaction.store);
     let (mut found, mut bytes, mut fits) = (Vec::new(), reply.position(), Ok(()));
     visit(transaction, &stretch, |member, score| {
         bytes += member.len();
@@ -145,16 +148,16 @@ const STEPPED_OVER: u64 = 512;
 
 /// Locates members between two keys in score order: `count` of them after the first `skip`.
 fn between(
-    transaction: &mut Transaction<'_>,
-    set: &Collection,
+    transaction: &mut CommandTransaction<'_>,
+    set: &CollectionHeader,
     (start, end): (InnerKey, InnerKey),
-    direction: Direction,
+    direction: WalkDirection,
     (skip, count): (u64, u64),
-) -> Result<Found, Failure> {
+) -> Result<RangeMembers, CommandError> {
     if start >= end {
-        return Ok(Found::Listed(Vec::new()));
+        return Ok(RangeMembers::Listed(Vec::new()));
     }
-    let stretch = Stretch {
+    let stretch = ElementRange {
         start,
         end,
         direction,
@@ -164,30 +167,35 @@ fn between(
     if skip <= STEPPED_OVER
         && let Some(found) = few(transaction, &stretch)?
     {
-        return Ok(Found::Listed(found));
+        return Ok(RangeMembers::Listed(found));
     }
     let low = transaction.rank(set, &stretch.start)?;
     let high = transaction.rank(set, &stretch.end)?;
     let count = count.min(high.saturating_sub(low).saturating_sub(skip));
     if count == 0 {
-        return Ok(Found::Listed(Vec::new()));
+        return Ok(RangeMembers::Listed(Vec::new()));
     }
     let ranks = match direction {
-        Direction::Forward => low + skip..low + skip + count,
-        Direction::Backward => {
+        WalkDirection::Forward => low + skip..low + skip + count,
+        WalkDirection::Backward => {
             let first = set.count - high + skip;
             first..first + count
         }
     };
-    Ok(Found::Stretch(by_rank(transaction, set, ranks, direction)?))
+    Ok(RangeMembers::Stretch(by_rank(
+        transaction,
+        set,
+        ranks,
+        direction,
+    )?))
 }
 
 /// Returns the first member from an end, with its score.
 fn end_of(
-    transaction: &Transaction<'_>,
-    set: &Collection,
-    direction: Direction,
-) -> Result<Option<Scored>, Failure> {
+    transaction: &CommandTransaction<'_>,
+    set: &CollectionHeader,
+    direction: WalkDirection,
+) -> Result<Option<ScoredMember>, CommandError> {
     let (start, end) = format::scores(transaction.database, set.number);
     let mut scan = transaction.scan(start, end, direction);
     Ok(scan.next()?.map(|(key, _)| {
@@ -197,18 +205,18 @@ fn end_of(
 }
 
 /// A range of keys in score order.
-type Places = (InnerKey, InnerKey);
+type ScoreKeyRange = (InnerKey, InnerKey);
 
 /// Locates a range of members by name. It is defined for sets with equal scores. In other sets
 /// Redis returns the first consecutive run that matches, and this function searches for it.
 fn member_places(
-    transaction: &Transaction<'_>,
-    set: &Collection,
+    transaction: &CommandTransaction<'_>,
+    set: &CollectionHeader,
     (low, high): (MemberEnd<'_>, MemberEnd<'_>),
-) -> Result<Option<Places>, Failure> {
+) -> Result<Option<ScoreKeyRange>, CommandError> {
     let whole = format::scores(transaction.database, set.number);
-    let first = end_of(transaction, set, Direction::Forward)?;
-    let last = end_of(transaction, set, Direction::Backward)?;
+    let first = end_of(transaction, set, WalkDirection::Forward)?;
+    let last = end_of(transaction, set, WalkDirection::Backward)?;
     let (Some((first, low_score)), Some((last, high_score))) = (first, last) else {
         return Ok(None);
     };
@@ -235,7 +243,7 @@ fn member_places(
         return Ok(Some((start, end)));
     }
     let (mut start, mut end) = (None, whole.1.clone());
-    let mut scan = transaction.scan(whole.0, whole.1, Direction::Forward);
+    let mut scan = transaction.scan(whole.0, whole.1, WalkDirection::Forward);
     while let Some((key, _)) = scan.next()? {
         let (_, member) = format::scored_member_of(&key);
         if start.is_none() && low.is_below(member) {
@@ -251,28 +259,33 @@ fn member_places(
 
 /// The interpretation of a range's bounds.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum RangeBoundKind {
     Rank,
     Score,
     Member,
 }
 
 /// The arguments of ZRANGE and related commands.
-pub(super) struct Wanted<'a> {
-    by: By,
-    direction: Direction,
+pub(super) struct ZrangeArguments<'a> {
+    by: RangeBoundKind,
+    direction: WalkDirection,
     ends: (&'a [u8], &'a [u8]),
     limit: Option<(i64, i64)>,
     with_scores: bool,
 }
 
-impl<'a> Wanted<'a> {
-    pub(super) fn new(args: Args<'a>, by: By, direction: Direction) -> Wanted<'a> {
-        Wanted::with_ends_at(args, 2, by, direction)
+impl<'a> ZrangeArguments<'a> {
+    pub(super) fn new(args: Args<'a>, by: RangeBoundKind, direction: WalkDirection) -> ZrangeArguments<'a> {
+        ZrangeArguments::with_ends_at(args, 2, by, direction)
     }
 
-    fn with_ends_at(args: Args<'a>, at: usize, by: By, direction: Direction) -> Wanted<'a> {
-        Wanted {
+    fn with_ends_at(
+        args: Args<'a>,
+        at: usize,
+        by: RangeBoundKind,
+        direction: WalkDirection,
+    ) -> ZrangeArguments<'a> {
+        ZrangeArguments {
             by,
             direction,
             ends: (args.at(at), args.at(at + 1)),
@@ -282,22 +295,27 @@ impl<'a> Wanted<'a> {
     }
 
     /// Parses the arguments of ZRANGESTORE.
-    pub(super) fn to_store(args: Args<'a>) -> Result<Wanted<'a>, Failure> {
-        let ends = Wanted::with_ends_at(args, 3, By::Rank, Direction::Forward);
+    pub(super) fn to_store(args: Args<'a>) -> Result<ZrangeArguments<'a>, CommandError> {
+        let ends = ZrangeArguments::with_ends_at(args, 3, RangeBoundKind::Rank, WalkDirection::Forward);
         let wanted = ends.read_from(args, 5, true)?;
         match wanted.with_scores {
-            true => Err(Failure::SYNTAX),
+            true => Err(CommandError::SYNTAX),
             false => Ok(wanted),
         }
     }
 
     /// Parses the options after the bounds. Only ZRANGE has options for the kind and the direction.
-    fn read(self, args: Args<'a>, says_by_what: bool) -> Result<Wanted<'a>, Failure> {
+    fn read(self, args: Args<'a>, says_by_what: bool) -> Result<ZrangeArguments<'a>, CommandError> {
         self.read_from(args, 4, says_by_what)
     }
 
-    fn read_from(mut self, args: Args<'a>, at: usize, says_by_what: bool) -> Result<Wanted<'a>, Failure> {
-        let mut options = Options::new(args, at);
+    fn read_from(
+        mut self,
+        args: Args<'a>,
+        at: usize,
+        says_by_what: bool,
+    ) -> Result<ZrangeArguments<'a>, CommandError> {
+        let mut options = OptionParser::new(args, at);
         let mut may_say_by_what = says_by_what;
         while let Some(word) = options.next() {
             if is(word, "WITHSCORES") {
@@ -305,24 +323,24 @@ impl<'a> Wanted<'a> {
             } else if is(word, "LIMIT") && options.left() >= 2 {
                 self.limit = Some((integer(options.value()?)?, integer(options.value()?)?));
             } else if says_by_what && is(word, "REV") {
-                self.direction = Direction::Backward;
+                self.direction = WalkDirection::Backward;
             } else if may_say_by_what && is(word, "BYSCORE") {
-                self.by = By::Score;
+                self.by = RangeBoundKind::Score;
                 may_say_by_what = false;
             } else if may_say_by_what && is(word, "BYLEX") {
-                self.by = By::Member;
+                self.by = RangeBoundKind::Member;
                 may_say_by_what = false;
             } else {
-                return Err(Failure::SYNTAX);
+                return Err(CommandError::SYNTAX);
             }
         }
-        if self.limit.is_some_and(|(_, count)| count != -1) && self.by == By::Rank {
-            return Err(Failure::say(
+        if self.limit.is_some_and(|(_, count)| count != -1) && self.by == RangeBoundKind::Rank {
+            return Err(CommandError::say(
                 "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
             ));
         }
-        if self.with_scores && self.by == By::Member {
-            return Err(Failure::say(
+        if self.with_scores && self.by == RangeBoundKind::Member {
+            return Err(CommandError::say(
                 "ERR syntax error, WITHSCORES not supported in combination with BYLEX",
             ));
         }
@@ -332,8 +350,8 @@ impl<'a> Wanted<'a> {
     /// Returns the bounds, lower one first. Reverse commands name the upper one first.
     fn low_and_high(&self) -> (&'a [u8], &'a [u8]) {
         match self.direction {
-            Direction::Forward => self.ends,
-            Direction::Backward => (self.ends.1, self.ends.0),
+            WalkDirection::Forward => self.ends,
+            WalkDirection::Backward => (self.ends.1, self.ends.0),
         }
     }
 
@@ -350,39 +368,44 @@ impl<'a> Wanted<'a> {
 }
 
 /// The parsed bounds, before anything is looked up.
-enum Ends<'a> {
+enum ParsedBounds<'a> {
     Ranks(i64, i64),
     Scores(ScoreEnd, ScoreEnd),
     Members(MemberEnd<'a>, MemberEnd<'a>),
 }
 
 pub(super) fn find(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut CommandTransaction<'_>,
     key: &[u8],
-    wanted: &Wanted<'_>,
-) -> Result<Found, Failure> {
+    wanted: &ZrangeArguments<'_>,
+) -> Result<RangeMembers, CommandError> {
     let (low, high) = wanted.low_and_high();
     let ends = match wanted.by {
-        By::Rank => Ends::Ranks(integer(wanted.ends.0)?, integer(wanted.ends.1)?),
-        By::Score => Ends::Scores(score_end(low)?, score_end(high)?),
-        By::Member => Ends::Members(member_end(low)?, member_end(high)?),
+        RangeBoundKind::Rank => ParsedBounds::Ranks(integer(wanted.ends.0)?, integer(wanted.ends.1)?),
+        RangeBoundKind::Score => ParsedBounds::Scores(score_end(low)?, score_end(high)?),
+        RangeBoundKind::Member => ParsedBounds::Members(member_end(low)?, member_end(high)?),
     };
-    let none = Ok(Found::Listed(Vec::new()));
+    let none = Ok(RangeMembers::Listed(Vec::new()));
     let Some(mut set) = sorted_set(transaction, key)? else {
         return none;
     };
     transaction.ensure_counted(key, &mut set)?;
     let (direction, limit) = (wanted.direction, wanted.skip_and_count());
     match ends {
-        Ends::Ranks(start, end) => {
+        ParsedBounds::Ranks(start, end) => {
             let ranks = span(start, end, set.count);
-            Ok(Found::Stretch(by_rank(transaction, &set, ranks, direction)?))
+            Ok(RangeMembers::Stretch(by_rank(
+                transaction,
+                &set,
+                ranks,
+                direction,
+            )?))
         }
-        Ends::Scores(low, high) => {
+        ParsedBounds::Scores(low, high) => {
             let places = scores(transaction, &set, (low, high));
             between(transaction, &set, places, direction, limit)
         }
-        Ends::Members(low, high) => match member_places(transaction, &set, (low, high))? {
+        ParsedBounds::Members(low, high) => match member_places(transaction, &set, (low, high))? {
             None => none,
             Some(places) => between(transaction, &set, places, direction, limit),
         },
@@ -390,20 +413,26 @@ pub(super) fn find(
 }
 
 /// Returns the number of members between two bounds.
-fn count(transaction: &mut Transaction<'_>, key: &[u8], wanted: &Wanted<'_>) -> Result<u64, Failure> {
+fn count(
+    transaction: &mut CommandTransaction<'_>,
+    key: &[u8],
+    wanted: &ZrangeArguments<'_>,
+) -> Result<u64, CommandError> {
     let (low, high) = wanted.ends;
     let ends = match wanted.by {
-        By::Rank | By::Score => Ends::Scores(score_end(low)?, score_end(high)?),
-        By::Member => Ends::Members(member_end(low)?, member_end(high)?),
+        RangeBoundKind::Rank | RangeBoundKind::Score => {
+            ParsedBounds::Scores(score_end(low)?, score_end(high)?)
+        }
+        RangeBoundKind::Member => ParsedBounds::Members(member_end(low)?, member_end(high)?),
     };
     let Some(mut set) = sorted_set(transaction, key)? else {
         return Ok(0);
     };
     transaction.ensure_counted(key, &mut set)?;
     let places = match ends {
-        Ends::Members(low, high) => member_places(transaction, &set, (low, high))?,
-        Ends::Scores(low, high) => Some(scores(transaction, &set, (low, high))),
-        Ends::Ranks(..) => None,
+        ParsedBounds::Members(low, high) => member_places(transaction, &set, (low, high))?,
+        ParsedBounds::Scores(low, high) => Some(scores(transaction, &set, (low, high))),
+        ParsedBounds::Ranks(..) => None,
     };
     match places {
         Some((start, end)) if start < end => {
@@ -414,29 +443,38 @@ fn count(transaction: &mut Transaction<'_>, key: &[u8], wanted: &Wanted<'_>) -> 
     }
 }
 
-fn show(transaction: &Transaction<'_>, reply: &mut Reply<'_>, found: Found, with_scores: bool) -> Done {
+fn show(
+    transaction: &CommandTransaction<'_>,
+    reply: &mut ReplyWriter<'_>,
+    found: RangeMembers,
+    with_scores: bool,
+) -> CommandResult {
     let stretch = match found {
-        Found::Listed(members) => {
+        RangeMembers::Listed(members) => {
             reply_scored(reply, &members, with_scores);
             return Ok(());
         }
-        Found::Stretch(stretch) => stretch,
+        RangeMembers::Stretch(stretch) => stretch,
     };
-    let doubles = with_scores && reply.version() == Version::Two;
+    let doubles = with_scores && reply.version() == RespVersion::Two;
     let replies = stretch.count * if doubles { 2 } else { 1 };
     reply.array(usize::try_from(replies).unwrap_or(usize::MAX));
-    let what = if with_scores { Show::Scored } else { Show::Ranked };
+    let what = if with_scores {
+        ElementProjection::Scored
+    } else {
+        ElementProjection::Ranked
+    };
     pages::write(transaction, reply, stretch, what)
 }
 
 macro_rules! ranges {
     ($($name:ident, $by:ident, $direction:ident, $says:literal;)+) => {$(
         pub(crate) fn $name(
-            transaction: &mut Transaction<'_>,
+            transaction: &mut CommandTransaction<'_>,
             args: Args<'_>,
-            reply: &mut Reply<'_>,
-        ) -> Done {
-            let wanted = Wanted::new(args, By::$by, Direction::$direction).read(args, $says)?;
+            reply: &mut ReplyWriter<'_>,
+        ) -> CommandResult {
+            let wanted = ZrangeArguments::new(args, RangeBoundKind::$by, WalkDirection::$direction).read(args, $says)?;
             let found = find(transaction, args.at(1), &wanted)?;
             show(transaction, reply, found, wanted.with_scores)
         }
@@ -455,11 +493,11 @@ ranges! {
 macro_rules! counts {
     ($($name:ident, $by:ident;)+) => {$(
         pub(crate) fn $name(
-            transaction: &mut Transaction<'_>,
+            transaction: &mut CommandTransaction<'_>,
             args: Args<'_>,
-            reply: &mut Reply<'_>,
-        ) -> Done {
-            let wanted = Wanted::new(args, By::$by, Direction::Forward);
+            reply: &mut ReplyWriter<'_>,
+        ) -> CommandResult {
+            let wanted = ZrangeArguments::new(args, RangeBoundKind::$by, WalkDirection::Forward);
             let count = count(transaction, args.at(1), &wanted)?;
             reply.integer(i64::try_from(count).unwrap_or(i64::MAX));
             Ok(())

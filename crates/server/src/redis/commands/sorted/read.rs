@@ -1,25 +1,33 @@
 //! Reads of a set or of single members: scores, ranks, walks.
 
-use super::super::walks::{self, Wish, scanned_score};
-use super::{Done, score, sorted_set};
-use crate::protocol::resp::{Args, Reply};
+use super::super::scan_commands::{self, ScanOptions, scanned_score};
+use super::{CommandResult, score, sorted_set};
+use crate::protocol::resp::{Args, ReplyWriter};
 use crate::store::model::format;
-use crate::store::{Direction, Transaction};
+use crate::store::{CommandTransaction, WalkDirection};
 
-pub(crate) fn zcard(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn zcard(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let count = sorted_set(transaction, args.at(1))?.map_or(0, |set| set.count);
     reply.integer(count as i64);
     Ok(())
 }
 
-fn reply_score(reply: &mut Reply<'_>, score: Option<f64>) {
+fn reply_score(reply: &mut ReplyWriter<'_>, score: Option<f64>) {
     match score {
         None => reply.null(),
         Some(score) => reply.double(score),
     }
 }
 
-pub(crate) fn zscore(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn zscore(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let score = match sorted_set(transaction, args.at(1))? {
         None => None,
         Some(set) => score(transaction, &set, args.at(2))?,
@@ -28,7 +36,11 @@ pub(crate) fn zscore(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &
     Ok(())
 }
 
-pub(crate) fn zmscore(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(crate) fn zmscore(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
     let set = sorted_set(transaction, args.at(1))?;
     reply.array(args.len() - 2);
     for member in args.from(2).iter() {
@@ -43,11 +55,11 @@ pub(crate) fn zmscore(transaction: &mut Transaction<'_>, args: Args<'_>, reply: 
 
 /// Replies with the number of members before one, from an end.
 fn rank(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut CommandTransaction<'_>,
     args: Args<'_>,
-    reply: &mut Reply<'_>,
-    direction: Direction,
-) -> Done {
+    reply: &mut ReplyWriter<'_>,
+    direction: WalkDirection,
+) -> CommandResult {
     let Some(mut set) = sorted_set(transaction, args.at(1))? else {
         reply.null();
         return Ok(());
@@ -61,37 +73,49 @@ fn rank(
     let place = format::score_key(transaction.database, set.number, score, member);
     let before = transaction.rank(&set, &place)? as i64;
     reply.integer(match direction {
-        Direction::Forward => before,
-        Direction::Backward => set.count as i64 - 1 - before,
+        WalkDirection::Forward => before,
+        WalkDirection::Backward => set.count as i64 - 1 - before,
     });
     Ok(())
 }
 
-pub(crate) fn zrank(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    rank(transaction, args, reply, Direction::Forward)
+pub(crate) fn zrank(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    rank(transaction, args, reply, WalkDirection::Forward)
 }
 
-pub(crate) fn zrev_rank(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    rank(transaction, args, reply, Direction::Backward)
+pub(crate) fn zrev_rank(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    rank(transaction, args, reply, WalkDirection::Backward)
 }
 
-pub(crate) fn zscan(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let cursor = walks::cursor(args.at(2))?;
+pub(crate) fn zscan(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    let cursor = scan_commands::cursor(args.at(2))?;
     // As in Redis, options are parsed only if the key exists.
     let Some(set) = sorted_set(transaction, args.at(1))? else {
-        walks::begin(reply, 0, 0);
+        scan_commands::begin(reply, 0, 0);
         return Ok(());
     };
-    let wish = Wish::new(args, 3)?;
+    let wish = ScanOptions::new(args, 3)?;
     let start = format::sorted_place_key(transaction.database, set.number, cursor);
     let end = format::sorted_members_end(transaction.database, set.number);
     let (next, found) =
-        walks::some_elements(transaction, (start, end), wish.count, format::sorted_member_of)?;
+        scan_commands::some_elements(transaction, (start, end), wish.count, format::sorted_member_of)?;
     let found: Vec<_> = found
         .into_iter()
         .filter(|(member, _)| wish.fits(member))
         .collect();
-    walks::begin(reply, next, 2 * found.len());
+    scan_commands::begin(reply, next, 2 * found.len());
     for (member, value) in &found {
         reply.bulk(member);
         reply.bulk(&scanned_score(format::decode_score(value)?));

@@ -1,26 +1,31 @@
 //! Removal of ranges of members. If many are removed, the remaining ones are rewritten under a new
 //! number.
 
-use super::range::{By, Found, Wanted, find, visit};
-use super::{Done, Scored, remove, save, sorted_set};
-use crate::error::Failure;
-use crate::protocol::resp::{Args, Reply};
-use crate::redis::pages::Stretch;
-use crate::store::model::Collection;
+use super::range::{RangeBoundKind, RangeMembers, ZrangeArguments, find, visit};
+use super::{CommandResult, ScoredMember, remove, save, sorted_set};
+use crate::error::CommandError;
+use crate::protocol::resp::{Args, ReplyWriter};
+use crate::redis::pages::ElementRange;
+use crate::store::model::CollectionHeader;
 use crate::store::model::format::{self, InnerKey};
-use crate::store::{Counting, Direction, Staging, Transaction};
+use crate::store::{ChunkCounter, CommandTransaction, StagingWriter, WalkDirection};
 use std::ops::ControlFlow;
 
 /// Rewrites a set without the members of a stretch.
-fn without(transaction: &mut Transaction<'_>, key: &[u8], set: &Collection, stretch: &Stretch) -> Done {
+fn without(
+    transaction: &mut CommandTransaction<'_>,
+    key: &[u8],
+    set: &CollectionHeader,
+    stretch: &ElementRange,
+) -> CommandResult {
     let (start, end) = ends(transaction, stretch)?;
     let mut new = transaction.new_collection(set.kind)?;
     new.count = set.count - stretch.count;
-    let mut staging = Staging::new(transaction, transaction.database, new.number);
-    let mut counting = Counting::new(new.count);
+    let mut staging = StagingWriter::new(transaction, transaction.database, new.number);
+    let mut counting = ChunkCounter::new(new.count);
     let whole = format::scores(transaction.database, set.number);
     for (start, end) in [(whole.0, start), (end, whole.1)] {
-        let mut scan = transaction.scan(start, end, Direction::Forward);
+        let mut scan = transaction.scan(start, end, WalkDirection::Forward);
         while let Some((place, _)) = scan.next()? {
             let (score, member) = format::scored_member_of(&place);
             let (database, number) = (transaction.database, new.number);
@@ -37,7 +42,10 @@ fn without(transaction: &mut Transaction<'_>, key: &[u8], set: &Collection, stre
 }
 
 /// Returns the first key of a stretch, and the key after its last one.
-fn ends(transaction: &Transaction<'_>, stretch: &Stretch) -> Result<(InnerKey, InnerKey), Failure> {
+fn ends(
+    transaction: &CommandTransaction<'_>,
+    stretch: &ElementRange,
+) -> Result<(InnerKey, InnerKey), CommandError> {
     let mut scan = transaction.scan(stretch.start.clone(), stretch.end.clone(), stretch.direction);
     for _ in 0..stretch.skip {
         scan.next()?;
@@ -51,8 +59,8 @@ fn ends(transaction: &Transaction<'_>, stretch: &Stretch) -> Result<(InnerKey, I
         last = key[..].into();
     }
     let (start, mut end) = match stretch.direction {
-        Direction::Forward => (first, last),
-        Direction::Backward => (last, first),
+        WalkDirection::Forward => (first, last),
+        WalkDirection::Backward => (last, first),
     };
     end.push(0);
     Ok((start, end))
@@ -66,7 +74,10 @@ const REMOVED_SINGLY: usize = 2 << 20;
 const MEMBER_BYTES: usize = 64;
 
 /// Returns the members of a stretch, unless they are too large to be removed one by one.
-fn few(transaction: &Transaction<'_>, stretch: &Stretch) -> Result<Option<Vec<Scored>>, Failure> {
+fn few(
+    transaction: &CommandTransaction<'_>,
+    stretch: &ElementRange,
+) -> Result<Option<Vec<ScoredMember>>, CommandError> {
     let (mut members, mut bytes) = (Vec::new(), 0);
     visit(transaction, stretch, |member, score| {
         bytes += member.len() + MEMBER_BYTES;
@@ -80,20 +91,20 @@ fn few(transaction: &Transaction<'_>, stretch: &Stretch) -> Result<Option<Vec<Sc
     Ok((bytes <= REMOVED_SINGLY).then_some(members))
 }
 
-fn remove_all(transaction: &mut Transaction<'_>, key: &[u8], found: Found) -> Done {
+fn remove_all(transaction: &mut CommandTransaction<'_>, key: &[u8], found: RangeMembers) -> CommandResult {
     let Some(mut set) = sorted_set(transaction, key)? else {
         return Ok(());
     };
     let members = match found {
-        Found::Listed(members) if members.is_empty() => return Ok(()),
-        Found::Listed(members) => members,
-        Found::Stretch(stretch) if stretch.count == 0 => return Ok(()),
-        Found::Stretch(stretch) if stretch.count == set.count => {
+        RangeMembers::Listed(members) if members.is_empty() => return Ok(()),
+        RangeMembers::Listed(members) => members,
+        RangeMembers::Stretch(stretch) if stretch.count == 0 => return Ok(()),
+        RangeMembers::Stretch(stretch) if stretch.count == set.count => {
             set.count = 0;
             transaction.save(key, &set);
             return Ok(());
         }
-        Found::Stretch(stretch) => match few(transaction, &stretch)? {
+        RangeMembers::Stretch(stretch) => match few(transaction, &stretch)? {
             Some(members) => members,
             None => return without(transaction, key, &set, &stretch),
         },
@@ -107,11 +118,11 @@ fn remove_all(transaction: &mut Transaction<'_>, key: &[u8], found: Found) -> Do
 macro_rules! removals {
     ($($name:ident, $by:ident;)+) => {$(
         pub(crate) fn $name(
-            transaction: &mut Transaction<'_>,
+            transaction: &mut CommandTransaction<'_>,
             args: Args<'_>,
-            reply: &mut Reply<'_>,
-        ) -> Done {
-            let wanted = Wanted::new(args, By::$by, Direction::Forward);
+            reply: &mut ReplyWriter<'_>,
+        ) -> CommandResult {
+            let wanted = ZrangeArguments::new(args, RangeBoundKind::$by, WalkDirection::Forward);
             let found = find(transaction, args.at(1), &wanted)?;
             reply.integer(i64::try_from(found.len()).unwrap_or(i64::MAX));
             remove_all(transaction, args.at(1), found)

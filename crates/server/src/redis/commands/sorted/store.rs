@@ -1,34 +1,36 @@
 //! Writing of a new sorted set, for ZRANGESTORE and set operations.
 
-use super::Done;
-use super::range::{Found, Wanted, find, visit};
-use crate::error::Failure;
-use crate::protocol::resp::{Args, Reply};
+use super::CommandResult;
+use super::range::{RangeMembers, ZrangeArguments, find, visit};
+use crate::error::CommandError;
+use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::args::name;
-use crate::store::model::{Collection, Kind, format};
-use crate::store::{Staging, Transaction};
+use crate::store::model::{CollectionHeader, CollectionKind, format};
+use crate::store::{CommandTransaction, StagingWriter};
 use std::ops::ControlFlow;
 
 /// A sorted set that is being written. Only a part of it is in memory.
-pub(super) struct Making<'s> {
-    set: Collection,
+pub(super) struct SortedSetBuilder<'s> {
+    set: CollectionHeader,
     database: u8,
-    staging: Staging<'s>,
+    staging: StagingWriter<'s>,
 }
 
-impl<'s> Making<'s> {
-    pub(super) fn new(transaction: &mut Transaction<'s>) -> Result<Making<'s>, Failure> {
-        let set = transaction.new_collection(Kind::SortedSet)?;
+impl<'s> SortedSetBuilder<'s> {
+    pub(super) fn new(
+        transaction: &mut CommandTransaction<'s>,
+    ) -> Result<SortedSetBuilder<'s>, CommandError> {
+        let set = transaction.new_collection(CollectionKind::SortedSet)?;
         let database = transaction.database;
-        Ok(Making {
+        Ok(SortedSetBuilder {
             set,
             database,
-            staging: Staging::new(transaction, database, set.number),
+            staging: StagingWriter::new(transaction, database, set.number),
         })
     }
 
     /// Adds a member that is not in the set yet.
-    pub(super) fn add(&mut self, member: &[u8], score: f64) -> Done {
+    pub(super) fn add(&mut self, member: &[u8], score: f64) -> CommandResult {
         let (database, number) = (self.database, self.set.number);
         let key = format::sorted_member_key(database, number, member);
         let place = format::score_key(database, number, score, member);
@@ -40,7 +42,11 @@ impl<'s> Making<'s> {
     }
 
     /// Replaces the content of a key by the set. Returns the number of members.
-    pub(super) fn finish(mut self, transaction: &mut Transaction<'s>, key: &[u8]) -> Result<u64, Failure> {
+    pub(super) fn finish(
+        mut self,
+        transaction: &mut CommandTransaction<'s>,
+        key: &[u8],
+    ) -> Result<u64, CommandError> {
         self.staging.finish(transaction)?;
         transaction.remove(key)?;
         if self.set.count > 0 {
@@ -50,18 +56,22 @@ impl<'s> Making<'s> {
     }
 }
 
-pub(crate) fn zrange_store(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let wanted = Wanted::to_store(args)?;
+pub(crate) fn zrange_store(
+    transaction: &mut CommandTransaction<'_>,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    let wanted = ZrangeArguments::to_store(args)?;
     let key = name(args.at(1))?;
     let found = find(transaction, args.at(2), &wanted)?;
-    let mut making = Making::new(transaction)?;
+    let mut making = SortedSetBuilder::new(transaction)?;
     match found {
-        Found::Listed(members) => {
+        RangeMembers::Listed(members) => {
             for (member, score) in &members {
                 making.add(member, *score)?;
             }
         }
-        Found::Stretch(stretch) => {
+        RangeMembers::Stretch(stretch) => {
             let mut result = Ok(());
             visit(transaction, &stretch, |member, score| {
                 result = making.add(member, score);

@@ -1,13 +1,13 @@
 //! The items that a buffer lends to frames, and the state of each frame.
 
-use super::kept::{Kept, NOTHING};
-use super::peek::{Peek, Snapshots};
-use super::pins::{PinPolicy, Ways, way_at};
-use super::versions::Version;
-use crate::paged::buffer::frame::{Frame, Pin, Shared};
-use crate::paged::buffer::hints::Hints;
-use crate::paged::buffer::pool::{LEAST_FRAMES, Pool, PoolOptions};
-use crate::paged::buffer::{Arena, PAGE_HEADER, Way};
+use super::item_pool::{ItemPool, NOTHING};
+use super::peek::{OptimisticPage, PageSnapshots};
+use super::pins::{NodeHints, PinPolicy, way_at};
+use super::versions::FrameVersion;
+use crate::paged::buffer::frame::{FramePin, PageFrame, PageReadGuard};
+use crate::paged::buffer::hints::FrameHintTable;
+use crate::paged::buffer::pool::{LEAST_FRAMES, PagePool, PoolOptions};
+use crate::paged::buffer::{FrameHint, PAGE_HEADER, PageArena};
 use crate::sync::AtomicU64;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -22,9 +22,9 @@ const FRAMES_OF_SNAPSHOT: usize = 8;
 
 /// The items lent to a frame, and its counters.
 #[derive(Debug)]
-pub(in crate::paged::buffer) struct Lent {
+pub(in crate::paged::buffer) struct FrameLoans {
     /// The number of times that the latch was held exclusively or a page left the frame.
-    pub(super) version: Version,
+    pub(super) version: FrameVersion,
     /// The snapshot of the page. Set under a shared latch, and cleared when the page leaves.
     pub(super) snapshot: AtomicU32,
     /// The version in the high bits, and the number of reads at that version in the low bits.
@@ -33,12 +33,12 @@ pub(in crate::paged::buffer) struct Lent {
     ways: AtomicU32,
 }
 
-impl Lent {
+impl FrameLoans {
     /// Returns the state of one frame among `frames`. Frames of a pool lend snapshots to each
     /// other, so each begins with a different version.
-    pub(in crate::paged::buffer) fn new(frame: usize, frames: usize) -> Lent {
-        Lent {
-            version: Version::new(Version::first_of(frame, frames)),
+    pub(in crate::paged::buffer) fn new(frame: usize, frames: usize) -> FrameLoans {
+        FrameLoans {
+            version: FrameVersion::new(FrameVersion::first_of(frame, frames)),
             snapshot: AtomicU32::new(NOTHING),
             read: AtomicU64::new(0),
             ways: AtomicU32::new(NOTHING),
@@ -66,30 +66,30 @@ impl Lent {
 
 /// The items that a buffer lends.
 #[derive(Debug)]
-pub(in crate::paged::buffer) struct Loans {
-    pub(super) snapshots: Snapshots,
-    pub(super) ways: Kept<Ways>,
+pub(in crate::paged::buffer) struct LoanPool {
+    pub(super) snapshots: PageSnapshots,
+    pub(super) ways: ItemPool<NodeHints>,
 }
 
-impl Loans {
+impl LoanPool {
     /// Returns items for pages with `content_bytes` bytes for their owner.
-    pub(in crate::paged::buffer) fn new(content_bytes: usize) -> Loans {
-        Loans {
-            snapshots: Snapshots::new(content_bytes),
-            ways: Kept::new(),
+    pub(in crate::paged::buffer) fn new(content_bytes: usize) -> LoanPool {
+        LoanPool {
+            snapshots: PageSnapshots::new(content_bytes),
+            ways: ItemPool::new(),
         }
     }
 
     /// Returns items for a pool with a number of frames.
-    pub(in crate::paged::buffer) fn of_pool(options: &PoolOptions, frames: usize) -> Loans {
-        let loans = Loans::new(options.page_bytes - PAGE_HEADER);
+    pub(in crate::paged::buffer) fn of_pool(options: &PoolOptions, frames: usize) -> LoanPool {
+        let loans = LoanPool::new(options.page_bytes - PAGE_HEADER);
         loans.ways.allow(options.pins.nodes(frames) as u32);
         loans
     }
 
     /// Takes back the items of a frame whose page leaves. The frame's version must have been
     /// raised.
-    pub(in crate::paged::buffer) fn take_back(&self, lent: &Lent) {
+    pub(in crate::paged::buffer) fn take_back(&self, lent: &FrameLoans) {
         if let Some(snapshot) = self.snapshots.kept.get(&lent.snapshot) {
             snapshot.clear();
         }
@@ -110,24 +110,24 @@ impl PoolOptions {
     }
 
     /// Returns the hints to the frames of pages.
-    pub(in crate::paged::buffer) fn hints(&self, frames: usize) -> Hints {
+    pub(in crate::paged::buffer) fn hints(&self, frames: usize) -> FrameHintTable {
         match self.pins {
-            PinPolicy::Locked | PinPolicy::Swizzled => Hints::new(0),
-            PinPolicy::Optimistic => Hints::new(frames),
+            PinPolicy::Locked | PinPolicy::Swizzled => FrameHintTable::new(0),
+            PinPolicy::Optimistic => FrameHintTable::new(frames),
         }
     }
 }
 
 /// The operations of a page buffer for couplings without latches.
-pub trait Lending {
+pub trait LatchFreeAccess {
     /// Returns the hint to a referenced page's frame, which belongs to the reference at `place` of
     /// a node.
-    fn way(&self, _node: &Shared<'_>, _place: usize) -> Option<&Way> {
+    fn way(&self, _node: &PageReadGuard<'_>, _place: usize) -> Option<&FrameHint> {
         None
     }
 
     /// Does the same for a node that is not latched.
-    fn way_seen(&self, _node: &Peek<'_>, _place: usize) -> Option<&Way> {
+    fn way_seen(&self, _node: &OptimisticPage<'_>, _place: usize) -> Option<&FrameHint> {
         None
     }
 
@@ -136,36 +136,36 @@ pub trait Lending {
     fn keep_snapshots(&self) {}
 
     /// Reports a page that was read under its latch, of which a snapshot may be made.
-    fn offer(&self, _page: &Shared<'_>) {}
+    fn offer(&self, _page: &PageReadGuard<'_>) {}
 
     /// Returns a page's snapshot, if there is an up-to-date one.
-    fn peek(&self, _page: u64, _way: Option<&Way>) -> Option<Peek<'_>> {
+    fn peek(&self, _page: u64, _way: Option<&FrameHint>) -> Option<OptimisticPage<'_>> {
         None
     }
 }
 
-impl Lending for Arena {
+impl LatchFreeAccess for PageArena {
     fn keep_snapshots(&self) {
         self.loans.snapshots.kept.allow(u32::MAX / 2);
     }
 
-    fn offer(&self, page: &Shared<'_>) {
+    fn offer(&self, page: &PageReadGuard<'_>) {
         self.loans.snapshots.offer(page);
     }
 
-    fn peek(&self, page: u64, _way: Option<&Way>) -> Option<Peek<'_>> {
+    fn peek(&self, page: u64, _way: Option<&FrameHint>) -> Option<OptimisticPage<'_>> {
         self.loans.snapshots.peek(self.find(page)?, page)
     }
 }
 
-impl Lending for Pool {
-    fn way(&self, node: &Shared<'_>, place: usize) -> Option<&Way> {
+impl LatchFreeAccess for PagePool {
+    fn way(&self, node: &PageReadGuard<'_>, place: usize) -> Option<&FrameHint> {
         let count = self.options.pins.ways(self.options.page_bytes);
-        let make = || (0..count).map(|_| Way::new()).collect();
+        let make = || (0..count).map(|_| FrameHint::new()).collect();
         way_at(self.loans.ways.get_or_lend(&node.frame().lent.ways, make)?, place)
     }
 
-    fn way_seen(&self, node: &Peek<'_>, place: usize) -> Option<&Way> {
+    fn way_seen(&self, node: &OptimisticPage<'_>, place: usize) -> Option<&FrameHint> {
         way_at(self.loans.ways.get(&node.frame().lent.ways)?, place)
     }
 
@@ -192,59 +192,62 @@ impl Lending for Pool {
         self.loans.snapshots.kept.allow(allowed);
     }
 
-    fn offer(&self, page: &Shared<'_>) {
+    fn offer(&self, page: &PageReadGuard<'_>) {
         self.loans.snapshots.offer(page);
     }
 
-    fn peek(&self, page: u64, way: Option<&Way>) -> Option<Peek<'_>> {
-        let number = way.and_then(Way::get).or_else(|| self.hints.of(page))?;
+    fn peek(&self, page: u64, way: Option<&FrameHint>) -> Option<OptimisticPage<'_>> {
+        let number = way.and_then(FrameHint::get).or_else(|| self.hints.of(page))?;
         self.loans.snapshots.peek(self.frames.get(number)?, page)
     }
 }
 
 /// A page whose latch was released after reading. It stays pinned, so that changes can be detected.
 #[derive(Debug)]
-pub(in crate::paged) struct Unlatched<'b> {
-    pin: Pin<'b>,
+pub(in crate::paged) struct UnlatchedPage<'b> {
+    pin: FramePin<'b>,
     version: u64,
 }
 
-impl Unlatched<'_> {
+impl UnlatchedPage<'_> {
     /// Returns whether no writer has changed the page since it was read.
     pub(in crate::paged) fn is_unchanged(&self) -> bool {
         self.pin.frame.lent.version.is_still(self.version)
     }
 }
 
-impl<'b> Shared<'b> {
-    pub(super) fn frame(&self) -> &'b Frame {
+impl<'b> PageReadGuard<'b> {
+    pub(super) fn frame(&self) -> &'b PageFrame {
         self.pin.frame
     }
 
     /// Releases the latch and keeps the pin.
-    pub(in crate::paged) fn unlatch(self) -> Unlatched<'b> {
-        let Shared { page, pin } = self;
+    pub(in crate::paged) fn unlatch(self) -> UnlatchedPage<'b> {
+        let PageReadGuard { page, pin } = self;
         // No writer can hold the latch here.
         let version = pin.frame.lent.version.get();
         drop(page);
         assert!(pin.frame.is_pinned(), "the page stays (PB2)");
-        Unlatched { pin, version }
+        UnlatchedPage { pin, version }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::paged::buffer::frame::{Exclusive, Waiters};
+    use crate::paged::buffer::frame::{FrameWaiters, PageWriteGuard};
 
     #[test]
     fn a_page_that_a_writer_had_is_seen_to_have_changed() {
-        let (frame, waiters) = (Frame::new(512, 3), Waiters::default());
-        let read = || Shared::new(frame.latch.read(), Pin::new(&frame, &waiters)).unlatch();
+        let (frame, waiters) = (PageFrame::new(512, 3), FrameWaiters::default());
+        let read = || PageReadGuard::new(frame.latch.read(), FramePin::new(&frame, &waiters)).unlatch();
         let one = read();
         drop(read());
         assert!(one.is_unchanged() && frame.is_pinned());
-        drop(Exclusive::new(frame.latch.write(), Pin::new(&frame, &waiters)));
+        drop(PageWriteGuard::new(
+            frame.latch.write(),
+            FramePin::new(&frame, &waiters),
+        ));
         assert!(!one.is_unchanged() && read().is_unchanged());
         drop(one);
         assert!(!frame.is_pinned());

@@ -7,10 +7,10 @@
 //! *Does not know*: how readers step from a node to its child (`read/couplings.rs`).
 //!
 //! *Read in this order*: `none.rs` (replaces all others without the feature), `loans.rs`,
-//! `kept.rs`, `versions.rs` and `peek.rs` (reads without pins), `pins.rs`.
+//! `item_pool.rs`, `versions.rs` and `peek.rs` (reads without pins), `pins.rs`.
 
 #[cfg(feature = "couplings")]
-mod kept;
+mod item_pool;
 #[cfg(feature = "couplings")]
 mod loans;
 #[cfg(not(feature = "couplings"))]
@@ -23,16 +23,16 @@ mod pins;
 mod versions;
 
 #[cfg(feature = "couplings")]
-pub use loans::Lending;
+pub use loans::LatchFreeAccess;
 #[cfg(feature = "couplings")]
-pub(in crate::paged) use loans::Unlatched;
+pub(in crate::paged) use loans::UnlatchedPage;
 #[cfg(feature = "couplings")]
-pub(in crate::paged::buffer) use loans::{Lent, Loans};
+pub(in crate::paged::buffer) use loans::{FrameLoans, LoanPool};
 #[cfg(not(feature = "couplings"))]
-pub use none::Lending;
+pub use none::LatchFreeAccess;
 #[cfg(not(feature = "couplings"))]
-pub(in crate::paged::buffer) use none::{Lent, Loans};
+pub(in crate::paged::buffer) use none::{FrameLoans, LoanPool};
 #[cfg(feature = "couplings")]
-pub use peek::Peek;
+pub use peek::OptimisticPage;
 #[cfg(feature = "couplings")]
 pub use pins::PinPolicy;

@@ -4,47 +4,51 @@
 //! of them in a B⁺-tree. A node is copied once it was read several times at one version. Snapshots
 //! have a memory limit: in a pool, frames are given up for them.
 
-use super::kept::Kept;
-use super::versions::Snapshot;
-use crate::paged::buffer::frame::{Frame, Shared};
+use super::item_pool::ItemPool;
+use super::versions::PageSnapshot;
+use crate::paged::buffer::frame::{PageFrame, PageReadGuard};
 use std::fmt;
 
 /// The snapshots of a page buffer.
 #[derive(Debug)]
-pub(in crate::paged::buffer) struct Snapshots {
+pub(in crate::paged::buffer) struct PageSnapshots {
     content_bytes: usize,
-    pub(in crate::paged::buffer) kept: Kept<Snapshot>,
+    pub(in crate::paged::buffer) kept: ItemPool<PageSnapshot>,
 }
 
-impl Snapshots {
+impl PageSnapshots {
     /// Returns an empty set with limit 0.
-    pub(in crate::paged::buffer) fn new(content_bytes: usize) -> Snapshots {
+    pub(in crate::paged::buffer) fn new(content_bytes: usize) -> PageSnapshots {
         assert!(content_bytes > 0, "a page has content");
-        Snapshots {
+        PageSnapshots {
             content_bytes,
-            kept: Kept::new(),
+            kept: ItemPool::new(),
         }
     }
 
     /// Copies a page, if it was read often since its last change.
-    pub(in crate::paged::buffer) fn offer(&self, page: &Shared<'_>) {
+    pub(in crate::paged::buffer) fn offer(&self, page: &PageReadGuard<'_>) {
         let frame = page.frame();
         if self.kept.most() == 0 || !frame.lent.is_read_often() {
             return;
         }
         // The page is pinned, so it cannot leave its frame.
-        let make = || Snapshot::new(self.content_bytes);
+        let make = || PageSnapshot::new(self.content_bytes);
         if let Some(snapshot) = self.kept.get_or_lend(&frame.lent.snapshot, make) {
             snapshot.fill(frame.lent.version.get(), page);
         }
     }
 
     /// Returns access to a page without a latch, if the snapshot in its frame is up to date.
-    pub(in crate::paged::buffer) fn peek<'b>(&'b self, frame: &'b Frame, page: u64) -> Option<Peek<'b>> {
+    pub(in crate::paged::buffer) fn peek<'b>(
+        &'b self,
+        frame: &'b PageFrame,
+        page: u64,
+    ) -> Option<OptimisticPage<'b>> {
         let snapshot = self.kept.get(&frame.lent.snapshot)?;
         let version = snapshot.prove(&frame.lent.version, &frame.owner, page)?;
         frame.touch();
-        Some(Peek {
+        Some(OptimisticPage {
             frame,
             snapshot,
             version,
@@ -55,14 +59,14 @@ impl Snapshots {
 
 /// A page that is read without a latch and without a pin. Data read from it is valid only if
 /// [`Peek::is_unchanged`] returns true afterwards; until then it may be anything.
-pub struct Peek<'b> {
-    frame: &'b Frame,
-    snapshot: &'b Snapshot,
+pub struct OptimisticPage<'b> {
+    frame: &'b PageFrame,
+    snapshot: &'b PageSnapshot,
     version: u64,
     page: u64,
 }
 
-impl<'b> Peek<'b> {
+impl<'b> OptimisticPage<'b> {
     /// Returns the page's number.
     #[must_use]
     pub fn number(&self) -> u64 {
@@ -76,7 +80,7 @@ impl<'b> Peek<'b> {
         self.frame.lent.version.is_still(self.version)
     }
 
-    pub(in crate::paged::buffer) fn frame(&self) -> &'b Frame {
+    pub(in crate::paged::buffer) fn frame(&self) -> &'b PageFrame {
         self.frame
     }
 
@@ -86,7 +90,7 @@ impl<'b> Peek<'b> {
     }
 }
 
-impl fmt::Debug for Peek<'_> {
+impl fmt::Debug for OptimisticPage<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Peek(page {} at {})", self.page, self.version)
     }
@@ -94,41 +98,41 @@ impl fmt::Debug for Peek<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Lent, Loans};
+    use super::super::{FrameLoans, LoanPool};
     use super::*;
     use crate::paged::buffer::PAGE_HEADER;
-    use crate::paged::buffer::frame::{Exclusive, Page, Pin, Waiters};
-    use alluvium_device::Buffer;
+    use crate::paged::buffer::frame::{FramePage, FramePin, FrameWaiters, PageWriteGuard};
+    use alluvium_device::AlignedBuffer;
     use std::sync::atomic::Ordering;
 
-    struct World {
-        loans: Loans,
-        waiters: Waiters,
+    struct SnapshotFixture {
+        loans: LoanPool,
+        waiters: FrameWaiters,
     }
 
-    impl World {
-        fn new(most: u32) -> World {
-            let loans = Loans::new(512 - PAGE_HEADER);
+    impl SnapshotFixture {
+        fn new(most: u32) -> SnapshotFixture {
+            let loans = LoanPool::new(512 - PAGE_HEADER);
             loans.snapshots.kept.allow(most);
-            World {
+            SnapshotFixture {
                 loans,
-                waiters: Waiters::default(),
+                waiters: FrameWaiters::default(),
             }
         }
 
-        fn read(&self, frame: &Frame) {
-            let page = Shared::new(frame.latch.read(), Pin::new(frame, &self.waiters));
+        fn read(&self, frame: &PageFrame) {
+            let page = PageReadGuard::new(frame.latch.read(), FramePin::new(frame, &self.waiters));
             self.loans.snapshots.offer(&page);
         }
 
-        fn write(&self, frame: &Frame, byte: u8) {
-            Exclusive::new(frame.latch.write(), Pin::new(frame, &self.waiters))[8] = byte;
+        fn write(&self, frame: &PageFrame, byte: u8) {
+            PageWriteGuard::new(frame.latch.write(), FramePin::new(frame, &self.waiters))[8] = byte;
         }
     }
 
     #[test]
     fn a_page_that_is_read_often_is_copied_and_one_that_changes_is_not() {
-        let (world, frame) = (World::new(1), Frame::new(512, 3));
+        let (world, frame) = (SnapshotFixture::new(1), PageFrame::new(512, 3));
         for round in 0..100 {
             world.write(&frame, round);
             world.read(&frame);
@@ -146,7 +150,10 @@ mod tests {
 
     #[test]
     fn a_snapshot_that_was_given_back_is_of_another_page_next() {
-        let (world, frames) = (World::new(1), [Frame::new(512, 3), Frame::new(512, 4)]);
+        let (world, frames) = (
+            SnapshotFixture::new(1),
+            [PageFrame::new(512, 3), PageFrame::new(512, 4)],
+        );
         world.write(&frames[0], 30);
         // Both have the same version then.
         world.write(&frames[1], 41);
@@ -167,13 +174,13 @@ mod tests {
 
     #[test]
     fn a_reader_who_slept_does_not_take_the_words_of_another_frame_for_its_own() {
-        let world = World::new(1);
+        let world = SnapshotFixture::new(1);
         let first = |at| {
-            let page = Page {
-                buffer: Some(Buffer::zeroed(512)),
+            let page = FramePage {
+                buffer: Some(AlignedBuffer::zeroed(512)),
                 number: 3,
             };
-            Frame::of(page, Lent::new(at, 2))
+            PageFrame::of(page, FrameLoans::new(at, 2))
         };
         let frames = [first(0), first(1)];
         world.write(&frames[0], 30);

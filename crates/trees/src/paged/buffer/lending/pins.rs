@@ -10,7 +10,7 @@
 //! the parent under the buffer's mutex. Validation costs one load of a cache line that is needed
 //! anyway.
 
-use crate::paged::buffer::Way;
+use crate::paged::buffer::FrameHint;
 
 /// How pages in memory are pinned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum PinPolicy {
 }
 
 /// The hints of the references in a node.
-pub(in crate::paged::buffer) type Ways = Box<[Way]>;
+pub(in crate::paged::buffer) type NodeHints = Box<[FrameHint]>;
 
 /// Bytes of a page for each hint.
 const PAGE_OF_WAY: usize = 32;
@@ -54,13 +54,13 @@ impl PinPolicy {
 
     /// Returns the bytes of memory for each frame in addition to its page.
     pub(in crate::paged::buffer) fn bytes_beside(self, page_bytes: usize) -> usize {
-        size_of::<Way>() * self.ways(page_bytes) / FRAMES_OF_WAYS
+        size_of::<FrameHint>() * self.ways(page_bytes) / FRAMES_OF_WAYS
     }
 }
 
 /// Returns the hint of a reference. In nodes with more references than hints some references share
 /// one.
-pub(in crate::paged::buffer) fn way_at(ways: &Ways, place: usize) -> Option<&Way> {
+pub(in crate::paged::buffer) fn way_at(ways: &NodeHints, place: usize) -> Option<&FrameHint> {
     let mask = ways.len().checked_sub(1)?;
     ways.get(place & mask)
 }

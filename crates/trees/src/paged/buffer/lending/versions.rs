@@ -31,11 +31,11 @@ const _: () = assert!(WORD * 8 == u64::BITS as usize, "words are numbers");
 
 /// The number of times that a frame's latch was held exclusively or a page left the frame.
 #[derive(Debug)]
-pub(in crate::paged::buffer) struct Version(AtomicU64);
+pub(in crate::paged::buffer) struct FrameVersion(AtomicU64);
 
-impl Version {
-    pub(in crate::paged::buffer) fn new(first: u64) -> Version {
-        Version(AtomicU64::new(first))
+impl FrameVersion {
+    pub(in crate::paged::buffer) fn new(first: u64) -> FrameVersion {
+        FrameVersion(AtomicU64::new(first))
     }
 
     /// Returns the first version of a frame among `frames`. First versions are so far apart that
@@ -69,18 +69,18 @@ impl Version {
 
 /// The content of a page at one version.
 #[derive(Debug)]
-pub(in crate::paged::buffer) struct Snapshot {
+pub(in crate::paged::buffer) struct PageSnapshot {
     /// The version of the words.
     of: AtomicU64,
     words: Box<[AtomicU64]>,
 }
 
-impl Snapshot {
+impl PageSnapshot {
     /// Returns a snapshot without content.
-    pub(in crate::paged::buffer) fn new(content_bytes: usize) -> Snapshot {
+    pub(in crate::paged::buffer) fn new(content_bytes: usize) -> PageSnapshot {
         assert!(content_bytes > 0, "a page has content");
         let words = content_bytes.div_ceil(WORD);
-        Snapshot {
+        PageSnapshot {
             of: AtomicU64::new(NONE),
             words: (0..words).map(|_| AtomicU64::new(0)).collect(),
         }
@@ -139,7 +139,7 @@ impl Snapshot {
     /// at that version.
     pub(in crate::paged::buffer) fn prove(
         &self,
-        version: &Version,
+        version: &FrameVersion,
         owner: &AtomicU64,
         page: u64,
     ) -> Option<u64> {
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_has_the_bytes_of_its_page_and_is_of_one_version() {
-        let (snapshot, version, owner) = (Snapshot::new(21), Version::new(0), AtomicU64::new(7));
+        let (snapshot, version, owner) = (PageSnapshot::new(21), FrameVersion::new(0), AtomicU64::new(7));
         assert_eq!(snapshot.prove(&version, &owner, 7), None, "nothing was copied");
         let content: Vec<u8> = (1..=21).collect();
         snapshot.fill(version.get(), &content);
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_page_that_was_changed_has_no_snapshot_until_it_is_copied_again() {
-        let (snapshot, version, owner) = (Snapshot::new(8), Version::new(0), AtomicU64::new(7));
+        let (snapshot, version, owner) = (PageSnapshot::new(8), FrameVersion::new(0), AtomicU64::new(7));
         snapshot.fill(version.get(), &[1; 8]);
         let seen = snapshot.prove(&version, &owner, 7).unwrap();
         assert!(version.is_still(seen));

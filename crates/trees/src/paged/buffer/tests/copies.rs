@@ -3,26 +3,26 @@
 
 use super::*;
 use crate::paged::error::too_many_pages;
-use alluvium_device::Operation;
-use alluvium_device::simulated::{Fault, SimDirectory};
+use alluvium_device::DeviceOperation;
+use alluvium_device::simulated::{InjectedFault, SimDirectory};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const PAGES: u64 = 200;
 
-fn hosted(directory: &dyn Directory, frames: usize) -> Pool {
-    let pool = Pool::create_hosted(directory, "pages", 0xa11, options(frames), validate()).unwrap();
+fn hosted(directory: &dyn Directory, frames: usize) -> PagePool {
+    let pool = PagePool::create_hosted(directory, "pages", 0xa11, options(frames), validate()).unwrap();
     fill(&pool, PAGES);
     pool
 }
 
-fn set_all(pool: &Pool, value: u64) {
+fn set_all(pool: &PagePool, value: u64) {
     for page in 0..PAGES {
         set(&mut pool.pin_exclusive(page).unwrap(), value + page);
     }
 }
 
 fn require_all(directory: &dyn Directory, root: &[u8], value: u64) {
-    let (pool, _) = Pool::open_hosted(
+    let (pool, _) = PagePool::open_hosted(
         directory,
         "pages",
         root,
@@ -37,7 +37,7 @@ fn require_all(directory: &dyn Directory, root: &[u8], value: u64) {
     assert_eq!(pool.check_pages().unwrap(), [""; 0]);
 }
 
-fn copy(pool: &Pool, root: &[u8], into: &dyn Directory) -> Result<()> {
+fn copy(pool: &PagePool, root: &[u8], into: &dyn Directory) -> Result<()> {
     pool.copy_hosted(root, into, &mut |_| Ok(()))
 }
 
@@ -47,15 +47,15 @@ fn a_copy_has_the_root_that_was_held_whatever_was_written_since() {
         let directory = MemoryDirectory::new();
         let pool = hosted(&directory, frames);
         set_all(&pool, 1000);
-        let first = pool.stand(b"", LastRoot::Unknown).unwrap();
+        let first = pool.write_root(b"", LastRoot::Unknown).unwrap();
         set_all(&pool, 2000);
-        let second = pool.stand(b"", LastRoot::Durable).unwrap();
+        let second = pool.write_root(b"", LastRoot::Durable).unwrap();
         pool.hold();
         // Each root is durable before the next, so that without the hold its images would be
         // dropped.
         for round in 3..8 {
             set_all(&pool, 1000 * round);
-            pool.stand(b"", LastRoot::Durable).unwrap();
+            pool.write_root(b"", LastRoot::Durable).unwrap();
         }
         set_all(&pool, 9000);
         pool.write_dirty().unwrap();
@@ -65,15 +65,15 @@ fn a_copy_has_the_root_that_was_held_whatever_was_written_since() {
             require_all(&target, root, value);
             assert_eq!(pool.pinned(), 0);
         }
-        let last = pool.stand(b"", LastRoot::Durable).unwrap();
+        let last = pool.write_root(b"", LastRoot::Durable).unwrap();
         let held_bytes = pool.journal_bytes();
         pool.release();
         for _ in 0..3 {
-            pool.stand(b"", LastRoot::Durable).unwrap();
+            pool.write_root(b"", LastRoot::Durable).unwrap();
         }
         assert!(pool.journal_bytes() < held_bytes / 4, "{held_bytes} bytes before");
         drop(pool);
-        let refused = Pool::open_hosted(
+        let refused = PagePool::open_hosted(
             &directory,
             "pages",
             &first,
@@ -82,7 +82,7 @@ fn a_copy_has_the_root_that_was_held_whatever_was_written_since() {
             FreeLists::Whole,
         );
         assert!(refused.is_err(), "what was held is forgotten");
-        let refused = Pool::open_hosted(
+        let refused = PagePool::open_hosted(
             &directory,
             "pages",
             &last,
@@ -99,7 +99,7 @@ fn a_copy_is_made_while_another_thread_writes() {
     let directory = MemoryDirectory::new();
     let pool = hosted(&directory, 24);
     set_all(&pool, 1000);
-    let root = pool.stand(b"", LastRoot::Unknown).unwrap();
+    let root = pool.write_root(b"", LastRoot::Unknown).unwrap();
     pool.hold();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -107,7 +107,7 @@ fn a_copy_is_made_while_another_thread_writes() {
             let mut round = 2;
             while !is_over.load(Ordering::Acquire) {
                 set_all(&pool, 1000 * round);
-                pool.stand(b"", LastRoot::Durable).unwrap();
+                pool.write_root(b"", LastRoot::Durable).unwrap();
                 round += 1;
             }
         });
@@ -125,7 +125,7 @@ fn a_copy_is_made_while_another_thread_writes() {
 fn a_copy_that_fails_or_is_ended_says_so_and_other_roots_are_refused() {
     let directory = MemoryDirectory::new();
     let pool = hosted(&directory, 64);
-    let root = pool.stand(b"", LastRoot::Unknown).unwrap();
+    let root = pool.write_root(b"", LastRoot::Unknown).unwrap();
     pool.hold();
     let ended = pool.copy_hosted(&root, &MemoryDirectory::new(), &mut |_| Err(too_many_pages(1)));
     assert!(
@@ -135,17 +135,18 @@ fn a_copy_that_fails_or_is_ended_says_so_and_other_roots_are_refused() {
             .contains("its greatest size, 1 pages")
     );
     for operation in [
-        Operation::Create,
-        Operation::Grow,
-        Operation::Write,
-        Operation::Sync,
+        DeviceOperation::Create,
+        DeviceOperation::Grow,
+        DeviceOperation::Write,
+        DeviceOperation::Sync,
     ] {
         let target = SimDirectory::new(3);
-        target.inject(Fault::failing(operation));
+        target.inject(InjectedFault::failing(operation));
         assert!(copy(&pool, &root, &target).is_err(), "{operation}");
     }
-    let other = Pool::create_hosted(&MemoryDirectory::new(), "pages", 0xb0b, options(8), validate()).unwrap();
-    let foreign = other.stand(b"", LastRoot::Unknown).unwrap();
+    let other =
+        PagePool::create_hosted(&MemoryDirectory::new(), "pages", 0xb0b, options(8), validate()).unwrap();
+    let foreign = other.write_root(b"", LastRoot::Unknown).unwrap();
     assert!(copy(&pool, &foreign, &MemoryDirectory::new()).is_err());
     assert!(copy(&pool, &root[1..], &MemoryDirectory::new()).is_err());
     let used = MemoryDirectory::new();
@@ -163,7 +164,7 @@ fn a_page_that_another_thread_has_latched_is_waited_for_before_a_root_is_handed_
         let page = round * 7 % PAGES;
         let latched = pool.pin_exclusive(page).unwrap();
         let root = std::thread::scope(|scope| {
-            let standing = scope.spawn(|| pool.stand(b"", LastRoot::Unknown).unwrap());
+            let standing = scope.spawn(|| pool.write_root(b"", LastRoot::Unknown).unwrap());
             // It still waits when everything else is written; the bound only ends a failing test.
             let mut looks = 0;
             while !standing.is_finished() && looks < 2000 {
@@ -181,18 +182,18 @@ fn a_page_that_another_thread_has_latched_is_waited_for_before_a_root_is_handed_
 
 #[test]
 fn after_a_failed_write_readers_go_on_and_what_was_changed_stays() {
-    for operation in [Operation::Write, Operation::Sync] {
+    for operation in [DeviceOperation::Write, DeviceOperation::Sync] {
         let directory = SimDirectory::new(4);
         let pool = hosted(&directory, 16);
         set_all(&pool, 1000);
-        pool.stand(b"", LastRoot::Unknown).unwrap();
-        directory.inject(Fault::failing(operation).sticky());
+        pool.write_root(b"", LastRoot::Unknown).unwrap();
+        directory.inject(InjectedFault::failing(operation).sticky());
         // As many pages as fit into memory, and some more.
         for page in 0..40 {
             set(&mut pool.pin_exclusive(page).unwrap(), 5000 + page);
         }
         assert!(pool.writable().is_err(), "{operation}");
-        assert!(pool.stand(b"", LastRoot::Unknown).is_err());
+        assert!(pool.write_root(b"", LastRoot::Unknown).is_err());
         for _ in 0..2 {
             for page in 0..PAGES {
                 let expected = if page < 40 { 5000 } else { 1000 };
@@ -211,9 +212,9 @@ fn after_a_failed_write_readers_go_on_and_what_was_changed_stays() {
 fn a_read_that_fails_once_is_made_again() {
     let directory = SimDirectory::new(6);
     let pool = hosted(&directory, 16);
-    let root = pool.stand(b"", LastRoot::Unknown).unwrap();
+    let root = pool.write_root(b"", LastRoot::Unknown).unwrap();
     drop(pool);
-    let (pool, _) = Pool::open_hosted(
+    let (pool, _) = PagePool::open_hosted(
         &directory,
         "pages",
         &root,
@@ -222,8 +223,8 @@ fn a_read_that_fails_once_is_made_again() {
         FreeLists::Whole,
     )
     .unwrap();
-    directory.inject(Fault::failing(Operation::Read));
+    directory.inject(InjectedFault::failing(DeviceOperation::Read));
     assert_eq!(get(&pool.pin_shared(9).unwrap()), 9);
-    directory.inject(Fault::failing(Operation::Read).sticky());
+    directory.inject(InjectedFault::failing(DeviceOperation::Read).sticky());
     assert!(matches!(pool.pin_shared(10), Err(Error::Device(_))));
 }

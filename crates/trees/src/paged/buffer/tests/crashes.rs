@@ -1,7 +1,7 @@
 //! A crash at any point leaves the last checkpoint, or the one in progress.
 
 use super::*;
-use alluvium_device::simulated::{SimDirectory, Survival};
+use alluvium_device::simulated::{CrashSurvival, SimDirectory};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -32,7 +32,7 @@ fn story(seed: u64, rounds: usize) -> u64 {
     let points = Arc::new(AtomicU64::new(0));
     let (checked, counted) = (Arc::clone(&expected), Arc::clone(&points));
     directory.on_operation(move |point| {
-        let survival = Survival::ALL[point.index as usize % Survival::ALL.len()];
+        let survival = CrashSurvival::ALL[point.index as usize % CrashSurvival::ALL.len()];
         let found = contents(&point.image(survival, seed ^ point.index));
         let expected = checked.lock().unwrap();
         let is_expected = found == expected.last || Some(&found) == expected.next.as_ref();
@@ -96,12 +96,12 @@ fn a_crash_during_recovery_or_after_it_loses_nothing() {
     let mut operations = 0;
     for life in 0..400u64 {
         // Each second run crashes at a different operation, during or after its recovery.
-        let crashed = directory.image(Survival::Process, 1);
+        let crashed = directory.image(CrashSurvival::Process, 1);
         let (points, image) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None)));
         let (counted, kept) = (Arc::clone(&points), Arc::clone(&image));
         crashed.on_operation(move |point| {
             if counted.fetch_add(1, Ordering::Relaxed) == life / 4 {
-                let survival = Survival::ALL[1 + life as usize % 4];
+                let survival = CrashSurvival::ALL[1 + life as usize % 4];
                 *kept.lock().unwrap() = Some(point.image(survival, life));
             }
         });
@@ -112,7 +112,7 @@ fn a_crash_during_recovery_or_after_it_loses_nothing() {
         crashed.clear_hook();
         operations = points.load(Ordering::Relaxed);
         let image = image.lock().unwrap().take();
-        let image = image.unwrap_or_else(|| crashed.image(Survival::Random, life));
+        let image = image.unwrap_or_else(|| crashed.image(CrashSurvival::Random, life));
         assert_eq!(contents(&image), expected, "life {life}");
     }
     assert!(
@@ -135,7 +135,7 @@ fn a_crash_while_a_long_journal_shrinks_leaves_a_checkpoint() {
     let points = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&points);
     directory.on_operation(move |point| {
-        for survival in Survival::ALL {
+        for survival in CrashSurvival::ALL {
             let found = contents(&point.image(survival, point.index));
             assert!(found == old || found == new, "before {point:?}, {survival:?}");
         }
@@ -156,7 +156,7 @@ fn a_superblock_of_several_sectors_that_is_torn_leaves_the_one_before() {
     let now = Arc::clone(&made);
     directory.on_operation(move |point| {
         let last = now.load(Ordering::Relaxed) as u8;
-        for survival in Survival::ALL {
+        for survival in CrashSurvival::ALL {
             for seed in 0..6 {
                 let (_, found) = open(&point.image(survival, seed), 8);
                 let is_known = found == meta(last) || found == meta(last + 1);

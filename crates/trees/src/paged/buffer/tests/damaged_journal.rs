@@ -3,24 +3,30 @@
 
 use super::*;
 use alluvium_base::Purpose;
-use alluvium_device::simulated::{SimDirectory, Survival};
-use alluvium_device::{Buffer, FileOptions};
+use alluvium_device::simulated::{CrashSurvival, SimDirectory};
+use alluvium_device::{AlignedBuffer, FileOptions};
 
 const PAGES: u64 = 40;
 const RECORD: u64 = PAGE as u64 + 512;
 
-fn open_hosted(directory: &dyn Directory, root: &[u8], lists: FreeLists) -> Result<Pool> {
-    let opened = Pool::open_hosted(directory, "pages", root, options(8), validate(), lists);
+fn open_hosted(directory: &dyn Directory, root: &[u8], lists: FreeLists) -> Result<PagePool> {
+    let opened = PagePool::open_hosted(directory, "pages", root, options(8), validate(), lists);
     opened.map(|(pool, _)| pool)
 }
 
-fn set_some(pool: &Pool, pages: impl Iterator<Item = u64>, value: u64) {
+fn set_some(pool: &PagePool, pages: impl Iterator<Item = u64>, value: u64) {
     pages.for_each(|page| set(&mut pool.pin_exclusive(page).unwrap(), value + page));
     pool.write_dirty().unwrap();
 }
 
 /// Changes bytes of a file directly, without its pool.
-fn damage(directory: &dyn Directory, name: &str, offset: u64, len: usize, change: impl Fn(&mut Buffer)) {
+fn damage(
+    directory: &dyn Directory,
+    name: &str,
+    offset: u64,
+    len: usize,
+    change: impl Fn(&mut AlignedBuffer),
+) {
     let file = directory.open(name, FileOptions::DIRECT).unwrap();
     let mut bytes = file.read_at(offset, len, Purpose::Other).unwrap();
     change(&mut bytes);
@@ -30,13 +36,13 @@ fn damage(directory: &dyn Directory, name: &str, offset: u64, len: usize, change
 /// Two roots that may be durable, and a process that died while it overwrote pages of both.
 fn died() -> (SimDirectory, [Vec<u8>; 2]) {
     let directory = SimDirectory::new(4);
-    let pool = Pool::create_hosted(&directory, "pages", 0xa11, options(8), validate()).unwrap();
+    let pool = PagePool::create_hosted(&directory, "pages", 0xa11, options(8), validate()).unwrap();
     fill(&pool, PAGES);
-    pool.stand(b"", LastRoot::Unknown).unwrap();
+    pool.write_root(b"", LastRoot::Unknown).unwrap();
     set_some(&pool, 0..PAGES, 1000);
-    let first = pool.stand(b"", LastRoot::Durable).unwrap();
+    let first = pool.write_root(b"", LastRoot::Durable).unwrap();
     set_some(&pool, 0..20, 2000);
-    let second = pool.stand(b"", LastRoot::Unknown).unwrap();
+    let second = pool.write_root(b"", LastRoot::Unknown).unwrap();
     set_some(&pool, 10..30, 3000);
     set_some(&pool, 30..33, 3000);
     (directory, [first, second])
@@ -51,7 +57,7 @@ fn wanted(root: usize, page: u64) -> u64 {
 }
 
 /// Returns how many pages of a root are errors. All other pages must have their values.
-fn lost(pool: &Pool, root: usize) -> u64 {
+fn lost(pool: &PagePool, root: usize) -> u64 {
     let mut lost = 0;
     for page in 0..PAGES {
         match pool.pin_shared(page) {
@@ -83,7 +89,7 @@ fn a_damaged_record_makes_its_page_an_error_at_every_later_opening() {
                 // After the last record.
                 continue;
             }
-            let image = directory.image(Survival::Process, 1);
+            let image = directory.image(CrashSurvival::Process, 1);
             damage(&image, name, record * RECORD, RECORD as usize, |bytes| {
                 bytes[at] ^= 4;
             });
@@ -103,7 +109,7 @@ fn a_damaged_record_makes_its_page_an_error_at_every_later_opening() {
             let pool = open_hosted(&image, &roots[root], FreeLists::Whole).unwrap();
             assert_eq!(lost(&pool, root), 1);
             set(&mut pool.pin_exclusive((page + 1) % PAGES).unwrap(), 7);
-            let next = pool.stand(b"", LastRoot::Durable).unwrap();
+            let next = pool.write_root(b"", LastRoot::Durable).unwrap();
             drop(pool);
             let pool = open_hosted(&image, &next, FreeLists::Whole).unwrap();
             assert!(pool.pin_shared(page).is_err());
@@ -120,7 +126,7 @@ fn a_journal_that_ends_early_or_has_holes_loses_no_page_without_a_word() {
     let (directory, roots) = died();
     for (root, name) in [(0, "pages.0"), (0, "pages.1"), (1, "pages.0"), (1, "pages.1")] {
         let found = |change: &dyn Fn(&SimDirectory)| {
-            let image = directory.image(Survival::Process, 1);
+            let image = directory.image(CrashSurvival::Process, 1);
             change(&image);
             lost(
                 &open_hosted(&image, &roots[root], FreeLists::Whole).unwrap(),
@@ -144,9 +150,9 @@ fn a_journal_that_ends_early_or_has_holes_loses_no_page_without_a_word() {
 #[test]
 fn a_copy_is_refused_where_the_journal_misses_what_it_needs() {
     let directory = SimDirectory::new(5);
-    let pool = Pool::create_hosted(&directory, "pages", 0xa11, options(8), validate()).unwrap();
+    let pool = PagePool::create_hosted(&directory, "pages", 0xa11, options(8), validate()).unwrap();
     fill(&pool, PAGES);
-    let root = pool.stand(b"", LastRoot::Unknown).unwrap();
+    let root = pool.write_root(b"", LastRoot::Unknown).unwrap();
     pool.hold();
     set_some(&pool, 0..PAGES, 1000);
     let copy = || pool.copy_hosted(&root, &MemoryDirectory::new(), &mut |_| Ok::<(), Error>(()));
@@ -164,13 +170,13 @@ fn a_copy_is_refused_where_the_journal_misses_what_it_needs() {
 #[test]
 fn free_pages_whose_images_are_damaged_are_found_by_who_salvages() {
     let directory = SimDirectory::new(6);
-    let pool = Pool::create_hosted(&directory, "pages", 0xa11, options(8), validate()).unwrap();
+    let pool = PagePool::create_hosted(&directory, "pages", 0xa11, options(8), validate()).unwrap();
     fill(&pool, PAGES);
     (5..15).for_each(|page| pool.free(pool.pin_exclusive(page).unwrap()));
-    let root = pool.stand(b"", LastRoot::Unknown).unwrap();
+    let root = pool.write_root(b"", LastRoot::Unknown).unwrap();
     fill(&pool, 10);
     pool.write_dirty().unwrap();
-    let image = directory.image(Survival::Process, 1);
+    let image = directory.image(CrashSurvival::Process, 1);
     damage(&image, "pages.0", 0, RECORD as usize, |bytes| bytes[700] ^= 4);
     let error = open_hosted(&image, &root, FreeLists::Whole)
         .unwrap_err()
@@ -179,7 +185,7 @@ fn free_pages_whose_images_are_damaged_are_found_by_who_salvages() {
     let pool = open_hosted(&image, &root, FreeLists::Salvaged).unwrap();
     assert!(pool.free_pages().is_empty());
     pool.give_up((5..15).collect());
-    let root = pool.stand(b"", LastRoot::Durable).unwrap();
+    let root = pool.write_root(b"", LastRoot::Durable).unwrap();
     drop(pool);
     let pool = open_hosted(&image, &root, FreeLists::Whole).unwrap();
     assert_eq!(pool.free_pages(), (5..15).collect::<Vec<u64>>());
@@ -194,7 +200,7 @@ fn a_tree_of_its_own_finds_what_its_journal_misses() {
     pool.checkpoint(&[]).unwrap();
     set_some(&pool, 0..20, 1000);
     for record in 0..20 {
-        let image = directory.image(Survival::Process, 1);
+        let image = directory.image(CrashSurvival::Process, 1);
         damage(
             &image,
             "pages.journal",

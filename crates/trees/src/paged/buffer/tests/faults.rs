@@ -2,11 +2,11 @@
 
 use super::*;
 use alluvium_base::{ErrorKind, Purpose};
-use alluvium_device::simulated::{Failure, Fault, SimDirectory};
-use alluvium_device::{Buffer, FileOptions, Operation};
+use alluvium_device::simulated::{InjectedFailure, InjectedFault, SimDirectory};
+use alluvium_device::{AlignedBuffer, DeviceOperation, FileOptions};
 
 /// Changes bytes of a store's file directly, without its pool.
-fn overwrite(directory: &dyn Directory, offset: u64, change: impl FnOnce(&mut Buffer)) {
+fn overwrite(directory: &dyn Directory, offset: u64, change: impl FnOnce(&mut AlignedBuffer)) {
     let file = directory.open("pages", FileOptions::DIRECT).unwrap();
     let mut bytes = file.read_at(offset, PAGE, Purpose::Other).unwrap();
     change(&mut bytes);
@@ -15,7 +15,7 @@ fn overwrite(directory: &dyn Directory, offset: u64, change: impl FnOnce(&mut Bu
 
 fn stored(identity: u128) -> MemoryDirectory {
     let directory = MemoryDirectory::new();
-    let pool = Pool::create(&directory, "pages", identity, options(8), validate()).unwrap();
+    let pool = PagePool::create(&directory, "pages", identity, options(8), validate()).unwrap();
     fill(&pool, 40);
     pool.checkpoint(&[]).unwrap();
     directory
@@ -81,7 +81,7 @@ fn damaged_superblocks_are_no_store() {
     let directory = stored(7);
     overwrite(&directory, 0, |bytes| bytes[30] ^= 1);
     overwrite(&directory, 4096, |bytes| bytes[30] ^= 1);
-    let error = Pool::open(&directory, "pages", options(8), validate()).unwrap_err();
+    let error = PagePool::open(&directory, "pages", options(8), validate()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotAStore);
 }
 
@@ -93,7 +93,7 @@ fn a_file_that_was_cut_is_damaged() {
         .unwrap()
         .truncate(8192 + 512)
         .unwrap();
-    let error = Pool::open(&directory, "pages", options(8), validate()).unwrap_err();
+    let error = PagePool::open(&directory, "pages", options(8), validate()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Damaged);
 }
 
@@ -125,13 +125,13 @@ fn a_full_disk_changes_nothing_and_the_pool_goes_on() {
 
 #[test]
 fn after_a_failed_write_or_sync_changes_are_refused_until_the_file_is_opened() {
-    for operation in [Operation::Write, Operation::Sync] {
+    for operation in [DeviceOperation::Write, DeviceOperation::Sync] {
         let directory = SimDirectory::new(1);
         let pool = create(&directory, 8);
         fill(&pool, 64);
         pool.checkpoint(b"good").unwrap();
         set(&mut pool.pin_exclusive(1).unwrap(), 99);
-        directory.inject(Fault::new(operation, Failure::Io));
+        directory.inject(InjectedFault::new(operation, InjectedFailure::Io));
         assert!(pool.checkpoint(b"bad").is_err());
         directory.clear_faults();
         assert_eq!(pool.checkpoint(b"bad").unwrap_err().kind(), ErrorKind::Poisoned);
@@ -149,13 +149,16 @@ fn a_failed_read_is_an_error_and_the_next_read_tries_again() {
     let pool = create(&directory, 8);
     fill(&pool, 64);
     // A read that fails once is retried at once.
-    directory.inject(Fault::new(Operation::Read, Failure::Io));
+    directory.inject(InjectedFault::new(DeviceOperation::Read, InjectedFailure::Io));
     assert_eq!(get(&pool.pin_shared(3).unwrap()), 3);
-    directory.inject(Fault::new(Operation::Read, Failure::Io).sticky());
+    directory.inject(InjectedFault::new(DeviceOperation::Read, InjectedFailure::Io).sticky());
     assert_eq!(pool.pin_shared(1).unwrap_err().kind(), ErrorKind::Device);
     directory.clear_faults();
     assert_eq!(get(&pool.pin_shared(1).unwrap()), 1);
-    directory.inject(Fault::new(Operation::Read, Failure::FlippedBits(3)));
+    directory.inject(InjectedFault::new(
+        DeviceOperation::Read,
+        InjectedFailure::FlippedBits(3),
+    ));
     assert_eq!(pool.pin_exclusive(2).unwrap_err().kind(), ErrorKind::Damaged);
     assert_eq!(get(&pool.pin_shared(2).unwrap()), 2);
     assert_eq!(pool.pinned(), 0);

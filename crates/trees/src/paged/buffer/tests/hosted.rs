@@ -2,19 +2,19 @@
 //! may be the durable one.
 
 use super::*;
-use alluvium_device::simulated::{SimDirectory, Survival};
+use alluvium_device::simulated::{CrashSurvival, SimDirectory};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A root, and the values of the pages.
 type Stood = (Vec<u8>, Vec<Option<u64>>);
 
-fn create_hosted(directory: &dyn Directory, frames: usize) -> Pool {
-    Pool::create_hosted(directory, "pages", 0xa11, options(frames), validate()).unwrap()
+fn create_hosted(directory: &dyn Directory, frames: usize) -> PagePool {
+    PagePool::create_hosted(directory, "pages", 0xa11, options(frames), validate()).unwrap()
 }
 
-fn open_hosted(directory: &dyn Directory, root: &[u8]) -> Result<(Pool, Vec<u8>)> {
-    Pool::open_hosted(directory, "pages", root, options(8), validate(), FreeLists::Whole)
+fn open_hosted(directory: &dyn Directory, root: &[u8]) -> Result<(PagePool, Vec<u8>)> {
+    PagePool::open_hosted(directory, "pages", root, options(8), validate(), FreeLists::Whole)
 }
 
 fn contents(directory: &dyn Directory, root: &[u8]) -> Vec<Option<u64>> {
@@ -28,7 +28,7 @@ fn contents(directory: &dyn Directory, root: &[u8]) -> Vec<Option<u64>> {
     (0..pages).map(value).collect()
 }
 
-fn change(pool: &Pool, now: &mut Vec<Option<u64>>, rng: &mut fastrand::Rng) {
+fn change(pool: &PagePool, now: &mut Vec<Option<u64>>, rng: &mut fastrand::Rng) {
     for _ in 0..rng.usize(1..40) {
         let page = rng.usize(..now.len().max(1));
         match rng.u8(..4) {
@@ -53,8 +53,8 @@ fn change(pool: &Pool, now: &mut Vec<Option<u64>>, rng: &mut fastrand::Rng) {
     }
 }
 
-fn stand(pool: &Pool, now: &[Option<u64>], last: LastRoot) -> Stood {
-    let root = pool.stand(&(now.len() as u64).to_le_bytes(), last).unwrap();
+fn stand(pool: &PagePool, now: &[Option<u64>], last: LastRoot) -> Stood {
+    let root = pool.write_root(&(now.len() as u64).to_le_bytes(), last).unwrap();
     (root, now.to_vec())
 }
 
@@ -74,7 +74,7 @@ fn story(seed: u64, rounds: usize) -> u64 {
     let (checked, counted) = (Arc::clone(&candidates), Arc::clone(&points));
     directory.on_operation(move |point| {
         for (number, (root, expected)) in checked.lock().unwrap().iter().enumerate() {
-            let survival = Survival::ALL[(point.index as usize + number) % Survival::ALL.len()];
+            let survival = CrashSurvival::ALL[(point.index as usize + number) % CrashSurvival::ALL.len()];
             let image = point.image(survival, seed ^ point.index);
             assert_eq!(
                 &contents(&image, root),
@@ -126,20 +126,20 @@ fn the_journal_shrinks_and_roots_that_are_gone_are_refused() {
     let pool = create_hosted(&directory, 64);
     fill(&pool, 500);
     let meta = 500u64.to_le_bytes();
-    let first = pool.stand(&meta, LastRoot::Unknown).unwrap();
+    let first = pool.write_root(&meta, LastRoot::Unknown).unwrap();
     let mut longest = 0;
     for round in 0..6 {
         for page in 0..500 {
             set(&mut pool.pin_exclusive(page).unwrap(), round);
         }
-        pool.stand(&meta, LastRoot::Durable).unwrap();
+        pool.write_root(&meta, LastRoot::Durable).unwrap();
         longest = longest.max(pool.journal_bytes());
     }
     let record = PAGE as u64 + 512;
     assert!(longest > 500 * record, "{longest} bytes");
     for _ in 0..2 {
         set(&mut pool.pin_exclusive(3).unwrap(), 9);
-        pool.stand(&meta, LastRoot::Durable).unwrap();
+        pool.write_root(&meta, LastRoot::Durable).unwrap();
     }
     assert!(
         pool.journal_bytes() <= 2 * 65 * record,
@@ -150,8 +150,8 @@ fn the_journal_shrinks_and_roots_that_are_gone_are_refused() {
     let error = open_hosted(&directory, &first).unwrap_err().to_string();
     assert!(error.contains("the store names checkpoint 1"), "{error}");
     let other = MemoryDirectory::new();
-    let root = Pool::create_hosted(&other, "pages", 0xb0b, options(8), validate()).unwrap();
-    let root = root.stand(&meta, LastRoot::Unknown).unwrap();
+    let root = PagePool::create_hosted(&other, "pages", 0xb0b, options(8), validate()).unwrap();
+    let root = root.write_root(&meta, LastRoot::Unknown).unwrap();
     let error = open_hosted(&directory, &root).unwrap_err().to_string();
     assert!(
         error.contains(&format!("page 0 of store {:032x}", 0xa11)),
@@ -165,9 +165,11 @@ fn a_full_disk_is_met_before_pages_are_changed() {
     let directory = SimDirectory::new(5);
     let pool = create_hosted(&directory, 16);
     fill(&pool, 200);
-    let root = pool.stand(&200u64.to_le_bytes(), LastRoot::Unknown).unwrap();
+    let root = pool.write_root(&200u64.to_le_bytes(), LastRoot::Unknown).unwrap();
     pool.reserve_all(10).unwrap();
-    directory.inject(alluvium_device::simulated::Fault::full(alluvium_device::Operation::Grow).sticky());
+    directory.inject(
+        alluvium_device::simulated::InjectedFault::full(alluvium_device::DeviceOperation::Grow).sticky(),
+    );
     assert!(pool.reserve_all(100_000).is_err());
     // The reservation suffices for every page in memory and the spare frames.
     for page in 0..150 {

@@ -50,23 +50,23 @@ fn options(frames: usize) -> PoolOptions {
     }
 }
 
-fn validate() -> Arc<Validate> {
+fn validate() -> Arc<PageValidator> {
     Arc::new(|content: &[u8]| match content[0] {
         1 | 255 => Ok(()),
         other => Err(format!("a page of kind {other}")),
     })
 }
 
-fn create(directory: &dyn Directory, frames: usize) -> Pool {
-    Pool::create(directory, "pages", 0xa11, options(frames), validate()).unwrap()
+fn create(directory: &dyn Directory, frames: usize) -> PagePool {
+    PagePool::create(directory, "pages", 0xa11, options(frames), validate()).unwrap()
 }
 
-fn open(directory: &dyn Directory, frames: usize) -> (Pool, Vec<u8>) {
-    Pool::open(directory, "pages", options(frames), validate()).unwrap()
+fn open(directory: &dyn Directory, frames: usize) -> (PagePool, Vec<u8>) {
+    PagePool::open(directory, "pages", options(frames), validate()).unwrap()
 }
 
 /// Allocates pages with their numbers as values.
-fn fill(pool: &Pool, pages: u64) {
+fn fill(pool: &PagePool, pages: u64) {
     for _ in 0..pages {
         let mut page = pool.allocate().unwrap();
         let number = page.number();
@@ -165,7 +165,7 @@ fn the_file_grows_by_segments() {
     let growths = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let counted = Arc::clone(&growths);
     directory.on_operation(move |point| {
-        if point.operation == alluvium_device::Operation::Grow && point.file == "pages" {
+        if point.operation == alluvium_device::DeviceOperation::Grow && point.file == "pages" {
             counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
     });
@@ -177,7 +177,7 @@ fn the_file_grows_by_segments() {
 #[test]
 fn options_that_do_not_fit_are_refused() {
     let directory = MemoryDirectory::new();
-    let wrong = |options| Pool::create(&directory, "pages", 1, options, validate()).map(drop);
+    let wrong = |options| PagePool::create(&directory, "pages", 1, options, validate()).map(drop);
     for page_bytes in [0, 256, 1000, 128 << 10] {
         let refused = wrong(PoolOptions {
             page_bytes,

@@ -1,24 +1,25 @@
 //! Races of pins, writes and evictions of the same page.
 
 use super::*;
-use alluvium_device::Operation;
+use alluvium_device::DeviceOperation;
 use alluvium_device::simulated::SimDirectory;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-type Slot = Arc<OnceLock<Arc<Pool>>>;
+type Slot = Arc<OnceLock<Arc<PagePool>>>;
 
 /// Calls `act` with each page that is about to be written, until it returns true.
 fn during_writes(
     directory: &SimDirectory,
-    act: impl Fn(&Pool, u64) -> bool + Send + 'static,
+    act: impl Fn(&PagePool, u64) -> bool + Send + 'static,
 ) -> (Slot, Arc<AtomicBool>) {
     let (slot, done) = (Slot::default(), Arc::new(AtomicBool::new(false)));
     let (pool, acted) = (Arc::clone(&slot), Arc::clone(&done));
     directory.on_operation(move |point| {
-        let is_page = point.operation == Operation::Write && point.file == "pages" && point.offset >= 8192;
+        let is_page =
+            point.operation == DeviceOperation::Write && point.file == "pages" && point.offset >= 8192;
         if let Some(pool) = pool.get()
             && is_page
             && !acted.load(Ordering::SeqCst)
@@ -157,13 +158,13 @@ fn who_waits_for_a_read_that_fails_reads_again() {
             };
             began.send(()).unwrap();
             // The other thread has pinned the frame: it waits for the latch.
-            let is_awaited = |frame: &frame::Frame| frame.pins.load(Ordering::SeqCst) == 2;
+            let is_awaited = |frame: &frame::PageFrame| frame.pins.load(Ordering::SeqCst) == 2;
             while !pool.frames.made().any(is_awaited) {
                 std::thread::yield_now();
             }
             Err("another page".to_owned())
         };
-        let pool = Pool::create(&directory, "pages", 5, options(8), Arc::new(refuse_once)).unwrap();
+        let pool = PagePool::create(&directory, "pages", 5, options(8), Arc::new(refuse_once)).unwrap();
         fill(&pool, 64);
         let pool = Arc::new(pool);
         slot.set(Arc::clone(&pool)).unwrap();
@@ -230,7 +231,13 @@ fn can_peek(_options: &PoolOptions) -> bool {
 /// Reads a page often enough for a snapshot, and then reads the snapshot, which must not be older
 /// than the value of `added` before.
 #[cfg(feature = "couplings")]
-fn peek_at(pool: &Pool, latched: Shared<'_>, way: Option<&Way>, added: &AtomicU64, peeks: &AtomicU64) {
+fn peek_at(
+    pool: &PagePool,
+    latched: PageReadGuard<'_>,
+    way: Option<&FrameHint>,
+    added: &AtomicU64,
+    peeks: &AtomicU64,
+) {
     (0..12).for_each(|_| pool.offer(&latched));
     let page = latched.number();
     drop(latched);
@@ -243,7 +250,7 @@ fn peek_at(pool: &Pool, latched: Shared<'_>, way: Option<&Way>, added: &AtomicU6
 }
 
 #[cfg(not(feature = "couplings"))]
-fn peek_at(_: &Pool, _: Shared<'_>, _: Option<&Way>, _: &AtomicU64, _: &AtomicU64) {}
+fn peek_at(_: &PagePool, _: PageReadGuard<'_>, _: Option<&FrameHint>, _: &AtomicU64, _: &AtomicU64) {}
 
 /// Options of pools of every kind.
 #[cfg(feature = "couplings")]
@@ -281,8 +288,8 @@ fn add_up(pages: u64, frames: usize, threads: u64, policy: QueuePolicy, base: Po
         memory_bytes: frames * shards * (PAGE + base.bytes_beside()),
         ..base
     };
-    let pool = Pool::create(&directory, "pages", 5, options, validate()).unwrap();
-    let ways: Vec<Way> = (0..pages).map(|_| Way::new()).collect();
+    let pool = PagePool::create(&directory, "pages", 5, options, validate()).unwrap();
+    let ways: Vec<FrameHint> = (0..pages).map(|_| FrameHint::new()).collect();
     let way = |page: u64| is_remembered(&options).then(|| &ways[page as usize]);
     let peeks = AtomicU64::new(0);
     #[cfg(feature = "couplings")]

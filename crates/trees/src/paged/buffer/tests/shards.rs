@@ -2,12 +2,12 @@
 
 use super::*;
 
-fn with(directory: &dyn Directory, frames: usize, shards: usize) -> Pool {
+fn with(directory: &dyn Directory, frames: usize, shards: usize) -> PagePool {
     let options = PoolOptions {
         shards,
         ..options(frames)
     };
-    Pool::create(directory, "pages", 0xa11, options, validate()).unwrap()
+    PagePool::create(directory, "pages", 0xa11, options, validate()).unwrap()
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn pages_of_each_shard_are_kept_written_and_found_again() {
         shards: 2,
         ..options(48)
     };
-    let (pool, meta) = Pool::open(&directory, "pages", options, validate()).unwrap();
+    let (pool, meta) = PagePool::open(&directory, "pages", options, validate()).unwrap();
     assert_eq!(
         (&meta[..], pool.free_pages()),
         (&b"three"[..], vec![7, 8, 9, 399])
@@ -45,12 +45,12 @@ fn pages_of_each_shard_are_kept_written_and_found_again() {
     ));
 }
 
-fn with_shards_of_too_few() -> Result<Pool> {
+fn with_shards_of_too_few() -> Result<PagePool> {
     let options = PoolOptions {
         shards: 5,
         ..options(32)
     };
-    Pool::create(&MemoryDirectory::new(), "pages", 1, options, validate())
+    PagePool::create(&MemoryDirectory::new(), "pages", 1, options, validate())
 }
 
 #[test]

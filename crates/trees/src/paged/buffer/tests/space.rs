@@ -3,7 +3,7 @@
 
 use super::*;
 use alluvium_base::ErrorKind;
-use alluvium_device::simulated::{SimDirectory, Survival};
+use alluvium_device::simulated::{CrashSurvival, SimDirectory};
 
 const LARGE: usize = 16 << 10;
 const PAGES: u64 = 2000;
@@ -16,12 +16,12 @@ fn large() -> PoolOptions {
     }
 }
 
-fn create_large(directory: &dyn Directory) -> Pool {
-    Pool::create_hosted(directory, "pages", 0xa11, large(), validate()).unwrap()
+fn create_large(directory: &dyn Directory) -> PagePool {
+    PagePool::create_hosted(directory, "pages", 0xa11, large(), validate()).unwrap()
 }
 
-fn open_large(directory: &dyn Directory, root: &[u8]) -> Pool {
-    let opened = Pool::open_hosted(directory, "pages", root, large(), validate(), FreeLists::Whole);
+fn open_large(directory: &dyn Directory, root: &[u8]) -> PagePool {
+    let opened = PagePool::open_hosted(directory, "pages", root, large(), validate(), FreeLists::Whole);
     opened.unwrap().0
 }
 
@@ -30,25 +30,25 @@ fn space_of_free_pages_goes_back_once_no_root_needs_it_and_is_asked_for_again() 
     let directory = SimDirectory::new(3);
     let pool = create_large(&directory);
     fill(&pool, PAGES);
-    let full = pool.stand(b"", LastRoot::Unknown).unwrap();
+    let full = pool.write_root(b"", LastRoot::Unknown).unwrap();
     let before = directory.used();
     (0..PAGES)
         .filter(|page| page % 10 != 0)
         .for_each(|page| pool.free(pool.pin_exclusive(page).unwrap()));
     assert!(pool.returnable_bytes() > before / 3);
-    let few = pool.stand(b"", LastRoot::Durable).unwrap();
+    let few = pool.write_root(b"", LastRoot::Durable).unwrap();
     assert!(directory.used() > before / 10 * 9, "the root before needs it");
-    let image = directory.image(Survival::Process, 1);
+    let image = directory.image(CrashSurvival::Process, 1);
     let gone_back = open_large(&image, &full);
     assert_eq!(get(&gone_back.pin_shared(PAGES - 1).unwrap()), PAGES - 1);
     assert_eq!(gone_back.check_pages().unwrap(), [""; 0]);
-    pool.stand(b"", LastRoot::Durable).unwrap();
+    pool.write_root(b"", LastRoot::Durable).unwrap();
     assert_eq!(pool.returnable_bytes(), 0);
     let after = directory.used();
     assert!(after < before / 10 * 8, "{after} of {before} bytes");
     assert_eq!(pool.check_pages().unwrap(), [""; 0]);
     // A root with holes opens, and so does a root from before the holes.
-    let image = directory.image(Survival::Process, 1);
+    let image = directory.image(CrashSurvival::Process, 1);
     assert_eq!(open_large(&image, &few).free_pages().len(), 1800);
     // A full disk is detected when pages are allocated, not when they are written.
     pool.reserve_for(1, PAGES).unwrap();
@@ -74,7 +74,7 @@ fn space_of_free_pages_goes_back_once_no_root_needs_it_and_is_asked_for_again() 
         let number = page.number();
         set(&mut page, number);
     });
-    let again = pool.stand(b"", LastRoot::Durable).unwrap();
+    let again = pool.write_root(b"", LastRoot::Durable).unwrap();
     drop(pool);
     let pool = open_large(&directory, &again);
     // Pages that were never used have space, and are allocated before pages that may have none.
@@ -91,7 +91,7 @@ fn a_file_on_a_disk_that_is_nearly_full_grows_by_what_is_needed() {
     let directory = SimDirectory::new(4);
     let pool = create_large(&directory);
     fill(&pool, PAGES);
-    pool.stand(b"", LastRoot::Unknown).unwrap();
+    pool.write_root(b"", LastRoot::Unknown).unwrap();
     let spare = || (pool.file_bytes() - 8192) / LARGE as u64 - pool.statistics().pages;
     fill(&pool, spare());
     let pages = pool.statistics().pages;
@@ -102,7 +102,7 @@ fn a_file_on_a_disk_that_is_nearly_full_grows_by_what_is_needed() {
     assert_eq!(pool.statistics().pages, pages + 60);
     directory.set_capacity(u64::MAX);
     fill(&pool, 500);
-    let root = pool.stand(b"", LastRoot::Durable).unwrap();
+    let root = pool.write_root(b"", LastRoot::Durable).unwrap();
     drop(pool);
     let pool = open_large(&directory, &root);
     (0..pages + 560).for_each(|page| assert_eq!(get(&pool.pin_shared(page).unwrap()), page));

@@ -2,14 +2,14 @@
 
 use super::*;
 
-fn with(directory: &dyn Directory, frames: usize, pins: PinPolicy, shards: usize) -> Pool {
+fn with(directory: &dyn Directory, frames: usize, pins: PinPolicy, shards: usize) -> PagePool {
     let options = PoolOptions {
         pins,
         shards,
         memory_bytes: frames * (PAGE + pins.bytes_beside(PAGE)),
         ..options(frames)
     };
-    Pool::create(directory, "pages", 0xa11, options, validate()).unwrap()
+    PagePool::create(directory, "pages", 0xa11, options, validate()).unwrap()
 }
 
 #[test]
@@ -36,14 +36,14 @@ fn references_of_a_node_remember_each_for_itself_until_it_leaves_its_frame() {
 }
 
 /// Reads a page often enough for a snapshot.
-fn read_often(pool: &Pool, page: u64, way: &Way) {
+fn read_often(pool: &PagePool, page: u64, way: &FrameHint) {
     for _ in 0..12 {
         pool.offer(&pool.pin_shared_by(page, Some(way)).unwrap());
     }
 }
 
 /// Uses pages often enough to evict others.
-fn use_twice(pool: &Pool, pages: std::ops::Range<u64>) {
+fn use_twice(pool: &PagePool, pages: std::ops::Range<u64>) {
     for page in pages {
         (0..2).for_each(|_| drop(pool.pin_shared(page).unwrap()));
     }
@@ -53,7 +53,7 @@ fn use_twice(pool: &Pool, pages: std::ops::Range<u64>) {
 fn a_reference_remembers_the_frame_and_needs_no_mutex() {
     let pool = with(&MemoryDirectory::new(), 16, PinPolicy::Swizzled, 1);
     fill(&pool, 16);
-    let ways: Vec<Way> = (0..16).map(|_| Way::new()).collect();
+    let ways: Vec<FrameHint> = (0..16).map(|_| FrameHint::new()).collect();
     let pin = |page: u64| get(&pool.pin_shared_by(page, Some(&ways[page as usize])).unwrap());
     (0..16).for_each(|page| assert_eq!(pin(page), page));
     let before = pool.locked_pins();
@@ -71,7 +71,7 @@ fn a_reference_remembers_the_frame_and_needs_no_mutex() {
 fn a_reference_whose_page_was_evicted_finds_it_again() {
     let pool = with(&MemoryDirectory::new(), 8, PinPolicy::Swizzled, 1);
     fill(&pool, 64);
-    let ways: Vec<Way> = (0..64).map(|_| Way::new()).collect();
+    let ways: Vec<FrameHint> = (0..64).map(|_| FrameHint::new()).collect();
     let mut rng = fastrand::Rng::with_seed(1);
     for _ in 0..4000 {
         let page = rng.u64(..64);
@@ -91,7 +91,7 @@ fn a_page_that_leaves_its_frame_is_not_read_there_any_more() {
         let pool = with(&MemoryDirectory::new(), 16, pins, 1);
         pool.keep_snapshots();
         fill(&pool, 64);
-        let ways: Vec<Way> = (0..64).map(|_| Way::new()).collect();
+        let ways: Vec<FrameHint> = (0..64).map(|_| FrameHint::new()).collect();
         read_often(&pool, 5, &ways[5]);
         let peek = pool.peek(5, Some(&ways[5])).unwrap();
         assert!((peek.word(0) >> 8) & 255 == 5 && peek.is_unchanged());
@@ -112,7 +112,7 @@ fn a_page_that_is_read_without_pins_stays_in_memory() {
     let pool = with(&MemoryDirectory::new(), 16, PinPolicy::Swizzled, 1);
     pool.keep_snapshots();
     fill(&pool, 64);
-    let way = Way::new();
+    let way = FrameHint::new();
     read_often(&pool, 5, &way);
     for page in (6..64).chain(6..64) {
         use_twice(&pool, page..page + 1);
@@ -132,7 +132,7 @@ fn snapshots_take_the_memory_of_frames() {
             shards,
             ..options(64)
         };
-        let pool = Pool::create(&MemoryDirectory::new(), "pages", 1, options, validate()).unwrap();
+        let pool = PagePool::create(&MemoryDirectory::new(), "pages", 1, options, validate()).unwrap();
         pool.keep_snapshots();
         pool.keep_snapshots();
         fill(&pool, 200);

@@ -1,12 +1,12 @@
 //! Lookups in inner nodes.
 
-use super::{Kind, Table, kind, level};
-use crate::paged::node::layout::Shape;
-use crate::paged::node::message::Action;
+use super::{NodeArray, PageContentKind, kind, level};
+use crate::paged::node::layout::NodeShape;
+use crate::paged::node::message::MessageAction;
 
 /// A node's reference to a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::paged) struct Reference {
+pub(in crate::paged) struct ChildReference {
     /// The page of the child.
     pub(in crate::paged) page: u64,
     /// 0 for the first child, otherwise one more than the slot of its pivot. Inserting other pivots
@@ -17,28 +17,33 @@ pub(in crate::paged) struct Reference {
 
 /// The result of a lookup of a key in an inner node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::paged) struct Look {
-    pub(in crate::paged) kind: Option<Kind>,
+pub(in crate::paged) struct ChildLookup {
+    pub(in crate::paged) kind: Option<PageContentKind>,
     pub(in crate::paged) level: u8,
     /// The action of the key's message in the node's buffer, if there is one.
-    pub(in crate::paged) action: Option<Action>,
+    pub(in crate::paged) action: Option<MessageAction>,
     /// The reference to the key's child.
-    pub(in crate::paged) to: Reference,
+    pub(in crate::paged) to: ChildReference,
 }
 
 /// Looks up a key in an inner node. The operand of its message is copied into `operand`.
-pub(in crate::paged) fn look(shape: &Shape, node: &[u8], key: &[u8], operand: &mut Vec<u8>) -> Look {
+pub(in crate::paged) fn look(
+    shape: &NodeShape,
+    node: &[u8],
+    key: &[u8],
+    operand: &mut Vec<u8>,
+) -> ChildLookup {
     let to = reference(shape, node, key);
     operand.clear();
     let mut action = None;
-    if kind(node) == Some(Kind::Buffered) {
+    if kind(node) == Some(PageContentKind::Buffered) {
         let buffer = shape.buffer_of(node);
         if let Ok(at) = buffer.find(node, key) {
             action = Some(buffer.action(node, at));
             operand.extend_from_slice(buffer.value(node, at));
         }
     }
-    Look {
+    ChildLookup {
         kind: kind(node),
         level: level(node),
         action,
@@ -47,14 +52,14 @@ pub(in crate::paged) fn look(shape: &Shape, node: &[u8], key: &[u8], operand: &m
 }
 
 /// Returns the reference to the child of a key.
-fn reference(shape: &Shape, node: &[u8], key: &[u8]) -> Reference {
+fn reference(shape: &NodeShape, node: &[u8], key: &[u8]) -> ChildReference {
     let table = shape.pivots_of(node);
     reference_at(&table, node, super::child_index(&table, node, key))
 }
 
 /// Returns the reference to the child at an index.
-pub(in crate::paged) fn reference_at(table: &Table, node: &[u8], at: usize) -> Reference {
-    Reference {
+pub(in crate::paged) fn reference_at(table: &NodeArray, node: &[u8], at: usize) -> ChildReference {
+    ChildReference {
         page: super::child_at(table, node, at),
         #[cfg(feature = "couplings")]
         place: place_at(table, node, at),
@@ -63,7 +68,7 @@ pub(in crate::paged) fn reference_at(table: &Table, node: &[u8], at: usize) -> R
 
 /// Returns the place of a reference, which inserting other pivots does not change.
 #[cfg(feature = "couplings")]
-fn place_at(table: &Table, node: &[u8], at: usize) -> usize {
+fn place_at(table: &NodeArray, node: &[u8], at: usize) -> usize {
     let slot = at
         .checked_sub(1)
         .map(|pivot| super::u16_at(node, table.entry(pivot) + 8));
@@ -79,26 +84,29 @@ mod tests {
     use super::*;
     use crate::paged::node::{TreeSizes, add_pivot, set_first_child, set_head};
 
-    fn shape(content_bytes: usize) -> Shape {
+    fn shape(content_bytes: usize) -> NodeShape {
         let sizes = TreeSizes {
             key_limit: 11,
             value_limit: 13,
             epsilon_percent: 60,
         };
-        Shape::new(content_bytes, sizes).unwrap()
+        NodeShape::new(content_bytes, sizes).unwrap()
     }
 
     #[test]
     fn a_reference_stays_in_its_place_when_others_come_in_between() {
         let shape = shape(472);
         let mut node = vec![0; shape.content_bytes];
-        set_head(&mut node, Kind::Wide, 1);
+        set_head(&mut node, PageContentKind::Wide, 1);
         set_first_child(&mut node, 10);
         add_pivot(&shape, &mut node, b"m", 11);
         let before = reference(&shape, &node, b"n");
         add_pivot(&shape, &mut node, b"c", 12);
         add_pivot(&shape, &mut node, b"p", 13);
         assert_eq!((reference(&shape, &node, b"n"), before.page), (before, 11));
-        assert_eq!(reference(&shape, &node, b"a"), Reference { page: 10, place: 0 });
+        assert_eq!(
+            reference(&shape, &node, b"a"),
+            ChildReference { page: 10, place: 0 }
+        );
     }
 }

@@ -3,25 +3,25 @@ use super::*;
 use alluvium_base::checksum;
 use std::collections::BTreeMap;
 
-fn shape() -> Shape {
+fn shape() -> NodeShape {
     let sizes = TreeSizes {
         key_limit: 12,
         value_limit: 8,
         epsilon_percent: 50,
     };
-    Shape::new(2008, sizes).unwrap()
+    NodeShape::new(2008, sizes).unwrap()
 }
 
 /// Returns a node with pivots and messages.
-fn node(shape: &Shape) -> Vec<u8> {
+fn node(shape: &NodeShape) -> Vec<u8> {
     let mut node = vec![0; shape.content_bytes];
-    set_head(&mut node, Kind::Buffered, 2);
+    set_head(&mut node, PageContentKind::Buffered, 2);
     set_first_child(&mut node, 7);
     add_pivot(shape, &mut node, b"middle", 8);
     add_pivot(shape, &mut node, b"early", 9);
     shape
         .buffer
-        .insert(&mut node, 0, b"key", b"value", Some(Action::Update));
+        .insert(&mut node, 0, b"key", b"value", Some(MessageAction::Update));
     node
 }
 
@@ -37,7 +37,7 @@ fn a_node_says_how_it_is_divided() {
         value_limit: 8,
         epsilon_percent: 50,
     };
-    let shape = Shape::adaptive(2008, sizes).unwrap();
+    let shape = NodeShape::adaptive(2008, sizes).unwrap();
     let mut node = node(&shape);
     assert_eq!(node[6..8], [0, 0]);
     shape.divide_node(&mut node, 23);
@@ -59,7 +59,7 @@ fn keys_lead_to_their_children() {
     ] {
         assert_eq!(child(&shape, &node, key.as_bytes()), expected, "{key}");
     }
-    assert_eq!((kind(&node), level(&node)), (Some(Kind::Buffered), 2));
+    assert_eq!((kind(&node), level(&node)), (Some(PageContentKind::Buffered), 2));
     assert_eq!(shape.validate(&node), Ok(()));
 }
 
@@ -90,7 +90,7 @@ fn an_array_agrees_with_a_map() {
     let shape = shape();
     let mut rng = fastrand::Rng::with_seed(8);
     let (table, mut node) = (shape.pairs, vec![0; shape.content_bytes]);
-    set_head(&mut node, Kind::Leaf, 0);
+    set_head(&mut node, PageContentKind::Leaf, 0);
     let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
     for _ in 0..30_000 {
         let key: Vec<u8> = (0..rng.usize(..=12)).map(|_| rng.u8(..3)).collect();
@@ -124,7 +124,7 @@ fn an_array_agrees_with_a_map() {
         );
     }
     let (half, mut other) = (table.len(&node) / 2, vec![0; shape.content_bytes]);
-    set_head(&mut other, Kind::Leaf, 0);
+    set_head(&mut other, PageContentKind::Leaf, 0);
     table.move_to(&mut node, half, &mut other);
     assert_eq!((shape.validate(&node), shape.validate(&other)), (Ok(()), Ok(())));
     let keys = (0..half).map(|at| table.key(&node, at));
@@ -138,13 +138,13 @@ fn runs_are_what_lies_between_pivots() {
     let mut rng = fastrand::Rng::with_seed(3);
     for _ in 0..500 {
         let mut node = vec![0; shape.content_bytes];
-        set_head(&mut node, Kind::Buffered, 1);
+        set_head(&mut node, PageContentKind::Buffered, 1);
         for table in [&shape.pivots, &shape.buffer] {
             for _ in 0..rng.usize(..=table.capacity()) {
                 // Keys that often share their first eight bytes.
                 let key = [b"abcdefgh", &vec![rng.u8(..9); rng.usize(..4)][..]].concat();
                 if let Err(at) = table.find(&node, &key) {
-                    table.insert(&mut node, at, &key, &[0; 8], Some(Action::Insert));
+                    table.insert(&mut node, at, &key, &[0; 8], Some(MessageAction::Insert));
                 }
             }
         }

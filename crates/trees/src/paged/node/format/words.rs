@@ -3,18 +3,20 @@
 //! Words may change at any time, so no length, slot or count in them is trusted. The result is
 //! meaningless until the node's version has been validated.
 
-use super::{HEADER, Kind, Look, OWN_AT, Reference, SLOT_HEADER, Table, head_of, kind};
-use crate::paged::node::layout::{CHILD, Shape};
-use crate::paged::node::message::Action;
+use super::{
+    ChildLookup, ChildReference, HEADER, NodeArray, OWN_AT, PageContentKind, SLOT_HEADER, head_of, kind,
+};
+use crate::paged::node::layout::{CHILD, NodeShape};
+use crate::paged::node::message::MessageAction;
 use std::cmp::Ordering;
 
 /// The content of a node as little-endian words of eight bytes.
-pub(in crate::paged) trait Words {
+pub(in crate::paged) trait NodeWords {
     /// Returns a word, or 0 past the end.
     fn word(&self, at: usize) -> u64;
 }
 
-fn u64_in(words: &(impl Words + ?Sized), at: usize) -> u64 {
+fn u64_in(words: &(impl NodeWords + ?Sized), at: usize) -> u64 {
     let (word, shift) = (at / 8, 8 * (at % 8));
     if shift == 0 {
         return words.word(word);
@@ -22,16 +24,16 @@ fn u64_in(words: &(impl Words + ?Sized), at: usize) -> u64 {
     words.word(word) >> shift | words.word(word + 1) << (64 - shift)
 }
 
-fn u16_in(words: &(impl Words + ?Sized), at: usize) -> usize {
+fn u16_in(words: &(impl NodeWords + ?Sized), at: usize) -> usize {
     (u64_in(words, at) & 0xffff) as usize
 }
 
-fn compare_in(words: &(impl Words + ?Sized), at: usize, len: usize, key: &[u8]) -> Ordering {
+fn compare_in(words: &(impl NodeWords + ?Sized), at: usize, len: usize, key: &[u8]) -> Ordering {
     let byte = |at: usize| (words.word(at / 8) >> (8 * (at % 8))) as u8;
     (at..at + len).map(byte).cmp(key.iter().copied())
 }
 
-fn copy_in(words: &(impl Words + ?Sized), at: usize, len: usize, into: &mut Vec<u8>) {
+fn copy_in(words: &(impl NodeWords + ?Sized), at: usize, len: usize, into: &mut Vec<u8>) {
     for from in (0..len).step_by(8) {
         let word = u64_in(words, at + from);
         let bytes: [u8; 8] = std::array::from_fn(|byte| (word >> (8 * byte)) as u8);
@@ -39,14 +41,14 @@ fn copy_in(words: &(impl Words + ?Sized), at: usize, len: usize, into: &mut Vec<
     }
 }
 
-impl Table {
-    fn slot_in(&self, words: &(impl Words + ?Sized), at: usize) -> usize {
+impl NodeArray {
+    fn slot_in(&self, words: &(impl NodeWords + ?Sized), at: usize) -> usize {
         u16_in(words, self.entry(at) + 8).min(self.capacity.saturating_sub(1))
     }
 
-    /// Returns the index of a key, or the index at which it would be inserted, as [`Table::find`]
+    /// Returns the index of a key, or the index at which it would be inserted, as [`NodeArray::find`]
     /// does.
-    fn find_in(&self, words: &(impl Words + ?Sized), key: &[u8]) -> Result<usize, usize> {
+    fn find_in(&self, words: &(impl NodeWords + ?Sized), key: &[u8]) -> Result<usize, usize> {
         let head = head_of(key);
         let (mut low, mut high) = (0, u16_in(words, self.count_at).min(self.capacity));
         let mut found = Err(0);
@@ -69,7 +71,7 @@ impl Table {
         found.or(Err(low))
     }
 
-    fn value_in(&self, words: &(impl Words + ?Sized), at: usize, into: &mut Vec<u8>) {
+    fn value_in(&self, words: &(impl NodeWords + ?Sized), at: usize, into: &mut Vec<u8>) {
         let slot = self.slot_at(self.slot_in(words, at));
         let len = u16_in(words, slot + 2).min(self.value_limit);
         copy_in(words, slot + SLOT_HEADER + self.key_limit, len, into);
@@ -78,28 +80,28 @@ impl Table {
 
 /// Looks up a key in words that may change during the lookup, as [`look`] does.
 pub(in crate::paged) fn look_at(
-    shape: &Shape,
-    words: &(impl Words + ?Sized),
+    shape: &NodeShape,
+    words: &(impl NodeWords + ?Sized),
     key: &[u8],
     operand: &mut Vec<u8>,
-) -> Look {
+) -> ChildLookup {
     let [number, level] = [0, 8].map(|shift| (words.word(0) >> shift) as u8);
     let kind = kind(&[number]);
     let own = shape.divided(u16_in(words, OWN_AT));
     let (pivots, buffer) = own.unwrap_or((shape.pivots, shape.buffer));
     let table = match kind {
-        Some(Kind::Buffered) => pivots,
+        Some(PageContentKind::Buffered) => pivots,
         _ => shape.wide,
     };
     let child = table.find_in(words, key).map_or_else(|at| at, |at| at + 1);
     let to = match child.checked_sub(1) {
-        None => Reference {
+        None => ChildReference {
             page: u64_in(words, HEADER - CHILD),
             place: 0,
         },
         Some(pivot) => {
             let slot = table.slot_in(words, pivot);
-            Reference {
+            ChildReference {
                 page: u64_in(words, table.slot_at(slot) + SLOT_HEADER + table.key_limit),
                 place: slot + 1,
             }
@@ -107,14 +109,15 @@ pub(in crate::paged) fn look_at(
     };
     operand.clear();
     let mut action = None;
-    if kind == Some(Kind::Buffered)
+    if kind == Some(PageContentKind::Buffered)
         && let Ok(at) = buffer.find_in(words, key)
     {
         let slot = buffer.slot_at(buffer.slot_in(words, at));
-        action = Some(Action::of((u64_in(words, slot + 4) & 0xff) as u8).unwrap_or(Action::Insert));
+        action =
+            Some(MessageAction::of((u64_in(words, slot + 4) & 0xff) as u8).unwrap_or(MessageAction::Insert));
         buffer.value_in(words, at, operand);
     }
-    Look {
+    ChildLookup {
         kind,
         level,
         action,
@@ -129,22 +132,22 @@ mod tests {
     use crate::paged::node::{TreeSizes, add_pivot, set_first_child, set_head};
 
     /// Bytes that do not change.
-    struct Still(Vec<u8>);
+    struct ConstantWords(Vec<u8>);
 
-    impl Words for Still {
+    impl NodeWords for ConstantWords {
         fn word(&self, at: usize) -> u64 {
             let bytes = self.0.iter().skip(8 * at).take(8).enumerate();
             bytes.fold(0, |word, (at, byte)| word | u64::from(*byte) << (8 * at))
         }
     }
 
-    fn shape(content_bytes: usize) -> Shape {
+    fn shape(content_bytes: usize) -> NodeShape {
         let sizes = TreeSizes {
             key_limit: 11,
             value_limit: 13,
             epsilon_percent: 60,
         };
-        Shape::new(content_bytes, sizes).unwrap()
+        NodeShape::new(content_bytes, sizes).unwrap()
     }
 
     /// Keys of several lengths, many of them with the same first eight bytes.
@@ -162,11 +165,11 @@ mod tests {
         let adaptive = shape(987).divided_by_nodes().unwrap();
         for shape in [shape(472), shape(987), adaptive] {
             for round in 0..400 {
-                let kind = [Kind::Wide, Kind::Buffered][round % 2];
+                let kind = [PageContentKind::Wide, PageContentKind::Buffered][round % 2];
                 let mut node = vec![0; shape.content_bytes];
                 set_head(&mut node, kind, 3);
                 set_first_child(&mut node, rng.u64(..));
-                if let Some(bounds) = shape.own.filter(|_| kind == Kind::Buffered) {
+                if let Some(bounds) = shape.own.filter(|_| kind == PageContentKind::Buffered) {
                     super::super::set_own_pivots(&mut node, rng.usize(bounds.least..=bounds.most) | 1);
                 }
                 let (pivots, buffer) = (shape.pivots_of(&node), shape.buffer_of(&node));
@@ -183,11 +186,11 @@ mod tests {
                     let key = draw(&mut rng);
                     let operand: Vec<u8> = (0..rng.usize(..=13)).map(|_| rng.u8(..)).collect();
                     if let Err(at) = buffer.find(&node, &key) {
-                        let action = Action::of(rng.u8(1..=3));
+                        let action = MessageAction::of(rng.u8(1..=3));
                         buffer.insert(&mut node, at, &key, &operand, action);
                     }
                 }
-                let still = Still(node.clone());
+                let still = ConstantWords(node.clone());
                 for _ in 0..50 {
                     let key = draw(&mut rng);
                     let (mut one, mut two) = (Vec::new(), Vec::new());
@@ -207,7 +210,7 @@ mod tests {
         for _ in 0..5000 {
             let mut bytes: Vec<u8> = (0..472).map(|_| rng.u8(..)).collect();
             bytes[0] = rng.u8(..6);
-            look_at(&shape, &Still(bytes), &draw(&mut rng), &mut Vec::new());
+            look_at(&shape, &ConstantWords(bytes), &draw(&mut rng), &mut Vec::new());
         }
     }
 }

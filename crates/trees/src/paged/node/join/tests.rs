@@ -1,15 +1,15 @@
 use super::super::format::{add_pivot, value_of_child};
 use super::super::layout::TreeSizes;
-use super::super::message::Action;
+use super::super::message::MessageAction;
 use super::*;
 
-fn shape(epsilon_percent: u32) -> Shape {
+fn shape(epsilon_percent: u32) -> NodeShape {
     let sizes = TreeSizes {
         key_limit: 4,
         value_limit: 8,
         epsilon_percent,
     };
-    Shape::new(984, sizes).unwrap()
+    NodeShape::new(984, sizes).unwrap()
 }
 
 fn key(number: usize) -> [u8; 2] {
@@ -17,11 +17,11 @@ fn key(number: usize) -> [u8; 2] {
 }
 
 /// Returns two leaves with these numbers of pairs.
-fn leaves(shape: &Shape, of_left: usize, of_right: usize) -> [Vec<u8>; 2] {
+fn leaves(shape: &NodeShape, of_left: usize, of_right: usize) -> [Vec<u8>; 2] {
     let mut nodes = [vec![0; shape.content_bytes], vec![0; shape.content_bytes]];
     let mut number = 0;
     for (node, len) in nodes.iter_mut().zip([of_left, of_right]) {
-        set_head(node, Kind::Leaf, 0);
+        set_head(node, PageContentKind::Leaf, 0);
         for at in 0..len {
             let value = vec![7; number % 9];
             shape.pairs.insert(node, at, &key(number), &value, None);
@@ -31,7 +31,7 @@ fn leaves(shape: &Shape, of_left: usize, of_right: usize) -> [Vec<u8>; 2] {
     nodes
 }
 
-fn pairs(shape: &Shape, nodes: &[Vec<u8>]) -> Vec<(Vec<u8>, usize)> {
+fn pairs(shape: &NodeShape, nodes: &[Vec<u8>]) -> Vec<(Vec<u8>, usize)> {
     let of = |node: &Vec<u8>| {
         let all = (0..shape.pairs.len(node)).map(|at| {
             (
@@ -71,7 +71,12 @@ fn two_leaves_become_one_or_have_half_each() {
 }
 
 /// Returns two nodes with these numbers of pivots and messages. Pivot p has child p + 1.
-fn nodes(shape: &Shape, of: Kind, pivots: [usize; 2], messages: [usize; 2]) -> ([Vec<u8>; 2], Vec<u8>) {
+fn nodes(
+    shape: &NodeShape,
+    of: PageContentKind,
+    pivots: [usize; 2],
+    messages: [usize; 2],
+) -> ([Vec<u8>; 2], Vec<u8>) {
     let mut nodes = [vec![0; shape.content_bytes], vec![0; shape.content_bytes]];
     let between = pivots[0] * 10 + 10;
     let mut next = 0;
@@ -92,7 +97,7 @@ fn nodes(shape: &Shape, of: Kind, pivots: [usize; 2], messages: [usize; 2]) -> (
             let number = from + message * (to - from) / messages[at].max(1);
             let place = shape.buffer.below(node, &key(number));
             if shape.buffer.find(node, &key(number)).is_err() {
-                let action = Action::of(message as u8 % 3 + 1);
+                let action = MessageAction::of(message as u8 % 3 + 1);
                 shape.buffer.insert(node, place, &key(number), b"v", action);
             }
         }
@@ -101,9 +106,9 @@ fn nodes(shape: &Shape, of: Kind, pivots: [usize; 2], messages: [usize; 2]) -> (
 }
 
 /// The children of both nodes, the pivots between them, and their messages.
-type Whole = (Vec<u64>, Vec<Vec<u8>>, Vec<(Vec<u8>, Action)>);
+type Whole = (Vec<u64>, Vec<Vec<u8>>, Vec<(Vec<u8>, MessageAction)>);
 
-fn whole(shape: &Shape, nodes: &[&Vec<u8>], between: Option<&[u8]>) -> Whole {
+fn whole(shape: &NodeShape, nodes: &[&Vec<u8>], between: Option<&[u8]>) -> Whole {
     let mut whole = Whole::default();
     for (at, node) in nodes.iter().enumerate() {
         let pivots = shape.pivots_of(node);
@@ -112,7 +117,7 @@ fn whole(shape: &Shape, nodes: &[&Vec<u8>], between: Option<&[u8]>) -> Whole {
             whole.0.push(child_at(&pivots, node, at));
         }
         (0..pivots.len(node)).for_each(|at| whole.1.push(pivots.key(node, at).to_vec()));
-        if kind(node) == Some(Kind::Buffered) {
+        if kind(node) == Some(PageContentKind::Buffered) {
             let of = |at| (shape.buffer.key(node, at).to_vec(), shape.buffer.action(node, at));
             whole.2.extend((0..shape.buffer.len(node)).map(of));
         }
@@ -123,14 +128,14 @@ fn whole(shape: &Shape, nodes: &[&Vec<u8>], between: Option<&[u8]>) -> Whole {
 #[test]
 fn two_nodes_keep_their_children_and_messages() {
     for (epsilon, of) in [
-        (0, Kind::Buffered),
-        (70, Kind::Buffered),
-        (85, Kind::Buffered),
-        (50, Kind::Wide),
+        (0, PageContentKind::Buffered),
+        (70, PageContentKind::Buffered),
+        (85, PageContentKind::Buffered),
+        (50, PageContentKind::Wide),
     ] {
         let shape = shape(epsilon);
         let table = match of {
-            Kind::Wide => shape.wide,
+            PageContentKind::Wide => shape.wide,
             _ => shape.pivots,
         };
         let (n, b) = (table.capacity(), shape.buffer.capacity());
@@ -143,7 +148,7 @@ fn two_nodes_keep_their_children_and_messages() {
                 false => [rng.usize(..=n), few],
             };
             let messages = match of {
-                Kind::Wide => [0, 0],
+                PageContentKind::Wide => [0, 0],
                 _ => {
                     let all = rng.usize(..=b);
                     let first = rng.usize(..=all);
@@ -168,7 +173,7 @@ fn two_nodes_keep_their_children_and_messages() {
             assert_eq!(shape.validate(&right), Ok(()));
             assert!(!is_under_full(&shape, &left) && !is_under_full(&shape, &right));
             assert!(table.len(&left).max(table.len(&right)) <= n * 9 / 16 + 2);
-            if of == Kind::Buffered {
+            if of == PageContentKind::Buffered {
                 let (own, others) = (shape.buffer.len(&left), shape.buffer.len(&right));
                 assert!((0..own).all(|at| *shape.buffer.key(&left, at) < between[..]));
                 assert!((0..others).all(|at| *shape.buffer.key(&right, at) >= between[..]));
@@ -181,10 +186,10 @@ fn two_nodes_keep_their_children_and_messages() {
 #[test]
 fn a_node_without_messages_becomes_one_without_a_buffer() {
     let shape = shape(70);
-    let ([left, _], _) = nodes(&shape, Kind::Buffered, [5, 0], [0, 0]);
+    let ([left, _], _) = nodes(&shape, PageContentKind::Buffered, [5, 0], [0, 0]);
     let mut wide = vec![9; shape.content_bytes];
     without_buffer(&shape, &left, &mut wide);
-    assert_eq!((kind(&wide), level(&wide)), (Some(Kind::Wide), 3));
+    assert_eq!((kind(&wide), level(&wide)), (Some(PageContentKind::Wide), 3));
     assert_eq!(whole(&shape, &[&wide], None), whole(&shape, &[&left], None));
     assert_eq!(shape.validate(&wide), Ok(()));
     assert_eq!(value_of_child(5), shape.wide.value(&wide, 4));

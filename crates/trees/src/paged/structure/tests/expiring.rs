@@ -2,7 +2,7 @@
 //! snapshots, checkpoints, rewrites, and processes that die.
 
 use super::*;
-use alluvium_dictionary::merge::{Add, Operator};
+use alluvium_dictionary::merge::{AddOperator, MergeOperator};
 
 /// The state of a key: a value that may expire, and the operands above it, folded into one.
 #[derive(Clone, Debug, Default)]
@@ -15,7 +15,7 @@ struct Known {
 type Answer = std::result::Result<Option<Vec<u8>>, ()>;
 
 impl Known {
-    fn answer(&self, operator: &dyn Operator, now_ms: u64) -> Answer {
+    fn answer(&self, operator: &dyn MergeOperator, now_ms: u64) -> Answer {
         let is_alive = |(_, expires_ms): &&(Vec<u8>, u64)| *expires_ms == 0 || *expires_ms > now_ms;
         match (self.base.as_ref().filter(is_alive), &self.operands) {
             (None, operands) => Ok(operands.clone()),
@@ -34,13 +34,13 @@ type Keys = BTreeMap<Vec<u8>, Known>;
 
 struct Clocked {
     rng: fastrand::Rng,
-    operator: Arc<dyn Operator>,
-    sequence: Sequence,
+    operator: Arc<dyn MergeOperator>,
+    sequence: SequenceNumber,
     now_ms: u64,
     keys: Keys,
-    snapshots: BTreeMap<Sequence, Keys>,
+    snapshots: BTreeMap<SequenceNumber, Keys>,
     /// Memtables that are not in a checkpoint.
-    since: Vec<(Arc<Memtable>, Sequence)>,
+    since: Vec<(Arc<Memtable>, SequenceNumber)>,
 }
 
 impl Clocked {
@@ -48,15 +48,15 @@ impl Clocked {
         format!("{:02}", self.rng.usize(..24)).into_bytes()
     }
 
-    fn home(&self, store: Store) -> Home {
+    fn home(&self, store: Store) -> StructureContext {
         let rules = KeyspaceRules {
             operator: Some(Arc::clone(&self.operator)),
             ..KeyspaceRules::default()
         };
-        Home {
+        StructureContext {
             store: Arc::new(store),
             schema: Arc::new(OneKeyspace::new(rules)),
-            horizon: Arc::new(Horizon::default()),
+            horizon: Arc::new(GcHorizon::default()),
         }
     }
 
@@ -107,7 +107,7 @@ impl Clocked {
     }
 
     /// Takes or drops a snapshot, moves the clock of compactions, and raises the horizon.
-    fn raise(&mut self, horizon: &Horizon) {
+    fn raise(&mut self, horizon: &GcHorizon) {
         match self.rng.u8(..4) {
             0 => {
                 self.snapshots.insert(self.sequence, self.keys.clone());
@@ -125,16 +125,16 @@ impl Clocked {
         horizon.raise_past(self.snapshots.keys().copied(), self.sequence);
     }
 
-    fn require(&self, paged: &Paged, seed: u64) {
-        let now = (LAST, &self.keys);
+    fn require(&self, paged: &PagedDictionary, seed: u64) {
+        let now = (MAX_SEQUENCE, &self.keys);
         let all = self.snapshots.iter().map(|(at, keys)| (*at, keys)).chain([now]);
         for (at, keys) in all {
             let mut refused = false;
             let mut wanted = Vec::new();
             for number in 0..24 {
                 let key = format!("{number:02}").into_bytes();
-                let mut gather = Gather::new(at, self.now_ms, Some(&*self.operator));
-                lookup::gather(&paged.reader(), Key::new(&key), &mut gather).unwrap();
+                let mut gather = LookupState::new(at, self.now_ms, Some(&*self.operator));
+                lookup::gather(&paged.reader(), LookupKey::new(&key), &mut gather).unwrap();
                 let found = gather.answer(&key).map_err(|_| ());
                 let known = keys.get(&key).cloned().unwrap_or_default();
                 let answer = known.answer(&*self.operator, self.now_ms);
@@ -146,7 +146,13 @@ impl Clocked {
                 continue;
             }
             let everything = KeyRange::everything();
-            let mut scan = paged.scan(no_memtables(), everything, Direction::Backward, at, self.now_ms);
+            let mut scan = paged.scan(
+                no_memtables(),
+                everything,
+                MergeDirection::Backward,
+                at,
+                self.now_ms,
+            );
             while let Some((key, value)) = scan.next().unwrap() {
                 let last = wanted.pop();
                 assert_eq!(last, Some((key.to_vec(), value.to_vec())), "seed {seed} at {at}");
@@ -155,19 +161,19 @@ impl Clocked {
         }
     }
 
-    fn apply(&self, paged: &Paged, memtable: &Arc<Memtable>, cut: Sequence) {
-        let share = Share::whole(Arc::clone(memtable), cut);
-        let mut taking = paged.incorporate(share, Class::Normal).unwrap();
-        assert_eq!(taking.poll(100).unwrap(), Progress::Done);
+    fn apply(&self, paged: &PagedDictionary, memtable: &Arc<Memtable>, cut: SequenceNumber) {
+        let share = MemtableSlice::whole(Arc::clone(memtable), cut);
+        let mut taking = paged.incorporate(share, AllocationClass::Normal).unwrap();
+        assert_eq!(taking.poll(100).unwrap(), StepProgress::Done);
         taking.publish().unwrap();
     }
 
     /// Opens the last checkpoint, and repeats the memtables after it.
-    fn reopen(&self, directory: Arc<dyn Directory>, kind: Sort) -> Paged {
+    fn reopen(&self, directory: Arc<dyn Directory>, kind: Sort) -> PagedDictionary {
         let opening = Store::open(directory, &store_options()).unwrap();
         let home = self.home(opening.replay(&mut |_| Ok(())).unwrap());
         let superblock = home.store.superblock();
-        let paged = Paged::open(home, &options(kind), &superblock.payload, superblock.cut).unwrap();
+        let paged = PagedDictionary::open(home, &options(kind), &superblock.payload, superblock.cut).unwrap();
         let horizon = &paged.shared.home.horizon;
         horizon.raise_past(self.snapshots.keys().copied(), self.sequence);
         for (memtable, cut) in self.since.iter().filter(|(_, cut)| *cut > paged.cut()) {
@@ -178,17 +184,17 @@ impl Clocked {
 }
 
 /// Runs rewrites while any is due.
-fn work(paged: &Paged) {
+fn work(paged: &PagedDictionary) {
     paged.compact_part(b"").unwrap();
     let mut steps = 0;
     while let Some(mut step) = paged.next_step().unwrap() {
-        while step.poll(40).unwrap() == Progress::More {}
+        while step.poll(40).unwrap() == StepProgress::More {}
         steps += 1;
     }
     assert!((1..4).contains(&steps), "{steps} rewrites");
 }
 
-fn history(kind: Sort, operator: Arc<dyn Operator>, seed: u64) {
+fn history(kind: Sort, operator: Arc<dyn MergeOperator>, seed: u64) {
     let mut world = Clocked {
         rng: fastrand::Rng::with_seed(seed),
         operator,
@@ -200,7 +206,7 @@ fn history(kind: Sort, operator: Arc<dyn Operator>, seed: u64) {
     };
     let directory = Arc::new(MemoryDirectory::new());
     let store = Store::create(directory.clone(), &store_options(), b"").unwrap();
-    let mut paged = Paged::create(world.home(store), options(kind), 0).unwrap();
+    let mut paged = PagedDictionary::create(world.home(store), options(kind), 0).unwrap();
     checkpoint(&paged);
     for _ in 0..60 {
         let memtable = Memtable::new(1 << 20);
@@ -232,9 +238,9 @@ fn history(kind: Sort, operator: Arc<dyn Operator>, seed: u64) {
 #[test]
 fn values_that_expire_under_merges_are_read_by_everybody_as_they_were_written() {
     for (number, kind) in KINDS.into_iter().cycle().take(18).enumerate() {
-        let operator: Arc<dyn Operator> = match number / 3 % 2 {
-            0 => Arc::new(Append),
-            _ => Arc::new(Add),
+        let operator: Arc<dyn MergeOperator> = match number / 3 % 2 {
+            0 => Arc::new(AppendOperator),
+            _ => Arc::new(AddOperator),
         };
         history(kind, operator, 100 + number as u64);
     }
@@ -243,15 +249,16 @@ fn values_that_expire_under_merges_are_read_by_everybody_as_they_were_written() 
 #[test]
 fn a_value_under_a_merge_of_the_same_number_is_read_and_written_with_one_of_its_own() {
     for kind in KINDS {
-        let paged = Paged::create(home(Arc::new(MemoryDirectory::new())), options(kind), 0).unwrap();
+        let paged =
+            PagedDictionary::create(home(Arc::new(MemoryDirectory::new())), options(kind), 0).unwrap();
         paged.raise(9);
         // The format of earlier versions.
         let left = b"\x00\x09\x02\x00\x01x\x09\x00\xd0\x0f\x01v";
         paged.shared.tree.write(b"a", Some(left)).unwrap();
         sound(&paged);
         let read = |now_ms| {
-            let mut gather = Gather::new(LAST, now_ms, Some(&Append));
-            lookup::gather(&paged.reader(), Key::new(b"a"), &mut gather).unwrap();
+            let mut gather = LookupState::new(MAX_SEQUENCE, now_ms, Some(&AppendOperator));
+            lookup::gather(&paged.reader(), LookupKey::new(b"a"), &mut gather).unwrap();
             gather.finish()
         };
         assert_eq!(read(0).as_deref(), Some(&b"vx"[..]));
@@ -259,8 +266,8 @@ fn a_value_under_a_merge_of_the_same_number_is_read_and_written_with_one_of_its_
         let memtable = Memtable::new(1 << 20);
         memtable.insert(b"a", Message::merge(10, b"y")).unwrap();
         paged.shared.home.horizon.raise(10);
-        let share = Share::whole(Arc::new(memtable), 10);
-        let mut taking = paged.incorporate(share, Class::Normal).unwrap();
+        let share = MemtableSlice::whole(Arc::new(memtable), 10);
+        let mut taking = paged.incorporate(share, AllocationClass::Normal).unwrap();
         taking.poll(1).unwrap();
         taking.publish().unwrap();
         work(&paged);

@@ -3,8 +3,8 @@
 use super::*;
 
 /// Hands out a root that no generation of the store gets.
-fn stand_in_vain(paged: &Paged) {
-    drop(paged.stand().unwrap());
+fn stand_in_vain(paged: &PagedDictionary) {
+    drop(paged.checkpoint_root().unwrap());
 }
 
 #[test]
@@ -13,7 +13,7 @@ fn roots_that_never_became_durable_are_not_taken_for_what_a_crash_leaves() {
         for in_vain in 1..4 {
             let directory = MemoryDirectory::new();
             let home = home(Arc::new(directory.clone()));
-            let paged = Paged::create(home, options(kind), 0).unwrap();
+            let paged = PagedDictionary::create(home, options(kind), 0).unwrap();
             let mut world = World::new(7);
             for _ in 0..3 {
                 let memtable = world.memtable(60);
@@ -33,7 +33,7 @@ fn roots_that_never_became_durable_are_not_taken_for_what_a_crash_leaves() {
             world.require(&paged);
             drop(paged);
             let again = reopen(Arc::new(directory), kind).expect("it has a generation");
-            require(&again, &no_memtables(), LAST, &durable);
+            require(&again, &no_memtables(), MAX_SEQUENCE, &durable);
             sound(&again);
         }
     }
@@ -43,14 +43,14 @@ fn roots_that_never_became_durable_are_not_taken_for_what_a_crash_leaves() {
 fn a_root_that_stood_twice_is_durable_once_its_generation_is() {
     let directory = MemoryDirectory::new();
     let home = home(Arc::new(directory.clone()));
-    let paged = Paged::create(home, options(BEPS), 0).unwrap();
+    let paged = PagedDictionary::create(home, options(BEPS), 0).unwrap();
     let mut world = World::new(8);
     for round in 0..40 {
         let memtable = world.memtable(100);
         world.take(&paged, &memtable);
         // The same pages, with the root requested twice: the second time nothing is written.
-        let first = paged.stand().unwrap().root.clone();
-        assert_eq!(paged.stand().unwrap().root, first, "round {round}");
+        let first = paged.checkpoint_root().unwrap().root.clone();
+        assert_eq!(paged.checkpoint_root().unwrap().root, first, "round {round}");
         checkpoint(&paged);
     }
     // Images for older roots are dropped.
@@ -62,14 +62,14 @@ fn a_root_that_stood_twice_is_durable_once_its_generation_is() {
     );
     drop(paged);
     let again = reopen(Arc::new(directory), BEPS).expect("it has a generation");
-    require(&again, &no_memtables(), LAST, &world.state);
+    require(&again, &no_memtables(), MAX_SEQUENCE, &world.state);
 }
 
 #[test]
 fn while_a_part_of_a_memtable_is_in_the_pages_no_root_is_handed_out() {
     for kind in KINDS {
         let directory = SimDirectory::new(12);
-        let paged = Paged::create(home(Arc::new(directory.clone())), options(kind), 0).unwrap();
+        let paged = PagedDictionary::create(home(Arc::new(directory.clone())), options(kind), 0).unwrap();
         let mut world = World::new(5);
         let first = world.memtable(100);
         world.take(&paged, &first);
@@ -88,8 +88,8 @@ fn while_a_part_of_a_memtable_is_in_the_pages_no_root_is_handed_out() {
         paged.shared.home.horizon.raise(world.sequence);
         let memtable = Arc::new(memtable);
         let begin = || {
-            let share = Share::whole(Arc::clone(&memtable), world.sequence);
-            paged.incorporate(share, Class::Normal).unwrap()
+            let share = MemtableSlice::whole(Arc::clone(&memtable), world.sequence);
+            paged.incorporate(share, AllocationClass::Normal).unwrap()
         };
         let mut taking = begin();
         taking.poll(1).unwrap();
@@ -103,11 +103,11 @@ fn while_a_part_of_a_memtable_is_in_the_pages_no_root_is_handed_out() {
             .collect();
         let error = taking.publish().unwrap_err();
         assert_eq!(error.kind(), alluvium_base::ErrorKind::Full, "{error}");
-        let refused = paged.stand().map(drop).unwrap_err();
+        let refused = paged.checkpoint_root().map(drop).unwrap_err();
         assert_eq!(refused.kind(), alluvium_base::ErrorKind::Full, "{refused}");
         let again =
-            reopen(Arc::new(directory.image(Survival::ALL[0], 1)), kind).expect("it has a generation");
-        require(&again, &no_memtables(), LAST, &before);
+            reopen(Arc::new(directory.image(CrashSurvival::ALL[0], 1)), kind).expect("it has a generation");
+        require(&again, &no_memtables(), MAX_SEQUENCE, &before);
         directory.set_capacity(u64::MAX);
         held.into_iter()
             .for_each(|page| buffer.free(buffer.take_over(page).unwrap()));
@@ -115,7 +115,7 @@ fn while_a_part_of_a_memtable_is_in_the_pages_no_root_is_handed_out() {
         taking.poll(1).unwrap();
         taking.publish().unwrap();
         checkpoint(&paged);
-        require(&paged, &no_memtables(), LAST, &world.state);
+        require(&paged, &no_memtables(), MAX_SEQUENCE, &world.state);
         sound(&paged);
     }
 }

@@ -12,21 +12,21 @@ fn wide(kind: Sort) -> PagedOptions {
     }
 }
 
-fn incorporate(paged: &Paged, memtable: Memtable, cut: Sequence) {
-    let share = Share::whole(Arc::new(memtable), cut);
-    let mut taking = paged.incorporate(share, Class::Normal).unwrap();
-    assert_eq!(taking.poll(usize::MAX).unwrap(), Progress::Done);
+fn incorporate(paged: &PagedDictionary, memtable: Memtable, cut: SequenceNumber) {
+    let share = MemtableSlice::whole(Arc::new(memtable), cut);
+    let mut taking = paged.incorporate(share, AllocationClass::Normal).unwrap();
+    assert_eq!(taking.poll(usize::MAX).unwrap(), StepProgress::Done);
     taking.publish().unwrap();
 }
 
-pub(super) fn rewrite(paged: &Paged) {
+pub(super) fn rewrite(paged: &PagedDictionary) {
     paged.compact_part(b"").unwrap();
     let mut step = paged.next_step().unwrap().expect("it was asked for");
-    while step.poll(40).unwrap() == Progress::More {}
+    while step.poll(40).unwrap() == StepProgress::More {}
     assert!(paged.next_step().unwrap().is_none());
 }
 
-fn used(paged: &Paged) -> u64 {
+fn used(paged: &PagedDictionary) -> u64 {
     let counted = paged.statistics();
     counted.pages - counted.free
 }
@@ -36,11 +36,11 @@ fn versions_that_a_snapshot_keeps_share_pages_and_give_them_back() {
     const KEYS: u64 = 600;
     for kind in KINDS {
         let directory = Arc::new(MemoryDirectory::new());
-        let mut paged = Paged::create(home(directory.clone()), wide(kind), 0).unwrap();
+        let mut paged = PagedDictionary::create(home(directory.clone()), wide(kind), 0).unwrap();
         let horizon = Arc::clone(&paged.shared.home.horizon);
         let key = |number: u64| format!("{number:08}").into_bytes();
         let mut sequence = 0;
-        let round = |paged: &Paged, sequence: &mut Sequence, byte: u8| {
+        let round = |paged: &PagedDictionary, sequence: &mut SequenceNumber, byte: u8| {
             let memtable = Memtable::new(1 << 20);
             for number in 0..KEYS {
                 *sequence += 1;
@@ -65,7 +65,7 @@ fn versions_that_a_snapshot_keeps_share_pages_and_give_them_back() {
         paged = reopen(directory, kind).unwrap();
         for number in [0, 7, KEYS - 1] {
             assert_eq!(get(&paged, &key(number), at), Some(vec![b'a'; 50]));
-            assert_eq!(get(&paged, &key(number), LAST), Some(vec![b'h'; 50]));
+            assert_eq!(get(&paged, &key(number), MAX_SEQUENCE), Some(vec![b'h'; 50]));
         }
         paged.shared.home.horizon.raise(sequence);
         rewrite(&paged);
@@ -85,18 +85,18 @@ fn nested_range_deletes_are_one_message_for_each_reader() {
             .delete_range(&key(number), &key(2000 - number), sequence)
             .unwrap();
     }
-    let horizon = Horizon::default();
+    let horizon = GcHorizon::default();
     horizon.raise_past([10, 100], sequence);
-    let rule = horizon.rule(alluvium_dictionary::merge::Older::None);
+    let rule = horizon.rule(alluvium_dictionary::merge::OlderData::None);
     let messages = crate::map::newest_first(&memtable, &key(1000), &rule);
-    let sequences: Vec<Sequence> = messages.iter().map(|message| message.sequence).collect();
+    let sequences: Vec<SequenceNumber> = messages.iter().map(|message| message.sequence).collect();
     assert_eq!(sequences, [sequence, 100], "the newest that each reader sees");
     // A new reader may distinguish messages above the newest reader.
-    let horizon = Horizon::default();
+    let horizon = GcHorizon::default();
     horizon.raise_past([10, 100], sequence - 2);
-    let rule = horizon.rule(alluvium_dictionary::merge::Older::None);
+    let rule = horizon.rule(alluvium_dictionary::merge::OlderData::None);
     let messages = crate::map::newest_first(&memtable, &key(1000), &rule);
-    let sequences: Vec<Sequence> = messages.iter().map(|message| message.sequence).collect();
+    let sequences: Vec<SequenceNumber> = messages.iter().map(|message| message.sequence).collect();
     assert_eq!(sequences, [sequence, sequence - 1, sequence - 2, 100]);
 }
 
@@ -123,9 +123,9 @@ fn ranges_that_touch_or_overlap_are_read_once() {
 fn values_that_have_expired_are_taken_out_without_being_asked_for() {
     for kind in KINDS {
         let directory = Arc::new(MemoryDirectory::new());
-        let mut paged = Paged::create(home(directory.clone()), options(kind), 0).unwrap();
+        let mut paged = PagedDictionary::create(home(directory.clone()), options(kind), 0).unwrap();
         let everything = KeyRange::everything();
-        let write = |paged: &Paged, numbers: std::ops::Range<u64>, expires_ms| {
+        let write = |paged: &PagedDictionary, numbers: std::ops::Range<u64>, expires_ms| {
             let memtable = Memtable::new(1 << 20);
             for number in numbers.clone() {
                 let key = format!("{number:05}");
@@ -138,9 +138,9 @@ fn values_that_have_expired_are_taken_out_without_being_asked_for() {
             incorporate(paged, memtable, numbers.end - 1);
             paged.shared.home.horizon.raise(numbers.end - 1);
         };
-        let clear = |paged: &Paged| {
+        let clear = |paged: &PagedDictionary| {
             while let Some(mut step) = paged.next_step().unwrap() {
-                while step.poll(100).unwrap() == Progress::More {}
+                while step.poll(100).unwrap() == StepProgress::More {}
             }
         };
         write(&paged, 1..1000, 5000);
@@ -161,8 +161,8 @@ fn values_that_have_expired_are_taken_out_without_being_asked_for() {
         let mut scan = paged.scan(
             no_memtables(),
             everything.clone(),
-            Direction::Backward,
-            LAST,
+            MergeDirection::Backward,
+            MAX_SEQUENCE,
             30_000,
         );
         assert_eq!(

@@ -1,26 +1,26 @@
 //! Tests of how scans read.
 
 use super::*;
-use crate::tiered::{Progress, Tree, TreeOptions};
+use crate::tiered::{StepProgress, TieredTree, TreeOptions};
 use alluvium_base::Message;
-use alluvium_base::message::LAST;
+use alluvium_base::message::MAX_SEQUENCE;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_dictionary::memtable::Memtable;
 use alluvium_dictionary::memtables::MemtableEntry;
 use alluvium_storage::Error;
-use alluvium_storage::extents::Class;
+use alluvium_storage::extents::AllocationClass;
 use alluvium_storage::store::{Store, StoreOptions};
 
 /// Returns a tree in memory with `records` records, whose values have the length `len`, and with
 /// the smallest possible cache.
-fn tree_of(records: u64, len: impl Fn(u64) -> usize) -> Tree {
+fn tree_of(records: u64, len: impl Fn(u64) -> usize) -> TieredTree {
     let options = StoreOptions {
         cache_bytes: 1 << 20,
         ..StoreOptions::default()
     };
     let store = Store::create(Arc::new(MemoryDirectory::new()), &options, b"");
     let store = Arc::new(store.unwrap());
-    let tree = Tree::create(store, TreeOptions::default());
+    let tree = TieredTree::create(store, TreeOptions::default());
     let memtable = Memtable::new(16 << 20);
     for number in 0..records {
         let value = vec![number as u8; len(number)];
@@ -28,9 +28,9 @@ fn tree_of(records: u64, len: impl Fn(u64) -> usize) -> Tree {
         memtable.insert(&number.to_be_bytes(), message).unwrap();
     }
     let mut writing = tree
-        .incorporate(Arc::new(memtable), records, Class::Normal)
+        .incorporate(Arc::new(memtable), records, AllocationClass::Normal)
         .unwrap();
-    while writing.poll(usize::MAX).unwrap() == Progress::More {}
+    while writing.poll(usize::MAX).unwrap() == StepProgress::More {}
     tree
 }
 
@@ -47,7 +47,12 @@ fn scans_read_at_once_what_such_scans_usually_take() {
         let before = reads();
         for _ in 0..scans {
             let start = random.u64(..RECORDS - 100).to_be_bytes();
-            let mut iter = tree.iter(KeyRange::new(&start, None), Direction::Forward, LAST, 0);
+            let mut iter = tree.iter(
+                KeyRange::new(&start, None),
+                MergeDirection::Forward,
+                MAX_SEQUENCE,
+                0,
+            );
             for _ in 0..length {
                 assert!(iter.next().unwrap().is_some());
             }
@@ -74,12 +79,12 @@ fn values_that_are_kept_apart_come_with_their_keys() {
         part => 1000 * part as usize,
     };
     let tree = tree_of(500, len);
-    for direction in [Direction::Forward, Direction::Backward] {
-        let mut iter = tree.iter(KeyRange::everything(), direction, LAST, 0);
+    for direction in [MergeDirection::Forward, MergeDirection::Backward] {
+        let mut iter = tree.iter(KeyRange::everything(), direction, MAX_SEQUENCE, 0);
         for step in 0..500u64 {
             let number = match direction {
-                Direction::Forward => step,
-                Direction::Backward => 499 - step,
+                MergeDirection::Forward => step,
+                MergeDirection::Backward => 499 - step,
             };
             let (key, value) = iter.next().unwrap().expect("there are more");
             assert_eq!(key, number.to_be_bytes());
@@ -103,7 +108,7 @@ fn a_value_that_cannot_be_read_is_an_error_where_it_comes() {
     damaged[at.unwrap() % 4096] ^= 1;
     file.write_at(page as u64, damaged, Purpose::Other).unwrap();
     let read = |direction, first: u64, last: u64| {
-        let mut iter = tree.iter(KeyRange::everything(), direction, LAST, 0);
+        let mut iter = tree.iter(KeyRange::everything(), direction, MAX_SEQUENCE, 0);
         iter.seek(&first.to_be_bytes());
         let mut count = 0;
         loop {
@@ -127,20 +132,20 @@ fn a_value_that_cannot_be_read_is_an_error_where_it_comes() {
     let node = at.unwrap() - page;
     let first = if node < 1000 { BAD } else { BAD - 1 };
     for start in [0, 50, 99] {
-        read(Direction::Forward, start, first);
+        read(MergeDirection::Forward, start, first);
     }
     for start in [199, 150, 103] {
-        read(Direction::Backward, start, first + 1);
+        read(MergeDirection::Backward, start, first + 1);
     }
 }
 
 /// Returns a tree with frequently overwritten keys among others, either in a memtable or written
 /// with every version; also the memtables, and the last sequence number.
 #[cfg(debug_assertions)]
-fn hot_keys(is_written_out: bool) -> (Tree, Arc<One>, u64) {
+fn hot_keys(is_written_out: bool) -> (TieredTree, Arc<One>, u64) {
     const VERSIONS: u64 = 5000;
     let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"");
-    let tree = Tree::create(Arc::new(store.unwrap()), TreeOptions::default());
+    let tree = TieredTree::create(Arc::new(store.unwrap()), TreeOptions::default());
     let memtable = Memtable::new(16 << 20);
     let mut sequence = 0;
     for key in 0..20u8 {
@@ -161,8 +166,10 @@ fn hot_keys(is_written_out: bool) -> (Tree, Arc<One>, u64) {
     let (memtable, mut above) = (Arc::new(memtable), Vec::new());
     if is_written_out {
         // The horizon has not advanced yet, so nothing may be folded.
-        let mut writing = tree.incorporate(memtable, sequence, Class::Normal).unwrap();
-        while writing.poll(usize::MAX).unwrap() == Progress::More {}
+        let mut writing = tree
+            .incorporate(memtable, sequence, AllocationClass::Normal)
+            .unwrap();
+        while writing.poll(usize::MAX).unwrap() == StepProgress::More {}
     } else {
         above.push(MemtableEntry { memtable, base: 0 });
     }
@@ -172,7 +179,7 @@ fn hot_keys(is_written_out: bool) -> (Tree, Arc<One>, u64) {
 #[derive(Debug)]
 struct One(MemtableList);
 
-impl Memtables for One {
+impl MemtableOwner for One {
     fn newest_first(&self) -> MemtableList {
         Arc::clone(&self.0)
     }
@@ -195,9 +202,9 @@ fn scans_and_lookups_pass_by_what_they_do_not_see_of_hot_keys() {
             Some(20 + 6 * turn + key + 1)
         };
         for at in [last, last - 1, last / 2, 1000, 21, 20] {
-            for direction in [Direction::Forward, Direction::Backward] {
+            for direction in [MergeDirection::Forward, MergeDirection::Backward] {
                 visited();
-                let memtables: Arc<dyn Memtables> = above.clone();
+                let memtables: Arc<dyn MemtableOwner> = above.clone();
                 let mut iter = tree.iter_with(memtables, KeyRange::everything(), direction, at, 0);
                 let (mut hot, mut cold) = (Vec::new(), 0);
                 while let Some((key, value)) = iter.next().unwrap() {

@@ -1,0 +1,146 @@
+//! Detection of duplicate keys in an input, in bounded memory.
+
+use super::progress::fingerprint;
+use std::cmp::Ordering;
+use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Approximate memory of a fingerprint in the set, in bytes.
+const EACH: usize = 16;
+/// Smallest capacity of the set.
+const LEAST: usize = 1 << 16;
+
+/// A hasher that uses fingerprints directly, because they are uniform already.
+#[derive(Default)]
+struct IdentityHasher(u64);
+
+impl Hasher for IdentityHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = fingerprint(bytes);
+    }
+
+    fn write_u64(&mut self, fingerprint: u64) {
+        self.0 = fingerprint;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// The keys seen so far. Ascending keys are known to be new by comparison with the greatest one.
+/// Other keys are compared by fingerprint, for as many as fit.
+#[derive(Default)]
+pub(super) struct DuplicateDetector {
+    greatest: Option<Vec<u8>>,
+    /// Whether the greatest key was put and not deleted.
+    is_greatest_put: bool,
+    fingerprints: HashSet<u64, BuildHasherDefault<IdentityHasher>>,
+    most: usize,
+    /// Number of keys that an earlier row had put.
+    pub(super) duplicates: u64,
+    /// Whether some keys were compared with only a part of the earlier ones.
+    pub(super) is_partial: bool,
+}
+
+impl std::fmt::Debug for DuplicateDetector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Seen")
+            .field("duplicates", &self.duplicates)
+            .finish_non_exhaustive()
+    }
+}
+
+impl DuplicateDetector {
+    /// Creates a set that uses about `bytes` bytes.
+    pub(super) fn new(bytes: usize) -> DuplicateDetector {
+        DuplicateDetector {
+            most: (bytes / EACH).max(LEAST),
+            ..DuplicateDetector::default()
+        }
+    }
+
+    /// Records a key that a row puts.
+    pub(super) fn put(&mut self, key: &[u8]) {
+        let order = self
+            .greatest
+            .as_deref()
+            .map_or(Ordering::Greater, |greatest| key.cmp(greatest));
+        let is_new = match order {
+            Ordering::Greater => {
+                let greatest = self.greatest.get_or_insert_default();
+                greatest.clear();
+                greatest.extend_from_slice(key);
+                self.remember(key);
+                true
+            }
+            Ordering::Equal => {
+                self.remember(key);
+                !self.is_greatest_put
+            }
+            Ordering::Less => {
+                let is_new = self.remember(key);
+                self.is_partial |= is_new && self.fingerprints.len() >= self.most;
+                is_new
+            }
+        };
+        self.is_greatest_put |= order != Ordering::Less;
+        self.duplicates += u64::from(!is_new);
+    }
+
+    /// Records a key that a row deletes. A later put of the key is not a duplicate.
+    pub(super) fn delete(&mut self, key: &[u8]) {
+        self.fingerprints.remove(&fingerprint(key));
+        if self.greatest.as_deref() == Some(key) {
+            self.is_greatest_put = false;
+        }
+    }
+
+    /// Adds the fingerprint of a key. Returns whether it is new.
+    fn remember(&mut self, key: &[u8]) -> bool {
+        let fingerprint = fingerprint(key);
+        if self.fingerprints.len() < self.most {
+            return self.fingerprints.insert(fingerprint);
+        }
+        !self.fingerprints.contains(&fingerprint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_came_before_are_counted_in_any_order() {
+        let mut seen = DuplicateDetector::new(0);
+        for key in ["b", "a", "c", "a", "c", "b", "d"] {
+            seen.put(key.as_bytes());
+        }
+        assert_eq!((seen.duplicates, seen.is_partial), (3, false));
+        seen.delete(b"d");
+        seen.delete(b"a");
+        seen.put(b"d");
+        seen.put(b"a");
+        assert_eq!(seen.duplicates, 3);
+        seen.put(b"d");
+        assert_eq!(seen.duplicates, 4);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_keys_in_order_are_counted_exactly_all_the_same() {
+        let mut seen = DuplicateDetector::new(0);
+        for number in 0..3 * LEAST as u32 {
+            seen.put(&number.to_be_bytes());
+            if number % 1000 == 0 {
+                seen.put(&number.to_be_bytes());
+            }
+        }
+        assert_eq!((seen.duplicates, seen.is_partial), (197, false));
+        assert!(seen.fingerprints.len() <= LEAST);
+        // A late key that is not remembered may be a duplicate: the result is marked as partial.
+        seen.put(&(2 * LEAST as u32).to_be_bytes());
+        assert!(seen.is_partial);
+        seen.put(&7u32.to_be_bytes());
+        assert_eq!(seen.duplicates, 198);
+    }
+}

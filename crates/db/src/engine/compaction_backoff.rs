@@ -1,0 +1,73 @@
+//! Structures whose compactions have met damage. The background skips them for a while, so that
+//! other compactions proceed and writers of other keyspaces are not affected.
+//!
+//! A compaction that fails because of damage changes nothing. Reads of damaged data fail with its
+//! location; other reads and all writes continue, but new data is not merged with damaged data.
+
+use crate::options::kind::StructureKind;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+
+/// How often the next compaction is chosen before a damaged structure is tried again: a few seconds
+/// on an idle store.
+const TURNS: u32 = 128;
+
+/// Number of distinct damages logged for each structure.
+const MOST_TOLD: usize = 8;
+
+/// The structures that are skipped.
+#[derive(Debug, Default)]
+pub(super) struct CompactionBackoff {
+    structures: Mutex<BTreeMap<StructureKind, StructureDamage>>,
+}
+
+#[derive(Debug, Default)]
+struct StructureDamage {
+    turns_left: u32,
+    told: Vec<String>,
+}
+
+impl CompactionBackoff {
+    /// Notes that a compaction of a structure has met damage. Each damage is logged once.
+    pub(super) fn note(&self, structure: StructureKind, error: &alluvium_storage::Error) {
+        let mut structures = self.structures.lock();
+        let damage = structures.entry(structure).or_default();
+        damage.turns_left = TURNS;
+        let text = error.to_string();
+        if damage.told.len() < MOST_TOLD && !damage.told.contains(&text) {
+            tracing::error!(
+                %error,
+                ?structure,
+                "compactions of the keyspaces in a structure meet damage: the rest of the store goes on"
+            );
+            damage.told.push(text);
+        }
+    }
+
+    /// Returns whether a structure is skipped when the next compaction is chosen.
+    pub(super) fn skips(&self, structure: StructureKind) -> bool {
+        let mut structures = self.structures.lock();
+        let Some(damage) = structures.get_mut(&structure) else {
+            return false;
+        };
+        damage.turns_left = damage.turns_left.saturating_sub(1);
+        damage.turns_left > 0
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+    use alluvium_storage::{DiskLocation, Error, OnDiskObject as Kind};
+
+    #[test]
+    fn a_damaged_structure_is_tried_again_after_a_while_and_the_others_at_once() {
+        let aside = CompactionBackoff::default();
+        assert!(!aside.skips(StructureKind::Tiered));
+        let error = Error::corrupt(DiskLocation::new(Kind::Node, "tier-0.data", 0), "a leaf", "none");
+        aside.note(StructureKind::Tiered, &error);
+        assert!(!aside.skips(StructureKind::Levels));
+        let skipped = (0..TURNS).filter(|_| aside.skips(StructureKind::Tiered)).count();
+        assert_eq!(skipped as u32, TURNS - 1);
+    }
+}

@@ -1,0 +1,249 @@
+//! What the engine counts for predictions of its costs: the workload of each keyspace, the contents
+//! of its files, and the measurements with which a prediction is compared.
+
+use super::{Engine, EngineCounter};
+use crate::advise::forecast::measurement::{ForecastSample, processor_us};
+use crate::advise::forecast::question::{Held, ModelQuery, different, model_of, workload};
+use crate::advise::forecast::{Forecast, WriteMark, compared};
+use crate::advise::workload::KeyspaceRequests;
+use crate::error::Result;
+use crate::options::Durability;
+use crate::options::kind::StructureKind as Kind;
+use crate::schema::catalog::KeyspaceDefinition;
+use alluvium_base::Purpose;
+use alluvium_dictionary::contract::DistinctKeys;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_model::structures::{MachineProfile, TieredSettings, WorkloadProfile};
+use alluvium_trees::tiered::RangeHoldings;
+use std::sync::Arc;
+
+/// Log overhead of a record in addition to its key and value, in bytes.
+const LOG_BYTES: u64 = 24;
+
+/// Minimum amount written by users for a measurement of write amplification, in memtables: with
+/// less, most of it is not yet in the tree.
+const MEMTABLES: u64 = 4;
+
+impl Engine {
+    /// Returns predicted and measured costs. Returns `None` before the first request, and for a
+    /// structure without a model.
+    pub(crate) fn forecast(&self) -> Result<Option<Forecast>> {
+        self.is_open()?;
+        self.note_hour();
+        let Some((keyspace, question)) = self.question()? else {
+            return Ok(None);
+        };
+        // Measure before the model runs: its processor time is not part of the operations.
+        let truth = self.truth(Some(&question));
+        let Some(cost) = question.cost() else {
+            return Ok(None);
+        };
+        let mut before = self.forecasts.opened();
+        let half = self.forecasts.half(truth.user_bytes);
+        (before.user_bytes, before.device_bytes) = (half.user_bytes, half.device_bytes);
+        let now = compared(&cost, &before, &truth);
+        let past = self.forecasts.past();
+        Ok(Some(Forecast {
+            keyspace,
+            structure: cost.name,
+            keys: question.workload.keys,
+            skew: question.workload.skew,
+            now,
+            past,
+        }))
+    }
+
+    /// Records the model inputs and the counters at the end of an hour, and the written bytes
+    /// whenever they have doubled. Otherwise it costs two comparisons.
+    pub(crate) fn note_hour(&self) {
+        let now_ms = self.time.peek();
+        if self.memory_budget() == 0 {
+            return;
+        }
+        let written = self.counters.of(EngineCounter::WrittenBytes);
+        self.forecasts.mark(written, || self.mark());
+        if !self.forecasts.is_due(now_ms) {
+            return;
+        }
+        // Best effort: without an answer, the hour has no prediction.
+        let question = self.question().ok().flatten().map(|(_, question)| question);
+        let truth = self.truth(question.as_ref());
+        self.forecasts.note(now_ms, truth, question);
+    }
+
+    /// Returns the observed workload of each keyspace, with its number of keys.
+    pub(crate) fn workload(&self) -> Vec<KeyspaceRequests> {
+        let mut all = self.workload_monitor.seen(&self.catalog);
+        let new_keys = self.new_keys();
+        for seen in &mut all {
+            let Some(definition) = self.catalog.get(&seen.keyspace) else {
+                continue;
+            };
+            // If keys cannot be counted because of a damaged node, the number is zero; readers
+            // report the damage.
+            seen.keys = self.count(&definition).map_or(0, |(keys, _)| keys as u64);
+            seen.new_keys = new_keys;
+        }
+        all
+    }
+
+    /// Returns the approximate number of keys of a keyspace, and the contents of its files.
+    fn count(&self, definition: &Arc<KeyspaceDefinition>) -> Result<(f64, RangeHoldings)> {
+        let range = KeyRange::new(&definition.prefix, Some(&definition.end));
+        let all = self.approximate_len(definition.structure, &range)? as f64;
+        let distinct = self.distinct_keys(definition.structure);
+        let is_new = (distinct.keys / (self.visible().max(1) as f64)).min(1.0);
+        if definition.structure != Kind::Tiered {
+            let dictionary = self.dictionaries.of(definition.structure);
+            let here = dictionary.approximate_len(&range)? as f64;
+            let everything = dictionary.approximate_len(&KeyRange::everything())? as f64;
+            let on_disk = distinct.keys * here / everything.max(1.0);
+            let in_memory = (all - here).max(0.0);
+            let keys = match here > 0.0 {
+                true => on_disk + in_memory * is_new,
+                false => in_memory,
+            };
+            return Ok((keys, RangeHoldings::default()));
+        }
+        let held = self.dictionaries.tree.holdings(&range)?;
+        let (live, records) = (different(&held, distinct), held.records as f64);
+        let in_memory = (all - (records - held.tombstones as f64)).max(0.0);
+        let deleted = (held.tombstones as f64).min(live);
+        // Assumes that memtables contain the same fraction of new keys as all writes.
+        let keys = match records > 0.0 {
+            true => (live - deleted) + in_memory * is_new,
+            false => in_memory,
+        };
+        Ok((keys, held))
+    }
+
+    /// Returns the number of distinct keys in a structure's data files. If they cannot be counted
+    /// because of a damaged page, every record counts; readers report the damage.
+    fn distinct_keys(&self, structure: Kind) -> DistinctKeys {
+        let dictionary = self.dictionaries.of(structure);
+        let count = || dictionary.distinct_keys().ok();
+        let counted = self.forecasts.distinct_keys(structure, self.visible(), count);
+        counted.unwrap_or_else(|| {
+            let all = dictionary.approximate_len(&KeyRange::everything());
+            let records = all.unwrap_or(0) as f64;
+            DistinctKeys {
+                keys: records,
+                records,
+            }
+        })
+    }
+
+    /// Returns a mark of the current counters.
+    fn mark(&self) -> WriteMark {
+        let structures = self.dictionaries.all().map(|(structure, _)| structure);
+        WriteMark {
+            user_bytes: self.counters.of(EngineCounter::WrittenBytes),
+            device_bytes: self.device_stats().total().written_bytes,
+            writes: self.visible(),
+            keys: structures
+                .map(|structure| self.distinct_keys(structure).keys)
+                .sum(),
+        }
+    }
+
+    /// Returns the number of times that each byte of the log is written to the device. It may be
+    /// less than one, because unsynced bytes may be dropped before the system writes them.
+    fn log_share(&self) -> f64 {
+        let writes = [EngineCounter::Puts, EngineCounter::Deletes, EngineCounter::Merges]
+            .map(|what| self.counters.of(what));
+        let user = self.counters.of(EngineCounter::WrittenBytes) + LOG_BYTES * writes.iter().sum::<u64>();
+        let written = self.device_stats().of(Purpose::Log).written_bytes as f64;
+        match self.durability {
+            Durability::Disk if user == 0 => 1.0,
+            _ => written / user.max(1) as f64,
+        }
+    }
+
+    /// Returns the fraction of recent writes that were to new keys.
+    fn new_keys(&self) -> f64 {
+        let half = self.forecasts.half(self.counters.of(EngineCounter::WrittenBytes));
+        let now = self.mark();
+        half.new_keys(now.writes, now.keys)
+    }
+
+    /// Returns the keyspace with the most requests, and the model inputs for it.
+    pub(crate) fn question(&self) -> Result<Option<(String, ModelQuery)>> {
+        let all = self.workload_monitor.seen(&self.catalog);
+        let Some(seen) = all.iter().max_by_key(|seen| seen.total().total()) else {
+            return Ok(None);
+        };
+        let Some(definition) = self.catalog.get(&seen.keyspace) else {
+            return Ok(None);
+        };
+        let (keys, held) = self.count(&definition)?;
+        let memory = self.memory_use();
+        let caches = (memory.records + memory.pages).max(1);
+        let setting = TieredSettings {
+            fanout: self.plan.scale.shape.fanout as u32,
+            records_share: memory.records as f64 / caches as f64,
+        };
+        let Some(structure) = model_of(&definition, setting) else {
+            return Ok(None);
+        };
+        let mut seen = seen.clone();
+        seen.keys = keys as u64;
+        seen.new_keys = self.new_keys();
+        let rewrites = (self.visible() as f64 - keys).max(0.0) / keys.max(1.0);
+        let workload = workload(&seen);
+        // Deleted keys are rewritten with the others, and count for as long as their tombstones
+        // exist.
+        let all = &workload.operations;
+        let gone = (all.deletes / all.writes().max(1.0)).min(0.5);
+        let workload = WorkloadProfile {
+            keys: workload.keys / (1.0 - gone),
+            rewrites,
+            ..workload
+        };
+        // Extents do not belong to keyspaces: estimate the share of this keyspace.
+        let everything = self.dictionaries.tree.holdings(&KeyRange::everything())?;
+        let of = |held: &RangeHoldings| (held.leaf_bytes + held.guide_bytes) as f64;
+        let extents = self.store.usage().0.total().live_extent_bytes as f64;
+        let bytes = extents * of(&held) / of(&everything).max(1.0);
+        let question = ModelQuery {
+            structure,
+            machine: MachineProfile {
+                memory_bytes: memory.budget as f64,
+                cache_bytes: Some(caches as f64),
+                device: self.plan.device,
+                records_share: setting.records_share,
+                log_share: self.log_share(),
+                endurance_bytes: None,
+            },
+            held: Held {
+                keys: different(&held, self.distinct_keys(Kind::Tiered)),
+                record_bytes: workload.key_bytes + workload.value_bytes,
+                bytes,
+                guide_bytes: held.guide_bytes as f64,
+            },
+            workload,
+        };
+        Ok(Some((seen.keyspace, question)))
+    }
+
+    /// Returns the current counters, and the contents of the question's keyspace.
+    fn truth(&self, question: Option<&ModelQuery>) -> ForecastSample {
+        let of = |tally| self.counters.of(tally);
+        let writes = of(EngineCounter::Puts)
+            + of(EngineCounter::Deletes)
+            + of(EngineCounter::Merges)
+            + of(EngineCounter::RangeDeletes);
+        let reads = of(EngineCounter::Gets) + of(EngineCounter::MultiGetKeys) + of(EngineCounter::Scans);
+        ForecastSample {
+            user_bytes: of(EngineCounter::WrittenBytes),
+            device_bytes: self.device_stats().total().written_bytes,
+            found: of(EngineCounter::Found),
+            found_reads: of(EngineCounter::FoundReads),
+            absent: of(EngineCounter::Absent),
+            absent_reads: of(EngineCounter::AbsentReads),
+            operations: writes + reads,
+            processor_us: processor_us(),
+            enough_bytes: MEMTABLES * self.plan.scale.memtable,
+            held: question.map(|question| question.held).unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Cutting all dictionaries for a checkpoint.
+
+use super::DictionarySet;
+use crate::error::Result;
+use crate::options::kind::StructureKind;
+use crate::schema::manifest::{DictionaryEntry, Manifest};
+use alluvium_base::SequenceNumber;
+use alluvium_storage::store::{Checkpoint, Store};
+use std::collections::BTreeMap;
+
+/// A cut of all dictionaries that is not yet durable.
+#[derive(Debug)]
+pub(in crate::engine) struct PendingCheckpoint<'d> {
+    pub(in crate::engine) checkpoint: Checkpoint<'d>,
+    /// The payload of the new superblock.
+    pub(in crate::engine) payload: Vec<u8>,
+    /// The last commit of the cut.
+    pub(in crate::engine) at: SequenceNumber,
+}
+
+impl DictionarySet {
+    /// Cuts a generation of all dictionaries (M1). Returns `None` while a memtable is published in
+    /// some and not in others.
+    pub(in crate::engine) fn cut_generation<'s>(
+        &self,
+        store: &'s Store,
+    ) -> Result<Option<PendingCheckpoint<'s>>> {
+        for (structure, dictionary) in self.live() {
+            if let Err(error) = dictionary.prepare() {
+                return self.without(structure, error);
+            }
+        }
+        let _publishing = self.publishing.lock();
+        let mut cuts = Vec::new();
+        for (structure, dictionary) in self.live() {
+            match dictionary.checkpoint_root() {
+                Ok(cut) => cuts.push((structure, cut)),
+                Err(error) => {
+                    drop(cuts);
+                    return self.without(structure, error);
+                }
+            }
+        }
+        let at = cuts[0].1.at;
+        if cuts.iter().any(|(_, cut)| cut.at != at) {
+            return Ok(None);
+        }
+        let entry = |(structure, cut): &(
+            StructureKind,
+            alluvium_dictionary::checkpoint_root::CheckpointRoot<'_>,
+        )| DictionaryEntry {
+            id: structure.dictionary(),
+            kind: structure.kind(),
+            root: cut.root.clone(),
+        };
+        let mut dictionaries: Vec<DictionaryEntry> = cuts.iter().map(entry).collect();
+        let mut behind = BTreeMap::new();
+        if let Some((entry, own)) = self.aside_at(at)? {
+            behind.insert(entry.id, own);
+            dictionaries.push(entry);
+            dictionaries.sort_by_key(|entry| entry.id);
+        }
+        let placed = self.placed.read();
+        let manifest = Manifest {
+            behind,
+            dictionaries,
+            keyspaces: placed.iter().map(|(&id, of)| (id, of.dictionary())).collect(),
+            catalog: self.second_catalog.get(),
+            time_ms: store.log().time_ms(),
+        };
+        let payload = self.manifest.keep(store, manifest)?;
+        Ok(Some(PendingCheckpoint {
+            checkpoint: store.begin_checkpoint()?,
+            payload,
+            at,
+        }))
+    }
+
+    /// Handles a structure that cannot be cut. If the reason is damage in pages, they are set aside
+    /// and `None` is returned: the next attempt works without them.
+    fn without<'s>(
+        &self,
+        structure: StructureKind,
+        error: alluvium_storage::Error,
+    ) -> Result<Option<PendingCheckpoint<'s>>> {
+        let is_damage = matches!(error, alluvium_storage::Error::Corrupt { .. });
+        if is_damage && structure == StructureKind::Paged && self.quarantine_pages(&error)? {
+            return Ok(None);
+        }
+        Err(error.into())
+    }
+}

@@ -1,0 +1,207 @@
+//! Pages in which a change has met damage. The rest of the store continues without them.
+//!
+//! Pages are changed in place, so a change that fails halfway leaves them between two states. They
+//! are then set aside: nothing more is written to them, and every later generation lists them as in
+//! the last generation before, along with the writes that they have not received. The log keeps
+//! these writes until the first of the later generations is durable.
+//!
+//! ```text
+//!   set aside      reads and writes of keyspaces in pages fail with the damage; drops are taken
+//!   opened again   reads see the pages as they were, and above them the writes that are kept
+//!   repaired       what is damaged is gone, and the pages take the writes
+//! ```
+
+use super::DictionarySet;
+use crate::error::{Error, Result};
+use crate::options::kind::StructureKind;
+use crate::schema::format::{self, LogWrite, LogWriteIter};
+use crate::schema::manifest::{self, DictionaryBacklog, DictionaryEntry, Manifest};
+use alluvium_base::{Purpose, SequenceNumber};
+use alluvium_dictionary::contract::Dictionary;
+use alluvium_dictionary::read::DataFiles;
+use alluvium_storage::{DiskLocation, OnDiskObject as Kind};
+use std::sync::atomic::Ordering;
+
+/// Bytes of the log read at a time.
+const READ_AT_ONCE: u64 = 1 << 20;
+
+/// The pages that are set aside.
+#[derive(Clone, Debug)]
+pub(super) struct QuarantinedPages {
+    /// Their manifest entry in the last generation before.
+    entry: DictionaryEntry,
+    /// Writes that they have not received.
+    behind: DictionaryBacklog,
+    /// All writes to their keys up to this commit are in the pages or in `behind`.
+    through: SequenceNumber,
+    /// The damage.
+    cause: String,
+    /// Whether the damage was met since the store was opened.
+    is_new: bool,
+}
+
+/// Writes that a dictionary has not received, to be put into a memtable.
+#[derive(Debug)]
+pub(in crate::engine) struct BacklogReplay {
+    pub(in crate::engine) behind: DictionaryBacklog,
+    /// The last commit that the memtable holds.
+    pub(in crate::engine) cut: SequenceNumber,
+    /// Whether the dictionary is set aside.
+    pub(in crate::engine) is_aside: bool,
+}
+
+impl DictionarySet {
+    /// Returns whether the pages are set aside.
+    #[inline]
+    pub(in crate::engine) fn has_quarantined_pages(&self) -> bool {
+        self.has_aside.load(Ordering::Acquire)
+    }
+
+    /// Returns all dictionaries except pages that are set aside.
+    pub(in crate::engine) fn live(&self) -> impl Iterator<Item = (StructureKind, &dyn Dictionary)> {
+        let has_aside = self.has_quarantined_pages();
+        let is_live = move |of: &StructureKind| !(has_aside && *of == StructureKind::Paged);
+        self.all().filter(move |(structure, _)| is_live(structure))
+    }
+
+    /// Sets the pages aside because of this damage. No checkpoint may be in progress. Returns
+    /// whether it did: this is impossible if no durable generation contains the pages.
+    pub(in crate::engine) fn quarantine_pages(&self, damage: &alluvium_storage::Error) -> Result<bool> {
+        let store = &self.home.store;
+        let Some(paged) = self.paged.get().filter(|_| !self.has_quarantined_pages()) else {
+            return Ok(false);
+        };
+        let superblock = store.superblock();
+        let (durable, _) = manifest::read(DataFiles::of(store), &superblock.payload, Purpose::Recovery)?;
+        let entry = durable.entry(StructureKind::Paged.dictionary());
+        let Some(entry) = entry.filter(|entry| entry.kind == StructureKind::Paged.kind()) else {
+            return Ok(false);
+        };
+        paged.quarantine(damage);
+        *self.aside.lock() = Some(QuarantinedPages {
+            entry: entry.clone(),
+            behind: DictionaryBacklog::new(superblock.cut),
+            through: superblock.cut,
+            cause: damage.to_string(),
+            is_new: true,
+        });
+        self.has_aside.store(true, Ordering::Release);
+        tracing::error!(error = %damage, "keyspaces in pages take no more writes: the rest of the store goes on");
+        Ok(true)
+    }
+
+    /// Keeps the pages set aside if they were when this generation was made.
+    pub(super) fn stays_aside(&mut self, manifest: &Manifest, cut: SequenceNumber) {
+        let id = StructureKind::Paged.dictionary();
+        if let (Some(behind), Some(entry)) = (manifest.behind.get(&id), manifest.entry(id)) {
+            let cause = "a change has met damage in an earlier opening".to_owned();
+            tracing::error!("keyspaces in pages take no writes: {cause}");
+            *self.aside.get_mut() = Some(QuarantinedPages {
+                entry: entry.clone(),
+                behind: behind.clone(),
+                through: cut,
+                cause,
+                is_new: false,
+            });
+            *self.has_aside.get_mut() = true;
+        }
+    }
+
+    /// Returns the writes that the owner must put into a memtable. Returns them only once.
+    pub(in crate::engine) fn take_held(&self) -> Option<BacklogReplay> {
+        self.held.lock().take()
+    }
+
+    /// Clears the state, because no keyspace uses the pages any more.
+    pub(super) fn forget_aside(&mut self) {
+        self.has_left_damage |= self.aside.get_mut().take().is_some();
+        *self.has_aside.get_mut() = false;
+    }
+
+    /// Returns the manifest entry and the pending writes of set-aside pages for a generation at
+    /// `at`.
+    pub(super) fn aside_at(
+        &self,
+        at: SequenceNumber,
+    ) -> alluvium_storage::Result<Option<(DictionaryEntry, DictionaryBacklog)>> {
+        let mut aside = self.aside.lock();
+        let Some(aside) = aside.as_mut() else {
+            return Ok(None);
+        };
+        let placed = self.placed.read();
+        let is_own = |key: &[u8]| {
+            let keyspace = format::split(key).map(|(_, id)| id);
+            keyspace.and_then(|id| placed.get(&id)) == Some(&StructureKind::Paged)
+        };
+        while aside.through < at {
+            let (after, behind) = (aside.through, &mut aside.behind);
+            let reached = self
+                .home
+                .store
+                .log()
+                .read_after(after, at, READ_AT_ONCE, &mut |record| {
+                    for (sequence, write) in (record.first..).zip(LogWriteIter::new(record.payload)) {
+                        let mut own = Vec::new();
+                        match write {
+                            Ok(LogWrite::One {
+                                key,
+                                kind,
+                                expires_ms,
+                                operand,
+                            }) if is_own(key) => {
+                                format::encode_one(&mut own, &[], key, kind, expires_ms, operand);
+                            }
+                            Ok(LogWrite::Range { start, end }) if is_own(start) => {
+                                format::encode_range(&mut own, start, end);
+                            }
+                            _ => continue,
+                        }
+                        behind.push(sequence, &own);
+                    }
+                })?;
+            let Some(reached) = reached.filter(|&reached| reached > after) else {
+                let place = DiskLocation::new(Kind::LogRecord, "log", 0);
+                let expected = format!("the record of sequence {}", after + 1);
+                return Err(alluvium_storage::Error::corrupt(place, expected, "none"));
+            };
+            aside.through = reached;
+        }
+        Ok(Some((aside.entry.clone(), aside.behind.clone())))
+    }
+
+    /// Fails if the pages are set aside.
+    pub(crate) fn require_pages(&self, keyspace: impl FnOnce() -> String) -> Result<()> {
+        match &*self.aside.lock() {
+            None => Ok(()),
+            Some(aside) => Err(Error::KeyspaceDamaged {
+                keyspace: keyspace(),
+                cause: aside.cause.clone(),
+            }),
+        }
+    }
+
+    /// Returns a paged keyspace to which these writes go, if there is one.
+    pub(in crate::engine) fn in_pages(&self, writes: LogWriteIter<'_>) -> Option<format::KeyspaceId> {
+        let placed = self.placed.read();
+        let ids = writes.flatten().filter_map(|write| match write {
+            LogWrite::One { key, .. }
+            | LogWrite::Range { start: key, .. }
+            | LogWrite::Ingest { first: key, .. } => format::split(key).map(|(_, id)| id),
+            LogWrite::Volatile => None,
+        });
+        let mut own = ids.filter(|id| placed.get(id) == Some(&StructureKind::Paged));
+        own.next()
+    }
+
+    /// Returns a sentence about the pages that are set aside, and whether they cannot be checked
+    /// until the store is reopened.
+    pub(in crate::engine) fn aside_finding(&self) -> Option<(String, bool)> {
+        let aside = self.aside.lock();
+        let aside = aside.as_ref()?;
+        let finding = format!(
+            "keyspaces in pages are set aside and take no writes: {}; {} writes wait for a repair",
+            aside.cause, aside.behind.count
+        );
+        Some((finding, aside.is_new))
+    }
+}

@@ -1,0 +1,92 @@
+//! Repair of damaged pages of runs, which would stop compactions, merges and scans.
+
+use super::DictionarySet;
+use crate::error::Result;
+use crate::options::kind::StructureKind;
+use crate::schema::format;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_trees::RunRepairResult;
+use alluvium_trees::tiered::LostRange;
+
+impl DictionarySet {
+    /// Rewrites damaged runs without their unreadable parts. Returns the lost key ranges and a
+    /// description of the repairs.
+    pub(in crate::engine) fn repair_runs(&self) -> Result<(Vec<LostRange>, Vec<String>)> {
+        let (mut lost, mut done) = self.mend_hashed()?;
+        let mut note = |mended: RunRepairResult, keyspaces: &str| {
+            lost.extend(mended.lost);
+            if mended.nodes > 0 {
+                done.push(format!(
+                    "{} leaves or index nodes of {keyspaces} that cannot be read were left out, and what is sound beside them was written again",
+                    mended.nodes
+                ));
+            }
+            if mended.values > 0 {
+                done.push(format!(
+                    "{} values of {keyspaces} that lie apart and cannot be read were left out, and what is sound beside them was written again",
+                    mended.values
+                ));
+            }
+            if mended.filters > 0 {
+                done.push(format!(
+                    "{} filters of runs of {keyspaces} were written again with their runs",
+                    mended.filters
+                ));
+            }
+            if let Some(why) = mended.left {
+                done.push(format!(
+                    "damaged pages of {keyspaces} are left, for what is sound beside them could not be written again: {why}"
+                ));
+            }
+        };
+        note(self.tree.repair()?, "the tree");
+        if let Some(levels) = self.levels.get() {
+            note(levels.repair()?, "keyspaces in levels");
+        }
+        Ok((lost, done))
+    }
+
+    /// The same for the hashed structure.
+    fn mend_hashed(&self) -> Result<(Vec<LostRange>, Vec<String>)> {
+        let (mut lost, mut done) = (Vec::new(), Vec::new());
+        let Some(hashed) = self.hashed.get() else {
+            return Ok((lost, done));
+        };
+        let mended = hashed.repair()?;
+        let placed = self.placed.read();
+        let hashed = placed.iter().filter(|(_, of)| **of == StructureKind::Hashed);
+        for gone in mended.gone {
+            let what = gone.what;
+            match gone.key {
+                Some(key) => {
+                    let behind = [&key[..], &[0]].concat();
+                    let range = KeyRange::new(&key, Some(&behind));
+                    lost.push(LostRange { range, what });
+                }
+                // A hash does not identify its keyspace, so all hashed keyspaces count as affected.
+                None => lost.extend(hashed.clone().map(|(&keyspace, _)| LostRange {
+                    range: KeyRange::new(&format::prefix(keyspace), Some(&format::prefix(keyspace + 1))),
+                    what: what.clone(),
+                })),
+            }
+        }
+        if mended.runs > 0 {
+            done.push(format!(
+                "{} of the runs of hashed keyspaces were written again without what cannot be read",
+                mended.runs
+            ));
+        }
+        if mended.filters > 0 {
+            done.push(format!(
+                "{} of the routing filters of hashed keyspaces were left out until merges write them again: lookups read all runs of their levels, or below their nodes",
+                mended.filters
+            ));
+        }
+        if let Some(why) = mended.left {
+            done.push(format!(
+                "damaged pages of hashed keyspaces are left, for want of space to write what is sound of their runs again: {why}"
+            ));
+        }
+        Ok((lost, done))
+    }
+}

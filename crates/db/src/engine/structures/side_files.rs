@@ -1,0 +1,162 @@
+//! Files of the store outside its extents: their inclusion in copies, and their removal.
+
+use super::DictionarySet;
+use crate::error::Result;
+use crate::options::kind::StructureKind;
+use crate::schema::manifest;
+use alluvium_base::{Purpose, SequenceNumber};
+use alluvium_dictionary::contract::Dictionary;
+use alluvium_dictionary::read::DataFiles;
+use alluvium_storage::store::Store;
+use alluvium_storage::superblock::PAGES;
+use alluvium_trees::levels::{LevelsDictionary, LevelsStats};
+use alluvium_trees::paged::{self, PagedDictionary, PagedOutline, PagedStats};
+use alluvium_trees::run_locations::RunPlace;
+
+/// A hold on the pages: nothing that the current or a later durable generation needs of them is
+/// dropped.
+#[derive(Debug)]
+pub(in crate::engine) struct PageHold(Option<paged::CheckpointHold>);
+
+impl DictionarySet {
+    /// Holds the files outside the extents, for a generation that is chosen after this call.
+    pub(in crate::engine) fn hold(&self) -> PageHold {
+        PageHold(self.paged.get().map(PagedDictionary::hold))
+    }
+}
+
+/// State of pages that no keyspace uses any more. Their files are removed once no durable
+/// generation needs them.
+#[derive(Debug, Default)]
+pub(super) enum UnusedPages {
+    /// No such pages.
+    #[default]
+    Nothing,
+    /// The durable generation lists them with this root.
+    Listed(Vec<u8>),
+    Unlisted,
+}
+
+impl DictionarySet {
+    /// Returns the statistics of the pages and of their buffer.
+    pub(crate) fn paged_stats(&self) -> PagedStats {
+        self.paged.get().map(PagedDictionary::figures).unwrap_or_default()
+    }
+
+    /// Requests that paged keyspaces remove deleted entries. Returns whether there are enough of
+    /// them and no rewrite was requested before.
+    pub(crate) fn want_page_deletes_applied(&self) -> bool {
+        self.paged
+            .get()
+            .is_some_and(PagedDictionary::want_deletes_applied)
+    }
+
+    /// Returns the approximate bytes of free pages that checkpoints would return to the file
+    /// system.
+    pub(crate) fn returnable_page_bytes(&self) -> u64 {
+        self.paged
+            .get()
+            .map(PagedDictionary::returnable_bytes)
+            .unwrap_or_default()
+    }
+
+    /// Returns the statistics of the levels, if they exist.
+    pub(crate) fn levels_stats(&self) -> Option<LevelsStats> {
+        self.levels.get().map(LevelsDictionary::stats)
+    }
+
+    /// Returns the location of each run of the tree and of the levels. Reads nothing from the
+    /// device.
+    pub(crate) fn places(&self) -> Vec<RunPlace> {
+        let mut places = self.tree.places();
+        places.extend(self.levels.get().into_iter().flat_map(LevelsDictionary::places));
+        places
+    }
+
+    /// Reads every node of the pages and reports their usage. Returns `None` if there are no pages.
+    pub(crate) fn outline_pages(&self) -> Result<Option<PagedOutline>> {
+        Ok(self.paged.get().map(PagedDictionary::outline).transpose()?)
+    }
+
+    /// Closes the pages if no keyspace uses them. The next checkpoint does not list them.
+    pub(super) fn leave_pages(&mut self) -> Result<()> {
+        let is_used = self
+            .placed
+            .get_mut()
+            .values()
+            .any(|structure| *structure == StructureKind::Paged);
+        if is_used {
+            return Ok(());
+        }
+        self.forget_aside();
+        if let Some(paged) = self.paged.take() {
+            let root = Dictionary::checkpoint_root(&paged)?.root;
+            *self.left.get_mut() = UnusedPages::Listed(root);
+        }
+        Ok(())
+    }
+
+    /// Reopens pages that no keyspace has used, if the durable generation lists them.
+    pub(super) fn pages_again(&self, cut: SequenceNumber) -> Result<Option<PagedDictionary>> {
+        let mut left = self.left.lock();
+        let UnusedPages::Listed(root) = &*left else {
+            *left = UnusedPages::Nothing;
+            return Ok(None);
+        };
+        let paged = PagedDictionary::open(self.home.clone(), &self.pages(), root, cut)?;
+        *left = UnusedPages::Nothing;
+        Ok(Some(paged))
+    }
+
+    /// Notes page files in the store's directory that its durable generation does not list.
+    pub(super) fn note_unlisted_pages(&mut self) -> Result<()> {
+        let names = self
+            .home
+            .store
+            .directory()
+            .list()
+            .map_err(alluvium_storage::Error::from)?;
+        if names.iter().any(|name| name.starts_with(PAGES)) {
+            *self.left.get_mut() = UnusedPages::Unlisted;
+        }
+        Ok(())
+    }
+
+    /// Removes the files of unused pages, once a generation without them is durable. Failures are
+    /// retried after the next checkpoint.
+    pub(in crate::engine) fn remove_left_pages(&self) {
+        let _publishing = self.publishing.lock();
+        let mut left = self.left.lock();
+        if self.paged.get().is_some() || matches!(*left, UnusedPages::Nothing) {
+            return;
+        }
+        *left = UnusedPages::Unlisted;
+        let directory = self.home.store.directory();
+        let Ok(names) = directory.list() else {
+            return;
+        };
+        let mut own = names.iter().filter(|name| name.starts_with(PAGES));
+        if own.all(|name| directory.remove(name).is_ok()) && directory.sync().is_ok() {
+            *left = UnusedPages::Nothing;
+        }
+    }
+}
+
+impl PageHold {
+    /// Returns the pages that a generation needs, given its superblock's payload. Returns `None` if
+    /// the generation needs pages that were created after the hold.
+    pub(in crate::engine) fn at(
+        self,
+        store: &Store,
+        payload: &[u8],
+    ) -> Result<Option<Vec<paged::KeptPages>>> {
+        let (durable, _) = manifest::read(DataFiles::of(store), payload, Purpose::Check)?;
+        let entry = durable.entry(StructureKind::Paged.dictionary());
+        let root = entry.filter(|entry| entry.kind == StructureKind::Paged.kind());
+        Ok(match (self.0, root) {
+            (Some(held), Some(entry)) => Some(vec![held.at(&entry.root)]),
+            (_, None) => Some(Vec::new()),
+            (None, Some(_)) => None,
+        })
+    }
+}

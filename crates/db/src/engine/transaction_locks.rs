@@ -1,0 +1,255 @@
+//! The locks that transactions hold on keys and ranges, and how all other writes respect them.
+//!
+//! Ordinary writes take these locks only while there are locking transactions. The first such
+//! transaction waits until all writes that started without locks have finished and are visible.
+//! Once no locking transaction has been open for a while, writes stop taking locks. A store without
+//! locking transactions therefore does not pay for them.
+//!
+//! A writer holds its locks until its writes are visible. A reader that holds the lock of a key
+//! therefore sees the newest value among the visible commits.
+
+use super::Engine;
+use super::commit_record::CommitRecord;
+use super::conditional_locks::wait_for_grace_period;
+use crate::error::{Error, Result};
+use crate::locking::fault::{IsolationFault, is_planted};
+use crate::locking::lock_manager::{LockManager, LockOwner, LockRefusal, RangeLockMode};
+use crate::schema::format::{self, LogWrite, TreeKey};
+use alluvium_dictionary::range::KeyRange;
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a write outside transactions waits for locks.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The locks of transactions, and whether other writes must take locks.
+#[derive(Debug, Default)]
+pub(crate) struct TransactionLocks {
+    manager: LockManager,
+    /// Whether writes take locks. Changed only under the lock of `demand`.
+    wanted: AtomicBool,
+    demand: Mutex<LockDemand>,
+    /// Whether writes outside transactions fail at once instead of waiting. For single-threaded
+    /// tests.
+    #[cfg(all(test, not(alluvium_model_check)))]
+    impatient: AtomicBool,
+}
+
+/// The locking transactions that require all writes to take locks.
+#[derive(Debug, Default)]
+struct LockDemand {
+    /// Number of open locking transactions.
+    open: usize,
+    /// Whether all writes in progress take locks.
+    is_settled: bool,
+    /// Whether none was open at the last call of [`TransactionLocks::disable_if_idle`] and none has begun since.
+    is_idle: bool,
+}
+
+/// The locks of a commit outside locking transactions. Released when dropped.
+#[derive(Debug)]
+pub(super) struct CommitLocks<'e> {
+    locks: &'e TransactionLocks,
+    number: u64,
+}
+
+impl Drop for CommitLocks<'_> {
+    fn drop(&mut self) {
+        self.locks.manager.release(self.number);
+    }
+}
+
+impl TransactionLocks {
+    /// Returns whether writes must take locks. A writer must have pinned `writers` when it calls
+    /// this.
+    #[inline]
+    pub(crate) fn are_required(&self) -> bool {
+        self.wanted.load(Ordering::SeqCst) && !is_planted(IsolationFault::WritesIgnoreLocks)
+    }
+
+    /// Returns how long a write outside transactions waits for locks.
+    fn patience(&self) -> Duration {
+        #[cfg(all(test, not(alluvium_model_check)))]
+        if self.impatient.load(Ordering::Relaxed) {
+            return Duration::ZERO;
+        }
+        PATIENCE
+    }
+
+    /// Makes writes outside transactions fail at once instead of waiting.
+    #[cfg(all(test, not(alluvium_model_check)))]
+    pub(crate) fn be_impatient(&self) {
+        self.impatient.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns a new transaction number.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.manager.next_number()
+    }
+
+    /// Ends a locking transaction and releases its locks.
+    pub(crate) fn end(&self, number: u64) {
+        self.manager.release(number);
+        let mut demand = self.demand.lock();
+        assert!(demand.open > 0, "each end has its begin");
+        demand.open -= 1;
+    }
+
+    /// Makes writes stop taking locks if no locking transaction is open and none was since the last
+    /// call. A transaction that begins later waits until all writes take locks again.
+    pub(crate) fn disable_if_idle(&self) {
+        // `begin_locking` waits for writers with this lock held, and a writer may wait for the
+        // caller.
+        let Some(mut demand) = self.demand.try_lock() else {
+            return;
+        };
+        if demand.open > 0 || !demand.is_settled {
+            return;
+        }
+        if std::mem::replace(&mut demand.is_idle, true) {
+            demand.is_settled = false;
+            self.wanted.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Returns the number of locks that a transaction holds.
+    pub(crate) fn held(&self, number: u64) -> usize {
+        self.manager.held(number)
+    }
+
+    /// Returns the transactions that hold locks for which this transaction waits.
+    pub(crate) fn waits_for(&self, number: u64) -> Vec<u64> {
+        self.manager.waits_for(number)
+    }
+
+    /// Merges all locks that a transaction holds within a range that it has locked into one.
+    pub(crate) fn join(&self, number: u64, range: &KeyRange) {
+        self.manager.join(number, &range.low, range.high.as_deref());
+    }
+}
+
+/// Returns the range that contains only this key.
+pub(crate) fn single_key_range(key: &[u8]) -> KeyRange {
+    let mut behind: SmallVec<[u8; 128]> = SmallVec::from_slice(key);
+    behind.push(0);
+    KeyRange::new(key, Some(&behind))
+}
+
+impl Engine {
+    /// Begins a locking transaction: all writes respect its locks until [`TransactionLocks::end`].
+    pub(crate) fn begin_locking(&self) {
+        let mut demand = self.locks.demand.lock();
+        demand.open += 1;
+        demand.is_idle = false;
+        if demand.is_settled {
+            return;
+        }
+        self.locks.wanted.store(true, Ordering::SeqCst);
+        wait_for_grace_period(&self.writers, || {});
+        // Wait also for a running attachment of an ingest that has taken no locks.
+        drop(self.ingests.attaching.read());
+        self.visible.wait_for(self.queue.last());
+        demand.is_settled = true;
+    }
+
+    /// Locks a range for a transaction. Waits for other owners up to `timeout`.
+    pub(crate) fn lock(
+        &self,
+        number: u64,
+        range: &KeyRange,
+        mode: RangeLockMode,
+        timeout: Duration,
+    ) -> Result<()> {
+        let owner = LockOwner::Transaction(number);
+        let high = range.high.as_deref();
+        let locked = self.locks.manager.lock(owner, &range.low, high, mode, timeout);
+        locked.map_err(|refused| match refused {
+            LockRefusal::Deadlock(cycle) => Error::Deadlock {
+                victim: number,
+                cycle: cycle
+                    .into_iter()
+                    .map(|(number, key)| (number, self.users_key(&key).1))
+                    .collect(),
+            },
+            LockRefusal::TimedOut(holders) => self.lock_timed_out(&range.low, timeout, holders),
+        })
+    }
+
+    #[cold]
+    fn lock_timed_out(&self, key: &[u8], waited: Duration, holders: Vec<u64>) -> Error {
+        let (keyspace, key) = self.users_key(key);
+        Error::LockTimedOut {
+            keyspace,
+            key,
+            waited,
+            holders,
+        }
+    }
+
+    /// Returns the keyspace name and the user key of a dictionary key.
+    pub(crate) fn users_key(&self, key: &[u8]) -> (String, Vec<u8>) {
+        let Some((len, id)) = format::split(key) else {
+            return (String::new(), key.to_vec());
+        };
+        let definition = self.catalog.by_id(id);
+        let name = definition.map_or_else(String::new, |definition| definition.name());
+        (name, key.get(len..).unwrap_or_default().to_vec())
+    }
+
+    /// Locks all keys and ranges that a commit writes to.
+    pub(super) fn lock_commit(&self, commit: &CommitRecord<'_>) -> Result<CommitLocks<'_>> {
+        let mut ranges: Vec<KeyRange> = Vec::with_capacity(commit.count as usize);
+        for write in commit.writes().flatten() {
+            ranges.extend(match write {
+                LogWrite::One { key, .. } => Some(single_key_range(key)),
+                LogWrite::Range { start, end } => Some(KeyRange::new(start, Some(end))),
+                LogWrite::Ingest { first, last } => Some(from_to(first, last)),
+                LogWrite::Volatile => None,
+            });
+        }
+        self.lock_ranges(&mut ranges)
+    }
+
+    /// Locks the ranges from the first to the last key that an ingest writes to.
+    pub(super) fn lock_stretches(&self, stretches: &[(TreeKey, TreeKey)]) -> Result<CommitLocks<'_>> {
+        let ranges = stretches.iter().map(|(first, last)| from_to(first, last));
+        self.lock_ranges(&mut ranges.collect::<Vec<_>>())
+    }
+
+    /// Locks ranges one by one. On a deadlock it releases all of them and starts over: commits
+    /// outside transactions hold no other locks, so they are the ones to give way.
+    fn lock_ranges(&self, ranges: &mut [KeyRange]) -> Result<CommitLocks<'_>> {
+        ranges.sort_by(|one, other| one.low.cmp(&other.low));
+        let (began, patience) = (Instant::now(), self.locks.patience());
+        loop {
+            let number = self.locks.next_number();
+            let held = CommitLocks {
+                locks: &self.locks,
+                number,
+            };
+            let refused = ranges.iter().find_map(|range| {
+                let left = patience.saturating_sub(began.elapsed());
+                let (owner, high) = (LockOwner::Commit(number), range.high.as_deref());
+                let manager = &self.locks.manager;
+                let locked = manager.lock(owner, &range.low, high, RangeLockMode::Exclusive, left);
+                locked.err().map(|refused| (range, refused))
+            });
+            match refused {
+                None => return Ok(held),
+                Some((range, LockRefusal::TimedOut(holders))) => {
+                    return Err(self.lock_timed_out(&range.low, patience, holders));
+                }
+                Some((_, LockRefusal::Deadlock(_))) => {}
+            }
+        }
+    }
+}
+
+fn from_to(first: &[u8], last: &[u8]) -> KeyRange {
+    KeyRange {
+        high: single_key_range(last).high,
+        low: first.into(),
+    }
+}

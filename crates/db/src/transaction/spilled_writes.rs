@@ -1,0 +1,434 @@
+//! Spilled writes of a transaction, stored in private runs next to those of the store.
+//!
+//! They are older than the writes in memory and newer than the contents of the store. A commit
+//! attaches the runs without rewriting them; a rollback or a crash frees them.
+
+use crate::engine::{Engine, OpenTransaction, RunningIngest};
+use crate::error::{Error, Result};
+use crate::keyspace::Keyspace;
+use crate::locking::fault::{IsolationFault, is_planted};
+use crate::options::kind::StructureKind;
+use crate::read::value::Value;
+use crate::schema::catalog::{BatchKeyspaces, CommitKeyspaces, KeyspaceDefinition};
+use crate::schema::format::{self, KeyspaceId, TreeKey};
+use crate::transaction::write_set::{IterEnd, OverlayLayer, WriteSet, bad_base, merged_over};
+use alluvium_base::message::MAX_SEQUENCE;
+use alluvium_dictionary::batch::LongValues;
+use alluvium_dictionary::contract::{BulkIngest, IngestKeyScan};
+use alluvium_dictionary::key::LookupKey;
+use alluvium_dictionary::lookup_state::LookupState;
+use alluvium_dictionary::merge::{BadOperand, MergeDirection};
+use alluvium_dictionary::range::KeyRange;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+/// First and last key that a transaction has written to in a keyspace.
+#[derive(Clone, Debug)]
+struct WrittenRange {
+    definition: Arc<KeyspaceDefinition>,
+    first: TreeKey,
+    last: TreeKey,
+}
+
+/// The spilled writes of a transaction.
+#[derive(Debug, Default)]
+pub(super) struct SpilledWrites {
+    runs: BTreeMap<StructureKind, Arc<RunningIngest>>,
+    stretches: BTreeMap<KeyspaceId, WrittenRange>,
+}
+
+/// A state to which spilled writes can be rolled back.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SpilledMark {
+    layers: BTreeMap<StructureKind, u64>,
+    stretches: BTreeMap<KeyspaceId, WrittenRange>,
+}
+
+/// Effect of the spilled writes on a key.
+#[derive(Debug)]
+pub(super) enum SpilledEffect {
+    Nothing,
+    /// The key has this value, or none, independent of the store.
+    Value(Option<Vec<u8>>),
+    /// The operand is merged into the value that the store has.
+    Operand(Vec<u8>),
+}
+
+impl SpilledEffect {
+    fn of(gather: LookupState<'_>) -> std::result::Result<SpilledEffect, BadOperand> {
+        if gather.is_untouched() {
+            return Ok(SpilledEffect::Nothing);
+        }
+        let is_decided = gather.is_decided();
+        let value = gather
+            .found()?
+            .map(alluvium_dictionary::pinned_value::PinnedValue::into_vec);
+        Ok(match value {
+            Some(operand) if !is_decided => SpilledEffect::Operand(operand),
+            value => SpilledEffect::Value(value),
+        })
+    }
+
+    /// Returns whether the value depends on the store.
+    pub(super) fn asks_store(&self) -> bool {
+        !matches!(self, SpilledEffect::Value(_))
+    }
+
+    /// Returns the value of a key whose value in the store is `base`.
+    pub(super) fn over(self, keyspace: &Keyspace, key: &[u8], base: Option<Value>) -> Result<Option<Value>> {
+        match self {
+            SpilledEffect::Nothing => Ok(base),
+            SpilledEffect::Value(value) => Ok(value.map(|value| Value::new(value.into()))),
+            SpilledEffect::Operand(operand) => merged_over(keyspace, key, operand, base),
+        }
+    }
+}
+
+impl SpilledWrites {
+    pub(super) fn is_empty(&self) -> bool {
+        self.stretches.is_empty()
+    }
+
+    /// Returns the private runs, one per structure.
+    pub(super) fn ingests(&self) -> Vec<&RunningIngest> {
+        self.runs.values().map(|runs| &**runs).collect()
+    }
+
+    /// Returns the first and the last written key of each keyspace.
+    pub(super) fn stretches(&self) -> Vec<(TreeKey, TreeKey)> {
+        let stretches = self.stretches.values();
+        stretches
+            .map(|stretch| (stretch.first.clone(), stretch.last.clone()))
+            .collect()
+    }
+
+    /// Returns the keyspaces that are written to.
+    pub(super) fn members(&self, engine: &Engine) -> Result<BatchKeyspaces> {
+        let mut members = BatchKeyspaces::default();
+        for stretch in self.stretches.values() {
+            members.add(&engine.catalog, &stretch.definition)?;
+        }
+        engine.catalog.alive(CommitKeyspaces::Batch(&members))?;
+        Ok(members)
+    }
+
+    /// Returns the memory used by the runs, in bytes.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.runs.values().map(|runs| runs.memory_bytes()).sum()
+    }
+
+    /// Returns the spilled bytes of keys and values.
+    pub(super) fn bytes(&self) -> u64 {
+        let bytes = |runs: &Arc<RunningIngest>| runs.read(|ingest| Ok(ingest.bytes())).unwrap_or(0);
+        self.runs.values().map(bytes).sum()
+    }
+
+    /// Adds the writes of sets to the runs. After an error the runs are unchanged.
+    pub(super) fn pour(
+        &mut self,
+        engine: &Engine,
+        open: &OpenTransaction,
+        sets: &BTreeMap<KeyspaceId, WriteSet>,
+    ) -> Result<()> {
+        let before = self.mark()?;
+        let poured = self.pour_sets(engine, open, sets);
+        if poured.is_err() {
+            self.take_back(before);
+        }
+        poured
+    }
+
+    fn pour_sets(
+        &mut self,
+        engine: &Engine,
+        open: &OpenTransaction,
+        sets: &BTreeMap<KeyspaceId, WriteSet>,
+    ) -> Result<()> {
+        let mut of: BTreeMap<StructureKind, Vec<&WriteSet>> = BTreeMap::new();
+        for (&id, set) in sets {
+            let definition = set.keyspace().definition();
+            let Some((first, last)) = set.stretch() else {
+                continue;
+            };
+            of.entry(definition.structure).or_default().push(set);
+            let stretch = self.stretches.entry(id).or_insert_with(|| WrittenRange {
+                definition: Arc::clone(definition),
+                first: first.clone(),
+                last: last.clone(),
+            });
+            stretch.first = first.min(std::mem::take(&mut stretch.first));
+            stretch.last = last.max(std::mem::take(&mut stretch.last));
+        }
+        for (structure, sets) in of {
+            let runs = match self.runs.entry(structure) {
+                Entry::Occupied(runs) => runs.into_mut(),
+                Entry::Vacant(none) => {
+                    let runs = engine.begin_ingest(structure)?;
+                    open.spill_to(&runs);
+                    none.insert(runs)
+                }
+            };
+            runs.add_layers(|ingest| add_layers(ingest, &sets))?;
+        }
+        Ok(())
+    }
+
+    /// Returns a mark to which later spills can be rolled back.
+    pub(super) fn mark(&self) -> Result<SpilledMark> {
+        let mut layers = BTreeMap::new();
+        for (&structure, runs) in &self.runs {
+            layers.insert(structure, runs.read(|ingest| Ok(ingest.layers()))?);
+        }
+        Ok(SpilledMark {
+            layers,
+            stretches: self.stretches.clone(),
+        })
+    }
+
+    /// Rolls back to a mark.
+    pub(super) fn take_back(&mut self, mark: SpilledMark) {
+        if is_planted(IsolationFault::SavepointKeepsSpilledWrites) {
+            return;
+        }
+        for (structure, runs) in &self.runs {
+            runs.keep(mark.layers.get(structure).copied().unwrap_or(0));
+        }
+        self.stretches = mark.stretches;
+    }
+
+    /// Returns the runs that contain writes to a keyspace.
+    fn runs_of(&self, keyspace: &Keyspace) -> Option<&Arc<RunningIngest>> {
+        let is_there = self.stretches.contains_key(&keyspace.number());
+        let is_there = is_there && !is_planted(IsolationFault::SpilledWritesAreHidden);
+        is_there.then(|| &self.runs[&keyspace.definition().structure])
+    }
+
+    /// Returns the effect of the spilled writes on a key.
+    pub(super) fn effect_on(
+        &self,
+        (keyspace, long_values): (&Keyspace, LongValues),
+        key: &[u8],
+        now_ms: u64,
+    ) -> Result<SpilledEffect> {
+        let Some(runs) = self.runs_of(keyspace) else {
+            return Ok(SpilledEffect::Nothing);
+        };
+        let name = format::tree_key(&keyspace.definition().prefix, key);
+        let mut gather = gather_of(keyspace, now_ms, long_values);
+        runs.read(|ingest| Ok(ingest.gather(LookupKey::new(&name), &mut gather)?))?;
+        SpilledEffect::of(gather).map_err(|bad| bad_base(keyspace, key, bad))
+    }
+
+    /// Returns the value of a key: the spilled writes applied to the result of `read`, which is
+    /// called only if the value depends on it.
+    pub(super) fn over(
+        &self,
+        (keyspace, long_values): (&Keyspace, LongValues),
+        key: &[u8],
+        now_ms: u64,
+        read: impl FnOnce() -> Result<Option<Value>>,
+    ) -> Result<Option<Value>> {
+        if self.is_empty() {
+            return read();
+        }
+        let said = self.effect_on((keyspace, long_values), key, now_ms)?;
+        let base = if said.asks_store() { read()? } else { None };
+        said.over(keyspace, key, base)
+    }
+
+    /// Returns an iterator over the spilled writes in a range of a keyspace, if there are any.
+    pub(super) fn walk(
+        &self,
+        keyspace: &Keyspace,
+        range: &KeyRange,
+        now_ms: u64,
+    ) -> Result<Option<SpilledWalk>> {
+        let Some(runs) = self.runs_of(keyspace) else {
+            return Ok(None);
+        };
+        let begin = |direction| runs.read(|ingest| Ok(ingest.walk(range, direction)));
+        Ok(Some(SpilledWalk {
+            keyspace: keyspace.clone(),
+            now_ms,
+            long_values: LongValues::Read,
+            left: range.clone(),
+            front: SpilledWalkSide::new(begin(MergeDirection::Forward)?),
+            back: SpilledWalkSide::new(begin(MergeDirection::Backward)?),
+        }))
+    }
+
+    /// Returns the first spilled key for which `is_met` returns true.
+    pub(super) fn find_key(
+        &self,
+        is_met: impl Fn(&[u8], StructureKind) -> Result<bool>,
+    ) -> Result<Option<(Arc<KeyspaceDefinition>, Vec<u8>)>> {
+        for stretch in self.stretches.values() {
+            let structure = stretch.definition.structure;
+            let high = [&stretch.last[..], &[0]].concat();
+            let range = KeyRange::new(&stretch.first, Some(&high));
+            let mut walk =
+                self.runs[&structure].read(|ingest| Ok(ingest.walk(&range, MergeDirection::Forward)))?;
+            // Only keys are needed.
+            while let Some(key) = walk.next(&mut LookupState::new(0, 0, None))? {
+                if is_met(key, structure)? {
+                    return Ok(Some((Arc::clone(&stretch.definition), key.to_vec())));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns whether a tree key was written to.
+    pub(super) fn has_key(&self, key: &[u8], structure: StructureKind) -> Result<bool> {
+        let mut gather = LookupState::new(MAX_SEQUENCE, 0, None);
+        self.runs[&structure].read(|ingest| Ok(ingest.gather(LookupKey::new(key), &mut gather)?))?;
+        Ok(!gather.is_untouched())
+    }
+
+    /// Returns the written ranges of tree keys with their keyspaces.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = (&Arc<KeyspaceDefinition>, KeyRange)> {
+        self.stretches.values().map(|stretch| {
+            let high = [&stretch.last[..], &[0]].concat();
+            (&stretch.definition, KeyRange::new(&stretch.first, Some(&high)))
+        })
+    }
+}
+
+/// Returns a `LookupState` without any contribution yet.
+fn gather_of(keyspace: &Keyspace, now_ms: u64, long_values: LongValues) -> LookupState<'_> {
+    let gather = LookupState::new(MAX_SEQUENCE, now_ms, keyspace.operator());
+    match long_values {
+        LongValues::Read => gather,
+        LongValues::LeftOut => gather.leaving_out_long_values(),
+    }
+}
+
+/// Adds the contents of write sets of one structure as layers: range deletes, then writes, then
+/// merges on top of those writes.
+fn add_layers(ingest: &mut dyn BulkIngest, sets: &[&WriteSet]) -> alluvium_storage::Result<()> {
+    let mut are_there = false;
+    for set in sets {
+        are_there |= set.pour_ranges(ingest);
+    }
+    if std::mem::take(&mut are_there) {
+        ingest.end_layer()?;
+    }
+    for set in sets {
+        are_there |= set.pour_writes(ingest)?;
+    }
+    if std::mem::take(&mut are_there) {
+        ingest.end_layer()?;
+    }
+    for set in sets {
+        are_there |= set.pour_merges_upon_puts(ingest)?;
+    }
+    if are_there {
+        ingest.end_layer()?;
+    }
+    Ok(())
+}
+
+/// One end of an iterator over spilled writes.
+struct SpilledWalkSide {
+    walk: Box<dyn IngestKeyScan>,
+    /// The next key and its effect.
+    next: Option<(Vec<u8>, std::result::Result<SpilledEffect, BadOperand>)>,
+    is_over: bool,
+}
+
+impl SpilledWalkSide {
+    fn new(walk: Box<dyn IngestKeyScan>) -> SpilledWalkSide {
+        SpilledWalkSide {
+            walk,
+            next: None,
+            is_over: false,
+        }
+    }
+
+    fn fill(&mut self, keyspace: &Keyspace, now_ms: u64, long_values: LongValues) -> Result<()> {
+        if self.next.is_some() || self.is_over {
+            return Ok(());
+        }
+        let mut gather = gather_of(keyspace, now_ms, long_values);
+        match self.walk.next(&mut gather)?.map(<[u8]>::to_vec) {
+            Some(key) => self.next = Some((key, SpilledEffect::of(gather))),
+            None => self.is_over = true,
+        }
+        Ok(())
+    }
+}
+
+/// A double-ended iterator over the spilled writes of a keyspace.
+pub(super) struct SpilledWalk {
+    keyspace: Keyspace,
+    now_ms: u64,
+    long_values: LongValues,
+    /// The tree keys that neither end has returned yet.
+    left: KeyRange,
+    front: SpilledWalkSide,
+    back: SpilledWalkSide,
+}
+
+impl SpilledWalk {
+    fn side(&mut self, end: IterEnd) -> &mut SpilledWalkSide {
+        match end {
+            IterEnd::Front => &mut self.front,
+            IterEnd::Back => &mut self.back,
+        }
+    }
+
+    /// Returns the length of the keyspace prefix of tree keys, in bytes.
+    fn prefix(&self) -> usize {
+        self.keyspace.definition().prefix.len()
+    }
+}
+
+impl OverlayLayer for SpilledWalk {
+    fn leave_out_long_values(&mut self) {
+        self.long_values = LongValues::LeftOut;
+    }
+
+    fn peek(&mut self, end: IterEnd) -> Result<Option<&[u8]>> {
+        let (keyspace, now_ms, long_values) = (self.keyspace.clone(), self.now_ms, self.long_values);
+        self.side(end).fill(&keyspace, now_ms, long_values)?;
+        let prefix = self.prefix();
+        let next = match end {
+            IterEnd::Front => &self.front.next,
+            IterEnd::Back => &self.back.next,
+        };
+        // The other end may have returned the key.
+        let next = next.as_ref().filter(|(key, _)| self.left.contains(key));
+        Ok(next.map(|(key, _)| &key[prefix..]))
+    }
+
+    fn take(&mut self, end: IterEnd, below: Option<Value>) -> Result<Option<(Vec<u8>, Option<Value>)>> {
+        let Some((key, said)) = self.side(end).next.take() else {
+            return Ok(None);
+        };
+        match end {
+            IterEnd::Front => self.left.low = [&key[..], &[0]].concat().into(),
+            IterEnd::Back => self.left.high = Some(key[..].into()),
+        }
+        let name = key[self.prefix()..].to_vec();
+        let keyspace = &self.keyspace;
+        let said = said.map_err(|bad| bad_base(keyspace, &name, bad))?;
+        let value = said.over(keyspace, &name, below)?;
+        Ok(Some((name, value)))
+    }
+
+    fn hides(&self, key: &[u8]) -> bool {
+        let name = format::tree_key(&self.keyspace.definition().prefix, key);
+        self.front.walk.is_deleted(&name)
+    }
+}
+
+/// Returns the error for spilled writes that exceed the memory limit.
+#[cold]
+pub(super) fn too_much_memory(most: u64) -> Error {
+    Error::TransactionLimit {
+        what: "the memory of its savepoints and of what finds its writes on disk",
+        most: usize::try_from(most).unwrap_or(usize::MAX),
+        option: "memory",
+    }
+}

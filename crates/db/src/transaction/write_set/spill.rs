@@ -1,0 +1,87 @@
+//! Spilling a write set to the layers of an ingest.
+
+use super::WriteSet;
+use super::write::KeyWrite;
+use crate::schema::format::{self, TreeKey};
+use alluvium_base::Message;
+use alluvium_dictionary::contract::BulkIngest;
+use alluvium_storage::Result;
+
+impl WriteSet {
+    /// Adds the deleted ranges to the newest layer of an ingest. Returns whether there are any.
+    pub(crate) fn pour_ranges(&self, ingest: &mut dyn BulkIngest) -> bool {
+        for (start, end) in self.deleted.iter() {
+            ingest.delete_range(&self.tree_key(start), &self.tree_end(end));
+        }
+        self.deleted.len() > 0
+    }
+
+    /// Adds the writes to the newest layer of an ingest, each key once. For a merge on top of a put
+    /// of the set, adds the put. Returns whether there are any writes.
+    pub(crate) fn pour_writes(&self, ingest: &mut dyn BulkIngest) -> Result<bool> {
+        for (key, write) in self.writes.by_key() {
+            let message = match write {
+                KeyWrite::Put { value, expires_ms }
+                | KeyWrite::MergeUpon {
+                    value, expires_ms, ..
+                } => Message {
+                    expires_ms: *expires_ms,
+                    ..Message::put(0, value)
+                },
+                KeyWrite::Delete => Message::delete(0),
+                KeyWrite::Merge { operand } => Message::merge(0, operand),
+            };
+            ingest.push(&self.tree_key(key), message)?;
+        }
+        Ok(!self.writes.by_key().is_empty())
+    }
+
+    /// Adds the merges on top of puts of the set to the newest layer of an ingest. Returns whether
+    /// there are any.
+    pub(crate) fn pour_merges_upon_puts(&self, ingest: &mut dyn BulkIngest) -> Result<bool> {
+        let mut are_there = false;
+        for (key, write) in self.writes.by_key() {
+            if let KeyWrite::MergeUpon { operand, .. } = write {
+                ingest.push(&self.tree_key(key), Message::merge(0, operand))?;
+                are_there = true;
+            }
+        }
+        Ok(are_there)
+    }
+
+    /// Returns the first and the last written key as tree keys; `None` for an empty set. Includes
+    /// the bounds of deleted ranges.
+    pub(crate) fn stretch(&self) -> Option<(TreeKey, TreeKey)> {
+        let mut stretch: Option<(TreeKey, TreeKey)> = None;
+        let mut add = |low: TreeKey, high: TreeKey| match &mut stretch {
+            None => stretch = Some((low, high)),
+            Some((first, last)) => {
+                if low < *first {
+                    *first = low;
+                }
+                if high > *last {
+                    *last = high;
+                }
+            }
+        };
+        self.visit_keys(|key| {
+            let key = self.tree_key(key);
+            add(key.clone(), key);
+        });
+        for (start, end) in self.deleted.iter() {
+            add(self.tree_key(start), self.tree_end(end));
+        }
+        stretch
+    }
+
+    fn tree_key(&self, key: &[u8]) -> TreeKey {
+        format::tree_key(&self.keyspace.definition().prefix, key)
+    }
+
+    fn tree_end(&self, end: Option<&[u8]>) -> TreeKey {
+        match end {
+            Some(end) => self.tree_key(end),
+            None => self.keyspace.definition().end.clone(),
+        }
+    }
+}

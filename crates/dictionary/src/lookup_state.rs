@@ -1,0 +1,534 @@
+//! State of a key during a lookup or scan: messages are added newest first, until older ones can no
+//! longer change the result.
+
+use crate::batch::LongValues;
+use crate::fetch;
+use crate::key::LookupKey;
+use crate::memtable::Memtable;
+use crate::merge::{BadOperand, MergeOperator};
+use crate::pinned_value::{PageSlice, PinnedValue, ValueDestination};
+use crate::record::{RecordValue, StoredRecord};
+use crate::value_log::ValuePointer;
+use alluvium_base::{Message, MessageKind, SequenceNumber};
+use alluvium_storage::Result;
+use std::ops::ControlFlow;
+use std::task::{Poll, ready};
+
+/// The value of a key, if it has one.
+pub type LookupValue = Option<Vec<u8>>;
+
+/// State of the lookup of one key. Messages are added newest first, from the memtables and then
+/// from the dictionary, until the result is decided.
+///
+/// ```
+/// use alluvium_base::{Message, message::LAST};
+/// use alluvium_dictionary::memtable::Memtable;
+/// use alluvium_dictionary::merge::Append;
+/// use alluvium_dictionary::gather::Gather;
+/// use alluvium_dictionary::key::Key;
+///
+/// let memtable = Memtable::new(1 << 20);
+/// memtable.insert(b"river", Message::put(1, b"Elbe")).unwrap();
+/// memtable.insert(b"river", Message::merge(2, b", Oder")).unwrap();
+/// let mut gather = LookupState::new(LAST, 0, Some(&Append));
+/// gather.memtable(&memtable, Key::new(b"river"));
+/// assert!(gather.is_decided());
+/// assert_eq!(gather.value(), Some(&b"Elbe, Oder"[..]));
+/// gather.reset(1, 0, Some(&Append));
+/// gather.memtable(&memtable, Key::new(b"river"));
+/// assert_eq!(gather.finish(), Some(b"Elbe".to_vec()));
+/// ```
+#[derive(Debug)]
+pub struct LookupState<'op> {
+    /// The merge operator of the key's keyspace.
+    pub operator: Option<&'op dyn MergeOperator>,
+    /// State without the operator.
+    pub known: KeyState,
+}
+
+/// State of a key without its merge operator, which scans supply key by key.
+#[derive(Debug, Default)]
+pub struct KeyState {
+    at: SequenceNumber,
+    now_ms: u64,
+    /// Sequence number of the newest range delete found; 0 if none.
+    deleted: SequenceNumber,
+    /// Sequence number of the newest message found about the key itself; 0 if none.
+    newest: SequenceNumber,
+    /// Whether a record with an expiry time was found.
+    expires: bool,
+    /// Merge operands, newest first, in the first `count` elements. The others are allocations kept
+    /// for reuse.
+    operands: Vec<Vec<u8>>,
+    count: usize,
+    outcome: KeyOutcome,
+    /// The value, or the base that the operands are applied to.
+    value: Vec<u8>,
+    /// The value as a part of a pinned page, if `holds` permits it and it was worthwhile.
+    part: Option<PageSlice>,
+    /// Whether the value may stay in a pinned page.
+    holds: bool,
+    /// Treatment of long values that no operand applies to.
+    long_values: LongValues,
+}
+
+/// Whether older messages can still change the result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum KeyOutcome {
+    #[default]
+    Open,
+    /// No base exists below the operands.
+    Nothing,
+    /// `value` is the base below the operands.
+    Value,
+}
+
+impl<'op> LookupState<'op> {
+    /// Creates the state of a key with this merge operator for a reader at `at`. Puts that expire
+    /// at or before `now_ms` are invisible. Without an operator, a merge message acts as a put of
+    /// its operand.
+    #[must_use]
+    pub fn new(
+        at: SequenceNumber,
+        now_ms: u64,
+        operator: Option<&'op dyn MergeOperator>,
+    ) -> LookupState<'op> {
+        let mut known = KeyState::default();
+        known.reset(at, now_ms);
+        LookupState { operator, known }
+    }
+
+    /// Resets the state for another key and keeps the allocated memory.
+    pub fn reset(&mut self, at: SequenceNumber, now_ms: u64, operator: Option<&'op dyn MergeOperator>) {
+        self.operator = operator;
+        self.known.reset(at, now_ms);
+    }
+
+    /// Permits a long value to stay in its cached page: see [`LookupState::found`].
+    #[must_use]
+    pub fn holding(mut self) -> LookupState<'op> {
+        self.known.holds = true;
+        self
+    }
+
+    /// Substitutes empty values for long ones, and does not read long values outside leaves, unless
+    /// merge operands apply to them.
+    #[must_use]
+    pub fn leaving_out_long_values(mut self) -> LookupState<'op> {
+        self.known.long_values = LongValues::LeftOut;
+        self
+    }
+
+    /// Returns whether long values are replaced by empty ones.
+    #[must_use]
+    pub fn leaves_out_long_values(&self) -> bool {
+        self.known.long_values == LongValues::LeftOut
+    }
+
+    /// Returns whether older messages can no longer change the result.
+    #[must_use]
+    pub fn is_decided(&self) -> bool {
+        self.known.is_decided()
+    }
+
+    /// Returns whether no message so far concerns the key.
+    #[must_use]
+    pub fn is_untouched(&self) -> bool {
+        let known = &self.known;
+        !known.is_decided() && known.count == 0 && known.deleted == 0
+    }
+
+    /// Returns whether the result may change as time passes.
+    #[must_use]
+    pub fn expires(&self) -> bool {
+        self.known.expires
+    }
+
+    /// Returns the sequence number of the newest message, including range deletes; 0 if there was
+    /// none.
+    #[must_use]
+    pub fn newest(&self) -> SequenceNumber {
+        self.known.newest.max(self.known.deleted)
+    }
+
+    /// Records that a range delete covers the key.
+    pub fn range_deleted(&mut self, sequence: Option<SequenceNumber>) {
+        self.known.range_deleted(sequence);
+    }
+
+    /// Decides the result at a range delete that covers the key, if there is one: older messages in
+    /// this source and in those below are irrelevant. All newer messages must have been added.
+    ///
+    /// ```
+    /// use alluvium_base::{Message, message::LAST};
+    /// use alluvium_dictionary::gather::Gather;
+    /// use alluvium_dictionary::merge::Append;
+    ///
+    /// let mut gather = LookupState::new(LAST, 0, Some(&Append));
+    /// assert!(gather.message(&Message::merge(7, b"new")).is_continue());
+    /// gather.end_at(Some(6));
+    /// assert!(gather.is_decided());
+    /// assert_eq!(gather.finish(), Some(b"new".to_vec()));
+    /// ```
+    pub fn end_at(&mut self, deleted: Option<SequenceNumber>) {
+        let seen = deleted.filter(|&sequence| sequence <= self.known.at());
+        if let Some(sequence) = seen.filter(|_| !self.is_decided()) {
+            let _ = self.message(&Message::delete(sequence));
+            assert!(self.is_decided(), "below a deleted range is nothing");
+        }
+    }
+
+    /// Adds the next older message from memory.
+    pub fn message(&mut self, message: &Message<'_>) -> ControlFlow<()> {
+        self.known.message(message, self.operator)
+    }
+
+    /// Adds all messages of a key from the next older memtable.
+    pub fn memtable(&mut self, memtable: &Memtable, key: LookupKey<'_>) {
+        self.known.memtable(memtable, key, self.operator);
+    }
+
+    /// Adds the value from a cache above the dictionary, which represents everything older than the
+    /// messages added so far. `get` appends the value and returns whether there is one.
+    #[inline]
+    pub fn cached(&mut self, get: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
+        self.known.cached(get)
+    }
+
+    /// Returns the value, assuming that no older messages exist. `None` also if the operator
+    /// rejects the base, which [`LookupState::found`] reports. No messages may be added afterwards until
+    /// a reset.
+    pub fn value(&mut self) -> Option<&[u8]> {
+        self.known.settle(self.operator).ok().flatten()
+    }
+
+    /// As [`LookupState::value`], but owned.
+    #[must_use]
+    pub fn finish(self) -> LookupValue {
+        self.found().ok().flatten().map(PinnedValue::into_vec)
+    }
+
+    /// Returns the value of `key`, assuming that no older messages exist.
+    ///
+    /// # Errors
+    /// [`Error::BadBase`](alluvium_storage::Error::BadBase) if the operator rejects the value to
+    /// which operands apply.
+    pub fn answer(self, key: &[u8]) -> Result<LookupValue> {
+        let found = self.found().map_err(|bad| bad.under_operands_of(key))?;
+        Ok(found.map(PinnedValue::into_vec))
+    }
+
+    /// Returns the value, assuming that no older messages exist, without copying it if it is in a
+    /// page.
+    ///
+    /// # Errors
+    /// The operator's error if it rejects the value to which operands apply.
+    pub fn found(mut self) -> std::result::Result<Option<PinnedValue>, BadOperand> {
+        if self.known.settle(self.operator)?.is_none() {
+            return Ok(None);
+        }
+        let KeyState { value, part, .. } = self.known;
+        Ok(Some(
+            part.map_or_else(|| PinnedValue::from(value), PinnedValue::part),
+        ))
+    }
+}
+
+impl KeyState {
+    /// Resets the state for the next key and keeps the allocated memory.
+    pub fn reset(&mut self, at: SequenceNumber, now_ms: u64) {
+        (self.at, self.now_ms) = (at, now_ms);
+        self.deleted = 0;
+        self.newest = 0;
+        self.expires = false;
+        self.count = 0;
+        self.outcome = KeyOutcome::Open;
+        self.part = None;
+    }
+
+    /// Returns the reader's sequence number.
+    #[must_use]
+    pub fn at(&self) -> SequenceNumber {
+        self.at
+    }
+
+    /// Returns whether older messages can no longer change the result.
+    #[must_use]
+    #[inline]
+    pub fn is_decided(&self) -> bool {
+        self.outcome != KeyOutcome::Open
+    }
+
+    /// As [`LookupState::expires`].
+    #[must_use]
+    #[inline]
+    pub fn expires(&self) -> bool {
+        self.expires
+    }
+
+    /// Returns whether operands were found that need the value below them.
+    #[must_use]
+    pub fn has_operands(&self) -> bool {
+        debug_assert!(self.count <= self.operands.len(), "{} operands", self.count);
+        self.count > 0
+    }
+
+    /// Records the newest range delete in a source that covers the key.
+    #[inline]
+    pub fn range_deleted(&mut self, sequence: Option<SequenceNumber>) {
+        self.deleted = self.deleted.max(sequence.unwrap_or(0));
+    }
+
+    /// Adds all messages of a key from the next older memtable.
+    pub fn memtable(
+        &mut self,
+        memtable: &Memtable,
+        key: LookupKey<'_>,
+        operator: Option<&dyn MergeOperator>,
+    ) {
+        if self.is_decided() {
+            return;
+        }
+        self.range_deleted(memtable.range_deleted(key.bytes(), self.at));
+        debug_assert!(
+            self.deleted <= self.at,
+            "a reader sees no range delete from after its place"
+        );
+        for message in memtable.get(key, self.at) {
+            if self.message(&message, operator).is_break() {
+                break;
+            }
+        }
+    }
+
+    /// As [`LookupState::cached`].
+    #[inline]
+    pub fn cached(&mut self, get: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
+        debug_assert!(!self.is_decided(), "what is decided takes no more");
+        self.value.clear();
+        if !get(&mut self.value) {
+            return false;
+        }
+        // A range delete that was found is newer than the data that the cache represents.
+        self.outcome = match self.deleted {
+            0 => KeyOutcome::Value,
+            _ => KeyOutcome::Nothing,
+        };
+        true
+    }
+
+    /// Adds the next older message from memory.
+    pub fn message(
+        &mut self,
+        message: &Message<'_>,
+        operator: Option<&dyn MergeOperator>,
+    ) -> ControlFlow<()> {
+        let loaded = |_: &ValuePointer, _: ValueDestination<'_>| Poll::Ready(Ok(()));
+        fetch::unwrap_ready(self.record(&StoredRecord::from(*message), operator, loaded))
+            .expect("an operand in memory is loaded already")
+    }
+
+    /// Adds the next older message from a run. `load` loads a value that is stored separately. If
+    /// it fails or is pending, the result is unchanged and the message must be added again.
+    pub fn record(
+        &mut self,
+        record: &StoredRecord<'_>,
+        operator: Option<&dyn MergeOperator>,
+        load: impl FnOnce(&ValuePointer, ValueDestination<'_>) -> Poll<Result<()>>,
+    ) -> Poll<Result<ControlFlow<()>>> {
+        if self.is_decided() {
+            return Poll::Ready(Ok(ControlFlow::Break(())));
+        }
+        if record.sequence > self.at {
+            return Poll::Ready(Ok(ControlFlow::Continue(())));
+        }
+        self.newest = self.newest.max(record.sequence);
+        self.expires |= record.expires_ms != 0;
+        let expired = record.expires_ms != 0 && record.expires_ms <= self.now_ms;
+        if record.sequence < self.deleted || record.kind == MessageKind::Delete || expired {
+            self.outcome = KeyOutcome::Nothing;
+            return Poll::Ready(Ok(ControlFlow::Break(())));
+        }
+        let is_operand = record.kind == MessageKind::Merge && operator.is_some();
+        if is_operand && self.count == self.operands.len() {
+            self.operands.push(Vec::new());
+        }
+        debug_assert!(
+            self.outcome == KeyOutcome::Open && self.part.is_none(),
+            "what is decided takes no more"
+        );
+        debug_assert!(self.count <= self.operands.len(), "{} operands", self.count);
+        // A base to which operands apply must be copied.
+        let holds = self.holds && !is_operand && self.count == 0;
+        let (bytes, part) = match is_operand {
+            true => (&mut self.operands[self.count], None),
+            false => (&mut self.value, holds.then_some(&mut self.part)),
+        };
+        bytes.clear();
+        let long_values = match is_operand || self.count > 0 {
+            true => LongValues::Read,
+            false => self.long_values,
+        };
+        match &record.value {
+            RecordValue::Inline(inline) => bytes.extend_from_slice(long_values.shown(inline)),
+            RecordValue::Separate(_) if long_values == LongValues::LeftOut => {}
+            RecordValue::Separate(pointer) => ready!(load(pointer, ValueDestination { bytes, part }))?,
+        }
+        if is_operand {
+            self.count += 1;
+            return Poll::Ready(Ok(ControlFlow::Continue(())));
+        }
+        self.outcome = KeyOutcome::Value;
+        Poll::Ready(Ok(ControlFlow::Break(())))
+    }
+
+    /// Applies the operands, assuming that no older messages exist, and returns the value, if there
+    /// is one. Fails and changes nothing if the operator rejects the base.
+    pub fn settle(
+        &mut self,
+        operator: Option<&dyn MergeOperator>,
+    ) -> std::result::Result<Option<&[u8]>, BadOperand> {
+        if self.count > 0
+            && self.outcome == KeyOutcome::Value
+            && let Some(operator) = operator
+        {
+            operator.check_base(&self.value)?;
+        }
+        debug_assert!(
+            self.count == 0 || self.part.is_none(),
+            "operands are folded upon a copy"
+        );
+        let mut operands = self.operands[..self.count].iter_mut().rev();
+        if self.outcome != KeyOutcome::Value {
+            self.outcome = KeyOutcome::Nothing;
+            if let Some(oldest) = operands.next() {
+                std::mem::swap(&mut self.value, oldest);
+                self.outcome = KeyOutcome::Value;
+            }
+        }
+        for operand in operands {
+            operator
+                .expect("operands are kept only where there is an operator")
+                .fold(&mut self.value, operand);
+        }
+        debug_assert_ne!(self.outcome, KeyOutcome::Open, "what is settled is decided");
+        self.count = 0;
+        let value = self.part.as_deref().unwrap_or(&self.value);
+        Ok((self.outcome == KeyOutcome::Value).then_some(value))
+    }
+
+    /// Returns the buffer of the settled value, so that the caller can take it. Only valid for a
+    /// reader that does not hold pages.
+    pub fn value_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.value
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+    use crate::merge::AppendOperator;
+    use alluvium_base::message::MAX_SEQUENCE;
+
+    fn fed<'op>(messages: &[Message<'_>], operator: Option<&'op dyn MergeOperator>) -> LookupState<'op> {
+        let mut gather = LookupState::new(MAX_SEQUENCE, 0, operator);
+        for message in messages {
+            if gather.message(message).is_break() {
+                break;
+            }
+        }
+        gather
+    }
+
+    #[test]
+    fn the_newest_message_is_told_whatever_it_says() {
+        assert_eq!(fed(&[], None).newest(), 0);
+        let mut gather = fed(&[Message::delete(9), Message::put(8, b"a")], None);
+        assert_eq!(gather.newest(), 9);
+        gather.reset(MAX_SEQUENCE, 0, Some(&AppendOperator));
+        assert_eq!(gather.newest(), 0);
+        for message in [Message::merge(7, b"b"), Message::merge(6, b"a")] {
+            assert!(gather.message(&message).is_continue());
+        }
+        assert_eq!(gather.newest(), 7);
+        gather.range_deleted(Some(12));
+        assert_eq!(gather.newest(), 12);
+    }
+
+    #[test]
+    fn merges_fold_upon_what_is_below_them_oldest_first() {
+        let merges = [Message::merge(9, b"c"), Message::merge(8, b"b")];
+        let with =
+            |last: Message<'static>| fed(&[merges[0], merges[1], last], Some(&AppendOperator)).finish();
+        assert_eq!(with(Message::put(7, b"a")), Some(b"abc".to_vec()));
+        assert_eq!(with(Message::delete(7)), Some(b"bc".to_vec()));
+        assert_eq!(with(Message::merge(7, b"a")), Some(b"abc".to_vec()));
+        assert_eq!(fed(&merges, None).finish(), Some(b"c".to_vec()));
+    }
+
+    #[test]
+    fn a_reset_leaves_nothing_of_the_key_before() {
+        let mut gather = fed(
+            &[Message::merge(9, b"c"), Message::put(8, b"b")],
+            Some(&AppendOperator),
+        );
+        gather.range_deleted(Some(20));
+        gather.reset(MAX_SEQUENCE, 0, Some(&AppendOperator));
+        assert!(!gather.is_decided());
+        assert_eq!(gather.value(), None);
+        gather.reset(MAX_SEQUENCE, 0, None);
+        assert!(gather.message(&Message::put(1, b"x")).is_break());
+        assert_eq!(gather.value(), Some(&b"x"[..]));
+        assert_eq!(gather.value(), Some(&b"x"[..]));
+    }
+
+    #[test]
+    fn long_values_are_left_out_unless_operands_lie_upon_them() {
+        let long = vec![b'v'; 2000];
+        let feed = |messages: &[Message<'_>], operator: Option<&'static dyn MergeOperator>| {
+            let mut gather = LookupState::new(MAX_SEQUENCE, 0, operator).leaving_out_long_values();
+            for message in messages {
+                let _ = gather.message(message);
+            }
+            gather.finish()
+        };
+        assert_eq!(feed(&[Message::put(1, &long)], None), Some(Vec::new()));
+        assert_eq!(feed(&[Message::put(1, b"short")], None), Some(b"short".to_vec()));
+        assert_eq!(feed(&[Message::delete(2), Message::put(1, &long)], None), None);
+        let merged = feed(
+            &[Message::merge(2, b"end"), Message::put(1, &long)],
+            Some(&AppendOperator),
+        );
+        assert_eq!(merged.map(|value| value.len()), Some(2003));
+    }
+
+    #[test]
+    fn it_tells_whether_it_was_touched_and_whether_time_changes_the_answer() {
+        let mut gather = LookupState::new(9, 5, Some(&AppendOperator));
+        let _ = gather.message(&Message::put(10, b"later"));
+        assert!(gather.is_untouched() && !gather.expires());
+        gather.range_deleted(Some(3));
+        assert!(!gather.is_untouched());
+        gather.reset(9, 5, Some(&AppendOperator));
+        let _ = gather.message(&Message::merge(9, b"c"));
+        assert!(!gather.is_untouched() && !gather.expires());
+        let expired = Message {
+            expires_ms: 5,
+            ..Message::put(8, b"b")
+        };
+        let _ = gather.message(&expired);
+        assert!(gather.expires());
+        assert_eq!(gather.value(), Some(&b"c"[..]));
+        gather.reset(9, 5, None);
+        assert!(gather.is_untouched() && !gather.expires());
+    }
+
+    #[test]
+    fn a_range_delete_hides_what_is_older() {
+        let mut gather = LookupState::new(MAX_SEQUENCE, 0, Some(&AppendOperator));
+        gather.range_deleted(Some(5));
+        assert!(gather.message(&Message::merge(6, b"a")).is_continue());
+        assert!(gather.message(&Message::put(4, b"b")).is_break());
+        assert_eq!(gather.finish(), Some(b"a".to_vec()));
+    }
+}

@@ -1,0 +1,328 @@
+//! A tree of losers over sorted sources, which needs one comparison per level for each step.
+//!
+//! Knuth, *The Art of Computer Programming*, volume 3, section 5.4.1. Of sources with equal keys,
+//! the newest comes first (G1). Nearly every comparison compares two words (`code.rs`), so a step
+//! reads only one key, regardless of the length of common prefixes.
+
+use super::code::{ENDED, EQUAL, OffsetValueCode};
+use std::cmp::Ordering;
+use std::hint::select_unpredictable;
+
+/// Direction of a merge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MergeDirection {
+    /// Ascending keys.
+    Forward,
+    /// Descending keys.
+    Backward,
+}
+
+/// A sorted source of keys, positioned at a key or at its end. A key may occur several times.
+pub trait SortedSource {
+    /// Returns the current key, or `None` at the end. It is unchanged until the source is advanced.
+    fn key(&self) -> Option<&[u8]>;
+
+    /// Advances to the next key in the merge's direction.
+    ///
+    /// # Errors
+    /// Errors of reading the source.
+    fn advance(&mut self) -> Result<(), Self::Error>;
+
+    /// Error of reading the source.
+    type Error;
+}
+
+/// Sources merged into one order. The current source is the newest of those with the next key.
+///
+/// ```
+/// use alluvium_dictionary::merge::{Direction, Merged, Source};
+/// struct Slice(&'static [&'static str]);
+/// impl Source for Slice {
+///     type Error = std::convert::Infallible;
+///     fn key(&self) -> Option<&[u8]> { self.0.first().map(|key| key.as_bytes()) }
+///     fn advance(&mut self) -> Result<(), Self::Error> { self.0 = &self.0[1..]; Ok(()) }
+/// }
+/// let mut merged = MergingIter::new(vec![Slice(&["b", "d"]), Slice(&["a", "b"])], MergeDirection::Forward);
+/// let mut order = Vec::new();
+/// while let Some(source) = merged.winner() {
+///     let key = String::from_utf8(merged.source(source).key().unwrap().to_vec()).unwrap();
+///     order.push((key, source));
+///     merged.advance()?;
+/// }
+/// assert_eq!(order, [("a".into(), 1), ("b".into(), 0), ("b".into(), 1), ("d".into(), 0)]);
+/// # Ok::<(), std::convert::Infallible>(())
+/// ```
+#[derive(Debug)]
+pub struct MergingIter<S> {
+    sources: Vec<S>,
+    direction: MergeDirection,
+    /// Inner nodes 1…n−1 of a tree whose leaves n…2n−1 are the sources. Each contains the loser of
+    /// its match, with its code relative to the winner. Entry 0 is the overall winner, with its
+    /// code relative to `last`.
+    losers: Vec<LoserTreeEntry>,
+    /// Key of the previous winner.
+    last: Vec<u8>,
+    /// Buffers for [`MergingIter::gallop`]: the winner's key, and the next source's key.
+    base: Vec<u8>,
+    bound: Vec<u8>,
+}
+
+/// A source in the tree.
+#[derive(Clone, Copy, Debug)]
+struct LoserTreeEntry {
+    code: OffsetValueCode,
+    source: usize,
+}
+
+impl<S: SortedSource> MergingIter<S> {
+    /// Merges sources positioned at their first keys, newest source first.
+    #[must_use]
+    pub fn new(sources: Vec<S>, direction: MergeDirection) -> MergingIter<S> {
+        let nobody = LoserTreeEntry {
+            code: ENDED,
+            source: 0,
+        };
+        let mut merged = MergingIter {
+            losers: vec![nobody; sources.len()],
+            sources,
+            direction,
+            last: Vec::new(),
+            base: Vec::new(),
+            bound: Vec::new(),
+        };
+        merged.rebuild();
+        merged
+    }
+
+    /// Returns the index of the current source, or `None` if all sources are at their ends.
+    #[must_use]
+    #[inline]
+    pub fn winner(&self) -> Option<usize> {
+        let winner = self.losers.first()?;
+        (winner.code != ENDED).then_some(winner.source)
+    }
+
+    /// Returns the current key.
+    #[must_use]
+    #[inline]
+    pub fn key(&self) -> Option<&[u8]> {
+        self.sources[self.losers.first()?.source].key()
+    }
+
+    /// Returns whether the current key is the same as before the last [`MergingIter::advance`], in which
+    /// case the winner has an older message of that key. Very cheap.
+    #[must_use]
+    #[inline]
+    pub fn repeats(&self) -> bool {
+        self.losers.first().is_some_and(|winner| winner.code == EQUAL) && self.key() == Some(&self.last[..])
+    }
+
+    /// Returns a source by its index.
+    #[must_use]
+    #[inline]
+    pub fn source(&self, index: usize) -> &S {
+        &self.sources[index]
+    }
+
+    /// Returns all sources.
+    #[must_use]
+    pub fn sources(&self) -> &[S] {
+        &self.sources
+    }
+
+    /// Returns all sources for repositioning. If a key has changed, [`MergingIter::rebuild`] must be
+    /// called.
+    pub fn sources_mut(&mut self) -> &mut [S] {
+        &mut self.sources
+    }
+
+    /// Advances the winner and determines the next one.
+    ///
+    /// # Errors
+    /// Errors of the source; the merge then stays at its position.
+    #[inline]
+    pub fn advance(&mut self) -> Result<(), S::Error> {
+        self.advance_by(S::advance)
+    }
+
+    /// As [`MergingIter::advance`], but `step` advances the winner, to a later key or to an older
+    /// message of its key.
+    ///
+    /// # Errors
+    /// The same as [`MergingIter::advance`].
+    #[inline]
+    pub fn advance_by(&mut self, step: impl FnOnce(&mut S) -> Result<(), S::Error>) -> Result<(), S::Error> {
+        let Some(&LoserTreeEntry { source, code }) = self.losers.first() else {
+            return Ok(());
+        };
+        let winner = &mut self.sources[source];
+        let Some(key) = winner.key() else {
+            return Ok(());
+        };
+        // If the key is repeated, `last` is unchanged.
+        let repeats = code == EQUAL && key.len() == self.last.len();
+        if !repeats {
+            self.last.clear();
+            self.last.extend_from_slice(key);
+        }
+        if let Err(error) = step(winner) {
+            if !repeats {
+                // The winner is still at the first message of its key, but its code must now be
+                // relative to the changed `last`.
+                self.losers[0].code = OffsetValueCode::of(&self.last, self.direction);
+            }
+            return Err(error);
+        }
+        let code = match winner.key() {
+            Some(key) => {
+                debug_assert!(
+                    match self.direction {
+                        MergeDirection::Forward => *self.last <= *key,
+                        MergeDirection::Backward => *self.last >= *key,
+                    },
+                    "source {source} goes from {:02x?} back to {key:02x?}",
+                    self.last
+                );
+                OffsetValueCode::relative(&self.last, key, self.direction)
+            }
+            None => ENDED,
+        };
+        self.replay(LoserTreeEntry { code, source });
+        Ok(())
+    }
+
+    /// Lets the winner emit several keys without a match for each, and determines the next winner.
+    /// `walk` receives the winner and an exclusive bound, the key of the next source (`None` if
+    /// there is no other source). It emits the winner's key and those that follow below the bound,
+    /// advances the winner to the first key not emitted, and returns the number emitted. The winner
+    /// must then be at a key different from the last one emitted.
+    ///
+    /// # Errors
+    /// Errors of `walk`.
+    pub fn gallop(
+        &mut self,
+        walk: impl FnOnce(&mut S, Option<&[u8]>) -> Result<usize, S::Error>,
+    ) -> Result<usize, S::Error> {
+        let Some(&LoserTreeEntry { source, .. }) = self.losers.first() else {
+            return Ok(0);
+        };
+        let Some(key) = self.sources[source].key() else {
+            return Ok(0);
+        };
+        self.base.clear();
+        self.base.extend_from_slice(key);
+        debug_assert!(
+            source < self.sources.len(),
+            "source {source} of {}",
+            self.sources.len()
+        );
+        let next = self.runner_up(source).and_then(|next| self.sources[next].key());
+        self.bound.clear();
+        self.bound.extend_from_slice(next.unwrap_or_default());
+        let bound = next.is_some().then_some(&self.bound[..]);
+        let winner = &mut self.sources[source];
+        let count = walk(winner, bound)?;
+        if count == 0 {
+            return Ok(0);
+        }
+        // The losers on the winner's path lost to the key at which it was before; their codes stay
+        // relative to that key.
+        std::mem::swap(&mut self.last, &mut self.base);
+        let code = match winner.key() {
+            Some(key) => OffsetValueCode::relative(&self.last, key, self.direction),
+            None => ENDED,
+        };
+        self.replay(LoserTreeEntry { code, source });
+        Ok(count)
+    }
+
+    /// Returns the source whose key comes next after the winner's. It is among those that lost to
+    /// the winner.
+    fn runner_up(&self, winner: usize) -> Option<usize> {
+        let mut best: Option<(usize, &[u8])> = None;
+        let mut node = (winner + self.losers.len()) / 2;
+        while node > 0 {
+            let source = self.losers[node].source;
+            if let Some(key) = self.sources[source].key()
+                && best.is_none_or(|(_, least)| match self.direction {
+                    MergeDirection::Forward => key < least,
+                    MergeDirection::Backward => key > least,
+                })
+            {
+                best = Some((source, key));
+            }
+            node /= 2;
+        }
+        Some(best?.0)
+    }
+
+    /// Replays every match, after sources were repositioned.
+    pub fn rebuild(&mut self) {
+        let count = self.sources.len();
+        if count == 0 {
+            return;
+        }
+        self.last.clear();
+        // Winner of each node, computed from the leaves up.
+        let start = |source: usize| LoserTreeEntry {
+            code: self.sources[source]
+                .key()
+                .map_or(ENDED, |key| OffsetValueCode::of(key, self.direction)),
+            source,
+        };
+        let mut winners: Vec<LoserTreeEntry> = (0..2 * count).map(|node| start(node % count)).collect();
+        for node in (1..count).rev() {
+            let (winner, loser) = self.play(winners[2 * node], winners[2 * node + 1]);
+            (winners[node], self.losers[node]) = (winner, loser);
+        }
+        self.losers[0] = winners[1];
+    }
+
+    /// Replays the matches from a source's leaf to the root. The losers on that path lost to the
+    /// source's last key, so all codes are relative to it.
+    #[inline]
+    fn replay(&mut self, mut winner: LoserTreeEntry) {
+        let mut node = (winner.source + self.losers.len()) / 2;
+        while node > 0 {
+            let other = self.losers[node];
+            if other.code == winner.code {
+                (winner, self.losers[node]) = self.play(winner, other);
+            } else {
+                let stays = winner.code < other.code;
+                self.losers[node] = select_unpredictable(stays, other, winner);
+                winner = select_unpredictable(stays, winner, other);
+            }
+            node /= 2;
+        }
+        self.losers[0] = winner;
+    }
+
+    /// Returns the winner and the loser of a match; the loser's code becomes relative to the
+    /// winner. Order: by key, then newest source first; sources at their end come last.
+    #[cold]
+    #[inline(never)]
+    fn play(&self, one: LoserTreeEntry, two: LoserTreeEntry) -> (LoserTreeEntry, LoserTreeEntry) {
+        let first = match one.code.cmp(&two.code) {
+            Ordering::Equal => one.source < two.source,
+            order => order == Ordering::Less,
+        };
+        let keys = (self.sources[one.source].key(), self.sources[two.source].key());
+        let (true, (Some(left), Some(right))) = (one.code == two.code, keys) else {
+            return if first { (one, two) } else { (two, one) };
+        };
+        let agreed = one.code.agreed().min(left.len()).min(right.len());
+        debug_assert_eq!(left[..agreed], right[..agreed], "equal codes agree so far");
+        let order = match self.direction {
+            MergeDirection::Forward => left[agreed..].cmp(&right[agreed..]),
+            MergeDirection::Backward => right[agreed..].cmp(&left[agreed..]),
+        };
+        let lost = |winner: &[u8], loser: &[u8], player: LoserTreeEntry| LoserTreeEntry {
+            code: OffsetValueCode::relative(winner, loser, self.direction),
+            ..player
+        };
+        match order.then(one.source.cmp(&two.source)) {
+            Ordering::Less => (one, lost(left, right, two)),
+            _ => (two, lost(right, left, one)),
+        }
+    }
+}

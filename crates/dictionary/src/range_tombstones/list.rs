@@ -1,0 +1,74 @@
+//! Range deletes in insertion order.
+
+use alluvium_base::SequenceNumber;
+
+/// Position of a delete's two keys, which are stored contiguously and end where those of the next
+/// delete begin.
+#[derive(Clone, Copy, Debug)]
+struct TombstoneEntry {
+    at: u32,
+    start: u32,
+    sequence: SequenceNumber,
+}
+
+/// Range deletes in insertion order, in two allocations.
+#[derive(Clone, Debug, Default)]
+pub struct RangeTombstoneList {
+    keys: Vec<u8>,
+    entries: Vec<TombstoneEntry>,
+}
+
+impl RangeTombstoneList {
+    /// Adds a delete of `start..end`. An empty range is ignored.
+    ///
+    /// # Panics
+    /// If the keys have 4 GiB or more.
+    pub fn push(&mut self, start: &[u8], end: &[u8], sequence: SequenceNumber) {
+        if start >= end {
+            return;
+        }
+        let number = |number| u32::try_from(number).expect("range deletes with less than 4 GiB of keys");
+        self.entries.push(TombstoneEntry {
+            at: number(self.keys.len()),
+            start: number(start.len()),
+            sequence,
+        });
+        self.keys.extend_from_slice(start);
+        self.keys.extend_from_slice(end);
+        debug_assert!(
+            self.keys(self.entries.len() - 1) == (start, end),
+            "what was pushed is read back"
+        );
+    }
+
+    /// Returns the number of deletes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Returns whether the list is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Returns the start and the end of a delete.
+    pub(super) fn keys(&self, number: usize) -> (&[u8], &[u8]) {
+        let (entry, next) = (&self.entries[number], self.entries.get(number + 1));
+        let end = next.map_or(self.keys.len(), |next| next.at as usize);
+        debug_assert!(
+            entry.at as usize + entry.start as usize <= end,
+            "a start within its range's bytes"
+        );
+        self.keys[entry.at as usize..end].split_at(entry.start as usize)
+    }
+
+    /// Iterates over the start, end and sequence number of every delete in insertion order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8], SequenceNumber)> {
+        self.entries.iter().enumerate().map(|(number, entry)| {
+            let (start, end) = self.keys(number);
+            (start, end, entry.sequence)
+        })
+    }
+}

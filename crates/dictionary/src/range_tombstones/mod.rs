@@ -1,0 +1,297 @@
+//! Index of range deletes, which may overlap: each is stored once and found by key and by reader.
+//!
+//! *Knows*: which deletes cover a key, which range around a key is deleted for a reader, which
+//! deletes no reader can distinguish any more.
+//!
+//! *Does not know*: whether the deletes belong to a memtable or to a run.
+//!
+//! *Read in this order*: `list.rs` (unindexed deletes), `format.rs` (their keys, in memory and in a
+//! run), `draft.rs` (merging deletes of several sources and folding them), `packed_integers.rs`, `tree.rs`,
+//! this file (the index).
+//!
+//! The index is a segment tree (Bentley, 1977). The keys at which a delete begins or ends divide
+//! the key space into cells. A delete is entered at those nodes of a tree over the cells that
+//! together make up its range: at most two nodes per level. A lookup visits the ancestors of one
+//! cell and, in each, searches for the newest delete that the reader sees.
+//!
+//! ```text
+//!   deletes    3: a to m    7: g to z
+//!   cells      [a, g)  [g, m)  [m, z)
+//!   tree       each node: the deletes that cover all its cells, and not all its parent's; oldest first
+//! ```
+//!
+//! A snapshot may retain hundreds of thousands of deletes, which stay in memory as long as their
+//! run is open. Keys are therefore prefix-compressed in groups of 16, and numbers are bit-packed
+//! (`packed_integers.rs`): a delete with short keys that overlaps few others takes about 20 bytes.
+//!
+//! Invariants:
+//!
+//! - **Z1** Every delete is stored once. A reader at any sequence number finds the newest delete at
+//!   or before it.
+//! - **Z2** A delete takes at most its two keys and [`OVERHEAD`] bytes, regardless of how many
+//!   others overlap it.
+//! - **Z3** Folding does not change the results of the readers passed to it, nor of any reader
+//!   above the last of them.
+
+mod builder;
+mod format;
+mod list;
+mod packed_integers;
+mod segment_tree;
+
+#[cfg(test)]
+mod tests;
+
+pub use builder::RangeTombstoneBuilder;
+pub use list::RangeTombstoneList;
+
+use crate::range::KeyRange;
+use alluvium_base::SequenceNumber;
+use format::BoundaryKeys;
+use packed_integers::PackedIntegers;
+use segment_tree::SegmentTree;
+use std::ops::Range;
+
+/// Maximum memory of a delete in addition to its two keys, in bytes: lengths of the keys (8), the
+/// delete itself (16), its share of the tree's nodes (16), two entries in each of up to 32 levels
+/// (256), and the fixed size of an index.
+pub const OVERHEAD: usize = 448;
+
+/// A delete of the keys between two boundaries, the second excluded. Boundaries are key numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct IndexedTombstone {
+    sequence: SequenceNumber,
+    start: u32,
+    end: u32,
+}
+
+/// Sequence numbers in ascending order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct SequenceArray {
+    base: SequenceNumber,
+    /// Differences from `base`.
+    beyond: PackedIntegers,
+}
+
+impl SequenceArray {
+    fn of(all: &[SequenceNumber]) -> SequenceArray {
+        let base = all.first().copied().unwrap_or(0);
+        let beyond = PackedIntegers::of(all.iter().map(|one| one - base));
+        SequenceArray { base, beyond }
+    }
+
+    fn get(&self, number: usize) -> SequenceNumber {
+        self.base + self.beyond.get(number)
+    }
+}
+
+/// An index of range deletes.
+///
+/// ```
+/// use alluvium_dictionary::deletes::RangeDeletes;
+/// let deletes = RangeTombstoneIndex::new(&[(b"a".to_vec(), b"m".to_vec(), 3), (b"g".to_vec(), b"z".to_vec(), 7)]);
+/// assert_eq!(deletes.len(), 2);
+/// assert_eq!(deletes.covering(b"h", 9), Some(7));
+/// assert_eq!(deletes.covering(b"h", 6), Some(3));
+/// assert_eq!(deletes.covering(b"z", 9), None);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RangeTombstoneIndex {
+    /// The keys at which a delete begins or ends.
+    keys: BoundaryKeys,
+    /// Sequence number of each delete, oldest first.
+    sequences: SequenceArray,
+    /// First boundary of each delete.
+    starts: PackedIntegers,
+    /// Length of each delete, in boundaries.
+    lengths: PackedIntegers,
+    count: u32,
+    tree: SegmentTree,
+}
+
+impl RangeTombstoneIndex {
+    /// Indexes deletes, given as start, end and sequence number. Empty ranges are dropped.
+    #[must_use]
+    pub fn new(deletes: &[(Vec<u8>, Vec<u8>, SequenceNumber)]) -> RangeTombstoneIndex {
+        let mut list = RangeTombstoneList::default();
+        for (start, end, sequence) in deletes {
+            list.push(start, end, *sequence);
+        }
+        RangeTombstoneIndex::of(&list)
+    }
+
+    /// Indexes the deletes of a list.
+    ///
+    /// # Panics
+    /// If the keys have 4 GiB or more.
+    #[must_use]
+    pub fn of(list: &RangeTombstoneList) -> RangeTombstoneIndex {
+        RangeTombstoneBuilder::of(list).finish()
+    }
+
+    /// Returns whether the index is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Returns the number of deletes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    fn delete(&self, number: usize) -> IndexedTombstone {
+        let start = self.starts.get(number) as u32;
+        IndexedTombstone {
+            sequence: self.sequences.get(number),
+            start,
+            end: start + self.lengths.get(number) as u32,
+        }
+    }
+
+    fn deletes(&self) -> impl ExactSizeIterator<Item = IndexedTombstone> {
+        (0..self.len()).map(|number| self.delete(number))
+    }
+
+    /// Calls `tell` with the start, end and sequence number of every delete, oldest first.
+    pub fn each(&self, mut tell: impl FnMut(&[u8], &[u8], SequenceNumber)) {
+        for delete in self.deletes() {
+            tell(
+                &self.keys.get(delete.start),
+                &self.keys.get(delete.end),
+                delete.sequence,
+            );
+        }
+    }
+
+    /// Returns the sequence number of every delete, the oldest first.
+    pub fn sequences(&self) -> impl ExactSizeIterator<Item = SequenceNumber> + DoubleEndedIterator {
+        (0..self.len()).map(|number| self.sequences.get(number))
+    }
+
+    /// Returns the first deleted key and the end of the last deleted range.
+    #[must_use]
+    pub fn bounds(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+        let last = self.keys.len().checked_sub(1)?;
+        Some((self.keys.get(0), self.keys.get(last as u32)))
+    }
+
+    /// Returns an index of only the deletes newer than `than`.
+    #[must_use]
+    pub fn newer(&self, than: SequenceNumber) -> RangeTombstoneIndex {
+        let older = self.sequences().take_while(|&sequence| sequence <= than).count();
+        let draft = RangeTombstoneBuilder {
+            keys: self.keys.clone(),
+            ranges: self
+                .deletes()
+                .skip(older)
+                .map(|delete| (delete.start, delete.end))
+                .collect(),
+            sequences: self.sequences().skip(older).collect(),
+        };
+        draft.finish()
+    }
+
+    /// For each ancestor of a cell, returns the oldest delete and the newest one that a reader at
+    /// `at` sees. Nodes without a visible delete are skipped.
+    fn above(&self, cell: Option<usize>, at: SequenceNumber) -> impl Iterator<Item = (usize, usize)> {
+        self.tree.above(cell).filter_map(move |entries| {
+            let is_seen = |place: usize| self.sequences.get(self.tree.entry(place)) <= at;
+            let Range { start, end } = entries;
+            // Fast path: nearly every reader sees all of them.
+            let (mut low, mut high) = if is_seen(end - 1) {
+                (end, end)
+            } else {
+                (start, end - 1)
+            };
+            while low < high {
+                let middle = low.midpoint(high);
+                if is_seen(middle) {
+                    low = middle + 1;
+                } else {
+                    high = middle;
+                }
+            }
+            (low > start).then(|| (self.tree.entry(start), self.tree.entry(low - 1)))
+        })
+    }
+
+    /// Returns the cell that contains a key.
+    fn cell(&self, key: &[u8]) -> Option<usize> {
+        self.keys.count_before(key, true).checked_sub(1)
+    }
+
+    /// Returns the sequence number of the newest delete at or before `at` that covers a key.
+    #[must_use]
+    pub fn covering(&self, key: &[u8], at: SequenceNumber) -> Option<SequenceNumber> {
+        let newest = |(_, newest)| self.sequences.get(newest);
+        self.above(self.cell(key), at).map(newest).max()
+    }
+
+    /// Returns the range of a delete at or before `at` that covers a key. Of the deletes examined,
+    /// this is the one with the greatest end.
+    #[must_use]
+    pub fn around(&self, key: &[u8], at: SequenceNumber) -> Option<(Vec<u8>, Vec<u8>)> {
+        let furthest = self.ends_of(self.cell(key), at).max_by_key(|delete| delete.end)?;
+        Some((self.keys.get(furthest.start), self.keys.get(furthest.end)))
+    }
+
+    /// Returns the range of a delete at or before `at` that covers every key just below `end`. Of
+    /// the deletes examined, this is the one with the smallest start.
+    #[must_use]
+    pub fn covering_below(&self, end: &[u8], at: SequenceNumber) -> Option<(Vec<u8>, Vec<u8>)> {
+        let cell = self.keys.count_before(end, false).checked_sub(1);
+        let first = self.ends_of(cell, at).min_by_key(|delete| delete.start)?;
+        Some((self.keys.get(first.start), self.keys.get(first.end)))
+    }
+
+    /// Returns the newest and the oldest delete at each ancestor of a cell. If ranges grow or
+    /// shrink monotonically with age, one of these is the widest.
+    fn ends_of(&self, cell: Option<usize>, at: SequenceNumber) -> impl Iterator<Item = IndexedTombstone> {
+        self.above(cell, at)
+            .flat_map(|(oldest, newest)| [self.delete(oldest), self.delete(newest)])
+    }
+
+    /// Returns whether deletes at or before `at` cover every key in `low..=last` that is inside
+    /// `range`.
+    #[must_use]
+    pub fn cover(&self, low: &[u8], last: &[u8], range: &KeyRange, at: SequenceNumber) -> bool {
+        let mut low = low.to_vec();
+        while *low <= *last && !range.ends_before(&low) {
+            match self.around(&low, at) {
+                Some((_, end)) => low = end,
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// Returns the number of deletes that touch a range.
+    #[must_use]
+    pub fn touching(&self, range: &KeyRange) -> usize {
+        let low = self.keys.count_before(&range.low, true) as u32;
+        let high = range.high.as_deref();
+        let high = high.map_or(u32::MAX, |high| self.keys.count_before(high, false) as u32);
+        // A delete ends after `range.low` if its end is not among the boundaries at or before it.
+        let touches = |delete: &IndexedTombstone| delete.end >= low && delete.start < high;
+        self.deletes().filter(touches).count()
+    }
+
+    /// Returns the number of distinct sequence numbers.
+    #[must_use]
+    pub fn count_distinct(&self) -> usize {
+        let mut last = None;
+        self.sequences()
+            .filter(|&sequence| last.replace(sequence) != Some(sequence))
+            .count()
+    }
+
+    /// Returns the memory used, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let numbers = [&self.sequences.beyond, &self.starts, &self.lengths];
+        let numbers: usize = numbers.map(PackedIntegers::memory_bytes).iter().sum();
+        self.keys.memory_bytes() + numbers + self.tree.memory_bytes()
+    }
+}

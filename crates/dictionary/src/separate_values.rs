@@ -1,0 +1,53 @@
+//! Batched reads of the values that a scan's batch refers to but has not loaded yet.
+
+use crate::batch::{ScanBatch, UnloadedValue};
+use crate::fetch::{BlockingFetch, FetchedNodes, NodeFetch, unwrap_ready};
+use crate::value_log::value_in;
+use alluvium_storage::Error;
+
+/// Maximum bytes of nodes read together; they stay in memory until their values are copied.
+const AT_ONCE: usize = 1 << 20;
+
+/// Reads all values that are still missing from a batch. If a value cannot be read, the batch is
+/// truncated before its record, and the error contains the record's key and the cause.
+pub fn load_values(batch: &mut ScanBatch, from: &BlockingFetch<'_>) -> Result<(), (Vec<u8>, Error)> {
+    let lacking = batch.take_lacking();
+    let mut rest = &lacking[..];
+    while !rest.is_empty() {
+        let (some, behind) = rest.split_at(fitting(rest));
+        let mut brought = FetchedNodes::default();
+        // If the batched read fails, the values are read one by one, so that those before the
+        // unreadable one are still loaded.
+        let _ = brought.wait(*from, some.iter().map(|value| value.pointer.node).collect());
+        for value in some {
+            bring_one(batch, value, from, &brought).map_err(|error| (batch.cut(value), error))?;
+        }
+        debug_assert!(behind.len() < rest.len(), "each turn brings a value");
+        rest = behind;
+    }
+    Ok(())
+}
+
+/// Returns how many of the first values to read together; at least one.
+fn fitting(lacking: &[UnloadedValue]) -> usize {
+    let mut bytes = 0;
+    let fits = |value: &&UnloadedValue| {
+        bytes += value.pointer.node.read_len();
+        bytes <= AT_ONCE
+    };
+    lacking.iter().take_while(fits).count().max(1)
+}
+
+fn bring_one(
+    batch: &mut ScanBatch,
+    value: &UnloadedValue,
+    from: &BlockingFetch<'_>,
+    brought: &FetchedNodes<'_>,
+) -> Result<(), Error> {
+    let node = match brought.get(&value.pointer.node) {
+        Some(node) => node,
+        None => unwrap_ready(from.node(&value.pointer.node))?,
+    };
+    batch.fill_value(value, value_in(&node, &value.pointer)?);
+    Ok(())
+}

@@ -1,0 +1,208 @@
+//! Lays out the entries of one page, in order. This is the only code that determines the contents
+//! of a page: building, editing and resizing all use it, so a page's bytes depend only on its
+//! entries, never on how they were added (invariant F4).
+//!
+//! A run is placed in the page as a whole if its block's runs then have at most 64 slots and the
+//! page's capacity is not exceeded; otherwise it spills, together with the later runs of its block.
+//! Later blocks are not affected.
+
+use super::format::{FilterPageHeader, PageKind, QuotientBlock, SlotWriter};
+use super::geometry::{BLOCK_SLOTS, FilterGeometry, QuotientAddress};
+use super::run::{BlockSlots, SlotRun};
+use super::spill::CountedEntry;
+use crate::FilterEntry;
+
+/// The runs of one block during construction.
+#[derive(Clone, Debug)]
+pub(super) struct BlockPlacer {
+    slots: BlockSlots,
+    occupied: u64,
+    ends: u64,
+    /// Quotient of the last entry; 64 before the first.
+    quotient: u32,
+    /// Bit in `ends` of the current run's end; 0 if the run has spilled.
+    end: u64,
+    /// First slot of the current run.
+    run_at: u32,
+    spilling: bool,
+}
+
+impl BlockPlacer {
+    pub(super) fn new() -> BlockPlacer {
+        BlockPlacer {
+            slots: BlockSlots::new(),
+            occupied: 0,
+            ends: 0,
+            quotient: 64,
+            end: 0,
+            run_at: 0,
+            spilling: false,
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.slots.truncate(0);
+        (self.occupied, self.ends, self.quotient, self.end) = (0, 0, 64, 0);
+        (self.run_at, self.spilling) = (0, false);
+    }
+
+    /// Appends an entry. `room` is the number of slots that the page has left for the block.
+    /// Entries that do not fit are added to `spill` as (quotient, word, count).
+    #[inline(always)]
+    pub(super) fn push(
+        &mut self,
+        geometry: &FilterGeometry,
+        room: u32,
+        (quotient, word, count): (u32, u64, u32),
+        spill: &mut Vec<(u32, u64, u32)>,
+    ) {
+        debug_assert!(
+            self.quotient == 64 || self.quotient <= quotient,
+            "entries come in order"
+        );
+        let same = if quotient == self.quotient { self.end } else { 0 };
+        if quotient != self.quotient {
+            self.quotient = quotient;
+            self.run_at = self.slots.len();
+            self.occupied |= 1 << quotient;
+        }
+        if self.spilling || !self.slots.push(geometry, word, count, room.min(BLOCK_SLOTS)) {
+            self.overflow(geometry, (quotient, word, count), spill);
+            return;
+        }
+        self.end = 1 << (self.slots.len() - 1);
+        self.ends = self.ends ^ same | self.end;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn overflow(
+        &mut self,
+        geometry: &FilterGeometry,
+        last: (u32, u64, u32),
+        spill: &mut Vec<(u32, u64, u32)>,
+    ) {
+        if !self.spilling {
+            // The run's earlier words spill with it.
+            let run = SlotRun::new(geometry, self.slots.words(), self.run_at, self.slots.len());
+            spill.extend(run.map(|(word, count)| (self.quotient, word, count)));
+            if self.slots.len() > self.run_at {
+                self.ends ^= 1 << (self.slots.len() - 1);
+            }
+            self.slots.truncate(self.run_at);
+            self.spilling = true;
+        }
+        self.end = 0;
+        spill.push(last);
+    }
+
+    /// Returns the placed slots.
+    pub(super) fn words(&self) -> &[u64] {
+        self.slots.words()
+    }
+
+    /// Returns the metadata of a block whose first slot is at `position`.
+    pub(super) fn block(&self, position: u32) -> QuotientBlock {
+        QuotientBlock::new(self.occupied, position, self.ends)
+    }
+}
+
+/// The entries of one page during construction.
+#[derive(Clone, Debug)]
+pub(super) struct PagePlacer {
+    page: Vec<u8>,
+    writer: SlotWriter,
+    number: u32,
+    /// The block being filled; `position` is its first slot.
+    block: u32,
+    position: u32,
+    placer: BlockPlacer,
+    overflow: Vec<(u32, u64, u32)>,
+    spilled: Vec<CountedEntry>,
+}
+
+impl PagePlacer {
+    pub(super) fn new(geometry: &FilterGeometry, number: u32) -> PagePlacer {
+        let page = vec![0; geometry.page_bytes as usize];
+        PagePlacer {
+            writer: SlotWriter::at(geometry, &page, 0),
+            page,
+            number,
+            block: 0,
+            position: 0,
+            placer: BlockPlacer::new(),
+            overflow: Vec::new(),
+            spilled: Vec::new(),
+        }
+    }
+
+    /// Starts another page.
+    pub(super) fn restart(&mut self, geometry: &FilterGeometry, number: u32) {
+        self.page.fill(0);
+        self.writer = SlotWriter::at(geometry, &self.page, 0);
+        (self.number, self.block, self.position) = (number, 0, 0);
+        self.placer.clear();
+        self.spilled.clear();
+    }
+
+    /// Returns the page's number.
+    #[inline(always)]
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Appends an entry at `place` of this page, in order.
+    #[inline(always)]
+    pub(super) fn push(&mut self, geometry: &FilterGeometry, place: QuotientAddress, value: u16, count: u32) {
+        while self.block < place.block {
+            self.finish_block(geometry);
+        }
+        let word = geometry.word(place.remainder, value);
+        let room = geometry.capacity - self.position;
+        self.placer
+            .push(geometry, room, (place.quotient, word, count), &mut self.overflow);
+    }
+
+    #[inline(never)]
+    fn finish_block(&mut self, geometry: &FilterGeometry) {
+        for &word in self.placer.words() {
+            self.writer.push(&mut self.page, word, geometry.slot_bits);
+        }
+        self.placer.block(self.position).write(&mut self.page, self.block);
+        if !self.overflow.is_empty() {
+            let base = geometry.block_base(self.number, self.block);
+            self.spilled
+                .extend(self.overflow.drain(..).map(|(quotient, word, count)| {
+                    let fingerprint = geometry.fingerprint_at(base, quotient, word >> geometry.value_bits);
+                    CountedEntry {
+                        entry: FilterEntry::new(fingerprint, geometry.value(word)),
+                        count,
+                    }
+                }));
+        }
+        self.position += self.placer.words().len() as u32;
+        self.placer.clear();
+        self.block += 1;
+    }
+
+    /// Completes the page. Its first spilled record has the number `first_record` in the filter.
+    pub(super) fn finish(
+        &mut self,
+        geometry: &FilterGeometry,
+        first_record: u32,
+    ) -> (&[u8], &[CountedEntry]) {
+        while self.block < geometry.blocks {
+            self.finish_block(geometry);
+        }
+        self.writer.flush(&mut self.page);
+        let header = FilterPageHeader {
+            kind: PageKind::Page,
+            number: self.number,
+            filled: self.position,
+            first_record: if self.spilled.is_empty() { 0 } else { first_record },
+            records: self.spilled.len() as u32,
+        };
+        header.write(geometry, &mut self.page);
+        (&self.page, &self.spilled)
+    }
+}

@@ -1,0 +1,89 @@
+//! Statistics of a structure.
+
+use super::routing::RoutingFilter;
+use super::run::HashRun;
+use super::structure::HashedStructure;
+use super::trees::RoutingList;
+
+/// Current size of a hashed structure, and the work of merges since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HashedStats {
+    /// Hash stores that are not yet merged into all parts.
+    pub hash_stores: u64,
+    /// Records in hash stores; some parts may contain some of these already.
+    pub hash_store_records: u64,
+    /// Records in the sorted store or in the levels of a bundle.
+    pub sorted_records: u64,
+    /// Runs written by merges; at most one per part in SILT's form.
+    pub runs: u64,
+    /// Maximum number of levels of a part; one in SILT's form.
+    pub levels: u64,
+    /// Bytes of routing filters or of routing trees' lists on the device.
+    pub filter_bytes: u64,
+    /// Tombstones among all records.
+    pub tombstones: u64,
+    /// Memory in bytes for filters, indexes and checksums of leaves.
+    pub memory_bytes: u64,
+    /// Total bytes on the device.
+    pub device_bytes: u64,
+    /// Completed merges, including joins of hash stores.
+    pub merges: u64,
+    /// Records written by merges.
+    pub merged_records: u64,
+    /// Entries of routing trees' lists written by merges.
+    pub merged_entries: u64,
+}
+
+impl HashedStructure {
+    /// Returns the statistics.
+    ///
+    /// ```
+    /// # use alluvium_device::memory::MemoryDirectory;
+    /// # use alluvium_dictionary::home::Home;
+    /// # use alluvium_dictionary::rules::OneKeyspace;
+    /// # use alluvium_hashes::hashed::{Hashed, HashedOptions, HashedStats};
+    /// # use alluvium_storage::store::{Store, StoreOptions};
+    /// # use std::sync::Arc;
+    /// # let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
+    /// # let home = Home {
+    /// #     store: Arc::new(store),
+    /// #     schema: Arc::new(OneKeyspace::default()),
+    /// #     horizon: Arc::default(),
+    /// # };
+    /// let hashed = HashedStructure::create(home, HashedOptions::default(), 0)?;
+    /// assert_eq!(hashed.stats(), HashedStats::default());
+    /// # Ok::<(), alluvium_storage::Error>(())
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> HashedStats {
+        let kept = self.shared.kept.lock();
+        let ((merges, merged_records), merged_entries) = (kept.merged, kept.entries);
+        drop(kept);
+        let version = self.version();
+        let young = version.young.iter().map(|young| &young.run);
+        let filters = || version.filters();
+        let of_runs: u64 = version.runs().map(HashRun::memory_bytes).sum();
+        let on_device: u64 = version.runs().map(HashRun::device_bytes).sum();
+        let lists = version.lists();
+        let of_lists: u64 = lists.iter().map(|list| list.device_bytes()).sum();
+        let filter_bytes = filters().map(RoutingFilter::device_bytes).sum::<u64>() + of_lists;
+        let of_filters: u64 = filters().map(RoutingFilter::memory_bytes).sum();
+        let of_lists: u64 = lists.into_iter().map(RoutingList::memory_bytes).sum();
+        let levels = version.parts.iter().map(|part| part.levels.len() as u64);
+        HashedStats {
+            runs: version.parts.iter().map(|part| part.runs().count() as u64).sum(),
+            levels: levels.max().unwrap_or(0),
+            filter_bytes,
+            hash_stores: version.young.len() as u64,
+            hash_store_records: young.map(HashRun::records).sum(),
+            sorted_records: self.sorted_records(),
+            tombstones: version.runs().map(HashRun::tombstones).sum(),
+            memory_bytes: of_runs + of_filters + of_lists,
+            device_bytes: on_device + filter_bytes,
+            merges,
+            merged_records,
+            merged_entries,
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Divides a store's memory. Stores use this division, and predictions assume it.
+
+/// Sizes of the parts of a store's memory in bytes.
+///
+/// ```
+/// use alluvium_model::structures::MemoryCut;
+/// let cut = MemoryDivision::of(64 << 20, None);
+/// assert_eq!((cut.memtable_bytes, cut.log_bytes), (4 << 20, 16 << 20));
+/// assert_eq!(cut.cache_bytes, 32 << 20);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryDivision {
+    /// A memtable: one sixteenth of the memory, from 1 to 64 MiB.
+    pub memtable_bytes: u64,
+    /// The log: four memtables by default.
+    pub log_bytes: u64,
+    /// Page and record caches together: the remainder, but at least one eighth.
+    pub cache_bytes: u64,
+}
+
+const MIB: u64 = 1 << 20;
+/// Memtables that exist at the same time: one being filled, two being flushed.
+const MEMTABLES: u64 = 3;
+/// Memtables that fit into the log.
+const IN_LOG: u64 = 4;
+/// Divisor of the share for the trunk and other small structures.
+const REST: u64 = 16;
+
+impl MemoryDivision {
+    /// Divides the memory, for an optional explicit log size.
+    #[must_use]
+    pub fn of(memory_bytes: u64, log_bytes: Option<u64>) -> MemoryDivision {
+        let memtable_bytes = (memory_bytes / 16).clamp(MIB, 64 * MIB);
+        let log_bytes = log_bytes.unwrap_or(IN_LOG * memtable_bytes);
+        let others = (MEMTABLES * memtable_bytes)
+            .saturating_add(log_bytes)
+            .saturating_add(memory_bytes / REST);
+        MemoryDivision {
+            memtable_bytes,
+            log_bytes,
+            cache_bytes: memory_bytes.saturating_sub(others).max(memory_bytes / 8),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_cut_that_is_not_there() {
+        for memory in [16 * MIB, 100 * MIB, 1 << 30, 1 << 40] {
+            let cut = MemoryDivision::of(memory, None);
+            let all = MEMTABLES * cut.memtable_bytes + cut.log_bytes + cut.cache_bytes;
+            assert!(all <= memory, "{memory}: {cut:?}");
+            assert!(cut.cache_bytes >= memory / 2, "{memory}: {cut:?}");
+        }
+        assert_eq!(MemoryDivision::of(16 * MIB, Some(u64::MAX)).cache_bytes, 2 * MIB);
+        assert_eq!(MemoryDivision::of(1 << 40, None).memtable_bytes, 64 * MIB);
+    }
+}

@@ -1,0 +1,138 @@
+//! Detection of duplicate requests, so that none is executed twice.
+//!
+//! The network may duplicate a datagram, and a client retransmits a request when its reply is lost.
+//! Executing a set a second time could overwrite a later set. A port therefore remembers, for each
+//! client, which of its recent request numbers were executed, and their outcomes.
+
+use super::format::DatagramOutcome;
+use std::collections::HashMap;
+use std::collections::VecDeque;
+
+/// Remembered request numbers per client. Requests with older numbers are never executed.
+pub(super) const KNOWN: u32 = 1024;
+
+/// Largest number of remembered clients. Beyond it, the one that came first is forgotten.
+const CLIENTS: usize = 4096;
+
+/// The recent requests of a client.
+#[derive(Debug)]
+struct RecentRequests {
+    /// The highest request number so far.
+    last: u32,
+    /// Outcomes of recent requests, by request number modulo the length.
+    outcomes: Box<[Option<DatagramOutcome>; KNOWN as usize]>,
+}
+
+/// The state of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RequestStatus {
+    /// It was not executed.
+    Never,
+    /// It was executed with this outcome.
+    Before(DatagramOutcome),
+    /// Its number is too old or too far ahead. It is not answered.
+    TooOld,
+}
+
+/// The recent requests of all clients of a port.
+#[derive(Debug, Default)]
+pub(super) struct RequestDeduplicator {
+    clients: HashMap<u64, RecentRequests>,
+    /// Clients in the order in which they came.
+    order: VecDeque<u64>,
+}
+
+impl RequestDeduplicator {
+    /// Returns the state of a modifying request.
+    pub(super) fn look(&mut self, client: u64, sequence: u32) -> RequestStatus {
+        let Some(known) = self.clients.get_mut(&client) else {
+            self.admit(client, sequence);
+            return RequestStatus::Never;
+        };
+        let ahead = sequence.wrapping_sub(known.last);
+        if ahead == 0 || ahead > u32::MAX / 2 {
+            let behind = known.last.wrapping_sub(sequence);
+            return match known.outcomes[(sequence % KNOWN) as usize] {
+                _ if behind >= KNOWN => RequestStatus::TooOld,
+                Some(outcome) => RequestStatus::Before(outcome),
+                None => RequestStatus::Never,
+            };
+        }
+        // Clear the skipped numbers: these requests were not executed, or their slots belong to
+        // numbers that are now too old.
+        for step in 1..=ahead.min(KNOWN) {
+            let number = known.last.wrapping_add(step);
+            known.outcomes[(number % KNOWN) as usize] = None;
+        }
+        if ahead > KNOWN {
+            known.outcomes.fill(None);
+        }
+        known.last = sequence;
+        RequestStatus::Never
+    }
+
+    /// Records the outcome of a request.
+    pub(super) fn note(&mut self, client: u64, sequence: u32, outcome: DatagramOutcome) {
+        if let Some(known) = self.clients.get_mut(&client) {
+            known.outcomes[(sequence % KNOWN) as usize] = Some(outcome);
+        }
+    }
+
+    fn admit(&mut self, client: u64, sequence: u32) {
+        if self.order.len() >= CLIENTS
+            && let Some(first) = self.order.pop_front()
+        {
+            self.clients.remove(&first);
+        }
+        self.order.push_back(client);
+        let outcomes = Box::new([None; KNOWN as usize]);
+        let last = sequence;
+        self.clients.insert(client, RecentRequests { last, outcomes });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_executed_once_in_whatever_order_numbers_come() {
+        for first in [0, 5, u32::MAX - 600] {
+            let mut repeats = RequestDeduplicator::default();
+            let mut random = fastrand::Rng::with_seed(u64::from(first));
+            let mut numbers: Vec<u32> = (0..3000).map(|step: u32| first.wrapping_add(step)).collect();
+            // Swap neighbours, and send each request twice.
+            for at in (0..numbers.len() - 1).step_by(2) {
+                if random.bool() {
+                    numbers.swap(at, at + 1);
+                }
+            }
+            for window in numbers.chunks(100) {
+                for &number in window {
+                    assert_eq!(repeats.look(7, number), RequestStatus::Never, "{number}");
+                    repeats.note(7, number, DatagramOutcome::Missing);
+                }
+                for &number in window {
+                    assert_eq!(
+                        repeats.look(7, number),
+                        RequestStatus::Before(DatagramOutcome::Missing)
+                    );
+                }
+            }
+            assert_eq!(repeats.look(7, first), RequestStatus::TooOld);
+            assert_eq!(repeats.look(8, first), RequestStatus::Never, "another client");
+        }
+    }
+
+    #[test]
+    fn clients_are_forgotten_in_the_order_in_which_they_came() {
+        let mut repeats = RequestDeduplicator::default();
+        for client in 0..=CLIENTS as u64 {
+            assert_eq!(repeats.look(client, 1), RequestStatus::Never);
+            repeats.note(client, 1, DatagramOutcome::Done);
+        }
+        assert_eq!(repeats.clients.len(), CLIENTS);
+        assert_eq!(repeats.look(1, 1), RequestStatus::Before(DatagramOutcome::Done));
+        assert_eq!(repeats.look(0, 1), RequestStatus::Never, "it was forgotten");
+    }
+}

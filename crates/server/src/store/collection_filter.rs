@@ -1,0 +1,385 @@
+//! An in-memory filter of the keys that may have collections. A SET of any other key need not
+//! delete elements and therefore needs no read (S8).
+//!
+//! For each collection the store has a mark with the hash of its key, written and deleted with the
+//! collection. Opening the store loads the marks into a table of 32-bit hashes; afterwards each
+//! commit updates both. A key whose hash is in the table may have a collection. With n collections,
+//! one key in 2³² / n is a false positive, and is read. An entry occupies 5 to 8 bytes. A database
+//! whose table would exceed its share of the memory keeps none, and all its keys may have
+//! collections.
+
+use super::DATABASES;
+use super::model::format;
+use alluvium::{Keyspace, Result};
+use parking_lot::RwLock;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+
+/// Table shards for each database, so that readers do not wait for writers of other shards.
+const SHARDS: usize = 16;
+
+/// Smallest size of a table that is not empty, in slots.
+const LEAST: usize = 16;
+
+/// A multiset of hashes: open addressing with linear probing from the home slot. 0 marks an empty
+/// slot.
+#[derive(Debug, Default)]
+struct HashMultiset {
+    slots: Vec<u32>,
+    used: usize,
+}
+
+impl HashMultiset {
+    fn home(&self, hash: u32) -> usize {
+        ((u64::from(hash) * self.slots.len() as u64) >> 32) as usize
+    }
+
+    fn behind(&self, at: usize) -> usize {
+        if at + 1 == self.slots.len() { 0 } else { at + 1 }
+    }
+
+    /// Returns the distance from one slot to another, going forward.
+    fn distance(&self, from: usize, to: usize) -> usize {
+        if to >= from {
+            to - from
+        } else {
+            to + self.slots.len() - from
+        }
+    }
+
+    /// Returns the slot of a hash.
+    fn find(&self, hash: u32) -> Option<usize> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        let mut at = self.home(hash);
+        while self.slots[at] != 0 {
+            if self.slots[at] == hash {
+                return Some(at);
+            }
+            at = self.behind(at);
+        }
+        None
+    }
+
+    fn place(&mut self, hash: u32) {
+        let mut at = self.home(hash);
+        while self.slots[at] != 0 {
+            at = self.behind(at);
+        }
+        self.slots[at] = hash;
+    }
+
+    /// Inserts a hash. Returns the growth of the table in bytes.
+    fn insert(&mut self, hash: u32) -> usize {
+        let before = self.slots.len();
+        if (self.used + 1) * 5 > before * 4 {
+            let larger = vec![0; LEAST.max(before + before / 2)];
+            for hash in std::mem::replace(&mut self.slots, larger) {
+                if hash != 0 {
+                    self.place(hash);
+                }
+            }
+        }
+        self.place(hash);
+        self.used += 1;
+        (self.slots.len() - before) * size_of::<u32>()
+    }
+
+    /// Removes one occurrence of a hash.
+    fn remove(&mut self, hash: u32) {
+        let Some(mut hole) = self.find(hash) else {
+            return;
+        };
+        self.used -= 1;
+        // Move later entries of the run back, so that no empty slot separates them from their home.
+        let mut at = self.behind(hole);
+        while self.slots[at] != 0 {
+            let home = self.home(self.slots[at]);
+            if self.distance(home, at) >= self.distance(hole, at) {
+                self.slots[hole] = self.slots[at];
+                hole = at;
+            }
+            at = self.behind(at);
+        }
+        self.slots[hole] = 0;
+    }
+}
+
+/// The tables of a database.
+#[derive(Debug, Default)]
+struct DatabaseFilter {
+    /// Number of collections.
+    count: AtomicI64,
+    /// Whether the database has too many collections for tables.
+    is_over: AtomicBool,
+    shards: [RwLock<HashMultiset>; SHARDS],
+}
+
+/// The keys that may have collections, by hash.
+#[derive(Debug)]
+pub(crate) struct CollectionFilter {
+    databases: [DatabaseFilter; DATABASES as usize],
+    /// Memory of all tables together, and its limit.
+    bytes: AtomicUsize,
+    most: usize,
+}
+
+/// Splits a key's hash into its shard and its entry.
+fn split(hash: u64) -> (usize, u32) {
+    (hash as usize % SHARDS, ((hash >> 32) as u32).max(1))
+}
+
+impl CollectionFilter {
+    pub(super) fn new(most: usize) -> CollectionFilter {
+        CollectionFilter {
+            databases: Default::default(),
+            bytes: AtomicUsize::new(0),
+            most,
+        }
+    }
+
+    /// Loads the marks of the store.
+    pub(super) fn load(&self, data: &Keyspace) -> Result<()> {
+        for database in 0..DATABASES {
+            let (start, end) = format::collections(database);
+            let mut notes = data.range(&start[..]..&end[..]);
+            while let Some((_, value)) = notes.lend()? {
+                // An unreadable mark was not written by this server. It could belong to any key, so
+                // all keys of the database are treated as possible.
+                match format::decode_number(value) {
+                    Ok(hash) => self.add(database, hash),
+                    Err(_) => self.give_up(database),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether a key may have a collection. The answer is valid while the key's lock is
+    /// held.
+    pub(crate) fn may_hold(&self, database: u8, key: &[u8]) -> bool {
+        self.has_any(database) && self.may_have_hash(database, format::place(key))
+    }
+
+    fn may_have_hash(&self, database: u8, hash: u64) -> bool {
+        let (shard, hash) = split(hash);
+        let of = &self.databases[usize::from(database)];
+        // The order matters: a table is emptied after `is_over` is set.
+        of.shards[shard].read().find(hash).is_some() || of.is_over.load(Ordering::SeqCst)
+    }
+
+    /// Returns whether any key of a database may have a collection.
+    pub(crate) fn has_any(&self, database: u8) -> bool {
+        self.databases[usize::from(database)].count.load(Ordering::SeqCst) > 0
+    }
+
+    fn add(&self, database: u8, hash: u64) {
+        let of = &self.databases[usize::from(database)];
+        of.count.fetch_add(1, Ordering::SeqCst);
+        if of.is_over.load(Ordering::SeqCst) {
+            return;
+        }
+        let (shard, hash) = split(hash);
+        let more = of.shards[shard].write().insert(hash);
+        if more > 0 && self.bytes.fetch_add(more, Ordering::Relaxed) + more > self.most {
+            self.give_up(database);
+        }
+    }
+
+    fn remove(&self, database: u8, hash: u64) {
+        let of = &self.databases[usize::from(database)];
+        let (shard, hash) = split(hash);
+        of.shards[shard].write().remove(hash);
+        of.count.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Stops keeping tables for a database.
+    fn give_up(&self, database: u8) {
+        let of = &self.databases[usize::from(database)];
+        of.is_over.store(true, Ordering::SeqCst);
+        self.empty(of);
+    }
+
+    fn empty(&self, of: &DatabaseFilter) {
+        for shard in &of.shards {
+            let table = std::mem::take(&mut *shard.write());
+            let bytes = table.slots.len() * size_of::<u32>();
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Records that a database has no collections. The caller holds all locks.
+    fn clear(&self, database: u8) {
+        let of = &self.databases[usize::from(database)];
+        self.empty(of);
+        of.count.store(0, Ordering::SeqCst);
+        of.is_over.store(false, Ordering::SeqCst);
+    }
+}
+
+/// A collection, with the hash of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct CollectionMark {
+    database: u8,
+    number: u64,
+    hash: u64,
+}
+
+/// The changes of a transaction to the marks.
+#[derive(Debug, Default)]
+pub(super) struct MarkChanges {
+    cleared: Vec<u8>,
+    added: BTreeSet<CollectionMark>,
+    removed: Vec<CollectionMark>,
+}
+
+impl MarkChanges {
+    pub(super) fn add(&mut self, database: u8, number: u64, hash: u64) {
+        self.added.insert(CollectionMark {
+            database,
+            number,
+            hash,
+        });
+    }
+
+    /// Returns whether any key has gained a collection.
+    pub(super) fn adds_any(&self) -> bool {
+        !self.added.is_empty()
+    }
+
+    pub(super) fn remove(&mut self, database: u8, number: u64, hash: u64) {
+        let mark = CollectionMark {
+            database,
+            number,
+            hash,
+        };
+        // A mark that this transaction has added itself is not visible to other commands yet.
+        if !self.added.remove(&mark) {
+            self.removed.push(mark);
+        }
+    }
+
+    pub(super) fn clear(&mut self, database: u8) {
+        let stays = |mark: &CollectionMark| mark.database != database;
+        self.added.retain(stays);
+        self.removed.retain(stays);
+        self.cleared.push(database);
+    }
+
+    /// Appends the changes of a later command in the same transaction.
+    pub(super) fn append(&mut self, later: MarkChanges) {
+        for database in later.cleared {
+            self.clear(database);
+        }
+        for mark in later.removed {
+            self.remove(mark.database, mark.number, mark.hash);
+        }
+        self.added.extend(later.added);
+    }
+
+    /// Reverts [`MarkChanges::before`] after a failed commit.
+    pub(super) fn undo(&self, marks: &CollectionFilter) {
+        for mark in &self.added {
+            marks.remove(mark.database, mark.hash);
+        }
+    }
+
+    /// Applies the additions, before the commit.
+    pub(super) fn apply_additions(&self, marks: &CollectionFilter) {
+        for mark in &self.added {
+            marks.add(mark.database, mark.hash);
+        }
+    }
+
+    /// Applies the removals, after the commit.
+    pub(super) fn apply_removals(&self, marks: &CollectionFilter) {
+        for mark in &self.removed {
+            marks.remove(mark.database, mark.hash);
+        }
+        for &database in &self.cleared {
+            marks.clear(database);
+            for mark in self.added.iter().filter(|mark| mark.database == database) {
+                marks.add(database, mark.hash);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn a_table_has_what_was_put_in_and_not_taken_out() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut table = HashMultiset::default();
+        let mut model: BTreeMap<u32, u32> = BTreeMap::new();
+        for turn in 0..20_000 {
+            // Hashes that are close together, and hashes at both ends, share slots.
+            let hash = match random.u32(..3) {
+                0 => random.u32(1..40),
+                1 => u32::MAX - random.u32(..40),
+                _ => random.u32(1..400) << 22,
+            };
+            let hash = hash.max(1);
+            if random.u32(..1000) < if turn / 5000 % 2 == 0 { 600 } else { 400 } {
+                table.insert(hash);
+                *model.entry(hash).or_default() += 1;
+            } else {
+                table.remove(hash);
+                if let Some(count) = model.get_mut(&hash) {
+                    *count -= 1;
+                    if *count == 0 {
+                        model.remove(&hash);
+                    }
+                }
+            }
+            assert_eq!(table.find(hash).is_some(), model.contains_key(&hash), "{turn}");
+        }
+        assert_eq!(table.used as u32, model.values().sum::<u32>());
+        assert!(model.keys().all(|&hash| table.find(hash).is_some()));
+        assert!(table.slots.len() >= table.used);
+    }
+
+    #[test]
+    fn beyond_its_memory_every_key_is_suspected_until_the_database_is_empty() {
+        let marks = CollectionFilter::new(SHARDS * LEAST * size_of::<u32>() * 2);
+        let hash = |index: u64| format::place(&index.to_le_bytes());
+        for index in 0..1000 {
+            marks.add(3, hash(index));
+            assert!(marks.may_have_hash(3, hash(index)));
+        }
+        assert!(marks.may_have_hash(3, hash(5000)));
+        assert_eq!(marks.bytes.load(Ordering::Relaxed), 0);
+        assert!(!marks.has_any(2));
+        marks.clear(3);
+        assert!(!marks.has_any(3) && !marks.may_have_hash(3, hash(0)));
+        marks.add(3, hash(1));
+        assert!(marks.may_have_hash(3, hash(1)) && !marks.may_have_hash(3, hash(0)));
+    }
+
+    #[test]
+    fn what_a_transaction_adds_and_takes_back_is_not_seen() {
+        let marks = CollectionFilter::new(1 << 20);
+        marks.add(0, 1 << 40);
+        let mut changes = MarkChanges::default();
+        changes.add(0, 7, 2 << 40);
+        changes.remove(0, 7, 2 << 40);
+        changes.remove(0, 6, 1 << 40);
+        changes.add(0, 6, 3 << 40);
+        changes.apply_additions(&marks);
+        let known = |hash| marks.may_have_hash(0, hash);
+        assert!(known(1 << 40) && !known(2 << 40) && known(3 << 40));
+        changes.apply_removals(&marks);
+        assert!(!known(1 << 40) && known(3 << 40));
+        let mut changes = MarkChanges::default();
+        changes.add(0, 8, 4 << 40);
+        changes.clear(0);
+        changes.add(0, 9, 5 << 40);
+        changes.apply_additions(&marks);
+        changes.apply_removals(&marks);
+        assert!(!known(3 << 40) && !known(4 << 40) && known(5 << 40));
+    }
+}

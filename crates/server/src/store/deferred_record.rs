@@ -1,0 +1,186 @@
+//! Keeps the decoded record of a collection while consecutive commands of a pipeline work on it.
+//!
+//! Each command of a pipeline on one collection reads and writes its record. Intermediate versions
+//! are seen only by the next command, so they need not be encoded and decoded. The kept record is
+//! used only by commands that access it as a collection. Before any other command it is written as
+//! usual ([`CommandTransaction::settle`]).
+
+use super::model::CollectionHeader;
+use super::model::format::{self, InnerKey};
+use super::transaction::CommandTransaction;
+
+/// The kept record, if any.
+#[derive(Debug, Default)]
+pub(super) struct RecordDeferral {
+    is_on: bool,
+    record: Option<DeferredRecord>,
+}
+
+/// The record of an existing collection, which has elements and has not expired.
+#[derive(Debug)]
+struct DeferredRecord {
+    place: InnerKey,
+    collection: CollectionHeader,
+    /// Whether it differs from the written record.
+    is_changed: bool,
+}
+
+impl RecordDeferral {
+    /// Returns whether a record is kept.
+    pub(super) fn has_any(&self) -> bool {
+        self.record.is_some()
+    }
+}
+
+impl CommandTransaction<'_> {
+    /// Starts to keep the record that the next commands work on. These commands access it only as a
+    /// collection and do not touch its expiry time. Within a client's transaction nothing is kept,
+    /// because each command must see the writes of the previous one in encoded form.
+    pub(crate) fn keep_record(&mut self) {
+        self.keeping.is_on = !self.is_within();
+    }
+
+    /// Writes the kept record and stops keeping records.
+    pub(crate) fn settle(&mut self) {
+        self.keeping.is_on = false;
+        self.write_kept();
+    }
+
+    /// Writes the kept record if it has changed, and forgets it.
+    pub(super) fn write_kept(&mut self) {
+        if let Some(kept) = self.keeping.record.take()
+            && kept.is_changed
+        {
+            let record = format::encode_collection(&kept.collection);
+            self.put(kept.place, record, kept.collection.expires_ms);
+        }
+    }
+
+    /// Returns the collection of a key if it is kept.
+    pub(super) fn kept(&self, key: &[u8]) -> Option<CollectionHeader> {
+        let kept = self.keeping.record.as_ref()?;
+        let is_same = kept.place[0] == self.database && format::user_key(&kept.place) == key;
+        is_same.then_some(kept.collection)
+    }
+
+    /// Keeps a collection that was read, if keeping is on.
+    pub(super) fn keep_read(&mut self, key: &[u8], collection: &CollectionHeader) {
+        if self.keeping.is_on {
+            self.keep(key, collection, false);
+        }
+    }
+
+    /// Keeps a changed collection. Returns false if keeping is off; the caller must then write the
+    /// record.
+    pub(super) fn keeps_changed(&mut self, key: &[u8], collection: &CollectionHeader) -> bool {
+        if self.keeping.is_on {
+            self.keep(key, collection, true);
+        }
+        self.keeping.is_on
+    }
+
+    /// Forgets the record of a deleted collection.
+    pub(super) fn forget_kept(&mut self, key: &[u8]) {
+        if self.kept(key).is_some() {
+            self.keeping.record = None;
+        }
+    }
+
+    fn keep(&mut self, key: &[u8], collection: &CollectionHeader, is_changed: bool) {
+        let collection = CollectionHeader {
+            is_new: false,
+            ..*collection
+        };
+        if self.kept(key).is_some()
+            && let Some(kept) = &mut self.keeping.record
+        {
+            kept.collection = collection;
+            kept.is_changed |= is_changed;
+            return;
+        }
+        self.write_kept();
+        self.keeping.record = Some(DeferredRecord {
+            place: format::record_key(self.database, key),
+            collection,
+            is_changed,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::KeyLayout;
+    use crate::store::model::CollectionKind;
+    use crate::store::{KeyLockRequest, Mode, ServerStore};
+    use alluvium::Options;
+
+    fn stored(store: &ServerStore, database: u8, key: &[u8]) -> Option<CollectionHeader> {
+        let mut transaction = CommandTransaction::new(store, database);
+        transaction.collection(key, CollectionKind::Hash).unwrap()
+    }
+
+    #[test]
+    fn what_is_kept_is_seen_by_collections_and_written_before_anything_else_looks() {
+        for layout in [KeyLayout::AsStored, KeyLayout::Hashed] {
+            let place = tempfile::tempdir().unwrap();
+            let db = Options::new()
+                .memory(64 << 20)
+                .open(place.path().join("store"))
+                .unwrap();
+            let store = ServerStore::open(&db, layout).unwrap();
+            let mut wanted = KeyLockRequest::default();
+            for database in [0, 1] {
+                for key in [b"a", b"b"] {
+                    wanted.key(database, key, Mode::Exclusive);
+                }
+            }
+            let held = store.locks.lock(wanted);
+            let mut transaction = CommandTransaction::new(&store, 0);
+            transaction.keep_record();
+            let add = |transaction: &mut CommandTransaction<'_>, key: &[u8], count| {
+                let mut hash = transaction.collection_or_new(key, CollectionKind::Hash).unwrap();
+                hash.count += count;
+                transaction.save(key, &hash);
+                hash.number
+            };
+            let number = add(&mut transaction, b"a", 1);
+            assert_eq!(add(&mut transaction, b"a", 2), number);
+            let written = |transaction: &CommandTransaction<'_>, key: &[u8]| {
+                let place = format::record_key(transaction.database, key);
+                transaction.own_value(&place).is_some()
+            };
+            assert!(!written(&transaction, b"a"));
+            // Another key, and the same key in another database.
+            let other = add(&mut transaction, b"b", 5);
+            assert!(written(&transaction, b"a") && other != number);
+            transaction.database = 1;
+            assert_ne!(add(&mut transaction, b"b", 7), other);
+            transaction.database = 0;
+            assert_eq!(add(&mut transaction, b"a", 4), number);
+            transaction.settle();
+            assert!(transaction.entry(b"a").unwrap().is_some());
+            add(&mut transaction, b"b", 1);
+            transaction.keep_record();
+            // A collection without elements is deleted, and the next one is new.
+            let mut hash = transaction
+                .collection(b"b", CollectionKind::Hash)
+                .unwrap()
+                .unwrap();
+            hash.count = 0;
+            transaction.save(b"b", &hash);
+            assert!(
+                transaction
+                    .collection(b"b", CollectionKind::Hash)
+                    .unwrap()
+                    .is_none()
+            );
+            assert_ne!(add(&mut transaction, b"b", 9), other);
+            transaction.commit(&held).unwrap();
+            drop(held);
+            let count = |database, key: &[u8]| stored(&store, database, key).map(|hash| hash.count);
+            assert_eq!((count(0, b"a"), count(0, b"b")), (Some(7), Some(9)));
+            assert_eq!((count(1, b"a"), count(1, b"b")), (None, Some(7)));
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Estimates how much data has expired, so that its space is reclaimed even if no client writes.
+//!
+//! The store drops expired data when it compacts the surrounding data, which may never happen
+//! without writes. Data written with an expiry time is therefore counted. When the expired bytes
+//! reach half of the store's size, the whole store is compacted. The counts are lost when the
+//! server stops.
+
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+
+/// Resolution of expiry times in milliseconds: data that expires in the same interval is counted
+/// together.
+const TOGETHER_MS: u64 = 4_000;
+
+/// Largest number of intervals. Beyond it, data is counted with a later interval that exists, or
+/// else with the last one.
+const MOST: usize = 4_096;
+
+/// Expired bytes below which a compaction is not worthwhile.
+const LEAST: u64 = 1 << 20;
+
+#[derive(Debug, Default)]
+struct ExpiryTrackerState {
+    /// Bytes and keys by the interval in which they expire.
+    due: BTreeMap<u64, (u64, u64)>,
+    expired: u64,
+    /// Keys whose expiry time has passed, in total.
+    expired_keys: u64,
+}
+
+/// Counts of data that was written with an expiry time.
+#[derive(Debug, Default)]
+pub(crate) struct ExpiryTracker {
+    counts: Mutex<ExpiryTrackerState>,
+}
+
+impl ExpiryTracker {
+    /// Counts written bytes and keys that expire at a time.
+    pub(crate) fn note(&self, expires_ms: u64, bytes: u64, keys: u64) {
+        let mut counts = self.counts.lock();
+        let mut at = expires_ms / TOGETHER_MS;
+        if counts.due.len() >= MOST
+            && !counts.due.contains_key(&at)
+            && let Some((&last, _)) = counts.due.last_key_value()
+        {
+            at = counts.due.range(at..).next().map_or(last, |(&later, _)| later);
+        }
+        let due = counts.due.entry(at).or_default();
+        *due = (due.0 + bytes, due.1 + keys);
+    }
+
+    /// Returns whether the expired bytes reach half of a store of `size` bytes. If so, counting
+    /// starts again.
+    pub(crate) fn is_much(
+        &self,
+        now_ms: u64,
+        size: impl FnOnce() -> alluvium::Result<u64>,
+    ) -> alluvium::Result<bool> {
+        let mut counts = self.counts.lock();
+        let later = counts.due.split_off(&(now_ms / TOGETHER_MS));
+        let passed = std::mem::replace(&mut counts.due, later);
+        for (bytes, keys) in passed.into_values() {
+            counts.expired += bytes;
+            counts.expired_keys += keys;
+        }
+        if counts.expired < LEAST || counts.expired < size()? / 2 {
+            return Ok(false);
+        }
+        counts.expired = 0;
+        Ok(true)
+    }
+}
+
+impl ExpiryTracker {
+    /// Returns the number of expired keys, including keys that were overwritten or deleted before
+    /// they expired.
+    pub(crate) fn expired_keys(&self) -> u64 {
+        self.counts.lock().expired_keys
+    }
+
+    /// Resets the number of expired keys.
+    pub(crate) fn reset_expired_keys(&self) {
+        self.counts.lock().expired_keys = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_expired_is_counted_until_it_is_half_of_everything() {
+        let expiring = ExpiryTracker::default();
+        expiring.note(10_000, LEAST, 2);
+        expiring.note(50_000, 3 * LEAST, 5);
+        let is_much = |now_ms, size| expiring.is_much(now_ms, || Ok(size)).unwrap();
+        assert!(!is_much(9_000, 1));
+        assert!(!is_much(20_000, 3 * LEAST));
+        assert!(is_much(20_000, 2 * LEAST));
+        assert!(!is_much(20_000, 1), "it is counted once");
+        assert_eq!(expiring.expired_keys(), 2);
+        assert!(is_much(60_000, 6 * LEAST));
+        assert_eq!(expiring.expired_keys(), 7);
+    }
+
+    #[test]
+    fn there_are_no_more_counts_than_may_be() {
+        let expiring = ExpiryTracker::default();
+        for number in 0..3 * MOST as u64 {
+            expiring.note(number * TOGETHER_MS, LEAST, 1);
+        }
+        let counts = expiring.counts.lock();
+        assert_eq!(counts.due.len(), MOST);
+        let sum = |of: fn(&(u64, u64)) -> u64| counts.due.values().map(of).sum::<u64>();
+        assert_eq!(sum(|due| due.0), 3 * MOST as u64 * LEAST);
+        assert_eq!(sum(|due| due.1), 3 * MOST as u64);
+    }
+}

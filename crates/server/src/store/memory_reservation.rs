@@ -1,0 +1,227 @@
+//! Memory of a command in execution, besides its request and reply. It counts towards the memory of
+//! clients.
+
+use super::ServerStore;
+use crate::error::CommandError;
+use crate::net::{ConnectionBudget, wait_hooks};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes that each command may use without a charge, so that short commands do not touch the shared
+/// counter.
+const FREE: usize = 64 << 10;
+
+/// Granularity of charges in bytes.
+const STEP: usize = 64 << 10;
+
+/// The memory charge of data that a command collects. Dropping it releases the memory.
+#[derive(Debug)]
+pub(crate) struct WorkingMemory<'s> {
+    budget: &'s ConnectionBudget,
+    needed: usize,
+    taken: usize,
+}
+
+impl<'s> WorkingMemory<'s> {
+    /// Creates an empty charge.
+    pub(crate) fn new(store: &'s ServerStore) -> WorkingMemory<'s> {
+        WorkingMemory {
+            budget: &store.budget,
+            needed: 0,
+            taken: 0,
+        }
+    }
+
+    /// Charges further bytes.
+    ///
+    /// # Errors
+    /// [`CommandError::NoRoom`] if all clients together would exceed their limit. The command has not
+    /// changed anything yet.
+    pub(crate) fn add(&mut self, bytes: usize) -> Result<(), CommandError> {
+        self.needed = self.needed.saturating_add(bytes);
+        if self.needed <= FREE || self.needed <= self.taken {
+            return Ok(());
+        }
+        let missing = (self.needed - self.taken).checked_next_multiple_of(STEP);
+        match missing.filter(|&missing| self.budget.try_charge(missing)) {
+            Some(missing) => {
+                self.taken += missing;
+                Ok(())
+            }
+            None => Err(CommandError::NoRoom { bytes: self.needed }),
+        }
+    }
+}
+
+impl<'s> WorkingMemory<'s> {
+    /// Charges bytes unconditionally, for a buffer that every command of a kind needs and whose
+    /// size no client controls.
+    pub(crate) fn of_buffer(store: &'s ServerStore, bytes: usize) -> WorkingMemory<'s> {
+        store.budget.charge(bytes);
+        WorkingMemory {
+            budget: &store.budget,
+            needed: bytes,
+            taken: bytes,
+        }
+    }
+}
+
+impl Drop for WorkingMemory<'_> {
+    fn drop(&mut self) {
+        if self.taken > 0 {
+            self.budget.uncharge(self.taken);
+        }
+    }
+}
+
+/// The memory charge of a device read of long values. Dropping it releases the memory.
+#[derive(Debug)]
+pub(crate) struct ReadReservation {
+    budget: Arc<ConnectionBudget>,
+    taken: usize,
+    from: ReservationSource,
+}
+
+/// The source of the memory for a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReservationSource {
+    /// The memory of clients.
+    Clients,
+    /// A turn, in addition to the memory of clients.
+    Turn,
+}
+
+impl Drop for ReadReservation {
+    fn drop(&mut self) {
+        match self.from {
+            ReservationSource::Turn => self.budget.end_to_read(self.taken),
+            ReservationSource::Clients if self.taken > 0 => self.budget.uncharge(self.taken),
+            ReservationSource::Clients => {}
+        }
+    }
+}
+
+/// A write in progress. Dropping it lets the next one start.
+#[derive(Debug)]
+pub(crate) struct WritePermit<'s> {
+    budget: &'s ConnectionBudget,
+    bytes: usize,
+}
+
+impl Drop for WritePermit<'_> {
+    fn drop(&mut self) {
+        self.budget.end_to_write(self.bytes);
+    }
+}
+
+/// Time without progress of other readers after which a reader that holds locks stops waiting for
+/// its turn and reads anyway.
+const TURN_TO_READ: Duration = Duration::from_secs(1);
+
+/// Time without progress of other writes after which a long write stops waiting for its turn and
+/// proceeds.
+const TURN: Duration = Duration::from_secs(10);
+
+impl ServerStore {
+    /// Charges memory for a device read of some values. Nothing is charged unless long values
+    /// exist. Returns `None` if the memory of clients is exhausted.
+    pub(crate) fn room_to_read(&self, values: usize) -> Option<ReadReservation> {
+        let bytes = self.bytes_to_read(values);
+        let has_room = bytes == 0 || self.budget.try_charge(bytes);
+        has_room.then(|| self.reading(bytes, ReservationSource::Clients))
+    }
+
+    /// Returns the memory for a read of some values.
+    fn bytes_to_read(&self, values: usize) -> usize {
+        // A value is in memory twice, as read and as reply. At least two reads can proceed whatever
+        // the size.
+        let bytes = self.sizes.at_worst(values).saturating_mul(2);
+        bytes.min(self.budget.limit() / 2)
+    }
+
+    fn reading(&self, taken: usize, from: ReservationSource) -> ReadReservation {
+        ReadReservation {
+            budget: Arc::clone(&self.budget),
+            taken,
+            from,
+        }
+    }
+
+    /// Waits until a write of this size may start, so that long writes are not copied for all
+    /// clients at once. Returns `None` if the write needs no turn or has waited too long; it
+    /// proceeds then.
+    pub(crate) fn turn_to_write(&self, bytes: usize) -> Option<WritePermit<'_>> {
+        if bytes <= FREE {
+            return None;
+        }
+        let budget = &*self.budget;
+        let has_turn = budget.begin_to_write(bytes, Duration::ZERO) || {
+            wait_hooks::about_to_wait();
+            budget.begin_to_write(bytes, TURN)
+        };
+        has_turn.then_some(WritePermit { budget, bytes })
+    }
+
+    /// Like [`ServerStore::room_to_read`], for a command that cannot be restarted. If memory is
+    /// exhausted, it waits for its turn among such commands, and reads anyway if none of them
+    /// finishes in time.
+    pub(super) fn wait_for_room_to_read(&self, values: usize) -> Option<ReadReservation> {
+        if let Some(reading) = self.room_to_read(values) {
+            return Some(reading);
+        }
+        wait_hooks::about_to_wait();
+        self.budget.begin_to_wait();
+        let bytes = self.bytes_to_read(values);
+        let has_turn = self.budget.begin_to_read(bytes, TURN_TO_READ);
+        self.budget.end_to_wait();
+        has_turn.then(|| self.reading(bytes, ReservationSource::Turn))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_writes_take_turns_and_one_always_goes_on() {
+        let budget = ConnectionBudget::new(1 << 20);
+        let begins = |bytes| budget.begin_to_write(bytes, Duration::ZERO);
+        assert!(begins(5 << 20), "however long it is");
+        assert!(!begins(1));
+        assert!(!budget.begin_to_write(1, Duration::from_millis(1)));
+        std::thread::scope(|scope| {
+            let next = scope.spawn(|| budget.begin_to_write(300 << 10, TURN));
+            budget.end_to_write(5 << 20);
+            assert!(next.join().unwrap(), "it was waiting");
+        });
+        assert!(begins(200 << 10));
+        assert!(!begins(100 << 10), "more than half of the budget");
+        budget.end_to_write(300 << 10);
+        assert!(begins(100 << 10));
+        assert_eq!(budget.used(), 0, "requests are charged as before");
+    }
+
+    #[test]
+    fn what_a_command_gathers_is_taken_in_steps_and_given_back() {
+        let budget = ConnectionBudget::new(1 << 20);
+        let mut working = WorkingMemory {
+            budget: &budget,
+            needed: 0,
+            taken: 0,
+        };
+        working.add(FREE).unwrap();
+        assert_eq!(budget.used(), 0);
+        working.add(1).unwrap();
+        assert_eq!(budget.used(), FREE + STEP);
+        working.add(STEP - 1).unwrap();
+        assert_eq!(budget.used(), FREE + STEP);
+        let refused = working.add(1 << 20);
+        assert!(matches!(refused, Err(CommandError::NoRoom { bytes }) if bytes == (1 << 20) + FREE + STEP));
+        assert!(matches!(
+            working.add(usize::MAX),
+            Err(CommandError::NoRoom { .. })
+        ));
+        drop(working);
+        assert_eq!(budget.used(), 0);
+    }
+}

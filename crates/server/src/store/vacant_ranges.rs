@@ -1,0 +1,115 @@
+//! Ranges in which a transaction has found no elements because it has deleted them itself.
+//!
+//! A batch of commands that remove first elements, such as ZPOPMIN, would walk each time over the
+//! elements deleted by the commands before, since these deletions are not committed yet. The locks
+//! of the keys are held, so only the transaction itself changes the elements.
+
+use super::model::format::{self, InnerKey};
+use std::cell::RefCell;
+
+/// Number of remembered ranges, for batches that pop from several keys in turn.
+const MOST: usize = 8;
+
+/// Ranges of element keys that are empty for the transaction.
+#[derive(Debug, Default)]
+pub(super) struct VacantRanges {
+    /// The first key of each range, and its exclusive end.
+    ranges: RefCell<Vec<(InnerKey, InnerKey)>>,
+}
+
+impl VacantRanges {
+    /// Shrinks the range of a walk by the empty ranges at both ends.
+    pub(super) fn narrow(&self, start: &[u8], end: &[u8]) -> (InnerKey, InnerKey) {
+        let (mut start, mut end): (InnerKey, InnerKey) = (start.into(), end.into());
+        for (low, high) in &*self.ranges.borrow() {
+            if *low <= start && start < *high {
+                start = high.clone().min(end.clone());
+            }
+            if *low < end && end <= *high {
+                end = low.clone().max(start.clone());
+            }
+        }
+        (start, end)
+    }
+
+    /// Records that a range is empty. Ranges beyond one collection are ignored, because only the
+    /// elements of one collection are protected by the lock of its key.
+    pub(super) fn note(&self, start: &[u8], end: &[u8]) {
+        if start >= end || !format::are_of_one_collection(start, end) {
+            return;
+        }
+        let (mut low, mut high): (InnerKey, InnerKey) = (start.into(), end.into());
+        let mut ranges = self.ranges.borrow_mut();
+        ranges.retain(|(from, to)| {
+            let meets = *from <= high && low <= *to;
+            if meets {
+                low = low.clone().min(from.clone());
+                high = high.clone().max(to.clone());
+            }
+            !meets
+        });
+        if ranges.len() == MOST {
+            ranges.remove(0);
+        }
+        ranges.push((low, high));
+    }
+
+    /// Updates the ranges for an element that the transaction writes.
+    pub(super) fn fill(&mut self, key: &[u8]) {
+        let ranges = self.ranges.get_mut();
+        for (low, high) in &mut *ranges {
+            if **low <= *key && *key < **high {
+                *high = key.into();
+            }
+        }
+        ranges.retain(|(low, high)| low < high);
+    }
+
+    /// Forgets all ranges.
+    pub(super) fn clear(&mut self) {
+        self.ranges.get_mut().clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(score: f64) -> InnerKey {
+        format::score_key(0, 1, score, b"m")
+    }
+
+    #[test]
+    fn a_walk_begins_behind_what_was_found_empty_until_something_is_put_there() {
+        let mut vacancies = VacantRanges::default();
+        let narrow = |vacancies: &VacantRanges, from, to| {
+            let (start, end) = vacancies.narrow(&place(from), &place(to));
+            assert!(start <= end);
+            (start, end)
+        };
+        vacancies.note(&place(1.0), &place(5.0));
+        vacancies.note(&place(5.0), &place(7.0));
+        assert_eq!(narrow(&vacancies, 1.0, 9.0), (place(7.0), place(9.0)));
+        assert_eq!(narrow(&vacancies, 0.0, 6.0), (place(0.0), place(1.0)));
+        let (start, end) = narrow(&vacancies, 2.0, 4.0);
+        assert_eq!(start, end);
+        vacancies.fill(&place(3.0));
+        assert_eq!(narrow(&vacancies, 1.0, 9.0), (place(3.0), place(9.0)));
+        assert_eq!(narrow(&vacancies, 4.0, 9.0), (place(4.0), place(9.0)));
+        for number in 10..30 {
+            vacancies.note(&place(f64::from(2 * number)), &place(f64::from(2 * number + 1)));
+        }
+        assert_eq!(
+            narrow(&vacancies, 1.0, 9.0),
+            (place(1.0), place(9.0)),
+            "forgotten"
+        );
+        assert_eq!(narrow(&vacancies, 58.0, 90.0).0, place(59.0));
+        vacancies.clear();
+        assert_eq!(narrow(&vacancies, 58.0, 90.0).0, place(58.0));
+        // Walks over records do not lock them.
+        let (start, end) = format::records(0);
+        vacancies.note(&start, &end);
+        assert_eq!(vacancies.narrow(&start, &end), (start, end));
+    }
+}

@@ -1,0 +1,47 @@
+//! Metrics of open transactions, and of the versions retained for readers.
+
+use super::families::{MetricType, MetricsText};
+use crate::shared::StoreContext;
+
+/// Writes the metrics for Prometheus.
+pub(super) fn write(shared: &StoreContext, text: &mut MetricsText) {
+    let stats = shared.store.db.stats();
+    let transactions = &stats.transactions;
+    for (name, help, value) in [
+        (
+            "snapshots",
+            "Places in the commit order that readers read at.",
+            stats.snapshots as f64,
+        ),
+        (
+            "held_commits",
+            "Commits after the oldest place that a reader reads at: what they replaced is kept.",
+            stats.held_commits as f64,
+        ),
+        (
+            "transactions_open",
+            "Transactions that are open.",
+            transactions.open as f64,
+        ),
+        (
+            "transactions_oldest_seconds",
+            "The age of the oldest open transaction.",
+            transactions.oldest_ms as f64 / 1e3,
+        ),
+    ] {
+        text.one(name, MetricType::Gauge, help, value);
+    }
+    text.each(
+        "transactions_ended_total",
+        MetricType::Counter,
+        "Transactions that have ended, by how.",
+        "how",
+        &[
+            ("committed", transactions.committed as f64),
+            ("rolled_back", transactions.rolled_back as f64),
+            ("conflict", transactions.conflicts as f64),
+            ("deadlock", transactions.deadlocks as f64),
+            ("timeout", transactions.timeouts as f64),
+        ],
+    );
+}

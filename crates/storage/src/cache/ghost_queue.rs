@@ -1,0 +1,78 @@
+//! Ghost entries: recently evicted nodes that were used only once. A node that is missed again soon
+//! after its eviction is hotter than it seemed.
+//!
+//! The entries form a table of tags, one word each. A newer node overwrites the tag of an older
+//! one, so a node may be forgotten; a false match is rare.
+
+use crate::sync::{AtomicU32, Ordering};
+
+/// The ghost entries of a cache, about as many as it has frames.
+#[derive(Debug)]
+pub(super) struct GhostQueue {
+    tags: Box<[AtomicU32]>,
+}
+
+/// Minimum number of hashes of evicted nodes that are remembered.
+/// Tuning: `64` since 2026-11-22.
+const LEAST: usize = 64;
+/// Maximum number of such hashes.
+/// Tuning: `1 << 24` since 2026-11-22.
+const MOST: usize = 1 << 24;
+const _: () = assert!(LEAST.is_power_of_two() && MOST.is_power_of_two() && LEAST <= MOST);
+
+impl GhostQueue {
+    pub(super) fn new(frames: usize) -> GhostQueue {
+        let count = frames.clamp(LEAST, MOST).next_power_of_two();
+        GhostQueue {
+            tags: (0..count).map(|_| AtomicU32::new(0)).collect(),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        (self.tags.len() * size_of::<AtomicU32>()) as u64
+    }
+
+    /// Returns a node's slot and its tag, which is never zero.
+    fn place(&self, hash: u64) -> (&AtomicU32, u32) {
+        debug_assert!(
+            self.tags.len().is_power_of_two(),
+            "places are the low bits of a hash"
+        );
+        let at = (hash >> 32) as usize & (self.tags.len() - 1);
+        (&self.tags[at], hash as u32 | 1)
+    }
+
+    /// Records the eviction of a node.
+    pub(super) fn note(&self, hash: u64) {
+        let (place, tag) = self.place(hash);
+        place.store(tag, Ordering::Relaxed);
+    }
+
+    /// Returns whether the node was evicted recently, and forgets it.
+    pub(super) fn recall(&self, hash: u64) -> bool {
+        let (place, tag) = self.place(hash);
+        let known = place.load(Ordering::Relaxed) == tag;
+        if known {
+            place.store(0, Ordering::Relaxed);
+        }
+        known
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_went_is_known_once_and_until_another_takes_its_place() {
+        let ghosts = GhostQueue::new(1);
+        let hash = |place: u64, tag: u64| place << 32 | tag;
+        ghosts.note(hash(3, 7));
+        assert!(!ghosts.recall(hash(3, 9)) && !ghosts.recall(hash(4, 7)));
+        assert!(ghosts.recall(hash(3, 7)) && !ghosts.recall(hash(3, 7)));
+        ghosts.note(hash(3, 7));
+        ghosts.note(hash(3 + LEAST as u64, 9));
+        assert!(!ghosts.recall(hash(3, 7)));
+        assert_eq!(GhostQueue::new(100).bytes(), 4 * 128);
+    }
+}

@@ -1,0 +1,67 @@
+//! Pinned generations: a durable generation stays intact while a backup copies it. Space that later
+//! generations release is not reused before the backup is done.
+
+use super::{Extents, ExtentsInner};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The durable generation and the pinned ones.
+#[derive(Debug, Default)]
+pub(super) struct PinnedGenerations {
+    /// The newest durable generation.
+    pub(super) durable: u64,
+    /// The pinned generations, each with the number of its keepers.
+    keepers: BTreeMap<u64, usize>,
+}
+
+/// Pins a durable generation: everything it reaches stays unchanged until this is dropped.
+#[derive(Debug)]
+#[must_use = "dropped, it keeps nothing"]
+pub struct GenerationPin {
+    shared: Arc<ExtentsInner>,
+    generation: u64,
+}
+
+impl Extents {
+    /// Pins the newest durable generation, so that its extents are not reused. The caller must
+    /// ensure that no later generation becomes durable during the call.
+    pub fn pin_generation(&self, generation: u64) -> GenerationPin {
+        let mut kept = self.shared.kept.lock();
+        *kept.keepers.entry(generation).or_default() += 1;
+        GenerationPin {
+            shared: Arc::clone(&self.shared),
+            generation,
+        }
+    }
+}
+
+impl ExtentsInner {
+    /// Changes the durable or pinned generations, and releases the dead extents that are no longer
+    /// needed by them in each tier.
+    pub(super) fn settle_durable(&self, change: impl FnOnce(&mut PinnedGenerations)) {
+        let mut kept = self.kept.lock();
+        change(&mut kept);
+        let oldest = kept.keepers.first_key_value().map(|(&generation, _)| generation);
+        let settled = oldest.unwrap_or(kept.durable).min(kept.durable);
+        for slot in self.slots.iter() {
+            slot.tier.lock().made_durable(settled);
+        }
+    }
+}
+
+impl Drop for GenerationPin {
+    fn drop(&mut self) {
+        self.shared.settle_durable(|kept| {
+            debug_assert!(
+                kept.keepers.contains_key(&self.generation),
+                "it is kept until now (X2)"
+            );
+            if let Some(times) = kept.keepers.get_mut(&self.generation) {
+                *times -= 1;
+                if *times == 0 {
+                    kept.keepers.remove(&self.generation);
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,244 @@
+//! The first pass of a recovery: determines the contents of the log, and whether anything
+//! acknowledged is missing. It changes nothing.
+
+use super::format::LogMark;
+use super::merge::{LogMerger, SegmentFacts, SegmentReadMode, SequenceStep, SourceRecord};
+use super::recover::RecoveryStart;
+use super::scan::{LogInventory, SegmentCursor, SegmentEnd, SegmentSource};
+use super::segment::slot_file;
+use crate::{DiskLocation, Error, OnDiskObject, Result};
+use alluvium_base::Purpose;
+use alluvium_device::BootId;
+
+/// Result of the first pass.
+#[derive(Debug)]
+pub(super) struct RecoveryScan {
+    pub(super) facts: Vec<SegmentFacts>,
+    /// The highest valid sequence.
+    pub(super) last: u64,
+    /// The missing ranges that precede some record: first and last of each.
+    pub(super) gaps: Vec<(u64, u64)>,
+    pub(super) overlap: Option<SourceRecord>,
+    pub(super) synced: u64,
+    /// Everything up to this sequence was in the page cache once.
+    pub(super) named: u64,
+    /// Equal to `named` on the boot that wrote the log, otherwise 0. Everything up to here must be
+    /// present.
+    pub(super) complete: u64,
+    pub(super) generation: u64,
+    /// The mark, unless a later incarnation has begun.
+    pub(super) mark: Option<LogMark>,
+    /// Whether this boot wrote the log.
+    pub(super) same_boot: bool,
+}
+
+impl RecoveryScan {
+    pub(super) fn take(
+        inventory: &LogInventory,
+        start: RecoveryStart,
+        reading: SegmentReadMode,
+        mark: Option<LogMark>,
+        boot: BootId,
+    ) -> Result<RecoveryScan> {
+        let mut merge = LogMerger::new(&inventory.sources, start.from, reading, Purpose::Recovery);
+        let (mut last, mut gaps, mut overlap) = (start.from, Vec::new(), None);
+        while let Some(next) = merge.next()? {
+            match next {
+                SequenceStep::Gap { first, last } => gaps.push((first, last)),
+                SequenceStep::Record(found) => last = found.record.header.last(),
+                SequenceStep::Overlap(found) => overlap = overlap.or(Some(found)),
+            }
+        }
+        let facts = merge.into_facts();
+        assert_eq!(facts.len(), inventory.sources.len(), "a fact for each segment");
+        debug_assert!(gaps.is_sorted() && last >= start.from, "records were merged");
+        let newest = inventory.incarnation();
+        let mark = mark.filter(|mark| mark.incarnation >= newest);
+        let written = inventory
+            .sources
+            .iter()
+            .filter(|source| source.header.incarnation == newest);
+        let same_boot = written.clone().any(|source| source.header.boot == boot);
+        let base = written.map(|source| source.header.base).max().unwrap_or(0);
+        let highest = |of: fn(&SegmentFacts) -> u64| facts.iter().map(of).max().unwrap_or(0);
+        let named = |of: fn(&LogMark) -> u64| mark.as_ref().map_or(0, of);
+        let synced = highest(|fact| fact.synced).max(named(|mark| mark.synced));
+        let complete = highest(|fact| fact.complete).max(named(|mark| mark.complete));
+        let complete = complete.max(base);
+        Ok(RecoveryScan {
+            synced: synced.max(start.synced_at_least).max(start.from),
+            named: complete,
+            complete: if same_boot { complete } else { 0 },
+            generation: highest(|fact| fact.generation).max(named(|mark| mark.generation)),
+            mark,
+            same_boot,
+            facts,
+            last,
+            gaps,
+            overlap,
+        })
+    }
+
+    /// Returns whether the mark names the segment as the current one of a lane.
+    pub(super) fn is_marked(&self, number: u64) -> bool {
+        let lanes = self.mark.as_ref().map(|mark| mark.lanes.iter());
+        lanes.into_iter().flatten().any(|lane| *lane == Some(number))
+    }
+
+    /// Returns the first missing sequence that is followed by a record.
+    pub(super) fn first_gap(&self) -> Option<u64> {
+        self.gaps.first().map(|&(first, _)| first)
+    }
+
+    /// Fails if anything acknowledged is missing or wrong.
+    pub(super) fn require_sound(&self, inventory: &LogInventory, start: RecoveryStart) -> Result<()> {
+        if self.generation > start.generation {
+            return Err(Error::OlderGeneration {
+                opened: start.generation,
+                named: self.generation,
+            });
+        }
+        if inventory.sources.is_empty() {
+            let (place, found) = self.suspect(inventory);
+            return Err(Error::corrupt(place, "at least one segment of the log", found));
+        }
+        if self
+            .mark
+            .as_ref()
+            .is_some_and(|mark| mark.incarnation > inventory.incarnation())
+        {
+            let (place, found) = self.suspect(inventory);
+            return Err(Error::corrupt(
+                place,
+                "a segment of the incarnation that wrote the log's mark",
+                found,
+            ));
+        }
+        if let Some(found) = self.overlap {
+            let source = &inventory.sources[found.source];
+            let place = source.place(OnDiskObject::LogRecord, found.record.at);
+            let header = found.record.header;
+            let found = format!("sequences {} to {} once more", header.first, header.last());
+            return Err(Error::corrupt(place, "sequences that no other record has", found));
+        }
+        let missing = self.first_gap().unwrap_or(self.last + 1);
+        if missing <= self.synced.max(self.complete) {
+            let (place, found) = self.suspect(inventory);
+            let why = if missing <= self.synced {
+                format!("everything up to {} was synced", self.synced)
+            } else {
+                format!(
+                    "everything up to {} was written since the machine started",
+                    self.complete
+                )
+            };
+            let expected = format!("the record of sequence {missing} ({why})");
+            return Err(Error::corrupt(place, expected, found));
+        }
+        self.refuse_short_file(inventory)?;
+        if !self.same_boot {
+            // The mark may name a segment whose header was lost in a power failure.
+            return Ok(());
+        }
+        match self.missing_segment(inventory, start) {
+            None => Ok(()),
+            Some((lane, number)) => {
+                let (place, found) = self.suspect(inventory);
+                let expected = format!("segment {number}, which lane {lane} was writing");
+                Err(Error::corrupt(place, expected, found))
+            }
+        }
+    }
+
+    /// Fails if the file of a lane's current segment is shorter than the segment. This is damage on
+    /// any boot, because a file's size is durable before its first record (L2).
+    fn refuse_short_file(&self, inventory: &LogInventory) -> Result<()> {
+        for (source, fact) in inventory.sources.iter().zip(&self.facts) {
+            let header = &source.header;
+            let is_short = source.end < header.len && self.is_marked(header.number);
+            if let (true, Some(SegmentEnd::At(at, _))) = (is_short, &fact.stop) {
+                debug_assert!(*at < header.len, "records lie inside their segment (L2)");
+                let place = source.place(OnDiskObject::LogSegment, *at);
+                let expected = format!("a segment of {} bytes", header.len);
+                let found = format!("a file of {}", source.file.len());
+                return Err(Error::corrupt(place, expected, found));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns a lane and the number of its current segment, if that segment is missing. If the
+    /// mark predates a release, it cannot tell.
+    pub(super) fn missing_segment(
+        &self,
+        inventory: &LogInventory,
+        start: RecoveryStart,
+    ) -> Option<(usize, u64)> {
+        let mark = self.mark.as_ref().filter(|mark| mark.released >= start.from)?;
+        let is_there = |number: u64| {
+            let mut sources = inventory.sources.iter();
+            sources.any(|source| source.header.number == number)
+        };
+        let lanes = mark.lanes.iter().enumerate();
+        lanes
+            .filter_map(|(lane, number)| Some((lane, (*number)?)))
+            .find(|&(_, number)| !is_there(number))
+    }
+
+    /// Returns the most likely place of the loss: a segment that ends too early, then an invalid
+    /// header block, then the end of the newest segment if it is not blank.
+    pub(super) fn suspect(&self, inventory: &LogInventory) -> (DiskLocation, String) {
+        let sources = inventory.sources.iter().zip(&self.facts);
+        let ended = sources.filter_map(|(source, fact)| match &fact.stop {
+            Some(SegmentEnd::At(at, why)) => Some((source, *at, why)),
+            _ => None,
+        });
+        let follows = |source: &SegmentSource| {
+            inventory.sources.iter().any(|later| {
+                later.header.number > source.header.number
+                    && (later.header.lane, later.header.incarnation)
+                        == (source.header.lane, source.header.incarnation)
+            })
+        };
+        if let Some((source, at, why)) = ended.clone().find(|(source, ..)| follows(source)) {
+            return (source.place(OnDiskObject::LogRecord, at), why.clone());
+        }
+        let damaged = inventory
+            .vacant
+            .iter()
+            .find_map(|vacant| Some((vacant, vacant.damage.as_ref()?)));
+        if let Some((vacant, damage)) = damaged {
+            let place = DiskLocation::new(OnDiskObject::LogSegment, slot_file(vacant.slot), 0);
+            return (place, damage.clone());
+        }
+        if let Some((source, at, why)) = ended.max_by_key(|(source, ..)| source.header.number) {
+            return (source.place(OnDiskObject::LogRecord, at), why.clone());
+        }
+        let vacant = inventory.vacant.first().map_or(0, |vacant| vacant.slot);
+        let place = DiskLocation::new(OnDiskObject::LogSegment, slot_file(vacant), 0);
+        (place, "no segment".to_owned())
+    }
+}
+
+/// Fails if a record follows the end of a segment. On the boot that wrote it, a segment ends at its
+/// last record or at one that was being written, so a later record proves damage. For earlier
+/// incarnations, the base of the newest one guards their end.
+pub(super) fn refuse_records_behind_the_end(inventory: &LogInventory, survey: &RecoveryScan) -> Result<()> {
+    let newest = inventory.incarnation();
+    for (source, fact) in inventory.sources.iter().zip(&survey.facts) {
+        if !survey.same_boot || source.header.incarnation != newest {
+            continue;
+        }
+        let Some(SegmentEnd::At(at, why)) = &fact.stop else {
+            continue;
+        };
+        let mut cursor = SegmentCursor::new(Purpose::Recovery);
+        while cursor.next(source)?.is_some() {}
+        if cursor.resume(source)? {
+            let place = source.place(OnDiskObject::LogRecord, *at);
+            let expected = format!("a record, for there is another at {}", cursor.position());
+            return Err(Error::corrupt(place, expected, why.clone()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! Failing tiers and their return.
+//!
+//! A failed tier accepts no new data (`tiers/failing.rs`), and checkpoints skip it: its data is
+//! already durable (T7). It is used again after its file is reopened, which clears failed syncs.
+//! Its data is verified on every read, as everywhere.
+
+use super::{CacheMemory, LOCK_FILE, Store};
+use crate::node::tier_file;
+use crate::tiers::MARK_FILE;
+use crate::{Error, Result};
+use alluvium_base::Purpose;
+use alluvium_device::{BLOCK, Device, Directory, FileOptions};
+use std::sync::Arc;
+
+impl Store {
+    /// Checks that the directories of the further tiers still exist. A data file removed while it
+    /// is open would accept writes that can never be read again.
+    pub(super) fn check_tier_directories(&self) {
+        let further = self.directories().iter().zip(0u8..).skip(1);
+        for (directory, tier) in further.filter(|(_, tier)| !self.is_closed(*tier)) {
+            if self.tiers.fails(tier) {
+                continue;
+            }
+            let is_there = match directory.list() {
+                Ok(names) => [MARK_FILE.to_owned(), tier_file(tier)]
+                    .iter()
+                    .all(|wanted| names.contains(wanted)),
+                Err(error) => {
+                    let _noted = self.tiers.record_failure::<(), _>(tier, Err(error));
+                    continue;
+                }
+            };
+            if !is_there {
+                let file = format!("{} (it was removed, or its device is gone)", tier_file(tier));
+                let gone = alluvium_device::Error::NotFound { file };
+                let _noted = self.tiers.record_failure::<(), _>(tier, Err(gone));
+            }
+        }
+    }
+
+    /// Readmits a failed tier, in its current directory or else in the one that `elsewhere` opens.
+    /// A tier that has not failed is left unchanged.
+    ///
+    /// # Errors
+    /// [`Error::WrongTier`] if the directory holds something else or a shorter data file; I/O
+    /// errors if the tier still fails. The tier is then unchanged.
+    pub fn readmit_tier(
+        &self,
+        tier: u8,
+        elsewhere: impl FnOnce() -> Result<Arc<dyn Directory>>,
+    ) -> Result<()> {
+        self.health.check()?;
+        // Serialises readmissions, and excludes the addition of a tier.
+        let mut locks = self.locks.lock();
+        if !self.tiers.fails(tier) {
+            return Ok(());
+        }
+        let own = self.directories().get(tier).expect("a tier that fails is there");
+        let device = match self.opened_again(tier, &**own) {
+            Ok(device) => device,
+            Err(_) => {
+                let directory = elsewhere()?;
+                let device = self.opened_again(tier, &*directory)?;
+                // If the store already holds this lock, it is the directory that was just tried.
+                locks.push(directory.lock(LOCK_FILE)?);
+                if self.cache_memory == CacheMemory::Registered {
+                    directory.register_memory(self.cache.memory_region());
+                }
+                // The new directory replaces the old one for all later requests, because the old
+                // one may lead to a file system that is gone.
+                self.directories
+                    .replace(self.directories().clone().with(tier, directory));
+                device
+            }
+        };
+        self.tiers.replace(tier, device);
+        tracing::info!(tier, "a tier that failed is used again");
+        Ok(())
+    }
+
+    /// Reopens the data file of a tier and checks that it responds.
+    fn opened_again(&self, tier: u8, directory: &dyn Directory) -> Result<Arc<dyn Device>> {
+        let store = self.superblock().store;
+        self.directories().require_mark_of(store, tier, directory)?;
+        let device = directory.open(&tier_file(tier), FileOptions::DIRECT)?;
+        let had = self.tiers.get(tier)?.len();
+        if device.len() < had {
+            let found = device.len();
+            return Err(Error::WrongTier {
+                directory: directory.describe(),
+                tier,
+                store: self.directory().describe(),
+                why: format!(
+                    "its file has {found} bytes, and had {had}: give the directory that has all of it, or restore the \
+                     store from a backup"
+                ),
+            });
+        }
+        if had >= BLOCK {
+            device.read_at(0, BLOCK as usize, Purpose::Recovery)?;
+        }
+        device.sync(Purpose::Recovery)?;
+        debug_assert_ne!(tier, 0, "the first tier does not fail by itself (T7)");
+        Ok(device)
+    }
+
+    /// Returns the error of a tier that failed.
+    #[must_use]
+    pub fn tier_failure(&self, tier: u8) -> Option<Error> {
+        self.tiers.failure(tier)
+    }
+}

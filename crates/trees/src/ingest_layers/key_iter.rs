@@ -1,0 +1,202 @@
+//! Iteration over the keys of layers.
+
+use super::IngestRunLayers;
+use super::lookup::hand_over;
+use crate::run::{CursorAccess, IndexedRun, RunRecordCursor};
+use alluvium_base::message::MAX_SEQUENCE;
+use alluvium_base::{Purpose, SequenceNumber};
+use alluvium_dictionary::contract;
+use alluvium_dictionary::fetch::{BlockingFetch, unwrap_ready};
+use alluvium_dictionary::lookup_state::LookupState;
+use alluvium_dictionary::merge::{MergeDirection, MergingIter, SortedSource};
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::range_tombstones::RangeTombstoneIndex;
+use alluvium_storage::store::Store;
+use alluvium_storage::{Error, Result};
+use std::fmt;
+use std::sync::Arc;
+
+/// An iterator over the keys of a range that have messages in layers. The layers must exist as long
+/// as it is used.
+pub(crate) struct LayerWalk {
+    store: Arc<Store>,
+    range: KeyRange,
+    direction: MergeDirection,
+    /// The runs of each layer, newest layer first, with the layer's sequence number.
+    layers: Vec<(SequenceNumber, Vec<IndexedRun>)>,
+    deletes: Arc<RangeTombstoneIndex>,
+    /// The current position. `None` before the start and after an error.
+    merged: Option<MergingIter<LayerCursor>>,
+    /// The last key that was returned.
+    last: Option<Vec<u8>>,
+}
+
+/// A position in a layer, whose runs do not overlap.
+struct LayerCursor {
+    sequence: SequenceNumber,
+    /// Cursors of the runs after the current one.
+    cursors: std::vec::IntoIter<RunRecordCursor>,
+    current: Option<RunRecordCursor>,
+}
+
+impl fmt::Debug for LayerWalk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LayerWalk")
+            .field("range", &self.range)
+            .field("direction", &self.direction)
+            .field("layers", &self.layers.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns an iterator over the keys of a range.
+pub(crate) fn walk(layers: &IngestRunLayers, range: &KeyRange, direction: MergeDirection) -> LayerWalk {
+    let mut all = Vec::new();
+    for (sequence, pieces) in layers.layers().rev() {
+        let runs = pieces.iter().map(|piece| &piece.built.run);
+        let mut runs: Vec<IndexedRun> = runs
+            .filter(|run| range.overlaps(run.low(), run.high()))
+            .cloned()
+            .collect();
+        if direction == MergeDirection::Backward {
+            runs.reverse();
+        }
+        if !runs.is_empty() {
+            all.push((sequence, runs));
+        }
+    }
+    LayerWalk {
+        store: Arc::clone(&layers.writer().how.store),
+        range: range.clone(),
+        direction,
+        layers: all,
+        deletes: Arc::clone(layers.deletes()),
+        merged: None,
+        last: None,
+    }
+}
+
+impl LayerCursor {
+    fn start(&mut self) -> Result<()> {
+        while self.current.as_ref().is_none_or(|cursor| cursor.key().is_none()) {
+            self.current = self.cursors.next();
+            match &mut self.current {
+                Some(cursor) => cursor.start()?,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SortedSource for LayerCursor {
+    type Error = Error;
+
+    fn key(&self) -> Option<&[u8]> {
+        self.current.as_ref()?.key()
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        if let Some(cursor) = &mut self.current {
+            cursor.pass_key()?;
+        }
+        self.start()
+    }
+}
+
+impl LayerWalk {
+    /// Returns the rest of the range after the last key.
+    fn left(&self) -> KeyRange {
+        let Some(last) = &self.last else {
+            return self.range.clone();
+        };
+        match self.direction {
+            MergeDirection::Forward => {
+                let behind = [&last[..], &[0]].concat();
+                KeyRange::new(&behind, self.range.high.as_deref())
+            }
+            MergeDirection::Backward => KeyRange::new(&self.range.low, Some(last)),
+        }
+    }
+
+    fn begin(&self) -> Result<MergingIter<LayerCursor>> {
+        let left = self.left();
+        let mut sources = Vec::with_capacity(self.layers.len());
+        for (sequence, runs) in &self.layers {
+            let cursors = runs
+                .iter()
+                .map(|run| run.cursor(&self.store, left.clone(), self.direction, CursorAccess::Cached));
+            let cursors: Vec<RunRecordCursor> = cursors.collect();
+            let mut cursor = LayerCursor {
+                sequence: *sequence,
+                cursors: cursors.into_iter(),
+                current: None,
+            };
+            cursor.start()?;
+            sources.push(cursor);
+        }
+        Ok(MergingIter::new(sources, self.direction))
+    }
+
+    fn go_on(&mut self, gather: &mut LookupState<'_>) -> Result<bool> {
+        let merged = match &mut self.merged {
+            Some(merged) => merged,
+            None => {
+                let begun = self.begin()?;
+                self.merged.insert(begun)
+            }
+        };
+        let Some(winner) = merged.winner() else {
+            return Ok(false);
+        };
+        let mut key = self.last.take().unwrap_or_default();
+        key.clear();
+        key.extend_from_slice(merged.source(winner).key().expect("a winner stands at a key"));
+        let deleted = self.deletes.covering(&key, MAX_SEQUENCE);
+        gather.range_deleted(deleted);
+        let guard = self.store.epochs().pin();
+        let from = BlockingFetch {
+            cache: self.store.cache(),
+            guard: &guard,
+            purpose: Purpose::Scan,
+        };
+        let mut handed = Ok(());
+        while let Some(winner) = merged.winner()
+            && merged.source(winner).key() == Some(&key[..])
+        {
+            let source = merged.source(winner);
+            let cursor = source.current.as_ref().expect("it stands at a key");
+            if !gather.is_decided() && deleted.is_none_or(|deleted| source.sequence > deleted) {
+                handed = unwrap_ready(hand_over(cursor.record(), source.sequence, &from, gather)).map(drop);
+            }
+            handed = handed.and_then(|()| merged.advance());
+            if handed.is_err() {
+                break;
+            }
+        }
+        debug_assert!(self.range.contains(&key), "a walk stays in its range");
+        self.last = Some(key);
+        handed?;
+        gather.end_at(deleted);
+        Ok(true)
+    }
+}
+
+impl contract::IngestKeyScan for LayerWalk {
+    fn next(&mut self, gather: &mut LookupState<'_>) -> Result<Option<&[u8]>> {
+        let before = self.last.clone();
+        match self.go_on(gather) {
+            Ok(true) => Ok(self.last.as_deref()),
+            Ok(false) => Ok(None),
+            Err(error) => {
+                self.merged = None;
+                self.last = before;
+                Err(error)
+            }
+        }
+    }
+
+    fn is_deleted(&self, key: &[u8]) -> bool {
+        self.deletes.covering(key, MAX_SEQUENCE).is_some()
+    }
+}

@@ -1,0 +1,190 @@
+//! Layers of runs with maplets, which are written for a structure but not attached to one yet.
+//!
+//! *Knows*: how the runs of layers are written and read.
+//!
+//! *Does not know*: the dictionary that the layers are attached to; sequence numbers of commits.
+//!
+//! *Read in this order*: `alluvium_dictionary::versioned::IngestLayers` (the list of layers), this
+//! file (their runs), `lookup.rs` (lookups), `walk.rs` (iteration).
+
+mod key_iter;
+mod lookup;
+
+pub(crate) use key_iter::walk;
+pub(crate) use lookup::gather;
+
+use crate::maplet::{self, Maplet, MapletSpec};
+use crate::merge_memory::merge_bytes;
+use crate::run::{BuiltRun, RunBuilder, RunOptions};
+use alluvium_base::Message;
+use alluvium_dictionary::placement::{self, PlacementRequest};
+use alluvium_dictionary::range_tombstones::RangeTombstoneIndex;
+use alluvium_dictionary::record::StoredRecord;
+use alluvium_dictionary::rules::{KeyspaceCursor, KeyspaceSchema};
+use alluvium_dictionary::versioned::{IngestLayers, LayerWriter};
+use alluvium_storage::Result;
+use alluvium_storage::store::Store;
+use std::sync::Arc;
+
+/// Options for writing layers.
+#[derive(Clone, Debug)]
+pub(crate) struct LayerOptions {
+    pub(crate) store: Arc<Store>,
+    pub(crate) schema: Arc<dyn KeyspaceSchema>,
+    pub(crate) run: RunOptions,
+    pub(crate) maplet: MapletSpec,
+    /// Maximum number of bytes of keys and values in a run.
+    pub(crate) run_bytes: u64,
+    /// Whether the placement policy selects the tier of each run and maplet when it is started,
+    /// instead of the options.
+    pub(crate) is_placed: bool,
+}
+
+/// Free space that a run of unknown length requires on its tier at the start, in bytes.
+const BEGINNING: u64 = 16 << 20;
+
+impl LayerOptions {
+    /// Starts a run.
+    fn begin(&self) -> Result<RunBuilder> {
+        let tier = self.tier(BEGINNING.min(self.run_bytes), self.run.tier);
+        let options = RunOptions {
+            tier,
+            value_tier: tier,
+            ..self.run
+        };
+        RunBuilder::new(&self.store, &options)
+    }
+
+    fn tier(&self, bytes: u64, otherwise: u8) -> u8 {
+        match self.is_placed {
+            true => placement::tier(&self.store, &PlacementRequest::newest(bytes)),
+            false => otherwise,
+        }
+    }
+
+    /// Completes a run and its maplet. `None` without records and range deletes.
+    fn finish(&self, builder: RunBuilder) -> Result<Option<LayerRun>> {
+        let Some(mut built) = builder.finish()? else {
+            return Ok(None);
+        };
+        let hashes = std::mem::take(&mut built.hashes);
+        let tier = self.tier(0, self.maplet.tier);
+        let spec = MapletSpec { tier, ..self.maplet };
+        match Maplet::build(&self.store, &spec, hashes, 0) {
+            Ok(maplet) => Ok(Some(LayerRun { built, maplet })),
+            Err(error) => {
+                built.abandon(&self.store);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// A run of a layer, with its maplet.
+#[derive(Debug)]
+pub struct LayerRun {
+    pub(crate) built: BuiltRun,
+    pub(crate) maplet: maplet::WrittenMaplet,
+}
+
+/// The layers of an ingest.
+pub(crate) type IngestRunLayers = IngestLayers<LayerRunWriter>;
+
+/// Writes the runs of layers.
+#[derive(Debug)]
+pub struct LayerRunWriter {
+    how: LayerOptions,
+    builder: Option<RunBuilder>,
+    keyspace: KeyspaceCursor,
+    /// Bytes and records of the run being built.
+    filled: u64,
+    building: u64,
+}
+
+impl LayerRunWriter {
+    pub(crate) fn new(how: LayerOptions) -> LayerRunWriter {
+        LayerRunWriter {
+            keyspace: KeyspaceCursor::new(&how.schema),
+            how,
+            builder: None,
+            filled: 0,
+            building: 0,
+        }
+    }
+}
+
+/// Returns the memory of the run being written, in bytes.
+pub(crate) fn writing_bytes(layers: &IngestRunLayers) -> u64 {
+    let LayerRunWriter { how, building, .. } = layers.writer();
+    match *building {
+        0 => 0,
+        records => merge_bytes(how.store.device(), 0, layers.bytes(), records, 0),
+    }
+}
+
+impl LayerWriter for LayerRunWriter {
+    type Run = LayerRun;
+
+    fn push(&mut self, key: &[u8], message: Message<'_>, written: &mut Vec<LayerRun>) -> Result<()> {
+        let len = (key.len() + message.operand.len()) as u64;
+        if self.filled > 0 && self.filled + len > self.how.run_bytes {
+            self.end_run(written)?;
+        }
+        let builder = match &mut self.builder {
+            Some(builder) => builder,
+            none => {
+                self.keyspace = KeyspaceCursor::new(&self.how.schema);
+                none.insert(self.how.begin()?)
+            }
+        };
+        if let Some(rules) = self.keyspace.enter(key) {
+            builder.begin_keyspace(rules.codec, rules.value_threshold)?;
+        }
+        builder.push(
+            key,
+            StoredRecord::from(Message {
+                sequence: 0,
+                ..message
+            }),
+        )?;
+        self.filled += len;
+        self.building += 1;
+        Ok(())
+    }
+
+    /// Completes a run, and writes its maplet.
+    fn end_run(&mut self, written: &mut Vec<LayerRun>) -> Result<()> {
+        debug_assert_eq!(
+            self.builder.is_some(),
+            self.building > 0,
+            "a run is begun with its first record"
+        );
+        (self.filled, self.building) = (0, 0);
+        if let Some(builder) = self.builder.take() {
+            written.extend(self.how.finish(builder)?);
+        }
+        Ok(())
+    }
+
+    fn give_up_run(&mut self) {
+        self.builder = None;
+        (self.filled, self.building) = (0, 0);
+    }
+
+    fn write_deleted_ranges(&mut self, deletes: RangeTombstoneIndex) -> Result<Option<LayerRun>> {
+        let mut builder = self.how.begin()?;
+        builder.delete_ranges(Arc::new(deletes));
+        self.how.finish(builder)
+    }
+
+    fn abandon(&self, run: LayerRun) {
+        // The cache may contain nodes of the run. Their checksums distinguish them from nodes
+        // written to the same place later.
+        run.built.abandon(&self.how.store);
+        run.maplet.abandon(&self.how.store);
+    }
+
+    fn memory_bytes(run: &LayerRun) -> u64 {
+        run.built.run.memory_bytes() as u64 + run.maplet.maplet.memory_bytes()
+    }
+}

@@ -1,0 +1,78 @@
+//! Repair of damaged leaves, index nodes and values, which stop every merge and scan that reaches
+//! them, and of damaged filter pages, which stop lookups. A repair rewrites the runs. The contents
+//! of damaged leaves are lost; a filter is rebuilt from its run without loss.
+
+use super::LevelsDictionary;
+use super::merge::MergeStep;
+use super::state::LevelMember;
+use crate::repair_result::RunRepairResult;
+use alluvium_dictionary::contract::{MaintenanceStep, StepProgress};
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::read::{CheckReadTotals, DataFiles};
+use alluvium_storage::{Error, Result};
+use std::sync::Arc;
+
+impl LevelsDictionary {
+    /// Rewrites runs with damaged leaves, index nodes or values, leaving these out, and runs with
+    /// damaged filters. Reads the whole structure. The caller must exclude all other changes of the
+    /// structure. The next checkpoint makes the repair durable.
+    ///
+    /// # Errors
+    /// I/O errors. Repairs made before the error remain.
+    ///
+    /// # Panics
+    /// When a merge is running.
+    pub fn repair(&self) -> Result<RunRepairResult> {
+        let mut mended = RunRepairResult::default();
+        let files = DataFiles::of(&self.shared.home.store);
+        let version = self.version();
+        let mut damaged = Vec::new();
+        for member in &version.newest_first {
+            // Parts of one run that appear in several places are examined together.
+            let is_same = |other: &&Arc<LevelMember>| other.run.pointer() == member.run.pointer();
+            let parts: Vec<&Arc<LevelMember>> = version.newest_first.iter().filter(is_same).collect();
+            if !Arc::ptr_eq(parts[0], member) {
+                continue;
+            }
+            let within: Vec<KeyRange> = parts.iter().map(|part| part.range.clone()).collect();
+            let nodes = member.run.damaged_within(files, &within);
+            let has_bad_filter = has_bad_filter(member, files);
+            if nodes.is_empty() && !has_bad_filter {
+                continue;
+            }
+            if !nodes.is_empty() {
+                mended.note(&nodes, &within, &*self.shared.home.schema);
+            }
+            for part in parts.iter().filter(|_| !nodes.is_empty()) {
+                part.run
+                    .leave_out(nodes.iter().map(|node| node.pointer).collect());
+            }
+            damaged.push((parts, has_bad_filter));
+        }
+        for (parts, has_bad_filter) in damaged {
+            let mut is_written = true;
+            for part in parts {
+                is_written &= mended.record_outcome(self.write_again(part))?;
+            }
+            mended.filters += u64::from(is_written && has_bad_filter);
+        }
+        Ok(mended)
+    }
+
+    /// Rewrites a run, unless it has already been rewritten: parts that have become one run are
+    /// written together.
+    fn write_again(&self, member: &Arc<LevelMember>) -> Result<()> {
+        let Some(mut step) = MergeStep::start_repair(self, member) else {
+            return Ok(());
+        };
+        while step.poll(usize::MAX)? == StepProgress::More {}
+        Ok(())
+    }
+}
+
+/// Returns whether the filter of a run is damaged. A filter on a tier that cannot be read at
+/// present does not count as damaged.
+fn has_bad_filter(member: &LevelMember, files: DataFiles<'_>) -> bool {
+    let found = member.maplet.check_from(files, &mut CheckReadTotals::default());
+    !found.is_empty() && !matches!(member.maplet.missing(files, &[]), Err(Error::TierFails { .. }))
+}

@@ -1,0 +1,93 @@
+//! Repair of damaged leaves, index nodes and values. These would stop every compaction and scan
+//! that reads them. A repair compacts the affected leaves of the trunk and omits the damaged nodes,
+//! whose records are lost.
+
+use super::reachable::{ReachableStructures, merged};
+use crate::repair_result::RunRepairResult;
+use crate::run::DamagedNode;
+use crate::tiered::compact::Compactor;
+use crate::tiered::trunk::{RunKey, Trunk, all_nodes, key_of};
+use alluvium_dictionary::contract::StepProgress;
+use alluvium_dictionary::read::DataFiles;
+use alluvium_storage::Result;
+use std::collections::BTreeMap;
+
+/// Compacts the leaves of a trunk that need damaged leaves, index nodes or values, and omits these.
+/// Reads the whole tree. The caller must prevent all other changes to the tree until it returns.
+///
+/// # Errors
+/// I/O errors. Leaves that were mended before the error stay mended.
+pub(crate) fn repair(trunk: &Trunk, compactor: &Compactor) -> Result<RunRepairResult> {
+    let mut mended = RunRepairResult::default();
+    let damaged = leave_out(trunk, &mut mended);
+    let mut before = None;
+    while let Some(key) = still_needed(trunk, &damaged) {
+        if before.as_ref() == Some(&key) {
+            // Nothing is compacted while a tier is unreadable.
+            let key = key.escape_ascii();
+            mended.left = Some(format!(
+                "what else there is of the keys from \"{key}\" cannot be read"
+            ));
+            break;
+        }
+        let written = compactor.compact_fully(&key).and_then(|()| settle(compactor));
+        if !mended.record_outcome(written)? {
+            break;
+        }
+        before = Some(key);
+    }
+    Ok(mended)
+}
+
+/// Makes cursors skip damaged nodes, and returns these nodes by run.
+fn leave_out(trunk: &Trunk, mended: &mut RunRepairResult) -> BTreeMap<RunKey, Vec<DamagedNode>> {
+    let nodes = all_nodes(&trunk.version().root);
+    let mut names = ReachableStructures::default();
+    nodes.iter().for_each(|node| names.add_node(node));
+    let mut damaged: BTreeMap<RunKey, Vec<DamagedNode>> = BTreeMap::new();
+    let parts = nodes.iter().flat_map(|node| node.uses());
+    for (_, run) in parts.flat_map(|(part, _)| part.group.runs()) {
+        let key = key_of(run.pointer());
+        let Some((_, needs)) = names.runs.get(&key) else {
+            continue;
+        };
+        // A run may be in several groups, but is read once.
+        let of_run = damaged.entry(key).or_insert_with(|| {
+            let within = merged(needs);
+            let nodes = run.damaged_within(DataFiles::of(&trunk.store), &within);
+            mended.note(&nodes, &within, &*trunk.options.schema);
+            nodes
+        });
+        if !of_run.is_empty() {
+            run.leave_out(of_run.iter().map(|node| node.pointer).collect());
+        }
+    }
+    damaged.retain(|_, nodes| !nodes.is_empty());
+    damaged
+}
+
+/// Returns a key whose readers still reach one of these nodes.
+fn still_needed(trunk: &Trunk, damaged: &BTreeMap<RunKey, Vec<DamagedNode>>) -> Option<Box<[u8]>> {
+    for node in all_nodes(&trunk.version().root) {
+        for (part, range) in node.uses() {
+            for (_, run) in part.group.runs() {
+                let of_run = damaged.get(&key_of(run.pointer())).into_iter().flatten();
+                let mut needed = of_run.filter(|node| {
+                    range.overlaps(run.low(), run.high()) && range.overlaps(&node.range.low, &node.high)
+                });
+                if let Some(node) = needed.next() {
+                    return Some(range.low.clone().max(node.range.low.clone()));
+                }
+            }
+        }
+    }
+    None
+}
+
+/// Runs all due steps.
+fn settle(compactor: &Compactor) -> Result<()> {
+    while let Some(mut step) = compactor.next_step()? {
+        while step.poll(usize::MAX)? != StepProgress::Done {}
+    }
+    Ok(())
+}
