@@ -18,10 +18,10 @@
 //!
 //! *Does not know*: how commits are validated and locks are granted, which is the engine's task.
 //!
-//! *Read in this order*: this file, `tracker.rs` (tracked reads), `read.rs`, `write.rs`, `walk.rs`
-//! (iterators) with `locked.rs` (iterators that lock), `unordered.rs` (unordered iterators),
-//! `spilled.rs` and `spill.rs` (writes that exceed memory), `savepoint.rs`, `commit.rs`,
-//! `retry.rs`.
+//! *Read in this order*: this file, `write_set/` (writes that see themselves before they are
+//! committed), `tracker.rs` (tracked reads), `read.rs`, `write.rs`, `walk.rs` (iterators) with
+//! `locked.rs` (iterators that lock), `unordered.rs` (unordered iterators), `spilled.rs` and
+//! `spill.rs` (writes that exceed memory), `savepoint.rs`, `commit.rs`, `retry.rs`.
 //!
 //! Invariants:
 //!
