@@ -120,7 +120,7 @@ impl TransactionPhase {
             ("later", ..) => self.durability = AckDurability::Later,
             ("sorted", _, TransactionTask::Add { order, .. }) => *order = CounterOrder::Sorted,
             (_, Some(("keys", text)), TransactionTask::Add { keys, .. }) => {
-                *keys = number(text, 1, MOST_KEYS)?
+                *keys = number(text, 1, MOST_KEYS)?;
             }
             (_, Some(("pair", text)), TransactionTask::Put { pair_bytes, .. }) => {
                 // A key, and the part that verifies a value. The thesis's smallest pair has 32

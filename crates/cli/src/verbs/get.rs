@@ -98,7 +98,7 @@ impl GetCommand {
                 RedisKeyPart::Key(key) if key.kind.is_none() => missing.push(key.key),
                 // Print a single string in the same way as a single value.
                 RedisKeyPart::Key(key) if is_plain && key.kind == Some(RedisKind::String) => {
-                    text = Some(key.key)
+                    text = Some(key.key);
                 }
                 RedisKeyPart::Key(_) if self.output.is_some() => return Err(GetCommand::no_bytes()),
                 RedisKeyPart::Key(key) => printer.key(&key)?,

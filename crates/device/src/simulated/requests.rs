@@ -72,7 +72,7 @@ impl OpenHandle<'_> {
                 flip(&mut world.rng, out, bits);
             }
             Some(InjectedFailure::Full | InjectedFailure::Short) | None => {
-                world.file(self.file).read(offset, out)
+                world.file(self.file).read(offset, out);
             }
         }
         Ok(())

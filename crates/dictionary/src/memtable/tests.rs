@@ -144,7 +144,7 @@ fn keys_in_order_leave_full_leaves() {
             .unwrap();
     }
     let records = 20_000 * MemtableArena::cost(&[0; 8], b"");
-    let leaves = 20_000 / node::FANOUT * node::NodeBankKind::Leaf.bytes();
+    let leaves = 20_000 / node::FANOUT * NodeBankKind::Leaf.bytes();
     // The memory reserved by a lane is a small fraction of the limit.
     let bytes = memtable.bytes() - memtable.limit() / 256;
     assert!(
@@ -306,7 +306,7 @@ fn every_byte_is_counted_and_little_is_taken_ahead() {
         records += MemtableArena::cost(&[0; 8], &operand);
     }
     // Leaves split by random insertions are about two thirds full, and never less than half.
-    let leaves = 20_000 / (node::FANOUT / 2) * node::NodeBankKind::Leaf.bytes();
+    let leaves = 20_000 / (node::FANOUT / 2) * NodeBankKind::Leaf.bytes();
     let bytes = memtable.bytes();
     assert!(
         bytes >= records + leaves / 2,

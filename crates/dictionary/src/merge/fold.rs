@@ -213,7 +213,7 @@ impl<'op> MessageFolder<'op> {
                 self.emit_put(&whole(message, number), emit);
             }
             MessageKind::Put | MessageKind::Merge | MessageKind::Delete => {
-                self.emit_tombstone(message.sequence, emit)
+                self.emit_tombstone(message.sequence, emit);
             }
         }
         BandState::Done

@@ -274,7 +274,7 @@ impl HashedStructure {
                     builder.push(record.hash, &record.key, message, &rules)?;
                 }
                 RecordReadResult::Valueless(key, _) if !asked.has(self.hash_of(LookupKey::new(&key))) => {
-                    taken += 1
+                    taken += 1;
                 }
                 RecordReadResult::Keyless(hash, _) if !asked.has(hash) => {
                     taken += 1;

@@ -243,7 +243,7 @@ fn a_burst_answers_as_single_requests_do() {
                 answered += 1;
                 match requests[number] {
                     BurstRequest::Get(key) => {
-                        assert_eq!(response, BurstResponse::Value(single.get(key, now)))
+                        assert_eq!(response, BurstResponse::Value(single.get(key, now)));
                     }
                     BurstRequest::Set(key, value, expires_at) => {
                         assert_eq!(

@@ -12,7 +12,7 @@ struct SyncQueue {
 }
 
 /// Makes all earlier commits durable.
-type SyncCallback = Box<dyn Fn() -> alluvium::Result<()> + Send + std::marker::Sync>;
+type SyncCallback = Box<dyn Fn() -> alluvium::Result<()> + Send + Sync>;
 
 /// Syncs the store when connections wait for it, so that no loop has to block.
 pub(crate) struct GroupSyncer {

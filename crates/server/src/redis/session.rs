@@ -155,7 +155,7 @@ impl RedisSession {
                     }
                 }
                 CommandHandler::Data(_) if self.interactive.is_some() => {
-                    self.run_within(command, args, output)
+                    self.run_within(command, args, output);
                 }
                 CommandHandler::Data(_) => {
                     let batch = self.gather(requests, buffer, command, at);

@@ -90,10 +90,10 @@ impl Extents {
                     refused = shared.back(&mut tier, start..start + units)? == SpaceGrant::Refused;
                 }
                 AllocationStep::BackAny(units) => {
-                    refused = shared.back_any(&mut tier, units)? == SpaceGrant::Refused
+                    refused = shared.back_any(&mut tier, units)? == SpaceGrant::Refused;
                 }
                 AllocationStep::Grow(units) => {
-                    refused = shared.grow(slot, &mut tier, units)? == SpaceGrant::Refused
+                    refused = shared.grow(slot, &mut tier, units)? == SpaceGrant::Refused;
                 }
                 AllocationStep::Probe(units) => {
                     shared.probe(&mut tier, units)?;

@@ -92,7 +92,7 @@ impl MemtableScanCursor {
                 spot.seek(memtable, from.map_or(&range.low, |from| from.max(&range.low)));
             }
             (MergeDirection::Backward, Some(from)) if !range.ends_before(from) => {
-                spot.seek_back(memtable, from)
+                spot.seek_back(memtable, from);
             }
             (MergeDirection::Backward, _) => match &range.high {
                 None => spot.last(memtable),

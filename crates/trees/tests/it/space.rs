@@ -284,7 +284,7 @@ fn what_is_left_of_a_well_compressed_node_is_known_to_be_needed() {
         assert_eq!(
             tree.check_with(CheckLevel::Everything, &[]).unwrap(),
             Vec::<String>::new()
-        )
+        );
     };
     let write = |cut: u64, messages: &dyn Fn(&Memtable)| {
         let memtable = Memtable::new(1 << 20);

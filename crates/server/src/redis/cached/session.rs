@@ -122,7 +122,7 @@ impl CachedSession {
             let start = output.len();
             match self.admit(args) {
                 Ok(CachedRequestAction::Texts(command, run)) => {
-                    self.run(&mut texts, (command, run), args, output)
+                    self.run(&mut texts, (command, run), args, output);
                 }
                 Ok(CachedRequestAction::Session(run)) => {
                     let done = run(self, args, &mut ReplyWriter::new(output, self.version));

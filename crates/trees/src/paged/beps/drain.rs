@@ -99,7 +99,7 @@ impl<B: PageBuffer> BepsTree<B> {
             if is_root && self.core.shape.pivots_of(&node).free(&node) < 2 {
                 match kind(&node) {
                     Some(PageContentKind::Buffered) => {
-                        self.core.divide_root(&mut node, PageContentKind::Buffered)?
+                        self.core.divide_root(&mut node, PageContentKind::Buffered)?;
                     }
                     _ => self.grow(&mut node)?,
                 }
