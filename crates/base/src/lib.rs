@@ -15,8 +15,8 @@
 //!
 //! - **B1** Everything on disk is little-endian and of a fixed width: no `usize`, no host byte
 //!   order.
-//! - **B2** A [`bytes::Reader`] never panics and never reads outside its slice, whatever the bytes
-//!   are.
+//! - **B2** A [`bytes::ByteReader`] never panics and never reads outside its slice, whatever the
+//!   bytes are.
 
 pub mod bytes;
 pub mod checksum;

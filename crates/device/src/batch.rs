@@ -75,7 +75,8 @@ impl IoOutcome {
 /// use alluvium_base::Purpose;
 /// use alluvium_device::{Batch, Buffer};
 /// let mut batch = IoBatch::new();
-/// batch.write(0, AlignedBuffer::zeroed(512), Purpose::Other).read(512, AlignedBuffer::zeroed(512), Purpose::Other);
+/// batch.write(0, AlignedBuffer::zeroed(512), Purpose::Other);
+/// batch.read(512, AlignedBuffer::zeroed(512), Purpose::Other);
 /// assert_eq!(batch.len(), 2);
 /// ```
 #[derive(Debug, Default)]

@@ -126,9 +126,9 @@ struct MappedMemory {
     counters: DeviceCounters,
 }
 
-// SAFETY: the bytes are reached through raw copies only; callers of `FileMapping::write` coordinate,
-// and a read of a file beside a store into its mapping is as racy here as it is on a real machine,
-// which is why the log never does it.
+// SAFETY: the bytes are reached through raw copies only; callers of `FileMapping::write`
+// coordinate, and a read of a file beside a store into its mapping is as racy here as it is on a
+// real machine, which is why the log never does it.
 unsafe impl Send for MappedMemory {}
 // SAFETY: as above.
 unsafe impl Sync for MappedMemory {}

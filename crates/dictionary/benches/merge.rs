@@ -1,5 +1,5 @@
-//! Speed of merging: eight sorted sources of 24-byte keys and 100-byte values through `MergingIter` and
-//! `MessageFolder`.
+//! Speed of merging: eight sorted sources of 24-byte keys and 100-byte values through `MergingIter`
+//! and `MessageFolder`.
 //!
 //! Every tenth key is in two sources. The remaining records are copied to a buffer, as if to build
 //! a leaf. Prints medians of five. Without `--bench` (under `cargo test`) it runs on a small input.

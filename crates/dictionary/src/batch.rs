@@ -130,8 +130,8 @@ impl ScanBatch {
         self.enough = [ENOUGH, ENOUGH_APART];
     }
 
-    /// As [`ScanBatch::want`], for scarce memory: memory beyond what these few records need is freed.
-    /// Must be called right after [`ScanBatch::clear`].
+    /// As [`ScanBatch::want`], for scarce memory: memory beyond what these few records need is
+    /// freed. Must be called right after [`ScanBatch::clear`].
     #[cold]
     pub fn limit_memory(&mut self, records: usize) {
         let enough = LITTLE * records;
@@ -185,8 +185,8 @@ impl ScanBatch {
         }
     }
 
-    /// As [`ScanBatch::push`], with a value to be loaded before the caller consumes it. Returns false
-    /// if the value is too long; shorter values are in a single node.
+    /// As [`ScanBatch::push`], with a value to be loaded before the caller consumes it. Returns
+    /// false if the value is too long; shorter values are in a single node.
     pub fn push_apart(&mut self, key: &[u8], pointer: ValuePointer) -> bool {
         let len = pointer.len as usize;
         if len > LONG {

@@ -1,11 +1,11 @@
 //! The interface between a store and its structures.
 //!
 //! A store has several structures under one commit order, one log and one memory budget. It routes
-//! each keyspace to one of them, seals memtables, and passes every structure its [`MemtableSlice`]. A
-//! checkpoint takes one [`CheckpointRoot`] of each structure.
+//! each keyspace to one of them, seals memtables, and passes every structure its [`MemtableSlice`].
+//! A checkpoint takes one [`CheckpointRoot`] of each structure.
 //!
-//! Operations that run once per memtable, step or checkpoint may be called through
-//! `dyn Dictionary`. Operations that run for every lookup are in [`PointLookup`] and [`Reader`], which
+//! Operations that run once per memtable, step or checkpoint may be called through `dyn
+//! Dictionary`. Operations that run for every lookup are in [`PointLookup`] and [`Reader`], which
 //! are dispatched statically.
 //!
 //! Invariants:
@@ -13,8 +13,8 @@
 //! - **O1** A dictionary holds every commit about its keys up to its cut, and none above.
 //! - **O2** A reader sees one state of the dictionary. Data that the state refers to stays readable
 //!   while the reader lives.
-//! - **O3** The effects of [`MemtableIncorporation::poll`] are invisible before [`MemtableIncorporation::publish`]; if
-//!   it is dropped before that, it has no effect.
+//! - **O3** The effects of [`MemtableIncorporation::poll`] are invisible before
+//!   [`MemtableIncorporation::publish`]; if it is dropped before that, it has no effect.
 //! - **O4** A dictionary does not refer to superblocks: it returns a root and is opened from a
 //!   root.
 
@@ -101,9 +101,9 @@ pub trait Dictionary: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Sets the space class that maintenance allocates from. Any class other than [`AllocationClass::Normal`]
-    /// means that space is scarce: steps that may use the reserve then allocate from
-    /// [`AllocationClass::Freeing`].
+    /// Sets the space class that maintenance allocates from. Any class other than
+    /// [`AllocationClass::Normal`] means that space is scarce: steps that may use the reserve then
+    /// allocate from [`AllocationClass::Freeing`].
     fn set_space_class(&self, class: AllocationClass) {
         let _ = class;
     }
@@ -319,8 +319,8 @@ pub trait BulkIngest: fmt::Debug + Send + Sync {
     /// Returns the memory used, in bytes.
     fn memory_bytes(&self) -> u64;
 
-    /// Writes all pending data and reserves the space that [`BulkIngest::attach`] needs. All ingests of
-    /// a commit are prepared before the first of them is attached.
+    /// Writes all pending data and reserves the space that [`BulkIngest::attach`] needs. All
+    /// ingests of a commit are prepared before the first of them is attached.
     ///
     /// # Errors
     /// A full disk; I/O errors. Nothing has changed then.

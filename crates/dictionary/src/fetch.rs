@@ -52,8 +52,8 @@ pub trait NodeFetch {
     /// Fetches nodes that are not in memory, in the order of their pointers.
     fn miss(&self, pointers: &[NodePointer]) -> Poll<Result<Vec<NodeRef<'_>>>>;
 
-    /// As [`NodeFetch::miss`], for index pages. These misses are counted, because index pages should be
-    /// in memory.
+    /// As [`NodeFetch::miss`], for index pages. These misses are counted, because index pages
+    /// should be in memory.
     #[cold]
     fn miss_index_pages(&self, pointers: &[NodePointer]) -> Poll<Result<Vec<NodeRef<'_>>>> {
         let BlockingFetch { cache, guard, .. } = self.blocking();

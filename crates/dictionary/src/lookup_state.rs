@@ -196,8 +196,8 @@ impl<'op> LookupState<'op> {
     }
 
     /// Returns the value, assuming that no older messages exist. `None` also if the operator
-    /// rejects the base, which [`LookupState::found`] reports. No messages may be added afterwards until
-    /// a reset.
+    /// rejects the base, which [`LookupState::found`] reports. No messages may be added afterwards
+    /// until a reset.
     pub fn value(&mut self) -> Option<&[u8]> {
         self.known.settle(self.operator).ok().flatten()
     }

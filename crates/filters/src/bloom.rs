@@ -2,9 +2,9 @@
 //! one cache line.
 //!
 //! Blocked Bloom filters: Putze, Sanders and Singler, "Cache-, hash- and space-efficient Bloom
-//! filters", 2007. A block is one word ([`WordBlock`]), so that an insertion is one atomic instruction,
-//! or a cache line ([`LineBlock`]), which has fewer false positives for its size. Any number of threads
-//! may query and add concurrently; keys are never removed (F8).
+//! filters", 2007. A block is one word ([`WordBlock`]), so that an insertion is one atomic
+//! instruction, or a cache line ([`LineBlock`]), which has fewer false positives for its size. Any
+//! number of threads may query and add concurrently; keys are never removed (F8).
 //!
 //! ```text
 //!   hash      high half: number of the block · low bits (mixed again for a line): the bits within it

@@ -64,7 +64,7 @@ pub struct ActionMix {
     pub batch_len: RangeInclusive<usize>,
     /// Length of an ordinary value in bytes.
     pub value_len: RangeInclusive<usize>,
-    /// Length of a large value in bytes; one in [`Mix::large_every`] values is large.
+    /// Length of a large value in bytes; one in [`ActionMix::large_every`] values is large.
     pub large_len: RangeInclusive<usize>,
     /// One in this many values is large; with zero, none is.
     pub large_every: u32,

@@ -48,7 +48,8 @@ pub trait Story: Send + Sync + 'static {
     /// Opens the store.
     ///
     /// # Errors
-    /// [`StoryErrorKind::NotAStore`] if its creation was never finished, or any other error of the system.
+    /// [`StoryErrorKind::NotAStore`] if its creation was never finished, or any other error of the
+    /// system.
     fn open(&self, world: &StoryEnvironment) -> Result<Self::System, StoryError>;
 
     /// Performs one action. Reports each commit to the ledger before it begins and when it is

@@ -71,8 +71,8 @@ impl AnonymousMemory {
         })
     }
 
-    /// Returns a pointer to the first byte. [`AnonymousMemory::len`] bytes from there are readable and
-    /// writable while the reservation lives.
+    /// Returns a pointer to the first byte. [`AnonymousMemory::len`] bytes from there are readable
+    /// and writable while the reservation lives.
     #[must_use]
     #[inline]
     pub fn start(&self) -> NonNull<u8> {

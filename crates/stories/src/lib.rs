@@ -5,10 +5,11 @@
 //!
 //! *Does not know*: any structure. A structure's test implements [`StructureSubject`].
 //!
-//! *Read in this order*: [`StructureSubject`] (provided by a structure's test), [`StructureStory`] (run by
-//! the simulator), `database.rs` (log, memtables and the structure), `background.rs` (flushes,
-//! maintenance, checkpoints, reclaim), `root.rs`, `ingest.rs` (ingests), `steps.rs` (steps of a run),
-//! `format.rs` (log records), [`CallerFlaw`] (planted mistakes), `campaigns.rs` (length of runs).
+//! *Read in this order*: [`StructureSubject`] (provided by a structure's test), [`StructureStory`]
+//! (run by the simulator), `database.rs` (log, memtables and the structure), `background.rs`
+//! (flushes, maintenance, checkpoints, reclaim), `root.rs`, `ingest.rs` (ingests), `steps.rs`
+//! (steps of a run), `format.rs` (log records), [`CallerFlaw`] (planted mistakes), `campaigns.rs`
+//! (length of runs).
 //!
 //! This is a separate crate, not part of `sim`: `storage` is tested with `sim`, so `sim` cannot
 //! depend on `dictionary`, which uses `storage`.

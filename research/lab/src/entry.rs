@@ -2,7 +2,8 @@
 //! are measured.
 //!
 //! An `Experiment` has two halves. The facts from its document are data, in `register/`. The code
-//! that measures our figures is a `MeasurementProcedure`, in the document's module. `register.rs` joins them.
+//! that measures our figures is a `MeasurementProcedure`, in the document's module. `register.rs`
+//! joins them.
 
 use super::measurements::{FigureSeries, MeasurementSet};
 use super::plan::{ExperimentScale, ExperimentStep, StepTemplate};

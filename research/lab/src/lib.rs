@@ -9,9 +9,9 @@
 //!
 //! *Read in this order*: `entry.rs` (the parts of an entry), `register/seed-0.toml` (entries),
 //! `register.rs` (reads them), `seed_0/s5_order.rs` (measures one of them), `documents.rs`,
-//! `plan.rs` (from a size to jobs), `measurements.rs` (from rows to figures), `run.rs`, `results.rs`
-//! (on disk), `table.rs`, `plot.rs`, `page.rs`; `oracles/` (numbers that need no measurement);
-//! `main.rs` and `verbs/` (the program).
+//! `plan.rs` (from a size to jobs), `measurements.rs` (from rows to figures), `run.rs`,
+//! `results.rs` (on disk), `table.rs`, `plot.rs`, `page.rs`; `oracles/` (numbers that need no
+//! measurement); `main.rs` and `verbs/` (the program).
 //!
 //! Invariants:
 //!

@@ -8,8 +8,8 @@
 //!
 //! *Read in this order*: this file; then any; `transactions/` and `rocksdb/transactions.rs` have
 //! the adapters to engines with transactions. `studies/` measures single systems for the Lab;
-//! `mariadb/` runs a server that is not an engine of the benchmark. `c.rs` and `library_error.rs` are
-//! shared by adapters to C APIs.
+//! `mariadb/` runs a server that is not an engine of the benchmark. `c.rs` and `library_error.rs`
+//! are shared by adapters to C APIs.
 //!
 //! Invariants:
 //!

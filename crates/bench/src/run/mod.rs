@@ -5,10 +5,10 @@
 //!
 //! *Does not know*: engines beyond their contract; how figures are displayed.
 //!
-//! *Read in this order*: `job.rs` (messages), `worker.rs` (one thread), `measurement_window.rs` (all threads for
-//! one window), `child.rs` (one engine), `runner.rs` (all engines), `copy.rs` (files that are
-//! loaded once), `records.rs` (existing records during inserts), `deletion.rs` (deleted records),
-//! `sweep.rs` (a job with one parameter that varies by point).
+//! *Read in this order*: `job.rs` (messages), `worker.rs` (one thread), `measurement_window.rs`
+//! (all threads for one window), `child.rs` (one engine), `runner.rs` (all engines), `copy.rs`
+//! (files that are loaded once), `records.rs` (existing records during inserts), `deletion.rs`
+//! (deleted records), `sweep.rs` (a job with one parameter that varies by point).
 
 mod child;
 mod copy;

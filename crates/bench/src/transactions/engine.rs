@@ -67,7 +67,8 @@ pub trait TransactionClient: Send {
     /// `body` returns a stop, the transaction is rolled back and the stop is returned.
     ///
     /// # Errors
-    /// [`AttemptError::Conflict`] if another attempt may succeed; the transaction then had no effect.
+    /// [`AttemptError::Conflict`] if another attempt may succeed; the transaction then had no
+    /// effect.
     fn attempt(&mut self, body: TransactionBody<'_>) -> AttemptResult<()>;
 }
 

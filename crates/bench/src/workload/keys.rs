@@ -1,5 +1,5 @@
-//! KeyOrdering: `user` and twenty digits, 24 bytes. Record numbers are scattered over the key space, so
-//! that consecutive records have hashed order.
+//! KeyOrdering: `user` and twenty digits, 24 bytes. Record numbers are scattered over the key
+//! space, so that consecutive records have hashed order.
 
 /// Length of a key in bytes.
 pub const KEY_BYTES: usize = 24;

@@ -36,8 +36,8 @@ impl RedisFormat {
         RedisFormat::default()
     }
 
-    /// Returns a reader that accepts all commands, as [`Change::Command`](super::Change::Command),
-    /// for callers that execute them.
+    /// Returns a reader that accepts all commands, as
+    /// [`RowChange::Command`](super::RowChange::Command), for callers that execute them.
     #[must_use]
     pub fn of_commands() -> RedisFormat {
         RedisFormat {

@@ -6,8 +6,8 @@
 //! *Does not know*: the meaning of a format's bytes; the display of progress.
 //!
 //! *Read in this order*: `progress.rs` (stored progress), `layout.rs` (the layout of a table),
-//! `rejects.rs`, `duplicate_detector.rs` (detection of duplicate keys), `parser.rs` (rows to blocks), `writer.rs`
-//! (blocks into the store), `sorted.rs` (sorting rows first), this file.
+//! `rejects.rs`, `duplicate_detector.rs` (detection of duplicate keys), `parser.rs` (rows to
+//! blocks), `writer.rs` (blocks into the store), `sorted.rs` (sorting rows first), this file.
 
 mod duplicate_detector;
 pub(crate) mod layout;

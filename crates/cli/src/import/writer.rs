@@ -3,8 +3,8 @@
 //! A batch commits rows together with the progress. Rows in key order are loaded instead
 //! (`Keyspace::begin_ingest`): they are written once, at the speed of the device, and take effect
 //! atomically. A load is a separate commit, so its result is recorded before it takes effect
-//! ([`PendingLoad`]). An import that continues after a kill checks whether the load has taken effect,
-//! and otherwise repeats it, which writes the same data again.
+//! ([`PendingLoad`]). An import that continues after a kill checks whether the load has taken
+//! effect, and otherwise repeats it, which writes the same data again.
 
 use super::layout::{ImportLayout, layout_key, set};
 use super::parser::{BlockOrder, RowBlock};

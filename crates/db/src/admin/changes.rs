@@ -217,9 +217,9 @@ impl Db {
     /// with a copy of the store ([`Db::checkpoint_to`] returns the sequence number), or at
     /// [`Db::sequence`], and remembers the last number that it has processed.
     ///
-    /// Checkpoints truncate the log. [`Options::keep_log`](crate::Options::keep_log) retains up to a
-    /// number of bytes more. A follower that has fallen too far behind gets an error, and so does a
-    /// follower that missed commits while the store was closed.
+    /// Checkpoints truncate the log. [`Options::keep_log`](crate::Options::keep_log) retains up to
+    /// a number of bytes more. A follower that has fallen too far behind gets an error, and so does
+    /// a follower that missed commits while the store was closed.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();

@@ -42,8 +42,8 @@ impl ConditionalLocks {
     }
 
     /// Takes the locks of a conditional write: those of its keys in `mode`, and those that `others`
-    /// adds. After [`ConditionalLocks::require_locks`] has returned, no other write changes keys locked as exclusive
-    /// or shared while the locks are held.
+    /// adds. After [`ConditionalLocks::require_locks`] has returned, no other write changes keys
+    /// locked as exclusive or shared while the locks are held.
     pub(crate) fn lock_for(
         &self,
         writes: LogWriteIter<'_>,
@@ -55,8 +55,8 @@ impl ConditionalLocks {
         self.lock_with(set, writes, mode)
     }
 
-    /// Takes all locks. After [`ConditionalLocks::require_locks`] has returned, no other write happens while they are
-    /// held.
+    /// Takes all locks. After [`ConditionalLocks::require_locks`] has returned, no other write
+    /// happens while they are held.
     pub(crate) fn lock_everything(&self) -> HeldLocks<'_> {
         let mut set = LockSet::default();
         set.everything(LockMode::Exclusive);

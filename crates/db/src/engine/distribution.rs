@@ -23,7 +23,8 @@ pub struct LatencyDistribution {
     sum_ns: f64,
 }
 
-/// Latency distributions of user operations, by kind, as in [`Latencies`](crate::Latencies).
+/// Latency distributions of user operations, by kind, as in
+/// [`OperationLatencies`](crate::OperationLatencies).
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct LatencyDistributions {
@@ -73,8 +74,8 @@ impl LatencyDistribution {
     }
 
     /// Returns each bound in nanoseconds with the number of operations that took no longer. Both
-    /// ascend. Operations beyond the last bound are counted in [`LatencyDistribution::timed`] only. The
-    /// bounds never change; there are four for each doubling.
+    /// ascend. Operations beyond the last bound are counted in [`LatencyDistribution::timed`] only.
+    /// The bounds never change; there are four for each doubling.
     pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let mut sum = 0;
         (0..BOUNDS).map(move |index| {

@@ -96,7 +96,8 @@ pub(crate) trait AttachPreconditions {
     /// Checks all commits so far, while other commits continue.
     fn prepare(&self) -> Result<()>;
 
-    /// Checks the commits since [`AttachPreconditions::prepare`], while no other commit is in progress.
+    /// Checks the commits since [`AttachPreconditions::prepare`], while no other commit is in
+    /// progress.
     fn holds(&self) -> Result<ConditionVerdict>;
 }
 

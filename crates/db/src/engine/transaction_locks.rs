@@ -44,7 +44,8 @@ struct LockDemand {
     open: usize,
     /// Whether all writes in progress take locks.
     is_settled: bool,
-    /// Whether none was open at the last call of [`TransactionLocks::disable_if_idle`] and none has begun since.
+    /// Whether none was open at the last call of [`TransactionLocks::disable_if_idle`] and none has
+    /// begun since.
     is_idle: bool,
 }
 

@@ -22,9 +22,9 @@ pub enum HashedForm {
         refined: bool,
     },
     /// A bundle of trees (BOT): records are written once into runs, and rewritten only when a third
-    /// of the records of a part of the structure are dead. The hashes of the keys move from level to
-    /// level, into trees that lead to the runs. A lookup reads one page of each level's root, and
-    /// one page of each node on the path to a run.
+    /// of the records of a part of the structure are dead. The hashes of the keys move from level
+    /// to level, into trees that lead to the runs. A lookup reads one page of each level's root,
+    /// and one page of each node on the path to a run.
     Bot {
         /// λ, a power of two from 2 to 256. A larger λ means fewer levels, but a larger part of a
         /// level's root is rewritten for each run.

@@ -169,8 +169,8 @@ impl Options {
         self
     }
 
-    /// Sets the cost model of the device: [`devices`](crate::options::devices) has profiles for kinds of
-    /// devices. Default: [`DeviceProfile::SSD`]. The profile may change between openings.
+    /// Sets the cost model of the device: [`devices`](crate::options::devices) has profiles for
+    /// kinds of devices. Default: [`DeviceProfile::SSD`]. The profile may change between openings.
     ///
     /// The setup time and the time per byte determine the size of new leaves. Together with the
     /// processor time they determine when a leaf that is looked up often is rewritten. The

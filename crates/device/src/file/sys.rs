@@ -87,8 +87,8 @@ impl MappedPages {
         unsafe { madvise(address.cast(), range.len(), Advice::LinuxDontNeed) }
     }
 
-    /// Does the same as [`MappedPages::populate`] on kernels before 5.14: stores the existing value into
-    /// every page.
+    /// Does the same as [`MappedPages::populate`] on kernels before 5.14: stores the existing value
+    /// into every page.
     pub(super) fn touch(&self, range: Range<usize>, page: usize) {
         self.address(&range);
         for at in range.step_by(page) {

@@ -72,9 +72,9 @@ impl SimDirectory {
         Arc::new(SimFile::new(self.clone(), file, name, options, failed_syncs))
     }
 
-    /// Returns the machine as it boots after a crash now; [`CrashSurvival`] and `seed` determine what
-    /// survived. The image is an independent world without faults, hooks, clock, locks or handles.
-    /// Its seed is derived from `seed`.
+    /// Returns the machine as it boots after a crash now; [`CrashSurvival`] and `seed` determine
+    /// what survived. The image is an independent world without faults, hooks, clock, locks or
+    /// handles. Its seed is derived from `seed`.
     ///
     /// Called from within a hook, it returns the image at the crash point.
     #[must_use]

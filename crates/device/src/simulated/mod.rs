@@ -5,9 +5,9 @@
 //!
 //! *Does not know*: the meaning of the bytes; threads (it is as deterministic as its callers).
 //!
-//! *Read in this order*: [`SimDirectory`] and [`SimOptions`] here, [`CrashSurvival`] (`image`), then
-//! `content` (pages that versions share), `file` (durable, pending, current), `names`, `world`,
-//! `handle` and `flight` (requests), `mapping`, `faults`, `corrupt`, `clock`, `hook`.
+//! *Read in this order*: [`SimDirectory`] and [`SimOptions`] here, [`CrashSurvival`] (`image`),
+//! then `content` (pages that versions share), `file` (durable, pending, current), `names`,
+//! `world`, `handle` and `flight` (requests), `mapping`, `faults`, `corrupt`, `clock`, `hook`.
 //!
 //! Invariants:
 //!

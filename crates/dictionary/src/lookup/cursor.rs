@@ -16,7 +16,7 @@ use std::task::Poll;
 /// lookup restarts and finds most of the nodes it needs in the cache.
 ///
 /// ```text
-///   loop   take a reader; of another state than the course's? begin again: LookupCursor::begin, memtables, ...
+///   loop   take a reader; of another state than the cursor's? begin again: begin, memtables, ...
 ///          LookupCursor::advance(reader, key, gather)      ready: done
 ///          otherwise bring LookupCursor::missing()         Cache::request, or request_each for many
 ///          tell LookupCursor::asked() what became of it

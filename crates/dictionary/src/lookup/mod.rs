@@ -8,8 +8,8 @@
 //! *Read in this order*: [`LookupReader`] (one step of a lookup, which a
 //! dictionary implements), [`gather`], [`batch`] and [`cursor`].
 //!
-//! A dictionary implements a single step: it continues a [`LookupState`] until the key is decided or a
-//! node is missing. The drivers differ in their source of nodes ([`NodeFetch`]):
+//! A dictionary implements a single step: it continues a [`LookupState`] until the key is decided
+//! or a node is missing. The drivers differ in their source of nodes ([`NodeFetch`]):
 //!
 //! ```text
 //!            node missing        then

@@ -132,8 +132,8 @@ impl TombstoneSnapshot {
         ranges.max_by(|(_, one), (_, other)| one.cmp(other))
     }
 
-    /// As [`TombstoneSnapshot::around`] for the keys just below `end`. Of several such ranges, this is the
-    /// one with the smallest start.
+    /// As [`TombstoneSnapshot::around`] for the keys just below `end`. Of several such ranges, this
+    /// is the one with the smallest start.
     pub fn reaching(&self, end: &[u8], at: SequenceNumber) -> Option<(Vec<u8>, Vec<u8>)> {
         let ranges = self
             .indexes

@@ -109,8 +109,8 @@ impl<S: SortedSource> MergingIter<S> {
         self.sources[self.losers.first()?.source].key()
     }
 
-    /// Returns whether the current key is the same as before the last [`MergingIter::advance`], in which
-    /// case the winner has an older message of that key. Very cheap.
+    /// Returns whether the current key is the same as before the last [`MergingIter::advance`], in
+    /// which case the winner has an older message of that key. Very cheap.
     #[must_use]
     #[inline]
     pub fn repeats(&self) -> bool {
@@ -130,8 +130,8 @@ impl<S: SortedSource> MergingIter<S> {
         &self.sources
     }
 
-    /// Returns all sources for repositioning. If a key has changed, [`MergingIter::rebuild`] must be
-    /// called.
+    /// Returns all sources for repositioning. If a key has changed, [`MergingIter::rebuild`] must
+    /// be called.
     pub fn sources_mut(&mut self) -> &mut [S] {
         &mut self.sources
     }

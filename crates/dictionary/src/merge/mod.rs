@@ -28,8 +28,8 @@
 //!   put that will expire, or that their operator rejects). Every reader reads the same as before,
 //!   now and at any later time.
 //! - **G4** A merge is finished without a base only if the sources contain *every* older message of
-//!   the range ([`OlderData::None`]). Only then, and only in the oldest band, are tombstones dropped
-//!   and sequence numbers set to zero.
+//!   the range ([`OlderData::None`]). Only then, and only in the oldest band, are tombstones
+//!   dropped and sequence numbers set to zero.
 //! - **G5** A filter is applied only to the put that remains at or below the horizon once nothing
 //!   can change it any more. It is not applied to tombstones, to merges without a base, to puts
 //!   below such merges, to messages above the horizon, or to expired values. A put that it removes

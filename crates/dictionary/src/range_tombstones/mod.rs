@@ -6,8 +6,8 @@
 //! *Does not know*: whether the deletes belong to a memtable or to a run.
 //!
 //! *Read in this order*: `list.rs` (unindexed deletes), `format.rs` (their keys, in memory and in a
-//! run), `draft.rs` (merging deletes of several sources and folding them), `packed_integers.rs`, `tree.rs`,
-//! this file (the index).
+//! run), `draft.rs` (merging deletes of several sources and folding them), `packed_integers.rs`,
+//! `tree.rs`, this file (the index).
 //!
 //! The index is a segment tree (Bentley, 1977). The keys at which a delete begins or ends divide
 //! the key space into cells. A delete is entered at those nodes of a tree over the cells that
@@ -89,7 +89,8 @@ impl SequenceArray {
 ///
 /// ```
 /// use alluvium_dictionary::deletes::RangeDeletes;
-/// let deletes = RangeTombstoneIndex::new(&[(b"a".to_vec(), b"m".to_vec(), 3), (b"g".to_vec(), b"z".to_vec(), 7)]);
+/// let (first, second) = ((b"a".to_vec(), b"m".to_vec(), 3), (b"g".to_vec(), b"z".to_vec(), 7));
+/// let deletes = RangeTombstoneIndex::new(&[first, second]);
 /// assert_eq!(deletes.len(), 2);
 /// assert_eq!(deletes.covering(b"h", 9), Some(7));
 /// assert_eq!(deletes.covering(b"h", 6), Some(3));

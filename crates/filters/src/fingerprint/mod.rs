@@ -5,8 +5,8 @@
 //!
 //! *Does not know*: how fingerprints are used; who draws and stores the seed.
 //!
-//! *Read in this order*: [`FingerprintFamily`], [`WideFingerprint`], [`FingerprintAlphabet`]; `field.rs`;
-//! `format.rs`.
+//! *Read in this order*: [`FingerprintFamily`], [`WideFingerprint`], [`FingerprintAlphabet`];
+//! `field.rs`; `format.rs`.
 //!
 //! - **F9** The fingerprints of any `k` keys are independent for `HashIndependence::Words(k)`: a
 //!   polynomial of degree k − 1 over the field of 2^127 − 1 elements, with coefficients drawn from

@@ -43,8 +43,8 @@ impl ListedShape {
     /// 2^-`bits`.
     ///
     /// # Errors
-    /// [`Error::ListedShape`] if there are more than [`MOST_HASHES`] hashes, or if `bits` is 0 or above
-    /// [`MOST_BITS`].
+    /// [`Error::ListedShape`] if there are more than [`MOST_HASHES`] hashes, or if `bits` is 0 or
+    /// above [`MOST_BITS`].
     pub fn new(hashes: u64, bits: u32) -> Result<ListedShape> {
         if hashes > MOST_HASHES {
             let instead = format!("at most {MOST_HASHES}");

@@ -43,8 +43,8 @@ impl BlockIndexBuilder {
     /// Adds the next object, with a length of `bytes` bytes.
     ///
     /// # Errors
-    /// [`Error::Order`] if the hash is less than the previous one; [`Error::BlockIndexShape`] if the object
-    /// is empty or longer than the remaining bytes.
+    /// [`Error::Order`] if the hash is less than the previous one; [`Error::BlockIndexShape`] if
+    /// the object is empty or longer than the remaining bytes.
     pub fn push(&mut self, hash: u64, bytes: u64) -> Result<()> {
         if hash < self.last {
             return Err(Error::Order {

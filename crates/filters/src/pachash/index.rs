@@ -15,8 +15,8 @@ pub struct BlockIndex<'b> {
 }
 
 impl<'b> BlockIndex<'b> {
-    /// Opens an index: reads its header and checks the number of bytes against it. [`BlockIndex::check`]
-    /// verifies the checksum.
+    /// Opens an index: reads its header and checks the number of bytes against it.
+    /// [`BlockIndex::check`] verifies the checksum.
     ///
     /// # Errors
     /// [`Error::Damaged`](crate::Error::Damaged) if the header or the length is invalid.

@@ -40,7 +40,8 @@ impl BlockIndexShape {
     /// Creates a shape with 2^`bins_log` bins per block.
     ///
     /// # Errors
-    /// [`Error::BlockIndexShape`] as for [`BlockIndexShape::new`], and if `bins_log` exceeds [`MAX_BINS_LOG`].
+    /// [`Error::BlockIndexShape`] as for [`BlockIndexShape::new`], and if `bins_log` exceeds
+    /// [`MAX_BINS_LOG`].
     pub fn with_bins(bytes: u64, block_bytes: u32, bins_log: u32) -> Result<BlockIndexShape> {
         let shape = BlockIndexShape {
             bytes,

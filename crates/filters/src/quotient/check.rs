@@ -57,8 +57,8 @@ impl PageView<'_> {
     /// Returns every violation that page `number` shows by itself: in its header; in consecutive
     /// positions; in the number of run ends per block, which must match the quotients whose runs
     /// are here; in the order, counts and fingerprints of words; in the zeros of unused space; in
-    /// the spilled records that blocks announce. Empty if the page is sound. [`FilterImage::check`] also
-    /// finds violations that only the whole filter shows.
+    /// the spilled records that blocks announce. Empty if the page is sound. [`FilterImage::check`]
+    /// also finds violations that only the whole filter shows.
     #[must_use]
     pub fn check(&self, number: u32) -> Vec<FilterViolation> {
         let mut report = ViolationReport::of(number);

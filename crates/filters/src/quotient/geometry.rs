@@ -108,8 +108,8 @@ impl FilterGeometry {
     /// Returns the smallest geometry that holds `entries` at the shape's load.
     ///
     /// # Errors
-    /// [`Error::FilterShape`] if a number is out of range, or if the fingerprints are too short for this
-    /// number of entries.
+    /// [`Error::FilterShape`] if a number is out of range, or if the fingerprints are too short for
+    /// this number of entries.
     pub fn for_entries(entries: u64, shape: FilterShape) -> Result<FilterGeometry> {
         if !(10..=95).contains(&shape.load_percent) {
             return Err(Error::shape(

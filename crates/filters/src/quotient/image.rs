@@ -9,7 +9,7 @@ use super::spill::{CountedEntry, SpillView};
 use super::values::FingerprintValues;
 use crate::{Error, Fingerprint, Result};
 
-/// The concatenated pages produced by a [`crate::Builder`].
+/// The concatenated pages produced by a [`crate::FilterBuilder`].
 ///
 /// ```
 /// use alluvium_filters::{Entry, Geometry, Image, Maplet, Shape, hash};

@@ -1,5 +1,5 @@
-//! A mutable in-memory filter. Its bytes equal those that a [`crate::FilterBuilder`] makes of the same
-//! entries.
+//! A mutable in-memory filter. Its bytes equal those that a [`crate::FilterBuilder`] makes of the
+//! same entries.
 
 use super::build::FilterBuilder;
 use super::format::{FilterPageHeader, QuotientBlock, move_bits, put_bits, slots_at};
@@ -136,7 +136,8 @@ impl QuotientMaplet {
         }
     }
 
-    /// Returns all pages, spill pages last: the bytes that a [`FilterBuilder`] makes of the same entries.
+    /// Returns all pages, spill pages last: the bytes that a [`FilterBuilder`] makes of the same
+    /// entries.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.pages.clone();

@@ -22,8 +22,8 @@ pub struct MergeStats {
 
 /// Merges `sources` into `builder`. A source fills the given (cleared) chunk with its next entries,
 /// all greater than the earlier ones, and returns whether there were any; see
-/// [`crate::Image::source`]. `rewrite` receives each entry with the index of its source and returns
-/// the entry's new value, or `None` to drop it.
+/// [`crate::FilterImage::source`]. `rewrite` receives each entry with the index of its source and
+/// returns the entry's new value, or `None` to drop it.
 ///
 /// All filters must have the builder's fingerprint length; their numbers of pages may differ.
 ///

@@ -5,8 +5,8 @@
 //!
 //! *Does not know*: runs, the location of their bytes, their levels.
 //!
-//! *Read in this order*: [`RoutingArray`], [`RoutingUpdate`]; [`RoutingGeometry`], [`RoutingListBuilder`], [`RoutingScan`];
-//! `format.rs`.
+//! *Read in this order*: [`RoutingArray`], [`RoutingUpdate`]; [`RoutingGeometry`],
+//! [`RoutingListBuilder`], [`RoutingScan`]; `format.rs`.
 //!
 //! - **F11** [`RoutingArray`] names, for each prefix, the run most recently recorded for it.
 //! - **F12** A list's entries are sorted by prefix; entries with equal prefixes are in insertion

@@ -68,8 +68,8 @@ impl<'c> TrieIndexBuilder<'c> {
     /// Adds the next key.
     ///
     /// # Errors
-    /// [`Error::Order`] if the key is not greater than the previous one; [`Error::TrieShape`] if its
-    /// bucket already has [`MAX_BUCKET_KEYS`].
+    /// [`Error::Order`] if the key is not greater than the previous one; [`Error::TrieShape`] if
+    /// its bucket already has [`MAX_BUCKET_KEYS`].
     ///
     /// # Panics
     /// If the key's length differs from the shape's.

@@ -19,8 +19,8 @@
 //! `run`, `lists`, `routing` and `trees` (which runs of a level may contain a hash), `policy.rs`
 //! (when merges are due), `state.rs` (a version), `structure.rs` (the front), `rules.rs`,
 //! `place.rs` (tiers), `incorporate.rs`, `merge/mod.rs`, `layers.rs` and `ingest.rs`, `read.rs` and
-//! `tree_search.rs`, `unordered_iter.rs`, `format.rs`, `check.rs`, `salvage.rs` and `repair.rs` (repairs),
-//! `stats.rs` (statistics), `contract.rs`.
+//! `tree_search.rs`, `unordered_iter.rs`, `format.rs`, `check.rs`, `salvage.rs` and `repair.rs`
+//! (repairs), `stats.rs` (statistics), `contract.rs`.
 //!
 //! Lim, Fan, Andersen and Kaminsky, "SILT: A Memory-Efficient, High-Performance Key-Value Store"
 //! (SOSP 2011); Lim's thesis (2015), chapter 2; Kurpicz, Lehmann and Sanders, "PaCHash: Packed and

@@ -11,8 +11,8 @@ use alluvium_filters::trie::TrieCodes;
 use alluvium_storage::sort::{EqualKeyPolicy, ExternalSorter, SortOptions, SortRecordLayout};
 use std::sync::Arc;
 
-/// Builds an index. An existing index with the same name is not changed until [`StaticIndexBuilder::finish`]
-/// has written everything.
+/// Builds an index. An existing index with the same name is not changed until
+/// [`StaticIndexBuilder::finish`] has written everything.
 ///
 /// If a key is pushed several times, the last value is used.
 #[derive(Debug)]

@@ -198,7 +198,7 @@ impl StaticIndex {
     /// Returns the value of a key by binary search over the blocks, without the index.
     ///
     /// # Errors
-    /// The same as [`Index::get`].
+    /// The same as [`StaticIndex::get`].
     pub fn search(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         verify_key(&self.options(), key)?;
         let hash = hash_of(self.header.seed, key);

@@ -282,8 +282,8 @@ impl<C: TableCore<Mode = Crew>> TableReader<C> {
         get_many::<C, _>(from_ref(&*self.0), keys, (now, AccessCounting::Ignored), respond);
     }
 
-    /// As [`TableReader::get_many`], for keys of several partitions. [`super::partition`] returns the
-    /// partition of a key.
+    /// As [`TableReader::get_many`], for keys of several partitions. [`super::partition`] returns
+    /// the partition of a key.
     pub fn get_many_of(
         readers: &[TableReader<C>],
         keys: &[HashedKey<'_>],
@@ -346,8 +346,8 @@ impl<C: TableCore<Mode = Crcw>> SharedTable<C> {
         get_many::<C, _>(from_ref(&*self.0), keys, (now, AccessCounting::Counted), respond);
     }
 
-    /// As [`SharedTable::get_many`], for keys of several partitions. [`super::partition`] returns the
-    /// partition of a key.
+    /// As [`SharedTable::get_many`], for keys of several partitions. [`super::partition`] returns
+    /// the partition of a key.
     pub fn get_many_of(
         tables: &[SharedTable<C>],
         keys: &[HashedKey<'_>],
@@ -377,8 +377,8 @@ impl<C: TableCore<Mode = Crcw>> SharedTable<C> {
         set_many::<C, _>(from_ref(&*self.0), items, now, respond);
     }
 
-    /// As [`SharedTable::set_many`], for keys of several partitions. [`super::partition`] returns the
-    /// partition of a key.
+    /// As [`SharedTable::set_many`], for keys of several partitions. [`super::partition`] returns
+    /// the partition of a key.
     pub fn set_many_of(
         tables: &[SharedTable<C>],
         items: &[(HashedKey<'_>, &[u8])],

@@ -226,8 +226,8 @@ impl StructureModel {
     }
 
     /// Predicts the costs without evaluating neighbouring workloads: the middles equal those of
-    /// [`StructureModel::cost`], and the bands contain only the model's own error. It needs a seventh of
-    /// the time.
+    /// [`StructureModel::cost`], and the bands contain only the model's own error. It needs a
+    /// seventh of the time.
     ///
     /// ```
     /// use alluvium_model::structures::{Machine, Setting, Structure, Workload};

@@ -9,8 +9,8 @@
 //! *Read in this order*: `request.rs` (requests and replies), `session.rs` (their execution, in any
 //! process that has the store open), `transact.rs` (the transaction of a session), `claims.rs`
 //! (names owned by one connection), `redis.rs` (keys of Redis clients), `pairs.rs`, `report.rs`,
-//! `open_transactions.rs` and `advised.rs` (JSON), `format.rs` (the bytes), `client.rs`, `socket.rs` (the
-//! location of the socket, who may connect) and `listen.rs` (its threads).
+//! `open_transactions.rs` and `advised.rs` (JSON), `format.rs` (the bytes), `client.rs`,
+//! `socket.rs` (the location of the socket, who may connect) and `listen.rs` (its threads).
 //!
 //! A program that embeds a store offers the same with [`ManagementServer::start`]:
 //!

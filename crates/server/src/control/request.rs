@@ -49,8 +49,8 @@ pub enum ManagementRequest {
         /// The end of the range, exclusive. No end if absent.
         to: Option<Vec<u8>>,
     },
-    /// Reads keys in order from a snapshot: [`ManagementReply::Pairs`], repeated. A hashed keyspace is read
-    /// as a whole, forward and unordered; parts of it are refused.
+    /// Reads keys in order from a snapshot: [`ManagementReply::Pairs`], repeated. A hashed keyspace
+    /// is read as a whole, forward and unordered; parts of it are refused.
     Scan(ScanRequest),
     /// Begins to load sorted records into a keyspace. Abandons an earlier unfinished load of this
     /// connection.
@@ -63,7 +63,8 @@ pub enum ManagementRequest {
     AbandonIngest,
     /// Returns statistics of the store: [`ManagementReply::Json`].
     Stats,
-    /// Returns all figures, the shape of the tree, and the counters of a server: [`ManagementReply::Json`].
+    /// Returns all figures, the shape of the tree, and the counters of a server:
+    /// [`ManagementReply::Json`].
     Figures,
     /// Describes the tree: [`ManagementReply::Json`].
     Outline,
@@ -79,7 +80,8 @@ pub enum ManagementRequest {
     /// Checks the store: [`ManagementReply::Progress`], then [`ManagementReply::Json`].
     Check(CheckExtent),
     /// Copies the current state of the store to a directory of the answering process:
-    /// [`ManagementReply::Progress`], then [`ManagementReply::Number`], the last commit in the copy.
+    /// [`ManagementReply::Progress`], then [`ManagementReply::Number`], the last commit in the
+    /// copy.
     Backup {
         /// The absolute path of the directory.
         to: Vec<u8>,
@@ -90,15 +92,16 @@ pub enum ManagementRequest {
     Sync,
     /// An operation on the keys of Redis clients.
     Redis(RedisRequest),
-    /// Begins a transaction: [`ManagementReply::Number`], its number. Rolls back an earlier one of this
-    /// connection. The end of the connection also rolls it back.
+    /// Begins a transaction: [`ManagementReply::Number`], its number. Rolls back an earlier one of
+    /// this connection. The end of the connection also rolls it back.
     BeginTransaction(NewTransaction),
     /// An operation in the transaction of this connection.
     InTransaction(TransactionStep),
     /// Describes open transactions and kept snapshots, and the versions they retain:
     /// [`ManagementReply::Json`].
     Transactions,
-    /// Reads all keys in an arbitrary order, also of a hashed keyspace: [`ManagementReply::Pairs`], repeated.
+    /// Reads all keys in an arbitrary order, also of a hashed keyspace: [`ManagementReply::Pairs`],
+    /// repeated.
     Unordered(UnorderedScanRequest),
     /// Lists the tiers: [`ManagementReply::Json`].
     Tiers,
@@ -110,16 +113,16 @@ pub enum ManagementRequest {
         change: TierChange,
     },
     /// Changes the share of the caches' memory that is used for records, to the value that the
-    /// store advises or to the given one, and lets the store evaluate the change: [`ManagementReply::Json`],
-    /// the change, or null if the advice is to change nothing.
+    /// store advises or to the given one, and lets the store evaluate the change:
+    /// [`ManagementReply::Json`], the change, or null if the advice is to change nothing.
     ApplyAdvice {
         /// The share in thousandths.
         record_permille: Option<u32>,
     },
     /// Returns the last changes by advice, and their outcomes: [`ManagementReply::Json`].
     Trials,
-    /// Claims a name for this connection until it ends: [`ManagementReply::Truth`]. Waits up to ten seconds
-    /// for another connection that owns the name, and fails after that.
+    /// Claims a name for this connection until it ends: [`ManagementReply::Truth`]. Waits up to ten
+    /// seconds for another connection that owns the name, and fails after that.
     Claim(Vec<u8>),
     /// Like [`ManagementRequest::Backup`], with a directory for each further tier.
     BackupTiers {
@@ -268,7 +271,8 @@ pub enum ReadPurpose {
 /// An operation on the keys of Redis clients in one database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RedisRequest {
-    /// Reads keys with their content: for each [`ManagementReply::Key`], then its [`ManagementReply::Elements`].
+    /// Reads keys with their content: for each [`ManagementReply::Key`], then its
+    /// [`ManagementReply::Elements`].
     Get {
         /// The database.
         database: u8,
@@ -283,8 +287,9 @@ pub enum RedisRequest {
         /// The range, and what to read.
         scan: ScanRequest,
     },
-    /// Executes commands and changes of other keyspaces in one commit: [`ManagementReply::Values`] with the
-    /// RESP2 replies. If a command is refused, nothing takes effect, and its reply is the last one.
+    /// Executes commands and changes of other keyspaces in one commit: [`ManagementReply::Values`]
+    /// with the RESP2 replies. If a command is refused, nothing takes effect, and its reply is the
+    /// last one.
     Execute {
         /// The database.
         database: u8,

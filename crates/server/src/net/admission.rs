@@ -50,8 +50,8 @@ impl ConnectionBudget {
         self.end(&self.writing, bytes);
     }
 
-    /// Like [`ConnectionBudget::begin_to_write`], for reads of `bytes` bytes of values. An operation that was
-    /// admitted waits only for the device, whatever locks it holds.
+    /// Like [`ConnectionBudget::begin_to_write`], for reads of `bytes` bytes of values. An
+    /// operation that was admitted waits only for the device, whatever locks it holds.
     pub(crate) fn begin_to_read(&self, bytes: usize, most: Duration) -> bool {
         self.begin(&self.reading, bytes, most)
     }

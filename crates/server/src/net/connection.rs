@@ -59,8 +59,8 @@ pub(crate) enum ServeOutcome {
 /// A protocol: consumes requests and produces replies.
 pub(crate) trait ProtocolSession: Send {
     /// Serves requests at the beginning of `input`, consumes them and appends their replies to
-    /// `output`. After it returns [`ServeOutcome::Wait`] it is called again with the same input once
-    /// `waker` was called, or earlier.
+    /// `output`. After it returns [`ServeOutcome::Wait`] it is called again with the same input
+    /// once `waker` was called, or earlier.
     fn serve(&mut self, input: &mut ReceiveBuffer, output: &mut Vec<u8>, waker: &Waker) -> ServeOutcome;
 
     /// Returns the total size of the incomplete request in the input as far as it is known, or 0 if

@@ -7,9 +7,9 @@
 //!
 //! *Read in this order*: `connection.rs` (receive, serve, send), `event_loop.rs` (ready
 //! connections), `pool.rs` (threads), `syncer.rs` (replies that wait for the disk), `budget.rs` and
-//! `connection_reaper.rs` (the memory of all connections, and which are closed to free it), `admission.rs` (long
-//! writes), `acceptor.rs`, `transport.rs` (TLS), `socket.rs` (TCP and Unix domain sockets),
-//! `input.rs`, `wait_hooks.rs` (threads that are about to wait for the store).
+//! `connection_reaper.rs` (the memory of all connections, and which are closed to free it),
+//! `admission.rs` (long writes), `acceptor.rs`, `transport.rs` (TLS), `socket.rs` (TCP and Unix
+//! domain sockets), `input.rs`, `wait_hooks.rs` (threads that are about to wait for the store).
 //!
 //! Invariants:
 //!

@@ -5,9 +5,9 @@
 //! it takes the loop back. As long as the store answers from memory, this costs two uncontended
 //! locks. Commands that read records do not block a thread on the device: the connection ends its
 //! turn and gets another one when the store wakes it. All other commands may block. The thread
-//! announces this (`wait_hooks.rs`), and a spare thread takes over the loop and drives it. The blocked
-//! thread later returns its connection to the loop's inbox and becomes a spare. A walk cannot
-//! announce that it will block; a monitor that runs every millisecond detects this case.
+//! announces this (`wait_hooks.rs`), and a spare thread takes over the loop and drives it. The
+//! blocked thread later returns its connection to the loop's inbox and becomes a spare. A walk
+//! cannot announce that it will block; a monitor that runs every millisecond detects this case.
 //!
 //! Go's scheduler treats system calls in the same way.
 

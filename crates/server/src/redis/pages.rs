@@ -2,10 +2,10 @@
 //! whole.
 //!
 //! The first page is written when the command is executed. If more follows and replies are
-//! delivered at once, the rest becomes a [`ReplyTail`]: an iterator over the state of the store at the
-//! release of the command's locks, since an iterator reads a snapshot. It is written page by page
-//! as the client reads. Between MULTI and EXEC a reply is needed as a whole and must fit the limit
-//! of a client's output.
+//! delivered at once, the rest becomes a [`ReplyTail`]: an iterator over the state of the store at
+//! the release of the command's locks, since an iterator reads a snapshot. It is written page by
+//! page as the client reads. Between MULTI and EXEC a reply is needed as a whole and must fit the
+//! limit of a client's output.
 
 use super::args::check_room;
 use crate::error::CommandError;

@@ -35,8 +35,8 @@ impl<'s> WorkingMemory<'s> {
     /// Charges further bytes.
     ///
     /// # Errors
-    /// [`CommandError::NoRoom`] if all clients together would exceed their limit. The command has not
-    /// changed anything yet.
+    /// [`CommandError::NoRoom`] if all clients together would exceed their limit. The command has
+    /// not changed anything yet.
     pub(crate) fn add(&mut self, bytes: usize) -> Result<(), CommandError> {
         self.needed = self.needed.saturating_add(bytes);
         if self.needed <= FREE || self.needed <= self.taken {

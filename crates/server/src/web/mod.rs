@@ -7,8 +7,8 @@
 //!
 //! *Read in this order*: `listen.rs` (the thread and its connections), `guard.rs` (access control),
 //! `site.rs` (routes), `query.rs`, `refusal.rs`, `json.rs`; then the answers: `history.rs`,
-//! `tree.rs`, `browse.rs` with `typed.rs`, `metrics.rs` with `families.rs` and `transaction_metrics.rs`; `assets/`
-//! is the page itself.
+//! `tree.rs`, `browse.rs` with `typed.rs`, `metrics.rs` with `families.rs` and
+//! `transaction_metrics.rs`; `assets/` is the page itself.
 //!
 //! Invariants:
 //!

@@ -84,8 +84,8 @@ impl ReferenceModel {
     /// Judges the contents found by a scan after `crash`.
     ///
     /// # Errors
-    /// A [`PromiseViolation`] that describes the broken promise, if no allowed set of commits explains the
-    /// contents.
+    /// A [`PromiseViolation`] that describes the broken promise, if no allowed set of commits
+    /// explains the contents.
     pub fn judge(
         &self,
         crash: CrashHistory,

@@ -83,8 +83,8 @@ impl NodeCacheInner {
         })
     }
 
-    /// Like [`NodeCacheInner::fetch`], but skips nodes for which no frame is available, and ignores failed
-    /// reads: a reader that looks up such a node reads it again.
+    /// Like [`NodeCacheInner::fetch`], but skips nodes for which no frame is available, and ignores
+    /// failed reads: a reader that looks up such a node reads it again.
     pub(super) fn read_through(
         &self,
         pointers: &[NodePointer],

@@ -93,8 +93,8 @@ impl NodeKey {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct FrameHeader {
-    /// Written only while the frame is [`FrameState::Filling`]. It is therefore stable for a reader that
-    /// found the frame under a guard.
+    /// Written only while the frame is [`FrameState::Filling`]. It is therefore stable for a reader
+    /// that found the frame under a guard.
     key: [AtomicU64; 4],
     /// The epoch at which the frame was retired.
     retired: AtomicU64,

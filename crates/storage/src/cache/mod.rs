@@ -5,12 +5,12 @@
 //!
 //! *Does not know*: the contents of a node, when it dies, which thread of the store calls.
 //!
-//! *Read in this order*: this file, `frame.rs` (a frame's states), `page_table.rs` and `tables.rs` (from
-//! node to frame), `read.rs` and `fetch.rs` (misses; `single_flight.rs` is a single read, `flights.rs`
-//! tracks all reads in flight, `read_groups.rs` merges adjacent reads), `frame_allocator.rs`, `frame_stock.rs` and
-//! `ghosts.rs` (free frames and eviction), `chunks.rs`, `geometry.rs` and `budget.rs` (layout and
-//! accounting of memory), `arena.rs` (the memory), `copies.rs` and `verify.rs` (copies of nodes on a
-//! faster tier), `check.rs`, `model_check.rs`.
+//! *Read in this order*: this file, `frame.rs` (a frame's states), `page_table.rs` and `tables.rs`
+//! (from node to frame), `read.rs` and `fetch.rs` (misses; `single_flight.rs` is a single read,
+//! `flights.rs` tracks all reads in flight, `read_groups.rs` merges adjacent reads),
+//! `frame_allocator.rs`, `frame_stock.rs` and `ghosts.rs` (free frames and eviction), `chunks.rs`,
+//! `geometry.rs` and `budget.rs` (layout and accounting of memory), `arena.rs` (the memory),
+//! `copies.rs` and `verify.rs` (copies of nodes on a faster tier), `check.rs`, `model_check.rs`.
 //!
 //! A lookup hashes the pointer and reads one line of the page table and one header. It takes no
 //! lock and performs no shared write: the CLOCK bit is tested before it is set, and hits are
@@ -248,9 +248,9 @@ impl NodeCacheInner {
 }
 
 impl NodeCache {
-    /// Finishes every read that has completed, including those whose [`PendingReads`] was dropped or has
-    /// not been polled. A thread that waits for an epoch to pass calls this, because an unfinished
-    /// read holds an epoch.
+    /// Finishes every read that has completed, including those whose [`PendingReads`] was dropped
+    /// or has not been polled. A thread that waits for an epoch to pass calls this, because an
+    /// unfinished read holds an epoch.
     pub fn finish_arrived(&self) {
         let guard = self.shared.epochs.pin();
         self.shared.finish_orphans(&guard);

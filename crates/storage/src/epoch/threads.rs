@@ -23,8 +23,8 @@ impl ThreadSlot {
     #[inline]
     pub(super) unsafe fn slot(&self) -> &EpochSlot {
         // SAFETY: a slot lives as long as its `EpochsInner`. A live handle keeps that alive; for a
-        // pinned slot the thread's claim does, for `ThreadClaims` neither prunes nor frees a claim whose
-        // slot is pinned.
+        // pinned slot the thread's claim does, for `ThreadClaims` neither prunes nor frees a claim
+        // whose slot is pinned.
         unsafe { self.slot.as_ref() }
     }
 }

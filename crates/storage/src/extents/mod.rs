@@ -7,9 +7,9 @@
 //! checkpoints, the superblock.
 //!
 //! *Read in this order*: `policy.rs` (every decision), `tier.rs` (one tier in memory; based on
-//! `state.rs`, one word for each unit, `unit_set.rs`, the set of free units, and `backing.rs`, their
-//! space on the file system), `create.rs`, `allocate.rs`, `map.rs`, `open.rs` and `format.rs` (the
-//! map on disk), `kept.rs` (pinned generations), `reclaim.rs`, `check.rs`.
+//! `state.rs`, one word for each unit, `unit_set.rs`, the set of free units, and `backing.rs`,
+//! their space on the file system), `create.rs`, `allocate.rs`, `map.rs`, `open.rs` and `format.rs`
+//! (the map on disk), `kept.rs` (pinned generations), `reclaim.rs`, `check.rs`.
 //!
 //! # The life of a unit
 //!
@@ -175,10 +175,10 @@ pub enum AllocationClass {
     Normal,
     /// Writes that were acknowledged before, and deletes. They must leave half of the shared
     /// reserve, for the writes that turn them into free space, and all of the amount set by
-    /// [`Extents::keep_for_freeing`].
+    /// [`Extents::set_freeing_reserve`].
     Essential,
     /// Essential writes without which no space would be freed. They must leave a quarter of the
-    /// shared reserve, and all of the amount set by [`Extents::keep_for_freeing`].
+    /// shared reserve, and all of the amount set by [`Extents::set_freeing_reserve`].
     Unblocking,
     /// Compactions that free space, and checkpoints.
     Freeing,
@@ -207,8 +207,8 @@ impl AllocationClass {
 pub struct TierLimits {
     /// Maximum bytes that the tier may use on its file system; no limit if `None`.
     pub max_bytes: Option<u64>,
-    /// Minimum reserve of the tier in bytes, for every class except [`AllocationClass::Normal`]. It is capped
-    /// at an eighth of the used space, or at 2 MiB if that is more.
+    /// Minimum reserve of the tier in bytes, for every class except [`AllocationClass::Normal`]. It
+    /// is capped at an eighth of the used space, or at 2 MiB if that is more.
     pub min_reserve: u64,
     /// Maximum reserve of the tier in bytes, if a 64th of the used space is more than
     /// `min_reserve`.
@@ -261,8 +261,8 @@ impl TierLimits {
 pub struct ExtentOptions {
     /// Maximum bytes that a tier may use on its file system; no limit if `None`.
     pub max_bytes: Option<u64>,
-    /// Minimum reserve of a tier in bytes, for every class except [`AllocationClass::Normal`]. It is capped
-    /// at an eighth of the used space, or at 2 MiB if that is more.
+    /// Minimum reserve of a tier in bytes, for every class except [`AllocationClass::Normal`]. It
+    /// is capped at an eighth of the used space, or at 2 MiB if that is more.
     pub min_reserve: u64,
     /// Maximum reserve of a tier in bytes, if a 64th of the used space is more than `min_reserve`.
     pub max_reserve: u64,
@@ -357,7 +357,8 @@ pub struct TierUsage {
     pub hole_bytes: u64,
     /// All free bytes: backed, holes, of unknown backing, and held by a device operation.
     pub free_bytes: u64,
-    /// The part of `backed_bytes` that [`AllocationClass::Normal`] must leave once the reserve is complete.
+    /// The part of `backed_bytes` that [`AllocationClass::Normal`] must leave once the reserve is
+    /// complete.
     pub reserve_bytes: u64,
     /// Bytes used on the tier's file system, as far as known.
     pub occupied_bytes: u64,

@@ -107,10 +107,10 @@ impl WriteAheadLog {
         Ok(self.walk()?.violations)
     }
 
-    /// Like [`Log::check`], and also returns the amount of data read.
+    /// Like [`WriteAheadLog::check`], and also returns the amount of data read.
     ///
     /// # Errors
-    /// As [`Log::check`].
+    /// As [`WriteAheadLog::check`].
     pub fn walk(&self) -> Result<LogCheckReport> {
         let shared = &self.shared;
         let _lanes: Vec<_> = shared.lanes.each().collect();

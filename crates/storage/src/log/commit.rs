@@ -12,8 +12,8 @@
 //! yield brings new records. Without this, the first thread to wake up after a sync would sync
 //! alone, and groups would be half as large. It needs no clock.
 //!
-//! A failure is permanent: [`GroupCommit::poison`] keeps its cause, and every current or later commit
-//! fails with it.
+//! A failure is permanent: [`GroupCommit::poison`] keeps its cause, and every current or later
+//! commit fails with it.
 
 use crate::sync::{AtomicU64, Condvar, Mutex, Ordering, spin};
 use crate::watermark::order;

@@ -11,9 +11,9 @@
 //! *Read in this order*: [`options`], [`format`](mod@format), `segment` (files and their uses),
 //! `lane` (appends), `pool` (unused slots), [`watermark`](crate::watermark) (completion), `commit`
 //! (group commit), `shared` (an append from start to end), `release` (freeing space, the background
-//! step), `history` (segments retained for followers), `watermark_file` (the log's progress), `scan` and
-//! `merge` (reading), `recovery_scan`, `lost` (records lost in a power failure), `recover` and `recovery_work`,
-//! [`check`].
+//! step), `history` (segments retained for followers), `watermark_file` (the log's progress),
+//! `scan` and `merge` (reading), `recovery_scan`, `lost` (records lost in a power failure),
+//! `recover` and `recovery_work`, [`check`].
 //!
 //! ```text
 //!  sequences   1  2  3  4  5  6  7  8  9 10 11 12 13       synced ≤ completed; a gap is a record under way
@@ -221,7 +221,8 @@ impl WriteAheadLog {
     /// Opens the log of a store whose superblock has `generation` and contains everything up to
     /// `from`. Passes every record with a sequence above `from` to `replay`, in the order of
     /// sequences. `synced_at_least` is the synced watermark in the superblock. Afterwards
-    /// [`Log::completed`] is the last sequence of the log; the next append begins above it.
+    /// [`WriteAheadLog::completed`] is the last sequence of the log; the next append begins above
+    /// it.
     ///
     /// The log ends before the first gap. A gap at or below the synced watermark is an error. On
     /// the boot and the mount that wrote the log, so is a gap at or below the completion watermark
@@ -278,9 +279,9 @@ impl WriteAheadLog {
 
     /// Appends a record that covers `first..first + count`, and returns once `durability` holds.
     ///
-    /// Sequences are dense: each is appended once, by any thread, or given up with [`Log::void`].
-    /// An append with `Disk` waits until all lower sequences are complete, so its thread must not
-    /// be the one that still has to append them.
+    /// Sequences are dense: each is appended once, by any thread, or given up with
+    /// [`WriteAheadLog::void`]. An append with `Disk` waits until all lower sequences are complete,
+    /// so its thread must not be the one that still has to append them.
     ///
     /// # Errors
     /// [`Error::LogFull`] or `DiskFull` ([`Error::is_full`]) with nothing written: the sequences
@@ -294,13 +295,13 @@ impl WriteAheadLog {
         self.append_as(first, count, payload, durability, AppendPriority::Normal)
     }
 
-    /// Like [`Log::append`], for records that may use the reserve.
+    /// Like [`WriteAheadLog::append`], for records that may use the reserve.
     ///
     /// # Errors
-    /// As [`Log::append`].
+    /// As [`WriteAheadLog::append`].
     ///
     /// # Panics
-    /// As [`Log::append`].
+    /// As [`WriteAheadLog::append`].
     pub fn append_as(
         &self,
         first: u64,
@@ -312,14 +313,14 @@ impl WriteAheadLog {
         self.append_parts(first, count, [payload, &[]], durability, importance)
     }
 
-    /// Like [`Log::append_as`], for a payload in two parts, which are stored contiguously. The
-    /// caller need not concatenate them.
+    /// Like [`WriteAheadLog::append_as`], for a payload in two parts, which are stored
+    /// contiguously. The caller need not concatenate them.
     ///
     /// # Errors
-    /// As [`Log::append`].
+    /// As [`WriteAheadLog::append`].
     ///
     /// # Panics
-    /// As [`Log::append`].
+    /// As [`WriteAheadLog::append`].
     #[inline]
     pub fn append_parts(
         &self,
@@ -344,10 +345,10 @@ impl WriteAheadLog {
     /// content, and nothing waits for them any more. May use the reserve.
     ///
     /// # Errors
-    /// As [`Log::append`].
+    /// As [`WriteAheadLog::append`].
     ///
     /// # Panics
-    /// As [`Log::append`].
+    /// As [`WriteAheadLog::append`].
     pub fn void(&self, first: u64, count: u32) -> Result<()> {
         self.shared.void(first, count)
     }
@@ -420,7 +421,7 @@ impl WriteAheadLog {
     }
 
     /// Durably notes that `generation` exists: from then on no older superblock is accepted. Must
-    /// be called once its superblock is durable, before [`Log::release`].
+    /// be called once its superblock is durable, before [`WriteAheadLog::release`].
     ///
     /// # Errors
     /// I/O errors; they poison the log, except for a full disk. That is rare, because the note may

@@ -65,7 +65,8 @@ pub struct LogOptions {
     /// Size of a segment in bytes, a multiple of 4 KiB. A longer record gets a segment of its own
     /// size.
     pub segment_bytes: u64,
-    /// Bytes of `limit_bytes` reserved for [`AppendPriority::Essential`] appends; at least one segment.
+    /// Bytes of `limit_bytes` reserved for [`AppendPriority::Essential`] appends; at least one
+    /// segment.
     pub reserve_bytes: u64,
     /// Number of writers that do not contend.
     pub lanes: usize,

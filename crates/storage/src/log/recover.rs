@@ -24,8 +24,8 @@
 //! *What is durable* does not depend on the boot: records of an earlier life may be in the page
 //! cache only, and clean there since a failed sync. Segments above the synced watermark are
 //! rewritten, so that the next sync writes them, and nothing above the watermark counts as synced
-//! before that. If a full disk has no space for this, it is postponed (`recovery_work`): the log can be
-//! read, and accepts no records before it is done.
+//! before that. If a full disk has no space for this, it is postponed (`recovery_work`): the log
+//! can be read, and accepts no records before it is done.
 //!
 //! *Why a crash at any moment of this is a crash like any other.* The new incarnation's first
 //! header contains its start (`base`) and is durable before any of its records. Until then the

@@ -117,8 +117,8 @@ impl GenerationSnapshot {
         self.copy_with(target, id, &[], progress)
     }
 
-    /// Like [`GenerationSnapshot::copy_to`], and also copies the files that structures keep in addition to the
-    /// extents.
+    /// Like [`GenerationSnapshot::copy_to`], and also copies the files that structures keep in
+    /// addition to the extents.
     ///
     /// # Errors
     /// As [`GenerationSnapshot::copy_to`].

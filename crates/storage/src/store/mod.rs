@@ -7,8 +7,8 @@
 //!
 //! *Read in this order*: `options.rs`, this file (creation, opening), `checkpoint.rs` (the
 //! barriers), `adding.rs` (adding a tier), `copy.rs` (copies in other directories), `space.rs`
-//! (free space of the tiers), `promotion.rs` (copies of hot nodes), `tier_failure.rs` (failing tiers and
-//! their return), `health.rs`.
+//! (free space of the tiers), `promotion.rs` (copies of hot nodes), `tier_failure.rs` (failing
+//! tiers and their return), `health.rs`.
 //!
 //! ```text
 //!  first directory                 one checkpoint, in order

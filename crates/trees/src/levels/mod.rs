@@ -14,8 +14,9 @@
 //! *Read in this order*: `options.rs`, `policy.rs` (every decision), `state.rs` (a version),
 //! `structure.rs` (the public type), `incorporate.rs`, `inputs.rs` and `merge.rs` (with
 //! `crate::stitch`: leaves that a merge reuses without reading them), `sweep.rs` (merges in slices,
-//! on a full disk), `defragment.rs`, `skipped_tombstones.rs` (dead keys that scans skip), `ingest.rs`,
-//! `read.rs`, `scan.rs`, `format.rs`, `check.rs`, `repair.rs` (damaged leaves), `contract.rs`.
+//! on a full disk), `defragment.rs`, `skipped_tombstones.rs` (dead keys that scans skip),
+//! `ingest.rs`, `read.rs`, `scan.rs`, `format.rs`, `check.rs`, `repair.rs` (damaged leaves),
+//! `contract.rs`.
 //!
 //! Spillane 2012 compares these structures in chapter 5 (SAMT is one of them); here they are one
 //! structure with several policies. All extents of a run are freed with the run. Runs share nothing

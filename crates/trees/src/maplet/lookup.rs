@@ -150,9 +150,9 @@ impl Maplet {
     }
 }
 
-/// Looks up a key's hash in every maplet of a path: `out` receives one [`MapletHits`] for each, in their
-/// order. All pages that are not cached are read together, so a cold path waits for the device
-/// once. Does not allocate if all pages are cached and `out` was used before.
+/// Looks up a key's hash in every maplet of a path: `out` receives one [`MapletHits`] for each, in
+/// their order. All pages that are not cached are read together, so a cold path waits for the
+/// device once. Does not allocate if all pages are cached and `out` was used before.
 ///
 /// # Errors
 /// See [`Maplet::lookup`]. The contents of `out` are unspecified then.

@@ -8,8 +8,8 @@
 //! dropped, the references to its extents.
 //!
 //! *Read in this order*: this file (an open maplet), `lookup.rs`, `pages.rs` (sequential reads),
-//! `merge.rs` (incremental merges), `distinct.rs` (counting), `run_fingerprints.rs` (the fingerprints of a new
-//! run), `write.rs` (pages and directory), `format.rs`, `check.rs`.
+//! `merge.rs` (incremental merges), `distinct.rs` (counting), `run_fingerprints.rs` (the
+//! fingerprints of a new run), `write.rs` (pages and directory), `format.rs`, `check.rs`.
 //!
 //! A page of a maplet is a page of the store and a separate node. One writer writes the pages in
 //! order, followed by the directory, which lists the extents and the checksum of each page. Opening
@@ -62,7 +62,8 @@ use std::sync::Arc;
 /// use alluvium_base::Purpose;
 /// use alluvium_storage::extents::Class;
 /// use alluvium_trees::maplet::MapletSpec;
-/// let spec = MapletSpec { fingerprint_bits: 36, purpose: Purpose::Compact, class: AllocationClass::Normal, tier: 0 };
+/// let (purpose, class) = (Purpose::Compact, AllocationClass::Normal);
+/// let spec = MapletSpec { fingerprint_bits: 36, purpose, class, tier: 0 };
 /// // A path of 16 maplets with 10⁶ fingerprints each: less than one false read in 4,000 lookups.
 /// assert!(16.0 * 1e6 / f64::from(spec.fingerprint_bits).exp2() < 1.0 / 4000.0);
 /// ```

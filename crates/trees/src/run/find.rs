@@ -38,8 +38,8 @@ impl IndexedRun {
         unwrap_ready(self.search(key, at, &from, |record| Poll::Ready(visit(record))))
     }
 
-    /// Like [`Run::find`], with nodes from any source. If it returns pending, `visit` may have been
-    /// called with some of the records and will be called with them again.
+    /// Like [`IndexedRun::find`], with nodes from any source. If it returns pending, `visit` may
+    /// have been called with some of the records and will be called with them again.
     #[inline]
     pub(crate) fn search<F: NodeFetch>(
         &self,
@@ -104,7 +104,7 @@ impl IndexedRun {
     /// be prefetched together with others. Reads index nodes as needed.
     ///
     /// # Errors
-    /// See [`Run::find`].
+    /// See [`IndexedRun::find`].
     pub fn locate(
         &self,
         key: &[u8],

@@ -8,9 +8,9 @@
 //!
 //! *Read in this order*: this file, `format.rs`, `strings.rs`, `leaf`, `index`, `footer` (one node
 //! each), `options.rs`, `build/` and `finish.rs` (with `spans.rs` and `units.rs`), `adopt.rs`
-//! (leaves that a run adopts without reading them), `open.rs`, `load.rs`, `find.rs`, `size_estimate.rs`,
-//! `path.rs`, `device.rs`, `readahead.rs`, `cursor.rs` (with `scanned.rs`), `check/` (with
-//! `violation.rs`), `examine.rs`.
+//! (leaves that a run adopts without reading them), `open.rs`, `load.rs`, `find.rs`,
+//! `size_estimate.rs`, `path.rs`, `device.rs`, `readahead.rs`, `cursor.rs` (with `scanned.rs`),
+//! `check/` (with `violation.rs`), `examine.rs`.
 //!
 //! ```text
 //!  tier   | leaf | leaf | leaf | …   | leaf | index | index | footer |  written in order, 1 MiB at a time

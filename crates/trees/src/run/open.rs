@@ -24,10 +24,10 @@ impl IndexedRun {
         Self::open_from(DataFiles::of(store), pointer, purpose)
     }
 
-    /// Like [`Run::open`]; the store need not be open.
+    /// Like [`IndexedRun::open`]; the store need not be open.
     ///
     /// # Errors
-    /// See [`Run::open`].
+    /// See [`IndexedRun::open`].
     pub(crate) fn open_from(
         files: DataFiles<'_>,
         pointer: &NodePointer,

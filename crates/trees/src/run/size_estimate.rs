@@ -157,7 +157,7 @@ impl IndexedRun {
     /// leaves. The first piece starts at the start of the range.
     ///
     /// # Errors
-    /// See [`Run::weigh`].
+    /// See [`IndexedRun::weigh`].
     pub fn separators(
         &self,
         range: &KeyRange,

@@ -232,7 +232,7 @@ impl SourceRangeDeletes<'_> {
         }
     }
 
-    /// Like [`Deletes::around`], for the keys just below `end`.
+    /// Like [`SourceRangeDeletes::around`], for the keys just below `end`.
     pub(crate) fn reaching(self, end: &[u8], at: SequenceNumber) -> Option<(Vec<u8>, Vec<u8>)> {
         match self {
             SourceRangeDeletes::Memtable(deletes) => deletes.reaching(end, at),

@@ -69,7 +69,8 @@ impl TieredTree {
         }
     }
 
-    /// Opens the tree with this root, taken from a [`CheckpointRoot`], containing every commit up to `cut`.
+    /// Opens the tree with this root, taken from a [`CheckpointRoot`], containing every commit up
+    /// to `cut`.
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt),
@@ -83,9 +84,9 @@ impl TieredTree {
         disk::open(store, options, root, cut).map(TieredTree::over)
     }
 
-    /// Opens a damaged tree, in a store whose extents are those that [`TreeSalvage::reached`] lists.
-    /// The next checkpoint makes the repaired tree durable. Returns the losses, and descriptions of
-    /// the repairs that lost nothing.
+    /// Opens a damaged tree, in a store whose extents are those that [`TreeSalvage::reached`]
+    /// lists. The next checkpoint makes the repaired tree durable. Returns the losses, and
+    /// descriptions of the repairs that lost nothing.
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the tree cannot be opened even so; a
@@ -168,7 +169,7 @@ impl TieredTree {
     /// flush may use the space reserve, which is meant for memtables that contain only deletes.
     ///
     /// # Errors
-    /// See [`Builder::new`](crate::run::Builder::new).
+    /// See [`RunBuilder::new`](crate::run::RunBuilder::new).
     pub fn incorporate(
         &self,
         memtable: Arc<Memtable>,
@@ -181,7 +182,7 @@ impl TieredTree {
     /// Like [`Tree::incorporate`], for a share of a memtable.
     ///
     /// # Errors
-    /// See [`Builder::new`](crate::run::Builder::new).
+    /// See [`RunBuilder::new`](crate::run::RunBuilder::new).
     pub fn incorporate_share(
         &self,
         share: MemtableSlice,

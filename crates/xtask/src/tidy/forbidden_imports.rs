@@ -129,11 +129,12 @@ mod tests {
     #[test]
     fn what_a_header_does_not_know_may_not_be_imported() {
         let text = "//! Forgetting.\nuse alluvium_trees::tiered::Schema;\n";
-        let found = found("crates/db/src/engine/record_cache/forget.rs", text);
+        let found = found("crates/db/src/engine/record_cache/invalidate.rs", text);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].starts_with("crates/db/src/engine/record_cache/mod.rs:5: the header says"));
         assert!(
-            found[0].contains("\"tree\", and crates/db/src/engine/record_cache/forget.rs:2 imports trees")
+            found[0]
+                .contains("\"tree\", and crates/db/src/engine/record_cache/invalidate.rs:2 imports trees")
         );
     }
 

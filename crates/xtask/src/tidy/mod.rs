@@ -6,9 +6,9 @@
 //! test.
 //!
 //! *Read in this order*: `source.rs` and `workspace.rs` (the input), `crates.rs` (the layer table),
-//! then the checks: `layers.rs`, `modules.rs`, `import_cycles.rs`, `documents.rs`, `formats.rs`, `io.rs`,
-//! `decoders.rs`, `unfinished.rs`, `headers.rs`, `forbidden_imports.rs`, `tuning.rs`, `packages.rs`,
-//! `language.rs`, and `sizes.rs` with `ratchet.rs`.
+//! then the checks: `layers.rs`, `modules.rs`, `import_cycles.rs`, `documents.rs`, `formats.rs`,
+//! `io.rs`, `decoders.rs`, `unfinished.rs`, `headers.rs`, `forbidden_imports.rs`, `tuning.rs`,
+//! `packages.rs`, `language.rs`, and `sizes.rs` with `ratchet.rs`.
 
 pub mod crates;
 pub mod decoders;

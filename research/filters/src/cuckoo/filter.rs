@@ -58,7 +58,7 @@ impl<'b> CuckooFilter<'b> {
     }
 
     /// Returns the slots whose entry may belong to a hash, in the order of
-    /// [`super::Table::candidates`].
+    /// [`super::CuckooTable::candidates`].
     pub fn candidates(&self, hash: u64) -> impl Iterator<Item = CuckooSlot> + use<'b> {
         let (places, filter) = (self.header.shape.places(hash), *self);
         let distinct = if places[0] == places[1] { 1 } else { 2 };

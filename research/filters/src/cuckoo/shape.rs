@@ -67,8 +67,8 @@ impl CuckooShape {
     /// Creates the shape of variant [`CuckooVariant::Xor`], with 2^`bucket_bits` buckets.
     ///
     /// # Errors
-    /// [`Error::CuckooShape`] when `tag_bits` is 0 or greater than [`MAX_TAG_BITS`], or `bucket_bits`
-    /// is greater than [`MAX_BUCKET_BITS`].
+    /// [`Error::CuckooShape`] when `tag_bits` is 0 or greater than [`MAX_TAG_BITS`], or
+    /// `bucket_bits` is greater than [`MAX_BUCKET_BITS`].
     pub fn xor(bucket_bits: u32, tag_bits: u32) -> Result<CuckooShape> {
         tags(tag_bits)?;
         if bucket_bits > MAX_BUCKET_BITS {

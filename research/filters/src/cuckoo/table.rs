@@ -10,8 +10,8 @@ pub const MAX_DISPLACEMENTS: usize = 128;
 
 /// A partial-key cuckoo table from hashes to 32-bit offsets.
 ///
-/// The table does not store keys. A lookup returns candidates, of which at most one belongs to
-/// the key; the owner compares keys. [`CuckooTable::insert`] always adds an entry: to overwrite a key,
+/// The table does not store keys. A lookup returns candidates, of which at most one belongs to the
+/// key; the owner compares keys. [`CuckooTable::insert`] always adds an entry: to overwrite a key,
 /// the owner finds its slot first and updates it with [`CuckooTable::set`].
 ///
 /// ```

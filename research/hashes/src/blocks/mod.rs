@@ -7,8 +7,8 @@
 //!
 //! *Does not know*: the meaning of the bytes; devices, files, checksums of a store.
 //!
-//! *Read in this order*: [`BlockSpace`], [`SpaceTransaction`], [`BlockStreamReader`] and [`BlockStreamWriter`], [`TransferMeter`],
-//! [`MemoryBlockSpace`].
+//! *Read in this order*: [`BlockSpace`], [`SpaceTransaction`], [`BlockStreamReader`] and
+//! [`BlockStreamWriter`], [`TransferMeter`], [`MemoryBlockSpace`].
 //!
 //! - **B1** Bytes that the last commit references are not overwritten before the next commit.
 //! - **B2** A failed step changes nothing: its allocations are released, and its releases are

@@ -31,7 +31,7 @@ impl<S: BlockSpace> BoaTable<S> {
     /// delete.
     ///
     /// # Errors
-    /// The errors of [`Boa::get`].
+    /// The errors of [`BoaTable::get`].
     pub fn history(&self, key: &[u8]) -> Result<Vec<Option<Vec<u8>>>> {
         self.search(key, true)
     }

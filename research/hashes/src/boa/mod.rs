@@ -5,8 +5,8 @@
 //!
 //! *Does not know*: devices, logs, sequence numbers, transactions, threads.
 //!
-//! *Read in this order*: [`BoaOptions`], `run.rs`, `merge.rs`, `filter.rs`, [`BoaTable`], `lookup.rs`,
-//! `rebuild.rs`, `check.rs`; `format.rs`.
+//! *Read in this order*: [`BoaOptions`], `run.rs`, `merge.rs`, `filter.rs`, [`BoaTable`],
+//! `lookup.rs`, `rebuild.rs`, `check.rs`; `format.rs`.
 //!
 //! - **O1** Levels are ordered by age: all records on a level are newer than all records on
 //!   deeper levels; on a level, a run is newer than the runs before it.
@@ -32,7 +32,7 @@
 //!   size has to be planned in advance.
 //! - All levels above are merged into a level in one merge: no run is written and merged again in
 //!   the same step.
-//! - A lookup ends at the newest record of the key; [`Boa::history`] returns all records.
+//! - A lookup ends at the newest record of the key; [`BoaTable::history`] returns all records.
 
 mod check;
 mod filter;

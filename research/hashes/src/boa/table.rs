@@ -58,7 +58,8 @@ pub struct BoaCounters {
 /// ```
 /// use research_hashes::blocks::MemorySpace;
 /// use research_hashes::boa::{Boa, Kind, Options};
-/// let mut table = Boa::create(MemorySpace::new(512, 1 << 24), BoaOptions::new(BoaStructure::Routed, 512, 16384))?;
+/// let options = BoaOptions::new(BoaStructure::Routed, 512, 16384);
+/// let mut table = Boa::create(MemorySpace::new(512, 1 << 24), options)?;
 /// for key in 0u32..1000 {
 ///     table.insert(&key.to_le_bytes(), b"value")?;
 /// }
@@ -340,7 +341,7 @@ impl<S: BlockSpace> BoaTable<S> {
     /// Deletes a key, whether or not it exists.
     ///
     /// # Errors
-    /// The errors of [`Boa::insert`].
+    /// The errors of [`BoaTable::insert`].
     pub fn delete(&mut self, key: &[u8]) -> Result<()> {
         self.put(key, None)
     }

@@ -27,7 +27,7 @@ impl<S: BlockSpace> BotTable<S> {
     /// delete.
     ///
     /// # Errors
-    /// The errors of [`Bot::get`].
+    /// The errors of [`BotTable::get`].
     pub fn history(&self, key: &[u8]) -> Result<Vec<Option<Vec<u8>>>> {
         self.search(key, true)
     }

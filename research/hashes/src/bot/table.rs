@@ -283,7 +283,7 @@ impl<S: BlockSpace> BotTable<S> {
     /// Deletes a key, whether or not it exists.
     ///
     /// # Errors
-    /// The errors of [`Bot::insert`].
+    /// The errors of [`BotTable::insert`].
     pub fn delete(&mut self, key: &[u8]) -> Result<()> {
         self.put(key, None)
     }

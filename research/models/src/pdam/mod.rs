@@ -3,7 +3,7 @@
 //! *Knows*: the number of steps of a query with nodes of one block, of P blocks, and of P blocks
 //! in van Emde Boas order; that order; a simulation with read-ahead shared among clients.
 //!
-//! *Does not know*: the device's clock, which is `Pdam`; the nodes and keys of a store.
+//! *Does not know*: the device's clock, which is `PdamClock`; the nodes and keys of a store.
 //!
 //! *Read in this order*: this file (formulas), `layout.rs`, `simulate.rs`.
 //!

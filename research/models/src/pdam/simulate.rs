@@ -24,8 +24,8 @@ impl PdamTreeModel {
     /// the number of steps per query.
     ///
     /// # Errors
-    /// The errors of [`steps`](PdamTreeModel::steps); also [`BadParameter`] if the number of queries is
-    /// zero.
+    /// The errors of [`steps`](PdamTreeModel::steps); also [`BadParameter`] if the number of
+    /// queries is zero.
     pub fn play(
         &self,
         nodes: NodePlacement,

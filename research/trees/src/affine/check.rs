@@ -58,8 +58,8 @@ impl AffineChecker {
 }
 
 impl<S: NodeSpace> AffineTree<S> {
-    /// Reads the whole dictionary and returns all defects. Between [`AffineTree::offer`] and the
-    /// last [`AffineTree::step`] the root may violate AF1.
+    /// Reads the whole dictionary and returns all defects. Between [`AffineTree::enqueue_message`]
+    /// and the last [`AffineTree::step`] the root may violate AF1.
     ///
     /// # Errors
     /// [`Error::Poisoned`](super::Error::Poisoned). Unreadable nodes are reported as defects, not

@@ -6,9 +6,10 @@
 //!
 //! *Does not know*: transactions, threads, clocks, sequence numbers.
 //!
-//! *Read in this order*: `error.rs`, `options.rs` ([`AffineVariant`] is the ladder), `space/`, `node.rs`,
-//! `format.rs`, `node_io.rs` (nodes on the disk), [`AffineTree`] (`tree.rs`), `flush.rs`,
-//! `rebuild.rs`, `resident.rs`, `lookup.rs`, `scan.rs`, `check.rs`, `counters.rs`; `decode.rs`.
+//! *Read in this order*: `error.rs`, `options.rs` ([`AffineVariant`] is the ladder), `space/`,
+//! `node.rs`, `format.rs`, `node_io.rs` (nodes on the disk), [`AffineTree`] (`tree.rs`),
+//! `flush.rs`, `rebuild.rs`, `resident.rs`, `lookup.rs`, `scan.rs`, `check.rs`, `counters.rs`;
+//! `decode.rs`.
 //!
 //! ```text
 //!  a node u of V2 and V3, in one extent           a leaf, in one extent

@@ -72,7 +72,8 @@ pub enum TuningGoal {
 /// let usual = AffineOptions::default();
 /// assert_eq!((usual.node_bytes, usual.fanout), (4 << 20, 16));
 /// // A disk of Table 2, and elements of 100 bytes: the node at which inserts cost least.
-/// let disk = AffineOptions::best_for(0.0022 / 4096.0, 100, TuningGoal::Inserts, AffineVariant::WeightBalanced)?;
+/// let (goal, variant) = (TuningGoal::Inserts, AffineVariant::WeightBalanced);
+/// let disk = AffineOptions::best_for(0.0022 / 4096.0, 100, goal, variant)?;
 /// assert_eq!(disk.node_bytes >> 20, 2);
 /// assert!(AffineOptions { fanout: 2, ..usual }.checked().is_err());
 /// # Ok::<(), research_trees::affine::Error>(())

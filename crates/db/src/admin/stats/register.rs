@@ -67,7 +67,7 @@ impl MetricValue for Option<f64> {
     }
 }
 
-/// Builds rows from `"name", Unit, Nature, read, "help";`.
+/// Builds rows from `"name", StatsMetricUnit, StatsMetricKind, read, "help";`.
 macro_rules! rows {
     ($($name:literal, $unit:ident, $nature:ident, |$stats:ident| $read:expr, $help:literal;)*) => {
         &[$(MetricRow {

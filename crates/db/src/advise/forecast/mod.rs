@@ -6,8 +6,8 @@
 //!
 //! *Does not know*: how costs are computed (`alluvium_model`), who asks, how it is displayed.
 //!
-//! *Read in this order*: `question.rs` (model inputs), `measurement.rs` (measurements), `history.rs`
-//! (past hours), this file (comparison).
+//! *Read in this order*: `question.rs` (model inputs), `measurement.rs` (measurements),
+//! `history.rs` (past hours), this file (comparison).
 //!
 //! `engine/forecast.rs` passes in what the engine counts.
 //!

@@ -7,13 +7,13 @@
 //! *Does not know*: how a structure stores its keys, and when memtables are sealed.
 //!
 //! *Read in this order*: this file (fields and access), `open.rs` (creation, opening and salvage),
-//! `repair.rs` (damaged leaves), `placement.rs` (assignment of keyspaces), `aside.rs` (pages in which
-//! damage was met), `incorporate.rs` (flushes and attachment of loads), `cut.rs` (checkpoints),
-//! `catalog.rs` (the second copy of the catalog), `held.rs` (files outside the extents),
-//! `volatile.rs` (writes that are not logged).
+//! `repair.rs` (damaged leaves), `placement.rs` (assignment of keyspaces), `aside.rs` (pages in
+//! which damage was met), `incorporate.rs` (flushes and attachment of loads), `cut.rs`
+//! (checkpoints), `catalog.rs` (the second copy of the catalog), `held.rs` (files outside the
+//! extents), `volatile.rs` (writes that are not logged).
 //!
-//! To add a structure: add a field, an arm in `DictionarySet::get`, in `placement.rs` and in `open.rs`,
-//! and a variant in `readers.rs`. Its numbers and names are in `crate::options::kind`.
+//! To add a structure: add a field, an arm in `DictionarySet::get`, in `placement.rs` and in
+//! `open.rs`, and a variant in `readers.rs`. Its numbers and names are in `crate::options::kind`.
 //!
 //! Invariants:
 //!

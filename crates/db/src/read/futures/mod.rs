@@ -6,7 +6,8 @@
 //! *Does not know*: how a key is found (`engine/lookup/`), and which thread commits
 //! (`write/async_commit.rs`).
 //!
-//! *Read in this order*: `read.rs` ([`GetFuture`] and [`MultiGetFuture`]), `write.rs` ([`WriteFuture`]).
+//! *Read in this order*: `read.rs` ([`GetFuture`] and [`MultiGetFuture`]), `write.rs`
+//! ([`WriteFuture`]).
 //!
 //! `background/reactor.rs` waits for the device while tasks sleep.
 //!

@@ -201,7 +201,8 @@ impl RoutingFilterBuilder {
         self.copy_to(self.shape.last_prefix() + 1, most)
     }
 
-    /// Writes the remaining data and the description. [`RoutingFilterBuilder::go_on`] must have returned true.
+    /// Writes the remaining data and the description. [`RoutingFilterBuilder::go_on`] must have
+    /// returned true.
     ///
     /// # Errors
     /// A full disk; I/O errors.

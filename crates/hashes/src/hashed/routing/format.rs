@@ -18,7 +18,7 @@
 //! ```
 //!
 //! Pages of latest runs contain one character per prefix, packed contiguously across pages:
-//! `crates/filters/src/routing/latest.rs`. Pages of sketches: `hashed/lists/format.rs`.
+//! `crates/filters/src/routing/array.rs`. Pages of sketches: `hashed/lists/format.rs`.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::{RoutingFilterDescription, RoutingFilterShape};

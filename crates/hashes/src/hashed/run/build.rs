@@ -151,7 +151,8 @@ impl HashRunBuilder {
         self.push_after(None, hash, key, message, rules)
     }
 
-    /// As [`HashRunBuilder::push`], for a record whose prefix also occurs in an earlier run of its level.
+    /// As [`HashRunBuilder::push`], for a record whose prefix also occurs in an earlier run of its
+    /// level.
     ///
     /// # Errors
     /// A full disk; I/O errors.

@@ -135,8 +135,8 @@ impl HashRunCursor {
         HashRunCursor::open_among(1, store, run, hashes, purpose)
     }
 
-    /// As [`HashRunCursor::open`], for one of `runs` runs that are read concurrently. Their total memory
-    /// is bounded.
+    /// As [`HashRunCursor::open`], for one of `runs` runs that are read concurrently. Their total
+    /// memory is bounded.
     ///
     /// # Errors
     /// I/O errors; damage.

@@ -12,7 +12,8 @@
 //! hashes.
 //!
 //! *Read in this order*: `cut.rs`, this file, `format.rs`, `list.rs` (writing), `hashes.rs`
-//! (digests in log order), `tree.rs`, `tree_builder.rs`, `leaf.rs`, `search.rs`, `names.rs`, `check.rs`.
+//! (digests in log order), `tree.rs`, `tree_builder.rs`, `leaf.rs`, `search.rs`, `names.rs`,
+//! `check.rs`.
 //!
 //! Conway, "Understanding Dictionaries at the Intersection of Theory and Practice" (2020), §2.5 and
 //! §2.7. Lists are read through the page cache and occupy memory only while they are used.

@@ -7,8 +7,8 @@
 //! *Does not know*: streams, sessions; the layout of items in memory (`crate::cache`).
 //!
 //! *Read in this order*: `format.rs`, `frames.rs`, `port.rs` (execution of a datagram),
-//! `deduplication.rs` (duplicates), `routing.rs` (routing to the owning port), `server.rs` (sockets and
-//! threads), `client.rs`, `rings.rs` (the same without a network).
+//! `deduplication.rs` (duplicates), `routing.rs` (routing to the owning port), `server.rs` (sockets
+//! and threads), `client.rs`, `rings.rs` (the same without a network).
 //!
 //! A client requests the directory once, and then sends each request to the port that owns the key.
 //! The kernel thereby delivers it to the thread of that port, as the network card does in the

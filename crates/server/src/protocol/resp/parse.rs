@@ -496,7 +496,8 @@ impl RequestParser {
 const USUAL_DIGITS: usize = 9;
 
 /// Fast path: parses a complete line that begins with `mark` and has the form that clients usually
-/// send. Returns the number and the length of the line. `RequestParser::line` handles all other lines.
+/// send. Returns the number and the length of the line. `RequestParser::line` handles all other
+/// lines.
 #[inline]
 fn usual_header(line: &[u8], mark: u8, limits: &RequestLimits) -> Option<(usize, usize)> {
     let (&first, digits) = line.split_first()?;

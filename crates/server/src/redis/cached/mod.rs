@@ -4,8 +4,8 @@
 //!
 //! *Does not know*: sockets; the layout of an item in memory (`crate::cache`).
 //!
-//! *Read in this order*: `commands.rs`, `session.rs` (one connection), `string_store.rs` (strings in the
-//! cache), `connection.rs`, `server.rs`, `info.rs`.
+//! *Read in this order*: `commands.rs`, `session.rs` (one connection), `string_store.rs` (strings
+//! in the cache), `connection.rs`, `server.rs`, `info.rs`.
 
 mod commands;
 mod connection;

@@ -5,11 +5,11 @@
 //! *Does not know*: how commands are found, checked and executed together (`redis/`).
 //!
 //! *Read in this order*: `strings.rs`, `bits.rs` and `bitfield.rs`, `keys.rs`, `expiry.rs`,
-//! `scan_commands.rs`, `hashes.rs`, `sets.rs` with `set_operations.rs`, `draw.rs` (random elements), `lists/`,
-//! `sorted/`, `key_count_arguments.rs`, `sort.rs`, `ordered.rs` (extensions to Redis); `acl.rs` (permissions);
-//! `connection.rs`, `transactions.rs`, `interactive.rs` (BEGIN and COMMIT), `admin.rs` and
-//! `limits.rs` (CONFIG), `saving.rs`, `clients.rs`, `info/`, `describe.rs`, `latency.rs`,
-//! `memory.rs`, `small.rs`, `monitor_commands.rs` (MONITOR).
+//! `scan_commands.rs`, `hashes.rs`, `sets.rs` with `set_operations.rs`, `draw.rs` (random
+//! elements), `lists/`, `sorted/`, `key_count_arguments.rs`, `sort.rs`, `ordered.rs` (extensions to
+//! Redis); `acl.rs` (permissions); `connection.rs`, `transactions.rs`, `interactive.rs` (BEGIN and
+//! COMMIT), `admin.rs` and `limits.rs` (CONFIG), `saving.rs`, `clients.rs`, `info/`, `describe.rs`,
+//! `latency.rs`, `memory.rs`, `small.rs`, `monitor_commands.rs` (MONITOR).
 
 pub(crate) mod acl;
 pub(crate) mod admin;

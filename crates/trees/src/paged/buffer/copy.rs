@@ -41,9 +41,9 @@ impl PagePool {
     }
 
     /// Writes the pages of a root to a file of the same name in another directory. The caller must
-    /// have called [`PagePool::hold`] before the root was handed out, or while it was the durable one.
-    /// `wrote` receives the number of bytes after each step, and can end the copy by returning an
-    /// error.
+    /// have called [`PagePool::hold`] before the root was handed out, or while it was the durable
+    /// one. `wrote` receives the number of bytes after each step, and can end the copy by returning
+    /// an error.
     ///
     /// # Errors
     /// A root of other pages; files of these names exist; I/O errors of either directory; the

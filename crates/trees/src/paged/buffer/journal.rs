@@ -194,8 +194,8 @@ impl PageJournal {
         Ok(())
     }
 
-    /// Returns the oldest checkpoint to which the pages can be rolled back after a call of `start_checkpoint`
-    /// with the same `is_durable`.
+    /// Returns the oldest checkpoint to which the pages can be rolled back after a call of
+    /// `start_checkpoint` with the same `is_durable`.
     pub(super) fn oldest(&self, is_durable: bool) -> u64 {
         let state = self.state.lock();
         let mut epochs = state.spans.iter().map(|span| span.epoch);

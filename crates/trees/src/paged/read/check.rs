@@ -89,8 +89,8 @@ impl<B: PageBuffer> TreeCore<B> {
         self.examine_each(&mut |_| ())
     }
 
-    /// Checks the tree as [`TreeCore::examine`] does, and calls `tell` with every value in a leaf or in
-    /// an insert.
+    /// Checks the tree as [`TreeCore::examine`] does, and calls `tell` with every value in a leaf
+    /// or in an insert.
     pub(in crate::paged) fn examine_each(&self, tell: &mut dyn FnMut(&[u8])) -> Result<TreeWalkReport> {
         let _alone = self.gate.write();
         let mut examined = TreeWalkReport {

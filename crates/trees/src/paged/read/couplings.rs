@@ -188,8 +188,8 @@ impl<B: PageBuffer> TreeCore<B> {
         left.proven(self.shared_by(to.page, way, above).map(DescentNode::Latched))
     }
 
-    /// Steps from a node to the child found by `look`, for writing. Returns `None` as [`TreeCore::go`]
-    /// does.
+    /// Steps from a node to the child found by `look`, for writing. Returns `None` as
+    /// [`TreeCore::go`] does.
     pub(in crate::paged) fn go_exclusive<'b>(
         &'b self,
         stop: DescentNode<'b>,

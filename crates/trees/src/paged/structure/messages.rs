@@ -222,7 +222,8 @@ impl PagedDictionary {
         self.shared.dropped.0.lock().pop()
     }
 
-    /// Records messages that the tree no longer has. The next [`PagedDictionary::free_dropped`] frees them.
+    /// Records messages that the tree no longer has. The next [`PagedDictionary::free_dropped`]
+    /// frees them.
     fn free_later(&self, place: MessagePlace) {
         self.shared.dropped.0.lock().push(place);
     }

@@ -230,8 +230,8 @@ impl RunBuilder {
     /// to [`RunBuilder::inherit_from`].
     ///
     /// # Errors
-    /// [`Error::FullIndexNode`](alluvium_storage::Error::Full) if the store is full; I/O errors. Afterwards
-    /// the builder can only be dropped.
+    /// [`Error::FullIndexNode`](alluvium_storage::Error::FullIndexNode) if the store is full; I/O
+    /// errors. Afterwards the builder can only be dropped.
     ///
     /// # Panics
     /// If the record is out of order (keys ascending, the records of a key newest first), or if the

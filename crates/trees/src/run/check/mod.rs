@@ -95,9 +95,9 @@ impl IndexedRun {
         )
     }
 
-    /// Like [`Run::check`], restricted to the nodes that readers of these ranges can reach. The
-    /// ranges must be ascending and neither overlap nor touch. The store need not be open. Calls
-    /// `keys` with each reachable key, and adds the amounts read to `read`.
+    /// Like [`IndexedRun::check`], restricted to the nodes that readers of these ranges can reach.
+    /// The ranges must be ascending and neither overlap nor touch. The store need not be open.
+    /// Calls `keys` with each reachable key, and adds the amounts read to `read`.
     pub(crate) fn check_within(
         &self,
         files: DataFiles<'_>,

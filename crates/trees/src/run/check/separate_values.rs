@@ -61,8 +61,8 @@ impl RunChecker<'_> {
         wrong
     }
 
-    /// Reports an unreadable node of values, or an unreadable long value. [`RunChecker::note_damaged`]
-    /// adds the affected records.
+    /// Reports an unreadable node of values, or an unreadable long value.
+    /// [`RunChecker::note_damaged`] adds the affected records.
     fn damaged_values(&mut self, error: &Error, node: &NodePointer) {
         if matches!(error, Error::Corrupt { .. }) {
             let number = self.violations.len();

@@ -28,7 +28,7 @@
 //!            4  n: extents
 //!        n × -  each: tier (1), first unit (4), units (4), live bytes (8), 1 when inherited (1), the
 //!               lowest and the highest key that need it
-//!            -  the range deletes, see `crates/dictionary/src/deletes/format.rs`
+//!            -  the range deletes, see `crates/dictionary/src/range_tombstones/format.rs`
 //! ```
 //!
 //! If the footer is in the extent that is listed last, that extent ends with the unit in which the

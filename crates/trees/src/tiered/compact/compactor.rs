@@ -25,7 +25,7 @@ impl TreeStep {
     /// Runs a slice of the work: about `records` records.
     ///
     /// # Errors
-    /// See [`Job::poll`].
+    /// See [`CompactionJob::poll`].
     pub fn poll(&mut self, records: usize) -> Result<StepProgress> {
         match self {
             TreeStep::Compact(job) => job.poll(records),

@@ -327,8 +327,8 @@ impl CompactionJob {
         count * self.count_held_keys(&sample) / (sample.len() as u64).max(1)
     }
 
-    /// Like [`Job::renews`], for `records` records of leaves adopted from these groups. The sample
-    /// is the first page of each maplet.
+    /// Like [`CompactionJob::renews`], for `records` records of leaves adopted from these groups.
+    /// The sample is the first page of each maplet.
     fn estimate_superseding_adopted(&self, groups: &[&Arc<MapletGroup>], records: u64) -> u64 {
         // The result matters only in leaves, and only if there are older parts.
         if self.claim.height > 0 || self.stretch.own.start == 0 || records == 0 {

@@ -5,8 +5,8 @@
 //! *Does not know*: when a checkpoint is due, and where the root is stored; how versions change.
 //!
 //! *Read in this order*: `format.rs` (the encoding), `stored_node.rs` (conversion of nodes),
-//! `checkpoint.rs`, `reachable.rs` (the structures that a trunk refers to), `open.rs`, `check.rs` (with
-//! `contents.rs`), `salvage.rs`, `repair.rs` (damaged leaves).
+//! `checkpoint.rs`, `reachable.rs` (the structures that a trunk refers to), `open.rs`, `check.rs`
+//! (with `contents.rs`), `salvage.rs`, `repair.rs` (damaged leaves).
 
 mod check;
 mod checkpoint;

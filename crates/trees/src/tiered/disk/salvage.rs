@@ -3,8 +3,8 @@
 //! reported.
 //!
 //! The repair has two steps, because the extents must be known before anything is written.
-//! [`TreeSalvage::survey`] only reads. [`TreeSalvage::open`] writes new maplets next to the existing data.
-//! The next checkpoint writes all trunk nodes again and releases their old space.
+//! [`TreeSalvage::survey`] only reads. [`TreeSalvage::open`] writes new maplets next to the
+//! existing data. The next checkpoint writes all trunk nodes again and releases their old space.
 
 use super::format::TreeRoot;
 use super::open::TrunkOpener;
@@ -236,9 +236,9 @@ fn merge(
 }
 
 impl TreeSalvage {
-    /// Opens a damaged trunk, in a store whose extents are those that [`TreeSalvage::reached`] lists.
-    /// The next checkpoint makes the repaired trunk durable. Returns the losses, and descriptions
-    /// of the repairs that lost nothing.
+    /// Opens a damaged trunk, in a store whose extents are those that [`TreeSalvage::reached`]
+    /// lists. The next checkpoint makes the repaired trunk durable. Returns the losses, and
+    /// descriptions of the repairs that lost nothing.
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the trunk cannot be opened even so;

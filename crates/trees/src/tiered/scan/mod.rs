@@ -6,8 +6,8 @@
 //! *Does not know*: point lookups; how a version is made.
 //!
 //! *Read in this order*: `iter.rs`, `shares.rs` (the runs of one leaf's range), `scans.rs` (the
-//! state shared by all scans), `scan_length.rs` (the average length of scans). The merge of runs and
-//! memtables, and the resources that scans retain, are in `crates/trees/src/scanning`.
+//! state shared by all scans), `scan_length.rs` (the average length of scans). The merge of runs
+//! and memtables, and the resources that scans retain, are in `crates/trees/src/scanning`.
 
 mod iter;
 mod scan_length;

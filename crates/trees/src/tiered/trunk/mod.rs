@@ -5,11 +5,12 @@
 //!
 //! *Does not know*: how records are compacted, looked up or scanned; how nodes are written.
 //!
-//! *Read in this order*: `checkpoint_location.rs` (the location of a checkpointed node), `node.rs`, `span.rs`,
-//! `job_table.rs` (due and running compactions), `walk.rs`, `uses.rs` (the lifetime of an extent),
-//! `shape.rs` (flush, split, merge), `job_inputs.rs` (the inputs of a compaction), `root_filter.rs` (the
-//! filter over the root's bundles), `miss_rate.rs` (the frequency of absent keys), `state.rs`
-//! (versions and the writer's state), `statistics.rs`, `writer.rs` (how a change is published).
+//! *Read in this order*: `checkpoint_location.rs` (the location of a checkpointed node), `node.rs`,
+//! `span.rs`, `job_table.rs` (due and running compactions), `walk.rs`, `uses.rs` (the lifetime of
+//! an extent), `shape.rs` (flush, split, merge), `job_inputs.rs` (the inputs of a compaction),
+//! `root_filter.rs` (the filter over the root's bundles), `miss_rate.rs` (the frequency of absent
+//! keys), `state.rs` (versions and the writer's state), `statistics.rs`, `writer.rs` (how a change
+//! is published).
 
 mod checkpoint_location;
 mod job_inputs;

@@ -104,8 +104,9 @@ impl Trunk {
         trunk
     }
 
-    /// Sets the space class of compactions. Any class except [`AllocationClass::Normal`] marks space as
-    /// scarce. Compactions that free space may then use the whole reserve, and others part of it.
+    /// Sets the space class of compactions. Any class except [`AllocationClass::Normal`] marks
+    /// space as scarce. Compactions that free space may then use the whole reserve, and others part
+    /// of it.
     pub(crate) fn compact_from(&self, class: AllocationClass) {
         let scarce = class != AllocationClass::Normal;
         self.scarce.store(scarce, Ordering::Relaxed);
@@ -285,8 +286,9 @@ impl Trunk {
     }
 
     /// Returns whether a compaction adopts leaves. `is_rewrite` means that the compaction exists to
-    /// rewrite all data. With [`AdoptionPolicy::WhereCheaper`], rewrites always copy. After a compaction
-    /// that found no leaf to adopt, some compactions copy before the next one searches again.
+    /// rewrite all data. With [`AdoptionPolicy::WhereCheaper`], rewrites always copy. After a
+    /// compaction that found no leaf to adopt, some compactions copy before the next one searches
+    /// again.
     pub(crate) fn adoption(&self, is_rewrite: bool) -> AdoptionPolicy {
         let copying = &self.tallies.copying;
         let less = |left: u64| left.checked_sub(1);

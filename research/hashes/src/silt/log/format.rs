@@ -55,7 +55,8 @@ impl<'b> SiltLogRecord<'b> {
     ///
     /// ```
     /// use research_hashes::silt::log::{Kind, Record};
-    /// let (mut log, record) = (Vec::new(), Record { kind: SiltRecordKind::Put, key: b"k", value: b"value" });
+    /// let record = SiltLogRecord { kind: SiltRecordKind::Put, key: b"k", value: b"value" };
+    /// let mut log = Vec::new();
     /// record.encode(5, &mut log)?;
     /// assert_eq!(SiltLogRecord::decode(5, &log, 0)?, (record, 32));
     /// assert!(SiltLogRecord::decode(6, &log, 0).is_err(), "of another log");

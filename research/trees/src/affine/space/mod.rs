@@ -5,7 +5,8 @@
 //!
 //! *Does not know*: the contents of an extent; keys, nodes, messages.
 //!
-//! *Read in this order*: this file, `extent_allocator.rs`, `meter.rs`, `memory.rs`, `file.rs`, `format.rs`.
+//! *Read in this order*: this file, `extent_allocator.rs`, `meter.rs`, `memory.rs`, `file.rs`,
+//! `format.rs`.
 //!
 //! - **AS1** Bytes that the last commit references are not overwritten before the next commit is
 //!   durable.

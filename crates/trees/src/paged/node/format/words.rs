@@ -46,8 +46,8 @@ impl NodeArray {
         u16_in(words, self.entry(at) + 8).min(self.capacity.saturating_sub(1))
     }
 
-    /// Returns the index of a key, or the index at which it would be inserted, as [`NodeArray::find`]
-    /// does.
+    /// Returns the index of a key, or the index at which it would be inserted, as
+    /// [`NodeArray::find`] does.
     fn find_in(&self, words: &(impl NodeWords + ?Sized), key: &[u8]) -> Result<usize, usize> {
         let head = head_of(key);
         let (mut low, mut high) = (0, u16_in(words, self.count_at).min(self.capacity));
