@@ -18,6 +18,8 @@
 //! - **B2** A [`bytes::ByteReader`] never panics and never reads outside its slice, whatever the
 //!   bytes are.
 
+#![warn(missing_docs)]
+
 pub mod bytes;
 pub mod checksum;
 pub mod cost;

@@ -15,7 +15,6 @@ pub struct EngineSetup {
     pub kept: CapEnforcement,
     /// Memory size configured for the engine, if one was chosen.
     pub memory: Option<u64>,
-    /// Whether writes are logged.
     pub log: WriteLogging,
     /// Number of threads that will use the engine concurrently.
     pub threads: usize,
@@ -59,9 +58,7 @@ impl EngineSetup {
 pub struct EngineOption {
     /// Name of the engine.
     pub engine: String,
-    /// Name of the option.
     pub name: String,
-    /// The value.
     pub value: String,
 }
 
@@ -234,7 +231,6 @@ pub trait EngineSession: Send {
 /// An engine that can be opened by name.
 #[derive(Clone, Copy)]
 pub struct EngineEntry {
-    /// Name of the engine.
     pub name: &'static str,
     /// Supported options, in addition to the memory size.
     pub options: &'static [&'static str],

@@ -59,6 +59,8 @@
 //! - **A2** An error either leaves the store unchanged, or stops all writes until the store is
 //!   opened again.
 
+#![warn(missing_docs)]
+
 // Unit tests share source files with the integration tests, which import `alluvium`.
 #[cfg(all(test, not(alluvium_model_check)))]
 extern crate self as alluvium;

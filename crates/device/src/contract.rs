@@ -36,7 +36,6 @@ pub enum FileAccessMode {
 pub struct FileOptions {
     /// Whether requests use the page cache.
     pub caching: CacheMode,
-    /// Access mode.
     pub access: FileAccessMode,
 }
 

@@ -42,7 +42,6 @@ use std::sync::Arc;
 /// ```
 #[allow(missing_docs, clippy::missing_errors_doc)] // As in `Directory`.
 pub trait ForwardDirectory: Send + Sync + Debug {
-    /// Returns the inner directory.
     fn inner(&self) -> &dyn Directory;
 
     /// Wraps a file that the inner directory has created or opened. The default returns it

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 /// The mode of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LockSharing {
-    /// Exclusive.
     Exclusive,
     /// Shared with other holders of this mode.
     Shared,

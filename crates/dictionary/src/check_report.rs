@@ -14,7 +14,6 @@ pub enum CheckLevel {
     Everything,
 }
 
-/// Progress of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckProgress {
     /// Bytes read so far.

@@ -190,7 +190,6 @@ pub trait Dictionary: fmt::Debug + Send + Sync {
 /// Number of distinct keys and of their records.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DistinctKeys {
-    /// Distinct keys.
     pub keys: f64,
     /// Records of these keys, one for each stored version.
     pub records: f64,
@@ -227,7 +226,6 @@ pub trait MaintenanceStep: fmt::Debug + Send {
     fn number(&self) -> Option<u64>;
 }
 
-/// Point lookups.
 pub trait PointLookup: Dictionary {
     /// Reader of one state of the dictionary.
     type Reader<'d>: LookupReader

@@ -64,7 +64,6 @@ pub trait NodeFetch {
     /// Returns the cache, the guard and the purpose, for rare reads that always block.
     fn blocking(&self) -> &BlockingFetch<'_>;
 
-    /// Returns a node.
     #[inline]
     fn node(&self, pointer: &NodePointer) -> Poll<Result<NodeRef<'_>>> {
         match self.peek(pointer) {
@@ -73,7 +72,6 @@ pub trait NodeFetch {
         }
     }
 
-    /// Returns an index page.
     #[inline]
     fn index_page(&self, pointer: &NodePointer) -> Poll<Result<NodeRef<'_>>> {
         match self.peek(pointer) {
@@ -88,7 +86,6 @@ pub trait NodeFetch {
 /// A source that blocks on cache misses and is never pending.
 #[derive(Clone, Copy)]
 pub struct BlockingFetch<'g> {
-    /// The cache.
     pub cache: &'g NodeCache,
     /// Pinned epoch; nodes reachable under it are not reused.
     pub guard: &'g EpochGuard,
@@ -186,7 +183,6 @@ impl<'g> NonBlockingFetch<'g> {
         }
     }
 
-    /// Returns the missing nodes.
     pub fn into_missing(self) -> Vec<NodePointer> {
         self.missing.into_inner()
     }

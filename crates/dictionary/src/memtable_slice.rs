@@ -31,7 +31,6 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone, Debug)]
 pub struct MemtableSlice {
-    /// The memtable.
     pub memtable: Arc<Memtable>,
     /// Last commit of the memtable. The memtable holds every commit after its predecessor up to
     /// this one.

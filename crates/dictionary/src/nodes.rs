@@ -15,7 +15,6 @@ pub trait NodeReader {
 
 /// Reads nodes through the cache.
 pub struct CachedNodeReader<'g> {
-    /// The cache.
     pub cache: &'g NodeCache,
     /// Pinned epoch; nodes reachable under it are not reused.
     pub guard: &'g EpochGuard,

@@ -9,7 +9,6 @@ use std::ops::AddAssign;
 /// The data files of an open or closed store. All reads bypass the cache.
 #[derive(Clone, Copy, Debug)]
 pub struct DataFiles<'f> {
-    /// The data files.
     pub tiers: &'f TierFiles,
     /// The store's page size.
     pub page_size: PageSize,
@@ -61,7 +60,6 @@ impl AddAssign for NodeTotals {
 pub struct CheckReadTotals {
     /// Manifest nodes that the superblock points to.
     pub manifest: NodeTotals,
-    /// Trunk nodes.
     pub trunk: NodeTotals,
     /// Footers of runs, including their nodes stored elsewhere.
     pub footers: NodeTotals,

@@ -37,7 +37,6 @@ impl RecordValue<'_> {
 pub struct StoredRecord<'a> {
     /// Commit sequence number; 0 once it is older than every reader.
     pub sequence: SequenceNumber,
-    /// Kind of the message.
     pub kind: MessageKind,
     /// Expiry time of a put, in milliseconds of the caller's clock; 0 means never.
     pub expires_ms: u64,

@@ -10,7 +10,6 @@ use std::sync::Arc;
 /// Context that a store passes to its dictionaries.
 #[derive(Clone, Debug)]
 pub struct StructureContext {
-    /// The store.
     pub store: Arc<Store>,
     /// Rules of each keyspace.
     pub schema: Arc<dyn KeyspaceSchema>,

@@ -135,7 +135,6 @@ impl<B: BloomBlock> BloomFilter<B> {
         }
     }
 
-    /// Clears the filter.
     #[must_use]
     pub fn cleared(self) -> BloomFilter<B> {
         for word in self.blocks.iter().flat_map(BloomBlock::words) {

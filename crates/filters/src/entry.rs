@@ -89,14 +89,12 @@ impl FilterEntry {
         FilterEntry(fingerprint.0 | u64::from(!value))
     }
 
-    /// Returns the fingerprint.
     #[must_use]
     #[inline]
     pub fn fingerprint(self) -> Fingerprint {
         Fingerprint(self.0 & !u64::from(u16::MAX))
     }
 
-    /// Returns the value.
     #[must_use]
     #[inline]
     pub fn value(self) -> u16 {

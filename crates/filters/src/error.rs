@@ -24,9 +24,7 @@ pub enum Error {
         page: u32,
         /// The wrong field or structure.
         what: &'static str,
-        /// Expected value.
         expected: String,
-        /// Value found.
         found: String,
     },
     /// A structure without pages is corrupt.
@@ -40,9 +38,7 @@ pub enum Error {
         at: u64,
         /// The wrong field or violated rule.
         what: &'static str,
-        /// Expected value.
         expected: String,
-        /// Value found.
         found: String,
     },
     /// A list or a routing filter is corrupt.
@@ -52,9 +48,7 @@ pub enum Error {
         bit: u64,
         /// The wrong field or structure.
         what: &'static str,
-        /// Expected value.
         expected: String,
-        /// Value found.
         found: String,
     },
     /// An entry was added out of order, or after the filter's last page was written.
@@ -68,7 +62,6 @@ pub enum Error {
     /// A value has more bits than the filter's geometry allows.
     #[error("value {value} does not fit {bits} bits: give the geometry more value bits")]
     Value {
-        /// The value.
         value: u16,
         /// Number of value bits of the filter.
         bits: u32,

@@ -19,7 +19,6 @@ pub struct TreeOperationMix {
     pub range: f64,
 }
 
-/// The optimal nodes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OptimalNodes {
     /// Size of a node in elements.

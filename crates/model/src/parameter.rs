@@ -5,9 +5,7 @@ use std::fmt;
 /// A parameter outside the domain of a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BadParameter {
-    /// Name of the parameter.
     pub name: &'static str,
-    /// Its value.
     pub value: f64,
     /// The rule that it must satisfy.
     pub must: &'static str,

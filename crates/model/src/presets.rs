@@ -84,7 +84,6 @@ impl SolidState {
     }
 }
 
-/// 250 GB Seagate, 2006.
 pub const SEAGATE_250GB_2006: HardDisk = HardDisk {
     name: "250 GB Seagate",
     year: 2006,
@@ -93,7 +92,6 @@ pub const SEAGATE_250GB_2006: HardDisk = HardDisk {
     r_squared: 0.9997,
 };
 
-/// 1 TB Hitachi, 2009.
 pub const HITACHI_1TB_2009: HardDisk = HardDisk {
     name: "1 TB Hitachi",
     year: 2009,
@@ -111,7 +109,6 @@ pub const WD_BLACK_1TB_2011: HardDisk = HardDisk {
     r_squared: 0.9997,
 };
 
-/// 2 TB Seagate, 2012.
 pub const SEAGATE_2TB_2012: HardDisk = HardDisk {
     name: "2 TB Seagate",
     year: 2012,
@@ -129,7 +126,6 @@ pub const WD_RED_6TB_2018: HardDisk = HardDisk {
     r_squared: 0.9972,
 };
 
-/// Sandisk Ultra II.
 pub const SANDISK_ULTRA_II: SolidState = SolidState {
     name: "Sandisk Ultra II",
     parallelism: 5.5,
@@ -137,7 +133,6 @@ pub const SANDISK_ULTRA_II: SolidState = SolidState {
     r_squared: 0.964,
 };
 
-/// Samsung 860 EVO.
 pub const SAMSUNG_860_EVO: SolidState = SolidState {
     name: "Samsung 860 EVO",
     parallelism: 4.5,
@@ -145,7 +140,6 @@ pub const SAMSUNG_860_EVO: SolidState = SolidState {
     r_squared: 0.989,
 };
 
-/// Samsung 970 EVO.
 pub const SAMSUNG_970_EVO: SolidState = SolidState {
     name: "Samsung 970 EVO",
     parallelism: 5.4,
@@ -153,7 +147,6 @@ pub const SAMSUNG_970_EVO: SolidState = SolidState {
     r_squared: 0.971,
 };
 
-/// Samsung 980 Pro.
 pub const SAMSUNG_980_PRO: SolidState = SolidState {
     name: "Samsung 980 Pro",
     parallelism: 5.6,

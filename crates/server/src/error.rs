@@ -49,7 +49,6 @@ pub enum Error {
     /// Listening at a TCP address failed.
     #[error("cannot listen at {address}: {cause}")]
     Listen {
-        /// The address.
         address: SocketAddr,
         /// The error of the operating system.
         cause: std::io::Error,
@@ -67,10 +66,7 @@ pub enum Error {
         "{address} can be reached from other machines, and nothing keeps them out: set a password, or TLS with a \
          certificate authority for clients (TLS alone encrypts, and lets every client in), or allow it as unprotected"
     )]
-    Unprotected {
-        /// The address.
-        address: SocketAddr,
-    },
+    Unprotected { address: SocketAddr },
     /// The file of users is invalid.
     #[error("the users: {why}")]
     Users {

@@ -9,19 +9,14 @@ use std::collections::BTreeMap;
 pub enum WriteOp {
     /// Sets the value of a key.
     Put {
-        /// The key.
         key: Vec<u8>,
         /// The new value.
         value: Vec<u8>,
     },
     /// Removes a key.
-    Delete {
-        /// The key.
-        key: Vec<u8>,
-    },
+    Delete { key: Vec<u8> },
     /// Appends to the value of a key. An absent key starts with an empty value.
     Merge {
-        /// The key.
         key: Vec<u8>,
         /// The bytes to append.
         operand: Vec<u8>,

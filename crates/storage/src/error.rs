@@ -112,7 +112,6 @@ pub enum Error {
     WrongTier {
         /// Description of the directory.
         directory: String,
-        /// Number of the tier.
         tier: u8,
         /// The first directory of the store.
         store: String,
@@ -132,11 +131,8 @@ pub enum Error {
          its device works again, have it used with `alluvium tiers use` (`Db::use_tier`), or open the store again"
     )]
     TierFails {
-        /// Number of the tier.
         tier: u8,
-        /// Its directory.
         directory: String,
-        /// The failed access.
         access: crate::tiers::FailedAccess,
         /// The device's error, including the file.
         cause: String,

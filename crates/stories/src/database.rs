@@ -32,7 +32,6 @@ use std::sync::Arc;
 /// replayed log goes into a single memtable.
 const MEMTABLE_BYTES: usize = 1 << 20;
 
-/// A sealed memtable.
 pub(crate) struct SealedMemtable {
     pub(crate) memtable: Arc<Memtable>,
     pub(crate) base: SequenceNumber,

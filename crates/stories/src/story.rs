@@ -26,7 +26,6 @@ const EVERYTHING: u64 = 4;
 pub struct StructureStory<S> {
     /// Name of the story, for replay lines.
     pub name: &'static str,
-    /// The structure.
     pub subject: S,
     /// The planted mistake of the database.
     pub flaw: CallerFlaw,

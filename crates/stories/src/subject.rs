@@ -40,7 +40,6 @@ impl Default for StoreLayout {
 
 /// A structure under test: its creation and opening, and its specific features.
 pub trait StructureSubject: Clone + fmt::Debug + Send + Sync + 'static {
-    /// The structure.
     type Dictionary: PointLookup;
 
     /// Creates an empty structure.

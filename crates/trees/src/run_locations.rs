@@ -15,7 +15,6 @@ pub enum RunName {
         /// The index in the group; newer runs have higher indices.
         place: usize,
     },
-    /// A run of levels.
     Level {
         /// The level; 0 has the newest data.
         level: usize,
@@ -37,9 +36,7 @@ impl fmt::Display for RunName {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunPlace {
-    /// Name of the run.
     pub name: RunName,
-    /// Number of records.
     pub records: u64,
     /// Bytes of nodes and values, by tier. Bytes shared by several runs count for each of them.
     pub bytes: Vec<(u8, u64)>,

@@ -27,7 +27,6 @@ pub enum Error {
         at: u64,
         /// The damaged field or the violated rule.
         what: &'static str,
-        /// The expected value.
         expected: String,
         /// The actual value.
         found: String,

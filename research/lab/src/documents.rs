@@ -5,7 +5,6 @@
 pub struct SourceDocument {
     /// The part before the slash in the ids of its experiments.
     pub id: &'static str,
-    /// The author or authors.
     pub author: &'static str,
     /// The full title.
     pub title: &'static str,

@@ -37,7 +37,6 @@ dd { margin: 0; overflow-wrap: anywhere }
 /// An experiment and its results.
 #[derive(Debug)]
 pub struct ReportEntry {
-    /// The experiment.
     pub experiment: &'static Experiment,
     /// Results of the full size if present, otherwise of the quick size; `None` if it was never
     /// run.

@@ -21,7 +21,6 @@ pub struct RunRequest {
     pub size: RunSize,
     /// The user's overrides.
     pub wanted: ScaleOverrides,
-    /// The engines to run.
     pub engines: Vec<String>,
     /// The directory for the engines' files, which are removed at the end.
     pub directory: PathBuf,

@@ -21,7 +21,6 @@ use std::path::Path;
 pub struct DeviceTraffic {
     /// Number of read requests.
     pub reads: u64,
-    /// Bytes read.
     pub read_bytes: u64,
     /// Number of write requests.
     pub writes: u64,

@@ -24,7 +24,6 @@ pub struct ProcfsProcess {
 }
 
 impl ProcfsProcess {
-    /// Returns this process.
     #[must_use]
     pub fn own() -> ProcfsProcess {
         ProcfsProcess {
@@ -72,7 +71,6 @@ pub struct CostSnapshot {
     pub at: Instant,
     /// CPU time of the process in microseconds, user and system, all threads.
     pub cpu_us: u64,
-    /// Device traffic.
     pub device: TrafficCounters,
 }
 

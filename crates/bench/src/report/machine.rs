@@ -11,13 +11,11 @@ pub struct MachineInfo {
     pub processor: String,
     /// Number of processors available to the process.
     pub cores: usize,
-    /// Memory in bytes.
     pub memory_bytes: u64,
     /// Kernel version.
     pub kernel: String,
     /// Block device of the files, and its read-ahead.
     pub device: String,
-    /// File system.
     pub file_system: String,
     /// Load average over one minute at the start, which shows other activity.
     pub load: String,

@@ -24,7 +24,6 @@ use std::path::Path;
 /// All measurements, with their machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BenchReport {
-    /// The machine.
     pub machine: MachineInfo,
     /// The requested measurements.
     pub orders: Vec<(String, String)>,
@@ -32,7 +31,6 @@ pub struct BenchReport {
     pub settings: Vec<(String, Vec<(String, String)>)>,
     /// One row per engine and phase: the medians of its repetitions.
     pub results: Vec<ResultRow>,
-    /// All repetitions.
     pub repetitions: Vec<ResultRow>,
     /// Measurements that failed, with the reasons.
     #[serde(default)]

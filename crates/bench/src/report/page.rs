@@ -4,7 +4,6 @@ use super::plots::SvgPlot;
 use super::{BenchReport, script, table};
 use std::fmt::Write;
 
-/// Returns the page.
 #[must_use]
 pub fn page(report: &BenchReport, plots: &[SvgPlot]) -> String {
     let mut page = String::from(

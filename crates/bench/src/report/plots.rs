@@ -11,7 +11,6 @@ use plotters::prelude::*;
 pub struct SvgPlot {
     /// Suffix of the file name.
     pub name: &'static str,
-    /// The SVG.
     pub svg: String,
 }
 

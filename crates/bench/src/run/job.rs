@@ -25,9 +25,7 @@ pub struct EngineJob {
     pub keys: KeyOrdering,
     /// Length of a value in bytes.
     pub value_bytes: usize,
-    /// Number of threads.
     pub threads: usize,
-    /// The phases to run.
     pub phases: Vec<WorkloadPhase>,
     /// How phases follow each other.
     pub flow: PhaseFlow,
@@ -35,7 +33,6 @@ pub struct EngineJob {
     pub is_loaded: bool,
     /// Seed of all random choices.
     pub seed: u64,
-    /// Whether writes are logged.
     pub log: WriteLogging,
     /// Memory limit of the process, in bytes.
     pub cap: u64,
@@ -129,7 +126,6 @@ pub enum ChildEvent {
     },
     /// A phase has ended.
     Measured(Box<ResultRow>),
-    /// The job failed.
     Failed {
         /// The reason.
         why: String,
@@ -148,7 +144,6 @@ pub struct ResultRow {
     pub engine: String,
     /// Text of the phase; `settle` is the engine's background work after the load.
     pub phase: String,
-    /// Number of threads.
     pub threads: usize,
     /// Operations per second.
     pub ops_per_s: f64,
@@ -161,7 +156,6 @@ pub struct ResultRow {
     pub device_write_bytes: u64,
     /// Bytes read from the device.
     pub device_read_bytes: u64,
-    /// Number of device reads.
     pub device_reads: u64,
     /// Bytes of keys and values written and read.
     pub user_bytes: u64,

@@ -16,7 +16,6 @@ pub(crate) trait OperationStepper: Send {
     fn step(&mut self) -> Result<bool>;
 }
 
-/// A window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MeasurementWindow {
     /// Length of the window; `None` to run until no operations remain.

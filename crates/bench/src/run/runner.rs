@@ -375,7 +375,6 @@ fn line_of(
 pub(crate) struct ChildTask<'a> {
     /// Name of the engine.
     pub(crate) engine: &'a str,
-    /// Number of the repetition.
     pub(crate) repetition: usize,
     /// Parent directory of the engine's directory.
     pub(crate) directory: &'a Path,
@@ -385,7 +384,6 @@ pub(crate) struct ChildTask<'a> {
     pub(crate) is_loaded: bool,
     /// Whether memory is capped.
     pub(crate) cap: CapMethod,
-    /// The cap in bytes.
     pub(crate) cap_bytes: u64,
 }
 

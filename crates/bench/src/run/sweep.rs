@@ -27,7 +27,6 @@ pub enum ParameterSweep {
 pub struct ParameterPoint {
     /// Name, such as `threads 2`.
     pub name: String,
-    /// The job.
     pub job: EngineJob,
 }
 

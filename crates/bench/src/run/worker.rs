@@ -38,7 +38,6 @@ pub(super) struct EngineWorker<'a> {
     pub(super) read: u64,
 }
 
-/// The source of operations.
 enum OperationSource {
     /// Numbers of the records that remain to be loaded.
     Load(Range<u64>),

@@ -15,7 +15,6 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The kind of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
     /// Sets every record once.
@@ -29,9 +28,7 @@ pub enum RequestKind {
 /// A client with many connections.
 #[derive(Clone, Debug)]
 pub struct LoadClient {
-    /// Address of the server.
     pub address: SocketAddr,
-    /// Protocol of the server.
     pub protocol: ServerProtocol,
     /// Number of connections of all threads together.
     pub connections: usize,
@@ -39,7 +36,6 @@ pub struct LoadClient {
     pub depth: usize,
     /// Number of threads that drive the connections.
     pub threads: usize,
-    /// Number of records.
     pub records: u64,
     /// Length of a value in bytes.
     pub value_bytes: usize,

@@ -37,7 +37,6 @@ pub struct ServerPlan {
     pub repetitions: usize,
     /// Pipeline depths per connection, one per point.
     pub depths: Vec<usize>,
-    /// Number of connections.
     pub connections: usize,
     /// Number of client threads.
     pub threads: usize,

@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 pub struct ServerKind {
     /// Name in reports.
     pub name: &'static str,
-    /// Protocol of the server.
     pub protocol: ServerProtocol,
     /// Executable; `None` for Alluvium's own.
     program: Option<&'static str>,
@@ -34,7 +33,6 @@ struct ServerSetup {
     port: u16,
 }
 
-/// All servers.
 pub const SERVERS: [ServerKind; 6] = [
     ServerKind {
         name: "alluvium",
@@ -227,7 +225,6 @@ impl ServerKind {
 }
 
 impl ServerProcess {
-    /// Returns the process number.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.child.id()

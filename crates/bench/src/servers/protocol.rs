@@ -4,7 +4,6 @@ use anyhow::{Result, bail};
 use std::io::Write;
 use std::ops::Range;
 
-/// A protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerProtocol {
     /// The Redis protocol, version 2.

@@ -21,7 +21,6 @@ pub enum AckDurability {
 pub enum AttemptError {
     /// It conflicted with other transactions: another attempt may succeed.
     Conflict,
-    /// The engine failed.
     Failed(anyhow::Error),
 }
 
@@ -107,9 +106,7 @@ pub enum IsolationMechanism {
 /// An engine that can be opened by name.
 #[derive(Clone, Copy)]
 pub struct TransactionalEntry {
-    /// Name of the engine.
     pub name: &'static str,
-    /// Isolation mechanism.
     pub mechanism: IsolationMechanism,
     /// Opens or creates the engine.
     pub open: fn(&EngineSetup) -> Result<Box<dyn TransactionalEngine>>,

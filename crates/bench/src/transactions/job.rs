@@ -16,7 +16,6 @@ pub struct TransactionJob {
     pub repetition: usize,
     /// Directory for its files.
     pub directory: PathBuf,
-    /// Number of counters.
     pub counters: u64,
     /// The phases to run.
     pub phases: Vec<TransactionPhase>,

@@ -58,7 +58,6 @@ pub struct TransactionPhase {
     pub durability: AckDurability,
 }
 
-/// The default phases.
 pub const DEFAULT: &str = "commit:1,commit:16,commit:64,commit:512,txn-size:1+pair=32,txn-size:1+pair=256,\
      txn-size:1+pair=4096,group-commit:512,rmw:1,rmw:4,rmw:16,rmw:64,rmw:1+later,rmw:4+later,\
      rmw:16+later,rmw:64+later";

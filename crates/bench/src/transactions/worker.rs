@@ -23,7 +23,6 @@ const COUNTERS: u64 = 1 << 63;
 /// Size of a counter in bytes.
 pub(super) const COUNTER_BYTES: usize = 8;
 
-/// Keyspace of the counters.
 pub(super) const COUNTER_KEYSPACE: usize = 0;
 
 /// Number of bits for a client's number, and for the number of a client's transaction.

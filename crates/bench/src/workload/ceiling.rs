@@ -20,7 +20,6 @@ pub struct CeilingDraws {
     pub warm: u64,
     /// Number of operations that are counted.
     pub run: u64,
-    /// Seed of the draws.
     pub seed: u64,
 }
 

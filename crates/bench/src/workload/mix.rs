@@ -26,11 +26,8 @@ pub enum OperationKind {
 pub struct YcsbMix {
     /// Reads.
     pub read: u8,
-    /// Updates.
     pub update: u8,
-    /// Inserts.
     pub insert: u8,
-    /// Scans.
     pub scan: u8,
     /// Reads followed by updates of the same record.
     pub read_modify_write: u8,

@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 pub enum WindowLength {
     /// Number of operations of all threads together.
     Operations(u64),
-    /// Number of milliseconds.
     Milliseconds(u64),
 }
 
@@ -168,7 +167,6 @@ pub struct WorkloadPhase {
     pub name: String,
     /// Work of the phase.
     pub task: PhaseTask,
-    /// Lengths of scans.
     pub scan: ScanLengths,
     /// Which keys single-key reads request.
     #[serde(default)]
@@ -192,7 +190,6 @@ pub enum KeyPresence {
     Absent,
 }
 
-/// The lengths of scans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScanLengths {

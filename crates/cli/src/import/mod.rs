@@ -35,7 +35,6 @@ use writer::BlockWriter;
 /// Number of blocks that wait to be written, of about a megabyte each.
 const WAITING: usize = 4;
 
-/// An import job.
 pub(crate) struct ImportJob<'a> {
     writer: BlockWriter<'a>,
 }

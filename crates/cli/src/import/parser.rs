@@ -26,7 +26,6 @@ pub(crate) enum RowRetention {
     Nothing,
 }
 
-/// A parser of rows.
 pub(crate) struct RowParser {
     pub(crate) source: InputSource,
     pub(crate) reader: Box<dyn ReadRows + Send>,
@@ -64,7 +63,6 @@ pub(super) enum BlockOrder {
     /// Strictly ascending, from the first key to the last. Every change sets a value without an
     /// expiry time.
     Ascending(Vec<u8>, Vec<u8>),
-    /// Any order.
     Any,
 }
 

@@ -55,7 +55,6 @@ pub(crate) struct ImportProgress {
 /// it has taken effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PendingLoad {
-    /// The key.
     pub(crate) key: Vec<u8>,
     /// Fingerprints of its value before the load, if it had one, and after the load.
     pub(crate) before: Option<u64>,

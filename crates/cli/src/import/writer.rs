@@ -26,7 +26,6 @@ const MOST_ENOUGH: usize = 256 << 20;
 const LOAD: usize = 512 << 20;
 const LOAD_AGE: Duration = Duration::from_secs(3);
 
-/// A writer of blocks.
 pub(super) struct BlockWriter<'a> {
     store: &'a StoreHandle,
     to: ImportTarget,
@@ -55,7 +54,6 @@ pub(crate) enum ImportTarget {
 /// How to treat a row whose key already has a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyUniqueness {
-    /// It replaces the value.
     Replaced,
     /// It ends the import.
     Refused,

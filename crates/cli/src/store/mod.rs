@@ -26,7 +26,6 @@ use indicatif::ProgressBar;
 use serde_json::Value;
 use std::cell::{Cell, RefCell};
 
-/// A store.
 pub(crate) struct StoreHandle {
     backend: StoreBackend,
     /// Whether a change was made that must be durable when the verb ends.

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-/// A number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteSize(pub u64);
 

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 /// A further directory of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierDirectory {
-    /// The directory.
     pub path: PathBuf,
     /// Capacity limit in bytes.
     pub max_bytes: Option<u64>,

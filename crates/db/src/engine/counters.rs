@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// Threads with smaller numbers have their own line; all others share the last one.
 const OWN: usize = 48;
 
-/// The counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum EngineCounter {
@@ -86,7 +85,6 @@ pub(crate) fn thread_number() -> usize {
 }
 
 impl EngineCounters {
-    /// Adds to counters.
     #[inline]
     pub(crate) fn add<const N: usize>(&self, counts: [(EngineCounter, u64); N]) {
         let number = thread_number();

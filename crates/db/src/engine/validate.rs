@@ -38,7 +38,6 @@ use alluvium_dictionary::range::KeyRange;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// A conflicting write.
 #[derive(Debug)]
 pub(crate) struct WriteConflict {
     pub(crate) definition: Arc<KeyspaceDefinition>,

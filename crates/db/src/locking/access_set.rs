@@ -73,7 +73,6 @@ impl KeyspaceAccess {
 }
 
 impl AccessSet {
-    /// Adds a key.
     pub(crate) fn add_point(&mut self, definition: &Arc<KeyspaceDefinition>, key: &[u8]) {
         self.change(definition, |space| {
             if !space.ranges.contains(key) && space.points.insert(InlineKey::from_slice(key)) {
@@ -82,7 +81,6 @@ impl AccessSet {
         });
     }
 
-    /// Adds a range.
     pub(crate) fn add_range(&mut self, definition: &Arc<KeyspaceDefinition>, range: &KeyRange) {
         if range.is_empty() {
             return;

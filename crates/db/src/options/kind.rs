@@ -27,15 +27,12 @@ pub(crate) enum StructureKind {
 /// Constant properties of a kind of structure.
 struct StructureFacts {
     structure: StructureKind,
-    /// Number of the kind.
     kind: u8,
-    /// Number of the dictionary.
     dictionary: DictionaryId,
     /// Whether the contents survive closing the store.
     lasts: bool,
     /// Whether keys are ordered.
     is_ordered: bool,
-    /// Name in options.
     name: &'static str,
 }
 

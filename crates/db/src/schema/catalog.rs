@@ -333,7 +333,6 @@ impl KeyspaceCatalog {
         self.state.write().by_name.remove(name);
     }
 
-    /// Renames a keyspace.
     pub(crate) fn rename(&self, from: &str, to: &str) {
         let mut state = self.state.write();
         let definition = state.by_name.remove(from).expect("it was found");

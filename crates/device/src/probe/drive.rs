@@ -34,7 +34,6 @@ struct WindowCounts {
     took_ns: Vec<u64>,
 }
 
-/// A request in flight.
 struct InFlightRequest {
     ticket: Ticket,
     began_ns: u64,

@@ -90,7 +90,6 @@ impl ProbePlan {
     pub const ROUNDS: u32 = 4;
 }
 
-/// Progress of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeProgress {
     /// Current part of the measurement.
@@ -115,7 +114,6 @@ pub enum ProbePart {
 /// Whether a probe continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeControl {
-    /// Continue.
     Continue,
     /// Stop as soon as the requests in flight are complete.
     Stop,

@@ -22,7 +22,6 @@ pub struct CrashPoint<'a> {
     pub directory: &'a SimDirectory,
     /// Number of the operation: the value of [`SimDirectory::operations`] before it.
     pub index: u64,
-    /// The operation.
     pub operation: DeviceOperation,
     /// Name of the file; empty for a sync of the directory.
     pub file: &'a str,

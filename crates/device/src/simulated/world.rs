@@ -228,7 +228,6 @@ impl SimWorld {
         }
     }
 
-    /// Changes a name.
     pub(super) fn rename(&mut self, change: NameChange) {
         let order = self.next_order();
         self.names.change(order, change);

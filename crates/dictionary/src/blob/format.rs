@@ -26,7 +26,6 @@ pub enum BlobRoot<'b> {
 }
 
 impl<'b> BlobRoot<'b> {
-    /// Encodes the root.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];

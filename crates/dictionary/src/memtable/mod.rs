@@ -236,7 +236,6 @@ impl Memtable {
         !self.ranges.is_empty()
     }
 
-    /// Returns all range deletes.
     #[must_use]
     pub(crate) fn range_deletes(&self) -> RangeTombstoneBuilder {
         self.ranges.all()

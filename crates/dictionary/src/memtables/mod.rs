@@ -18,7 +18,6 @@ use std::sync::Arc;
 /// A memtable and its position in the commit order.
 #[derive(Clone, Debug)]
 pub struct MemtableEntry {
-    /// The memtable.
     pub memtable: Arc<Memtable>,
     /// Exclusive lower bound of its commits: everything up to it is in older memtables or in the
     /// dictionaries.

@@ -7,7 +7,6 @@ use std::fmt;
 pub struct FilterCandidate<'a> {
     /// Key without the prefix of its keyspace.
     pub key: &'a [u8],
-    /// The value.
     pub value: &'a [u8],
     /// Expiry time in milliseconds of the caller's clock; 0 means never.
     pub expires_ms: u64,

@@ -75,11 +75,9 @@ struct VisibilityBand {
 pub struct FoldedMessage<'a> {
     /// Commit sequence number; 0 if no reader can see an older version.
     pub sequence: SequenceNumber,
-    /// Kind of the message.
     pub kind: MessageKind,
     /// Expiry time of a put; 0 means never.
     pub expires_ms: u64,
-    /// Value or operand.
     pub operand: &'a [u8],
     /// Index of the input message with this operand, counted from the newest; `None` if the operand
     /// does not come from an input message.
@@ -132,7 +130,6 @@ impl<'op> MessageFolder<'op> {
         self
     }
 
-    /// Returns the rule.
     #[must_use]
     pub fn rule(&self) -> &FoldRule {
         self.rule

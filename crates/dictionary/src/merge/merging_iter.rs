@@ -8,7 +8,6 @@ use super::code::{ENDED, EQUAL, OffsetValueCode};
 use std::cmp::Ordering;
 use std::hint::select_unpredictable;
 
-/// Direction of a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeDirection {
     /// Ascending keys.
@@ -124,7 +123,6 @@ impl<S: SortedSource> MergingIter<S> {
         &self.sources[index]
     }
 
-    /// Returns all sources.
     #[must_use]
     pub fn sources(&self) -> &[S] {
         &self.sources

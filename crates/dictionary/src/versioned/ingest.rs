@@ -11,7 +11,6 @@ use alluvium_storage::Result;
 
 /// A structure to which finished runs can be attached.
 pub trait LayerTarget: Dictionary {
-    /// Writer of the runs.
     type Writer: LayerWriter<Run: Send + Sync> + Send + Sync;
 
     /// Passes on the result of a write, and reports a failed write to the store.

@@ -1,6 +1,5 @@
 //! Arithmetic modulo the Mersenne prime 2^127 − 1, the field of the fingerprints' polynomials.
 
-/// The modulus.
 pub(super) const MODULUS: u128 = (1 << 127) - 1;
 
 const LOW: u128 = (1 << 64) - 1;

@@ -91,7 +91,6 @@ impl FingerprintFamily {
         HashIndependence::Words((2 * (64 - entries.leading_zeros()) as u16).max(16))
     }
 
-    /// Returns the seed.
     #[must_use]
     pub fn seed(&self) -> u128 {
         self.seed
@@ -103,7 +102,6 @@ impl FingerprintFamily {
         self.width
     }
 
-    /// Returns the independence.
     #[must_use]
     pub fn independence(&self) -> HashIndependence {
         self.independence
@@ -198,7 +196,6 @@ impl FingerprintAlphabet {
         self.character_bits
     }
 
-    /// Returns λ.
     #[must_use]
     pub fn characters(&self) -> u32 {
         1 << self.character_bits

@@ -23,7 +23,6 @@ impl<B: Deref<Target = [u8]>> ListedFilter<B> {
         Ok(ListedFilter { header, bytes })
     }
 
-    /// Returns its bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes

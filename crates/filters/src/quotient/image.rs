@@ -52,7 +52,6 @@ impl<'a> FilterImage<'a> {
         Ok(FilterImage { geometry, bytes })
     }
 
-    /// Returns the geometry.
     #[must_use]
     pub fn geometry(&self) -> &'a FilterGeometry {
         self.geometry

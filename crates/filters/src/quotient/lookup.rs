@@ -117,7 +117,6 @@ impl<'a> PageView<'a> {
         FilterPageHeader::read(self.geometry, self.page, PageKind::Page, number).map(|_| ())
     }
 
-    /// Returns the geometry.
     #[must_use]
     pub fn geometry(&self) -> &'a FilterGeometry {
         self.geometry

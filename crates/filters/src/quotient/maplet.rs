@@ -61,7 +61,6 @@ impl QuotientMaplet {
         }
     }
 
-    /// Returns the geometry.
     #[must_use]
     pub fn geometry(&self) -> &FilterGeometry {
         &self.geometry

@@ -13,7 +13,6 @@ use std::ops::Range;
 /// An entry with its number of occurrences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountedEntry {
-    /// The entry.
     pub entry: FilterEntry,
     /// Number of occurrences: 1 or more.
     pub count: u32,

@@ -18,7 +18,6 @@ pub struct RoutingGeometry {
 /// An entry of a list: a prefix with its payload, a sketch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RoutingEntry {
-    /// The prefix.
     pub prefix: u64,
     /// The bits of the sketch.
     pub payload: u32,
@@ -27,7 +26,6 @@ pub struct RoutingEntry {
 /// The part of a list that belongs to one pivot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PivotSection {
-    /// The pivot.
     pub pivot: u64,
     /// Range of bits in the list.
     pub bits: Range<u64>,

@@ -52,7 +52,6 @@ impl BucketKeys {
     }
 }
 
-/// Encodes tries.
 #[derive(Debug)]
 pub(super) struct TrieEncoder<'a> {
     pub(super) codes: &'a TrieCodes,

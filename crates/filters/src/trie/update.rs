@@ -24,7 +24,6 @@ pub enum BatchChange {
 pub enum ItemSource {
     /// The store before the update.
     Old,
-    /// The batch.
     Batch,
 }
 

@@ -156,7 +156,6 @@ impl HashedContents {
         }
     }
 
-    /// Encodes the contents.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();

@@ -25,7 +25,6 @@ pub enum LeafIndex {
     Trie(Box<[u8]>, Box<[u32]>),
 }
 
-/// Input of an index.
 #[derive(Clone, Copy, Debug)]
 pub struct LeafIndexInput<'h> {
     /// First and last hash of each leaf.

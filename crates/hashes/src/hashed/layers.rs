@@ -27,7 +27,6 @@ use std::task::{Poll, ready};
 /// Maximum bytes of buffered messages.
 const MOST_WAITING: usize = 16 << 20;
 
-/// A buffered message.
 #[derive(Debug)]
 struct BufferedMessage {
     hash: u64,
@@ -37,7 +36,6 @@ struct BufferedMessage {
     operand: Box<[u8]>,
 }
 
-/// Layers of an ingest.
 pub(super) type HashIngestLayers = IngestLayers<HashLayerWriter>;
 
 /// Writer of the runs of layers.

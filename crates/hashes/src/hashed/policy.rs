@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 /// A hash store as seen by the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashStoreSummary {
-    /// Its age.
     pub age: HashStoreAge,
     /// Bytes of its keys and values.
     pub bytes: u64,
@@ -31,7 +30,6 @@ pub struct PartitionSummary {
     pub is_spent: bool,
 }
 
-/// Input of the policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergePolicyInput {
     /// The hash stores, newest first.
@@ -59,12 +57,10 @@ pub struct BlockedMerges {
     pub joins: bool,
 }
 
-/// A merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeChoice {
     /// Merges hash stores into a part of the sorted store.
     Part {
-        /// The part.
         part: usize,
         /// It merges the hash stores below this age.
         upto: HashStoreAge,

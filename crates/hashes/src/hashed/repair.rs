@@ -42,7 +42,6 @@ pub struct HashRepairResult {
     /// Number of filters and tree lists that were dropped. A level is used without its filter until
     /// its runs are merged.
     pub filters: u64,
-    /// The lost data.
     pub gone: Vec<LostData>,
     /// Why damage remains, if there was no free space for the intact records of a run.
     pub left: Option<String>,

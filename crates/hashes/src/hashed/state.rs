@@ -189,7 +189,6 @@ impl HashedVersion {
         self.young.iter().map(trim).collect()
     }
 
-    /// Returns all runs.
     pub(super) fn runs(&self) -> impl Iterator<Item = &HashRun> {
         let young = self.young.iter().map(|young| &young.run);
         let parts = self.parts.iter().flat_map(|part| part.runs());

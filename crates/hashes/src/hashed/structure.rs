@@ -188,7 +188,6 @@ impl HashedStructure {
         }
     }
 
-    /// Returns the options.
     #[must_use]
     pub fn options(&self) -> &HashedOptions {
         &self.shared.options

@@ -10,9 +10,7 @@ use alluvium_filters::{pachash, trie};
 /// Amount of data read by a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexCheckTotals {
-    /// Number of records.
     pub records: u64,
-    /// Number of blocks.
     pub blocks: u64,
 }
 

@@ -55,7 +55,6 @@ const SUMMED: usize = 72;
 /// Header of the file of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexFileHeader {
-    /// Kind of index.
     pub kind: StaticIndexKind,
     /// Seed of key hashes.
     pub seed: u64,
@@ -65,7 +64,6 @@ pub struct IndexFileHeader {
     pub keys_per_bucket: u32,
     /// Maximum number of keys of a Huffman-coded trie.
     pub hmax: u32,
-    /// Number of records.
     pub records: u64,
     /// Id of the file of records.
     pub data: u64,

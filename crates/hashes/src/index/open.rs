@@ -27,15 +27,12 @@ pub struct StaticIndex {
 /// Statistics of an index.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StaticIndexStats {
-    /// Kind of index.
     pub kind: StaticIndexKind,
     /// Lengths of records and blocks.
     pub shape: FixedRecordLayout,
     /// Seed of key hashes.
     pub seed: u64,
-    /// Number of records.
     pub records: u64,
-    /// Number of blocks.
     pub blocks: u64,
     /// Bytes of the file of records.
     pub data_bytes: u64,

@@ -5,7 +5,6 @@ use super::format::SUM_BYTES;
 use alluvium_device::BLOCK;
 use alluvium_filters::trie::{DEFAULT_HMAX, DEFAULT_KEYS_PER_BUCKET, MAX_HMAX};
 
-/// Kind of index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StaticIndexKind {
     /// Tries that locate a record: 2.5 bits per key.
@@ -28,12 +27,10 @@ pub struct FixedRecordLayout {
     pub block_bytes: u32,
 }
 
-/// Options of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StaticIndexOptions {
     /// Lengths of records and blocks.
     pub shape: FixedRecordLayout,
-    /// Kind of index.
     pub kind: StaticIndexKind,
     /// Seed of key hashes.
     pub seed: u64,

@@ -139,7 +139,6 @@ impl IndexUpdater {
     }
 }
 
-/// A sorted change.
 struct SortedChange {
     hash: [u8; HASH_BYTES],
     what: u8,

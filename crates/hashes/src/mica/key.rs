@@ -33,14 +33,12 @@ impl<'a> HashedKey<'a> {
         HashedKey { hash, bytes }
     }
 
-    /// Returns the hash.
     #[must_use]
     #[inline]
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// Returns the key.
     #[must_use]
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {

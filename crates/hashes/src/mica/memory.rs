@@ -222,7 +222,6 @@ impl<M: ConcurrencyMode> BucketArray<M> {
         Ok(BucketArray { memory, mode })
     }
 
-    /// Returns all buckets.
     #[cfg(not(alluvium_model_check))]
     #[inline(always)]
     pub(super) fn all(&self) -> &[IndexBucket] {
@@ -236,7 +235,6 @@ impl<M: ConcurrencyMode> BucketArray<M> {
         }
     }
 
-    /// Returns all buckets.
     #[cfg(alluvium_model_check)]
     pub(super) fn all(&self) -> &[IndexBucket] {
         &self.memory

@@ -35,16 +35,10 @@ pub enum BadSamples {
     NotPositive {
         /// Index of the sample, from 0.
         index: usize,
-        /// Its value.
         value: f64,
     },
     /// The measurements contradict the model: a parameter that must be positive is not.
-    Contradicts {
-        /// The parameter.
-        parameter: &'static str,
-        /// Its value.
-        value: f64,
-    },
+    Contradicts { parameter: &'static str, value: f64 },
 }
 
 impl fmt::Display for BadSamples {

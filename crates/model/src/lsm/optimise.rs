@@ -31,9 +31,7 @@ pub enum OptimumTrust {
 /// The shape with the fewest writes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LevelDbOptimum {
-    /// The shape.
     pub shape: LevelDb,
-    /// Its write costs.
     pub costs: WriteCosts,
     /// Number of evaluated shapes.
     pub evaluations: usize,

@@ -44,7 +44,6 @@ pub struct Popularity {
 /// Keys with equal request probabilities.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KeyGroup {
-    /// Number of keys.
     pub keys: f64,
     /// Probability that a request is for a particular key of the group.
     pub probability: f64,

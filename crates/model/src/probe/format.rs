@@ -65,10 +65,7 @@ pub enum BadProbe {
         found: String,
     },
     /// There are too many bytes.
-    TooLong {
-        /// Number of bytes.
-        bytes: usize,
-    },
+    TooLong { bytes: usize },
 }
 
 impl fmt::Display for BadProbe {

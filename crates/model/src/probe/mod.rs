@@ -50,9 +50,7 @@ const ENOUGH: f64 = 0.9;
 /// The conclusions from samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbeConclusions {
-    /// Costs of reads.
     pub reads: RequestCosts,
-    /// Costs of writes.
     pub writes: RequestCosts,
     /// Costs of syncs; `None` if none were measured.
     pub sync: Option<SyncLatencies>,

@@ -71,7 +71,6 @@ pub enum ProbeWarning {
         /// Time of a sync after such a write in nanoseconds.
         sync_ns: f64,
     },
-    /// The file is short.
     ShortFile {
         /// Length of the file in bytes.
         bytes: u64,

@@ -48,7 +48,6 @@ pub enum CostTerm {
 }
 
 impl CostTerm {
-    /// Returns its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -32,7 +32,6 @@ pub(super) enum RunLayout {
         /// Maximum number of children of a node.
         fanout: u32,
     },
-    /// In levels.
     Levels(MergeRule),
 }
 

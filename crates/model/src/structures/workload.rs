@@ -16,13 +16,11 @@ pub struct OperationRates {
     pub inserts: f64,
     /// Writes of existing keys.
     pub updates: f64,
-    /// Deletes.
     pub deletes: f64,
     /// Lookups of present keys.
     pub hits: f64,
     /// Lookups of absent keys.
     pub misses: f64,
-    /// Scans.
     pub scans: f64,
 }
 
@@ -67,7 +65,6 @@ impl OperationRates {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WorkloadProfile {
-    /// Number of keys.
     pub keys: f64,
     /// Average key length in bytes.
     pub key_bytes: f64,

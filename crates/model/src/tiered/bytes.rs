@@ -40,9 +40,7 @@ const CHECKSUM: f64 = 8.0;
 /// The amount of records in a part of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct RecordAmount {
-    /// Number of puts.
     pub(super) puts: f64,
-    /// Number of deletes.
     pub(super) deletes: f64,
     /// Number of sequence numbers spanned by a leaf's records; 0 if they are not stored.
     pub(super) span: f64,

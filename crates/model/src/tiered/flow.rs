@@ -338,7 +338,6 @@ impl WriteSimulation {
     }
 }
 
-/// The kind of writes.
 #[derive(Clone, Copy, Debug)]
 enum WriteKind {
     New,

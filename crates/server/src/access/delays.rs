@@ -16,7 +16,6 @@ use std::time::Duration;
 /// Delay of the answer to the first wrong password. It doubles with each further one.
 const FIRST: Duration = Duration::from_millis(100);
 
-/// Longest delay.
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// Time after the last delayed answer until an address is forgotten.

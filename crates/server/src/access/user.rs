@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The properties of a user that ACL GETUSER shows.
 pub(crate) struct UserDescription {
     pub(crate) flags: Vec<&'static str>,
-    /// Digests of its passwords.
     pub(crate) passwords: Vec<PasswordDigest>,
     /// Its selectors, the root selector first.
     pub(crate) selectors: Vec<AclSelector>,

@@ -24,7 +24,6 @@ pub(crate) enum LoginResult {
     No(std::time::Duration),
 }
 
-/// All users.
 #[derive(Debug)]
 pub(crate) struct UserRegistry {
     default: Arc<AclUser>,

@@ -75,7 +75,6 @@ pub struct CacheMemory {
     pub bytes: u64,
     /// Average size of a key and its value in bytes, which determines the size of the index.
     pub item_bytes: usize,
-    /// The eviction policy.
     pub policy: CacheEvictionPolicy,
 }
 

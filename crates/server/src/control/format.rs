@@ -34,7 +34,6 @@ pub enum ReplyFrame {
     Done,
     /// The operation failed.
     Failed {
-        /// The kind of failure.
         kind: FailureKind,
         /// The error message.
         text: String,

@@ -15,7 +15,6 @@ pub enum ManagementRequest {
     EnsureKeyspace(String),
     /// Drops a keyspace with all its data.
     DropKeyspace(String),
-    /// Renames a keyspace.
     RenameKeyspace {
         /// The current name.
         from: String,
@@ -23,26 +22,17 @@ pub enum ManagementRequest {
         to: String,
     },
     /// Reads the values of keys: [`ManagementReply::Values`], repeated as needed, at least once.
-    Get {
-        /// The keyspace.
-        keyspace: String,
-        /// The keys.
-        keys: Vec<Vec<u8>>,
-    },
+    Get { keyspace: String, keys: Vec<Vec<u8>> },
     /// Sets a key unless it has a value: [`ManagementReply::Truth`] is whether it was set.
     PutIfAbsent {
-        /// The keyspace.
         keyspace: String,
-        /// The key.
         key: Vec<u8>,
-        /// The value.
         value: Vec<u8>,
     },
     /// Applies all changes atomically.
     Write(Vec<KeyChange>),
     /// Deletes a range of keys.
     DeleteRange {
-        /// The keyspace.
         keyspace: String,
         /// The first key, inclusive.
         from: Vec<u8>,
@@ -105,11 +95,9 @@ pub enum ManagementRequest {
     Unordered(UnorderedScanRequest),
     /// Lists the tiers: [`ManagementReply::Json`].
     Tiers,
-    /// Changes the tiers.
     ChangeTiers {
         /// The absolute path of the tier's directory.
         path: Vec<u8>,
-        /// The change.
         change: TierChange,
     },
     /// Changes the share of the caches' memory that is used for records, to the value that the
@@ -136,7 +124,6 @@ pub enum ManagementRequest {
 /// A change of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TierChange {
-    /// Adds the tier.
     Add {
         /// Capacity limit in bytes.
         max_bytes: Option<u64>,
@@ -150,9 +137,7 @@ pub enum TierChange {
 /// Options of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewTransaction {
-    /// The isolation level.
     pub isolation: IsolationLevel,
-    /// The concurrency control.
     pub mechanism: TransactionConcurrency,
     /// The durability of the commit. Defaults to that of the store.
     pub durability: Option<CommitDurability>,
@@ -192,32 +177,21 @@ pub enum CommitDurability {
 pub enum TransactionStep {
     /// Reads the value of a key: [`ManagementReply::Values`].
     Get {
-        /// The keyspace.
         keyspace: String,
-        /// The key.
         key: Vec<u8>,
         /// The purpose of the read.
         purpose: ReadPurpose,
     },
     /// Sets a key.
     Put {
-        /// The keyspace.
         keyspace: String,
-        /// The key.
         key: Vec<u8>,
-        /// The value.
         value: Vec<u8>,
     },
     /// Deletes a key.
-    Delete {
-        /// The keyspace.
-        keyspace: String,
-        /// The key.
-        key: Vec<u8>,
-    },
+    Delete { keyspace: String, key: Vec<u8> },
     /// Deletes a range of keys.
     DeleteRange {
-        /// The keyspace.
         keyspace: String,
         /// The first key, inclusive.
         from: Vec<u8>,
@@ -261,7 +235,6 @@ impl TransactionStep {
 /// The purpose of a read in a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReadPurpose {
-    /// To read the value.
     Value,
     /// To update the key: no other transaction may change it until the commit, at any isolation
     /// level.
@@ -273,16 +246,10 @@ pub enum ReadPurpose {
 pub enum RedisRequest {
     /// Reads keys with their content: for each [`ManagementReply::Key`], then its
     /// [`ManagementReply::Elements`].
-    Get {
-        /// The database.
-        database: u8,
-        /// The keys.
-        keys: Vec<Vec<u8>>,
-    },
+    Get { database: u8, keys: Vec<Vec<u8>> },
     /// Reads a range of keys in byte order from a snapshot, with replies as for `Get`. The
     /// `keyspace` of the scan is ignored.
     Scan {
-        /// The database.
         database: u8,
         /// The range, and what to read.
         scan: ScanRequest,
@@ -291,7 +258,6 @@ pub enum RedisRequest {
     /// with the RESP2 replies. If a command is refused, nothing takes effect, and its reply is the
     /// last one.
     Execute {
-        /// The database.
         database: u8,
         /// The commands, each with its arguments.
         commands: Vec<Vec<Vec<u8>>>,
@@ -301,9 +267,7 @@ pub enum RedisRequest {
     /// Like [`Redis::Scan`], for the keys after a given one: in byte order, or, for hashed keys, in
     /// the order of a scan over all keys.
     ScanBehind {
-        /// The database.
         database: u8,
-        /// The key.
         key: Vec<u8>,
         /// Limit on the number of keys.
         limit: Option<u64>,
@@ -315,9 +279,7 @@ pub enum RedisRequest {
 /// A change of one key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyChange {
-    /// The keyspace.
     pub keyspace: String,
-    /// The key.
     pub key: Vec<u8>,
     /// The new value; `None` deletes the key.
     pub value: Option<Vec<u8>>,
@@ -328,13 +290,11 @@ pub struct KeyChange {
 /// Options of a new keyspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewKeyspace {
-    /// Its name.
     pub name: String,
     /// The compression of pages: `none`, `lz4` or `zstd`.
     pub compression: String,
     /// Length in bytes above which values are stored separately from their keys.
     pub value_threshold: Option<u32>,
-    /// The merge operator.
     pub merge_operator: Option<String>,
     /// The structure, for example `levels,k=4`. Defaults to the tiered tree.
     #[serde(default)]
@@ -366,13 +326,11 @@ impl NewKeyspace {
 /// A walk over keys in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScanRequest {
-    /// The keyspace.
     pub keyspace: String,
     /// The first key, inclusive.
     pub from: Vec<u8>,
     /// The end of the range, exclusive. No end if absent.
     pub to: Option<Vec<u8>>,
-    /// The direction.
     pub direction: ScanOrder,
     /// Limit on the number of keys.
     pub limit: Option<u64>,
@@ -383,7 +341,6 @@ pub struct ScanRequest {
 /// A walk over all keys in an arbitrary order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnorderedScanRequest {
-    /// The keyspace.
     pub keyspace: String,
     /// The last key of an earlier walk, after which this one continues.
     pub after: Option<Vec<u8>>,
@@ -429,18 +386,15 @@ pub enum ManagementReply {
         stage: JobStage,
         /// Bytes processed.
         done_bytes: u64,
-        /// Bytes in total.
         total_bytes: u64,
     },
     /// Values in the order of the requested keys.
     Values(Vec<Option<Vec<u8>>>),
     /// Keys and values.
     Pairs(Vec<(Vec<u8>, Vec<u8>)>),
-    /// A number.
     Number(u64),
     /// A boolean.
     Truth(bool),
-    /// A text.
     Text(String),
     /// A JSON document.
     Json(String),
@@ -465,13 +419,11 @@ pub enum JobStage {
 /// A key of Redis clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RedisKey {
-    /// The key.
     pub key: Vec<u8>,
     /// The type; `None` if the key does not exist.
     pub kind: Option<RedisKind>,
     /// Expiry time in milliseconds since 1970, if it expires.
     pub expires_ms: Option<u64>,
-    /// Number of elements.
     pub elements: u64,
 }
 
@@ -539,7 +491,6 @@ pub enum Error {
     /// An error of the process that has the store open, or a refusal.
     #[error("{text}")]
     Told {
-        /// The kind of failure.
         kind: FailureKind,
         /// The error and its remedy.
         text: String,

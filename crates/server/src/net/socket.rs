@@ -86,7 +86,6 @@ impl Source for ClientSocket {
     }
 }
 
-/// A listening socket.
 #[derive(Debug)]
 pub(crate) enum ListeningSocket {
     Network(TcpListener),

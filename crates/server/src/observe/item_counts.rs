@@ -83,7 +83,6 @@ impl ItemCounters {
         });
     }
 
-    /// Counts a touch.
     pub(crate) fn touched(&self, found: bool) {
         count(if found {
             &self.touch_hits

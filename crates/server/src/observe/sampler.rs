@@ -38,7 +38,6 @@ pub(crate) struct TrafficRates {
 /// How much writers were throttled in the last seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct WriteStallStats {
-    /// Number of write stalls.
     pub(crate) waits: u64,
     /// Share of the time for which writers were slowed down.
     pub(crate) delayed_share: f64,
@@ -113,7 +112,6 @@ impl SampleHistory {
         self.peak_used.fetch_max(now, Ordering::Relaxed).max(now)
     }
 
-    /// Resets the peak.
     pub(crate) fn reset_peak(&self) {
         self.peak_used.store(0, Ordering::Relaxed);
     }

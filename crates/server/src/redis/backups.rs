@@ -61,7 +61,6 @@ impl BackupManager {
         }
     }
 
-    /// Returns the backup directory.
     pub(crate) fn directory(&self) -> Option<PathBuf> {
         self.directory.read().clone()
     }

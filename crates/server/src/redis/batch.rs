@@ -221,9 +221,7 @@ pub(super) enum BatchOutcome {
 /// The form in which a reply may be delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReplyDelivery {
-    /// As a whole.
     Whole,
-    /// In parts.
     Parts,
 }
 

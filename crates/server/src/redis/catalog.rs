@@ -34,7 +34,6 @@ pub(crate) struct PermissionCatalog {
     by_name: HashMap<Cow<'static, str>, CatalogId>,
 }
 
-/// The catalog.
 pub(crate) static CATALOG: LazyLock<PermissionCatalog> = LazyLock::new(PermissionCatalog::new);
 
 /// The name of an operation on another port, with its classes.

@@ -29,7 +29,6 @@ pub(crate) const NAMES: [&str; 21] = [
     "scripting",
 ];
 
-/// A set of classes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommandClasses(u32);
 

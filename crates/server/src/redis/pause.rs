@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 pub(crate) enum PauseScope {
     /// Commands that write.
     Writes,
-    /// All.
     All,
 }
 

@@ -51,7 +51,6 @@ pub(crate) struct RedisSession {
     /// The transaction begun with BEGIN.
     pub(super) interactive: Option<Box<SessionTransaction>>,
     pub(super) paging: PipelineFlowControl,
-    /// The feed of MONITOR.
     pub(super) feed: Option<Arc<MonitorBacklog>>,
     pub(super) activity: SessionActivity,
     pub(super) reader: RequestReader,

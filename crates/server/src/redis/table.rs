@@ -62,7 +62,6 @@ const ACROSS: u16 = 16384;
 /// not walk over records.
 const KEEPS: u16 = 32768;
 
-/// A command.
 #[derive(Clone, Copy)]
 pub(super) struct CommandSpec {
     pub(super) name: &'static str,

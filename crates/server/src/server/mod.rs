@@ -281,7 +281,6 @@ impl Server {
 }
 
 impl ServerComponents {
-    /// As [`Server::stop`].
     fn stop(&self) {
         let mut state = self.state.lock();
         if *state == ServerState::Running {

@@ -109,7 +109,6 @@ impl HashMultiset {
 /// The tables of a database.
 #[derive(Debug, Default)]
 struct DatabaseFilter {
-    /// Number of collections.
     count: AtomicI64,
     /// Whether the database has too many collections for tables.
     is_over: AtomicBool,

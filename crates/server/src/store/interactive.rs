@@ -64,7 +64,6 @@ struct ExpiryTotals {
 }
 
 impl InteractiveTransaction {
-    /// Begins a transaction.
     pub(crate) fn begin(
         store: &ServerStore,
         options: &TransactionOptions,

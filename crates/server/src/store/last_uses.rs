@@ -5,7 +5,6 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Number of slots.
 const SLOTS: usize = 1 << 16;
 
 /// The time of the last use of each slot.

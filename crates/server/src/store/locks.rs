@@ -12,7 +12,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Number of lock stripes.
 const STRIPES: usize = 1 << 16;
 
 /// The watching connections of each watched key. Each connection has a flag that is set when the

@@ -85,7 +85,6 @@ pub(crate) struct ReadReservation {
 /// The source of the memory for a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReservationSource {
-    /// The memory of clients.
     Clients,
     /// A turn, in addition to the memory of clients.
     Turn,

@@ -120,7 +120,6 @@ pub(crate) struct ServerStore {
     pub(crate) db: Db,
     pub(crate) data: Keyspace,
     pub(crate) items: Keyspace,
-    /// The keyspaces of records.
     pub(crate) records: RecordKeyspaces,
     /// Walks of SCAN over hashed records that can be continued.
     pub(crate) walks: WalkCache,

@@ -125,7 +125,6 @@ pub(crate) struct NestedTransactionWalk<'t> {
 }
 
 impl NestedTransactionWalk<'_> {
-    /// Returns the next pair.
     pub(super) fn next(&mut self) -> Result<Option<OwnedPair>, CommandError> {
         if self.next.is_none() {
             self.next = self.step()?;

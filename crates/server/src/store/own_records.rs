@@ -160,7 +160,6 @@ impl OwnRecords {
     }
 }
 
-/// A write operation.
 enum WriteOperation<'w> {
     Empty(&'w Keyspace),
     Delete(&'w Keyspace, &'w [u8]),

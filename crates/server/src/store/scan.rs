@@ -120,7 +120,6 @@ impl<'t> TransactionScan<'t> {
         Ok(self.lent.as_ref().map(|(key, value)| (&key[..], &value[..])))
     }
 
-    /// Returns the next pair.
     pub(crate) fn next(&mut self) -> Result<Option<OwnedPair>, CommandError> {
         let next = match (&mut self.walk, self.direction) {
             (TransactionScanKind::Store(walk), WalkDirection::Forward) => walk.next(),

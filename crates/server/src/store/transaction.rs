@@ -404,7 +404,6 @@ impl<'s> CommandTransaction<'s> {
         }
     }
 
-    /// Deletes a key.
     pub(crate) fn delete(&mut self, key: InnerKey) {
         debug_assert!(
             !self.keeping.has_any() || !format::is_record(&key),

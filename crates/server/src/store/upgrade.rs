@@ -42,7 +42,6 @@ pub(super) fn upgrade(db: &Db, data: &Keyspace) -> Result<()> {
     Ok(())
 }
 
-/// A batch of marks.
 struct MarkBatch<'d> {
     db: &'d Db,
     data: &'d Keyspace,

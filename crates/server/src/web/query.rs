@@ -7,7 +7,6 @@ use super::refusal::HttpError;
 pub(super) struct QueryString(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl QueryString {
-    /// Parses a query string.
     pub(super) fn parse(text: Option<&str>) -> Result<QueryString, HttpError> {
         let mut words = Vec::new();
         for word in text

@@ -38,7 +38,6 @@ pub(super) fn shape(db: &Db) -> Value {
     shape
 }
 
-/// The names of keyspaces.
 struct KeyspaceNames(BTreeMap<u32, String>);
 
 impl KeyspaceNames {

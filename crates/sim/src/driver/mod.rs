@@ -92,7 +92,6 @@ impl RunSettings {
 /// Counts over runs.
 #[derive(Clone, Debug, Default)]
 pub struct RunCounts {
-    /// Number of runs.
     pub runs: u64,
     /// Images opened and judged.
     pub points: u64,

@@ -39,7 +39,6 @@ pub enum PromisedDurability {
 /// One change of a commit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ModelWrite {
-    /// The key.
     pub key: Vec<u8>,
     /// The new value, or `None` for a delete.
     pub value: Option<Vec<u8>>,

@@ -37,7 +37,6 @@ impl fmt::Display for ViolationKind {
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PromiseViolation {
-    /// The kind of promise.
     pub wrong: ViolationKind,
     /// The affected keys and commits, in words.
     pub details: String,

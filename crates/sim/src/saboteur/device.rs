@@ -24,7 +24,6 @@ enum WriteEffect {
     At(u64),
     /// It is written without its last block.
     Torn,
-    /// It is dropped.
     Dropped,
     /// It is delayed.
     Held,

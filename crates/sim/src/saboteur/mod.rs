@@ -100,7 +100,6 @@ struct SabotageState {
     writes: BTreeMap<String, u32>,
     /// Offsets written in this life.
     written: BTreeSet<(String, u64)>,
-    /// Delayed requests.
     held: Vec<DelayedRequest>,
 }
 

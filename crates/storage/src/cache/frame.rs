@@ -19,7 +19,6 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct FrameId(pub(super) u32);
 
-/// State of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameState {
     /// In a list of free frames, or in a draining chunk.

@@ -32,7 +32,6 @@ const _: () = assert!(MIN_CHUNK_PAGES > MAX_PAGES as usize && MAX_CHUNK_PAGES * 
 /// Layout of a chunk for one class.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ChunkLayout {
-    /// Number of frames.
     pub(super) frames: usize,
     /// Size of a frame in bytes.
     pub(super) frame_bytes: usize,

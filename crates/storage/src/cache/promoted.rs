@@ -54,7 +54,6 @@ pub struct CopyStats {
     pub memory_bytes: u64,
 }
 
-/// Location of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct CopyLocation {
     tier: u8,

@@ -63,7 +63,6 @@ pub(super) struct BatchEntry {
     ahead: bool,
 }
 
-/// A submitted batch.
 #[derive(Debug)]
 pub(super) struct SubmittedBatch {
     pub(super) device: Arc<dyn Device>,

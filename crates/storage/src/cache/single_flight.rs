@@ -20,7 +20,6 @@ enum JobState<J, R> {
     Ready(J),
     /// A thread executes the job.
     Running,
-    /// The job is done.
     Done(R),
     /// The job will never be done.
     Abandoned,
@@ -42,7 +41,6 @@ struct FlightState<J, R> {
     is_watched: bool,
 }
 
-/// Progress of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JobProgress {
     /// The result is available.

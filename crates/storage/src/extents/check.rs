@@ -19,7 +19,6 @@ pub enum ExtentViolation {
     Leaked {
         /// The leaked extent.
         extent: Extent,
-        /// Its reference count.
         references: u32,
     },
     /// A reachable extent that is not live, or is live with a different length.
@@ -61,7 +60,6 @@ pub enum ExtentViolation {
     },
     /// The bookkeeping of a tier is inconsistent (X1, X6).
     Inconsistent {
-        /// Number of the tier.
         tier: u8,
         /// Description of the contradiction.
         what: String,

@@ -107,7 +107,6 @@ pub struct MapPointer {
     pub generation: u64,
     /// The length of the snapshot at the start in bytes.
     pub snapshot: u64,
-    /// The number of records.
     pub records: u32,
 }
 

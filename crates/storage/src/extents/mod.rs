@@ -338,13 +338,11 @@ impl ExtentOptions {
 pub struct TierUsage {
     /// Length of the file in bytes.
     pub file_bytes: u64,
-    /// Number of live extents.
     pub live_extents: u64,
     /// Total size of the live extents in bytes.
     pub live_extent_bytes: u64,
     /// Referenced bytes in live extents.
     pub live_bytes: u64,
-    /// Bytes in provisional extents.
     pub provisional_bytes: u64,
     /// Bytes in dead extents, which wait for a durable generation or for an epoch.
     pub dead_bytes: u64,

@@ -40,7 +40,6 @@ pub struct ReclaimProgress {
     pub freed_bytes: u64,
     /// Bytes cut off the ends of files, including holes.
     pub truncated_bytes: u64,
-    /// Bytes punched.
     pub punched_bytes: u64,
     /// Whether another step would do more work now.
     pub more: bool,

@@ -89,7 +89,6 @@ fn longest_ones(word: u64) -> u32 {
     longest
 }
 
-/// A set of units.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct UnitSet {
     words: Vec<u64>,

@@ -20,7 +20,6 @@ use std::sync::Arc;
 /// A violated invariant of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogViolation {
-    /// Location of the violation.
     pub place: DiskLocation,
     /// Description of the violation.
     pub what: String,

@@ -176,7 +176,6 @@ impl SegmentHeader {
         block
     }
 
-    /// Decodes a header block.
     #[must_use]
     pub fn decode(block: &[u8]) -> DecodedHeader {
         Self::read(block).unwrap_or_else(|error| DecodedHeader::Damaged(error.to_string()))

@@ -52,7 +52,6 @@ impl RetainedSegment {
     }
 }
 
-/// The retained segments.
 #[derive(Debug)]
 pub(super) struct SegmentHistory {
     kept: Mutex<VecDeque<RetainedSegment>>,

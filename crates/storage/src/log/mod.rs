@@ -124,7 +124,6 @@ pub struct LogRecord<'a> {
 /// Result of a repair: the replayed records and the losses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairReport {
-    /// Number of replayed records.
     pub replayed_records: u64,
     /// Sequences that no sound record covers: first and last of each range.
     pub missing: Vec<(u64, u64)>,

@@ -57,7 +57,6 @@ pub(super) struct SegmentSlot {
     populated: AtomicU64,
     /// Pages from the writer's position up to this offset were touched recently.
     ahead: AtomicU64,
-    /// Number of releases.
     releases: AtomicU64,
 }
 

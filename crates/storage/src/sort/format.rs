@@ -120,7 +120,6 @@ pub struct RunFrameHeader {
     pub run: u64,
     /// The number of the frame in its run.
     pub number: u64,
-    /// Records in the frame.
     pub records: u32,
     /// Size of the records in bytes.
     pub bytes: u32,

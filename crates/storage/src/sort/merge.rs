@@ -46,7 +46,6 @@ pub struct SortRecord<'m> {
 }
 
 impl<'m> SortRecord<'m> {
-    /// Returns the key.
     #[must_use]
     #[inline]
     pub fn key(&self) -> &'m [u8] {

@@ -23,7 +23,6 @@ pub enum SortRecordLayout {
     Fixed {
         /// Size of a record in bytes.
         record_bytes: u32,
-        /// Offset of the key.
         key_offset: u32,
         /// Size of the key in bytes.
         key_bytes: u32,

@@ -43,12 +43,10 @@ pub trait SideFiles {
     fn copy_to(&self, directory: &dyn Directory, wrote: &mut dyn FnMut(u64) -> Result<()>) -> Result<()>;
 }
 
-/// Progress of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyProgress {
     /// Bytes copied so far.
     pub done_bytes: u64,
-    /// Total bytes to copy.
     pub total_bytes: u64,
 }
 

@@ -313,7 +313,6 @@ impl Store {
         })
     }
 
-    /// Returns the page size.
     #[must_use]
     pub fn page_size(&self) -> PageSize {
         self.page_size
@@ -357,19 +356,16 @@ impl Store {
         &self.epochs
     }
 
-    /// Returns the cache.
     #[must_use]
     pub fn cache(&self) -> &NodeCache {
         &self.cache
     }
 
-    /// Returns the extents.
     #[must_use]
     pub fn extents(&self) -> &Arc<Extents> {
         &self.extents
     }
 
-    /// Returns the log.
     #[must_use]
     pub fn log(&self) -> &WriteAheadLog {
         &self.log

@@ -30,7 +30,6 @@ pub struct StoreOptions {
     pub cache_memory: CacheMemory,
     /// Options of space management.
     pub extents: ExtentOptions,
-    /// Options of the log.
     pub log: LogOptions,
     /// The cost profile of the device, used by the layers above.
     pub device: DeviceProfile,

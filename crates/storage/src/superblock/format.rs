@@ -59,7 +59,6 @@ pub struct Superblock {
     pub synced: u64,
     /// The store's page size.
     pub page_size: PageSize,
-    /// Number of tiers.
     pub tiers: u8,
     /// Pointer to the extent map of the generation.
     pub map: MapPointer,
@@ -72,7 +71,6 @@ pub struct Superblock {
 pub enum SuperblockSlot {
     /// Only zeros: the slot was never written.
     Empty,
-    /// A valid superblock.
     Valid(Superblock),
     /// Invalid content, with the reason.
     Bad(Error),

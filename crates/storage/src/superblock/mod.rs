@@ -293,7 +293,6 @@ impl SuperblockFile {
         Ok(opened)
     }
 
-    /// Returns the durable superblock.
     #[must_use]
     pub fn durable(&self) -> &Superblock {
         &self.durable

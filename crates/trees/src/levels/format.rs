@@ -57,7 +57,6 @@ pub struct StoredLevelRun {
 /// The contents of a structure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LevelsContents {
-    /// Bits of a fingerprint.
     pub fingerprint_bits: u8,
     /// When runs are merged.
     pub policy: MergePolicy,
@@ -88,7 +87,6 @@ impl LevelsContents {
         }
     }
 
-    /// Returns the encoded contents.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let everything = KeyRange::everything();
@@ -141,7 +139,6 @@ impl LevelsContents {
         self.levels.iter().flat_map(|level| level.iter().rev())
     }
 
-    /// Opens all runs.
     pub(super) fn open(&self, store: &Store) -> Result<LevelRuns> {
         let mut levels = LevelRuns::new();
         for level in &self.levels {

@@ -196,7 +196,6 @@ impl LevelsVersion {
     }
 }
 
-/// All runs, newest first.
 pub(super) fn newest_first(levels: &LevelRuns) -> Box<[Arc<LevelMember>]> {
     let runs = levels.iter().flat_map(|level| level.iter().rev());
     runs.cloned().collect()

@@ -50,7 +50,6 @@ pub(super) struct LevelsInner {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LevelsStats {
-    /// The number of levels.
     pub levels: u64,
     /// The number of runs on all levels.
     pub runs: u64,

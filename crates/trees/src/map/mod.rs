@@ -57,11 +57,9 @@ const INLINE: usize = 8 << 10;
 pub struct MapRecord {
     /// The sequence number of its commit; zero where no reader can tell any more.
     pub sequence: SequenceNumber,
-    /// The kind of message.
     pub kind: MessageKind,
     /// When a put expires, in milliseconds; 0 means never.
     pub expires_ms: u64,
-    /// The value or operand.
     pub operand: Box<[u8]>,
 }
 

@@ -67,7 +67,6 @@ const _: () = assert!(EXTENT_BYTES == 4 * 4 && VALUE_BYTES == 2 + 2 + 8 && CHECK
 /// One extent of a maplet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapletExtent {
-    /// The extent.
     pub extent: Extent,
     /// Number of the maplet's pages in the extent, starting at its first byte.
     pub pages: u32,
@@ -310,7 +309,6 @@ fn read_parts(
 }
 
 impl MapletBody {
-    /// Encodes the body.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes =

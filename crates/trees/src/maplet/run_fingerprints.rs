@@ -17,13 +17,11 @@ pub(super) enum RunFingerprints {
     Dealt(BucketedEntries),
 }
 
-/// Entries in buckets.
 #[derive(Debug)]
 pub(super) struct BucketedEntries {
     entries: Vec<FilterEntry>,
     /// The end of each bucket.
     ends: Vec<usize>,
-    /// The next bucket.
     next: usize,
 }
 

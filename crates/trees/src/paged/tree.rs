@@ -109,7 +109,6 @@ impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
         Ok(examined)
     }
 
-    /// Returns the page buffer.
     #[must_use]
     pub fn buffer(&self) -> &B {
         &self.core.buffer

@@ -7,21 +7,16 @@ use alluvium_storage::{DiskLocation, OnDiskObject, PageSize};
 /// The kind and contents of an examined node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeDescription {
-    /// A leaf.
     Leaf {
         /// Number of distinct keys.
         keys: usize,
-        /// Number of records.
         records: usize,
     },
-    /// An index node.
     Index {
         /// Number of levels below it.
         level: u8,
-        /// Number of children.
         children: usize,
     },
-    /// A footer.
     Footer {
         /// Number of listed extents.
         extents: usize,

@@ -121,7 +121,6 @@ pub struct RunSummary {
     pub bytes: u64,
     /// Bytes of all values and operands, including separate and inherited ones.
     pub value_bytes: u64,
-    /// Number of leaves.
     pub leaves: u64,
     /// Earliest expiry of a put, in milliseconds; 0 if none expires.
     pub earliest_expiry_ms: u64,
@@ -130,7 +129,6 @@ pub struct RunSummary {
 /// An extent that a run needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtentUse {
-    /// The extent.
     pub extent: Extent,
     /// The lowest key whose readers may need the extent. A long key is rounded down.
     pub low: Box<[u8]>,
@@ -252,7 +250,6 @@ impl IndexedRun {
         extents.filter(move |(_, used)| needs(used))
     }
 
-    /// Returns the range deletes.
     #[must_use]
     pub fn range_deletes(&self) -> &RangeTombstoneIndex {
         &self.inner.range_deletes

@@ -12,7 +12,6 @@ use alluvium_storage::{EpochGuard, NodeCache, NodePointer, Result};
 pub struct RangeWeight {
     /// Encoded bytes of leaves, plus the bytes of their separate values.
     pub bytes: u64,
-    /// Number of records.
     pub records: u64,
     /// Number of deletes among the records.
     pub tombstones: u64,

@@ -62,7 +62,6 @@ impl StringTable {
         (start <= end && end <= self.len).then(|| (self.at + start, self.at + end))
     }
 
-    /// Returns a string.
     #[inline(always)]
     pub(super) fn get<'a>(&self, bytes: &'a [u8], index: usize) -> Result<&'a [u8], MalformedNode> {
         let string = self

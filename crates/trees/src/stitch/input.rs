@@ -144,7 +144,6 @@ impl StitchInput {
         Ok(inputs)
     }
 
-    /// Returns the run.
     pub(crate) fn run(&self) -> &IndexedRun {
         &self.run
     }

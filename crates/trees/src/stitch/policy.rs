@@ -95,7 +95,6 @@ pub(crate) const MOST_PERCENT: u32 = 100;
 /// A sequence of consecutive leaves that could be adopted.
 #[derive(Clone, Copy, Debug)]
 pub struct StitchView<'k> {
-    /// Number of leaves.
     pub leaves: u64,
     /// The last key of the result so far.
     pub before: Option<&'k [u8]>,

@@ -20,7 +20,6 @@ pub struct CrateLayer {
     pub place: CratePurpose,
 }
 
-/// Purpose of a crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CratePurpose {
     /// The store itself.

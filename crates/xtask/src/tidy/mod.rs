@@ -40,7 +40,6 @@ use std::fmt;
 pub struct TidyFinding {
     /// File path, relative to the workspace.
     pub path: String,
-    /// Line number, from 1.
     pub line: usize,
     /// Description of the violation and of the fix.
     pub text: String,

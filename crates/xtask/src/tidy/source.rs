@@ -3,7 +3,6 @@
 
 use std::ops::RangeInclusive;
 
-/// Kind of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenKind {
     /// A name, keyword, number or lifetime.
@@ -45,7 +44,6 @@ impl SourceToken {
 /// One line of a comment, without its comment marker.
 #[derive(Clone, Debug)]
 pub struct CommentLine {
-    /// Line number, from 1.
     pub line: usize,
     /// Text after the slashes.
     pub text: String,

@@ -11,7 +11,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Purpose of a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DependencyPurpose {
     /// Used by the crate or its build script.
@@ -23,7 +22,6 @@ pub enum DependencyPurpose {
 /// A package of the workspace.
 #[derive(Clone, Debug)]
 pub struct Package {
-    /// Package name.
     pub name: String,
     /// Folder, relative to the workspace.
     pub folder: String,
@@ -69,7 +67,6 @@ pub struct Workspace {
     pub sources: Vec<SourceFile>,
     /// All Markdown files.
     pub documents: Vec<MarkdownDocument>,
-    /// All packages.
     pub packages: Vec<Package>,
     /// All files except build output and version control, relative to the workspace.
     pub files: BTreeSet<String>,

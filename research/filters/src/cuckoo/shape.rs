@@ -82,7 +82,6 @@ impl CuckooShape {
         })
     }
 
-    /// Returns the variant.
     #[must_use]
     pub fn variant(&self) -> CuckooVariant {
         self.variant

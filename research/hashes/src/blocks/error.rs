@@ -42,7 +42,6 @@ pub enum Error {
         at: u64,
         /// The damaged field or structure.
         what: &'static str,
-        /// The expected value.
         expected: String,
         /// The actual value.
         found: String,

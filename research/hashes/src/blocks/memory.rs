@@ -153,7 +153,6 @@ impl MemoryBlockSpace {
         (inner.writes, inner.written_bytes)
     }
 
-    /// Injects a fault.
     pub fn inject(&self, fault: BlockFault) {
         let mut inner = self.inner.borrow_mut();
         match fault {

@@ -12,7 +12,6 @@ use std::collections::{BinaryHeap, HashSet};
 pub(super) enum RecordCursor<'s> {
     /// The records of the buffer.
     Buffer(std::vec::IntoIter<TableRecord>),
-    /// A run.
     Run(Box<RunCursor<'s>>),
     /// The output of an earlier pass.
     Stream(BlockStreamReader<'s>, u32),

@@ -18,7 +18,6 @@ pub(super) enum BoaRunLayout {
     Buckets,
 }
 
-/// A run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BoaRun {
     pub(super) layout: BoaRunLayout,
@@ -309,7 +308,6 @@ impl<'s> RunCursor<'s> {
         }
     }
 
-    /// Returns the next record.
     pub(super) fn next(&mut self) -> Result<Option<TableRecord>> {
         loop {
             if self.at < self.block.len() {

@@ -38,9 +38,7 @@ pub(super) struct BoaState {
 pub struct BoaCounters {
     /// Records written by merges, including those from the buffer.
     pub merged_records: u64,
-    /// The number of merges.
     pub merges: u64,
-    /// The number of rebuilds.
     pub rebuilds: u64,
     /// The number of levels visited by lookups.
     pub levels_asked: u64,
@@ -442,7 +440,6 @@ impl<S: BlockSpace> BoaTable<S> {
             .collect()
     }
 
-    /// Returns the space.
     pub fn space(&self) -> &S {
         &self.space
     }

@@ -109,7 +109,6 @@ impl<'s> Funnel<'s> {
         self.build(&bottoms, height - below, capacity, end)
     }
 
-    /// Returns the next item.
     pub(super) fn next(&mut self) -> Result<Option<SketchItem>> {
         if self.runs.is_empty() {
             return Ok(None);

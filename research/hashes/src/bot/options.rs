@@ -12,7 +12,6 @@ pub enum QueueSchedule {
     Ruler,
     /// Only every β-th level writes; the other levels merge its output when they are full (§2.7).
     Every {
-        /// β, 1 to 64.
         beta: u32,
     },
 }

@@ -39,7 +39,6 @@ pub(super) struct LevelRoot {
 /// The counters of a bundle of trees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BotCounters {
-    /// The number of rebuilds.
     pub rebuilds: u64,
     /// Bytes appended to the log since the last rebuild.
     pub log_bytes: u64,
@@ -373,7 +372,6 @@ impl<S: BlockSpace> BotTable<S> {
             .collect()
     }
 
-    /// Returns the space.
     pub fn space(&self) -> &S {
         &self.space
     }

@@ -18,7 +18,6 @@ pub enum Error {
         at: u64,
         /// The damaged field.
         what: &'static str,
-        /// The expected value.
         expected: String,
         /// The actual value.
         found: String,

@@ -8,9 +8,7 @@ use std::cmp::Ordering;
 /// An item with its hashed key, by which items are ordered.
 #[derive(Clone, Debug)]
 pub struct KeyedItem<T> {
-    /// The hashed key.
     pub key: HashedKey,
-    /// The item.
     pub item: T,
 }
 

@@ -44,7 +44,6 @@ pub struct Oracle {
     /// Maximum difference between the two numbers: the rounding error of the document's digits, or
     /// the permitted error of a simulation.
     pub within: f64,
-    /// Our number.
     pub ours: f64,
 }
 

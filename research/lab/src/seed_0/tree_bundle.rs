@@ -30,7 +30,6 @@ use std::task::Poll;
 const VAIN: &str = "leaves read in vain";
 const WRITTEN: &str = "entries written";
 
-/// λ.
 const GROWTHS: [u16; 3] = [2, 4, 16];
 /// The value of λ whose counts are shown unscaled.
 const SHOWN: u16 = 4;
@@ -262,7 +261,6 @@ fn count(lambda: u16, keys: u64) -> Result<BundleCounts> {
     Ok(counts)
 }
 
-/// Counts for each λ.
 fn measure(keys: u64) -> Result<MeasurementSet> {
     ensure!(
         keys >= LEAST,

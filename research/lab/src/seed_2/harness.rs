@@ -28,7 +28,6 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Minimum pages of memory for a buffer pool.
 const LEAST_PAGES: usize = 48;
 
-/// The kind of tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PagedTreeKind {
     /// The Bε-tree whose root has no buffer.

@@ -24,7 +24,6 @@ use alluvium_model::parameter::{BadParameter, at_least, require};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InsertionBuffer {
-    /// The distribution of keys.
     pub keys: KeyDistribution,
     /// The maximum number of keys in the buffer.
     pub buffered: usize,

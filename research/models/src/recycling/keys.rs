@@ -4,7 +4,6 @@
 use alluvium_model::SplitMix64;
 use alluvium_model::parameter::{BadParameter, positive};
 
-/// A distribution of keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum KeyDistribution {
     /// Uniform from 0 up to a bound.
@@ -45,7 +44,6 @@ impl KeyDistribution {
         }
     }
 
-    /// Draws a key.
     pub fn draw(self, random: &mut SplitMix64) -> f64 {
         // Never 0, which has no normal quantile.
         self.quantile((random.unit() + f64::EPSILON / 4.0).min(1.0 - f64::EPSILON))

@@ -20,11 +20,9 @@ const MOST_BYTES: u32 = 64 << 20;
 pub(crate) struct BerkeleySizes {
     /// Bytes of a page, a power of two from 512 to 64 KiB. An existing tree keeps its page size.
     pub(crate) page_bytes: u32,
-    /// Bytes of the cache.
     pub(crate) cache_bytes: u64,
 }
 
-/// The logging mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LoggingMode {
     /// Each change is a transaction, whose log record is written but not synced.

@@ -23,7 +23,6 @@ pub(super) struct KvsIterator {
     _private: [u8; 0],
 }
 
-/// `slice`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct KvsSlice {
@@ -117,7 +116,6 @@ pub(super) struct LookupResult {
     opaque: [u64; 20],
 }
 
-/// `SPLINTERDB_LOOKUP_VALUE`.
 pub(super) const LOOKUP_VALUE: u64 = 0;
 /// `greater_than_or_equal` of `comparison`.
 pub(super) const GREATER_THAN_OR_EQUAL: c_int = 3;

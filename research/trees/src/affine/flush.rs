@@ -285,7 +285,6 @@ impl<S: NodeSpace> AffineTree<S> {
         Ok(made)
     }
 
-    /// Writes a leaf.
     pub(super) fn write_leaf(&mut self, from: BoxedBytes, pairs: &[LeafPair]) -> Result<BufferedChild> {
         self.write_leaf_for(from, pairs, RequestCause::Flush)
     }

@@ -123,7 +123,6 @@ pub(super) struct BufferedChild {
     pub(super) node: Option<Box<InnerNode>>,
 }
 
-/// An inner node.
 #[derive(Debug)]
 pub(super) struct InnerNode {
     /// The height: one more than that of its children; leaves have height 0.
@@ -131,7 +130,6 @@ pub(super) struct InnerNode {
     pub(super) children: Vec<BufferedChild>,
 }
 
-/// A node.
 #[derive(Debug)]
 pub(super) enum NodeBody {
     Leaf(Vec<LeafPair>),

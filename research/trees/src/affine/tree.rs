@@ -246,13 +246,11 @@ impl<S: NodeSpace> AffineTree<S> {
         Ok(())
     }
 
-    /// Returns the space.
     #[must_use]
     pub fn space(&self) -> &S {
         &self.space
     }
 
-    /// Returns the options.
     #[must_use]
     pub fn options(&self) -> &AffineOptions {
         &self.options

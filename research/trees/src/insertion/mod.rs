@@ -313,7 +313,6 @@ impl InsertionTree {
         self.leaves.write_all(&mut self.counts)
     }
 
-    /// Returns the counters.
     #[must_use]
     pub fn counts(&self) -> InsertionCounters {
         self.counts

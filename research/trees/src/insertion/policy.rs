@@ -61,7 +61,6 @@ impl FullestLeafIndex {
 pub(super) enum FlushTarget<'w> {
     /// The leaf that covers this key.
     Of(&'w [u8]),
-    /// This leaf.
     Leaf(u32),
 }
 

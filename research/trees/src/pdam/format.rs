@@ -50,12 +50,10 @@ pub struct PdamHeader {
     pub shape: PdamShape,
     /// The number that distinguishes the tree's blocks from those of other trees.
     pub id: u64,
-    /// The number of keys.
     pub keys: u64,
 }
 
 impl PdamHeader {
-    /// Encodes the header.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER);

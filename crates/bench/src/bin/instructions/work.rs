@@ -9,7 +9,6 @@ use anyhow::{Context, Result, ensure};
 use std::hint::black_box;
 use std::sync::Arc;
 
-/// The amount of work.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WorkSizes {
     /// Number of records in the store.
@@ -18,7 +17,6 @@ pub(super) struct WorkSizes {
     rounds: u64,
 }
 
-/// A measured part.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MeasuredPart {
     pub(super) name: &'static str,

@@ -28,9 +28,7 @@ use std::path::Path;
 /// One operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceOperation {
-    /// Kind of the operation.
     pub kind: OperationKind,
-    /// Number of the record.
     pub record: u64,
     /// Number of records that a scan reads.
     pub length: u32,
@@ -41,7 +39,6 @@ pub struct TraceOperation {
 pub struct TraceHeader {
     /// Number of records loaded before the trace.
     pub records: u64,
-    /// Number of operations.
     pub operations: u64,
 }
 

@@ -22,7 +22,6 @@ pub struct TracePart {
     pub updates: u64,
     /// Writes of new records.
     pub inserts: u64,
-    /// Scans.
     pub scans: u64,
     /// Number of records read by the scans.
     pub scanned: u64,
@@ -55,7 +54,6 @@ impl TracePart {
 /// The statistics of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceSummary {
-    /// Header of the trace.
     pub head: TraceHeader,
     /// Parts of the trace in order, with equal numbers of operations.
     pub parts: Vec<TracePart>,

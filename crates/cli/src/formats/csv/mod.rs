@@ -60,10 +60,8 @@ pub enum LineEnd {
 }
 
 impl LineEnd {
-    /// All line ends.
     pub const ALL: [LineEnd; 3] = [LineEnd::Lf, LineEnd::CrLf, LineEnd::Cr];
 
-    /// Returns its bytes.
     #[must_use]
     pub fn bytes(self) -> &'static [u8] {
         match self {
@@ -89,7 +87,6 @@ impl LineEnd {
 pub struct TableLayout {
     /// The header without its line end; `None` if the first row is data.
     pub header: Option<Vec<u8>>,
-    /// Number of columns.
     pub columns: usize,
     /// The line end of rows.
     pub line_end: LineEnd,
@@ -166,7 +163,6 @@ pub enum CsvContent {
 /// Whether a header is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderPolicy {
-    /// It is written.
     Written,
     /// It is omitted.
     Left,

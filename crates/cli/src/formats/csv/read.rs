@@ -20,7 +20,6 @@ enum ValueSelector {
     Json,
 }
 
-/// A reader of CSV.
 #[derive(Debug)]
 pub struct CsvReader {
     separator: u8,

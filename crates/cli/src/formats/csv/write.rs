@@ -6,7 +6,6 @@ use super::parse::{self, RowFields};
 use super::{CsvContent, HeaderPolicy, LineEnd, TableLayout, broken, names};
 use std::io::{self, Write};
 
-/// A writer of CSV.
 #[derive(Debug)]
 pub struct CsvWriter {
     separator: u8,

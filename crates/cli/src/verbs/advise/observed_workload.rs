@@ -112,7 +112,6 @@ impl ObservedWorkload {
         })
     }
 
-    /// Returns the workload.
     pub(super) fn workload(&self) -> WorkloadProfile {
         WorkloadProfile {
             keys: self.keys,

@@ -15,7 +15,6 @@ pub(super) struct RankedChoice {
     pub(super) is_usual: bool,
 }
 
-/// The advice.
 #[derive(Clone, Debug)]
 pub(super) struct StructureAdvice {
     /// All choices, cheapest first.

@@ -7,7 +7,6 @@ use alluvium_model::probe::{DeviceParallelism, ProbeConclusions, RequestCosts};
 /// Length of the longest bar in characters.
 const WIDTH: f64 = 48.0;
 
-/// A bar chart.
 pub(super) struct BarChart {
     pub(super) title: String,
     pub(super) bars: Vec<ChartBar>,

@@ -15,7 +15,6 @@ use std::time::Instant;
 /// Size of a read in bytes.
 const AT_ONCE: usize = 1 << 20;
 
-/// A reader of inputs.
 pub(super) struct SortInputReader<'b> {
     record_bytes: Option<usize>,
     limiter: Option<RateLimiter>,

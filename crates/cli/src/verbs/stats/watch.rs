@@ -47,7 +47,6 @@ struct TrunkLevel {
 pub(super) enum FiguresSource {
     /// The store in the directory.
     Store(StoreHandle),
-    /// A remote server.
     Server(RemoteServer),
 }
 

@@ -176,7 +176,6 @@ pub(super) const SPACE: &[MetricRow] = rows! {
     "space.reserve_bytes", Bytes, Gauge, |s| s.space.reserve_bytes, "Bytes kept for what frees space.";
 };
 
-/// The log.
 pub(super) const LOG: &[MetricRow] = rows! {
     "log.limit_bytes", Bytes, Gauge, |s| s.log.limit_bytes, "Bytes that the log may have.";
     "log.live_bytes", Bytes, Gauge, |s| s.log.live_bytes, "Bytes of the log that are not released.";

@@ -53,7 +53,6 @@ impl RecordSlot {
     }
 }
 
-/// Bytes of a slot.
 pub(super) const SLOT_BYTES: usize = size_of::<RecordSlot>();
 
 /// A bucket fills one cache line.

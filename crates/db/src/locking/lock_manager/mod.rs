@@ -73,7 +73,6 @@ impl RangeLockMode {
     }
 }
 
-/// Owner of locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LockOwner {
     /// A transaction, which holds locks until it ends.

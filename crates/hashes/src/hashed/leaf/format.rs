@@ -43,18 +43,12 @@ pub enum KeyAt<'l> {
     /// The key itself.
     Here(&'l [u8]),
     /// A key that is too long for a leaf.
-    Apart {
-        /// Its hash.
-        hash: u64,
-        /// Pointer to the key.
-        pointer: ValuePointer,
-    },
+    Apart { hash: u64, pointer: ValuePointer },
 }
 
 /// A record of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashLeafEntry<'l> {
-    /// The key.
     pub key: KeyAt<'l>,
     /// Whether the key is the same as in the previous record.
     pub is_same_key: bool,
@@ -174,7 +168,6 @@ impl HashLeafBuilder {
         Some(gaps)
     }
 
-    /// Fills in a pointer.
     pub fn fill(&mut self, at: usize, pointer: &ValuePointer) {
         let mut bytes = Vec::with_capacity(ValuePointer::BYTES);
         pointer.encode(&mut bytes);

@@ -5,7 +5,6 @@ use alluvium_filters::golomb::{DeltaCoder, RiceCode, StreamBitWriter};
 /// A prefix with a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PrefixSketch {
-    /// The prefix.
     pub prefix: u64,
     /// Payload: a run or a child, and characters; or the rest of a hash.
     pub payload: u64,

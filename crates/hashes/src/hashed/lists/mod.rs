@@ -52,7 +52,6 @@ pub trait PagedDescription: Sized {
     /// Name of the described object, for errors.
     const NAME: &'static str;
 
-    /// Encodes the description.
     #[must_use]
     fn encode(&self) -> Vec<u8>;
 

@@ -9,7 +9,6 @@ use alluvium_storage::{Error, NodePointer, PageSize, Result, TierFiles};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Source of pages.
 #[derive(Clone, Debug)]
 pub(in crate::hashed) enum PageSource<'f> {
     /// An open store.

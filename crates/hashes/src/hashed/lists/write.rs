@@ -114,7 +114,6 @@ impl<M: PagedDescription> WrittenList<M> {
         Ok(WrittenList { claimed, stored })
     }
 
-    /// Returns the list.
     #[must_use]
     pub fn stored(&self) -> &StoredList<M> {
         &self.stored

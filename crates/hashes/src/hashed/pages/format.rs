@@ -25,7 +25,6 @@ use alluvium_storage::{DiskLocation, Error, PageSize, Result};
 /// Reason why a description is invalid.
 #[derive(Debug)]
 pub(in crate::hashed) enum DescriptionError {
-    /// It is truncated.
     Cut(TruncatedInput),
     /// It has invalid values.
     Other(String),

@@ -27,7 +27,6 @@ use alluvium_storage::{NodeCodec, NodePointer, PageSize};
 pub struct PageSegment {
     /// Number of the first page.
     pub first: u64,
-    /// Number of pages.
     pub pages: u64,
     /// Their tier.
     pub tier: u8,

@@ -13,7 +13,6 @@ use std::sync::Arc;
 /// A description on the device.
 #[derive(Clone, Debug)]
 pub struct StoredDescription {
-    /// Pointer to the description.
     pub pointer: ValuePointer,
     /// Extents of the description, with their live bytes.
     pub extents: Arc<[(Extent, u64)]>,

@@ -38,7 +38,6 @@ pub use shape::RoutingFilterShape;
 use super::lists::{self, PageListing, StoredList};
 use alluvium_storage::{Error, Result};
 
-/// Description of a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoutingFilterDescription {
     /// Kind of filter, and the bits of a hash that it uses.
@@ -72,7 +71,6 @@ impl StoredList<RoutingFilterDescription> {
         }
     }
 
-    /// Returns the shape.
     #[must_use]
     pub fn shape(&self) -> RoutingFilterShape {
         self.meta.shape

@@ -21,7 +21,6 @@ use std::sync::Arc;
 /// Options of a run to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct RunOptions {
-    /// Kind of index.
     pub index: IndexKind,
     /// Logarithm of the inverse false positive rate of the run's filter; `None` for no filter.
     pub filter_bits: Option<u8>,
@@ -57,11 +56,9 @@ pub struct WrittenHashRun {
 pub struct RunMessage<'m> {
     /// Commit sequence number, relative to the base of the run.
     pub sequence: SequenceNumber,
-    /// Kind of the message.
     pub kind: MessageKind,
     /// Expiry time; 0 means never.
     pub expires_ms: u64,
-    /// Value or operand.
     pub operand: &'m [u8],
 }
 

@@ -13,18 +13,14 @@ use std::task::{Poll, ready};
 /// A key to look up, with its hash under the seed of the runs.
 #[derive(Clone, Copy, Debug)]
 pub struct RunLookupKey<'k> {
-    /// The key.
     pub bytes: &'k [u8],
-    /// Its hash.
     pub hash: u64,
 }
 
 /// The hashes with a common prefix, as an inclusive range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashPrefixRange {
-    /// The first hash.
     pub first: u64,
-    /// The last hash.
     pub last: u64,
 }
 

@@ -46,7 +46,6 @@ const PACHASH: u8 = 0;
 const TRIE: u8 = 1;
 
 impl RunDescription {
-    /// Encodes the description.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(256 + self.memory_bytes() as usize);

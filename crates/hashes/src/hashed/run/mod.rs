@@ -54,7 +54,6 @@ pub struct HashRunFilter {
     parts: Arc<[listed::ListedFilter<ZeroedBuffer>]>,
 }
 
-/// Description of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunDescription {
     /// Leaves of the run.

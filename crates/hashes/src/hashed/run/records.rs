@@ -11,11 +11,9 @@ use std::ops::Range;
 pub struct HashRecord<'r> {
     /// The hash of the key.
     pub hash: u64,
-    /// The key.
     pub key: &'r [u8],
     /// Commit sequence number; 0 if no reader can see an older version.
     pub sequence: SequenceNumber,
-    /// Kind of the message.
     pub kind: MessageKind,
     /// Expiry time; 0 means never.
     pub expires_ms: u64,
@@ -26,7 +24,6 @@ pub struct HashRecord<'r> {
 }
 
 impl<'r> HashRecord<'r> {
-    /// Returns the message.
     #[must_use]
     pub fn message(&self) -> Message<'r> {
         Message {
@@ -57,11 +54,9 @@ impl<'r> HashRecord<'r> {
 pub struct OwnedHashRecord {
     /// The hash of the key.
     pub hash: u64,
-    /// The key.
     pub key: Box<[u8]>,
     /// Commit sequence number; 0 if no reader can see an older version.
     pub sequence: SequenceNumber,
-    /// Kind of the message.
     pub kind: MessageKind,
     /// Expiry time; 0 means never.
     pub expires_ms: u64,
@@ -85,7 +80,6 @@ impl OwnedHashRecord {
         Ok(())
     }
 
-    /// Returns the message.
     #[must_use]
     pub fn message(&self) -> Message<'_> {
         Message {

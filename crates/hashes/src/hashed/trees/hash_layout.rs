@@ -131,7 +131,6 @@ impl HashLayout {
         u64::from(self.check(hash, height)) | u64::from(self.next(hash, height)) << self.character_bits
     }
 
-    /// Returns λ.
     #[must_use]
     pub fn lambda(&self) -> u32 {
         1 << self.character_bits

@@ -67,12 +67,10 @@ use alluvium_dictionary::fetch::NodeFetch;
 use alluvium_storage::{Error, Result};
 use std::task::{Poll, ready};
 
-/// Description of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoutingListDescription {
     /// Kind of the list.
     pub head: ListHeader,
-    /// Number of entries.
     pub entries: u64,
     /// Number of entries whose keys probably have a record in a newer leaf below.
     pub hidden: u64,

@@ -13,9 +13,7 @@ pub struct TreeName {
     pub is_settled: bool,
     /// Bits of a prefix before the characters of its height.
     pub base_bits: u8,
-    /// Height of the tree.
     pub height: u8,
-    /// Root node.
     pub root: NodeName,
 }
 
@@ -35,7 +33,6 @@ pub struct NodeName {
 pub enum ChildName {
     /// A run, with the pointer to the description of its digest.
     Leaf(Option<ValuePointer>),
-    /// A node.
     Node(NodeName),
 }
 

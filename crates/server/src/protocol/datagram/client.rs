@@ -75,7 +75,6 @@ pub(super) fn collect(
     Ok(all.expect("every request was answered"))
 }
 
-/// An outstanding request.
 struct OutstandingRequest {
     index: usize,
     hash: u64,
@@ -87,7 +86,6 @@ struct OutstandingRequest {
 /// other.
 const KEY_BITS: usize = 1 << 16;
 
-/// The outstanding requests.
 struct UnderWay {
     /// By request number modulo the number of slots.
     slots: Vec<Option<(u32, OutstandingRequest)>>,

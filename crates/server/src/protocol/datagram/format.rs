@@ -29,7 +29,6 @@
 
 use ring::hmac;
 
-/// Format version.
 pub const VERSION: u8 = 1;
 /// Length of a header in bytes.
 pub const HEADER: usize = 64;
@@ -129,7 +128,6 @@ pub enum DatagramDirection {
 /// The header of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramHeader {
-    /// The operation.
     pub operation: DatagramOperation,
     /// Whether it is a request or its reply.
     pub way: DatagramDirection,
@@ -145,14 +143,11 @@ pub struct DatagramHeader {
     pub echo: u64,
 }
 
-/// A datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// The header.
     pub header: DatagramHeader,
     /// The key; empty in replies.
     pub key: &'a [u8],
-    /// The value.
     pub value: &'a [u8],
 }
 

@@ -331,7 +331,6 @@ fn stopped() -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::ConnectionAborted, why)
 }
 
-/// Decodes a reply.
 fn decode_reply(bytes: &[u8]) -> std::io::Result<(DatagramOutcome, &[u8])> {
     match format::read(bytes) {
         Some(Datagram {

@@ -29,7 +29,6 @@ pub(super) const CLAIMED: u8 = 2;
 /// The access of a request to an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ItemAccess {
-    /// Reads the item.
     Reads,
     /// Writes the item without reading it.
     Overwrites,
@@ -63,7 +62,6 @@ pub(super) enum ItemChange {
 
 /// An item that outlives its lookup.
 pub(crate) trait ItemHandle {
-    /// Returns the item.
     fn item(&self) -> Result<MemcachedItem<'_>, CommandError>;
 }
 
@@ -87,7 +85,6 @@ pub(crate) trait ItemStore: Sized {
     /// not, the command is executed again with the lock.
     fn is_careful(&mut self) -> bool;
 
-    /// Returns an item.
     fn get(&mut self, key: &[u8]) -> Result<Option<Self::ReadItem>, CommandError>;
 
     /// Changes an item as `decide` specifies, atomically.

@@ -33,7 +33,6 @@ pub enum ParsedInput<'a> {
     Binary(&'a [u8]),
 }
 
-/// A parsed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemcachedRequest<'a> {
     /// The words of its line.

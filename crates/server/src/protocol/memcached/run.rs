@@ -36,7 +36,6 @@ const READ_AHEAD: usize = 64;
 /// Limits on the requests of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunLimits {
-    /// All requests.
     pub(super) requests: usize,
     /// Requests that only read.
     pub(super) reads: usize,

@@ -5,14 +5,12 @@ use super::number::integer;
 use std::fmt;
 use std::ops::Range;
 
-/// Limits on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestLimits {
     /// Bytes of all its arguments.
     pub bytes: usize,
     /// Bytes of one argument.
     pub argument: usize,
-    /// Number of arguments.
     pub arguments: usize,
     /// Bytes of an incomplete line: an inline request or a length. A line that is complete when the
     /// limit is reached may be longer, by up to what Redis receives at once.
@@ -69,7 +67,6 @@ impl fmt::Display for BadRequest {
     }
 }
 
-/// An incomplete request.
 #[derive(Clone, Copy, Debug, Default)]
 struct IncompleteRequest {
     /// Number of arguments that are missing.

@@ -4,10 +4,8 @@ use super::number::{write_double, write_integer};
 use crate::error::CommandError;
 use std::fmt;
 
-/// A protocol version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RespVersion {
-    /// RESP2.
     #[default]
     Two,
     /// RESP3, which has distinct maps, sets, doubles and nulls.
@@ -38,7 +36,6 @@ pub(crate) trait ReplyTail: Send {
 
 /// How long replies are written.
 enum LongReplyMode {
-    /// As a whole.
     Whole,
     /// In parts, with a tail for the rest.
     Parts(Option<Box<dyn ReplyTail>>),
@@ -121,7 +118,6 @@ impl<'o> ReplyWriter<'o> {
         self.most
     }
 
-    /// Returns the protocol version.
     #[must_use]
     pub fn version(&self) -> RespVersion {
         self.version

@@ -265,7 +265,6 @@ fn pause(session: &RedisSession, args: Args<'_>, reply: &mut ReplyWriter<'_>) ->
     Ok(())
 }
 
-/// The filters of KILL.
 struct KillFilter {
     id: Option<i64>,
     peer: Option<String>,

@@ -13,7 +13,6 @@ use alluvium::{Keyspace, Snapshot};
 /// Number of members that are looked up in other sets at once.
 const AT_ONCE: usize = 1024;
 
-/// A set operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SetOperation {
     Union,
@@ -54,7 +53,6 @@ impl SetSource for CommandTransaction<'_> {
     }
 }
 
-/// A snapshot.
 struct SetSnapshot {
     data: Keyspace,
     snapshot: Snapshot,

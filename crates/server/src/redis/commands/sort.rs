@@ -271,7 +271,6 @@ fn gather<'s>(
     Ok(gathered)
 }
 
-/// Sorts the elements.
 fn order(
     transaction: &CommandTransaction<'_>,
     wish: &SortRequest<'_>,

@@ -76,7 +76,6 @@ pub(crate) fn mget(
     Ok(())
 }
 
-/// The options of SET.
 #[derive(Default)]
 struct SetCommandOptions {
     if_absent: bool,

@@ -116,7 +116,6 @@ impl fmt::Display for DamagedRecord {
     }
 }
 
-/// A decoded record.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum DecodedRecord {
     Text { expires_ms: u64, skip: usize },
@@ -529,7 +528,6 @@ fn decode(record: &[u8]) -> Option<DecodedRecord> {
     rest.is_empty().then_some(DecodedRecord::Collection(collection))
 }
 
-/// An item of memcached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MemcachedItem<'v> {
     pub(crate) flags: u32,
@@ -540,7 +538,6 @@ pub(crate) struct MemcachedItem<'v> {
     pub(crate) value: &'v [u8],
 }
 
-/// Encodes an item.
 pub(crate) fn encode_item(item: &MemcachedItem<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(25 + item.value.len());
     out.extend_from_slice(&item.flags.to_le_bytes());
@@ -552,7 +549,6 @@ pub(crate) fn encode_item(item: &MemcachedItem<'_>) -> Vec<u8> {
     out
 }
 
-/// Decodes an item.
 pub(crate) fn decode_item(stored: &[u8]) -> Result<MemcachedItem<'_>, DamagedRecord> {
     let item = || {
         let (flags, rest) = stored.split_first_chunk()?;

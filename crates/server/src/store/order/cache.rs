@@ -5,7 +5,6 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A cached order.
 #[derive(Debug)]
 struct CachedOrder {
     chunks: Arc<ChunkIndex>,

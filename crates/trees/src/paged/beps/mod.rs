@@ -122,7 +122,6 @@ pub struct BepsStatistics {
     pub flushes: u64,
     /// Messages that flushes moved.
     pub moved: u64,
-    /// Splits of leaves.
     pub splits_of_leaves: u64,
     /// Splits of other nodes.
     pub splits_of_nodes: u64,

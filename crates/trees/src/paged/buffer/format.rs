@@ -108,7 +108,6 @@ impl From<TruncatedInput> for SuperblockError {
 }
 
 impl PageFileSuperblock {
-    /// Returns the encoded superblock.
     pub(super) fn encode(&self) -> Vec<u8> {
         assert!(self.meta.len() <= MOST_META, "what the owner keeps fits (PB6)");
         let mut body = Vec::with_capacity(SUPERBLOCK);
@@ -136,7 +135,6 @@ impl PageFileSuperblock {
         out
     }
 
-    /// Decodes a superblock.
     pub(super) fn decode(bytes: &[u8]) -> Result<PageFileSuperblock, SuperblockError> {
         let mut reader = ByteReader::new(bytes);
         let sum = reader.u64()?;

@@ -8,7 +8,6 @@ use std::sync::OnceLock;
 /// The number of frames in a chunk.
 const CHUNK: usize = 64;
 
-/// Frames by number.
 #[derive(Debug)]
 pub(super) struct FrameTable {
     chunks: Box<[OnceLock<Box<[PageFrame]>>]>,

@@ -45,7 +45,6 @@ pub(in crate::paged) const FRAME_BYTES: usize =
 /// Checks that the content of a page is valid for its owner. The error is the reason.
 pub type PageValidator = dyn Fn(&[u8]) -> std::result::Result<(), String> + Send + Sync;
 
-/// Options of a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolOptions {
     /// Size of a page in bytes: a power of two from 512 to 64 KiB.
@@ -91,7 +90,6 @@ pub struct PoolStatistics {
     pub images: u64,
     /// Pages in use or free.
     pub pages: u64,
-    /// Pages that are free.
     pub free: u64,
 }
 

@@ -16,7 +16,6 @@ use alluvium_storage::Result;
 /// The bounds for the number of pivots of a node. Both are odd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PivotBounds {
-    /// The least number.
     pub least: usize,
     /// The greatest number.
     pub most: usize,

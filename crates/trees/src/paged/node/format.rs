@@ -50,7 +50,6 @@ pub enum PageContentKind {
     Wide,
     /// Messages that do not fit into a node (see `structure`).
     Apart,
-    /// A free page.
     Free,
 }
 

@@ -6,7 +6,6 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum MessageAction {
-    /// Sets the value.
     Insert = 1,
     /// Combines the value with an operand, if the key has a value.
     Update = 2,
@@ -94,9 +93,7 @@ pub(in crate::paged) fn fold(
 /// A message about a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeMessage<'a> {
-    /// The key.
     pub key: &'a [u8],
-    /// The action.
     pub action: MessageAction,
     /// The value or the operand of an update; empty for a delete.
     pub operand: &'a [u8],

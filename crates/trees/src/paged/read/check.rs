@@ -30,7 +30,6 @@ pub struct TreeWalkReport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LevelFigures {
-    /// The number of nodes.
     pub nodes: u64,
     /// The number of pairs in leaves, or of pivots in other nodes.
     pub entries: u64,

@@ -36,7 +36,6 @@ const ATTEMPTS: usize = 4;
 
 /// The current node of a descent.
 pub(in crate::paged) enum DescentNode<'b> {
-    /// A latched node.
     Latched(PageReadGuard<'b>),
     /// A snapshot of an inner node.
     Seen(OptimisticPage<'b>),

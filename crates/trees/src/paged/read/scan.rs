@@ -26,7 +26,6 @@ impl ScanBounds {
     }
 }
 
-/// The leaf to read.
 #[derive(Clone, Copy, Debug)]
 enum LeafTarget<'k> {
     /// The leaf of a key.

@@ -28,7 +28,6 @@ const ADAPTS: u8 = 64;
 pub(super) const MOST_OWN: usize = 512;
 const _: () = assert!(MOST_OWN <= u16::MAX as usize, "their number has two bytes");
 
-/// The kind of tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredTreeKind {
     /// A Bε-tree.
@@ -54,7 +53,6 @@ pub(super) struct TreeMetadata {
 }
 
 impl TreeMetadata {
-    /// Returns the encoded metadata.
     pub(super) fn encode(&self) -> Vec<u8> {
         assert!(self.own.len() <= MOST_OWN, "what the owner keeps fits");
         let sort = match self.sort {

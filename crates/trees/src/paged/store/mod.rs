@@ -32,7 +32,6 @@ use std::sync::{Arc, OnceLock};
 /// The location of a tree.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeLocation<'d> {
-    /// The directory.
     pub directory: &'d dyn Directory,
     /// The file's name. The name of the journal has the suffix `.journal`.
     pub name: &'d str,

@@ -13,7 +13,6 @@ pub struct PagedStats {
     pub journal_bytes: u64,
     /// Pages that are in use or free.
     pub pages: u64,
-    /// Pages that are free.
     pub free_pages: u64,
     /// Page requests that were served from memory.
     pub hits: u64,

@@ -100,7 +100,6 @@ pub(super) struct MessagePointer {
 }
 
 impl PageValue<'_> {
-    /// Returns the encoded value.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut writer = ByteWriter::new(&mut out);
@@ -114,7 +113,6 @@ impl PageValue<'_> {
         out
     }
 
-    /// Decodes a value.
     pub(super) fn decode(bytes: &[u8]) -> Result<PageValue<'_>, String> {
         let (Some(tag), Some(rest)) = (bytes.first(), bytes.get(1..)) else {
             return Err("a value without bytes".to_owned());
@@ -248,7 +246,6 @@ const FEWEST: u16 = 2;
 /// The header of a page that the messages of several keys share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SharedPage {
-    /// The number of slots.
     pub(super) slots: u16,
     /// A bit for each slot that is in use.
     pub(super) used: u64,

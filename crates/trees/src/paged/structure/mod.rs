@@ -84,7 +84,6 @@ const FILE: &str = "paged.pages";
 /// The smallest limit of values: a pointer must fit.
 const LEAST_VALUE: usize = 24;
 
-/// The kind of tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TreeKind {
     /// A Bε-tree: messages wait in nodes.
@@ -97,7 +96,6 @@ pub enum TreeKind {
 /// Options of a tree in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PagedOptions {
-    /// The kind of tree.
     pub kind: TreeKind,
     /// Size of a node in bytes: a power of two from 512 to 65536.
     pub node_bytes: usize,

@@ -15,7 +15,6 @@ use std::fmt;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PagedOutline {
-    /// The kind of tree.
     pub kind: TreeKind,
     /// Size of a page in bytes.
     pub page_bytes: u64,
@@ -23,7 +22,6 @@ pub struct PagedOutline {
     pub levels: Vec<LevelFigures>,
     /// Pages of values that do not fit into a node.
     pub value_pages: u64,
-    /// Pages that are free.
     pub free_pages: u64,
 }
 

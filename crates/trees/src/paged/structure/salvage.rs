@@ -18,13 +18,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A key range that has lost data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostKeys {
-    /// The key range.
     pub range: KeyRange,
     /// The data that is lost, and the cause.
     pub what: String,
 }
 
-/// A node to visit.
 struct NodeVisit {
     page: u64,
     /// The level of the parent; `None` for the root.

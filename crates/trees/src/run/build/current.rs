@@ -17,7 +17,6 @@ pub(in crate::run) struct CurrentLeaf {
     records: LeafBuilder,
     /// Maximum size in bytes.
     max_bytes: usize,
-    /// Codec of the leaf.
     codec: NodeCodec,
     /// Whether the leaf is closed to further records, because the next ones belong to another
     /// keyspace.

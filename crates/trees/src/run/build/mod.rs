@@ -98,7 +98,6 @@ pub(super) struct IndexLevel {
     full_bytes: u64,
 }
 
-/// The adopted leaves.
 #[derive(Debug, Default)]
 pub(super) struct AdoptedLeaves {
     /// Number of keys in them whose hashes were not added.

@@ -76,7 +76,6 @@ impl RunFooter {
         }
     }
 
-    /// Decodes a footer.
     pub(in crate::run) fn decode(
         bytes: &[u8],
         place: &DiskLocation,

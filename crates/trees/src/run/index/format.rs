@@ -71,7 +71,6 @@ const UNIT_LISTED: usize = 9;
 const COUNTS: usize = 4;
 /// Offset of the columns' bases.
 const BASES: usize = 16;
-/// Number of columns.
 pub(super) const COLUMNS: usize = 8;
 
 const OFFSET: usize = 0;

@@ -150,7 +150,6 @@ impl IndexLayout {
         })
     }
 
-    /// Returns a child.
     pub(super) fn child(
         &self,
         bytes: &[u8],

@@ -15,7 +15,6 @@ use std::sync::Arc;
 /// A unit of background work, done in slices.
 #[derive(Debug)]
 pub enum TreeStep {
-    /// A compaction.
     Compact(Box<CompactionJob>),
     /// A change of shape, which is already complete.
     Reshaped,

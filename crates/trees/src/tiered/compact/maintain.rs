@@ -10,7 +10,6 @@ use alluvium_base::{DeviceProfile, SequenceNumber};
 use alluvium_dictionary::merge::OlderData;
 use alluvium_storage::Result;
 
-/// The limits of maintenance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MaintenanceLimits {
     /// Bytes that full compactions may still write.

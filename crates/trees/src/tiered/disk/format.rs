@@ -63,7 +63,6 @@ const MOST: u64 = 1 << 20;
 pub struct TreeRoot {
     /// Fingerprint length in bits.
     pub fingerprint_bits: u8,
-    /// The next group number.
     pub next_group: u64,
     /// The root of the trunk.
     pub trunk: ValuePointer,
@@ -131,7 +130,6 @@ pub struct StoredPivot {
 }
 
 impl TreeRoot {
-    /// Encodes the root.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -205,7 +203,6 @@ fn encode_part(part: StoredPart, out: &mut Vec<u8>) {
 }
 
 impl StoredNode {
-    /// Encodes the node.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();

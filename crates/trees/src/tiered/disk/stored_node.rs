@@ -13,7 +13,6 @@ use std::sync::{Arc, OnceLock};
 
 /// Opens the groups and children that a trunk node refers to.
 pub(crate) trait NodeResolver {
-    /// Returns a group.
     fn group(&mut self, name: &StoredGroup) -> Result<Arc<MapletGroup>>;
     /// Returns a child at this height, with this range.
     fn child(&mut self, pointer: ValuePointer, height: u8, range: &KeyRange) -> Result<Arc<TrunkNode>>;

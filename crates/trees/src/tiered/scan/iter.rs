@@ -97,7 +97,6 @@ enum LeafProbe {
     Holds(Vec<u8>),
     /// The leaf whose range contains the keys just below the key.
     Before(Vec<u8>),
-    /// The last leaf.
     Last,
 }
 

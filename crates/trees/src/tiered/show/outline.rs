@@ -40,7 +40,6 @@ pub struct OutlineNode {
 pub struct OutlineBundle {
     /// Sequential number within the node.
     pub number: u64,
-    /// Number of runs.
     pub runs: usize,
     /// Weight in bytes for the pivots for which the bundle is live.
     pub bytes: u64,

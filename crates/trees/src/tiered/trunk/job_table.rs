@@ -34,7 +34,6 @@ pub(crate) struct JobClaim {
 /// A state transition of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum JobTransition {
-    /// Planned.
     Planned,
     /// Started by a worker.
     Taken,
@@ -53,7 +52,6 @@ pub enum JobTransition {
 }
 
 impl JobTransition {
-    /// All transitions.
     pub const ALL: [JobTransition; 8] = [
         JobTransition::Planned,
         JobTransition::Taken,
@@ -107,7 +105,6 @@ impl TreeDebt {
 pub enum CompactionState {
     /// Not started.
     Queued,
-    /// Running.
     Running,
 }
 

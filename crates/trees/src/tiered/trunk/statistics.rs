@@ -39,7 +39,6 @@ pub struct TreeMemory {
 }
 
 impl TreeMemory {
-    /// Returns the total.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.trunk + self.runs + self.maplets + self.compactions + self.digest + self.tables

@@ -39,12 +39,10 @@ pub enum SiltRecordKind {
     Delete = 2,
 }
 
-/// A record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SiltLogRecord<'b> {
     /// The kind of the record.
     pub kind: SiltRecordKind,
-    /// The key.
     pub key: &'b [u8],
     /// The value; empty for a delete.
     pub value: &'b [u8],

@@ -36,7 +36,6 @@ pub enum SiltSlotState {
 pub struct SiltSlot<'b> {
     /// The state of the key.
     pub state: SiltSlotState,
-    /// The key.
     pub key: &'b [u8],
     /// The value; empty for a deletion.
     pub value: &'b [u8],

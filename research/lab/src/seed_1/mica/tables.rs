@@ -17,7 +17,6 @@ use std::time::Instant;
 /// Minimum percentage of gets that must find their item. A cache may have evicted a few items.
 const LEAST_HITS: u64 = 95;
 
-/// A kind of table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum MicaTableKind {
     /// Each thread owns a partition of a cache (EREW).

@@ -95,7 +95,6 @@ impl CommitSlot {
     }
 }
 
-/// Encodes a map.
 pub(super) fn encode_map(extents: impl Iterator<Item = SpaceExtent>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut writer = ByteWriter::new(&mut out);
@@ -108,7 +107,6 @@ pub(super) fn encode_map(extents: impl Iterator<Item = SpaceExtent>) -> Vec<u8> 
     out
 }
 
-/// Decodes a map.
 pub(super) fn decode_map(bytes: &[u8]) -> Result<Vec<SpaceExtent>> {
     let mut reader = ByteReader::new(bytes);
     let mut extents = Vec::new();

@@ -91,7 +91,6 @@ impl MemorySpace {
         self.inner.borrow().book.used_bytes()
     }
 
-    /// Injects a fault.
     pub fn inject(&self, fault: SpaceFault) {
         let mut inner = self.inner.borrow_mut();
         match fault {

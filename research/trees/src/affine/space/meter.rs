@@ -31,7 +31,6 @@ pub struct RequestMeter {
 }
 
 impl RequestMeter {
-    /// Counts a request.
     pub fn count(&mut self, request: SpaceRequest) {
         match request {
             SpaceRequest::Read(bytes) => {

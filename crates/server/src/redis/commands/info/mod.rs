@@ -32,7 +32,6 @@ enum SectionVisibility {
     ByDefault,
     /// With `all` and `everything`.
     WithAll,
-    /// With `everything`.
     WithEverything,
 }
 

@@ -11,7 +11,6 @@ use crate::store::{CommandTransaction, WalkDirection, WorkingMemory};
 
 const NOT_A_NUMBER: CommandError = CommandError::say("ERR resulting score is not a number (NaN)");
 
-/// The options of ZADD.
 #[derive(Default)]
 struct ZaddOptions {
     if_absent: bool,

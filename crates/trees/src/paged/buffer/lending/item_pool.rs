@@ -12,7 +12,6 @@ const FIRST_CHUNK: u32 = 64;
 const CHUNKS: usize = 24;
 const _: () = assert!(FIRST_CHUNK.is_power_of_two(), "a chunk is found by bits");
 
-/// The free numbers.
 #[derive(Debug, Default)]
 struct FreeNumbers {
     /// Numbers that were returned.
