@@ -1,13 +1,10 @@
 //! Types and contracts that every crate shares.
 //!
-//! *Knows*: how bytes are encoded and decoded without trusting them, checksums, the purposes of
+//! *Scope*: how bytes are encoded and decoded without trusting them, checksums, the purposes of
 //! I/Os, cost contracts and device costs, raw device measurements, messages of a dictionary, error
 //! classes, cache-line prefetching, and how a task is woken.
 //!
-//! *Does not know*: files, pages, threads, clocks.
-//!
-//! *Read in this order*: [`bytes`], [`mod@checksum`], [`purpose`], [`cost`], [`DeviceProfile`],
-//! [`measurements`], [`message`], [`ErrorKind`], [`prefetch()`], [`wake()`].
+//! *Must not depend on*: files, pages, threads, clocks.
 //!
 //! An item enters this crate only when it has two users.
 //!

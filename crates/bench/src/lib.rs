@@ -1,16 +1,10 @@
 //! Workloads, accounting and reports: the library of `alluvium bench` and `alluvium-rivals`.
 //!
-//! *Knows*: YCSB's workloads and the sweeps, driving engines with threads, the costs of a phase,
+//! *Scope*: YCSB's workloads and the sweeps, driving engines with threads, the costs of a phase,
 //! displaying and comparing figures, capping a process's memory.
 //!
-//! *Does not know*: how engines work. Engines other than Alluvium are in the crate `rivals`, and
-//! run in a separate process.
-//!
-//! *Read in this order*: `engine.rs` (the measured interface), `workload/` (keys, values,
-//! distributions, phases), `run/` (jobs, threads, windows; the runner and its children), `account/`
-//! (costs), `cgroup.rs`, `report/`; `transactions/` (commits per second); `servers/` (Redis and
-//! memcached compared with our server); `engines/` (built-in engines), `adapter_test.rs` (tests of
-//! adapters).
+//! *Must not depend on*: how engines work. Engines other than Alluvium are in the crate `rivals`,
+//! and run in a separate process.
 //!
 //! Invariants:
 //!

@@ -1,16 +1,10 @@
 //! The binary `alluvium`: one file per verb.
 //!
-//! *Knows*: the command line, the form of answers, the display and interruption of long jobs,
+//! *Scope*: the command line, the form of answers, the display and interruption of long jobs,
 //! formats of import and export.
 //!
-//! *Does not know*: how a store works. All access goes through the crate `alluvium`, which any
+//! *Must not depend on*: how a store works. All access goes through the crate `alluvium`, which any
 //! program can use as well.
-//!
-//! *Read in this order*: `arguments.rs` (the verbs), `context.rs` (opening a store), `store/` (the
-//! store of a verb, whichever process has it open), `terminal/` (output, confirmation, exit codes),
-//! `values/` (bytes, sizes, ranges, tiers), `jobs/` (progress and interruption of long jobs,
-//! threads that sort), `remote/` (figures of a remote server), `kit.rs` (exports for other
-//! programs), then `verbs/`, a file for each; `formats/` and `import/` for bulk data.
 //!
 //! Invariants:
 //!

@@ -38,19 +38,11 @@
 //!
 //! # For contributors
 //!
-//! *Knows*: keyspaces, commits and their order, the sequence numbers that readers pin, background
+//! *Scope*: keyspaces, commits and their order, the sequence numbers that readers pin, background
 //! threads, the memory budget.
 //!
-//! *Does not know*: the contents of pages and log segments; networks; file systems. (`options/`
-//! chooses their sizes, and [`simulation`] names them for tests.)
-//!
-//! *Read in this order*, from the public interface down: `admin/` (opening, backups, repair,
-//! statistics); `transaction/` ([`Transaction`], [`WriteSet`]); `db.rs` ([`Db`]); `keyspace/`
-//! ([`Keyspace`], [`Snapshot`], [`Reads`]); `read/` ([`Iter`], futures); `shared.rs` (state shared
-//! by all handles); `background/` (threads); `write/` ([`WriteBatch`], asynchronous commits);
-//! `engine/`, the engine proper, which starts no threads; `advise/` (predicted costs, advice);
-//! `locking/` (locks and access sets); `schema/` (catalog, formats, manifest); `options/`
-//! ([`Options`]); `error.rs`. No two of them import each other.
+//! *Must not depend on*: the contents of pages and log segments; networks; file systems.
+//! (`options/` chooses their sizes, and [`simulation`] names them for tests.)
 //!
 //! Invariants (those of the engine are in its module header):
 //!

@@ -1,14 +1,9 @@
 //! Storage I/O. No other crate does any.
 //!
-//! *Knows*: files, directories, aligned blocks, mappings, syncs and holes; their failure modes,
+//! *Scope*: files, directories, aligned blocks, mappings, syncs and holes; their failure modes,
 //! their costs, and how the costs are measured.
 //!
-//! *Does not know*: the meaning of the bytes, caching, liveness of data.
-//!
-//! *Read in this order*: [`buffer`] (large ones: `slabs.rs`), [`batch`], [`contract`],
-//! [`counters`], [`memory`], [`mod@file`], then the other implementations; [`forward`] (wrappers);
-//! [`socket`] (socket files); [`datagrams`] (batched UDP); [`probe`] (measures the device of a
-//! directory); [`skips`] (tests that cannot run).
+//! *Must not depend on*: the meaning of the bytes, caching, liveness of data.
 //!
 //! Invariants that every implementation keeps (the test suite in `tests/it/contract.rs` runs
 //! against all of them):

@@ -1,9 +1,9 @@
 //! A directory that runs in real time at the speed of slower hardware: every request lasts at least
 //! as long as a cost clock charges for it.
 //!
-//! *Knows*: when a request was submitted, and its completion time according to the clock.
+//! *Scope*: when a request was submitted, and its completion time according to the clock.
 //!
-//! *Does not know*: the inner directory that executes the requests.
+//! *Must not depend on*: the inner directory that executes the requests.
 //!
 //! It lets experiments run on an SSD as if it were, for example, an older hard disk. The clock is
 //! the only server: accesses of all files queue at it in submission order. A ticket is complete

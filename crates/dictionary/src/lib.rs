@@ -1,20 +1,10 @@
 //! Types and algorithms that all dictionary structures of a store share.
 //!
-//! *Knows*: memtables, merging and folding messages from several sources, the state of a key during
+//! *Scope*: memtables, merging and folding messages from several sources, the state of a key during
 //! a lookup, how nodes and long values are fetched, the rules of keyspaces.
 //!
-//! *Does not know*: the record layout of any one dictionary; transactions, threads, clocks; who
-//! assigned a sequence number.
-//!
-//! *Read in this order*: [`key`], [`range`], [`range_tombstones`], [`memtable`], [`memtables`]
-//! (with the deleted ranges that scans skip), [`record`], [`merge`], [`rules`], [`fetch`] and
-//! [`nodes`] (sources of a lookup's nodes), [`pinned_value`] (the result of a lookup),
-//! [`value_log`], [`lookup_state`], [`batch`] and [`separate_values`] (the output of a scan),
-//! [`read`] (input of a check), [`blob`] and [`checkpoint_root`] (output of a checkpoint),
-//! [`horizon`], [`structure_context`] (what a store passes to a dictionary), [`placement`] (choice
-//! of tier), [`memtable_slice`], [`check_report`], [`contract`] (the traits between a store and its
-//! dictionaries), [`lookup`] (the lookup driver), [`versioned`] (shared by structures that publish
-//! versions).
+//! *Must not depend on*: the record layout of any one dictionary; transactions, threads, clocks;
+//! who assigned a sequence number.
 //!
 //! Invariants:
 //!

@@ -1,17 +1,13 @@
 //! Compact approximate-membership filters and hash indexes: may a key be present, and where.
 //!
-//! *Knows*: fingerprints of hashed keys, and how to pack them with small values into pages, look
+//! *Scope*: fingerprints of hashed keys, and how to pack them with small values into pages, look
 //! them up, merge them and check them. Other structures over hashes: indexes of entropy-coded tries
 //! over sorted hashes ([`trie`]), block indexes of packed stores ([`pachash`]), and immutable
 //! filters ([`listed`]). All are functions of byte slices, which the owner reads, caches and
 //! writes, except the Bloom filters, which live in memory.
 //!
-//! *Does not know*: keys (except for hashing them), the meaning of values, the location of pages,
-//! caches, devices, threads, clocks.
-//!
-//! *Read in this order*: [`hash()`], [`Fingerprint`] and [`FilterEntry`], [`quotient`], [`bloom`];
-//! [`bits`], `packed/` (shared by the following), [`trie`] and [`pachash`], which are independent;
-//! [`fingerprint`], [`golomb`], [`listed`], [`routing`].
+//! *Must not depend on*: keys (except for hashing them), the meaning of values, the location of
+//! pages, caches, devices, threads, clocks.
 //!
 //! Invariants:
 //!

@@ -1,11 +1,8 @@
 //! Dictionaries without key order.
 //!
-//! *Knows*: how records are located by a hash of their key, in memory and on a device.
+//! *Scope*: how records are located by a hash of their key, in memory and on a device.
 //!
-//! *Does not know*: transactions, clocks; who assigned a sequence number.
-//!
-//! *Read in this order*: the folders, in any order; each is an independent structure. [`hashed`] is
-//! the one that a store can host.
+//! *Must not depend on*: transactions, clocks; who assigned a sequence number.
 //!
 //! Invariants:
 //!

@@ -1,17 +1,12 @@
 //! Cost models of storage: pure arithmetic.
 //!
-//! *Knows*: the cost models of external memory (DAM, affine, PDAM) as clocks that charge accesses;
+//! *Scope*: the cost models of external memory (DAM, affine, PDAM) as clocks that charge accesses;
 //! the parameters of real devices, how to fit them to measurements, and their consequences for a
 //! store; the optimal nodes of B-trees and Bε-trees; the popularity of keys, and the resulting
 //! writes, reads and memory of structures: LSM-trees, LevelDB, COLA, SAMT and SILT.
 //!
-//! *Does not know*: devices, files, threads, real time. Results depend only on the arguments;
+//! *Must not depend on*: devices, files, threads, real time. Results depend only on the arguments;
 //! random numbers are drawn from a seed given by the caller.
-//!
-//! *Read in this order*: [`costs`], [`presets`], [`fit`], [`nodes`], [`mix`], `profile.rs` (device
-//! profiles for stores, and node lengths), `stitching.rs` (when a merge should reuse leaves),
-//! [`probe`]; then [`popularity`], [`lsm`], [`silt`]. All reject invalid parameters with
-//! [`BadParameter`] and draw from [`SplitMix64`] and [`AliasTable`]; `minimum.rs` finds minima.
 //!
 //! Source: Bender et al., "External-memory Dictionaries in the Affine and PDAM Models", ACM
 //! Transactions on Parallel Computing 8(3), 2021; cited below as *Bender*. The structures are

@@ -1,18 +1,10 @@
 //! A durable server over the crate `alluvium` that speaks the protocols of Redis and memcached.
 //!
-//! *Knows*: sockets and threads, both protocols, the semantics of their commands, the encoding of
+//! *Scope*: sockets and threads, both protocols, the semantics of their commands, the encoding of
 //! their data types in ordered keys.
 //!
-//! *Does not know*: how the crate `alluvium` stores keys and values; that is left to the crate.
-//! Files other than those of backups, command lines, signals.
-//!
-//! *Read in this order*: `server/` ([`Server`], [`CacheServer`]) and `options.rs`; `access/`
-//! (authentication and permissions); then from the outside in, from bytes to keys: `net/` (sockets
-//! and threads), `protocol/resp/` (the codec), `redis/` (the commands), `redis/session.rs` first,
-//! `store/` (the access of commands to the store), `store/model/` (the encoding of data types in
-//! keys); `protocol/memcached/`; `cache/` (a cache without a store); `protocol/datagram/`;
-//! `shared.rs` (state of all connections), `observe/` (what a server records about itself); `web/`
-//! (a read-only page and its JSON answers); `control/` (management of a running server).
+//! *Must not depend on*: how the crate `alluvium` stores keys and values; that is left to the
+//! crate. Files other than those of backups, command lines, signals.
 //!
 //! The header of each folder lists its invariants. The invariants of the whole crate are:
 //!

@@ -1,16 +1,10 @@
 //! Simulation: operation generator, reference model, crash driver, shrinker. The crate depends on
 //! contracts, not on engines.
 //!
-//! *Knows*: the promises of a key-value store, the ways in which a machine may crash, and how to
+//! *Scope*: the promises of a key-value store, the ways in which a machine may crash, and how to
 //! explore many crashes.
 //!
-//! *Does not know*: any engine. A system under test is provided as a [`Story`].
-//!
-//! *Read in this order*: [`story`] (interface of the system under test), [`mod@reference`] (allowed
-//! states after a crash), [`generate`] and [`ops`] (steps from a seed), [`harness`] (tests that
-//! every structure runs), [`driver`] (crashes and failing devices), `shrink` (minimised failures),
-//! [`replay`] (one-line replay), [`environment`], [`saboteur`] (planted bugs, for tests of tests),
-//! [`coverage`], [`PrefixDirectory`] (several directories that crash together).
+//! *Must not depend on*: any engine. A system under test is provided as a [`Story`].
 //!
 //! Invariants:
 //!

@@ -1,12 +1,9 @@
 //! Storage layer: turns devices into crash-safe, reference-counted, cached pages.
 //!
-//! *Knows*: superblocks and generations, extents and their reference counts, node encoding, the
+//! *Scope*: superblocks and generations, extents and their reference counts, node encoding, the
 //! cache, the mechanics of the log, and the order in which all of these are written to the device.
 //!
-//! *Does not know*: keys, messages, trees, transactions; the meaning of a log record.
-//!
-//! *Read in this order*: [`node`], [`extents`], [`superblock`], [`epoch`], [`memory`], [`cache`],
-//! [`watermark`], [`log`], [`tiers`], [`store`]. [`sort`] and [`limiter`] are independent of these.
+//! *Must not depend on*: keys, messages, trees, transactions; the meaning of a log record.
 //!
 //! Invariants:
 //!

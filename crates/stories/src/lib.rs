@@ -1,15 +1,9 @@
 //! The crash story that every structure shares: a small database over the dictionary contract.
 //!
-//! *Knows*: the contract in `alluvium_dictionary`, how a store logs commits and seals memtables,
+//! *Scope*: the contract in `alluvium_dictionary`, how a store logs commits and seals memtables,
 //! and the mistakes that a caller of a structure could make.
 //!
-//! *Does not know*: any structure. A structure's test implements [`StructureSubject`].
-//!
-//! *Read in this order*: [`StructureSubject`] (provided by a structure's test), [`StructureStory`]
-//! (run by the simulator), `database.rs` (log, memtables and the structure), `background.rs`
-//! (flushes, maintenance, checkpoints, reclaim), `root.rs`, `ingest.rs` (ingests), `steps.rs`
-//! (steps of a run), `format.rs` (log records), [`CallerFlaw`] (planted mistakes), `campaigns.rs`
-//! (length of runs).
+//! *Must not depend on*: any structure. A structure's test implements [`StructureSubject`].
 //!
 //! This is a separate crate, not part of `sim`: `storage` is tested with `sim`, so `sim` cannot
 //! depend on `dictionary`, which uses `storage`.

@@ -1,15 +1,8 @@
 //! Ordered dictionaries.
 //!
-//! *Knows*: how records in key order are stored on a device, and which runs may hold a key.
+//! *Scope*: how records in key order are stored on a device, and which runs may hold a key.
 //!
-//! *Does not know*: transactions, threads, clocks; the assignment of sequence numbers.
-//!
-//! *Read in this order*: the crate `alluvium-dictionary` first, then [`run`], [`maplet`],
-//! `memtable_flush.rs` (writes a memtable as a run), `fuse.rs` (merges several runs into one),
-//! `stitch` (leaves that a merge adopts without reading them), `repair_result.rs` (the result of a
-//! repair of leaves), `merge_memory.rs` (the memory that a running merge uses), `ingest_layers`,
-//! `segment_scan`, [`tiered`], [`levels`]; [`map`], the simplest dictionary; [`paged`], trees whose
-//! pages are updated in place; [`run_locations`], the placement of runs on storage tiers.
+//! *Must not depend on*: transactions, threads, clocks; the assignment of sequence numbers.
 //!
 //! Invariants:
 //!

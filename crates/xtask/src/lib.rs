@@ -1,13 +1,9 @@
 //! Workshop commands that keep the workspace consistent with `docs/architecture.md`.
 //!
-//! *Knows*: the source text of the workspace, its Cargo manifests, and the project rules that can
+//! *Scope*: the source text of the workspace, its Cargo manifests, and the project rules that can
 //! be checked in text.
 //!
-//! *Does not know*: run-time behaviour, which the compiler, clippy and the tests check.
-//!
-//! *Read in this order*: [`tidy`], `tidy/source.rs` (splits Rust text into tokens),
-//! `tidy/workspace.rs` (the input of all checks), then any check: each is a pure function from a
-//! [`tidy::Workspace`] to its findings.
+//! *Must not depend on*: run-time behaviour, which the compiler, clippy and the tests check.
 //!
 //! Invariants:
 //!

@@ -4,11 +4,9 @@
 //! minimal perfect hash functions over sorted hashes. Both are packed with
 //! `alluvium_filters::bits`.
 //!
-//! *Knows*: how these indexes are packed, looked up and checked.
+//! *Scope*: how these indexes are packed, looked up and checked.
 //!
-//! *Does not know*: devices, threads, clocks.
-//!
-//! *Read in this order*: the folders, in any order.
+//! *Must not depend on*: devices, threads, clocks.
 //!
 //! # Invariants
 //!

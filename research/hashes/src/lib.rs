@@ -5,12 +5,9 @@
 //! and log would distort the counts. `alluvium_hashes::hashed` contains the store's variants of
 //! them. [`silt`] combines SILT's three stores in memory.
 //!
-//! *Knows*: how records are found by a hash of their key, and how many transfers that costs.
+//! *Scope*: how records are found by a hash of their key, and how many transfers that costs.
 //!
-//! *Does not know*: transactions, clocks, files.
-//!
-//! *Read in this order*: [`blocks`] and `records`, then [`boa`] and [`bot`]; [`silt`] is
-//! independent.
+//! *Must not depend on*: transactions, clocks, files.
 //!
 //! # Invariants
 //!

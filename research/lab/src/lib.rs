@@ -1,17 +1,11 @@
 //! The Lab: a register of the experiments in the research that Alluvium builds on. It holds the
 //! published figures and the code that measures ours.
 //!
-//! *Knows*: the claim and the source of each experiment; how to run it on the available engines;
+//! *Scope*: the claim and the source of each experiment; how to run it on the available engines;
 //! the results, as figures, plots and a page.
 //!
-//! *Does not know*: how an engine is driven or how a phase is defined; both are in
+//! *Must not depend on*: how an engine is driven or how a phase is defined; both are in
 //! `alluvium-bench`.
-//!
-//! *Read in this order*: `entry.rs` (the parts of an entry), `register/seed-0.toml` (entries),
-//! `register.rs` (reads them), `seed_0/s5_order.rs` (measures one of them), `documents.rs`,
-//! `plan.rs` (from a size to jobs), `measurements.rs` (from rows to figures), `run.rs`,
-//! `results.rs` (on disk), `table.rs`, `plot.rs`, `page.rs`; `oracles/` (numbers that need no
-//! measurement); `main.rs` and `verbs/` (the program).
 //!
 //! Invariants:
 //!

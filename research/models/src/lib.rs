@@ -7,11 +7,9 @@
 //! memory of a table like MICA's (Lim 2015, §4.3.5 and §5.3). All reject invalid parameters with
 //! `alluvium_model::BadParameter`.
 //!
-//! *Knows*: the formulas, and simulations to compare them with.
+//! *Scope*: the formulas, and simulations to compare them with.
 //!
-//! *Does not know*: devices, stores.
-//!
-//! *Read in this order*: the folders, in any order.
+//! *Must not depend on*: devices, stores.
 //!
 //! Invariants:
 //!

@@ -1,15 +1,10 @@
 //! Adapters to the engines that Alluvium is compared with. Each has a feature of the same name; the
 //! feature `all` enables all of them.
 //!
-//! *Knows*: how each engine is opened, used, and tuned for the available memory as its own
+//! *Scope*: how each engine is opened, used, and tuned for the available memory as its own
 //! documentation recommends; its additional options.
 //!
-//! *Does not know*: workloads, accounting.
-//!
-//! *Read in this order*: this file; then any; `transactions/` and `rocksdb/transactions.rs` have
-//! the adapters to engines with transactions. `studies/` measures single systems for the Lab;
-//! `mariadb/` runs a server that is not an engine of the benchmark. `c.rs` and `library_error.rs`
-//! are shared by adapters to C APIs.
+//! *Must not depend on*: workloads, accounting.
 //!
 //! Invariants:
 //!

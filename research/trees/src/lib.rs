@@ -6,11 +6,9 @@
 //! with published figures; the models of `alluvium-model` and `research-models` predict their
 //! costs.
 //!
-//! *Knows*: how each structure stores records in key order on a device, and counts its transfers.
+//! *Scope*: how each structure stores records in key order on a device, and counts its transfers.
 //!
-//! *Does not know*: transactions, threads, clocks.
-//!
-//! *Read in this order*: the folders, in any order.
+//! *Must not depend on*: transactions, threads, clocks.
 //!
 //! # Invariants
 //!

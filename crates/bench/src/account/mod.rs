@@ -1,11 +1,8 @@
 //! The costs of a phase: time, CPU, device, memory, space.
 //!
-//! *Knows*: Linux's counters of a process, a control group and a block device.
+//! *Scope*: Linux's counters of a process, a control group and a block device.
 //!
-//! *Does not know*: the causes of the costs.
-//!
-//! *Read in this order*: this file, `device.rs`, `memory.rs`, `latency.rs`, `dips.rs` (drops of the
-//! throughput over time).
+//! *Must not depend on*: the causes of the costs.
 
 pub mod device;
 pub mod dips;

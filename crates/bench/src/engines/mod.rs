@@ -1,10 +1,8 @@
 //! The built-in engines, which need no foreign code.
 //!
-//! *Knows*: how an outside program opens and uses Alluvium, and an engine that does nothing.
+//! *Scope*: how an outside program opens and uses Alluvium, and an engine that does nothing.
 //!
-//! *Does not know*: workloads.
-//!
-//! *Read in this order*: `alluvium.rs`, `null_engine.rs`.
+//! *Must not depend on*: workloads.
 
 mod alluvium;
 mod null_engine;

@@ -1,11 +1,8 @@
 //! Reports: medians of repetitions, tables, JSON, plots, pages, comparisons.
 //!
-//! *Knows*: which figures are displayed, and how.
+//! *Scope*: which figures are displayed, and how.
 //!
-//! *Does not know*: how they were measured.
-//!
-//! *Read in this order*: this file, `machine.rs`, `table.rs`, `plots.rs`, `script.rs` (scripts over
-//! time), `transactions.rs` (runs of transactions), `page.rs`, `compare.rs`.
+//! *Must not depend on*: how they were measured.
 
 pub mod compare;
 pub mod machine;

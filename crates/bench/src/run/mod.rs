@@ -1,14 +1,9 @@
 //! Running: a runner starts a child for every engine and repetition; the child opens the engine,
 //! runs the phases and reports their costs.
 //!
-//! *Knows*: jobs, threads, windows, schedules; processes and their messages.
+//! *Scope*: jobs, threads, windows, schedules; processes and their messages.
 //!
-//! *Does not know*: engines beyond their contract; how figures are displayed.
-//!
-//! *Read in this order*: `job.rs` (messages), `worker.rs` (one thread), `measurement_window.rs`
-//! (all threads for one window), `child.rs` (one engine), `runner.rs` (all engines), `copy.rs`
-//! (files that are loaded once), `records.rs` (existing records during inserts), `deletion.rs`
-//! (deleted records), `sweep.rs` (a job with one parameter that varies by point).
+//! *Must not depend on*: engines beyond their contract; how figures are displayed.
 
 mod child;
 mod copy;

@@ -1,12 +1,9 @@
 //! Servers on this machine, measured over loopback with many concurrent connections.
 //!
-//! *Knows*: the processes of servers, both protocols from the client's side, closed loops of
+//! *Scope*: the processes of servers, both protocols from the client's side, closed loops of
 //! pipelined requests.
 //!
-//! *Does not know*: the internals of servers; how figures are displayed.
-//!
-//! *Read in this order*: this file, `process.rs` (servers), `protocol.rs` (requests and replies),
-//! `client.rs` (the load generator).
+//! *Must not depend on*: the internals of servers; how figures are displayed.
 //!
 //! Client and server share the processors of the machine, so a server that uses more of them slows
 //! down its own client. The cost of the server alone is the CPU time of its process per request.

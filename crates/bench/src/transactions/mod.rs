@@ -1,13 +1,9 @@
 //! Transactions: commits per second, latency, and number of retries.
 //!
-//! *Knows*: the contract of an engine with transactions, single commits, the two tests of the GTSSL
+//! *Scope*: the contract of an engine with transactions, single commits, the two tests of the GTSSL
 //! thesis (Spillane 2012, section 5.4.4), counters incremented by many clients.
 //!
-//! *Does not know*: how engines isolate transactions; how figures are displayed.
-//!
-//! *Read in this order*: `engine.rs` (the measured interface), `phase.rs` (the work), `job.rs`,
-//! `worker.rs` (one client), `child.rs` (one engine in its process), `plan.rs` (all engines);
-//! `alluvium.rs` is the built-in engine, `adapter_test.rs` tests adapters.
+//! *Must not depend on*: how engines isolate transactions; how figures are displayed.
 //!
 //! Invariants:
 //!

@@ -1,12 +1,8 @@
 //! Workloads: records, distributions, mixes, phases, traces.
 //!
-//! *Knows*: YCSB's workloads as published, seeds.
+//! *Scope*: YCSB's workloads as published, seeds.
 //!
-//! *Does not know*: engines, clocks, threads.
-//!
-//! *Read in this order*: `keys.rs`, `values.rs`, `zipf.rs`, `choose.rs` (the record), `mix.rs` (the
-//! operation), `phase.rs` (textual phases), `script.rs` (phases without pauses), `ceiling.rs`
-//! (upper bounds for caches), `trace/`.
+//! *Must not depend on*: engines, clocks, threads.
 
 pub mod ceiling;
 pub mod choose;

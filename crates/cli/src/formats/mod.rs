@@ -1,14 +1,10 @@
 //! Formats of import and export: finding rows in a stream of bytes, and writing keys and values as
 //! rows.
 //!
-//! *Knows*: CSV, TSV, JSON Lines, plain lines, length-prefixed binary, Redis protocol; which bytes
+//! *Scope*: CSV, TSV, JSON Lines, plain lines, length-prefixed binary, Redis protocol; which bytes
 //! form a row, and what the row means.
 //!
-//! *Does not know*: stores. A row is converted to [`RowChanges`], which the caller applies.
-//!
-//! *Read in this order*: `source.rs` (buffered input), `changes.rs` (the meaning of rows),
-//! `lines.rs` (the simplest format), then any; `template.rs` (keys made from fields), `mark.rs`
-//! (the byte order mark).
+//! *Must not depend on*: stores. A row is converted to [`RowChanges`], which the caller applies.
 //!
 //! Invariants:
 //!

@@ -1,13 +1,9 @@
 //! An import: loads the rows of a stream into a keyspace, and records its progress in the store.
 //!
-//! *Knows*: a pipeline of two threads that converts rows to blocks and writes blocks, the progress
+//! *Scope*: a pipeline of two threads that converts rows to blocks and writes blocks, the progress
 //! committed with each block, invalid rows, continuation after a kill.
 //!
-//! *Does not know*: the meaning of a format's bytes; the display of progress.
-//!
-//! *Read in this order*: `progress.rs` (stored progress), `layout.rs` (the layout of a table),
-//! `rejects.rs`, `duplicate_detector.rs` (detection of duplicate keys), `parser.rs` (rows to
-//! blocks), `writer.rs` (blocks into the store), `sorted.rs` (sorting rows first), this file.
+//! *Must not depend on*: the meaning of a format's bytes; the display of progress.
 
 mod duplicate_detector;
 pub(crate) mod layout;

@@ -1,10 +1,8 @@
 //! A client of a server's web page, which requests figures.
 //!
-//! *Knows*: the address of a server, requests over HTTP, users and passwords.
+//! *Scope*: the address of a server, requests over HTTP, users and passwords.
 //!
-//! *Does not know*: what the figures mean.
-//!
-//! *Read in this order*: this file, then `password.rs` (where a password comes from).
+//! *Must not depend on*: what the figures mean.
 
 pub(crate) mod password;
 

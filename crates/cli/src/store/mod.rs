@@ -1,13 +1,10 @@
 //! The store of a verb: opened by this process, or by another process that is asked over its
 //! socket. Verbs do not distinguish the two.
 //!
-//! *Knows*: requests and their execution in this process or in another; keys of Redis clients in
+//! *Scope*: requests and their execution in this process or in another; keys of Redis clients in
 //! readable form; who may read a file with data of a store.
 //!
-//! *Does not know*: verbs, formats of import and export.
-//!
-//! *Read in this order*: this file, then `typed.rs` (keys of Redis clients), `private.rs` (files
-//! with restricted permissions).
+//! *Must not depend on*: verbs, formats of import and export.
 
 pub(crate) mod private;
 pub(crate) mod typed;

@@ -1,10 +1,8 @@
 //! Values on the command line and in output: bytes, sizes, ranges of keys, tiers.
 //!
-//! *Knows*: how a person writes and reads each of them.
+//! *Scope*: how a person writes and reads each of them.
 //!
-//! *Does not know*: stores, verbs.
-//!
-//! *Read in this order*: `bytes.rs`, `sizes.rs`, then `range.rs` and `tier.rs`, which use them.
+//! *Must not depend on*: stores, verbs.
 
 pub(crate) mod bytes;
 pub(crate) mod range;

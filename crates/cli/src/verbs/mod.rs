@@ -1,10 +1,8 @@
 //! The verbs: one file for each, with its options and its implementation.
 //!
-//! *Knows*: the options, the behaviour and the output of each verb.
+//! *Scope*: the options, the behaviour and the output of each verb.
 //!
-//! *Does not know*: formats of import and export, continuation of an import after a kill.
-//!
-//! *Read in this order*: `get.rs`, the simplest; then any.
+//! *Must not depend on*: formats of import and export, continuation of an import after a kill.
 
 pub(crate) mod advise;
 pub(crate) mod backup;

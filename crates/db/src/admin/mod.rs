@@ -1,13 +1,9 @@
 //! Administration of stores: opening, copies, repair, tiers, statistics.
 //!
-//! *Knows*: where the directories of a store are, how a store is copied, restored and repaired, and
+//! *Scope*: where the directories of a store are, how a store is copied, restored and repaired, and
 //! the figures that it reports.
 //!
-//! *Does not know*: how a commit or a lookup works.
-//!
-//! *Read in this order*: `open.rs` with `path_checks.rs` and `tiers/`; `backup.rs`, `restore.rs`,
-//! `repair.rs`, `change_tiers.rs`; `changes.rs` (following all changes); `stats/` and `outline.rs`;
-//! `simulation.rs` (stores of tests).
+//! *Must not depend on*: how a commit or a lookup works.
 
 pub(crate) mod backup;
 pub(crate) mod change_tiers;

@@ -1,22 +1,10 @@
 //! The open store, without threads: commits, reads, and background work cut into slices that any
 //! thread may run.
 //!
-//! *Knows*: sequence number assignment, when to seal a memtable and when a checkpoint is due, write
+//! *Scope*: sequence number assignment, when to seal a memtable and when a checkpoint is due, write
 //! throttling, read visibility.
 //!
-//! *Does not know*: threads, names of keyspaces, the handles of the public API.
-//!
-//! *Read in this order*: `queue.rs` (memtables and sequence numbers), `commit_record.rs`,
-//! `unlogged_voids.rs`, `commit.rs`, `visible.rs`, `stripes.rs` (conditional writes), `locking.rs`
-//! (transaction locks), `validate.rs` and `open_transactions.rs`, `ingest.rs`, `snapshots.rs`,
-//! `structures/` and `readers.rs` (choice of structure), `lookup/` (point lookups), `sizes.rs`,
-//! `record_cache/`, `steps.rs` (steps of background work) with `policy.rs` (priorities) and
-//! `compaction_backoff.rs` (damage), `checkpoint.rs` and `rewrite.rs` (full rewrites), `guard.rs`
-//! (panics), `throttle.rs` (write throttling), `balance.rs` and `memory.rs` (cache budgets),
-//! `time.rs` (expiry), `recovery.rs`, `lost_commits.rs`, `copy.rs` (backups), `check.rs` (the
-//! report of a check), `progress.rs`, `counters.rs`, `latencies.rs` and `distribution.rs` (counters
-//! and sampled latencies), `forecast.rs` and `advice.rs` (what predictions and advice need of the
-//! engine).
+//! *Must not depend on*: threads, names of keyspaces, the handles of the public API.
 //!
 //! Invariants:
 //!

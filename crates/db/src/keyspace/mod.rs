@@ -1,11 +1,8 @@
 //! The keyspace handle, through which users read and write.
 //!
-//! *Knows*: how a user's key and value are checked and encoded as a write.
+//! *Scope*: how a user's key and value are checked and encoded as a write.
 //!
-//! *Does not know*: how a write is executed, which is the engine's task.
-//!
-//! *Read in this order*: this file, `batch.rs`, `ingest.rs`; `snapshot.rs` and `reads.rs` (reads of
-//! several keyspaces through their handles).
+//! *Must not depend on*: how a write is executed, which is the engine's task.
 //!
 //! The options of a new keyspace are in `options/keyspace.rs`.
 

@@ -1,8 +1,8 @@
 //! Keys and ranges over all keyspaces: the read or write set of a transaction.
 //!
-//! *Knows*: the keyspace of each key, which points are covered by ranges, the size of the set.
+//! *Scope*: the keyspace of each key, which points are covered by ranges, the size of the set.
 //!
-//! *Does not know*: who has read the keys, and which accesses conflict.
+//! *Must not depend on*: who has read the keys, and which accesses conflict.
 
 use crate::locking::locks::{LockMode, LockSet};
 use crate::locking::ranges::{InlineKey, RangeSet};

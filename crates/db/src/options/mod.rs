@@ -1,13 +1,9 @@
 //! Options of stores, keyspaces and transactions.
 //!
-//! *Knows*: every option, its default and its bounds, and the plan that a store follows on this
+//! *Scope*: every option, its default and its bounds, and the plan that a store follows on this
 //! machine.
 //!
-//! *Does not know*: the parts of a store that follow the options.
-//!
-//! *Read in this order*: `store.rs` ([`Options`] and the plan), with `durability.rs`, `machine.rs`,
-//! `scale.rs`, `devices.rs`, `limits.rs` (of background work) and `tier.rs`; `keyspace.rs`, with
-//! `structure.rs`, `kind.rs`, `levels.rs`, `hashed.rs` and `paged.rs`; `transaction.rs`.
+//! *Must not depend on*: the parts of a store that follow the options.
 
 pub mod devices;
 pub(crate) mod durability;

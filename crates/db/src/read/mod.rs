@@ -1,11 +1,9 @@
 //! Reads of a keyspace: iterators, values and futures.
 //!
-//! *Knows*: pinned sequence numbers, walks over keys in either direction or without order, reads
+//! *Scope*: pinned sequence numbers, walks over keys in either direction or without order, reads
 //! that do not block.
 //!
-//! *Does not know*: the handles from which a read is started.
-//!
-//! *Read in this order*: `value.rs`, `pin.rs`, `iter.rs`, `unordered.rs`, `futures/`.
+//! *Must not depend on*: the handles from which a read is started.
 //!
 //! Snapshots and sets of concurrent reads are in `keyspace/`, because they read through its
 //! handles.

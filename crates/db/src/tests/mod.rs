@@ -1,10 +1,5 @@
 //! Tests of stores with structures of every kind. Users cannot choose the map, so these tests are
 //! inside the crate.
-//!
-//! *Read in this order*: `contract.rs` (equal behaviour of all kinds), `model.rs` (one history,
-//! applied to all of them), `levels.rs`, `hashed.rs`, `bundles.rs`, `paged.rs` and `volatile.rs`
-//! (structures as users choose them), `queues.rs`, `hashed_repair.rs`, `paged_files.rs` (their
-//! files), `copies.rs`, `crashes.rs`, `hostile.rs` (manifests), `hostile_log.rs`.
 
 mod bundles;
 mod contract;

@@ -14,14 +14,10 @@
 //! commit was visible. A read-only transaction takes its place at the sequence number that it reads
 //! at.
 //!
-//! *Knows*: the reads and writes of a transaction, and the keys and ranges that it depends on.
+//! *Scope*: the reads and writes of a transaction, and the keys and ranges that it depends on.
 //!
-//! *Does not know*: how commits are validated and locks are granted, which is the engine's task.
-//!
-//! *Read in this order*: this file, `write_set/` (writes that see themselves before they are
-//! committed), `tracker.rs` (tracked reads), `read.rs`, `write.rs`, `walk.rs` (iterators) with
-//! `locked.rs` (iterators that lock), `unordered.rs` (unordered iterators), `spilled.rs` and
-//! `spill.rs` (writes that exceed memory), `savepoint.rs`, `commit.rs`, `retry.rs`.
+//! *Must not depend on*: how commits are validated and locks are granted, which is the engine's
+//! task.
 //!
 //! Invariants:
 //!

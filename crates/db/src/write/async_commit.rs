@@ -2,8 +2,6 @@
 //!
 //! One thread of the store commits the writes of futures. It commits all writes that have arrived
 //! before it syncs, so that the durable writes of a round share one sync.
-//!
-//! *Read in this order*: [`AsyncCommitter`], then [`Write`](crate::Write) in `read/futures/`.
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};

@@ -1,10 +1,9 @@
 //! Batches of writes, and the thread that commits asynchronous ones.
 //!
-//! *Knows*: atomic batches, and the order in which asynchronous ones are committed.
+//! *Scope*: atomic batches, and the order in which asynchronous ones are committed.
 //!
-//! *Does not know*: keyspaces and other handles: `keyspace/batch.rs` adds the writes to a batch.
-//!
-//! *Read in this order*: `batch.rs`, `async_commit.rs`.
+//! *Must not depend on*: keyspaces and other handles: `keyspace/batch.rs` adds the writes to a
+//! batch.
 //!
 //! Writes that see themselves before they are committed are in `transaction/write_set/`, loads of
 //! sorted data in `keyspace/ingest.rs`.

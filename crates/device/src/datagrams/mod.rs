@@ -1,13 +1,10 @@
 //! Bursts of datagrams: one system call receives or sends many.
 //!
-//! *Knows*: how datagrams pass through the system together. Datagrams of equal length with the same
+//! *Scope*: how datagrams pass through the system together. Datagrams of equal length with the same
 //! destination travel as one *train*, which the system processes as one unit (Linux: `UDP_SEGMENT`
 //! and `UDP_GRO`). Most of the system's work is done once per train.
 //!
-//! *Does not know*: the contents of the datagrams.
-//!
-//! *Read in this order*: this file, `linux.rs` (system calls), `trains.rs` (grouping datagrams into
-//! trains).
+//! *Must not depend on*: the contents of the datagrams.
 
 #[cfg(target_os = "linux")]
 mod linux;

@@ -1,14 +1,10 @@
 //! Real files.
 //!
-//! *Knows*: direct and buffered descriptors, allocation and holes, mappings, file locks, and the
+//! *Scope*: direct and buffered descriptors, allocation and holes, mappings, file locks, and the
 //! fallbacks for operations that a file system refuses.
 //!
-//! *Does not know*: how requests are submitted to the kernel together, which is the task of `uring`
-//! or the thread pool.
-//!
-//! *Read in this order*: `directory` and `names`, `device` (how a batch is sorted), `open_file`
-//! (blocking transfers), `state` (length, poison, sync turn), `copy`, `mapping`, `lock`, `replace`
-//! (whole directories), `threads`, `sys` (all of the crate's `unsafe` except the rings').
+//! *Must not depend on*: how requests are submitted to the kernel together, which is the task of
+//! `uring` or the thread pool.
 //!
 //! Invariants:
 //!

@@ -1,13 +1,10 @@
 //! The probe: measures the cost of reads, writes and syncs on the device of a directory.
 //!
-//! *Knows*: which requests to measure, in which order and for how long, within a given time and
+//! *Scope*: which requests to measure, in which order and for how long, within a given time and
 //! space.
 //!
-//! *Does not know*: conclusions from the samples. The crate `model` computes fits, advice and
+//! *Must not depend on*: conclusions from the samples. The crate `model` computes fits, advice and
 //! warnings.
-//!
-//! *Read in this order*: this file, `place` (the file system), `watch` (time), `schedule` (points
-//! and rounds), `scratch` (the file), `arena` (memory), `offsets`, `drive` (a window).
 //!
 //! Invariants:
 //!

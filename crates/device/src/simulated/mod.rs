@@ -1,13 +1,9 @@
 //! A simulated machine: a directory whose crashes, faults and delays are all derived from one seed.
 //!
-//! *Knows*: which bytes, lengths and names are durable, which a crash may lose, and in which
+//! *Scope*: which bytes, lengths and names are durable, which a crash may lose, and in which
 //! states; the requests in flight; the charges of a cost clock; the planned faults.
 //!
-//! *Does not know*: the meaning of the bytes; threads (it is as deterministic as its callers).
-//!
-//! *Read in this order*: [`SimDirectory`] and [`SimOptions`] here, [`CrashSurvival`] (`image`),
-//! then `content` (pages that versions share), `file` (durable, pending, current), `names`,
-//! `world`, `handle` and `flight` (requests), `mapping`, `faults`, `corrupt`, `clock`, `hook`.
+//! *Must not depend on*: the meaning of the bytes; threads (it is as deterministic as its callers).
 //!
 //! Invariants:
 //!

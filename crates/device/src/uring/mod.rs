@@ -1,12 +1,9 @@
 //! Batches of reads and writes through io_uring.
 //!
-//! *Knows*: rings, which thread enters the kernel and which wait, registered files and memory.
+//! *Scope*: rings, which thread enters the kernel and which wait, registered files and memory.
 //!
-//! *Does not know*: syncs, poison, short transfers; it passes short transfers to the workers of
-//! [`file`](crate::file).
-//!
-//! *Read in this order*: `ring` (one ring, and all of the `unsafe`), `station` (many threads on one
-//! ring), `plug` (submitting a thread's requests together), then this file (a pool of rings).
+//! *Must not depend on*: syncs, poison, short transfers; it passes short transfers to the workers
+//! of [`file`](crate::file).
 //!
 //! Invariants:
 //!

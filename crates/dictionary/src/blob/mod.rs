@@ -1,11 +1,9 @@
 //! Byte strings of any length that a checkpoint writes as a whole, in separate nodes with one
 //! checksum each.
 //!
-//! *Knows*: the extents that contain the bytes; how a root contains the bytes or a pointer to them.
+//! *Scope*: the extents that contain the bytes; how a root contains the bytes or a pointer to them.
 //!
-//! *Does not know*: the meaning of the bytes.
-//!
-//! *Read in this order*: [`Blob`], [`BlobRoot`] (`format.rs`).
+//! *Must not depend on*: the meaning of the bytes.
 //!
 //! Invariants:
 //!

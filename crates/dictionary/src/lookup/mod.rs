@@ -1,12 +1,9 @@
 //! Drivers for point lookups: blocking, batched and polled.
 //!
-//! *Knows*: which nodes a lookup still needs, when to request them, and when to wait for them.
+//! *Scope*: which nodes a lookup still needs, when to request them, and when to wait for them.
 //!
-//! *Does not know*: how a dictionary finds a key; the contents of memtables and of the record
+//! *Must not depend on*: how a dictionary finds a key; the contents of memtables and of the record
 //! cache.
-//!
-//! *Read in this order*: [`LookupReader`] (one step of a lookup, which a
-//! dictionary implements), [`gather`], [`batch`] and [`cursor`].
 //!
 //! A dictionary implements a single step: it continues a [`LookupState`] until the key is decided
 //! or a node is missing. The drivers differ in their source of nodes ([`NodeFetch`]):

@@ -1,13 +1,9 @@
 //! The memtable: a concurrent ordered B-tree in memory that accepts messages until it is sealed.
 //!
-//! *Knows*: how many writers insert concurrently, how readers proceed during insertions, how much
+//! *Scope*: how many writers insert concurrently, how readers proceed during insertions, how much
 //! memory is used.
 //!
-//! *Does not know*: when it is sealed or written out, what a merge operator does.
-//!
-//! *Read in this order*: `arena.rs` (the memory), `node.rs` (one node and its version), `lanes.rs`
-//! (per-writer memory), `insert.rs`, `filter.rs` (absent keys), `lookup.rs`, `cursor.rs`,
-//! `ranges.rs` (range deletes).
+//! *Must not depend on*: when it is sealed or written out, what a merge operator does.
 //!
 //! Nodes are read optimistically: a reader loads a node's word, reads the node, and loads the word
 //! again. If the node has changed, it starts over (optimistic lock coupling; Leis, Haubenschild and

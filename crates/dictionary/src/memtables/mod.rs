@@ -1,11 +1,9 @@
 //! The memtables above the dictionaries, and the key ranges that scans over them have found empty.
 //!
-//! *Knows*: which memtables are not incorporated yet, and which of them a dictionary already
+//! *Scope*: which memtables are not incorporated yet, and which of them a dictionary already
 //! contains.
 //!
-//! *Does not know*: when they are incorporated, and what owns them.
-//!
-//! *Read in this order*: this file, then `empty_ranges/`.
+//! *Must not depend on*: when they are incorporated, and what owns them.
 
 pub mod empty_ranges;
 

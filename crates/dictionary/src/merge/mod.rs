@@ -1,14 +1,10 @@
 //! Merging of sorted sources, and folding of each key's messages into as few as possible.
 //!
-//! *Knows*: which source is next, which of equal keys is newer, which messages no reader can see
+//! *Scope*: which source is next, which of equal keys is newer, which messages no reader can see
 //! any more.
 //!
-//! *Does not know*: the origin of the sources, when a merge is worth its cost, the use of the
+//! *Must not depend on*: the origin of the sources, when a merge is worth its cost, the use of the
 //! result.
-//!
-//! *Read in this order*: `operator.rs` (the meaning of a merge message), `filter.rs` (a user's
-//! decision about old values), `fold.rs` (one key), `merging_iter.rs` (many sources), `code.rs`
-//! (comparison of their keys).
 //!
 //! Throughput with eight sources in memory, 24-byte keys and 100-byte values, on one thread of a
 //! shared virtual processor: 43 million records a second with random keys, 38 million with keys

@@ -1,13 +1,9 @@
 //! Index of range deletes, which may overlap: each is stored once and found by key and by reader.
 //!
-//! *Knows*: which deletes cover a key, which range around a key is deleted for a reader, which
+//! *Scope*: which deletes cover a key, which range around a key is deleted for a reader, which
 //! deletes no reader can distinguish any more.
 //!
-//! *Does not know*: whether the deletes belong to a memtable or to a run.
-//!
-//! *Read in this order*: `list.rs` (unindexed deletes), `format.rs` (their keys, in memory and in a
-//! run), `draft.rs` (merging deletes of several sources and folding them), `packed_integers.rs`,
-//! `tree.rs`, this file (the index).
+//! *Must not depend on*: whether the deletes belong to a memtable or to a run.
 //!
 //! The index is a segment tree (Bentley, 1977). The keys at which a delete begins or ends divide
 //! the key space into cells. A delete is entered at those nodes of a tree over the cells that

@@ -1,11 +1,9 @@
 //! Separate values, which are too long for a leaf: their location, writing and reading.
 //!
-//! *Knows*: how values share a node, how a value longer than a node is split into a small tree of
+//! *Scope*: how values share a node, how a value longer than a node is split into a small tree of
 //! nodes, how much space a value occupies.
 //!
-//! *Does not know*: keys; which leaf points to a value, or whether several runs do.
-//!
-//! *Read in this order*: this file, `format.rs`, `read.rs`, `write.rs`.
+//! *Must not depend on*: keys; which leaf points to a value, or whether several runs do.
 //!
 //! Invariants:
 //!

@@ -1,13 +1,10 @@
 //! Structures that change by publishing immutable versions.
 //!
-//! *Knows*: which version is current, how it stays readable for a reader, how a root is written
+//! *Scope*: which version is current, how it stays readable for a reader, how a root is written
 //! once per content, the layers of an ingest.
 //!
-//! *Does not know*: the contents of a version, how a key is found in it, how contents are encoded.
-//!
-//! *Read in this order*: this file (the current version), `reader.rs` (lookups in one version),
-//! `root.rs` (output of a checkpoint), `layers.rs` and `ingest.rs` (data that is written before it
-//! is attached).
+//! *Must not depend on*: the contents of a version, how a key is found in it, how contents are
+//! encoded.
 //!
 //! Invariants:
 //!

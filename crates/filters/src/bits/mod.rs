@@ -1,10 +1,8 @@
 //! Bit streams in bytes, as used by tries, block indexes and listed filters.
 //!
-//! *Knows*: the order of bits in bytes; how to append a few bits, and how to load 57 of them.
+//! *Scope*: the order of bits in bytes; how to append a few bits, and how to load 57 of them.
 //!
-//! *Does not know*: the meaning of the bits; codes; headers.
-//!
-//! *Read in this order*: `format`.
+//! *Must not depend on*: the meaning of the bits; codes; headers.
 
 mod format;
 

@@ -1,12 +1,9 @@
 //! Fingerprints with proven independence, read as strings of characters.
 //!
-//! *Knows*: how a seed and a key yield 8 to 128 uniform bits, and how prefixes, check characters
+//! *Scope*: how a seed and a key yield 8 to 128 uniform bits, and how prefixes, check characters
 //! and next characters are extracted from them (Conway §2.2).
 //!
-//! *Does not know*: how fingerprints are used; who draws and stores the seed.
-//!
-//! *Read in this order*: [`FingerprintFamily`], [`WideFingerprint`], [`FingerprintAlphabet`];
-//! `field.rs`; `format.rs`.
+//! *Must not depend on*: how fingerprints are used; who draws and stores the seed.
 //!
 //! - **F9** The fingerprints of any `k` keys are independent for `HashIndependence::Words(k)`: a
 //!   polynomial of degree k − 1 over the field of 2^127 − 1 elements, with coefficients drawn from

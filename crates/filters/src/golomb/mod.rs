@@ -1,11 +1,9 @@
 //! Sorted lists of integers as Golomb–Rice coded differences.
 //!
-//! *Knows*: bit packing, the parameter for a density, and the maximum size of a list in bits
+//! *Scope*: bit packing, the parameter for a density, and the maximum size of a list in bits
 //! (Conway §2.2, Lemma 2).
 //!
-//! *Does not know*: the meaning of entries and payloads; the location of the bytes.
-//!
-//! *Read in this order*: [`RiceCode`], [`DeltaCoder`]; `format.rs`.
+//! *Must not depend on*: the meaning of entries and payloads; the location of the bytes.
 //!
 //! - **F10** A list of n entries from a universe of 2^u, with payloads of p bits, occupies at most
 //!   n (1 + k + p) + 2^(u − k) bits for any distribution of the entries: all deltas together have

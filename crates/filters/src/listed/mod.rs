@@ -1,11 +1,9 @@
 //! An immutable filter: sorted fingerprints, stored as coded differences.
 //!
-//! *Knows*: how many bits of a hash form a fingerprint; how fingerprints are listed, found and
+//! *Scope*: how many bits of a hash form a fingerprint; how fingerprints are listed, found and
 //! checked; the format of a whole filter and of a filter with some of its pages.
 //!
-//! *Does not know*: keys; the location of its bytes; which pages are still queried.
-//!
-//! *Read in this order*: `shape`, `format`, `build`, `filter`, `check`.
+//! *Must not depend on*: keys; the location of its bytes; which pages are still queried.
 //!
 //! # How it works
 //!

@@ -1,13 +1,11 @@
 //! The block index of a packed hash store: maps a hash to the blocks of its objects, with 5 bits
 //! per block.
 //!
-//! *Knows*: how sorted hashes are split into bins; how the first bin of every block is coded and
+//! *Scope*: how sorted hashes are split into bins; how the first bin of every block is coded and
 //! found; the format of an index.
 //!
-//! *Does not know*: keys; the contents of objects and their offsets in blocks; the location of
+//! *Must not depend on*: keys; the contents of objects and their offsets in blocks; the location of
 //! blocks.
-//!
-//! *Read in this order*: `shape`, `sequence`, `format`, `build`, `index`, `check`.
 //!
 //! Kurpicz, Lehmann and Sanders, "PaCHash: Packed and Compressed Hash Tables" (ALENEX 2023;
 //! arXiv 2205.04745).

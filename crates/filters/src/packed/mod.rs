@@ -1,10 +1,8 @@
 //! Code shared by trie indexes, block indexes and listed filters.
 //!
-//! *Knows*: the beginning and end of their formats, and how a check reports violations.
+//! *Scope*: the beginning and end of their formats, and how a check reports violations.
 //!
-//! *Does not know*: the contents between them.
-//!
-//! *Read in this order*: `format.rs`, this file.
+//! *Must not depend on*: the contents between them.
 
 mod format;
 

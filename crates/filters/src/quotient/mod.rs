@@ -1,14 +1,11 @@
 //! The quotient maplet: fingerprints with small values, in pages. Without value bits it is a
 //! quotient filter.
 //!
-//! *Knows*: how a fingerprint is split into page, block, quotient and remainder; how the runs of a
+//! *Scope*: how a fingerprint is split into page, block, quotient and remainder; how the runs of a
 //! page are packed, found, built, changed, merged and checked.
 //!
-//! *Does not know*: keys; the meaning of values (in the trees: which run of a pivot); the location
-//! of pages.
-//!
-//! *Read in this order*: `geometry`, `format`, `lookup`, `page_layout`, `build`, `scan`, `merge`,
-//! `maplet`, `check`; then `bits`, `run`, `spill`, `batch`.
+//! *Must not depend on*: keys; the meaning of values (in the trees: which run of a pivot); the
+//! location of pages.
 //!
 //! # How it works
 //!

@@ -1,12 +1,9 @@
 //! Routing filters: map a prefix of a fingerprint to the runs or children that may contain it.
 //!
-//! *Knows*: an array of characters that names the latest run of each prefix (Conway §2.3), and a
+//! *Scope*: an array of characters that names the latest run of each prefix (Conway §2.3), and a
 //! list of sketches that names all of them, with check characters (§2.4).
 //!
-//! *Does not know*: runs, the location of their bytes, their levels.
-//!
-//! *Read in this order*: [`RoutingArray`], [`RoutingUpdate`]; [`RoutingGeometry`],
-//! [`RoutingListBuilder`], [`RoutingScan`]; `format.rs`.
+//! *Must not depend on*: runs, the location of their bytes, their levels.
 //!
 //! - **F11** [`RoutingArray`] names, for each prefix, the run most recently recorded for it.
 //! - **F12** A list's entries are sorted by prefix; entries with equal prefixes are in insertion

@@ -1,13 +1,10 @@
 //! Entropy-coded tries: map a key to its position in a sorted store, with 2.5 bits per key.
 //!
-//! *Knows*: how sorted hashed keys are split into buckets and their tries coded; how a lookup
+//! *Scope*: how sorted hashed keys are split into buckets and their tries coded; how a lookup
 //! decodes a trie; the format of an index; the expected number of bits.
 //!
-//! *Does not know*: values; the location of items or blocks; whether a requested key is present.
-//! The owner reads the item or block and compares the key.
-//!
-//! *Read in this order*: `shape`, `key`, `huffman`, `code`, `encode`, `walk`, `format`,
-//! `build`, `index`, `update`, `check`, `expected`.
+//! *Must not depend on*: values; the location of items or blocks; whether a requested key is
+//! present. The owner reads the item or block and compares the key.
 //!
 //! Lim, "Resource-Efficient Data-Intensive System Designs for High Performance and Capacity",
 //! 2015, sections 2.3 and 3.3; Lim, Andersen and Kaminsky, "Practical Batch-Updatable External

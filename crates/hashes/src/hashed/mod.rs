@@ -9,18 +9,11 @@
 //! routing filter per level determines which of its runs a lookup reads. A *bundle of trees* (BOT)
 //! writes each run once: only hashes are moved from level to level, in trees that lead to the runs.
 //!
-//! *Knows*: the runs and their order of age; when they are merged; how the structure is stored by a
+//! *Scope*: the runs and their order of age; when they are merged; how the structure is stored by a
 //! checkpoint.
 //!
-//! *Does not know*: threads, clocks, transactions; who assigns sequence numbers, when a memtable is
-//! sealed, when a checkpoint is due.
-//!
-//! *Read in this order*: `options.rs`, `leaf`, `index.rs` (locates the leaf of a hash), `pages`,
-//! `run`, `lists`, `routing` and `trees` (which runs of a level may contain a hash), `policy.rs`
-//! (when merges are due), `state.rs` (a version), `structure.rs` (the front), `rules.rs`,
-//! `place.rs` (tiers), `incorporate.rs`, `merge/mod.rs`, `layers.rs` and `ingest.rs`, `read.rs` and
-//! `tree_search.rs`, `unordered_iter.rs`, `format.rs`, `check.rs`, `salvage.rs` and `repair.rs`
-//! (repairs), `stats.rs` (statistics), `contract.rs`.
+//! *Must not depend on*: threads, clocks, transactions; who assigns sequence numbers, when a
+//! memtable is sealed, when a checkpoint is due.
 //!
 //! Lim, Fan, Andersen and Kaminsky, "SILT: A Memory-Efficient, High-Performance Key-Value Store"
 //! (SOSP 2011); Lim's thesis (2015), chapter 2; Kurpicz, Lehmann and Sanders, "PaCHash: Packed and

@@ -1,14 +1,10 @@
 //! Static data located by hash: sorted records in one file, and an index of 0.3 to 2.6 bits per key
 //! in another.
 //!
-//! *Knows*: how records are hashed, sorted and written; how tries or a block index locate them with
+//! *Scope*: how records are hashed, sorted and written; how tries or a block index locate them with
 //! one read; how a batch updates both files; in which order files are renamed.
 //!
-//! *Does not know*: threads, clocks, the meaning of keys and values.
-//!
-//! *Read in this order*: `options`, `error`, `format` (the encoding), `data` (the file of records),
-//! `indexer` (building an index from ordered records), `install` (file names), `build`, `open`,
-//! `update`, `check`.
+//! *Must not depend on*: threads, clocks, the meaning of keys and values.
 //!
 //! ```
 //! use alluvium_device::memory::MemoryDirectory;

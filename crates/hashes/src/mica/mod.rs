@@ -12,17 +12,11 @@
 //!   full      evicts (policy.rs)            is an error
 //! ```
 //!
-//! *Knows*: the layout of items in memory, how they are located, what a cache evicts, how readers
+//! *Scope*: the layout of items in memory, how they are located, what a cache evicts, how readers
 //! and writers synchronise.
 //!
-//! *Does not know*: clocks (time is a parameter), threads (handles determine who may do what), the
-//! meaning of a value.
-//!
-//! *Read in this order*: the entry points [`Cache`] and `handle.rs`; `bucket.rs`, `item.rs`;
-//! `log.rs`, `lossy.rs`, `policy.rs`, `evict.rs`, `sweep.rs`, `content.rs`; `heap.rs`, `chain.rs`,
-//! `lossless.rs`; `core.rs` (readers concurrent with writers), `model_check.rs` (what is checked of
-//! that); `memory.rs`, which contains nearly all `unsafe` code; `ring.rs`, which passes requests to
-//! another thread.
+//! *Must not depend on*: clocks (time is a parameter), threads (handles determine who may do what),
+//! the meaning of a value.
 //!
 //! Invariants:
 //!

@@ -1,11 +1,9 @@
 //! Fits model parameters to measurements of devices, and reports the quality of the fit.
 //!
-//! *Knows*: least squares, the affine model (time by size) and the PDAM (throughput by number of
+//! *Scope*: least squares, the affine model (time by size) and the PDAM (throughput by number of
 //! requests in flight).
 //!
-//! *Does not know*: the measured device and the method of measurement.
-//!
-//! *Read in this order*: this file (samples and errors), [`affine`], [`parallel`], `squares.rs`.
+//! *Must not depend on*: the measured device and the method of measurement.
 //!
 //! Source: Bender §3 (Tables 1 and 2). The paper does not specify its variant of segmented
 //! regression; the hinge below is our choice.

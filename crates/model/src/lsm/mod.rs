@@ -1,13 +1,10 @@
 //! Write amplification of structures that merge tables: LSM-trees, LevelDB, COLA, SAMT (Lim §4.3,
 //! §4.4).
 //!
-//! *Knows*: the writes of each merge per inserted item, after removing redundant keys; textbook
+//! *Scope*: the writes of each merge per inserted item, after removing redundant keys; textbook
 //! bounds; LevelDB's optimal level sizes.
 //!
-//! *Does not know*: files, bytes, time. Sizes are in items, and all items have equal size.
-//!
-//! *Read in this order*: this file (results), `geometric.rs` (LSM-trees, COLA, SAMT),
-//! `leveldb.rs`, `optimise.rs`, `bounds.rs`.
+//! *Must not depend on*: files, bytes, time. Sizes are in items, and all items have equal size.
 //!
 //! Source: *Lim* §4.3 to §4.6, Algorithms 3 and 4; Conway, "Understanding Dictionaries at the
 //! Intersection of Theory and Practice", 2020, §2.2 and §3.1, cited below as *Conway*.

@@ -1,11 +1,9 @@
 //! Popularity of keys, and the number of distinct keys among requests (Lim §4.2).
 //!
-//! *Knows*: uniform, Zipf and measured popularity, compressed to groups of keys with nearly equal
+//! *Scope*: uniform, Zipf and measured popularity, compressed to groups of keys with nearly equal
 //! popularity; `Unique`, its inverse, `LevelMerge` and the interval of a cursor.
 //!
-//! *Does not know*: structures that store keys, and their writes.
-//!
-//! *Read in this order*: this file (groups), `build.rs` (construction), `unique.rs`, `solve.rs`.
+//! *Must not depend on*: structures that store keys, and their writes.
 //!
 //! Source: Lim, "Resource-Efficient Data-Intensive System Designs for High Performance and
 //! Capacity", 2015, §4.2; cited below as *Lim*.

@@ -1,12 +1,9 @@
 //! Conclusions from the samples of a probe: fits, advice, a profile, and warnings.
 //!
-//! *Knows*: the samples that each fit needs, when a fit is unusable, and the signs that a cache has
+//! *Scope*: the samples that each fit needs, when a fit is unusable, and the signs that a cache has
 //! answered, that a device was throttled, or that other load has disturbed it.
 //!
-//! *Does not know*: the method of measurement. The samples are defined in `base::measured`.
-//!
-//! *Read in this order*: this file (conclusions and advice), `costs.rs` (fits), `warnings.rs`,
-//! [`mod@format`] (encoding of samples).
+//! *Must not depend on*: the method of measurement. The samples are defined in `base::measured`.
 //!
 //! Source: Bender et al. 2021, §3.1 (PDAM) and §3.2 (affine).
 //!

@@ -1,14 +1,10 @@
 //! Comparison of structures: the cost of each for a workload on a machine, as a band, together with
 //! its textbook bound.
 //!
-//! *Knows*: the model of each structure, the division of memory for each, and how results translate
+//! *Scope*: the model of each structure, the division of memory for each, and how results translate
 //! into device and CPU time.
 //!
-//! *Does not know*: stores, measurements, the structure of a particular store.
-//!
-//! *Read in this order*: `workload.rs` (input), `cost.rs` (output), `cut.rs` (memory), `runs.rs`
-//! (the tiered tree and levels), `hashed.rs`, `bundle.rs` and `trees.rs` (our unordered
-//! structures), `lsm.rs` (LevelDB), `textbook.rs` (B-trees, Bε-trees, SILT).
+//! *Must not depend on*: stores, measurements, the structure of a particular store.
 //!
 //! Invariants:
 //!

@@ -1,15 +1,10 @@
 //! Predictions for our own trees: the writes, reads and memory of a size-tiered Bε-tree of runs and
 //! maplets, and of levels of the same runs.
 //!
-//! *Knows*: the decisions of `alluvium_trees::tiered` and `levels`, and the formats of their runs
+//! *Scope*: the decisions of `alluvium_trees::tiered` and `levels`, and the formats of their runs
 //! and maplets, applied to amounts of records instead of keys; the effect of a workload on them.
 //!
-//! *Does not know*: keys, pages, devices, time.
-//!
-//! *Read in this order*: `parameters.rs`, `bytes.rs` (formats), `amounts.rs` (runs as amounts),
-//! `node.rs`, `policy.rs` (decisions), `reshape.rs` (flushes and splits), `work.rs` (compactions),
-//! `levels.rs` (levels instead of the tree), `flow.rs` (the interface), `reads.rs` (lookups and
-//! caches).
+//! *Must not depend on*: keys, pages, devices, time.
 //!
 //! Keys are scattered, so a run has the same share of its records in all ranges of equal width, and
 //! a run is described by a few numbers: its number of new keys and of requests. The number of

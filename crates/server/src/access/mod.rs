@@ -1,16 +1,11 @@
 //! Access control: users with their passwords, the commands and keys that each user may access, and
 //! the defence against password guessing.
 //!
-//! *Knows*: users and the rule syntax of Redis' access control lists; denied commands; the delay of
+//! *Scope*: users and the rule syntax of Redis' access control lists; denied commands; the delay of
 //! clients that send a wrong password.
 //!
-//! *Does not know*: sockets, protocols, the location of the file of users. Names and classes of
-//! commands belong to the catalog (`redis/catalog.rs`).
-//!
-//! *Read in this order*: `user_file.rs` (their storage), `users.rs` (all users), `user.rs` (one
-//! user, as its connections see it), `rules.rs` and `selector.rs` (the meaning of the words in a
-//! rule), `denied.rs` (ACL LOG), `delays.rs` and `clock.rs` (wrong passwords), `glob.rs` (patterns
-//! of names).
+//! *Must not depend on*: sockets, protocols, the location of the file of users. Names and classes
+//! of commands belong to the catalog (`redis/catalog.rs`).
 //!
 //! Invariants:
 //!

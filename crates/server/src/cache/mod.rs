@@ -1,11 +1,9 @@
 //! The data of a server that keeps it only in memory: a cache with a limit in bytes.
 //!
-//! *Knows*: the state shared by all connections, the layout of an item in memory.
+//! *Scope*: the state shared by all connections, the layout of an item in memory.
 //!
-//! *Does not know*: commands (`redis/cached/`, `protocol/memcached/cached/`), start and shutdown of
-//! the server (`server/cache.rs`), the disk.
-//!
-//! *Read in this order*: `content.rs` (items and their locks), `item.rs` (the header of a value).
+//! *Must not depend on*: commands (`redis/cached/`, `protocol/memcached/cached/`), start and
+//! shutdown of the server (`server/cache.rs`), the disk.
 //!
 //! Both protocols access the same items. All threads share one table of `alluvium::cache`: the
 //! thread that receives a request executes it (CRCW), without involving another thread.

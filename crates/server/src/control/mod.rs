@@ -1,16 +1,10 @@
 //! Management of an open store: by the process that holds it, or over a Unix socket in its
 //! directory.
 //!
-//! *Knows*: the operations that a person or a script requests of a store, their encoding on a
+//! *Scope*: the operations that a person or a script requests of a store, their encoding on a
 //! socket, who may connect.
 //!
-//! *Does not know*: command lines, how answers are displayed.
-//!
-//! *Read in this order*: `request.rs` (requests and replies), `session.rs` (their execution, in any
-//! process that has the store open), `transact.rs` (the transaction of a session), `claims.rs`
-//! (names owned by one connection), `redis.rs` (keys of Redis clients), `pairs.rs`, `report.rs`,
-//! `open_transactions.rs` and `advised.rs` (JSON), `format.rs` (the bytes), `client.rs`,
-//! `socket.rs` (the location of the socket, who may connect) and `listen.rs` (its threads).
+//! *Must not depend on*: command lines, how answers are displayed.
 //!
 //! A program that embeds a store offers the same with [`ManagementServer::start`]:
 //!

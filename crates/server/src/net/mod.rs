@@ -1,15 +1,9 @@
 //! Sockets, event loops and threads.
 //!
-//! *Knows*: how bytes arrive and leave, which thread serves a connection, how a loop continues when
+//! *Scope*: how bytes arrive and leave, which thread serves a connection, how a loop continues when
 //! its thread blocks, how the server stops.
 //!
-//! *Does not know*: what the bytes mean, which is left to the `ProtocolSession`.
-//!
-//! *Read in this order*: `connection.rs` (receive, serve, send), `event_loop.rs` (ready
-//! connections), `pool.rs` (threads), `syncer.rs` (replies that wait for the disk), `budget.rs` and
-//! `connection_reaper.rs` (the memory of all connections, and which are closed to free it),
-//! `admission.rs` (long writes), `acceptor.rs`, `transport.rs` (TLS), `socket.rs` (TCP and Unix
-//! domain sockets), `input.rs`, `wait_hooks.rs` (threads that are about to wait for the store).
+//! *Must not depend on*: what the bytes mean, which is left to the `ProtocolSession`.
 //!
 //! Invariants:
 //!

@@ -1,15 +1,8 @@
 //! The commands of Redis.
 //!
-//! *Knows*: the commands, their arguments, their reads and writes, their replies.
+//! *Scope*: the commands, their arguments, their reads and writes, their replies.
 //!
-//! *Does not know*: sockets, the bytes of requests, the encoding of types in keys.
-//!
-//! *Read in this order*: `table.rs` (all commands), `names.rs`, `string_store.rs` (access of
-//! commands to strings), `session.rs` (one connection: from requests to batches), `batch.rs`
-//! (locks, one read, one commit), then `pages.rs` (long replies), then `commands/`, a file for each
-//! family; `catalog.rs`, `classes.rs` and `permission.rs` (permissions), `write_access_log.rs`
-//! (permissions checked again at COMMIT); `backups.rs` and `pause.rs` (state of all connections);
-//! `local_execution.rs` (commands without a connection); `cached/` (a connection to a cache).
+//! *Must not depend on*: sockets, the bytes of requests, the encoding of types in keys.
 //!
 //! Invariants:
 //!

@@ -1,11 +1,9 @@
 //! The handles of a running server and of a running cache: start, addresses, shutdown.
 //!
-//! *Knows*: which parts a server has, in which order they start and stop, how its options become
+//! *Scope*: which parts a server has, in which order they start and stop, how its options become
 //! listeners, users and TLS.
 //!
-//! *Does not know*: what its parts do.
-//!
-//! *Read in this order*: this file ([`Server`]), `cache.rs` ([`CacheServer`]).
+//! *Must not depend on*: what its parts do.
 
 mod cache;
 

@@ -1,19 +1,9 @@
 //! The store as commands see it: databases of typed keys with atomic changes.
 //!
-//! *Knows*: keyspaces, key locks, transactions, numbers of collections, expiry of collections, and
+//! *Scope*: keyspaces, key locks, transactions, numbers of collections, expiry of collections, and
 //! the memory of commands during their execution.
 //!
-//! *Does not know*: protocols, connections, replies.
-//!
-//! *Read in this order*: `transaction.rs` (reads and writes of commands), `entries.rs` (typed keys
-//! on top of it), `deferred_record.rs` (decoded records in pipelines), `scan.rs` (walks),
-//! `cursors.rs` (their cursors), `model/` (the encoding of data types in keys), `layout.rs`,
-//! `records.rs`, `own_records.rs` and `record_walk.rs` (unordered records), `locks.rs`,
-//! `databases.rs` (SWAPDB), `interactive.rs` and `nested_transaction.rs` (transactions of clients),
-//! `staged_writes.rs` (collections larger than a commit), `order/` (ranks in sorted sets),
-//! `memory_reservation.rs` (memory of commands), `marks.rs` (keys that may have collections),
-//! `upgrade.rs` (stores of earlier versions), `clock.rs`, `last_uses.rs`, `expiry_reaper.rs` with
-//! `expiring.rs`.
+//! *Must not depend on*: protocols, connections, replies.
 //!
 //! Invariants:
 //!

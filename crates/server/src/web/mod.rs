@@ -1,14 +1,9 @@
 //! A read-only HTTP interface: a web page for people, JSON for programs and text for Prometheus.
 //!
-//! *Knows*: authentication, queries, the presentation of the server and its store, their activity
+//! *Scope*: authentication, queries, the presentation of the server and its store, their activity
 //! in the last minutes.
 //!
-//! *Does not know*: how commands change the store.
-//!
-//! *Read in this order*: `listen.rs` (the thread and its connections), `guard.rs` (access control),
-//! `site.rs` (routes), `query.rs`, `refusal.rs`, `json.rs`; then the answers: `history.rs`,
-//! `tree.rs`, `browse.rs` with `typed.rs`, `metrics.rs` with `families.rs` and
-//! `transaction_metrics.rs`; `assets/` is the page itself.
+//! *Must not depend on*: how commands change the store.
 //!
 //! Invariants:
 //!

@@ -1,13 +1,9 @@
 //! The crash driver: runs a story on a simulated machine, crashes it at chosen device operations,
 //! and judges the recovery of every resulting image.
 //!
-//! *Knows*: lives, images, crashes during recovery, and the reference model.
+//! *Scope*: lives, images, crashes during recovery, and the reference model.
 //!
-//! *Does not know*: the data that the story stores.
-//!
-//! *Read in this order*: this file (settings and counts), `probe.rs` (taking images), `life.rs`
-//! (one run), `revive.rs` (one image), `campaign.rs` (many runs), `fault_run.rs` (one run on a
-//! failing device), `faults.rs` (many of these).
+//! *Must not depend on*: the data that the story stores.
 //!
 //! Invariants:
 //!

@@ -1,13 +1,10 @@
 //! The reference model: the commits, the promises made for each, and the states that a crash may
 //! therefore leave.
 //!
-//! *Knows*: keys, values (by digest), the order of commits, and the durability at which each was
+//! *Scope*: keys, values (by digest), the order of commits, and the durability at which each was
 //! acknowledged.
 //!
-//! *Does not know*: files, devices, or how the system under test keeps its promises.
-//!
-//! *Read in this order*: this file (history), `judge.rs` (allowed states), `verdict.rs`
-//! (description of violations).
+//! *Must not depend on*: files, devices, or how the system under test keeps its promises.
 //!
 //! Invariants:
 //!

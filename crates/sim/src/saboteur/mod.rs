@@ -1,11 +1,9 @@
 //! Plants bugs between a store and its devices, for tests of tests: a harness that does not detect
 //! one of these bugs would not detect the same mistake inside the store.
 //!
-//! *Knows*: the contract of a directory and its files, and how to break it.
+//! *Scope*: the contract of a directory and its files, and how to break it.
 //!
-//! *Does not know*: the contents of files; it identifies files by their names.
-//!
-//! *Read in this order*: this file (the bugs, and sabotaged directories), `device.rs` (files).
+//! *Must not depend on*: the contents of files; it identifies files by their names.
 
 mod device;
 

@@ -1,16 +1,9 @@
 //! Block cache for immutable nodes. Nothing in it is ever written back.
 //!
-//! *Knows*: the mapping from nodes to frames, the readers of a frame, the use of each node, and the
+//! *Scope*: the mapping from nodes to frames, the readers of a frame, the use of each node, and the
 //! memory accounting.
 //!
-//! *Does not know*: the contents of a node, when it dies, which thread of the store calls.
-//!
-//! *Read in this order*: this file, `frame.rs` (a frame's states), `page_table.rs` and `tables.rs`
-//! (from node to frame), `read.rs` and `fetch.rs` (misses; `single_flight.rs` is a single read,
-//! `flights.rs` tracks all reads in flight, `read_groups.rs` merges adjacent reads),
-//! `frame_allocator.rs`, `frame_stock.rs` and `ghosts.rs` (free frames and eviction), `chunks.rs`,
-//! `geometry.rs` and `budget.rs` (layout and accounting of memory), `arena.rs` (the memory),
-//! `copies.rs` and `verify.rs` (copies of nodes on a faster tier), `check.rs`, `model_check.rs`.
+//! *Must not depend on*: the contents of a node, when it dies, which thread of the store calls.
 //!
 //! A lookup hashes the pointer and reads one line of the page table and one header. It takes no
 //! lock and performs no shared write: the CLOCK bit is tested before it is set, and hits are

@@ -1,11 +1,8 @@
 //! Epochs: safe memory reclamation for objects that readers may still reach.
 //!
-//! *Knows*: the readers, and the epoch each of them is pinned at.
+//! *Scope*: the readers, and the epoch each of them is pinned at.
 //!
-//! *Does not know*: the objects that are read, unlinked or freed.
-//!
-//! *Read in this order*: this file, `ledger.rs` (the words and the rule), `threads.rs` (assignment
-//! of slots to threads), `model_check.rs` (the checks of the rule).
+//! *Must not depend on*: the objects that are read, unlinked or freed.
 //!
 //! A reader pins: it stores the epoch it sees in its own word, on its own cache line, and only then
 //! follows pointers (SplinterDB's distributed reader counters in their cheapest form; Fraser 2004,

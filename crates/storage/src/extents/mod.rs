@@ -1,15 +1,10 @@
 //! Extents: allocation, ownership and reuse of the space of a store's tiers.
 //!
-//! *Knows*: units of 128 KiB, runs of them, references, live bytes, generations, epochs; the
+//! *Scope*: units of 128 KiB, runs of them, references, live bytes, generations, epochs; the
 //! persistence of the extent map; allocation from and return to the file system.
 //!
-//! *Does not know*: the contents of an extent, the owner of a reference, the scheduling of
+//! *Must not depend on*: the contents of an extent, the owner of a reference, the scheduling of
 //! checkpoints, the superblock.
-//!
-//! *Read in this order*: `policy.rs` (every decision), `tier.rs` (one tier in memory; based on
-//! `state.rs`, one word for each unit, `unit_set.rs`, the set of free units, and `backing.rs`,
-//! their space on the file system), `create.rs`, `allocate.rs`, `map.rs`, `open.rs` and `format.rs`
-//! (the map on disk), `kept.rs` (pinned generations), `reclaim.rs`, `check.rs`.
 //!
 //! # The life of a unit
 //!

@@ -1,19 +1,12 @@
 //! The write-ahead log: durable storage of opaque records, with the durability that each writer
 //! requests.
 //!
-//! *Knows*: segments and their files, lanes, checksums by place, which records are complete and
+//! *Scope*: segments and their files, lanes, checksums by place, which records are complete and
 //! which are synced, the state left by a crash on the same or another boot, and how it differs from
 //! damage.
 //!
-//! *Does not know*: the meaning of a record, the assignment of sequences, the scheduling of
+//! *Must not depend on*: the meaning of a record, the assignment of sequences, the scheduling of
 //! checkpoints.
-//!
-//! *Read in this order*: [`options`], [`format`](mod@format), `segment` (files and their uses),
-//! `lane` (appends), `pool` (unused slots), [`watermark`](crate::watermark) (completion), `commit`
-//! (group commit), `shared` (an append from start to end), `release` (freeing space, the background
-//! step), `history` (segments retained for followers), `watermark_file` (the log's progress),
-//! `scan` and `merge` (reading), `recovery_scan`, `lost` (records lost in a power failure),
-//! `recover` and `recovery_work`, [`check`].
 //!
 //! ```text
 //!  sequences   1  2  3  4  5  6  7  8  9 10 11 12 13       synced ≤ completed; a gap is a record under way

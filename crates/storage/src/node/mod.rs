@@ -1,11 +1,8 @@
 //! Nodes: immutable blocks of one to sixteen pages, and pointers that verify them.
 //!
-//! *Knows*: the encoding of a node, and how a pointer verifies that a block is its node.
+//! *Scope*: the encoding of a node, and how a pointer verifies that a block is its node.
 //!
-//! *Does not know*: the contents of a node, or when it dies.
-//!
-//! *Read in this order*: `format.rs` (the pointer's bytes), `codec.rs` (none, LZ4, Zstd),
-//! `writer.rs`, `read.rs`.
+//! *Must not depend on*: the contents of a node, or when it dies.
 //!
 //! Invariants:
 //!

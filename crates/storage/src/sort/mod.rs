@@ -1,14 +1,10 @@
 //! External merge sort: sorted runs in temporary files, merged into a stream.
 //!
-//! *Knows*: how records are collected, sorted and written as runs; how runs are merged, in several
+//! *Scope*: how records are collected, sorted and written as runs; how runs are merged, in several
 //! passes if needed; how the bytes of a run are verified.
 //!
-//! *Does not know*: the meaning of records; threads and clocks. A caller's threads may sort and
-//! write chunks in parallel.
-//!
-//! *Read in this order*: `options`, `error`, `format` (the bytes), `chunk` (records in memory),
-//! `writer` and `reader` (runs), `tree` (the loser tree), `merge`, `spool` (the files), `passes`,
-//! `sorter` (a whole sort in one thread).
+//! *Must not depend on*: the meaning of records; threads and clocks. A caller's threads may sort
+//! and write chunks in parallel.
 //!
 //! ```
 //! use alluvium_device::memory::MemoryDirectory;

@@ -1,14 +1,9 @@
 //! The store: combines all parts of this crate behind one interface and enforces their order.
 //!
-//! *Knows*: the order in which state is created, opened, made durable and reclaimed, and when the
+//! *Scope*: the order in which state is created, opened, made durable and reclaimed, and when the
 //! store refuses changes.
 //!
-//! *Does not know*: the meaning of a node, a payload or a log record.
-//!
-//! *Read in this order*: `options.rs`, this file (creation, opening), `checkpoint.rs` (the
-//! barriers), `adding.rs` (adding a tier), `copy.rs` (copies in other directories), `space.rs`
-//! (free space of the tiers), `promotion.rs` (copies of hot nodes), `tier_failure.rs` (failing
-//! tiers and their return), `health.rs`.
+//! *Must not depend on*: the meaning of a node, a payload or a log record.
 //!
 //! ```text
 //!  first directory                 one checkpoint, in order

@@ -1,11 +1,9 @@
 //! The superblock: determines the durable generation of the store.
 //!
-//! *Knows*: how a generation is stored twice, which generation in the file is the newest, and when
+//! *Scope*: how a generation is stored twice, which generation in the file is the newest, and when
 //! the file is synced.
 //!
-//! *Does not know*: the contents of a generation: the payload, the extent map and the log.
-//!
-//! *Read in this order*: `format.rs` (the bytes), then this file.
+//! *Must not depend on*: the contents of a generation: the payload, the extent map and the log.
 //!
 //! ```text
 //!          pair 0                pair 1

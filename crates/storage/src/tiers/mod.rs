@@ -1,11 +1,8 @@
 //! The tiers of a store: a directory and a data file each, opened for direct I/O.
 //!
-//! *Knows*: the mapping from tiers to directories, and how a tier's directory identifies its store.
+//! *Scope*: the mapping from tiers to directories, and how a tier's directory identifies its store.
 //!
-//! *Does not know*: the contents of a data file, and the placement of structures on tiers.
-//!
-//! *Read in this order*: `directories.rs`, this file (the data files), `format.rs` and `mark.rs`
-//! (the mark of a directory), `list/` (the paths of the directories), `failing.rs` (failing tiers).
+//! *Must not depend on*: the contents of a data file, and the placement of structures on tiers.
 //!
 //! ```text
 //!  first directory          second directory         third directory

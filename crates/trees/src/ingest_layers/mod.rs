@@ -1,11 +1,9 @@
 //! Layers of runs with maplets, which are written for a structure but not attached to one yet.
 //!
-//! *Knows*: how the runs of layers are written and read.
+//! *Scope*: how the runs of layers are written and read.
 //!
-//! *Does not know*: the dictionary that the layers are attached to; sequence numbers of commits.
-//!
-//! *Read in this order*: `alluvium_dictionary::versioned::IngestLayers` (the list of layers), this
-//! file (their runs), `lookup.rs` (lookups), `walk.rs` (iteration).
+//! *Must not depend on*: the dictionary that the layers are attached to; sequence numbers of
+//! commits.
 
 mod key_iter;
 mod lookup;

@@ -5,18 +5,11 @@
 //! when. A lookup probes the filters of all runs, newest first, and reads one leaf of the run that
 //! has the key.
 //!
-//! *Knows*: which runs exist and their order by age; when they are merged, and into which level;
+//! *Scope*: which runs exist and their order by age; when they are merged, and into which level;
 //! how a checkpoint stores all of that.
 //!
-//! *Does not know*: threads, clocks, transactions; who assigns sequence numbers; when a memtable is
-//! sealed; when a checkpoint is due.
-//!
-//! *Read in this order*: `options.rs`, `policy.rs` (every decision), `state.rs` (a version),
-//! `structure.rs` (the public type), `incorporate.rs`, `inputs.rs` and `merge.rs` (with
-//! `crate::stitch`: leaves that a merge reuses without reading them), `sweep.rs` (merges in slices,
-//! on a full disk), `defragment.rs`, `skipped_tombstones.rs` (dead keys that scans skip),
-//! `ingest.rs`, `read.rs`, `scan.rs`, `format.rs`, `check.rs`, `repair.rs` (damaged leaves),
-//! `contract.rs`.
+//! *Must not depend on*: threads, clocks, transactions; who assigns sequence numbers; when a
+//! memtable is sealed; when a checkpoint is due.
 //!
 //! Spillane 2012 compares these structures in chapter 5 (SAMT is one of them); here they are one
 //! structure with several policies. All extents of a run are freed with the run. Runs share nothing

@@ -5,13 +5,10 @@
 //!
 //! A map may also be volatile: checkpoints then write it as empty.
 //!
-//! *Knows*: for each key, every message that a reader may still need; how to read and write them.
+//! *Scope*: for each key, every message that a reader may still need; how to read and write them.
 //!
-//! *Does not know*: threads, clocks, transactions; who assigns sequence numbers; when a memtable is
-//! sealed; when a checkpoint is due.
-//!
-//! *Read in this order*: this file, `format.rs`, `incorporate.rs`, `ingest.rs`, `read.rs`,
-//! `scan.rs`, `contract.rs`, `check.rs`.
+//! *Must not depend on*: threads, clocks, transactions; who assigns sequence numbers; when a
+//! memtable is sealed; when a checkpoint is due.
 //!
 //! Invariants:
 //!

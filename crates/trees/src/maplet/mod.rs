@@ -1,15 +1,11 @@
 //! The quotient maplet of `alluvium_filters`, stored in nodes of a store. It determines which runs
 //! of a pivot may hold a key.
 //!
-//! *Knows*: the location of each page of a maplet, lookups in all maplets of a path together,
+//! *Scope*: the location of each page of a maplet, lookups in all maplets of a path together,
 //! writing and merging maplets without their keys.
 //!
-//! *Does not know*: keys, the meaning of a value to the tree, when a maplet is built, merged or
-//! dropped, the references to its extents.
-//!
-//! *Read in this order*: this file (an open maplet), `lookup.rs`, `pages.rs` (sequential reads),
-//! `merge.rs` (incremental merges), `distinct.rs` (counting), `run_fingerprints.rs` (the
-//! fingerprints of a new run), `write.rs` (pages and directory), `format.rs`, `check.rs`.
+//! *Must not depend on*: keys, the meaning of a value to the tree, when a maplet is built, merged
+//! or dropped, the references to its extents.
 //!
 //! A page of a maplet is a page of the store and a separate node. One writer writes the pages in
 //! order, followed by the directory, which lists the extents and the checksum of each page. Opening

@@ -1,13 +1,9 @@
 //! Trees whose pages are updated in place: a Bε-tree and a B⁺-tree over their own page buffer.
 //!
-//! *Knows*: pages in memory and in a file, the layout of nodes, how messages move down a tree, the
+//! *Scope*: pages in memory and in a file, the layout of nodes, how messages move down a tree, the
 //! order of latches.
 //!
-//! *Does not know*: transactions, threads, clocks; sequence numbers, except in `structure`.
-//!
-//! *Read in this order*: `error.rs`, [`buffer`], [`node`], `core.rs`, `growth.rs`, `merge.rs`,
-//! `watch.rs`, [`read`], `tree.rs`, [`beps`], [`bplus`], `store/` (trees in files), `structure/`
-//! (trees as dictionaries of a store), `decode.rs` (all formats, for fuzzing).
+//! *Must not depend on*: transactions, threads, clocks; sequence numbers, except in `structure`.
 //!
 //! The source is Rotte's thesis on write-heavy operations with Bε-trees (TU München, 2022). In
 //! contrast to the thesis, sizes are chosen when a tree is created, keys and values vary in length

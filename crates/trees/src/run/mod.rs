@@ -1,16 +1,10 @@
 //! Runs: immutable packed B-trees on a store's nodes.
 //!
-//! *Knows*: how sorted records become leaves, index nodes and a footer; how a run is searched for a
+//! *Scope*: how sorted records become leaves, index nodes and a footer; how a run is searched for a
 //! key, a range, or a sum over a range; the extents that a run needs, and the keys that need them.
 //!
-//! *Does not know*: other runs, the lifetime of a run, its other readers. The owner of a run, a
-//! cursor or a pointer must keep its extents.
-//!
-//! *Read in this order*: this file, `format.rs`, `strings.rs`, `leaf`, `index`, `footer` (one node
-//! each), `options.rs`, `build/` and `finish.rs` (with `spans.rs` and `units.rs`), `adopt.rs`
-//! (leaves that a run adopts without reading them), `open.rs`, `load.rs`, `find.rs`,
-//! `size_estimate.rs`, `path.rs`, `device.rs`, `readahead.rs`, `cursor.rs` (with `scanned.rs`),
-//! `check/` (with `violation.rs`), `examine.rs`.
+//! *Must not depend on*: other runs, the lifetime of a run, its other readers. The owner of a run,
+//! a cursor or a pointer must keep its extents.
 //!
 //! ```text
 //!  tier   | leaf | leaf | leaf | …   | leaf | index | index | footer |  written in order, 1 MiB at a time

@@ -1,12 +1,9 @@
 //! Shared parts of scans over runs: merging runs and memtables within a range.
 //!
-//! *Knows*: how a position is kept between the calls of a scan, how records are decided in batches,
+//! *Scope*: how a position is kept between the calls of a scan, how records are decided in batches,
 //! how range deletes are skipped.
 //!
-//! *Does not know*: which runs count for a range, and when a scan moves on to others.
-//!
-//! *Read in this order*: `segment.rs` (one range), `sources.rs` (the sources of its merge),
-//! `scan_memory.rs` (the memory that all scans of a structure retain between calls).
+//! *Must not depend on*: which runs count for a range, and when a scan moves on to others.
 //!
 //! Invariants:
 //!

@@ -1,13 +1,10 @@
 //! Stitching: a merge adopts leaves of its inputs without reading them, by copying their index
 //! entries.
 //!
-//! *Knows*: which leaves of an input can be adopted, and when that is cheaper than copying them.
+//! *Scope*: which leaves of an input can be adopted, and when that is cheaper than copying them.
 //!
-//! *Does not know*: levels, trunks; which runs are merged, the reference counts of their extents.
-//!
-//! *Read in this order*: `policy.rs` (the decision), `input.rs` (a run that is read only where
-//! necessary), `read_prediction.rs` (how much of it is read together); `crate::run::adopt` has the
-//! mechanics.
+//! *Must not depend on*: levels, trunks; which runs are merged, the reference counts of their
+//! extents.
 //!
 //! The VT-tree of Spillane 2012, chapter 6, with corrections to the printed algorithms: the
 //! comparison with the threshold is strict, a leaf ends after its last key (or at the next leaf's

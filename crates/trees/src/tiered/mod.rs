@@ -1,17 +1,12 @@
 //! The tiered tree: a size-tiered Bε-tree of runs and maplets, in which a flush moves no data and a
 //! message is compacted at most once on each level.
 //!
-//! *Knows*: which runs hold which range of keys and their order by age; when data is flushed to a
+//! *Scope*: which runs hold which range of keys and their order by age; when data is flushed to a
 //! child, compacted, split and merged; the users of each extent; how a checkpoint stores all of
 //! this.
 //!
-//! *Does not know*: threads, clocks, transactions; the assignment of sequence numbers; when a
+//! *Must not depend on*: threads, clocks, transactions; the assignment of sequence numbers; when a
 //! memtable is sealed or a checkpoint is due.
-//!
-//! *Read in this order*: `policy.rs` (every decision but one), `unreadable_parts.rs` (the decision
-//! for leaves with unreadable parts), `trunk/` (nodes, changes of shape, versions), `compact/`,
-//! `incorporate/` (flushes and ingests), `lookup/`, `scan/`, `disk/`, `show/`, `tree.rs` (the
-//! public interface), `contract.rs` (implements the dictionary contract, which the store uses).
 //!
 //! This is SplinterDB's STBε-tree (Conway 2020, chapter 3) with maplets (Conway et al., SIGMOD
 //! 2023) on pages that are never overwritten. SplinterDB latches trunk nodes hand over hand and

@@ -3,11 +3,9 @@
 //! Any change of the public API changes that file. A test fails until the file is regenerated
 //! (`cargo run -p xtask -- api --write`).
 //!
-//! *Knows*: the source text of `crates/db`, and Rust's syntax.
+//! *Scope*: the source text of `crates/db`, and Rust's syntax.
 //!
-//! *Does not know*: types. Names are resolved through the `use` declarations of their file.
-//!
-//! *Read in this order*: this file, `crate_source.rs` (modules, items and imports), `print.rs`.
+//! *Must not depend on*: types. Names are resolved through the `use` declarations of their file.
 
 mod crate_source;
 mod print;

@@ -1,12 +1,12 @@
-//! A folder must not import a crate or module that its header lists by bare name under *Does not
-//! know*. Longer clauses ("what is in a node") describe meaning and cannot be checked in text.
+//! A folder must not import a crate or module that its header lists by bare name under *Must not
+//! depend on*. Longer clauses ("what is in a node") describe meaning and cannot be checked in text.
 
 use super::headers::paragraph;
 use super::{SourceFile, TidyFinding, Workspace, crates};
 use std::collections::BTreeMap;
 
 /// Label of the paragraph.
-const DOES_NOT_KNOW: &str = "*Does not know*";
+const MUST_NOT_DEPEND: &str = "*Must not depend on*";
 
 /// Checks the header of every library and of every product folder against the imports of the files
 /// below it.
@@ -22,7 +22,7 @@ pub fn check(workspace: &Workspace) -> Vec<TidyFinding> {
 }
 
 fn of_header(workspace: &Workspace, header: &SourceFile) -> Vec<TidyFinding> {
-    let Some((line, text)) = paragraph(header, DOES_NOT_KNOW) else {
+    let Some((line, text)) = paragraph(header, MUST_NOT_DEPEND) else {
         return Vec::new();
     };
     let names = bare_names(&text);
@@ -44,8 +44,8 @@ fn of_header(workspace: &Workspace, header: &SourceFile) -> Vec<TidyFinding> {
         let (module, at) = imported.iter().find(|(module, _)| is_same(module, name))?;
         let (path, import_line) = at;
         let text = format!(
-            "the header says that it does not know \"{name}\", and {path}:{import_line} imports {module}: say what it \
-             does not know of it, or do without the import"
+            "the header forbids \"{name}\", and {path}:{import_line} imports {module}: name the part that is \
+             forbidden, or remove the import"
         );
         Some(TidyFinding::new(&header.path, line, text))
     });
@@ -116,8 +116,8 @@ mod tests {
     use super::*;
     use crate::tidy::workspace::lines;
 
-    const HEADER: &str = "//! Records.\n//!\n//! *Knows*: bytes.\n//!\n//! *Does not know*: the tree, what a `page` means;\n\
-        //! pages and any model.\n//!\n//! *Read in this order*: all.\n";
+    const HEADER: &str = "//! Records.\n//!\n//! *Scope*: bytes.\n//!\n//! *Must not depend on*: the tree, what a `page` means;\n\
+        //! pages and any model.\n";
 
     fn found(path: &str, text: &str) -> Vec<String> {
         lines(&check(&Workspace::planted(&[
@@ -127,11 +127,11 @@ mod tests {
     }
 
     #[test]
-    fn what_a_header_does_not_know_may_not_be_imported() {
+    fn forbidden_names_may_not_be_imported() {
         let text = "//! Forgetting.\nuse alluvium_trees::tiered::Schema;\n";
         let found = found("crates/db/src/engine/record_cache/invalidate.rs", text);
         assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].starts_with("crates/db/src/engine/record_cache/mod.rs:5: the header says"));
+        assert!(found[0].starts_with("crates/db/src/engine/record_cache/mod.rs:5: the header forbids"));
         assert!(
             found[0]
                 .contains("\"tree\", and crates/db/src/engine/record_cache/invalidate.rs:2 imports trees")

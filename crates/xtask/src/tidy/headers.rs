@@ -1,12 +1,11 @@
-//! Module headers: one sentence, *Knows*, *Does not know*, *Read in this order*, numbered
-//! invariants. An invariant's number is unique within its crate, so that references are
-//! unambiguous.
+//! Module headers: one sentence, *Scope*, *Must not depend on*, numbered invariants. An invariant's
+//! number is unique within its crate, so that references are unambiguous.
 
 use super::{SourceFile, TidyFinding, Workspace, crates};
 use std::collections::BTreeMap;
 
 /// Parts that every header must have.
-const PARTS: [&str; 3] = ["*Knows*", "*Does not know*", "*Read in this order*"];
+const PARTS: [&str; 2] = ["*Scope*", "*Must not depend on*"];
 
 /// Checks the header of every library and of every folder module.
 #[must_use]
@@ -101,7 +100,7 @@ mod tests {
     use crate::tidy::workspace::lines;
 
     const HEADER: &str =
-        "//! Words.\n//!\n//! *Knows*: a.\n//!\n//! *Does not know*: b.\n//!\n//! *Read in this order*: c.\n";
+        "//! Words.\n//!\n//! *Scope*: a.\n//!\n//! *Must not depend on*: b.\n";
 
     #[test]
     fn a_full_header_is_in_order_and_an_empty_one_is_not() {
@@ -110,8 +109,8 @@ mod tests {
         assert_eq!(found("crates/base/src/lib.rs", &full), [""; 0]);
         assert_eq!(found("crates/xtask/src/main.rs", "fn main() {}"), [""; 0]);
         assert_eq!(found("crates/storage/src/log/mod.rs", HEADER), [""; 0]);
-        let bare = found("crates/base/src/lib.rs", "//! *Knows*: a. **B1**");
-        assert!(bare[0].contains("has no *Does not know*, *Read in this order*, numbered invariants"));
+        let bare = found("crates/base/src/lib.rs", "//! *Scope*: a. **B1**");
+        assert!(bare[0].contains("has no *Must not depend on*, numbered invariants"));
         assert!(found("crates/base/src/lib.rs", HEADER)[0].contains("has no numbered invariants"));
     }
 

@@ -1,14 +1,9 @@
 //! The checks of `xtask tidy`.
 //!
-//! *Knows*: the project rules that can be checked in text, and the file that implements each.
+//! *Scope*: the project rules that can be checked in text, and the file that implements each.
 //!
-//! *Does not know*: Rust's grammar beyond tokens. Rules that need types belong to clippy or to a
-//! test.
-//!
-//! *Read in this order*: `source.rs` and `workspace.rs` (the input), `crates.rs` (the layer table),
-//! then the checks: `layers.rs`, `modules.rs`, `import_cycles.rs`, `documents.rs`, `formats.rs`,
-//! `io.rs`, `decoders.rs`, `unfinished.rs`, `headers.rs`, `forbidden_imports.rs`, `tuning.rs`,
-//! `packages.rs`, `language.rs`, and `sizes.rs` with `ratchet.rs`.
+//! *Must not depend on*: Rust's grammar beyond tokens. Rules that need types belong to clippy or to
+//! a test.
 
 pub mod crates;
 pub mod decoders;

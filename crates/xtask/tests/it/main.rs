@@ -69,7 +69,7 @@ fn tidy(root: &Path, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-const HEADER: &str = "//! Words.\n//!\n//! *Knows*: a.\n//! *Does not know*: b.\n//! *Read in this order*: c.\n//! - **B1** d.\n";
+const HEADER: &str = "//! Words.\n//!\n//! *Scope*: a.\n//! *Must not depend on*: b.\n//! - **B1** d.\n";
 
 #[test]
 fn the_command_fails_with_every_finding_and_passes_once_they_are_mended() {

@@ -1,13 +1,11 @@
 //! Partial-key cuckoo hashing: an in-memory table from a key's hash to a 32-bit offset that moves
 //! entries without reading their keys. Its tags alone form a filter.
 //!
-//! *Knows*: the two buckets and tags of a hash; the layout of slots in cache lines; how an
+//! *Scope*: the two buckets and tags of a hash; the layout of slots in cache lines; how an
 //! insertion displaces entries and undoes the displacements on failure; the bytes of a filter.
 //!
-//! *Does not know*: keys; the meaning of an offset; whether two entries with the same tag have
+//! *Must not depend on*: keys; the meaning of an offset; whether two entries with the same tag have
 //! the same key. The owner reads the record of a candidate and compares the key.
-//!
-//! *Read in this order*: `shape`, `group`, `table`, `format`, `filter`, `check`.
 //!
 //! Lim, "Resource-Efficient Data-Intensive System Designs for High Performance and Capacity",
 //! 2015, chapter 2 (SILT); Fan et al., MemC3 (NSDI 2013) and cuckoo filters (CoNEXT 2014).

@@ -1,12 +1,10 @@
 //! External perfect hashing, re-implemented from its description as a baseline for measurements:
 //! it locates a key in a store of permuted buckets with 2.8 bits per key.
 //!
-//! *Knows*: how keys are divided into buckets of up to 256; how a bucket's minimal perfect hash
+//! *Scope*: how keys are divided into buckets of up to 256; how a bucket's minimal perfect hash
 //! function is found and evaluated; the bytes of an index.
 //!
-//! *Does not know*: values; where items are stored; whether a looked-up key is present.
-//!
-//! *Read in this order*: `shape`, `graph`, `format`, `build`, `index`, `check`.
+//! *Must not depend on*: values; where items are stored; whether a looked-up key is present.
 //!
 //! Botelho and Ziviani, "External perfect hashing for very large key sets" (CIKM 2007), which
 //! Lim's thesis compares with tries ("EPH", 2015, section 3.4). This is a re-implementation: the

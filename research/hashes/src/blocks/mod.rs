@@ -1,14 +1,11 @@
 //! The foundation of the external-memory hash tables: extents of bytes that are read and written
 //! in blocks, with counted transfers.
 //!
-//! *Knows*: the contract of a space, steps that have no effect if they fail, streams, an
+//! *Scope*: the contract of a space, steps that have no effect if they fail, streams, an
 //! in-memory space with faults and crashes, and a meter for the DAM, asymmetric and ideal-cache
 //! models.
 //!
-//! *Does not know*: the meaning of the bytes; devices, files, checksums of a store.
-//!
-//! *Read in this order*: [`BlockSpace`], [`SpaceTransaction`], [`BlockStreamReader`] and
-//! [`BlockStreamWriter`], [`TransferMeter`], [`MemoryBlockSpace`].
+//! *Must not depend on*: the meaning of the bytes; devices, files, checksums of a store.
 //!
 //! - **B1** Bytes that the last commit references are not overwritten before the next commit.
 //! - **B2** A failed step changes nothing: its allocations are released, and its releases are

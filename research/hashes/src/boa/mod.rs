@@ -1,12 +1,9 @@
 //! The Bundle of Arrays and its baselines: log-structured levels of runs, with routing filters.
 //!
-//! *Knows*: runs with equal-width buckets, merging, routing filters with previous pointers,
+//! *Scope*: runs with equal-width buckets, merging, routing filters with previous pointers,
 //! refined filters with check characters, rebuilding (Conway §2.2 to §2.4).
 //!
-//! *Does not know*: devices, logs, sequence numbers, transactions, threads.
-//!
-//! *Read in this order*: [`BoaOptions`], `run.rs`, `merge.rs`, `filter.rs`, [`BoaTable`],
-//! `lookup.rs`, `rebuild.rs`, `check.rs`; `format.rs`.
+//! *Must not depend on*: devices, logs, sequence numbers, transactions, threads.
 //!
 //! - **O1** Levels are ordered by age: all records on a level are newer than all records on
 //!   deeper levels; on a level, a run is newer than the runs before it.

@@ -1,13 +1,10 @@
 //! The Bundle of Trees: an append-only log, routing trees over it, and a queue that delivers
 //! characters to the trees.
 //!
-//! *Knows*: routing trees and the search that keeps lists aligned, the character queue with its
+//! *Scope*: routing trees and the search that keeps lists aligned, the character queue with its
 //! ruler schedule, the β-asymmetric schedule, cache-oblivious merging (Conway §2.5 to §2.7).
 //!
-//! *Does not know*: devices, recovery logs, sequence numbers, transactions, threads.
-//!
-//! *Read in this order*: [`BotOptions`], `schedule.rs`, `tape.rs`, `sketch_runs.rs`, `funnel.rs`,
-//! `queue.rs`, `node.rs`, [`BotTable`], `search.rs`, `rebuild.rs`, `check.rs`; `format.rs`.
+//! *Must not depend on*: devices, recovery logs, sequence numbers, transactions, threads.
 //!
 //! - **T1** A record is written once: the log contains records in order of arrival.
 //! - **T2** A root has fewer than λ children, and every other node has λ. A tree on a deeper

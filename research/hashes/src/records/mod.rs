@@ -1,10 +1,8 @@
 //! Records of a hash table: a fingerprint, a key, and a value or a delete marker.
 //!
-//! *Knows*: how a record is compared and encoded, and that a long body is stored outside its run.
+//! *Scope*: how a record is compared and encoded, and that a long body is stored outside its run.
 //!
-//! *Does not know*: runs, logs, levels.
-//!
-//! *Read in this order*: [`TableRecord`], [`RecordBody`]; `format.rs`; `key_lookup.rs` (lookups).
+//! *Must not depend on*: runs, logs, levels.
 
 mod format;
 mod key_lookup;

@@ -1,14 +1,12 @@
 //! SILT's stores as layouts and indexes: the log store, the hash store and the sorted store,
 //! without their files.
 //!
-//! *Knows*: how a key is hashed; the bytes of log records and of slots; the mapping from keys to
+//! *Scope*: how a key is hashed; the bytes of log records and of slots; the mapping from keys to
 //! records and slots; how a log is converted to a hash store, and hash stores are merged into a
 //! sorted store.
 //!
-//! *Does not know*: files, threads, clocks; when to freeze, to convert or to merge. The owner
+//! *Must not depend on*: files, threads, clocks; when to freeze, to convert or to merge. The owner
 //! performs all reads and writes.
-//!
-//! *Read in this order*: `key`, `log`, `slots`, `convert`, `merge`.
 //!
 //! Lim, Fan, Andersen and Kaminsky, "SILT: A Memory-Efficient, High-Performance Key-Value
 //! Store" (SOSP 2011); Lim's thesis (2015), chapter 2.

@@ -1,13 +1,10 @@
 //! Oracles: numbers in the documents that follow from arithmetic alone, compared with the results
 //! of our models.
 //!
-//! *Knows*: the source of each number, and the model that computes it.
+//! *Scope*: the source of each number, and the model that computes it.
 //!
-//! *Does not know*: experiments that need a device or an engine; those are in the register of the
-//! Lab.
-//!
-//! *Read in this order*: this file, `silt.rs`, `writes.rs` (LSM-trees), `nodes.rs` (affine model),
-//! `devices.rs` (fits, PDAM).
+//! *Must not depend on*: experiments that need a device or an engine; those are in the register of
+//! the Lab.
 //!
 //! Invariants:
 //!

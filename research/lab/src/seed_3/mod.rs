@@ -1,14 +1,10 @@
 //! Experiments of Spillane (2012): the merge work that stitching saves, its cost for scans, and the
 //! benefit of several tiers.
 //!
-//! *Knows*: workloads of the document, each scaled by a number of records, and its figures.
+//! *Scope*: workloads of the document, each scaled by a number of records, and its figures.
 //!
-//! *Does not know*: other engines, except in `engines.rs`. The document's COPY-ALL is our SAMT
+//! *Must not depend on*: other engines, except in `engines.rs`. The document's COPY-ALL is our SAMT
 //! without stitching, and its NO-COMPACT is our levels without merges.
-//!
-//! *Read in this order*: `harness.rs` (a store of levels, loaded and scanned), `stitching.rs` (S1
-//! to S3, S5), `separate_values.rs` (S5 with large pairs), `lookups.rs` (S4), `tiers.rs` (G1, G2),
-//! `policies.rs` (G3, G4), `engines.rs` (G3E), `lfs.rs` (S8), `rehash.rs` (S9), `devices.rs` (S0).
 
 mod devices;
 mod engines;

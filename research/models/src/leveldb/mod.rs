@@ -1,12 +1,10 @@
 //! An in-memory simulation of LevelDB's compactions that tracks keys only (Lim §4.3.5).
 //!
-//! *Knows*: memtables, tables, levels and cursors; how the next level and table to compact are
+//! *Scope*: memtables, tables, levels and cursors; how the next level and table to compact are
 //! chosen.
 //!
-//! *Does not know*: values, files, readers. A compaction completes before the next insert, unless
-//! its pace is limited.
-//!
-//! *Read in this order*: this file (rules and one run), `policy.rs`, `levels.rs`, `table.rs`.
+//! *Must not depend on*: values, files, readers. A compaction completes before the next insert,
+//! unless its pace is limited.
 //!
 //! Like the simulation of the source, it omits LevelDB's optimisations: several upper-level
 //! tables in one compaction, memtables flushed below level 0, and tables moved without a merge.

@@ -1,11 +1,9 @@
 //! B-trees on a device that transfers P blocks per step (Bender §6).
 //!
-//! *Knows*: the number of steps of a query with nodes of one block, of P blocks, and of P blocks
+//! *Scope*: the number of steps of a query with nodes of one block, of P blocks, and of P blocks
 //! in van Emde Boas order; that order; a simulation with read-ahead shared among clients.
 //!
-//! *Does not know*: the device's clock, which is `PdamClock`; the nodes and keys of a store.
-//!
-//! *Read in this order*: this file (formulas), `layout.rs`, `simulate.rs`.
+//! *Must not depend on*: the device's clock, which is `PdamClock`; the nodes and keys of a store.
 //!
 //! Invariants:
 //!

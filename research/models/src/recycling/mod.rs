@@ -1,13 +1,10 @@
 //! Ball recycling: the number of buffered items that a leaf flush writes (Conway §5).
 //!
-//! *Knows*: the game of balls and bins, strategies that choose a bin, bounds and estimates of
+//! *Scope*: the game of balls and bins, strategies that choose a bin, bounds and estimates of
 //! their rates, the best strategy for small games, and insertion buffers over splitting leaves.
 //!
-//! *Does not know*: buffers and trees of a store. A ball is a buffered item, a bin is a leaf on
-//! the device, and a rate of R means that each leaf write inserts R items.
-//!
-//! *Read in this order*: this file (strategies), `game.rs`, `bins.rs`, `bin_indexes.rs`,
-//! `bounds.rs`, `decision.rs`, `insertion.rs`, `keys.rs`.
+//! *Must not depend on*: buffers and trees of a store. A ball is a buffered item, a bin is a leaf
+//! on the device, and a rate of R means that each leaf write inserts R items.
 //!
 //! Source: *Conway* §5. Theorem 6 uses the bins of lowest weight, which is a misprint; this
 //! module uses the heaviest.

@@ -1,12 +1,10 @@
 //! A private MariaDB server: it uses a directory created for it and a Unix socket, has no network,
 //! and ends with the process.
 //!
-//! *Knows*: the location of the programs, whether their version has a change buffer, how a server
+//! *Scope*: the location of the programs, whether their version has a change buffer, how a server
 //! is created, started and queried.
 //!
-//! *Does not know*: what is measured.
-//!
-//! *Read in this order*: `programs.rs`, `server.rs`, `client.rs`.
+//! *Must not depend on*: what is measured.
 //!
 //! - **MA1** The system's servers are not affected: programs run with `--no-defaults`, and all
 //!   files are in the directory.

@@ -1,12 +1,9 @@
 //! Studies of third-party systems for entries of the Lab: `alluvium-rivals study NAME`.
 //!
-//! *Knows*: the workload for each system, which runs in a separate directory; the counters that it
+//! *Scope*: the workload for each system, which runs in a separate directory; the counters that it
 //! reads.
 //!
-//! *Does not know*: published values; how figures are drawn.
-//!
-//! *Read in this order*: this file; `pages.rs` and `inserts.rs` (Berkeley DB), `change_buffer.rs`
-//! (MariaDB), `level_db.rs`.
+//! *Must not depend on*: published values; how figures are drawn.
 //!
 //! - **RS1** A study leaves no files and no processes after it ends.
 //! - **RS2** A system that is not installed has no figures, and a note reports this.

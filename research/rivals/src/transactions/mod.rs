@@ -1,12 +1,10 @@
 //! Adapters to the transactions of engines that have them. The one for RocksDB is in
 //! `rocksdb/transactions.rs`.
 //!
-//! *Knows*: how each engine's transactions are opened, configured as its documentation recommends,
+//! *Scope*: how each engine's transactions are opened, configured as its documentation recommends,
 //! and run; which of its errors are conflicts.
 //!
-//! *Does not know*: workloads, when a transaction is retried.
-//!
-//! *Read in this order*: any.
+//! *Must not depend on*: workloads, when a transaction is retried.
 //!
 //! Invariants:
 //!

@@ -1,15 +1,10 @@
 //! Dictionaries with proven costs in the affine model: a B-tree, and a Bε-tree with successive
 //! improvements (Bender et al. 2021, §4).
 //!
-//! *Knows*: nodes of 512 bytes to 64 MiB, their messages, the placement of pivots, weights, a
+//! *Scope*: nodes of 512 bytes to 64 MiB, their messages, the placement of pivots, weights, a
 //! space of extents with commits.
 //!
-//! *Does not know*: transactions, threads, clocks, sequence numbers.
-//!
-//! *Read in this order*: `error.rs`, `options.rs` ([`AffineVariant`] is the ladder), `space/`,
-//! `node.rs`, `format.rs`, `node_io.rs` (nodes on the disk), [`AffineTree`] (`tree.rs`),
-//! `flush.rs`, `rebuild.rs`, `resident.rs`, `lookup.rs`, `scan.rs`, `check.rs`, `counters.rs`;
-//! `decode.rs`.
+//! *Must not depend on*: transactions, threads, clocks, sequence numbers.
 //!
 //! ```text
 //!  a node u of V2 and V3, in one extent           a leaf, in one extent

@@ -9,13 +9,10 @@
 //! cannot be reopened. The buffer and the assignment of keys to leaves are lost when the process
 //! ends. Leaves emptied by deletes are not removed.
 //!
-//! *Knows*: buffered records, leaves in pages, the cache of leaves, and the count of every page
+//! *Scope*: buffered records, leaves in pages, the cache of leaves, and the count of every page
 //! read and written.
 //!
-//! *Does not know*: logs, checkpoints, threads; how keys are distributed.
-//!
-//! *Read in this order*: this file, `policy.rs` (which leaf), `waiting.rs` (the buffer),
-//! `format.rs` (bytes of a leaf), `leaves.rs` (pages, and those in memory), `flush.rs`, `check.rs`.
+//! *Must not depend on*: logs, checkpoints, threads; how keys are distributed.
 //!
 //! Invariants:
 //!

@@ -15,14 +15,11 @@
 //! All keys have the same length, as do all values. All nodes of a level are full except the
 //! last, so blocks need no pointers: the location of a child follows from the number of keys.
 //!
-//! *Knows*: the location of each key, the blocks that a search needs, how clients share a step,
+//! *Scope*: the location of each key, the blocks that a search needs, how clients share a step,
 //! and the location of damage.
 //!
-//! *Does not know*: caches, logs and checkpoints; threads. A tree is immutable. A file whose load
-//! was interrupted has no header, and is not a tree.
-//!
-//! *Read in this order*: `shape.rs` (sizes), `layout.rs` (places), `format.rs` (bytes), `build.rs`,
-//! `descent.rs` (one search), `readers.rs` (many, step by step), `scan.rs`, `check.rs`.
+//! *Must not depend on*: caches, logs and checkpoints; threads. A tree is immutable. A file whose
+//! load was interrupted has no header, and is not a tree.
 //!
 //! Invariants:
 //!

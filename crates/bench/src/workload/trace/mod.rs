@@ -1,11 +1,9 @@
 //! Traces: operations in a file, so that every engine gets the same ones, and operations of other
 //! programs can be replayed.
 //!
-//! *Knows*: how a trace is generated from a workload, written, and read by several threads.
+//! *Scope*: how a trace is generated from a workload, written, and read by several threads.
 //!
-//! *Does not know*: engines.
-//!
-//! *Read in this order*: `format.rs`, this file, `summary.rs` (statistics of a trace).
+//! *Must not depend on*: engines.
 //!
 //! A trace is streamed: each thread reads one block at a time, and drops what it has read from the
 //! page cache, so that the trace does not reduce the engine's memory.

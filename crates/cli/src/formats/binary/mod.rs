@@ -1,10 +1,8 @@
 //! Length-prefixed keys and values: the fastest format, which can represent all data.
 //!
-//! *Knows*: where a record ends, and whether the stream is complete.
+//! *Scope*: where a record ends, and whether the stream is complete.
 //!
-//! *Does not know*: what the bytes mean.
-//!
-//! *Read in this order*: `format.rs`, this file.
+//! *Must not depend on*: what the bytes mean.
 
 pub mod format;
 

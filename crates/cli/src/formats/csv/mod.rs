@@ -1,12 +1,9 @@
 //! CSV and TSV: fields between separators, quoted where necessary.
 //!
-//! *Knows*: where a row ends, its fields, the conversion of fields to a key and a value, the
+//! *Scope*: where a row ends, its fields, the conversion of fields to a key and a value, the
 //! writing of rows.
 //!
-//! *Does not know*: stores; where a table's layout is kept.
-//!
-//! *Read in this order*: `parse.rs` (one row), `read.rs` (rows to keys and values), `write.rs`,
-//! this file.
+//! *Must not depend on*: stores; where a table's layout is kept.
 //!
 //! A row ends with `\n`, `\r\n` or `\r`. Blank lines between rows are ignored. A quote opens a
 //! quoted field only at the beginning of the field; within it, a quote is doubled.

@@ -1,14 +1,11 @@
 //! `advise`: finds the structure and settings with the lowest cost for a store, and whether a
 //! change is worthwhile.
 //!
-//! *Knows*: how a question is formed from a store's record and the command line, the ranking of
+//! *Scope*: how a question is formed from a store's record and the command line, the ranking of
 //! choices, and when a gain is insignificant.
 //!
-//! *Does not know*: how costs are computed (`alluvium_model::structures`), and how requests are
-//! observed (`alluvium::Db::workload`).
-//!
-//! *Read in this order*: this file, `seen.rs` (the observed workload), `rank.rs` (choices, regret,
-//! verdict), `show.rs` (output), `apply.rs` (changes to a running server).
+//! *Must not depend on*: how costs are computed (`alluvium_model::structures`), and how requests
+//! are observed (`alluvium::Db::workload`).
 
 mod apply;
 mod observed_workload;

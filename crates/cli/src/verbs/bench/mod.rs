@@ -1,11 +1,8 @@
 //! `bench`: runs workloads on Alluvium and on the engines and servers that it is compared with.
 //!
-//! *Knows*: the command line, and the output during a run and at its end.
+//! *Scope*: the command line, and the output during a run and at its end.
 //!
-//! *Does not know*: how anything is measured; that is left to `alluvium_bench`.
-//!
-//! *Read in this order*: this file (YCSB), `sweep.rs`, `trace.rs`, `transactions.rs`, `server.rs`,
-//! `ceiling.rs`, `reports.rs` (comparisons, tables).
+//! *Must not depend on*: how anything is measured; that is left to `alluvium_bench`.
 
 mod ceiling;
 mod reports;

@@ -1,11 +1,9 @@
 //! `import`: loads the rows of a file into the store.
 //!
-//! *Knows*: the command line, the input, the messages.
+//! *Scope*: the command line, the input, the messages.
 //!
-//! *Does not know*: how rows become commits, and the progress of an import; both are in the folder
-//! `import/`.
-//!
-//! *Read in this order*: this file, `input.rs` (the input), `sort.rs` (sorting rows first).
+//! *Must not depend on*: how rows become commits, and the progress of an import; both are in the
+//! folder `import/`.
 
 mod input;
 mod sort;

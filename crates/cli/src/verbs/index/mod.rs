@@ -1,11 +1,8 @@
 //! `index`: static data that is looked up by hash.
 //!
-//! *Knows*: the command line, and the reading of files of records.
+//! *Scope*: the command line, and the reading of files of records.
 //!
-//! *Does not know*: how records are hashed and found; that is left to the crate `hashes`.
-//!
-//! *Read in this order*: this file, `records.rs` (files of records), `change.rs` (writing
-//! subcommands), `read.rs` (reading subcommands).
+//! *Must not depend on*: how records are hashed and found; that is left to the crate `hashes`.
 
 mod change;
 mod read;

@@ -1,10 +1,8 @@
 //! `model`: predicts the cost of structures for a workload, without a store.
 //!
-//! *Knows*: the possible workloads, and the display of costs.
+//! *Scope*: the possible workloads, and the display of costs.
 //!
-//! *Does not know*: how costs are computed (`alluvium_model::structures`).
-//!
-//! *Read in this order*: this file, `question.rs` (the command line), `table.rs` (answers).
+//! *Must not depend on*: how costs are computed (`alluvium_model::structures`).
 
 pub(super) mod question;
 pub(super) mod table;

@@ -1,13 +1,10 @@
 //! `probe`: measures the costs of the device under a directory.
 //!
-//! *Knows*: the command line, the accepted locations, the storage of samples, and the display of
+//! *Scope*: the command line, the accepted locations, the storage of samples, and the display of
 //! conclusions.
 //!
-//! *Does not know*: how requests are measured (`alluvium_device::probe`), and the conclusions from
-//! them (`alluvium_model::probe`).
-//!
-//! *Read in this order*: this file, `ground.rs` (accepted locations), `keep.rs` (stored samples),
-//! `text.rs`, `chart.rs` and `svg.rs` (for people), `json.rs` (for programs).
+//! *Must not depend on*: how requests are measured (`alluvium_device::probe`), and the conclusions
+//! from them (`alluvium_model::probe`).
 
 mod chart;
 mod json;

@@ -1,11 +1,8 @@
 //! `serve`: serves the store to Redis and memcached clients, and a web page.
 //!
-//! *Knows*: the options of a server, its start and its end by a signal.
+//! *Scope*: the options of a server, its start and its end by a signal.
 //!
-//! *Does not know*: protocols.
-//!
-//! *Read in this order*: this file, `clients.rs` (limits for clients), `users.rs` (the file of
-//! users), `panics.rs` (panic messages of a server).
+//! *Must not depend on*: protocols.
 
 pub mod clients;
 mod panics;

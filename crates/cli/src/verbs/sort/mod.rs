@@ -1,11 +1,9 @@
 //! `sort`: sorts lines or fixed-length records that exceed the memory.
 //!
-//! *Knows*: the command line, the input and the output.
+//! *Scope*: the command line, the input and the output.
 //!
-//! *Does not know*: how runs are written and merged; that is left to the sorter in the crate
+//! *Must not depend on*: how runs are written and merged; that is left to the sorter in the crate
 //! `storage`. The division into threads is in `jobs/sorting.rs`.
-//!
-//! *Read in this order*: this file, `feed.rs` (from bytes to chunks).
 
 mod feed;
 

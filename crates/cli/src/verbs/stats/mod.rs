@@ -1,11 +1,8 @@
 //! `stats`: prints the content and the resource usage of the store.
 //!
-//! *Knows*: the groups of figures and their form.
+//! *Scope*: the groups of figures and their form.
 //!
-//! *Does not know*: where the figures come from: the store, or a server elsewhere.
-//!
-//! *Read in this order*: this file, `forecast.rs` (predictions next to measurements), `watch.rs`
-//! (`--watch`).
+//! *Must not depend on*: where the figures come from: the store, or a server elsewhere.
 
 mod forecast;
 mod watch;

@@ -1,11 +1,8 @@
 //! `transaction`: executes a script of operations atomically.
 //!
-//! *Knows*: the syntax of a script, and the report of its execution.
+//! *Scope*: the syntax of a script, and the report of its execution.
 //!
-//! *Does not know*: how a transaction works, and which process has the store open.
-//!
-//! *Read in this order*: this file, `script.rs` (parsing of lines), `lines.rs` (reading of lines),
-//! `script_output.rs` (output).
+//! *Must not depend on*: how a transaction works, and which process has the store open.
 
 mod lines;
 mod script;

@@ -1,13 +1,8 @@
 //! Statistics of a store.
 //!
-//! *Knows*: the sources of all counters, the sampling of latencies, the names of the figures.
+//! *Scope*: the sources of all counters, the sampling of latencies, the names of the figures.
 //!
-//! *Does not know*: how to interpret the figures, which is left to people and exporters.
-//!
-//! *Read in this order*: this file, `tiers.rs` (each directory), `tier_outline.rs` (its runs),
-//! `register.rs` (name and meaning of each figure), `list.rs` (all figures as a list and as a
-//! table), `forecast.rs` (predictions as figures), `publish.rs` (the list for the `metrics` crate,
-//! behind the feature of that name).
+//! *Must not depend on*: how to interpret the figures, which is left to people and exporters.
 //!
 //! Latencies are sampled in `engine/latencies.rs`.
 

@@ -1,11 +1,9 @@
 //! Tiers of a store, as its users see them.
 //!
-//! *Knows*: the directories of the tiers, and how a path is recognised as one of them.
+//! *Scope*: the directories of the tiers, and how a path is recognised as one of them.
 //!
-//! *Does not know*: which data is on which tier; the storage layer compares the marks of
+//! *Must not depend on*: which data is on which tier; the storage layer compares the marks of
 //! directories.
-//!
-//! *Read in this order*: this file, `places.rs`.
 //!
 //! The options of a tier are in `options/tier.rs`; `admin/change_tiers.rs` changes the tiers of an
 //! open store.

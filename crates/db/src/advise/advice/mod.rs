@@ -1,12 +1,9 @@
 //! Advice on settings that can be changed while a store is open, and the rollback of such changes.
 //!
-//! *Knows*: which shares of cache memory to ask a model about, when a change is worth it, how to
+//! *Scope*: which shares of cache memory to ask a model about, when a change is worth it, how to
 //! observe a change, and when to revert it.
 //!
-//! *Does not know*: how costs are computed (`alluvium_model`), how reads are counted.
-//!
-//! *Read in this order*: `choice.rs` (choice of advice), `watch.rs` (observation of one change),
-//! this file (the changes of a store).
+//! *Must not depend on*: how costs are computed (`alluvium_model`), how reads are counted.
 //!
 //! `engine/advice.rs` applies a change and observes it.
 //!

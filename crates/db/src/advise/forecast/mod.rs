@@ -1,13 +1,10 @@
 //! Predicted costs of the store, according to the models of its structures, compared with measured
 //! costs.
 //!
-//! *Knows*: how the observed workload of a keyspace becomes a question to a model, how each
+//! *Scope*: how the observed workload of a keyspace becomes a question to a model, how each
 //! predicted quantity is measured, and how long both are kept.
 //!
-//! *Does not know*: how costs are computed (`alluvium_model`), who asks, how it is displayed.
-//!
-//! *Read in this order*: `question.rs` (model inputs), `measurement.rs` (measurements),
-//! `history.rs` (past hours), this file (comparison).
+//! *Must not depend on*: how costs are computed (`alluvium_model`), who asks, how it is displayed.
 //!
 //! `engine/forecast.rs` passes in what the engine counts.
 //!

@@ -1,11 +1,9 @@
 //! Statistics of the requests to each keyspace, from a sample.
 //!
-//! *Knows*: the number of requests of each kind by hour; the lengths of keys, values and scans; the
+//! *Scope*: the number of requests of each kind by hour; the lengths of keys, values and scans; the
 //! lookups without a result; the share of sequential writes; the skew of the requests.
 //!
-//! *Does not know*: the consequences for a store.
-//!
-//! *Read in this order*: `watch.rs` (one keyspace), this file (all keyspaces, and the results).
+//! *Must not depend on*: the consequences for a store.
 //!
 //! Each thread counts down to its next sampled request, one in 64 at random intervals; the others
 //! cost one decrement. A sample is dropped if another thread is recording at that moment.

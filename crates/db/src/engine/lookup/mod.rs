@@ -1,12 +1,9 @@
 //! Point lookups: memtables newest first, then the record cache, then the keyspace's dictionary.
 //!
-//! *Knows*: the order in which a key's messages are searched, the sequence number of the read, and
+//! *Scope*: the order in which a key's messages are searched, the sequence number of the read, and
 //! which answers the record cache may keep.
 //!
-//! *Does not know*: how a dictionary finds a key, and who waits for the device.
-//!
-//! *Read in this order*: this file (the steps), `blocking.rs` (blocking lookups, single and
-//! batched), `polled.rs` (non-blocking lookups).
+//! *Must not depend on*: how a dictionary finds a key, and who waits for the device.
 //!
 //! # One lookup
 //!

@@ -5,14 +5,10 @@
 //! before the tree. (GTSSL re-inserts records that were read into its upper tiers, Spillane et al.,
 //! FAST 2011; here the uppermost tier is memory, and nothing is written.)
 //!
-//! *Knows*: which keys are read often, their values in the tree, the memory that they occupy.
+//! *Scope*: which keys are read often, their values in the tree, the memory that they occupy.
 //!
-//! *Does not know*: how the tree stores records, memtables except for their keys, snapshots,
+//! *Must not depend on*: how the tree stores records, memtables except for their keys, snapshots,
 //! threads.
-//!
-//! *Read in this order*: `shard.rs` (a part of the cache under one lock) with `ring.rs` (storage of
-//! records), `table.rs` (hash table) and `ghosts.rs` (admission), `forget.rs` (invalidation by a
-//! memtable), `sizing.rs` (size of the cache).
 //!
 //! # What makes an answer right
 //!

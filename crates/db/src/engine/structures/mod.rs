@@ -1,16 +1,10 @@
 //! The dictionaries of an open store, the assignment of keyspaces to them, and the manifest that
 //! lists them.
 //!
-//! *Knows*: the structures of the store, the structure of each keyspace, and operations on all
+//! *Scope*: the structures of the store, the structure of each keyspace, and operations on all
 //! structures together.
 //!
-//! *Does not know*: how a structure stores its keys, and when memtables are sealed.
-//!
-//! *Read in this order*: this file (fields and access), `open.rs` (creation, opening and salvage),
-//! `repair.rs` (damaged leaves), `placement.rs` (assignment of keyspaces), `aside.rs` (pages in
-//! which damage was met), `incorporate.rs` (flushes and attachment of loads), `cut.rs`
-//! (checkpoints), `catalog.rs` (the second copy of the catalog), `held.rs` (files outside the
-//! extents), `volatile.rs` (writes that are not logged).
+//! *Must not depend on*: how a structure stores its keys, and when memtables are sealed.
 //!
 //! To add a structure: add a field, an arm in `DictionarySet::get`, in `placement.rs` and in
 //! `open.rs`, and a variant in `readers.rs`. Its numbers and names are in `crate::options::kind`.

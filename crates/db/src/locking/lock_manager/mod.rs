@@ -24,12 +24,9 @@
 //! of a cycle is rejected: a commit outside locking transactions if there is one, because it
 //! retries, and otherwise the youngest.
 //!
-//! *Knows*: the locks and their holders, the waiting requests, and the wait-for graph.
+//! *Scope*: the locks and their holders, the waiting requests, and the wait-for graph.
 //!
-//! *Does not know*: the meaning of keys, and the work done under the locks.
-//!
-//! *Read in this order*: this file (the interface), `segments.rs` (held locks), `queue.rs` (waiting
-//! requests and deadlocks), `sync.rs`, `model_check.rs`.
+//! *Must not depend on*: the meaning of keys, and the work done under the locks.
 //!
 //! Invariants:
 //!

@@ -4,11 +4,9 @@
 //! a stripe only contend more often. Stripes are locked in ascending order, so that threads never
 //! deadlock.
 //!
-//! *Knows*: the locks that are held, their modes, and the waiting threads.
+//! *Scope*: the locks that are held, their modes, and the waiting threads.
 //!
-//! *Does not know*: the meaning of keys, and the work done under the locks.
-//!
-//! *Read in this order*: [`LockMode`], [`LockSet`], [`LockTable`], `sync.rs`, `model_check.rs`.
+//! *Must not depend on*: the meaning of keys, and the work done under the locks.
 //!
 //! Invariants:
 //!

@@ -1,13 +1,10 @@
 //! Futures of reads and writes, for any executor.
 //!
-//! *Knows*: what a future holds of its store, when its task is woken, and what happens to the work
+//! *Scope*: what a future holds of its store, when its task is woken, and what happens to the work
 //! of dropped futures.
 //!
-//! *Does not know*: how a key is found (`engine/lookup/`), and which thread commits
+//! *Must not depend on*: how a key is found (`engine/lookup/`), and which thread commits
 //! (`write/async_commit.rs`).
-//!
-//! *Read in this order*: `read.rs` ([`GetFuture`] and [`MultiGetFuture`]), `write.rs`
-//! ([`WriteFuture`]).
 //!
 //! `background/reactor.rs` waits for the device while tasks sleep.
 //!

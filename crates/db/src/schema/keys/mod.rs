@@ -1,10 +1,8 @@
 //! Keys composed of typed parts, encoded so that byte order equals the order of the parts.
 //!
-//! *Knows*: integers, floating-point numbers, strings, bytes, options, and tuples of them.
+//! *Scope*: integers, floating-point numbers, strings, bytes, options, and tuples of them.
 //!
-//! *Does not know*: keyspaces; the results are ordinary keys.
-//!
-//! *Read in this order*: `format.rs` (the encoding of each type), this file.
+//! *Must not depend on*: keyspaces; the results are ordinary keys.
 //!
 //! ```
 //! use alluvium::keys::{decode, encode};

@@ -1,12 +1,9 @@
 //! The durable list of dictionaries, which the superblock references.
 //!
-//! *Knows*: the dictionaries with their kinds and roots, the keyspaces of each, and how the list is
+//! *Scope*: the dictionaries with their kinds and roots, the keyspaces of each, and how the list is
 //! stored at a checkpoint: in the superblock's payload if it fits, otherwise in separate nodes.
 //!
-//! *Does not know*: the meaning of a root; when a checkpoint is due.
-//!
-//! *Read in this order*: `format.rs`, this file, `files.rs` (the data that the manifest of data
-//! files references).
+//! *Must not depend on*: the meaning of a root; when a checkpoint is due.
 //!
 //! Invariants:
 //!

@@ -4,12 +4,6 @@
 //! One thread runs all transactions of a history, one operation at a time, in an order derived from
 //! the seed, so that each seed reproduces its history. An operation whose lock is not available
 //! does not wait: it is retried later.
-//!
-//! *Read in this order*: `history.rs` (operations and their results), `driver.rs` (execution) with
-//! `operations.rs`, `replay.rs` (the checker that re-executes transactions serially), `cycles.rs`
-//! (the checker that searches for dependency cycles), `outside.rs` (a third-party checker),
-//! `planted.rs` (injected faults that the checkers must find), `slow.rs` (a device with slow
-//! operations), `clock.rs`, `threads.rs` (several threads).
 
 mod checkers;
 mod clock;

@@ -1,12 +1,9 @@
 //! Uncommitted writes to one keyspace, overlaid on the store.
 //!
-//! *Knows*: the order of the writes, which of them hide data of the store, and the memory that they
+//! *Scope*: the order of the writes, which of them hide data of the store, and the memory that they
 //! use.
 //!
-//! *Does not know*: locks, conflicts, and commits; a [`WriteBatch`] commits the writes.
-//!
-//! *Read in this order*: [`WriteSet`], `write.rs` (one write), `writes.rs` (all writes),
-//! `journal.rs` (undo), `iter.rs` (iterators), `spill.rs` (spilling to runs).
+//! *Must not depend on*: locks, conflicts, and commits; a [`WriteBatch`] commits the writes.
 //!
 //! Invariants:
 //!

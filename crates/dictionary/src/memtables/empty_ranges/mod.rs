@@ -1,13 +1,10 @@
 //! Key ranges that scans have found empty, which later scans skip in one step.
 //!
-//! *Knows*: which ranges contain no key with a value, since which commit, and which writes end
+//! *Scope*: which ranges contain no key with a value, since which commit, and which writes end
 //! that.
 //!
-//! *Does not know*: where the tombstones are, in memtables or below, and when compactions drop
+//! *Must not depend on*: where the tombstones are, in memtables or below, and when compactions drop
 //! them.
-//!
-//! *Read in this order*: `table.rs` (the ranges by start key), this file (adding ranges
-//! concurrently with writers), `dead_run.rs` (what a scan records).
 //!
 //! A queue deletes at its front and adds at its back. The deleted keys stay until a compaction
 //! drops them, so every scan from the front would pass all of them. The first scan that does so

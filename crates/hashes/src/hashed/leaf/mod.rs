@@ -1,10 +1,8 @@
 //! Leaves: pages of records in the order of their keys' hashes.
 //!
-//! *Knows*: the encoding of a leaf; which of its records belong to a key.
+//! *Scope*: the encoding of a leaf; which of its records belong to a key.
 //!
-//! *Does not know*: which leaf contains a hash; the location of separate values.
-//!
-//! *Read in this order*: `format`.
+//! *Must not depend on*: which leaf contains a hash; the location of separate values.
 //!
 //! Invariants:
 //!

@@ -1,12 +1,9 @@
 //! Lists of sketches in pages with a description, used by routing filters and routing trees.
 //!
-//! *Knows*: how sketches are encoded in pages, written and read; the location of a description and
+//! *Scope*: how sketches are encoded in pages, written and read; the location of a description and
 //! its pages; which pages contain a prefix.
 //!
-//! *Does not know*: the meaning of prefixes and payloads, the other contents of a description.
-//!
-//! *Read in this order*: this file, `draft.rs` (a page being filled), `format.rs`, `write.rs`,
-//! `read.rs`.
+//! *Must not depend on*: the meaning of prefixes and payloads, the other contents of a description.
 //!
 //! Invariants:
 //!

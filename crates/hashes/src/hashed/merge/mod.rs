@@ -3,11 +3,9 @@
 //! atomically. In a bundle of arrays, the filter of the run's level is written at the same time; in
 //! a bundle of trees, the lists above the run are written after it.
 //!
-//! *Knows*: how a chosen merge proceeds in slices; what its output replaces.
+//! *Scope*: how a chosen merge proceeds in slices; what its output replaces.
 //!
-//! *Does not know*: which merge is next; how runs, filters and lists are stored.
-//!
-//! *Read in this order*: this file, `records.rs`.
+//! *Must not depend on*: which merge is next; how runs, filters and lists are stored.
 //!
 //! If no older data of the part's hashes remains, deletes that no reader can distinguish from
 //! absent keys are dropped, as in SILT (Lim's thesis, table 2.3), and a deleted range becomes a

@@ -1,11 +1,9 @@
 //! Sequences of pages, each with its checksum, and their descriptions; shared by runs, routing
 //! filters and routing trees.
 //!
-//! *Knows*: the location of a list's pages; how a description is written and read.
+//! *Scope*: the location of a list's pages; how a description is written and read.
 //!
-//! *Does not know*: the contents of the pages.
-//!
-//! *Read in this order*: this file, `format.rs`, `write.rs`, `stored_description.rs`.
+//! *Must not depend on*: the contents of the pages.
 //!
 //! Invariants:
 //!

@@ -1,13 +1,11 @@
 //! Routing filters of the levels of a bundle of arrays, on the device: which runs of a level may
 //! contain a hash.
 //!
-//! *Knows*: prefixes and check characters of hashes; where a filter's pages are stored; how a
+//! *Scope*: prefixes and check characters of hashes; where a filter's pages are stored; how a
 //! filter is rewritten with an additional run.
 //!
-//! *Does not know*: which levels exist, when runs are merged, the contents of a run except hashes.
-//!
-//! *Read in this order*: `shape.rs`, this file, `format.rs`, `characters.rs`, `build.rs`, `ask.rs`,
-//! `check.rs`.
+//! *Must not depend on*: which levels exist, when runs are merged, the contents of a run except
+//! hashes.
 //!
 //! Conway, "Understanding Dictionaries at the Intersection of Theory and Practice" (2020), §2.3 and
 //! §2.4. A filter is read through the page cache and occupies memory only while it is used. It is

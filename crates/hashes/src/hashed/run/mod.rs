@@ -1,12 +1,9 @@
 //! Runs: records in the order of their keys' hashes, in leaves located by an index.
 //!
-//! *Knows*: where a run's leaves and values are stored; which leaf contains a hash; how a run is
+//! *Scope*: where a run's leaves and values are stored; which leaf contains a hash; how a run is
 //! written and read in order.
 //!
-//! *Does not know*: the runs of a structure and their order of age.
-//!
-//! *Read in this order*: this file, `format.rs`, `build.rs`, `hash_deltas.rs`, `find.rs`,
-//! `records.rs`, `cursor.rs`, `window.rs`, `check.rs`.
+//! *Must not depend on*: the runs of a structure and their order of age.
 //!
 //! Invariants:
 //!

@@ -1,9 +1,4 @@
 //! Tests of a structure against a model, on a store in memory.
-//!
-//! *Read in this order*: this file, `steps.rs` (discarded merges, pending lookups), `collisions.rs`
-//! (keys with equal hashes), `bundles.rs` (levels and their filters), `trees.rs` (levels and their
-//! trees), `long.rs` (long histories), `tiers.rs`, `mending.rs` (repairs), `neighbours.rs` (range
-//! deletes that adjoin those of another structure).
 
 mod bundles;
 mod collisions;

@@ -5,15 +5,11 @@
 //! children may contain a hash. A *digest* is a list of the hashes of a leaf or of a tree, from
 //! which the nodes above are built.
 //!
-//! *Knows*: prefixes, check characters and next characters of hashes; where nodes and digests are
+//! *Scope*: prefixes, check characters and next characters of hashes; where nodes and digests are
 //! stored; how a leaf is added to a tree; the search that keeps lists aligned.
 //!
-//! *Does not know*: when merges are due, how records are merged, the contents of a run except
+//! *Must not depend on*: when merges are due, how records are merged, the contents of a run except
 //! hashes.
-//!
-//! *Read in this order*: `cut.rs`, this file, `format.rs`, `list.rs` (writing), `hashes.rs`
-//! (digests in log order), `tree.rs`, `tree_builder.rs`, `leaf.rs`, `search.rs`, `names.rs`,
-//! `check.rs`.
 //!
 //! Conway, "Understanding Dictionaries at the Intersection of Theory and Practice" (2020), §2.5 and
 //! §2.7. Lists are read through the page cache and occupy memory only while they are used.

@@ -1,14 +1,10 @@
 //! MICA's protocol over UDP (Lim 2015, §5.3.1): each request is a datagram, which its reply
 //! overwrites.
 //!
-//! *Knows*: the format of datagrams, ports and their threads, retransmission and the detection of
+//! *Scope*: the format of datagrams, ports and their threads, retransmission and the detection of
 //! duplicates.
 //!
-//! *Does not know*: streams, sessions; the layout of items in memory (`crate::cache`).
-//!
-//! *Read in this order*: `format.rs`, `frames.rs`, `port.rs` (execution of a datagram),
-//! `deduplication.rs` (duplicates), `routing.rs` (routing to the owning port), `server.rs` (sockets
-//! and threads), `client.rs`, `rings.rs` (the same without a network).
+//! *Must not depend on*: streams, sessions; the layout of items in memory (`crate::cache`).
 //!
 //! A client requests the directory once, and then sends each request to the port that owns the key.
 //! The kernel thereby delivers it to the thread of that port, as the network card does in the

@@ -1,13 +1,8 @@
 //! The memcached protocol: text and meta commands.
 //!
-//! *Knows*: the syntax of requests, their effects on items, their replies.
+//! *Scope*: the syntax of requests, their effects on items, their replies.
 //!
-//! *Does not know*: sockets; the encoding of an item in the store (`store/model/format.rs`).
-//!
-//! *Read in this order*: `request.rs` (lines and blocks), `session.rs` (one connection), `run.rs`
-//! (requests that are executed together) and `outcome.rs` (their progress), `items.rs` (operations
-//! on items), `text.rs`, `meta.rs`, `execute.rs`, `stats.rs`, `dump.rs`; `cached/` (a connection to
-//! a cache).
+//! *Must not depend on*: sockets; the encoding of an item in the store (`store/model/format.rs`).
 //!
 //! ```text
 //! request = WORD { " " WORD } CRLF                        all but those that bring an item

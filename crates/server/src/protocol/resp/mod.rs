@@ -1,12 +1,9 @@
 //! The codec of the Redis protocol: RESP2, RESP3, and inline commands.
 //!
-//! *Knows*: the wire format of requests, the limits on incomplete ones, the format of replies in
+//! *Scope*: the wire format of requests, the limits on incomplete ones, the format of replies in
 //! both versions.
 //!
-//! *Does not know*: commands.
-//!
-//! *Read in this order*: `parse.rs` (requests), `reply.rs` (replies), `number.rs` and
-//! `hexadecimal.rs` (numbers as Redis writes and reads them).
+//! *Must not depend on*: commands.
 //!
 //! ```text
 //! request   = *COUNT CRLF { $LENGTH CRLF BYTES CRLF }      what clients send

@@ -1,15 +1,8 @@
 //! The functions of the commands of Redis, a file or folder for each family.
 //!
-//! *Knows*: the arguments of each command, its reads and writes, its reply.
+//! *Scope*: the arguments of each command, its reads and writes, its reply.
 //!
-//! *Does not know*: how commands are found, checked and executed together (`redis/`).
-//!
-//! *Read in this order*: `strings.rs`, `bits.rs` and `bitfield.rs`, `keys.rs`, `expiry.rs`,
-//! `scan_commands.rs`, `hashes.rs`, `sets.rs` with `set_operations.rs`, `draw.rs` (random
-//! elements), `lists/`, `sorted/`, `key_count_arguments.rs`, `sort.rs`, `ordered.rs` (extensions to
-//! Redis); `acl.rs` (permissions); `connection.rs`, `transactions.rs`, `interactive.rs` (BEGIN and
-//! COMMIT), `admin.rs` and `limits.rs` (CONFIG), `saving.rs`, `clients.rs`, `info/`, `describe.rs`,
-//! `latency.rs`, `memory.rs`, `small.rs`, `monitor_commands.rs` (MONITOR).
+//! *Must not depend on*: how commands are found, checked and executed together (`redis/`).
 
 pub(crate) mod acl;
 pub(crate) mod admin;

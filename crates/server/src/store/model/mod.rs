@@ -1,11 +1,9 @@
 //! The encoding of Redis types and memcached items in ordered keys.
 //!
-//! *Knows*: the record of a key, with type, expiry, and for a collection its number and count; the
+//! *Scope*: the record of a key, with type, expiry, and for a collection its number and count; the
 //! keys of elements and their order.
 //!
-//! *Does not know*: commands, locks, the store.
-//!
-//! *Read in this order*: `format.rs` (the bytes), then this file.
+//! *Must not depend on*: commands, locks, the store.
 //!
 //! The keys of a collection's elements contain its *number* instead of its key. RENAME therefore
 //! moves one record, and DEL deletes one record and one range. A key that is created again has a

@@ -1,13 +1,10 @@
 //! Ranks in sorted sets in logarithmic time, from the number of elements in each chunk of the
 //! order.
 //!
-//! *Knows*: the counts stored with a set's elements, how they follow its changes, and how ranks are
+//! *Scope*: the counts stored with a set's elements, how they follow its changes, and how ranks are
 //! computed from them.
 //!
-//! *Does not know*: commands, the encoding of positions.
-//!
-//! *Read in this order*: `chunks.rs` (chunks in memory), `cache.rs` (the cache of orders), then
-//! this file.
+//! *Must not depend on*: commands, the encoding of positions.
 //!
 //! A set with more than [`COUNTED_FROM`] members has one count record for each chunk of some
 //! thousands of members in score order. To find a rank, the counts before a chunk are summed in

@@ -1,11 +1,9 @@
 //! The list of a store's further tiers, in its first directory: the path of each at the last
 //! opening.
 //!
-//! *Knows*: how the list is read, and replaced so that a crash leaves the old or the new one.
+//! *Scope*: how the list is read, and replaced so that a crash leaves the old or the new one.
 //!
-//! *Does not know*: how a path becomes a directory; the contents of a tier.
-//!
-//! *Read in this order*: `format.rs`, this file.
+//! *Must not depend on*: how a path becomes a directory; the contents of a tier.
 //!
 //! The superblock contains the number of tiers, and marks identify the directories. The list is
 //! used to find the directories, and to name a missing one. A store opens without it.

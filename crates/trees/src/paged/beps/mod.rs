@@ -1,12 +1,8 @@
 //! The page-buffered Bε-tree of Rotte's thesis: messages wait in nodes and move down in blocks.
 //!
-//! *Knows*: when messages move, when nodes are split, the order of latches.
+//! *Scope*: when messages move, when nodes are split, the order of latches.
 //!
-//! *Does not know*: the layout of nodes, where pages are stored, threads, clocks.
-//!
-//! *Read in this order*: this file, `plan.rs` (which messages move), `flush.rs` (how they move),
-//! `write.rs` (how they enter the tree), `grow.rs` (growth of the root), `drain.rs` (moving all
-//! messages), `adapt.rs` (an ε for each node).
+//! *Must not depend on*: the layout of nodes, where pages are stored, threads, clocks.
 //!
 //! Most messages are written to the buffer of a node of the second level. The root has no buffer,
 //! so it is latched shared, unless one of its children must be split. Below the root a writer

@@ -1,10 +1,8 @@
 //! A B⁺-tree with the pages and latches of the Bε-tree: the baseline of the thesis (section 6.2).
 //!
-//! *Knows*: when nodes are split, the order of latches.
+//! *Scope*: when nodes are split, the order of latches.
 //!
-//! *Does not know*: the layout of nodes, where pages are stored, threads, clocks.
-//!
-//! *Read in this order*: this file, `write.rs`.
+//! *Must not depend on*: the layout of nodes, where pages are stored, threads, clocks.
 //!
 //! - **PT1** A writer latches inner nodes shared and the leaf exclusively, each as in
 //!   `read/descent.rs`. If the leaf may overflow, the writer restarts with exclusive latches: it

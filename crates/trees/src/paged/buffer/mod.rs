@@ -1,15 +1,9 @@
 //! A buffer of pages in memory, pinned and latched, either over a file or purely in memory.
 //!
-//! *Knows*: which page is in which frame, who uses it, which one is evicted next; where pages are
+//! *Scope*: which page is in which frame, who uses it, which one is evicted next; where pages are
 //! in the file; how a checkpoint of all pages survives later overwrites.
 //!
-//! *Does not know*: the content of pages (`node`), which of them form a tree.
-//!
-//! *Read in this order*: [`PageBuffer`] here, `frame.rs`, `frames.rs`, `slab.rs`, `arena.rs` (all
-//! pages in memory: the thesis's "optimal" buffer), `queue.rs`, `segments.rs`, `format.rs`,
-//! `hints.rs`, `shard.rs`, `pool.rs` (pins), `lending/` (other pins, and reads without pins),
-//! `evict.rs`, `journal.rs`, `checkpoint.rs`, `hosted.rs` (checkpoints that another store makes
-//! durable), `punch.rs` (space of free pages), `copy.rs` (copies of hosted checkpoints).
+//! *Must not depend on*: the content of pages (`node`), which of them form a tree.
 //!
 //! Pages are written in place. A crash must not lose the last checkpoint, so before a page is first
 //! overwritten after a checkpoint, its old image is written to a journal and synced. Opening a file

@@ -1,13 +1,9 @@
 //! The content of a page of a tree: pairs in a leaf; pivots with children, and possibly a buffer of
 //! messages, in an inner node.
 //!
-//! *Knows*: the layout of nodes, how many entries fit, how a node is split.
+//! *Scope*: the layout of nodes, how many entries fit, how a node is split.
 //!
-//! *Does not know*: where pages are stored, latches, when messages move.
-//!
-//! *Read in this order*: `layout.rs` (how a page is divided), `message.rs` (how messages are
-//! merged), `format.rs` (bytes), `format/look.rs`, `format/words.rs` (nodes that may change while
-//! they are read), `split.rs`, `join.rs`, `division.rs` (nodes with their own ε).
+//! *Must not depend on*: where pages are stored, latches, when messages move.
 //!
 //! Each array of a node has slots of one size, large enough for the longest key and value of the
 //! tree, and a directory in key order that lists the slots. An insertion moves directory entries of

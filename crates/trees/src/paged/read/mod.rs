@@ -1,11 +1,8 @@
 //! Reading a tree, with or without buffers in its nodes.
 //!
-//! *Knows*: how messages on the way to a leaf and the leaf's pairs form one state.
+//! *Scope*: how messages on the way to a leaf and the leaf's pairs form one state.
 //!
-//! *Does not know*: who writes, and when messages move.
-//!
-//! *Read in this order*: `descent.rs` (`couplings.rs` in its place with that feature), `lookup.rs`,
-//! `scan.rs`, `check.rs`.
+//! *Must not depend on*: who writes, and when messages move.
 //!
 //! - **PR1** A reader latches a child before it releases the parent. With `couplings` it may
 //!   instead validate, after it has latched the child or read its version, that no writer has

@@ -1,10 +1,8 @@
 //! Trees in files: creation, recovery, checkpoints and checks.
 //!
-//! *Knows*: the metadata of a tree that is stored with its pages.
+//! *Scope*: the metadata of a tree that is stored with its pages.
 //!
-//! *Does not know*: how pages survive a crash (`buffer`), what happens between checkpoints.
-//!
-//! *Read in this order*: this file, `format.rs`.
+//! *Must not depend on*: how pages survive a crash (`buffer`), what happens between checkpoints.
 //!
 //! - **PS1** Opening a tree restores its last checkpoint, with the data that its owner stored
 //!   there: the owner replays later writes from its own log.

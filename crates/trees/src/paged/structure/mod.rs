@@ -1,15 +1,10 @@
 //! A tree in pages as a dictionary of a store.
 //!
-//! *Knows*: which messages of a key the pages keep, when readers see them, how the pages take part
+//! *Scope*: which messages of a key the pages keep, when readers see them, how the pages take part
 //! in the store's checkpoints.
 //!
-//! *Does not know*: threads, clocks, transactions; who assigns sequence numbers; when a memtable is
-//! sealed; when a checkpoint is due.
-//!
-//! *Read in this order*: this file, `format.rs`, `messages.rs` (the messages of a key), `apply.rs`
-//! (changes), `expiring.rs` (when expired values are removed), `read.rs`, `scan.rs`, `contract.rs`,
-//! `check.rs`, `figures.rs`, `outline.rs`, `keep.rs` (copies), `salvage.rs` (recovery from damaged
-//! pages).
+//! *Must not depend on*: threads, clocks, transactions; who assigns sequence numbers; when a
+//! memtable is sealed; when a checkpoint is due.
 //!
 //! The pages are in their own file in the store's first directory, with a journal of old images in
 //! two further files. A checkpoint writes the pages and puts their root into the store's manifest.

@@ -1,12 +1,8 @@
 //! Tests of the trees against maps, under threads, faults and crashes.
 //!
-//! *Knows*: the expected contents of a tree.
+//! *Scope*: the expected contents of a tree.
 //!
-//! *Does not know*: how a tree stores them.
-//!
-//! *Read in this order*: this file (trees under one interface), `model.rs`, `shapes.rs`,
-//! `threads.rs`, `merges.rs`, `adaptive.rs`, `coupling.rs`, `couplings.rs`,
-//! `crashes.rs`.
+//! *Must not depend on*: how a tree stores them.
 
 mod adaptive;
 mod coupling;

@@ -1,13 +1,9 @@
 //! Builds a run from sorted records: leaves, values, and the index in memory. `finish.rs` writes
 //! the rest.
 //!
-//! *Knows*: when a leaf is full, the locations of its values and its node, the keys that need them.
+//! *Scope*: when a leaf is full, the locations of its values and its node, the keys that need them.
 //!
-//! *Does not know*: the source of the records, the further use of the run.
-//!
-//! *Read in this order*: `nodes.rs` (the output of nodes), `current.rs` (the leaf being filled),
-//! `closed.rs` (leaves that wait to be written), `values.rs` (separate values), this file (which
-//! combines them).
+//! *Must not depend on*: the source of the records, the further use of the run.
 
 mod closed;
 mod current;

@@ -1,9 +1,7 @@
 //! Traverses a run and reports every violation of an invariant.
 //!
-//! *Knows*: footers, index nodes, leaves and values of one run, and which of its keys readers can
-//! reach. *Does not know*: maplets, other runs, the trees that refer to the run.
-//!
-//! *Read in this order*: this file, `apart.rs` (separate values).
+//! *Scope*: footers, index nodes, leaves and values of one run, and which of its keys readers can
+//! reach. *Must not depend on*: maplets, other runs, the trees that refer to the run.
 
 mod separate_values;
 

@@ -1,10 +1,8 @@
 //! Footers: the metadata of a run, which is available without reading its leaves.
 //!
-//! *Knows*: the contents of a footer, and the location of the part that does not fit.
+//! *Scope*: the contents of a footer, and the location of the part that does not fit.
 //!
-//! *Does not know*: how a run is read.
-//!
-//! *Read in this order*: this file, `format.rs`.
+//! *Must not depend on*: how a run is read.
 
 mod format;
 

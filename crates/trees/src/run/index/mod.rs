@@ -1,12 +1,9 @@
 //! Index nodes: separators, and a description of each child.
 //!
-//! *Knows*: how children are packed into a node, which child may hold a key, the sums over a
+//! *Scope*: how children are packed into a node, which child may hold a key, the sums over a
 //! child's leaves, the location of a leaf's values, its first and last key.
 //!
-//! *Does not know*: the locations of nodes, the contents of a leaf.
-//!
-//! *Read in this order*: `format.rs`, `build.rs`, this file (finding a child), `keys.rs` (first and
-//! last keys of leaves).
+//! *Must not depend on*: the locations of nodes, the contents of a leaf.
 //!
 //! Invariants:
 //!

@@ -1,10 +1,8 @@
 //! Leaves: sorted records in a compact encoding.
 //!
-//! *Knows*: how records are packed into a node, when a node is full, how a key is found in it.
+//! *Scope*: how records are packed into a node, when a node is full, how a key is found in it.
 //!
-//! *Does not know*: other leaves, the locations of nodes, the meaning of a value.
-//!
-//! *Read in this order*: `format.rs`, `build.rs`, this file (finding a key).
+//! *Must not depend on*: other leaves, the locations of nodes, the meaning of a value.
 //!
 //! Invariants:
 //!

@@ -1,13 +1,10 @@
 //! Compaction: runs outside of the trunk, in slices, and hands in its result.
 //!
-//! *Knows*: the order of jobs; how part of a stack becomes one run with its maplet; which leaf is
+//! *Scope*: the order of jobs; how part of a stack becomes one run with its maplet; which leaf is
 //! worth compacting without a write that triggers it.
 //!
-//! *Does not know*: the threads that poll jobs; lookups and scans, except for their usage counts.
-//!
-//! *Read in this order*: `compactor.rs` (selects the next step), `job.rs` (one compaction),
-//! `merging.rs` (its merge), `maintain.rs` (full compactions). `crates/trees/src/fuse.rs` merges
-//! runs into one, and `crates/trees/src/stitch` adopts leaves.
+//! *Must not depend on*: the threads that poll jobs; lookups and scans, except for their usage
+//! counts.
 
 mod compactor;
 mod job;

@@ -1,12 +1,9 @@
 //! The tree on disk: checkpoints, opening, checks, and opening for a repair.
 //!
-//! *Knows*: the encoding and location of trunk nodes; the structures reachable from a root.
+//! *Scope*: the encoding and location of trunk nodes; the structures reachable from a root.
 //!
-//! *Does not know*: when a checkpoint is due, and where the root is stored; how versions change.
-//!
-//! *Read in this order*: `format.rs` (the encoding), `stored_node.rs` (conversion of nodes),
-//! `checkpoint.rs`, `reachable.rs` (the structures that a trunk refers to), `open.rs`, `check.rs`
-//! (with `contents.rs`), `salvage.rs`, `repair.rs` (damaged leaves).
+//! *Must not depend on*: when a checkpoint is due, and where the root is stored; how versions
+//! change.
 
 mod check;
 mod checkpoint;

@@ -1,12 +1,10 @@
 //! New data: writes a sealed memtable, or records that arrive in order, as runs with their maplets,
 //! and adds them as the newest bundles of the root.
 //!
-//! *Knows*: how messages are folded into a run; the point after which a change must not fail.
+//! *Scope*: how messages are folded into a run; the point after which a change must not fail.
 //!
-//! *Does not know*: when a memtable is sealed, and the order of memtables; the further fate of a
-//! bundle.
-//!
-//! *Read in this order*: `memtable.rs`, `ingest.rs`.
+//! *Must not depend on*: when a memtable is sealed, and the order of memtables; the further fate of
+//! a bundle.
 
 mod ingest;
 mod memtable;

@@ -1,11 +1,9 @@
 //! The shape of a tree and the amount of data in a range, for display and for other layers.
 //!
-//! *Knows*: how a version is drawn and outlined; the weight of the parts in a range; the number of
+//! *Scope*: how a version is drawn and outlined; the weight of the parts in a range; the number of
 //! distinct keys, according to maplets.
 //!
-//! *Does not know*: how anything changes. No leaf of a run is read here.
-//!
-//! *Read in this order*: `draw.rs`, `outline.rs`, `places.rs`, `estimate.rs`.
+//! *Must not depend on*: how anything changes. No leaf of a run is read here.
 
 mod draw;
 mod estimate;

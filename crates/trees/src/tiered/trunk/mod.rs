@@ -1,16 +1,9 @@
 //! The trunk: the runs by key range and age, and the single writer that changes them.
 //!
-//! *Knows*: nodes and their stacks; how a node flushes, splits and merges; which extents are in
+//! *Scope*: nodes and their stacks; how a node flushes, splits and merges; which extents are in
 //! use; which compactions are due; how a new version replaces the old one.
 //!
-//! *Does not know*: how records are compacted, looked up or scanned; how nodes are written.
-//!
-//! *Read in this order*: `checkpoint_location.rs` (the location of a checkpointed node), `node.rs`,
-//! `span.rs`, `job_table.rs` (due and running compactions), `walk.rs`, `uses.rs` (the lifetime of
-//! an extent), `shape.rs` (flush, split, merge), `job_inputs.rs` (the inputs of a compaction),
-//! `root_filter.rs` (the filter over the root's bundles), `miss_rate.rs` (the frequency of absent
-//! keys), `state.rs` (versions and the writer's state), `statistics.rs`, `writer.rs` (how a change
-//! is published).
+//! *Must not depend on*: how records are compacted, looked up or scanned; how nodes are written.
 
 mod checkpoint_location;
 mod job_inputs;

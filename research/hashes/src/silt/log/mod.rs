@@ -1,10 +1,8 @@
 //! The log store: records in the order of their arrival, and a cuckoo table of where they are.
 //!
-//! *Knows*: the bytes of records; how a log is read to its torn end; which record is a key's.
+//! *Scope*: the bytes of records; how a log is read to its torn end; which record is a key's.
 //!
-//! *Does not know*: files. The owner reads records for it.
-//!
-//! *Read in this order*: `format`, `index`.
+//! *Must not depend on*: files. The owner reads records for it.
 
 pub mod format;
 mod index;

@@ -1,8 +1,4 @@
 //! Chapter 5 of Lim's thesis: MICA's in-memory tables, in one process and over loopback.
-//!
-//! *Read in this order*: `requests.rs` (items and the requests for them), `tables.rs` (tables that
-//! serve requests in one process), `modes.rs` (M4, M7, M9, M10: without a network), `transports.rs`
-//! (M1, M2, M3, M5, M6, M8, M11: by rings of memory and by datagrams).
 
 mod modes;
 mod requests;

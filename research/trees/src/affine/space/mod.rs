@@ -1,12 +1,9 @@
 //! The space of an affine dictionary's nodes: extents of bytes that are written once.
 //!
-//! *Knows*: which bytes are free and which a commit references, how a commit becomes durable, the
+//! *Scope*: which bytes are free and which a commit references, how a commit becomes durable, the
 //! cost of requests in the affine model.
 //!
-//! *Does not know*: the contents of an extent; keys, nodes, messages.
-//!
-//! *Read in this order*: this file, `extent_allocator.rs`, `meter.rs`, `memory.rs`, `file.rs`,
-//! `format.rs`.
+//! *Must not depend on*: the contents of an extent; keys, nodes, messages.
 //!
 //! - **AS1** Bytes that the last commit references are not overwritten before the next commit is
 //!   durable.

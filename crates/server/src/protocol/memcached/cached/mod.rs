@@ -1,11 +1,8 @@
 //! One connection to a cache.
 //!
-//! *Knows*: which requests are executed together, and how.
+//! *Scope*: which requests are executed together, and how.
 //!
-//! *Does not know*: sockets; the layout of an item in memory (`crate::cache`).
-//!
-//! *Read in this order*: this file, `items.rs` (access of commands to items), `login.rs`,
-//! `stats.rs`.
+//! *Must not depend on*: sockets; the layout of an item in memory (`crate::cache`).
 
 mod items;
 mod login;

@@ -1,12 +1,9 @@
 //! INFO: statistics of the server and the store.
 //!
-//! *Knows*: the sections and the names of their fields.
+//! *Scope*: the sections and the names of their fields.
 //!
-//! *Does not know*: how anything is counted; that is left to `observe/command_stats.rs`,
+//! *Must not depend on*: how anything is counted; that is left to `observe/command_stats.rs`,
 //! `observe/sampler.rs` and the store.
-//!
-//! *Read in this order*: this file, `server.rs`, `stats.rs`, `commands.rs`, `keyspace.rs`,
-//! `forecast.rs`.
 
 mod commands;
 mod forecast;

@@ -1,10 +1,9 @@
 //! Lists: one record per element, at consecutive positions (S5).
 //!
-//! *Knows*: ends, indexes, searches.
+//! *Scope*: ends, indexes, searches.
 //!
-//! *Does not know*: how a position is encoded in a key; that is left to `store/model/format.rs`.
-//!
-//! *Read in this order*: this file, then `rewrite.rs` (LINSERT and LREM, which move elements).
+//! *Must not depend on*: how a position is encoded in a key; that is left to
+//! `store/model/format.rs`.
 
 mod rewrite;
 

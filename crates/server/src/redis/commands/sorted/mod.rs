@@ -1,13 +1,8 @@
 //! Sorted sets: two records per member, one by member with its score, and one in score order.
 //!
-//! *Knows*: scores, ranks, and ranges of scores, ranks and members.
+//! *Scope*: scores, ranks, and ranges of scores, ranks and members.
 //!
-//! *Does not know*: how a score is encoded in a key; that is left to `store/model/format.rs`.
-//!
-//! *Read in this order*: `change.rs` (ZADD and other writes), `bounds.rs` (bounds of ranges),
-//! `range.rs` (reading ranges), `rewrite.rs` (removing ranges), `read.rs` (reads of single
-//! members), `store.rs` (writing a new set), `algebra.rs` and `merge.rs` (set operations),
-//! `draw.rs`.
+//! *Must not depend on*: how a score is encoded in a key; that is left to `store/model/format.rs`.
 
 mod algebra;
 mod bounds;

@@ -2,12 +2,9 @@
 //! pages, and references with hints to frames. All of this is compiled with the feature `couplings`
 //! only.
 //!
-//! *Knows*: which items are lent to which frame, and when they are taken back.
+//! *Scope*: which items are lent to which frame, and when they are taken back.
 //!
-//! *Does not know*: how readers step from a node to its child (`read/couplings.rs`).
-//!
-//! *Read in this order*: `none.rs` (replaces all others without the feature), `loans.rs`,
-//! `item_pool.rs`, `versions.rs` and `peek.rs` (reads without pins), `pins.rs`.
+//! *Must not depend on*: how readers step from a node to its child (`read/couplings.rs`).
 
 #[cfg(feature = "couplings")]
 mod item_pool;

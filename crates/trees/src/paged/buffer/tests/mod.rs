@@ -1,11 +1,8 @@
 //! Tests of the pool: against a model, under races, faults and crashes.
 //!
-//! *Knows*: pages with a number as content.
+//! *Scope*: pages with a number as content.
 //!
-//! *Does not know*: trees.
-//!
-//! *Read in this order*: this file, then `races.rs`, `crashes.rs`, `faults.rs`, `hosted.rs`,
-//! `damaged_journal.rs`, `shards.rs`, `space.rs`, `copies.rs`, `ways.rs`.
+//! *Must not depend on*: trees.
 
 mod copies;
 mod crashes;
