@@ -1,4 +1,4 @@
-//! `base::bytes::Reader` with arbitrary bytes and arbitrary calls.
+//! `base::bytes::ByteReader` with arbitrary bytes and arbitrary calls.
 //!
 //! Strategy: the first half of the input selects the calls, the second half is the data that they
 //! read. Invariants: no call panics; the position never passes the end; a failed call consumes
@@ -6,12 +6,12 @@
 //! the same bytes.
 #![no_main]
 
-use alluvium_base::bytes::{Reader, Writer};
+use alluvium_base::bytes::{ByteReader, ByteWriter};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
     let (calls, bytes) = input.split_at(input.len() / 2);
-    let mut reader = Reader::new(bytes);
+    let mut reader = ByteReader::new(bytes);
     for call in calls {
         let before = reader.position();
         match call % 8 {
@@ -23,7 +23,7 @@ fuzz_target!(|input: &[u8]| {
             5 => {
                 if let Ok(value) = reader.varint() {
                     let mut out = Vec::new();
-                    Writer::new(&mut out).varint(value);
+                    ByteWriter::new(&mut out).varint(value);
                     assert!(
                         out.len() <= reader.position() - before,
                         "no encoding is shorter than the canonical one"
@@ -36,12 +36,17 @@ fuzz_target!(|input: &[u8]| {
                 assert_eq!(taken, bytes.get(before..before + wanted));
             }
         }
-        assert!(reader.position() >= before && reader.position() + reader.left() == bytes.len());
+        assert!(reader.position() >= before && reader.position() + reader.remaining() == bytes.len());
     }
 });
 
 /// Reads an integer of `len` bytes and compares it with the value computed by hand.
-fn check(reader: &mut Reader<'_>, bytes: &[u8], len: usize, read: impl Fn(&mut Reader<'_>) -> Option<u128>) {
+fn check(
+    reader: &mut ByteReader<'_>,
+    bytes: &[u8],
+    len: usize,
+    read: impl Fn(&mut ByteReader<'_>) -> Option<u128>,
+) {
     let at = reader.position();
     let by_hand = bytes.get(at..at + len).map(|bytes| {
         bytes

@@ -1,4 +1,4 @@
-//! `Codec::decode` with arbitrary bytes, and `Codec::encode` followed by a decode.
+//! `NodeCodec::decode` with arbitrary bytes, and `NodeCodec::encode` followed by a decode.
 //!
 //! Strategy: the first byte selects page size, number of pages and codec; the rest is used once as
 //! encoded bytes, and once as the content of a node. Invariants: no panic; a successful decode
@@ -7,7 +7,7 @@
 #![no_main]
 
 use alluvium_base::checksum;
-use alluvium_storage::{Codec, NodePointer, PageSize};
+use alluvium_storage::{NodeCodec, NodePointer, PageSize};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -16,10 +16,10 @@ fuzz_target!(|input: &[u8]| {
     };
     let page_size = PageSize::new(4096 << (choice % 3)).expect("4 to 16 KiB");
     let pages = 1 + (choice >> 2) % 3;
-    let codec = [Codec::None, Codec::Lz4, Codec::Zstd][usize::from(choice >> 4) % 3];
+    let codec = [NodeCodec::None, NodeCodec::Lz4, NodeCodec::Zstd][usize::from(choice >> 4) % 3];
     let mut out = vec![0; page_size.node_bytes(pages)];
 
-    let _ = Codec::decode(&pointer(codec, pages, bytes), page_size, bytes, &mut out);
+    let _ = NodeCodec::decode(&pointer(codec, pages, bytes), page_size, bytes, &mut out);
 
     let mut node = vec![0; out.len()];
     for (index, byte) in node.iter_mut().enumerate() {
@@ -31,7 +31,7 @@ fuzz_target!(|input: &[u8]| {
     }
     let mut encoded = Vec::new();
     let used = codec.encode(&node, &mut encoded);
-    if used == Codec::None {
+    if used == NodeCodec::None {
         assert!(encoded.is_empty(), "what is not compressed is written as it is");
         encoded.clone_from(&node);
     }
@@ -40,11 +40,11 @@ fuzz_target!(|input: &[u8]| {
     pointer
         .verify(&encoded)
         .expect("the bytes that the pointer was made for");
-    Codec::decode(&pointer, page_size, &encoded, &mut out).expect("what was just encoded");
+    NodeCodec::decode(&pointer, page_size, &encoded, &mut out).expect("what was just encoded");
     assert!(out == node);
 });
 
-fn pointer(codec: Codec, pages: u8, encoded: &[u8]) -> NodePointer {
+fn pointer(codec: NodeCodec, pages: u8, encoded: &[u8]) -> NodePointer {
     NodePointer {
         offset: 0,
         birth: 1,

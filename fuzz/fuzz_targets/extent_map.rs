@@ -9,12 +9,12 @@
 //! unit of the tiers, and equals the map that is opened after a freeze and a rewrite.
 #![no_main]
 
-use alluvium_base::bytes::Reader;
+use alluvium_base::bytes::ByteReader;
 use alluvium_base::{Purpose, checksum};
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::{Buffer, Directory, FileOptions};
+use alluvium_device::{AlignedBuffer, Directory, FileOptions};
 use alluvium_storage::extents::{ExtentOptions, Extents, MapPointer, UNIT, map_file};
-use alluvium_storage::{Place, Structure, Tiers};
+use alluvium_storage::{DiskLocation, OnDiskObject, TierFiles};
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     let (pointer, map) = if mode % 2 == 0 {
-        let mut reader = Reader::new(input);
-        let place = Place::new(Structure::Superblock, "fuzz", 0);
+        let mut reader = ByteReader::new(input);
+        let place = DiskLocation::new(OnDiskObject::Superblock, "fuzz", 0);
         let Ok(pointer) = MapPointer::decode(&mut reader, &place) else {
             return;
         };
@@ -37,7 +37,7 @@ fuzz_target!(|input: &[u8]| {
     };
     let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
     let other = MemoryDirectory::new();
-    let tiers = Arc::new(Tiers::create(&[directory.as_ref(), &other]).expect("memory"));
+    let tiers = Arc::new(TierFiles::create(&[directory.as_ref(), &other]).expect("memory"));
     for tier in 0..2 {
         tiers
             .get(tier)
@@ -48,7 +48,7 @@ fuzz_target!(|input: &[u8]| {
     let file = directory
         .create(&map_file(pointer.file), FileOptions::DIRECT)
         .expect("memory");
-    let map = Buffer::padded(&map);
+    let map = AlignedBuffer::padded(&map);
     if !map.is_empty() {
         file.grow(map.len() as u64).expect("memory");
         file.write_at(0, map, Purpose::Other).expect("memory");

@@ -2,20 +2,20 @@
 
 #![no_main]
 
-use alluvium_dictionary::blob::Root;
-use alluvium_storage::{PageSize, Place, Structure};
-use alluvium_trees::levels::format::Contents;
+use alluvium_dictionary::blob::BlobRoot;
+use alluvium_storage::{DiskLocation, OnDiskObject, PageSize};
+use alluvium_trees::levels::format::LevelsContents;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
-    let place = Place::new(Structure::Node, "tier-0.data", 0);
-    if let Ok(root) = Root::decode(input, &place, PageSize::MIN) {
+    let place = DiskLocation::new(OnDiskObject::Node, "tier-0.data", 0);
+    if let Ok(root) = BlobRoot::decode(input, &place, PageSize::MIN) {
         let bytes = root.encode();
-        let again = Root::decode(&bytes, &place, PageSize::MIN);
+        let again = BlobRoot::decode(&bytes, &place, PageSize::MIN);
         assert_eq!(again.expect("what was read is sound"), root);
     }
-    if let Ok(contents) = Contents::decode(input, &place, PageSize::MIN) {
-        let again = Contents::decode(&contents.encode(), &place, PageSize::MIN);
+    if let Ok(contents) = LevelsContents::decode(input, &place, PageSize::MIN) {
+        let again = LevelsContents::decode(&contents.encode(), &place, PageSize::MIN);
         assert_eq!(again.expect("what was read is sound"), contents);
     }
 });

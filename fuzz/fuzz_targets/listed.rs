@@ -1,4 +1,4 @@
-//! Filters of listed fingerprints: `listed::Filter`, its parts and its check.
+//! Filters of listed fingerprints: `listed::ListedFilter`, its parts and its check.
 //!
 //! Strategy: the input is used as a raw filter, and it also selects a shape, hashes, and bytes of
 //! the resulting filter to overwrite.
@@ -6,7 +6,7 @@
 //! in its parts, whose checks report nothing.
 #![no_main]
 
-use alluvium_filters::listed::{Filter, Shape, encode};
+use alluvium_filters::listed::{ListedFilter, ListedShape, encode};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -14,7 +14,7 @@ fuzz_target!(|input: &[u8]| {
     let Some(([bits, known, damages], rest)) = input.split_first_chunk() else {
         return;
     };
-    let Ok(shape) = Shape::new(rest.len() as u64, u32::from(bits % 26)) else {
+    let Ok(shape) = ListedShape::new(rest.len() as u64, u32::from(bits % 26)) else {
         return;
     };
     let shape = shape.knowing(u32::from(*known).max(1));
@@ -25,7 +25,7 @@ fuzz_target!(|input: &[u8]| {
         hashes.push(hash);
     }
     let mut bytes = encode(shape, hashes.iter().copied()).expect("sorted hashes");
-    let filter = Filter::open(&bytes[..]).expect("just written");
+    let filter = ListedFilter::open(&bytes[..]).expect("just written");
     assert!(filter.check().is_empty(), "{:?}", filter.check());
     let part = filter.part(0..shape.pages().div_ceil(2), |len| vec![0; len]);
     let part = part.expect("pages that are there");
@@ -41,7 +41,7 @@ fuzz_target!(|input: &[u8]| {
 });
 
 fn read(bytes: &[u8]) {
-    let Ok(filter) = Filter::open(bytes) else {
+    let Ok(filter) = ListedFilter::open(bytes) else {
         return;
     };
     for at in 0..64 {

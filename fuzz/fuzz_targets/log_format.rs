@@ -7,7 +7,9 @@
 #![no_main]
 
 use alluvium_base::checksum;
-use alluvium_storage::log::format::{BLOCK_BYTES, Decoded, Mark, RECORD_BYTES, RecordHeader, SegmentHeader};
+use alluvium_storage::log::format::{
+    BLOCK_BYTES, DecodedHeader, LogMark, RECORD_BYTES, RecordHeader, SegmentHeader,
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -20,11 +22,14 @@ fuzz_target!(|input: &[u8]| {
         let sum = checksum(&block);
         block.extend(sum.to_le_bytes());
     }
-    if let Decoded::Segment(header) = SegmentHeader::decode(&block) {
-        assert_eq!(SegmentHeader::decode(&header.encode()), Decoded::Segment(header));
+    if let DecodedHeader::Segment(header) = SegmentHeader::decode(&block) {
+        assert_eq!(
+            SegmentHeader::decode(&header.encode()),
+            DecodedHeader::Segment(header)
+        );
     }
-    if let Ok(mark) = Mark::decode(&block) {
-        assert_eq!(Mark::decode(&mark.encode()), Ok(mark));
+    if let Ok(mark) = LogMark::decode(&block) {
+        assert_eq!(LogMark::decode(&mark.encode()), Ok(mark));
     }
     let seed = u64::from(*mode);
     for position in (0..bytes.len()).step_by(8) {

@@ -11,9 +11,9 @@
 
 use alluvium_base::Purpose;
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::{BootId, Buffer, Directory, FileOptions};
-use alluvium_storage::log::format::{BLOCK_BYTES, Kind, RecordHeader, SegmentHeader, record_len};
-use alluvium_storage::log::{Access, Log, LogOptions};
+use alluvium_device::{AlignedBuffer, BootId, Directory, FileOptions};
+use alluvium_storage::log::format::{BLOCK_BYTES, RecordHeader, RecordKind, SegmentHeader, record_len};
+use alluvium_storage::log::{LogOptions, SegmentAccess, WriteAheadLog};
 use alluvium_storage::{Error, IMPOSSIBLE, Result};
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const OPTIONS: LogOptions = LogOptions {
     segment_bytes: SEGMENT as u64,
     reserve_bytes: SEGMENT as u64,
     lanes: 2,
-    access: Access::Written,
+    access: SegmentAccess::Written,
     identity: 0,
 };
 
@@ -60,10 +60,11 @@ fuzz_target!(|input: &[u8]| {
         Err(Error::NewerFormat { .. }) => {}
         Err(_) => {
             let mut records = Records::new();
-            let repaired = Log::repair(&directory, OPTIONS, start.from, start.generation, &mut |record| {
-                records.push((record.first, record.count, record.payload.to_vec()));
-                Ok(())
-            });
+            let repaired =
+                WriteAheadLog::repair(&directory, OPTIONS, start.from, start.generation, &mut |record| {
+                    records.push((record.first, record.count, record.payload.to_vec()));
+                    Ok(())
+                });
             let (log, report) = repaired.expect("repair takes whatever there is");
             check(&records, start.from);
             drop(log);
@@ -76,7 +77,7 @@ fuzz_target!(|input: &[u8]| {
 
 fn open(directory: &Arc<dyn Directory>, start: &Start) -> Result<Records> {
     let mut records = Records::new();
-    let log = Log::open(
+    let log = WriteAheadLog::open(
         directory,
         OPTIONS,
         start.from,
@@ -147,7 +148,7 @@ fn write_segment(directory: &dyn Directory, slot: u32, input: &mut &[u8]) {
         .create(&format!("log-{slot}"), FileOptions::BUFFERED)
         .expect("memory");
     file.grow(SEGMENT as u64).expect("memory");
-    file.write_at(0, Buffer::padded(&bytes), Purpose::Other)
+    file.write_at(0, AlignedBuffer::padded(&bytes), Purpose::Other)
         .expect("memory");
 }
 
@@ -167,10 +168,10 @@ fn write_record(out: &mut Vec<u8>, seed: u64, input: &mut &[u8]) {
             out.resize(out.len().next_multiple_of(8), 0);
             return;
         }
-        1 => Kind::Void,
-        2 => Kind::Note,
-        3 => Kind::Seal,
-        _ => Kind::Data,
+        1 => RecordKind::Void,
+        2 => RecordKind::Note,
+        3 => RecordKind::Seal,
+        _ => RecordKind::Data,
     };
     let (first, complete) = if kind.is_numbered() {
         let first = sequence(fields[1]);

@@ -1,4 +1,4 @@
-//! `Root::decode` and `Body::decode` of a maplet's directory with arbitrary bytes.
+//! `MapletRoot::decode` and `MapletBody::decode` of a maplet's directory with arbitrary bytes.
 //!
 //! Strategy: the first bytes give the expected location of the root; the rest is used as the root,
 //! padded to whole pages, and also as the body assembled from parts. Invariants: no panic; no more
@@ -6,8 +6,8 @@
 //! extent last, and has one checksum for each page.
 #![no_main]
 
-use alluvium_storage::{Codec, NodePointer, PageSize};
-use alluvium_trees::maplet::format::{Body, Root};
+use alluvium_storage::{NodeCodec, NodePointer, PageSize};
+use alluvium_trees::maplet::format::{MapletBody, MapletRoot};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -23,14 +23,14 @@ fuzz_target!(|input: &[u8]| {
         encoded_len: node.len() as u32,
         tier: tier % 8,
         pages: (node.len() / 4096) as u8,
-        codec: Codec::None,
+        codec: NodeCodec::None,
     };
-    let Ok(root) = Root::decode(&node, &pointer, PageSize::MIN) else {
+    let Ok(root) = MapletRoot::decode(&node, &pointer, PageSize::MIN) else {
         return;
     };
     let last = root.stretches.last().expect("an extent with the root");
     assert!(last.extent.range().contains(&pointer.offset));
-    let _ = Body::decode(bytes, &root, &pointer.place());
+    let _ = MapletBody::decode(bytes, &root, &pointer.place());
     let body = if root.parts.is_empty() {
         let Ok(body) = root.body_in(&node, &pointer) else {
             return;

@@ -7,7 +7,7 @@
 //! read of the whole.
 #![no_main]
 
-use alluvium_server::memcached::request::{Found, binary_refusal, read};
+use alluvium_server::memcached::request::{ParsedInput, binary_refusal, read};
 use libfuzzer_sys::fuzz_target;
 
 const MOST: usize = 1024;
@@ -17,24 +17,24 @@ fuzz_target!(|input: &[u8]| {
     while at < input.len() {
         let rest = &input[at..];
         match read(rest, MOST) {
-            Found::Nothing | Found::Endless | Found::Http => return,
-            Found::Binary(header) => {
+            ParsedInput::Nothing | ParsedInput::Endless | ParsedInput::Http => return,
+            ParsedInput::Binary(header) => {
                 assert!(binary_refusal(header).len() > header.len());
                 return;
             }
-            Found::Request(request, taken) => {
+            ParsedInput::Request(request, taken) => {
                 assert!(taken > 0 && taken <= rest.len());
                 assert!(request.block.len() <= MOST);
                 for end in [taken / 2, taken - 1] {
-                    assert_eq!(read(&rest[..end], MOST), Found::Nothing);
+                    assert_eq!(read(&rest[..end], MOST), ParsedInput::Nothing);
                 }
                 at += taken;
             }
-            Found::TooLarge(request, taken) => {
+            ParsedInput::TooLarge(request, taken) => {
                 assert!(taken > MOST && request.block.is_empty());
                 at = at.saturating_add(taken);
             }
-            Found::Bad(error, taken) => {
+            ParsedInput::Bad(error, taken) => {
                 assert!(taken > 0 && !error.is_empty());
                 at = at.saturating_add(taken);
             }

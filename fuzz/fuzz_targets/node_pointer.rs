@@ -5,8 +5,8 @@
 //! in a store, so that a damaged pointer never sizes an allocation.
 #![no_main]
 
-use alluvium_base::bytes::Reader;
-use alluvium_storage::{NodePointer, PageSize, Place, Structure};
+use alluvium_base::bytes::ByteReader;
+use alluvium_storage::{DiskLocation, NodePointer, OnDiskObject, PageSize};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -14,8 +14,8 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     let page_size = PageSize::new(4096 << (choice % 5)).expect("4 to 64 KiB");
-    let place = Place::new(Structure::Node, "fuzz", 0);
-    let mut reader = Reader::new(bytes);
+    let place = DiskLocation::new(OnDiskObject::Node, "fuzz", 0);
+    let mut reader = ByteReader::new(bytes);
     loop {
         let at = reader.position();
         let Ok(pointer) = NodePointer::decode(&mut reader, &place, page_size) else {

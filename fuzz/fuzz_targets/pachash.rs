@@ -1,4 +1,4 @@
-//! Block indexes of packed stores: `pachash::Index` and its check.
+//! Block indexes of packed stores: `pachash::BlockIndex` and its check.
 //!
 //! Strategy: the input is used as a raw index, and it also selects object sizes, a shape, and bytes
 //! of the resulting index to overwrite.
@@ -6,7 +6,7 @@
 //! index the blocks for a hash include those of its object, and the check reports nothing.
 #![no_main]
 
-use alluvium_filters::pachash::{Builder, Index, Shape};
+use alluvium_filters::pachash::{BlockIndex, BlockIndexBuilder, BlockIndexShape};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -17,11 +17,12 @@ fuzz_target!(|input: &[u8]| {
     // A byte gives an object's size, and the distance of its hash from the previous one.
     let size = |byte: u8| 1 + u64::from(byte % 64) * u64::from(byte / 64 + 1);
     let total = rest.iter().map(|&byte| size(byte)).sum();
-    let Ok(shape) = Shape::with_bins(total, u32::from(*block_bytes), u32::from(bins_log % 18)) else {
+    let Ok(shape) = BlockIndexShape::with_bins(total, u32::from(*block_bytes), u32::from(bins_log % 18))
+    else {
         return;
     };
     let step = u64::MAX / 255 / (rest.len() as u64 + 1);
-    let (mut builder, mut hash, mut at, mut objects) = (Builder::new(shape), 0, 0, Vec::new());
+    let (mut builder, mut hash, mut at, mut objects) = (BlockIndexBuilder::new(shape), 0, 0, Vec::new());
     for &byte in rest {
         hash += step * u64::from(byte & 0x3f);
         builder.push(hash, size(byte)).expect("a sorted object");
@@ -29,7 +30,7 @@ fuzz_target!(|input: &[u8]| {
         at += size(byte);
     }
     let mut bytes = builder.finish().expect("all bytes");
-    let index = Index::open(&bytes).expect("just written");
+    let index = BlockIndex::open(&bytes).expect("just written");
     assert!(index.check().is_empty(), "{:?}", index.check());
     for (hash, begin, end) in objects {
         let blocks = index.blocks(hash).expect("sound");
@@ -44,7 +45,7 @@ fuzz_target!(|input: &[u8]| {
 });
 
 fn read(bytes: &[u8]) {
-    let Ok(index) = Index::open(bytes) else {
+    let Ok(index) = BlockIndex::open(bytes) else {
         return;
     };
     for at in 0..64 {

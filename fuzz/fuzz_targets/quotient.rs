@@ -1,5 +1,5 @@
-//! Pages of quotient filters and maplets: `Geometry::decode`, `Image`, `PageView`,
-//! `Maplet::from_image`.
+//! Pages of quotient filters and maplets: `FilterGeometry::decode`, `FilterImage`, `PageView`,
+//! `QuotientMaplet::from_image`.
 //!
 //! Strategy: the input selects a geometry, entries to insert into a valid filter, and bytes of that
 //! filter to overwrite. (The whole input is also decoded as a raw geometry.) Invariants: no panic,
@@ -8,24 +8,24 @@
 //! exactly the same bytes.
 #![no_main]
 
-use alluvium_filters::quotient::{Chunk, Image};
-use alluvium_filters::{Entry, Geometry, Maplet, Shape, hash, lookup_many};
+use alluvium_filters::quotient::{EntryChunk, FilterImage};
+use alluvium_filters::{FilterEntry, FilterGeometry, FilterShape, QuotientMaplet, hash, lookup_many};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
-    if let Ok(geometry) = Geometry::decode(input) {
+    if let Ok(geometry) = FilterGeometry::decode(input) {
         let mut again = Vec::new();
         geometry.encode(&mut again);
-        assert_eq!(Geometry::decode(&again).ok(), Some(geometry));
+        assert_eq!(FilterGeometry::decode(&again).ok(), Some(geometry));
     }
     let Some(([bits, value_bits, pages, keys, damages], rest)) = input.split_first_chunk() else {
         return;
     };
-    let shape = Shape::new(8 + u32::from(bits % 41), u32::from(value_bits % 17));
-    let Ok(geometry) = Geometry::with_pages(1 + u32::from(pages % 3), shape) else {
+    let shape = FilterShape::new(8 + u32::from(bits % 41), u32::from(value_bits % 17));
+    let Ok(geometry) = FilterGeometry::with_pages(1 + u32::from(pages % 3), shape) else {
         return;
     };
-    let mut maplet = Maplet::new(geometry);
+    let mut maplet = QuotientMaplet::new(geometry);
     let mut entries = Vec::new();
     for (number, key) in rest.chunks_exact(2).take(usize::from(*keys)).enumerate() {
         let value = if geometry.value_bits() == 0 {
@@ -33,13 +33,13 @@ fuzz_target!(|input: &[u8]| {
         } else {
             number as u16 & 1
         };
-        let entry = Entry::new(geometry.fingerprint(hash(0, key)), value);
+        let entry = FilterEntry::new(geometry.fingerprint(hash(0, key)), value);
         if maplet.insert(entry).is_ok() {
             entries.push(entry);
         }
     }
     let mut bytes = maplet.to_bytes();
-    let image = Image::new(&geometry, &bytes).expect("just written");
+    let image = FilterImage::new(&geometry, &bytes).expect("just written");
     assert!(image.check().is_empty(), "{:?}", image.check());
     for entry in &entries {
         assert!(image.contains(entry.fingerprint()).expect("sound"));
@@ -52,8 +52,8 @@ fuzz_target!(|input: &[u8]| {
 });
 
 /// Reads everything from a filter with arbitrary bytes.
-fn read(geometry: &Geometry, bytes: &[u8], entries: &[Entry]) {
-    let Ok(image) = Image::new(geometry, bytes) else {
+fn read(geometry: &FilterGeometry, bytes: &[u8], entries: &[FilterEntry]) {
+    let Ok(image) = FilterImage::new(geometry, bytes) else {
         return;
     };
     let mut probes = Vec::new();
@@ -74,12 +74,12 @@ fn read(geometry: &Geometry, bytes: &[u8], entries: &[Entry]) {
     lookup_many(&probes, |_, found| {
         let _ = found.presence();
     });
-    let mut chunk = Chunk::new();
+    let mut chunk = EntryChunk::new();
     for number in 0..image.pages() {
         let _ = (image.spilled(number), image.read_page(number, &mut chunk));
     }
     let sound = image.check().is_empty();
-    let maplet = Maplet::from_image(image);
+    let maplet = QuotientMaplet::from_image(image);
     if sound {
         assert!(maplet.expect("a sound filter").to_bytes() == bytes);
     }

@@ -4,33 +4,36 @@
 #![no_main]
 
 use alluvium::simulation::format::{
-    CatalogRecord, Write, Writes, decode_catalog, encode_ingest, encode_keyspace, encode_one, encode_range,
-    encode_volatile, keyspace_key, split,
+    CatalogRecord, LogWrite, LogWriteIter, decode_catalog, encode_ingest, encode_keyspace, encode_one,
+    encode_range, encode_volatile, keyspace_key, split,
 };
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
     let mut again = Vec::new();
     let mut sound = true;
-    for write in Writes::new(input) {
+    for write in LogWriteIter::new(input) {
         match write {
-            Ok(Write::One {
+            Ok(LogWrite::One {
                 key,
                 kind,
                 expires_ms,
                 operand,
             }) => encode_one(&mut again, &[], key, kind, expires_ms, operand),
-            Ok(Write::Range { start, end }) => encode_range(&mut again, start, end),
-            Ok(Write::Ingest { first, last }) => encode_ingest(&mut again, first, last),
-            Ok(Write::Volatile) => encode_volatile(&mut again),
+            Ok(LogWrite::Range { start, end }) => encode_range(&mut again, start, end),
+            Ok(LogWrite::Ingest { first, last }) => encode_ingest(&mut again, first, last),
+            Ok(LogWrite::Volatile) => encode_volatile(&mut again),
             Err(_) => sound = false,
         }
     }
     if sound {
         // The input may encode a length in more bytes than necessary, or an expiry of zero
         // explicitly. The decoded writes are equal all the same.
-        let twice: Vec<_> = Writes::new(&again).map(Result::unwrap).collect();
-        assert_eq!(Writes::new(input).map(Result::unwrap).collect::<Vec<_>>(), twice);
+        let twice: Vec<_> = LogWriteIter::new(&again).map(Result::unwrap).collect();
+        assert_eq!(
+            LogWriteIter::new(input).map(Result::unwrap).collect::<Vec<_>>(),
+            twice
+        );
     }
     if let Some((len, _)) = split(input) {
         assert!(len <= input.len());

@@ -6,10 +6,10 @@
 //! allocation; a parsed request survives encoding and parsing unchanged.
 #![no_main]
 
-use alluvium_server::resp::{BadRequest, Limits, Parser, Requests};
+use alluvium_server::resp::{BadRequest, ParsedRequests, RequestLimits, RequestParser};
 use libfuzzer_sys::fuzz_target;
 
-const LIMITS: Limits = Limits {
+const LIMITS: RequestLimits = RequestLimits {
     bytes: 4096,
     argument: 2048,
     arguments: 64,
@@ -19,7 +19,7 @@ const LIMITS: Limits = Limits {
 type Words = Vec<Vec<u8>>;
 
 fn read(bytes: &[u8], piece: usize) -> (Vec<Words>, Option<BadRequest>) {
-    let (mut parser, mut requests) = (Parser::default(), Requests::default());
+    let (mut parser, mut requests) = (RequestParser::default(), ParsedRequests::default());
     let (mut buffer, mut all) = (Vec::new(), Vec::new());
     for part in bytes.chunks(piece) {
         buffer.extend_from_slice(part);

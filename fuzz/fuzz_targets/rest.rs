@@ -4,11 +4,11 @@
 //! Invariants: no panic; decoded values encode to the same bytes.
 #![no_main]
 
-use alluvium_hashes::index::format::{Header, open_block, seal_block};
+use alluvium_hashes::index::format::{IndexFileHeader, open_block, seal_block};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
-    if let Ok((header, index)) = Header::decode(input) {
+    if let Ok((header, index)) = IndexFileHeader::decode(input) {
         let again = header.encode(index);
         assert_eq!(again, input[..again.len()]);
         assert!(header.shape.block_records() > 0);

@@ -7,7 +7,7 @@
 #![no_main]
 
 use alluvium_storage::PageSize;
-use alluvium_trees::run::{Examined, examine};
+use alluvium_trees::run::{NodeDescription, examine};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -23,9 +23,9 @@ fuzz_target!(|input: &[u8]| {
         node[at] = damage[2];
     }
     match examine(&node, page_size) {
-        Ok(Examined::Leaf { keys, records }) => assert!(keys <= records && records <= 1 << 16),
-        Ok(Examined::Index { children, .. }) => assert!(children * 8 <= node.len()),
-        Ok(Examined::Footer { extents }) => assert!(extents * 17 <= node.len()),
-        Ok(Examined::Head { .. }) | Err(_) => {}
+        Ok(NodeDescription::Leaf { keys, records }) => assert!(keys <= records && records <= 1 << 16),
+        Ok(NodeDescription::Index { children, .. }) => assert!(children * 8 <= node.len()),
+        Ok(NodeDescription::Footer { extents }) => assert!(extents * 17 <= node.len()),
+        Ok(NodeDescription::Head { .. }) | Err(_) => {}
     }
 });

@@ -9,27 +9,31 @@ mod hashed;
 #[path = "seeds/structures.rs"]
 mod structures;
 
-use alluvium_base::bytes::Writer;
-use alluvium_base::message::LAST;
+use alluvium_base::bytes::ByteWriter;
+use alluvium_base::message::MAX_SEQUENCE;
 use alluvium_base::{Message, Purpose, checksum};
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::{BootId, Directory, FileOptions};
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::values::ValuePointer;
-use alluvium_filters::{Geometry, Shape};
-use alluvium_server::control::format::{Part, frame};
-use alluvium_server::control::{self, Change, Redis as Commands, Reply, Request};
-use alluvium_server::datagram::format::{self as datagram, Datagram, Header, Operation, Way};
-use alluvium_storage::extents::{Class, Extent, ExtentOptions, Extents, MapPointer, map_file};
-use alluvium_storage::log::format::{Kind, RecordHeader, SegmentHeader};
+use alluvium_dictionary::value_log::ValuePointer;
+use alluvium_filters::{FilterGeometry, FilterShape};
+use alluvium_server::control::format::{ReplyFrame, frame};
+use alluvium_server::control::{
+    self, KeyChange, ManagementReply, ManagementRequest, RedisRequest as Commands,
+};
+use alluvium_server::datagram::format::{
+    self as datagram, Datagram, DatagramDirection, DatagramHeader, DatagramOperation,
+};
+use alluvium_storage::extents::{AllocationClass, Extent, ExtentOptions, Extents, MapPointer, map_file};
+use alluvium_storage::log::format::{RecordHeader, RecordKind, SegmentHeader};
 use alluvium_storage::node::read_node;
 use alluvium_storage::store::{Store, StoreOptions};
-use alluvium_storage::tiers::format::Mark;
-use alluvium_storage::tiers::list::{Listed, TierList};
-use alluvium_storage::{Codec, NodePointer, PageSize, Tiers, superblock::Superblock};
-use alluvium_trees::maplet::format::{Body, Root, Stretch};
-use alluvium_trees::run::{Builder, RunOptions, Weight};
-use alluvium_trees::tiered::format::{Form, GroupName, PartName, PivotForm, Root as TreeRoot, RunName};
+use alluvium_storage::tiers::format::TierMark;
+use alluvium_storage::tiers::list::{TierEntry, TierList};
+use alluvium_storage::{NodeCodec, NodePointer, PageSize, TierFiles, superblock::Superblock};
+use alluvium_trees::maplet::format::{MapletBody, MapletExtent, MapletRoot};
+use alluvium_trees::run::{RangeWeight, RunBuilder, RunOptions};
+use alluvium_trees::tiered::format::{StoredGroup, StoredNode, StoredPart, StoredPivot, StoredRun, TreeRoot};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -87,9 +91,9 @@ fn traces() -> Vec<Vec<u8>> {
 }
 
 fn datagrams() -> Vec<Vec<u8>> {
-    let header = Header {
-        operation: Operation::Set,
-        way: Way::Request,
+    let header = DatagramHeader {
+        operation: DatagramOperation::Set,
+        way: DatagramDirection::Request,
         sequence: 1,
         client: 2,
         hash: 3,
@@ -100,7 +104,7 @@ fn datagrams() -> Vec<Vec<u8>> {
     let (key, value) = (&b"key"[..], &b"value"[..]);
     let length = datagram::write(&Datagram { header, key, value }, &mut bytes);
     assert_eq!(length, Some(72));
-    let directory = datagram::Directory {
+    let directory = datagram::PortDirectory {
         seed: 1,
         ports: vec![1, 2],
     };
@@ -108,25 +112,25 @@ fn datagrams() -> Vec<Vec<u8>> {
 }
 
 fn messages_of_managers() -> Vec<Vec<u8>> {
-    let change = Change {
+    let change = KeyChange {
         keyspace: "default".to_owned(),
         key: b"k".to_vec(),
         value: Some(b"value".to_vec()),
         expires_in_ms: Some(1000),
     };
     let requests = [
-        Request::Keyspaces,
-        Request::Write(vec![change.clone(), change.clone()]),
-        Request::Redis(Commands::Execute {
+        ManagementRequest::Keyspaces,
+        ManagementRequest::Write(vec![change.clone(), change.clone()]),
+        ManagementRequest::Redis(Commands::Execute {
             database: 1,
             commands: vec![vec![b"GET".to_vec(), b"k".to_vec()]],
             also: vec![change],
         }),
     ];
     let parts = [
-        Part::Reply(Reply::Pairs(vec![(b"k".to_vec(), b"v".to_vec())])),
-        Part::Failed {
-            kind: control::Kind::Full,
+        ReplyFrame::Reply(ManagementReply::Pairs(vec![(b"k".to_vec(), b"v".to_vec())])),
+        ReplyFrame::Failed {
+            kind: control::FailureKind::Full,
             text: "full".to_owned(),
         },
     ];
@@ -159,9 +163,30 @@ fn requests_of_memcached() -> Vec<Vec<u8>> {
 fn records() -> Vec<Vec<u8>> {
     use alluvium::simulation::format::{encode_keyspace, encode_one, encode_range, keyspace_key};
     let mut record = Vec::new();
-    encode_one(&mut record, &[1], b"key", alluvium_base::Kind::Put, 0, b"value");
-    encode_one(&mut record, &[1], b"key", alluvium_base::Kind::Put, 7, b"value");
-    encode_one(&mut record, &[1], b"key", alluvium_base::Kind::Delete, 0, b"");
+    encode_one(
+        &mut record,
+        &[1],
+        b"key",
+        alluvium_base::MessageKind::Put,
+        0,
+        b"value",
+    );
+    encode_one(
+        &mut record,
+        &[1],
+        b"key",
+        alluvium_base::MessageKind::Put,
+        7,
+        b"value",
+    );
+    encode_one(
+        &mut record,
+        &[1],
+        b"key",
+        alluvium_base::MessageKind::Delete,
+        0,
+        b"",
+    );
     encode_range(&mut record, &[1], &[2]);
     let options = alluvium::KeyspaceOptions::new().merge_operator("add");
     let mut keyspace = keyspace_key("rivers0").to_vec();
@@ -173,7 +198,7 @@ fn records() -> Vec<Vec<u8>> {
 fn bytes() -> Vec<Vec<u8>> {
     let calls = [0u8, 1, 2, 3, 4, 5, 5, 5, 30];
     let mut values = Vec::new();
-    Writer::new(&mut values)
+    ByteWriter::new(&mut values)
         .u8(1)
         .u16(2)
         .u32(3)
@@ -187,7 +212,7 @@ fn bytes() -> Vec<Vec<u8>> {
     vec![[&calls[..], &filler, &values].concat()]
 }
 
-fn pointer(codec: Codec, pages: u8, encoded: &[u8]) -> NodePointer {
+fn pointer(codec: NodeCodec, pages: u8, encoded: &[u8]) -> NodePointer {
     NodePointer {
         offset: 1 << 20,
         birth: 3,
@@ -201,11 +226,11 @@ fn pointer(codec: Codec, pages: u8, encoded: &[u8]) -> NodePointer {
 
 fn node_pointers() -> Vec<Vec<u8>> {
     let mut plain = vec![0];
-    pointer(Codec::None, 1, &[9; 4096]).encode(&mut plain);
-    pointer(Codec::None, 16, &[9; 65536]).encode(&mut plain);
+    pointer(NodeCodec::None, 1, &[9; 4096]).encode(&mut plain);
+    pointer(NodeCodec::None, 16, &[9; 65536]).encode(&mut plain);
     let mut packed = vec![4];
-    pointer(Codec::Lz4, 1, b"some bytes").encode(&mut packed);
-    pointer(Codec::Zstd, 16, b"some other bytes").encode(&mut packed);
+    pointer(NodeCodec::Lz4, 1, b"some bytes").encode(&mut packed);
+    pointer(NodeCodec::Zstd, 16, b"some other bytes").encode(&mut packed);
     vec![plain, packed]
 }
 
@@ -213,7 +238,7 @@ fn node_pointers() -> Vec<Vec<u8>> {
 fn codecs() -> Vec<Vec<u8>> {
     let node: Vec<u8> = (0..PageSize::MIN.bytes()).map(|at| (at / 97) as u8).collect();
     let mut inputs = Vec::new();
-    for (number, codec) in [(1, Codec::Lz4), (2, Codec::Zstd)] {
+    for (number, codec) in [(1, NodeCodec::Lz4), (2, NodeCodec::Zstd)] {
         let mut encoded = Vec::new();
         codec.encode(&node, &mut encoded);
         inputs.push([&[number << 4][..], &encoded].concat());
@@ -242,14 +267,14 @@ fn superblocks() -> Vec<Vec<u8>> {
     };
     let sealed = superblock.encode(1);
     let open = &sealed[..256];
-    let mark = Mark {
+    let mark = TierMark {
         store: 0x1234,
         tier: 1,
     }
     .encode();
     let list = TierList {
         store: 0x1234,
-        tiers: vec![Listed {
+        tiers: vec![TierEntry {
             tier: 1,
             path: "/slow".to_owned(),
             max_bytes: Some(1 << 40),
@@ -270,12 +295,12 @@ fn superblocks() -> Vec<Vec<u8>> {
 /// one of them removed.
 fn extent_maps() -> Vec<Vec<u8>> {
     let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
-    let tiers = Arc::new(Tiers::create(&[directory.as_ref(); 2]).expect("memory"));
+    let tiers = Arc::new(TierFiles::create(&[directory.as_ref(); 2]).expect("memory"));
     let extents = Extents::create(tiers, ExtentOptions::default()).expect("memory");
     let mut pointer = None;
     for generation in 1..4u64 {
         let extent = extents
-            .allocate(0, generation as u32, Class::Normal)
+            .allocate(0, generation as u32, AllocationClass::Normal)
             .expect("memory");
         extents.install(&[(extent, 1000 * generation)]);
         pointer = Some(
@@ -323,7 +348,7 @@ fn log_formats() -> Vec<Vec<u8>> {
         first: 1,
         synced: 0,
         complete: 0,
-        kind: Kind::Data,
+        kind: RecordKind::Data,
     };
     let record = [&record.encode(0, 0, b"hello")[..], b"hello"].concat();
     let (sealed, open) = ([&[0], &block[..]].concat(), [&[1], &block[..96]].concat());
@@ -360,8 +385,8 @@ fn logs() -> Vec<Vec<u8>> {
 /// A geometry, and small filters with and without values, valid and damaged.
 fn quotients() -> Vec<Vec<u8>> {
     let mut geometry = Vec::new();
-    let shape = Shape::new(20, 4);
-    Geometry::with_pages(2, shape)
+    let shape = FilterShape::new(20, 4);
+    FilterGeometry::with_pages(2, shape)
         .expect("a usual geometry")
         .encode(&mut geometry);
     let keys: Vec<u8> = (0..200).collect();
@@ -382,20 +407,20 @@ fn maplet_directories() -> Vec<Vec<u8>> {
         units,
     };
     let (pages, last) = (3, extent(9, 1));
-    let mut root = Root {
-        geometry: Geometry::with_pages(2, Shape::new(36, 4)).expect("a usual geometry"),
+    let mut root = MapletRoot {
+        geometry: FilterGeometry::with_pages(2, FilterShape::new(36, 4)).expect("a usual geometry"),
         entries: 30,
         pages,
         spilled: 1,
         repeats: 0,
         values: 2,
         stretches: vec![
-            Stretch {
+            MapletExtent {
                 extent: extent(2, 1),
                 pages: 2,
                 live_bytes: 8192,
             },
-            Stretch {
+            MapletExtent {
                 extent: last,
                 pages: 1,
                 live_bytes: 8192,
@@ -403,7 +428,7 @@ fn maplet_directories() -> Vec<Vec<u8>> {
         ],
         parts: Vec::new(),
     };
-    let body = Body {
+    let body = MapletBody {
         values: vec![(1, 10), (3, 20)],
         checksums: vec![7; pages as usize],
     };
@@ -411,7 +436,7 @@ fn maplet_directories() -> Vec<Vec<u8>> {
     root.parts = vec![
         NodePointer {
             birth: 1,
-            ..pointer(Codec::None, 16, &[9; 65536])
+            ..pointer(NodeCodec::None, 16, &[9; 65536])
         };
         2
     ];
@@ -435,20 +460,20 @@ fn runs() -> Vec<Vec<u8>> {
             leaf_keys: kind == 4,
             ..RunOptions::new(Purpose::Other)
         };
-        let mut builder = Builder::new(&store, &options).expect("good options");
+        let mut builder = RunBuilder::new(&store, &options).expect("good options");
         let key = |number: u64| match kind {
             3 => [vec![number as u8; 50_000], vec![1; 15_000]].concat(),
             _ => format!("{number:08}").into_bytes(),
         };
         for number in 0..count {
-            let mut put = Message::put(LAST - number, b"value");
+            let mut put = Message::put(MAX_SEQUENCE - number, b"value");
             let long = [7; 2000];
             if kind == 1 && number % 3 == 0 {
                 (put.expires_ms, put.operand) = (number, &long);
             }
             builder.push(&key(number), put.into()).expect("memory");
             if kind == 1 {
-                let delete = Message::delete(LAST - 1000);
+                let delete = Message::delete(MAX_SEQUENCE - 1000);
                 builder.push(&key(number), delete.into()).expect("memory");
             }
         }
@@ -475,8 +500,10 @@ fn runs() -> Vec<Vec<u8>> {
 
 /// Manifests of one dictionary and of two, and a payload.
 fn manifests() -> Vec<Vec<u8>> {
-    use alluvium::simulation::format::manifest::{Behind, Entry, Manifest, Payload};
-    let entry = |id, kind| Entry {
+    use alluvium::simulation::format::manifest::{
+        DictionaryBacklog, DictionaryEntry, Manifest, SuperblockPayload,
+    };
+    let entry = |id, kind| DictionaryEntry {
         id,
         kind,
         root: vec![kind; 20],
@@ -485,7 +512,7 @@ fn manifests() -> Vec<Vec<u8>> {
         dictionaries: vec![entry(0, 0)],
         ..Manifest::default()
     };
-    let mut behind = Behind::new(5);
+    let mut behind = DictionaryBacklog::new(5);
     behind.push(7, &[4; 9]);
     let two = Manifest {
         dictionaries: vec![entry(0, 0), entry(1, 250)],
@@ -494,7 +521,11 @@ fn manifests() -> Vec<Vec<u8>> {
         time_ms: 1 << 40,
         behind: [(1, behind)].into(),
     };
-    vec![one.encode(), two.encode(), Payload::Here(two).encode()]
+    vec![
+        one.encode(),
+        two.encode(),
+        SuperblockPayload::Inline(two).encode(),
+    ]
 }
 
 /// A node of two pivots over a group of three runs, and a payload, each after the byte that selects
@@ -507,34 +538,34 @@ fn trunks() -> Vec<Vec<u8>> {
         encoded_len: 4096,
         tier: 0,
         pages: 1,
-        codec: Codec::None,
+        codec: NodeCodec::None,
     };
     let pointer = |offset| ValuePointer {
         node: at(offset),
         at: 0,
         len: 100,
     };
-    let weight = Weight {
+    let weight = RangeWeight {
         bytes: 5000,
         records: 40,
         tombstones: 1,
     };
     let run = |offset, base| {
         let pointer = at(offset);
-        Some(RunName { pointer, base })
+        Some(StoredRun { pointer, base })
     };
-    let part = |clip| PartName { group: 0, clip };
-    let pivot = |low: &[u8], offset| PivotForm {
+    let part = |clip| StoredPart { group: 0, clip };
+    let pivot = |low: &[u8], offset| StoredPivot {
         low: low.into(),
         child: Some(pointer(offset)),
         own: vec![(part(None), weight)],
         live: vec![vec![weight]],
     };
-    let form = Form {
+    let form = StoredNode {
         height: 1,
         next: 4,
         range: KeyRange::everything(),
-        groups: vec![GroupName {
+        groups: vec![StoredGroup {
             id: 1,
             maplet: at(4096),
             runs: vec![run(8192, 0), None, run(20480, 9)],

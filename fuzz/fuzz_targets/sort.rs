@@ -5,13 +5,13 @@
 //! Invariants: no panic, no endless loop; no record extends beyond its frame.
 #![no_main]
 
-use alluvium_storage::sort::Layout;
-use alluvium_storage::sort::format::{Frame, HEADER_BYTES};
+use alluvium_storage::sort::SortRecordLayout;
+use alluvium_storage::sort::format::{HEADER_BYTES, RunFrameHeader};
 use libfuzzer_sys::fuzz_target;
 
-const LAYOUTS: [Layout; 2] = [
-    Layout::Variable,
-    Layout::Fixed {
+const LAYOUTS: [SortRecordLayout; 2] = [
+    SortRecordLayout::Variable,
+    SortRecordLayout::Fixed {
         record_bytes: 7,
         key_offset: 1,
         key_bytes: 3,
@@ -22,19 +22,19 @@ fuzz_target!(|input: &[u8]| {
     read(input);
     let mut frame = vec![0; HEADER_BYTES];
     frame.extend_from_slice(input);
-    let header = Frame {
+    let header = RunFrameHeader {
         run: 0,
         number: 0,
         records: 1,
         bytes: input.len() as u32,
     };
     header.seal(&mut frame);
-    assert_eq!(Frame::open(&frame, 0, 0), Ok(header));
+    assert_eq!(RunFrameHeader::open(&frame, 0, 0), Ok(header));
     read(&frame);
 });
 
 fn read(frame: &[u8]) {
-    let Ok(header) = Frame::open(frame, 0, 0) else {
+    let Ok(header) = RunFrameHeader::open(frame, 0, 0) else {
         return;
     };
     let records = &frame[HEADER_BYTES..HEADER_BYTES + header.bytes as usize];

@@ -1,4 +1,4 @@
-//! `superblock::format::Slot::decode`, `tiers::format::Mark::decode` and
+//! `superblock::format::SuperblockSlot::decode`, `tiers::format::TierMark::decode` and
 //! `tiers::list::TierList::decode` with arbitrary bytes.
 //!
 //! Strategy: the first byte selects the slot for which the rest is decoded, and whether the rest
@@ -8,10 +8,10 @@
 #![no_main]
 
 use alluvium_base::checksum;
-use alluvium_storage::superblock::format::{SLOT_BYTES, SLOTS, Slot};
-use alluvium_storage::tiers::format::Mark;
+use alluvium_storage::superblock::format::{SLOT_BYTES, SLOTS, SuperblockSlot};
+use alluvium_storage::tiers::format::TierMark;
 use alluvium_storage::tiers::list::TierList;
-use alluvium_storage::{Place, Structure};
+use alluvium_storage::{DiskLocation, OnDiskObject};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -25,19 +25,24 @@ fuzz_target!(|input: &[u8]| {
         let sum = checksum(&bytes);
         bytes.extend(sum.to_le_bytes());
     }
-    let place = Place::new(Structure::TierMark, "tier", 0);
-    if let Ok(mark) = Mark::decode(&bytes, &place) {
-        assert_eq!(Mark::decode(&mark.encode(), &place).ok(), Some(mark));
+    let place = DiskLocation::new(OnDiskObject::TierMark, "tier", 0);
+    if let Ok(mark) = TierMark::decode(&bytes, &place) {
+        assert_eq!(TierMark::decode(&mark.encode(), &place).ok(), Some(mark));
     }
-    let place = Place::new(Structure::TierList, "tiers", 0);
+    let place = DiskLocation::new(OnDiskObject::TierList, "tiers", 0);
     if let Ok(list) = TierList::decode(&bytes, &place) {
         assert_eq!(TierList::decode(&list.encode(), &place).ok(), Some(list));
     }
-    if let Slot::Valid(superblock) = Slot::decode(&bytes, slot) {
+    if let SuperblockSlot::Valid(superblock) = SuperblockSlot::decode(&bytes, slot) {
         let again = superblock.encode(slot);
-        assert!(matches!(Slot::decode(&again, slot), Slot::Valid(read) if read == superblock));
+        assert!(
+            matches!(SuperblockSlot::decode(&again, slot), SuperblockSlot::Valid(read) if read == superblock)
+        );
         for other in (0..SLOTS).filter(|other| *other != slot) {
-            assert!(matches!(Slot::decode(&again, other), Slot::Bad(_)));
+            assert!(matches!(
+                SuperblockSlot::decode(&again, other),
+                SuperblockSlot::Bad(_)
+            ));
         }
     }
 });

@@ -1,4 +1,4 @@
-//! Indexes of entropy-coded tries: `trie::Index`, its update and its check.
+//! Indexes of entropy-coded tries: `trie::TrieIndex`, its update and its check.
 //!
 //! Strategy: the input is used as a raw index, and it also selects a shape, keys of nine bytes, and
 //! bytes of the resulting index to overwrite.
@@ -7,16 +7,16 @@
 #![no_main]
 
 use alluvium_filters::Error;
-use alluvium_filters::trie::{Builder, Change, Codes, Index, Shape};
+use alluvium_filters::trie::{BatchChange, TrieCodes, TrieIndex, TrieIndexBuilder, TrieShape};
 use libfuzzer_sys::fuzz_target;
 use std::ops::Range;
 use std::sync::OnceLock;
 
 /// Created once, because an input takes only microseconds.
-fn codes(hmax: u32) -> &'static Codes {
-    static CODES: [OnceLock<Codes>; 3] = [const { OnceLock::new() }; 3];
+fn codes(hmax: u32) -> &'static TrieCodes {
+    static CODES: [OnceLock<TrieCodes>; 3] = [const { OnceLock::new() }; 3];
     let (at, hmax) = [(0, 64), (1, 5), (2, 200)][(hmax % 3) as usize];
-    CODES[at].get_or_init(|| Codes::new(hmax))
+    CODES[at].get_or_init(|| TrieCodes::new(hmax))
 }
 
 fuzz_target!(|input: &[u8]| {
@@ -25,10 +25,10 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     let codes = codes((*hmax).into());
-    let shape = Shape {
+    let shape = TrieShape {
         hmax: codes.hmax(),
         block_items: 1 + u32::from(block_items % 40),
-        ..Shape::new(9)
+        ..TrieShape::new(9)
     };
     // The input supplies two bytes of each key: one at position 0 to 7, and the last one.
     let mut keys: Vec<[u8; 9]> = rest
@@ -42,12 +42,12 @@ fuzz_target!(|input: &[u8]| {
         .collect();
     keys.sort_unstable();
     keys.dedup();
-    let mut builder = Builder::new(codes, shape, 1 + u64::from(*buckets)).expect("a shape");
+    let mut builder = TrieIndexBuilder::new(codes, shape, 1 + u64::from(*buckets)).expect("a shape");
     for key in &keys {
         builder.push(key).expect("keys in order");
     }
     let mut bytes = builder.finish();
-    let index = Index::open(codes, 9, &bytes).expect("just written");
+    let index = TrieIndex::open(codes, 9, &bytes).expect("just written");
     assert!(index.check().is_empty(), "{:?}", index.check());
     for (item, key) in (0..).zip(&keys) {
         let found = index.lookup(key).expect("sound");
@@ -60,8 +60,8 @@ fuzz_target!(|input: &[u8]| {
     read(codes, &bytes, &keys);
 });
 
-fn read(codes: &Codes, bytes: &[u8], keys: &[[u8; 9]]) {
-    let Ok(index) = Index::open(codes, 9, bytes) else {
+fn read(codes: &TrieCodes, bytes: &[u8], keys: &[[u8; 9]]) {
+    let Ok(index) = TrieIndex::open(codes, 9, bytes) else {
         return;
     };
     let _ = index.check();
@@ -69,7 +69,7 @@ fn read(codes: &Codes, bytes: &[u8], keys: &[[u8; 9]]) {
         index.prefetch(key);
         let _ = index.lookup(key);
     }
-    let change = [([0x5a; 9], Change::Put)];
+    let change = [([0x5a; 9], BatchChange::Put)];
     let read = |items: Range<u64>| -> Result<Vec<[u8; 9]>, Error> {
         let (begin, end) = (items.start as usize, items.end as usize);
         Ok(keys.get(begin..end).unwrap_or_default().to_vec())

@@ -2,16 +2,16 @@
 
 /// Raw indexes, and keys followed by damages.
 pub(crate) fn tries() -> Vec<Vec<u8>> {
-    use alluvium_filters::trie::{Builder, Codes, Shape, key_of};
-    let codes = Codes::new(64);
+    use alluvium_filters::trie::{TrieCodes, TrieIndexBuilder, TrieShape, key_of};
+    let codes = TrieCodes::new(64);
     let keys: Vec<u8> = (0..240).map(|byte: u8| byte.wrapping_mul(91)).collect();
     let with = |start: [u8; 4]| [&start[..], &keys].concat();
     let index = |block_items| {
-        let shape = Shape {
+        let shape = TrieShape {
             block_items,
-            ..Shape::new(9)
+            ..TrieShape::new(9)
         };
-        let mut builder = Builder::new(&codes, shape, 2).expect("a usual shape");
+        let mut builder = TrieIndexBuilder::new(&codes, shape, 2).expect("a usual shape");
         for hash in 0..100 {
             let key = [&key_of(hash << 57)[..], &[0]].concat();
             builder.push(&key).expect("keys in order");
@@ -23,8 +23,8 @@ pub(crate) fn tries() -> Vec<Vec<u8>> {
 
 /// A raw index, and object sizes followed by damages.
 pub(crate) fn block_indexes() -> Vec<Vec<u8>> {
-    use alluvium_filters::pachash::{Builder, Shape};
-    let mut builder = Builder::new(Shape::new(6400, 500).expect("a usual shape"));
+    use alluvium_filters::pachash::{BlockIndexBuilder, BlockIndexShape};
+    let mut builder = BlockIndexBuilder::new(BlockIndexShape::new(6400, 500).expect("a usual shape"));
     for hash in 0..64 {
         builder.push(hash << 58, 100).expect("sorted objects");
     }
@@ -36,13 +36,13 @@ pub(crate) fn block_indexes() -> Vec<Vec<u8>> {
 
 /// A raw filter, a part of one, and hashes followed by damages.
 pub(crate) fn listed_filters() -> Vec<Vec<u8>> {
-    use alluvium_filters::listed::{Filter, Shape, encode};
+    use alluvium_filters::listed::{ListedFilter, ListedShape, encode};
     let filter = |hashes: u64| {
-        let shape = Shape::new(hashes, 10).expect("a usual shape");
+        let shape = ListedShape::new(hashes, 10).expect("a usual shape");
         let step = u64::MAX / hashes;
         encode(shape, (0..hashes).map(|at| at * step)).expect("sorted hashes")
     };
-    let whole = Filter::open(filter(3000)).expect("just written");
+    let whole = ListedFilter::open(filter(3000)).expect("just written");
     let part = whole.part(1..2, |len| vec![0; len]).expect("its second page");
     let steps: Vec<u8> = (0..200).collect();
     let with = |start: [u8; 3]| [&start[..], &steps].concat();
@@ -56,11 +56,11 @@ pub(crate) fn listed_filters() -> Vec<Vec<u8>> {
 
 /// Raw frames, and records followed by damages.
 pub(crate) fn frames() -> Vec<Vec<u8>> {
-    use alluvium_storage::sort::format::{Frame, HEADER_BYTES};
+    use alluvium_storage::sort::format::{HEADER_BYTES, RunFrameHeader};
     let records = b"\x03\x02keyab\x00\x01c\x02\x00de";
     let mut frame = vec![0; 512];
     frame[HEADER_BYTES..HEADER_BYTES + records.len()].copy_from_slice(records);
-    Frame {
+    RunFrameHeader {
         run: 0,
         number: 0,
         records: 3,
@@ -72,15 +72,15 @@ pub(crate) fn frames() -> Vec<Vec<u8>> {
 
 /// An index file, and a block.
 pub(crate) fn indexes_at_rest() -> Vec<Vec<u8>> {
-    use alluvium_hashes::index::Kind;
-    use alluvium_hashes::index::format::{Header, seal_block};
-    use alluvium_hashes::index::{Options, Shape};
-    let header = |kind| Header {
+    use alluvium_hashes::index::StaticIndexKind;
+    use alluvium_hashes::index::format::{IndexFileHeader, seal_block};
+    use alluvium_hashes::index::{FixedRecordLayout, StaticIndexOptions};
+    let header = |kind| IndexFileHeader {
         kind,
         seed: 0,
-        shape: Shape {
+        shape: FixedRecordLayout {
             block_bytes: 512,
-            ..Options::new(8, 4).shape
+            ..StaticIndexOptions::new(8, 4).shape
         },
         keys_per_bucket: 256,
         hmax: 64,
@@ -89,7 +89,7 @@ pub(crate) fn indexes_at_rest() -> Vec<Vec<u8>> {
     };
     let mut block: Vec<u8> = (0..512).map(|byte| byte as u8).collect();
     seal_block(3, &mut block, 500, 7);
-    let [dense, blocks] = [Kind::Dense, Kind::Blocks].map(header);
+    let [dense, blocks] = [StaticIndexKind::Dense, StaticIndexKind::Blocks].map(header);
     vec![
         dense.encode(&tries()[0]),
         blocks.encode(&block_indexes()[0]),

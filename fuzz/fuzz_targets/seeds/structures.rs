@@ -5,10 +5,10 @@ use super::*;
 /// The contents of an ordered map, and a root that holds them.
 pub(crate) fn maps() -> Vec<Vec<u8>> {
     use alluvium_base as message;
-    use alluvium_dictionary::blob::Root;
-    use alluvium_trees::map::Entry;
+    use alluvium_dictionary::blob::BlobRoot;
+    use alluvium_trees::map::MapRecord;
     use alluvium_trees::map::format::encode;
-    let entry = |sequence, kind, operand: &[u8]| Entry {
+    let entry = |sequence, kind, operand: &[u8]| MapRecord {
         sequence,
         kind,
         expires_ms: sequence,
@@ -18,25 +18,25 @@ pub(crate) fn maps() -> Vec<Vec<u8>> {
         (
             b"a".as_slice().into(),
             [
-                entry(9, message::Kind::Merge, b"12"),
-                entry(3, message::Kind::Put, b""),
+                entry(9, message::MessageKind::Merge, b"12"),
+                entry(3, message::MessageKind::Put, b""),
             ]
             .into(),
         ),
         (
             b"ab".as_slice().into(),
-            [entry(0, message::Kind::Put, b"value")].into(),
+            [entry(0, message::MessageKind::Put, b"value")].into(),
         ),
     ];
     let contents = encode(&keys.into_iter().collect());
-    vec![Root::Here(&contents).encode(), contents]
+    vec![BlobRoot::Here(&contents).encode(), contents]
 }
 
 /// The contents of levels with one run on each of two levels, and a root that holds them.
 pub(crate) fn levels() -> Vec<Vec<u8>> {
-    use alluvium_dictionary::blob::Root;
-    use alluvium_trees::levels::format::{Contents, RunName};
-    use alluvium_trees::levels::{Policy, Stitching};
+    use alluvium_dictionary::blob::BlobRoot;
+    use alluvium_trees::levels::format::{LevelsContents, StoredLevelRun};
+    use alluvium_trees::levels::{MergePolicy, StitchPolicy};
     let at = |offset| NodePointer {
         offset,
         birth: 3,
@@ -44,31 +44,32 @@ pub(crate) fn levels() -> Vec<Vec<u8>> {
         encoded_len: 4096,
         tier: 0,
         pages: 1,
-        codec: Codec::None,
+        codec: NodeCodec::None,
     };
-    let name = |ages, base, offset| RunName {
+    let name = |ages, base, offset| StoredLevelRun {
         ages,
         base,
         run: at(offset),
         maplet: at(offset + (1 << 17)),
+        range: alluvium_dictionary::range::KeyRange::new(b"", None),
     };
-    let contents = Contents {
+    let contents = LevelsContents {
         fingerprint_bits: 40,
-        policy: Policy::default(),
+        policy: MergePolicy::default(),
         next_age: 6,
-        stitching: Stitching::split("samt,f=3,scan=8,always=2048")
+        stitching: StitchPolicy::split("samt,f=3,scan=8,always=2048")
             .expect("it is right")
             .1,
         levels: vec![vec![name((4, 5), 300, 0)], vec![name((0, 3), 0, 1 << 18)]],
     };
     let contents = contents.encode();
-    vec![Root::Here(&contents).encode(), contents]
+    vec![BlobRoot::Here(&contents).encode(), contents]
 }
 
 /// A page of a routing filter.
 fn sketches() -> Vec<u8> {
-    use alluvium_hashes::hashed::lists::{Coding, Draft, Sketch};
-    let mut page = Draft::new(Coding {
+    use alluvium_hashes::hashed::lists::{PrefixSketch, SketchEncoding, SketchPageBuilder};
+    let mut page = SketchPageBuilder::new(SketchEncoding {
         prefix_bits: 12,
         payload_bits: 4,
         parameter: 3,
@@ -76,7 +77,7 @@ fn sketches() -> Vec<u8> {
     for prefix in 0..100 {
         let payload = prefix % 16;
         page.push(
-            Sketch {
+            PrefixSketch {
                 prefix: prefix * 31,
                 payload,
             },
@@ -87,7 +88,9 @@ fn sketches() -> Vec<u8> {
 }
 
 /// A tree of one leaf, as a checkpoint lists it.
-fn tree(run: alluvium_dictionary::values::ValuePointer) -> alluvium_hashes::hashed::trees::names::TreeName {
+fn tree(
+    run: alluvium_dictionary::value_log::ValuePointer,
+) -> alluvium_hashes::hashed::trees::names::TreeName {
     use alluvium_hashes::hashed::trees::names::{ChildName, NodeName, TreeName};
     TreeName {
         is_settled: false,
@@ -103,8 +106,8 @@ fn tree(run: alluvium_dictionary::values::ValuePointer) -> alluvium_hashes::hash
 
 /// A leaf of a hashed structure, a page of a routing filter, and the list in a checkpoint.
 pub(crate) fn hashed_structures() -> Vec<Vec<u8>> {
-    use alluvium_dictionary::values::ValuePointer;
-    use alluvium_hashes::hashed::format::{Contents, LevelName, PartName, RunName, YoungName};
+    use alluvium_dictionary::value_log::ValuePointer;
+    use alluvium_hashes::hashed::format::{HashStoreName, HashedContents, LevelName, LevelRunName, PartName};
     use alluvium_hashes::hashed::{HashedForm, IndexKind};
     let node = NodePointer {
         offset: 8192,
@@ -113,7 +116,7 @@ pub(crate) fn hashed_structures() -> Vec<Vec<u8>> {
         encoded_len: 4096,
         tier: 0,
         pages: 1,
-        codec: Codec::None,
+        codec: NodeCodec::None,
     };
     let run = ValuePointer {
         node,
@@ -121,17 +124,17 @@ pub(crate) fn hashed_structures() -> Vec<Vec<u8>> {
         len: 4000,
     };
     let level = |filter| LevelName {
-        runs: vec![RunName { upto: 6, run }],
+        runs: vec![LevelRunName { upto: 6, run }],
         filter,
         tree: None,
     };
-    let contents = Contents {
+    let contents = HashedContents {
         form: HashedForm::Silt,
         seed: 0,
         index: IndexKind::PaCHash,
         parts_log: 1,
         next_age: 7,
-        young: vec![YoungName {
+        young: vec![HashStoreName {
             age: 6,
             base: 300,
             run,
@@ -147,7 +150,7 @@ pub(crate) fn hashed_structures() -> Vec<Vec<u8>> {
             },
         ],
     };
-    let mut bundle = Contents {
+    let mut bundle = HashedContents {
         form: HashedForm::Boa {
             lambda: 4,
             refined: true,
@@ -173,10 +176,10 @@ pub(crate) fn hashed_structures() -> Vec<Vec<u8>> {
 
 /// A leaf of a hashed structure.
 fn hashed_leaf() -> Vec<u8> {
-    use alluvium_hashes::hashed::leaf::Draft;
+    use alluvium_hashes::hashed::leaf::HashLeafBuilder;
     use alluvium_hashes::hashed::leaf::format::{KeyPart, ValuePart};
-    let mut draft = Draft::default();
-    let put = (5, alluvium_base::Kind::Put, 0);
+    let mut draft = HashLeafBuilder::default();
+    let put = (5, alluvium_base::MessageKind::Put, 0);
     draft.push(
         KeyPart::Here(b"Elbe"),
         Some(2),

@@ -77,9 +77,9 @@ fn the_command_fails_with_every_finding_and_passes_once_they_are_mended() {
     let output = tidy(root.path(), &[]);
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success());
-    assert!(errors.contains("crates/base/src/lib.rs:7: todo!"), "{errors}");
+    assert!(errors.contains("crates/base/src/lib.rs:6: todo!"), "{errors}");
     assert!(
-        errors.contains("crates/base/src/lib.rs:8: std::fs belongs"),
+        errors.contains("crates/base/src/lib.rs:7: std::fs belongs"),
         "{errors}"
     );
     assert!(errors.contains("2 findings"), "{errors}");
@@ -114,11 +114,11 @@ fn the_command_finds_refused_words_wide_comments_and_lowers_their_limits() {
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success());
     assert!(
-        errors.contains("crates/base/src/lib.rs:7: \"somebody\""),
+        errors.contains("crates/base/src/lib.rs:6: \"somebody\""),
         "{errors}"
     );
     assert!(
-        errors.contains("crates/base/src/lib.rs:8: a comment ends in column 103"),
+        errors.contains("crates/base/src/lib.rs:7: a comment ends in column 103"),
         "{errors}"
     );
 
