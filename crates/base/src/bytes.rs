@@ -9,7 +9,7 @@ use thiserror::Error;
 pub struct TruncatedInput {
     /// Offset in the slice at which the read began.
     pub at: usize,
-    /// Number of bytes requested.
+    /// Number of bytes that the read needed.
     pub wanted: usize,
     /// Number of bytes available from that offset.
     pub left: usize,
@@ -138,7 +138,7 @@ impl<'a> ByteWriter<'a> {
 
     write_integers!(u8: u8, u16: u16, u32: u32, u64: u64, u128: u128);
 
-    /// Appends bytes unchanged.
+    /// Appends bytes unchanged, without their length.
     pub fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.out.extend_from_slice(bytes);
         self

@@ -10,9 +10,9 @@ pub struct DeviceAccess {
     pub file: u64,
     /// Offset of the first byte.
     pub offset: u64,
-    /// Length in bytes.
+    /// Length of the access in bytes.
     pub len: u64,
-    /// Direction of the access.
+    /// Whether the access reads or writes.
     pub kind: AccessKind,
 }
 

@@ -13,7 +13,7 @@ pub const FILE: &str = "probe.txt";
 pub enum OffsetOrder {
     /// Random offsets over the whole file; no offset repeats before all have been used.
     Random,
-    /// Consecutive offsets.
+    /// Each request begins where the previous one ended.
     Sequential,
     /// Random offsets within a small part of the file, repeatedly: a working set that a cache would
     /// hold.
@@ -33,7 +33,7 @@ pub enum IssueMode {
 /// The parameters of one measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProbePoint {
-    /// Direction of the requests.
+    /// Whether the requests read or write.
     pub kind: AccessKind,
     /// Order of the request offsets.
     pub order: OffsetOrder,
@@ -98,11 +98,11 @@ impl ProbePoint {
 /// The result of one point in one round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeSample {
-    /// Parameters of the requests.
+    /// The parameters that all requests have in common.
     pub point: ProbePoint,
     /// Round number, from 0. Each point is measured once per round.
     pub round: u32,
-    /// Number of requests counted.
+    /// Number of requests that the times below cover.
     pub requests: u64,
     /// Total elapsed time, in nanoseconds.
     pub elapsed_ns: u64,
@@ -137,9 +137,9 @@ impl ProbeSample {
 /// A part of a long transfer, recorded to show how the rate changes over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransferSlice {
-    /// Bytes transferred.
+    /// Bytes transferred in this part.
     pub bytes: u64,
-    /// Elapsed time, in nanoseconds.
+    /// Duration of this part, in nanoseconds.
     pub elapsed_ns: u64,
 }
 
@@ -178,7 +178,7 @@ pub struct DeviceMeasurements {
     pub file_system: String,
     /// Length of the measured file, in bytes.
     pub span_bytes: u64,
-    /// Total duration, in nanoseconds.
+    /// Duration of the whole probe, in nanoseconds.
     pub elapsed_ns: u64,
     /// All windows in chronological order.
     pub samples: Vec<ProbeSample>,

@@ -14,7 +14,7 @@ pub const MAX_SEQUENCE: SequenceNumber = u64::MAX;
 pub enum MessageKind {
     /// Sets the value of the key, until it expires if the message has an expiry time.
     Put = 0,
-    /// Deletes the key.
+    /// Deletes the key, whatever its older messages are.
     Delete = 1,
     /// An operand that the keyspace's merge operator folds into the value.
     Merge = 2,
@@ -42,7 +42,7 @@ impl TryFrom<u8> for MessageKind {
 pub struct Message<'a> {
     /// Sequence number of the commit.
     pub sequence: SequenceNumber,
-    /// Operation on the key.
+    /// What the message does to its key.
     pub kind: MessageKind,
     /// Expiry time of a put, in milliseconds of the caller's clock; 0 means it never expires.
     pub expires_ms: u64,
@@ -62,7 +62,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Returns a delete.
+    /// Returns a message that deletes its key.
     #[must_use]
     pub fn delete(sequence: SequenceNumber) -> Message<'a> {
         Message {
@@ -73,7 +73,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Returns a merge.
+    /// Returns a message that merges `operand` into the value of its key.
     #[must_use]
     pub fn merge(sequence: SequenceNumber, operand: &'a [u8]) -> Message<'a> {
         Message {

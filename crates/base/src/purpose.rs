@@ -12,9 +12,9 @@
 pub enum Purpose {
     /// Superblocks and their directory entries.
     Superblock = 0,
-    /// The extent map.
+    /// Writing the extent map at a cut, reading it at open.
     Extents = 1,
-    /// The write-ahead log.
+    /// Writing and syncing the write-ahead log.
     Log = 2,
     /// Writing the contents of a memtable in a flush.
     Incorporate = 3,
@@ -30,14 +30,14 @@ pub enum Purpose {
     Recovery = 8,
     /// Walking structures to check them, and copying them for backups.
     Check = 9,
-    /// Measuring a device.
+    /// Requests of a probe that measures a device.
     Probe = 10,
     /// Tests and all other uses.
     Other = 11,
 }
 
 impl Purpose {
-    /// Number of purposes.
+    /// Number of purposes, and length of [`Purpose::ALL`].
     pub const COUNT: usize = 12;
 
     /// All purposes, ordered by number.

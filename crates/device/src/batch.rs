@@ -15,7 +15,6 @@ pub enum IoRequest {
         offset: u64,
         /// The memory to fill; its length is the length of the request.
         buffer: AlignedBuffer,
-        /// Purpose of the read.
         purpose: Purpose,
     },
     /// Write the buffer at `offset`, within the file's length.
@@ -24,12 +23,11 @@ pub enum IoRequest {
         offset: u64,
         /// The bytes to write; their number is the length of the request.
         buffer: AlignedBuffer,
-        /// Purpose of the write.
         purpose: Purpose,
     },
     /// Make every write durable that had completed when this request was submitted (invariant D3).
     Sync {
-        /// Purpose of the sync.
+        /// Purpose that the sync is counted under.
         purpose: Purpose,
     },
 }
@@ -85,7 +83,6 @@ pub struct IoBatch {
 }
 
 impl IoBatch {
-    /// Creates an empty batch.
     #[must_use]
     pub fn new() -> IoBatch {
         IoBatch::default()
@@ -122,7 +119,6 @@ impl IoBatch {
         self.push(IoRequest::Sync { purpose })
     }
 
-    /// Adds any request.
     pub fn push(&mut self, request: IoRequest) -> &mut IoBatch {
         self.requests.push(request);
         self

@@ -188,7 +188,6 @@ impl fmt::Debug for AlignedBuffer {
 pub struct MemoryRegion {
     /// Address of the first byte.
     pub start: NonNull<u8>,
-    /// Length in bytes.
     pub len: usize,
     /// Keeps the memory alive while it is registered.
     pub keeper: Arc<dyn Any + Send + Sync>,

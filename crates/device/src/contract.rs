@@ -27,7 +27,6 @@ pub enum CacheMode {
 pub enum FileAccessMode {
     /// Read-only; every change fails with [`Error::ReadOnly`](crate::Error::ReadOnly).
     ReadOnly,
-    /// Reading and writing.
     ReadWrite,
 }
 

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The counters of one purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounts {
-    /// Number of read requests.
+    /// Number of read requests that were admitted to the device.
     pub reads: u64,
     /// Bytes of the read requests.
     pub read_bytes: u64,
-    /// Number of write requests.
+    /// Number of write requests that were admitted to the device.
     pub writes: u64,
     /// Bytes of the write requests.
     pub written_bytes: u64,
@@ -85,7 +85,6 @@ impl DeviceCounters {
             .fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Counts a sync.
     pub fn sync(&self, purpose: Purpose) {
         self.row(purpose).syncs.fetch_add(1, Ordering::Relaxed);
     }

@@ -10,15 +10,12 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// The operation that failed with an [`enum@Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeviceOperation {
-    /// Reading blocks.
     Read,
-    /// Writing blocks.
     Write,
     /// Making a file's contents durable.
     Sync,
     /// Allocating space or extending a file.
     Grow,
-    /// Shortening a file.
     Truncate,
     /// Returning a range of a file to the file system.
     PunchHole,
@@ -28,15 +25,11 @@ pub enum DeviceOperation {
     Create,
     /// Opening a file or directory.
     Open,
-    /// Renaming a file.
     Rename,
-    /// Removing a file.
     Remove,
-    /// Listing a directory.
     List,
-    /// Making directory entries durable.
+    /// Making the names in a directory durable.
     SyncDirectory,
-    /// Locking a directory.
     Lock,
 }
 
@@ -69,13 +62,12 @@ pub enum Error {
     /// The file or directory does not exist.
     #[error("{file} does not exist")]
     NotFound {
-        /// Name of the file.
+        /// Name of the file or directory.
         file: String,
     },
-    /// The file exists already.
     #[error("{file} exists already")]
     AlreadyExists {
-        /// Name of the file.
+        /// Name of the existing file.
         file: String,
     },
     /// The operating system denied access.
@@ -83,9 +75,7 @@ pub enum Error {
         "no permission for {operation} {file}: check its owner and mode, or run as the user who owns the store"
     )]
     PermissionDenied {
-        /// The attempted operation.
         operation: DeviceOperation,
-        /// Name of the file.
         file: String,
     },
     /// Another process, or another handle of this process, holds the lock.
@@ -99,24 +89,19 @@ pub enum Error {
     /// The file system is full. Nothing was changed; free space and try again.
     #[error("the disk is full: {operation} {file} wanted {wanted} more bytes; free some space and try again")]
     DiskFull {
-        /// The attempted operation.
         operation: DeviceOperation,
-        /// Name of the file.
         file: String,
-        /// Number of bytes requested.
         wanted: u64,
     },
     /// The process or the machine has run out of a resource other than disk space. Nothing was
     /// changed.
     #[error("{operation} {file}: {source}; {remedy}, and try again")]
     Exhausted {
-        /// The attempted operation.
         operation: DeviceOperation,
-        /// Name of the file.
         file: String,
         /// Error of the operating system.
         source: io::Error,
-        /// Advice for the user.
+        /// What the user can do, as a clause of the message.
         remedy: &'static str,
     },
     /// The request extends past the end of the file.
@@ -124,9 +109,7 @@ pub enum Error {
         "{operation} {file} at {offset}, {len} bytes, reaches past its end at {end}: the file was truncated"
     )]
     PastEnd {
-        /// The attempted operation.
         operation: DeviceOperation,
-        /// Name of the file.
         file: String,
         /// Offset of the request in bytes.
         offset: u64,
@@ -138,17 +121,13 @@ pub enum Error {
     /// The file was opened read-only.
     #[error("{operation} {file}: it was opened for reading only")]
     ReadOnly {
-        /// The attempted operation.
         operation: DeviceOperation,
-        /// Name of the file.
         file: String,
     },
     /// The file system is mounted read-only.
     #[error("{operation} {file}: its file system is mounted for reading only; mount it for writing")]
     ReadOnlyFileSystem {
-        /// The attempted operation.
         operation: DeviceOperation,
-        /// Name of the file.
         file: String,
     },
     /// An earlier sync failed, so the contents of the file are unknown until it is reopened
@@ -157,20 +136,15 @@ pub enum Error {
         "{operation} {file}: an earlier sync of it failed, so nothing more is accepted; close the store and open it again"
     )]
     Poisoned {
-        /// The attempted operation.
         operation: DeviceOperation,
-        /// Name of the file.
         file: String,
     },
     /// The implementation does not support the operation, for example mapping on a file system that
     /// refuses it. The caller has an alternative.
     #[error("{operation} {file} is not supported here: {why}")]
     Unsupported {
-        /// The attempted operation.
         operation: DeviceOperation,
-        /// Name of the file.
         file: String,
-        /// The reason.
         why: String,
     },
     /// The device or the operating system failed.
@@ -179,9 +153,7 @@ pub enum Error {
         advice_for(source)
     )]
     Io {
-        /// The attempted operation.
         operation: DeviceOperation,
-        /// Name of the file.
         file: String,
         /// Offset of the request in bytes; 0 if not applicable.
         offset: u64,
@@ -202,9 +174,7 @@ pub enum Error {
     /// The simulated machine has crashed: no request reaches the device any more.
     #[error("{operation} {file}: the simulated machine has crashed")]
     Crashed {
-        /// The attempted operation.
         operation: DeviceOperation,
-        /// Name of the file.
         file: String,
     },
 }

@@ -159,7 +159,7 @@ impl<T: ForwardDirectory> Directory for T {
 /// tickets belong to the inner file.
 #[allow(missing_docs, clippy::missing_errors_doc)] // As in `Device`.
 pub trait ForwardDevice: Any + Send + Sync + Debug {
-    /// Returns the inner file.
+    /// Returns the file to which methods are forwarded.
     fn inner(&self) -> &dyn Device;
 
     fn submit(&self, batch: IoBatch) -> Ticket {

@@ -43,7 +43,7 @@ pub fn give_freed_memory_back() {
     }
 }
 
-/// Whether [`give_freed_memory_back`] was called.
+/// Set by [`give_freed_memory_back`], and never cleared.
 #[cfg(target_env = "gnu")]
 static IS_WANTED: AtomicBool = AtomicBool::new(false);
 

@@ -34,7 +34,7 @@ impl DirectoryLocks {
         Ok(())
     }
 
-    /// Releases an acquired lock.
+    /// Releases a lock once. It is free when it was released as often as it was acquired.
     pub(crate) fn give_back(&mut self, name: &str) {
         if let Some((_, times)) = self.taken.get_mut(name) {
             *times -= 1;

@@ -51,9 +51,7 @@ fn resident_of(maps: &str, file: &str) -> u64 {
 /// CPU time consumed by this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessorTime {
-    /// User time, in microseconds.
     pub user_us: u64,
-    /// System time, in microseconds.
     pub system_us: u64,
     /// User time of terminated children, in microseconds.
     pub children_user_us: u64,

@@ -196,7 +196,6 @@ impl MappingBacking for MappedMemory {
 }
 
 impl MemoryDirectory {
-    /// Creates an empty directory.
     #[must_use]
     pub fn new() -> MemoryDirectory {
         MemoryDirectory::default()

@@ -20,7 +20,7 @@ pub const SHORT: usize = 1 << 10;
 /// How a scan returns values longer than [`SHORT`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LongValues {
-    /// Like any other value.
+    /// In full, like any other value.
     #[default]
     Read,
     /// As empty values. Long values outside leaves are not read.
@@ -59,7 +59,7 @@ pub struct ScanBatch {
     long: Option<Vec<u8>>,
     /// Values that are not loaded yet, in record order.
     lacking: Vec<UnloadedValue>,
-    /// Maximum number of records.
+    /// Number of records at which the batch is full.
     wanted: usize,
     /// Maximum bytes: if all values are loaded, and if some are not.
     enough: [usize; 2],
@@ -71,7 +71,6 @@ pub struct ScanBatch {
 /// A value that is stored outside its leaf, for which the batch has reserved space.
 #[derive(Clone, Copy, Debug)]
 pub struct UnloadedValue {
-    /// Location of the value.
     pub pointer: ValuePointer,
     record: usize,
 }
@@ -157,7 +156,6 @@ impl ScanBatch {
     }
 
     #[inline]
-    /// Adds a record.
     pub fn push(&mut self, key: &[u8], value: &[u8]) {
         self.push_parts([key, &[]], value);
     }
@@ -248,7 +246,7 @@ impl ScanBatch {
         Some(&self.bytes[self.key_of(last)])
     }
 
-    /// Returns the next record.
+    /// Returns the next record, or `None` once all have been returned.
     #[inline]
     pub fn take(&mut self) -> Option<(&[u8], &[u8])> {
         let &(key_end, end) = self.ends.get(self.next)?;

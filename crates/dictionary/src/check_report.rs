@@ -5,7 +5,6 @@ use alluvium_storage::extents::Extent;
 use alluvium_storage::{Error, Result};
 use std::collections::HashMap;
 
-/// Thoroughness of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckLevel {
     /// Checks the structure in memory and the use of extents, without reading data.
@@ -16,7 +15,6 @@ pub enum CheckLevel {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckProgress {
-    /// Bytes read so far.
     pub done_bytes: u64,
     /// Approximate total number of bytes to read.
     pub total_bytes: u64,
@@ -27,12 +25,11 @@ pub struct CheckProgress {
 pub struct CheckFindings {
     /// Descriptions of the errors; at most the first thousand.
     pub found: Vec<String>,
-    /// Number of further errors.
+    /// Number of errors that are not listed in `found`.
     pub unlisted: u64,
     /// The first message about a tier that cannot be read. Data on such a tier is unchecked, not
     /// damaged.
     pub unread: Option<String>,
-    /// Amount of data read.
     pub read: CheckReadTotals,
 }
 

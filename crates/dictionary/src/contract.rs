@@ -37,9 +37,7 @@ pub use crate::lookup::LookupReader;
 /// Result of a bounded slice of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepProgress {
-    /// More work remains.
     More,
-    /// The work is complete.
     Done,
 }
 
@@ -239,7 +237,6 @@ pub trait PointLookup: Dictionary {
 
 /// A dictionary whose keys have an order.
 pub trait OrderedDictionary: Dictionary {
-    /// Iterator over a range.
     type Scan: DictionaryScan;
 
     /// Starts a scan of a range, merged from the memtables and the dictionary, for a reader at

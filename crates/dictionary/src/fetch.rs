@@ -134,7 +134,7 @@ pub struct NonBlockingFetch<'g> {
 /// while it waits for the second, and would never end if the cache cannot hold both.
 #[derive(Default)]
 pub struct FetchedNodes<'g> {
-    /// Sorted by location.
+    /// Sorted by tier, offset and birth.
     nodes: Vec<(NodePointer, NodeRef<'g>)>,
 }
 

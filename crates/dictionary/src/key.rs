@@ -24,7 +24,7 @@ pub struct LookupKey<'k> {
 }
 
 impl<'k> LookupKey<'k> {
-    /// Hashes a key.
+    /// Creates the key and computes its hash.
     #[must_use]
     #[inline]
     pub fn new(bytes: &'k [u8]) -> LookupKey<'k> {
@@ -42,7 +42,6 @@ impl<'k> LookupKey<'k> {
         LookupKey { bytes, hash: known }
     }
 
-    /// Returns the key's bytes.
     #[must_use]
     #[inline]
     pub fn bytes(self) -> &'k [u8] {

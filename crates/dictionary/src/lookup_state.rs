@@ -42,7 +42,6 @@ pub type LookupValue = Option<Vec<u8>>;
 pub struct LookupState<'op> {
     /// The merge operator of the key's keyspace.
     pub operator: Option<&'op dyn MergeOperator>,
-    /// State without the operator.
     pub known: KeyState,
 }
 
@@ -202,7 +201,7 @@ impl<'op> LookupState<'op> {
         self.known.settle(self.operator).ok().flatten()
     }
 
-    /// As [`LookupState::value`], but owned.
+    /// Consumes the state and returns [`LookupState::value`] as owned bytes.
     #[must_use]
     pub fn finish(self) -> LookupValue {
         self.found().ok().flatten().map(PinnedValue::into_vec)
@@ -259,7 +258,6 @@ impl KeyState {
         self.outcome != KeyOutcome::Open
     }
 
-    /// As [`LookupState::expires`].
     #[must_use]
     #[inline]
     pub fn expires(&self) -> bool {
@@ -301,7 +299,6 @@ impl KeyState {
         }
     }
 
-    /// As [`LookupState::cached`].
     #[inline]
     pub fn cached(&mut self, get: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
         debug_assert!(!self.is_decided(), "what is decided takes no more");

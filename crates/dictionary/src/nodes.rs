@@ -4,7 +4,7 @@ use alluvium_base::Purpose;
 use alluvium_storage::node::read_node;
 use alluvium_storage::{CacheRetention, EpochGuard, NodeCache, NodePointer, PageSize, Result, TierFiles};
 
-/// A source of nodes.
+/// Reads nodes, through the cache or directly from the tiers.
 pub trait NodeReader {
     /// Passes the bytes of each node to `visit`, in order.
     fn each(&self, pointers: &[NodePointer], visit: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
@@ -39,9 +39,7 @@ impl NodeReader for CachedNodeReader<'_> {
 
 /// Reads nodes from the tiers, bypassing the cache.
 pub struct DirectNodeReader<'t> {
-    /// The data files.
     pub tiers: &'t TierFiles,
-    /// The store's page size.
     pub page_size: PageSize,
     /// Purpose that reads are accounted to.
     pub purpose: Purpose,

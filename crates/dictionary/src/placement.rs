@@ -17,7 +17,7 @@ const SLACK: u64 = 3 * 8 * UNIT;
 /// Compactions leave 1/16 of a tier's capacity free for new data.
 const LEFT_FREE: u64 = 16;
 
-/// Data to be placed.
+/// Data for which a tier is to be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacementRequest {
     /// Bytes of all data at least as new, including this data.

@@ -14,14 +14,14 @@ use std::fmt;
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct KeyRange {
-    /// Inclusive lower bound.
+    /// Inclusive lower bound; empty if the range begins with the first key.
     pub low: Box<[u8]>,
     /// Exclusive upper bound; `None` if the range is unbounded.
     pub high: Option<Box<[u8]>>,
 }
 
 impl KeyRange {
-    /// Creates the range `low..high`.
+    /// Creates the range `low..high`, without an upper bound if `high` is `None`.
     #[must_use]
     pub fn new(low: &[u8], high: Option<&[u8]>) -> KeyRange {
         KeyRange {

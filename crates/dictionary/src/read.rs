@@ -10,7 +10,6 @@ use std::ops::AddAssign;
 #[derive(Clone, Copy, Debug)]
 pub struct DataFiles<'f> {
     pub tiers: &'f TierFiles,
-    /// The store's page size.
     pub page_size: PageSize,
 }
 
@@ -63,19 +62,16 @@ pub struct CheckReadTotals {
     pub trunk: NodeTotals,
     /// Footers of runs, including their nodes stored elsewhere.
     pub footers: NodeTotals,
-    /// Index nodes of runs.
     pub index: NodeTotals,
-    /// Leaves of runs.
     pub leaves: NodeTotals,
     /// Nodes of values stored separately from their leaves.
     pub values: NodeTotals,
-    /// Directories of maplets.
+    /// Directories of maplets, which `maplets` does not include.
     pub directories: NodeTotals,
-    /// Pages of maplets.
     pub maplets: NodeTotals,
-    /// Segments of the log.
+    /// Segments of the log, each counted as one node.
     pub log: NodeTotals,
-    /// Records in the leaves.
+    /// Number of records in all leaves read.
     pub records: u64,
     /// Of these, reachable records with a separate value. Each such value was read.
     pub values_apart: u64,

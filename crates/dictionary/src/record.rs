@@ -9,7 +9,6 @@ pub const MAX_KEY: usize = 64 << 10;
 /// A value, or a pointer to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordValue<'a> {
-    /// The value itself.
     Inline(&'a [u8]),
     /// A pointer into value extents; see [`read_value`](crate::value_log::read_value).
     Separate(ValuePointer),

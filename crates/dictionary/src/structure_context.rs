@@ -11,7 +11,6 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct StructureContext {
     pub store: Arc<Store>,
-    /// Rules of each keyspace.
     pub schema: Arc<dyn KeyspaceSchema>,
     /// Readers and time that determine which versions may be dropped.
     pub horizon: Arc<GcHorizon>,

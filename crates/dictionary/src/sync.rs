@@ -18,7 +18,6 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Waits once.
     #[cold]
     pub(crate) fn wait(&mut self) {
         #[cfg(alluvium_model_check)]

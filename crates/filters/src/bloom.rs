@@ -189,7 +189,7 @@ impl<B> fmt::Debug for BloomFilter<B> {
 }
 
 impl<B: BloomBlock> BloomPosition<'_, B> {
-    /// Prefetches the block.
+    /// Prefetches the cache line of the key's block.
     #[inline]
     pub fn prefetch(self) {
         prefetch_line(self.block);

@@ -12,12 +12,11 @@ pub enum Error {
     /// The requested shape is not supported.
     #[error("no filter has this shape: {what}; choose {instead}")]
     Shape {
-        /// The requested shape.
         what: String,
-        /// The supported alternatives.
+        /// The supported alternatives, as the object of "choose".
         instead: String,
     },
-    /// A page is corrupt.
+    /// The content of a page contradicts its format.
     #[error("page {page}: {what} should be {expected}, found {found}; rebuild the filter from its run")]
     Corrupt {
         /// Number of the page within its filter.
@@ -32,7 +31,6 @@ pub enum Error {
         "{structure}, byte {at}: {what} should be {expected}, found {found}; build it again from its store"
     )]
     Damaged {
-        /// The kind of structure.
         structure: &'static str,
         /// Byte offset in the structure.
         at: u64,
@@ -70,15 +68,14 @@ pub enum Error {
     /// another.
     #[error("fingerprints of {found} bits where {expected} were expected: the length is fixed for a store")]
     FingerprintBits {
-        /// Expected length.
+        /// Length in bits that the operation requires.
         expected: u32,
-        /// Length found.
         found: u32,
     },
     /// A (fingerprint, value) pair occurs more often than its counter can represent.
     #[error("entry {entry:016x} would occur more than {max} times", max = u32::MAX)]
     Count {
-        /// Bits of the entry.
+        /// Fingerprint and value of the entry, as one word.
         entry: u64,
     },
 }

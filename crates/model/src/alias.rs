@@ -63,7 +63,7 @@ impl AliasTable {
         Ok(AliasTable { columns })
     }
 
-    /// Draws an index.
+    /// Draws an index with a probability proportional to its weight.
     pub fn draw(&self, random: &mut SplitMix64) -> usize {
         // One random number is used twice: its integer part selects the column, its fraction
         // decides within it.

@@ -6,14 +6,13 @@ use crate::minimum::minimum;
 use crate::nodes::{self, NodeCosts};
 use crate::parameter::{BadParameter, positive, require};
 
-/// Relative frequencies of operations.
+/// Frequencies of operations in any unit; only their ratios matter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TreeOperationMix {
-    /// Inserts and deletes.
+    /// Inserts, and deletes, which cost the same.
     pub inserts: f64,
-    /// Point queries.
+    /// Point queries; `ranges` counts the range queries.
     pub queries: f64,
-    /// Range queries.
     pub ranges: f64,
     /// Average number of elements that a range query returns.
     pub range: f64,

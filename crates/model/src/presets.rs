@@ -13,9 +13,8 @@ pub const SSD_BLOCK: u64 = 64 * KIB;
 /// A hard disk of Table 2.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HardDisk {
-    /// Manufacturer and capacity.
+    /// Manufacturer and capacity, as Table 2 lists them.
     pub name: &'static str,
-    /// Year of release.
     pub year: u16,
     /// s: setup time of an access.
     pub setup_ns: u64,
@@ -49,7 +48,7 @@ impl HardDisk {
 /// An SSD of Table 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SolidState {
-    /// Manufacturer and model.
+    /// Manufacturer and model, as Table 1 lists them.
     pub name: &'static str,
     /// P as fitted, which is not an integer.
     pub parallelism: f64,

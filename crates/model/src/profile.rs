@@ -4,7 +4,6 @@ use crate::AffineClock;
 use crate::presets::{HardDisk, SSD_BLOCK, SolidState, TRANSFER_UNIT};
 use alluvium_base::{DeviceProfile, MIB};
 
-/// Picoseconds per second.
 const SECOND_PS: u64 = 1_000_000_000_000;
 
 impl From<&DeviceProfile> for AffineClock {

@@ -17,7 +17,7 @@ impl SplitMix64 {
         SplitMix64(seed)
     }
 
-    /// Draws 64 bits.
+    /// Returns the next 64 uniformly distributed bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;

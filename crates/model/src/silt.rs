@@ -10,7 +10,7 @@ use crate::parameter::{BadParameter, at_least, positive, require};
 /// Load of a cuckoo table at which an insert fails.
 const OCCUPANCY: f64 = 0.93;
 
-/// Slots per bucket.
+/// Slots per bucket of a cuckoo table.
 const SLOTS: f64 = 4.0;
 
 /// Index size of the sorted store per key, in bytes.
@@ -30,7 +30,7 @@ const PLACE_BYTES: f64 = 4.0;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SiltModel {
-    /// Number of distinct keys.
+    /// Number of distinct keys, over all instances.
     pub keys: f64,
     /// Number of instances of equal size.
     pub instances: f64,

@@ -12,7 +12,6 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum OnDiskObject {
     /// A copy of a superblock.
     Superblock,
-    /// The persisted extent map.
     ExtentMap,
     /// A node: one to sixteen pages.
     Node,
@@ -43,7 +42,6 @@ impl fmt::Display for OnDiskObject {
 /// The location of an on-disk structure.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DiskLocation {
-    /// The kind of structure.
     pub object: OnDiskObject,
     /// The file's name within the store's directory.
     pub file: String,
@@ -82,7 +80,6 @@ pub enum Error {
     /// The data read is not the data that was written. None of it was used.
     #[error("damaged {place}: expected {expected}, found {found}{}", DAMAGE_ADVICE)]
     Corrupt {
-        /// The damaged structure.
         place: DiskLocation,
         /// A description of the expected content.
         expected: String,
@@ -92,7 +89,6 @@ pub enum Error {
     /// The directory does not contain a store.
     #[error("{directory} is not a store: {why}")]
     NotAStore {
-        /// Description of the directory.
         directory: String,
         /// Why the directory is rejected.
         why: String,
@@ -104,13 +100,11 @@ pub enum Error {
     NoDataFile {
         /// Name of the missing file.
         file: String,
-        /// Description of the directory.
         directory: String,
     },
     /// The directory given for a tier does not contain that tier of the store.
     #[error("{directory} is not tier {tier} of the store in {store}: {why}")]
     WrongTier {
-        /// Description of the directory.
         directory: String,
         tier: u8,
         /// The first directory of the store.
@@ -121,7 +115,7 @@ pub enum Error {
     /// The directory already contains a store.
     #[error("{directory} holds a store already: open it instead of creating it")]
     StoreExists {
-        /// Description of the directory.
+        /// The directory, as [`Directory::describe`](alluvium_device::Directory::describe) names it.
         directory: String,
     },
     /// The device of a further tier fails. The store continues without it: data on the other tiers
@@ -144,7 +138,6 @@ pub enum Error {
     NewerFormat {
         /// The structure that holds the version.
         place: DiskLocation,
-        /// The version found.
         found: u32,
         /// The newest version that can be read.
         supported: u32,
@@ -157,7 +150,6 @@ pub enum Error {
     OlderFormat {
         /// The structure that holds the version.
         place: DiskLocation,
-        /// The version found.
         found: u32,
         /// The version that can be read.
         supported: u32,
@@ -191,9 +183,8 @@ pub enum Error {
     /// The store has no space for the request. Nothing was changed.
     #[error("the store is full: {wanted} bytes were wanted, {free} are free{}; delete something or free disk space", if *reserve { " (the rest is kept for deletes and checkpoints)" } else { "" })]
     Full {
-        /// Bytes requested.
         wanted: u64,
-        /// Bytes available.
+        /// Bytes available to requests of this class.
         free: u64,
         /// Whether a reserve remains that this request must not use.
         reserve: bool,
@@ -224,7 +215,6 @@ pub enum Error {
     /// An option is invalid for the store.
     #[error("option {option}: {why}")]
     BadOption {
-        /// Name of the option.
         option: &'static str,
         /// The problem and a valid alternative.
         why: String,
@@ -232,7 +222,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// Creates an [`Error::Corrupt`].
     pub fn corrupt(place: DiskLocation, expected: impl Into<String>, found: impl Into<String>) -> Error {
         Error::Corrupt {
             place,

@@ -46,7 +46,6 @@ mod chosen {
         }
     }
 
-    /// Yields to another thread.
     pub(crate) fn spin(_turns: u32) {
         loom::thread::yield_now();
     }

@@ -40,7 +40,6 @@ pub struct DatagramBurst {
     most_bytes: usize,
     lengths: Box<[usize]>,
     addresses: Box<[Option<SocketAddr>]>,
-    /// State between system calls.
     system: system::BurstState,
 }
 

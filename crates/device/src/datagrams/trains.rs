@@ -67,7 +67,7 @@ impl DatagramTrains {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReceivedTrain {
     pub(super) address: Option<SocketAddr>,
-    /// Total bytes.
+    /// Bytes of all datagrams of the train.
     pub(super) bytes: usize,
     /// Bytes of each datagram except the last; 0 if there is only one.
     pub(super) each: usize,

@@ -42,11 +42,11 @@ pub(super) struct FileDevice {
 
 /// How a request is handled.
 enum RequestRoute {
-    /// It completes within `submit`.
+    /// The outcome is known before `submit` returns.
     AtOnce(IoOutcome),
     /// The workers execute the sync.
     Sync,
-    /// The carrier executes it.
+    /// The I/O backend executes the request.
     Carry(IoRequest),
 }
 

@@ -64,7 +64,7 @@ struct FileDirectoryState {
 /// bits. Existing files keep their mode.
 pub(super) const OWN_FILE: Mode = Mode::from_raw_mode(0o600);
 
-/// Mode of created directories.
+/// Mode of created directories: only the owner has access.
 const OWN_DIRECTORY: u32 = 0o700;
 
 /// Remarks about the location, without duplicates.

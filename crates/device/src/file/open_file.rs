@@ -21,7 +21,7 @@ const MOST_AGAIN: u32 = 200;
 
 const _: () = assert!((MAX_TRANSFER as u64).is_multiple_of(BLOCK));
 
-/// One open handle.
+/// An open handle of a file, with its own descriptor.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     pub(super) name: String,

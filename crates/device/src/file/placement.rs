@@ -23,7 +23,7 @@ const OVERLAY: u64 = 0x794c_7630;
 const TMPFS: u64 = 0x0102_1994;
 const XFS: u64 = 0x5846_5342;
 
-/// Copy-on-write file systems.
+/// Magic numbers and names of copy-on-write file systems.
 const COPY_ON_WRITE: [(u64, &str); 4] = [
     (0x9123_683e, "btrfs"),
     (0x2fc1_2fc1, "zfs"),

@@ -114,7 +114,6 @@ struct SyncProgress {
     failed: Option<(u64, Errno)>,
 }
 
-/// Why a sync failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SyncFailure {
     /// The operating system returned this error; the file is now poisoned.

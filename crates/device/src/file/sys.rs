@@ -127,7 +127,7 @@ struct ExtentMap {
     extents: [MappedExtent; EXTENTS],
 }
 
-/// `struct fiemap_extent`.
+/// The kernel's `struct fiemap_extent` (`linux/fiemap.h`).
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct MappedExtent {
@@ -141,9 +141,9 @@ struct MappedExtent {
 
 /// `FS_IOC_FIEMAP`, whose number encodes the size of the structure without its extents.
 const FIEMAP: Opcode = rustix::ioctl::opcode::read_write::<[u64; 4]>(b'f', 11);
-/// `FIEMAP_EXTENT_UNWRITTEN`.
+/// `FIEMAP_EXTENT_UNWRITTEN`: allocated, and reads as zeros.
 const UNWRITTEN: u32 = 0x800;
-/// `FIEMAP_EXTENT_SHARED`.
+/// `FIEMAP_EXTENT_SHARED`: other files may use the same blocks.
 const SHARED: u32 = 0x2000;
 
 /// Returns the first allocated extents in a range, whether or not they have been written.

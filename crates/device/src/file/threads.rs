@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 
 type BlockingJob = Box<dyn FnOnce() + Send>;
 
-/// A bounded thread pool.
+/// Threads for blocking jobs: at most `most`, started on demand.
 pub(crate) struct WorkerPool {
     shared: Arc<WorkerState>,
     most: usize,

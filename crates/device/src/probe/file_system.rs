@@ -33,9 +33,7 @@ const KNOWN: [(u64, &str, Medium); 18] = [
 pub struct FileSystemInfo {
     /// Type of the file system, or its magic number if unknown.
     pub file_system: String,
-    /// Underlying medium.
     pub medium: Medium,
-    /// Free space in bytes.
     pub free_bytes: u64,
 }
 

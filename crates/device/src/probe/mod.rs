@@ -98,17 +98,16 @@ pub struct ProbeProgress {
 /// A part of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbePart {
-    /// Writing the file.
+    /// Writing the file that is measured.
     Fill,
     /// Measuring requests of one point.
     Point(ProbePoint),
-    /// Measuring syncs.
     Syncs,
-    /// Measuring sustained read throughput.
+    /// Reading for long at full throughput, as the last part.
     Lasting,
 }
 
-/// Whether a probe continues.
+/// The caller's answer to a progress report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeControl {
     Continue,
@@ -119,13 +118,13 @@ pub enum ProbeControl {
 /// Why a probe returned no samples.
 #[derive(Debug)]
 pub enum ProbeFailure {
-    /// The caller stopped it.
+    /// The caller answered [`ProbeControl::Stop`].
     Stopped,
     /// The device or the file system failed.
     Device(Error),
     /// The file system has too little free space for the smallest file.
     NoSpace {
-        /// Free space in bytes.
+        /// Free space in bytes, less than twice [`LEAST_SPACE`].
         free: u64,
     },
 }

@@ -9,7 +9,7 @@ pub(super) const NEAR: u64 = 2 << 20;
 #[derive(Clone, Debug)]
 pub(super) struct OffsetSequence {
     bytes: u64,
-    /// Number of possible offsets.
+    /// Number of possible offsets: the requests that fit side by side.
     places: u64,
     state: u64,
     /// Mask for the low bits of the state: the smallest power of two that covers all offsets, minus

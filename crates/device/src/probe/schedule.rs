@@ -32,7 +32,7 @@ pub const SMALL: u64 = 4 * KIB;
 /// Number of requests in a batch.
 pub const BATCH: u32 = 32;
 
-/// Sizes of sequential requests.
+/// Sizes of sequential requests, in bytes.
 const IN_ORDER: [u64; 4] = [4 * KIB, 64 * KIB, MIB, 4 * MIB];
 
 /// Maximum duration of a deep point's window, as a multiple of the window time. Deeper points are

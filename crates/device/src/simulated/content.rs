@@ -126,7 +126,7 @@ pub(super) enum FileChange {
     Allocate(Range<u64>),
     /// The file was shortened to this length.
     Truncate(u64),
-    /// A hole was punched.
+    /// The range was deallocated and reads as zeros.
     Punch(Range<u64>),
 }
 

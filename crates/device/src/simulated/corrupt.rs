@@ -10,7 +10,6 @@ use std::ops::Range;
 /// One kind of damage to one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Corruption {
-    /// One bit is flipped.
     FlipBit {
         /// Offset of the byte in the file.
         offset: u64,
@@ -19,40 +18,32 @@ pub enum Corruption {
     },
     /// A range reads as zeros.
     Zero {
-        /// The range in bytes.
         range: Range<u64>,
     },
     /// A write was misdirected: `to` holds the data that belongs at `from`, and `from` still holds
     /// its previous contents.
     Misdirect {
-        /// Intended offset.
         from: u64,
-        /// Actual offset.
         to: u64,
-        /// Length in bytes.
         len: u64,
     },
     /// The last write of these bytes was lost: the previous version is there (zeros if there was
     /// none).
     Stale {
-        /// The range in bytes.
         range: Range<u64>,
     },
-    /// The file is truncated.
     Truncate {
-        /// The new length.
+        /// Length of the file afterwards, in bytes.
         len: u64,
     },
     /// The file is extended with zeros.
     Extend {
-        /// The new length.
+        /// Length of the file afterwards, in bytes.
         len: u64,
     },
-    /// The file is removed.
     Remove,
     /// The contents of two files are swapped.
     Swap {
-        /// The other file.
         other: String,
     },
 }

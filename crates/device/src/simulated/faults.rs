@@ -2,7 +2,6 @@
 
 use crate::DeviceOperation;
 
-/// The kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InjectedFailure {
     /// The device fails (EIO). After a failed write each of its sectors is either old or new. A
@@ -22,7 +21,6 @@ pub enum InjectedFailure {
 /// The duration of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultDuration {
-    /// Only the selected call.
     Once,
     /// The selected call and all later ones.
     Sticky,

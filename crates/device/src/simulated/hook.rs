@@ -29,7 +29,6 @@ pub struct CrashPoint<'a> {
     pub offset: u64,
     /// Length in bytes, or the new length; 0 if not applicable.
     pub len: u64,
-    /// Purpose of the operation.
     pub purpose: Purpose,
 }
 

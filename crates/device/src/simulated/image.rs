@@ -28,7 +28,6 @@ pub enum CrashSurvival {
 }
 
 impl CrashSurvival {
-    /// All kinds of survival.
     pub const ALL: [CrashSurvival; 5] = [
         CrashSurvival::Process,
         CrashSurvival::All,
@@ -53,7 +52,7 @@ enum SurvivalRule {
     Nothing,
     Before(u64),
     From(u64),
-    /// Each with probability 1/2.
+    /// Each change with probability 1/2.
     Some,
     /// Each write wholly, in part, or not at all.
     Torn,
@@ -63,7 +62,7 @@ enum SurvivalRule {
 struct SurvivalPlan {
     rng: fastrand::Rng,
     names: SurvivalRule,
-    /// Lengths, holes and allocations.
+    /// Changes of lengths, holes and allocations.
     shapes: SurvivalRule,
     bytes: SurvivalRule,
 }

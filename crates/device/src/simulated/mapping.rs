@@ -39,7 +39,7 @@ impl RegionMemory {
         }
     }
 
-    /// Returns one page.
+    /// Returns the page at byte offset `at`.
     fn page(&self, at: usize) -> &[u8] {
         assert!(at + PAGE as usize <= self.layout.size());
         // SAFETY: inside the allocation, asserted above; not stored into meanwhile, by the contract

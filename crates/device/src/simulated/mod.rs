@@ -129,7 +129,6 @@ impl SimDirectory {
         SimDirectory::with(SimOptions::new(seed))
     }
 
-    /// Creates an empty directory.
     #[must_use]
     pub fn with(options: SimOptions) -> SimDirectory {
         SimDirectory::of(SimWorld::new(options))
@@ -204,12 +203,11 @@ impl SimDirectory {
         world.content_hash()
     }
 
-    /// Plans a fault.
+    /// Plans a fault in addition to those already planned.
     pub fn inject(&self, fault: InjectedFault) {
         self.shared.world.lock().faults.inject(fault);
     }
 
-    /// Removes all planned faults.
     pub fn clear_faults(&self) {
         self.shared.world.lock().faults.clear();
     }
@@ -258,7 +256,7 @@ impl SimDirectory {
         self.shared.world.lock().time.now_ns
     }
 
-    /// Advances virtual time.
+    /// Adds `ns` nanoseconds to the virtual time.
     pub fn advance(&self, ns: u64) {
         self.shared.world.lock().time.now_ns += ns;
     }

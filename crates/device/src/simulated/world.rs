@@ -43,7 +43,6 @@ pub(super) struct SimWorld {
     pub(super) names: DirectoryNames,
     pub(super) files: BTreeMap<FileId, SimFileState>,
     pub(super) next_file: FileId,
-    /// Files with mapped ranges.
     pub(super) mapped: Vec<FileId>,
     /// Requests in flight, ordered by number.
     pub(super) flights: VecDeque<SimRequest>,

@@ -75,7 +75,7 @@ impl RingCoordinator {
         }
     }
 
-    /// Submits the queued requests.
+    /// Submits the queued requests, and polls if the ring cannot take all of them.
     pub(super) fn launch(&self) {
         self.enter(0);
         if self.ring.has_backlog() {
@@ -95,7 +95,7 @@ impl RingCoordinator {
         }
     }
 
-    /// Processes available completions.
+    /// Processes available completions, unless another thread is doing so.
     pub(super) fn poll(&self) {
         if let Some(mut reaper) = self.ring.reaper() {
             if self.take(&mut reaper) {

@@ -21,7 +21,7 @@ thread_local! {
 #[must_use = "requests are gathered while it lives"]
 pub struct SubmissionPlug {
     is_outermost: bool,
-    /// Tied to its thread.
+    /// Makes the plug `!Send`: it gathers in its own thread.
     _thread: PhantomData<*const ()>,
 }
 

@@ -56,7 +56,7 @@ pub(crate) struct RingRequest {
     pub(super) target: (RawFd, Option<u32>),
 }
 
-/// One ring.
+/// An io_uring, and the requests in it.
 pub(super) struct IoRing {
     kernel: IoUring,
     state: Mutex<RingState>,

@@ -19,7 +19,6 @@ const _: () = assert!(HERE != APART, "a root says where the contents are");
 /// Root of a dictionary whose checkpoint is a single blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlobRoot<'b> {
-    /// The contents, stored inline.
     Here(&'b [u8]),
     /// A pointer to the contents.
     Apart(ValuePointer),

@@ -34,7 +34,6 @@ const _: () = assert!(
 pub struct BatchKeySearch<S> {
     /// Index among the keys of the batch.
     pub index: usize,
-    /// Position of the search.
     pub search: S,
     /// Whether its search has ended.
     pub is_done: bool,

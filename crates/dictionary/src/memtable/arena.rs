@@ -226,7 +226,7 @@ impl MemtableArena {
         (at / UNIT) as NodeId
     }
 
-    /// Returns an existing record.
+    /// Returns the record at `place`, an offset returned by `put_record`.
     #[inline]
     pub(super) fn record(&self, place: ArenaOffset) -> ArenaRecord<'_> {
         debug_assert!(place != 0, "M2: place 0 is no record");
@@ -249,7 +249,7 @@ impl MemtableArena {
         unsafe { self.at(id).cast::<AtomicU64>().as_ref() }
     }
 
-    /// Returns an existing bank.
+    /// Returns the bank at `place`, an offset returned by `put_bank`.
     pub(super) fn bank(&self, place: ArenaOffset) -> &NodeBank {
         // SAFETY: places of banks come from `put_bank` alone and reach others by release and
         // acquire, in a node's word (M4); banks change by atomics only.

@@ -92,7 +92,7 @@ impl Memtable {
 }
 
 impl<'a> MemtableCursor<'a> {
-    /// Returns the current key.
+    /// Returns the current key; `None` if the cursor is at no key.
     #[must_use]
     #[inline]
     pub fn key(&self) -> Option<&'a [u8]> {
@@ -142,13 +142,11 @@ impl<'a> MemtableCursor<'a> {
 }
 
 impl CursorPosition {
-    /// As [`MemtableCursor::key`].
     #[inline]
     pub fn key<'m>(&self, memtable: &'m Memtable) -> Option<&'m [u8]> {
         (self.index < self.count).then(|| memtable.arena.key(self.slots[self.index]))
     }
 
-    /// As [`MemtableCursor::versions`].
     #[inline]
     pub fn versions<'m>(&self, memtable: &'m Memtable, at: SequenceNumber) -> KeyVersionIter<'m> {
         let newest = if self.index < self.count {
@@ -159,7 +157,6 @@ impl CursorPosition {
         KeyVersionIter::new(&memtable.arena, newest, at)
     }
 
-    /// As [`MemtableCursor::seek`].
     pub fn seek(&mut self, memtable: &Memtable, key: &[u8]) {
         let arena = &memtable.arena;
         self.load(memtable, |node| node.child_for(key));
@@ -167,7 +164,6 @@ impl CursorPosition {
         self.skip_forward(memtable);
     }
 
-    /// As [`MemtableCursor::seek_back`].
     pub fn seek_back(&mut self, memtable: &Memtable, key: &[u8]) {
         let arena = &memtable.arena;
         self.load(memtable, |node| node.child_for(key));
@@ -176,20 +172,17 @@ impl CursorPosition {
         self.step_back_from(memtable, above);
     }
 
-    /// As [`MemtableCursor::first`].
     pub fn first(&mut self, memtable: &Memtable) {
         self.load(memtable, |_| 0);
         self.index = 0;
         self.skip_forward(memtable);
     }
 
-    /// As [`MemtableCursor::last`].
     pub fn last(&mut self, memtable: &Memtable) {
         self.load(memtable, |node| node.count().saturating_sub(1));
         self.step_back_from(memtable, self.count);
     }
 
-    /// As [`MemtableCursor::next`].
     #[inline]
     pub fn next(&mut self, memtable: &Memtable) {
         if self.index < self.count {
@@ -199,7 +192,6 @@ impl CursorPosition {
         }
     }
 
-    /// As [`MemtableCursor::previous`].
     #[inline]
     pub fn previous(&mut self, memtable: &Memtable) {
         if self.index < self.count {

@@ -311,7 +311,7 @@ impl<'a> LaneWriter<'a> {
         unsafe { self.arena.put_word(at, bank.place()) }
     }
 
-    /// Counts an inserted record.
+    /// Adds an inserted record to the lane's counter.
     pub(super) fn count(&mut self) {
         debug_assert_eq!(self.lane.held.load(Ordering::Relaxed), 1, "a lane has one writer");
         let records = self.lane.records.load(Ordering::Relaxed);

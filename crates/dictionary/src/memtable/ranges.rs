@@ -20,7 +20,7 @@ pub(super) struct MemtableTombstones {
     count: AtomicUsize,
     /// Bytes taken from the arena's budget. The mutex serialises additions.
     taken: Mutex<usize>,
-    /// Indexes, largest first.
+    /// Largest first; each has at least twice as many deletes as the next.
     indexes: RwLock<Arc<Vec<Arc<Index>>>>,
 }
 

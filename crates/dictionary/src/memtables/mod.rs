@@ -31,7 +31,6 @@ pub type MemtableList = Arc<Vec<MemtableEntry>>;
 /// then the state of a dictionary. It skips memtables that were incorporated in between, which it
 /// recognises by their base.
 pub trait MemtableOwner: Send + Sync + fmt::Debug {
-    /// Returns the current list.
     fn newest_first(&self) -> MemtableList;
 
     /// Returns the ranges that scans have found empty, if they are recorded.

@@ -10,7 +10,7 @@
 
 use super::MergeDirection;
 
-/// Bytes per column.
+/// Number of key bytes in a column.
 const COLUMN: usize = 6;
 /// Code of a source at its end; greater than the code of any key.
 pub(super) const ENDED: OffsetValueCode = OffsetValueCode(u64::MAX);

@@ -14,12 +14,12 @@ pub struct FilterCandidate<'a> {
     pub now_ms: u64,
 }
 
-/// Decision about a value.
+/// What a compaction does with a value, as decided by a [`CompactionFilter`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilterVerdict {
-    /// Keep the value unchanged.
+    /// Keep the value and its expiry time.
     Keep,
-    /// Delete the key.
+    /// Remove the key, as a delete does.
     Remove,
     /// Replace the value and keep the expiry time.
     Replace(Vec<u8>),
@@ -47,6 +47,6 @@ pub enum FilterVerdict {
 /// assert_eq!(OneDay.decide(&Candidate { now_ms: 86_500_000, ..candidate }), FilterVerdict::Remove);
 /// ```
 pub trait CompactionFilter: Send + Sync + fmt::Debug {
-    /// Decides about a value.
+    /// Returns what a compaction does with the value of a put.
     fn decide(&self, candidate: &FilterCandidate<'_>) -> FilterVerdict;
 }

@@ -378,7 +378,7 @@ impl<'op> MessageFolder<'op> {
     }
 }
 
-/// Returns a message unchanged.
+/// Converts a message without folding it with others.
 fn whole<'a>(message: &Message<'a>, number: usize) -> FoldedMessage<'a> {
     let Message {
         sequence,

@@ -10,9 +10,7 @@ use std::hint::select_unpredictable;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeDirection {
-    /// Ascending keys.
     Forward,
-    /// Descending keys.
     Backward,
 }
 
@@ -101,7 +99,7 @@ impl<S: SortedSource> MergingIter<S> {
         (winner.code != ENDED).then_some(winner.source)
     }
 
-    /// Returns the current key.
+    /// Returns the current key, or `None` at the end.
     #[must_use]
     #[inline]
     pub fn key(&self) -> Option<&[u8]> {

@@ -7,9 +7,9 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("operator {operator}: {why}")]
 pub struct BadOperand {
-    /// The operator's name.
+    /// Name of the operator, from [`MergeOperator::name`].
     pub operator: &'static str,
-    /// Reason of the rejection.
+    /// Reason of the rejection, as the operator states it.
     pub why: String,
 }
 

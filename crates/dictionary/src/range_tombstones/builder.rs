@@ -247,7 +247,7 @@ impl RangeTombstoneBuilder {
         self.sequences = deletes.iter().map(|delete| delete.sequence).collect();
     }
 
-    /// Builds the index.
+    /// Builds the index, without keys at which no delete begins or ends any more.
     #[must_use]
     pub fn finish(mut self) -> RangeTombstoneIndex {
         self.prune();

@@ -27,16 +27,15 @@ const GROUP: usize = 16;
 /// Approximate bytes of encoded deletes passed on at a time.
 const PIECE: usize = 16 << 10;
 
-/// Sorted, distinct keys, prefix-compressed.
+/// Sorted, distinct keys, prefix-compressed within groups of [`GROUP`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct BoundaryKeys {
     bytes: Box<[u8]>,
-    /// Offset of each group.
+    /// Offset in `bytes` of the first key of each group.
     groups: Box<[u32]>,
     count: u32,
 }
 
-/// Builder of [`BoundaryKeys`].
 #[derive(Debug, Default)]
 pub(super) struct BoundaryKeysBuilder {
     bytes: Vec<u8>,
@@ -120,7 +119,7 @@ impl BoundaryKeyIter<'_> {
         true
     }
 
-    /// Returns the current key.
+    /// Returns the current key; empty before the first.
     pub(super) fn key(&self) -> &[u8] {
         &self.key
     }

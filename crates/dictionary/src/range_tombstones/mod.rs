@@ -65,7 +65,7 @@ struct IndexedTombstone {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct SequenceArray {
     base: SequenceNumber,
-    /// Differences from `base`.
+    /// Differences from `base`, the lowest sequence number.
     beyond: PackedIntegers,
 }
 

@@ -27,7 +27,6 @@ impl ValuePointer {
     /// Length of an encoded pointer in bytes.
     pub const BYTES: usize = NodePointer::BYTES + 8;
 
-    /// Appends the encoded pointer.
     pub fn encode(&self, out: &mut Vec<u8>) {
         self.node.encode(out);
         ByteWriter::new(out).u32(self.at).u32(self.len);

@@ -33,7 +33,7 @@ pub struct ValuePointer {
     pub node: NodePointer,
     /// Offset of the value in the node, in bytes; 0 for a long value.
     pub at: u32,
-    /// Length in bytes.
+    /// Length of the value in bytes.
     pub len: u32,
 }
 

@@ -23,7 +23,7 @@ pub struct PointerSlot {
     pub at: usize,
 }
 
-/// Packs values into nodes.
+/// Packs short values into shared nodes, and gives each long value nodes of its own.
 #[derive(Debug)]
 pub struct ValueWriter {
     writer: NodeWriter,

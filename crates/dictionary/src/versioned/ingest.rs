@@ -30,7 +30,7 @@ pub trait LayerTarget: Dictionary {
         gather: &mut LookupState<'_>,
     ) -> Result<()>;
 
-    /// As [`BulkIngest::walk`].
+    /// As [`BulkIngest::walk`], over the given layers.
     fn walk(
         &self,
         layers: &IngestLayers<Self::Writer>,
@@ -95,7 +95,7 @@ impl<T: LayerTarget> LayerIngest<T> {
         self.into.poison_on_error(attached)
     }
 
-    /// Writes all pending data.
+    /// Writes all pending data on the first call. Returns the last sequence number of the ingest.
     fn finish(&mut self, first: SequenceNumber) -> Result<SequenceNumber> {
         if let Some(last) = self.last {
             return Ok(last);

@@ -34,7 +34,7 @@ pub trait LayerWriter: fmt::Debug {
     /// The same as [`LayerWriter::push`].
     fn end_run(&mut self, written: &mut Vec<Self::Run>) -> Result<()>;
 
-    /// Discards the current run.
+    /// Discards the current run, if there is one.
     fn give_up_run(&mut self);
 
     /// Writes a run of deleted ranges.
@@ -57,7 +57,7 @@ struct LayerTotals {
     bytes: u64,
 }
 
-/// A finished layer.
+/// A layer to which no more records are added.
 #[derive(Debug)]
 struct IngestLayer<R> {
     runs: Vec<R>,
@@ -266,7 +266,7 @@ impl<W: LayerWriter> IngestLayers<W> {
         runs.collect()
     }
 
-    /// Discards the unfinished layer.
+    /// Discards the unfinished layer and the runs written for it.
     fn give_up_newest(&mut self) {
         self.writer.give_up_run();
         self.last = None;

@@ -18,10 +18,8 @@ pub trait VersionSearch {
     /// Position of one key's lookup in a version.
     type Search: Default + fmt::Debug + Send;
 
-    /// Returns the structure's versions.
     fn versions(&self) -> &VersionCell<Self::Version>;
 
-    /// Returns the structure's store.
     fn store(&self) -> &Store;
 
     /// As [`LookupReader::search`], in this version.
@@ -54,7 +52,7 @@ pub trait VersionSearch {
         })
     }
 
-    /// As [`LookupReader::restart`].
+    /// As [`LookupReader::restart`]; by default, begins a new search.
     fn restart(search: &mut Self::Search) {
         *search = Self::Search::default();
     }

@@ -51,7 +51,6 @@ pub struct BitWriter {
 }
 
 impl BitWriter {
-    /// Creates an empty stream.
     pub fn new() -> BitWriter {
         BitWriter::default()
     }

@@ -60,7 +60,6 @@ pub struct StreamBitWriter {
 }
 
 impl StreamBitWriter {
-    /// Creates an empty writer.
     #[must_use]
     pub fn new() -> StreamBitWriter {
         StreamBitWriter::default()
@@ -113,7 +112,7 @@ impl StreamBitWriter {
         self.bytes.len()
     }
 
-    /// Takes the complete bytes.
+    /// Takes the complete bytes and keeps the bits after them.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
     }

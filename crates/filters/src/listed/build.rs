@@ -52,7 +52,7 @@ pub fn encode(shape: ListedShape, hashes: impl IntoIterator<Item = u64>) -> Resu
     Ok(bytes)
 }
 
-/// Writes consecutive pages.
+/// Writes the pages of a list to `space`, one after another.
 pub(super) struct ListedPageWriter<'s> {
     header: ListedHeader,
     space: &'s mut [u8],

@@ -120,7 +120,7 @@ impl ListedHeader {
         FRAME.check_len(bytes, Some(end))
     }
 
-    /// Writes the header.
+    /// Writes the header; `None` if `space` is too short.
     pub(super) fn put(&self, space: &mut [u8]) -> Option<()> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES as usize);
         FRAME.begin(&mut bytes);
@@ -214,7 +214,7 @@ pub(super) struct FingerprintList<'b> {
 }
 
 impl FingerprintList<'_> {
-    /// Reads the next fingerprint.
+    /// Returns the next fingerprint, or `None` at the end.
     #[inline(always)]
     pub(super) fn read(&mut self) -> Result<Option<u64>> {
         if self.at + u64::from(self.low_bits) >= self.end {

@@ -28,7 +28,6 @@ pub struct BlockIndexBuilder {
 }
 
 impl BlockIndexBuilder {
-    /// Starts an index.
     #[must_use]
     pub fn new(shape: BlockIndexShape) -> BlockIndexBuilder {
         BlockIndexBuilder {

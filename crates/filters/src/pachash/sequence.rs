@@ -11,7 +11,7 @@ pub(super) const SAMPLED: u64 = 512;
 /// Number of bits in a load.
 const LOAD: u32 = 57;
 
-/// Writes a sequence.
+/// Writes the parts of an [`EliasFanoSequence`].
 #[derive(Debug)]
 pub(super) struct SequenceWriter {
     pub(super) upper: BitWriter,
@@ -61,7 +61,6 @@ pub(super) struct EliasFanoSequence<'b> {
     pub(super) upper: &'b [u8],
     pub(super) lower: &'b [u8],
     pub(super) lower_bits: u32,
-    /// Number of elements.
     pub(super) len: u64,
 }
 

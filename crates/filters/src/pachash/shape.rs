@@ -9,7 +9,6 @@ pub const DEFAULT_BINS_LOG: u32 = 3;
 /// Maximum logarithm of the number of bins per block.
 pub const MAX_BINS_LOG: u32 = 16;
 
-/// Maximum number of blocks.
 const MAX_BLOCKS: u64 = 1 << 40;
 
 /// The parameters of an index.

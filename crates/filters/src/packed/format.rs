@@ -75,7 +75,7 @@ impl PackedFrame {
     }
 }
 
-/// Appends the checksum.
+/// Appends the checksum of all bytes so far.
 pub(crate) fn seal(bytes: &mut Vec<u8>) {
     let sum = checksum(bytes);
     ByteWriter::new(bytes).u64(sum);

@@ -15,7 +15,7 @@ use std::fmt;
 pub struct PackedViolation {
     /// Kind and number of the part that the rule concerns, if it concerns one.
     pub part: Option<(&'static str, u64)>,
-    /// Expected and actual state.
+    /// What the rule requires, and what was found.
     pub what: String,
 }
 

@@ -17,7 +17,6 @@ pub(super) trait BitOperations {
 /// The implementation of [`BitOperations`] used by a geometry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BitKernel {
-    /// Portable arithmetic.
     Portable,
     /// PDEP, BZHI, TZCNT, LZCNT and POPCNT of x86-64.
     #[cfg(target_arch = "x86_64")]
@@ -38,7 +37,6 @@ impl BitKernel {
     }
 }
 
-/// Portable arithmetic.
 pub(super) struct PortableBits;
 
 impl BitOperations for PortableBits {

@@ -11,11 +11,10 @@ use crate::{Error, FilterEntry};
 pub struct BuildStats {
     /// Number of entries, with multiplicity.
     pub entries: u64,
-    /// Number of distinct entries.
     pub distinct: u64,
     /// Total number of pages, including spill pages.
     pub pages: u32,
-    /// Number of spilled records.
+    /// Number of records that did not fit in their pages.
     pub spilled: u32,
 }
 

@@ -16,7 +16,7 @@ pub struct FilterViolation {
     pub page: u32,
     /// Block of the page, if the rule concerns a block.
     pub block: Option<u32>,
-    /// Expected and actual state.
+    /// What the rule requires, and what was found.
     pub what: String,
 }
 

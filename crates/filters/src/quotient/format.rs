@@ -88,7 +88,7 @@ const VERSION: u8 = 1;
 /// The kind of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageKind {
-    /// A range of fingerprints.
+    /// A main page: the entries of a range of fingerprints.
     Page = 1,
     /// Entries that did not fit into their pages.
     Spill = 2,
@@ -228,7 +228,6 @@ impl FilterGeometry {
     /// Length of an encoded geometry, in bytes.
     pub const BYTES: usize = 24;
 
-    /// Appends the encoded geometry.
     pub fn encode(&self, out: &mut Vec<u8>) {
         ByteWriter::new(out)
             .u8(VERSION)

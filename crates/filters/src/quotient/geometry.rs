@@ -383,7 +383,7 @@ impl FilterGeometry {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct QuotientAddress {
     pub(super) block: u32,
-    /// Quotient within the block.
+    /// Index of the quotient within the block.
     pub(super) quotient: u32,
     pub(super) remainder: u64,
 }

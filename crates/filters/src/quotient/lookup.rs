@@ -77,7 +77,6 @@ pub(super) struct LaneMatch {
     pub(super) equal: u64,
 }
 
-/// No lane is equal.
 pub(super) const ABSENT: LaneMatch = LaneMatch { slots: 0, equal: 0 };
 
 /// The value of `equal` if one load did not give the answer. Slots have at least two bits, so bit 0
@@ -90,7 +89,7 @@ pub(super) enum QuotientLocation {
     Nowhere,
     /// The range of slots, from the first to the end.
     Slots(u32, u32),
-    /// Among the spilled records.
+    /// The run did not fit in its page: its records are spilled.
     Spilled,
 }
 

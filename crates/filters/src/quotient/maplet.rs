@@ -42,7 +42,6 @@ pub struct QuotientMaplet {
 }
 
 impl QuotientMaplet {
-    /// Creates an empty filter.
     #[must_use]
     pub fn new(geometry: FilterGeometry) -> QuotientMaplet {
         let mut pages = Vec::with_capacity(geometry.bytes() as usize);

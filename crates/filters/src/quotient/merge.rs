@@ -11,12 +11,11 @@ use crate::{Error, FilterEntry};
 use std::fmt;
 use std::hint::select_unpredictable;
 
-/// Statistics of a merge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MergeStats {
     /// Number of distinct entries read, summed over the sources.
     pub read: u64,
-    /// Number of dropped entries.
+    /// Number of distinct entries that `rewrite` dropped.
     pub dropped: u64,
 }
 
@@ -70,7 +69,6 @@ where
 /// The state of a [`Merge`] after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeProgress {
-    /// There are entries left.
     More,
     /// All entries of all sources have been passed to the builder.
     Done,

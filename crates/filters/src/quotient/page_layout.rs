@@ -96,7 +96,7 @@ impl BlockPlacer {
         spill.push(last);
     }
 
-    /// Returns the placed slots.
+    /// Returns the slots of the current block.
     pub(super) fn words(&self) -> &[u64] {
         self.slots.words()
     }
@@ -136,7 +136,7 @@ impl PagePlacer {
         }
     }
 
-    /// Starts another page.
+    /// Clears the page and starts page `number`.
     pub(super) fn restart(&mut self, geometry: &FilterGeometry, number: u32) {
         self.page.fill(0);
         self.writer = SlotWriter::at(geometry, &self.page, 0);
@@ -145,7 +145,6 @@ impl PagePlacer {
         self.spilled.clear();
     }
 
-    /// Returns the page's number.
     #[inline(always)]
     pub(super) fn number(&self) -> u32 {
         self.number

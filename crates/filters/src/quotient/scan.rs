@@ -16,7 +16,6 @@ pub struct EntryChunk {
 }
 
 impl EntryChunk {
-    /// Creates an empty chunk.
     #[must_use]
     pub fn new() -> EntryChunk {
         EntryChunk::default()
@@ -37,7 +36,7 @@ impl EntryChunk {
         self.entries.push(entry);
     }
 
-    /// Returns the distinct entries.
+    /// Returns the entries, each once; [`EntryChunk::repeats`] has the counts above 1.
     #[must_use]
     pub fn entries(&self) -> &[FilterEntry] {
         &self.entries

@@ -138,7 +138,7 @@ impl<S: ByteSource> RoutingUpdate<S> {
         Ok(previous)
     }
 
-    /// Takes the complete bytes.
+    /// Takes the complete bytes and keeps the bits after them.
     pub fn take(&mut self) -> Vec<u8> {
         self.out.take()
     }

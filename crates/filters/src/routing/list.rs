@@ -211,7 +211,6 @@ pub struct RoutingListBuilder {
 }
 
 impl RoutingListBuilder {
-    /// Starts a list.
     #[must_use]
     pub fn new(geometry: RoutingGeometry) -> RoutingListBuilder {
         let delta = geometry.restart(0);

@@ -150,7 +150,7 @@ impl<'c> TrieIndexBuilder<'c> {
         }
     }
 
-    /// Returns the encoded index.
+    /// Writes the remaining buckets and returns the encoded index.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
         self.close_until(self.buckets);

@@ -173,7 +173,7 @@ fn deviation(left: u32, keys: u32) -> u32 {
     }
 }
 
-/// Decodes an Elias-gamma code.
+/// Decodes the Elias-gamma code of a split: the number of left keys, and the code's length in bits.
 #[inline]
 fn gamma(bits: u64, keys: u32) -> Option<(u32, u32)> {
     let zeros = bits.trailing_zeros();
@@ -226,7 +226,7 @@ impl CodeTable {
         table
     }
 
-    /// Finds a long word.
+    /// Finds a word longer than [`FAST_BITS`]. Returns its symbol and its length.
     #[cold]
     fn search(&self, bits: u64) -> Option<(u32, u32)> {
         let bits = bits.reverse_bits();

@@ -24,9 +24,8 @@ use std::fmt;
 pub enum BadSamples {
     /// There are too few distinct points for the number of parameters.
     TooFew {
-        /// Number of distinct points.
         points: usize,
-        /// Required number of points.
+        /// Minimum number of distinct points for the fit.
         least: usize,
     },
     /// A sample is not a positive finite number.

@@ -36,7 +36,7 @@ pub struct LevelDb {
 /// Items per MiB: the source's items have 1000 bytes.
 const MIB: f64 = 1_048_576.0 / 1000.0;
 
-/// LevelDB's growth factor.
+/// Size of a level relative to the previous one.
 const GROWTH: f64 = 10.0;
 
 impl LevelDb {

@@ -9,7 +9,6 @@ use crate::Popularity;
 use crate::minimum::{MinimumPoint, minimum};
 use crate::parameter::BadParameter;
 
-/// Maximum number of levels.
 pub(super) const MOST_LEVELS: usize = 16;
 
 /// Maximum share of all keys in a level before the last.
@@ -33,9 +32,7 @@ pub enum OptimumTrust {
 pub struct LevelDbOptimum {
     pub shape: LevelDb,
     pub costs: WriteCosts,
-    /// Number of evaluated shapes.
     pub evaluations: usize,
-    /// Whether it is trustworthy.
     pub trust: OptimumTrust,
 }
 

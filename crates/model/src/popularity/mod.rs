@@ -34,7 +34,7 @@ use crate::{AliasTable, BadParameter};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Popularity {
-    /// Groups, most popular first.
+    /// In descending order of popularity.
     groups: Vec<KeyGroup>,
     keys: f64,
 }

@@ -31,7 +31,7 @@ pub struct AffineEstimate {
 /// The number of requests that a device serves concurrently.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DeviceParallelism {
-    /// Not measured.
+    /// There are no samples at two depths, or the PDAM cannot be fitted to them.
     Unknown,
     /// One: further requests do not increase the throughput.
     One,
@@ -81,13 +81,11 @@ impl ParallelGain {
 /// The costs of requests of one kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestCosts {
-    /// Direction of the requests.
     pub kind: AccessKind,
     /// The affine model: time by size, at random offsets.
     pub affine: Result<AffineEstimate, BadSamples>,
     /// The PDAM: throughput in MiB/s by number of 64 KiB requests in flight; medians of the rounds.
     pub parallel: Result<ParallelFit, BadSamples>,
-    /// P, if determined.
     pub parallelism: DeviceParallelism,
     /// Throughput of many requests relative to one; `None` if not measured.
     pub gain: Option<ParallelGain>,

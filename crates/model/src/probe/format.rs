@@ -52,16 +52,14 @@ const MOST_REQUEST: u64 = 1 << 40;
 pub enum BadProbe {
     /// Not a stored probe, or another version.
     NotAProbe {
-        /// The first bytes.
+        /// The first bytes of the input, at most as many as the expected header has.
         begin: String,
     },
-    /// The bytes are damaged.
+    /// The header is valid, but the rest is not.
     Damaged {
         /// Line number, counted from 1.
         line: usize,
-        /// Expected content.
         expected: &'static str,
-        /// Content found.
         found: String,
     },
     /// There are too many bytes.
@@ -110,7 +108,7 @@ fn word<T: PartialEq>(table: &[(T, &'static str)], value: &T) -> &'static str {
     found.map_or("", |&(_, word)| word)
 }
 
-/// Encodes samples.
+/// Encodes samples as the text of `probe.txt`, with its checksum.
 #[must_use]
 pub fn encode(measured: &DeviceMeasurements) -> Vec<u8> {
     let mut text = format!("{HEAD}{VERSION}\n");

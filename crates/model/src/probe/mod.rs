@@ -44,7 +44,7 @@ pub const RECORD: u64 = 124;
 /// Share of the best throughput that the advised depth achieves.
 const ENOUGH: f64 = 0.9;
 
-/// The conclusions from samples.
+/// Costs, advice and warnings that follow from the samples of a probe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbeConclusions {
     pub reads: RequestCosts,
@@ -64,11 +64,9 @@ pub struct ProbeConclusions {
 /// Latencies of syncs, each after a 4 KiB write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncLatencies {
-    /// Number of measured syncs.
     pub count: usize,
-    /// Median in nanoseconds.
     pub median_ns: u64,
-    /// 90th percentile in nanoseconds.
+    /// 90th percentile, not the maximum, in nanoseconds.
     pub most_ns: u64,
 }
 
@@ -100,7 +98,6 @@ pub struct DeviceAdvice {
 }
 
 impl ProbeConclusions {
-    /// Draws conclusions from samples.
     #[must_use]
     pub fn of(measured: &DeviceMeasurements) -> ProbeConclusions {
         let reads = RequestCosts::of(measured, AccessKind::Read);

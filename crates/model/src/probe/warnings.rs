@@ -77,12 +77,12 @@ pub enum ProbeWarning {
     },
     /// A rate fell during the measurement.
     Throttled {
-        /// The operation.
+        /// The operation whose rate fell, as the message names it.
         what: &'static str,
         /// The final rate relative to the initial one.
         share: f64,
     },
-    /// Repetitions differ.
+    /// Repetitions differ: for half of the points by `spread` or more.
     Noisy {
         /// Median relative spread over all points.
         spread: f64,
@@ -94,20 +94,14 @@ pub enum ProbeWarning {
     },
     /// A fit does not explain the measurements.
     PoorFit {
-        /// Direction of the requests.
         kind: AccessKind,
-        /// Name of the model.
         model: &'static str,
-        /// R² of the fit.
         r_squared: f64,
     },
     /// A fit is not possible.
     NoFit {
-        /// Direction of the requests.
         kind: AccessKind,
-        /// Name of the model.
         model: &'static str,
-        /// The reason.
         why: String,
     },
 }

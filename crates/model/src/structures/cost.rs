@@ -5,11 +5,9 @@ use super::workload::{MachineProfile, WorkloadProfile};
 /// An 80 % interval of a number, with its middle.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CostBand {
-    /// 10th percentile.
     pub p10: f64,
-    /// Prediction of the model.
+    /// Prediction for the requested workload, which is not the midpoint of the interval.
     pub middle: f64,
-    /// 90th percentile.
     pub p90: f64,
 }
 
@@ -35,15 +33,10 @@ impl CostBand {
 /// A component of the time of a device or a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CostTerm {
-    /// Device writes.
     Writes,
-    /// Device reads by lookups.
     Lookups,
-    /// Device reads by scans.
     Scans,
-    /// Device reads by merges.
     Merges,
-    /// CPU time.
     Processor,
 }
 
@@ -63,7 +56,7 @@ impl CostTerm {
 /// The predicted costs of a structure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StructureCost {
-    /// Name and settings.
+    /// From [`StructureModel::name`](super::StructureModel::name): the structure with its settings.
     pub name: String,
     /// Bytes written per byte of user writes, including the log.
     pub write_amplification: CostBand,

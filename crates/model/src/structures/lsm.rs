@@ -13,7 +13,7 @@ const FILTER_WRONG: f64 = 0.008;
 /// Size of a table block, and of its index entry, in bytes.
 const BLOCK: f64 = 4096.0;
 const INDEX: f64 = 24.0;
-/// Growth factor of levels.
+/// Size of a level relative to the previous one.
 const GROWTH: u32 = 10;
 /// Share of obsolete versions (Lim, §4.4).
 const STALE: f64 = 0.11;

@@ -47,12 +47,12 @@ pub enum StructureModel {
     },
     /// One run per level, which accepts `ratio` − 1 merges (COLA).
     Cola {
-        /// Growth factor of levels.
+        /// Size of a level relative to the previous one; at least 2.
         ratio: u32,
     },
     /// One run per level, merged into the next when it is full.
     Levelled {
-        /// Growth factor of levels.
+        /// Size of a level relative to the previous one; at least 2.
         ratio: u32,
     },
     /// LevelDB: a cursor compacts one table at a time.
@@ -67,7 +67,7 @@ pub enum StructureModel {
     Silt,
     /// SILT's stores on extents, unordered: our own.
     Hashed {
-        /// How leaves are located.
+        /// How a lookup finds the leaf of a key.
         index: HashIndex,
     },
     /// A bundle of arrays on extents, unordered: our own.

@@ -24,7 +24,6 @@ impl TieredSettings {
     };
 }
 
-/// How runs are arranged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum RunLayout {
     /// As in the tiered tree.
@@ -72,7 +71,7 @@ const LEAST_MEMORY: f64 = 16.0 * 1024.0 * 1024.0;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoreMemory {
     pub(super) memtable: f64,
-    /// Both caches together.
+    /// Node cache and record cache together.
     pub(super) caches: f64,
 }
 

@@ -9,11 +9,11 @@ use crate::parameter::BadParameter;
 use crate::silt::SiltModel;
 use crate::tiered::missed;
 
-/// Smallest node, in bytes.
+/// Lower bound of the node size in bytes, unless a record is longer.
 const BLOCK: f64 = 4096.0;
 /// Average fill of a node.
 const FILL: f64 = 0.69;
-/// Largest node, in bytes.
+/// Upper bound of the node size in bytes.
 const LARGEST: f64 = 16.0 * LONG;
 
 /// Returns α for elements of the size of a record.

@@ -27,7 +27,7 @@ struct BundleLeaves {
     requests: f64,
     /// Records of a leaf per write that produced it.
     again: f64,
-    /// Height of the trees.
+    /// Number of levels of a tree: 1 if it has a single leaf.
     levels: f64,
 }
 

@@ -12,14 +12,11 @@ const LOG_BYTES: f64 = 24.0;
 /// Frequencies of operations in any unit; only their ratios matter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OperationRates {
-    /// Writes of new keys.
     pub inserts: f64,
-    /// Writes of existing keys.
     pub updates: f64,
     pub deletes: f64,
-    /// Lookups of present keys.
+    /// Lookups of present keys; `misses` counts those of absent keys.
     pub hits: f64,
-    /// Lookups of absent keys.
     pub misses: f64,
     pub scans: f64,
 }
@@ -72,7 +69,6 @@ pub struct WorkloadProfile {
     pub value_bytes: f64,
     /// Skew of requests: the exponent of Zipf's law, 0 for uniform.
     pub skew: f64,
-    /// Frequencies of operations.
     pub operations: OperationRates,
     /// Average number of records that a scan returns.
     pub scan_records: f64,

@@ -26,7 +26,7 @@ const POINTER: f64 = 48.0;
 
 /// Size of a maplet page's header and trailing zeros in bytes.
 const PAGE_HEADER: f64 = 40.0;
-/// Quotients per block.
+/// Quotients per block of a maplet's page.
 const QUOTIENTS: f64 = 48.0;
 /// Size of a block without its slots in bytes.
 const BLOCK: f64 = 16.0;

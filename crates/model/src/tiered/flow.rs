@@ -38,7 +38,7 @@ pub struct WriteSimulation {
     pub(super) scale: SizeModel,
     pub(super) root: SimulatedNode,
     written: WriteVolume,
-    /// The memtable being filled.
+    /// The memtable that takes writes, as the run that its flush will write.
     filling: SimulatedRun,
     filled_bytes: f64,
     /// Number of the newest run.
@@ -65,7 +65,7 @@ pub struct WriteVolume {
     pub compacted_records: f64,
     /// Number of records flushed from memtables.
     pub incorporated_records: f64,
-    /// Number of flushed memtables.
+    /// Number of flushes, each of one memtable.
     pub memtables: f64,
 }
 

@@ -12,7 +12,7 @@ use crate::parameter::{BadParameter, require};
 pub enum MergeRule {
     /// The oldest `runs` runs of a level are merged into one run of the next (SAMT).
     Samt {
-        /// At least 2.
+        /// Number of runs of a level that are merged at once; at least 2.
         runs: u32,
     },
     /// New data is merged with all levels down to the first that can hold the result (COLA).
@@ -64,7 +64,7 @@ struct LevelMerge {
     into: usize,
 }
 
-/// State used by merges.
+/// Simulates merges of levels and adds up what they read and write.
 pub(super) struct MergeSimulator<'s> {
     pub(super) shape: &'s TreeShape,
     pub(super) scale: &'s SizeModel,

@@ -3,7 +3,7 @@
 use super::amounts::{DistinctKeyTable, RunGroup};
 use super::bytes::RunFormats;
 
-/// A trunk node.
+/// A trunk node of the simulated tree, with its subtree.
 #[derive(Clone, Debug)]
 pub(super) struct SimulatedNode {
     /// Height; leaves have height 0.
@@ -21,7 +21,7 @@ pub(super) struct SimulatedPivot {
     pub(super) width: f64,
     /// The child; the only pivot of a leaf has none.
     pub(super) child: Option<Box<SimulatedNode>>,
-    /// Compacted groups, oldest first.
+    /// Groups that were compacted, oldest first.
     pub(super) own: Vec<RunGroup>,
     /// Groups that wait for compaction, oldest first.
     pub(super) live: Vec<RunGroup>,
@@ -88,7 +88,7 @@ impl SimulatedNode {
     }
 }
 
-/// Functions that determine sizes.
+/// Run formats and distinct-key counts, from which sizes in bytes are computed.
 #[derive(Clone, Debug)]
 pub(super) struct SizeModel {
     pub(super) formats: RunFormats,

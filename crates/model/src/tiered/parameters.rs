@@ -8,11 +8,9 @@ use crate::profile::best_node;
 pub enum ValueLengths {
     /// All values have the same length.
     Equal,
-    /// Lengths differ.
     Varied,
 }
 
-/// Properties of the records.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RecordProfile {
     /// Average key length in bytes.

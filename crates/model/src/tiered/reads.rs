@@ -33,7 +33,7 @@ pub struct LookupReads {
     pub hit: f64,
     /// Reads per lookup of an absent key.
     pub miss: f64,
-    /// Average reads per lookup.
+    /// Average of `hit` and `miss`, weighted by the share of lookups of absent keys.
     pub mean: f64,
     /// Reads of maplets and index nodes per lookup of a present key, included in `hit`.
     pub guides: f64,
@@ -74,7 +74,7 @@ struct RunLeaves {
     pages: f64,
     /// Share of all keys that this path represents.
     share: f64,
-    /// Records per leaf.
+    /// Records per leaf of this run.
     in_leaf: f64,
     /// For each popularity group: the share of its keys in the run, and the share of those that are
     /// in no newer run.

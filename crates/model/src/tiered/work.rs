@@ -9,17 +9,15 @@ use super::policy;
 /// The amounts written and read by compactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct CompactionVolume {
-    /// Bytes of runs written.
     pub(super) run_bytes: f64,
-    /// Bytes of maplets written.
     pub(super) maplet_bytes: f64,
-    /// Bytes of runs read.
+    /// Bytes of runs read, without maplets.
     pub(super) read_bytes: f64,
-    /// Number of records read.
+    /// Number of records in the runs read.
     pub(super) records: f64,
 }
 
-/// Executes compactions.
+/// Simulates compactions and adds up what they read and write.
 pub(super) struct CompactionSimulator<'s> {
     pub(super) shape: &'s TreeShape,
     pub(super) scale: &'s SizeModel,

@@ -7,12 +7,11 @@ use super::{NodeCache, NodeCacheInner};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-/// A violated invariant.
+/// A violated invariant of a node cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheViolation {
     /// The invariant's letter and number in the module headers.
     pub invariant: &'static str,
-    /// Description of the violation.
     pub found: String,
 }
 

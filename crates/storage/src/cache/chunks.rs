@@ -14,7 +14,6 @@ use crate::EpochGuard;
 use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// One size class.
 #[derive(Debug, Default)]
 pub(super) struct SizeClass {
     /// The chunks of the class, swept by the hand. The list is read-locked during a sweep, so that

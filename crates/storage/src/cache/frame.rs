@@ -98,7 +98,7 @@ pub(super) struct FrameHeader {
     /// The epoch at which the frame was retired.
     retired: AtomicU64,
     state: AtomicU32,
-    /// Number of `FrameRef`s.
+    /// Number of `FrameRef`s. While it is not 0, the frame is not reused.
     pins: AtomicU32,
     /// [`REFERENCED`], or [`COLD`] with [`AWAITED`] or [`PASSING`], or [`DEMOTED`], or 0.
     heat: AtomicU32,

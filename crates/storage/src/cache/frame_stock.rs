@@ -13,7 +13,6 @@ const PINNED_LOOKED_AT: usize = 4;
 /// only as a last resort.
 #[derive(Debug)]
 pub(super) struct FrameStock {
-    /// Free frames by class.
     free: [Vec<FrameId>; CLASSES],
     /// Retired frames with their epochs, oldest first.
     limbo: VecDeque<(u64, FrameId)>,

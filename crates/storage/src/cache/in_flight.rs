@@ -18,7 +18,7 @@ pub(super) struct InFlightNode {
     pub(super) index: usize,
 }
 
-/// All reads in flight.
+/// All reads in flight, in shards by the hash of the node.
 #[derive(Debug)]
 pub(super) struct InFlightTable {
     shards: Box<[CachePadded<Mutex<Vec<InFlightNode>>>]>,

@@ -16,7 +16,6 @@ pub(super) struct HeapNode {
     pub(super) _charge: BudgetCharge,
 }
 
-/// Location of a node.
 #[derive(Clone, Debug)]
 pub(super) enum NodeStorage {
     Frame(FrameId),

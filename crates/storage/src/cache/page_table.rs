@@ -66,7 +66,6 @@ const TAG_MASK: u64 = !0 << 32;
 /// Result of an insertion or a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageTableUpdate {
-    /// The change was made.
     Made,
     /// There was no free word, or no such word.
     Unchanged,
@@ -74,12 +73,11 @@ pub(super) enum PageTableUpdate {
     Moved,
 }
 
-/// Result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageTableLookup {
     /// The frame of the node.
     Frame(FrameId),
-    /// No such node.
+    /// The table does not contain the node.
     Nothing,
     /// No such node here, but a bucket was moved to a newer table: look there.
     Moved,

@@ -36,15 +36,15 @@ const GHOSTS_PER_COPY: usize = 2;
 /// Approximate memory footprint of a copy in bytes: its place by hash, and its hash in its extent.
 const COPY_BYTES: u64 = 40;
 
-/// Statistics of copies.
+/// Statistics of the copies of hot nodes on a faster tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CopyStats {
     /// Bytes of the faster tier used by copies.
     pub bytes: u64,
-    /// Number of current copies.
+    /// Number of nodes that have a copy now.
     pub copies: u64,
-    /// Number of copies made.
+    /// Number of copies written since the store was opened.
     pub made: u64,
     /// Misses served by a copy.
     pub hits: u64,
@@ -60,7 +60,7 @@ struct CopyLocation {
     offset: u64,
 }
 
-/// An extent of copies.
+/// An extent of copies, and the hash of each copied node.
 #[derive(Debug)]
 struct CopyExtent {
     extent: Extent,

@@ -114,9 +114,8 @@ pub(super) enum NodeLookup {
 /// What to do when no frame is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoFramePolicy {
-    /// Read into private memory.
+    /// Read the node into private memory, which is charged to the budget.
     Private,
-    /// Do not read.
     Skip,
 }
 

@@ -43,7 +43,6 @@ struct FlightState<J, R> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JobProgress {
-    /// The result is available.
     Done,
     /// There will be no result.
     Abandoned,

@@ -18,7 +18,7 @@ struct StatsStripe {
     failures: AtomicU64,
 }
 
-/// Counters, striped by thread.
+/// Counters in stripes, so that threads rarely share a cache line.
 #[derive(Debug)]
 pub(super) struct StripedCounters {
     stripes: Box<[CachePadded<StatsStripe>]>,
@@ -112,7 +112,7 @@ pub struct CacheStats {
     pub index_misses: u64,
     /// Lookups that waited for a read started by another call.
     pub joined: u64,
-    /// Evicted nodes.
+    /// Number of nodes removed from their frames to make space.
     pub evictions: u64,
     /// Misses served from private memory, because every frame was in use or waited for an epoch.
     pub private_reads: u64,
@@ -130,7 +130,7 @@ pub struct CacheStats {
     pub table_bytes: u64,
     /// Lists, counters and other structures of fixed size.
     pub fixed_bytes: u64,
-    /// Nodes in private memory.
+    /// Nodes in private memory, which guards and references hold.
     pub private_bytes: u64,
     /// Scratch memory, and the records of reads in flight.
     pub working_bytes: u64,

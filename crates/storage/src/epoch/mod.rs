@@ -90,7 +90,6 @@ pub struct Epochs {
 }
 
 impl Epochs {
-    /// Creates epochs without participants.
     #[must_use]
     pub fn new() -> Epochs {
         let shared = EpochsInner {

@@ -17,13 +17,13 @@ use std::fmt;
 pub enum ExtentViolation {
     /// A live extent that is not reachable: its space is leaked.
     Leaked {
-        /// The leaked extent.
         extent: Extent,
+        /// References counted by the map, of which none was found.
         references: u32,
     },
     /// A reachable extent that is not live, or is live with a different length.
     NotLive {
-        /// The extent as referenced.
+        /// The extent as its references state it.
         extent: Extent,
         /// Description of the state of its first unit.
         found: String,
@@ -32,16 +32,14 @@ pub enum ExtentViolation {
     References {
         /// The extent with the wrong count.
         extent: Extent,
-        /// The reference count.
+        /// The reference count kept by the tier.
         counted: u32,
         /// The number of references found by walking.
         reachable: u64,
     },
-    /// Two reachable extents overlap.
     Overlap {
         /// The extent that begins first.
         first: Extent,
-        /// The other extent.
         second: Extent,
     },
     /// The live bytes exceed the size of the extent (X6).
@@ -61,7 +59,7 @@ pub enum ExtentViolation {
     /// The bookkeeping of a tier is inconsistent (X1, X6).
     Inconsistent {
         tier: u8,
-        /// Description of the contradiction.
+        /// The numbers or states that contradict each other.
         what: String,
     },
     /// The map on disk and the installed state differ for an extent that has not changed since the

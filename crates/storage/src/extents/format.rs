@@ -114,7 +114,6 @@ impl MapPointer {
     /// Size of an encoded pointer in bytes.
     pub const BYTES: usize = 48;
 
-    /// Appends the encoded pointer.
     pub fn encode(&self, out: &mut Vec<u8>) {
         debug_assert!(self.snapshot <= self.length, "a map begins with its snapshot");
         ByteWriter::new(out)
@@ -168,7 +167,6 @@ impl Extent {
     /// Size of an encoded extent in bytes.
     pub const BYTES: usize = 12;
 
-    /// Appends the encoded extent.
     pub fn encode(&self, out: &mut Vec<u8>) {
         debug_assert!((1..=MAX_EXTENT_UNITS).contains(&self.units), "{self} (X1)");
         debug_assert!(usize::from(self.tier) < MAX_TIERS, "{self} (T1)");

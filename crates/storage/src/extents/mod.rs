@@ -118,7 +118,7 @@ const _: () = {
 pub struct Extent {
     /// The tier, which determines the file.
     pub tier: u8,
-    /// The first unit.
+    /// Number of the first unit in the tier's file.
     pub start: u32,
     /// Number of units: 1 to [`MAX_EXTENT_UNITS`].
     pub units: u32,

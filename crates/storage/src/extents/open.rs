@@ -100,7 +100,7 @@ impl Extents {
 /// An extent reachable from a durable generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReachableExtent {
-    /// The extent, as referenced.
+    /// Tier, start and length, as the references state them.
     pub extent: Extent,
     /// Number of references to it.
     pub references: u32,

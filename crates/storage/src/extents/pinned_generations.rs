@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// The durable generation and the pinned ones.
 #[derive(Debug, Default)]
 pub(super) struct PinnedGenerations {
-    /// The newest durable generation.
+    /// The newest durable generation, as reported by [`Extents::made_durable`].
     pub(super) durable: u64,
     /// The pinned generations, each with the number of its keepers.
     keepers: BTreeMap<u64, usize>,

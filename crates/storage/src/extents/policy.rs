@@ -57,12 +57,12 @@ impl SpaceReserve {
 /// Input of [`choose_allocation_step`]: the request and the state of its tier.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AllocationInput {
-    /// Units wanted.
+    /// Number of units that the request prefers.
     pub(super) wanted: u32,
-    /// Minimum number of units.
+    /// Number of units below which the request fails.
     pub(super) least: u32,
     pub(super) class: AllocationClass,
-    /// Size of the file.
+    /// Length of the file in units.
     pub(super) file: u32,
     /// Number of free units, and the length of their longest run.
     pub(super) free: u32,
@@ -200,7 +200,7 @@ pub(super) struct ReclaimInput {
     pub(super) backed: u32,
     /// Number of free units at the file's end.
     pub(super) tail: u32,
-    /// Size of the file.
+    /// Length of the file in units.
     pub(super) file: u32,
     /// Number of units that are not free.
     pub(super) used: u32,
@@ -218,7 +218,6 @@ pub(super) enum ReclaimStep {
     Punch(u32),
     /// Back this many more units for the reserve.
     Refill(u32),
-    /// Change nothing.
     Nothing,
 }
 
@@ -248,7 +247,7 @@ pub(super) fn choose_reclaim_step(view: &ReclaimInput) -> ReclaimStep {
 /// How a map is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MapWrite {
-    /// Append the changes.
+    /// Append the changes since the last write of the map.
     Delta,
     /// Write everything to a new file.
     Snapshot,

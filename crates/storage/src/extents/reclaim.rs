@@ -18,7 +18,7 @@ const MAX_PUNCH: u32 = 8192;
 /// Limits of one step of a reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReclaimLimit {
-    /// Extents freed.
+    /// Maximum number of extents to free.
     pub extents: usize,
     /// Device operations (holes, truncations, allocations for the reserve).
     pub operations: u32,
@@ -36,7 +36,7 @@ impl Default for ReclaimLimit {
 /// Result of one step of a reclaim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReclaimProgress {
-    /// Bytes that became free.
+    /// Bytes of extents that became free.
     pub freed_bytes: u64,
     /// Bytes cut off the ends of files, including holes.
     pub truncated_bytes: u64,

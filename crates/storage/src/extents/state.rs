@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub(super) enum ExtentPhase {
     /// Allocated by a step that is not installed.
     Provisional,
-    /// Installed, with references.
+    /// Installed, with at least one reference.
     Live,
     /// Without references, not yet reusable.
     Dead,
@@ -161,7 +161,7 @@ impl UnitStates {
         self.update(start, head);
     }
 
-    /// Makes units free.
+    /// Marks units that are in use as free.
     pub(super) fn vacate(&mut self, start: u32, units: u32) {
         debug_assert!((start..start + units).all(|unit| !self.is_free(unit)));
         for unit in start..start + units {

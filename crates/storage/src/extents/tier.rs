@@ -80,7 +80,7 @@ impl ExtentCounts {
     }
 }
 
-/// One tier.
+/// The extents and the free units of one tier.
 #[derive(Debug, Default)]
 pub(super) struct TierExtents {
     pub(super) number: u8,
@@ -116,7 +116,6 @@ pub(super) struct TierExtents {
 }
 
 impl TierExtents {
-    /// Creates an empty tier.
     pub(super) fn new(number: u8) -> TierExtents {
         TierExtents {
             number,
@@ -256,7 +255,7 @@ impl TierExtents {
         }
     }
 
-    /// Frees a provisional extent.
+    /// Frees a provisional extent that will not be installed.
     pub(super) fn abandon(&mut self, extent: Extent) {
         let head = self.expect(extent, ExtentPhase::Provisional, "abandoning");
         self.counts.sub(&head);
@@ -495,7 +494,7 @@ impl TierExtents {
         room
     }
 
-    /// Returns every dead extent.
+    /// Returns every dead extent, whether or not its generation is durable.
     pub(super) fn unlinked(&self) -> impl Iterator<Item = &UnlinkedExtent> {
         let dead = self.dead.iter().flat_map(|(_, batch)| batch);
         self.dying.iter().chain(dead).chain(&self.pending)

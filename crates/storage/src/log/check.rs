@@ -21,7 +21,6 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogViolation {
     pub place: DiskLocation,
-    /// Description of the violation.
     pub what: String,
 }
 
@@ -67,7 +66,6 @@ pub fn check(directory: &Arc<dyn Directory>, known: LogExpectation) -> Result<Ve
 pub struct LogCheckReport {
     /// The violations, ordered by place.
     pub violations: Vec<LogViolation>,
-    /// Number of segments read.
     pub segments: u64,
     /// Bytes of these segments, each up to its last record.
     pub bytes: u64,

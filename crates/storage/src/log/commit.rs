@@ -32,11 +32,11 @@ const YIELD: u32 = 1 << 10;
 #[derive(Debug)]
 pub(super) struct GroupCommit {
     synced: AtomicU64,
-    /// 1 after a failure.
+    /// 0, or 1 after the first failure; never reset.
     poisoned: AtomicU64,
     /// Number of threads that sleep until lower sequences are complete.
     sleepers: AtomicU64,
-    /// Number of completed rounds.
+    /// Number of syncs by leaders, failed ones included.
     rounds: AtomicU64,
     state: Mutex<CommitState>,
     changed: Condvar,

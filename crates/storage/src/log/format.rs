@@ -129,7 +129,7 @@ pub struct SegmentHeader {
     pub synced: u64,
     /// Length of the segment in bytes.
     pub len: u64,
-    /// The store's identity.
+    /// The store's identity, from the log's options.
     pub identity: u64,
     /// The lane that writes the segment.
     pub lane: u16,
@@ -151,7 +151,6 @@ pub enum DecodedHeader {
 }
 
 impl SegmentHeader {
-    /// Encodes the header block.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut block = Vec::with_capacity(BLOCK_BYTES);
@@ -247,13 +246,13 @@ pub struct LogMark {
     pub closed: bool,
     /// The incarnation that wrote the mark.
     pub incarnation: u64,
-    /// The newest generation known.
+    /// The newest generation known to be durable.
     pub generation: u64,
-    /// The synced watermark.
+    /// Everything up to this sequence is durable.
     pub synced: u64,
-    /// The store's identity.
+    /// The store's identity, from the log's options.
     pub identity: u64,
-    /// The completion watermark.
+    /// Every record up to this sequence was in the page cache.
     pub complete: u64,
     /// A durable checkpoint contains every sequence up to this one.
     pub released: u64,
@@ -378,7 +377,7 @@ pub enum RecordKind {
     Data = 1,
     /// Sequences without content: voided by the caller, or found missing by a repair.
     Void = 2,
-    /// Names a generation.
+    /// Names the newest generation known to be durable.
     Note = 3,
     /// The lane continues in another segment.
     Seal = 4,

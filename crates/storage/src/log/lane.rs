@@ -50,11 +50,10 @@ pub(super) struct LaneRecord<'a> {
     pub(super) kind: RecordKind,
     /// The first sequence, or the generation that a control record names.
     pub(super) first: u64,
-    /// Number of sequences.
     pub(super) count: u64,
     /// The completion watermark, which is below the record's own sequences.
     pub(super) complete: u64,
-    /// The caller's bytes.
+    /// The caller's bytes, or the first part of them.
     pub(super) payload: &'a [u8],
     /// The rest of the caller's bytes.
     pub(super) tail: &'a [u8],
@@ -117,7 +116,6 @@ impl LaneSet {
         self.lanes.iter().map(|lane| lane.lock())
     }
 
-    /// Returns one lane, locked.
     pub(super) fn get(&self, number: usize) -> MutexGuard<'_, LogLane> {
         self.lanes[number].lock()
     }

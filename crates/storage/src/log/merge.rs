@@ -48,18 +48,14 @@ pub(super) struct SourceRecord {
 pub(super) enum SequenceStep {
     /// Sequences that no record covers.
     Gap {
-        /// The first missing sequence.
         first: u64,
-        /// The last missing sequence.
         last: u64,
     },
-    /// The next record.
     Record(SourceRecord),
     /// A record that covers sequences covered before. A sound log has none.
     Overlap(SourceRecord),
 }
 
-/// How segments are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SegmentReadMode {
     /// A segment ends at its first invalid record.
@@ -96,7 +92,7 @@ pub(super) struct LogMerger<'a> {
     facts: Vec<SegmentFacts>,
     /// The next sequence to return.
     next: u64,
-    /// The last record returned.
+    /// The last record returned. A copy of it, made by an interrupted recovery, is skipped.
     last: Option<LocatedRecord>,
 }
 

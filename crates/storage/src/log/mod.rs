@@ -110,7 +110,6 @@ pub struct LogRecord<'a> {
     pub first: u64,
     /// Number of sequences it covers.
     pub count: u32,
-    /// The caller's bytes.
     pub payload: &'a [u8],
 }
 

@@ -28,7 +28,7 @@ pub enum SegmentAccess {
     /// Stores into a mapping, or write calls if files cannot be mapped.
     #[default]
     Mapped,
-    /// Write calls only.
+    /// Write calls, even if files can be mapped.
     Written,
 }
 

@@ -49,7 +49,7 @@ fn length_with(total: u64) -> u64 {
     total + (BLOCK_BYTES + RECORD_BYTES) as u64
 }
 
-/// Slots between two uses.
+/// Slots that no segment uses: ready, free, or holes.
 #[derive(Debug)]
 pub(super) struct SlotPool {
     directory: Arc<dyn Directory>,
@@ -132,14 +132,13 @@ pub(super) struct PoolUsage {
     pub(super) ready: usize,
     /// Released slots that keep their space.
     pub(super) free: usize,
-    /// Slots without space.
+    /// Released slots whose space was given back.
     pub(super) holes: usize,
 }
 
 /// Whether the log's limit is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LimitEnforcement {
-    /// It is enforced.
     Kept,
     /// It is ignored during a recovery.
     Ignored,
@@ -148,7 +147,7 @@ pub(super) enum LimitEnforcement {
 /// The header block of an idle slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SlotHeader {
-    /// Zeros.
+    /// Zeros, in which recovery finds no segment.
     Blank,
     /// A released segment, or damage.
     Stale,
@@ -158,7 +157,7 @@ pub(super) enum SlotHeader {
 /// before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum SlotPriority {
-    /// Ordinary writes.
+    /// Ordinary writes, which may not use the reserve.
     Normal,
     /// Deletes and other essential writes, which may use the reserve.
     Essential,

@@ -67,10 +67,9 @@ pub(super) struct RecoveryStart {
     pub(super) synced_at_least: u64,
 }
 
-/// How damage is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecoveryMode {
-    /// Damage is an error.
+    /// Damage is returned as an error.
     Strict,
     /// Damage is skipped and reported.
     Repair,
@@ -79,7 +78,7 @@ pub(super) enum RecoveryMode {
 /// The segments that are kept, and how.
 #[derive(Debug)]
 struct RecoveryPlan {
-    /// The last valid sequence.
+    /// The highest sequence that remains valid.
     last: u64,
     /// The missing ranges up to there.
     gaps: Vec<(u64, u64)>,

@@ -14,7 +14,7 @@ use alluvium_device::BootId;
 #[derive(Debug)]
 pub(super) struct RecoveryScan {
     pub(super) facts: Vec<SegmentFacts>,
-    /// The highest valid sequence.
+    /// The highest sequence of a valid record.
     pub(super) last: u64,
     /// The missing ranges that precede some record: first and last of each.
     pub(super) gaps: Vec<(u64, u64)>,

@@ -28,7 +28,7 @@ pub struct LogUsage {
     /// Bytes that may be resident and are charged to the budget: mapped slots, and the completion
     /// ring.
     pub resident_bytes: u64,
-    /// Unreleased segments.
+    /// Number of segments that are not released yet.
     pub segments: usize,
     /// Slots ready for a lane.
     pub ready_slots: usize,
@@ -151,7 +151,6 @@ impl LogInner {
         Ok(())
     }
 
-    /// Implements [`Log::removed_file`](super::Log::removed_file).
     #[must_use]
     pub(super) fn removed_file(&self) -> Option<String> {
         let table = self.table.lock();
@@ -160,19 +159,16 @@ impl LogInner {
         segment.or_else(|| self.mark.is_removed().then(|| watermark_file::FILE.to_owned()))
     }
 
-    /// Implements [`Log::has_space`](super::Log::has_space).
     #[must_use]
     pub(super) fn has_space(&self) -> bool {
         self.pool.has_space()
     }
 
-    /// Implements [`Log::segment_bytes`](super::Log::segment_bytes).
     #[must_use]
     pub(super) fn segment_bytes(&self) -> u64 {
         self.options.segment_bytes
     }
 
-    /// Implements [`Log::usage`](super::Log::usage).
     #[must_use]
     pub(super) fn usage(&self) -> LogUsage {
         let table = self.table.lock();

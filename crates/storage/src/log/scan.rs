@@ -25,7 +25,6 @@ pub(super) struct SegmentSource {
     /// The number in the file's name.
     pub(super) slot: u32,
     pub(super) file: Arc<dyn Device>,
-    /// Its header block.
     pub(super) header: SegmentHeader,
     /// The seed of its record checksums.
     pub(super) seed: u64,
@@ -66,7 +65,6 @@ pub(super) struct VacantSlot {
 pub(super) struct LogInventory {
     /// Files with a segment, ordered by segment number.
     pub(super) sources: Vec<SegmentSource>,
-    /// Files without a segment.
     pub(super) vacant: Vec<VacantSlot>,
     /// The slot numbers of all files.
     pub(super) names: BTreeSet<u32>,

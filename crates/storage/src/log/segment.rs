@@ -45,7 +45,6 @@ pub(super) struct SegmentSlot {
     /// The number in the file's name.
     pub(super) index: u32,
     pub(super) file: Arc<dyn Device>,
-    /// Its length in bytes.
     pub(super) len: u64,
     /// Whether the slot was created for one record longer than a segment. Its pages do not stay
     /// resident.
@@ -185,7 +184,6 @@ impl SegmentSlot {
 #[derive(Debug)]
 pub(super) struct LogSegment {
     pub(super) slot: Arc<SegmentSlot>,
-    /// Its header block.
     pub(super) header: SegmentHeader,
     /// The seed of its record checksums.
     pub(super) seed: u64,
@@ -195,7 +193,7 @@ pub(super) struct LogSegment {
     active: AtomicBool,
     /// The write position: everything below is in the page cache.
     written: AtomicU64,
-    /// Everything below is durable.
+    /// Everything below this offset is durable.
     synced: AtomicU64,
     /// The highest sequence in it, 0 if none.
     highest: AtomicU64,
@@ -315,7 +313,7 @@ pub(super) enum SegmentWriter {
     Mapped(FileMapping),
     /// Stores into the mapping piece by piece, releasing each piece from memory at once.
     Passing(FileMapping),
-    /// Write calls.
+    /// Write calls of whole blocks.
     Written(TailBuffer),
 }
 
@@ -337,7 +335,7 @@ pub(super) struct TailBuffer {
 }
 
 impl TailBuffer {
-    /// Appends bytes.
+    /// Appends `parts`, and zeros up to a length of `padded`.
     fn extend<const N: usize>(&mut self, parts: [&[u8]; N], padded: u64) {
         debug_assert!(
             parts.iter().map(|part| part.len()).sum::<usize>() <= padded as usize,

@@ -18,18 +18,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// An open log.
+/// The state of an open log, shared by the modules that implement it.
 #[derive(Debug)]
 pub(super) struct LogInner {
-    /// The store's directory.
     pub(super) directory: Arc<dyn Directory>,
-    /// The options at opening.
     pub(super) options: LogOptions,
     /// Slots that no lane writes.
     pub(super) pool: SlotPool,
     /// The lanes, to which records are appended.
     pub(super) lanes: LaneSet,
-    /// The completion watermark.
+    /// Every sequence up to its value has been appended.
     pub(super) watermark: Watermark,
     /// The synced watermark and the first failure.
     pub(super) commit: GroupCommit,
@@ -96,9 +94,9 @@ pub(super) struct IncarnationStart {
     pub(super) base: u64,
     /// The current boot of this machine.
     pub(super) boot: BootId,
-    /// The newest generation.
+    /// The newest generation known to be durable.
     pub(super) generation: u64,
-    /// The synced watermark.
+    /// Everything up to this sequence is durable.
     pub(super) synced: u64,
     /// A durable checkpoint contains every sequence up to this one.
     pub(super) released: u64,

@@ -33,7 +33,6 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Name of the file.
 pub(super) const FILE: &str = "log-mark";
 
 /// Size of both copies in bytes.

@@ -29,7 +29,7 @@ pub struct NodePointer {
     /// XXH3-64 of the encoded bytes. If the upper half is zero, only the lower half is compared:
     /// structures with many pointers in memory may keep 32 bits of each.
     pub checksum: u64,
-    /// Number of encoded bytes.
+    /// Number of encoded bytes, without padding.
     pub encoded_len: u32,
     /// The tier, which determines the file.
     pub tier: u8,
@@ -43,7 +43,6 @@ impl NodePointer {
     /// Size of an encoded pointer in bytes.
     pub const BYTES: usize = 32;
 
-    /// Appends the encoded pointer.
     pub fn encode(&self, out: &mut Vec<u8>) {
         debug_assert!((1..=MAX_PAGES).contains(&self.pages), "{self:?} (N2)");
         debug_assert!(self.offset.is_multiple_of(BLOCK), "{self:?} (N3)");

@@ -40,9 +40,7 @@ pub const MAX_PAGES: u8 = 16;
 pub struct PageSize(u32);
 
 impl PageSize {
-    /// The smallest page size.
     pub const MIN: PageSize = PageSize(4 << 10);
-    /// The largest page size.
     pub const MAX: PageSize = PageSize(64 << 10);
 
     /// Creates a page size of `bytes` bytes.

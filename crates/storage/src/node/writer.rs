@@ -39,11 +39,10 @@ const _: () = assert!(PageSize::MIN.bytes() == DEVICE_BLOCK && (DEVICE_BLOCK as 
 pub struct WriterOptions {
     /// The tier to write to.
     pub tier: u8,
-    /// The store's page size.
     pub page_size: PageSize,
     /// The encoding of the nodes.
     pub codec: NodeCodec,
-    /// The generation under construction.
+    /// The generation under construction, which every pointer records.
     pub birth: u64,
     /// The purpose of the writes, for I/O accounting.
     pub purpose: Purpose,
@@ -101,7 +100,7 @@ pub struct NodeWriter {
     options: WriterOptions,
     filling: Option<OpenExtent>,
     in_flight: VecDeque<(Ticket, Arc<dyn Device>)>,
-    /// Buffers of completed writes.
+    /// Buffers of completed writes, to be reused.
     spare: Vec<AlignedBuffer>,
     encoder: NodeEncoder,
     encoded: Vec<u8>,

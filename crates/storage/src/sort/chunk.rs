@@ -36,7 +36,7 @@ struct ChunkEntry {
     at: u64,
 }
 
-/// Sorted records in memory.
+/// A part of the input, sorted in memory.
 #[derive(Debug)]
 pub struct SortedChunk {
     pub(super) layout: SortRecordLayout,

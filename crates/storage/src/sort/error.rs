@@ -18,13 +18,12 @@ pub enum Error {
          {expected}, found {found}; sort again, with temporary files on another disk if it happens again"
     )]
     Damaged {
-        /// The run's number.
+        /// Number of the run: that of its first chunk.
         run: u64,
         /// The frame's number in the run.
         frame: u64,
         /// Offset of the frame in the file.
         offset: u64,
-        /// The file's name.
         file: String,
         /// A description of the expected content.
         expected: String,
@@ -38,13 +37,11 @@ pub enum Error {
     TooLong {
         /// Size of the record in bytes.
         bytes: usize,
-        /// The limit in bytes.
+        /// An eighth of the memory, in bytes.
         most: usize,
     },
-    /// An option is invalid.
     #[error("option {option} of a sort: {why}")]
     BadOption {
-        /// The option's name.
         option: &'static str,
         /// The problem and a valid alternative.
         why: String,

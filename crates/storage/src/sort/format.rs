@@ -37,7 +37,7 @@ const SUMMED: usize = 32;
 /// The layout of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordParts {
-    /// Offset of the key.
+    /// Offset of the key in the record, in bytes.
     pub key_at: usize,
     /// Size of the key in bytes.
     pub key_bytes: usize,

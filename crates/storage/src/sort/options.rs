@@ -16,7 +16,6 @@ const SHARES: usize = 128;
 /// Default memory of a sort in bytes.
 const DEFAULT_MEMORY: usize = 256 * MIB as usize;
 
-/// The layout of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SortRecordLayout {
     /// Records of a fixed length, with the key at a fixed offset.
@@ -52,7 +51,6 @@ pub enum EqualKeyPolicy {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SortOptions {
-    /// The layout of records.
     pub layout: SortRecordLayout,
     /// How records with equal keys are handled.
     pub equal: EqualKeyPolicy,

@@ -138,7 +138,7 @@ impl SortedRunReader {
         Ok(true)
     }
 
-    /// Decodes the current record.
+    /// Decodes the current record into `parts`.
     #[inline]
     fn decode(&mut self) -> Result<()> {
         let rest = self.frame.as_ref().and_then(|frame| frame.get(self.at..self.end));

@@ -39,9 +39,7 @@ struct SpaceClaim {
 /// Sorted records, in memory or in a file.
 #[derive(Debug)]
 pub enum SortedInput {
-    /// In memory.
     Chunk(SortedChunk),
-    /// In a file.
     Run(SortedRun),
 }
 
@@ -232,7 +230,7 @@ impl SortSpool {
         Ok(run)
     }
 
-    /// Starts merging all inputs.
+    /// Starts the passes that merge `inputs`.
     #[must_use]
     pub fn passes(&self, inputs: Vec<SortedInput>) -> MergePasses {
         MergePasses::new(self.options, inputs)

@@ -14,7 +14,7 @@ pub(super) fn space_of(record_bytes: u64, frame_bytes: usize) -> u64 {
     whole.next_multiple_of(BLOCK)
 }
 
-/// Writes sorted records.
+/// Writes sorted records as a run, frame by frame.
 #[derive(Debug)]
 pub(super) struct SortedRunWriter {
     device: Arc<dyn Device>,
@@ -58,7 +58,6 @@ impl SortedRunWriter {
         })
     }
 
-    /// Adds the next record.
     pub(super) fn push(&mut self, record: &[u8]) -> Result<()> {
         if self.used + record.len() > self.frame.len() {
             self.flush()?;
@@ -119,7 +118,7 @@ impl SortedRunWriter {
         Ok(ticket.take_buffers()?.pop())
     }
 
-    /// Writes the remaining records.
+    /// Writes the remaining records and waits for all writes.
     pub(super) fn finish(mut self) -> Result<SortedRun> {
         self.flush()?;
         self.wait()?;

@@ -45,7 +45,6 @@ pub trait SideFiles {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyProgress {
-    /// Bytes copied so far.
     pub done_bytes: u64,
     pub total_bytes: u64,
 }
@@ -267,13 +266,11 @@ impl StoreCopy {
         })
     }
 
-    /// Returns the durable superblock.
     #[must_use]
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
     }
 
-    /// Returns the data files.
     #[must_use]
     pub fn tiers(&self) -> &TierFiles {
         &self.tiers

@@ -366,13 +366,12 @@ impl Store {
         &self.log
     }
 
-    /// Returns the data files.
     #[must_use]
     pub fn tiers(&self) -> &Arc<TierFiles> {
         &self.tiers
     }
 
-    /// Returns the durable superblock.
+    /// Returns a copy of the durable superblock.
     #[must_use]
     pub fn superblock(&self) -> Superblock {
         self.superblock.lock().durable().clone()

@@ -22,13 +22,12 @@ pub enum CacheMemory {
 pub struct StoreOptions {
     /// *Creation.* A random number that identifies the store. The caller generates it.
     pub id: u128,
-    /// *Creation.* The page size.
+    /// *Creation.* The unit of node sizes: a node has 1 to 16 pages.
     pub page_size: PageSize,
     /// The total budget of the cache in bytes.
     pub cache_bytes: u64,
     /// Whether the cache's memory is registered with the kernel.
     pub cache_memory: CacheMemory,
-    /// Options of space management.
     pub extents: ExtentOptions,
     pub log: LogOptions,
     /// The cost profile of the device, used by the layers above.

@@ -15,7 +15,7 @@ const _: () = assert!(PLANNED < QUARTERS);
 /// Space of one tier, as far as new extents are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierSpace {
-    /// Total capacity in bytes.
+    /// Bytes in use, and bytes that can still be allocated within the configured limit.
     pub capacity_bytes: u64,
     /// Bytes planned for this tier while slower tiers hold the rest.
     pub planned_bytes: u64,

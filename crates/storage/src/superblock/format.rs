@@ -57,7 +57,6 @@ pub struct Superblock {
     pub cut: u64,
     /// The synced watermark of the log, as known when the superblock was written.
     pub synced: u64,
-    /// The store's page size.
     pub page_size: PageSize,
     pub tiers: u8,
     /// Pointer to the extent map of the generation.

@@ -48,7 +48,6 @@ use format::{SLOT_BYTES, SLOTS, SuperblockSlot};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Name of the file.
 pub const FILE: &str = "superblock";
 /// Name of the file while the store is being created.
 pub const NEW_FILE: &str = "superblock.new";

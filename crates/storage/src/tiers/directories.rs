@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone, Debug)]
 pub struct TierDirectories {
-    /// Never empty.
+    /// The directory of each tier, by number; never empty.
     all: Vec<Arc<dyn Directory>>,
 }
 

@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicU8, Ordering};
 /// The kind of access that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailedAccess {
-    /// Reading. Nothing has changed.
     Reading,
     /// Writing, syncing, or changing the file's space. The data is written elsewhere.
     Writing,

@@ -8,7 +8,7 @@ use crate::{DiskLocation, Error, OnDiskObject, Result, superblock};
 use alluvium_base::Purpose;
 use alluvium_device::{AlignedBuffer, Device, Directory, FileOptions};
 
-/// Name of the mark.
+/// Name of the file that marks a directory as that of a tier.
 pub const MARK_FILE: &str = "tier";
 /// Name of the mark while the tier is being created.
 pub const NEW_MARK_FILE: &str = "tier.new";
@@ -16,7 +16,6 @@ pub const NEW_MARK_FILE: &str = "tier.new";
 /// How opening handles a directory whose mark is damaged or missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DamagedMarkPolicy {
-    /// Opening fails.
     Refused,
     /// The mark is rewritten, if the tier's file exists.
     Mended,

@@ -25,7 +25,7 @@ impl<T> VersionedCell<T> {
         last
     }
 
-    /// Returns the newest value.
+    /// Returns the newest value. References to earlier ones stay valid.
     pub(crate) fn get(&self) -> &T {
         &self.last().value
     }

@@ -12,7 +12,7 @@ const OVERHEAD: usize = 96;
 /// A range of keys without values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmptyRange {
-    /// First key (inclusive).
+    /// First key of the range (inclusive).
     pub start: Box<[u8]>,
     /// End of the range (exclusive).
     pub end: Box<[u8]>,
@@ -226,7 +226,7 @@ impl EmptyRangeTable {
         self.insert(start, end, since, credit);
     }
 
-    /// Drops claims.
+    /// Drops the claims with these numbers.
     pub(super) fn give_up(&mut self, numbers: &Range<u64>) {
         let mut freed = 0;
         self.claims.retain(|claim| {

@@ -18,7 +18,7 @@ use crate::{DiskLocation, Error, OnDiskObject, Result};
 use alluvium_base::Purpose;
 use alluvium_device::{AlignedBuffer, Directory, FileOptions};
 
-/// Name of the list.
+/// Name of the file that lists the further tiers.
 pub const LIST_FILE: &str = "tiers";
 /// Name of a list that is being written.
 pub const NEW_LIST_FILE: &str = "tiers.new";
