@@ -169,8 +169,8 @@ impl BatchCompletion {
         BatchCompletion::at(requests, 0)
     }
 
-    /// Creates a record for a batch carried by part `home` of the device, which [`Ticket::home`]
-    /// returns.
+    /// Creates a record for a batch carried by part `home` of the device, which
+    /// [`Ticket::device_part`] returns.
     #[must_use]
     pub(crate) fn at(requests: usize, home: usize) -> Arc<BatchCompletion> {
         Arc::new(BatchCompletion {

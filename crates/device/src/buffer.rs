@@ -48,7 +48,8 @@ unsafe impl Sync for AlignedBuffer {}
 
 impl AlignedBuffer {
     /// Creates a buffer of `len` zero bytes, aligned to [`BUFFER_ALIGNMENT`]. Aborts the process if
-    /// the system is out of memory; use [`Buffer::try_zeroed`] where an error can be returned.
+    /// the system is out of memory; use [`AlignedBuffer::try_zeroed`] where an error can be
+    /// returned.
     ///
     /// # Panics
     /// If `len` is zero or not a multiple of [`BLOCK`].
@@ -60,7 +61,7 @@ impl AlignedBuffer {
     /// Creates a buffer of `len` zero bytes, or returns `None` if the system is out of memory.
     ///
     /// # Panics
-    /// As [`Buffer::zeroed`].
+    /// As [`AlignedBuffer::zeroed`].
     #[must_use]
     pub fn try_zeroed(len: usize) -> Option<AlignedBuffer> {
         assert!(

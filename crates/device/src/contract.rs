@@ -211,8 +211,8 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
     }
 
     /// Blocks until a batch has completed that is carried by the same part of the device as the
-    /// ticket ([`Ticket::home`]): the ticket's own or another. It may return earlier, and returns
-    /// at once when the ticket is complete. Devices without such parts wait for the ticket.
+    /// ticket ([`Ticket::device_part`]): the ticket's own or another. It may return earlier, and
+    /// returns at once when the ticket is complete. Devices without such parts wait for the ticket.
     fn wait_some(&self, ticket: &Ticket) {
         self.wait(ticket);
     }
@@ -378,7 +378,7 @@ pub(crate) fn copy<D: Device + ?Sized>(
     Ok(())
 }
 
-/// The backing of a [`Mapping`]: a real mapping, or memory that the simulator persists page by
+/// The backing of a [`FileMapping`]: a real mapping, or memory that the simulator persists page by
 /// page.
 pub trait MappingBacking: Send + Sync {
     /// Makes the pages of a range (relative to the mapping) durable. A failure poisons the file

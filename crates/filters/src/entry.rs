@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// Maximum length of a fingerprint in bits. The other bits of an [`Entry`]'s 64 hold the value.
+/// Maximum length of a fingerprint in bits. The other bits of an [`FilterEntry`]'s 64 hold the
+/// value.
 pub const MAX_FINGERPRINT_BITS: u32 = 48;
 
 /// Maximum length of a value in bits.

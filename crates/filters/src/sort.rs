@@ -8,7 +8,7 @@ const SMALL: usize = 1 << 12;
 /// Average number of entries per bucket. A bucket is sorted within the L1 cache.
 const BUCKET: usize = 1 << 9;
 
-/// Sorts entries into the order that a [`crate::Builder`] expects.
+/// Sorts entries into the order that a [`crate::FilterBuilder`] expects.
 ///
 /// Fingerprints are uniformly distributed, so one pass that distributes the entries to buckets by
 /// their highest bits nearly sorts them; each bucket is then sorted separately. Needs the same

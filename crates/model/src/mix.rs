@@ -58,7 +58,7 @@ impl TreeOperationMix {
     /// ```
     ///
     /// # Errors
-    /// As [`cost`](Mix::cost), and if `most` is less than 4.
+    /// As [`cost`](TreeOperationMix::cost), and if `most` is less than 4.
     pub fn best_b_tree(&self, alpha: f64, height: f64, most: f64) -> Result<OptimalNodes, BadParameter> {
         let cost = |node: f64| self.cost(nodes::b_tree(alpha, node)?, alpha, node, height);
         checked_most(most)?;
@@ -75,7 +75,7 @@ impl TreeOperationMix {
     /// all operations are inserts, the largest nodes are optimal.
     ///
     /// # Errors
-    /// As [`best_b_tree`](Mix::best_b_tree).
+    /// As [`best_b_tree`](TreeOperationMix::best_b_tree).
     pub fn best_buffered(&self, alpha: f64, height: f64, most: f64) -> Result<OptimalNodes, BadParameter> {
         let cost =
             |node: f64, fanout: f64| self.cost(nodes::buffered(alpha, node, fanout)?, alpha, node, height);

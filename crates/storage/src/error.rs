@@ -115,7 +115,8 @@ pub enum Error {
     /// The directory already contains a store.
     #[error("{directory} holds a store already: open it instead of creating it")]
     StoreExists {
-        /// The directory, as [`Directory::describe`](alluvium_device::Directory::describe) names it.
+        /// The directory, as [`Directory::describe`](alluvium_device::Directory::describe) names
+        /// it.
         directory: String,
     },
     /// The device of a further tier fails. The store continues without it: data on the other tiers
@@ -190,7 +191,7 @@ pub enum Error {
         reserve: bool,
     },
     /// The log has reached its limit. Nothing was written. The record's sequence numbers remain
-    /// open: append them again once the log has space, or void them with `Log::void`.
+    /// open: append them again once the log has space, or void them with `WriteAheadLog::void`.
     #[error(
         "the log is full: {live} of {limit} bytes hold records that no checkpoint covers{}, and {wanted} more were \
          wanted; checkpoint and release the log",

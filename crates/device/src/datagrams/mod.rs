@@ -44,8 +44,8 @@ pub struct DatagramBurst {
 }
 
 /// Makes a socket receive the datagrams of a train as one unit where the system supports it, which
-/// makes [`Burst::receive`] cheaper. Call it once per socket from which bursts are received, and
-/// receive from that socket only with bursts.
+/// makes [`DatagramBurst::receive`] cheaper. Call it once per socket from which bursts are
+/// received, and receive from that socket only with bursts.
 pub fn receive_trains(socket: &UdpSocket) {
     system::receive_trains(socket);
 }

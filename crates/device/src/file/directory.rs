@@ -171,7 +171,7 @@ impl FileDirectory {
         })
     }
 
-    /// Returns the engine in use: [`Engine::Uring`] or [`Engine::Threads`].
+    /// Returns the engine in use: [`IoEngine::Uring`] or [`IoEngine::Threads`].
     #[must_use]
     pub fn engine(&self) -> IoEngine {
         match self.shared.carrier {

@@ -17,7 +17,7 @@ pub(super) struct MappedPages {
 }
 
 // SAFETY: the pages are reached only through raw pointers, whose users coordinate (see
-// `Mapping::write`), and through system calls, which may come from any thread.
+// `FileMapping::write`), and through system calls, which may come from any thread.
 unsafe impl Send for MappedPages {}
 // SAFETY: as above.
 unsafe impl Sync for MappedPages {}

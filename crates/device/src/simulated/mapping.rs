@@ -23,7 +23,7 @@ pub(super) struct RegionMemory {
 }
 
 // SAFETY: the bytes are reached through raw copies only. Who stores through a mapping promises, by
-// the contract of `Mapping::write`, that nothing else touches that range of the file meanwhile.
+// the contract of `FileMapping::write`, that nothing else touches that range of the file meanwhile.
 unsafe impl Send for RegionMemory {}
 // SAFETY: as above.
 unsafe impl Sync for RegionMemory {}
@@ -176,7 +176,7 @@ impl MappedRegion {
     }
 }
 
-/// The backing of a [`Mapping`](crate::Mapping) of a simulated file.
+/// The backing of a [`FileMapping`](crate::FileMapping) of a simulated file.
 pub(super) struct SimMapping {
     directory: SimDirectory,
     file: FileId,

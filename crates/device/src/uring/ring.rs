@@ -229,7 +229,7 @@ impl IoRing {
     ///
     /// # Errors
     /// If the kernel refuses to be entered. The ring is then broken, and the caller must handle the
-    /// requests that [`Ring::take_back`] returns.
+    /// requests that [`IoRing::take_back`] returns.
     pub(super) fn enter(&self, want: usize) -> io::Result<()> {
         self.inside.fetch_add(1, Ordering::SeqCst);
         let outcome = if self.is_broken() {

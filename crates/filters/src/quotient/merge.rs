@@ -66,7 +66,7 @@ where
     Ok(merge.merged())
 }
 
-/// The state of a [`Merge`] after a step.
+/// The state of a [`FilterMerge`] after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeProgress {
     More,

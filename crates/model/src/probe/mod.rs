@@ -3,7 +3,8 @@
 //! *Scope*: the samples that each fit needs, when a fit is unusable, and the signs that a cache has
 //! answered, that a device was throttled, or that other load has disturbed it.
 //!
-//! *Must not depend on*: the method of measurement. The samples are defined in `base::measured`.
+//! *Must not depend on*: the method of measurement. The samples are defined in
+//! `base::measurements`.
 //!
 //! Source: Bender et al. 2021, §3.1 (PDAM) and §3.2 (affine).
 //!

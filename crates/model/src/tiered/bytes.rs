@@ -211,7 +211,8 @@ mod tests {
 
     #[test]
     fn a_maplet_takes_what_its_geometry_says() {
-        // The example of `alluvium_filters::Geometry`: 2^20 keys, 33 bits, 16 runs, under 23 bits.
+        // The example of `alluvium_filters::FilterGeometry`: 2^20 keys, 33 bits, 16 runs, under 23
+        // bits.
         let (pages, _) = formats(100.0).maplet_pages(f64::from(1 << 20), 16.0);
         let bits = pages * 4096.0 * 8.0 / f64::from(1 << 20);
         assert!((21.0..23.0).contains(&bits), "{bits}");

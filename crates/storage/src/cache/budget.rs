@@ -123,7 +123,7 @@ impl Drop for BudgetCharge {
     }
 }
 
-/// Memory of a [cache](super::Cache::lend) lent to a reader until this is dropped.
+/// Memory of a [cache](super::NodeCache::try_reserve) lent to a reader until this is dropped.
 #[derive(Debug)]
 pub struct Reservation {
     _charge: BudgetCharge,

@@ -105,7 +105,8 @@ const RESERVED_BYTES: u64 = 64 << 30;
 const RESERVED_TIMES: u64 = 16;
 /// Optional pins are allowed while less than 1/`PINNED_FRACTION` of the budget is pinned.
 const PINNED_FRACTION: u64 = 8;
-/// At most 1/`RESERVATION_FRACTION` of the budget is [lent](Cache::lend) or in use for reads.
+/// At most 1/`RESERVATION_FRACTION` of the budget is [lent](NodeCache::try_reserve) or in use for
+/// reads.
 const RESERVATION_FRACTION: u64 = 16;
 const _: () = assert!(
     PINNED_FRACTION > 1 && RESERVATION_FRACTION > 1,
@@ -260,7 +261,7 @@ impl NodeCache {
     /// it is used.
     ///
     /// # Errors
-    /// [`Error::BadOption`] if the budget is below [`Cache::least_budget`], or if the system
+    /// [`Error::BadOption`] if the budget is below [`NodeCache::least_budget`], or if the system
     /// refuses the address space.
     pub fn new(
         tiers: Arc<TierFiles>,
@@ -361,14 +362,14 @@ impl NodeCache {
         Some(shared.node_ref(frame, pointer, guard))
     }
 
-    /// Prefetches the cache line that [`Cache::peek`] reads first, for a reader that is about to
-    /// look up several nodes. This is a hint.
+    /// Prefetches the cache line that [`NodeCache::peek`] reads first, for a reader that is about
+    /// to look up several nodes. This is a hint.
     #[inline]
     pub fn prefetch(&self, pointer: &NodePointer, guard: &EpochGuard) {
         self.shared.tables.prefetch(NodeKey::of(pointer).hash(), guard);
     }
 
-    /// Prefetches the header that [`Cache::peek`] reads next, once [`Cache::prefetch`] has
+    /// Prefetches the header that [`NodeCache::peek`] reads next, once [`NodeCache::prefetch`] has
     /// completed.
     #[inline]
     pub fn prefetch_header(&self, pointer: &NodePointer, guard: &EpochGuard) {
@@ -380,8 +381,8 @@ impl NodeCache {
         });
     }
 
-    /// Like [`Cache::peek`], but does not count as a use of the node. For a reader that read the
-    /// node ahead and uses it once.
+    /// Like [`NodeCache::peek`], but does not count as a use of the node. For a reader that read
+    /// the node ahead and uses it once.
     ///
     /// # Panics
     /// If the guard belongs to other epochs.
@@ -495,11 +496,11 @@ impl NodeCache {
         self.shared.read_through(pointers, guard, purpose, residence)
     }
 
-    /// Like [`Cache::request`] for several readers, each of which waits only for its own nodes. All
-    /// reads of a tier are submitted together, which is cheaper.
+    /// Like [`NodeCache::request`] for several readers, each of which waits only for its own nodes.
+    /// All reads of a tier are submitted together, which is cheaper.
     ///
     /// # Errors
-    /// As [`Cache::request`].
+    /// As [`NodeCache::request`].
     pub fn request_each(
         &self,
         wanted: &[&[NodePointer]],
@@ -542,10 +543,11 @@ impl NodeCache {
     }
 
     /// Offers a newly written node that may or may not be read soon. It is inserted only while the
-    /// cache is not full, so that it evicts nothing, unless [`Cache::set_admit_written`] is set.
+    /// cache is not full, so that it evicts nothing, unless [`NodeCache::set_admit_written`] is
+    /// set.
     ///
     /// # Panics
-    /// As [`Cache::insert`].
+    /// As [`NodeCache::insert`].
     pub fn offer(&self, pointer: &NodePointer, node: &[u8]) {
         if self.shared.admits_written.load(Ordering::Relaxed) {
             self.put(pointer, node, InitialHeat::Proven);
@@ -585,7 +587,7 @@ impl NodeCache {
 
     /// Marks a node that is being replaced and dies once its replacement is published. It is
     /// evicted before any other, and remains available to readers of the old version until then.
-    /// This is a hint, as [`Cache::discard`] is.
+    /// This is a hint, as [`NodeCache::discard`] is.
     pub fn demote(&self, pointer: &NodePointer) {
         let guard = self.shared.epochs.pin();
         let key = NodeKey::of(pointer);
@@ -598,12 +600,12 @@ impl NodeCache {
 
     /// Changes the budget. A larger budget takes effect at once. A smaller one evicts the excess.
     /// Chunks with nodes held by guards or references are given back after these are dropped, by
-    /// later misses or by [`Cache::maintain`].
+    /// later misses or by [`NodeCache::maintain`].
     ///
     /// # Errors
-    /// [`Error::BadOption`] if the budget is below [`Cache::least_budget`] or above the reserved
-    /// address space; nothing has changed then. Also if there is no memory for the new page table;
-    /// the new budget is in effect then.
+    /// [`Error::BadOption`] if the budget is below [`NodeCache::least_budget`] or above the
+    /// reserved address space; nothing has changed then. Also if there is no memory for the new
+    /// page table; the new budget is in effect then.
     pub fn set_budget(&self, bytes: u64) -> Result<()> {
         let shared = &self.shared;
         let _resizing = shared.resizing.lock();

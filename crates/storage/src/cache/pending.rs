@@ -47,8 +47,8 @@ impl PendingReads {
         self.readings.is_empty()
     }
 
-    /// Like [`Pending::poll`], but without querying the device: finishes only reads that are known
-    /// to have completed.
+    /// Like [`PendingReads::poll`], but without querying the device: finishes only reads that are
+    /// known to have completed.
     pub fn settle(&mut self) -> bool {
         let guard = self.cache.shared.epochs.pin();
         self.readings
@@ -56,8 +56,8 @@ impl PendingReads {
         self.readings.is_empty()
     }
 
-    /// Like [`Pending::poll`]. While the reads are pending, the waker fires once a poll can make
-    /// progress, provided that a thread waits for each [`Watched`] passed to `watch`.
+    /// Like [`PendingReads::poll`]. While the reads are pending, the waker fires once a poll can
+    /// make progress, provided that a thread waits for each [`WatchedRead`] passed to `watch`.
     pub fn poll_with(&mut self, waker: &Waker, mut watch: impl FnMut(WatchedRead)) -> Poll<()> {
         loop {
             if self.poll() {

@@ -95,7 +95,7 @@ pub(super) enum NodeBytes<'b> {
     Shared(&'b [u8]),
 }
 
-/// What [`Shared::begin`] found or started for one node.
+/// What [`NodeCacheInner::begin`] found or started for one node.
 #[derive(Debug)]
 pub(super) enum NodeLookup {
     /// The node is in the cache.
@@ -159,7 +159,8 @@ impl NodeCacheInner {
         self.begin_and(pointers, guard, purpose, residence, otherwise, submit)
     }
 
-    /// Like [`Shared::begin`], but passes the last batch to `read` after submitting all others.
+    /// Like [`NodeCacheInner::begin`], but passes the last batch to `read` after submitting all
+    /// others.
     pub(super) fn begin_and(
         &self,
         pointers: &[NodePointer],
@@ -188,8 +189,8 @@ impl NodeCacheInner {
         Ok(joined)
     }
 
-    /// Like [`Shared::begin`] for several readers, each of which waits only for its own few nodes.
-    /// The batches of a tier are submitted together, with a ticket each.
+    /// Like [`NodeCacheInner::begin`] for several readers, each of which waits only for its own few
+    /// nodes. The batches of a tier are submitted together, with a ticket each.
     pub(super) fn begin_each(
         &self,
         wanted: &[&[NodePointer]],
@@ -407,7 +408,7 @@ impl NodeCacheInner {
         reading.try_finish(is_ready, |job| self.settle(job, guard)) != JobProgress::Waiting
     }
 
-    /// Like [`Shared::try_finish`], without querying the device.
+    /// Like [`NodeCacheInner::try_finish`], without querying the device.
     pub(super) fn try_settle(&self, reading: &BatchRead, guard: &EpochGuard) -> bool {
         let is_ready = |job: &SubmittedBatch| job.ticket.is_complete();
         reading.try_finish(is_ready, |job| self.settle(job, guard)) != JobProgress::Waiting

@@ -108,7 +108,8 @@ pub struct CacheStats {
     pub hits: u64,
     /// Nodes read from the device.
     pub misses: u64,
-    /// Misses of index or maplet nodes, as [reported by the caller](super::Cache::missed_guides).
+    /// Misses of index or maplet nodes, as [reported by the
+    /// caller](super::NodeCache::record_index_misses).
     pub index_misses: u64,
     /// Lookups that waited for a read started by another call.
     pub joined: u64,

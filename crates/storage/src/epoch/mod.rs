@@ -26,9 +26,9 @@
 //!    *G* ≥ e + 1. Both are contradictions.
 //!
 //! The second read of *G* gives more: while a guard at w lives, *G* is w or w + 1. Hence a
-//! [`Hold`], which is counted under its epoch, can be created at the epoch of the thread's guard
-//! and protects everything that the guard does, and at most two epochs have counted participants at
-//! any time.
+//! [`EpochHold`], which is counted under its epoch, can be created at the epoch of the thread's
+//! guard and protects everything that the guard does, and at most two epochs have counted
+//! participants at any time.
 //!
 //! Invariants:
 //!

@@ -20,7 +20,7 @@
 //!    with its generation: the map of that generation no longer contains it, the durable one before
 //!    still does.
 //! 5. **Pending**: [`Extents::made_durable`] reported that this generation, or a later one, is
-//!    durable, and no older one is pinned ([`Extents::keep`]).
+//!    durable, and no older one is pinned ([`Extents::pin_generation`]).
 //! 6. **Free** again, backed: [`Extents::reclaim`] was called with a later safe epoch. Space beyond
 //!    a small pool is then punched, or cut off the end of the file.
 //!

@@ -125,7 +125,7 @@ impl SegmentHistory {
 }
 
 impl LogInner {
-    /// Implements [`Log::read_after`](super::Log::read_after).
+    /// Implements [`WriteAheadLog::read_after`](super::WriteAheadLog::read_after).
     ///
     /// # Errors
     /// I/O errors.

@@ -15,8 +15,8 @@ pub enum LogDurability {
     /// The caller requests no durability. Treated as `Process`.
     Memory,
     /// The record is in the page cache. It survives the process once all lower sequences are
-    /// complete ([`Log::completed`](super::Log::completed)); the append is not reported to the
-    /// caller before.
+    /// complete ([`WriteAheadLog::completed`](super::WriteAheadLog::completed)); the append is not
+    /// reported to the caller before.
     Process,
     /// The record and all lower sequences are complete and synced.
     Disk,

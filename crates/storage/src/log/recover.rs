@@ -132,7 +132,7 @@ impl RecoveryPlan {
 /// Opens a log.
 ///
 /// # Errors
-/// As [`Log::open`](super::Log::open).
+/// As [`WriteAheadLog::open`](super::WriteAheadLog::open).
 pub(super) fn open(
     directory: &Arc<dyn Directory>,
     options: LogOptions,

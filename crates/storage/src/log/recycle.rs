@@ -43,7 +43,7 @@ pub struct LogUsage {
 }
 
 impl LogInner {
-    /// Implements [`Log::release`](super::Log::release).
+    /// Implements [`WriteAheadLog::release`](super::WriteAheadLog::release).
     ///
     /// # Errors
     /// I/O errors.
@@ -94,7 +94,7 @@ impl LogInner {
         give_back().map_err(|error| self.poison_unless_full(error))
     }
 
-    /// Implements [`Log::prepare`](super::Log::prepare).
+    /// Implements [`WriteAheadLog::prepare`](super::WriteAheadLog::prepare).
     ///
     /// # Errors
     /// I/O errors.
@@ -129,7 +129,7 @@ impl LogInner {
         Ok(false)
     }
 
-    /// Implements [`Log::close`](super::Log::close).
+    /// Implements [`WriteAheadLog::close`](super::WriteAheadLog::close).
     ///
     /// # Errors
     /// I/O errors.

@@ -243,7 +243,7 @@ impl LogInner {
     /// Appends a record and waits until `durability` holds.
     ///
     /// # Errors
-    /// As [`Log::append`](super::Log::append).
+    /// As [`WriteAheadLog::append`](super::WriteAheadLog::append).
     pub(super) fn append(
         &self,
         mut entry: LaneRecord<'_>,
@@ -303,7 +303,7 @@ impl LogInner {
     /// would have to cut off.
     ///
     /// # Errors
-    /// As [`Log::void`](super::Log::void).
+    /// As [`WriteAheadLog::void`](super::WriteAheadLog::void).
     pub(super) fn void(&self, first: u64, count: u32) -> Result<()> {
         assert!(
             first > 0 && count > 0,

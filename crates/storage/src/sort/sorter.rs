@@ -43,7 +43,7 @@ impl ExternalSorter {
     /// Adds a key and a value.
     ///
     /// # Errors
-    /// As [`Chunk::push`] and [`SortSpool::write`].
+    /// As [`SortChunk::push`] and [`SortSpool::write`].
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.take(PushedRecord::Pair(key, value))
     }
@@ -51,7 +51,7 @@ impl ExternalSorter {
     /// Adds a record of the fixed length.
     ///
     /// # Errors
-    /// As [`Chunk::push_record`] and [`SortSpool::write`].
+    /// As [`SortChunk::push_record`] and [`SortSpool::write`].
     pub fn push_record(&mut self, record: &[u8]) -> Result<()> {
         self.take(PushedRecord::Record(record))
     }

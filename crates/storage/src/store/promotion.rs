@@ -1,5 +1,5 @@
-//! Background step that writes copies of hot nodes to the first tier (`cache/copies.rs`), and frees
-//! their space when it is needed elsewhere.
+//! Background step that writes copies of hot nodes to the first tier (`cache/promoted.rs`), and
+//! frees their space when it is needed elsewhere.
 
 use super::Store;
 use crate::cache::{BATCH_BYTES, CopyStats};

@@ -228,7 +228,7 @@ impl SuperblockFile {
 
     /// Opens the file, reads the newest valid generation, and repairs a damaged copy of it.
     ///
-    /// The log determines whether a newer generation existed (`log::Log::open`).
+    /// The log determines whether a newer generation existed (`log::WriteAheadLog::open`).
     ///
     /// # Errors
     /// [`Error::NotAStore`] without a superblock; [`Error::NewerFormat`]; [`Error::Corrupt`] if no
