@@ -180,7 +180,7 @@ pub struct DeviceMeasurements {
     pub span_bytes: u64,
     /// Duration of the whole probe, in nanoseconds.
     pub elapsed_ns: u64,
-    /// All windows in chronological order.
+    /// All samples in chronological order.
     pub samples: Vec<ProbeSample>,
     /// Latency of each sync after a 4 KiB write, in nanoseconds, in chronological order.
     pub syncs_ns: Vec<u64>,
@@ -193,7 +193,7 @@ pub struct DeviceMeasurements {
 }
 
 impl DeviceMeasurements {
-    /// Returns the windows of `point`, one per round in which it was measured.
+    /// Returns the samples of `point`, one per round in which it was measured.
     pub fn samples_of(&self, point: ProbePoint) -> impl Iterator<Item = &ProbeSample> {
         self.samples.iter().filter(move |window| window.point == point)
     }

@@ -3,11 +3,11 @@
 use alluvium_base::SequenceNumber;
 use std::fmt;
 
-/// The root of a dictionary at a checkpoint. The dictionary does not change until the cut is
+/// The root of a dictionary at a checkpoint. The dictionary does not change until the root is
 /// dropped.
 ///
-/// A checkpoint takes a cut of every dictionary, then cuts the extents, and then drops all the
-/// cuts.
+/// A checkpoint takes the root of every dictionary, then freezes the extents, and then drops all
+/// the roots.
 pub struct CheckpointRoot<'d> {
     /// Root bytes from which the dictionary is opened.
     pub root: Vec<u8>,
@@ -24,7 +24,8 @@ trait ChangeGuard {}
 impl<T> ChangeGuard for T {}
 
 impl<'d> CheckpointRoot<'d> {
-    /// Creates a cut at `at`. `still`, usually a lock guard, is held until the cut is dropped.
+    /// Creates the root of a dictionary at `at`. `still`, usually a lock guard, is held until the
+    /// root is dropped.
     #[must_use]
     pub fn new(root: Vec<u8>, at: SequenceNumber, still: impl Sized + 'd) -> CheckpointRoot<'d> {
         CheckpointRoot {

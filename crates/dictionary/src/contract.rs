@@ -5,8 +5,8 @@
 //! A checkpoint takes one [`CheckpointRoot`] of each structure.
 //!
 //! Operations that run once per memtable, step or checkpoint may be called through `dyn
-//! Dictionary`. Operations that run for every lookup are in [`PointLookup`] and [`Reader`], which
-//! are dispatched statically.
+//! Dictionary`. Operations that run for every lookup are in [`PointLookup`] and [`LookupReader`],
+//! which are dispatched statically.
 //!
 //! Invariants:
 //!
@@ -62,7 +62,7 @@ pub trait Dictionary: fmt::Debug + Send + Sync {
     /// I/O errors; nothing has changed then.
     fn advance(&self, cut: SequenceNumber) -> Result<()>;
 
-    /// Starts to incorporate a share of a sealed memtable. Memtables are incorporated in order, one
+    /// Starts to incorporate a slice of a sealed memtable. Memtables are incorporated in order, one
     /// at a time. `class` determines whether the reserved space may be used.
     ///
     /// # Errors
@@ -136,7 +136,7 @@ pub trait Dictionary: fmt::Debug + Send + Sync {
     }
 
     /// Writes the remaining data and returns the root from which the dictionary is opened. The
-    /// dictionary does not change until the cut is dropped.
+    /// dictionary does not change until the root is dropped.
     ///
     /// # Errors
     /// The same as [`Dictionary::prepare`].
@@ -193,16 +193,16 @@ pub struct DistinctKeys {
     pub records: f64,
 }
 
-/// The incorporation of a memtable's share into a dictionary.
+/// The incorporation of a [`MemtableSlice`] into a dictionary.
 pub trait MemtableIncorporation: fmt::Debug + Send {
-    /// Processes about `records` messages. Returns [`StepProgress::Done`] when the share can be
+    /// Processes about `records` messages. Returns [`StepProgress::Done`] when the slice can be
     /// published.
     ///
     /// # Errors
     /// A full disk; I/O errors. The incorporation must then be restarted.
     fn poll(&mut self, records: usize) -> Result<StepProgress>;
 
-    /// Publishes the share: afterwards the dictionary contains every commit up to the share's cut.
+    /// Publishes the slice: afterwards the dictionary contains every commit up to the slice's cut.
     ///
     /// # Errors
     /// I/O errors. Nothing has changed then, and the incorporation must be restarted.

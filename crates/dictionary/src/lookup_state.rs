@@ -45,7 +45,8 @@ pub struct LookupState<'op> {
     pub known: KeyState,
 }
 
-/// State of a key without its merge operator, which scans supply key by key.
+/// State of a key without its merge operator, which scans supply key by key. Methods without a
+/// comment are those of [`LookupState`].
 #[derive(Debug, Default)]
 pub struct KeyState {
     at: SequenceNumber,

@@ -35,14 +35,14 @@ pub struct MemtableSlice {
     /// Last commit of the memtable. The memtable holds every commit after its predecessor up to
     /// this one.
     pub cut: SequenceNumber,
-    /// Key ranges of the share, ascending and disjoint.
+    /// Key ranges of the slice, ascending and disjoint.
     keys: Arc<[KeyRange]>,
-    /// Whether the share is the whole memtable, in which case keys need no filtering.
+    /// Whether the slice is the whole memtable, in which case keys need no filtering.
     is_whole: bool,
 }
 
 impl MemtableSlice {
-    /// Creates a share of the messages whose keys are in `keys`, which are ascending and disjoint.
+    /// Creates a slice of the messages whose keys are in `keys`, which are ascending and disjoint.
     #[must_use]
     pub fn new(memtable: Arc<Memtable>, cut: SequenceNumber, keys: Arc<[KeyRange]>) -> MemtableSlice {
         let ascend = |pair: &[KeyRange]| pair[0].high.as_ref().is_some_and(|high| *high <= pair[1].low);
@@ -56,20 +56,20 @@ impl MemtableSlice {
         }
     }
 
-    /// Creates a share that covers the whole memtable.
+    /// Creates a slice that covers the whole memtable.
     #[must_use]
     pub fn whole(memtable: Arc<Memtable>, cut: SequenceNumber) -> MemtableSlice {
         MemtableSlice::new(memtable, cut, [KeyRange::everything()].into())
     }
 
-    /// Returns whether the share contains a key.
+    /// Returns whether the slice contains a key.
     #[must_use]
     pub fn contains(&self, key: &[u8]) -> bool {
         self.keys.iter().any(|range| range.contains(key))
     }
 
-    /// Returns the range deletes of the memtable, clipped to the share. A delete may extend into
-    /// the shares of other dictionaries.
+    /// Returns the range deletes of the memtable, clipped to the slice. A delete may extend into
+    /// the slices of other dictionaries.
     ///
     /// ```
     /// use alluvium_dictionary::memtable::Memtable;
@@ -94,7 +94,7 @@ impl MemtableSlice {
         deletes
     }
 
-    /// Returns a cursor at the first key of the share; at the end if the share is empty.
+    /// Returns a cursor at the first key of the slice; at the end if the slice is empty.
     #[must_use]
     pub fn first(&self) -> MemtableCursor<'_> {
         let mut cursor = self.memtable.cursor();
@@ -104,7 +104,7 @@ impl MemtableSlice {
         cursor
     }
 
-    /// Returns a cursor at the first key of the share after `key`.
+    /// Returns a cursor at the first key of the slice after `key`.
     #[must_use]
     pub fn behind(&self, key: &[u8]) -> MemtableCursor<'_> {
         let mut cursor = self.memtable.cursor();
@@ -121,7 +121,7 @@ impl MemtableSlice {
         cursor
     }
 
-    /// Advances to the next key of the share.
+    /// Advances to the next key of the slice.
     #[inline]
     pub fn next(&self, cursor: &mut MemtableCursor<'_>) {
         cursor.next();
@@ -129,7 +129,7 @@ impl MemtableSlice {
         debug_assert!(cursor.key().is_none_or(|key| self.contains(key)));
     }
 
-    /// Advances the cursor to the first key at or after its position that is in the share.
+    /// Advances the cursor to the first key at or after its position that is in the slice.
     #[inline]
     pub fn settle(&self, cursor: &mut MemtableCursor<'_>) {
         if !self.is_whole {
@@ -144,7 +144,7 @@ impl MemtableSlice {
             match self.keys.get(next) {
                 Some(range) if *range.low <= *key => return,
                 Some(range) => cursor.seek(&range.low),
-                // No key of the memtable is in the share any more: move past the last key.
+                // No key of the memtable is in the slice any more: move past the last key.
                 None => {
                     cursor.last();
                     cursor.next();

@@ -29,7 +29,7 @@ pub struct PlacementRequest {
 }
 
 impl PlacementRequest {
-    /// Creates the demand of incoming data, which is newer than all other data.
+    /// Creates the request for incoming data, which is newer than all other data.
     #[must_use]
     pub fn newest(bytes: u64) -> PlacementRequest {
         PlacementRequest {
@@ -39,7 +39,7 @@ impl PlacementRequest {
         }
     }
 
-    /// Creates the demand of rewritten data, where `through_bytes` of data are at least as new.
+    /// Creates the request for rewritten data, where `through_bytes` of data are at least as new.
     #[must_use]
     pub fn older(through_bytes: u64, bytes: u64) -> PlacementRequest {
         PlacementRequest {
@@ -49,9 +49,9 @@ impl PlacementRequest {
         }
     }
 
-    /// Creates the demand of data among the newest `newer` of a structure's `all` bytes, in a store
-    /// that holds `all_bytes`. The age is scaled to the store, because other structures share all
-    /// tiers.
+    /// Creates the request for data among the newest `newer` of a structure's `all` bytes, in a
+    /// store that holds `all_bytes`. The age is scaled to the store, because other structures share
+    /// all tiers.
     ///
     /// ```
     /// use alluvium_dictionary::placement::Demand;
@@ -64,9 +64,9 @@ impl PlacementRequest {
         PlacementRequest::older(u64::try_from(through).unwrap_or(u64::MAX), bytes)
     }
 
-    /// Creates the demand of a compaction in a trunk node at `height`. Each height of a tree holds
-    /// `fanout` times as much as the height above it, so the data down to it is a fixed fraction of
-    /// the whole.
+    /// Creates the request for a compaction in a trunk node at `height`. Each height of a tree
+    /// holds `fanout` times as much as the height above it, so the data down to it is a fixed
+    /// fraction of the whole.
     #[must_use]
     pub fn of_height(height: u8, fanout: u64, all_bytes: u64, bytes: u64) -> PlacementRequest {
         let below = fanout.max(2).saturating_pow(height.into());
@@ -75,7 +75,7 @@ impl PlacementRequest {
     }
 }
 
-/// Returns the tier for a demand.
+/// Returns the tier for a request.
 ///
 /// ```
 /// use alluvium_dictionary::placement::{Demand, choose};
@@ -99,7 +99,7 @@ pub fn choose(tiers: &[TierSpace], demand: &PlacementRequest) -> u8 {
     choose_from(tiers, preferred(tiers, demand.through_bytes), demand)
 }
 
-/// Returns the tier for a demand, with a given preferred tier.
+/// Returns the tier for a request, with a given preferred tier.
 ///
 /// # Panics
 /// If there are no tiers.
@@ -138,13 +138,13 @@ fn preferred(tiers: &[TierSpace], through_bytes: u64) -> usize {
     tiers.iter().position(holds).unwrap_or(tiers.len() - 1)
 }
 
-/// Returns the tier for a demand in a store.
+/// Returns the tier for a request in a store.
 #[must_use]
 pub fn tier(store: &Store, demand: &PlacementRequest) -> u8 {
     tier_among(store, |_| *demand)
 }
 
-/// As [`tier`], with a demand that depends on the total bytes in the store.
+/// As [`tier`], with a request that depends on the total bytes in the store.
 #[must_use]
 pub fn tier_among(store: &Store, demand: impl FnOnce(u64) -> PlacementRequest) -> u8 {
     if store.tiers().count() == 1 {

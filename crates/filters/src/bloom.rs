@@ -16,7 +16,7 @@ use crate::sync::{AtomicU64, Ordering};
 use alluvium_base::prefetch_line;
 use std::fmt;
 
-/// A block of a [`BloomFilter`] filter.
+/// A block of a [`BloomFilter`].
 pub trait BloomBlock: Default {
     /// Number of bits in a block.
     const BITS: u32;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Maximum length of a fingerprint in bits. The other bits of an [`FilterEntry`]'s 64 hold the
+/// Maximum length of a fingerprint in bits. The other bits of a [`FilterEntry`]'s 64 hold the
 /// value.
 pub const MAX_FINGERPRINT_BITS: u32 = 48;
 

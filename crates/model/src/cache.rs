@@ -155,7 +155,7 @@ impl EvictionTimes {
         }
     }
 
-    /// Returns the stay of a page with this request rate and these idle probabilities.
+    /// Returns the residency of a page with this request rate and these idle probabilities.
     pub(crate) fn stay(&self, rate: f64, idle: IdleProbabilities) -> CacheResidency {
         if rate <= 0.0 {
             return CacheResidency::default();
@@ -178,7 +178,7 @@ impl EvictionTimes {
         }
     }
 
-    /// Returns the stay of a page with this request rate and independent request times.
+    /// Returns the residency of a page with this request rate and independent request times.
     pub(crate) fn page(&self, rate: f64) -> CacheResidency {
         self.stay(rate, self.idle(rate))
     }

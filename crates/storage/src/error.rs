@@ -50,7 +50,7 @@ pub struct DiskLocation {
 }
 
 impl DiskLocation {
-    /// Creates a place from a structure, a file name and a byte offset.
+    /// Creates a location from a structure, a file name and a byte offset.
     #[must_use]
     pub fn new(structure: OnDiskObject, file: impl Into<String>, offset: u64) -> DiskLocation {
         DiskLocation {

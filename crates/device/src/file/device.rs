@@ -1,5 +1,5 @@
 //! One real file as a [`Device`]: sorts the requests of a batch into refused, executed at once, and
-//! left to the carrier.
+//! passed to the I/O backend.
 
 use super::copy;
 use super::mapping;
@@ -73,7 +73,8 @@ impl FileDevice {
         }
     }
 
-    /// Sorts a batch. Returns the requests for the carrier; all others are in flight or complete.
+    /// Sorts a batch. Returns the requests for the I/O backend; all others are in flight or
+    /// complete.
     fn sort(&self, batch: IoBatch, home: usize) -> (Arc<BatchCompletion>, Vec<(usize, IoRequest)>) {
         let requests = batch.into_requests();
         // Check all requests before executing any: a panic must not leave half a batch in flight.

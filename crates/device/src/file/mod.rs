@@ -1,4 +1,4 @@
-//! Real files.
+//! Files of a real file system, as [`Directory`](crate::Directory) and [`Device`](crate::Device).
 //!
 //! *Scope*: direct and buffered descriptors, allocation and holes, mappings, file locks, and the
 //! fallbacks for operations that a file system refuses.

@@ -1,4 +1,4 @@
-//! State shared by all open handles of one file: length, poison, and sync turn.
+//! State shared by all open handles of one file: length, poison, and syncs in progress.
 
 use crate::{DeviceOperation, Error};
 use parking_lot::{Condvar, Mutex};

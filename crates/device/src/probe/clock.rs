@@ -21,7 +21,7 @@ pub struct ProcessClock {
 }
 
 impl ProcessClock {
-    /// Creates a watch that starts now.
+    /// Creates a clock that starts now.
     #[must_use]
     pub fn new() -> ProcessClock {
         ProcessClock {

@@ -38,7 +38,7 @@ pub struct FileSystemInfo {
 }
 
 impl FileSystemInfo {
-    /// Returns the place of a directory that is kept in memory.
+    /// Returns the properties of a directory that is kept in memory.
     #[must_use]
     pub fn memory() -> FileSystemInfo {
         FileSystemInfo {

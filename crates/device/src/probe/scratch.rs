@@ -1,4 +1,4 @@
-//! The measured file.
+//! The file that a probe measures: created without a name, and filled.
 
 use super::{LARGEST, LEAST_SPACE, ProbeClock, ProbeFailure};
 use crate::{AlignedBuffer, Device, Directory, Error, FileOptions, IoBatch};

@@ -159,7 +159,7 @@ impl IoRing {
             let mut flight = state.backlog.pop_front().expect("the backlog is not empty");
             let entry = self.entry(&state.pieces, &mut flight).user_data(u64::from(slot));
             state.table[slot as usize] = Some(flight);
-            // SAFETY: the entry's buffer and descriptor belong to the flight that the table now
+            // SAFETY: the entry's buffer and descriptor belong to the request that the table now
             // holds, until the kernel has completed it (U1).
             let pushed = unsafe { queue.push(&entry) };
             // Every queue entry has a slot in the table, and there are no more slots than entries.

@@ -40,7 +40,8 @@ pub struct MemtableCursor<'a> {
 
 /// A cursor without its memtable, for an owner that accesses the memtable only at times. It
 /// consists of the places in the leaf that the cursor has copied, which do not change. It is valid
-/// only with the memtable in which it was positioned.
+/// only with the memtable in which it was positioned, which is passed to every method; otherwise
+/// the methods are those of [`MemtableCursor`].
 #[derive(Clone, Debug)]
 pub struct CursorPosition {
     slots: [ArenaOffset; FANOUT],

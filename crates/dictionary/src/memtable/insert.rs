@@ -17,7 +17,7 @@ impl Memtable {
     /// key may arrive in any order, but each sequence number only once per key.
     ///
     /// # Errors
-    /// [`Full`] if the memtable is full; nothing has changed then.
+    /// [`MemtableFull`] if the memtable is full; nothing has changed then.
     ///
     /// # Panics
     /// If the key is longer than [`MAX_KEY`].

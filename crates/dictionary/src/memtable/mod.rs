@@ -28,8 +28,8 @@
 //! of the puts and a twelfth of the gets.
 //!
 //! Millions of operations a second on two shared virtual processors, with 24-byte keys and 100-byte
-//! values in 64 MiB (`cargo bench -p alluvium-trees --bench memtable`): one thread puts 7.2 and
-//! gets 4.1, two threads put 12 and get 8.2.
+//! values in 64 MiB (`cargo bench -p alluvium-dictionary --bench memtable`): one thread puts 7.2
+//! and gets 4.1, two threads put 12 and get 8.2.
 //!
 //! Invariants:
 //!

@@ -1,4 +1,5 @@
-//! A tree of losers over sorted sources, which needs one comparison per level for each step.
+//! Merging iterator over sorted sources: a tree of losers, which needs one comparison per level for
+//! each step.
 //!
 //! Knuth, *The Art of Computer Programming*, volume 3, section 5.4.1. Of sources with equal keys,
 //! the newest comes first (G1). Nearly every comparison compares two words (`code.rs`), so a step

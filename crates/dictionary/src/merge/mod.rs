@@ -9,7 +9,7 @@
 //! Throughput with eight sources in memory, 24-byte keys and 100-byte values, on one thread of a
 //! shared virtual processor: 43 million records a second with random keys, 38 million with keys
 //! that share eight bytes, 24 million with comparisons of whole keys
-//! (`cargo bench -p alluvium-trees --bench merge`).
+//! (`cargo bench -p alluvium-dictionary --bench merge`).
 //!
 //! Invariants:
 //!

@@ -59,7 +59,7 @@ impl Ord for BoundaryHead<'_> {
 }
 
 impl RangeTombstoneBuilder {
-    /// Creates a draft from a list.
+    /// Creates a builder from a list.
     #[must_use]
     pub fn of(list: &RangeTombstoneList) -> RangeTombstoneBuilder {
         let key = |place: u32| {

@@ -1,7 +1,7 @@
 //! Popularity of keys, and the number of distinct keys among requests (Lim §4.2).
 //!
 //! *Scope*: uniform, Zipf and measured popularity, compressed to groups of keys with nearly equal
-//! popularity; `Unique`, its inverse, `LevelMerge` and the interval of a cursor.
+//! popularity; `Unique`, its inverse, `Merge` and the interval of a cursor.
 //!
 //! *Must not depend on*: structures that store keys, and their writes.
 //!

@@ -1,4 +1,4 @@
-//! `Unique`, its inverse, `LevelMerge`, and the interval of a cursor (Lim §4.2.2 and §4.3).
+//! `Unique`, its inverse, `Merge`, and the interval of a cursor (Lim §4.2.2 and §4.3).
 
 use super::solve::{CurvePoint, solve};
 use super::{KeyGroup, Popularity};

@@ -1,4 +1,4 @@
-//! The tiered tree, and levels of the same runs: predictions from a simulated [`WriteSimulation`].
+//! The tiered tree, and levels of the same runs: predictions from a [`WriteSimulation`].
 
 use super::cost::{BEHIND, CostPrediction, LONG, first_asked};
 use super::memory_division::MemoryDivision;

@@ -1,4 +1,4 @@
-//! Asynchronous reads.
+//! Asynchronous reads: requested together, and polled until they are finished.
 
 use super::NodeCache;
 use super::read::{BatchRead, NodeLookup, SubmittedBatch};

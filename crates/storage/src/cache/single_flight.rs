@@ -51,7 +51,7 @@ pub(super) enum JobProgress {
 }
 
 impl<J, R: Clone> SingleFlight<J, R> {
-    /// Creates a turn whose job is under construction.
+    /// Creates a flight whose job is under construction.
     pub(super) fn new() -> Self {
         SingleFlight {
             inner: Mutex::new(FlightState {
@@ -172,7 +172,7 @@ impl<J, R: Clone> Drop for AbandonGuard<'_, J, R> {
 }
 
 impl<J, R> FlightState<J, R> {
-    /// Takes the job of a turn that is ready.
+    /// Takes the job of a flight that is ready.
     fn begin(&mut self) -> J {
         match std::mem::replace(&mut self.state, JobState::Running) {
             JobState::Ready(job) => job,

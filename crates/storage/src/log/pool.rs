@@ -94,7 +94,7 @@ impl IdleSlots {
         debug_assert!(self.live <= self.peak, "the most that ever were");
     }
 
-    /// Returns a short slot if this claim may have one and the record fits.
+    /// Returns a short slot if requests of this priority may have one and the record fits.
     fn take_short(&mut self, total: u64, claim: SlotPriority) -> Option<Arc<SegmentSlot>> {
         let kept = usize::from(claim == SlotPriority::Normal);
         let fits = length_with(total) <= self.short.last()?.len;
@@ -262,8 +262,8 @@ impl SlotPool {
         (self.options.reserve_bytes / self.options.segment_bytes) as usize + 1
     }
 
-    /// Returns the maximum live bytes for this claim. Mandatory writes may exceed the limit after a
-    /// long record has exceeded it.
+    /// Returns the maximum live bytes for requests of this priority. Mandatory writes may exceed
+    /// the limit after a long record has exceeded it.
     fn allowance(&self, idle: &IdleSlots, claim: SlotPriority) -> u64 {
         debug_assert!(
             self.options.reserve_bytes <= self.options.limit_bytes,
@@ -284,7 +284,7 @@ impl SlotPool {
         }
     }
 
-    /// Returns the number of ready slots that this claim must leave.
+    /// Returns the number of ready slots that requests of this priority must leave.
     fn keeps(&self, claim: SlotPriority) -> usize {
         match claim {
             SlotPriority::Normal => self.reserve_slots(),
@@ -293,7 +293,8 @@ impl SlotPool {
         }
     }
 
-    /// Returns whether this claim may continue a segment that exceeded the ordinary limit.
+    /// Returns whether requests of this priority may continue a segment that exceeded the ordinary
+    /// limit.
     #[must_use]
     pub(super) fn has_room(&self, claim: SlotPriority) -> bool {
         let idle = self.idle.lock();
@@ -707,7 +708,7 @@ impl SlotPool {
         Ok(self.idle.lock().ready.len() >= self.reserve_slots())
     }
 
-    /// Returns the maximum live bytes for any claim.
+    /// Returns the maximum live bytes for requests of any priority.
     #[must_use]
     pub(super) fn most_bytes(&self) -> u64 {
         self.allowance(&self.idle.lock(), SlotPriority::Control)

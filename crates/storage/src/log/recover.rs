@@ -1,8 +1,8 @@
 //! Opening a log after a close, a crash, or an interrupted opening.
 //!
-//! There are two passes. *Survey* reads everything and decides without changing anything: which
-//! generation is named, what was synced, what is missing. *Replay* begins a new incarnation and
-//! then passes the records on in order.
+//! There are two passes. *Survey* ([`RecoveryScan`]) reads everything and decides without changing
+//! anything: which generation is named, what was synced, what is missing. *Replay* begins a new
+//! incarnation and then passes the records on in order.
 //!
 //! ```text
 //!   survey ──► missing ≤ synced? ─────────────────────────── error, with the place

@@ -388,7 +388,7 @@ impl TailBuffer {
 }
 
 impl SegmentWriter {
-    /// Creates a pen at the slot's first byte.
+    /// Creates a writer at the slot's first byte.
     #[must_use]
     pub(super) fn new(slot: &SegmentSlot) -> SegmentWriter {
         match slot.mapping() {

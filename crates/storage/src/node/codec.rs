@@ -39,7 +39,7 @@ impl NodeCodec {
 
     /// Encodes a node into `out`, which is cleared first, and returns the codec used. This is
     /// [`NodeCodec::None`], with `out` left empty, if compression would not save at least one
-    /// logical block. To encode many nodes, use an [`NodeEncoder`].
+    /// logical block. To encode many nodes, use a [`NodeEncoder`].
     pub fn encode(self, node: &[u8], out: &mut Vec<u8>) -> NodeCodec {
         NodeEncoder::new(self).encode(node, out)
     }

@@ -30,7 +30,7 @@ const STEP: u64 = 16 * MIB;
 /// Step in bytes for skipping a gap. Each step is allocated before its hole is punched.
 const SKIP: u64 = 64 * MIB;
 
-/// Files that a structure keeps in addition to the extents, as of a kept generation.
+/// Files that a structure keeps in addition to the extents, as of a pinned generation.
 pub trait SideFiles {
     /// Returns the approximate number of bytes that [`SideFiles::copy_to`] writes.
     fn bytes(&self) -> u64;
