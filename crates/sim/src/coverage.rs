@@ -24,7 +24,6 @@ impl Coverage {
         Coverage::default()
     }
 
-    /// Counts a situation once.
     pub fn hit(&self, name: &'static str) {
         self.add(name, 1);
     }

@@ -18,37 +18,28 @@ use std::ops::RangeInclusive;
 pub enum WorkloadAction {
     /// Commits one write, or a batch of them.
     Commit {
-        /// The writes, in order.
         writes: Vec<ModelWrite>,
         /// The durability at which it is to be acknowledged.
         durability: PromisedDurability,
     },
     /// Makes all commits so far durable.
     Sync,
-    /// Makes a checkpoint.
     Checkpoint,
     /// Runs a slice of background work; the number selects the kind.
     Background(u32),
-    /// Reads one key.
     Get(Vec<u8>),
 }
 
 /// Relative frequencies of operations, and sizes of keys and values.
 #[derive(Clone, Debug)]
 pub struct ActionMix {
-    /// Frequency of single puts.
     pub put: u32,
-    /// Frequency of single deletes.
     pub delete: u32,
     /// Frequency of batches of puts and deletes.
     pub batch: u32,
-    /// Frequency of syncs.
     pub sync: u32,
-    /// Frequency of checkpoints.
     pub checkpoint: u32,
-    /// Frequency of background slices.
     pub background: u32,
-    /// Frequency of reads.
     pub get: u32,
     /// Frequency of closing and reopening.
     pub reopen: u32,

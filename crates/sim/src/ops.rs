@@ -10,15 +10,15 @@ pub enum WriteOp {
     /// Sets the value of a key.
     Put {
         key: Vec<u8>,
-        /// The new value.
+        /// The new value, which replaces the whole old one.
         value: Vec<u8>,
     },
-    /// Removes a key.
+    /// Removes a key, if it exists.
     Delete { key: Vec<u8> },
     /// Appends to the value of a key. An absent key starts with an empty value.
     Merge {
         key: Vec<u8>,
-        /// The bytes to append.
+        /// The bytes that are appended.
         operand: Vec<u8>,
     },
     /// Removes all keys of a range.

@@ -35,9 +35,7 @@ pub struct PlannedCrash {
 /// A device fault at one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FaultAt {
-    /// The operation that fails.
     pub operation: DeviceOperation,
-    /// The kind of failure.
     pub kind: FaultKind,
     /// The call of this operation that fails, counted from 1.
     pub call: u64,
@@ -48,9 +46,9 @@ pub struct FaultAt {
 /// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {
-    /// `EIO`.
+    /// The operation fails with `EIO`.
     Io,
-    /// No space.
+    /// The operation fails for lack of space.
     Full,
     /// The disk has [`FaultAt::call`] bytes; the operation is ignored.
     Capacity,
@@ -59,7 +57,6 @@ pub enum FaultKind {
 /// The duration of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultLasting {
-    /// One call fails.
     Once,
     /// All later calls fail, too.
     Sticky,
@@ -84,13 +81,12 @@ impl FaultAt {
 /// Everything that a replay needs in addition to the code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplayTarget {
-    /// Name of the story.
     pub story: String,
     /// The seed of the run.
     pub seed: u64,
     /// The steps to run, as indices into the steps that the story generates.
     pub steps: Vec<usize>,
-    /// The crashes in order.
+    /// The crashes, each of which interrupts the life that followed the previous one.
     pub path: Vec<PlannedCrash>,
     /// The device fault, if any.
     pub fault: Option<FaultAt>,

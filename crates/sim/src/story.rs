@@ -28,7 +28,7 @@ pub enum RunStep<A> {
 pub trait Story: Send + Sync + 'static {
     /// An operation of a user or of a background worker.
     type Action: Clone + fmt::Debug + Send + Sync;
-    /// An open store.
+    /// An open store of the system under test.
     type System;
 
     /// Returns a short name for replay lines.
@@ -89,7 +89,7 @@ pub trait Story: Send + Sync + 'static {
 pub struct StoryEnvironment {
     /// The store's directory. All device operations of a story must go through it.
     pub directory: Arc<dyn Directory>,
-    /// The record of commits.
+    /// Receives every commit and its outcome.
     pub ledger: CommitLedger,
     /// The counters of interesting situations.
     pub coverage: Coverage,
@@ -229,7 +229,7 @@ impl CommitLedger {
 pub enum StoryErrorKind {
     /// The disk is full; nothing was changed.
     Full,
-    /// The device failed.
+    /// A device failed that the system needs to acknowledge writes.
     Device,
     /// A device failed without which the system continues to acknowledge writes.
     Part,
@@ -249,7 +249,6 @@ pub enum StoryErrorKind {
 pub struct StoryError {
     /// The kind of the error.
     pub cause: StoryErrorKind,
-    /// The message.
     pub text: String,
 }
 

@@ -3,7 +3,7 @@
 /// A mistake of a structure's caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallerFlaw {
-    /// No mistake.
+    /// The caller makes no mistake.
     Right,
     /// Space that maintenance freed is reused before the generation without it is durable.
     ReusesEarly,

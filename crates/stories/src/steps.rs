@@ -10,7 +10,6 @@ use fastrand::Rng;
 pub enum StoryAction {
     /// Commits several writes atomically.
     Commit {
-        /// The writes, in order.
         ops: Vec<WriteOp>,
         /// The durability at which the commit is acknowledged.
         durability: PromisedDurability,
@@ -21,7 +20,6 @@ pub enum StoryAction {
     Checkpoint,
     /// Runs a slice of background work; the number selects the kind.
     Background(u32),
-    /// Reads one key.
     Get(Vec<u8>),
 }
 

@@ -45,7 +45,6 @@ pub(crate) struct RunMergePlan<'a> {
 
 /// An input of a merge.
 pub(crate) trait RunMergeInput: merge::SortedSource<Error = Error> {
-    /// Returns the current record.
     fn record(&self) -> StoredRecord<'_>;
 
     /// Returns whether a repair omits this value of the current record, and the record with it.
@@ -90,15 +89,14 @@ impl RunMergeInput for RunRecordCursor {
     }
 }
 
-/// Amounts of input consumed.
+/// Input that a merge has consumed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InputCounts {
     pub(crate) records: u64,
-    /// Number of adopted leaves.
+    /// Leaves adopted from the inputs instead of copied.
     pub(crate) leaves: u64,
 }
 
-/// A running merge.
 pub(crate) struct RunMerger<S: RunMergeInput = RunRecordCursor> {
     store: Arc<Store>,
     merged: MergingIter<S>,
@@ -151,7 +149,7 @@ impl KeyMessages {
         self.merges = false;
     }
 
-    /// Adds an older message.
+    /// Adds a message of the same key; messages are added from the newest to the oldest.
     pub(crate) fn push(&mut self, record: &StoredRecord<'_>) {
         let from = self.bytes.len();
         let separate = match record.value {
@@ -317,7 +315,7 @@ impl<S: RunMergeInput> RunMerger<S> {
         })
     }
 
-    /// Reads about `records` records.
+    /// Merges whole keys until at least `records` more records are consumed or the inputs end.
     pub(crate) fn step(&mut self, records: usize) -> Result<StepProgress> {
         let stop = self.done().saturating_add(records as u64);
         while let Some(winner) = self.merged.winner() {

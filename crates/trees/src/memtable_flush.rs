@@ -63,7 +63,7 @@ impl MemtableRunWriter {
         })
     }
 
-    /// Writes about `records` messages.
+    /// Processes whole keys until at least `records` more messages are read or the share ends.
     pub(crate) fn go_on(&mut self, records: usize) -> Result<StepProgress> {
         let (share, builder) = (&self.share, &mut self.builder);
         let mut cursor = match &self.last {

@@ -13,7 +13,7 @@ const LEAVES: u64 = 2 * (64 << 10);
 /// resulting run.
 const DELETE: u64 = 64;
 
-/// Partly filled write buffers.
+/// Bytes that partly filled write buffers occupy in addition to the bytes of the input.
 const FILLING: u64 = 2 << 20;
 
 /// Returns the memory of a merge of `runs` runs with these numbers of records and range deletes,

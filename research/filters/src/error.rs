@@ -11,9 +11,8 @@ pub enum Error {
     /// The requested shape is not supported.
     #[error("no filter has this shape: {what}; choose {instead}")]
     Shape {
-        /// The requested shape.
         what: String,
-        /// The supported range.
+        /// The shapes that are supported instead.
         instead: String,
     },
     /// The bytes of a structure without pages are damaged.
@@ -28,7 +27,6 @@ pub enum Error {
         /// The damaged field or the violated rule.
         what: &'static str,
         expected: String,
-        /// The actual value.
         found: String,
     },
     /// No free slot was found for an entry of a cuckoo table. The table is unchanged.

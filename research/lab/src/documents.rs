@@ -6,7 +6,6 @@ pub struct SourceDocument {
     /// The part before the slash in the ids of its experiments.
     pub id: &'static str,
     pub author: &'static str,
-    /// The full title.
     pub title: &'static str,
     /// The place and year of publication.
     pub published: &'static str,

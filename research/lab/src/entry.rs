@@ -85,7 +85,6 @@ pub struct RivalStudy {
     pub most: u64,
 }
 
-/// Workloads on engines.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineWorkload {
     /// The quick size, which finishes within seconds.
@@ -99,13 +98,10 @@ pub struct EngineWorkload {
 /// One figure of an experiment: published values and ours over the same axis.
 #[derive(Debug)]
 pub struct ExperimentMeasure {
-    /// The measured quantity.
     pub name: &'static str,
     /// The unit of the values.
     pub unit: &'static str,
-    /// The independent variable.
     pub axis: FigureAxis,
-    /// The published values.
     pub published: &'static [PublishedSeries],
     /// A caveat for comparing the published values with ours; may be empty.
     pub note: &'static str,
@@ -159,22 +155,19 @@ pub struct PublishedPoint {
 pub enum AxisPosition {
     /// A place on a numeric axis.
     Number(f64),
-    /// A category.
     Name(Cow<'static, str>),
 }
 
 /// A value, in the form in which a document states it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PublishedValue {
-    /// An exact number.
+    /// A number that the document states exactly.
     Is(f64),
-    /// An approximate number.
     About(f64),
     /// A range: lower and upper bound.
     Between(f64, f64),
     /// A number that the document does not state but that follows from stated numbers.
     Derived(f64),
-    /// An upper bound.
     Below(f64),
     /// A statement in words, without a number.
     Said(&'static str),

@@ -34,11 +34,9 @@ impl RunSize {
 /// The parameters of one size of an experiment on engines.
 #[derive(Clone, Copy, Debug)]
 pub struct ExperimentScale {
-    /// Number of records loaded.
     pub records: u64,
     /// Bytes of each value. Keys have 24 bytes.
     pub value_bytes: usize,
-    /// Number of worker threads.
     pub threads: ThreadCount,
     /// Memory limit of the process in bytes, page cache included.
     pub cap: u64,
@@ -50,7 +48,6 @@ pub struct ExperimentScale {
     pub settle_ms: u64,
 }
 
-/// Number of worker threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadCount {
     /// One thread, as in the document.
@@ -64,7 +61,7 @@ pub enum ThreadCount {
 pub struct ScaleOverrides {
     /// Number of records or keys.
     pub records: Option<u64>,
-    /// Memory limit in bytes.
+    /// Memory limit of the process in bytes.
     pub cap: Option<u64>,
     /// Warm-up before each phase.
     pub warm: Option<WindowLength>,

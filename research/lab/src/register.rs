@@ -76,7 +76,6 @@ fn parts() -> [DocumentRegister; 5] {
     ]
 }
 
-/// One register file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RegisterFile {

@@ -37,9 +37,8 @@ pub struct ExperimentResults {
     pub setup: Vec<(String, String)>,
     /// The settings of each engine.
     pub settings: Vec<(String, Vec<(String, String)>)>,
-    /// Caveats about this run.
+    /// Caveats for readers of this run's figures.
     pub notes: Vec<String>,
-    /// Failures and their reasons.
     pub failures: Vec<RepetitionFailure>,
     /// Our figures, grouped by measure.
     pub figures: Vec<MeasureFigures>,

@@ -19,7 +19,6 @@ use std::process::Stdio;
 pub struct RunRequest {
     /// The size of the run.
     pub size: RunSize,
-    /// The user's overrides.
     pub wanted: ScaleOverrides,
     pub engines: Vec<String>,
     /// The directory for the engines' files, which are removed at the end.
@@ -35,7 +34,7 @@ pub struct RunEnvironment<'a> {
     pub runner: &'a dyn BenchRunner,
     /// Decides whether a process can be limited to this many bytes, and reports it if not.
     pub cap: &'a dyn Fn(u64) -> CapMethod,
-    /// Reports progress.
+    /// Shows a line about the progress to the user.
     pub say: &'a dyn Fn(&str),
 }
 
@@ -318,7 +317,7 @@ fn setup(base: &StepTemplate, steps: &[ExperimentStep]) -> Vec<(String, String)>
     ]
 }
 
-/// Computes the figures.
+/// Computes the figures from `measured`, and adds both to the results.
 fn finished(
     experiment: &Experiment,
     mut results: ExperimentResults,

@@ -23,7 +23,7 @@ const MIB: u64 = 1 << 20;
 
 struct BfTreeEngine {
     tree: BfTree,
-    /// Maximum record length.
+    /// Maximum length of a record in bytes.
     record: usize,
     settings: Vec<(String, String)>,
 }

@@ -66,7 +66,7 @@ impl OpenedObject {
 }
 
 impl ObjectReference {
-    /// Reads the description.
+    /// Reads the object's description and opens the object.
     pub(super) fn open(&self, files: DataFiles<'_>, purpose: Purpose) -> Result<OpenedObject> {
         if let Some((head, _)) = self.list {
             let list = RoutingList::open(files, &self.pointer, purpose)?;

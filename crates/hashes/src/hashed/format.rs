@@ -39,7 +39,7 @@ pub struct HashStoreName {
     pub age: u64,
     /// Base of its sequence numbers.
     pub base: SequenceNumber,
-    /// Pointer to its description.
+    /// Pointer to the run's description, from which it is opened.
     pub run: ValuePointer,
 }
 
@@ -48,7 +48,7 @@ pub struct HashStoreName {
 pub struct LevelRunName {
     /// Age up to which the run contains hash stores.
     pub upto: u64,
-    /// Pointer to its description.
+    /// Pointer to the run's description, from which it is opened.
     pub run: ValuePointer,
 }
 
@@ -72,7 +72,6 @@ pub struct PartName {
     pub levels: Vec<LevelName>,
 }
 
-/// Contents of a structure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HashedContents {
     /// Form of the data below the hash stores.
@@ -97,7 +96,7 @@ const BOA_LATEST: u8 = 2;
 const BOA_SKETCHES: u8 = 3;
 const BOT: u8 = 4;
 
-/// Appends an optional pointer.
+/// Appends whether there is a pointer, and the pointer.
 fn optional(pointer: Option<&ValuePointer>, out: &mut Vec<u8>) {
     ByteWriter::new(out).u8(u8::from(pointer.is_some()));
     if let Some(pointer) = pointer {

@@ -59,7 +59,6 @@ pub struct HashStoreFlush {
     state: HashStoreFlushState,
 }
 
-/// Progress of an incorporation.
 #[derive(Debug)]
 enum HashStoreFlushState {
     /// Collecting keys; contains the last key collected.

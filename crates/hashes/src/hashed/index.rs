@@ -15,7 +15,6 @@ const BINS_LOG: u32 = 8;
 /// Maximum number of hashes in a run with a trie.
 const MOST_HASHES: usize = 1 << 31;
 
-/// Index of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeafIndex {
     /// Encoded `PaCHash` index.

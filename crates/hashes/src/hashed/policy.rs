@@ -20,7 +20,7 @@ pub struct HashStoreSummary {
 pub struct PartitionSummary {
     /// Number of runs of each level, newest level first.
     pub runs: Vec<u32>,
-    /// Records in all levels.
+    /// Number of records in all levels.
     pub records: u64,
     /// Tombstones, except those in the oldest run, below which nothing can be hidden.
     pub tombstones: u64,
@@ -101,7 +101,7 @@ impl MergeChoice {
 enum MergeScope {
     /// Only what the form requires.
     Due,
-    /// All of the part.
+    /// All levels of the part, due or not.
     Whole,
 }
 

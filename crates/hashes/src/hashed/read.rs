@@ -25,7 +25,7 @@ pub type HashedReader<'h> = VersionReader<'h, HashedStructure>;
 /// Position of the search for a key. Valid only with one version.
 #[derive(Debug, Default)]
 pub struct HashedSearch {
-    /// Number of runs completed.
+    /// Number of runs that were searched completely.
     done: usize,
     /// Number of the next run's records already processed.
     records: usize,

@@ -37,7 +37,7 @@ pub struct LostData {
 /// Result of a repair of leaves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HashRepairResult {
-    /// Number of runs rewritten.
+    /// Runs rewritten without their damaged records.
     pub runs: u64,
     /// Number of filters and tree lists that were dropped. A level is used without its filter until
     /// its runs are merged.

@@ -44,7 +44,6 @@ impl ObjectName {
     }
 }
 
-/// Result of a survey.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SalvageReport {
     /// Extents used by intact runs.

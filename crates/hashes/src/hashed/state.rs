@@ -78,7 +78,7 @@ impl HashPartition {
 #[derive(Clone, Debug, Default)]
 pub struct HashedVersion {
     pub(super) stamp: VersionStamp,
-    /// Hash stores, newest first.
+    /// Hash stores that are not merged into all parts yet, newest first.
     pub(super) young: Vec<Arc<HashStore>>,
     pub(super) parts: Vec<Arc<HashPartition>>,
     /// Age of the next hash store.
@@ -247,7 +247,6 @@ fn levels_of(part: &HashPartition) -> PartitionSummary {
     }
 }
 
-/// A merge in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ActiveMerge {
     pub(super) number: u64,

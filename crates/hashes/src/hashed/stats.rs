@@ -29,7 +29,6 @@ pub struct HashedStats {
     pub device_bytes: u64,
     /// Completed merges, including joins of hash stores.
     pub merges: u64,
-    /// Records written by merges.
     pub merged_records: u64,
     /// Entries of routing trees' lists written by merges.
     pub merged_entries: u64,

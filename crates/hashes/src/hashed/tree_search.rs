@@ -14,7 +14,7 @@ use std::task::{Poll, ready};
 /// Position of a search in a part's trees.
 #[derive(Debug, Default)]
 pub(super) struct TreeSearchPosition {
-    /// Number of levels completed.
+    /// Number of levels that were searched completely.
     level: usize,
     descent: TreeDescent,
     /// Result of the search in the level's tree, once known: the next leaf, or the end.

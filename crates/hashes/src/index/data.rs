@@ -60,7 +60,6 @@ impl DataWriter {
         self.records
     }
 
-    /// Adds the next record.
     pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         assert_eq!(
             key.len() + value.len(),

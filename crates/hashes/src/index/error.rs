@@ -9,10 +9,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An I/O error.
     #[error(transparent)]
     Device(#[from] alluvium_device::Error),
-    /// Sorting failed.
     #[error(transparent)]
     Sort(#[from] alluvium_storage::sort::Error),
     /// The tries or the block index are damaged or invalid.
@@ -23,7 +21,6 @@ pub enum Error {
         "damaged {file} at offset {offset}: expected {expected}, found {found}; build the index again from its source"
     )]
     Damaged {
-        /// The file's name.
         file: String,
         /// Offset of the damaged data.
         offset: u64,
@@ -37,11 +34,8 @@ pub enum Error {
         "{file} has format version {found}, this version of Alluvium reads up to {supported}: upgrade Alluvium"
     )]
     NewerFormat {
-        /// The file's name.
         file: String,
-        /// Its format version.
         found: u32,
-        /// The newest supported version.
         supported: u32,
     },
     /// A key or a value does not have the fixed length of the index.
@@ -49,9 +43,7 @@ pub enum Error {
     Length {
         /// `key` or `value`.
         what: &'static str,
-        /// Required length in bytes.
         expected: u32,
-        /// Actual length in bytes.
         found: usize,
     },
     /// Two keys have the same 128-bit hash.
@@ -59,13 +51,10 @@ pub enum Error {
     SameHash {
         /// One key, in hexadecimal digits.
         one: String,
-        /// The other key.
         other: String,
     },
-    /// An option is invalid.
     #[error("option {option}: {why}")]
     BadOption {
-        /// The option's name.
         option: &'static str,
         /// What is wrong, and which values are valid.
         why: String,

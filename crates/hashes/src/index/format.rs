@@ -72,7 +72,7 @@ pub struct IndexFileHeader {
 /// Reason why bytes are not a valid index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IndexFormatError {
-    /// A newer format version.
+    /// A format version above the newest supported one.
     Newer(u32),
     /// Damage: offset, expected data, and data found.
     Damaged(u64, String, String),

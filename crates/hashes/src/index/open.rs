@@ -24,7 +24,6 @@ pub struct StaticIndex {
     pub(super) device: Arc<dyn Device>,
 }
 
-/// Statistics of an index.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StaticIndexStats {
     pub kind: StaticIndexKind,
@@ -119,7 +118,6 @@ impl StaticIndex {
         }
     }
 
-    /// Returns the statistics.
     #[must_use]
     pub fn stat(&self) -> StaticIndexStats {
         let (header, index_bytes) = (&self.header, self.bytes.len() as u64);

@@ -34,7 +34,7 @@ pub struct IndexBucket {
 #[cfg(not(alluvium_model_check))]
 const _: () = assert!(size_of::<IndexBucket>() == 128);
 
-/// A non-empty entry.
+/// A non-empty entry: the tag of a key and the place of its item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BucketEntry(pub(super) u64);
 

@@ -36,7 +36,6 @@ pub struct CacheOptions {
     /// Number of partitions, each with its own log. Two threads that write to the same partition
     /// wait for each other. An item has at most a sixteenth of a partition.
     pub partitions: usize,
-    /// Eviction policy.
     pub eviction: CacheEviction,
     /// Seed of key hashes. A random seed prevents clients from choosing keys that collide.
     pub seed: u64,

@@ -23,7 +23,6 @@ pub(super) struct BucketChains<M> {
     spare_used: AtomicU64,
 }
 
-/// Position of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChainSlot {
     pub(super) bucket: usize,
@@ -31,7 +30,7 @@ pub(super) struct ChainSlot {
 }
 
 impl<M: ConcurrencyMode> BucketChains<M> {
-    /// Creates empty chains.
+    /// Creates empty chains: `main` first buckets, and `spare` buckets by which they can grow.
     pub(super) fn new(main: usize, spare: usize) -> super::Result<BucketChains<M>> {
         Ok(BucketChains {
             buckets: BucketArray::reserve(main + spare)?,

@@ -8,7 +8,6 @@ use super::mode::ConcurrencyMode;
 use super::stats::TableEvent;
 use std::ops::AddAssign;
 
-/// Items in a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheUsage {
     /// Items that have not expired.

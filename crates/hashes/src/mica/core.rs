@@ -36,7 +36,6 @@ pub(super) struct ItemHit {
 /// A table: [`super::Lossy`] or [`super::Lossless`]. Its methods are called through handles, which
 /// determine who may call them.
 pub trait TableCore: Sized + sealed::SealedTable {
-    /// Access mode.
     type Mode: ConcurrencyMode;
 
     #[doc(hidden)]

@@ -16,9 +16,7 @@ pub enum Error {
     TooLarge {
         /// The object: a key, a value or an item.
         what: &'static str,
-        /// Its length in bytes.
         bytes: usize,
-        /// Maximum length in bytes.
         most: usize,
     },
     /// A lossless table has no memory left for an item.
@@ -34,13 +32,11 @@ pub enum Error {
     /// A lossless table has no bucket left.
     #[error("all {spare} spare buckets are in use: delete items, or give the index more buckets")]
     OutOfBuckets {
-        /// Number of spare buckets.
+        /// Number of spare buckets, all of which are in use.
         spare: usize,
     },
-    /// An option is invalid.
     #[error("option {option}: {why}")]
     BadOption {
-        /// Name of the option.
         option: &'static str,
         /// What is wrong, and which values are valid.
         why: String,
@@ -48,7 +44,7 @@ pub enum Error {
     /// The system does not provide the memory.
     #[error("the system gives no memory for a table: {why}; ask for a smaller one")]
     Memory {
-        /// The system's error.
+        /// The error that the system returned.
         why: String,
     },
 }

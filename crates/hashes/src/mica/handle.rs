@@ -27,7 +27,6 @@ pub struct ExclusiveTable<C>(C);
 /// A request in a burst.
 #[derive(Clone, Copy, Debug)]
 pub enum BurstRequest<'a> {
-    /// Looks up a key.
     Get(HashedKey<'a>),
     /// Sets a key to a value with an expiry time, or [`super::NEVER`].
     Set(HashedKey<'a>, &'a [u8], u64),

@@ -38,9 +38,9 @@ pub(super) struct SegregatedHeap<M> {
     lists: Box<[AtomicU32]>,
     /// Bitmap of the non-empty lists.
     occupied: Box<[AtomicU64]>,
-    /// Total units.
+    /// Size of the region in units.
     units: usize,
-    /// Units in use.
+    /// Units of the blocks in use.
     used: AtomicU64,
     mode: PhantomData<M>,
 }

@@ -19,7 +19,7 @@ use std::marker::PhantomData;
 pub(super) struct CircularLog<M> {
     /// First word of the log.
     base: usize,
-    /// Capacity in bytes.
+    /// Capacity of the log in bytes.
     len: u64,
     /// Number of lower bits of an offset that are a position.
     position_bits: u32,

@@ -16,7 +16,6 @@ use super::mode::ConcurrencyMode;
 use super::stats::{TableCounters, TableEvent, TableStats};
 use super::sync::{AtomicU64, Latch, Ordering};
 
-/// Size of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct LosslessOptions {
     /// Bytes of items, including headers.
@@ -114,7 +113,6 @@ impl<M: ConcurrencyMode> LosslessTable<M> {
         self.seed
     }
 
-    /// Returns the statistics.
     #[must_use]
     pub fn stats(&self) -> TableStats {
         self.tally.stats()

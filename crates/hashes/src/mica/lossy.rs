@@ -27,7 +27,6 @@ pub struct LossyOptions {
     /// Maximum bytes of an item, including its header. The log has that many unused bytes after its
     /// end.
     pub longest_item_bytes: usize,
-    /// Eviction policy.
     pub eviction: CacheEviction,
     /// Bits of an offset: at most 48, or 47 for S3-FIFO. Smaller values make offsets wrap around
     /// early, for tests.
@@ -129,7 +128,6 @@ impl<M: ConcurrencyMode> LossyTable<M> {
         self.seed
     }
 
-    /// Returns the statistics.
     #[must_use]
     pub fn stats(&self) -> TableStats {
         self.tally.stats()

@@ -9,7 +9,7 @@ use super::pipeline::{self, PipelineStages};
 use std::borrow::Borrow;
 use std::marker::PhantomData;
 
-/// Whether accesses influence eviction.
+/// Whether lookups count as accesses, which delay an item's eviction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum AccessCounting {
     Counted,

@@ -23,7 +23,7 @@ pub(super) const WORD: usize = size_of::<u32>();
 /// call costs more.
 const SHORT: usize = 32;
 
-/// Words per cache line.
+/// Words of a cache line of 64 bytes.
 const LINE: usize = 16;
 
 /// Maximum number of words prefetched of an item.
@@ -40,7 +40,6 @@ pub struct ItemWords<M> {
 }
 
 impl<M: ConcurrencyMode> ItemWords<M> {
-    /// Reserves `count` zero words.
     #[cfg(not(alluvium_model_check))]
     pub(super) fn reserve(count: usize) -> Result<ItemWords<M>> {
         let memory = reserve(count.checked_mul(WORD))?;
@@ -48,7 +47,6 @@ impl<M: ConcurrencyMode> ItemWords<M> {
         Ok(ItemWords { memory, mode })
     }
 
-    /// Reserves `count` zero words.
     #[cfg(alluvium_model_check)]
     pub(super) fn reserve(count: usize) -> Result<ItemWords<M>> {
         let memory = (0..count).map(|_| AtomicU32::new(0)).collect();
@@ -206,7 +204,6 @@ pub(super) struct BucketArray<M> {
 }
 
 impl<M: ConcurrencyMode> BucketArray<M> {
-    /// Reserves `count` empty buckets.
     #[cfg(not(alluvium_model_check))]
     pub(super) fn reserve(count: usize) -> Result<BucketArray<M>> {
         let memory = reserve(count.checked_mul(size_of::<IndexBucket>()))?;
@@ -214,7 +211,6 @@ impl<M: ConcurrencyMode> BucketArray<M> {
         Ok(BucketArray { memory, mode })
     }
 
-    /// Reserves `count` empty buckets.
     #[cfg(alluvium_model_check)]
     pub(super) fn reserve(count: usize) -> Result<BucketArray<M>> {
         let memory = (0..count).map(|_| IndexBucket::default()).collect();

@@ -12,7 +12,7 @@ mod sealed {
 pub trait ConcurrencyMode: sealed::SealedMode + Debug + Send + 'static {
     /// Whether threads read while another thread writes.
     const SHARED: bool;
-    /// Whether several threads write.
+    /// Whether several threads write, and therefore exclude each other (M6).
     const LOCKED: bool;
 }
 

@@ -8,7 +8,7 @@
 /// Order in which a cache evicts items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheEviction {
-    /// The oldest item first.
+    /// The oldest item first, however often it is accessed.
     Fifo,
     /// The least recently accessed item first: every access copies the item to the tail.
     Lru,
@@ -32,7 +32,7 @@ pub(super) enum LogRole {
 /// Decision about the oldest item of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EvictionDecision {
-    /// Drop the item.
+    /// Drop the item and do not append it again.
     Drop,
     /// Move the item to the tail of the main log, with this access count.
     Move { accesses: u64 },

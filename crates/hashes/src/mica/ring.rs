@@ -24,13 +24,13 @@ pub struct RingFrame {
 }
 
 impl RingFrame {
-    /// Returns the contents.
+    /// Returns the contents, up to the length that was set.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 
-    /// Returns the whole buffer.
+    /// Returns the whole buffer, to be filled before [`RingFrame::set_length`].
     pub fn buffer(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
@@ -73,7 +73,7 @@ pub struct RingRequester {
     ring: Arc<FrameRing>,
     /// Number of frames written so far, including unsent ones.
     written: u64,
-    /// Number of replies consumed.
+    /// Number of replies consumed; at most `answered`.
     taken: u64,
     /// The last value seen of the ring's `answered`.
     answered: u64,

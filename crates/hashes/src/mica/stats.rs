@@ -6,15 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Counters since a table was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableStats {
-    /// Lookups.
     pub gets: u64,
     /// Lookups that found the key.
     pub hits: u64,
     /// Items written, in place or not.
     pub sets: u64,
-    /// Items overwritten in place.
     pub updates_in_place: u64,
-    /// Keys deleted.
     pub deletes: u64,
     /// Items that left a log at its head, live or not.
     pub dropped: u64,

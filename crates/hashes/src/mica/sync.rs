@@ -27,7 +27,7 @@ mod chosen {
         }
     }
 
-    /// Lets another thread run.
+    /// Yields instead of spinning, so that the model checker schedules another thread.
     pub(crate) fn spin(_turns: u32) {
         loom::thread::yield_now();
     }

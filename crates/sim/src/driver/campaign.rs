@@ -143,7 +143,7 @@ impl<S: Story> CrashCampaign<S> {
         }
     }
 
-    /// Replays one target.
+    /// Repeats the steps and crashes of one target.
     pub fn replay(&self, target: &ReplayTarget) -> CampaignReport {
         let count = target.steps.last().map_or(0, |last| last + 1);
         let all = self.story.steps(target.seed, count);

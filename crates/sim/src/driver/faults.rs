@@ -30,11 +30,11 @@ pub struct FaultCampaign<S: Story> {
 pub struct FaultReport {
     /// Number of runs with a fault, by the kind of fault.
     pub cases: BTreeMap<String, u64>,
-    /// Images judged after faults.
+    /// Crash images judged after faults.
     pub points: u64,
     /// Coverage counters of the story.
     pub coverage: BTreeMap<&'static str, u64>,
-    /// The first failure.
+    /// The first failure; `None` if all runs passed.
     pub finding: Option<SimulationFinding>,
     test: String,
 }

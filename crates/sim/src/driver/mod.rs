@@ -38,7 +38,6 @@ use std::sync::Arc;
 /// The length and density of a run.
 #[derive(Clone, Debug)]
 pub struct RunSettings {
-    /// Steps per run.
     pub steps: usize,
     /// Mean number of device operations between two crash points of the run.
     pub point_every: u32,
@@ -85,11 +84,10 @@ impl RunSettings {
     }
 }
 
-/// Counts over runs.
 #[derive(Clone, Debug, Default)]
 pub struct RunCounts {
     pub runs: u64,
-    /// Images opened and judged.
+    /// Crash images that were opened and judged.
     pub points: u64,
     /// Images not opened, because an equal one was judged under equal promises.
     pub repeats: u64,
@@ -132,9 +130,7 @@ impl RunCounts {
 /// A failure, and how to reproduce it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimulationFinding {
-    /// How to reproduce it.
     pub target: ReplayTarget,
-    /// Description of the failure.
     pub text: String,
 }
 
@@ -155,7 +151,7 @@ impl fmt::Display for SimulationFinding {
 pub(crate) struct LifeFailure {
     /// The step of the run during which it occurred.
     pub(crate) step: usize,
-    /// The crashes before it.
+    /// The crashes that preceded the failure, in order.
     pub(crate) path: Vec<PlannedCrash>,
     pub(crate) text: String,
 }

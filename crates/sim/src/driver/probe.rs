@@ -36,11 +36,11 @@ pub(super) fn crash_leaving(survival: CrashSurvival) -> CrashHistory {
 /// The crash points, with their survival modes.
 #[derive(Clone, Debug)]
 pub(super) enum CrashSampling {
-    /// No operation.
+    /// No operation is a crash point.
     Nothing,
     /// One in `every` operations, each with `survivals` survival modes. Drawn from `seed`.
     Sampled { seed: u64, every: u32, survivals: usize },
-    /// Exactly this one.
+    /// Exactly this operation, with this survival mode.
     Only(PlannedCrash),
     /// All operations within a range of calls, each with one survival mode and one image per seed.
     Within {
@@ -142,7 +142,7 @@ impl DeviceProbe {
         self.state.lock().choice = choice;
     }
 
-    /// Observes a machine.
+    /// Offers every device operation of the machine as a crash point.
     pub(super) fn watch(&self, machine: &SimDirectory) {
         let state = Arc::clone(&self.state);
         let loud = std::env::var_os(crate::replay::LOUD).is_some();

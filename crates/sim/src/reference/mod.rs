@@ -99,7 +99,6 @@ fn share(key: &[u8], value: u64) -> u64 {
 }
 
 impl StoreContents {
-    /// Creates an empty map.
     #[must_use]
     pub fn new() -> StoreContents {
         StoreContents::default()
@@ -264,7 +263,6 @@ impl ReferenceModel {
         self.durable = self.durable.max(number);
     }
 
-    /// Returns the present promises.
     #[must_use]
     pub fn view(&self) -> PromiseSnapshot {
         PromiseSnapshot {

@@ -34,7 +34,6 @@ impl fmt::Display for ViolationKind {
     }
 }
 
-/// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PromiseViolation {
     pub wrong: ViolationKind,

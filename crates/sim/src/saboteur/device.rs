@@ -25,7 +25,7 @@ enum WriteEffect {
     /// It is written without its last block.
     Torn,
     Dropped,
-    /// It is delayed.
+    /// It is delayed until the next [`SabotageContext::release`].
     Held,
 }
 

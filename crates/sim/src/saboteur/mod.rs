@@ -40,7 +40,6 @@ pub enum PlantedBug {
     /// A write to `file` at an offset with a bit of `mask` goes to the offset without this bit, so
     /// that the same slot is overwritten each time.
     WrongSlot {
-        /// The affected files.
         file: &'static str,
         /// The bits of the offset that distinguish the slots.
         mask: u64,
@@ -110,7 +109,7 @@ struct DelayedRequest {
 }
 
 impl SabotageContext {
-    /// Performs all delayed requests.
+    /// Performs all delayed requests in their order.
     fn release(&self) -> Result<()> {
         let held = std::mem::take(&mut self.state.lock().held);
         for held in held {

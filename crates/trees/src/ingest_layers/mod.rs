@@ -24,7 +24,6 @@ use alluvium_storage::Result;
 use alluvium_storage::store::Store;
 use std::sync::Arc;
 
-/// Options for writing layers.
 #[derive(Clone, Debug)]
 pub(crate) struct LayerOptions {
     pub(crate) store: Arc<Store>,
@@ -42,7 +41,7 @@ pub(crate) struct LayerOptions {
 const BEGINNING: u64 = 16 << 20;
 
 impl LayerOptions {
-    /// Starts a run.
+    /// Starts a run on a tier with enough free space for its beginning.
     fn begin(&self) -> Result<RunBuilder> {
         let tier = self.tier(BEGINNING.min(self.run_bytes), self.run.tier);
         let options = RunOptions {

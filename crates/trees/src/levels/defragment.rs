@@ -28,7 +28,7 @@ const LONG: u64 = 9;
 pub(super) struct DefragCounters {
     /// Bytes of incoming runs and of merges.
     written: AtomicU64,
-    /// Bytes written by defragmentation.
+    /// Bytes of the runs that defragmentation has written.
     defragmented: AtomicU64,
     /// The number of runs that were defragmented.
     runs: AtomicU64,

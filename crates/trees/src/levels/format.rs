@@ -46,7 +46,7 @@ pub struct StoredLevelRun {
     pub ages: (u64, u64),
     /// The least sequence number of the records, which overrides lower ones stored in the run.
     pub base: SequenceNumber,
-    /// Pointer to the footer.
+    /// The footer of the run, from which it is opened.
     pub run: NodePointer,
     /// Pointer to the directory of the maplet.
     pub maplet: NodePointer,
@@ -58,7 +58,6 @@ pub struct StoredLevelRun {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LevelsContents {
     pub fingerprint_bits: u8,
-    /// When runs are merged.
     pub policy: MergePolicy,
     /// Which leaves a merge reuses. The default, to copy every leaf, is not written.
     pub stitching: StitchPolicy,

@@ -23,7 +23,6 @@ const _: () = assert!(
 /// A run as a policy sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunView {
-    /// Size in bytes.
     pub bytes: u64,
     /// Whether a merge reads the run, or the run cannot be read at present.
     pub is_busy: bool,

@@ -135,7 +135,7 @@ impl LevelsSearch {
         Poll::Ready(Ok(!hits.is_empty()))
     }
 
-    /// Searches one run.
+    /// Searches one run and gathers its records. Skips those that an earlier attempt has gathered.
     fn ask<F: NodeFetch>(
         &mut self,
         member: &LevelMember,

@@ -27,7 +27,7 @@ impl SkippedTombstones {
         }
     }
 
-    /// Resets the count.
+    /// Resets the count to zero, because a merge of all runs has begun.
     pub(super) fn forget(&self) {
         self.0.store(0, Ordering::Relaxed);
     }

@@ -132,7 +132,7 @@ pub(super) type LevelRuns = Vec<Vec<Arc<LevelMember>>>;
 pub struct LevelsVersion {
     pub(super) stamp: VersionStamp,
     pub(super) levels: LevelRuns,
-    /// All runs, newest first.
+    /// The runs of all levels, newest first.
     pub(super) newest_first: Box<[Arc<LevelMember>]>,
     /// The age of the next run.
     pub(super) next_age: RunAge,
@@ -218,7 +218,7 @@ pub(super) struct LevelsWriterState {
     pub(super) root: RootWriter,
     /// The runs that merges read, by their first age.
     pub(super) busy: BTreeSet<RunAge>,
-    /// The running merges.
+    /// The numbers of the running merges.
     pub(super) jobs: BTreeSet<u64>,
     /// The number of the next merge.
     pub(super) next_job: u64,

@@ -59,7 +59,6 @@ pub struct LevelsStats {
     pub jumps: u64,
     /// Runs that defragmentation has rewritten.
     pub defragmented_runs: u64,
-    /// Bytes written by defragmentation.
     pub defragmented_bytes: u64,
 }
 

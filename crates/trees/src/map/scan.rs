@@ -34,7 +34,6 @@ pub struct MapIter {
     long_values: LongValues,
 }
 
-/// Where a scan continues.
 #[derive(Debug)]
 enum MapScanPosition {
     /// At the first end of the range in scan order.
@@ -194,7 +193,7 @@ impl MapIter {
         }
     }
 
-    /// Moves past a range.
+    /// Moves the position past `range` in the scan's direction.
     fn go_behind(&mut self, range: EmptyRange) {
         match self.direction {
             MergeDirection::Forward => self.position = MapScanPosition::At(range.end.into_vec()),

@@ -83,7 +83,7 @@ pub struct MapletRoot {
     pub entries: u64,
     /// Number of pages, including those with spilled records.
     pub pages: u32,
-    /// Number of spilled records.
+    /// Number of spilled records, which are in the last of the `pages`.
     pub spilled: u32,
     /// Number of values with entries.
     pub values: u32,
@@ -100,7 +100,7 @@ pub struct MapletRoot {
 pub struct MapletBody {
     /// Each value with its number of entries, ascending.
     pub values: Vec<(u16, u64)>,
-    /// Checksums of the pages.
+    /// One checksum for each page, in page order.
     pub checksums: Vec<u64>,
 }
 

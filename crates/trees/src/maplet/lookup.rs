@@ -31,7 +31,6 @@ pub struct MapletHits {
 }
 
 impl MapletHits {
-    /// Returns the values.
     #[must_use]
     #[inline]
     pub fn as_slice(&self) -> &[u16] {
@@ -60,7 +59,6 @@ impl MapletHits {
         self.len += 1;
     }
 
-    /// Replaces the values.
     pub(crate) fn set(&mut self, values: impl Iterator<Item = u16>) {
         self.clear();
         values.for_each(|value| self.push(value));

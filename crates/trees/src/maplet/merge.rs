@@ -28,9 +28,7 @@ pub struct MapletSource {
 /// The progress of a [`Merger`] after a step.
 #[derive(Debug)]
 pub enum MapletMergeProgress {
-    /// More steps are needed.
     More,
-    /// The maplet is complete.
     Done(WrittenMaplet),
 }
 

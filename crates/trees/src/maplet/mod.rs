@@ -86,7 +86,7 @@ pub struct Maplet {
     shared: Arc<MapletDirectory>,
 }
 
-/// A directory in memory.
+/// The directory of an open maplet: where its pages are, and their checksums.
 #[derive(Debug)]
 struct MapletDirectory {
     pointer: NodePointer,

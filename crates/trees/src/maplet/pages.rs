@@ -31,7 +31,7 @@ pub(super) struct MapletPageReader {
 }
 
 impl MapletPageReader {
-    /// Starts reading.
+    /// Starts reading the pages of `range`.
     pub(super) fn new(
         maplet: &Maplet,
         range: Range<u32>,
@@ -141,7 +141,6 @@ pub(super) struct MapletEntryReader {
 }
 
 impl MapletEntryReader {
-    /// Starts reading.
     pub(super) fn new(maplet: &Maplet, tiers: &TierFiles, purpose: Purpose) -> Result<MapletEntryReader> {
         MapletEntryReader::first(maplet, maplet.geometry().pages(), tiers, purpose)
     }
@@ -234,7 +233,6 @@ impl Maplet {
     }
 }
 
-/// Returns all spilled records.
 fn read_spilled(maplet: &Maplet, mut pages: MapletPageReader) -> Result<Vec<CountedEntry>> {
     let mut records = Vec::new();
     while let Some((number, page)) = pages.next() {

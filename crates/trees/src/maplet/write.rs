@@ -19,7 +19,6 @@ const _: () = assert!(MAX_UNITS >= WriterOptions::EXTENT_UNITS && USUAL_EXTENTS 
 #[derive(Debug)]
 #[must_use = "its extents are installed or given up"]
 pub struct WrittenMaplet {
-    /// The maplet, open.
     pub maplet: Maplet,
     /// The extents with their live bytes.
     pub extents: Vec<(Extent, u64)>,
@@ -85,7 +84,7 @@ impl MapletWriter {
         Ok(())
     }
 
-    /// Writes the directory.
+    /// Writes the directory, which completes the maplet.
     pub(super) fn finish(
         mut self,
         geometry: FilterGeometry,

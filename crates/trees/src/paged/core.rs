@@ -310,7 +310,7 @@ impl<B: PageBuffer> TreeCore<B> {
         buffer.free(node) > 0 || buffer.find(node, message.key).is_ok()
     }
 
-    /// Returns the root's level.
+    /// Returns the root's level; 0 if the root is a leaf.
     pub(super) fn height(&self) -> Result<u8> {
         let root = self.buffer.pin_shared(self.root)?;
         let level = level(&root);

@@ -41,7 +41,7 @@ pub enum UnderfullPolicy {
 const MOST_WALKS: usize = 64;
 const _: () = assert!(MOST_WALKS > 1, "a merge may leave the parent under-full");
 
-/// Keys of under-full leaves.
+/// A key of each leaf that writers have left under-full.
 #[derive(Debug, Default)]
 pub(super) struct UnderfullKeys {
     keys: Mutex<Vec<Vec<u8>>>,

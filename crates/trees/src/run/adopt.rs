@@ -69,7 +69,6 @@ impl LeafDescriptor {
         self.child.sums.records
     }
 
-    /// Returns the leaf's tier.
     pub(crate) fn tier(&self) -> u8 {
         self.child.pointer.tier
     }

@@ -8,7 +8,7 @@ use alluvium_storage::{DiskLocation, OnDiskObject, PageSize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeDescription {
     Leaf {
-        /// Number of distinct keys.
+        /// Number of distinct keys; a key may have several records.
         keys: usize,
         records: usize,
     },
@@ -18,12 +18,12 @@ pub enum NodeDescription {
         children: usize,
     },
     Footer {
-        /// Number of listed extents.
+        /// Number of extents that the footer lists.
         extents: usize,
     },
     /// The head of a long node, or a footer whose details are in other nodes.
     Head {
-        /// Total size in bytes.
+        /// Size of the whole node in bytes.
         len: usize,
     },
 }

@@ -30,11 +30,11 @@ use alluvium_storage::{DiskLocation, NodePointer, PageSize};
 /// Version of all structures in a run, stored in its footer.
 pub(super) const VERSION: u8 = 3;
 
-/// A leaf's first byte.
+/// The first byte of a leaf.
 pub(super) const LEAF: u8 = 1;
 /// An index node's first byte.
 pub(super) const INDEX: u8 = 2;
-/// A footer's first byte.
+/// The first byte of a footer.
 pub(super) const FOOTER: u8 = 3;
 /// The first byte of the head of a long node.
 pub(super) const LONG: u8 = 4;

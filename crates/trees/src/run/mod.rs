@@ -91,12 +91,11 @@ use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
-/// Totals of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunSummary {
     /// Number of records in the leaves.
     pub records: u64,
-    /// Number of distinct keys.
+    /// Number of distinct keys; at most `records`.
     pub keys: u64,
     /// Number of records that are deletes.
     pub tombstones: u64,

@@ -16,12 +16,10 @@ use alluvium_storage::{Error, NodeCodec, PageSize, Result};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunOptions {
-    /// Encoding of nodes.
     pub codec: NodeCodec,
     /// Values longer than this, in bytes, go to value extents; a quarter of a page if absent. At
     /// most four pages.
     pub value_threshold: Option<usize>,
-    /// Purpose of the writes.
     pub purpose: Purpose,
     /// Space class: whether the space reserve may be used.
     pub class: AllocationClass,

@@ -12,9 +12,7 @@ use std::sync::Arc;
 /// The target of a path.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PathTarget<'k> {
-    /// The first leaf.
     Start,
-    /// The last leaf.
     End,
     /// The first leaf that may hold a key, or the first leaf of the run if the key is below all
     /// keys.
@@ -209,7 +207,7 @@ impl IndexPath {
         keys.map_err(|bad| bad.at(&level.pointer))
     }
 
-    /// Returns the leaf's separator.
+    /// Returns the leaf's separator, which its parent stores.
     pub(super) fn separator(&self) -> Result<Vec<u8>> {
         let level = self.lowest();
         let separator = level.layout.separator(level.bytes(), level.at);

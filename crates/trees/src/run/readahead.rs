@@ -84,7 +84,7 @@ pub(super) struct LeafReadahead {
     access: CursorAccess,
     /// The next leaf to request, or `None` after the last one.
     ahead: Option<IndexPath>,
-    /// Cached: requested leaves.
+    /// With cached access: leaves that were requested and not entered yet, in order.
     asked: VecDeque<NodePointer>,
     /// Number of leading entries in `asked` that were requested at the start, not read ahead.
     begun: usize,
@@ -116,7 +116,7 @@ pub(super) struct LeafReadahead {
     current: LeafBuffer,
 }
 
-/// The current leaf.
+/// The bytes of the current leaf, by where they are held.
 enum LeafBuffer {
     None,
     Frame(FrameRef),
@@ -381,7 +381,7 @@ impl LeafReadahead {
         self.streams = self.loan.is_some();
     }
 
-    /// Loads a requested leaf.
+    /// Loads a requested leaf. If the cache has lost it, fewer leaves are read ahead from then on.
     fn enter_cached(&mut self, pointer: NodePointer) -> Result<NodePointer> {
         let guard = self.cache.epochs().pin();
         if self.cache.peek_untracked(&pointer, &guard).is_none() && self.is_lost(&pointer, &guard) {
@@ -442,7 +442,7 @@ impl LeafReadahead {
         Ok(())
     }
 
-    /// Releases finished windows.
+    /// Removes windows whose leaves were all delivered, and retains their buffers for later reads.
     fn retire_windows(&mut self) {
         while self.windows.front().is_some_and(Window::is_over) {
             if let Some(Window {
@@ -612,7 +612,7 @@ impl Window {
         self.next == self.leaves.len()
     }
 
-    /// Waits for the read.
+    /// Waits for the read, if it is in flight.
     fn wait(&mut self, tiers: &TierFiles) -> Result<()> {
         if let WindowRead::InFlight(..) = self.read
             && let WindowRead::InFlight(ticket, device) = std::mem::replace(&mut self.read, WindowRead::Over)

@@ -11,7 +11,7 @@ pub(super) struct StringTable {
     pub(super) count: usize,
     /// Offset of the first string.
     pub(super) at: usize,
-    /// Total length in bytes.
+    /// Bytes that all strings occupy together.
     pub(super) len: usize,
     pub(super) ends: StringEnds,
 }

@@ -12,7 +12,7 @@ use std::fmt;
 pub enum RunViolation {
     /// A node cannot be read, or does not match its pointer.
     Unreadable {
-        /// The read error.
+        /// The error that the read returned, as text.
         why: String,
         /// The damaged node, if a repair can omit it.
         node: Option<Box<DamagedNode>>,
@@ -20,14 +20,13 @@ pub enum RunViolation {
     /// Keys, records or separators are out of order, or a key is outside its leaf's bounds (R1, L1,
     /// I1).
     Order {
-        /// Location of the node.
         place: DiskLocation,
-        /// Description of the violation.
+        /// Which keys, records or separators are out of order.
         what: String,
     },
     /// A child's sums do not match its leaves (I2).
     Sums {
-        /// Location of the child.
+        /// Location of the child whose sums differ.
         place: DiskLocation,
         /// The sums in the parent, and the actual sums.
         what: String,
@@ -39,7 +38,7 @@ pub enum RunViolation {
     },
     /// An extent is missing from the list, or its keys or live bytes are wrong (R2).
     Extents {
-        /// Description of the violation.
+        /// Which extent differs, and how.
         what: String,
     },
 }
@@ -56,7 +55,7 @@ pub struct DamagedNode {
     pub(crate) high: Box<[u8]>,
     /// Number of records in the node or below it.
     pub(crate) records: u64,
-    /// The read error.
+    /// The error that the read returned, as text.
     pub(crate) why: String,
 }
 

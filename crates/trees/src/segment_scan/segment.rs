@@ -32,9 +32,8 @@ pub(crate) enum ScanPosition {
     Start,
     /// At the first key at or after this one.
     At(Vec<u8>),
-    /// After this key.
+    /// After this key, in the iterator's direction.
     Behind(Vec<u8>),
-    /// After all keys.
     End,
 }
 
@@ -207,7 +206,7 @@ impl ScanSegment {
         self.has_deletes = has_deletes;
     }
 
-    /// Releases the memtables.
+    /// Releases the memtables between two calls of the scan (W2).
     pub(crate) fn detach(&mut self) {
         for source in &mut self.merged.sources_mut()[..self.memtables] {
             if let ScanInput::Memtable(above) = source {

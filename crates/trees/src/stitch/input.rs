@@ -48,7 +48,7 @@ pub(crate) struct StitchInput {
     cursor: Option<RunRecordCursor>,
     /// The end of the leaves that the cursor reads, or `None` after the last leaf.
     end: Option<Vec<u8>>,
-    /// Number of adopted leaves.
+    /// Number of leaves adopted so far.
     pub(crate) adopted: u64,
     /// Number of records in them.
     pub(crate) adopted_records: u64,

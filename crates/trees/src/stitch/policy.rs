@@ -66,7 +66,7 @@ pub struct StitchPolicy {
 }
 
 impl Default for StitchPolicy {
-    /// Copies everything.
+    /// Copies every leaf and adopts none.
     fn default() -> StitchPolicy {
         StitchPolicy {
             threshold: u32::MAX,

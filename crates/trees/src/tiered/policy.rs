@@ -58,7 +58,6 @@ pub enum VictimPolicy {
     /// The child of a randomly drawn message. Better if few keys receive most updates (Conway 2020,
     /// §5).
     RandomMessage,
-    /// Each child in turn.
     RoundRobin,
 }
 

@@ -49,7 +49,7 @@ impl fmt::Debug for TieredTree {
     }
 }
 
-/// Creation, opening and accessors.
+/// Creation, opening and repair, and accessors.
 impl TieredTree {
     /// Creates an empty tree over a store that has just been created, or whose payload records no
     /// tree.
@@ -162,7 +162,7 @@ impl TieredTree {
     }
 }
 
-/// Writes.
+/// Writes: flushes of memtables, and ingests.
 impl TieredTree {
     /// Starts to flush a sealed memtable, which contains every commit after the cut of the previous
     /// memtable up to `cut`. Memtables must be incorporated in order. `class` selects whether the
@@ -234,7 +234,7 @@ impl TieredTree {
     }
 }
 
-/// Reads.
+/// Reads: lookups, scans, and the digest of the root's bundles.
 impl TieredTree {
     /// Returns a reader of the current version.
     ///
@@ -425,7 +425,7 @@ impl TieredTree {
     }
 }
 
-/// Background work.
+/// Background work: compactions, merges of small neighbours, and checkpoints.
 impl TieredTree {
     /// Returns the next step that is due, if any: compactions first, then merges of small
     /// neighbours.
@@ -496,7 +496,7 @@ impl TieredTree {
     }
 }
 
-/// Statistics and checks.
+/// Statistics, estimates for key ranges, outlines and checks.
 impl TieredTree {
     /// Returns the counters since the store was opened.
     #[must_use]

@@ -5,7 +5,6 @@ use super::format::{checksums, is_zero_behind, tags};
 use super::shape::{CuckooVariant, SLOTS};
 use std::fmt;
 
-/// A violated rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CuckooViolation {
     /// The bucket that violates the rule, if the rule concerns a single bucket.

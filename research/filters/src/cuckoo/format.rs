@@ -30,7 +30,6 @@ const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 16;
 const CHECKSUM_BYTES: usize = 8;
 
-/// The decoded header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CuckooHeader {
     pub(super) shape: CuckooShape,

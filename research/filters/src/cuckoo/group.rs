@@ -11,7 +11,7 @@
 
 use super::shape::SLOTS;
 
-/// Buckets per group.
+/// Buckets in a group, which fills three cache lines.
 pub(super) const BUCKETS: u32 = 8;
 
 const WORDS: usize = 24;
@@ -46,7 +46,7 @@ impl BucketGroup {
         (self.0[word] >> shift) as u32
     }
 
-    /// Fills a slot.
+    /// Sets the tag and the offset of a slot.
     #[inline]
     pub(super) fn set(&mut self, bucket: u32, slot: u32, tag: u16, offset: u32) {
         let tags = &mut self.0[usize::from(TAGS[(bucket % BUCKETS) as usize])];

@@ -2,7 +2,7 @@
 
 use crate::{Error, Result};
 
-/// Slots per bucket.
+/// Slots in a bucket, whose tags fit in one 64-bit word.
 pub const SLOTS: u32 = 4;
 
 /// The maximum number of bits in a tag: four tags and half a byte fill one 64-bit load.

@@ -43,7 +43,6 @@ impl CuckooSlot {
         CuckooSlot(number)
     }
 
-    /// Returns the slot's number.
     #[must_use]
     pub fn number(self) -> u32 {
         self.0
@@ -99,7 +98,6 @@ impl CuckooTable {
         }
     }
 
-    /// Returns the table's shape.
     #[must_use]
     pub fn shape(&self) -> CuckooShape {
         self.shape

@@ -4,7 +4,6 @@ use super::format::checksums;
 use super::index::{PerfectHashIndex, used_before};
 use std::fmt;
 
-/// A violated rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerfectHashViolation {
     /// The bucket that violates the rule, if the rule concerns a single bucket.

@@ -41,7 +41,7 @@ use alluvium_filters::bits::{TAIL_BYTES, take};
 /// The structure's name in error messages.
 pub(super) const WHAT: &str = "perfect hash index";
 
-/// Buckets of a group.
+/// Number of consecutive buckets that form a group.
 const GROUP: u64 = 64;
 
 const MAGIC: [u8; 4] = *b"AEPH";
@@ -51,7 +51,6 @@ const GROUP_BYTES: u64 = 16;
 const BUCKET_BYTES: u64 = 5;
 const CHECKSUM_BYTES: u64 = 8;
 
-/// The decoded header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PerfectHashHeader {
     pub(super) key_bytes: u32,

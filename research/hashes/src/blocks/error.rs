@@ -12,9 +12,8 @@ pub enum Error {
     /// The requested shape is not supported.
     #[error("no table has {what}; choose {instead}")]
     Shape {
-        /// The requested shape.
         what: String,
-        /// The supported range.
+        /// The shapes that are supported instead.
         instead: String,
     },
     /// The space has too few free bytes.
@@ -32,7 +31,6 @@ pub enum Error {
         what: &'static str,
         /// The offset in the space.
         at: u64,
-        /// The length in bytes.
         bytes: u64,
     },
     /// The bytes read are damaged.
@@ -43,7 +41,6 @@ pub enum Error {
         /// The damaged field or structure.
         what: &'static str,
         expected: String,
-        /// The actual value.
         found: String,
     },
     /// A filter or list is damaged.

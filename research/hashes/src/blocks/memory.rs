@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 /// The number of bytes covered by one checksum.
 const PAGE: usize = 512;
 
-/// An injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockFault {
     /// The n-th write from now on fails, and all later ones.
@@ -162,7 +161,6 @@ impl MemoryBlockSpace {
         }
     }
 
-    /// Removes all faults.
     pub fn clear_faults(&self) {
         let mut inner = self.inner.borrow_mut();
         (inner.writes_left, inner.reads_left, inner.skips_checksums) = (None, None, false);

@@ -105,7 +105,7 @@ impl TransferMeter {
         self.block_bytes
     }
 
-    /// Counts a read.
+    /// Counts a read of the range's blocks that are not in memory.
     pub fn read(&mut self, at: u64, bytes: u64) {
         for block in self.blocks(at, bytes) {
             self.touch(block, false, true);
@@ -137,7 +137,7 @@ impl TransferMeter {
         }
     }
 
-    /// Writes all changed blocks.
+    /// Counts a write of each changed block.
     pub fn flush(&mut self) {
         for slot in &mut self.slots {
             if std::mem::take(&mut slot.dirty) && self.slot_of[slot.block as usize] != NONE {

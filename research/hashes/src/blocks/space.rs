@@ -7,7 +7,6 @@ use super::error::{Error, Result};
 pub struct BlockExtent {
     /// The offset of the first byte.
     pub at: u64,
-    /// The length in bytes.
     pub bytes: u64,
 }
 

@@ -4,7 +4,7 @@ use super::error::{Error, Result};
 use super::space::{BlockExtent, BlockSpace};
 use alluvium_filters::golomb::ByteSource;
 
-/// Reads bytes in order.
+/// Reads the bytes of a range in order, in chunks.
 pub struct BlockStreamReader<'s> {
     space: &'s dyn BlockSpace,
     at: u64,
@@ -100,7 +100,7 @@ impl ByteSource for BlockStreamReader<'_> {
     }
 }
 
-/// Writes bytes in order.
+/// Writes bytes to an extent in order, in chunks.
 pub struct BlockStreamWriter<'s> {
     space: &'s dyn BlockSpace,
     extent: BlockExtent,

@@ -21,7 +21,6 @@ pub struct SpaceTransaction<'s> {
 }
 
 impl<'s> SpaceTransaction<'s> {
-    /// Begins a step.
     #[must_use]
     pub fn new(space: &'s dyn BlockSpace) -> SpaceTransaction<'s> {
         SpaceTransaction {

@@ -9,7 +9,6 @@ use alluvium_filters::routing::{RoutingArray, RoutingScan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BoaViolation {
     /// The level, counted from one.

@@ -7,7 +7,6 @@ use alluvium_filters::routing::{
     RoutingArray, RoutingEntry as Sketch, RoutingGeometry, RoutingListBuilder, RoutingScan, RoutingUpdate,
 };
 
-/// A level's filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LevelFilter {
     /// A routing filter: the latest run with each prefix.

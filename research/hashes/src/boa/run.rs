@@ -194,7 +194,7 @@ impl<'s> BoaRunWriter<'s> {
         })
     }
 
-    /// Appends a record.
+    /// Appends a record; records ascend by fingerprint (O2).
     pub(super) fn push(&mut self, entry: &TableRecord) -> Result<()> {
         let bytes = entry.bytes(self.form.width);
         match self.run.layout {
@@ -261,7 +261,6 @@ impl<'s> BoaRunWriter<'s> {
         Ok(())
     }
 
-    /// Completes the run.
     pub(super) fn finish(mut self) -> Result<BoaRun> {
         match self.run.layout {
             BoaRunLayout::Packed => self.end_bucket()?,
@@ -281,7 +280,6 @@ impl<'s> BoaRunWriter<'s> {
     }
 }
 
-/// Reads a run sequentially.
 pub(super) struct RunCursor<'s> {
     space: &'s dyn BlockSpace,
     form: RecordFormat,

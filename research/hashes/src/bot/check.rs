@@ -11,7 +11,6 @@ use crate::records::{RecordSource as _, decode};
 use alluvium_filters::fingerprint::WideFingerprint;
 use std::fmt;
 
-/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeViolation {
     /// The level, counted from one; the index of the tape if `place` is "queue".

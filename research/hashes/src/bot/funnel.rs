@@ -17,7 +17,6 @@ enum MergerInput {
     Merger(usize),
 }
 
-/// A two-way merger.
 #[derive(Debug)]
 struct FunnelMerger {
     left: MergerInput,
@@ -119,7 +118,7 @@ impl<'s> Funnel<'s> {
         }
     }
 
-    /// Releases the buffers.
+    /// Releases the extent of the buffers.
     pub(super) fn end(self, space: &dyn BlockSpace) {
         if let Some(extent) = self.extent {
             space.release(extent);
@@ -182,7 +181,7 @@ impl<'s> Funnel<'s> {
         Ok(())
     }
 
-    /// Fills an empty buffer.
+    /// Fills an empty buffer with merged items, up to its capacity.
     fn fill(&mut self, at: usize) -> Result<()> {
         let Some(extent) = self.extent else { return Ok(()) };
         let (offset, capacity) = (self.mergers[at].buffer.offset, self.mergers[at].buffer.capacity);

@@ -192,7 +192,7 @@ impl<'s> BotRootBuilder<'s> {
         Ok(())
     }
 
-    /// Completes the root.
+    /// Copies the remaining entries of the old root, and writes the new one.
     pub(super) fn finish(mut self) -> Result<BotNode> {
         while let Some(known) = self.known {
             self.put(known)?;

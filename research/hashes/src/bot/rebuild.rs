@@ -191,7 +191,7 @@ fn skip_padding(reader: &mut super::tape::TapeReader<'_>, block: u64, width: u32
     Ok(())
 }
 
-/// Permutes fingerprints pseudo-randomly.
+/// Permutes fingerprints of `width` bits pseudo-randomly.
 fn mixed(fingerprint: WideFingerprint, width: u32) -> WideFingerprint {
     let mut word = (fingerprint.0 >> 64) as u64 ^ (fingerprint.0 as u64).rotate_left(32);
     for (shift, factor) in [(30, 0xbf58_476d_1ce4_e5b9u64), (27, 0x94d0_49bb_1331_11eb)] {

@@ -63,7 +63,7 @@ impl SketchRunWriter {
         Ok(())
     }
 
-    /// Completes the run.
+    /// Completes the run on `tape`. Writes nothing if the run is empty.
     pub(super) fn finish(self, tape: &mut Tape, space: &dyn BlockSpace, machine: MachineModel) -> Result<()> {
         if self.count == 0 {
             return Ok(());
@@ -132,7 +132,6 @@ impl<'s> ReverseRunScan<'s> {
     }
 }
 
-/// Reads a run.
 pub(super) struct SketchRunReader<'s> {
     bits: BitReader<TapeReader<'s>>,
     delta: DeltaCoder,

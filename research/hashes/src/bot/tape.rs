@@ -40,7 +40,7 @@ impl Tape {
         self.stored() + self.tail.len() as u64
     }
 
-    /// Appends bytes.
+    /// Appends bytes; those that fill no whole block stay in memory.
     pub(super) fn append(
         &mut self,
         space: &dyn BlockSpace,
@@ -114,13 +114,12 @@ impl Tape {
         Ok(())
     }
 
-    /// Releases all chunks.
+    /// Releases all chunks and empties the tape.
     pub(super) fn clear(&mut self, space: &dyn BlockSpace) {
         self.extents().for_each(|extent| space.release(extent));
         *self = Tape::default();
     }
 
-    /// Returns the tape's extents.
     pub(super) fn extents(&self) -> impl Iterator<Item = BlockExtent> {
         self.chunks.iter().map(|chunk| chunk.extent)
     }

@@ -141,7 +141,6 @@ impl TableRecord {
         entry_bytes(width, body)
     }
 
-    /// Appends the encoded record.
     pub(crate) fn encode(&self, width: u32, out: &mut Vec<u8>) {
         let outside = matches!(self.body, RecordBody::Outside(_));
         let mut writer = ByteWriter::new(out);

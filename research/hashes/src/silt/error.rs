@@ -9,17 +9,15 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// Why bytes could not be encoded or decoded.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Error {
-    /// The bytes are damaged.
     #[error("{structure} at byte {at}: {what} should be {expected}, found {found}; restore it from a copy")]
     Corrupt {
         /// The name of the structure.
         structure: &'static str,
         /// The offset of the structure in its file.
         at: u64,
-        /// The damaged field.
+        /// Name of the damaged field.
         what: &'static str,
         expected: String,
-        /// The actual value.
         found: String,
     },
     /// An entry is too long.

@@ -36,7 +36,7 @@ pub struct Oracle {
     pub what: String,
     /// Whether the document states the number or it was recomputed.
     pub origin: NumberOrigin,
-    /// The document's number.
+    /// The number in the document.
     pub published: f64,
     /// Maximum difference between the two numbers: the rounding error of the document's digits, or
     /// the permitted error of a simulation.
@@ -52,7 +52,6 @@ impl Oracle {
     }
 }
 
-/// Oracles of one section.
 struct OracleSection {
     name: &'static str,
     rows: Vec<Oracle>,

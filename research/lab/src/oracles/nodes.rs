@@ -5,7 +5,7 @@ use alluvium_model::nodes;
 use alluvium_model::presets::HARD_DISKS;
 use anyhow::Result;
 
-/// Bytes of an element.
+/// Size of an element in bytes.
 const ELEMENT: f64 = 100.0;
 /// Bytes of the block to which α in Table 2 refers.
 const BLOCK: f64 = 4096.0;

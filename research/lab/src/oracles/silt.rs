@@ -6,7 +6,6 @@ use alluvium_model::silt::{SiltModel, write_amplification};
 use anyhow::Result;
 
 const YEAR_S: f64 = 365.25 * 86_400.0;
-/// Bytes of a GiB.
 const GIB: f64 = 1_073_741_824.0;
 /// Number of slots in a hash store, and the occupied fraction when it is full.
 const SLOTS: f64 = 131_072.0;

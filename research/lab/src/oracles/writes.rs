@@ -104,7 +104,7 @@ pub(super) fn leveldb() -> Result<OracleSection> {
     Ok(section)
 }
 
-/// Table 4.1.
+/// Compares the writes of each stage with Table 4.1.
 fn stages(section: &mut OracleSection) -> Result<()> {
     let popularity = zipf(100_000_000, 0.0)?;
     let shape = LevelDb::standard(1e8)?;

@@ -59,7 +59,7 @@ pub(super) const PROCEDURES: [&MeasurementProcedure; 24] = [
     &s9_scans::PROCEDURE,
 ];
 
-/// Finishes within seconds.
+/// Small enough to finish within seconds.
 const QUICK: ExperimentScale = ExperimentScale {
     records: 1_000_000,
     value_bytes: 100,

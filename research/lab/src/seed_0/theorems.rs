@@ -13,7 +13,6 @@ pub(super) const HITS: &str = "lookups that find";
 const MISSES: &str = "lookups that do not";
 pub(super) const OPERATION: &str = "an operation";
 
-/// Growth factors.
 const GROWTHS: [u32; 4] = [2, 4, 16, 64];
 /// The growth factor whose transfers are shown unscaled.
 const SHOWN: u32 = 4;

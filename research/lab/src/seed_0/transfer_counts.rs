@@ -6,9 +6,9 @@ use research_hashes::blocks::{self, BlockTransfers, MemoryBlockSpace};
 use research_hashes::boa::{BoaOptions, BoaStructure, BoaTable};
 use research_hashes::bot::{BotOptions, BotTable, QueueSchedule};
 
-/// Bytes of a block.
+/// Block size B, in bytes.
 const BLOCK: u32 = 1024;
-/// Bytes of simulated memory.
+/// Size M of the simulated memory, in bytes.
 const MEMORY: u64 = 32 * BLOCK as u64;
 /// Bytes of a record: 8 of fingerprint, 8 of key, 8 of value and 4 of lengths.
 const RECORD: f64 = 28.0;
@@ -25,7 +25,6 @@ pub(super) const BETA: u32 = 2;
 pub(super) enum HashTableKind {
     /// The refined bundle of arrays.
     Refined,
-    /// The bundle of trees.
     Trees,
     /// The bundle of trees that trades more reads for fewer writes.
     Asymmetric,

@@ -85,7 +85,7 @@ impl RecordSizes {
     }
 }
 
-/// Returns thousands per second.
+/// Returns the rate in thousands per second.
 pub(super) fn thousands(count: u64, took: Duration) -> f64 {
     count as f64 / took.as_secs_f64() / 1000.0
 }

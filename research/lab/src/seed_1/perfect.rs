@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes per write.
+/// Bytes written to the file at once.
 const AT_ONCE: usize = 1 << 20;
 
 /// A file of records, ordered by the places that the hash function returns, and the function.

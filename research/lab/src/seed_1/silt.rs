@@ -31,7 +31,7 @@ pub(super) fn proportioned(keys: u64, set: u64) -> Result<(CuckooShape, u64)> {
     Ok((shape, (merged * KEYS_TO_SET) as u64))
 }
 
-/// Counters, in entries.
+/// Counters, in entries unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SiltCounters {
     pub(super) puts: u64,
@@ -46,7 +46,7 @@ pub(super) struct SiltCounters {
     /// Time of conversions, and of merges.
     pub(super) converting: Duration,
     pub(super) merging: Duration,
-    /// Entries read by merges.
+    /// Entries that merges have read.
     pub(super) taken: u64,
 }
 

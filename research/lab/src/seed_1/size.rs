@@ -18,7 +18,6 @@ const TRIE: &str = "trie";
 const SPARSE: &str = "sparse";
 const ITEMS: &str = "items";
 
-/// Number of timed lookups.
 const LOOKUPS: u64 = 200_000;
 /// Number of bits in 4 GiB.
 const MEMORY_BITS: f64 = (4u64 << 33) as f64;

@@ -148,7 +148,6 @@ macro_rules! tree {
 tree!(BepsTree);
 tree!(BplusTree);
 
-/// A tree under measurement.
 pub(super) struct TreeBenchmark {
     tree: Box<dyn MeteredTree>,
     /// Declared last so that it is dropped after the tree.
@@ -319,7 +318,7 @@ impl TreeWorkload {
     }
 }
 
-/// Draws keys, with repetition.
+/// Draws numbers of keys; a key may be drawn repeatedly.
 pub(super) enum KeySampler {
     Uniform(u64),
     Zipf(ZipfGenerator),

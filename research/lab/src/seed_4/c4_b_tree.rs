@@ -18,7 +18,7 @@ const LARGE: &str = "large";
 const ALPHA: &str = "alpha";
 const RMS: &str = "rms";
 
-/// Bytes of an element.
+/// Size of an element in bytes.
 const ELEMENT: f64 = 116.0;
 const DISK: &HardDisk = &HITACHI_1TB_2009;
 const ON_DISK: &str = "affine disk";

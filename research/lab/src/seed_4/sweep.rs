@@ -137,7 +137,6 @@ impl SweepTree {
         sizes.map(|(_, kib)| kib).collect()
     }
 
-    /// Measures all node sizes.
     pub(super) fn sweep(&self, place: SweepDevice<'_>, records: u64) -> Result<Vec<NodeSizeCosts>> {
         self.sizes(records)
             .into_iter()

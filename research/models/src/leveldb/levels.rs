@@ -12,7 +12,6 @@ pub(super) struct SimulatedLevel {
     pub(super) cursor: Option<u32>,
 }
 
-/// A simulated store.
 pub(super) struct LevelSimulation<'a> {
     rules: &'a CompactionRules,
     memtable: Vec<u32>,
@@ -77,7 +76,7 @@ impl<'a> LevelSimulation<'a> {
         }
     }
 
-    /// Resets the write counters.
+    /// Resets the write counters, so that only later writes count.
     pub(super) fn count_from_here(&mut self) {
         self.written.fill(0);
     }

@@ -30,7 +30,6 @@ use levels::LevelSimulation;
 /// Items per MiB: items have 1000 bytes in the source.
 const MIB: f64 = 1_048_576.0 / 1000.0;
 
-/// When compactions run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CompactionPace {
     /// All due compactions run before the next insert.
@@ -58,7 +57,6 @@ pub struct CompactionRules {
     pub tables: TableChoice,
     /// How the level to compact is chosen.
     pub levels: LevelChoice,
-    /// When compactions run.
     pub pace: CompactionPace,
     /// The number of counted requests per key, after each key was inserted once.
     pub rounds: f64,
@@ -74,7 +72,7 @@ pub struct SimulatedWrites {
 }
 
 impl SimulatedWrites {
-    /// Returns the write amplification.
+    /// Returns the write amplification: items written per inserted item.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.stages.iter().map(|(_, writes)| writes).sum()

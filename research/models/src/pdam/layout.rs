@@ -27,7 +27,6 @@ pub struct VanEmdeBoas {
     /// For each depth except the root's, the cut between the subtree at that depth and the tree
     /// above it.
     cuts: Vec<SubtreeCut>,
-    /// The number of positions.
     count: u64,
     /// The number of positions on the last level.
     last: u64,

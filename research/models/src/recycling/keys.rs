@@ -8,7 +8,7 @@ use alluvium_model::parameter::{BadParameter, positive};
 pub enum KeyDistribution {
     /// Uniform from 0 up to a bound.
     Uniform {
-        /// The exclusive upper bound.
+        /// The upper bound, which is excluded.
         below: f64,
     },
     /// Pareto with the minimum 1.

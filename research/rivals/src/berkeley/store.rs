@@ -55,7 +55,6 @@ impl PageTransfers {
     }
 }
 
-/// An open B-tree.
 pub(crate) struct BerkeleyStore {
     store: *mut ffi::Store,
 }
@@ -240,7 +239,6 @@ pub(super) struct BerkeleyCursor<'s> {
 pub(super) enum CursorMove<'k> {
     /// The first pair whose key is not less than this key.
     To(&'k [u8]),
-    /// The next pair.
     Next,
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn open(setup: &EngineSetup) -> Result<Box<dyn BenchEngine>> {
     Ok(Box::new(opened(&setup.directory.join("store"), sizes)?))
 }
 
-/// Sizes in bytes.
+/// Sizes of the cache, the memtable and a table file, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct LevelDbSizes {
     cached: u64,

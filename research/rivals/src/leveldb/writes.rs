@@ -63,9 +63,7 @@ impl InsertStudy {
 pub struct WriteAmplification {
     /// Measured with LevelDB.
     pub counted: f64,
-    /// Predicted by the model.
     pub model: f64,
-    /// Computed by the simulation.
     pub simulated: f64,
     /// Number of inserts that were counted.
     pub inserts: u64,
@@ -119,7 +117,7 @@ struct LoadedStore {
     popularity: Popularity,
     /// Maps popularity rank to position in key order, at random.
     places: Vec<u32>,
-    /// Source of the values.
+    /// Random numbers from which values are made.
     random: SplitMix64,
 }
 

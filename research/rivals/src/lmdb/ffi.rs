@@ -13,7 +13,7 @@ macro_rules! opaque {
 
 opaque! { Env Txn Cursor }
 
-/// A database handle.
+/// `MDB_dbi`, the handle of a database.
 pub(super) type Dbi = c_uint;
 
 /// `MDB_val`.

@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
-/// A connected client process.
 pub(crate) struct MariaDbClient {
     child: Child,
     statements: ChildStdin,

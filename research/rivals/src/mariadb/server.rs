@@ -137,7 +137,7 @@ fn create(path: &Path) -> Result<File> {
     File::create(path).with_context(|| format!("making {}", path.display()))
 }
 
-/// Creates the system tables.
+/// Creates the system tables of an empty server in `data`.
 fn install(programs: &MariaDbPrograms, data: &Path, directory: &Path) -> Result<()> {
     let log = directory.join("install.log");
     let status = Command::new(&programs.install)

@@ -42,14 +42,12 @@ enum CompactionStyle {
 enum FileIoMode {
     /// Through the page cache.
     Buffered,
-    /// Direct I/O.
     Direct,
 }
 
 /// The method that reads multiple keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MultiGetMode {
-    /// The batched `MultiGet`.
     Batched,
     /// One `Get` for each key.
     Single,

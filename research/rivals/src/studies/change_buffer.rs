@@ -29,7 +29,7 @@ const COUNTERS: [&str; 4] = [
     "Innodb_pages_written",
 ];
 
-/// Counters of the server.
+/// Counters of the server; `pages` counts pages read and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct InnodbCounters {
     merges: u64,

@@ -36,7 +36,6 @@ impl fmt::Display for AffineViolation {
 /// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AffineCheckReport {
-    /// The defects found.
     pub violations: Vec<AffineViolation>,
     /// The number of pairs in leaves, and of messages above them.
     pub elements: u64,

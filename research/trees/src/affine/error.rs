@@ -25,15 +25,14 @@ pub enum Error {
         /// The damaged field or structure.
         what: &'static str,
         expected: String,
-        /// The actual value.
         found: String,
     },
     /// The file does not contain a dictionary.
     #[error("{place} holds no affine dictionary: {why}; create one first")]
     NotADictionary {
-        /// The file's name.
+        /// Name of the file that was opened.
         place: String,
-        /// The missing part.
+        /// Which part of a dictionary is missing.
         why: String,
     },
     /// The space has reached its size limit.
@@ -43,7 +42,7 @@ pub enum Error {
         bytes: u64,
         /// The number of bytes in use or waiting for a commit to be freed.
         used: u64,
-        /// The capacity in bytes.
+        /// Maximum size of the space in bytes.
         capacity: u64,
     },
     /// A pair exceeds the maximum size of a pair.
@@ -53,13 +52,11 @@ pub enum Error {
     TooLong {
         /// The encoded size of the key and the value, in bytes.
         len: usize,
-        /// The maximum, in bytes.
+        /// Maximum encoded size, in bytes.
         limit: usize,
     },
-    /// An option is invalid.
     #[error("option {option}: {why}")]
     BadOption {
-        /// The option's name.
         option: &'static str,
         /// The problem, and the valid range.
         why: String,
@@ -67,11 +64,9 @@ pub enum Error {
     /// An injected fault of an in-memory space.
     #[error("an injected fault: a {what} of {bytes} bytes at {at} failed; mend the space")]
     Injected {
-        /// The failed operation.
+        /// Name of the operation that failed.
         what: &'static str,
-        /// The offset.
         at: u64,
-        /// The length in bytes.
         bytes: u64,
     },
     /// An earlier failure left an incomplete step in memory.
@@ -79,7 +74,7 @@ pub enum Error {
         "the dictionary refuses work since an earlier failure ({cause}): open it again from its last commit"
     )]
     Poisoned {
-        /// The earlier failure.
+        /// The message of the earlier failure.
         cause: String,
     },
 }

@@ -192,7 +192,7 @@ fn decode_below(reader: &mut ByteReader<'_>, indexes: IndexPlacement) -> Result<
     })
 }
 
-/// Appends a segment.
+/// Appends a segment: the length of its index, the index, and its messages.
 pub(super) fn encode_segment(out: &mut Vec<u8>, index: &[u8], messages: &[TreeMessage]) {
     let mut writer = ByteWriter::new(out);
     writer.u32(index.len() as u32).bytes(index);

@@ -221,7 +221,7 @@ impl<S: NodeSpace> AffineTree<S> {
         Ok(child)
     }
 
-    /// Reads a node completely.
+    /// Reads a node with all its messages or pairs.
     pub(super) fn load(&self, cause: RequestCause, link: &NodeLink, height: u8) -> Result<NodeBody> {
         let (_, pieces) = self.read_whole(cause, link, height, self.indexes())?;
         if height > 0 {

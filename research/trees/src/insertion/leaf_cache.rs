@@ -17,7 +17,7 @@ pub(super) struct LeafCache {
     device: Arc<dyn Device>,
     page_bytes: usize,
     id: u64,
-    /// The number of leaves.
+    /// Number of leaves of the tree, cached or not.
     count: u32,
     /// The capacity of the cache in leaves.
     most: usize,
@@ -27,7 +27,6 @@ pub(super) struct LeafCache {
     time: u64,
 }
 
-/// A leaf in memory.
 #[derive(Debug)]
 struct CachedLeaf {
     records: Vec<LeafRecord>,
@@ -184,7 +183,7 @@ impl LeafCache {
         Ok(())
     }
 
-    /// Writes all dirty leaves.
+    /// Writes all dirty leaves, in the order of their numbers.
     pub(super) fn write_all(&mut self, counts: &mut InsertionCounters) -> Result<()> {
         let mut all: Vec<u32> = self.memory.keys().copied().collect();
         all.sort_unstable();

@@ -146,7 +146,7 @@ pub struct InsertionTree {
     leaves: LeafCache,
     /// The smallest key of each leaf (IB1) and the leaf's number, in key order.
     fences: BTreeMap<Box<[u8]>, u32>,
-    /// The same by number.
+    /// The smallest key of each leaf, by leaf number.
     fence_of: Vec<Box<[u8]>>,
     waiting: ChangeBuffer,
     /// The number of buffered changes per leaf, if the policy needs it.

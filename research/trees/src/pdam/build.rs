@@ -145,7 +145,7 @@ fn level_above(writer: &mut BulkLoadWriter<'_>, level: usize, below: &[Box<[u8]>
     Ok(firsts)
 }
 
-/// Nodes buffered for writing.
+/// Appends nodes to the device through a buffer.
 struct BulkLoadWriter<'d> {
     device: &'d dyn Device,
     shape: PdamShape,
@@ -210,7 +210,7 @@ impl<'d> BulkLoadWriter<'d> {
         Ok(())
     }
 
-    /// Writes the buffered nodes.
+    /// Writes the buffered nodes to the device and empties the buffer.
     fn write(&mut self) -> Result<()> {
         let node_bytes = self.shape.node_bytes() as usize;
         assert!(

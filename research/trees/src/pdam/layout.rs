@@ -5,7 +5,6 @@ use super::shape::PdamShape;
 use alluvium_storage::{DiskLocation, OnDiskObject};
 use research_models::pdam::VanEmdeBoas;
 
-/// One level of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LevelLayout {
     /// The number of its first node; nodes are numbered across all levels.

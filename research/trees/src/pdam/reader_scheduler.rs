@@ -34,7 +34,7 @@ pub enum RemainderPolicy {
 /// Blocks of a node that are read in a single request for one client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockRun {
-    /// The client.
+    /// Index of the client that reads.
     pub reader: usize,
     /// The global number of the node.
     pub node: u64,

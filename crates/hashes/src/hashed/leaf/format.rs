@@ -40,7 +40,7 @@ const HAS_PREVIOUS: u8 = 1 << 7;
 /// A key, or a pointer to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyAt<'l> {
-    /// The key itself.
+    /// The key itself, stored in the leaf.
     Here(&'l [u8]),
     /// A key that is too long for a leaf.
     Apart { hash: u64, pointer: ValuePointer },
@@ -63,7 +63,6 @@ pub struct HashLeafEntry<'l> {
 pub enum KeyPart<'k> {
     /// The key of the previous record.
     Same,
-    /// The key itself.
     Here(&'k [u8]),
     /// A separate key, by its hash; the pointer is filled in later.
     Apart(u64),
@@ -72,7 +71,6 @@ pub enum KeyPart<'k> {
 /// A value to be written, inline or separately.
 #[derive(Clone, Copy, Debug)]
 pub enum ValuePart<'v> {
-    /// The value itself.
     Here(&'v [u8]),
     /// A separate value; the pointer is filled in later.
     Apart,
@@ -87,7 +85,6 @@ pub struct PointerOffsets {
     pub value: Option<usize>,
 }
 
-/// A leaf being filled.
 #[derive(Debug, Default)]
 pub struct HashLeafBuilder {
     bytes: Vec<u8>,

@@ -10,7 +10,6 @@ pub struct PrefixSketch {
     pub payload: u64,
 }
 
-/// Encoding parameters of sketches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SketchEncoding {
     /// Length of a prefix in bits.
@@ -36,7 +35,6 @@ const GROUP: u32 = 64;
 /// which needs fewer bits.
 const MOST_ONES: u64 = 90;
 
-/// A page being filled.
 #[derive(Debug)]
 pub struct SketchPageBuilder {
     pub(super) coding: SketchEncoding,
@@ -50,7 +48,6 @@ pub struct SketchPageBuilder {
 }
 
 impl SketchPageBuilder {
-    /// Starts a page.
     #[must_use]
     pub fn new(coding: SketchEncoding) -> SketchPageBuilder {
         SketchPageBuilder {
@@ -70,7 +67,7 @@ impl SketchPageBuilder {
         self.entries == 0
     }
 
-    /// Returns the first prefix.
+    /// Returns the first prefix; `None` for an empty page.
     #[must_use]
     pub fn first(&self) -> Option<u64> {
         self.groups.first().map(|(prefix, _)| *prefix)

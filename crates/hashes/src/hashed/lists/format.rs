@@ -41,7 +41,6 @@ pub(super) fn sketch_page_bytes(groups: usize, bits: u64) -> usize {
 }
 
 impl PageListing {
-    /// Appends the encoded listing.
     pub(in crate::hashed) fn encode(&self, out: &mut Vec<u8>) {
         self.pages.encode(out);
         for &first in &self.firsts {
@@ -149,7 +148,6 @@ impl<'p> SketchPage<'p> {
         })
     }
 
-    /// Returns the encoding parameters.
     #[must_use]
     pub fn coding(&self) -> SketchEncoding {
         self.coding

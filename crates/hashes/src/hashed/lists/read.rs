@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 #[derive(Clone, Debug)]
 pub(in crate::hashed) enum PageSource<'f> {
-    /// An open store.
     Store(Arc<Store>),
     /// Data files of a store.
     Files(DataFiles<'f>),
@@ -26,7 +25,6 @@ impl PageSource<'_> {
     }
 }
 
-/// Iterator over pages.
 #[derive(Debug)]
 pub(in crate::hashed) struct PageCursor<'f, M> {
     from: PageSource<'f>,
@@ -82,7 +80,6 @@ impl<'f, M: PagedDescription + Clone> PageCursor<'f, M> {
     }
 }
 
-/// Iterator over sketches.
 #[derive(Debug)]
 pub(in crate::hashed) struct SketchCursor<'f, M> {
     pages: PageCursor<'f, M>,

@@ -26,7 +26,7 @@ use alluvium_storage::{DiskLocation, Error, PageSize, Result};
 #[derive(Debug)]
 pub(in crate::hashed) enum DescriptionError {
     Cut(TruncatedInput),
-    /// It has invalid values.
+    /// It has invalid values, which the text names.
     Other(String),
     /// It contains an invalid extent.
     Extent(Box<Error>),
@@ -97,7 +97,6 @@ pub(in crate::hashed) fn decode_extents(
 }
 
 impl PageList {
-    /// Appends the encoded list.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut writer = ByteWriter::new(out);
         writer.u64(self.checksums.len() as u64);

@@ -20,13 +20,12 @@ pub use write::{ClaimedExtents, PageWriter};
 
 use alluvium_storage::{NodeCodec, NodePointer, PageSize};
 
-/// Contiguous pages.
+/// Pages that are contiguous on one tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageSegment {
     /// Number of the first page.
     pub first: u64,
     pub pages: u64,
-    /// Their tier.
     pub tier: u8,
     /// Offset of the first page.
     pub offset: u64,
@@ -44,7 +43,6 @@ pub struct PageList {
 }
 
 impl PageList {
-    /// Creates an empty list.
     #[must_use]
     pub fn none(page_size: PageSize) -> PageList {
         PageList {

@@ -80,7 +80,6 @@ pub struct ClaimedExtents {
 }
 
 impl ClaimedExtents {
-    /// Creates an empty list.
     #[must_use]
     pub fn none(store: &Arc<Store>) -> ClaimedExtents {
         ClaimedExtents {

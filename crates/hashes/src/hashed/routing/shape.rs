@@ -89,7 +89,6 @@ impl RoutingFilterShape {
         (hash << self.skipped_bits) >> (64 - self.prefix_bits)
     }
 
-    /// Returns the greatest prefix.
     #[must_use]
     pub fn last_prefix(&self) -> u64 {
         (1 << self.prefix_bits) - 1

@@ -82,7 +82,7 @@ pub struct HashRunBuilder {
     is_open: bool,
     /// All distinct hashes, if a trie is to be built.
     hashes: Vec<u64>,
-    /// Hashes for the filter.
+    /// Hashes for the filter; `None` without a filter.
     gathered: Option<HashDeltas>,
     meta: RunDescription,
 }
@@ -252,7 +252,7 @@ impl HashRunBuilder {
         Ok(())
     }
 
-    /// Writes the current leaf.
+    /// Writes the current leaf, unless it is empty.
     fn end_leaf(&mut self) -> Result<()> {
         if self.draft.is_empty() {
             return Ok(());

@@ -106,7 +106,7 @@ pub struct HashRunCursor {
     store: Arc<Store>,
     run: HashRun,
     purpose: Purpose,
-    /// First and last hash.
+    /// First and last hash of the range, both inclusive.
     hashes: (u64, u64),
     next: u64,
     end: u64,

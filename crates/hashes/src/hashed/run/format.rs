@@ -38,7 +38,7 @@ use std::sync::Arc;
 
 const MAGIC: [u8; 4] = *b"AHRN";
 const VERSION: u8 = 3;
-/// Oldest supported version.
+/// Oldest version that can be read.
 const OLDEST: u8 = 1;
 /// Newest version with quotient filters.
 const QUOTIENTS: u8 = 2;

@@ -14,7 +14,7 @@ pub(super) struct HashDeltas {
     filter_bits: u32,
     /// Number of bits kept of a hash.
     bits: u32,
-    /// The last truncated hash.
+    /// The last hash added, truncated to `bits` bits.
     last: u64,
     count: u64,
     /// Differences between successive hashes: a number less than [`LONG`], or `LONG` followed by
@@ -57,7 +57,7 @@ impl HashDeltas {
         self.count += 1;
     }
 
-    /// Builds the filter.
+    /// Builds the filter of all hashes added.
     pub(super) fn filter(&self) -> Result<HashRunFilter> {
         // If there are more hashes than announced, the filter must still use only the bits that
         // were kept.

@@ -53,7 +53,7 @@ pub struct HashRunFilter {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunDescription {
-    /// Leaves of the run.
+    /// The pages of the leaves, with their checksums.
     pages: PageList,
     pub(super) index: LeafIndex,
     pub(super) filter: Option<HashRunFilter>,
@@ -77,7 +77,6 @@ pub struct HashRun {
     base: SequenceNumber,
     /// Seed of key hashes.
     seed: u64,
-    /// Location of its description.
     described: StoredDescription,
 }
 
@@ -375,7 +374,6 @@ impl HashRun {
 mod tests {
     use super::*;
 
-    /// Generates ascending hashes.
     fn hashes(count: u64) -> Vec<u64> {
         let step = u64::MAX / count;
         (0..count).map(|at| at * step + at % 1000).collect()

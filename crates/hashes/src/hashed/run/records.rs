@@ -34,7 +34,6 @@ impl<'r> HashRecord<'r> {
         }
     }
 
-    /// Returns an owned copy.
     #[must_use]
     pub fn to_owned(self) -> OwnedHashRecord {
         OwnedHashRecord {
@@ -128,7 +127,7 @@ impl HashRecordBuffer {
         self.all.len()
     }
 
-    /// Removes all records.
+    /// Removes all records, and frees the buffer if it is large.
     pub fn clear(&mut self) {
         self.all.clear();
         match self.bytes.capacity() {
@@ -137,7 +136,6 @@ impl HashRecordBuffer {
         }
     }
 
-    /// Appends a record.
     pub fn push(&mut self, record: &HashRecord<'_>) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(record.key);

@@ -180,7 +180,6 @@ impl NodeName {
 }
 
 impl TreeName {
-    /// Appends the encoded tree.
     pub(in crate::hashed) fn encode(&self, out: &mut Vec<u8>) {
         ByteWriter::new(out)
             .u8(u8::from(self.is_settled))

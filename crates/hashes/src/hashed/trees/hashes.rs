@@ -18,7 +18,7 @@ pub(super) struct DigestMerger {
     sources: Vec<DigestSource>,
     /// Next prefix of each source. Of equal prefixes, that of the older source comes first.
     next: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Kind of the sources.
+    /// The kind that all sources have.
     head: ListHeader,
     /// Length in bits of the prefixes by which hashes are returned.
     prefix_bits: u32,

@@ -8,7 +8,7 @@ use alluvium_storage::node::WriterOptions;
 use alluvium_storage::store::Store;
 use std::sync::Arc;
 
-/// Kind of a list.
+/// The kind of a list, by which a reader checks that it is the expected one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListHeader {
     /// How its hashes are cut.

@@ -65,7 +65,6 @@ use std::task::{Poll, ready};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoutingListDescription {
-    /// Kind of the list.
     pub head: ListHeader,
     pub entries: u64,
     /// Number of entries whose keys probably have a record in a newer leaf below.

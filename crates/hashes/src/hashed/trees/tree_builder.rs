@@ -63,7 +63,7 @@ pub(in crate::hashed) struct RoutingTreeBuilder {
     written: Vec<WrittenRoutingList>,
 }
 
-/// A root being written.
+/// Writes a new root from the entries of the old one and the hashes of a new child.
 #[derive(Debug)]
 struct RootBuilder {
     old: Option<RoutingListCursor<'static>>,

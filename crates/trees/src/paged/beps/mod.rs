@@ -42,7 +42,6 @@ use alluvium_storage::Result;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The kind of root.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RootStyle {
     /// A node without a buffer, over many subtrees: writers share its latch.
@@ -64,7 +63,6 @@ pub enum FlushOrder {
     Depth,
 }
 
-/// Options of a tree.
 #[derive(Clone, Debug)]
 pub struct BepsOptions {
     /// Limits of keys and values, and ε; stored with the tree.
@@ -109,17 +107,16 @@ impl BepsOptions {
     }
 }
 
-/// Counters of a tree.
+/// Counters since the tree was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BepsStatistics {
     /// Writes that latched the root exclusively, after an attempt with a shared latch.
     pub retries: u64,
-    /// Flushes of nodes.
     pub flushes: u64,
-    /// Messages that flushes moved.
+    /// Messages that flushes moved to children.
     pub moved: u64,
     pub splits_of_leaves: u64,
-    /// Splits of other nodes.
+    /// Splits of nodes that are not leaves.
     pub splits_of_nodes: u64,
     /// How often the tree grew by a level.
     pub growths: u64,

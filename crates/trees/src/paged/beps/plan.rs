@@ -18,7 +18,7 @@ pub(super) struct FlushPlan {
 /// The action that a node needs before it can accept incoming messages.
 #[derive(Debug)]
 pub(super) enum RequiredAction {
-    /// None: the messages fit.
+    /// The messages fit, so no action is needed.
     Nothing,
     /// A flush of other messages.
     Flush(FlushPlan),

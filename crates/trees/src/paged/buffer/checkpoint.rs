@@ -49,7 +49,7 @@ pub enum FreeLists {
 /// The superblocks of a file.
 #[derive(Debug)]
 pub(super) struct FoundSuperblock {
-    /// The newer superblock.
+    /// The newer of the intact superblocks.
     pub(super) superblock: PageFileSuperblock,
     /// Whether the other one is intact, or was never written.
     pub(super) is_other_whole: bool,

@@ -184,7 +184,7 @@ impl PageFileSuperblock {
         bytes
     }
 
-    /// Decodes such a root.
+    /// Decodes a superblock that [`PageFileSuperblock::encode_short`] has encoded.
     pub(super) fn decode_short(bytes: &[u8]) -> Result<PageFileSuperblock, SuperblockError> {
         let mut whole = bytes.to_vec();
         if whole.len() > SUPERBLOCK {
@@ -202,7 +202,6 @@ impl PageFileSuperblock {
 /// Whether pages of the last checkpoint may have been overwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OverwriteState {
-    /// No page was overwritten.
     None,
     /// Pages may have been overwritten; the journal has their old images.
     Possible,
@@ -217,7 +216,6 @@ pub(super) struct HostedMeta {
 }
 
 impl HostedMeta {
-    /// Returns the encoded data.
     pub(super) fn encode(self) -> Vec<u8> {
         let mut out = Vec::with_capacity(9);
         ByteWriter::new(&mut out)
@@ -226,7 +224,7 @@ impl HostedMeta {
         out
     }
 
-    /// Decodes the data.
+    /// Decodes the data; `None` if it is malformed. Without the flag, overwrites are possible.
     pub(super) fn decode(meta: &[u8]) -> Option<HostedMeta> {
         let mut reader = ByteReader::new(meta);
         let oldest = reader.u64().ok()?;

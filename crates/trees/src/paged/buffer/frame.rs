@@ -148,7 +148,7 @@ impl FrameWaiters {
         assert!(before > 0, "who waits is counted");
     }
 
-    /// Wakes all waiting threads.
+    /// Wakes all waiting threads; costs only a load if none waits.
     pub(super) fn notify(&self) {
         if self.count.load(Ordering::SeqCst) > 0 {
             self.wake.notify_all();
@@ -223,7 +223,6 @@ impl<'b> PageReadGuard<'b> {
         PageReadGuard { page, pin }
     }
 
-    /// Returns the page's number.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.page.number
@@ -240,7 +239,6 @@ impl<'b> PageWriteGuard<'b> {
         PageWriteGuard { page, pin }
     }
 
-    /// Returns the page's number.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.page.number

@@ -34,7 +34,7 @@ impl FrameTable {
         self.chunks.get(number / CHUNK)?.get()?.get(number % CHUNK)
     }
 
-    /// Returns all allocated frames.
+    /// Returns the frames of all allocated chunks.
     pub(super) fn made(&self) -> impl Iterator<Item = &PageFrame> {
         self.chunks.iter().filter_map(OnceLock::get).flatten()
     }

@@ -25,7 +25,6 @@ impl Default for FrameHint {
 }
 
 impl FrameHint {
-    /// Returns an empty hint.
     #[must_use]
     pub fn new() -> FrameHint {
         FrameHint(AtomicU32::new(NONE))

@@ -79,7 +79,7 @@ struct JournalRecord {
 /// The result of reading a record.
 #[derive(Clone, Copy, Debug)]
 enum RecordRead {
-    /// A valid record.
+    /// A record of this store with a correct checksum.
     Genuine(JournalRecord),
     /// A record with a wrong checksum, and the page that it names.
     Damaged(JournalRecord),

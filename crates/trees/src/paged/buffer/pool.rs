@@ -51,7 +51,6 @@ pub struct PoolOptions {
     pub page_bytes: usize,
     /// Memory for pages in bytes. Frames need about 200 bytes more for each page in memory.
     pub memory_bytes: usize,
-    /// The order of eviction.
     pub policy: QueuePolicy,
     /// How long a thread waits for a frame while all are pinned.
     pub longest_wait: Duration,
@@ -77,7 +76,7 @@ impl Default for PoolOptions {
     }
 }
 
-/// Counters of a pool.
+/// Counters since the pool was opened, and present sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStatistics {
     /// Pins of pages that were in memory.
@@ -195,7 +194,6 @@ impl PagePool {
         })
     }
 
-    /// Returns the counters.
     #[must_use]
     pub fn statistics(&self) -> PoolStatistics {
         let segments = self.segments.lock();

@@ -17,7 +17,6 @@ use alluvium_storage::Result;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PivotBounds {
     pub least: usize,
-    /// The greatest number.
     pub most: usize,
 }
 

@@ -42,7 +42,7 @@ const _: () = assert!(
 /// The content of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageContentKind {
-    /// A leaf: pairs.
+    /// A leaf, which contains key-value pairs.
     Leaf,
     /// An inner node with a buffer: pivots, children and messages.
     Buffered,
@@ -450,7 +450,7 @@ pub(super) fn set_own_pivots(node: &mut [u8], n: usize) {
     assert!(own_pivots(node) == n, "numbers of pivots have two bytes");
 }
 
-/// Initialises an empty node.
+/// Writes the header of a node without entries.
 pub(in crate::paged) fn set_head(node: &mut [u8], kind: PageContentKind, level: u8) {
     assert!(
         (kind == PageContentKind::Leaf) == (level == 0),

@@ -9,7 +9,6 @@ pub enum MessageAction {
     Insert = 1,
     /// Combines the value with an operand, if the key has a value.
     Update = 2,
-    /// Deletes the key.
     Delete = 3,
 }
 
@@ -108,7 +107,6 @@ pub struct MessageList {
 }
 
 impl MessageList {
-    /// Returns an empty list.
     #[must_use]
     pub fn new() -> MessageList {
         MessageList::default()

@@ -35,7 +35,7 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(found.expect("a node stays as it is while its child is latched (PR1)"))
     }
 
-    /// Begins at the root.
+    /// Begins a descent with a shared latch on the root.
     pub(in crate::paged) fn begin(&self, _coupling: LatchCoupling) -> Result<DescentNode<'_>> {
         let root = self.buffer.pin_shared_by(self.root, Some(&self.root_way))?;
         Ok(DescentNode(root))

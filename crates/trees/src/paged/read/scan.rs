@@ -13,9 +13,7 @@ type LeafKeyValue = (Vec<u8>, Vec<u8>);
 /// The key range of a scan: keys at or above `from` and below `below`. `None` means no bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScanBounds {
-    /// The inclusive lower bound.
     pub from: Option<Vec<u8>>,
-    /// The exclusive upper bound.
     pub below: Option<Vec<u8>>,
 }
 

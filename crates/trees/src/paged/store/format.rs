@@ -30,11 +30,9 @@ const _: () = assert!(MOST_OWN <= u16::MAX as usize, "their number has two bytes
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredTreeKind {
-    /// A Bε-tree.
     Beps,
     /// A Bε-tree whose root has a buffer.
     BepsBufferedRoot,
-    /// A B⁺-tree.
     Bplus,
 }
 

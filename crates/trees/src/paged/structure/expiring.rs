@@ -15,7 +15,7 @@ const TOGETHER: u32 = 10;
 const MOST: usize = 4096;
 const _: () = assert!(MOST > 1 && TOGETHER < 64, "moments are told apart");
 
-/// Counts values that expire.
+/// Numbers of values that expire: of written ones by moment, of skipped ones in total.
 #[derive(Debug, Default)]
 pub(super) struct PagedExpiryCounts {
     moments: Mutex<BTreeMap<u64, u64>>,

@@ -72,7 +72,7 @@ impl PagedEntry {
 /// The value of a key in a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageValue<'v> {
-    /// The encoded messages.
+    /// The encoded messages themselves, newest first.
     Inline(&'v [u8]),
     /// A pointer to separate pages with the messages.
     Separate(MessagePointer),
@@ -93,7 +93,7 @@ pub(super) struct SharedSlot {
 /// The place of messages in separate pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MessagePointer {
-    /// The first page.
+    /// Number of the first page.
     pub(super) page: u64,
     /// Length of the messages in bytes.
     pub(super) len: u64,
@@ -163,7 +163,7 @@ pub(super) fn encode(entries: &[PagedEntry]) -> Vec<u8> {
     out
 }
 
-/// Decodes messages.
+/// Decodes messages, which must be ordered newest first (PV2).
 pub(super) fn decode(bytes: &[u8]) -> Result<Vec<PagedEntry>, String> {
     let mut reader = ByteReader::new(bytes);
     let mut entries: Vec<PagedEntry> = Vec::new();

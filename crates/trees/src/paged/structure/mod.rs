@@ -84,7 +84,6 @@ pub enum TreeKind {
     /// A Bε-tree: messages wait in nodes.
     #[default]
     Beps,
-    /// A B⁺-tree.
     Bplus,
 }
 
@@ -182,7 +181,6 @@ impl PagedOptions {
     }
 }
 
-/// Either kind of tree.
 #[derive(Debug)]
 enum AnyTree {
     Beps(BepsTree<PagePool>),

@@ -15,7 +15,6 @@ const SHARE_OF_KEYS: usize = 8;
 #[derive(Debug)]
 pub(in crate::run) struct CurrentLeaf {
     records: LeafBuilder,
-    /// Maximum size in bytes.
     max_bytes: usize,
     codec: NodeCodec,
     /// Whether the leaf is closed to further records, because the next ones belong to another
@@ -75,7 +74,7 @@ impl CurrentLeaf {
         self.has_records() && !self.is_over && self.records.add(key, new, entry, self.max_bytes)
     }
 
-    /// Adds the first record.
+    /// Adds the first record, which an empty leaf always accepts.
     pub(super) fn add_first(&mut self, key: &[u8], new: bool, entry: &LeafCell<'_>) {
         self.records.add(key, new, entry, self.max_bytes);
         debug_assert_eq!(self.records.records(), 1, "a new leaf takes its record");
@@ -134,7 +133,7 @@ impl CurrentLeaf {
         self.clear(is_begun);
     }
 
-    /// Removes all records.
+    /// Removes all records. `is_begun` is that of [`CurrentLeaf::begin`].
     pub(in crate::run) fn clear(&mut self, is_begun: bool) {
         self.records.restart(is_begun);
         (self.separate_bytes, self.awaited) = (0, 0);

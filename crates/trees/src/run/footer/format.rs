@@ -48,7 +48,6 @@ use alluvium_storage::{DiskLocation, PageSize};
 pub(super) const HEADER: usize = 8;
 
 impl RunFooter {
-    /// Appends the encoded footer.
     pub(in crate::run) fn encode(&self, out: &mut Vec<u8>) {
         let (apart, len) = match self {
             RunFooter::Whole { details, .. } => (0, details.len()),
@@ -150,7 +149,6 @@ impl RunMetadata {
         }
     }
 
-    /// Decodes details.
     pub(in crate::run) fn decode(bytes: &[u8]) -> Result<RunMetadata, MalformedNode> {
         let mut reader = ByteReader::new(bytes);
         let bad = |_| MalformedNode("a footer's details to their end");

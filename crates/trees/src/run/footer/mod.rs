@@ -32,7 +32,7 @@ pub(super) enum RunFooter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RunMetadata {
     pub(super) summary: RunSummary,
-    /// The smallest key touched.
+    /// The smallest key of a record or a range delete.
     pub(super) low: Box<[u8]>,
     /// The largest key touched, including the end of range deletes.
     pub(super) high: Box<[u8]>,

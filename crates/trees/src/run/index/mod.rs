@@ -58,7 +58,7 @@ pub(super) struct IndexChild {
 /// The positions of all parts of an index node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct IndexLayout {
-    /// 1 above leaves.
+    /// Number of levels below the node; at least 1.
     pub(super) level: u8,
     pub(super) children: usize,
     prefix: Range<usize>,
@@ -86,7 +86,7 @@ impl IndexLayout {
             .ok_or(MalformedNode("what all separators begin with"))
     }
 
-    /// Returns a complete separator.
+    /// Returns a separator, including the common prefix.
     pub(super) fn separator(&self, bytes: &[u8], child: usize) -> Result<Vec<u8>, MalformedNode> {
         let mut whole = self.prefix(bytes)?.to_vec();
         whole.extend_from_slice(self.separators.get(bytes, child)?);

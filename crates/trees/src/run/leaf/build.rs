@@ -154,7 +154,7 @@ impl LeafBuilder {
         }
     }
 
-    /// Overwrites bytes of values.
+    /// Overwrites bytes of a value: a pointer that was not known when its record was added.
     pub(in crate::run) fn patch(&mut self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= self.values.len(), "a pointer has its place");
         self.values[at..at + bytes.len()].copy_from_slice(bytes);

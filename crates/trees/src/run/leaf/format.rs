@@ -143,7 +143,6 @@ pub(super) fn tag(kind: MessageKind, separate: bool) -> u8 {
     kind as u8 | u8::from(separate) << 2
 }
 
-/// Appends an encoded leaf.
 #[allow(
     clippy::indexing_slicing,
     reason = "ends of keys rise to their length, and each begins with the prefix"

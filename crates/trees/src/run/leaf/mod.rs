@@ -64,7 +64,6 @@ pub(super) struct LeafRecordParts {
 }
 
 impl LeafLayout {
-    /// Decodes a leaf's layout.
     #[inline]
     pub(super) fn of(bytes: &[u8]) -> Result<LeafLayout, MalformedNode> {
         format::decode(bytes)
@@ -78,7 +77,7 @@ impl LeafLayout {
             .ok_or(MalformedNode("what all keys begin with"))
     }
 
-    /// Returns a complete key.
+    /// Returns a key, including the common prefix.
     pub(super) fn key(&self, bytes: &[u8], key: usize) -> Result<Vec<u8>, MalformedNode> {
         let mut whole = self.prefix(bytes)?.to_vec();
         whole.extend_from_slice(self.suffix(bytes, key)?);

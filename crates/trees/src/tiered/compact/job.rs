@@ -61,7 +61,7 @@ pub struct CompactionJob {
     bytes: u64,
     /// The tier for the run.
     tier: u8,
-    /// Approximate memory in bytes.
+    /// Estimated memory of the job while it runs, in bytes.
     memory: u64,
     /// Whether the job frees as much space as it needs, if space is scarce.
     frees: bool,
@@ -104,7 +104,6 @@ impl CompactionJob {
         }
     }
 
-    /// Returns the job's identifier.
     pub(crate) fn id(&self) -> JobId {
         self.id
     }

@@ -10,9 +10,8 @@ use alluvium_storage::{NodePointer, Result};
 use std::fmt;
 use std::sync::Arc;
 
-/// A running merge.
 pub(super) enum CompactionMerge {
-    /// Copies all records.
+    /// Copies every record and adopts no leaf.
     Copying(Box<RunMerger>),
     Stitching(Box<RunMerger<StitchInput>>),
 }

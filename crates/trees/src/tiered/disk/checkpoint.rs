@@ -18,7 +18,6 @@ const FEW: usize = 4;
 
 /// Written trunk nodes that are not yet part of the store.
 struct WrittenNodes {
-    /// Nodes with their locations.
     nodes: Vec<(Arc<TrunkNode>, NodeLocation)>,
     extents: Vec<(Extent, u64)>,
 }

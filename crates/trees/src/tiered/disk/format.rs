@@ -61,7 +61,6 @@ const MOST: u64 = 1 << 20;
 /// The root from which a tree is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeRoot {
-    /// Fingerprint length in bits.
     pub fingerprint_bits: u8,
     pub next_group: u64,
     /// The root of the trunk.
@@ -71,7 +70,7 @@ pub struct TreeRoot {
 /// A trunk node in its stored form: it refers to other structures by name, without opening them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredNode {
-    /// Zero for leaves.
+    /// Number of levels below the node; zero for a leaf.
     pub height: u8,
     /// The number of the next bundle.
     pub next: u64,
@@ -92,7 +91,7 @@ pub struct StoredNode {
 pub struct StoredGroup {
     /// The group's number, unique in the store.
     pub id: u64,
-    /// The maplet's directory.
+    /// The maplet's directory, from which it is opened.
     pub maplet: NodePointer,
     /// The runs, oldest to newest; `None` for a run that the node does not need.
     pub runs: Vec<Option<StoredRun>>,
@@ -101,7 +100,7 @@ pub struct StoredGroup {
 /// A stored reference to a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredRun {
-    /// The run's footer.
+    /// The run's footer, from which it is opened.
     pub pointer: NodePointer,
     /// The sequence number of all records, if they have none of their own; otherwise 0.
     pub base: SequenceNumber,
@@ -295,7 +294,7 @@ impl StoredPivot {
     }
 }
 
-/// Decodes untrusted bytes.
+/// Decodes bytes that may be damaged; errors name `place`.
 struct TrunkDecoder<'b> {
     reader: ByteReader<'b>,
     place: &'b DiskLocation,

@@ -163,7 +163,7 @@ impl NodeResolver for TrunkOpener<'_> {
     }
 }
 
-/// Returns an empty subtree.
+/// Returns an empty subtree: one node with one pivot on each level.
 fn empty(height: u8, range: &KeyRange) -> TrunkNode {
     if height == 0 {
         return TrunkNode::leaf(range.clone());

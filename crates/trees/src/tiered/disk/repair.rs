@@ -84,7 +84,7 @@ fn still_needed(trunk: &Trunk, damaged: &BTreeMap<RunKey, Vec<DamagedNode>>) -> 
     None
 }
 
-/// Runs all due steps.
+/// Runs background steps, each to its end, until none is due.
 fn settle(compactor: &Compactor) -> Result<()> {
     while let Some(mut step) = compactor.next_step()? {
         while step.poll(usize::MAX)? != StepProgress::Done {}

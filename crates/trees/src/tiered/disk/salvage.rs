@@ -26,7 +26,6 @@ use std::sync::Arc;
 /// A range of keys in which data is lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostRange {
-    /// The affected keys.
     pub range: KeyRange,
     /// Description of the lost data and the cause.
     pub what: String,
@@ -127,7 +126,6 @@ impl TreeSalvage {
         &self.reached
     }
 
-    /// Returns the losses.
     #[must_use]
     pub fn lost(&self) -> &[LostRange] {
         &self.lost

@@ -30,7 +30,6 @@ pub struct TreeIncorporation {
 /// The progress of an incorporation.
 #[derive(Debug)]
 enum FlushState {
-    /// Messages are being read.
     Writing,
     /// All messages are written and ready to be published. `None` if there were none.
     Complete(Option<Box<ProvisionalBundle>>),

@@ -308,7 +308,8 @@ impl TreeSearch {
         Poll::Ready(Ok(()))
     }
 
-    /// Asks one run.
+    /// Searches the run at `place` of the group. Skips the records that an earlier attempt has
+    /// read.
     fn ask<F: NodeFetch>(
         &mut self,
         group: &MapletGroup,

@@ -12,7 +12,6 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outline {
-    /// The version's number.
     pub version: u64,
     /// The version contains every commit up to this one.
     pub cut: SequenceNumber,
@@ -24,7 +23,7 @@ pub struct Outline {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutlineNode {
-    /// Zero for leaves.
+    /// Number of levels below the node; zero for a leaf.
     pub height: u8,
     /// The key range of the node.
     pub range: KeyRange,
@@ -85,7 +84,6 @@ pub struct OutlineLayer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutlineRun {
-    /// Totals of the run.
     pub summary: RunSummary,
     /// Number of index levels above the leaves.
     pub height: u8,

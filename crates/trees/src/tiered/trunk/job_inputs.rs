@@ -13,7 +13,7 @@ use std::ops::{Add, Range};
 /// The inputs of a job within a pivot's stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct JobInputs {
-    /// Range of own parts.
+    /// Indices of the pivot's own parts that the job merges.
     pub(crate) own: Range<usize>,
     /// Number of live bundles, oldest first. Zero unless `own` includes the last own part.
     pub(crate) bundles: usize,

@@ -17,7 +17,6 @@ use alluvium_dictionary::range::KeyRange;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Identifies a job.
 pub(crate) type JobId = u64;
 
 /// The destination of a job's result, and the conditions that must still hold there.
@@ -35,9 +34,8 @@ pub(crate) struct JobClaim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum JobTransition {
     Planned,
-    /// Started by a worker.
+    /// A worker has started the job.
     Taken,
-    /// Result installed.
     Installed,
     /// Pivot flushed before the start.
     QueuedFlushed,
@@ -86,7 +84,6 @@ pub struct TreeDebt {
     pub pending_jobs: u64,
     /// Approximate number of bytes that they will read.
     pub pending_bytes: u64,
-    /// Number of running compactions.
     pub running_jobs: u64,
     /// Approximate number of bytes that they read in total.
     pub running_bytes: u64,
@@ -103,7 +100,7 @@ impl TreeDebt {
 /// The progress of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompactionState {
-    /// Not started.
+    /// Planned, but not started by a worker yet.
     Queued,
     Running,
 }
@@ -118,7 +115,7 @@ enum JobStatus {
 /// The reason why a job's result is no longer wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AbandonReason {
-    /// The pivot was flushed.
+    /// The pivot was flushed to its child.
     Flushed,
     /// The pivot no longer exists, or has other parts.
     Reshaped,

@@ -21,7 +21,7 @@ use std::sync::{Arc, OnceLock};
 /// identify the runs that may hold a key.
 #[derive(Debug)]
 pub(crate) struct MapletGroup {
-    /// Unique in the store.
+    /// The group's number, unique in the store.
     pub id: u64,
     /// Oldest to newest. In a trunk that was read from disk, slots of unneeded runs are empty,
     /// because those runs may have been deleted.
@@ -172,7 +172,7 @@ pub(crate) struct TrunkBundle {
 #[derive(Clone, Debug)]
 pub(crate) struct OwnedPart {
     pub part: TrunkPart,
-    /// An estimate.
+    /// Estimate of the data that the part adds to the pivot.
     pub weight: RangeWeight,
     /// Approximate number of its records that supersede records of the parts before it; 0 if
     /// unknown. Not stored on disk.
@@ -197,7 +197,7 @@ pub(crate) struct TrunkPivot {
 /// A node of the trunk.
 #[derive(Debug)]
 pub(crate) struct TrunkNode {
-    /// Zero for leaves.
+    /// Number of levels below the node; zero for a leaf.
     pub height: u8,
     /// The key range of the node.
     pub range: KeyRange,
@@ -222,7 +222,7 @@ pub(crate) struct StackEntry<'a> {
 }
 
 impl TrunkNode {
-    /// Creates an empty leaf.
+    /// Creates a leaf with one empty pivot.
     #[must_use]
     pub(crate) fn leaf(range: KeyRange) -> TrunkNode {
         let pivot = TrunkPivot::empty(range.low.clone(), None, 1);

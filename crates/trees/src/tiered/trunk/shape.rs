@@ -36,7 +36,6 @@ pub(crate) struct TrunkShaper<'a> {
 pub struct ReshapeCounts {
     /// Flushes of one pivot to its child.
     pub flushes: u64,
-    /// Leaves that were split.
     pub leaf_splits: u64,
     /// Index nodes that were split.
     pub index_splits: u64,
@@ -51,7 +50,6 @@ pub struct ReshapeCounts {
 }
 
 impl ReshapeCounts {
-    /// Adds another count.
     pub(crate) fn add(&mut self, other: &ReshapeCounts) {
         self.flushes += other.flushes;
         self.leaf_splits += other.leaf_splits;

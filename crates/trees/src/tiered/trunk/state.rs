@@ -49,7 +49,6 @@ pub enum AdoptionPolicy {
     WhereCheaper,
     /// Adopt any sequence of more than this many adoptable leaves.
     Above(u32),
-    /// Never adopt.
     Never,
 }
 
@@ -117,13 +116,12 @@ pub(crate) struct WriterState {
     pub(crate) flush_count: u64,
     /// Low keys of leaves that are to be compacted fully once nothing above them is left.
     pub(crate) full: BTreeSet<Box<[u8]>>,
-    /// Extents of checkpointed nodes.
+    /// Extents of the trunk nodes that checkpoints have written.
     pub(crate) extents: TrunkExtents,
     /// Memory of the current version's nodes in bytes.
     pub(crate) memory: u64,
     /// Number of runs on the longest path of the current version, in percent of the maximum.
     pub(crate) crowding: u64,
-    /// The current version's digest.
     pub(crate) digest: Option<RootFilterCoverage>,
 }
 

@@ -24,13 +24,12 @@ const _: () = assert!(SAMPLE.is_power_of_two(), "its multiples are told by a mas
 /// memtables, which belong to their owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeMemory {
-    /// Nodes of the trunk.
     pub trunk: u64,
     /// Open runs: their roots, range deletes and lists of extents.
     pub runs: u64,
     /// Open maplets: their directories.
     pub maplets: u64,
-    /// Running compactions, estimated.
+    /// Estimated memory of running compactions.
     pub compactions: u64,
     /// The digest of the root's bundles, and a digest under construction.
     pub digest: u64,
@@ -80,11 +79,10 @@ impl TrunkTotals {
 /// Counters since the store was opened.
 #[derive(Clone, Debug, Default)]
 pub struct TreeStats {
-    /// Changes of shape.
     pub shape: ReshapeCounts,
     /// Number of times that each job state transition occurred.
     pub edges: BTreeMap<JobTransition, u64>,
-    /// Memtables that were flushed.
+    /// Number of memtables that were flushed.
     pub incorporations: u64,
     /// Records that compactions read and wrote.
     pub compacted: (u64, u64),
@@ -130,7 +128,6 @@ pub(crate) struct UsageTracker {
     pub(crate) absent: AbsentKeys,
 }
 
-/// Usage of leaves.
 #[derive(Debug, Default)]
 pub(crate) struct LeafUses {
     /// Usage of each leaf, by low key, since its last rewrite.
@@ -139,7 +136,6 @@ pub(crate) struct LeafUses {
     waded: Vec<Box<[u8]>>,
 }
 
-/// Usage of one leaf.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LeafUse {
     /// Scans that started in the leaf.

@@ -41,7 +41,6 @@ pub struct Trunk {
     next_group: AtomicU64,
     pub(crate) tallies: StepCounters,
     pub(crate) totals: TrunkTotals,
-    /// Usage of leaves.
     pub(crate) usage: UsageTracker,
     /// Whether space is scarce, so that every compaction may use the reserve.
     scarce: AtomicBool,

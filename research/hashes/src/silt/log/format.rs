@@ -35,7 +35,6 @@ const CHECKSUM_BYTES: usize = 8;
 pub enum SiltRecordKind {
     /// The key has the value.
     Put = 1,
-    /// The key is deleted.
     Delete = 2,
 }
 

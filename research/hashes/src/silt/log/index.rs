@@ -49,7 +49,6 @@ impl LogIndex {
         self.table.bytes()
     }
 
-    /// Returns the table's shape.
     #[must_use]
     pub fn shape(&self) -> CuckooShape {
         self.table.shape()

@@ -31,7 +31,7 @@ pub enum SiltSlotState {
     Deleted = 2,
 }
 
-/// A non-empty slot.
+/// A slot that holds a key, live or deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SiltSlot<'b> {
     /// The state of the key.

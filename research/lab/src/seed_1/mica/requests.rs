@@ -38,7 +38,7 @@ pub(super) const LARGE: ItemSizes = ItemSizes {
     value_bytes: 1024,
 };
 
-/// Buffer for one key.
+/// Holds the longest key, that of [`LARGE`] items.
 pub(super) type KeyBuffer = [u8; 128];
 
 impl ItemSizes {
@@ -66,7 +66,7 @@ impl ItemSizes {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum RequestSkew {
     Uniform,
-    /// Zipf with exponent 0.99.
+    /// Zipf distribution with the exponent 0.99.
     Zipf,
 }
 

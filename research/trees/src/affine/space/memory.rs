@@ -7,7 +7,6 @@ use crate::affine::error::{Error, Result};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// An injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpaceFault {
     /// The n-th write or commit from now on fails, and all later ones.

@@ -27,7 +27,6 @@ use super::error::Result;
 pub struct SpaceExtent {
     /// The offset of the first byte.
     pub at: u64,
-    /// The length in bytes.
     pub bytes: u64,
 }
 

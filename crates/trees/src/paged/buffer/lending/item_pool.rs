@@ -14,7 +14,7 @@ const _: () = assert!(FIRST_CHUNK.is_power_of_two(), "a chunk is found by bits")
 
 #[derive(Debug, Default)]
 struct FreeNumbers {
-    /// Numbers that were returned.
+    /// Numbers below `made` that are not lent at present.
     back: Vec<u32>,
     /// The number of items ever created.
     made: u32,
@@ -26,7 +26,7 @@ struct FreeNumbers {
 pub(in crate::paged::buffer) struct ItemPool<T> {
     chunks: [OnceLock<Box<[OnceLock<T>]>>; CHUNKS],
     free: Mutex<FreeNumbers>,
-    /// The limit.
+    /// Maximum number of items; [`ItemPool::allow`] raises it.
     most: AtomicU32,
     /// The approximate number of items that can still be lent.
     left: AtomicU32,
@@ -51,7 +51,6 @@ impl<T> ItemPool<T> {
         assert!(self.most() >= most, "they are allowed");
     }
 
-    /// Returns the limit.
     pub(in crate::paged::buffer) fn most(&self) -> u32 {
         self.most.load(Ordering::Relaxed)
     }

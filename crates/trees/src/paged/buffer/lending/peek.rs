@@ -67,7 +67,6 @@ pub struct OptimisticPage<'b> {
 }
 
 impl<'b> OptimisticPage<'b> {
-    /// Returns the page's number.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.page
